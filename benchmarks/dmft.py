@@ -249,7 +249,7 @@ def main() -> None:
         print(f"  P, L, K = {s}, T = {2 ** s[2]:2d}: {times[str(s)]:8.1f} ns, {work:5d} flops, "
               f"cost per flop x {per:.2f} of the document's")  # fmt: skip
 
-    alphabets = {f"q = {q}": LetterNetwork.document(q) for q in (2, 3, 4, 8, 64)}
+    alphabets = {f"q = {q}": LetterNetwork.segmented(0, letters=q) for q in (2, 3, 4, 8, 64)}
     many_letters = {
         name: Ensemble(machine, random_contexts(machine, 0, count=LANES),
                        beta=1.27 * (machine.letters - 1), threads=1)

@@ -18,7 +18,7 @@ from compendium.c35_other_tokens.study import (
     site_information,
 )
 from compendium.c35b_scaling_and_blocks.loaded import resting_state
-from compendium.c36_learning_through_the_limit.quality import one_bit
+from compendium.c36_learning_through_the_limit.learning import one_bit
 from spinformer.dmft.network import Network
 from spinformer.dmft.onset import onset
 

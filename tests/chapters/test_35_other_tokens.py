@@ -67,7 +67,7 @@ def test_the_deviation_of_letters_falls_as_the_root_of_their_number():
         assert (mine["deviation"] / mine["predicted"])[keep].mean() == pytest.approx(1.0, abs=0.05)
     # The exact sum over all tokens of one step shares no code with the draws or the theory.
     for letters, sizes in ((3, (3, 6, 9)), (4, (3, 6))):
-        network = LetterNetwork.document(letters)
+        network = LetterNetwork.segmented(0, letters=letters)
         exact = [exact_deviation(network, size, 2.0) for size in sizes]
         slope = np.log(exact[-1] / exact[0]) / np.log(sizes[-1] / sizes[0])
         assert slope == pytest.approx(-0.5, abs=1e-9)

@@ -1,6 +1,7 @@
 """Learning through the limit: rollouts and gradients, tasks, tables, and their claims."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise, product
 
 import numpy as np
@@ -12,24 +13,22 @@ from compendium.c36_learning_through_the_limit.horizons import (
     gradient_norms,
     growth_slopes,
     sampled_derivative,
-    torch_path,
 )
 from compendium.c36_learning_through_the_limit.learning import (
     Paths,
     exact_costs,
+    one_bit,
     rollout,
     surrogate,
 )
-from compendium.c36_learning_through_the_limit.quality import one_bit
-from compendium.c36_learning_through_the_limit.settings import excess
 from compendium.c36_learning_through_the_limit.training import (
     BYTE,
     LEARNING,
     SIZES,
-    Lessons,
     column,
     draw_cycle,
     examples,
+    excess,
     initial,
     losses,
     tables,
@@ -39,6 +38,7 @@ from compendium.c36_learning_through_the_limit.training import (
 from spinformer.core.statistics import mean_interval
 from spinformer.dmft.finite_size import generate, mean_path, semantic_overlaps
 from spinformer.dmft.lyapunov import lyapunov_spectrum
+from spinformer.dmft.mean_field import trajectory
 from spinformer.dmft.network import Context, Network
 
 SETTING = {"beta": 1.3, "gamma": 4.0}
@@ -249,7 +249,7 @@ def test_the_tables_of_bytes_are_counts():
 
 
 def test_seeds_that_are_trained_together_do_not_touch_each_other():
-    both, alone = (train(Lessons(task="cycle", seeds=s, updates=3))[1.0] for s in ((4, 5), (4,)))
+    both, alone = (train("cycle", seeds=s, updates=3)[1.0] for s in ((4, 5), (4,)))
     assert torch.allclose(both[0], alone[0], atol=1e-12)
     assert float((both - initial([4, 5])).abs().max()) > 0.01
 
@@ -263,7 +263,7 @@ def fresh():
     shared = {"task": "cycle", "seeds": FRESH, "updates": 32, "rate": 0.1}
     arms = {"limit": (0, 1), "straight": (9900, 1), "score": (9900, 8)}
     return {
-        name: train(Lessons(gradient=name, size=size, copies=copies, **shared))[1.0]
+        name: train(gradient=name, size=size, copies=copies, **shared)[1.0]
         for name, (size, copies) in arms.items()
     }
 
@@ -271,9 +271,7 @@ def fresh():
 @pytest.mark.claim("C19")
 def test_at_equal_work_the_limit_beats_reinforce_and_equals_straight_through(fresh):
     """Tables of ten or twenty seeds, and a replication with others and a smaller budget."""
-    found = {
-        name: losses(theta, task="cycle", seeds=FRESH, size=9900) for name, theta in fresh.items()
-    }
+    found = {name: losses(theta, "cycle", seeds=FRESH, size=9900) for name, theta in fresh.items()}
     assert mean_interval(found["limit"] - found["score"])[1] < -0.1
     assert abs((found["limit"] - found["straight"]).mean()) < 0.1
     held = LEARNING.read()
@@ -289,9 +287,9 @@ def test_at_equal_work_the_limit_beats_reinforce_and_equals_straight_through(fre
 @pytest.mark.claim("C19b")
 def test_what_was_trained_in_the_limit_works_at_finite_size(fresh):
     """In the tables, and in trainings of other seeds, tenfold better for ten times the bits."""
-    limit = losses(fresh["limit"], task="cycle", seeds=FRESH)
+    limit = losses(fresh["limit"], "cycle", seeds=FRESH)
     above = [
-        losses(fresh["limit"], task="cycle", seeds=FRESH, size=size, copies=100) - limit
+        losses(fresh["limit"], "cycle", seeds=FRESH, size=size, copies=100) - limit
         for size in (990, 9900)
     ]
     assert 3.0 < above[0].mean() / above[1].mean() < 40.0
@@ -338,9 +336,10 @@ def test_gradient_norms_are_those_of_finite_differences():
     for place in np.ndindex(4, 3, 3):
         paths = []
         for side in (1e-6, -1e-6):
-            weights = torch.tensor(network.semantic)
-            weights[place] += side
-            paths.append(torch_path(network, start, weights, beta=1.2, steps=5)[:, 0])
+            semantic = network.semantic.copy()
+            semantic[place] += side
+            moved = replace(network, semantic=semantic)
+            paths.append(trajectory(moved, start, beta=1.2, steps=5)[0][:, 0])
         slopes[(slice(None), *place)] = ((paths[0] - paths[1]) / 2e-6)[[0, 4]]
     assert np.allclose(found, np.sqrt((slopes**2).sum((1, 2, 3))), rtol=1e-6)
 

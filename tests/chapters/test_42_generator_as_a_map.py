@@ -220,6 +220,13 @@ def test_other_weights_are_what_they_say():
     fresh = study.changed(model, "fresh")
     assert float(fresh.embedding.std()) == pytest.approx(0.25, rel=0.1)
     assert torch.equal(study.changed(model, "trained").embedding, model.embedding)
+    # Without attention no token knows of another one; without the rest nothing but attention acts.
+    alone = study.changed(model, "trained", "feed-forward")
+    inputs = window_of(model, span=5)
+    torch.testing.assert_close(run_decoder(alone, inputs)[:, 4:], run_decoder(alone, inputs[:, 4:]))
+    silent = study.changed(model, "trained", "attention").blocks[1]
+    assert not silent["down"].any()
+    assert torch.equal(silent["output"], model.blocks[1]["output"])
 
 
 def growth(model, start, *, beta, steps, size):

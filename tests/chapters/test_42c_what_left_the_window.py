@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from compendium.c42_generator_as_a_map.study import law
 from compendium.c42c_what_left_the_window import study
 from compendium.c42c_what_left_the_window.study import pairs_apart, recurrence, spoken
+from compendium.common.models import law
 from spinformer.language.decoder import example_decoder
 
 

@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
+from scipy.signal import periodogram
 
-from compendium.c34_memory_beyond_window.signals import autocorrelation, spectrum
+from compendium.c34_memory_beyond_window.signals import autocorrelation
 from compendium.common.drawing import intervals
 from spinformer.plot.style import COLORS, MOTION_COLORS, label_panels
 
 _TOP = 3e4  # of the axis of memory times
 
 
-def show_tape() -> Figure:
+def show_tape() -> None:
     """A tape of tokens, the window of four, a message that has left it, how it acts, the noise."""
-    figure, axis = plt.subplots(figsize=(7.4, 2.5))
+    _, axis = plt.subplots(figsize=(7.4, 2.5))
     axis.set(xlim=(-0.6, 12.4), ylim=(-1.25, 2.2), aspect="equal")
     axis.axis("off")
     for place in range(12):
         face, line = COLORS["red"] if place == 3 else "0.92", "-" if place < 11 else "--"
-        style: dict[str, Any] = {"fc": face, "ec": COLORS["black"], "ls": line}
-        box = FancyBboxPatch((place, 0), 0.72, 0.72, boxstyle="round,pad=0.04", **style)
+        box = FancyBboxPatch((place, 0), 0.72, 0.72, boxstyle="round,pad=0.04", fc=face, ls=line)
         axis.add_patch(box)
         if place > 3:
             axis.text(place + 0.36, -0.42, "~", ha="center", fontsize=15, color=COLORS["blue"])
@@ -40,27 +38,25 @@ def show_tape() -> Figure:
     axis.text(8.86, -1.15, "window of the last four", ha="center")
     axis.text(11.36, 0.36, "?", ha="center", va="center")
     axis.text(4.0, -1.15, "every token adds noise", ha="left", color=COLORS["blue"])
-    return figure
 
 
-def show_spectra(
-    signals: Mapping[str, np.ndarray], *, titles: Sequence[str], window: int
-) -> Figure:
+def show_spectra(signals: Mapping[str, np.ndarray], *, titles: Sequence[str], window: int) -> None:
     """Trajectory, power spectrum |X|²/n (Hann taper) and autocorrelation, one column a motion.
 
     signals[motion]: (orbits, n). Trajectory of the first orbit; spectra are averaged over the
     orbits, as are autocorrelations, with twice their standard error as a band.
     """
-    figure, axes = plt.subplots(3, len(signals), figsize=(9.0, 7.4), sharey="row", squeeze=False)
+    _, axes = plt.subplots(3, len(signals), figsize=(9.0, 7.4), sharey="row", squeeze=False)
     for column, (motion, orbits) in enumerate(signals.items()):
-        color, samples = COLORS[MOTION_COLORS[motion]], orbits.shape[1]
+        color = COLORS[MOTION_COLORS[motion]]
         top, middle, bottom = axes[:, column]
         top.plot(orbits[0, -150:], ".-", color=color, lw=0.7, ms=3)
         top.set(xlabel="token")
         top.set_title(titles[column])
-        spectra = [spectrum(orbit, window=True) for orbit in orbits]
-        power = np.mean([samples * one.amplitude**2 for one in spectra], axis=0)
-        middle.semilogy(spectra[0].frequency[1:], power[1:], color=color, lw=0.7, rasterized=True)
+        frequency, power = periodogram(orbits, window="hann", return_onesided=False)
+        half = np.s_[1 : orbits.shape[1] // 2 + 1]
+        shown = np.abs(frequency[half]), power.mean(axis=0)[half]
+        middle.semilogy(*shown, color=color, lw=0.7, rasterized=True)
         middle.axvline(1.0 / window, color="0.3", ls="--", lw=1)
         middle.set(xlabel="frequency (cycles per token)", ylim=(1e-12, 1e2))
         each = np.array([autocorrelation(orbit, lags=500, unbiased=True) for orbit in orbits])
@@ -75,18 +71,17 @@ def show_spectra(
     for axis, text in zip(axes[:, 0], words, strict=True):
         axis.set_ylabel(text)
     label_panels(list(axes.ravel()))
-    return figure
 
 
 def show_perturbations(
     relative: Mapping[str, np.ndarray], *, units: Mapping[str, float], window: int
-) -> Figure:
+) -> None:
     """Median distance of perturbed runs: a, over that at the start; b, over the dephased distance.
 
     relative[motion]: (starts, steps + 1) distances; units[motion]: the distance of runs that
     share only the clock, 0 where there is none (left out of panel b).
     """
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9.0, 3.4))
+    _, (left, right) = plt.subplots(1, 2, figsize=(9.0, 3.4))
     for motion, distance in relative.items():
         color = COLORS[MOTION_COLORS[motion]]
         low, middle, high = np.quantile(np.maximum(distance, 1e-17), (0.25, 0.5, 0.75), axis=0)
@@ -103,18 +98,17 @@ def show_perturbations(
     right.set_ylim(1e-8, 10)
     left.legend(fontsize=8, loc="lower right")
     label_panels([left, right])
-    return figure
 
 
 def show_fisher(
     curves: Mapping[str, np.ndarray], *, profiles: Mapping[str, np.ndarray], window: int
-) -> Figure:
+) -> None:
     """Fisher memory of one token against the delay, and of all tokens summed, newest first.
 
     curves[motion]: (starts, delays) memory of a token, at most 1; mean over starts, band their
     range. profiles[motion]: (tokens,) memory of each token in one window, old to new.
     """
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9.0, 3.6))
+    _, (left, right) = plt.subplots(1, 2, figsize=(9.0, 3.6))
     for motion, curve in curves.items():
         color, time = COLORS[MOTION_COLORS[motion]], np.arange(1, curve.shape[1])
         shown = np.maximum(curve, 1e-30)
@@ -136,10 +130,9 @@ def show_fisher(
     right.axhline(total[-1], color="0.4", ls=":", lw=1.2)
     right.set(xlabel="the newest k tokens", ylabel="memory of all of them", ylim=(0, None))
     label_panels([left, right])
-    return figure
 
 
-def show_memory_times(table: Mapping[str, np.ndarray], *, window: int) -> Figure:
+def show_memory_times(table: Mapping[str, np.ndarray], *, window: int) -> None:
     """Memory time against N, one panel a motion: measured (points), linear noise (lines).
 
     table: the columns of `MEMORY_TIMES`, −1 for never. Points are medians over the starts, bars
@@ -147,7 +140,7 @@ def show_memory_times(table: Mapping[str, np.ndarray], *, window: int) -> Figure
     are the medians of the predictions, with (full) and without (dashed) the delay at which noise
     leaves the linear range.
     """
-    figure, axes = plt.subplots(1, 5, figsize=(2.05 * 5 + 0.6, 3.3), sharey=True)
+    _, axes = plt.subplots(1, 5, figsize=(2.05 * 5 + 0.6, 3.3), sharey=True)
     for axis, (motion, color), marker in zip(axes, MOTION_COLORS.items(), "osD^v", strict=True):
         mine = table["motion"] == motion
         sizes = np.unique(table["size"][mine])
@@ -172,4 +165,3 @@ def show_memory_times(table: Mapping[str, np.ndarray], *, window: int) -> Figure
     axes[0].set_ylabel("memory time (tokens)")
     axes[0].legend(fontsize=7, loc="upper left")
     label_panels(list(axes))
-    return figure

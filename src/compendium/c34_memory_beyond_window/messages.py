@@ -4,26 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import entr, ndtr
+from scipy.special import entr, ndtr, rel_entr
 
 from compendium.c34_memory_beyond_window.fisher import fisher_memory, noise_growth, token_noise
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.core.records import record
-from spinformer.core.statistics import Estimate
 from spinformer.dmft.finite_size import generate, linear_maps, mean_path
 from spinformer.dmft.network import OUTPUT, Network
-
-
-@record
-class Trace:
-    """What linear noise says of a message of one bit: for every delay k = 0, 1, ….
-
-    memory: (steps + 1,) Fisher memory |B_k e|² of the message's direction. spread: √N times the
-    rms deviation of the overlaps that the noise since the message has caused.
-    """
-
-    memory: np.ndarray
-    spread: np.ndarray
 
 
 def message_direction(network: Network, seed: Seed) -> np.ndarray:
@@ -35,27 +21,30 @@ def message_direction(network: Network, seed: Seed) -> np.ndarray:
 def trace_message(
     network: Network, beta: float, *, window: np.ndarray, position: int, direction: np.ndarray,
     steps: int,
-) -> Trace:  # fmt: skip
-    """Linear noise along the mean-field path from a window (T, L) whose newest token is changed."""
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """What linear noise says of a message in the newest token of a window (T, L), at delays 0, 1, …
+
+    (steps + 1,) each: Fisher memory |B_k e|² of the message's direction; √N times the rms deviation
+    of the overlaps that the noise since the message has caused.
+    """
     path = mean_path(network, beta, window=window, steps=steps, position=position)
     maps = linear_maps(network, beta, path=path, position=position - network.context + 1)
     noise = token_noise(network, path)
     readout = (1.0 - network.epsilon) * network.semantic[OUTPUT] * network.fractions
     memory = fisher_memory(maps, noise=noise) @ direction
-    spread = noise_growth(maps, noise=noise, readout=readout)
-    return Trace(memory=(memory**2).sum(axis=1), spread=spread)
+    return (memory**2).sum(axis=1), noise_growth(maps, noise=noise, readout=readout)
 
 
-def predicted_information(trace: Trace, *, size: int, strength: float) -> np.ndarray:
+def predicted_information(memory: np.ndarray, *, size: int, strength: float) -> np.ndarray:
     """Bits that the best guess has of the message, delay by delay, as long as noise is linear."""
-    return gaussian_information(2.0 * strength * np.sqrt(size * trace.memory))
+    return gaussian_information(2.0 * strength * np.sqrt(size * memory))
 
 
 def measured_information(
     network: Network, size: int, *, beta: float, window: np.ndarray, position: int,
     direction: np.ndarray, strength: float, delays: np.ndarray, runs: int, seed: int,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Bits about a message at `delays`, and their errors, from sampled texts of N = `size` bits.
+) -> np.ndarray:  # fmt: skip
+    """Bits about a message at `delays`, from sampled texts of N = `size` bits.
 
     The newest token of the window is shifted by ± `strength` times D^{1/2} `direction`, D/N the
     variance of its noise; `runs` texts are drawn of each sign, and the window `delay` tokens
@@ -74,7 +63,7 @@ def measured_information(
         # A message that was the newest token of the first window has left it from delay T on.
         ups, downs = (text[:, delay : delay + network.context].reshape(runs, -1) for text in texts)
         found.append(label_information(ups, second=downs, seed=seed))
-    return np.array([one.value for one in found]), np.array([one.error for one in found])
+    return np.array(found)
 
 
 def gaussian_information(distance: ArrayLike) -> np.ndarray:
@@ -89,7 +78,7 @@ def gaussian_information(distance: ArrayLike) -> np.ndarray:
 
 def label_information(
     first: np.ndarray, *, second: np.ndarray, seed: Seed, neighbours: int = 15
-) -> Estimate:
+) -> float:
     """Lower bound, in bits, on the information of a point about which cloud it came from.
 
     first, second: (n, d) samples of two equally likely hypotheses, n at least 2 `neighbours`.
@@ -97,8 +86,8 @@ def label_information(
     Gaussian clouds of one shape, and nearest neighbours, which know no shape. A quarter decides
     which of them guesses, the last quarter is guessed; the mutual information of true and guessed
     label cannot exceed that of true label and point (data processing). It is 1 bit for separate
-    clouds; the bias (1/2n ln 2 bits, Miller and Madow) is taken off, so that equal clouds give 0
-    within the error (delta method over the four cells). `seed` splits the clouds.
+    clouds; the bias (1/2n ln 2 bits, Miller and Madow) is taken off, so that equal clouds give 0 on
+    average. `seed` splits the clouds.
     """
     from sklearn.neighbors import KNeighborsClassifier
 
@@ -117,15 +106,9 @@ def label_information(
 
     guess = guessers[int(hits(1) >= hits(0))]
     ups = [float(guess(cloud[test]).mean()) for cloud in (first, second)]
-    n = len(test)
     table = np.array([[1.0 - u, u] for u in ups]) / 2.0
     outer = table.sum(axis=1, keepdims=True) * table.sum(axis=0, keepdims=True)
-    ratio = np.log2(np.divide(table, outer, out=np.ones((2, 2)), where=table > 0.0))
-    value = float((table * ratio).sum())
-    variance = max(float((table * ratio**2).sum()) - value**2, 0.0) / (2 * n)
-    floor = 1.0 / (2 * n * np.log(2.0))
-    error = float(np.hypot(np.sqrt(variance), floor))
-    return Estimate(value=value - 0.5 * floor, error=error, samples=2 * n)
+    return float(rel_entr(table, outer).sum() - 1.0 / (4 * len(test))) / np.log(2.0)
 
 
 def _discriminant(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, float]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.signal import periodogram
 
 from bookmaker.tables import Rows, Table, stored
 from compendium.c34_memory_beyond_window.messages import (
@@ -15,9 +16,9 @@ from compendium.c34_memory_beyond_window.messages import (
     predicted_information,
     trace_message,
 )
-from compendium.c34_memory_beyond_window.signals import autocorrelation, spectrum
+from compendium.c34_memory_beyond_window.signals import autocorrelation
 from compendium.common.phase_transitions import protocol_start
-from compendium.common.rows import grid, median_rows
+from compendium.common.rows import grid, median_rows, rows_of
 from compendium.common.windows import MOTIONS, message_start, replicas
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.dmft.mean_field import random_contexts, trajectory
@@ -136,20 +137,20 @@ def memory_rows(motion: str, start: int, *, sizes: tuple[int, ...] = SIZES) -> R
     direction = message_direction(network, start)
     sent: dict[str, Any] = {"window": window, "position": position, "direction": direction}
     steps = 16_384 if motion == "quasi-periodic" else 1024
-    trace = trace_message(network, beta, steps=steps, **sent)
+    memory, spread = trace_message(network, beta, steps=steps, **sent)
     far = dephased_distance(network, motion)
     rows = []
     for row, size in enumerate(sizes):
-        bits = predicted_information(trace, size=size, strength=STRENGTH)[1:]
+        bits = predicted_information(memory, size=size, strength=STRENGTH)[1:]
         fisher = forgotten_at(np.arange(1, steps + 1), information=bits)
-        apart = trace.spread[1:] / np.sqrt(size) > far
+        apart = spread[1:] / np.sqrt(size) > far
         dephased = float(apart.argmax() + 1) if apart.any() and far > 1e-6 else float("inf")
         # A message that is a little too strong for linear noise may last far longer than it says.
         reach = steps
         if motion == "quasi-periodic":
             reach = min(max(64, int(2.5 * min(fisher, dephased, steps))), steps)
         delays = ladder(reach)
-        found, _ = measured_information(
+        found = measured_information(
             network, size, beta=beta, strength=STRENGTH, delays=delays, runs=400,
             seed=100 * start + row, **sent,
         )  # fmt: skip
@@ -173,19 +174,17 @@ def SPECTRA(seed: int) -> Rows:
     # Of random contexts three in a thousand end on the torus that coexists with this chaos.
     starts = replicas(protocol_start(network, steps=100_000), count=64, seed=seed)
     found, _ = trajectory(network, starts, beta=1.266, steps=samples, transient=100_000)
-    spectra = [spectrum(orbit) for orbit in found[..., 0]]
-    half = np.array([samples * one.amplitude[-1] ** 2 for one in spectra])
+    frequency, power = periodogram(found[..., 0])
+    below, half = power[:, frequency < 1.0 / network.context].sum(axis=1), power[:, -1]
     mean = np.abs(autocorrelation(found[..., 0], lags=2000).mean(axis=0))
     ends = {"early": (1, 20), "middle": (40, 80), "late": (160, 320), "rest": (1000, 2000)}
-    return [
-        {
-            "below": np.mean([one.power_below(1.0 / network.context) for one in spectra]),
-            "half": half.mean(),
-            "half_least": half.min(),
-            "half_most": half.max(),
-        }
-        | {name: mean[low : high + 1].max() for name, (low, high) in ends.items()}
-    ]
+    return rows_of(
+        below=(below / power.sum(axis=1)).mean(),
+        half=half.mean(),
+        half_least=half.min(),
+        half_most=half.max(),
+        **{name: mean[low : high + 1].max() for name, (low, high) in ends.items()},
+    )
 
 
 MEMORY_TIMES = Table(

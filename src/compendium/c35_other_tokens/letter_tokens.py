@@ -15,8 +15,14 @@ here applies to it, with N = 1.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import torch
+from scipy.linalg import block_diag
 from scipy.special import softmax
+from torch import Tensor
+from torch.func import jacrev
 
 from compendium.c35_other_tokens.letters import LetterNetwork
 from spinformer.core.random import Seed, numpy_generator
@@ -33,15 +39,8 @@ def attention_of_letters(
     network: LetterNetwork, window: np.ndarray, *, position: int
 ) -> np.ndarray:
     """A, shape (..., P), of windows (..., T, L, q) [poclopez2024dynamical, Eqs. (4), (5), (15)]."""
-    return attend(_window_overlaps(network, window, position), gamma=network.gamma)
-
-
-def _window_overlaps(network: LetterNetwork, window: np.ndarray, position: int) -> np.ndarray:
-    """m^α_a, positions included, (..., T, 4, P), *newest first*."""
-    places = (position + np.arange(1 - network.context, 1)) % network.positions
-    m = (1.0 - network.epsilon) * network.overlaps(window)
-    m = m + network.epsilon * network.position_overlaps()[places]
-    return m[..., ::-1, :, :]
+    m = network.placed(network.overlaps(window), position + np.arange(1 - network.context, 1))
+    return attend(m, gamma=network.gamma, newest=-1)
 
 
 def letter_window(network: LetterNetwork, context: Context, *, beta: float) -> np.ndarray:
@@ -104,16 +103,12 @@ def enumerate_next(
 
     N = `size` sites after an attention vector (P,), as one softmax. The energy of a token is
     −N Σ_a A_a m^o_a, a sum over its sites: its Boltzmann weight factorizes, which is what makes
-    the sites independent. ValueError beyond a million tokens.
+    the sites independent.
     """
     counts = network.counts(size)
-    letters = network.letters
-    if letters**size > 10**6:
-        raise ValueError(f"size must give at most 10**6 tokens, got {letters}**{size}")
-    sites = np.indices((letters,) * size).reshape(size, -1).T
-    hot = np.eye(letters)[sites]
+    sites = np.indices((network.letters,) * size).reshape(size, -1).T
     owner = np.repeat(np.eye(network.segments), counts, axis=0)
-    tokens = np.einsum("nis,il->nls", hot, owner) / counts[:, None]
+    tokens = np.einsum("nis,il->nls", np.eye(network.letters)[sites], owner) / counts[:, None]
     energy = -size * (network.overlaps(tokens)[:, OUTPUT] @ attention)
     return tokens, softmax(-beta * energy)
 
@@ -141,31 +136,24 @@ def predicted_deviation(
     Deviations of the overlaps in a window obey a linear recursion: they move the next attention
     vector, that the mean of the next token, and its draw adds `overlap_covariance` / N.
     """
-    context, features = network.context, network.features
-    steps = len(path) - context
-    share, width = 1.0 - network.epsilon, 4 * network.features
+    context, width = network.context, 4 * network.features
+    share = 1.0 - network.epsilon
     noise = share**2 * overlap_covariance(network, path)
-    joint = np.zeros((context * width, context * width))
-    for age in range(context):
-        block = slice(age * width, (age + 1) * width)
-        joint[block, block] = noise[context - 1 - age]
-    outputs = slice(OUTPUT * features, (OUTPUT + 1) * features)
-    result = [np.trace(noise[t][outputs, outputs]) for t in range(context)]
-    for t in range(steps):
-        m = _window_overlaps(network, path[t : t + context], position + t)
-        query, value, key = m[0, QUERY], m[:, VALUE], m[:, KEY]
-        weight = softmax(network.gamma * (key @ query))
-        attention = weight @ value
-        lean = network.gamma * weight[:, None] * (value - attention)
-        # ∂A_a / ∂m of age s, role r, feature b.
-        pull = np.zeros((features, context, 4, features))
-        pull[:, :, VALUE] = weight[None, :, None] * np.eye(features)[:, None]
-        pull[:, :, KEY] = lean.T[:, :, None] * query
-        pull[:, 0, QUERY] += lean.T @ key
-        answer = share * network.response(attention, beta=np.array(beta)).reshape(width, features)
-        push = np.zeros_like(joint)
-        push[:width] = answer @ pull.reshape(features, -1)
-        push[width:, :-width] = np.eye((context - 1) * width)
+    outputs = slice(OUTPUT * network.features, (OUTPUT + 1) * network.features)
+
+    def attended(m: Tensor) -> Tensor:
+        return torch.softmax(network.gamma * (m[:, KEY] @ m[0, QUERY]), 0) @ m[:, VALUE]
+
+    joint = block_diag(*noise[context - 1 :: -1])
+    result = [np.trace(one[outputs, outputs]) for one in noise[:context]]
+    for t in range(len(path) - context):
+        places = position + t + np.arange(1 - context, 1)
+        placed = network.placed(network.overlaps(path[t : t + context]), places)
+        m = torch.tensor(placed[::-1].copy())
+        pull = jacrev(attended)(m).flatten(1).numpy()
+        answer = share * network.response(attended(m).numpy(), beta=np.array(beta))
+        push = np.eye(len(joint), k=-width)
+        push[:width] = answer.reshape(width, -1) @ pull
         joint = push @ joint @ push.T
         joint[:width, :width] += noise[context + t]
         result.append(np.trace(joint[outputs, outputs]))
@@ -187,10 +175,6 @@ def vocabulary(network: LetterNetwork, size: int, *, words: int, seed: Seed) -> 
     overlaps = network.overlaps(tokens)
     centered = overlaps - overlaps.mean(axis=0)
     centered /= max(1.0, float(np.abs(centered).max()))
-    return LetterNetwork(
-        semantic=np.moveaxis(centered, 0, -1)[:, :, None],
-        position=network.position,
-        context=network.context,
-        gamma=network.gamma,
-        epsilon=network.epsilon,
-    )
+    shared: dict[str, Any] = {"context": network.context, "gamma": network.gamma}
+    shared |= {"position": network.position, "epsilon": network.epsilon}
+    return LetterNetwork(semantic=np.moveaxis(centered, 0, -1)[:, :, None], **shared)

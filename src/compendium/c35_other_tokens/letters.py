@@ -20,17 +20,26 @@ into segments of equal features, which makes the average exact.
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
-from spinformer.core.checks import check_array, check_integer
+import numpy as np
+from scipy.special import softmax
+
+from spinformer.core.checks import check_array
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
-from spinformer.dmft.network import OUTPUT, AttentionNetwork, Network, ending
+from spinformer.dmft.network import OUTPUT, AttentionNetwork, Network
 
 # Of the networks that are drawn, in units of features of variance 1.
 GAMMA = 220.0 / 3.0**0.5
-# A feature's mean over the letters may be off zero by rounding.
-_ROUNDING = 1e-9
+# What a network shares with the same one of other tokens.
+_SHARED = ("position", "context", "gamma", "epsilon", "fractions")
+
+
+def potts(labels: np.ndarray, *, letters: int) -> np.ndarray:
+    """Potts features (4, P, L, q): `labels` (4, P, L) below q name the letter of each segment."""
+    named = labels[..., None] == np.arange(letters)
+    return np.where(named, 1.0, -1.0 / (letters - 1))
 
 
 @record
@@ -45,82 +54,30 @@ class LetterNetwork(AttentionNetwork):
     """
 
     def _checked_semantic(self) -> np.ndarray:
-        semantic = check_array("semantic", self.semantic, shape=(4, None, None, None))
-        check_integer("letters (axis 3 of semantic)", semantic.shape[3], low=2)
-        off = np.abs(semantic.mean(axis=3)).max(initial=0.0)
-        if off > _ROUNDING * max(1.0, np.abs(semantic).max(initial=0.0)):
-            raise ValueError(f"semantic must average to 0 over the letters, got {off:.3g}")
-        return semantic
+        return check_array("semantic", self.semantic, shape=(4, None, None, None))
 
     # ---- constructors
 
     @classmethod
     def from_binary(cls, network: Network) -> LetterNetwork:
         """The network of bits as one of two letters, the bit −1 first."""
-        return cls(
-            semantic=network.semantic[..., None] * np.array([-1.0, 1.0]),
-            position=network.position,
-            context=network.context,
-            gamma=network.gamma,
-            epsilon=network.epsilon,
-            fractions=network.fractions,
-        )
+        shared: dict[str, Any] = {name: getattr(network, name) for name in _SHARED}
+        return cls(semantic=network.semantic[..., None] * np.array([-1.0, 1.0]), **shared)
 
     @classmethod
-    def potts(
-        cls,
-        labels: np.ndarray,
-        *,
-        letters: int,
-        position: np.ndarray,
-        context: int,
-        gamma: float,
-        epsilon: float,
-    ) -> LetterNetwork:
-        """Potts features: `labels` (4, P, L), integers below q, name the letter of each segment."""
-        named = labels[..., None] == np.arange(letters)
-        return cls(
-            semantic=np.where(named, 1.0, -1.0 / (letters - 1)),
-            position=position,
-            context=context,
-            gamma=gamma,
-            epsilon=epsilon,
-        )
-
-    @classmethod
-    def document(cls, letters: int) -> LetterNetwork:
-        """The document's network with an alphabet of q letters, its signs read as the first two.
-
-        γ is q − 1 times that of `Network.document`: in units of features of variance 1 it is the
-        same. With two letters this is the document's network.
-        """
-        binary = Network.document()
-        return cls.potts(
-            (binary.semantic + 1.0) / 2.0,
-            letters=letters,
-            position=binary.position,
-            context=binary.context,
-            gamma=(letters - 1) * binary.gamma,
-            epsilon=binary.epsilon,
-        )
-
-    @classmethod
-    def segmented(
-        cls, seed: Seed, *, letters: int, segments: int = 3, epsilon: float = 0.02
-    ) -> LetterNetwork:
+    def segmented(cls, seed: Seed, *, letters: int, segments: int = 3) -> LetterNetwork:
         """Three Potts features with independent uniform labels on `segments` equal segments.
 
         γ is `GAMMA` in units of features of variance 1, q − 1 times that in the network's. Position
         signs, of two bits for a context of four tokens, are random.
         """
         rng = numpy_generator(seed)
-        return cls.potts(
-            rng.integers(letters, size=(4, 3, segments)),
-            letters=letters,
+        return cls(
+            semantic=potts(rng.integers(letters, size=(4, 3, segments)), letters=letters),
             position=rng.choice((-1.0, 1.0), size=(4, 3, 2)),
             context=4,
             gamma=(letters - 1) * GAMMA,
-            epsilon=epsilon,
+            epsilon=0.02,
         )
 
     # ---- what the dynamics needs
@@ -132,16 +89,13 @@ class LetterNetwork(AttentionNetwork):
 
     def overlaps(self, token: np.ndarray) -> np.ndarray:
         """m^α_a = Σ_l f_l Σ_s x_{l,s} W^α_a(l, s) of tokens (..., L, q): (..., 4, P)."""
-        token = ending("token", token, self.segments, self.letters, low=0.0, high=1.0)
         weighted = self.semantic * self.fractions[:, None]
         return np.einsum("rals,...ls->...ra", weighted, token)
 
     def probabilities(self, attention: np.ndarray, *, beta: np.ndarray | float) -> np.ndarray:
         """P(s) of every segment, (..., L, q), given attention vectors (..., P); β broadcasts."""
         logit = np.einsum("...b,bls->...ls", attention, self.semantic[OUTPUT])
-        logit = np.asarray(beta)[..., None, None] * logit
-        weight = np.exp(logit - logit.max(axis=-1, keepdims=True))
-        return weight / weight.sum(axis=-1, keepdims=True)
+        return softmax(np.asarray(beta)[..., None, None] * logit, axis=-1)
 
     def mean_overlaps(self, attention: np.ndarray, *, beta: np.ndarray) -> np.ndarray:
         """m^α_a of the token of these probabilities: (..., 4, P)."""

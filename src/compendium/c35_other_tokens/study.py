@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
@@ -41,13 +41,13 @@ from compendium.c35_other_tokens.letter_tokens import (
     predicted_deviation,
     vocabulary,
 )
-from compendium.c35_other_tokens.letters import GAMMA, LetterNetwork
-from compendium.common.rows import grid, mean_rows
+from compendium.c35_other_tokens.letters import GAMMA, LetterNetwork, potts
+from compendium.common.rows import grid, mean_rows, rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import fit_power, mean_estimate
-from spinformer.dmft.attractors import Attractors, Regime, find_attractors
+from spinformer.dmft.attractors import Regime, find_attractors
 from spinformer.dmft.mean_field import random_contexts, trajectory
-from spinformer.dmft.network import OUTPUT, Context, Network
+from spinformer.dmft.network import OUTPUT, Network
 from spinformer.dmft.onset import onset
 
 _FOLDER = Path(__file__).parent
@@ -58,6 +58,8 @@ SMALLEST = 30_000
 FAMILIES = {"first": range(10), "second": range(100, 110)}
 _BETAS = np.linspace(0.5, 4.0, 48)
 _BLOCK = 25
+_LOOK: dict[str, Any] = {"kept": 6_000, "exponents": 1, "exponent_steps": 10_000}
+_LOOK |= {"bins": 1, "threads": 1}
 # One step of the document's network from this attention vector.
 ATTENTION = np.array([0.3, -0.2, 0.4])
 BETA = 1.5
@@ -91,19 +93,15 @@ def deviation_rows(
         begin: dict[str, Any] = {"window": window, "position": position, "steps": _STEPS}
         path = mean_letter_path(network, beta, **begin)
         texts = generate_letters(network, drawn, beta=beta, runs=runs, seed=seed, **begin)
-        off = letter_overlaps(network, texts[:, -_STEPS:]) - letter_overlaps(
-            network, path[-_STEPS:]
-        )
+        off = letter_overlaps(network, texts[:, -_STEPS:] - path[-_STEPS:])
         square = mean_estimate((off**2).sum(axis=2).mean(axis=1))
         rms = float(np.sqrt(square.value))
         predicted = predicted_deviation(network, beta, path=path, position=position)[-_STEPS:]
-        rows.append(
-            {
-                "size": size,
-                "deviation": rms,
-                "error": float(square.error) / (2.0 * rms),
-                "predicted": float(np.sqrt((predicted**2).mean() / drawn)),
-            }
+        rows += rows_of(
+            size=size,
+            deviation=rms,
+            error=square.error / (2.0 * rms),
+            predicted=np.sqrt((predicted**2).mean() / drawn),
         )
     return rows
 
@@ -189,12 +187,13 @@ def REGIMES(letters: int, *, first: int) -> Rows:
     start = random_contexts(machines[0], first, count=len(_BETAS))
     rows = []
     for seed, machine in zip(seeds, machines, strict=True):
-        found = _settle(machine, start, beta, steps)
+        found = find_attractors(machine, start, beta=beta, transient=steps, **_LOOK)
         regime = found.regime
         chaotic, lasting = regime == Regime.CHAOTIC, 0
         if chaotic.any():
             ends = found.context.select(chaotic)
-            later = _settle(machine, ends, beta[chaotic], 2 * steps)
+            how: dict[str, Any] = {"beta": beta[chaotic], "transient": 2 * steps}
+            later = find_attractors(machine, ends, **how, **_LOOK)
             lasting = int((later.regime == Regime.CHAOTIC).sum())
         theory = onset(machine)
         rows.append(
@@ -211,20 +210,6 @@ def REGIMES(letters: int, *, first: int) -> Rows:
     return rows
 
 
-def _settle(network: LetterNetwork, start: Context, beta: np.ndarray, steps: int) -> Attractors:
-    return find_attractors(
-        network,
-        start,
-        beta=beta,
-        transient=steps,
-        kept=6_000,
-        exponents=1,
-        exponent_steps=10_000,
-        bins=1,
-        threads=1,
-    )
-
-
 # ---- one feature
 
 
@@ -233,9 +218,8 @@ def one_feature(letters: int, *, context: int = 1) -> LetterNetwork:
 
     Its γ is q − 1, 1 in units of features of variance 1; there is no position.
     """
-    return LetterNetwork.potts(
-        np.zeros((4, 1, 1)),
-        letters=letters,
+    return LetterNetwork(
+        semantic=potts(np.zeros((4, 1, 1)), letters=letters),
         position=np.zeros((4, 1, 0)),
         context=context,
         gamma=letters - 1.0,
@@ -263,22 +247,13 @@ def freezing_beta(network: LetterNetwork, attention: np.ndarray, *, log_words: f
     return float(brentq(missing, 0.0, 1e3, xtol=1e-12))
 
 
-class WordDraw(NamedTuple):
-    """What one draw from a softmax over a list of random words is like.
-
-    mean: (P,) output overlaps on average over the softmax. spread: root mean square distance of
-    one draw's overlaps from `mean`. effective: exp of the entropy, how many words share the weight.
-    """
-
-    mean: np.ndarray
-    spread: float
-    effective: float
-
-
 def random_words(
     network: Network, size: int, *, log_words: float, attention: np.ndarray, beta: float, seed: Seed
-) -> WordDraw:
+) -> tuple[np.ndarray, float, float]:
     """A list of V = exp(N `log_words`) uniformly random words of N bits, and its softmax.
+
+    Mean (P,) of the output overlaps; root mean square distance of one draw's overlaps from it;
+    exp of the entropy, how many words share the weight.
 
     Logits are β N Σ_a A_a m^o_a. Words with the same number of ones in every segment have the same
     logit, and how many words of the list fall into such a cell is a Poisson number, so that V may
@@ -310,7 +285,7 @@ def random_words(
     spread = float(np.sqrt(np.einsum("al,lm,am->", pattern, joint, pattern)))
     held = weight > 0.0
     entropy = -float(weight[held] @ np.log(weight[held] / drawn[held]))
-    return WordDraw(pattern @ middle, spread, float(np.exp(min(entropy, 700.0))))
+    return pattern @ middle, spread, float(np.exp(min(entropy, 700.0)))
 
 
 def word_rows(size: int, *, share: float, first: int, lists: int = 20) -> Rows:
@@ -329,29 +304,29 @@ def word_rows(size: int, *, share: float, first: int, lists: int = 20) -> Rows:
     )
     how: dict[str, Any] = {"log_words": log_words, "attention": ATTENTION, "beta": BETA}
     draws = [random_words(network, size, seed=first + k, **how) for k in range(lists)]
-    squares = np.array([((draw.mean - goal) ** 2).sum() for draw in draws])
+    means, spreads, effective = map(np.array, zip(*draws, strict=True))
+    squares = ((means - goal) ** 2).sum(axis=1)
     gap = float(np.sqrt(squares.mean()))
     bits = np.tanh(BETA * (ATTENTION @ network.semantic[OUTPUT]))
     variance = float(network.features * (network.fractions @ (1.0 - bits**2)))
-    return [
-        {
-            "gap": gap,
-            "error": float(squares.std(ddof=1) / np.sqrt(lists)) / (2.0 * max(gap, 1e-300)),
-            "frozen": float(np.linalg.norm(frozen - goal)),
-            "spread": float(np.sqrt(np.mean([draw.spread**2 for draw in draws]))),
-            "sites": float(np.sqrt(variance / size)),
-            "effective": float(np.median([draw.effective for draw in draws])),
-        }
-    ]
+    return rows_of(
+        gap=gap,
+        error=squares.std(ddof=1) / np.sqrt(lists) / (2.0 * max(gap, 1e-300)),
+        frozen=np.linalg.norm(frozen - goal),
+        spread=np.sqrt(np.mean(spreads**2)),
+        sites=np.sqrt(variance / size),
+        effective=np.median(effective),
+    )
 
 
+SHARES = (0.1, 0.2, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.8, 1.0)
 WORDS = Table(
     path=_FOLDER / "words.csv",
     units=[
         {"size": size, "share": share, "first": first}
         for first in (0, 1000)
         for size in (30, 60, 120, 240)
-        for share in (0.1, 0.2, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.8, 1.0)
+        for share in SHARES
     ],
     rows=word_rows,
 )

@@ -24,10 +24,9 @@ temperature of the hidden spins; "linear" blocks take its argument for tanh, a g
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
@@ -43,9 +42,8 @@ from spinformer.core.statistics import Estimate
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
 
 _FOLDER = Path(__file__).parent
-# Steps between two orthonormalizations, and until the frame has aligned.
-_EVERY = 4
-_ALIGN = 400
+# Steps between two orthonormalizations, until the frame has aligned; stretches that are averaged.
+_EVERY, _ALIGN, _STRETCHES = 4, 400, 10
 # The census: values of β up to the top, windows at each, steps dropped and averaged.
 TOP = 3.0
 BETAS, WINDOWS = 24, 2
@@ -67,24 +65,18 @@ CONDITIONS: dict[str, tuple[float, float, bool]] = {
 FAMILIES = {0: 120, 1: 60}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Blocks:
+class Blocks(NamedTuple):
     """A network with a residual connection and a feed-forward block.
 
     residual: r ≥ 0. feed: s ≥ 0. hidden: (2, P, H) signs U, V of H equally many kinds of hidden
-    spins; None where there is no feed-forward block. linear: hidden spins without saturation.
+    spins; any where there is no feed-forward block. linear: hidden spins without saturation.
     """
 
     network: Network
     residual: float = 0.0
     feed: float = 0.0
-    hidden: np.ndarray | None = None
+    hidden: np.ndarray = np.ones((2, 1, 1))
     linear: bool = False
-
-    @property
-    def signs(self) -> np.ndarray:
-        """`hidden`, or one idle kind of hidden spins."""
-        return np.ones((2, self.network.features, 1)) if self.hidden is None else self.hidden
 
 
 def random_hidden(seed: Seed, *, features: int, kinds: int = 3) -> np.ndarray:
@@ -92,177 +84,119 @@ def random_hidden(seed: Seed, *, features: int, kinds: int = 3) -> np.ndarray:
     return numpy_generator(seed).choice((-1.0, 1.0), size=(2, features, kinds))
 
 
-def block_step(blocks: Blocks, window: np.ndarray, *, position: int, beta: float) -> np.ndarray:
-    """One step in plain NumPy: mean tokens (T, L), the newest at `position` → the next window."""
-    network = blocks.network
-    places = (position - np.arange(network.context)) % network.positions
-    share, drive = network.epsilon, network.position_overlaps()[places]
-    overlap = (1.0 - share) * network.overlaps(window) + share * drive
-    weight = softmax(network.gamma * overlap[:, KEY] @ overlap[0, QUERY])
-    attention = weight @ overlap[:, VALUE]
-    inward, outward = blocks.signs
-    argument = beta * attention @ inward
-    bent = argument if blocks.linear else np.tanh(argument)
-    stream = attention + blocks.feed * bent @ outward.T / inward.shape[1]
-    field = stream @ network.semantic[OUTPUT]
-    plus, minus = (np.tanh(beta * (field + sign * blocks.residual)) for sign in (1.0, -1.0))
-    newest = 0.5 * (plus + minus) + 0.5 * (plus - minus) * window[0]
-    return np.concatenate([newest[None], window[:-1]])
-
-
-def rest_multipliers(blocks: Blocks, *, beta: float) -> np.ndarray:
-    """Multipliers z of one step at rest, u = 0, without positions: (T·L,) complex, largest first.
-
-    There attention is the mean of the window, so that δu' = tanh(βr) δu + β sech²(βr) W^oᵀ
-    (1 + sβ⟨V Uᵀ⟩) (1/T) Σ_τ ⟨W^v δu_τ⟩. The resting state is unstable where |z_0| > 1.
-    """
-    network = blocks.network
-    inward, outward = blocks.signs
-    stream = np.eye(network.features)
-    stream = stream + blocks.feed * beta * outward @ inward.T / inward.shape[1]
-    stay = np.tanh(beta * blocks.residual)
-    value = network.semantic[VALUE] * network.fractions
-    made = beta * (1.0 - stay**2) * network.semantic[OUTPUT].T @ stream @ value
-    segments, context = network.segments, network.context
-    step = np.eye(context * segments, k=-segments)
-    step[:segments] = np.tile(made / context, context)
-    step[:segments, :segments] += stay * np.eye(segments)
-    found = np.linalg.eigvals(step)
-    return np.asarray(found[np.lexsort((-found.imag, -np.abs(found)))])
-
-
 class BlockEnsemble:
-    """Many systems of equal sizes at once, each with its own network, blocks and β.
+    """B systems of equal sizes side by side, each with its own network, blocks and β.
 
-    systems: B of them, all linear or none. window: (B, T, L) mean tokens, newest first, the
-    newest at `position`.
+    All of them are linear, or none. One system may have several β. The systems are the last axis of
+    all arrays: a window is (T, L, B), mean tokens, newest first.
     """
 
-    def __init__(
-        self, systems: Sequence[Blocks], window: np.ndarray, *, beta: np.ndarray, position: int = 0
-    ) -> None:
-        self.beta, self.position = beta, position
-        self.phases = systems[0].network.positions
-
-        def lanes(values: list[np.ndarray | float]) -> np.ndarray:
+    def __init__(self, systems: Sequence[Blocks], *, beta: Sequence[float] | np.ndarray) -> None:
+        def lanes(values: list[Any]) -> np.ndarray:
             return np.ascontiguousarray(np.moveaxis(np.array(values, dtype=float), 0, -1))
 
         nets = [one.network for one in systems]
-        share = lanes([net.epsilon for net in nets])
-        self._output = lanes([net.semantic[OUTPUT] for net in nets])
-        self._readout = lanes([(1.0 - net.epsilon) * net.semantic * net.fractions for net in nets])
-        self._drive = share * lanes([net.position_overlaps() for net in nets])
-        self._gamma = lanes([net.gamma for net in nets])
-        self._residual = lanes([one.residual for one in systems])
-        self._inward, self._outward = lanes([one.signs for one in systems])
-        self._feed = lanes([one.feed / one.signs.shape[2] for one in systems])
-        self._linear, self._fed = systems[0].linear, any(one.feed > 0.0 for one in systems)
-        self._token = np.ascontiguousarray(np.moveaxis(window, 0, -1))
-        ages = enumerate(self._token)
-        self._seen = np.array([self._overlaps(token, position - age) for age, token in ages])
+        self.size, self.linear = (nets[0].context, nets[0].segments), systems[0].linear
+        self.beta, self.gamma = np.asarray(beta), lanes([net.gamma for net in nets])
+        self.output = lanes([net.semantic[OUTPUT] for net in nets])
+        self.readout = lanes([(1.0 - net.epsilon) * net.semantic * net.fractions for net in nets])
+        self.drive = lanes([net.epsilon * net.position_overlaps() for net in nets])
+        self.residual = lanes([one.residual for one in systems])
+        self.inward, self.outward = lanes([one.hidden for one in systems])
+        self.outward *= lanes([one.feed for one in systems]) / self.outward.shape[1]
 
-    def _overlaps(self, token: np.ndarray, position: int) -> np.ndarray:
-        return (self._readout * token).sum(axis=2) + self._drive[position % self.phases]
+    def _roles(self, tokens: np.ndarray) -> np.ndarray:
+        """Overlaps (4, ..., P, B) that tokens (..., L, B) make in the four roles."""
+        return np.array([(tokens[..., None, :, :] * role).sum(axis=-2) for role in self.readout])
 
-    def _roles(self, change: np.ndarray) -> np.ndarray:
-        """Changes (k, 3·P, B) of value, query and key that changes (k, L, B) of a token make."""
-        roles = (VALUE, QUERY, KEY)
-        made = [(self._readout[role] * change[:, None]).sum(axis=2) for role in roles]
-        return np.concatenate(made, axis=1)
-
-    @property
-    def window(self) -> np.ndarray:
-        """Mean tokens (B, T, L), the newest first, at `position`."""
-        return np.moveaxis(self._token, -1, 0).copy()
-
-    def _step(self, frame: np.ndarray) -> np.ndarray:
-        """One step of all systems, and of tangent vectors (k, T, 3·P + L, B) if there are any.
-
-        A tangent vector holds, token by token, the changes of u, then of value, query and key.
-        """
-        seen, newest = self._seen, self._token[0]
-        query, keys, values = seen[0, QUERY], seen[:, KEY], seen[:, VALUE]
-        score = self._gamma * (query * keys).sum(axis=1)
-        weight = np.exp(score - score.max(axis=0))
-        weight /= weight.sum(axis=0)
+    def step(
+        self, window: np.ndarray, position: int, frame: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """A window whose newest token is at `position`, and tangents (k, T, L, B), a step later."""
+        places = (position - np.arange(self.size[0])) % len(self.drive)
+        seen = self._roles(window) + self.drive[places].swapaxes(0, 1)
+        query, keys, values, newest = seen[QUERY, 0], seen[KEY], seen[VALUE], window[0]
+        weight = softmax(self.gamma * (query * keys).sum(axis=1), axis=0)
         attention = (weight[:, None] * values).sum(axis=0)
-        stream = attention
-        if self._fed:
-            bent = self.beta * (self._inward * attention[:, None]).sum(axis=0)
-            bent = bent if self._linear else np.tanh(bent)
-            stream = attention + self._feed * (self._outward * bent).sum(axis=1)
-        field = (self._output * stream[:, None]).sum(axis=0)
-        plus = np.tanh(self.beta * (field + self._residual))
-        minus = np.tanh(self.beta * (field - self._residual))
+        bent = self.beta * (self.inward * attention[:, None]).sum(axis=0)
+        bent = bent if self.linear else np.tanh(bent)
+        stream = attention + (self.outward * bent).sum(axis=1)
+        field = (self.output * stream[:, None]).sum(axis=0)
+        plus, minus = (np.tanh(self.beta * (field + r)) for r in (self.residual, -self.residual))
         stay = 0.5 * (plus - minus)
         token = 0.5 * (plus + minus) + stay * newest
-        if frame.size:
-            segments, features = newest.shape[0], query.shape[0]
-            cut = [segments, segments + features, segments + 2 * features]
-            dtoken, dvalue, dquery, dkey = np.split(frame, cut, axis=2)
-            dscore = self._gamma * ((dquery[:, :1] * keys).sum(axis=2) + (query * dkey).sum(axis=2))
-            moved = dvalue + (values - attention) * dscore[:, :, None]
-            dstream = (weight[:, None] * moved).sum(axis=1)
-            if self._fed:
-                inner = (self._inward * dstream[:, :, None]).sum(axis=1)
-                slope = self.beta if self._linear else self.beta * (1.0 - bent**2)
-                change = (self._outward * (slope * inner)[:, None]).sum(axis=2)
-                dstream = dstream + self._feed * change
-            dfield = (self._output * dstream[:, :, None]).sum(axis=1)
-            slope = (1.0 - plus**2) * (1.0 + newest) + (1.0 - minus**2) * (1.0 - newest)
-            dnew = 0.5 * self.beta * slope * dfield + stay * dtoken[:, 0]
-            fresh = np.concatenate([dnew, self._roles(dnew)], axis=1)
-            frame = np.concatenate([fresh[:, None], frame[:, :-1]], axis=1)
-        self.position = (self.position + 1) % self.phases
-        self._token = np.concatenate([token[None], self._token[:-1]])
-        self._seen = np.concatenate([self._overlaps(token, self.position)[None], seen[:-1]])
-        return frame
 
-    def advance(self, steps: int) -> None:
-        """`steps` steps."""
-        for _ in range(steps):
-            self._step(np.empty(0))
+        moved = self._roles(frame)
+        dscore = (moved[QUERY, :, :1] * keys).sum(axis=2) + (query * moved[KEY]).sum(axis=2)
+        dvalue = moved[VALUE] + (values - attention) * (self.gamma * dscore)[:, :, None]
+        dstream = (weight[:, None] * dvalue).sum(axis=1)
+        slope = self.beta * (1.0 if self.linear else 1.0 - bent**2)
+        inner = slope * (self.inward * dstream[:, :, None]).sum(axis=1)
+        dstream = dstream + (self.outward * inner[:, None]).sum(axis=2)
+        dfield = (self.output * dstream[:, :, None]).sum(axis=1)
+        slope = (1.0 - plus**2) * (1.0 + newest) + (1.0 - minus**2) * (1.0 - newest)
+        dtoken = 0.5 * self.beta * slope * dfield + stay * frame[:, 0]
+        return (
+            np.concatenate([token[None], window[:-1]]),
+            np.concatenate([dtoken[:, None], frame[:, :-1]], axis=1),
+        )
 
-    def exponents(self, steps: int, *, count: int = 4, batches: int = 10) -> Estimate:
+    def advance(self, window: np.ndarray, steps: int, *, position: int = 0) -> np.ndarray:
+        """The window after `steps` steps."""
+        for step in range(steps):
+            window, _ = self.step(window, position + step, window[None][:0])
+        return window
+
+    def exponents(
+        self, window: np.ndarray, steps: int, *, position: int = 0, count: int = 4
+    ) -> Estimate:
         """The `count` largest Lyapunov exponents (B, count), the largest first, with errors.
 
-        Aligned for 400 steps first; the errors are those of the means of `batches` stretches.
-        A direction that the map destroys counts with its rounding, e^{-36} a step at the least.
+        From tangents that were aligned for 400 steps; the errors are those of the means of ten
+        stretches. A direction that the map destroys counts with its rounding, e^{-36} a step at the
+        least.
         """
-        tokens, segments, size = self._token.shape
-        start = np.random.default_rng(0).standard_normal((count, tokens, segments))
-        frame = np.zeros((count, tokens, segments + 3 * self._seen.shape[2], size))
-        frame[:, :, :segments] = start[..., None]
-        for age in range(tokens):
-            frame[:, age, segments:] = self._roles(frame[:, age, :segments])
-        stretch = steps // batches
-        growth = np.zeros((batches, count, size))
-        for number, length in enumerate((_ALIGN, *[stretch] * batches), start=-1):
-            for n in range(length):
-                frame = self._step(frame)
-                if (n + 1) % _EVERY == 0 or n + 1 == length:
-                    logs = _orthonormalize(frame, segments)
-                    if number >= 0:
-                        growth[number] += logs / length
-        order = np.argsort(-growth.mean(axis=0), axis=0, kind="stable")
-        value = np.take_along_axis(growth.mean(axis=0), order, axis=0).T
-        scatter = growth.std(axis=0, ddof=1) / np.sqrt(batches)
-        error = np.take_along_axis(scatter, order, axis=0).T
-        return Estimate(value=value, error=error, samples=batches)
+        start = np.random.default_rng(0).standard_normal((count, *self.size))
+        frame = np.repeat(start[..., None], window.shape[-1], axis=-1)
+        ends = _ALIGN + steps // _STRETCHES * np.arange(_STRETCHES + 1)
+        growth, logs = [], np.zeros((window.shape[-1], count))
+        for n in range(1, ends[-1] + 1):
+            window, frame = self.step(window, position + n - 1, frame)
+            if n % _EVERY == 0 or n in ends:
+                axes, triangle = np.linalg.qr(
+                    frame.reshape(count, -1, len(logs)).transpose(2, 1, 0)
+                )
+                frame = np.ascontiguousarray(axes.transpose(2, 1, 0)).reshape(frame.shape)
+                sizes = np.abs(np.diagonal(triangle, axis1=1, axis2=2))
+                logs = logs + np.log(np.maximum(sizes, np.exp(-36.0 * _EVERY)))
+            if n in ends:
+                growth.append(logs * _STRETCHES / steps)
+                logs = np.zeros_like(logs)
+        found = np.array(growth[1:])
+        value, scatter = found.mean(axis=0), found.std(axis=0, ddof=1) / np.sqrt(_STRETCHES)
+        order = np.argsort(-value, axis=1, kind="stable")
+        value, error = (np.take_along_axis(part, order, axis=1) for part in (value, scatter))
+        return Estimate(value=value, error=error, samples=_STRETCHES)
 
 
-def _orthonormalize(frame: np.ndarray, segments: int) -> np.ndarray:
-    """Gram-Schmidt in place, in the components of u; the logarithms of the lengths (k, B)."""
-    logs = np.empty((len(frame), frame.shape[-1]))
-    for i, vector in enumerate(frame):
-        for other in frame[:i]:
-            along = (vector[:, :segments] * other[:, :segments]).sum(axis=(0, 1))
-            vector -= along * other
-        length = np.sqrt((vector[:, :segments] ** 2).sum(axis=(0, 1)))
-        length = np.maximum(length, np.exp(-36.0 * _EVERY))
-        vector /= length
-        logs[i] = np.log(length)
-    return logs
+def block_step(blocks: Blocks, window: np.ndarray, *, position: int, beta: float) -> np.ndarray:
+    """One step of one system: mean tokens (T, L), the newest at `position` → the next window."""
+    one = BlockEnsemble([blocks], beta=[beta])
+    return one.advance(window[..., None], 1, position=position)[..., 0]
+
+
+def rest_multipliers(blocks: Blocks, *, betas: Sequence[float] | np.ndarray) -> np.ndarray:
+    """Multipliers of a step at rest, u = 0, without positions: (n, T·L) complex, largest first.
+
+    The resting state is unstable where the first of them exceeds one.
+    """
+    still = blocks._replace(network=blocks.network.with_parameters(epsilon=0.0))
+    ensemble = BlockEnsemble([still], beta=betas)
+    size = int(np.prod(ensemble.size))
+    basis = np.repeat(np.eye(size).reshape(size, *ensemble.size)[..., None], len(betas), axis=-1)
+    _, moved = ensemble.step(0.0 * basis[0], 0, basis)
+    found = np.linalg.eigvals(moved.reshape(size, size, -1).transpose(2, 0, 1))
+    return np.take_along_axis(found, np.lexsort((-found.imag, -np.abs(found))), axis=1)
 
 
 # ---- the census
@@ -294,9 +228,9 @@ def _exponents(networks: dict[int, Network], *, condition: str, wait: int = _WAI
         shape = (each, network.context, network.segments)
         windows.append(np.random.default_rng((seed, 8)).uniform(-1.0, 1.0, shape))
     beta = np.tile(np.repeat(grid, WINDOWS), len(networks))
-    ensemble = BlockEnsemble(systems, np.concatenate(windows), beta=beta)
-    ensemble.advance(wait)
-    found = ensemble.exponents(_EXPONENT)
+    ensemble = BlockEnsemble(systems, beta=beta)
+    window = ensemble.advance(np.moveaxis(np.concatenate(windows), 0, -1), wait)
+    found = ensemble.exponents(window, _EXPONENT, position=wait)
     shape = (len(networks), each, -1)
     return Estimate(value=found.value.reshape(shape), error=found.error.reshape(shape))
 
@@ -330,11 +264,8 @@ def block_rows(condition: str, *, family: int, chunk: int, epsilon: float = 0.02
 @cache
 def _fresh(condition: str, epsilon: float) -> dict[str, np.ndarray]:
     """The rows of sixty networks that are not in the census, as columns."""
-    rows = [
-        row
-        for chunk in range(5)
-        for row in block_rows(condition, family=2, chunk=chunk, epsilon=epsilon)
-    ]
+    chunks = [block_rows(condition, family=2, chunk=chunk, epsilon=epsilon) for chunk in range(5)]
+    rows = [row for chunk in chunks for row in chunk]
     return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
 
@@ -377,14 +308,15 @@ def first_mode(blocks: Blocks) -> tuple[float, float]:
     """
 
     def excess(beta: float) -> float:
-        return float(np.abs(rest_multipliers(blocks, beta=beta)[0])) - 1.0
+        return float(np.abs(rest_multipliers(blocks, betas=[beta])[0, 0])) - 1.0
 
-    grid = np.geomspace(0.02, 20.0, 200)
-    over = [n for n, beta in enumerate(grid) if excess(float(beta)) > 1e-9]
-    if not over:
+    betas = np.geomspace(0.02, 20.0, 200)
+    over = np.abs(rest_multipliers(blocks, betas=betas)[:, 0]) > 1.0 + 1e-9
+    if not over.any():
         return np.inf, 0.0
-    beta = float(brentq(excess, float(grid[over[0] - 1]), float(grid[over[0]])))
-    found = rest_multipliers(blocks, beta=beta)
+    first = int(over.argmax())
+    beta = float(brentq(excess, betas[first - 1], betas[first]))
+    found = rest_multipliers(blocks, betas=[beta])[0]
     together = np.abs(found) > np.abs(found[0]) - 1e-7
     return beta, float(np.abs(np.angle(found[together])).min() / (2.0 * np.pi))
 

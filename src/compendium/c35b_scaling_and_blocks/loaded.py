@@ -33,19 +33,14 @@ from scipy.special import softmax
 from bookmaker.tables import Rows, stored
 from compendium.common.rows import grid, mean_rows, rows_of
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.core.records import record
-from spinformer.core.solve import Solution, Status
 from spinformer.core.special import normal_rule
 from spinformer.core.statistics import PowerLaw, fit_power, mean_estimate
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
 from spinformer.dmft.onset import onset
 
 _FOLDER = Path(__file__).parent
-# Two-time averages cost the square of how steep the bits are, tanh(steepness z).
-_STEEPEST = 20.0
-# At rest averages are sums over odd Hermite orders, made on one of two grids.
-_ORDERS, _CUT, _TOLERANCE = 150, 1e-6, 1e-10
-_LEVEL, _STEEPEST_REST = 30.0, 300.0
+# At rest averages are sums over odd Hermite orders, on a grid that resolves tanh(80 z).
+_ORDERS, _STEEPEST, _TOLERANCE = 150, 80.0, 1e-10
 # The softmax of paths and onsets is soft enough for the random features' scores, of deviation
 # γ√(α/N), to be small at the sizes that are simulated.
 _GAMMA = 5.0
@@ -54,51 +49,37 @@ SIZES = (300, 600, 1200, 2400)
 _SEEDS = range(1, 11)
 # Signs of the first tokens on the three segments, newest first.
 START = np.array([[1.0, 1.0, 1.0], [1.0, -1.0, 1.0], [-1.0, -1.0, 1.0], [-1.0, 1.0, -1.0]])
-_POSITION = 3
 RULES = ("fixed", "unit, P = 3 + alpha N", "unit, P = 3")
 
 
 @cache
-def _hermite_grid(spacing: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Points, weights of a unit normal, and its normalized polynomials 1, 3, 5, … (orders, points).
-
-    The grid resolves tanh(kz) for k up to 0.3/spacing.
-    """
-    half = round(9.0 / spacing)
-    points = spacing * np.arange(-half, half + 1)
-    before: np.ndarray = np.ones(points.shape)
-    now, kept = points.copy(), []
+def _hermite_grid() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Points, weights of a unit normal, its normalized polynomials 1, 3, 5, … (orders, points)."""
+    points = 0.01 * np.arange(-900, 901)
+    before, now, kept = np.ones_like(points), points, []
     for k in range(1, 2 * _ORDERS):
         if k % 2:
             kept.append(now)
         before, now = now, (points * now - np.sqrt(k) * before) / np.sqrt(k + 1)
-    weights = np.exp(-0.5 * points**2) / np.sqrt(2.0 * np.pi) * spacing
+    weights = np.exp(-0.5 * points**2) / np.sqrt(2.0 * np.pi) * 0.01
     return points, weights, np.array(kept)
 
 
 def _pair_average(
-    first: np.ndarray,
-    second: np.ndarray,
-    *,
-    beta: float,
-    here: float,
-    there: np.ndarray,
-    both: np.ndarray,
+    first: np.ndarray, second: np.ndarray, *, width: float, along: np.ndarray, across: np.ndarray
 ) -> np.ndarray:
-    """E[tanh β(first + x) tanh β(second + y)], x and y normal: (n, L) for second (n, L).
+    """E[tanh(first + width z) tanh(second + along z + across w)], z and w normal: (n, L).
 
-    here: variance of x. there, both: (n,) variances of y and covariances.
+    second: (n, L); along, across: (n,).
     """
-    points, weights = normal_rule(beta * np.sqrt(max(here, there.max())))
-    along = np.divide(both, np.sqrt(here), out=np.zeros_like(both), where=here > 0.0)
-    across = np.sqrt(np.maximum(there - along**2, 0.0))
-    one = np.tanh(beta * (first[:, None] + np.sqrt(here) * points)) * weights
+    points, weights = normal_rule(max(width, float(np.hypot(along, across).max())))
+    one = np.tanh(first[:, None] + width * points) * weights
     found = np.empty(second.shape)
     for n, (mean, shared, own) in enumerate(zip(second, along, across, strict=True)):
         # Tokens that were made from much the same others have little of their own.
-        inner, inner_weights = normal_rule(beta * float(own))
+        inner, inner_weights = normal_rule(float(own))
         fields = mean[:, None, None] + shared * points[:, None] + own * inner
-        found[n] = (one * (np.tanh(beta * fields) @ inner_weights)).sum(axis=-1)
+        found[n] = (one * (np.tanh(fields) @ inner_weights)).sum(axis=-1)
     return found
 
 
@@ -114,16 +95,14 @@ class LoadedPath(NamedTuple):
 
 
 def loaded_path(
-    network: Network, window: np.ndarray, *, position: int, beta: float, load: float, steps: int
+    network: Network, window: np.ndarray, *, beta: float, load: float, steps: int
 ) -> LoadedPath:
     """The mean field at load α from T given tokens, bit for bit ±1 on segments.
 
-    window: (T, L) signs, newest first, the newest on `position`. The cost grows as steps², and as
+    window: (T, L) signs, newest first, at positions 0 to T − 1. The cost grows as steps², and as
     (β²α)² where bits are steep.
     """
     context, segments = network.context, network.segments
-    if beta * np.sqrt(load) > _STEEPEST:
-        raise ValueError(f"beta and load must keep beta √load at most {_STEEPEST:g}")
     total, share = context + steps, network.epsilon
     means, correlation = np.zeros((total, segments)), np.eye(total)
     means[:context] = window[::-1]
@@ -133,94 +112,66 @@ def loaded_path(
     for n in range(steps):
         new = context + n
         seen = np.arange(new - 1, n - 1, -1)
-        places = (position + n - np.arange(context)) % network.positions
-        drive = network.position_overlaps()[places]
+        drive = network.position_overlaps()[seen % network.positions]
         overlap = (1.0 - share) * network.overlaps(means[seen]) + share * drive
         attention[n, seen] = softmax(network.gamma * overlap[:, KEY] @ overlap[0, QUERY])
         fields[n] = (attention[n, seen] @ overlap[:, VALUE]) @ network.semantic[OUTPUT]
         cover = load * attention[: n + 1] @ correlation @ attention[n]
-        noise[n] = cover[n]
-        width = np.sqrt(noise[n])
-        points, weights = normal_rule(beta * float(width))
-        bits = np.tanh(beta * (fields[n][:, None] + width * points))
-        means[new] = bits @ weights
+        noise[n], width = cover[n], beta * float(np.sqrt(cover[n]))
+        points, weights = normal_rule(width)
+        means[new] = np.tanh(beta * fields[n][:, None] + width * points) @ weights
         row = (means[:context] * network.fractions) @ means[new]
         if n:
-            spread: dict[str, Any] = {"here": noise[n], "there": noise[:n], "both": cover[:n]}
-            pair = _pair_average(fields[n], fields[:n], beta=beta, **spread)
+            along = beta**2 * cover[:n] / width if width else np.zeros(n)
+            across = np.sqrt(np.maximum(beta**2 * noise[:n] - along**2, 0.0))
+            spread: dict[str, Any] = {"width": width, "along": along, "across": across}
+            pair = _pair_average(beta * fields[n], beta * fields[:n], **spread)
             row = np.concatenate([row, pair @ network.fractions])
         correlation[new, :new] = correlation[:new, new] = row
     return LoadedPath(means, correlation, noise)
 
 
-@record
-class Rest(Solution[np.ndarray]):
+class Rest(NamedTuple):
     """The stationary state without condensed features, attention flat. value: (lags,) C(d).
 
     noise: variance R of the fields. gain: β E sech² β√R z, the factor that replaces β in the
-    linear response of the few features. residual: the largest change in the last iteration, or
-    what orders beyond the 300th may add to C where that is more: there the status is STALLED.
+    linear response of the few features.
     """
 
+    value: np.ndarray
     noise: float
     gain: float
 
 
-def resting_state(
-    beta: float,
-    *,
-    load: float,
-    context: int,
-    lags: int = 60,
-    max_steps: int = 2000,
-    throw: bool = True,
-) -> Rest:
+def resting_state(beta: float, *, load: float, context: int, lags: int = 60) -> Rest:
     """Token correlations C(d) of the stationary state at lags d < `lags`, beyond it constant.
 
     C(d) = E[tanh βx tanh βy], Cov(x, y) = (α/T²) Σ_{s,s'} C(|d + s − s'|), iterated from a state
-    that remembers. C stays positive at large lags where α (β E sech² β√R z)² exceeds 1.
+    that remembers. C stays positive at large lags where α (β E sech² β√R z)² exceeds 1. ValueError
+    where bits are too steep, or where 2,000 iterations do not settle.
     """
-    steepest = beta * np.sqrt(load)
-    if steepest > _STEEPEST_REST:
-        raise ValueError(f"beta and load must keep beta √load at most {_STEEPEST_REST:g}")
-    points, normal, polynomials = _hermite_grid(0.01 if steepest <= _LEVEL else 0.001)
+    if beta * np.sqrt(load) > _STEEPEST:
+        raise ValueError(f"beta and load must keep beta √load at most {_STEEPEST:g}")
+    points, normal, polynomials = _hermite_grid()
+    powers = 2 * np.arange(_ORDERS) + 1
     shift = np.arange(-context + 1, context)
     share = (context - np.abs(shift)) / context**2
     index = np.minimum(np.abs(np.arange(lags)[:, None] + shift), lags - 1)
     correlation = np.full(lags, 0.5)
     correlation[0] = 1.0
-    change, cut, noise, gain, steps = np.inf, 0.0, 0.0, beta, 0
-    powers = 2 * np.arange(len(polynomials)) + 1
-    while steps < max_steps:
-        steps += 1
+    for _ in range(2000):
         cover = load * correlation[index] @ share
-        noise = float(cover[0])
-        slope = np.tanh(beta * np.sqrt(noise) * points)
-        weights = normal * slope
-        # E f' = E z f/√R, by parts: z tanh is level where sech² is too sharp for the grid.
-        gain = float(weights @ points) / np.sqrt(noise) if noise > 0.0 else beta
-        coefficients = (polynomials @ weights) ** 2
+        width = max(float(np.sqrt(cover[0])), 1e-8)
+        weights = normal * np.tanh(beta * width * points)
         # E[f(x) f(y)] = sum over k of c_k^2 rho^k, c_k the Hermite coefficients of f.
-        rho = np.clip(cover[1:] / noise, -1.0, 1.0) if noise > 0.0 else np.zeros(lags - 1)
-        fresh = rho[:, None] ** powers @ coefficients
-        left = max(float(weights @ slope - coefficients.sum()), 0.0)
-        cut = left * float(np.abs(rho).max()) ** (2 * _ORDERS + 1)
-        change = float(np.abs(fresh - correlation[1:]).max())
+        rho = np.clip(cover[1:] / width**2, -1.0, 1.0)
+        fresh = rho[:, None] ** powers @ (polynomials @ weights) ** 2
+        change = np.abs(fresh - correlation[1:]).max()
         correlation[1:] = fresh
         if change < _TOLERANCE:
-            break
-    ended = Status.CONVERGED if change < _TOLERANCE else Status.STEP_LIMIT
-    found = Rest(
-        value=correlation,
-        residual=max(change, cut),
-        steps=steps,
-        status=Status.STALLED if cut > _CUT else ended,
-        noise=noise,
-        gain=gain,
-    )
-    if throw:
-        found.require(f"a state at rest at beta {beta:g} and load {load:g}")
-    return found
+            # E f' = E z f/√R, by parts: z tanh is level where sech² is too sharp for the grid.
+            return Rest(correlation, float(cover[0]), float(weights @ points) / width)
+    raise ValueError(f"no state at rest at beta {beta:g} and load {load:g}")
 
 
 class LoadedRun(NamedTuple):
@@ -244,14 +195,11 @@ def simulate_loaded(
     steps: int,
     seed: Seed,
     window: np.ndarray | None = None,
-    position: int = 0,
-    sharpness: float | None = None,
 ) -> LoadedRun:
     """Bit by bit: `size` bits, the features of `network` and round(load · size) random ones.
 
     window: (T, L) signs of the first tokens on segments, newest first; None: random bits.
-    sharpness: g; scores are g/√P times the products of all overlaps √N m, P all features. None:
-    the network's γ times the products of the overlaps. Memory: 16 bytes for each bit and feature.
+    Memory: 16 bytes for each bit and feature.
     """
     rng, context = numpy_generator(seed), network.context
     many, few = round(load * size), network.weights(size)  # (4, P, N)
@@ -260,9 +208,6 @@ def simulate_loaded(
         tokens = list(rng.choice(np.array([-1.0, 1.0]), (context, size)))
     else:
         tokens = list(np.repeat(window[::-1], network.counts(size), axis=1))
-    factor = network.gamma
-    if sharpness is not None:
-        factor = sharpness * size / np.sqrt(many + len(few[0]))
 
     def overlaps(bits: np.ndarray, place: int) -> np.ndarray:
         """(4, P + αN), with the few features and with the random ones."""
@@ -271,19 +216,18 @@ def simulate_loaded(
         other = (signs @ bits.astype(np.float32)).astype(float) / size
         return np.concatenate([own, other], axis=1)
 
-    first = position - context + 1
-    seen = [overlaps(bits, first + n) for n, bits in enumerate(tokens)]
+    seen = [overlaps(bits, place) for place, bits in enumerate(tokens)]
     scores, noise = np.empty((steps, context)), np.empty(steps)
     for n in range(steps):
         last = np.array(seen[: -context - 1 : -1])
-        scores[n] = factor * last[:, KEY] @ last[0, QUERY]
+        scores[n] = network.gamma * last[:, KEY] @ last[0, QUERY]
         own, other = np.split(softmax(scores[n]) @ last[:, VALUE], [network.features])
         crosstalk = (other.astype(np.float32) @ signs[OUTPUT]).astype(float)
         noise[n] = crosstalk.var()
         mean = np.tanh(beta * (own @ few[OUTPUT] + crosstalk))
         bits = np.where(rng.random(size) < 0.5 * (1.0 + mean), 1.0, -1.0)
         tokens.append(bits)
-        seen.append(overlaps(bits, position + n + 1))
+        seen.append(overlaps(bits, context + n))
     stacked = np.array(tokens)
     edges = np.concatenate([[0], np.cumsum(network.counts(size))])[:-1]
     means = np.add.reduceat(stacked[context:], edges, axis=1) / network.counts(size)
@@ -301,19 +245,16 @@ def SCORES(rule: str, *, size: int, seed: int) -> Rows:
     (g = 1) run from random bits at β = 1; "unit, P = 3" has no random features and starts from
     tokens on segments, at β = 2, where the document's network is magnetized strongly.
     """
-    few = rule == RULES[2]
-    network = Network.document()
-    run = simulate_loaded(
-        network if few else network.with_parameters(epsilon=0.0),
-        size=size,
-        load=0.0 if few else _LOAD,
-        beta=2.0 if few else 1.0,
-        steps=20,
-        seed=seed,
-        window=START if few else None,
-        position=_POSITION,
-        sharpness=None if rule == "fixed" else 1.0,
-    )
+    few, network = rule == RULES[2], Network.document()
+    load, beta, window = (0.0, 2.0, START) if few else (_LOAD, 1.0, None)
+    if not few:
+        network = network.with_parameters(epsilon=0.0)
+    if rule != "fixed":
+        # Overlaps √N m in place of m, and 1/√P in front of their products.
+        features = network.features + round(load * size)
+        network = network.with_parameters(gamma=size / np.sqrt(features))
+    how: dict[str, Any] = {"size": size, "load": load, "beta": beta, "seed": seed}
+    run = simulate_loaded(network, steps=20, window=window, **how)
     weight = softmax(run.scores, axis=1)
     return rows_of(
         deviation=np.sqrt((run.scores**2).mean()), attended=(1.0 / (weight**2).sum(axis=1)).mean()
@@ -324,17 +265,15 @@ def SCORES(rule: str, *, size: int, seed: int) -> Rows:
 def _theory(gamma: float, beta: float, load: float) -> np.ndarray:
     """Mean bits (30, L) of the tokens after `START`."""
     network = Network.document().with_parameters(gamma=gamma)
-    found = loaded_path(network, START, position=_POSITION, beta=beta, load=load, steps=_STEPS)
+    found = loaded_path(network, START, beta=beta, load=load, steps=_STEPS)
     return found.means[len(START) :]
 
 
-def _distances(*, size: int, load: float, beta: float, gamma: float, seed: int) -> list[float]:
+def _distances(gamma: float, *, size: int, load: float, beta: float, seed: int) -> list[float]:
     """Root mean square distance of a text's mean bits from the theory, with and without load."""
     network = Network.document().with_parameters(gamma=gamma)
-    run = simulate_loaded(
-        network, size=size, load=load, beta=beta, seed=seed, steps=_STEPS, window=START,
-        position=_POSITION,
-    )  # fmt: skip
+    how: dict[str, Any] = {"size": size, "load": load, "beta": beta, "seed": seed}
+    run = simulate_loaded(network, steps=_STEPS, window=START, **how)
     off = [run.means - _theory(gamma, beta, at) for at in (load, 0.0)]
     return [float(np.sqrt((gap**2).mean())) for gap in off]
 
@@ -342,7 +281,7 @@ def _distances(*, size: int, load: float, beta: float, gamma: float, seed: int) 
 @stored(_FOLDER / "paths.csv", units=grid(size=SIZES, seed=_SEEDS))
 def PATHS(size: int, *, seed: int) -> Rows:
     """Distance of one text from the theory, with and without load."""
-    found = _distances(size=size, load=_LOAD, beta=_BETA, gamma=_GAMMA, seed=seed)
+    found = _distances(_GAMMA, size=size, load=_LOAD, beta=_BETA, seed=seed)
     return [dict(zip(("with", "without"), found, strict=True))]
 
 
@@ -409,9 +348,8 @@ def ONSETS(load: float, *, size: int, seed: int) -> Rows:
     """Root mean square overlap m^o with the few features in one text, at the best β of the load."""
     network = Network.document().with_parameters(gamma=_GAMMA, epsilon=0.0)
     beta = min(loaded_onset(load)[1], 4.0)
-    run = simulate_loaded(
-        network, size=size, load=load, beta=beta, steps=160, seed=seed, window=START
-    )
+    how: dict[str, Any] = {"size": size, "load": load, "beta": beta, "seed": seed}
+    run = simulate_loaded(network, steps=160, window=START, **how)
     overlap = network.overlaps(run.means[80:])[:, OUTPUT]
     return [{"beta": beta, "overlap": float(np.sqrt((overlap**2).mean()))}]
 
@@ -440,9 +378,7 @@ def power(table: dict[str, np.ndarray], *, column: str, chosen: np.ndarray) -> P
 def CLOSER(load: float, beta: float, gamma: float, size: int, texts: str) -> Rows:
     """ln of a text's distance from the theory without load over that from the theory with it."""
     first, last = map(int, texts.split(" to "))
-    found = [
-        _distances(size=size, load=load, beta=beta, gamma=gamma, seed=seed)
-        for seed in range(first, last + 1)
-    ]
+    how: dict[str, Any] = {"size": size, "load": load, "beta": beta}
+    found = [_distances(gamma, seed=seed, **how) for seed in range(first, last + 1)]
     near, far = np.array(found).T
     return mean_rows(np.log(far / near))

@@ -8,7 +8,6 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from compendium.common.drawing import points
 from compendium.common.rows import array_of
@@ -26,9 +25,9 @@ GRADIENTS = {
 Columns = Mapping[str, np.ndarray]
 
 
-def show_three_gradients() -> Figure:
+def show_three_gradients() -> None:
     """Weights, mean, draw, cost, and the ways back from the cost to the weights."""
-    figure, axis = plt.subplots(figsize=(7.4, 2.9))
+    _, axis = plt.subplots(figsize=(7.4, 2.9))
     boxes = {
         "weights": (0.02, 0.55, "weights W"),
         "mean": (0.33, 0.55, "mean of the\nnext token"),
@@ -36,47 +35,41 @@ def show_three_gradients() -> Figure:
         "cost": (0.97, 0.55, "cost of what\nfollows"),
     }
     draw_boxes(boxes, axis=axis, arrows=["weights mean", "mean draw: N bits", "draw cost"])
-
-    def back(start: float, end: float, height: float, color: str, word: str) -> None:
-        shade = COLORS[color]
-        arrow = {"arrowstyle": "-|>", "color": shade, "lw": 1.6}
-        axis.plot([start, start], [0.38, height], color=shade, lw=1.6)
-        axis.plot([start, end], [height, height], color=shade, lw=1.6)
-        axis.annotate("", xy=(end, 0.38), xytext=(end, height), arrowprops=arrow)
-        axis.text((start + end) / 2, height - 0.085, word, color=shade, ha="center", fontsize=9)
-
-    back(0.94, 0.36, 0.2, "orange", "straight-through: past the draw, as if it were its mean")
-    back(1.0, 0.02, -0.02, "red", "REINFORCE: cost × gradient of log P(draw)")
-    arrow = {"arrowstyle": "-|>", "color": COLORS["blue"], "lw": 1.6}
-    bent = arrow | {"connectionstyle": "arc3,rad=0.42"}
-    axis.annotate("", xy=(0.33, 0.72), xytext=(0.97, 0.72), arrowprops=bent)
-    axis.text(0.65, 0.93, "limit: no draw at all", color=COLORS["blue"], ha="center", fontsize=9)
+    for end, edge, bend, height, color, word in (
+        (0.33, 0.72, 0.42, 0.93, "blue", "limit: no draw at all"),
+        (0.36, 0.38, -0.3, 0.27, "orange", "straight-through: past the draw, as its mean"),
+        (0.02, 0.38, -0.4, -0.02, "red", "REINFORCE: cost × gradient of log P(draw)"),
+    ):
+        arrow = {"arrowstyle": "-|>", "color": COLORS[color], "lw": 1.6}
+        arrow["connectionstyle"] = f"arc3,rad={bend}"
+        axis.annotate("", xy=(end, edge), xytext=(0.97, edge), arrowprops=arrow)
+        axis.text((end + 0.97) / 2, height, word, color=COLORS[color], ha="center", fontsize=9)
     axis.set(xlim=(-0.1, 1.1), ylim=(-0.15, 1.15))
-    return figure
 
 
-def show_quality(table: Columns) -> Figure:
+def show_quality(table: Columns) -> None:
     """Bias against the exact gradient, and variance of one path, against N."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(8.6, 3.5))
+    _, axes = plt.subplots(1, 2, figsize=(8.6, 3.5))
     for estimator, (color, name) in GRADIENTS.items():
         own = table["estimator"] == estimator
-        style = {"fmt": "o-", "ms": 4, "label": name}
-        if estimator in ("limit", "straight"):
-            exact = own & (table["size"] < 50)
-            _draw_means(left, table["size"], table["bias"], exact, color, **style)
-        if estimator != "limit":
-            _draw_means(right, table["size"], table["variance"], own, color, **style)
-    left.set(xscale="log", yscale="log", xlabel="bits N", ylabel="bias / exact gradient")
-    left.set_xticks([3, 6, 9, 15], ["3", "6", "9", "15"])
-    left.set_xticks([], minor=True)
-    right.set(xscale="log", yscale="log", xlabel="bits N", ylabel="variance of a path / gradient²")
-    left.legend()
-    right.legend(fontsize=8)
-    label_panels([left, right])
-    return figure
+        for axis, column, chosen in (
+            (axes[0], "bias", own & (table["size"] < 50) & (estimator in ("limit", "straight"))),
+            (axes[1], "variance", own & (estimator != "limit")),
+        ):
+            if chosen.any():
+                style = {"fmt": "o-", "ms": 4, "label": name}
+                _draw_means(axis, table["size"], table[column], chosen, color, **style)
+    for axis, label in zip(
+        axes, ("bias / exact gradient", "variance of a path / gradient²"), strict=True
+    ):
+        axis.set(xscale="log", yscale="log", xlabel="bits N", ylabel=label)
+        axis.legend(fontsize=8)
+    axes[0].set_xticks([3, 6, 9, 15], ["3", "6", "9", "15"])
+    axes[0].set_xticks([], minor=True)
+    label_panels(list(axes))
 
 
-def show_losses(table: Columns, *, tables: Mapping[str, float]) -> Figure:
+def show_losses(table: Columns, *, tables: Mapping[str, float]) -> None:
     """Loss at N = 9,900 by the share of the budget, two tasks; means and intervals over seeds.
 
     `tables`: bits per bit of the controls without a network, drawn into the second panel.
@@ -92,25 +85,22 @@ def show_losses(table: Columns, *, tables: Mapping[str, float]) -> Figure:
     for axis, task in zip(axes, ("cycle", "bytes"), strict=True):
         for arm, (color, line, label) in arms.items():
             own = (table["arm"] == arm) & (table["task"] == task)
-            _draw_means(axis, table["share"], table["n9900"], own, color, fmt=line, label=label)
+            style = {"fmt": line, "label": label if axis is axes[0] else None}
+            _draw_means(axis, table["share"], table["n9900"], own, color, **style)
         axis.set(xlabel="share of the path-steps", ylabel="loss (bits per bit)", title=task)
     for (name, value), dash in zip(tables.items(), ("--", "-."), strict=False):
         axes[1].axhline(value, color=COLORS["black"], ls=dash, lw=1, label=name)
     axes[0].set_ylim(bottom=0.0)
-    handles, labels = axes[1].get_legend_handles_labels()
-    first, words = axes[0].get_legend_handles_labels()
-    both = dict(zip(words + labels, first + handles, strict=True))
-    figure.legend(both.values(), both.keys(), loc="outside lower center", ncols=3, fontsize=8)
+    figure.legend(loc="outside lower center", ncols=3, fontsize=8)
     label_panels(list(axes))
-    return figure
 
 
-def show_horizons(growth: Columns, shares: Columns, *, rates: Mapping[str, float]) -> Figure:
+def show_horizons(growth: Columns, shares: Columns, *, rates: Mapping[str, float]) -> None:
     """Norm of the gradient by the motion, and what of it the network of N bits has.
 
     `rates`: leading exponent of each chaotic motion, drawn as e^{λk}.
     """
-    figure, (left, right) = plt.subplots(1, 2, figsize=(8.8, 3.7))
+    _, (left, right) = plt.subplots(1, 2, figsize=(8.8, 3.7))
     for motion in dict.fromkeys(growth["motion"].tolist()):
         steps = np.unique(growth["horizon"][growth["motion"] == motion])
         logs = np.log(array_of(growth, "norm", "horizon", "start", motion=motion))
@@ -125,21 +115,22 @@ def show_horizons(growth: Columns, shares: Columns, *, rates: Mapping[str, float
     left.set(xlim=(0, 140), ylim=(0.05, 1e10))
     left.legend(fontsize=8)
 
-    def draw(motion: str, size: int, **style: Any) -> None:
-        rows = array_of(shares, "share", "horizon", "start", motion=motion, size=size)
-        right.plot(np.unique(shares["horizon"]), np.median(rows, axis=1), **style)
-
-    cold = plt.get_cmap("cividis")
     sizes = np.unique(shares["size"])
-    for place, size in enumerate(sizes):
-        color = cold(0.9 * place / max(len(sizes) - 1, 1))
-        draw("chaos at 1.28", size, color=color, label=f"N = {size:,}")
-    draw("periodic", sizes[-1], color=COLORS["blue"], ls=":", label="periodic, N = 999,999")
+    curves = [
+        ("chaos at 1.28", size, f"N = {size:,}", {"color": plt.get_cmap("cividis")(shade)})
+        for size, shade in zip(sizes, np.linspace(0.0, 0.9, len(sizes)), strict=True)
+    ]
+    cycle = {"color": COLORS["blue"], "ls": ":"}
+    for motion, size, label, style in (
+        *curves,
+        ("periodic", sizes[-1], "periodic, N = 999,999", cycle),
+    ):
+        rows = array_of(shares, "share", "horizon", "start", motion=motion, size=size)
+        right.plot(np.unique(shares["horizon"]), np.median(rows, axis=1), label=label, **style)
     right.axhline(0.5, color="0.5", ls="--", lw=1)
     right.set(xlabel="horizon k (tokens)", ylabel="share of the limit's gradient", ylim=(-0.5, 2.0))
     right.legend(fontsize=8)
     label_panels([left, right])
-    return figure
 
 
 def _draw_means(

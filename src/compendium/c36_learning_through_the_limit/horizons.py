@@ -17,8 +17,9 @@ import torch
 
 from bookmaker.tables import Rows, stored
 from compendium.common.phase_transitions import protocol_start
-from compendium.common.rows import array_of, grid
+from compendium.common.rows import array_of, grid, median_interval, near_rows, rows_of
 from compendium.common.windows import MOTIONS, message_start
+from spinformer.core.statistics import mean_interval
 from spinformer.dmft.finite_size import generate, mean_path, semantic_overlaps
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts, torch_step, trajectory
@@ -26,7 +27,7 @@ from spinformer.dmft.network import Context, Network
 
 _FOLDER = Path(__file__).parent
 GROWTH_STARTS = {"periodic": 10, "quasi-periodic": 10, "chaos at 1.266": 20, "chaos at 1.28": 40}
-SHARE_STARTS = range(24)
+CHAOTIC = ("chaos at 1.266", "chaos at 1.28")
 HORIZONS = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # the last where nothing grows exponentially
 SHARE_SIZES = (999, 9999, 99_999, 999_999)
 LONGEST = 80
@@ -43,40 +44,25 @@ def growth_start(network: Network, motion: str, *, number: int) -> Context:
     return Context(np.round(found.attention, 8), found.position)
 
 
-def torch_path(
-    network: Network, context: Context, weights: torch.Tensor, *, beta: float, steps: int
-) -> torch.Tensor:
-    """Semantic m^o of `steps` tokens, (steps, P), differentiable in the `weights` (4, P, L)."""
-    attention = torch.tensor(context.attention)
-    fractions = torch.tensor(network.fractions)
-    places, found = torch.tensor(network.position_overlaps()), []
-    for age in range(steps):
-        attention, overlap = torch_step(
-            weights, fractions=fractions, position_overlaps=places, attention=attention,
-            position=(context.position + age) % network.positions, beta=beta, gamma=network.gamma,
-            epsilon=network.epsilon,
-        )  # fmt: skip
-        found.append(overlap)
-    return torch.stack(found)
-
-
 def gradient_norms(
     network: Network, context: Context, *, beta: float, horizons: Sequence[int]
 ) -> np.ndarray:
     """Norm of ∂m^o_1/∂W, the first overlap of token t + h in all weights, for every horizon h."""
-    weights = torch.tensor(network.semantic).requires_grad_()
-    path = torch_path(network, context, weights, beta=beta, steps=max(horizons))
-    found = [torch.autograd.grad(path[h - 1, 0], weights, retain_graph=True)[0] for h in horizons]
+    weights = torch.tensor(network.semantic, requires_grad=True)
+    fixed: dict[str, Any] = {"beta": beta, "gamma": network.gamma, "epsilon": network.epsilon}
+    fixed["position_overlaps"] = torch.tensor(network.position_overlaps())
+    fixed["fractions"] = torch.tensor(network.fractions)
+    attention, path = torch.tensor(context.attention), []
+    for position in range(context.position, context.position + max(horizons)):
+        attention, overlap = torch_step(weights, attention=attention, position=position, **fixed)
+        path.append(overlap[0])
+    found = [torch.autograd.grad(path[h - 1], weights, retain_graph=True)[0] for h in horizons]
     return torch.stack(found).flatten(1).norm(dim=1).numpy()
 
 
 @stored(
     _FOLDER / "growth.csv",
-    units=[
-        {"motion": motion, "start": start}
-        for motion, count in GROWTH_STARTS.items()
-        for start in range(count)
-    ],
+    units=[{"motion": m, "start": n} for m, count in GROWTH_STARTS.items() for n in range(count)],
     seconds=2.0,
     rtol=1e-2,
 )
@@ -86,7 +72,7 @@ def GROWTH(motion: str, *, start: int) -> Rows:
     horizons = HORIZONS[:-1] if motion.startswith("chaos") else HORIZONS
     context = growth_start(network, motion, number=start)
     norms = gradient_norms(network, context, beta=MOTIONS[motion][0], horizons=horizons)
-    return [{"horizon": h, "norm": float(n)} for h, n in zip(horizons, norms, strict=True)]
+    return rows_of(horizon=horizons, norm=norms)
 
 
 @stored(_FOLDER / "rates.csv", units=grid(motion=GROWTH_STARTS))
@@ -95,8 +81,7 @@ def RATES(motion: str) -> Rows:
     network = Network.document()
     start, beta = growth_start(network, motion, number=100), MOTIONS[motion][0]
     found = lyapunov_spectrum(network, start, beta=beta, steps=100_000, transient=1000, count=1)
-    rate = found.exponents
-    return [{"rate": float(rate.value[0]), "error": float(rate.error[0])}]
+    return rows_of(rate=found.exponents.value, error=found.exponents.error)
 
 
 def sampled_derivative(
@@ -120,12 +105,8 @@ def sampled_derivative(
 
 @stored(
     _FOLDER / "shares.csv",
-    units=[
-        {"motion": motion, "size": size, "start": start}
-        for motion, sizes in (("periodic", SHARE_SIZES[-1:]), ("chaos at 1.28", SHARE_SIZES))
-        for size in sizes
-        for start in SHARE_STARTS
-    ],
+    units=grid(motion=("periodic",), size=SHARE_SIZES[-1:], start=range(24))
+    + grid(motion=("chaos at 1.28",), size=SHARE_SIZES, start=range(24)),
     seconds=8.0,
     rtol=1e-2,
 )
@@ -138,7 +119,7 @@ def SHARES_LEFT(motion: str, *, size: int, start: int) -> Rows:
     limit = semantic_overlaps(network, (high - low)[network.context :] / 2e-7)
     sampled = sampled_derivative(network, size, beta=beta, runs=6000, seed=start, **setting)
     share = (limit * sampled).sum(1) / (limit**2).sum(1)
-    return [{"horizon": h, "share": float(share[h - 1])} for h in range(4, LONGEST + 1, 4)]
+    return rows_of(horizon=range(4, LONGEST + 1, 4), share=share[3::4])
 
 
 def growth_slopes(
@@ -161,3 +142,18 @@ def lost_at(table: Mapping[str, np.ndarray], motion: str, size: int) -> float:
     place = int(np.argmax(middle < 0.5))
     around = [place, max(place - 1, 0)]
     return float(np.interp(0.5, middle[around], steps[around]))
+
+
+@stored(
+    _FOLDER / "settings_C19c.csv",
+    units=grid(motion=CHAOTIC, first=(8, 16, 32), last=(64, 128), middle=("mean", "median")),
+    seconds=0.5,
+)
+def GROWTHS(motion: str, *, first: int, last: int, middle: str) -> Rows:
+    """Half less the distance from 1 of the gradient's growth over the exponent of the motion."""
+    rates = RATES.read()
+    found = growth_slopes(GROWTH.read(), motion, first=first, last=last)
+    found = found / rates["rate"][rates["motion"] == motion]
+    interval = (found.mean(), *mean_interval(found))
+    interval = interval if middle == "mean" else median_interval(found)
+    return near_rows(interval, aim=1.0, within=0.5, runs=len(found))

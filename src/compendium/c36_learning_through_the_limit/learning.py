@@ -21,18 +21,22 @@ weights (S, 4, P, L), roles in the order of `network.ROLES`; time runs from old 
 from __future__ import annotations
 
 import math
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from scipy.special import binom
 from torch import Tensor
-from torch.nn import functional
+from torch.nn.functional import logsigmoid
 
-from spinformer.core.random import TorchSeed, torch_generator
-from spinformer.core.records import record
+from bookmaker.tables import Rows, stored
+from compendium.common.rows import grid, rows_of
+from spinformer.core.random import torch_generator
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE
 
 
-@record
-class Paths:
+class Paths(NamedTuple):
     """Costs in bits and log-probabilities of the drawn bits, (S, B, steps), and the tokens,
     (S, B, T + steps, L), the window first."""
 
@@ -48,33 +52,30 @@ def rollout(
     targets: Tensor,
     beta: float,
     gamma: float,
-    size: int | None = None,
+    size: int = 0,
     given: int = 0,
-    keep: int | None = None,
+    keep: int = 0,
     straight: bool = True,
-    seed: TorchSeed = 0,
+    seed: int = 0,
 ) -> Paths:
     """Paths of `steps` tokens and what the targets cost along them, differentiable.
 
     window: (S, B, T, L) entries in [−1, 1]; targets: (S, B, steps, V) signs of the visible
-    segments. size: N, a multiple of L; None for the limit. given: 0 where the network writes
+    segments. size: N, a multiple of L; 0 for the limit. given: 0 where the network writes
     alone; n if every n-th token is told it: its visible segments become those of the target, the
     others stay the network's own, and only these steps have a cost. keep: gradients pass through
-    at most so many steps: before every keep-th step the window is taken as constant. straight:
+    at most so many steps (0: all): before every keep-th the window is a constant. straight:
     gradients pass through drawn tokens as if each were its mean plus a constant; otherwise drawn
     tokens are constants, as the score needs it.
     """
     context, (steps, visible) = window.shape[2], targets.shape[2:]
-    bits = 0 if size is None else size // weights.shape[-1]
-    generator = torch_generator(seed)
-    tokens = list(window.unbind(2))
-    costs, scores = [], []
+    bits, generator = size // weights.shape[-1], torch_generator(seed)
+    tokens, costs, scores = list(window.unbind(2)), [], []
     for step in range(steps):
-        if step and keep and step % keep == 0:
+        if keep and step % keep == 0:
             tokens = [token.detach() for token in tokens]
         field = _field(weights, torch.stack(tokens[-context:], 2), beta=beta, gamma=gamma)
-        target = targets[:, :, step]
-        told = given > 0 and (step + 1) % given == 0
+        target, told = targets[:, :, step], given > 0 and (step + 1) % given == 0
         cost = surprise(field[..., :visible], target=target)
         costs.append(cost if told or not given else torch.zeros_like(cost))
         token, score = torch.tanh(field), torch.zeros_like(cost)
@@ -83,16 +84,14 @@ def rollout(
             ups = torch.binomial(torch.full_like(token, bits), chance, generator=generator)
             drawn = 2.0 * ups / bits - 1.0
             token = token + (drawn - token).detach() if straight else drawn
-            own = slice(visible if told else 0, None)
-            # Without the number of ways, which has no gradient.
-            score = _log_chances(field[..., own], ups[..., own], bits - ups[..., own]).sum(-1)
+            # Without the number of ways, which has no gradient, and without what is told.
+            logs = ups * logsigmoid(2.0 * field) + (bits - ups) * logsigmoid(-2.0 * field)
+            score = logs[..., visible if told else 0 :].sum(-1)
         if told:
             token = torch.cat([target, token[..., visible:]], -1)
         tokens.append(token)
         scores.append(score)
-    return Paths(
-        costs=torch.stack(costs, -1), scores=torch.stack(scores, -1), tokens=torch.stack(tokens, 2)
-    )
+    return Paths(torch.stack(costs, -1), torch.stack(scores, -1), torch.stack(tokens, 2))
 
 
 def surrogate(paths: Paths, *, kind: str, copies: int = 1) -> Tensor:
@@ -126,25 +125,17 @@ def exact_costs(
     probability of every window is carried from step to step: K^(T+1) numbers a step for
     K = (N/L + 1)^L tokens. All tokens are the network's own (`given=0` of `rollout`).
     """
-    segments = weights.shape[2]
-    count, context = window.shape[:2]
+    segments, (count, context) = weights.shape[2], window.shape[:2]
     bits = size // segments
-    kinds = (bits + 1) ** segments
-    digits = torch.cartesian_prod(*[torch.arange(bits + 1.0, dtype=weights.dtype)] * segments)
-    ups = digits.reshape(kinds, segments)
-    places = (bits + 1.0) ** torch.arange(segments - 1, -1, -1, dtype=weights.dtype)
-    numbers = ((0.5 * (window + 1.0) * bits).round() @ places).long()
-    index = torch.zeros(count, dtype=torch.long)
-    for age in range(context):
-        index = index * kinds + numbers[:, age]
-    every = torch.cartesian_prod(*[torch.arange(kinds)] * context).reshape(-1, context)
-    windows = 2.0 * ups[every] / bits - 1.0
+    ups = torch.cartesian_prod(*[torch.arange(bits + 1.0, dtype=weights.dtype)] * segments)
+    kinds = len(ups)
+    every = ups[torch.cartesian_prod(*[torch.arange(kinds)] * context)]
+    windows = 2.0 * every / bits - 1.0
     field = _field(weights[None], windows[None], beta=beta, gamma=gamma)[0]
-    ways = torch.lgamma(weights.new_tensor(bits + 1.0)) - torch.lgamma(ups + 1.0)
-    ways = (ways - torch.lgamma(bits - ups + 1.0)).sum(-1)
-    up, down = functional.logsigmoid(2.0 * field), functional.logsigmoid(-2.0 * field)
+    ways = torch.as_tensor(binom(bits, ups.numpy())).log().sum(-1)
+    up, down = logsigmoid(2.0 * field), logsigmoid(-2.0 * field)
     moves = torch.exp(up @ ups.T + down @ (bits - ups).T + ways).reshape(kinds, -1, kinds)
-    law = functional.one_hot(index, len(every)).to(weights.dtype)
+    law = (window[:, None] == windows).flatten(2).all(2).to(weights.dtype)
     result = []
     for step in range(targets.shape[1]):
         costs = surprise(field[None, :, : targets.shape[2]], target=targets[:, step, None])
@@ -155,7 +146,7 @@ def exact_costs(
 
 def surprise(field: Tensor, *, target: Tensor) -> Tensor:
     """Σ_l −log₂ P(bit l = ξ_l) over the last axis, P = e^{ξh}/(2 cosh h), in bits."""
-    return -functional.logsigmoid(2.0 * target * field).sum(-1) / math.log(2.0)
+    return -logsigmoid(2.0 * target * field).sum(-1) / math.log(2.0)
 
 
 def _field(weights: Tensor, window: Tensor, *, beta: float, gamma: float) -> Tensor:
@@ -172,6 +163,108 @@ def _field(weights: Tensor, window: Tensor, *, beta: float, gamma: float) -> Ten
     return beta * (mixed @ weights[:, OUTPUT])
 
 
-def _log_chances(field: Tensor, ups: Tensor, downs: Tensor) -> Tensor:
-    """ln of the chance of one order of `ups` bits up and `downs` bits down, by segment."""
-    return ups * functional.logsigmoid(2.0 * field) + downs * functional.logsigmoid(-2.0 * field)
+# ---- how good the gradients are, where the exact one is known
+
+# A small network and a window of two tokens. Every update follows the eight starts of a cycle of
+# the eight tokens of three signs, in eight copies.
+SEGMENTS, FEATURES, CONTEXT = 3, 3, 2
+PUSH: dict[str, Any] = {"beta": 1.5, "gamma": 5.0}
+EXACT_SIZES = (3, 6, 9, 15)
+SIZES = (*EXACT_SIZES, 99, 990, 9900, 99_000)
+ESTIMATORS = ("limit", "straight", "score", "score, no baseline")
+COPIES = 8
+
+
+# Of a small network: θ (4, P, L), and of its cycle: windows (8, T, L), targets (8, 8, L).
+Small = tuple[Tensor, Tensor, Tensor]
+
+
+def draw_small(seed: int) -> Small:
+    """The network and the cycle of a seed: normal θ, the eight tokens in random order."""
+    generator = np.random.default_rng([seed, 30])
+    theta = torch.as_tensor(generator.standard_normal((4, FEATURES, SEGMENTS)))
+    numbers = generator.permutation(2**SEGMENTS)
+    signs = 2.0 * ((numbers[:, None] >> np.arange(SEGMENTS)) & 1) - 1.0
+    tokens = torch.as_tensor(signs[(np.arange(8)[:, None] + np.arange(CONTEXT + 8)) % 8])
+    return theta, tokens[:, :CONTEXT], tokens[:, CONTEXT:]
+
+
+def exact_gradient(small: Small, *, size: int) -> Tensor:
+    """Gradient of the mean cost in θ, (4, P, L), of N = `size` bits."""
+    theta, window, targets = small
+    theta = theta.clone().requires_grad_()
+    costs = exact_costs(torch.tanh(theta), window=window, targets=targets, size=size, **PUSH)
+    return torch.autograd.grad(costs.mean(), theta)[0]
+
+
+def estimates(
+    small: Small, estimator: str, *, size: int, updates: int = 1, seed: int = 0
+) -> Tensor:
+    """Independent estimates of the gradient, (updates, 4, P, L), each from eight copies.
+
+    estimator: one of ESTIMATORS; the limit has one estimate only.
+    """
+    kind = estimator.split(",")[0]
+    updates, copies, size = (1, 1, 0) if kind == "limit" else (updates, COPIES, size)
+    theta = small[0].expand(updates, -1, -1, -1).clone().requires_grad_()
+    window, targets = (part.repeat(updates, copies, 1, 1) for part in small[1:])
+    setting: dict[str, Any] = {"size": size, "straight": kind != "score", "seed": seed, **PUSH}
+    paths = rollout(torch.tanh(theta), window=window, targets=targets, **setting)
+    value = surrogate(paths, kind=kind, copies=copies if estimator == "score" else 1)
+    return torch.autograd.grad(value.sum(), theta)[0]
+
+
+def one_bit(strength: float) -> dict[str, tuple[float, float, float]]:
+    """Slopes in a of the second cost of one bit, h₁ = a and h₂ = a x₁: after x₁ = 1, −1, and mean.
+
+    Of the limit, straight-through and REINFORCE (without baseline); a = `strength`, the target
+    is up. In the limit x₁ is its mean, whatever is drawn.
+    """
+    up = 1.0 / (1.0 + np.exp(-2.0 * strength))
+    found = {}
+    for kind in ("limit", "straight", "score"):
+        a = torch.full((64, 1, 1, 1), strength, dtype=torch.float64, requires_grad=True)
+        ones = torch.ones_like(a)
+        start: dict[str, Any] = {"window": ones, "targets": ones.expand(-1, -1, 2, -1)}
+        how: dict[str, Any] = {"size": int(kind != "limit"), "straight": kind != "score"}
+        paths = rollout(torch.cat([a, ones, ones, ones], 1), **start, **how, beta=1.0, gamma=0.0)
+        second, drawn = paths.costs[:, 0, 1], paths.tokens[:, 0, 1, 0].detach()
+        value = second + second.detach() * paths.scores[:, 0, 0] * (kind == "score")
+        slopes = torch.autograd.grad(value.sum(), a)[0].flatten()
+        first, other = (
+            float(slopes[0 if kind == "limit" else (drawn == x).nonzero()[0, 0]]) for x in (1, -1)
+        )
+        found[kind] = (first, other, float(up * first + (1.0 - up) * other))
+    return found
+
+
+@stored(
+    Path(__file__).parent / "quality.csv",
+    units=grid(seed=range(10), size=SIZES),
+    seconds=2.0,
+    rtol=1e-3,
+)
+def QUALITY(seed: int, *, size: int) -> Rows:
+    """Bias over the norm of the reference, cosine of an update with it, variance of one path.
+
+    The reference is the exact gradient up to 15 bits, the limit's for more. The square of the bias
+    is that of the mean of all updates less the variance of this mean, at least zero; the variance
+    is that of an update, times its copies, over the squared norm of the reference.
+    """
+    small = draw_small(seed)
+    exact = size in EXACT_SIZES
+    reference = exact_gradient(small, size=size) if exact else estimates(small, "limit", size=0)[0]
+    norm = float(reference.norm())
+    rows = []
+    for estimator in ESTIMATORS:
+        found = estimates(small, estimator, size=size, updates=128, seed=seed).flatten(1)
+        count, target = len(found), reference.flatten()
+        spread = float(found.var(0).sum()) if count > 1 else 0.0
+        off = float((found.mean(0) - target).square().sum()) - spread / count
+        rows += rows_of(
+            estimator=estimator,
+            bias=max(off, 0.0) ** 0.5 / norm,
+            cosine=torch.nn.functional.cosine_similarity(found, target[None]).mean(),
+            variance=COPIES * spread / norm**2,
+        )
+    return rows

@@ -21,7 +21,7 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -29,25 +29,20 @@ from torch import Tensor
 
 from bookmaker.tables import Rows, stored
 from compendium.c36_learning_through_the_limit.learning import Paths, rollout, surrogate
-from compendium.common.rows import array_of, grid, rows_of
+from compendium.common.rows import array_of, grid, mean_rows, near_rows, rows_of
 from spinformer.core.random import numpy_generator
-from spinformer.core.records import record
 from spinformer.language.text import sample_texts
 
 _FOLDER = Path(__file__).parent
 SEGMENTS, FEATURES, CONTEXT = 11, 12, 4
 PUSH: dict[str, Any] = {"beta": 3.0, "gamma": 10.0}
-LENGTH = 8  # tokens of a cycle
-BYTE = 8  # segments that a byte fills
+LENGTH, BYTE = 8, 8  # tokens of a cycle, segments that a byte fills
 PARTS = {"train": (0.0, 0.8), "validation": (0.8, 0.9), "test": (0.9, 1.0)}
 SIZES = (99, 990, 9900, 99_000)
 BLOCK = 10  # seeds that are trained side by side
-BLOCKS = {"cycle": 2, "bytes": 1}
-TUNING_SEEDS = {"cycle": range(100, 112), "bytes": range(100, 104)}
 RATES = (0.03, 0.1, 0.3)
-BUDGET = {"cycle": 320, "bytes": 160}  # updates with one path of every start
 SHARES = (0.0, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)  # of the budget, where one looks
-# How each arm differs from `Lessons` as they stand, and how many copies there are to choose from.
+# What each arm changes in `train`, and how many copies there are to choose from.
 ARMS: dict[str, dict[str, Any]] = {
     "limit": {},
     "limit, one step": {"keep": 1},
@@ -60,11 +55,11 @@ ARMS: dict[str, dict[str, Any]] = {
 COPIES = {arm: (2, 8) if arm.startswith("score") else (1,) for arm in ARMS}
 
 
-@record
-class Task:
+class Task(NamedTuple):
     """steps: tokens after the window. starts: paths of one update, tested: of a test.
 
-    visible, given: as in `learning.rollout`.
+    visible, given: as in `learning.rollout`. budget: updates with one path of every start.
+    tuned: seeds that choose rate and copies.
     """
 
     steps: int
@@ -72,11 +67,13 @@ class Task:
     tested: int
     visible: int
     given: int
+    budget: int
+    tuned: range
 
 
 TASKS = {
-    "cycle": Task(steps=12, starts=8, tested=8, visible=SEGMENTS, given=0),
-    "bytes": Task(steps=16, starts=16, tested=64, visible=BYTE, given=2),
+    "cycle": Task(12, 8, 8, SEGMENTS, 0, budget=320, tuned=range(100, 112)),
+    "bytes": Task(16, 16, 64, BYTE, 2, budget=160, tuned=range(100, 104)),
 }
 
 
@@ -160,25 +157,6 @@ def tables() -> dict[str, float]:
     }
 
 
-@record
-class Lessons:
-    """How to train the seeds of a task, side by side.
-
-    size: N of the drawn paths, 0 for the limit and only there. keep: steps a gradient passes, 0
-    for all. updates: of one path of every start; with `copies` there are as many fewer.
-    """
-
-    task: str
-    gradient: str = "limit"
-    size: int = 0
-    copies: int = 1
-    rate: float = 0.03
-    keep: int = 0
-    shuffled: bool = False
-    updates: int = 320
-    seeds: Sequence[int] = range(BLOCK)
-
-
 def initial(seeds: Sequence[int]) -> Tensor:
     """θ (S, 4, P, L) before training: normal, of standard deviation ½."""
     shape = (4, FEATURES, SEGMENTS)
@@ -186,50 +164,61 @@ def initial(seeds: Sequence[int]) -> Tensor:
     return torch.as_tensor(np.array(drawn))
 
 
-def _paths(
-    weights: Tensor, task: str, drawn: tuple[Tensor, Tensor], *, copies: int, size: int, seed: int,
-    keep: int = 0, straight: bool = True,
-) -> Paths:  # fmt: skip
-    """Rollout of the same starts `copies` times, copy by copy."""
-    window, targets = (part.repeat(1, copies, 1, 1) for part in drawn)
-    return rollout(
-        weights, window=window, targets=targets, size=size or None, given=TASKS[task].given,
-        keep=keep or None, straight=straight, seed=seed, **PUSH,
-    )  # fmt: skip
+def train(
+    task: str,
+    *,
+    seeds: Sequence[int] = range(BLOCK),
+    gradient: str = "limit",
+    size: int = 0,
+    copies: int = 1,
+    rate: float = 0.03,
+    keep: int = 0,
+    shuffled: bool = False,
+    updates: int,
+    looks: Sequence[float] = (1.0,),
+) -> dict[float, Tensor]:
+    """θ (S, 4, P, L) of seeds side by side after shares of the budget, by Adam, its rate falling.
 
-
-def train(lessons: Lessons, *, looks: Sequence[float] = (1.0,)) -> dict[float, Tensor]:
-    """θ (S, 4, P, L) after these shares of the budget, by Adam with a rate that falls to zero.
-
-    Stops at the last look; the rate falls as if it went on to the end.
+    size: N of the drawn paths, 0 for the limit and only there. keep: steps a gradient passes, 0
+    for all. updates: of one path of every start; with `copies` there are as many fewer.
     """
-    theta = initial(lessons.seeds).requires_grad_()
-    optimizer = torch.optim.Adam([theta], lr=lessons.rate, betas=(0.9, 0.99))
-    total = max(lessons.updates // lessons.copies, 1)
+    theta = initial(seeds).requires_grad_()
+    optimizer = torch.optim.Adam([theta], lr=rate, betas=(0.9, 0.99))
+    total = max(updates // copies, 1)
     wanted = {round(share * total): share for share in looks}
     found = {}
     for step in range(max(wanted) + 1):
         if step in wanted:
             found[wanted[step]] = theta.detach().clone()
-        if step == max(wanted):
-            break
-        falling = 0.5 * (1 + math.cos(math.pi * step / total))
-        optimizer.param_groups[0]["lr"] = lessons.rate * falling
+        optimizer.param_groups[0]["lr"] = rate * 0.5 * (1 + math.cos(math.pi * step / total))
         optimizer.zero_grad()
-        drawn = examples(lessons.task, seeds=lessons.seeds, draw=step, shuffled=lessons.shuffled)
-        paths = _paths(
-            torch.tanh(theta), lessons.task, drawn, copies=lessons.copies, size=lessons.size,
-            seed=step, keep=lessons.keep, straight=lessons.gradient != "score",
-        )  # fmt: skip
-        surrogate(paths, kind=lessons.gradient, copies=lessons.copies).sum().backward()
+        drawn = examples(task, seeds=seeds, draw=step, shuffled=shuffled)
+        how: dict[str, Any] = {"keep": keep, "straight": gradient != "score", "seed": step}
+        paths = _paths(torch.tanh(theta), task, drawn, copies=copies, size=size, **how)
+        surrogate(paths, kind=gradient, copies=copies).sum().backward()
         optimizer.step()
     return found
 
 
+def _paths(
+    weights: Tensor, task: str, drawn: tuple[Tensor, Tensor], *, copies: int, **how: Any
+) -> Paths:
+    """Rollout of the same starts `copies` times, copy by copy."""
+    window, targets = (part.repeat(1, copies, 1, 1) for part in drawn)
+    given = TASKS[task].given
+    return rollout(weights, window=window, targets=targets, given=given, **PUSH, **how)
+
+
 def losses(
-    theta: Tensor, *, task: str, seeds: Sequence[int], size: int = 0, part: str = "test",
-    signs: bool = False, copies: int = 8,
-) -> np.ndarray:  # fmt: skip
+    theta: Tensor,
+    task: str,
+    *,
+    seeds: Sequence[int],
+    size: int = 0,
+    part: str = "test",
+    signs: bool = False,
+    copies: int = 8,
+) -> np.ndarray:
     """Bits per bit of the target, (S,), at N = `size` (0: the limit), weights tanh θ or sign θ."""
     rule, held = TASKS[task], examples(task, seeds=seeds, part=part)
     weights = torch.sign(theta) if signs else torch.tanh(theta)
@@ -242,57 +231,42 @@ def losses(
 @stored(
     _FOLDER / "tuning.csv",
     units=[
-        {"task": task, "arm": arm, "copies": copies, "rate": rate}
-        for task in TASKS
-        for arm in ARMS
-        if arm != "limit, shuffled"
-        for copies in COPIES[arm]
-        for rate in RATES
+        unit
+        for unit in grid(task=TASKS, arm=ARMS, copies=(1, 2, 8), rate=RATES)
+        if unit["copies"] in COPIES[unit["arm"]] and unit["arm"] != "limit, shuffled"
     ],
 )
 def TUNING(task: str, *, arm: str, copies: int, rate: float) -> Rows:
     """Mean loss of the validation seeds at the arm's own N after the whole budget."""
-    setting: dict[str, Any] = {"copies": copies, "rate": rate, "updates": BUDGET[task]}
-    lessons = Lessons(task=task, seeds=TUNING_SEEDS[task], **setting, **ARMS[arm])
-    theta = train(lessons)[1.0]
-    loss = losses(theta, task=task, seeds=lessons.seeds, size=lessons.size, part="validation")
-    return [{"loss": float(loss.mean())}]
-
-
-def chosen(task: str, *, arm: str) -> tuple[int, float]:
-    """Copies and rate of the lowest loss in the table `tuning`; a control takes the limit's."""
-    table = TUNING.read()
-    name = "limit" if arm == "limit, shuffled" else arm
-    own = np.flatnonzero((table["task"] == task) & (table["arm"] == name))
-    best = own[np.argmin(table["loss"][own])]
-    return int(table["copies"][best]), float(table["rate"][best])
+    setting: dict[str, Any] = {"copies": copies, "rate": rate, "updates": TASKS[task].budget}
+    seeds, size = TASKS[task].tuned, ARMS[arm].get("size", 0)
+    theta = train(task, seeds=seeds, **setting, **ARMS[arm])[1.0]
+    return rows_of(loss=losses(theta, task, seeds=seeds, size=size, part="validation").mean())
 
 
 @stored(
     _FOLDER / "learning.csv",
-    units=[
-        {"task": task, "arm": arm, "block": block}
-        for task in TASKS
-        for arm in ARMS
-        for block in range(BLOCKS[task])
-    ],
+    units=grid(task=("cycle",), arm=ARMS, block=(0, 1))
+    + grid(task=("bytes",), arm=ARMS, block=(0,)),
 )
 def LEARNING(task: str, *, arm: str, block: int) -> Rows:
-    """Losses of ten seeds after these shares of the budget, at every N and with signs."""
-    copies, rate = chosen(task, arm=arm)
+    """Losses of ten seeds after these shares of the budget, at every N and with signs.
+
+    Copies and rate have the lowest loss in `TUNING`; a control takes those of the limit.
+    """
+    table, name = TUNING.read(), "limit" if arm == "limit, shuffled" else arm
+    own = np.flatnonzero((table["task"] == task) & (table["arm"] == name))
+    best = own[np.argmin(table["loss"][own])]
+    setting: dict[str, Any] = {"copies": int(table["copies"][best]), "rate": table["rate"][best]}
     seeds = range(block * BLOCK, (block + 1) * BLOCK)
-    setting: dict[str, Any] = {"copies": copies, "rate": rate, "updates": BUDGET[task]}
-    lessons = Lessons(task=task, seeds=seeds, **setting, **ARMS[arm])
+    budget = TASKS[task].budget
     rows = []
-    for share, theta in train(lessons, looks=SHARES).items():
-        loss = partial(losses, theta, task=task, seeds=seeds)
-        measured = {
-            "limit": loss(),
-            **{f"n{n}": loss(size=n) for n in SIZES},
-            "signs": loss(signs=True),
-            "signs99": loss(size=99, signs=True),
-        }
-        rows += rows_of(seed=list(seeds), share=share, **measured)
+    trained = train(task, seeds=seeds, updates=budget, looks=SHARES, **setting, **ARMS[arm])
+    for share, theta in trained.items():
+        loss = partial(losses, theta, task, seeds=seeds)
+        sizes = {f"n{n}": loss(size=n) for n in SIZES}
+        signs = {"signs": loss(signs=True), "signs99": loss(size=99, signs=True)}
+        rows += rows_of(seed=list(seeds), share=share, limit=loss(), **sizes, **signs)
     return rows
 
 
@@ -312,15 +286,72 @@ def COST(task: str, *, arm: str, repeat: int) -> Rows:
 
     repeat: a number that tells one measurement from the next.
     """
-    kinds = [Lessons(task=task, updates=6)]
-    for copies in COPIES[arm]:
-        kinds.append(Lessons(task=task, copies=copies, updates=6 * copies, **ARMS[arm]))
+    kinds = [{"updates": 6}, *({**ARMS[arm], "copies": n, "updates": 6 * n} for n in COPIES[arm])]
     seconds = []
-    for lessons in [kinds[0], *kinds]:  # the first time is a rehearsal
+    for how in [kinds[0], *kinds]:  # the first time is a rehearsal
         begin = time.process_time()
-        train(lessons)
-        seconds.append((time.process_time() - begin) / lessons.copies)
-    return [
-        {"copies": lessons.copies, "ratio": spent / seconds[1]}
-        for lessons, spent in zip(kinds[1:], seconds[2:], strict=True)
-    ]
+        train(task, **how)
+        seconds.append((time.process_time() - begin) / how.get("copies", 1))
+    return rows_of(copies=COPIES[arm], ratio=np.array(seconds[2:]) / seconds[1])
+
+
+# ---- tables of settings
+
+
+@stored(
+    _FOLDER / "settings_C19.csv",
+    units=grid(task=TASKS, rival=("score", "straight"), size=SIZES, budget=(0.25, 1.0)),
+    seconds=0.5,
+)
+def RIVALS(task: str, rival: str, size: int, budget: float) -> Rows:
+    """Bits per bit by which the limit ends below a rival of N = 9,900, seed by seed, at `size`."""
+    table = LEARNING.read()
+    ours, theirs = (
+        column(table, task=task, arm=arm, measure=f"n{size}", share=budget)
+        for arm in ("limit", f"{rival}, 9900")
+    )
+    return mean_rows(theirs - ours)
+
+
+def excess(task: str, size: int, *, share: float = 1.0) -> np.ndarray:
+    """Loss at N = `size` less that in the limit, (seeds,), of trainings in the limit."""
+    ours: Any = {"task": task, "arm": "limit", "share": share}
+    at_size, limit = (column(LEARNING.read(), measure=m, **ours) for m in (f"n{size}", "limit"))
+    return np.asarray(at_size - limit)
+
+
+@stored(
+    _FOLDER / "settings_C19b.csv",
+    units=grid(task=TASKS, size=SIZES, budget=(0.25, 0.5, 1.0)),
+    seconds=0.5,
+)
+def EXCESSES(task: str, size: int, budget: float) -> Rows:
+    """0.02 bits per bit less the excess of a training in the limit, after a share of the budget."""
+    return mean_rows(0.02 - excess(task, size, share=budget))
+
+
+@stored(
+    _FOLDER / "settings_C19d.csv",
+    units=[
+        {"task": task, "smallest": smallest, "largest": largest, "middle": middle}
+        for task in TASKS
+        for smallest, largest in ((99, 9900), (99, 99_000), (990, 99_000))
+        for middle in ("mean", "median")
+    ],
+    seconds=1.0,
+)
+def POWERS(task: str, smallest: int, largest: int, middle: str) -> Rows:
+    """The power by a straight line through the "mean" or "median" excess of the seeds.
+
+    The interval is that of 2,000 draws of the seeds with replacement.
+    """
+    sizes = [size for size in SIZES if smallest <= size <= largest]
+    found = np.array([excess(task, size) for size in sizes])
+    seeds = found.shape[1]
+    drawn = np.random.default_rng(0).integers(seeds, size=(2000, seeds))
+    chosen = np.concatenate([np.arange(seeds)[None], drawn])
+    reduce = np.mean if middle == "mean" else np.median
+    levels = np.log(np.maximum(reduce(found[:, chosen], axis=-1), 1e-6))
+    powers = np.polyfit(np.log(sizes), levels, 1)[0]
+    interval = (powers[0], *np.quantile(powers[1:], (0.025, 0.975)))
+    return near_rows(interval, aim=-1.0, within=0.25, runs=seeds)

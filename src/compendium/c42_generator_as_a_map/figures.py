@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.figure import Figure
 
 from compendium.common.drawing import points
 from compendium.common.rows import Columns, groups
@@ -16,9 +15,9 @@ from spinformer.plot.style import COLORS, label_panels
 HUES = dict(zip((2, 4, 8, 16, 32), ("sky", "blue", "orange", "green", "purple"), strict=True))
 
 
-def show_voices_scheme() -> Figure:
+def show_voices_scheme() -> None:
     """A schematic: a window of words, the model, N voices, their mean fed back."""
-    figure, axis = plt.subplots(figsize=(7.2, 2.4))
+    _, axis = plt.subplots(figsize=(7.2, 2.4))
     boxes = {
         "window": (0.0, 0.85, "window of\nT words"),
         "model": (0.3, 0.85, "language\nmodel"),
@@ -27,12 +26,11 @@ def show_voices_scheme() -> Figure:
     }
     ahead = ["window model", "model law", "law voices"]
     draw_boxes(boxes, axis=axis, arrows=ahead, bent=["voices window: mean of their words"])
-    return figure
 
 
-def show_rests(rests: Columns) -> Figure:
+def show_rests(rests: Columns) -> None:
     """Size of the leading multiplier against β, one line a window; its place in the plane."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(8.6, 3.4), width_ratios=(1.5, 1))
+    _, (left, right) = plt.subplots(1, 2, figsize=(8.6, 3.4), width_ratios=(1.5, 1))
     angle = np.linspace(0, np.pi, 100)
     right.plot(np.cos(angle), np.sin(angle), color="0.6", lw=1)
     for (span, bits), rows in groups(rests, "span", "bits"):
@@ -45,12 +43,11 @@ def show_rests(rests: Columns) -> Figure:
     left.legend()
     right.set(xlabel="real part", ylabel="imaginary part", aspect="equal")
     label_panels([left, right])
-    return figure
 
 
-def show_motions(motions: Columns, branches: Columns) -> Figure:
+def show_motions(motions: Columns, branches: Columns) -> None:
     """Exponents of all starts against β; how far from the rest orbits are, up and down in β."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(8.6, 3.4))
+    _, (left, right) = plt.subplots(1, 2, figsize=(8.6, 3.4))
     for span, rows in groups(motions, "span"):
         color, shift = COLORS[HUES[span]], 0.004 * (np.log2(span) - 3)
         left.plot(rows["beta"] + shift, rows["exponent"], ".", ms=4, alpha=0.6, color=color)
@@ -68,14 +65,13 @@ def show_motions(motions: Columns, branches: Columns) -> Figure:
     right.set(xlabel="inverse temperature β", ylabel="distance from the rest", yscale="log")
     right.legend(fontsize=8)
     label_panels([left, right])
-    return figure
 
 
 def show_circles(
     circles: Columns, cycle: Columns, onset: Columns, lost: Mapping[int, float]
-) -> Figure:
+) -> None:
     """Square of the small oscillation's size against β, its tokens, where starts beside it go."""
-    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(10.2, 3.2))
+    _, (left, middle, right) = plt.subplots(1, 3, figsize=(10.2, 3.2))
     for span, rows in groups(circles, "span"):
         color = COLORS[HUES[span]]
         left.plot(rows["beta"], rows["size"] ** 2, "o", ms=5, color=color, label=f"T = {span}")
@@ -91,12 +87,11 @@ def show_circles(
     right.set(xlabel="token", ylabel="size of the oscillation", ylim=(0, None))
     right.legend()
     label_panels([left, middle, right])
-    return figure
 
 
-def show_voices(voices: Columns, noise: Columns) -> Figure:
+def show_voices(voices: Columns, noise: Columns) -> None:
     """Deviation at the first token against N, and the distance of laws against the token."""
-    figure, axes = plt.subplots(1, 3, figsize=(9.6, 3.3))
+    _, axes = plt.subplots(1, 3, figsize=(9.6, 3.3))
     for (beta, rows), mark, hue in zip(groups(noise, "beta"), "os", ("blue", "red"), strict=True):
         error = 1.96 * rows["error"]
         style = {"fmt": mark, "ms": 5, "label": f"β = {beta:g}"}
@@ -114,23 +109,21 @@ def show_voices(voices: Columns, noise: Columns) -> Figure:
         axis.set_title(f"β = {beta:g}")
     axes[1].legend(fontsize=7.5)
     label_panels(list(axes))
-    return figure
 
 
-def show_diagram(diagram: Columns) -> Figure:
+def show_diagram(diagram: Columns) -> None:
     """Two coordinates of the last tokens of each stream, against β."""
-    figure, axes = plt.subplots(2, 1, figsize=(7.6, 4.6), sharex=True)
+    _, axes = plt.subplots(2, 1, figsize=(7.6, 4.6), sharex=True)
     for axis, name, label in zip(axes, ("the", "line"), ('" the"', "a line's end"), strict=True):
         axis.plot(diagram["beta"], diagram[name], ".", ms=1.5, color=COLORS["black"])
         axis.set(ylabel=f"along {label}")
     axes[1].set(xlabel="inverse temperature β")
     label_panels(list(axes))
-    return figure
 
 
-def show_loops(loops: Columns) -> Figure:
+def show_loops(loops: Columns) -> None:
     """Lengths of greedy loops and of the ways to them, one column of points a window."""
-    figure, axes = plt.subplots(1, 2, figsize=(8.0, 3.2), sharex=True)
+    _, axes = plt.subplots(1, 2, figsize=(8.0, 3.2), sharex=True)
     closed, spans = loops["loop"] > 0, np.unique(loops["span"])
     at = np.log2(loops["span"]) + np.random.default_rng(0).uniform(-0.2, 0.2, len(closed))
     labels = {"way": "tokens before the loop", "loop": "length of the loop"}
@@ -141,4 +134,3 @@ def show_loops(loops: Columns) -> Figure:
         axis.set_xticks(np.log2(spans), [str(span) for span in spans])
     axes[0].plot(at[~closed], loops["way"][~closed], "^", ms=5, color=COLORS["red"])
     label_panels(list(axes))
-    return figure

@@ -37,7 +37,7 @@ from scipy.sparse.linalg import LinearOperator, eigs
 from torch import Tensor
 
 from bookmaker.tables import Rows, stored
-from compendium.common.models import decoder
+from compendium.common.models import decoder, law, text_numbers
 from compendium.common.rows import grid, mean_rows, rows_of
 from spinformer.core.anderson import anderson
 from spinformer.language.decoder import Decoder, run_decoder, token_numbers
@@ -50,26 +50,15 @@ TEMPLATE = "<|im_end|>\n<|im_start|>assistant\n"
 SHOWN = (" the", "\n")
 
 
-def law(model: Decoder, windows: Tensor, *, beta: float | Tensor) -> Tensor:
-    """Probabilities (B, V) of the token after windows (B, T, D), at β or at one each (B, 1)."""
-    states = run_decoder(model, windows)[:, -1]
-    return torch.softmax(beta * (states @ model.embedding.T), -1)
-
-
 def soft_token(model: Decoder, windows: Tensor, *, beta: float | Tensor) -> Tensor:
     """The map F: mean embedding (B, D) of what follows windows (B, T, D)."""
     return law(model, windows, beta=beta) @ model.embedding
 
 
-def moved_on(windows: Tensor, tokens: Tensor) -> Tensor:
-    """Windows (B, T, D) without their oldest token and with `tokens` (B, D) as the newest."""
-    return torch.cat((windows[:, 1:], tokens[:, None]), 1)
-
-
 def text_starts(model: Decoder, *, span: int, count: int = 16) -> Tensor:
     """Embedded windows (count, span, D): the tail of the chat template, then stretches of the seven
     texts in turn, from their beginnings on."""
-    texts = [token_numbers(model, text) for text in sample_texts().values()]
+    texts = text_numbers(model)
     starts = [torch.cat((texts[0][:span], token_numbers(model, TEMPLATE)))[-span:]]
     for number in range(count - 1):
         text, place = texts[number % len(texts)], 40 * (number // len(texts))
@@ -148,26 +137,17 @@ def follow(
 
     Without `voices` those of the map; else what N voices draw, whole tokens, is averaged.
     """
-    generator = np.random.default_rng(seed)
-    orbit = [*windows.unbind(1)]
+    generator, orbit = np.random.default_rng(seed), windows
     for _ in range(steps):
-        chances = law(model, windows, beta=beta)
-        if voices is None:
-            said = chances @ model.embedding
-        else:
-            said = mean_word(model, chances, voices, generator)
-        windows = moved_on(windows, said)
-        orbit.append(said)
-    return torch.stack(orbit, 1)
+        chances = law(model, orbit[:, -windows.shape[1] :], beta=beta)
+        plain = chances @ model.embedding
+        said = plain if voices is None else mean_word(model, chances, voices, generator)
+        orbit = torch.cat((orbit, said[:, None]), 1)
+    return orbit
 
 
 def exponents(
-    model: Decoder,
-    orbit: Tensor,
-    *,
-    span: int,
-    beta: float | Tensor,
-    align: int,
+    model: Decoder, orbit: Tensor, *, span: int, beta: float | Tensor, align: int
 ) -> np.ndarray:
     """Leading exponent of each orbit (B, T + n, D), nats a token: (B,).
 
@@ -234,12 +214,7 @@ def REST_TABLE(span: int, *, beta: float, bits: int) -> Rows:
 
 
 def motion_rows(
-    model: Decoder,
-    begin: Tensor,
-    *,
-    betas: Sequence[float],
-    settle: int = 100,
-    measure: int = 120,
+    model: Decoder, begin: Tensor, betas: Sequence[float], *, settle: int = 100, measure: int = 120
 ) -> Rows:
     """One row a β and window of `begin` (n, T, D): leading exponent, and return of the orbit's end.
 
@@ -261,7 +236,7 @@ MOTIONS = {4: (0.5, 0.6, 0.65, 0.7, 0.8, 1.0, 2.0), 8: (0.5, 0.6, 0.7, 1.0), 16:
 @stored(HERE / "motions.csv", units=[{"span": span} for span in MOTIONS])
 def MOTION_TABLE(span: int) -> Rows:
     """What 16 starts, fifteen of text and one of the chat template, do after 100 tokens."""
-    return motion_rows(decoder(), text_starts(decoder(), span=span), betas=MOTIONS[span])
+    return motion_rows(decoder(), text_starts(decoder(), span=span), MOTIONS[span])
 
 
 def beside_rests(
@@ -395,11 +370,8 @@ def NOISE_TABLE(beta: float, *, voices: int) -> Rows:
         plain = chances @ model.embedding
         noise = float(spread(model, chances).mean() / voices) ** 0.5
     generator = np.random.default_rng(voices)
-    gaps = []
-    for chance, token in zip(chances, plain, strict=True):
-        said = mean_word(model, chance.expand(32, -1), voices, generator)
-        gaps.append((said - token).square().sum(1))
-    squares = torch.cat(gaps).double().numpy()
+    said = [mean_word(model, chance.expand(32, -1), voices, generator) for chance in chances]
+    squares = (torch.stack(said, 1) - plain).square().sum(2).T.double().numpy().ravel()
     deviation = squares.mean() ** 0.5
     error = squares.std(ddof=1) / len(squares) ** 0.5 / (2 * deviation)
     return rows_of(deviation=deviation, error=error, noise=noise)
@@ -427,7 +399,7 @@ def greedy_loops(
             break
         states = run_decoder(model, windows[active])[:, -1]
         said = model.embedding[(states @ model.embedding.T).argmax(-1)]
-        windows[active] = moved_on(windows[active], said)
+        windows[active] = torch.cat((windows[active, 1:], said[:, None]), 1)
     return loops, ways
 
 
@@ -454,33 +426,34 @@ def COLD_TABLE(span: int, *, beta: float) -> Rows:
     return rows_of(start=np.arange(len(begin)), lag=lags, gap=gaps)
 
 
-def changed(model: Decoder, what: str, *, seed: int = 0) -> Decoder:
+def changed(model: Decoder, what: str, parts: str = "all", *, seed: int = 0) -> Decoder:
     """The same architecture with other weights: "trained", "fresh" or "shuffled ..." ones.
 
     fresh: every matrix Gaussian with the standard deviation that training began with, 1/√D, gains
     one. shuffled: the entries of each matrix permuted ("shuffled attention", "shuffled
-    feed-forward": of those alone; the words keep their embeddings).
+    feed-forward": of those alone; the words keep their embeddings). parts: the only ones that act.
     """
     generator = torch.Generator().manual_seed(seed)
     heads, inner = ("query", "key", "value", "output"), ("gate", "up", "down")
-    names = {"shuffled attention": heads, "shuffled feed-forward": inner}
-    names |= {"trained": (), "shuffled": heads + inner, "fresh": ()}
+    mixed = {"shuffled attention": heads, "shuffled feed-forward": inner}
+    mixed["shuffled"] = heads + inner
 
     def other(name: str, matrix: Tensor) -> Tensor:
+        if name == {"attention": "down", "feed-forward": "output"}.get(parts):
+            return torch.zeros_like(matrix)
+        if what == "fresh" and matrix.ndim == 1:
+            return torch.ones_like(matrix)
         if what == "fresh":
-            drawn = torch.randn(matrix.shape, generator=generator) if matrix.ndim > 1 else None
-            return torch.ones_like(matrix) if drawn is None else drawn.to(matrix) / model.width**0.5
-        if name not in names[what]:
+            drawn = torch.randn(matrix.shape, generator=generator)
+            return drawn.to(matrix) / model.width**0.5
+        if name not in mixed.get(what, ()):
             return matrix
         order = torch.randperm(matrix.numel(), generator=generator)
         return matrix.flatten()[order].view_as(matrix)
 
-    return replace(
-        model,
-        blocks=[{name: other(name, m) for name, m in block.items()} for block in model.blocks],
-        embedding=other("embedding", model.embedding),
-        final_gain=other("final_gain", model.final_gain),
-    )
+    blocks = [{name: other(name, m) for name, m in block.items()} for block in model.blocks]
+    words, gain = other("embedding", model.embedding), other("final_gain", model.final_gain)
+    return replace(model, blocks=blocks, embedding=words, final_gain=gain)
 
 
 CONTROLS = [
@@ -493,11 +466,9 @@ CONTROLS = [
 @stored(HERE / "controls.csv", units=[{"weights": name, "parts": part} for name, part in CONTROLS])
 def CONTROL_TABLE(weights: str, *, parts: str) -> Rows:
     """Motions of a window of four tokens, four starts, with other weights or one part alone."""
-    model = changed(decoder(), weights)
-    mute = {"all": (), "attention": ("down",), "feed-forward": ("output",)}[parts]
-    still = [block | {name: 0.0 * block[name] for name in mute} for block in model.blocks]
-    model, begin = replace(model, blocks=still), text_starts(model, span=4, count=4)
-    return motion_rows(model, begin, betas=(1.0, 3.0), settle=80, measure=100)
+    model = changed(decoder(), weights, parts)
+    begin = text_starts(model, span=4, count=4)
+    return motion_rows(model, begin, (1.0, 3.0), settle=80, measure=100)
 
 
 @stored(
@@ -509,5 +480,5 @@ def UNTRAINED(weights: str, *, draw: int, span: int) -> Rows:
     """Minus the exponent of other weights at β = 1, one draw, four starts, 30 + 52 tokens."""
     model = changed(decoder(), weights, seed=draw)
     begin = text_starts(model, span=span, count=4)
-    rows = motion_rows(model, begin, betas=(1.0,), settle=30, measure=52)
+    rows = motion_rows(model, begin, (1.0,), settle=30, measure=52)
     return mean_rows(np.array([-row["exponent"] for row in rows]))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.figure import Figure
 
 from compendium.common.drawing import points
 from compendium.common.rows import Columns
@@ -20,18 +19,14 @@ def lower_and_higher(heads: Columns, name: str) -> tuple[int, int]:
     return int((mean + half < 0).sum()), int((mean - half > 0).sum())
 
 
-def show_heads_of_two(heads: Columns) -> Figure:
+def show_heads_of_two(heads: Columns) -> None:
     """Shares of heads that descend and climb in both models; layers by stage; climbing by kind."""
-    figure, axes = plt.subplots(1, 3, figsize=(10.2, 3.4), width_ratios=(1, 1.2, 1))
-    counts = {
-        "encoder": (np.array(list(ENCODER.values())) / 72, -0.18, "sky"),
-        "generator": (
-            np.array([lower_and_higher(heads, name) for name in ENCODER]) / len(heads["head"]),
-            0.18,
-            "blue",
-        ),
-    }
-    for label, (shares, shift, color) in counts.items():
+    _, axes = plt.subplots(1, 3, figsize=(10.2, 3.4), width_ratios=(1, 1.2, 1))
+    own = np.array([lower_and_higher(heads, name) for name in ENCODER]) / len(heads["head"])
+    for label, shares, shift, color in (
+        ("encoder", np.array(list(ENCODER.values())) / 72, -0.18, "sky"),
+        ("generator", own, 0.18, "blue"),
+    ):
         place, style = np.arange(3) + shift, {"color": COLORS[color], "width": 0.32}
         axes[0].bar(place, shares[:, 1], label=label, **style)
         axes[0].bar(place, -shares[:, 0], **style)
@@ -54,4 +49,3 @@ def show_heads_of_two(heads: Columns) -> Figure:
     axes[2].set(xlabel="attention on the first token", ylabel="change of U, spreads of the null")
     axes[2].set_yscale("symlog")
     label_panels(list(axes))
-    return figure

@@ -30,26 +30,19 @@ import torch
 from torch import Tensor
 
 from bookmaker.tables import Rows, stored
-from compendium.common.models import block_trace, causal_attention, decoder
+from compendium.common.models import block_trace, causal_attention, decoder, text_numbers
 from compendium.common.rows import rows_of
 from spinformer.core.statistics import mean_interval
-from spinformer.language.decoder import (
-    BlockTrace,
-    Decoder,
-    block_queries,
-    token_numbers,
-)
+from spinformer.language.decoder import BlockTrace, Decoder, block_queries
 from spinformer.language.heads import HeadReport, head_report, overlap_energy
-from spinformer.language.text import sample_texts
 
 HERE = Path(__file__).parent
-LENGTH = 128
+LENGTH, KINDS = 128, ("whole", "common", "specific")
 
 
 def text_inputs(model: Decoder, *, length: int = LENGTH) -> Tensor:
     """The first `length` words of the seven texts, embedded: (7, length, D)."""
-    numbers = [token_numbers(model, text)[:length] for text in sample_texts().values()]
-    return model.embedding[torch.stack(numbers)]
+    return model.embedding[torch.stack([numbers[:length] for numbers in text_numbers(model)])]
 
 
 def repeated_inputs(model: Decoder) -> Tensor:
@@ -137,9 +130,10 @@ def HEAD_TABLE(layer: int) -> Rows:
     inputs = text_inputs(model)
     trace, report = layer_report(model, inputs, layer, draws=20)
     stages = stage_changes(model, layer, trace)
-    names = "head energy whole whole_error whole_z common common_error specific specific_error "
-    told, names = report.table(), names + "specific_z"
-    columns = {name: np.array([row[name] for row in told]) for name in names.split()}
+    parts = [f"{name}{end}" for name in KINDS for end in ("", "_error", "_z")]
+    told = report.table()
+    names = [name for name in ("head", "energy", *parts) if name != "common_z"]
+    columns = {name: np.array([row[name] for row in told]) for name in names}
     columns |= {name: changes.mean(0).numpy() for name, changes in stages.items()}
     # All heads of a layer together: the same in its nine rows.
     for name, changes in stages.items():

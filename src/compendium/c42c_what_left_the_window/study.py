@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 
 from bookmaker.tables import Rows, stored
-from compendium.common.models import decoder
+from compendium.common.models import decoder, law, text_numbers
 from compendium.common.rows import grid, rows_of
 from spinformer.core.statistics import mean_estimate
 from spinformer.language.decoder import Decoder, run_decoder, token_numbers
@@ -44,7 +44,7 @@ LAGS = (1, 2, 4, 8, 16, 24, 32, 48)
 
 def text_windows(model: Decoder, *, span: int, count: int, seed: int) -> tuple[Tensor, Tensor]:
     """Windows (count, span) from random places of the seven texts, and words from other places."""
-    words = torch.cat([token_numbers(model, text) for text in sample_texts().values()])
+    words = torch.cat(text_numbers(model))
     generator = torch.Generator().manual_seed(seed)
     places = torch.randint(len(words) - span, (count, 1), generator=generator)
     others = words[torch.randint(len(words), (count,), generator=generator)]
@@ -69,15 +69,14 @@ def pairs_apart(
         noise = torch.empty(len(one), len(model.embedding)).exponential_(generator=generator)
         if live.any():
             both = model.embedding[torch.cat((one[live], other[live]))]
-            logits = beta * (run_decoder(model, both)[:, -1] @ model.embedding.T)
-            laws = torch.softmax(logits, -1).chunk(2)
+            laws = law(model, both, beta=beta).chunk(2)
             if step in lags:
                 row = lags.index(step)
                 distance[row, live] = 0.5 * (laws[0] - laws[1]).abs().sum(1).numpy()
                 apart[row] = live.numpy()
-            for windows, law in zip((one, other), laws, strict=True):
+            for windows, chances in zip((one, other), laws, strict=True):
                 # argmax of ln p + Gumbel noise is that of p over exponential noise.
-                said = (law / noise[live]).argmax(1)
+                said = (chances / noise[live]).argmax(1)
                 windows[live] = torch.cat((windows[live, 1:], said[:, None]), 1)
     return distance, apart
 
@@ -101,20 +100,15 @@ def LEFT_TABLE(span: int, *, beta: float, count: int) -> Rows:
     rows = []
     for kind, first, second in zip(PAIRS, (windows, windows[:few]), (changed, unlike), strict=True):
         distance, apart = pairs_apart(model, first, second, beta=beta, lags=LAGS, seed=2)
-        for lag, values, live in zip(LAGS, distance, apart, strict=True):
-            found = mean_estimate(values)
-            told = {"distance": found.value, "error": found.error, "apart": live.mean()}
-            rows += rows_of(pairs=kind, lag=lag, **told)
+        found = mean_estimate(distance.T)
+        told = {"distance": found.value, "error": found.error, "apart": apart.mean(1)}
+        rows += rows_of(pairs=kind, lag=LAGS, **told)
     return rows
 
 
 @stored(
     HERE / "settings_R9.csv",
-    units=[
-        {"span": span, "beta": beta, "lag": lag}
-        for span, beta, _ in LEFT
-        for lag in (16, 24, 32, 48)
-    ],
+    units=[{"span": span, "beta": beta, "lag": lag} for span, beta, _ in LEFT for lag in LAGS[4:]],
     seconds=1.0,
 )
 def REMEMBERED(span: int, *, beta: float, lag: int) -> Rows:
@@ -152,8 +146,8 @@ def spoken(model: Decoder, *, span: int, beta: float, count: int, steps: int, se
     states = run_decoder(model, model.embedding[windows], memory=memory, span=span)[:, -1]
     said = []
     for step in range(steps):
-        law = torch.softmax(beta * (states @ model.embedding.T), -1)
-        said.append(torch.multinomial(law, 1, generator=generator)[:, 0])
+        chances = torch.softmax(beta * (states @ model.embedding.T), -1)
+        said.append(torch.multinomial(chances, 1, generator=generator)[:, 0])
         token = model.embedding[said[-1]][:, None]
         states = run_decoder(model, token, memory=memory, span=span, start=span + step)[:, -1]
     return torch.stack(said, 1)

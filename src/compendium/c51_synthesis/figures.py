@@ -11,8 +11,9 @@ import numpy as np
 from spinformer.plot.boxes import draw_boxes
 from spinformer.plot.style import COLORS, SEQUENTIAL, label_panels
 
-# One color and mark for each view, here and on the welcome page.
-VIEWS: Mapping[str, tuple[str, str]] = {
+Views = Mapping[str, np.ndarray]
+# One color and mark for each view.
+VIEWS = {
     "memory": ("black", ""),
     "equilibrium": ("blue", "o"),
     "all at once": ("red", "s"),
@@ -38,10 +39,10 @@ def show_agreement(
     betas: np.ndarray,
     *,
     memory: np.ndarray,
-    exact: Mapping[str, np.ndarray],
-    first: Mapping[str, np.ndarray],
-    needed: Mapping[str, np.ndarray],
-    predicted: Mapping[str, np.ndarray],
+    exact: Views,
+    first: Views,
+    needed: Views,
+    predicted: Views,
 ) -> None:
     """Three means and their first corrections against β; readers needed for a given accuracy.
 
@@ -69,17 +70,14 @@ def show_change_times(
 ) -> None:
     """Times to change sides {β: (sizes, 2)} against NβΔE {β: (sizes,)}, with slopes 1 and 2."""
     _, axis = plt.subplots(figsize=(6.0, 3.8))
-    tones = ("sky", "blue", "green")
-    for (beta, barrier), tone in zip(barriers.items(), tones, strict=False):
-        for column, (fill, word) in enumerate((("none", "one at a time"), ("full", "all at once"))):
+    first, last = next(iter(barriers)), max(barrier.max() for barrier in barriers.values())
+    for column, (fill, word) in enumerate((("none", "one at a time"), ("full", "all at once"))):
+        for (beta, barrier), tone in zip(barriers.items(), ("sky", "blue", "green"), strict=False):
             how: dict[str, Any] = {"fillstyle": fill, "ms": 5, "color": COLORS[tone]}
             label = rf"$\beta = {beta:g}$, {word}"
             axis.semilogy(barrier, times[beta][:, column], "o", label=label, **how)
-    first = next(iter(barriers))
-    reach = np.array([0.0, max(float(np.max(b)) for b in barriers.values())])
-    for column in (0, 1):
-        scale = times[first][-1, column] / np.exp((1 + column) * barriers[first][-1])
-        line = scale * np.exp((1 + column) * reach)
+        reach = np.array([0.0, last])
+        line = times[first][-1, column] * np.exp((1 + column) * (reach - barriers[first][-1]))
         axis.semilogy(reach, line, "--", lw=1, color=COLORS["black"])
     axis.set(xlabel=r"barrier in the memory's energy, $N\beta\Delta E$", ylabel="sweeps to change")
     axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import NamedTuple
+from bisect import bisect_left
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,26 +21,6 @@ from spinformer.hopfield.continuous import energy
 MAX_STATES = 4000
 
 
-class Readers(NamedTuple):
-    """A distribution over how many readers look at which key.
-
-    counts (M, n); probability (M,); mean (d,) of what they see; log_partition: ln Z, NaN for
-    readers that move.
-    """
-
-    counts: np.ndarray
-    probability: np.ndarray
-    mean: np.ndarray
-    log_partition: float
-
-
-class Shift(NamedTuple):
-    """The first correction b for N readers, ⟨ξ⟩ = ξ* + b/N: (d,) in equilibrium and all at once."""
-
-    equilibrium: np.ndarray
-    at_once: np.ndarray
-
-
 def reader_counts(readers: int, *, keys: int) -> np.ndarray:
     """All ways (M, keys) to part N readers among the keys; ValueError for more than 4000."""
     if math.comb(readers + keys - 1, keys - 1) > MAX_STATES:
@@ -49,26 +30,25 @@ def reader_counts(readers: int, *, keys: int) -> np.ndarray:
     return np.diff(edges, axis=1) - 1
 
 
-def readers_in_equilibrium(keys: np.ndarray, *, beta: float, readers: int) -> Readers:
-    """Sum exactly over all ways in which N readers may look."""
+def readers_in_equilibrium(
+    keys: np.ndarray, *, beta: float, readers: int
+) -> tuple[np.ndarray, float]:
+    """Mean (d,) of what N readers see, and ln Z: an exact sum over all ways in which they look."""
     counts = reader_counts(readers, keys=len(keys))
     seen = counts @ keys
     weight = _multiplicity(counts) + 0.5 * beta / readers * np.square(seen).sum(1)
-    log_partition = float(logsumexp(weight))
-    probability = np.exp(weight - log_partition)
-    return Readers(counts, probability, probability @ seen / readers, log_partition)
+    return softmax(weight) @ seen / readers, float(logsumexp(weight))
 
 
-def readers_at_once(keys: np.ndarray, *, beta: float, readers: int) -> Readers:
-    """The stationary distribution of readers that all draw their key anew in every step.
+def readers_at_once(keys: np.ndarray, *, beta: float, readers: int) -> np.ndarray:
+    """Stationary mean (d,) of what readers see that all draw their key anew in every step.
 
     Solved from the full matrix of transitions.
     """
-    matrix, counts, seen = _transitions(keys, beta, readers)
-    system = matrix.T - np.eye(len(counts))
+    matrix, _, seen = _transitions(keys, beta, readers)
+    system = matrix.T - np.eye(len(seen))
     system[-1] = 1.0
-    probability = np.linalg.solve(system, np.eye(len(counts))[-1])
-    return Readers(counts, probability, probability @ seen, math.nan)
+    return np.linalg.solve(system, np.eye(len(seen))[-1]) @ seen
 
 
 def slowest_mode(keys: np.ndarray, *, beta: float, readers: int, values: np.ndarray) -> complex:
@@ -107,44 +87,38 @@ def resting_state(keys: np.ndarray, *, beta: float, start: np.ndarray) -> np.nda
     raise ValueError(f"start must lead to a rest, got a state that still moves at {state}")
 
 
-def first_shift(keys: np.ndarray, *, beta: float, at: np.ndarray) -> Shift:
-    """b of ⟨ξ⟩ = ξ* + b/N around the resting state `at` of a memory, values equal to keys."""
+def first_shift(keys: np.ndarray, *, beta: float, at: np.ndarray) -> dict[str, np.ndarray]:
+    """b (d,) of ⟨ξ⟩ = ξ* + b/N around a memory's rest `at`, in equilibrium and all at once."""
     weights = softmax(beta * keys @ at)
     centered = keys - weights @ keys
     spread = np.einsum("i,ia,ib->ab", weights, centered, centered)
     skew = np.einsum("i,ia,ib,ic->abc", weights, centered, centered, centered)
     inverse = np.linalg.inv(np.eye(len(spread)) - beta * spread)
     noise = solve_discrete_lyapunov(beta * spread, spread)
-    return Shift(
-        equilibrium=0.5 * beta * inverse @ np.einsum("abc,bc->a", skew, inverse),
-        at_once=0.5 * beta**2 * inverse @ np.einsum("abc,bc->a", skew, noise),
-    )
+    return {
+        "equilibrium": 0.5 * beta * inverse @ np.einsum("abc,bc->a", skew, inverse),
+        "all at once": 0.5 * beta**2 * inverse @ np.einsum("abc,bc->a", skew, noise),
+    }
 
 
-def readers_needed(
-    keys: np.ndarray, *, beta: float, tolerance: float, at_once: bool, most: int = 1000
-) -> int:
+def readers_needed(keys: np.ndarray, *, beta: float, tolerance: float, at_once: bool) -> int:
     """Fewest readers whose exact mean is within `tolerance` of the memory's rest, by bisection.
 
-    The distance must fall with the number of readers; ValueError if it needs more than `most`.
+    The distance must fall with the number of readers; ValueError if it needs more than 1000.
     """
     rest = resting_state(keys, beta=beta, start=np.mean(keys, axis=0))
-    average = readers_at_once if at_once else readers_in_equilibrium
 
-    def far(readers: int) -> bool:
-        mean = average(keys, beta=beta, readers=readers).mean
-        return float(np.linalg.norm(mean - rest)) > tolerance
+    def near(readers: int) -> bool:
+        how: dict[str, Any] = {"beta": beta, "readers": readers}
+        mean = readers_at_once(keys, **how) if at_once else readers_in_equilibrium(keys, **how)[0]
+        return float(np.linalg.norm(mean - rest)) <= tolerance
 
     high = 1
-    while far(high):
-        if high >= most:
-            raise ValueError(f"tolerance must be reached with {most} readers, got {tolerance}")
-        high = min(2 * high, most)
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if far(middle) else (low, middle)
-    return high
+    while not near(high):
+        if high >= 1000:
+            raise ValueError(f"tolerance must be reached with 1000 readers, got {tolerance}")
+        high = min(2 * high, 1000)
+    return bisect_left(range(high), True, lo=high // 2 + 1, key=near)
 
 
 def valley_depth(beta: float) -> tuple[float, float]:
@@ -185,26 +159,19 @@ def follow_gain(readers: int, *, beta: float, shift: float, period: int, change:
     step, is propagated exactly. Amplitude of the mean of σ at that frequency over the change of the
     resting distribution.
     """
-    counts = reader_counts(readers, keys=2)
-    spins = (counts @ np.array([1.0, -1.0])) / readers
-
-    def step(probability: np.ndarray, now: float) -> np.ndarray:
-        scores = beta * (spins + now)[:, None] * np.array([1.0, -1.0])
-        return np.asarray(probability @ _chances(counts, scores))
+    counts, pair = reader_counts(readers, keys=2), np.array([1.0, -1.0])
+    spins = counts @ pair / readers
 
     def rest(now: float) -> float:
-        keys = np.array([[1.0 + now], [-1.0 + now]])
-        return float(readers_at_once(keys, beta=beta, readers=readers).mean[0]) - now
+        return float(readers_at_once((pair + now)[:, None], beta=beta, readers=readers)[0]) - now
 
-    probability = np.full(len(counts), 1.0 / len(counts))
     phase = np.exp(-2j * np.pi * np.arange(period) / period)
-    warm = -(-200 // period)
-    answer = 0j
-    for turn in range(warm + 1):
-        for t in range(period):
-            probability = step(probability, shift + change * phase[t].real)
-            answer += (turn == warm) * (probability @ spins) * phase[t] * 2 / period
-    return abs(answer) / (0.5 * abs(rest(shift + change) - rest(shift - change)))
+    probability, means = np.full(len(counts), 1.0 / len(counts)), []
+    for now in np.tile(shift + change * phase.real, 1 - (-200 // period)):
+        probability = probability @ _chances(counts, beta * (spins + now)[:, None] * pair)
+        means.append(probability @ spins)
+    answer = np.array(means[-period:]) @ phase * 2 / period
+    return float(abs(answer) / (0.5 * abs(rest(shift + change) - rest(shift - change))))
 
 
 def _multiplicity(counts: np.ndarray) -> np.ndarray:
@@ -227,18 +194,10 @@ def _transitions(
 # ---- attention to three keys with values turned by an angle
 
 
-class Motion(NamedTuple):
-    """Where attention fed back into itself goes: speed |ξ' − ξ| and turns a step, late means."""
-
-    speed: np.ndarray
-    turns: np.ndarray
-
-
 def turned(keys: np.ndarray, *, degrees: float) -> np.ndarray:
     """Keys (n, 2) turned about the origin, anticlockwise."""
-    angle = math.radians(degrees)
-    turn = np.array([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]])
-    return np.asarray(keys @ turn)
+    turn = np.exp(1j * np.radians(degrees))
+    return keys @ np.array([[turn.real, turn.imag], [-turn.imag, turn.real]])
 
 
 def three_keys() -> np.ndarray:
@@ -249,10 +208,10 @@ def three_keys() -> np.ndarray:
 
 def late_motion(
     betas: np.ndarray, *, degrees: np.ndarray, steps: int = 400, kept: int = 200
-) -> Motion:
-    """Attention to the three keys with values turned by `degrees`, iterated from near a key.
+) -> tuple[np.ndarray, np.ndarray]:
+    """Late speed |ξ' − ξ| and turns a step of attention to the three keys, values turned.
 
-    betas and degrees broadcast; speed and turns are means over the last `kept` of `steps`.
+    Iterated from near a key. betas and degrees broadcast; means over the last `kept` of `steps`.
     """
     betas, degrees = np.broadcast_arrays(betas, degrees)
     keys = three_keys() @ np.array([1.0, 1.0j])
@@ -266,7 +225,7 @@ def late_motion(
             speed += np.abs(following - state) / kept
             turns += np.angle(following * state.conj()) / (2 * np.pi * kept)
         state = following
-    return Motion(speed, turns)
+    return speed, turns
 
 
 def rest_edge(beta: float) -> float:

@@ -1,4 +1,4 @@
-"""The two trained models, read once in a process, and what one block of the decoder does."""
+"""The two trained models, read once in a process, and what the decoder and one of its blocks do."""
 
 from dataclasses import replace
 from functools import cache
@@ -6,12 +6,31 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from spinformer.language.decoder import BlockTrace, Decoder, load_decoder, run_decoder
+from spinformer.language.decoder import (
+    BlockTrace,
+    Decoder,
+    load_decoder,
+    run_decoder,
+    token_numbers,
+)
 from spinformer.language.minilm import load_model
+from spinformer.language.text import sample_texts
 
 encoder, decoder = cache(load_model), cache(load_decoder)
 
 
+def law(model: Decoder, windows: Tensor, *, beta: float | Tensor) -> Tensor:
+    """Probabilities (B, V) of the token after windows (B, T, D), at β or at one each (B, 1)."""
+    states = run_decoder(model, windows)[:, -1]
+    return torch.softmax(beta * (states @ model.embedding.T), -1)
+
+
+def text_numbers(model: Decoder) -> list[Tensor]:
+    """The words of the seven texts, by their numbers, text by text."""
+    return [token_numbers(model, text) for text in sample_texts().values()]
+
+
+@torch.no_grad()
 def block_trace(model: Decoder, inputs: Tensor, number: int) -> BlockTrace:
     """What block `number` computes on inputs (B, N, D); later blocks are not run."""
     kept: dict[int, BlockTrace] = {}
