@@ -29,7 +29,8 @@ from compendium.c16_energies_as_signal.network import (
     draw_maps,
     run,
 )
-from compendium.c16_energies_as_signal.training import Digits, draw_batch, update_copies
+from compendium.c16_energies_as_signal.training import Digits, draw_batch
+from compendium.common.copies import update_copies
 from spinformer.core.random import torch_generator
 
 POOLINGS = ("mean", "tokens")

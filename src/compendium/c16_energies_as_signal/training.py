@@ -6,14 +6,14 @@ depend on which others are trained beside it (up to rounding).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 import torch
 from torch import Tensor
 
 from compendium.c16_energies_as_signal.network import initial_weights
 from compendium.c16_energies_as_signal.signals import signal_loss
-from compendium.common.copies import cooled
+from compendium.common.copies import update_copies
 from compendium.common.token_tasks import digits_as_tokens
 from spinformer.core.random import torch_generator
 
@@ -75,33 +75,3 @@ def train_copies(
         return signal_loss(weights, signal, tokens=tokens, labels=labels, generators=generators)
 
     return update_copies(weights, losses=losses, rate=rate, steps=steps, keep=keep)
-
-
-def update_copies(
-    weights: dict[str, Tensor],
-    *,
-    losses: Callable[[], Tensor],
-    rate: float,
-    steps: int,
-    keep: Collection[int] = (),
-) -> dict[int, dict[str, Tensor]]:
-    """Lower the losses (C,) of the next batch, again and again, by changing `weights` in place.
-
-    Returns the weights after each number of updates in `keep` and at the end, by number. Weights
-    that a loss does not reach stay as they are.
-    """
-    optimizer = torch.optim.Adam([weight.requires_grad_() for weight in weights.values()])
-    kept = {}
-    for step in range(steps + 1):
-        if step in keep or step == steps:
-            kept[step] = {name: weight.detach().clone() for name, weight in weights.items()}
-        if step == steps:
-            break
-        found = losses()
-        if not bool(torch.isfinite(found.detach()).all()):
-            raise RuntimeError(f"the loss is no longer finite in update {step + 1}: lower rates")
-        optimizer.param_groups[0]["lr"] = rate * cooled(step, steps)
-        optimizer.zero_grad()
-        found.sum().backward()
-        optimizer.step()
-    return kept

@@ -1,4 +1,4 @@
-"""What the drawings of part three share: points with error bars, and medians with quartiles."""
+"""What drawings share: points with error bars, means with intervals, medians with quartiles."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
+from spinformer.core.statistics import mean_interval
 from spinformer.plot.style import COLORS
 
 
@@ -23,6 +24,12 @@ def intervals(axis: Axes, x: ArrayLike, ends: ArrayLike, color: str, **style: An
     """Points (n,) with the ends of their intervals: `ends` is (3, n), low, value, high."""
     low, value, high = np.asarray(ends)
     points(axis, x, value, [value - low, high - value], color, **style)
+
+
+def means(axis: Axes, x: ArrayLike, rows: ArrayLike, color: str, **style: Any) -> None:
+    """Means of samples (n, samples) with Student's 95 % intervals."""
+    low, high = np.transpose([mean_interval(row) for row in np.asarray(rows)])
+    intervals(axis, x, [low, np.asarray(rows).mean(1), high], color, **style)
 
 
 def quartiles(axis: Axes, x: ArrayLike, rows: np.ndarray, color: str, **style: Any) -> None:
