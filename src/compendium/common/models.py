@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from spinformer.language.decoder import BlockTrace, Decoder, load_decoder, run_decoder
+from spinformer.language.encoder import LanguageModel
 from spinformer.language.minilm import load_model
 
 encoder, decoder = cache(load_model), cache(load_decoder)
@@ -28,3 +29,16 @@ def causal_attention(model: Decoder, trace: BlockTrace) -> Tensor:
     scores = trace.queries @ keys.mT / model.head_width**0.5
     seen = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
     return torch.softmax(scores.masked_fill(~seen, -torch.inf), -1)
+
+
+def head_maps(model: LanguageModel, layer: int) -> tuple[Tensor, Tensor]:
+    """Query maps (H, d, D) and output maps (H, D, d) of a layer of the encoder."""
+    name, heads = f"encoder.layer.{layer}.attention", model.architecture.heads
+    reads = model.weights[f"{name}.self.query.weight"].unflatten(0, (heads, -1))
+    writes = model.weights[f"{name}.output.dense.weight"].unflatten(-1, (heads, -1))
+    return reads, writes.transpose(0, 1)
+
+
+def read_of_written(reads: Tensor, writes: Tensor) -> Tensor:
+    """What each head's query map reads of what an output map writes, from the right: (H, d, d)."""
+    return torch.einsum("hqD,hDv->hvq", reads, writes)
