@@ -29,16 +29,15 @@ from spinformer.hopfield import continuous
 @pytest.mark.nightly
 def test_one_seed_of_the_recall_again(monkeypatch):
     """Of the arms that are quick; one query more or less is rounding."""
-    quick = {arm: pictures.ARMS[arm] for arm in ("attention", "pseudo-inverse")}
-    monkeypatch.setattr(pictures, "ARMS", quick)
-    stored = results.RECALL.read()
-    for row in results.RECALL.rows(seed=4):
+    monkeypatch.setattr(pictures, "ARMS", ("attention", "pseudo-inverse"))
+    stored = pictures.RECALL.read()
+    for row in pictures.RECALL.rows(seed=4):
         here = (stored["seed"] == 4) & (stored["arm"] == row["arm"])
         assert abs(stored["recalled"][here][0] - row["recalled"]) < 2 / 180
 
 
 def test_searches_again_directed_links_are_followed_and_symmetric_ones_are_not():
-    assert readers.search_readers("directed", links=4, seed=1, test=300) > 0.8
+    assert readers.SEARCH.rows("directed", links=4, seed=1)[0]["test"] > 0.8
     assert results.searched("directed").min() > 0.8
     assert results.searched("interacting")[1:].max() < 0.65
 
@@ -93,13 +92,13 @@ def test_repelling_patterns_fit_the_query_by_a_mixture():
 @pytest.mark.claim("A18b")
 def test_interactions_gain_over_a_look_at_the_same_tokens():
     """From the rows of the tables; readers that only look would gain nothing."""
-    for links in results.LINKS:
+    for links in readers.LINKS:
         found = results.over_a_look(f"hops {links}")
-        tables = [results.HOPS.read(), *([results.HOPS_AGAIN.read()] if links == 2 else [])]
+        tables = [readers.HOPS.read(), *([readers.HOPS_AGAIN.read()] if links == 2 else [])]
         mine, plain = (
             [
                 np.concatenate([array_of(t, "test", "seed", rate=rate, **chosen) for t in tables])
-                for rate in results.RATES
+                for rate in readers.RATES
             ]
             for chosen in ({"arm": arm, "links": links} for arm in ("interacting", "dense"))
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -41,14 +42,9 @@ def interaction_scheme() -> Figure:
 
 
 def draw_kinds(
-    axis: Axes,
-    entries: np.ndarray,
-    *,
-    betas: np.ndarray,
-    kappas: np.ndarray,
-    lines: Mapping[str, tuple[np.ndarray, np.ndarray]],
+    axis: Axes, entries: np.ndarray, *, betas: Any, kappas: Any, lines: Mapping[str, Any]
 ) -> None:
-    """Kinds of rest over (β, κ), and predicted lines, by name (β, κ along each)."""
+    """Kinds of rest over (β, κ), and predicted lines, by name arrays β, κ along each."""
     kind = np.where(entries == 1, 0, np.where(entries > max(entries.max(), 2) / 2, 2, 1))
     axis.pcolormesh(betas, kappas, kind, cmap=ListedColormap(KIND_COLORS), vmin=0, vmax=2)
     for style, (name, (across, along)) in zip(("-", "--", ":"), lines.items(), strict=True):

@@ -34,11 +34,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from spinformer.hopfield.fixed_points import effective_entries
 
 
-def safe_step_size(couplings: torch.Tensor, *, beta: float) -> float:
+def safe_step_size(couplings: Tensor, *, beta: float) -> float:
     """The largest η ≤ 1 for which no step of the weights raises the energy, 4/(2 + βλ).
 
     λ is minus the lowest eigenvalue of the couplings (..., N, N) among directions of zero sum, or 0
@@ -50,17 +51,17 @@ def safe_step_size(couplings: torch.Tensor, *, beta: float) -> float:
 
 @torch.no_grad()
 def solve(
-    patterns: torch.Tensor,
+    patterns: Tensor,
     *,
-    queries: torch.Tensor,
-    couplings: torch.Tensor,
+    queries: Tensor,
+    couplings: Tensor,
     beta: float = 1.0,
     clamped: bool = False,
-    start: torch.Tensor | None = None,
+    start: Tensor | None = None,
     step_size: float = 1.0,
     tolerance: float = 1e-10,
     max_steps: int = 10_000,
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> tuple[Tensor, Tensor]:
     """Weights (..., S, N) after damped updates, and which of the queries (..., S, d) rest.
 
     η = `step_size` in (0, 1]; 1 is the softmax itself, and with J = 0 attention. `start`: weights
@@ -89,7 +90,7 @@ def solve(
     return logs.exp(), rest
 
 
-def equivalent_patterns(patterns: torch.Tensor, *, couplings: torch.Tensor) -> torch.Tensor:
+def equivalent_patterns(patterns: Tensor, *, couplings: Tensor) -> Tensor:
     """Patterns y_i, shape (N, N), whose plain memory has the weights of this interacting one.
 
     With ξ = Xᵀp the weights follow p' = softmax(βMp), M = XXᵀ + J. If M has no negative direction
@@ -109,13 +110,13 @@ def equivalent_patterns(patterns: torch.Tensor, *, couplings: torch.Tensor) -> t
     return torch.where(values > resolution, vectors * roots + slope / roots, 0.0)
 
 
-def _centred(matrix: torch.Tensor) -> torch.Tensor:
+def _centred(matrix: Tensor) -> Tensor:
     """The matrix seen by vectors of zero sum: rows and columns of zero mean."""
     rows = matrix - matrix.mean(-1, keepdim=True)
     return rows - rows.mean(-2, keepdim=True)
 
 
-def group_patterns(groups: int, *, members: int, overlap: float) -> torch.Tensor:
+def group_patterns(groups: int, *, members: int, overlap: float) -> Tensor:
     """(N, N) patterns of norm 1 with zero sum, overlap g in a group, equal ones between groups."""
     size = groups * members
     between = (1 + (members - 1) * overlap) / (size - members)
@@ -133,11 +134,14 @@ def eigenvalues(kappa: float, *, groups: int, members: int, overlap: float) -> t
     return within, between
 
 
+Floats = Sequence[float] | np.ndarray
+
+
 def kinds(
-    patterns: torch.Tensor,
+    patterns: Tensor,
     *,
-    betas: Sequence[float] | np.ndarray,
-    kappas: Sequence[float] | np.ndarray,
+    betas: Floats,
+    kappas: Floats,
     start: str = "pattern",
     max_steps: int = 3000,
 ) -> np.ndarray:

@@ -16,14 +16,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import torch
 from scipy.special import softmax
 
-from bookmaker.tables import Rows
+from bookmaker.tables import Rows, stored
 from compendium.c17_interacting_patterns.interacting import solve
 from compendium.common import images
+from compendium.common.rows import grid, rows_of
 from spinformer.core.random import numpy_generator
 
 Array = np.ndarray
@@ -31,20 +33,16 @@ Array = np.ndarray
 FACE_BETAS = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 # What an arm has beside β: κ with a free or a clamped state, or a ridge.
 _KAPPAS = list(product((0.25, 0.5, 0.75, 1.0, 1.25, 1.5), (0.0, 1.0)))
-_RIDGES = [(ridge, 0.0) for ridge in (1e-3, 1e-2, 1e-1, 1.0)]
-ARMS = {
-    "attention": [(0.0, 0.0)],
-    "interacting": _KAPPAS,
-    "whitened": _RIDGES,
-    "pseudo-inverse": _RIDGES,
-    "equal norms": [(0.0, 0.0)],
-    "distances": [(0.0, 0.0)],
-}
-STEPS = 20
-COUNT, NOISE = 60, 0.5
+_RIDGED = [(ridge, 0.0) for ridge in (1e-3, 1e-2, 1e-1, 1.0)]
+_OTHERS = {"interacting": _KAPPAS, "whitened": _RIDGED, "pseudo-inverse": _RIDGED}
+ARMS = ("attention", "interacting", "whitened", "pseudo-inverse", "equal norms", "distances")
+COUNT, NOISE, SEEDS = 60, 0.5, 10
+LOOKS = 20
+_HERE = Path(__file__).parent
 
 
-def recall(seed: int) -> Rows:
+@stored(_HERE / "recall.csv", units=grid(seed=range(SEEDS)))
+def RECALL(seed: int) -> Rows:
     """Share of queries recalled by each arm, its numbers beside it, for one draw of everything.
 
     Noise of NOISE in units of the pixels' standard deviation. Three queries a face choose the
@@ -56,7 +54,8 @@ def recall(seed: int) -> Rows:
     stored = every[chosen] / np.sqrt(np.mean((every[chosen] ** 2).sum(1)))
     tuning, test = (_spoil(np.tile(stored, (3, 1)), generator) for _ in range(2))
     rows = []
-    for arm, others in ARMS.items():
+    for arm in ARMS:
+        others = _OTHERS.get(arm, [(0.0, 0.0)])
         tried = [(beta, *other) for beta, other in product(FACE_BETAS, others)]
         best = max(tried, key=lambda numbers: _share(arm, stored, tuning, numbers))
         numbers = dict(zip(("beta", "second", "clamped"), best, strict=True))
@@ -101,20 +100,14 @@ def _share(arm: str, stored: Array, queries: Array, numbers: tuple[float, float,
         # One look: what follows it is a choice already made.
         weights = torch.softmax(torch.as_tensor(beta * scores), -1)
     else:
-        patterns, asked, joint = map(torch.as_tensor, (stored, queries, couplings))
+        x, q, j = map(torch.as_tensor, (stored, queries, couplings))
         weights, _ = solve(
-            patterns,
-            queries=asked,
-            couplings=joint,
-            beta=beta,
-            clamped=bool(clamped),
-            max_steps=STEPS,
+            x, queries=q, couplings=j, beta=beta, clamped=clamped > 0, max_steps=LOOKS
         )
-    own = np.arange(len(queries)) % len(stored)
-    return float((weights.numpy()[np.arange(len(own)), own] > 0.5).mean())
+    own = weights.numpy().reshape(-1, COUNT, COUNT).diagonal(axis1=1, axis2=2)
+    return float((own > 0.5).mean())
 
 
-LOOKS = 20
 BETAS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 RIDGES = (1e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0)
 # Patterns that interact; "more patterns" stores LOOKS times as many, looks once.
@@ -146,12 +139,26 @@ def complete(seed: int, *, data: str, count: int = 60) -> tuple[Array, dict[str,
         stored = many if name == MORE else few
         if name == MORE and len(stored[0]) < 2 * count:
             continue
-        errors = [error(method(*stored, tuning[0], *option), tuning[1]) for option in options]
+        errors = [_error(method(*stored, tuning[0], *option), tuning[1]) for option in options]
         found[name] = method(*stored, test[0], *options[int(np.nanargmin(errors))])
     return test[1], found
 
 
-def error(completed: Array, truth: Array) -> float:
+@stored(
+    _HERE / "completion.csv",
+    units=grid(data=("digits", "faces"), seed=range(SEEDS)),
+    checked=3,
+    seconds=10.0,
+    within={"error": 2e-3},
+)
+def COMPLETION(data: str, seed: int, count: int = 60) -> Rows:
+    """Mean squared error of each method, over the variance of what it completes."""
+    truth, found = complete(seed, data=data, count=count)
+    errors = [_error(lower, truth) for lower in found.values()]
+    return rows_of(method=list(found), error=errors)
+
+
+def _error(completed: Array, truth: Array) -> float:
     """Mean squared error over the variance of what is completed."""
     return float(((completed - truth) ** 2).mean() / (truth**2).mean())
 

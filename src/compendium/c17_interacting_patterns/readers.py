@@ -31,27 +31,25 @@ chosen so that interactions have as many multiplications for one query as layers
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize, one_hot
 
+from bookmaker.tables import Rows, stored
+from compendium.common.rows import grid, rows_of
 from spinformer.core.random import TorchSeed, torch_generator
 
-LENGTH = 30
-TAG = 10
+LENGTH, CHAINS, LABELS, REACH, TAG = 30, 3, 4, 5, 10
 NOISE = 0.2  # norm of what is added to the tag after each token
-LABELS = 4
-REACH = 5
-CHAINS = 3
 
 LINKED = ("interacting", "directed")
 LAYERED = ("tied layers", "untied layers")
 ARMS = ("dense", "window", *LINKED, *LAYERED)
-LAYERS = 5
-ROUNDS = 15
+LAYERS, ROUNDS = 5, 15
+SEEDS, LINKS, RATES = 10, (1, 2, 4), (0.1, 0.3)
 # A training: updates, lines of a reader in each, and those that it is judged on.
 STEPS, BATCH, TEST = 300, 32, 500
 # Where learning starts; one number, or one for each layer.
@@ -108,8 +106,8 @@ def draw_chains(batch: int, *, links: int, seed: TorchSeed) -> Chains:
     last = (member == links).unsqueeze(-1)
     tokens[row, at, 2 * TAG : -1] = one_hot(ends[row, chain], LABELS).float() * last
     tokens[..., TAG : 2 * TAG] += blur
-    chosen, row = wanted.unsqueeze(-1), row[:, 0]
-    place = offset + (order[:, 0] == chosen).int().argmax(-1)
+    row = row[:, 0]
+    place = offset + (order[:, 0] == wanted[:, None]).int().argmax(-1)
     return Chains(tokens, query=tags[row, wanted, 0], place=place, label=ends[row, wanted])
 
 
@@ -131,22 +129,19 @@ def logits(arm: str, numbers: Numbers, chains: Chains) -> Tensor:
     has, links = labels.sum(-1), after @ before.mT
     look = {name: values[:, :1, None] for name, values in numbers.items()}
     scores = look["sharpness"] * (before @ query.unsqueeze(-1)).squeeze(-1) + look["label"] * has
+    if arm != "dense":
+        outside = look["pair outside"] + look["label"] * has if arm in LINKED else -torch.inf
+        scores = torch.where(inside, scores, outside)
+    weights = torch.softmax(scores, -1)
     if arm in LINKED:
-        scores = torch.where(inside, scores, look["pair outside"] + look["label"] * has)
         joint = links + links.mT if arm == "interacting" else links.mT
         couplings = look["pair link"].unsqueeze(-1) * joint * ((_APART <= REACH) & (_APART > 0))
-        weights = torch.softmax(scores, -1)
         for _ in range(ROUNDS):
             fields = (couplings @ weights.unsqueeze(-1)).squeeze(-1)
             weights = torch.softmax(scores + fields + look["pair self"] * weights, -1)
-    else:
-        if arm != "dense":
-            scores = scores.masked_fill(~inside, -torch.inf)
-        weights = torch.softmax(scores, -1)
     for layer in range(LAYERS if arm in LAYERED else 0):
         link, bonus, add = (
-            numbers[name][:, min(layer, numbers[name].shape[1] - 1), None, None, None]
-            for name in LAYER
+            numbers[n].expand(-1, LAYERS)[:, layer, None, None, None] for n in LAYER
         )
         pulls = link * links + bonus * has.unsqueeze(-2)
         pulls = pulls.masked_fill((_APART > REACH) | (_APART == 0), -torch.inf)
@@ -162,11 +157,17 @@ def accuracy(arm: str, numbers: Numbers, chains: Chains) -> Tensor:
     return right.unflatten(0, (len(numbers["sharpness"]), -1)).float().mean(-1)
 
 
-def train_readers(arm: str, *, links: int, seeds: Sequence[int], rate: float) -> list[Tensor]:
-    """Accuracy of each reader, (seeds,), on a validation draw and on a test draw of TEST lines.
+_HERE = Path(__file__).parent
+_TRAINED: dict[str, Any] = {"seconds": 20.0, "within": {"validation": 0.02, "test": 0.02}}
+
+
+@stored(_HERE / "hops.csv", units=grid(arm=ARMS, links=LINKS, rate=RATES), checked=6, **_TRAINED)
+def HOPS(arm: str, links: int, rate: float, *, first_seed: int = 0) -> Rows:
+    """Ten readers trained at once: accuracies on a validation and on a test draw of TEST lines.
 
     Adam with a `rate` that falls linearly to zero; every step has new draws.
     """
+    seeds = range(first_seed, first_seed + SEEDS)
     numbers = first_numbers(arm, count=len(seeds))
     optimizer = torch.optim.Adam([values.requires_grad_() for values in numbers.values()], lr=rate)
     # One stream for the draws of all: each reader gets its own part of every batch.
@@ -181,15 +182,27 @@ def train_readers(arm: str, *, links: int, seeds: Sequence[int], rate: float) ->
         loss.backward()
         optimizer.step()
     held = [draw_chains(TEST * len(seeds), links=links, seed=source) for _ in range(2)]
-    return [accuracy(arm, numbers, chains) for chains in held]
+    validation, test = (accuracy(arm, numbers, chains) for chains in held)
+    return rows_of(seed=seeds, validation=validation, test=test)
 
 
+@stored(
+    _HERE / "hops_again.csv",
+    units=grid(arm=("dense", "interacting"), links=(2,), rate=RATES),
+    **_TRAINED,
+)
+def HOPS_AGAIN(arm: str, links: int, rate: float) -> Rows:
+    """Ten other seeds of the closest case."""
+    return HOPS.rows(arm, links, rate, first_seed=SEEDS)
+
+
+@stored(_HERE / "search.csv", units=grid(arm=LINKED, links=LINKS, seed=range(3)))
 @torch.no_grad()
-def search_readers(arm: str, *, links: int, seed: int, test: int = 1000) -> float:
-    """Accuracy of the best reader that a random search finds for "interacting" or "directed".
+def SEARCH(arm: str, links: int, seed: int) -> Rows:
+    """Accuracy of the best reader that a random search finds.
 
     Gradient descent may get stuck; this tries 384 settings on 96 lines each, and the best of
-    the last round on `test` new ones.
+    the last round on 1000 new ones.
     """
     source = torch.Generator().manual_seed(seed)
     numbers = first_numbers(arm, count=SETTINGS)
@@ -210,4 +223,4 @@ def search_readers(arm: str, *, links: int, seed: int, test: int = 1000) -> floa
         same = Chains(*(x.repeat(SETTINGS, *[1] * (x.ndim - 1)) for x in lines))
         chosen = int(accuracy(arm, numbers, same).argmax())
     single = {name: values[chosen : chosen + 1] for name, values in numbers.items()}
-    return float(accuracy(arm, single, draw_chains(test, links=links, seed=source)))
+    return [{"test": float(accuracy(arm, single, draw_chains(1000, links=links, seed=source)))}]

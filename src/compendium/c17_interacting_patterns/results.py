@@ -1,76 +1,19 @@
-"""The tables of this study and what the chapter reads from them: gains in pairs."""
+"""What the chapter reads from the tables of this study: gains in pairs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from bookmaker.tables import Rows, stored
-from compendium.c17_interacting_patterns import pictures, readers
-from compendium.common.rows import array_of, grid, groups, mean_rows, rows_of
+from compendium.c17_interacting_patterns import pictures
+from compendium.c17_interacting_patterns.readers import ARMS, HOPS, HOPS_AGAIN, LINKS, RATES, SEARCH
+from compendium.common.rows import array_of, grid, groups, mean_rows
 from spinformer.core.statistics import mean_interval
 
-SEEDS = 10
-LINKS = (1, 2, 4)
-RATES = (0.1, 0.3)
 HERE = Path(__file__).parent
-_TRAINED: dict[str, Any] = {"seconds": 20.0, "within": {"validation": 0.02, "test": 0.02}}
-
-
-@stored(HERE / "recall.csv", units=[{"seed": s} for s in range(SEEDS)])
-def RECALL(seed: int) -> Rows:
-    """A row for each arm."""
-    return pictures.recall(seed)
-
-
-@stored(
-    HERE / "completion.csv",
-    units=grid(data=("digits", "faces"), seed=range(SEEDS)),
-    checked=3,
-    seconds=10.0,
-    within={"error": 2e-3},
-)
-def COMPLETION(data: str, seed: int, count: int = 60) -> Rows:
-    """Mean squared error of each method, over the variance of what it completes."""
-    truth, found = pictures.complete(seed, data=data, count=count)
-    errors = [pictures.error(lower, truth) for lower in found.values()]
-    return rows_of(method=list(found), error=errors)
-
-
-@stored(
-    HERE / "hops.csv", units=grid(arm=readers.ARMS, links=LINKS, rate=RATES), checked=6, **_TRAINED
-)
-def HOPS(arm: str, links: int, rate: float, *, first_seed: int = 0) -> Rows:
-    """One arm, chain and rate, ten seeds trained at once: a row for each."""
-    seeds = range(first_seed, first_seed + SEEDS)
-    validation, test = readers.train_readers(arm, links=links, seeds=seeds, rate=rate)
-    return rows_of(seed=seeds, validation=validation, test=test)
-
-
-@stored(
-    HERE / "hops_again.csv",
-    units=grid(arm=("dense", "interacting"), links=(2,), rate=RATES),
-    **_TRAINED,
-)
-def HOPS_AGAIN(arm: str, links: int, rate: float) -> Rows:
-    """Ten other seeds of the closest case."""
-    return HOPS.rows(arm, links, rate, first_seed=SEEDS)
-
-
-@stored(HERE / "search.csv", units=grid(arm=readers.LINKED, links=LINKS, seed=range(3)))
-def SEARCH(arm: str, links: int, seed: int) -> Rows:
-    """The best that one random search finds."""
-    return [{"test": readers.search_readers(arm, links=links, seed=seed)}]
-
-
-def searched(arm: str) -> np.ndarray:
-    """Accuracies of the searches, (links, searches)."""
-    return array_of(SEARCH.read(), "test", "links", "seed", arm=arm)
-
-
 TASKS = ("recall", "digits", "faces", *(f"hops {links}" for links in LINKS))
 # No controls of the criterion: what interacts itself, and what uses more stored numbers.
 NO_CONTROLS = ("interacting", *pictures.INTERACTING, "directed", pictures.MORE)
@@ -86,13 +29,13 @@ def scores(task: str, *, rates: Sequence[float] = RATES, again: bool = False) ->
     with `again` those of the ten other seeds follow, and the rate is chosen by all.
     """
     if task == "recall":
-        return {arm: rows["recalled"] for arm, rows in groups(RECALL.read(), "arm")}
+        return {arm: rows["recalled"] for arm, rows in groups(pictures.RECALL.read(), "arm")}
     if task in ("digits", "faces"):
-        by_method = groups(COMPLETION.read(), "data", "method")
+        by_method = groups(pictures.COMPLETION.read(), "data", "method")
         return {name: -rows["error"] for (data, name), rows in by_method if data == task}
     tables = [HOPS.read(), *([HOPS_AGAIN.read()] if again else [])]
     found = {}
-    for arm in ("dense", "interacting") if again else readers.ARMS:
+    for arm in ("dense", "interacting") if again else ARMS:
         chosen = {"arm": arm, "links": int(task.split()[1])}
         validation, test = (
             np.hstack([array_of(table, name, "rate", "seed", **chosen) for table in tables])
@@ -120,6 +63,11 @@ def over_controls(found: Scores) -> Scores:
 def over_equals(task: str) -> tuple[str, np.ndarray]:
     """The control of equal resources over which the gain is surely smallest, and those gains."""
     return min(over_controls(scores(task)).items(), key=lambda one: mean_interval(one[1])[0])
+
+
+def searched(arm: str) -> np.ndarray:
+    """Accuracies of the searches, (links, searches)."""
+    return array_of(SEARCH.read(), "test", "links", "seed", arm=arm)
 
 
 # One plain look at the same patterns, by dot products or by distances.
@@ -163,7 +111,10 @@ def OVER_EQUALS(task: str, choice: str) -> Rows:
     elif choice == "60 stored":
         found = scores(task)
     else:
-        draws = [COMPLETION.rows(task, seed, count=int(choice[:2])) for seed in range(SEEDS)]
+        draws = [
+            pictures.COMPLETION.rows(task, seed, count=int(choice[:2]))
+            for seed in range(pictures.SEEDS)
+        ]
         by_method = zip(*draws, strict=True)
         found = {rows[0]["method"]: np.array([-row["error"] for row in rows]) for rows in by_method}
     return mean_rows(min(over_controls(found).values(), key=np.mean) - MATTERS)
