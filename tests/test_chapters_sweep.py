@@ -295,7 +295,7 @@ table, live = TABLE.read(), 3.0
         # Functions of the package that read a table, themselves or through others.
         ("print(read_toy()['recall'])", True),
         ("print(study.fall_of_errors())", True),
-        ("from compendium.c16_energies_as_signal.summary import margin\nprint(margin('a'))", True),
+        ("from compendium.c16_energies_as_signal.scores import margin\nprint(margin('a'))", True),
         ("from compendium.c14_real_transformer.toy import train_toy\nprint(train_toy())", False),
         ("from pathlib import Path\nprint(Path('x').read_text())", False),
     ],

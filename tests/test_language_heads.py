@@ -11,8 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from compendium.c14_real_transformer.alignment import step_alignment
-from compendium.c14_real_transformer.steps import head_steps, turned_steps
+from compendium.c14_real_transformer.steps import head_steps, step_alignment, turned_steps
 from spinformer.language.encoder import project, run_model
 from spinformer.language.heads import head_report, overlap_energy
 from spinformer.language.untrained import example_model

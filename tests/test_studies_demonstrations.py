@@ -6,75 +6,73 @@ import numpy as np
 import pytest
 import torch
 
+from compendium.c15_demonstrations import basins
 from compendium.c15_demonstrations.basins import (
     KICKS,
+    NUMBERS,
     conflict_shares,
     draw_queries,
+    half_point,
     radius,
     return_shares,
 )
 from compendium.c15_demonstrations.boundary import (
     boundary,
+    boundary_position,
     count_field,
-    draw_lines,
+    edge_position,
     lead,
     shifts,
+    spinodal,
     stiffness,
 )
-from compendium.c15_demonstrations.episodes import (
-    PARTS,
-    WORDS,
-    draw_episodes,
-    draw_labelings,
-    split_digits,
-)
-from compendium.c15_demonstrations.measurements import BOUNDARY, NUMBERS, half_point, saturation
-from compendium.c15_demonstrations.model import initial_weights, read
-from compendium.c15_demonstrations.settings import laws
-from compendium.c15_demonstrations.training import Lessons, accuracy, train
-from compendium.c15_demonstrations.two_patterns import boundary_position, spinodal
+from compendium.c15_demonstrations.episodes import WORDS, draw_episodes, split_digits, streams
+from compendium.c15_demonstrations.model import accuracy, initial_weights, read, train
+from compendium.c15_demonstrations.results import BOUNDARY, laws, saturation
 from compendium.common.images import digit_labels
 from spinformer.core.statistics import mean_interval
-from spinformer.hopfield.continuous import attention_weights, retrieve, update
+from spinformer.hopfield.continuous import attention_weights, retrieve
 
 
 @pytest.fixture(scope="module")
 def trained():
     """Two trainings, long enough for the held-out images."""
-    lessons = Lessons(first_seed=100, count=2, steps=200)
-    return train(lessons), [split_digits(seed) for seed in lessons.seeds]
+    return train([100, 101], steps=200)
+
+
+def draw_lines(pools, *, count, copies=1, seed):
+    shown = (copies, copies)
+    return draw_episodes(pools, part="valid", count=count, shown=shown, seeds=streams(pools, seed))
 
 
 # --- the memory of two patterns ----------------------------------------------------------------
 
 
-def _answer(copies, beta, m, steps):
-    """Weight of A in the last of `steps` steps of the package's memory, copies stored as rows."""
+def _answer(copies, beta, m, *, rest):
+    """Weight of A in one step of the package's memory, or where it rests; copies as rows."""
     a, b = torch.tensor([0.6, 0.8, 0.0]).double(), torch.tensor([-0.6, 0.0, 0.8]).double()
     patterns = torch.stack([a] * copies[0] + [b] * copies[1])
     aside = torch.linalg.cross(a - b, a + b)
     state = ((a + b) / 2 + m * (a - b) / 2 + 0.3 * aside).unsqueeze(0)
-    if steps is None:
+    if rest:
         end = retrieve(patterns, queries=state, beta=beta, tolerance=1e-12, max_steps=100000)
         return float((end.states @ (a - b))[0])
-    for _ in range(steps - 1):
-        state = update(patterns, states=state, beta=beta)
     weights = attention_weights(patterns, states=state, beta=beta)[0]
     return float(weights[: copies[0]].sum() - 0.5)
 
 
-@pytest.mark.parametrize("steps", [1, 2, 3, None])
 @pytest.mark.parametrize("copies", [(1, 1), (3, 2), (1, 2)])
-def test_the_boundary_of_stored_copies(copies, steps):
+def test_the_boundary_of_stored_copies(copies):
     beta = 5.0
     distance = np.sqrt(1.2**2 + 2 * 0.8**2)
-    strength = beta * distance**2 / 4
-    m = boundary_position(np.log(copies[0] / copies[1]), strength=strength, steps=steps)
-    assert _answer(copies, beta, m - 1e-3, steps) < 0 < _answer(copies, beta, m + 1e-3, steps)
-    if steps == 1:
-        # In units of length: log(k_A/k_B)/(β|A − B|).
-        shift = np.log(copies[0] / copies[1]) / (beta * distance)
-        assert m * distance / 2 == pytest.approx(-shift, abs=1e-12)
+    strength, ratio = beta * distance**2 / 4, np.log(copies[0] / copies[1])
+    for position, rest in ((boundary_position, False), (edge_position, True)):
+        m = position(ratio, strength=strength)
+        below, above = (_answer(copies, beta, m + step, rest=rest) for step in (-1e-3, 1e-3))
+        assert below < 0 < above
+    # In units of length: log(k_A/k_B)/(β|A − B|).
+    shift = boundary_position(ratio, strength=strength) * distance / 2
+    assert shift == pytest.approx(-ratio / (beta * distance), abs=1e-12)
 
 
 def test_the_weaker_basin_vanishes_at_the_spinodal():
@@ -82,25 +80,25 @@ def test_the_weaker_basin_vanishes_at_the_spinodal():
     strength = beta * (1.2**2 + 2 * 0.8**2) / 4
     limit = spinodal(strength)
     below, above = int(np.floor(np.exp(limit))), int(np.ceil(np.exp(limit)))
-    assert np.isfinite(boundary_position(np.log(below), strength=strength, steps=None))
-    assert np.isnan(boundary_position(np.log(above), strength=strength, steps=None))
-    assert _answer((below, 1), beta, -1.0, None) < 0 < _answer((above, 1), beta, -1.0, None)
+    assert np.isfinite(edge_position(np.log(below), strength=strength))
+    assert np.isnan(edge_position(np.log(above), strength=strength))
+    kept, lost = (_answer((copies, 1), beta, -1.0, rest=True) for copies in (below, above))
+    assert kept < 0 < lost
     assert spinodal(0.9) == 0.0
-    assert np.isnan(boundary_position(4.0, strength=1.5, steps=9))
 
 
 # --- episodes ----------------------------------------------------------------------------------
 
 
 def test_the_split_keeps_classes_and_images_apart():
-    labels = digit_labels()
+    labels, parts = digit_labels(), ("train", "valid", "test")
     for seed in (0, 3):
         pools = split_digits(seed)
-        kinds = {part: {int(k) for rows in pools[part] for k in labels[rows]} for part in PARTS}
+        kinds = {part: {int(k) for rows in pools[part] for k in labels[rows]} for part in parts}
         assert kinds["train"] == kinds["valid"]
         assert kinds["train"] & kinds["test"] == set()
         assert (len(kinds["train"]), len(kinds["test"])) == (6, 4)
-        every = np.concatenate([rows for part in PARTS for rows in pools[part]])
+        every = np.concatenate([rows for part in parts for rows in pools[part]])
         assert sorted(every) == list(range(1797))
     kinds = [[int(labels[rows[0]]) for rows in split_digits(seed)["train"]] for seed in (0, 1)]
     assert kinds[0] != kinds[1]
@@ -122,11 +120,10 @@ def test_episodes_hold_what_they_say():
     right = np.where(of_a, found.pair[..., 0], found.pair[..., 1])
     assert (found.target.numpy() == right).all()
     assert abs(of_a.mean() - 0.8) < 0.08
-    tables = [draw_labelings(3, seed=seed) for seed in (0, 1)]
-    found = draw_episodes(
-        pools, part="train", count=50, shown=(1, 1), seeds=[5, 6], labelings=tables
-    )
-    for place, table in enumerate(tables):
+    pools = [split_digits(seed, labelings=3) for seed in (0, 1)]
+    found = draw_episodes(pools, part="train", count=50, shown=(1, 1), seeds=[5, 6])
+    for place, pool in enumerate(pools):
+        table = np.array(pool["labelings"])
         for pair, classes in zip(found.pair[place].tolist(), found.classes[place], strict=True):
             assert pair in table[:, classes].tolist()
 
@@ -190,8 +187,7 @@ def test_fields_are_copies(kind):
 
 @pytest.mark.nightly
 def test_trainings_side_by_side_are_those_alone(trained):
-    few = Lessons(first_seed=100, count=1, steps=3)
-    alone, pair = train(few), train(Lessons(first_seed=100, count=2, steps=3))
+    (alone, _), (pair, _) = (train(seeds, steps=3) for seeds in ([100], [100, 101]))
     for name in alone:
         torch.testing.assert_close(alone[name][0], pair[name][0], atol=2e-4, rtol=0)
     assert not torch.allclose(pair["out"][0], pair["out"][1], atol=0.1)
@@ -204,8 +200,8 @@ def test_trainings_side_by_side_are_those_alone(trained):
 
 def test_goals_of_training_differ_in_their_episodes():
     found = [
-        train(Lessons(count=1, steps=3, goal=goal, kind=kind))["out"]
-        for goal in ("balanced", "matched", "neutral")
+        train([0], steps=3, goal=goal, kind=kind)[0]["out"]
+        for goal in ("balanced", "matched")
         for kind in ("softmax", "linear")
     ]
     assert not any(torch.equal(one, two) for one, two in itertools.combinations(found, 2))
@@ -216,7 +212,7 @@ def test_goals_of_training_differ_in_their_episodes():
 
 def test_slopes_against_finite_differences(trained):
     weights, pools = trained
-    lines = draw_lines(pools, part="valid", count=6, copies=2, seed=1)
+    lines = draw_lines(pools, count=6, copies=2, seed=1)
     t, step = torch.full((2, 6), 0.1, dtype=torch.float64), 1e-5
     found = stiffness(weights, lines, position=t.numpy())
 
@@ -236,33 +232,33 @@ def test_slopes_against_finite_differences(trained):
     whole = change(position=lambda e: t + e)
     at_query = change(field=counts, context_field=none)
     both = change(field=counts)
-    np.testing.assert_allclose(found.context, 1 - at_query / both, atol=1e-5)
+    np.testing.assert_allclose(found["in context"], 1 - at_query / both, atol=1e-5)
     np.testing.assert_allclose(
-        found.effective * at_query, whole * (1 - found.past), rtol=1e-4, atol=1e-6
+        found["stiffness"] * at_query, whole * (1 - found["past attention"]), rtol=1e-4, atol=1e-6
     )
 
     def apart(layer, e):
         scores = lead(weights, lines, position=t + e)[1].scores[layer]
         return torch.log(scores[..., :2].exp().sum(-1) / scores[..., 2:4].exp().sum(-1))
 
-    for layer in (0, 1):
+    for layer, name in enumerate(("first layer", "second layer")):
         slope = (apart(layer, step) - apart(layer, -step)) / (2 * step)
-        np.testing.assert_allclose(found.layers[layer], slope.numpy(), rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(found[name], slope.numpy(), rtol=1e-5, atol=1e-7)
 
 
 def test_what_passes_beside_attention(trained):
     """With attention that cannot tell A from B (no query weights) all of ∂L/∂t is beside it."""
     weights, pools = trained
     blind = {**weights, "query0": 0 * weights["query0"], "query1": 0 * weights["query1"]}
-    lines = draw_lines(pools, part="valid", count=5, seed=1)
+    lines = draw_lines(pools, count=5, seed=1)
     found = stiffness(blind, lines, position=np.zeros((2, 5)))
-    np.testing.assert_allclose(found.past, 1.0, atol=1e-10)
-    assert (np.abs(found.layers) < 1e-12).all()
+    np.testing.assert_allclose(found["past attention"], 1.0, atol=1e-10)
+    assert np.abs([found["first layer"], found["second layer"]]).max() < 1e-12
 
 
 def test_the_boundary_is_where_the_words_are_level(trained):
     weights, pools = trained
-    lines = draw_lines(pools, part="valid", count=20, seed=3)
+    lines = draw_lines(pools, count=20, seed=3)
     field = count_field((4, 2), lines=lines)
     found = boundary(weights, lines, field=field)
     there = np.isfinite(found)
@@ -283,16 +279,16 @@ def test_the_boundary_law_with_real_copies(trained):
     """Repeated tokens, a scan of the line and the scores of plain loops, for the trained reader."""
     weights, pools = trained
     one = {name: value[:1] for name, value in weights.items()}
-    lines = draw_lines(pools[:1], part="valid", count=8, seed=5)
+    lines = draw_lines(pools[:1], count=8, seed=5)
     grid, ratios = np.linspace(-1.5, 1.5, 61), []
     start = boundary(one, lines)[0]
     slopes = stiffness(one, lines, position=start[None])
     for episode in range(8):
         crossings = {}
         for copies in ((2, 1), (1, 2)):
-            shown = lines.demonstrations[0, episode]
+            shown = lines.images[0, episode, :-1]
             images = torch.cat([shown[:1]] * copies[0] + [shown[1:]] * copies[1])
-            a, b = lines.ends[0, episode]
+            a, b = shown
             query = (a + b) / 2 + torch.as_tensor(grid)[:, None] * (a - b) / 2
             batch = torch.cat([images.expand(61, -1, -1), query[:, None]], 1)[None]
             words = lines.words[0, episode]
@@ -306,7 +302,7 @@ def test_the_boundary_law_with_real_copies(trained):
             part = -ahead[last] / (ahead[last + 1] - ahead[last])
             crossings[copies] = grid[last] + 0.05 * part
         moved = (crossings[1, 2] - crossings[2, 1]) / 2
-        ratios.append(moved * slopes.effective[0, episode] / np.log(2))
+        ratios.append(moved * slopes["stiffness"][0, episode] / np.log(2))
     assert np.isfinite(ratios).sum() >= 6
     assert abs(np.nanmedian(ratios) - 1.0) < 0.1
 
@@ -315,7 +311,7 @@ def test_the_boundary_law_with_real_copies(trained):
 def test_softmax_readers_saturate_as_a_memory_and_linear_ones_do_not(trained):
     """Readers trained here, line by line, and the stored ones, with and without the exponential."""
     weights, pools = trained
-    lines = draw_lines(pools, part="valid", count=40, seed=5)
+    lines = draw_lines(pools, count=40, seed=5)
     two, four = (shifts(weights, lines, shown=(k, 1)) for k in (2, 4))
     both = np.isfinite(two) & np.isfinite(four)
     memory, regression = laws(4)
@@ -330,18 +326,21 @@ def test_softmax_readers_saturate_as_a_memory_and_linear_ones_do_not(trained):
 # --- kicks and conflicts -----------------------------------------------------------------------
 
 
-def test_kicks_and_their_radius(trained):
+def test_kicks_and_their_radius(trained, monkeypatch):
     weights, pools = trained
     drawn = draw_queries(pools, count=40, copies=2, seed=1)
-    shares, moved = return_shares(weights, drawn, kicks=[0.0, 0.5, 50.0], seed=1)
+    shares, moved = return_shares(weights, drawn)
+    assert (moved[:, 0] < moved[:, -1]).all()
+    assert (shares[:, 0] > shares[:, -1]).all()
+    monkeypatch.setattr(basins, "KICKS", (0.0, 1.0))
+    shares, moved = return_shares(weights, drawn)
     assert (shares[:, 0] == 1).all()
     assert (moved[:, 0] == 0).all()
-    assert (shares[:, 1] > shares[:, 2]).all()
     # Copies of the answer's side alone hold it against any kick.
-    held, _ = return_shares(weights, drawn, kicks=[1.0], copies=1e6, own_only=True, seed=1)
-    free, _ = return_shares(weights, drawn, kicks=[1.0], seed=1)
+    held, _ = return_shares(weights, drawn, copies=1e6, own_only=True)
     assert (held > 0.95).all()
-    assert (free < held).all()
+    assert (shares[:, 1] < held[:, 1]).all()
+    monkeypatch.undo()
     assert radius(np.array([[0.9, 0.85, 0.65, 0.7, 0.6, 0.5, 0.4, 0.3]]))[0] == pytest.approx(0.75)
     assert radius(np.ones((1, 8)))[0] == KICKS[-1]
 
@@ -351,7 +350,7 @@ def test_a_kick_is_left_in_the_reader_and_undone_by_a_memory(trained):
     """More than half of a kick is left by the layers; two steps of a memory leave less."""
     weights, pools = trained
     drawn = draw_queries(pools, count=40, copies=8, seed=1)
-    assert (return_shares(weights, drawn, kicks=[0.5], seed=1)[1] / 0.5 > 0.5).all()
+    assert (return_shares(weights, drawn)[1][:, KICKS.index(0.5)] / 0.5 > 0.5).all()
     patterns = torch.eye(8, dtype=torch.float64)
     aside = torch.randn(8, 8, generator=torch.Generator().manual_seed(0)).double()
     starts = torch.stack([patterns, patterns + 0.5 * torch.nn.functional.normalize(aside, dim=1)])
@@ -363,11 +362,10 @@ def test_a_kick_is_left_in_the_reader_and_undone_by_a_memory(trained):
 def test_demonstrations_against_memory(trained):
     """A reader that copies takes the shown word; one whose attention is cut never sees it."""
     weights, pools = trained
-    shares = conflict_shares(
-        weights, pools, labelings=None, numbers=[1e-9, 1, 64], count=50, seed=0
-    )
-    assert (shares[:, 1] > 0.8).all()
-    assert (shares[:, 2] >= shares[:, 1]).all()
+    shares = conflict_shares(weights, pools, count=50)
+    assert (shares[:, NUMBERS.index(1.0)] > 0.8).all()
+    assert (np.diff(shares, axis=1) >= 0).all()
+    # Counted 1/256 times the word is hardly seen, and neither is the other.
     assert (abs(shares[:, 0] - 0.5) < 0.25).all()
     points = half_point(np.outer([0.6, 0.2], np.ones(len(NUMBERS))))
     np.testing.assert_array_equal(points, [0.0, np.inf])

@@ -5,7 +5,7 @@ import pytest
 import torch
 from minilm_model import installed_model, installed_traces, two_models
 
-from compendium.c14_real_transformer import alignment, energies, steps
+from compendium.c14_real_transformer import steps
 from compendium.common.rows import array_of
 from spinformer.language.encoder import project, run_model
 from spinformer.language.heads import overlap_energy
@@ -105,18 +105,18 @@ def test_changes_are_those_of_steps_written_out():
 
 
 @pytest.mark.claim("A14b")
-@pytest.mark.parametrize("kind", energies.KINDS)
+@pytest.mark.parametrize("kind", ["hopfield", "overlap"])
 def test_stages_are_the_states_of_the_models_run(kind):
     """The model's own states after each stage, and the energy of its heads written out."""
     for model, trace in two_models(4):
-        before, after = energies.stage_energies(model, trace, kind)
+        before, after = steps.stage_energies(model, trace, kind)
         states = {
             "attention": trace.attended,
             "residual": trace.inputs + trace.attended,
             "layer norm": trace.normalized,
             "feed forward": trace.outputs,
         }
-        assert list(after) == list(energies.STAGES) == ["hopfield", *states]
+        assert list(after) == list(steps.STAGES) == ["hopfield", *states]
         for head in range(trace.queries.shape[1]):
             queries = {n: asked(model, trace, head, x.numpy()) for n, x in states.items()}
             queries["hopfield"] = mixed(trace, trace.keys, head)
@@ -158,17 +158,17 @@ def test_turned_heads_have_the_spread_of_heads_turned_by_hand():
 def test_step_alignment_is_the_cosine_of_step_and_descent():
     """Whole step (of the model's run) and autograd's gradient; heads one by one."""
     for model, trace in two_models(1):
-        found = alignment.step_alignment(model, trace, draws=0)
+        found = steps.step_alignment(model, trace, draws=0)
         states = trace.inputs.clone().requires_grad_(True)
         total = layer_energy(model, trace, states).sum()
         (gradient,) = torch.autograd.grad(total, states)
         step, down = (x - x.mean(1, keepdim=True) for x in (trace.attended, -gradient))
-        steps, descents = per_head(model, trace)
+        parts, descents = per_head(model, trace)
         for b in range(2):
             expected = cosine(step[b].numpy(), down[b].numpy())
             assert found.layer[b] == pytest.approx(expected, abs=1e-9)
-            for h in range(steps.shape[1]):
-                alone = cosine(steps[b, h], descents[b, h])
+            for h in range(parts.shape[1]):
+                alone = cosine(parts[b, h], descents[b, h])
                 assert found.heads[b, h] == pytest.approx(alone, abs=1e-9)
         assert found.pooled == pytest.approx(cosine(step.numpy(), down.numpy()), abs=1e-9)
 
@@ -192,7 +192,7 @@ def test_null_turns_and_permutes_the_heads():
     """Its cosines scatter around 0 as those of turned heads do that are written out."""
     model = example_model(seed=3)
     trace = run_model(model, TOKENS)[1]
-    found = alignment.step_alignment(model, trace, draws=400, seed=5)
+    found = steps.step_alignment(model, trace, draws=400, seed=5)
     _, descents = per_head(model, trace)
     generator, drawn = np.random.default_rng(1), []
     for _ in range(400):
@@ -205,7 +205,7 @@ def test_null_turns_and_permutes_the_heads():
 def test_weight_alignment_is_a_cosine_of_matrices():
     """Against W_O W_V and W_QᵀW_K multiplied out; tied matrices have cosine 1."""
     model = example_model(seed=2)
-    found = alignment.weight_alignment(model, 1)
+    found = steps.weight_alignment(model, 1)
     name = "encoder.layer.1.attention"
     query, key, value = (
         model.weights[f"{name}.self.{w}.weight"].numpy().reshape(2, 4, 8)
@@ -222,8 +222,8 @@ def test_weight_alignment_is_a_cosine_of_matrices():
     for tensor in ("value", "key"):
         tied[f"{name}.self.{tensor}.bias"] = torch.zeros(8, dtype=torch.float64)
     tied_model = type(model)(weights=tied, architecture=model.architecture, tokenizer=None)
-    np.testing.assert_allclose(alignment.weight_alignment(tied_model, 1).diagonal(), 1.0)
-    step = alignment.step_alignment(tied_model, run_model(tied_model, TOKENS)[1], draws=0)
+    np.testing.assert_allclose(steps.weight_alignment(tied_model, 1).diagonal(), 1.0)
+    step = steps.step_alignment(tied_model, run_model(tied_model, TOKENS)[1], draws=0)
     np.testing.assert_allclose(step.layer, 1.0)
 
 
@@ -232,8 +232,8 @@ def test_query_energy_by_hand_and_turned():
     model = example_model()
     trace = run_model(model, TOKENS)[0]
     expected = overlap_energy(trace.queries, keys=trace.keys, beta=0.5).mean((0, 2))
-    np.testing.assert_allclose(energies.query_energy(trace), expected, rtol=1e-12)
-    drawn = [energies.query_energy(trace, turned=seed) for seed in range(300)]
+    np.testing.assert_allclose(steps.query_energy(trace), expected, rtol=1e-12)
+    drawn = [steps.query_energy(trace, turned=seed) for seed in range(300)]
     generator, by_hand = np.random.default_rng(7), []
     for _ in range(300):
         turn = torch.from_numpy(haar(generator))
@@ -255,7 +255,7 @@ def test_common_parts_go_down_and_specific_ones_up_at_every_length(length):
     assert up["specific"] > 44 > 14 > down["specific"]
     assert 36 < down["whole"] < 50
     assert up["whole"] < 12
-    residual = array_of(steps.STAGES.read(), "residual", "length", "source", "layer")[length]
+    residual = array_of(steps.STAGES_TABLE.read(), "residual", "length", "source", "layer")[length]
     assert (residual.mean(0) < 0).sum() == 5
 
 

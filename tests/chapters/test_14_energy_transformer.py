@@ -65,6 +65,6 @@ def test_no_safe_step_raises_the_energy_and_large_ones_do():
         change = energy(model, normalize(after)) - energy(model, normalize(tokens))
         assert float(change.max()) < 1e-10
     for kind in KINDS:
-        shares = uphill_shares(kind, factors=[1.0, 64.0], trials=4, batch=5)
+        shares = uphill_shares(kind, factors=[1.0, 64.0])
         assert shares[0] == 0.0
     assert shares[1] > 0.1

@@ -23,6 +23,7 @@ from spinformer.core.records import record
 
 EPSILON = 1e-5
 KINDS = ("random keys", "opposed keys")
+TRIALS, BATCH = 10, 20
 
 
 @record
@@ -73,20 +74,25 @@ def safe_step(layer: EnergyLayer, tokens: Tensor) -> Tensor:
     return spread(tokens).amin(-1) / (size**0.5 * couplings + force)
 
 
-def uphill_shares(
-    kind: str, *, factors: Sequence[float], trials: int = 10, batch: int = 20, seed: Seed = 0
-) -> np.ndarray:
+def uphill_shares(kind: str, *, factors: Sequence[float], seed: Seed = 0) -> np.ndarray:
     """Share of steps that raise the energy, at each of `factors` times the safe step size.
 
-    Three steps of `trials` random layers on `batch` sets of eight tokens that share a direction.
-    kind: "random keys" (Gaussian maps and memory), or "opposed keys" (keys are minus the queries,
-    no memory): tokens that repel each other, the case in which the energy curves upwards.
+    Three steps of TRIALS random layers, one head of width six on six components, warm (β = 0.1), on
+    BATCH sets of eight tokens that share a direction. kind: "random keys" (Gaussian maps and
+    memory), or "opposed keys" (keys are minus the queries, no memory): tokens that repel each
+    other, the case in which the energy curves upwards.
     """
     generator = numpy_generator(seed)
     rising = np.zeros(len(factors))
-    for _ in range(trials):
-        layer = random_layer(kind, seed=generator)
-        own, common = (generator.standard_normal((batch, size, 6)) for size in (8, 1))
+    for _ in range(TRIALS):
+        drawn = torch.as_tensor(generator.standard_normal((24, 6)))
+        queries, keys, patterns = drawn[:6] / 6**0.5, drawn[6:12] / 6**0.5, drawn[12:] / 12**0.5
+        if kind == "opposed keys":
+            keys, patterns = -queries, 0.0 * patterns
+        layer = EnergyLayer(
+            query_map=queries[None], key_map=keys[None], patterns=patterns, beta=0.1
+        )
+        own, common = (generator.standard_normal((BATCH, size, 6)) for size in (8, 1))
         tokens = torch.as_tensor(0.3 * own + common)
         safe = float(safe_step(layer, tokens).min())
         for index, factor in enumerate(factors):
@@ -94,20 +100,9 @@ def uphill_shares(
             for _ in range(3):
                 moved = moved - factor * safe * gradient(layer, normalize(moved))
                 after = energy(layer, normalize(moved))
-                slack = 1e-10 * (1 + before.abs())
-                rising[index] += float((after > before + slack).double().sum())
+                rising[index] += float((after > before + 1e-10 * (1 + before.abs())).double().sum())
                 before = after
-    return rising / (3 * trials * batch)
-
-
-def random_layer(kind: str, *, seed: Seed) -> EnergyLayer:
-    """One head of width six on six components, warm (β = 0.1); `kind` as in `uphill_shares`."""
-    drawn = numpy_generator(seed).standard_normal((24, 6))
-    maps = torch.as_tensor(drawn / 6**0.5)
-    queries, keys, patterns = maps[None, :6], maps[None, 6:12], torch.as_tensor(drawn[12:])
-    if kind == "opposed keys":
-        keys, patterns = -queries, 0.0 * patterns
-    return EnergyLayer(query_map=queries, key_map=keys, patterns=patterns / 12**0.5, beta=0.1)
+    return rising / (3 * TRIALS * BATCH)
 
 
 def _heads(seen: Tensor, maps: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Drawings of chapters 14 and 14b: what a layer does, which ways close a loop, shares and heads."""
+"""Drawings of chapter 14: what a layer does, shares of falls, parts of steps, stages."""
 
 from __future__ import annotations
 
@@ -6,30 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch
 
+from spinformer.plot.boxes import draw_boxes
 from spinformer.plot.heads import head_map
 from spinformer.plot.style import COLORS, DIVERGING, label_panels
-
-
-def _box(axis: Axes, place: tuple[float, float], text: str, color: str) -> None:
-    x, y = place
-    patch = FancyBboxPatch(
-        (x - 0.75, y - 0.32), 1.5, 0.64, boxstyle="round,pad=0.06", fc="none", ec=color, lw=1.6
-    )
-    axis.add_patch(patch)
-    axis.text(x, y, text, ha="center", va="center", fontsize=9)
-
-
-def _arrow(
-    axis: Axes, start: tuple[float, float], end: tuple[float, float], bend: float = 0.0
-) -> None:
-    style = {"arrowstyle": "-|>", "color": "0.45", "lw": 1.4}
-    style["connectionstyle"] = f"arc3,rad={bend}"
-    axis.annotate("", end, start, arrowprops=style)
 
 
 def layer_scheme() -> Figure:
@@ -41,65 +22,27 @@ def layer_scheme() -> Figure:
     energy = -np.log(np.exp(points @ (keys - keys.mean(0)).T).mean(-1))
     left.contour(grid, grid, energy, levels=14, colors="0.75", linewidths=0.8)
     left.plot(*keys.T, "o", color=COLORS["orange"], ms=7)
-    for name, (x, y), tone, spot in (
-        ("its energy asks", (1.05, 0.75), "green", (0.15, 1.75)),
-        ("the layer adds", (-0.15, 1.1), "blue", (-2.3, 1.6)),
+    for name, end, tone, spot in (
+        ("its energy asks", (0.75, 0.15), "green", (0.15, 1.75)),
+        ("the layer adds", (-0.45, 0.5), "blue", (-2.3, 1.6)),
     ):
-        left.annotate(
-            "", (-0.3 + x, -0.6 + y), (-0.3, -0.6), arrowprops={"color": COLORS[tone], "width": 2}
-        )
+        left.annotate("", end, (-0.3, -0.6), arrowprops={"color": COLORS[tone], "width": 2})
         left.text(*spot, name, color=COLORS[tone], fontsize=9)
     left.plot(-0.3, -0.6, "o", color=COLORS["black"])
     left.text(-0.2, -1.0, "hidden state", fontsize=9)
     left.text(0.75, -1.9, "keys", color=COLORS["orange"], fontsize=9)
     left.set(xticks=[], yticks=[], title="landscape of the keys")
     left.grid(False)
-    right.set(xlim=(-1, 8.4), ylim=(-1.6, 2.2), xticks=[], yticks=[], title="stages of a layer")
-    right.grid(False)
-    for x, text in (
-        (0, "attention"),
-        (2.4, "+ state"),
-        (4.8, "LayerNorm"),
-        (7.2, "feed-\nforward"),
-    ):
-        _box(right, (x, 0.0), text, COLORS["blue" if x == 0 else "black"])
-        if x:
-            _arrow(right, (x - 1.6, 0.0), (x - 0.8, 0.0))
-    _arrow(right, (-0.7, 1.3), (2.4, 0.4), -0.35)
-    right.text(-0.8, 1.5, "residual connection", fontsize=9)
-    right.text(
-        3.6, -1.2, "energies are read by the layer's own $W_Q$ after every stage", ha="center",
-        fontsize=9,
-    )  # fmt: skip
-    for spine in right.spines.values():
-        spine.set_visible(False)
+    names = ("attention", "+ state", "LayerNorm", "feed-\nforward")
+    boxes = {str(n): (0.02 + 0.32 * n, 0.5, name) for n, name in enumerate(names)}
+    draw_boxes(boxes, axis=right, arrows=["0 1 2 3"], colors={"0": "blue"})
+    bent = {"arrowstyle": "-|>", "lw": 1.2, "connectionstyle": "arc3,rad=-0.35"}
+    right.annotate("", (0.34, 0.62), (-0.08, 0.82), arrowprops=bent)
+    right.text(-0.1, 0.9, "residual connection", fontsize=9)
+    told = "energies are read by the layer's own $W_Q$ after every stage"
+    right.text(0.5, 0.12, told, ha="center", fontsize=9)
+    right.set_title("stages of a layer")
     label_panels([left, right])
-    return figure
-
-
-def loop_scheme() -> Figure:
-    """Four ways to feed what a head returns back into its next query."""
-    figure, axes = plt.subplots(1, 4, figsize=(9.6, 2.5))
-    for axis, (name, returned, back) in zip(
-        axes,
-        (
-            ("keys", "keys $k_j$", "as they are"),
-            ("balanced", "rewritten keys", "as they are"),
-            ("readback", "values $v_j$", "$W_Q W_O$"),
-            ("sub-layer", "all heads", "+ state, LayerNorm, $W_Q$"),
-        ),
-        strict=True,
-    ):
-        axis.set(xlim=(-1.3, 1.3), ylim=(-1.5, 1.7), xticks=[], yticks=[], title=name)
-        axis.grid(False)
-        for spine in axis.spines.values():
-            spine.set_visible(False)
-        _box(axis, (0.0, 1.1), "query", COLORS["black"])
-        _box(axis, (0.0, -0.5), returned, COLORS["orange" if "key" in returned else "blue"])
-        _arrow(axis, (0.35, 0.7), (0.35, -0.1))
-        _arrow(axis, (-0.35, -0.1), (-0.35, 0.7))
-        axis.text(0.45, 0.3, "softmax", fontsize=8, va="center")
-        axis.text(0.0, -1.3, f"back: {back}", fontsize=8.5, ha="center")
     return figure
 
 
@@ -124,9 +67,8 @@ def share_maps(
 
 def step_parts(changes: Mapping[str, np.ndarray], *, errors: Mapping[str, np.ndarray]) -> Figure:
     """Changes (L, H) of each head's own U: falls by the "whole", "specific" against "common"."""
-    figure, axes = plt.subplots(1, 2, figsize=(9.6, 3.6), width_ratios=(1.5, 1))
-    head_map(axes[0], -changes["whole"], label="fall of own $U$", limit=3.0, digits=1)
-    axis = axes[1]
+    figure, (left, axis) = plt.subplots(1, 2, figsize=(9.6, 3.6), width_ratios=(1.5, 1))
+    head_map(left, -changes["whole"], label="fall of own $U$", limit=3.0, digits=1)
     for layer, tone in zip(range(len(changes["whole"])), list(COLORS.values()) * 8, strict=False):
         axis.errorbar(
             changes["common"][layer], changes["specific"][layer],
@@ -142,7 +84,7 @@ def step_parts(changes: Mapping[str, np.ndarray], *, errors: Mapping[str, np.nda
     axis.set(xlim=(-10, 1), ylim=(-40, 4), xlabel="change by the common part")
     axis.set_ylabel("change by the specific part")
     axis.legend(title="layer", ncols=2, fontsize=7.5, columnspacing=0.6, handletextpad=0.1)
-    label_panels(list(axes))
+    label_panels([left, axis])
     return figure
 
 
@@ -167,21 +109,6 @@ def stage_lines(
             at, null.mean(0), 2 * null.std(0, ddof=1), fmt="s", ms=3, color="0.6", label="null"
         )
     axis.axhline(0, color=COLORS["black"], lw=0.8)
-    axis.set(xlabel="layer", ylabel="change of own $U$ per head")
-    axis.set_xticks(range(len(next(iter(changes.values())))))
+    axis.set(xlabel="layer", ylabel="change of own $U$ per head", xticks=range(len(values)))
     axis.legend(ncols=2, fontsize=8)
     return figure
-
-
-def class_maps(classes: Mapping[str, np.ndarray], *, names: Sequence[str]) -> tuple[Figure, Axes]:
-    """Maps (L, H) of the operating classes 1 … 4, and an empty panel at the right."""
-    shades = [COLORS[name] for name in ("red", "orange", "green", "blue")]
-    figure, axes = plt.subplots(1, len(classes) + 1, figsize=(10, 3.2))
-    for axis, (title, values) in zip(axes[:-1], classes.items(), strict=True):
-        axis.imshow(values, cmap=ListedColormap(shades), vmin=0.5, vmax=4.5, aspect="auto")
-        for (i, j), value in np.ndenumerate(values):
-            axis.text(j, i, names[value - 1], ha="center", va="center", fontsize=7)
-        axis.grid(False)
-        axis.set(xlabel="head", ylabel="layer", title=title, xticks=range(0, values.shape[1], 2))
-    label_panels(list(axes))
-    return figure, axes[-1]

@@ -1,17 +1,40 @@
-"""What a head's step does to the head's own overlap energy, and what turned heads would do.
+"""What attention steps do to the energies they are said to minimize, per layer and per head.
 
-Head h adds Δx_h = W_O^h Σ_j a_j v_j to the state of every token. The change of its own energy,
-U_h(x + Δx_h) − U_h(x) with keys held fixed (see `energies`), needs no choice of how queries and
-keys are written. The step has a part that is *common* to all tokens of a sequence, its mean over
-them, and a part that is *specific* to the token, the rest; each can be added alone.
+Two energies of a head with keys k_j, evaluated at a query q:
 
-A step in no particular direction does not leave U where it was either: U is concave. The null is
-that of `alignment`: what the heads return is turned by a random rotation of each head's space and
-written by the output matrix of another head of the layer, drawn at random; the layer's bias stays.
+* the Hopfield energy ½q·q − β⁻¹ lse_j(β k_j·q), [bal2020energy, Eq. (7)] with β, in the head's
+  own space (`spinformer.hopfield.continuous.energy` with the keys as patterns);
+* the overlap energy U = −β⁻¹ [lse_j(β (k_j − k̄)·q) − log N], the part of it that can be read
+  off the attention weights: it does not change if queries and keys are re-expressed
+  (q → Aᵀq, k → A⁻¹k) or if the keys are shifted, and it is 0 for equal attention, else < 0.
+
+As a function of the hidden state x (with q = W_Q x + b_Q) U is concave, a sum of −lse of
+linear functions; so a step Δx lowers it for certain whenever Δx·(−∇U) > 0. Head h adds
+Δx_h = W_O^h o_h, o_h = Σ_j a_j v_j, to the state of every token. The change of its own energy,
+U_h(x + Δx_h) − U_h(x) with keys held fixed, needs no choice of how queries and keys are written.
+The step has a part that is *common* to all tokens of a sequence, its mean over them, and a part
+that is *specific* to the token, the rest; each can be added alone.
+
+With p_h = Σ_j a_j (k_j − k̄) what a head would return with its centered keys as values, the layer's
+step is Σ_h W_O^h o_h + bias and the descent −∇Σ_h U_h = Σ_h W_Q^hᵀ p_h. Their cosines are those of
+the whole (N, D) arrays of a window, *centered*: without the means over its tokens, since a step
+that is the same for all tells nothing about what a token asked for.
+
+A step in no particular direction does not leave U where it was either: U is concave. The null keeps
+the model, the text, the attention maps and the descents, and breaks only which way a head's output
+points: what the heads return is turned by a random rotation of each head's space and written by the
+output matrix of another head of the layer, drawn at random; the layer's bias stays.
 
 Tables, over every text of the package, all windows of 32, 128 or 512 tokens in its first 512:
 `steps`, one row a head; `stages`, one row a layer, the change of Σ_h U_h / H after each stage of
-the layer; `turned`, the null of both, over all texts together.
+the layer; `turned`, the null of both, over all texts together; `untrained`, the mean overlap energy
+of each layer's queries for random weights, over heads and over the first window of 128 tokens of
+every text. `settings_A14a`: share of the model's heads whose own energy falls by a part of what
+they add, less one half; `settings_A14b`: of its layers that leave their own energy lower, less five
+sixths (Wilson's intervals).
+
+Shapes are those of `spinformer.language`: B sequences of N tokens, H heads of width d, model width
+D, L layers from 0; entries of (H, H) have the head that writes first.
 """
 
 from __future__ import annotations
@@ -22,25 +45,172 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from bookmaker.tables import Rows, stored
-from compendium.c14_real_transformer.energies import stage_energies
-from compendium.common.models import encoder
-from compendium.common.rows import array_of, grid, rows_of
+from bookmaker.tables import Rows, Table, stored
+from compendium.common.models import encoder, head_maps, read_of_written
+from compendium.common.rows import array_of, grid, rows_of, share_rows
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.language.encoder import (
-    LanguageModel,
-    LayerTrace,
-    join_traces,
-    run_model,
-)
+from spinformer.core.records import record
+from spinformer.hopfield.continuous import energy as hopfield_energy
+from spinformer.language.encoder import LanguageModel, LayerTrace, join_traces, project, run_model
 from spinformer.language.heads import overlap_energy, random_rotations
 from spinformer.language.text import TEXTS, sample_texts, text_windows
+from spinformer.language.untrained import random_weights
 
+STAGES = ("hopfield", "attention", "residual", "layer norm", "feed forward")
+STAGES_OF_U = STAGES[2:]
 LENGTHS = (32, 128, 512)
 PARTS = ("whole", "common", "specific")
-STAGES_OF_U = ("residual", "layer norm", "feed forward")
 SEEDS = 10
+
+
+def stage_energies(
+    model: LanguageModel, trace: LayerTrace, kind: str
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Energy of every head and token before the layer, and after each stage of it.
+
+    Returns (before, after): `before` (B, H, N) at the queries of the layer's inputs, and
+    `after[stage]` (B, H, N) for the stages, keys held fixed throughout: "hopfield": the query
+    replaced by softmax(β q·k) k, the step with V = K [bal2020energy, Eq. (12)]; "attention": by
+    what the head's query map reads from the layer's attention output alone; "residual": from inputs
+    + attention output; "layer norm": from its LayerNorm; "feed forward": from the layer's outputs.
+    kind: "hopfield" or "overlap".
+    """
+
+    def energy(queries: Tensor) -> Tensor:
+        if kind == "hopfield":
+            return hopfield_energy(trace.keys, states=queries, beta=trace.beta)
+        return overlap_energy(queries, keys=trace.keys, beta=trace.beta)
+
+    states = (trace.attended, trace.residual, trace.normalized, trace.outputs)
+    read = (project(model, trace.layer, "query", states=state) for state in states)
+    queries = (_returned(trace, trace.keys), *read)
+    return energy(trace.queries), dict(zip(STAGES, map(energy, queries), strict=True))
+
+
+@torch.no_grad()
+def rescaled_share(model: LanguageModel, trace: LayerTrace, *, scale: float) -> np.ndarray:
+    """Share of (head, token) whose Hopfield energy is lower after the attention step: (B,).
+
+    The queries are written `scale` times as long and the keys `scale` times as short, which changes
+    no attention weight and nothing that the model computes: what comes out is what of the share
+    belongs to the way of writing. `scale` 1 is the model as stored. The step includes the residual
+    connection.
+    """
+    moved = project(model, trace.layer, "query", states=trace.residual)
+    before, after = (
+        hopfield_energy(trace.keys / scale, states=scale * queries, beta=trace.beta)
+        for queries in (trace.queries, moved)
+    )
+    return (after < before).double().mean((1, 2)).numpy()
+
+
+@torch.no_grad()
+def query_energy(trace: LayerTrace, *, turned: Seed | None = None) -> np.ndarray:
+    """Mean overlap energy of a layer's queries among its own keys, one number a head: (H,).
+
+    With `turned` (a seed) the queries of every head are first turned by a random rotation of its
+    own: the same keys and the same lengths of queries, but what the queries ask for is lost.
+    """
+    queries = trace.queries
+    if turned is not None:
+        queries = queries @ random_rotations(queries, seed=turned)
+    return overlap_energy(queries, keys=trace.keys, beta=trace.beta).mean((0, 2)).numpy()
+
+
+@record
+class StepAlignment:
+    """Centered cosines of a layer's attention step with the descent of its overlap energy.
+
+    `layer` (B,): the whole step against the whole descent, one number a sequence; `pooled`: of
+    all sequences together; `null` (draws,): `pooled` with heads turned and permuted; `heads`
+    (B, H): each head's part of the step against the descent of its own energy alone.
+    """
+
+    layer: np.ndarray
+    pooled: float
+    null: np.ndarray
+    heads: np.ndarray
+
+
+@torch.no_grad()
+def step_alignment(
+    model: LanguageModel, trace: LayerTrace, *, draws: int = 40, seed: Seed = 0
+) -> StepAlignment:
+    """Compare a layer's attention step with the descent of its own energy (see StepAlignment).
+
+    `draws` may be 0.
+    """
+    generator = numpy_generator(seed)
+    written, asked, heads = *_maps(model, trace.layer), model.architecture.heads
+    # The mean key adds the same to every token and goes with the mean.
+    flat = (
+        _returned(trace, values).transpose(-2, -3).flatten(-2)
+        for values in (trace.values, trace.keys)
+    )
+    returned, wanted = (values - values.mean(-2, keepdim=True) for values in flat)
+    # Everything below needs only second moments of what the heads return, not the steps themselves.
+    cross, own, descent = returned.mT @ wanted, returned.mT @ returned, wanted.mT @ wanted
+    pairs = _by_heads(cross * (written.mT @ asked), heads)
+    step = _by_heads(own * (written.mT @ written), heads)
+    down = _by_heads(descent * (asked.mT @ asked), heads)
+    length = (step.sum((-2, -1)) * down.sum((-2, -1))).sqrt()
+    alone = (step.diagonal(dim1=-2, dim2=-1) * down.diagonal(dim1=-2, dim2=-1)).sqrt()
+    pooled_cross, pooled_own, asked_length = cross.sum(0), own.sum(0), down.sum()
+
+    def pooled(output: Tensor) -> float:
+        """Cosine over all sequences together with `output` (D, H·d) in the place of W_O."""
+        along = (pooled_cross * (output.mT @ asked)).sum()
+        return float(along / ((pooled_own * (output.mT @ output)).sum() * asked_length).sqrt())
+
+    null = []
+    for _ in range(draws):
+        turns = random_rotations(trace.values, seed=generator)
+        order = torch.from_numpy(generator.permutation(heads))
+        blocks = written.unflatten(-1, (heads, -1))[:, order]
+        null.append(pooled(torch.einsum("Dhj,hji->Dhi", blocks, turns).flatten(-2)))
+    return StepAlignment(
+        layer=(pairs.sum((-2, -1)) / length).numpy(),
+        pooled=pooled(written),
+        null=np.array(null),
+        heads=(pairs.diagonal(dim1=-2, dim2=-1) / alone).numpy(),
+    )
+
+
+@torch.no_grad()
+def weight_alignment(model: LanguageModel, layer: int) -> np.ndarray:
+    """Cosines between W_O W_V of head h and W_QᵀW_K of head g, from the weights alone: (H, H).
+
+    On the diagonal stands what one head has of the tie W_O W_V = W_QᵀW_K, with which every step is
+    a descent [hoover2023energy]; the other entries, of mismatched heads, are its null.
+    """
+    written, asked = _maps(model, layer)
+    name = f"encoder.layer.{layer}.attention.self"
+    value, key = (model.weights[f"{name}.{which}.weight"] for which in ("value", "key"))
+    heads = model.architecture.heads
+
+    # ⟨A_h B_h, C_g D_g⟩ = tr(A_hᵀC_g · D_g B_hᵀ): entries of two small matrices.
+    both = _by_heads((written.mT @ asked) * (value @ key.mT), heads)
+    one = _by_heads((written.mT @ written) * (value @ value.mT), heads).diagonal()
+    two = _by_heads((asked.mT @ asked) * (key @ key.mT), heads).diagonal()
+    return (both / (one[:, None] * two).sqrt()).numpy()
+
+
+def _maps(model: LanguageModel, layer: int) -> tuple[Tensor, Tensor]:
+    """Output map W_O and transposed query map W_Qᵀ, both (D, H·d)."""
+    reads, writes = head_maps(model, layer)
+    return writes.transpose(0, 1).flatten(1), reads.flatten(0, 1).mT
+
+
+def _by_heads(products: Tensor, heads: int) -> Tensor:
+    """Sums of (..., H·d, H·d) over the entries of each pair of heads: (..., H, H)."""
+    return products.unflatten(-1, (heads, -1)).unflatten(-3, (heads, -1)).sum((-3, -1))
+
+
+def _returned(trace: LayerTrace, values: Tensor) -> Tensor:
+    """What every head would return of `values` (B, H, N, d), (B, H, N, d)."""
+    return torch.softmax(trace.beta * trace.queries @ trace.keys.mT, dim=-1) @ values
 
 
 @torch.no_grad()
@@ -50,7 +220,7 @@ def head_steps(model: LanguageModel, trace: LayerTrace) -> dict[str, np.ndarray]
     `whole`: by all that the head adds; `common`: by its mean over the tokens of the sequence
     alone; `specific`: by the rest alone.
     """
-    moved = _returned(trace) @ read_of_written(*head_maps(model, trace.layer))
+    moved = _returned(trace, trace.values) @ read_of_written(*head_maps(model, trace.layer))
     common = moved.mean(-2, keepdim=True).expand_as(moved)
     parts = {"whole": moved, "common": common, "specific": moved - common}
     return {name: _change(trace, part).numpy() for name, part in parts.items()}
@@ -69,7 +239,7 @@ def turned_steps(
     generator = numpy_generator(seed)
     turns = random_rotations(trace.values, seed=generator)
     writes = writes[torch.from_numpy(generator.permutation(len(writes)))] @ turns
-    returned = _returned(trace)
+    returned = _returned(trace, trace.values)
     alone = returned @ read_of_written(reads, writes)
     bias = model.weights[f"encoder.layer.{trace.layer}.attention.output.dense.bias"]
     step = torch.einsum("hDv,bhnv->bnD", writes, returned) + bias
@@ -109,7 +279,7 @@ def STEPS(length: int, source: str) -> Rows:
 
 
 @stored(_HERE / "stages.csv", units=_UNITS, **_CHECK, within=dict.fromkeys(STAGES_OF_U, 1e-4))
-def STAGES(length: int, source: str) -> Rows:
+def STAGES_TABLE(length: int, source: str) -> Rows:
     """What the stages of layers do to the energies of their heads in one text, means likewise."""
     rows = []
     for trace in traces_of([source], length):
@@ -134,36 +304,43 @@ def TURNED(length: int, seed: int) -> Rows:
 
 
 def read_turned(name: str) -> np.ndarray:
-    """A column of the stored null: (lengths, draws, L, H).
-
-    >>> read_turned("whole").shape
-    (3, 10, 6, 12)
-    """
+    """A column of the stored null: (lengths, draws, L, H)."""
     return array_of(TURNED.read(), name, "length", "seed", "layer", "head")
 
 
-def head_maps(model: LanguageModel, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Query maps (H, d, D) and output maps (H, D, d) of a layer."""
-    name, heads = f"encoder.layer.{layer}.attention", model.architecture.heads
-    reads = model.weights[f"{name}.self.query.weight"].unflatten(0, (heads, -1))
-    writes = model.weights[f"{name}.output.dense.weight"].unflatten(-1, (heads, -1))
-    return reads, writes.transpose(0, 1)
-
-
-def read_of_written(reads: torch.Tensor, writes: torch.Tensor) -> torch.Tensor:
-    """What each head's query map reads of what an output map writes, from the right: (H, d, d)."""
-    return torch.einsum("hqD,hDv->hvq", reads, writes)
-
-
-def _returned(trace: LayerTrace) -> torch.Tensor:
-    """What every head returns, (B, H, N, d)."""
-    return torch.softmax(trace.beta * trace.queries @ trace.keys.mT, dim=-1) @ trace.values
-
-
-def _change(trace: LayerTrace, moved: torch.Tensor) -> torch.Tensor:
+def _change(trace: LayerTrace, moved: Tensor) -> Tensor:
     """Mean change of U over tokens where the queries move by (B, H, N, d): (B, H)."""
     before, after = (
         overlap_energy(queries, keys=trace.keys, beta=trace.beta)
         for queries in (trace.queries, trace.queries + moved)
     )
     return (after - before).mean(-1)
+
+
+@stored(_HERE / "untrained.csv", units=grid(kind=("initial", "shuffled"), seed=range(SEEDS)))
+def UNTRAINED(kind: str, seed: int) -> Rows:
+    """The landscapes of one draw of weights in the place of the model's."""
+    control = random_weights(encoder(), kind, seed=seed)
+    windows = [text_windows(encoder(), text, 128)[:1] for text in sample_texts().values()]
+    traces = join_traces([run_model(control, window) for window in windows])
+    return [{"layer": t.layer, "energy": float(query_energy(t).mean())} for t in traces]
+
+
+def lower_rows(length: int, source: str, part: str) -> Rows:
+    """One text in windows of one length, by a part of a head's step or by the "whole layer"."""
+    layer = part == "whole layer"
+    table = (STAGES_TABLE if layer else STEPS).read()
+    here = (table["length"] == length) & (table["source"] == source)
+    falls = table["feed forward" if layer else part][here] < 0
+    return share_rows(int(falls.sum()), trials=len(falls), bound=5 / 6 if layer else 1 / 2)
+
+
+HEADS, PASSES = (
+    Table(
+        path=_HERE / f"settings_{row}.csv",
+        units=[unit | {"part": part} for part in parts for unit in _UNITS],
+        rows=lower_rows,
+        seconds=0.1,
+    )
+    for row, parts in (("A14a", PARTS), ("A14b", ("whole layer",)))
+)

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from compendium.c14_real_transformer.steps import head_maps, read_of_written
+from compendium.common.models import head_maps, read_of_written
 from spinformer.core.random import Seed
 from spinformer.language.encoder import LanguageModel, LayerTrace, layer_norm, project
 from spinformer.language.heads import random_rotations

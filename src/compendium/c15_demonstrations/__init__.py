@@ -3,7 +3,7 @@
 Predictions, written before the full runs (the sizes were chosen with seeds 100 to 103):
 
 * k_A and k_B copies move the boundary between two demonstrations by log(k_A/k_B) over the slope of
-  the score difference (`two_patterns`). In the trained model the same holds with the slopes
+  the score difference (`boundary_position`). In the trained model the same holds with the slopes
   measured at equal counts (`boundary`): slope of shift times stiffness against log(k_A/k_B) within
   20 % of 1, for digits of unseen classes, in each of the trainings "balanced", "matched" and
   "neutral"; the last can only lower the shift by sharper scores, not leave the law.

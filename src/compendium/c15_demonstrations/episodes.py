@@ -9,6 +9,8 @@ more digit of A or B without a word. Several seeds are drawn at once, on axis 0.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,19 +18,16 @@ from torch import Tensor
 
 from compendium.common.images import digit_labels, digits
 from spinformer.core.random import numpy_generator
-from spinformer.core.records import record
 
 WORDS = 8
-TRAINING_CLASSES = 6
-PARTS = ("train", "valid", "test")
+
+# One seed's split: for each part the row numbers of its classes, an array a class; and "labelings",
+# each the different words of the six training classes.
+Pool = dict[str, list[np.ndarray]]
+Counts = tuple[float, float]
 
 
-# Images of one seed's split: for each part the row numbers of its classes, an array a class.
-Pools = dict[str, list[np.ndarray]]
-
-
-@record
-class Episodes:
+class Episodes(NamedTuple):
     """Row numbers of the images and the words beside them, (S, B, T) both, query last.
 
     The demonstrations of A come first, then those of B; the query's word is WORDS, "no word".
@@ -40,9 +39,15 @@ class Episodes:
     words: Tensor
     pair: Tensor
     target: Tensor
-    classes: np.ndarray
+    classes: Tensor
+
+    @property
+    def images(self) -> Tensor:
+        """The images themselves as inputs, (S, B, T, 64)."""
+        return digit_inputs()[self.rows]
 
 
+@cache
 def digit_inputs() -> Tensor:
     """All digits as inputs (1797, 64), float64: each with mean 0 and norm 8 over its pixels."""
     images = digits()
@@ -50,56 +55,51 @@ def digit_inputs() -> Tensor:
     return torch.as_tensor(8.0 * images / np.linalg.norm(images, axis=1, keepdims=True))
 
 
-def split_digits(seed: int) -> Pools:
+def split_digits(seed: int, *, labelings: int = 0) -> Pool:
     """The classes and images of a seed: 6 classes, three quarters of their images for training.
 
-    The last quarter ("valid") and the four other classes ("test") are never trained on.
+    The last quarter ("valid") and the four other classes ("test") are never trained on. Without
+    `labelings` every episode has its own words.
     """
-    generator = np.random.default_rng([seed, 1])
-    labels = digit_labels()
-    rows: Pools = {part: [] for part in PARTS}
-    for place, number in enumerate(generator.permutation(10)):
-        found = generator.permutation(np.flatnonzero(labels == number))
-        if place < TRAINING_CLASSES:
-            first = len(found) * 3 // 4
-            rows["train"].append(found[:first])
-            rows["valid"].append(found[first:])
-        else:
-            rows["test"].append(found)
-    return rows
+    generator, labels = np.random.default_rng([seed, 1]), digit_labels()
+    kinds = [generator.permutation(np.flatnonzero(labels == k)) for k in generator.permutation(10)]
+    words = np.random.default_rng([seed, 5]).random((labelings, WORDS)).argsort(1)
+    return {
+        "train": [rows[: len(rows) * 3 // 4] for rows in kinds[:6]],
+        "valid": [rows[len(rows) * 3 // 4 :] for rows in kinds[:6]],
+        "test": kinds[6:],
+        "labelings": list(words[:, :6]),
+    }
 
 
-def draw_labelings(count: int, *, seed: int) -> np.ndarray:
-    """`count` labelings (count, 6): each gives the six training classes different words."""
-    draws = np.random.default_rng([seed, 5]).random((count, WORDS))
-    return draws.argsort(1)[:, :TRAINING_CLASSES]
+def streams(pools: Sequence[Pool], seed: int) -> list[np.random.Generator]:
+    """A generator for the episodes of each training."""
+    return [np.random.default_rng([seed, place]) for place in range(len(pools))]
 
 
 def draw_episodes(
-    pools: Sequence[Pools],
+    pools: Sequence[Pool],
     *,
     part: str,
     count: int,
     shown: tuple[int, int],
     seeds: Sequence[np.random.Generator | int],
     share_a: float = 0.5,
-    labelings: Sequence[np.ndarray] | None = None,
 ) -> Episodes:
     """`count` episodes for each seed, with `shown` = (k_A, k_B) demonstrations.
 
-    The query is of class A with probability `share_a`. Words are two different ones at random;
-    with `labelings` (one array (M, 6) a seed) one of the M labelings, drawn for each episode,
-    gives both.
+    The query is of class A with probability `share_a`. Words are two different ones at random; for
+    the training classes of a split with labelings one of these, drawn for each episode, gives both.
     """
     drawn = []
-    for place, (pool, seed) in enumerate(zip(pools, seeds, strict=True)):
+    for pool, seed in zip(pools, seeds, strict=True):
         generator, rows = numpy_generator(seed), pool[part]
         classes = generator.random((count, len(rows))).argsort(1)[:, :2]
-        if labelings is None:
+        if part == "test" or not pool["labelings"]:
             pair = generator.random((count, WORDS)).argsort(1)[:, :2]
         else:
-            chosen = generator.integers(len(labelings[place]), size=count)
-            pair = np.take_along_axis(labelings[place][chosen], classes, 1)
+            chosen = generator.integers(len(pool["labelings"]), size=count)
+            pair = np.take_along_axis(np.stack(pool["labelings"])[chosen], classes, 1)
         side = np.where(generator.random((count, 1)) < share_a, 0, 1)
         which = np.repeat([0, 1], shown)
         kinds = np.concatenate([classes[:, which], np.take_along_axis(classes, side, 1)], 1)
@@ -109,6 +109,5 @@ def draw_episodes(
         words = np.concatenate([pair[:, which], np.full((count, 1), WORDS)], 1)
         target = np.take_along_axis(pair, side, 1)[:, 0]
         drawn.append((table[kinds, chosen], words, pair, target, classes))
-    *numbers, classes = (np.stack(column) for column in zip(*drawn, strict=True))
-    images, texts, pairs, targets = (torch.as_tensor(column) for column in numbers)
-    return Episodes(rows=images, words=texts, pair=pairs, target=targets, classes=classes)
+    columns = zip(*drawn, strict=True)
+    return Episodes(*(torch.as_tensor(np.stack(column)) for column in columns))

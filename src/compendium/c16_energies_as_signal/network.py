@@ -12,7 +12,7 @@ and keys (C, B, H, N, d) with d = D/H.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -22,25 +22,9 @@ from compendium.common.copies import draw_copies, times_copies
 from spinformer.core.random import torch_generator
 from spinformer.core.records import record
 
+TOKENS, PIXELS, WIDTH, HEADS, LAYERS, INNER, CLASSES = 16, 4, 24, 4, 4, 48, 10
+HEAD_WIDTH = WIDTH // HEADS
 Weights = Mapping[str, Tensor]
-
-
-@record
-class Shape:
-    """Sizes of the network."""
-
-    tokens: int = 16
-    pixels: int = 4
-    width: int = 24
-    heads: int = 4
-    layers: int = 4
-    inner: int = 48
-    classes: int = 10
-
-    @property
-    def head_width(self) -> int:
-        """Components d of a head's queries and keys."""
-        return self.width // self.heads
 
 
 @record
@@ -56,29 +40,40 @@ class Pass:
     keys: list[Tensor]
 
 
-def initial_weights(shape: Shape, *, seeds: Sequence[int]) -> dict[str, Tensor]:
+def initial_weights(seeds: Sequence[int]) -> dict[str, Tensor]:
     """Fresh weights, a copy a seed, float32: matrices N(0, 1/rows), biases 0, positions N(0, 1)."""
-    sizes: dict[str, tuple[int, int]] = {"embedding": (shape.pixels, shape.width)}
-    for layer in range(shape.layers):
-        for name in ("query", "key", "value", "output"):
-            sizes[f"{layer}.{name}"] = (shape.width, shape.width)
-        sizes[f"{layer}.up"] = (shape.width, shape.inner)
-        sizes[f"{layer}.down"] = (shape.inner, shape.width)
-    sizes["readout"] = (shape.width, shape.classes)
+    sizes = {"embedding": (PIXELS, WIDTH)}
+    for layer in range(LAYERS):
+        names = (f"{layer}.{name}" for name in ("query", "key", "value", "output"))
+        sizes |= dict.fromkeys(names, (WIDTH, WIDTH))
+        sizes |= {f"{layer}.up": (WIDTH, INNER), f"{layer}.down": (INNER, WIDTH)}
+    sizes["readout"] = (WIDTH, CLASSES)
     generators = [torch_generator(seed) for seed in seeds]
+    biased = [name for name in sizes if name.endswith(("up", "down", "readout"))]
+    weights = draw_maps(sizes, biased=biased, generators=generators)
+    return weights | {"position": draw_copies(TOKENS, WIDTH, generators=generators)}
+
+
+def draw_maps(
+    sizes: Mapping[str, tuple[int, int]],
+    *,
+    biased: Iterable[str],
+    generators: Sequence[torch.Generator],
+) -> dict[str, Tensor]:
+    """Matrices (C, rows, columns), N(0, 1/rows), by name, and "NAME bias" of zeros for some."""
     weights = {
-        name: draw_copies(rows, columns, generators=generators) / rows**0.5
-        for name, (rows, columns) in sizes.items()
+        name: draw_copies(*size, generators=generators) / size[0] ** 0.5
+        for name, size in sizes.items()
     }
-    weights["position"] = draw_copies(shape.tokens, shape.width, generators=generators)
-    for layer in range(shape.layers):
-        weights[f"{layer}.up bias"] = torch.zeros(len(seeds), 1, shape.inner)
-        weights[f"{layer}.down bias"] = torch.zeros(len(seeds), 1, shape.width)
-    weights["readout bias"] = torch.zeros(len(seeds), 1, shape.classes)
-    return weights
+    return weights | {f"{name} bias": torch.zeros_like(weights[name][:, :1]) for name in biased}
 
 
-def run(weights: Weights, shape: Shape, *, tokens: Tensor, local: bool = False) -> Pass:
+def affine(weights: Weights, name: str, states: Tensor) -> Tensor:
+    """States (C, B, N, D) through the matrix and bias of that name."""
+    return times_copies(states, weights[name]) + weights[f"{name} bias"].unsqueeze(1)
+
+
+def run(weights: Weights, tokens: Tensor, *, local: bool = False) -> Pass:
     """All layers on tokens (C, B, N, pixels), every copy on its own.
 
     `local`: no gradient passes from a layer to the one before, so that a loss of a layer's queries
@@ -86,36 +81,31 @@ def run(weights: Weights, shape: Shape, *, tokens: Tensor, local: bool = False) 
     """
     embedded = times_copies(tokens, weights["embedding"])
     state = _normalized(embedded + weights["position"].unsqueeze(1))
-    states, all_queries, all_keys = [state], [], []
-    for layer in range(shape.layers):
+    found = Pass(states=[state], queries=[], keys=[])
+    for layer in range(LAYERS):
         if local:
             state = state.detach()
         queries, keys, values = (
             times_copies(state, weights[f"{layer}.{name}"])
-            .unflatten(-1, (shape.heads, shape.head_width))
+            .unflatten(-1, (HEADS, HEAD_WIDTH))
             .transpose(-2, -3)
             for name in ("query", "key", "value")
         )
         # Written out: the framework's kernel takes twice as long for heads this small.
-        weight = torch.softmax(shape.head_width**-0.5 * queries @ keys.mT, dim=-1)
+        weight = torch.softmax(HEAD_WIDTH**-0.5 * queries @ keys.mT, dim=-1)
         heads = (weight @ values).transpose(-2, -3).flatten(-2)
         state = _normalized(state + times_copies(heads, weights[f"{layer}.output"]))
-        inner = functional.gelu(
-            times_copies(state, weights[f"{layer}.up"]) + weights[f"{layer}.up bias"].unsqueeze(1)
-        )
-        down = times_copies(inner, weights[f"{layer}.down"]) + weights[
-            f"{layer}.down bias"
-        ].unsqueeze(1)
-        state = _normalized(state + down)
-        states.append(state)
-        all_queries.append(queries)
-        all_keys.append(keys)
-    return Pass(states=states, queries=all_queries, keys=all_keys)
+        inner = functional.gelu(affine(weights, f"{layer}.up", state))
+        state = _normalized(state + affine(weights, f"{layer}.down", inner))
+        found.states.append(state)
+        found.queries.append(queries)
+        found.keys.append(keys)
+    return found
 
 
 def logits(weights: Weights, states: Tensor) -> Tensor:
     """The readout (C, B, classes) of the mean over the tokens of states (C, B, N, D)."""
-    return states.mean(-2) @ weights["readout"] + weights["readout bias"]
+    return affine(weights, "readout", states.mean(-2, keepdim=True)).squeeze(-2)
 
 
 def _normalized(states: Tensor) -> Tensor:

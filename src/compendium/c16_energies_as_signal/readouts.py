@@ -10,58 +10,58 @@ ten of each class. The controls have as many features as the network is wide.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
+from scipy.stats import entropy
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 from torch.nn import functional
 
-from compendium.c16_energies_as_signal.network import Shape, Weights, run
-from compendium.c16_energies_as_signal.training import Digits, update_copies
-from compendium.common.copies import draw_copies
+from compendium.c16_energies_as_signal.network import (
+    PIXELS,
+    TOKENS,
+    WIDTH,
+    Weights,
+    affine,
+    draw_maps,
+    run,
+)
+from compendium.c16_energies_as_signal.training import Digits, draw_batch
+from compendium.common.copies import update_copies
 from spinformer.core.random import torch_generator
 
 POOLINGS = ("mean", "tokens")
-LABELS = ("all", "few")
-READOUTS = tuple((pooling, labels) for pooling in POOLINGS for labels in LABELS)
+READOUTS = tuple((pooling, labels) for pooling in POOLINGS for labels in ("all", "few"))
 PENALTIES = (0.1, 1.0, 10.0)  # inverse strengths of the ridge, chosen on validation data
-PARTS = ("train", "validation", "test")
 _FEW = 10
 _HIDDEN = 128
 
-Features = dict[str, np.ndarray]
+# By part of the split: features (C, n, D), float64, or labels (C, n), of every copy.
+Parts = Mapping[str, np.ndarray]
 
 
-def probe_accuracy(
-    features: Features, *, labels: Features, using: str, penalty: float, on: str
-) -> float:
-    """Share of the images `on` ("validation" or "test") that a logistic regression names right.
-
-    `features` and `labels` hold the arrays (n, D) and (n,) of the parts by name; it learns
-    from "train". using: "all" labels or "few", ten a class; penalty: sklearn's C.
-    """
-    train, known = features["train"], labels["train"]
-    shift = train.mean(0)
-    scale = max(float((train - shift).std()), 1e-300)
-    if using == "few":
-        chosen = np.concatenate([np.flatnonzero(known == c)[:_FEW] for c in np.unique(known)])
-        train, known = train[chosen], known[chosen]
-    model = LogisticRegression(C=penalty, max_iter=5000, tol=1e-3)
-    model.fit((train - shift) / scale, known)
-    return float(model.score((features[on] - shift) / scale, labels[on]))
-
-
-def accuracies(
-    features: list[Features], labels: list[Features], *, using: str, penalty: float, on: str
+def probe_accuracies(
+    features: Parts, *, labels: Parts, using: str, penalty: float, on: str
 ) -> list[float]:
-    """`probe_accuracy` of every copy."""
-    return [
-        probe_accuracy(one, labels=known, using=using, penalty=penalty, on=on)
-        for one, known in zip(features, labels, strict=True)
-    ]
+    """Share of the images `on` that a logistic regression names right, for every copy.
+
+    It learns from the part "train". using: "all" labels or "few", ten a class; penalty: sklearn's
+    C.
+    """
+    found = []
+    for copy, (train, known) in enumerate(zip(features["train"], labels["train"], strict=True)):
+        shift = train.mean(0)
+        scale = max(float((train - shift).std()), 1e-300)
+        chosen = np.arange(len(known))
+        if using == "few":
+            chosen = np.concatenate([np.flatnonzero(known == c)[:_FEW] for c in np.unique(known)])
+        model = LogisticRegression(C=penalty, max_iter=5000, tol=1e-3)
+        model.fit((train[chosen] - shift) / scale, known[chosen])
+        found.append(float(model.score((features[on][copy] - shift) / scale, labels[on][copy])))
+    return found
 
 
 def effective_rank(features: np.ndarray) -> float:
@@ -70,90 +70,67 @@ def effective_rank(features: np.ndarray) -> float:
     Roy and Vetterli (2007): between 1 (one direction) and D (all alike); 0 if all rows agree.
     """
     values = np.linalg.svd(features - features.mean(0), compute_uv=False)
-    if not values.sum():
-        return 0.0
-    shares = values[values > 0] / values.sum()
-    return float(np.exp(-(shares * np.log(shares)).sum()))
+    return float(np.exp(entropy(values))) if values.any() else 0.0
 
 
 @torch.no_grad()
 def all_features(
-    weights: Weights, shape: Shape, *, data: Digits, depths: Sequence[int]
-) -> dict[tuple[str, int], list[Features]]:
-    """States after each of `depths` layers, every pooling and copy: features (n, D), float64.
+    weights: Weights, *, data: Digits, depths: Sequence[int]
+) -> dict[tuple[str, int], Parts]:
+    """States after each of `depths` layers in every pooling.
 
-    pooling: "mean" of the tokens, or all "tokens", reduced to D principal components.
+    The "mean" of the tokens, or all "tokens", reduced to as many principal components.
     """
-    found: dict[tuple[str, int], list[Features]] = {}
-    passes = {part: run(weights, shape, tokens=getattr(data, part)).states for part in PARTS}
+    found: dict[tuple[str, int], Parts] = {}
+    passes = {part: run(weights, tokens).states for part, (tokens, _) in data.items()}
     for depth in depths:
         states = {part: values[depth].double() for part, values in passes.items()}
-        means = {part: values.mean(-2).numpy() for part, values in states.items()}
-        every = {part: values.flatten(2).numpy() for part, values in states.items()}
-        found["mean", depth] = by_copy(means)
-        found["tokens", depth] = [_leading(one, shape.width) for one in by_copy(every)]
+        found["mean", depth] = {part: x.mean(-2).numpy() for part, x in states.items()}
+        found["tokens", depth] = leading({part: x.flatten(2) for part, x in states.items()})
     return found
 
 
-def by_copy(features: Features) -> list[Features]:
-    """Features (C, n, D) of the parts as one dictionary (n, D) a copy."""
-    copies = zip(*features.values(), strict=True)
-    return [dict(zip(features, values, strict=True)) for values in copies]
+def leading(features: Mapping[str, Tensor]) -> Parts:
+    """WIDTH principal components of the training features, and the other parts in them."""
+    models = [PCA(WIDTH, svd_solver="covariance_eigh").fit(one) for one in features["train"]]
+    return {
+        part: np.stack([model.transform(one) for model, one in zip(models, values, strict=True)])
+        for part, values in features.items()
+    }
 
 
-def pixel_features(data: Digits, *, components: int | None = None) -> list[Features]:
-    """The pixels of every copy's images, or their leading principal `components`."""
-    pixels = {part: getattr(data, part).flatten(2).double().numpy() for part in PARTS}
-    found = by_copy(pixels)
-    return found if components is None else [_leading(one, components) for one in found]
+def pixel_features(data: Digits, *, components: bool) -> Parts:
+    """The pixels of every copy's images, or their WIDTH principal `components`."""
+    pixels = {part: tokens.flatten(2).double() for part, (tokens, _) in data.items()}
+    return leading(pixels) if components else {part: x.numpy() for part, x in pixels.items()}
 
 
-def autoencoder_features(
-    data: Digits,
-    *,
-    components: int,
-    seeds: Sequence[int],
-    rate: float,
-    steps: int,
-) -> list[Features]:
-    """The narrow layer of an autoencoder 64 – 128 – `components` – 128 – 64 with GELU units.
+def autoencoder_features(data: Digits, *, seeds: Sequence[int], rate: float, steps: int) -> Parts:
+    """The narrow layer of an autoencoder 64 – 128 – WIDTH – 128 – 64 with GELU units.
 
     Trained like the networks: as many updates of Adam, rates that fall along a cosine.
     """
-    pixels = data.train[0, 0].numel()
+    pixels = TOKENS * PIXELS
+    sizes = {
+        "in": (pixels, _HIDDEN),
+        "narrow": (_HIDDEN, WIDTH),
+        "wide": (WIDTH, _HIDDEN),
+        "out": (_HIDDEN, pixels),
+    }
     generators = [torch_generator(seed) for seed in seeds]
-    weights = {
-        name: draw_copies(rows, columns, generators=generators) / rows**0.5
-        for name, rows, columns in (
-            ("in", pixels, _HIDDEN),
-            ("narrow", _HIDDEN, components),
-            ("wide", components, _HIDDEN),
-            ("out", _HIDDEN, pixels),
-        )
-    }
-    weights |= {
-        f"{name} bias": torch.zeros(len(seeds), 1, weights[name].shape[-1])
-        for name in tuple(weights)
-    }
+    weights = draw_maps(sizes, biased=sizes, generators=generators)
 
-    def layer(x: Tensor, name: str) -> Tensor:
-        return x @ weights[name] + weights[f"{name} bias"]
-
-    def narrow(x: Tensor) -> Tensor:
-        return layer(functional.gelu(layer(x, "in")), "narrow")
+    def narrow(images: Tensor) -> Tensor:
+        return affine(weights, "narrow", functional.gelu(affine(weights, "in", images)))
 
     def losses() -> Tensor:
-        images = data.batch(generators)[0].flatten(2)
-        wrong = layer(functional.gelu(layer(narrow(images), "wide")), "out") - images
-        return wrong.square().mean((1, 2))
+        images = draw_batch(data, generators=generators)[0].flatten(2).unsqueeze(2)
+        wide = functional.gelu(affine(weights, "wide", narrow(images)))
+        return (affine(weights, "out", wide) - images).square().mean((1, 2, 3))
 
     update_copies(weights, losses=losses, rate=rate, steps=steps)
     with torch.no_grad():
-        codes = {part: narrow(getattr(data, part).flatten(2)).double().numpy() for part in PARTS}
-    return by_copy(codes)
-
-
-def _leading(features: Features, components: int) -> Features:
-    """Principal components of the training features, and the other parts in them."""
-    model = PCA(components, svd_solver="covariance_eigh").fit(features["train"])
-    return {part: model.transform(values) for part, values in features.items()}
+        codes = {
+            part: narrow(x.flatten(2).unsqueeze(2)).squeeze(2) for part, (x, _) in data.items()
+        }
+    return {part: values.double().numpy() for part, values in codes.items()}

@@ -1,7 +1,11 @@
 """What a network may be trained on: its labels, its own energies, a comparison.
 
-Names and meanings, all as a loss per copy, averaged over images, tokens, heads and layers unless
-said otherwise:
+A head with keys k_1 … k_N at inverse temperature β = 1/√d gives a query q the energy
+E(q) = ½ q·q − β⁻¹ lse_j(β k_j·q), and with its exact partition function a density of queries
+[bal2020energy, Eqs. (7) and (17)]. Where the queries come from the same N tokens as the keys, a
+query is told apart from its own key: left out are the term j = i of the energy and that of the
+partition function. Signals, all a loss per copy, averaged over images, tokens, heads and layers
+unless said otherwise:
 
 * "supervised": cross-entropy of the readout;
 * "raw": the energies E of all heads; "raw local": the same, each layer's for that layer alone;
@@ -17,17 +21,39 @@ exact normalization.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from compendium.c16_energies_as_signal.energies import head_energy, leave_one_out_loss
-from compendium.c16_energies_as_signal.network import Pass, Shape, Weights, logits, run
+from compendium.c16_energies_as_signal.network import HEADS, LAYERS, Pass, Weights, logits, run
+from spinformer.hopfield.continuous import energy
 
 ALONE = ("raw", "raw local", "density", "density local", "density held")
 SIGNALS = ("supervised", *ALONE, "contrast")
+
+
+def head_energy(queries: Tensor, *, keys: Tensor) -> Tensor:
+    """E(q_i) among all keys, (..., N), of queries and keys (..., N, d), at β = 1/√d."""
+    return energy(keys, states=queries, beta=keys.shape[-1] ** -0.5)
+
+
+def leave_one_out_loss(queries: Tensor, *, keys: Tensor) -> Tensor:
+    """−log p(q_i | k_j, j ≠ i) in nats, (..., N), of queries and keys (..., N, d), at β = 1/√d.
+
+    A mixture of Gaussians of variance 1/β around the other keys, with weights softmax(½β‖k_j‖²).
+    Never below −(d/2) log(β/2π), the height of one such Gaussian.
+    """
+    sites, width = keys.shape[-2:]
+    beta = width**-0.5
+    own = torch.eye(sites, dtype=torch.bool)
+    scores = beta * queries @ keys.mT
+    weights = (0.5 * beta * keys.square().sum(-1)).unsqueeze(-2).expand_as(scores)
+    score, weight = (torch.logsumexp(x.masked_fill(own, -math.inf), -1) for x in (scores, weights))
+    reach = 0.5 * beta * queries.square().sum(-1) - score
+    return reach + (0.5 * width * math.log(2 * math.pi / beta) + weight)
 
 
 def mean_energy(found: Pass, *, kind: str = "raw", held: bool = False) -> Tensor:
@@ -36,9 +62,9 @@ def mean_energy(found: Pass, *, kind: str = "raw", held: bool = False) -> Tensor
     kind: "raw", the energy E, or "density", the leave-one-out −log p. `held`: no gradient through
     the queries.
     """
-    energy = head_energy if kind == "raw" else leave_one_out_loss
+    loss = head_energy if kind == "raw" else leave_one_out_loss
     layers = [
-        energy(queries.detach() if held else queries, keys=keys).mean((-1, -2))
+        loss(queries.detach() if held else queries, keys=keys).mean((-1, -2))
         for queries, keys in zip(found.queries, found.keys, strict=True)
     ]
     return torch.stack(layers).mean(0)
@@ -46,9 +72,8 @@ def mean_energy(found: Pass, *, kind: str = "raw", held: bool = False) -> Tensor
 
 def signal_loss(
     weights: Weights,
-    shape: Shape,
-    *,
     signal: str,
+    *,
     tokens: Tensor,
     labels: Tensor,
     generators: Sequence[torch.Generator],
@@ -57,14 +82,14 @@ def signal_loss(
 
     `generators`, one a copy, draw the shuffled patches.
     """
-    found = run(weights, shape, tokens=tokens, local=signal.endswith("local"))
+    found = run(weights, tokens, local=signal.endswith("local"))
     if signal in ALONE:
         kind = signal.split()[0]
         return mean_energy(found, kind=kind, held=signal.endswith("held")).mean(-1)
     if signal == "contrast":
-        other = run(weights, shape, tokens=shuffled_patches(tokens, generators=generators))
+        other = run(weights, shuffled_patches(tokens, generators=generators))
         gap = mean_energy(found) - mean_energy(other)
-        return functional.softplus(shape.layers * shape.heads * gap).mean(-1)
+        return functional.softplus(LAYERS * HEADS * gap).mean(-1)
     scores = logits(weights, found.states[-1])
     return functional.cross_entropy(scores.mT, labels, reduction="none").mean(-1)
 

@@ -6,110 +6,72 @@ depend on which others are trained beside it (up to rounding).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 
 import torch
 from torch import Tensor
 
-from compendium.c16_energies_as_signal.network import Shape, initial_weights
+from compendium.c16_energies_as_signal.network import initial_weights
 from compendium.c16_energies_as_signal.signals import signal_loss
-from compendium.common.copies import cooled
+from compendium.common.copies import update_copies
 from compendium.common.token_tasks import digits_as_tokens
 from spinformer.core.random import torch_generator
-from spinformer.core.records import record
 
 VALIDATION = 298  # images of the training part of a split that choose rates and the like
 # The batches of a copy come from another stream than its first weights.
 _BATCHES = 1_000_003
 BATCH = 32
 
-
-@record
-class Digits:
-    """The digits as 16 patches of 2 x 2 pixels, one split a copy: tokens (C, n, 16, 4), labels
-    (C, n), of 900 images to train on, 298 to choose with and 599 to test on."""
-
-    train: Tensor
-    train_labels: Tensor
-    validation: Tensor
-    validation_labels: Tensor
-    test: Tensor
-    test_labels: Tensor
-
-    def batch(self, generators: Sequence[torch.Generator]) -> tuple[Tensor, Tensor]:
-        """BATCH images and labels to train on for every copy, drawn by its own generator."""
-        copies, count = self.train_labels.shape
-        drawn = [torch.randint(count, (BATCH,), generator=one) for one in generators]
-        rows, chosen = torch.arange(copies).unsqueeze(-1), torch.stack(drawn)
-        return self.train[rows, chosen], self.train_labels[rows, chosen]
+# By part of the split: tokens (C, n, 16, 4) and labels (C, n).
+Digits = dict[str, tuple[Tensor, Tensor]]
 
 
 def split_digits(seeds: Sequence[int]) -> Digits:
-    """One split of the 1797 digits for every seed."""
+    """The digits as 16 patches of 2 x 2 pixels, one split for every seed.
+
+    900 images are there to "train" on, 298 for "validation", 599 to "test" on.
+    """
     splits = [digits_as_tokens(seed=seed) for seed in seeds]
     tokens = torch.stack([split.train_tokens for split in splits])
     labels = torch.stack([split.train_labels for split in splits])
-    return Digits(
-        train=tokens[:, VALIDATION:],
-        train_labels=labels[:, VALIDATION:],
-        validation=tokens[:, :VALIDATION],
-        validation_labels=labels[:, :VALIDATION],
-        test=torch.stack([split.test_tokens for split in splits]),
-        test_labels=torch.stack([split.test_labels for split in splits]),
+    return {
+        "train": (tokens[:, VALIDATION:], labels[:, VALIDATION:]),
+        "validation": (tokens[:, :VALIDATION], labels[:, :VALIDATION]),
+        "test": (
+            torch.stack([split.test_tokens for split in splits]),
+            torch.stack([split.test_labels for split in splits]),
+        ),
+    }
+
+
+def draw_batch(data: Digits, *, generators: Sequence[torch.Generator]) -> tuple[Tensor, Tensor]:
+    """BATCH images and labels to train on for every copy, drawn by its own generator."""
+    tokens, labels = data["train"]
+    chosen = torch.stack(
+        [torch.randint(labels.shape[1], (BATCH,), generator=g) for g in generators]
     )
+    rows = torch.arange(len(labels)).unsqueeze(-1)
+    return tokens[rows, chosen], labels[rows, chosen]
 
 
 def train_copies(
-    shape: Shape,
-    *,
     signal: str,
+    *,
     seeds: Sequence[int],
     rate: float,
     data: Digits,
     steps: int,
-    keep: Sequence[int] = (),
+    keep: Collection[int] = (),
 ) -> dict[int, dict[str, Tensor]]:
     """Weights of all copies after each number of updates in `keep` and at the end, by number.
 
     Copy c starts from `seeds[c]` and uses split c of `data`.
     """
     generators = [torch_generator(seed + _BATCHES) for seed in seeds]
-    weights = initial_weights(shape, seeds=seeds)
+    weights = initial_weights(seeds)
 
     def losses() -> Tensor:
-        tokens, labels = data.batch(generators)
-        return signal_loss(
-            weights, shape, signal=signal, tokens=tokens, labels=labels, generators=generators
-        )
+        tokens, labels = draw_batch(data, generators=generators)
+        return signal_loss(weights, signal, tokens=tokens, labels=labels, generators=generators)
 
     return update_copies(weights, losses=losses, rate=rate, steps=steps, keep=keep)
-
-
-def update_copies(
-    weights: dict[str, Tensor],
-    *,
-    losses: Callable[[], Tensor],
-    rate: float,
-    steps: int,
-    keep: Sequence[int] = (),
-) -> dict[int, dict[str, Tensor]]:
-    """Lower the losses (C,) of the next batch, again and again, by changing `weights` in place.
-
-    Returns the weights after each number of updates in `keep` and at the end, by number. Weights
-    that a loss does not reach stay as they are.
-    """
-    optimizer = torch.optim.Adam([weight.requires_grad_() for weight in weights.values()])
-    kept = {}
-    for step in range(steps + 1):
-        if step in keep or step == steps:
-            kept[step] = {name: weight.detach().clone() for name, weight in weights.items()}
-        if step == steps:
-            break
-        found = losses()
-        if not bool(torch.isfinite(found.detach()).all()):
-            raise RuntimeError(f"the loss is no longer finite in update {step + 1}: lower rates")
-        optimizer.param_groups[0]["lr"] = rate * cooled(step, steps)
-        optimizer.zero_grad()
-        found.sum().backward()
-        optimizer.step()
-    return kept

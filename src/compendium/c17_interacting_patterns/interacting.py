@@ -1,4 +1,4 @@
-"""A memory whose stored patterns interact: energy, update, rest, and when it is a plain memory.
+"""A memory whose stored patterns interact: update, rest, when it is a plain memory, kinds of rest.
 
 Conventions of `continuous`: patterns x_i are rows of X, shape (..., N, d). Beside the state ξ there
 are the weights p of the patterns, non-negative with Σ_i p_i = 1, and patterns i and j interact with
@@ -19,118 +19,78 @@ and as KL ≥ ‖p' − p‖², it never rises for η (2 + βλ) ≤ 4, where �
 eigenvalue of J among directions of zero sum (λ = 0 if there is no negative one). Undamped, it also
 contracts, to a single rest, for β‖J‖ < 2 (‖J‖ among the same directions): the slope of softmax is
 at most ½. Both constants are reached by two patterns.
+
+The diagram of the kinds of rest has groups of patterns that are cooled and made to interact:
+N = groups · members patterns of norm 1; two of a group overlap by g, two of different groups by
+−b, so much that all patterns sum to zero. With J = κ offdiag XXᵀ, M = XXᵀ + J has among directions
+of zero sum two eigenvalues: `within` 1 − g − κg for contrasts inside of a group, and `between` (1
++ κ)(1 − g + m(g + b)) − κ, m the members, for contrasts of groups. The uniform weights rest, and a
+contrast of eigenvalue μ grows from them if βμ > N; from weights 1/m on one group, if βμ > m.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
 import torch
+from torch import Tensor
 
-from spinformer.core.solve import Solution, Status
-
-
-def energy(
-    patterns: torch.Tensor,
-    *,
-    states: torch.Tensor,
-    weights: torch.Tensor,
-    couplings: torch.Tensor,
-    beta: float = 1.0,
-) -> torch.Tensor:
-    """E(ξ, p) = ½ ξᵀξ − pᵀXξ − ½ pᵀJp + β⁻¹ Σ_i p_i log p_i, shape (..., S)."""
-    entropy = torch.special.entr(weights).sum(-1)
-    held = (weights * (states @ patterns.mT + 0.5 * (weights @ couplings))).sum(-1)
-    return 0.5 * states.square().sum(-1) - held - entropy / beta
+from spinformer.hopfield.fixed_points import effective_entries
 
 
-def update(
-    patterns: torch.Tensor,
-    *,
-    states: torch.Tensor,
-    weights: torch.Tensor,
-    couplings: torch.Tensor,
-    beta: float = 1.0,
-    step_size: float = 1.0,
-) -> torch.Tensor:
-    """One step of the weights at fixed ξ: p' ∝ p^(1−η) exp(ηβ(Xξ + Jp)), shape (..., S, N).
-
-    η = `step_size` in (0, 1]; 1 is the softmax itself, and with J = 0 attention.
-    """
-    wanted = beta * (states @ patterns.mT + weights @ couplings)
-    return _damped(wanted, weights.log(), step_size).exp()
-
-
-def safe_step_size(couplings: torch.Tensor, *, beta: float) -> float:
+def safe_step_size(couplings: Tensor, *, beta: float) -> float:
     """The largest η ≤ 1 for which no step of the weights raises the energy, 4/(2 + βλ).
 
-    λ is minus the lowest eigenvalue of the couplings (N, N) among directions of zero sum, or 0
+    λ is minus the lowest eigenvalue of the couplings (..., N, N) among directions of zero sum, or 0
     if none is negative (then no damping is needed at any temperature).
     """
-    lowest = min(float(torch.linalg.eigvalsh(_centred(couplings.detach())).min()), 0.0)
+    lowest = min(float(torch.linalg.eigvalsh(_centred(couplings)).min()), 0.0)
     return min(1.0, 4.0 / (2.0 - beta * lowest))
 
 
 @torch.no_grad()
 def solve(
-    patterns: torch.Tensor,
+    patterns: Tensor,
     *,
-    queries: torch.Tensor,
-    couplings: torch.Tensor,
+    queries: Tensor,
+    couplings: Tensor,
     beta: float = 1.0,
     clamped: bool = False,
-    start: torch.Tensor | None = None,
+    start: Tensor | None = None,
     step_size: float = 1.0,
     tolerance: float = 1e-10,
     max_steps: int = 10_000,
-) -> Solution[torch.Tensor]:
-    """Iterate the update until the weights rest, or take turns, for each of queries (..., S, d).
+) -> tuple[Tensor, Tensor]:
+    """Weights (..., S, N) after damped updates, and which of the queries (..., S, d) rest.
 
-    `start`: weights to start from, (..., S, N); by default attention's, softmax(βXξ) of the query.
-    Free (the default): ξ is Xᵀp of the weights, at the start and after every step; the query
-    has chosen the start, no more. `clamped`: ξ stays at the query.
-
-    Value: the weights p (..., S, N). Residual (..., S): ‖softmax(β(Xξ + Jp)) − p‖, undamped.
-    Status (..., S): CONVERGED, CYCLE (two sets of weights take turns), else STEP_LIMIT. A cycle of
-    two is the only other thing an undamped clamped iteration with symmetric J can end in (the
-    function −pᵀJp' − (p + p')ᵀXξ + β⁻¹(Σ p log p + Σ p' log p') of successive weights falls).
+    η = `step_size` in (0, 1]; 1 is the softmax itself, and with J = 0 attention. `start`: weights
+    to start from, (..., S, N); by default attention's, softmax(βXξ) of the query. Free (the
+    default): ξ is Xᵀp of the weights, at the start and after every step; the query has chosen the
+    start, no more. `clamped`: ξ stays at the query. A query rests, and moves no more, once
+    ‖softmax(β(Xξ + Jp)) − p‖, undamped, is within the tolerance.
     """
-    logs = torch.log_softmax(beta * (queries @ patterns.mT), dim=-1)
-    if start is not None:
-        logs = start.log()
-    weights = before = logs.exp()
-    scores = (queries if clamped else weights @ patterns) @ patterns.mT
-    pulls = weights @ couplings
-    shape = torch.broadcast_shapes(scores.shape, pulls.shape)[:-1]
-    logs = logs.expand(*shape, logs.shape[-1])
-    residual = torch.full(shape, torch.inf, dtype=logs.dtype, device=logs.device)
-    taken = torch.zeros(shape, dtype=torch.int64, device=logs.device)
-    status = torch.full(shape, int(Status.STEP_LIMIT), device=logs.device)
+    scores = queries @ patterns.mT
+    logs = torch.log_softmax(beta * scores, dim=-1) if start is None else start.log()
+    logs = logs.expand(torch.broadcast_shapes(scores.shape, (*couplings.shape[:-2], 1, 1)))
+    rest = torch.zeros(logs.shape[:-1], dtype=torch.bool)
     for _ in range(max_steps):
-        active = status == Status.STEP_LIMIT
-        wanted = beta * (scores + pulls)
-        moved = _damped(wanted, logs, step_size)
-        after = moved.exp()
-        shift = torch.linalg.vector_norm(torch.softmax(wanted, dim=-1) - weights, dim=-1)
-        away = torch.linalg.vector_norm(after - weights, dim=-1) > 1e3 * tolerance
-        again = torch.linalg.vector_norm(after - before, dim=-1) <= tolerance
-        residual = torch.where(active, shift, residual)
-        arrived = active & (shift <= tolerance)
-        # Back where it was two steps ago, although each of them moved it: it has no rest.
-        turning = active & ~arrived & again & away & (taken > 0)
-        status = torch.where(arrived, int(Status.CONVERGED), status)
-        status = torch.where(turning, int(Status.CYCLE), status)
-        taken = taken + active
-        going = active.unsqueeze(-1)
-        before = torch.where(going, weights, before)
-        logs, weights = torch.where(going, moved, logs), torch.where(going, after, weights)
+        weights = logs.exp()
         if not clamped:
             scores = weights @ patterns @ patterns.mT
-        pulls = weights @ couplings
-        if bool((status != Status.STEP_LIMIT).all()):
+        wanted = beta * (scores + weights @ couplings)
+        away = torch.linalg.vector_norm(torch.softmax(wanted, dim=-1) - weights, dim=-1)
+        if step_size < 1.0:
+            # A pattern of weight zero stays out: 0^(1−η) = 0.
+            wanted = (1.0 - step_size) * logs + step_size * wanted
+        logs = torch.where(rest.unsqueeze(-1), logs, torch.log_softmax(wanted, dim=-1))
+        rest = rest | (away <= tolerance)
+        if bool(rest.all()):
             break
-    return Solution(value=weights, residual=residual, steps=taken, status=status)
+    return logs.exp(), rest
 
 
-def equivalent_patterns(patterns: torch.Tensor, *, couplings: torch.Tensor) -> torch.Tensor:
+def equivalent_patterns(patterns: Tensor, *, couplings: Tensor) -> Tensor:
     """Patterns y_i, shape (N, N), whose plain memory has the weights of this interacting one.
 
     With ξ = Xᵀp the weights follow p' = softmax(βMp), M = XXᵀ + J. If M has no negative direction
@@ -138,37 +98,76 @@ def equivalent_patterns(patterns: torch.Tensor, *, couplings: torch.Tensor) -> t
     = softmax(βYYᵀp) are the steps of a memory that stores the rows of Y.
     """
     joint = patterns @ patterns.mT + couplings
-    inside = _centred(joint)
-    values, vectors = torch.linalg.eigh(inside)
-    scale = float(joint.abs().max())
+    values, vectors = torch.linalg.eigh(_centred(joint))
     # Eigenvalues this small are rounding: c would have to be of order 1/resolution.
-    resolution = 1e3 * torch.finfo(joint.dtype).eps * len(joint) * scale
+    resolution = 1e3 * torch.finfo(joint.dtype).eps * len(joint) * float(joint.abs().max())
     if float(values[0]) < -resolution:
-        raise ValueError(
-            "couplings must leave XXᵀ + J without a negative direction of zero sum, "
-            f"got an eigenvalue {float(values[0]):.3g}"
-        )
-    slope = joint.mean(1) - joint.mean()
-    seen = vectors.mT @ slope
-    used = values > resolution
-    if bool((seen[~used].abs() > resolution**0.5 * max(scale, 1.0) ** 0.5).any()):
-        raise ValueError("couplings must not add a field along a direction that M does not resist")
+        raise ValueError(f"XXᵀ + J has a negative direction of zero sum: {float(values[0]):.3g}")
     # M = inside + slope 1ᵀ + 1 slopeᵀ + mean: (y_i + t)·(y_j + t) with Yt = slope, up to a
-    # constant.
-    embedded = vectors * values.clamp(min=0.0).sqrt()
-    shift = torch.where(used, seen / values.clamp(min=resolution).sqrt(), torch.zeros_like(seen))
-    return embedded + shift
+    # constant; a slope along a direction of rounding is none.
+    roots = values.clamp(min=resolution).sqrt()
+    slope = vectors.mT @ (joint.mean(1) - joint.mean())
+    return torch.where(values > resolution, vectors * roots + slope / roots, 0.0)
 
 
-def _centred(matrix: torch.Tensor) -> torch.Tensor:
+def _centred(matrix: Tensor) -> Tensor:
     """The matrix seen by vectors of zero sum: rows and columns of zero mean."""
     rows = matrix - matrix.mean(-1, keepdim=True)
     return rows - rows.mean(-2, keepdim=True)
 
 
-def _damped(wanted: torch.Tensor, logs: torch.Tensor, step_size: float) -> torch.Tensor:
-    """Logarithms of the weights after a step towards the softmax of `wanted`."""
-    if step_size < 1.0:
-        # A pattern of weight zero stays out: 0^(1−η) = 0.
-        wanted = (1.0 - step_size) * logs + step_size * wanted
-    return torch.log_softmax(wanted, dim=-1)
+def group_patterns(groups: int, *, members: int, overlap: float) -> Tensor:
+    """(N, N) patterns of norm 1 with zero sum, overlap g in a group, equal ones between groups."""
+    size = groups * members
+    between = (1 + (members - 1) * overlap) / (size - members)
+    same = np.kron(np.eye(groups), np.ones((members, members)))
+    gram = (1 - overlap) * np.eye(size) + (overlap + between) * same - between
+    values, vectors = np.linalg.eigh(gram)
+    return torch.as_tensor((vectors * np.sqrt(values.clip(min=0.0))) @ vectors.T)
+
+
+def eigenvalues(kappa: float, *, groups: int, members: int, overlap: float) -> tuple[float, float]:
+    """`within` and `between`, the eigenvalues of M = XXᵀ + κ offdiag XXᵀ."""
+    apart = (1 + (members - 1) * overlap) / (groups * members - members)
+    plain = (1 - overlap, 1 - overlap + members * (overlap + apart))
+    within, between = (float((1 + kappa) * value - kappa) for value in plain)
+    return within, between
+
+
+Floats = Sequence[float] | np.ndarray
+
+
+def kinds(
+    patterns: Tensor,
+    *,
+    betas: Floats,
+    kappas: Floats,
+    start: str = "pattern",
+    max_steps: int = 3000,
+) -> np.ndarray:
+    """The fewest patterns that hold 0.9 of the weight at rest, (κ, β).
+
+    `start` "pattern": weight 0.99 on the first one; "mean": all equal but for a hundredth more on
+    it.
+    """
+    size = len(patterns)
+    weight = 0.99 if start == "pattern" else 1.01 / size
+    begin = torch.full((1, size), (1 - weight) / (size - 1), dtype=patterns.dtype)
+    begin[0, 0] = weight
+    gram = patterns @ patterns.T
+    pairs = gram - torch.diag(gram.diagonal())
+    rows = []
+    for beta in betas:
+        # One batch of all κ: the inverse temperature stands in the patterns and the couplings.
+        couplings = torch.stack([kappa * beta * pairs for kappa in kappas])
+        weights, _ = solve(
+            patterns.expand(len(kappas), -1, -1) * beta**0.5,
+            queries=torch.zeros(1, patterns.shape[1], dtype=patterns.dtype),
+            couplings=couplings,
+            start=begin,
+            step_size=safe_step_size(couplings, beta=1.0),
+            tolerance=1e-7,
+            max_steps=max_steps,
+        )
+        rows.append(effective_entries(weights[:, 0]).numpy())
+    return np.stack(rows, axis=1)

@@ -1,4 +1,14 @@
-"""Readers of chains: one look, a look through a window, with interactions, or in layers.
+"""Chains of linked tokens in a line: a query names the first, the answer is the last one's label.
+
+N = LENGTH tokens. Three chains of k links each stand side by side: three neighbours hold the first
+tokens, the next three the second ones, and so on, each three in random order. A token is (tag of
+the link before it, tag of the link after it, one-hot label or nothing, 1); tags are random unit
+vectors, new in every draw, read with some noise, and the last tokens of the chains carry labels.
+The other tokens are fillers with tags of their own, some with labels. A query is the tag before
+the first token of one chain. Every link spans less than the window of REACH tokens to each side;
+the chain's end lies outside of it for k > 1.
+
+Readers of chains: one look, a look through a window, with interactions, or in layers.
 
 What matches what is given to all of them: the product of the query's tag with the tag before
 token i, and L_ij of the tag after token i with the tag before token j, for |i − j| ≤ REACH. A
@@ -15,31 +25,31 @@ a label is worth. All answer with gain · Σ_i p_i y_i, y_i the label of token i
   a = softmax(β'L + b' · (j has a label)) within its window; then the look of "window".
 - "untied layers": the same, and each layer has its own β', b', ω.
 
-Ten readers of different seeds are trained at once, each on its own draws. `operations` counts the
-multiplications for one query; rounds are chosen so that interactions have as many as layers.
+Ten readers of different seeds are trained at once, each on its own draws. Rounds are
+chosen so that interactions have as many multiplications for one query as layers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy, normalize, one_hot
 
-from compendium.c17_interacting_patterns.chains import (
-    LABELS,
-    LENGTH,
-    REACH,
-    TAG,
-    Chains,
-    draw_chains,
-)
-from spinformer.core.random import torch_generator
+from bookmaker.tables import Rows, stored
+from compendium.common.rows import grid, rows_of
+from spinformer.core.random import TorchSeed, torch_generator
 
-ARMS = ("dense", "window", "interacting", "directed", "tied layers", "untied layers")
-LAYERS = 5
-ROUNDS = 15
-NEIGHBOURS = 2 * REACH + 1
+LENGTH, CHAINS, LABELS, REACH, TAG = 30, 3, 4, 5, 10
+NOISE = 0.2  # norm of what is added to the tag after each token
+
+LINKED = ("interacting", "directed")
+LAYERED = ("tied layers", "untied layers")
+ARMS = ("dense", "window", *LINKED, *LAYERED)
+LAYERS, ROUNDS = 5, 15
+SEEDS, LINKS, RATES = 10, (1, 2, 4), (0.1, 0.3)
 # A training: updates, lines of a reader in each, and those that it is judged on.
 STEPS, BATCH, TEST = 300, 32, 500
 # Where learning starts; one number, or one for each layer.
@@ -58,141 +68,159 @@ RANGES = {
 }
 ROUNDS_OF_SEARCH, SETTINGS, LINES = 8, 48, 96
 
-
-def operations(arm: str) -> int:
-    """Multiplications for one query, each sum over tokens taken over the window it has."""
-    seen = LENGTH if arm == "dense" else NEIGHBOURS
-    look, pairs = seen * TAG + LENGTH * LABELS, LENGTH * NEIGHBOURS
-    if arm in ("interacting", "directed"):
-        return look + pairs * TAG * (2 if arm == "interacting" else 1) + ROUNDS * pairs
-    if arm in ("tied layers", "untied layers"):
-        return look + pairs * TAG + LAYERS * pairs * (1 + LABELS)
-    return look
+# Of every reader, by name, (readers, 1) or (readers, LAYERS).
+Numbers = dict[str, Tensor]
+_APART = (torch.arange(LENGTH)[:, None] - torch.arange(LENGTH)).abs()
 
 
-class Readers:
-    """One arm, one reader for each of `count`; `numbers` have the readers as first axis."""
+class Chains(NamedTuple):
+    """tokens (B, N, features), query (B, TAG), place (B,) of the first token, label (B,)."""
 
-    def __init__(self, arm: str, *, count: int) -> None:
-        self.arm, self.count = arm, count
-        begin = dict(LOOK)
-        if arm in ("interacting", "directed"):
-            begin |= INTERACTION
-        if arm in ("tied layers", "untied layers"):
-            begin |= LAYER
-        self.numbers = {}
-        for name, value in begin.items():
-            depth = LAYERS if arm == "untied layers" and name in LAYER else 1
-            self.numbers[name] = torch.full((count, depth), value).requires_grad_()
-        apart = (torch.arange(LENGTH)[:, None] - torch.arange(LENGTH)).abs()
-        self.near = apart <= REACH
-        self.linked = self.near & (apart > 0)
+    tokens: Tensor
+    query: Tensor
+    place: Tensor
+    label: Tensor
 
-    def _number(self, name: str, *, layer: int = 0) -> Tensor:
-        """(count, 1, 1), to multiply (count, B, N)."""
-        values = self.numbers[name]
-        return values[:, min(layer, values.shape[1] - 1), None, None]
 
-    def logits(self, chains: Chains) -> Tensor:
-        """(B, LABELS) for a batch that holds equal shares for every reader, in their order."""
-        tokens = chains.tokens.unflatten(0, (self.count, -1))
-        before, after, labels, _ = tokens.split((TAG, TAG, LABELS, 1), dim=-1)
-        has, inside = labels.sum(-1), self.near[chains.place].unflatten(0, (self.count, -1))
-        match = (before @ chains.query.unflatten(0, (self.count, -1)).unsqueeze(-1)).squeeze(-1)
-        scores = self._number("sharpness") * match + self._number("label") * has
-        links = after @ before.mT
-        if self.arm in ("interacting", "directed"):
-            outside = self._number("pair outside") + self._number("label") * has
-            scores = torch.where(inside, scores, outside)
-            weights = self._interact(scores, links)
-        else:
-            if self.arm != "dense":
-                scores = scores.masked_fill(~inside, -torch.inf)
-            weights = torch.softmax(scores, -1)
-        if self.arm in ("tied layers", "untied layers"):
-            for layer in range(LAYERS):
-                labels = labels + self._layer(links, has, layer) @ labels
-        answer = self._number("gain") * (weights.unsqueeze(-2) @ labels).squeeze(-2)
-        return answer.flatten(0, 1)
+def draw_chains(batch: int, *, links: int, seed: TorchSeed) -> Chains:
+    """`batch` independent lines of tokens with chains of `links` links."""
+    source = torch_generator(seed)
+    members = links + 1
+    tags = normalize(torch.randn(batch, CHAINS, members + 1, TAG, generator=source), dim=-1)
+    loose = normalize(torch.randn(batch, LENGTH, 2, TAG, generator=source), dim=-1)
+    labels = torch.randint(LABELS, (batch, LENGTH), generator=source)
+    ends = torch.randint(LABELS, (batch, CHAINS), generator=source)
+    shown = torch.rand(batch, LENGTH, generator=source) < 0.2
+    order = torch.rand(batch, members, CHAINS, generator=source).argsort(-1)
+    offset = torch.randint(LENGTH - CHAINS * members + 1, (batch,), generator=source)
+    wanted = torch.randint(CHAINS, (batch,), generator=source)
+    blur = torch.randn(batch, LENGTH, TAG, generator=source) * (NOISE / TAG**0.5)
 
-    def _layer(self, links: Tensor, has: Tensor, layer: int) -> Tensor:
-        link, bonus, add = (self._number(name, layer=layer).unsqueeze(-1) for name in LAYER)
-        scores = link * links + bonus * has.unsqueeze(-2)
-        return add * torch.softmax(scores.masked_fill(~self.linked, -torch.inf), -1)
+    marks = one_hot(labels, LABELS).float() * shown.unsqueeze(-1)
+    tokens = torch.cat([loose.flatten(-2), marks, torch.ones(batch, LENGTH, 1)], -1)
+    # Where the chains stand: place, chain and link of every token of them.
+    row, member = torch.arange(batch)[:, None], torch.arange(members).repeat_interleave(CHAINS)
+    at, chain = offset[:, None] + torch.arange(members * CHAINS), order.flatten(1)
+    tokens[row, at, :TAG] = tags[row, chain, member]
+    tokens[row, at, TAG : 2 * TAG] = tags[row, chain, member + 1]
+    last = (member == links).unsqueeze(-1)
+    tokens[row, at, 2 * TAG : -1] = one_hot(ends[row, chain], LABELS).float() * last
+    tokens[..., TAG : 2 * TAG] += blur
+    row = row[:, 0]
+    place = offset + (order[:, 0] == wanted[:, None]).int().argmax(-1)
+    return Chains(tokens, query=tags[row, wanted, 0], place=place, label=ends[row, wanted])
 
-    def _interact(self, scores: Tensor, links: Tensor) -> Tensor:
-        joint = links + links.mT if self.arm == "interacting" else links.mT
-        couplings = self._number("pair link").unsqueeze(-1) * joint * self.linked
-        weights = torch.softmax(scores, -1)
+
+def first_numbers(arm: str, *, count: int) -> Numbers:
+    """What the numbers of `count` readers of an arm are before they learn."""
+    begin = LOOK | (INTERACTION if arm in LINKED else {}) | (LAYER if arm in LAYERED else {})
+    depth = {name: LAYERS if arm == "untied layers" and name in LAYER else 1 for name in begin}
+    return {name: torch.full((count, depth[name]), value) for name, value in begin.items()}
+
+
+def logits(arm: str, numbers: Numbers, chains: Chains) -> Tensor:
+    """(B, LABELS) for a batch that holds equal shares for every reader, in their order."""
+    count = len(numbers["sharpness"])
+    tokens, query, inside = (
+        x.unflatten(0, (count, -1))
+        for x in (chains.tokens, chains.query, _APART[chains.place] <= REACH)
+    )
+    before, after, labels, _ = tokens.split((TAG, TAG, LABELS, 1), dim=-1)
+    has, links = labels.sum(-1), after @ before.mT
+    look = {name: values[:, :1, None] for name, values in numbers.items()}
+    scores = look["sharpness"] * (before @ query.unsqueeze(-1)).squeeze(-1) + look["label"] * has
+    if arm != "dense":
+        outside = look["pair outside"] + look["label"] * has if arm in LINKED else -torch.inf
+        scores = torch.where(inside, scores, outside)
+    weights = torch.softmax(scores, -1)
+    if arm in LINKED:
+        joint = links + links.mT if arm == "interacting" else links.mT
+        couplings = look["pair link"].unsqueeze(-1) * joint * ((_APART <= REACH) & (_APART > 0))
         for _ in range(ROUNDS):
             fields = (couplings @ weights.unsqueeze(-1)).squeeze(-1)
-            weights = torch.softmax(scores + fields + self._number("pair self") * weights, -1)
-        return weights
+            weights = torch.softmax(scores + fields + look["pair self"] * weights, -1)
+    for layer in range(LAYERS if arm in LAYERED else 0):
+        link, bonus, add = (
+            numbers[n].expand(-1, LAYERS)[:, layer, None, None, None] for n in LAYER
+        )
+        pulls = link * links + bonus * has.unsqueeze(-2)
+        pulls = pulls.masked_fill((_APART > REACH) | (_APART == 0), -torch.inf)
+        labels = labels + add * torch.softmax(pulls, -1) @ labels
+    answer = look["gain"] * (weights.unsqueeze(-2) @ labels).squeeze(-2)
+    return answer.flatten(0, 1)
 
 
-def train_readers(
-    arm: str, *, links: int, seeds: Sequence[int], rate: float
-) -> tuple[Tensor, Tensor]:
-    """Accuracy of each reader, (seeds,), on a validation draw and on a test draw of TEST lines.
+@torch.no_grad()
+def accuracy(arm: str, numbers: Numbers, chains: Chains) -> Tensor:
+    """Share of right answers of each reader, (readers,)."""
+    right = logits(arm, numbers, chains).argmax(-1) == chains.label
+    return right.unflatten(0, (len(numbers["sharpness"]), -1)).float().mean(-1)
+
+
+_HERE = Path(__file__).parent
+_TRAINED: dict[str, Any] = {"seconds": 20.0, "within": {"validation": 0.02, "test": 0.02}}
+
+
+@stored(_HERE / "hops.csv", units=grid(arm=ARMS, links=LINKS, rate=RATES), checked=6, **_TRAINED)
+def HOPS(arm: str, links: int, rate: float, *, first_seed: int = 0) -> Rows:
+    """Ten readers trained at once: accuracies on a validation and on a test draw of TEST lines.
 
     Adam with a `rate` that falls linearly to zero; every step has new draws.
     """
-    model = Readers(arm, count=len(seeds))
-    optimizer = torch.optim.Adam(list(model.numbers.values()), lr=rate)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0 - step / STEPS)
+    seeds = range(first_seed, first_seed + SEEDS)
+    numbers = first_numbers(arm, count=len(seeds))
+    optimizer = torch.optim.Adam([values.requires_grad_() for values in numbers.values()], lr=rate)
     # One stream for the draws of all: each reader gets its own part of every batch.
     source = torch_generator(1_000_000 + sum((k + 1) * seed for k, seed in enumerate(seeds)))
-    for _ in range(STEPS):
+    for step in range(STEPS):
+        optimizer.param_groups[0]["lr"] = rate * (1.0 - step / STEPS)
         chains = draw_chains(BATCH * len(seeds), links=links, seed=source)
-        loss = torch.nn.functional.cross_entropy(model.logits(chains), chains.label)
-        optimizer.zero_grad()
         # The mean over all readers: each has the gradient of its own mean, smaller by their number,
         # which Adam does not notice.
+        loss = cross_entropy(logits(arm, numbers, chains), chains.label)
+        optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        schedule.step()
-    tuning, held = (
-        _accuracy(model, draw_chains(TEST * len(seeds), links=links, seed=source)) for _ in range(2)
-    )
-    return tuning, held
+    held = [draw_chains(TEST * len(seeds), links=links, seed=source) for _ in range(2)]
+    validation, test = (accuracy(arm, numbers, chains) for chains in held)
+    return rows_of(seed=seeds, validation=validation, test=test)
 
 
-def search_readers(arm: str, *, links: int, seed: int, test: int = 1000) -> float:
-    """Accuracy of the best reader that a random search finds for "interacting" or "directed".
+@stored(
+    _HERE / "hops_again.csv",
+    units=grid(arm=("dense", "interacting"), links=(2,), rate=RATES),
+    **_TRAINED,
+)
+def HOPS_AGAIN(arm: str, links: int, rate: float) -> Rows:
+    """Ten other seeds of the closest case."""
+    return HOPS.rows(arm, links, rate, first_seed=SEEDS)
+
+
+@stored(_HERE / "search.csv", units=grid(arm=LINKED, links=LINKS, seed=range(3)))
+@torch.no_grad()
+def SEARCH(arm: str, links: int, seed: int) -> Rows:
+    """Accuracy of the best reader that a random search finds.
 
     Gradient descent may get stuck; this tries 384 settings on 96 lines each, and the best of
-    the last round on `test` new ones.
+    the last round on 1000 new ones.
     """
     source = torch.Generator().manual_seed(seed)
-    model = Readers(arm, count=SETTINGS)
-    best: dict[str, Tensor] = {}
-    with torch.no_grad():
-        for number in range(ROUNDS_OF_SEARCH):
-            for index, (name, (low, high)) in enumerate(RANGES.items()):
-                if number < 2:
-                    even = torch.rand(SETTINGS, 1, generator=source)
-                    values = low * (high / low) ** even if index < 2 else low + (high - low) * even
-                else:
-                    step = 0.2 * best[name].abs() + 0.3
-                    values = best[name] + step * torch.randn(SETTINGS, 1, generator=source)
-                    values[0] = best[name]
-                model.numbers[name] = values
-            lines = draw_chains(LINES, links=links, seed=source)
-            # The same lines for each of the settings.
-            lines = Chains(
-                tokens=lines.tokens.repeat(SETTINGS, 1, 1),
-                query=lines.query.repeat(SETTINGS, 1),
-                place=lines.place.repeat(SETTINGS),
-                label=lines.label.repeat(SETTINGS),
-            )
-            chosen = int(_accuracy(model, lines).argmax())
-            best = {name: values[chosen] for name, values in model.numbers.items()}
-    single = Readers(arm, count=1)
-    single.numbers = {name: values[None] for name, values in best.items()}
-    return float(_accuracy(single, draw_chains(test, links=links, seed=source)))
-
-
-def _accuracy(model: Readers, chains: Chains) -> Tensor:
-    with torch.no_grad():
-        right = model.logits(chains).argmax(-1) == chains.label
-    return right.unflatten(0, (model.count, -1)).float().mean(-1)
+    numbers = first_numbers(arm, count=SETTINGS)
+    chosen = 0
+    for number in range(ROUNDS_OF_SEARCH):
+        for index, (name, (low, high)) in enumerate(RANGES.items()):
+            if number < 2:
+                even = torch.rand(SETTINGS, 1, generator=source)
+                values = low * (high / low) ** even if index < 2 else low + (high - low) * even
+            else:
+                best = numbers[name][chosen]
+                noise = torch.randn(SETTINGS, 1, generator=source)
+                values = best + (0.2 * best.abs() + 0.3) * noise
+                values[0] = best
+            numbers[name] = values
+        lines = draw_chains(LINES, links=links, seed=source)
+        # The same lines for each of the settings.
+        same = Chains(*(x.repeat(SETTINGS, *[1] * (x.ndim - 1)) for x in lines))
+        chosen = int(accuracy(arm, numbers, same).argmax())
+    single = {name: values[chosen : chosen + 1] for name, values in numbers.items()}
+    return [{"test": float(accuracy(arm, single, draw_chains(1000, links=links, seed=source)))}]

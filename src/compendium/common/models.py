@@ -13,6 +13,7 @@ from spinformer.language.decoder import (
     run_decoder,
     token_numbers,
 )
+from spinformer.language.encoder import LanguageModel
 from spinformer.language.minilm import load_model
 from spinformer.language.text import sample_texts
 
@@ -45,3 +46,16 @@ def causal_attention(model: Decoder, trace: BlockTrace) -> Tensor:
     scores = trace.queries @ keys.mT / model.head_width**0.5
     seen = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
     return torch.softmax(scores.masked_fill(~seen, -torch.inf), -1)
+
+
+def head_maps(model: LanguageModel, layer: int) -> tuple[Tensor, Tensor]:
+    """Query maps (H, d, D) and output maps (H, D, d) of a layer of the encoder."""
+    name, heads = f"encoder.layer.{layer}.attention", model.architecture.heads
+    reads = model.weights[f"{name}.self.query.weight"].unflatten(0, (heads, -1))
+    writes = model.weights[f"{name}.output.dense.weight"].unflatten(-1, (heads, -1))
+    return reads, writes.transpose(0, 1)
+
+
+def read_of_written(reads: Tensor, writes: Tensor) -> Tensor:
+    """What each head's query map reads of what an output map writes, from the right: (H, d, d)."""
+    return torch.einsum("hqD,hDv->hvq", reads, writes)

@@ -1,0 +1,243 @@
+"""Two tasks on pictures: stored faces recalled from spoiled ones, lower halves of unseen pictures.
+
+Recall: COUNT of the 100 faces are stored, as they are. A query is a stored face with a horizontal
+band of half its height hidden (0) and normal noise on the rest. It is recalled if the weight of its
+own pattern at rest exceeds one half. Every arm has its own β, and some a second number; both are
+chosen on other queries of the same memory.
+
+Completion: `count` pictures are stored, upper halves x_i as keys and lower halves y_i as values.
+The weights p of a query are found by attention, or by patterns that interact, and the completion is
+Σ p_i y_i. Interactions J = −κ XXᵀ turn the search for the best match into a fit: at rest, p
+minimises ½κ‖q/κ − Xᵀp‖² less the entropy, the least squares of q/κ by a mixture of patterns. What a
+method may use is counted in looks at the memory, LOOKS at most for each query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import torch
+from scipy.special import softmax
+
+from bookmaker.tables import Rows, stored
+from compendium.c17_interacting_patterns.interacting import solve
+from compendium.common import images
+from compendium.common.rows import grid, rows_of
+from spinformer.core.random import numpy_generator
+
+Array = np.ndarray
+
+FACE_BETAS = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
+# What an arm has beside β: κ with a free or a clamped state, or a ridge.
+_KAPPAS = list(product((0.25, 0.5, 0.75, 1.0, 1.25, 1.5), (0.0, 1.0)))
+_RIDGED = [(ridge, 0.0) for ridge in (1e-3, 1e-2, 1e-1, 1.0)]
+_OTHERS = {"interacting": _KAPPAS, "whitened": _RIDGED, "pseudo-inverse": _RIDGED}
+ARMS = ("attention", "interacting", "whitened", "pseudo-inverse", "equal norms", "distances")
+COUNT, NOISE, SEEDS = 60, 0.5, 10
+LOOKS = 20
+_HERE = Path(__file__).parent
+
+
+@stored(_HERE / "recall.csv", units=grid(seed=range(SEEDS)))
+def RECALL(seed: int) -> Rows:
+    """Share of queries recalled by each arm, its numbers beside it, for one draw of everything.
+
+    Noise of NOISE in units of the pixels' standard deviation. Three queries a face choose the
+    numbers, three test them.
+    """
+    generator = numpy_generator(seed)
+    every = images.faces()
+    chosen = generator.choice(len(every), size=COUNT, replace=False)
+    stored = every[chosen] / np.sqrt(np.mean((every[chosen] ** 2).sum(1)))
+    tuning, test = (_spoil(np.tile(stored, (3, 1)), generator) for _ in range(2))
+    rows = []
+    for arm in ARMS:
+        others = _OTHERS.get(arm, [(0.0, 0.0)])
+        tried = [(beta, *other) for beta, other in product(FACE_BETAS, others)]
+        best = max(tried, key=lambda numbers: _share(arm, stored, tuning, numbers))
+        numbers = dict(zip(("beta", "second", "clamped"), best, strict=True))
+        rows.append({"arm": arm, "recalled": _share(arm, stored, test, best), **numbers})
+    return rows
+
+
+def _spoil(rows: Array, generator: np.random.Generator) -> Array:
+    pictures = rows.reshape(-1, *images.FACE_SHAPE).copy()
+    pictures += NOISE * rows.std() * generator.standard_normal(pictures.shape)
+    half = images.FACE_SHAPE[0] // 2
+    tops = generator.integers(0, half + 2, len(rows))
+    for picture, top in zip(pictures, tops, strict=True):
+        picture[top : top + half] = 0.0
+    return pictures.reshape(len(rows), -1)
+
+
+def _share(arm: str, stored: Array, queries: Array, numbers: tuple[float, float, float]) -> float:
+    """Share of queries whose own pattern holds more than half of the weight at the end."""
+    beta, second, clamped = numbers
+    gram = stored @ stored.T
+    couplings = np.zeros_like(gram)
+    if arm == "interacting":
+        couplings = -second * (gram - np.diag(gram.diagonal()))
+    elif arm in ("whitened", "equal norms"):
+        mean = stored.mean(0)
+        # The mean is that of whole pictures: it is taken off where a pixel is seen.
+        queries, stored = np.where(queries == 0.0, 0.0, queries - mean), stored - mean
+        if arm == "whitened":
+            values, vectors = np.linalg.eigh(stored.T @ stored / len(stored))
+            spread = values.clip(min=0.0) + second * values.mean()
+            filter_ = vectors / np.sqrt(spread) @ vectors.T
+            queries, stored = queries @ filter_, stored @ filter_
+        stored, queries = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (stored, queries))
+    scores = queries @ stored.T
+    if arm == "pseudo-inverse":
+        ridge = second * np.trace(gram) / len(gram) * np.eye(len(gram))
+        scores = scores @ np.linalg.inv(gram + ridge)
+    elif arm == "distances":
+        scores = scores - 0.5 * (stored**2).sum(1)
+    if arm in ("pseudo-inverse", "distances"):
+        # One look: what follows it is a choice already made.
+        weights = torch.softmax(torch.as_tensor(beta * scores), -1)
+    else:
+        x, q, j = map(torch.as_tensor, (stored, queries, couplings))
+        weights, _ = solve(
+            x, queries=q, couplings=j, beta=beta, clamped=clamped > 0, max_steps=LOOKS
+        )
+    own = weights.numpy().reshape(-1, COUNT, COUNT).diagonal(axis1=1, axis2=2)
+    return float((own > 0.5).mean())
+
+
+BETAS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
+RIDGES = (1e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0)
+# Patterns that interact; "more patterns" stores LOOKS times as many, looks once.
+INTERACTING = ("interacting", "interacting, no diagonal")
+MORE = "more patterns"
+
+
+def complete(seed: int, *, data: str, count: int = 60) -> tuple[Array, dict[str, Array]]:
+    """Lower halves of the test pictures, and what every method makes of them at its best setting.
+
+    All centred and scaled. `data` is "digits" or "faces". Of the pictures left, one half (at most
+    250 digits, 20 faces) chooses each method's setting, the other tests it.
+    """
+    rows = images.digits() if data == "digits" else images.faces()
+    rows = rows[numpy_generator(seed).permutation(len(rows))]
+    height, width = images.DIGIT_SHAPE if data == "digits" else images.FACE_SHAPE
+    cut = (height // 2) * width
+    held = min(250 if data == "digits" else 20, (len(rows) - count) // 2)
+    small = rows[2 * held :][:count]
+    mean = small.mean(0)
+    # By the root mean square norm of the upper halves: β means the same for all data.
+    scale = float(np.sqrt(((small - mean)[:, :cut] ** 2).sum(1).mean()))
+    few, many, tuning, test = (
+        (((x - mean) / scale)[:, :cut], ((x - mean) / scale)[:, cut:])
+        for x in (small, rows[2 * held :][: count * LOOKS], rows[:held], rows[held : 2 * held])
+    )
+    found = {}
+    for name, (method, options) in METHODS.items():
+        stored = many if name == MORE else few
+        if name == MORE and len(stored[0]) < 2 * count:
+            continue
+        errors = [_error(method(*stored, tuning[0], *option), tuning[1]) for option in options]
+        found[name] = method(*stored, test[0], *options[int(np.nanargmin(errors))])
+    return test[1], found
+
+
+@stored(
+    _HERE / "completion.csv",
+    units=grid(data=("digits", "faces"), seed=range(SEEDS)),
+    checked=3,
+    seconds=10.0,
+    within={"error": 2e-3},
+)
+def COMPLETION(data: str, seed: int, count: int = 60) -> Rows:
+    """Mean squared error of each method, over the variance of what it completes."""
+    truth, found = complete(seed, data=data, count=count)
+    errors = [_error(lower, truth) for lower in found.values()]
+    return rows_of(method=list(found), error=errors)
+
+
+def _error(completed: Array, truth: Array) -> float:
+    """Mean squared error over the variance of what is completed."""
+    return float(((completed - truth) ** 2).mean() / (truth**2).mean())
+
+
+def _interacting(keys: Array, values: Array, upper: Array, *setting: float) -> Array:
+    beta, kappa, step, own = setting
+    gram = keys @ keys.T
+    couplings = -kappa * (gram if own else gram - np.diag(gram.diagonal()))
+    scores = beta * upper @ keys.T
+    logs = scores
+    for _ in range(LOOKS):
+        weights = softmax(logs, axis=-1)
+        logs = (1.0 - step) * logs + step * (scores + beta * weights @ couplings)
+    return softmax(logs, axis=-1) @ values
+
+
+def _attention(keys: Array, values: Array, upper: Array, beta: float) -> Array:
+    return softmax(beta * upper @ keys.T, axis=-1) @ values
+
+
+def _distances(keys: Array, values: Array, upper: Array, beta: float) -> Array:
+    return softmax(beta * (upper @ keys.T - 0.5 * (keys**2).sum(1)), axis=-1) @ values
+
+
+def _iterated(keys: Array, values: Array, upper: Array, beta: float, steps: int) -> Array:
+    """Attention again and again: the state of the upper half descends, the last look completes."""
+    state = upper
+    for _ in range(steps):
+        weights = softmax(beta * state @ keys.T, axis=-1)
+        state = weights @ keys
+    return weights @ values
+
+
+def _layers(keys: Array, values: Array, upper: Array, beta: float, rate: float) -> Array:
+    """Plain layers with a residual stream: each takes off what it has read, values are summed."""
+    state, completed = upper, np.zeros((len(upper), values.shape[1]))
+    for _ in range(LOOKS):
+        weights = softmax(beta * state @ keys.T, axis=-1)
+        state = state - rate * weights @ keys
+        completed = completed + rate * weights @ values
+    return completed
+
+
+def _linear(keys: Array, values: Array, upper: Array, ridge: float) -> Array:
+    """Ridge regression: the pseudo-inverse memory."""
+    return upper @ keys.T @ np.linalg.solve(keys @ keys.T + ridge * np.eye(len(keys)), values)
+
+
+def _local(keys: Array, values: Array, upper: Array, beta: float, ridge: float) -> Array:
+    """Ridge regression for each query anew, every stored pair weighted by its attention."""
+    gram, overlaps = keys @ keys.T, upper @ keys.T
+    weights = softmax(beta * (overlaps - 0.5 * gram.diagonal()), axis=-1).clip(min=1e-12)
+    resisting = gram + (ridge / weights)[:, None, :] * np.eye(len(gram))
+    return np.linalg.solve(resisting, overlaps[..., None])[..., 0] @ values
+
+
+def _solved(keys: Array, values: Array, upper: Array, beta: float, ridge: float) -> Array:
+    """The exponential kernel of attention, not normalised, its values solved for once."""
+
+    def kernel(rows: Array) -> Array:
+        squares = (rows**2).sum(1)[:, None] + (keys**2).sum(1)
+        return np.exp(beta * (rows @ keys.T - 0.5 * squares))
+
+    return kernel(upper) @ np.linalg.solve(kernel(keys) + ridge * np.eye(len(keys)), values)
+
+
+# Functions of keys, values, upper halves and a setting, and the settings that are tried.
+_LOOK = list(product(BETAS))
+_FIT = (BETAS, (-0.5, 0.25, 0.5, 0.75, 1.0), (0.5, 0.2, 0.1))
+_RIDGES = list(product(BETAS, RIDGES))
+METHODS: dict[str, tuple[Callable[..., Array], Sequence[tuple[float, ...]]]] = {
+    INTERACTING[0]: (_interacting, list(product(*_FIT, (1.0,)))),
+    INTERACTING[1]: (_interacting, list(product(*_FIT, (0.0,)))),
+    "attention": (_attention, _LOOK),
+    "distances": (_distances, _LOOK),
+    "attention, iterated": (_iterated, list(product(BETAS, (2, 5, LOOKS)))),
+    "layers": (_layers, list(product(BETAS, (0.05, 0.1, 0.2, 0.4, 0.8)))),
+    "linear": (_linear, list(product(RIDGES))),
+    "values solved for": (_solved, _RIDGES),
+    "local linear": (_local, _RIDGES),
+    MORE: (_attention, _LOOK),
+}
