@@ -4,7 +4,6 @@ VENV ?= .venv
 WORKERS ?= 2
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-PRINTER := $(VENV)/.pdf
 CHAPTERS := $(BIN)/python -m bookmaker
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --nbval --doctest-modules
 
@@ -55,12 +54,8 @@ html: $(INSTALLED) ## the pages from the notebooks as they are; no warning is le
 	$(BIN)/jupyter-book build . -W -n --keep-going --all
 	@echo "Open file://$(CURDIR)/_build/html/index.html"
 
-$(PRINTER): $(INSTALLED)
+pdf: html ## the main path as one PDF, printed from the pages by Chromium
 	.ci/browser
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[pdf]'
-	@touch $@
-
-pdf: $(PRINTER) html ## the main path as one PDF, printed from the pages by Chromium
 	$(CHAPTERS) pdf
 
 check: lint ## what a contributor runs often: style, types, every fault of every chapter

@@ -87,6 +87,7 @@ def write_checkout(folder: Path) -> Path:
         "_toc.yml": SMALL_CONTENTS,
         "book/welcome.md": "# Welcome\n",
         "book/claims.yml": "[]\n",
+        "book/passages.yml": "{}\n",
         # As long as nobody decided where the book lives.
         "pyproject.toml": '[project]\nname = "small"\n',
         "README.md": "# Small\n",
@@ -126,7 +127,7 @@ def executed_checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from bookmaker.source import Chapter
 
     folder = write_checkout(tmp_path_factory.mktemp("executed") / "checkout")
-    rebuild(Chapter(folder, "01_small"), progress=False)
+    rebuild(Chapter(folder, "01_small"))
     return folder
 
 

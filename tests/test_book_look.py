@@ -61,7 +61,7 @@ def rows(html):
         ),
         pytest.param(
             "cubic: 0 rises in 10 flips; left: 0\nsquare: 0 rises in 10 flips; left: 2\n",
-            [["", "0 rises in 10 flips, left"], ["cubic", "0"], ["square", "2"]],
+            [["", "0 rises in 10 flips; left"], ["cubic", "0"], ["square", "2"]],
             id="a phrase is not cut at its numbers",
         ),
     ],

@@ -3,7 +3,7 @@
 import pytest
 
 from bookmaker.errors import ChapterError
-from bookmaker.project import public_address, published_address, repository_address
+from bookmaker.project import published_address, repository_address
 from bookmaker.source import Chapter, chapters
 
 
@@ -25,22 +25,6 @@ def test_unknown_chapter_is_named(small_checkout):
         chapters(small_checkout, ("02_other",))
 
 
-@pytest.mark.parametrize(
-    ("address", "public"),
-    [
-        ("git@github.com:owner/book.git", "https://github.com/owner/book"),
-        ("https://gitlab.com/owner/book.git/", "https://gitlab.com/owner/book"),
-        ("ssh://git@github.com/owner/book", "https://github.com/owner/book"),
-        ("/home/me/book", ""),
-        ("file:///home/me/book", ""),
-        ("http://localhost/owner/book", ""),
-        ("", ""),
-    ],
-)
-def test_only_public_addresses_count(address, public):
-    assert public_address(address) == public
-
-
 def test_the_address_is_one_setting_and_a_variable_for_the_pages(small_checkout, monkeypatch):
     monkeypatch.delenv("SPINFORMER_REPOSITORY", raising=False)
     assert repository_address(small_checkout) == published_address(small_checkout) == ""
@@ -49,9 +33,8 @@ def test_the_address_is_one_setting_and_a_variable_for_the_pages(small_checkout,
     setting = '\n[project.urls]\nRepository = "{}"\n'
     project.write_text(text + setting.format("https://github.com/o/set"), encoding="utf-8")
     assert repository_address(small_checkout) == "https://github.com/o/set"
-    monkeypatch.setenv("SPINFORMER_REPOSITORY", "git@github.com:o/env.git")
+    monkeypatch.setenv("SPINFORMER_REPOSITORY", "https://github.com/o/env")
     assert published_address(small_checkout) == "https://github.com/o/env"
     assert repository_address(small_checkout) == "https://github.com/o/set"
-    project.write_text(text + setting.format("github.com/o/set"), encoding="utf-8")
-    with pytest.raises(ChapterError, match="Repository must read https://host/owner/name"):
-        repository_address(small_checkout)
+    monkeypatch.setenv("SPINFORMER_REPOSITORY", "file:///home/me/book")
+    assert published_address(small_checkout) == ""

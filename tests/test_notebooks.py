@@ -19,9 +19,9 @@ import torch
 from IPython.display import display
 
 from bookmaker.checking import all_faults
-from bookmaker.figures import SVG
 from bookmaker.freshness import read_notebook
 from bookmaker.meaning import has_tag, python_source
+from bookmaker.pictures import SVG
 from bookmaker.source import chapters
 from spinformer.language.minilm import ModelUnavailable
 

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import sys
 import pytest
 
 from bookmaker.sweeps import store
-from bookmaker.sweeps.store import ABOUT, StoreError, belongs_to, finished, writing
+from bookmaker.sweeps.store import ABOUT, StoreError, finished, writing
 
 WORK = {"work": "squares"}
 HOLD = """
@@ -51,7 +52,6 @@ def test_only_whole_results_have_a_final_name(tmp_path):
         ABOUT, "p1.json", "p2.json", "p3.json"
     ]  # fmt: skip
     assert finished(folder) == whole
-    assert finished(folder, ["p3", "p9"]) == {"p3": "nine\n"}
     for cut in ("", '{"ü": [2.5', "\0\0\0"):
         (folder / "p2.json").write_text(cut)
         assert set(finished(folder)) == {"p1", "p3"}
@@ -73,7 +73,7 @@ def test_one_process_at_a_time_and_a_killed_one_leaves_no_lock(tmp_path):
     with writing(folder, about=WORK):
         store.add(folder, "p1", 1)
         # Removed as finished by who waited for nobody: the next one begins anew.
-        store.remove(folder)
+        shutil.rmtree(folder)
         with writing(folder, about=WORK):
             assert finished(folder) == {}
 
@@ -81,9 +81,8 @@ def test_one_process_at_a_time_and_a_killed_one_leaves_no_lock(tmp_path):
 def test_other_work_is_refused_and_left_as_it_is(tmp_path):
     folder = tmp_path / "squares"
     folder.mkdir()
-    for text in (json.dumps({"work": "cubes"}), '{"{}": []}', "no store", ""):
+    for text in (json.dumps({"work": "cubes"}), "no store", ""):
         (folder / ABOUT).write_text(text)
-        with pytest.raises(StoreError, match="not to work squares"), writing(folder, about=WORK):
+        with pytest.raises(StoreError, match=r"not to .*squares"), writing(folder, about=WORK):
             pass
         assert (folder / ABOUT).read_text() == text
-    assert belongs_to(tmp_path / "nowhere") == {}

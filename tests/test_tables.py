@@ -54,12 +54,12 @@ def test_a_unit_computed_again_is_what_the_table_holds(table):
 def test_a_row_that_is_another_one_is_noticed(tmp_path):
     path = tmp_path / "squares.csv"
     table = Table(path=path, units=[{"x": 2}], rows=lambda x: [{"y": x**2, "z": 0.1 * x}])
-    table.make(progress=False)
+    table.make()
     assert table.deviations() == []
     for old, new, count in (("0.2", "0.20001", 1), ("4", "5", 1), ("2,4,0.2\n", "", 1)):
         path.write_text(path.read_text().replace(old, new))
         assert len(table.deviations()) == count
-        table.make(progress=False)
+        table.make()
     loose = Table(path=path, units=table.units, rows=table.rows, within={"z": 0.01})
     path.write_text(path.read_text().replace("0.2", "0.201"))
     assert (len(table.deviations()), loose.deviations()) == (1, [])

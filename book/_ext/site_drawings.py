@@ -19,36 +19,19 @@ from matplotlib.image import imread, imsave
 from sphinx.application import Sphinx
 
 _SVG = re.compile(r"<img (?P<rest>[^>]*?src=\"(?P<source>[^\"]+\.svg)\"[^>]*?)\s*/?>")
-_ALT = re.compile(r'alt="([^"]*)"')
 _SIZE = re.compile(r' width="([\d.]+)pt" height="([\d.]+)pt"')
 # What matplotlib draws behind a figure and behind its axes.
 _GROUND = re.compile(r'<path d="[^"]*" style="fill: #ffffff"/>\n?')
 _COLOR = re.compile(r"(?<=: )#[0-9a-f]{6}(?=[;\"])")
-_GROUP = re.compile(r"<g\b[^>]*>|</g>|<image\b[^>]*>(?:\s*</image>)?")
-_EMBEDDED = re.compile(r"(?<=base64,)[^\"]+")
+_IMAGE = re.compile(r"<image\b[^>]*base64,([^\"]+)[^>]*>(?:\s*</image>)?")
 _CAPTION = re.compile(r"<figcaption>.*?</figcaption>", re.DOTALL)
 _WORD = re.compile(r"\b(black|white|light(?= \w)|dark|pale)\b(?![^<]*>)")
 _DARK_WORD = {"black": "white", "white": "black", "light": "dark", "dark": "light", "pale": "dim"}
-
-# sRGB to OKLab: cones of the eye, then lightness and two hues.
-_CONES = np.array(
-    [
-        [0.4122214708, 0.5363325363, 0.0514459929],
-        [0.2119034982, 0.6806995451, 0.1073969566],
-        [0.0883024619, 0.2817188376, 0.6299787005],
-    ]
-)
-_LAB = np.array(
-    [
-        [0.2104542553, 0.7936177850, -0.0040720468],
-        [1.9779984951, -2.4285922050, 0.4505937099],
-        [0.0259040371, 0.7827717662, -0.8086757660],
-    ]
-)
-# Below this distance from grey a colour has no name, above this one it has.
-_NAMELESS, _NAMED = 0.06, 0.11
-# Lightness of the ink and of the ground on the dark theme, and the least of a line on it.
-_INK, _DARK, _SEEN = 0.93, 0.18, 0.45
+# Below this span of its red, green and blue a colour has no name, above this one it has.
+_NAMELESS, _NAMED = 0.2, 0.3
+# Lightness of the ink and of the ground on the dark theme, and the least of a line on it; lines as
+# light as `_FREE` stay, those between keep their order.
+_INK, _DARK, _SEEN, _FREE = 0.91, 0.07, 0.28, 0.36
 
 
 def on_dark(colors: np.ndarray) -> np.ndarray:
@@ -58,71 +41,39 @@ def on_dark(colors: np.ndarray) -> np.ndarray:
     [[232, 232, 232], [230, 159, 0]]
     """
     share = np.asarray(colors, dtype=float) / 255
-    light = np.where(share <= 0.04045, share / 12.92, ((share + 0.055) / 1.055) ** 2.4)
-    lab = np.cbrt(light @ _CONES.T) @ _LAB.T
-    lightness = lab[..., 0]
-    named = (np.hypot(lab[..., 1], lab[..., 2]) - _NAMELESS) / (_NAMED - _NAMELESS)
-    # Colours of a scale keep their order.
-    middle = 0.55
-    kept = np.where(lightness < middle, _SEEN + lightness * (1 - _SEEN / middle), lightness)
-    turned = _INK + (_DARK - _INK) * lightness
+    light = (share @ [0.3, 0.6, 0.1])[..., None]
+    named = (np.ptp(share, axis=-1, keepdims=True) - _NAMELESS) / (_NAMED - _NAMELESS)
+    kept = np.where(light < _FREE, _SEEN + light * (1 - _SEEN / _FREE), light)
+    turned = _INK + (_DARK - _INK) * light
     weight = np.clip(named, 0, 1)
-    changed = lab.copy()
-    changed[..., 0] = weight * kept + (1 - weight) * turned
-    light = (changed @ np.linalg.inv(_LAB).T) ** 3 @ np.linalg.inv(_CONES).T
-    light = np.clip(light, 0, 1)
-    share = np.where(light <= 0.0031308, 12.92 * light, 1.055 * light ** (1 / 2.4) - 0.055)
-    return np.round(255 * share).astype(int)
+    changed = share + weight * kept + (1 - weight) * turned - light
+    return np.round(255 * np.clip(changed, 0, 1)).astype(int)
 
 
 def _dark_name(color: str) -> str:
-    dark = on_dark(np.array([int(color[n : n + 2], 16) for n in (1, 3, 5)]))
-    return "#" + "".join(f"{part:02x}" for part in dark)
+    return "#" + bytes(on_dark(np.array(list(bytes.fromhex(color[1:])))).tolist()).hex()
 
 
 def two_grounds(text: str) -> tuple[str, set[str]]:
-    """Return an SVG whose colours the theme may change, and those that it changes.
-
-    Pictures within it that look otherwise on the dark ground get a copy for it.
-    """
-    depth, drawn_from, parts, end = 0, 0, [], 0
-    for match in _GROUP.finditer(text):
-        if match[0].startswith("<g"):
-            depth += 1
-            if 'class="as-drawn"' in match[0]:
-                drawn_from = depth
-        elif match[0] == "</g>":
-            drawn_from = 0 if depth == drawn_from else drawn_from
-            depth -= 1
-        elif not drawn_from and (dark := _dark_picture(match[0])):
-            light = match[0].replace("<image", '<image class="on-light"', 1)
-            parts += [text[end : match.start()], light, dark]
-            end = match.end()
-    text = "".join([*parts, text[end:]])
+    """Return an SVG whose colours the theme may change, and those that it changes."""
+    text = _IMAGE.sub(_two_pictures, text)
     changed = {color for color in set(_COLOR.findall(text)) if _dark_name(color) != color}
     return _COLOR.sub(lambda m: f"var(--on{m[0][1:]},{m[0]})" if m[0] in changed else m[0], text), (
         changed
     )
 
 
-def _dark_picture(image: str) -> str:
-    """Return an embedded picture for the dark ground, nothing if it is the same there."""
-    data = _EMBEDDED.search(image)
-    if data is None:
-        return ""
-    drawn = imread(io.BytesIO(base64.b64decode(data[0])), format="png")
-    pixels = np.round(255 * drawn).astype(int)
-    if pixels.ndim != 3 or pixels.shape[2] != 4:
-        return ""
-    shown, where = np.unique(pixels[..., :3].reshape(-1, 3), axis=0, return_inverse=True)
-    dark = np.dstack([on_dark(shown)[where].reshape((*pixels.shape[:2], 3)), pixels[..., 3]])
-    seen = pixels[..., 3] > 0
-    if np.abs(dark[seen] - pixels[seen]).max(initial=0) < 20:
-        return ""
+def _two_pictures(match: re.Match[str]) -> str:
+    """Return a picture of dots on nothing twice, the second for the dark ground."""
+    pixels = np.round(255 * imread(io.BytesIO(base64.b64decode(match[1])), format="png"))
+    if np.median(pixels[..., 3]) > 0 and np.median(pixels[..., :3].min(axis=-1)) < 250:
+        return match[0]
     stream = io.BytesIO()
-    imsave(stream, dark.astype(np.uint8), format="png")
-    copy = image.replace(data[0], base64.b64encode(stream.getvalue()).decode())
-    return re.sub(r' id="[^"]*"', "", copy.replace("<image", '<image class="on-dark"', 1))
+    dark = np.dstack([on_dark(pixels[..., :3]), pixels[..., 3]]).astype(np.uint8)
+    imsave(stream, dark, format="png")
+    copy = match[0].replace(match[1], base64.b64encode(stream.getvalue()).decode())
+    light = match[0].replace("<image", '<image class="on-light"', 1)
+    return light + re.sub(r' id="[^"]*"', "", copy.replace("<image", '<image class="on-dark"', 1))
 
 
 def dark_rule(colors: set[str], svg: str = 'html[data-theme="dark"] svg.figure') -> str:
@@ -146,11 +97,9 @@ def two_words(caption: str) -> str:
     >>> two_words("the limit (black)")[-48:]
     'black</span><span class="on-dark">white</span>)'
     """
+    span = '<span class="on-{}">{}</span>'
     return _WORD.sub(
-        lambda m: (
-            f'<span class="on-light">{m[0]}</span><span class="on-dark">{_DARK_WORD[m[0]]}</span>'
-        ),
-        caption,
+        lambda m: span.format("light", m[0]) + span.format("dark", _DARK_WORD[m[0]]), caption
     )
 
 
@@ -165,32 +114,28 @@ def set_drawings(
     colors: set[str] = set()
 
     def drawn(match: re.Match[str]) -> str:
-        source = sources.get(Path(match["source"]).name)
-        if source is None:
+        name = Path(match["source"]).name
+        if name not in sources:
             return match[0]
-        text = Path(app.srcdir, source).read_text(encoding="utf-8")
-        size = _SIZE.search(text)
+        text = Path(app.srcdir, sources[name]).read_text(encoding="utf-8")
         # Points are four thirds of a pixel.
+        size = _SIZE.search(text)
         width, height = (round(float(n) * 4 / 3) for n in size.groups()) if size else (0, 0)
-        shown = f'<img {match["rest"]} width="{width}" height="{height}" loading="lazy">'
         if "card-picture" in match[0]:
-            path = Path(app.outdir, "_images", "dark-" + Path(match["source"]).name)
+            path = Path(app.outdir, "_images", f"dark-{name}")
             path.parent.mkdir(exist_ok=True)
             path.write_text(dark_file(text), encoding="utf-8")
+            shown = f'<img {match["rest"]} width="{width}" height="{height}" loading="lazy">'
             light = shown.replace("card-picture", "card-picture dark-light on-light")
             return light + light.replace("on-light", "on-dark").replace("_images/", "_images/dark-")
-        if not size:
-            return shown
         text = _GROUND.sub("", _SIZE.sub(f' width="{width}" height="{height}"', text, count=1))
         text, changed = two_grounds(text)
         colors.update(changed)
-        alt = _ALT.search(match[0])
+        alt = re.search(r'alt="([^"]*)"', match[0])
         label = f' role="img" aria-label="{alt[1]}"' if alt else ""
         return text.replace("<svg", f'<svg class="figure"{label}', 1)
 
-    if "body" not in context:
-        return
-    figures = context["body"].split("</figure>")
+    figures = context.get("body", "").split("</figure>")
     for number, figure in enumerate(figures):
         figures[number] = _SVG.sub(drawn, figure)
         if "<svg" in figures[number] and 'class="as-drawn"' not in figures[number]:

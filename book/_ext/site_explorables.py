@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-FOLDER = Path("book") / "_static" / "explorables"
 SHARED = ("uPlot.iife.min.js", "data.js", "frame.js")
 # Mathematics that another figure brings along.
 NEEDS = {"module": ("spins.math.js",)}
@@ -28,36 +26,25 @@ class Explorable(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """The content in a place that the figure's script finds and fills."""
         name = self.arguments[0]
-        if not (Path(self.env.srcdir) / FOLDER / f"{name}.draw.js").is_file():
-            raise self.error(f"there is no live figure {name!r} in {FOLDER}")
-        self.env.metadata[self.env.docname].setdefault("explorables", "")
-        self.env.metadata[self.env.docname]["explorables"] += f" {name}"
+        self.env.metadata[self.env.docname].setdefault("explorables", []).append(name)
         # A heading of the same name is the anchor, if the page has one.
         anchor = "" if name in self.state.document.ids else f' id="{name}"'
         small = " data-small" if "small" in self.arguments else ""
         before = f'<div{anchor} data-explorable="{name}"{small}>'
-        return [
-            nodes.raw("", before, format="html"),
-            *self.parse_content_to_nodes(),
-            nodes.raw("", "</div>", format="html"),
-        ]
+        content = self.parse_content_to_nodes()
+        begin, end = (nodes.raw("", text, format="html") for text in (before, "</div>"))
+        return [begin, *content, end]
 
 
-def add_scripts(
-    app: Sphinx, pagename: str, _template: str, _context: dict[str, Any], _doctree: nodes.document
-) -> None:
+def add_scripts(app: Sphinx, pagename: str, *_: Any) -> None:
     """Give a page the scripts of its live figures, and no other page any."""
-    names = str(app.env.metadata.get(pagename, {}).get("explorables", "")).split()
-    if not names:
-        return
-    for style in ("uPlot.min.css", "explorables.css"):
-        app.add_css_file(f"explorables/{style}")
-    files = list(SHARED)
-    for name in names:
-        files += [*NEEDS.get(name, ()), f"{name}.math.js", f"{name}.draw.js"]
-    for file in dict.fromkeys(files):
+    names = app.env.metadata.get(pagename, {}).get("explorables", [])
+    files = [f for n in names for f in (*NEEDS.get(n, ()), f"{n}.math.js", f"{n}.draw.js")]
+    for file in dict.fromkeys([*SHARED, *files] if names else []):
         # One after the other, once the page is there.
         app.add_js_file(f"explorables/{file}", loading_method="defer")
+    for style in ("uPlot.min.css", "explorables.css") if names else ():
+        app.add_css_file(f"explorables/{style}")
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

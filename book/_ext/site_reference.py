@@ -5,10 +5,8 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import nbformat
 from docutils import nodes
@@ -19,7 +17,6 @@ from sphinx.util.docutils import SphinxDirective
 
 from bookmaker.claims_page import chapter_claims_markdown, read_rows
 
-CHAPTERS = "notebooks/"
 PACKAGES = ("spinformer", "compendium", "bookmaker")
 # Checks of arguments and compiled inner loops, which nobody calls from outside.
 _INTERNAL = re.compile(r"\.(\w*inputs|kernels|checks|_\w+|__main__)(\.|$)")
@@ -29,23 +26,19 @@ _KEY = re.compile(r"\b[a-z]{2,}\d{4}[a-z]+\b")
 
 
 @cache
-def modules(source: Path, room: str) -> dict[str, ast.Module]:
-    """Return the files of a room (`hopfield`, `bookmaker.sweeps`) that define something."""
+def modules(source: Path, room: str) -> dict[str, tuple[str, list[str]]]:
+    """Return what each file of a room (`hopfield`, `bookmaker.sweeps`) is for and defines."""
     top = source / (room if room.startswith(PACKAGES) else f"spinformer.{room}").replace(".", "/")
-    paths = sorted(top.rglob("*.py")) or [top.with_suffix(".py")]
-    named = {".".join(path.relative_to(source).with_suffix("").parts): path for path in paths}
-    trees = {name: ast.parse(path.read_text("utf-8")) for name, path in named.items()}
-    return {
-        name.removesuffix(".__init__"): tree
-        for name, tree in trees.items()
-        if any(_defined(tree)) and not _INTERNAL.search(name)
-    }
-
-
-def _defined(tree: ast.Module) -> Iterator[str]:
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
-            yield node.name
+    found = {}
+    for path in sorted(top.rglob("*.py")) or [top.with_suffix(".py")]:
+        name = ".".join(path.relative_to(source).with_suffix("").parts).removesuffix(".__init__")
+        tree = ast.parse(path.read_text("utf-8"))
+        defined = [n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)]
+        names = [last for last in defined if not last.startswith("_")]
+        task = " ".join((ast.get_docstring(tree) or "").partition("\n\n")[0].split())
+        if names and not _INTERNAL.search(name):
+            found[name] = task.replace("|", r"\|"), names
+    return found
 
 
 @cache
@@ -54,12 +47,12 @@ def used(root: Path) -> dict[str, list[str]]:
     found = {}
     for path in sorted((root / "notebooks").glob("*.ipynb")):
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-        texts = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-        # Cells that install something are no Python.
-        code = "\n".join(text for text in texts if not re.search(r"^\s*[%!]", text, re.MULTILINE))
+        code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+        # Lines that install something are no Python.
+        tree = ast.parse(re.sub(r"(?m)^(\s*)%.*", r"\1pass", code))
         found[path.stem] = [
             f"{node.module}.{alias.name}"
-            for node in ast.parse(code).body
+            for node in tree.body
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGES)
             for alias in node.names
         ]
@@ -75,21 +68,16 @@ class ReferenceOf(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Return the parsed text."""
-        source = Path(self.env.srcdir) / "src"
         table, entries = ["| to | use |", "| --- | --- |"], []
         for room in self.arguments:
-            for name, tree in modules(source, room).items():
+            for name, (task, names) in modules(Path(self.env.srcdir) / "src", room).items():
                 short = name.removeprefix("spinformer.")
-                doc = ast.get_docstring(tree) or ""
-                task = " ".join(doc.split("\n\n")[0].split()).replace("|", r"\|")
-                names = list(_defined(tree))
+                links = ", ".join(f"{{py:obj}}`~{name}.{last}`" for last in names)
                 if "index" in self.options:
-                    links = [f"`{short}`: " + ", ".join(f"`{last}`" for last in names)]
-                else:
-                    links = [f"{{py:obj}}`~{name}.{last}`" for last in names]
-                table.append(f"| {task} | {', '.join(links)} |")
+                    links = f"`{short}`: " + ", ".join(f"`{last}`" for last in names)
+                table.append(f"| {task} | {links} |")
                 entries += [f"## {short}", "", "```{eval-rst}", f".. automodule:: {name}", "```"]
-        lines = [*table, "", *([] if "index" in self.options else entries)]
+        lines = table if "index" in self.options else [*table, "", *entries]
         return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
 
 
@@ -134,35 +122,20 @@ def no_link(
 
 def append_lists(app: Sphinx, docname: str, source: list[str]) -> None:
     """Append to a chapter's notebook, as it is read, the claims it settles and what it uses."""
-    root = Path(app.srcdir)
-    if not docname.startswith(CHAPTERS) or not (root / "book" / "claims.yml").is_file():
+    root, name = Path(app.srcdir), docname.removeprefix("notebooks/")
+    if name == docname:
         return
     if not hasattr(app, "claim_rows"):
         app.claim_rows = read_rows(root)
-    name = docname.removeprefix(CHAPTERS)
     rooms: dict[str, list[str]] = {}
-    for full in used(root).get(name, ()):
+    for full in used(root)[name]:
         rooms.setdefault(full.rpartition(".")[0], []).append(f"{{py:obj}}`~{full}`")
-    lines = [f"* `{room}`: {', '.join(links)}" for room, links in sorted(rooms.items())]
+    lines = [f"* {{py:obj}}`{room}`: {', '.join(links)}" for room, links in sorted(rooms.items())]
     text = chapter_claims_markdown(app.claim_rows, name)
-    if lines:
-        text += "\n".join(["", "## Functions used here", "", *lines, ""])
-    if text:
-        notebook = json.loads(source[0])
-        notebook["cells"].append(nbformat.v4.new_markdown_cell(text, id="lists"))
-        source[0] = json.dumps(notebook)
-
-
-def link_names(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """Make names of the package, where they stand as code in the text, links to their entries."""
-    objects: dict[str, Any] = app.env.domaindata["py"]["objects"]
-    for node in list(doctree.findall(nodes.literal)):
-        entry = objects.get(node.astext().removesuffix("()"))
-        if entry is not None and not isinstance(node.parent, nodes.reference):
-            page = app.builder.get_relative_uri(docname, entry.docname)
-            link = nodes.reference("", "", node.deepcopy(), internal=True)
-            link["refuri"] = f"{page}#{entry.node_id}"
-            node.replace_self(link)
+    text += "\n".join(["", "## Functions used here", "", *lines, ""])
+    notebook = json.loads(source[0])
+    notebook["cells"].append(nbformat.v4.new_markdown_cell(text, id="lists"))
+    source[0] = json.dumps(notebook)
 
 
 def setup_reference(app: Sphinx) -> None:
@@ -171,4 +144,3 @@ def setup_reference(app: Sphinx) -> None:
     app.connect("autodoc-process-docstring", plain_docstring)
     app.connect("missing-reference", no_link)
     app.connect("source-read", append_lists)
-    app.connect("doctree-resolved", link_names)

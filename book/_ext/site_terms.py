@@ -1,7 +1,4 @@
-"""Terms of art become links to the glossary where a chapter first uses them.
-
-Only in running prose: headings, code, formulas, captions, tables and links stay as they are.
-"""
+"""Terms of art become links to the glossary where a chapter first uses them in running prose."""
 
 from __future__ import annotations
 
@@ -10,28 +7,11 @@ from functools import cache
 from pathlib import Path
 
 from docutils import nodes
-from docutils.parsers.rst.states import Inliner
-from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.roles import XRefRole
 
-CHAPTERS = "notebooks/"
 GLOSSARY = "book/glossary"
-# Of the places that a paragraph of a chapter may stand in, these are prose.
-_PROSE = (
-    nodes.Admonition,
-    nodes.block_quote,
-    nodes.bullet_list,
-    nodes.definition,
-    nodes.definition_list,
-    nodes.definition_list_item,
-    nodes.document,
-    nodes.emphasis,
-    nodes.enumerated_list,
-    nodes.list_item,
-    nodes.paragraph,
-    nodes.section,
-    nodes.strong,
-)
 
 
 @cache
@@ -56,75 +36,47 @@ def pattern(terms: tuple[str, ...]) -> re.Pattern[str]:
 
 def link_terms(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Put the links into a chapter."""
-    if not docname.startswith(CHAPTERS) or GLOSSARY not in app.env.all_docs:
+    if not docname.startswith("notebooks/") or GLOSSARY not in app.env.all_docs:
         return
-    if not hasattr(app, "glossary_entries"):
-        app.glossary_entries = _entries(app.env.get_doctree(GLOSSARY))
-    terms = app.glossary_entries
-    found = pattern(tuple(terms))
-    names, seen = tuple(terms), set[str]()
-    page = app.builder.get_relative_uri(docname, GLOSSARY)
-    for text in list(doctree.findall(nodes.Text)):
-        if not _is_prose(text):
-            continue
-        pieces: list[nodes.Node] = []
-        end = 0
-        for match in found.finditer(str(text)):
-            term = names[int((match.lastgroup or "t0")[1:])]
-            if terms[term] in seen:
-                continue
-            seen.add(terms[term])
-            link = nodes.reference("", match[0], internal=True, classes=["term"])
-            link["refuri"] = f"{page}#{terms[term]}"
-            pieces += [nodes.Text(str(text)[end : match.start()]), link]
-            end = match.end()
-        if pieces:
-            text.parent.replace(text, [*pieces, nodes.Text(str(text)[end:])])
-
-
-def _entries(glossary: nodes.document) -> dict[str, str]:
-    """Return the anchor of each term's entry; several terms may share one."""
-    return {
-        term.astext(): next(iter(item.findall(nodes.term)))["ids"][0]
-        for item in glossary.findall(nodes.definition_list_item)
+    # Several terms may share an entry.
+    terms = {
+        term.astext(): item[0]["ids"][0]
+        for item in app.env.get_doctree(GLOSSARY).findall(nodes.definition_list_item)
         for term in item.findall(nodes.term)
     }
+    page, seen = app.builder.get_relative_uri(docname, GLOSSARY), set[str]()
+    for text in list(doctree.findall(nodes.Text)):
+        inline = text.parent
+        paragraph = inline.parent if isinstance(inline, nodes.emphasis | nodes.strong) else inline
+        if not isinstance(paragraph, nodes.paragraph) or isinstance(paragraph.parent, nodes.entry):
+            continue
+        pieces, end = [], 0
+        for match in pattern(tuple(terms)).finditer(text):
+            place = list(terms.values())[int(match.lastgroup[1:])]
+            if place in seen:
+                continue
+            seen.add(place)
+            link = nodes.reference("", match[0], internal=True, classes=["term"])
+            link["refuri"] = f"{page}#{place}"
+            pieces += [nodes.Text(text[end : match.start()]), link]
+            end = match.end()
+        if pieces:
+            inline.replace(text, [*pieces, nodes.Text(text[end:])])
 
 
-def _is_prose(node: nodes.Node) -> bool:
-    inside = False
-    while node.parent is not None:
-        node = node.parent
-        if not isinstance(node, _PROSE) and "cell" not in node.get("classes", []):
-            return False
-        inside = inside or isinstance(node, nodes.paragraph)
-    return inside
+class ChapterRole(XRefRole):
+    """A link to the chapter of a number: {chapter}`12b`."""
 
-
-def chapter_role(
-    _name: str, rawtext: str, text: str, _line: int, inliner: Inliner
-) -> tuple[list[nodes.Node], list[nodes.system_message]]:
-    """Return a link to the chapter of that number: {chapter}`12b`."""
-    root = Path(inliner.document.settings.env.srcdir)
-    paths = sorted((root / "notebooks").glob(f"{text}_*.md"))
-    label = nodes.inline("", f"chapter {text}", classes=["doc"])
-    if len(paths) != 1:
-        message = inliner.reporter.warning(f"there is no chapter {text}")
-        return [label], [message]
-    link = pending_xref(
-        rawtext,
-        label,
-        refdomain="std",
-        reftype="doc",
-        refexplicit=True,
-        refwarn=True,
-        reftarget=f"/notebooks/{paths[0].stem}",
-        refdoc=inliner.document.settings.env.docname,
-    )
-    return [link], []
+    def process_link(
+        self, env: BuildEnvironment, refnode: nodes.Element, explicit: bool, title: str, target: str
+    ) -> tuple[str, str]:
+        """Name the page that the number means."""
+        refnode.attributes |= {"refdomain": "std", "reftype": "doc", "refexplicit": True}
+        found = [path.stem for path in Path(env.srcdir, "notebooks").glob(f"{target}_*.md")]
+        return f"chapter {target}", f"/notebooks/{next(iter(found), target)}"
 
 
 def setup_terms(app: Sphinx) -> None:
     """Register role and hook."""
-    app.add_role("chapter", lambda *given, **_: chapter_role(*given[:5]))
+    app.add_role("chapter", ChapterRole(innernodeclass=nodes.inline, warn_dangling=True))
     app.connect("doctree-resolved", link_terms)

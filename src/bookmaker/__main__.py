@@ -1,4 +1,4 @@
-"""Command line of the chapters: list, run, sweep, build, check, new."""
+"""Command line of the chapters: list, run, sweep, table, build, check, new, frame, pdf."""
 
 from __future__ import annotations
 
@@ -15,59 +15,46 @@ from bookmaker.checking import all_faults
 from bookmaker.errors import BookError, ChapterError
 from bookmaker.execution import rebuild_all, run, write_notebook
 from bookmaker.files import write_atomically
-from bookmaker.frame import cover, verdicts, welcome_pictures
+from bookmaker.frame import cover, welcome_pictures
 from bookmaker.freshness import read_notebook, state
 from bookmaker.parameters import values_from_pairs
 from bookmaker.pdf import write_pdf
 from bookmaker.points import read_points
 from bookmaker.project import project_root
 from bookmaker.scaffold import next_steps, write_chapter
-from bookmaker.source import Chapter, chapters
-from bookmaker.sweeping import finished, sweep_chapter
+from bookmaker.source import chapters
+from bookmaker.sweeping import POINTS, sweep_chapter
+from bookmaker.sweeps import store
 from bookmaker.sweeps.engine import Workers
 from bookmaker.tables import tables_of
 
 
 class Commands(click.Group):
-    """The one place that turns errors into a line."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; a refusal or a failure ends in a message, never in a traceback."""
-        try:
-            return super().invoke(ctx)
-        except BookError as error:
-            message, code = str(error), error.exit_code
-        except OSError as error:
-            where = f"{error.filename}: " if error.filename else ""
-            message, code = f"{where}{error.strerror or error}", 2
-        click.echo(f"Error: {message}", err=True)
-        sys.exit(code)
-
-
-class RunCommand(click.Command):
-    """Takes `-p beta=2` for `-p beta 2`."""
+    """The one place that turns errors into a line, and takes `-p beta=2` for `-p beta 2`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Split NAME=VALUE after -p before click reads the options."""
         split: list[str] = []
         for argument in args:
-            joined = re.match(r"([A-Za-z_]\w*)=(.*)$", argument, flags=re.DOTALL)
-            if joined and split and split[-1] in ("-p", "--parameter"):
-                split += joined.groups()
-            else:
-                split.append(argument)
+            joined = split and split[-1] == "-p" and re.fullmatch(r"(?s)(\w+)=(.*)", argument)
+            split += joined.groups() if joined else [argument]
         return super().parse_args(ctx, split)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; a refusal or a failure ends in a message, never in a traceback."""
+        try:
+            return super().invoke(ctx)
+        except (BookError, OSError) as error:
+            click.echo(f"Error: {error}", err=True)
+            sys.exit(getattr(error, "exit_code", 2))
 
-AT_LEAST_ONE = click.IntRange(min=1)
-values_option = partial(click.option, "-p", "--parameter", "values", type=(str, str), multiple=True)
-output_option = partial(
-    click.option, "-o", "--output", type=click.Path(path_type=Path), required=True
+
+option = partial(click.option, show_default=True)
+values_option = option("-p", "values", type=(str, str), multiple=True, metavar="NAME VALUE")
+output_option = option(
+    "-o", "--output", type=click.Path(path_type=Path), required=True, help="Folder for the results."
 )
-progress_option = click.option("--progress/--no-progress", default=True, help="Show a bar.")
-scheduler_option = click.option(
-    "--scheduler", default="", help="Address of a Dask scheduler that is there."
-)
+scheduler_option = option("--scheduler", default="", help="Address of a Dask scheduler.")
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -79,64 +66,40 @@ def main() -> None:
 @click.argument("names", nargs=-1)
 def list_chapters(names: tuple[str, ...]) -> None:
     """List chapters with their parameters: type, default, values allowed, meaning."""
-    unreadable = 0
     for chapter in chapters(names=names):
-        try:
-            lines = [f"{chapter.name}: {chapter.title}"]
-            for parameter in chapter.parameters:
-                lines.append(f"  {parameter.name} = {parameter.default!r}  ({parameter.allowed})")
-                lines.append(f"      {parameter.help}")
-            lines += [f"  requires {r}" for r in chapter.parameter_cell.requirements]
-            click.echo("\n".join(lines))
-        except BookError as error:
-            unreadable += 1
-            click.echo(str(error), err=True)
-    sys.exit(1 if unreadable else 0)
+        cell = chapter.parameter_cell
+        click.echo(f"{chapter.name}: {chapter.title}")
+        for parameter in cell.parameters:
+            click.echo(f"  {parameter.name} = {parameter.default!r}  ({parameter.allowed})")
+            click.echo(f"      {parameter.help}")
+        for condition, reason in cell.requirements.items():
+            click.echo(f"  requires {condition}{reason}")
 
 
-@main.command("run", cls=RunCommand)
+@main.command("run")
 @click.argument("name")
-@values_option(metavar="NAME VALUE", help="Set a parameter; may be repeated.")
-@output_option(help="Folder for the executed notebook.")
-@click.option("--html", is_flag=True, help="Write a page beside the notebook, too.")
-@progress_option
-def run_chapter(
-    name: str, values: tuple[tuple[str, str], ...], output: Path, html: bool, progress: bool
-) -> None:
+@values_option
+@output_option
+@option("--html", is_flag=True, help="Write a page beside the notebook, too.")
+def run_chapter(name: str, values: tuple[tuple[str, str], ...], output: Path, html: bool) -> None:
     """Run chapter NAME with other parameters into a folder of your own."""
     (chapter,) = chapters(names=(name,))
     if output.resolve() == chapter.notebook_path.parent.resolve():
         raise ChapterError("output must not be the folder of the committed notebooks")
-    checked = chapter.check_values(values_from_pairs(values), text=True)
-    for path in run(chapter, output, checked, html=html, progress=progress):
+    for path in run(chapter, output, values_from_pairs(values), html=html):
         click.echo(path)
 
 
-@main.command("sweep", cls=RunCommand)
+@main.command("sweep")
 @click.argument("name")
-@values_option(
-    metavar="NAME VALUES",
-    help="Values of a parameter, `1.2:1.3:11` or `a,b`; several options multiply.",
-)
-@click.option(
-    "-f",
-    "--file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="YAML: a grid (name: values) or a list of points.",
-)
-@output_option(help="Folder for table and notebooks; what is finished there is not computed again.")
-@click.option("--workers", type=AT_LEAST_ONE, help="Processes; as many as cores.")
+@values_option
+@option("--file", type=click.Path(exists=True, path_type=Path), help="Points: a CSV table.")
+@output_option
+@option("--workers", type=click.IntRange(min=1), help="Processes; as many as cores.")
 @scheduler_option
-@click.option(
-    "--retries",
-    type=click.IntRange(min=0),
-    default=2,
-    show_default=True,
-    help="How often a point is tried again whose kernel or worker died.",
-)
-@click.option("--again", is_flag=True, help="Also compute points anew that failed before.")
-@click.option("--dry-run", is_flag=True, help="Only list what would run.")
-@progress_option
+@option("--retries", default=2, help="How often to try a point again whose kernel died.")
+@option("--again", is_flag=True, help="Also compute points anew that failed before.")
+@option("--dry-run", is_flag=True, help="Only list what would run.")
 def sweep(
     name: str,
     values: tuple[tuple[str, str], ...],
@@ -147,31 +110,28 @@ def sweep(
     retries: int,
     again: bool,
     dry_run: bool,
-    progress: bool,
 ) -> None:
     """Run chapter NAME at many points: notebooks, and one table, in a folder of your own.
 
+    `-p beta 1.2:1.3:11` or `-p kind a,b` gives values of a parameter; several options multiply.
     The same command goes on where it was stopped. Ends with 1 if points failed.
     """
     (chapter,) = chapters(names=(name,))
     points = read_points(chapter, values, file)
     if dry_run:
-        done = finished(chapter, output, points)
+        done = store.finished(output / POINTS)
         for point in points:
-            row = done.get(point.key)
-            state_of = "failed" if row and row["error"] else "finished" if row else "to run"
-            click.echo(f"{point}: {'refused, ' + point.error if point.error else state_of}")
+            now = "finished" if point.key in done else "to run"
+            click.echo(f"{point}: {'refused, ' + point.error if point.error else now}")
         return
     engine = Workers(count=workers or -1, scheduler=scheduler, retries=retries)
     # A batch system ends a job with SIGTERM: stop as with Ctrl-C.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        report = sweep_chapter(
-            chapter, output, points, workers=engine, again=again, progress=progress
-        )
+        report = sweep_chapter(chapter, output, points, workers=engine, again=again)
     except KeyboardInterrupt:
-        count = len(finished(chapter, output, points))
-        stopped(f"{count} of {len(points)} points are finished and kept in {output}")
+        kept = {point.key for point in points} & set(store.finished(output / POINTS))
+        stopped(f"{len(kept)} of {len(points)} points are finished and kept in {output}")
     finally:
         signal.signal(signal.SIGTERM, before)
     click.echo(report)
@@ -187,37 +147,31 @@ def stopped(kept: str) -> NoReturn:
 @main.command("table")
 @click.argument("chapter")
 @click.argument("name", required=False)
-@click.option("--limit", type=click.IntRange(min=0), help="Stop after so many units.")
-@click.option("--workers", type=click.IntRange(min=0), default=0, help="Processes beside this one.")
+@option("--workers", type=click.IntRange(min=0), default=0, help="Processes beside this one.")
 @scheduler_option
-def table(chapter: str, name: str | None, limit: int | None, workers: int, scheduler: str) -> None:
+def table(chapter: str, name: str | None, workers: int, scheduler: str) -> None:
     """Make a chapter's stored table anew, or go on with it; without NAME list what there is."""
     found = tables_of(chapter)
-    if name is None:
-        click.echo("\n".join(sorted(found)) or f"{chapter} has no stored table")
-        return
     if name not in found:
-        raise ChapterError(f"{chapter} has no table {name!r}; it has {', '.join(found) or 'none'}")
+        raise ChapterError(f"{chapter} has the tables {', '.join(sorted(found)) or 'none'}")
     try:
-        whole = found[name].make(limit=limit, workers=Workers(count=workers, scheduler=scheduler))
+        found[name].make(workers=Workers(count=workers, scheduler=scheduler))
     except KeyboardInterrupt:
         stopped("what is done is kept")
-    click.echo(found[name].path if whole else "not all units are done: call it again")
+    click.echo(found[name].path)
 
 
 @main.command("build")
 @click.argument("names", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="Also those that are up to date.")
-@click.option("--jobs", type=AT_LEAST_ONE, default=1, help="Chapters at a time.")
-@progress_option
-def build(names: tuple[str, ...], everything: bool, jobs: int, progress: bool) -> None:
+@option("--all", "everything", is_flag=True, help="Also those that are up to date.")
+@option("--jobs", type=click.IntRange(min=1), default=1, help="Chapters at a time.")
+def build(names: tuple[str, ...], everything: bool, jobs: int) -> None:
     """Bring the notebooks (or those of NAMES) up to date; execute where code or outputs changed.
 
     A chapter that fails keeps its old notebook; the others are built all the same.
     """
     selected = chapters(names=names)
-    waiting: list[Chapter] = []
-    problems: list[str] = []
+    waiting, problems = [], []
     for chapter in selected:
         try:
             chapter.require_sound()
@@ -231,10 +185,9 @@ def build(names: tuple[str, ...], everything: bool, jobs: int, progress: bool) -
         except BookError as error:
             problems.append(str(error))
     click.echo(f"{len(waiting)} of {len(selected)} chapters to execute")
-    for done, (name, problem) in enumerate(rebuild_all(waiting, jobs, progress=progress), start=1):
-        click.echo(f"[{done}/{len(waiting)}] {name}: {'failed' if problem else 'written'}")
-        if problem:
-            problems.append(problem if name in problem else f"{name}: {problem}")
+    for name, problem in rebuild_all(waiting, jobs):
+        click.echo(f"{name}: {'failed' if problem else 'written'}")
+        problems += [problem] if problem else []
     for problem in problems:
         click.echo(f"Error: {problem}", err=True)
     sys.exit(1 if problems else 0)
@@ -244,46 +197,38 @@ def build(names: tuple[str, ...], everything: bool, jobs: int, progress: bool) -
 def pdf() -> None:
     """Print the main path from the built pages into one PDF; `make pdf` installs what it needs."""
     root = project_root()
-    click.echo(write_pdf(root, root / "_build" / "html").relative_to(root))
+    click.echo(write_pdf(root, root / "_build" / "html"))
 
 
 @main.command("frame")
 def frame() -> None:
-    """Write what stands around the chapters: README's figure, verdicts, front page pictures."""
+    """Draw what stands around the chapters: README's figure and the front page's pictures."""
     root = project_root()
-    for path, content in [cover(root), *verdicts(root), *welcome_pictures(root)]:
+    for path, content in [cover(root), *welcome_pictures(root)]:
         if not path.exists() or path.read_bytes() != content:
-            path.parent.mkdir(exist_ok=True)
             write_atomically(path, content)
-            click.echo(path.relative_to(root))
+            click.echo(path)
 
 
 @main.command("check")
 @click.argument("names", nargs=-1)
 def check(names: tuple[str, ...]) -> None:
-    """Name every fault of the chapters (or NAMES) by file and line; exit with 1 if any.
-
-    Looks at the sources, the notebooks' age, the table of contents, the values of the test run,
-    the bibliography and the claims, and whether chapters that build on one another say so both
-    ways.
-    """
+    """Name every fault of the chapters (or NAMES) by file and line; exit with 1 if any."""
     faults = all_faults(project_root(), names)
     for fault in faults:
         click.echo(str(fault), err=True)
     if not faults:
-        what = ", ".join(names) or f"{len(chapters())} chapters, contents, claims, bibliography"
-        click.echo(f"checked {what}: no fault")
+        click.echo(f"checked {', '.join(names) or 'all chapters and claims'}: no fault")
     sys.exit(1 if faults else 0)
 
 
 @main.command("new")
 @click.argument("name")
-@click.option("--title", default="", help="Title of the chapter: a question or a finding.")
+@option("--title", default="", help="Title of the chapter: a question or a finding.")
 def new(name: str, title: str) -> None:
     """Begin chapter NAME (NN_words): its source, values for its test run, its place in the book."""
-    root = project_root()
-    for path in write_chapter(root, name, title):
-        click.echo(path.relative_to(root))
+    for path in write_chapter(project_root(), name, title):
+        click.echo(path)
     click.echo(next_steps(name))
 
 

@@ -1,4 +1,4 @@
-"""The claims as pages: all rows with their verdicts, those of one chapter, and the tests' source.
+"""The claims as pages: all rows with their verdicts, those of a part, those of one chapter.
 
 Everything is MyST text that the book's extension (`book/_ext`) hands to Sphinx. Rows have anchors,
 `claim-a14b` for A14b, and tests, too, so that a chapter, its claims and the tests that hold them
@@ -7,7 +7,6 @@ link to one another.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -16,8 +15,8 @@ from pathlib import Path
 
 import yaml
 
-from bookmaker.claims import VERDICTS, Claim, printed_by_chapter, read_claims, settle
-from bookmaker.errors import Fault, SourceError
+from bookmaker.claims import VERDICTS, Claim, printed_by_chapter, read_claims
+from bookmaker.errors import SourceError
 from bookmaker.project import contents
 from bookmaker.settings import TABLES, settings_words
 
@@ -45,16 +44,7 @@ class Row:
     @property
     def anchor(self) -> str:
         """Name of the place on the page."""
-        return claim_anchor(self.claim.id)
-
-
-def claim_anchor(name: str) -> str:
-    """Return the anchor of a row.
-
-    >>> claim_anchor("A14b")
-    'claim-a14b'
-    """
-    return f"claim-{name.lower()}"
+        return f"claim-{self.claim.id.lower()}"
 
 
 def anchor_of_test(test: str) -> str:
@@ -73,41 +63,43 @@ def read_rows(root: Path) -> list[Row]:
     Raises SourceError with every row whose verdict does not follow from its figures.
     """
     printed = printed_by_chapter(root)
-    path = root / PASSAGES
-    passages = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    claims = read_claims(root)
-    parts = _parts(root)
-    # A statement that no chapter has computed stands with the others of its document.
-    home = {c.id[0]: parts[c.chapter] for c in reversed(claims) if c.chapter in parts}
-    rows, faults = [], list[Fault]()
-    for claim in claims:
+    passages = yaml.safe_load((root / PASSAGES).read_text(encoding="utf-8"))
+    # Further results stand below the part of the book that they belong to.
+    parts = {
+        Path(file).name: (re.findall(r"Part [IVX]+", caption) or caption.split(":"))[0]
+        for caption, files in contents(root)
+        for file in files
+    }
+    rows, faults = [], []
+    for claim in read_claims(root):
         try:
-            figures = settle(claim, printed)
+            figures = claim.settle(printed)
         except SourceError as error:
             faults += error.faults
             continue
-        places = sorted(
-            (name != claim.chapter, name) for name in printed if claim.id in printed[name]
+        names = sorted(printed, key=lambda name: (name != claim.chapter, name))
+        rows.append(
+            Row(
+                claim,
+                figures,
+                settings_words(root / TABLES / claim.settings, claim.region)
+                if claim.settings
+                else "",
+                tuple(name for name in names if claim.id in printed[name]),
+                parts.get(claim.chapter, "elsewhere"),
+                passages.get(claim.id, ""),
+            )
         )
-        names = tuple(name for _, name in places)
-        table = root / TABLES / claim.settings
-        settings = settings_words(table, claim.region) if claim.settings else ""
-        part = parts.get(claim.chapter, home.get(claim.id[0], ""))
-        rows.append(Row(claim, figures, settings, names, part, passages.get(claim.id, "")))
     if faults:
-        raise SourceError(sorted(faults))
+        raise SourceError(faults)
     return rows
 
 
-def claims_markdown(root: Path) -> str:
-    """Return the page of claims: counts, then one entry for each row of the table.
-
-    Raises SourceError with every row whose verdict does not follow from its figures.
-    """
-    rows = read_rows(root)
+def claims_markdown(rows: Sequence[Row]) -> str:
+    """Return the page of claims: counts, then one entry for each row of the table."""
     # What a reader of the documents would not expect comes first.
-    ordered = sorted(rows, key=lambda row: row.claim.verdict == "holds")
-    ordered = sorted(ordered, key=lambda row: row.claim.verdict != "fails")
+    order = {"fails": 0, "holds": 2}
+    ordered = sorted(rows, key=lambda row: order.get(row.claim.verdict, 1))
     entries = [line for row in ordered for line in _entry(row)]
     return "\n".join([*_counts(rows), "", ":::::{container} claims", *entries, ":::::", ""])
 
@@ -116,59 +108,71 @@ def chapter_claims_markdown(rows: Iterable[Row], name: str) -> str:
     """Return a section with the claims that chapter `name` settles, "" if there are none."""
     lines = [
         f"* [{row.claim.id}](#{row.anchor}): {_one_line(row.claim.statement)} "
-        f"{{bdg-secondary}}`{row.claim.verdict}`"
-        + (f" {_one_line(row.claim.condition)}" if row.claim.condition else "")
+        f"{{bdg-secondary}}`{row.claim.verdict}` {_one_line(row.claim.condition)}"
         for row in rows
         if name in row.chapters
     ]
     return "\n".join(["## Claims settled here", "", *lines, ""]) if lines else ""
 
 
-def sources_markdown(root: Path) -> str:
-    """Return the source of every test that holds a claim, each with the claims it holds."""
-    held: dict[str, list[Claim]] = {}
-    for claim in read_claims(root):
-        if claim.test:
-            held.setdefault(claim.test, []).append(claim)
+def verdicts_markdown(claims: Sequence[Claim]) -> str:
+    """Return some claims below their verdicts."""
     lines = []
-    for test in sorted(held):
+    for verdict in VERDICTS:
+        rows = [claim for claim in claims if claim.verdict == verdict]
+        if not rows:
+            continue
+        words = "Holds, if a condition is met" if verdict == "holds if" else verdict.capitalize()
+        lines += [f"**{words}** ({len(rows)} of {len(claims)})", ""]
+        for claim in rows:
+            word = "Instead" if claim.verdict == "fails" else "Condition"
+            text = claim.condition.rstrip(".")
+            condition = f" *{word}:* {text}." if text else ""
+            where = f"([](/notebooks/{claim.chapter}.ipynb))"
+            lines.append(f"- **{claim.id}** {claim.statement}{condition} {where}")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def sources_markdown(claims: Iterable[Claim]) -> str:
+    """Return the source of every test that holds a claim, each with the claims it holds."""
+    held: dict[str, list[str]] = {}
+    for claim in claims:
+        held.setdefault(claim.test, []).append(f"[{claim.id}](#claim-{claim.id.lower()})")
+    lines = []
+    for test, links in sorted(held.items()):
         file, _, name = test.partition("::")
-        source = _function_source(root / file, name)
-        claims = ", ".join(f"[{c.id}](#{claim_anchor(c.id)})" for c in held[test])
         lines += [f"({anchor_of_test(test)})=", f"## {_words(name).capitalize()}", ""]
-        lines += [f"Holds {claims}; `{file}`.", "", "```python", source, "```", ""]
+        lines += [f"Holds {', '.join(links)}; `{file}`.", ""]
+        lines += [
+            f"```{{literalinclude}} /{file}",
+            f":pyobject: {name}",
+            ":language: python",
+            "```",
+            "",
+        ]
     return "\n".join(lines)
 
 
 def _counts(rows: Sequence[Row]) -> list[str]:
     """Return a table of how many rows each part and each verdict has."""
     counts = Counter((row.part, row.claim.verdict) for row in rows)
-    parts = list(dict.fromkeys(row.part for row in rows))
-    shown = [verdict for verdict in VERDICTS if any(counts[part, verdict] for part in parts)]
-
-    def line(name: str, chosen: Sequence[str]) -> str:
-        cells = [sum(counts[part, verdict] for part in chosen) for verdict in shown]
-        return f"| {name} | {' | '.join(map(str, cells))} | {sum(cells)} |"
-
-    return [
-        ":::{table}",
-        ":class: claims-counts",
-        "",
-        f"| | {' | '.join(shown)} | all |",
-        f"| --- |{' ---: |' * (len(shown) + 1)}",
-        *(line(part or "elsewhere", [part]) for part in parts),
-        line("**all**", parts),
-        ":::",
-    ]
+    counts += Counter(("**all**", row.claim.verdict) for row in rows)
+    parts = [*dict.fromkeys(row.part for row in rows), "**all**"]
+    shown = [verdict for verdict in VERDICTS if counts["**all**", verdict]]
+    lines = [f"| | {' | '.join(shown)} | all |", f"| --- |{' ---: |' * (len(shown) + 1)}"]
+    for part in parts:
+        cells = [counts[part, verdict] for verdict in shown]
+        lines.append(f"| {part} | {' | '.join(map(str, cells))} | {sum(cells)} |")
+    return [":::{table}", ":class: claims-counts", "", *lines, ":::"]
 
 
 def _entry(row: Row) -> list[str]:
     """Return one row of the page."""
     claim = row.claim
     words = claim.verdict.replace(" ", "-")
-    part = row.part.removeprefix("Part ").lower().replace(" ", "-") or "elsewhere"
-    test, name = anchor_of_test(claim.test), _words(claim.test.partition("::")[2])
-    source = f"{{cite:t}}`{DOCUMENTS[claim.id[0]]}`" if claim.id[0] in DOCUMENTS else ""
+    part = row.part.removeprefix("Part ").lower().replace(" ", "-")
+    source = f"{{cite:t}}`{DOCUMENTS[claim.id[0]]}`, " if claim.id[0] in DOCUMENTS else ""
     facts = {
         "Condition" if claim.verdict == "holds if" else "Why": claim.condition,
         "Figures": row.figures,
@@ -178,8 +182,8 @@ def _entry(row: Row) -> list[str]:
         "Chapter" if len(row.chapters) == 1 else "Chapters": ", ".join(
             f"[](/notebooks/{chapter}.ipynb)" for chapter in row.chapters
         ),
-        "Test": f"[{name}](#{test})" if claim.test else "",
-        "Stated in": ", ".join(filter(None, [source, source and row.passage])),
+        "Test": f"[{_words(claim.test.partition('::')[2])}](#{anchor_of_test(claim.test)})",
+        "Stated in": source + row.passage if source else "",
     }
     told = [
         line for name, text in facts.items() if text for line in (name, f": {_one_line(text)}", "")
@@ -204,23 +208,3 @@ def _words(test: str) -> str:
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
-
-
-def _parts(root: Path) -> dict[str, str]:
-    """Return the part of the book in which each chapter stands; further results belong to it."""
-    return {
-        Path(file).name: (re.findall(r"Part [IVX]+", caption) or caption.split(":"))[0]
-        for caption, files in contents(root)
-        for file in files
-        if file.startswith("notebooks/")
-    }
-
-
-def _function_source(path: Path, name: str) -> str:
-    """Return a function of a file with its decorators; SourceError if there is none."""
-    text = path.read_text(encoding="utf-8")
-    for node in ast.parse(text).body:
-        if isinstance(node, ast.FunctionDef) and node.name == name:
-            first = min([node.lineno, *(mark.lineno for mark in node.decorator_list)])
-            return "\n".join(text.splitlines()[first - 1 : node.end_lineno])
-    raise SourceError([Fault(path.name, 1, f"there is no function {name}")])

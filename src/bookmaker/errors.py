@@ -19,14 +19,6 @@ class ParameterError(BookError, ValueError):
     """A parameter that a chapter does not have or a value that it does not take."""
 
 
-class ConditionError(BookError, ValueError):
-    """A condition that cannot be read, or not be decided with the values it is given."""
-
-
-class OutputError(BookError, OSError):
-    """A folder or file that cannot be written."""
-
-
 class RunError(BookError, RuntimeError):
     """A chapter that did not run to its end: a cell failed, a kernel or a worker died."""
 

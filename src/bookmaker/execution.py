@@ -8,7 +8,6 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,8 @@ from nbclient.exceptions import DeadKernelError
 from nbconvert.preprocessors import CoalesceStreamsPreprocessor
 from papermill.exceptions import PapermillExecutionError
 
-from bookmaker.errors import BookError, OutputError, RunError
-from bookmaker.files import keep, prepare_folder, write_atomically
+from bookmaker.errors import BookError, RunError
+from bookmaker.files import write_atomically
 from bookmaker.freshness import read_notebook, spliced
 from bookmaker.meaning import has_tag
 from bookmaker.page import write_page
@@ -38,22 +37,17 @@ _IN_CELL = re.compile(r"Cell In\[\d+\], line (\d+)")
 class CellFailed(RunError):
     """A cell raised, wrote to stderr, or its kernel died; `partial` is the notebook so far."""
 
-    def __init__(
-        self, message: str, partial: nbformat.NotebookNode, *, traceback: str = ""
-    ) -> None:
+    def __init__(self, message: str, partial: nbformat.NotebookNode) -> None:
         """Keep the notebook for whoever wants to look at it."""
         super().__init__(message)
         self.partial = partial
-        self.traceback = traceback
 
 
 class KernelDied(CellFailed):
     """The kernel's process ended: out of memory, killed, or the fault of a cell."""
 
 
-def execute(
-    chapter: Chapter, values: Mapping[str, Any] | None = None, *, progress: bool = True
-) -> nbformat.NotebookNode:
+def execute(chapter: Chapter, values: Mapping[str, Any] | None = None) -> nbformat.NotebookNode:
     """Return the chapter's notebook, executed in a fresh folder with `values` as parameters.
 
     Raises SourceError or ParameterError before a kernel starts, CellFailed if a cell raises or
@@ -66,14 +60,16 @@ def execute(
     # Away from the checkout, so that no chapter depends on where it is run.
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as saved:
         reached = Path(saved) / f"{chapter.name}.ipynb"
+        problem: Exception | None = None
         try:
-            notebook = papermill.execute_notebook(
+            papermill.execute_notebook(
                 nbformat.from_dict(chapter.template),
                 reached,
                 parameters=checked,
                 cwd=folder,
                 kernel_name="python3",
-                progress_bar={"desc": chapter.name} if progress else False,
+                # A bar where somebody looks.
+                progress_bar={"desc": chapter.name, "disable": None},
                 extra_arguments=["--IPKernelApp.log_level=50"],
                 # A kernel that is asked to end while a cell runs, since Ctrl-C or a worker's end
                 # stops the run, closes its sockets under that cell and complains of it.
@@ -82,30 +78,29 @@ def execute(
         except NoSuchKernel:
             message = "Jupyter knows no kernel named python3: `python -m ipykernel install --user`"
             raise RunError(f"{chapter.name}: {message}") from None
-        except DeadKernelError:
-            partial = read_notebook(reached)
-            # papermill says of each code cell how far it is; the last one begun is where it died.
-            states = [c.metadata.get("papermill", {}).get("status") for c in partial.cells]
-            begun = [n for n, state in enumerate(states) if state not in (None, "pending")]
-            partial = _forget_the_run(partial, chapter)
-            message = "the kernel died in this cell (out of memory?)"
-            cell = partial.cells[begun[-1]].id if begun else ""
-            raise KernelDied(_at(chapter, cell, 1, message), partial) from None
-        except PapermillExecutionError as error:
-            partial = _forget_the_run(read_notebook(reached), chapter)
-            raise _cell_failed(chapter, partial, error) from None
-    notebook = _forget_the_run(notebook, chapter)
+        except (DeadKernelError, PapermillExecutionError) as error:
+            problem = error
+        notebook = read_notebook(reached)
+    # papermill says of each code cell how far it is; the last one begun is where it ended.
+    states = [cell.metadata.get("papermill", {}).get("status") for cell in notebook.cells]
+    last = max((n for n, state in enumerate(states) if state not in (None, "pending")), default=0)
+    _forget_the_run(notebook, chapter)
+    if isinstance(problem, DeadKernelError):
+        message = "the kernel died in this cell (out of memory?)"
+        raise KernelDied(_at(chapter, notebook.cells[last].id, 1, message), notebook)
     for cell in notebook.cells:
-        for output in cell.get("outputs", []):
-            if output.get("name") == "stderr":
-                message = f"the cell writes to stderr: {output.text.strip()}"
-                raise CellFailed(_at(chapter, cell.id, 1, message), notebook)
+        said = [o.text for o in cell.get("outputs", []) if o.get("name") == "stderr"]
+        if said and not problem:
+            message = f"the cell writes to stderr: {said[0].strip()}"
+            raise CellFailed(_at(chapter, cell.id, 1, message), notebook)
+    if problem:
+        raise CellFailed(_told(chapter, notebook, last, problem), notebook)
     return notebook
 
 
-def rebuild(chapter: Chapter, *, progress: bool = True) -> None:
+def rebuild(chapter: Chapter) -> None:
     """Execute a chapter with its defaults and replace its committed notebook."""
-    write_notebook(chapter, execute(chapter, progress=progress))
+    write_notebook(chapter, execute(chapter))
 
 
 def write_notebook(chapter: Chapter, executed: nbformat.NotebookNode) -> None:
@@ -120,70 +115,52 @@ def write_notebook(chapter: Chapter, executed: nbformat.NotebookNode) -> None:
     write_atomically(chapter.notebook_path, nbformat.writes(notebook) + "\n")
 
 
-def rebuild_all(
-    waiting: Sequence[Chapter], jobs: int, *, progress: bool = True
-) -> Iterator[tuple[str, str]]:
+def rebuild_all(waiting: Sequence[Chapter], jobs: int) -> Iterator[tuple[str, str]]:
     """Rebuild chapters, `jobs` at a time; yield (name, problem or "") as each one ends."""
     if jobs == 1:
-        for chapter in waiting:
-            yield _try_to_rebuild(chapter, progress)
+        yield from ((chapter.name, _problem(chapter)) for chapter in waiting)
         return
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         running = {
-            pool.submit(_try_to_rebuild, Chapter(chapter.root, chapter.name), progress): chapter
+            pool.submit(_problem, Chapter(chapter.root, chapter.name)): chapter.name
             for chapter in waiting
         }
         try:
             for ended in as_completed(running):
-                try:
-                    yield ended.result()
-                except BrokenProcessPool:
-                    yield running[ended].name, "not run: a worker was killed (out of memory?)"
+                name, killed = running[ended], ended.exception()
+                yield name, f"{name} not run: {killed}" if killed else ended.result()
         finally:
             pool.shutdown(cancel_futures=True)
 
 
-def _try_to_rebuild(chapter: Chapter, progress: bool) -> tuple[str, str]:
+def _problem(chapter: Chapter) -> str:
     try:
-        rebuild(chapter, progress=progress)
-    except CellFailed as error:
-        return chapter.name, f"{error}\n{error.traceback}".strip()
-    except BookError as error:
-        return chapter.name, str(error)
-    except OSError as error:
-        return chapter.name, f"cannot write the notebook: {error.strerror}"
-    return chapter.name, ""
+        rebuild(chapter)
+    except (BookError, OSError) as error:
+        return str(error)
+    return ""
 
 
 def run(
-    chapter: Chapter,
-    folder: Path,
-    values: Mapping[str, Any],
-    *,
-    html: bool = False,
-    progress: bool = True,
+    chapter: Chapter, folder: Path, values: Mapping[str, Any], *, html: bool = False
 ) -> list[Path]:
     """Run a chapter with other parameters into `folder`; return the files written there.
 
-    Whatever goes wrong after the first cell ran, the notebook is kept: in `folder`, or in a
-    temporary folder if it cannot be written there any more. The error says where.
+    If a cell fails, the notebook is kept as far as it came; the error says where.
     """
-    chapter.require_sound()
-    checked = chapter.check_values(values)
-    name = f"{chapter.name}.ipynb"
-    prepare_folder(folder, [name, *([f"{chapter.name}.html"] if html else [])])
+    chapter.check_values(values)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{chapter.name}.ipynb"
     try:
-        notebook = execute(chapter, checked, progress=progress)
+        notebook = execute(chapter, values)
     except CellFailed as error:
-        path = keep(folder, name, nbformat.writes(error.partial) + "\n")
+        write_atomically(path, nbformat.writes(error.partial) + "\n")
         raise RunError(f"{error}\nThe notebook as far as it came: {path}") from None
-    path = keep(folder, name, nbformat.writes(notebook) + "\n")
-    if path.parent != folder:
-        raise OutputError(f"{folder} could not be written any more; the notebook is {path}")
-    return [path, *(write_page(chapter, notebook, folder) if html else [])]
+    write_atomically(path, nbformat.writes(notebook) + "\n")
+    return [path, *([write_page(chapter, notebook, folder)] if html else [])]
 
 
-def _forget_the_run(notebook: nbformat.NotebookNode, chapter: Chapter) -> nbformat.NotebookNode:
+def _forget_the_run(notebook: nbformat.NotebookNode, chapter: Chapter) -> None:
     # Times, versions and paths, and where in time a cell's prints are cut into messages, would
     # make two runs of the same code differ.
     CoalesceStreamsPreprocessor().preprocess(notebook, {})
@@ -195,31 +172,22 @@ def _forget_the_run(notebook: nbformat.NotebookNode, chapter: Chapter) -> nbform
         injected = has_tag(cell, "injected-parameters")
         added = "injected-parameters" if injected else f"added-{position}"
         cell.id = ids.get((cell.cell_type, cell.source), added)
-    return notebook
 
 
 def _at(chapter: Chapter, cell: str, line: int, message: str) -> str:
     """Return `message` with the place in the source, "" for a cell that is not from there."""
-    for known, begin in zip(chapter.template.cells, chapter.cell_lines, strict=True):
-        if known.id == cell:
-            return str(chapter.fault(begin + line - 1, message))
+    begins = dict(zip((c.id for c in chapter.template.cells), chapter.cell_lines, strict=True))
+    if cell in begins:
+        return str(chapter.fault(begins[cell] + line - 1, message))
     return f"{chapter.name}: {message}"
 
 
-def _cell_failed(
-    chapter: Chapter, partial: nbformat.NotebookNode, error: PapermillExecutionError
-) -> CellFailed:
-    traceback = _ESCAPE.sub("", "\n".join(error.traceback))
-    match = _IN_CELL.search(traceback)
+def _told(chapter: Chapter, notebook: nbformat.NotebookNode, last: int, error: Any) -> str:
+    """Return what a cell raised, and where."""
+    cell = notebook.cells[last]
+    match = _IN_CELL.search(_ESCAPE.sub("", "\n".join(error.traceback)))
     what = f"{error.ename}: {' '.join(_ESCAPE.sub('', error.evalue or '').split())}"
-    place = f"{chapter.name}: {what}"
-    for cell in partial.cells:
-        outputs = cell.get("outputs", [])
-        failed = any(output.output_type == "error" for output in outputs)
-        if failed or (not traceback and cell.get("execution_count") == error.exec_count):
-            # A magic that does not exist raises nothing and says so on stderr.
-            printed = " ".join(o.text.strip() for o in outputs if o.get("name") == "stderr")
-            line = int(match[1]) if match else 1
-            place = _at(chapter, cell.id, line, what if failed or not printed else printed)
-            break
-    return CellFailed(place, partial, traceback=traceback)
+    if not error.traceback:
+        # A magic that does not exist raises nothing and says so on stderr.
+        what = " ".join(o.text.strip() for o in cell.outputs if o.get("name") == "stderr")
+    return _at(chapter, cell.id, int(match[1]) if match else 1, what)

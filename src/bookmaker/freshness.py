@@ -14,9 +14,9 @@ from pathlib import Path
 import nbformat
 
 from bookmaker.errors import ChapterError
-from bookmaker.meaning import code_cells, outputs_digest
+from bookmaker.meaning import code_cells, has_tag, outputs_digest
 from bookmaker.project import repository_address
-from bookmaker.source import Chapter, stamp
+from bookmaker.source import Chapter, install_source
 
 
 @dataclass(frozen=True)
@@ -33,21 +33,15 @@ def read_notebook(path: Path) -> nbformat.NotebookNode:
         return _parsed(path.read_text(encoding="utf-8"))
     except Exception as error:
         # nbformat raises a dozen kinds of errors for what is not a notebook.
-        first = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        first = str(error).strip().partition("\n")[0]
         message = f"notebooks/{path.name} cannot be read ({first}): `make notebooks` writes it anew"
         raise ChapterError(message) from None
 
 
 @lru_cache(maxsize=100)
 def _parsed(text: str) -> nbformat.NotebookNode:
-    problem: dict[str, Exception] = {}
-    notebook = nbformat.reads(text, as_version=4, capture_validation_error=problem)
-    if problem:
-        raise problem["ValidationError"]
-    # What every reader of a notebook here looks at.
-    for cell in notebook.cells:
-        cell.source.splitlines()
-        cell.metadata.get("tags")
+    notebook = nbformat.reads(text, as_version=4)
+    nbformat.validate(notebook)
     return notebook
 
 
@@ -76,10 +70,11 @@ def spliced(chapter: Chapter, executed: nbformat.NotebookNode) -> nbformat.Noteb
     for cell, done in zip(code_cells(notebook), code_cells(executed), strict=True):
         cell.outputs = nbformat.from_dict(done.outputs)
         cell.execution_count = done.execution_count
+        if has_tag(cell, "install"):
+            cell.source = install_source(repository_address(chapter.root))
     notebook.metadata["spinformer"] = {
         "source": chapter.source_path.name,
         "code": chapter.digest,
         "outputs": outputs_digest(notebook),
     }
-    stamp(notebook, repository_address(chapter.root))
     return notebook

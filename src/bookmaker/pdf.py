@@ -1,33 +1,25 @@
-"""The main path as one PDF: its built pages, printed by Chromium, joined, with bookmarks and links.
-
-`make pdf` installs what this needs (the extra `pdf`; Chromium comes from the system).
-"""
+"""The main path as one PDF: its built pages in one, printed by Chromium."""
 
 from __future__ import annotations
 
-import base64
-import io
+import re
 import shutil
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from bookmaker.errors import BookError
 from bookmaker.project import contents
 
 NAME = "book.pdf"
 _LINK = f'<p><a href="../{NAME}">The main path as a PDF</a></p>'
-_FLAGS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--host-resolver-rules=MAP * ~NOTFOUND",
+# The theme prints the title of a page from what stands before its article, which is the first's.
+_STYLE = (
+    "<style>@page { size: A4; margin: 18mm 10mm } html { zoom: 0.8 }"
+    " #jb-print-docs-body { display: none } article h1 { display: block !important }</style>"
 )
-# A4, in inches.
-_SHEET = {"paperWidth": 8.27, "paperHeight": 11.69, "marginTop": 0.7, "marginBottom": 0.7}
-_SHEET |= {"scale": 0.8, "printBackground": True}
-_BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+_ARTICLE = re.compile(r"(<article\b[^>]*>)(.*)(</article>)", re.DOTALL)
+_PLACE = re.compile(r'(?<= )(id|(?:xlink:)?href)="([^"]*)"|(url)\(#([^)"]*)\)')
 
 
 def main_path(root: Path) -> list[str]:
@@ -50,13 +42,30 @@ def write_pdf(root: Path, html: Path) -> Path:
     Raises BookError if the pages are not built or there is no Chromium.
     """
     files = [html / f"{page}.html" for page in main_path(root)]
-    if missing := [file for file in files if not file.is_file()]:
-        raise BookError(f"{missing[0]} is not there: run `make html` first")
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    if not files[0].is_file() or not chromium:
+        raise BookError("the PDF needs the pages (`make html`) and Chromium (`.ci/browser`)")
     path = html / NAME
-    path.write_bytes(joined(list(_printed(files))))
+    whole = html / "book" / "whole.html"
+    whole.write_text(joined(files), encoding="utf-8")
+    command = [
+        chromium,
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--no-pdf-header-footer",
+    ]
+    # Time for MathJax to set all formulas.
+    command += ["--host-resolver-rules=MAP * ~NOTFOUND", "--virtual-time-budget=600000"]
+    command += [
+        "--generate-pdf-document-outline",
+        f"--print-to-pdf={path}",
+        whole.resolve().as_uri(),
+    ]
+    subprocess.run(command, check=True, capture_output=True)
+    whole.unlink()
     # Pages that are built anew say nothing of a file that may be older than they are.
-    front = files[0].read_text(encoding="utf-8")
-    files[0].write_text(with_link(front), encoding="utf-8")
+    files[0].write_text(with_link(files[0].read_text(encoding="utf-8")), encoding="utf-8")
     return path
 
 
@@ -65,85 +74,27 @@ def with_link(page: str) -> str:
     return page if _LINK in page else page.replace("</h1>", f"</h1>\n{_LINK}", 1)
 
 
-def _printed(files: list[Path]) -> Iterator[tuple[Path, str, bytes]]:
-    """Yield each page's file, title and PDF."""
-    from selenium import webdriver
+def joined(files: Sequence[Path]) -> str:
+    """Return the first page with the text of all; links between them lead to places in it."""
+    known = {file.stem for file in files}
+    parts = []
+    for file in files:
+        found = _ARTICLE.search(page := file.read_text(encoding="utf-8"))
 
-    chromium = next(filter(None, map(shutil.which, _BROWSERS)), None)
-    driver = shutil.which("chromedriver")
-    if not chromium or not driver:
-        raise BookError("the PDF needs Chromium and its driver: `apt-get install chromium-driver`")
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for flag in _FLAGS:
-        options.add_argument(flag)
-    browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
-    browser.set_script_timeout(120)
-    try:
-        for file in files:
-            browser.get(file.resolve().as_uri())
-            browser.execute_async_script(
-                # A page without mathematics has no MathJax to wait for.
-                "const done = arguments[0];"
-                "const typeset = document.querySelector('script[src*=mathjax]');"
-                "const wait = () => !typeset ? done() : window.MathJax?.startup?.promise"
-                " ? MathJax.startup.promise.then(() => done()) : setTimeout(wait, 50); wait();"
-            )
-            title = browser.execute_script(
-                "const h = document.querySelector('article h1').cloneNode(true);"
-                "h.querySelectorAll('.headerlink').forEach(e => e.remove()); return h.textContent"
-            )
-            printed = browser.execute_cdp_cmd("Page.printToPDF", _SHEET)
-            yield file, title.strip(), base64.b64decode(printed["data"])
-    finally:
-        browser.quit()
+        def renamed(match: re.Match[str], here: str = file.stem) -> str:
+            kind, target = match[1] or match[3], match[2] or match[4] or ""
+            if kind == "id":
+                return f'id="{here}--{target}"'
+            if kind == "url":
+                return f"url(#{here}--{target})"
+            path, _, place = target.partition("#")
+            name = Path(path).stem if path else here
+            if ":" in target:
+                return match[0]
+            return f'{kind}="#{name}--{place}"' if name in known else ""
 
-
-def joined(pages: list[tuple[Path, str, bytes]]) -> bytes:
-    """Return one PDF of several; a link to one of their files leads to its first page."""
-    from pypdf import PdfReader, PdfWriter
-    from pypdf.generic import ArrayObject, NameObject, NumberObject
-
-    writer = PdfWriter()
-    first: dict[Path, int] = {}
-    places: list[dict[str, Any]] = []
-    for file, title, data in pages:
-        reader = PdfReader(io.BytesIO(data))
-        begin = first[file.resolve()] = len(writer.pages)
-        # The name of a place, as every chapter has them, means the place in its own chapter.
-        named = {}
-        for name, place in reader.named_destinations.items():
-            if (number := reader.get_destination_page_number(place)) is not None:
-                named[name.lstrip("/")] = (begin + number, place.top)
-        writer.append(reader, import_outline=False)
-        writer.add_outline_item(title=title, page_number=begin)
-        places += [named] * len(reader.pages)
-    for page, named in zip(writer.pages, places, strict=True):
-        kept = ArrayObject()
-        for reference in page.get("/Annots") or []:
-            link = reference.get_object()
-            target = str(link.get("/A", {}).get("/URI", ""))
-            found = None
-            if "/Dest" in link:
-                found = named.get(str(link["/Dest"]).lstrip("/"))
-            elif target.startswith("file:"):
-                path = Path(unquote(urlsplit(target).path)).resolve()
-                found = (first[path], None) if path in first else None
-            else:
-                kept.append(reference)
-                continue
-            if found is None:
-                # A page that is not in this file.
-                continue
-            number, top = found
-            place = ArrayObject([writer.pages[number].indirect_reference, NameObject("/XYZ")])
-            place.extend([NumberObject(0), NumberObject(round(top or 10_000)), NumberObject(0)])
-            link.pop("/A", None)
-            link[NameObject("/Dest")] = place
-            kept.append(reference)
-        page[NameObject("/Annots")] = kept
-    writer.add_metadata({"/Title": "Transformers as spin systems"})
-    writer.compress_identical_objects()
-    stream = io.BytesIO()
-    writer.write(stream)
-    return stream.getvalue()
+        begin = f'<div id="{file.stem}--" style="break-before: page">'
+        parts.append(f"{begin}{_PLACE.sub(renamed, found[2] if found else page)}</div>")
+    text = "".join(parts)
+    first = files[0].read_text(encoding="utf-8")
+    return _ARTICLE.sub(lambda match: match[1] + _STYLE + text + match[3], first, count=1)

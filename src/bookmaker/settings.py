@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 
 from bookmaker.conditions import is_met
-from bookmaker.errors import ConditionError
 from bookmaker.tables import read_columns
 
 # Where the names of tables begin.
@@ -33,35 +32,23 @@ def settings_faults(path: Path, verdict: str, region: str = "") -> Iterator[str]
     every line of `region`, a condition on the columns (see `conditions`; "" for all lines). What
     is *open* needs nothing.
     """
-    if not path.is_file():
-        yield f"there is no table of settings {path.name}"
-        return
     table = read_columns(path)
-    if missing := [name for name in FIGURES if name not in table]:
-        yield f"the table of settings {path.name} lacks {', '.join(missing)}"
-        return
     value, low, high = (table[name] for name in FIGURES[:3])
     if len(value) < FEWEST:
         yield f"the table of settings {path.name} has {len(value)} lines, at least {FEWEST} needed"
     if not np.all((low <= value) & (value <= high)):
         yield f"the table of settings {path.name} has a value outside its interval"
-    sign = SIGNS.get(verdict)
-    if not sign:
-        return
-    try:
+    if sign := SIGNS.get(verdict):
         inside = settings_region(table, region)
-    except ConditionError as error:
-        yield str(error)
-        return
-    turned = inside & (sign * value <= 0)
-    unsure = inside & ~turned & (np.minimum(sign * low, sign * high) <= 0)
-    lines = f"{inside.sum()} settings" + (f" with {region}" if region else "")
-    if not inside.any():
-        yield f"no line of the table of settings {path.name} has {region}"
-    if turned.any():
-        yield f"verdict {verdict!r}, but {turned.sum()} of {lines} say otherwise"
-    if unsure.any():
-        yield f"verdict {verdict!r}, but the intervals of {unsure.sum()} of {lines} include zero"
+        turned = inside & (sign * value <= 0)
+        unsure = inside & ~turned & (np.minimum(sign * low, sign * high) <= 0)
+        lines = f"{inside.sum()} settings" + (f" with {region}" if region else "")
+        if not inside.any():
+            yield f"no line of the table of settings {path.name} has {region}"
+        if turned.any():
+            yield f"verdict {verdict!r}, but {turned.sum()} of {lines} say otherwise"
+        if unsure.any():
+            yield f"verdict {verdict!r}, but intervals of {unsure.sum()} of {lines} include zero"
 
 
 def settings_region(table: Mapping[str, np.ndarray], region: str) -> np.ndarray:
@@ -71,8 +58,9 @@ def settings_region(table: Mapping[str, np.ndarray], region: str) -> np.ndarray:
     array([ True, False])
     """
     lines = zip(*(column.tolist() for column in table.values()), strict=True)
-    met = [not region or is_met(region, dict(zip(table, line, strict=True))) for line in lines]
-    return np.array(met, dtype=bool)
+    return np.array(
+        [is_met(region or "True", dict(zip(table, line, strict=True))) for line in lines]
+    )
 
 
 def settings_words(path: Path, region: str = "") -> str:
@@ -92,7 +80,8 @@ def settings_words(path: Path, region: str = "") -> str:
 
 def _choice(name: str, table: Mapping[str, np.ndarray]) -> str:
     tried = np.unique(table[name])
-    words = [f"{x:g}" if tried.dtype.kind in "if" else str(x) for x in tried]
-    if len(words) > 6 and tried.dtype.kind in "if":
+    numbers = tried.dtype.kind in "if"
+    words = [f"{x:g}" if numbers else str(x) for x in tried]
+    if len(words) > 6 and numbers:
         words = [f"{words[0]} to {words[-1]}"]
     return f"{name.replace('_', ' ')} {', '.join(words)}"

@@ -24,6 +24,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -38,7 +39,7 @@ from tqdm import tqdm
 
 from bookmaker.files import write_atomically
 from bookmaker.sweeps import store
-from bookmaker.sweeps.engine import Workers, stream
+from bookmaker.sweeps.engine import HERE, Lost, Workers, stream
 
 Rows = list[dict[str, Any]]
 
@@ -56,10 +57,9 @@ class Table:
     >>> with TemporaryDirectory() as folder:
     ...     table = Table(path=Path(folder) / "squares.csv", units=[{"x": 2}, {"x": 3}],
     ...                   rows=lambda x: [{"square": x**2}])
-    ...     table.make(progress=False)
+    ...     table.make()
     ...     table.read()["square"]
     ...     table.deviations()
-    True
     array([4, 9])
     []
     """
@@ -79,56 +79,40 @@ class Table:
         return f"python -m bookmaker table {chapter} {self.path.stem}"
 
     def read(self) -> dict[str, np.ndarray]:
-        """Columns by name, as int64, float64 or strings; FileNotFoundError names the command."""
-        if not self.path.exists():
-            raise FileNotFoundError(f"no {self.path.name}; it is made by: {self.command}")
+        """Columns by name, as int64, float64 or strings; FileNotFoundError if it was not made."""
         return read_columns(self.path)
 
-    def make(
-        self,
-        *,
-        progress: bool = True,
-        limit: int | None = None,
-        workers: Workers | None = None,
-    ) -> bool:
-        """Compute the units that are not done yet and write the table; whether all are done.
+    def make(self, workers: Workers = HERE) -> None:
+        """Compute the units that are not done yet and write the table.
 
-        `limit` ends the call after so many units; the next call goes on. `workers` compute the
-        units, this process if none are given. Raises ValueError where the columns of a row are not
-        those of the first, StoreError if another process makes the table, SweepError if there are
-        no workers, and what `rows` raises.
+        Raises ValueError where the columns of a row are not those of the first, StoreError if
+        another process makes the table, SweepError if there are no workers, and what `rows` raises.
         """
-        if limit is not None and limit < 0:
-            raise ValueError(f"limit must not be negative, got {limit}")
         part = self.path.with_suffix(".csv.part")
-        keys = [store.key_of(unit) for unit in self.units]
+        units = {store.key_of(unit): unit for unit in self.units}
         with store.writing(part, about={"table": self.path.stem}):
-            done: dict[str, Rows] = store.finished(part, keys)
-            missing = [u for u, key in zip(self.units, keys, strict=True) if key not in done]
-            missing = missing[:limit]
-            say = tqdm.write if progress else None
-            outcomes = stream(self.rows, missing, workers=workers, say=say)
-            bar = tqdm(outcomes, desc=self.path.stem, total=len(missing), disable=not progress)
+            done: dict[str, Rows] = store.finished(part)
+            missing = [key for key in units if key not in done]
+            outcomes = stream(
+                self.rows,
+                [units[key] for key in missing],
+                workers=workers,
+                say=tqdm.write,
+            )
+            bar = tqdm(outcomes, desc=self.path.stem, total=len(missing), disable=None)
             with closing(outcomes), bar:
-                for outcome in bar:
-                    if outcome.error is not None:
-                        raise outcome.error
-                    found = _texts(outcome.unit, outcome.value)
-                    columns = list(next(iter(done.values()), found)[0])
-                    if wrong := [list(row) for row in found if list(row) != columns]:
-                        raise ValueError(f"rows must have the columns {columns}, got {wrong[0]}")
-                    done[store.key_of(outcome.unit)] = found
-                    store.add(part, store.key_of(outcome.unit), found)
-            if any(key not in done for key in keys):
-                return False
-            text = io.StringIO()
-            text.write(f"# {self.command}\n")
-            writer = csv.DictWriter(text, list(done[keys[0]][0]), lineterminator="\n")
+                for place, rows in bar:
+                    if isinstance(rows, Lost):
+                        raise rows
+                    done[missing[place]] = _texts(units[missing[place]], rows)
+                    store.add(part, missing[place], done[missing[place]])
+            text = io.StringIO(f"# {self.command}\n")
+            text.seek(0, io.SEEK_END)
+            writer = csv.DictWriter(text, list(done[next(iter(units))][0]), lineterminator="\n")
             writer.writeheader()
-            writer.writerows(row for key in keys for row in done[key])
+            writer.writerows(row for key in units for row in done[key])
             write_atomically(self.path, text.getvalue())
-            store.remove(part)
-        return True
+            shutil.rmtree(part)
 
     def deviations(self) -> list[str]:
         """Compute the unit `checked` again; return where the stored rows are others, in words."""
@@ -151,12 +135,11 @@ class Table:
         if new == old:
             return True
         try:
-            one, other = float(new), float(old)
+            pair = float(new), float(old)
         except ValueError:
             return False
         # `math.isclose` knows an infinite tolerance, `np.isclose` warns of it.
-        close = math.isclose(one, other, rel_tol=self.rtol, abs_tol=self.within.get(column, 0.0))
-        return close or (math.isnan(one) and math.isnan(other))
+        return math.isclose(*pair, rel_tol=self.rtol, abs_tol=self.within.get(column, 0.0))
 
 
 def stored(path: Path, **settings: Any) -> Callable[[Callable[..., Rows]], Table]:
@@ -168,11 +151,7 @@ def stored(path: Path, **settings: Any) -> Callable[[Callable[..., Rows]], Table
     >>> SQUARES.rows(x=3)
     [{'square': 9}]
     """
-
-    def table(rows: Callable[..., Rows]) -> Table:
-        return Table(path=path, rows=rows, **settings)
-
-    return table
+    return lambda rows: Table(path=path, rows=rows, **settings)
 
 
 def read_columns(path: Path) -> dict[str, np.ndarray]:
@@ -202,7 +181,7 @@ def tables_of(chapter: str) -> dict[str, Table]:
     True
     """
     package = f"compendium.c{chapter}"
-    if not find_spec("compendium") or not find_spec(package):
+    if not find_spec(package):
         return {}
     folder = Path(import_module(package).__path__[0])
     found: dict[str, Table] = {}

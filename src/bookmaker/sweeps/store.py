@@ -3,16 +3,15 @@
 Each finished unit is a file of JSON, written under another name and renamed when it is whole; a
 writer that is killed, or whose disk is full, leaves nothing under a final name. `about.json` says
 what work it is. Who writes holds a lock on it that the system gives back when the process
-ends, however it ends; there is no such lock on Windows.
+ends, however it ends.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
-import os
-import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -48,22 +47,13 @@ def writing(folder: Path, *, about: Mapping[str, Any]) -> Iterator[None]:
     if not (folder / ABOUT).exists():
         write_atomically(folder / ABOUT, json.dumps(about))
     with (folder / ABOUT).open("rb") as file:
-        if os.name == "posix":
-            import fcntl
-
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise StoreError(f"another process is at work on {folder}") from None
-        if (known := belongs_to(folder)) != about:
-            raise StoreError(f"{folder} belongs to {_words(known)}, not to {_words(about)}")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StoreError(f"another process is at work on {folder}") from None
+        if (known := _read(folder / ABOUT)) != about:
+            raise StoreError(f"{folder} belongs to {known}, not to {about}: choose another folder")
         yield
-
-
-def belongs_to(folder: Path) -> dict[str, Any]:
-    """Return what work a store is for, nothing if there is none."""
-    found = _read(folder / ABOUT)
-    return found if isinstance(found, dict) else {}
 
 
 def add(folder: Path, key: str, result: Any) -> None:
@@ -71,8 +61,8 @@ def add(folder: Path, key: str, result: Any) -> None:
     write_atomically(folder / f"{key}.json", json.dumps(result, ensure_ascii=False))
 
 
-def finished(folder: Path, keys: Iterable[str] | None = None) -> dict[str, Any]:
-    """Return the results of finished units by key, of all or of those among `keys`.
+def finished(folder: Path) -> dict[str, Any]:
+    """Return the results of finished units by key.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as place:
@@ -80,24 +70,13 @@ def finished(folder: Path, keys: Iterable[str] | None = None) -> dict[str, Any]:
     ...     finished(Path(place))
     {'p3': 9}
     """
-    if keys is None:
-        keys = sorted(path.stem for path in folder.glob("p*.json"))
-    found = {key: _read(folder / f"{key}.json") for key in keys}
+    found = {path.stem: _read(path) for path in sorted(folder.glob("p*.json"))}
     return {key: result for key, result in found.items() if result is not None}
-
-
-def remove(folder: Path) -> None:
-    """Remove a store: its work is done and kept elsewhere."""
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _read(path: Path) -> Any:
     try:
         return json.loads(path.read_bytes())
-    except (FileNotFoundError, ValueError):
-        # Not there, or the machine itself went down before the disk had it.
+    except ValueError:
+        # The machine itself went down before the disk had it.
         return None
-
-
-def _words(about: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in about.items()) or "no work known"

@@ -26,12 +26,6 @@ def intervals(axis: Axes, x: ArrayLike, ends: ArrayLike, color: str, **style: An
     points(axis, x, value, [value - low, high - value], color, **style)
 
 
-def means(axis: Axes, x: ArrayLike, rows: ArrayLike, color: str, **style: Any) -> None:
-    """Means of samples (n, samples) with Student's 95 % intervals."""
-    low, high = np.transpose([mean_interval(row) for row in np.asarray(rows)])
-    intervals(axis, x, [low, np.asarray(rows).mean(1), high], color, **style)
-
-
 def quartiles(axis: Axes, x: ArrayLike, rows: np.ndarray, color: str, **style: Any) -> None:
     """Median and quartiles of samples (samples, n)."""
     intervals(axis, x, np.quantile(rows, [0.25, 0.5, 0.75], axis=0), color, **style)
