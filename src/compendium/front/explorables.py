@@ -47,24 +47,18 @@ def map_data() -> dict[str, Any]:
     That one settles on a cycle for the paper's network, and so is the same on every machine.
     """
     networks = {PAPER: Network.document()}
-    for seed in SEEDS:
-        networks[f"drawn, seed {seed}"] = Network.segmented(seed)
+    networks |= {f"drawn, seed {seed}": Network.segmented(seed) for seed in SEEDS}
     found: dict[str, Any] = {}
     for name, network in networks.items():
         drawn = random_contexts(network, 0, count=3)
         starts = {f"random {n + 1}": drawn.select(n) for n in range(3)}
         if name == PAPER:
             starts = {"the paper's protocol": protocol_start(network, steps=100_000)} | starts
-        found[name] = {
-            **network_data(network),
-            "starts": {
-                told: {
-                    "attention": np.round(start.attention, 8).tolist(),
-                    "position": start.position,
-                }
-                for told, start in starts.items()
-            },
+        told = {
+            name: {"attention": np.round(one.attention, 8).tolist(), "position": one.position}
+            for name, one in starts.items()
         }
+        found[name] = {**network_data(network), "starts": told}
     return found
 
 
@@ -92,14 +86,8 @@ def spins_data() -> dict[str, Any]:
 def module_data() -> dict[str, Any]:
     """Three tokens in the plane and settings of a spin transformer module that tell something."""
 
-    weak = {
-        "tokens": [[0.9, 0.5], [-1.0, 0.3], [0.2, -0.9]],
-        "strength": 0.2,
-        "beta": 1.0,
-        "gamma": 1.0,
-        "turn": 0.0,
-        "solver": "fixed point",
-    }
+    weak: dict[str, Any] = {"tokens": [[0.9, 0.5], [-1.0, 0.3], [0.2, -0.9]], "strength": 0.2}
+    weak |= {"beta": 1.0, "gamma": 1.0, "turn": 0.0, "solver": "fixed point"}
     strong = {**weak, "strength": 1.5}
     alike = [[1.0, 0.1], [1.0, -0.1], [-0.5, 0.8]]
     cases = {

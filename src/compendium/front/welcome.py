@@ -22,16 +22,9 @@ from spinformer.plot.style import COLORS
 
 # Figures of claims that the pictures show, `row.figure`.
 FIGURES = (
-    "A14a.lowered",
-    "A14a.raised",
-    "A14a.specific_lowered",
-    "A14a.specific_raised",
-    "A19.raw",
-    "A19.centred",
-    "A19.norm",
-    "A19.both",
-    "B13.leak",
-    "B13.causal",
+    *(f"A14a.{part}{way}" for part in ("", "specific_") for way in ("lowered", "raised")),
+    *(f"A19.{way}" for way in ("raw", "centred", "norm", "both")),
+    *("B13.leak", "B13.causal"),
 )
 HEADS = 72
 BETA = 4.0
@@ -49,8 +42,7 @@ def welcome_numbers(figures: Mapping[str, float]) -> dict[str, Any]:
     turns = np.array([0.25, 0.25 + 1 / 3, 0.25 + 2 / 3])
     keys = torch.tensor(np.column_stack([np.cos(2 * np.pi * turns), np.sin(2 * np.pi * turns)]))
     states = torch.tensor([[0.25, -0.1], [-0.2, 0.1], [0.05, -1.2], [1.3, 0.6], [-1.0, 1.2]])
-    states = states.double()
-    paths = [states]
+    paths = [states.double()]
     for _ in range(60):
         paths.append(update(keys, states=paths[-1], beta=BETA, step_size=0.1))
     network = Network.document()
@@ -136,21 +128,18 @@ def head_tones(low: int, high: int) -> list[str]:
 def draw_mask(numbers: Numbers) -> None:
     """Two tokens with a mask: in equilibrium the past answers the future, driven not."""
     axis = _panel((5.2, 2.4))
+    frame = {"boxstyle": "round,pad=0.4", "fc": "white", "ec": COLORS["black"]}
     for y, name, answer in ((1.0, "in equilibrium", "leak"), (0.0, "driven", "causal")):
         value = numbers["figures"][f"B13.{answer}"]
         axis.text(-0.55, y, name, ha="right", va="center", fontsize=11)
         for x, token in ((0.0, "past"), (2.2, "future")):
-            frame = {"boxstyle": "round,pad=0.4", "fc": "white", "ec": COLORS["black"]}
             axis.text(x, y, token, ha="center", va="center", fontsize=11, bbox=frame)
-        arrow = {"arrowstyle": "-|>", "lw": 1.6, "mutation_scale": 14}
-        ahead = {**arrow, "color": COLORS["blue"]}
-        axis.annotate("", xy=(1.72, y + 0.12), xytext=(0.42, y + 0.12), arrowprops=ahead)
-        if value:
-            back = {**arrow, "color": COLORS["red"]}
-            axis.annotate("", xy=(0.42, y - 0.12), xytext=(1.72, y - 0.12), arrowprops=back)
+        ways = [("blue", 0.42, 1.72, 0.12), ("red", 1.72, 0.42, -0.12)][: 2 if value else 1]
+        for tone, start, end, lift in ways:
+            arrow = {"arrowstyle": "-|>", "lw": 1.6, "mutation_scale": 14, "color": COLORS[tone]}
+            axis.annotate("", xy=(end, y + lift), xytext=(start, y + lift), arrowprops=arrow)
         shown = f"response of the past to the future: {value:.2f}"
-        tone = COLORS["red"] if value else COLORS["blue"]
-        axis.text(1.1, y - 0.42, shown, ha="center", fontsize=10, color=tone)
+        axis.text(1.1, y - 0.42, shown, ha="center", fontsize=10, color=COLORS[ways[-1][0]])
     axis.set(xlim=(-2.2, 3.0), ylim=(-0.6, 1.4))
     axis.set_axis_off()
 
