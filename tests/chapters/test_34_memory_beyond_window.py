@@ -130,7 +130,7 @@ def test_memory_times_by_bits_and_loops(network):
         distance = gap @ np.linalg.solve(covariance, gap)
         # Expected: 4, and 12 · 2/runs from the noise of the means.
         assert distance == pytest.approx(4.0, rel=0.25), motion
-    # The row itself, of all twenty starts, by counting: at least fifteen times grow tenfold from one
+    # The row itself, of twenty starts, by counting: at least fifteen times grow tenfold from one
     # size to the other in quasi-periodic motion, and fewer do in any other.
     tables = MEMORY_TIMES.read(), OTHER_TIMES.read()
     for motion in MOTIONS:
