@@ -26,7 +26,6 @@ from torch.func import jacrev
 
 from compendium.c35_other_tokens.letters import LetterNetwork
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.dmft.finite_size import placed_overlaps
 from spinformer.dmft.mean_field import attend
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Context, fitting
 
@@ -40,8 +39,14 @@ def attention_of_letters(
     network: LetterNetwork, window: np.ndarray, *, position: int
 ) -> np.ndarray:
     """A, shape (..., P), of windows (..., T, L, q) [poclopez2024dynamical, Eqs. (4), (5), (15)]."""
-    m = placed_overlaps(network, network.overlaps(window), position=position)
-    return attend(m, gamma=network.gamma, newest=-1)
+    return attend(_window_overlaps(network, window, position), gamma=network.gamma)
+
+
+def _window_overlaps(network: LetterNetwork, window: np.ndarray, position: int) -> np.ndarray:
+    """m^α_a, positions included, (..., T, 4, P), *newest first*."""
+    drive = network.position_overlaps()[(position - np.arange(network.context)) % network.positions]
+    overlaps = network.overlaps(window[..., ::-1, :, :])
+    return (1.0 - network.epsilon) * overlaps + network.epsilon * drive
 
 
 def letter_window(network: LetterNetwork, context: Context, *, beta: float) -> np.ndarray:
@@ -148,8 +153,7 @@ def predicted_deviation(
     joint = block_diag(*noise[context - 1 :: -1])
     result = [np.trace(one[outputs, outputs]) for one in noise[:context]]
     for t in range(len(path) - context):
-        overlaps = network.overlaps(path[t : t + context])
-        m = torch.tensor(placed_overlaps(network, overlaps, position=position + t)[::-1].copy())
+        m = torch.tensor(_window_overlaps(network, path[t : t + context], position + t))
         pull = jacrev(attended)(m).flatten(1).numpy()
         answer = share * network.response(attended(m).numpy(), beta=np.array(beta))
         push = np.eye(len(joint), k=-width)

@@ -37,16 +37,7 @@ from spinformer.core.checks import (
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.dmft.mean_field import attend, softmax_weights
-from spinformer.dmft.network import (
-    KEY,
-    OUTPUT,
-    QUERY,
-    VALUE,
-    AttentionNetwork,
-    Context,
-    Network,
-    fitting,
-)
+from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Context, Network, fitting
 
 LARGEST_SUM = 2**21  # tokens, paths or windows that still fit comfortably in memory
 # Entries of the largest table, windows times tokens: a third of a gigabyte.
@@ -156,9 +147,7 @@ def attention_of_window(network: Network, window: np.ndarray, *, position: int) 
     return attend(m, gamma=network.gamma, newest=-1)
 
 
-def placed_overlaps(
-    network: AttentionNetwork, overlaps: np.ndarray, *, position: int
-) -> np.ndarray:
+def placed_overlaps(network: Network, overlaps: np.ndarray, *, position: int) -> np.ndarray:
     """m^α_a, positions included, of windows of semantic overlaps (..., T, 4, P), old to new."""
     places = (position + np.arange(1 - network.context, 1)) % network.positions
     return (1.0 - network.epsilon) * overlaps + network.epsilon * network.position_overlaps()[
