@@ -143,7 +143,6 @@ def test_bad_input_is_refused_by_name(monkeypatch):
     for wrong, error, says in (
         ({"inputs": inputs.float()}, TypeError, "inputs must be a tensor of dtype torch.float64"),
         ({"inputs": inputs[0]}, ValueError, r"inputs must have the shape \(batch, tokens, 16\)"),
-        ({"inputs": inputs, "parts": ("heads",)}, ValueError, "parts must be one of"),
         ({"inputs": inputs, "start": -1}, ValueError, "start must"),
     ):
         with pytest.raises(error, match=says):
