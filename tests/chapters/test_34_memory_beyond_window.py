@@ -130,33 +130,17 @@ def test_memory_times_by_bits_and_loops(network):
         distance = gap @ np.linalg.solve(covariance, gap)
         # Expected: 4, and 12 · 2/runs from the noise of the means.
         assert distance == pytest.approx(4.0, rel=0.25), motion
-    # The row's own quantities, from the columns: the criterion, beside the theory's prediction.
-    table = MEMORY_TIMES.read()
-    times = np.where(table["measured"] < 0, np.inf, table["measured"])
-    theory = np.where(table["fisher"] < 0, np.inf, table["fisher"])
-    exponents = {}
-    for motion in MOTIONS:
-        few, many = ((table["motion"] == motion) & (table["size"] == n) for n in SIZES[4::4])
-        assert np.sort(times[many])[1] > network.context
-        with np.errstate(invalid="ignore"):
-            exponent = np.nan_to_num(np.log(times[many] / times[few]) / np.log(100), nan=0.0)
-        exponents[motion] = median_interval(exponent)
-        if motion in ("driven", "periodic"):
-            predicted = np.median(np.log(theory[many] / theory[few]) / np.log(100))
-            assert exponents[motion][0] == pytest.approx(predicted, abs=0.1)
-    assert 0.75 < exponents["quasi-periodic"][0] < 1.25
-    assert all(value[0] < 0.5 for name, value in exponents.items() if name != "quasi-periodic")
-    # All twenty starts, by counting: the sixth least exponent in quasi-periodic motion lies above
-    # one half, and that of no other motion does.
-    others = OTHER_TIMES.read()
+    # The row itself, of twenty starts, by counting: at least fifteen times grow tenfold from one
+    # size to the other in quasi-periodic motion, and fewer do in any other.
+    tables = MEMORY_TIMES.read(), OTHER_TIMES.read()
     for motion in MOTIONS:
         count = 0
-        for rows, longest in ((table, times), (others, others["measured"])):
+        for rows in tables:
             few, many = (
-                longest[(rows["motion"] == motion) & (rows["size"] == n)] for n in SIZES[4::4]
+                rows["measured"][(rows["motion"] == motion) & (rows["size"] == n)]
+                for n in SIZES[4::4]
             )
-            lasting = (many < 0) | np.isinf(many)
-            count += int((lasting & np.isfinite(few) | (many > 10.0 * np.abs(few))).sum())
+            count += int(((few > 0) & ((many < 0) | (many > 10.0 * few))).sum())
         assert (count >= 15) == (motion == "quasi-periodic"), (motion, count)
 
 

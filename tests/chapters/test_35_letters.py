@@ -28,7 +28,6 @@ from compendium.c35_other_tokens.study import (
     random_words,
     site_information,
 )
-from spinformer.dmft.attractors import Regime, find_attractors
 from spinformer.dmft.finite_size import linear_maps, mean_path
 from spinformer.dmft.lyapunov import lyapunov_spectrum, returned
 from spinformer.dmft.mean_field import random_contexts, step, trajectory
@@ -99,17 +98,6 @@ def test_two_letters_are_bits():
     assert np.abs(one - other).max() < 1e-9
     assert len(letters.hidden_units()[0]) == len(bits.output_patterns()[0])
     assert onset(letters).beta == pytest.approx(onset(bits).beta)
-    for count in (1, None):
-        found = [
-            lyapunov_spectrum(machine, start, beta=beta, steps=100, count=count).exponents.value
-            for machine in (bits, letters)
-        ]
-        assert np.abs(found[0] - found[1])[..., :3].max() < 1e-6
-    regimes = [
-        find_attractors(m, start, beta=0.5, transient=500, kept=500) for m in (bits, letters)
-    ]
-    assert (regimes[0].regime == regimes[1].regime).all()
-    assert (regimes[0].regime == Regime.PERIODIC).all()
 
 
 def test_the_document_with_two_letters():

@@ -324,6 +324,8 @@ def test_the_powers_of_the_tables_by_a_plain_line():
         assert fitted == pytest.approx(line.slope, abs=0.06)
     unit = scores["rule"] == "unit, P = 3 + alpha N"
     assert scores["deviation"][unit].mean() == pytest.approx(1.0, abs=0.1)
+    again = SCORES.rows(rule="unit, P = 3 + alpha N", size=300, seed=1)[0]["deviation"]
+    assert again == pytest.approx(scores["deviation"][unit][0], rel=1e-4)
     line = linregress(np.log(paths["size"]), np.log(paths["with"]))
     assert line.slope == pytest.approx(-0.5, abs=4 * line.stderr)
     assert (paths["without"] / paths["with"])[paths["size"] == 2400].mean() > 3.0

@@ -23,9 +23,7 @@ from compendium.c36_learning_through_the_limit.learning import (
 )
 from compendium.c36_learning_through_the_limit.training import (
     BYTE,
-    LEARNING,
     SIZES,
-    column,
     draw_cycle,
     examples,
     excess,
@@ -187,7 +185,7 @@ def test_a_gradient_that_is_cut_sees_the_window_as_constant():
     shared = {"window": window[None], "targets": targets[None], **SETTING}
     whole = rollout(weights[None], **shared)
     leaf = weights.clone().requires_grad_()
-    cut = rollout(leaf[None], keep=1, **shared).costs.sum()
+    cut = rollout(leaf[None], cut=True, **shared).costs.sum()
     found = torch.autograd.grad(cut, leaf)[0]
     wanted = torch.zeros_like(found)
     for step in range(4):
@@ -199,7 +197,7 @@ def test_a_gradient_that_is_cut_sees_the_window_as_constant():
         wanted += torch.autograd.grad(single.costs.sum(), leaf)[0]
     assert torch.allclose(found, wanted, atol=1e-12)
     leaf = weights.clone().requires_grad_()
-    full = torch.autograd.grad(rollout(leaf[None], keep=4, **shared).costs.sum(), leaf)[0]
+    full = torch.autograd.grad(rollout(leaf[None], **shared).costs.sum(), leaf)[0]
     assert not torch.allclose(found, full, atol=1e-3)
 
 
@@ -263,25 +261,17 @@ def fresh():
     shared = {"task": "cycle", "seeds": FRESH, "updates": 32, "rate": 0.1}
     arms = {"limit": (0, 1), "straight": (9900, 1), "score": (9900, 8)}
     return {
-        name: train(gradient=name, size=size, copies=copies, **shared)[1.0]
+        name: torch.tanh(train(gradient=name, size=size, copies=copies, **shared)[1.0])
         for name, (size, copies) in arms.items()
     }
 
 
 @pytest.mark.claim("C19")
 def test_at_equal_work_the_limit_beats_reinforce_and_equals_straight_through(fresh):
-    """Tables of ten or twenty seeds, and a replication with others and a smaller budget."""
+    """A replication of the tables with other seeds and a smaller budget."""
     found = {name: losses(theta, "cycle", seeds=FRESH, size=9900) for name, theta in fresh.items()}
     assert mean_interval(found["limit"] - found["score"])[1] < -0.1
     assert abs((found["limit"] - found["straight"]).mean()) < 0.1
-    held = LEARNING.read()
-    for task in ("cycle", "bytes"):
-        limit, straight, score = (
-            column(held, task=task, arm=arm, measure="n9900")
-            for arm in ("limit", "straight, 9900", "score, 9900")
-        )
-        assert mean_interval(limit - score)[1] < 0.0
-        assert mean_interval(limit - straight)[1] < 0.02
 
 
 @pytest.mark.claim("C19b")
@@ -289,8 +279,7 @@ def test_what_was_trained_in_the_limit_works_at_finite_size(fresh):
     """In the tables, and in trainings of other seeds, tenfold better for ten times the bits."""
     limit = losses(fresh["limit"], "cycle", seeds=FRESH)
     above = [
-        losses(fresh["limit"], "cycle", seeds=FRESH, size=size, copies=100) - limit
-        for size in (990, 9900)
+        losses(fresh["limit"], "cycle", seeds=FRESH, size=size) - limit for size in (990, 9900)
     ]
     assert 3.0 < above[0].mean() / above[1].mean() < 40.0
     assert mean_interval(above[1])[1] < 0.02

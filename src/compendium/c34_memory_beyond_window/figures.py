@@ -11,6 +11,7 @@ from scipy.signal import periodogram
 
 from compendium.c34_memory_beyond_window.signals import autocorrelation
 from compendium.common.drawing import intervals
+from compendium.common.rows import Columns
 from spinformer.plot.style import COLORS, MOTION_COLORS, label_panels
 
 _TOP = 3e4  # of the axis of memory times
@@ -40,7 +41,7 @@ def show_tape() -> None:
     axis.text(4.0, -1.15, "every token adds noise", ha="left", color=COLORS["blue"])
 
 
-def show_spectra(signals: Mapping[str, np.ndarray], *, titles: Sequence[str], window: int) -> None:
+def show_spectra(signals: Columns, *, titles: Sequence[str], window: int) -> None:
     """Trajectory, power spectrum |X|²/n (Hann taper) and autocorrelation, one column a motion.
 
     signals[motion]: (orbits, n). Trajectory of the first orbit; spectra are averaged over the
@@ -73,9 +74,7 @@ def show_spectra(signals: Mapping[str, np.ndarray], *, titles: Sequence[str], wi
     label_panels(list(axes.ravel()))
 
 
-def show_perturbations(
-    relative: Mapping[str, np.ndarray], *, units: Mapping[str, float], window: int
-) -> None:
+def show_perturbations(relative: Columns, *, units: Mapping[str, float], window: int) -> None:
     """Median distance of perturbed runs: a, over that at the start; b, over the dephased distance.
 
     relative[motion]: (starts, steps + 1) distances; units[motion]: the distance of runs that
@@ -100,9 +99,7 @@ def show_perturbations(
     label_panels([left, right])
 
 
-def show_fisher(
-    curves: Mapping[str, np.ndarray], *, profiles: Mapping[str, np.ndarray], window: int
-) -> None:
+def show_fisher(curves: Columns, *, profiles: Columns, window: int) -> None:
     """Fisher memory of one token against the delay, and of all tokens summed, newest first.
 
     curves[motion]: (starts, delays) memory of a token, at most 1; mean over starts, band their
@@ -132,7 +129,7 @@ def show_fisher(
     label_panels([left, right])
 
 
-def show_memory_times(table: Mapping[str, np.ndarray], *, window: int) -> None:
+def show_memory_times(table: Columns, *, window: int) -> None:
     """Memory time against N, one panel a motion: measured (points), linear noise (lines).
 
     table: the columns of `MEMORY_TIMES`, −1 for never. Points are medians over the starts, bars

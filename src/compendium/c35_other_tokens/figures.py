@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from compendium.common.drawing import intervals
+from compendium.common.rows import Columns
 from spinformer.plot.boxes import draw_boxes
 from spinformer.plot.style import COLORS, label_panels
 
@@ -39,7 +40,7 @@ def show_two_draws() -> None:
     label_panels(list(axes))
 
 
-def show_deviations(table: Mapping[str, np.ndarray], *, seeds: Sequence[int]) -> None:
+def show_deviations(table: Columns, *, seeds: Sequence[int]) -> None:
     """Deviation against N for sites and words, and its ratio to the linear theory for sites.
 
     `table` has the columns of `DEVIATIONS`; medians over the networks `seeds`,
@@ -77,7 +78,7 @@ def _bars(
     intervals(axis, x, ends, color, ms=4, lw=1, **style)
 
 
-def show_words(table: Mapping[str, np.ndarray], *, threshold: float) -> None:
+def show_words(table: Columns, *, threshold: float) -> None:
     """Gap between a list of words and its sites against log₂ V / N, and spread of a draw.
 
     `table` has the columns of `WORDS`.

@@ -24,7 +24,7 @@ overlaps are those of sites at the inverse temperature β* < β at which ΔS(β*
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ from compendium.c35_other_tokens.letter_tokens import (
     vocabulary,
 )
 from compendium.c35_other_tokens.letters import GAMMA, LetterNetwork, potts
-from compendium.common.rows import grid, mean_rows, rows_of
+from compendium.common.rows import Columns, grid, mean_rows, rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import fit_power, mean_estimate
 from spinformer.dmft.attractors import Regime, find_attractors
@@ -107,12 +107,7 @@ def deviation_rows(
 
 
 def slopes(
-    table: Mapping[str, np.ndarray],
-    *,
-    letters: int,
-    words: int,
-    seeds: Sequence[int],
-    smallest: int = SMALLEST,
+    table: Columns, *, letters: int, words: int, seeds: Sequence[int], smallest: int = SMALLEST
 ) -> np.ndarray:
     """Exponent of the deviation against N of each network, from N = `smallest` on: (seeds,)."""
     mine = (table["letters"] == letters) & (table["words"] == words) & (table["size"] >= smallest)

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -209,38 +210,36 @@ def make_blocks(network: Network, seed: int, *, condition: str) -> Blocks:
     return Blocks(network=network, residual=residual, feed=feed, hidden=hidden, linear=linear)
 
 
-def _drawn(
-    family: int, start: int, stop: int, step: int = 1, *, epsilon: float = 0.02
-) -> dict[int, Network]:
-    """Networks number `start`, `start` + `step`, … of a family of the document's size."""
+def _drawn(family: int, *places: int, epsilon: float = 0.02) -> dict[int, Network]:
+    """Networks of a family of the document's size, at the places `start, stop, step`."""
     sizes: dict[str, Any] = {"features": 3, "segments": 3, "context": 4, "epsilon": epsilon}
-    drawn = draw_networks(family=family, count=stop, **sizes)
-    return dict(list(drawn.items())[start::step])
+    drawn = draw_networks(family=family, count=places[1], **sizes)
+    return dict(islice(drawn.items(), *places))
 
 
-def _exponents(networks: dict[int, Network], *, condition: str, wait: int = _WAIT) -> Estimate:
-    """Exponents (networks, BETAS · WINDOWS, 4) of a batch of networks, by their seeds."""
-    grid = TOP * np.arange(1, BETAS + 1) / BETAS
+def _exponents(
+    networks: dict[int, Network], *, condition: str, wait: int = _WAIT
+) -> tuple[np.ndarray, np.ndarray]:
+    """Exponents and errors (networks, BETAS · WINDOWS, 4) of a batch of networks by their seeds."""
     each = BETAS * WINDOWS
     systems, windows = [], []
     for seed, network in networks.items():
         systems += [make_blocks(network, seed, condition=condition)] * each
         shape = (each, network.context, network.segments)
         windows.append(np.random.default_rng((seed, 8)).uniform(-1.0, 1.0, shape))
-    beta = np.tile(np.repeat(grid, WINDOWS), len(networks))
+    beta = np.tile(np.repeat(TOP * np.arange(1, BETAS + 1) / BETAS, WINDOWS), len(networks))
     ensemble = BlockEnsemble(systems, beta=beta)
     window = ensemble.advance(np.moveaxis(np.concatenate(windows), 0, -1), wait)
     found = ensemble.exponents(window, _EXPONENT, position=wait)
     shape = (len(networks), each, -1)
-    return Estimate(value=found.value.reshape(shape), error=found.error.reshape(shape))
+    return found.value.reshape(shape), found.error.reshape(shape)
 
 
-def _labels(found: Estimate) -> tuple[np.ndarray, np.ndarray]:
+def _labels(value: np.ndarray, error: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """0 periodic, 1 quasi-periodic, 2 chaotic; and the dimension; each (networks, systems)."""
-    leading, error = found.value[..., 0], found.error[..., 0]
-    code = np.where(np.abs(leading) <= _NEUTRAL, 1, 0)
-    code[leading - _SIGMAS * error > _CHAOTIC] = 2
-    value = np.where(np.abs(found.value) <= _NEUTRAL, 0.0, found.value)
+    code = np.where(np.abs(value[..., 0]) <= _NEUTRAL, 1, 0)
+    code[value[..., 0] - _SIGMAS * error[..., 0] > _CHAOTIC] = 2
+    value = np.where(np.abs(value) <= _NEUTRAL, 0.0, value)
     return code, kaplan_yorke_dimension(-np.sort(-value, axis=-1))
 
 
@@ -248,16 +247,16 @@ def block_rows(condition: str, *, family: int, chunk: int, epsilon: float = 0.02
     """One row a network: chaos, dimension, variety, and the mean leading exponent above zero."""
     first = _CHUNK * chunk
     networks = _drawn(family, first, first + _CHUNK, epsilon=epsilon)
-    found = _exponents(networks, condition=condition)
-    code, dimension = _labels(found)
+    value, error = _exponents(networks, condition=condition)
+    code, dimension = _labels(value, error)
     return rows_of(
         network=first + np.arange(_CHUNK),
         chaos=(code == 2).mean(axis=1),
         quasi=(code == 1).mean(axis=1),
         dimension=dimension.mean(axis=1),
         variety=[entropy(np.bincount(labels, minlength=3)) for labels in code],
-        exponent=np.maximum(found.value[..., 0], 0.0).mean(axis=1),
-        capped=(dimension >= found.value.shape[-1]).mean(axis=1),
+        exponent=np.maximum(value[..., 0], 0.0).mean(axis=1),
+        capped=(dimension >= value.shape[-1]).mean(axis=1),
     )
 
 
@@ -292,7 +291,7 @@ def LONGER(condition: str) -> Rows:
     """How many chaotic systems of every tenth network are chaotic after ten times the wait."""
     networks = _drawn(0, 0, 10 * _CHUNK, 10)
     early, late = (
-        _labels(_exponents(networks, condition=condition, wait=wait))[0] == 2
+        _labels(*_exponents(networks, condition=condition, wait=wait))[0] == 2
         for wait in (_WAIT, 10 * _WAIT)
     )
     return rows_of(

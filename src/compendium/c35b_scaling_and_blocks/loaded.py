@@ -285,13 +285,12 @@ def PATHS(size: int, *, seed: int) -> Rows:
     return [dict(zip(("with", "without"), found, strict=True))]
 
 
+_AT_REST = ((0.25, 1.0), (0.5, 0.5), (0.5, 1.0), (1.0, 1.0))
+
+
 @stored(
     _FOLDER / "rest.csv",
-    units=[
-        {"load": load, "beta": beta, "seed": seed}
-        for load, beta in ((0.25, 1.0), (0.5, 0.5), (0.5, 1.0), (1.0, 1.0))
-        for seed in _SEEDS
-    ],
+    units=[{"load": load, "beta": beta, "seed": n} for load, beta in _AT_REST for n in _SEEDS],
 )
 def REST(load: float, *, beta: float, seed: int) -> Rows:
     """Token correlations C(1), C(2) and the variance of the crosstalk in one text at rest.

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from compendium.common.drawing import points
-from compendium.common.rows import array_of
+from compendium.common.rows import Columns, array_of
 from spinformer.core.statistics import mean_interval
 from spinformer.plot.boxes import draw_boxes
 from spinformer.plot.style import COLORS, MOTION_COLORS, label_panels
@@ -22,7 +22,6 @@ GRADIENTS = {
     "score": ("red", "REINFORCE"),
     "score, no baseline": ("purple", "REINFORCE, no baseline"),
 }
-Columns = Mapping[str, np.ndarray]
 
 
 def show_three_gradients() -> None:

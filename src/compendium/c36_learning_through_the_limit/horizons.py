@@ -8,7 +8,7 @@ with ∂_β log P = Σ_l n (x_l − tanh h_l) h_l/β: no step size, and no gradi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import torch
 
 from bookmaker.tables import Rows, stored
 from compendium.common.phase_transitions import protocol_start
-from compendium.common.rows import array_of, grid, median_interval, near_rows, rows_of
+from compendium.common.rows import Columns, array_of, grid, median_interval, near_rows, rows_of
 from compendium.common.windows import MOTIONS, message_start
 from spinformer.core.statistics import mean_interval
 from spinformer.dmft.finite_size import generate, mean_path, semantic_overlaps
@@ -122,15 +122,13 @@ def SHARES_LEFT(motion: str, *, size: int, start: int) -> Rows:
     return rows_of(horizon=range(4, LONGEST + 1, 4), share=share[3::4])
 
 
-def growth_slopes(
-    table: Mapping[str, np.ndarray], motion: str, *, first: int, last: int
-) -> np.ndarray:
+def growth_slopes(table: Columns, motion: str, *, first: int, last: int) -> np.ndarray:
     """Mean logarithmic growth of the gradient per token between two horizons, start by start."""
     low, high = (array_of(table, "norm", "start", motion=motion, horizon=h) for h in (first, last))
     return np.log(high / low) / (last - first)
 
 
-def lost_at(table: Mapping[str, np.ndarray], motion: str, size: int) -> float:
+def lost_at(table: Columns, motion: str, size: int) -> float:
     """Horizon at which the median share over the starts first falls below one half, interpolated.
 
     Infinite where it never does.

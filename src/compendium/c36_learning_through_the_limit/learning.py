@@ -54,7 +54,7 @@ def rollout(
     gamma: float,
     size: int = 0,
     given: int = 0,
-    keep: int = 0,
+    cut: bool = False,
     straight: bool = True,
     seed: int = 0,
 ) -> Paths:
@@ -63,8 +63,8 @@ def rollout(
     window: (S, B, T, L) entries in [−1, 1]; targets: (S, B, steps, V) signs of the visible
     segments. size: N, a multiple of L; 0 for the limit. given: 0 where the network writes
     alone; n if every n-th token is told it: its visible segments become those of the target, the
-    others stay the network's own, and only these steps have a cost. keep: gradients pass through
-    at most so many steps (0: all): before every keep-th the window is a constant. straight:
+    others stay the network's own, and only these steps have a cost. cut: gradients pass through one
+    step, whose window is a constant. straight:
     gradients pass through drawn tokens as if each were its mean plus a constant; otherwise drawn
     tokens are constants, as the score needs it.
     """
@@ -72,7 +72,7 @@ def rollout(
     bits, generator = size // weights.shape[-1], torch_generator(seed)
     tokens, costs, scores = list(window.unbind(2)), [], []
     for step in range(steps):
-        if keep and step % keep == 0:
+        if cut:
             tokens = [token.detach() for token in tokens]
         field = _field(weights, torch.stack(tokens[-context:], 2), beta=beta, gamma=gamma)
         target, told = targets[:, :, step], given > 0 and (step + 1) % given == 0

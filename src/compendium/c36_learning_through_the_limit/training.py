@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ from torch import Tensor
 
 from bookmaker.tables import Rows, stored
 from compendium.c36_learning_through_the_limit.learning import Paths, rollout, surrogate
-from compendium.common.rows import array_of, grid, mean_rows, near_rows, rows_of
+from compendium.common.rows import Columns, array_of, grid, mean_rows, near_rows, rows_of
 from spinformer.core.random import numpy_generator
 from spinformer.language.text import sample_texts
 
@@ -45,7 +45,7 @@ SHARES = (0.0, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)  # of the budget, where one loo
 # What each arm changes in `train`, and how many copies there are to choose from.
 ARMS: dict[str, dict[str, Any]] = {
     "limit": {},
-    "limit, one step": {"keep": 1},
+    "limit, one step": {"cut": True},
     "limit, shuffled": {"shuffled": True},
     "straight, 99": {"gradient": "straight", "size": 99},
     "straight, 9900": {"gradient": "straight", "size": 9900},
@@ -172,15 +172,15 @@ def train(
     size: int = 0,
     copies: int = 1,
     rate: float = 0.03,
-    keep: int = 0,
+    cut: bool = False,
     shuffled: bool = False,
     updates: int,
     looks: Sequence[float] = (1.0,),
 ) -> dict[float, Tensor]:
     """θ (S, 4, P, L) of seeds side by side after shares of the budget, by Adam, its rate falling.
 
-    size: N of the drawn paths, 0 for the limit and only there. keep: steps a gradient passes, 0
-    for all. updates: of one path of every start; with `copies` there are as many fewer.
+    size: N of the drawn paths, 0 for the limit and only there. cut: gradients pass one step.
+    updates: of one path of every start; with `copies` there are as many fewer.
     """
     theta = initial(seeds).requires_grad_()
     optimizer = torch.optim.Adam([theta], lr=rate, betas=(0.9, 0.99))
@@ -193,7 +193,7 @@ def train(
         optimizer.param_groups[0]["lr"] = rate * 0.5 * (1 + math.cos(math.pi * step / total))
         optimizer.zero_grad()
         drawn = examples(task, seeds=seeds, draw=step, shuffled=shuffled)
-        how: dict[str, Any] = {"keep": keep, "straight": gradient != "score", "seed": step}
+        how: dict[str, Any] = {"cut": cut, "straight": gradient != "score", "seed": step}
         paths = _paths(torch.tanh(theta), task, drawn, copies=copies, size=size, **how)
         surrogate(paths, kind=gradient, copies=copies).sum().backward()
         optimizer.step()
@@ -210,20 +210,12 @@ def _paths(
 
 
 def losses(
-    theta: Tensor,
-    task: str,
-    *,
-    seeds: Sequence[int],
-    size: int = 0,
-    part: str = "test",
-    signs: bool = False,
-    copies: int = 8,
+    weights: Tensor, task: str, *, seeds: Sequence[int], size: int = 0, part: str = "test"
 ) -> np.ndarray:
-    """Bits per bit of the target, (S,), at N = `size` (0: the limit), weights tanh θ or sign θ."""
+    """Bits per bit of the target, (S,), at N = `size`, eight copies of each start; 0: the limit."""
     rule, held = TASKS[task], examples(task, seeds=seeds, part=part)
-    weights = torch.sign(theta) if signs else torch.tanh(theta)
     with torch.no_grad():
-        paths = _paths(weights, task, held, copies=copies if size else 1, size=size, seed=size)
+        paths = _paths(weights, task, held, copies=8 if size else 1, size=size, seed=size)
     told = rule.steps // max(rule.given, 1)  # steps that have a cost
     return (paths.costs.sum(-1).mean(1) / (told * rule.visible)).numpy()
 
@@ -240,8 +232,8 @@ def TUNING(task: str, *, arm: str, copies: int, rate: float) -> Rows:
     """Mean loss of the validation seeds at the arm's own N after the whole budget."""
     setting: dict[str, Any] = {"copies": copies, "rate": rate, "updates": TASKS[task].budget}
     seeds, size = TASKS[task].tuned, ARMS[arm].get("size", 0)
-    theta = train(task, seeds=seeds, **setting, **ARMS[arm])[1.0]
-    return rows_of(loss=losses(theta, task, seeds=seeds, size=size, part="validation").mean())
+    weights = torch.tanh(train(task, seeds=seeds, **setting, **ARMS[arm])[1.0])
+    return rows_of(loss=losses(weights, task, seeds=seeds, size=size, part="validation").mean())
 
 
 @stored(
@@ -263,16 +255,15 @@ def LEARNING(task: str, *, arm: str, block: int) -> Rows:
     rows = []
     trained = train(task, seeds=seeds, updates=budget, looks=SHARES, **setting, **ARMS[arm])
     for share, theta in trained.items():
-        loss = partial(losses, theta, task, seeds=seeds)
-        sizes = {f"n{n}": loss(size=n) for n in SIZES}
-        signs = {"signs": loss(signs=True), "signs99": loss(size=99, signs=True)}
-        rows += rows_of(seed=list(seeds), share=share, limit=loss(), **sizes, **signs)
+        loss = partial(losses, task=task, seeds=seeds)
+        weights, signs = torch.tanh(theta), torch.sign(theta)
+        found = {"limit": loss(weights), **{f"n{n}": loss(weights, size=n) for n in SIZES}}
+        found |= {"signs": loss(signs), "signs99": loss(signs, size=99)}
+        rows += rows_of(seed=list(seeds), share=share, **found)
     return rows
 
 
-def column(
-    table: Mapping[str, np.ndarray], *, task: str, arm: str, measure: str, share: float = 1.0
-) -> np.ndarray:
+def column(table: Columns, *, task: str, arm: str, measure: str, share: float = 1.0) -> np.ndarray:
     """One measure of every seed (S,) from the table `learning`, after a share of the budget."""
     return array_of(table, measure, "seed", task=task, arm=arm, share=share)
 
