@@ -7,7 +7,6 @@ which tends to that of the mean field as N → ∞ (`lyapunov.lyapunov_spectrum`
 in steps of 2/n, so that the distance of the two must stay far above it: it is set back to a tenth
 of N^{-1/2}, the size of the noise, after every few tokens. Texts nearer than a step *merge*, and
 stay together for ever.
-
 """
 
 from __future__ import annotations
@@ -24,8 +23,7 @@ from compendium.c32b_finite_size.study import Limit, deviation, follow_limit, me
 from compendium.c32c_fluctuations.closure import gaussian_closure, next_means
 from compendium.common.rows import grid, mean_rows, median_rows, near_rows
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.core.records import record
-from spinformer.core.statistics import Estimate, mean_estimate
+from spinformer.core.statistics import mean_estimate
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.finite_size import generate, semantic_overlaps, window_of_context
 from spinformer.dmft.lyapunov import lyapunov_spectrum
@@ -52,21 +50,14 @@ _SETTLED = 30_000
 _PAIRS = 24
 
 
-@record
-class Growth:
-    """growth: nats per token, mean and error over the pairs (NaN of a single one; −∞ if none ever
-    parted); merged: share of the stretches of four tokens at whose end the two texts were equal,
-    which are left out of the mean."""
-
-    growth: Estimate
-    merged: float
-
-
 def coupled_growth(
     network: Network, size: int, *, beta: float, windows: np.ndarray, position: int, steps: int,
     transient: int, seed: Seed, distance: float = 0.1,
-) -> Growth:  # fmt: skip
+) -> tuple[np.ndarray, float]:  # fmt: skip
     """Growth of the distance of pairs of texts of N = `size` bits that share their noise.
+
+    Nats per token of every pair that ever parted; the share of the stretches of four tokens at
+    whose end the two texts were equal, *merged*, which are left out.
 
     windows: (R, T, L), where the R pairs begin; the first copy is drawn from there on with noise,
     the second begins at `distance`/√N in a random direction. `transient` tokens turn it into its
@@ -97,13 +88,7 @@ def coupled_growth(
             with np.errstate(divide="ignore"):
                 logs.append(np.log(np.sqrt((away**2).sum(axis=(1, 2))) / reach) / _EVERY)
     table = np.ma.masked_invalid(logs)
-    means = table.mean(axis=0).compressed()
-    growth = Estimate(value=-np.inf, error=0.0)
-    if len(means) > 1:
-        growth = mean_estimate(means)
-    elif len(means):
-        growth = Estimate(value=means[0], error=np.nan, samples=1)
-    return Growth(growth=growth, merged=float(1.0 - table.count() / table.size))
+    return table.mean(axis=0).compressed(), float(1.0 - table.count() / table.size)
 
 
 def _settled(start: Seed, *, beta: float, count: int, settle: int) -> Ensemble:
@@ -319,19 +304,13 @@ def EXPONENTS(beta: float, *, exponent: float, seed: int) -> Rows:
     """
     size = _bits(exponent)
     windows, position = spread_windows(beta, count=_PAIRS, settle=_SETTLED, seed=seed)
-    found = coupled_growth(
+    rates, merged = coupled_growth(
         Network.document(), size, beta=beta, windows=windows, position=position, steps=400,
         transient=200, seed=seed,
     )  # fmt: skip
-    return [
-        {
-            "bits": size,
-            "growth": found.growth.value,
-            "error": found.growth.error,
-            "merged": found.merged,
-            "limit": limit_exponent(beta),
-        }
-    ]
+    growth = mean_estimate(rates)
+    told = {"bits": size, "growth": growth.value, "error": growth.error, "merged": merged}
+    return [told | {"limit": limit_exponent(beta)}]
 
 
 @stored(
