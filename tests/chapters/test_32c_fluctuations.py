@@ -155,15 +155,11 @@ def test_first_passage_is_gamblers_ruin():
 def test_texts_that_share_their_noise_grow_apart_as_the_limit_does():
     """Below the onset x → tanh βx contracts by β at rest; pairs of few bits merge."""
     given = {"beta": 0.7, "windows": np.zeros((40, 1, 1)), "position": 0}
-    rates, merged = coupled_growth(COIN, 10**9, steps=40, transient=8, seed=1, **given)
+    rates = coupled_growth(COIN, 10**9, steps=40, transient=8, seed=1, **given)
+    assert len(rates) == 40
     assert rates.mean() == pytest.approx(np.log(0.7), abs=3e-3)
-    assert merged == 0.0
-    _, merged = coupled_growth(COIN, 99, steps=40, transient=8, seed=1, **given)
-    assert merged > 0.5
     given["beta"] = 0.0
-    rates, merged = coupled_growth(COIN, 10**6, steps=8, transient=0, seed=1, **given)
-    assert merged == 1.0
-    assert not len(rates)
+    assert not len(coupled_growth(COIN, 10**6, steps=8, transient=0, seed=1, **given))
 
 
 def test_growth_begins_after_the_transient():
@@ -171,11 +167,9 @@ def test_growth_begins_after_the_transient():
     fixed = brentq(lambda m: np.tanh(1.5 * m) - m, 0.1, 1.0)
     start = np.full((6, 1, 1), 1e-3)
     given = {"beta": 1.5, "position": 0, "steps": 8, "seed": 1, "windows": start}
-    late, merged = coupled_growth(COIN, 10**12, transient=40, **given)
+    late = coupled_growth(COIN, 10**12, transient=40, **given)
     assert late.mean() == pytest.approx(np.log(1.5 * (1.0 - fixed**2)), abs=2e-3)
-    assert coupled_growth(COIN, 10**12, transient=0, **given)[0].mean() > 0.3
-    # The distance is in units of 1/√N: a closer twin of few bits would merge at once.
-    assert merged == 0.0
+    assert coupled_growth(COIN, 10**12, transient=0, **given).mean() > 0.3
 
 
 @pytest.mark.claim("C18a")

@@ -164,17 +164,15 @@ def COLUMNS(diagram: str, chunk: int) -> Rows:
     betas = np.linspace(*DIAGRAMS[diagram], COUNT)[chunk * _CHUNK : (chunk + 1) * _CHUNK]
     early = find_attractors(network, start, beta=betas, bins=1, exponents=1)
     chaotic = np.flatnonzero(early.regime == Regime.CHAOTIC)
-    shared = {"columns": len(betas), "chaotic": len(chaotic)}
     if not len(chaotic):
-        none = {"beta": float(betas[0]), "before": 0.0, "after": 0.0, "ends": "none", "period": 0}
-        return [shared | none]
+        none = {"chaotic": 0, "beta": float(betas[0]), "before": 0.0, "after": 0.0}
+        return [none | {"ends": "none"}]
     state, wait = early.context.select(chaotic), 2_000_000
     late = find_attractors(network, state, beta=betas[chaotic], transient=wait, bins=1, exponents=1)
     return rows_of(
-        **shared,
+        chaotic=len(chaotic),
         beta=betas[chaotic],
         before=early.exponents.value[chaotic, 0],
         after=late.exponents.value[:, 0],
         ends=[Regime(code).label for code in late.regime],
-        period=late.period,
     )

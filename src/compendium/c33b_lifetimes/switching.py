@@ -139,7 +139,6 @@ def ORBITS(beta: float, *, seed: int, count: int = 12) -> Rows:
         surrogate=surrogate[:, 0],
         shuffled=shuffled[:, 0],
         calm=(state == 0).mean(axis=1),
-        switches=[np.count_nonzero(np.diff(mine[mine >= 0])) for mine in state],
     )
 
 
