@@ -11,7 +11,7 @@ from scipy.stats import ttest_1samp
 
 from compendium.c32_paths_to_mean_fields.functional import propagate
 from compendium.c32b_finite_size.corrections import mean_shift
-from compendium.c32c_fluctuations.closure import gaussian_closure, next_means
+from compendium.c32c_fluctuations.closure import exact_moments, gaussian_closure, next_means
 from compendium.c32c_fluctuations.study import (
     BREAKS,
     CLOSURES,
@@ -22,8 +22,7 @@ from compendium.c32c_fluctuations.study import (
     coupled_growth,
     spread_windows,
 )
-from compendium.c32c_fluctuations.texts import exact_moments
-from compendium.c33g_escapes.passage import mean_first_passage
+from compendium.c33g_escapes.study import mean_first_passage
 from spinformer.core.statistics import mean_estimate
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.finite_size import (
