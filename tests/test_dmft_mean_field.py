@@ -15,7 +15,6 @@ from compendium.c32_paths_to_mean_fields.averages import (
     odd_correlations,
     overlaps_correlations,
     overlaps_explicit,
-    overlaps_segments,
 )
 from spinformer.dmft import kernels
 from spinformer.dmft.ensemble import Ensemble
@@ -68,7 +67,7 @@ def test_the_three_forms_of_the_average_agree(seed, features, size, beta):
     network = merged(Network.segmented(seed, segments=size, features=features))
     attention = np.random.default_rng(seed).uniform(-1, 1, (7, features))
     direct = overlaps_explicit(network.weights(size), attention=attention, beta=beta)
-    assert np.abs(overlaps_segments(network, attention, beta=beta) - direct).max() < 1e-12
+    assert np.abs(network.mean_overlaps(attention, beta=np.array(beta)) - direct).max() < 1e-12
     moments = odd_correlations(network)
     pairs = [moments[feature,][1] for feature in range(features)]
     np.testing.assert_allclose(network.pair_correlations("o", "v"), pairs, atol=1e-12)
@@ -263,12 +262,6 @@ def test_bad_networks(change, message):
         ),
         (lambda n, c: step(n, Context(c.attention[:, :2], 0), 1.0), "attention"),
         (lambda n, c: context_from_tokens(n, np.zeros((4, 3)), beta=1.0), "overlaps"),
-        (
-            lambda n, c: overlaps_correlations(
-                {(0,): np.ones((4, 1)), (2,): np.ones((4, 1))}, 0, beta=1
-            ),
-            "odd",
-        ),
         (lambda n, c: step(blind(), Context(np.ones((2, 2)), 0), 1.0, epsilon=0.5), "epsilon"),
         (lambda n, c: trajectory(blind(), c, beta=1.0, steps=1), "attention"),
         (lambda n, c: step(n, c, 1.0, epsilon=-0.1), "epsilon"),

@@ -8,7 +8,7 @@ from exercises import answers, near, said
 from scipy.integrate import trapezoid
 from scipy.special import binom
 
-from compendium.c32c_fluctuations.texts import exact_moments
+from compendium.c32c_fluctuations.closure import exact_moments
 from compendium.c33g_escapes.study import ESCAPES, escape_law
 from compendium.c35_other_tokens.letters import LetterNetwork
 from compendium.c35_other_tokens.study import (

@@ -142,9 +142,9 @@ def test_a_flip_doubles_the_period():
     flip = bifurcation(there, cycle(there, ZERO, beta=1.0, period=4), kind=Kind.FLIP)
     assert flip.rotation == pytest.approx(0.5)
     assert np.abs(flip.multipliers + 1.0).min() < 1e-8
-    beta = flip.beta + np.array([-2e-3, 1e-6, 2e-3])
+    beta = flip.beta + np.array([-2e-3, 3e-7, 2e-3])
     start = Context(flip.value.attention + 1e-3, 0)
-    points, ends = strobed(there, start, beta=beta, count=8, transient=60_000)
+    points, ends = strobed(there, start, beta=beta, count=8, transient=200_000)
     apart = np.abs(points[:, 0] - points[:, 1]).max(axis=-1)
     assert apart[0] < 1e-9 < 1e-3 < apart[2]
     assert np.abs(points[2, 0] - points[2, 2]).max() < 1e-9

@@ -55,3 +55,10 @@ def test_the_error_of_noisy_turns_is_about_their_scatter():
     found = rotation_number(np.stack([np.cos(angle), np.sin(angle)], axis=-1))
     scatter = found.value.std(ddof=1)
     assert 0.5 < found.error.mean() / scatter < 3.0
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_error_sees_a_change_in_either_half(order):
+    angle = 2 * np.pi * np.cumsum(np.repeat([0.2, 0.2, 0.2, 0.26], 100)[::order])
+    found = rotation_number(np.stack([np.cos(angle), np.sin(angle)], axis=-1))
+    assert found.error > 0.02

@@ -8,7 +8,6 @@ from scipy.stats import kstest
 
 from compendium.c33g_escapes import study
 from compendium.c33g_escapes.action import least_action, path_action
-from compendium.c33g_escapes.passage import mean_first_passage
 from compendium.c33g_escapes.study import (
     ACTIONS,
     ESCAPES,
@@ -17,6 +16,7 @@ from compendium.c33g_escapes.study import (
     cycle_overlaps,
     escape_law,
     first_guesses,
+    mean_first_passage,
     noise_escapes,
     quench,
     rates_off,

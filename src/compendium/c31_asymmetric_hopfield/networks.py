@@ -19,33 +19,17 @@ from spinformer.core.special import normal_average
 
 
 @numba.njit(cache=True)
-def _next_state(pair: np.ndarray, state: np.ndarray) -> np.ndarray:
-    spins = state.size
-    result = np.empty(spins)
-    for i in range(spins):
-        field = 0.0
-        for j in range(spins):
-            field += pair[i, j] * state[j]
-        result[i] = 1.0 if field > 0.0 else -1.0
-    return result
-
-
-@numba.njit(cache=True)
-def _brent(pair: np.ndarray, start: np.ndarray, limit: int) -> int:
+def _cycle(pair: np.ndarray, start: np.ndarray, limit: int) -> int:
     """Length of the cycle by Brent's finder, without a stored path; 0 if none closed."""
-    power = 1
-    length = 1
-    slow = start.copy()
-    fast = _next_state(pair, start)
+    power, length, slow, fast = 1, 0, start.copy(), start.copy()
     for _ in range(limit):
+        for i, field in enumerate(pair @ fast):
+            fast[i] = 1.0 if field > 0.0 else -1.0
+        length += 1
         if np.array_equal(slow, fast):
             return length
         if power == length:
-            slow = fast.copy()
-            power *= 2
-            length = 0
-        fast = _next_state(pair, fast)
-        length += 1
+            slow, power, length = fast.copy(), 2 * power, 0
     return 0
 
 
@@ -59,7 +43,7 @@ def zero_temperature_cycle(
     times the steps to the cycle and around it; NotConverged after `max_steps`.
     """
     pair, first = (np.ascontiguousarray(a, dtype=float) for a in (couplings, state))
-    length = _brent(pair, first, max_steps)
+    length = _cycle(pair, first, max_steps)
     if not length:
         raise NotConverged(f"no cycle closed within {max_steps} steps at size {len(first)}")
     return length

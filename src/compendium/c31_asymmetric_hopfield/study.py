@@ -11,6 +11,7 @@ to y. Energies carry a factor β/N, written out in each function. There are no f
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -101,20 +102,27 @@ def torch_attention(
     return torch.nn.functional.scaled_dot_product_attention(q, k, v, scale=gamma)[0].numpy()
 
 
+def _networks(
+    count: int, size: int, seed: Seed, **couplings: float
+) -> Iterator[tuple[np.ndarray, np.random.Generator]]:
+    """`gaussian_couplings` of so many networks, and the generator that they are drawn with."""
+    rng = numpy_generator(seed)
+    for _ in range(count):
+        yield gaussian_couplings(size, seed=rng, **couplings), rng
+
+
 def spin_memory(
     size: int, *, symmetry: float, beta: float, lags: np.ndarray, steps: int, replicas: int,
     seed: Seed,
 ) -> Estimate:  # fmt: skip
     """C(τ), the mean of x_i(t) x_i(t + τ) at every lag τ, over networks of random couplings.
 
-    Each of `replicas` networks (`gaussian_couplings` of the given symmetry) runs `steps` parallel
-    updates from a random state; the first half is dropped. `lags` (L,) are positive and at most
-    half of `steps`. The error is the scatter over networks.
+    Each of `replicas` networks of the given symmetry runs `steps` parallel updates from a random
+    state; the first half is dropped. `lags` (L,) are positive and at most half of `steps`. The
+    error is the scatter over networks.
     """
-    rng = numpy_generator(seed)
     draws = []
-    for _ in range(replicas):
-        couplings = gaussian_couplings(size, symmetry=symmetry, seed=rng)
+    for couplings, rng in _networks(replicas, size, seed, symmetry=symmetry):
         first = rng.choice([-1.0, 1.0], (1, size))
         path = kinetic_path(couplings, beta=beta, states=first, steps=steps, seed=rng)
         kept = path[steps // 2 :, 0].astype(float)
@@ -127,11 +135,9 @@ def mean_order(size: int, *, mean: float, beta: float, replicas: int, seed: Seed
 
     One number, its error the scatter over `replicas` networks of `size` spins.
     """
-    rng, first = numpy_generator(seed), np.ones((1, size))
     draws = []
-    for _ in range(replicas):
-        couplings = gaussian_couplings(size, mean=mean, seed=rng)
-        path = kinetic_path(couplings, beta=beta, states=first, steps=200, seed=rng)
+    for couplings, rng in _networks(replicas, size, seed, mean=mean):
+        path = kinetic_path(couplings, beta=beta, states=np.ones((1, size)), steps=200, seed=rng)
         draws.append(abs(path[100:].mean()))
     return mean_estimate(draws)
 
@@ -141,13 +147,12 @@ def cycle_lengths(size: int, *, symmetry: float, count: int, seed: Seed) -> np.n
 
     One random start in each of `count` networks.
     """
-    rng = numpy_generator(seed)
-    lengths = []
-    for _ in range(count):
-        couplings = gaussian_couplings(size, symmetry=symmetry, seed=rng)
-        start = rng.choice([-1.0, 1.0], size)
-        lengths.append(zero_temperature_cycle(couplings, state=start))
-    return np.array(lengths)
+    return np.array(
+        [
+            zero_temperature_cycle(couplings, state=rng.choice([-1.0, 1.0], size))
+            for couplings, rng in _networks(count, size, seed, symmetry=symmetry)
+        ]
+    )
 
 
 def analog_exponents(
@@ -157,12 +162,12 @@ def analog_exponents(
 
     300 steps are dropped and `steps` averaged in each.
     """
-    rng = numpy_generator(seed)
-    found = []
-    for _ in range(count):
-        couplings = gaussian_couplings(size, symmetry=symmetry, seed=rng)
-        found.append(analog_exponent(couplings, beta=beta, transient=300, steps=steps, seed=rng))
-    return mean_estimate(found)
+    return mean_estimate(
+        [
+            analog_exponent(couplings, beta=beta, transient=300, steps=steps, seed=rng)
+            for couplings, rng in _networks(count, size, seed, symmetry=symmetry)
+        ]
+    )
 
 
 @stored(

@@ -168,35 +168,25 @@ def sample(limit: Limit, size: int, *, runs: int, seed: Seed) -> TokenRuns:
     )  # fmt: skip
 
 
-def onset_size(sizes: np.ndarray, *, missed: ArrayLike, errors: ArrayLike) -> Estimate:
+def onset_size(sizes: np.ndarray, *, missed: np.ndarray, errors: np.ndarray) -> Estimate:
     """ln N of the onset: where what the linear law misses falls below a tenth for good.
 
-    sizes: (n,), ascending. missed, errors: (n,) or (n, k), as in `Deviation.missed`; value and
-    error of the estimate have shape () or (k,). Between the last size above a tenth and the
-    next one the logarithm is interpolated, and the error of the crossing is that of `missed` over
-    its slope. Minus infinity where no size is above, plus infinity where the largest one is: the
-    onset is then only known to lie beyond (censored).
+    sizes: (n,), ascending. missed, errors: (n,), as in `Deviation.missed`. Between the last size
+    above a tenth and the next one the logarithm is interpolated, and the error of the crossing is
+    that of `missed` over its slope. Minus infinity where no size is above, plus infinity where the
+    largest one is: the onset is then only known to lie beyond (censored).
     """
-    columns, spreads = (np.asarray(part, dtype=float).T for part in (missed, errors))
-    rows = zip(np.atleast_2d(columns), np.atleast_2d(spreads), strict=True)
-    found = np.array([_crossing(np.log(sizes), *row) for row in rows])
-    values, deviations = found.T.reshape(2, *columns.shape[:-1])
-    return Estimate(value=values[()], error=deviations[()])
-
-
-def _crossing(logs: np.ndarray, missed: np.ndarray, errors: np.ndarray) -> tuple[float, float]:
-    above = np.flatnonzero(missed > _MISSED)
-    if not above.size:
-        return -np.inf, np.nan
-    last = int(above[-1])
-    if last == len(logs) - 1:
-        return np.inf, np.nan
+    logs, above = np.log(sizes), np.flatnonzero(missed > _MISSED)
+    last = int(above[-1]) if above.size else -1
+    if last in (-1, len(logs) - 1):
+        return Estimate(value=np.inf if above.size else -np.inf, error=np.nan)
     low, high = max(missed[last + 1], 1e-300), missed[last]
     share = np.log(high / _MISSED) / np.log(high / low)
     steepness = np.log(high / low) / (logs[last + 1] - logs[last])
     # The two neighbours' relative errors, weighted as the interpolation weighs them.
     relative = np.hypot((1 - share) * errors[last] / high, share * errors[last + 1] / low)
-    return float(logs[last] + share * (logs[last + 1] - logs[last])), float(relative / steepness)
+    at = float(logs[last] + share * (logs[last + 1] - logs[last]))
+    return Estimate(value=at, error=float(relative / steepness))
 
 
 def onsets(
@@ -215,8 +205,11 @@ def onsets(
             deviation(sample(limit, int(size), runs=runs, seed=rng), limit=limit).missed
             for size in sizes
         ]
-        missed, errors = ([getattr(one, part)[at] for one in ladder] for part in ("value", "error"))
-        rows.append(onset_size(sizes, missed=missed, errors=errors).value)
+        missed, errors = (
+            np.array([getattr(one, part)[at] for one in ladder]).T for part in ("value", "error")
+        )
+        pairs = zip(missed, errors, strict=True)
+        rows.append([onset_size(sizes, missed=one, errors=wide).value for one, wide in pairs])
     return np.array(rows)
 
 

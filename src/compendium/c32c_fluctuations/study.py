@@ -7,7 +7,6 @@ which tends to that of the mean field as N → ∞ (`lyapunov.lyapunov_spectrum`
 in steps of 2/n, so that the distance of the two must stay far above it: it is set back to a tenth
 of N^{-1/2}, the size of the noise, after every few tokens. Texts nearer than a step *merge*, and
 stay together for ever.
-
 """
 
 from __future__ import annotations
@@ -24,13 +23,12 @@ from compendium.c32b_finite_size.study import Limit, deviation, follow_limit, me
 from compendium.c32c_fluctuations.closure import gaussian_closure, next_means
 from compendium.common.rows import grid, mean_rows, median_rows, near_rows
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.core.records import record
-from spinformer.core.statistics import Estimate, mean_estimate
+from spinformer.core.statistics import mean_estimate
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.finite_size import generate, semantic_overlaps, window_of_context
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts
-from spinformer.dmft.network import OUTPUT, Network
+from spinformer.dmft.network import Network
 
 _FOLDER = Path(__file__).parent
 # Inverse temperature, and tokens until a random context has settled. The driven cycle is one
@@ -52,21 +50,14 @@ _SETTLED = 30_000
 _PAIRS = 24
 
 
-@record
-class Growth:
-    """growth: nats per token, mean and error over the pairs (NaN of a single one; −∞ if none ever
-    parted); merged: share of the stretches of four tokens at whose end the two texts were equal,
-    which are left out of the mean."""
-
-    growth: Estimate
-    merged: float
-
-
 def coupled_growth(
     network: Network, size: int, *, beta: float, windows: np.ndarray, position: int, steps: int,
     transient: int, seed: Seed, distance: float = 0.1,
-) -> Growth:  # fmt: skip
+) -> np.ndarray:  # fmt: skip
     """Growth of the distance of pairs of texts of N = `size` bits that share their noise.
+
+    Nats per token of every pair that ever parted; stretches of four tokens at whose end the two
+    texts were equal are left out.
 
     windows: (R, T, L), where the R pairs begin; the first copy is drawn from there on with noise,
     the second begins at `distance`/√N in a random direction. `transient` tokens turn it into its
@@ -97,13 +88,7 @@ def coupled_growth(
             with np.errstate(divide="ignore"):
                 logs.append(np.log(np.sqrt((away**2).sum(axis=(1, 2))) / reach) / _EVERY)
     table = np.ma.masked_invalid(logs)
-    means = table.mean(axis=0).compressed()
-    growth = Estimate(value=-np.inf, error=0.0)
-    if len(means) > 1:
-        growth = mean_estimate(means)
-    elif len(means):
-        growth = Estimate(value=means[0], error=np.nan, samples=1)
-    return Growth(growth=growth, merged=float(1.0 - table.count() / table.size))
+    return np.asarray(table.mean(axis=0).compressed())
 
 
 def _settled(start: Seed, *, beta: float, count: int, settle: int) -> Ensemble:
@@ -133,14 +118,14 @@ def _bits(exponent: float) -> int:
     return 3 * round(10.0**exponent / 3)
 
 
-def _closure(limit: Limit, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """What the closure says of the overlaps of the mean text, less the limit; the covariances."""
+def _closure(limit: Limit, size: int) -> np.ndarray:
+    """What the closure says of the overlaps of the mean text, less the limit."""
     network, context = limit.network, limit.network.context
-    mean, covariance = gaussian_closure(
+    mean, _ = gaussian_closure(
         network, size, beta=limit.beta, window=limit.path[:context],
         steps=len(limit.path) - context, position=limit.position,
     )  # fmt: skip
-    return semantic_overlaps(network, mean - limit.path), covariance
+    return semantic_overlaps(network, mean - limit.path)
 
 
 def closure_rows(
@@ -151,32 +136,23 @@ def closure_rows(
 
     A row for each size, ten to the power `exponents`. naive, corrected, closure: distance of the
     overlaps from the average of the texts; sampling: the standard error of that average, which no
-    prediction can beat. spread and closure_spread: measured and predicted root-mean-square
-    deviation of a text from the average one.
+    prediction can beat.
     """
-    network, limit = Network.document(), _limit(regime, start=start, steps=steps, seed=1000)
-    context = network.context
-    pattern = (1.0 - network.epsilon) * network.semantic[OUTPUT] * network.fractions
+    limit = _limit(regime, start=start, steps=steps, seed=1000)
 
     def root(part: np.ndarray) -> float:
-        return float(np.sqrt((part[context:] ** 2).sum(axis=1).mean()))
+        return float(np.sqrt((part[limit.network.context :] ** 2).sum(axis=1).mean()))
 
     rows = []
     for size in map(_bits, exponents):
-        runs = sample(limit, size, runs=texts, seed=start)
-        found = deviation(runs, limit=limit).bias
-        closure, covariance = _closure(limit, size)
-        scatter = semantic_overlaps(network, runs.tokens).var(axis=0)
-        expected = np.einsum("al,tlm,am->ta", pattern, covariance, pattern)
+        found = deviation(sample(limit, size, runs=texts, seed=start), limit=limit).bias
         rows.append(
             {
                 "bits": size,
                 "naive": root(found.value),
                 "corrected": root(found.value - limit.shift / size),
-                "closure": root(found.value - closure),
+                "closure": root(found.value - _closure(limit, size)),
                 "sampling": root(found.error),
-                "spread": root(np.sqrt(scatter)),
-                "closure_spread": root(np.sqrt(expected)),
             }
         )
     return rows
@@ -201,7 +177,7 @@ def SETTINGS(regime: str) -> Rows:
         for column, exponent in enumerate(sizes):
             runs = sample(limit, _bits(exponent), runs=1000, seed=100 + start)
             bias = deviation(runs, limit=limit).bias.value
-            off = bias - _closure(limit, _bits(exponent))[0]
+            off = bias - _closure(limit, _bits(exponent))
             squares = [(one[limit.network.context :] ** 2).sum(axis=1) for one in (bias, off)]
             for row, horizon in enumerate(horizons):
                 naive, closed = (one[:horizon].mean() for one in squares)
@@ -281,7 +257,6 @@ def STATIONARY(
             "distance": _transport(law, limits[0]),
             "null": _transport(law[::2], law[1::2]),
             "floor": _transport(limits[0], limits[1]),
-            "width": float(limits[0].std(axis=(0, 1)).mean()),
         }
     ]
 
@@ -319,19 +294,13 @@ def EXPONENTS(beta: float, *, exponent: float, seed: int) -> Rows:
     """
     size = _bits(exponent)
     windows, position = spread_windows(beta, count=_PAIRS, settle=_SETTLED, seed=seed)
-    found = coupled_growth(
+    rates = coupled_growth(
         Network.document(), size, beta=beta, windows=windows, position=position, steps=400,
         transient=200, seed=seed,
     )  # fmt: skip
-    return [
-        {
-            "bits": size,
-            "growth": found.growth.value,
-            "error": found.growth.error,
-            "merged": found.merged,
-            "limit": limit_exponent(beta),
-        }
-    ]
+    growth = mean_estimate(rates)
+    told = {"bits": size, "growth": growth.value, "error": growth.error}
+    return [told | {"limit": limit_exponent(beta)}]
 
 
 @stored(

@@ -33,6 +33,7 @@ PARAMETERS = {
 }
 
 _ROWS = 480  # of a drawn diagram, where values are
+_CELLS: dict[str, Any] = {"origin": "lower", "aspect": "auto", "interpolation": "nearest"}
 
 
 def _diagram_image(
@@ -78,9 +79,8 @@ def show_orbit_diagram(found: Attractors, *, beta: np.ndarray) -> Figure:
     if left == right:
         # A diagram of one value is a strip as wide as nothing; give it some width.
         left, right = left - 0.5, right + 0.5
-    figure, (top, bottom) = plt.subplots(
-        2, 1, figsize=(7.2, 6.2), sharex=True, height_ratios=(3, 1.4), layout="constrained"
-    )
+    how: dict[str, Any] = {"sharex": True, "height_ratios": (3, 1.4), "layout": "constrained"}
+    figure, (top, bottom) = plt.subplots(2, 1, figsize=(7.2, 6.2), **how)
     # Rows of the image no thinner than the pixels of the figure, or visits would be lost between.
     bins = found.histogram.shape[1]
     seen = np.linspace(*found.span, bins)[found.histogram.any(axis=0)]
@@ -88,52 +88,30 @@ def show_orbit_diagram(found: Attractors, *, beta: np.ndarray) -> Figure:
     low, high = np.array([-1.05, 1.05]) * max(np.abs(seen).max(), high / bins)
     rows = min(bins, round(_ROWS * np.ptp(found.span) / (high - low)))
     edges = np.linspace(0, bins, rows + 1).astype(int)[:-1]
-    coarse = replace(
-        found,
-        histogram=np.add.reduceat(found.histogram, edges, axis=1),
-        section=np.add.reduceat(found.section, edges, axis=1),
+    histogram, section = (
+        np.add.reduceat(one, edges, axis=1) for one in (found.histogram, found.section)
     )
-    top.imshow(
-        _orbit_image(coarse),
-        origin="lower",
-        aspect="auto",
-        extent=(left, right, *found.span),
-        interpolation="nearest",
-    )
-    top.set_ylim(low, high)
+    image = _orbit_image(replace(found, histogram=histogram, section=section))
+    top.imshow(image, extent=(left, right, *found.span), **_CELLS)
     top.grid(False)
-    top.set_ylabel("overlap $m^o_1$")
-    pale = Patch(
-        color=COLORS["yellow"], alpha=0.35, label="values off the plane, where not periodic"
-    )
+    top.set(ylim=(low, high), ylabel="overlap $m^o_1$")
+    word = "values off the plane, where not periodic"
+    pale = Patch(color=COLORS["yellow"], alpha=0.35, label=word)
     top.legend(handles=[pale], loc="upper left", fontsize=8)
     rates = found.exponents.value
+    dots: dict[str, Any] = {"ls": "", "marker": ".", "rasterized": True}
     for regime in Regime:
-        chosen = found.regime == regime
-        bottom.plot(
-            beta[chosen],
-            rates[chosen, 0],
-            ".",
-            ms=1.5,
-            color=REGIME_COLORS[regime],
-            label=regime.label,
-            rasterized=True,
-        )
-    bottom.plot(beta, rates[:, 1], ".", ms=0.7, color="0.6", rasterized=True, label="second")
+        chosen, color = found.regime == regime, REGIME_COLORS[regime]
+        label = regime.label
+        bottom.plot(beta[chosen], rates[chosen, 0], ms=1.5, color=color, label=label, **dots)
+    bottom.plot(beta, rates[:, 1], ms=0.7, color="0.6", label="second", **dots)
     bottom.axhline(0, color="0.3", lw=0.8)
     bottom.set_yscale("symlog", linthresh=0.01)
-    bottom.set_ylim(-0.5, 0.5)
-    bottom.set_yticks([-0.1, -0.01, 0.0, 0.01, 0.1])
-    bottom.set_xlabel(PARAMETERS["beta"])
-    bottom.set_ylabel("exponents (nats per step)")
-    figure.legend(
-        *bottom.get_legend_handles_labels(),
-        markerscale=6,
-        ncols=6,
-        loc="outside lower center",
-        fontsize=8,
-        handletextpad=0.1,
-    )
+    bottom.set(ylim=(-0.5, 0.5), yticks=[-0.1, -0.01, 0.0, 0.01, 0.1])
+    bottom.set(xlabel=PARAMETERS["beta"], ylabel="exponents (nats per step)")
+    place: dict[str, Any] = {"loc": "outside lower center", "ncols": 6, "fontsize": 8}
+    shown = bottom.get_legend_handles_labels()
+    figure.legend(*shown, markerscale=6, handletextpad=0.1, **place)
     label_panels([top, bottom])
     return figure
 
@@ -154,8 +132,7 @@ def draw_plane(
     left, right = across[0] - half[0], across[-1] + half[0]
     low, high = upwards[0] - half[1], upwards[-1] + half[1]
     palette = ListedColormap([REGIME_COLORS[code] for code in Regime])
-    place: dict[str, Any] = {"origin": "lower", "aspect": "auto", "interpolation": "nearest"}
-    place["extent"] = (left, right, low, high)
+    place = _CELLS | {"extent": (left, right, low, high)}
     for axis in axes:
         axis.grid(False)
     axes[0].imshow(regime, cmap=palette, vmin=-0.5, vmax=4.5, **place)

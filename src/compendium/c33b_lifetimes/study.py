@@ -9,14 +9,16 @@ from typing import Any
 import numpy as np
 
 from bookmaker.tables import Rows, stored
+from compendium.c33_phase_transitions.study import COUNT, DIAGRAMS
 from compendium.c33b_lifetimes.escapes import Escapes, escape_times, escapes_of
+from compendium.c33d_phase_diagrams.attractors import survey
 from compendium.common.lifetimes import Lifetime, lifetime_estimate
 from compendium.common.phase_transitions import census, name, protocol_start
 from compendium.common.rows import grid, rows_of
 from compendium.common.windows import replicas
 from spinformer.core.random import Seed
 from spinformer.core.statistics import Estimate
-from spinformer.dmft.attractors import SHORT_STRETCHES, Regime, find_attractors
+from spinformer.dmft.attractors import Regime, find_attractors
 from spinformer.dmft.lyapunov import growth_rates
 from spinformer.dmft.network import Context, Network
 
@@ -38,8 +40,7 @@ _NEAR_WEAK = grid(beta=_STEPS, rate=(0.05,), horizon=(2_000_000,))
 _SEEDS = range(1, 6)
 # Where the weakly chaotic attractor ends, found by halving to 2e-6.
 CRISIS_BETA = 1.276173
-_DIAGRAMS = {"wide": (0.0, 3.0), "zoom": (1.24, 1.28)}
-_COUNT, _CHUNK = 4001, 100
+_CHUNK = 100
 
 
 @cache
@@ -67,18 +68,16 @@ def LIFETIMES(
     found = _followed(beta, rate=rate, horizon=horizon, copies=copies, seed=seed)
     life, ends = found.lifetime(), ""
     if found.escaped.any():
-        after = find_attractors(
-            Network.document(), found.context.select(found.escaped), beta=beta, transient=0,
-            kept=10_000, exponents=1, exponent_steps=10_000, bins=1, thresholds=SHORT_STRETCHES,
-        )  # fmt: skip
+        how: dict[str, Any] = {"transient": 0, "kept": 10_000, "exponent_steps": 10_000}
+        after = survey(Network.document(), found.context.select(found.escaped), beta=beta, **how)
         kinds = sorted(census(after).items(), key=lambda item: -item[1])
         ends = "; ".join(f"{count} {name(*kind)}" for kind, count in kinds)
-    early = found.growth[0]
+    early = found.growth[0][found.growth[0] >= rate]
     return [
         {
             "copies": copies,
             "chaotic": int((found.times > 0).sum()),
-            "growth": float(np.median(early[early >= rate])) if (early >= rate).any() else 0.0,
+            "growth": float(np.median(early)) if len(early) else 0.0,
             "escaped": life.ended,
             "returned": int(found.returned.sum()),
             **_interval(life),
@@ -107,38 +106,25 @@ def SEEDS(beta: float, *, rate: float, horizon: int, seed: int) -> Rows:
 
 
 def lifetime_law(table: dict[str, np.ndarray], *, draws: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Lifetimes near the weakly chaotic attractor from all draws, and two laws fitted to them.
+    """Two laws fitted to the lifetimes near the weakly chaotic attractor, each with its χ².
 
-    table: the columns of `LIFETIMES`, draws: those of `SEEDS`. Arrays over β: first, lifetime and
-    error, scatter (of the draws, over what counting escapes allows). Then one lifetime for all,
-    and `middle` exp(`slope` (β − 1.275)), each with its χ².
+    table: the columns of `LIFETIMES`, draws: those of `SEEDS`. One lifetime for all, `common`, and
+    `middle` exp(`slope` (β − 1.275)).
     """
     betas = np.unique(draws["beta"])
-    rows: Rows = []
-    for beta in betas:
-        own, more = table["beta"] == beta, draws["beta"] == beta
-        ended = np.append(table["escaped"][own], draws["escaped"][more])
-        total = np.append(table["lifetime"][own] * table["escaped"][own], draws["total"][more])
-        life = total.sum() / ended.sum()
-        pulls = (total / ended / life - 1.0) * np.sqrt(ended)
-        rows.append(
-            {
-                "first": total[0] / ended[0],
-                "lifetime": life,
-                "error": life / np.sqrt(ended.sum()),
-                "scatter": pulls.std(ddof=1),
-            }
-        )
-    found: dict[str, Any] = {name: np.array([row[name] for row in rows]) for name in rows[0]}
-    weight = found["error"] ** -2.0
-    common = float(weight @ found["lifetime"] / weight.sum())
-    logs, sharp = np.log(found["lifetime"]), found["lifetime"] / found["error"]
+    own, more = ((one["beta"] == betas[:, None]).astype(float) for one in (table, draws))
+    ended = own @ table["escaped"] + more @ draws["escaped"]
+    known = np.where(table["escaped"] > 0, table["lifetime"], 0.0)
+    life = (own @ (known * table["escaped"]) + more @ draws["total"]) / ended
+    weight = ended / life**2
+    common = float(weight @ life / weight.sum())
+    logs, sharp = np.log(life), np.sqrt(ended)
     line, spread = np.polyfit(betas - 1.275, logs, 1, w=sharp, cov="unscaled")
     rest = (logs - np.polyval(line, betas - 1.275)) * sharp
-    return found | {
+    return {
         "beta": betas,
         "common": common,
-        "chi2": float(weight @ (found["lifetime"] - common) ** 2),
+        "chi2": float(weight @ (life - common) ** 2),
         "middle": float(np.exp(line[1])),
         "slope": Estimate(value=float(line[0]), error=float(np.sqrt(spread[0, 0]))),
         "slope_chi2": float(rest @ rest),
@@ -171,26 +157,22 @@ def CRISIS(distance: float, *, copies: int = _COPIES, horizon: int = 400_000) ->
     return [{"copies": len(first), "escaped": life.ended, **_interval(life)}]
 
 
-@stored(_FOLDER / "columns.csv", units=grid(diagram=_DIAGRAMS, chunk=range(-(-_COUNT // _CHUNK))))
+@stored(_FOLDER / "columns.csv", units=grid(diagram=DIAGRAMS, chunk=range(-(-COUNT // _CHUNK))))
 def COLUMNS(diagram: str, chunk: int) -> Rows:
     """Columns of one chunk of a diagram that are chaotic after 1e5 steps, and 2e6 steps later."""
     network, start = _document()
-    betas = np.linspace(*_DIAGRAMS[diagram], _COUNT)[chunk * _CHUNK : (chunk + 1) * _CHUNK]
+    betas = np.linspace(*DIAGRAMS[diagram], COUNT)[chunk * _CHUNK : (chunk + 1) * _CHUNK]
     early = find_attractors(network, start, beta=betas, bins=1, exponents=1)
     chaotic = np.flatnonzero(early.regime == Regime.CHAOTIC)
-    shared = {"columns": len(betas), "chaotic": len(chaotic)}
     if not len(chaotic):
-        none = {"beta": float(betas[0]), "before": 0.0, "after": 0.0, "ends": "none", "period": 0}
-        return [shared | none]
-    late = find_attractors(
-        network, early.context.select(chaotic), beta=betas[chaotic], transient=2_000_000, bins=1,
-        exponents=1,
-    )  # fmt: skip
+        none = {"chaotic": 0, "beta": float(betas[0]), "before": 0.0, "after": 0.0}
+        return [none | {"ends": "none"}]
+    state, wait = early.context.select(chaotic), 2_000_000
+    late = find_attractors(network, state, beta=betas[chaotic], transient=wait, bins=1, exponents=1)
     return rows_of(
-        **shared,
+        chaotic=len(chaotic),
         beta=betas[chaotic],
         before=early.exponents.value[chaotic, 0],
         after=late.exponents.value[:, 0],
         ends=[Regime(code).label for code in late.regime],
-        period=late.period,
     )

@@ -27,20 +27,13 @@ def rotation_number(points: np.ndarray) -> Estimate:
     >>> f"{found.value:.6f}"
     '0.241900'
     """
-    mean = points.mean(axis=-2)
-    away = points - mean[..., None, :]
-    spread = np.einsum("...ni,...nj->...ij", away, away)
-    axes = np.linalg.eigh(spread)[1][..., -2:]
-    flat = np.einsum("...ni,...ij->...nj", away, axes)
-    angle = np.arctan2(flat[..., 1], flat[..., 0]) / (2 * np.pi)
-    turn = np.diff(angle, axis=-1) % 1.0
-    ordered = np.sort(turn, axis=-1)
-    gaps = np.diff(np.concatenate([ordered, ordered[..., :1] + 1.0], axis=-1), axis=-1)
-    index = np.argmax(gaps, axis=-1)[..., None]
-    cut = np.take_along_axis(ordered, index, axis=-1)
-    gap = np.take_along_axis(gaps, index, axis=-1)
-    # Every turn between the end of the empty arc and one turn later.
-    lift = (turn - cut - 0.5 * gap) % 1.0 + cut + 0.5 * gap
+    away = points - points.mean(axis=-2, keepdims=True)
+    axes = np.linalg.eigh(np.einsum("...ni,...nj->...ij", away, away))[1][..., -2:]
+    flat = away @ axes
+    turn = np.diff(np.arctan2(flat[..., 1], flat[..., 0])) / (2 * np.pi)
+    # Every turn within half a turn of their mean direction.
+    middle = np.angle(np.exp(2j * np.pi * turn).mean(axis=-1, keepdims=True)) / (2 * np.pi)
+    lift = (turn - middle + 0.5) % 1.0 + middle - 0.5
     half = lift.shape[-1] // 2
     whole, *halves = (
         part @ bump_weights(part.shape[-1]) for part in (lift, lift[..., :half], lift[..., half:])

@@ -26,7 +26,6 @@ from numpy.typing import ArrayLike
 
 from bookmaker.tables import Rows, Table, stored
 from compendium.c33g_escapes.action import least_action, path_action
-from compendium.c33g_escapes.passage import mean_first_passage
 from compendium.common.lifetimes import lifetime_estimate
 from compendium.common.rows import grid, near_rows
 from spinformer.core.random import Seed, numpy_generator
@@ -330,20 +329,41 @@ def first_guesses(cycle: int, *, size: int, texts: int = 60) -> list[tuple[np.nd
 
 @stored(_FOLDER / "actions.csv", units=[{"cycle": cycle, "size": 1500} for cycle in range(4)])
 def ACTIONS(cycle: int, *, size: int) -> Rows:
-    """Least action of leaving one of the cycles at β = 3.
-
-    From the six best escapes of texts of `size` bits; `agree` says how many of them arrive within
-    a thousandth of the least.
-    """
-    network = Network.document()
-    found = []
-    for fields, position, ends in first_guesses(cycle, size=size)[:6]:
+    """Least action of leaving one of the cycles at β = 3, from the six best escapes of texts."""
+    network, costs = Network.document(), []
+    for fields, position, _ in first_guesses(cycle, size=size)[:6]:
         path = least_action(network, fields, beta=3.0, position=position, max_steps=200)
         cost = path_action(network, path, beta=3.0, position=position).sum()
-        found.append((float(cost), ends))
-    least, ends = min(found)
-    agree = sum(cost < 1.001 * least for cost, _ in found)
-    return [{"action": least, "ends": ends, "guesses": len(found), "agree": agree}]
+        costs.append(float(cost))
+    return [{"action": min(costs)}]
+
+
+def mean_first_passage(chances: np.ndarray, *, inside: np.ndarray) -> np.ndarray:
+    """Mean number of steps until a Markov chain (M, M) leaves the states `inside`, (M,).
+
+    Zero for states that are not inside. Solves (1 − Q) τ = 1 with Q the block of `inside` by
+    leaving out one state after the other (Grassmann, Taksar and Heyman 1985): sums of positive
+    numbers alone, so that times of any length have all their digits, where 1 − Q would round a
+    chance of leaving below 1e-16 away.
+    """
+    move = chances[np.ix_(inside, inside)]
+    out = chances[np.ix_(inside, ~inside)].sum(axis=1)
+    wait, leave = np.ones(len(move)), np.zeros(len(move))
+    for n in range(len(move) - 1, -1, -1):
+        leave[n] = move[n, :n].sum() + out[n]
+        if not leave[n] > 0.0:
+            raise ValueError("inside must be left from everywhere, got a state without a way out")
+        # What enters n before it is left, by whom it is left, and for how long it waits.
+        enters = move[:n, n] / leave[n]
+        move[:n, :n] += np.outer(enters, move[n, :n])
+        out[:n] += enters * out[n]
+        wait[:n] += enters * wait[n]
+    found = np.zeros(len(move))
+    for n in range(len(move)):
+        found[n] = (wait[n] + move[n, :n] @ found[:n]) / leave[n]
+    times = np.zeros(len(chances))
+    times[inside] = found
+    return times
 
 
 def chain_lifetimes(network: Network, sizes: np.ndarray, *, beta: float) -> np.ndarray:
