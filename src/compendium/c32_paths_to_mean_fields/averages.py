@@ -7,8 +7,9 @@ from itertools import combinations
 
 import numpy as np
 
+from spinformer.core.checks import check_array
 from spinformer.core.states import spin_states
-from spinformer.dmft.network import OUTPUT
+from spinformer.dmft.network import OUTPUT, Network
 
 
 def overlaps_explicit(weights: np.ndarray, *, attention: np.ndarray, beta: float) -> np.ndarray:
