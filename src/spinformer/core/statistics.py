@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtri, stdtrit
+from scipy.special import stdtrit
 
 from spinformer.core.checks import check_array, check_integer, check_real
 from spinformer.core.records import record
@@ -30,12 +30,6 @@ class Estimate:
     value: Any
     error: Any
     samples: Any = float("nan")
-
-    def interval(self, level: float = 0.95) -> tuple[Any, Any]:
-        """Ends of the interval that holds the truth with probability `level`, if normal."""
-        level = check_real("level", level, low=0.0, high=1.0)
-        half = ndtri(0.5 + 0.5 * level) * self.error
-        return self.value - half, self.value + half
 
     def __str__(self) -> str:
         """The number with the uncertain digits in brackets: 0.295(13) is 0.295 ± 0.013."""
@@ -70,8 +64,8 @@ def mean_interval(samples: ArrayLike, *, level: float = 0.95) -> tuple[float, fl
     """Student's interval for the mean of independent samples (n,), n ≥ 2.
 
     For a comparison in pairs (two models trained from the same seed on the same split, say),
-    `samples` are the differences. With ten samples it is 15 % wider than the normal interval of
-    `Estimate.interval`, which it approaches for many.
+    `samples` are the differences. With ten samples it is 15 % wider than the normal interval,
+    which it approaches for many.
 
     >>> low, high = mean_interval([1.0, 2.0, 3.0, 4.0])
     >>> f"{low:.3f} to {high:.3f}"
