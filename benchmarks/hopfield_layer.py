@@ -120,7 +120,7 @@ def main() -> None:
         fixed = HopfieldLayer(WIDTH, heads=HEADS, steps=steps, beta=beta)
         fixed.load_state_dict(resting.state_dict())
         medians, ratios = compare({"fixed": fixed, "resting": resting}, repeats, base="fixed")
-        share = float(found.converged_share.mean())
+        share = float(found.converged.double().mean())
         for name, seconds in medians.items():
             print(
                 f"tolerance {tolerance:g}, beta {beta or 'default'}, {steps} steps, "

@@ -45,11 +45,11 @@ def test_what_is_no_seed_is_refused(make, seed, error):
 
 
 def test_generators_of_the_other_library_and_of_old_are_refused():
-    with pytest.raises(TypeError, match=r"seed must be .* numpy\.random\.Generator"):
+    with pytest.raises(TypeError, match="seed must be"):
         numpy_generator(torch.Generator())
     with pytest.raises(TypeError, match="seed must"):
         numpy_generator(np.random.RandomState(0))
-    with pytest.raises(TypeError, match=r"seed must be .* torch\.Generator"):
+    with pytest.raises(TypeError, match="seed must be"):
         torch_generator(np.random.default_rng(0))
     with pytest.raises(ValueError, match="seed must be a generator of the device meta"):
         torch_generator(torch.Generator(), device="meta")

@@ -138,6 +138,23 @@ def test_anderson_keeps_systems_apart():
     assert found.value[2].item() == pytest.approx(0.7390851332151607, abs=1e-11)
 
 
+def test_anderson_forgets_where_the_residual_grew_threefold():
+    """Residuals by a script: after a jump the next point is a plain damped step."""
+    residuals, seen = (
+        torch.tensor([[1.0, 0.2], [0.5, 0.3], [0.4, -0.2], [5.0, 1.0], [0.3, 0.1]]),
+        [],
+    )
+
+    def step(x):
+        seen.append(x.clone())
+        return x + residuals[len(seen) - 1].view(1, 1, 2)
+
+    anderson(step, torch.zeros(1, 1, 2), damping=0.5, tolerance=1e-6, max_steps=5)
+    plain = [x + 0.5 * residuals[i] for i, x in enumerate(seen)]
+    assert torch.allclose(seen[4], plain[3])
+    assert not torch.allclose(seen[3], plain[2])
+
+
 @pytest.mark.parametrize(
     ("change", "error", "told"),
     [

@@ -6,7 +6,6 @@ from scipy.special import erf, gammaln
 
 from spinformer.core.special import (
     alignment_over_kappa,
-    log_harmonic,
     log_sphere_integral,
     mean_alignment,
     normal_average,
@@ -39,7 +38,6 @@ def test_bessel_functions_of_the_sphere_agree_with_forty_digits(dim, kappa):
         front = mpmath.loggamma(nu + 1) + nu * mpmath.log(2 / x)
         log_integral = float(front + mpmath.log(mpmath.besseli(nu, x)))
         alignment = float(mpmath.besseli(nu + 1, x) / mpmath.besseli(nu, x))
-        odd = float(front + mpmath.log(mpmath.besseli(nu + 1, x)))
     # A logarithm of some thousands has lost as many units of the last place.
     close = {"rel": 1e-12, "abs": 1e-15 * max(1.0, kappa, dim)}
     assert float(log_sphere_integral(kappa, dim=dim)) == pytest.approx(log_integral, **close)
@@ -49,11 +47,9 @@ def test_bessel_functions_of_the_sphere_agree_with_forty_digits(dim, kappa):
     assert float(alignment_over_kappa(kappa, dim=dim)) == pytest.approx(
         alignment / kappa, rel=5e-12
     )
-    assert float(log_harmonic(kappa, dim=dim, degree=1)) == pytest.approx(odd, **close)
 
 
 def test_without_a_field_nothing_is_aligned():
-    assert log_harmonic(0.0, dim=1, degree=1) == -np.inf
     for dim in (1, 2, 3, 50):
         assert mean_alignment(0.0, dim=dim) == 0.0
         assert alignment_over_kappa(0.0, dim=dim) == pytest.approx(1.0 / dim, rel=1e-14)
@@ -115,7 +111,6 @@ def test_averages_over_a_normal_are_exact_when_the_steepness_is_told(slope):
         (lambda: mean_alignment(1.0, dim=2.5), TypeError, "dim"),
         (lambda: log_sphere_integral(np.inf, dim=3), ValueError, "kappa"),
         (lambda: alignment_over_kappa(-1.0, dim=3), ValueError, "kappa"),
-        (lambda: log_harmonic(1.0, dim=1, degree=2), ValueError, "degree"),
     ],
 )
 def test_bad_input_names_the_argument(call, error, told):

@@ -30,14 +30,7 @@ def test_an_estimate_prints_its_uncertain_digits(value, error, shown):
     assert str(Estimate(value=value, error=error)) == shown
 
 
-def test_interval_holds_the_normal_share():
-    low, high = Estimate(value=2.0, error=0.5).interval(0.6826894921370859)
-    assert (low, high) == (pytest.approx(1.5), pytest.approx(2.5))
-    low, high = Estimate(value=np.zeros(2), error=np.ones(2)).interval()
-    np.testing.assert_allclose(high, 1.959963984540054, rtol=1e-12)
-    np.testing.assert_allclose(low, -high)
-    with pytest.raises(ValueError, match="level"):
-        Estimate(value=0.0, error=1.0).interval(1.5)
+def test_an_estimate_of_arrays_prints_their_shape():
     assert "value=float64[2]" in str(Estimate(value=np.zeros(2), error=np.ones(2)))
     assert Estimate(value=1.0, error=0.1) == Estimate(value=1.0, error=0.1, samples=float("nan"))
 

@@ -108,6 +108,10 @@ def test_two_opposite_patterns_have_the_magnets_fixed_point():
     v = torch.tensor([1.0, 2.0, -1.0], dtype=torch.float64)
     patterns, norm = torch.stack([v, -v]), 6.0
     assert mean_critical_beta(patterns) == pytest.approx(1 / norm, rel=1e-12)
+    # Both ends have one energy: the starts are counted each at its own.
+    found = find_fixed_points(patterns, beta=1.0, starts=patterns[[0, 1, 0, 0, 1, 0]])
+    ends = dict(zip((found.points @ v).sign().tolist(), found.basin.tolist(), strict=True))
+    assert ends == {1.0: 4, -1.0: 2}
     others = draw(30, 6, seed=8)
     variance = np.linalg.eigvalsh(np.cov(others.numpy().T, bias=True))[-1]
     assert mean_critical_beta(others) == pytest.approx(1 / variance, rel=1e-12)

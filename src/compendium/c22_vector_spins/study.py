@@ -19,7 +19,7 @@ from spinformer.core.anderson import anderson
 from spinformer.core.checks import check_choice, check_integer
 from spinformer.core.implicit import implicit_root
 from spinformer.core.solve import Solution
-from spinformer.core.special import alignment_over_kappa, log_harmonic
+from spinformer.core.special import alignment_over_kappa, log_sphere_integral
 from spinformer.spins.ising import pair_couplings as ising_couplings
 from spinformer.spins.ising import solve_exact
 from spinformer.spins.large_d import (
@@ -71,7 +71,7 @@ def three_spins(couplings: Any, *, fields: Any, beta: float) -> ExactVectorSpins
         np.broadcast_to(part, keep.shape)[keep] for part in (x1, x2, cosine, square, log_terms)
     )
     size = np.sqrt(np.maximum(square, 0.0))
-    log_terms = log_terms + log_harmonic(size, dim=dim, degree=0)
+    log_terms = log_terms + log_sphere_integral(size, dim=dim)
     log_triple = float(logsumexp(log_terms))
     p = np.exp(log_terms - log_triple)
     ratio = p * alignment_over_kappa(size, dim=dim)

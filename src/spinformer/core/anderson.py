@@ -61,7 +61,7 @@ def anderson(
     ridge = _RIDGE * torch.eye(_HISTORY, dtype=torch.float64, device=x.device)
     # What a system remembers of them: forgetting is a zero here, not a write to the rings.
     known = torch.ones(len(x), _HISTORY, 1, dtype=torch.float64, device=x.device)
-    previous, forgot = None, False
+    previous = None
     for iteration in range(1, max_steps + 1):
         residual = step(x.reshape(shape)).reshape(x.shape) - x
         norm = residual.norm(dim=-1) / sites**0.5
@@ -69,22 +69,16 @@ def anderson(
         better = norm < best_norm
         best_norm = torch.where(better, norm, best_norm)
         active = best_norm > tolerance
-        going, together, lost, up = True, False, True, False
-        if iteration % every == 0:
-            asked = [active.any(), active.all(), astray.any(), better.all()]
-            going, together, lost, up = torch.stack(asked).tolist()
-        best = x if up else torch.where(better.unsqueeze(-1), x, best)
-        if not going or iteration == max_steps:
+        best = torch.where(better.unsqueeze(-1), x, best)
+        if iteration == max_steps or (iteration % every == 0 and not bool(active.any())):
             break
         mixed = target = torch.add(x, residual, alpha=damping)
         if previous is not None:
             slot, used = (iteration - 2) % _HISTORY, min(iteration - 1, _HISTORY)
             torch.sub(residual, previous[0], out=changes[:, slot])
             torch.sub(target, previous[1], out=moves[:, slot])
-            if lost or forgot:
-                forgot = True
-                known[:, slot] = 1.0
-                known *= (~astray)[:, None, None]
+            known[:, slot] = 1.0
+            known *= (~astray)[:, None, None]
             pair = torch.stack([changes[:, slot], residual], dim=-2)
             products = (changes[:, :used] @ pair.mT).double()
             gram[:, slot, :used] = gram[:, :used, slot] = products[..., 0]
@@ -92,14 +86,13 @@ def anderson(
             # precision, because they become nearly parallel.
             block = gram[:, :used, :used]
             scale = block.diagonal(dim1=-2, dim2=-1).clamp_min(tiny).rsqrt().unsqueeze(-1)
-            if forgot:
-                scale = known[:, :used] * scale
+            scale = known[:, :used] * scale
             matrix = block * scale * scale.mT + ridge[:used, :used]
             weights = scale * torch.linalg.solve_ex(matrix, scale * products[..., 1:]).result
             back = weights.to(x).mT
             mixed = torch.baddbmm(target.unsqueeze(-2), back, moves[:, :used], alpha=-1).squeeze(-2)
         previous = (residual, target)
-        x = mixed if together else torch.where(active.unsqueeze(-1), mixed, best)
+        x = torch.where(active.unsqueeze(-1), mixed, best)
     status = status_of(best_norm <= tolerance)
     lost_way = (status != Status.CONVERGED) & ~torch.isfinite(norm)
     batch = shape[:-2]

@@ -21,12 +21,10 @@ def kaplan_yorke_dimension(exponents: np.ndarray) -> np.ndarray:
         raise ValueError(f"exponents must have shape (..., k), got {values.shape}")
     if (np.diff(values, axis=-1) > 0.0).any():
         raise ValueError("exponents must be sorted, the largest first")
-    k = values.shape[-1]
-    sums = np.concatenate([np.zeros((*values.shape[:-1], 1)), np.cumsum(values, axis=-1)], axis=-1)
-    # Sums of a falling sequence rise, then fall: the last that is not negative.
-    index = k - np.argmax((sums >= 0.0)[..., ::-1], axis=-1)
-    full = index == k
-    at = np.minimum(index, k - 1)[..., None]
-    total = np.take_along_axis(sums, at, axis=-1)[..., 0]
-    following = np.take_along_axis(values, at, axis=-1)[..., 0]
-    return np.asarray(np.where(full, float(k), index + total / np.where(full, 1.0, -following)))
+    edge = [(0, 0)] * (values.ndim - 1)
+    sums = np.pad(np.cumsum(values, axis=-1), [*edge, (1, 0)])
+    following = np.pad(values, [*edge, (0, 1)], constant_values=-np.inf)
+    # Sums of a falling sequence rise, then fall: those that are not negative come first.
+    j = (sums >= 0.0).sum(axis=-1, keepdims=True) - 1
+    part = np.take_along_axis(sums, j, axis=-1) / -np.take_along_axis(following, j, axis=-1)
+    return np.asarray((j + part)[..., 0])

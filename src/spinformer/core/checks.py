@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 import numpy as np
 
@@ -92,14 +92,10 @@ def check_choice(name: str, value: Any, allowed: Iterable[Any]) -> Any:
     ValueError: method must be one of ['tap', 'naive'], got 'exact'
     """
     options = list(allowed)
-    for option in options:
-        # True equals 1 but is no choice of a number; an array or a list equals nothing.
-        plain = isinstance(value, str) or (
-            not isinstance(value, list | tuple) and np.ndim(value) == 0
-        )
-        alike = plain and isinstance(value, bool) == isinstance(option, bool)
-        if alike and value == option:
-            return option
+    # True equals 1 but is no choice of a number.
+    known = isinstance(value, str | numbers.Number) and not isinstance(value, bool)
+    if known and value in options:
+        return options[options.index(value)]
     raise ValueError(f"{name} must be one of {options}, got {_short(value)}")
 
 
@@ -127,24 +123,29 @@ def check_function(name: str, value: Any) -> Any:
     return value
 
 
-def check_array(
-    name: str,
-    value: Any,
-    *,
-    shape: Sequence[int | None] | None = None,
-    ndim: int | None = None,
-    low: float | None = None,
-    high: float | None = None,
-    open_low: bool = False,
-    values: Iterable[float] | None = None,
-    symmetric: bool = False,
-    square: bool = False,
-) -> np.ndarray:
-    """Return `value` as a finite float64 array.
+class Rules(TypedDict, total=False):
+    """What an array or a tensor may be asked.
 
-    `shape` may hold None for axes of any length; `values` lists the only entries allowed
-    (for spins, (-1, 1)); `square` asks for (..., N, N) with N ≥ 1, `symmetric` also for a
-    matrix equal to its transpose to 1e-10 of its largest entry. Raises TypeError for
+    `shape` may hold None for axes of any length; entries in [low, high], or in (low, high] with
+    `open_low`; `square` asks for (..., N, N) with N ≥ 1, `symmetric` also for a matrix equal to
+    its transpose to 1e-10 of its largest entry.
+    """
+
+    shape: Sequence[int | None] | None
+    ndim: int | None
+    low: float | None
+    high: float | None
+    open_low: bool
+    square: bool
+    symmetric: bool
+
+
+def check_array(
+    name: str, value: Any, *, values: Iterable[float] | None = None, **rules: Unpack[Rules]
+) -> np.ndarray:
+    """Return `value` as a finite float64 array that obeys the `Rules`.
+
+    `values` lists the only entries allowed (for spins, (-1, 1)). Raises TypeError for
     non-numeric or masked input and for a tensor with a gradient, ValueError for the rest.
 
     >>> check_array("couplings", [[0.0, 1.0]], square=True)
@@ -163,8 +164,7 @@ def check_array(
         array = array.astype(np.float64)
     except (TypeError, ValueError, OverflowError, RuntimeError):
         raise TypeError(f"{name} must be a real numeric array, got {_kind(value)}") from None
-    _check_shape(name, array.shape, shape, ndim, square or symmetric)
-    _check_entries(name, array, np.isfinite(array), low, high, open_low, symmetric)
+    _check_entries(name, array, np.isfinite(array), **rules)
     if values is not None:
         allowed = sorted(values)
         odd = array[~np.isin(array, allowed)]
@@ -177,26 +177,13 @@ def check_tensor(
     name: str,
     value: Any,
     *,
-    shape: Sequence[int | None] | None = None,
-    ndim: int | None = None,
-    low: float | None = None,
-    high: float | None = None,
-    open_low: bool = False,
-    symmetric: bool = False,
-    square: bool = False,
     like: tuple[str, torch.Tensor] | None = None,
+    **rules: Unpack[Rules],
 ) -> torch.Tensor:
-    """Return a finite floating-point tensor, dtype, device and gradient history kept.
-
-    Same rules as `check_array`; leading batch axes are allowed when neither `shape` nor
-    `ndim` is given. `like` is (name, tensor) of another argument whose dtype and device it must
-    share.
-
-    >>> other = ("keys", torch.zeros(2))
-    >>> check_tensor("queries", torch.zeros(2, dtype=torch.float64), like=other)
-    Traceback (most recent call last):
-    TypeError: queries must be torch.float32 on cpu like keys, got torch.float64 on cpu
-    """
+    """Return a finite floating-point tensor that obeys the `Rules`, dtype, device and gradient
+    history kept; leading batch axes are allowed when neither `shape` nor `ndim` is given.
+    `like=(other name, other tensor)` asks for its dtype and device. Raises TypeError for what is
+    not a tensor of such a type, ValueError for the rest."""
     import torch  # whoever has a tensor has it; who has none need not wait for it
 
     if not isinstance(value, torch.Tensor) or not value.is_floating_point():
@@ -206,9 +193,8 @@ def check_tensor(
             f"{name} must be {like[1].dtype} on {like[1].device} like {like[0]}, "
             f"got {value.dtype} on {value.device}"
         )
-    _check_shape(name, tuple(value.shape), shape, ndim, square or symmetric)
     data = value.detach()
-    _check_entries(name, data, torch.isfinite(data), low, high, open_low, symmetric)
+    _check_entries(name, data, torch.isfinite(data), **rules)
     return value
 
 
@@ -265,37 +251,30 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _check_shape(
-    name: str,
-    got: tuple[int, ...],
-    shape: Sequence[int | None] | None,
-    ndim: int | None,
-    square: bool,
-) -> None:
-    if ndim is not None and len(got) != ndim:
-        raise ValueError(f"{name} must have {ndim} axes, got shape {got}")
-    if square and (len(got) < 2 or got[-1] != got[-2] or got[-1] == 0):
-        raise ValueError(f"{name} must have shape (..., N, N), got {got}")
-    if shape is None:
-        return
-    fits = len(got) == len(shape) and all(
-        want is None or have == want for have, want in zip(got, shape, strict=True)
-    )
-    if not fits:
-        wanted = tuple("any" if want is None else want for want in shape)
-        raise ValueError(f"{name} must have shape {wanted}, got {got}")
-
-
 def _check_entries(
     name: str,
     data: Any,
     finite: Any,
-    low: float | None,
-    high: float | None,
-    open_low: bool,
-    symmetric: bool,
+    *,
+    shape: Sequence[int | None] | None = None,
+    ndim: int | None = None,
+    low: float | None = None,
+    high: float | None = None,
+    open_low: bool = False,
+    square: bool = False,
+    symmetric: bool = False,
 ) -> None:
-    """The rules for entries that arrays and tensors have in common."""
+    got = tuple(data.shape)
+    if ndim is not None and len(got) != ndim:
+        raise ValueError(f"{name} must have {ndim} axes, got shape {got}")
+    if (square or symmetric) and (len(got) < 2 or got[-1] != got[-2] or got[-1] == 0):
+        raise ValueError(f"{name} must have shape (..., N, N), got {got}")
+    if shape is not None:
+        wanted = tuple("any" if want is None else want for want in shape)
+        if len(got) != len(wanted) or any(
+            n not in (None, m) for m, n in zip(got, shape, strict=True)
+        ):
+            raise ValueError(f"{name} must have shape {wanted}, got {got}")
     if not bool(finite.all()):
         raise ValueError(f"{name} must be finite, got NaN or infinite entries")
     too_low = low is not None and bool(((data <= low) if open_low else (data < low)).any())

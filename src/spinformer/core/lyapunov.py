@@ -47,26 +47,20 @@ def lyapunov_exponents(
     align = check_integer("align", align, low=0)
     batches = min(check_integer("batches", batches, low=1), steps)
     frame = _unit(numpy_generator(seed).standard_normal((dimension, count)))[0]
-    growth = np.zeros((batches, count))
-    lengths = np.diff(np.linspace(0, steps, batches + 1).astype(int))
-    owner = np.repeat(np.arange(batches), lengths)
+    logs = np.full((align + steps, count), -np.inf)
     for step in range(align + steps):
-        frame, stretched = _unit(
-            check_array("frame returned by push", push(frame), shape=(dimension, count))
-        )
-        if step >= align:
-            with np.errstate(divide="ignore"):
-                growth[owner[step - align]] += np.log(stretched)
+        moved = check_array("frame returned by push", push(frame), shape=(dimension, count))
+        frame, stretched = _unit(moved)
         if not stretched.any():
             break
-    value = growth.sum(axis=0) / steps
-    if not stretched.any():
-        value = np.full(count, -np.inf)
+        with np.errstate(divide="ignore"):
+            logs[step] = np.log(stretched)
+    edges = np.linspace(0, steps, batches + 1).astype(int)
+    growth = np.add.reduceat(logs[align:], edges[:-1]) / np.diff(edges)[:, None]
+    value, error = logs[align:].mean(axis=0), np.full(count, np.nan)
     known = np.isfinite(value)
-    error = np.full(count, np.nan)
-    if batches > 1 and known.any():
-        scatter = np.std(growth[:, known] / lengths[:, None], axis=0, ddof=1)
-        error[known] = scatter / np.sqrt(batches)
+    if batches > 1:
+        error[known] = growth[:, known].std(axis=0, ddof=1) / np.sqrt(batches)
     return Estimate(value=value, error=error, samples=batches)
 
 

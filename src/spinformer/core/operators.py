@@ -32,25 +32,15 @@ def iteration_operator(name: str, *, axes: Sequence[int]) -> Callable[[Callable[
         operator = torch.library.custom_op(f"spinformer::{name}", function, mutates_args=())
 
         def rule(info: Any, in_dims: Sequence[int | None], *arguments: Any) -> tuple[Any, Any]:
-            count = len(axes)
-            first = [
-                value if place is None else value.movedim(place, 0)
-                for value, place in zip(arguments[:count], in_dims[:count], strict=True)
-            ]
+            tensors = list(zip(arguments, axes, in_dims, strict=False))
             # Axes of the batch behind the mapped one, as many for every tensor.
-            depth = max(
-                value.ndim - own - (place is not None)
-                for value, own, place in zip(first, axes, in_dims[:count], strict=True)
-            )
+            depth = max(x.ndim - own - (place is not None) for x, own, place in tensors)
             aligned = []
-            for value, own, place in zip(first, axes, in_dims[:count], strict=True):
-                lead = value.shape[:1] if place is not None else (1,)
-                inner = value.shape[value.ndim - own :]
-                batch = value.shape[(place is not None) : value.ndim - own]
-                filled = (1,) * (depth - len(batch))
-                shaped = value.reshape(*lead, *filled, *batch, *inner)
-                aligned.append(shaped.expand(info.batch_size, *shaped.shape[1:]))
-            result = operator(*aligned, *arguments[count:])
+            for x, own, place in tensors:
+                x = x.unsqueeze(0) if place is None else x.movedim(place, 0)
+                x = x.reshape(len(x), *[1] * (1 + depth + own - x.ndim), *x.shape[1:])
+                aligned.append(x.expand(info.batch_size, *x.shape[1:]))
+            result = operator(*aligned, *arguments[len(axes) :])
             return result, tuple(0 for _ in result) if isinstance(result, tuple) else 0
 
         operator.register_vmap(rule)

@@ -7,7 +7,6 @@ global state, and None is refused: a result that nobody can repeat is not one.
 
 from __future__ import annotations
 
-import numbers
 from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
@@ -31,7 +30,7 @@ def numpy_generator(seed: Seed) -> np.random.Generator:
     """
     if isinstance(seed, np.random.Generator):
         return seed
-    return np.random.default_rng(_number(seed, "a numpy.random.Generator"))
+    return np.random.default_rng(check_integer("seed", seed, low=0))
 
 
 def torch_generator(seed: TorchSeed, *, device: Any = None) -> torch.Generator:
@@ -52,10 +51,4 @@ def torch_generator(seed: TorchSeed, *, device: Any = None) -> torch.Generator:
                 f"seed must be a generator of the device {wanted.type}, got one of {seed.device}"
             )
         return seed
-    return torch.Generator(wanted).manual_seed(_number(seed, "a torch.Generator"))
-
-
-def _number(seed: Any, otherwise: str) -> int:
-    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral):
-        raise TypeError(f"seed must be a non-negative integer or {otherwise}, got {seed!r}")
-    return check_integer("seed", seed, low=0, high=2**63 - 1)
+    return torch.Generator(wanted).manual_seed(check_integer("seed", seed, low=0))

@@ -44,38 +44,30 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def _equal(self: Any, other: Any) -> Any:
-    return same(_fields(self), _fields(other)) if type(self) is type(other) else NotImplemented
+    return _same(_fields(self), _fields(other)) if type(self) is type(other) else NotImplemented
 
 
 def _show(self: Any) -> str:
-    shown = [f"{name}={summary(value)}" for name, value in _fields(self).items()]
+    shown = [f"{name}={_summary(value)}" for name, value in _fields(self).items()]
     return f"{type(self).__name__}({', '.join(shown)})"
 
 
-def same(one: Any, other: Any) -> bool:
-    """Whether two values are equal, arrays, tensors and containers of them included.
-
-    >>> same([np.arange(2), "a"], [np.arange(2), "a"]), same(np.arange(2), np.arange(3))
-    (True, False)
-    """
+def _same(one: Any, other: Any) -> bool:
+    """Whether two values are equal, arrays, tensors and containers of them included."""
     if type(one) is not type(other):
         return False
     if isinstance(one, Mapping):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
     if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(map(same, one, other))
+        return len(one) == len(other) and all(map(_same, one, other))
     if hasattr(one, "dtype"):
         alike = one.dtype == other.dtype and one.shape == other.shape
         return alike and bool(((one == other) | ((one != one) & (other != other))).all())
     return bool(one == other or (one != one and other != other))
 
 
-def summary(value: Any) -> str:
-    """One line for a value: type, shape and range of an array, the text of anything short.
-
-    >>> summary(np.array([[1, 2], [3, 4]]))
-    'int64[2, 2] in [1, 4]'
-    """
+def _summary(value: Any) -> str:
+    """One line for a value: type, shape and range of an array, the text of anything short."""
     if not hasattr(value, "dtype"):
         text = repr(value)
         return text if len(text) <= 60 else f"{text[:57]}..."

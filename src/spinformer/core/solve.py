@@ -3,7 +3,7 @@
 Every solver of the package takes `tolerance` (on the residual that its docstring names) and
 `max_steps`, and returns a `Solution` or a record that extends it. Solvers of equations raise
 `NotConverged` unless they are told `throw=False`; dynamics, where not arriving is a result (a
-query that wanders, a cycle), never raise unless told `throw=True`.
+query that wanders, a cycle), never raise: `Solution.require` does, if it is called.
 
 `core.anderson` accelerates x = f(x) for a batch; `core.implicit` differentiates a root that any
 solver found.
@@ -64,19 +64,17 @@ class Solution(Generic[V]):
 
     def require(self, what: str) -> None:
         """Raise `NotConverged` unless every system converged; `what` names the unknown."""
-        counts = {status: self.count(status) for status in Status if status != Status.CONVERGED}
-        failed = {s.name.lower().replace("_", " "): count for s, count in counts.items() if count}
+        counts = {s.name.lower().replace("_", " "): self.count(s) for s in Status if s}
+        failed = {name: count for name, count in counts.items() if count}
         if failed:
-            residual = self.residual
-            if hasattr(residual, "detach"):
-                residual = residual.detach().cpu()
-            residual = np.asarray(residual, dtype=float)
+            residual, steps = (
+                np.asarray(x.detach().cpu() if hasattr(x, "detach") else x, dtype=float)
+                for x in (self.residual, self.steps)
+            )
             told = ", ".join(f"{name}: {count}" for name, count in failed.items())
-            if residual.size > 1:
-                told = f"for {sum(failed.values())} of {residual.size} systems ({told})"
-            else:
-                steps = int(self.steps.max() if np.ndim(self.steps) else self.steps)
-                told = f"({next(iter(failed))} after {steps} steps)"
+            told = f"for {sum(failed.values())} of {residual.size} systems ({told})"
+            if residual.size <= 1:
+                told = f"({next(iter(failed))} after {int(steps.max())} steps)"
             raise NotConverged(
                 f"{what} was not found {told}; the largest residual is "
                 f"{residual.max(initial=0.0):.3g}. "

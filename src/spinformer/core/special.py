@@ -12,13 +12,8 @@ from scipy.special import gammaln, ive, logsumexp
 
 from spinformer.core.checks import check_array, check_function, check_integer, check_real
 
-# Averages over a unit normal by the trapezoidal rule, which converges exponentially for
-# analytic integrands.
-_NODES = np.linspace(-12.0, 12.0, 4001)
-_WEIGHTS = np.exp(-0.5 * _NODES**2)
-_WEIGHTS /= _WEIGHTS.sum()
-# The k of tanh(kz) up to which these nodes give rounding, and up to which nodes are made at all.
-_STEEP, _STEEPEST = 40.0, 4e4
+# The k of tanh(kz) that an average is always made for, and up to which nodes are made at all.
+_STEEP, _STEEPEST = 50.0, 4e4
 
 # Scaled Bessel functions below this have lost digits or are about to.
 _UNDERFLOW = 1e-250
@@ -29,7 +24,7 @@ _LARGEST_BESSEL = 1e9
 def normal_average(
     function: Callable[[np.ndarray], np.ndarray], *, steepness: float = 1.0
 ) -> float:
-    """E f(z) over a unit normal z, `function` applied to an array of nodes, 4,001 or more.
+    """E f(z) over a unit normal z, `function` applied to an array of nodes, 3,000 or more.
 
     `steepness`, at most 4e4: f is as steep as tanh(steepness · z), say a function of it. The error
     falls as exp(−2π s/h) with the spacing h of the nodes and the distance s of the function's
@@ -44,9 +39,7 @@ def normal_average(
     """
     check_function("function", function)
     steepness = check_real("steepness", steepness, low=0.0, high=_STEEPEST)
-    if steepness <= _STEEP:
-        return float(_WEIGHTS @ function(_NODES))
-    points, weights = normal_rule(steepness)
+    points, weights = normal_rule(max(steepness, _STEEP))
     return float(weights @ function(points))
 
 
@@ -89,7 +82,20 @@ def log_sphere_integral(kappa: ArrayLike, *, dim: int) -> np.ndarray:
     ('0.595220', '0.595220')
     """
     dim = check_integer("dim", dim, low=1)
-    return log_harmonic(check_array("kappa", kappa), dim=dim, degree=0)
+    size = np.abs(check_array("kappa", kappa))
+    # I_{−1/2} is cosh: no Bessel routine needed.
+    if dim == 1:
+        return size + np.log1p(np.exp(-2 * size)) - np.log(2.0)
+    nu = dim / 2 - 1
+    positive = np.where(size > 0, size, 1.0)
+    scaled = _scaled_bessel(nu, positive)
+    with np.errstate(divide="ignore"):
+        direct = gammaln(nu + 1) - nu * np.log(positive / 2) + positive + np.log(scaled)
+    result = np.where(size > 0, direct, 0.0)
+    rest = (size > 0) & (scaled <= _UNDERFLOW)
+    if rest.any():
+        result[rest] = _log_series(size[rest], nu)
+    return result
 
 
 def mean_alignment(kappa: ArrayLike, *, dim: int) -> np.ndarray:
@@ -132,46 +138,11 @@ def alignment_over_kappa(kappa: ArrayLike, *, dim: int) -> np.ndarray:
     above = _scaled_bessel(nu + 1, y) / (np.where(safe, below, 1.0) * y)
     if not safe.all():
         # A_D(κ)/κ = G_{D+2}(κ) / (D G_D(κ)), whose logarithms do not underflow.
-        logs = [log_harmonic(y[~safe], dim=d, degree=0) for d in (dim + 2, dim)]
+        logs = [log_sphere_integral(y[~safe], dim=d) for d in (dim + 2, dim)]
         above[~safe] = np.exp(logs[0] - logs[1]) / dim
     ratio = np.empty_like(kappa)
     ratio[small], ratio[~small] = fraction, above
     return ratio
-
-
-def log_harmonic(kappa: ArrayLike, *, dim: int, degree: ArrayLike) -> np.ndarray:
-    """ln[Γ(ν+1) (2/κ)^ν I_{ν+l}(κ)] for |κ|, broadcast over κ and the degree l.
-
-    The weight of the harmonics of degree l in exp(κ x·y) on the unit sphere in R^D; degree 0
-    is `log_sphere_integral`, −∞ at κ = 0 for any other. On the two points of the sphere D = 1
-    the only harmonics are the even and the odd one: cosh κ and sinh κ; ValueError for more.
-
-    >>> float(log_harmonic(0.0, dim=3, degree=1))
-    -inf
-    """
-    dim = check_integer("dim", dim, low=1)
-    nu = dim / 2 - 1
-    kappa, degree = np.broadcast_arrays(
-        np.abs(check_array("kappa", kappa)), check_array("degree", degree, low=0.0)
-    )
-    # I_{∓1/2} are cosh and sinh: no Bessel routine needed, and none accepts the sign reliably.
-    if dim == 1:
-        if not np.isin(degree, (0, 1)).all():
-            raise ValueError(f"degree must be 0 or 1 for dim 1, got {degree}")
-        with np.errstate(divide="ignore"):
-            odd = np.log(-np.expm1(-2 * kappa))
-        return kappa + np.where(degree == 1, odd, np.log1p(np.exp(-2 * kappa))) - np.log(2.0)
-    positive = np.where(kappa > 0, kappa, 1.0)
-    scaled = _scaled_bessel(nu + degree, positive)
-    safe = (kappa > 0) & (scaled > _UNDERFLOW)
-    with np.errstate(divide="ignore"):
-        log_half = np.log(positive / 2)
-        direct = gammaln(nu + 1) - nu * log_half + positive + np.log(scaled)
-    result = np.where(safe, direct, np.where(degree == 0, 0.0, -np.inf))
-    rest = (kappa > 0) & ~safe
-    if rest.any():
-        result[rest] = _log_series(kappa[rest], nu, degree[rest])
-    return result
 
 
 def _scaled_bessel(order: ArrayLike, x: np.ndarray) -> np.ndarray:
@@ -187,11 +158,9 @@ def _scaled_bessel(order: ArrayLike, x: np.ndarray) -> np.ndarray:
     return np.where(large, debye, ive(order, np.where(large, 1.0, x)))
 
 
-def _log_series(kappa: np.ndarray, nu: float, degree: np.ndarray) -> np.ndarray:
-    """Power series of the same function, (κ/2)^l Γ(ν+1) Σ_k (κ²/4)^k / (k! Γ(ν+l+1+k))."""
-    order = nu + degree
-    peak = float(((np.sqrt(order**2 + kappa**2) - order) / 2).max())
+def _log_series(kappa: np.ndarray, nu: float) -> np.ndarray:
+    """Power series of ln G_D, Γ(ν+1) Σ_k (κ²/4)^k / (k! Γ(ν+1+k))."""
+    peak = float(((np.sqrt(nu**2 + kappa**2) - nu) / 2).max())
     k = np.arange(int(peak + 12 * np.sqrt(peak + 1)) + 40)[:, None]
-    log_half = np.log(kappa / 2)
-    terms = 2 * k * log_half - gammaln(k + 1) - gammaln(order + 1 + k) + gammaln(order + 1)
-    return degree * log_half + gammaln(nu + 1) - gammaln(order + 1) + logsumexp(terms, axis=0)
+    terms = 2 * k * np.log(kappa / 2) - gammaln(k + 1) - gammaln(nu + 1 + k) + gammaln(nu + 1)
+    return np.asarray(logsumexp(terms, axis=0))

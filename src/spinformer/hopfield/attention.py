@@ -52,7 +52,7 @@ def attention(
     >>> attention(torch.zeros(1, 2), keys=pair, values=pair)
     tensor([[0.5000, 0.5000]])
     """
-    beta = check_attention(queries, keys=keys, values=values, beta=beta)
+    beta = _check_attention(queries, keys=keys, values=values, beta=beta)
     scores = beta * queries @ keys.mT
     if mask is not None:
         if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
@@ -78,7 +78,7 @@ def multi_head_attention(
     tensor([[0.2500, 0.2500, 0.2500, 0.2500]])
     """
     heads = check_integer("heads", heads, low=1)
-    check_attention(queries, keys=keys, values=values, beta=beta)
+    _check_attention(queries, keys=keys, values=values, beta=beta)
     for name, tensor in (("queries", queries), ("values", values)):
         if tensor.shape[-1] % heads:
             raise ValueError(
@@ -90,7 +90,7 @@ def multi_head_attention(
     )
 
 
-def check_attention(queries: Tensor, *, keys: Tensor, values: Tensor, beta: float | None) -> float:
+def _check_attention(queries: Tensor, *, keys: Tensor, values: Tensor, beta: float | None) -> float:
     """β, 1/√d where it is None; TypeError or ValueError where the arguments do not fit."""
     for name, tensor in (("keys", keys), ("queries", queries), ("values", values)):
         check_tensor(name, tensor, like=("keys", keys))

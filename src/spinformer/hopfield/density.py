@@ -29,7 +29,7 @@ from scipy.optimize import brentq
 from scipy.special import wrightomega
 from torch import Tensor
 
-from spinformer.core.checks import check_choice, check_flag, check_integer, check_real
+from spinformer.core.checks import check_choice, check_integer, check_real
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status
@@ -220,14 +220,12 @@ def fit(
     tolerance: float = 1e-10,
     cd_steps: int = 1,
     seed: TorchSeed = 0,
-    throw: bool = False,
 ) -> Fit:
     """Learn the stored patterns from `data`, (M, d), starting from `patterns`.
 
     method: "em" (exact maximum likelihood, no step size), "gradient" (exact gradient, steps
     X ← X − rate·∇L [bal2020energy, Eq. (20)]) or "cd" (the same with CD-`cd_steps` gradients).
-    "em" and "gradient" stop when a step lowers the loss by less than `tolerance` nats. Learning
-    is often stopped before that on purpose, so NotConverged is raised only if `throw`.
+    "em" and "gradient" stop when a step lowers the loss by less than `tolerance` nats.
 
     >>> found = fit(torch.ones(1, 2), data=torch.tensor([[1.0, 0.0], [3.0, 0.0]]))
     >>> found.patterns, bool(found.converged)
@@ -236,7 +234,6 @@ def fit(
     patterns, data, beta = _check_sample(patterns, data, beta)
     check_choice("method", method, ("em", "gradient", "cd"))
     max_steps = check_integer("max_steps", max_steps, low=1)
-    check_flag("throw", throw)
     rate = check_real("rate", rate, low=0.0, open_low=True)
     tolerance = check_real("tolerance", tolerance, low=0.0)
     cd_steps = check_integer("cd_steps", cd_steps, low=1)
@@ -268,16 +265,13 @@ def fit(
             break
     if method != "cd" and status is Status.STEP_LIMIT and losses[-1] > losses[0]:
         status = Status.DIVERGED
-    found = Fit(
+    return Fit(
         value=patterns,
         residual=losses[-2] - losses[-1],
         steps=len(losses) - 1,
         status=status,
         losses=np.array(losses),
     )
-    if throw:
-        found.require("the patterns of largest likelihood")
-    return found
 
 
 def _pull(patterns: Tensor, data: Tensor, beta: float) -> Tensor:

@@ -113,7 +113,7 @@ def energy(patterns: Any, *, states: Any, separation: Separation = CLASSICAL) ->
     """
     patterns, states = _check(patterns, "states", states, separation, False)
     with np.errstate(over="ignore"):
-        result = -separation(states @ patterns.T).sum(axis=1)
+        result = 0.0 - separation(states @ patterns.T).sum(axis=1)
     if not np.isfinite(result).all():
         raise ValueError(
             f"states overlap with patterns so much that the sum of {separation} overflows"

@@ -9,14 +9,14 @@ import torch
 from spinformer.core.checks import check_broadcast, check_real, check_tensor
 
 
-def check_patterns(patterns: Any, *, ndim: int | None = 2, least: int = 1) -> torch.Tensor:
-    """Real patterns as rows: (N, d), or (..., N, d) for `ndim=None`, N ≥ `least`, d > 0."""
+def check_patterns(patterns: Any, *, ndim: int | None = 2) -> torch.Tensor:
+    """Real patterns as rows: (N, d), or (..., N, d) for `ndim=None`, N > 0, d > 0."""
     patterns = check_tensor("patterns", patterns, ndim=ndim)
     if patterns.ndim < 2:
         raise ValueError(f"patterns must have shape (..., N, d), got {tuple(patterns.shape)}")
-    if patterns.shape[-2] < least or patterns.shape[-1] == 0:
+    if 0 in patterns.shape[-2:]:
         raise ValueError(
-            f"patterns must hold at least {least} rows of at least one component, "
+            "patterns must hold at least 1 row of at least one component, "
             f"got shape {tuple(patterns.shape)}"
         )
     return patterns

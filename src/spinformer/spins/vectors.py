@@ -30,7 +30,7 @@ from torch import Tensor
 from spinformer.core.checks import check_array, check_choice, check_integer, check_real
 from spinformer.core.random import Seed
 from spinformer.core.records import record
-from spinformer.core.special import alignment_over_kappa, log_harmonic
+from spinformer.core.special import alignment_over_kappa, log_sphere_integral
 from spinformer.spins.monte_carlo import MonteCarloEstimate, flip, run_chains
 
 # Nodes of a panel by the number of axes: 20 leave three spins wrong by 1e-11 where they are
@@ -71,7 +71,7 @@ def one_spin(field: Any, *, beta: float) -> ExactVectorSpins:
     size = np.linalg.norm(kappa)
     mean = np.sqrt(dim) * alignment_over_kappa(size, dim=dim) * kappa
     return ExactVectorSpins(
-        log_partition=float(log_harmonic(size, dim=dim, degree=0)),
+        log_partition=float(log_sphere_integral(size, dim=dim)),
         magnetization=mean[None, :],
         correlation=np.ones((1, 1)),
     )
@@ -104,10 +104,10 @@ def two_spins(couplings: Any, *, fields: Any, beta: float) -> ExactVectorSpins:
     ratio = alignment_over_kappa(size, dim=dim)
     if dim > 1:
         around = alignment_over_kappa(k_across * sine, dim=dim - 1) * k_across * sine**2
-        log_weight = log_weight + log_harmonic(k_across * sine, dim=dim - 1, degree=0)
+        log_weight = log_weight + log_sphere_integral(k_across * sine, dim=dim - 1)
     else:
         around = np.zeros_like(x)
-    log_terms = log_weight + along * x + log_harmonic(size, dim=dim, degree=0)
+    log_terms = log_weight + along * x + log_sphere_integral(size, dim=dim)
     log_pair = float(logsumexp(log_terms))
     p = np.exp(log_terms - log_pair)
 
