@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from spinformer.core.checks import check_real, check_tensor
+from spinformer.core.implicit import implicit_root
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, status_of
 from spinformer.hopfield.attention import LOG_SUM_EXP, Lagrangian, hop, read_weights
@@ -242,9 +242,9 @@ def rest(
     both (..., S). A state that has arrived stays put: none depends on its neighbours. One look
     at the device's numbers a hop decides whether to go on.
 
-    The states carry the implicit derivative in `keys`, `beta` and `bias`, the first only, and none
-    in `start`: a rest does not feel where it was reached from. Inside `torch.vmap` a whole batch
-    hops together.
+    The states carry the implicit derivative in `keys`, `beta` and `bias` to any order (from the
+    second on through a dense Jacobian, d products), and none in `start`: a rest does not
+    feel where it was reached from. Inside `torch.vmap` a whole batch hops together.
 
     >>> state, moved, hops = rest(torch.tensor([[1.0, 0.0]]), keys=4 * torch.eye(2),
     ...                           beta=torch.ones(()), tolerance=1e-6, max_steps=50)
@@ -295,17 +295,33 @@ class _Rest(torch.autograd.Function):
         ctx.save_for_backward(output[0], *(part for part in parts if part is not None))
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+        again = torch.is_grad_enabled()
+        # Fresh views keep the partial derivatives of one hop apart from the dependence of the
+        # state on the parameters, which its own node supplies when this pass is differentiated.
+        fresh = (lambda x: x.view_as(x)) if again else (lambda x: x.detach())
+
+        def land(xi: Tensor, keys: Tensor, beta: Tensor, bias: Tensor | None = None) -> Tensor:
+            weights = read_weights(xi, scaled=keys * beta, bias=bias, lagrangian=ctx.lagrangian)
+            return weights @ keys
+
+        def lack(u: Tensor, given: Tensor, xi: Tensor, *parts: Tensor) -> Tensor:
+            found: Any = torch.func.vjp(lambda x: land(x, *parts), xi)
+            return u - found[1](u)[0] - given
+
         with torch.enable_grad():
-            state, keys, beta, *bias = (x.detach().requires_grad_() for x in ctx.saved_tensors)
-            weights = read_weights(
-                state, scaled=keys * beta, bias=bias[0] if bias else None, lagrangian=ctx.lagrangian
+            state, *parts = (
+                x if x.requires_grad else x.requires_grad_()
+                for x in (fresh(saved) for saved in ctx.saved_tensors)
             )
-            there = weights @ keys
-        adjoint = _conjugate_gradients(there, state, grad, ctx.tolerance, ctx.max_steps)
-        grads = torch.autograd.grad(there, (keys, beta, *bias), adjoint)
-        return (None, None, None, None, *grads, *[None] * (1 - len(bias)))
+            point = state.detach().requires_grad_()
+            there = land(point, *(part.detach() for part in parts))
+            right = grad.detach()
+            adjoint = _conjugate_gradients(there, point, right, ctx.tolerance, ctx.max_steps)
+            if again:
+                adjoint = implicit_root(lack, adjoint.detach(), grad, state, *parts)
+            grads = torch.autograd.grad(land(state, *parts), parts, adjoint, create_graph=again)
+        return (None, None, None, None, *grads, *[None] * (3 - len(parts)))
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> Any:

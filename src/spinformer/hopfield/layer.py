@@ -57,9 +57,9 @@ class HopfieldLayer(nn.Module):
     (True), False for (length, batch, width). Type and device are torch's defaults, or those of
     `layer.to`.
 
-    A state's rest never depends on its neighbours. A rest has no second derivatives, and neither
-    has the fused kernel of fixed steps: torch's math kernel has them (and `vmap`). Raises TypeError
-    or ValueError naming the argument.
+    A state's rest never depends on its neighbours. Second derivatives are right through a rest;
+    through fixed steps the fused kernel refuses them, torch's math kernel has them (and `vmap`).
+    Raises TypeError or ValueError naming the argument.
 
     >>> layer = HopfieldLayer(8, heads=2, steps=3)
     >>> tokens = torch.zeros(1, 5, 8)
