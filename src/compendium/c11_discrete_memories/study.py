@@ -266,12 +266,7 @@ def half_capacity(measured: Curve) -> Estimate:
 
 
 def exponential_recall(
-    dim: int,
-    *,
-    count: int,
-    corruptions: Sequence[float],
-    queries: int = 100,
-    seed: Seed = 0,
+    dim: int, *, count: int, corruptions: Sequence[float], queries: int = 100, seed: Seed = 0
 ) -> np.ndarray:
     """Recall of the exponential memory from patterns with round(ρ·d) random spins flipped.
 

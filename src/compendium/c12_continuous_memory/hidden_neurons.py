@@ -108,11 +108,7 @@ def slow_flow(
 
 
 def _integrate(
-    velocity: Callable[[Array], Array],
-    starts: Array,
-    duration: float,
-    points: int,
-    accuracy: float,
+    velocity: Callable[[Array], Array], starts: Array, duration: float, points: int, accuracy: float
 ) -> tuple[Array, Array]:
     """Times (T,) and states (S, T, n); all S are one system whose Jacobian lies in a band."""
     times = np.linspace(0.0, duration, points)
@@ -177,11 +173,7 @@ def distances(
 
 
 def ends(
-    drawn: Sequence[tuple[Array, Array]],
-    *,
-    beta: float,
-    ratio: float | None,
-    empty: bool = False,
+    drawn: Sequence[tuple[Array, Array]], *, beta: float, ratio: float | None, empty: bool = False
 ) -> tuple[Array, Array]:
     """Where all queries end, (n, DIM), and whether they rest there, (n,) booleans.
 

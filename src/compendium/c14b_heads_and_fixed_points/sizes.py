@@ -105,12 +105,7 @@ def random_tokens(model: LanguageModel, like: torch.Tensor, *, seed: int) -> tor
     return drawn
 
 
-def size_rows(
-    model: LanguageModel,
-    source: str,
-    *,
-    lengths: tuple[int, ...] = LENGTHS,
-) -> Rows:
+def size_rows(model: LanguageModel, source: str, *, lengths: tuple[int, ...] = LENGTHS) -> Rows:
     """Rows of the table for one source: a name of TEXTS, or one of DRAWS for random tokens.
 
     Windows cover the first 510 tokens.
