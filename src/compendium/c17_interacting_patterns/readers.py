@@ -59,18 +59,14 @@ LAYER = {"layer link": 5.0, "layer bonus": 0.0, "layer add": 1.0}
 # A search instead: where the numbers of readers that interact may lie, the first two evenly in the
 # logarithm; rounds of settings, each tried on so many lines. Two rounds are random, the others
 # vary the best so far.
-RANGES = {
-    "sharpness": (1.0, 100.0),
-    "pair link": (0.5, 100.0),
-    "label": (-5.0, 10.0),
-    "pair self": (-30.0, 60.0),
-    "pair outside": (-10.0, 10.0),
-}
+SEARCHED = ("sharpness", "pair link", "label", "pair self", "pair outside")
+LOWEST, HIGHEST = (1.0, 0.5, -5.0, -30.0, -10.0), (100.0, 100.0, 10.0, 60.0, 10.0)
 ROUNDS_OF_SEARCH, SETTINGS, LINES = 8, 48, 96
 
 # Of every reader, by name, (readers, 1) or (readers, LAYERS).
 Numbers = dict[str, Tensor]
 _APART = (torch.arange(LENGTH)[:, None] - torch.arange(LENGTH)).abs()
+_NEAR = (_APART <= REACH) & (_APART > 0)
 
 
 class Chains(NamedTuple):
@@ -103,8 +99,8 @@ def draw_chains(batch: int, *, links: int, seed: TorchSeed) -> Chains:
     at, chain = offset[:, None] + torch.arange(members * CHAINS), order.flatten(1)
     tokens[row, at, :TAG] = tags[row, chain, member]
     tokens[row, at, TAG : 2 * TAG] = tags[row, chain, member + 1]
-    last = (member == links).unsqueeze(-1)
-    tokens[row, at, 2 * TAG : -1] = one_hot(ends[row, chain], LABELS).float() * last
+    marks = one_hot(ends[row, chain], LABELS) * (member == links)[:, None]
+    tokens[row, at, 2 * TAG : -1] = marks.float()
     tokens[..., TAG : 2 * TAG] += blur
     row = row[:, 0]
     place = offset + (order[:, 0] == wanted[:, None]).int().argmax(-1)
@@ -121,33 +117,28 @@ def first_numbers(arm: str, *, count: int) -> Numbers:
 def logits(arm: str, numbers: Numbers, chains: Chains) -> Tensor:
     """(B, LABELS) for a batch that holds equal shares for every reader, in their order."""
     count = len(numbers["sharpness"])
-    tokens, query, inside = (
-        x.unflatten(0, (count, -1))
-        for x in (chains.tokens, chains.query, _APART[chains.place] <= REACH)
-    )
+    tokens, query, place = (x.unflatten(0, (count, -1)) for x in chains[:3])
     before, after, labels, _ = tokens.split((TAG, TAG, LABELS, 1), dim=-1)
     has, links = labels.sum(-1), after @ before.mT
     look = {name: values[:, :1, None] for name, values in numbers.items()}
     scores = look["sharpness"] * (before @ query.unsqueeze(-1)).squeeze(-1) + look["label"] * has
     if arm != "dense":
         outside = look["pair outside"] + look["label"] * has if arm in LINKED else -torch.inf
-        scores = torch.where(inside, scores, outside)
+        scores = torch.where(_APART[place] <= REACH, scores, outside)
     weights = torch.softmax(scores, -1)
     if arm in LINKED:
         joint = links + links.mT if arm == "interacting" else links.mT
-        couplings = look["pair link"].unsqueeze(-1) * joint * ((_APART <= REACH) & (_APART > 0))
+        couplings = look["pair link"].unsqueeze(-1) * joint * _NEAR
         for _ in range(ROUNDS):
             fields = (couplings @ weights.unsqueeze(-1)).squeeze(-1)
             weights = torch.softmax(scores + fields + look["pair self"] * weights, -1)
     for layer in range(LAYERS if arm in LAYERED else 0):
         link, bonus, add = (
-            numbers[n].expand(-1, LAYERS)[:, layer, None, None, None] for n in LAYER
+            numbers[n].expand(-1, LAYERS)[:, layer].view(-1, 1, 1, 1) for n in LAYER
         )
-        pulls = link * links + bonus * has.unsqueeze(-2)
-        pulls = pulls.masked_fill((_APART > REACH) | (_APART == 0), -torch.inf)
+        pulls = (link * links + bonus * has.unsqueeze(-2)).masked_fill(~_NEAR, -torch.inf)
         labels = labels + add * torch.softmax(pulls, -1) @ labels
-    answer = look["gain"] * (weights.unsqueeze(-2) @ labels).squeeze(-2)
-    return answer.flatten(0, 1)
+    return (look["gain"] * (weights.unsqueeze(-2) @ labels).squeeze(-2)).flatten(0, 1)
 
 
 @torch.no_grad()
@@ -206,9 +197,9 @@ def SEARCH(arm: str, links: int, seed: int) -> Rows:
     """
     source = torch.Generator().manual_seed(seed)
     numbers = first_numbers(arm, count=SETTINGS)
-    chosen = 0
+    ranges, chosen = list(zip(SEARCHED, LOWEST, HIGHEST, strict=True)), 0
     for number in range(ROUNDS_OF_SEARCH):
-        for index, (name, (low, high)) in enumerate(RANGES.items()):
+        for index, (name, low, high) in enumerate(ranges):
             if number < 2:
                 even = torch.rand(SETTINGS, 1, generator=source)
                 values = low * (high / low) ** even if index < 2 else low + (high - low) * even

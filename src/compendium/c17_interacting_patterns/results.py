@@ -41,8 +41,7 @@ def scores(task: str, *, rates: Sequence[float] = RATES, again: bool = False) ->
             np.hstack([array_of(table, name, "rate", "seed", **chosen) for table in tables])
             for name in ("validation", "test")
         )
-        tried = [RATES.index(rate) for rate in rates]
-        found[arm] = test[max(tried, key=lambda rate: validation[rate].mean())]
+        found[arm] = test[max(map(RATES.index, rates), key=lambda rate: validation[rate].mean())]
     return found
 
 
@@ -70,14 +69,15 @@ def searched(arm: str) -> np.ndarray:
     return array_of(SEARCH.read(), "test", "links", "seed", arm=arm)
 
 
-# One plain look at the same patterns, by dot products or by distances.
-LOOKS = {"dot products": "attention", "distances": "distances"}
 _BY_RATE = grid(task=TASKS[3:], choice=[f"rate {rate}" for rate in RATES])
 
 
 @stored(
     HERE / "settings_A18b.csv",
-    units=[*grid(task=("recall", "digits", "faces"), choice=LOOKS), *_BY_RATE],
+    units=[
+        *grid(task=("recall", "digits", "faces"), choice=("dot products", "distances")),
+        *_BY_RATE,
+    ],
     checked=1,
     seconds=0.1,
 )
@@ -85,7 +85,7 @@ def SETTINGS(task: str, choice: str) -> Rows:
     """Gain of interactions over one plain look, by the look's score or by the rate of learning."""
     if "hops" in task:
         return mean_rows(over_a_look(task, rates=[float(choice.removeprefix("rate "))]))
-    return mean_rows(over_a_look(task, look=LOOKS[choice]))
+    return mean_rows(over_a_look(task, look=choice.replace("dot products", "attention")))
 
 
 # What a gain must exceed to matter: shares of tokens or pictures, or of the variance.
