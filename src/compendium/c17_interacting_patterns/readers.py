@@ -42,8 +42,8 @@ from bookmaker.tables import Rows, stored
 from compendium.common.rows import grid, rows_of
 from spinformer.core.random import TorchSeed, torch_generator
 
-LENGTH, CHAINS, LABELS, REACH, TAG = 30, 3, 4, 5, 10
-NOISE = 0.2  # norm of what is added to the tag after each token
+# The noise is the norm of what is added to the tag after each token.
+LENGTH, CHAINS, LABELS, REACH, TAG, NOISE = 30, 3, 4, 5, 10, 0.2
 
 LINKED = ("interacting", "directed")
 LAYERED = ("tied layers", "untied layers")
@@ -61,6 +61,7 @@ LAYER = {"layer link": 5.0, "layer bonus": 0.0, "layer add": 1.0}
 # vary the best so far.
 SEARCHED = ("sharpness", "pair link", "label", "pair self", "pair outside")
 LOWEST, HIGHEST = (1.0, 0.5, -5.0, -30.0, -10.0), (100.0, 100.0, 10.0, 60.0, 10.0)
+RANGES = tuple(zip(SEARCHED, LOWEST, HIGHEST, strict=True))
 ROUNDS_OF_SEARCH, SETTINGS, LINES = 8, 48, 96
 
 # Of every reader, by name, (readers, 1) or (readers, LAYERS).
@@ -116,8 +117,7 @@ def first_numbers(arm: str, *, count: int) -> Numbers:
 
 def logits(arm: str, numbers: Numbers, chains: Chains) -> Tensor:
     """(B, LABELS) for a batch that holds equal shares for every reader, in their order."""
-    count = len(numbers["sharpness"])
-    tokens, query, place = (x.unflatten(0, (count, -1)) for x in chains[:3])
+    tokens, query, place = (x.unflatten(0, (len(numbers["gain"]), -1)) for x in chains[:3])
     before, after, labels, _ = tokens.split((TAG, TAG, LABELS, 1), dim=-1)
     has, links = labels.sum(-1), after @ before.mT
     look = {name: values[:, :1, None] for name, values in numbers.items()}
@@ -159,21 +159,21 @@ def HOPS(arm: str, links: int, rate: float, *, first_seed: int = 0) -> Rows:
     Adam with a `rate` that falls linearly to zero; every step has new draws.
     """
     seeds = range(first_seed, first_seed + SEEDS)
-    numbers = first_numbers(arm, count=len(seeds))
+    numbers = first_numbers(arm, count=SEEDS)
     optimizer = torch.optim.Adam([values.requires_grad_() for values in numbers.values()], lr=rate)
     # One stream for the draws of all: each reader gets its own part of every batch.
     source = torch_generator(1_000_000 + sum((k + 1) * seed for k, seed in enumerate(seeds)))
     for step in range(STEPS):
         optimizer.param_groups[0]["lr"] = rate * (1.0 - step / STEPS)
-        chains = draw_chains(BATCH * len(seeds), links=links, seed=source)
+        chains = draw_chains(BATCH * SEEDS, links=links, seed=source)
         # The mean over all readers: each has the gradient of its own mean, smaller by their number,
         # which Adam does not notice.
         loss = cross_entropy(logits(arm, numbers, chains), chains.label)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    held = [draw_chains(TEST * len(seeds), links=links, seed=source) for _ in range(2)]
-    validation, test = (accuracy(arm, numbers, chains) for chains in held)
+    lines = (draw_chains(TEST * SEEDS, links=links, seed=source) for _ in range(2))
+    validation, test = (accuracy(arm, numbers, chains) for chains in lines)
     return rows_of(seed=seeds, validation=validation, test=test)
 
 
@@ -197,16 +197,16 @@ def SEARCH(arm: str, links: int, seed: int) -> Rows:
     """
     source = torch.Generator().manual_seed(seed)
     numbers = first_numbers(arm, count=SETTINGS)
-    ranges, chosen = list(zip(SEARCHED, LOWEST, HIGHEST, strict=True)), 0
+    chosen = 0
     for number in range(ROUNDS_OF_SEARCH):
-        for index, (name, low, high) in enumerate(ranges):
+        for index, (name, low, high) in enumerate(RANGES):
             if number < 2:
                 even = torch.rand(SETTINGS, 1, generator=source)
                 values = low * (high / low) ** even if index < 2 else low + (high - low) * even
             else:
                 best = numbers[name][chosen]
-                noise = torch.randn(SETTINGS, 1, generator=source)
-                values = best + (0.2 * best.abs() + 0.3) * noise
+                width = 0.2 * best.abs() + 0.3
+                values = best + width * torch.randn(SETTINGS, 1, generator=source)
                 values[0] = best
             numbers[name] = values
         lines = draw_chains(LINES, links=links, seed=source)
