@@ -22,7 +22,7 @@ from scipy.stats import norm
 
 from compendium.c11b_load_and_temperature import replica
 from compendium.c12b_continuous_capacity import random_energy
-from compendium.c13_memory_density.mixing import pair_mixing
+from compendium.c13_memory_density.study import pair_mixing
 from compendium.c15_demonstrations.boundary import spinodal
 from compendium.c25_driven.order import critical_beta
 from compendium.c51_synthesis.study import readers_in_equilibrium

@@ -12,8 +12,8 @@ from scipy.special import logsumexp
 from scipy.stats import norm
 from torch.autograd.functional import jacobian as derive
 
-from compendium.c12_continuous_memory.overlap import random_pattern_overlap
-from compendium.c14b_heads_and_fixed_points.heads import operating_class
+from compendium.c12b_continuous_capacity.random_energy import random_pattern_overlap
+from compendium.c14b_heads_and_fixed_points.sizes import operating_class
 from spinformer.core.solve import NotConverged, Status
 from spinformer.hopfield.continuous import (
     attention_weights,

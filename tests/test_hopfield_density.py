@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
 
-from compendium.c13_memory_density.mixing import pair_mixing
+from compendium.c13_memory_density.study import pair_mixing
 from spinformer.hopfield.continuous import energy
 from spinformer.hopfield.density import _gibbs, log_partition, log_prob, log_weights, sample
 

@@ -53,6 +53,8 @@ def test_methods_of_the_completion_equal_what_others_compute():
     keys, values, asked = (torch.as_tensor(x) for x in (*stored, queries))
     attention = torch.nn.functional.scaled_dot_product_attention(asked, keys, values, scale=8.0)
     np.testing.assert_allclose(named["attention"](*stored, queries, 8.0), attention)
+    near = torch.softmax(-4.0 * torch.cdist(asked, keys).square(), -1) @ values
+    np.testing.assert_allclose(named["distances"](*stored, queries, 8.0), near)
     ridge = Ridge(alpha=0.3, fit_intercept=False).fit(*stored).predict(queries)
     np.testing.assert_allclose(named["linear"](*stored, queries, 0.3), ridge)
     twice = continuous.retrieve(keys, queries=asked, beta=8.0, steps=2).attention @ values

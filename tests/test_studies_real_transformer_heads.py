@@ -6,7 +6,7 @@ import torch
 from minilm_model import installed_model
 from scipy.special import ndtr, ndtri
 
-from compendium.c14b_heads_and_fixed_points import heads, sizes
+from compendium.c14b_heads_and_fixed_points import sizes
 from spinformer.language.encoder import run_model
 from spinformer.language.untrained import example_model
 
@@ -15,10 +15,10 @@ def test_sampled_gaussian_entries_in_two_limits():
     """Two keys: k falls from 2 to 1 at s = ln 9/(√2 · 0.6745) = 2.303; many: Phi(1.2816 - s)."""
     edge = np.log(9) / (np.sqrt(2) * ndtri(0.75))
     assert edge == pytest.approx(2.303, abs=1e-3)
-    found = heads.sampled_gaussian_entries(np.array([0.85, 1.15]) * edge, keys=2, draws=4000)
+    found = sizes.sampled_gaussian_entries(np.array([0.85, 1.15]) * edge, keys=2, draws=4000)
     assert found.tolist() == [2.0, 1.0]
     spread = np.array([0.0, 0.7, 1.5])
-    many = heads.sampled_gaussian_entries(spread, keys=20_000, draws=30) / 20_000
+    many = sizes.sampled_gaussian_entries(spread, keys=20_000, draws=30) / 20_000
     np.testing.assert_allclose(many, ndtr(1.2816 - spread), atol=0.004)
 
 

@@ -136,20 +136,20 @@ def test_bound_cases_measure_what_the_definitions_say():
     patterns, aside = (rng.standard_normal((size, width)) for _ in range(2))
     states = patterns + radius * aside / np.linalg.norm(aside, axis=1, keepdims=True)
     moved = update(torch.as_tensor(patterns), states=torch.as_tensor(states), beta=beta).numpy()
-    np.testing.assert_allclose(cases.error, np.linalg.norm(moved - patterns, axis=1), atol=1e-12)
+    np.testing.assert_allclose(cases["error"], np.linalg.norm(moved - patterns, axis=1), atol=1e-12)
     weights = softmax(beta * states @ patterns.T, axis=1)
-    for row, slope in zip(weights, cases.slope, strict=True):
+    for row, slope in zip(weights, cases["slope"], strict=True):
         covariance = np.cov(patterns.T, aweights=row, ddof=0)
         assert slope == pytest.approx(beta * np.linalg.eigvalsh(covariance)[-1], abs=1e-10)
     many = bound_cases(60, seed=6)
     slack = 1 + 1e-12
-    assert (many.error <= slack * many.error_bound).all()
-    assert (many.slope <= slack * many.sharp_bound).all()
-    assert (many.distance < many.radius).all()
-    assert many.distance.size >= 100
-    assert (many.slope_bound / many.sharp_bound).min() >= 1.0 - 1e-12  # N/2, N ≥ 2
-    assert (many.error > 0).all()
-    assert many.error.min() < 1e-20  # far below the rounding of a pattern
+    assert (many["error"] <= slack * many["error_bound"]).all()
+    assert (many["slope"] <= slack * many["sharp_bound"]).all()
+    assert (many["distance"] < many["radius"]).all()
+    assert many["distance"].size >= 100
+    assert (many["slope_bound"] / many["sharp_bound"]).min() >= 1.0 - 1e-12  # N/2, N ≥ 2
+    assert (many["error"] > 0).all()
+    assert many["error"].min() < 1e-20  # far below the rounding of a pattern
 
 
 def test_kinds_are_those_of_the_fixed_points():

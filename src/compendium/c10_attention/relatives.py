@@ -10,18 +10,14 @@ from __future__ import annotations
 import math
 
 import torch
+from torch import Tensor
 
 from spinformer.core.random import TorchSeed, torch_generator
 
 
 def low_rank_attention(
-    queries: torch.Tensor,
-    *,
-    keys: torch.Tensor,
-    values: torch.Tensor,
-    landmarks: int,
-    beta: float | None = None,
-) -> torch.Tensor:
+    queries: Tensor, *, keys: Tensor, values: Tensor, landmarks: int, beta: float | None = None
+) -> Tensor:
     """Nyström form of attention from r = `landmarks` means of consecutive queries and keys.
 
     softmax(βQK̃ᵀ) pinv(softmax(βQ̃K̃ᵀ)) softmax(βQ̃Kᵀ) V: of rank r, cost r(S + N) instead of SN,
@@ -37,13 +33,8 @@ def low_rank_attention(
 
 
 def sparse_attention(
-    queries: torch.Tensor,
-    *,
-    keys: torch.Tensor,
-    values: torch.Tensor,
-    window: int,
-    beta: float | None = None,
-) -> torch.Tensor:
+    queries: Tensor, *, keys: Tensor, values: Tensor, window: int, beta: float | None = None
+) -> Tensor:
     """Each query looks only at keys at most `window` positions away; cost N(2·window + 1).
 
     Equal to `attention` under a band mask, hence exact for window ≥ N − 1; S = N. The band is
@@ -63,15 +54,15 @@ def sparse_attention(
 
 
 def recurrent_attention(
-    queries: torch.Tensor,
+    queries: Tensor,
     *,
-    keys: torch.Tensor,
-    values: torch.Tensor,
+    keys: Tensor,
+    values: Tensor,
     block: int,
     compression: int = 1,
     slots: int | None = None,
     beta: float | None = None,
-) -> torch.Tensor:
+) -> Tensor:
     """Causal attention one block at a time, with a compressed memory of the blocks before.
 
     Within its block of length `block` a query sees every key up to its own position; of the past it
@@ -102,14 +93,14 @@ def recurrent_attention(
 
 
 def kernel_attention(
-    queries: torch.Tensor,
+    queries: Tensor,
     *,
-    keys: torch.Tensor,
-    values: torch.Tensor,
+    keys: Tensor,
+    values: Tensor,
     features: int,
     beta: float | None = None,
     seed: TorchSeed = 0,
-) -> torch.Tensor:
+) -> Tensor:
     """Attention with exp(β qᵀk) replaced by a product of m = `features` positive random features.
 
     exp(β qᵀk) = E_w[φ_w(q) φ_w(k)], φ_w(x) = exp(√β wᵀx − β‖x‖²/2), w ~ N(0, 1): an unbiased
@@ -121,7 +112,7 @@ def kernel_attention(
     generator, shape = torch_generator(seed), (features, keys.shape[-1])
     draws = torch.randn(shape, dtype=keys.dtype, generator=generator).to(keys.device)
 
-    def log_feature(x: torch.Tensor) -> torch.Tensor:
+    def log_feature(x: Tensor) -> Tensor:
         return math.sqrt(beta) * x @ draws.mT - 0.5 * beta * x.square().sum(-1, keepdim=True)
 
     log_q, log_k = log_feature(queries), log_feature(keys)
@@ -133,13 +124,8 @@ def kernel_attention(
 
 
 def streaming_attention(
-    queries: torch.Tensor,
-    *,
-    keys: torch.Tensor,
-    values: torch.Tensor,
-    block: int,
-    beta: float | None = None,
-) -> torch.Tensor:
+    queries: Tensor, *, keys: Tensor, values: Tensor, block: int, beta: float | None = None
+) -> Tensor:
     """Exact attention with the keys read once, `block` at a time: memory S·block, not S·N.
 
     A running maximum, normalizer and weighted sum are rescaled whenever the maximum grows. Time
@@ -158,5 +144,5 @@ def streaming_attention(
     return total / norm
 
 
-def _inverse_temperature(queries: torch.Tensor, beta: float | None) -> float:
+def _inverse_temperature(queries: Tensor, beta: float | None) -> float:
     return queries.shape[-1] ** -0.5 if beta is None else beta

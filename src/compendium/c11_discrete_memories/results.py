@@ -23,7 +23,7 @@ from compendium.c11_discrete_memories.study import (
     end_overlaps,
     half_capacity,
 )
-from compendium.common.rows import estimate_rows, grid, near_rows
+from compendium.common.rows import estimate_rows, grid, near_rows, rows_of
 from spinformer.core.statistics import Estimate, mean_estimate
 
 HERE = Path(__file__).parent
@@ -42,11 +42,8 @@ MEMORIES = 1000
 def CAPACITY(dim: int) -> Rows:
     """Overlap left of a stored pattern, a row for each load and network."""
     ends = end_overlaps(dim, loads=LOADS.tolist(), networks=NETWORKS[dim], seed=dim)[0].mean(-1)
-    return [
-        {"load": load, "network": network, "overlap": overlap}
-        for load, row in zip(LOADS, ends, strict=True)
-        for network, overlap in enumerate(row)
-    ]
+    load, network = np.indices(ends.shape).reshape(2, -1)
+    return rows_of(load=LOADS[load], network=network, overlap=ends.ravel())
 
 
 @stored(
@@ -58,19 +55,14 @@ def CAPACITY(dim: int) -> Rows:
 def EXPONENTS(degree: int) -> Rows:
     """Capacity at one per cent of errors, a row for each size, and the fitted power."""
     fit = capacity_exponent(SIZES[degree], degree=degree, bits=20_000, blocks=10, seed=degree)
-    return [
-        {
-            "dim": dim,
-            "capacity": capacity,
-            "error": error,
-            "exponent": fit.exponent.value,
-            "exponent_error": fit.exponent.error,
-            "predicted": fit.predicted_exponent,
-        }
-        for dim, capacity, error in zip(
-            SIZES[degree], fit.capacity.value, fit.capacity.error, strict=True
-        )
-    ]
+    return rows_of(
+        dim=SIZES[degree],
+        capacity=fit.capacity.value,
+        error=fit.capacity.error,
+        exponent=fit.exponent.value,
+        exponent_error=fit.exponent.error,
+        predicted=fit.predicted_exponent,
+    )
 
 
 @stored(
@@ -85,17 +77,14 @@ def BIRTHDAY(dim: int) -> Rows:
     counts = np.rint(unit * np.array([0.3, 0.6, 0.9, 1.3, 1.8])).astype(int)
     found = all_fixed_probability(dim, counts=counts.tolist(), networks=MEMORIES, seed=dim)
     all_of_them = round(2 ** (dim / 2))
-    last = all_fixed_probability(
-        dim, counts=[all_of_them], networks=MEMORIES // 4, seed=2 * dim
-    ).estimate.value[0]
+    last = all_fixed_probability(dim, counts=[all_of_them], networks=MEMORIES // 4, seed=2 * dim)
     half = half_capacity(found)
-    return [
-        {"count": count, "share": share, "half": half.value, "half_error": half.error}
-        for count, share in [
-            *zip(counts, found.estimate.value, strict=True),
-            (all_of_them, last),
-        ]
-    ]
+    return rows_of(
+        count=[*counts, all_of_them],
+        share=[*found.estimate.value, *last.estimate.value],
+        half=half.value,
+        half_error=half.error,
+    )
 
 
 def capacity_curve(dim: int) -> Curve:

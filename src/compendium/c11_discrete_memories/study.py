@@ -16,6 +16,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import erfcinv
 
 from compendium.c11_discrete_memories.capacity import capacity_at_error
+from compendium.common.curves import crossing
 from compendium.common.images import mask
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
@@ -63,17 +64,11 @@ def end_overlaps(
     load, so points of a curve are correlated, networks are not. The first `queries` patterns (at
     most as many as the smallest load has) are tried in each.
     """
-    loads_array = np.asarray(loads, dtype=float)
-    begin = np.asarray(starts, dtype=float)
-    counts = np.rint(loads_array * dim).astype(int)
-    if counts.size == 0 or counts[0] < 1 or (np.diff(counts) <= 0).any():
-        raise ValueError(f"loads must increase and hold at least one pattern each, got {loads}")
-    if dim * counts[-1] >= 2**24:
-        raise ValueError(f"d · N must stay below 2^24 for exact fields, got {dim * counts[-1]}")
+    counts = np.rint(np.asarray(loads) * dim).astype(int)
     queries = min(queries, int(counts[0]))
-    result = np.empty((begin.size, counts.size, networks, queries))
+    result = np.empty((len(starts), counts.size, networks, queries))
     for n, rng in enumerate(numpy_generator(seed).spawn(networks)):
-        # Single precision: exact for these integers, and twice as fast to multiply.
+        # Single precision: exact for d · N < 2^24, and twice as fast to multiply.
         patterns = rng.integers(0, 2, (int(counts[-1]), dim), dtype=np.int8)
         spins = (2 * patterns - 1).astype(np.float32)
         weights = np.zeros((dim, dim), dtype=np.float32)
@@ -83,7 +78,7 @@ def end_overlaps(
             weights += new.T @ new
             np.fill_diagonal(weights, count if diagonal else 0.0)
             stored = int(count)
-            for b, overlap in enumerate(begin):
+            for b, overlap in enumerate(starts):
                 flips = round(0.5 * (1.0 - overlap) * dim)
                 tried = _damaged(targets, flips, rng) if flips else targets
                 run = int(rng.integers(2**31))
@@ -101,39 +96,33 @@ def _damaged(targets: np.ndarray, flips: int, rng: np.random.Generator) -> np.nd
     return damaged
 
 
-def basin_edge(starts: np.ndarray, *, ends: np.ndarray, kept: float = 0.9) -> np.ndarray:
-    """Smallest starting overlap from which half of the runs end above `kept`; (loads, networks).
+def basin_edge(starts: np.ndarray, *, ends: np.ndarray) -> np.ndarray:
+    """Smallest starting overlap from which half of the runs end above 0.9; (loads, networks).
 
     `starts` increase, `ends` are those of `end_overlaps`. Linear interpolation of the share in
     each network between the last start that fails and the one after it; NaN where even the
     largest start fails, the smallest start where all succeed.
     """
-    starts = np.asarray(starts, dtype=float)
-    share = (ends > kept).mean(axis=-1)
-    edges = np.full(share.shape[1:], np.nan)
+    share = (ends > 0.9).mean(axis=-1)
+    # From there on no start fails.
+    past = (share >= 0.5)[::-1].cumprod(0)[::-1] > 0
+    edges = np.empty(share.shape[1:])
     for place in np.ndindex(edges.shape):
-        column = share[(slice(None), *place)]
-        failing = np.flatnonzero(column < 0.5)
-        if failing.size == 0:
-            edges[place] = starts[0]
-        elif failing[-1] < starts.size - 1:
-            around = slice(failing[-1], failing[-1] + 2)
-            edges[place] = np.interp(0.5, column[around], starts[around])
+        here = (slice(None), *place)
+        edges[place] = crossing(starts, values=share[here], past=past[here], level=0.5)
     return edges
 
 
-def crossing(small: Curve, *, large: Curve, resamples: int = 1000, seed: Seed = 0) -> Estimate:
+def curves_cross(small: Curve, *, large: Curve, seed: Seed = 0) -> Estimate:
     """Load at which the curve of the larger network falls below that of the smaller one.
 
     Both curves share their abscissa. Linear interpolation after the last point where `large` is
     still above; standard error by drawing the networks of each curve again with replacement.
     Curves that do not cross give NaN for both; resamples that do not are left out.
     """
-    if small.x.shape != large.x.shape or not np.allclose(small.x, large.x, rtol=0.02):
-        raise ValueError(f"large must share the loads of small, got {large.x} and {small.x}")
     rng = numpy_generator(seed)
-    draws = np.empty((resamples, small.x.size))
-    for r in range(resamples):
+    draws = np.empty((1000, small.x.size))
+    for r in range(len(draws)):
         means = []
         for samples in (small.samples, large.samples):
             chosen = rng.integers(samples.shape[1], size=samples.shape[1])
@@ -151,10 +140,9 @@ def crossing(small: Curve, *, large: Curve, resamples: int = 1000, seed: Seed = 
 def _last_fall(x: np.ndarray, gap: np.ndarray) -> float:
     """Where `gap` crosses zero after its last positive entry; nan without one, or at the end."""
     above = np.flatnonzero(gap > 0)
-    if above.size == 0 or above[-1] == gap.size - 1:
+    if above.size == 0:
         return float("nan")
-    k = above[-1]
-    return float(x[k] + (x[k + 1] - x[k]) * gap[k] / (gap[k] - gap[k + 1]))
+    return crossing(x, values=gap, past=np.arange(x.size) > above[-1], level=0.0)
 
 
 def one_step_error(
@@ -207,8 +195,6 @@ def capacity_exponent(
     line. Standard errors over `blocks` independent repetitions; weighted least squares in logs.
     """
     sizes = np.asarray(dims)
-    if np.unique(sizes).size < 3:
-        raise ValueError(f"dims must hold at least three sizes, got {list(dims)}")
     logs = np.empty((sizes.size, blocks))
     root: Any = numpy_generator(seed).bit_generator.seed_seq
     predicted = np.array([capacity_at_error(d, degree=degree, error=target) for d in dims])
@@ -264,10 +250,6 @@ def half_capacity(measured: Curve) -> Estimate:
     tries = measured.samples.shape[1]
     wins = measured.samples.sum(axis=1)
     pairs = np.log(2.0) * measured.x * (measured.x - 1.0)
-    if (pairs <= 0).any():
-        raise ValueError(
-            f"measured must hold at least two patterns at each point, got {measured.x}"
-        )
 
     def cost(log_scale: float) -> float:
         exponent = pairs * np.exp(-log_scale)
@@ -283,37 +265,21 @@ def half_capacity(measured: Curve) -> Estimate:
     )
 
 
-@record
-class Recall:
-    """Shares of queries, one entry for each corruption: equal to their pattern after one sweep
-    (`one_sweep`), at the fixed point (`final`), and with their pattern still the nearest stored
-    one (`nearest`; t patterns tied for nearest count 1/t): what an exhaustive search that guesses
-    among ties gets right."""
-
-    one_sweep: np.ndarray
-    final: np.ndarray
-    nearest: np.ndarray
-
-
 def exponential_recall(
-    dim: int,
-    *,
-    count: int,
-    corruptions: Sequence[float],
-    queries: int = 100,
-    seed: Seed = 0,
-) -> Recall:
+    dim: int, *, count: int, corruptions: Sequence[float], queries: int = 100, seed: Seed = 0
+) -> np.ndarray:
     """Recall of the exponential memory from patterns with round(ρ·d) random spins flipped.
 
     `queries` of the `count` random patterns are tried at each corruption ρ in [0, 1], by
-    asynchronous sweeps.
+    asynchronous sweeps. Shares (3, corruptions): equal to their pattern after one sweep, at the
+    fixed point, and with their pattern still the nearest stored one (t patterns tied for nearest
+    count 1/t): what an exhaustive search that guesses among ties gets right.
     """
-    shares = np.asarray(corruptions, dtype=float)
     rng = numpy_generator(seed)
     patterns = 2.0 * rng.integers(0, 2, (count, dim), dtype=np.int8) - 1.0
     targets = patterns[: min(queries, count)]
-    table = np.empty((3, shares.size))
-    for c, share in enumerate(shares):
+    table = np.empty((3, len(corruptions)))
+    for c, share in enumerate(corruptions):
         damaged = _damaged(targets, round(float(share) * dim), rng)
         run = int(rng.integers(2**31))
         first = retrieve(patterns, queries=damaged, separation=EXPONENTIAL, max_steps=1, seed=run)
@@ -326,7 +292,7 @@ def exponential_recall(
             (final.states == targets).all(axis=1).mean(),
             (own / tied).mean(),
         ]
-    return Recall(one_sweep=table[0], final=table[1], nearest=table[2])
+    return table
 
 
 def subset_recall(

@@ -18,6 +18,9 @@ is attention in continuous time, ρ = 0. Predicted before the shares were comput
 queries that end at another rest grows in proportion to ρ while it is small, is below 2 % at ρ =
 0.01, and saturates below 25 % for ρ ≥ 10, if the hidden neurons start at Xv; if they start at 0,
 more than half end elsewhere for ρ ≥ 10.
+
+Table of settings of A9b: how few queries may end elsewhere, from which start, at which ratio.
+value: the share that is allowed less the share of queries that end elsewhere than in attention.
 """
 
 from __future__ import annotations
@@ -33,7 +36,6 @@ from scipy.integrate import odeint
 
 from bookmaker.tables import Rows, stored
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.core.records import record
 from spinformer.core.statistics import share_interval
 from spinformer.hopfield.continuous import retrieve
 
@@ -106,11 +108,7 @@ def slow_flow(
 
 
 def _integrate(
-    velocity: Callable[[Array], Array],
-    starts: Array,
-    duration: float,
-    points: int,
-    accuracy: float,
+    velocity: Callable[[Array], Array], starts: Array, duration: float, points: int, accuracy: float
 ) -> tuple[Array, Array]:
     """Times (T,) and states (S, T, n); all S are one system whose Jacobian lies in a band."""
     times = np.linspace(0.0, duration, points)
@@ -175,11 +173,7 @@ def distances(
 
 
 def ends(
-    drawn: Sequence[tuple[Array, Array]],
-    *,
-    beta: float,
-    ratio: float | None,
-    empty: bool = False,
+    drawn: Sequence[tuple[Array, Array]], *, beta: float, ratio: float | None, empty: bool = False
 ) -> tuple[Array, Array]:
     """Where all queries end, (n, DIM), and whether they rest there, (n,) booleans.
 
@@ -210,26 +204,16 @@ def _length(vectors: Array) -> Array:
     return np.asarray(np.linalg.norm(vectors, axis=1))
 
 
-@record
-class Share:
-    """Queries that ended elsewhere, of those tried, Wilson's interval, and those not at rest."""
+def elsewhere(one: tuple[Array, Array], *, other: tuple[Array, Array]) -> dict[str, float]:
+    """How many of the queries of `ends` end at another place in `other`.
 
-    count: int
-    tried: int
-    low: float
-    high: float
-    undecided: int
-
-
-def elsewhere(one: tuple[Array, Array], *, other: tuple[Array, Array]) -> Share:
-    """How many of the queries of `ends` end at another place in `other`, of those that rest in
-    both.
+    The count, of those tried, that rest in both, and Wilson's interval.
     """
     both = one[1] & other[1]
     apart = np.linalg.norm(one[0] - other[0], axis=1) > APART
     count, tried = int((apart & both).sum()), int(both.sum())
     low, high = share_interval(count, trials=tried)
-    return Share(count=count, tried=tried, low=low, high=high, undecided=int((~both).sum()))
+    return {"count": count, "tried": tried, "low": low, "high": high}
 
 
 STARTS: dict[str, tuple[float, ...]] = {
@@ -248,8 +232,24 @@ STARTS: dict[str, tuple[float, ...]] = {
 def ENDS(start: str, ratio: float) -> Rows:
     """Queries that end elsewhere than in attention in continuous time, β = 0.8, 200 queries."""
     drawn = memories(10, queries=20, seed=0)
-    found = elsewhere(
-        ends(drawn, beta=0.8, ratio=0.0),
-        other=ends(drawn, beta=0.8, ratio=ratio or None, empty=start == "empty"),
-    )
-    return [{name: getattr(found, name) for name in ("count", "tried", "low", "high")}]
+    other = ends(drawn, beta=0.8, ratio=ratio or None, empty=start == "empty")
+    return [elsewhere(ends(drawn, beta=0.8, ratio=0.0), other=other)]
+
+
+@stored(
+    Path(__file__).with_name("settings_A9b.csv"),
+    units=[
+        {**unit, "allowed": allowed}
+        for unit in ENDS.units
+        if unit["start"] != "unit steps"
+        for allowed in (0.1, 0.2)
+    ],
+    seconds=0.1,
+)
+def SETTINGS_ENDS(start: str, ratio: float, allowed: float) -> Rows:
+    """One start of the hidden neurons, one ratio of times, one share that is allowed."""
+    table = ENDS.read()
+    (here,) = ((table["start"] == start) & (table["ratio"] == ratio)).nonzero()[0]
+    count, tried, low, high = (table[k][here] for k in ("count", "tried", "low", "high"))
+    told = {"value": allowed - count / tried, "low": allowed - high, "high": allowed - low}
+    return [{**told, "runs": int(tried)}]

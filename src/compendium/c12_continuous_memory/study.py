@@ -2,20 +2,28 @@
 
 Faces are rows of (100, 625) as in `images.faces`; memories are compared at equal β⟨‖x‖²⟩/d, so
 that a change of scale is no change of temperature.
+
+Table of settings of A19: which faces come back, by what is hidden and how they are prepared. value:
+the share of the hundred faces that are recalled at β⟨‖x‖²⟩/d = 1, less 0.995, so that above zero
+all of them are. These hundred faces are the statement's own and no sample: the interval is the
+count itself.
 """
 
 from __future__ import annotations
 
 import math
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch.nn.functional import normalize
 
+from bookmaker.tables import Rows, stored
 from compendium.c12_continuous_memory import bounds
-from compendium.common.images import FACE_SHAPE
+from compendium.common import images
+from compendium.common.rows import grid
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.core.records import record
 from spinformer.hopfield.continuous import attention_weights, retrieve
 from spinformer.hopfield.fixed_points import effective_entries, jacobian_eigenvalue
 
@@ -25,11 +33,11 @@ HALVES = ("lower", "upper", "right", "random")
 
 def visible_half(half: str, *, hidden: float = 0.5, seed: Seed = 0) -> torch.Tensor:
     """Which of the 625 pixels of a face are seen when the named part, a share `hidden`, is not."""
-    places = np.arange(FACE_SHAPE[0] * FACE_SHAPE[1])
+    places = np.arange(images.FACE_SHAPE[0] * images.FACE_SHAPE[1])
     first = {
         "lower": places[::-1],
         "upper": places,
-        "right": np.argsort(-(places % FACE_SHAPE[1]), kind="stable"),
+        "right": np.argsort(-(places % images.FACE_SHAPE[1]), kind="stable"),
         "random": numpy_generator(seed).permutation(places),
     }[half]
     seen = torch.ones(places.size, dtype=torch.bool)
@@ -86,28 +94,13 @@ def faces_recalled(
     return int(((ends - memory).norm(dim=-1) < within * memory.norm(dim=-1)).sum())
 
 
-@record
-class BoundCases:
-    """Measured quantities and their bounds, one entry a case (a pattern of some memory).
-
-    error, error_bound: ‖f(ξ) − x_i‖ after one step and its bound. slope, slope_bound,
-    sharp_bound: largest eigenvalue of the update's Jacobian, the published bound and a tighter one.
-    distance, radius: of the patterns that meet the separation condition, how far the fixed point
-    lies that retrieval reaches from them, and how far it may.
-    """
-
-    error: np.ndarray
-    error_bound: np.ndarray
-    slope: np.ndarray
-    slope_bound: np.ndarray
-    sharp_bound: np.ndarray
-    distance: np.ndarray
-    radius: np.ndarray
-
-
-def bound_cases(memories: int, *, seed: Seed = 0) -> BoundCases:
+def bound_cases(memories: int, *, seed: Seed = 0) -> dict[str, np.ndarray]:
     """Random memories, temperatures and starting distances, each bound beside what it bounds.
 
+    One entry a case, a pattern of some memory. error, error_bound: ‖f(ξ) − x_i‖ after one step and
+    its bound. slope, slope_bound, sharp_bound: largest eigenvalue of the update's Jacobian, the
+    published bound and a tighter one. distance, radius: of the patterns that meet the separation
+    condition, how far the fixed point lies that retrieval reaches from them, and how far it may.
     The error is summed as Σ_j p_j (x_j − x_i) over the competitors, which loses no digits where
     it is far below the rounding of x_i.
     """
@@ -124,38 +117,32 @@ def bound_cases(memories: int, *, seed: Seed = 0) -> BoundCases:
         safe = patterns[bounds.pattern_separation(patterns) >= threshold]
         found = retrieve(patterns, queries=safe, beta=beta, tolerance=1e-13)
         distance = (found.states - safe).norm(dim=-1)
-        reach = bounds.storage_radius(patterns, beta=beta)
+        case: dict[str, Any] = {"beta": beta, "radius": radius}
         cases.append(
             {
                 "error": torch.einsum("ij,ijd->id", weights, steps).norm(dim=-1),
-                "error_bound": bounds.one_step_bound(patterns, beta=beta, radius=radius),
+                "error_bound": bounds.one_step_bound(patterns, **case),
                 "slope": jacobian_eigenvalue(patterns, weights=weights, beta=beta),
-                "slope_bound": bounds.jacobian_bound(patterns, beta=beta, radius=radius),
-                "sharp_bound": bounds.jacobian_bound(
-                    patterns, beta=beta, radius=radius, sharp=True
-                ),
+                "slope_bound": bounds.jacobian_bound(patterns, **case),
+                "sharp_bound": bounds.jacobian_bound(patterns, **case, sharp=True),
                 "distance": distance,
-                "radius": torch.full_like(distance, reach),
+                "radius": torch.full_like(distance, bounds.storage_radius(patterns, beta=beta)),
             }
         )
-    return BoundCases(
-        **{name: torch.cat([case[name] for case in cases]).numpy() for name in cases[0]}
-    )
+    return {name: torch.cat([case[name] for case in cases]).numpy() for name in cases[0]}
 
 
 def grouped_patterns(
-    draws: int, *, clusters: int, members: int, dim: int, spread: float = 0.5, seed: Seed = 0
+    draws: int, *, clusters: int, members: int, dim: int, seed: Seed = 0
 ) -> torch.Tensor:
     """Memories of centred patterns in groups, (draws, clusters · members, d).
 
-    Group centres are standard normal; members scatter about theirs with standard deviation
-    `spread`.
+    Group centres are standard normal; members scatter about theirs with standard deviation ½.
     """
     rng = numpy_generator(seed)
     centres = rng.standard_normal((draws, clusters, 1, dim))
-    patterns = (centres + spread * rng.standard_normal((draws, clusters, members, dim))).reshape(
-        draws, -1, dim
-    )
+    members_of = centres + 0.5 * rng.standard_normal((draws, clusters, members, dim))
+    patterns = members_of.reshape(draws, -1, dim)
     return torch.as_tensor(patterns - patterns.mean(1, keepdims=True))
 
 
@@ -178,3 +165,29 @@ def shares_of_kinds(patterns: torch.Tensor, *, factors: np.ndarray) -> np.ndarra
         single, average = entries == 1, entries > patterns.shape[1] / 2
         row[:] = [kind.mean(-1) for kind in (single, ~single & ~average, average)]
     return result
+
+
+@stored(
+    Path(__file__).with_name("settings_A19.csv"),
+    units=grid(
+        half=HALVES,
+        hidden=(0.3, 0.4, 0.5, 0.6, 0.7, 0.8),
+        centring=("none", "mean face"),
+        norm=("own", "equal"),
+    ),
+    seconds=0.5,
+    within={"value": 0.011, "low": 0.011, "high": 0.011},
+)
+def SETTINGS(half: str, hidden: float, centring: str, norm: str) -> Rows:
+    """One place and share of what is hidden, one way to prepare the memory."""
+    faces = torch.as_tensor(images.faces())
+    memory, queries = prepare_faces(
+        faces,
+        seen=visible_half(half, hidden=hidden),
+        centring=centring,
+        equal_norm=norm == "equal",
+        scaled_query=True,
+    )
+    count = faces_recalled(memory, queries=queries, coldness=1.0)
+    lead = count / len(faces) - 0.995
+    return [{"value": lead, "low": lead, "high": lead, "runs": len(faces)}]

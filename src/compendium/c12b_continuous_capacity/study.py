@@ -117,13 +117,7 @@ def kept_patterns(count: int, *, dim: int, beta: float, memories: int, seed: See
 
 
 def noisy_retrieval(
-    count: int,
-    *,
-    dim: int,
-    beta: float,
-    overlaps: ArrayLike,
-    memories: int,
-    seed: Seed = 0,
+    count: int, *, dim: int, beta: float, overlaps: ArrayLike, memories: int, seed: Seed = 0
 ) -> tuple[np.ndarray, np.ndarray]:
     """Shares of queries that find their pattern, in one step and at rest, (overlaps, memories).
 

@@ -16,18 +16,17 @@ import numpy as np
 import torch
 
 from bookmaker.tables import Rows, stored
-from compendium.c14b_heads_and_fixed_points.iteration import distinct_states, repeat
+from compendium.c14b_heads_and_fixed_points.iteration import distinct_states, first_window, repeat
 from compendium.c14b_heads_and_fixed_points.loops import (
     attend,
     leading_eigenvalues,
     loop_jacobians,
     loop_values,
 )
-from compendium.common.models import encoder
 from compendium.common.rows import array_of, grid, rows_of
 from spinformer.core.random import Seed
 from spinformer.language.encoder import LanguageModel, LayerTrace, run_model
-from spinformer.language.text import TEXTS, sample_texts, text_windows
+from spinformer.language.text import TEXTS
 
 GAINS = (0.5, 1.0, 1.414, 2.0, 2.828, 4.0, 8.0)
 SHORT_STEP, TOLERANCE = 0.1, 1e-7
@@ -60,17 +59,16 @@ def gain_sweep(
         points, found = trace.queries[0, :, 0].clone(), np.zeros(len(keys), dtype=bool)
         for head in range(len(keys)):
             step = attend(keys[head], values=gain * values[0, head], beta=trace.beta)
-            ends = repeat(step, starts[head], tolerance=TOLERANCE, max_steps=max_steps)
-            rested = ends.converged
+            ends, rested = repeat(step, starts[head], tolerance=TOLERANCE, max_steps=max_steps)
             resting[row, head] = float(rested.double().mean())
-            count[row, head] = len(distinct_states(ends.value[rested]).unique())
-            slow = repeat(
+            count[row, head] = len(distinct_states(ends[rested]).unique())
+            point, arrived = repeat(
                 _shortened(step),
                 points[head : head + 1],
                 tolerance=SHORT_STEP * TOLERANCE,
                 max_steps=10 * max_steps,
             )
-            points[head], found[head] = slow.value[0], bool(slow.converged.all())
+            points[head], found[head] = point[0], bool(arrived)
         slopes = loop_jacobians(trace, values=values, at=points, gain=gain).numpy()
         leading[row, found] = leading_eigenvalues(slopes[found])
     return {"resting": resting, "count": count, "leading": leading}
@@ -78,11 +76,6 @@ def gain_sweep(
 
 def _shortened(step: Callable[[torch.Tensor], torch.Tensor]) -> Callable[..., torch.Tensor]:
     return lambda states: states + SHORT_STEP * (step(states) - states)
-
-
-def first_window(source: str) -> tuple[LanguageModel, torch.Tensor]:
-    """The model of the tables and the first 128 tokens (1, 128) of one of the seven texts."""
-    return encoder(), text_windows(encoder(), sample_texts()[source], 128)[:1]
 
 
 @stored(Path(__file__).with_name("gain.csv"), units=grid(loop=("readback", "turned"), source=TEXTS))

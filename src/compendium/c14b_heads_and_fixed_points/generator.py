@@ -68,9 +68,9 @@ def generator_rows(model: Decoder, number: int, *, source: str) -> Rows:
         limits: Any = {"tolerance": TOLERANCE, "max_steps": 1000}
         ends = memory_ends(keys[head], queries[head], beta=beta, **limits)
         step = attend(keys[head], values=read[head], beta=beta)
-        found = repeat(step, queries[head], **limits)
-        back = ends_of(found, beta * found.value @ keys[head].mT)
-        weights = torch.softmax(beta * found.value[0] @ keys[head].mT, -1)
+        states, rests = repeat(step, queries[head], **limits)
+        back = ends_of(states, rests, beta * states @ keys[head].mT)
+        weights = torch.softmax(beta * states[0] @ keys[head].mT, -1)
         slope = beta * (weights[:, None] * read[head]).mT @ (keys[head] - weights @ keys[head])
         leading = leading_eigenvalues(slope[None].numpy())[0]
         row = {"source": source, "head": head, "entries": float(now.median())}

@@ -7,24 +7,31 @@ Lengths. In the loops "keys" and "balanced" they are measured in units of the la
 head's keys, in "readback" and "sub-layer" of the root mean square norm of the states that are
 iterated. Two end points are one if they are closer than `hopfield.fixed_points.MERGE_RADIUS` of
 the unit, in every loop; the default tolerance leaves states much nearer to their ends than that.
+
+Tables: `ends`, where the queries of seven texts end in the four loops. One unit is a text and a
+loop: the first 128 tokens, all layers and heads, as `end_points` counts them. The least share of
+queries that came to rest says whether the counts cover all. `settings_A15`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from bookmaker.tables import Rows
+from bookmaker.tables import Rows, stored
 from compendium.c14b_heads_and_fixed_points.loops import (
     attend,
     balanced_gauge,
     readback_values,
     sublayer_step,
 )
-from spinformer.core.solve import Solution, Status, status_of
+from compendium.common.models import encoder
+from compendium.common.rows import array_of, grid, mean_rows
 from spinformer.hopfield.fixed_points import (
     KINDS,
     MERGE_RADIUS,
@@ -32,7 +39,8 @@ from spinformer.hopfield.fixed_points import (
     effective_entries,
     find_fixed_points,
 )
-from spinformer.language.encoder import LanguageModel, LayerTrace, project
+from spinformer.language.encoder import LanguageModel, LayerTrace, project, run_model
+from spinformer.language.text import TEXTS, sample_texts, text_windows
 
 LOOPS = ("keys", "balanced", "readback", "sub-layer")
 SHARES = ("single", "metastable", "average")  # as in `hopfield.fixed_points.KINDS`
@@ -63,14 +71,13 @@ def end_points(
         values, rows = readback_values(model, trace)[0], []
         for head in heads:
             step = attend(keys[head], values=values[head], beta=trace.beta)
-            found = repeat(step, trace.queries[0, head], **limits)
-            rows.append(ends_of(found, trace.beta * found.value @ keys[head].mT))
+            states, rests = repeat(step, trace.queries[0, head], **limits)
+            rows.append(ends_of(states, rests, trace.beta * states @ keys[head].mT))
         return rows
-    found = repeat(
-        lambda states: sublayer_step(model, trace, states=states), trace.inputs[0], **limits
-    )
-    queries = project(model, trace.layer, "query", states=found.value)
-    return [ends_of(found, logits) for logits in trace.beta * queries @ keys.mT]
+    step = partial(sublayer_step, model, trace)
+    states, rests = repeat(step, trace.inputs[0], **limits)
+    queries = project(model, trace.layer, "query", states=states)
+    return [ends_of(states, rests, logits) for logits in trace.beta * queries @ keys.mT]
 
 
 @torch.no_grad()
@@ -80,22 +87,18 @@ def repeat(
     *,
     tolerance: float = 1e-9,
     max_steps: int = 1000,
-) -> Solution[torch.Tensor]:
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Apply `step` to the rows of `start` (S, d), each on its own, until all rest.
 
-    Value: the states (S, d). Residual (S,): the length of a row's last step over the root mean
-    square norm of all finite states; a row is moved no more while it is at most `tolerance`. Status
-    (S,): CONVERGED for these; DIVERGED if a step left the finite numbers (value: the state before);
-    CYCLE if a state that does not rest came back, within `tolerance`, to where it had been after
-    half of `max_steps` (so that periods up to `max_steps`/2 are seen); else STEP_LIMIT, as for
-    states that all shrink to zero, since a step is measured by the states themselves.
+    The states (S, d), and which of them rest (S,): a row is moved no more while its last step is at
+    most `tolerance` of the root mean square norm of all finite states. A row whose step leaves the
+    finite numbers stays where it was before, and does not rest.
     """
     states = start.detach().clone()
     moved = torch.full((len(states),), torch.inf, dtype=states.dtype)
-    steps = torch.zeros(len(states), dtype=torch.int64)
     finite = torch.ones(len(states), dtype=torch.bool)
-    middle, returned, scale = states, ~finite, 1.0
-    for number in range(1, max_steps + 1):
+    scale = 1.0
+    for _ in range(max_steps):
         # Measured anew every time: while one state runs away, all steps look short beside it.
         moving = finite & (moved > tolerance * scale)
         if not bool(moving.any()):
@@ -104,24 +107,11 @@ def repeat(
         new = step(old)
         held = new.square().sum(-1).isfinite()
         new = torch.where(held.unsqueeze(-1), new, old)
-        states[moving], finite[moving], steps[moving] = new, held, number
+        states[moving], finite[moving] = new, held
         moved[moving] = torch.where(held, (new - old).norm(dim=-1), torch.inf)
         if bool(finite.any()):
             scale = float(states[finite].square().sum(-1).mean().sqrt())
-        if number == max_steps // 2:
-            middle = states.clone()
-        elif number > max_steps // 2 > 0:
-            returned |= (states - middle).norm(dim=-1) <= tolerance * scale
-    rests = moved <= tolerance * scale
-    status = status_of(rests)
-    status[~rests & returned] = int(Status.CYCLE)
-    status[~finite] = int(Status.DIVERGED)
-    return Solution(
-        value=states,
-        residual=torch.where(moved > 0, moved / scale, 0.0),
-        steps=steps,
-        status=status,
-    )
+    return states, moved <= tolerance * scale
 
 
 def distinct_states(states: torch.Tensor) -> torch.Tensor:
@@ -151,19 +141,18 @@ def memory_ends(
     return _summary(basin, kinds, np.repeat(found.entries.numpy(), basin), len(queries))
 
 
-def ends_of(solution: Solution[torch.Tensor], logits: torch.Tensor) -> dict[str, Any]:
-    """Where the queries of a head ended, whose states attend with these logits (S, N).
+def ends_of(states: torch.Tensor, rests: torch.Tensor, logits: torch.Tensor) -> dict[str, Any]:
+    """Where the queries of a head ended (see `repeat`), states that attend with logits (S, N).
 
     SHARES: shares of the queries that end in a fixed point of each of the `KINDS`; `count`:
     distinct end points; `largest`: share of the queries in the largest basin; `entries`: median
     over the queries of the fewest softmax entries that sum to 0.9 at the end, NaN if none rests;
     `resting`: share of the queries that came to rest (the others are in no other figure).
     """
-    rested = solution.converged
-    attention = torch.softmax(logits[rested], dim=-1)
-    basin = torch.bincount(distinct_states(solution.value[rested])).numpy()
+    attention = torch.softmax(logits[rests], dim=-1)
+    basin = torch.bincount(distinct_states(states[rests])).numpy()
     kinds = np.array(classify(attention), dtype=object)
-    return _summary(basin, kinds, effective_entries(attention).numpy(), len(rested))
+    return _summary(basin, kinds, effective_entries(attention).numpy(), len(rests))
 
 
 def _summary(
@@ -177,3 +166,48 @@ def _summary(
         "entries": float(np.median(entries)) if len(entries) else np.nan,
         "resting": len(entries) / total,
     }
+
+
+def first_window(source: str) -> tuple[LanguageModel, torch.Tensor]:
+    """The model of the tables and the first 128 tokens (1, 128) of one of the seven texts."""
+    return encoder(), text_windows(encoder(), sample_texts()[source], 128)[:1]
+
+
+TOLERANCE = 1e-7  # in the units of `iteration`: a hundredth of the radius that joins end points
+
+
+@stored(Path(__file__).with_name("ends.csv"), units=grid(loop=LOOPS, source=TEXTS))
+def ENDS(loop: str, source: str) -> Rows:
+    """The end points of one text in one loop, one row a layer and head."""
+    model, window = first_window(source)
+    return [
+        {"layer": trace.layer, "head": head, **found}
+        for trace in run_model(model, window)
+        for head, found in enumerate(end_points(model, trace, loop, tolerance=TOLERANCE))
+    ]
+
+
+@stored(
+    Path(__file__).with_name("settings_A15.csv"),
+    units=grid(loop=("keys", "readback"), source=TEXTS, asked=(0.02, 0.05)),
+    seconds=0.1,
+)
+def SETTINGS(loop: str, source: str, asked: float) -> Rows:
+    """Table of settings of A15: a row for each kind of end point, by loop and text.
+
+    value: the mean share over heads of the queries that end there, less the share asked for.
+    """
+    table = ENDS.read()
+    here = (table["loop"] == loop) & (table["source"] == source)
+    return [{"kind": k} | row for k in SHARES for row in mean_rows(table[k][here] - asked)]
+
+
+def read_ends(loop: str) -> dict[str, np.ndarray]:
+    """The stored end points of a loop by name, as arrays (texts, L, H), texts as in TEXTS.
+
+    "shares" (texts, L, H, 3), one for each of SHARES.
+    """
+    table, axes = ENDS.read(), ("source", "layer", "head")
+    names = ("count", "largest", "entries", "resting")
+    shares = np.stack([array_of(table, name, *axes, loop=loop) for name in SHARES], axis=-1)
+    return {"shares": shares} | {n: array_of(table, n, *axes, loop=loop) for n in names}

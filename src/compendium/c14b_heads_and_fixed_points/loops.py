@@ -75,7 +75,7 @@ def leading_eigenvalues(matrices: np.ndarray) -> np.ndarray:
     return np.asarray(np.take_along_axis(found, place, -1)[..., 0], dtype=complex)
 
 
-def sublayer_step(model: LanguageModel, trace: LayerTrace, *, states: torch.Tensor) -> torch.Tensor:
+def sublayer_step(model: LanguageModel, trace: LayerTrace, states: torch.Tensor) -> torch.Tensor:
     """LayerNorm(x + attention(x)) of states (S, D) among the first sequence's keys and values."""
     prefix = f"encoder.layer.{trace.layer}.attention.output"
     queries = project(model, trace.layer, "query", states=states)

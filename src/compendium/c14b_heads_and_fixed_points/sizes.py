@@ -1,10 +1,13 @@
-"""How the size of a head's average grows with the number of words: table `sizes`.
+"""How many keys heads attend to, the law of Gaussian logits, growth with the text: table `sizes`.
 
 Every text of `spinformer.language.sample_texts` is cut into windows of N tokens, N in LENGTHS, that
 cover the same 500 tokens or so; for every head the medians over windows and queries are stored.
 kind "window": N keys because the window has N tokens. kind "keys": N keys drawn at random out of
 the 512 of the longest window, whose hidden states stay as they are. Three windows of random tokens
 stand beside the texts.
+
+Inverse temperatures stand inside: logits are β q·k with β = 1/√d, as in [bal2021transformers, Eq.
+(1)]. What has one number a head is a NumPy array (L, H).
 """
 
 from __future__ import annotations
@@ -17,16 +20,56 @@ import torch
 from scipy.stats import skew
 
 from bookmaker.tables import Rows, stored
-from compendium.c14b_heads_and_fixed_points.heads import head_medians
 from compendium.common.models import encoder
 from compendium.common.rows import array_of, rows_of
-from spinformer.core.random import numpy_generator, torch_generator
+from spinformer.core.random import Seed, numpy_generator, torch_generator
 from spinformer.hopfield.fixed_points import effective_entries
 from spinformer.language.encoder import LanguageModel, run_model
 from spinformer.language.text import TEXTS, sample_texts, text_windows
 
 LENGTHS = (32, 64, 128, 256, 512)
 DRAWS = ("random 0", "random 1", "random 2")
+CLASS_NAMES = ("I", "II", "III", "IV")
+
+
+def head_medians(per_query: np.ndarray | torch.Tensor) -> np.ndarray:
+    """Median over sequences and queries of a quantity (B, H, N): one number a head, (H,)."""
+    return np.median(np.asarray(per_query, dtype=float), axis=(0, 2))
+
+
+def operating_class(entries: torch.Tensor, *, size: int) -> torch.Tensor:
+    """Class 1, 2, 3 or 4 of a head whose softmax rows need `entries` of `size` weights for 0.9.
+
+    1: more than N/2 (it averages over nearly everything), 2: (N/8, N/2], 3: (N/32, N/8],
+    4: at most N/32 (few or single patterns). `entries` may be medians over rows
+    [ramsauer2020hopfield, Sec. 3, classes I to IV].
+    """
+    edges = size / torch.tensor([32.0, 8.0, 2.0])
+    return 4 - torch.bucketize(entries.double(), edges.double()).int()
+
+
+def class_counts(classes: np.ndarray) -> list[int]:
+    """How many heads of an array of classes 1 … 4 are in class I, II, III, IV."""
+    return [int((classes == number).sum()) for number in range(1, 5)]
+
+
+def sampled_gaussian_entries(
+    spread: np.ndarray, *, keys: int, draws: int = 400, seed: Seed = 0
+) -> np.ndarray:
+    """Median k (mass 0.9) of `keys` Gaussian logits for every standard deviation in `spread`.
+
+    For N → ∞ the fraction k/N is Φ(1.2816 − s). The same normal numbers are
+    scaled by each spread, so that the curve is smooth. Gaussian logits are the random energy
+    model: for spread above √(2 log N) a few entries carry the weight, while the formula
+    for N → ∞ goes on to fractions of an entry. `spread` and the result have shape (n,).
+    """
+    normal = torch.from_numpy(numpy_generator(seed).standard_normal((draws, keys)))
+    return np.array(
+        [
+            float(np.median(effective_entries(torch.softmax(value * normal, dim=-1)).numpy()))
+            for value in spread
+        ]
+    )
 
 
 def logit_rows(logits: torch.Tensor) -> list[dict[str, float]]:
@@ -62,12 +105,7 @@ def random_tokens(model: LanguageModel, like: torch.Tensor, *, seed: int) -> tor
     return drawn
 
 
-def size_rows(
-    model: LanguageModel,
-    source: str,
-    *,
-    lengths: tuple[int, ...] = LENGTHS,
-) -> Rows:
+def size_rows(model: LanguageModel, source: str, *, lengths: tuple[int, ...] = LENGTHS) -> Rows:
     """Rows of the table for one source: a name of TEXTS, or one of DRAWS for random tokens.
 
     Windows cover the first 510 tokens.

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from spinformer.plot.style import COLORS, label_panels
 
 KIND_COLORS = ("#8fd3c0", "#f6d58d", "#a9cbe8")
+FRAME = {"boxstyle": "square,pad=0.5", "fc": COLORS["orange"]}
 WEIGHTS = (0.35, 0.9, 0.55, 0.2, 0.15)
 
 
@@ -26,8 +27,7 @@ def interaction_scheme() -> Figure:
             axis.plot([0, place], [0.1, 1.85], color=COLORS["blue"], lw=0.5 + 3 * weight, alpha=0.7)
             axis.plot(place, 2.0, "o", ms=21, color="white", mec=COLORS["black"], zorder=3)
             axis.text(place, 2.0, f"$x_{index + 1}$", ha="center", va="center", zorder=4)
-        axis.plot(0, 0, "s", ms=21, color=COLORS["orange"], mec=COLORS["black"], zorder=3)
-        axis.text(0, 0, "$ξ$", ha="center", va="center", zorder=4)
+        axis.text(0, 0, "$ξ$", ha="center", va="center", bbox=FRAME)
         axis.text(0.35, 0.0, "state: sees each pattern with weight $p_i$", va="center", fontsize=9)
         axis.set(xlim=(-2.7, 2.9), ylim=(-0.5, 3.3), title=title)
         axis.set_axis_off()
@@ -49,6 +49,7 @@ def draw_kinds(
     axis.pcolormesh(betas, kappas, kind, cmap=ListedColormap(KIND_COLORS), vmin=0, vmax=2)
     for style, (name, (across, along)) in zip(("-", "--", ":"), lines.items(), strict=True):
         axis.plot(across, along, style, color=COLORS["black"], lw=1.4, label=name)
-    axis.set(xscale="log", xlabel="inverse temperature β", xlim=betas[[0, -1]])
-    axis.set_ylim(kappas[0], kappas[-1])
+    axis.set(
+        xscale="log", xlabel="inverse temperature β", xlim=betas[[0, -1]], ylim=kappas[[0, -1]]
+    )
     axis.grid(False)

@@ -129,9 +129,8 @@ def group_patterns(groups: int, *, members: int, overlap: float) -> Tensor:
 def eigenvalues(kappa: float, *, groups: int, members: int, overlap: float) -> tuple[float, float]:
     """`within` and `between`, the eigenvalues of M = XXᵀ + κ offdiag XXᵀ."""
     apart = (1 + (members - 1) * overlap) / (groups * members - members)
-    plain = (1 - overlap, 1 - overlap + members * (overlap + apart))
-    within, between = (float((1 + kappa) * value - kappa) for value in plain)
-    return within, between
+    within, between = 1 - overlap, 1 - overlap + members * (overlap + apart)
+    return (1 + kappa) * within - kappa, (1 + kappa) * between - kappa
 
 
 Floats = Sequence[float] | np.ndarray
@@ -154,8 +153,7 @@ def kinds(
     weight = 0.99 if start == "pattern" else 1.01 / size
     begin = torch.full((1, size), (1 - weight) / (size - 1), dtype=patterns.dtype)
     begin[0, 0] = weight
-    gram = patterns @ patterns.T
-    pairs = gram - torch.diag(gram.diagonal())
+    pairs = (patterns @ patterns.T).fill_diagonal_(0.0)
     rows = []
     for beta in betas:
         # One batch of all κ: the inverse temperature stands in the patterns and the couplings.

@@ -36,8 +36,7 @@ _KAPPAS = list(product((0.25, 0.5, 0.75, 1.0, 1.25, 1.5), (0.0, 1.0)))
 _RIDGED = [(ridge, 0.0) for ridge in (1e-3, 1e-2, 1e-1, 1.0)]
 _OTHERS = {"interacting": _KAPPAS, "whitened": _RIDGED, "pseudo-inverse": _RIDGED}
 ARMS = ("attention", "interacting", "whitened", "pseudo-inverse", "equal norms", "distances")
-COUNT, NOISE, SEEDS = 60, 0.5, 10
-LOOKS = 20
+COUNT, NOISE, SEEDS, LOOKS = 60, 0.5, 10, 20
 _HERE = Path(__file__).parent
 
 
@@ -66,10 +65,8 @@ def RECALL(seed: int) -> Rows:
 def _spoil(rows: Array, generator: np.random.Generator) -> Array:
     pictures = rows.reshape(-1, *images.FACE_SHAPE).copy()
     pictures += NOISE * rows.std() * generator.standard_normal(pictures.shape)
-    half = images.FACE_SHAPE[0] // 2
-    tops = generator.integers(0, half + 2, len(rows))
-    for picture, top in zip(pictures, tops, strict=True):
-        picture[top : top + half] = 0.0
+    for picture, top in zip(pictures, generator.integers(0, 14, len(rows)), strict=True):
+        picture[top : top + 12] = 0.0
     return pictures.reshape(len(rows), -1)
 
 
@@ -123,8 +120,7 @@ def complete(seed: int, *, data: str, count: int = 60) -> tuple[Array, dict[str,
     """
     rows = images.digits() if data == "digits" else images.faces()
     rows = rows[numpy_generator(seed).permutation(len(rows))]
-    height, width = images.DIGIT_SHAPE if data == "digits" else images.FACE_SHAPE
-    cut = (height // 2) * width
+    cut = 4 * 8 if data == "digits" else 12 * 25
     held = min(250 if data == "digits" else 20, (len(rows) - count) // 2)
     small = rows[2 * held :][:count]
     mean = small.mean(0)

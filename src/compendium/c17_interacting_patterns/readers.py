@@ -42,8 +42,8 @@ from bookmaker.tables import Rows, stored
 from compendium.common.rows import grid, rows_of
 from spinformer.core.random import TorchSeed, torch_generator
 
-LENGTH, CHAINS, LABELS, REACH, TAG = 30, 3, 4, 5, 10
-NOISE = 0.2  # norm of what is added to the tag after each token
+# The noise is the norm of what is added to the tag after each token.
+LENGTH, CHAINS, LABELS, REACH, TAG, NOISE = 30, 3, 4, 5, 10, 0.2
 
 LINKED = ("interacting", "directed")
 LAYERED = ("tied layers", "untied layers")
@@ -59,18 +59,15 @@ LAYER = {"layer link": 5.0, "layer bonus": 0.0, "layer add": 1.0}
 # A search instead: where the numbers of readers that interact may lie, the first two evenly in the
 # logarithm; rounds of settings, each tried on so many lines. Two rounds are random, the others
 # vary the best so far.
-RANGES = {
-    "sharpness": (1.0, 100.0),
-    "pair link": (0.5, 100.0),
-    "label": (-5.0, 10.0),
-    "pair self": (-30.0, 60.0),
-    "pair outside": (-10.0, 10.0),
-}
+SEARCHED = ("sharpness", "pair link", "label", "pair self", "pair outside")
+LOWEST, HIGHEST = (1.0, 0.5, -5.0, -30.0, -10.0), (100.0, 100.0, 10.0, 60.0, 10.0)
+RANGES = tuple(zip(SEARCHED, LOWEST, HIGHEST, strict=True))
 ROUNDS_OF_SEARCH, SETTINGS, LINES = 8, 48, 96
 
 # Of every reader, by name, (readers, 1) or (readers, LAYERS).
 Numbers = dict[str, Tensor]
 _APART = (torch.arange(LENGTH)[:, None] - torch.arange(LENGTH)).abs()
+_NEAR = (_APART <= REACH) & (_APART > 0)
 
 
 class Chains(NamedTuple):
@@ -103,8 +100,8 @@ def draw_chains(batch: int, *, links: int, seed: TorchSeed) -> Chains:
     at, chain = offset[:, None] + torch.arange(members * CHAINS), order.flatten(1)
     tokens[row, at, :TAG] = tags[row, chain, member]
     tokens[row, at, TAG : 2 * TAG] = tags[row, chain, member + 1]
-    last = (member == links).unsqueeze(-1)
-    tokens[row, at, 2 * TAG : -1] = one_hot(ends[row, chain], LABELS).float() * last
+    marks = one_hot(ends[row, chain], LABELS) * (member == links)[:, None]
+    tokens[row, at, 2 * TAG : -1] = marks.float()
     tokens[..., TAG : 2 * TAG] += blur
     row = row[:, 0]
     place = offset + (order[:, 0] == wanted[:, None]).int().argmax(-1)
@@ -120,34 +117,28 @@ def first_numbers(arm: str, *, count: int) -> Numbers:
 
 def logits(arm: str, numbers: Numbers, chains: Chains) -> Tensor:
     """(B, LABELS) for a batch that holds equal shares for every reader, in their order."""
-    count = len(numbers["sharpness"])
-    tokens, query, inside = (
-        x.unflatten(0, (count, -1))
-        for x in (chains.tokens, chains.query, _APART[chains.place] <= REACH)
-    )
+    tokens, query, place = (x.unflatten(0, (len(numbers["gain"]), -1)) for x in chains[:3])
     before, after, labels, _ = tokens.split((TAG, TAG, LABELS, 1), dim=-1)
     has, links = labels.sum(-1), after @ before.mT
     look = {name: values[:, :1, None] for name, values in numbers.items()}
     scores = look["sharpness"] * (before @ query.unsqueeze(-1)).squeeze(-1) + look["label"] * has
     if arm != "dense":
         outside = look["pair outside"] + look["label"] * has if arm in LINKED else -torch.inf
-        scores = torch.where(inside, scores, outside)
+        scores = torch.where(_APART[place] <= REACH, scores, outside)
     weights = torch.softmax(scores, -1)
     if arm in LINKED:
         joint = links + links.mT if arm == "interacting" else links.mT
-        couplings = look["pair link"].unsqueeze(-1) * joint * ((_APART <= REACH) & (_APART > 0))
+        couplings = look["pair link"].unsqueeze(-1) * joint * _NEAR
         for _ in range(ROUNDS):
             fields = (couplings @ weights.unsqueeze(-1)).squeeze(-1)
             weights = torch.softmax(scores + fields + look["pair self"] * weights, -1)
     for layer in range(LAYERS if arm in LAYERED else 0):
         link, bonus, add = (
-            numbers[n].expand(-1, LAYERS)[:, layer, None, None, None] for n in LAYER
+            numbers[n].expand(-1, LAYERS)[:, layer].view(-1, 1, 1, 1) for n in LAYER
         )
-        pulls = link * links + bonus * has.unsqueeze(-2)
-        pulls = pulls.masked_fill((_APART > REACH) | (_APART == 0), -torch.inf)
+        pulls = (link * links + bonus * has.unsqueeze(-2)).masked_fill(~_NEAR, -torch.inf)
         labels = labels + add * torch.softmax(pulls, -1) @ labels
-    answer = look["gain"] * (weights.unsqueeze(-2) @ labels).squeeze(-2)
-    return answer.flatten(0, 1)
+    return (look["gain"] * (weights.unsqueeze(-2) @ labels).squeeze(-2)).flatten(0, 1)
 
 
 @torch.no_grad()
@@ -168,21 +159,21 @@ def HOPS(arm: str, links: int, rate: float, *, first_seed: int = 0) -> Rows:
     Adam with a `rate` that falls linearly to zero; every step has new draws.
     """
     seeds = range(first_seed, first_seed + SEEDS)
-    numbers = first_numbers(arm, count=len(seeds))
+    numbers = first_numbers(arm, count=SEEDS)
     optimizer = torch.optim.Adam([values.requires_grad_() for values in numbers.values()], lr=rate)
     # One stream for the draws of all: each reader gets its own part of every batch.
     source = torch_generator(1_000_000 + sum((k + 1) * seed for k, seed in enumerate(seeds)))
     for step in range(STEPS):
         optimizer.param_groups[0]["lr"] = rate * (1.0 - step / STEPS)
-        chains = draw_chains(BATCH * len(seeds), links=links, seed=source)
+        chains = draw_chains(BATCH * SEEDS, links=links, seed=source)
         # The mean over all readers: each has the gradient of its own mean, smaller by their number,
         # which Adam does not notice.
         loss = cross_entropy(logits(arm, numbers, chains), chains.label)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    held = [draw_chains(TEST * len(seeds), links=links, seed=source) for _ in range(2)]
-    validation, test = (accuracy(arm, numbers, chains) for chains in held)
+    lines = (draw_chains(TEST * SEEDS, links=links, seed=source) for _ in range(2))
+    validation, test = (accuracy(arm, numbers, chains) for chains in lines)
     return rows_of(seed=seeds, validation=validation, test=test)
 
 
@@ -208,14 +199,14 @@ def SEARCH(arm: str, links: int, seed: int) -> Rows:
     numbers = first_numbers(arm, count=SETTINGS)
     chosen = 0
     for number in range(ROUNDS_OF_SEARCH):
-        for index, (name, (low, high)) in enumerate(RANGES.items()):
+        for index, (name, low, high) in enumerate(RANGES):
             if number < 2:
                 even = torch.rand(SETTINGS, 1, generator=source)
                 values = low * (high / low) ** even if index < 2 else low + (high - low) * even
             else:
                 best = numbers[name][chosen]
-                noise = torch.randn(SETTINGS, 1, generator=source)
-                values = best + (0.2 * best.abs() + 0.3) * noise
+                width = 0.2 * best.abs() + 0.3
+                values = best + width * torch.randn(SETTINGS, 1, generator=source)
                 values[0] = best
             numbers[name] = values
         lines = draw_chains(LINES, links=links, seed=source)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,11 +21,11 @@ NO_CONTROLS = ("interacting", *pictures.INTERACTING, "directed", pictures.MORE)
 Scores = dict[str, np.ndarray]
 
 
-def scores(task: str, *, rates: Sequence[float] = RATES, again: bool = False) -> Scores:
+def scores(task: str, *, choice: str = "", again: bool = False) -> Scores:
     """What each method scores in a task, by seed, more is better: shares, or minus the error.
 
-    Accuracies of the hops are those at the one of `rates` that is best on the validation lines;
-    with `again` those of the ten other seeds follow, and the rate is chosen by all.
+    Accuracies of the hops are those at the rate of the `choice`, or that is best on the validation
+    lines; with `again` those of the ten other seeds follow, and the rate is chosen by all.
     """
     if task == "recall":
         return {arm: rows["recalled"] for arm, rows in groups(pictures.RECALL.read(), "arm")}
@@ -34,6 +33,7 @@ def scores(task: str, *, rates: Sequence[float] = RATES, again: bool = False) ->
         by_method = groups(pictures.COMPLETION.read(), "data", "method")
         return {name: -rows["error"] for (data, name), rows in by_method if data == task}
     tables = [HOPS.read(), *([HOPS_AGAIN.read()] if again else [])]
+    rates = [place for place, rate in enumerate(RATES) if choice in ("", f"rate {rate}")]
     found = {}
     for arm in ("dense", "interacting") if again else ARMS:
         chosen = {"arm": arm, "links": int(task.split()[1])}
@@ -41,23 +41,23 @@ def scores(task: str, *, rates: Sequence[float] = RATES, again: bool = False) ->
             np.hstack([array_of(table, name, "rate", "seed", **chosen) for table in tables])
             for name in ("validation", "test")
         )
-        tried = [RATES.index(rate) for rate in rates]
-        found[arm] = test[max(tried, key=lambda rate: validation[rate].mean())]
+        found[arm] = test[max(rates, key=lambda rate: validation[rate].mean())]
     return found
 
 
-def over_a_look(
-    task: str, *, look: str = "attention", rates: Sequence[float] = RATES
-) -> np.ndarray:
-    """Gains of the seeds over one plain look at the same patterns: all the tokens, in the hops."""
-    found = scores(task, rates=rates, again=task == "hops 2")
+def over_a_look(task: str, *, choice: str = "") -> np.ndarray:
+    """Gains of the seeds over one plain look at the same patterns: all the tokens, in the hops.
+
+    choice: a rate of the hops, or a look by "distances" in place of dot products.
+    """
+    found = scores(task, choice=choice, again=task == "hops 2")
+    look = "distances" if choice == "distances" else "attention"
     return found["interacting"] - found["dense" if "hops" in task else look]
 
 
 def over_controls(found: Scores) -> Scores:
     """Gains of the seeds over each control of equal resources."""
-    mine = found["interacting"]
-    return {name: mine - one for name, one in found.items() if name not in NO_CONTROLS}
+    return {n: found["interacting"] - one for n, one in found.items() if n not in NO_CONTROLS}
 
 
 def over_equals(task: str) -> tuple[str, np.ndarray]:
@@ -70,22 +70,18 @@ def searched(arm: str) -> np.ndarray:
     return array_of(SEARCH.read(), "test", "links", "seed", arm=arm)
 
 
-# One plain look at the same patterns, by dot products or by distances.
-LOOKS = {"dot products": "attention", "distances": "distances"}
 _BY_RATE = grid(task=TASKS[3:], choice=[f"rate {rate}" for rate in RATES])
 
 
 @stored(
     HERE / "settings_A18b.csv",
-    units=[*grid(task=("recall", "digits", "faces"), choice=LOOKS), *_BY_RATE],
+    units=[*grid(task=TASKS[:3], choice=("dot products", "distances")), *_BY_RATE],
     checked=1,
     seconds=0.1,
 )
 def SETTINGS(task: str, choice: str) -> Rows:
     """Gain of interactions over one plain look, by the look's score or by the rate of learning."""
-    if "hops" in task:
-        return mean_rows(over_a_look(task, rates=[float(choice.removeprefix("rate "))]))
-    return mean_rows(over_a_look(task, look=LOOKS[choice]))
+    return mean_rows(over_a_look(task, choice=choice))
 
 
 # What a gain must exceed to matter: shares of tokens or pictures, or of the variance.
@@ -106,10 +102,8 @@ def OVER_EQUALS(task: str, choice: str) -> Rows:
     if task == "recall":
         first = int(choice.split()[1])
         found = {arm: each[first : first + 5] for arm, each in scores(task).items()}
-    elif "hops" in task:
-        found = scores(task, rates=[float(choice.removeprefix("rate "))])
-    elif choice == "60 stored":
-        found = scores(task)
+    elif "hops" in task or choice == "60 stored":
+        found = scores(task, choice=choice)
     else:
         draws = [
             pictures.COMPLETION.rows(task, seed, count=int(choice[:2]))
