@@ -41,11 +41,11 @@ def show_order(
     for axis, runs in zip(axes, (order, stored), strict=True):
         axis.axvline(critical, color=COLORS["black"], ls=":", lw=1)
         for (size, run), tone in zip(runs.items(), TONES, strict=False):
-            style: dict[str, Any] = {"fmt": "o-", "ms": 4, "label": f"$N = {size}$"}
+            look: dict[str, Any] = {"ms": 4, "label": f"$N = {size}$"}
             if axis is axes[0]:
-                points(axis, run.betas, run.absolute.mean(0), None, tone, **style)
+                axis.plot(run.betas, run.absolute.mean(0), "o-", color=COLORS[tone], **look)
             else:
-                points(axis, run.betas, binder(run), _jackknife(run), tone, **style)
+                points(axis, run.betas, binder(run), _jackknife(run), tone, fmt="o-", **look)
         axis.set_xlabel(r"inverse temperature $\beta$")
         axis.legend()
     axes[0].set_ylabel(r"$\langle |M| \rangle$")

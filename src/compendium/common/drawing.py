@@ -13,7 +13,7 @@ from spinformer.plot.style import COLORS
 
 
 def points(
-    axis: Axes, x: ArrayLike, value: ArrayLike, error: ArrayLike | None, color: str, **style: Any
+    axis: Axes, x: ArrayLike, value: ArrayLike, error: ArrayLike, color: str, **style: Any
 ) -> None:
     """Points (n,) with errors (n,) or (2, n); `color` is a name in COLORS, or matplotlib's."""
     look: dict[str, Any] = {"fmt": "o", "capsize": 2} | style
