@@ -158,9 +158,9 @@ def test_batches_flags_and_bad_input(dtype, limit):
 
 
 @pytest.mark.parametrize("dim", [1, 3, 8])
-def test_the_slope_of_the_gain_is_that_of_differences_on_both_sides_of_the_series(dim):
-    """With β = 1/D the gain is A(κ)/κ of κ²; the series takes over below 1e-4 D."""
-    square = dim * torch.tensor([1e-7, 9e-5, 1.1e-4, 1e-3, 0.05, 1.0], dtype=torch.float64)
+def test_the_slope_of_the_gain_is_that_of_differences(dim):
+    """With β = 1/D the gain is A(κ)/κ of κ²."""
+    square = dim * torch.tensor([1e-7, 1e-4, 1e-3, 0.05, 1.0], dtype=torch.float64)
 
     def gain(x):
         return alignment_gain(x, beta=torch.tensor(1.0 / dim, dtype=torch.float64), dim=dim)

@@ -178,6 +178,8 @@ def test_the_error_of_simulated_entropy_is_its_scatter():
     found = [simulated_entropy(couplings, **system, seed=seed) for seed in range(60)]
     scatter = np.std([float(one.value) for one in found], ddof=1)
     assert np.mean([float(one.error) for one in found]) == pytest.approx(scatter, rel=0.3)
+    # Replicas are independent, their steps are not.
+    assert found[0].samples == 50
 
 
 @pytest.mark.claim("B13b")

@@ -33,8 +33,6 @@ from spinformer.spins.large_d import (
 from spinformer.spins.vectors import ExactVectorSpins, exact_system, polar_nodes
 
 METHODS = ("naive", "tap", "adaptive")
-# Below this κ²/D the derivative of the alignment is taken from its series.
-_SERIES = 1e-4
 # 1 − m² is kept above this while adaptive TAP is under way.
 _WIDTH = 1e-12
 
@@ -184,14 +182,9 @@ class _Alignment(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (square,) = ctx.saved_tensors
-        dim = ctx.dim
-        # A' = 1 − A² − (D−1) A/κ, for f = A/κ: df/dκ² = (1 − κ²f² − D f)/(2κ²).
-        small = square < _SERIES * dim
-        away = torch.where(small, torch.ones_like(square), square)
-        value = _Alignment.apply(away, dim)
-        slope = (1 - away * value * value - dim * value) / (2 * away)
-        series = -1 / (dim**2 * (dim + 2)) + 4 * square / (dim**3 * (dim + 2) * (dim + 4))
-        return grad * torch.where(small, series, slope), None
+        # f = A_D/κ is a ratio of Bessel functions: d ln f_D/dκ = κ (f_{D+2} − f_D).
+        here, beyond = (_Alignment.apply(square, ctx.dim + more) for more in (0, 2))
+        return grad * here * (beyond - here) / 2, None
 
 
 def triple_errors(

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from bookmaker.tables import Rows, Table, stored
-from compendium.common.classifiers import ARMS, parameter_count
+from compendium.common.classifiers import ARMS, TokenClassifier, parameter_count
 from compendium.common.rows import Columns, array_of, grid
 from compendium.common.spin_modules import sample_module
 from compendium.common.token_tasks import Task, copy_task, digit_images, digit_task, recall_task
@@ -124,6 +124,11 @@ def choice(experiment: str, *, arm: str) -> dict[str, float]:
     return {"rate": float(rates[best][0]), "strength": float(strengths[best][0])}
 
 
+def _named(cell: dict[str, Any], model: TokenClassifier) -> dict[str, int]:
+    numbers = parameter_count(model)
+    return {"split": cell["split"], "start": cell["start"], "parameters": numbers}
+
+
 def result_rows(*, experiment: str, arm: str) -> Rows:
     """What five splits with two starts each gave: a row for each look and layer.
 
@@ -144,17 +149,9 @@ def result_rows(*, experiment: str, arm: str) -> Rows:
                         state = before(state)
                 sampled = sample_module(module, state)
                 drawn = {name: float(sampled[name].mean()) for name in drawn}
-            rows.append(
-                {
-                    "split": cell["split"],
-                    "start": cell["start"],
-                    "parameters": parameter_count(model),
-                    "step": look.step,
-                    "layer": layer + 1,
-                    "accuracy": look.accuracy,
-                    **four_digits({"loss": look.loss, **look.layers[layer], **drawn}),
-                }
-            )
+            place = {"step": look.step, "layer": layer + 1, "accuracy": look.accuracy}
+            told = four_digits({"loss": look.loss, **look.layers[layer], **drawn})
+            rows.append({**_named(cell, model), **place, **told})
     return rows
 
 
@@ -190,9 +187,7 @@ def COPIES(experiment: str, arm: str) -> Rows:
     options: Any = {"steps": 400, "looks": (400,), "probed": 0}
     return [
         {
-            "split": cell["split"],
-            "start": cell["start"],
-            "parameters": parameter_count(model),
+            **_named(cell, model),
             **four_digits({"accuracy": look.accuracy, "bits": look.loss / math.log(2)}),
         }
         for cell, model, _, (look,) in train_arm(arm, copy_task, cells, **options)

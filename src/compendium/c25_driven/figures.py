@@ -9,8 +9,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from compendium.c25_driven.study import OrderMoments, binder
+from compendium.common.drawing import points
 from spinformer.plot.boxes import draw_boxes
 from spinformer.plot.style import COLORS, label_panels
+
+TONES = ("sky", "blue", "purple", "black")
 
 
 def show_driven_idea() -> None:
@@ -37,15 +40,12 @@ def show_order(
     _, axes = plt.subplots(1, 2, figsize=(9.2, 3.5))
     for axis, runs in zip(axes, (order, stored), strict=True):
         axis.axvline(critical, color=COLORS["black"], ls=":", lw=1)
-        for (size, run), tone in zip(
-            runs.items(), ("sky", "blue", "purple", "black"), strict=False
-        ):
-            style: dict[str, Any] = {"color": COLORS[tone], "label": f"$N = {size}$"}
-            style |= {"marker": "o", "ms": 4}
+        for (size, run), tone in zip(runs.items(), TONES, strict=False):
+            look: dict[str, Any] = {"ms": 4, "label": f"$N = {size}$"}
             if axis is axes[0]:
-                axis.plot(run.betas, run.absolute.mean(0), **style)
+                axis.plot(run.betas, run.absolute.mean(0), "o-", color=COLORS[tone], **look)
             else:
-                axis.errorbar(run.betas, binder(run), _jackknife(run), capsize=2, **style)
+                points(axis, run.betas, binder(run), _jackknife(run), tone, fmt="o-", **look)
         axis.set_xlabel(r"inverse temperature $\beta$")
         axis.legend()
     axes[0].set_ylabel(r"$\langle |M| \rangle$")

@@ -17,14 +17,13 @@ from __future__ import annotations
 
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bookmaker.tables import Rows, stored
 from compendium.c25_driven.order import critical_beta
 from compendium.common.rows import array_of, grid, near_rows, rows_of
-from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.spins.ising import gaussian_couplings
 from spinformer.spins.kinetic import (
@@ -93,24 +92,15 @@ def squared_errors(
         number = seed + 100 * copy + size
         couplings = gaussian_couplings(size, symmetry=symmetry, seed=number)
         fields = 0.5 * np.random.default_rng(number).standard_normal(size)
-        first, second = (
-            kinetic_path(
-                couplings,
-                beta=beta,
-                states=rng.choice([-1.0, 1.0], (replicas // 2, size)),
-                steps=steps,
-                fields=fields,
-                seed=rng,
-            )[-1].mean(0)
-            for rng in np.random.default_rng(copy).spawn(2)
-        )
-        drive, start = np.tile(fields, (steps, 1)), np.zeros(size)
+        run: dict[str, Any] = {"beta": beta, "steps": steps, "fields": fields}
+        halves = []
+        for rng in np.random.default_rng(copy).spawn(2):
+            start = rng.choice([-1.0, 1.0], (replicas // 2, size))
+            halves.append(kinetic_path(couplings, states=start, seed=rng, **run)[-1].mean(0))
+        run = {"beta": beta, "drive": np.tile(fields, (steps, 1)), "initial": np.zeros(size)}
         for method in KINETIC_METHODS:
-            path = kinetic_mean_field(
-                couplings, drive=drive, beta=beta, initial=start, method=method
-            )
-            gaps = (path[-1] - first) * (path[-1] - second)
-            squared[method].append(float(np.mean(gaps)))
+            end = kinetic_mean_field(couplings, **run, method=method)[-1]
+            squared[method].append(float(np.mean((end - halves[0]) * (end - halves[1]))))
     return {method: mean_estimate(values) for method, values in squared.items()}
 
 
@@ -139,8 +129,7 @@ def stored_errors(symmetry: float, theory: str) -> tuple[np.ndarray, np.ndarray,
     return table["size"][here], table["value"][here], table["error"][here]
 
 
-@record
-class OrderMoments:
+class OrderMoments(NamedTuple):
     """Moments of the mean spin M of one replica, an entry a system and an inverse temperature.
 
     absolute, second, fourth (systems, betas): averages of |M|, M² and M⁴ over replicas and steps.
@@ -181,7 +170,7 @@ def order_moments(
             )
             mean = path[steps // 3 :].mean(-1)
             moments[:, copy, column] = np.abs(mean).mean(), (mean**2).mean(), (mean**4).mean()
-    return OrderMoments(betas=betas, absolute=moments[0], second=moments[1], fourth=moments[2])
+    return OrderMoments(betas, *moments)
 
 
 def binder(run: OrderMoments, systems: np.ndarray | list[int] | slice = slice(None)) -> np.ndarray:
@@ -233,19 +222,16 @@ def stored_moments(
 ) -> OrderMoments:
     """The stored moments of one size, of all networks and inverse temperatures or a part."""
     table = ORDER.read()
-    moments = {
-        name: array_of(table, name, "copy", "beta", size=size)[networks, betas] for name in MOMENTS
-    }
-    return OrderMoments(betas=np.array(BETAS)[betas], **moments)
+    moments = (array_of(table, name, "copy", "beta", size=size) for name in MOMENTS)
+    return OrderMoments(np.array(BETAS)[betas], *(one[networks, betas] for one in moments))
 
 
 @stored(
     Path(__file__).parent / "settings_B13.csv",
     units=[
-        {"small": small, "large": large, "half": half, "betas": betas}
+        {"small": small, "large": large, **choice}
         for small, large in combinations((64, 128, 256, 512), 2)
-        for half in ("all", "even", "odd")
-        for betas in (5, 3)
+        for choice in grid(half=("all", "even", "odd"), betas=(5, 3))
     ],
     seconds=1.0,
 )

@@ -4,13 +4,9 @@ Recall: PAIRS tokens hold a key and a value each, then come the same keys in ano
 alone. No key and no value occurs twice among the pairs, so that without a look-up nobody is right
 more often than once in PAIRS. The text is that of `help_text`.
 
-One layer for sequences whose mixer is exchanged: driven vector spins, or causal attention.
-
-Every network adds two embeddings a token, applies one layer and reads each token out. The layer is
-a pre-norm transformer layer, x ← x + mix(x), x ← x + W₂ relu(W₁ LN(x)); the arms differ in the
-mixer only, whose sizes agree: four maps of width × width.
-
-The entropy production of a trained layer is also simulated, from steps and their probabilities.
+Every network adds two embeddings a token, applies one pre-norm layer, x ← x + mix(x), x ← x + W₂
+relu(W₁ LN(x)), and reads each token out; the arms differ in the mixer only, driven vector spins or
+causal attention, whose sizes agree: four maps of width × width.
 """
 
 from __future__ import annotations

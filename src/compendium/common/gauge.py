@@ -35,7 +35,7 @@ from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
-from math import factorial, prod
+from math import factorial, gcd, prod
 
 import numpy as np
 
@@ -130,39 +130,32 @@ def count_networks(*, features: int, segments: int, bits: int) -> int:
     leaves as they are. An element moves the signs of a network around and changes some of them;
     it leaves 2^c networks, c its cycles, or none if a cycle changes the sign in all.
     """
-    kinds_l, kinds_p = _classes(segments), _classes(features)
-    total = Fraction(0)
     flips = (1, -1) if bits else (1,)
-    for (one, many_one), (two, many_two) in product(kinds_p.items(), repeat=2):
+    codes = [tuple((1, 1 if bit else flip) for bit in range(bits)) for flip in flips]
+    total, kinds = Fraction(0), _classes(segments).items()
+    for (one, many_one), (two, many_two) in product(_classes(features).items(), repeat=2):
         # The features of o and v carry `one`, those of q and k `two`.
-        semantic = Fraction(0)
-        for kind, many in kinds_l.items():
-            a, b = _fixed(one, kind), _fixed(two, kind)
-            semantic += many * 2 ** (2 * a + 2 * b) if min(a, b) >= 0 else 0
-        positional = 0
-        for flip in flips:
-            code = tuple((1, flip if bit == 0 else 1) for bit in range(bits))
-            a, b = _fixed(one, code), _fixed(two, code)
-            positional += 2 ** (a + 2 * b) if min(a, b) >= 0 else 0
-        total += many_one * many_two * semantic * Fraction(positional, len(flips))
+        semantic = sum(many * (_kept(one, kind) * _kept(two, kind)) ** 2 for kind, many in kinds)
+        positional = sum(_kept(one, code) * _kept(two, code) ** 2 for code in codes)
+        total += many_one * many_two * semantic * Fraction(positional, len(codes))
     return int(total)
 
 
 Kind = tuple[tuple[int, int], ...]
 
 
-def _fixed(one: Kind, two: Kind) -> int:
-    """Cycles of an element on the signs W_{a,l}, −1 if one of them changes the sign.
+def _kept(one: Kind, two: Kind) -> int:
+    """How many choices of signs W_{a,l} an element leaves as they are: 2^c, c its cycles, or none.
 
     one, two: the cycles of features and segments, as (length, sign).
     """
     total = 0
     for (m, s), (n, t) in product(one, two):
-        both = np.gcd(m, n)
+        both = gcd(m, n)
         if s ** (n // both) * t ** (m // both) < 0:
-            return -1
-        total += int(both)
-    return total
+            return 0
+        total += both
+    return 2**total
 
 
 def _classes(size: int) -> dict[Kind, Fraction]:
