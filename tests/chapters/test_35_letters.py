@@ -390,7 +390,7 @@ def test_bad_networks_and_tokens_that_do_not_fit_are_refused():
     ):
         with pytest.raises(ValueError, match=message):
             LetterNetwork(semantic=semantic, **good)
-    with pytest.raises(ValueError, match="token must end in"):
+    with pytest.raises(ValueError, match="token must have shape"):
         LetterNetwork.document(3).overlaps(np.zeros((3, 2)))
     with pytest.raises(ValueError, match="size"):
         enumerate_next(LetterNetwork.document(8), 9, beta=1.0, attention=np.zeros(3))
