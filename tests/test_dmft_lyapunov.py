@@ -154,6 +154,15 @@ def test_unequal_stretches_weigh_by_their_length():
     assert np.isnan(average_growth(np.ones((1, 1)), lengths=np.ones(1)).exponents.error).all()
 
 
+def test_the_error_before_a_jump_by_hand():
+    # Two means are taken from eight numbers, which leave 8 over 6.
+    steps = np.array([1, 3, 1, 3, 11, 13, 11, 13])[:, None]
+    found = average_growth(steps, lengths=np.ones(8))
+    assert found.before.value == pytest.approx(2.0)
+    assert found.before.error == pytest.approx(np.sqrt(8 / 6 / 4))
+    assert (found.after, found.exponents.error) == (pytest.approx(12.0), pytest.approx(5.0))
+
+
 def test_chaotic_transients_that_end_in_the_run_are_seen():
     # At β = 1.27 every context ends on a cycle, after a chaotic transient of its own length.
     network = Network.document()
