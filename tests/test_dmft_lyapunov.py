@@ -72,6 +72,15 @@ def test_spectrum_equals_householder_qr_on_the_same_orbit(every, count):
     assert np.abs(found.exponents.value[0] - reference[:count]).max() < 5e-3
 
 
+def test_what_is_averaged_follows_the_alignment():
+    # In chaos the leading direction is found in 150 steps, and rounding is not felt in 200.
+    network = Network.document()
+    start = random_contexts(network, 0, count=1).select(0)
+    found = lyapunov_spectrum(network, start, beta=1.4, steps=50, count=1, align=150, batches=5)
+    plain = lyapunov_spectrum_reference(network, start, 1.4, steps=50, count=1, align=150)
+    assert found.exponents.value == pytest.approx(plain.value, abs=1e-4)
+
+
 def test_same_numbers_whatever_the_lanes_and_threads(start):
     network, beta = Network.document(), np.linspace(1.24, 1.4, 130)
     many = lyapunov_spectrum(network, start, beta=beta, steps=200, count=3, align=50, threads=2)
@@ -143,6 +152,15 @@ def test_unequal_stretches_weigh_by_their_length():
     assert found.value == pytest.approx(2.0)
     assert found.error == pytest.approx(1.5)
     assert np.isnan(average_growth(np.ones((1, 1)), lengths=np.ones(1)).exponents.error).all()
+
+
+def test_the_error_before_a_jump_by_hand():
+    # Two means are taken from eight numbers, which leave 8 over 6.
+    steps = np.array([1, 3, 1, 3, 11, 13, 11, 13])[:, None]
+    found = average_growth(steps, lengths=np.ones(8))
+    assert found.before.value == pytest.approx(2.0)
+    assert found.before.error == pytest.approx(np.sqrt(8 / 6 / 4))
+    assert (found.after, found.exponents.error) == (pytest.approx(12.0), pytest.approx(5.0))
 
 
 def test_chaotic_transients_that_end_in_the_run_are_seen():

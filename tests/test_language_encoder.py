@@ -10,7 +10,7 @@ import torch
 from minilm_model import installed_model
 
 from compendium.c14b_heads_and_fixed_points.sizes import random_tokens
-from spinformer.language.encoder import Architecture, project, run_layer, run_model
+from spinformer.language.encoder import Architecture, join_traces, project, run_layer, run_model
 from spinformer.language.text import sample_text, text_windows
 from spinformer.language.untrained import example_model, random_weights
 
@@ -73,6 +73,13 @@ def test_layer_agrees_with_torch_encoder_layer():
     torch.testing.assert_close(
         run_layer(model, 1, inputs=inputs).outputs, layer(inputs), atol=1e-12, rtol=0
     )
+
+
+def test_windows_run_one_by_one_are_joined_in_their_order():
+    model, tokens = example_model(), torch.tensor([[2, 5, 6, 3], [2, 9, 7, 3]])
+    joined = join_traces([run_model(model, row[None]) for row in tokens])
+    for one, both in zip(joined, run_model(model, tokens), strict=True):
+        torch.testing.assert_close(vars(one), vars(both), atol=1e-12, rtol=0)
 
 
 def test_controls_have_the_promised_spread():

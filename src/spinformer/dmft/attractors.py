@@ -97,21 +97,17 @@ SHORT_STRETCHES = Thresholds(longest=512, digits_regular=5.0, neutral=4e-3)
 class Attractors:
     """What each orbit of a batch settled on; every array has the batch's shape in front.
 
-    regime: values of `Regime`. period: 0 where none was found. exponents: (..., k), with errors.
-    settled: False where the leading exponent jumped while it was measured, because a transient
-    of the orbit or of its tangent vector ended; its error is wide then.
-    digits: Birkhoff digits. mean: (..., P) weighted average of the semantic m^o. histogram,
-    section: (..., bins) visits of m^o_1, all and with |m^o_2| < tolerance, in equal bins of the
-    interval `span`: as far as the network's weights let an overlap go, [−1, 1] for signs.
-    context: states at the end.
+    regime: values of `Regime`. period: 0 where none was found. exponents: (..., k), with errors,
+    which are wide where the exponent jumped while it was measured, because a transient ended.
+    digits: Birkhoff digits. histogram, section: (..., bins) visits of m^o_1, all and with
+    |m^o_2| < tolerance, in equal bins of the interval `span`: as far as the network's weights let
+    an overlap go, [−1, 1] for signs. context: states at the end.
     """
 
     regime: np.ndarray
     period: np.ndarray
     exponents: Estimate
-    settled: np.ndarray
     digits: np.ndarray
-    mean: np.ndarray
     histogram: np.ndarray
     section: np.ndarray
     span: tuple[float, float] = (-1.0, 1.0)
@@ -258,19 +254,17 @@ def find_attractors(
         growth = lyapunov_spectrum(
             network, state, steps=exponent_steps, count=exponents, **parameters
         )
-        state, rates, settled = growth.context, growth.exponents, growth.settled[..., 0]
+        state, rates = growth.context, growth.exponents
         regime = classify(period, digits, growth=growth, thresholds=limit)
     else:
         empty = np.zeros((*period.shape, 0))
-        rates, settled = Estimate(value=empty, error=empty), np.zeros(period.shape, dtype=bool)
+        rates = Estimate(value=empty, error=empty)
         regime = np.where(period > 0, Regime.PERIODIC, Regime.UNDECIDED)
     return Attractors(
         regime=regime,
         period=period,
         exponents=rates,
-        settled=settled,
         digits=digits,
-        mean=sums.mean(axis=-2),
         histogram=histogram,
         section=section,
         span=(-reach, reach),

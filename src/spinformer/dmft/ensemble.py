@@ -65,12 +65,28 @@ class Ensemble:
         self.blocks = -(-math.prod(self._batch) // LANES)
         self.features, self.window = network.features, network.context
         self.clock = Clock(0, position)
-        self._weights = tuple(
-            map(np.ascontiguousarray, (*network.hidden_units(), network.position_overlaps()))
-        )
-        self._parameters = [self._lanes(value) for value in values]
+        weights = (*network.hidden_units(), network.position_overlaps())
+        patterns, readout, degeneracy, drive = map(np.ascontiguousarray, weights)
         self._ring = aligned(self.blocks, self.window, 4, self.features)
         self._ring[:, self.slots(), 0] = self._lanes(contexts, self.window, self.features)
+        self._blocks = [
+            Block(
+                ring,
+                aligned(len(patterns)),
+                aligned(self.window, len(patterns) + len(degeneracy)),
+                aligned(self.window + 1),
+                own_beta,
+                own_gamma,
+                own_epsilon,
+                patterns,
+                readout,
+                degeneracy,
+                drive,
+            )
+            for ring, own_beta, own_gamma, own_epsilon in zip(
+                self._ring, *map(self._lanes, values), strict=True
+            )
+        ]
         self.run(lambda block, clock: (kernels.warm(block, clock) or clock, ()))
 
     # ---- layout
@@ -97,19 +113,6 @@ class Ensemble:
         systems = systems[: math.prod(self._batch)]
         return np.ascontiguousarray(systems).reshape((*self._batch, *systems.shape[1:]))
 
-    def _block(self, number: int) -> Block:
-        """Block `number`, with scratch memory of its own."""
-        patterns, _, degeneracy, _ = self._weights
-        units = len(patterns)
-        return Block(
-            self._ring[number],
-            aligned(units),
-            aligned(self.window, units + len(degeneracy)),
-            aligned(self.window + 1),
-            *(parameter[number] for parameter in self._parameters),
-            *self._weights,
-        )
-
     # ---- running
 
     def run(self, task: _Task) -> tuple[np.ndarray, ...]:
@@ -121,17 +124,17 @@ class Ensemble:
         An exception in a task ends the run.
         """
 
-        def work(number: int) -> tuple[Clock, tuple[np.ndarray, ...]]:
-            return task(self._block(number), self.clock)
+        def work(block: Block) -> tuple[Clock, tuple[np.ndarray, ...]]:
+            return task(block, self.clock)
 
         threads = min(self.threads, self.blocks)
         if threads == 1:
             # A single system's return map is asked for thousands of times: no thread for each.
-            results = list(map(work, range(self.blocks)))
+            results = list(map(work, self._blocks))
         else:
             with ThreadPoolExecutor(threads) as pool:
                 try:
-                    results = list(pool.map(work, range(self.blocks)))
+                    results = list(pool.map(work, self._blocks))
                 except BaseException:
                     pool.shutdown(cancel_futures=True)
                     raise

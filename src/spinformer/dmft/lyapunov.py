@@ -9,7 +9,7 @@ ln r_kk, the logarithm of the length of what is left of its k-th vector.
 
 Two limits. With γ ≈ 127 the map is almost singular wherever the softmax is nearly one-hot: in
 double precision a direction that becomes shorter than about 1e-13 before it is orthonormalized
-is what rounding left of the other directions. Such lengths are counted (`lost`), and the exponent
+is what rounding left of the other directions. Where one was met (`resolved` is False) the exponent
 and all below it are then only upper bounds (their exact sum is the orbit average of log |det|). And
 a frame needs some steps to align with the expanding directions: these are dropped.
 
