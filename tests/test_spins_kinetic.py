@@ -8,12 +8,11 @@ from scipy.integrate import quad
 
 from compendium.c25_driven.order import critical_beta, mean_field_entropy_production
 from compendium.c25_driven.study import entropy_production, exact_magnetizations
+from compendium.c25_driven.theories import kinetic_mean_field
 from spinformer.core.states import spin_states
 from spinformer.spins.ising import gaussian_couplings
 from spinformer.spins.kinetic import (
-    KINETIC_METHODS,
     draw_spins,
-    kinetic_mean_field,
     kinetic_path,
     kinetic_stationary,
 )
@@ -92,17 +91,6 @@ def test_gaussian_average_agrees_with_adaptive_quadrature(beta):
 
         expected = quad(density, -12, 12, points=[-mean / width], epsabs=1e-12, limit=400)[0]
         assert found[i] == pytest.approx(expected, abs=1e-8)
-
-
-@pytest.mark.parametrize("method", KINETIC_METHODS)
-def test_batch_members_do_not_see_their_neighbours(method):
-    rng = np.random.default_rng(2)
-    j, x = rng.normal(size=(3, 5, 5)), rng.normal(size=(3, 4, 5))
-    m0 = rng.uniform(-1, 1, (3, 5))
-    together = kinetic_mean_field(j, drive=x, initial=m0, beta=1.1, method=method)
-    for b in range(3):
-        alone = kinetic_mean_field(j[b], drive=x[b], initial=m0[b], beta=1.1, method=method)
-        assert np.array_equal(alone, together[b])
 
 
 def means_of(energy, states):
@@ -297,14 +285,9 @@ def test_kinetic_path_has_the_stationary_law_of_symmetric_couplings():
 TWO, ONES = np.eye(2), np.ones(2)
 
 
-RUN = {"couplings": TWO, "drive": np.ones((1, 2)), "initial": ONES, "beta": 1.0}
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: kinetic_mean_field(**RUN | {"drive": np.ones((1, 3))}), "drive"),
-        (lambda: kinetic_mean_field(**RUN | {"initial": 2 * ONES}), "initial"),
         (
             lambda: kinetic_path(
                 TWO, states=TWO * 2 - 1, fields=np.ones((3, 2)), beta=1.0, steps=1, seed=0

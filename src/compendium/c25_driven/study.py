@@ -23,15 +23,14 @@ import numpy as np
 
 from bookmaker.tables import Rows, Table
 from compendium.c25_driven.order import critical_beta, mean_field_entropy_production
+from compendium.c25_driven.theories import KINETIC_METHODS, kinetic_mean_field
 from compendium.common.rows import array_of, grid, near_rows, rows_of
 from spinformer.core.records import record
 from spinformer.core.states import spin_states
 from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.spins.ising import gaussian_couplings
 from spinformer.spins.kinetic import (
-    KINETIC_METHODS,
     draw_spins,
-    kinetic_mean_field,
     kinetic_path,
     kinetic_stationary,
     transition_matrix,

@@ -1,34 +1,27 @@
-"""Driven Ising spins, which have no energy: simulated, in mean-field theories, and exactly.
+"""Driven Ising spins, which have no energy: simulated, and exactly.
 
 All spins are redrawn at once,
 
     P(s_i(t+1) = ±1 | s(t)) ∝ exp(±β (x_i(t) + Σ_j J_ij s_j(t))),
 
 J (N, N) any matrix: row i holds the couplings into spin i, the diagonal (a memory of itself) is
-allowed, β is written outside. Drives have shape (T, N): x(t) acts on the step from t to t + 1, and
-results have T + 1 entries, the first of which is the initial state. States are listed in the order
-of `core.states.spin_states`, entropy production and exponents are in nats a step.
+allowed, β is written outside. Fields x(t) act on the step from t to t + 1. States are listed in the
+order of `core.states.spin_states`, entropy production is in nats a step.
 `ising.gaussian_couplings` draws networks between symmetric and asymmetric.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import erf
 
 from spinformer.core.checks import (
     check_array,
-    check_broadcast,
-    check_choice,
     check_integer,
 )
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
-from spinformer.core.solve import NotConverged
 from spinformer.core.states import spin_states
 from spinformer.spins.ising import check_strength
-
-KINETIC_METHODS = ("naive", "tap", "gaussian")
 
 _MAX_EXACT_SPINS = 12
 # States that are left out together: their effect on the others is one product of matrices.
@@ -82,105 +75,6 @@ def kinetic_path(
         current = np.where(rng.random(means.shape) < 0.5 * (1.0 + means), 1.0, -1.0)
         path[step + 1] = current
     return path
-
-
-def kinetic_mean_field(
-    couplings: np.ndarray,
-    *,
-    drive: np.ndarray,
-    beta: float,
-    initial: np.ndarray,
-    method: str = "tap",
-) -> np.ndarray:
-    """Magnetizations (..., T+1, N) of the kinetic Ising model in a mean-field approximation.
-
-    `couplings` (..., N, N), `drive` (..., T, N), `initial` (..., N) in [−1, 1]. With m at time
-    t and m' at t + 1, a_i = x_i + Σ_j J_ij m_j, D_i = Σ_j J_ij² (1 − m_j²):
-
-    - "naive": m' = tanh βa, right to first order in J;
-    - "tap": m' = tanh(βa − β² m' D), the Onsager term at the new time, right to second order
-      [roudi2011dynamical];
-    - "gaussian": m' = E_z tanh(βa + β√D z), exact for asymmetric couplings of large systems
-      [mezard2011exact], the average to 1e-8 at any spread.
-
-    Raises ValueError or TypeError for bad input.
-
-    >>> free = {"drive": np.full((1, 1), 0.5), "beta": 1.0, "initial": np.zeros(1)}
-    >>> f"{kinetic_mean_field(np.zeros((1, 1)), **free)[1, 0]:.6f} {np.tanh(0.5):.6f}"
-    '0.462117 0.462117'
-    """
-    j = check_array("couplings", couplings, square=True)
-    x = check_array("drive", drive)
-    m = check_array("initial", initial, low=-1.0, high=1.0)
-    size = j.shape[-1]
-    if x.ndim < 2 or x.shape[-1] != size:
-        raise ValueError(f"drive must have shape (..., T, {size}), got {x.shape}")
-    if m.ndim == 0 or m.shape[-1] != size:
-        raise ValueError(f"initial must have shape (..., {size}), got {m.shape}")
-    beta = check_strength(beta, couplings=j, drive=x)
-    check_choice("method", method, KINETIC_METHODS)
-    batch = check_broadcast(couplings=j.shape[:-2], drive=x.shape[:-2], initial=m.shape[:-1])
-    result = np.empty((*batch, x.shape[-2] + 1, size))
-    result[..., 0, :] = m
-    square = j**2
-    for t in range(x.shape[-2]):
-        m = result[..., t, :]
-        mean = beta * (x[..., t, :] + (j @ m[..., None])[..., 0])
-        if method == "naive":
-            result[..., t + 1, :] = np.tanh(mean)
-            continue
-        spread = beta**2 * (square @ (1 - m**2)[..., None])[..., 0]
-        if method == "tap":
-            result[..., t + 1, :] = _solve_onsager(mean, spread)
-        else:
-            result[..., t + 1, :] = _smeared_tanh(mean, np.sqrt(spread))
-    return result
-
-
-_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(61)
-_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
-# The trapezoidal rule for integrals over sech², whose poles lie a distance π/2 off the axis.
-_GRID = np.arange(-20.0, 20.125, 0.25)
-_SECH2 = 0.5 * 0.25 / np.cosh(_GRID) ** 2
-
-
-def _smeared_tanh(mean: np.ndarray, width: np.ndarray) -> np.ndarray:
-    """E tanh(mean + width z) over a unit normal z.
-
-    Gauss-Hermite quadrature while the tanh is smooth on the scale of the normal; beyond a width
-    of one its steps fall between the nodes, and ∫ ½ sech²(u) erf((mean − u)/√2 width) du, the
-    same by parts, is smooth instead.
-    """
-    narrow = np.minimum(width, 1.0)[..., None]
-    result = (np.tanh(mean[..., None] + narrow * _NODES) * _WEIGHTS).sum(-1)
-    wide = width > 1.0
-    if wide.any():
-        centre, scale = mean[wide][:, None], np.sqrt(2) * width[wide][:, None]
-        result[wide] = (erf((centre - _GRID) / scale) * _SECH2).sum(-1)
-    return result
-
-
-def _solve_onsager(mean: np.ndarray, spread: np.ndarray) -> np.ndarray:
-    """The root of m = tanh(mean − spread m), unique for spread >= 0.
-
-    Newton on f(y) = y + spread tanh(y) − mean, kept inside a shrinking bracket.
-    """
-    low, high = mean - spread, mean + spread
-    y = mean / (1 + spread)
-    for _ in range(100):
-        f = y + spread * np.tanh(y) - mean
-        low, high = np.where(f < 0, y, low), np.where(f < 0, high, y)
-        new = y - f / (1 + spread / np.cosh(np.clip(y, -300, 300)) ** 2)
-        new = np.where((new < low) | (new > high), 0.5 * (low + high), new)
-        moved = np.abs(new - y) > 4e-16 * (1 + np.abs(y))
-        # Settled entries stay as they are, so a batch does not depend on its neighbours.
-        y = np.where(moved, new, y)
-        if not moved.any():
-            break
-    residual = np.abs(y + spread * np.tanh(y) - mean)
-    if not np.all(residual <= 1e-12 * (1 + spread + np.abs(mean))):
-        raise NotConverged(f"the Onsager step was not solved, residual {residual.max():.3g}")
-    return np.tanh(y)
 
 
 def transition_matrix(couplings: np.ndarray, *, fields: np.ndarray, beta: float) -> np.ndarray:
