@@ -99,12 +99,7 @@ def main() -> None:
         solve_mean_field(j, fields=h, beta=mild, method="naive").magnetization,
     )
     for method in METHODS:
-        calls = {
-            "ours": lambda m=method: solve_mean_field(j, fields=h, beta=mild, method=m),
-            "plain iteration": lambda m=method: solve_mean_field(
-                j, fields=h, beta=mild, method=m, solver="iteration", damping=0.3
-            ),
-        }
+        calls = {"ours": lambda m=method: solve_mean_field(j, fields=h, beta=mild, method=m)}
         if method == "naive":
             calls["scipy.optimize.root"] = lambda: scipy_naive(j, h, mild)
         report(f"{method} free energy, N = 128, beta {mild}", calls)

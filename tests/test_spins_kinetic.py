@@ -7,15 +7,13 @@ import pytest
 from scipy.integrate import quad
 
 from compendium.c25_driven.order import critical_beta
+from compendium.c25_driven.study import entropy_production, exact_magnetizations
+from compendium.c25_driven.theories import kinetic_mean_field
 from spinformer.core.states import spin_states
 from spinformer.spins.ising import gaussian_couplings
 from spinformer.spins.kinetic import (
-    KINETIC_METHODS,
-    entropy_production,
-    kinetic_exact,
-    kinetic_mean_field,
+    draw_spins,
     kinetic_path,
-    kinetic_simulation,
     kinetic_stationary,
 )
 
@@ -34,31 +32,26 @@ def test_exact_dynamics_match_a_loop_over_paths():
     size, steps, beta = 3, 2, 0.7
     j, x, m0 = rng.normal(size=(size, size)), rng.normal(size=(steps, size)), np.array([0.2, 0, -1])
     states = [np.array(s) for s in itertools.product((-1, 1), repeat=size)]
-    mean, delayed = np.zeros(size), np.zeros((size, size))
+    mean = np.zeros(size)
     for path in itertools.product(states, repeat=steps + 1):
         weight = np.prod((1 + path[0] * m0) / 2)
         for t in range(steps):
             local = beta * path[t + 1] * (x[t] + j @ path[t])
             weight *= np.prod(1 / (1 + np.exp(-2 * local)))
         mean += weight * path[-1]
-        delayed += weight * np.outer(path[-1], path[-2])
-    result = kinetic_exact(j, drive=x, initial=m0, beta=beta)
-    assert np.allclose(result.magnetization[-1], mean, atol=1e-13)
-    assert np.allclose(result.delayed[-1], delayed, atol=1e-13)
+    result = exact_magnetizations(j, drive=x, initial=m0, beta=beta)
+    assert np.allclose(result[-1], mean, atol=1e-13)
 
 
 def test_simulation_matches_exact_dynamics(system):
     couplings, drive, initial = system
     same = {"drive": drive, "initial": initial, "beta": 1.0}
-    exact = kinetic_exact(couplings, **same)
-    run = kinetic_simulation(couplings, **same, replicas=20_000, seed=3)
-    for name in ("magnetization", "correlations", "delayed"):
-        found, truth = getattr(run, name), getattr(exact, name)
-        uncertain = found.error > 0
-        pulls = (found.value - truth)[uncertain] / found.error[uncertain]
-        assert np.abs(pulls).max() < 4.5
-        assert 0.5 < np.mean(pulls**2) < 1.7
-        assert np.allclose(found.value[~uncertain], truth[~uncertain], atol=1e-12)
+    exact = exact_magnetizations(couplings, **same)
+    start = draw_spins(np.broadcast_to(initial, (20_000, 7)), seed=3)
+    run = kinetic_path(couplings, states=start, steps=4, fields=drive, beta=1.0, seed=4)
+    pulls = (run.mean(1) - exact) / np.sqrt((1 - exact**2) / 20_000)
+    assert np.abs(pulls).max() < 4.5
+    assert 0.5 < np.mean(pulls**2) < 1.7
 
 
 @pytest.mark.parametrize(("method", "order"), [("naive", 2), ("tap", 3), ("gaussian", 3)])
@@ -66,7 +59,7 @@ def test_errors_fall_with_the_order_of_the_approximation(system, method, order):
     couplings, drive, initial = system
     run, errors = {"drive": drive, "initial": initial, "beta": 1.0}, []
     for scale in (0.02, 0.04):
-        exact = kinetic_exact(scale * couplings, **run).magnetization
+        exact = exact_magnetizations(scale * couplings, **run)
         found = kinetic_mean_field(scale * couplings, **run, method=method)
         errors.append(np.abs(found - exact).max())
     assert np.log2(errors[1] / errors[0]) == pytest.approx(order, abs=0.3)
@@ -98,17 +91,6 @@ def test_gaussian_average_agrees_with_adaptive_quadrature(beta):
 
         expected = quad(density, -12, 12, points=[-mean / width], epsabs=1e-12, limit=400)[0]
         assert found[i] == pytest.approx(expected, abs=1e-8)
-
-
-@pytest.mark.parametrize("method", KINETIC_METHODS)
-def test_batch_members_do_not_see_their_neighbours(method):
-    rng = np.random.default_rng(2)
-    j, x = rng.normal(size=(3, 5, 5)), rng.normal(size=(3, 4, 5))
-    m0 = rng.uniform(-1, 1, (3, 5))
-    together = kinetic_mean_field(j, drive=x, initial=m0, beta=1.1, method=method)
-    for b in range(3):
-        alone = kinetic_mean_field(j[b], drive=x[b], initial=m0[b], beta=1.1, method=method)
-        assert np.array_equal(alone, together[b])
 
 
 def means_of(energy, states):
@@ -201,14 +183,20 @@ def test_entropy_production_of_asymmetric_couplings(system):
     assert formula == pytest.approx(state.entropy_production, rel=1e-10)
     # The exact dynamics arrive at the stationary state, and a simulation measures it.
     long = np.tile(x, (60, 1))
-    late = kinetic_exact(couplings, drive=long, initial=initial, beta=beta)
-    assert np.allclose(late.magnetization[-1], state.magnetization, atol=1e-9)
-    run = kinetic_simulation(
-        couplings, drive=long[:20], initial=initial, beta=beta, replicas=20_000
+    late = exact_magnetizations(couplings, drive=long, initial=initial, beta=beta)
+    assert np.allclose(late[-1], state.magnetization, atol=1e-9)
+    start = draw_spins(np.broadcast_to(initial, (20_000, 7)), seed=0)
+    path = kinetic_path(couplings, states=start, steps=20, fields=x, beta=beta, seed=1).astype(
+        float
     )
-    assert entropy_production(couplings, delayed=run.delayed.value[-1], beta=beta) == pytest.approx(
-        formula, rel=0.05
-    )
+    delayed = path[-1].T @ path[-2] / 20_000
+    assert np.abs(delayed - state.delayed).max() < 4.5 / 20_000**0.5
+    found = entropy_production(couplings, delayed=delayed, beta=beta)
+    assert found == pytest.approx(formula, rel=0.05)
+    # A pair is correlated by more than its means are.
+    means = np.outer(state.magnetization, state.magnetization)
+    assert np.abs(state.correlations - path[-1].T @ path[-1] / 20_000).max() < 0.04
+    assert np.abs(state.correlations - means).max() > 0.1
 
 
 @pytest.mark.parametrize(("size", "beta"), [(3, 0.7), (4, 3.0), (6, 2.5), (7, 0.9)])
@@ -286,15 +274,15 @@ def test_kinetic_path_has_the_stationary_law_of_symmetric_couplings():
 TWO, ONES = np.eye(2), np.ones(2)
 
 
-RUN = {"couplings": TWO, "drive": np.ones((1, 2)), "initial": ONES, "beta": 1.0}
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: kinetic_mean_field(**RUN | {"drive": np.ones((1, 3))}), "drive"),
-        (lambda: kinetic_mean_field(**RUN | {"initial": 2 * ONES}), "initial"),
-        (lambda: kinetic_simulation(**RUN, replicas=1), "replicas"),
+        (
+            lambda: kinetic_path(
+                TWO, states=TWO * 2 - 1, fields=np.ones((3, 2)), beta=1.0, steps=1, seed=0
+            ),
+            "fields",
+        ),
         (lambda: kinetic_stationary(np.eye(13), drive=np.ones(13), beta=1.0), "at most 12"),
         (lambda: kinetic_stationary(TWO, drive=ONES, beta=1e4), "every transition"),
         (lambda: kinetic_path(TWO, states=0.5 * TWO, beta=1.0, steps=1, seed=0), "states"),

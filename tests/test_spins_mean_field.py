@@ -198,11 +198,10 @@ def _next_magnetization(method, k, theta, m):
     return np.tanh(field)
 
 
-@pytest.mark.parametrize("solver", ["newton", "iteration"])
 @pytest.mark.parametrize("method", METHODS)
-def test_the_solver_stops_at_its_tolerance_and_not_before(method, solver):
+def test_the_solver_stops_at_its_tolerance_and_not_before(method):
     couplings, fields = _glass(6, 9)
-    options = {"fields": fields, "beta": 0.35, "method": method, "solver": solver}
+    options = {"fields": fields, "beta": 0.35, "method": method}
     before = 0
     for tolerance in (1e-3, 1e-7, 1e-11):
         found = solve_mean_field(couplings, **options, tolerance=tolerance)
@@ -222,7 +221,7 @@ def test_the_solver_stops_at_its_tolerance_and_not_before(method, solver):
 
 def test_what_did_not_converge_is_neither_stable_nor_silent():
     couplings, fields = _glass(2, 18, (10,))
-    options = {"fields": fields, "beta": 2.0, "solver": "iteration", "max_steps": 60}
+    options = {"fields": fields, "beta": 2.0, "max_steps": 5}
     plain = solve_mean_field(couplings, **options, throw=False)
     lost = ~plain.converged
     positive = np.linalg.eigvalsh(plain.susceptibility)[:, 0] > 0
@@ -230,7 +229,7 @@ def test_what_did_not_converge_is_neither_stable_nor_silent():
     assert (lost & positive).any()
     assert not (lost & plain.stable).any()
     assert plain.count(Status.STEP_LIMIT) == lost.sum()
-    assert np.all(plain.steps[lost] == 60)
+    assert np.all(plain.steps[lost] == 5)
     with pytest.raises(NotConverged, match=f"tap free energy was not found for {lost.sum()} of 10"):
         solve_mean_field(couplings, **options)
 

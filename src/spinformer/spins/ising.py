@@ -10,6 +10,7 @@ are in `mean_field`, its simulation in `monte_carlo`, dynamics without an energy
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import torch
@@ -83,14 +84,10 @@ def solve_exact(couplings: np.ndarray, *, fields: np.ndarray, beta: float) -> Is
     size = _few_enough(matrix.shape[-1])
     batch = field.shape[:-1]
     flat_j, flat_h = matrix.reshape(-1, size, size), field.reshape(-1, size)
-    count = len(flat_h)
-    log_z, spins, pairs = np.empty(count), np.empty((count, size)), np.empty((count, size, size))
     chunk = max(1, _CHUNK >> size)
-    for first in range(0, count, chunk):
-        part = slice(first, first + chunk)
-        log_z[part], spins[part], pairs[part] = _sum_states(
-            beta * flat_j[part], beta * flat_h[part]
-        )
+    parts = [slice(first, first + chunk) for first in range(0, max(len(flat_h), 1), chunk)]
+    found = [_sum_states(beta * flat_j[part], beta * flat_h[part]) for part in parts]
+    log_z, spins, pairs = map(np.concatenate, zip(*found, strict=True))
     energy = -0.5 * np.einsum("bij,bij->b", flat_j, pairs) - np.einsum("bi,bi->b", flat_h, spins)
     return IsingStatistics(
         beta=beta,
@@ -126,28 +123,33 @@ def ising_log_partition(
         beta = check_tensor("beta", beta, shape=(), low=0.0)
     else:
         beta = check_real("beta", beta, low=0.0)
-    left = (size + 1) // 2
-    a, b = (torch.tensor(spin_states(half)).to(field) for half in (left, size - left))
+    a, b = (torch.tensor(half).to(field) for half in _halves(size))
     # The diagonal is constant on states and is left out, as in the energy.
-    pair = matrix - torch.diag_embed(torch.diagonal(matrix, dim1=-2, dim2=-1))
-    aa, ab, bb = pair[..., :left, :left], pair[..., :left, left:], pair[..., left:, left:]
-    ba = pair[..., left:, :left]
-    cross = 0.5 * (a @ ab @ b.mT + (b @ ba @ a.mT).mT)
-    row = 0.5 * ((a @ aa) * a).sum(-1) + field[..., :left] @ a.mT
-    column = 0.5 * ((b @ bb) * b).sum(-1) + field[..., left:] @ b.mT
-    exponent = beta * (row[..., :, None] + cross + column[..., None, :])
-    return torch.logsumexp(exponent.flatten(-2), -1)
+    pair = 0.5 * (matrix + matrix.mT)
+    pair = pair - torch.diag_embed(torch.diagonal(pair, dim1=-2, dim2=-1))
+    return torch.logsumexp(_exponents(beta * pair, beta * field, a, b).flatten(-2), -1)
+
+
+def _halves(size: int) -> tuple[np.ndarray, np.ndarray]:
+    """All states of the first half of the spins, and of the others."""
+    left = (size + 1) // 2
+    return spin_states(left), spin_states(size - left)
+
+
+def _exponents(k: Any, theta: Any, a: Any, b: Any) -> Any:
+    """−βE of all pairs of states of the two halves, for K = βJ and θ = βh, NumPy's or torch's."""
+    left = a.shape[-1]
+    cross = (a @ k[..., :left, left:]) @ b.T
+    row = 0.5 * ((a @ k[..., :left, :left]) * a).sum(-1) + (a * theta[..., None, :left]).sum(-1)
+    column = 0.5 * ((b @ k[..., left:, left:]) * b).sum(-1) + (b * theta[..., None, left:]).sum(-1)
+    return cross + (row[..., :, None] + column[..., None, :])
 
 
 def _sum_states(k: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """ln Z (B,), <s> (B, N), <ss> (B, N, N) for K = beta J (B, N, N), theta = beta h (B, N)."""
-    count, size = theta.shape
-    left = (size + 1) // 2
-    a, b = spin_states(left), spin_states(size - left)
-    exponent = (a @ k[:, :left, left:]) @ b.T
-    row = 0.5 * ((a @ k[:, :left, :left]) * a).sum(-1) + (a * theta[:, None, :left]).sum(-1)
-    column = 0.5 * ((b @ k[:, left:, left:]) * b).sum(-1) + (b * theta[:, None, left:]).sum(-1)
-    exponent += row[:, :, None] + column[:, None, :]
+    """ln Z (B,), <s> (B, N), <ss> (B, N, N) for K (B, N, N), theta (B, N)."""
+    a, b = _halves(theta.shape[1])
+    left = a.shape[1]
+    exponent = _exponents(k, theta, a, b)
     top = exponent.max((1, 2))
     exponent -= top[:, None, None]
     weight = np.exp(exponent, out=exponent)
@@ -157,7 +159,7 @@ def _sum_states(k: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarra
     spins = np.concatenate(
         [(row_p[:, :, None] * a).sum(1), (column_p[:, :, None] * b).sum(1)], axis=1
     )
-    pairs = np.empty((count, size, size))
+    pairs = np.empty_like(k)
     pairs[:, :left, :left] = a.T @ (row_p[:, :, None] * a)
     pairs[:, left:, left:] = b.T @ (column_p[:, :, None] * b)
     cross = a.T @ ((weight @ b) / total[:, None, None])

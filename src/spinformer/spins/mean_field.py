@@ -212,8 +212,6 @@ def solve_mean_field(
     fields: np.ndarray,
     beta: float,
     method: str = "tap",
-    solver: str = "newton",
-    damping: float = 0.0,
     start: np.ndarray | None = None,
     tolerance: float = 1e-12,
     max_steps: int = 500,
@@ -224,11 +222,10 @@ def solve_mean_field(
     `couplings` (..., N, N), `fields` (..., N), β ≥ 0 times either at most 1e6. `start` (..., N)
     is the first magnetization, in (−1, 1); the default is tanh βh.
 
-    `solver` "newton" climbs psi: Newton steps where psi is concave, steps along the gradient in
-    atanh m elsewhere, each kept only if psi grows. "iteration" applies the equation of state,
-    m ← damping m + (1 − damping) tanh(βh + …), which need not converge. Systems of a batch are
-    solved one after the other, so none depends on its neighbours. Raises ValueError for bad
-    input, NotConverged unless `throw` is False.
+    The solver climbs psi: Newton steps where psi is concave, steps along the gradient in atanh m
+    elsewhere, each kept only if psi grows. Systems of a batch are solved one after the other, so
+    none depends on its neighbours. Raises ValueError for bad input, NotConverged unless `throw` is
+    False.
 
     >>> pair = np.array([[0.0, 0.5], [0.5, 0.0]])
     >>> found = solve_mean_field(pair, fields=np.array([0.2, 0.2]), beta=1.0, method="naive")
@@ -238,8 +235,6 @@ def solve_mean_field(
     """
     matrix, field, beta = check_ising(couplings, fields=fields, beta=beta, limit=_MAX_EXPANDED)
     check_choice("method", method, METHODS)
-    newton = check_choice("solver", solver, ("newton", "iteration")) == "newton"
-    damping = check_real("damping", damping, low=0.0, high=0.999)
     tolerance = check_real("tolerance", tolerance, low=0.0, open_low=True)
     max_steps = check_integer("max_steps", max_steps, low=1)
     check_flag("throw", throw)
@@ -262,9 +257,7 @@ def solve_mean_field(
             residual = float(np.abs(np.tanh(x + point.gradient) - np.tanh(x)).max())
             if residual <= tolerance or steps == max_steps:
                 break
-            moved = (
-                _climbed(evaluate, x, point) if newton else _iterated(evaluate, x, point, damping)
-            )
+            moved = _climbed(evaluate, x, point)
             if moved is None:
                 status = Status.STALLED
                 break
@@ -313,17 +306,6 @@ def _climbed(
         if trial.psi >= point.psi + 1e-4 * length * slope - rounding:
             return x + length * step, trial
     return None
-
-
-def _iterated(
-    evaluate: _Functional, x: np.ndarray, point: _Point, damping: float
-) -> tuple[np.ndarray, _Point]:
-    """The equation of state once, with a fraction `damping` of the old m kept."""
-    target = x + point.gradient
-    if damping > 0:
-        target = np.arctanh(damping * np.tanh(x) + (1 - damping) * np.tanh(target))
-    x = np.clip(target, -300.0, 300.0)
-    return x, evaluate(x, point.root)
 
 
 def _scaled_hessian(x: np.ndarray, point: _Point) -> tuple[np.ndarray, np.ndarray]:

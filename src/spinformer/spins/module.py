@@ -622,12 +622,10 @@ class SpinTransformerModule(_CoupledHeads):
         if check_flag("is_causal", is_causal):
             raise ValueError(_NOT_CAUSAL)
         tokens, forbidden, bias = self._read(src, src_mask, src_key_padding_mask)
-        parts = self._solve(self.fields(tokens), forbidden, bias)
-        with torch.autocast(src.device.type, enabled=False):
-            answer = merge(parts.found.value) * parts.fields.shape[-1] ** 0.5 + parts.response
+        spins, parts = self._solve(self.fields(tokens), forbidden, bias)
         if not is_traced() and not self.warned and parts.found.status is not None:
             self._warn(parts.found)
-        out = self._out(answer, src)
+        out = self._out(spins + parts.response, src)
         return (out, parts) if return_parts else out
 
     def _warn(self, found: Solution[Tensor]) -> None:
@@ -648,23 +646,28 @@ class SpinTransformerModule(_CoupledHeads):
         At a solution −dF/dH is the module's output for these fields (before `map_out`).
         """
         tokens, forbidden, _ = self._read(fields, None, None)
-        parts = self._solve(tokens, forbidden, None)
+        _, parts = self._solve(tokens, forbidden, None)
         log_z = parts.log_partition() / parts.beta[..., 0, 0]
         return -parts.fields.shape[-1] * log_z.sum(dim=-1)
 
-    def _solve(self, fields: Tensor, forbidden: Tensor | None, bias: Tensor | None) -> ModuleParts:
+    def _solve(
+        self, fields: Tensor, forbidden: Tensor | None, bias: Tensor | None
+    ) -> tuple[Tensor, ModuleParts]:
+        """⟨σ⟩ (batch, N, dim), and how it came about."""
         scaled, queries, keys, beta, raw, weights = self._coupled(fields, forbidden, bias)
         with torch.autocast(fields.device.type, enabled=False):
-            pair = weights + weights.mT
             if self.coupling_limit is None:
                 strength = raw.exp()
+                couplings = strength * weights
+                pair = couplings + couplings.mT
             else:
+                pair = weights + weights.mT
                 largest = largest_row_sum(pair)
                 largest = torch.where(largest > 0, largest, 1.0)
                 strength = self.coupling_limit * raw.sigmoid() / (beta * largest)
-            couplings = strength * weights
-            pair = couplings + couplings.mT
+                couplings, pair = strength * weights, strength * pair
             solved = self.solver.solve(scaled, pair, beta)
+            spins = merge(solved["found"].value) * scaled.shape[-1] ** 0.5
             response = torch.zeros_like(fields)
             if self.response:
                 mean, order, saddle = solved["found"].value, self.solver.order, solved["saddle"]
@@ -678,7 +681,7 @@ class SpinTransformerModule(_CoupledHeads):
                 scale = self.gamma * queries.shape[-1] ** 0.5
                 response = scale * (along @ query.mT + back @ key.mT)
         known: Any = {"fields": scaled, "couplings": couplings, "pair": pair, "beta": beta}
-        return ModuleParts(solver=self.solver, response=response, **known, **solved)
+        return spins, ModuleParts(solver=self.solver, response=response, **known, **solved)
 
 
 @record

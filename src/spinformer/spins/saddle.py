@@ -28,8 +28,11 @@ class _InverseLogdet(torch.autograd.Function):
 
     @staticmethod
     def forward(matrix: Tensor) -> tuple[Tensor, Tensor]:
-        factor = _factor(matrix)
-        return torch.cholesky_inverse(factor), _logdet(factor)
+        factor, info = torch.linalg.cholesky_ex(matrix)
+        # A sample without a factor (never a converged one) must stay visible as NaN.
+        lost = info != 0
+        inverse = torch.cholesky_inverse(factor).masked_fill(lost[..., None, None], torch.nan)
+        return inverse, _logdet(factor).masked_fill(lost, torch.nan)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -39,12 +42,6 @@ class _InverseLogdet(torch.autograd.Function):
     def backward(ctx: Any, grad_inverse: Tensor, grad_logdet: Tensor) -> Tensor:
         (inverse,) = ctx.saved_tensors
         return grad_logdet[..., None, None] * inverse - inverse @ grad_inverse @ inverse
-
-
-def _factor(matrix: Tensor) -> Tensor:
-    """That of Cholesky; a sample without one is visible as NaN, and so is all that follows."""
-    factor, info = torch.linalg.cholesky_ex(matrix)
-    return factor.masked_fill((info != 0)[..., None, None], torch.nan)
 
 
 def _logdet(factor: Tensor) -> Tensor:
