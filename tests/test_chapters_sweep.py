@@ -228,7 +228,7 @@ def test_code_that_changed_is_refused(chapter, tmp_path, no_kernel):
 def test_a_dry_run_lists_and_writes_nothing(chapter, call, no_kernel):
     folder = chapter.root / "out"
     points = read_points(chapter, [("beta", "1")])
-    arguments = ("-p", "beta=1,2,11", "-o", "out", "--dry-run")
+    arguments = ("-p", "beta", "1,2,11", "-o", "out", "--dry-run")
     assert (
         "beta = 1: to run\nbeta = 2: to run\n"
         in call(chapter.root, "sweep", "01_small", *arguments).stdout
@@ -311,7 +311,7 @@ def test_a_table_of_points_that_end_in_every_way(chapter, log, call):
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_sweep_that_is_stopped_goes_on(chapter, tmp_path, log, how):
     pytest.importorskip("distributed")
-    command = [sys.executable, "-m", "bookmaker", "sweep", "01_small", "-p", "beta=1:3:3"]
+    command = [sys.executable, "-m", "bookmaker", "sweep", "01_small", "-p", "beta", "1:3:3"]
     command += ["-o", str(tmp_path / "out"), "--workers", "2"]
     environment = os.environ | {"SWEEP_PAUSE": "1"}
     process = subprocess.Popen(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import sys
 from functools import partial
@@ -21,7 +20,7 @@ from bookmaker.parameters import values_from_pairs
 from bookmaker.pdf import write_pdf
 from bookmaker.points import read_points
 from bookmaker.project import project_root
-from bookmaker.scaffold import next_steps, write_chapter
+from bookmaker.scaffold import write_chapter
 from bookmaker.source import chapters
 from bookmaker.sweeping import POINTS, sweep_chapter
 from bookmaker.sweeps import store
@@ -30,15 +29,7 @@ from bookmaker.tables import tables_of
 
 
 class Commands(click.Group):
-    """The one place that turns errors into a line, and takes `-p beta=2` for `-p beta 2`."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Split NAME=VALUE after -p before click reads the options."""
-        split: list[str] = []
-        for argument in args:
-            joined = split and split[-1] == "-p" and re.fullmatch(r"(?s)(\w+)=(.*)", argument)
-            split += joined.groups() if joined else [argument]
-        return super().parse_args(ctx, split)
+    """The one place that turns errors into a line."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; a refusal or a failure ends in a message, never in a traceback."""
@@ -229,7 +220,7 @@ def new(name: str, title: str) -> None:
     """Begin chapter NAME (NN_words): its source, values for its test run, its place in the book."""
     for path in write_chapter(project_root(), name, title):
         click.echo(path)
-    click.echo(next_steps(name))
+    click.echo("every TODO in it says what belongs there; then `build` and `check` it")
 
 
 if __name__ == "__main__":
