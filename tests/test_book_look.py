@@ -102,14 +102,8 @@ def test_no_number_is_lost_on_a_page(root):
     assert count > 200
 
 
-def test_numbers_of_a_figure_and_long_tables_are_folded_and_tables_name_their_command():
-    made = "made by: python -m bookmaker table 33_a b, python -m bookmaker table 33_a c\n"
-    html = PRINTED.printed(made + "at rest: 3\n", folded=True)
-    assert html.count("<details>") == 1
-    assert re.findall("<code>(.*?)</code>", html) == [
-        "python -m bookmaker table 33_a b",
-        "python -m bookmaker table 33_a c",
-    ]
+def test_numbers_of_a_figure_and_long_tables_are_folded():
+    assert PRINTED.printed("at rest: 3\n", folded=True).count("<details>") == 1
     assert "<details>" not in PRINTED.printed("at rest: 3\n" * 12)
     assert "<details>" in PRINTED.printed("at rest: 3\n" * 13)
 

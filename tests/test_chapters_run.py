@@ -115,21 +115,6 @@ def test_a_chapter_that_cannot_be_read_hides_no_other(built_checkout, call):
     assert "0 of 2" in result.stdout
 
 
-def test_no_kernel_is_said_in_a_line(small_checkout, tmp_path, monkeypatch, call):
-    for name in ("JUPYTER_PATH", "JUPYTER_DATA_DIR"):
-        monkeypatch.setenv(name, str(tmp_path))
-    monkeypatch.setattr(
-        "jupyter_client.kernelspec.KernelSpecManager.find_kernel_specs", lambda self: {}
-    )
-    monkeypatch.setattr(
-        "jupyter_client.kernelspec.KernelSpecManager._find_spec_directory", lambda *a: None
-    )
-    monkeypatch.setattr("jupyter_client.kernelspec.KernelSpecManager.ensure_native_kernel", False)
-    result = call(small_checkout, "build")
-    assert result.exit_code == 1
-    assert result.stderr.startswith("Error: 01_small: Jupyter knows no kernel named python3")
-
-
 def die(_chapter):
     """End a worker as the kernel of the system does when memory runs out."""
     os._exit(9)

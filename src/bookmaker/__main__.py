@@ -84,21 +84,17 @@ def run_chapter(name: str, values: tuple[tuple[str, str], ...], output: Path, ht
 @main.command("sweep")
 @click.argument("name")
 @values_option
-@option("--file", type=click.Path(exists=True, path_type=Path), help="Points: a CSV table.")
 @output_option
 @option("--workers", type=click.IntRange(min=1), help="Processes; as many as cores.")
 @scheduler_option
-@option("--retries", default=2, help="How often to try a point again whose kernel died.")
 @option("--again", is_flag=True, help="Also compute points anew that failed before.")
 @option("--dry-run", is_flag=True, help="Only list what would run.")
 def sweep(
     name: str,
     values: tuple[tuple[str, str], ...],
-    file: Path | None,
     output: Path,
     workers: int | None,
     scheduler: str,
-    retries: int,
     again: bool,
     dry_run: bool,
 ) -> None:
@@ -108,14 +104,14 @@ def sweep(
     The same command goes on where it was stopped. Ends with 1 if points failed.
     """
     (chapter,) = chapters(names=(name,))
-    points = read_points(chapter, values, file)
+    points = read_points(chapter, values)
     if dry_run:
         done = store.finished(output / POINTS)
         for point in points:
             now = "finished" if point.key in done else "to run"
             click.echo(f"{point}: {'refused, ' + point.error if point.error else now}")
         return
-    engine = Workers(count=workers or -1, scheduler=scheduler, retries=retries)
+    engine = Workers(count=workers or -1, scheduler=scheduler)
     # A batch system ends a job with SIGTERM: stop as with Ctrl-C.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

@@ -45,7 +45,7 @@ class Workers:
 
     count: int = 0
     scheduler: str = ""
-    retries: int = 3
+    retries: int = 2
 
 
 HERE = Workers()
