@@ -163,12 +163,16 @@ def test_one_network_in_six_is_one_in_six(printed):
     assert 5.5 < 1 / printed["C16.share"] < 6.6
 
 
-def test_nothing_builds_on_itself_over_however_many_chapters():
-    """That the chapters say so both ways, `check` holds."""
-    link = re.compile(r"\((\w+)\.md\)")
-    up = {}
+def test_chapters_that_build_on_one_another_say_so_both_ways_and_none_builds_on_itself():
+    told = re.compile(r"^\*\*Builds on\*\* (.*?)\. \*\*Leads to\*\* (.*)\.$", re.M)
+    up, down = {}, {}
     for path in (ROOT / "notebooks").glob("*.md"):
-        if found := re.search(r"^\*\*Builds on\*\* (.*?)\. \*\*Leads to", path.read_text(), re.M):
-            up[path.stem] = set(link.findall(found[1]))
+        if found := told.search(path.read_text()):
+            up[path.stem], down[path.stem] = (
+                set(re.findall(r"\((\w+)\.md\)", way)) for way in found.groups()
+            )
     assert len(up) >= 30
+    pairs = {(low, name) for name in up for low in up[name]}
+    back = {(name, high) for name in down for high in down[name]}
+    assert {pair for pair in pairs ^ back if set(pair) <= set(up)} == set()
     TopologicalSorter(up).prepare()

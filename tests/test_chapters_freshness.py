@@ -216,6 +216,8 @@ def test_what_a_cell_and_a_module_mean():
     assert module_meaning("def f(a, *, b): ...") != module_meaning("def f(a, b): ...")
     assert module_meaning("x = 1") != module_meaning("x = 1.0") != module_meaning("x = True")
     assert module_meaning("x = 'a'") != module_meaning("x = a")
+    forms = ["x + y", "x - y", "x < y", "x <= y", "y + x", "x + -y", "x and y", "x or y", "x(y)"]
+    assert len({module_meaning(form) for form in forms}) == len(forms)
 
 
 def test_the_meaning_is_written_the_same_by_every_python():

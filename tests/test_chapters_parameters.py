@@ -13,7 +13,8 @@ gain: float = 2.0  # gain, in (0, inf)
 share: float = 0.5  # share, in [0, 1)
 steps: int = 2000  # steps kept, in [10, 100000]
 network: str = "document"  # which network, one of {document | random}
-text: str = ""  # any text"""
+text: str = ""  # any text
+loose: float = 1.0  # any number"""
 
 
 def read(source):
@@ -25,7 +26,7 @@ def read(source):
 
 def test_reads_names_types_defaults_ranges_and_help():
     found = {p.name: p for p in read(LINES).parameters}
-    assert list(found) == ["beta", "gain", "share", "steps", "network", "text"]
+    assert list(found) == ["beta", "gain", "share", "steps", "network", "text", "loose"]
     assert (found["beta"].type, found["beta"].default, found["beta"].high) == (float, 1.27, 10.0)
     assert found["beta"].help == "inverse temperature of the output"
     assert found["gain"].range == "(0, inf)"
@@ -59,6 +60,7 @@ def test_accepts_what_is_allowed(name, text, value):
         ("beta", "hot", "got hot"),
         ("gain", "0", r"gain must be float in \(0, inf\)"),
         ("gain", "inf", "got inf"),
+        ("loose", "inf", "loose must be float, got inf"),
         ("share", "1", r"share must be float in \[0, 1\), got 1"),
         ("steps", "50.0", r"steps must be int in \[10, 100000\], got 50.0"),
         ("steps", "True", "got True"),

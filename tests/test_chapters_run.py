@@ -10,7 +10,7 @@ import nbformat
 import pytest
 from papermill import inspect_notebook
 
-from bookmaker import command, execution
+from bookmaker import execution
 from bookmaker.files import write_atomically
 from bookmaker.source import Chapter
 
@@ -18,13 +18,6 @@ from bookmaker.source import Chapter
 def printed(path):
     notebook = nbformat.read(path, as_version=4)
     return "".join(o.get("text", "") for c in notebook.cells for o in c.get("outputs", []))
-
-
-def test_the_command_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "click", None)
-    monkeypatch.delitem(sys.modules, "bookmaker.__main__", raising=False)
-    with pytest.raises(SystemExit, match=r"click is missing: .* `pip install '.\[book\]'`"):
-        command()
 
 
 def test_list_shows_name_type_default_range_and_help(built_checkout, call):
@@ -44,7 +37,7 @@ def test_list_shows_name_type_default_range_and_help(built_checkout, call):
 
 def test_run_writes_notebook_and_page_with_the_values(small_checkout, tmp_path, call):
     out = tmp_path / "out"
-    arguments = ["-p", "beta", "2", "-p", "kind=steep", "-o", str(out), "--html"]
+    arguments = ["-p", "beta", "2", "-p", "kind", "steep", "-o", str(out), "--html"]
     result = call(small_checkout, "run", "01_small", *arguments)
     assert result.exit_code == 0, result.stderr
     names = ["01_small.html", "01_small.ipynb", "mathjax"]
@@ -120,21 +113,6 @@ def test_a_chapter_that_cannot_be_read_hides_no_other(built_checkout, call):
     assert result.exit_code == 1
     assert "notebooks/00_bad.md:1: not UTF-8" in result.stderr
     assert "0 of 2" in result.stdout
-
-
-def test_no_kernel_is_said_in_a_line(small_checkout, tmp_path, monkeypatch, call):
-    for name in ("JUPYTER_PATH", "JUPYTER_DATA_DIR"):
-        monkeypatch.setenv(name, str(tmp_path))
-    monkeypatch.setattr(
-        "jupyter_client.kernelspec.KernelSpecManager.find_kernel_specs", lambda self: {}
-    )
-    monkeypatch.setattr(
-        "jupyter_client.kernelspec.KernelSpecManager._find_spec_directory", lambda *a: None
-    )
-    monkeypatch.setattr("jupyter_client.kernelspec.KernelSpecManager.ensure_native_kernel", False)
-    result = call(small_checkout, "build")
-    assert result.exit_code == 1
-    assert result.stderr.startswith("Error: 01_small: Jupyter knows no kernel named python3")
 
 
 def die(_chapter):

@@ -15,7 +15,7 @@ import yaml
 from test_house import statements
 
 from bookmaker.frame import cover
-from bookmaker.pdf import joined, main_path, with_link
+from bookmaker.pdf import joined, main_path
 from bookmaker.source import chapters
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -206,7 +206,7 @@ def test_links_of_the_pdf_lead_to_its_own_pages(tmp_path):
     assert "<h1>Two" not in page
 
 
-def test_the_pdf_holds_the_main_path_and_the_front_page_names_it_once():
+def test_the_pdf_holds_the_main_path_that_the_front_page_names():
     pages = main_path(ROOT)
     assert pages[0] == "book/welcome"
     assert pages[-1] == "notebooks/51_synthesis"
@@ -215,6 +215,3 @@ def test_the_pdf_holds_the_main_path_and_the_front_page_names_it_once():
         (ROOT / "book" / "welcome.md").read_text().split("**A course.**")[1].split("\n")[0],
     )
     assert [page for page in pages if page.startswith("notebooks/")] == named
-    front = with_link("<h1>Title</h1>\n<p>Text</p>")
-    assert front.index("</h1>") < front.index("book.pdf") < front.index("Text")
-    assert with_link(front) == front

@@ -1,12 +1,13 @@
 """One unit of every stored table of every chapter, computed again."""
 
+import csv
 import math
 import warnings
 from pathlib import Path
 
 import pytest
 
-from bookmaker.tables import Table, tables_of
+from bookmaker.tables import Table, rows_as_text, tables_of
 
 ROOT = Path(__file__).resolve().parents[1]
 CHAPTERS = sorted(
@@ -30,6 +31,35 @@ QUICK = {
 }
 
 
+def deviations(table):
+    """Compute the unit `checked` again; where the stored rows are others, in words."""
+    unit = table.units[table.checked]
+    rows = rows_as_text(unit, table.rows(**unit))
+    with table.path.open(encoding="utf-8", newline="") as file:
+        file.readline()
+        first = rows_as_text(unit, [{}])[0]
+        lines = [row for row in csv.DictReader(file) if first.items() <= row.items()]
+    if len(lines) != len(rows):
+        return [f"{len(rows)} rows for {unit}, {len(lines)} are stored"]
+
+    def same(name, *pair):
+        if pair[0] == pair[1]:
+            return True
+        try:
+            one, other = map(float, pair)
+        except ValueError:
+            return False
+        # `math.isclose` knows an infinite tolerance, `np.isclose` warns of it.
+        return math.isclose(one, other, rel_tol=table.rtol, abs_tol=table.within.get(name, 0.0))
+
+    return [
+        f"{name} of {unit}: {new[name]}, stored {old.get(name)}"
+        for new, old in zip(rows, lines, strict=True)
+        for name in new
+        if not same(name, new[name], old.get(name, ""))
+    ]
+
+
 def test_tables_are_found():
     assert len(TABLES) > 100
     assert set(TABLES) >= QUICK
@@ -48,21 +78,21 @@ def test_a_unit_computed_again_is_what_the_table_holds(table):
     with warnings.catch_warnings():
         # A unit alone may end where all of them together would go on.
         warnings.simplefilter("default")
-        assert table.deviations() == []
+        assert deviations(table) == []
 
 
 def test_a_row_that_is_another_one_is_noticed(tmp_path):
     path = tmp_path / "squares.csv"
     table = Table(path=path, units=[{"x": 2}], rows=lambda x: [{"y": x**2, "z": 0.1 * x}])
     table.make()
-    assert table.deviations() == []
+    assert deviations(table) == []
     for old, new, count in (("0.2", "0.20001", 1), ("4", "5", 1), ("2,4,0.2\n", "", 1)):
         path.write_text(path.read_text().replace(old, new))
-        assert len(table.deviations()) == count
+        assert len(deviations(table)) == count
         table.make()
     loose = Table(path=path, units=table.units, rows=table.rows, within={"z": 0.01})
     path.write_text(path.read_text().replace("0.2", "0.201"))
-    assert (len(table.deviations()), loose.deviations()) == (1, [])
+    assert (len(deviations(table)), deviations(loose)) == (1, [])
 
 
 @pytest.mark.parametrize(

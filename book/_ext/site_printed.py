@@ -19,8 +19,6 @@ _NUMBER = (
 _JOINED = rf"{_NUMBER}(?:\s*(?:\+-|\bto\b|\bof\b|\band\b|->)\s*{_NUMBER})*"
 # A list of numbers stays in one cell; 95 % before a word is no result.
 _VALUE = re.compile(rf"((?!95 % \w)(?:\[[-\d., ]+\]|{_JOINED}(?:\s*\({_JOINED}\))?))")
-_MADE = "made by: "
-_COMMAND = re.compile(r"python -m bookmaker table [\w ]+\w")
 _COLUMNS = re.compile(r"\s{2,}")
 _NAMES = ["alpha", "beta", "gamma", "epsilon", "eta", "lambda", "kappa", "mu", "sigma", "phi"]
 _GREEK = dict(zip(_NAMES, "αβγεηλκμσφ", strict=True))
@@ -42,12 +40,7 @@ def signs(text: str) -> str:
 
 def printed(text: str, *, folded: bool = False) -> str:
     """Return what a cell printed as HTML, behind a line that opens it if `folded` or long."""
-    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
-    made = [c for line in lines if line.startswith(_MADE) for c in _COMMAND.findall(line)]
-    for number, line in enumerate(lines):
-        if line.startswith(_MADE):
-            lines[number] = _COMMAND.sub("", line.removeprefix(_MADE)).strip(" ,;")
-    rest = lines = [line for line in lines if line]
+    rest = lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     parts = []
     while rest:
         for count in range(len(rest), 0, -1):
@@ -57,9 +50,6 @@ def printed(text: str, *, folded: bool = False) -> str:
             count, part = 1, f"<p>{signs(rest[0])}</p>"
         parts.append(part)
         rest = rest[count:]
-    if made:
-        commands = ", ".join(f"<code>{escape(command)}</code>" for command in made)
-        parts.append(f'<p class="made">From a stored table, made by {commands}.</p>')
     body = "".join(parts)
     if folded or len(lines) > _MANY:
         body = f"<details><summary>The numbers</summary>{body}</details>"

@@ -11,7 +11,6 @@ from site_claims import setup_claims
 from site_code import setup_code
 from site_drawings import setup_drawings
 from site_figures import setup_figures
-from site_look import setup_look
 from site_numbers import setup_numbers
 from site_reference import setup_reference
 from site_terms import setup_terms
@@ -36,7 +35,7 @@ def configure_theme(app: Sphinx, config: Any) -> None:
         }
 
 
-def drop_repeated_scripts(
+def tidy(
     _app: Sphinx, _page: str, _template: str, context: dict[str, Any], _doctree: object
 ) -> None:
     """Keep one of each script, and none of Thebe, which needs a network and is not used.
@@ -51,6 +50,10 @@ def drop_repeated_scripts(
         if "thebe" not in name.lower():
             kept.setdefault(name, script)
     context["script_files"] = list(kept.values())
+    # What docutils calls a list must have items; the entries of a bibliography are something else.
+    context["body"] = context.get("body", "").replace(
+        '<div role="list" class="cit', '<div class="cit'
+    )
     context["css_files"] = [s for s in context["css_files"] if "thebe" not in str(s.filename)]
 
 
@@ -64,12 +67,11 @@ def setup(app: Sphinx) -> dict[str, Any]:
         setup_code,
         setup_drawings,
         setup_figures,
-        setup_look,
         setup_numbers,
         setup_reference,
         setup_terms,
     ):
         part(app)
     app.connect("config-inited", configure_theme, priority=900)
-    app.connect("html-page-context", drop_repeated_scripts, priority=999)
+    app.connect("html-page-context", tidy, priority=999)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import sys
 from functools import partial
@@ -21,7 +20,7 @@ from bookmaker.parameters import values_from_pairs
 from bookmaker.pdf import write_pdf
 from bookmaker.points import read_points
 from bookmaker.project import project_root
-from bookmaker.scaffold import next_steps, write_chapter
+from bookmaker.scaffold import write_chapter
 from bookmaker.source import chapters
 from bookmaker.sweeping import POINTS, sweep_chapter
 from bookmaker.sweeps import store
@@ -30,15 +29,7 @@ from bookmaker.tables import tables_of
 
 
 class Commands(click.Group):
-    """The one place that turns errors into a line, and takes `-p beta=2` for `-p beta 2`."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Split NAME=VALUE after -p before click reads the options."""
-        split: list[str] = []
-        for argument in args:
-            joined = split and split[-1] == "-p" and re.fullmatch(r"(?s)(\w+)=(.*)", argument)
-            split += joined.groups() if joined else [argument]
-        return super().parse_args(ctx, split)
+    """The one place that turns errors into a line."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; a refusal or a failure ends in a message, never in a traceback."""
@@ -93,21 +84,17 @@ def run_chapter(name: str, values: tuple[tuple[str, str], ...], output: Path, ht
 @main.command("sweep")
 @click.argument("name")
 @values_option
-@option("--file", type=click.Path(exists=True, path_type=Path), help="Points: a CSV table.")
 @output_option
 @option("--workers", type=click.IntRange(min=1), help="Processes; as many as cores.")
 @scheduler_option
-@option("--retries", default=2, help="How often to try a point again whose kernel died.")
 @option("--again", is_flag=True, help="Also compute points anew that failed before.")
 @option("--dry-run", is_flag=True, help="Only list what would run.")
 def sweep(
     name: str,
     values: tuple[tuple[str, str], ...],
-    file: Path | None,
     output: Path,
     workers: int | None,
     scheduler: str,
-    retries: int,
     again: bool,
     dry_run: bool,
 ) -> None:
@@ -117,14 +104,14 @@ def sweep(
     The same command goes on where it was stopped. Ends with 1 if points failed.
     """
     (chapter,) = chapters(names=(name,))
-    points = read_points(chapter, values, file)
+    points = read_points(chapter, values)
     if dry_run:
         done = store.finished(output / POINTS)
         for point in points:
             now = "finished" if point.key in done else "to run"
             click.echo(f"{point}: {'refused, ' + point.error if point.error else now}")
         return
-    engine = Workers(count=workers or -1, scheduler=scheduler, retries=retries)
+    engine = Workers(count=workers or -1, scheduler=scheduler)
     # A batch system ends a job with SIGTERM: stop as with Ctrl-C.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -229,7 +216,7 @@ def new(name: str, title: str) -> None:
     """Begin chapter NAME (NN_words): its source, values for its test run, its place in the book."""
     for path in write_chapter(project_root(), name, title):
         click.echo(path)
-    click.echo(next_steps(name))
+    click.echo("every TODO in it says what belongs there; then `build` and `check` it")
 
 
 if __name__ == "__main__":

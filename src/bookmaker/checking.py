@@ -23,9 +23,6 @@ from bookmaker.project import contents
 from bookmaker.settings import TABLES, settings_faults
 from bookmaker.source import Chapter, chapters
 
-_NEIGHBORS = re.compile(r"^\*\*Builds on\*\* (.*?)\. \*\*Leads to\*\* (.*)\.$", re.MULTILINE)
-_NEIGHBOR = re.compile(r"\((\w+)\.md\)")
-
 
 def all_faults(root: Path, names: tuple[str, ...] = ()) -> list[Fault]:
     """Return the faults of the chapters called `names` (of all and of the claims: none named)."""
@@ -36,9 +33,6 @@ def all_faults(root: Path, names: tuple[str, ...] = ()) -> list[Fault]:
             found.append(Fault("_toc.yml", 1, f"does not list notebooks/{chapter.name}"))
         faults = chapter.faults()
         found += faults or [*_source_faults(chapter), *_notebook_faults(chapter)]
-    found += [
-        fault for fault in _neighbor_faults(root) if not names or Path(fault.path).stem in names
-    ]
     if not names:
         for path in sorted((root / "notebooks").glob("*.ipynb")):
             if not path.with_suffix(".md").is_file():
@@ -88,24 +82,6 @@ def _cell_problems(cell: NotebookNode) -> Iterator[str]:
         yield "a cell draws one figure, which is an SVG: call `use_style()` before"
     if has_tag(cell, RESULTS) and not results(NotebookNode(cells=[cell]), []):
         yield f"the cell is tagged {RESULTS} and prints no line `name = number`"
-
-
-def _neighbor_faults(root: Path) -> Iterator[Fault]:
-    """Yield what a chapter builds on or leads to that does not say so the other way round."""
-    paths = {path.stem: path for path in (root / "notebooks").glob("*.md")}
-    said: dict[tuple[str, int], set[str]] = {}
-    for name, path in paths.items():
-        if match := _NEIGHBORS.search(path.read_text(encoding="utf-8", errors="replace")):
-            for way in (0, 1):
-                said[name, way] = set(_NEIGHBOR.findall(match[way + 1]))
-    ways = ("Builds on", "Leads to")
-    for (name, way), others in said.items():
-        for other in others:
-            if name not in said.get((other, 1 - way), {name}):
-                message = f"{name} {ways[way]} {other}, which does not say {ways[1 - way]} {name}"
-                # In both: whoever checks one of them is told.
-                yield Fault(f"notebooks/{name}.md", 1, message)
-                yield Fault(f"notebooks/{other}.md", 1, message)
 
 
 def _claim_faults(root: Path) -> Iterator[Fault]:

@@ -14,7 +14,6 @@ from typing import Any
 
 import nbformat
 import papermill
-from jupyter_client.kernelspec import NoSuchKernel
 from nbclient.exceptions import DeadKernelError
 from nbconvert.preprocessors import CoalesceStreamsPreprocessor
 from papermill.exceptions import PapermillExecutionError
@@ -51,7 +50,7 @@ def execute(chapter: Chapter, values: Mapping[str, Any] | None = None) -> nbform
     """Return the chapter's notebook, executed in a fresh folder with `values` as parameters.
 
     Raises SourceError or ParameterError before a kernel starts, CellFailed if a cell raises or
-    writes to stderr or the kernel dies, RunError if there is no kernel.
+    writes to stderr or the kernel dies.
     """
     chapter.require_sound()
     checked = chapter.check_values(values or {})
@@ -75,12 +74,9 @@ def execute(chapter: Chapter, values: Mapping[str, Any] | None = None) -> nbform
                 # stops the run, closes its sockets under that cell and complains of it.
                 shutdown_kernel="immediate",
             )
-        except NoSuchKernel:
-            message = "Jupyter knows no kernel named python3: `python -m ipykernel install --user`"
-            raise RunError(f"{chapter.name}: {message}") from None
         except (DeadKernelError, PapermillExecutionError) as error:
             problem = error
-        notebook = read_notebook(reached)
+        notebook = nbformat.read(reached, as_version=4)
     # papermill says of each code cell how far it is; the last one begun is where it ended.
     states = [cell.metadata.get("papermill", {}).get("status") for cell in notebook.cells]
     last = max((n for n, state in enumerate(states) if state not in (None, "pending")), default=0)

@@ -12,7 +12,6 @@ from bookmaker.errors import BookError
 from bookmaker.project import contents
 
 NAME = "book.pdf"
-_LINK = f'<p><a href="../{NAME}">The main path as a PDF</a></p>'
 # The theme prints the title of a page from what stands before its article, which is the first's.
 _STYLE = (
     "<style>@page { size: A4; margin: 18mm 10mm } html { zoom: 0.8 }"
@@ -37,7 +36,7 @@ def main_path(root: Path) -> list[str]:
 
 
 def write_pdf(root: Path, html: Path) -> Path:
-    """Print the main path from the pages in `html` into `html/book.pdf`, linked on the first.
+    """Print the main path from the pages in `html` into `html/book.pdf`.
 
     Raises BookError if the pages are not built or there is no Chromium.
     """
@@ -64,14 +63,7 @@ def write_pdf(root: Path, html: Path) -> Path:
     ]
     subprocess.run(command, check=True, capture_output=True)
     whole.unlink()
-    # Pages that are built anew say nothing of a file that may be older than they are.
-    files[0].write_text(with_link(files[0].read_text(encoding="utf-8")), encoding="utf-8")
     return path
-
-
-def with_link(page: str) -> str:
-    """Return the front page with a link to the PDF below its title."""
-    return page if _LINK in page else page.replace("</h1>", f"</h1>\n{_LINK}", 1)
 
 
 def joined(files: Sequence[Path]) -> str:

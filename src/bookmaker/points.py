@@ -1,17 +1,14 @@
-"""The points of a sweep: what the command line and a file ask for, as values of parameters.
+"""The points of a sweep: what the command line asks for, as values of parameters.
 
 `-p beta 1.2:1.3:11` asks for eleven values from 1.2 to 1.3, `-p kind flat,steep` for two; several
-options multiply. A file lists points: a CSV table with a column for each parameter. It multiplies
-with the options. A point that a chapter does not allow is a point all the same: it fails alone.
+options multiply. A point that a chapter does not allow is a point all the same: it fails alone.
 """
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,28 +38,21 @@ class Point:
         return ", ".join(f"{name} = {text}" for name, text in self.asked.items()) or "the defaults"
 
 
-def read_points(
-    chapter: Chapter, pairs: Sequence[tuple[str, str]], file: Path | None = None
-) -> list[Point]:
-    """Return the points that options `pairs` and a `file` ask for, each once, in order.
+def read_points(chapter: Chapter, pairs: Sequence[tuple[str, str]]) -> list[Point]:
+    """Return the points that options `pairs` ask for, each once, in order.
 
     Raises ParameterError for a name that the chapter does not have, a range that is none, or where
     no point at all is allowed.
     """
     known = {parameter.name: parameter for parameter in chapter.parameter_cell.parameters}
     asked = values_from_pairs(pairs)
-    listed: list[dict[str, str]] = [{}]
-    if file:
-        with file.open(encoding="utf-8", newline="") as lines:
-            listed = list(csv.DictReader(lines, skipinitialspace=True))
-    for name in [*asked, *(listed[0] if listed else {})]:
+    for name in asked:
         if name not in known:
             raise ParameterError(f"no parameter named {name}; there are: {', '.join(known)}")
     lists = [_values(known[name], text) for name, text in asked.items()]
-    grid = [dict(zip(asked, chosen, strict=True)) for chosen in product(*lists)]
     found: dict[str, Point] = {}
-    for first, second in product(listed, grid):
-        texts = first | second
+    for chosen in product(*lists):
+        texts = dict(zip(asked, chosen, strict=True))
         try:
             checked = chapter.check_values(texts)
             values = {name: checked.get(name, known[name].default) for name in known}
@@ -70,7 +60,7 @@ def read_points(
         except ParameterError as error:
             point = Point(key_of({"asked": texts}), texts, texts, str(error))
         found.setdefault(point.key, point)
-    if found and all(point.error for point in found.values()):
+    if all(point.error for point in found.values()):
         raise ParameterError(next(iter(found.values())).error)
     return list(found.values())
 

@@ -41,12 +41,3 @@ def write_chapter(root: Path, name: str, title: str = "") -> list[Path]:
     for path, content in written.items():
         write_atomically(path, content)
     return list(written)
-
-
-def next_steps(name: str) -> str:
-    """Return what to do with a chapter that was just begun."""
-    return f"""
-The chapter runs as it is; every TODO in notebooks/{name}.md says what belongs there. Then
-  python -m bookmaker build {name}    executes it
-  python -m bookmaker check {name}    names what is missing, by file and line
-CONTRIBUTING.md says where physics and its tests go."""

@@ -49,7 +49,7 @@ class Table:
     """One table: where it lies, the units of work, and `rows(**unit)`, a list of dictionaries.
 
     `units` are dictionaries of numbers and words; every row has the columns of its unit, then
-    those that `rows` gives, the same for all units. A check computes the unit `checked` again,
+    those that `rows` gives, the same for all units. A test computes the unit `checked` again,
     which takes about `seconds` (infinite: nobody has said so yet); numbers may differ by `rtol` of
     their size, or by what `within` says of their column (infinite: the column is not compared).
 
@@ -59,9 +59,7 @@ class Table:
     ...                   rows=lambda x: [{"square": x**2}])
     ...     table.make()
     ...     table.read()["square"]
-    ...     table.deviations()
     array([4, 9])
-    []
     """
 
     path: Path
@@ -104,7 +102,7 @@ class Table:
                 for place, rows in bar:
                     if isinstance(rows, Lost):
                         raise rows
-                    done[missing[place]] = _texts(units[missing[place]], rows)
+                    done[missing[place]] = rows_as_text(units[missing[place]], rows)
                     store.add(part, missing[place], done[missing[place]])
             text = io.StringIO(f"# {self.command}\n")
             text.seek(0, io.SEEK_END)
@@ -113,33 +111,6 @@ class Table:
             writer.writerows(row for key in units for row in done[key])
             write_atomically(self.path, text.getvalue())
             shutil.rmtree(part)
-
-    def deviations(self) -> list[str]:
-        """Compute the unit `checked` again; return where the stored rows are others, in words."""
-        unit = self.units[self.checked]
-        rows = _texts(unit, self.rows(**unit))
-        with self.path.open(encoding="utf-8", newline="") as file:
-            file.readline()
-            first = _texts(unit, [{}])[0]
-            lines = [row for row in csv.DictReader(file) if first.items() <= row.items()]
-        if len(lines) != len(rows):
-            return [f"{len(rows)} rows for {unit}, {len(lines)} are stored"]
-        return [
-            f"{name} of {unit}: {new[name]}, stored {old.get(name)}"
-            for new, old in zip(rows, lines, strict=True)
-            for name in new
-            if not self._same(name, new[name], old.get(name, ""))
-        ]
-
-    def _same(self, column: str, new: str, old: str) -> bool:
-        if new == old:
-            return True
-        try:
-            pair = float(new), float(old)
-        except ValueError:
-            return False
-        # `math.isclose` knows an infinite tolerance, `np.isclose` warns of it.
-        return math.isclose(*pair, rel_tol=self.rtol, abs_tol=self.within.get(column, 0.0))
 
 
 def stored(path: Path, **settings: Any) -> Callable[[Callable[..., Rows]], Table]:
@@ -202,7 +173,7 @@ def _column(values: Sequence[str]) -> np.ndarray:
     return np.array(values)
 
 
-def _texts(unit: Mapping[str, Any], rows: Rows) -> list[dict[str, str]]:
+def rows_as_text(unit: Mapping[str, Any], rows: Rows) -> list[dict[str, str]]:
     """The rows of a unit as they stand in the table."""
     return [
         {

@@ -45,7 +45,7 @@ class Workers:
 
     count: int = 0
     scheduler: str = ""
-    retries: int = 3
+    retries: int = 2
 
 
 HERE = Workers()
@@ -90,11 +90,11 @@ def stream(
                 value = error
             yield place, value
         return
-    with _client(workers) as client:
+    starts = range(0, len(units), chunk)
+    with _client(workers, len(starts)) as client:
         from distributed import KilledWorker, as_completed
 
         say(f"workers: {len(client.nthreads())}, dashboard {client.dashboard_link}")
-        starts = range(0, len(units), chunk)
         futures = client.map(
             partial(_chunk, function),
             [units[start : start + chunk] for start in starts],
@@ -133,10 +133,11 @@ def _chunk(function: Callable[..., Any], units: Sequence[Unit]) -> tuple[list[An
 
 
 @contextlib.contextmanager
-def _client(workers: Workers) -> Iterator[Any]:
+def _client(workers: Workers, tasks: int) -> Iterator[Any]:
     """A client of the scheduler, or of one that is started here with workers."""
     try:
         import dask
+        from dask.system import CPU_COUNT
         from distributed import Client, LocalCluster
     except ModuleNotFoundError as error:
         raise SweepError(
@@ -164,7 +165,7 @@ def _client(workers: Workers) -> Iterator[Any]:
     try:
         with dask.config.set(settings):
             cluster = LocalCluster(
-                n_workers=workers.count if workers.count > 0 else None,
+                n_workers=min(workers.count if workers.count > 0 else CPU_COUNT, tasks),
                 threads_per_worker=1,
                 dashboard_address="127.0.0.1:0",
                 silence_logs=logging.CRITICAL,
