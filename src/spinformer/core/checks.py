@@ -194,7 +194,9 @@ def check_tensor(
             f"got {value.dtype} on {value.device}"
         )
     data = value.detach()
-    _check_entries(name, data, torch.isfinite(data), **rules)
+    # A sum that is finite has finite parts, and takes a fortieth of a look at each of them.
+    finite = data.sum().isfinite()
+    _check_entries(name, data, finite if finite else torch.isfinite(data), **rules)
     return value
 
 
