@@ -25,6 +25,7 @@ def test_a_sound_chapter_has_no_fault(built_checkout, call):
 
 
 HEADING = "# A small chapter"
+DEFAULTS = b'{"beta": 1.5, "count": 2, "kind": "flat"}'
 BETA = "beta: float = 1.5  # inverse temperature, in [0, 10]"
 
 
@@ -51,7 +52,7 @@ BETA = "beta: float = 1.5  # inverse temperature, in [0, 10]"
         ("_toc.yml", change("01_small", "01_smal"), "1: does not list notebooks/01_small"),
         ("tests/papermill/01_small.json", lambda data: b'{"count": }', "1: small values"),
         ("tests/papermill/01_small.json", lambda data: b'{"cout": 1}', "no parameter named cout"),
-        ("tests/papermill/01_small.json", lambda data: b'{"count": 2}', "changes no parameter"),
+        ("tests/papermill/01_small.json", lambda data: DEFAULTS, "changes no parameter"),
         ("tests/papermill/01_small.json", lambda data: b'{"kind": "steep", "count": 10}', "1: "),
         ("book/claims.yml", lambda data: b"- id: A1\n  verdit: holds\n", "argument 'verdit'"),
     ],
