@@ -36,7 +36,7 @@ def show_three_gradients() -> None:
     draw_boxes(boxes, axis=axis, arrows=["weights mean", "mean draw: N bits", "draw cost"])
     for end, edge, bend, height, color, word in (
         (0.33, 0.72, 0.42, 0.93, "blue", "limit: no draw at all"),
-        (0.36, 0.38, -0.3, 0.27, "orange", "straight-through: past the draw, as its mean"),
+        (0.36, 0.38, -0.3, 0.29, "orange", "straight-through: the draw as its mean"),
         (0.02, 0.38, -0.4, -0.02, "red", "REINFORCE: cost × gradient of log P(draw)"),
     ):
         arrow = {"arrowstyle": "-|>", "color": COLORS[color], "lw": 1.6}
