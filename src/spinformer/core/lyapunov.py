@@ -23,7 +23,8 @@ def lyapunov_exponents(
     batches: int = 20,
     seed: Seed = 0,
 ) -> Estimate:
-    """The `count` largest Lyapunov exponents, in nats per step, largest first: shape (count,).
+    """The `count` largest Lyapunov exponents, in nats per step, shape (count,), the
+    largest first up to their errors.
 
     push: takes a frame (dimension, count) at the present state, applies the tangent map there,
         moves the state on, and returns the new frame. It is called once a step.

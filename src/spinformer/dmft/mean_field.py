@@ -128,6 +128,7 @@ def step(
     newest = attend(window, gamma=gamma)
     position_part = network.position_overlaps()[position, OUTPUT]
     semantic = window[..., 0, OUTPUT, :] - share[..., None] * position_part
+    semantic = np.broadcast_to(semantic, newest.shape).copy()
     older = np.broadcast_to(
         attention[..., :-1, :], (*newest.shape[:-1], network.context - 1, network.features)
     )

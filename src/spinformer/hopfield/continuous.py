@@ -10,7 +10,8 @@ E = ½ ξᵀξ − β⁻¹ log Σ_i exp(β x_iᵀξ): [bal2020energy, Eqs. (7), 
 
 All functions work on floating-point torch tensors and are differentiable in every tensor argument.
 All raise TypeError or ValueError on what is not finite floating-point data of matching width, type
-and device. Where a score β x_iᵀξ overflows, the result is not finite: ValueError.
+and device. Where a score β x_iᵀξ overflows, the result is not finite: ValueError, but `retrieve`
+says DIVERGED.
 """
 
 from __future__ import annotations
@@ -164,7 +165,8 @@ def retrieve(
         state = torch.where(going.unsqueeze(-1), moved, state)
         residual, taken = torch.where(going, shift, residual), taken + going
         if steps is None:
-            going = going & ~(shift <= tolerance)
+            # What overflowed moves by NaN, which is not above anything.
+            going = going & (shift > tolerance)
         scores = _scores(patterns, state, beta)
         energies.append(_energy_of(state, scores, beta))
         if keep_trajectory:

@@ -196,8 +196,8 @@ class Fit(Solution[Tensor]):
 
     value: (N, d), the last iterate. residual: what the last step lowered the loss by, in nats.
     steps: steps made. status: CONVERGED if that was less than the tolerance and no rise (never for
-    "cd", whose steps are noisy), DIVERGED if the loss ended above its start or not finite, else
-    STEP_LIMIT.
+    "cd", whose steps are noisy), DIVERGED if the loss is not finite or, but for "cd", ended above
+    its start, else STEP_LIMIT.
     losses: (steps + 1,), exact `loss` on the training data before the first and after every step.
     """
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -74,9 +74,15 @@ class Separation:
         return self.name
 
 
-def _power(base: np.ndarray, *, exponent: int, factor: float = 1.0) -> np.ndarray:
-    """By products: exact for integers below 2^53 and far faster than `**`."""
-    return factor * reduce(np.multiply, [base] * exponent)
+@dataclass(frozen=True)
+class _Power:
+    """factor · x^exponent, by products: exact for integers below 2^53, far faster than `**`."""
+
+    exponent: int
+    factor: float = 1.0
+
+    def __call__(self, base: np.ndarray) -> np.ndarray:
+        return np.asarray(self.factor * reduce(np.multiply, [base] * self.exponent))
 
 
 def polynomial(degree: int) -> Separation:
@@ -88,12 +94,10 @@ def polynomial(degree: int) -> Separation:
     -8.0
     """
     degree = check_integer("degree", degree, low=2, high=20)
-    return Separation(
-        name=f"polynomial of degree {degree}", function=partial(_power, exponent=degree)
-    )
+    return Separation(name=f"polynomial of degree {degree}", function=_Power(degree))
 
 
-CLASSICAL = Separation(name="classical", function=partial(_power, exponent=2, factor=0.5))
+CLASSICAL = Separation(name="classical", function=_Power(2, factor=0.5))
 # The one whose sums may overflow: they are taken relative to their largest term.
 EXPONENTIAL = Separation(name="exponential", function=np.exp)
 

@@ -282,7 +282,8 @@ def log_partition(
 ) -> Tensor:
     """ln Z/D of order 1 or 2 at given m, shape (...); stationary in m at the fixed point.
 
-    The diagonal of the couplings J adds β Σ J_ii; nothing is checked.
+    Unit convention: `fields` are h = H/√D. The diagonal of the couplings J adds β Σ J_ii; nothing
+    is checked.
     """
     pair, width = pair_couplings(couplings), 1 - mean.square().sum(-1)
     linear = ((fields + pair @ mean / 2) * mean).sum((-2, -1))
@@ -305,8 +306,8 @@ def solve_fixed_point(
 ) -> Solution[Tensor]:
     """Solve m = L(θ(m)) from the free spins, each system of the batch for itself.
 
-    The couplings J are symmetrised, their diagonal is without effect. The
-    iteration is accelerated by `core.anderson.anderson` [walker2011anderson];
+    Unit convention: `fields` are h = H/√D. The couplings J are symmetrised, their diagonal is
+    without effect. The iteration is accelerated by `core.anderson.anderson` [walker2011anderson];
     `tolerance` on the residual ‖L(θ(m)) − m‖/√N, default 1e-5 in single and 1e-12 in double
     precision. A system that has converged is frozen, so the result does not depend on its
     neighbours. A fixed point always exists; it need not be found, be stable, or give correlations
