@@ -16,7 +16,6 @@ def test_kaplan_yorke_by_hand():
 
 
 def test_what_is_refused():
-    with pytest.raises(ValueError, match="sorted"):
-        kaplan_yorke_dimension(np.array([0.0, 1.0]))
-    with pytest.raises(ValueError, match="exponents"):
-        kaplan_yorke_dimension(np.array(1.0))
+    for bad in ([0.0, 1.0], 1.0):
+        with pytest.raises(ValueError, match="exponents"):
+            kaplan_yorke_dimension(np.array(bad))
