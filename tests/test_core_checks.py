@@ -30,6 +30,7 @@ def test_what_is_allowed_comes_back_as_one_type():
         assert check_array("x", value).dtype == np.float64
     assert check_choice("kind", "tap", ("tap", "naive")) == "tap"
     assert check_choice("count", np.int64(2), (1, 2)) == 2
+    assert check_choice("dtype", torch.float64, (torch.float64,)) == torch.float64
     assert check_flag("on", np.bool_(True)) is True
     assert check_broadcast(a=(2, 1), b=(), c=(3,)) == (2, 3)
 
@@ -53,7 +54,7 @@ def test_arrays_are_copies_and_tensors_the_same():
         (check_real, ValueError, {"low": 0.0, "high": 1.0}, (INF, -1e-300, 1.5)),
         (check_real, ValueError, {"low": 0.0, "open_low": True}, (0.0,)),
         (check_choice, ValueError, {"allowed": ("exact",)}, ("exakt",)),
-        (check_choice, ValueError, {"allowed": (1, 2)}, (True, np.ones(2))),
+        (check_choice, ValueError, {"allowed": (1, 2)}, (True, np.True_, np.ones(2), [1])),
         (check_flag, TypeError, {}, ("False", 1)),
         (check_instance, TypeError, {"kind": dict}, (3,)),
         (check_array, ValueError, {}, ([1.0, NAN], [1.0, INF])),
