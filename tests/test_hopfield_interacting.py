@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from known_memories import draw
 from scipy.optimize import minimize
 
 from compendium.c17_interacting_patterns.interacting import (
@@ -9,10 +10,6 @@ from compendium.c17_interacting_patterns.interacting import (
     solve,
 )
 from spinformer.hopfield import continuous
-
-
-def draw(*shape, seed=0):
-    return torch.as_tensor(np.random.default_rng(seed).standard_normal(shape))
 
 
 def energy(patterns, *, states, weights, couplings, beta):
@@ -120,24 +117,20 @@ def test_it_contracts_up_to_two_and_two_patterns_reach_the_constant():
 
 
 def test_rest_is_a_minimum_over_state_and_weights_found_by_another_method():
-    patterns, couplings = draw(5, 3), symmetric(5)
-    query = draw(1, 3, seed=1)
+    patterns, query, given = (
+        draw(5, 3),
+        draw(1, 3, seed=1),
+        {"couplings": symmetric(5), "beta": 1.5},
+    )
 
     def cost(logits, clamped):
         weights = torch.softmax(torch.as_tensor(logits), -1)
         states = query[0] if clamped else weights @ patterns
-        given = {"states": states, "couplings": couplings, "beta": 1.5}
-        return float(energy(patterns, weights=weights, **given))
+        return float(energy(patterns, states=states, weights=weights, **given))
 
     for clamped in (True, False):
-        found, _ = solve(
-            patterns,
-            queries=query,
-            couplings=couplings,
-            beta=1.5,
-            clamped=clamped,
-            step_size=safe_step_size(couplings, beta=1.5),
-        )
+        step = safe_step_size(given["couplings"], beta=1.5)
+        found, _ = solve(patterns, queries=query, clamped=clamped, step_size=step, **given)
         start = found[0].log().numpy() + 0.1 * draw(5, seed=3).numpy()
         other = minimize(cost, start, args=(clamped,), method="BFGS", options={"gtol": 1e-7})
         np.testing.assert_allclose(found[0], torch.softmax(torch.as_tensor(other.x), -1), atol=1e-5)
@@ -153,13 +146,8 @@ def test_repelling_patterns_are_a_plain_memory_of_others(kappa):
     weights = torch.softmax(draw(1, 6, seed=3), -1)
     plain, interacting = weights, weights
     for _ in range(5):
-        interacting = update(
-            patterns,
-            states=interacting @ patterns,
-            weights=interacting,
-            couplings=couplings,
-            beta=2.0,
-        )
+        given = {"states": interacting @ patterns, "couplings": couplings, "beta": 2.0}
+        interacting = update(patterns, weights=interacting, **given)
         plain = continuous.attention_weights(other, states=plain @ other, beta=2.0)
         torch.testing.assert_close(plain, interacting)
 
@@ -194,11 +182,9 @@ def test_a_query_is_judged_by_its_own_step_whatever_its_neighbors_do():
         alone, _ = solve(patterns, queries=query[None], **given)
         torch.testing.assert_close(both[index], alone[0], rtol=1e-10, atol=1e-12)
     # They arrive one after the other; damped, a step is small far from the rest.
-    arrived = [
-        int(solve(patterns, queries=queries, max_steps=n, **given)[1].sum()) for n in range(20)
-    ]
-    assert arrived == sorted(arrived)
-    assert len(set(arrived)) > 2
+    after = [solve(patterns, queries=queries, max_steps=n, **given)[1].sum() for n in range(20)]
+    assert after == sorted(after)
+    assert len(set(map(int, after))) > 2
     _, rests = solve(patterns, queries=queries, step_size=1e-5, max_steps=3, **given)
     assert not bool(rests.any())
 
