@@ -12,15 +12,17 @@ import inspect
 import pkgutil
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import pytest
 import torch
 
 import spinformer
+from spinformer.dmft.attractors import Thresholds
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.network import Context, Network
+from spinformer.hopfield.discrete import EXPONENTIAL, Separation
 
 BAD: dict[str, Any] = {
     "a word": "x",
@@ -154,6 +156,113 @@ def test_what_is_out_of_range_is_refused_by_name(name):
     for argument in OUT_OF_RANGE.keys() & names:
         with pytest.raises((TypeError, ValueError), match=rf"\b{argument}\b"):
             function(**given | {argument: OUT_OF_RANGE[argument]})
+
+
+ONES, WIDE = torch.ones, np.ones((1, 800))
+STATES, INPUTS = ONES(1, 2, 8).double(), ONES(1, 6, 16).double()
+COSH = Separation(name="cosh", function=np.cosh)
+# What does not fit the other arguments of an example; the first of several is named.
+MISFITS: dict[str, list[dict[str, Any]]] = {
+    "core.anderson.anderson": [{"start": ONES(3)}, {"start": np.ones((1, 1))}, {"damping": 1.5}],
+    "core.chaos.kaplan_yorke_dimension": [{"exponents": [0.0, 1.0]}, {"exponents": 1.0}],
+    "core.lyapunov.lyapunov_exponents": [
+        {"count": 4},
+        {"push": lambda frame: frame * np.nan},
+        {"push": lambda frame: frame[:1]},
+    ],
+    "core.special.alignment_over_kappa": [{"kappa": -1.0}],
+    "core.special.normal_average": [{"steepness": 5e4}],
+    "core.states.hebbian_couplings": [{"patterns": np.ones(3)}, {"other": np.ones((3, 3))}],
+    "core.states.overlaps": [{"states": np.ones(3)}, {"states": 1.0}, {"patterns": np.ones(4)}],
+    "core.states.spin_states": [{"count": 21}],
+    "core.statistics.fit_power": [
+        {"sizes": [1, 2], "values": [1, 1], "errors": [1, 1]},
+        {"sizes": [2, 2, 2]},
+        {"sizes": [0, 2, 3]},
+        {"values": [1, 1]},
+        {"errors": [1, 0, 1]},
+    ],
+    "core.statistics.integrated_autocorrelation_time": [
+        {"series": [1.0, 2.0, 3.0]},
+        {"series": np.ones((2, 2, 9))},
+    ],
+    "core.statistics.mean_estimate": [{"axis": 1}],
+    "core.statistics.mean_interval": [{"samples": [1.0]}],
+    "core.statistics.share_interval": [{"successes": 11}],
+    "dmft.attractors.Thresholds": [{name: -1} for name in get_type_hints(Thresholds)],
+    "dmft.attractors.find_attractors": [{"kept": 1}, {"exponents": 13}, {"exponent_steps": 19}],
+    "dmft.attractors.find_period": [{"longest": 7}, {"orbit": np.zeros((1, 2)), "longest": 1}],
+    "dmft.finite_size.attention_of_window": [{"window": np.ones((3, 3))}],
+    "dmft.finite_size.generate": [
+        {"size": 100},
+        {"window": np.ones((3, 3))},
+        {"window": np.ones((2, 4, 3))},
+    ],
+    "dmft.finite_size.linear_maps": [
+        {"path": np.zeros(shape)} for shape in ((4, 3), (5, 2), (4, 2, 2))
+    ]
+    + [{"path": np.full((5, 3), 2.0)}],
+    "dmft.finite_size.mean_path": [{"window": np.ones((4, 2))}],
+    "dmft.finite_size.semantic_overlaps": [{"tokens": np.ones((4, 2))}],
+    "dmft.finite_size.window_means": [{"attention": np.ones(2)}],
+    "dmft.finite_size.window_of_context": [{"context": Context(np.ones((3, 3)), 0)}],
+    "dmft.lyapunov.lyapunov_spectrum": [{"count": 13}],
+    "dmft.mean_field.context_from_tokens": [{"overlaps": np.zeros((4, 3))}],
+    "dmft.mean_field.step": [{"epsilon": -0.1}],
+    "dmft.mean_field.trajectory": [{"beta": np.ones((0, 2))}],
+    "dmft.network.Context": [{"attention": np.ones(3)}, {"position": -1}],
+    "dmft.onset.onset": [{"epsilon": 1.0}],
+    "hopfield.attention.Lagrangian": [{"value": None}],
+    "hopfield.attention.attention": [
+        {"queries": ONES(2, 5)},
+        {"values": ONES(3, 4)},
+        {"values": ONES(2, 4).double()},
+        {"mask": ONES(1, 2) < 0},
+        {"mask": ONES(3, 3) > 0},
+        {"mask": ONES(1, 2)},
+    ],
+    "hopfield.attention.multi_head_attention": [{"heads": 3}],
+    "hopfield.density.log_prob": [{"states": ONES(3, 1)}],
+    "hopfield.discrete.energy": [
+        {"patterns": [1, 1, -1]},
+        {"states": [[1, -1]]},
+        {"states": WIDE, "patterns": WIDE, "separation": EXPONENTIAL},
+    ],
+    "hopfield.discrete.fields": [{"diagonal": True, "separation": EXPONENTIAL}],
+    "hopfield.discrete.retrieve": [
+        {"queries": [[2, 1, 1, 1]]},
+        {"kernel": "overlaps", "diagonal": True},
+        {"separation": COSH, "patterns": WIDE, "queries": WIDE},
+    ],
+    "hopfield.layer.HopfieldLayer": [{"heads": 5}, {"beta": [1.0, 2.0, 3.0]}, {"beta": 0.0}],
+    "language.encoder.Architecture": [{"heads": 7}],
+    "language.encoder.project": [{"which": "queries"}, {"layer": 5}],
+    "language.encoder.run_layer": [
+        {"layer": 2},
+        *({"inputs": x} for x in (STATES[0], STATES[..., :7], STATES / 0, STATES.float())),
+    ],
+    "language.encoder.run_model": [
+        {"tokens": x}
+        for x in (ONES(2, 3), ONES(3).long(), ONES(1, 11).long(), ONES(1, 3).long() * 20)
+    ],
+    "language.decoder.run_decoder": [
+        {"inputs": INPUTS.float()},
+        {"inputs": INPUTS[0]},
+        {"start": -1},
+    ],
+    "language.minilm.load_model": [{"path": 3}, {"dtype": torch.int64}],
+    "language.text.sample_text": [{"path": "/no/such/file"}],
+    "language.text.text_windows": [{"length": 2}],
+}
+
+
+@pytest.mark.parametrize("name", MISFITS)
+def test_what_does_not_fit_is_refused_by_name(name):
+    function = EVERY[f"spinformer.{name}"]
+    given = call_of(function)
+    for changed in MISFITS[name]:
+        with pytest.raises((TypeError, ValueError), match=rf"\b{next(iter(changed))}\b"):
+            function(**given | changed)
 
 
 def test_a_flag_is_no_temperature():

@@ -94,10 +94,3 @@ def test_averages_over_a_normal_are_exact_when_the_steepness_is_told(slope):
         assert 1.0 - square == pytest.approx(wanted, rel=2e-9)
         told = normal_average(lambda z, h=height: np.tanh(slope * z - h) ** 2, steepness=slope)
         assert 1.0 - told == pytest.approx(wanted, rel=2e-9)
-
-
-def test_a_steepness_beyond_the_stated_is_refused():
-    with pytest.raises(ValueError, match="steepness"):
-        normal_average(np.tanh, steepness=5e4)
-    with pytest.raises(ValueError, match="kappa"):
-        alignment_over_kappa(-1.0, dim=3)

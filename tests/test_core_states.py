@@ -32,19 +32,3 @@ def test_overlaps_are_means_over_spins_for_any_batch():
     found = overlaps(states, patterns=patterns)
     expected = (states[:, :, None] * patterns).mean(-1)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-15)
-
-
-@pytest.mark.parametrize(
-    ("call", "told"),
-    [
-        (lambda: spin_states(21), "count"),
-        (lambda: hebbian_couplings(np.ones(3)), "patterns"),
-        (lambda: hebbian_couplings(np.ones((2, 3)), other=np.ones((3, 3))), "other"),
-        (lambda: overlaps(np.ones(3), patterns=np.ones((2, 4))), "states"),
-        (lambda: overlaps(1.0, patterns=np.ones((2, 4))), "states"),
-        (lambda: overlaps(np.ones(0), patterns=np.ones((2, 0))), "states"),
-    ],
-)
-def test_bad_input_names_the_argument(call, told):
-    with pytest.raises(ValueError, match=told):
-        call()

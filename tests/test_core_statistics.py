@@ -112,23 +112,3 @@ def test_a_power_law_is_the_weighted_fit_of_the_logarithms():
     assert found.scale == pytest.approx(np.exp(height), rel=1e-6)
     pulls = (np.log(values) - slope * np.log(sizes) - height) / relative
     assert found.chi2 == pytest.approx((pulls**2).sum() / 4, rel=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("call", "told"),
-    [
-        (lambda: mean_interval([1.0]), "samples"),
-        (lambda: mean_estimate([1.0, 2.0], axis=1), "axis"),
-        (lambda: integrated_autocorrelation_time([1.0, 2.0, 3.0]), "series"),
-        (lambda: integrated_autocorrelation_time(np.ones((2, 2, 9))), "series"),
-        (lambda: share_interval(3, trials=2), "successes"),
-        (lambda: fit_power([1, 2], values=[1, 1], errors=[1, 1]), "sizes"),
-        (lambda: fit_power([2, 2, 2], values=[1, 1, 1], errors=[1, 1, 1]), "sizes"),
-        (lambda: fit_power([1, 2, 3], values=[1, 1], errors=[1, 1, 1]), "values"),
-        (lambda: fit_power([1, 2, 3], values=[1, 1, 1], errors=[1, 0, 1]), "positive"),
-        (lambda: fit_power([0, 2, 3], values=[1, 1, 1], errors=[1, 1, 1]), "positive"),
-    ],
-)
-def test_bad_input_names_the_argument(call, told):
-    with pytest.raises(ValueError, match=told):
-        call()

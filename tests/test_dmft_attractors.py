@@ -1,7 +1,5 @@
 """Periods, regimes and orbit diagrams against constructed orbits and stored trajectories."""
 
-from typing import get_type_hints
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -178,28 +176,6 @@ def test_chaos_that_ends_in_the_measurement_is_transient():
         NETWORK, found.context, beta=1.27, transient=40_000, kept=2, exponent_steps=2000, bins=1
     )
     assert (later.regime == Regime.PERIODIC).all()
-
-
-@pytest.mark.parametrize(
-    ("call", "name"),
-    [
-        (lambda start: find_attractors(NETWORK, start, beta=1.0, kept=1), "kept"),
-        (lambda start: find_attractors(NETWORK, start, beta=1.0, exponents=13), "exponents"),
-        (
-            lambda start: find_attractors(NETWORK, start, beta=1, exponent_steps=19),
-            "exponent_steps",
-        ),
-        (lambda start: find_period(np.zeros((10, 2)), longest=6), "longest"),
-        (lambda start: find_period(np.zeros((1, 2)), longest=1), "orbit"),
-        *[
-            (lambda start, n=name: Thresholds(**{n: -1}), name)
-            for name in get_type_hints(Thresholds)
-        ],
-    ],
-)
-def test_what_is_refused(start, call, name):
-    with pytest.raises(ValueError, match=name):
-        call(start)
 
 
 def test_columns_just_below_the_first_bifurcation_need_more_than_the_document_s_steps(start):

@@ -16,7 +16,6 @@ from spinformer.dmft.finite_size import (
     semantic_overlaps,
     window_means,
 )
-from spinformer.dmft.network import Network
 
 
 def step(network, beta, window, position):
@@ -97,16 +96,3 @@ def test_growth_rate_of_known_maps():
     late[:50] *= 5.0
     assert growth_rate(late, drop=100).value == pytest.approx(np.log(root), abs=1e-9)
     assert growth_rate(np.zeros((9, 2, 3, 3))).value == -np.inf
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda net, path: linear_maps(net, 1.0, path=path[:4], position=0), "steps of path"),
-        (lambda net, path: linear_maps(net, 1.0, path=path[:, :2], position=0), "path"),
-        (lambda net, path: linear_maps(net, 1.0, path=path + 2.0, position=0), "path"),
-    ],
-)
-def test_what_does_not_fit_is_refused(call, message):
-    with pytest.raises(ValueError, match=message):
-        call(Network.document(), np.zeros((5, 3)))

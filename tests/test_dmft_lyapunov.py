@@ -181,5 +181,3 @@ def test_bad_arguments():
     ):
         with pytest.raises(ValueError, match=named):
             average_growth(growth, lengths=lengths)
-    with pytest.raises(ValueError, match="count"):
-        lyapunov_spectrum(NETWORK, random_contexts(NETWORK, 0, count=2), beta=1, steps=20, count=13)

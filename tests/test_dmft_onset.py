@@ -46,8 +46,3 @@ def test_the_documents_network():
     shifted = onset(network, epsilon=0.02).critical_beta
     assert shifted == pytest.approx(1.24616, abs=5e-6)
     assert np.abs(at_rest(network, shifted, gamma=0.0)).max() == pytest.approx(1.0, abs=1e-12)
-
-
-def test_what_is_refused():
-    with pytest.raises(ValueError, match="epsilon"):
-        onset(Network.document(), epsilon=1.0)

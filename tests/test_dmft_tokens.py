@@ -15,7 +15,7 @@ from spinformer.dmft.finite_size import (
     window_of_context,
 )
 from spinformer.dmft.mean_field import random_contexts, trajectory
-from spinformer.dmft.network import Context, Network
+from spinformer.dmft.network import Network
 
 NETWORK = Network.document()
 
@@ -133,25 +133,3 @@ def test_every_run_may_begin_with_a_window_of_its_own():
     by_hand = np.einsum("as,rts->rta", NETWORK.semantic[2], runs.tokens) / 3 * 0.98
     found = semantic_overlaps(NETWORK, runs.tokens, role=2)
     np.testing.assert_allclose(found, by_hand, atol=1e-14)
-
-
-TEXT = {"size": 99, "beta": 1.0, "window": np.ones((4, 3)), "steps": 2, "runs": 1, "seed": 0}
-
-
-@pytest.mark.parametrize(
-    ("function", "given", "named"),
-    [
-        (attention_of_window, {"window": np.ones((3, 3)), "position": 0}, "window"),
-        (mean_path, {"beta": 1.0, "window": np.ones((4, 2)), "steps": 1}, "window"),
-        (semantic_overlaps, {"tokens": np.ones((4, 2))}, "tokens"),
-        (window_means, {"beta": 1.0, "attention": np.ones(2)}, "attention"),
-        (window_of_context, {"context": Context(np.ones((3, 3)), 0), "beta": 1.0}, "context"),
-        (window_of_context, {"context": np.ones((4, 3)), "beta": 1.0}, "context"),
-        (generate, TEXT | {"size": 100}, "size"),
-        (generate, TEXT | {"window": np.ones((3, 3))}, "window"),
-        (generate, TEXT | {"window": np.ones((2, 4, 3))}, "window"),
-    ],
-)
-def test_what_does_not_fit_is_refused(function, given, named):
-    with pytest.raises((ValueError, TypeError), match=named):
-        function(NETWORK, **given)

@@ -7,9 +7,7 @@ from known_memories import draw
 from spinformer.hopfield.attention import (
     LOG_SUM_EXP,
     Lagrangian,
-    attention,
     hop,
-    multi_head_attention,
 )
 from spinformer.hopfield.fixed_points import rest
 
@@ -101,24 +99,3 @@ def test_one_argument_of_a_rest_is_mapped_alone(mapped, lagrangian):
         torch.testing.assert_close(*slopes, rtol=0, atol=1e-9)
     if mapped == "bias":  # a batch of biases is met without a map, too
         torch.testing.assert_close(one(batch)[0], wanted[0], rtol=0, atol=1e-10)
-
-
-@pytest.mark.parametrize(
-    ("change", "named"),
-    [
-        ({"keys": torch.ones(3, 5)}, "queries"),
-        ({"values": torch.ones(2, 4)}, "values"),
-        ({"values": torch.ones(3, 4).double()}, "values"),
-        ({"mask": torch.zeros(2, 3) > 0}, "mask"),
-        ({"mask": torch.ones(2, 2) > 0}, "mask"),
-        ({"mask": torch.ones(2, 3)}, "mask"),
-        ({"heads": 3}, "heads"),
-    ],
-)
-def test_attention_refuses_what_does_not_fit(change, named):
-    given = {"keys": torch.ones(3, 4), "values": torch.ones(3, 4), **change}
-    function = multi_head_attention if "heads" in change else attention
-    with pytest.raises((ValueError, TypeError), match=f"^{named} "):
-        function(torch.ones(2, 4), **given)
-    with pytest.raises(TypeError, match="value must be a function"):
-        Lagrangian(name="none", value=None)

@@ -97,14 +97,8 @@ def test_pair_mixing_of_far_patterns_is_the_normal_distribution():
     assert pair_mixing(patterns) == pytest.approx(1.0 - float(ndtr(0.3)), abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda x: log_prob(x, states=x[:, :1]), "states"),
-        (lambda x: log_partition(x * 1e200), "too large"),
-        (lambda x: _gibbs(x * 1e200, states=x * 1e200, steps=1), "too large"),
-    ],
-)
-def test_bad_input_is_refused_by_name(call, message):
-    with pytest.raises(ValueError, match=message):
-        call(normal(0, 3, 2))
+def test_what_is_no_number_is_refused():
+    huge = 1e200 * normal(0, 3, 2)
+    for call in (lambda: log_partition(huge), lambda: _gibbs(huge, states=huge, steps=1)):
+        with pytest.raises(ValueError, match="too large"):
+            call()

@@ -201,23 +201,3 @@ def test_status_says_why_retrieval_stopped():
     short = retrieve(patterns, queries=queries, schedule="synchronous", max_steps=1)
     assert (short.status == Status.STEP_LIMIT).all()
     assert (short.residual == (short.states != queries).sum(axis=1)).all()
-
-
-WIDE, COSH = np.ones((1, 800)), Separation(name="cosh", function=np.cosh)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda x: energy(x[0], states=x), "patterns"),
-        (lambda x: energy(x, states=x[:, :3]), "states"),
-        (lambda x: energy(WIDE, states=WIDE, separation=EXPONENTIAL), "overflow"),
-        (lambda x: retrieve(WIDE, queries=WIDE, separation=COSH), "function of separation"),
-        (lambda x: fields(x, states=x, diagonal=True, separation=EXPONENTIAL), "diagonal"),
-        (lambda x: retrieve(x, queries=x + 1), "queries"),
-        (lambda x: retrieve(x, queries=x, kernel="overlaps", diagonal=True), "kernel"),
-    ],
-)
-def test_bad_input_is_refused_by_name(call, message):
-    with pytest.raises(ValueError, match=message):
-        call(spins(np.random.default_rng(0), 3, 8))
