@@ -12,9 +12,7 @@ from spinformer.dmft.finite_size import (
     semantic_overlaps,
     token_states,
     window_means,
-    window_of_context,
 )
-from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import Network
 
 NETWORK = Network.document()
@@ -86,17 +84,6 @@ def test_bit_by_bit_reference_has_the_same_distribution():
         assert (np.abs(gap) < 4.5 * error + 1e-12).all()
 
 
-def test_a_generator_is_used_and_moved_on():
-    stream = np.random.default_rng(0)
-    first, again, following = (
-        generate(NETWORK, 99, beta=1.27, window=0 * CONTEXT, steps=5, runs=4, seed=seed).tokens
-        for seed in (0, stream, stream)
-    )
-    np.testing.assert_array_equal(again, first)
-    assert not np.array_equal(following, first)
-    assert not np.array_equal(first[0], first[1])
-
-
 @pytest.mark.claim("C8")
 def test_segment_correlations_take_four_values():
     networks = map(Network.segmented, range(300))
@@ -109,16 +96,6 @@ def test_segment_correlations_take_four_values():
     share = np.bincount(nearest, minlength=4) / len(found)
     error = 3 * np.sqrt(np.array([7, 15, 15, 7]) / 64 / len(found))
     assert (np.abs(share - np.array([1, 3, 3, 1]) / 8) < 3 * error).all()
-
-
-def test_a_window_is_a_context_in_the_other_order_of_time():
-    contexts = random_contexts(NETWORK, 2, count=3)
-    windows = window_of_context(NETWORK, contexts, beta=0.9)
-    overlaps, _ = trajectory(NETWORK, contexts, beta=0.9, steps=12)
-    for window, expected in zip(windows, overlaps, strict=True):
-        path = mean_path(NETWORK, 0.9, window=window, steps=11, position=contexts.position)
-        # The first token that a trajectory records is the newest one of its context.
-        np.testing.assert_allclose(semantic_overlaps(NETWORK, path[3:]), expected, atol=1e-12)
 
 
 def test_every_run_may_begin_with_a_window_of_its_own():

@@ -217,16 +217,6 @@ def test_search_counts_the_starts_that_did_not_arrive():
     assert bool((energy(patterns, states=slow.points, beta=1.5).diff() >= 0).all())
 
 
-@pytest.mark.parametrize("beta", [1.02, 1.05])
-def test_newtons_method_finishes_where_the_update_crawls(beta):
-    """Two opposite patterns are a magnet, x = tanh βx: near β = 1 a hop hardly moves."""
-    magnet = brentq(lambda x: math.tanh(beta * x) - x, 1e-3, 1.0, xtol=1e-15)
-    patterns = torch.tensor([[1.0], [-1.0]], dtype=torch.float64)
-    starts = torch.tensor([[magnet + 0.05]], dtype=torch.float64)
-    found = find_fixed_points(patterns, beta=beta, starts=starts, max_steps=3)
-    assert found.points.item() == pytest.approx(magnet, abs=1e-9)
-
-
 @pytest.mark.parametrize(
     "function", [energy, attention_weights, gradient, jacobian, update], ids=lambda f: f.__name__
 )

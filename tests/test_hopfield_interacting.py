@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 import torch
 from known_memories import draw
-from scipy.optimize import minimize
 
 from compendium.c17_interacting_patterns.interacting import (
     equivalent_patterns,
@@ -114,26 +113,6 @@ def test_it_contracts_up_to_two_and_two_patterns_reach_the_constant():
     given = {"queries": torch.zeros(1, 1).double(), "couplings": pair, "start": start}
     rests = [bool(solve(torch.zeros(2, 1).double(), beta=b, **given)[1]) for b in (1.95, 2.05)]
     assert rests == [True, False]
-
-
-def test_rest_is_a_minimum_over_state_and_weights_found_by_another_method():
-    patterns, query, given = (
-        draw(5, 3),
-        draw(1, 3, seed=1),
-        {"couplings": symmetric(5), "beta": 1.5},
-    )
-
-    def cost(logits, clamped):
-        weights = torch.softmax(torch.as_tensor(logits), -1)
-        states = query[0] if clamped else weights @ patterns
-        return float(energy(patterns, states=states, weights=weights, **given))
-
-    for clamped in (True, False):
-        step = safe_step_size(given["couplings"], beta=1.5)
-        found, _ = solve(patterns, queries=query, clamped=clamped, step_size=step, **given)
-        start = found[0].log().numpy() + 0.1 * draw(5, seed=3).numpy()
-        other = minimize(cost, start, args=(clamped,), method="BFGS", options={"gtol": 1e-7})
-        np.testing.assert_allclose(found[0], torch.softmax(torch.as_tensor(other.x), -1), atol=1e-5)
 
 
 @pytest.mark.parametrize("kappa", [0.3, 1.0])

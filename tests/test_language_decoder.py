@@ -77,15 +77,6 @@ def test_states_are_those_of_the_formulas():
         np.testing.assert_allclose(torch.stack(last, 1)[0], expected, atol=1e-12)
 
 
-def test_scores_know_distances_alone():
-    model = example_decoder()
-    inputs = model.embedding[None, :6]
-    torch.testing.assert_close(run_decoder(model, inputs, start=90), run_decoder(model, inputs))
-    seen: list[int] = []
-    run_decoder(model, inputs, watch=lambda number, _: seen.append(number))
-    assert seen == [0, 1]
-
-
 def test_a_file_is_read_as_the_library_reads_it(tmp_path):
     rng = np.random.default_rng(0)
     file = tmp_path / "small.gguf"
