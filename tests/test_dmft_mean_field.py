@@ -123,8 +123,8 @@ def test_results_do_not_depend_on_lanes_threads_or_chunks():
     ensemble = Ensemble(NETWORK, contexts, beta=beta, threads=2)
     ensemble.advance(37)
     ensemble.advance(63)
-    first = ensemble.record(150)
-    assert (np.concatenate([first, ensemble.record(250)], axis=1) == whole).all()
+    parts = [ensemble.record(150), ensemble.record(250)]
+    assert (np.concatenate(parts, axis=1) == whole).all()
     again, _ = trajectory(NETWORK, ensemble.state(), beta=beta, steps=50)
     assert (again == ensemble.record(50)).all()
 
@@ -177,7 +177,7 @@ def test_counts_of_segments_are_whole():
     # Rounded counts that happen to add up are not whole ones.
     uneven = replace(Network.segmented(0, segments=2), fractions=np.array([0.45, 0.55]))
     assert uneven.counts(20).tolist() == [9, 11]
-    with pytest.raises(ValueError, match="size must divide"):
+    with pytest.raises(ValueError, match="size"):
         uneven.counts(2)
 
 
