@@ -75,24 +75,19 @@ def test_em_and_gradient_reach_the_same_likelihood():
     assert float(loss_gradient(em.patterns, data=data).abs().max()) < 1e-5
 
 
-def two_radii(count, seed):
-    centres = torch.tensor([[2.0, 0.0], [-4.0, 0.0]], dtype=torch.float64)
-    chosen = torch.randint(2, (count,), generator=torch.Generator().manual_seed(seed))
-    return centres, centres[chosen] + normal(seed + 50, count, 2)
-
-
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.claim("A12")
 def test_exact_likelihood_beats_cd1_where_radii_differ(seed):
-    centres, train = two_radii(2000, seed)
-    _, held_out = two_radii(2000, seed + 100)
-    exact = fit(centres, data=train, max_steps=3000, tolerance=1e-12)
-    cd = fit(centres, data=train, method="cd", max_steps=200, rate=0.3, seed=seed)
-    gain = log_prob(exact.patterns, states=held_out) - log_prob(cd.patterns, states=held_out)
+    clusters = two_clusters(3.0, shift=-1.0, count=2000, seed=seed)
+    given = {"data": clusters.train, "seed": seed}
+    exact = fit(clusters.means, max_steps=3000, tolerance=1e-12, **given)
+    cd = fit(clusters.means, method="cd", max_steps=200, rate=0.3, **given)
+    kept, lost = (log_prob(one.patterns, states=clusters.held_out) for one in (exact, cd))
+    gain = kept - lost
     assert float(gain.mean()) > 1.0
     assert float(gain.mean()) > 5 * float(gain.std()) / math.sqrt(2000)
     # CD-1 sits at the cluster means; its weights are then wrong by the gap of the norms.
-    torch.testing.assert_close(cd.patterns, centres, atol=0.25, rtol=0)
+    torch.testing.assert_close(cd.patterns, clusters.means, atol=0.25, rtol=0)
     assert float(log_weights(cd.patterns)[1]) > -0.02
     # Exact learning obeys w_i‖x_i‖ = ½ r_i instead: nearly equal norms, t₂² − t₁² = 2 ln(w₂/w₁),
     # so weights near 2 : 4 and norms near ½(2 + 4) = 3.

@@ -1,6 +1,5 @@
 """Reports on heads: beside the code of chapter 14, a decoder written out, heads made to fall."""
 
-import math
 import re
 from pathlib import Path
 
@@ -121,42 +120,35 @@ def call(given, **changed):
 
 
 def test_a_decoder_written_out(decoder):
-    """Head 3 of one sequence, in NumPy, token by token; gradients by differences."""
+    """Head 3 of one sequence, token by token."""
     _, given = decoder
     found, head, row = call(given, draws=0), 3, 1
-    keys, values = (given[name][row, head // 2].numpy() for name in ("keys", "values"))
-    write = given["output"][:, 4 * head : 4 * head + 4].numpy()
+    keys, values = (given[name][row, head // 2] for name in ("keys", "values"))
+    write = given["output"][:, 4 * head : 4 * head + 4]
 
     def energies(states):
-        queries = given["read"](torch.as_tensor(states)[None])[0, head].detach().numpy()
-        told = np.zeros(6)
-        for t in range(6):
-            overlap = keys[: t + 1] @ queries[t] / 2
-            told[t] = -2 * (np.log(np.exp(overlap).mean()) - overlap.mean())
-        return told
+        queries = given["read"](states[None])[0, head]
+        overlaps = [keys[: t + 1] @ query / 2 for t, query in enumerate(queries)]
+        return torch.stack([-2 * (one.exp().mean().log() - one.mean()) for one in overlaps])
 
-    x = given["states"][row].numpy()
-    step = np.zeros((6, 12))
-    for t in range(6):
-        weights = np.exp(keys[: t + 1] @ given["queries"][row, head, t].numpy() / 2)
-        step[t] = write @ (weights @ values[: t + 1] / weights.sum())
-    assert abs(energies(x)[0]) < 1e-14  # a token that sees itself alone is left out
+    x = given["states"][row].clone().requires_grad_()
+    weights = [(keys[: t + 1] @ given["queries"][row, head, t] / 2).softmax(0) for t in range(6)]
+    step = torch.stack([write @ (w @ values[: len(w)]) for w in weights])
     common = step[1:].mean(0) + 0 * step
-    for name, part in (("whole", step), ("common", common), ("specific", step - common)):
-        expected = (energies(x + part) - energies(x))[1:].mean()
-        assert math.isclose(getattr(found, name)[row, head], expected, abs_tol=1e-12), name
-    assert math.isclose(found.energy[row, head], energies(x)[1:].mean(), abs_tol=1e-12)
-    assert found.fell[row, head] == (energies(x + step) < energies(x))[1:].mean()
-    small = 1e-6 * np.eye(72).reshape(72, 6, 12)
-    down = -np.array([(energies(x + e) - energies(x - e)).sum() / 2e-6 for e in small])
-    down = down.reshape(6, 12)[1:]
+    now = energies(x)
+    (down,) = torch.autograd.grad(-now.sum(), x)
+    assert abs(now[0]) < 1e-14  # a token that sees itself alone is left out
+    parts = {"whole": step, "common": common, "specific": step - common}
+    wanted = {name: (energies(x + part) - now)[1:].mean() for name, part in parts.items()}
+    wanted |= {"energy": now[1:].mean(), "fell": (energies(x + step) < now)[1:].double().mean()}
 
     def cosine(one, two):
-        return (one * two).sum() / np.sqrt((one**2).sum() * (two**2).sum())
+        return torch.cosine_similarity(one[1:].flatten(), two[1:].flatten(), dim=0)
 
-    assert math.isclose(found.cosine[row, head], cosine(step[1:], down), abs_tol=1e-7)
-    bare = cosine((step - common)[1:], down - down.mean(0))
-    assert math.isclose(found.centered_cosine[row, head], bare, abs_tol=1e-7)
+    wanted["cosine"] = cosine(step, down)
+    wanted["centered_cosine"] = cosine(step - common, down - down[1:].mean(0))
+    for name, value in wanted.items():
+        assert getattr(found, name)[row, head] == pytest.approx(value.item(), abs=1e-12), name
 
 
 def test_the_way_queries_and_keys_are_written_changes_nothing(decoder):
