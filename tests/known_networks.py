@@ -3,8 +3,10 @@
 from dataclasses import replace
 
 import numpy as np
+import torch
 from scipy.special import softmax
 
+from spinformer.dmft.mean_field import torch_step
 from spinformer.dmft.network import Network
 
 # Context of the document's network, oldest first, and the overlaps that follow at beta = 1.27.
@@ -72,3 +74,17 @@ def plain_step(network, beta, window, position):
     weight = softmax([network.gamma * m[0, 2] @ m[age, 3] for age in range(len(window))])
     attention = weight @ m[:, 1]
     return np.tanh(beta * attention @ network.semantic[0])
+
+
+def step_in_torch(network, attention, position, **changed):
+    """The next attention and the overlaps by `torch_step`, weights and parameters the network's."""
+    given = {"semantic": torch.tensor(network.semantic), "gamma": network.gamma}
+    given |= {"epsilon": network.epsilon} | changed
+    return torch_step(
+        given.pop("semantic"),
+        fractions=torch.tensor(network.fractions),
+        position_overlaps=torch.tensor(network.position_overlaps()),
+        attention=attention,
+        position=position % network.positions,
+        **given,
+    )

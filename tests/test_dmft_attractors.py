@@ -171,19 +171,3 @@ def test_chaos_that_ends_in_the_measurement_is_transient():
     transient = found.regime == Regime.TRANSIENT_CHAOS
     assert transient.sum() > 15
     assert not settled[transient].any()
-    # Where nothing of the chaos is left to be measured, there is a cycle and nothing else.
-    later = find_attractors(
-        NETWORK, found.context, beta=1.27, transient=40_000, kept=2, exponent_steps=2000, bins=1
-    )
-    assert (later.regime == Regime.PERIODIC).all()
-
-
-def test_columns_just_below_the_first_bifurcation_need_more_than_the_document_s_steps(start):
-    # The cycle of four steps attracts at 4.4e-5 a step there: 16/4.4e-5 = 370,000 steps to 1e-7.
-    early = find_attractors(NETWORK, start, beta=1.2433, exponents=1, bins=1)
-    assert early.regime == Regime.QUASI_PERIODIC
-    assert early.exponents.value[0] == pytest.approx(-4.4e-5, abs=2e-6)
-    late = find_attractors(
-        NETWORK, early.context, beta=1.2433, transient=600_000, exponents=0, bins=1
-    )
-    assert (late.regime, late.period) == (Regime.PERIODIC, 4)

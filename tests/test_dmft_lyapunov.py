@@ -5,10 +5,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from known_networks import step_in_torch
 from plain_exponents import lyapunov_spectrum_reference
 
 from spinformer.dmft.lyapunov import average_growth, lyapunov_spectrum, returned
-from spinformer.dmft.mean_field import document_context, random_contexts, torch_step, trajectory
+from spinformer.dmft.mean_field import document_context, random_contexts, trajectory
 from spinformer.dmft.network import Context, Network
 
 NETWORK = Network.document()
@@ -34,16 +35,7 @@ def test_the_derivative_of_a_step_equals_autograd(
     position = seed % network.positions
     _, pushed = returned(network, Context(attention, position), beta=beta, steps=1)
     jacobian = torch.autograd.functional.jacobian(
-        lambda a: torch_step(
-            torch.tensor(network.semantic),
-            fractions=torch.tensor(network.fractions),
-            position_overlaps=torch.tensor(network.position_overlaps()),
-            attention=a,
-            position=position,
-            beta=beta,
-            gamma=gamma,
-            epsilon=epsilon,
-        )[0],
+        lambda moved: step_in_torch(network, moved, position, beta=beta)[0],
         torch.tensor(attention),
     )
     size = network.context * features

@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from known_networks import merged, plain_step
+from known_networks import merged, plain_step, step_in_torch
 from numba import njit
 
 from compendium.c32_paths_to_mean_fields.averages import (
@@ -23,7 +23,6 @@ from spinformer.dmft.mean_field import (
     context_from_tokens,
     random_contexts,
     step,
-    torch_step,
     trajectory,
 )
 from spinformer.dmft.network import Context, Network
@@ -144,14 +143,10 @@ def test_start_from_tokens_equals_a_growing_window():
 
 def torch_path(network, context, leaves, *, steps):
     """Semantic m^o (..., steps, P) of β, γ, ε and weights by the form in torch."""
-    beta, gamma, epsilon, weights = leaves
+    changed = dict(zip(("beta", "gamma", "epsilon", "semantic"), leaves, strict=True))
     attention, found = torch.tensor(context.attention), []
     for position in range(context.position, context.position + steps):
-        attention, overlap = torch_step(
-            weights, fractions=torch.tensor(network.fractions), attention=attention,
-            position_overlaps=torch.tensor(network.position_overlaps()),
-            position=position % network.positions, beta=beta, gamma=gamma, epsilon=epsilon,
-        )  # fmt: skip
+        attention, overlap = step_in_torch(network, attention, position, **changed)
         found.append(overlap)
     return torch.stack(found, -2)
 

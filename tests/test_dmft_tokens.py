@@ -52,6 +52,8 @@ def test_distribution_is_exact_for_a_few_bits():
     given = {"beta": 1.27, "window": window, "steps": 6, "position": 1}
     exact = propagate(network, 6, **given)
     runs = generate(network, 6, runs=20_000, seed=5, **given)
+    again, other = (generate(network, 6, runs=20_000, seed=n, **given) for n in (5, 6))
+    assert again == runs != other
     states = token_states(network, 6)
     for t in range(6):
         match = np.isclose(runs.tokens[:, None, 2 + t], states).all(axis=2)

@@ -96,25 +96,6 @@ def test_the_safe_step_size_never_raises_the_energy_and_is_the_largest_for_two_p
         assert (float(change) > 0) is higher
 
 
-def test_it_contracts_up_to_two_and_two_patterns_reach_the_constant():
-    couplings = symmetric(7)
-    centred = couplings - couplings.mean(0)
-    centred = centred - centred.mean(1, keepdim=True)
-    strength = float(torch.linalg.matrix_norm(centred, 2))
-    for beta, seed in ((0.5, 1), (1.99 / strength, 2)):
-        given = {"states": torch.zeros(500, 3).double(), "couplings": couplings, "beta": beta}
-        one, two = (torch.softmax(3 * draw(500, 7, seed=seed + k), -1) for k in (0, 9))
-        apart = [update(draw(7, 3), weights=w, **given) for w in (one, two)]
-        slope = (apart[0] - apart[1]).norm(dim=-1) / (one - two).norm(dim=-1)
-        assert float(slope.max()) < beta * strength / 2 + 1e-12
-    # J = κ(1 − 1'): along (1, −1) the update has slope −βκ/2 at the even mixture.
-    pair = torch.tensor([[0.0, 1.0], [1.0, 0.0]]).double()
-    start = torch.tensor([[0.51, 0.49]]).double()
-    given = {"queries": torch.zeros(1, 1).double(), "couplings": pair, "start": start}
-    rests = [bool(solve(torch.zeros(2, 1).double(), beta=b, **given)[1]) for b in (1.95, 2.05)]
-    assert rests == [True, False]
-
-
 @pytest.mark.parametrize("kappa", [0.3, 1.0])
 def test_repelling_patterns_are_a_plain_memory_of_others(kappa):
     """Step by step, not only at rest."""

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from known_memories import SETTINGS, mixture, normal
 from scipy.optimize import minimize
 
-from compendium.c13_memory_density.study import free_mixture, two_clusters
+from compendium.c13_memory_density.study import two_clusters
 from spinformer.core.solve import Status
 from spinformer.hopfield.density import (
     _em_update,
@@ -145,12 +145,7 @@ def test_status_of_learning():
     assert noisy.status == Status.STEP_LIMIT
 
 
-def test_free_mixture_and_two_clusters():
-    patterns, states = normal(43, 4, 3), normal(44, 6, 3)
-    tied = free_mixture(patterns, logits=0.7 * (patterns**2).sum(1), beta=1.4)
-    torch.testing.assert_close(
-        tied.log_prob(states), log_prob(patterns, states=states, beta=1.4), rtol=1e-12, atol=1e-12
-    )
+def test_two_clusters():
     made = two_clusters(6.0, shift=2.0, count=20_000, seed=1)
     assert made.means.tolist() == [[8.0, 0.0], [-4.0, 0.0]]
     for data in (made.train, made.held_out):
