@@ -3,8 +3,10 @@
 from dataclasses import replace
 
 import numpy as np
+import torch
 from scipy.special import softmax
 
+from spinformer.dmft.mean_field import torch_step
 from spinformer.dmft.network import Network
 
 # Context of the document's network, oldest first, and the overlaps that follow at beta = 1.27.
@@ -58,20 +60,31 @@ NETWORKS = [
 
 def plain_step(network, beta, window, position):
     """Mean of the next token, written out with loops: shares no code with the package."""
-    features, segments = network.features, network.segments
-    m = np.zeros((len(window), 4, features))
+    m = np.zeros((len(window), 4, network.features))
     for age, token in enumerate(window[::-1]):
         place = (position - age) % network.positions
         for role in range(4):
-            for a in range(features):
-                for s in range(segments):
-                    share = (1 - network.epsilon) * network.fractions[s]
-                    m[age, role, a] += share * network.semantic[role, a, s] * token[s]
-                for bit in range(network.bits):
-                    sign = 1.0 if place >> (network.bits - 1 - bit) & 1 else -1.0
-                    m[age, role, a] += (
-                        network.epsilon * network.position[role, a, bit] * sign / network.bits
-                    )
+            for s in range(network.segments):
+                share = (1 - network.epsilon) * network.fractions[s]
+                m[age, role] += share * network.semantic[role, :, s] * token[s]
+            for bit in range(network.bits):
+                sign = 1.0 if place >> (network.bits - 1 - bit) & 1 else -1.0
+                share = network.epsilon / network.bits
+                m[age, role] += share * network.position[role, :, bit] * sign
     weight = softmax([network.gamma * m[0, 2] @ m[age, 3] for age in range(len(window))])
     attention = weight @ m[:, 1]
     return np.tanh(beta * attention @ network.semantic[0])
+
+
+def step_in_torch(network, attention, position, **changed):
+    """The next attention and the overlaps by `torch_step`, weights and parameters the network's."""
+    given = {"semantic": torch.tensor(network.semantic), "gamma": network.gamma}
+    given |= {"epsilon": network.epsilon} | changed
+    return torch_step(
+        given.pop("semantic"),
+        fractions=torch.tensor(network.fractions),
+        position_overlaps=torch.tensor(network.position_overlaps()),
+        attention=attention,
+        position=position % network.positions,
+        **given,
+    )

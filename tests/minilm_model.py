@@ -12,32 +12,19 @@ from spinformer.language.untrained import example_model
 
 
 @cache
-def _load():
+def installed_model():
+    """The model; the test that asks is skipped where it is not installed."""
     try:
         return load_model()
     except ModelUnavailable as missing:
-        return str(missing)
-
-
-def installed_model():
-    """The model; the test that asks is skipped where it is not installed."""
-    found = _load()
-    if isinstance(found, str):
-        pytest.skip(found)
-    return found
+        pytest.skip(str(missing))
 
 
 @cache
-def _trace():
-    model = installed_model()
-    windows = text_windows(model, sample_text(), 64)
-    return run_model(model, windows[:2])
-
-
 def installed_traces():
     """Traces of the first two windows of 64 tokens of the essay."""
-    installed_model()
-    return _trace()
+    model = installed_model()
+    return run_model(model, text_windows(model, sample_text(), 64)[:2])
 
 
 def two_models(layer):

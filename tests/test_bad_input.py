@@ -1,29 +1,29 @@
 """What chapters call of the package refuses nonsense by the name of the argument, or computes.
 
-The cases are made by machine: the example in the docstring of a function is run with one
+The cases are made by machine: the first call in the example of a docstring is made again with one
 argument after the other replaced.
 """
 
 from __future__ import annotations
 
-import ast
 import doctest
 import importlib
 import inspect
 import pkgutil
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import pytest
 import torch
 
 import spinformer
+from spinformer.dmft.attractors import Thresholds
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.network import Context, Network
+from spinformer.hopfield.discrete import EXPONENTIAL, Separation
 
-ROOT = Path(__file__).resolve().parents[1]
 BAD: dict[str, Any] = {
     "a word": "x",
     "NaN": float("nan"),
@@ -33,128 +33,6 @@ BAD: dict[str, Any] = {
     "NaN in it": torch.full((2, 3), float("nan")),
     "four hundred digits": 10**400,
 }
-# An error is no function; a folder that is not there is an error of its own; a check names the
-# argument it is told. The rest are parts that a chapter shows at work on arrays it has just made.
-LEFT_OUT = (
-    *("ModelUnavailable", "check_integer", "Solver", "hop", "rest", "response_attention"),
-    *("driven_start", "driven_step", "entropy_rate"),
-)
-# A bar that is shown or not; what torch itself reads and refuses.
-NOT_TRIED = ("progress", "device", "dtype")
-
-
-# `from spinformer.x import a, b`, on one line or in parentheses.
-IMPORT = re.compile(r"^from (spinformer\.(?!plot)[\w.]+) import (\([^)]*\)|.*)$", re.MULTILINE)
-
-
-def offered():
-    """The public door: functions and classes of the package that a chapter imports."""
-    chapters = sorted((ROOT / "notebooks").glob("*.md"))
-    for module, names in IMPORT.findall("".join(path.read_text("utf-8") for path in chapters)):
-        for name in re.findall(r"\w+", re.sub(r" as \w+|#.*", "", names)):
-            found = getattr(importlib.import_module(module), name, None)
-            if callable(found) and name not in LEFT_OUT:
-                yield f"{module}.{name}", found
-
-
-def example(function):
-    parsed = doctest.DocTestParser().get_examples(inspect.getdoc(function) or "")
-    return "".join(part.source for part in parsed)
-
-
-def call_in(tree, name):
-    """The first call of `name` in an example that stands outside of a loop of its own."""
-    inner = (ast.GeneratorExp, ast.ListComp, ast.DictComp, ast.SetComp, ast.Lambda)
-    loops = [node for node in ast.walk(tree) if isinstance(node, inner)]
-    hidden = {id(node) for loop in loops for node in ast.walk(loop)}
-    calls = (n for n in ast.walk(tree) if isinstance(n, ast.Call) and id(n) not in hidden)
-    return next((c for c in calls if isinstance(c.func, ast.Name) and c.func.id == name), None)
-
-
-OFFERED = {
-    name: function
-    for name, function in offered()
-    if call_in(ast.parse(example(function)), name.split(".")[-1])
-}
-
-
-def with_bad(source, name, place):
-    """The example up to the call, and the call with the name `bad` for the argument at `place`."""
-    tree = ast.parse(source)
-    call = call_in(tree, name)
-    assert call is not None
-    bad = ast.Name("bad", ast.Load())
-    if isinstance(place, int):
-        call.args[place] = bad
-    else:
-        call.keywords = [word for word in call.keywords if word.arg != place]
-        call.keywords.append(ast.keyword(place, bad))
-    before = []
-    for statement in tree.body:
-        if any(node is call for node in ast.walk(statement)):
-            break
-        before.append(statement)
-    told = ast.Assign([ast.Name("result", ast.Store())], call)
-    first, last = (
-        compile(ast.fix_missing_locations(ast.Module(part, [])), name, "exec")
-        for part in (before, [told])
-    )
-    return first, last
-
-
-def is_number(result):
-    """Whether no part of a result is NaN."""
-    if isinstance(result, tuple | list):
-        return all(map(is_number, result))
-    if isinstance(result, torch.Tensor):
-        return not bool(torch.isnan(result).any())
-    if isinstance(result, float | np.ndarray) and np.asarray(result).dtype.kind in "fc":
-        return not bool(np.isnan(result).any())
-    return True
-
-
-@pytest.mark.parametrize("name", OFFERED)
-def test_nonsense_is_refused_by_name(name):
-    function = OFFERED[name]
-    source, own = example(function), name.split(".")[-1]
-    found = call_in(ast.parse(source), own)
-    assert found is not None
-    names = list(inspect.signature(function).parameters)
-    places: dict[int | str, str] = {place: names[place] for place in range(len(found.args))}
-    places |= {word.arg: word.arg for word in found.keywords if word.arg}
-    # What an example leaves out is tried, too; words are true, so that a flag must refuse them.
-    parameters = inspect.signature(function).parameters.values()
-    given = {*places.values(), *NOT_TRIED}
-    places |= {
-        p.name: p.name for p in parameters if p.kind == p.KEYWORD_ONLY and p.name not in given
-    }
-    flags = {p.name for p in parameters if isinstance(p.default, bool)}
-    unclear = []
-    before = {"np": np, "torch": torch, **vars(inspect.getmodule(function))}
-    for number, (place, argument) in enumerate(places.items()):
-        first, code = with_bad(source, own, place)
-        if not number:
-            exec(first, before)
-        for kind, bad in BAD.items():
-            scope = {**before, "bad": bad}
-            try:
-                exec(code, scope)
-            except (TypeError, ValueError) as error:
-                # Two shapes that do not agree are told by either name.
-                others = names if kind == "nothing in it" else []
-                told = argument in str(error)
-                if not told and not any(re.search(rf"\b{n}\b", str(error)) for n in others):
-                    unclear.append(f"{argument} with {kind}: {error}")
-            except Exception as error:
-                unclear.append(f"{argument} with {kind}: {type(error).__name__} {error}")
-            else:
-                if not is_number(scope["result"]):
-                    unclear.append(f"{argument} with {kind} gives NaN")
-                if argument in flags and kind == "a word":
-                    unclear.append(f"{argument} takes a word for a flag")
-    assert unclear == []
-
-
 # What no argument of such a name may be, in any function of the package with an example.
 OUT_OF_RANGE: dict[str, Any] = {
     **dict.fromkeys(("beta", "gamma", "tolerance", "distance", "field_std", "radius"), -1.0),
@@ -168,11 +46,33 @@ OUT_OF_RANGE: dict[str, Any] = {
     **{"epsilon": 1.5, "level": 1.5, "corruption": 0.6, "order": 3, "position": 0.5},
     **dict.fromkeys(("couplings", "ordered"), np.ones((2, 3))),
 }
-# They say that they check nothing: results, and inner steps of loops.
-UNCHECKED = (
-    *("Solution", "descend", "example_decoder", "free_energy", "rest", "softmax_weights"),
-    *("response_attention", "driven_start", "driven_step", "entropy_rate"),
-)
+# They say that they check nothing: results, and parts that a chapter shows at work.
+UNCHECKED = {"Solution", "descend", "example_decoder", "free_energy", "rest", "Validity"}
+UNCHECKED |= {
+    "response_attention",
+    "driven_start",
+    "driven_step",
+    "entropy_rate",
+    "softmax_weights",
+}
+# An error is no function; the others are inner steps that a chapter shows at work.
+NO_NONSENSE = UNCHECKED - {"free_energy"} | {"ModelUnavailable", "Solver", "hop"}
+# A bar that is shown or not; what torch itself reads and refuses.
+NOT_TRIED = {"progress", "device", "dtype"}
+
+# `from spinformer.x import a, b`, on one line or in parentheses.
+IMPORT = re.compile(r"^from (spinformer\.[\w.]+) import (\([^)]*\)|.*)$", re.MULTILINE)
+NOTEBOOKS = (Path(__file__).resolve().parents[1] / "notebooks").glob("*.md")
+IMPORTED = {
+    f"{module}.{name}"
+    for module, names in IMPORT.findall("".join(path.read_text("utf-8") for path in NOTEBOOKS))
+    for name in re.findall(r"\w+", re.sub(r" as \w+|#.*", "", names))
+}
+
+
+def example(function):
+    parsed = doctest.DocTestParser().get_examples(inspect.getdoc(function) or "")
+    return "".join(part.source for part in parsed)
 
 
 def everything():
@@ -182,33 +82,187 @@ def everything():
             continue
         for own, found in vars(importlib.import_module(module.name)).items():
             here = getattr(found, "__module__", "") == module.name and callable(found)
-            public = here and own[0] != "_" and own not in UNCHECKED
-            if public and call_in(ast.parse(example(found)), own):
+            if here and own[0] != "_" and re.search(rf"(?<!\.)\b{own}\(", example(found)):
                 yield f"{module.name}.{own}", found
 
 
 EVERY = dict(everything())
 
 
-@pytest.mark.parametrize("name", EVERY)
-def test_what_is_out_of_range_is_refused_by_name(name):
-    function, own = EVERY[name], name.split(".")[-1]
-    source = example(function)
-    found = call_in(ast.parse(source), own)
-    assert found is not None
-    # An exception has no signature of its own.
-    error = isinstance(function, type) and issubclass(function, Exception)
-    names = [] if error else list(inspect.signature(function).parameters)
+def named(names, left_out):
+    return [name for name in names if name in EVERY and name.split(".")[-1] not in left_out]
+
+
+class Called(BaseException):
+    """The arguments of a call, in place of the call."""
+
+
+def call_of(function):
+    """By name, the arguments of the first call in the example of a function."""
+
+    def stop(*args, **keywords):
+        raise Called(args, keywords)
+
     scope = {"np": np, "torch": torch, **vars(inspect.getmodule(function))}
-    tried = [one for one in names if one in OUT_OF_RANGE]
-    for number, argument in enumerate(tried):
-        place = names.index(argument)
-        by_name = place >= len(found.args)
-        first, code = with_bad(source, own, argument if by_name else place)
-        if not number:
-            exec(first, scope)
+    with pytest.raises(Called) as call:
+        exec(example(function), scope | {function.__name__: stop})
+    args, keywords = call.value.args
+    return dict(zip(inspect.signature(function).parameters, args, strict=False)) | keywords
+
+
+def is_number(result):
+    """Whether no part of a result is NaN."""
+    if isinstance(result, tuple | list):
+        return all(map(is_number, result))
+    if isinstance(result, torch.Tensor):
+        return not bool(torch.isnan(result).any())
+    if isinstance(result, float | np.ndarray) and np.asarray(result).dtype.kind in "fc":
+        return not bool(np.isnan(result).any())
+    return True
+
+
+@pytest.mark.parametrize("name", named(sorted(IMPORTED), NO_NONSENSE))
+def test_nonsense_is_refused_by_name(name):
+    function = EVERY[name]
+    given, parameters = call_of(function), inspect.signature(function).parameters
+    # What an example leaves out is tried, too; words are true, so that a flag must refuse them.
+    left_out = {p.name for p in parameters.values() if p.kind == p.KEYWORD_ONLY} - NOT_TRIED
+    flags = {p.name for p in parameters.values() if isinstance(p.default, bool)}
+    unclear = []
+    for argument in given.keys() | left_out:
+        for kind, bad in BAD.items():
+            try:
+                result = function(**given | {argument: bad})
+            except (TypeError, ValueError) as error:
+                # Two shapes that do not agree are told by either name.
+                others = parameters if kind == "nothing in it" else ()
+                told = argument in str(error)
+                if not told and not any(re.search(rf"\b{n}\b", str(error)) for n in others):
+                    unclear.append(f"{argument} with {kind}: {error}")
+            except Exception as error:
+                unclear.append(f"{argument} with {kind}: {type(error).__name__} {error}")
+            else:
+                if not is_number(result):
+                    unclear.append(f"{argument} with {kind} gives NaN")
+                if argument in flags and kind == "a word":
+                    unclear.append(f"{argument} takes a word for a flag")
+    assert unclear == []
+
+
+@pytest.mark.parametrize("name", named(EVERY, UNCHECKED | {"ModelUnavailable"}))
+def test_what_is_out_of_range_is_refused_by_name(name):
+    function, given = EVERY[name], call_of(EVERY[name])
+    names = {*given, *inspect.signature(function).parameters}
+    for argument in OUT_OF_RANGE.keys() & names:
         with pytest.raises((TypeError, ValueError), match=rf"\b{argument}\b"):
-            exec(code, {**scope, "bad": OUT_OF_RANGE[argument]})
+            function(**given | {argument: OUT_OF_RANGE[argument]})
+
+
+ONES, WIDE = torch.ones, np.ones((1, 800))
+STATES, INPUTS = ONES(1, 2, 8).double(), ONES(1, 6, 16).double()
+COSH = Separation(name="cosh", function=np.cosh)
+# What does not fit the other arguments of an example; the first of several is named.
+MISFITS: dict[str, list[dict[str, Any]]] = {
+    "core.anderson.anderson": [{"start": ONES(3)}, {"start": np.ones((1, 1))}, {"damping": 1.5}],
+    "core.chaos.kaplan_yorke_dimension": [{"exponents": [0.0, 1.0]}, {"exponents": 1.0}],
+    "core.lyapunov.lyapunov_exponents": [
+        {"count": 4},
+        {"push": lambda frame: frame * np.nan},
+        {"push": lambda frame: frame[:1]},
+    ],
+    "core.special.alignment_over_kappa": [{"kappa": -1.0}],
+    "core.special.normal_average": [{"steepness": 5e4}],
+    "core.states.hebbian_couplings": [{"patterns": np.ones(3)}, {"other": np.ones((3, 3))}],
+    "core.states.overlaps": [{"states": np.ones(3)}, {"states": 1.0}, {"patterns": np.ones(4)}],
+    "core.states.spin_states": [{"count": 21}],
+    "core.statistics.fit_power": [
+        {"sizes": [1, 2], "values": [1, 1], "errors": [1, 1]},
+        {"sizes": [2, 2, 2]},
+        {"sizes": [0, 2, 3]},
+        {"values": [1, 1]},
+        {"errors": [1, 0, 1]},
+    ],
+    "core.statistics.integrated_autocorrelation_time": [
+        {"series": [1.0, 2.0, 3.0]},
+        {"series": np.ones((2, 2, 9))},
+    ],
+    "core.statistics.mean_estimate": [{"axis": 1}],
+    "core.statistics.mean_interval": [{"samples": [1.0]}],
+    "core.statistics.share_interval": [{"successes": 11}],
+    "dmft.attractors.Thresholds": [{name: -1} for name in get_type_hints(Thresholds)],
+    "dmft.attractors.find_attractors": [{"kept": 1}, {"exponents": 13}, {"exponent_steps": 19}],
+    "dmft.attractors.find_period": [{"longest": 7}, {"orbit": np.zeros((1, 2)), "longest": 1}],
+    "dmft.finite_size.attention_of_window": [{"window": np.ones((3, 3))}],
+    "dmft.finite_size.generate": [
+        {"size": 100},
+        {"window": np.ones((3, 3))},
+        {"window": np.ones((2, 4, 3))},
+    ],
+    "dmft.finite_size.linear_maps": [
+        {"path": np.zeros(shape)} for shape in ((4, 3), (5, 2), (4, 2, 2))
+    ]
+    + [{"path": np.full((5, 3), 2.0)}],
+    "dmft.finite_size.mean_path": [{"window": np.ones((4, 2))}],
+    "dmft.finite_size.semantic_overlaps": [{"tokens": np.ones((4, 2))}],
+    "dmft.finite_size.window_means": [{"attention": np.ones(2)}],
+    "dmft.finite_size.window_of_context": [{"context": Context(np.ones((3, 3)), 0)}],
+    "dmft.lyapunov.lyapunov_spectrum": [{"count": 13}],
+    "dmft.mean_field.context_from_tokens": [{"overlaps": np.zeros((4, 3))}],
+    "dmft.mean_field.step": [{"epsilon": -0.1}],
+    "dmft.mean_field.trajectory": [{"beta": np.ones((0, 2))}],
+    "dmft.network.Context": [{"attention": np.ones(3)}, {"position": -1}],
+    "dmft.onset.onset": [{"epsilon": 1.0}],
+    "hopfield.attention.Lagrangian": [{"value": None}],
+    "hopfield.attention.attention": [
+        {"queries": ONES(2, 5)},
+        {"values": ONES(3, 4)},
+        {"values": ONES(2, 4).double()},
+        {"mask": ONES(1, 2) < 0},
+        {"mask": ONES(3, 3) > 0},
+        {"mask": ONES(1, 2)},
+    ],
+    "hopfield.attention.multi_head_attention": [{"heads": 3}],
+    "hopfield.density.log_prob": [{"states": ONES(3, 1)}],
+    "hopfield.discrete.energy": [
+        {"patterns": [1, 1, -1]},
+        {"states": [[1, -1]]},
+        {"states": WIDE, "patterns": WIDE, "separation": EXPONENTIAL},
+    ],
+    "hopfield.discrete.fields": [{"diagonal": True, "separation": EXPONENTIAL}],
+    "hopfield.discrete.retrieve": [
+        {"queries": [[2, 1, 1, 1]]},
+        {"kernel": "overlaps", "diagonal": True},
+        {"separation": COSH, "patterns": WIDE, "queries": WIDE},
+    ],
+    "hopfield.layer.HopfieldLayer": [{"heads": 5}, {"beta": [1.0, 2.0, 3.0]}, {"beta": 0.0}],
+    "language.encoder.Architecture": [{"heads": 7}],
+    "language.encoder.project": [{"which": "queries"}, {"layer": 5}],
+    "language.encoder.run_layer": [
+        {"layer": 2},
+        *({"inputs": x} for x in (STATES[0], STATES[..., :7], STATES / 0, STATES.float())),
+    ],
+    "language.encoder.run_model": [
+        {"tokens": x}
+        for x in (ONES(2, 3), ONES(3).long(), ONES(1, 11).long(), ONES(1, 3).long() * 20)
+    ],
+    "language.decoder.run_decoder": [
+        {"inputs": INPUTS.float()},
+        {"inputs": INPUTS[0]},
+        {"start": -1},
+    ],
+    "language.minilm.load_model": [{"path": 3}, {"dtype": torch.int64}],
+    "language.text.sample_text": [{"path": "/no/such/file"}],
+    "language.text.text_windows": [{"length": 2}],
+}
+
+
+@pytest.mark.parametrize("name", MISFITS)
+def test_what_does_not_fit_is_refused_by_name(name):
+    function = EVERY[f"spinformer.{name}"]
+    given = call_of(function)
+    for changed in MISFITS[name]:
+        with pytest.raises((TypeError, ValueError), match=rf"\b{next(iter(changed))}\b"):
+            function(**given | changed)
 
 
 def test_a_flag_is_no_temperature():

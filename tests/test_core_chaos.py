@@ -13,10 +13,3 @@ def test_kaplan_yorke_by_hand():
     leading = 0.41922
     henon = kaplan_yorke_dimension(np.array([leading, np.log(0.3) - leading]))
     assert henon == pytest.approx(1.258, abs=1e-3)
-
-
-def test_what_is_refused():
-    with pytest.raises(ValueError, match="sorted"):
-        kaplan_yorke_dimension(np.array([0.0, 1.0]))
-    with pytest.raises(ValueError, match="exponents"):
-        kaplan_yorke_dimension(np.array(1.0))

@@ -8,13 +8,9 @@ from scipy.optimize import root
 from spinformer.core.implicit import implicit_root
 
 
-def _square(x, a):
-    return x**2 - a
-
-
 def test_square_root_to_third_order():
     a = torch.tensor([0.5, 2.0, 9.0], dtype=torch.float64, requires_grad=True)
-    x = implicit_root(_square, a.detach().sqrt(), a)
+    x = implicit_root(lambda x, a: x**2 - a, a.detach().sqrt(), a)
     (first,) = torch.autograd.grad(x.sum(), a, create_graph=True)
     (second,) = torch.autograd.grad(first.sum(), a, create_graph=True)
     (third,) = torch.autograd.grad(second.sum(), a)
@@ -26,45 +22,32 @@ def _mean_field(m, couplings, fields, beta):
     return m - torch.tanh(beta * (fields + (couplings @ m[..., None])[..., 0]))
 
 
-def _solved(couplings, fields, beta):
+def _magnetization(couplings, fields, beta):
     """Naive mean field by SciPy, one sample at a time: a solver without any graph."""
-    with torch.no_grad():
-        samples = [
-            root(
-                lambda m, j=j, h=h: m - np.tanh(float(beta) * (h + j @ m)),
-                np.zeros(len(h)),
-                tol=1e-14,
-            ).x
-            for j, h in zip(couplings.numpy(), fields.numpy(), strict=True)
-        ]
-    return torch.tensor(np.array(samples))
+    given = zip(couplings.detach().numpy(), fields.detach().numpy(), strict=True)
+    found = [
+        root(lambda m, j=j, h=h: m - np.tanh(beta.item() * (h + j @ m)), 0 * h, tol=1e-14).x
+        for j, h in given
+    ]
+    return implicit_root(_mean_field, torch.tensor(np.array(found)), couplings, fields, beta)
 
 
-@pytest.fixture
-def system():
+def test_gradients_of_mean_field_through_scipy():
+    # Finite differences re-solve the equations; a non-symmetric J tells J from its transpose.
     generator = torch.Generator().manual_seed(3)
     couplings = 0.25 * torch.randn(2, 4, 4, generator=generator, dtype=torch.float64)
     fields = torch.randn(2, 4, generator=generator, dtype=torch.float64)
-    beta = torch.tensor(0.9, dtype=torch.float64)
-    return [x.requires_grad_() for x in (couplings, fields, beta)]
-
-
-def _magnetization(couplings, fields, beta):
-    found = _solved(couplings.detach(), fields.detach(), beta.detach())
-    return implicit_root(_mean_field, found, couplings, fields, beta)
-
-
-def test_gradients_of_mean_field_through_scipy(system):
-    # Finite differences re-solve the equations; a non-symmetric J tells J from its transpose.
+    system = [couplings, fields, torch.tensor(0.9, dtype=torch.float64)]
+    for parameter in system:
+        parameter.requires_grad_()
     assert torch.autograd.gradcheck(_magnetization, system)
     assert torch.autograd.gradgradcheck(_magnetization, system)
 
 
 def test_only_the_parameters_that_ask_get_a_gradient():
-    a = torch.tensor([2.0], dtype=torch.float64, requires_grad=True)
-    fixed = torch.tensor([3.0], dtype=torch.float64)
-    unused = torch.tensor([1.0], dtype=torch.float64, requires_grad=True)
-    root = torch.tensor([6.0], dtype=torch.float64)
+    a, unused, fixed, root = torch.tensor([[2.0], [1.0], [3.0], [6.0]]).double()
+    for parameter in (a, unused):
+        parameter.requires_grad_()
     x = implicit_root(lambda x, a, f, u: x - a * f, root, a, fixed, unused)
     x.sum().backward()
     assert a.grad.item() == pytest.approx(3.0)
@@ -87,12 +70,11 @@ def test_an_inexact_root_is_wrong_by_as_much_and_a_fold_is_refused():
 @pytest.mark.parametrize(
     ("residual", "solution", "parameter", "error", "told"),
     [
-        (lambda x, a: x - a, torch.tensor(1.0), torch.tensor(1.0), ValueError, "solution"),
+        (torch.sub, torch.tensor(1.0), torch.tensor(1.0), ValueError, "solution"),
         (lambda x, a: x.sum() - a, torch.ones(2), torch.ones(1), ValueError, "residual must"),
-        (lambda x, a: x - a, torch.full((1,), np.nan), torch.ones(1), ValueError, "solution"),
-        (lambda x, a: x - a, torch.ones(1), torch.full((1,), np.inf), ValueError, r"parameters\[0"),
-        (lambda x, a: x - a, torch.ones(1), torch.ones(1).int(), TypeError, r"parameters\[0"),
-        (lambda x, a: x - a, np.ones(1), torch.ones(1), TypeError, "solution"),
+        (torch.sub, torch.full((1,), np.nan), torch.ones(1), ValueError, "solution"),
+        (torch.sub, torch.ones(1), torch.full((1,), np.inf), ValueError, r"parameters\[0"),
+        (torch.sub, torch.ones(1), torch.ones(1).int(), TypeError, r"parameters\[0"),
     ],
 )
 def test_bad_input_names_the_argument(residual, solution, parameter, error, told):

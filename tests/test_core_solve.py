@@ -3,7 +3,6 @@ import pytest
 import torch
 
 from spinformer.core.anderson import anderson
-from spinformer.core.records import record
 from spinformer.core.solve import NotConverged, Solution, Status, status_of
 
 
@@ -12,56 +11,31 @@ def solution(status, residual):
 
 
 def test_flag_and_count_follow_the_status_for_numbers_arrays_and_tensors():
-    one = solution(Status.CONVERGED, 0.0)
-    assert one.converged
-    assert one.count(Status.CONVERGED) == 1
-    assert solution(np.int64(0), 0.0).converged
-    assert solution(torch.tensor(0), torch.tensor(0.0)).count(Status.CONVERGED) == 1
+    for zero in (Status.CONVERGED, np.int64(0), torch.tensor(0)):
+        one = solution(zero, 0.0)
+        assert one.converged
+        assert one.count(Status.CONVERGED) == 1
     assert not solution(Status.CYCLE, 0.0).converged
     for make in (np.array, torch.tensor):
         many = solution(make([0, 1, 4, 1]), make([0.0, 1.0, 2.0, 3.0]))
         assert list(many.converged) == [True, False, False, False]
         assert [many.count(status) for status in Status] == [1, 2, 0, 0, 1]
+        assert status_of(make([True, False])).tolist() == [0, 1]
+    assert (status_of(True), status_of(False)) == (Status.CONVERGED, Status.STEP_LIMIT)
 
 
 def test_require_raises_unless_all_converged_and_says_what_and_why():
     solution(Status.CONVERGED, 0.0).require("x")
-    solution(np.zeros(3, int), np.zeros(3)).require("x")
-    solution(torch.zeros(2, 2, dtype=torch.int64), torch.zeros(2, 2)).require("x")
-    with pytest.raises(NotConverged, match=r"the root was not found \(stalled after \d+ steps\)"):
+    with pytest.raises(NotConverged, match=r"the root was not found \(stalled after 3 steps\)"):
         solution(Status.STALLED, 0.5).require("the root")
     for make in (np.array, torch.tensor):
-        with pytest.raises(NotConverged) as raised:
+        solution(make([[0, 0]]), make([[0.0, 0.0]])).require("x")
+        with pytest.raises(NotConverged, match=r"largest residual is 7\.5") as raised:
             solution(make([1, 0, 4, 1]), make([0.25, 0.0, 7.5, 1.0])).require("the saddle point")
-        told = str(raised.value)
-        assert "the saddle point was not found for 3 of 4" in told
-        assert "step limit: 2, diverged: 1" in told
-        assert "largest residual is 7.5" in told
-        assert "max_steps" in told
-        assert "throw=False" in told
+        told = "the saddle point was not found for 3 of 4 systems (step limit: 2, diverged: 1)"
+        assert told in str(raised.value)
     with pytest.raises(NotConverged, match="largest residual is nan"):
         solution(np.array([4]), np.array([np.nan])).require("x")
-
-
-def test_a_record_that_extends_a_solution_keeps_its_protocol():
-    @record
-    class Fixed(Solution[np.ndarray]):
-        """A domain's own result."""
-
-        energy: float
-
-    found = Fixed(value=np.ones(2), residual=0.1, steps=1, status=Status.STEP_LIMIT, energy=2.0)
-    assert not found.converged
-    with pytest.raises(NotConverged):
-        found.require("x")
-    assert found == Fixed(value=np.ones(2), residual=0.1, steps=1, status=Status(1), energy=2.0)
-
-
-def test_status_of_booleans():
-    assert status_of(True) == Status.CONVERGED
-    assert status_of(False) == Status.STEP_LIMIT
-    np.testing.assert_array_equal(status_of(np.array([True, False])), [0, 1])
-    assert status_of(torch.tensor([False])).tolist() == [1]
 
 
 def linear_case(seed, size, radius):
@@ -93,22 +67,12 @@ def test_anderson_stops_at_the_limit_and_says_so():
     step, _ = linear_case(1, 6, 0.9)
     start = torch.zeros(3, 6, 1, dtype=torch.float64)
     for limit in (1, 2, 5):
-        calls = []
-        found = anderson(
-            lambda x, calls=calls: (calls.append(1), step(x))[1],
-            start,
-            tolerance=1e-11,
-            max_steps=limit,
-        )
-        assert len(calls) == limit
+        found = anderson(step, start, tolerance=1e-11, max_steps=limit)
         assert (found.steps == limit).all()
         assert (found.status == Status.STEP_LIMIT).all()
-        assert not found.converged.any()
         # The residual belongs to the point that is returned.
         gap = (step(found.value) - found.value).flatten(1).norm(dim=1) / 6**0.5
         np.testing.assert_allclose(found.residual, gap, rtol=1e-12)
-        with pytest.raises(NotConverged, match="3 of 3"):
-            found.require("x")
         # The flag turns exactly where the residual meets the tolerance.
         largest = float(found.residual.max())
         for factor, solved in ((0.999, False), (1.001, True)):
@@ -140,10 +104,8 @@ def test_anderson_keeps_systems_apart():
 
 def test_anderson_forgets_where_the_residual_grew_threefold():
     """Residuals by a script: after a jump the next point is a plain damped step."""
-    residuals, seen = (
-        torch.tensor([[1.0, 0.2], [0.5, 0.3], [0.4, -0.2], [5.0, 1.0], [0.3, 0.1]]),
-        [],
-    )
+    residuals = torch.tensor([[1.0, 0.2], [0.5, 0.3], [0.4, -0.2], [5.0, 1.0], [0.3, 0.1]])
+    seen = []
 
     def step(x):
         seen.append(x.clone())
@@ -153,19 +115,3 @@ def test_anderson_forgets_where_the_residual_grew_threefold():
     plain = [x + 0.5 * residuals[i] for i, x in enumerate(seen)]
     assert torch.allclose(seen[4], plain[3])
     assert not torch.allclose(seen[3], plain[2])
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "told"),
-    [
-        ({"start": torch.zeros(3)}, ValueError, "start"),
-        ({"start": np.zeros((1, 1))}, TypeError, "start"),
-        ({"damping": 0.0}, ValueError, "damping"),
-        ({"damping": 1.5}, ValueError, "damping"),
-        ({"max_steps": 2.0}, TypeError, "max_steps"),
-    ],
-)
-def test_anderson_refuses_bad_input(change, error, told):
-    good = {"start": torch.zeros(1, 1), "tolerance": 1e-6, "max_steps": 5} | change
-    with pytest.raises(error, match=told):
-        anderson(torch.cos, good.pop("start"), **good)

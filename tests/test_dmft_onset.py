@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 from plain_exponents import tangent_map
 
-from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import Context, Network
 from spinformer.dmft.onset import onset
 
@@ -47,21 +46,3 @@ def test_the_documents_network():
     shifted = onset(network, epsilon=0.02).critical_beta
     assert shifted == pytest.approx(1.24616, abs=5e-6)
     assert np.abs(at_rest(network, shifted, gamma=0.0)).max() == pytest.approx(1.0, abs=1e-12)
-
-
-def test_long_runs_die_below_the_onset_and_turn_above_it():
-    network = Network.document().with_parameters(epsilon=0.0)
-    found = onset(network)
-    start = random_contexts(network, 1, count=2)
-    start = Context(1e-2 * start.attention, 0)
-    beta = found.critical_beta * np.array([0.99, 1.001])
-    overlaps, _ = trajectory(network, start, beta=beta, steps=4096, transient=20_000)
-    assert np.abs(overlaps[0]).max() < 1e-12 < 1e-3 < np.abs(overlaps[1]).max()
-    signal = overlaps[1, :, 0] * np.hanning(4096)
-    peak = np.argmax(np.abs(np.fft.rfft(signal, 1 << 16))) / (1 << 16)
-    assert peak == pytest.approx(found.critical_rotation, abs=2e-3)
-
-
-def test_what_is_refused():
-    with pytest.raises(ValueError, match="epsilon"):
-        onset(Network.document(), epsilon=1.0)

@@ -12,53 +12,48 @@ from spinformer.dmft.finite_size import (
     semantic_overlaps,
     token_states,
     window_means,
-    window_of_context,
 )
-from spinformer.dmft.mean_field import random_contexts, trajectory
-from spinformer.dmft.network import Context, Network
+from spinformer.dmft.network import Network
+
+NETWORK = Network.document()
 
 
 @pytest.mark.parametrize(("network", "position"), NETWORKS)
 def test_conditional_means_equal_the_plain_loops(network, position):
-    rng = np.random.default_rng(0)
-    window = rng.uniform(-1, 1, (network.context, network.segments))
-    runs = generate(
-        network, 240, beta=1.3, window=window, steps=25, runs=3, seed=0, position=position
-    )
-    assert runs.tokens.shape == (3, network.context + 25, network.segments)
-    path = mean_path(network, 1.3, window=window, steps=25, position=position)
+    window = np.random.default_rng(0).uniform(-1, 1, (network.context, network.segments))
+    given = {"window": window, "steps": 25, "position": position}
+    runs = generate(network, 240, beta=1.3, runs=3, seed=0, **given)
+    path = mean_path(network, 1.3, **given)
     np.testing.assert_array_equal(path[: network.context], window)
     for tokens, means in zip([path, *runs.tokens], [path, *runs.means], strict=True):
         for t in range(25):
             past = tokens[t : t + network.context]
             expected = plain_step(network, 1.3, past, position + t)
-            np.testing.assert_allclose(means[t + network.context], expected, rtol=0, atol=1e-12)
             attention = attention_of_window(network, past, position=position + t)
-            np.testing.assert_allclose(
-                window_means(network, 1.3, attention=attention), expected, rtol=0, atol=1e-12
-            )
+            direct = window_means(network, 1.3, attention=attention)
+            for found in (means[t + network.context], direct):
+                np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
 
 
 def test_huge_network_reproduces_the_stated_overlaps():
-    network = Network.document()
-    window = window_means(network, 1.27, attention=CONTEXT)
-    path = mean_path(network, 1.27, window=window, steps=2, position=3)
-    np.testing.assert_allclose(semantic_overlaps(network, path[3:6]), OVERLAPS, rtol=0, atol=2e-8)
-    runs = generate(
-        network, 3 * 10**14, beta=1.27, window=window, steps=2, runs=4, seed=0, position=3
-    )
+    given = {"window": window_means(NETWORK, 1.27, attention=CONTEXT), "steps": 2, "position": 3}
+    path = mean_path(NETWORK, 1.27, **given)
+    runs = generate(NETWORK, 3 * 10**14, beta=1.27, runs=4, seed=0, **given)
     # Noise of a single token is below 1/sqrt(N), amplified by gamma: below 1e-5 here.
-    np.testing.assert_allclose(
-        semantic_overlaps(network, runs.tokens[:, 3:6]), np.stack([OVERLAPS] * 4), rtol=0, atol=1e-5
-    )
+    for token, error in ((path, 2e-8), *((run, 1e-5) for run in runs.tokens)):
+        found = semantic_overlaps(NETWORK, token[3:6])
+        np.testing.assert_allclose(found, OVERLAPS, rtol=0, atol=error)
 
 
 @pytest.mark.claim("C3")
 def test_distribution_is_exact_for_a_few_bits():
-    network = Network.document().with_parameters(gamma=6.0, context=2)
+    network = NETWORK.with_parameters(gamma=6.0, context=2)
     window = np.array([[1.0, -1.0, 1.0], [-1.0, 1.0, 1.0]])
-    exact = propagate(network, 6, beta=1.27, window=window, steps=6, position=1)
-    runs = generate(network, 6, beta=1.27, window=window, steps=6, runs=20_000, seed=5, position=1)
+    given = {"beta": 1.27, "window": window, "steps": 6, "position": 1}
+    exact = propagate(network, 6, **given)
+    runs = generate(network, 6, runs=20_000, seed=5, **given)
+    again, other = (generate(network, 6, runs=20_000, seed=n, **given) for n in (5, 6))
+    assert again == runs != other
     states = token_states(network, 6)
     for t in range(6):
         match = np.isclose(runs.tokens[:, None, 2 + t], states).all(axis=2)
@@ -73,55 +68,28 @@ def test_distribution_is_exact_for_a_few_bits():
 
 
 def test_bit_by_bit_reference_has_the_same_distribution():
-    network = Network.document().with_parameters(gamma=20.0)
-    weights = network.weights(12)
+    network = NETWORK.with_parameters(gamma=20.0)
     window = np.where(window_means(network, 1.27, attention=CONTEXT) > 0, 1.0, -1.0)
-    runs = generate(
-        network,
-        12,
-        beta=1.27,
-        window=window,
-        steps=5,
-        runs=50_000,
-        seed=0,
-        draw_window=False,
-        position=3,
-    )
-    bits = np.repeat(window, 4, axis=1)
-    plain = np.array(
-        [
-            generate_bits_reference(
-                weights, network, beta=1.27, window=bits, steps=5, seed=seed, position=3
-            )[4:]
-            for seed in range(2000)
-        ]
-    )
-    tokens = plain.reshape(2000, 5, 3, 4).mean(axis=3)
-    for t in range(5):
-        for s in range(3):
-            got, wide = tokens[:, t, s], runs.tokens[:, 4 + t, s]
-            for power in (1, 2):
-                gap = (got**power).mean() - (wide**power).mean()
-                error = np.sqrt((got**power).var() / 2000 + (wide**power).var() / 50_000)
-                assert abs(gap) < 4.5 * error + 1e-12
-
-
-def test_a_generator_is_used_and_moved_on():
-    network, stream = Network.document(), np.random.default_rng(0)
-    first, again, following = (
-        generate(network, 99, beta=1.27, window=0 * CONTEXT, steps=5, runs=4, seed=seed).tokens
-        for seed in (0, stream, stream)
-    )
-    np.testing.assert_array_equal(again, first)
-    assert not np.array_equal(following, first)
-    assert not np.array_equal(first[0], first[1])
+    given = {"beta": 1.27, "steps": 5, "position": 3}
+    wide = generate(
+        network, 12, window=window, runs=50_000, seed=0, draw_window=False, **given
+    ).tokens[:, 4:]
+    weights, bits = network.weights(12), np.repeat(window, 4, axis=1)
+    plain = [
+        generate_bits_reference(weights, network, window=bits, seed=seed, **given)[4:]
+        for seed in range(2000)
+    ]
+    tokens = np.array(plain).reshape(2000, 5, 3, 4).mean(axis=3)
+    for power in (1, 2):
+        gap = (tokens**power).mean(axis=0) - (wide**power).mean(axis=0)
+        error = np.hypot(*((x**power).std(axis=0) / len(x) ** 0.5 for x in (tokens, wide)))
+        assert (np.abs(gap) < 4.5 * error + 1e-12).all()
 
 
 @pytest.mark.claim("C8")
 def test_segment_correlations_take_four_values():
-    found = np.array(
-        [Network.segmented(seed).pair_correlations("o", "k") for seed in range(300)]
-    ).ravel()
+    networks = map(Network.segmented, range(300))
+    found = np.ravel([network.pair_correlations("o", "k") for network in networks])
     values = np.array([-1, -1 / 3, 1 / 3, 1])
     nearest = np.abs(found[:, None] - values).argmin(axis=1)
     np.testing.assert_allclose(found, values[nearest], rtol=0, atol=1e-12)
@@ -132,52 +100,15 @@ def test_segment_correlations_take_four_values():
     assert (np.abs(share - np.array([1, 3, 3, 1]) / 8) < 3 * error).all()
 
 
-def test_a_window_is_a_context_in_the_other_order_of_time():
-    network = Network.document()
-    contexts = random_contexts(network, 2, count=3)
-    windows = window_of_context(network, contexts, beta=0.9)
-    overlaps, _ = trajectory(network, contexts, beta=0.9, steps=12)
-    for window, expected in zip(windows, overlaps, strict=True):
-        path = mean_path(network, 0.9, window=window, steps=11, position=contexts.position)
-        # The first token that a trajectory records is the newest one of its context.
-        np.testing.assert_allclose(semantic_overlaps(network, path[3:]), expected, atol=1e-12)
-
-
 def test_every_run_may_begin_with_a_window_of_its_own():
-    network = Network.document()
     windows = np.where(np.random.default_rng(0).random((3, 4, 3)) < 0.5, -1.0, 1.0)
-    runs = generate(
-        network, 3 * 10**14, beta=1.1, window=windows, steps=2, runs=3, seed=0, position=2
-    )
+    given = {"steps": 2, "position": 2}
+    runs = generate(NETWORK, 3 * 10**14, beta=1.1, window=windows, runs=3, seed=0, **given)
     np.testing.assert_array_equal(runs.tokens[:, :4], windows)  # certain bits are drawn as such
     np.testing.assert_array_equal(runs.means[:, :4], windows)
     for run, window in zip(runs.tokens, windows, strict=True):
-        path = mean_path(network, 1.1, window=window, steps=2, position=2)
+        path = mean_path(NETWORK, 1.1, window=window, **given)
         np.testing.assert_allclose(run, path, atol=1e-4)
-    by_hand = np.einsum("as,rts->rta", network.semantic[2], runs.tokens) / 3 * 0.98
-    found = semantic_overlaps(network, runs.tokens, role=2)
+    by_hand = np.einsum("as,rts->rta", NETWORK.semantic[2], runs.tokens) / 3 * 0.98
+    found = semantic_overlaps(NETWORK, runs.tokens, role=2)
     np.testing.assert_allclose(found, by_hand, atol=1e-14)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda net: attention_of_window(net, np.ones((3, 3)), position=0), "window"),
-        (lambda net: mean_path(net, 1.0, window=np.ones((4, 2)), steps=1), "window"),
-        (lambda net: semantic_overlaps(net, np.ones((4, 2))), "tokens"),
-        (lambda net: window_means(net, 1.0, attention=np.ones(2)), "attention"),
-        (lambda net: window_of_context(net, Context(np.ones((3, 3)), 0), beta=1.0), "context"),
-        (lambda net: text(net, size=100), "size"),
-        (lambda net: text(net, window=np.ones((3, 3))), "window"),
-        (lambda net: text(net, window=np.ones((2, 4, 3))), "window"),
-        (lambda net: text(3), "network must be a Network, got int 3"),
-        (lambda net: window_of_context(net, np.ones((4, 3)), beta=1.0), "must be a Context"),
-    ],
-)
-def test_what_does_not_fit_is_refused(call, message):
-    with pytest.raises((ValueError, TypeError), match=message):
-        call(Network.document())
-
-
-def text(network, *, size=99, window=(((1.0,) * 3),) * 4):
-    return generate(network, size, beta=1.0, window=window, steps=2, runs=1, seed=0)

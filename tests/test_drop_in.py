@@ -11,18 +11,10 @@ ENOUGH = {"digits": (1e-2, 60, 0.6), "characters": (3e-3, 150, 0.2)}
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("make", LOOPS["LAYERS"]["digits"])
-def test_it_learns_digits_in_the_place_of_torchs_layer(make):
-    learns("digits", make)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("make", LOOPS["LAYERS"]["characters"])
-def test_it_learns_characters_in_the_place_of_torchs_layer(make):
-    learns("characters", make)
-
-
-def learns(task, make):
+@pytest.mark.parametrize(
+    ("task", "make"), [(task, make) for task, layers in LOOPS["LAYERS"].items() for make in layers]
+)
+def test_it_learns_in_the_place_of_torchs_layer(task, make):
     rate, steps, least = ENOUGH[task]
     assert LOOPS["train"](make, task, rate=rate, steps=steps, seed=0)["test"] > least
 

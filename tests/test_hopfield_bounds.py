@@ -2,24 +2,18 @@
 
 import math
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from known_memories import draw
 
 from compendium.c12_continuous_memory import bounds
-from spinformer.hopfield.continuous import jacobian, retrieve, update
+from spinformer.hopfield.continuous import jacobian, update
 from spinformer.hopfield.fixed_points import mean_critical_beta
 
-RELAXED = settings(deadline=None, max_examples=25, derandomize=True)
 
-
-def draw(*shape, seed=0, scale=1.0):
-    return scale * torch.as_tensor(np.random.default_rng(seed).standard_normal(shape))
-
-
-@RELAXED
+@settings(deadline=None, max_examples=25, derandomize=True)
 @given(
     size=st.integers(2, 20),
     width=st.integers(2, 30),
@@ -35,36 +29,13 @@ def test_bounds_hold(size, width, log_beta, reach, seed):
         states = patterns + radius * directions
         moved = update(patterns, states=states, beta=beta)
         error = (moved - patterns).norm(dim=-1)
-        slack = 1e-12 * patterns.norm(dim=-1).max()
-        assert bool(
-            (error <= bounds.one_step_bound(patterns, beta=beta, radius=radius) + slack).all()
-        )
+        limit = bounds.one_step_bound(patterns, beta=beta, radius=radius)
+        assert bool((error <= limit + 1e-12 * patterns.norm(dim=-1).max()).all())
         slope = torch.linalg.eigvalsh(jacobian(patterns, states=states, beta=beta))[:, -1]
         slack = 1e-12 * beta * patterns.square().sum()
         for sharp in (False, True):
             limit = bounds.jacobian_bound(patterns, beta=beta, radius=radius, sharp=sharp)
             assert bool((slope <= limit + slack).all())
-
-
-def test_separated_patterns_are_stored_within_the_promised_radius():
-    stored = 0
-    for seed in range(20):
-        patterns = draw(10, 40, seed=seed)
-        for beta in (0.3, 1.0, 3.0):
-            safe = bounds.pattern_separation(patterns) >= bounds.separation_threshold(
-                patterns, beta=beta
-            )
-            found = retrieve(patterns, queries=patterns[safe], beta=beta, tolerance=1e-13)
-            assert bool(found.converged.all())
-            distance = (found.states - patterns[safe]).norm(dim=-1)
-            assert bool((distance <= bounds.storage_radius(patterns, beta=beta)).all())
-            stored += int(safe.sum())
-    assert stored > 100
-
-
-def test_separation_equals_hand_values():
-    patterns = torch.tensor([[2.0, 0.0], [1.0, 1.0], [0.0, -3.0]], dtype=torch.float64)
-    assert bounds.pattern_separation(patterns).tolist() == [2.0, 0.0, 9.0]
 
 
 @pytest.mark.parametrize("beta", [0.2, 0.6])
@@ -83,11 +54,6 @@ def test_opposite_patterns_all_but_reach_the_bounds(beta):
             limit = bounds.jacobian_bound(patterns, beta=beta, radius=radius, sharp=sharp)
             torch.testing.assert_close(slope * (1.0 + leak) ** 2, limit, rtol=1e-6, atol=0)
     assert mean_critical_beta(patterns) == pytest.approx(1.0 / norm**2)
-    each = torch.tensor([0.1, 0.4], dtype=torch.float64)
-    mixed = bounds.one_step_bound(patterns, beta=beta, radius=each)
-    for i in range(2):
-        alone = bounds.one_step_bound(patterns, beta=beta, radius=float(each[i]))
-        assert float(mixed[i]) == float(alone[i])
 
 
 def test_the_threshold_is_where_the_ball_just_maps_into_itself():
@@ -96,9 +62,11 @@ def test_the_threshold_is_where_the_ball_just_maps_into_itself():
         radius = bounds.storage_radius(patterns, beta=beta)
         largest = float(patterns.norm(dim=-1).max())
         assert radius == pytest.approx(1.0 / (beta * 6 * largest))
-        margin = bounds.pattern_separation(patterns) - bounds.separation_threshold(
-            patterns, beta=beta
-        )
+        own = patterns @ patterns.T
+        others = own.masked_fill(torch.eye(6) > 0, -math.inf).amax(1)
+        separation = bounds.pattern_separation(patterns)
+        torch.testing.assert_close(separation, own.diagonal() - others)
+        margin = separation - bounds.separation_threshold(patterns, beta=beta)
         error = bounds.one_step_bound(patterns, beta=beta, radius=radius)
         torch.testing.assert_close(error, radius * torch.exp(-beta * margin), rtol=1e-10, atol=0)
         # Published over sharper: 2N over 4.

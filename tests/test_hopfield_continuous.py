@@ -7,8 +7,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from known_memories import draw
 from scipy.optimize import brentq
-from scipy.special import logsumexp
+from scipy.special import logsumexp, softmax
 from scipy.stats import norm
 from torch.autograd.functional import jacobian as derive
 
@@ -32,26 +33,19 @@ from spinformer.hopfield.fixed_points import (
     mean_critical_beta,
 )
 
-RELAXED = settings(deadline=None, max_examples=25, derandomize=True)
-
-
-def draw(*shape, seed=0, scale=1.0):
-    return scale * torch.as_tensor(np.random.default_rng(seed).standard_normal(shape))
-
 
 def test_energy_and_update_equal_the_formulas_written_in_numpy():
     patterns, states, beta = draw(7, 4, seed=1), draw(5, 4, seed=2), 1.7
     x, xi = patterns.numpy(), states.numpy()
-    wanted = [0.5 * s @ s - logsumexp([beta * (p @ s) for p in x]) / beta for s in xi]
-    np.testing.assert_allclose(
-        energy(patterns, states=states, beta=beta), wanted, rtol=0, atol=1e-13
-    )
-    for s, moved in zip(xi, update(patterns, states=states, beta=beta).numpy(), strict=True):
-        factor = [math.exp(beta * (p @ s)) for p in x]
-        np.testing.assert_allclose(moved, np.array(factor) @ x / sum(factor), atol=1e-13)
+    scores = beta * xi @ x.T
+    wanted = 0.5 * (xi**2).sum(1) - logsumexp(scores, axis=1) / beta
+    found = energy(patterns, states=states, beta=beta)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-13)
+    moved = update(patterns, states=states, beta=beta)
+    np.testing.assert_allclose(moved, softmax(scores, axis=1) @ x, atol=1e-13)
 
 
-@RELAXED
+@settings(deadline=None, max_examples=25, derandomize=True)
 @given(
     size=st.integers(1, 12),
     width=st.integers(1, 8),
@@ -60,18 +54,12 @@ def test_energy_and_update_equal_the_formulas_written_in_numpy():
 )
 def test_gradient_and_jacobian_equal_autograd(size, width, beta, seed):
     patterns, state = draw(size, width, seed=seed), draw(width, seed=seed + 1)
-    auto = derive(lambda s: energy(patterns, states=s, beta=beta), state)
-    torch.testing.assert_close(
-        gradient(patterns, states=state, beta=beta), auto, rtol=0, atol=1e-12
-    )
-    auto = derive(lambda s: update(patterns, states=s, beta=beta), state)
-    torch.testing.assert_close(
-        jacobian(patterns, states=state, beta=beta), auto, rtol=0, atol=1e-11
-    )
-    hessian = torch.autograd.functional.hessian(
-        lambda s: energy(patterns, states=s, beta=beta), state
-    )
-    assert float(torch.linalg.eigvalsh(hessian).max()) <= 1.0 + 1e-10
+    for function, derivative in ((energy, gradient), (update, jacobian)):
+        auto = derive(lambda s, f=function: f(patterns, states=s, beta=beta), state)
+        found = derivative(patterns, states=state, beta=beta)
+        torch.testing.assert_close(found, auto, rtol=0, atol=1e-11)
+    # A covariance has no negative eigenvalue: those of the Hessian 1 − J are at most one.
+    assert float(torch.linalg.eigvalsh(found).min()) >= -1e-10
 
 
 @pytest.mark.claim("B1")
@@ -132,9 +120,8 @@ def test_two_opposite_patterns_have_the_magnets_fixed_point():
 def test_three_kinds_appear_in_their_order():
     # Three tight clusters of four: the average, then clusters, then members.
     centres = 3.0 * torch.eye(3, 16, dtype=torch.float64)
-    patterns = (
-        centres.unsqueeze(1) + 0.6 * torch.eye(16, dtype=torch.float64)[3:15].view(3, 4, 16)
-    ).flatten(0, 1)
+    members = 0.6 * torch.eye(16, dtype=torch.float64)[3:15]
+    patterns = centres.repeat_interleave(4, 0) + members
     patterns = patterns - patterns.mean(0)
     for beta, kind, count in (
         (0.05, "global average", 1),
@@ -146,39 +133,20 @@ def test_three_kinds_appear_in_their_order():
         assert len(found.points) == count
         assert bool(found.converged.all())
         assert bool(found.stable.all())
-        residual = gradient(patterns, states=found.points, beta=beta).norm(dim=-1)
-        assert float(residual.max()) < 1e-8
+        assert float(gradient(patterns, states=found.points, beta=beta).abs().max()) < 1e-8
 
 
 def test_effective_entries_counts_like_a_greedy_loop():
     weights = torch.softmax(draw(200, 17, seed=10, scale=2.0), -1)
     for row, count in zip(weights.tolist(), effective_entries(weights).tolist(), strict=True):
-        total, used = 0.0, 0
-        for weight in sorted(row, reverse=True):
-            if total >= 0.9:
-                break
-            total, used = total + weight, used + 1
-        assert used == count
-    uniform = torch.full((10,), 0.1)
-    assert effective_entries(uniform).item() == 9
-    assert classify(torch.tensor([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.4, 0.3, 0.3]])) == (
-        "single pattern",
-        "global average",
-        "global average",
-    )
+        held = np.cumsum(sorted(row, reverse=True))
+        assert held[count - 1] >= 0.9 > held[count - 1] - min(sorted(row)[-count:])
+    assert effective_entries(torch.full((10,), 0.1)).item() == 9
+    even = torch.eye(4).cumsum(0) / torch.arange(1, 5)[:, None]
+    kinds = ("single pattern", "metastable", "global average", "global average")
+    assert classify(even) == kinds
     sizes = torch.tensor([512, 257, 256, 65, 64, 17, 16, 1])
     assert operating_class(sizes, size=512).tolist() == [1, 1, 2, 2, 3, 3, 4, 4]
-
-
-def test_queries_do_not_disturb_each_other():
-    patterns, queries = draw(12, 8, seed=12), draw(6, 8, seed=13, scale=2.0)
-    together = retrieve(patterns, queries=queries, beta=0.7, tolerance=1e-9)
-    assert len(set(together.steps.tolist())) > 1
-    for index in range(6):
-        alone = retrieve(patterns, queries=queries[index], beta=0.7, tolerance=1e-9)
-        torch.testing.assert_close(alone.states, together.states[index], rtol=0, atol=1e-13)
-        assert int(alone.steps) == int(together.steps[index])
-    torch.testing.assert_close(together.attention @ patterns, together.states, rtol=0, atol=1e-13)
 
 
 def test_batched_memories_and_gradients_through_retrieval():
@@ -199,8 +167,13 @@ def test_batched_memories_and_gradients_through_retrieval():
 def test_residual_steps_and_status_say_how_retrieval_ended():
     patterns, queries = draw(12, 8, seed=12), draw(40, 8, seed=13, scale=2.0)
     found = retrieve(patterns, queries=queries, beta=0.7, tolerance=1e-7, keep_trajectory=True)
+    torch.testing.assert_close(found.attention @ patterns, found.states, rtol=0, atol=1e-13)
     moves = found.trajectory.diff(dim=0).norm(dim=-1)
+    assert len(set(found.steps.tolist())) > 1
     for q, steps in enumerate(found.steps.tolist()):
+        alone = retrieve(patterns, queries=queries[q], beta=0.7, tolerance=1e-7)
+        torch.testing.assert_close(alone.states, found.states[q], rtol=0, atol=1e-13)
+        assert int(alone.steps) == steps
         assert float(found.residual[q]) == pytest.approx(float(moves[steps - 1, q]), rel=1e-12)
         assert float(moves[steps - 1, q]) <= 1e-7
         assert bool((moves[: steps - 1, q] > 1e-7).all())
@@ -214,6 +187,10 @@ def test_residual_steps_and_status_say_how_retrieval_ended():
         part.require("a fixed point of the memory")
     wild = retrieve(patterns, queries=queries, beta=0.7, steps=2000, step_size=3.0)
     assert (wild.status == Status.DIVERGED).all()
+    # What overflowed stops there, though it never arrives.
+    lost = retrieve(patterns, queries=queries, beta=0.7, step_size=3.0, max_steps=5000)
+    assert (lost.status == Status.DIVERGED).all()
+    assert int(lost.steps.max()) < 2000
 
 
 def test_search_counts_the_starts_that_did_not_arrive():
@@ -241,46 +218,33 @@ def test_search_counts_the_starts_that_did_not_arrive():
     assert bool((energy(patterns, states=slow.points, beta=1.5).diff() >= 0).all())
 
 
-@pytest.mark.parametrize("beta", [1.02, 1.05])
-def test_newtons_method_finishes_where_the_update_crawls(beta):
-    """Two opposite patterns are a magnet, x = tanh βx: near β = 1 a hop hardly moves."""
-    magnet = brentq(lambda x: math.tanh(beta * x) - x, 1e-3, 1.0, xtol=1e-15)
-    patterns = torch.tensor([[1.0], [-1.0]], dtype=torch.float64)
-    starts = torch.tensor([[magnet + 0.05]], dtype=torch.float64)
-    found = find_fixed_points(patterns, beta=beta, starts=starts, max_steps=3)
-    assert found.points.item() == pytest.approx(magnet, abs=1e-9)
-
-
 @pytest.mark.parametrize(
     "function", [energy, attention_weights, gradient, jacobian, update], ids=lambda f: f.__name__
 )
 def test_overflow_and_misfits_are_refused(function):
     one = torch.eye(3)
-    for patterns, states, error, message in (
-        (one * 1e20, one * 1e20, ValueError, r"too large for torch\.float32"),
-        (one, one.double(), TypeError, r"states must be torch\.float32 on cpu like patterns"),
-        (one, torch.ones(2), ValueError, "states must have as last axis"),
-        (one.expand(2, 3, 3), one.expand(3, 3, 3), ValueError, "states and patterns must have ba"),
-        (one[:0], one, ValueError, "patterns must hold at least 1 row"),
-        (one[0], one, ValueError, r"patterns must have shape \(\.\.\., N, d\)"),
+    for patterns, states, message in (
+        (one * 1e20, one * 1e20, "too large"),
+        (one, one.double(), "^states must"),
+        (one, torch.ones(2), "^states must"),
+        (one.expand(2, 3, 3), one.expand(3, 3, 3), "^states and patterns must"),
+        (one[:0], one, "^patterns must"),
+        (one[0], one, "^patterns must"),
     ):
-        with pytest.raises(error, match=message):
+        with pytest.raises((ValueError, TypeError), match=message):
             function(patterns, states=states)
 
 
 def test_random_patterns_are_kept_where_the_estimate_says():
     for width, spread in ((64, 0.8), (64, 1.05), (64, 1.15), (64, 1.6), (256, 0.4), (256, 0.55)):
-        patterns = width**0.5 * torch.nn.functional.normalize(draw(256, width, seed=20), dim=-1)
-        beta = spread / width**0.5
-        states = retrieve(
-            patterns, queries=patterns, beta=beta, tolerance=1e-6, max_steps=300
-        ).states
-        overlap = float((states * patterns).sum(-1).mean()) / width
-        assert overlap == pytest.approx(random_pattern_overlap(256, dim=width, beta=beta), abs=0.01)
-        weights = attention_weights(
-            patterns,
-            states=width**0.5 * torch.nn.functional.normalize(draw(256, width, seed=21), dim=-1),
-            beta=beta,
+        patterns, others = (
+            width**0.5 * torch.nn.functional.normalize(draw(256, width, seed=seed), dim=-1)
+            for seed in (20, 21)
         )
+        beta = spread / width**0.5
+        found = retrieve(patterns, queries=patterns, beta=beta, tolerance=1e-6, max_steps=300)
+        overlap = float((found.states * patterns).sum(-1).mean()) / width
+        assert overlap == pytest.approx(random_pattern_overlap(256, dim=width, beta=beta), abs=0.01)
+        weights = attention_weights(patterns, states=others, beta=beta)
         share = float(effective_entries(weights).double().mean()) / 256
         assert share == pytest.approx(norm.cdf(1.2816 - spread), abs=0.02)

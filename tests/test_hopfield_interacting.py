@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from scipy.optimize import minimize
+from known_memories import draw
 
 from compendium.c17_interacting_patterns.interacting import (
     equivalent_patterns,
@@ -9,10 +9,6 @@ from compendium.c17_interacting_patterns.interacting import (
     solve,
 )
 from spinformer.hopfield import continuous
-
-
-def draw(*shape, seed=0):
-    return torch.as_tensor(np.random.default_rng(seed).standard_normal(shape))
 
 
 def energy(patterns, *, states, weights, couplings, beta):
@@ -100,49 +96,6 @@ def test_the_safe_step_size_never_raises_the_energy_and_is_the_largest_for_two_p
         assert (float(change) > 0) is higher
 
 
-def test_it_contracts_up_to_two_and_two_patterns_reach_the_constant():
-    couplings = symmetric(7)
-    centred = couplings - couplings.mean(0)
-    centred = centred - centred.mean(1, keepdim=True)
-    strength = float(torch.linalg.matrix_norm(centred, 2))
-    for beta, seed in ((0.5, 1), (1.99 / strength, 2)):
-        given = {"states": torch.zeros(500, 3).double(), "couplings": couplings, "beta": beta}
-        one, two = (torch.softmax(3 * draw(500, 7, seed=seed + k), -1) for k in (0, 9))
-        apart = [update(draw(7, 3), weights=w, **given) for w in (one, two)]
-        slope = (apart[0] - apart[1]).norm(dim=-1) / (one - two).norm(dim=-1)
-        assert float(slope.max()) < beta * strength / 2 + 1e-12
-    # J = κ(1 − 1'): along (1, −1) the update has slope −βκ/2 at the even mixture.
-    pair = torch.tensor([[0.0, 1.0], [1.0, 0.0]]).double()
-    start = torch.tensor([[0.51, 0.49]]).double()
-    given = {"queries": torch.zeros(1, 1).double(), "couplings": pair, "start": start}
-    rests = [bool(solve(torch.zeros(2, 1).double(), beta=b, **given)[1]) for b in (1.95, 2.05)]
-    assert rests == [True, False]
-
-
-def test_rest_is_a_minimum_over_state_and_weights_found_by_another_method():
-    patterns, couplings = draw(5, 3), symmetric(5)
-    query = draw(1, 3, seed=1)
-
-    def cost(logits, clamped):
-        weights = torch.softmax(torch.as_tensor(logits), -1)
-        states = query[0] if clamped else weights @ patterns
-        given = {"states": states, "couplings": couplings, "beta": 1.5}
-        return float(energy(patterns, weights=weights, **given))
-
-    for clamped in (True, False):
-        found, _ = solve(
-            patterns,
-            queries=query,
-            couplings=couplings,
-            beta=1.5,
-            clamped=clamped,
-            step_size=safe_step_size(couplings, beta=1.5),
-        )
-        start = found[0].log().numpy() + 0.1 * draw(5, seed=3).numpy()
-        other = minimize(cost, start, args=(clamped,), method="BFGS", options={"gtol": 1e-7})
-        np.testing.assert_allclose(found[0], torch.softmax(torch.as_tensor(other.x), -1), atol=1e-5)
-
-
 @pytest.mark.parametrize("kappa", [0.3, 1.0])
 def test_repelling_patterns_are_a_plain_memory_of_others(kappa):
     """Step by step, not only at rest."""
@@ -153,13 +106,8 @@ def test_repelling_patterns_are_a_plain_memory_of_others(kappa):
     weights = torch.softmax(draw(1, 6, seed=3), -1)
     plain, interacting = weights, weights
     for _ in range(5):
-        interacting = update(
-            patterns,
-            states=interacting @ patterns,
-            weights=interacting,
-            couplings=couplings,
-            beta=2.0,
-        )
+        given = {"states": interacting @ patterns, "couplings": couplings, "beta": 2.0}
+        interacting = update(patterns, weights=interacting, **given)
         plain = continuous.attention_weights(other, states=plain @ other, beta=2.0)
         torch.testing.assert_close(plain, interacting)
 
@@ -194,11 +142,9 @@ def test_a_query_is_judged_by_its_own_step_whatever_its_neighbors_do():
         alone, _ = solve(patterns, queries=query[None], **given)
         torch.testing.assert_close(both[index], alone[0], rtol=1e-10, atol=1e-12)
     # They arrive one after the other; damped, a step is small far from the rest.
-    arrived = [
-        int(solve(patterns, queries=queries, max_steps=n, **given)[1].sum()) for n in range(20)
-    ]
-    assert arrived == sorted(arrived)
-    assert len(set(arrived)) > 2
+    after = [solve(patterns, queries=queries, max_steps=n, **given)[1].sum() for n in range(20)]
+    assert after == sorted(after)
+    assert len(set(map(int, after))) > 2
     _, rests = solve(patterns, queries=queries, step_size=1e-5, max_steps=3, **given)
     assert not bool(rests.any())
 

@@ -76,10 +76,10 @@ def test_a_figure_can_be_cut_between_its_columns_and_nowhere_else():
     plt.close(figure)
 
 
-@pytest.mark.parametrize("family", ["sans", "math"])
-def test_numbers_are_rounded_to_a_hundredth(family):
-    text = draw(label="x" if family == "sans" else r"$\sqrt{x}$")
-    paths = " ".join(re.findall(r' d="([^"]+)"', text))
+@pytest.mark.parametrize("label", ["x", r"$\sqrt{x}$"])
+def test_numbers_are_rounded_to_a_hundredth(label):
+    text = draw(label=label)
+    paths = re.findall(r' d="([^"]+)"', text)
     assert paths
-    assert not re.search(r"\.\d{3}", paths)
+    assert not re.search(r"\.\d{3}", " ".join(paths))
     assert "STIX" not in text

@@ -5,8 +5,8 @@ the document's network). A step shifts the window and makes one new vector,
 δA' = Σ_{s<T} M_s δA_s, so the tangent map is a block companion matrix with analytic blocks M_s
 (`kernels.deviate`). Exponents are in nats per step, the largest first up to their errors, from the
 QR method of Benettin et al. (1980): a frame is pushed forward and orthonormalized (modified
-Gram-Schmidt), and λ_k is the average of ln r_kk, the logarithm of the length of what is left of its k-th
-vector.
+Gram-Schmidt), and λ_k is the average of ln r_kk, the logarithm of the length of what is left of its
+k-th vector.
 
 Two limits. With γ ≈ 127 the map is almost singular wherever the softmax is nearly one-hot: in
 double precision a direction that becomes shorter than about 1e-13 before it is orthonormalized
