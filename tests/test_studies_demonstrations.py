@@ -91,35 +91,34 @@ def test_the_weaker_basin_vanishes_at_the_spinodal():
 
 
 def test_the_split_keeps_classes_and_images_apart():
-    labels, parts = digit_labels(), ("train", "valid", "test")
+    labels, firsts = digit_labels(), []
     for seed in (0, 3):
         pools = split_digits(seed)
-        kinds = {part: {int(k) for rows in pools[part] for k in labels[rows]} for part in parts}
+        rows = {part: np.concatenate(list(pools[part])) for part in ("train", "valid", "test")}
+        kinds = {part: set(labels[own].tolist()) for part, own in rows.items()}
         assert kinds["train"] == kinds["valid"]
         assert kinds["train"] & kinds["test"] == set()
         assert (len(kinds["train"]), len(kinds["test"])) == (6, 4)
-        every = np.concatenate([rows for part in parts for rows in pools[part]])
-        assert sorted(every) == list(range(1797))
-    kinds = [[int(labels[rows[0]]) for rows in split_digits(seed)["train"]] for seed in (0, 1)]
-    assert kinds[0] != kinds[1]
+        assert sorted(np.concatenate(list(rows.values()))) == list(range(1797))
+        firsts.append(kinds["train"])
+    assert firsts[0] != firsts[1]
 
 
 def test_episodes_hold_what_they_say():
     pools = [split_digits(seed) for seed in (0, 1)]
-    labels = digit_labels()
     found = draw_episodes(pools, part="train", count=200, shown=(3, 2), seeds=[5, 6], share_a=0.8)
-    kinds = labels[found.rows.numpy()]
-    assert (kinds[..., :3] == kinds[..., :1]).all()
-    assert (kinds[..., 3:5] == kinds[..., 3:4]).all()
-    assert (kinds[..., 0] != kinds[..., 3]).all()
-    assert (found.words[..., :3] == found.pair[..., :1]).all()
-    assert (found.words[..., 3:5] == found.pair[..., 1:]).all()
-    assert (found.words[..., -1] == WORDS).all()
-    of_a = kinds[..., -1] == kinds[..., 0]
-    assert (of_a | (kinds[..., -1] == kinds[..., 3])).all()
-    right = np.where(of_a, found.pair[..., 0], found.pair[..., 1])
-    assert (found.target.numpy() == right).all()
-    assert abs(of_a.mean() - 0.8) < 0.08
+    kinds = digit_labels()[found.rows.numpy()]
+    a, b = kinds[..., :1], kinds[..., 3:4]
+    assert (a != b).all()
+    assert (kinds[..., :5] == np.concatenate([a, a, a, b, b], -1)).all()
+    words = torch.cat([found.pair[..., [0, 0, 0, 1, 1]], torch.full((2, 200, 1), WORDS)], -1)
+    assert torch.equal(found.words, words)
+    asked, pair = kinds[..., -1:], found.pair.numpy()
+    assert ((asked == a) | (asked == b)).all()
+    assert (
+        found.target.numpy() == np.where(asked == a, pair[..., :1], pair[..., 1:])[..., 0]
+    ).all()
+    assert abs((asked == a).mean() - 0.8) < 0.08
     pools = [split_digits(seed, labelings=3) for seed in (0, 1)]
     found = draw_episodes(pools, part="train", count=50, shown=(1, 1), seeds=[5, 6])
     for place, pool in enumerate(pools):
@@ -275,41 +274,9 @@ def test_the_boundary_is_where_the_words_are_level(trained):
     assert (far == -np.inf).mean() > 0.9
 
 
-def test_the_boundary_law_with_real_copies(trained):
-    """Repeated tokens, a scan of the line and the scores of plain loops, for the trained reader."""
-    weights, pools = trained
-    one = {name: value[:1] for name, value in weights.items()}
-    lines = draw_lines(pools[:1], count=8, seed=5)
-    grid, ratios = np.linspace(-1.5, 1.5, 61), []
-    start = boundary(one, lines)[0]
-    slopes = stiffness(one, lines, position=start[None])
-    for episode in range(8):
-        crossings = {}
-        for copies in ((2, 1), (1, 2)):
-            shown = lines.images[0, episode, :-1]
-            images = torch.cat([shown[:1]] * copies[0] + [shown[1:]] * copies[1])
-            a, b = shown
-            query = (a + b) / 2 + torch.as_tensor(grid)[:, None] * (a - b) / 2
-            batch = torch.cat([images.expand(61, -1, -1), query[:, None]], 1)[None]
-            words = lines.words[0, episode]
-            order = torch.cat([words[:1]] * copies[0] + [words[1:2]] * copies[1] + [words[2:]])
-            logits = read(one, images=batch, words=order.expand(1, 61, -1)).logits[0]
-            ahead = (logits[:, words[0]] - logits[:, words[1]]).numpy()
-            if (ahead > 0).all() or (ahead < 0).all():
-                crossings[copies] = np.nan
-                continue
-            last = int(np.flatnonzero(ahead < 0)[-1])
-            part = -ahead[last] / (ahead[last + 1] - ahead[last])
-            crossings[copies] = grid[last] + 0.05 * part
-        moved = (crossings[1, 2] - crossings[2, 1]) / 2
-        ratios.append(moved * slopes["stiffness"][0, episode] / np.log(2))
-    assert np.isfinite(ratios).sum() >= 6
-    assert abs(np.nanmedian(ratios) - 1.0) < 0.1
-
-
 @pytest.mark.claim("A16b")
 def test_softmax_readers_saturate_as_a_memory_and_linear_ones_do_not(trained):
-    """Readers trained here, line by line, and the stored ones, with and without the exponential."""
+    """Readers trained here, line by line, and the stored ones without the exponential."""
     weights, pools = trained
     lines = draw_lines(pools, count=40, seed=5)
     two, four = (shifts(weights, lines, shown=(k, 1)) for k in (2, 4))
@@ -317,10 +284,8 @@ def test_softmax_readers_saturate_as_a_memory_and_linear_ones_do_not(trained):
     memory, regression = laws(4)
     assert both.sum() > 30
     assert np.median(four[both] / two[both]) > (memory + regression) / 2
-    table, middle = BOUNDARY.read(), sum(laws(8)) / 2
-    for training, first, sign in (("balanced", 0, 1), ("balanced", 10, 1), ("linear", 0, -1)):
-        found = saturation(table, training=training, first_seed=first, part="valid")
-        assert min(sign * (x - middle) for x in mean_interval(found)) > 0
+    found = saturation(BOUNDARY.read(), training="linear", first_seed=0, part="valid")
+    assert mean_interval(found)[1] < sum(laws(8)) / 2
 
 
 # --- kicks and conflicts -----------------------------------------------------------------------
