@@ -157,10 +157,17 @@ def test_chains_are_linked_and_their_ends_lie_where_they_should():
         assert (chains.label.bincount(minlength=LABELS) > 20).all()
 
 
-def test_layers_follow_a_chain_by_hand():
-    """Sharp layers copy the label of the next token, one link a layer."""
-    numbers = readers.first_numbers("tied layers", count=1)
-    for name, value in (("layer link", 60.0), ("sharpness", 60.0), ("gain", 9.0)):
-        numbers[name].fill_(value)
-    chains = draw_chains(300, links=4, seed=5)
-    assert float(readers.accuracy("tied layers", numbers, chains)) > 0.95
+@pytest.mark.parametrize(
+    ("arm", "links", "numbers"),
+    [
+        # Sharp layers copy the label of the next token, one link a layer.
+        ("tied layers", 4, {"layer link": 60.0, "sharpness": 60.0}),
+        ("directed", 1, {"pair link": 20.0, "sharpness": 20.0, "pair outside": 0.0}),
+        ("interacting", 1, {"pair link": 60.0, "sharpness": 10.0, "pair outside": -10.0}),
+    ],
+)
+def test_readers_follow_a_chain_with_numbers_by_hand(arm, links, numbers):
+    found = readers.first_numbers(arm, count=1)
+    for name, value in (numbers | {"gain": 9.0}).items():
+        found[name].fill_(value)
+    assert float(readers.accuracy(arm, found, draw_chains(300, links=links, seed=5))) > 0.85

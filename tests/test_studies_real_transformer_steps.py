@@ -6,7 +6,6 @@ import torch
 from minilm_model import installed_model, installed_traces, two_models
 
 from compendium.c14_real_transformer import steps
-from compendium.common.rows import array_of
 from spinformer.language.encoder import project, run_model
 from spinformer.language.heads import overlap_energy
 from spinformer.language.text import sample_texts, text_windows
@@ -242,38 +241,21 @@ def test_query_energy_by_hand_and_turned():
     assert_alike(drawn, by_hand)
 
 
-@pytest.mark.parametrize("length", range(len(steps.LENGTHS)))
-def test_common_parts_go_down_and_specific_ones_up_at_every_length(length):
-    """In most heads, counted by Student's interval over the seven texts."""
-    down, up, table = {}, {}, steps.STEPS.read()
-    for part in steps.PARTS:
-        changes = array_of(table, part, "length", "source", "layer", "head")[length]
-        error = 2.447 * changes.std(0, ddof=1) / 7**0.5
-        down[part] = int((changes.mean(0) + error < 0).sum())
-        up[part] = int((changes.mean(0) - error > 0).sum())
-    assert down["common"] > 48 > 5 > up["common"]
-    assert up["specific"] > 44 > 14 > down["specific"]
-    assert 36 < down["whole"] < 50
-    assert up["whole"] < 12
-    residual = array_of(steps.STAGES_TABLE.read(), "residual", "length", "source", "layer")[length]
-    assert (residual.mean(0) < 0).sum() == 5
-
-
 def test_keys_are_not_equally_long_where_tokens_nearly_are():
     """What chapter 12 says of a LayerNorm in front of attention, over all heads of the model."""
     model = installed_model()
     windows = torch.cat([text_windows(model, text, 128)[:1] for text in sample_texts().values()])
-    tokens, keys, negative = [], [], []
-    for trace in (t for window in windows for t in run_model(model, window[None])):
-        for found, vectors in ((tokens, trace.inputs), (keys, trace.keys)):
-            norms = vectors.norm(dim=-1)
-            found.append((norms.std(-1) / norms.mean(-1))[0].numpy())
+    spreads, negative = {"inputs": [], "keys": []}, []
+    for trace in run_model(model, windows):
+        for name, found in spreads.items():
+            norms = getattr(trace, name).norm(dim=-1)
+            found.append((norms.std(-1) / norms.mean(-1)).numpy())
         products = trace.keys @ trace.keys.mT
-        own = products.diagonal(dim1=-2, dim2=-1)
-        others = products - torch.diag(torch.full((128,), torch.inf)).double()
-        negative.append((own < others.amax(-1)).double().mean(-1)[0].numpy())
-    heads = np.mean(np.reshape(keys, (7, 72)), axis=0)
-    assert np.median(tokens) == pytest.approx(0.1, abs=0.02)
+        own = products.diagonal(dim1=-2, dim2=-1).clone()
+        products.diagonal(dim1=-2, dim2=-1).fill_(-torch.inf)
+        negative.append(float((own < products.amax(-1)).double().mean()))
+    heads = np.mean(spreads["keys"], axis=1)
+    assert np.median(spreads["inputs"]) == pytest.approx(0.1, abs=0.02)
     assert np.median(heads) == pytest.approx(1 / 6, abs=0.01)
     assert heads.max() > 0.4
     assert np.mean(negative) == pytest.approx(1 / 3, abs=0.03)
