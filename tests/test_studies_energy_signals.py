@@ -91,17 +91,20 @@ def test_a_copy_is_torchs_encoder():
             other = nn.TransformerEncoderLayer(
                 24, 4, 48, dropout=0.0, activation="gelu", batch_first=True
             ).double()
-            parts = [w[f"{layer}.{name}"].T for name in ("query", "key", "value")]
-            with torch.no_grad():
-                for parameter in other.self_attn.parameters():
-                    parameter.zero_()
-                other.self_attn.in_proj_weight.copy_(torch.cat(parts))
-                other.self_attn.out_proj.weight.copy_(w[f"{layer}.output"].T)
-                other.linear1.weight.copy_(w[f"{layer}.up"].T)
-                other.linear1.bias.copy_(w[f"{layer}.up bias"][0])
-                other.linear2.weight.copy_(w[f"{layer}.down"].T)
-                other.linear2.bias.copy_(w[f"{layer}.down bias"][0])
-                state = other(state)
+            other.load_state_dict(
+                {
+                    "self_attn.in_proj_weight": torch.cat(
+                        [w[f"{layer}.{name}"].T for name in ("query", "key", "value")]
+                    ),
+                    "self_attn.out_proj.weight": w[f"{layer}.output"].T,
+                    "linear1.weight": w[f"{layer}.up"].T,
+                    "linear1.bias": w[f"{layer}.up bias"][0],
+                    "linear2.weight": w[f"{layer}.down"].T,
+                    "linear2.bias": w[f"{layer}.down bias"][0],
+                },
+                strict=False,
+            )
+            state = other(state).detach()
             assert torch.allclose(found.states[layer + 1][copy], state, atol=1e-10)
             queries = found.states[layer][copy] @ w[f"{layer}.query"]
             assert torch.allclose(found.queries[layer][copy, :, 1], queries[..., 6:12], atol=1e-10)

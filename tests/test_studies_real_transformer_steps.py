@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from minilm_model import installed_model, installed_traces, two_models
+from minilm_model import installed_model, two_models
 
 from compendium.c14_real_transformer import steps
 from spinformer.language.encoder import project, run_model
@@ -172,21 +172,6 @@ def test_step_alignment_is_the_cosine_of_step_and_descent():
         assert found.pooled == pytest.approx(cosine(step.numpy(), down.numpy()), abs=1e-9)
 
 
-def test_aligned_steps_of_the_model_lower_the_energy_of_the_layer():
-    """All of them, at any length: U is concave in the hidden state."""
-    model, shares = installed_model(), []
-    for trace in installed_traces():
-        states = trace.inputs.clone().requires_grad_(True)
-        before = layer_energy(model, trace, states)
-        (gradient,) = torch.autograd.grad(before.sum(), states)
-        aligned = (trace.attended * gradient).sum(-1) < 0
-        shares.append(float(aligned.double().mean()))
-        for length in (0.1, 1.0, 10.0):
-            after = layer_energy(model, trace, trace.inputs + length * trace.attended)
-            assert bool((after < before)[aligned].all())
-    assert 0.3 < np.mean(shares) < 0.9
-
-
 def test_null_turns_and_permutes_the_heads():
     """Its cosines scatter around 0 as those of turned heads do that are written out."""
     model = example_model(seed=3)
@@ -202,7 +187,7 @@ def test_null_turns_and_permutes_the_heads():
 
 
 def test_weight_alignment_is_a_cosine_of_matrices():
-    """Against W_O W_V and W_QᵀW_K multiplied out; tied matrices have cosine 1."""
+    """Against W_O W_V and W_QᵀW_K multiplied out."""
     model = example_model(seed=2)
     found = steps.weight_alignment(model, 1)
     name = "encoder.layer.1.attention"
@@ -211,19 +196,10 @@ def test_weight_alignment_is_a_cosine_of_matrices():
         for w in ("query", "key", "value")
     )
     output = model.weights[f"{name}.output.dense.weight"].numpy().reshape(8, 2, 4)
-    for h in range(2):
-        for g in range(2):
-            expected = cosine(output[:, h] @ value[h], query[g].T @ key[g])
-            assert found[h, g] == pytest.approx(expected, abs=1e-12)
-    tied = dict(model.weights)
-    tied[f"{name}.self.value.weight"] = tied[f"{name}.self.key.weight"]
-    tied[f"{name}.output.dense.weight"] = tied[f"{name}.self.query.weight"].mT
-    for tensor in ("value", "key"):
-        tied[f"{name}.self.{tensor}.bias"] = torch.zeros(8, dtype=torch.float64)
-    tied_model = type(model)(weights=tied, architecture=model.architecture, tokenizer=None)
-    np.testing.assert_allclose(steps.weight_alignment(tied_model, 1).diagonal(), 1.0)
-    step = steps.step_alignment(tied_model, run_model(tied_model, TOKENS)[1], draws=0)
-    np.testing.assert_allclose(step.layer, 1.0)
+    expected = [
+        [cosine(output[:, h] @ value[h], query[g].T @ key[g]) for g in (0, 1)] for h in (0, 1)
+    ]
+    np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
 def test_query_energy_by_hand_and_turned():
