@@ -280,7 +280,11 @@ def test_softmax_readers_saturate_as_a_memory_and_linear_ones_do_not(trained):
     weights, pools = trained
     lines = draw_lines(pools, count=40, seed=5)
     two, four = (shifts(weights, lines, shown=(k, 1)) for k in (2, 4))
-    both = np.isfinite(two) & np.isfinite(four)
+    start = boundary(weights, lines)
+    both = np.isfinite(two) & np.isfinite(four) & np.isfinite(start)
+    slopes = stiffness(weights, lines, position=np.where(both, start, 0.0))["stiffness"]
+    # Of so many copies the boundary moves by log 2 over the stiffness.
+    assert np.median((two * slopes)[both]) == pytest.approx(np.log(2), rel=0.1)
     memory, regression = laws(4)
     assert both.sum() > 30
     assert np.median(four[both] / two[both]) > (memory + regression) / 2

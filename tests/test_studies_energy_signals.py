@@ -16,7 +16,7 @@ from torch import nn
 from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
 
 from compendium.c16_energies_as_signal import readouts, scores
-from compendium.c16_energies_as_signal.network import HEAD_WIDTH, initial_weights, logits, run
+from compendium.c16_energies_as_signal.network import initial_weights, logits, run
 from compendium.c16_energies_as_signal.signals import (
     ALONE,
     head_energy,
@@ -194,25 +194,21 @@ def test_a_batch_holds_images_of_the_split_with_their_labels():
         assert torch.equal(kinds[places], given)
 
 
-@pytest.mark.nightly
-def test_collapse_at_a_rate_that_teaches_labels():
-    """What the two-token case says: keys grow and tokens align; with log Z both norms shrink."""
-    data = split_digits([3])
-    before = scores.condition(initial_weights([3]), data=data)
-    after = {
-        signal: scores.condition(
-            train_copies(signal, seeds=[3], rate=3e-3, data=data, steps=50)[50],
-            data=data,
-        )
-        for signal in ("raw", "density")
-    }
-    raw, density = after["raw"], after["density"]
-    assert raw["energy"][0] < 3 * before["energy"][0]
-    assert raw["key"][0] > 1.5 * before["key"][0]
-    assert raw["tokens"][0] > before["tokens"][0] + 0.2
-    floor = 0.5 * HEAD_WIDTH * math.log(2 * math.pi * HEAD_WIDTH**0.5)
-    assert floor < density["density"][0] < floor + 0.3 * (before["density"][0] - floor)
-    assert max(density["query"][0], density["key"][0]) < 0.8 * before["key"][0]
+def test_the_condition_of_a_network_is_written_out():
+    data, weights = split_digits([3, 4]), initial_weights([3, 4])
+    state, found = scores.condition(weights, data=data), run(weights, data["test"][0])
+    for name in ("query", "key"):
+        heads = torch.stack(found.queries if name == "query" else found.keys)
+        norms = heads.square().sum(-1).sqrt().mean((0, 2, 3, 4))
+        np.testing.assert_allclose(state[name], norms.detach(), rtol=1e-5)
+    tokens = found.states[-1].detach()
+    cosines = nn.functional.cosine_similarity(tokens.unsqueeze(2), tokens.unsqueeze(3), dim=-1)
+    apart = ~torch.eye(16, dtype=torch.bool)
+    np.testing.assert_allclose(state["tokens"], cosines[..., apart].mean((1, 2)), rtol=1e-4)
+    for kind, loss in (("energy", head_energy), ("density", leave_one_out_loss)):
+        pairs = zip(found.queries, found.keys, strict=True)
+        means = torch.stack([loss(q, keys=k).mean((1, 2, 3)) for q, k in pairs]).mean(0)
+        np.testing.assert_allclose(state[kind], means.detach(), rtol=1e-4)
 
 
 # --- read-outs -------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Repeated attention: where it ends, how it says that it did not, and its four loops."""
+"""Repeated attention: where it ends, its four loops; attention statistics of heads."""
 
 from dataclasses import replace
 
@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 from minilm_model import installed_model, two_models
+from scipy.special import ndtr, ndtri
 
-from compendium.c14b_heads_and_fixed_points import gain, iteration, loops
+from compendium.c14b_heads_and_fixed_points import gain, iteration, loops, sizes
 from compendium.c14b_heads_and_fixed_points.iteration import SHARES, TOLERANCE, read_ends
 from spinformer.language.encoder import (
     Architecture,
@@ -120,20 +121,6 @@ def test_end_points_show_the_three_kinds(loop):
         # W_Q, W_K, W_O are the identity: reading back the values repeats the Hopfield step.
         (found,) = iteration.end_points(*identity_model(keys), loop)
         assert list(found.values()) == [*share, count, largest, entries, 1.0]
-
-
-def test_end_points_merge_within_the_radius_that_is_stated():
-    """Two keys 0.02 of their length apart are two points; loose ends of one point are several."""
-    keys = 400.0 * double([[1.0, -0.01], [1.0, 0.01]])
-    model, trace = identity_model(keys)
-    for loop in ("keys", "readback"):
-        assert iteration.end_points(model, trace, loop)[0]["count"] == 2
-    # One end point, the mean of the keys. Stopped at 10⁻² of a key, the starts have not met:
-    # they lie a tenth of that apart, more than MERGE_RADIUS, and are eight.
-    model, trace = identity_model(1.5 * torch.eye(8, dtype=torch.float64))
-    for tolerance, count in ((1e-9, 1), (1e-2, 8)):
-        (found,) = iteration.end_points(model, trace, "keys", tolerance=tolerance)
-        assert (found["count"], found["resting"]) == (count, 1.0)
 
 
 def test_some_queries_cycle_and_one_rests():
@@ -279,3 +266,62 @@ def test_one_text_of_the_stored_end_points_again():
             np.testing.assert_allclose(found["count"], stored["count"][here], atol=1)
             np.testing.assert_allclose(shares, stored["shares"][here], atol=0.02)
             np.testing.assert_allclose(found["resting"], stored["resting"][here], atol=0.02)
+
+
+# --- statistics of heads -----------------------------------------------------------------
+
+
+def test_sampled_gaussian_entries_in_two_limits():
+    """Two keys: k falls from 2 to 1 at s = ln 9/(√2 · 0.6745) = 2.303; many: Phi(1.2816 - s)."""
+    edge = np.log(9) / (np.sqrt(2) * ndtri(0.75))
+    assert edge == pytest.approx(2.303, abs=1e-3)
+    found = sizes.sampled_gaussian_entries(np.array([0.85, 1.15]) * edge, keys=2, draws=4000)
+    assert found.tolist() == [2.0, 1.0]
+    spread = np.array([0.0, 0.7, 1.5])
+    many = sizes.sampled_gaussian_entries(spread, keys=20_000, draws=30) / 20_000
+    np.testing.assert_allclose(many, ndtr(1.2816 - spread), atol=0.004)
+
+
+def test_medians_of_a_small_model_by_hand():
+    """k and s of its heads, against loops over its attention maps."""
+    for trace in run_model(example_model(seed=2), torch.arange(18).reshape(2, 9)):
+        found = sizes.logit_rows(trace.beta * trace.queries @ trace.keys.mT)
+        for head in range(2):
+            entries, spreads = [], []
+            for queries, keys in zip(trace.queries[:, head], trace.keys[:, head], strict=True):
+                for query in queries.numpy():
+                    logits = keys.numpy() @ query / np.sqrt(4)
+                    weights = np.sort(np.exp(logits) / np.exp(logits).sum())[::-1]
+                    entries.append(next(n for n in range(1, 10) if weights[:n].sum() >= 0.9))
+                    spreads.append(logits.std())
+            assert found[head]["entries"] == np.median(entries)
+            assert found[head]["spread"] == pytest.approx(np.median(spreads), rel=1e-12)
+
+
+def test_halves_and_medians_of_logit_rows():
+    """Two sequences are the two halves; of one sequence even and odd queries are."""
+    logits = torch.zeros(2, 1, 3, 10, dtype=torch.float64)
+    logits[1, ..., 0] = 50.0
+    found = sizes.logit_rows(logits)[0]
+    assert (found["even"], found["odd"], found["entries"]) == (9.0, 1.0, 5.0)
+    single = torch.zeros(1, 1, 4, 10, dtype=torch.float64)
+    single[0, 0, 1::2, 0] = 50.0
+    found = sizes.logit_rows(single)[0]
+    assert (found["even"], found["odd"]) == (9.0, 1.0)
+
+
+def test_growth_exponents_of_power_laws():
+    lengths = np.array([32, 64, 128, 256])
+    entries = np.stack([3.0 * lengths**0.4, 0.5 * lengths, np.full(4, 7.0)])
+    found = sizes.growth_exponents(entries, lengths=lengths)
+    np.testing.assert_allclose(found, [0.4, 1.0, 0.0], atol=1e-12)
+
+
+@pytest.mark.nightly
+def test_stored_sizes_are_those_of_the_model():
+    """The shortest windows of random tokens, computed anew."""
+    model = installed_model()
+    rows = [r for r in sizes.size_rows(model, "random 1", lengths=(32,)) if r["kind"] == "window"]
+    for column in ("entries", "spread", "skewness", "even", "odd"):
+        stored = sizes.read_sizes(column)["random 1"][0].ravel()
+        np.testing.assert_allclose([row[column] for row in rows], stored, rtol=1e-4, atol=1e-4)
