@@ -147,34 +147,32 @@ def test_controls_change_what_they_name():
 
 
 def _plain_read(weights, images, words, *, kind, copies):
-    """The model of one training and one episode in loops; demonstrations repeated as tokens."""
+    """The model of one training and one episode in NumPy; demonstrations repeated as tokens."""
     w = {name: value[0].numpy() for name, value in weights.items()}
-    order = [j for j, k in enumerate(copies) for _ in range(k)] + [len(images) - 1]
-    hidden = [images[j].numpy() @ w["image"] + w["word"][int(words[j])] for j in order]
+    order = [*np.repeat(range(len(copies)), copies), len(images) - 1]
+    hidden = images.numpy()[order] @ w["image"] + w["word"][words.numpy()[order]]
+    # Demonstrations do not see the query.
+    seen = np.ones((len(order), len(order)))
+    seen[:-1, -1] = 0
 
     def norm(x):
-        return (x - x.mean()) / np.sqrt(((x - x.mean()) ** 2).mean() + 1e-5)
+        return (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5)
 
     for layer in (0, 1):
-        before = [norm(x) for x in hidden]
-        after = []
-        for i, x in enumerate(hidden):
-            seen = range(len(hidden)) if i == len(hidden) - 1 else range(len(hidden) - 1)
-            query = before[i] @ w[f"query{layer}"]
-            scores = np.array([query @ (before[j] @ w[f"key{layer}"]) / 8 for j in seen])
-            weight = np.exp(scores) / np.exp(scores).sum()
-            if kind == "linear":
-                weight = scores / len(scores)
-            mixed = sum(a * (before[j] @ w[f"value{layer}"]) for a, j in zip(weight, seen))  # noqa: B905
-            x = x + mixed @ w[f"mix{layer}"]
-            after.append(x + np.maximum(norm(x) @ w[f"up{layer}"], 0) @ w[f"down{layer}"])
-        hidden = after
-    return norm(hidden[-1]) @ w["out"]
+        query, key, value = (
+            norm(hidden) @ w[f"{name}{layer}"] for name in ("query", "key", "value")
+        )
+        scores = query @ key.T / 8
+        weight = seen * (np.exp(scores) if kind == "softmax" else scores)
+        weight /= (weight if kind == "softmax" else seen).sum(1, keepdims=True)
+        hidden = hidden + weight @ value @ w[f"mix{layer}"]
+        hidden = hidden + np.maximum(norm(hidden) @ w[f"up{layer}"], 0) @ w[f"down{layer}"]
+    return norm(hidden)[-1] @ w["out"]
 
 
 @pytest.mark.parametrize("kind", ["softmax", "linear"])
 def test_fields_are_copies(kind):
-    """Against plain loops in which every demonstration is repeated as often as it counts."""
+    """Against NumPy in which every demonstration is repeated as often as it counts."""
     weights = {name: weight.double() for name, weight in initial_weights([4]).items()}
     images = torch.randn(1, 1, 4, 64, generator=torch.Generator().manual_seed(0)).double()
     words = torch.tensor([[[0, 3, 0, WORDS]]])
@@ -223,11 +221,12 @@ def test_slopes_against_finite_differences(trained):
         return ((up - down) / (2 * step)).numpy()
 
     def counts(e):
-        return count_field((np.exp(e / 2), np.exp(-e / 2)), lines=lines)
+        return torch.tensor([e / 2, e / 2, -e / 2, -e / 2]).double().expand(2, 6, 4)
 
     def none(e):
-        return torch.zeros_like(counts(e))
+        return torch.zeros(2, 6, 4).double()
 
+    torch.testing.assert_close(count_field((2.0, 0.5), lines=lines), counts(2 * np.log(2)))
     whole = change(position=lambda e: t + e)
     at_query = change(field=counts, context_field=none)
     both = change(field=counts)

@@ -261,17 +261,17 @@ def test_uniform_attention_gains_what_the_local_density_does():
         name: 0 * weight if name.endswith((".query", ".key")) else weight
         for name, weight in weights.items()
     }
-    labels, found = {part: known.numpy() for part, (_, known) in data.items()}, {}
-    for kind, used in (("uniform", zeroed), ("random", weights)):
-        features = readouts.all_features(used, data=data, depths=[3])["mean", 3]
-        shares = readouts.probe_accuracies(
-            features, labels=labels, using="all", penalty=10.0, on="test"
+    labels = {part: known.numpy() for part, (_, known) in data.items()}
+    given = {"labels": labels, "using": "all", "penalty": 10.0, "on": "test"}
+    uniform, random = (
+        100 * np.array(readouts.probe_accuracies(features["mean", 3], **given))
+        for features in (
+            readouts.all_features(used, data=data, depths=[3]) for used in (zeroed, weights)
         )
-        found[kind] = 100 * np.array(shares)
-    gain = found["uniform"] - found["random"]
-    assert 1 < gain.mean() < 8
+    )
+    assert 1 < (uniform - random).mean() < 8
     local = scores.accuracies("density local", column="mean all")[:3]
-    assert abs(np.mean(found["uniform"] - local)) < 3
+    assert abs(np.mean(uniform - local)) < 3
 
 
 # --- the stored tables -----------------------------------------------------------------------
