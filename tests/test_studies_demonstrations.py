@@ -45,9 +45,6 @@ def draw_lines(pools, *, count, copies=1, seed):
     return draw_episodes(pools, part="valid", count=count, shown=shown, seeds=streams(pools, seed))
 
 
-# --- the memory of two patterns ----------------------------------------------------------------
-
-
 def _answer(copies, beta, m, *, rest):
     """Weight of A in one step of the package's memory, or where it rests; copies as rows."""
     a, b = torch.tensor([0.6, 0.8, 0.0]).double(), torch.tensor([-0.6, 0.0, 0.8]).double()
@@ -85,9 +82,6 @@ def test_the_weaker_basin_vanishes_at_the_spinodal():
     kept, lost = (_answer((copies, 1), beta, -1.0, rest=True) for copies in (below, above))
     assert kept < 0 < lost
     assert spinodal(0.9) == 0.0
-
-
-# --- episodes ----------------------------------------------------------------------------------
 
 
 def test_the_split_keeps_classes_and_images_apart():
@@ -141,9 +135,6 @@ def test_controls_change_what_they_name():
     for one, two in zip(shown, asked, strict=True):
         assert not set(one) & set(two)
         assert len(set(one[:4])) == len(set(one[4:])) == 1
-
-
-# --- the reader --------------------------------------------------------------------------------
 
 
 def _plain_read(weights, images, words, *, kind, copies):
@@ -202,9 +193,6 @@ def test_goals_of_training_differ_in_their_episodes():
         for kind in ("softmax", "linear")
     ]
     assert not any(torch.equal(one, two) for one, two in itertools.combinations(found, 2))
-
-
-# --- boundaries --------------------------------------------------------------------------------
 
 
 def test_slopes_against_finite_differences(trained):
@@ -289,9 +277,6 @@ def test_softmax_readers_saturate_as_a_memory_and_linear_ones_do_not(trained):
     assert np.median(four[both] / two[both]) > (memory + regression) / 2
     found = saturation(BOUNDARY.read(), training="linear", first_seed=0, part="valid")
     assert mean_interval(found)[1] < sum(laws(8)) / 2
-
-
-# --- kicks and conflicts -----------------------------------------------------------------------
 
 
 def test_kicks_and_their_radius(trained, monkeypatch):

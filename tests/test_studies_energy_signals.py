@@ -43,9 +43,6 @@ def small_batch(copies=2, images=6):
     return {"tokens": draw(copies, images, 16, 4, seed=2), "labels": labels}
 
 
-# --- energies --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("radius", [0.5, 3.0])
 @pytest.mark.parametrize("angle", [0.0, 0.7, math.pi])
 def test_two_tokens_by_hand(radius, angle):
@@ -72,9 +69,6 @@ def test_leave_one_out_is_the_mixture_of_the_other_keys():
         assert float(loss[place]) == pytest.approx(
             -float(mixture.log_prob(queries[tuple(batch)][token])), abs=1e-10
         )
-
-
-# --- the network -----------------------------------------------------------------------------
 
 
 def test_a_copy_is_torchs_encoder():
@@ -110,9 +104,6 @@ def test_a_copy_is_torchs_encoder():
             assert torch.allclose(found.queries[layer][copy, :, 1], queries[..., 6:12], atol=1e-10)
         expected = state.mean(1) @ w["readout"] + w["readout bias"]
         assert torch.allclose(logits(weights, found.states[-1])[copy], expected, atol=1e-10)
-
-
-# --- signals ---------------------------------------------------------------------------------
 
 
 def slopes_of(signal):
@@ -171,9 +162,6 @@ def test_shuffled_patches_keep_places_and_break_images():
     assert float((source[:, :, 1:] == source[:, :, :1]).double().mean()) < 0.1
 
 
-# --- training --------------------------------------------------------------------------------
-
-
 def test_a_copy_does_not_depend_on_its_neighbours():
     both, alone = (
         train_copies("contrast", seeds=seeds, rate=1e-2, data=split_digits(seeds), steps=5)[5]
@@ -209,9 +197,6 @@ def test_the_condition_of_a_network_is_written_out():
         pairs = zip(found.queries, found.keys, strict=True)
         means = torch.stack([loss(q, keys=k).mean((1, 2, 3)) for q, k in pairs]).mean(0)
         np.testing.assert_allclose(state[kind], means.detach(), rtol=1e-4)
-
-
-# --- read-outs -------------------------------------------------------------------------------
 
 
 def test_effective_rank_of_known_spectra():
