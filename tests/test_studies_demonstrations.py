@@ -320,5 +320,6 @@ def test_demonstrations_against_memory(trained):
     assert (np.diff(shares, axis=1) >= 0).all()
     # Counted 1/256 times the word is hardly seen, and neither is the other.
     assert (abs(shares[:, 0] - 0.5) < 0.25).all()
-    points = half_point(np.outer([0.6, 0.2], np.ones(len(NUMBERS))))
-    np.testing.assert_array_equal(points, [0.0, np.inf])
+    # The last rises through one half midway between one and four copies.
+    rows = [np.full(9, 0.6), np.full(9, 0.2), np.linspace(0.05, 0.85, 9)]
+    np.testing.assert_allclose(half_point(np.array(rows)), [0.0, np.inf, 2.0])
