@@ -88,6 +88,9 @@ def test_distinct_states_merge_just_inside_the_radius():
         states = torch.cat([pair[:1], far, pair[1:], -far, far])
         assert iteration.distinct_states(states).tolist() == labels
     assert iteration.distinct_states(states[:0]).tolist() == []
+    # Between two points a state stays at the first.
+    chain = double([[1.0, step * iteration.MERGE_RADIUS] for step in (0.0, 0.8, 1.6)])
+    assert iteration.distinct_states(chain).tolist() == [0, 0, 1]
 
 
 # --- loops -----------------------------------------------------------------------------------
