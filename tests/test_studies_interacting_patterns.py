@@ -9,18 +9,7 @@ from sklearn.linear_model import Ridge
 
 from compendium.c17_interacting_patterns import interacting, pictures, readers, results
 from compendium.c17_interacting_patterns.interacting import solve
-from compendium.c17_interacting_patterns.readers import (
-    ARMS,
-    LABELS,
-    LAYERED,
-    LAYERS,
-    LENGTH,
-    LINKED,
-    REACH,
-    ROUNDS,
-    TAG,
-    draw_chains,
-)
+from compendium.c17_interacting_patterns.readers import LABELS, REACH, TAG, draw_chains
 from compendium.common.rows import array_of
 from spinformer.core.statistics import mean_interval
 from spinformer.hopfield import continuous
@@ -34,12 +23,6 @@ def test_one_seed_of_the_recall_again(monkeypatch):
     for row in pictures.RECALL.rows(seed=4):
         here = (stored["seed"] == 4) & (stored["arm"] == row["arm"])
         assert abs(stored["recalled"][here][0] - row["recalled"]) < 2 / 180
-
-
-def test_searches_again_directed_links_are_followed_and_symmetric_ones_are_not():
-    assert readers.SEARCH.rows("directed", links=4, seed=1)[0]["test"] > 0.8
-    assert results.searched("directed").min() > 0.8
-    assert results.searched("interacting")[1:].max() < 0.65
 
 
 def halves(seed, *, size=30, width=6):
@@ -97,15 +80,15 @@ def test_interactions_gain_over_a_look_at_the_same_tokens():
     for links in readers.LINKS:
         found = results.over_a_look(f"hops {links}")
         tables = [readers.HOPS.read(), *([readers.HOPS_AGAIN.read()] if links == 2 else [])]
-        mine, plain = (
-            [
-                np.concatenate([array_of(t, "test", "seed", rate=rate, **chosen) for t in tables])
-                for rate in readers.RATES
-            ]
-            for chosen in ({"arm": arm, "links": links} for arm in ("interacting", "dense"))
-        )
-        assert len(found) == (20 if links == 2 else 10)
-        assert any(np.allclose(found, a - b) for a, b in product(mine, plain))
+        best = {}
+        for arm, rate in product(("interacting", "dense"), readers.RATES):
+            about = {"arm": arm, "links": links, "rate": rate}
+            validation, test = (
+                np.concatenate([array_of(table, name, "seed", **about) for table in tables])
+                for name in ("validation", "test")
+            )
+            best[arm] = max(best.get(arm, (0.0,)), (validation.mean(), *test))
+        np.testing.assert_allclose(found, np.subtract(*best.values())[1:])
         assert mean_interval(found)[0] > 0
     for task in ("recall", "digits", "faces"):
         scores = results.scores(task)
@@ -126,10 +109,10 @@ def test_fits_beat_a_look_but_not_a_regression_on_other_faces():
         linear.append(error["linear"] - error["interacting"])
     assert mean_interval(look)[0] > 0
     assert mean_interval(linear)[1] < 0
-    # What the rows print, from the scores themselves: no task beats all of its controls.
+    # From the scores themselves: no task beats all of its controls.
     for task in results.TASKS:
         scores = results.scores(task)
-        others = [n for n in scores if n not in ("interacting", "directed", "more patterns")]
+        others = scores.keys() - {"interacting", "directed", "more patterns"}
         best = max(others, key=lambda name: scores[name].mean())
         assert mean_interval(scores["interacting"] - scores[best])[0] < 0.005
         assert mean_interval(results.over_equals(task)[1])[0] < 0
@@ -152,10 +135,11 @@ def test_kinds_change_where_the_rest_loses_stability():
     within, between = interacting.eigenvalues(0.4, groups=3, members=3, overlap=0.5)
     betas = [0.97 * 9 / between, 1.03 * 9 / between, 0.9 * 3 / within, 1.1 * 3 / within]
     found = interacting.kinds(stored, betas=betas, kappas=[0.4], start="mean", max_steps=20_000)
-    assert found[0, 0] == 9
-    assert found[0, 1] < 9
-    assert found[0, 2] == 3
-    assert found[0, 3] < 3
+    below, above = found[0, ::2], found[0, 1::2]
+    assert below.tolist() == [9, 3]
+    assert (above < below).all()
+    # From one pattern the state beside the mean is reached while the mean is still stable.
+    assert interacting.kinds(stored, betas=betas[:1], kappas=[0.4])[0, 0] < 9
 
 
 def test_chains_are_linked_and_their_ends_lie_where_they_should():
@@ -164,8 +148,7 @@ def test_chains_are_linked_and_their_ends_lie_where_they_should():
         before, after = chains.tokens[..., :TAG], chains.tokens[..., TAG : 2 * TAG]
         labels = chains.tokens[..., 2 * TAG : -1]
         row, place = torch.arange(200), chains.place
-        near = (before[row, place] - chains.query).norm(dim=-1)
-        assert float(near.max()) < 1e-6
+        torch.testing.assert_close(before[row, place], chains.query)
         for _ in range(links):
             assert float(labels[row, place].sum()) == 0.0
             following = torch.cdist(after[row, place][:, None], before)[:, 0].argmin(-1)
@@ -175,20 +158,17 @@ def test_chains_are_linked_and_their_ends_lie_where_they_should():
         assert (chains.label.bincount(minlength=LABELS) > 20).all()
 
 
-def operations(arm):
-    """Multiplications for one query, each sum over tokens taken over the window it has."""
-    near = 2 * REACH + 1
-    look, pairs = (LENGTH if arm == "dense" else near) * TAG + LENGTH * LABELS, LENGTH * near
-    if arm in LINKED:
-        return look + pairs * TAG * (2 if arm == "interacting" else 1) + ROUNDS * pairs
-    return look + (pairs * TAG + LAYERS * pairs * (1 + LABELS) if arm in LAYERED else 0)
-
-
-def test_layers_follow_a_chain_by_hand():
-    """Sharp layers copy the label of the next token, one link a layer."""
-    numbers = readers.first_numbers("tied layers", count=1)
-    for name, value in (("layer link", 60.0), ("sharpness", 60.0), ("gain", 9.0)):
-        numbers[name].fill_(value)
-    chains = draw_chains(300, links=4, seed=5)
-    assert float(readers.accuracy("tied layers", numbers, chains)) > 0.95
-    assert all(operations(arm) <= operations("interacting") for arm in ARMS)
+@pytest.mark.parametrize(
+    ("arm", "links", "numbers"),
+    [
+        # Sharp layers copy the label of the next token, one link a layer.
+        ("tied layers", 4, {"layer link": 60.0, "sharpness": 60.0}),
+        ("directed", 1, {"pair link": 20.0, "sharpness": 20.0, "pair outside": 0.0}),
+        ("interacting", 1, {"pair link": 60.0, "sharpness": 10.0, "pair outside": -10.0}),
+    ],
+)
+def test_readers_follow_a_chain_with_numbers_by_hand(arm, links, numbers):
+    found = readers.first_numbers(arm, count=1)
+    for name, value in (numbers | {"gain": 9.0}).items():
+        found[name].fill_(value)
+    assert float(readers.accuracy(arm, found, draw_chains(300, links=links, seed=5))) > 0.85

@@ -1,4 +1,4 @@
-"""Repeated attention: where it ends, how it says that it did not, and its four loops."""
+"""Repeated attention: where it ends, its four loops; attention statistics of heads."""
 
 from dataclasses import replace
 
@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 from minilm_model import installed_model, two_models
+from scipy.special import ndtr, ndtri
 
-from compendium.c14b_heads_and_fixed_points import gain, iteration, loops
+from compendium.c14b_heads_and_fixed_points import gain, iteration, loops, sizes
 from compendium.c14b_heads_and_fixed_points.iteration import SHARES, TOLERANCE, read_ends
 from spinformer.language.encoder import (
     Architecture,
@@ -42,17 +43,19 @@ def test_repeat_stops_when_the_step_is_as_short_as_asked():
 
 def test_a_row_that_rests_is_frozen_and_measured_alone():
     """Rates 0.5 and 0.9: the fast row stops first, after its own number of steps."""
-    rates = {1.0: 0.5, 2.0: 0.9}
 
     def step(x):
-        rate = double([rates[float(row[0])] for row in x])[:, None]
-        return torch.cat([x[:, :1], rate * x[:, 1:]], dim=1)
+        return torch.stack([x[:, 0], x[:, 0] * x[:, 1]], dim=1)
 
-    states, _ = iteration.repeat(step, double([[1.0, 1.0], [2.0, 1.0]]), tolerance=1e-6)
-    for row, (rate, low, high) in enumerate(((0.5, 18, 21), (0.9, 105, 115))):
-        steps = np.log(float(states[row, 1])) / np.log(rate)
-        assert low <= round(steps) <= high
-        assert steps == pytest.approx(round(steps), abs=1e-9)
+    rates = np.array([0.5, 0.9])
+    states, _ = iteration.repeat(step, double([[0.5, 1.0], [0.9, 1.0]]), tolerance=1e-6)
+    steps = np.log(states[:, 1].numpy()) / np.log(rates)
+    np.testing.assert_allclose(steps, steps.round(), atol=1e-9)
+    # x (1/r − 1) is the last step, in units of the size of the states.
+    size = float(states.square().sum(-1).mean().sqrt())
+    np.testing.assert_array_equal(
+        steps.round(), np.ceil(np.log(1e-6 * size / (1 / rates - 1)) / np.log(rates))
+    )
 
 
 def test_repeat_says_what_rests():
@@ -69,22 +72,12 @@ def test_repeat_says_what_rests():
         states, rests = iteration.repeat(step, double([[1.0, 2.0]]), max_steps=100)
         assert bool(torch.isfinite(states).all()), name
         assert bool(rests) == (name == "rest")
-    # 0.9x + 1 after 100 steps: the last step is 3·10⁻⁶, too long for 10⁻⁶, enough for 10⁻⁵.
-    for tolerance, rested in ((1e-6, False), (1e-5, True)):
-        given = {"tolerance": tolerance, "max_steps": 100}
-        _, rests = iteration.repeat(lambda x: 0.9 * x + 1.0, double([[0.0]]), **given)
-        assert bool(rests) is rested
-
-
-def test_a_row_that_diverges_leaves_the_others_alone():
-    """One row overflows, one rests at 1: each ends as it would without the other."""
-
-    def step(x):
-        return torch.where(x > 10.0, x**2, (x + 1.0) / 2)
-
-    states, rests = iteration.repeat(step, double([[100.0], [0.0]]), tolerance=1e-6)
+    # One row overflows, one rests at 1: each ends as it would without the other.
+    states, rests = iteration.repeat(
+        lambda x: torch.where(x > 10.0, x**2, (x + 1.0) / 2), double([[100.0], [0.0]])
+    )
     assert rests.tolist() == [False, True]
-    assert float(states[1]) == pytest.approx(1.0, abs=1e-3)
+    assert float(states[1]) == pytest.approx(1.0, abs=1e-6)
 
 
 def test_distinct_states_merge_just_inside_the_radius():
@@ -95,6 +88,9 @@ def test_distinct_states_merge_just_inside_the_radius():
         states = torch.cat([pair[:1], far, pair[1:], -far, far])
         assert iteration.distinct_states(states).tolist() == labels
     assert iteration.distinct_states(states[:0]).tolist() == []
+    # Between two points a state stays at the first.
+    chain = double([[1.0, step * iteration.MERGE_RADIUS] for step in (0.0, 0.8, 1.6)])
+    assert iteration.distinct_states(chain).tolist() == [0, 0, 1]
 
 
 # --- loops -----------------------------------------------------------------------------------
@@ -108,18 +104,9 @@ def identity_model(keys, values=None):
     for which in ("self.query", "self.key", "self.value", "output.dense"):
         weights[f"encoder.layer.0.attention.{which}.weight"] = torch.eye(width).double()
         weights[f"encoder.layer.0.attention.{which}.bias"] = torch.zeros(width).double()
-    lift = keys[None, None]
-    trace = LayerTrace(
-        layer=0,
-        inputs=keys[None],
-        queries=lift,
-        keys=lift,
-        values=lift if values is None else values[None, None],
-        attended=keys[None],
-        residual=keys[None],
-        normalized=keys[None],
-        outputs=keys[None],
-    )
+    states = dict.fromkeys(("inputs", "attended", "residual", "normalized", "outputs"), keys[None])
+    lift, values = keys[None, None], (keys if values is None else values)[None, None]
+    trace = LayerTrace(layer=0, queries=lift, keys=lift, values=values, **states)
     return LanguageModel(weights=weights, architecture=sizes, tokenizer=None), trace
 
 
@@ -137,20 +124,6 @@ def test_end_points_show_the_three_kinds(loop):
         # W_Q, W_K, W_O are the identity: reading back the values repeats the Hopfield step.
         (found,) = iteration.end_points(*identity_model(keys), loop)
         assert list(found.values()) == [*share, count, largest, entries, 1.0]
-
-
-def test_end_points_merge_within_the_radius_that_is_stated():
-    """Two keys 0.02 of their length apart are two points; loose ends of one point are several."""
-    keys = 400.0 * double([[1.0, -0.01], [1.0, 0.01]])
-    model, trace = identity_model(keys)
-    for loop in ("keys", "readback"):
-        assert iteration.end_points(model, trace, loop)[0]["count"] == 2
-    # One end point, the mean of the keys. Stopped at 10⁻² of a key, the starts have not met:
-    # they lie a tenth of that apart, more than MERGE_RADIUS, and are eight.
-    model, trace = identity_model(1.5 * torch.eye(8, dtype=torch.float64))
-    for tolerance, count in ((1e-9, 1), (1e-2, 8)):
-        (found,) = iteration.end_points(model, trace, "keys", tolerance=tolerance)
-        assert (found["count"], found["resting"]) == (count, 1.0)
 
 
 def test_some_queries_cycle_and_one_rests():
@@ -184,13 +157,6 @@ def test_turned_values_keep_every_length_and_angle():
     torch.testing.assert_close(turned @ turned.mT, own @ own.mT)
     assert float((turned - own).abs().max()) > 0.1
     assert float((turned - other).abs().max()) > 0.1
-
-
-def test_leading_eigenvalues():
-    """Of a turn by a right angle, and of two real numbers the one that is longer."""
-    turn = np.array([[0.0, -1.0], [1.0, 0.0]])
-    found = loops.leading_eigenvalues(np.stack([3 * turn, np.diag([1.0, -2.0])]))
-    np.testing.assert_allclose([abs(found[0].imag), found[1]], [3.0, -2.0], atol=1e-12)
 
 
 def test_gain_at_which_a_loop_flips():
@@ -303,3 +269,62 @@ def test_one_text_of_the_stored_end_points_again():
             np.testing.assert_allclose(found["count"], stored["count"][here], atol=1)
             np.testing.assert_allclose(shares, stored["shares"][here], atol=0.02)
             np.testing.assert_allclose(found["resting"], stored["resting"][here], atol=0.02)
+
+
+# --- statistics of heads -----------------------------------------------------------------
+
+
+def test_sampled_gaussian_entries_in_two_limits():
+    """Two keys: k falls from 2 to 1 at s = ln 9/(√2 · 0.6745) = 2.303; many: Phi(1.2816 - s)."""
+    edge = np.log(9) / (np.sqrt(2) * ndtri(0.75))
+    assert edge == pytest.approx(2.303, abs=1e-3)
+    found = sizes.sampled_gaussian_entries(np.array([0.85, 1.15]) * edge, keys=2, draws=4000)
+    assert found.tolist() == [2.0, 1.0]
+    spread = np.array([0.0, 0.7, 1.5])
+    many = sizes.sampled_gaussian_entries(spread, keys=20_000, draws=30) / 20_000
+    np.testing.assert_allclose(many, ndtr(1.2816 - spread), atol=0.004)
+
+
+def test_medians_of_a_small_model_by_hand():
+    """k and s of its heads, against loops over its attention maps."""
+    for trace in run_model(example_model(seed=2), torch.arange(18).reshape(2, 9)):
+        found = sizes.logit_rows(trace.beta * trace.queries @ trace.keys.mT)
+        for head in range(2):
+            entries, spreads = [], []
+            for queries, keys in zip(trace.queries[:, head], trace.keys[:, head], strict=True):
+                for query in queries.numpy():
+                    logits = keys.numpy() @ query / np.sqrt(4)
+                    weights = np.sort(np.exp(logits) / np.exp(logits).sum())[::-1]
+                    entries.append(next(n for n in range(1, 10) if weights[:n].sum() >= 0.9))
+                    spreads.append(logits.std())
+            assert found[head]["entries"] == np.median(entries)
+            assert found[head]["spread"] == pytest.approx(np.median(spreads), rel=1e-12)
+
+
+def test_halves_and_medians_of_logit_rows():
+    """Two sequences are the two halves; of one sequence even and odd queries are."""
+    logits = torch.zeros(2, 1, 3, 10, dtype=torch.float64)
+    logits[1, ..., 0] = 50.0
+    found = sizes.logit_rows(logits)[0]
+    assert (found["even"], found["odd"], found["entries"]) == (9.0, 1.0, 5.0)
+    single = torch.zeros(1, 1, 4, 10, dtype=torch.float64)
+    single[0, 0, 1::2, 0] = 50.0
+    found = sizes.logit_rows(single)[0]
+    assert (found["even"], found["odd"]) == (9.0, 1.0)
+
+
+def test_growth_exponents_of_power_laws():
+    lengths = np.array([32, 64, 128, 256])
+    entries = np.stack([3.0 * lengths**0.4, 0.5 * lengths, np.full(4, 7.0)])
+    found = sizes.growth_exponents(entries, lengths=lengths)
+    np.testing.assert_allclose(found, [0.4, 1.0, 0.0], atol=1e-12)
+
+
+@pytest.mark.nightly
+def test_stored_sizes_are_those_of_the_model():
+    """The shortest windows of random tokens, computed anew."""
+    model = installed_model()
+    rows = [r for r in sizes.size_rows(model, "random 1", lengths=(32,)) if r["kind"] == "window"]
+    for column in ("entries", "spread", "skewness", "even", "odd"):
+        stored = sizes.read_sizes(column)["random 1"][0].ravel()
+        np.testing.assert_allclose([row[column] for row in rows], stored, rtol=1e-4, atol=1e-4)

@@ -1,30 +1,9 @@
-import os
-import signal
-import subprocess
-import sys
-import time
+"""Stored tables: what their columns are, what an interruption leaves, what is refused."""
 
 import numpy as np
 import pytest
 
 from bookmaker.tables import Table
-
-STUDY = """
-import sys, time
-from pathlib import Path
-from bookmaker.tables import Table
-
-def rows(seed):
-    with open({log!r}, "a") as file:
-        file.write(f"{{seed}}\\n")
-    time.sleep({pause})
-    return [{{"half": half, "value": 0.1 * seed + half}} for half in range(2)]
-
-if __name__ == "__main__":
-    from bookmaker.sweeps.engine import Workers
-    table = Table(path=Path({path!r}), units=[{{"seed": seed}} for seed in range(8)], rows=rows)
-    table.make(workers=Workers(count={workers}))
-"""
 
 
 def test_columns_keep_their_kinds_and_rows_their_order(tmp_path):
@@ -62,37 +41,6 @@ def test_an_interrupted_table_goes_on_and_the_old_one_stays_until_the_new_is_who
     assert calls == [0, 1, 2, 2, 3]
     assert list(table.read()["twice"]) == [0, 2, 4, 6]
     assert [file.name for file in tmp_path.iterdir()] == ["sums.csv"]
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_killed_table_loses_at_most_the_units_at_work(tmp_path, workers):
-    if workers:
-        pytest.importorskip("distributed")
-    log, path = tmp_path / "log", tmp_path / "killed.csv"
-    program = STUDY.format(log=str(log), path=str(path), pause=0.1, workers=workers)
-    driver = subprocess.Popen([sys.executable, "-c", program])
-    part = path.with_suffix(".csv.part")
-
-    def kept():
-        return len(list(part.glob("p*.json")))
-
-    while kept() < 2:
-        assert driver.poll() is None
-        time.sleep(0.01)
-    os.kill(driver.pid, signal.SIGKILL)
-    driver.wait()
-    assert not path.exists()
-    # Workers end what is in their hands; its result is lost with the driver.
-    time.sleep(1.0 if workers else 0.0)
-    left, begun = 8 - kept(), len(log.read_text().split())
-    assert 0 < left <= 6
-    subprocess.run([sys.executable, "-c", program], check=True)
-    assert len(log.read_text().split()) == begun + left
-    undisturbed = tmp_path / "undisturbed.csv"
-    program = STUDY.format(log=str(log), path=str(undisturbed), pause=0, workers=0)
-    subprocess.run([sys.executable, "-c", program], check=True)
-    assert path.read_text().split("\n")[1:] == undisturbed.read_text().split("\n")[1:]
 
 
 def test_rows_of_other_columns_and_a_missing_table_are_refused(tmp_path):

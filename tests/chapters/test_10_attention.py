@@ -1,6 +1,7 @@
 """Attention by its formula against the framework's kernel; its cheap relatives at their limits."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -21,7 +22,6 @@ from compendium.c10_attention.study import (
     budget_call,
     budget_exponent,
     count_cost,
-    family_call,
     family_errors,
     family_operations,
 )
@@ -39,24 +39,21 @@ def triple(length, width=6):
     return tuple(draw(2, length, width, seed=seed) for seed in (1, 2, 3))
 
 
+def assert_same(found, wanted, **within):
+    torch.testing.assert_close(found, wanted, **(EXACT | within))
+
+
 @pytest.mark.claim("A1")
 def test_attention_is_the_framework_kernel_and_a_plain_loop():
     q, k, v = draw(3, 5, 4, seed=1), draw(3, 7, 4, seed=2), draw(3, 7, 9, seed=3)
     mask = draw(5, 7, seed=4) > -0.5
-    torch.testing.assert_close(
-        attention(q, keys=k, values=v), scaled_dot_product_attention(q, k, v), **EXACT
-    )
-    torch.testing.assert_close(
+    assert_same(
         attention(q, keys=k, values=v, beta=0.3, mask=mask),
         scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=0.3),
-        **EXACT,
     )
-    result = attention(q, keys=k, values=v)
-    for b in range(3):
-        for s in range(5):
-            raw = [math.exp(sum(q[b, s] * k[b, n]).item() / 2.0) for n in range(7)]
-            row = sum(w * v[b, n] for n, w in enumerate(raw)) / sum(raw)
-            torch.testing.assert_close(result[b, s], row, **EXACT)
+    weights = [math.exp(sum(q[1, 2] * k[1, n]).item() / 2.0) for n in range(7)]
+    row = sum(w * v[1, n] for n, w in enumerate(weights)) / sum(weights)
+    assert_same(attention(q, keys=k, values=v)[1, 2], row)
 
 
 @pytest.mark.claim("A2")
@@ -64,53 +61,29 @@ def test_heads_are_chunks_of_the_vector_space():
     q, k, v = draw(2, 5, 12, seed=1), draw(2, 7, 12, seed=2), draw(2, 7, 12, seed=3)
     split = [t.unflatten(-1, (3, 4)).transpose(1, 2) for t in (q, k, v)]
     wanted = scaled_dot_product_attention(*split).transpose(1, 2).flatten(-2)
-    torch.testing.assert_close(multi_head_attention(q, keys=k, values=v, heads=3), wanted, **EXACT)
-    torch.testing.assert_close(
-        multi_head_attention(q, keys=k, values=v, heads=1), attention(q, keys=k, values=v), **EXACT
-    )
-    # A head sees its own chunk only.
-    k[..., 4:] = 0.0
-    torch.testing.assert_close(
-        multi_head_attention(q, keys=k, values=v, heads=3)[..., :4], wanted[..., :4], **EXACT
-    )
+    assert_same(multi_head_attention(q, keys=k, values=v, heads=3), wanted)
 
 
 @pytest.mark.claim("A3")
 def test_attention_acts_on_sets():
     x = draw(8, 6, seed=5)
-    order = torch.randperm(8, generator=torch.Generator().manual_seed(1))
-    permuted = attention(x[order], keys=x[order], values=x[order])
-    torch.testing.assert_close(permuted, attention(x, keys=x, values=x)[order], **EXACT)
-    torch.testing.assert_close(
-        attention(x[:2], keys=x[order], values=x[order]),
-        attention(x[:2], keys=x, values=x),
-        **EXACT,
-    )
+    order, other = (np.random.default_rng(seed).permutation(8) for seed in (1, 2))
+    found = attention(x[order], keys=x[other], values=x[other])
+    assert_same(found, attention(x, keys=x, values=x)[order])
 
 
 def test_each_relative_is_exact_at_its_limit():
     q, k, v = triple(24)
-    full, band = attention(q, keys=k, values=v), torch.ones(24, 24, dtype=torch.bool)
+    given, full = {"keys": k, "values": v}, attention(q, keys=k, values=v)
     causal = scaled_dot_product_attention(q, k, v, is_causal=True)
     for block in (1, 7, 24, 100):
-        torch.testing.assert_close(
-            streaming_attention(q, keys=k, values=v, block=block), full, **EXACT
-        )
-    torch.testing.assert_close(
-        low_rank_attention(q, keys=k, values=v, landmarks=24), full, rtol=0, atol=1e-8
-    )
-    torch.testing.assert_close(sparse_attention(q, keys=k, values=v, window=23), full, **EXACT)
-    for window in (0, 1, 5):
-        mask = band.tril(window).triu(-window)
-        torch.testing.assert_close(
-            sparse_attention(q, keys=k, values=v, window=window),
-            attention(q, keys=k, values=v, mask=mask),
-            **EXACT,
-        )
+        assert_same(streaming_attention(q, block=block, **given), full)
+    assert_same(low_rank_attention(q, landmarks=24, **given), full, atol=1e-8)
+    for window in (0, 1, 5, 23):
+        mask = torch.ones(24, 24, dtype=torch.bool).tril(window).triu(-window)
+        assert_same(sparse_attention(q, window=window, **given), attention(q, mask=mask, **given))
     for block in (1, 6, 24):
-        torch.testing.assert_close(
-            recurrent_attention(q, keys=k, values=v, block=block), causal, **EXACT
-        )
+        assert_same(recurrent_attention(q, block=block, **given), causal)
 
 
 def test_a_bounded_memory_sees_its_block_and_the_latest_means_only():
@@ -123,49 +96,33 @@ def test_a_bounded_memory_sees_its_block_and_the_latest_means_only():
         values = torch.stack([m[1] for m in means] + list(v[start : place + 1]))
         weights = torch.exp(0.7 * keys @ q[place])
         weights[: len(means)] *= 3.0
-        torch.testing.assert_close(found[place], weights @ values / weights.sum(), **EXACT)
-    whole, none = (
-        recurrent_attention(q, keys=k, values=v, block=6, compression=3, slots=slots)
-        for slots in (99, None)
-    )
-    assert torch.equal(whole, none)
+        assert_same(found[place], weights @ values / weights.sum())
+    given = {"keys": k, "values": v, "block": 6, "compression": 3}
+    assert torch.equal(*(recurrent_attention(q, slots=slots, **given) for slots in (99, None)))
 
 
 def test_families_cost_and_miss_what_their_functions_do():
     x = draw(64, 5, seed=8)
-    exact, mean = attention(x, keys=x, values=x, beta=0.4), x.mean(0)
-    unit = float((exact - mean).norm())
-    counted = count_cost(sparse_attention, x, keys=x, values=x, window=4).flops
-    assert family_operations(x, family="sparse")[1] == counted / (4 * 64 * 64 * 5)
-    for ratio, share in zip(
-        SETTINGS["recurrent"], family_operations(x, family="recurrent"), strict=True
-    ):
-        # Of dense causal attention's operations, half of those of the formula.
-        assert share == pytest.approx(2 * (16 + 48 / (2 * ratio)) / 64)
-    errors = family_errors(x, family="low rank", beta=0.4)
-    for setting, error in zip(SETTINGS["low rank"], errors, strict=True):
-        result = low_rank_attention(x, keys=x, values=x, landmarks=setting, beta=0.4)
-        assert error == pytest.approx(float((result - exact).norm()) / unit)
-    assert errors[-1] < 1e-6
-    generator = torch.Generator().manual_seed(3)
-    wrong = [
-        kernel_attention(x, keys=x, values=x, features=16, beta=0.4, seed=generator) - exact
-        for _ in range(3)
-    ]
-    wanted = math.sqrt(sum(float(w.norm()) ** 2 for w in wrong) / 3) / unit
-    assert family_errors(x, family="kernel", beta=0.4, seed=3)[0] == pytest.approx(wanted)
+    given = {"keys": x, "values": x, "beta": 0.4}
+    exact, generator = attention(x, **given), torch.Generator()
     causal = scaled_dot_product_attention(x, x, x, is_causal=True, scale=0.4)
     running = torch.stack([x[: t + 1].mean(0) for t in range(64)])
-    errors = family_errors(x, family="recurrent", beta=0.4)
-    for setting, error in zip(SETTINGS["recurrent"], errors, strict=True):
-        pooled = recurrent_attention(x, keys=x, values=x, block=16, compression=setting, beta=0.4)
-        wanted = float((pooled - causal).norm() / (running - causal).norm())
-        assert error == pytest.approx(wanted)
-    band = (torch.arange(64)[:, None] - torch.arange(64)).abs() <= 8
-    wanted = attention(x, keys=x, values=x, beta=0.4, mask=band)
-    torch.testing.assert_close(
-        family_call(x, family="sparse", setting=8, beta=0.4)(), wanted, **EXACT
-    )
+    dense, half = (exact, x.mean(0), 64), (causal, running, 32)
+    # What a family gives, what it replaces, the mean of that and its operations.
+    for family, call, name, (full, mean, keys) in (
+        ("low rank", partial(low_rank_attention, x, **given), "landmarks", dense),
+        ("sparse", partial(sparse_attention, x, **given), "window", dense),
+        ("recurrent", partial(recurrent_attention, x, block=16, **given), "compression", half),
+        ("kernel", partial(kernel_attention, x, seed=generator, **given), "features", dense),
+    ):
+        costs = family_operations(x, family=family)
+        errors = family_errors(x, family=family, beta=0.4, seed=3)
+        for setting, cost, error in zip(SETTINGS[family], costs, errors, strict=True):
+            generator.manual_seed(3)
+            wrong = torch.stack([call(**{name: setting}) - full for _ in range(3)])
+            wanted = wrong.norm() / 3**0.5 / (full - mean).norm()
+            assert error == pytest.approx(float(wanted), abs=1e-12)
+            assert cost == count_cost(call, **{name: setting}).flops / (4 * keys * 64 * 5)
 
 
 def test_the_weights_of_a_face_have_no_low_rank():
@@ -174,30 +131,20 @@ def test_the_weights_of_a_face_have_no_low_rank():
     windows = picture.unfold(0, 10, 1).unfold(1, 10, 1).reshape(256, 100)
     tokens = torch.nn.functional.layer_norm(windows, (100,), eps=0.0)
     scores = 0.1 * tokens @ tokens.mT
-    counts = []
-    for matrix in (scores, torch.softmax(scores, -1)):
-        spectrum = torch.linalg.svdvals(matrix).square().cumsum(0)
-        counts.append(int((spectrum < 0.9 * spectrum[-1]).sum()) + 1)
-    assert counts[0] == pytest.approx(6, abs=2)
-    assert counts[1] == pytest.approx(180, abs=25)
+    for matrix, told, within in ((scores, 6, 2), (scores.softmax(-1), 180, 25)):
+        carried = torch.linalg.svdvals(matrix).square().cumsum(0)
+        assert int((carried < 0.9 * carried[-1]).sum()) + 1 == pytest.approx(told, abs=within)
 
 
 def test_random_features_converge_as_the_inverse_root():
     # The variance of one feature grows as exp(β‖q + k‖²): the law needs that below the features.
     q, k, v = triple(10, 4)
     exact, generator = attention(q, keys=k, values=v, beta=0.1), torch.Generator().manual_seed(0)
+    given = {"keys": k, "values": v, "beta": 0.1, "seed": generator}
     errors = []
     for features in (100, 1_600, 25_600):
-        squares = [
-            (
-                kernel_attention(q, keys=k, values=v, features=features, beta=0.1, seed=generator)
-                - exact
-            )
-            .square()
-            .mean()
-            for _ in range(12)
-        ]
-        errors.append(float(torch.stack(squares).mean().sqrt()))
+        found = [kernel_attention(q, features=features, **given) for _ in range(12)]
+        errors.append(float((torch.stack(found) - exact).square().mean().sqrt()))
     ratios = np.array(errors[:-1]) / np.array(errors[1:])
     np.testing.assert_allclose(ratios, 4.0, rtol=0.35)
 
@@ -223,15 +170,3 @@ def test_families_are_linear_at_a_fixed_budget_and_quadratic_at_a_fixed_share():
     assert budget_exponent("recurrent", length=8192, fixed=False) > 1.7
     dense = [count_cost(attention, q, keys=k, values=v) for q, k, v in map(triple, (128, 256))]
     assert dense[1].flops == 4 * dense[0].flops
-
-
-def test_variance_of_an_estimated_weight_is_what_chapter_10_says():
-    """Of the product of two features, in units of the squared weight: exp(β|q + k|²) − 1."""
-    generator = np.random.default_rng(2)
-    q, k, beta = np.array([0.5, -0.2]), np.array([0.3, 0.4]), 0.7
-    w = generator.standard_normal((400_000, 2)) * beta**0.5
-    product = np.exp(w @ (q + k) - 0.5 * beta * (q @ q + k @ k))
-    weight = np.exp(beta * q @ k)
-    assert product.mean() == pytest.approx(weight, rel=0.01)
-    expected = np.exp(beta * (q + k) @ (q + k)) - 1
-    assert product.var() / weight**2 == pytest.approx(expected, rel=0.03)

@@ -57,21 +57,15 @@ def test_states_solve_the_equations_and_make_the_free_energy_stationary(load, te
     assert (state.value, state.copies, state.noise) == pytest.approx((m, q, r), rel=1e-8)
     assert state.response == pytest.approx(beta * (1 - q), rel=1e-7)
     place = np.array([m, q, r])
-
-    def f(point):
-        return free_energy(*point, load=load, beta=beta)
-
-    assert state.free_energy == pytest.approx(f(place), abs=1e-9)
+    assert state.free_energy == pytest.approx(free_energy(*place, load=load, beta=beta), abs=1e-9)
     for direction in np.eye(3) * 1e-4 * place:
-        assert abs(f(place + direction) - f(place - direction)) < 2e-10
-    h = 1e-4 * beta
-
-    def boltzmann(b):
-        return b * replica_state(load, temperature=1 / b).free_energy
-
-    assert (boltzmann(beta + h) - boltzmann(beta - h)) / (2 * h) == pytest.approx(
-        state.energy, rel=1e-5
-    )
+        above, below = (
+            free_energy(*(place + step), load=load, beta=beta) for step in (direction, -direction)
+        )
+        assert abs(above - below) < 2e-10
+    ends = beta * np.array([1 - 1e-4, 1 + 1e-4])
+    boltzmann = [b * replica_state(load, temperature=1 / b).free_energy for b in ends]
+    assert np.diff(boltzmann) / np.diff(ends) == pytest.approx(state.energy, rel=1e-5)
 
 
 def test_spin_glass_state_and_where_it_melts():
@@ -125,15 +119,13 @@ def test_fold_is_where_iteration_loses_the_pattern():
 def test_free_energies_cross_at_the_coexistence_load():
     for temperature in (0.05, 0.5):
         load = coexistence_load(temperature)
-        gaps = []
-        for factor in (0.9, 1.0, 1.1):
-            values = [
-                replica_state(factor * load, temperature=temperature, phase=phase).free_energy
-                for phase in ("retrieval", "spin glass")
-            ]
-            gaps.append(values[0] - values[1])
-        assert gaps[0] < -1e-5 < 1e-5 < gaps[2]
-        assert abs(gaps[1]) < 1e-9
+        below, there, above = (
+            replica_state(factor * load, temperature=temperature).free_energy
+            - replica_state(factor * load, temperature=temperature, phase="spin glass").free_energy
+            for factor in (0.9, 1.0, 1.1)
+        )
+        assert below < -1e-5 < 1e-5 < above
+        assert abs(there) < 1e-9
     # At T = 0 the energies of the two states cross at 0.051 to 0.052 (Amit et al.).
     assert coexistence_load(0.01) == pytest.approx(0.052, abs=0.001)
 
@@ -170,30 +162,20 @@ def test_overlap_and_energy_of_the_theory_are_those_of_networks():
 
 @pytest.mark.claim("A6b")
 def test_patterns_are_lost_where_the_glass_is_still_there():
-    """Couplings written out and spins visited at random: another program than the study's."""
+    """Sampled as `test_compiled_sweeps_are_the_plain_ones` holds it, against the theory."""
     size, load = 200, 0.05
     rng = np.random.default_rng(17)
-    left, squares = [], []
-    # Twenty-four networks, their spins visited in the same order.
-    patterns = rng.choice([-1.0, 1.0], (24, round(load * size), size))
-    couplings = patterns.swapaxes(1, 2) @ patterns / size
-    couplings[:, range(size), range(size)] = 0.0
-    # Three copies: two from random states, one from a pattern, at T = 1.
-    spins = np.concatenate([rng.choice([-1.0, 1.0], (24, 2, size)), patterns[:, :1]], axis=1)
-    for sweep in range(150):
-        for i in rng.integers(0, size, size):
-            up = 1 / (1 + np.exp(-2 * np.einsum("kcn,kn->kc", spins, couplings[:, i])))
-            spins[:, :, i] = np.where(rng.random((24, 3)) < up, 1.0, -1.0)
-        if sweep >= 75 and sweep % 5 == 0:
-            left += [one[2] @ first[0] / size for one, first in zip(spins, patterns, strict=True)]
-            squares += [(one[0] @ one[1] / size) ** 2 for one in spins]
+    left = []
+    for _ in range(24):
+        patterns = rng.choice([-1.0, 1.0], (round(load * size), size))
+        run = run_heat_bath(patterns, starts=patterns[:1], temperature=1.0, sweeps=150, seed=rng)
+        left.append(run.overlaps[0, 75:].mean())
     assert abs(np.mean(left)) < 0.2
+    squares = copies_overlap(size, load=load, temperature=1.0, networks=16, seed=4)
     # A paramagnet of 200 spins would have 1/200 times a factor near one.
-    assert np.mean(squares) > 4 / size
+    assert squares.value > 4 / size
     glass = replica_state(load, temperature=1.0, phase="spin glass").copies
-    assert np.mean(squares) == pytest.approx(glass**2, rel=0.6)
-    found = copies_overlap(200, load=load, temperature=1.0, networks=16, seed=4)
-    assert found.value == pytest.approx(np.mean(squares), rel=0.5)
+    assert squares.value == pytest.approx(glass**2, rel=0.6)
     assert melting_temperature(load) < 1.0 < glass_temperature(load)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.integrate import quad
+from scipy.optimize import curve_fit
 from scipy.stats import norm
 
 from compendium.c12b_continuous_capacity.random_energy import (
@@ -24,7 +25,6 @@ from compendium.c12b_continuous_capacity.random_energy import (
     score_cumulant,
     score_rate,
 )
-from compendium.c12b_continuous_capacity.results import FOLD
 from compendium.c12b_continuous_capacity.study import (
     draw_patterns,
     half_overlap,
@@ -88,22 +88,18 @@ def test_capacity_is_where_noise_and_score_are_equal(ensemble):
     assert capacity(0.5, ensemble="gaussian") == pytest.approx(0.375)
 
 
-def test_the_shortest_gaussian_pattern_is_lost_first():
+@pytest.mark.parametrize("beta", [0.4, 0.9])
+def test_the_shortest_gaussian_pattern_is_lost_first(beta):
     assert capacity_of_all(3.0, ensemble="gaussian") == pytest.approx(1 / (2 * np.e))
     assert capacity_of_all(0.7) == capacity(0.7)
-    for beta in (0.4, 0.9):
-        rho = np.linspace(0.01, 1.0, 100_000)
-        norms = 0.5 * (rho - 1 - np.log(rho))
-
-        def all_found(load, b=beta, rho=rho, norms=norms):
-            liquid = load + 0.5 * b**2 * rho
-            frozen = b * np.sqrt(2 * load * rho)
-            noise = np.where(b * np.sqrt(rho) < np.sqrt(2 * load), liquid, frozen)
-            return bool((b * rho > noise)[norms <= load].all())
-
-        load = capacity_of_all(beta, ensemble="gaussian")
-        assert all_found(0.995 * load)
-        assert not all_found(1.005 * load)
+    rho = np.linspace(0.01, 1.0, 100_000)
+    norms = 0.5 * (rho - 1 - np.log(rho))
+    load = capacity_of_all(beta, ensemble="gaussian")
+    for factor, found in ((0.995, True), (1.005, False)):
+        alpha = factor * load
+        liquid, frozen = alpha + 0.5 * beta**2 * rho, beta * np.sqrt(2 * alpha * rho)
+        noise = np.where(beta * np.sqrt(rho) < np.sqrt(2 * alpha), liquid, frozen)
+        assert bool((beta * rho > noise)[norms <= alpha].all()) is found
 
 
 def test_counts_at_finite_width_are_exact_means():
@@ -172,13 +168,6 @@ def test_patterns_are_lost_at_the_fold_and_the_weight_is_shared_as_the_law_says(
             ).states
             shares.append(float(((states * patterns).sum(-1) > dim / 2).double().mean()))
         assert low <= np.mean(shares) <= high
-    table = FOLD.read()
-    root = np.sqrt(table["dim"])
-    raised = table["log_count"] + 0.5 * np.log(table["dim"])
-    assert (raised[-1] - raised[0]) / (root[-1] - root[0]) == pytest.approx(1.0, abs=0.05)
-    for row in (0, 3, 7):
-        log_sum, reaction, _ = fold_by_iteration(int(table["dim"][row]), beta=1 / root[row])
-        assert table["log_count"][row] == pytest.approx(log_sum - reaction, abs=0.05)
     # The share by sorting: the fewest of 4096 weights that sum to 0.9.
     patterns = memory(4096, 64, seed=1)
     scores = memory(32, 64, seed=2) @ patterns.T / 8
@@ -189,16 +178,15 @@ def test_patterns_are_lost_at_the_fold_and_the_weight_is_shared_as_the_law_says(
 
 @pytest.mark.claim("A13b")
 def test_half_as_cold_again_is_still_no_glass():
-    y = {}
     for spread in (1.0, 1.5, 8.0):
         scores = memory(64, 64, seed=3) @ memory(512, 64, seed=4).T / 8
-        y[spread] = float(torch.softmax(spread * scores, -1).square().sum(-1).mean())
-    for spread in (1.0, 1.5):
-        assert y[spread] == pytest.approx(np.exp(spread**2) / 512, rel=0.35)
-        assert y[spread] < 0.05
+        y = float(torch.softmax(spread * scores, -1).square().sum(-1).mean())
         found = weight_concentration(512, dim=64, spreads=[spread], memories=4, seed=5)
-        assert found.mean() == pytest.approx(y[spread], rel=0.25)
-    assert y[8.0] > 0.4
+        assert found.mean() == pytest.approx(y, rel=0.25)
+        if spread < 2:
+            assert y == pytest.approx(np.exp(spread**2) / 512, rel=0.35)
+        else:
+            assert y > 0.4
     assert freezing_beta(np.log(512) / 64) * 8 > 3.5
     # At a load that goes to zero it is √(2 ln N).
     assert freezing_beta(1e-4) == pytest.approx(np.sqrt(2e-4), rel=1e-3)
@@ -207,12 +195,12 @@ def test_half_as_cold_again_is_still_no_glass():
 
 
 def test_iteration_in_single_precision_is_that_of_the_package():
-    patterns = memory(200, 64, seed=6)
+    patterns = memory(90, 64, seed=6)
     starts = 0.8 * patterns[:40] + 0.6 * memory(40, 64, seed=7)
     exact = retrieve(patterns, queries=starts, beta=1 / 8, tolerance=1e-7, max_steps=400).states
     overlaps = iterate(patterns.numpy(), starts=starts, targets=patterns[:40], beta=1 / 8)
     assert np.abs(overlaps - (exact * patterns[:40]).sum(-1).numpy() / 64).max() < 0.01
-    assert (overlaps > 0.5).any() or (overlaps < 0.5).any()
+    assert 0.2 < (overlaps > 0.5).mean() < 1.0
 
 
 def test_a_growing_memory_outweighs_where_its_sum_does():
@@ -247,10 +235,12 @@ def test_kept_patterns_have_errors_and_follow_the_share():
     )
     assert 0.01 < kept.share.error < 0.1
     assert kept.overlap.value == pytest.approx(0.36, abs=0.1)
-    intercept, slope = line_fit([1.0, 2.0, 4.0], values=[3.0, 5.0, 9.0], errors=[0.1, 0.1, 0.1])
-    assert (intercept.value, slope.value) == pytest.approx((1.0, 2.0))
     # Points on the line leave the errors as they are, points far off widen them.
-    x = np.array([1.0, 2.0, 4.0])
-    assert slope.error == pytest.approx(0.1 / np.sqrt(((x - x.mean()) ** 2).sum()))
-    bent = line_fit(x, values=[3.0, 6.0, 9.0], errors=[0.1, 0.1, 0.1])
-    assert bent[1].error > 3 * slope.error
+    x, errors = np.array([1.0, 2.0, 4.0]), np.array([0.1, 0.1, 0.2])
+    for values, widened in (([3.0, 5.0, 9.0], True), ([3.0, 6.0, 9.0], False)):
+        fit, covariance = curve_fit(
+            lambda x, a, b: a + b * x, x, values, sigma=errors, absolute_sigma=widened
+        )
+        found = line_fit(x, values=values, errors=errors)
+        assert [each.value for each in found] == pytest.approx(fit)
+        assert [each.error for each in found] == pytest.approx(covariance.diagonal() ** 0.5)

@@ -53,12 +53,8 @@ def test_no_safe_step_raises_the_energy_and_large_ones_do():
     for trial in range(40):
         model = layer(trial, beta=float(np.exp(trial / 8 - 2)))
         if trial % 2:
-            model = EnergyLayer(
-                query_map=model.query_map,
-                key_map=-model.query_map,
-                patterns=0.1 * model.patterns,
-                beta=model.beta,
-            )
+            opposed = {"key_map": -model.query_map, "patterns": 0.1 * model.patterns}
+            model = EnergyLayer(query_map=model.query_map, beta=model.beta, **opposed)
         tokens = draw(4, 6, 5, seed=[trial, 9])
         size = 0.999 * safe_step(model, tokens)[:, None, None]
         after = tokens - size * gradient(model, normalize(tokens))
