@@ -31,7 +31,6 @@ def text_numbers(model: Decoder) -> list[Tensor]:
     return [token_numbers(model, text) for text in sample_texts().values()]
 
 
-@torch.no_grad()
 def block_trace(model: Decoder, inputs: Tensor, number: int) -> BlockTrace:
     """What block `number` computes on inputs (B, N, D); later blocks are not run."""
     kept: dict[int, BlockTrace] = {}
