@@ -8,12 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from compendium.c36_learning_through_the_limit.horizons import (
-    GROWTH,
-    gradient_norms,
-    growth_slopes,
-    sampled_derivative,
-)
+from compendium.c36_learning_through_the_limit import horizons, training
 from compendium.c36_learning_through_the_limit.learning import (
     Paths,
     exact_costs,
@@ -21,18 +16,7 @@ from compendium.c36_learning_through_the_limit.learning import (
     rollout,
     surrogate,
 )
-from compendium.c36_learning_through_the_limit.training import (
-    BYTE,
-    SIZES,
-    draw_cycle,
-    examples,
-    excess,
-    initial,
-    losses,
-    tables,
-    text_bytes,
-    train,
-)
+from compendium.c36_learning_through_the_limit.training import examples, excess, losses, train
 from spinformer.core.statistics import mean_interval
 from spinformer.dmft.finite_size import generate, mean_path, semantic_overlaps
 from spinformer.dmft.lyapunov import lyapunov_spectrum
@@ -90,11 +74,8 @@ def _enumerated(weights, window, targets, size):
 def test_exact_costs_are_sums_over_all_texts(size, steps):
     weights, window, targets = _draw(0, steps=steps + (size == 3))
     found = exact_costs(weights, window=window, targets=targets, size=size, **SETTING)
-    for place in range(len(window)):
-        wanted = _enumerated(
-            weights.numpy(), window[place].numpy(), targets[place].numpy()[: steps + 1], size
-        )
-        assert np.allclose(found[place, : len(wanted)], wanted, atol=1e-12)
+    for costs, *start in zip(found, window.numpy(), targets.numpy(), strict=True):
+        assert np.allclose(costs, _enumerated(weights.numpy(), *start, size), atol=1e-12)
 
 
 def test_the_limit_is_the_mean_path_of_the_network_of_signs():
@@ -202,7 +183,7 @@ def test_a_gradient_that_is_cut_sees_the_window_as_constant():
 
 
 def test_targets_follow_their_windows():
-    cycle = draw_cycle(5)
+    cycle = training.draw_cycle(5)
     starts, following = examples("cycle", seeds=[5])
     for start in range(8):
         path = torch.cat([starts[0, start], following[0, start]]).numpy()
@@ -210,8 +191,8 @@ def test_targets_follow_their_windows():
     window, targets = examples("bytes", seeds=[7, 8], part="test")
     assert torch.equal(window[0], window[1])
     assert float(window[:, :, ::2].abs().max()) == 0.0
-    signs = torch.cat([window[0, :, 1::2, :BYTE], targets[0, :, 1::2]], 1).numpy()
-    text = bytes(text_bytes("test"))
+    signs = torch.cat([window[0, :, 1::2, : training.BYTE], targets[0, :, 1::2]], 1).numpy()
+    text = bytes(training.text_bytes("test"))
     for stretch in np.packbits(signs > 0, axis=-1)[..., 0]:
         assert bytes(stretch) in text
     assert torch.equal(targets[0, :, ::2], targets[0, :, 1::2])
@@ -231,17 +212,17 @@ def test_shuffled_targets_keep_their_tokens_and_lose_their_order():
 
 
 def test_the_tables_of_bytes_are_counts():
-    read = list(text_bytes("train"))
+    read = list(training.text_bytes("train"))
     pairs, alone = Counter(pairwise(read)), Counter(read)
     window, targets = examples("bytes", seeds=[0], part="test")
-    signs = torch.cat([window[0, :, 3:, :BYTE], targets[0, :, 1::2]], 1).numpy()
+    signs = torch.cat([window[0, :, 3:, : training.BYTE], targets[0, :, 1::2]], 1).numpy()
     told = []
     for stretch in np.packbits(signs > 0, axis=-1)[..., 0]:
         for before, after in pairwise(stretch):
             share = (alone[after] + 0.5) / (len(read) + 128)
             follow = alone[before] - (read[-1] == before)
             told.append(-np.log2((pairs[before, after] + 10 * share) / (follow + 10)) / 8)
-    found = tables()
+    found = training.tables()
     assert found["bytes after a byte"] == pytest.approx(np.mean(told))
     assert 1.0 > found["bits after a byte"] > found["bytes after a byte"]
 
@@ -249,7 +230,7 @@ def test_the_tables_of_bytes_are_counts():
 def test_seeds_that_are_trained_together_do_not_touch_each_other():
     both, alone = (train("cycle", seeds=s, updates=3)[1.0] for s in ((4, 5), (4,)))
     assert torch.allclose(both[0], alone[0], atol=1e-12)
-    assert float((both - initial([4, 5])).abs().max()) > 0.01
+    assert float((both - training.initial([4, 5])).abs().max()) > 0.01
 
 
 FRESH = (300, 301, 302)
@@ -293,9 +274,11 @@ def test_the_power_of_the_excess_on_the_cycle_is_open():
     rng = np.random.default_rng(0)
 
     def power(found):
-        return np.polyfit(np.log(SIZES), np.log(found.mean(1)), 1)[0]
+        return np.polyfit(np.log(training.SIZES), np.log(found.mean(1)), 1)[0]
 
-    cycle, read = (np.array([excess(task, size) for size in SIZES]) for task in ("cycle", "bytes"))
+    cycle, read = (
+        np.array([excess(task, size) for size in training.SIZES]) for task in ("cycle", "bytes")
+    )
     assert abs(power(read) + 1.0) < 0.25
     drawn = np.array([power(cycle[:, rng.integers(20, size=20)]) for _ in range(400)])
     assert 0.05 < (np.abs(drawn + 1.0) < 0.25).mean() < 0.95
@@ -306,13 +289,13 @@ def test_the_power_of_the_excess_on_the_cycle_is_open():
 @pytest.mark.claim("C19c")
 def test_the_gradient_grows_at_the_exponent_of_the_motion():
     network = Network.document()
-    held = GROWTH.read()
+    held = horizons.GROWTH.read()
     rate = lyapunov_spectrum(
         network, Context(np.full((4, 3), 0.2), 0), beta=1.28, steps=20_000, transient=2000, count=1
     ).exponents
-    low, high = mean_interval(growth_slopes(held, "chaos at 1.28", first=32, last=128))
+    low, high = mean_interval(horizons.growth_slopes(held, "chaos at 1.28", first=32, last=128))
     assert low < float(rate.value[0]) < high < 2.0 * float(rate.value[0])
-    low, high = mean_interval(growth_slopes(held, "periodic", first=32, last=128))
+    low, high = mean_interval(horizons.growth_slopes(held, "periodic", first=32, last=128))
     assert high < 0.02
     assert low > -0.05
 
@@ -320,7 +303,7 @@ def test_the_gradient_grows_at_the_exponent_of_the_motion():
 def test_gradient_norms_are_those_of_finite_differences():
     network = Network.document()
     start = Context(np.random.default_rng(0).uniform(-0.5, 0.5, (4, 3)), 1)
-    found = gradient_norms(network, start, beta=1.2, horizons=(1, 5))
+    found = horizons.gradient_norms(network, start, beta=1.2, horizons=(1, 5))
     slopes = np.zeros((2, 4, 3, 3))
     for place in np.ndindex(4, 3, 3):
         paths = []
@@ -337,7 +320,7 @@ def test_the_sampled_derivative_is_a_difference_of_sampled_means():
     network, beta, step, runs = Network.document().with_parameters(gamma=10.0), 1.2, 0.05, 12_000
     window = np.array([[0.5, -0.5, 0.2]] * 4)
     setting = {"window": window, "position": 3, "steps": 3}
-    found = sampled_derivative(network, 99, beta=beta, runs=runs, seed=0, **setting)
+    found = horizons.sampled_derivative(network, 99, beta=beta, runs=runs, seed=0, **setting)
     sides = [
         generate(
             network, 99, beta=beta + side, runs=runs, seed=1, draw_window=False, **setting
