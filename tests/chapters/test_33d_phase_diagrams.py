@@ -178,6 +178,9 @@ def test_a_start_settles_within_the_horizon_or_on_nothing(cycles):
     # An attractor that is not in the list attracts all the same.
     alone = settled_on(starts, cycles.sets[:1], horizon=20_000)
     assert set(alone[found != 0]) == {-1}
+    # Where an orbit is at one check only, it has not settled.
+    passed = moved(starts, 400, beta=1.27).attention[going][0].reshape(1, -1)
+    assert (settled_on(starts, [passed], horizon=2000) == -1).all()
 
 
 def test_exponents_of_borders_whose_dimension_is_known():

@@ -11,20 +11,18 @@ from compendium.common.phase_transitions import protocol_start
 from compendium.common.rows import median_interval
 from compendium.common.windows import MOTIONS, message_start, replicas
 from spinformer.core.statistics import mean_interval
+from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.finite_size import attention_of_window, window_means
-from spinformer.dmft.mean_field import step
 from spinformer.dmft.network import Context, Network
 
 NETWORK = Network.document()
 
 
-def plain_orbit(context, *, beta, dropped, kept):
-    """m^o_1 of a batch by the NumPy reference step, (batch, kept)."""
-    signal = []
-    for _ in range(dropped + kept):
-        context, overlap = step(NETWORK, context, beta)
-        signal.append(overlap[..., 0])
-    return np.array(signal[dropped:]).T
+def signals(context, *, beta, dropped, kept):
+    """m^o_1 of a batch, (batch, kept)."""
+    ensemble = Ensemble(NETWORK, context, beta=beta)
+    ensemble.advance(dropped)
+    return ensemble.record(kept)[..., 0]
 
 
 def correlation(signal, lag):
@@ -36,7 +34,7 @@ def correlation(signal, lag):
 def test_spectra_and_correlations_by_other_means():
     start = protocol_start(NETWORK, steps=20_000)
     one = Context(start.attention[None], start.position)
-    quasi = plain_orbit(one, beta=1.255, dropped=3000, kept=4000)
+    quasi = signals(one, beta=1.255, dropped=3000, kept=4000)
     # Turns of the orbit counted in the strobed plane of m and its change, no spectrum involved.
     strobed = quasi[0, ::4] - quasi[0, ::4].mean()
     angle = np.unwrap(np.angle(strobed[1:-1] + 1j * (strobed[2:] - strobed[:-2])))
@@ -48,7 +46,7 @@ def test_spectra_and_correlations_by_other_means():
     returns = [correlation(quasi, lag) for lag in range(1000, 1020)]
     assert np.abs(returns).max() > 0.9
     # Chaos, many copies of one start.
-    chaos = plain_orbit(
+    chaos = signals(
         replicas(start, count=64, size=1e-4, seed=5), beta=1.266, dropped=1000, kept=2400
     )
     frequency, power = periodogram(chaos, detrend="constant")
