@@ -168,4 +168,6 @@ def test_scores_say_what_they_are_named_for():
     columns |= {"features": np.array([3]), "segments": np.array([3])}
     found = study.scores(columns)
     assert found["rotation"][0] == 1.0
+    still = study.scores(columns | {"angle": np.zeros(1)})
+    assert still["rotation"][0] == still["both"][0] == 0.0
     assert found["both"][0] == pytest.approx(3.0 / onset(network, epsilon=0.02).critical_beta)

@@ -5,6 +5,8 @@ from itertools import permutations, product
 
 import numpy as np
 import pytest
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from compendium.common.gauge import canonical_code, canonical_form, count_networks, random_gauge
 from spinformer.dmft.mean_field import step
@@ -66,22 +68,14 @@ def orbits(features, segments, bits):
     place = 1 + np.arange(width)
     semantic = place[:size].reshape(4, features, segments)
     position = place[size:].reshape(3, features, bits)
-    images = []
+    start, graph = np.arange(2**width), 0
     for one, two in gauges(semantic, position):
         moved = np.concatenate([one.ravel(), two.ravel()])
         image = signs[:, np.abs(moved) - 1] * np.sign(moved)
-        images.append((1 - image) // 2 @ (1 << np.arange(width)))
-    label = np.arange(2**width)
-    while True:
-        smaller = label.copy()
-        for image in images:
-            np.minimum.at(smaller, image, label)
-            smaller = np.minimum(smaller, smaller[image])
-        if (smaller == label).all():
-            break
-        label = smaller
-    kept = signs[np.unique(label)]
-    for row in kept:
+        end = (1 - image) // 2 @ (1 << np.arange(width))
+        graph = graph + coo_array((np.ones(2**width), (start, end)), (2**width, 2**width))
+    _, label = connected_components(graph, directed=False)
+    for row in signs[np.unique(label, return_index=True)[1]]:
         position = np.append(np.ones(features * bits), row[size:])
         yield Network(
             semantic=row[:size].reshape(4, features, segments),
@@ -121,7 +115,7 @@ def test_a_gauge_changes_neither_code_nor_motion(sizes):
         )  # fmt: skip
         other = random_gauge(network, seed + 1)
         assert canonical_code(other) == canonical_code(network)
-        if features < 4:
+        if features < 4 and seed == 0:
             assert fingerprint(other) == pytest.approx(fingerprint(network))
         # One sign more or less is another network.
         semantic = network.semantic.copy()

@@ -66,6 +66,19 @@ def test_spectra_and_correlations_by_other_means():
     assert table["half_least"].min() < 15 < table["half_most"].max()
 
 
+def traced(motion, number, steps):
+    """A window with its position, the direction of a message, and the memory of it."""
+    window, position = message_start(NETWORK, motion, number=number)
+    direction = messages.message_direction(NETWORK, number)
+    how = {"window": window, "position": position, "direction": direction, "steps": steps}
+    return (
+        window,
+        position,
+        direction,
+        messages.trace_message(NETWORK, MOTIONS[motion][0], **how)[0],
+    )
+
+
 def bits_and_loops(beta, window, position, size, steps, runs, seed):
     """Windows after `steps` tokens, bits drawn one by one in numpy, attention by the reference."""
     rng = np.random.default_rng(seed)
@@ -91,11 +104,7 @@ def test_memory_times_by_bits_and_loops():
     size, runs = 9_999_999, 1500
     for motion, delay in zip(MOTIONS, (6, 20, 24, 7, 9), strict=True):
         beta = MOTIONS[motion][0]
-        window, position = message_start(NETWORK, motion, number=2)
-        direction = messages.message_direction(NETWORK, 2)
-        memory, _ = messages.trace_message(
-            NETWORK, beta, window=window, position=position, direction=direction, steps=delay
-        )
+        window, position, direction, memory = traced(motion, 2, steps=delay)
         strength = 1.0 / np.sqrt(size * memory[-1])  # two standard deviations apart
         shift = strength * np.sqrt((1.0 - window[-1] ** 2) * NETWORK.segments) * direction
         clouds = []
@@ -162,12 +171,7 @@ def test_perturbations_follow_the_exponents():
 
 def test_messages_of_equal_strength_are_equally_legible_when_written():
     for motion in MOTIONS:
-        window, position = message_start(NETWORK, motion, number=1)
-        direction = messages.message_direction(NETWORK, 1)
-        memory, _ = messages.trace_message(
-            NETWORK, MOTIONS[motion][0], window=window, position=position,
-            direction=direction, steps=4,
-        )  # fmt: skip
+        window, position, direction, memory = traced(motion, 1, steps=4)
         bits = messages.predicted_information(memory, size=9999, strength=study.STRENGTH)
         assert bits[:4] == pytest.approx(0.3689, abs=1e-3)
         assert bits[4] < bits[3]

@@ -34,6 +34,12 @@ def _draw(seed, *, starts=2, steps=3, context=2, features=2, segments=3):
     return weights, window, targets
 
 
+def _rolled(weights, window, targets, **how):
+    """`rollout` of one network."""
+    given = {"window": window[None], "targets": targets[None]}
+    return rollout(weights[None], **given, **SETTING | how)
+
+
 def _plain_field(weights, window, beta, gamma):
     """h of the next token, from explicit bits (T, N) and weights (4, P, N), one loop a sum."""
     size = window.shape[1]
@@ -87,10 +93,8 @@ def test_the_limit_is_the_mean_path_of_the_network_of_signs():
     window = rng.uniform(-1.0, 1.0, (2, 5))
     path = mean_path(network, 0.9, window=window, steps=6)
     targets = rng.choice([-1.0, 1.0], (6, 4))
-    found = rollout(
-        torch.tensor(network.semantic)[None], window=torch.tensor(window)[None, None],
-        targets=torch.tensor(targets)[None, None], beta=0.9, gamma=3.0,
-    )  # fmt: skip
+    given = (torch.tensor(part) for part in (network.semantic, window[None], targets[None]))
+    found = _rolled(*given, beta=0.9, gamma=3.0)
     assert np.allclose(found.tokens[0, 0], path, atol=1e-13)
     chance = 0.5 * (1.0 + targets * path[2:, :4])
     assert np.allclose(found.costs[0, 0], -np.log2(chance).sum(1), atol=1e-12)
@@ -145,10 +149,7 @@ def test_one_bit_and_two_steps_by_hand():
 
 def test_told_tokens_are_those_of_the_target_and_only_they_cost():
     weights, window, targets = _draw(4, steps=5)
-    paths = rollout(
-        weights[None], window=window[None], targets=targets[None, ..., :2], size=30, given=2,
-        seed=3, **SETTING,
-    )  # fmt: skip
+    paths = _rolled(weights, window, targets[..., :2], size=30, given=2, seed=3)
     tokens = paths.tokens[0, :, 2:]
     assert torch.equal(tokens[:, 1::2, :2], targets[:, 1::2, :2])
     assert not torch.equal(tokens[:, ::2, :2], targets[:, ::2, :2])
@@ -163,23 +164,16 @@ def test_told_tokens_are_those_of_the_target_and_only_they_cost():
 
 def test_a_gradient_that_is_cut_sees_the_window_as_constant():
     weights, window, targets = _draw(5, steps=4)
-    shared = {"window": window[None], "targets": targets[None], **SETTING}
-    whole = rollout(weights[None], **shared)
-    leaf = weights.clone().requires_grad_()
-    cut = rollout(leaf[None], cut=True, **shared).costs.sum()
-    found = torch.autograd.grad(cut, leaf)[0]
-    wanted = torch.zeros_like(found)
-    for step in range(4):
+
+    def gradient(*given, **how):
         leaf = weights.clone().requires_grad_()
-        single = rollout(
-            leaf[None], window=whole.tokens[:, :, step : step + 2],
-            targets=targets[None, :, step : step + 1], **SETTING,
-        )  # fmt: skip
-        wanted += torch.autograd.grad(single.costs.sum(), leaf)[0]
-    assert torch.allclose(found, wanted, atol=1e-12)
-    leaf = weights.clone().requires_grad_()
-    full = torch.autograd.grad(rollout(leaf[None], **shared).costs.sum(), leaf)[0]
-    assert not torch.allclose(found, full, atol=1e-3)
+        return torch.autograd.grad(_rolled(leaf, *given, **how).costs.sum(), leaf)[0]
+
+    tokens = _rolled(weights, window, targets).tokens[0]
+    found = gradient(window, targets, cut=True)
+    single = [gradient(tokens[:, n : n + 2], targets[:, n : n + 1]) for n in range(4)]
+    assert torch.allclose(found, sum(single), atol=1e-12)
+    assert not torch.allclose(found, gradient(window, targets), atol=1e-3)
 
 
 def test_targets_follow_their_windows():

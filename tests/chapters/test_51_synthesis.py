@@ -88,12 +88,11 @@ def test_times_are_those_of_the_matrix_over_all_states():
     states = np.array(list(itertools.product((1.0, -1.0), repeat=5)))
     up = 1 / (1 + np.exp(-2 * 1.5 * (states.sum(1)[:, None] - states) / 5))
     one = np.zeros((32, 32))
-    for row, state in enumerate(states):
-        for spin in range(5):
-            for value, chance in ((1.0, up[row, spin]), (-1.0, 1 - up[row, spin])):
-                after = state.copy()
-                after[spin] = value
-                one[row, np.flatnonzero((states == after).all(1))[0]] += chance / 5
+    for row, spin in itertools.product(range(32), range(5)):
+        flip = up[row, spin] if states[row, spin] < 0 else 1 - up[row, spin]
+        # The states are numbers of five digits, the last spin the lowest one.
+        one[row, row ^ (16 >> spin)] += flip / 5
+        one[row, row] += (1 - flip) / 5
     field = 1.5 * states.mean(1)
     chances = np.exp(np.outer(field, states.sum(1))) / (2 * np.cosh(field))[:, None] ** 5
     for matrix, found, share in zip(
