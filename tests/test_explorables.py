@@ -11,7 +11,7 @@ from pages import press, until
 from scipy.signal import periodogram
 from scipy.special import softmax
 
-from compendium.front.explorables import every_figure, map_data, network_data
+from compendium.front.explorables import every_figure, network_data
 from spinformer.dmft.lyapunov import growth_rates
 from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import Network
@@ -64,10 +64,9 @@ def drawn(number):
     return network, context, parameters, given
 
 
-def test_data_is_what_the_package_writes(run):
+def test_data_is_what_the_package_writes():
     stored = (FOLDER / "data.js").read_text(encoding="utf-8")
     assert stored == every_figure(), "run python -m compendium.front.explorables"
-    assert run("() => Object.keys(spinformer.data.map).length") == len(map_data())
 
 
 @pytest.fixture

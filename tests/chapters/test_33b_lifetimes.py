@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-from plain_exponents import lyapunov_spectrum_reference
 from scipy.stats import kstest
 
 from compendium.c33b_lifetimes.escapes import escape_times, escapes_of, lifetime_estimate
@@ -11,7 +10,7 @@ from spinformer.dmft.attractors import Regime, find_attractors
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.lyapunov import growth_rates, lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts
-from spinformer.dmft.network import Context, Network
+from spinformer.dmft.network import Network
 
 
 @pytest.fixture(scope="module")
@@ -32,10 +31,6 @@ def test_growth_of_stretches_averages_to_the_leading_exponent():
     short, _ = growth_rates(network, contexts, beta=beta, stretches=4, stretch=6)
     whole, _ = growth_rates(network, contexts, beta=beta, stretches=2, stretch=12)
     np.testing.assert_allclose(short.reshape(6, 2, 2).mean(axis=2), whole, atol=1e-9)
-    plain = lyapunov_spectrum_reference(
-        network, Context(contexts.attention[0], contexts.position), 0.5, steps=400, count=1
-    )
-    assert rates[0, 0] == pytest.approx(plain.value[0], abs=2e-3)
 
 
 def test_an_escape_is_quiet_from_some_stretch_on():
@@ -79,17 +74,9 @@ def test_times_of_escape_are_exponential_and_another_seed_agrees(start):
     assert stored["low"][here] < life.high
     assert life.low < stored["high"][here]
     # Escaped copies rest on a cycle, to which no tangent vector grows.
-    end = find_attractors(
-        network,
-        found.context.select(found.escaped),
-        beta=1.27375,
-        transient=50_000,
-        kept=2,
-        exponents=1,
-        exponent_steps=2000,
-        bins=1,
-    )
-    assert (end.regime == Regime.PERIODIC).all()
+    end = found.context.select(found.escaped)
+    rates, _ = growth_rates(network, end, beta=1.27375, stretches=1, stretch=20_000)
+    assert rates.max() < 1e-3
 
 
 def test_escapes_are_counted_after_the_transient(start):

@@ -49,12 +49,9 @@ def test_multipliers_are_eigenvalues_of_the_dense_derivative():
     torch.testing.assert_close(
         study.soft_token(model, window[None], beta=6.0)[0], rest, atol=1e-4, rtol=0
     )
-    expected = np.linalg.eigvals(dense(model, window, beta=6.0))
-    expected = expected[np.argsort(-abs(expected))]
     found = study.multipliers(model, rest, span=span + 4, beta=6.0, count=2)
     longer = np.linalg.eigvals(dense(model, rest.expand(span + 4, -1), beta=6.0))
     np.testing.assert_allclose(np.sort(abs(found))[::-1], np.sort(abs(longer))[:-3:-1], rtol=2e-3)
-    assert abs(expected[0]) != pytest.approx(abs(found[0]), rel=1e-3)
 
 
 @pytest.mark.claim("R3b")
