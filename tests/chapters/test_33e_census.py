@@ -10,7 +10,7 @@ from compendium.c33e_census.study import DOCUMENT_SIZE, LONGER, OTHER_SIZES, jud
 from compendium.common.gauge import canonical_code
 from compendium.common.networks import draw_networks
 from spinformer.dmft.attractors import Regime
-from spinformer.dmft.mean_field import random_contexts, step, trajectory
+from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import Context, Network
 from spinformer.dmft.onset import onset
 
@@ -54,7 +54,7 @@ def test_the_share_of_networks_with_all_three_regimes():
         rows = [row for row in wide if row["family"] == family]
         both = sum(row["seen_chaos"] > 0 and row["seen_quasi"] > 0 for row in rows)
         assert binomtest(both, len(rows)).proportion_ci(method="wilson").low > 0.05
-    # The labels behind it: neighboring orbits of the plain map part where they say chaos only.
+    # The labels behind it: neighboring orbits part where they say chaos only.
     for row in [row for row in wide if row["seen_chaos"] > 3][:3]:
         network, seed = network_of(row), int(row["seed"])
         found = sweep(network, seed, fine=0, contexts=2)
@@ -82,14 +82,15 @@ def test_what_the_chapter_quotes_of_other_sizes_and_longer_waits():
 
 
 def parts(network, seed, beta):
-    """Whether two orbits of the plain map that differ by 1e-9 part; after a long transient."""
+    """Whether two orbits that differ by 1e-9 part; after a long transient."""
     start = random_contexts(network, seed, count=1)
     _, context = trajectory(network, start, beta=beta, steps=0, transient=20_000)
     twin = Context(context.attention + 1e-9, context.position)
-    for _ in range(2000):
-        context, _ = step(network, context, beta)
-        twin, _ = step(network, twin, beta)
-    return bool(np.abs(context.attention - twin.attention).max() > 1e-4)
+    one, two = (
+        trajectory(network, end, beta=beta, steps=0, transient=2000)[1].attention
+        for end in (context, twin)
+    )
+    return bool(np.abs(one - two).max() > 1e-4)
 
 
 @pytest.mark.nightly
@@ -108,15 +109,12 @@ def test_transient_chaos_is_told_from_lasting_chaos():
 def test_driven_networks_are_those_of_one_cycle():
     network = Network.document()
     found = sweep(network, 0, even=12, fine=0, contexts=3)
-    start = random_contexts(network, 5, count=1).select(0)
+    start = random_contexts(network, 5, count=1).attention
+    both = Context(np.concatenate([start, -0.3 * start]), 0)
     for beta, driven in list(zip(found["betas"], found["driven"], strict=True))[2:8:2]:
-        one, two = start, Context(-0.3 * start.attention, 0)
-        for _ in range(1000):
-            one, two = step(network, one, beta)[0], step(network, two, beta)[0]
-        later = one
-        for _ in range(4):
-            later, _ = step(network, later, beta)
-        apart = np.abs(one.attention - np.stack([two.attention, later.attention])).max()
+        _, ends = trajectory(network, both, beta=beta, steps=0, transient=1000)
+        _, later = trajectory(network, ends, beta=beta, steps=0, transient=4)
+        apart = np.abs(later.attention - ends.attention[0]).max()
         assert (apart < 1e-6) == driven
     # One context agrees with itself, but a cycle of 24 steps is not the clock's.
     assert not sweep(network, 0, even=2, fine=0, contexts=1)["driven"].any()

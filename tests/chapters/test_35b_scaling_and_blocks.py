@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 from scipy.integrate import quad
+from scipy.optimize import approx_fprime
+from scipy.special import expit, softmax
 from scipy.stats import linregress
 
 from compendium.c35b_scaling_and_blocks import blocks as study
@@ -41,14 +43,11 @@ def _exact(blocks, *, size, beta):
             bits = newest if age == 0 else own[age - 1 if position == 4 else age]
             place = 0.1 * network.position @ code[(position - age) % 4] / network.bits
             overlap.append(0.9 * np.einsum("rai,...i->...ra", weights, bits) / size + place)
-        score = [
-            network.gamma * (overlap[0][..., 2, :] * one[..., 3, :]).sum(-1) for one in overlap
-        ]
-        weight = np.exp(np.array(score))
-        value = sum(w[..., None] * one[..., 1, :] for w, one in zip(weight, overlap, strict=True))
-        attention = value / weight.sum(axis=0)[..., None]
+        overlap = np.array(np.broadcast_arrays(*overlap))
+        score = network.gamma * (overlap[0, ..., 2, :] * overlap[..., 3, :]).sum(axis=-1)
+        attention = (softmax(score, axis=0)[..., None] * overlap[..., 1, :]).sum(axis=0)
         logs = beta * np.einsum("zj,aj,...a->...zj", spins, into, attention)
-        chance = np.exp(logs - np.log(2.0 * np.cosh(logs))).prod(axis=-1)
+        chance = expit(2.0 * logs).prod(axis=-1)
         stream = attention[..., None, :] + blocks.feed * spins @ out.T / hidden
         field = stream @ weights[0] + blocks.residual * newest[..., None, :]
         return chance, np.tanh(beta * field)
@@ -103,27 +102,14 @@ def test_many_systems_do_what_one_does_and_tangents_are_differences(linear):
         for step in range(6):
             window = block_step(blocks, window, position=(1 + step) % 4, beta=float(beta[n]))
         np.testing.assert_allclose(ends[..., n], window, atol=1e-12)
-    # Two directions, pushed by differences of plain steps; the area between them grows alike.
-    one, position = BlockEnsemble([blocks], beta=beta[2:]), 201
-    window = one.advance(start[2][..., None], 200, position=1)
-    exponents = one.exponents(window, 400, position=position, count=2)
-    window = window[..., 0]
-    frame = np.linalg.qr(rng.standard_normal((12, 2)))[0]
-    found = []
-    for n in range(800):
-        columns = []
-        for direction in frame.T.reshape(2, 4, 3):
-            ends = [
-                block_step(
-                    blocks, window + sign * 1e-6 * direction, position=(position + n) % 4, beta=1.4
-                )
-                for sign in (1.0, -1.0)
-            ]
-            columns.append((ends[0] - ends[1]).ravel() / 2e-6)
-        frame, triangle = np.linalg.qr(np.array(columns).T)
-        found.append(np.log(np.abs(np.diagonal(triangle))).sum())
-        window = block_step(blocks, window, position=(position + n) % 4, beta=1.4)
-    assert exponents.value.sum() == pytest.approx(np.mean(found[400:]), abs=2e-3)
+    window, basis = ends[..., 2], np.eye(12).reshape(12, 4, 3, 1)
+    _, pushed = BlockEnsemble([blocks], beta=beta[2:]).step(window[..., None], 7, basis)
+
+    def after(flat):
+        return block_step(blocks, flat.reshape(4, 3), position=7, beta=1.4).ravel()
+
+    slopes = [approx_fprime(window.ravel(), after, size) for size in (1e-6, -1e-6)]
+    np.testing.assert_allclose(pushed.reshape(12, 12).T, np.mean(slopes, axis=0), atol=1e-8)
 
 
 def test_errors_stay_with_their_exponents_and_what_aligns_first_does_not_count(monkeypatch):

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import brentq
 from scipy.special import softmax
 
 from compendium.c51_synthesis import study
@@ -125,9 +126,7 @@ def test_turned_values_end_the_rest_and_drives_are_followed_with_a_lag():
     for shift in shifts:
         m = math.tanh(0.5 * (m + shift))
         path.append(m)
-    slow = [math.tanh(0.5 * (m + c)) for c in (0.19, 0.21)]
-    for _ in range(200):
-        slow = [math.tanh(0.5 * (x + c)) for x, c in zip(slow, (0.19, 0.21), strict=True)]
+    slow = [brentq(lambda x, c=c: math.tanh(0.5 * (x + c)) - x, -1, 1) for c in (0.19, 0.21)]
     lag = abs(np.array(path[-4:]) @ np.array([1, -1j, -1, 1j])) / (slow[1] - slow[0])
     assert study.follow_gain(60, beta=0.5, shift=0.2, period=4, change=0.01) == pytest.approx(
         lag, abs=0.01
