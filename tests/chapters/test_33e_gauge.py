@@ -13,15 +13,6 @@ from spinformer.dmft.mean_field import step
 from spinformer.dmft.network import Context, Network
 
 
-def run(network, context):
-    """Attention vectors along an orbit of the plain reference."""
-    vectors = []
-    for _ in range(6):
-        vectors.append(context.attention[0])
-        context, _ = step(network, context, 1.7)
-    return np.array(vectors)
-
-
 def fingerprint(network):
     """What no relabeling of fields or clock can change: sums over all images of one start."""
     total = np.zeros(12)
@@ -31,8 +22,13 @@ def fingerprint(network):
     for order in permutations(range(network.features)):
         for signs in product((1.0, -1.0), repeat=network.features):
             for position in range(network.positions):
+                # Attention vectors along an orbit of the plain reference.
                 context = Context(start[:, list(order)] * signs, position)
-                fields = run(network, context) @ patterns[seen].T
+                vectors = []
+                for _ in range(6):
+                    vectors.append(context.attention[0])
+                    context, _ = step(network, context, 1.7)
+                fields = np.array(vectors) @ patterns[seen].T
                 total += np.concatenate([(fields**2).sum(axis=1), (fields**4).sum(axis=1)])
     return tuple(np.round(total, 8))
 
