@@ -1,5 +1,6 @@
 """The live figures compute what the package computes: their mathematics, run in a browser."""
 
+import itertools
 import json
 from pathlib import Path
 
@@ -8,8 +9,9 @@ import pytest
 import torch
 from pages import press, until
 from scipy.signal import periodogram
+from scipy.special import softmax
 
-from compendium.front.explorables import every_figure, map_data, network_data
+from compendium.front.explorables import every_figure, network_data
 from spinformer.dmft.lyapunov import growth_rates
 from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import Network
@@ -25,16 +27,29 @@ FIGURES = ("landscape", "spins", "module", "map", "recall")
 
 @pytest.fixture
 def run(browser):
-    """Runs an expression after the mathematics was loaded into an empty page."""
+    """Calls a function after the mathematics was loaded into an empty page."""
     browser.get("about:blank")
     for name in ("data.js", *(f"{figure}.math.js" for figure in FIGURES)):
         # Strict scripts keep their names to themselves but for what they add to `globalThis`.
         browser.execute_script((FOLDER / name).read_text(encoding="utf-8"))
-    return lambda expression, *values: browser.execute_script(f"return {expression}", *values)
+
+    def call(function, *values):
+        plain = json.loads(json.dumps(values, default=np.ndarray.tolist))
+        return browser.execute_script(f"return ({function})(...arguments)", *plain)
+
+    return call
+
+
+def assert_near(pairs, tolerance):
+    for ours, theirs in pairs:
+        np.testing.assert_allclose(ours, theirs, atol=tolerance)
 
 
 def drawn(number):
-    """A network, a context and parameters; odd numbers take the document's network."""
+    """A network, a context, parameters, and the three as the script takes them.
+
+    Odd numbers take the document's network.
+    """
     generator = np.random.default_rng(number)
     bits = number % 3
     other = Network.segmented(number, bits=bits, epsilon=0.02 if bits else 0.0)
@@ -44,13 +59,14 @@ def drawn(number):
         "gamma": float(generator.uniform(20.0, 200.0)),
         "epsilon": float(generator.uniform(0.0, 0.1)) if network.bits else 0.0,
     }
-    return network, random_contexts(network, number, count=1).select(0), parameters
+    context = random_contexts(network, number, count=1).select(0)
+    given = network_data(network), vars(context), parameters
+    return network, context, parameters, given
 
 
-def test_data_is_what_the_package_writes(run):
+def test_data_is_what_the_package_writes():
     stored = (FOLDER / "data.js").read_text(encoding="utf-8")
     assert stored == every_figure(), "run python -m compendium.front.explorables"
-    assert run("Object.keys(spinformer.data.map).length") == len(map_data())
 
 
 @pytest.fixture
@@ -125,30 +141,25 @@ def test_a_screen_reader_is_told_at_most_once_in_three_seconds(browser, page):
 @pytest.mark.parametrize(
     ("setting", "end"),
     [
-        (
-            "&beta=0.5&points=1,0;-1,0&query=0.5,1",
-            "the average of all patterns, each with weight 0.50",
-        ),
-        ("&beta=0.5&points=1,0;-1,0;0,1", "at a mixture, in which no pattern has more"),
-        ("&beta=8&points=1,0;-1,0&query=0.5,1", "at pattern 1 with weight 1.00"),
-        ("&beta=8&points=1,0;1,0;-1,0&query=0.5,1", "at a mixture, in which no pattern has more"),
-        ("&beta=8&points=1,0;-1,0&query=0.5,1&step=2", "has not come to rest after 300 steps"),
-        ("&beta=8&points=1,0;-1,0&query=0.5,1&step=2.5", "runs away"),
+        ("0.5&points=1,0;-1,0&query=0.5,1", "the average of all patterns, each with weight 0.50"),
+        ("0.5&points=1,0;-1,0;0,1", "at a mixture, in which no pattern has more"),
+        ("8&points=1,0;-1,0&query=0.5,1", "at pattern 1 with weight 1.00"),
+        ("8&points=1,0;1,0;-1,0&query=0.5,1", "at a mixture, in which no pattern has more"),
+        ("8&points=1,0;-1,0&query=0.5,1&step=2", "has not come to rest after 300 steps"),
+        ("8&points=1,0;-1,0&query=0.5,1&step=2.5", "runs away"),
     ],
 )
 def test_the_landscape_says_where_a_query_ends(browser, page, setting, end):
-    page("landscape", setting)
+    page("landscape", f"&beta={setting}")
     until(browser, lambda: words(browser, ".explorable-told"))
     assert end in words(browser, ".explorable-told")
 
 
 @pytest.mark.parametrize("number", range(8))
 def test_the_map_takes_the_steps_of_the_package(run, number):
-    network, context, parameters = drawn(number)
-    start = {"attention": context.attention.tolist(), "position": context.position}
-    given = (network_data(network), start, parameters)
+    network, context, parameters, given = drawn(number)
     wanted, _ = trajectory(network, context, steps=100, **parameters)
-    found = run("spinformer.map.trajectory(...arguments)", *given, 100)
+    found = run("spinformer.map.trajectory", *given, 100)
     rates, _ = growth_rates(network, context, stretches=1, stretch=100, **parameters)
     # Rounding grows with the orbit where this is chaotic; the package's own forms part as much.
     np.testing.assert_allclose(found, wanted, atol=1e-12 * np.exp(100 * max(rates[0], 0.0) + 5))
@@ -156,46 +167,35 @@ def test_the_map_takes_the_steps_of_the_package(run, number):
 
 @pytest.mark.parametrize(("beta", "tolerance"), [(0.9, 1e-4), (1.255, 1e-4), (1.29, 6e-3)])
 def test_its_exponent_is_that_of_the_package(run, beta, tolerance):
-    network, context, parameters = drawn(1)
+    network, context, _, (data, start, _) = drawn(1)
     parameters = {"beta": beta, "gamma": network.gamma, "epsilon": network.epsilon}
-    start = {"attention": context.attention.tolist(), "position": context.position}
     _, later = trajectory(network, context, transient=5000, steps=0, **parameters)
     wanted, _ = growth_rates(network, later, stretches=1, stretch=40_000, **parameters)
-    found = run(
-        "spinformer.map.exponent(...arguments)",
-        network_data(network),
-        start,
-        parameters,
-        6000,
-        40_000,
-    )
+    found = run("spinformer.map.exponent", data, start, parameters, 6000, 40_000)
     assert found == pytest.approx(wanted[0], abs=tolerance)
 
 
 def test_its_spectrum_is_that_of_the_package(run):
     signal = np.random.default_rng(0).standard_normal(256)
-    found = np.array(run("Array.from(spinformer.map.power(arguments[0]))", signal.tolist()))
+    found = run("(signal) => Array.from(spinformer.map.power(signal))", signal)
     wanted = periodogram(signal, window="hann", return_onesided=False)[1][:129]
     np.testing.assert_allclose(found, wanted, atol=1e-12)
 
 
 def test_other_parameters_make_the_window_anew(run):
     """Moving a knob in the middle of a text equals starting from its context."""
-    network, context, parameters = drawn(3)
-    start = {"attention": context.attention.tolist(), "position": context.position}
+    network, context, parameters, given = drawn(3)
     later = {**parameters, "beta": 1.1}
     _, middle = trajectory(network, context, steps=7, **parameters)
     wanted, _ = trajectory(network, middle, steps=20, **later)
-    text = """(() => {
-        const [network, start, one, other] = arguments;
+    text = """(network, start, one, other) => {
         const system = new spinformer.map.System(network, start, one), rows = [];
         system.run(7);
         system.set(other);
         for (let n = 0; n < 20; n += 1) { system.step(); rows.push(Array.from(system.output)); }
         return rows;
-    })(...arguments)"""
-    found = run(text, json.loads(json.dumps(network_data(network))), start, parameters, later)
-    np.testing.assert_allclose(found, wanted, atol=1e-12)
+    }"""
+    np.testing.assert_allclose(run(text, *given, later), wanted, atol=1e-12)
 
 
 @pytest.mark.parametrize("number", range(4))
@@ -204,28 +204,22 @@ def test_the_landscape_is_that_of_the_package(run, number):
     patterns, query = generator.uniform(-2, 2, (3 + number, 2)), generator.uniform(-2, 2, 2)
     beta, step = float(generator.uniform(0.3, 20.0)), float(generator.uniform(0.2, 1.4))
     stored, state = torch.from_numpy(patterns), torch.from_numpy(query)
-    given = (patterns.tolist(), query.tolist())
-    found = run(
-        """(() => {
-        const [patterns, query, beta, step] = arguments, l = spinformer.landscape;
-        return {energy: l.energy(patterns, query, beta), weights: l.weights(patterns, query, beta),
-          classical: l.classical(patterns, query), path: l.path(patterns, query, beta, step, 2000)};
-        })(...arguments)""",
-        *given,
-        beta,
-        step,
-    )
+    text = """(patterns, query, beta, step, l = spinformer.landscape) => ({
+        energy: l.energy(patterns, query, beta), weights: l.weights(patterns, query, beta),
+        classical: l.classical(patterns, query), path: l.path(patterns, query, beta, step, 2000)})
+    """
+    found = run(text, patterns, query, beta, step)
     wanted = continuous.retrieve(
         stored, queries=state, beta=beta, step_size=step, tolerance=1e-6, keep_trajectory=True
     )
-    for ours, theirs in (
+    pairs = (
         (found["energy"], continuous.energy(stored, states=state, beta=beta)),
         (found["weights"], continuous.attention_weights(stored, states=state, beta=beta)),
         (found["classical"], -CLASSICAL(patterns @ query).sum()),
         (found["path"][1], continuous.update(stored, states=state, beta=beta, step_size=step)),
         (found["path"][-1], wanted.states),
-    ):
-        np.testing.assert_allclose(ours, theirs, atol=1e-9)
+    )
+    assert_near(pairs, 1e-9)
     assert len(found["path"]) - 1 == int(wanted.steps)
 
 
@@ -233,24 +227,17 @@ def test_the_memory_of_pictures_is_that_of_the_package_and_an_address_keeps_them
     generator = np.random.default_rng(0)
     patterns = generator.choice([-1.0, 1.0], (3, 16))
     query, beta = 0.5 * generator.normal(size=16), 0.3
-    found = run(
-        """(() => {
-        const [patterns, query, beta] = arguments, r = spinformer.recall;
-        return {weights: r.weights(patterns, query, beta), once: r.update(patterns, query, beta),
-          rest: r.rest(patterns, query, beta, 2000).state,
-          kept: patterns.map((x) => r.decode(r.encode(x), 16)), wrong: r.decode("00g0", 16)};
-        })(...arguments)""",
-        patterns.tolist(),
-        query.tolist(),
-        beta,
-    )
+    text = """(patterns, query, beta, r = spinformer.recall) => ({
+        weights: r.weights(patterns, query, beta), once: r.update(patterns, query, beta),
+        rest: r.rest(patterns, query, beta, 2000).state,
+        kept: patterns.map((x) => r.decode(r.encode(x), 16)), wrong: r.decode("00g0", 16)})"""
+    found = run(text, patterns, query, beta)
     stored, state = torch.from_numpy(patterns), torch.from_numpy(query)
     rest = continuous.retrieve(stored, queries=state, beta=beta, tolerance=1e-6).states
     once = continuous.update(stored, states=state, beta=beta)
     weights = continuous.attention_weights(stored, states=state, beta=beta)
-    for ours, theirs in ((found["weights"], weights), (found["once"], once)):
-        np.testing.assert_allclose(ours, theirs, atol=1e-12)
-    np.testing.assert_allclose(found["rest"], rest, atol=1e-5)
+    assert_near(((found["weights"], weights), (found["once"], once)), 1e-12)
+    assert_near([(found["rest"], rest)], 1e-5)
     assert found["kept"] == patterns.tolist()
     assert found["wrong"] is None
 
@@ -279,26 +266,26 @@ def test_the_three_spins_are_those_of_the_package(run, number):
     matrix[[0, 0, 1], [1, 2, 2]] = pairs
     system = {"couplings": matrix + matrix.T, "fields": fields, "beta": beta}
     exact = solve_exact(**system)
-    found = run("spinformer.spins.exact(...arguments)", pairs.tolist(), fields.tolist(), beta)
-    np.testing.assert_allclose(found["m"], exact.magnetization, atol=1e-12)
-    assert found["logZ"] == pytest.approx(exact.log_partition, abs=1e-12)
+    found = run("spinformer.spins.exact", pairs, fields, beta)
+    wanted = (found["m"], exact.magnetization), (found["logZ"], exact.log_partition)
+    assert_near(wanted, 1e-12)
     for method in ("naive", "tap", "adaptive"):
         wanted = solve_mean_field(**system, method=method)
-        start = np.tanh(beta * fields).tolist()
-        found = run(
-            "spinformer.spins.solve(...arguments)",
-            method,
-            pairs.tolist(),
-            fields.tolist(),
-            beta,
-            start,
-        )
-        np.testing.assert_allclose(found["m"], wanted.magnetization, atol=1e-9)
-        assert found["logZ"] == pytest.approx(wanted.log_partition, abs=1e-9)
+        given = method, pairs, fields, beta, np.tanh(beta * fields)
+        found = run("spinformer.spins.solve", *given)
+        solved = (found["m"], wanted.magnetization), (found["logZ"], wanted.log_partition)
+        assert_near(solved, 1e-9)
         assert found["residual"] <= 1e-12
 
 
-@pytest.mark.parametrize("solver", ["saddle", "fixed point", "one step"])
+SOLVERS = {
+    "saddle": Solver("saddle"),
+    "fixed point": Solver(tolerance=1e-14),
+    "one step": Solver(steps=1),
+}
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("number", range(3))
 def test_the_module_is_that_of_the_package(run, number, solver):
     generator = np.random.default_rng(number)
@@ -307,44 +294,27 @@ def test_the_module_is_that_of_the_package(run, number, solver):
     strength = float(generator.uniform(0.1, 0.4 if solver == "fixed point" else 2.0))
     beta, gamma = generator.uniform(0.3, 1.2, 2).tolist()
     knobs = {"strength": strength, "beta": beta, "gamma": gamma, "turn": 40.0 * number}
-    module = SpinTransformerModule(
-        2,
-        heads=1,
-        solver={
-            "one step": Solver(steps=1),
-            "fixed point": Solver(tolerance=1e-14),
-            "saddle": Solver("saddle"),
-        }[solver],
-        beta=beta,
-        strength=strength,
-        gamma=gamma,
-        normalize=False,
-        dtype=torch.float64,
-    )
+    chosen = {"beta": beta, "strength": strength, "gamma": gamma, "solver": SOLVERS[solver]}
+    module = SpinTransformerModule(2, heads=1, normalize=False, dtype=torch.float64, **chosen)
     angle = np.deg2rad(knobs["turn"])
     turn = [[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]]
     with torch.no_grad():
         module.query.copy_(torch.tensor(turn))
         module.key.copy_(torch.eye(2))
         output, parts = module(torch.from_numpy(tokens) * 2**0.5, return_parts=True)
-    given = (tokens.tolist(), {**knobs, "solver": solver})
-    found = run("spinformer.module.solve(...arguments)", *given)
+    found = run("spinformer.module.solve", tokens, {**knobs, "solver": solver})
     meter = parts.validity()
-    for ours, theirs in (
+    pairs = [
         (found["output"], output / 2**0.5),
         (found["m"], parts.solution.value[0, 0]),
         (found["c"], parts.correlation[0, 0]),
         (found["j"], parts.couplings[0, 0]),
-        (found["residual"], parts.residual[0] / 2**0.5),
-        (found["mixing"], parts.mixing[0] / 2**0.5),
-        (found["onsager"], parts.onsager[0] / 2**0.5),
-        (found["response"], parts.response[0] / 2**0.5),
-        (found["meter"]["distance"], meter.distance[0, 0]),
-        (found["meter"]["correction"], meter.correction[0, 0]),
-        (found["meter"]["largest"], meter.largest[0, 0]),
-        (found["meter"]["lowest"], meter.lowest[0, 0]),
-    ):
-        np.testing.assert_allclose(ours, theirs.detach(), atol=1e-9)
+    ]
+    for name in ("residual", "mixing", "onsager", "response"):
+        pairs.append((found[name], getattr(parts, name)[0] / 2**0.5))
+    for name in ("distance", "correction", "largest", "lowest"):
+        pairs.append((found["meter"][name], getattr(meter, name)[0, 0]))
+    assert_near([(ours, theirs.detach()) for ours, theirs in pairs], 1e-9)
     assert found["meter"]["physical"] == bool(meter.physical)
     assert found["meter"]["converged"] == (solver != "one step")
 
@@ -354,18 +324,14 @@ def test_its_truth_is_the_integral_over_all_directions(run, number):
     generator = np.random.default_rng(number)
     tokens, strength = generator.normal(size=(3, 2)), 0.5 + 1.5 * number
     knobs = {"strength": strength, "beta": 0.8, "gamma": 1.0, "turn": 30.0}
-    found = run("spinformer.module.solveExactly(...arguments)", tokens.tolist(), knobs)
-    given = (tokens.tolist(), {**knobs, "solver": "saddle"})
-    b = np.array(run("spinformer.module.solve(...arguments).b", *given))
+    found = run("spinformer.module.solveExactly", tokens, knobs)
+    b = np.array(run("spinformer.module.solve", tokens, {**knobs, "solver": "saddle"})["b"])
     angles = 2 * np.pi * np.arange(48) / 48
     circle = np.stack([np.cos(angles), np.sin(angles)], axis=-1)
-    spins = np.stack(
-        np.broadcast_arrays(circle[:, None, None], circle[None, :, None], circle[None, None, :])
-    ).reshape(3, -1, 2)
+    spins = np.array(list(itertools.product(circle, repeat=3))).swapaxes(0, 1)
     energy = np.einsum("isa,ia->s", spins, tokens)
     energy += 0.5 * np.einsum("isa,ij,jsa->s", spins, b, spins)
-    weights = np.exp(2 * 0.8 * (energy - energy.max()))
-    weights /= weights.sum()
-    np.testing.assert_allclose(found["m"], np.einsum("s,isa->ia", weights, spins), atol=1e-9)
-    wanted = np.einsum("s,isa,jsa->ij", weights, spins, spins)
-    np.testing.assert_allclose(found["c"], wanted, atol=1e-9)
+    weights = softmax(2 * 0.8 * energy)
+    means = np.einsum("s,isa->ia", weights, spins)
+    products = np.einsum("s,isa,jsa->ij", weights, spins, spins)
+    assert_near(((found["m"], means), (found["c"], products)), 1e-9)

@@ -34,21 +34,22 @@ def made(regime, period, histogram, section):
 def test_a_census_counts_regimes_and_periods():
     found = made([2, 0, 0, 1, 0, 2], [0, 4, 28, 0, 4, 0], np.zeros((6, 1)), np.zeros((6, 1)))
     counted = census(found)
-    assert list(counted.items()) == [
-        ((Regime.PERIODIC, 4), 2),
-        ((Regime.PERIODIC, 28), 1),
-        ((Regime.QUASI_PERIODIC, 0), 1),
-        ((Regime.CHAOTIC, 0), 2),
-    ]
-    assert [name(*kind) for kind in counted] == [
-        "periodic 4", "periodic 28", "quasi-periodic", "chaotic",
-    ]  # fmt: skip
+    named = [(name(*kind), count) for kind, count in counted.items()]
+    assert named == [("periodic 4", 2), ("periodic 28", 1), ("quasi-periodic", 1), ("chaotic", 2)]
 
 
 def test_colors_of_an_orbit_diagram():
     # One β a column; cell 0 visited by the orbit, cell 1 also by the section, cell 2 by nothing.
     regimes = [Regime.PERIODIC, Regime.QUASI_PERIODIC, Regime.CHAOTIC, Regime.UNDECIDED]
     found = made(regimes, [4, 0, 0, 0], [[2, 2, 0]] * 4, [[0, 1, 0]] * 4)
+    # A diagram of a single β can be drawn, too.
+    for betas in (np.linspace(1.2, 1.3, 4), np.full(4, 1.3)):
+        figure = show_orbit_diagram(found, beta=betas)
+        figure.canvas.draw()
+        left, right = figure.axes[0].get_xlim()
+        assert left < right
+        assert figure.legends
+        plt.close(figure)
     image = _orbit_image(found)
     assert image.shape == (3, 4, 3)
     assert (image[2] == 1.0).all()
@@ -57,17 +58,6 @@ def test_colors_of_an_orbit_diagram():
     for column, regime in enumerate(regimes[1:], start=1):
         assert image[0, column] == pytest.approx(pale)
         assert image[1, column] == pytest.approx(to_rgb(REGIME_COLORS[regime]))
-
-
-def test_a_diagram_of_a_single_beta_can_be_drawn():
-    found = made([0, 2], [4, 0], [[2, 2, 0]] * 2, [[0, 1, 0]] * 2)
-    for betas in (np.array([1.2, 1.3]), np.array([1.3, 1.3])):
-        figure = show_orbit_diagram(found, beta=betas)
-        figure.canvas.draw()
-        left, right = figure.axes[0].get_xlim()
-        assert left < right
-        assert figure.legends
-        plt.close(figure)
 
 
 @pytest.mark.nightly

@@ -1,17 +1,16 @@
 import numpy as np
 import pytest
-from plain_exponents import lyapunov_spectrum_reference
 from scipy.stats import kstest
 
 from compendium.c33b_lifetimes.escapes import escape_times, escapes_of, lifetime_estimate
-from compendium.c33b_lifetimes.study import COLUMNS, CRISIS, LIFETIMES
+from compendium.c33b_lifetimes.study import COLUMNS, CRISIS, LIFETIMES, SEEDS
 from compendium.common.phase_transitions import protocol_start
 from compendium.common.windows import replicas
 from spinformer.dmft.attractors import Regime, find_attractors
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.lyapunov import growth_rates, lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts
-from spinformer.dmft.network import Context, Network
+from spinformer.dmft.network import Network
 
 
 @pytest.fixture(scope="module")
@@ -25,9 +24,6 @@ def test_growth_of_stretches_averages_to_the_leading_exponent():
     beta = np.array([0.5, 1.0, 1.24, 1.28, 1.4, 2.8])
     rates, last = growth_rates(network, contexts, beta=beta, stretches=5, stretch=2000)
     found = lyapunov_spectrum(network, contexts, beta=beta, steps=10_000, count=1)
-    np.testing.assert_allclose(
-        rates.mean(axis=1)[[0, 1, 2]], found.exponents.value[[0, 1, 2], 0], atol=2e-6
-    )
     error = np.maximum(found.exponents.error[:, 0], 2e-6)
     assert (np.abs(rates.mean(axis=1) - found.exponents.value[:, 0]) < 4 * error).all()
     assert last.position == found.context.position
@@ -35,10 +31,6 @@ def test_growth_of_stretches_averages_to_the_leading_exponent():
     short, _ = growth_rates(network, contexts, beta=beta, stretches=4, stretch=6)
     whole, _ = growth_rates(network, contexts, beta=beta, stretches=2, stretch=12)
     np.testing.assert_allclose(short.reshape(6, 2, 2).mean(axis=2), whole, atol=1e-9)
-    plain = lyapunov_spectrum_reference(
-        network, Context(contexts.attention[0], contexts.position), 0.5, steps=400, count=1
-    )
-    assert rates[0, 0] == pytest.approx(plain.value[0], abs=2e-3)
 
 
 def test_an_escape_is_quiet_from_some_stretch_on():
@@ -72,21 +64,19 @@ def test_times_of_escape_are_exponential_and_another_seed_agrees(start):
     life = found.lifetime()
     times = found.times[found.times > 0] + found.stretch / 2
     assert kstest(times, "expon", args=(0, times.mean())).pvalue > 0.01
-    # Of another seed: the ratio of two lifetimes is F distributed, 1.4 is two sigmas here.
-    row = LIFETIMES.rows(1.27375, rate=0.05, horizon=200_000, copies=64, seed=8)[0]
-    assert 1 / 1.5 < row["lifetime"] / life.value < 1.5
+    # Of other seeds, in the tables: intervals that hold the truth in 95 of 100 cases overlap.
+    stored, draws = LIFETIMES.read(), SEEDS.read()
+    at = np.searchsorted(stored["beta"], draws["beta"])
+    np.testing.assert_array_equal(stored["beta"][at], draws["beta"])
+    meet = (draws["low"] < stored["high"][at]) & (stored["low"][at] < draws["high"])
+    assert meet.mean() > 0.9
+    [here] = np.flatnonzero(stored["beta"] == 1.27375)
+    assert stored["low"][here] < life.high
+    assert life.low < stored["high"][here]
     # Escaped copies rest on a cycle, to which no tangent vector grows.
-    end = find_attractors(
-        network,
-        found.context.select(found.escaped),
-        beta=1.27375,
-        transient=50_000,
-        kept=2,
-        exponents=1,
-        exponent_steps=2000,
-        bins=1,
-    )
-    assert (end.regime == Regime.PERIODIC).all()
+    end = found.context.select(found.escaped)
+    rates, _ = growth_rates(network, end, beta=1.27375, stretches=1, stretch=20_000)
+    assert rates.max() < 1e-3
 
 
 def test_escapes_are_counted_after_the_transient(start):
@@ -98,17 +88,6 @@ def test_escapes_are_counted_after_the_transient(start):
         network, copies, beta=1.28, rate=0.05, horizon=300, stretch=100, transient=7
     )
     np.testing.assert_array_equal(found.growth, rates.T)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("beta", [1.27375, 1.275])
-def test_stored_lifetimes_hold_for_another_seed(beta):
-    stored = LIFETIMES.read()
-    at = int(np.flatnonzero(np.isclose(stored["beta"], beta))[0])
-    row = LIFETIMES.rows(beta, rate=0.05, horizon=400_000, copies=48, seed=11)[0]
-    # Each interval alone holds the truth in 95 of 100 cases: they overlap in nearly all.
-    assert row["low"] < stored["high"][at]
-    assert stored["low"][at] < row["high"]
 
 
 @pytest.mark.nightly

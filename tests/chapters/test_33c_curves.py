@@ -23,22 +23,6 @@ def test_a_closed_curve_is_followed_once_around():
     assert follow(ellipse, [1.0, 0.05], step=-0.1)[1, 1] < 0
 
 
-def test_turning_points_and_bounds():
-    def cubic(u):
-        x, p = u
-        return np.array([p - x**3 + x]), np.array([[1.0 - 3 * x**2, 1.0]])
-
-    found = follow(cubic, [-1.5, -(1.5**3) + 1.5], step=0.05, within=(-3.0, 2.0))
-    x, p = found.T
-    np.testing.assert_allclose(p, x**3 - x, atol=1e-9)
-    folds = 2.0 / 3.0**1.5
-    assert (np.diff(x) > 0).all()
-    assert (p > 2.0).sum() == 1
-    turning = p[np.abs(x) < 1.0]
-    assert turning.max() == pytest.approx(folds, abs=0.01)
-    assert turning.min() == pytest.approx(-folds, abs=0.01)
-
-
 def test_a_curve_that_ends_and_a_start_that_is_none():
     def wall(u):
         x, p = u
@@ -70,7 +54,8 @@ def test_a_step_that_lands_on_another_curve_is_taken_back():
 
     found = follow(ladder, [0.0, -0.3], step=0.6, within=(-9.0, 0.5))
     x, p = found.T
-    assert p[-1] > 0.5
+    # The first point beyond the bounds is the last.
+    assert p[-1] > 0.5 >= p[-2]
     np.testing.assert_allclose(x, 0.3 * (1.0 + np.tanh(p / 0.05)), atol=1e-9)
 
 

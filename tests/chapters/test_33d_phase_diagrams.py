@@ -4,54 +4,17 @@ import numpy as np
 import pytest
 from scipy.ndimage import gaussian_filter
 
-from compendium.c33d_phase_diagrams import study
-from compendium.c33d_phase_diagrams.attractors import (
-    Fingerprints,
-    basins_fractions,
-    basins_of_attraction,
-    coexisting,
-    ends_apart,
-    grid_neighbors,
-    identify,
-    moments_of,
-    separation,
-    uncertainty_exponent,
-)
-from compendium.c33d_phase_diagrams.study import (
-    BETAS,
-    COARSE,
-    CONTROL,
-    EPSILON,
-    GAMMA,
-    LONGER,
-    UPWARDS,
-    agreement,
-    cells,
-    control_cells,
-    control_changes,
-    hysteresis,
-    longer_network,
-    mixed,
-    read_plane,
-    start_of_planes,
-)
-from spinformer.core.random import numpy_generator
+from compendium.c33d_phase_diagrams import attractors, study
+from compendium.c33d_phase_diagrams.attractors import Fingerprints, coexisting, moments_of
+from compendium.c33d_phase_diagrams.study import BETAS, COARSE, UPWARDS
 from spinformer.core.statistics import share_interval
 from spinformer.dmft.attractors import Regime, find_attractors
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import Context, Network
-from spinformer.dmft.onset import onset
 
 NETWORK = Network.document()
-# On the cycle of 16 steps of the document's network at β = 1.27, position 0.
-SIXTEEN = [
-    [-0.18830081, -0.12625093, 0.16722776],
-    [0.03200454, -0.04062738, 0.37396801],
-    [-0.10842218, -0.10964043, 0.2432497],
-    [0.03284781, -0.04022729, 0.37479665],
-]
-TABLES = {"gamma": GAMMA, "epsilon": EPSILON}
+TABLES = {"gamma": study.GAMMA, "epsilon": study.EPSILON}
 
 
 def moved(context, steps, **parameters):
@@ -63,10 +26,11 @@ def moved(context, steps, **parameters):
 
 def made(moments, errors, rate=0.0, spread=0.0):
     """Fingerprints of one number each."""
-    others = np.broadcast_to(rate, len(moments)), np.broadcast_to(spread, len(moments))
-    first = np.asarray(moments, float)[:, None, None], np.asarray(errors, float)
     return Fingerprints(
-        **dict(zip(("moments", "error", "rate", "spread"), (*first, *others), strict=True))
+        moments=np.array(moments, float)[:, None, None],
+        error=np.array(errors, float),
+        rate=np.broadcast_to(rate, len(moments)),
+        spread=np.broadcast_to(spread, len(moments)),
     )
 
 
@@ -108,7 +72,7 @@ def test_errors_of_moments_are_their_scatter(settled):
     # Stretches of 28 turns hold four periods of a cycle of 28 steps and would all say the same.
     ends = settled.context.select(np.flatnonzero(settled.period == 28)[:4])
     moments, error, _ = moments_of(NETWORK, ends, beta=1.27, kept=4 * 4 * 28)
-    off = separation(moments, other=moments_of(NETWORK, ends, beta=1.27, kept=40_000)[0])
+    off = attractors.separation(moments, other=moments_of(NETWORK, ends, beta=1.27, kept=40_000)[0])
     assert (off > 1e-9).all()
     assert (error > 0.2 * off).all()
 
@@ -118,20 +82,20 @@ def test_another_phase_of_an_orbit_is_the_same_attractor(settled):
     later, _, _ = moments_of(NETWORK, moved(settled.context, 12, beta=1.27), beta=1.27)
     both, zeros = np.concatenate([one, later]), np.zeros(128)
     prints = Fingerprints(moments=both, error=np.tile(errors, 2), rate=zeros, spread=zeros)
-    numbers = identify(prints)
+    numbers = attractors.identify(prints)
     assert (numbers[:64] == numbers[64:]).all()
     assert (np.array([28, 56, 16])[numbers[:64]] == settled.period).all()
     # And from a start of the survey that is no multiple of the clock's turn.
     odd, _, ends = moments_of(NETWORK, moved(settled.context, 3, beta=1.27), beta=1.27)
     assert ends.position == 3
-    assert separation(later, other=odd).max() < 1e-8
+    assert attractors.separation(later, other=odd).max() < 1e-8
 
 
 def test_the_clock_is_part_of_the_state_where_it_drives():
     start = moved(random_contexts(NETWORK, 3, count=4), 4000, beta=1.0)
     late, _, _ = moments_of(NETWORK, start, beta=1.0)
-    assert separation(late, other=late[0]).max() < 1e-9
-    assert separation(late, other=np.roll(late, 1, axis=1)).min() > 1e-4
+    assert attractors.separation(late, other=late[0]).max() < 1e-9
+    assert attractors.separation(late, other=np.roll(late, 1, axis=1)).min() > 1e-4
     # An orbit of the undriven network does not know the position.
     free = {"beta": 1.3, "epsilon": 0.0, "gamma": 10.0}
     begun = moved(random_contexts(NETWORK, 3, count=4), 20_000, **free).attention
@@ -140,7 +104,7 @@ def test_the_clock_is_part_of_the_state_where_it_drives():
         for sign, position in ((1, 0), (1, 1), (-1, 0))
     )
     assert np.ptp(one, axis=1).max() == 0.0
-    assert separation(one, other=other).max() < 1e-9
+    assert attractors.separation(one, other=other).max() < 1e-9
     # Its mirror image has the opposite means and the same squares.
     np.testing.assert_allclose(mirrored[..., :3], -one[..., :3], atol=1e-9)
     np.testing.assert_allclose(mirrored[..., 3:], one[..., 3:], atol=1e-9)
@@ -164,20 +128,20 @@ def test_two_cycles_of_one_period_are_told_apart_and_chaos_is_one_attractor():
 
 def test_what_is_the_same_within_errors():
     prints = made([0.0, 5e-5, 0.01, 0.012, 0.5], [0.0, 0.0, 1e-3, 1e-3, 0.0])
-    assert identify(prints).tolist() == [0, 0, 1, 1, 2]
+    assert attractors.identify(prints).tolist() == [0, 0, 1, 1, 2]
     # An orbit that agrees with two is on neither.
-    assert identify(made([0.0, 0.01, 0.005], [0.0, 0.0, 0.002])).tolist() == [0, 1, -1]
+    assert attractors.identify(made([0.0, 0.01, 0.005], [0.0, 0.0, 0.002])).tolist() == [0, 1, -1]
     # The same averages and another growth: another attractor.
     grown = made([0.0, 0.0], [1e-6, 1e-3], [0.0, 0.1], [1e-4, 1e-3])
-    assert identify(grown).tolist() == [0, 1]
-    assert identify(made([0.0, 0.0], [0.0, 0.0], [0.0, 0.007])).tolist() == [0, 0]
+    assert attractors.identify(grown).tolist() == [0, 1]
+    assert attractors.identify(made([0.0, 0.0], [0.0, 0.0], [0.0, 0.007])).tolist() == [0, 0]
     # Chaotic orbits that dwelt in two parts are joined by a third that saw both.
     parts = [0.0, 0.05, 0.025], [1e-3, 1e-3, 8e-3]
-    assert identify(made(*parts, 0.1, 1e-3)).tolist() == [0, 0, 0]
-    assert identify(made(*parts)).tolist() == [0, 1, -1]
+    assert attractors.identify(made(*parts, 0.1, 1e-3)).tolist() == [0, 0, 0]
+    assert attractors.identify(made(*parts)).tolist() == [0, 1, -1]
     # The most frequent attractor comes first.
-    assert identify(made([0.3, 0.0, 0.0], [0.0, 0.0, 0.0])).tolist() == [1, 0, 0]
-    found = basins_fractions(np.array([0] * 8 + [-1] * 2))
+    assert attractors.identify(made([0.3, 0.0, 0.0], [0.0, 0.0, 0.0])).tolist() == [1, 0, 0]
+    found = attractors.basins_fractions(np.array([0] * 8 + [-1] * 2))
     assert found == {
         -1: (0.2, *share_interval(2, trials=10)),
         0: (0.8, *share_interval(8, trials=10)),
@@ -187,44 +151,49 @@ def test_what_is_the_same_within_errors():
 # ---- basins
 
 
+def settled_on(starts, sets, horizon=60_000):
+    return attractors.basins_of_attraction(NETWORK, starts, beta=1.27, sets=sets, horizon=horizon)
+
+
 def test_proximity_agrees_with_fingerprints_and_periods(cycles):
-    call = {"beta": 1.27, "sets": cycles.sets, "horizon": 60_000}
     starts = random_contexts(NETWORK, 0, count=256)
-    assert (basins_of_attraction(NETWORK, starts, **call) == cycles.numbers).all()
+    assert (settled_on(starts, cycles.sets) == cycles.numbers).all()
     fresh = random_contexts(NETWORK, 5, count=64)
-    ends = basins_of_attraction(NETWORK, fresh, **call)
+    ends = settled_on(fresh, cycles.sets)
     later = find_attractors(
         NETWORK, fresh, beta=1.27, transient=60_000, kept=2, exponents=0, bins=1
     )
     assert (np.array([28, 56, 16])[ends] == later.period).all()
     with pytest.raises(ValueError, match="sets 0 and 1 come within"):
-        basins_of_attraction(NETWORK, fresh, **call | {"sets": cycles.sets[:1] * 2})
+        settled_on(fresh, cycles.sets[:1] * 2)
 
 
 def test_a_start_settles_within_the_horizon_or_on_nothing(cycles):
     starts = random_contexts(NETWORK, 2, count=64)
-    call = {"beta": 1.27}
-    found = basins_of_attraction(NETWORK, starts, sets=cycles.sets, horizon=60_000, **call)
-    early = basins_of_attraction(NETWORK, starts, sets=cycles.sets, horizon=2000, **call)
+    found = settled_on(starts, cycles.sets)
+    early = settled_on(starts, cycles.sets, horizon=2000)
     going = early < 0
     assert 0 < going.sum() < 64
     assert (early[~going] == found[~going]).all()
     # An attractor that is not in the list attracts all the same.
-    alone = basins_of_attraction(NETWORK, starts, sets=cycles.sets[:1], horizon=20_000, **call)
+    alone = settled_on(starts, cycles.sets[:1], horizon=20_000)
     assert set(alone[found != 0]) == {-1}
+    # Where an orbit is at one check only, it has not settled.
+    passed = moved(starts, 400, beta=1.27).attention[going][0].reshape(1, -1)
+    assert (settled_on(starts, [passed], horizon=2000) == -1).all()
 
 
 def test_exponents_of_borders_whose_dimension_is_known():
     steps = (1, 2, 4, 8, 16)
     # A circle: one dimension less than the plane.
     x, y = np.meshgrid(*2 * [np.linspace(-1, 1, 512)])
-    differ, tiles = grid_neighbors(x**2 + y**2 < 0.5, distances=steps)
-    found = uncertainty_exponent(differ, distances=steps, groups=tiles)
+    differ, tiles = attractors.grid_neighbors(x**2 + y**2 < 0.5, distances=steps)
+    found = attractors.uncertainty_exponent(differ, distances=steps, groups=tiles)
     assert abs(found.exponent.value - 1.0) < 0.05
     # A coin for every point: no knowledge helps.
     coins = np.random.default_rng(0).random((256, 256)) < 0.5
-    differ, tiles = grid_neighbors(coins, distances=steps)
-    found = uncertainty_exponent(differ, distances=steps, groups=tiles)
+    differ, tiles = attractors.grid_neighbors(coins, distances=steps)
+    found = attractors.uncertainty_exponent(differ, distances=steps, groups=tiles)
     assert abs(found.exponent.value) < 3 * found.exponent.error < 0.02
     np.testing.assert_allclose(found.shares, 15 / 16, atol=0.01)
 
@@ -242,18 +211,18 @@ def test_exponents_of_borders_whose_dimension_is_known():
     distances = 3.0 ** -np.arange(5, 12)
     base = np.random.default_rng(1).random(40_000)
     differ = np.array([label(base) != label((base + d) % 1.0) for d in distances])
-    found = uncertainty_exponent(differ, distances=distances).exponent
+    found = attractors.uncertainty_exponent(differ, distances=distances).exponent
     assert abs(found.value - (1 - np.log(2) / np.log(3))) < max(3 * found.error, 0.02)
     assert found.error < 0.02
     with pytest.raises(ValueError, match="differ"):
-        uncertainty_exponent(np.zeros((3, 9), dtype=bool), distances=(1, 2, 3))
+        attractors.uncertainty_exponent(np.zeros((3, 9), dtype=bool), distances=(1, 2, 3))
 
 
 def test_the_error_of_an_exponent_is_its_scatter():
     rng, distances = np.random.default_rng(0), 10.0 ** -np.arange(5)
     # Every base point has its own threshold, so that its answers hang together.
     found = [
-        uncertainty_exponent(
+        attractors.uncertainty_exponent(
             rng.random(1000) < 0.4 * distances[:, None] ** 0.3, distances=distances
         )
         for _ in range(60)
@@ -267,84 +236,50 @@ def test_the_error_of_an_exponent_is_its_scatter():
 
 def test_near_starts_end_apart_as_lots_do(cycles):
     distances = 10.0 ** np.arange(-12, 0, 2)
-    apart = ends_apart(1.27, sets=cycles.sets, distances=distances, count=400)
+    apart = attractors.ends_apart(1.27, sets=cycles.sets, distances=distances, count=400)
     assert apart.shape == (6, 400)
-    found = uncertainty_exponent(apart, distances=distances)
+    found = attractors.uncertainty_exponent(apart, distances=distances)
     assert abs(found.exponent.value) < 0.02
     shares = np.bincount(cycles.numbers) / 256
     assert abs(found.shares.mean() - (1 - (shares**2).sum())) < 0.06
     # Where the cycles of 1.527 share the starts, knowledge helps.
     other = coexisting(1.527, gamma=14.7, count=32, transient=20_000)
-    apart = ends_apart(1.527, gamma=14.7, sets=other.sets, distances=distances, count=400)
-    steep = uncertainty_exponent(apart, distances=distances).exponent
+    apart = attractors.ends_apart(
+        1.527, gamma=14.7, sets=other.sets, distances=distances, count=400
+    )
+    steep = attractors.uncertainty_exponent(apart, distances=distances).exponent
     assert steep.value - 3 * steep.error > 0.03
     # Pairs that are the same point end together, wherever that is.
-    assert not ends_apart(1.27, sets=cycles.sets, distances=[0.0], count=20).any()
+    assert not attractors.ends_apart(1.27, sets=cycles.sets, distances=[0.0], count=20).any()
 
 
 # ---- following
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("name", ["gamma", "epsilon"])
+@pytest.mark.parametrize("name", TABLES)
 def test_cells_of_a_stored_plane_again(name):
-    layers = read_plane(TABLES[name])
+    layers = study.read_plane(TABLES[name])
     columns = np.arange(0, len(BETAS), len(BETAS) // 10)
     row = {"gamma": 101, "epsilon": 32}[name]
-    again = cells(name, np.full(10, UPWARDS[name][row]), beta=BETAS[columns])
+    again = study.cells(name, np.full(10, UPWARDS[name][row]), beta=BETAS[columns])
     assert (again["regime"] == layers["regime"][row, columns]).all()
     gap = np.abs(again["exponent"] - layers["exponent"][row, columns])
     assert gap.max() <= 0.5001e-3
     few = row // COARSE[name], columns // COARSE[name]
-    assert (again["attractors"] == layers["attractors"][few]).all()
-    assert (again["regimes"] == layers["regimes"][few]).all()
-    assert TABLES[name].read()["value"][row] == pytest.approx(UPWARDS[name][row], rel=1e-5)
-    assert {layer.shape for layer in layers.values()} == {(200, 200), (200 // COARSE[name],) * 2}
+    for layer in ("attractors", "regimes"):
+        assert (again[layer] == layers[layer][few]).all()
 
 
-def test_two_ways_differ_where_an_attractor_was_lost_on_one(monkeypatch):
+def test_two_ways_differ_where_an_attractor_was_lost_on_one(cycles, monkeypatch):
     # The cycle of 16 steps lives above 1.2686 only: from 1.268 up it is not found again, from
     # 1.2735 down it is kept.
-    start = NETWORK, Context(np.array(SIXTEEN), 0), None
-    monkeypatch.setattr(study, "start_of_planes", lambda: start)
+    sixteen = cycles.sets[cycles.names.index("periodic 16")][0].reshape(4, 3)
+    monkeypatch.setattr(study, "start_of_planes", lambda: (NETWORK, Context(sixteen, 0), None))
     betas = np.linspace(1.268, 1.2735, 12)
-    found = hysteresis("gamma", np.array([NETWORK.gamma]), betas=betas, transient=30_000)
+    found = study.hysteresis("gamma", np.array([NETWORK.gamma]), betas=betas, transient=30_000)
     assert found.shape == (1, 12)
     assert not found[0, 0]
     assert found[0, 3:].all()
-
-
-def test_labels_of_the_planes_against_brute_force():
-    """Labels of random cells against orbits recorded and compared, and growth by finite steps."""
-    name = "epsilon"
-    _, start, _ = start_of_planes()
-    rng = numpy_generator(7)
-    layers = read_plane(TABLES[name])
-    rows, columns = rng.integers(0, len(BETAS), (2, 96))
-    where = {"beta": BETAS[columns], name: UPWARDS[name][rows]}
-    orbit, _ = trajectory(NETWORK, start, steps=1024, transient=24_000, **where)
-    # Two copies 1e-9 apart: growth over 40 steps at a time, by plain differences.
-    here, growth = moved(start, 24_000, **where), np.zeros(96)
-    shift = rng.standard_normal(here.attention.shape)
-    for stretch in range(60):
-        shift /= np.linalg.norm(shift, axis=(1, 2), keepdims=True)
-        other = moved(Context(here.attention + 1e-9 * shift, here.position), 40, **where)
-        here = moved(here, 40, **where)
-        shift = (other.attention - here.attention) / 1e-9
-        size = np.maximum(np.linalg.norm(shift, axis=(1, 2)), 1e-300)
-        growth += np.log(size) * (stretch >= 10) / (50 * 40)
-    label, stored = layers["regime"][rows, columns], layers["exponent"][rows, columns]
-    returns = np.array(
-        [any(np.abs(path[p:] - path[:-p]).max() < 1e-6 for p in range(4, 513, 4)) for path in orbit]
-    )
-    chaos = label == Regime.CHAOTIC
-    assert (growth[label == Regime.PERIODIC] < 0.02).all()
-    assert (np.abs(growth[label == Regime.QUASI_PERIODIC]) < 0.02).all()
-    assert (growth[chaos] > 0.01).mean() > 0.9
-    assert not returns[chaos].any()
-    assert (returns == (label == Regime.PERIODIC)).mean() > 0.95
-    assert np.median(np.abs(growth - stored)[~chaos]) < 5e-3
-    assert np.median(np.abs(growth - stored)[chaos]) < 0.02
 
 
 def test_errors_of_the_agreement_are_the_scatter_over_maps():
@@ -353,22 +288,21 @@ def test_errors_of_the_agreement_are_the_scatter_over_maps():
         noise = np.random.default_rng(seed).standard_normal((80, 80))
         smooth = gaussian_filter(noise, 1.5, mode="wrap")
         labels = np.digitize(smooth, np.quantile(smooth, [0.4, 0.5]))
-        found = agreement(labels)
-        scores.append([found[code].value for code in (0, 1, 2)])
-        errors.append([found[code].error for code in (0, 1, 2)])
+        found = study.agreement(labels)
+        scores.append([one.value for one in found.values()])
+        errors.append([one.error for one in found.values()])
     ratio = np.sqrt(np.mean(np.square(errors), axis=0)) / np.std(scores, axis=0, ddof=1)
-    assert (ratio > 0.65).all()
-    assert (ratio < 1.5).all()
+    assert ((ratio > 0.65) & (ratio < 1.5)).all()
 
 
 @pytest.mark.claim("C14")
 def test_the_criterion_of_the_planes_by_counting():
     """The three quantities of the criterion, cell by cell, without the package's formulas."""
     for name, table in TABLES.items():
-        layers = read_plane(table)
+        layers = study.read_plane(table)
         regime = layers["regime"]
         few = regime[:60, 40:100]
-        for code, score in agreement(few).items():
+        for code, score in study.agreement(few).items():
             alike = asked = 0
             for row, column in zip(*np.nonzero(few == code), strict=True):
                 for down, right in ((1, 0), (-1, 0), (0, 1), (0, -1)):
@@ -378,7 +312,7 @@ def test_the_criterion_of_the_planes_by_counting():
                         alike += few[y, x] == code
             share = (few == code).mean()
             assert score.value == pytest.approx((alike / asked - share) / (1 - share))
-        scores = agreement(regime)
+        scores = study.agreement(regime)
         assert set(scores) == {Regime.PERIODIC, Regime.QUASI_PERIODIC, Regime.CHAOTIC}
         for code, score in scores.items():
             assert score.value > 0.5
@@ -387,30 +321,29 @@ def test_the_criterion_of_the_planes_by_counting():
             assert (score.value - 2 * score.error > 0.5) == (not strip)
             # The same labels, thrown about, are dust.
             thrown = np.random.default_rng(0).permutation(regime.ravel()).reshape(regime.shape)
-            assert abs(agreement(thrown)[code].value) < 0.05
+            assert abs(study.agreement(thrown)[code].value) < 0.05
         several = np.array([int(code).bit_count() > 1 for code in layers["regimes"].ravel()])
-        assert (mixed(layers["regimes"]).ravel() == several).all()
+        assert (study.mixed(layers["regimes"]).ravel() == several).all()
         assert several.mean() < 0.1
         if name == "epsilon":
             # The condition of the claim: half the resolution, and the strip is no region.
-            assert agreement(regime[::2, ::2])[Regime.QUASI_PERIODIC].value < 0.5
-        _, before, after = control_changes(name, regime)
+            assert study.agreement(regime[::2, ::2])[Regime.QUASI_PERIODIC].value < 0.5
+        _, before, after = study.control_changes(name, regime)
         assert share_interval(int((before != after).sum()), trials=800)[1] < 0.1
 
 
 @pytest.mark.nightly
 def test_control_cells_are_those_of_the_plane_and_come_out_again():
     name = "epsilon"
-    stored = CONTROL.read()
+    stored = study.CONTROL.read()
     mine = np.flatnonzero(stored["plane"] == name)
-    betas, values = control_cells(name)
-    assert len(set(zip(betas, values, strict=True))) == 800
+    betas, values = study.control_cells(name)
     np.testing.assert_allclose(stored["beta"][mine], betas, rtol=1e-5)
     np.testing.assert_allclose(stored["value"][mine], values, rtol=1e-5)
-    _, before, after = control_changes(name, read_plane(TABLES[name])["regime"])
+    _, before, after = study.control_changes(name, study.read_plane(TABLES[name])["regime"])
     # Marked is what changes, and nothing else, when it is run again.
     chosen = np.append(np.flatnonzero(before == after)[:12], np.flatnonzero(before != after)[:6])
-    late = cells(name, values[chosen], beta=betas[chosen], transient=200_000, random=0)
+    late = study.cells(name, values[chosen], beta=betas[chosen], transient=200_000, random=0)
     assert (late["regime"] == stored["regime"][mine[chosen]]).all()
 
 
@@ -418,28 +351,11 @@ def test_control_cells_are_those_of_the_plane_and_come_out_again():
 
 
 def test_a_longer_network_is_the_document_s_with_slower_bits():
-    assert longer_network(2) == NETWORK
+    assert study.longer_network(2) == NETWORK
     for bits in (3, 4, 5):
-        network = longer_network(bits, seed=3)
+        network = study.longer_network(bits, seed=3)
         assert network.context == network.positions == 2**bits
         assert (network.semantic == NETWORK.semantic).all()
         assert (network.position[..., -2:] == NETWORK.position).all()
         # What was drawn for fewer bits stays.
-        assert (longer_network(bits + 1, seed=3).position[..., 1:] == network.position).all()
-
-
-def test_the_onset_of_longer_windows_follows_the_closed_form():
-    stored, mu = LONGER.read(), np.linalg.eigvals(NETWORK.pair_correlations("v", "o"))
-    for bits in (2, 3, 4, 5):
-        window, mine = 2**bits, stored["bits"] == bits
-        # z^T = (βμ/T) Σ z^s on the unit circle, by search over the angle.
-        angle = np.linspace(1e-4, np.pi, 200_001)
-        total = sum(np.exp(1j * s * angle) for s in range(window))
-        best = np.inf
-        for one in mu[np.abs(mu) > 1e-9]:
-            factor = np.exp(1j * window * angle) * window / (one * total)
-            crossing = (factor.imag[1:] * factor.imag[:-1] < 0) & (factor.real[1:] > 0)
-            best = min([best, *factor.real[1:][crossing]])
-        assert stored["predicted"][mine][0] == pytest.approx(best / 0.98, abs=2e-3)
-        assert onset(longer_network(bits)).critical_beta == pytest.approx(best, abs=2e-3)
-        assert np.median(np.abs(stored["onset"][mine] - best / 0.98)) < 0.02
+        assert (study.longer_network(bits + 1, seed=3).position[..., 1:] == network.position).all()

@@ -5,32 +5,30 @@ from itertools import permutations, product
 
 import numpy as np
 import pytest
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from compendium.common.gauge import canonical_code, canonical_form, count_networks, random_gauge
-from spinformer.dmft.mean_field import random_contexts, step
+from spinformer.dmft.mean_field import step
 from spinformer.dmft.network import Context, Network
-
-
-def run(network, context, steps=6):
-    """Attention vectors along an orbit of the plain reference."""
-    vectors = []
-    for _ in range(steps):
-        vectors.append(context.attention[0])
-        context, _ = step(network, context, 1.7)
-    return np.array(vectors)
 
 
 def fingerprint(network):
     """What no relabeling of fields or clock can change: sums over all images of one start."""
     total = np.zeros(12)
-    start = np.array([[0.9, 0.4], [-0.2, 0.7]])[:, : network.features]
+    start = np.array([[0.9, 0.4, -0.6], [-0.2, 0.7, 0.3]])[:, : network.features]
     patterns, readout = network.output_patterns()
     seen = readout[1:].any(axis=(0, 1))
     for order in permutations(range(network.features)):
         for signs in product((1.0, -1.0), repeat=network.features):
             for position in range(network.positions):
+                # Attention vectors along an orbit of the plain reference.
                 context = Context(start[:, list(order)] * signs, position)
-                fields = run(network, context) @ patterns[seen].T
+                vectors = []
+                for _ in range(6):
+                    vectors.append(context.attention[0])
+                    context, _ = step(network, context, 1.7)
+                fields = np.array(vectors) @ patterns[seen].T
                 total += np.concatenate([(fields**2).sum(axis=1), (fields**4).sum(axis=1)])
     return tuple(np.round(total, 8))
 
@@ -66,28 +64,18 @@ def orbits(features, segments, bits):
     place = 1 + np.arange(width)
     semantic = place[:size].reshape(4, features, segments)
     position = place[size:].reshape(3, features, bits)
-    images = []
+    start, graph = np.arange(2**width), 0
     for one, two in gauges(semantic, position):
         moved = np.concatenate([one.ravel(), two.ravel()])
         image = signs[:, np.abs(moved) - 1] * np.sign(moved)
-        images.append((1 - image) // 2 @ (1 << np.arange(width)))
-    label = np.arange(2**width)
-    while True:
-        smaller = label.copy()
-        for image in images:
-            np.minimum.at(smaller, image, label)
-            smaller = np.minimum(smaller, smaller[image])
-        if (smaller == label).all():
-            break
-        label = smaller
-    kept = signs[np.unique(label)]
-    for row in kept:
-        position = np.concatenate(
-            [np.ones(features * bits), row[size:]], dtype=float
-        ).reshape(4, features, bits)  # fmt: skip
+        end = (1 - image) // 2 @ (1 << np.arange(width))
+        graph = graph + coo_array((np.ones(2**width), (start, end)), (2**width, 2**width))
+    _, label = connected_components(graph, directed=False)
+    for row in signs[np.unique(label, return_index=True)[1]]:
+        position = np.append(np.ones(features * bits), row[size:])
         yield Network(
             semantic=row[:size].reshape(4, features, segments),
-            position=position,
+            position=position.reshape(4, features, bits),
             context=2,
             gamma=2.0,
             epsilon=0.3 if bits else 0.0,
@@ -123,32 +111,12 @@ def test_a_gauge_changes_neither_code_nor_motion(sizes):
         )  # fmt: skip
         other = random_gauge(network, seed + 1)
         assert canonical_code(other) == canonical_code(network)
+        if features < 4 and seed == 0:
+            assert fingerprint(other) == pytest.approx(fingerprint(network))
         # One sign more or less is another network.
         semantic = network.semantic.copy()
         semantic[seed % 4, 0, 0] *= -1
-        changed = Network(
-            semantic=semantic, position=network.position, context=2, gamma=3.0,
-            epsilon=network.epsilon,
-        )  # fmt: skip
-        assert canonical_code(changed) != canonical_code(network)
-
-
-def test_no_gauge_is_seen_in_the_regimes():
-    network = Network.document()
-    start = random_contexts(network, 0, count=1).select(0)
-    # Feature a of the attention carries over, so that the same start can be given.
-    semantic, position = network.semantic.copy(), network.position.copy()
-    semantic[[0, 1]] = semantic[[0, 1]][:, [2, 0, 1]] * np.array([1.0, -1.0, 1.0])[:, None]
-    position[1] = position[1][[2, 0, 1]] * np.array([1.0, -1.0, 1.0])[:, None]
-    semantic[[2, 3]], position[[2, 3]] = -semantic[[2, 3]], -position[[2, 3]]
-    semantic *= np.array([1.0, -1.0, -1.0])
-    other = Network(
-        semantic=semantic, position=position, context=4, gamma=network.gamma, epsilon=0.02
-    )
-    moved = Context(start.attention[:, [2, 0, 1]] * np.array([1.0, -1.0, 1.0]), 0)
-    one, two = run(network, start, 30), run(other, moved, 30)
-    assert np.abs(one[:, [2, 0, 1]] * np.array([1.0, -1.0, 1.0]) - two).max() < 1e-9
-    assert canonical_form(network) == canonical_form(other)
+        assert canonical_code(replace(network, semantic=semantic)) != canonical_code(network)
 
 
 def test_the_documents_size():
@@ -158,5 +126,4 @@ def test_the_documents_size():
 def test_nearly_equal_averages_are_told_apart():
     network = Network.segmented(0, features=2, segments=2, bits=1)
     near = replace(network, fractions=np.array([0.501, 0.499]))
-    assert canonical_form(near) != canonical_form(network)
     assert canonical_code(near) != canonical_code(network)

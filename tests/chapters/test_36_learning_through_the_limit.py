@@ -7,13 +7,9 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import approx_fprime
 
-from compendium.c36_learning_through_the_limit.horizons import (
-    GROWTH,
-    gradient_norms,
-    growth_slopes,
-    sampled_derivative,
-)
+from compendium.c36_learning_through_the_limit import horizons, training
 from compendium.c36_learning_through_the_limit.learning import (
     Paths,
     exact_costs,
@@ -21,18 +17,7 @@ from compendium.c36_learning_through_the_limit.learning import (
     rollout,
     surrogate,
 )
-from compendium.c36_learning_through_the_limit.training import (
-    BYTE,
-    SIZES,
-    draw_cycle,
-    examples,
-    excess,
-    initial,
-    losses,
-    tables,
-    text_bytes,
-    train,
-)
+from compendium.c36_learning_through_the_limit.training import examples, excess, losses, train
 from spinformer.core.statistics import mean_interval
 from spinformer.dmft.finite_size import generate, mean_path, semantic_overlaps
 from spinformer.dmft.lyapunov import lyapunov_spectrum
@@ -48,6 +33,12 @@ def _draw(seed, *, starts=2, steps=3, context=2, features=2, segments=3):
     window = torch.as_tensor(rng.choice([-1.0, 1.0], (starts, context, segments)))
     targets = torch.as_tensor(rng.choice([-1.0, 1.0], (starts, steps, segments)))
     return weights, window, targets
+
+
+def _rolled(weights, window, targets, **how):
+    """`rollout` of one network."""
+    given = {"window": window[None], "targets": targets[None]}
+    return rollout(weights[None], **given, **SETTING | how)
 
 
 def _plain_field(weights, window, beta, gamma):
@@ -90,11 +81,8 @@ def _enumerated(weights, window, targets, size):
 def test_exact_costs_are_sums_over_all_texts(size, steps):
     weights, window, targets = _draw(0, steps=steps + (size == 3))
     found = exact_costs(weights, window=window, targets=targets, size=size, **SETTING)
-    for place in range(len(window)):
-        wanted = _enumerated(
-            weights.numpy(), window[place].numpy(), targets[place].numpy()[: steps + 1], size
-        )
-        assert np.allclose(found[place, : len(wanted)], wanted, atol=1e-12)
+    for costs, *start in zip(found, window.numpy(), targets.numpy(), strict=True):
+        assert np.allclose(costs, _enumerated(weights.numpy(), *start, size), atol=1e-12)
 
 
 def test_the_limit_is_the_mean_path_of_the_network_of_signs():
@@ -106,10 +94,8 @@ def test_the_limit_is_the_mean_path_of_the_network_of_signs():
     window = rng.uniform(-1.0, 1.0, (2, 5))
     path = mean_path(network, 0.9, window=window, steps=6)
     targets = rng.choice([-1.0, 1.0], (6, 4))
-    found = rollout(
-        torch.tensor(network.semantic)[None], window=torch.tensor(window)[None, None],
-        targets=torch.tensor(targets)[None, None], beta=0.9, gamma=3.0,
-    )  # fmt: skip
+    given = (torch.tensor(part) for part in (network.semantic, window[None], targets[None]))
+    found = _rolled(*given, beta=0.9, gamma=3.0)
     assert np.allclose(found.tokens[0, 0], path, atol=1e-13)
     chance = 0.5 * (1.0 + targets * path[2:, :4])
     assert np.allclose(found.costs[0, 0], -np.log2(chance).sum(1), atol=1e-12)
@@ -164,10 +150,7 @@ def test_one_bit_and_two_steps_by_hand():
 
 def test_told_tokens_are_those_of_the_target_and_only_they_cost():
     weights, window, targets = _draw(4, steps=5)
-    paths = rollout(
-        weights[None], window=window[None], targets=targets[None, ..., :2], size=30, given=2,
-        seed=3, **SETTING,
-    )  # fmt: skip
+    paths = _rolled(weights, window, targets[..., :2], size=30, given=2, seed=3)
     tokens = paths.tokens[0, :, 2:]
     assert torch.equal(tokens[:, 1::2, :2], targets[:, 1::2, :2])
     assert not torch.equal(tokens[:, ::2, :2], targets[:, ::2, :2])
@@ -182,27 +165,20 @@ def test_told_tokens_are_those_of_the_target_and_only_they_cost():
 
 def test_a_gradient_that_is_cut_sees_the_window_as_constant():
     weights, window, targets = _draw(5, steps=4)
-    shared = {"window": window[None], "targets": targets[None], **SETTING}
-    whole = rollout(weights[None], **shared)
-    leaf = weights.clone().requires_grad_()
-    cut = rollout(leaf[None], cut=True, **shared).costs.sum()
-    found = torch.autograd.grad(cut, leaf)[0]
-    wanted = torch.zeros_like(found)
-    for step in range(4):
+
+    def gradient(*given, **how):
         leaf = weights.clone().requires_grad_()
-        single = rollout(
-            leaf[None], window=whole.tokens[:, :, step : step + 2],
-            targets=targets[None, :, step : step + 1], **SETTING,
-        )  # fmt: skip
-        wanted += torch.autograd.grad(single.costs.sum(), leaf)[0]
-    assert torch.allclose(found, wanted, atol=1e-12)
-    leaf = weights.clone().requires_grad_()
-    full = torch.autograd.grad(rollout(leaf[None], **shared).costs.sum(), leaf)[0]
-    assert not torch.allclose(found, full, atol=1e-3)
+        return torch.autograd.grad(_rolled(leaf, *given, **how).costs.sum(), leaf)[0]
+
+    tokens = _rolled(weights, window, targets).tokens[0]
+    found = gradient(window, targets, cut=True)
+    single = [gradient(tokens[:, n : n + 2], targets[:, n : n + 1]) for n in range(4)]
+    assert torch.allclose(found, sum(single), atol=1e-12)
+    assert not torch.allclose(found, gradient(window, targets), atol=1e-3)
 
 
 def test_targets_follow_their_windows():
-    cycle = draw_cycle(5)
+    cycle = training.draw_cycle(5)
     starts, following = examples("cycle", seeds=[5])
     for start in range(8):
         path = torch.cat([starts[0, start], following[0, start]]).numpy()
@@ -210,8 +186,8 @@ def test_targets_follow_their_windows():
     window, targets = examples("bytes", seeds=[7, 8], part="test")
     assert torch.equal(window[0], window[1])
     assert float(window[:, :, ::2].abs().max()) == 0.0
-    signs = torch.cat([window[0, :, 1::2, :BYTE], targets[0, :, 1::2]], 1).numpy()
-    text = bytes(text_bytes("test"))
+    signs = torch.cat([window[0, :, 1::2, : training.BYTE], targets[0, :, 1::2]], 1).numpy()
+    text = bytes(training.text_bytes("test"))
     for stretch in np.packbits(signs > 0, axis=-1)[..., 0]:
         assert bytes(stretch) in text
     assert torch.equal(targets[0, :, ::2], targets[0, :, 1::2])
@@ -231,17 +207,17 @@ def test_shuffled_targets_keep_their_tokens_and_lose_their_order():
 
 
 def test_the_tables_of_bytes_are_counts():
-    read = list(text_bytes("train"))
+    read = list(training.text_bytes("train"))
     pairs, alone = Counter(pairwise(read)), Counter(read)
     window, targets = examples("bytes", seeds=[0], part="test")
-    signs = torch.cat([window[0, :, 3:, :BYTE], targets[0, :, 1::2]], 1).numpy()
+    signs = torch.cat([window[0, :, 3:, : training.BYTE], targets[0, :, 1::2]], 1).numpy()
     told = []
     for stretch in np.packbits(signs > 0, axis=-1)[..., 0]:
         for before, after in pairwise(stretch):
             share = (alone[after] + 0.5) / (len(read) + 128)
             follow = alone[before] - (read[-1] == before)
             told.append(-np.log2((pairs[before, after] + 10 * share) / (follow + 10)) / 8)
-    found = tables()
+    found = training.tables()
     assert found["bytes after a byte"] == pytest.approx(np.mean(told))
     assert 1.0 > found["bits after a byte"] > found["bytes after a byte"]
 
@@ -249,7 +225,7 @@ def test_the_tables_of_bytes_are_counts():
 def test_seeds_that_are_trained_together_do_not_touch_each_other():
     both, alone = (train("cycle", seeds=s, updates=3)[1.0] for s in ((4, 5), (4,)))
     assert torch.allclose(both[0], alone[0], atol=1e-12)
-    assert float((both - initial([4, 5])).abs().max()) > 0.01
+    assert float((both - training.initial([4, 5])).abs().max()) > 0.01
 
 
 FRESH = (300, 301, 302)
@@ -293,9 +269,11 @@ def test_the_power_of_the_excess_on_the_cycle_is_open():
     rng = np.random.default_rng(0)
 
     def power(found):
-        return np.polyfit(np.log(SIZES), np.log(found.mean(1)), 1)[0]
+        return np.polyfit(np.log(training.SIZES), np.log(found.mean(1)), 1)[0]
 
-    cycle, read = (np.array([excess(task, size) for size in SIZES]) for task in ("cycle", "bytes"))
+    cycle, read = (
+        np.array([excess(task, size) for size in training.SIZES]) for task in ("cycle", "bytes")
+    )
     assert abs(power(read) + 1.0) < 0.25
     drawn = np.array([power(cycle[:, rng.integers(20, size=20)]) for _ in range(400)])
     assert 0.05 < (np.abs(drawn + 1.0) < 0.25).mean() < 0.95
@@ -306,13 +284,13 @@ def test_the_power_of_the_excess_on_the_cycle_is_open():
 @pytest.mark.claim("C19c")
 def test_the_gradient_grows_at_the_exponent_of_the_motion():
     network = Network.document()
-    held = GROWTH.read()
+    held = horizons.GROWTH.read()
     rate = lyapunov_spectrum(
         network, Context(np.full((4, 3), 0.2), 0), beta=1.28, steps=20_000, transient=2000, count=1
     ).exponents
-    low, high = mean_interval(growth_slopes(held, "chaos at 1.28", first=32, last=128))
+    low, high = mean_interval(horizons.growth_slopes(held, "chaos at 1.28", first=32, last=128))
     assert low < float(rate.value[0]) < high < 2.0 * float(rate.value[0])
-    low, high = mean_interval(growth_slopes(held, "periodic", first=32, last=128))
+    low, high = mean_interval(horizons.growth_slopes(held, "periodic", first=32, last=128))
     assert high < 0.02
     assert low > -0.05
 
@@ -320,24 +298,22 @@ def test_the_gradient_grows_at_the_exponent_of_the_motion():
 def test_gradient_norms_are_those_of_finite_differences():
     network = Network.document()
     start = Context(np.random.default_rng(0).uniform(-0.5, 0.5, (4, 3)), 1)
-    found = gradient_norms(network, start, beta=1.2, horizons=(1, 5))
-    slopes = np.zeros((2, 4, 3, 3))
-    for place in np.ndindex(4, 3, 3):
-        paths = []
-        for side in (1e-6, -1e-6):
-            semantic = network.semantic.copy()
-            semantic[place] += side
-            moved = replace(network, semantic=semantic)
-            paths.append(trajectory(moved, start, beta=1.2, steps=5)[0][:, 0])
-        slopes[(slice(None), *place)] = ((paths[0] - paths[1]) / 2e-6)[[0, 4]]
-    assert np.allclose(found, np.sqrt((slopes**2).sum((1, 2, 3))), rtol=1e-6)
+    found = horizons.gradient_norms(network, start, beta=1.2, horizons=(1, 5))
+
+    def signals(weights):
+        moved = replace(network, semantic=weights.reshape(4, 3, 3))
+        return trajectory(moved, start, beta=1.2, steps=5)[0][[0, 4], 0]
+
+    weights = network.semantic.ravel()
+    slopes = np.mean([approx_fprime(weights, signals, size) for size in (1e-6, -1e-6)], axis=0)
+    assert np.allclose(found, np.linalg.norm(slopes, axis=1), rtol=1e-6)
 
 
 def test_the_sampled_derivative_is_a_difference_of_sampled_means():
     network, beta, step, runs = Network.document().with_parameters(gamma=10.0), 1.2, 0.05, 12_000
     window = np.array([[0.5, -0.5, 0.2]] * 4)
     setting = {"window": window, "position": 3, "steps": 3}
-    found = sampled_derivative(network, 99, beta=beta, runs=runs, seed=0, **setting)
+    found = horizons.sampled_derivative(network, 99, beta=beta, runs=runs, seed=0, **setting)
     sides = [
         generate(
             network, 99, beta=beta + side, runs=runs, seed=1, draw_window=False, **setting

@@ -1,12 +1,9 @@
 """The generator as a map: derivatives against dense ones, voices against sampling, the tables
 against distances that grow between two orbits of the real model."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 from torch.autograd import forward_ad
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -52,12 +49,9 @@ def test_multipliers_are_eigenvalues_of_the_dense_derivative():
     torch.testing.assert_close(
         study.soft_token(model, window[None], beta=6.0)[0], rest, atol=1e-4, rtol=0
     )
-    expected = np.linalg.eigvals(dense(model, window, beta=6.0))
-    expected = expected[np.argsort(-abs(expected))]
     found = study.multipliers(model, rest, span=span + 4, beta=6.0, count=2)
     longer = np.linalg.eigvals(dense(model, rest.expand(span + 4, -1), beta=6.0))
     np.testing.assert_allclose(np.sort(abs(found))[::-1], np.sort(abs(longer))[:-3:-1], rtol=2e-3)
-    assert abs(expected[0]) != pytest.approx(abs(found[0]), rel=1e-3)
 
 
 @pytest.mark.claim("R3b")
@@ -96,17 +90,6 @@ def test_voices_leave_the_map_by_the_noise_of_one_word():
     centred = model.embedding - mean
     variance = float((centred.T @ (chances[0][:, None] * centred)).trace())
     assert float(study.spread(model, chances)[0]) == pytest.approx(variance, rel=1e-9)
-    # The response of the next token to the final state is β times that covariance.
-    state = torch.randn(16, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-
-    def answer(state):
-        return torch.softmax(2.0 * model.embedding @ state, -1) @ model.embedding
-
-    p = torch.softmax(2.0 * model.embedding @ state, -1)
-    centred = model.embedding - p @ model.embedding
-    torch.testing.assert_close(
-        torch.autograd.functional.jacobian(answer, state), 2.0 * centred.T @ (p[:, None] * centred)
-    )
     for voices in (1, 64):
         many = window.expand(400, -1, -1)
         said = study.follow(model, many, beta=2.0, steps=1, voices=voices, seed=1)[:, -1]
@@ -133,7 +116,7 @@ def test_a_stream_and_its_twin_are_the_map_and_its_derivative():
     # Kept keys of three tokens: the twin's growth against exact forward derivatives.
     start, betas = window_of(model, span=3, count=3), torch.tensor([3.0, 9.0, 30.0]).double()
     orbit, growth = edges.stream(model, start, betas=betas, steps=40, settle=5)
-    memory: list[tuple[Tensor, Tensor]] = []
+    memory = []
     with sdpa_kernel(SDPBackend.MATH), forward_ad.dual_level():
         states = run_decoder(model, start, memory=memory, span=3)[:, -1]
         sizes = []

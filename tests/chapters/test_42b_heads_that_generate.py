@@ -8,17 +8,11 @@ import pytest
 import torch
 
 from compendium.c14b_heads_and_fixed_points.generator import memory_of
-from compendium.c23c_real_layer.generator import (
-    STRENGTH,
-    correlations,
-    mixed_values,
-    response,
-    traced,
-    weights_of,
-)
+from compendium.c23c_real_layer.generator import text_blocks
 from compendium.c42b_heads_that_generate.study import kinds, layer_report, stage_changes
 from compendium.common.models import block_trace, causal_attention
 from spinformer.language.decoder import block_queries, example_decoder
+from spinformer.spins.large_d import vector_spins
 
 
 def inputs_of(model, *, length=9, count=3):
@@ -110,21 +104,30 @@ def test_what_a_head_writes_to_itself_is_read_as_the_model_reads():
 
 
 def test_parts_of_a_causal_block_add_up_and_its_response_is_a_derivative():
-    model = example_decoder(blocks=1, seed=5)
+    model = example_decoder(seed=5)
     inputs = inputs_of(model)
-    trace = traced(model, inputs)
-    terms, weights = mixed_values(model, trace), weights_of(model, trace)
+    terms, attended, flat = text_blocks(model, 1, inputs)
+    trace = block_trace(model, inputs, 1)
+    weights = causal_attention(model, trace)
     own = weights.diagonal(0, -2, -1)[..., None] * terms["own"]
-    torch.testing.assert_close((terms["directed"] + own).sum(1), trace.attended)
+    torch.testing.assert_close((terms["directed"] + own).sum(1), attended)
+    torch.testing.assert_close(attended, trace.attended)
     # The first token has nobody before it, and, symmetrised, sees those who look back.
     assert float(terms["directed"][:, :, 0].abs().max()) == 0.0
-    assert float(terms["symmetrized"][:, :, 0].abs().min()) > 0.0
-    c = correlations(model, trace)
-    torch.testing.assert_close(c, c.mT)
-    found = response(model, inputs, c)
+    pull = 0.5 * weights[:, :, 1:, 0, None]
+    back = (pull * terms["own"][:, :, 1:]).sum(2)
+    torch.testing.assert_close(terms["symmetrized"][:, :, 0], back)
+    torch.testing.assert_close(terms["balanced"][:, :, 0], back / pull.sum(2))
+    torch.testing.assert_close(terms["uniform"][:, :, 4], terms["own"][:, :, :5].mean(2))
+    values = trace.values.repeat_interleave(2, 1)
+    fields = 2.0 * values / values.square().sum(-1).mean(-1).sqrt()[..., None, None]
+    c = vector_spins(0.5 * weights, fields=fields, beta=1.0, tolerance=1e-8).correlations
     step = torch.randn(inputs.shape, generator=torch.Generator().manual_seed(1)).double()
-    sums = [
-        float((STRENGTH * weights_of(model, traced(model, inputs + h * step)) * c).sum())
+    alone = replace(model, blocks=model.blocks[1:])
+    there, back = (
+        causal_attention(alone, block_trace(alone, trace.inputs + h * step, 0))
         for h in (1e-5, -1e-5)
-    ]
-    assert float((found * step).sum()) == pytest.approx((sums[0] - sums[1]) / 2e-5, rel=1e-6)
+    )
+    for name, chosen in (("response", c), ("other head", c.roll(1, 1))):
+        expected = float((0.5 * (there - back) * chosen).sum()) / 2e-5
+        assert float((flat[name] * step.flatten(0, 1)).sum()) == pytest.approx(expected, rel=1e-6)

@@ -57,19 +57,28 @@ def test_words_that_come_back_are_counted_over_chance(null):
     assert recurrence(words, 5, null=null) == pytest.approx(1.0, abs=0.1)
 
 
-def test_what_is_spoken_follows_the_law(monkeypatch):
-    model = example_decoder(seed=3)
-    start = torch.tensor([[4, 9]]).expand(3000, -1)
-    monkeypatch.setattr(study, "text_windows", lambda *_, **__: (start, start[:, 0]))
-    said = spoken(model, span=2, beta=3.0, count=3000, steps=1, seed=0)[:, 0]
-    expected = law(model, model.embedding[start[:1]], beta=3.0)[0]
-    shares = torch.bincount(said, minlength=32) / 3000
-    assert float((shares - expected).abs().max()) < 4 * (0.25 / 3000) ** 0.5
+def test_what_is_spoken_follows_the_law_of_the_last_words(monkeypatch):
+    # One block keeps nothing of older words.
+    model = example_decoder(blocks=1, seed=3)
+    start = torch.randint(32, (200, 2), generator=torch.Generator().manual_seed(0))
+    for begin, beta, steps in ((start, 1e6, 3), (start[:1].expand(3000, -1), 3.0, 1)):
+        monkeypatch.setattr(study, "text_windows", lambda *_, now=begin, **__: (now, now[:, 0]))
+        said = spoken(model, span=2, beta=beta, count=len(begin), steps=steps, seed=0)
+        words = torch.cat((begin, said), 1)
+        for step in range(steps):
+            expected = law(model, model.embedding[words[:, step : step + 2]], beta=beta)
+            # So cold it says the likeliest word.
+            if beta > 1e3:
+                assert torch.equal(said[:, step], expected.argmax(1))
+            shares = torch.bincount(said[:, step], minlength=32) / len(begin)
+            assert float((shares - expected.mean(0)).abs().max()) < 4 * (0.25 / 3000) ** 0.5
 
 
 def test_words_of_one_topic_are_beyond_chance_in_no_order_of_their_own():
     # Each text has ten words of its own: twenty times chance between texts, none within.
     words = np.random.default_rng(1).integers(10, size=(20, 3000)) + 10 * np.arange(20)[:, None]
     words[1::2] -= 10
+    # Two words of a text are two: of four, each has one like it among the other three.
+    assert recurrence(np.array([[0, 1, 0, 1]]), 2, null="shuffled") == pytest.approx(3.0)
     assert recurrence(words, 9, null="shuffled") == pytest.approx(1.0, abs=0.03)
     assert recurrence(words, 9, null="unrelated") == pytest.approx(19.0, rel=0.03)

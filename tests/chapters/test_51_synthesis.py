@@ -6,30 +6,17 @@ import math
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import brentq
 from scipy.special import softmax
 
-from compendium.c51_synthesis.study import (
-    change_times,
-    energy_log_partition,
-    first_shift,
-    follow_gain,
-    late_motion,
-    readers_at_once,
-    readers_in_equilibrium,
-    readers_needed,
-    rest_edge,
-    resting_state,
-    slowest_mode,
-    three_keys,
-    turned,
-    valley_depth,
-)
+from compendium.c51_synthesis import study
+from compendium.c51_synthesis.study import readers_at_once, resting_state, three_keys, turned
 from spinformer.hopfield.attention import attention
 from spinformer.hopfield.continuous import energy
 from spinformer.spins.kinetic import kinetic_stationary
 
 VIEWS = {
-    "equilibrium": lambda keys, **how: readers_in_equilibrium(keys, **how)[0],
+    "equilibrium": lambda keys, **how: study.readers_in_equilibrium(keys, **how)[0],
     "all at once": readers_at_once,
 }
 
@@ -52,17 +39,17 @@ def test_three_views_agree_up_to_the_first_correction():
         beta = 2.0 / np.square(keys[:, None] - keys).sum(-1).max()
         means = every_state(keys, 6)
         weight = np.exp(0.5 * 6 * beta * np.square(means).sum(1))
-        mean, log_partition = readers_in_equilibrium(keys, beta=beta, readers=6)
+        mean, log_partition = study.readers_in_equilibrium(keys, beta=beta, readers=6)
         assert log_partition == pytest.approx(math.log(weight.sum()), abs=1e-12)
         np.testing.assert_allclose(mean, weight @ means / weight.sum(), atol=1e-12)
-        from_energy = energy_log_partition(keys, beta=beta, readers=6)
+        from_energy = study.energy_log_partition(keys, beta=beta, readers=6)
         assert from_energy == pytest.approx(log_partition, abs=1e-9)
         # The rest is one of torch's attention, keys as values.
         rest = resting_state(keys, beta=beta, start=keys.mean(0))
         tensor = torch.tensor(keys)
         again = attention(torch.tensor(rest[None]), keys=tensor, values=tensor, beta=beta)
         np.testing.assert_allclose(again[0].numpy(), rest, atol=1e-12)
-        law = first_shift(keys, beta=beta, at=rest)
+        law = study.first_shift(keys, beta=beta, at=rest)
         for name, view in VIEWS.items():
             near, far = (n * (view(keys, beta=beta, readers=n) - rest) for n in (20, 40))
             assert np.linalg.norm(2 * far - near - law[name]) < 0.05 * np.linalg.norm(law[name])
@@ -85,7 +72,7 @@ def test_readers_that_draw_at_once_against_simulation_and_against_driven_spins()
 
 @pytest.mark.claim("S2")
 def test_times_to_change_sides_follow_from_the_energy():
-    m, depth = valley_depth(1.7)
+    m, depth = study.valley_depth(1.7)
     assert m == pytest.approx(math.tanh(1.7 * m), abs=1e-12)
     keys = torch.tensor([[1.0], [-1.0]], dtype=torch.float64)
     top, bottom = (
@@ -93,7 +80,7 @@ def test_times_to_change_sides_follow_from_the_energy():
         for x in (0.0, m)
     )
     assert depth == pytest.approx(1.7 * (top - bottom), abs=1e-12)
-    times = {n: np.log(change_times(n, beta=1.7)) for n in (36, 40)}
+    times = {n: np.log(study.change_times(n, beta=1.7)) for n in (36, 40)}
     slopes = (times[40] - times[36]) / (4 * depth)
     assert slopes == pytest.approx([1.0, 2.0], abs=0.1)
 
@@ -102,15 +89,16 @@ def test_times_are_those_of_the_matrix_over_all_states():
     states = np.array(list(itertools.product((1.0, -1.0), repeat=5)))
     up = 1 / (1 + np.exp(-2 * 1.5 * (states.sum(1)[:, None] - states) / 5))
     one = np.zeros((32, 32))
-    for row, state in enumerate(states):
-        for spin in range(5):
-            for value, chance in ((1.0, up[row, spin]), (-1.0, 1 - up[row, spin])):
-                after = state.copy()
-                after[spin] = value
-                one[row, np.flatnonzero((states == after).all(1))[0]] += chance / 5
+    for row, spin in itertools.product(range(32), range(5)):
+        flip = up[row, spin] if states[row, spin] < 0 else 1 - up[row, spin]
+        # The states are numbers of five digits, the last spin the lowest one.
+        one[row, row ^ (16 >> spin)] += flip / 5
+        one[row, row] += (1 - flip) / 5
     field = 1.5 * states.mean(1)
     chances = np.exp(np.outer(field, states.sum(1))) / (2 * np.cosh(field))[:, None] ** 5
-    for matrix, found, share in zip((one, chances), change_times(5, beta=1.5), (5, 1), strict=True):
+    for matrix, found, share in zip(
+        (one, chances), study.change_times(5, beta=1.5), (5, 1), strict=True
+    ):
         second = np.sort(np.linalg.eigvals(matrix).real)[-2]
         assert found == pytest.approx(-1 / (share * math.log(second)), rel=1e-9)
 
@@ -118,9 +106,9 @@ def test_times_are_those_of_the_matrix_over_all_states():
 @pytest.mark.claim("S3")
 def test_turned_values_end_the_rest_and_drives_are_followed_with_a_lag():
     keys = three_keys()
-    edge = rest_edge(4.0)
+    edge = study.rest_edge(4.0)
     assert 31.5 < edge < 33.5
-    assert 57 < rest_edge(100.0) < 60
+    assert 57 < study.rest_edge(100.0) < 60
     for angle, rests in ((0.0, True), (edge - 0.5, True), (edge + 0.5, False)):
         state, values = keys[0], turned(keys, degrees=angle)
         for _ in range(3000):
@@ -128,8 +116,8 @@ def test_turned_values_end_the_rest_and_drives_are_followed_with_a_lag():
         assert bool(np.abs(state - before).max() < 1e-6) is rests
     values = turned(keys, degrees=40.0)
     assert values[0] @ keys[0] == pytest.approx(math.cos(math.radians(40.0)))
-    turns = late_motion(np.array(4.0), degrees=np.array(40.0), steps=2000, kept=1500)[1]
-    mode = slowest_mode(keys, beta=4.0, readers=16, values=values)
+    turns = study.late_motion(np.array(4.0), degrees=np.array(40.0), steps=2000, kept=1500)[1]
+    mode = study.slowest_mode(keys, beta=4.0, readers=16, values=values)
     assert turns > 0.05
     assert abs(np.angle(mode) / (2 * np.pi) - turns) < 0.01
     # The gain from a plain simulation of many readers, which are as good as infinitely many.
@@ -138,11 +126,9 @@ def test_turned_values_end_the_rest_and_drives_are_followed_with_a_lag():
     for shift in shifts:
         m = math.tanh(0.5 * (m + shift))
         path.append(m)
-    slow = [math.tanh(0.5 * (m + c)) for c in (0.19, 0.21)]
-    for _ in range(200):
-        slow = [math.tanh(0.5 * (x + c)) for x, c in zip(slow, (0.19, 0.21), strict=True)]
+    slow = [brentq(lambda x, c=c: math.tanh(0.5 * (x + c)) - x, -1, 1) for c in (0.19, 0.21)]
     lag = abs(np.array(path[-4:]) @ np.array([1, -1j, -1, 1j])) / (slow[1] - slow[0])
-    assert follow_gain(60, beta=0.5, shift=0.2, period=4, change=0.01) == pytest.approx(
+    assert study.follow_gain(60, beta=0.5, shift=0.2, period=4, change=0.01) == pytest.approx(
         lag, abs=0.01
     )
     assert lag < 0.9
@@ -156,7 +142,7 @@ def test_motion_is_that_of_a_plain_loop():
         before, state = state, softmax(3.0 * keys @ state) @ values
         speeds.append(np.linalg.norm(state - before))
         angles.append(math.atan2(np.linalg.det([before, state]), before @ state) / (2 * math.pi))
-    speed, turns = late_motion(np.array(3.0), degrees=np.array(50.0), steps=60, kept=20)
+    speed, turns = study.late_motion(np.array(3.0), degrees=np.array(50.0), steps=60, kept=20)
     assert speed == pytest.approx(np.mean(speeds[-20:]), abs=1e-9)
     assert turns == pytest.approx(np.mean(angles[-20:]), abs=1e-9)
 
@@ -166,13 +152,13 @@ def test_readers_needed_are_the_fewest():
     rest = resting_state(keys, beta=0.8, start=np.zeros(1))
     for (name, view), tolerance in itertools.product(VIEWS.items(), (0.2, 0.1, 0.07, 0.05, 0.03)):
         at_once = name == "all at once"
-        found = readers_needed(keys, beta=0.8, tolerance=tolerance, at_once=at_once)
+        found = study.readers_needed(keys, beta=0.8, tolerance=tolerance, at_once=at_once)
         last = abs(view(keys, beta=0.8, readers=found)[0] - rest[0])
         assert last <= tolerance
         if found > 1:
             assert abs(view(keys, beta=0.8, readers=found - 1)[0] - rest[0]) > tolerance
     with pytest.raises(ValueError, match="tolerance"):
-        readers_needed(keys, beta=0.8, tolerance=1e-9, at_once=False)
+        study.readers_needed(keys, beta=0.8, tolerance=1e-9, at_once=False)
     # Where the average loses its stability it is reached ever more slowly.
     with pytest.raises(ValueError, match="start"):
         resting_state(np.array([[1.0], [-1.0]]), beta=1.0, start=np.ones(1))
