@@ -132,17 +132,25 @@ def solve_adaptive_tap(
     if not (torch.is_grad_enabled() and any(x.requires_grad for x in (pair, fields, beta))):
         return found
 
-    # m = (diag a − B)⁻¹ h with the N unknowns a = V + |θ|/|m|.
+    # m = (diag a − B)⁻¹ h with the 2N unknowns a = V + |θ|/|m| and V.
     def means(a: Tensor, pair: Tensor, fields: Tensor) -> Tensor:
         return torch.linalg.solve(torch.diag_embed(a) - pair, fields)
 
-    def missing(a: Tensor, pair: Tensor, fields: Tensor, beta: Tensor) -> Tensor:
-        mean = means(a, pair, fields)
-        length = a - reaction(mean, pair, beta, method)
+    def missing(both: Tensor, pair: Tensor, fields: Tensor, beta: Tensor) -> Tensor:
+        a, held = both.chunk(2, -1)
+        mean, length, scale = means(a, pair, fields), a - held, beta[..., None]
         square = length.square() * mean.square().sum(-1)
-        return alignment_gain(square, beta=beta[..., None], dim=dim) * length - 1
+        lack = alignment_gain(square, beta=scale, dim=dim) * length - 1
+        if method != "adaptive":
+            return torch.cat([lack, held - reaction(mean, pair, beta, method)], -1)
+        # The theory's own condition: its search is a root itself.
+        width = 1 - mean.square().sum(-1)
+        stiffness = torch.diag_embed(scale * held + 1 / width) - scale[..., None] * pair
+        variance = torch.linalg.inv(stiffness).diagonal(dim1=-2, dim2=-1)
+        return torch.cat([lack, variance / width - 1], -1)
 
-    again = means(implicit_root(missing, a, pair, fields, beta), pair, fields)
+    both = implicit_root(missing, torch.cat([a, held], -1), pair, fields, beta)
+    again = means(both.chunk(2, -1)[0], pair, fields)
     return replace(found, value=found.value + (again - again.detach()))
 
 
