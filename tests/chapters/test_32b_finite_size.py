@@ -42,16 +42,11 @@ def test_both_laws_hold_with_the_computed_coefficients_beyond_the_onset(limit):
     maps = linear_maps(mild, 0.8, path=path, position=0)
     shift = mean_shift(mild, 0.8, path=path, maps=maps, position=0, draw_window=False)[2:]
     sizes = np.array([6, 9, 12])
-    scaled = [
-        size
-        * (
-            propagate(mild, size, beta=0.8, window=window, steps=3, position=1)
-            @ token_states(mild, size)
-            - path[2:]
-        )
-        for size in sizes
-    ]
-    far = np.polyfit(1.0 / sizes, np.array(scaled).reshape(3, -1), 2)[-1].reshape(3, 3)
+    run, scaled = {"beta": 0.8, "window": window, "steps": 3, "position": 1}, []
+    for size in sizes:
+        mean = propagate(mild, size, **run) @ token_states(mild, size)
+        scaled.append(size * (mean - path[2:]).ravel())
+    far = np.polyfit(1.0 / sizes, scaled, 2)[-1].reshape(3, 3)
     assert np.abs(shift[0]).max() < 1e-12  # the first token follows a window without noise
     assert np.abs(shift[1:]).max() > 0.07
     np.testing.assert_allclose(far, shift, rtol=0.03, atol=0.002)
@@ -60,12 +55,9 @@ def test_both_laws_hold_with_the_computed_coefficients_beyond_the_onset(limit):
     found = {}
     for texts in (200, 2000):
         drawn = [sample(limit, int(n), runs=texts, seed=int(n)) for n in ladder]
-        rows = [deviation(one, limit=limit) for one in drawn]
-        found[texts] = onset_size(
-            ladder,
-            missed=np.array([row.missed.value[-1] for row in rows]),
-            errors=np.array([row.missed.error[-1] for row in rows]),
-        )
+        missed = [deviation(one, limit=limit).missed for one in drawn]
+        value, error = (np.array([getattr(m, a)[-1] for m in missed]) for a in ("value", "error"))
+        found[texts] = onset_size(ladder, missed=value, errors=error)
     assert found[2000].error < 0.2
     gap = abs(found[200].value - found[2000].value)
     assert gap < 4 * np.hypot(found[200].error, found[2000].error)
