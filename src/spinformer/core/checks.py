@@ -92,8 +92,8 @@ def check_choice(name: str, value: Any, allowed: Iterable[Any]) -> Any:
     ValueError: method must be one of ['tap', 'naive'], got 'exact'
     """
     options = list(allowed)
-    # True equals 1 but is no choice of a number.
-    known = isinstance(value, str | numbers.Number) and not isinstance(value, bool)
+    # True equals 1 but is no choice of a number; an array equals nothing.
+    known = not isinstance(value, bool | np.bool_) and getattr(value, "ndim", 0) == 0
     if known and value in options:
         return options[options.index(value)]
     raise ValueError(f"{name} must be one of {options}, got {_short(value)}")
