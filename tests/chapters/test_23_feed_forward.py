@@ -15,14 +15,11 @@ from compendium.c23_anatomy.study import dissect, draw_bilinear, draw_tokens
 
 @pytest.mark.claim("B12")
 def test_what_bounds_the_networks_of_the_table():
-    """What the table says of all, against a look-up of the clusters on other systems."""
+    """A row of the table against a look-up of the clusters on other systems."""
     table = LEARNED.read()
-
-    def rows(column="test", **unit):
-        return table[column][np.all([table[name] == value for name, value in unit.items()], axis=0)]
-
     unit = {"gamma": 1.0, "surroundings": "clusters", "seed": 3, "systems": 1500, "steps": 400}
-    (learned,), (decided,) = rows(**unit), rows("decided", **unit)
+    here = np.all([table[name] == value for name, value in unit.items()], axis=0)
+    (learned,), (decided,) = table["test"][here], table["decided"][here]
     # No network: the mean response of the tokens of each cluster, on other systems of this draw.
     bilinear = draw_bilinear(16, seed=301)
     centres = draw_tokens(1, sites=4, dim=16, seed=302)[0]
@@ -35,13 +32,6 @@ def test_what_bounds_the_networks_of_the_table():
     looked_up = 1 - float(wrong / (response[half:] - response[:half].mean(0)).square().sum())
     # Which cluster it is tells a part of what the token decides, which a network finds more of.
     assert 0.1 < looked_up < decided + 0.05 < learned + 0.1
-    clusters, sharp, random = (
-        rows(surroundings=kind, gamma=gamma, systems=3000, steps=2500)
-        for kind, gamma in (("clusters", 1.0), ("clusters", 3.0), ("random", 1.0))
-    )
-    assert len(clusters) == len(sharp) == len(random) == 10
-    assert clusters.min() > 0.7 > 0.6 > sharp.max()
-    assert random.max() < 0.4
 
 
 def test_own_token_share_limits():
