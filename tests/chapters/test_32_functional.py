@@ -99,28 +99,24 @@ def exponent(network, window, beta, m, conjugate, source):
     return value
 
 
-SIZES = np.array([9, 12, 15])
-
-
 WINDOW = np.array([[1.0, -1.0, 1.0], [-1.0, 1.0, 1.0]])
 
 
-def saddle_at(network, seed):
+def saddle_at(network, seed, *, window=WINDOW, **options):
     """A random source (2, 4, 3) and the saddle point there."""
     source = np.random.default_rng(seed).normal(size=(2, 4, 3))
     source *= 0.3 / np.abs(source).max()
-    return source, saddle_point(network, source, beta=1.27, window=WINDOW)
+    return source, saddle_point(network, source, beta=1.27, window=window, **options)
 
 
-def exact_exponents(network, source):
-    """ln Z / N of networks of `SIZES` bits, by the sum over all paths."""
-    paths = (enumerate_paths(network, int(n), beta=1.27, window=WINDOW, steps=2) for n in SIZES)
-    sums = [float(one.generating_functional(torch.from_numpy(source))) for one in paths]
-    return np.log(sums) / SIZES
-
-
-def extrapolated(exact):
-    return np.polyfit(1 / SIZES, exact, 2)[-1]
+def limits(network, *sources, window=WINDOW, sizes=(9, 12, 15)):
+    """ln Z / N for each source by the sum over all paths, extrapolated to infinite N."""
+    found = []
+    for size in sizes:
+        paths = enumerate_paths(network, size, beta=1.27, window=window, steps=2)
+        sums = [float(paths.generating_functional(torch.from_numpy(one))) for one in sources]
+        found.append(np.log(sums) / size)
+    return np.polyfit(1 / np.array(sizes), found, 2)[-1]
 
 
 @pytest.mark.claim("C20")
@@ -140,21 +136,36 @@ def test_saddle_point_is_stationary_and_the_limit_of_exact_sums():
         assert up == pytest.approx(down, abs=1e-9)
         up, down = (value(m, conjugate + way) for way in (step, -step))
         assert up == pytest.approx(down, abs=1e-9)
-    exact = exact_exponents(network, source)
-    assert abs(exact[0] - found.value) > 0.01
-    assert extrapolated(exact) == pytest.approx(found.value, abs=2e-3)
+    assert limits(network, source) == pytest.approx(found.value, abs=2e-3)
     assert abs(value(m, 0 * conjugate) - found.value) > 0.01
 
 
 def test_the_saddle_point_is_found_and_dominates_for_any_network():
+    """Extrapolated, the sums come near; no other stationary point would do."""
     apart = []
     for seed in range(10):
         network = Network.segmented(seed, context=2, bits=2, gamma=6.0)
         source, found = saddle_at(network, seed)
-        # Extrapolated, the sums come near; no other stationary point would do.
-        apart.append(abs(extrapolated(exact_exponents(network, source)) - found.value))
+        apart.append(abs(limits(network, source)[0] - found.value))
     assert np.median(apart) < 2e-3
     assert max(apart) < 0.03
+
+
+@pytest.mark.nightly
+def test_the_saddle_point_is_the_limit_at_19_of_20_sources():
+    network = Network.document().with_parameters(context=2, gamma=6.0)
+    window = np.array(2 * [[1.0, -1.0, -1.0]])
+    sources, found = zip(
+        *(saddle_at(network, seed, window=window) for seed in range(20)), strict=True
+    )
+    values = np.array([one.value for one in found])
+    gaps = limits(network, *sources, window=window, sizes=(15, 18, 21)) - values
+    fields = np.array([np.abs(one.conjugate).max() for one in found])
+    assert ((np.abs(gaps) < 0.002) & (fields > 0.05)).sum() >= 19
+    # Without conjugate fields most draws would miss the bound.
+    bare = (saddle_at(network, seed, window=window, climb=False)[1] for seed in range(20))
+    blind = np.array([one.value for one in bare])
+    assert np.median(np.abs(values - blind)) > 0.01
 
 
 def test_without_sources_the_saddle_point_is_the_mean_field():
