@@ -109,9 +109,8 @@ def test_the_echo_of_a_pair_is_a_number_for_many_components():
 def test_series_and_onsager_term(mask_diagonal):
     """τ_i⟨u_i⟩ = h_i/2 + Σ_{j≠i} J_ij⟨u_j⟩, its first iterate, and what is left for weak J."""
     fields, bilinear = draw_tokens(2, sites=7, dim=9, seed=0), draw_bilinear(9, seed=1)
-    beta, strength = 1.4, 0.02
-    scores = {"bilinear": bilinear, "strength": strength, "mask_diagonal": mask_diagonal}
-    a = dissect(fields, beta=beta, **scores)
+    scores = {"bilinear": bilinear, "strength": 0.02, "mask_diagonal": mask_diagonal}
+    a, beta = dissect(fields, beta=1.4, **scores), 1.4
     others = (a.couplings + a.couplings.mT) / 2
     others = others - torch.diag_embed(others.diagonal(dim1=-2, dim2=-1))
     tau = (fields / (2 * a.residual))[..., :1]
@@ -137,10 +136,8 @@ def test_locality_adds_up():
     for channel in range(4):
         push = torch.zeros_like(fields)
         push[2, channel] = step
-        ahead, behind = (
-            dissect(h, bilinear=bilinear, **options).response
-            for h in (fields + push, fields - push)
-        )
+        moved = torch.stack([fields + push, fields - push])
+        ahead, behind = dissect(moved, bilinear=bilinear, **options).response
         block += ((ahead - behind) / (2 * step)).square().sum(dim=1)
     torch.testing.assert_close(total[:, 2], block, rtol=1e-6, atol=0)
     # Frozen: the fields that G averages move, G does not.

@@ -30,7 +30,6 @@ from compendium.c25b_learning_under_a_drive.tables import (
     LOOKS,
     chosen_setting,
 )
-from spinformer.spins.vectors import driven_start, driven_step, entropy_rate
 
 
 @pytest.fixture(scope="module")
@@ -128,24 +127,6 @@ def test_only_causal_networks_say_the_same_before_the_future_is_written():
         network = Network(arm, task="text", strength=3.0, seed=1).double()
         gap = abs(score(network, batch, past_alone=True).bits - score(network, batch).bits)
         assert gap > 1e-3 if arm == "symmetric" else gap < 1e-12
-
-
-def test_entropy_production_is_that_of_simulated_steps():
-    """Random one-way networks of 64 components: the formula is right for infinitely many."""
-    rng = np.random.default_rng(0)
-    tokens = torch.as_tensor(rng.integers(0, 5, (1, 5, 2)))
-    network = Network("driven", task="recall", strength=2.0, seed=0)
-    couplings = stationary_spins(network, tokens)[1].couplings[0, 0]
-    fields = rng.standard_normal((5, 64)) / 8
-    beta = torch.full((1, 1), 1.3, dtype=torch.float64)
-    system = {"couplings": couplings, "fields": torch.as_tensor(fields), "beta": beta}
-    state = driven_start(system["fields"], beta=beta)
-    for _ in range(6):
-        state = driven_step(state, **system, theory="large D")
-    rate = float(entropy_rate(state.delayed, couplings=couplings, beta=beta)) / 5
-    found = simulated_entropy(couplings.numpy(), fields=fields, beta=1.3, replicas=400)
-    assert found.error < 0.02 * rate
-    assert found.value == pytest.approx(rate, rel=0.05)
 
 
 def test_the_error_of_simulated_entropy_is_its_scatter():

@@ -14,7 +14,6 @@ from compendium.c31_asymmetric_hopfield.networks import (
 )
 from compendium.c31_asymmetric_hopfield.study import (
     EXPONENTS,
-    analog_exponents,
     cycle_lengths,
     mean_order,
     spin_memory,
@@ -79,6 +78,7 @@ def test_theory_just_above_the_onsets():
     critical = 1 / asymmetric_gain(2.0)
     assert asymmetric_magnetization(2.0, mean=critical * (1 + 1e-14)) < 1e-5
     assert 0 < asymmetric_magnetization(2.0, mean=critical * 1.001) < 0.1
+    assert asymmetric_magnetization(2.0, mean=critical * 0.99) == 0.0
     assert asymmetric_magnetization(0.0, mean=3.0) == 0.0
     assert asymmetric_magnetization(100.0, mean=50.0) == pytest.approx(1.0, abs=1e-9)
 
@@ -89,7 +89,6 @@ def test_theory_averages_equal_adaptive_quadrature():
         assert asymmetric_gain(beta) == pytest.approx(expected, abs=1e-10)
     m = asymmetric_magnetization(2.0, mean=2.0)
     assert average(lambda z: np.tanh(2.0 * (2.0 * m + z))) == pytest.approx(m, abs=1e-10)
-    assert asymmetric_magnetization(2.0, mean=0.99 / asymmetric_gain(2.0)) == 0.0
     assert analog_exponent_theory(0.5) == pytest.approx(np.log(0.5), abs=1e-12)
 
 
@@ -144,6 +143,7 @@ def test_stored_exponents_extrapolate_to_the_theory_and_come_out_again():
         lambda d: average(lambda z: np.tanh(3 * np.sqrt(d) * z) ** 2) - d, 0.1, 1.0, xtol=1e-10
     )
     theory = 0.5 * np.log(9 * average(lambda z: np.cosh(3 * np.sqrt(delta) * z) ** -4.0))
+    assert analog_exponent_theory(3.0) == pytest.approx(theory, abs=1e-8)
     assert abs(fit[1] - theory) < 3 * np.sqrt(covariance[1, 1]) < 0.009
     mutual = (table["symmetry"] == 1) & (table["beta"] == 3.0)
     assert (table["exponent"][mutual] + 3 * table["error"][mutual] < 0).all()
@@ -162,8 +162,6 @@ def test_memory_drops_the_first_half_of_every_run():
     assert found.error[0] == pytest.approx(abs(expected[0] - expected[1]) / 2)
 
 
-def test_chaos_and_cycles_follow_the_large_n_theory():
-    chaos = analog_exponents(300, symmetry=0.0, beta=3.0, count=4, seed=2)
-    assert chaos.value == pytest.approx(analog_exponent_theory(3.0), abs=0.04)
+def test_only_asymmetric_couplings_have_long_cycles():
     lengths = cycle_lengths(14, symmetry=0.0, count=60, seed=3)
     assert lengths.max() > 10 > 2 >= cycle_lengths(14, symmetry=1.0, count=60, seed=3).max()
