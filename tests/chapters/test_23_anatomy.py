@@ -80,6 +80,8 @@ def test_rotations_and_spans():
     weights = best_pair_weights(here.spins, fields=fields)
     torch.testing.assert_close(weights @ fields, here.spins, rtol=0, atol=1e-11)
     torch.testing.assert_close(weights, weights.T, rtol=0, atol=1e-10)
+    mixing = torch.arange(25.0, dtype=torch.float64).reshape(5, 5)
+    torch.testing.assert_close(best_pair_weights(mixing @ fields, fields=fields), mixing)
 
 
 def test_the_echo_of_a_pair_is_a_number_for_many_components():

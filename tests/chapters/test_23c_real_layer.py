@@ -51,9 +51,8 @@ def test_terms_add_up_to_the_attention():
     torch.testing.assert_close(terms["balanced"][b, h, i], want / sum(pull))
     torch.testing.assert_close(terms["uniform"][b, h, i], matrix @ trace.values[b, h].mean(0))
     # With two heads the other one is the other one.
-    swapped = (weights + weights.mT).flip(1) / 2 * (1 - torch.eye(6))
-    matrix = weight("output.dense").view(8, 2, 4)
-    want = torch.einsum("bhnd,ohd->bhno", swapped @ trace.values, matrix)
+    swapped = (weights + weights.mT).flip(1) / 2 * (1 - torch.eye(6)) @ trace.values
+    want = torch.einsum("bhnd,ohd->bhno", swapped, weight("output.dense").view(8, 2, 4))
     torch.testing.assert_close(terms["other head"], want)
     # Permuted tokens: the same weights, each row at another place, none left where it was.
     assert not torch.allclose(terms["shuffled"], terms["symmetrized"])
@@ -153,8 +152,7 @@ def test_fits_by_another_library():
     spread = trace.residual.std(-1, unbiased=False).flatten().numpy()
     gain = parts.gain.log().mean(1).flatten().numpy()
     want = np.corrcoef(gain, -np.log(spread))[0, 1]
-    found_gain = normalization_scores(found)["gain"][0]
-    assert found_gain == pytest.approx(want, abs=1e-9)
+    assert normalization_scores(found)["gain"][0] == pytest.approx(want, abs=1e-9)
 
 
 def looks_of(trace):

@@ -35,8 +35,7 @@ def plain_means(network, beta, window, steps, position):
                 semantic = network.semantic @ tokens[-1 - age] / 3
                 m.append(0.7 * semantic + 0.3 * network.position[:, :, 0] * place)
             weight = softmax([network.gamma * m[0][2] @ other[3] for other in m])
-            attention = sum(w * other[1] for w, other in zip(weight, m, strict=True))
-            field = beta * attention @ network.semantic[0]
+            field = beta * (weight @ [other[1] for other in m]) @ network.semantic[0]
             probability *= np.prod(np.exp(field * path[step]) / (2 * np.cosh(field)))
             tokens.append(path[step])
         norm += probability
