@@ -33,8 +33,7 @@ def weight(name):
 
 
 def test_terms_add_up_to_the_attention():
-    """Own value times its weight and the directed rest are the layer's own output; the others by
-    loops over tokens."""
+    """Own value times its weight and the directed rest are the output; the others by hand."""
     trace = run_model(MODEL, TOKENS)[1]
     terms = mixing_terms(MODEL, trace, seed=1)
     weights = torch.softmax(trace.beta * trace.queries @ trace.keys.mT, -1)
@@ -43,12 +42,11 @@ def test_terms_add_up_to_the_attention():
     torch.testing.assert_close((own + terms["directed"]).sum(1) + bias, trace.attended)
     b, h, i = 1, 1, 2
     matrix = weight("output.dense")[:, 4 * h : 4 * h + 4]
-    pull = [
-        0.5 * float(weights[b, h, i, j] + weights[b, h, j, i]) if j != i else 0.0 for j in range(6)
-    ]
-    want = matrix @ sum(pull[j] * trace.values[b, h, j] for j in range(6))
+    pull = (weights[b, h, i] + weights[b, h, :, i]) / 2
+    pull[i] = 0.0
+    want = matrix @ (pull @ trace.values[b, h])
     torch.testing.assert_close(terms["symmetrized"][b, h, i], want)
-    torch.testing.assert_close(terms["balanced"][b, h, i], want / sum(pull))
+    torch.testing.assert_close(terms["balanced"][b, h, i], want / pull.sum())
     torch.testing.assert_close(terms["uniform"][b, h, i], matrix @ trace.values[b, h].mean(0))
     # With two heads the other one is the other one.
     swapped = (weights + weights.mT).flip(1) / 2 * (1 - torch.eye(6)) @ trace.values

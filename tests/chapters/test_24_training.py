@@ -11,7 +11,7 @@ import pytest
 import torch
 from scipy import stats
 from scipy.special import log_softmax
-from torch.nn.functional import cosine_similarity
+from torch.nn.functional import cosine_similarity, normalize
 
 from compendium.c24_training import grids, settings
 from compendium.c24_training.tables import (
@@ -166,19 +166,16 @@ def test_couplings_that_see_no_tokens_are_those_of_a_plain_system(arm):
     map_in.data += 0.3 * torch.randn(6, 6, generator=torch.manual_seed(0)).double()
     tokens = torch.randn(2, 4, 6, generator=torch.manual_seed(1)).double()
     with torch.no_grad():
-        found = layer(tokens).numpy()
-    if arm == "positions":
-        weights = layer.scores.detach().exp().numpy() * (1 - np.eye(4))
-        couplings = 0.6 * weights / weights.sum(-1, keepdims=True)
-    else:
-        couplings = layer.couplings.detach().numpy()
-    for sample, head in itertools.product(range(2), range(2)):
-        part = slice(3 * head, 3 * head + 3)
-        fields = (tokens[sample] @ map_in).detach().numpy()
-        fields /= np.sqrt((fields**2).mean(1, keepdims=True))
-        pair = torch.tensor(couplings[head] * (1 - np.eye(4)))
-        want = vector_spins(pair, fields=torch.tensor(fields[:, part]), beta=1.0).magnetization
-        np.testing.assert_allclose(found[sample][:, part], want, atol=1e-8)
+        found = layer(tokens)
+        fields = 6**0.5 * normalize(tokens @ map_in, dim=-1)
+        if arm == "positions":
+            couplings = layer.scores.exp() * (1 - torch.eye(4))
+            couplings = 0.6 * couplings / couplings.sum(-1, keepdim=True)
+        else:
+            couplings = layer.couplings * (1 - torch.eye(4))
+    for pair, own, mean in zip(couplings, fields.split(3, -1), found.split(3, -1), strict=True):
+        want = vector_spins(pair.expand(2, 4, 4), fields=own.contiguous(), beta=1.0).magnetization
+        torch.testing.assert_close(mean, want, rtol=0, atol=1e-7)
 
 
 def test_probes_against_plain_loops():
@@ -343,8 +340,8 @@ def at_best(lines, *, updates=200, **cell):
 
 
 @pytest.mark.claim("B10d")
-def test_arms_are_compared_line_by_line():
-    """What the tables of settings read of the grids."""
+def test_couplings_that_are_numbers_by_hand():
+    """What tables of settings read of the grids, B10d's and others, line by line."""
     for grid, arms, strengths, updates in (
         ("digits", ("numbers", "frozen numbers"), (0.3, 0.6, 2), 200),
         ("recall", ("saddle", "answers only"), (0.6,), 200),
