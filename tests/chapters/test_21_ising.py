@@ -44,15 +44,12 @@ def test_rows_computed_again(table):
     found = free_energy_rest(16, beta=0.5, systems=200, seed=int(table["seed"][row]) + 1)
     assert abs(found.value - table["B2.log_z"][row]) < 6e-5
     assert abs(found.error - table["B2.log_z_error"][row]) < 6e-5
-    row = 20
-    couplings, fields = sherrington_kirkpatrick(
-        16, seed=int(table["seed"][row]) + 2, count=40, field_std=0.5
-    )
+    row, drawn = 20, {"count": 40, "field_std": 0.5}
+    couplings, fields = sherrington_kirkpatrick(16, seed=int(table["seed"][row]) + 2, **drawn)
     for beta, method in ((0.5, "naive"), (0.5, "tap"), (1.0, "adaptive")):
         truth = solve_exact(couplings, fields=fields, beta=beta)
-        moments, _, _ = approximation_errors(
-            couplings, fields=fields, beta=beta, method=method, truth=truth
-        )
+        given = {"fields": fields, "beta": beta, "method": method, "truth": truth}
+        moments, _, _ = approximation_errors(couplings, **given)
         assert np.median(moments) == pytest.approx(table[f"B7.{method}"][row], rel=0.06)
 
 

@@ -59,9 +59,8 @@ def test_sizes_are_root_mean_squares_over_the_tokens():
     fields, bilinear = 2.0 * draw_tokens(2, sites=5, dim=3, seed=0), draw_bilinear(3, seed=1)
     found = dissect(fields, bilinear=bilinear, beta=1.2)
     for name, size in found.sizes().items():
-        for part, one in zip(found.parts()[name], size, strict=True):
-            squares = [float(row @ row) for row in part]
-            assert float(one) == pytest.approx(np.sqrt(np.mean(squares)))
+        lengths = np.linalg.norm(found.parts()[name].numpy(), axis=-1)
+        np.testing.assert_allclose(size, np.sqrt(np.mean(lengths**2, axis=-1)))
 
 
 @pytest.mark.claim("B9")
@@ -81,6 +80,8 @@ def test_rotations_and_spans():
     weights = best_pair_weights(here.spins, fields=fields)
     torch.testing.assert_close(weights @ fields, here.spins, rtol=0, atol=1e-11)
     torch.testing.assert_close(weights, weights.T, rtol=0, atol=1e-10)
+    mixing = torch.arange(25.0, dtype=torch.float64).reshape(5, 5)
+    torch.testing.assert_close(best_pair_weights(mixing @ fields, fields=fields), mixing)
 
 
 def test_the_echo_of_a_pair_is_a_number_for_many_components():
@@ -110,10 +111,8 @@ def test_the_echo_of_a_pair_is_a_number_for_many_components():
 def test_series_and_onsager_term(mask_diagonal):
     """τ_i⟨u_i⟩ = h_i/2 + Σ_{j≠i} J_ij⟨u_j⟩, its first iterate, and what is left for weak J."""
     fields, bilinear = draw_tokens(2, sites=7, dim=9, seed=0), draw_bilinear(9, seed=1)
-    beta, strength = 1.4, 0.02
-    a = dissect(
-        fields, bilinear=bilinear, beta=beta, strength=strength, mask_diagonal=mask_diagonal
-    )
+    scores = {"bilinear": bilinear, "strength": 0.02, "mask_diagonal": mask_diagonal}
+    a, beta = dissect(fields, beta=1.4, **scores), 1.4
     others = (a.couplings + a.couplings.mT) / 2
     others = others - torch.diag_embed(others.diagonal(dim1=-2, dim2=-1))
     tau = (fields / (2 * a.residual))[..., :1]
@@ -139,10 +138,8 @@ def test_locality_adds_up():
     for channel in range(4):
         push = torch.zeros_like(fields)
         push[2, channel] = step
-        ahead, behind = (
-            dissect(h, bilinear=bilinear, **options).response
-            for h in (fields + push, fields - push)
-        )
+        moved = torch.stack([fields + push, fields - push])
+        ahead, behind = dissect(moved, bilinear=bilinear, **options).response
         block += ((ahead - behind) / (2 * step)).square().sum(dim=1)
     torch.testing.assert_close(total[:, 2], block, rtol=1e-6, atol=0)
     # Frozen: the fields that G averages move, G does not.
@@ -164,40 +161,35 @@ def test_shares_are_means_over_systems_with_their_standard_errors():
     bilinear, tokens = draw_bilinear(6, seed=0), draw_tokens(16, sites=5, dim=6, seed=0)
     options = {"name": "gamma", "values": np.array([0.5, 2.0]), "beta": 1.0}
     found = share_sweep(tokens, bilinear=bilinear, **options)
-    direct = [
-        list(dissect(tokens, bilinear=bilinear, beta=1.0, gamma=g).shares().values())
-        for g in (0.5, 2.0)
-    ]
-    shares = np.array([[part.numpy() for part in row] for row in direct])
-    np.testing.assert_allclose(found.value, shares.mean(-1), atol=1e-14)
-    np.testing.assert_allclose(found.error, shares.std(-1, ddof=1) / 4, atol=1e-14)
-    assert found.samples == 16
+    for row, gamma in enumerate((0.5, 2.0)):
+        direct = dissect(tokens, bilinear=bilinear, beta=1.0, gamma=gamma).shares().values()
+        shares = torch.stack(list(direct)).numpy()
+        np.testing.assert_allclose(found.value[row], shares.mean(-1), atol=1e-14)
+        np.testing.assert_allclose(found.error[row], shares.std(-1, ddof=1) / 4, atol=1e-14)
 
 
-def test_the_helpers_of_the_chapter(monkeypatch):
-    """Deviations that are there are seen, the pair is the exact one, the module's distance too."""
+def test_deviations_that_are_there_are_seen(monkeypatch):
     fields, push = draw_tokens(2, sites=4, dim=5, seed=0), draw_tokens(2, sites=4, dim=5, seed=1)
     bilinear = draw_bilinear(5, seed=2)
     options = {"bilinear": bilinear, "push": push, "beta": 1.2, "gamma": 2.0, "strength": 0.5}
     assert derivative_errors(fields, **options)["difference"] < 1e-9
-    with monkeypatch.context() as patch:
-        # Parts whose response is off in a single component, and a free energy off by a factor.
-        def disturbed(*args, **options):
-            parts = dissect(*args, **options)
-            off = torch.zeros_like(parts.response)
-            off[0, 0], off[1, 1] = 1e-3, -1e-3
-            return replace(
-                parts, response=parts.response + off, free_energy=1.5 * parts.free_energy
-            )
 
+    # Parts whose response is off in a single component, and a free energy off by a factor.
+    def disturbed(*args, **options):
+        parts = dissect(*args, **options)
+        off = torch.zeros_like(parts.response)
+        off[0, 0], off[1, 1] = 1e-3, -1e-3
+        return replace(parts, response=parts.response + off, free_energy=1.5 * parts.free_energy)
+
+    with monkeypatch.context() as patch:
         patch.setattr("compendium.c23_anatomy.study.dissect", disturbed)
         wrong = derivative_errors(fields, **options)
-        assert wrong["autograd"] == pytest.approx(1e-3, rel=1e-6)
-        assert wrong["formula"] == pytest.approx(1e-3, rel=1e-6)
-        assert wrong["difference"] > 1e-2
-    # What mixes the tokens is found again, row by row.
-    mixing = torch.arange(16.0, dtype=torch.float64).reshape(4, 4).expand(2, 4, 4)
-    torch.testing.assert_close(best_pair_weights(mixing @ fields, fields=fields), mixing)
+    assert wrong["autograd"] == pytest.approx(1e-3, rel=1e-6)
+    assert wrong["formula"] == pytest.approx(1e-3, rel=1e-6)
+    assert wrong["difference"] > 1e-2
+
+
+def test_the_pair_is_the_exact_one_with_the_same_scores_in_every_dimension():
     large, spins, _ = exact_pair(6, beta=0.9, gamma=1.5, strength=0.7)
     fields = np.zeros((2, 6))
     fields[:, :2] = 6**0.5 * np.array([[1.0, 0.0], [0.6, 0.8]])
@@ -206,6 +198,9 @@ def test_the_helpers_of_the_chapter(monkeypatch):
     # The same scores in every D.
     other, _, _ = exact_pair(24, beta=0.9, gamma=1.5, strength=0.7)
     torch.testing.assert_close(large.couplings, other.couplings)
+
+
+def test_the_distance_of_a_module_from_the_saddle():
     torch.manual_seed(0)
     module = SpinTransformerModule(
         8, heads=2, solver="fixed point", strength=0.3, dtype=torch.float64
@@ -216,16 +211,13 @@ def test_the_helpers_of_the_chapter(monkeypatch):
     distance, converged = distance_to_saddle(module, inputs)
     with torch.no_grad():
         _, parts = module(inputs, return_parts=True)
-        h = module.fields(inputs)
+        heads = module.fields(inputs).split(4, -1)
         truth = [
-            vector_spins(
-                parts.couplings[:, head],
-                fields=h[..., 4 * head : 4 * head + 4].contiguous(),
-                beta=float(module.log_beta[head].exp()),
-            ).magnetization
-            for head in range(2)
+            vector_spins(parts.couplings[:, n], fields=h.contiguous(), beta=float(beta))
+            for n, (h, beta) in enumerate(zip(heads, module.log_beta.exp(), strict=True))
         ]
-    spins, truth = parts.magnetization - parts.response, torch.cat(truth, -1)
+    truth = torch.cat([one.magnetization for one in truth], -1)
+    spins = parts.magnetization - parts.response
     assert distance == pytest.approx(float((spins - truth).norm() / truth.norm()), rel=1e-9)
     assert 1e-4 < distance < 0.1
     assert converged

@@ -2,7 +2,6 @@
 
 import csv
 import itertools
-import math
 import statistics
 from collections import Counter
 from dataclasses import replace
@@ -10,12 +9,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from scipy import optimize, stats
-from sklearn.datasets import load_digits
-from torch.nn.functional import cosine_similarity
+from scipy import stats
+from scipy.special import log_softmax
+from torch.nn.functional import cosine_similarity, normalize
 
 from compendium.c24_training import grids, settings
-from compendium.c24_training.meter import METER
 from compendium.c24_training.tables import (
     COPIES,
     DIGITS,
@@ -33,7 +31,6 @@ from compendium.common.classifiers import (
     TokenClassifier,
     build_classifier,
     parameter_count,
-    transformer_width,
 )
 from compendium.common.spin_modules import sample_module
 from compendium.common.token_tasks import (
@@ -48,6 +45,7 @@ from compendium.common.token_tasks import (
     recall_task,
 )
 from compendium.common.trained_stacks import fit, probe_layers, score, train_arm
+from spinformer.spins.large_d import vector_spins
 from spinformer.spins.module import SpinTransformerModule
 from spinformer.spins.vectors import one_spin
 
@@ -58,18 +56,11 @@ def _digits(arm, seed=0, **shape):
     return build_classifier(arm, seed=seed, **{**SHAPE, **shape})
 
 
-def test_tokens_are_the_patches_of_the_images():
+def test_tokens_are_centred_and_scaled_by_the_training_set():
     data = digits_as_tokens(seed=3)
-    image, places = load_digits().images[1234], range(0, 8, 2)
-    together = torch.cat([data.train_tokens, data.test_tokens])
-    assert together.shape == (1797, 16, 4)
+    assert len(data.train_tokens) + len(data.test_tokens) == 1797
     assert abs(float(data.train_tokens.mean())) < 1e-6
     assert abs(float(data.train_tokens.std()) - 1) < 1e-6
-    # The image, cut by slices, must be among the tokens once the scaling is undone.
-    cut = np.stack([image[r : r + 2, c : c + 2].ravel() for r in places for c in places])
-    low, high = float(together.min()), float(together.max())
-    restored = (together - low) / (high - low) * 16
-    assert float((restored - torch.tensor(cut)).abs().amax((-1, -2)).min()) < 1e-4
     assert not torch.equal(digits_as_tokens(seed=4).test_labels, data.test_labels)
 
 
@@ -80,17 +71,15 @@ def test_splits_share_no_image_and_all_the_validation():
         assert len(np.unique(np.concatenate(split))) == 1797
     assert np.array_equal(parts[0][1], parts[1][1])
     assert not np.array_equal(parts[0][2], parts[1][2])
-    # Patches of two rows and four columns: the mean of an image is that of its tokens.
+    # Patches of two rows and four columns, cut by slices; the fourth is a right one.
     task = digit_task(1)
     images, labels, (train, _, test) = digit_images(1)
-    assert task.test[0].shape == (500, 8, 8)
     assert task.test[1].tolist() == labels[test].tolist()
-    top = task.test[0][:, 0].reshape(-1, 2, 4).numpy()
-    want = images[test].reshape(-1, 8, 8)[:, :2, :4] - images[train].mean()
-    np.testing.assert_allclose(top, want / images[train].std(), atol=2e-3)
-    drawn, wanted = task.sample(40, torch.Generator().manual_seed(0))
-    assert all((token != task.test[0]).flatten(1).any(1).all() for token in drawn[:5])
-    assert wanted.shape == (40,)
+    fourth = task.test[0][:, 3].reshape(-1, 2, 4).numpy()
+    want = images[test].reshape(-1, 8, 8)[:, 2:4, 4:] - images[train].mean()
+    np.testing.assert_allclose(fourth, want / images[train].std(), atol=2e-3)
+    drawn, _ = task.sample(5, torch.Generator().manual_seed(0))
+    assert all((token != task.test[0]).flatten(1).any(1).all() for token in drawn)
 
 
 def test_recall_asks_for_the_value_of_a_key_that_is_there():
@@ -127,16 +116,12 @@ def test_the_share_of_a_crowd():
         draws = itertools.product(range(SYMBOLS), repeat=count)
         best = [max(Counter(draw).values()) / count for draw in draws]
         assert crowd_share(count, kinds=SYMBOLS) == pytest.approx(np.mean(best))
-    values = np.random.default_rng(0).integers(0, 8, (20000, 7))
-    most = (values[..., None] == np.arange(8)).sum(1).max(-1) / 7
-    assert crowd_share(7, kinds=8) == pytest.approx(most.mean(), abs=0.003)
 
 
 def test_arms_are_as_big_and_train_what_they_say():
     counts = {arm: parameter_count(_digits(arm)) for arm in ARMS}
     for arm in ("limited", "one step", "no response", "attention", "transformer"):
         assert abs(counts[arm] / counts["saddle"] - 1) < 0.06
-    assert transformer_width(32, heads=2) == 18
     moved = {
         arm: {name for name, p in _digits(arm).named_parameters() if p.requires_grad}
         for arm in ARMS
@@ -155,20 +140,15 @@ def test_arms_are_as_big_and_train_what_they_say():
     assert not {"query", "key"} & words["positions"]
     # What the arms' names promise of the layers.
     layer = {arm: _digits(arm).layers[0] for arm in ARMS}
-    assert layer["saddle"].solver.kind == "saddle"
-    assert layer["one step"].solver.steps == 1
-    assert not layer["no response"].response
-    assert layer["limited"].coupling_limit == 0.9
+    spins = layer["saddle"].solver, layer["one step"].solver, layer["limited"]
+    assert (spins[0].kind, spins[1].steps, spins[2].coupling_limit) == ("saddle", 1, 0.9)
     assert layer["transformer"].norm_first
-    assert layer["transformer"].linear1.out_features == 72
     tokens = torch.randn(2, 8, 32)
     skip = layer["attention with skip"](tokens) - layer["attention"](tokens)
     torch.testing.assert_close(skip, tokens)
     # A free spin points along its own field.
-    free, fields = (
-        x.detach().unflatten(-1, (2, 16)) for x in (layer["free spins"](tokens), tokens)
-    )
-    assert float(cosine_similarity(free, fields, dim=-1).min()) > 1 - 1e-4
+    heads = (x.unflatten(-1, (2, 16)) for x in (layer["free spins"](tokens), tokens))
+    assert cosine_similarity(*heads, dim=-1).min() > 1 - 1e-4
     whole = layer["layer of averaging"]
     mixed = whole.mixer(whole.before(tokens))
     torch.testing.assert_close(mixed, mixed[:, :1].expand_as(mixed))
@@ -179,33 +159,23 @@ def test_arms_are_as_big_and_train_what_they_say():
 
 
 @pytest.mark.parametrize("arm", ["positions", "numbers"])
-def test_couplings_that_see_no_tokens_by_a_root_finder(arm):
+def test_couplings_that_see_no_tokens_are_those_of_a_plain_system(arm):
     layer = build_classifier(arm, seed=1, tokens=4, features=2, dim=6, heads=2, depth=1).layers[0]
     layer = layer.double()
     map_in = layer.spins.map_in if arm == "positions" else layer.map_in
     map_in.data += 0.3 * torch.randn(6, 6, generator=torch.manual_seed(0)).double()
     tokens = torch.randn(2, 4, 6, generator=torch.manual_seed(1)).double()
     with torch.no_grad():
-        found = layer(tokens).numpy()
-    if arm == "positions":
-        weights = layer.scores.detach().exp().numpy() * (1 - np.eye(4))
-        couplings = 0.6 * weights / weights.sum(-1, keepdims=True)
-    else:
-        couplings = layer.couplings.detach().numpy()
-    for sample, head in itertools.product(range(2), range(2)):
-        part = slice(3 * head, 3 * head + 3)
-        fields = (tokens[sample] @ map_in).detach().numpy()
-        fields /= np.sqrt((fields**2).mean(1, keepdims=True))
-        h = fields[:, part] / math.sqrt(3)
-        both = (couplings[head] + couplings[head].T) / 2 * (1 - np.eye(4))
-
-        def lengths(t, both=both, h=h):
-            inverse = np.linalg.inv(np.diag(t) - both)
-            return np.diag(inverse) / 2 + ((inverse @ h / 2) ** 2).sum(1) - 1
-
-        t = optimize.root(lengths, np.full(4, 2.0)).x
-        want = math.sqrt(3) * np.linalg.inv(np.diag(t) - both) @ h / 2
-        np.testing.assert_allclose(found[sample][:, part], want, atol=1e-8)
+        found = layer(tokens)
+        fields = 6**0.5 * normalize(tokens @ map_in, dim=-1)
+        if arm == "positions":
+            couplings = layer.scores.exp() * (1 - torch.eye(4))
+            couplings = 0.6 * couplings / couplings.sum(-1, keepdim=True)
+        else:
+            couplings = layer.couplings * (1 - torch.eye(4))
+    for pair, own, mean in zip(couplings, fields.split(3, -1), found.split(3, -1), strict=True):
+        want = vector_spins(pair.expand(2, 4, 4), fields=own.contiguous(), beta=1.0).magnetization
+        torch.testing.assert_close(mean, want, rtol=0, atol=1e-7)
 
 
 def test_probes_against_plain_loops():
@@ -216,20 +186,16 @@ def test_probes_against_plain_loops():
         after, parts = model.layers[0](model.embed(tokens), return_parts=True)
         meter = parts.validity()
     spins = (parts.residual + parts.mixing + parts.onsager).reshape(20, 8, 2, 8) / 8**0.5
-    pairs = [(i, j) for i in range(8) for j in range(8) if i != j]
+    pairs = list(itertools.permutations(range(8), 2))
     plain = np.mean([parts.correlation[:, :, i, j].mean() for i, j in pairs])
     means = np.mean([(spins[:, i] * spins[:, j]).sum(-1).mean() for i, j in pairs])
-    ratios = []
-    for sample, head in itertools.product(range(20), range(2)):
-        m = spins[sample, :, head].numpy()
-        covariance = parts.correlation[sample, head].numpy() - m @ m.T
-        ratios.append(np.linalg.eigvalsh(covariance)[-1] / np.trace(covariance) * 8)
+    turned = spins.transpose(1, 2).numpy()
+    covariance = parts.correlation.numpy() - turned @ turned.swapaxes(-1, -2)
+    ratios = np.linalg.norm(covariance, 2, (-2, -1)) / covariance.trace(0, -2, -1) * 8
     whole, response = parts.magnetization.flatten(1), parts.response.flatten(1)
-    similar = np.mean(
-        [cosine_similarity(after[:, i], after[:, j], dim=-1).mean() for i, j in pairs]
-    )
+    cosines = [cosine_similarity(after[:, i], after[:, j], dim=-1).mean() for i, j in pairs]
     pooled = after.mean(1).numpy()
-    groups = [pooled[labels == k] for k in range(10)]
+    groups = (pooled[labels == k] for k in range(10))
     within = sum(((group - group.mean(0)) ** 2).sum() for group in groups)
     want = {
         "polarization": float(spins.norm(dim=-1).mean()),
@@ -237,7 +203,7 @@ def test_probes_against_plain_loops():
         "connected": plain - means,
         "collective": np.mean(ratios),
         "response": float(((response * whole).sum(1) / (whole * whole).sum(1)).mean()),
-        "similarity": similar,
+        "similarity": np.mean(cosines),
         "residual": np.mean([np.linalg.norm(x - x.mean(0)) / np.linalg.norm(x) for x in after]),
         "separation": 1 - within / ((pooled - pooled.mean(0)) ** 2).sum(),
     }
@@ -245,9 +211,12 @@ def test_probes_against_plain_loops():
         loose = name in ("collective", "separation")
         assert probe[name] == pytest.approx(value, abs=1e-4 if loose else 1e-5, rel=0), name
     assert probe["trusted"] == float(meter.trusted().double().mean())
-    silent = probe_layers(_digits("no response", dim=16), tokens, labels=labels)[0]
+    silent, other = (
+        probe_layers(_digits(arm, dim=16), tokens, labels=labels)[0]
+        for arm in ("no response", "attention")
+    )
     assert silent["response"] == 0.0
-    assert np.isnan(probe_layers(_digits("attention"), tokens, labels=labels)[0]["correlation"])
+    assert np.isnan(other["correlation"])
 
 
 def test_an_undriven_layer_keeps_only_what_all_samples_share():
@@ -271,9 +240,10 @@ def test_drawn_spins_of_a_module():
     """One free spin exactly; the output at many components, where the saddle is exact."""
     torch.manual_seed(0)
     module = SpinTransformerModule(3, heads=1, solver="saddle", strength=1e-9)
-    found = sample_module(module, torch.tensor([[[1.0, 2.0, 2.0]]]), sweeps=2000)
-    exact = one_spin(np.array([1.0, 2.0, 2.0]) / 3**0.5, beta=1.0).magnetization[0]
-    np.testing.assert_allclose(found["spins"][0, 0].numpy(), exact, atol=0.06)
+    field = torch.tensor([1.0, 2.0, 2.0])
+    found = sample_module(module, field[None, None], sweeps=2000)
+    exact = one_spin(field.numpy() / 3**0.5, beta=1.0).magnetization
+    np.testing.assert_allclose(found["spins"][0].numpy(), exact, atol=0.06)
     module = SpinTransformerModule(128, heads=2, solver="saddle", strength=1.5, channel_maps=True)
     with torch.no_grad():
         module.map_in.copy_(torch.randn(128, 128) / 8)
@@ -344,16 +314,12 @@ def test_every_token_is_read_and_only_what_is_asked_counts():
     with torch.no_grad():
         logits = model(tokens)
         states = model.layers[0](model.embed(tokens))
-    torch.testing.assert_close(logits[3, 7], model.readout(states[3, 7]).detach())
-    right, loss = [], []
-    for sample, place in (labels >= 0).nonzero().tolist():
-        row = logits[sample, place].double().numpy()
-        wanted = int(labels[sample, place])
-        right.append(row.argmax() == wanted)
-        loss.append(math.log(np.exp(row).sum()) - row[wanted])
-    found = score(model, tokens, labels=labels)
-    assert found == pytest.approx((np.mean(right), np.mean(loss)), rel=1e-5)
-    assert len(right) == 20 * MARKS
+        torch.testing.assert_close(logits[3, 7], model.readout(states[3, 7]))
+    rows, wanted = logits[labels >= 0].double().numpy(), labels[labels >= 0].numpy()
+    assert len(rows) == 20 * MARKS
+    right = np.mean(rows.argmax(1) == wanted)
+    loss = -np.mean(log_softmax(rows, axis=1)[np.arange(len(rows)), wanted])
+    assert score(model, tokens, labels=labels) == pytest.approx((right, loss), rel=1e-5)
 
 
 def csv_lines(path):
@@ -362,21 +328,42 @@ def csv_lines(path):
         return list(csv.DictReader(file))
 
 
-def at_best(lines, *, name="accuracy", updates="200", **cell):
-    """At the end of the trainings of a cell by split, at the rate of the least median loss."""
+def at_best(lines, *, updates=200, **cell):
+    """Accuracies after the trainings of a cell by split, at the rate of the least median loss."""
     cell |= {"updates": updates, "seen": updates}
-    here = [line for line in lines if all(line[key] == value for key, value in cell.items())]
+    here = [line for line in lines if all(line[key] == f"{cell[key]}" for key in cell)]
     losses = {}
     for line in here:
         losses.setdefault(line["rate"], []).append(float(line["held"]))
     best = min(losses, key=lambda rate: statistics.median(losses[rate]))
-    return {line["split"]: float(line[name]) for line in here if line["rate"] == best}
+    return {line["split"]: float(line["accuracy"]) for line in here if line["rate"] == best}
+
+
+@pytest.mark.claim("B10d")
+def test_couplings_that_are_numbers_by_hand():
+    """What tables of settings read of the grids, B10d's and others, line by line."""
+    for grid, arms, strengths, updates in (
+        ("digits", ("numbers", "frozen numbers"), (0.3, 0.6, 2), 200),
+        ("recall", ("saddle", "answers only"), (0.6,), 200),
+        ("recall_longer", ("saddle", "frozen couplings"), (0.6,), 400),
+        ("layers_recall", ("layer of spins", "layer of attention"), (0.6,), 200),
+    ):
+        lines = csv_lines(grids.TABLES[grid].path)
+        for strength in strengths:
+            cell = {"strength": strength, "updates": updates}
+            first, second = (at_best(lines, arm=arm, **cell) for arm in arms)
+            gains = [first[split] - second[split] for split in first]
+            pair = [(arm, float(strength)) for arm in arms]
+            seen = {"seen": f"{updates} of {updates}", "measure": "accuracy"}
+            assert settings.gap(grid, arms=pair, **seen) == pytest.approx(gains, abs=1e-12)
+            # From weak couplings every pair gains; from strong ones five cannot tell it.
+            assert grid != "digits" or (min(gains) > 0) == (strength == 0.3)
 
 
 @pytest.mark.nightly
 @pytest.mark.claim("B10")
 def test_couplings_alone_carry_the_digits():
-    """Live; spins without couplings fail the same probe; then what the tables say."""
+    """Live; spins without couplings fail the same probe; then the interval of the table."""
 
     def trained(arm, strength):
         model = _digits(arm, seed=70, depth=1, strength=strength)
@@ -389,34 +376,16 @@ def test_couplings_alone_carry_the_digits():
 
     table, arms = DIGITS.read(), ("couplings only", "read-out only")
     last = (table["step"] == table["step"].max()) & (table["layer"] == 1)
-    interval = stats.ttest_rel(
-        *(table["accuracy"][last & (table["arm"] == arm)] for arm in arms)
-    ).confidence_interval(0.95)
+    pairs = (table["accuracy"][last & (table["arm"] == arm)] for arm in arms)
+    interval = stats.ttest_rel(*pairs).confidence_interval(0.95)
     found = difference(table, arm=arms[0], other=arms[1])
     np.testing.assert_allclose(found[1:], (interval.low, interval.high), rtol=1e-9)
     assert interval.low > 0.05
-    # Recall, each arm at the rate of its least median validation loss, read line by line.
-    lines = csv_lines(grids.TABLES["recall"].path)
-    saddle, frozen, answers = (
-        at_best(lines, arm=arm) for arm in ("saddle", "frozen couplings", "answers only")
-    )
-    # Nine of ten pairs above zero hold the median above it with 98 %.
-    assert sum(saddle[split] > frozen[split] for split in saddle) >= 9
-    assert sum(saddle[split] > answers[split] + 0.3 for split in saddle) >= 9
-    assert max(answers.values()) < crowd_share(7, kinds=8) + 0.1
-    # Twice the updates leave nothing of it, and an arm against itself has nothing of it either.
-    lines = csv_lines(grids.TABLES["recall_longer"].path)
-    late = [at_best(lines, arm=arm, updates="400") for arm in ("saddle", "frozen couplings")]
-    assert all(abs(late[0][split] - late[1][split]) < 0.01 for split in late[0])
-    again = dict(zip(saddle, np.roll(list(saddle.values()), 1), strict=True))
-    assert sum(saddle[split] > again[split] for split in saddle) < 9
-    for row, rows in (("B10", "recall"), ("B10b", "copies")):
-        assert set(getattr(settings, row).read()["task"]) == {rows}
 
 
 @pytest.mark.claim("B10b")
 def test_copies_are_learned_in_front_of_frozen_couplings():
-    """Live: sooner with trained couplings, with frozen ones beyond the crowd; then the tables."""
+    """Sooner with trained couplings, with frozen ones beyond the crowd."""
     task, crowd, right = copy_task(11), crowd_share(MARKS, kinds=SYMBOLS), {}
     tokens, labels = (part[:200] for part in task.test)
     for arm in ("saddle", "frozen couplings", "positions"):
@@ -430,15 +399,6 @@ def test_copies_are_learned_in_front_of_frozen_couplings():
     assert right["frozen couplings"] > 1.3 * crowd
     # Couplings that see no tokens lack the property.
     assert right["positions"] < 1.2 * crowd
-
-    table = COPIES.read()
-    places = table["accuracy"][table["arm"] == "positions"]
-    assert abs(places.mean() - crowd) < 3 * places.std(ddof=1) / math.sqrt(10) + 0.005
-    judged = settings.B10b.read()
-    early = np.isin(judged["seen"], ("60 of 60", "30 of 60"))
-    assert (judged["low"][early] > 0).all()
-    late = (judged["seen"] == "100 of 100") & (judged["measure"] == "accuracy")
-    assert (judged["value"][late] < 0.01).all()
 
 
 @pytest.mark.claim("B1b")
@@ -462,11 +422,9 @@ def test_mixers_inside_a_layer_and_out_of_it():
     assert moved.pop("layer of identity") == [0.0, 0.0]
     assert min(there for there, _ in moved.values()) > 0.02
     digits, recall = (
-        {
-            arm: at_best(csv_lines(grids.TABLES[f"layers_{name}"].path), arm=arm, strength="0.6")
-            for arm in (*grids.MIXERS, *grids.LAYERS)
-        }
+        {arm: at_best(lines, arm=arm, strength=0.6) for arm in (*grids.MIXERS, *grids.LAYERS)}
         for name in ("digits", "recall")
+        for lines in [csv_lines(grids.TABLES[f"layers_{name}"].path)]
     )
     crowd = crowd_share(7, kinds=8)
     for split in digits["attention"]:
@@ -477,26 +435,6 @@ def test_mixers_inside_a_layer_and_out_of_it():
         # Mixers that cannot look up lack the property that spins have there.
         assert recall["layer of attention"][split] > recall["layer of averaging"][split] + 0.5
         assert recall["layer of identity"][split] < 0.2
-    # Splits drawn afterwards: no worse from 0.6, but from 0.3 one training is lost in recall.
-    for name in ("digits", "recall"):
-        lines = csv_lines(grids.TABLES[f"layers_{name}_again"].path)
-        there = at_best(lines, arm="layer of attention", strength="0.6")
-        for strength, lost in (("0.6", 0), ("0.3", name == "recall")):
-            spins = at_best(lines, arm="layer of spins", strength=strength)
-            assert sum(spins[split] < there[split] - 0.5 for split in there) == lost
-            assert lost or min(spins[split] - there[split] for split in there) > -0.05
-
-
-@pytest.mark.claim("B10d")
-def test_couplings_that_are_numbers_by_hand():
-    lines = csv_lines(grids.TABLES["digits"].path)
-    for start in ("0.3", "0.6", "2"):
-        arms = ("numbers", "frozen numbers")
-        trained, frozen = (at_best(lines, arm=arm, strength=start) for arm in arms)
-        gains = [trained[split] - frozen[split] for split in trained]
-        assert np.median(gains) > 0
-        # From weak couplings every pair gains; from strong ones five cannot tell it from nothing.
-        assert (min(gains) > 0) == (start == "0.3")
 
 
 @pytest.mark.claim("B8b")
@@ -504,12 +442,9 @@ def test_the_meter_on_pairs_by_brute_force():
     """Pairs of three components by sums over a grid of both spheres, and what must be refused."""
     generator = torch.Generator().manual_seed(3)
     cosine, weight = np.polynomial.legendre.leggauss(24)
-    angle = 2 * np.pi * np.arange(40) / 40
-    sine = np.sqrt(1 - cosine**2)[:, None]
-    points = np.stack(
-        [sine * np.cos(angle), sine * np.sin(angle), np.repeat(cosine[:, None], 40, 1)], -1
-    ).reshape(-1, 3)
-    measure = np.repeat(weight, 40)
+    height, turn = (x.ravel() for x in np.meshgrid(cosine, 2j * np.pi * np.arange(40) / 40))
+    around = np.sqrt(1 - height**2) * np.exp(turn)
+    points, measure = np.stack([around.real, around.imag, height], -1), np.tile(weight, 40)
     judged = []
     cases = ((0.3, "saddle"), (1.0, "saddle"), (1.0, "fixed point"), (2.0, "saddle"))
     for strength, solver in cases:
@@ -537,33 +472,19 @@ def test_the_meter_on_pairs_by_brute_force():
     with torch.no_grad():
         _, parts = ising(torch.randn(5, 3, 1, generator=generator), return_parts=True)
     assert not parts.validity().trusted().any()
-    assert (METER.read()["value"] > 0).all()
 
 
 @pytest.mark.claim("B11")
 def test_correlations_along_depth():
-    """Live, untrained and at weak couplings; then the table, line by line."""
+    """Untrained; free spins hand their own fields on, and build nothing."""
     tokens, labels = (part[:30] for part in digit_task(2).test)
     grown = {}
     for strength in (0.01, 0.6):
         stack = _digits("saddle", seed=3, depth=4, strength=strength)
         layers = probe_layers(stack, tokens, labels=labels)
         grown[strength] = layers[-1]["correlation"] - layers[0]["correlation"]
-    # Free spins hand their own fields on, and build nothing.
     assert abs(grown[0.01]) < 0.05
     assert grown[0.6] > 0.2
-
-    lines = csv_lines(grids.TABLES["depth"].path)
-    shares = {}
-    for start in ("0.2", "0.3", "0.45", "0.6"):
-        first, last, undriven = (
-            at_best(lines, name=name, strength=start, updates="120")
-            for name in ("first", "last", "undriven")
-        )
-        assert all(last[split] > first[split] + 0.2 for split in last)
-        shares[start] = [undriven[split] / last[split] for split in last]
-    assert max(shares["0.2"] + shares["0.3"]) < 0.5 < min(shares["0.6"])
-    assert np.all(np.diff([np.median(share) for share in shares.values()]) > 0.05)
 
 
 def test_the_choice_by_hand():
@@ -578,6 +499,8 @@ def test_the_choice_by_hand():
 @pytest.mark.parametrize("table", [TUNING, RECALL, COPIES, grids.TABLES["layers_recall"]])
 def test_units_of_the_tables_again(table):
     """All trainings of an arm whose trainings take seconds; its rows were made side by side."""
+    from test_tables import deviations
+
     arm = "averaging" if "strength" in table.units[0] else "attention"
     (chosen, *_) = (
         place
@@ -585,7 +508,7 @@ def test_units_of_the_tables_again(table):
         if unit["arm"] == arm and unit.get("experiment") in (None, "recall", "copies")
     )
     within = dict.fromkeys(("accuracy", "residual", "similarity", "separation", "undriven"), 0.05)
-    assert replace(table, checked=chosen, rtol=0.05, within=within).deviations() == []
+    assert deviations(replace(table, checked=chosen, rtol=0.05, within=within)) == []
 
 
 def test_values_are_those_of_the_layer_and_of_the_look():

@@ -9,9 +9,7 @@ from scipy.special import ive
 from compendium.c24a_teacher_and_student.study import (
     NOISE,
     SCALE,
-    SETTINGS,
     TEACHER,
-    TEACHERS,
     _pairs,
     bilinear,
     examples,
@@ -82,8 +80,7 @@ def test_one_student_again(monkeypatch):
     for name in ("error", "bound", "unseen", "converged", "physical"):
         samples, values = stored("theory", student="saddle", column=name)
         assert row[name] == pytest.approx(values[0, samples == 16][0], rel=0.05), name
-    (row,) = SCALE.rows(data="theory", samples=16)
-    table = SCALE.read()
+    (row,), table = SCALE.rows(data="theory", samples=16), SCALE.read()
     here = (table["data"] == "theory") & (table["teacher"] == 0)
     for name in ("beta", "strength"):
         assert row[name] == pytest.approx(table[name][here][0], abs=1e-3)
@@ -99,7 +96,6 @@ def test_the_error_of_the_theory_goes_into_the_temperature():
     """
     scale = SCALE.read()
     off = {data: scale["beta"][scale["data"] == data] for data in ("theory", "spins")}
-    assert len(off["theory"]) == len(off["spins"]) == TEACHERS
     assert abs(off["theory"].mean()) < 0.01
     size = 8
     fields = np.random.default_rng(0).standard_normal((4000, size))
@@ -113,16 +109,8 @@ def test_the_error_of_the_theory_goes_into_the_temperature():
     free = minimize_scalar(miss, bounds=(-0.5, 0.5), method="bounded").x
     assert 0.05 < free < off["spins"].min()
     assert off["spins"].max() < np.log(size / (size - 1))
-    errors = {data: stored(data, student="saddle") for data in ("theory", "spins", "long")}
-    for data, (samples, found) in errors.items():
-        assert found.shape == (TEACHERS, len(samples))
-        # All students are near from 16 samples on; no floor shows before the last size.
-        assert found[:, samples >= 16].max() < 0.1, data
-        assert np.median(found[:, -1]) < 0.8 * np.median(found[:, -2]), data
-    assert np.median(errors["long"][1][:, -1]) < 0.01
-    # At the bound in every half of the teachers from 16 samples on; students with a limit are not.
-    table, (sizes, bound) = SETTINGS.read(), stored("theory", student="saddle", column="bound")
-    assert (table["value"][table["samples"] >= 16] > 0).all()
+    # Students with a limit are not at the bound.
+    sizes, bound = stored("theory", student="saddle", column="bound")
     for student in ("limited", "penalty"):
         error = stored("theory", student=student)[1][:, -1]
         assert np.median(error / bound[:, sizes == 16][:, 0]) > 2

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from scipy.integrate import quad
 from scipy.optimize import brentq
+from scipy.stats import norm
 
 from compendium.c31_asymmetric_hopfield.networks import (
     analog_exponent,
@@ -14,7 +14,6 @@ from compendium.c31_asymmetric_hopfield.networks import (
 )
 from compendium.c31_asymmetric_hopfield.study import (
     EXPONENTS,
-    analog_exponents,
     cycle_lengths,
     mean_order,
     spin_memory,
@@ -27,10 +26,7 @@ from spinformer.spins.mean_field import glass_state
 
 def average(f):
     """E f(z), z a unit normal, by adaptive quadrature."""
-    return quad(
-        lambda z: np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi) * f(z), -12, 12, epsabs=1e-13,
-        points=[0.0], limit=400,
-    )[0]  # fmt: skip
+    return norm.expect(f, lb=-12, ub=12, epsabs=1e-13, limit=400)
 
 
 def test_symmetric_cycles_are_at_most_two_long_and_cycles_are_cycles():
@@ -42,13 +38,12 @@ def test_symmetric_cycles_are_at_most_two_long_and_cycles_are_cycles():
         assert zero_temperature_cycle(symmetric, state=start) in (1, 2)
         pair = gaussian_couplings(14, symmetry=0.0, seed=rng)
         state = start = rng.choice([-1.0, 1.0], 14)
-        seen, step = {}, 0
-        while tuple(state) not in seen:
-            seen[tuple(state)] = step
+        seen = []
+        while state.tolist() not in seen:
+            seen.append(state.tolist())
             state = np.where(pair @ state > 0, 1.0, -1.0)
-            step += 1
         length = zero_temperature_cycle(pair, state=start)
-        assert length == step - seen[tuple(state)]
+        assert length == len(seen) - seen.index(state.tolist())
         longest = max(longest, length)
     assert longest > 10
     ring = np.roll(np.eye(12), 1, axis=0)
@@ -76,15 +71,14 @@ def test_exponent_is_that_of_two_neighbouring_orbits():
 
 
 def test_theory_just_above_the_onsets():
-    # Δ = (β² − 1)/2 to leading order, λ = ½ ln(β²(1 − 2β²Δ)): chaos starts with λ ≈ β² − 1 > 0?
     assert analog_exponent_theory(1.0) == pytest.approx(0.0, abs=1e-12)
     for excess in (1e-15, 1e-9, 1e-4):
         assert abs(analog_exponent_theory(1 + excess)) < 3 * excess**2 + 1e-12
     assert analog_exponent_theory(1.2) > 0
     critical = 1 / asymmetric_gain(2.0)
     assert asymmetric_magnetization(2.0, mean=critical * (1 + 1e-14)) < 1e-5
-    above = asymmetric_magnetization(2.0, mean=critical * 1.001)
-    assert 0 < above < 0.1
+    assert 0 < asymmetric_magnetization(2.0, mean=critical * 1.001) < 0.1
+    assert asymmetric_magnetization(2.0, mean=critical * 0.99) == 0.0
     assert asymmetric_magnetization(0.0, mean=3.0) == 0.0
     assert asymmetric_magnetization(100.0, mean=50.0) == pytest.approx(1.0, abs=1e-9)
 
@@ -95,7 +89,6 @@ def test_theory_averages_equal_adaptive_quadrature():
         assert asymmetric_gain(beta) == pytest.approx(expected, abs=1e-10)
     m = asymmetric_magnetization(2.0, mean=2.0)
     assert average(lambda z: np.tanh(2.0 * (2.0 * m + z))) == pytest.approx(m, abs=1e-10)
-    assert asymmetric_magnetization(2.0, mean=0.99 / asymmetric_gain(2.0)) == 0.0
     assert analog_exponent_theory(0.5) == pytest.approx(np.log(0.5), abs=1e-12)
 
 
@@ -144,18 +137,13 @@ def test_stored_exponents_extrapolate_to_the_theory_and_come_out_again():
     # Chaos amplifies rounding, so that another processor follows other orbits.
     assert again["exponent"] == pytest.approx(table["exponent"][row], abs=5 * table["error"][row])
     chosen = (table["symmetry"] == 0) & (table["beta"] == 3.0) & (table["size"] >= 250)
-    fit, covariance = np.polyfit(
-        1 / table["size"][chosen],
-        table["exponent"][chosen],
-        1,
-        w=1 / table["error"][chosen],
-        cov="unscaled",
-    )
-
+    size, exponent, error = (table[name][chosen] for name in ("size", "exponent", "error"))
+    fit, covariance = np.polyfit(1 / size, exponent, 1, w=1 / error, cov="unscaled")
     delta = brentq(
         lambda d: average(lambda z: np.tanh(3 * np.sqrt(d) * z) ** 2) - d, 0.1, 1.0, xtol=1e-10
     )
     theory = 0.5 * np.log(9 * average(lambda z: np.cosh(3 * np.sqrt(delta) * z) ** -4.0))
+    assert analog_exponent_theory(3.0) == pytest.approx(theory, abs=1e-8)
     assert abs(fit[1] - theory) < 3 * np.sqrt(covariance[1, 1]) < 0.009
     mutual = (table["symmetry"] == 1) & (table["beta"] == 3.0)
     assert (table["exponent"][mutual] + 3 * table["error"][mutual] < 0).all()
@@ -174,9 +162,6 @@ def test_memory_drops_the_first_half_of_every_run():
     assert found.error[0] == pytest.approx(abs(expected[0] - expected[1]) / 2)
 
 
-def test_chaos_and_cycles_follow_the_large_n_theory():
-    chaos = analog_exponents(300, symmetry=0.0, beta=3.0, count=4, seed=2)
-    assert chaos.value == pytest.approx(analog_exponent_theory(3.0), abs=0.04)
-    assert analog_exponents(100, symmetry=1.0, beta=3.0, count=3, seed=2).value < 0.01
+def test_only_asymmetric_couplings_have_long_cycles():
     lengths = cycle_lengths(14, symmetry=0.0, count=60, seed=3)
     assert lengths.max() > 10 > 2 >= cycle_lengths(14, symmetry=1.0, count=60, seed=3).max()

@@ -42,16 +42,11 @@ def test_both_laws_hold_with_the_computed_coefficients_beyond_the_onset(limit):
     maps = linear_maps(mild, 0.8, path=path, position=0)
     shift = mean_shift(mild, 0.8, path=path, maps=maps, position=0, draw_window=False)[2:]
     sizes = np.array([6, 9, 12])
-    scaled = [
-        size
-        * (
-            propagate(mild, size, beta=0.8, window=window, steps=3, position=1)
-            @ token_states(mild, size)
-            - path[2:]
-        )
-        for size in sizes
-    ]
-    far = np.polyfit(1.0 / sizes, np.array(scaled).reshape(3, -1), 2)[-1].reshape(3, 3)
+    run, scaled = {"beta": 0.8, "window": window, "steps": 3, "position": 1}, []
+    for size in sizes:
+        mean = propagate(mild, size, **run) @ token_states(mild, size)
+        scaled.append(size * (mean - path[2:]).ravel())
+    far = np.polyfit(1.0 / sizes, scaled, 2)[-1].reshape(3, 3)
     assert np.abs(shift[0]).max() < 1e-12  # the first token follows a window without noise
     assert np.abs(shift[1:]).max() > 0.07
     np.testing.assert_allclose(far, shift, rtol=0.03, atol=0.002)
@@ -60,12 +55,9 @@ def test_both_laws_hold_with_the_computed_coefficients_beyond_the_onset(limit):
     found = {}
     for texts in (200, 2000):
         drawn = [sample(limit, int(n), runs=texts, seed=int(n)) for n in ladder]
-        rows = [deviation(one, limit=limit) for one in drawn]
-        found[texts] = onset_size(
-            ladder,
-            missed=np.array([row.missed.value[-1] for row in rows]),
-            errors=np.array([row.missed.error[-1] for row in rows]),
-        )
+        missed = [deviation(one, limit=limit).missed for one in drawn]
+        value, error = (np.array([getattr(m, a)[-1] for m in missed]) for a in ("value", "error"))
+        found[texts] = onset_size(ladder, missed=value, errors=error)
     assert found[2000].error < 0.2
     gap = abs(found[200].value - found[2000].value)
     assert gap < 4 * np.hypot(found[200].error, found[2000].error)
@@ -124,10 +116,8 @@ def test_the_onset_of_a_power_law_is_where_it_crosses():
     assert found.value == pytest.approx(np.log(9e4))
     # ln N moves by twice the relative error of U, here of two neighbours that share the weight.
     rng = np.random.default_rng(0)
-    again = [
-        onset_size(sizes, missed=missed * (1 + 0.03 * rng.normal(size=6)), errors=missed).value
-        for _ in range(2000)
-    ]
+    drawn = missed * (1 + 0.03 * rng.normal(size=(2000, 6)))
+    again = [onset_size(sizes, missed=one, errors=missed).value for one in drawn]
     assert found.error == pytest.approx(np.std(again), rel=0.06)
     # The last crossing counts; the ladder's ends censor.
     bumpy = np.array([0.5, 0.05, 0.4, 0.02, 0.01, 0.001])
@@ -163,20 +153,17 @@ def test_onsets_and_times_follow_the_limit():
     tokens, ladder = np.array([2, 5]), 3 * 10 ** np.arange(1, 10)
     found = onsets(limits, tokens=tokens, sizes=ladder, runs=60, seed=0)
     for row, limit in zip(found, limits, strict=True):
-        rows = [deviation(sample(limit, int(n), runs=400, seed=9), limit=limit) for n in ladder]
-        for onset, token in zip(row, tokens, strict=True):
-            missed = np.array([one.missed.value[3 + token] for one in rows])
-            alone = onset_size(ladder, missed=missed, errors=0.0 * missed)
-            assert onset == pytest.approx(alone.value, abs=1.5)
+        rows = [deviation(sample(limit, n, runs=400, seed=9), limit=limit) for n in ladder.tolist()]
+        missed = np.array([one.missed.value[3 + tokens] for one in rows]).T
+        alone = [onset_size(ladder, missed=one, errors=0.0 * one).value for one in missed]
+        np.testing.assert_allclose(row, alone, atol=1.5)
     limit = limits[0]
-    np.testing.assert_allclose(
-        limit.crossing(), (limit.shift**2).sum(axis=1) / limit.sigma**2, rtol=1e-12
-    )
+    np.testing.assert_allclose(limit.crossing(), (limit.shift**2).sum(axis=1) / limit.sigma**2)
     reach = agreement_times(limit, sizes=np.array([3.0, 1e30]), share=0.1)
     assert reach.tolist() == [0, 5]
     overlaps = semantic_overlaps(network, limit.path)
     pairs = overlaps[:, None] - overlaps
     width = np.sqrt((pairs**2).sum(axis=2).mean())
-    middle = (limit.sigma[6] / (0.1 * width)) ** 2
-    expected = np.flatnonzero(limit.sigma[4:] > 0.1 * width * np.sqrt(middle * 0.999))[0]
-    assert agreement_times(limit, sizes=np.array([middle * 0.999]), share=0.1) == expected
+    middle = 0.999 * (limit.sigma[6] / (0.1 * width)) ** 2
+    expected = np.flatnonzero(limit.sigma[4:] > 0.1 * width * np.sqrt(middle))[0]
+    assert agreement_times(limit, sizes=np.array([middle]), share=0.1) == expected
