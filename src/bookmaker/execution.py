@@ -69,7 +69,9 @@ def execute(chapter: Chapter, values: Mapping[str, Any] | None = None) -> nbform
                 kernel_name="python3",
                 # A bar where somebody looks.
                 progress_bar={"desc": chapter.name, "disable": None},
-                extra_arguments=["--IPKernelApp.log_level=50"],
+                # What a cell writes comes as its output; a kernel whose worker ends under it may
+                # complain on the terminal.
+                extra_arguments=["--IPKernelApp.log_level=50", "--IPKernelApp.no_stderr=True"],
                 # A kernel that is asked to end while a cell runs, since Ctrl-C or a worker's end
                 # stops the run, closes its sockets under that cell and complains of it.
                 shutdown_kernel="immediate",
