@@ -1,5 +1,7 @@
 """Steps of heads and their energies: every head, stage, cosine and null written out."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -184,6 +186,18 @@ def test_null_turns_and_permutes_the_heads():
         drawn.append(cosine(step - step.mean(1, keepdims=True), descents.sum(1)))
     assert abs(found.null.mean()) < 4 * found.null.std() / 20
     assert found.null.std() == pytest.approx(np.std(drawn), rel=0.15)
+
+
+def test_null_without_turns_has_a_value_for_each_order_of_the_heads(monkeypatch):
+    model = example_model(seed=3)
+    trace = run_model(model, TOKENS)[1]
+    count, width = trace.values.shape[1], trace.values.shape[3]
+    still = torch.eye(width, dtype=trace.values.dtype).expand(count, -1, -1)
+    monkeypatch.setattr(steps, "random_rotations", lambda like, seed: still)
+    found = steps.step_alignment(model, trace, draws=40)
+    values = np.unique(found.null.round(9))
+    assert len(values) == math.factorial(count)
+    assert np.abs(values - found.pooled).min() < 1e-8
 
 
 def test_weight_alignment_is_a_cosine_of_matrices():
