@@ -21,16 +21,15 @@ TOKENS = torch.tensor([[2, 5, 6, 7, 3], [2, 9, 9, 6, 3]])
 
 def of_encoder(model, trace, **options):
     name = f"encoder.layer.{trace.layer}.attention.output.dense.weight"
-    return head_report(
-        trace.queries,
-        keys=trace.keys,
-        values=trace.values,
-        states=trace.inputs,
-        read=lambda x: project(model, trace.layer, "query", states=x),
-        output=model.weights[name],
-        outputs=trace.attended,
-        **options,
-    )
+    given = {
+        "keys": trace.keys,
+        "values": trace.values,
+        "states": trace.inputs,
+        "read": lambda x: project(model, trace.layer, "query", states=x),
+        "output": model.weights[name],
+        "outputs": trace.attended,
+    }
+    return head_report(trace.queries, **given | options)
 
 
 def test_an_encoder_gives_what_chapter_14_measures():
@@ -45,6 +44,15 @@ def test_an_encoder_gives_what_chapter_14_measures():
         (found.null_whole[0], turned_steps(model, trace, seed=5)[0]),
     ):
         np.testing.assert_allclose(one, other, atol=1e-12)
+
+
+def test_it_reports_on_the_device_of_the_queries():
+    """Nothing is made on the default device, here one on which nothing can be computed."""
+    model, mask = example_model(seed=3), torch.ones(5, 5, dtype=torch.bool).tril()
+    trace = run_model(model, TOKENS)[1]
+    with torch.device("meta"):
+        for options in ({}, {"mask": mask, "outputs": None}):
+            of_encoder(model, trace, draws=1, **options)
 
 
 class Attention(nn.Module):

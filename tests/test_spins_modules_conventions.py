@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from spinformer.spins.module import DrivenSpinModule, Solver, SpinTransformerModule
+from spinformer.spins.vectors import THEORIES
 
 FIXED = {"solver": "fixed point"}
 DRIVEN = {"theory": "large D"}
@@ -91,6 +92,19 @@ def test_a_bias_of_the_scores_is_part_of_the_free_energy():
     assert torch.autograd.gradcheck(
         lambda x, b: module(x, src_mask=b), (inputs.requires_grad_(), bias), fast_mode=True
     )
+
+
+@pytest.mark.parametrize("options", [*SOLVERS, *({"theory": theory} for theory in THEORIES)])
+def test_it_computes_on_the_device_of_its_input(options):
+    """Nothing is made on the default device, here one on which nothing can be computed."""
+    module, inputs = _module(**options), _inputs(2, 5, 12)
+    masks = {"src_mask": torch.ones(5, 5).triu(1) > 0}
+    masks["src_key_padding_mask"] = torch.tensor([[False] * 5, [False] * 4 + [True]])
+    with torch.device("meta"):
+        output, parts = module(inputs, **masks, return_parts=True)
+        output.sum().backward()
+        if "theory" not in options:
+            parts.validity()
 
 
 @pytest.mark.parametrize("options", SOLVERS)

@@ -258,12 +258,12 @@ def run_decoder(
             memory[number] = (keys, values)
         shared, seen = model.heads // model.key_heads, keys.shape[2]
         # Up to its own key, the last keys being those of the new tokens.
-        mask = torch.ones(inputs.shape[1], seen, dtype=torch.bool).tril(seen - inputs.shape[1])
+        mask = keys.new_ones(inputs.shape[1], seen, dtype=torch.bool).tril(seen - inputs.shape[1])
         brought = functional.scaled_dot_product_attention(
             queries,
             keys.repeat_interleave(shared, 1),
             values.repeat_interleave(shared, 1),
-            attn_mask=mask.to(keys.device),
+            attn_mask=mask,
         )
         attended = functional.linear(brought.transpose(1, 2).flatten(2), block["output"])
         states = states + attended

@@ -162,8 +162,9 @@ def head_report(
         raise ValueError("read must return the queries at the states, and returns others")
 
     prior = _log_prior(mask, (size, heads, length, count), like=queries)
-    seen = torch.tensor(count) if prior is None else (prior > -math.inf).sum(-1)
-    tokens = (seen > 1).expand(size, heads, length)
+    tokens = torch.full_like(queries[..., 0], count > 1, dtype=torch.bool)
+    if prior is not None:
+        tokens = (prior > -math.inf).sum(-1) > 1
     if not bool(tokens.any(-1).all()):
         raise ValueError("mask must leave two keys to at least one query of every head")
     weights = tokens.to(queries) / tokens.sum(-1, keepdim=True)
@@ -234,7 +235,7 @@ def head_report(
     for name, parts in told.items():
         column = torch.stack(parts) if parts else torch.zeros(0)
         null = name.startswith("null")
-        columns[name] = (column.reshape(draws, heads) if null else column.T).double().numpy()
+        columns[name] = (column.reshape(draws, heads) if null else column.T).double().cpu().numpy()
     return HeadReport(**columns)
 
 
@@ -289,10 +290,11 @@ def _log_prior(mask: Tensor | None, shape: tuple[int, ...], *, like: Tensor) -> 
             f"mask must have a shape that broadcasts to {shape}, got {tuple(mask.shape)}"
         ) from None
     if mask.dtype == torch.bool:
-        mask = torch.zeros(shape, dtype=like.dtype).masked_fill(~mask, -math.inf)
+        mask = torch.zeros_like(mask, dtype=like.dtype).masked_fill(~mask, -math.inf)
     mask = mask.to(like)
     blind = (mask == -math.inf).all(-1)
-    mask = torch.where(blind[..., None], torch.eye(1, shape[-1]).to(mask).log(), mask)
+    first = torch.eye(1, shape[-1], dtype=mask.dtype, device=mask.device).log()
+    mask = torch.where(blind[..., None], first, mask)
     prior = torch.log_softmax(mask, dim=-1)
     # Some code forbids by a large number.
     return prior.masked_fill(prior < _FORBIDDEN, -math.inf)
@@ -314,4 +316,4 @@ def random_rotations(like: Tensor, *, seed: Seed) -> Tensor:
     shape = (like.shape[1], like.shape[3], like.shape[3])
     found = torch.linalg.qr(torch.from_numpy(numpy_generator(seed).standard_normal(shape)))
     signs = found.R.diagonal(dim1=-2, dim2=-1).sign()
-    return (found.Q * signs.unsqueeze(-2)).to(like.dtype)
+    return (found.Q * signs.unsqueeze(-2)).to(like)

@@ -30,12 +30,12 @@ def random_weights(model: LanguageModel, kind: str, *, seed: Seed) -> LanguageMo
     for name in sorted(model.weights):
         tensor = model.weights[name]
         if kind == "shuffled":
-            flat = tensor.reshape(-1).numpy().copy()
+            flat = tensor.reshape(-1).cpu().numpy().copy()
             generator.shuffle(flat)
-            weights[name] = torch.from_numpy(flat).reshape(tensor.shape)
+            weights[name] = torch.from_numpy(flat).reshape(tensor.shape).to(tensor)
         elif tensor.ndim == 2:
             drawn = torch.from_numpy(generator.standard_normal(tuple(tensor.shape)))
-            weights[name] = (0.02 * drawn).to(tensor.dtype)
+            weights[name] = (0.02 * drawn).to(tensor)
         else:
             weights[name] = torch.full_like(tensor, float(name.endswith("LayerNorm.weight")))
     return LanguageModel(
