@@ -204,7 +204,7 @@ def find_fixed_points(
         entries=effective_entries(weights),
         kinds=classify(weights),
         stable=jacobian_eigenvalue(patterns, weights=weights, beta=beta) < 1.0,
-        basin=torch.tensor(basin, dtype=torch.int64),
+        basin=torch.tensor(basin, dtype=torch.int64, device=points.device),
     )
 
 
