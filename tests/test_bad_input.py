@@ -221,7 +221,6 @@ MISFITS: dict[str, list[dict[str, Any]]] = {
         {"mask": ONES(3, 3) > 0},
         {"mask": ONES(1, 2)},
     ],
-    "hopfield.attention.multi_head_attention": [{"heads": 3}],
     "hopfield.density.log_prob": [{"states": ONES(3, 1)}],
     "hopfield.discrete.energy": [
         {"patterns": [1, 1, -1]},

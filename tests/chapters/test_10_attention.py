@@ -24,9 +24,10 @@ from compendium.c10_attention.study import (
     count_cost,
     family_errors,
     family_operations,
+    multi_head_attention,
 )
 from compendium.common import images
-from spinformer.hopfield.attention import attention, multi_head_attention
+from spinformer.hopfield.attention import attention
 
 EXACT = {"rtol": 0, "atol": 1e-12}
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 from torch.utils.flop_counter import FlopCounterMode
@@ -23,6 +24,21 @@ from compendium.c10_attention.relatives import (
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.records import record
 from spinformer.hopfield.attention import attention
+
+
+def multi_head_attention(queries: Tensor, *, keys: Tensor, values: Tensor, heads: int) -> Tensor:
+    """Attention in each of `heads` equal chunks of the vector space, side by side, (..., S, d_v).
+
+    "Chunking up the dimension of the vector space" [bal2020energy, Sec. 2].
+
+    >>> queries = torch.zeros(1, 4)
+    >>> multi_head_attention(queries, keys=torch.eye(4), values=torch.eye(4), heads=2)
+    tensor([[0.2500, 0.2500, 0.2500, 0.2500]])
+    """
+    chunks = (tensor.chunk(heads, dim=-1) for tensor in (queries, keys, values))
+    return torch.cat(
+        [attention(q, keys=k, values=v) for q, k, v in zip(*chunks, strict=True)], dim=-1
+    )
 
 
 @record

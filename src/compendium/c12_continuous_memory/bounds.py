@@ -12,8 +12,6 @@ import math
 
 import torch
 
-from spinformer.hopfield.inputs import largest_norm
-
 
 def pattern_separation(patterns: torch.Tensor) -> torch.Tensor:
     """Δ_i = x_iᵀx_i − max_{j≠i} x_iᵀx_j, shape (N,). Needs N ≥ 2; Δ_i may be negative."""
@@ -22,19 +20,24 @@ def pattern_separation(patterns: torch.Tensor) -> torch.Tensor:
     return own - overlaps.fill_diagonal_(-math.inf).amax(-1)
 
 
+def _largest_norm(patterns: torch.Tensor) -> float:
+    """M, the largest norm of a pattern."""
+    return float(torch.linalg.vector_norm(patterns, dim=-1).max())
+
+
 def separation_threshold(patterns: torch.Tensor, *, beta: float) -> float:
     """Δ above which x_i is stored: 2/(βN) + β⁻¹ log(2(N − 1)NβM²).
 
     A pattern with at least this separation has a fixed point within 1/(βNM) of it, and the update
     maps that ball into itself [ramsauer2020hopfield, Theorem 3 and assumption (A) of its proof].
     """
-    size, norm = patterns.shape[0], largest_norm(patterns)
+    size, norm = patterns.shape[0], _largest_norm(patterns)
     return (2.0 / size + math.log(2.0 * (size - 1) * size * beta * norm**2)) / beta
 
 
 def storage_radius(patterns: torch.Tensor, *, beta: float) -> float:
     """1/(βNM), the radius of the ball around a stored pattern that the update maps into itself."""
-    return 1.0 / (beta * patterns.shape[0] * largest_norm(patterns))
+    return 1.0 / (beta * patterns.shape[0] * _largest_norm(patterns))
 
 
 def one_step_bound(
@@ -69,6 +72,6 @@ def _log_leak(
     patterns: torch.Tensor, beta: float, radius: float | torch.Tensor
 ) -> tuple[torch.Tensor, float]:
     """log (N − 1) exp(−β(Δ_i − 2M·radius)), the most that p_i can miss to 1, and M."""
-    norm = largest_norm(patterns)
+    norm = _largest_norm(patterns)
     gap = pattern_separation(patterns) - 2.0 * norm * radius
     return math.log(patterns.shape[0] - 1) - beta * gap, norm

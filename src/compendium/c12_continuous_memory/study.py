@@ -24,8 +24,8 @@ from compendium.c12_continuous_memory import bounds
 from compendium.common import images
 from compendium.common.rows import grid
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.hopfield.continuous import attention_weights, retrieve
-from spinformer.hopfield.fixed_points import effective_entries, jacobian_eigenvalue
+from spinformer.hopfield.continuous import attention_weights, jacobian, retrieve
+from spinformer.hopfield.fixed_points import effective_entries
 
 CENTRINGS = ("none", "mean face", "each image")
 HALVES = ("lower", "upper", "right", "random")
@@ -122,7 +122,7 @@ def bound_cases(memories: int, *, seed: Seed = 0) -> dict[str, np.ndarray]:
             {
                 "error": torch.einsum("ij,ijd->id", weights, steps).norm(dim=-1),
                 "error_bound": bounds.one_step_bound(patterns, **case),
-                "slope": jacobian_eigenvalue(patterns, weights=weights, beta=beta),
+                "slope": torch.linalg.eigvalsh(jacobian(patterns, states=states, beta=beta))[:, -1],
                 "slope_bound": bounds.jacobian_bound(patterns, **case),
                 "sharp_bound": bounds.jacobian_bound(patterns, **case, sharp=True),
                 "distance": distance,
@@ -153,10 +153,9 @@ def shares_of_kinds(patterns: torch.Tensor, *, factors: np.ndarray) -> np.ndarra
     own mean becomes unstable. Every stored pattern is a start.
     """
     factors = np.asarray(factors, dtype=float)
-    uniform = patterns.new_full((1, patterns.shape[1]), 1.0 / patterns.shape[1])
-    top = [jacobian_eigenvalue(memory, weights=uniform, beta=1.0) for memory in patterns]
+    top = torch.linalg.eigvalsh(jacobian(patterns, states=torch.zeros_like(patterns[:, :1])))
     # β in front of every score is the same as a memory whose vectors are √β times as long.
-    unit = torch.stack(top).rsqrt().unsqueeze(-1)
+    unit = top[..., -1:].rsqrt()
     result = np.empty((factors.size, 3, len(patterns)))
     for row, factor in zip(result, factors, strict=True):
         memory = math.sqrt(factor) * unit * patterns

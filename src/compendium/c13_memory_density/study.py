@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,14 +37,61 @@ from compendium.common.images import digits
 from compendium.common.rows import grid, mean_rows
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.records import record
-from spinformer.hopfield.density import (
-    Fit,
-    contrastive_gradient,
-    fit,
-    log_weights,
-    loss,
-    loss_gradient,
-)
+from spinformer.hopfield.density import fit, log_weights, loss, loss_gradient
+
+
+def swept(states: Tensor, *, patterns: Tensor, beta: float, steps: int, seed: TorchSeed) -> Tensor:
+    """Block Gibbs sampling from `states`, (M, d), for `steps` steps: z | ξ, then ξ | z.
+
+    It leaves the density invariant, but hops between patterns of equal norm at a rate of order
+    exp(−β‖x_i − x_j‖²/8) only.
+    """
+    generator = torch_generator(seed)
+    with torch.no_grad():
+        for _ in range(steps):
+            hidden = torch.softmax(beta * states @ patterns.T, -1)
+            means = patterns[torch.multinomial(hidden, 1, generator=generator).squeeze(-1)]
+            noise = torch.randn(means.shape, dtype=means.dtype, generator=generator)
+            states = means + noise / math.sqrt(beta)
+    return states
+
+
+def contrastive_gradient(
+    patterns: Tensor, *, data: Tensor, beta: float = 1.0, steps: int = 1, seed: TorchSeed = 0
+) -> Tensor:
+    """CD-k: the gradient with the model average replaced by k Gibbs steps from the data, (N, d).
+
+    β(mean over negatives − mean over data of ξ ⊗ softmax(βXξ)) [hinton2002training].
+    """
+
+    def pull(points: Tensor) -> Tensor:
+        return torch.softmax(beta * points @ patterns.T, -1).T @ points / len(points)
+
+    negatives = swept(data, patterns=patterns, beta=beta, steps=steps, seed=seed)
+    return beta * (pull(negatives) - pull(data))
+
+
+def contrastive_path(
+    start: Tensor,
+    *,
+    data: Tensor,
+    beta: float = 1.0,
+    rate: float,
+    steps: int,
+    sweeps: int = 1,
+    annealed: bool = False,
+    seed: TorchSeed,
+) -> list[Tensor]:
+    """Patterns before and after each step of CD with `sweeps` Gibbs steps, at rate/β.
+
+    Annealed: the rate falls linearly to zero.
+    """
+    generator, path = torch_generator(seed), [start]
+    for step in range(steps):
+        slope = contrastive_gradient(path[-1], data=data, beta=beta, steps=sweeps, seed=generator)
+        falling = 1.0 - step / steps if annealed else 1.0
+        path.append(path[-1] - rate * falling / beta * slope)
+    return path
 
 
 def free_mixture(means: Tensor, *, logits: Tensor, beta: float) -> MixtureSameFamily:
@@ -96,16 +144,12 @@ def held_out_rows(half: float, *, shift: float, seed: int, count: int = 1000) ->
     clusters = two_clusters(half, shift=shift, count=count, seed=500 + seed)
     rows = []
     for sweeps in (0, 1, 4, 16) if shift == 0.5 else (0, 1):
-        found = fit(
-            clusters.means,
-            data=clusters.train,
-            method="cd" if sweeps else "em",
-            max_steps=100,
-            rate=0.3,
-            cd_steps=max(sweeps, 1),
-            seed=520 + seed,
-        )
-        excess = float(loss(found.patterns, data=clusters.held_out)) - clusters.true_loss
+        if sweeps:
+            how: dict[str, Any] = {"data": clusters.train, "seed": 520 + seed, "sweeps": sweeps}
+            learned = contrastive_path(clusters.means, rate=0.3, steps=100, **how)[-1]
+        else:
+            learned = fit(clusters.means, data=clusters.train, max_steps=100).patterns
+        excess = float(loss(learned, data=clusters.held_out)) - clusters.true_loss
         rows.append({"sweeps": sweeps, "excess": excess})
     return rows
 
@@ -122,11 +166,11 @@ def digit_pictures(pictures: str) -> Tensor:
 class DigitFits:
     """Digits learned from one random split: 1200 images to learn from, the rest held out.
 
-    exact, cd: what expectation–maximisation and CD-1 found. train, test: the images.
+    paths: by "exact" (expectation–maximisation) and "cd" (CD-1) the patterns learned, and the loss
+    on the training images before the first and after each step. train, test: the images.
     """
 
-    exact: Fit
-    cd: Fit
+    paths: dict[str, tuple[Tensor, np.ndarray]]
     train: Tensor
     test: Tensor
 
@@ -139,17 +183,11 @@ def learn_digits(
     order = torch.randperm(len(everything), generator=torch_generator(600 + seed))
     train, test = everything[order[:1200]], everything[order[1200:]]
     start = train[:patterns].clone()
+    exact = fit(start, data=train, beta=beta, max_steps=steps, tolerance=1e-6)
+    path = contrastive_path(start, data=train, beta=beta, rate=3.0, steps=steps, seed=620 + seed)
+    losses = np.array([float(loss(one, data=train, beta=beta)) for one in path])
     return DigitFits(
-        exact=fit(start, data=train, beta=beta, max_steps=steps, tolerance=1e-6),
-        cd=fit(
-            start,
-            data=train,
-            beta=beta,
-            method="cd",
-            max_steps=steps,
-            rate=3 / beta,
-            seed=620 + seed,
-        ),
+        paths={"exact": (exact.patterns, exact.losses), "cd": (path[-1], losses)},
         train=train,
         test=test,
     )
@@ -168,7 +206,7 @@ def digit_rows(
     """
     found = learn_digits(pictures, patterns=patterns, beta=beta, steps=steps, seed=seed)
     rows = []
-    for method, learned in (("exact", found.exact.patterns), ("cd", found.cd.patterns)):
+    for method, (learned, _) in found.paths.items():
         weights = log_weights(learned, beta=beta).exp()
         nearest = torch.cdist(found.train, learned).argmin(1)
         counts = torch.bincount(nearest, minlength=patterns)
@@ -221,34 +259,23 @@ SPLITS, STEPS, PATTERNS = 5, 60, 20
 RATES = (0.3, 1.0, 3.0)
 
 
-def contrastive_fit(
-    start: Tensor, *, data: Tensor, beta: float, rate: float, schedule: str, seed: int
-) -> Tensor:
-    """Patterns after STEPS steps of CD-1 at a "constant" rate, or with an "annealed" one.
-
-    Annealed: the rate falls linearly to zero and the patterns of the second half are averaged.
-    """
-    generator = torch_generator(seed)
-    patterns, mean = start.clone(), torch.zeros_like(start)
-    for step in range(STEPS):
-        gradient = contrastive_gradient(patterns, data=data, beta=beta, seed=generator)
-        falling = 1.0 - step / STEPS if schedule == "annealed" else 1.0
-        patterns = patterns - rate * falling / beta * gradient
-        mean += patterns * (2 * step >= STEPS) / (STEPS - STEPS // 2)
-    return mean if schedule == "annealed" else patterns
-
-
 def lost_by_cd(pictures: str, *, beta: float, schedule: str, split: int) -> float:
-    """Nats of held-out loss of CD-1, at its best rate, above that of exact learning."""
+    """Nats of held-out loss of CD-1, at its best rate, above that of exact learning.
+
+    With an "annealed" rate the patterns of the second half of the steps are averaged.
+    """
     everything = digit_pictures(pictures)
     order = torch.randperm(len(everything), generator=torch_generator(900 + split))
     train, tune, test = everything[order].split([1000, 300, len(everything) - 1300])
     start = train[:PATTERNS]
     exact = fit(start, data=train, beta=beta, max_steps=STEPS, tolerance=1e-6).patterns
-    tried = [
-        contrastive_fit(start, data=train, beta=beta, rate=rate, schedule=schedule, seed=split)
-        for rate in RATES
-    ]
+    how: dict[str, Any] = {"data": train, "beta": beta, "steps": STEPS, "seed": split}
+    tried = []
+    for rate in RATES:
+        path = contrastive_path(start, rate=rate, annealed=schedule == "annealed", **how)
+        tried.append(
+            torch.stack(path[-STEPS // 2 :]).mean(0) if schedule == "annealed" else path[-1]
+        )
     losses = [float(loss(patterns, data=tune, beta=beta)) for patterns in tried]
     best = tried[int(np.nanargmin(losses))]
     held = (float(loss(patterns, data=test, beta=beta)) for patterns in (best, exact))

@@ -5,8 +5,8 @@ shows which fixed points there are to step towards; `loops` tells the ways to cl
 
 Lengths. In the loops "keys" and "balanced" they are measured in units of the largest norm of a
 head's keys, in "readback" and "sub-layer" of the root mean square norm of the states that are
-iterated. Two end points are one if they are closer than `hopfield.fixed_points.MERGE_RADIUS` of
-the unit, in every loop; the default tolerance leaves states much nearer to their ends than that.
+iterated. Two end points are one if they are closer than `MERGE_RADIUS` of the unit, in
+every loop; the default tolerance leaves states much nearer to their ends than that.
 
 Tables: `ends`, where the queries of seven texts end in the four loops. One unit is a text and a
 loop: the first 128 tokens, all layers and heads, as `end_points` counts them. The least share of
@@ -34,7 +34,6 @@ from compendium.common.models import encoder
 from compendium.common.rows import array_of, grid, mean_rows
 from spinformer.hopfield.fixed_points import (
     KINDS,
-    MERGE_RADIUS,
     classify,
     effective_entries,
     find_fixed_points,
@@ -42,6 +41,7 @@ from spinformer.hopfield.fixed_points import (
 from spinformer.language.encoder import LanguageModel, LayerTrace, project, run_model
 from spinformer.language.text import TEXTS, sample_texts, text_windows
 
+MERGE_RADIUS = 1e-5  # two end points nearer than this, in units of their size, are one
 LOOPS = ("keys", "balanced", "readback", "sub-layer")
 SHARES = ("single", "metastable", "average")  # as in `hopfield.fixed_points.KINDS`
 

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from compendium.common.drawing import points
-from spinformer.plot.style import COLORS, SEQUENTIAL, label_panels
+from spinformer.plot.style import COLORS, label_panels
 
 
 def show_saddle_idea(field: float = 1.0) -> None:
@@ -22,7 +22,7 @@ def show_saddle_idea(field: float = 1.0) -> None:
     height = np.real(t - 0.5 * np.log(t) + field**2 / (4 * t))
     best = (1 + np.sqrt(1 + 4 * field**2)) / 4
     top = best - 0.5 * np.log(best) + field**2 / (4 * best)
-    axes[1].contourf(real, imaginary, height - top, levels=14, cmap=SEQUENTIAL)
+    axes[1].contourf(real, imaginary, height - top, levels=14)
     axes[1].axvline(best, color="white", lw=1.5)
     axes[1].plot(best, 0.0, "o", color=COLORS["red"])
     axes[1].annotate("$t^*$", (best, 0.0), (8, 6), textcoords="offset points", color="white")

@@ -26,17 +26,22 @@ from scipy.stats import binom
 
 from spinformer.core.records import record
 from spinformer.core.solve import NotConverged
-from spinformer.dmft.finite_size import (
-    LARGEST_SUM,
-    attention_of_window,
-    check_terms,
-    token_probabilities,
-    token_states,
-)
+from spinformer.dmft.finite_size import attention_of_window, token_probabilities, token_states
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
 
 # By how much the tilt of a token may miss θ.
 _FOUND = 1e-12
+# Paths or windows that still fit comfortably in memory.
+_MOST_TERMS = 2**21
+
+
+def _check_terms(name: str, states: int, tokens: int) -> None:
+    """ValueError where a sum over all `states` of each of so many tokens has too many terms."""
+    number = float(states) ** tokens
+    if number > _MOST_TERMS:
+        raise ValueError(
+            f"{name} must leave at most {_MOST_TERMS} terms of a sum, got {number:.3g}"
+        )
 
 
 @record
@@ -72,7 +77,7 @@ def enumerate_paths(
     """Probabilities and features of every path of `steps` tokens after `window` (T, L)."""
     position = network.context - 1 if position is None else position
     states = token_states(network, size)
-    check_terms("steps", LARGEST_SUM, *(len(states),) * steps)
+    _check_terms("steps", len(states), steps)
     probability = np.ones(1)
     paths = np.empty((1, 0), dtype=np.int64)
     for step in range(steps):
@@ -108,7 +113,7 @@ def propagate(
     position = network.context - 1 if position is None else position
     states = token_states(network, size)
     context, count = network.context, len(states)
-    check_terms("size", LARGEST_SUM, *(count,) * context)
+    _check_terms("size", count, context)
     joint, marginals = np.ones(()), []
     if draw_window:
         for token in window:

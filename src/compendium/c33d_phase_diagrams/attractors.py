@@ -36,7 +36,7 @@ from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, fit_power, share_interval
 from spinformer.dmft import kernels
-from spinformer.dmft.attractors import SHORT_STRETCHES, Attractors, bump_weights, find_attractors
+from spinformer.dmft.attractors import Attractors, Thresholds, bump_weights, find_attractors
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.kernels import LANES, Block, Clock
 from spinformer.dmft.mean_field import random_contexts
@@ -166,6 +166,8 @@ def basins_fractions(numbers: np.ndarray) -> dict[int, tuple[float, float, float
     }
 
 
+# For stretches of some thousand steps: averages have fewer digits there, and exponents larger errors.
+SHORT_STRETCHES = Thresholds(longest=512, digits_regular=5.0, neutral=4e-3)
 # Regimes and leading exponents of orbits that are followed for a short while.
 survey = partial(find_attractors, exponents=1, bins=1, thresholds=SHORT_STRETCHES)
 

@@ -11,12 +11,18 @@ import numpy as np
 from scipy.ndimage import convolve
 
 from bookmaker.tables import Rows, Table, stored
-from compendium.c33d_phase_diagrams.attractors import Fingerprints, identify, settle, survey
+from compendium.c33d_phase_diagrams.attractors import (
+    SHORT_STRETCHES,
+    Fingerprints,
+    identify,
+    settle,
+    survey,
+)
 from compendium.common.phase_transitions import protocol_start
 from compendium.common.rows import grid, rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import Estimate
-from spinformer.dmft.attractors import SHORT_STRETCHES, Regime
+from spinformer.dmft.attractors import Regime
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Context, Network

@@ -10,9 +10,9 @@ from matplotlib.patches import FancyBboxPatch, Rectangle
 from scipy.signal import periodogram
 
 from compendium.c34_memory_beyond_window.signals import autocorrelation
-from compendium.common.drawing import intervals
+from compendium.common.drawing import MOTION_COLORS, intervals
 from compendium.common.rows import Columns
-from spinformer.plot.style import COLORS, MOTION_COLORS, label_panels
+from spinformer.plot.style import COLORS, label_panels
 
 _TOP = 3e4  # of the axis of memory times
 

@@ -9,11 +9,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-from compendium.common.drawing import points
+from compendium.common.drawing import MOTION_COLORS, points
 from compendium.common.rows import Columns, array_of
 from spinformer.core.statistics import mean_interval
 from spinformer.plot.boxes import draw_boxes
-from spinformer.plot.style import COLORS, MOTION_COLORS, label_panels
+from spinformer.plot.style import COLORS, label_panels
 
 # Color and name of every estimator.
 GRADIENTS = {

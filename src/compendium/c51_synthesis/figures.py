@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from spinformer.plot.boxes import draw_boxes
-from spinformer.plot.style import COLORS, SEQUENTIAL, label_panels
+from spinformer.plot.style import COLORS, label_panels
 
 Views = Mapping[str, np.ndarray]
 # One color and mark for each view.
@@ -98,7 +98,7 @@ def show_motion(
     of finitely many readers).
     """
     fig, axes = plt.subplots(1, 2, figsize=(8.8, 3.6))
-    drawn = axes[0].pcolormesh(degrees, betas, speed, cmap=SEQUENTIAL, shading="nearest")
+    drawn = axes[0].pcolormesh(degrees, betas, speed, shading="nearest")
     fig.colorbar(drawn, ax=axes[0], label=r"late speed $|\xi' - \xi|$")
     axes[0].plot(*edges.T, color="white", lw=2)
     axes[0].axhline(2.0, color="white", ls=":", lw=1.5)

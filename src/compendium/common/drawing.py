@@ -11,6 +11,15 @@ from numpy.typing import ArrayLike
 from spinformer.core.statistics import mean_interval
 from spinformer.plot.style import COLORS
 
+# A color of the palette for every kind of motion of the mean field.
+MOTION_COLORS = {
+    "driven": "black",
+    "periodic": "blue",
+    "quasi-periodic": "orange",
+    "chaos at 1.266": "purple",
+    "chaos at 1.28": "red",
+}
+
 
 def points(
     axis: Axes, x: ArrayLike, value: ArrayLike, error: ArrayLike, color: str, **style: Any

@@ -88,11 +88,6 @@ class Thresholds:
             check_real(name, getattr(self, name), low=0.0)
 
 
-# For stretches of some thousand steps, as continuations take: averages have fewer digits there,
-# and exponents larger errors.
-SHORT_STRETCHES = Thresholds(longest=512, digits_regular=5.0, neutral=4e-3)
-
-
 @record
 class Attractors:
     """What each orbit of a batch settled on; every array has the batch's shape in front.

@@ -38,7 +38,7 @@ from spinformer.dmft import kernels
 from spinformer.dmft.mean_field import attend, softmax_weights
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Context, Network, ending, fitting
 
-LARGEST_SUM = 2**21  # tokens, paths or windows that still fit comfortably in memory
+_MOST_STATES = 2**21  # that still fit comfortably in memory
 
 
 @record
@@ -238,7 +238,8 @@ def token_states(network: Network, size: int) -> np.ndarray:
     """
     counts = check_instance("network", network, Network).counts(size)
     shape = tuple(int(count) + 1 for count in counts)
-    check_terms("size", LARGEST_SUM, *shape)
+    if math.prod(map(float, shape)) > _MOST_STATES:
+        raise ValueError(f"size must leave at most {_MOST_STATES} tokens, got {size}")
     ups = np.indices(shape).reshape(len(counts), -1).T
     return 2.0 * ups / counts - 1.0
 
@@ -264,13 +265,6 @@ def token_probabilities(
         chance = binom.pmf(np.arange(bits + 1), bits, up[..., segment, None])
         table = (table[..., :, None] * chance[..., None, :]).reshape(*up.shape[:-1], -1)
     return table
-
-
-def check_terms(name: str, most: int, *axes: int) -> None:
-    """ValueError where a sum over axes of these lengths has too many terms."""
-    number = math.prod(map(float, axes))
-    if number > most:
-        raise ValueError(f"{name} must leave at most {most} terms of a sum, got {number:.3g}")
 
 
 # ---- to first order in N^{-1/2}

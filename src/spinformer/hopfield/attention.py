@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from spinformer.core.checks import check_broadcast, check_function, check_integer, check_tensor
+from spinformer.core.checks import check_broadcast, check_function, check_tensor
 from spinformer.hopfield.inputs import check_beta, check_result
 
 
@@ -63,31 +63,6 @@ def attention(
             raise ValueError("mask must leave at least one key to each query")
         scores = scores.masked_fill(~mask, -math.inf)
     return check_result("attention", torch.softmax(scores, dim=-1) @ values)
-
-
-def multi_head_attention(
-    queries: Tensor, *, keys: Tensor, values: Tensor, heads: int, beta: float | None = None
-) -> Tensor:
-    """Attention in each of `heads` equal chunks of the vector space, side by side, (..., S, d_v).
-
-    Chunk h holds the h-th d/heads columns of Q and K and d_v/heads columns of V; β = 1/√(d/heads)
-    unless given: "chunking up the dimension of the vector space" [bal2020energy, Sec. 2].
-
-    >>> queries = torch.zeros(1, 4)
-    >>> multi_head_attention(queries, keys=torch.eye(4), values=torch.eye(4), heads=2)
-    tensor([[0.2500, 0.2500, 0.2500, 0.2500]])
-    """
-    heads = check_integer("heads", heads, low=1)
-    _check_attention(queries, keys=keys, values=values, beta=beta)
-    for name, tensor in (("queries", queries), ("values", values)):
-        if tensor.shape[-1] % heads:
-            raise ValueError(
-                f"heads must divide the width of {name}, {tensor.shape[-1]}, got {heads}"
-            )
-    chunks = (tensor.chunk(heads, dim=-1) for tensor in (queries, keys, values))
-    return torch.cat(
-        [attention(q, keys=k, values=v, beta=beta) for q, k, v in zip(*chunks, strict=True)], dim=-1
-    )
 
 
 def _check_attention(queries: Tensor, *, keys: Tensor, values: Tensor, beta: float | None) -> float:

@@ -16,12 +16,14 @@ says DIVERGED.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from spinformer.core.checks import check_flag, check_integer, check_real
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status, status_of
-from spinformer.hopfield.inputs import check_memory, check_result
+from spinformer.hopfield.inputs import check_beta, check_patterns, check_result, check_states
 
 
 @record
@@ -56,7 +58,7 @@ def energy(patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0) -
     >>> energy(torch.eye(2), states=torch.zeros(2))
     tensor(-0.6931)
     """
-    patterns, states, beta = check_memory(patterns, states=states, beta=beta)
+    patterns, states, beta = _check(patterns, states=states, beta=beta)
     return check_result("energy", _energy_of(states, _scores(patterns, states, beta), beta))
 
 
@@ -68,7 +70,7 @@ def attention_weights(
     >>> attention_weights(torch.eye(2), states=torch.zeros(2))
     tensor([0.5000, 0.5000])
     """
-    patterns, states, beta = check_memory(patterns, states=states, beta=beta)
+    patterns, states, beta = _check(patterns, states=states, beta=beta)
     return check_result("attention weights", _weights(patterns, states, beta))
 
 
@@ -78,7 +80,7 @@ def gradient(patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0)
     >>> gradient(torch.eye(2), states=torch.zeros(2))
     tensor([-0.5000, -0.5000])
     """
-    patterns, states, beta = check_memory(patterns, states=states, beta=beta)
+    patterns, states, beta = _check(patterns, states=states, beta=beta)
     return check_result("gradient", states - _weights(patterns, states, beta) @ patterns)
 
 
@@ -92,7 +94,7 @@ def jacobian(patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0)
     tensor([[ 0.2500, -0.2500],
             [-0.2500,  0.2500]])
     """
-    patterns, states, beta = check_memory(patterns, states=states, beta=beta)
+    patterns, states, beta = _check(patterns, states=states, beta=beta)
     weights = _weights(patterns, states, beta)
     each = patterns if states.ndim == 1 else patterns.unsqueeze(-3)
     centred = each - (weights @ patterns).unsqueeze(-2)
@@ -111,7 +113,7 @@ def update(
     >>> update(torch.eye(2), states=torch.zeros(2))
     tensor([0.5000, 0.5000])
     """
-    patterns, states, beta = check_memory(patterns, states=states, beta=beta)
+    patterns, states, beta = _check(patterns, states=states, beta=beta)
     step_size = check_real("step_size", step_size, low=0.0)
     return check_result(
         "update", _moved(states, _weights(patterns, states, beta) @ patterns, step_size)
@@ -141,7 +143,7 @@ def retrieve(
     >>> bool(found.converged), f"{float(found.states[0]):.1f}"
     (True, '4.0')
     """
-    patterns, query, beta = check_memory(patterns, states=queries, beta=beta, name="queries")
+    patterns, query, beta = _check(patterns, states=queries, beta=beta, name="queries")
     step_size = check_real("step_size", step_size, low=0.0, open_low=True)
     tolerance = check_real("tolerance", tolerance, low=0.0)
     limit = check_integer("max_steps", max_steps, low=1)
@@ -184,6 +186,13 @@ def retrieve(
         attention=weights,
         trajectory=torch.stack(trajectory) if keep_trajectory else None,
     )
+
+
+def _check(
+    patterns: Any, *, states: Any, beta: Any, name: str = "states"
+) -> tuple[torch.Tensor, torch.Tensor, float]:
+    patterns = check_patterns(patterns, ndim=None)
+    return patterns, check_states(name, states, patterns=patterns), check_beta(beta)
 
 
 def _scores(patterns: torch.Tensor, states: torch.Tensor, beta: float) -> torch.Tensor:

@@ -11,8 +11,7 @@ A hidden one-of-N unit z with p(ξ, z) ∝ exp(β x_z·ξ − ½β‖ξ‖²) ma
 machine, with p(z|ξ) = softmax(β x_z·ξ) and ξ|z ~ N(x_z, 1/β).
 
 Learning the stored patterns: the loss is the exact negative log-likelihood [bal2020energy, Eqs.
-(14), (18)]; contrastive divergence stands beside it for comparison [hinton2002training]. Data are
-rows, (M, d).
+(14), (18)]. Data are rows, (M, d).
 
 Conventions. Patterns are rows, (N, d), the document's X transposed; states are rows, (…, d). β > 0
 multiplies the energy. Everything is a float torch tensor and differentiable unless said otherwise.
@@ -29,7 +28,7 @@ from scipy.optimize import brentq
 from scipy.special import wrightomega
 from torch import Tensor
 
-from spinformer.core.checks import check_choice, check_integer, check_real
+from spinformer.core.checks import check_integer, check_real
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status
@@ -83,33 +82,11 @@ def sample(patterns: Tensor, *, count: int, beta: float = 1.0, seed: TorchSeed =
     with torch.no_grad():
         weights = log_weights(patterns, beta=beta).exp()
         chosen = torch.multinomial(weights, count, replacement=True, generator=generator)
-        return _noisy(patterns[chosen], beta, generator)
-
-
-def _gibbs(
-    patterns: Tensor, *, states: Tensor, steps: int, beta: float = 1.0, seed: TorchSeed = 0
-) -> Tensor:
-    """Run block Gibbs sampling from `states`, (M, d), for `steps` ≥ 1: z | ξ, then ξ | z.
-
-    Leaves p invariant, but hops between patterns of equal norm at a rate of order
-    exp(−β‖x_i − x_j‖²/8) only: separated patterns do not mix in any affordable time. No gradient.
-
-    >>> _gibbs(torch.zeros(1, 2), states=torch.ones(5, 2), steps=1).shape
-    torch.Size([5, 2])
-    """
-    steps = check_integer("steps", steps, low=1)
-    generator = torch_generator(seed, device=patterns.device)
-    with torch.no_grad():
-        for _ in range(steps):
-            hidden = check_result("scores", torch.softmax(beta * states @ patterns.T, -1))
-            chosen = torch.multinomial(hidden, 1, generator=generator).squeeze(-1)
-            states = _noisy(patterns[chosen], beta, generator)
-    return states
-
-
-def _noisy(means: Tensor, beta: float, generator: torch.Generator | None) -> Tensor:
-    noise = torch.randn(means.shape, dtype=means.dtype, device=means.device, generator=generator)
-    return means + noise / math.sqrt(beta)
+        means = patterns[chosen]
+        noise = torch.randn(
+            means.shape, dtype=means.dtype, device=means.device, generator=generator
+        )
+        return means + noise / math.sqrt(beta)
 
 
 def _check_sample(patterns: Tensor, data: Tensor, beta: float) -> tuple[Tensor, Tensor, float]:
@@ -152,22 +129,6 @@ def loss_gradient(patterns: Tensor, *, data: Tensor, beta: float = 1.0) -> Tenso
     return check_result("gradient", slope)
 
 
-def contrastive_gradient(
-    patterns: Tensor, *, data: Tensor, beta: float = 1.0, steps: int = 1, seed: TorchSeed = 0
-) -> Tensor:
-    """CD-k: the gradient with the model average replaced by k Gibbs steps from the data, (N, d).
-
-    β(mean over negatives − mean over data of ξ ⊗ softmax(βXξ)) [hinton2002training].
-
-    >>> contrastive_gradient(torch.zeros(1, 2), data=torch.ones(3, 2)).shape
-    torch.Size([1, 2])
-    """
-    patterns, data, beta = _check_sample(patterns, data, beta)
-    negatives = _gibbs(patterns, states=data, steps=steps, beta=beta, seed=seed)
-    slope = beta * (_pull(patterns, negatives, beta) - _pull(patterns, data, beta))
-    return check_result("gradient", slope)
-
-
 def _em_update(patterns: Tensor, *, data: Tensor, beta: float = 1.0) -> Tensor:
     """One expectation–maximisation step under the tied weights, (N, d); never raises `loss`.
 
@@ -195,10 +156,9 @@ class Fit(Solution[Tensor]):
     """What `fit` learned.
 
     value: (N, d), the last iterate. residual: what the last step lowered the loss by, in nats.
-    steps: steps made. status: CONVERGED if that was less than the tolerance and no rise (never for
-    "cd", whose steps are noisy), DIVERGED if the loss is not finite or, but for "cd", ended above
-    its start, else STEP_LIMIT.
-    losses: (steps + 1,), exact `loss` on the training data before the first and after every step.
+    steps: steps made. status: CONVERGED if that was less than the tolerance and no rise, else
+    STEP_LIMIT.
+    losses: (steps + 1,), exact `loss` on the data before the first and after every step.
     """
 
     losses: np.ndarray
@@ -214,57 +174,32 @@ def fit(
     *,
     data: Tensor,
     beta: float = 1.0,
-    method: str = "em",
     max_steps: int = 500,
-    rate: float = 0.1,
     tolerance: float = 1e-10,
-    cd_steps: int = 1,
-    seed: TorchSeed = 0,
 ) -> Fit:
-    """Learn the stored patterns from `data`, (M, d), starting from `patterns`.
+    """The stored patterns of maximum likelihood, from `data`, (M, d), starting from `patterns`.
 
-    method: "em" (exact maximum likelihood, no step size), "gradient" (exact gradient, steps
-    X ← X − rate·∇L [bal2020energy, Eq. (20)]) or "cd" (the same with CD-`cd_steps` gradients).
-    "em" and "gradient" stop when a step lowers the loss by less than `tolerance` nats.
+    Expectation–maximisation, which has no step size, until a step lowers the loss by less than
+    `tolerance` nats. (Descent, X ← X − rate·∇L [bal2020energy, Eq. (20)], takes `loss_gradient`.)
 
     >>> found = fit(torch.ones(1, 2), data=torch.tensor([[1.0, 0.0], [3.0, 0.0]]))
     >>> found.patterns, bool(found.converged)
     (tensor([[2., 0.]]), True)
     """
     patterns, data, beta = _check_sample(patterns, data, beta)
-    check_choice("method", method, ("em", "gradient", "cd"))
     max_steps = check_integer("max_steps", max_steps, low=1)
-    rate = check_real("rate", rate, low=0.0, open_low=True)
     tolerance = check_real("tolerance", tolerance, low=0.0)
-    cd_steps = check_integer("cd_steps", cd_steps, low=1)
-    generator = torch_generator(seed, device=patterns.device)
-    patterns = patterns.detach().clone()
-    data = data.detach()
+    patterns, data = patterns.detach().clone(), data.detach()
     losses = [float(loss(patterns, data=data, beta=beta))]
-    status = Status.STEP_LIMIT
-    largest = torch.finfo(patterns.dtype).max ** 0.25  # beyond, the loss is no number
     # Below this a change of the loss is rounding.
     rounding = 100.0 * torch.finfo(patterns.dtype).eps
-    for _ in range(max_steps):
-        if method == "em":
-            patterns = _em_update(patterns, data=data, beta=beta)
-        elif method == "gradient":
-            patterns = patterns - rate * loss_gradient(patterns, data=data, beta=beta)
-        else:
-            patterns = patterns - rate * contrastive_gradient(
-                patterns, data=data, beta=beta, steps=cd_steps, seed=generator
-            )
-        if not float(patterns.abs().max()) < largest:
-            losses.append(math.nan)
-            status = Status.DIVERGED
-            break
+    status = Status.STEP_LIMIT
+    while status == Status.STEP_LIMIT and len(losses) <= max_steps:
+        patterns = _em_update(patterns, data=data, beta=beta)
         losses.append(float(loss(patterns, data=data, beta=beta)))
         fallen = losses[-2] - losses[-1]
-        if method != "cd" and -rounding * (1.0 + abs(losses[-1])) <= fallen < tolerance:
+        if -rounding * (1.0 + abs(losses[-1])) <= fallen < tolerance:
             status = Status.CONVERGED
-            break
-    if method != "cd" and status is Status.STEP_LIMIT and losses[-1] > losses[0]:
-        status = Status.DIVERGED
     return Fit(
         value=patterns,
         residual=losses[-2] - losses[-1],

@@ -34,12 +34,10 @@ from spinformer.hopfield.inputs import (
     check_patterns,
     check_result,
     check_states,
-    check_wide,
-    largest_norm,
 )
 
 KINDS = ("single pattern", "metastable", "global average")
-MERGE_RADIUS = 1e-5  # two end points nearer than this, in units of the largest norm, are one
+_MERGED = 1e-5  # two end points nearer than this, in units of the largest norm, are one
 
 
 @record
@@ -111,26 +109,20 @@ def classify(weights: Tensor) -> tuple[str, ...]:
     return tuple(names)
 
 
-def jacobian_eigenvalue(patterns: Tensor, *, weights: Tensor, beta: float) -> Tensor:
-    """Largest eigenvalue of β Cov_p(x) for each row p of `weights` (K, N), shape (K,).
+def _check_wide(patterns: Tensor) -> Tensor:
+    """Patterns (N, d), without a graph, in float32 or float64, which linear algebra needs."""
+    patterns = check_patterns(patterns).detach()
+    if patterns.dtype not in (torch.float32, torch.float64):
+        raise TypeError(f"patterns must be float32 or float64, got {patterns.dtype}")
+    return patterns
 
-    `patterns` (N, d). Where p are the weights of a fixed point, below 1 means stable.
 
-    >>> even = torch.full((1, 2), 0.5)
-    >>> jacobian_eigenvalue(torch.eye(2), weights=even, beta=2.0)
-    tensor([1.0000])
-    """
-    patterns = check_wide("patterns", check_patterns(patterns))
-    shape, like = (None, patterns.shape[0]), ("patterns", patterns)
-    weights = check_tensor("weights", weights, shape=shape, low=0.0, like=like)
-    beta = check_beta(beta)
-    values = []
-    for row in weights:
-        scaled = row.sqrt().unsqueeze(-1) * (patterns - row @ patterns)
-        # The smaller of the two Gram matrices has the same largest eigenvalue.
-        gram = scaled @ scaled.mT if patterns.shape[0] <= patterns.shape[1] else scaled.mT @ scaled
-        values.append(beta * torch.linalg.eigvalsh(check_result("squared norms", gram))[-1])
-    return torch.stack(values) if values else weights.new_zeros(0)
+def _largest_slope(patterns: Tensor, weights: Tensor, beta: float) -> float:
+    """Largest eigenvalue of β Cov_p(x), the Jacobian of the update where p are its weights."""
+    scaled = weights.sqrt().unsqueeze(-1) * (patterns - weights @ patterns)
+    # The smaller of the two Gram matrices has the same largest eigenvalue.
+    gram = scaled @ scaled.mT if patterns.shape[0] <= patterns.shape[1] else scaled.mT @ scaled
+    return beta * float(torch.linalg.eigvalsh(check_result("squared norms", gram))[-1])
 
 
 def mean_critical_beta(patterns: Tensor) -> float:
@@ -144,9 +136,9 @@ def mean_critical_beta(patterns: Tensor) -> float:
     >>> f"{mean_critical_beta(torch.eye(2)):.3f}"
     '2.000'
     """
-    patterns = check_patterns(patterns).detach()
-    uniform = patterns.new_full((1, patterns.shape[0]), 1.0 / patterns.shape[0])
-    largest = float(jacobian_eigenvalue(patterns, weights=uniform, beta=1.0))
+    patterns = _check_wide(patterns)
+    uniform = torch.full_like(patterns[:, 0], 1.0 / len(patterns))
+    largest = _largest_slope(patterns, uniform, 1.0)
     return 1.0 / largest if largest > 0.0 else float("inf")
 
 
@@ -163,21 +155,22 @@ def find_fixed_points(
     `patterns` (N, d), `starts` (S, d). The update runs to `tolerance`; starts still moving after
     `max_steps` (it slows down near a bifurcation) are finished with Newton's method on
     ξ − f(ξ) = 0 and kept only if that arrives within 0.1 of where they were, in units of the
-    largest pattern norm. Points closer than MERGE_RADIUS (same unit) are one. The mean of centred
+    largest pattern norm. Points closer than 1e-5 (same unit) are one. The mean of centred
     patterns stays put even where it is unstable: it is then reported with `stable` False.
 
     >>> found = find_fixed_points(4.0 * torch.eye(2, dtype=torch.float64), beta=1.0)
     >>> found.kinds, found.basin.tolist(), found.stable.tolist()
     (('single pattern', 'single pattern', 'global average'), [1, 1, 1], [True, True, False])
     """
-    patterns = check_wide("patterns", check_patterns(patterns)).detach()
-    beta = check_beta(beta)
+    patterns, beta = _check_wide(patterns), check_beta(beta)
     tolerance = check_real("tolerance", tolerance, low=0.0, open_low=True)
     if starts is None:
         starts = torch.cat([patterns.mean(0, keepdim=True), patterns])
     starts = check_tensor("starts", starts, shape=(None, patterns.shape[1])).detach()
     starts = check_states("starts", starts, patterns=patterns)
-    scale = largest_norm(patterns) or 1.0
+    scale = float(torch.linalg.vector_norm(patterns, dim=-1).max()) or 1.0
+    if not scale < torch.finfo(patterns.dtype).max ** 0.5:
+        raise ValueError(f"patterns must have squared norms within the range of {patterns.dtype}")
     found = retrieve(
         patterns, queries=starts, beta=beta, tolerance=tolerance * scale, max_steps=max_steps
     )
@@ -190,12 +183,13 @@ def find_fixed_points(
     order = torch.argsort(energy(patterns, states=states, beta=beta), stable=True)
     points, basin = states[:0], list[int]()
     for index in order[arrived[order]].tolist():
-        near = (points - states[index]).norm(dim=-1) <= MERGE_RADIUS * scale
+        near = (points - states[index]).norm(dim=-1) <= _MERGED * scale
         if bool(near.any()):
             basin[int(near.nonzero()[0])] += 1
         else:
             points, basin = torch.cat([points, states[index : index + 1]]), [*basin, 1]
     weights = attention_weights(patterns, states=points, beta=beta)
+    stable = [_largest_slope(patterns, row, beta) < 1.0 for row in weights]
     return FixedPoints(
         value=points,
         residual=gradient(patterns, states=states, beta=beta).norm(dim=-1),
@@ -203,8 +197,8 @@ def find_fixed_points(
         status=status_of(arrived),
         entries=effective_entries(weights),
         kinds=classify(weights),
-        stable=jacobian_eigenvalue(patterns, weights=weights, beta=beta) < 1.0,
-        basin=torch.tensor(basin, dtype=torch.int64),
+        stable=torch.tensor(stable, dtype=torch.bool, device=points.device),
+        basin=torch.tensor(basin, dtype=torch.int64, device=points.device),
     )
 
 

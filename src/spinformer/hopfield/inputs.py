@@ -34,29 +34,6 @@ def check_states(name: str, states: Any, *, patterns: torch.Tensor) -> torch.Ten
     return states
 
 
-def check_memory(
-    patterns: Any, *, states: Any, beta: Any, name: str = "states"
-) -> tuple[torch.Tensor, torch.Tensor, float]:
-    """A continuous memory: patterns (..., N, d), states that fit them, β."""
-    patterns = check_patterns(patterns, ndim=None)
-    return patterns, check_states(name, states, patterns=patterns), check_beta(beta)
-
-
-def check_wide(name: str, tensor: torch.Tensor) -> torch.Tensor:
-    """float32 or float64, which linear algebra needs."""
-    if tensor.dtype not in (torch.float32, torch.float64):
-        raise TypeError(f"{name} must be float32 or float64, got {tensor.dtype}")
-    return tensor
-
-
-def largest_norm(patterns: torch.Tensor) -> float:
-    """M, the largest norm of a row; ValueError where it overflows."""
-    norm = float(torch.linalg.vector_norm(patterns.detach(), dim=-1).max())
-    if not norm < torch.finfo(patterns.dtype).max ** 0.5:
-        raise ValueError(f"patterns must have squared norms within the range of {patterns.dtype}")
-    return norm
-
-
 def check_result(what: str, result: torch.Tensor) -> torch.Tensor:
     """`result`, if it is finite; ValueError where finite input was too large for its type."""
     if not bool(torch.isfinite(result.detach()).all()):

@@ -23,17 +23,8 @@ COLORS: dict[str, str] = {
     "black": "#000000",
 }
 
-# Perceptually uniform maps: one for magnitudes, one for signed quantities.
-SEQUENTIAL = "cividis"
+# A perceptually uniform map of signed quantities; that of magnitudes is the style's default.
 DIVERGING = "PuOr"
-# One color for every kind of motion.
-MOTION_COLORS: dict[str, str] = {
-    "driven": "black",
-    "periodic": "blue",
-    "quasi-periodic": "orange",
-    "chaos at 1.266": "purple",
-    "chaos at 1.28": "red",
-}
 
 
 def use_style() -> None:
@@ -56,7 +47,7 @@ def use_style() -> None:
             "legend.fontsize": 9,
             "legend.frameon": False,
             "lines.linewidth": 1.6,
-            "image.cmap": SEQUENTIAL,
+            "image.cmap": "cividis",
         }
     )
     if "IPython" in sys.modules and (shell := sys.modules["IPython"].get_ipython()):
