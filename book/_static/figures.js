@@ -38,6 +38,14 @@ addEventListener("DOMContentLoaded", () => {
     const sizes = parts.map((one) => parseFloat(getComputedStyle(one).fontSize));
     return Math.max(...sizes) * Math.hypot(matrix.a, matrix.b);
   }
+  // Words in a box of their own, which does not grow with them.
+  function framed(text) {
+    const word = text.getBoundingClientRect();
+    return [...text.closest("g:not([transform])").querySelectorAll("path")].some((path) => {
+      const box = path.getBoundingClientRect();
+      return box.left <= word.left && box.right >= word.right && box.top <= word.top && box.bottom >= word.bottom;
+    });
+  }
   function scale(text, by) {
     text.dataset.drawn ??= text.getAttribute("transform") ?? "";
     const box = text.getBBox(), anchor = getComputedStyle(text).textAnchor;
@@ -63,6 +71,7 @@ addEventListener("DOMContentLoaded", () => {
       const row = Math.round((box.top + box.bottom) / 6);
       if (!rows.has(row)) rows.set(row, { texts: [], by: most });
       rows.get(row).texts.push(text);
+      if (framed(text)) rows.get(row).by = 1;
     }
     const apart = (a, b) => a.right < b.left + 1 || b.right < a.left + 1 || a.bottom < b.top + 2 || b.bottom < a.top + 2;
     for (let round = 0; round < 5; round += 1) {
