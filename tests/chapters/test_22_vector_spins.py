@@ -13,8 +13,8 @@ from compendium.c22_vector_spins.study import (
     three_spins,
 )
 from spinformer.core.solve import NotConverged, Status
-from spinformer.spins.large_d import vector_spins
 from spinformer.spins.mean_field import solve_mean_field
+from spinformer.spins.solvers import vector_spins
 from spinformer.spins.vectors import one_spin, two_spins
 
 DOUBLE = torch.float64
@@ -124,8 +124,6 @@ def test_batches_flags_and_bad_input(dtype, limit):
     assert float(found.residual[0]) <= limit < 1e-3 < float(found.residual[1])
     with pytest.raises(NotConverged, match="adaptive TAP"):
         solve_adaptive_tap(cold, **{**given, "throw": True})
-    with pytest.raises(ValueError, match="beta must be"):
-        solve_adaptive_tap(0.1 * torch.ones(2, 2), fields=torch.ones(2, 1), beta=0.0)
     with pytest.raises(ValueError, match="method"):
         solve_adaptive_tap(couplings, **{**given, "method": "best"})
 

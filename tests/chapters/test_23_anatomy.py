@@ -23,12 +23,12 @@ from compendium.c23_anatomy.study import (
     share_sweep,
     softmax_couplings,
 )
-from spinformer.spins.large_d import vector_spins
 from spinformer.spins.module import (
     Solver,
     SpinTransformerModule,
     response_attention,
 )
+from spinformer.spins.solvers import vector_spins
 from spinformer.spins.vectors import two_spins
 
 

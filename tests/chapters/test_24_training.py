@@ -45,8 +45,8 @@ from compendium.common.token_tasks import (
     recall_task,
 )
 from compendium.common.trained_stacks import fit, probe_layers, score, train_arm
-from spinformer.spins.large_d import vector_spins
 from spinformer.spins.module import SpinTransformerModule
+from spinformer.spins.solvers import vector_spins
 from spinformer.spins.vectors import one_spin
 
 SHAPE = digit_task(0).shape

@@ -22,14 +22,8 @@ from spinformer.core.solve import Solution
 from spinformer.core.special import alignment_over_kappa, log_sphere_integral
 from spinformer.spins.ising import pair_couplings as ising_couplings
 from spinformer.spins.ising import solve_exact
-from spinformer.spins.large_d import (
-    check_range,
-    check_system,
-    default_tolerance,
-    find_saddle,
-    magnetization,
-    pair_couplings,
-)
+from spinformer.spins.large_d import pair_couplings
+from spinformer.spins.solvers import default_tolerance, vector_spins
 from spinformer.spins.vectors import ExactVectorSpins, exact_system, polar_nodes
 
 METHODS = ("naive", "tap", "adaptive")
@@ -98,17 +92,18 @@ def solve_adaptive_tap(
 
         [(diag Λ − βB)⁻¹]_ii = 1 − m_i²,   Λ_i = βV_i + 1/(1 − m_i²),
 
-    found anew in every step by the search of `find_saddle` for the unit diagonal, so that it always
-    exists. For D = 1 the last is adaptive TAP [opper2001adaptive], for D → ∞ the saddle
+    found anew in every step by the search of `vector_spins` for the unit diagonal, so that it
+    always exists. For D = 1 the last is adaptive TAP [opper2001adaptive], for D → ∞ the saddle
     point. Deep implicit attention [bal2021transformers, Sec. 7] takes such a fixed point for a
     layer. Anderson's mixing of the damped iteration from free spins; the mean spins m (..., N, D)
     are differentiable, by a dense N × N matrix: up to some hundred spins. Raises NotConverged
     unless `throw` is false.
     """
-    couplings, fields, beta = check_system(couplings, fields, beta)
-    check_range(couplings, fields, beta)
     check_choice("method", method, METHODS)
     pair, dim = pair_couplings(couplings), fields.shape[-1]
+    beta = torch.as_tensor(beta, dtype=fields.dtype)
+    batch = torch.broadcast_shapes(pair.shape[:-2], fields.shape[:-2], beta.shape)
+    fields, beta = fields.expand(*batch, *fields.shape[-2:]), beta.expand(batch)
 
     def gain_at(theta: Tensor) -> Tensor:
         return alignment_gain(theta.square().sum(-1), beta=beta[..., None], dim=dim)
@@ -167,7 +162,7 @@ def reaction(mean: Tensor, pair: Tensor, beta: Tensor, method: str) -> Tensor:
     # t with [(diag t − S βB S)⁻¹]_ii = 1: a saddle point without fields, at β = ½.
     root = width.sqrt()
     scaled = root[..., None] * (beta[..., None, None] * pair) * root[..., None, :]
-    t = find_saddle(scaled, fields=torch.zeros_like(root)[..., None], beta=0.5).value
+    t = vector_spins(scaled, fields=torch.zeros_like(root)[..., None], beta=0.5).saddle.value
     return (t - 1) / (beta[..., None] * width)
 
 
@@ -224,8 +219,8 @@ def triple_errors(
             for name in METHODS
         }
         for name, order in (("saddle", False), ("corrected", True)):
-            mean = magnetization(j, fields=h * dim**0.5, beta=beta, corrected=order)
-            found[name] = mean / dim**0.5
+            large = vector_spins(j, fields=h * dim**0.5, beta=beta, corrected=order)
+            found[name] = large.magnetization / dim**0.5
         for name, mean in found.items():
             wrong[name].append(float(((mean.numpy() - truth) ** 2).sum()))
     return {name: np.array(values) for name, values in wrong.items()}

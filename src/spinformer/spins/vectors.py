@@ -1,19 +1,17 @@
-"""Vector spins: a few of them exactly, any number by Monte Carlo, and driven ones.
+"""Vector spins: a few of them exactly, any number by Monte Carlo.
 
-The model is one, [bal2021transformers, Eq. (vectorrandomising)]: N spins of D components with
-couplings J (any real matrix), fields and the inverse temperature β, written in two ways.
+N spins of D components, ‖σ_i‖² = D, with couplings J (any real matrix), fields H and the inverse
+temperature β [bal2021transformers, Eq. (vectorrandomising)]:
 
-1. *Sigma*: ‖σ_i‖² = D and E = −Σ_{i,j} J_ij σ_i·σ_j − Σ_i H_i·σ_i over ordered pairs: a pair
-   couples with J_ij + J_ji and a diagonal entry adds the constant −D J_ii. Exact systems, Monte
-   Carlo and the saddle point of `large_d`. The measure of every spin is normalised: ln Z = 0 for
-   J = 0 and H = 0. D = 1 is the Ising model with ordered pairs.
-2. *Unit*: u = σ/√D of length one in the scaled fields h = H/√D, with the same J and β, so that
-   E/D = −Σ_{i,j} J_ij u_i·u_j − Σ_i h_i·u_i. The mean-field equations of `large_d`, `driven_step`
-   and `module`, because nothing in it grows with D. Where B = J + Jᵀ without diagonal, a spin
-   feels h_i + Σ_j B_ij u_j.
+    E = −Σ_{i,j} J_ij σ_i·σ_j − Σ_i H_i·σ_i
 
-Correlations are ⟨u_i·u_j⟩ everywhere, one for i = j. Functions that take arrays work in logarithms,
-so that large β and large D neither overflow nor underflow; ValueError or TypeError for bad input.
+over ordered pairs: a pair couples with J_ij + J_ji and a diagonal entry adds the constant −D J_ii.
+The measure of every spin is normalised: ln Z = 0 for J = 0 and H = 0. D = 1 is the Ising model with
+ordered pairs. `large_d` has the same in units without D: u = σ/√D, h = H/√D, E/D, and the same J
+and β.
+
+Correlations are ⟨u_i·u_j⟩ everywhere, one for i = j. Functions work in logarithms, so that large β
+and large D neither overflow nor underflow; ValueError or TypeError for bad input.
 """
 
 from __future__ import annotations
@@ -22,12 +20,10 @@ import math
 from typing import Any
 
 import numpy as np
-import torch
 from numba import njit
 from scipy.special import gammaln, logsumexp
-from torch import Tensor
 
-from spinformer.core.checks import check_array, check_choice, check_integer, check_real
+from spinformer.core.checks import check_array, check_integer, check_real
 from spinformer.core.random import Seed
 from spinformer.core.records import record
 from spinformer.core.special import alignment_over_kappa, log_sphere_integral
@@ -42,7 +38,6 @@ _MAX_PANELS = {1: 4000, 3: 6}
 _LARGEST = 1e9
 # Squares of concentrations must stay finite.
 _MAX_CONCENTRATION = 1e150
-THEORIES = ("naive", "second order", "large D")
 
 
 @record
@@ -302,73 +297,3 @@ def _vector_sweeps(
                 sum_pairs[j, i] += product
                 energy -= pair[i, j] * product
         energies[step] = energy
-
-
-@record
-class DrivenSpins:
-    """m (..., N, D), Q (..., N, N), of which the theories but "large D" know the diagonal, and
-    `delayed` ⟨u_i(t+1)·u_j(t)⟩ (..., N, N) with the time before, or of a start with a copy."""
-
-    mean: Tensor
-    covariance: Tensor
-    delayed: Tensor
-
-
-def driven_start(fields: Tensor, *, beta: Tensor) -> DrivenSpins:
-    """Free spins in the fields h: m = 2βh/(1 + √(1 + 4β²h²)), without correlations.
-
-    >>> driven_start(torch.zeros(2, 3), beta=torch.ones(1, 1)).covariance
-    tensor([[1., 0.],
-            [0., 1.]])
-    """
-    square = fields.square().sum(dim=-1, keepdim=True)
-    mean = 2 * beta / (1 + (1 + 4 * beta * beta * square).sqrt()) * fields
-    covariance = torch.diag_embed(1 - mean.square().sum(dim=-1))
-    return DrivenSpins(mean=mean, covariance=covariance, delayed=mean @ mean.mT)
-
-
-def driven_step(
-    state: DrivenSpins, *, couplings: Tensor, fields: Tensor, beta: Tensor, theory: str
-) -> DrivenSpins:
-    """One parallel step of `theory`, differentiable.
-
-    >>> one, zero = torch.ones(1, 1), torch.zeros(1, 1)
-    >>> start = driven_start(zero, beta=one)
-    >>> system = {"couplings": 2 * one, "fields": one, "beta": one}
-    >>> for theory in THEORIES:
-    ...     print(driven_step(start, **system, theory=theory).mean)
-    tensor([[0.6180]])
-    tensor([[0.3583]])
-    tensor([[0.3583]])
-    """
-    check_choice("theory", theory, THEORIES)
-    theta = fields + couplings @ state.mean
-    square = theta.square().sum(dim=-1, keepdim=True)
-    carried = couplings @ state.covariance
-    spread = None
-    if theory == "second order":
-        width = state.covariance.diagonal(dim1=-2, dim2=-1).unsqueeze(-1)
-        square = square + couplings.square() @ width
-    elif theory == "large D":
-        spread = carried @ couplings.mT
-        square = square + spread.diagonal(dim1=-2, dim2=-1).unsqueeze(-1)
-    gain = 2 * beta / (1 + (1 + 4 * beta * beta * square).sqrt())
-    mean = gain * theta
-    covariance = torch.diag_embed(1 - mean.square().sum(dim=-1))
-    if spread is not None:
-        eye = torch.eye(spread.shape[-1], dtype=torch.bool, device=spread.device)
-        covariance = covariance + (gain * spread * gain.mT).masked_fill(eye, 0.0)
-    delayed = mean @ state.mean.mT + gain * carried
-    return DrivenSpins(mean=mean, covariance=covariance, delayed=delayed)
-
-
-def entropy_rate(delayed: Tensor, *, couplings: Tensor, beta: Tensor) -> Tensor:
-    """σ/D = β Σ_ij (J_ij − J_ji) ⟨u_i(t+1)·u_j(t)⟩, (...): nats a step and per component.
-
-    That of a stationary state under constant fields; zero for symmetric couplings.
-
-    >>> turn = torch.tensor([[0.0, 1.0], [-1.0, 0.0]])
-    >>> entropy_rate(0.5 * turn, couplings=turn, beta=torch.ones(1, 1))
-    tensor(2.)
-    """
-    return (beta * (couplings - couplings.mT) * delayed).sum(dim=(-2, -1))
