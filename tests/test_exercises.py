@@ -30,6 +30,7 @@ from compendium.c35_other_tokens.letters import LetterNetwork
 from compendium.c35_other_tokens.study import ATTENTION, BETA, site_information
 from compendium.c36_learning_through_the_limit.learning import one_bit
 from compendium.c51_synthesis.study import readers_in_equilibrium
+from compendium.common.exact_spins import two_spins
 from compendium.common.token_tasks import crowd_share
 from spinformer.dmft.network import Network
 from spinformer.dmft.onset import onset
@@ -39,7 +40,6 @@ from spinformer.spins.ising import sherrington_kirkpatrick
 from spinformer.spins.mean_field import solve_mean_field
 from spinformer.spins.module import SpinTransformerModule
 from spinformer.spins.solvers import vector_spins
-from spinformer.spins.vectors import two_spins
 
 CHAPTERS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.md"))
 DONE: list[str] = []

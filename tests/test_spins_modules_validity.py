@@ -11,8 +11,8 @@ from spinformer.spins.module import (
     _limited_correlation,
     largest_row_sum,
 )
+from spinformer.spins.monte_carlo import sample_vector_spins
 from spinformer.spins.solvers import vector_spins
-from spinformer.spins.vectors import sample_vector_spins
 
 DOUBLE = torch.float64
 SOLVERS = {

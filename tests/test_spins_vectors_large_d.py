@@ -6,11 +6,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compendium.c22_vector_spins.study import three_spins
+from compendium.common.exact_spins import three_spins
 from spinformer.core.solve import NotConverged, Status
 from spinformer.spins.large_d import inverse_logdet
+from spinformer.spins.monte_carlo import sample_vector_spins
 from spinformer.spins.solvers import vector_spins
-from spinformer.spins.vectors import sample_vector_spins
 
 
 def _system(*batch, sites=5, dimension=4, strength=0.4, seed=0):

@@ -1,6 +1,6 @@
 """The magnetization of vector spins with softmax couplings taken apart, and measured.
 
-[bal2021transformers, Sec. 8] in the unit convention of `spins.vectors`: u = σ/√D, scaled fields
+[bal2021transformers, Sec. 8] in the units of `spins.large_d`: u = σ/√D, scaled fields
 h = H/√D, and
 
     m = −(1/D) dF/dh = ⟨u⟩ + response,    ⟨u⟩ = ½ V⁻¹ h,    V = diag(t) − J,
@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from bookmaker.tables import Rows, stored
+from compendium.common.exact_spins import two_spins
 from compendium.common.rows import grid, mean_rows
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.statistics import Estimate, mean_estimate
@@ -33,7 +34,6 @@ from spinformer.spins.module import (
     response_attention,
 )
 from spinformer.spins.solvers import vector_spins
-from spinformer.spins.vectors import two_spins
 
 Value = TypeVar("Value", float, np.ndarray, Tensor)
 

@@ -1,7 +1,8 @@
 """Vector spins of many components: free energy and mean-field equations, driven ones too.
 
-The model is that of `vectors`: ‖σ_i‖² = D, E = −Σ_{i,j} J_ij σ_i·σ_j − Σ_i H_i·σ_i over ordered
-pairs, Z = ⟨exp(−βE)⟩ over free spins. Everything here is in units in which nothing grows with D:
+N spins of D components, ‖σ_i‖² = D, E = −Σ_{i,j} J_ij σ_i·σ_j − Σ_i H_i·σ_i over ordered pairs, J
+any real matrix, so that a pair couples with J_ij + J_ji and a diagonal entry adds the constant
+−D J_ii; Z = ⟨exp(−βE)⟩ over free spins. Everything here is in units in which nothing grows with D:
 spins u = σ/√D of length one, fields h = H/√D, and E/D with the same J and β. Three theories:
 
 *Saddle point*, exact for D → ∞. A multiplier t_i for the length of each spin makes the integral
@@ -173,10 +174,9 @@ def driven_step(
     "large D" returns more of Q. Free spins start with L(h) and that diagonal.
 
     >>> one = torch.ones(1, 1)
-    >>> mean = free_spins(one, one)
     >>> system = {"couplings": 2 * one, "fields": one, "beta": one}
     >>> for theory in THEORIES:
-    ...     print(driven_step(mean, 1 - mean**2, **system, theory=theory)[0])
+    ...     print(driven_step(0 * one, one, **system, theory=theory)[0])
     tensor([[0.6180]])
     tensor([[0.3583]])
     tensor([[0.3583]])

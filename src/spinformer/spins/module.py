@@ -5,7 +5,7 @@ dim/heads, in the field of its channels, with couplings that depend on the whole
 
     J = g softmax(γ (H W_Q)(H W_K)ᵀ/√D),    E = −Σ_{i,j} J_ij σ_i·σ_j − Σ_i H_i·σ_i,
 
-and the output is −dF/dH. With u = σ/√D and h = H/√D, the unit convention of `vectors`,
+and the output is −dF/dH. With u = σ/√D and h = H/√D, the units of `large_d`,
 
     m_i = −(1/D) dF/dh_i = ⟨u_i⟩ + Σ_{m,n} C_mn ∂J_mn/∂h_i,    C_mn = ⟨u_m·u_n⟩,
 
@@ -692,7 +692,7 @@ class DrivenSpinModule(_CoupledHeads):
     Driven spins [bal2021transformers, footnote 10; poclopez2024dynamical] have couplings of their
     own in each direction: here J_ij = g softmax over the past j < i of γ (H W_Q)_i·(H W_K)_j/√D,
     and zero else. The tokens drive the spins with constant fields H for `steps` K parallel steps
-    from free spins, in the theories of `vectors.driven_step`: "naive", "second order" with the
+    from free spins, in the theories of `large_d.driven_step`: "naive", "second order" with the
     lengthening of the fields by fluctuations, or "large D", exact for D → ∞ and of cost N³ a step.
     There is no free energy, hence no response: the output is ⟨σ(K)⟩. Since J is strictly triangular
     its N-th power vanishes: the state is stationary, exactly, after N − 1 steps from free spins and

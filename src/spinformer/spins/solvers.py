@@ -47,7 +47,7 @@ _BENT_STEPS = 8
 
 @record
 class VectorSpins:
-    """Thermodynamics of a batch of vector-spin systems, in the sigma convention of `vectors`.
+    """Thermodynamics of a batch of vector-spin systems, ‖σ_i‖² = D (see `large_d`).
 
     saddle: the multipliers t* (..., N), differentiable. free_energy: (...), F = −ln Z/β, extensive
     in N and D. magnetization: (..., N, D), ⟨σ⟩ = −∂F/∂H at fixed couplings. correlations:
