@@ -23,8 +23,7 @@ from compendium.c25b_learning_under_a_drive.directions import sample_von_mises_f
 from spinformer.core.states import spin_states
 from spinformer.spins.ising import sherrington_kirkpatrick, solve_exact
 from spinformer.spins.mean_field import METHODS, solve_mean_field
-from spinformer.spins.monte_carlo import sample_ising
-from spinformer.spins.vectors import sample_vector_spins
+from spinformer.spins.monte_carlo import sample_ising, sample_vector_spins
 
 
 def medians(calls: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:

@@ -28,8 +28,8 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from spinformer.core.implicit import implicit_root
-from spinformer.spins.large_d import find_saddle, vector_spins
-from spinformer.spins.saddle import field_source, stationarity
+from spinformer.spins.large_d import field_source, inverse_logdet, slopes, spread
+from spinformer.spins.solvers import vector_spins
 
 SIZES = ((32, 128, 8), (128, 64, 8), (256, 64, 8))
 
@@ -54,13 +54,14 @@ def ours(couplings: Tensor, fields: Tensor) -> Tensor:
 def with_generic_derivative(couplings: Tensor, fields: Tensor) -> Tensor:
     """The same saddle, its derivative by a dense Jacobian a backward pass at a time."""
     with torch.no_grad():
-        t = find_saddle(couplings, fields=fields, beta=1.0).value
+        t = vector_spins(couplings, fields=fields, beta=1.0).saddle.value
 
-    def slopes(t: Tensor, couplings: Tensor, fields: Tensor) -> Tensor:
+    def slope(t: Tensor, couplings: Tensor, fields: Tensor) -> Tensor:
         source = field_source(fields / fields.shape[-1] ** 0.5)
-        return stationarity(t, (couplings + couplings.mT) / 2, source, t.new_ones(t.shape[:-1]))[0]
+        inverse, _ = inverse_logdet(torch.diag_embed(t) - (couplings + couplings.mT) / 2)
+        return slopes(inverse, spread(inverse, source), t.new_ones(t.shape[:-1]))[0]
 
-    t = implicit_root(slopes, t, couplings, fields)
+    t = implicit_root(slope, t, couplings, fields)
     return _observe(t, couplings, fields)
 
 
@@ -155,7 +156,7 @@ def main() -> None:
         for kind in ("glass", "softmax"):
             couplings, fields = systems(sites, dimension, batch, kind)
             with torch.no_grad():
-                saddle = find_saddle(couplings, fields=fields, beta=1.0)
+                saddle = vector_spins(couplings, fields=fields, beta=1.0).saddle
                 matrix = torch.diag_embed(saddle.value) - (couplings + couplings.mT) / 2
 
             def unit(m: Tensor = matrix) -> Tensor:

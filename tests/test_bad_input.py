@@ -50,7 +50,6 @@ OUT_OF_RANGE: dict[str, Any] = {
 UNCHECKED = {"Solution", "descend", "example_decoder", "free_energy", "rest", "Validity"}
 UNCHECKED |= {
     "response_attention",
-    "driven_start",
     "driven_step",
     "entropy_rate",
     "softmax_weights",

@@ -30,16 +30,16 @@ from compendium.c35_other_tokens.letters import LetterNetwork
 from compendium.c35_other_tokens.study import ATTENTION, BETA, site_information
 from compendium.c36_learning_through_the_limit.learning import one_bit
 from compendium.c51_synthesis.study import readers_in_equilibrium
+from compendium.common.exact_spins import two_spins
 from compendium.common.token_tasks import crowd_share
 from spinformer.dmft.network import Network
 from spinformer.dmft.onset import onset
 from spinformer.language.encoder import embed, run_layer
 from spinformer.language.text import sample_texts, text_windows
 from spinformer.spins.ising import sherrington_kirkpatrick
-from spinformer.spins.large_d import correlations, vector_spins
 from spinformer.spins.mean_field import solve_mean_field
 from spinformer.spins.module import SpinTransformerModule
-from spinformer.spins.vectors import two_spins
+from spinformer.spins.solvers import vector_spins
 
 CHAPTERS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.md"))
 DONE: list[str] = []
@@ -220,7 +220,7 @@ def test_layers_of_a_large_system():
 def test_vector_spins():
     told = said("22", r"Both give ([\d.]+): a pair")
     pair = torch.tensor([[0, 0.5], [0.5, 0]]).double()
-    by_package = correlations(pair, fields=torch.zeros(2, 1).double(), beta=1.0)
+    by_package = vector_spins(pair, fields=torch.zeros(2, 1).double(), beta=1.0).correlations
     assert float(by_package[0, 1]) == near(told, 3)
     exact = two_spins(pair.numpy(), fields=np.zeros((2, 100)), beta=1.0)
     assert exact.correlation[0, 1] == pytest.approx(told, abs=2e-3)

@@ -11,11 +11,7 @@ from compendium.c25_driven.study import entropy_production, exact_magnetizations
 from compendium.c25_driven.theories import kinetic_mean_field
 from spinformer.core.states import spin_states
 from spinformer.spins.ising import gaussian_couplings
-from spinformer.spins.kinetic import (
-    draw_spins,
-    kinetic_path,
-    kinetic_stationary,
-)
+from spinformer.spins.kinetic import kinetic_path, kinetic_stationary
 
 
 @pytest.fixture
@@ -47,7 +43,7 @@ def test_simulation_matches_exact_dynamics(system):
     couplings, drive, initial = system
     same = {"drive": drive, "initial": initial, "beta": 1.0}
     exact = exact_magnetizations(couplings, **same)
-    start = draw_spins(np.broadcast_to(initial, (20_000, 7)), seed=3)
+    start = 2 * np.random.default_rng(3).binomial(1, (1 + initial) / 2, (20_000, 7)) - 1
     run = kinetic_path(couplings, states=start, steps=4, fields=drive, beta=1.0, seed=4)
     pulls = (run.mean(1) - exact) / np.sqrt((1 - exact**2) / 20_000)
     assert np.abs(pulls).max() < 4.5
@@ -185,7 +181,7 @@ def test_entropy_production_of_asymmetric_couplings(system):
     long = np.tile(x, (60, 1))
     late = exact_magnetizations(couplings, drive=long, initial=initial, beta=beta)
     assert np.allclose(late[-1], state.magnetization, atol=1e-9)
-    start = draw_spins(np.broadcast_to(initial, (20_000, 7)), seed=0)
+    start = np.random.default_rng(0).choice([-1, 1], (20_000, 7))
     path = kinetic_path(couplings, states=start, steps=20, fields=x, beta=beta, seed=1).astype(
         float
     )

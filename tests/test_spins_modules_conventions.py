@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
+from spinformer.spins.large_d import THEORIES
 from spinformer.spins.module import DrivenSpinModule, Solver, SpinTransformerModule
-from spinformer.spins.vectors import THEORIES
 
 FIXED = {"solver": "fixed point"}
 DRIVEN = {"theory": "large D"}

@@ -7,13 +7,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compendium.c22_vector_spins.study import three_spins
 from compendium.c23_anatomy.study import (
     autograd_response,
     slope_at_zero,
     softmax_couplings,
     softmax_response,
 )
+from compendium.common.exact_spins import three_spins
 from spinformer.spins.module import response_attention
 
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from compendium.c23_anatomy.study import slope_at_zero, softmax_couplings, softmax_response
 from spinformer.core.solve import Status
-from spinformer.spins.large_d import solve_fixed_point, vector_spins
 from spinformer.spins.module import Solver, SpinTransformerModule
+from spinformer.spins.solvers import solve_fixed_point, vector_spins
 
 DOUBLE = torch.float64
 

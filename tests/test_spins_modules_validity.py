@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from compendium.c24a_teacher_and_student.study import coupling_excess
-from spinformer.spins.large_d import find_saddle, magnetization
 from spinformer.spins.module import (
     Solver,
     SpinTransformerModule,
@@ -12,7 +11,8 @@ from spinformer.spins.module import (
     _limited_correlation,
     largest_row_sum,
 )
-from spinformer.spins.vectors import sample_vector_spins
+from spinformer.spins.monte_carlo import sample_vector_spins
+from spinformer.spins.solvers import vector_spins
 
 DOUBLE = torch.float64
 SOLVERS = {
@@ -71,14 +71,15 @@ def test_the_correction_is_what_the_next_order_adds():
         _, parts = module(inputs, return_parts=True)
         given = {"fields": parts.fields * 2, "beta": torch.tensor(1.2, dtype=DOUBLE)}
         leading, next_order = (
-            magnetization(parts.pair / 2, **given, corrected=c) for c in (False, True)
+            vector_spins(parts.pair / 2, **given, corrected=c) for c in (False, True)
         )
-    want = (next_order - leading).norm(dim=(-2, -1)) / leading.norm(dim=(-2, -1))
+    spins = leading.magnetization
+    want = (next_order.magnetization - spins).norm(dim=(-2, -1)) / spins.norm(dim=(-2, -1))
     torch.testing.assert_close(parts.validity().correction, want, rtol=1e-9, atol=0)
     assert (parts.validity().distance < 1e-10).all()
     # The covariance of the saddle is V⁻¹/(2β).
-    t = find_saddle(parts.pair / 2, **given).value
-    largest = torch.linalg.eigvalsh(torch.diag_embed(t) - parts.pair / 2)[..., -1]
+    v = torch.diag_embed(leading.saddle.value) - parts.pair / 2
+    largest = torch.linalg.eigvalsh(v)[..., -1]
     torch.testing.assert_close(parts.validity().lowest, 1 / (2.4 * largest))
 
 

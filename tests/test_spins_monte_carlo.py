@@ -14,9 +14,9 @@ from spinformer.spins.monte_carlo import (
     MonteCarloEstimate,
     _exact_sums,
     sample_ising,
+    sample_vector_spins,
     tempered_chains,
 )
-from spinformer.spins.vectors import sample_vector_spins
 
 # With a few hundred comparisons in this file, 4.5 standard errors leave room for chance only.
 LIMIT = 4.5

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from spinformer.core.solve import NotConverged, Status
-from spinformer.spins.large_d import log_partition, solve_fixed_point
+from spinformer.spins.large_d import log_partition
+from spinformer.spins.solvers import solve_fixed_point
 
 DOUBLE = torch.float64
 

@@ -14,13 +14,9 @@ from compendium.c21a_cheap_free_energies.study import (
     squared_error,
 )
 from compendium.c21a_cheap_free_energies.unrolled import unrolled_tap
+from compendium.common.glass import glass_state, instability_beta
 from spinformer.spins.ising import sherrington_kirkpatrick, solve_exact
-from spinformer.spins.mean_field import (
-    belief_propagation,
-    glass_state,
-    instability_beta,
-    solve_mean_field,
-)
+from spinformer.spins.mean_field import belief_propagation, solve_mean_field
 from spinformer.spins.monte_carlo import sample_ising, tempered_chains
 
 
@@ -66,7 +62,7 @@ def test_the_line_and_the_susceptibility_by_other_means():
     # On the line the two-copy map rho -> E tanh tanh has slope one, by finite differences.
     edge, std = instability_beta(field_std=0.5), 0.5
     assert edge == pytest.approx(1.8, abs=0.01)
-    q = glass_state(edge, field_std=std).value
+    q = glass_state(edge, field_std=std).overlap
     nodes, weights = np.polynomial.hermite_e.hermegauss(181)
     weights = weights / weights.sum()
 

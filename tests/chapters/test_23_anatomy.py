@@ -23,13 +23,13 @@ from compendium.c23_anatomy.study import (
     share_sweep,
     softmax_couplings,
 )
-from spinformer.spins.large_d import vector_spins
+from compendium.common.exact_spins import two_spins
 from spinformer.spins.module import (
     Solver,
     SpinTransformerModule,
     response_attention,
 )
-from spinformer.spins.vectors import two_spins
+from spinformer.spins.solvers import vector_spins
 
 
 @settings(deadline=None, max_examples=12, derandomize=True)

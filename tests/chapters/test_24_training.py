@@ -45,9 +45,9 @@ from compendium.common.token_tasks import (
     recall_task,
 )
 from compendium.common.trained_stacks import fit, probe_layers, score, train_arm
-from spinformer.spins.large_d import vector_spins
+from spinformer.core.special import mean_alignment
 from spinformer.spins.module import SpinTransformerModule
-from spinformer.spins.vectors import one_spin
+from spinformer.spins.solvers import vector_spins
 
 SHAPE = digit_task(0).shape
 
@@ -242,7 +242,7 @@ def test_drawn_spins_of_a_module():
     module = SpinTransformerModule(3, heads=1, solver="saddle", strength=1e-9)
     field = torch.tensor([1.0, 2.0, 2.0])
     found = sample_module(module, field[None, None], sweeps=2000)
-    exact = one_spin(field.numpy() / 3**0.5, beta=1.0).magnetization
+    exact = mean_alignment(3.0, dim=3) * field[None].numpy() / 3**0.5
     np.testing.assert_allclose(found["spins"][0].numpy(), exact, atol=0.06)
     module = SpinTransformerModule(128, heads=2, solver="saddle", strength=1.5, channel_maps=True)
     with torch.no_grad():

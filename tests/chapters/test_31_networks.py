@@ -18,10 +18,10 @@ from compendium.c31_asymmetric_hopfield.study import (
     mean_order,
     spin_memory,
 )
+from compendium.common.glass import glass_state
 from spinformer.core.solve import NotConverged
 from spinformer.spins.ising import gaussian_couplings
 from spinformer.spins.kinetic import kinetic_path
-from spinformer.spins.mean_field import glass_state
 
 
 def average(f):
@@ -123,9 +123,9 @@ def test_mutual_couplings_freeze_near_the_simplest_theory_when_cold():
             found.append(np.mean(late[:-120] * late[120:]))
     assert abs(np.mean(kept[0.5])) < 0.03
     error = np.std(kept[2.0], ddof=1) / np.sqrt(8)
-    assert -0.05 < np.mean(kept[2.0]) - glass_state(2.0).value < 0.15
+    assert -0.05 < np.mean(kept[2.0]) - glass_state(2.0).overlap < 0.15
     assert np.mean(kept[2.0]) > 10 * error
-    q = glass_state(2.0).value
+    q = glass_state(2.0).overlap
     assert average(lambda z: np.tanh(2 * np.sqrt(q) * z) ** 2) == pytest.approx(q, abs=1e-9)
 
 

@@ -12,7 +12,7 @@ from compendium.c23c_real_layer.generator import text_blocks
 from compendium.c42b_heads_that_generate.study import kinds, layer_report, stage_changes
 from compendium.common.models import block_trace, causal_attention
 from spinformer.language.decoder import block_queries, example_decoder
-from spinformer.spins.large_d import vector_spins
+from spinformer.spins.solvers import vector_spins
 
 
 def inputs_of(model, *, length=9, count=3):

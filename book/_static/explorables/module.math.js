@@ -1,5 +1,5 @@
-// Three tokens in the plane as a system of vector spins: spinformer.spins.modules with D = 2, one
-// head and the units of spinformer.spins.vectors.units (spins of length one, fields h of any
+// Three tokens in the plane as a system of vector spins: spinformer.spins.module with D = 2, one
+// head and the units of spinformer.spins.large_d (spins of length one, fields h of any
 // length). Plain numbers, nothing of the page; spins.math.js is needed.
 "use strict";
 globalThis.spinformer = globalThis.spinformer ?? {};

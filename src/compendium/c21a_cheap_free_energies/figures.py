@@ -12,9 +12,9 @@ from matplotlib.axes import Axes
 from compendium.c21a_cheap_free_energies.study import Fall, LayerDistances
 from compendium.c21a_cheap_free_energies.unrolled import state_evolution
 from compendium.common.drawing import size_errors
+from compendium.common.glass import glass_state, instability_beta
 from spinformer.plot.boxes import draw_boxes
 from spinformer.plot.style import COLORS, label_panels
-from spinformer.spins.mean_field import glass_state, instability_beta
 
 TONES = {"naive": "orange", "tap": "blue", "adaptive": "green", "beliefs": "purple"}
 MARKS = {"naive": "o", "tap": "s", "adaptive": "D", "beliefs": "^"}
@@ -107,7 +107,7 @@ def show_diagram(
         for run, tone in zip(overlaps, ("blue", "orange", "green"), strict=False):
             height, _ = np.histogram(run[:, column].ravel(), bins, density=True)
             axis.stairs(height, bins, color=COLORS[tone], lw=1.3)
-        q = glass_state(beta, field_std=field_std).value
+        q = glass_state(beta, field_std=field_std).overlap
         axis.axvline(q, color=COLORS["black"], ls=":", lw=1)
         axis.set(xlabel="overlap of two copies", title=rf"$\beta = {beta}$")
     axes[1].set_ylabel("density")

@@ -56,16 +56,12 @@ import numpy as np
 
 from bookmaker.tables import Rows, stored
 from compendium.c21a_cheap_free_energies.unrolled import state_evolution, unrolled_tap
+from compendium.common.glass import glass_state, instability_beta
 from compendium.common.rows import Columns, grid, share_rows
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, fit_power, mean_estimate
 from spinformer.spins.ising import sherrington_kirkpatrick
-from spinformer.spins.mean_field import (
-    belief_propagation,
-    glass_state,
-    instability_beta,
-    solve_mean_field,
-)
+from spinformer.spins.mean_field import belief_propagation, solve_mean_field
 from spinformer.spins.monte_carlo import TemperedRun, tempered_chains
 
 BETAS = {"gaussian": 0.8, "patterns": 0.5, "rotated": 0.8, "sparse": 0.8}

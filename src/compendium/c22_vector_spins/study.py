@@ -1,7 +1,4 @@
-"""Vector spins of chapter 22: three of them exactly, and adaptive TAP for any number of components.
-
-Exact systems in the sigma convention of `spins.vectors`, adaptive TAP in its unit convention.
-"""
+"""Chapter 22: adaptive TAP for vector spins of any number of components, in units of `large_d`."""
 
 from __future__ import annotations
 
@@ -11,79 +8,24 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.special import logsumexp, stdtrit
+from scipy.special import stdtrit
 from torch import Tensor
 
 from bookmaker.tables import Rows, stored
+from compendium.common.exact_spins import three_spins
 from spinformer.core.anderson import anderson
-from spinformer.core.checks import check_choice, check_integer
+from spinformer.core.checks import check_choice
 from spinformer.core.implicit import implicit_root
 from spinformer.core.solve import Solution
-from spinformer.core.special import alignment_over_kappa, log_sphere_integral
+from spinformer.core.special import alignment_over_kappa
 from spinformer.spins.ising import pair_couplings as ising_couplings
 from spinformer.spins.ising import solve_exact
-from spinformer.spins.large_d import (
-    check_range,
-    check_system,
-    default_tolerance,
-    find_saddle,
-    magnetization,
-    pair_couplings,
-)
-from spinformer.spins.vectors import ExactVectorSpins, exact_system, polar_nodes
+from spinformer.spins.large_d import pair_couplings
+from spinformer.spins.solvers import default_tolerance, vector_spins
 
 METHODS = ("naive", "tap", "adaptive")
 # 1 − m² is kept above this while adaptive TAP is under way.
 _WIDTH = 1e-12
-
-
-def three_spins(couplings: Any, *, fields: Any, beta: float) -> ExactVectorSpins:
-    """Exact three spins whose fields lie on one line, by three-dimensional quadrature (D ≥ 2).
-
-    `couplings` J (3, 3); `fields` H (3, D), all parallel or antiparallel. The third spin is
-    integrated in closed form; what remains are the two polar angles of the others and the angle
-    between their transverse parts.
-    """
-    fields, bonds, _, constant = exact_system(couplings, fields, beta, sites=3)
-    dim = check_integer("the dimension of fields", fields.shape[1], low=2)
-    largest = fields[np.argmax(np.linalg.norm(fields, axis=1))]
-    norm = float(np.linalg.norm(largest))
-    axis = largest / norm if norm > 0 else np.eye(dim)[0]
-    if np.abs(fields - np.outer(fields @ axis, axis)).max() > 1e-12 * max(norm, 1e-300):
-        raise ValueError("fields must be parallel or antiparallel to each other")
-    k1, k2, k3 = beta * np.sqrt(dim) * (fields @ axis)
-    b12, b13, b23 = bonds[0, 1], bonds[0, 2], bonds[1, 2]
-
-    scale = np.abs([k1, k2, k3]).max() + np.abs([b12, b13, b23]).max() + dim
-    x1, s1, log_w = polar_nodes(dim, scale, axes=3)
-    z, _, log_w_around = polar_nodes(dim - 1, scale, axes=3)
-    x2, s2 = x1[None, :, None], s1[None, :, None]
-    log_terms = log_w[:, None, None] + log_w[None, :, None] + log_w_around
-    x1, s1 = x1[:, None, None], s1[:, None, None]
-    cosine = x1 * x2 + s1 * s2 * z
-    square = k3**2 + b13**2 + b23**2 + 2 * k3 * (b13 * x1 + b23 * x2) + 2 * b13 * b23 * cosine
-    log_terms = log_terms + k1 * x1 + k2 * x2 + b12 * cosine
-    # The closed form lies between 1 and exp(square/2D): what cannot count is left out.
-    keep = log_terms + square / (2 * dim) > log_terms.max() - 45.0
-    x1, x2, cosine, square, log_terms = (
-        np.broadcast_to(part, keep.shape)[keep] for part in (x1, x2, cosine, square, log_terms)
-    )
-    size = np.sqrt(np.maximum(square, 0.0))
-    log_terms = log_terms + log_sphere_integral(size, dim=dim)
-    log_triple = float(logsumexp(log_terms))
-    p = np.exp(log_terms - log_triple)
-    ratio = p * alignment_over_kappa(size, dim=dim)
-
-    along = [(p * x1).sum(), (p * x2).sum(), (ratio * (k3 + b13 * x1 + b23 * x2)).sum()]
-    correlation = np.eye(3)
-    correlation[0, 1] = correlation[1, 0] = (p * cosine).sum()
-    correlation[0, 2] = correlation[2, 0] = (ratio * (k3 * x1 + b13 + b23 * cosine)).sum()
-    correlation[1, 2] = correlation[2, 1] = (ratio * (k3 * x2 + b23 + b13 * cosine)).sum()
-    return ExactVectorSpins(
-        log_partition=log_triple + constant,
-        magnetization=np.sqrt(dim) * np.outer(along, axis),
-        correlation=correlation,
-    )
 
 
 def solve_adaptive_tap(
@@ -98,17 +40,18 @@ def solve_adaptive_tap(
 
         [(diag Λ − βB)⁻¹]_ii = 1 − m_i²,   Λ_i = βV_i + 1/(1 − m_i²),
 
-    found anew in every step by the search of `find_saddle` for the unit diagonal, so that it always
-    exists. For D = 1 the last is adaptive TAP [opper2001adaptive], for D → ∞ the saddle
+    found anew in every step by the search of `vector_spins` for the unit diagonal, so that it
+    always exists. For D = 1 the last is adaptive TAP [opper2001adaptive], for D → ∞ the saddle
     point. Deep implicit attention [bal2021transformers, Sec. 7] takes such a fixed point for a
     layer. Anderson's mixing of the damped iteration from free spins; the mean spins m (..., N, D)
     are differentiable, by a dense N × N matrix: up to some hundred spins. Raises NotConverged
     unless `throw` is false.
     """
-    couplings, fields, beta = check_system(couplings, fields, beta)
-    check_range(couplings, fields, beta)
     check_choice("method", method, METHODS)
     pair, dim = pair_couplings(couplings), fields.shape[-1]
+    beta = torch.as_tensor(beta, dtype=fields.dtype)
+    batch = torch.broadcast_shapes(pair.shape[:-2], fields.shape[:-2], beta.shape)
+    fields, beta = fields.expand(*batch, *fields.shape[-2:]), beta.expand(batch)
 
     def gain_at(theta: Tensor) -> Tensor:
         return alignment_gain(theta.square().sum(-1), beta=beta[..., None], dim=dim)
@@ -167,7 +110,7 @@ def reaction(mean: Tensor, pair: Tensor, beta: Tensor, method: str) -> Tensor:
     # t with [(diag t − S βB S)⁻¹]_ii = 1: a saddle point without fields, at β = ½.
     root = width.sqrt()
     scaled = root[..., None] * (beta[..., None, None] * pair) * root[..., None, :]
-    t = find_saddle(scaled, fields=torch.zeros_like(root)[..., None], beta=0.5).value
+    t = vector_spins(scaled, fields=torch.zeros_like(root)[..., None], beta=0.5).saddle.value
     return (t - 1) / (beta[..., None] * width)
 
 
@@ -224,8 +167,8 @@ def triple_errors(
             for name in METHODS
         }
         for name, order in (("saddle", False), ("corrected", True)):
-            mean = magnetization(j, fields=h * dim**0.5, beta=beta, corrected=order)
-            found[name] = mean / dim**0.5
+            large = vector_spins(j, fields=h * dim**0.5, beta=beta, corrected=order)
+            found[name] = large.magnetization / dim**0.5
         for name, mean in found.items():
             wrong[name].append(float(((mean.numpy() - truth) ** 2).sum()))
     return {name: np.array(values) for name, values in wrong.items()}

@@ -1,6 +1,6 @@
 """The magnetization of vector spins with softmax couplings taken apart, and measured.
 
-[bal2021transformers, Sec. 8] in the unit convention of `spins.vectors`: u = σ/√D, scaled fields
+[bal2021transformers, Sec. 8] in the units of `spins.large_d`: u = σ/√D, scaled fields
 h = H/√D, and
 
     m = −(1/D) dF/dh = ⟨u⟩ + response,    ⟨u⟩ = ½ V⁻¹ h,    V = diag(t) − J,
@@ -23,17 +23,17 @@ import torch
 from torch import Tensor, nn
 
 from bookmaker.tables import Rows, stored
+from compendium.common.exact_spins import two_spins
 from compendium.common.rows import grid, mean_rows
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.statistics import Estimate, mean_estimate
-from spinformer.spins.large_d import free_energy, vector_spins
 from spinformer.spins.module import (
     SpinTransformerModule,
     attention_weights,
     merge,
     response_attention,
 )
-from spinformer.spins.vectors import two_spins
+from spinformer.spins.solvers import vector_spins
 
 Value = TypeVar("Value", float, np.ndarray, Tensor)
 
@@ -277,8 +277,8 @@ def derivative_errors(
         return softmax_couplings(h, bilinear=bilinear, scale=gamma * root, **options)
 
     anatomy, probe = anatomy_at(fields), fields.clone().requires_grad_()
-    energy = free_energy(couplings_of(probe), fields=probe * root, beta=beta).sum() / root**2
-    (slope,) = torch.autograd.grad(-energy, probe)
+    solved = vector_spins(couplings_of(probe), fields=probe * root, beta=beta)
+    (slope,) = torch.autograd.grad(-solved.free_energy.sum() / root**2, probe)
     automatic = autograd_response(fields, couplings_of, correlation=anatomy.correlation)
     along = slope_at_zero(lambda x: -anatomy_at(fields + x * push).free_energy, step=1e-3) / root**2
     errors = {

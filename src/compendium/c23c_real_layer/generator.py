@@ -33,7 +33,7 @@ from compendium.c23c_real_layer.study import (
 from compendium.common.models import block_trace, causal_attention, decoder
 from spinformer.language.decoder import Decoder, token_numbers
 from spinformer.language.text import sample_texts
-from spinformer.spins.large_d import vector_spins
+from spinformer.spins.solvers import vector_spins
 
 PARTS = ("own", "uniform", "symmetrized", "balanced", "directed", "other head")
 STRENGTH = 0.5

@@ -53,8 +53,8 @@ from spinformer.core.records import record
 from spinformer.language.encoder import LanguageModel, LayerTrace, join_traces, run_model
 from spinformer.language.text import sample_texts, text_windows
 from spinformer.language.untrained import random_weights
-from spinformer.spins.large_d import vector_spins
 from spinformer.spins.module import response_attention
+from spinformer.spins.solvers import vector_spins
 
 
 @record

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 
 from bookmaker.tables import Rows, stored
+from compendium.common.exact_spins import two_spins
 from compendium.common.rows import share_rows
 from spinformer.core.random import torch_generator
 from spinformer.spins.module import SpinTransformerModule
-from spinformer.spins.vectors import two_spins
 
 TOLERANCE, ACCEPTED = 0.2, 0.05
 COUPLINGS = {"weak": (0.1, 0.3, 1.0), "strong": (2.0, 5.0)}

@@ -28,12 +28,7 @@ from compendium.common.rows import array_of, grid, near_rows, rows_of
 from spinformer.core.states import spin_states
 from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.spins.ising import gaussian_couplings
-from spinformer.spins.kinetic import (
-    draw_spins,
-    kinetic_path,
-    kinetic_stationary,
-    transition_matrix,
-)
+from spinformer.spins.kinetic import kinetic_path, kinetic_stationary, log_transitions
 
 BETAS = (1.05, 1.08, 1.11, 1.14, 1.17)
 MOMENTS = ("absolute", "second", "fourth")
@@ -51,7 +46,7 @@ def entropy_by_four_routes(
     """
     state = kinetic_stationary(couplings, drive=fields, beta=beta)
     m, rng = state.magnetization, np.random.default_rng(seed)
-    start = draw_spins(np.broadcast_to(m, (replicas, len(m))), seed=rng)
+    start = np.where(rng.random((replicas, len(m))) < 0.5 * (1.0 + m), 1.0, -1.0)
     path = kinetic_path(couplings, beta=beta, states=start, steps=20, fields=fields, seed=rng)
     late = np.mean([new.T @ old.astype(float) / replicas for old, new in pairwise(path[10:])], 0)
     v, square = 1 - m**2, (beta * (couplings - couplings.T)) ** 2
@@ -77,7 +72,7 @@ def exact_magnetizations(
     p = np.prod((1 + states * initial) / 2, axis=1)
     means = [p @ states]
     for fields in drive:
-        p = transition_matrix(couplings, fields=fields, beta=beta) @ p
+        p = np.exp(log_transitions(couplings, fields=fields, beta=beta)) @ p
         means.append(p @ states)
     return np.array(means)
 

@@ -29,7 +29,7 @@ from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.states import hebbian_couplings, overlaps, spin_states
 from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.spins.ising import gaussian_couplings
-from spinformer.spins.kinetic import draw_spins, kinetic_path
+from spinformer.spins.kinetic import kinetic_path
 
 LAGS = np.array([2, 4, 8, 16, 32, 64, 250])  # of the table of memory, in updates
 
@@ -68,7 +68,7 @@ def iterate_pair(
     rng, path = numpy_generator(seed), [states]
     for _ in range(steps):
         means = conditional_means(path[-1], left=left, right=right, beta=beta)
-        path.append(draw_spins(means, seed=rng))
+        path.append(np.where(rng.random(means.shape) < 0.5 * (1.0 + means), 1.0, -1.0))
     return np.stack(path)
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from spinformer.spins.module import SpinTransformerModule, merge
-from spinformer.spins.vectors import sample_vector_spins
+from spinformer.spins.monte_carlo import sample_vector_spins
 
 
 def stacked(models: Sequence[nn.Module]) -> dict[str, Tensor]:

@@ -14,10 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spinformer.core.checks import (
-    check_array,
-    check_integer,
-)
+from spinformer.core.checks import check_array, check_integer
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.states import spin_states
@@ -26,18 +23,6 @@ from spinformer.spins.ising import check_strength
 _MAX_EXACT_SPINS = 12
 # States that are left out together: their effect on the others is one product of matrices.
 _PANEL = 32
-
-
-def draw_spins(means: np.ndarray, *, seed: Seed) -> np.ndarray:
-    """Independent ±1 spins with the given means, one draw for each entry.
-
-    Raises ValueError for a mean outside [−1, 1].
-
-    >>> draw_spins(np.array([1.0, -1.0]), seed=0)
-    array([ 1., -1.])
-    """
-    means = check_array("means", means, low=-1.0, high=1.0)
-    return np.where(numpy_generator(seed).random(means.shape) < 0.5 * (1.0 + means), 1.0, -1.0)
 
 
 def kinetic_path(
@@ -77,12 +62,12 @@ def kinetic_path(
     return path
 
 
-def transition_matrix(couplings: np.ndarray, *, fields: np.ndarray, beta: float) -> np.ndarray:
-    """W[s', s] = P(s'|s) (2^N, 2^N) of one system of up to 12 spins in `fields` (N,).
+def log_transitions(couplings: np.ndarray, *, fields: np.ndarray, beta: float) -> np.ndarray:
+    """ln P(s'|s) (2^N, 2^N), rows s', of one system of up to 12 spins in `fields` (N,).
 
     Raises ValueError or TypeError for bad input.
 
-    >>> transition_matrix(np.zeros((1, 1)), fields=np.zeros(1), beta=1.0)
+    >>> np.exp(log_transitions(np.zeros((1, 1)), fields=np.zeros(1), beta=1.0))
     array([[0.5, 0.5],
            [0.5, 0.5]])
     """
@@ -96,7 +81,7 @@ def transition_matrix(couplings: np.ndarray, *, fields: np.ndarray, beta: float)
         )
     states = spin_states(len(j))
     local = beta * (x + states @ j.T)
-    return np.exp(states @ local.T - np.logaddexp(local, -local).sum(1))
+    return states @ local.T - np.logaddexp(local, -local).sum(1)
 
 
 @record
@@ -130,26 +115,22 @@ def kinetic_stationary(
     '0.000000'
     """
     drive = check_array("drive", drive, ndim=1)
-    transition = transition_matrix(couplings, fields=drive, beta=beta)
+    log_w = log_transitions(couplings, fields=drive, beta=beta)
+    transition = np.exp(log_w)
     if not transition.min() > 0:
         raise ValueError(
             "beta, couplings and drive must leave every transition a probability, "
             f"got beta = {beta:.6g}"
         )
     p, states = _stationary(transition), spin_states(len(drive))
-    # ln W(s'|s) - ln W(s|s'), each ln W = beta s'.(x + J s) - sum ln 2 cosh: the ln p and
-    # ln cosh parts depend on one state only and cancel in a stationary average up to
-    # ln [p(s)/p(s')], which is kept so that the definition itself is summed.
-    field = beta * (drive + states @ np.asarray(couplings).T)
-    log_w = states @ field.T - np.logaddexp(field, -field).sum(1)
-    log_p = np.log(np.maximum(p, 1e-300))
+    log_p, flow = np.log(np.maximum(p, 1e-300)), transition * p
     ratio = log_w - log_w.T + log_p - log_p[:, None]
     return StationaryStatistics(
         probabilities=p,
         magnetization=p @ states,
         correlations=states.T @ (p[:, None] * states),
-        delayed=(np.tanh(field) * p[:, None]).T @ states,
-        entropy_production=float(np.sum(transition * p * ratio)),
+        delayed=states.T @ flow @ states,
+        entropy_production=float(np.sum(flow * ratio)),
     )
 
 

@@ -1,19 +1,22 @@
-"""Vector spins of many components: free energy, saddle point and mean-field equations.
+"""Vector spins of many components: free energy and mean-field equations, driven ones too.
 
-Sigma convention of `vectors` for the saddle point: ‖σ_i‖² = D, E = −Σ_{i,j} J_ij σ_i·σ_j −
-Σ_i H_i·σ_i over ordered pairs, Z = ⟨exp(−βE)⟩ over free spins. A multiplier t_i for the length of
-each spin makes the integral Gaussian, with V = diag(t) − J, J symmetrised, and S = H Hᵀ/D:
+N spins of D components, ‖σ_i‖² = D, E = −Σ_{i,j} J_ij σ_i·σ_j − Σ_i H_i·σ_i over ordered pairs, J
+any real matrix, so that a pair couples with J_ij + J_ji and a diagonal entry adds the constant
+−D J_ii; Z = ⟨exp(−βE)⟩ over free spins. Everything here is in units in which nothing grows with D:
+spins u = σ/√D of length one, fields h = H/√D, and E/D with the same J and β. Three theories:
+
+*Saddle point*, exact for D → ∞. A multiplier t_i for the length of each spin makes the integral
+Gaussian, with V = diag(t) − J, J symmetrised, and S = h hᵀ:
 
     φ(t) = β Σ_i t_i − ½ ln det V + (β/4) tr(S V⁻¹),
     ln Z/D = −(N/2)(1 + ln 2β) + φ(t*) − 1/(2D) ln det[φ''(t*)/(2β²)] + O(1/D²),
 
 [bal2021transformers, Eqs. (vectorrandomising) and (partfun)], t* the minimum of φ, which is convex
 where V is positive definite. With P = V⁻¹ S V⁻¹ the correlations C = V⁻¹/(2β) + P/4 have C_ii = 1
-at t*: ∂φ/∂t_i = β(1 − C_ii), φ'' = ½ V⁻¹∘V⁻¹ + (β/2) V⁻¹∘P entry by entry, ⟨σ⟩ = ½ V⁻¹ H.
+at t*: ∂φ/∂t_i = β(1 − C_ii), φ'' = ½ V⁻¹∘V⁻¹ + (β/2) V⁻¹∘P entry by entry, ⟨u⟩ = ½ V⁻¹ h.
 
-For weak couplings the same follows from mean-field equations, in the unit convention: spins u of
-length one, m_i = ⟨u_i⟩, fields h = H/√D, pairs B = J + Jᵀ without diagonal. To second order
-[thouless1977solution; plefka1982convergence]
+*Mean field*, for weak couplings. With m_i = ⟨u_i⟩ and pairs B = J + Jᵀ without diagonal, to second
+order [thouless1977solution; plefka1982convergence]
 
     ln Z/D = ½ Σ ln(1−m_i²) + β(½ Σ B_ij m_i·m_j + Σ h_i·m_i) [+ (β²/4) Σ B_ij² (1−m_i²)(1−m_j²)],
     m_i = L(θ_i),  θ_i = h_i + Σ_j B_ij m_j [− β m_i Σ_j B_ij² (1−m_j²)],
@@ -21,236 +24,99 @@ length one, m_i = ⟨u_i⟩, fields h = H/√D, pairs B = J + Jᵀ without diago
 
 the brackets being order 2, the Onsager term.
 
-Arguments are torch tensors with any leading batch axes: couplings (..., N, N), fields (..., N, D),
-beta a positive number or (...). Results are differentiable twice: unknowns, found by any iteration,
-get the derivatives of the implicit function theorem. φ and the search for t* are in `saddle`.
+*Driven* spins, all redrawn at once in h + J u, J any matrix: no energy. Their mean is 2βθ_i/(1 +
+√(1 + 4β²(θ_i² + K_ii))), θ = h + J m and K = J Q Jᵀ with the covariance Q of the time before.
+
+Torch tensors with any leading batch axes, those of couplings (..., N, N), fields (..., N, D); β is
+(...) at the saddle and in `log_partition`, else (..., 1, 1). Nothing is checked; `solvers` does,
+and solves.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from spinformer.core.anderson import anderson
-from spinformer.core.checks import (
-    check_broadcast,
-    check_choice,
-    check_flag,
-    check_integer,
-    check_real,
-    check_tensor,
-)
-from spinformer.core.implicit import implicit_root
-from spinformer.core.operators import iteration_operator
-from spinformer.core.records import record
-from spinformer.core.solve import Solution
-from spinformer.spins.saddle import (
-    exponent,
-    field_source,
-    inverse_logdet,
-    like_solution,
-    saddle_of,
-    slopes,
-    spread,
-)
+THEORIES = ("naive", "second order", "large D")
 
 
-def check_system(couplings: Tensor, fields: Tensor, beta: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """Validated (J, fields, β), broadcast to one batch shape."""
-    couplings = check_tensor("couplings", couplings, square=True)
-    if couplings.dtype not in (torch.float32, torch.float64):
-        raise TypeError(f"couplings must be torch.float32 or torch.float64, got {couplings.dtype}")
-    fields = check_tensor("fields", fields, like=("couplings", couplings))
-    sites = couplings.shape[-1]
-    if fields.ndim < 2 or fields.shape[-2] != sites or fields.shape[-1] < 1:
-        raise ValueError(
-            f"fields must have shape (..., N, D) with N = {sites} like couplings, "
-            f"got {tuple(fields.shape)}"
-        )
-    # Everything below divides by the square of β, which must not vanish.
-    lowest = torch.finfo(couplings.dtype).tiny ** 0.5
-    if isinstance(beta, Tensor):
-        beta = check_tensor("beta", beta, low=lowest).to(couplings)
-    else:
-        beta = couplings.new_tensor(check_real("beta", beta, low=lowest))
-    given = {"couplings": couplings.shape[:-2], "fields": fields.shape[:-2], "beta": beta.shape}
-    batch = check_broadcast(**given)
-    return (
-        couplings.expand(*batch, sites, sites),
-        fields.expand(*batch, *fields.shape[-2:]),
-        beta.expand(batch),
-    )
+class _InverseLogdet(torch.autograd.Function):
+    """One factorisation, with a backward pass of two products."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(matrix: Tensor) -> tuple[Tensor, Tensor]:
+        factor, info = torch.linalg.cholesky_ex(matrix)
+        # A sample without a factor (never a converged one) must stay visible as NaN.
+        lost = info != 0
+        inverse = torch.cholesky_inverse(factor).masked_fill(lost[..., None, None], torch.nan)
+        logdet = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        return inverse, logdet.masked_fill(lost, torch.nan)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(output[0])
+
+    @staticmethod
+    def backward(ctx: Any, grad_inverse: Tensor, grad_logdet: Tensor) -> Tensor:
+        (inverse,) = ctx.saved_tensors
+        return grad_logdet[..., None, None] * inverse - inverse @ grad_inverse @ inverse
 
 
-def check_range(couplings: Tensor, fields: Tensor, beta: Tensor) -> None:
-    """ValueError where squares of βθ overflow: an aligned spin would look like a free one."""
-    bound = fields.detach().abs() + 2 * couplings.detach().abs().sum((-2, -1), keepdim=True)
-    scale = 2 * beta.detach()[..., None, None]
-    if not bool(
-        (scale * bound).square().sum(-1).isfinite().all() and scale.square().isfinite().all()
-    ):
-        raise ValueError("beta times fields and couplings must have a square that is in range")
+def inverse_logdet(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """(V⁻¹, ln det V) of positive-definite (..., N, N); NaN for any other."""
+    inverse, logdet = _InverseLogdet.apply(matrix)
+    return inverse, logdet
 
 
-def _limits(tolerance: float | None, max_steps: int, like: Tensor) -> tuple[float, int]:
-    if tolerance is None:
-        tolerance = default_tolerance(like)
-    check_integer("max_steps", max_steps, low=1)
-    return check_real("tolerance", tolerance, low=0.0), max_steps
+def field_source(fields: Tensor) -> Tensor:
+    """What φ needs of the fields h (..., N, D), the smaller of h and S = h hᵀ."""
+    return fields if fields.shape[-1] < fields.shape[-2] else fields @ fields.mT
 
 
-def default_tolerance(like: Tensor) -> float:
-    """1e-12 in double and 1e-5 in single precision."""
-    return 1e-12 if like.dtype == torch.float64 else 1e-5
+def _is_square(source: Tensor) -> bool:
+    return source.shape[-1] == source.shape[-2]
 
 
-def find_saddle(
-    couplings: Tensor,
-    *,
-    fields: Tensor,
-    beta: Any,
-    tolerance: float | None = None,
-    max_steps: int = 200,
-    throw: bool = True,
-) -> Solution[Tensor]:
-    """The multipliers t* (..., N) that give every spin its mean square length, differentiable.
-
-    `couplings` (..., N, N), of which only the symmetric part acts, `fields` (..., N, D), `beta` a
-    positive number or (...). `tolerance` on max_i |C_ii − 1|, by default 1e-12 in double and
-    1e-5 in single precision. Damped Newton with the exact Hessian, started above the spectrum
-    of J; samples of a batch are damped and stopped one by one. residual: (...), the largest
-    |C_ii − 1|. steps: (...), factorisations of V that the sample needed. status: (...); converged
-    are samples whose residual is within the tolerance or, where V is so ill-conditioned that
-    rounding allows no less, no longer falls at that level; diverged are those whose numbers
-    overflow. Raises NotConverged where a saddle point was not found, unless `throw` is false.
-
-    >>> zero = torch.zeros(1, 1, dtype=torch.float64)
-    >>> find_saddle(zero, fields=zero, beta=0.5).value
-    tensor([1.], dtype=torch.float64)
-    """
-    couplings, fields, beta = check_system(couplings, fields, beta)
-    limits = _limits(tolerance, max_steps, couplings)
-    source = field_source(fields / math.sqrt(fields.shape[-1]))
-    saddle = saddle_of((couplings + couplings.mT) / 2, source, beta, *limits)
-    if check_flag("throw", throw):
-        saddle.require("the saddle point t*")
-    return saddle
+def spread(inverse: Tensor, source: Tensor) -> Tensor:
+    """P = V⁻¹ S V⁻¹."""
+    half = inverse @ source
+    return half @ (inverse if _is_square(source) else half.mT)
 
 
-@record
-class VectorSpins:
-    """Thermodynamics of a batch of vector-spin systems (conventions of the module).
-
-    saddle: the multipliers, as of `find_saddle`. free_energy: (...), F = −ln Z/β, extensive in N
-    and D. magnetization: (..., N, D), ⟨σ⟩ of the leading order. correlations: (..., N, N),
-    ⟨σ_i·σ_j⟩/D of the leading order, magnetizations included, ones on the diagonal.
-    """
-
-    saddle: Solution[Tensor]
-    free_energy: Tensor
-    magnetization: Tensor
-    correlations: Tensor
+def exponent(t: Tensor, inverse: Tensor, logdet: Tensor, source: Tensor, beta: Tensor) -> Tensor:
+    """φ (...) of t, and of V⁻¹ and ln det V that belong to it."""
+    other = inverse if _is_square(source) else inverse @ source
+    return beta * t.sum(-1) - 0.5 * logdet + beta / 4 * (source * other).sum((-1, -2))
 
 
-def vector_spins(
-    couplings: Tensor,
-    *,
-    fields: Tensor,
-    beta: Any,
-    corrected: bool = False,
-    tolerance: float | None = None,
-    max_steps: int = 200,
-    throw: bool = True,
-) -> VectorSpins:
-    """Free energy, magnetization and correlations from one saddle point.
-
-    `tolerance`, `max_steps` and `throw` are those of `find_saddle`. `corrected` adds the
-    next order in 1/D to the free energy only: its error falls from O(1/D) to O(1/D²) of ln Z/D,
-    and the corrected magnetization is `magnetization(..., corrected=True)`.
-
-    >>> found = vector_spins(torch.zeros(2, 2), fields=torch.ones(2, 3), beta=1.0)
-    >>> found.correlations.diagonal().round(decimals=3)
-    tensor([1., 1.])
-    """
-    couplings, fields, beta = check_system(couplings, fields, beta)
-    sites, dim = fields.shape[-2:]
-    symmetric, source = (couplings + couplings.mT) / 2, field_source(fields / math.sqrt(dim))
-    saddle = saddle_of(symmetric, source, beta, *_limits(tolerance, max_steps, couplings))
-    if check_flag("throw", throw):
-        saddle.require("the saddle point t*")
-    inverse, logdet = inverse_logdet(torch.diag_embed(saddle.value) - symmetric)
-    passed = spread(inverse, source)
-    phi = exponent(saddle.value, inverse, logdet, source, beta)
-    log_partition = dim * (phi - sites / 2 * (1 + (2 * beta).log()))
-    if check_flag("corrected", corrected):
-        scaled = slopes(inverse, passed, beta)[1] / (2 * beta.square())[..., None, None]
-        log_partition = log_partition - 0.5 * inverse_logdet(scaled)[1]
-    return VectorSpins(
-        saddle=saddle,
-        free_energy=-log_partition / beta,
-        magnetization=0.5 * inverse @ fields,
-        correlations=inverse / (2 * beta)[..., None, None] + passed / 4,
-    )
+def slopes(inverse: Tensor, spread: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
+    """∂φ/∂t (..., N) and φ'' (..., N, N) at V⁻¹ and P."""
+    lengths = inverse.diagonal(dim1=-2, dim2=-1) / (2 * beta[..., None])
+    lengths = lengths + spread.diagonal(dim1=-2, dim2=-1) / 4
+    curvature = 0.5 * inverse * (inverse + beta[..., None, None] * spread)
+    return beta[..., None] * (1 - lengths), curvature
 
 
-def free_energy(couplings: Tensor, *, fields: Tensor, beta: Any, corrected: bool = False) -> Tensor:
-    """F = −ln Z/β, shape (...), of the leading order in 1/D or with the next one.
-
-    >>> zero = torch.zeros(1, 1, dtype=torch.float64)
-    >>> round(abs(float(free_energy(zero, fields=zero, beta=1.0))), 9)
-    0.0
-    """
-    return vector_spins(couplings, fields=fields, beta=beta, corrected=corrected).free_energy
-
-
-def magnetization(
-    couplings: Tensor, *, fields: Tensor, beta: Any, corrected: bool = False
+def saddle_log_partition(
+    t: Tensor, inverse: Tensor, logdet: Tensor, source: Tensor, beta: Tensor
 ) -> Tensor:
-    """−∂F/∂H at fixed couplings, shape (..., N, D): the mean spin
-    [bal2021transformers, Eq. (sigma)].
-
-    The leading order is ½ V⁻¹ H in closed form. `corrected` differentiates the corrected free
-    energy through t*(H) and stays differentiable.
-
-    >>> one = torch.ones(1, 1, dtype=torch.float64)
-    >>> f"{float(magnetization(0 * one, fields=one, beta=1.0)):.4f}"
-    '0.6180'
-    """
-    if not check_flag("corrected", corrected):
-        return vector_spins(couplings, fields=fields, beta=beta).magnetization
-    # One copy of the fields for every system of the batch, else their derivatives would add up.
-    _, fields, _ = check_system(couplings, fields, beta)
-    create = torch.is_grad_enabled() and any(
-        isinstance(x, Tensor) and x.requires_grad for x in (couplings, fields, beta)
-    )
-    with torch.enable_grad():
-        probe = fields.view_as(fields) if create else fields.detach()
-        if not probe.requires_grad:
-            probe.requires_grad_()
-        energy = free_energy(couplings, fields=probe, beta=beta, corrected=True)
-        (gradient,) = torch.autograd.grad(energy.sum(), probe, create_graph=create)
-    return -gradient
+    """ln Z/D (...) of the leading order at t*, and V⁻¹ and ln det V that belong to it."""
+    phi = exponent(t, inverse, logdet, source, beta)
+    return phi - t.shape[-1] / 2 * (1 + (2 * beta).log())
 
 
-def correlations(couplings: Tensor, *, fields: Tensor, beta: Any) -> Tensor:
-    """⟨σ_i·σ_j⟩/D of the leading order, shape (..., N, N), ones on the diagonal.
-
-    −∂F/∂J_ij = D C_ij for ordered pairs.
-
-    >>> correlations(torch.zeros(2, 2), fields=torch.zeros(2, 3), beta=1.0).round(decimals=3)
-    tensor([[1., 0.],
-            [0., 1.]])
-    """
-    return vector_spins(couplings, fields=fields, beta=beta).correlations
-
-
-def langevin_gain(theta: Tensor, beta: Tensor) -> Tensor:
-    """L(θ)/θ, shape (..., N, 1): between 0 and β, falling with the norm of the field."""
-    square = theta.square().sum(dim=-1, keepdim=True)
+def langevin_gain(square: Tensor, beta: Tensor) -> Tensor:
+    """L(θ)/θ at θ²: between 0 and β, falling with the field."""
     return 2 * beta / (1 + (1 + 4 * beta * beta * square).sqrt())
+
+
+def free_spins(fields: Tensor, beta: Tensor) -> Tensor:
+    """L(h) (..., N, D)."""
+    return langevin_gain(fields.square().sum(dim=-1, keepdim=True), beta) * fields
 
 
 def onsager_gain(mean: Tensor, square: Tensor, beta: Tensor) -> Tensor:
@@ -263,18 +129,12 @@ def mean_field(
 ) -> tuple[Tensor, Tensor]:
     """θ (..., N, D) at m and the gain L(θ)/θ there; `square` is B∘B for order 2, None for order 1.
 
-    A step of the iteration m ← L(θ): shapes of the module, β as (..., 1, 1); nothing is checked.
+    A step of the iteration is m ← L(θ).
     """
     theta = fields + pair @ mean
     if square is not None:
         theta = torch.addcmul(theta, onsager_gain(mean, square, beta), mean, value=-1)
-    return theta, langevin_gain(theta, beta)
-
-
-def pair_couplings(couplings: Tensor) -> Tensor:
-    """B = J + Jᵀ with zero diagonal, (..., N, N)."""
-    pair = couplings + couplings.mT
-    return pair - torch.diag_embed(pair.diagonal(dim1=-2, dim2=-1))
+    return theta, langevin_gain(theta.square().sum(dim=-1, keepdim=True), beta)
 
 
 def log_partition(
@@ -282,8 +142,7 @@ def log_partition(
 ) -> Tensor:
     """ln Z/D of order 1 or 2 at given m, shape (...); stationary in m at the fixed point.
 
-    Unit convention: `fields` are h = H/√D. The diagonal of the couplings J adds β Σ J_ii; nothing
-    is checked.
+    The diagonal of the couplings J adds β Σ J_ii.
     """
     pair, width = pair_couplings(couplings), 1 - mean.square().sum(-1)
     linear = ((fields + pair @ mean / 2) * mean).sum((-2, -1))
@@ -294,100 +153,57 @@ def log_partition(
     return total
 
 
-def solve_fixed_point(
-    couplings: Tensor,
+def pair_couplings(couplings: Tensor) -> Tensor:
+    """B = J + Jᵀ with zero diagonal, (..., N, N)."""
+    pair = couplings + couplings.mT
+    return pair - torch.diag_embed(pair.diagonal(dim1=-2, dim2=-1))
+
+
+def driven_step(
+    mean: Tensor,
+    covariance: Tensor,
     *,
+    couplings: Tensor,
     fields: Tensor,
-    beta: Any,
-    order: int = 2,
-    tolerance: float | None = None,
-    max_steps: int = 500,
-    throw: bool = True,
-) -> Solution[Tensor]:
-    """Solve m = L(θ(m)) from the free spins, each system of the batch for itself.
+    beta: Tensor,
+    theory: str,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """m (..., N, D), Q (..., N, N) and ⟨u_i(t+1)·u_j(t)⟩ (..., N, N) after one parallel step.
 
-    Unit convention: `fields` are h = H/√D. The couplings J are symmetrised, their diagonal is
-    without effect. The iteration is accelerated by `core.anderson.anderson` [walker2011anderson];
-    `tolerance` on the residual ‖L(θ(m)) − m‖/√N, default 1e-5 in single and 1e-12 in double
-    precision. A system that has converged is frozen, so the result does not depend on its
-    neighbours. A fixed point always exists; it need not be found, be stable, or give correlations
-    that spins can have. Raises NotConverged where none was found, unless `throw` is false.
+    "naive" leaves K out, "second order" takes the diagonal of Q alone, which is 1 − m²; only
+    "large D" returns more of Q. Free spins start with L(h) and that diagonal.
 
-    >>> couplings, fields = torch.zeros(2, 2), torch.tensor([[2.0], [0.0]])
-    >>> solve_fixed_point(couplings, fields=fields, beta=0.75).value
-    tensor([[0.7208],
-            [0.0000]])
+    >>> one = torch.ones(1, 1)
+    >>> system = {"couplings": 2 * one, "fields": one, "beta": one}
+    >>> for theory in THEORIES:
+    ...     print(driven_step(0 * one, one, **system, theory=theory)[0])
+    tensor([[0.6180]])
+    tensor([[0.3583]])
+    tensor([[0.3583]])
     """
-    couplings, fields, beta = check_system(couplings, fields, beta)
-    check_range(couplings, fields, beta)
-    check_choice("order", order, (1, 2))
-    limits = _limits(tolerance, max_steps, couplings)
-    pair = pair_couplings(couplings)
-    found = fixed_point_of(pair, fields, beta[..., None, None], order, *limits)
-    if check_flag("throw", throw):
-        found.require("the fixed point of the mean-field equations")
-    return found
+    theta, carried = fields + couplings @ mean, couplings @ covariance
+    square = theta.square().sum(dim=-1, keepdim=True)
+    if theory == "second order":
+        square = square + couplings.square() @ covariance.diagonal(dim1=-2, dim2=-1)[..., None]
+    elif theory == "large D":
+        passed = carried @ couplings.mT
+        square = square + passed.diagonal(dim1=-2, dim2=-1)[..., None]
+    gain = langevin_gain(square, beta)
+    after = gain * theta
+    width = torch.diag_embed(1 - after.square().sum(dim=-1))
+    if theory == "large D":
+        eye = torch.eye(passed.shape[-1], dtype=torch.bool, device=passed.device)
+        width = width + (gain * passed * gain.mT).masked_fill(eye, 0.0)
+    return after, width, after @ mean.mT + gain * carried
 
 
-def fixed_point_of(
-    pair: Tensor, fields: Tensor, beta: Tensor, order: int, tolerance: float, max_steps: int
-) -> Solution[Tensor]:
-    """`solve_fixed_point` for B, h and β (..., 1, 1) that need no check."""
-    given = (fields, pair, beta)
-    known = (x.detach() for x in given)
-    mean, residual, steps, status = _iterate(*known, order, tolerance, max_steps)
-    if torch.is_grad_enabled():
-        mean = _attached(mean, *given, order)
-    return Solution(value=mean, residual=residual, steps=steps, status=status)
+def entropy_rate(delayed: Tensor, *, couplings: Tensor, beta: Tensor) -> Tensor:
+    """σ/D = β Σ_ij (J_ij − J_ji) ⟨u_i(t+1)·u_j(t)⟩, (...): nats a step and per component.
 
+    That of a stationary state under constant fields; zero for symmetric couplings.
 
-@iteration_operator("mean_field_fixed_point", axes=(2, 2, 2))
-def _iterate(
-    fields: Tensor, pair: Tensor, beta: Tensor, order: int, tolerance: float, max_steps: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    square = pair.square() if order == 2 else None
-
-    def step(mean: Tensor) -> Tensor:
-        theta, gain = mean_field(mean, fields, pair, beta, square)
-        return gain * theta
-
-    start = langevin_gain(fields, beta) * fields
-    found = anderson(step, start, tolerance=tolerance, max_steps=max_steps)
-    return found.value.contiguous().clone(), found.residual, found.steps, found.status
-
-
-@_iterate.register_fake
-def _(fields: Tensor, *_: Any) -> tuple[Tensor, ...]:
-    return like_solution(fields.new_empty(fields.shape), fields.shape[:-2])
-
-
-def _attached(mean: Tensor, fields: Tensor, pair: Tensor, beta: Tensor, order: int) -> Tensor:
-    """m with its derivatives: m = (diag a − B)⁻¹ h, whose N unknowns a_i are |θ_i|/|m_i| plus what
-    the Onsager term takes off."""
-
-    def equations(a: Tensor, pair: Tensor, fields: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
-        response = torch.linalg.inv_ex(torch.diag_embed(a) - pair).inverse
-        mean = response @ fields
-        width = (1 - mean.square().sum(-1)).clamp_min(torch.finfo(mean.dtype).eps)
-        # L(θ) = m where θ = m/(β(1 − m²)).
-        own = 1 / (beta[..., 0] * width)
-        # −∂m_i²/∂a_j, with the slope of what a_i equals on the left.
-        slope = 2 * response * (mean @ mean.mT)
-        missing, jacobian = a - own, (own / width)[..., None] * slope
-        if order == 2:
-            reaction = beta * pair.square()
-            missing = missing - (reaction @ width[..., None])[..., 0]
-            jacobian = jacobian - reaction @ slope
-        return missing, jacobian + torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
-
-    batch = mean.shape[:-2]
-    pair, beta = (x.expand(*batch, *x.shape[-2:]) for x in (pair, beta))
-    with torch.no_grad():
-        square = pair.square() if order == 2 else None
-        _, gain = mean_field(mean, fields, pair, beta, square)
-        a = 1 / gain if square is None else 1 / gain + onsager_gain(mean, square, beta)
-    a = implicit_root(equations, a[..., 0], pair, fields, beta, jacobian=True)
-    again = torch.linalg.solve_ex(torch.diag_embed(a) - pair, fields).result
-    # The value is what the iteration found; the graph adds its derivatives and nothing else, not
-    # even where an iteration that did not arrive left a matrix without an inverse.
-    return mean.detach() + (again - again.detach()).nan_to_num()
+    >>> turn = torch.tensor([[0.0, 1.0], [-1.0, 0.0]])
+    >>> entropy_rate(0.5 * turn, couplings=turn, beta=torch.ones(1, 1))
+    tensor(2.)
+    """
+    return (beta * (couplings - couplings.mT) * delayed).sum(dim=(-2, -1))

@@ -5,7 +5,7 @@ dim/heads, in the field of its channels, with couplings that depend on the whole
 
     J = g softmax(γ (H W_Q)(H W_K)ᵀ/√D),    E = −Σ_{i,j} J_ij σ_i·σ_j − Σ_i H_i·σ_i,
 
-and the output is −dF/dH. With u = σ/√D and h = H/√D, the unit convention of `vectors`,
+and the output is −dF/dH. With u = σ/√D and h = H/√D, the units of `large_d`,
 
     m_i = −(1/D) dF/dh_i = ⟨u_i⟩ + Σ_{m,n} C_mn ∂J_mn/∂h_i,    C_mn = ⟨u_m·u_n⟩,
 
@@ -48,16 +48,17 @@ from spinformer.core.operators import is_traced
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status, status_of
 from spinformer.spins.large_d import (
-    default_tolerance,
-    fixed_point_of,
-    langevin_gain,
+    THEORIES,
+    driven_step,
+    entropy_rate,
+    field_source,
+    free_spins,
+    inverse_logdet,
     log_partition,
     mean_field,
-    onsager_gain,
-    vector_spins,
+    saddle_log_partition,
 )
-from spinformer.spins.saddle import exponent, field_source, inverse_logdet, saddle_of
-from spinformer.spins.vectors import THEORIES, driven_start, driven_step, entropy_rate
+from spinformer.spins.solvers import default_tolerance, fixed_point_of, saddle_of, vector_spins
 
 # What rounding in single precision may do to a correlation.
 _ROUNDING = 1e-3
@@ -203,15 +204,8 @@ class ModuleParts:
 
     @property
     def _gain(self) -> Tensor:
-        """Between local field and ⟨u_i⟩, (batch, heads, N, 1): that of a free spin in the whole
-        field; at the saddle, where the field is 2 t m = h + B m, of a free spin of the same ⟨u⟩."""
-        if self.saddle is not None:
-            return self.beta * (1 - self.found.value.square().sum(dim=-1, keepdim=True))
-        return mean_field(self.origin, self.fields, self.pair, self.beta, self._square)[1]
-
-    @property
-    def _square(self) -> Tensor | None:
-        return self.pair.square() if self.solver.order == 2 else None
+        """Between a free spin's field and its ⟨u_i⟩, (batch, heads, N, 1): L(θ)/θ = β(1 − L²)."""
+        return self.beta * (1 - self.found.value.square().sum(dim=-1, keepdim=True))
 
     def _merged(self, heads: Tensor) -> Tensor:
         return merge(heads) * self.fields.shape[-1] ** 0.5
@@ -229,18 +223,14 @@ class ModuleParts:
     @property
     def onsager(self) -> Tensor:
         """What reaction takes off, and at the saddle all that remains."""
-        gain, mean = self._gain, self.found.value
-        if self.saddle is not None:
-            return self._merged(mean - gain * self.fields - gain * (self.pair @ mean))
-        if self._square is None:
+        if self.saddle is None and self.solver.order == 1:
             return torch.zeros_like(self.response)
-        reaction = onsager_gain(self.origin, self._square, self.beta)
-        return self._merged(-gain * reaction * self.origin)
+        return self.spins - self.residual - self.mixing
 
     @property
     def spins(self) -> Tensor:
         """⟨σ⟩: the first three parts."""
-        return self.residual + self.mixing + self.onsager
+        return self._merged(self.found.value)
 
     @property
     def magnetization(self) -> Tensor:
@@ -260,7 +250,8 @@ class ModuleParts:
             return self.found
         mean = self.found.value
         with torch.no_grad():
-            theta, gain = mean_field(mean, self.fields, self.pair, self.beta, self._square)
+            square = self.pair.square() if self.solver.order == 2 else None
+            theta, gain = mean_field(mean, self.fields, self.pair, self.beta, square)
             left = (gain * theta - mean).square().sum(dim=(-2, -1)).sqrt() / mean.shape[-2] ** 0.5
         return Solution(
             value=mean,
@@ -281,8 +272,7 @@ class ModuleParts:
         if self.saddle is None:
             given: Any = {"couplings": couplings, "fields": fields, "beta": beta}
             return log_partition(self.found.value, **given, order=self.solver.order)
-        phi = exponent(*self.saddle, field_source(fields), beta)
-        return phi - fields.shape[-2] / 2 * (1 + (2 * beta).log())
+        return saddle_log_partition(*self.saddle, field_source(fields), beta)
 
     @torch.no_grad()
     def validity(self) -> Validity:
@@ -294,18 +284,17 @@ class ModuleParts:
         root, batch = fields.shape[-1] ** 0.5, fields.shape[:-2]
         finite = (mean.sum((-2, -1)) + pair.sum((-2, -1)) + fields.sum((-2, -1))).isfinite()
         safe = finite[..., None, None]
-        with torch.enable_grad():
-            probe = torch.where(safe, fields * root, 0.0).requires_grad_()
-            temperature = torch.where(finite, beta[..., 0, 0].expand(batch), 1.0)
-            options: Any = {"beta": temperature, "corrected": True, "throw": False}
-            solved = vector_spins(torch.where(safe, pair, 0.0) / 2, fields=probe, **options)
-            (slope,) = torch.autograd.grad(solved.free_energy.sum(), probe)
-        saddle = solved.magnetization.detach()
+        pair, fields = (torch.where(safe, x, 0.0) for x in (pair, fields * root))
+        temperature = torch.where(finite, beta[..., 0, 0].expand(batch), 1.0)
+        options: Any = {"beta": temperature, "corrected": True, "throw": False}
+        solved = vector_spins(pair / 2, fields=fields, **options)
+        t = solved.saddle.value
+        saddle = torch.linalg.solve_ex(torch.diag_embed(t) - pair / 2, fields).result / 2
         eye = torch.eye(pair.shape[-1], dtype=torch.bool, device=pair.device)
         covariance = torch.where(safe, correlation - mean @ mean.mT, 0.0)
         told = {
             "distance": _relative(mean * root - saddle, saddle),
-            "correction": _relative(-slope - saddle, saddle),
+            "correction": _relative(solved.magnetization - saddle, saddle),
             "largest": correlation.masked_fill(eye, 0.0).abs().amax((-2, -1)),
             "lowest": torch.linalg.eigvalsh(covariance)[..., 0],
         }
@@ -352,7 +341,7 @@ class Solver:
     or "fixed point", that of the mean-field equations, right for weak couplings. `steps`
     K ≥ 1 cuts the second short after K plain iterations from the free spins (K = 1: one attention
     step). `order` of the mean-field equations: 1 is naive, 2 adds the Onsager term.
-    `tolerance` and `max_steps` are those of `large_d.solve_fixed_point`.
+    `tolerance` and `max_steps` are those of `solvers.solve_fixed_point`.
 
     >>> Solver("saddle", steps=1)
     Traceback (most recent call last):
@@ -384,7 +373,7 @@ class Solver:
         """`found`, `origin` and `saddle` of `ModuleParts`."""
         if self.steps is not None:
             square = pair.square() if self.order == 2 else None
-            mean = langevin_gain(fields, beta) * fields
+            mean = free_spins(fields, beta)
             for _ in range(self.steps):
                 origin = mean
                 theta, gain = mean_field(origin, fields, pair, beta, square)
@@ -703,7 +692,7 @@ class DrivenSpinModule(_CoupledHeads):
     Driven spins [bal2021transformers, footnote 10; poclopez2024dynamical] have couplings of their
     own in each direction: here J_ij = g softmax over the past j < i of γ (H W_Q)_i·(H W_K)_j/√D,
     and zero else. The tokens drive the spins with constant fields H for `steps` K parallel steps
-    from free spins, in the theories of `vectors.driven_step`: "naive", "second order" with the
+    from free spins, in the theories of `large_d.driven_step`: "naive", "second order" with the
     lengthening of the fields by fluctuations, or "large D", exact for D → ∞ and of cost N³ a step.
     There is no free energy, hence no response: the output is ⟨σ(K)⟩. Since J is strictly triangular
     its N-th power vanishes: the state is stationary, exactly, after N − 1 steps from free spins and
@@ -764,14 +753,15 @@ class DrivenSpinModule(_CoupledHeads):
         couplings = log_strength.exp() * weights
         if self.symmetric:
             couplings = 0.5 * (couplings + couplings.mT)
-        state = driven_start(scaled, beta=beta)
+        mean = free_spins(scaled, beta)
+        covariance = torch.diag_embed(1 - mean.square().sum(dim=-1))
         given: Any = {"couplings": couplings, "fields": scaled, "beta": beta}
         for _ in range(self.steps):
-            state = driven_step(state, **given, theory=self.theory)
-        answer = merge(state.mean) * scaled.shape[-1] ** 0.5
+            mean, covariance, delayed = driven_step(mean, covariance, **given, theory=self.theory)
+        answer = merge(mean) * scaled.shape[-1] ** 0.5
         out = self._out(answer, src)
         if not return_parts:
             return out
-        rate = entropy_rate(state.delayed, couplings=couplings, beta=beta) / sites
-        told: Any = {"couplings": couplings, "delayed": state.delayed}
+        rate = entropy_rate(delayed, couplings=couplings, beta=beta) / sites
+        told: Any = {"couplings": couplings, "delayed": delayed}
         return out, DrivenParts(entropy_production=rate, **told)

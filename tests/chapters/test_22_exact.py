@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import gamma, iv
 
-from compendium.c22_vector_spins.study import three_spins
-from spinformer.core.special import log_sphere_integral
-from spinformer.spins.vectors import one_spin, two_spins
+from compendium.common.exact_spins import three_spins, two_spins
+from spinformer.core.special import log_sphere_integral, mean_alignment
 
 
 def _system(sites, dim, seed, strength=0.5):
@@ -104,26 +103,25 @@ def test_reductions_between_systems():
     constant = beta * dim * np.trace(couplings)
     assert abs(pair.log_partition - constant - log_sphere_integral(bond, dim=dim)) < 1e-12
     free = two_spins(np.zeros((2, 2)), fields=fields, beta=beta)
-    singles = [one_spin(field, beta=beta) for field in fields]
-    assert abs(free.log_partition - sum(s.log_partition for s in singles)) < 1e-12
-    np.testing.assert_allclose(
-        free.magnetization, np.concatenate([s.magnetization for s in singles]), atol=1e-13
-    )
+    lengths = np.linalg.norm(fields, axis=1, keepdims=True)
+    kappa = beta * dim**0.5 * lengths
+    assert abs(free.log_partition - log_sphere_integral(kappa, dim=dim).sum()) < 1e-12
+    means = dim**0.5 * mean_alignment(kappa, dim=dim) * fields / lengths
+    np.testing.assert_allclose(free.magnetization, means, atol=1e-13)
     # A third spin without bonds adds its own factor.
     line = np.outer([0.5, 1.0, -0.7], fields[0])
     open_couplings = np.zeros((3, 3))
     open_couplings[:2, :2] = couplings / 4
     triple = three_spins(open_couplings, fields=line, beta=beta)
     pair = two_spins(couplings / 4, fields=line[:2], beta=beta)
-    single = one_spin(line[2], beta=beta)
-    assert abs(triple.log_partition - pair.log_partition - single.log_partition) < 1e-11
+    single = log_sphere_integral(beta * dim**0.5 * np.linalg.norm(line[2]), dim=dim)
+    assert abs(triple.log_partition - pair.log_partition - single) < 1e-11
     np.testing.assert_allclose(triple.correlation[:2, :2], pair.correlation, atol=1e-12)
 
 
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
-        (lambda: one_spin([[1.0]], beta=1.0), ValueError, "field"),
         (lambda: two_spins(np.eye(2), fields=np.ones((3, 2)), beta=1.0), ValueError, "fields"),
         (lambda: three_spins(np.eye(3), fields=np.eye(3), beta=1.0), ValueError, "parallel"),
         (

@@ -1,0 +1,414 @@
+"""Vector spins solved: the saddle point and the fixed point of the equations in `large_d`.
+
+Arguments are torch tensors with any leading batch axes: couplings (..., N, N), fields (..., N, D),
+beta a positive number or (...). Results are differentiable any number of times: unknowns, found by
+any iteration, get the derivatives of the implicit function theorem.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from spinformer.core.anderson import anderson
+from spinformer.core.checks import (
+    check_broadcast,
+    check_choice,
+    check_flag,
+    check_integer,
+    check_real,
+    check_tensor,
+)
+from spinformer.core.implicit import implicit_root
+from spinformer.core.operators import iteration_operator
+from spinformer.core.records import record
+from spinformer.core.solve import Solution, Status
+from spinformer.spins.large_d import (
+    exponent,
+    field_source,
+    free_spins,
+    inverse_logdet,
+    mean_field,
+    onsager_gain,
+    pair_couplings,
+    saddle_log_partition,
+    slopes,
+    spread,
+)
+
+# Newton's tries with the steps that suit poles, see `_search`.
+_BENT_STEPS = 8
+
+
+@record
+class VectorSpins:
+    """Thermodynamics of a batch of vector-spin systems, ‖σ_i‖² = D (see `large_d`).
+
+    saddle: the multipliers t* (..., N), differentiable. free_energy: (...), F = −ln Z/β, extensive
+    in N and D. magnetization: (..., N, D), ⟨σ⟩ = −∂F/∂H at fixed couplings. correlations:
+    (..., N, N), ⟨σ_i·σ_j⟩/D of the leading order, magnetizations included, ones on the diagonal;
+    −∂F/∂J_ij = D C_ij for ordered pairs.
+    """
+
+    saddle: Solution[Tensor]
+    free_energy: Tensor
+    magnetization: Tensor
+    correlations: Tensor
+
+
+def vector_spins(
+    couplings: Tensor,
+    *,
+    fields: Tensor,
+    beta: Any,
+    corrected: bool = False,
+    tolerance: float | None = None,
+    max_steps: int = 200,
+    throw: bool = True,
+) -> VectorSpins:
+    """Free energy, magnetization [bal2021transformers, Eq. (sigma)] and correlations at the saddle.
+
+    Of the couplings only the symmetric part acts. `corrected` adds the next order in 1/D to the
+    free energy and, by automatic differentiation, to the magnetization: the error of either falls
+    from O(1/D) to O(1/D²).
+
+    `tolerance` on max_i |C_ii − 1|, by default 1e-12 in double and 1e-5 in single precision. Damped
+    Newton with the exact Hessian, started above the spectrum of J; samples of a batch are damped
+    and stopped one by one. Of the saddle, residual (...) is the largest |C_ii − 1|, steps (...)
+    the factorisations of V that the sample needed; converged are samples whose residual is within
+    the tolerance or, where V is so ill-conditioned that rounding allows no less, no longer falls at
+    that level; diverged are those whose numbers overflow. Raises NotConverged where a saddle point
+    was not found, unless `throw` is false.
+
+    >>> found = vector_spins(torch.zeros(2, 2), fields=torch.ones(2, 3), beta=1.0)
+    >>> found.correlations.diagonal().round(decimals=3)
+    tensor([1., 1.])
+    """
+    couplings, fields, beta = _check_system(couplings, fields, beta)
+    limits = _limits(tolerance, max_steps, couplings)
+    dim, corrected = fields.shape[-1], check_flag("corrected", corrected)
+    given = (couplings, fields, beta)
+    recorded = not corrected or (torch.is_grad_enabled() and any(x.requires_grad for x in given))
+    with torch.set_grad_enabled(torch.is_grad_enabled() or corrected):
+        if corrected and not fields.requires_grad:
+            fields = fields.detach().requires_grad_()
+        symmetric, source = (couplings + couplings.mT) / 2, field_source(fields / math.sqrt(dim))
+        saddle = saddle_of(symmetric, source, beta, *limits)
+        if check_flag("throw", throw):
+            saddle.require("the saddle point t*")
+        inverse, logdet = inverse_logdet(torch.diag_embed(saddle.value) - symmetric)
+        passed = spread(inverse, source)
+        log_z = dim * saddle_log_partition(saddle.value, inverse, logdet, source, beta)
+        mean = 0.5 * inverse @ fields
+        if corrected:
+            scaled = slopes(inverse, passed, beta)[1] / (2 * beta.square())[..., None, None]
+            log_z = log_z - 0.5 * inverse_logdet(scaled)[1]
+            (mean,) = torch.autograd.grad((log_z / beta).sum(), fields, create_graph=recorded)
+        correlations = inverse / (2 * beta)[..., None, None] + passed / 4
+    t, energy, mean, correlations = (
+        x if recorded else x.detach() for x in (saddle.value, -log_z / beta, mean, correlations)
+    )
+    return VectorSpins(
+        saddle=dataclasses.replace(saddle, value=t),
+        free_energy=energy,
+        magnetization=mean,
+        correlations=correlations,
+    )
+
+
+def _check_system(couplings: Tensor, fields: Tensor, beta: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """Validated (J, fields, β), broadcast to one batch shape."""
+    couplings = check_tensor("couplings", couplings, square=True)
+    if couplings.dtype not in (torch.float32, torch.float64):
+        raise TypeError(f"couplings must be torch.float32 or torch.float64, got {couplings.dtype}")
+    fields = check_tensor("fields", fields, like=("couplings", couplings))
+    sites = couplings.shape[-1]
+    if fields.ndim < 2 or fields.shape[-2] != sites or fields.shape[-1] < 1:
+        raise ValueError(
+            f"fields must have shape (..., N, D) with N = {sites} like couplings, "
+            f"got {tuple(fields.shape)}"
+        )
+    # Everything below divides by the square of β, which must not vanish.
+    lowest = torch.finfo(couplings.dtype).tiny ** 0.5
+    if isinstance(beta, Tensor):
+        beta = check_tensor("beta", beta, low=lowest).to(couplings)
+    else:
+        beta = couplings.new_tensor(check_real("beta", beta, low=lowest))
+    given = {"couplings": couplings.shape[:-2], "fields": fields.shape[:-2], "beta": beta.shape}
+    batch = check_broadcast(**given)
+    return (
+        couplings.expand(*batch, sites, sites),
+        fields.expand(*batch, *fields.shape[-2:]),
+        beta.expand(batch),
+    )
+
+
+def _limits(tolerance: float | None, max_steps: int, like: Tensor) -> tuple[float, int]:
+    tolerance = default_tolerance(like) if tolerance is None else tolerance
+    check_integer("max_steps", max_steps, low=1)
+    return check_real("tolerance", tolerance, low=0.0), max_steps
+
+
+def default_tolerance(like: Tensor) -> float:
+    """1e-12 in double and 1e-5 in single precision."""
+    return 1e-12 if like.dtype == torch.float64 else 1e-5
+
+
+def saddle_of(
+    couplings: Tensor, source: Tensor, beta: Tensor, tolerance: float, max_steps: int
+) -> Solution[Tensor]:
+    """t* (..., N) of symmetric couplings, all of one batch shape; nothing is checked."""
+    given = (couplings, source, beta)
+    known = (x.detach() for x in given)
+    t, residual, steps, status = _search(*known, tolerance, max_steps)
+    t = implicit_root(_stationarity, t, *given, jacobian=True)
+    return Solution(value=t, residual=residual, steps=steps, status=status)
+
+
+def _stationarity(
+    t: Tensor, couplings: Tensor, source: Tensor, beta: Tensor
+) -> tuple[Tensor, Tensor]:
+    """∂φ/∂t (..., N) and φ'' (..., N, N) at any t."""
+    inverse, _ = inverse_logdet(torch.diag_embed(t) - couplings)
+    return slopes(inverse, spread(inverse, source), beta)
+
+
+def _starts(couplings: Tensor, source: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
+    """A start where V is surely positive definite, and a guess that is better if it is."""
+    beta = beta[:, None]
+
+    def alone(squares: Tensor) -> Tensor:  # t of a free spin in a field of that square
+        return (0.5 + (0.25 + beta.square() * squares).sqrt()) / (2 * beta)
+
+    gram = source.shape[-1] == source.shape[-2]
+    squares = source.diagonal(dim1=-2, dim2=-1) if gram else source.square().sum(-1)
+    # An upper bound of the largest |eigenvalue|: (tr J⁸)^(1/8), or the largest row sum. Scaled
+    # first, so that the eighth power neither overflows nor underflows in single precision.
+    rows = couplings.abs().sum(-1).amax(-1)
+    scaled = couplings / rows.clamp_min(torch.finfo(couplings.dtype).tiny)[..., None, None]
+    fourth = torch.linalg.matrix_power(scaled, 4)
+    bound = rows * (fourth.square().sum((-1, -2)).pow(0.125) * (1 + 1e-5)).clamp_max(1.0)
+    free, bound = alone(squares), bound[:, None]
+    # One sweep of the equations for weak random couplings, (V⁻¹)_ii = 1/(t_i - sum J_ij^2
+    # (V⁻¹)_jj), with the fields that neighbours pass on: exact to second order in J.
+    square = couplings.square()
+    passed = square @ (squares / free.square())[..., None]
+    alone_in_all = alone(squares + passed[..., 0])
+    guess = alone_in_all + (square @ alone_in_all.reciprocal()[..., None])[..., 0]
+    guess = torch.minimum(guess, bound + free)
+    # Close to the spectrum: Newton's step below is good there, and costly far above it.
+    return torch.maximum(bound + 0.1 * free, guess), guess
+
+
+@iteration_operator("saddle_point", axes=(2, 2, 0))
+def _search(
+    couplings: Tensor, source: Tensor, beta: Tensor, tolerance: float, max_steps: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """(t*, residual, steps, status) by damped Newton; samples leave the batch as they finish.
+
+    A step must keep V positive definite and lower φ (Armijo's rule, up to rounding, which
+    near the minimum drowns differences of φ first); otherwise it is halved. Overshooting is
+    not harmless here: beyond the minimum φ rises to its barrier within a small fraction of
+    the step, and a rule on slopes alone can alternate between the two sides for ever. A step is
+    also halved if it brings a mean square length above three, or half as high again as the
+    highest before: from a point close to the barrier Newton only creeps along it.
+
+    The steps themselves are Newton's for C_ii^(−1/2) = 1: near the barrier C_ii is a pole of t,
+    simple by V⁻¹, double by the fields, and its inverse root is nearly straight. Where that does
+    not descend, or has not arrived after eight tries, they are Newton's for C_ii = 1.
+    """
+    batch, beta = beta.shape, beta.reshape(-1)
+    j, s = (x.reshape(-1, *x.shape[-2:]) for x in (couplings, source))
+    eps, tiny = torch.finfo(j.dtype).eps, torch.finfo(j.dtype).tiny
+    here, guess = _starts(j, s, beta)
+    step, scale, slope = guess - here, torch.ones_like(beta), torch.zeros_like(beta)
+    lowest, limit, residual = (torch.full_like(beta, torch.inf) for _ in range(3))
+    steps = torch.zeros_like(beta, dtype=torch.int64)
+    status = torch.full_like(steps, int(Status.STEP_LIMIT))
+
+    active = torch.arange(len(beta), device=beta.device)
+    for number in range(max_steps):
+        if active.numel() == 0:
+            break
+        at, own = active, s
+        trial = here[at] + scale[at, None] * step[at]
+        factor, info = torch.linalg.cholesky_ex(torch.diag_embed(trial) - j)
+        steps[at] += 1
+        # The first step is to the guess; where it is rejected, the next is at the start.
+        scale[at] *= 0.5 if number else 0.0
+        if number == 1 and bool(info.any()):
+            # At the start V has a factor unless the numbers themselves have overflowed. A sample
+            # that got past its guess has a residual.
+            lost = (info != 0) & torch.isinf(residual[at])
+            status[at[lost]] = int(Status.DIVERGED)
+            active, j, s = _keep(~lost, active, j, s)
+        at, trial, factor, own = _keep(info == 0, at, trial, factor, own)
+
+        b, inverse = beta[at], torch.cholesky_inverse(factor)
+        passed = spread(inverse, own)
+        gradient, hessian = slopes(inverse, passed, b)
+        lengths = 1 - gradient / b[:, None]
+        highest, off = lengths.amax(-1), (1 - lengths).abs().amax(-1)
+        logdet = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        phi, level = exponent(trial, inverse, logdet, own, b), b * trial.sum(-1)
+        # `scale` is already that of the next try, half the one of this step.
+        target = lowest[at] + 2e-3 * scale[at] * slope[at] + 8 * eps * (level.abs() + phi.abs())
+        lower = (phi <= target) & (highest <= limit[at])
+        accepted = lower | (residual[at] < 10 * math.sqrt(eps)) if number else highest <= 3
+        # Rounding floors the residual near eps times the condition number of V: a sample is
+        # also done when it is down there and no longer improves.
+        condition = trial.amax(-1) * torch.linalg.matrix_norm(inverse)
+        floored = (off <= 4 * eps * condition) & (off >= 0.5 * residual[at])
+        done = accepted & ((off <= tolerance) | floored)
+        new = at[accepted]
+        here[new], residual[new], lowest[new] = trial[accepted], off[accepted], phi[accepted]
+        limit[new] = (1.5 * highest[accepted]).clamp_min(3)
+        status[at[done]] = int(Status.CONVERGED)
+        active, j, s = _keep(status[active] != int(Status.CONVERGED), active, j, s)
+        at, b, gradient, lengths, hessian = _keep(
+            accepted & ~done, at, b, gradient, lengths, hessian
+        )
+        if at.numel() == 0:
+            continue
+
+        factor, info = torch.linalg.cholesky_ex(hessian)
+        if bool(info.any()):
+            # Where rounding leaves the Hessian without a factor, its diagonal still descends.
+            rough = torch.diag_embed(hessian.diagonal(dim1=-2, dim2=-1).sqrt())
+            factor = torch.where((info == 0)[:, None, None], factor, rough)
+        # Far above the minimum C_ii falls like 1/t, and Newton's step is too long by 1/C_ii.
+        bent = 2 * b[:, None] * (lengths - lengths**1.5)
+        both = torch.cholesky_solve(torch.stack([gradient, bent], -1), factor).neg()
+        gains = (gradient * both[..., 0]).neg()
+        falls = (gradient[..., None] * both).sum(-2)
+        first = (gains.abs() * lengths).sum(-1) / gains.abs().sum(-1).clamp_min(tiny)
+        use = (falls[..., 1] < 0.1 * falls[..., 0]) & (number < _BENT_STEPS)
+        step[at] = torch.where(use[:, None], both[..., 1], both[..., 0])
+        slope[at] = torch.where(use, falls[..., 1], falls[..., 0])
+        scale[at] = torch.where(use, 1.0, first.clamp(0.0, 1.0))
+    here = here.reshape((*batch, here.shape[-1]))
+    return here, residual.reshape(batch), steps.reshape(batch), status.reshape(batch)
+
+
+def _keep(mask: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
+    """The samples in `mask`; the tensors themselves, uncopied, if those are all."""
+    return tensors if bool(mask.all()) else tuple(tensor[mask] for tensor in tensors)
+
+
+def _like_solution(value: Tensor, batch: Sequence[int]) -> tuple[Tensor, ...]:
+    """What a compiler is told of the outputs of a search."""
+    whole = value.new_empty(batch, dtype=torch.int64)
+    return value, value.new_empty(batch), whole, torch.empty_like(whole)
+
+
+@_search.register_fake
+def _(couplings: Tensor, source: Tensor, beta: Tensor, *_: Any) -> tuple[Tensor, ...]:
+    batch = torch.broadcast_shapes(couplings.shape[:-2], source.shape[:-2], beta.shape)
+    return _like_solution(couplings.new_empty(*batch, couplings.shape[-1]), batch)
+
+
+def solve_fixed_point(
+    couplings: Tensor,
+    *,
+    fields: Tensor,
+    beta: Any,
+    order: int = 2,
+    tolerance: float | None = None,
+    max_steps: int = 500,
+    throw: bool = True,
+) -> Solution[Tensor]:
+    """Solve m = L(θ(m)) from the free spins, each system of the batch for itself.
+
+    `fields` are h = H/√D. The couplings J are symmetrised, their diagonal is without effect. The
+    iteration is accelerated by `core.anderson.anderson` [walker2011anderson]; `tolerance` on the
+    residual ‖L(θ(m)) − m‖/√N, default 1e-5 in single and 1e-12 in double precision. A system that
+    has converged is frozen, so the result does not depend on its neighbours. A fixed point always
+    exists; it need not be found, be stable, or give correlations that spins can have. Raises
+    NotConverged where none was found, unless `throw` is false.
+
+    >>> couplings, fields = torch.zeros(2, 2), torch.tensor([[2.0], [0.0]])
+    >>> solve_fixed_point(couplings, fields=fields, beta=0.75).value
+    tensor([[0.7208],
+            [0.0000]])
+    """
+    couplings, fields, beta = _check_system(couplings, fields, beta)
+    check_choice("order", order, (1, 2))
+    couplings_felt = 2 * couplings.abs().sum((-2, -1), keepdim=True)
+    reach = 2 * beta[..., None, None] * (1 + fields.abs() + couplings_felt)
+    if not bool(reach.square().sum(-1).isfinite().all()):
+        # An aligned spin would look like a free one.
+        raise ValueError("beta times fields and couplings must have a square that is in range")
+    limits = _limits(tolerance, max_steps, couplings)
+    pair = pair_couplings(couplings)
+    found = fixed_point_of(pair, fields, beta[..., None, None], order, *limits)
+    if check_flag("throw", throw):
+        found.require("the fixed point of the mean-field equations")
+    return found
+
+
+def fixed_point_of(
+    pair: Tensor, fields: Tensor, beta: Tensor, order: int, tolerance: float, max_steps: int
+) -> Solution[Tensor]:
+    """`solve_fixed_point` for B, h and β (..., 1, 1) that need no check."""
+    given = (fields, pair, beta)
+    known = (x.detach() for x in given)
+    mean, residual, steps, status = _iterate(*known, order, tolerance, max_steps)
+    if torch.is_grad_enabled():
+        mean = _attached(mean, *given, order)
+    return Solution(value=mean, residual=residual, steps=steps, status=status)
+
+
+@iteration_operator("mean_field_fixed_point", axes=(2, 2, 2))
+def _iterate(
+    fields: Tensor, pair: Tensor, beta: Tensor, order: int, tolerance: float, max_steps: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    square = pair.square() if order == 2 else None
+
+    def step(mean: Tensor) -> Tensor:
+        theta, gain = mean_field(mean, fields, pair, beta, square)
+        return gain * theta
+
+    found = anderson(step, free_spins(fields, beta), tolerance=tolerance, max_steps=max_steps)
+    return found.value.contiguous().clone(), found.residual, found.steps, found.status
+
+
+@_iterate.register_fake
+def _(fields: Tensor, *_: Any) -> tuple[Tensor, ...]:
+    return _like_solution(fields.new_empty(fields.shape), fields.shape[:-2])
+
+
+def _attached(mean: Tensor, fields: Tensor, pair: Tensor, beta: Tensor, order: int) -> Tensor:
+    """m with its derivatives: m = (diag a − B)⁻¹ h, whose N unknowns a_i are |θ_i|/|m_i| plus what
+    the Onsager term takes off."""
+
+    def equations(a: Tensor, pair: Tensor, fields: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
+        response = torch.linalg.inv_ex(torch.diag_embed(a) - pair).inverse
+        mean = response @ fields
+        width = (1 - mean.square().sum(-1)).clamp_min(torch.finfo(mean.dtype).eps)
+        # L(θ) = m where θ = m/(β(1 − m²)).
+        own = 1 / (beta[..., 0] * width)
+        # −∂m_i²/∂a_j, with the slope of what a_i equals on the left.
+        slope = 2 * response * (mean @ mean.mT)
+        missing, jacobian = a - own, (own / width)[..., None] * slope
+        if order == 2:
+            reaction = beta * pair.square()
+            missing = missing - (reaction @ width[..., None])[..., 0]
+            jacobian = jacobian - reaction @ slope
+        return missing, jacobian + torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
+
+    batch = mean.shape[:-2]
+    pair, beta = (x.expand(*batch, *x.shape[-2:]) for x in (pair, beta))
+    with torch.no_grad():
+        square = pair.square() if order == 2 else None
+        _, gain = mean_field(mean, fields, pair, beta, square)
+        a = 1 / gain if square is None else 1 / gain + onsager_gain(mean, square, beta)
+    a = implicit_root(equations, a[..., 0], pair, fields, beta, jacobian=True)
+    again = torch.linalg.solve_ex(torch.diag_embed(a) - pair, fields).result
+    # The value is what the iteration found; the graph adds its derivatives and nothing else, not
+    # even where an iteration that did not arrive left a matrix without an inverse.
+    return mean.detach() + (again - again.detach()).nan_to_num()
