@@ -198,7 +198,7 @@ def test_a_task_on_all_blocks():
 
     def task(block, clock):
         clock = kernels.advance(3, block, clock)
-        return clock, (block.ring[clock.cursor, 0].copy(), np.arange(kernels.LANES))
+        return clock, (block.ring[clock.cursor, kernels.SOURCE].copy(), np.arange(kernels.LANES))
 
     newest, lanes = ensemble.run(task)
     assert (newest == ensemble.state().attention[:, 0]).all()

@@ -3,7 +3,7 @@
 The state is the window of T attention vectors, so the tangent space has T·P dimensions (12 for
 the document's network). A step shifts the window and makes one new vector,
 δA' = Σ_{s<T} M_s δA_s, so the tangent map is a block companion matrix with analytic blocks M_s
-(`kernels.deviate`). Exponents are in nats per step, the largest first up to their errors, from the
+(`kernels._deviate`). Exponents are in nats per step, the largest first up to their errors, from the
 QR method of Benettin et al. (1980): a frame is pushed forward and orthonormalized (modified
 Gram-Schmidt), and λ_k is the average of ln r_kk, the logarithm of the length of what is left of its
 k-th vector.
@@ -67,8 +67,8 @@ class Growth:
 class LyapunovSpectrum(Growth):
     """Lyapunov exponents (..., k), the context at the end, and which exponents are `resolved`.
 
-    Those are where no length below kernels.ROUNDING_LENGTH was found in this direction or one
-    before it.
+    Those are where no length below 1e-13, what rounding left of others, was found in this direction
+    or one before it.
     """
 
     resolved: np.ndarray
