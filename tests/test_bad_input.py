@@ -211,7 +211,6 @@ MISFITS: dict[str, list[dict[str, Any]]] = {
     "dmft.mean_field.trajectory": [{"beta": np.ones((0, 2))}],
     "dmft.network.Context": [{"attention": np.ones(3)}, {"position": -1}],
     "dmft.onset.onset": [{"epsilon": 1.0}],
-    "hopfield.attention.Lagrangian": [{"value": None}],
     "hopfield.attention.attention": [
         {"queries": ONES(2, 5)},
         {"values": ONES(3, 4)},
