@@ -206,12 +206,10 @@ MISFITS: dict[str, list[dict[str, Any]]] = {
     "dmft.finite_size.window_means": [{"attention": np.ones(2)}],
     "dmft.finite_size.window_of_context": [{"context": Context(np.ones((3, 3)), 0)}],
     "dmft.lyapunov.lyapunov_spectrum": [{"count": 13}],
-    "dmft.mean_field.context_from_tokens": [{"overlaps": np.zeros((4, 3))}],
     "dmft.mean_field.step": [{"epsilon": -0.1}],
     "dmft.mean_field.trajectory": [{"beta": np.ones((0, 2))}],
     "dmft.network.Context": [{"attention": np.ones(3)}, {"position": -1}],
     "dmft.onset.onset": [{"epsilon": 1.0}],
-    "hopfield.attention.Lagrangian": [{"value": None}],
     "hopfield.attention.attention": [
         {"queries": ONES(2, 5)},
         {"values": ONES(3, 4)},

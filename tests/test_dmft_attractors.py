@@ -6,16 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compendium.c33_phase_transitions.orbits import _diagram_image
-from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import (
     Regime,
     Thresholds,
+    _classify,
     bump_weights,
-    classify,
     find_attractors,
     find_period,
 )
-from spinformer.dmft.lyapunov import Growth, lyapunov_spectrum
+from spinformer.dmft.lyapunov import growth_jump, lyapunov_spectrum
 from spinformer.dmft.mean_field import document_context, random_contexts, trajectory
 from spinformer.dmft.network import Network
 
@@ -106,16 +105,6 @@ def test_diagram_image_shares_columns():
     assert only[1].tolist() == [0, 0, 1, 1, 0, 0]
 
 
-def grown(whole, *, before=(0.0, 0.0), after=0.0):
-    """Growth of one vector, as a whole and before a jump with errors, and after it."""
-    whole, before = (
-        Estimate(value=np.array(value)[..., None], error=np.array(error)[..., None])
-        for value, error in (whole, before)
-    )
-    after = np.array(after)[..., None]
-    return Growth(exponents=whole, settled=after == 0.0, before=before, after=after)
-
-
 def test_borders_of_the_regimes():
     limit = Thresholds(neutral=0.01, digits_regular=5.0, digits_chaotic=8.0, sigmas=2.0)
     cases = [
@@ -131,7 +120,8 @@ def test_borders_of_the_regimes():
         (0, 0.5, np.nan, 0.0, Regime.UNDECIDED),
     ]
     period, rate, error, digits, wanted = (np.array(column) for column in zip(*cases, strict=True))
-    found = classify(period, digits, growth=grown((rate, error)), thresholds=limit)
+    still = (np.zeros(len(rate), dtype=bool), *np.zeros((3, len(rate))))
+    found = _classify(period, digits, exponent=(rate, error), jump=still, limit=limit)
     assert found.tolist() == wanted.tolist()
     # Undecided as a whole: chaos before, surely, and none after is what ended.
     last, none = Regime.TRANSIENT_CHAOS, Regime.UNDECIDED
@@ -139,8 +129,13 @@ def test_borders_of_the_regimes():
         (0.1, 0.01, 0.0, last), (0.1, 0.01, 0.05, none), (0.01, 0.01, 0.0, none),
         (0.1, 0.01, 0.01, last), (0.1, 0.01, 0.011, none), (0.0299, 0.01, 0.0, none),
     ):  # fmt: skip
-        growth = grown((0.05, 0.05), before=(before, error), after=after)
-        assert classify(0, 3.0, growth=growth, thresholds=limit) == wanted
+        for jumps in (True, False):
+            jump = tuple(np.array([x]) for x in (jumps, before, error, after))
+            whole = (np.array([0.05]), np.array([0.05]))
+            found = _classify(
+                np.array([0]), np.array([3.0]), exponent=whole, jump=jump, limit=limit
+            )
+            assert found == (wanted if jumps else none)
 
 
 def test_periods_are_looked_for_over_twice_the_longest(start):
@@ -164,7 +159,7 @@ def test_chaos_that_ends_in_the_measurement_is_transient():
     found = find_attractors(NETWORK, start, beta=1.27, thresholds=limit, **brief)
     # The same exponents: four steps were kept and twice the longest period was looked at before.
     growth = lyapunov_spectrum(NETWORK, start, beta=1.27, steps=10_000, count=1, transient=132)
-    settled = growth.settled[:, 0]
+    settled = ~growth_jump(growth.growth)[0][:, 0]
     assert growth.exponents == found.exponents
     assert (~settled).sum() > 15
     assert not (found.regime[~settled] == Regime.CHAOTIC).any()

@@ -29,7 +29,7 @@ def test_linear_maps_equal_finite_differences(network, position):
     context, segments = network.context, network.segments
     window = np.random.default_rng(1).uniform(-0.8, 0.8, (context, segments))
     path = mean_path(network, 1.1, window=window, steps=3, position=position)
-    maps = linear_maps(network, 1.1, path=path, position=position - context + 1)
+    maps = linear_maps(network, 1.1, path=path, position=position)
     for t, age, s in np.ndindex(3, context, segments):
         shift = np.zeros_like(window)
         shift[context - 1 - age, s] = 1e-6
@@ -43,8 +43,8 @@ def test_the_mean_shift_is_curvature_times_covariance(network, position):
     context, segments = network.context, network.segments
     window = np.random.default_rng(2).uniform(-0.7, 0.7, (context, segments))
     path = mean_path(network, 1.1, window=window, steps=2, position=position)
-    maps = linear_maps(network, 1.1, path=path, position=position - context + 1)
-    found = mean_shift(network, 1.1, path=path, maps=maps, position=position - context + 1)
+    maps = linear_maps(network, 1.1, path=path, position=position)
+    found = mean_shift(network, 1.1, path=path, maps=maps, position=position)
     noise = noise_covariance(network, path, maps=maps)
     # The window's tokens are independent: second differences entry by entry.
     bend, h = np.zeros(segments), 1e-3
@@ -62,7 +62,7 @@ def test_predicted_fluctuations_are_those_of_a_large_uneven_network(draw_window)
     network, size, count = UNEVEN, 10**10, 8000
     window = np.linspace(-0.8, 0.9, 12).reshape(4, 3)
     path = mean_path(network, 1.2, window=window, steps=6, position=3)
-    maps = linear_maps(network, 1.2, path=path, position=0)
+    maps = linear_maps(network, 1.2, path=path)
     how = {"window": window, "steps": 6, "position": 3, "draw_window": draw_window}
     gaps = generate(network, size, beta=1.2, runs=count, seed=1, **how).tokens - path
     predicted = noise_covariance(network, path, maps=maps, draw_window=draw_window)

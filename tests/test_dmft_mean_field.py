@@ -20,7 +20,7 @@ from spinformer.dmft import kernels
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.finite_size import semantic_overlaps, window_of_context
 from spinformer.dmft.mean_field import (
-    context_from_tokens,
+    document_context,
     random_contexts,
     step,
     trajectory,
@@ -128,15 +128,14 @@ def test_results_do_not_depend_on_lanes_threads_or_chunks():
     assert (again == ensemble.record(50)).all()
 
 
-def test_start_from_tokens_equals_a_growing_window():
-    network = Network.segmented(5, bits=3, context=5)
-    beta, tokens = 1.1, np.array([[1.0, -1.0, 1.0], [1.0, 1.0, -1.0]])
-    context = context_from_tokens(network, network.overlaps(tokens), beta=beta)
-    # The text written out: tokens 0 and 1 given, the rest made, five seen at most.
-    text = list(tokens)
-    for position in range(1, 6):
+def test_the_start_of_the_document_is_a_growing_window():
+    network, beta = Network.segmented(5, bits=3, context=5), 1.1
+    context = document_context(network, beta, steps=0)
+    # The text written out: the first token given, the rest made, five seen at most.
+    text = [network.semantic[0, 0]]
+    for position in range(5):
         text.append(plain_step(network, beta, text[-5:], position))
-    assert context.position == 6
+    assert context.position == 5
     made = window_of_context(network, context, beta=beta)
     np.testing.assert_allclose(made, text[-5:], rtol=0, atol=1e-13)
 
@@ -198,7 +197,7 @@ def test_a_task_on_all_blocks():
 
     def task(block, clock):
         clock = kernels.advance(3, block, clock)
-        return clock, (block.ring[clock.cursor, 0].copy(), np.arange(kernels.LANES))
+        return clock, (block.ring[clock.cursor, kernels.SOURCE].copy(), np.arange(kernels.LANES))
 
     newest, lanes = ensemble.run(task)
     assert (newest == ensemble.state().attention[:, 0]).all()

@@ -39,8 +39,8 @@ def test_both_laws_hold_with_the_computed_coefficients_beyond_the_onset(limit):
     mild = Network.document().with_parameters(gamma=1.0, context=2)
     window = np.array([[1 / 3, -1 / 3, 1 / 3], [-1 / 3, 1 / 3, 1 / 3]])
     path = mean_path(mild, 0.8, window=window, steps=3, position=1)
-    maps = linear_maps(mild, 0.8, path=path, position=0)
-    shift = mean_shift(mild, 0.8, path=path, maps=maps, position=0, draw_window=False)[2:]
+    maps = linear_maps(mild, 0.8, path=path, position=1)
+    shift = mean_shift(mild, 0.8, path=path, maps=maps, position=1, draw_window=False)[2:]
     sizes = np.array([6, 9, 12])
     run, scaled = {"beta": 0.8, "window": window, "steps": 3, "position": 1}, []
     for size in sizes:

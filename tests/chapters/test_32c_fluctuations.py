@@ -33,7 +33,7 @@ from spinformer.dmft.finite_size import (
     token_states,
     window_means,
 )
-from spinformer.dmft.lyapunov import growth_rates
+from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Network
 
@@ -65,8 +65,8 @@ def test_the_closure_has_the_shift_and_the_scatter_of_order_one_over_n():
     machine, size = Network.document(), 3 * 10**9
     start = 0.6 * np.sin(np.arange(12.0)).reshape(4, 3)
     path = mean_path(machine, 1.2, window=start, steps=5, position=3)
-    maps = linear_maps(machine, 1.2, path=path, position=0)
-    shift = mean_shift(machine, 1.2, path=path, maps=maps, position=0)
+    maps = linear_maps(machine, 1.2, path=path)
+    shift = mean_shift(machine, 1.2, path=path, maps=maps, position=3)
     mean, covariance = gaussian_closure(machine, size, beta=1.2, window=start, steps=5, position=3)
     np.testing.assert_allclose(size * (mean - path), shift, atol=2e-3 * np.abs(shift).max())
     np.testing.assert_allclose(
@@ -142,7 +142,8 @@ def test_the_law_of_the_average_breaks_after_the_logarithm_of_n():
     bits = np.unique(table["bits"])
     measured = table["measured"].reshape(-1, len(bits))
     start = random_contexts(Network.document(), 1, count=16)
-    rates, _ = growth_rates(Network.document(), start, beta=1.28, stretches=4)
+    found = lyapunov_spectrum(Network.document(), start, beta=1.28, steps=20_000, count=1)
+    rates = found.exponents.value
     # Ends of the ladder: from a million to a trillion bits, medians over starts.
     middle = np.median(measured, axis=0)
     first, last = np.searchsorted(bits, (1e6, 9e11))
@@ -213,7 +214,8 @@ def test_noise_makes_chaos_of_a_cycle_and_exponents_tend_to_the_limit():
     for beta, wait in ((1.27, 30_000), (1.28, 0), (1.4, 0)):
         ensemble = Ensemble(network, start, beta=beta)
         ensemble.advance(wait)
-        rates, _ = growth_rates(network, ensemble.state(), beta=beta, stretches=8)
+        how = {"beta": beta, "steps": 40_000, "batches": 8, "count": 1}
+        rates = lyapunov_spectrum(network, ensemble.state(), **how).growth[..., 0]
         limit = np.median(rates[:, 4:].mean(axis=1)) if wait else rates[:, 4:].mean()
         rows = (table["beta"] == beta) & (table["exponent"] == 8)
         np.testing.assert_allclose(table["growth"][rows], limit, atol=0.016)

@@ -8,29 +8,13 @@ from compendium.common.phase_transitions import protocol_start
 from compendium.common.windows import replicas
 from spinformer.dmft.attractors import Regime, find_attractors
 from spinformer.dmft.ensemble import Ensemble
-from spinformer.dmft.lyapunov import growth_rates, lyapunov_spectrum
-from spinformer.dmft.mean_field import random_contexts
+from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.network import Network
 
 
 @pytest.fixture(scope="module")
 def start():
     return protocol_start(Network.document(), steps=20_000)
-
-
-def test_growth_of_stretches_averages_to_the_leading_exponent():
-    network = Network.document()
-    contexts = random_contexts(network, 3, count=6)
-    beta = np.array([0.5, 1.0, 1.24, 1.28, 1.4, 2.8])
-    rates, last = growth_rates(network, contexts, beta=beta, stretches=5, stretch=2000)
-    found = lyapunov_spectrum(network, contexts, beta=beta, steps=10_000, count=1)
-    error = np.maximum(found.exponents.error[:, 0], 2e-6)
-    assert (np.abs(rates.mean(axis=1) - found.exponents.value[:, 0]) < 4 * error).all()
-    assert last.position == found.context.position
-    # Stretches that are no multiple of the steps between two normalizations lose nothing.
-    short, _ = growth_rates(network, contexts, beta=beta, stretches=4, stretch=6)
-    whole, _ = growth_rates(network, contexts, beta=beta, stretches=2, stretch=12)
-    np.testing.assert_allclose(short.reshape(6, 2, 2).mean(axis=2), whole, atol=1e-9)
 
 
 def test_an_escape_is_quiet_from_some_stretch_on():
@@ -75,15 +59,16 @@ def test_times_of_escape_are_exponential_and_another_seed_agrees(start):
     assert life.low < stored["high"][here]
     # Escaped copies rest on a cycle, to which no tangent vector grows.
     end = found.context.select(found.escaped)
-    rates, _ = growth_rates(network, end, beta=1.27375, stretches=1, stretch=20_000)
-    assert rates.max() < 1e-3
+    found = lyapunov_spectrum(network, end, beta=1.27375, steps=20_000, count=1)
+    assert found.exponents.value.max() < 1e-3
 
 
 def test_escapes_are_counted_after_the_transient(start):
     network, copies = Network.document(), replicas(start, count=2, size=1e-3)
     ensemble = Ensemble(network, copies, beta=1.28)
     ensemble.advance(7)
-    rates, _ = growth_rates(network, ensemble.state(), beta=1.28, stretches=3, stretch=100)
+    given = {"beta": 1.28, "steps": 300, "batches": 3, "count": 1}
+    rates = lyapunov_spectrum(network, ensemble.state(), **given).growth[..., 0]
     found = escape_times(
         network, copies, beta=1.28, rate=0.05, horizon=300, stretch=100, transient=7
     )

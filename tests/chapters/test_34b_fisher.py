@@ -23,7 +23,7 @@ def along_a_path(network, beta, steps, seed=0):
     rng = np.random.default_rng(seed)
     window = rng.uniform(-0.6, 0.6, (network.context, network.segments))
     path = mean_path(network, beta, window=window, steps=steps, position=1)
-    maps = linear_maps(network, beta, path=path, position=1 - network.context + 1)
+    maps = linear_maps(network, beta, path=path, position=1)
     return path, maps, token_noise(network, path)
 
 

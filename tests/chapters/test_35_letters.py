@@ -94,7 +94,7 @@ def test_the_document_with_two_letters():
     one = mean_path(bits, 1.1, window=means, steps=6, position=2)
     other = mean_letter_path(letters, 1.1, window=window, steps=6, position=2)
     assert np.abs(other[..., 1] - other[..., 0] - one).max() < 1e-12
-    maps = linear_maps(bits, 1.1, path=one, position=-1)
+    maps = linear_maps(bits, 1.1, path=one, position=2)
     expected = predicted_rms(bits, noise_covariance(bits, one, maps=maps))
     found = predicted_deviation(letters, 1.1, path=other, position=2)
     assert found == pytest.approx(expected, rel=1e-9)

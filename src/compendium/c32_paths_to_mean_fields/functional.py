@@ -39,9 +39,7 @@ def _check_terms(name: str, states: int, tokens: int) -> None:
     """ValueError where a sum over all `states` of each of so many tokens has too many terms."""
     number = float(states) ** tokens
     if number > _MOST_TERMS:
-        raise ValueError(
-            f"{name} must leave at most {_MOST_TERMS} terms of a sum, got {number:.3g}"
-        )
+        raise ValueError(f"{name} must leave at most {_MOST_TERMS} terms, got {number:.3g}")
 
 
 @record

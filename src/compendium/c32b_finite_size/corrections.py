@@ -87,10 +87,11 @@ def _curvature(
 ) -> np.ndarray:
     """Second derivative of the next token along each of the directions (D, T, L): (D, L).
 
-    All arrays oldest first; `position` is that of the window's oldest token.
+    All arrays oldest first; `position` is that of the window's newest token.
     """
     linear = (1.0 - network.epsilon) * network.semantic * network.fractions
-    m = network.placed(network.overlaps(window), position + np.arange(network.context))
+    places = position + np.arange(1 - network.context, 1)
+    m = network.placed(network.overlaps(window), places)
     d = np.einsum("ral,dtl->dtra", linear, directions)
     query, value, key = m[-1, QUERY], m[:, VALUE], m[:, KEY]
     weight = softmax_weights(m, gamma=network.gamma, newest=-1)

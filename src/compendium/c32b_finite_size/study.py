@@ -87,9 +87,8 @@ def follow_limit(
     `position` is that of the window's newest token.
     """
     path = mean_path(network, beta, window=window, steps=steps, position=position)
-    first = position - network.context + 1
-    maps = linear_maps(network, beta, path=path, position=first)
-    shift = mean_shift(network, beta, path=path, maps=maps, position=first)
+    maps = linear_maps(network, beta, path=path, position=position)
+    shift = mean_shift(network, beta, path=path, maps=maps, position=position)
     return Limit(
         network=network,
         beta=beta,

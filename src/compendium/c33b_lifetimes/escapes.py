@@ -9,6 +9,8 @@ stretches in a row on which a tangent vector grows by less than a given rate.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
@@ -16,7 +18,7 @@ from compendium.common.lifetimes import Lifetime, lifetime_estimate
 from spinformer.core.checks import check_integer
 from spinformer.core.records import record
 from spinformer.dmft.ensemble import Ensemble
-from spinformer.dmft.lyapunov import growth_rates
+from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.network import Context, Network
 
 # A hole in the chaotic set lets many pass near it: one quiet stretch is no escape.
@@ -80,10 +82,10 @@ def escape_times(
     check_integer("horizon", horizon, low=_IN_A_ROW * stretch)
     ensemble = Ensemble(network, context, beta=beta)
     ensemble.advance(transient)
-    rates, last = growth_rates(
-        network, ensemble.state(), beta=beta, stretches=horizon // stretch, stretch=stretch
-    )
-    growth = np.ascontiguousarray(rates.T)
+    stretches = horizon // stretch
+    how: dict[str, Any] = {"steps": stretches * stretch, "batches": stretches, "count": 1}
+    found = lyapunov_spectrum(network, ensemble.state(), beta=beta, **how)
+    growth = np.ascontiguousarray(found.growth[..., 0].T)
     first, escaped, returned = escapes_of(growth, rate=rate)
     return Escapes(
         times=first * stretch,
@@ -92,5 +94,5 @@ def escape_times(
         growth=growth,
         stretch=stretch,
         rate=rate,
-        context=last,
+        context=found.context,
     )

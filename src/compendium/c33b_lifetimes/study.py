@@ -19,7 +19,7 @@ from compendium.common.windows import replicas
 from spinformer.core.random import Seed
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import Regime, find_attractors
-from spinformer.dmft.lyapunov import growth_rates
+from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.network import Context, Network
 
 _FOLDER = Path(__file__).parent
@@ -140,7 +140,7 @@ def weak_chaos(copies: int = _COPIES) -> Context:
     found = escape_times(network, copied, beta=1.2755, rate=0.05, horizon=500_000, transient=0)
     states = found.context.select(np.flatnonzero(found.escaped)[:copies])
     for beta in (1.2758, 1.276):
-        _, states = growth_rates(network, states, beta=beta, stretches=1, stretch=20_000)
+        states = lyapunov_spectrum(network, states, beta=beta, steps=20_000, count=1).context
     return states
 
 
@@ -150,9 +150,10 @@ def CRISIS(distance: float, *, copies: int = _COPIES, horizon: int = 400_000) ->
     network, _ = _document()
     states, stretch = weak_chaos(copies), 100
     beta, stretches = CRISIS_BETA + distance, horizon // stretch
-    rates, _ = growth_rates(network, states, beta=beta, stretches=stretches, stretch=stretch)
+    steps = stretches * stretch
+    found = lyapunov_spectrum(network, states, beta=beta, steps=steps, batches=stretches, count=1)
     # Weak chaos grows at 0.02, strong at 0.14; now the escape is upwards.
-    first, escaped, _ = escapes_of(-rates.T, rate=-0.06)
+    first, escaped, _ = escapes_of(-found.growth[..., 0].T, rate=-0.06)
     life = lifetime_estimate(first * float(stretch), ended=escaped)
     return [{"copies": len(first), "escaped": life.ended, **_interval(life)}]
 

@@ -40,7 +40,7 @@ from spinformer.core.records import record
 from spinformer.core.solve import NotConverged
 from spinformer.dmft.attractors import strobed
 from spinformer.dmft.ensemble import Ensemble
-from spinformer.dmft.lyapunov import growth_rates, returned
+from spinformer.dmft.lyapunov import lyapunov_spectrum, returned
 from spinformer.dmft.mean_field import random_contexts, tokens
 from spinformer.dmft.network import OUTPUT, Context, Network
 
@@ -147,9 +147,9 @@ def ORBITS(beta: float, *, seed: int, count: int = 12) -> Rows:
 def ENDS(beta: float, *, seed: int) -> Rows:
     """Growth over 8,000 tokens after the orbits of `ORBITS`: are they still chaotic?"""
     _, context = chaotic_orbits(beta, count=12, flashes=_FLASHES, seed=seed)
-    once: dict[str, Any] = {"stretches": 1, "stretch": 8000, "threads": 1}
-    rates, _ = growth_rates(Network.document(), context, beta=beta, **once)
-    return rows_of(orbit=np.arange(len(rates)), growth=rates[:, 0])
+    once: dict[str, Any] = {"steps": 8000, "batches": 1, "count": 1, "threads": 1}
+    found = lyapunov_spectrum(Network.document(), context, beta=beta, **once)
+    return rows_of(orbit=np.arange(len(found.growth)), growth=found.growth[:, 0, 0])
 
 
 def stationary(table: dict[str, np.ndarray], *, ends: dict[str, np.ndarray]) -> np.ndarray:

@@ -166,7 +166,7 @@ def basins_fractions(numbers: np.ndarray) -> dict[int, tuple[float, float, float
     }
 
 
-# For stretches of some thousand steps: averages have fewer digits there, and exponents larger errors.
+# For stretches of some thousand steps: averages have fewer digits there, exponents larger errors.
 SHORT_STRETCHES = Thresholds(longest=512, digits_regular=5.0, neutral=4e-3)
 # Regimes and leading exponents of orbits that are followed for a short while.
 survey = partial(find_attractors, exponents=1, bins=1, thresholds=SHORT_STRETCHES)

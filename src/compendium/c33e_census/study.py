@@ -40,7 +40,7 @@ from spinformer.core.random import Seed
 from spinformer.core.records import record
 from spinformer.dmft.attractors import Regime, find_attractors, find_period
 from spinformer.dmft.ensemble import Ensemble
-from spinformer.dmft.lyapunov import growth_rates
+from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Context, Network
 from spinformer.dmft.onset import onset
@@ -149,8 +149,10 @@ def chaos_ends(
         zero = Context(np.zeros((network.context, network.features)), 0)
         noise = replicas(zero, count=len(at), seed=seed).attention
         moved = Context(context.attention[at, lane] + noise, context.position)
-        how: dict[str, Any] = {"stretches": horizon // _STRETCH, "stretch": _STRETCH, "threads": 1}
-        growth, _ = growth_rates(network, moved, beta=beta[at], **how)
+        stretches = horizon // _STRETCH
+        how: dict[str, Any] = {"steps": stretches * _STRETCH, "batches": stretches, "threads": 1}
+        found = lyapunov_spectrum(network, moved, beta=beta[at], count=1, **how)
+        growth = found.growth[..., 0]
         # Each against a third of its own exponent.
         _, escaped, returned = escapes_of(growth.T - exponent[at, lane] / 3.0, rate=0.0)
         np.add.at(count, at, 1)

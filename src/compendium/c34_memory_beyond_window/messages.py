@@ -28,7 +28,7 @@ def trace_message(
     of the overlaps that the noise since the message has caused.
     """
     path = mean_path(network, beta, window=window, steps=steps, position=position)
-    maps = linear_maps(network, beta, path=path, position=position - network.context + 1)
+    maps = linear_maps(network, beta, path=path, position=position)
     noise = token_noise(network, path)
     readout = (1.0 - network.epsilon) * network.semantic[OUTPUT] * network.fractions
     memory = fisher_memory(maps, noise=noise) @ direction

@@ -33,8 +33,11 @@ from spinformer.core.statistics import Estimate
 from spinformer.dmft import kernels
 from spinformer.dmft.ensemble import Ensemble, Parameters
 from spinformer.dmft.kernels import LANES, Block, Clock
-from spinformer.dmft.lyapunov import BATCHES, Growth, lyapunov_spectrum
+from spinformer.dmft.lyapunov import growth_jump, lyapunov_spectrum
 from spinformer.dmft.network import OUTPUT, AttentionNetwork, Context
+
+# Stretches of the steps for exponents, from which their errors are taken.
+_STRETCHES = 20
 
 
 class Regime(IntEnum):
@@ -145,28 +148,28 @@ def find_period(orbit: np.ndarray, *, longest: int, distance: float = 1e-7) -> i
     return int(kernels.smallest_period(np.ascontiguousarray(orbit), longest, distance))
 
 
-def classify(
-    period: np.ndarray, digits: np.ndarray, *, growth: Growth, thresholds: Thresholds
+def _classify(
+    period: np.ndarray,
+    digits: np.ndarray,
+    *,
+    exponent: tuple[np.ndarray, np.ndarray],
+    jump: tuple[np.ndarray, ...],
+    limit: Thresholds,
 ) -> np.ndarray:
-    """Regimes from the period, the Birkhoff digits, and the growth of a frame.
+    """Regimes from the period, the Birkhoff digits, λ₁ with its error, and how its growth jumps.
 
     periodic: a period, and λ₁ not above zero by `neutral` and `sigmas` errors. Without a period,
     quasi-periodic: |λ₁| ≤ neutral and enough digits; chaotic: λ₁ clearly above `neutral` and few
-    digits; transient chaos: none of these, clearly above `neutral` before its largest jump and not
-    above it after. All else, undecided. A network that rests is periodic, too: with period 1, or
-    with that of the clock that drives it. Many independent bits do, whatever β of order 1: their
-    overlaps are of order N^{−1/2}, and too small to feed back (`network.Network`).
+    digits; transient chaos: none of these, clearly above `neutral` before its jump and not above it
+    after. All else, undecided. A network that rests is periodic, too: with period 1, or with that
+    of the clock that drives it. Many independent bits do, whatever β of order 1: their overlaps are
+    of order N^{−1/2}, and too small to feed back (`network.Network`).
     """
-    limit = thresholds
-    rate, error, before, before_error, after = (
-        part[..., 0]
-        for part in (
-            *(growth.exponents.value, growth.exponents.error),
-            *(growth.before.value, growth.before.error, growth.after),
-        )
-    )
+    rate, error = exponent
+    jumps, before, before_error, after = jump
     above = rate - limit.sigmas * error > limit.neutral
-    ended = (before - limit.sigmas * before_error > limit.neutral) & (after <= limit.neutral)
+    ended = jumps & (before - limit.sigmas * before_error > limit.neutral)
+    ended = ended & (after <= limit.neutral)
     calm = (np.abs(rate) <= limit.neutral) & (digits >= limit.digits_regular)
     return np.select(
         [
@@ -217,7 +220,7 @@ def find_attractors(
     kept = check_integer("kept", kept, low=2)
     bins = check_integer("bins", bins, low=1, high=2**16)
     exponents = check_integer("exponents", exponents, low=0, high=most)
-    check_integer("exponent_steps", exponent_steps, low=BATCHES if exponents else 0)
+    check_integer("exponent_steps", exponent_steps, low=_STRETCHES if exponents else 0)
     tolerance = check_real("tolerance", tolerance, low=0.0)
     # Weights of zero move nothing.
     reach, unit = (
@@ -246,11 +249,13 @@ def find_attractors(
     digits = -np.log10(np.maximum(gap, 1e-16))
     state = ensemble.state()
     if exponents:
-        growth = lyapunov_spectrum(
-            network, state, steps=exponent_steps, count=exponents, **parameters
+        found = lyapunov_spectrum(
+            network, state, steps=exponent_steps, count=exponents, batches=_STRETCHES, **parameters
         )
-        state, rates = growth.context, growth.exponents
-        regime = classify(period, digits, growth=growth, thresholds=limit)
+        state, rates = found.context, found.exponents
+        first = (rates.value[..., 0], rates.error[..., 0])
+        jump = tuple(part[..., 0] for part in growth_jump(found.growth))
+        regime = _classify(period, digits, exponent=first, jump=jump, limit=limit)
     else:
         empty = np.zeros((*period.shape, 0))
         rates = Estimate(value=empty, error=empty)

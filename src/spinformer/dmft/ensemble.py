@@ -17,7 +17,7 @@ import numpy as np
 
 from spinformer.core.checks import check_integer
 from spinformer.dmft import kernels
-from spinformer.dmft.kernels import LANES, Block, Clock, aligned
+from spinformer.dmft.kernels import LANES, SOURCE, Block, Clock, aligned
 from spinformer.dmft.network import AttentionNetwork, Context, fitting, parameters
 
 _Task = Callable[[Block, Clock], tuple[Clock, tuple[np.ndarray, ...]]]
@@ -68,7 +68,7 @@ class Ensemble:
         weights = (*network.hidden_units(), network.position_overlaps())
         patterns, readout, degeneracy, drive = map(np.ascontiguousarray, weights)
         self._ring = aligned(self.blocks, self.window, 4, self.features)
-        self._ring[:, self.slots(), 0] = self._lanes(contexts, self.window, self.features)
+        self._ring[:, self.slots(), SOURCE] = self._lanes(contexts, self.window, self.features)
         self._blocks = [
             Block(
                 ring,
@@ -163,5 +163,5 @@ class Ensemble:
 
     def state(self) -> Context:
         """The contexts now: attention (..., T, P), newest first, and the position."""
-        vectors = self._gather(list(self._ring[:, self.slots(), 0]))
+        vectors = self._gather(list(self._ring[:, self.slots(), SOURCE]))
         return Context(vectors, self.clock.position)

@@ -270,14 +270,16 @@ def token_probabilities(
 # ---- to first order in N^{-1/2}
 
 
-def linear_maps(network: Network, beta: float, *, path: np.ndarray, position: int) -> np.ndarray:
+def linear_maps(
+    network: Network, beta: float, *, path: np.ndarray, position: int | None = None
+) -> np.ndarray:
     """`M[t, s] = ∂x_{T+t} / ∂x_{T+t−1−s}` along a mean-field path, shape (steps, T, L, L).
 
-    path: (T + steps, L), at least one step; `position` is the position index of its *first*
-    token. Raises ValueError for another shape or entries outside [−1, 1].
+    path: (T + steps, L), as `mean_path` gives it for this `position`, at least one step. Raises
+    ValueError for another shape or entries outside [−1, 1].
 
     >>> machine = Network.document().with_parameters(gamma=0.0)  # every token weighs the same
-    >>> maps = linear_maps(machine, 1.0, path=np.zeros((5, 3)), position=0)
+    >>> maps = linear_maps(machine, 1.0, path=np.zeros((5, 3)))
     >>> maps.shape, bool(np.allclose(maps, maps[:, :1]))
     ((1, 4, 3, 3), True)
     """
@@ -285,15 +287,15 @@ def linear_maps(network: Network, beta: float, *, path: np.ndarray, position: in
     beta = check_real("beta", beta, low=0.0)
     context, segments = network.context, network.segments
     path = check_array("path", path, shape=(None, segments), low=-1.0, high=1.0)
-    position = check_integer("position", position)
+    position = context - 1 if position is None else check_integer("position", position)
     steps = check_integer("steps of path", len(path) - context, low=1)
     linear = (1.0 - network.epsilon) * network.semantic * network.fractions
     output = network.semantic[OUTPUT]
     result = np.empty((steps, context, segments, segments))
     for t in range(steps):
         # The axis s of the result counts back.
-        overlaps = network.overlaps(path[t : t + context])
-        m = network.placed(overlaps, position + t + np.arange(context))[::-1]
+        recent = path[t : t + context][::-1]
+        m = network.placed(network.overlaps(recent), position + t - np.arange(context))
         query, value, key = m[0, QUERY], m[:, VALUE], m[:, KEY]
         weight = softmax_weights(m, gamma=network.gamma)
         attention = weight @ value

@@ -27,14 +27,18 @@ from numba import njit, types
 from numba.core.cgutils import get_or_insert_function
 from numba.extending import intrinsic, models, overload, register_model
 
+from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE
+
 LANES = 64
 # Lengths below this count as an exact zero of the tangent map; log 0 is replaced by its log.
-ZERO_LENGTH = 1e-140
+_ZERO_LENGTH = 1e-140
 # A direction of the frame shorter than this is what rounding left of the others.
-ROUNDING_LENGTH = 1e-13
+_ROUNDING_LENGTH = 1e-13
 # Below e^−300 a softmax weight is held at e^−300: no double sees the difference in a sum, and
 # the squares that a tangent map's norm needs stay clear of underflow.
-EXP_FLOOR = -300.0
+_EXP_FLOOR = -300.0
+# Where a token in the ring keeps its attention vector: nothing asks for its output overlaps.
+SOURCE = OUTPUT
 _MANTISSA = 4503599627370495  # the low 52 bits
 _ONE = 4607182418800017408  # the bits of 1.0
 
@@ -42,25 +46,25 @@ _ONE = 4607182418800017408  # the bits of 1.0
 # Kernels allocate nothing, so that arrays need no reference counts, which cost a third of the time.
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "_nrt": False}
 # Without the interpreter's lock, division as in NumPy, and the result kept on disk.
-kernel: Any = njit(nogil=True, cache=True, **_OPTIONS)
+_kernel: Any = njit(nogil=True, cache=True, **_OPTIONS)
 # As a part of every kernel that calls it: a call would copy all of a `Block`.
-inlined: Any = njit(forceinline=True, **_OPTIONS)
+_inlined: Any = njit(forceinline=True, **_OPTIONS)
 # Given by the machine instructions that it stands for.
-instruction: Any = intrinsic
+_intrinsic: Any = intrinsic
 
 
 # ---- arithmetic of lanes
 
 
-class Lanes(types.Type):
+class _Lanes(types.Type):
     """The type of `LANES` doubles that move together."""
 
 
-lanes = Lanes("lanes")
+_lanes = _Lanes("lanes")
 _VECTOR = ir.VectorType(ir.DoubleType(), LANES)
 
 
-@register_model(Lanes)
+@register_model(_Lanes)
 class _LanesModel(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: Any) -> None:
         super().__init__(manager, kind, _VECTOR)
@@ -83,12 +87,12 @@ def _spread(builder: Any, values: Any) -> list[Any]:
 def _instruction(build: Callable[..., Any]) -> Any:
     """What build(builder, x, y) makes of two values, lanes or numbers spread over lanes."""
 
-    @instruction
+    @_intrinsic
     def compute(typingctx, x, y):
         def codegen(context, builder, signature, args):
             return build(builder, *_spread(builder, args))
 
-        return lanes(x, y), codegen
+        return _lanes(x, y), codegen
 
     return compute
 
@@ -98,7 +102,7 @@ def _arithmetic(symbol: Any, name: str) -> None:
 
     @overload(symbol)
     def offered(x, y):
-        return (lambda x, y: compute(x, y)) if lanes in (x, y) else None
+        return (lambda x, y: compute(x, y)) if _lanes in (x, y) else None
 
 
 for _symbol, _name in {"add": "fadd", "sub": "fsub", "mul": "fmul", "truediv": "fdiv"}.items():
@@ -111,18 +115,18 @@ def _chosen(symbol: str) -> Any:
     )
 
 
-larger, smaller = _chosen(">"), _chosen("<")
+_larger, _smaller = _chosen(">"), _chosen("<")
 
 
 @_instruction
-def shifted(builder, x, t):
+def _shifted(builder, x, t):
     """x · 2^n where the low bits of t hold n."""
     whole = ir.VectorType(ir.IntType(64), LANES)
     power = builder.shl(builder.bitcast(t, whole), ir.Constant(whole, [52] * LANES))
     return builder.bitcast(builder.add(builder.bitcast(x, whole), power), _VECTOR)
 
 
-@instruction
+@_intrinsic
 def fma(typingctx, x, y, z):
     """x·y + z rounded once."""
 
@@ -131,10 +135,10 @@ def fma(typingctx, x, y, z):
         function = get_or_insert_function(builder.module, kind, f"llvm.fma.v{LANES}f64")
         return builder.call(function, _spread(builder, args))
 
-    return lanes(x, y, z), codegen
+    return _lanes(x, y, z), codegen
 
 
-@instruction
+@_intrinsic
 def get(typingctx, row):
     """The lanes of a contiguous row (W,)."""
 
@@ -144,10 +148,10 @@ def get(typingctx, row):
         loaded.align = 8
         return loaded
 
-    return lanes(row), codegen
+    return _lanes(row), codegen
 
 
-@instruction
+@_intrinsic
 def put(typingctx, row, value):
     """Write lanes to a contiguous row (W,)."""
 
@@ -171,7 +175,7 @@ _C6, _C7 = 2.4801521295954376e-05, 2.7557268459997064e-06
 _C8, _C9 = 2.7620088445409746e-07, 2.510038549551032e-08
 
 
-@inlined
+@_inlined
 def _reduced(x):
     """(r, e^r − 1 − r, t): x = n ln 2 + r with |r| ≤ ln(2)/2, n in the low bits of t."""
     t = fma(x, _LOG2E, _MAGIC)
@@ -186,26 +190,26 @@ def _reduced(x):
     return r, r2 * fma(b, r4, a), t
 
 
-@inlined
+@_inlined
 def exp(x):
     """e^x for x ≤ 700, held at e^−300 below −300; within 1 ulp of math.exp."""
-    r, rest, t = _reduced(larger(x, EXP_FLOOR))
-    return shifted(1.0 + (r + rest), t)
+    r, rest, t = _reduced(_larger(x, _EXP_FLOOR))
+    return _shifted(1.0 + (r + rest), t)
 
 
-@inlined
+@_inlined
 def expm1_double(x):
     """e^{2x} − 1, held at |x| = 300 beyond, accurate near 0; tanh x is e / (e + 2) of it.
 
     Within 3 ulp of math.tanh for every x.
     """
-    r, rest, t = _reduced(larger(smaller(2.0 * x, 600.0), -600.0))
-    scale = shifted(1.0, t)
+    r, rest, t = _reduced(_larger(_smaller(2.0 * x, 600.0), -600.0))
+    scale = _shifted(1.0, t)
     return fma(scale, r + rest, scale - 1.0)
 
 
-@inlined
-def dot(x, y):
+@_inlined
+def _dot(x, y):
     """Σ_r x[r] y[r] of numbers x (n,) or rows x (n, W), and rows y (n, W)."""
     total = fma(_at(x, 0), get(y[0]), -0.0)
     for r in range(1, y.shape[0]):
@@ -213,7 +217,7 @@ def dot(x, y):
     return total
 
 
-@inlined
+@_inlined
 def _at(x, r):
     """x[r], of rows as lanes."""
     return x[r] if x.ndim == 1 else get(x[r])
@@ -263,8 +267,8 @@ class Clock(NamedTuple):
     position: int
 
 
-@inlined
-def letter_units(block, slot):
+@_inlined
+def _letter_units(block, slot):
     """Units of a network of letters: where one of bits has a tanh, a softmax over letters.
 
     Letters of a site that attention pushes alike form a *class*; class c holds g_c letters and has
@@ -279,15 +283,15 @@ def letter_units(block, slot):
     after all of them p_0 / g_0 of every group.
     """
     groups, classes = block.degeneracy.shape
-    attention, hidden, share = block.ring[slot, 0], block.hidden, block.steep[slot]
+    attention, hidden, share = block.ring[slot, SOURCE], block.hidden, block.steep[slot]
     beta, kept = get(block.beta), 1.0 - get(block.epsilon)
     for g in range(groups):
         rows = range(g * (classes - 1), (g + 1) * (classes - 1))
         largest = 0.0 * beta
         for u in rows:
-            logit = beta * dot(block.patterns[u], attention)
+            logit = beta * _dot(block.patterns[u], attention)
             put(hidden[u], logit)
-            largest = larger(logit, largest)
+            largest = _larger(logit, largest)
         floor = exp(0.0 - largest)
         total = block.degeneracy[g, 0] * floor
         for c, u in enumerate(rows):
@@ -303,43 +307,43 @@ def letter_units(block, slot):
         put(share[hidden.shape[0] + g], floor / total)
 
 
-@inlined
-def make_token(block, slot, phase, tangent):
+@_inlined
+def _make_token(block, slot, phase, tangent):
     """Token at position `phase` from the attention in `slot` [poclopez2024dynamical, Eq. (15)]."""
     token, hidden = block.ring[slot], block.hidden
     beta, gamma, epsilon = get(block.beta), get(block.gamma), get(block.epsilon)
     if block.degeneracy.shape[0]:
-        letter_units(block, slot)
+        _letter_units(block, slot)
     else:
         for u in range(hidden.shape[0]):
-            e = expm1_double(beta * dot(block.patterns[u], token[0]))
+            e = expm1_double(beta * _dot(block.patterns[u], token[SOURCE]))
             put(hidden[u], (1.0 - epsilon) * (e / (e + 2.0)))
             if tangent:
                 # sech² x = 4 e^{2x} / (e^{2x} + 1)²: no cancellation where tanh saturates.
                 d = 1.0 / (e + 2.0)
                 put(block.steep[slot, u], beta * (1.0 - epsilon) * 4.0 * ((e + 1.0) * d) * d)
     for a in range(token.shape[1]):
-        for role in range(1, 4):
+        for role in (VALUE, QUERY, KEY):
             m = epsilon * block.drive[phase, role, a]
             for u in range(hidden.shape[0]):
                 m = fma(block.readout[role, a, u], get(hidden[u]), m)
-            put(token[role, a], gamma * m if role == 2 else m)
+            put(token[role, a], gamma * m if role == QUERY else m)
 
 
-@inlined
-def attend(block, slot):
+@_inlined
+def _attend(block, slot):
     """Attention of the token in `slot` over the window into the next slot, which is returned.
 
     [poclopez2024dynamical, Eqs. (4), (5), (14)]
     """
     ring, weight = block.ring, block.weight
     context = ring.shape[0]
-    largest = dot(ring[slot, 2], ring[slot, 3])
+    largest = _dot(ring[slot, QUERY], ring[slot, KEY])
     put(weight[0], largest)
     for t in range(1, context):
-        score = dot(ring[slot, 2], ring[aged(slot, t, context), 3])
+        score = _dot(ring[slot, QUERY], ring[_aged(slot, t, context), KEY])
         put(weight[t], score)
-        largest = larger(score, largest)
+        largest = _larger(score, largest)
     total = 0.0 * largest
     for t in range(context):
         e = exp(get(weight[t]) - largest)
@@ -349,54 +353,54 @@ def attend(block, slot):
     put(weight[context], norm)
     new = slot + 1 if slot + 1 < context else 0
     for a in range(ring.shape[2]):
-        mean = get(weight[0]) * get(ring[slot, 1, a])
+        mean = get(weight[0]) * get(ring[slot, VALUE, a])
         for t in range(1, context):
-            mean = fma(get(weight[t]), get(ring[aged(slot, t, context), 1, a]), mean)
-        put(ring[new, 0, a], mean * norm)
+            mean = fma(get(weight[t]), get(ring[_aged(slot, t, context), VALUE, a]), mean)
+        put(ring[new, SOURCE, a], mean * norm)
     return new
 
 
-@inlined
-def aged(slot, age, context):
+@_inlined
+def _aged(slot, age, context):
     """Slot of the token that is `age` steps older than the newest, in `slot`."""
     return slot - age if slot >= age else slot - age + context
 
 
-@inlined
-def step(block, clock, tangent):
+@_inlined
+def _step(block, clock, tangent):
     """Make a token, attend, move the clock: one step of every lane."""
-    make_token(block, clock.cursor, clock.position, tangent)
-    cursor = attend(block, clock.cursor)
+    _make_token(block, clock.cursor, clock.position, tangent)
+    cursor = _attend(block, clock.cursor)
     return Clock(cursor, clock.position + 1 if clock.position + 1 < block.drive.shape[0] else 0)
 
 
-@inlined
-def rebuild(block, clock, tangent):
+@_inlined
+def _rebuild(block, clock, tangent):
     """The tokens of a context from its attention vectors, all but the newest."""
     context, phases = block.ring.shape[0], block.drive.shape[0]
     for age in range(context - 1, 0, -1):
-        slot = aged(clock.cursor, age, context)
-        make_token(block, slot, (clock.position - age) % phases, tangent)
+        slot = _aged(clock.cursor, age, context)
+        _make_token(block, slot, (clock.position - age) % phases, tangent)
 
 
 # ---- runs of steps
 
 
-@kernel
+@_kernel
 def warm(block, clock):
     """What a block needs before its first step."""
-    rebuild(block, clock, False)
+    _rebuild(block, clock, False)
 
 
-@kernel
+@_kernel
 def advance(steps, block, clock):
     """`steps` steps; returns the clock after them."""
     for _ in range(steps):
-        clock = step(block, clock, False)
+        clock = _step(block, clock, False)
     return clock
 
 
-@kernel
+@_kernel
 def record(out, every, block, clock):
     """Run out.shape[0] · every steps, m^o of the last step of each stretch in out[i] (P, W).
 
@@ -404,13 +408,13 @@ def record(out, every, block, clock):
     """
     for i in range(out.shape[0]):
         for _ in range(every):
-            clock = step(block, clock, False)
+            clock = _step(block, clock, False)
         for a in range(out.shape[1]):
-            put(out[i, a], dot(block.readout[0, a], block.hidden))
+            put(out[i, a], _dot(block.readout[OUTPUT, a], block.hidden))
     return clock
 
 
-@kernel
+@_kernel
 def survey(steps, histogram, section, sums, weights, tolerance, scale, overlap, block, clock):
     """Histograms and weighted Birkhoff sums over `steps` steps, in constant memory.
 
@@ -422,11 +426,11 @@ def survey(steps, histogram, section, sums, weights, tolerance, scale, overlap, 
     plane = min(1, overlap.shape[0] - 1)
     bins = histogram.shape[1]
     for n in range(steps):
-        clock = step(block, clock, False)
+        clock = _step(block, clock, False)
         half = 0 if n < weights.size else 1
         w = weights[n - half * weights.size] if n < 2 * weights.size else 0.0
         for a in range(overlap.shape[0]):
-            m = dot(block.readout[0, a], block.hidden)
+            m = _dot(block.readout[OUTPUT, a], block.hidden)
             put(overlap[a], m)
             put(sums[half, a], fma(w, m, get(sums[half, a])))
         for j in range(LANES):
@@ -438,7 +442,7 @@ def survey(steps, histogram, section, sums, weights, tolerance, scale, overlap, 
     return clock
 
 
-@kernel
+@_kernel
 def smallest_period(orbit, largest, distance):
     """Smallest p ≤ `largest` with |orbit[n + p] − orbit[n]| ≤ distance for all n, or 0.
 
@@ -461,12 +465,12 @@ def smallest_period(orbit, largest, distance):
 # ---- tangent maps
 
 
-class Frame(NamedTuple):
+class _Frame(NamedTuple):
     """k tangent vectors of a block, what became of their lengths, and memory to push them.
 
     vectors: (k, T·P, W), components in the order of the ring: slot · P + feature.
     mantissa, exponent: (k, W), growth so far = mantissa · 2^exponent.
-    lost: (k, W), how many lengths were below `ROUNDING_LENGTH`.
+    lost: (k, W), how many lengths were below `_ROUNDING_LENGTH`.
     Scratch memory, in the direction of one vector: units (T, U, W), change of the hidden units by
     age; mean (U, W), its average over the window; query (P, W); score (T, W); and pull (U, W), of
     a score by the units of its key, the same for every vector.
@@ -483,7 +487,7 @@ class Frame(NamedTuple):
     pull: np.ndarray
 
 
-def frame(block: Block, start: np.ndarray) -> Frame:
+def frame(block: Block, start: np.ndarray) -> _Frame:
     """Tangent vectors (k, T·P), the same in every lane, nothing of which is grown or lost yet."""
     count, units = len(start), len(block.patterns)
     context, _, features = block.ring.shape[:3]
@@ -492,11 +496,11 @@ def frame(block: Block, start: np.ndarray) -> Frame:
     exponent, lost = np.zeros((2, count, LANES), dtype=np.int64)
     shapes = ((context, units), (units,), (features,), (context,), (units,))
     scratch = (aligned(*shape) for shape in shapes)
-    return Frame(vectors, aligned(count) + 1.0, exponent, lost, *scratch)
+    return _Frame(vectors, aligned(count) + 1.0, exponent, lost, *scratch)
 
 
-@inlined
-def deviate_letters(block, steep, vector, out):
+@_inlined
+def _deviate_letters(block, steep, vector, out):
     """Change of the units of a network of letters where the attention of their token changes.
 
     δy_c = β (1 − ε) [p_c (δd_c − δd̄) + (g_c / g_0) p_0 δd̄], δd̄ = Σ_c p_c δd_c.
@@ -507,7 +511,7 @@ def deviate_letters(block, steep, vector, out):
         first = g * (classes - 1)
         mean = 0.0 * scale
         for u in range(first, first + classes - 1):
-            change = dot(patterns[u], vector)
+            change = _dot(patterns[u], vector)
             put(out[u], change)
             mean = fma(change, get(steep[u]), mean)
         floor = get(steep[patterns.shape[0] + g]) * mean
@@ -516,8 +520,8 @@ def deviate_letters(block, steep, vector, out):
             put(out[u], scale * fma(get(steep[u]), get(out[u]) - mean, many * floor))
 
 
-@inlined
-def deviate(block, slot, new, vector, by):
+@_inlined
+def _deviate(block, slot, new, vector, by):
     """Change of A', in the slot `new`, where the window changes by `vector`: into its rows there.
 
     δA' = Σ_τ π_τ [δm^v_τ + (m^v_τ − A') δscore_τ], score_τ = γ m^q·m^k_τ, the derivative of
@@ -526,43 +530,43 @@ def deviate(block, slot, new, vector, by):
     ring, weight, readout = block.ring, block.weight, block.readout
     context, features = ring.shape[0], ring.shape[2]
     for t in range(context):
-        s = aged(slot, t, context)
+        s = _aged(slot, t, context)
         change, steep = vector[s * features : (s + 1) * features], block.steep[s]
         if block.degeneracy.shape[0]:
-            deviate_letters(block, steep, change, by.units[t])
+            _deviate_letters(block, steep, change, by.units[t])
         else:
             for u in range(block.patterns.shape[0]):
-                put(by.units[t, u], get(steep[u]) * dot(block.patterns[u], change))
+                put(by.units[t, u], get(steep[u]) * _dot(block.patterns[u], change))
     for a in range(features):
-        put(by.query[a], get(block.gamma) * dot(readout[2, a], by.units[0]))
+        put(by.query[a], get(block.gamma) * _dot(readout[QUERY, a], by.units[0]))
     for t in range(context):
-        key = ring[aged(slot, t, context), 3]
-        put(by.score[t], get(weight[t]) * (dot(by.pull, by.units[t]) + dot(by.query, key)))
+        key = ring[_aged(slot, t, context), KEY]
+        put(by.score[t], get(weight[t]) * (_dot(by.pull, by.units[t]) + _dot(by.query, key)))
     for u in range(by.mean.shape[0]):
-        put(by.mean[u], dot(weight, by.units[:, u]))
+        put(by.mean[u], _dot(weight, by.units[:, u]))
     for a in range(features):
-        m = dot(readout[1, a], by.mean)
+        m = _dot(readout[VALUE, a], by.mean)
         for t in range(context):
-            away = get(ring[aged(slot, t, context), 1, a]) - get(ring[new, 0, a])
+            away = get(ring[_aged(slot, t, context), VALUE, a]) - get(ring[new, SOURCE, a])
             m = fma(get(by.score[t]), away, m)
         # The row of the token that leaves the window: nothing reads it any more.
         put(vector[new * features + a], m)
 
 
-@inlined
-def orthonormalize(tangent, length):
+@_inlined
+def _orthonormalize(tangent, length):
     """Modified Gram-Schmidt; the lengths multiply mantissa · 2^exponent."""
     frame, mantissa, exponent = tangent.vectors, tangent.mantissa, tangent.exponent
     for i in range(frame.shape[0]):
-        put(length, dot(frame[i], frame[i]))
+        put(length, _dot(frame[i], frame[i]))
         for j in range(LANES):
             r = np.sqrt(length[j])
-            tangent.lost[i, j] += 1 if r < ROUNDING_LENGTH else 0
-            grown = mantissa[i, j] * (r if r >= ZERO_LENGTH else ZERO_LENGTH)
+            tangent.lost[i, j] += 1 if r < _ROUNDING_LENGTH else 0
+            grown = mantissa[i, j] * (r if r >= _ZERO_LENGTH else _ZERO_LENGTH)
             bits = np.float64(grown).view(np.int64)
             exponent[i, j] += (bits >> 52) - 1023
             mantissa[i, j] = np.int64((bits & _MANTISSA) | _ONE).view(np.float64)
-            length[j] = 1.0 / r if r >= ZERO_LENGTH else 0.0
+            length[j] = 1.0 / r if r >= _ZERO_LENGTH else 0.0
         scale = get(length)
         for row in range(frame.shape[1]):
             put(frame[i, row], get(frame[i, row]) * scale)
@@ -570,30 +574,30 @@ def orthonormalize(tangent, length):
         for j in range(LANES):
             frame[i, i, j] = 1.0 if length[j] == 0.0 else frame[i, i, j]
         for l in range(i + 1, frame.shape[0]):
-            share = 0.0 - dot(frame[i], frame[l])
+            share = 0.0 - _dot(frame[i], frame[l])
             for row in range(frame.shape[1]):
                 put(frame[l, row], fma(share, get(frame[i, row]), get(frame[l, row])))
 
 
-@kernel
+@_kernel
 def push(steps, every, tangent, block, clock):
-    """`steps` steps of a `Frame`, orthonormalized every `every` steps and at the end.
+    """`steps` steps of a `frame`, orthonormalized every `every` steps and at the end.
 
     With `every` 0 the vectors are pushed as they are.
     """
     context = block.ring.shape[0]
-    rebuild(block, clock, True)
+    _rebuild(block, clock, True)
     for n in range(steps):
         slot = clock.cursor
-        clock = step(block, clock, True)
+        clock = _step(block, clock, True)
         for t in range(context):
             put(block.weight[t], get(block.weight[t]) * get(block.weight[context]))
         for u in range(block.hidden.shape[0]):
-            put(tangent.pull[u], dot(block.readout[3, :, u], block.ring[slot, 2]))
+            put(tangent.pull[u], _dot(block.readout[KEY, :, u], block.ring[slot, QUERY]))
         for i in range(tangent.vectors.shape[0]):
-            deviate(block, slot, clock.cursor, tangent.vectors[i], tangent)
+            _deviate(block, slot, clock.cursor, tangent.vectors[i], tangent)
         if every and ((n + 1) % every == 0 or n + 1 == steps):
-            orthonormalize(tangent, tangent.query[0])
+            _orthonormalize(tangent, tangent.query[0])
     return clock
 
 
@@ -617,7 +621,7 @@ def write_texts(rng, semantic, output, place, counts, beta, gamma, context, firs
                 for row in range(context):
                     score = 0.0
                     for a in range(features):
-                        score += seen[2, (time - 1) % context, a] * seen[3, row, a]
+                        score += seen[QUERY, (time - 1) % context, a] * seen[KEY, row, a]
                     weight[row] = gamma * score
                     highest = max(highest, weight[row])
                 total = 0.0
@@ -627,7 +631,7 @@ def write_texts(rng, semantic, output, place, counts, beta, gamma, context, firs
                 for a in range(features):
                     mean = 0.0
                     for row in range(context):
-                        mean += weight[row] * seen[1, row, a]
+                        mean += weight[row] * seen[VALUE, row, a]
                     attention[a] = mean / total
                 for s in range(segments):
                     field = 0.0
@@ -636,7 +640,7 @@ def write_texts(rng, semantic, output, place, counts, beta, gamma, context, firs
                     means[run, time, s] = np.tanh(beta * field)
                     ups = rng.binomial(counts[s], 0.5 * (1.0 + means[run, time, s]))
                     tokens[run, time, s] = 2.0 * ups / counts[s] - 1.0
-            for role in range(1, 4):
+            for role in (VALUE, QUERY, KEY):
                 for a in range(features):
                     m = place[(first + time) % place.shape[0], role, a]
                     for s in range(segments):

@@ -170,46 +170,25 @@ def torch_step(
 # ---- where a trajectory starts
 
 
-def context_from_tokens(
-    network: AttentionNetwork, overlaps: np.ndarray, *, beta: float | np.ndarray
-) -> Context:
-    """Context reached from n ≥ 1 given tokens at positions 0, 1, …, n − 1, oldest first.
-
-    overlaps: (..., n, 4, P), semantic parts without 1 − ε (as `Network.overlaps` gives them).
-    The network continues the text on its own, with a window that holds fewer than T tokens
-    while there are not more, until the last given token has left the window.
-
-    >>> network = Network.document()
-    >>> two = network.overlaps(np.array([[1.0, 1.0, 1.0], [1.0, -1.0, 1.0]]))
-    >>> context_from_tokens(network, two, beta=1.2).position
-    1
-    """
-    check_instance("network", network, AttentionNetwork)  # type: ignore[type-abstract]
-    overlaps = ending("overlaps", overlaps, "n", 4, network.features)
-    beta, gamma, _, batch = parameters(network, beta, None, None, batch=overlaps.shape[:-3])
-    count = overlaps.shape[-3]
-    given = np.broadcast_to(overlaps, (*batch, *overlaps.shape[-3:]))
-    text = list(np.moveaxis(network.placed(given, np.arange(count)), -3, 0))
-    history: list[np.ndarray] = []
-    for position in range(count, count + network.context):
-        window = np.stack(text[: -network.context - 1 : -1], axis=-3)
-        history.append(attend(window, gamma=gamma))
-        text.append(network.placed(network.mean_overlaps(history[-1], beta=beta), position))
-    return Context(np.stack(history[::-1], axis=-2), position % network.positions)
-
-
 def document_context(network: Network, beta: float = 3.0, *, steps: int = 100_000) -> Context:
     """The initial context of the document: at β = 3, from the token W^o_1, after 100,000 steps.
 
-    [poclopez2024dynamical, the protocol of Figures 3 to 5.]
+    The first steps see a window that holds fewer than T tokens, until W^o_1, at position 0, has
+    left it [poclopez2024dynamical, the protocol of Figures 3 to 5].
 
     >>> document_context(Network.document(), steps=1000).attention.shape
     (4, 3)
     """
     check_instance("network", network, Network)
     beta = check_real("beta", beta, low=0.0)
-    token = network.overlaps(np.sign(network.semantic[OUTPUT, 0]))
-    ensemble = Ensemble(network, context_from_tokens(network, token[None], beta=beta), beta=beta)
+    text = [network.placed(network.overlaps(np.sign(network.semantic[OUTPUT, 0])), 0)]
+    history: list[np.ndarray] = []
+    for position in range(1, network.context + 1):
+        history.append(attend(np.stack(text), gamma=network.gamma, newest=-1))
+        token = network.mean_overlaps(history[-1], beta=np.asarray(beta))
+        text.append(network.placed(token, position))
+    start = Context(np.stack(history[::-1]), position % network.positions)
+    ensemble = Ensemble(network, start, beta=beta)
     ensemble.advance(steps)
     return ensemble.state()
 

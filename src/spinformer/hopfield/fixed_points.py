@@ -6,10 +6,10 @@ an average over all patterns, a metastable state over a subset, or a single patt
 [ramsauer2020hopfield, Sec. 3; bal2020energy, Sec. 5].
 
 `rest` hops until nothing moves and knows the derivative of where that ends. A hop is
-ξ ← Σ_i p_i k_i with p = ∇Λ(β k·ξ + b), b an optional bias of the scores (−inf: no such pattern).
-It is the gradient of a function of ξ, so its Jacobian J = β Kᵀ∇²Λ K is symmetric and, Λ being
-convex, positive semidefinite; at a stable rest its eigenvalues lie below 1. Where a rest lies does
-not depend on the way there, and its derivative follows from the implicit function theorem,
+ξ ← Σ_i p_i k_i with p = softmax(β k·ξ + b), b an optional bias of the scores (−inf: no such
+pattern). It is the gradient of a convex function of ξ, so its Jacobian J = β Kᵀ(diag p − ppᵀ)K is
+symmetric and positive semidefinite; at a stable rest its eigenvalues lie below 1. Where a rest lies
+does not depend on the way there, and its derivative follows from the implicit function theorem,
 dξ = (1 − J)⁻¹ ∂f, by conjugate gradients on the symmetric positive 1 − J: memory of one hop however
 many were made, and fewer products with J than hops. With `max_steps` used up outside of a rest, it
 is the derivative of a point that is not there, wrong by as much as the residual tells.
@@ -17,6 +17,7 @@ is the derivative of a point that is not there, wrong by as much as the residual
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from spinformer.core.checks import check_real, check_tensor
 from spinformer.core.implicit import implicit_root
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, status_of
-from spinformer.hopfield.attention import LOG_SUM_EXP, Lagrangian, hop, read_weights
+from spinformer.hopfield.attention import hop, read_weights
 from spinformer.hopfield.continuous import attention_weights, energy, gradient, jacobian, retrieve
 from spinformer.hopfield.inputs import (
     check_beta,
@@ -225,7 +226,6 @@ def rest(
     keys: Tensor,
     beta: Tensor,
     bias: Tensor | None = None,
-    lagrangian: Lagrangian = LOG_SUM_EXP,
     tolerance: float,
     max_steps: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -248,14 +248,13 @@ def rest(
     if torch.compiler.is_compiling():
         # The loop stays outside of the graph. Saying so at the top would import torch's compiler.
         alone: Any = torch.compiler.disable(_Rest.apply)
-        return alone(lagrangian, tolerance, max_steps, start, keys, beta, bias)
-    return _Rest.apply(lagrangian, tolerance, max_steps, start, keys, beta, bias)
+        return alone(tolerance, max_steps, start, keys, beta, bias)
+    return _Rest.apply(tolerance, max_steps, start, keys, beta, bias)
 
 
 class _Rest(torch.autograd.Function):
     @staticmethod
     def forward(
-        lagrangian: Lagrangian,
         tolerance: float,
         max_steps: int,
         start: Tensor,
@@ -266,7 +265,7 @@ class _Rest(torch.autograd.Function):
         scaled = keys * beta
 
         def step(state: Tensor) -> tuple[Tensor, Tensor]:
-            landed = hop(state, scaled=scaled, content=keys, bias=bias, lagrangian=lagrangian)
+            landed = hop(state, scaled=scaled, content=keys, bias=bias)
             return landed, torch.linalg.vector_norm(landed - state, dim=-1)
 
         state, moved = step(start)
@@ -284,7 +283,7 @@ class _Rest(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        ctx.lagrangian, ctx.tolerance, ctx.max_steps, _, *parts = inputs
+        ctx.tolerance, ctx.max_steps, _, *parts = inputs
         ctx.mark_non_differentiable(*output[1:])
         ctx.save_for_backward(output[0], *(part for part in parts if part is not None))
 
@@ -294,28 +293,22 @@ class _Rest(torch.autograd.Function):
         # Fresh views keep the partial derivatives of one hop apart from the dependence of the
         # state on the parameters, which its own node supplies when this pass is differentiated.
         fresh = (lambda x: x.view_as(x)) if again else (lambda x: x.detach())
+        state, *parts = (fresh(saved) for saved in ctx.saved_tensors)
 
-        def land(xi: Tensor, keys: Tensor, beta: Tensor, bias: Tensor | None = None) -> Tensor:
-            weights = read_weights(xi, scaled=keys * beta, bias=bias, lagrangian=ctx.lagrangian)
-            return weights @ keys
+        def lack(u: Tensor, given: Tensor, *point: Tensor) -> Tensor:
+            return u - _slope(*point)(u) - given
 
-        def lack(u: Tensor, given: Tensor, xi: Tensor, *parts: Tensor) -> Tensor:
-            found: Any = torch.func.vjp(lambda x: land(x, *parts), xi)
-            return u - found[1](u)[0] - given
-
+        with torch.no_grad():
+            product = _slope(state, *parts)
+            adjoint = _conjugate_gradients(product, grad, ctx.tolerance, ctx.max_steps)
         with torch.enable_grad():
-            state, *parts = (
-                x if x.requires_grad else x.requires_grad_()
-                for x in (fresh(saved) for saved in ctx.saved_tensors)
-            )
-            point = state.detach().requires_grad_()
-            there = land(point, *(part.detach() for part in parts))
-            right = grad.detach()
-            adjoint = _conjugate_gradients(there, point, right, ctx.tolerance, ctx.max_steps)
             if again:
-                adjoint = implicit_root(lack, adjoint.detach(), grad, state, *parts)
-            grads = torch.autograd.grad(land(state, *parts), parts, adjoint, create_graph=again)
-        return (None, None, None, None, *grads, *[None] * (3 - len(parts)))
+                adjoint = implicit_root(lack, adjoint, grad, state, *parts)
+            parts = [x if x.requires_grad else x.requires_grad_() for x in parts]
+            keys, beta, *bias = parts
+            weights = read_weights(state, scaled=keys * beta, bias=bias[0] if bias else None)
+            grads = torch.autograd.grad(weights @ keys, parts, adjoint, create_graph=again)
+        return (None, None, None, *grads, *[None] * (3 - len(parts)))
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> Any:
@@ -331,10 +324,24 @@ class _Rest(torch.autograd.Function):
         return _Rest.apply(*moved), (0, 0, 0)
 
 
+def _slope(
+    state: Tensor, keys: Tensor, beta: Tensor, bias: Tensor | None = None
+) -> Callable[[Tensor], Tensor]:
+    """u → J u with the Jacobian J = β Kᵀ(diag p − ppᵀ)K of a hop at `state`."""
+    scaled = keys * beta
+    weights = read_weights(state, scaled=scaled, bias=bias)
+
+    def product(u: Tensor) -> Tensor:
+        scores = weights * (u @ scaled.mT)
+        return (scores - weights * scores.sum(-1, keepdim=True)) @ keys
+
+    return product
+
+
 def _conjugate_gradients(
-    there: Tensor, point: Tensor, right: Tensor, tolerance: float, limit: int
+    product: Callable[[Tensor], Tensor], right: Tensor, tolerance: float, limit: int
 ) -> Tensor:
-    """u with (1 − J) u = `right`, a system per state; J the Jacobian of `there` at `point`.
+    """u with u − `product`(u) = `right`, a system per state, the product symmetric.
 
     Systems go on until each lacks at most `tolerance` of its right-hand side. One that meets a
     direction in which 1 − J is not positive, no rest or no stable one, keeps what it has.
@@ -347,8 +354,7 @@ def _conjugate_gradients(
     for _ in range(min(limit, 2 * right.shape[-1])):
         if not bool(going.any()):
             break
-        (turned,) = torch.autograd.grad(there, point, direction, retain_graph=True)
-        image = direction - turned
+        image = direction - product(direction)
         curvature = (direction * image).sum(-1, keepdim=True)
         going = going & (curvature > 0)
         length = torch.where(going, size / torch.where(going, curvature, 1.0), 0.0)

@@ -1,14 +1,15 @@
 """Attention as a trainable Hopfield layer: projections, norms, and hops to a memory, per head.
 
 Queries are states, patterns are what is stored. In each head the state hops over the keys,
-ξ ← Σ_i p_i k_i, and at last reads the values, Σ_i p_i v_i; p = softmax(β k·ξ), or the weights of
-another convex `Lagrangian`. One read without a hop is multi-head attention [bal2020energy, Sec. 3;
-ramsauer2020hopfield, Sec. 2, whose Hopfield, HopfieldPooling and HopfieldLayer are options of one
-class here]. Hops are counted in advance (`steps`) or go on until nothing moves (`tolerance`).
-Hops and read are calls of the framework's fused kernel; β multiplies the keys once.
+ξ ← Σ_i p_i k_i, and at last reads the values, Σ_i p_i v_i; p = softmax(β k·ξ). One read without a
+hop is multi-head attention [bal2020energy, Sec. 3; ramsauer2020hopfield, Sec. 2, whose Hopfield,
+HopfieldPooling and HopfieldLayer are options of one class here]. Hops are counted in advance
+(`steps`) or go on until nothing moves (`tolerance`). Hops and read are calls of the framework's
+fused kernel; β multiplies the keys once.
 
-Masks are those of `torch.nn.MultiheadAttention`: True leaves a pattern out, numbers are added to
-the scores.
+Masks are those of `torch.nn.MultiheadAttention`: True leaves a pattern out (elsewhere in this
+room, as in torch's scaled_dot_product_attention, it lets a query look), numbers are added to the
+scores.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from spinformer.core.checks import (
     check_tensor,
 )
 from spinformer.core.solve import Solution, Status, status_of
-from spinformer.hopfield.attention import LOG_SUM_EXP, Lagrangian, as_bias, hop, read_weights
+from spinformer.hopfield.attention import as_bias, hop, read_weights
 from spinformer.hopfield.fixed_points import rest
 
 # How still a state must be to count as at rest, where nobody says it.
@@ -52,10 +53,9 @@ class HopfieldLayer(nn.Module):
     The maps are attributes, and what is put in their place, an identity, say, is used:
     `query_norm`, `pattern_norm` (LayerNorm), `to_query`, `to_key`, `to_value`, `to_output`
     (Linear). `to_value = None` ties values to keys, so that the read is one more hop. So are
-    `lagrangian`, what turns scores into weights (`hopfield.attention`); `dropout` (0.0), a
-    probability on the weights, when training, with a tolerance at the read only; `batch_first`
-    (True), False for (length, batch, width). Type and device are torch's defaults, or those of
-    `layer.to`.
+    `dropout` (0.0), a probability on the weights, when training, with a tolerance at the read only;
+    `batch_first` (True), False for (length, batch, width). Type and device are torch's defaults, or
+    those of `layer.to`.
 
     A state's rest never depends on its neighbours. Second derivatives are right through a rest;
     through fixed steps the fused kernel refuses them, torch's math kernel has them (and `vmap`).
@@ -86,7 +86,6 @@ class HopfieldLayer(nn.Module):
         self.tolerance = None if tolerance is None else check_real("tolerance", tolerance, low=0.0)
         default = 1 if tolerance is None else 100
         self.steps = check_integer("steps", default if steps is None else steps, low=1)
-        self.lagrangian: Lagrangian = LOG_SUM_EXP
         self.dropout, self.batch_first = 0.0, True
         self._start = _log_betas(beta, heads=heads, head_width=width // heads)
         self.log_beta = nn.Parameter(torch.tensor(self._start), requires_grad=False)
@@ -152,7 +151,7 @@ class HopfieldLayer(nn.Module):
             queries, patterns, values, key_padding_mask, attn_mask
         )
         beta = self.beta.view(-1, 1, 1)
-        how: dict[str, Any] = {"scaled": keys * beta, "bias": mask, "lagrangian": self.lagrangian}
+        how: dict[str, Any] = {"scaled": keys * beta, "bias": mask}
         dropout = self.dropout if self.training else 0.0
         if self.tolerance is None:
             for _ in range(self.steps - 1):
@@ -166,7 +165,6 @@ class HopfieldLayer(nn.Module):
                     keys=keys.to(wide),
                     beta=beta.to(wide),
                     bias=None if mask is None else as_bias(mask, wide),
-                    lagrangian=self.lagrangian,
                     tolerance=self.tolerance,
                     max_steps=self.steps,
                 )
