@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from pybtex import plugin
-from site_claims import setup_claims
-from site_code import setup_code
 from site_drawings import setup_drawings
-from site_figures import setup_figures
 from site_numbers import setup_numbers
+from site_pages import setup_pages
 from site_reference import setup_reference
 from site_terms import setup_terms
 from sphinx.application import Sphinx
@@ -63,11 +61,9 @@ def setup(app: Sphinx) -> dict[str, Any]:
     # a third of the time of a build.
     plugin._load_entry_point = cache(plugin._load_entry_point)
     for part in (
-        setup_claims,
-        setup_code,
         setup_drawings,
-        setup_figures,
         setup_numbers,
+        setup_pages,
         setup_reference,
         setup_terms,
     ):
