@@ -228,7 +228,7 @@ def add_scripts(app: Sphinx, pagename: str, _: str, context: dict[str, Any], *__
         app.add_css_file(f"explorables/{style}")
 
 
-def setup_pages(app: Sphinx) -> None:
+def setup(app: Sphinx) -> None:
     """Register directives and hooks."""
     for template in Path(__file__).with_name("templates").glob("*.md"):
         app.add_directive(template.stem, FromTemplate)

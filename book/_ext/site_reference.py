@@ -54,7 +54,7 @@ def no_link(
     return text if node["refdomain"] == "py" else None
 
 
-def setup_reference(app: Sphinx) -> None:
+def setup(app: Sphinx) -> None:
     """Register the hooks."""
     app.connect("autodoc-process-docstring", plain_docstring)
     app.connect("missing-reference", no_link)
