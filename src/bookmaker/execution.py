@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import tempfile
@@ -55,6 +56,8 @@ def execute(chapter: Chapter, values: Mapping[str, Any] | None = None) -> nbform
     checked = chapter.check_values(values or {})
     for name in THREADS:
         os.environ.setdefault(name, "1")
+    # Ctrl-C leaves the task of a cell behind, which says so when it is forgotten.
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     notebook = nbformat.from_dict(chapter.template)
     if checked:
         # As papermill does it.
