@@ -16,7 +16,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from test_book_of_one_chapter import build, read_links
 
-from bookmaker.claims_page import anchor_of_test, read_rows
+from bookmaker.claims import VERDICTS, read_rows
 from bookmaker.source import chapters
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -114,25 +114,37 @@ def test_chapters_claims_and_tests_link_to_one_another(site):
     claims = read_links(site / "book" / "claims.html")
     tests = read_links(site / "book" / "claim_tests.html")
     page = (site / "book" / "claims.html").read_text(encoding="utf-8")
-    for table in (Path(row.claim.settings) for row in rows if row.claim.settings):
+    for table in (Path(row["settings"]) for row in rows if row["settings"]):
         assert f"{table.parent}-{table.stem}.svg" in page
-    assert {row.anchor for row in rows} <= claims.anchors
     for name in CHAPTERS:
-        mine = {row.anchor for row in rows if name in row.chapters}
-        targets = set(read_links(site / "notebooks" / f"{name}.html").targets)
+        mine = {f"claim-{row['id'].lower()}" for row in rows if name in row["chapters"]}
+        targets = read_links(site / "notebooks" / f"{name}.html").targets
         assert {t.partition("#")[2] for t in targets if "claims.html#claim-" in t} >= mine
         assert not mine or f"../notebooks/{name}.html" in claims.targets
     for row in rows:
-        anchor = anchor_of_test(row.claim.test)
+        assert f"claim-{row['id'].lower()}" in claims.anchors
+        file, _, test = row["test"].partition("::")
+        anchor = f"{Path(file).stem}-{test}".replace("_", "-")
         assert f"claim_tests.html#{anchor}" in claims.targets
         assert anchor in tests.anchors
-        assert f"claims.html#{row.anchor}" in tests.targets
+        assert f"claims.html#claim-{row['id'].lower()}" in tests.targets
+
+
+@pytest.mark.parametrize(
+    ("part", "letter"), [("part1_end", "A"), ("part2_end", "B"), ("part3_end", "C")]
+)
+def test_a_part_ends_with_the_verdicts_of_its_document(site, part, letter):
+    text = (site / "book" / f"{part}.html").read_text(encoding="utf-8")
+    mine = [row for row in read_rows(ROOT) if row["document"] == letter]
+    assert re.findall(r"<li><p><strong>(\w+)</strong>", text) == [
+        row["id"] for verdict in VERDICTS for row in mine if row["verdict"] == verdict
+    ]
 
 
 def test_claims_can_be_filtered_and_are_whole_on_every_width(browser, site):
     shown = "[...document.querySelectorAll('div.claim')].filter(c => c.offsetHeight > 0).length"
     browser.get(f"file://{site}/book/claims.html?verdict=fails")
-    failed = sum(row.claim.verdict == "fails" for row in read_rows(ROOT))
+    failed = sum(row["verdict"] == "fails" for row in read_rows(ROOT))
     assert wait_for(browser, shown) == failed
     browser.execute_script("document.querySelector('.claims-filter [data-key=verdict]').click()")
     assert wait_for(browser, shown) == len(read_rows(ROOT))
@@ -201,13 +213,13 @@ def test_terms_lead_to_the_glossary_where_a_chapter_first_uses_them(site):
 
 def test_chapters_and_the_functions_they_use_link_to_one_another(site, monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "book" / "_ext")
-    reference = import_module("site_reference")
+    reference = import_module("site_pages")
     folder = site / "book" / "reference"
     pages = {page.name: page.read_text(encoding="utf-8") for page in folder.glob("*.html")}
     anchors = set().union(*(read_links(folder / page).anchors for page in pages))
     rooms = ("hopfield", "spins", "dmft", "language", "core", "bookmaker.sweeps")
-    found = [item for room in rooms for item in reference.modules(ROOT / "src", room).items()]
-    assert {f"{name}.{last}" for name, (_, names) in found for last in names} <= anchors
+    found = [item for room in rooms for item in reference.modules(ROOT / "src", room)]
+    assert {f"{name}.{last}" for name, _, names in found for last in names} <= anchors
     uses = 0
     for name in CHAPTERS:
         targets = read_links(site / "notebooks" / f"{name}.html").targets

@@ -9,8 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bookmaker.claims import read_claims
-from bookmaker.claims_page import verdicts_markdown
 from bookmaker.frame import FOLDER, claim_figures
 from bookmaker.project import contents
 from compendium.front.welcome import FIGURES, HEADS, head_tones, welcome_numbers
@@ -26,17 +24,6 @@ WELCOME = (ROOT / "book" / "welcome.md").read_text()
 def printed():
     """Figures of claims as the chapters print them; all notebooks are read once."""
     return claim_figures(ROOT, (*FIGURES, "C16.share"))
-
-
-def test_the_verdicts_of_a_part_name_each_of_its_claims():
-    claims = read_claims(ROOT)
-    text = verdicts_markdown(claims)
-    for claim in claims:
-        assert text.count(f"- **{claim.id}** {claim.statement}") == 1
-    assert re.findall(r"^\*\*.* \((\d+) of (\d+)\)$", text, re.M)[0] == (
-        str(sum(claim.verdict == "holds" for claim in claims)),
-        str(len(claims)),
-    )
 
 
 def test_pictures_draw_the_numbers_that_chapters_print(printed):

@@ -32,7 +32,11 @@ BETA = "beta: float = 1.5  # inverse temperature, in [0, 10]"
 @pytest.mark.parametrize(
     ("file", "damage", "line"),
     [
-        (SOURCE, lambda data: data.replace(b"small", b"sm\xe4ll"), "1: not UTF-8"),
+        (
+            SOURCE,
+            lambda data: data.replace(b"small", b"sm\xe4ll"),
+            "1: the file cannot be read: 'utf-8' codec",
+        ),
         (SOURCE, lambda data: b"", "1: the text must begin with a heading"),
         (SOURCE, change(HEADING, "No heading."), "12: the text must begin with a heading"),
         (SOURCE, change("  language: python", "  language: [python"), "1: the file cannot be read"),

@@ -111,7 +111,7 @@ def test_a_chapter_that_cannot_be_read_hides_no_other(built_checkout, call):
     bad.write_bytes(b"# Bad\n\n\xff\n")
     result = call(built_checkout, "build")
     assert result.exit_code == 1
-    assert "notebooks/00_bad.md:1: not UTF-8" in result.stderr
+    assert "notebooks/00_bad.md:1: the file cannot be read: 'utf-8' codec" in result.stderr
     assert "0 of 2" in result.stdout
 
 

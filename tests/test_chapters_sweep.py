@@ -18,13 +18,12 @@ import pytest
 
 from bookmaker import execution, sweeping
 from bookmaker.claims import Claim, claims_of, results
+from bookmaker.errors import RunError
 from bookmaker.execution import CellFailed
 from bookmaker.freshness import read_notebook
-from bookmaker.points import read_points
 from bookmaker.source import Chapter
-from bookmaker.sweeping import POINTS, TABLE, sweep_chapter
-from bookmaker.sweeps.engine import SweepError, Workers
-from bookmaker.sweeps.store import StoreError
+from bookmaker.sweeping import POINTS, TABLE, read_points, sweep_chapter
+from bookmaker.sweeps.engine import Workers
 
 # A last cell: it notes that it was begun, waits, fails at 7, dies at 8 and has a result.
 LAST_CELL = """
@@ -134,12 +133,11 @@ def test_what_can_be_no_point_is_refused_before_anything_starts(chapter, call, p
 def test_a_point_that_is_not_allowed_fails_alone_before_its_kernel(chapter, tmp_path, no_kernel):
     pandas = pytest.importorskip("pandas")
     points = read_points(chapter, [("beta", "1,11,2"), ("kind", "flat,steep")])
-    report = swept(chapter, tmp_path / "out", points)
+    told, _ = swept(chapter, tmp_path / "out", points)
     assert [values["beta"] for values in no_kernel] == [1.0, 1.0, 2.0, 2.0]
-    assert "6 points: 4 computed now, 0 there already, 2 refused; 2 failed" in str(report)
-    told = "beta = 11, kind = flat: 01_small: beta must be float in [0, 10], got 11"
-    assert told in str(report)
-    frame = eval(str(report).splitlines()[-1], {"pandas": pandas})
+    assert "6 points: 4 computed now, 0 there already, 2 refused; 2 failed" in told
+    assert "beta = 11, kind = flat: 01_small: beta must be float in [0, 10], got 11" in told
+    frame = eval(told.splitlines()[-1], {"pandas": pandas})
     assert frame.point.tolist() == [point.key for point in points]
     assert frame.error.isna().tolist() == [True, True, False, False, True, True]
     assert frame.double[frame.error.isna()].tolist() == [2.0, 2.0, 4.0, 4.0]
@@ -175,8 +173,9 @@ def test_a_point_that_failed_is_tried_again_when_asked_for(
     for again, computed, failed in ((False, 2, 1), (False, 0, 1), (True, 1, 1), (True, 1, 0)):
         if not failed:
             monkeypatch.setattr(sweeping, "execute", good)
-        report = swept(chapter, tmp_path / "out", points, again=again)
-        assert (report.computed, len(report.failed)) == (computed, failed)
+        told, count = swept(chapter, tmp_path / "out", points, again=again)
+        assert f" {computed} computed now" in told
+        assert count == failed
 
 
 def test_on_a_full_disk_what_is_finished_stays(chapter, tmp_path, no_kernel, monkeypatch):
@@ -206,11 +205,11 @@ def test_code_that_changed_is_refused(chapter, tmp_path, no_kernel):
     text = chapter.text.replace("2 * beta", "3 * beta")
     chapter.source_path.write_text(text, encoding="utf-8")
     changed = Chapter(chapter.root, chapter.name)
-    with pytest.raises(StoreError, match=r"belongs to .*, not to .*: choose another folder"):
+    with pytest.raises(RunError, match=r"belongs to .*, not to .*: choose another folder"):
         swept(changed, tmp_path / "out", points)
     # A worker that has other code than the driver had at the start.
     function = {"root": str(chapter.root), "name": chapter.name, "values": {}, "code": "0"}
-    with pytest.raises(SweepError, match="changed during the sweep"):
+    with pytest.raises(RunError, match="changed during the sweep"):
         sweeping.run_point(**function)
 
 
@@ -325,13 +324,14 @@ def test_a_sweep_that_is_stopped_goes_on(chapter, tmp_path, log, how):
     out, err = process.communicate(timeout=60)
     if how == signal.SIGINT:
         assert process.returncode == 130
-        assert "of 3 points are finished and kept" in err
+        assert "stopped: what is finished is kept" in err
         assert "Traceback" not in out + err
         assert len(rows(tmp_path / "out")) == len(list(folder.glob("p*.json")))
     finished = {path.stem for path in folder.glob("p*.json")}
     assert 1 <= len(finished) < 3
     points = read_points(chapter, [("beta", "1:3:3")])
-    report = swept(chapter, tmp_path / "out", points)
-    assert (report.computed, report.there, report.failed) == (3 - len(finished), len(finished), [])
+    told, failed = swept(chapter, tmp_path / "out", points)
+    assert f" {3 - len(finished)} computed now, {len(finished)} there already" in told
+    assert not failed
     assert [row["double"] for row in rows(tmp_path / "out")] == ["2.0", "4.0", "6.0"]
     assert {path.stem for path in folder.glob("p*.*")} == {point.key for point in points}

@@ -12,15 +12,12 @@ from nbformat.v4 import new_code_cell, new_notebook, new_output
 from bookmaker.claims import (
     DATA,
     DECIDED,
+    DOCUMENTS,
+    PASSAGES,
     claim_tags,
     printed_by_chapter,
     printed_for,
     read_claims,
-)
-from bookmaker.claims_page import (
-    DOCUMENTS,
-    PASSAGES,
-    chapter_claims_markdown,
     read_rows,
 )
 from bookmaker.conditions import is_met
@@ -103,17 +100,15 @@ def test_rows_and_their_tests_name_each_other():
     assert marked == {(claim.id, claim.test) for claim in CLAIMS if claim.test}
 
 
-def test_the_lists_of_the_chapters_are_made_from_the_rows():
+def test_rows_know_the_chapters_that_settle_them_and_their_part():
     rows = read_rows(ROOT)
-    for name, cells in PRINTED.items():
-        text = chapter_claims_markdown(rows, name)
-        named = {claim.id for claim in CLAIMS if f"#claim-{claim.id.lower()})" in text}
-        assert named == set(cells)
+    for row in rows:
+        assert set(row["chapters"]) == {name for name in PRINTED if row["id"] in PRINTED[name]}
+        assert row["chapters"][0] == row["chapter"]
     # Rows stand in the part of their chapter, those below another one, too; B1 alone is settled
     # in another document's part.
-    parts = {row.claim.id: row.part for row in rows}
     homes = {"A": "Part I", "B": "Part II", "C": "Part III", "R": "Part IV", "S": "What came out"}
-    assert {name for name, part in parts.items() if part != homes[name[0]]} == {"B1"}
+    assert {row["id"] for row in rows if row["part"] != homes[row["document"]]} == {"B1"}
 
 
 ROW = """\

@@ -14,8 +14,9 @@ import pytest
 pytest.importorskip("distributed")
 from distributed import LocalCluster
 
+from bookmaker.errors import RunError
 from bookmaker.sweeps import engine
-from bookmaker.sweeps.engine import Lost, SweepError, Workers, stream, sweep
+from bookmaker.sweeps.engine import Lost, Workers, stream, sweep
 
 
 @pytest.fixture(scope="module")
@@ -81,21 +82,20 @@ def test_a_worker_that_is_killed_costs_one_retry(scheduler, tmp_path):
 
 
 @pytest.mark.nightly
-def test_a_unit_that_kills_every_worker_is_lost_alone(tmp_path):
-    log, said = tmp_path / "log", []
+def test_a_unit_that_kills_every_worker_is_lost_alone(tmp_path, monkeypatch, capsys):
+    log = tmp_path / "log"
     units = [{"number": n, "log": str(log), "deadly": 3, "deaths": 9} for n in range(6)]
-    workers = Workers(count=2, retries=1)
-    found = dict(stream(logged, units, workers=workers, say=said.append))
+    monkeypatch.setattr(engine, "RETRIES", 1)
+    found = dict(stream(logged, units, workers=Workers(count=2)))
     assert isinstance(found.pop(3), Lost)
     assert found == {number: number for number in range(6) if number != 3}
     assert log.read_text().split().count("3") == 2
-    (line,) = said
-    assert line.startswith("workers: 2, dashboard http://127.0.0.1:")
+    assert capsys.readouterr().out.startswith("workers: 2, dashboard http://127.0.0.1:")
 
 
 def test_an_error_arrives_with_its_traceback(scheduler):
     units = [{"number": number} for number in range(5)]
-    with pytest.raises(SweepError, match=r"(?s)in refuse.*Odd: odd 2"):
+    with pytest.raises(RunError, match=r"(?s)in refuse.*Odd: odd 2"):
         sweep(refuse, units, workers=Workers(scheduler=scheduler), chunk=5)
     with pytest.raises(Odd):
         sweep(refuse, units)
@@ -104,17 +104,17 @@ def test_an_error_arrives_with_its_traceback(scheduler):
 def test_what_is_missing_is_said_in_a_line(monkeypatch):
     monkeypatch.setattr(engine, "PATIENCE", 0.5)
     for address in ("tcp://127.0.0.1:9", "nonsense://x"):
-        with pytest.raises(SweepError, match=f"no scheduler answers at {address}"):
+        with pytest.raises(RunError, match=f"no scheduler answers at {address}"):
             sweep(refuse, [{"number": 1}], workers=Workers(scheduler=address))
     with (
         LocalCluster(
             n_workers=1, threads_per_worker=2, processes=False, dashboard_address="127.0.0.1:0"
         ) as cluster,
-        pytest.raises(SweepError, match="--nthreads 1"),
+        pytest.raises(RunError, match="--nthreads 1"),
     ):
         sweep(refuse, [{"number": 1}], workers=Workers(scheduler=cluster.scheduler_address))
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(SweepError, match=r"distributed is missing: .*'spinformer\[sweep\]'"):
+    with pytest.raises(RunError, match=r"distributed is missing: .*'spinformer\[sweep\]'"):
         sweep(refuse, [{"number": 1}], workers=Workers(count=2))
     assert sweep(refuse, [{"number": 1}]) == [1]
 

@@ -11,8 +11,9 @@ import sys
 
 import pytest
 
+from bookmaker.errors import RunError
 from bookmaker.sweeps import store
-from bookmaker.sweeps.store import ABOUT, StoreError, finished, writing
+from bookmaker.sweeps.store import ABOUT, finished, writing
 
 WORK = {"work": "squares"}
 HOLD = """
@@ -64,7 +65,7 @@ def test_one_process_at_a_time_and_a_killed_one_leaves_no_lock(tmp_path):
     assert holder.stdout is not None
     assert holder.stdout.readline() == "here\n"
     with (
-        pytest.raises(StoreError, match="another process is at work on"),
+        pytest.raises(RunError, match="another process is at work on"),
         writing(folder, about=WORK),
     ):
         pass
@@ -83,6 +84,6 @@ def test_other_work_is_refused_and_left_as_it_is(tmp_path):
     folder.mkdir()
     for text in (json.dumps({"work": "cubes"}), "no store", ""):
         (folder / ABOUT).write_text(text)
-        with pytest.raises(StoreError, match=r"not to .*squares"), writing(folder, about=WORK):
+        with pytest.raises(RunError, match=r"not to .*squares"), writing(folder, about=WORK):
             pass
         assert (folder / ABOUT).read_text() == text

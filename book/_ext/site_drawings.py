@@ -144,11 +144,13 @@ def set_drawings(
         if "<svg" in figures[number] and 'class="as-drawn"' not in figures[number]:
             # On a picture black stays black.
             figures[number] = _CAPTION.sub(lambda m: two_words(m[0]), figures[number])
-    context["body"] = "</figure>".join(figures)
+    # What docutils calls a list must have items; a bibliography's entries are something else.
+    body = "</figure>".join(figures)
+    context["body"] = body.replace('<div role="list" class="cit', '<div class="cit')
     if colors:
         context["metatags"] = context.get("metatags", "") + dark_rule(colors)
 
 
-def setup_drawings(app: Sphinx) -> None:
+def setup(app: Sphinx) -> None:
     """Register the hook."""
     app.connect("html-page-context", set_drawings)

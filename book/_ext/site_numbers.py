@@ -53,6 +53,6 @@ def _numbered(title: nodes.Node, number: str) -> dict[str, tuple[str | int, ...]
     return numbers
 
 
-def setup_numbers(app: Sphinx) -> None:
+def setup(app: Sphinx) -> None:
     """Register the hook, behind Sphinx's own numbers."""
     app.connect("env-get-updated", assign_numbers, priority=900)

@@ -76,7 +76,7 @@ class ChapterRole(XRefRole):
         return f"chapter {target}", f"/notebooks/{next(iter(found), target)}"
 
 
-def setup_terms(app: Sphinx) -> None:
+def setup(app: Sphinx) -> None:
     """Register role and hook."""
     app.add_role("chapter", ChapterRole(innernodeclass=nodes.inline, warn_dangling=True))
     app.connect("doctree-resolved", link_terms)

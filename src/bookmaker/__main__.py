@@ -6,7 +6,7 @@ import signal
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
@@ -18,11 +18,10 @@ from bookmaker.frame import cover, welcome_pictures
 from bookmaker.freshness import read_notebook, state
 from bookmaker.parameters import values_from_pairs
 from bookmaker.pdf import write_pdf
-from bookmaker.points import read_points
 from bookmaker.project import project_root
 from bookmaker.scaffold import write_chapter
 from bookmaker.source import chapters
-from bookmaker.sweeping import POINTS, sweep_chapter
+from bookmaker.sweeping import POINTS, read_points, sweep_chapter
 from bookmaker.sweeps import store
 from bookmaker.sweeps.engine import Workers
 from bookmaker.tables import tables_of
@@ -33,8 +32,13 @@ class Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; a refusal or a failure ends in a message, never in a traceback."""
+        # A batch system ends a job with SIGTERM: stop as with Ctrl-C.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("stopped: what is finished is kept; the same command goes on", err=True)
+            sys.exit(130)
         except (BookError, OSError) as error:
             click.echo(f"Error: {error}", err=True)
             sys.exit(getattr(error, "exit_code", 2))
@@ -112,23 +116,9 @@ def sweep(
             click.echo(f"{point}: {'refused, ' + point.error if point.error else now}")
         return
     engine = Workers(count=workers or -1, scheduler=scheduler)
-    # A batch system ends a job with SIGTERM: stop as with Ctrl-C.
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        report = sweep_chapter(chapter, output, points, workers=engine, again=again)
-    except KeyboardInterrupt:
-        kept = {point.key for point in points} & set(store.finished(output / POINTS))
-        stopped(f"{len(kept)} of {len(points)} points are finished and kept in {output}")
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    click.echo(report)
-    sys.exit(1 if report.failed else 0)
-
-
-def stopped(kept: str) -> NoReturn:
-    """End a command that was interrupted."""
-    click.echo(f"stopped: {kept}; the same command goes on", err=True)
-    sys.exit(130)
+    told, failed = sweep_chapter(chapter, output, points, workers=engine, again=again)
+    click.echo(told)
+    sys.exit(1 if failed else 0)
 
 
 @main.command("table")
@@ -141,10 +131,7 @@ def table(chapter: str, name: str | None, workers: int, scheduler: str) -> None:
     found = tables_of(chapter)
     if name not in found:
         raise ChapterError(f"{chapter} has the tables {', '.join(sorted(found)) or 'none'}")
-    try:
-        found[name].make(workers=Workers(count=workers, scheduler=scheduler))
-    except KeyboardInterrupt:
-        stopped("what is done is kept")
+    found[name].make(workers=Workers(count=workers, scheduler=scheduler))
     click.echo(found[name].path)
 
 

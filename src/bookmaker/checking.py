@@ -65,10 +65,9 @@ def _notebook_faults(chapter: Chapter) -> Iterator[Fault]:
     if found.execute:
         return
     notebook = read_notebook(chapter.notebook_path)
-    lines = dict(zip((c.id for c in chapter.template.cells), chapter.cell_lines, strict=True))
     for cell in code_cells(notebook):
         for problem in _cell_problems(cell):
-            yield chapter.fault(lines[cell.id], problem)
+            yield chapter.at(cell.id, 1, problem)
 
 
 def _cell_problems(cell: NotebookNode) -> Iterator[str]:

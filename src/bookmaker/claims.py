@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from string import Formatter
+from typing import Any
 
 import yaml
 from nbformat import NotebookNode
@@ -20,10 +21,13 @@ from bookmaker.conditions import condition_names, is_met
 from bookmaker.errors import Fault, SourceError
 from bookmaker.freshness import read_notebook
 from bookmaker.meaning import has_tag
+from bookmaker.project import contents
 
 VERDICTS = ("holds", "holds if", "fails", "open")
 DECIDED = {"holds": True, "holds if": True, "fails": False}
-FILE = "book/claims.yml"
+FILE, PASSAGES = "book/claims.yml", "book/passages.yml"
+# Ids begin with the letter of the document that makes the statement.
+DOCUMENTS = {"A": "bal2020energy", "B": "bal2021transformers", "C": "poclopez2024dynamical"}
 TAG, RESULTS = "claim-", "results"
 # Figures that a cell hands over as data, beside what it prints: names with values.
 DATA = "application/vnd.spinformer.figures+json"
@@ -98,6 +102,10 @@ class Claim:
             yield f"{', '.join(sorted(unknown))} is not among the figures"
         if idle := set(self.figures) - compared:
             yield f"the criterion does not depend on the figure {', '.join(sorted(idle))}"
+
+    def order(self, printed: Printed) -> list[str]:
+        """Return the names of chapters, that of the row first."""
+        return sorted(printed, key=lambda name: (name != self.chapter, name))
 
     def read(self, printed: str) -> dict[str, str]:
         """Return the figures as the cells printed them, without those that are missing."""
@@ -179,8 +187,34 @@ def printed_by_chapter(root: Path) -> dict[str, dict[str, str]]:
 
 def printed_for(claim: Claim, printed: Printed) -> str:
     """Return what all cells of a claim printed, those of its chapter first."""
-    order = sorted(printed, key=lambda name: (name != claim.chapter, name))
-    return "".join(printed[name].get(claim.id, "") for name in order)
+    return "".join(printed[name].get(claim.id, "") for name in claim.order(printed))
+
+
+def read_rows(root: Path) -> list[dict[str, Any]]:
+    """Return the rows as pages show them: their figures in words (`told`), chapters, part, passage.
+
+    `chapters` are those whose cells settle the row, the one that is quoted first. Raises
+    SourceError for a row whose verdict does not follow from its figures.
+    """
+    printed = printed_by_chapter(root)
+    passages = yaml.safe_load((root / PASSAGES).read_text(encoding="utf-8"))
+    # Further results stand below the part of the book that they belong to.
+    parts = {
+        Path(file).name: (re.findall(r"Part [IVX]+", caption) or caption.split(":"))[0]
+        for caption, files in contents(root)
+        for file in files
+    }
+    return [
+        vars(claim)
+        | {
+            "told": claim.settle(printed),
+            "document": claim.id[0],
+            "chapters": [name for name in claim.order(printed) if claim.id in printed[name]],
+            "part": parts.get(claim.chapter, "elsewhere"),
+            "passage": passages.get(claim.id, ""),
+        }
+        for claim in read_claims(root)
+    ]
 
 
 def results(notebook: NotebookNode, claims: Sequence[Claim]) -> dict[str, str]:

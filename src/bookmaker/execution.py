@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import tempfile
@@ -13,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-import papermill
-from nbclient.exceptions import DeadKernelError
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError, DeadKernelError
 from nbconvert.preprocessors import CoalesceStreamsPreprocessor
-from papermill.exceptions import PapermillExecutionError
+from tqdm import tqdm
 
 from bookmaker.errors import BookError, RunError
 from bookmaker.files import write_atomically
@@ -52,47 +53,56 @@ def execute(chapter: Chapter, values: Mapping[str, Any] | None = None) -> nbform
     Raises SourceError or ParameterError before a kernel starts, CellFailed if a cell raises or
     writes to stderr or the kernel dies.
     """
-    chapter.require_sound()
     checked = chapter.check_values(values or {})
     for name in THREADS:
         os.environ.setdefault(name, "1")
+    # Ctrl-C leaves the task of a cell behind, which says so when it is forgotten.
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+    notebook = nbformat.from_dict(chapter.template)
+    if checked:
+        # As papermill does it.
+        given = "\n".join(["# Parameters", *(f"{name} = {v!r}" for name, v in checked.items())])
+        place = next(n for n, c in enumerate(notebook.cells, 1) if has_tag(c, "parameters"))
+        tags = {"tags": ["injected-parameters"]}
+        cell = nbformat.v4.new_code_cell(given, id="injected-parameters", metadata=tags)
+        notebook.cells.insert(place, cell)
+    problem, line, kind = "", 1, CellFailed
     # Away from the checkout, so that no chapter depends on where it is run.
-    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as saved:
-        reached = Path(saved) / f"{chapter.name}.ipynb"
-        problem: Exception | None = None
+    with tempfile.TemporaryDirectory() as folder:
+        client = NotebookClient(
+            notebook,
+            timeout=None,
+            record_timing=False,
+            resources={"metadata": {"path": folder}},
+            # What a cell writes comes as its output; a kernel whose worker ends under it may
+            # complain on the terminal.
+            extra_arguments=["--IPKernelApp.log_level=50", "--IPKernelApp.no_stderr=True"],
+            # A kernel that is asked to end while a cell runs, since Ctrl-C or a worker's end
+            # stops the run, closes its sockets under that cell and complains of it.
+            shutdown_kernel="immediate",
+        )
+        # A bar where somebody looks.
+        cells = tqdm(notebook.cells, desc=chapter.name, unit="cell", disable=None)
         try:
-            papermill.execute_notebook(
-                nbformat.from_dict(chapter.template),
-                reached,
-                parameters=checked,
-                cwd=folder,
-                kernel_name="python3",
-                # A bar where somebody looks.
-                progress_bar={"desc": chapter.name, "disable": None},
-                # What a cell writes comes as its output; a kernel whose worker ends under it may
-                # complain on the terminal.
-                extra_arguments=["--IPKernelApp.log_level=50", "--IPKernelApp.no_stderr=True"],
-                # A kernel that is asked to end while a cell runs, since Ctrl-C or a worker's end
-                # stops the run, closes its sockets under that cell and complains of it.
-                shutdown_kernel="immediate",
-            )
-        except (DeadKernelError, PapermillExecutionError) as error:
-            problem = error
-        notebook = nbformat.read(reached, as_version=4)
-    # papermill says of each code cell how far it is; the last one begun is where it ended.
-    states = [cell.metadata.get("papermill", {}).get("status") for cell in notebook.cells]
-    last = max((n for n, state in enumerate(states) if state not in (None, "pending")), default=0)
-    _forget_the_run(notebook, chapter)
-    if isinstance(problem, DeadKernelError):
-        message = "the kernel died in this cell (out of memory?)"
-        raise KernelDied(_at(chapter, notebook.cells[last].id, 1, message), notebook)
-    for cell in notebook.cells:
-        said = [o.text for o in cell.get("outputs", []) if o.get("name") == "stderr"]
+            with client.setup_kernel():
+                for place, cell in enumerate(cells):
+                    client.execute_cell(cell, place)
+        except DeadKernelError:
+            problem, kind = "the kernel died in this cell (out of memory?)", KernelDied
+        except CellExecutionError as error:
+            problem = f"{error.ename}: {' '.join(_ESCAPE.sub('', error.evalue).split())}"
+            if found := _IN_CELL.search(_ESCAPE.sub("", error.traceback)):
+                line = int(found[1])
+    # Versions, and where in time a cell's prints are cut into messages, would make two runs of the
+    # same code differ.
+    CoalesceStreamsPreprocessor().preprocess(notebook, {})
+    notebook.metadata = nbformat.from_dict(chapter.template.metadata)
+    for loud in notebook.cells:
+        said = "".join(o.text for o in loud.get("outputs", []) if o.get("name") == "stderr")
         if said and not problem:
-            message = f"the cell writes to stderr: {said[0].strip()}"
-            raise CellFailed(_at(chapter, cell.id, 1, message), notebook)
+            cell, problem = loud, f"the cell writes to stderr: {said.strip()}"
     if problem:
-        raise CellFailed(_told(chapter, notebook, last, problem), notebook)
+        raise kind(str(chapter.at(cell.id, line, problem)), notebook)
     return notebook
 
 
@@ -156,36 +166,3 @@ def run(
         raise RunError(f"{error}\nThe notebook as far as it came: {path}") from None
     write_atomically(path, nbformat.writes(notebook) + "\n")
     return [path, *([write_page(chapter, notebook, folder)] if html else [])]
-
-
-def _forget_the_run(notebook: nbformat.NotebookNode, chapter: Chapter) -> None:
-    # Times, versions and paths, and where in time a cell's prints are cut into messages, would
-    # make two runs of the same code differ.
-    CoalesceStreamsPreprocessor().preprocess(notebook, {})
-    notebook.metadata = nbformat.from_dict(chapter.template.metadata)
-    ids = {(cell.cell_type, cell.source): cell.id for cell in chapter.template.cells}
-    for position, cell in enumerate(notebook.cells):
-        cell.metadata.pop("papermill", None)
-        cell.metadata.pop("execution", None)
-        injected = has_tag(cell, "injected-parameters")
-        added = "injected-parameters" if injected else f"added-{position}"
-        cell.id = ids.get((cell.cell_type, cell.source), added)
-
-
-def _at(chapter: Chapter, cell: str, line: int, message: str) -> str:
-    """Return `message` with the place in the source, "" for a cell that is not from there."""
-    begins = dict(zip((c.id for c in chapter.template.cells), chapter.cell_lines, strict=True))
-    if cell in begins:
-        return str(chapter.fault(begins[cell] + line - 1, message))
-    return f"{chapter.name}: {message}"
-
-
-def _told(chapter: Chapter, notebook: nbformat.NotebookNode, last: int, error: Any) -> str:
-    """Return what a cell raised, and where."""
-    cell = notebook.cells[last]
-    match = _IN_CELL.search(_ESCAPE.sub("", "\n".join(error.traceback)))
-    what = f"{error.ename}: {' '.join(_ESCAPE.sub('', error.evalue or '').split())}"
-    if not error.traceback:
-        # A magic that does not exist raises nothing and says so on stderr.
-        what = " ".join(o.text.strip() for o in cell.outputs if o.get("name") == "stderr")
-    return _at(chapter, cell.id, int(match[1]) if match else 1, what)

@@ -24,18 +24,16 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nbformat.v4 import new_code_cell
-from papermill.models import Parameter as Seen
-from papermill.translators import papermill_translators
-
 from bookmaker.conditions import condition_names, is_met
 from bookmaker.errors import ParameterError
 
-_LIMITS = re.compile(
-    r",?\s*(?:in (?P<range>[\[(](?P<low>[^\s,]+), (?P<high>[^\s,]+)[\])])"
-    r"|one of \{(?P<choices>[^{}]*)\}|path of \{(?P<path>file|folder)\})$"
+# What papermill reads, too: no `|` in the type, and no other `=`.
+_LINE = re.compile(
+    r"(?P<name>\w+) *: *(?P<type>int|float|str) *= *(?P<default>[^=]*?) *# *(?P<help>[^=]*?)"
+    r"(?:,? *(?:in (?P<range>[\[(][^\s,]+, [^\s,]+[\])])"
+    r"|one of \{(?P<choices>[^{}]*)\}|path of \{(?P<path>file|folder)\}))?"
 )
-# What was probably meant to be one of those above.
+# What was probably meant to be one of those at the end.
 _ALMOST = re.compile(r"\bin \[|\bin \([-\d]|\b(?:one|path) of ?[\[{(]")
 _REQUIRE = re.compile(r"^\s*# requires?\b:?(?P<condition>[^#]*)#?(?P<reason>.*)$")
 _EXISTS = {"file": os.path.isfile, "folder": os.path.isdir}
@@ -47,7 +45,7 @@ class Parameter:
     """One parameter of a chapter: an int, a float or a str, and what it may be.
 
     Numbers lie in `range`, words are among `choices`, texts lead to a `path` ("file", "folder"),
-    if there is any; `low` and `high` are the ends of the range.
+    if there is any.
     """
 
     name: str
@@ -55,8 +53,6 @@ class Parameter:
     default: Any
     help: str
     range: str = ""
-    low: float = -math.inf
-    high: float = math.inf
     choices: tuple[str, ...] = ()
     path: str = ""
 
@@ -87,8 +83,9 @@ class Parameter:
             return not value or (os.path.isabs(value) and _EXISTS[self.path](value))
         if self.type is str:
             return True
-        above = value > self.low or (value == self.low and not self.range.startswith("("))
-        below = value < self.high or (value == self.high and not self.range.endswith(")"))
+        low, high = map(float, self.range[1:-1].split(", ") if self.range else ("-inf", "inf"))
+        above = value > low or (value == low and not self.range.startswith("("))
+        below = value < high or (value == high and not self.range.endswith(")"))
         return above and below and math.isfinite(value)
 
 
@@ -128,19 +125,15 @@ class ParameterCell:
 
 def parse_parameters(source: str) -> ParameterCell:
     """Return parameters, requirements and all faults of a parameters cell."""
-    try:
-        statements = ast.parse(source).body
-    except SyntaxError as error:
-        return ParameterCell([], {}, [(error.lineno or 1, f"not Python: {error.msg}")])
-    translator = papermill_translators.find_translator("python3", "python")
-    seen = {found.name: found for found in translator.inspect(new_code_cell(source))}
     cell = ParameterCell([], {}, [])
-    for node in statements:
-        try:
-            cell.parameters.append(_parameter(node, seen))
-        except ParameterError as error:
-            cell.faults.append((node.lineno, str(error)))
-    for number, line in enumerate(source.splitlines(), start=1):
+    lines = list(enumerate(source.splitlines(), start=1))
+    for number, line in lines:
+        if line.strip() and not line.lstrip().startswith("#"):
+            try:
+                cell.parameters.append(_parameter(line))
+            except ParameterError as error:
+                cell.faults.append((number, str(error)))
+    for number, line in lines:
         if match := _REQUIRE.match(line):
             condition, reason = match["condition"].strip(), match["reason"].strip()
             cell.requirements[condition] = f" ({reason})" if reason else ""
@@ -154,39 +147,30 @@ def parse_parameters(source: str) -> ParameterCell:
     return cell
 
 
-def _parameter(node: ast.stmt, seen: Mapping[str, Seen]) -> Parameter:
-    name = getattr(getattr(node, "target", None), "id", "")
-    if not isinstance(node, ast.AnnAssign) or node.value is None or name not in seen:
+def _parameter(line: str) -> Parameter:
+    found = _LINE.fullmatch(line.rstrip())
+    if not found or not found["help"]:
         raise ParameterError(
-            "every line must read `name: type = default  # help`, and papermill drops one with a "
-            "`|` in the type or an `=` in the comment"
+            "every line must read `name: type = default  # help`, the type one of "
+            f"{', '.join(_TYPES)}, without an `=` in the comment"
         )
-    kind = _TYPES.get(str(seen[name].inferred_type_name).strip())
-    comment = str(seen[name].help).strip()
-    if kind is None or not comment:
-        raise ParameterError(f"{name} needs a type among {sorted(_TYPES)} and a comment")
-    limits = _LIMITS.search(comment)
-    text = comment[: limits.start()] if limits else comment
+    name, kind, text = found["name"], _TYPES[found["type"]], found["help"]
     if _ALMOST.search(text):
         raise ParameterError(
             f"{name} has a range that cannot be read: the comment must end with `in [low, high]`, "
             "`(` and `)` for open ends, `one of {a | b}`, `path of {file}` or `path of {folder}`"
         )
-    settings: dict[str, Any] = {}
+    words = found["choices"] or found["path"]
+    if found["range"] if kind is str else words:
+        raise ParameterError(f"{name} has limits that are not those of a {kind.__name__}")
+    choices = tuple(map(str.strip, found["choices"].split("|"))) if found["choices"] else ()
     try:
-        if limits and (limits["range"] is None) != (kind is str):
-            raise ParameterError(f"{name} has limits that are not those of a {kind.__name__}")
-        if limits and limits["range"]:
-            settings = {key: float(limits[key]) for key in ("low", "high")}
-            settings["range"] = limits["range"]
-        elif limits and limits["choices"]:
-            settings["choices"] = tuple(map(str.strip, limits["choices"].split("|")))
-        elif limits:
-            settings["path"] = limits["path"]
-        found = Parameter(name, kind, ast.literal_eval(node.value), text, **settings)
-    except ValueError as error:
+        default = ast.literal_eval(found["default"])
+    except (SyntaxError, ValueError) as error:
         raise ParameterError(f"{name}: {error}") from None
-    return replace(found, default=found.parse(found.default))
+    limits = found["range"] or "", choices, found["path"] or ""
+    parameter = Parameter(name, kind, default, text, *limits)
+    return replace(parameter, default=parameter.parse(default))
 
 
 def values_from_pairs(pairs: Sequence[tuple[str, str]]) -> dict[str, str]:

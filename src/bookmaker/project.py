@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -41,10 +40,8 @@ def published_address(root: Path) -> str:
 
 def contents(root: Path) -> list[tuple[str, list[str]]]:
     """Return the captions of the table of contents, each with the files below it."""
-
-    def files(entries: list[dict[str, Any]]) -> list[str]:
-        return [f for e in entries for f in (e.get("file", ""), *files(e.get("sections", [])))]
-
     listed = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))
-    parts = [*listed.get("parts", []), {"chapters": listed.get("chapters", [])}]
-    return [(part.get("caption", ""), files(part.get("chapters", []))) for part in parts]
+    return [
+        (part.get("caption", ""), [chapter["file"] for chapter in part.get("chapters", [])])
+        for part in listed.get("parts", [listed])
+    ]

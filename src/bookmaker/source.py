@@ -13,7 +13,7 @@ import nbformat
 from jupytext.myst import myst_to_notebook
 
 from bookmaker.errors import ChapterError, Fault, ParameterError, SourceError
-from bookmaker.meaning import cell_tree, code_digest, has_tag
+from bookmaker.meaning import cell_tree, code_cells, code_digest, has_tag
 from bookmaker.parameters import ParameterCell, parse_parameters
 from bookmaker.project import project_root
 
@@ -21,23 +21,7 @@ _EQUATION_LINK = re.compile(r"\[\]\(#(eq-[\w-]+)\)")
 
 # Runs before anything of the package: on Colab the notebook is all there is. A folder that is
 # called like the package and lies beside the notebook has no origin.
-_INSTALL = """\
-import importlib
-import os
-from importlib.util import find_spec
-
-repository = os.environ.get("SPINFORMER_REPOSITORY", "{address}")
-if getattr(find_spec("spinformer"), "origin", None) is None:
-    if not repository:
-        raise ModuleNotFoundError(
-            "spinformer is missing: run `pip install '.[chapters]'` in its checkout, or put the "
-            "address of its repository into the environment variable SPINFORMER_REPOSITORY"
-        )
-    %pip install --quiet "git+{{repository}}"
-    %pip install --quiet "spinformer[chapters]"
-    importlib.invalidate_caches()
-    if getattr(find_spec("spinformer"), "origin", None) is None:
-        raise ModuleNotFoundError(f"spinformer could not be installed from {{repository}}")"""
+_INSTALL = Path(__file__).with_name("install.txt").read_text(encoding="utf-8").rstrip()
 
 
 @dataclass(frozen=True)
@@ -61,23 +45,45 @@ class Chapter:
         """Return a fault in a line of the source."""
         return Fault(f"notebooks/{self.name}.md", line, message)
 
-    @cached_property
-    def text(self) -> str:
-        """The source; SourceError if it is not UTF-8."""
-        try:
-            return self.source_path.read_text(encoding="utf-8")
-        except UnicodeDecodeError as error:
-            raise SourceError([self.fault(1, f"not UTF-8: {error}")]) from None
+    def at(self, cell: str, line: int, message: str) -> Fault:
+        """Return a fault in a line of a cell, which is called by its id."""
+        return self.fault(self.cell_lines.get(cell, 1) + line - 1, message)
 
     @cached_property
+    def text(self) -> str:
+        """The source."""
+        return self.source_path.read_text(encoding="utf-8")
+
+    @property
     def template(self) -> nbformat.NotebookNode:
         """The notebook of the source, without outputs and without a public address.
 
         Raises SourceError for a source that cannot be converted.
         """
-        notebook, _ = self._converted
-        for position, cell in enumerate(notebook.cells):
-            cell.id = f"cell-{position:03d}"
+        return self._converted[0]
+
+    @property
+    def cell_lines(self) -> dict[str, int]:
+        """For each cell the line of the source where its text begins."""
+        return self._converted[1]
+
+    @cached_property
+    def _converted(self) -> tuple[nbformat.NotebookNode, dict[str, int]]:
+        try:
+            notebook = myst_to_notebook(self.text, add_source_map=True)
+        except Exception as error:
+            # Each kind of damage has its own error in Python, jupytext, YAML and nbformat.
+            words = " ".join(str(error).split())
+            line = re.search(r"at line (\d+)", words)
+            message = f"the file cannot be read: {words}"
+            raise SourceError([self.fault(int(line[1]) if line else 1, message)]) from None
+        lines = [line.strip() for line in self.text.split("\n")]
+        begins = {}
+        for number, cell in enumerate(notebook.cells):
+            cell.id = f"cell-{number:03d}"
+            # Options of the cell stand before its text.
+            begin, head = notebook.metadata.source_map[number], cell.source.split("\n")[0].strip()
+            begins[cell.id] = (lines.index(head, begin) if head in lines[begin:] else begin) + 1
             if has_tag(cell, "install"):
                 cell.source = install_source("")
             if cell.cell_type == "markdown":
@@ -88,24 +94,13 @@ class Chapter:
         metadata = {"kernelspec": kernel, "language_info": {"name": "python"}}
         notebook.metadata = nbformat.from_dict(metadata)
         notebook.nbformat, notebook.nbformat_minor = 4, 5
-        return notebook
-
-    @cached_property
-    def cell_lines(self) -> list[int]:
-        """For each cell the line of the source where its text begins."""
-        lines = [line.strip() for line in self.text.split("\n")]
-        found = []
-        for begin, cell in zip(self._converted[1], self.template.cells, strict=True):
-            head = cell.source.split("\n")[0].strip()
-            found.append(lines.index(head, begin) + 1 if head in lines[begin:] else begin + 1)
-        return found
+        return notebook, begins
 
     @cached_property
     def parameter_cell(self) -> ParameterCell:
         """What papermill can change in this chapter and what must fit together."""
-        if faults := self.parameter_faults():
-            raise SourceError(faults)
-        return parse_parameters(self._tagged("parameters")[0][1])
+        self.require_sound()
+        return parse_parameters(self._tagged("parameters")[0].source)
 
     @property
     def title(self) -> str:
@@ -127,21 +122,23 @@ class Chapter:
     def faults(self) -> list[Fault]:
         """Return everything in the source that keeps the chapter from running as it should."""
         try:
-            cells = list(zip(self.cell_lines, self.template.cells, strict=True))
+            cells = self.template.cells
         except SourceError as error:
             return error.faults
-        faults = self.parameter_faults()
-        if not cells or not cells[0][1].source.startswith("# "):
-            line = self.cell_lines[0] if cells else 1
+        faults = []
+        if not cells or not cells[0].source.startswith("# "):
+            line = min(self.cell_lines.values(), default=1)
             faults.append(self.fault(line, "the text must begin with a heading, `# Title`"))
-        if len(self._tagged("install")) != 1:
-            faults.append(self.fault(1, "expected one cell tagged `install`"))
-        for begin, cell in cells:
+        for tag in ("install", "parameters"):
+            if (count := len(self._tagged(tag))) != 1:
+                faults.append(self.fault(1, f"expected one cell tagged `{tag}`, found {count}"))
+        for cell in code_cells(self.template):
             try:
-                cell_tree(cell.source if cell.cell_type == "code" else "")
+                cell_tree(cell.source)
             except SyntaxError as error:
-                line = begin + (error.lineno or 1) - 1
-                faults.append(self.fault(line, f"not Python: {error.msg}"))
+                faults.append(self.at(cell.id, error.lineno or 1, f"not Python: {error.msg}"))
+        for cell in self._tagged("parameters"):
+            faults += [self.at(cell.id, *fault) for fault in parse_parameters(cell.source).faults]
         return sorted(faults)
 
     def require_sound(self) -> None:
@@ -149,33 +146,8 @@ class Chapter:
         if faults := self.faults():
             raise SourceError(faults)
 
-    def parameter_faults(self) -> list[Fault]:
-        """Return the faults of the parameters cell."""
-        tagged = self._tagged("parameters")
-        if len(tagged) != 1:
-            return [self.fault(1, f"expected one cell tagged `parameters`, found {len(tagged)}")]
-        first, source = tagged[0]
-        found = parse_parameters(source).faults
-        return [self.fault(first + line - 1, message) for line, message in found]
-
-    def _tagged(self, tag: str) -> list[tuple[int, str]]:
-        """Return line and source of the cells with a tag."""
-        cells = zip(self.cell_lines, self.template.cells, strict=True)
-        return [(line, cell.source) for line, cell in cells if has_tag(cell, tag)]
-
-    @cached_property
-    def _converted(self) -> tuple[nbformat.NotebookNode, list[int]]:
-        try:
-            notebook = myst_to_notebook(self.text, add_source_map=True)
-            return notebook, notebook.metadata.source_map
-        except SourceError:
-            raise
-        except Exception as error:
-            # Each kind of damage has its own error in jupytext, YAML and nbformat.
-            words = " ".join(str(error).split())
-            line = re.search(r"at line (\d+)", words)
-            message = f"the file cannot be read: {words}"
-            raise SourceError([self.fault(int(line[1]) if line else 1, message)]) from None
+    def _tagged(self, tag: str) -> list[nbformat.NotebookNode]:
+        return [cell for cell in self.template.cells if has_tag(cell, tag)]
 
 
 def chapters(root: Path | None = None, names: tuple[str, ...] = ()) -> list[Chapter]:
@@ -193,4 +165,4 @@ def chapters(root: Path | None = None, names: tuple[str, ...] = ()) -> list[Chap
 
 def install_source(address: str) -> str:
     """Return the code of the install cell for a repository at `address` ("" for none)."""
-    return _INSTALL.format(address=address)
+    return _INSTALL.replace("ADDRESS", address)

@@ -1,5 +1,8 @@
 """A chapter at many points: an executed notebook and one row of one table for each.
 
+`-p beta 1.2:1.3:11` asks for eleven values from 1.2 to 1.3, `-p kind flat,steep` for two; several
+options multiply. A point that a chapter does not allow is a point all the same: it fails alone.
+
 A folder of results holds `points/KEY.ipynb` and `points/KEY.json` for each finished point (a store
 of `bookmaker.sweeps`) and `table.csv`, which is written anew at the end of every call, also of one
 that was stopped. The table holds every point that was ever finished in the folder:
@@ -13,26 +16,26 @@ import csv
 import io
 import platform
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import nbformat
+import numpy as np
 from jupyter_core.utils import ensure_event_loop
-from tqdm import tqdm
 
 from bookmaker.claims import claims_of, results
-from bookmaker.errors import ParameterError
+from bookmaker.errors import ParameterError, RunError
 from bookmaker.execution import CellFailed, KernelDied, execute
 from bookmaker.files import write_atomically
-from bookmaker.points import Point
+from bookmaker.parameters import Parameter, values_from_pairs
 from bookmaker.source import Chapter
 from bookmaker.sweeps import store
-from bookmaker.sweeps.engine import Lost, SweepError, Workers, stream
+from bookmaker.sweeps.engine import Lost, Workers, complete
 
 TABLE, POINTS = "table.csv", "points"
 _LIBRARIES = ("spinformer", "numpy", "scipy", "torch", "numba")
@@ -41,26 +44,70 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Report:
-    """What a call did: points computed now, there already, and refused as not allowed.
+class Point:
+    """One point: what was asked for, the value of every parameter, and why it is refused.
 
-    `failed` holds those that have no result, with their errors.
+    `key` is the name of the point in a folder of results; it depends on the values alone. `values`
+    are complete, those that are not asked for at their defaults; those of a point that is refused
+    are as they were asked for.
     """
 
-    computed: int
-    there: int
-    refused: int
-    failed: list[tuple[Point, str]]
-    table: Path
+    key: str
+    asked: Mapping[str, str]
+    values: Mapping[str, Any]
+    error: str = ""
 
     def __str__(self) -> str:
-        """The summary at the end."""
-        lines = [
-            f"{self.computed + self.there + self.refused} points: {self.computed} computed now, "
-            f"{self.there} there already, {self.refused} refused; {len(self.failed)} failed"
-        ]
-        lines += [f"  {point}: {error.splitlines()[0]}" for point, error in self.failed[:10]]
-        return "\n".join([*lines, f"pandas.read_csv({str(self.table)!r})"])
+        """As on the command line."""
+        return ", ".join(f"{name} = {text}" for name, text in self.asked.items()) or "the defaults"
+
+
+def read_points(chapter: Chapter, pairs: Sequence[tuple[str, str]]) -> list[Point]:
+    """Return the points that options `pairs` ask for, each once, in order.
+
+    Raises ParameterError for a name that the chapter does not have, a range that is none, or where
+    no point at all is allowed.
+    """
+    known = {parameter.name: parameter for parameter in chapter.parameter_cell.parameters}
+    asked = values_from_pairs(pairs)
+    for name in asked:
+        if name not in known:
+            raise ParameterError(f"no parameter named {name}; there are: {', '.join(known)}")
+    lists = [_values(known[name], text) for name, text in asked.items()]
+    found: dict[str, Point] = {}
+    for chosen in product(*lists):
+        texts = dict(zip(asked, chosen, strict=True))
+        try:
+            checked = chapter.check_values(texts)
+            values = {name: checked.get(name, known[name].default) for name in known}
+            point = Point(store.key_of(values), texts, values)
+        except ParameterError as error:
+            point = Point(store.key_of({"asked": texts}), texts, texts, str(error))
+        found.setdefault(point.key, point)
+    if all(point.error for point in found.values()):
+        raise ParameterError(next(iter(found.values())).error)
+    return list(found.values())
+
+
+def _values(parameter: Parameter, text: str) -> list[str]:
+    """The values that a text asks for; only the numbers of a range are computed."""
+    if parameter.path:
+        return [text]
+    found: list[str] = []
+    for part in text.split(","):
+        if ":" not in part or parameter.type is str:
+            found.append(part.strip())
+            continue
+        try:
+            low, high, count = part.split(":")
+            values = np.linspace(float(low), float(high), int(count))
+        except ValueError:
+            raise ParameterError(
+                f"{parameter.name}: a range reads low:high:count, 1.2:1.3:11 say, got {part!r}"
+            ) from None
+        # Twelve digits: 1.23, not 1.2300000000000002; whole numbers without a point.
+        found += [f"{value:.12g}" for value in values]
+    return found
 
 
 def sweep_chapter(
@@ -70,63 +117,58 @@ def sweep_chapter(
     *,
     workers: Workers,
     again: bool = False,
-) -> Report:
+) -> tuple[str, int]:
     """Compute the points that are not finished in `folder` and write the table of all.
 
-    `again` computes points that failed once more. Raises StoreError for a folder of other work
-    or one that another process works on, SweepError if there are no workers, OSError if the
-    folder cannot be written; what is finished by then is kept.
+    Returns what was done, in words, and how many points have no result. `again` computes points
+    that failed once more. Raises RunError for a folder of other work or one that another process
+    works on, RunError if there are no workers, OSError if the folder cannot be written; what is
+    finished by then is kept.
     """
     chapter.require_sound()
     wanted = [point for point in points if not point.error]
-    about = {"chapter": chapter.name, "code": chapter.digest}
-    with store.writing(folder / POINTS, about=about):
-        done = store.finished(folder / POINTS)
-        missing = [p for p in wanted if p.key not in done or (again and done[p.key]["error"])]
+    claims = claims_of(chapter.root, chapter.name)
+    kept_in, table = folder / POINTS, folder / TABLE
+
+    def kept(key: str, row: Row | Lost) -> Row:
+        if isinstance(row, Lost):
+            row = {"notebook": "", "seconds": "", "versions": "", "error": str(row)}
+        figures = {}
+        if text := row.pop("notebook"):
+            # Before the row: a point that is finished has its notebook.
+            write_atomically(kept_in / f"{key}.ipynb", text + "\n")
+            figures = results(nbformat.reads(text, as_version=4), claims)
+        return row | {"values": units[key]["values"], "figures": figures}
+
+    with store.writing(kept_in, about={"chapter": chapter.name, "code": chapter.digest}):
+        done = store.finished(kept_in)
+        units = {
+            point.key: {"values": dict(point.values)}
+            for point in wanted
+            if point.key not in done or (again and done[point.key]["error"])
+        }
+        run = partial(run_point, root=str(chapter.root), name=chapter.name, code=chapter.digest)
         try:
-            for key, row in _compute(chapter, folder, missing, workers):
-                done[key] = row
+            complete(kept_in, run, units, workers=workers, title=chapter.name, kept=kept)
         finally:
-            write_atomically(folder / TABLE, _table(chapter, points, done))
+            done = store.finished(kept_in)
+            write_atomically(table, _table(chapter, points, done))
     errors = [(point, point.error or done[point.key]["error"]) for point in points]
-    there, refused = len(wanted) - len(missing), len(points) - len(wanted)
-    failed = [(point, error) for point, error in errors if error]
-    return Report(len(missing), there, refused, failed, folder / TABLE)
-
-
-def _compute(
-    chapter: Chapter, folder: Path, missing: Sequence[Point], workers: Workers
-) -> Iterator[tuple[str, Row]]:
-    """Compute points; yield the row of each one when it is kept."""
-    claims = claims_of(chapter.root, chapter.name) if missing else []
-    function = partial(run_point, root=str(chapter.root), name=chapter.name, code=chapter.digest)
-    units = [{"values": dict(point.values)} for point in missing]
-    outcomes = stream(function, units, workers=workers, say=tqdm.write)
-    bar = tqdm(outcomes, desc=chapter.name, total=len(units), disable=None)
-    with closing(outcomes), bar:
-        for place, row in bar:
-            key = missing[place].key
-            if isinstance(row, Lost):
-                row = {"notebook": "", "seconds": "", "versions": "", "error": str(row)}
-            figures = {}
-            if text := row.pop("notebook"):
-                # Before the row: a point that is finished has its notebook.
-                write_atomically(folder / POINTS / f"{key}.ipynb", text + "\n")
-                figures = results(nbformat.reads(text, as_version=4), claims)
-            row |= {"values": units[place]["values"], "figures": figures}
-            store.add(folder / POINTS, key, row)
-            yield key, row
+    failed = [f"  {point}: {error.splitlines()[0]}" for point, error in errors if error]
+    told = f"{len(points)} points: {len(units)} computed now, {len(wanted) - len(units)} there "
+    told += f"already, {len(points) - len(wanted)} refused; {len(failed)} failed"
+    return "\n".join([told, *failed[:10], f"pandas.read_csv({str(table)!r})"]), len(failed)
 
 
 def run_point(*, root: str, name: str, code: str, values: Mapping[str, Any]) -> Row:
     """Run a chapter at one point, on a worker: notebook, seconds, versions, the error if any.
 
-    Raises Lost if the kernel died, SweepError if the worker has other code than `code`.
+    Raises Lost if the kernel died, RunError if the worker has other code than `code`.
     """
     begin = time.perf_counter()
     chapter = Chapter(Path(root), name)
     if chapter.digest != code:
-        raise SweepError(
+        raise RunError(
             f"the code of {name} changed during the sweep, or a worker has another checkout"
         )
     notebook, problem = None, ""

@@ -26,7 +26,6 @@ import io
 import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
@@ -35,11 +34,10 @@ from pkgutil import iter_modules
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from bookmaker.files import write_atomically
 from bookmaker.sweeps import store
-from bookmaker.sweeps.engine import HERE, Lost, Workers, stream
+from bookmaker.sweeps.engine import HERE, Lost, Workers, complete
 
 Rows = list[dict[str, Any]]
 
@@ -83,32 +81,28 @@ class Table:
     def make(self, workers: Workers = HERE) -> None:
         """Compute the units that are not done yet and write the table.
 
-        Raises ValueError where the columns of a row are not those of the first, StoreError if
-        another process makes the table, SweepError if there are no workers, and what `rows` raises.
+        Raises ValueError where the columns of a row are not those of the first, RunError if
+        another process makes the table, RunError if there are no workers, and what `rows` raises.
         """
         part = self.path.with_suffix(".csv.part")
         units = {store.key_of(unit): unit for unit in self.units}
+
+        def kept(key: str, rows: Rows | Lost) -> Rows:
+            if isinstance(rows, Lost):
+                raise rows
+            return rows_as_text(units[key], rows)
+
         with store.writing(part, about={"table": self.path.stem}):
-            done: dict[str, Rows] = store.finished(part)
-            missing = [key for key in units if key not in done]
-            outcomes = stream(
-                self.rows,
-                [units[key] for key in missing],
-                workers=workers,
-                say=tqdm.write,
-            )
-            bar = tqdm(outcomes, desc=self.path.stem, total=len(missing), disable=None)
-            with closing(outcomes), bar:
-                for place, rows in bar:
-                    if isinstance(rows, Lost):
-                        raise rows
-                    done[missing[place]] = rows_as_text(units[missing[place]], rows)
-                    store.add(part, missing[place], done[missing[place]])
+            done = store.finished(part)
+            missing = {key: unit for key, unit in units.items() if key not in done}
+            complete(part, self.rows, missing, workers=workers, title=self.path.stem, kept=kept)
+            done = store.finished(part)
+            rows = [row for key in units for row in done[key]]
             text = io.StringIO(f"# {self.command}\n")
             text.seek(0, io.SEEK_END)
-            writer = csv.DictWriter(text, list(done[next(iter(units))][0]), lineterminator="\n")
+            writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
             writer.writeheader()
-            writer.writerows(row for key in units for row in done[key])
+            writer.writerows(rows)
             write_atomically(self.path, text.getvalue())
             shutil.rmtree(part)
 
@@ -173,7 +167,7 @@ def _column(values: Sequence[str]) -> np.ndarray:
     return np.array(values)
 
 
-def rows_as_text(unit: Mapping[str, Any], rows: Rows) -> list[dict[str, str]]:
+def rows_as_text(unit: Mapping[str, Any], rows: Rows) -> Rows:
     """The rows of a unit as they stand in the table."""
     return [
         {

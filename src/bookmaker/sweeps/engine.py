@@ -16,18 +16,19 @@ import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from bookmaker.errors import RunError
+from tqdm import tqdm
 
-# How long a scheduler may take to answer, in seconds.
-PATIENCE = 10.0
+from bookmaker.errors import RunError
+from bookmaker.sweeps import store
+
+# How long a scheduler may take to answer, in seconds; how often a unit is tried again whose process
+# died.
+PATIENCE, RETRIES = 10.0, 2
 
 Unit = Mapping[str, Any]
-
-
-class SweepError(RunError):
-    """Work that ends: a library or a scheduler is missing, workers do not fit, a unit raised."""
 
 
 class Lost(RuntimeError):
@@ -38,14 +39,13 @@ class Lost(RuntimeError):
 class Workers:
     """Who computes: `count` processes of this machine, those of `scheduler`, or (0) this process.
 
-    A negative count is as many processes as the machine has cores (of those it may use).
-    `retries` is how often a unit is tried again whose process died. An existing scheduler keeps
-    its own setting for workers that die (`distributed.scheduler.allowed-failures`, 3 as a rule).
+    A negative count is as many processes as the machine has cores (of those it may use). An
+    existing scheduler keeps its own setting for workers that die
+    (`distributed.scheduler.allowed-failures`, 3 as a rule).
     """
 
     count: int = 0
     scheduler: str = ""
-    retries: int = 2
 
 
 HERE = Workers()
@@ -67,56 +67,67 @@ def sweep(
     return found
 
 
+def complete(
+    folder: Path,
+    function: Callable[..., Any],
+    units: Mapping[str, Unit],
+    *,
+    workers: Workers,
+    title: str,
+    kept: Callable[[str, Any], Any],
+) -> None:
+    """Compute units, by key, and keep `kept(key, value)` of each one in a store as it ends."""
+    outcomes = stream(function, list(units.values()), workers=workers)
+    bar = tqdm(outcomes, desc=title, total=len(units), disable=None)
+    with contextlib.closing(outcomes), bar:
+        for place, value in bar:
+            key = list(units)[place]
+            store.add(folder, key, kept(key, value))
+
+
 def stream(
     function: Callable[..., Any],
     units: Sequence[Unit],
     *,
     workers: Workers = HERE,
     chunk: int = 1,
-    say: Callable[[str], object] = print,
 ) -> Generator[tuple[int, Any], None, None]:
     """Compute `function(**unit)` for each unit; yield its place and value as it ends.
 
     The value of a unit whose process died, every time it was tried, is the error `Lost`. `chunk`
-    units make a task. `say` is given a line on where the workers can be watched. Whoever stops
-    early closes the iterator, which ends the workers. Raises SweepError where there are no workers
-    to be had or a unit raises there; here what it raises.
+    units make a task. Whoever stops early closes the iterator, which ends the workers. Raises
+    RunError where there are no workers to be had or a unit raises there; here what it raises.
     """
     if not units or not (workers.count or workers.scheduler):
         for place, unit in enumerate(units):
             try:
-                value = function(**unit)
+                yield place, function(**unit)
             except Lost as error:
-                value = error
-            yield place, value
+                yield place, error
         return
     starts = range(0, len(units), chunk)
     with _client(workers, len(starts)) as client:
         from distributed import KilledWorker, as_completed
 
-        say(f"workers: {len(client.nthreads())}, dashboard {client.dashboard_link}")
+        tqdm.write(f"workers: {len(client.nthreads())}, dashboard {client.dashboard_link}")
         futures = client.map(
             partial(_chunk, function),
             [units[start : start + chunk] for start in starts],
-            retries=workers.retries,
+            retries=RETRIES,
             pure=False,
         )
         start_of = dict(zip((future.key for future in futures), starts, strict=True))
-        try:
-            for future in as_completed(futures):
-                start = start_of[future.key]
-                try:
-                    values, problem = future.result()
-                except (KilledWorker, Lost) as error:
-                    lost = Lost(f"the worker died here, every time it was tried: {error}")
-                    values, problem = [lost] * len(units[start : start + chunk]), ""
-                if problem:
-                    raise SweepError(problem)
-                yield from enumerate(values, start)
-                future.release()
-        except BaseException:
-            client.cancel(futures)
-            raise
+        for future in as_completed(futures):
+            start = start_of[future.key]
+            try:
+                values, problem = future.result()
+            except (KilledWorker, Lost) as error:
+                lost = Lost(f"the worker died here, every time it was tried: {error}")
+                values, problem = [lost] * len(units[start : start + chunk]), ""
+            if problem:
+                raise RunError(problem)
+            yield from enumerate(values, start)
+            future.release()
 
 
 def _chunk(function: Callable[..., Any], units: Sequence[Unit]) -> tuple[list[Any], str]:
@@ -140,7 +151,7 @@ def _client(workers: Workers, tasks: int) -> Iterator[Any]:
         from dask.system import CPU_COUNT
         from distributed import Client, LocalCluster
     except ModuleNotFoundError as error:
-        raise SweepError(
+        raise RunError(
             f"{error.name} is missing: workers need `pip install 'spinformer[sweep]'`, in a "
             "checkout `pip install '.[sweep]'`"
         ) from None
@@ -148,14 +159,14 @@ def _client(workers: Workers, tasks: int) -> Iterator[Any]:
         try:
             client = Client(workers.scheduler, timeout=PATIENCE)
         except (OSError, ValueError) as error:
-            raise SweepError(f"no scheduler answers at {workers.scheduler}: {error}") from None
+            raise RunError(f"no scheduler answers at {workers.scheduler}: {error}") from None
         with client:
             if max(client.nthreads().values(), default=1) > 1:
-                raise SweepError("each worker must have one thread: start it with --nthreads 1")
+                raise RunError("each worker must have one thread: start it with --nthreads 1")
             yield client
         return
     settings = {
-        "distributed.scheduler.allowed-failures": workers.retries,
+        "distributed.scheduler.allowed-failures": RETRIES,
         # A worker is given its next task when it is done, so that one which dies takes no other
         # task with it.
         "distributed.scheduler.worker-saturation": 1.0,

@@ -22,10 +22,6 @@ from bookmaker.files import write_atomically
 ABOUT = "about.json"
 
 
-class StoreError(RunError):
-    """A store that another process writes to, or that belongs to other work."""
-
-
 def key_of(values: Any) -> str:
     """Return the name of a unit in a store; it depends on its values alone.
 
@@ -40,7 +36,7 @@ def key_of(values: Any) -> str:
 def writing(folder: Path, *, about: Mapping[str, Any]) -> Iterator[None]:
     """Hold a store, alone, to add to it.
 
-    `about` says what work it is; what is there must belong to the same. Raises StoreError if
+    `about` says what work it is; what is there must belong to the same. Raises RunError if
     another process holds it or if it belongs to other work, OSError if it cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -50,9 +46,9 @@ def writing(folder: Path, *, about: Mapping[str, Any]) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise StoreError(f"another process is at work on {folder}") from None
+            raise RunError(f"another process is at work on {folder}") from None
         if (known := _read(folder / ABOUT)) != about:
-            raise StoreError(f"{folder} belongs to {known}, not to {about}: choose another folder")
+            raise RunError(f"{folder} belongs to {known}, not to {about}: choose another folder")
         yield
 
 

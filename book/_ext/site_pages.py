@@ -1,0 +1,236 @@
+"""What pages show of the claims, the chapters and the package: a template for each directive.
+
+`templates/NAME.md` says in MyST, with Jinja, what the directive `{NAME}` becomes; what stands at
+the end of every chapter is one of them, too.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import nbformat
+from docutils import nodes
+from docutils.parsers.rst import directives
+from site_printed import take_printed
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.util.docutils import SphinxDirective
+from sphinx.util.template import FileRenderer
+
+from bookmaker.claims import DATA, DOCUMENTS, VERDICTS, read_rows
+from bookmaker.freshness import read_notebook
+from bookmaker.meaning import cell_tree, code_cells
+from bookmaker.pictures import figure_file
+from bookmaker.project import contents
+from bookmaker.settings import TABLES, settings_words
+from bookmaker.source import Chapter
+from bookmaker.tables import read_columns
+from compendium.common.settings import show_settings
+from spinformer.plot.style import use_style
+from spinformer.plot.vector import figure_svg
+
+PACKAGES = ("spinformer", "compendium", "bookmaker")
+# Checks of arguments and compiled inner loops, which nobody calls from outside.
+_INTERNAL = re.compile(r"\.(\w*inputs|kernels|checks|_\w+|__main__)(\.|$)")
+_BOX = re.compile(r"^:{3,}\{admonition\} In short\n(.*?)^:{3,}$", re.MULTILINE | re.DOTALL)
+# Behind a full stop, at the next capital: not in "e.g. 3", not within mathematics.
+_SENTENCE = re.compile(r"(?<=[.?!])\)? (?=[A-Z\[*$])")
+# What a reader may change is always seen; what is not shown at all need not be folded.
+_OPEN = {"parameters", "injected-parameters", "remove-cell", "remove-input"}
+# Scripts of live figures, and mathematics that another figure brings along.
+_SHARED = ("uPlot.iife.min.js", "data.js", "frame.js")
+_NEEDS = {"module": ("spins.math.js",)}
+
+_TEMPLATES = FileRenderer(str(Path(__file__).with_name("templates")))
+_TEMPLATES.env.trim_blocks = _TEMPLATES.env.lstrip_blocks = True
+_ROWS = cache(read_rows)
+
+
+class FromTemplate(SphinxDirective):
+    """What the template of the directive's name makes of its arguments and its content."""
+
+    optional_arguments = 30
+    has_content = True
+    option_spec = {"index": directives.flag}  # noqa: RUF012
+
+    def run(self) -> list[nodes.Node]:
+        """Return the parsed text."""
+        anchors = self.state.document.ids
+        given = {"arguments": self.arguments, "options": self.options, "anchors": anchors}
+        text = rendered(self.env, self.name, content=list(self.content), **given)
+        return self.parse_text_to_nodes(text, allow_section_headings=True)
+
+
+def rendered(env: BuildEnvironment, name: str, **given: Any) -> str:
+    """Return the text that a template gives; with what it is `given`, all of them know the book."""
+    root = Path(env.srcdir)
+    book = {
+        "rows": _ROWS(root),
+        "parts": list(dict.fromkeys(row["part"] for row in _ROWS(root))),
+        "verdicts": VERDICTS,
+        "documents": DOCUMENTS,
+        "anchor": anchor_of_test,
+        "words": lambda test: test.partition("::test_")[2].replace("_", " "),
+        "settings_words": lambda table, region: settings_words(root / TABLES / table, region),
+        "drawn_settings": partial(drawn_settings, env),
+        "picture": partial(picture, env),
+        "card": partial(card, env),
+        "chapters_below": [
+            (caption, [Path(file).name for file in files if file.startswith("notebooks/")])
+            for caption, files in contents(root)
+        ],
+        "modules": lambda rooms: [m for room in rooms for m in modules(root / "src", room)],
+    }
+    return _TEMPLATES.render(f"{name}.md", book | given)
+
+
+def anchor_of_test(test: str) -> str:
+    """Return the anchor of a test on the page of tests.
+
+    >>> anchor_of_test("tests/test_dmft_onset.py::test_the_onset")
+    'test-dmft-onset-test-the-onset'
+    """
+    file, _, name = test.partition("::")
+    return f"{Path(file).stem}-{name}".replace("_", "-")
+
+
+def offered(env: BuildEnvironment, name: str, drawing: bytes) -> str:
+    """Write a picture for Sphinx to copy; return where, as seen from the present page."""
+    path = Path(env.doctreedir).parent / "figures" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(drawing)
+    return Path(os.path.relpath(path, Path(env.srcdir, env.docname).parent)).as_posix()
+
+
+def drawn_settings(env: BuildEnvironment, name: str) -> str:
+    """Draw a table of settings, below `src/compendium`; return where the picture is."""
+    table = Path(env.srcdir, TABLES, name)
+    with plt.rc_context():
+        use_style()
+        figure = show_settings(read_columns(table), value="for (+), against (−)")
+        drawn = figure_svg(figure).encode()
+        plt.close(figure)
+    return offered(env, f"{table.parent.name}-{table.stem}.svg", drawn)
+
+
+def picture(env: BuildEnvironment, chapter: str, name: str = "") -> dict[str, str]:
+    """Return where a chapter's figure is for Sphinx to copy, its caption and its other words.
+
+    Without a name it is the second one, since the first mostly draws the idea.
+    """
+    notebook = read_notebook(Path(env.srcdir, "notebooks", f"{chapter}.ipynb"))
+    told = [cell.metadata.get("mystnb", {}) for cell in notebook.cells]
+    known = {settings["figure"]["name"]: settings for settings in told if "figure" in settings}
+    name = name or list(known)[:2][-1]
+    return {
+        "uri": offered(env, f"{name}.svg", figure_file(notebook, name)),
+        "caption": " ".join(known[name]["figure"]["caption"].split()),
+        "alt": " ".join(known[name]["image"]["alt"].split()),
+    }
+
+
+def card(env: BuildEnvironment, line: str) -> dict[str, str]:
+    """Return what a card shows: `chapter: number figure` says which sentence and which figure."""
+    name, number, *figure = line.replace(":", "").split()
+    chapter = Chapter(Path(env.srcdir), name)
+    shown = {"title": chapter.title, "answer": answer(chapter.text, int(number))}
+    return shown | picture(env, name, *figure)
+
+
+def answer(text: str, number: int = 1) -> str:
+    """Return a sentence of a chapter's "In short", counted without the questions.
+
+    >>> answer(":::{admonition} In short\\nIs it? Yes, it is. Very.\\n:::\\n", 2)
+    'Very.'
+    """
+    found = _BOX.search(text)
+    sentences = _SENTENCE.split(" ".join(found[1].split())) if found else []
+    # Chapters link to each other within their folder.
+    told = [re.sub(r"\]\((\w+)\.md\)", r"](../notebooks/\1.md)", s) for s in sentences]
+    return [s for s in told if not s.endswith("?")][number - 1]
+
+
+@cache
+def modules(source: Path, room: str) -> list[tuple[str, str, list[str]]]:
+    """Return name, task and names of each file of a room (`hopfield`, `bookmaker.sweeps`)."""
+    top = source / (room if room.startswith(PACKAGES) else f"spinformer.{room}").replace(".", "/")
+    found = []
+    for path in sorted(top.rglob("*.py")) or [top.with_suffix(".py")]:
+        name = ".".join(path.relative_to(source).with_suffix("").parts).removesuffix(".__init__")
+        tree = ast.parse(path.read_text("utf-8"))
+        defined = [n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)]
+        names = [last for last in defined if not last.startswith("_")]
+        task = " ".join((ast.get_docstring(tree) or "").partition("\n\n")[0].split())
+        if names and not _INTERNAL.search(name):
+            found.append((name, task.replace("|", r"\|"), names))
+    return found
+
+
+@cache
+def used(root: Path) -> dict[str, list[str]]:
+    """Return for each chapter the full names that its code imports of the package."""
+    found = {}
+    for path in sorted((root / "notebooks").glob("*.ipynb")):
+        trees = [cell_tree(cell.source) for cell in code_cells(read_notebook(path))]
+        found[path.stem] = [
+            f"{node.module}.{alias.name}"
+            for tree in trees
+            for node in tree.body
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGES)
+            for alias in node.names
+        ]
+    return found
+
+
+def read_chapter(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Fold the code of a notebook, as it is read, set what it prints, and append its lists."""
+    name = docname.removeprefix("notebooks/")
+    if name == docname:
+        return
+    notebook = json.loads(source[0])
+    cells = []
+    for cell in notebook["cells"]:
+        cells.append(cell)
+        if "outputs" in cell:
+            # Figures of claims are for the tool, nothing to show.
+            cell["outputs"] = [o for o in cell["outputs"] if set(o.get("data", "-")) != {DATA}]
+            if html := take_printed(cell):
+                cells.append(nbformat.v4.new_markdown_cell(html, id=f"{cell['id']}-printed"))
+        tags = cell["metadata"].setdefault("tags", [])
+        if cell["cell_type"] == "code" and not _OPEN & set(tags):
+            tags.append("hide-input")
+    root = Path(app.srcdir)
+    rooms: dict[str, list[str]] = {}
+    for full in used(root)[name]:
+        rooms.setdefault(full.rpartition(".")[0], []).append(full)
+    mine = [row for row in _ROWS(root) if name in row["chapters"]]
+    lists = rendered(app.env, "chapter", mine=mine, rooms=rooms)
+    notebook["cells"] = [*cells, nbformat.v4.new_markdown_cell(lists, id="lists")]
+    source[0] = json.dumps(notebook)
+
+
+def add_scripts(app: Sphinx, pagename: str, _: str, context: dict[str, Any], *__: Any) -> None:
+    """Give the claims their filter, a page the scripts of its live figures, and no other any."""
+    names = re.findall(r'data-explorable="(\w+)"', context.get("body", ""))
+    files = [f for n in names for f in (*_NEEDS.get(n, ()), f"{n}.math.js", f"{n}.draw.js")]
+    scripts = [f"explorables/{file}" for file in [*_SHARED, *files] if names]
+    for file in dict.fromkeys(["claims.js"] if pagename == "book/claims" else scripts):
+        # One after the other, once the page is there.
+        app.add_js_file(file, loading_method="defer")
+    for style in ("uPlot.min.css", "explorables.css") if names else ():
+        app.add_css_file(f"explorables/{style}")
+
+
+def setup(app: Sphinx) -> None:
+    """Register directives and hooks."""
+    for template in Path(__file__).with_name("templates").glob("*.md"):
+        app.add_directive(template.stem, FromTemplate)
+    app.connect("source-read", read_chapter)
+    app.connect("html-page-context", add_scripts)
