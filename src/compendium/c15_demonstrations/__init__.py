@@ -10,7 +10,7 @@ Predictions, written before the full runs (the sizes were chosen with seeds 100 
 * A shift at 8 : 1 three times that at 2 : 1 with softmax attention, 7/3 with linear attention,
   which is trained alike and is the control that can break the law.
 * The kick that a query outlives grows with the number of demonstrations, not with shuffled words
-  nor with other classes (`basins`). In a memory that looks at demonstrations alone, copies of both
+  nor with other classes. In a memory that looks at demonstrations alone, copies of both
   sides alike change nothing.
 * A word that is contradicted by one demonstration is kept for one labeling and given up for many.
 """

@@ -4,40 +4,48 @@ The query goes straight from one digit to another, x(t) = (x_A + x_B)/2 + t (x_A
 t* is where the two words are level. A demonstration with the field f counts as e^f copies, and
 h = log(k_A/k_B).
 
-In a memory of two patterns, A stored k_A times and B stored k_B times,
-E(ξ) = ½ξ² − β⁻¹ log(k_A e^{β A·ξ} + k_B e^{β B·ξ}). With patterns of equal norm write
-ξ = (A + B)/2 + m (A − B)/2 + (anything at right angles to A − B). A step, the gradient of E with
-step size 1, gives m ← tanh(κ m + h/2), with κ = β|A − B|²/4: the mean field of a magnet with
-coupling κ in the field h/2, m its magnetization, A all spins up, B all down. m = 1 and −1 are the
-patterns; m falls short of them unless κ is large.
-
-In a reader with one such step the weights of A and B have the log-ratio u(t) + h,
-u = β(k_A − k_B)·q(t), so the boundary moves by −h/u'. A model with several attention steps moves by
-−h/S if it is such a memory, S being the mean of the u' of the steps weighted by their influence on
-the answer,
+In a memory of two patterns of equal norm, ξ = (A + B)/2 + m (A − B)/2 + (anything at right angles),
+a step is m ← tanh(κ m + h/2), κ = β|A − B|²/4 being the `strength`. In a trained model the boundary
+moves by −h/S if it is such a memory,
 
     S = (∂L/∂t through the query's attention weights) / (∂L/∂h at the query's scores),
 
-L the difference of the two words' scores. S is measured with one copy of each.
+L the difference of the two words' scores, measured with one copy of each. An episode's way goes
+from its first demonstration of A to its first of B.
 
-An episode's way goes from its first demonstration of A to its first of B.
+Then kicks to the query, and demonstrations against what training has made the model remember.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from scipy.optimize import brentq
 from torch import Tensor
+from torch.nn.functional import normalize
 
-from compendium.c15_demonstrations.episodes import Counts, Episodes
-from compendium.c15_demonstrations.model import Reading, Weights, read
+from compendium.c15_demonstrations.model import (
+    WIDTH,
+    WORDS,
+    Counts,
+    Episodes,
+    Pool,
+    Weights,
+    draw_episodes,
+    read,
+    streams,
+)
+from compendium.common.curves import crossing
 
-REACH = 1.5
-HALVINGS = 16
+REACH, HALVINGS = 1.5, 16
+CONTROLS = ("none", "shuffled words", "other classes")
+KICKS = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+# Copies of the contradicting demonstration; fractions are fields below zero.
+NUMBERS = tuple(float(2**power) for power in range(-8, 9, 2))
 
 
 def boundary_position(log_ratio: float, *, strength: float) -> float:
@@ -46,10 +54,7 @@ def boundary_position(log_ratio: float, *, strength: float) -> float:
 
 
 def edge_position(log_ratio: float, *, strength: float) -> float:
-    """The edge of the basins on the line m, the unstable fixed point: −h/(2(κ − 1)) for small h.
-
-    NaN where there is none: every query ends at one side.
-    """
+    """The edge of the basins on the line m, the unstable fixed point; NaN where there is none."""
     if abs(log_ratio) >= spinodal(strength):
         return float("nan")
     top = np.sqrt(1.0 - 1.0 / strength)
@@ -67,35 +72,27 @@ def spinodal(strength: float) -> float:
     return float(2.0 * (strength * edge - np.arctanh(edge)))
 
 
-def lead(
-    weights: Weights, lines: Episodes, *, position: Tensor, **options: Any
-) -> tuple[Tensor, Reading]:
-    """Score of A's word less that of B's at the positions t (S, B), and the whole reading.
-
-    `options` are those of `read`.
-    """
+def lead(weights: Weights, lines: Episodes, *, position: Tensor, **options: Any) -> Tensor:
+    """Score of A's word less that of B's at positions t (S, B); `options` are those of `read`."""
     demonstrations = lines.images[:, :, :-1]
     ends = [0, demonstrations.shape[2] // 2]
     first, second = demonstrations[:, :, ends].unbind(2)
     query = (first + second) / 2 + position.unsqueeze(-1) * (first - second) / 2
     images = torch.cat([demonstrations, query.unsqueeze(2)], 2)
-    found = read(weights, images=images, words=lines.words, **options)
-    picked = found.logits.gather(-1, lines.words[:, :, ends])
-    return picked[..., 0] - picked[..., 1], found
+    logits, _ = read(weights, images=images, words=lines.words, **options)
+    picked = logits.gather(-1, lines.words[:, :, ends])
+    return picked[..., 0] - picked[..., 1]
 
 
 def boundary(weights: Weights, lines: Episodes, **options: Any) -> np.ndarray:
-    """The boundary t* (S, B) by halving [−1.5, 1.5]; ±inf where one word leads at both ends.
-
-    inf: B leads everywhere, −inf: A does. `options` are those of `read`.
-    """
+    """The boundary t* (S, B) in [−1.5, 1.5]; inf where B leads at both ends, −inf where A does."""
     with torch.no_grad():
         low = torch.full(lines.target.shape, -REACH, dtype=torch.float64)
         high = -low
-        first, last = (lead(weights, lines, position=t, **options)[0] for t in (low, high))
+        first, last = (lead(weights, lines, position=t, **options) for t in (low, high))
         for _ in range(HALVINGS):
             middle = (low + high) / 2
-            ahead = lead(weights, lines, position=middle, **options)[0] > 0
+            ahead = lead(weights, lines, position=middle, **options) > 0
             low, high = torch.where(ahead, low, middle), torch.where(ahead, middle, high)
         found = (low + high) / 2
         found = torch.where(first >= 0, -torch.inf, torch.where(last <= 0, torch.inf, found))
@@ -114,34 +111,21 @@ def stiffness(
 ) -> dict[str, np.ndarray]:
     """Slopes (S, B) by automatic differentiation at `position`, with equal counts.
 
-    "stiffness": S of the module's text. "first layer" and "second layer": the slopes u' of the
-    layers' own scores. "past attention": share of ∂L/∂t that does not pass through attention
-    weights. "in context": share of ∂L/∂h that acts where demonstrations read each other.
+    "stiffness": S of the module's text. "past attention": share of ∂L/∂t that does not pass through
+    attention weights. "in context": share of ∂L/∂h that acts where demonstrations read each other.
     """
     t = torch.as_tensor(position).requires_grad_()
     asked, told = (torch.zeros_like(t).requires_grad_() for _ in range(2))
     unit = count_field((math.exp(0.5), math.exp(-0.5)), lines=lines)
     fields = {"field": asked.unsqueeze(-1) * unit, "context_field": told.unsqueeze(-1) * unit}
-    leads, found = lead(weights, lines, position=t, kind=kind, **fields)
-
-    def slopes(value: Tensor, *places: Tensor) -> list[np.ndarray]:
-        found = torch.autograd.grad(value.sum(), places, retain_graph=True)
-        return [slope.numpy() for slope in found]
-
-    whole, at_query, in_context = slopes(leads, t, asked, told)
-    (past,) = slopes(lead(weights, lines, position=t, kind=kind, frozen=True)[0], t)
-    copies = lines.words.shape[-1] // 2
-    apart = (
-        scores[..., :copies].logsumexp(-1) - scores[..., copies:-1].logsumexp(-1)
-        for scores in found.scores
-    )
-    first, second = (slopes(scores, t)[0] for scores in apart)
+    leads = lead(weights, lines, position=t, kind=kind, **fields)
+    whole, at_query, in_context = torch.autograd.grad(leads.sum(), (t, asked, told))
+    frozen = lead(weights, lines, position=t, kind=kind, frozen=True)
+    (past,) = torch.autograd.grad(frozen.sum(), t)
     return {
-        "stiffness": (whole - past) / at_query,
-        "past attention": past / whole,
-        "in context": in_context / (at_query + in_context),
-        "first layer": first,
-        "second layer": second,
+        "stiffness": ((whole - past) / at_query).numpy(),
+        "past attention": (past / whole).numpy(),
+        "in context": (in_context / (at_query + in_context)).numpy(),
     }
 
 
@@ -158,3 +142,94 @@ def shifts(
     )
     known = np.isfinite(there) & np.isfinite(back)
     return np.subtract(back, there, out=np.full(known.shape, np.inf), where=known) / 2
+
+
+def draw_queries(
+    pools: Sequence[Pool], *, count: int, copies: int, control: str = "none", seed: int
+) -> Episodes:
+    """Episodes of unseen classes, `copies` demonstrations of each, the query of either class.
+
+    "shuffled words" deals the words of the demonstrations anew, "other classes" takes these from
+    the two remaining test classes.
+    """
+    generators = streams(pools, seed)
+    found = draw_episodes(pools, part="test", count=count, shown=(copies, copies), seeds=generators)
+    rows, words = found.rows.clone(), found.words.clone()
+    for place, generator in enumerate(generators):
+        if control == "shuffled words":
+            order = torch.as_tensor(generator.random((count, 2 * copies)).argsort(1))
+            words[place, :, :-1] = words[place, :, :-1].gather(1, order)
+        if control == "other classes":
+            tables = pools[place]["test"]
+            for episode, shown in enumerate(found.classes[place]):
+                others = np.delete(np.arange(len(tables)), shown.numpy())[:2]
+                drawn = [generator.choice(tables[number], size=copies) for number in others]
+                rows[place, episode, :-1] = torch.as_tensor(np.concatenate(drawn))
+    return found._replace(rows=rows, words=words)
+
+
+def return_shares(
+    weights: Weights, episodes: Episodes, *, copies: float = 1.0, own_only: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Share of queries whose answer outlives each kick (S, KICKS), and how far the kick gets.
+
+    The query's embedding is moved in a random direction by KICKS times its norm. The second array
+    (S, KICKS) is the mean distance of the last hidden state from the unmoved one, over that state's
+    norm. Each demonstration counts `copies` times; with `own_only` only those with the word that
+    the unmoved query is given.
+    """
+    shape = (*episodes.target.shape, WIDTH)
+    drawn = torch.as_tensor(np.random.default_rng([4, 7]).standard_normal(shape))
+    direction = normalize(drawn, dim=-1)
+    images, words = episodes.images, episodes.words
+    field = torch.full(words[:, :, :-1].shape, float(np.log(copies)), dtype=torch.float64)
+    shares, distances = [], []
+    with torch.no_grad():
+        if own_only:
+            plain = read(weights, images=images, words=words)[0].argmax(-1)
+            field = field * (words[:, :, :-1] == plain.unsqueeze(-1))
+        given: dict[str, Any] = {"images": images, "words": words, "field": field}
+        told, start = read(weights, **given)
+        for size in KICKS:
+            logits, moved = read(weights, **given, kick=size * direction)
+            shares.append((logits.argmax(-1) == told.argmax(-1)).double().mean(1))
+            distances.append(((moved - start).norm(dim=-1) / start.norm(dim=-1)).mean(1))
+    return torch.stack(shares, 1).numpy(), torch.stack(distances, 1).numpy()
+
+
+def radius(shares: np.ndarray) -> np.ndarray:
+    """The kick at which the share that returns falls to 0.75, for rows of `shares` (S, KICKS).
+
+    Linear between the kicks, with share 1 at kick 0; the largest kick where it never falls.
+    """
+    places, lost = np.array([0.0, *KICKS]), np.pad(1.0 - shares, ((0, 0), (1, 0)))
+    found = [crossing(places, values=row, past=row > 0.25, level=0.25) for row in lost]
+    return np.nan_to_num(found, nan=KICKS[-1])
+
+
+def conflict_shares(weights: Weights, pools: Sequence[Pool], *, count: int) -> np.ndarray:
+    """Share of trials (S, NUMBERS) in which demonstrations beat the remembered word.
+
+    A digit of B is shown with its word; a digit of A is shown with a word that the labeling does
+    not give to either, and counts as often as NUMBERS says; the query is another digit of A, from
+    images that were never trained on. Demonstrations win where their word scores higher than the
+    labeling's; without labelings the word "remembered" is any other one.
+    """
+    generators = streams(pools, 1)
+    found = draw_episodes(
+        pools, part="valid", count=count, shown=(1, 1), seeds=generators, share_a=1.0
+    )
+    draws = np.stack([generator.random((count, WORDS)) for generator in generators])
+    np.put_along_axis(draws, found.pair.numpy(), -1.0, axis=-1)
+    foreign = torch.as_tensor(draws.argmax(-1))
+    words = found.words.clone()
+    words[:, :, 0] = foreign
+    asked, shares = torch.stack([foreign, found.pair[:, :, 0]], -1), []
+    with torch.no_grad():
+        for number in NUMBERS:
+            field = torch.zeros(*found.target.shape, 2, dtype=torch.float64)
+            field[..., 0] = float(np.log(number))
+            logits, _ = read(weights, images=found.images, words=words, field=field)
+            told, kept = logits.gather(-1, asked).unbind(-1)
+            shares.append((told > kept).double().mean(1))
+    return torch.stack(shares, 1).numpy()

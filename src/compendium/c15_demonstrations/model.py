@@ -1,62 +1,125 @@
-"""A transformer of two layers that reads demonstrations as a set, many trainings at once.
+"""Episodes of a few labelled digits and one more that asks for its label, and what reads them.
 
-A token is a digit with its word, x = W_E image + e_word; the query's word is "no word". Each of
-the two layers is h ← h + W_O Σ_j a_j W_V n(h_j), then h ← h + W_2 relu(W_1 n(h)), with one
-attention head, a = softmax(q·k_j/√D + f_j), queries and keys of n(h), and n the LayerNorm without
-gain. Demonstrations see each other, the query sees all of them and itself, nobody sees the query;
-there are no positions. At the end the words are scored, W_U n(h_query).
+Of the ten classes of digits six are for training and four are kept for the test; which ones, a
+seed decides. An episode takes two classes, A and B, gives each a word (one of WORDS), and shows
+k_A digits of A and k_B of B, each together with its word: the demonstrations. The query is one
+more digit of A or B without a word.
 
-f_j is the field of a demonstration. k equal demonstrations are one with the field log k, in every
-layer, exactly: they have equal states, and k terms e^z are e^(z + log k). So counts can be any
-positive number.
+A token is a digit with its word, x = W_E image + e_word; the query's word is "no word". Each of the
+two layers is h ← h + W_O Σ_j a_j W_V n(h_j), then h ← h + W_2 relu(W_1 n(h)), with one attention
+head, a = softmax(q·k_j/√D + f_j), queries and keys of n(h), and n the LayerNorm without gain.
+Demonstrations see each other, the query sees all of them and itself, nobody sees the query. At the
+end the words are scored, W_U n(h_query). f_j is the field of a demonstration: k equal ones are one
+with the field log k, in every layer, exactly, so that counts can be any positive number.
 
 Weights are tensors by name with a leading axis of S independent trainings; tokens are (S, B, T, D).
-
-Trainings differ in their goal, in how demonstrations and query are drawn, never in the model:
-
-* "balanced": k of each class, k = 0 … 8; the query is of either class alike;
-* "matched": k_A and k_B on their own; the query is of A with probability k_A/(k_A + k_B), as if
-  demonstrations and query came from one lopsided source.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from compendium.c15_demonstrations.episodes import (
-    WORDS,
-    Episodes,
-    Pool,
-    draw_episodes,
-    split_digits,
-)
 from compendium.common.copies import draw_copies, times_copies, update_copies
-from spinformer.core.random import torch_generator
-from spinformer.core.records import record
+from compendium.common.images import digit_labels, digits
+from spinformer.core.random import numpy_generator, torch_generator
 
+WORDS = 8
 WIDTH, HIDDEN, LAYERS = 64, 128, 2
 MOST = 8  # demonstrations of a class
 BATCH = 32
 Weights = Mapping[str, Tensor]
+# One seed's split: for each part the row numbers of its classes, an array a class; and "labelings",
+# each the different words of the six training classes.
+Pool = dict[str, list[np.ndarray]]
+Counts = tuple[float, float]
 
 
-@record
-class Reading:
-    """What the model makes of a batch.
+class Episodes(NamedTuple):
+    """Row numbers of the images and the words beside them, (S, B, T) both, query last.
 
-    logits: (S, B, WORDS), scores of the words for the query. scores: per layer, (S, B, T), the
-    query's scores q·k_j/√D without fields. state: (S, B, D), the query's last hidden state.
+    The demonstrations of A come first, then those of B; the query's word is WORDS, "no word".
+    `pair` (S, B, 2): the words of A and B. `target` (S, B): the right word for the query.
+    `classes` (S, B, 2): A and B by their place in the part's list of classes.
     """
 
-    logits: Tensor
-    scores: list[Tensor]
-    state: Tensor
+    rows: Tensor
+    words: Tensor
+    pair: Tensor
+    target: Tensor
+    classes: Tensor
+
+    @property
+    def images(self) -> Tensor:
+        """The images themselves as inputs, (S, B, T, 64)."""
+        return digit_inputs()[self.rows]
+
+
+@cache
+def digit_inputs() -> Tensor:
+    """All digits as inputs (1797, 64), float64: each with mean 0 and norm 8 over its pixels."""
+    return functional.layer_norm(torch.as_tensor(digits()), (WIDTH,), eps=0.0)
+
+
+def split_digits(seed: int, *, labelings: int = 0) -> Pool:
+    """A seed's classes and images; of six classes the last quarter of the images is "valid"."""
+    generator, labels = np.random.default_rng([seed, 1]), digit_labels()
+    kinds = [generator.permutation(np.flatnonzero(labels == k)) for k in generator.permutation(10)]
+    words = np.random.default_rng([seed, 5]).random((labelings, WORDS)).argsort(1)
+    return {
+        "train": [rows[: len(rows) * 3 // 4] for rows in kinds[:6]],
+        "valid": [rows[len(rows) * 3 // 4 :] for rows in kinds[:6]],
+        "test": kinds[6:],
+        "labelings": list(words[:, :6]),
+    }
+
+
+def streams(pools: Sequence[Pool], seed: int) -> list[np.random.Generator]:
+    """A generator for the episodes of each training."""
+    return [np.random.default_rng([seed, place]) for place in range(len(pools))]
+
+
+def draw_episodes(
+    pools: Sequence[Pool],
+    *,
+    part: str,
+    count: int,
+    shown: tuple[int, int],
+    seeds: Sequence[np.random.Generator | int],
+    share_a: float = 0.5,
+) -> Episodes:
+    """`count` episodes for each seed, with `shown` = (k_A, k_B) demonstrations.
+
+    The query is of class A with probability `share_a`. Words are two different ones at random, or
+    those of one of the split's labelings, drawn for each episode, for the training classes.
+    """
+    drawn = []
+    for pool, seed in zip(pools, seeds, strict=True):
+        generator, rows = numpy_generator(seed), pool[part]
+        classes = generator.random((count, len(rows))).argsort(1)[:, :2]
+        if part == "test" or not pool["labelings"]:
+            pair = generator.random((count, WORDS)).argsort(1)[:, :2]
+        else:
+            chosen = generator.integers(len(pool["labelings"]), size=count)
+            pair = np.take_along_axis(np.stack(pool["labelings"])[chosen], classes, 1)
+        side = np.where(generator.random((count, 1)) < share_a, 0, 1)
+        which = np.repeat([0, 1], shown)
+        kinds = np.concatenate([classes[:, which], np.take_along_axis(classes, side, 1)], 1)
+        sizes = np.array([len(row) for row in rows])
+        table = np.stack([np.resize(row, sizes.max()) for row in rows])
+        chosen = (generator.random(kinds.shape) * sizes[kinds]).astype(int)
+        words = np.concatenate([pair[:, which], np.full((count, 1), WORDS)], 1)
+        target = np.take_along_axis(pair, side, 1)[:, 0]
+        drawn.append((table[kinds, chosen], words, pair, target, classes))
+    columns = zip(*drawn, strict=True)
+    return Episodes(*(torch.as_tensor(np.stack(column)) for column in columns))
 
 
 def initial_weights(seeds: Sequence[int]) -> dict[str, Tensor]:
@@ -84,14 +147,14 @@ def read(
     kick: Tensor | None = None,
     kind: str = "softmax",
     frozen: bool = False,
-) -> Reading:
-    """The model's answer to images (S, B, T, 64) with words (S, B, T), the query last.
+) -> tuple[Tensor, Tensor]:
+    """Scores of the words (S, B, WORDS) and the last hidden state (S, B, D) of the query.
 
-    field: (S, B, T − 1), added to the scores of the demonstrations where the query looks, and,
-    unless `context_field` replaces it there, where demonstrations look at each other. kick:
-    (S, B, D), added to the query's embedding in units of its norm. kind: "softmax", or "linear":
-    weights e^f q·k_j/√D over Σ e^f, without an exponential of the score. frozen: gradients do
-    not pass through the attention weights.
+    Of images (S, B, T, 64) with words (S, B, T), the query last. field: (S, B, T − 1), added to
+    the scores of the demonstrations where the query looks, and, unless `context_field` replaces it
+    there, where demonstrations look at each other. kick: (S, B, D), added to the query's embedding
+    in units of its norm. kind: "softmax", or "linear": weights e^f q·k_j/√D over Σ e^f. frozen:
+    gradients do not pass through the attention weights.
     """
     trainings, _, length, _ = images.shape
     embedded = weights["word"][torch.arange(trainings)[:, None, None], words]
@@ -104,7 +167,6 @@ def read(
     told = functional.pad(told, (0, 1), value=-math.inf).unsqueeze(2)
     asked = functional.pad(asked, (0, 1)).unsqueeze(2)
     first = torch.cat([told.expand(-1, -1, length - 1, -1), asked], 2)
-    scores = []
     for layer, fields in enumerate((first, asked)):
         seen = _normalized(hidden)
         # Of the last layer only the query is read.
@@ -112,7 +174,6 @@ def read(
         asks = times_copies(_normalized(readers), weights[f"query{layer}"])
         keys, values = (times_copies(seen, weights[f"{name}{layer}"]) for name in ("key", "value"))
         found = asks @ keys.mT / math.sqrt(WIDTH)
-        scores.append(found[:, :, -1])
         if kind == "softmax":
             attention = torch.softmax(found + fields, dim=-1)
         else:
@@ -121,13 +182,11 @@ def read(
         hidden = readers + times_copies(mixed, weights[f"mix{layer}"])
         inner = torch.relu(times_copies(_normalized(hidden), weights[f"up{layer}"]))
         hidden = hidden + times_copies(inner, weights[f"down{layer}"])
-    logits = times_copies(_normalized(hidden), weights["out"])[:, :, 0]
-    return Reading(logits=logits, scores=scores, state=hidden[:, :, 0])
+    return times_copies(_normalized(hidden), weights["out"])[:, :, 0], hidden[:, :, 0]
 
 
 def _normalized(x: Tensor) -> Tensor:
-    x = x - x.mean(-1, keepdim=True)
-    return x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+    return functional.layer_norm(x, x.shape[-1:])
 
 
 def train(
@@ -141,11 +200,12 @@ def train(
 ) -> tuple[Weights, list[Pool]]:
     """Train on the cross-entropy of the query's word; weights in float64, and the splits.
 
-    Weights, classes and episodes of a seed are its own; the sizes k of the demonstrations and the
-    shuffles of a step are shared by the seeds that are trained together. The pixels of half of the
-    batches are shuffled, all images of a batch alike: without that the model learns the features of
-    its six classes and no others, as it may with a number of `labelings`, 0 for a new one in every
-    episode.
+    goal: "balanced", k of each class, k = 0 … 8, and a query of either class alike, or "matched",
+    k_A and k_B on their own and a query of A with probability k_A/(k_A + k_B). Weights, classes and
+    episodes of a seed are its own; the sizes k and the shuffles of a step are shared by the seeds
+    that are trained together. The pixels of half of the batches are shuffled, all images of a batch
+    alike: without that the model learns the features of its six classes and no others, as it may
+    with a number of `labelings`, 0 for a new one in every episode.
     """
     pools = [split_digits(seed, labelings=labelings or 0) for seed in seeds]
     generators = [np.random.default_rng([seed, 3]) for seed in seeds]
@@ -154,15 +214,15 @@ def train(
 
     def losses() -> Tensor:
         first, second = shared.integers(MOST + 1, size=2).tolist()
-        shown = (first, first) if goal == "balanced" else (first, second)
-        share = shown[0] / sum(shown) if sum(shown) else 0.5
+        shown = (first, first if goal == "balanced" else second)
+        share = first / sum(shown) if any(shown) else 0.5
         episodes = draw_episodes(
             pools, part="train", count=BATCH, shown=shown, seeds=generators, share_a=share
         )
         images = episodes.images.float()
         if shared.random() < (0.5 if labelings is None else 0.0):
             images = images[..., torch.as_tensor(shared.permutation(WIDTH))]
-        logits = read(weights, images=images, words=episodes.words, kind=kind).logits
+        logits, _ = read(weights, images=images, words=episodes.words, kind=kind)
         return functional.cross_entropy(logits.mT, episodes.target, reduction="none").mean(-1)
 
     kept = update_copies(
@@ -174,5 +234,5 @@ def train(
 def accuracy(weights: Weights, episodes: Episodes, *, kind: str = "softmax") -> np.ndarray:
     """Share of the queries whose highest word is the right one, for each training (S,)."""
     with torch.no_grad():
-        found = read(weights, images=episodes.images, words=episodes.words, kind=kind)
-    return (found.logits.argmax(-1) == episodes.target).double().mean(1).numpy()
+        logits, _ = read(weights, images=episodes.images, words=episodes.words, kind=kind)
+    return (logits.argmax(-1) == episodes.target).double().mean(1).numpy()

@@ -1,18 +1,13 @@
 """The stored tables and what they say.
 
-`boundary` and `labelings` have one line a seed, a quantity and its argument. Columns after those of
-the unit: `seed`; `measure`, what was measured; `part`, the images ("valid": images of the training
-classes that were held out, "test": the classes that were held out); `x` and `y`, arguments of the
-measure (k_A and k_B of a shift, copies, kick, number); `value`. Shifts are medians over episodes,
-inf where the boundary of half of them leaves the line. A training amplifies rounding: rows computed
-again on another processor agree within the scatter over seeds.
+`boundary` has one line a seed, a measure and its arguments `x` and `y` (k_A and k_B of a shift,
+copies, kick); `part` are the images ("valid": images of the training classes that were held out,
+"test": the classes that were held out). Shifts are medians over episodes, inf where the boundary of
+half of them leaves the line. A training amplifies rounding: rows computed again on another
+processor agree within the scatter over seeds.
 
-Tables of settings: whether another training would turn what the chapter found. The trainings are
-those of table `boundary` (counts balanced, the same on other seeds and splits, counts matched to
-the query's class), and for `settings_A16` one at three times their rate. `settings_A16b`: how the
-boundary saturates, on a scale where a step of regression stands at −1/2 and retrieval with an
-exponential at +1/2. `settings_A16`: less than half of a kick to the query should be left after the
-layers, if they pull it back; value: one half less the share that is left.
+The trainings of the tables of settings are those of `boundary`, and for `settings_A16` one at three
+times their rate.
 """
 
 from __future__ import annotations
@@ -26,9 +21,15 @@ from typing import Any
 import numpy as np
 
 from bookmaker.tables import Rows, stored
-from compendium.c15_demonstrations import basins, boundary
-from compendium.c15_demonstrations.episodes import Pool, draw_episodes, streams
-from compendium.c15_demonstrations.model import Weights, accuracy, train
+from compendium.c15_demonstrations import boundary
+from compendium.c15_demonstrations.model import (
+    Pool,
+    Weights,
+    accuracy,
+    draw_episodes,
+    streams,
+    train,
+)
 from compendium.common.rows import grid, mean_rows, rows_of
 
 _FOLDER = Path(__file__).parent
@@ -47,15 +48,16 @@ Measures = Iterable[tuple[str, str, float, float, np.ndarray]]
     ],
 )
 def BOUNDARY(training: str, first_seed: int, count: int, steps: int, episodes: int) -> Rows:
-    """Train, then measure boundary law, accuracy and kicks.
-
-    The second balanced training has ten other seeds: other classes, weights and episodes.
-    """
+    """Train, then measure boundary law, accuracy and kicks."""
     seeds = range(first_seed, first_seed + count)
     kind, goal = ("linear", "balanced") if training == "linear" else ("softmax", training)
     weights, pools = train(seeds, steps=steps, goal=goal, kind=kind)
     laws = [m for part in ("valid", "test") for m in _law(weights, pools, part, kind, episodes)]
-    return _rows(seeds, [*laws, *_kicks(weights, pools, kind, episodes)])
+    return [
+        row
+        for name, part, x, y, values in (*laws, *_kicks(weights, pools, kind, episodes))
+        for row in rows_of(seed=seeds, measure=name, part=part, x=x, y=y, value=values)
+    ]
 
 
 def _law(weights: Weights, pools: list[Pool], part: str, kind: str, count: int) -> Measures:
@@ -69,34 +71,31 @@ def _law(weights: Weights, pools: list[Pool], part: str, kind: str, count: int) 
         kept = (row[keep] for row, keep in zip(values, there, strict=True))
         return np.array([np.median(row) if row.size else np.inf for row in kept])
 
-    yield "on the line", part, 0, 0, there.mean(1)
-    for name in ("stiffness", "past attention", "in context"):
+    for name in ("past attention", "in context"):
         yield name, part, 0, 0, median(slopes[name])
-    scales = {"shift": 1.0, "scaled shift": slopes["stiffness"]}
-    scales |= {name: slopes[name] for name in ("first layer", "second layer")}
     for shown in COUNTS:
         moved = boundary.shifts(weights, lines, shown=shown, kind=kind)
-        for name, slope in scales.items():
-            yield name, part, *shown, median(np.where(np.isinf(moved), np.inf, moved * slope))
+        yield "shift", part, *shown, median(moved)
+        scaled = np.where(np.isinf(moved), np.inf, moved * slopes["stiffness"])
+        yield "scaled shift", part, *shown, median(scaled)
 
 
 def _kicks(weights: Weights, pools: list[Pool], kind: str, count: int) -> Measures:
-    for control, copies in product(basins.CONTROLS, COPIES):
-        drawn = basins.draw_queries(pools, count=count, copies=copies, control=control, seed=3)
+    for control, copies in product(boundary.CONTROLS, COPIES):
+        drawn = boundary.draw_queries(pools, count=count, copies=copies, control=control, seed=3)
         yield f"accuracy, {control}", "test", copies, 0, accuracy(weights, drawn, kind=kind)
         if kind == "linear":
             continue
-        shares, moved = basins.return_shares(weights, drawn)
-        yield f"radius, {control}", "test", copies, 0, basins.radius(shares)
+        shares, moved = boundary.return_shares(weights, drawn)
+        yield f"radius, {control}", "test", copies, 0, boundary.radius(shares)
         if control == "none" and copies in (1, 8):
-            for kick, share, distance in zip(basins.KICKS, shares.T, moved.T, strict=True):
-                yield f"returned, copies {copies}", "test", kick, 0, share
+            for kick, distance in zip(boundary.KICKS, moved.T, strict=True):
                 yield f"moved, copies {copies}", "test", kick, 0, distance
     sides = () if kind == "linear" else ((False, "copies of both"), (True, "copies of one side"))
-    drawn = basins.draw_queries(pools, count=count, copies=1, seed=3)
+    drawn = boundary.draw_queries(pools, count=count, copies=1, seed=3)
     for copies, (own, name) in product(COPIES, sides):
-        shares, _ = basins.return_shares(weights, drawn, copies=copies, own_only=own)
-        yield f"radius, {name}", "test", copies, 0, basins.radius(shares)
+        shares, _ = boundary.return_shares(weights, drawn, copies=copies, own_only=own)
+        yield f"radius, {name}", "test", copies, 0, boundary.radius(shares)
 
 
 @stored(
@@ -107,23 +106,9 @@ def LABELINGS(labelings: int, first_seed: int, count: int, steps: int, trials: i
     """Train on so many labelings (0: a new one in every episode), then the conflict trials."""
     seeds = range(first_seed, first_seed + count)
     weights, pools = train(seeds, steps=steps, labelings=labelings)
-    return _rows(seeds, _conflicts(weights, pools, trials))
-
-
-def _conflicts(weights: Weights, pools: list[Pool], count: int) -> Measures:
-    shares = basins.conflict_shares(weights, pools, count=count)
-    for number, share in zip(basins.NUMBERS, shares.T, strict=True):
-        yield "demonstration wins", "valid", number, 0, share
-    yield "half point", "valid", 0, 0, basins.half_point(shares)
-    drawn = basins.draw_queries(pools, count=count, copies=4, seed=3)
-    yield "accuracy, none", "test", 4, 0, accuracy(weights, drawn)
-
-
-def _rows(seeds: range, found: Measures) -> Rows:
-    rows: Rows = []
-    for name, part, x, y, values in found:
-        rows += rows_of(seed=seeds, measure=name, part=part, x=x, y=y, value=values)
-    return rows
+    shares = boundary.conflict_shares(weights, pools, count=trials)
+    units = grid(number=boundary.NUMBERS, seed=seeds)
+    return [unit | {"wins": float(win)} for unit, win in zip(units, shares.T.ravel(), strict=True)]
 
 
 def column(table: dict[str, np.ndarray], measure: str, **choice: Any) -> np.ndarray:
@@ -138,23 +123,14 @@ def column(table: dict[str, np.ndarray], measure: str, **choice: Any) -> np.ndar
 
 
 def law_slopes(table: dict[str, np.ndarray], *, most: float, **choice: Any) -> np.ndarray:
-    """Slope of shift times stiffness against log(k_A/k_B), through zero, for each seed (S,).
-
-    Of ratios up to `most` to 1.
-    """
-    values = column(table, "scaled shift", **choice)
+    """Slope of shift times stiffness against log(k_A/k_B) up to log `most`, for each seed (S,)."""
     ratios = np.array([x / y for x, y in sorted(COUNTS)])
     h = np.log(ratios[ratios <= most])
-    return np.asarray((h[:, None] * values[ratios <= most]).sum(0) / (h**2).sum())
+    return np.asarray(h @ column(table, "scaled shift", **choice)[ratios <= most] / (h @ h))
 
 
 def saturation(table: dict[str, np.ndarray], *, most: float = 8.0, **choice: Any) -> np.ndarray:
-    """Shift at `most` : 1 over shift at 2 : 1 (S,), of the seeds whose boundary is on the line.
-
-    log2(most), so 3 at 8 and 2 at 4, where the boundary moves with log(k_A/k_B), as in retrieval
-    with an exponential of the score; 7/3 and 9/5 where it moves with (k_A − k_B)/(k_A + k_B), as
-    after a step of linear regression.
-    """
+    """Shift at `most` : 1 over shift at 2 : 1 (S,), of the seeds whose boundary is on the line."""
     far, near = (column(table, "shift", x=x, y=1.0, **choice)[0] for x in (most, 2.0))
     known = np.isfinite(far) & np.isfinite(near)
     return np.asarray(far[known] / near[known])
@@ -179,7 +155,7 @@ def laws(most: float) -> tuple[float, float]:
     seconds=0.5,
 )
 def LAW(training: str, images: str, ratio: int) -> Rows:
-    """How the boundary of the stored trainings saturates: one row of `settings_A16b`."""
+    """How the boundary saturates: −½ as a step of linear regression, ½ as a memory."""
     part = {"training classes": "valid", "unseen classes": "test"}[images]
     found = saturation(BOUNDARY.read(), most=ratio, part=part, **STORED[training])
     memory, regression = laws(ratio)
@@ -195,12 +171,12 @@ _fast = cache(lambda: train(range(300, 306), steps=700, rate=6e-3))
     seconds=0.5,
 )
 def PULL(training: str, demonstrations: int, kick: float) -> Rows:
-    """What is left of a kick to the query, unseen classes: one row of `settings_A16`."""
+    """One half less what is left of a kick to the query, unseen classes."""
     if training == FAST:
         weights, pools = _fast()
-        drawn = basins.draw_queries(pools, count=100, copies=demonstrations, seed=3)
-        moved = basins.return_shares(weights, drawn)[1].T
+        drawn = boundary.draw_queries(pools, count=100, copies=demonstrations, seed=3)
+        moved = boundary.return_shares(weights, drawn)[1].T
     else:
         name = f"moved, copies {demonstrations}"
         moved = column(BOUNDARY.read(), name, part="test", **STORED[training])
-    return mean_rows(0.5 - moved[basins.KICKS.index(kick)] / kick)
+    return mean_rows(0.5 - moved[boundary.KICKS.index(kick)] / kick)
