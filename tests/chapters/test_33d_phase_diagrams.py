@@ -141,11 +141,6 @@ def test_what_is_the_same_within_errors():
     assert attractors.identify(made(*parts)).tolist() == [0, 1, -1]
     # The most frequent attractor comes first.
     assert attractors.identify(made([0.3, 0.0, 0.0], [0.0, 0.0, 0.0])).tolist() == [1, 0, 0]
-    found = attractors.basins_fractions(np.array([0] * 8 + [-1] * 2))
-    assert found == {
-        -1: (0.2, *share_interval(2, trials=10)),
-        0: (0.8, *share_interval(8, trials=10)),
-    }
 
 
 # ---- basins
@@ -268,18 +263,6 @@ def test_cells_of_a_stored_plane_again(name):
     few = row // COARSE[name], columns // COARSE[name]
     for layer in ("attractors", "regimes"):
         assert (again[layer] == layers[layer][few]).all()
-
-
-def test_two_ways_differ_where_an_attractor_was_lost_on_one(cycles, monkeypatch):
-    # The cycle of 16 steps lives above 1.2686 only: from 1.268 up it is not found again, from
-    # 1.2735 down it is kept.
-    sixteen = cycles.sets[cycles.names.index("periodic 16")][0].reshape(4, 3)
-    monkeypatch.setattr(study, "start_of_planes", lambda: (NETWORK, Context(sixteen, 0), None))
-    betas = np.linspace(1.268, 1.2735, 12)
-    found = study.hysteresis("gamma", np.array([NETWORK.gamma]), betas=betas, transient=30_000)
-    assert found.shape == (1, 12)
-    assert not found[0, 0]
-    assert found[0, 3:].all()
 
 
 def test_errors_of_the_agreement_are_the_scatter_over_maps():

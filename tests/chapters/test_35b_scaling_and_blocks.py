@@ -187,7 +187,7 @@ def test_without_load_it_is_the_mean_field_of_few_features():
     for n in range(12):
         window = block_step(Blocks(network=SOFT), window, position=(3 + n) % 4, beta=1.3)
         found.append(window[0])
-    np.testing.assert_allclose(path.means[4:], found, atol=1e-12)
+    np.testing.assert_allclose(path.means, found, atol=1e-12)
     tiny = loaded_path(SOFT, WINDOW, beta=1.3, load=1e-5, steps=12)
     assert 1e-9 < np.abs(tiny.means - path.means).max() < 1e-3
     assert not path.noise.any()
@@ -202,14 +202,14 @@ def test_explicit_networks_follow_the_theory_at_their_load():
         )
         for seed in range(draws)
     ]
-    for wanted, name in ((path.means[4:], "means"), (path.correlation, "correlation"),
+    for wanted, name in ((path.means, "means"), (path.correlation, "correlation"),
                          (path.noise, "noise")):  # fmt: skip
         got = np.array([getattr(run, name) for run in runs])
         error = got.std(axis=0, ddof=1) / np.sqrt(draws) + 4.0 / size
         assert (np.abs(got.mean(axis=0) - wanted) < 4.5 * error).all(), name
     bare = loaded_path(SOFT, WINDOW, beta=1.4, load=0.0, steps=steps)
     means = np.mean([run.means for run in runs], axis=0)
-    assert np.abs(means - bare.means[4:]).max() > 5.0 * np.abs(means - path.means[4:]).max()
+    assert np.abs(means - bare.means).max() > 5.0 * np.abs(means - path.means).max()
 
 
 def test_the_resting_state_is_that_of_a_sampled_process():
@@ -257,11 +257,11 @@ def test_steep_bits_at_rest_obey_the_arcsine_law():
     width = 50.0 * np.sqrt(rest.noise)
     gain = quad(lambda u: np.exp(-((u / width) ** 2) / 2) / np.cosh(u) ** 2, -40, 40)[0]
     assert rest.gain == pytest.approx(50.0 * gain / width / np.sqrt(2 * np.pi), rel=1e-6)
-    rest = resting_state(100.0, load=0.5, context=1, lags=8)
+    rest = resting_state(100.0, load=0.5, context=1)
     # One token in the window: lags have nothing in common, and R is the load.
     assert rest.noise == pytest.approx(0.5)
     np.testing.assert_allclose(rest.value[1:], 0.0, atol=1e-8)
-    rest = resting_state(60.0, load=0.5, context=2, lags=30)
+    rest = resting_state(60.0, load=0.5, context=2)
     c = np.append(rest.value, rest.value[-1])
     cover = np.array([c[abs(d - 1)] + 2.0 * c[d] + c[d + 1] for d in range(20)]) * 0.125
     cover[0] = 0.125 * (2.0 + 2.0 * c[1])

@@ -1,23 +1,18 @@
 """Which orbits lie on one attractor, and which starts end on it.
 
-*Identity.* An attractor is a set in the space of windows *and* positions; where ε > 0 the clock of
-2^K positions belongs to the state. Regime and period do not tell two cycles of one period apart.
-What does is the *fingerprint*: the averages of m^o_a and of m^o_a m^o_b along the orbit, one of
-each for every position of the clock. Averages forget the phase along the orbit; taken position by
-position, they keep what the clock knows. They are weighted with the bump function of
-`spinformer.dmft.attractors`, so that on cycles and on quasi-periodic orbits they converge far
-faster than counting errors do; on chaotic ones the scatter over consecutive stretches is their
-error. Where both have one, leading exponents must agree, too: a cycle inside of a chaotic set may
-share its averages, not its growth. A shift along the orbit is the same attractor; a shift of the
-clock against the orbit is another where ε > 0; where ε = 0 the positions act on nothing and are
-averaged over, and the mirror image A → −A is an exact symmetry: two attractors with a basin each.
+*Identity.* Regime and period do not tell two cycles of one period apart. What does is the
+*fingerprint*: the averages of m^o_a and of m^o_a m^o_b along the orbit, one of each for every
+position of the clock, since where ε > 0 the clock belongs to the state. (Where ε = 0 the positions
+act on nothing and are averaged over; the mirror image A → −A is then an attractor of its own.)
+Averages are weighted with the bump function of `spinformer.dmft.attractors`; their error is the
+scatter over consecutive stretches. Leading exponents must agree, too: a cycle inside of a chaotic
+set may share its averages, not its growth.
 
 *Basins.* A start counts as settled on an attractor from the first check at which its window lies
-within a radius of the attractor's set, and does so at the next check, too. The set is what windows
-the attractor visits at one position of the clock. Checks are whole turns of the clock apart.
-The *uncertainty exponent* α (Grebogi et al. 1983, McDonald et al. 1985): of the points of a
-d-dimensional slice the share that has a point of another basin at a distance ε goes as ε^α, where
-the basins' border has dimension d − α.
+within a radius of the windows that the attractor visits at one position of the clock, and does so
+at the next check, too. Checks are whole turns of the clock apart. The *uncertainty exponent* α
+(Grebogi et al. 1983, McDonald et al. 1985): the share of points that have a point of another basin
+at a distance ε goes as ε^α.
 """
 
 from __future__ import annotations
@@ -34,7 +29,7 @@ from scipy.spatial import cKDTree
 from compendium.common.phase_transitions import name as named
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
-from spinformer.core.statistics import Estimate, fit_power, share_interval
+from spinformer.core.statistics import Estimate, fit_power
 from spinformer.dmft import kernels
 from spinformer.dmft.attractors import Attractors, Thresholds, bump_weights, find_attractors
 from spinformer.dmft.ensemble import Ensemble
@@ -56,11 +51,11 @@ _TURNS, _RADIUS = 512, 1e-4
 
 @record
 class Fingerprints:
-    """Averages along orbits of a batch (...), by which attractors are told apart.
+    """Averages along orbits of a batch (B,), by which attractors are told apart.
 
-    moments: (..., 2^K, P + P(P+1)/2) averages of m^o_a, then of m^o_a m^o_b with a ≤ b, for each
-    position. error: (...) root mean square standard error of the moments. rate, spread: (...)
-    leading exponents and their errors.
+    moments: (B, 2^K, P + P(P+1)/2) averages of m^o_a, then of m^o_a m^o_b with a ≤ b, for each
+    position. error: their root mean square standard error. rate, spread: leading exponents and
+    their errors.
     """
 
     moments: np.ndarray
@@ -76,10 +71,9 @@ class Fingerprints:
 def moments_of(
     network: Network, context: Context, *, kept: int = 4000, **parameters: Any
 ) -> tuple[np.ndarray, np.ndarray, Context]:
-    """Moments and their errors from `kept` steps of every orbit (B,).
+    """Moments and errors of `Fingerprints` from `kept` steps, and the contexts at the end.
 
-    As in `Fingerprints`; and the contexts at the end. parameters: β, γ, ε as in `Ensemble`. `kept`
-    is cut to four stretches of a prime number of turns of the clock.
+    `kept` is cut to four stretches of a prime number of turns of the clock.
     """
     ensemble = Ensemble(network, context, **parameters)
     features, phases = network.features, network.positions
@@ -119,10 +113,9 @@ def identify(prints: Fingerprints) -> np.ndarray:
     """Number the attractors of a batch (B,) of orbits: integers (B,), 0, 1, … by orbits on them.
 
     Two orbits are on the same attractor if their fingerprints differ by at most 1e-4 plus four
-    errors (root mean squares), and their leading exponents by at most 0.008 plus as
-    many errors. Each orbit is held against the best resolved orbit of every attractor found so
-    far, the best resolved ones first. Number −1: the same as several, so its errors are too large
-    to tell (an orbit that was still on its way, for example).
+    errors, and their leading exponents by at most 0.008 plus as many. Each orbit is held against
+    the best resolved one of every attractor found so far, the best resolved first. Number −1: the
+    same as several, so its errors are too large to tell.
     """
     size, rate, spread = len(prints.error), prints.rate, prints.spread
     order = np.argsort(prints.error, kind="stable")
@@ -157,15 +150,6 @@ def identify(prints: Fingerprints) -> np.ndarray:
     return renamed
 
 
-def basins_fractions(numbers: np.ndarray) -> dict[int, tuple[float, float, float]]:
-    """Shares of starts (B,) that end on each attractor (−1: unresolved), and their intervals."""
-    trials, pairs = len(numbers), zip(*np.unique(numbers, return_counts=True), strict=True)
-    return {
-        int(number): (orbits / trials, *share_interval(int(orbits), trials=trials))
-        for number, orbits in pairs
-    }
-
-
 # For stretches of some thousand steps: averages have fewer digits there, exponents larger errors.
 SHORT_STRETCHES = Thresholds(longest=512, digits_regular=5.0, neutral=4e-3)
 # Regimes and leading exponents of orbits that are followed for a short while.
@@ -173,22 +157,12 @@ survey = partial(find_attractors, exponents=1, bins=1, thresholds=SHORT_STRETCHE
 
 
 def settle(
-    network: Network,
-    starts: Context,
-    *,
-    transient: int,
-    surveyed: int = 4_000,
-    kept: int = 4_000,
-    exponent_steps: int = 4_000,
-    **parameters: Any,
+    network: Network, starts: Context, *, transient: int, exponent_steps: int, **parameters: Any
 ) -> tuple[Attractors, Fingerprints, Context]:
-    """Regimes and fingerprints of what starts (B, T, P) end on, and the contexts at the end.
-
-    Regimes are read off `surveyed` steps, moments off `kept` further ones.
-    """
-    how: dict[str, Any] = {"kept": surveyed, "exponent_steps": exponent_steps} | parameters
+    """Regimes and fingerprints of what starts (B, T, P) end on, and the contexts at the end."""
+    how: dict[str, Any] = {"kept": 4000, "exponent_steps": exponent_steps} | parameters
     found = survey(network, starts, transient=transient, **how)
-    moments, error, ends = moments_of(network, found.context, kept=kept, **parameters)
+    moments, error, ends = moments_of(network, found.context, **parameters)
     rate, spread = found.exponents.value[:, 0], found.exponents.error[:, 0]
     return found, Fingerprints(moments=moments, error=error, rate=rate, spread=spread), ends
 
@@ -216,7 +190,8 @@ def coexisting(
     network = Network.document()
     parameters["beta"] = beta
     starts = random_contexts(network, seed, count=count)
-    found, prints, context = settle(network, starts, transient=transient, **parameters)
+    how: dict[str, Any] = {"transient": transient, "exponent_steps": 4000}
+    found, prints, context = settle(network, starts, **how, **parameters)
     numbers = identify(prints)
     heads = [int(np.flatnonzero(numbers == number)[0]) for number in range(numbers.max() + 1)]
     ensemble = Ensemble(network, context.select(heads), **parameters)
@@ -229,14 +204,14 @@ def coexisting(
     for series in np.stack(windows, axis=1):
         back = np.abs(series[1:] - series[0]).max(axis=1) < 1e-9
         sets.append(series[: back.argmax() + 1] if back.any() else series)
-    gaps = [separation(prints.moments, other=prints.moments[head]) for head in heads]
-    others = [gap[(numbers >= 0) & (numbers != number)] for number, gap in enumerate(gaps)]
+    gaps = separation(prints.moments[:, None], other=prints.moments[heads])
+    own = numbers[:, None] == np.arange(len(heads))
     return Coexisting(
         numbers=numbers,
         names=[named(found.regime[head], found.period[head]) for head in heads],
         sets=sets,
-        within=max(float(gap[numbers == number].max()) for number, gap in enumerate(gaps)),
-        between=float(np.concatenate(others).min(initial=np.inf)),
+        within=float(gaps[own].max()),
+        between=float(gaps[~own & (numbers >= 0)[:, None]].min(initial=np.inf)),
     )
 
 
@@ -291,9 +266,8 @@ def ends_apart(
 ) -> np.ndarray:
     """Whether a random context and a second one a distance away end on different `sets`.
 
-    The second lies in a random direction of the window's T·P components; `count` pairs for each of
-    the n distances, with the same first contexts. Pairs of which one has not settled within the
-    horizon are left out everywhere. Returns booleans (n, at most count).
+    Booleans (n, at most `count`) of the n distances, with the same first contexts. Pairs of which
+    one has not settled within the horizon are left out everywhere.
     """
     network, rng = Network.document(), numpy_generator(seed)
     base = random_contexts(network, rng, count=count).attention
@@ -308,10 +282,9 @@ def ends_apart(
 
 @record
 class Uncertainty:
-    """How the share of uncertain points grows with the distance: exponent α and its points.
+    """Share (n,) of points with another label at the distances (n,), its error, the exponent α.
 
-    distances, shares, errors: (n,) distances, shares of points with another label there, standard
-    errors of these. All errors come from leaving out one group of points at a time.
+    All errors come from leaving out one group of points at a time.
     """
 
     distances: np.ndarray
@@ -325,8 +298,7 @@ def uncertainty_exponent(
 ) -> Uncertainty:
     """Uncertainty exponent from booleans (n, B): does point b have another label at distance n?
 
-    groups: (B,) integers; points that share neighbors belong to one group. None: every point is its
-    own.
+    groups: (B,) integers, the same for points that share neighbors. None: every point is its own.
     """
     sizes, points = np.asarray(distances, dtype=float), differ.shape[1]
     if groups is None:
@@ -358,19 +330,17 @@ def uncertainty_exponent(
 def grid_neighbors(
     labels: np.ndarray, *, distances: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """For `uncertainty_exponent`: which points of a picture (n, m) have neighbors that differ.
+    """For `uncertainty_exponent`: which points of a picture have neighbors that differ.
 
-    Distances are in cells; a point's neighbors are the four that far along the axes. Only points
-    that have all of them at the largest distance are used. Returns booleans (len(distances), B)
-    and the number (B,) of the tile, of 4 × 4, that each point lies in.
+    A point's neighbors are the four so many cells away along the axes; points that lack one at the
+    largest distance are not used. Returns booleans (n, B) and the tile, of 4 × 4, of each point.
     """
     edge = max(distances)
-    high, wide = (size - 2 * edge for size in labels.shape)
-    middle = labels[edge:-edge, edge:-edge]
-    differ = np.zeros((len(distances), high, wide), dtype=bool)
-    for n, step in enumerate(distances):
-        for down, right in ((step, 0), (-step, 0), (0, step), (0, -step)):
-            moved = labels[edge + down : edge + down + high, edge + right : edge + right + wide]
-            differ[n] |= moved != middle
-    rows, columns = np.arange(high) * 4 // high, np.arange(wide) * 4 // wide
-    return differ.reshape(len(distances), -1), (4 * rows[:, None] + columns).ravel()
+    inside = (slice(edge, -edge),) * 2
+    differ = [
+        np.any([np.roll(labels, way, axis) != labels for way in (n, -n) for axis in (0, 1)], axis=0)
+        for n in distances
+    ]
+    rows, columns = np.indices(differ[0][inside].shape)
+    tiles = 4 * (4 * rows // (rows.max() + 1)) + 4 * columns // (columns.max() + 1)
+    return np.array([one[inside].ravel() for one in differ]), tiles.ravel()

@@ -1,14 +1,12 @@
-"""Drawings of phase diagrams, basins, and attractors that are followed by name."""
+"""Drawings of phase diagrams and of doubts about the basin."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from compendium.c33_phase_transitions.orbits import PARAMETERS, REGIME_COLORS, draw_plane
@@ -30,26 +28,23 @@ def show_plane(
 ) -> Figure:
     """Regimes and leading exponents of a plane, with curves (n, 2) of (β, value) on top.
 
-    layers: "regime" and "exponent", arrays (values, β). name: "gamma" or "epsilon". changed:
-    (n, 2) points (β, value) that are marked, point: one that is circled.
+    name: "gamma" or "epsilon". changed: (n, 2) points (β, value) that are marked, point: one that
+    is circled.
     """
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.8, 4.1), sharey=True)
     draw_plane((left, right), layers["regime"], layers["exponent"], across=across, upwards=upwards)
-    handles: list[Any] = [Patch(color=REGIME_COLORS[code], label=code.label) for code in Regime]
-    styles = zip(("red", "blue", "green"), ("-", "--", ":"), strict=True)
-    for (word, curve), (color, style) in zip(curves.items(), styles, strict=False):
-        for axis in (left, right):
-            axis.plot(*curve.T, style, color=COLORS[color], lw=1.6)
-        handles.append(Line2D([], [], ls=style, color=COLORS[color], lw=1.6, label=word))
-    red, green = COLORS["red"], COLORS["green"]
-    if len(changed):
-        left.plot(*changed.T, "x", ms=4, mew=1.1, color=red)
-        handles.append(Line2D([], [], ls="", marker="x", color=red, label="another label later"))
-    handles.append(Line2D([], [], ls="", marker="o", mfc="none", color=green, label="document"))
+    red, blue, green = COLORS["red"], COLORS["blue"], COLORS["green"]
     for axis in (left, right):
-        axis.plot(*point, "o", ms=8, mfc="none", mew=1.6, color=green)
+        for (word, curve), line, color in zip(
+            curves.items(), ("-", "--"), (red, blue), strict=True
+        ):
+            axis.plot(*curve.T, line, color=color, lw=1.6, label=word)
+        axis.plot(*point, "o", ms=8, mfc="none", mew=1.6, color=green, label="document")
         axis.set(xlabel=PARAMETERS["beta"], xlim=across[[0, -1]], ylim=upwards[[0, -1]])
+    left.plot(*changed.T, "x", ms=4, mew=1.1, color=red, label="another label later")
     left.set_ylabel(PARAMETERS[name])
+    regimes = [Patch(color=REGIME_COLORS[code], label=code.label) for code in Regime]
+    handles = [*regimes, *left.get_legend_handles_labels()[0]]
     figure.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=8)
     label_panels([left, right])
     return figure

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -13,7 +14,6 @@ from scipy.ndimage import convolve
 from bookmaker.tables import Rows, Table, stored
 from compendium.c33d_phase_diagrams.attractors import (
     SHORT_STRETCHES,
-    Fingerprints,
     identify,
     settle,
     survey,
@@ -30,10 +30,9 @@ from spinformer.dmft.onset import onset
 
 _FOLDER = Path(__file__).parent
 # Steps dropped and kept in every cell, as many for the exponent of the document's context, half as
-# many for those of the random ones; steps dropped and kept at every β of a continuation.
+# many for those of the random ones.
 TRANSIENT, KEPT = 20_000, 4_000
 RANDOM = 8
-FOLLOWED = 2_000
 # The four neighbors of a cell.
 _CROSS = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
 # Random cells that are run ten times longer, and how many of them are a unit.
@@ -42,8 +41,7 @@ _CONTROL, _CHUNK = 800, 400
 NAMED = (Regime.PERIODIC, Regime.QUASI_PERIODIC, Regime.CHAOTIC)
 
 
-# The planes: β across, γ or ε upwards. Random contexts and hysteresis are measured in each
-# so-manieth row and column only.
+# The planes: β across, γ or ε upwards. Random contexts are run in each so-manieth row and column.
 BETAS = np.linspace(1.1, 1.7, 200)
 UPWARDS = {"gamma": np.linspace(0.0, 250.0, 200), "epsilon": np.linspace(0.0, 0.3, 200)}
 COARSE = {"gamma": 1, "epsilon": 4}
@@ -70,9 +68,8 @@ def cells(
     """What cells (n,) at β (n,) and `values` (n,) of γ or ε, whichever `name` says, settle on.
 
     "regime", "exponent": from the document's context, after `transient` steps. "attractors": how
-    many of them `random` random contexts end on, as far as they are resolved. "regimes": which of
-    the three regimes occur among these contexts, 1 periodic + 2 quasi-periodic + 4 chaotic. Both
-    are zero without such contexts.
+    many of them `random` random contexts end on, as far as they are resolved. "regimes": which
+    occur among these, 1 periodic + 2 quasi-periodic + 4 chaotic. Both are zero without any.
     """
     network, start, drawn = start_of_planes()
     where: dict[str, Any] = {"beta": beta, name: values, "transient": transient}
@@ -98,35 +95,7 @@ def _grid(name: str, values: np.ndarray, *, betas: np.ndarray, **how: int) -> di
     return cells(name, np.repeat(values, len(betas)), beta=beta, **how)
 
 
-def hysteresis(
-    name: str, values: np.ndarray, *, betas: np.ndarray, transient: int = FOLLOWED
-) -> np.ndarray:
-    """Where the way up in β and the way down end on different attractors: booleans (rows, n).
-
-    betas: (n,) ascending; values: (rows,) of γ or ε, as `name` says. Every β starts where the one
-    before ended, the first from the document's context; the two ways are compared by fingerprints
-    and exponents (`identify`), after `transient` steps at every β.
-    """
-    network, start, _ = start_of_planes()
-    ways = []
-    for way in (betas, betas[::-1]):
-        context, seen = start, []
-        for beta in way.tolist():
-            where: dict[str, Any] = {"beta": beta, name: values, "transient": transient}
-            how: dict[str, Any] = {"surveyed": 2, "kept": FOLLOWED, "exponent_steps": FOLLOWED}
-            _, prints, context = settle(network, context, **how, **where)
-            seen.append(prints)
-        ways.append(seen)
-    apart = np.empty((len(values), len(betas)), dtype=bool)
-    for column, (up, down) in enumerate(zip(ways[0], ways[1][::-1], strict=True)):
-        for row in range(len(values)):
-            pair = zip(vars(up).items(), vars(down).values(), strict=True)
-            both = {name: np.stack([one[row], other[row]]) for (name, one), other in pair}
-            apart[row, column] = len(set(identify(Fingerprints(**both)).tolist())) > 1
-    return apart
-
-
-def _letters(codes: np.ndarray) -> str:
+def _letters(codes: Iterable[int]) -> str:
     # Letters: a row of digits would be read as one large number.
     return "".join(chr(ord("a") + int(code)) for code in codes)
 
@@ -135,20 +104,18 @@ def plane_rows(name: str, *, first: int, count: int) -> Rows:
     """Rows `first` to `first + count` of a plane, as `read_plane` reads them."""
     values, coarse = UPWARDS[name][first : first + count], COARSE[name]
     chosen = np.flatnonzero((first + np.arange(len(values))) % coarse == 0)
-    some = BETAS[::coarse]
     found = _grid(name, values, betas=BETAS, random=RANDOM if coarse == 1 else 0)
-    crowd = dict(found if coarse == 1 else _grid(name, values[chosen], betas=some))
-    crowd["hysteresis"] = hysteresis(name, values[chosen], betas=some)
+    crowd = found if coarse == 1 else _grid(name, values[chosen], betas=BETAS[::coarse])
     regime = found["regime"].reshape(len(values), -1)
     thousandths = np.rint(1000.0 * found["exponent"]).astype(int).reshape(regime.shape)
     rows: Rows = [
-        {"row": first + n, "value": float(value), "regime": _letters(regime[n])}
-        for n, value in enumerate(values)
+        {"row": first + n, "value": value, "regime": _letters(regime[n])}
+        for n, value in enumerate(values.tolist())
     ]
-    for layer in ("attractors", "regimes", "hysteresis"):
-        lines = crowd[layer].reshape(len(chosen), -1)
+    for layer in ("attractors", "regimes"):
+        lines = dict(zip(chosen, crowd[layer].reshape(len(chosen), -1), strict=True))
         for n, row in enumerate(rows):
-            row[layer] = _letters(lines[chosen == n][0]) if n in chosen else ""
+            row[layer] = _letters(lines.get(n, []))
     for row, line in zip(rows, thousandths, strict=True):
         row["exponent"] = " ".join(map(str, line))
     return rows
@@ -163,14 +130,14 @@ GAMMA, EPSILON = _plane_table("gamma", 50), _plane_table("epsilon", 100)
 
 
 def read_plane(table: Table) -> dict[str, np.ndarray]:
-    """The layers of a plane, arrays (rows, β): regime, attractors, regimes, hysteresis, exponent.
+    """The layers of a plane, arrays (rows, β): regime, attractors, regimes, exponent.
 
-    Attractors, regimes and hysteresis have `COARSE` times fewer rows and columns.
+    Attractors and regimes have `COARSE` times fewer rows and columns.
     """
     stored = table.read()
     layers = {
         name: np.array([[ord(code) - ord("a") for code in line] for line in stored[name] if line])
-        for name in ("regime", "attractors", "regimes", "hysteresis")
+        for name in ("regime", "attractors", "regimes")
     }
     layers["exponent"] = np.array([line.split() for line in stored["exponent"]]).astype(int) / 1000
     return layers
@@ -230,10 +197,9 @@ def SETTINGS(patch: str, *, finer: int, wait: int) -> Rows:
 def agreement(regime: np.ndarray, *, blocks: int = 10) -> dict[Regime, Estimate]:
     """How much more often than by chance the neighbor of a cell has its label: 1 always, 0 never.
 
-    regime: labels (n, m) of a plane. Of the four neighbors of all cells of one regime the share a
-    has its label; p is the share of that regime in the plane; returned is (a − p)/(1 − p). Errors
-    by the jackknife over blocks × blocks pieces of the plane: neighboring cells are not
-    independent; pieces larger than the regions nearly are.
+    regime: labels (n, m) of a plane. (a − p)/(1 − p) with a the share of the four neighbors of a
+    regime's cells that have its label, p the share of the regime in the plane. Errors by the
+    jackknife over blocks × blocks pieces, which are nearly independent as cells are not.
     """
     rows, columns = (np.arange(n) * blocks // n for n in regime.shape)
     piece = (rows[:, None] * blocks + columns).ravel()

@@ -1,13 +1,10 @@
 """Which regimes do other networks show? A thousand networks, no two of one gauge.
 
-Poc-López and Aguilera show one network and say that "similar dynamics were observed for other
-parameters" [poclopez2024dynamical, Section 4]. `DOCUMENT_SIZE` holds networks of the size and
-parameters of theirs (P = L = 3, T = 4, ε = 0.02), in two independent families, and the first 100
-of the first family at other ε; `OTHER_SIZES` crosses P, L and T; `LONGER` labels a random part of
-what every tenth network of the first family did again, after the document's own 100,000 steps and
-with the stricter thresholds of chapter 33; the chapter quotes both. Every network meets the
-protocol of `study`; all statements about chaos are over its horizon of 40,000 steps. The unit of
-all statistics is the network.
+`DOCUMENT_SIZE` holds networks of the size and parameters of [poclopez2024dynamical] (P = L = 3,
+T = 4, ε = 0.02), in two independent families, and the first 100 of the first family at other ε;
+`OTHER_SIZES` crosses P, L and T; `LONGER` labels a random part of what every tenth network of the
+first family did again, after the document's own 100,000 steps. All statements about chaos are over
+a horizon of 40,000 steps. The unit of all statistics is the network.
 
 Predictions, written down before the tables were made, after a pilot of twelve networks:
 

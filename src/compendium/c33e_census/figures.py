@@ -1,34 +1,29 @@
-"""Drawings of many networks: gauges, shares of regimes, onsets, predictors."""
+"""Drawings of many networks: gauges, shares of regimes, a predictor."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from compendium.c33_phase_transitions.orbits import REGIME_COLORS
-from spinformer.dmft.attractors import Regime
 from spinformer.dmft.network import Network
 from spinformer.plot.style import COLORS, label_panels
-
-_BLACK = COLORS["black"]
 
 
 def show_gauge(one: Network, two: Network, *, first: np.ndarray, second: np.ndarray) -> Figure:
     """Two sign tables of one network in two gauges, and the orbits (steps,) that both show."""
     figure, axes = plt.subplots(1, 3, figsize=(8.4, 2.7), width_ratios=(1, 1, 2.2))
     features, segments = one.features, one.segments
-    for axis, network, title in zip(axes, (one, two), ("its weights", "relabeled"), strict=False):
+    for axis, network, title in zip(
+        axes[:2], (one, two), ("its weights", "relabeled"), strict=True
+    ):
         signs = np.concatenate([network.semantic, network.position], axis=2)
         axis.imshow(signs.reshape(-1, signs.shape[2]), cmap="PuOr", vmin=-2, vmax=2, aspect="auto")
         axis.set_xticks([1, segments + (network.bits - 1) / 2], ["segments", "position"])
         middles = features * np.arange(4) + (features - 1) / 2
         axis.set_yticks(middles, ["output", "value", "query", "key"])
-        axis.axvline(segments - 0.5, color=_BLACK, lw=1)
-        for edge in range(1, 4):
-            axis.axhline(edge * features - 0.5, color=_BLACK, lw=1)
+        axis.axvline(segments - 0.5, color="black", lw=1)
+        axis.hlines(features * np.arange(1, 4) - 0.5, *axis.get_xlim(), color="black", lw=1)
         axis.tick_params(length=0)
         axis.grid(False)
         axis.set_title(title, loc="right")
@@ -52,8 +47,8 @@ def show_regimes(
         rank = (np.arange(len(values)) + 0.5) / len(values)
         axis.step(np.sort(values), 1.0 - rank, color=COLORS[color], label=name)
         more = (values > document[name]).mean()
-        axis.plot(document[name], more, "*", ms=13, mec=_BLACK, color=COLORS[color])
-    axis.plot([], [], "*", ms=11, color="white", mec=_BLACK, label="the document's network")
+        axis.plot(document[name], more, "*", ms=13, mec="black", color=COLORS[color])
+    axis.plot([], [], "*", ms=11, color="white", mec="black", label="the document's network")
     axis.set_xlabel(r"share of $\beta$ and contexts in a regime")
     axis.set_ylabel("share of networks with more")
     axis.legend(loc="upper right")
@@ -66,13 +61,11 @@ def show_predictor(
     """Held-out networks by score, with and without chaos, and the curve of the two rates."""
     figure, axes = plt.subplots(1, 2, figsize=(8.4, 3.3), width_ratios=(1.4, 1))
     bins = np.linspace(0.0, max(float(score.max()), threshold) + 1e-9, 21)
-    kinds = ((~label, Regime.PERIODIC, "without"), (label, Regime.CHAOTIC, "with"))
-    for chosen, regime, word in kinds:
-        weights = np.full(int(chosen.sum()), 1.0 / max(1, chosen.sum()))
-        how: dict[str, Any] = {"histtype": "step", "lw": 1.8, "color": REGIME_COLORS[regime]}
-        named = f"{word} chaos ({chosen.sum()})"
-        axes[0].hist(score[chosen], bins=bins, weights=weights, label=named, **how)
-    axes[0].axvline(threshold, color=_BLACK, ls="--", lw=1)
+    for chosen, color, word in ((~label, "black", "without"), (label, "purple", "with")):
+        heights = np.histogram(score[chosen], bins)[0] / max(1, chosen.sum())
+        name = f"{word} chaos ({chosen.sum()})"
+        axes[0].stairs(heights, bins, lw=1.8, color=COLORS[color], label=name)
+    axes[0].axvline(threshold, color="black", ls="--", lw=1)
     axes[0].set_xlabel(r"score $\beta_{\rm top}/\beta_c$, 0 for a real eigenvalue")
     axes[0].set_ylabel("share of the held-out networks")
     axes[0].legend()

@@ -6,13 +6,11 @@ the end of the driven cycle; 8 random contexts each. √(L/P) is the spread of t
 the document's size the range is the document's.
 
 1. First look: 3,000 steps, then a period of at most 256 steps in 512. Most orbits have one.
-2. Second look at the others: `find_attractors` after 8,000 steps more, with 8,000 steps for
-   averages and 4,004 for the leading exponent.
+2. Second look at the others: `find_attractors` after 8,000 steps more.
 3. Third look at what is neither periodic nor chaotic then: the same after 30,000 steps more.
-4. Every β with a chaotic label: 64 replicas in all, shared evenly among these β, made of the
-   chaotic orbits there and moved apart by 1e-10, are followed for 40,000 steps. A replica has
-   escaped when its growth stays below a third of the exponent (`lifetimes.escapes_of`) up to the
-   end. Where at least half of the replicas have, the label is transient chaos.
+4. 64 replicas in all of the chaotic orbits, shared evenly among all β that have such and moved
+   apart by 1e-10, are followed for 40,000 steps. A replica has escaped when its growth stays below
+   a third of the exponent up to the end. Where at least half have, the label is transient chaos.
 
 An orbit is *driven* if all contexts at its β end on one orbit whose period divides that of the
 clock. The onset is the first β where this fails.
@@ -26,8 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.special import entr
-from scipy.stats import rankdata
+from scipy.stats import entropy, rankdata
 
 from bookmaker.tables import Rows, Table, stored
 from compendium.c33b_lifetimes.escapes import escapes_of
@@ -91,13 +88,10 @@ def _looks(network: Network, starts: Context, betas: np.ndarray) -> Columns:
             ends[rest] = found.context.attention
     clock = (period > 0) & (network.positions % np.maximum(period, 1) == 0)
     layers = {"regime": regime, "period": period, "exponent": exponent, "ends": ends}
-    shaped = {
-        name: value.reshape(len(betas), contexts, *value.shape[1:])
-        for name, value in layers.items()
-    }
+    shape = (len(betas), contexts)
+    shaped = {name: value.reshape(shape + value.shape[1:]) for name, value in layers.items()}
     apart = np.abs(shaped["ends"] - shaped["ends"][:, :1]).max(axis=(1, 2, 3))
-    driven = clock.reshape(len(betas), contexts).all(axis=1) & (apart < _ONE)
-    return {"betas": betas, "driven": driven, **shaped}
+    return {"betas": betas, "driven": clock.reshape(shape).all(axis=1) & (apart < _ONE), **shaped}
 
 
 def sweep(
@@ -105,23 +99,20 @@ def sweep(
 ) -> Columns:
     """The protocol for one network; `seed` draws the contexts and moves the replicas apart.
 
-    "betas": (n,) the even values, then the fine ones. "regime", "period", "exponent": (n,
-    contexts), the last NaN on orbits that were periodic at the first look. "driven": (n,) booleans.
+    "betas", "driven": (n,), the even values, then the fine ones. "regime", "period", "exponent":
+    (n, contexts), the last NaN on orbits that were periodic at the first look.
     """
     starts = random_contexts(network, seed, count=contexts)
     betas = highest_beta(network) * np.arange(1, even + 1) / even
     parts = [_looks(network, starts, betas)]
-    lost = np.flatnonzero(~parts[0]["driven"])
+    lost = betas[~parts[0]["driven"]]
     if fine and len(lost):
-        spacing = betas[0]
-        low = betas[lost[0]] - spacing
-        near = low + 2.0 * spacing * np.arange(1, fine + 1) / (fine + 1)
+        near = lost[0] - betas[0] + 2.0 * betas[0] * np.arange(1, fine + 1) / (fine + 1)
         parts.append(_looks(network, starts, near))
     found = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     ends, chaotic = Context(found.pop("ends"), starts.position), found["regime"] == Regime.CHAOTIC
-    over = chaos_ends(
-        network, ends, beta=found["betas"], chaotic=chaotic, exponent=found["exponent"], seed=seed
-    )
+    labeled = {"chaotic": chaotic, "exponent": found["exponent"]}
+    over = chaos_ends(network, ends, beta=found["betas"], seed=seed, **labeled)
     found["regime"][chaotic & over[:, None]] = Regime.TRANSIENT_CHAOS
     return found
 
@@ -163,8 +154,8 @@ def chaos_ends(
 def network_row(network: Network, seed: Seed, **sizes: int) -> dict[str, Any]:
     """One network's row: its code, what the closed form predicts, what the sweep found.
 
-    Shares are over the even β and the contexts; what is `seen` counts all β. `measured` is 0 where
-    the driven cycle lasts over the whole range.
+    Shares are over the even β and the contexts; what is `seen` counts all β. `measured`: 0 where
+    the driven cycle lasts.
     """
     found, known = sweep(network, seed, **sizes), onset(network, epsilon=network.epsilon)
     regime, even = found["regime"], found["regime"][: sizes.get("even", EVEN)]
@@ -204,10 +195,9 @@ def census_rows(*, family: int, epsilon: float, chunk: int, size: int = 10, **si
 # Every tenth network of the first family.
 @stored(_FOLDER / "longer.csv", units=grid(family=(0,), number=range(0, 500, 10)), seconds=5.0)
 def LONGER(number: int, *, family: int) -> Rows:
-    """Some systems of one network of the document's size, after ten times the transient.
+    """How many of 64 random even β and contexts of one network keep their label.
 
-    Draws 64 of the even β and contexts at random and labels them after 100,000 steps with the
-    thresholds of chapter 33; `stayed`: how many have the label of the census.
+    After 100,000 steps, with the thresholds of chapter 33.
     """
     found = draw_networks(family=family, epsilon=0.02, count=number + 1, **_OURS)
     seed, network = list(found.items())[number]
@@ -221,9 +211,6 @@ def LONGER(number: int, *, family: int) -> Rows:
     return [{"seed": seed, "systems": 64, "stayed": int((early[rows, lanes] == late).sum())}]
 
 
-# Networks in each cell of the crossed design, made three at a time.
-EACH = 9
-_THREE = 3
 _OURS = {"features": 3, "segments": 3, "context": 4}
 _CELLS = ((0, 0.02, 50), (1, 0.02, 24), (0, 0.002, 10), (0, 0.1, 10), (0, 0.3, 10))
 DOCUMENT_SIZE = Table(
@@ -265,8 +252,8 @@ _SIZES = [
 ]
 OTHER_SIZES = Table(
     path=_FOLDER / "other_sizes.csv",
-    units=[{**size, "chunk": chunk} for size in _SIZES for chunk in range(EACH // _THREE)],
-    rows=partial(census_rows, size=_THREE),
+    units=[{**size, "chunk": chunk} for size in _SIZES for chunk in range(3)],
+    rows=partial(census_rows, size=3),
     seconds=3.0,
 )
 
@@ -281,12 +268,9 @@ def select(table: Columns, **values: float) -> Columns:
 
 
 def entropy_of_labels(table: Columns) -> np.ndarray:
-    """Entropy in bits of each network's labels over even β and contexts, (n,).
-
-    Labels: driven cycle, other cycles, quasi-periodic, chaotic, transient chaos, undecided.
-    """
+    """Entropy in bits of each network's labels over even β and contexts, (n,)."""
     kinds = ("driven", "periodic", "quasi", "chaotic", "transient", "undecided")
-    return np.asarray(sum(entr(table[kind]) for kind in kinds) / np.log(2.0))
+    return np.asarray(entropy([table[kind] for kind in kinds], base=2))
 
 
 def scores(table: Columns) -> dict[str, np.ndarray]:
@@ -315,8 +299,8 @@ def _areas(ranks: np.ndarray, labels: np.ndarray) -> np.ndarray:
 class Judged:
     """A predictor on networks held out: threshold set on the others, confusion matrix, area.
 
-    confusion: (2, 2) counts, rows the truth (without, with the label), columns the prediction.
-    area: under the curve, with the ends low and high of its 95 % bootstrap interval.
+    confusion: (2, 2) counts, rows the truth (without, with the label). area: under the curve, with
+    its 95 % bootstrap interval.
     """
 
     threshold: float

@@ -1,24 +1,15 @@
 """Mean field of self-attention with a residual connection and a feed-forward block.
 
-The model of [poclopez2024dynamical, Eqs. (7), (8), (15)] has neither. Here the logit of bit i is
+To [poclopez2024dynamical, Eqs. (7), (8), (15)] come a residual connection of strength r, by which
+every bit sees its own last value, and a feed-forward block of strength s, many hidden spins with
+random signs U, V at the same β. With A the attention vector
 
-    h_i + r x_{i,t},   h_i = Σ_a W^o_{ia} B_a,   B_a = A_a + s (1/M) Σ_j V_{ja} z_j,
-
-A the attention vector, r the strength of the residual connection (every bit sees its own last
-value), s that of a feed-forward block of M hidden spins z_j = ±1 with random signs U, V,
-P(z_j) ∝ exp(β z_j Σ_b U_{jb} A_b). As M, N → ∞ the hidden overlaps have no scatter:
-
-    B_a = A_a + s ⟨V_a tanh(β Σ_b U_b A_b)⟩ .
-
-Given the fields, a bit is a Markov chain with two states, ⟨x'⟩ = (t₊ + t₋)/2 + x (t₊ − t₋)/2 with
-t± = tanh β(h ± r), so that the mean u_l of the bits of segment l obeys exactly
-
-    u'_l = ½(t₊ + t₋) + ½(t₊ − t₋) u_l .
+    B_a = A_a + s ⟨V_a tanh(β Σ_b U_b A_b)⟩,   h_l = Σ_a W^o_{l,a} B_a ,
+    u'_l = ½(t₊ + t₋) + ½(t₊ − t₋) u_l,   t± = tanh β(h_l ± r) .
 
 The state is the mean tokens u of the window, T·L numbers; with r = s = 0 this is the mean field of
-`dmft.mean_field`, whose u_l is tanh(β W^o_l·A). Positions act on overlaps, not on the residual
-connection. Exponents are in nats per step, from tangent vectors of u. β also is the inverse
-temperature of the hidden spins; "linear" blocks take its argument for tanh, a gain without bend.
+`dmft.mean_field`. Positions act on overlaps, not on the residual connection. Exponents are in nats
+per step, from tangent vectors of u. "Linear" blocks take the argument of tanh for tanh.
 """
 
 from __future__ import annotations
@@ -154,8 +145,7 @@ class BlockEnsemble:
         """The `count` largest Lyapunov exponents (B, count), the largest first, with errors.
 
         From tangents that were aligned for 400 steps; the errors are those of the means of ten
-        stretches. A direction that the map destroys counts with its rounding, e^{-36} a step at the
-        least.
+        stretches. A direction that the map destroys counts as e^{-36} a step.
         """
         start = np.random.default_rng(0).standard_normal((count, *self.size))
         frame = np.repeat(start[..., None], window.shape[-1], axis=-1)
@@ -164,9 +154,8 @@ class BlockEnsemble:
         for n in range(1, ends[-1] + 1):
             window, frame = self.step(window, position + n - 1, frame)
             if n % _EVERY == 0 or n in ends:
-                axes, triangle = np.linalg.qr(
-                    frame.reshape(count, -1, len(logs)).transpose(2, 1, 0)
-                )
+                flat = frame.reshape(count, -1, len(logs)).transpose(2, 1, 0)
+                axes, triangle = np.linalg.qr(flat)
                 frame = np.ascontiguousarray(axes.transpose(2, 1, 0)).reshape(frame.shape)
                 sizes = np.abs(np.diagonal(triangle, axis1=1, axis2=2))
                 logs = logs + np.log(np.maximum(sizes, np.exp(-36.0 * _EVERY)))
@@ -186,18 +175,34 @@ def block_step(blocks: Blocks, window: np.ndarray, *, position: int, beta: float
     return one.advance(window[..., None], 1, position=position)[..., 0]
 
 
-def rest_multipliers(blocks: Blocks, *, betas: Sequence[float] | np.ndarray) -> np.ndarray:
-    """Multipliers of a step at rest, u = 0, without positions: (n, T·L) complex, largest first.
+def first_mode(blocks: Blocks) -> tuple[float, float]:
+    """β at which rest, without positions, first turns unstable, and the turns a token there.
 
-    The resting state is unstable where the first of them exceeds one.
+    The slowest if several do at once, as for a negative eigenvalue of ⟨W^v W^oᵀ⟩. (inf, 0) where
+    it is stable up to β = 20.
     """
     still = blocks._replace(network=blocks.network.with_parameters(epsilon=0.0))
-    ensemble = BlockEnsemble([still], beta=betas)
-    size = int(np.prod(ensemble.size))
-    basis = np.repeat(np.eye(size).reshape(size, *ensemble.size)[..., None], len(betas), axis=-1)
-    _, moved = ensemble.step(0.0 * basis[0], 0, basis)
-    found = np.linalg.eigvals(moved.reshape(size, size, -1).transpose(2, 0, 1))
-    return np.take_along_axis(found, np.lexsort((-found.imag, -np.abs(found))), axis=1)
+
+    def multipliers(betas: Sequence[float] | np.ndarray) -> np.ndarray:
+        """Of a step at u = 0: (n, T·L) complex."""
+        ensemble = BlockEnsemble([still], beta=betas)
+        size = int(np.prod(ensemble.size))
+        basis = np.eye(size).reshape(size, *ensemble.size)[..., None].repeat(len(betas), axis=-1)
+        _, moved = ensemble.step(0.0 * basis[0], 0, basis)
+        return np.linalg.eigvals(moved.reshape(size, size, -1).transpose(2, 0, 1))
+
+    def largest(beta: float) -> float:
+        return float(np.abs(multipliers([beta])).max())
+
+    betas = np.geomspace(0.02, 20.0, 200)
+    over = np.abs(multipliers(betas)).max(axis=1) > 1.0 + 1e-9
+    if not over.any():
+        return np.inf, 0.0
+    first = int(over.argmax())
+    beta = float(brentq(lambda beta: largest(beta) - 1.0, betas[first - 1], betas[first]))
+    found = multipliers([beta])[0]
+    together = np.abs(found) > largest(beta) - 1e-7
+    return beta, float(np.abs(np.angle(found[together])).min() / (2.0 * np.pi))
 
 
 # ---- the census
@@ -217,10 +222,13 @@ def _drawn(family: int, *places: int, epsilon: float = 0.02) -> dict[int, Networ
     return dict(islice(drawn.items(), *places))
 
 
-def _exponents(
+def _surveyed(
     networks: dict[int, Network], *, condition: str, wait: int = _WAIT
-) -> tuple[np.ndarray, np.ndarray]:
-    """Exponents and errors (networks, BETAS · WINDOWS, 4) of a batch of networks by their seeds."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of a batch of networks by their seeds, (networks, BETAS · WINDOWS) each.
+
+    Code (0 periodic, 1 quasi-periodic, 2 chaotic), Kaplan-Yorke dimension, leading exponent.
+    """
     each = BETAS * WINDOWS
     systems, windows = [], []
     for seed, network in networks.items():
@@ -231,32 +239,27 @@ def _exponents(
     ensemble = BlockEnsemble(systems, beta=beta)
     window = ensemble.advance(np.moveaxis(np.concatenate(windows), 0, -1), wait)
     found = ensemble.exponents(window, _EXPONENT, position=wait)
-    shape = (len(networks), each, -1)
-    return found.value.reshape(shape), found.error.reshape(shape)
-
-
-def _labels(value: np.ndarray, error: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """0 periodic, 1 quasi-periodic, 2 chaotic; and the dimension; each (networks, systems)."""
-    code = np.where(np.abs(value[..., 0]) <= _NEUTRAL, 1, 0)
-    code[value[..., 0] - _SIGMAS * error[..., 0] > _CHAOTIC] = 2
+    value, error = (part.reshape(len(networks), each, -1) for part in (found.value, found.error))
+    leading = value[..., 0]
+    code = np.where(np.abs(leading) <= _NEUTRAL, 1, 0)
+    code[leading - _SIGMAS * error[..., 0] > _CHAOTIC] = 2
     value = np.where(np.abs(value) <= _NEUTRAL, 0.0, value)
-    return code, kaplan_yorke_dimension(-np.sort(-value, axis=-1))
+    return code, kaplan_yorke_dimension(-np.sort(-value, axis=-1)), leading
 
 
 def block_rows(condition: str, *, family: int, chunk: int, epsilon: float = 0.02) -> Rows:
     """One row a network: chaos, dimension, variety, and the mean leading exponent above zero."""
     first = _CHUNK * chunk
     networks = _drawn(family, first, first + _CHUNK, epsilon=epsilon)
-    value, error = _exponents(networks, condition=condition)
-    code, dimension = _labels(value, error)
+    code, dimension, leading = _surveyed(networks, condition=condition)
     return rows_of(
         network=first + np.arange(_CHUNK),
         chaos=(code == 2).mean(axis=1),
         quasi=(code == 1).mean(axis=1),
         dimension=dimension.mean(axis=1),
         variety=[entropy(np.bincount(labels, minlength=3)) for labels in code],
-        exponent=np.maximum(value[..., 0], 0.0).mean(axis=1),
-        capped=(dimension >= value.shape[-1]).mean(axis=1),
+        exponent=np.maximum(leading, 0.0).mean(axis=1),
+        capped=(dimension >= 4).mean(axis=1),
     )
 
 
@@ -291,33 +294,10 @@ def LONGER(condition: str) -> Rows:
     """How many chaotic systems of every tenth network are chaotic after ten times the wait."""
     networks = _drawn(0, 0, 10 * _CHUNK, 10)
     early, late = (
-        _labels(*_exponents(networks, condition=condition, wait=wait))[0] == 2
-        for wait in (_WAIT, 10 * _WAIT)
+        _surveyed(networks, condition=condition, wait=wait)[0] == 2 for wait in (_WAIT, 10 * _WAIT)
     )
-    return rows_of(
-        networks=len(networks), early=early.sum(), still=(early & late).sum(), late=late.sum()
-    )
-
-
-def first_mode(blocks: Blocks) -> tuple[float, float]:
-    """β at which rest, without positions, first turns unstable, and the turns a token there.
-
-    The slowest if several do at once, as for a negative eigenvalue of ⟨W^v W^oᵀ⟩. (inf, 0) where
-    it is stable up to β = 20.
-    """
-
-    def excess(beta: float) -> float:
-        return float(np.abs(rest_multipliers(blocks, betas=[beta])[0, 0])) - 1.0
-
-    betas = np.geomspace(0.02, 20.0, 200)
-    over = np.abs(rest_multipliers(blocks, betas=betas)[:, 0]) > 1.0 + 1e-9
-    if not over.any():
-        return np.inf, 0.0
-    first = int(over.argmax())
-    beta = float(brentq(excess, betas[first - 1], betas[first]))
-    found = rest_multipliers(blocks, betas=[beta])[0]
-    together = np.abs(found) > np.abs(found[0]) - 1e-7
-    return beta, float(np.abs(np.angle(found[together])).min() / (2.0 * np.pi))
+    counts = {"early": early.sum(), "still": (early & late).sum(), "late": late.sum()}
+    return rows_of(networks=len(networks), **counts)
 
 
 CENSUS = Table(

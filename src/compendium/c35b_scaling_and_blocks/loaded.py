@@ -4,18 +4,14 @@ To the few features of [poclopez2024dynamical], whose overlaps are of order one,
 with independent random signs in all four roles (α is the load, as in [amit1987statistical]). The
 overlap of a token with one of these is of order 1/√N, their sum is not small. For N → ∞:
 
-* *Fields.* The αN value overlaps are Gaussian with covariance C(τ, τ')/N, C the overlap
-  (1/N) Σ_i x_i x_i' of two tokens. The fields they make at a bit are Gaussian, too, with
-  covariance over time
+* *Fields.* The fields that they make at a bit are Gaussian with covariance over time
 
       R(t, t') = α Σ_{s,s'} π_t(s) π_t'(s') C(t−s, t'−s'),
 
-  π the attention weights. Output and value signs are independent, so a bit does not hear its own
-  echo, and nothing else acts back. With h the field of the few, a bit has the mean
-  u_l = E tanh β(h_l + √R z), and C(t+1, t'+1) = Σ_l f_l E[tanh β(h_l + x) tanh β(h_l' + y)].
-* *Scores.* Σ_b m^q_b m^k_b over the αN features is Gaussian with variance α/N times (1/N) Σ … = 1.
-  With γ held fixed it vanishes. Overlaps scaled to unit variance, √N m, and a factor g/√P in front
-  of their product, as in transformers, make it a normal number of deviation g at any P.
+  π the attention weights, C the overlap (1/N) Σ_i x_i x_i' of two tokens. With h the field of the
+  few, u_l = E tanh β(h_l + √R z) and C(t+1, t'+1) = Σ_l f_l E[tanh β(h_l + x) tanh β(h_l' + y)].
+* *Scores.* Σ_b m^q_b m^k_b over the αN features is Gaussian with variance α/N. With γ held fixed it
+  vanishes; √N m in place of m and a factor g/√P, as in transformers, give it the deviation g.
 
 With α = 0 this is the mean field of `dmft.mean_field`. γ is held fixed in the theory here.
 """
@@ -40,7 +36,7 @@ from spinformer.dmft.onset import onset
 
 _FOLDER = Path(__file__).parent
 # At rest averages are sums over odd Hermite orders, on a grid that resolves tanh(80 z).
-_ORDERS, _STEEPEST, _TOLERANCE = 150, 80.0, 1e-10
+_ORDERS, _STEEPEST, _TOLERANCE, _LAGS = 150, 80.0, 1e-10, 60
 # The softmax of paths and onsets is soft enough for the random features' scores, of deviation
 # γ√(α/N), to be small at the sizes that are simulated.
 _GAMMA = 5.0
@@ -83,27 +79,29 @@ def _pair_average(
     return found
 
 
-class LoadedPath(NamedTuple):
-    """means: (T + steps, L) mean bits of the tokens, oldest first, the T given ones included.
-    correlation: (T + steps, T + steps) token overlaps C. noise: (steps,) variances R(t, t) of the
-    fields that make the tokens.
+class Loaded(NamedTuple):
+    """A path at a load, from theory or as one text of a finite network.
+
+    means: (steps, L) mean bits of segments. noise: (steps,) variances over the bits of the fields
+    of the random features. correlation: (T + steps, T + steps) token overlaps C, oldest first.
+    scores: (steps, T) arguments of the softmax in a text, newest first.
     """
 
     means: np.ndarray
-    correlation: np.ndarray
     noise: np.ndarray
+    correlation: np.ndarray
+    scores: np.ndarray = np.empty(0)
 
 
 def loaded_path(
     network: Network, window: np.ndarray, *, beta: float, load: float, steps: int
-) -> LoadedPath:
-    """The mean field at load α from T given tokens, bit for bit ±1 on segments.
+) -> Loaded:
+    """The mean field at load α from T given tokens: signs (T, L), newest first.
 
-    window: (T, L) signs, newest first, at positions 0 to T − 1. The cost grows as steps², and as
-    (β²α)² where bits are steep.
+    The cost grows as steps², and as (β²α)² where bits are steep.
     """
     context, segments = network.context, network.segments
-    total, share = context + steps, network.epsilon
+    total = context + steps
     means, correlation = np.zeros((total, segments)), np.eye(total)
     means[:context] = window[::-1]
     correlation[:context, :context] = (means[:context] * network.fractions) @ means[:context].T
@@ -112,8 +110,7 @@ def loaded_path(
     for n in range(steps):
         new = context + n
         seen = np.arange(new - 1, n - 1, -1)
-        drive = network.position_overlaps()[seen % network.positions]
-        overlap = (1.0 - share) * network.overlaps(means[seen]) + share * drive
+        overlap = network.placed(network.overlaps(means[seen]), seen)
         attention[n, seen] = softmax(network.gamma * overlap[:, KEY] @ overlap[0, QUERY])
         fields[n] = (attention[n, seen] @ overlap[:, VALUE]) @ network.semantic[OUTPUT]
         cover = load * attention[: n + 1] @ correlation @ attention[n]
@@ -128,7 +125,7 @@ def loaded_path(
             pair = _pair_average(beta * fields[n], beta * fields[:n], **spread)
             row = np.concatenate([row, pair @ network.fractions])
         correlation[new, :new] = correlation[:new, new] = row
-    return LoadedPath(means, correlation, noise)
+    return Loaded(means[context:], noise, correlation)
 
 
 class Rest(NamedTuple):
@@ -143,12 +140,11 @@ class Rest(NamedTuple):
     gain: float
 
 
-def resting_state(beta: float, *, load: float, context: int, lags: int = 60) -> Rest:
-    """Token correlations C(d) of the stationary state at lags d < `lags`, beyond it constant.
+def resting_state(beta: float, *, load: float, context: int) -> Rest:
+    """The stationary state, by iteration from one that remembers; beyond 60 lags C is constant.
 
-    C(d) = E[tanh βx tanh βy], Cov(x, y) = (α/T²) Σ_{s,s'} C(|d + s − s'|), iterated from a state
-    that remembers. C stays positive at large lags where α (β E sech² β√R z)² exceeds 1. ValueError
-    where bits are too steep, or where 2,000 iterations do not settle.
+    C(d) = E[tanh βx tanh βy], Cov(x, y) = (α/T²) Σ_{s,s'} C(|d + s − s'|). ValueError where bits
+    are too steep, or where 2,000 iterations do not settle.
     """
     if beta * np.sqrt(load) > _STEEPEST:
         raise ValueError(f"beta and load must keep beta √load at most {_STEEPEST:g}")
@@ -156,8 +152,8 @@ def resting_state(beta: float, *, load: float, context: int, lags: int = 60) -> 
     powers = 2 * np.arange(_ORDERS) + 1
     shift = np.arange(-context + 1, context)
     share = (context - np.abs(shift)) / context**2
-    index = np.minimum(np.abs(np.arange(lags)[:, None] + shift), lags - 1)
-    correlation = np.full(lags, 0.5)
+    index = np.minimum(np.abs(np.arange(_LAGS)[:, None] + shift), _LAGS - 1)
+    correlation = np.full(_LAGS, 0.5)
     correlation[0] = 1.0
     for _ in range(2000):
         cover = load * correlation[index] @ share
@@ -174,18 +170,6 @@ def resting_state(beta: float, *, load: float, context: int, lags: int = 60) -> 
     raise ValueError(f"no state at rest at beta {beta:g} and load {load:g}")
 
 
-class LoadedRun(NamedTuple):
-    """One text of a finite network. means: (steps, L) mean bits of segments. scores: (steps, T)
-    arguments of the softmax, newest first. noise: (steps,) variance over the bits of the fields of
-    the random features. correlation: (T + steps, T + steps) token overlaps.
-    """
-
-    means: np.ndarray
-    scores: np.ndarray
-    noise: np.ndarray
-    correlation: np.ndarray
-
-
 def simulate_loaded(
     network: Network,
     *,
@@ -195,11 +179,10 @@ def simulate_loaded(
     steps: int,
     seed: Seed,
     window: np.ndarray | None = None,
-) -> LoadedRun:
+) -> Loaded:
     """Bit by bit: `size` bits, the features of `network` and round(load · size) random ones.
 
     window: (T, L) signs of the first tokens on segments, newest first; None: random bits.
-    Memory: 16 bytes for each bit and feature.
     """
     rng, context = numpy_generator(seed), network.context
     many, few = round(load * size), network.weights(size)  # (4, P, N)
@@ -210,9 +193,8 @@ def simulate_loaded(
         tokens = list(np.repeat(window[::-1], network.counts(size), axis=1))
 
     def overlaps(bits: np.ndarray, place: int) -> np.ndarray:
-        """(4, P + αN), with the few features and with the random ones."""
-        own = (1.0 - network.epsilon) * few @ bits / size
-        own = own + network.epsilon * network.position_overlaps()[place % network.positions]
+        # (4, P + αN), with the few features and with the random ones.
+        own = network.placed(few @ bits / size, place)
         other = (signs @ bits.astype(np.float32)).astype(float) / size
         return np.concatenate([own, other], axis=1)
 
@@ -231,7 +213,7 @@ def simulate_loaded(
     stacked = np.array(tokens)
     edges = np.concatenate([[0], np.cumsum(network.counts(size))])[:-1]
     means = np.add.reduceat(stacked[context:], edges, axis=1) / network.counts(size)
-    return LoadedRun(means, scores, noise, stacked @ stacked.T / size)
+    return Loaded(means, noise, stacked @ stacked.T / size, scores)
 
 
 # ---- the tables
@@ -239,11 +221,10 @@ def simulate_loaded(
 
 @stored(_FOLDER / "scores.csv", units=grid(rule=RULES, size=SIZES, seed=_SEEDS))
 def SCORES(rule: str, *, size: int, seed: int) -> Rows:
-    """Deviation of the softmax's arguments in one text, and the tokens that it attends to.
+    """Deviation of the softmax's arguments in one text, and 1/Σ π², the tokens that it attends to.
 
-    attended: mean of 1/Σ π², from 1 to T. Rules "fixed" (γ of the document) and "unit, P = 3 + αN"
-    (g = 1) run from random bits at β = 1; "unit, P = 3" has no random features and starts from
-    tokens on segments, at β = 2, where the document's network is magnetized strongly.
+    Rules "fixed" (γ of the document) and "unit, P = 3 + αN" (g = 1) run from random bits at β = 1;
+    "unit, P = 3" has no random features and starts from tokens on segments, at β = 2.
     """
     few, network = rule == RULES[2], Network.document()
     load, beta, window = (0.0, 2.0, START) if few else (_LOAD, 1.0, None)
@@ -265,8 +246,7 @@ def SCORES(rule: str, *, size: int, seed: int) -> Rows:
 def _theory(gamma: float, beta: float, load: float) -> np.ndarray:
     """Mean bits (30, L) of the tokens after `START`."""
     network = Network.document().with_parameters(gamma=gamma)
-    found = loaded_path(network, START, beta=beta, load=load, steps=_STEPS)
-    return found.means[len(START) :]
+    return loaded_path(network, START, beta=beta, load=load, steps=_STEPS).means
 
 
 def _distances(gamma: float, *, size: int, load: float, beta: float, seed: int) -> list[float]:
@@ -306,7 +286,7 @@ def REST(load: float, *, beta: float, seed: int) -> Rows:
 
 @cache
 def loaded_onset(load: float) -> tuple[float, float, float]:
-    """β where the few features start to move at a load, or NaN; the best β, and the gain there.
+    """β where the few features start to move at a load, or 0; the best β, and the gain there.
 
     The document's network without positions. The gain β E sech² β√R z of the resting state takes
     the place of β in the linear theory of `dmft.onset`.
@@ -321,15 +301,14 @@ def loaded_onset(load: float) -> tuple[float, float, float]:
     best = top if gain(top) >= gain(best) else float(best)
     reached = gain(best)
     if reached < critical:
-        return float("nan"), best, reached
+        return 0.0, best, reached
     return float(brentq(lambda beta: gain(beta) - critical, 0.5, best)), best, reached
 
 
 @stored(_FOLDER / "limits.csv", units=[{"load": round(0.05 * n, 2)} for n in range(25)])
 def LIMITS(load: float) -> Rows:
     """What the theory says at a load: β of the onset (0: none), the best β and the gain there."""
-    start, best, gain = loaded_onset(load)
-    return [{"onset": start if np.isfinite(start) else 0.0, "best": best, "gain": gain}]
+    return [dict(zip(("onset", "best", "gain"), loaded_onset(load), strict=True))]
 
 
 def largest_load(table: dict[str, np.ndarray]) -> float:

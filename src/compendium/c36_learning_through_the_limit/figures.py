@@ -1,18 +1,12 @@
-"""Drawings of learning through the limit: three gradients, their quality, losses, horizons."""
+"""Drawings of learning through the limit: quality of the gradients, losses, horizons."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
 
-from compendium.common.drawing import MOTION_COLORS, points
-from compendium.common.rows import Columns, array_of
-from spinformer.core.statistics import mean_interval
-from spinformer.plot.boxes import draw_boxes
+from compendium.common.drawing import MOTION_COLORS, means_at
+from compendium.common.rows import Columns, array_of, groups
 from spinformer.plot.style import COLORS, label_panels
 
 # Color and name of every estimator.
@@ -22,45 +16,28 @@ GRADIENTS = {
     "score": ("red", "REINFORCE"),
     "score, no baseline": ("purple", "REINFORCE, no baseline"),
 }
-
-
-def show_three_gradients() -> None:
-    """Weights, mean, draw, cost, and the ways back from the cost to the weights."""
-    _, axis = plt.subplots(figsize=(7.4, 2.9))
-    boxes = {
-        "weights": (0.02, 0.55, "weights W"),
-        "mean": (0.33, 0.55, "mean of the\nnext token"),
-        "draw": (0.64, 0.55, "drawn\ntoken"),
-        "cost": (0.97, 0.55, "cost of what\nfollows"),
-    }
-    draw_boxes(boxes, axis=axis, arrows=["weights mean", "mean draw: N bits", "draw cost"])
-    for end, edge, bend, height, color, word in (
-        (0.33, 0.72, 0.42, 0.93, "blue", "limit: no draw at all"),
-        (0.36, 0.38, -0.3, 0.29, "orange", "straight-through: the draw as its mean"),
-        (0.02, 0.38, -0.4, -0.02, "red", "REINFORCE: cost × gradient of log P(draw)"),
-    ):
-        arrow = {"arrowstyle": "-|>", "color": COLORS[color], "lw": 1.6}
-        arrow["connectionstyle"] = f"arc3,rad={bend}"
-        axis.annotate("", xy=(end, edge), xytext=(0.97, edge), arrowprops=arrow)
-        axis.text((end + 0.97) / 2, height, word, color=COLORS[color], ha="center", fontsize=9)
-    axis.set(xlim=(-0.1, 1.1), ylim=(-0.15, 1.15))
+# Color, line and name of every arm that is drawn.
+ARMS = {
+    "limit": ("blue", "-", "limit"),
+    "straight, 9900": ("orange", "-", "straight-through, N = 9,900"),
+    "score, 9900": ("red", "-", "REINFORCE, N = 9,900"),
+    "limit, one step": ("blue", ":", "limit, cut after one step"),
+    "limit, shuffled": ("purple", ":", "limit, shuffled targets"),
+}
 
 
 def show_quality(table: Columns) -> None:
     """Bias against the exact gradient, and variance of one path, against N."""
     _, axes = plt.subplots(1, 2, figsize=(8.6, 3.5))
-    for estimator, (color, name) in GRADIENTS.items():
-        own = table["estimator"] == estimator
-        for axis, column, chosen in (
-            (axes[0], "bias", own & (table["size"] < 50) & (estimator in ("limit", "straight"))),
-            (axes[1], "variance", own & (estimator != "limit")),
-        ):
-            if chosen.any():
-                style = {"fmt": "o-", "ms": 4, "label": name}
-                _draw_means(axis, table["size"], table[column], chosen, color, **style)
-    for axis, label in zip(
-        axes, ("bias / exact gradient", "variance of a path / gradient²"), strict=True
+    for axis, column, label, shown in (
+        (axes[0], "bias", "bias / exact gradient", ("limit", "straight")),
+        (axes[1], "variance", "variance of a path / gradient²", tuple(GRADIENTS)[1:]),
     ):
+        for estimator in shown:
+            own = (table["estimator"] == estimator) & ((column != "bias") | (table["size"] < 50))
+            color, name = GRADIENTS[estimator]
+            where = table["size"][own], table[column][own], color
+            means_at(axis, *where, fmt="o-", ms=4, label=name)
         axis.set(xscale="log", yscale="log", xlabel="bits N", ylabel=label)
         axis.legend(fontsize=8)
     axes[0].set_xticks([3, 6, 9, 15], ["3", "6", "9", "15"])
@@ -68,41 +45,33 @@ def show_quality(table: Columns) -> None:
     label_panels(list(axes))
 
 
-def show_losses(table: Columns, *, tables: Mapping[str, float]) -> None:
+def show_losses(table: Columns, *, tables: dict[str, float]) -> None:
     """Loss at N = 9,900 by the share of the budget, two tasks; means and intervals over seeds.
 
     `tables`: bits per bit of the controls without a network, drawn into the second panel.
     """
-    arms = {
-        "limit": ("blue", "-", "limit"),
-        "straight, 9900": ("orange", "-", "straight-through, N = 9,900"),
-        "score, 9900": ("red", "-", "REINFORCE, N = 9,900"),
-        "limit, one step": ("blue", ":", "limit, cut after one step"),
-        "limit, shuffled": ("purple", ":", "limit, shuffled targets"),
-    }
     figure, axes = plt.subplots(1, 2, figsize=(8.6, 3.9))
     for axis, task in zip(axes, ("cycle", "bytes"), strict=True):
-        for arm, (color, line, label) in arms.items():
+        for arm, (color, line, name) in ARMS.items():
             own = (table["arm"] == arm) & (table["task"] == task)
-            style = {"fmt": line, "label": label if axis is axes[0] else None}
-            _draw_means(axis, table["share"], table["n9900"], own, color, **style)
+            style = {"fmt": line, "label": name if axis is axes[0] else None}
+            means_at(axis, table["share"][own], table["n9900"][own], color, **style)
         axis.set(xlabel="share of the path-steps", ylabel="loss (bits per bit)", title=task)
-    for (name, value), dash in zip(tables.items(), ("--", "-."), strict=False):
+    for (name, value), dash in zip(tables.items(), ("--", "-."), strict=True):
         axes[1].axhline(value, color=COLORS["black"], ls=dash, lw=1, label=name)
     axes[0].set_ylim(bottom=0.0)
     figure.legend(loc="outside lower center", ncols=3, fontsize=8)
     label_panels(list(axes))
 
 
-def show_horizons(growth: Columns, shares: Columns, *, rates: Mapping[str, float]) -> None:
+def show_horizons(growth: Columns, shares: Columns, *, rates: dict[str, float]) -> None:
     """Norm of the gradient by the motion, and what of it the network of N bits has.
 
     `rates`: leading exponent of each chaotic motion, drawn as e^{λk}.
     """
     _, (left, right) = plt.subplots(1, 2, figsize=(8.8, 3.7))
-    for motion in dict.fromkeys(growth["motion"].tolist()):
-        steps = np.unique(growth["horizon"][growth["motion"] == motion])
-        logs = np.log(array_of(growth, "norm", "horizon", "start", motion=motion))
+    for motion, own in groups(growth, "motion"):
+        steps, logs = np.unique(own["horizon"]), np.log(array_of(own, "norm", "horizon", "start"))
         mean, band = logs.mean(axis=1), 2 * logs.std(axis=1) / np.sqrt(logs.shape[1])
         shade = COLORS[MOTION_COLORS[motion]]
         left.plot(steps, np.exp(mean), "o-", ms=4, color=shade, label=motion)
@@ -112,31 +81,16 @@ def show_horizons(growth: Columns, shares: Columns, *, rates: Mapping[str, float
             left.plot(steps, guide, "--", color=shade, lw=1)
     left.set(xlabel="horizon k (tokens)", ylabel="norm of the gradient", yscale="log")
     left.set(xlim=(0, 140), ylim=(0.05, 1e10))
-    left.legend(fontsize=8)
 
-    sizes = np.unique(shares["size"])
-    curves = [
-        ("chaos at 1.28", size, f"N = {size:,}", {"color": plt.get_cmap("cividis")(shade)})
-        for size, shade in zip(sizes, np.linspace(0.0, 0.9, len(sizes)), strict=True)
-    ]
-    cycle = {"color": COLORS["blue"], "ls": ":"}
-    for motion, size, label, style in (
-        *curves,
-        ("periodic", sizes[-1], "periodic, N = 999,999", cycle),
-    ):
+    sizes, steps = np.unique(shares["size"]), np.unique(shares["horizon"])
+    chaos = [("chaos at 1.28", size, f"N = {size:,}", "-") for size in sizes]
+    colors = [*plt.get_cmap("cividis")(np.linspace(0.0, 0.9, len(sizes))), COLORS["blue"]]
+    curves = [*chaos, ("periodic", sizes[-1], "periodic, N = 999,999", ":")]
+    for (motion, size, name, line), color in zip(curves, colors, strict=True):
         rows = array_of(shares, "share", "horizon", "start", motion=motion, size=size)
-        right.plot(np.unique(shares["horizon"]), np.median(rows, axis=1), label=label, **style)
+        right.plot(steps, np.median(rows, axis=1), line, color=color, label=name)
     right.axhline(0.5, color="0.5", ls="--", lw=1)
     right.set(xlabel="horizon k (tokens)", ylabel="share of the limit's gradient", ylim=(-0.5, 2.0))
-    right.legend(fontsize=8)
+    for axis in (left, right):
+        axis.legend(fontsize=8)
     label_panels([left, right])
-
-
-def _draw_means(
-    axis: Axes, across: np.ndarray, values: np.ndarray, own: np.ndarray, color: str, **style: Any
-) -> None:
-    """Means of `values[own]` at every value of `across`, with Student's intervals over the rest."""
-    places = np.unique(across[own])
-    rows = [values[own & (across == place)] for place in places]
-    error = [np.ptp(mean_interval(row)) / 2 if len(row) > 1 else 0.0 for row in rows]
-    points(axis, places, [row.mean() for row in rows], error, color, **style)

@@ -1,14 +1,13 @@
-"""How far ahead a gradient through the limit reaches, by the kind of motion.
+"""How far ahead a gradient through the limit reaches, in the document's own network.
 
-The document's own network. `GROWTH`: the norm of the gradient of one token's overlap in all
-weights, through h steps of the limit. `SHARES_LEFT`: how much of the limit's derivative in β the
-network of N bits has. Its mean overlaps have the derivative ⟨(m − ⟨m⟩) Σ_t ∂_β log P(x_t | past)⟩,
-with ∂_β log P = Σ_l n (x_l − tanh h_l) h_l/β: no step size, and no gradient through a path.
+`GROWTH`: the norm of the gradient of one token's overlap in all weights, through h steps of the
+limit. `SHARES_LEFT`: how much of the limit's derivative in β the network of N bits has. Its mean
+overlaps have the derivative ⟨(m − ⟨m⟩) Σ_t ∂_β log P(x_t | past)⟩, with
+∂_β log P = Σ_l n (x_l − tanh h_l) h_l/β: no step size, and no gradient through a path.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,6 @@ GROWTH_STARTS = {"periodic": 10, "quasi-periodic": 10, "chaos at 1.266": 20, "ch
 CHAOTIC = ("chaos at 1.266", "chaos at 1.28")
 HORIZONS = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # the last where nothing grows exponentially
 SHARE_SIZES = (999, 9999, 99_999, 999_999)
-LONGEST = 80
 
 
 def growth_start(network: Network, motion: str, *, number: int) -> Context:
@@ -45,7 +43,7 @@ def growth_start(network: Network, motion: str, *, number: int) -> Context:
 
 
 def gradient_norms(
-    network: Network, context: Context, *, beta: float, horizons: Sequence[int]
+    network: Network, context: Context, *, beta: float, horizons: tuple[int, ...]
 ) -> np.ndarray:
     """Norm of ∂m^o_1/∂W, the first overlap of token t + h in all weights, for every horizon h."""
     weights = torch.tensor(network.semantic, requires_grad=True)
@@ -85,22 +83,20 @@ def RATES(motion: str) -> Rows:
 
 
 def sampled_derivative(
-    network: Network, size: int, *, beta: float, window: np.ndarray, position: int, steps: int,
-    runs: int, seed: int,
-) -> np.ndarray:  # fmt: skip
-    """∂⟨m^o⟩/∂β of `steps` tokens after a fixed window at N = `size`, (steps, P), by the score."""
-    found = generate(
-        network, size, beta=beta, window=window, steps=steps, runs=runs, seed=seed,
-        position=position, draw_window=False,
-    )  # fmt: skip
-    context = network.context
+    network: Network, size: int, *, beta: float, runs: int, seed: int, **setting: Any
+) -> np.ndarray:
+    """∂⟨m^o⟩/∂β of the tokens after a fixed window at N = `size`, (steps, P), by the score.
+
+    setting: `window`, `position` and `steps` of `generate`.
+    """
+    how: dict[str, Any] = {"beta": beta, "runs": runs, "seed": seed, "draw_window": False}
+    found, context = generate(network, size, **how, **setting), network.context
     means, tokens = found.means[:, context:], found.tokens[:, context:]
     field = np.arctanh(np.clip(means, -1.0 + 1e-15, 1.0 - 1e-15)) / beta
     # A token moves its own overlaps, too: the score up to and including it.
     score = np.cumsum(((tokens - means) * field) @ network.counts(size), axis=1)
     overlaps = semantic_overlaps(network, tokens)
-    centered = overlaps - overlaps.mean(0)
-    return np.einsum("rt,rta->ta", score, centered) / (runs - 1)
+    return np.einsum("rt,rta->ta", score, overlaps - overlaps.mean(0)) / (runs - 1)
 
 
 @stored(
@@ -114,32 +110,18 @@ def SHARES_LEFT(motion: str, *, size: int, start: int) -> Rows:
     """Projection of the derivative at N on that of the limit, over the latter's square."""
     network, beta = Network.document(), MOTIONS[motion][0]
     window, position = message_start(network, motion, number=start)
-    setting: dict[str, Any] = {"window": window, "position": position, "steps": LONGEST}
+    setting: dict[str, Any] = {"window": window, "position": position, "steps": 80}
     high, low = (mean_path(network, beta + side, **setting) for side in (1e-7, -1e-7))
     limit = semantic_overlaps(network, (high - low)[network.context :] / 2e-7)
     sampled = sampled_derivative(network, size, beta=beta, runs=6000, seed=start, **setting)
     share = (limit * sampled).sum(1) / (limit**2).sum(1)
-    return rows_of(horizon=range(4, LONGEST + 1, 4), share=share[3::4])
+    return rows_of(horizon=range(4, 81, 4), share=share[3::4])
 
 
 def growth_slopes(table: Columns, motion: str, *, first: int, last: int) -> np.ndarray:
     """Mean logarithmic growth of the gradient per token between two horizons, start by start."""
     low, high = (array_of(table, "norm", "start", motion=motion, horizon=h) for h in (first, last))
     return np.log(high / low) / (last - first)
-
-
-def lost_at(table: Columns, motion: str, size: int) -> float:
-    """Horizon at which the median share over the starts first falls below one half, interpolated.
-
-    Infinite where it never does.
-    """
-    rows = array_of(table, "share", "horizon", "start", motion=motion, size=size)
-    steps, middle = np.unique(table["horizon"]), np.median(rows, axis=1)
-    if not (middle < 0.5).any():
-        return float("inf")
-    place = int(np.argmax(middle < 0.5))
-    around = [place, max(place - 1, 0)]
-    return float(np.interp(0.5, middle[around], steps[around]))
 
 
 @stored(

@@ -1,13 +1,10 @@
-"""Learning in the driven network: relaxed weights, three gradients, and the exact one.
+"""Learning in the driven network: relaxed weights, three gradients, the exact one, trainings.
 
-The signs W of [poclopez2024dynamical, Eqs. (7), (8)] become numbers in [−1, 1], W = tanh θ in a
-training. Of N bits every segment l has n = N/L; a token is its segment means x_l, and with
-h = β Σ_a W^o_{a,l} A_a the next one is drawn as x_l = 2 Binomial(n, (1 + tanh h_l)/2)/n − 1, or is
-tanh h_l itself in the limit N → ∞. The network has no position. The cost of a step is the
-surprise of a target token ξ, −Σ_l log₂ P(bit of segment l = ξ_l) = Σ_l log₂(1 + e^{−2 ξ_l h_l}),
-summed over the *visible* segments, the first V: for a byte written in eight segments it is in bits
-per byte. Costs depend on drawn tokens through h, so that at finite N the loss is the mean cost over
-the draws of all tokens. Gradients of it:
+The signs W of [poclopez2024dynamical, Eqs. (7), (8)] become W = tanh θ. Of N bits every segment l
+has n = N/L; with h = β Σ_a W^o_{a,l} A_a its mean in the next token is drawn as
+x_l = 2 Binomial(n, (1 + tanh h_l)/2)/n − 1, or is tanh h_l itself in the limit. There is no
+position. The cost of a step is the surprise of a target token ξ, Σ_l log₂(1 + e^{−2 ξ_l h_l}), over
+the *visible* segments, the first V. Gradients of its mean over the draws:
 
 - `limit`: through the path of the limit, deterministic, off by a bias of order 1/N;
 - `straight`: through a drawn path as if each token were its mean plus a constant;
@@ -16,74 +13,112 @@ the draws of all tokens. Gradients of it:
 
 Shapes: S networks side by side, B paths each, L segments, P features, T tokens in a window,
 weights (S, 4, P, L), roles in the order of `network.ROLES`; time runs from old to new.
+
+Two tasks: a cycle of eight tokens that the network writes by itself, and bytes of a text. In both
+a token has eleven segments, so that N = 99, 990, 9,900 and 99,000 are whole numbers of bits a
+segment. A byte fills the first eight, most significant bit first, and the network is told every
+byte after it has predicted it. Between two bytes it writes a token of its own, a *note*, so that a
+byte is predicted from two bytes and two notes.
+
+Work is counted in path-steps. The limit and straight-through follow one path of every start;
+REINFORCE draws `copies` of it, for its baseline, and makes as many fewer updates. Rate and copies
+of each arm are chosen on validation seeds: twelve other cycles, and four trainings that are
+measured on the validation part of the texts.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
+from functools import cache, partial
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from scipy.special import binom
 from torch import Tensor
-from torch.nn.functional import logsigmoid
+from torch.nn.functional import cosine_similarity, logsigmoid, pad
 
 from bookmaker.tables import Rows, stored
-from compendium.common.rows import grid, rows_of
-from spinformer.core.random import torch_generator
+from compendium.common.copies import times_copies, update_copies
+from compendium.common.rows import array_of, grid, mean_rows, near_rows, rows_of
+from spinformer.core.random import numpy_generator, torch_generator
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE
+from spinformer.language.text import sample_texts
+
+_FOLDER = Path(__file__).parent
+SEGMENTS, FEATURES, CONTEXT = 11, 12, 4
+LENGTH, BYTE = 8, 8  # tokens of a cycle, segments that a byte fills
+# steps: tokens after the window. visible: V, given: as in `Text`. budget: updates with one path of
+# every start. tuned: how many validation seeds.
+TASKS = {
+    "cycle": SimpleNamespace(steps=12, visible=SEGMENTS, given=0, budget=320, tuned=12),
+    "bytes": SimpleNamespace(steps=16, visible=BYTE, given=2, budget=160, tuned=4),
+}
+SIZES = (99, 990, 9900, 99_000)
+SHARES = (0.0, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)  # of the budget, where one looks
+# What each arm changes in `train`.
+ARMS: dict[str, dict[str, Any]] = {
+    "limit": {},
+    "limit, one step": {"cut": True},
+    "limit, shuffled": {"shuffled": True},
+    "straight, 99": {"gradient": "straight", "size": 99},
+    "straight, 9900": {"gradient": "straight", "size": 9900},
+    "score, 99": {"gradient": "score", "size": 99},
+    "score, 9900": {"gradient": "score", "size": 9900},
+}
+# The estimators of the gradient that are compared, and the copies of every start in an update.
+ESTIMATORS, _EIGHT = ("limit", "straight", "score", "score, no baseline"), 8
 
 
-class Paths(NamedTuple):
-    """Costs in bits and log-probabilities of the drawn bits, (S, B, steps), and the tokens,
-    (S, B, T + steps, L), the window first."""
+class Text(NamedTuple):
+    """What networks start from and are to write, and how strongly they attend.
 
-    costs: Tensor
-    scores: Tensor
-    tokens: Tensor
+    window: (S, B, T, L) entries in [−1, 1]. targets: (S, B, steps, V) signs. given: 0 where a
+    network writes alone; n if every n-th token is told it (the visible segments become those of the
+    target), and only these steps have a cost.
+    """
+
+    window: Tensor
+    targets: Tensor
+    beta: float = 3.0
+    gamma: float = 10.0
+    given: int = 0
+
+    def repeated(self, networks: int, paths: int) -> Text:
+        """The same text for so many times as many networks and paths, copy by copy."""
+        window, targets = (part.repeat(networks, paths, 1, 1) for part in self[:2])
+        return self._replace(window=window, targets=targets)
 
 
 def rollout(
-    weights: Tensor,
-    *,
-    window: Tensor,
-    targets: Tensor,
-    beta: float,
-    gamma: float,
-    size: int = 0,
-    given: int = 0,
-    cut: bool = False,
-    straight: bool = True,
-    seed: int = 0,
-) -> Paths:
-    """Paths of `steps` tokens and what the targets cost along them, differentiable.
+    weights: Tensor, text: Text, *, kind: str, size: int = 0, cut: bool = False, seed: int = 0
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Costs in bits and log-probabilities of what was drawn, (S, B, steps), and the tokens.
 
-    window: (S, B, T, L) entries in [−1, 1]; targets: (S, B, steps, V) signs of the visible
-    segments. size: N, a multiple of L; 0 for the limit. given: 0 where the network writes
-    alone; n if every n-th token is told it: its visible segments become those of the target, the
-    others stay the network's own, and only these steps have a cost. cut: gradients pass through one
-    step, whose window is a constant. straight:
-    gradients pass through drawn tokens as if each were its mean plus a constant; otherwise drawn
-    tokens are constants, as the score needs it.
+    These are (S, B, T + steps, L), the window first. size: N, a multiple of L; 0 for the limit.
+    cut: gradients pass through one step. kind: that of the gradient; drawn tokens are constants for
+    the "score", else as if each were its mean plus a constant.
     """
-    context, (steps, visible) = window.shape[2], targets.shape[2:]
+    context, (steps, visible) = text.window.shape[2], text.targets.shape[2:]
     bits, generator = size // weights.shape[-1], torch_generator(seed)
-    tokens, costs, scores = list(window.unbind(2)), [], []
+    tokens, costs, scores = list(text.window.unbind(2)), [], []
     for step in range(steps):
         if cut:
             tokens = [token.detach() for token in tokens]
-        field = _field(weights, torch.stack(tokens[-context:], 2), beta=beta, gamma=gamma)
-        target, told = targets[:, :, step], given > 0 and (step + 1) % given == 0
+        field = _field(weights, torch.stack(tokens[-context:], 2), text)
+        target = text.targets[:, :, step]
+        told = text.given > 0 and (step + 1) % text.given == 0
         cost = surprise(field[..., :visible], target=target)
-        costs.append(cost if told or not given else torch.zeros_like(cost))
+        costs.append(cost if told or not text.given else torch.zeros_like(cost))
         token, score = torch.tanh(field), torch.zeros_like(cost)
         if bits:
             chance = 0.5 * (1.0 + token.detach())
             ups = torch.binomial(torch.full_like(token, bits), chance, generator=generator)
             drawn = 2.0 * ups / bits - 1.0
-            token = token + (drawn - token).detach() if straight else drawn
+            token = token + (drawn - token).detach() if kind != "score" else drawn
             # Without the number of ways, which has no gradient, and without what is told.
             logs = ups * logsigmoid(2.0 * field) + (bits - ups) * logsigmoid(-2.0 * field)
             score = logs[..., visible if told else 0 :].sum(-1)
@@ -91,47 +126,41 @@ def rollout(
             token = torch.cat([target, token[..., visible:]], -1)
         tokens.append(token)
         scores.append(score)
-    return Paths(torch.stack(costs, -1), torch.stack(scores, -1), torch.stack(tokens, 2))
+    return torch.stack(costs, -1), torch.stack(scores, -1), torch.stack(tokens, 2)
 
 
-def surrogate(paths: Paths, *, kind: str, copies: int = 1) -> Tensor:
+def surrogate(costs: Tensor, scores: Tensor, *, kind: str, copies: int = 1) -> Tensor:
     """A number for each network (S,) whose gradient is the estimator `kind` of the mean cost.
 
-    The mean is over paths and steps. "score" needs paths whose tokens carry no gradient
-    (`straight=False`), their B axis being `copies` paths of each start, copy by copy: the baseline
-    of a path is the mean of the later costs of its other copies, none for copies = 1.
+    costs, scores: of `rollout`, for the "score" with a B axis of `copies` paths of each start, copy
+    by copy: the baseline is the mean of the later costs of the others.
     """
-    networks, count, steps = paths.costs.shape
-    mean = paths.costs.mean((1, 2))
+    mean, costs = costs.mean((1, 2)), costs.detach()
     if kind != "score":
         return mean
-    costs = paths.costs.detach()
     later = costs.flip(-1).cumsum(-1).flip(-1) - costs
     if copies > 1:
-        grouped = later.reshape(networks, copies, -1, steps)
+        grouped = later.unflatten(1, (copies, -1))
         # Less the mean of the others: copies/(copies − 1) times less the mean of all.
         grouped = (grouped - grouped.mean(1, keepdim=True)) * (copies / (copies - 1))
-        later = grouped.reshape(networks, count, steps)
-    reward = (paths.scores * later).sum(-1).mean(1) / steps
+        later = grouped.flatten(1, 2)
+    reward = (scores * later).sum(-1).mean(1) / costs.shape[-1]
     return mean + reward - reward.detach()
 
 
-def exact_costs(
-    weights: Tensor, *, window: Tensor, targets: Tensor, beta: float, gamma: float, size: int
-) -> Tensor:
+def exact_costs(weights: Tensor, text: Text, *, size: int) -> Tensor:
     """Mean cost of every step (B, steps) of one network of N = `size` bits: a sum over all texts.
 
-    weights: (4, P, L); window: (B, T, L), tokens that N bits can be; targets: (B, steps, V). The
-    probability of every window is carried from step to step: K^(T+1) numbers a step for
-    K = (N/L + 1)^L tokens. All tokens are the network's own (`given=0` of `rollout`).
+    weights: (4, P, L); the window holds tokens that N bits can be. The probability of every window
+    is carried from step to step.
     """
+    window, targets = text.window[0], text.targets[0]
     segments, (count, context) = weights.shape[2], window.shape[:2]
     bits = size // segments
     ups = torch.cartesian_prod(*[torch.arange(bits + 1.0, dtype=weights.dtype)] * segments)
     kinds = len(ups)
-    every = ups[torch.cartesian_prod(*[torch.arange(kinds)] * context)]
-    windows = 2.0 * every / bits - 1.0
-    field = _field(weights[None], windows[None], beta=beta, gamma=gamma)[0]
+    windows = 2.0 * ups[torch.cartesian_prod(*[torch.arange(kinds)] * context)] / bits - 1.0
+    field = _field(weights[None], windows[None], text)[0]
     ways = torch.as_tensor(binom(bits, ups.numpy())).log().sum(-1)
     up, down = logsigmoid(2.0 * field), logsigmoid(-2.0 * field)
     moves = torch.exp(up @ ups.T + down @ (bits - ups).T + ways).reshape(kinds, -1, kinds)
@@ -146,71 +175,58 @@ def exact_costs(
 
 def surprise(field: Tensor, *, target: Tensor) -> Tensor:
     """Σ_l −log₂ P(bit l = ξ_l) over the last axis, P = e^{ξh}/(2 cosh h), in bits."""
-    return -logsigmoid(2.0 * target * field).sum(-1) / math.log(2.0)
+    return -logsigmoid(2.0 * target * field).sum(-1) / np.log(2.0)
 
 
-def _field(weights: Tensor, window: Tensor, *, beta: float, gamma: float) -> Tensor:
+def _field(weights: Tensor, window: Tensor, text: Text) -> Tensor:
     """h = β W^o A of the next token, (S, B, L), from windows (S, B, T, L)."""
-    networks, count, context, segments = window.shape
-    flat = window.reshape(networks, count * context, segments)
-
-    def overlap(role: int) -> Tensor:
-        return (flat @ weights[:, role].mT).reshape(networks, count, context, -1) / segments
-
-    query = overlap(QUERY)[:, :, -1:]
-    attention = torch.softmax(gamma * (query * overlap(KEY)).sum(-1), -1)
-    mixed = (attention[..., None] * overlap(VALUE)).sum(2)
-    return beta * (mixed @ weights[:, OUTPUT])
+    values, queries, keys = (
+        times_copies(window, weights[:, role].mT) / window.shape[3] for role in (VALUE, QUERY, KEY)
+    )
+    attention = torch.softmax(text.gamma * (queries[:, :, -1:] * keys).sum(-1), -1)
+    mixed = (attention[..., None] * values).sum(2)
+    return text.beta * (mixed @ weights[:, OUTPUT])
 
 
 # ---- how good the gradients are, where the exact one is known
 
-# A small network and a window of two tokens. Every update follows the eight starts of a cycle of
-# the eight tokens of three signs, in eight copies.
-SEGMENTS, FEATURES, CONTEXT = 3, 3, 2
-PUSH: dict[str, Any] = {"beta": 1.5, "gamma": 5.0}
-EXACT_SIZES = (3, 6, 9, 15)
-SIZES = (*EXACT_SIZES, 99, 990, 9900, 99_000)
-ESTIMATORS = ("limit", "straight", "score", "score, no baseline")
-COPIES = 8
 
+def draw_small(seed: int) -> tuple[Tensor, Text]:
+    """θ (4, 3, 3) of a small network, normal, and a cycle of the eight tokens of three signs.
 
-# Of a small network: θ (4, P, L), and of its cycle: windows (8, T, L), targets (8, 8, L).
-Small = tuple[Tensor, Tensor, Tensor]
-
-
-def draw_small(seed: int) -> Small:
-    """The network and the cycle of a seed: normal θ, the eight tokens in random order."""
+    All eight starts of the cycle, in windows of two.
+    """
     generator = np.random.default_rng([seed, 30])
-    theta = torch.as_tensor(generator.standard_normal((4, FEATURES, SEGMENTS)))
-    numbers = generator.permutation(2**SEGMENTS)
-    signs = 2.0 * ((numbers[:, None] >> np.arange(SEGMENTS)) & 1) - 1.0
-    tokens = torch.as_tensor(signs[(np.arange(8)[:, None] + np.arange(CONTEXT + 8)) % 8])
-    return theta, tokens[:, :CONTEXT], tokens[:, CONTEXT:]
+    theta = torch.as_tensor(generator.standard_normal((4, 3, 3)))
+    signs = torch.as_tensor(_signs(generator.permutation(8), 3))
+    tokens = signs[(np.arange(8)[:, None] + np.arange(10)) % 8][None]
+    return theta, Text(tokens[:, :, :2], tokens[:, :, 2:], beta=1.5, gamma=5.0)
 
 
-def exact_gradient(small: Small, *, size: int) -> Tensor:
-    """Gradient of the mean cost in θ, (4, P, L), of N = `size` bits."""
-    theta, window, targets = small
-    theta = theta.clone().requires_grad_()
-    costs = exact_costs(torch.tanh(theta), window=window, targets=targets, size=size, **PUSH)
-    return torch.autograd.grad(costs.mean(), theta)[0]
+def _signs(numbers: np.ndarray, many: int) -> np.ndarray:
+    """The last binary digits of integers (n,) as signs (n, many), the last one first."""
+    return 2.0 * ((numbers[:, None] >> np.arange(many)) & 1) - 1.0
 
 
-def estimates(
-    small: Small, estimator: str, *, size: int, updates: int = 1, seed: int = 0
+def gradients(
+    theta: Tensor, text: Text, estimator: str, *, size: int, updates: int = 1, seed: int = 0
 ) -> Tensor:
     """Independent estimates of the gradient, (updates, 4, P, L), each from eight copies.
 
-    estimator: one of ESTIMATORS; the limit has one estimate only.
+    estimator: "exact" or one of ESTIMATORS; the exact one and the limit have one estimate only.
     """
-    kind = estimator.split(",")[0]
-    updates, copies, size = (1, 1, 0) if kind == "limit" else (updates, COPIES, size)
-    theta = small[0].expand(updates, -1, -1, -1).clone().requires_grad_()
-    window, targets = (part.repeat(updates, copies, 1, 1) for part in small[1:])
-    setting: dict[str, Any] = {"size": size, "straight": kind != "score", "seed": seed, **PUSH}
-    paths = rollout(torch.tanh(theta), window=window, targets=targets, **setting)
-    value = surrogate(paths, kind=kind, copies=copies if estimator == "score" else 1)
+    kind, copies = estimator.split(",")[0], _EIGHT
+    if kind in ("exact", "limit"):
+        updates, copies, size = 1, 1, size if kind == "exact" else 0
+    theta = theta.expand(updates, -1, -1, -1).clone().requires_grad_()
+    weights = torch.tanh(theta)
+    if kind == "exact":
+        value = exact_costs(weights[0], text, size=size).mean()
+    else:
+        text = text.repeated(updates, copies)
+        costs, scores, _ = rollout(weights, text, kind=kind, size=size, seed=seed)
+        copies = copies if estimator == "score" else 1
+        value = surrogate(costs, scores, kind=kind, copies=copies)
     return torch.autograd.grad(value.sum(), theta)[0]
 
 
@@ -220,27 +236,24 @@ def one_bit(strength: float) -> dict[str, tuple[float, float, float]]:
     Of the limit, straight-through and REINFORCE (without baseline); a = `strength`, the target
     is up. In the limit x₁ is its mean, whatever is drawn.
     """
-    up = 1.0 / (1.0 + np.exp(-2.0 * strength))
-    found = {}
+    up, found = 1.0 / (1.0 + np.exp(-2.0 * strength)), {}
+    a = torch.full((64, 1, 1, 1), strength, dtype=torch.float64, requires_grad=True)
+    ones = torch.ones_like(a)
+    text = Text(ones, ones.expand(-1, -1, 2, -1), beta=1.0, gamma=0.0, given=2)
     for kind in ("limit", "straight", "score"):
-        a = torch.full((64, 1, 1, 1), strength, dtype=torch.float64, requires_grad=True)
-        ones = torch.ones_like(a)
-        start: dict[str, Any] = {"window": ones, "targets": ones.expand(-1, -1, 2, -1)}
-        how: dict[str, Any] = {"size": int(kind != "limit"), "straight": kind != "score"}
-        paths = rollout(torch.cat([a, ones, ones, ones], 1), **start, **how, beta=1.0, gamma=0.0)
-        second, drawn = paths.costs[:, 0, 1], paths.tokens[:, 0, 1, 0].detach()
-        value = second + second.detach() * paths.scores[:, 0, 0] * (kind == "score")
-        slopes = torch.autograd.grad(value.sum(), a)[0].flatten()
-        first, other = (
-            float(slopes[0 if kind == "limit" else (drawn == x).nonzero()[0, 0]]) for x in (1, -1)
-        )
+        weights, size = torch.cat([a, ones, ones, ones], 1), int(kind != "limit")
+        costs, scores, tokens = rollout(weights, text, kind=kind, size=size)
+        # The mean over both steps, of which the second alone has a cost.
+        value = 2.0 * surrogate(costs, scores, kind=kind).sum()
+        slopes = torch.autograd.grad(value, a)[0].flatten()
+        first, other = (float(slopes[(tokens[:, 0, 1, 0] - x).abs().argmin()]) for x in (1, -1))
         found[kind] = (first, other, float(up * first + (1.0 - up) * other))
     return found
 
 
 @stored(
-    Path(__file__).parent / "quality.csv",
-    units=grid(seed=range(10), size=SIZES),
+    _FOLDER / "quality.csv",
+    units=grid(seed=range(10), size=(3, 6, 9, 15, *SIZES)),
     seconds=2.0,
     rtol=1e-3,
 )
@@ -251,20 +264,245 @@ def QUALITY(seed: int, *, size: int) -> Rows:
     is that of the mean of all updates less the variance of this mean, at least zero; the variance
     is that of an update, times its copies, over the squared norm of the reference.
     """
-    small = draw_small(seed)
-    exact = size in EXACT_SIZES
-    reference = exact_gradient(small, size=size) if exact else estimates(small, "limit", size=0)[0]
-    norm = float(reference.norm())
-    rows = []
+    small, rows = draw_small(seed), []
+    measured = partial(gradients, *small, size=size, updates=128, seed=seed)
+    target = measured("exact" if size <= 15 else "limit").flatten()
+    norm = float(target.norm())
     for estimator in ESTIMATORS:
-        found = estimates(small, estimator, size=size, updates=128, seed=seed).flatten(1)
-        count, target = len(found), reference.flatten()
-        spread = float(found.var(0).sum()) if count > 1 else 0.0
-        off = float((found.mean(0) - target).square().sum()) - spread / count
+        found = measured(estimator).flatten(1)
+        spread = float(found.var(0).sum()) if len(found) > 1 else 0.0
+        off = float((found.mean(0) - target).square().sum()) - spread / len(found)
         rows += rows_of(
             estimator=estimator,
             bias=max(off, 0.0) ** 0.5 / norm,
-            cosine=torch.nn.functional.cosine_similarity(found, target[None]).mean(),
-            variance=COPIES * spread / norm**2,
+            cosine=cosine_similarity(found, target[None]).mean(),
+            variance=_EIGHT * spread / norm**2,
         )
     return rows
+
+
+# ---- the tasks
+
+
+def examples(
+    task: str, *, seeds: Sequence[int], part: str = "train", draw: int = 0, shuffled: bool = False
+) -> Text:
+    """All eight starts of the cycle of every seed, or stretches of a part of the bytes.
+
+    Those of an update, `draw`, are its own in "train" and the same for all seeds otherwise.
+    shuffled: the targets keep their tokens and lose their order.
+    """
+    rule, found = TASKS[task], []
+    stride = max(rule.given, 1)
+    first = CONTEXT // stride
+    for seed in seeds:
+        if task == "cycle":
+            places = np.arange(LENGTH)[:, None] + np.arange(CONTEXT + rule.steps)
+            rows = draw_cycle(seed)[places % LENGTH]
+        else:
+            read = stretches(part, seed=seed, draw=draw)
+            rows = 2.0 * np.unpackbits(read[..., None], axis=-1) - 1.0
+        if shuffled:  # over all paths and steps
+            dealt = rows[:, first:].reshape(-1, rows.shape[-1])
+            dealt = np.random.default_rng([seed, draw, 22]).permutation(dealt)
+            rows[:, first:] = dealt.reshape(rows[:, first:].shape)
+        found.append(np.repeat(rows, stride, axis=1))
+    tokens = torch.as_tensor(np.array(found))
+    window = pad(tokens[:, :, :CONTEXT], (0, SEGMENTS - rule.visible))
+    if rule.given:
+        window[:, :, np.arange(CONTEXT) % stride != stride - 1] = 0.0  # notes not yet written
+    return Text(window, tokens[:, :, CONTEXT:], given=rule.given)
+
+
+def draw_cycle(seed: int) -> np.ndarray:
+    """Eight different tokens (8, 11) of random signs."""
+    numbers = numpy_generator(seed).choice(2**SEGMENTS, size=LENGTH, replace=False)
+    return _signs(numbers, SEGMENTS)
+
+
+@cache
+def text_bytes(part: str) -> np.ndarray:
+    """Bytes of a part of the seven texts of `language.text`, each text split alike."""
+    low, high = {"train": (0.0, 0.8), "validation": (0.8, 0.9), "test": (0.9, 1.0)}[part]
+    texts = [text.encode() for text in sample_texts().values()]
+    pieces = [text[int(low * len(text)) : int(high * len(text))] for text in texts]
+    return np.frombuffer(b"\n".join(pieces), dtype=np.uint8)
+
+
+def stretches(part: str, *, seed: int = 0, draw: int = 0) -> np.ndarray:
+    """Stretches of ten bytes (B, 10) of a part of the texts: 16 of an update, 64 of a test."""
+    read, training = text_bytes(part), part == "train"
+    generator = np.random.default_rng([seed if training else 0, draw, 21])
+    begin = generator.integers(len(read) - 10, size=16 if training else 64)
+    return read[begin[:, None] + np.arange(10)]
+
+
+def tables() -> dict[str, float]:
+    """Bits per bit of tables of pairs counted on the training part, on the test's stretches.
+
+    "bytes after a byte" predicts whole bytes, a mixture with the bytes alone of the weight of ten
+    counts; "bits after a byte" the eight bits as if they were independent, as the network has to.
+    """
+    read, test = text_bytes("train").astype(int), stretches("test").astype(int)
+    bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
+    before, after = test[:, 1:-1].ravel(), test[:, 2:].ravel()
+    single = np.bincount(read, minlength=256)
+    pairs = np.bincount(256 * read[:-1] + read[1:], minlength=256**2).reshape(256, 256)
+    weight = pairs.sum(1, keepdims=True) + 10.0
+    whole = (pairs + 10.0 * (single + 0.5) / (len(read) + 128.0)) / weight
+    up = ((pairs @ bits + 10.0 * (single @ bits + 0.5) / (len(read) + 1.0)) / weight)[before]
+    return {
+        "bytes after a byte": float(-np.log2(whole[before, after]).mean() / BYTE),
+        "bits after a byte": float(-np.log2(np.where(bits[after] == 1, up, 1.0 - up)).mean()),
+    }
+
+
+def train(
+    task: str,
+    *,
+    seeds: Sequence[int],
+    updates: int,
+    rate: float,
+    copies: int = 1,
+    gradient: str = "limit",
+    shuffled: bool = False,
+    **how: Any,
+) -> dict[float, Tensor]:
+    """θ (S, 4, P, L) of seeds side by side after each of SHARES of the budget.
+
+    updates: of one path of every start; with `copies` there are as many fewer. how: `size` and
+    `cut` of `rollout`.
+    """
+    # Normal at the start, of standard deviation ½.
+    shape = (4, FEATURES, SEGMENTS)
+    drawn = [0.5 * np.random.default_rng([seed, 20]).standard_normal(shape) for seed in seeds]
+    weights, draws = {"theta": torch.as_tensor(np.array(drawn))}, count()
+
+    def batch() -> Tensor:
+        step = next(draws)
+        text = examples(task, seeds=seeds, draw=step, shuffled=shuffled).repeated(1, copies)
+        theta = torch.tanh(weights["theta"])
+        costs, scores, _ = rollout(theta, text, kind=gradient, seed=step, **how)
+        return surrogate(costs, scores, kind=gradient, copies=copies)
+
+    total = max(updates // copies, 1)
+    looks = {share: round(share * total) for share in SHARES}
+    found = update_copies(
+        weights, losses=batch, rate=rate, steps=total, keep=looks.values(), betas=(0.9, 0.99)
+    )
+    return {share: found[step]["theta"] for share, step in looks.items()}
+
+
+def losses(
+    weights: Tensor, task: str, *, seeds: Sequence[int], size: int = 0, part: str = "test"
+) -> np.ndarray:
+    """Bits per bit of the target, (S,), at N = `size`, eight copies of each start; 0: the limit."""
+    rule, text = TASKS[task], examples(task, seeds=seeds, part=part).repeated(1, 8 if size else 1)
+    with torch.no_grad():
+        costs, _, _ = rollout(weights, text, kind="limit", size=size, seed=size)
+    told = rule.steps // max(rule.given, 1)  # steps that have a cost
+    return (costs.sum(-1).mean(1) / (told * rule.visible)).numpy()
+
+
+@stored(
+    _FOLDER / "tuning.csv",
+    units=[
+        unit
+        for unit in grid(task=TASKS, arm=ARMS, copies=(1, 2, 8), rate=(0.03, 0.1, 0.3))
+        if (unit["copies"] > 1) == unit["arm"].startswith("score") and "shuffled" not in unit["arm"]
+    ],
+)
+def TUNING(task: str, *, arm: str, copies: int, rate: float) -> Rows:
+    """Mean loss of the validation seeds at the arm's own N after the whole budget."""
+    seeds, updates = range(100, 100 + TASKS[task].tuned), TASKS[task].budget
+    trained = train(task, seeds=seeds, updates=updates, copies=copies, rate=rate, **ARMS[arm])
+    where: dict[str, Any] = {"size": ARMS[arm].get("size", 0), "part": "validation"}
+    return rows_of(loss=losses(torch.tanh(trained[1.0]), task, seeds=seeds, **where).mean())
+
+
+@stored(
+    _FOLDER / "learning.csv",
+    units=grid(task=("cycle",), arm=ARMS, block=(0, 1))
+    + grid(task=("bytes",), arm=ARMS, block=(0,)),
+)
+def LEARNING(task: str, *, arm: str, block: int) -> Rows:
+    """Losses of ten seeds after these shares of the budget, at every N and with signs.
+
+    Copies and rate have the lowest loss in `TUNING`; a control takes those of the limit.
+    """
+    table, name = TUNING.read(), "limit" if arm == "limit, shuffled" else arm
+    own = np.flatnonzero((table["task"] == task) & (table["arm"] == name))
+    best = own[np.argmin(table["loss"][own])]
+    setting: dict[str, Any] = {"copies": int(table["copies"][best]), "rate": table["rate"][best]}
+    seeds = range(10 * block, 10 * block + 10)
+    trained = train(task, seeds=seeds, updates=TASKS[task].budget, **setting, **ARMS[arm])
+    measured = {"limit": (torch.tanh, 0)} | {f"n{n}": (torch.tanh, n) for n in SIZES}
+    measured |= {"signs": (torch.sign, 0), "signs99": (torch.sign, 99)}
+    loss, rows = partial(losses, task=task, seeds=seeds), []
+    for share, theta in trained.items():
+        found = {name: loss(made(theta), size=size) for name, (made, size) in measured.items()}
+        rows += rows_of(seed=list(seeds), share=share, **found)
+    return rows
+
+
+def column(task: str, arm: str, *, measure: str, share: float = 1.0) -> np.ndarray:
+    """One measure of every seed (S,) from the table `learning`, after a share of the budget."""
+    return array_of(LEARNING.read(), measure, "seed", task=task, arm=arm, share=share)
+
+
+# ---- tables of settings
+
+_MIDDLES = ("mean", "median")
+
+
+@stored(
+    _FOLDER / "settings_C19.csv",
+    units=grid(task=TASKS, rival=("score", "straight"), size=SIZES, budget=(0.25, 1.0)),
+    seconds=0.5,
+)
+def RIVALS(task: str, rival: str, size: int, budget: float) -> Rows:
+    """Bits per bit by which the limit ends below a rival of N = 9,900, seed by seed, at `size`."""
+    arms, measure = ("limit", f"{rival}, 9900"), f"n{size}"
+    ours, theirs = (column(task, arm, measure=measure, share=budget) for arm in arms)
+    return mean_rows(theirs - ours)
+
+
+def excess(task: str, size: int, *, share: float = 1.0) -> np.ndarray:
+    """Loss at N = `size` less that in the limit, (seeds,), of trainings in the limit."""
+    at_size, limit = (column(task, "limit", measure=m, share=share) for m in (f"n{size}", "limit"))
+    return at_size - limit
+
+
+@stored(
+    _FOLDER / "settings_C19b.csv",
+    units=grid(task=TASKS, size=SIZES, budget=(0.25, 0.5, 1.0)),
+    seconds=0.5,
+)
+def EXCESSES(task: str, size: int, budget: float) -> Rows:
+    """0.02 bits per bit less the excess of a training in the limit, after a share of the budget."""
+    return mean_rows(0.02 - excess(task, size, share=budget))
+
+
+@stored(
+    _FOLDER / "settings_C19d.csv",
+    units=[
+        unit
+        for unit in grid(task=TASKS, smallest=(99, 990), largest=(9900, 99_000), middle=_MIDDLES)
+        if unit["largest"] > 10 * unit["smallest"]
+    ],
+    seconds=1.0,
+)
+def POWERS(task: str, smallest: int, largest: int, middle: str) -> Rows:
+    """The power by a straight line through the "mean" or "median" excess of the seeds.
+
+    The interval is that of 2,000 draws of the seeds with replacement.
+    """
+    sizes = [size for size in SIZES if smallest <= size <= largest]
+    found = np.array([excess(task, size) for size in sizes])
+    seeds = found.shape[1]
+    drawn = np.random.default_rng(0).integers(seeds, size=(2000, seeds))
+    drawn = np.vstack([np.arange(seeds), drawn])
+    levels = np.log(np.maximum(getattr(np, middle)(found[:, drawn], axis=-1), 1e-6))
+    powers = np.polyfit(np.log(sizes), levels, 1)[0]
+    interval = (powers[0], *np.quantile(powers[1:], (0.025, 0.975)))
+    return near_rows(interval, aim=-1.0, within=0.25, runs=seeds)

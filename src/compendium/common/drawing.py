@@ -46,6 +46,14 @@ def means(axis: Axes, x: ArrayLike, rows: np.ndarray, color: str, **style: Any) 
     intervals(axis, x, [low, rows.mean(0), high], color, **style)
 
 
+def means_at(axis: Axes, across: np.ndarray, values: np.ndarray, color: str, **style: Any) -> None:
+    """Mean and Student's interval of the values (n,) at each of the places `across` (n,)."""
+    places = np.unique(across)
+    rows = [values[across == place] for place in places]
+    ends = [(mean_interval(row)[0], row.mean(), mean_interval(row)[1]) for row in rows]
+    intervals(axis, places, np.transpose(ends), color, **style)
+
+
 def size_errors(
     axis: Axes, sizes: np.ndarray, value: np.ndarray, error: np.ndarray, color: str, **style: Any
 ) -> None:
