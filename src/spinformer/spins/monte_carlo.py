@@ -168,10 +168,9 @@ def _run_chains(
     """Run `chains` independent chains of `blocks` blocks after `burn` sweeps that are dropped.
 
     start: draws the first spins, (N,) or (N, D), from a generator. kernel: (spins, *system,
-    generator, samples) sweeps spins in place, once for each row of the samples, and writes them
-    there; system: pairs, fields and β. unit: the length of a spin. offset: a constant of the
-    energy. Every chain draws from a child of `seed`'s stream. A single block has no scatter and is
-    refused.
+    generator, samples) sweeps spins in place and writes each state to samples (N, sweeps, ...);
+    system: pairs, fields and β. unit: the length of a spin. offset: a constant of the energy. Every
+    chain draws from a child of `seed`'s stream. A single block has no scatter and is refused.
     """
     check_integer("sweeps", sweeps, low=1, high=_MAX_SWEEPS)
     check_integer("burn", burn, low=0, high=_MAX_SWEEPS)
@@ -180,20 +179,20 @@ def _run_chains(
     if chains * blocks < 2:
         raise ValueError("chains * blocks must be at least 2 for an error bar, got 1")
     length = max(4, -(-sweeps // blocks))
-    pair, field = system[0], system[1].reshape(len(system[1]), -1)
+    half, field = 0.5 * system[0], system[1].reshape(len(system[1]), -1)
 
     def swept(spins: np.ndarray, count: int, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
         """Sums of spins and of pairs over `count` sweeps, and the energy of each."""
-        spin_sum, pair_sum, energies = np.zeros_like(field), np.zeros_like(pair), [np.zeros(0)]
+        spin_sum, pair_sum, energies = np.zeros_like(field), np.zeros_like(half), [np.zeros(0)]
         for first in range(0, count, _CHUNK):
-            samples = np.empty((min(_CHUNK, count - first), *spins.shape))
+            samples = np.empty((len(spins), min(_CHUNK, count - first), *spins.shape[1:]))
             kernel(spins, *system, rng, samples)
-            each = samples.reshape(len(samples), *field.shape).swapaxes(0, 1)
-            flat = each.reshape(len(field), -1)
+            flat = samples.reshape(len(spins), -1)
+            each = samples.reshape(*samples.shape[:2], -1)
             spin_sum += each.sum(1)
             pair_sum += flat @ flat.T
-            felt = field[:, None] + 0.5 * (pair @ flat).reshape(each.shape)
-            energies.append(offset - (felt * each).sum((0, 2)))
+            felt = field[:, None] + (half @ flat).reshape(each.shape)
+            energies.append(offset - np.einsum("itd,itd->t", felt, each))
         np.fill_diagonal(pair_sum, count)
         return spin_sum.reshape(spins.shape), pair_sum, np.concatenate(energies)
 
@@ -248,13 +247,13 @@ def _ising_sweeps(
     samples: np.ndarray,
 ) -> None:
     size = len(spins)
-    for step in range(len(samples)):
+    for step in range(samples.shape[1]):
         for i in range(size):
             local = field[i]
             for j in range(size):
                 local += pair[i, j] * spins[j]
             spins[i] = _flip(beta * local, rng)
-        samples[step] = spins
+        samples[:, step] = spins
 
 
 @njit(cache=True)
@@ -283,7 +282,7 @@ def _vector_sweeps(
     size, dim = spins.shape
     local = np.empty(dim)
     tangent = np.empty(dim)
-    for step in range(len(samples)):
+    for step in range(samples.shape[1]):
         for i in range(size):
             for d in range(dim):
                 local[d] = field[i, d]
@@ -322,7 +321,7 @@ def _vector_sweeps(
             norm = math.sqrt(norm)
             for d in range(dim):
                 spins[i, d] /= norm
-        samples[step] = spins
+        samples[:, step] = spins
 
 
 @record
