@@ -235,10 +235,10 @@ MISFITS: dict[str, list[dict[str, Any]]] = {
     ],
     "hopfield.layer.HopfieldLayer": [{"heads": 5}, {"beta": [1.0, 2.0, 3.0]}, {"beta": 0.0}],
     "language.encoder.Architecture": [{"heads": 7}],
-    "language.encoder.project": [{"which": "queries"}, {"layer": 5}],
-    "language.encoder.run_layer": [
+    "language.encoder.project": [
+        {"which": "queries"},
         {"layer": 2},
-        *({"inputs": x} for x in (STATES[0], STATES[..., :7], STATES / 0, STATES.float())),
+        *({"states": x} for x in (STATES[0, 0], STATES[..., :7], STATES / 0, STATES.float())),
     ],
     "language.encoder.run_model": [
         {"tokens": x}
