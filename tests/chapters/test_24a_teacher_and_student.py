@@ -66,7 +66,7 @@ def test_a_limit_keeps_its_word():
     with torch.no_grad():
         _, parts = limited(fields, return_parts=True)
     assert float((parts.beta * parts.pair.sum(-1, keepdim=True)).max()) < 0.9
-    assert bool(parts.converged.all())
+    assert bool(parts.solution.converged.all())
 
 
 @pytest.mark.nightly

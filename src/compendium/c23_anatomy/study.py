@@ -339,7 +339,7 @@ def distance_to_saddle(module: SpinTransformerModule, inputs: Tensor) -> tuple[f
     found = vector_spins(parts.couplings, fields=fields, beta=beta)
     truth = found.magnetization.transpose(1, 2).flatten(2)
     spins = parts.magnetization - parts.response
-    return float((spins - truth).norm() / truth.norm()), bool(parts.converged.all())
+    return float((spins - truth).norm() / truth.norm()), bool(parts.solution.converged.all())
 
 
 @stored(

@@ -46,12 +46,6 @@ class FreeEnergies:
     converged: np.ndarray
 
     @property
-    def free_energy(self) -> np.ndarray:
-        """F = −ln Z/β (n,), minus infinity at β = 0."""
-        with np.errstate(divide="ignore"):
-            return -self.log_partition / np.float64(self.beta)
-
-    @property
     def off(self) -> np.ndarray:
         """ln Z (n,) minus that of the exact sum or, for too many spins, of Monte Carlo."""
         reference = "exact" if "exact" in self.methods else "monte carlo"
@@ -59,8 +53,10 @@ class FreeEnergies:
 
     def __str__(self) -> str:
         lines = [f"{'method':12s} {'ln Z':>12s} {'F':>12s} {'off':>9s} {'error':>8s}  converged"]
-        rows = zip(self.methods, self.log_partition, self.free_energy, self.off, self.error,
-                   self.converged, strict=True)  # fmt: skip
+        with np.errstate(divide="ignore"):
+            energy = -self.log_partition / np.float64(self.beta)
+        columns = (self.log_partition, energy, self.off, self.error, self.converged)
+        rows = zip(self.methods, *columns, strict=True)
         for name, log_z, free, off, error, converged in rows:
             known = "" if np.isnan(error) else f"{error:.4f}"
             word = "yes" if converged else "no"

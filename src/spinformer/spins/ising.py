@@ -247,10 +247,8 @@ def check_ising(
     >>> j.shape, h.shape
     ((5, 2, 2), (5, 2))
     """
-    matrix, field = (
-        check_array("couplings", couplings, symmetric=True),
-        check_array("fields", fields),
-    )
+    matrix = check_array("couplings", couplings, symmetric=True)
+    field = check_array("fields", fields)
     diagonal = np.abs(np.diagonal(matrix, axis1=-2, axis2=-1)).max(initial=0.0)
     if diagonal:
         raise ValueError(
@@ -260,12 +258,8 @@ def check_ising(
     if single and batch:
         raise ValueError(f"couplings and fields must be those of one system, got batch {batch}")
     beta = check_strength(beta, limit=limit, couplings=matrix, fields=field)
-    size = matrix.shape[-1]
-    return (
-        np.broadcast_to(matrix, (*batch, size, size)),
-        np.broadcast_to(field, (*batch, size)),
-        beta,
-    )
+    shape = (*batch, *matrix.shape[-2:])
+    return np.broadcast_to(matrix, shape), np.broadcast_to(field, shape[:-1]), beta
 
 
 def check_strength(beta: float, *, limit: float = _MAX_STRENGTH, **arrays: np.ndarray) -> float:

@@ -62,7 +62,6 @@ from spinformer.spins.solvers import default_tolerance, fixed_point_of, saddle_o
 
 # What rounding in single precision may do to a correlation.
 _ROUNDING = 1e-3
-_NOT_SHOWN = ("training", "warned", "map_in", "map_out")
 _NOT_CAUSAL = (
     "is_causal must be False: in equilibrium, and for symmetric spins, the tokens i and j are "
     "coupled by B = J + J^T, so that every token feels the future, whatever the mask; a "
@@ -216,12 +215,6 @@ class ModuleParts:
             status=status_of(left <= self.solver.limit(mean)),
         )
 
-    @property
-    def converged(self) -> Tensor:
-        """(batch, heads) booleans: whether ⟨u⟩ solves its equations."""
-        converged: Tensor = self.solution.converged
-        return converged
-
     @torch.no_grad()
     def validity(self) -> Validity:
         """The meter of these systems: some twenty factorisations each, without a graph."""
@@ -249,7 +242,7 @@ class ModuleParts:
         if fields.shape[-1] == 1:
             told["correction"] = told["correction"] + torch.inf
         told = {name: torch.where(finite, value, torch.nan) for name, value in told.items()}
-        return Validity(converged=self.converged.expand(batch) & finite, **told)
+        return Validity(converged=self.solution.converged.expand(batch) & finite, **told)
 
 
 def _correlation(
@@ -383,11 +376,6 @@ class _CoupledHeads(nn.Module):
             for mapped in (self.map_in, self.map_out):
                 if mapped is not None:
                     nn.init.eye_(mapped)
-
-    def extra_repr(self) -> str:
-        """The options that are not parameters, for `print`."""
-        told = {k: v for k, v in vars(self).items() if k[0] != "_" and k not in _NOT_SHOWN}
-        return ", ".join(f"{name}={value!r}" for name, value in told.items())
 
     @property
     def self_attn(self) -> _CoupledHeads:
