@@ -126,20 +126,6 @@ def test_tokens_are_a_set_and_batches_do_not_mix(sites, seed, options, beta):
         torch.testing.assert_close(module(changed)[0], together[0], rtol=0, atol=1e-11)
 
 
-@settings(deadline=None, max_examples=25, derandomize=True)
-@given(
-    seed=st.integers(0, 10_000),
-    options=st.sampled_from([{"steps": 1}, {"steps": 4}, {"order": 1}, {}, {"solver": "saddle"}]),
-)
-def test_couplings_share_out_the_strength_and_spins_are_no_longer_than_they_are(seed, options):
-    module = _module(seed=seed, **options)
-    with torch.no_grad():
-        _, parts = module(_inputs(seed=seed), return_parts=True)
-    shared = torch.full((2, 3, 5), 0.5, dtype=DOUBLE)
-    torch.testing.assert_close(parts.couplings.sum(-1), shared, rtol=0, atol=1e-12)
-    assert (parts.spins.reshape(2, 5, 3, 4).norm(dim=-1) < 2).all()
-
-
 def test_orders_approach_the_saddle_point_of_large_dimension():
     """⟨σ⟩ against the determinant form: naive mean field errs as g², the Onsager term as g³."""
     inputs = _inputs(batch=1, sites=6, dim=8)

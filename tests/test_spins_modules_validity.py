@@ -137,31 +137,6 @@ def test_the_limit_keeps_what_it_promises():
         torch.testing.assert_close(rows, torch.full_like(rows, 0.95), rtol=1e-6, atol=0)
 
 
-def test_the_penalty_pulls_below_the_limit():
-    module = _module(strength=3.0, heads=2, solver="fixed point")
-    module.warned = True
-    inputs = _inputs(2, 6, 16)
-    optimizer = torch.optim.Adam(module.parameters(), lr=0.25)
-    for _ in range(25):
-        _, parts = module(inputs, return_parts=True)
-        excess = coupling_excess(parts.pair, beta=parts.beta, limit=0.9)
-        optimizer.zero_grad()
-        excess.backward()
-        optimizer.step()
-    _, parts = module(inputs, return_parts=True)
-    assert excess.item() < 1e-3
-    assert parts.validity().physical.all()
-
-
-def test_a_summary_holds_shares_and_medians():
-    module = _module(heads=2, strength=1.0)
-    with torch.no_grad():
-        _, parts = module(_inputs(2, 5, 16), return_parts=True)
-    summary = parts.validity().summary()
-    assert summary["converged"] == 1.0
-    assert summary["distance"] == float(parts.validity().distance.median())
-
-
 def test_trust_needs_convergence_physics_and_a_small_error():
     """Each condition alone, just inside and just beyond its edge."""
     good = {"converged": True, "distance": 0.1, "correction": 0.05, "largest": 1.0, "lowest": 0.0}
