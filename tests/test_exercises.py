@@ -34,7 +34,7 @@ from compendium.common.exact_spins import two_spins
 from compendium.common.token_tasks import crowd_share
 from spinformer.dmft.network import Network
 from spinformer.dmft.onset import onset
-from spinformer.language.encoder import embed, run_layer
+from spinformer.language.encoder import run_model
 from spinformer.language.text import sample_texts, text_windows
 from spinformer.spins.ising import sherrington_kirkpatrick
 from spinformer.spins.mean_field import solve_mean_field
@@ -274,7 +274,7 @@ def test_heads_of_a_real_layer():
     square, product, whole = (np.zeros(12) for _ in range(3))
     total, looks = 0.0, []
     for words in sample_texts().values():
-        trace = run_layer(model, 0, inputs=embed(model, text_windows(model, words, 64)[:1]))
+        trace = run_model(model, text_windows(model, words, 64)[:1])[0]
         terms = mixing_terms(model, trace)
         balanced, directed = (
             terms[name] - terms[name].mean(2, keepdim=True) for name in ("balanced", "directed")

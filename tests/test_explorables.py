@@ -18,6 +18,7 @@ from spinformer.dmft.network import Network
 from spinformer.hopfield import continuous
 from spinformer.hopfield.discrete import CLASSICAL
 from spinformer.spins.ising import solve_exact
+from spinformer.spins.large_d import free_spins
 from spinformer.spins.mean_field import solve_mean_field
 from spinformer.spins.module import Solver, SpinTransformerModule
 
@@ -310,8 +311,13 @@ def test_the_module_is_that_of_the_package(run, number, solver):
         (found["c"], parts.correlation[0, 0]),
         (found["j"], parts.couplings[0, 0]),
     ]
-    for name in ("residual", "mixing", "onsager", "response"):
-        pairs.append((found[name], getattr(parts, name)[0] / 2**0.5))
+    pairs.append((found["response"], parts.response[0] / 2**0.5))
+    # A free spin of this length has the gain β(1 − m²); one step is felt from free spins.
+    m, h = parts.solution.value[0, 0], parts.fields[0, 0]
+    gain = beta * (1 - m.square().sum(-1, keepdim=True))
+    felt = parts.pair[0, 0] @ (free_spins(h, parts.beta[0]) if solver == "one step" else m)
+    pairs += [(found["residual"], gain * h), (found["mixing"], gain * felt)]
+    pairs.append((found["onsager"], m - gain * (h + felt)))
     for name in ("distance", "correction", "largest", "lowest"):
         pairs.append((found["meter"][name], getattr(meter, name)[0, 0]))
     assert_near([(ours, theirs.detach()) for ours, theirs in pairs], 1e-9)

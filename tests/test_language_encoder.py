@@ -7,11 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from known_memories import normal
 from minilm_model import installed_model
 
 from compendium.c14b_heads_and_fixed_points.sizes import random_tokens
-from spinformer.language.encoder import Architecture, join_traces, run_layer, run_model
+from spinformer.language.encoder import Architecture, join_traces, run_model
 from spinformer.language.untrained import example_model, random_weights
 
 REFERENCE = json.loads((Path(__file__).parent / "data" / "minilm_reference.json").read_text())
@@ -56,9 +55,8 @@ def test_layer_agrees_with_torch_encoder_layer():
         for part in ("weight", "bias")
     }
     layer.load_state_dict(state)
-    inputs = normal(0, 3, 7, sizes.width)
-    outputs = run_layer(model, 1, inputs=inputs).outputs
-    torch.testing.assert_close(outputs, layer(inputs), atol=1e-12, rtol=0)
+    trace = run_model(model, torch.randint(5, 20, (3, 7)))[1]
+    torch.testing.assert_close(trace.outputs, layer(trace.inputs), atol=1e-12, rtol=0)
 
 
 def test_windows_run_one_by_one_are_joined_in_their_order():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from spinformer.core.states import spin_states
-from spinformer.spins.free_energies import free_energies, sampled_log_partition
+from spinformer.spins.free_energies import _sampled_log_partition, free_energies
 from spinformer.spins.ising import sherrington_kirkpatrick
 from spinformer.spins.mean_field import solve_mean_field
 
@@ -30,11 +30,10 @@ def test_every_method_stands_in_the_table():
     assert abs(found.off[-1]) < 5 * found.error[-1] < 0.1
     assert np.isnan(found.error[1:-1]).all()
     assert found.converged.all()
-    assert found.free_energy == pytest.approx(-found.log_partition / 0.6)
     lines = str(found).splitlines()
+    assert float(lines[1].split()[2]) == pytest.approx(-exact / 0.6, abs=1e-4)
     assert len(lines) == 8
     assert all(line.endswith(" yes") for line in lines[1:])
-    assert "second" not in str(found)
     cold = free_energies(couplings, 0 * fields, 0.0, sweeps=4)
     assert cold.log_partition == pytest.approx(9 * np.log(2))
 
@@ -54,10 +53,10 @@ def test_the_error_of_a_sampled_sum_is_its_scatter():
     couplings, fields = sherrington_kirkpatrick(6, field_std=0.3, seed=1)
     exact = enumerated(couplings, fields, 1.5)
     found = [
-        sampled_log_partition(couplings, fields=fields, beta=1.5, sweeps=150, burn=50, seed=seed)[0]
+        _sampled_log_partition(couplings, fields=fields, beta=1.5, sweeps=150, copies=16, seed=seed)
         for seed in range(40)
     ]
-    scores = np.array([(one.value - exact) / one.error for one in found])
+    scores = np.array([(value - exact) / error for value, error, _ in found])
     assert abs(scores.mean()) < 0.6
     assert 0.7 < scores.std() < 1.4
 
@@ -65,8 +64,8 @@ def test_the_error_of_a_sampled_sum_is_its_scatter():
 def test_ladders_that_do_not_mix_and_theories_that_do_not_settle_are_flagged():
     # Two states of all spins, far apart and much colder than any rung beside.
     block = 40.0 * (np.ones((6, 6)) - np.eye(6))
-    _, mixed = sampled_log_partition(block, fields=np.zeros(6), beta=5.0, sweeps=50, copies=2)
-    assert not mixed
+    run = {"sweeps": 50, "copies": 2, "seed": 0}
+    assert not _sampled_log_partition(block, fields=np.zeros(6), beta=5.0, **run)[-1]
     couplings, fields = sherrington_kirkpatrick(12, seed=3)
     found = free_energies(couplings, fields + 0.01, 20.0, sweeps=20, copies=2)
     assert not found.converged.all()

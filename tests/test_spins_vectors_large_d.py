@@ -215,6 +215,26 @@ def test_the_residual_is_what_the_lengths_lack(tolerance):
     assert (fewer.residual[late] > tolerance).all()
 
 
+def test_every_try_that_is_accepted_lowers_the_exponent():
+    """By Armijo's rule ln Z falls, and F rises, with every factorisation, also of cold pairs."""
+    draw = torch.Generator().manual_seed(0)
+
+    def spread_out(low, high, *shape):
+        return 10 ** (low + (high - low) * torch.rand(shape, generator=draw, dtype=torch.float64))
+
+    noise = torch.randn(200, 2, 2, generator=draw, dtype=torch.float64)
+    couplings = torch.softmax(10 * noise, -1) * spread_out(0, 2, 200, 1, 1)
+    fields = torch.randn(200, 2, 4, generator=draw, dtype=torch.float64)
+    system = {"fields": fields * spread_out(-3, 1, 200, 2, 1), "beta": spread_out(1, 2, 200)}
+    energies = torch.stack(
+        [
+            vector_spins(couplings, **system, max_steps=steps, throw=False).free_energy
+            for steps in range(2, 16)
+        ]
+    )
+    assert (energies.diff(dim=0) > -1e-12 * energies[-1].abs()).all()
+
+
 def test_no_numbers_where_there_is_no_system():
     """Where V is not positive definite everything is NaN, not something that looks right."""
     couplings, _, _ = _system()

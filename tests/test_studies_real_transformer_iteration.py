@@ -14,8 +14,8 @@ from spinformer.language.encoder import (
     Architecture,
     LanguageModel,
     LayerTrace,
+    _run_layer,
     project,
-    run_layer,
     run_model,
 )
 from spinformer.language.heads import overlap_energy
@@ -248,7 +248,7 @@ def test_readback_is_the_heads_own_loop():
         alone[output + ".weight"] = alone[output + ".weight"] * mask
         alone[output + ".bias"] = torch.zeros_like(alone[output + ".bias"])
         silenced = replace(model, weights=alone)
-        written = run_layer(silenced, layer, inputs=trace.inputs).attended
+        written = _run_layer(silenced, layer, trace.inputs).attended
         expected = project(model, layer, "query", states=written)[:, head]
         values = loops.readback_values(model, trace)[:, head]
         torch.testing.assert_close(attention[:, head] @ values, expected, atol=1e-11, rtol=0)

@@ -19,7 +19,7 @@ from compendium.c23c_real_layer.study import (
     mixing_terms,
     normalization_scores,
 )
-from spinformer.language.encoder import embed, run_layer, run_model
+from spinformer.language.encoder import run_model
 from spinformer.language.text import sample_texts, text_windows
 from spinformer.language.untrained import example_model
 
@@ -182,7 +182,7 @@ def test_a_unit_of_the_table_by_other_means():
     features, goals = [], []
     for words in sample_texts().values():
         tokens = text_windows(model, words, 64)[:4]
-        trace = run_layer(model, 0, inputs=embed(model, tokens))
+        trace = run_model(model, tokens)[0]
         _, between, values = looks_of(trace)
         parts = np.stack([values, between @ values])
         features.append(np.einsum("pbhnd,ohd->phbno", parts, output).reshape(24, -1, 384))
@@ -201,10 +201,7 @@ def test_the_sink_by_other_means():
     model = installed_model()
     traces = []
     for words in list(sample_texts().values())[:3]:
-        states = embed(model, text_windows(model, words, 64)[:1])
-        for layer in range(2):
-            states = run_layer(model, layer, inputs=states).outputs
-        traces.append(run_layer(model, 2, inputs=states))
+        traces.append(run_model(model, text_windows(model, words, 64)[:1])[2])
     output = model.weights["encoder.layer.2.attention.output.dense.weight"].numpy()
     output = output.reshape(384, 12, 32)
 

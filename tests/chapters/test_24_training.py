@@ -185,7 +185,7 @@ def test_probes_against_plain_loops():
     with torch.no_grad():
         after, parts = model.layers[0](model.embed(tokens), return_parts=True)
         meter = parts.validity()
-    spins = (parts.residual + parts.mixing + parts.onsager).reshape(20, 8, 2, 8) / 8**0.5
+    spins = parts.spins.reshape(20, 8, 2, 8) / 8**0.5
     pairs = list(itertools.permutations(range(8), 2))
     plain = np.mean([parts.correlation[:, :, i, j].mean() for i, j in pairs])
     means = np.mean([(spins[:, i] * spins[:, j]).sum(-1).mean() for i, j in pairs])

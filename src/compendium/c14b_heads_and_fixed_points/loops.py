@@ -25,7 +25,7 @@ from torch.nn import functional
 
 from compendium.common.models import head_maps, read_of_written
 from spinformer.core.random import Seed
-from spinformer.language.encoder import LanguageModel, LayerTrace, layer_norm, project
+from spinformer.language.encoder import LanguageModel, LayerTrace, project
 from spinformer.language.heads import random_rotations
 
 VALUES = ("keys", "readback", "turned")
@@ -81,8 +81,12 @@ def sublayer_step(model: LanguageModel, trace: LayerTrace, states: torch.Tensor)
     queries = project(model, trace.layer, "query", states=states)
     logits = trace.beta * queries @ trace.keys[0].mT
     heads = (torch.softmax(logits, dim=-1) @ trace.values[0]).transpose(0, 1).flatten(1)
-    matrix, bias = (model.weights[f"{prefix}.dense.{part}"] for part in ("weight", "bias"))
-    return layer_norm(model, prefix, states + functional.linear(heads, matrix, bias))
+    (matrix, bias), (gain, shift) = (
+        [model.weights[f"{prefix}.{name}.{part}"] for part in ("weight", "bias")]
+        for name in ("dense", "LayerNorm")
+    )
+    whole, eps = states + functional.linear(heads, matrix, bias), model.architecture.layer_norm_eps
+    return functional.layer_norm(whole, gain.shape, gain, shift, eps)
 
 
 def balanced_gauge(model: LanguageModel, trace: LayerTrace) -> tuple[torch.Tensor, torch.Tensor]:

@@ -27,12 +27,7 @@ from compendium.common.exact_spins import two_spins
 from compendium.common.rows import grid, mean_rows
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.statistics import Estimate, mean_estimate
-from spinformer.spins.module import (
-    SpinTransformerModule,
-    attention_weights,
-    merge,
-    response_attention,
-)
+from spinformer.spins.module import SpinTransformerModule, response_attention
 from spinformer.spins.solvers import vector_spins
 
 Value = TypeVar("Value", float, np.ndarray, Tensor)
@@ -90,8 +85,10 @@ def softmax_couplings(
     mask_diagonal: bool = True,
 ) -> Tensor:
     """J = g softmax(a h A hᵀ), rows summing to g; (..., N, N), in general not symmetric."""
-    queries = scale * (fields @ bilinear)
-    return strength * attention_weights(queries, fields, diagonal=not mask_diagonal)
+    scores = scale * (fields @ bilinear) @ fields.mT
+    if mask_diagonal:
+        scores = scores.masked_fill(torch.eye(scores.shape[-1], dtype=torch.bool), -torch.inf)
+    return strength * scores.softmax(-1)
 
 
 def softmax_response(
@@ -339,9 +336,10 @@ def distance_to_saddle(module: SpinTransformerModule, inputs: Tensor) -> tuple[f
     _, parts = module(inputs, return_parts=True)
     fields = module.fields(inputs).unflatten(-1, (module.heads, -1)).transpose(1, 2)
     beta = module.log_beta.exp()
-    truth = merge(vector_spins(parts.couplings, fields=fields, beta=beta).magnetization)
+    found = vector_spins(parts.couplings, fields=fields, beta=beta)
+    truth = found.magnetization.transpose(1, 2).flatten(2)
     spins = parts.magnetization - parts.response
-    return float((spins - truth).norm() / truth.norm()), bool(parts.converged.all())
+    return float((spins - truth).norm() / truth.norm()), bool(parts.solution.converged.all())
 
 
 @stored(

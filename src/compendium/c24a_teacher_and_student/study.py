@@ -53,7 +53,7 @@ from compendium.common.classifiers import LIMIT
 from compendium.common.rows import array_of, grid, median_rows
 from compendium.common.spin_modules import sample_module, stacked
 from spinformer.core.random import torch_generator
-from spinformer.spins.module import Solver, SpinTransformerModule, largest_row_sum
+from spinformer.spins.module import Solver, SpinTransformerModule
 
 SITES, DIM, NOISE = 6, 8, 0.02
 TEACHERS = 10
@@ -127,7 +127,8 @@ def coupling_excess(pair: Tensor, *, beta: Tensor, limit: float = LIMIT) -> Tens
     `pair` B (..., N, N) with β (..., 1, 1). Zero where the mean-field equations have one, physical
     solution.
     """
-    return (beta * largest_row_sum(pair.abs()) - limit).clamp_min(0.0).square().sum()
+    largest = pair.abs().sum(-1, keepdim=True).amax(-2, keepdim=True)
+    return (beta * largest - limit).clamp_min(0.0).square().sum()
 
 
 def learn(

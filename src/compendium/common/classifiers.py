@@ -33,7 +33,7 @@ import torch
 from torch import Tensor, nn
 
 from spinformer.core.records import record
-from spinformer.spins.module import Solver, SpinTransformerModule, merge
+from spinformer.spins.module import Solver, SpinTransformerModule
 
 COUPLINGS = ("query", "key", "log_beta", "log_strength", "couplings")
 LIMIT = 0.9
@@ -160,8 +160,8 @@ class NumberSpins(nn.Module):
         pair = self.couplings + self.couplings.mT
         pair = (pair * (1 - torch.eye(pair.shape[-1]))).expand(len(tokens), -1, -1, -1)
         beta = self.log_beta.exp()[:, None, None]
-        mean: Tensor = Solver("saddle").solve(fields / root, pair, beta)["found"].value
-        return root * merge(mean) @ self.map_out
+        found, _ = Solver("saddle").solve(fields / root, pair, beta)
+        return root * found.value.transpose(1, 2).flatten(2) @ self.map_out
 
 
 class MixerLayer(nn.Module):

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from spinformer.spins.module import SpinTransformerModule, merge
+from spinformer.spins.module import SpinTransformerModule
 from spinformer.spins.monte_carlo import sample_vector_spins
 
 
@@ -51,7 +51,7 @@ def sample_module(
             errors[sample, head] = torch.tensor(drawn.magnetization.error)
             correlation[sample, head] = torch.tensor(drawn.correlations.value)
     (slope,) = torch.autograd.grad(parts.couplings, fields, width * correlation)
-    spins, errors = merge(spins), merge(errors)
+    spins, errors = (x.transpose(1, 2).flatten(2) for x in (spins, errors))
     output = spins + slope if plain.response else spins
     with torch.no_grad():
         return {

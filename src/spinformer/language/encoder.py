@@ -61,11 +61,6 @@ class Architecture:
         """Dimension d of one head's queries, keys and values."""
         return self.width // self.heads
 
-    @property
-    def beta(self) -> float:
-        """Inverse temperature of every head, 1/√d."""
-        return self.head_width**-0.5
-
     def weight_shapes(self) -> dict[str, tuple[int, ...]]:
         """The weights that a model of these sizes needs, by name, and their shapes."""
         width, inner = self.width, self.inner
@@ -114,9 +109,9 @@ class LayerTrace:
     the feed-forward network, its residual and its LayerNorm.
 
     >>> from spinformer.language.untrained import example_model
-    >>> trace = run_layer(example_model(), 1, inputs=torch.zeros(1, 3, 8, dtype=torch.float64))
+    >>> trace = run_model(example_model(), torch.tensor([[2, 5, 6, 3]]))[1]
     >>> trace.layer, tuple(trace.queries.shape), trace.beta
-    (1, (1, 2, 3, 4), 0.5)
+    (1, (1, 2, 4, 4), 0.5)
     """
 
     layer: int
@@ -147,42 +142,29 @@ def project(model: LanguageModel, layer: int, which: str, *, states: torch.Tenso
     (2, 3, 4)
     """
     check_choice("which", which, ("query", "key", "value"))
-    layer = _check_layer(model, layer)
-    _check_states(model, "states", states, axes=2)
+    check_instance("model", model, LanguageModel)
+    layer = check_integer("layer", layer, low=0, high=model.architecture.layers - 1)
+    check_tensor("states", states, like=("the model's weights", next(iter(model.weights.values()))))
+    width = model.architecture.width
+    if states.ndim < 2 or states.shape[-1] != width or not states.numel():
+        shape = tuple(states.shape)
+        raise ValueError(f"states must have shape (..., N, {width}), none empty, got {shape}")
     flat = _linear(model, f"encoder.layer.{layer}.attention.self.{which}", states)
     return flat.unflatten(-1, (model.architecture.heads, -1)).transpose(-2, -3)
 
 
-def layer_norm(model: LanguageModel, name: str, states: torch.Tensor) -> torch.Tensor:
-    """LayerNorm `name` ("embeddings", "encoder.layer.0.output", …) of states (..., D).
+@torch.no_grad()
+def run_model(model: LanguageModel, tokens: torch.Tensor) -> list[LayerTrace]:
+    """All layers on token numbers (B, N); the last trace's `outputs` are the final states.
 
-    Raises ValueError if the model has no LayerNorm of that name, or for states of another width
-    or dtype.
-
-    >>> from spinformer.language.untrained import example_model
-    >>> states = torch.arange(8, dtype=torch.float64)
-    >>> one, two = (layer_norm(example_model(), "embeddings", scale * states) for scale in (1, 3))
-    >>> torch.allclose(one, two)
-    True
-    """
-    gain, shift = (model.weights.get(f"{name}.LayerNorm.{part}") for part in _PARTS)
-    if gain is None or shift is None:
-        raise ValueError(f"name must be that of a LayerNorm of the model, got {name!r}")
-    _check_states(model, "states", states, axes=1)
-    return functional.layer_norm(
-        states, (states.shape[-1],), gain, shift, model.architecture.layer_norm_eps
-    )
-
-
-def embed(model: LanguageModel, tokens: torch.Tensor) -> torch.Tensor:
-    """First hidden states (B, N, D) of token numbers (B, N): words + positions + segment 0.
-
-    Raises TypeError for anything but an int64 tensor of two axes, ValueError for token numbers
-    outside the vocabulary or sequences longer than the model has positions.
+    What enters is words + positions + segment 0, normalized. Raises TypeError for anything but an
+    int64 tensor of two axes, ValueError for token numbers outside the vocabulary or sequences
+    longer than the model has positions.
 
     >>> from spinformer.language.untrained import example_model
-    >>> tuple(embed(example_model(), torch.tensor([[2, 5, 6, 3]])).shape)
-    (1, 4, 8)
+    >>> traces = run_model(example_model(), torch.tensor([[2, 5, 6, 3]]))
+    >>> [trace.layer for trace in traces], torch.equal(traces[1].inputs, traces[0].outputs)
+    ([0, 1], True)
     """
     check_instance("model", model, LanguageModel)
     if not isinstance(tokens, torch.Tensor) or tokens.dtype != torch.int64 or tokens.ndim != 2:
@@ -198,33 +180,24 @@ def embed(model: LanguageModel, tokens: torch.Tensor) -> torch.Tensor:
         model.weights[f"embeddings.{kind}_embeddings.weight"]
         for kind in ("word", "position", "token_type")
     )
-    return layer_norm(
-        model, "embeddings", words[tokens] + positions[: tokens.shape[1]] + segments[0]
-    )
+    states = _norm(model, "embeddings", words[tokens] + positions[: shape[1]] + segments[0])
+    traces: list[LayerTrace] = []
+    for layer in range(sizes.layers):
+        traces.append(_run_layer(model, layer, states))
+        states = traces[-1].outputs
+    return traces
 
 
-def run_layer(model: LanguageModel, layer: int, *, inputs: torch.Tensor) -> LayerTrace:
-    """One encoder layer on hidden states (B, N, D), with everything it computes on the way.
-
-    Raises ValueError for a layer the model has not, or states of another shape or dtype.
-
-    >>> from spinformer.language.untrained import example_model
-    >>> inputs = torch.ones(1, 3, 8, dtype=torch.float64)
-    >>> trace = run_layer(example_model(), 0, inputs=inputs)
-    >>> torch.equal(trace.residual, inputs + trace.attended)
-    True
-    """
-    layer = _check_layer(model, layer)
-    _check_states(model, "inputs", inputs, axes=3)
+def _run_layer(model: LanguageModel, layer: int, inputs: torch.Tensor) -> LayerTrace:
     prefix = f"encoder.layer.{layer}"
     queries, keys, values = (
         project(model, layer, which, states=inputs) for which in ("query", "key", "value")
     )
-    attention = torch.softmax(model.architecture.beta * queries @ keys.mT, dim=-1)
+    attention = torch.softmax(queries.shape[-1] ** -0.5 * queries @ keys.mT, dim=-1)
     heads = (attention @ values).transpose(-2, -3).flatten(-2)
     attended = _linear(model, f"{prefix}.attention.output.dense", heads)
     residual = inputs + attended
-    normalized = layer_norm(model, f"{prefix}.attention.output", residual)
+    normalized = _norm(model, f"{prefix}.attention.output", residual)
     inner = functional.gelu(_linear(model, f"{prefix}.intermediate.dense", normalized))
     written = normalized + _linear(model, f"{prefix}.output.dense", inner)
     return LayerTrace(
@@ -236,46 +209,17 @@ def run_layer(model: LanguageModel, layer: int, *, inputs: torch.Tensor) -> Laye
         attended=attended,
         residual=residual,
         normalized=normalized,
-        outputs=layer_norm(model, f"{prefix}.output", written),
+        outputs=_norm(model, f"{prefix}.output", written),
     )
-
-
-@torch.no_grad()
-def run_model(model: LanguageModel, tokens: torch.Tensor) -> list[LayerTrace]:
-    """All layers on token numbers (B, N); the last trace's `outputs` are the final states.
-
-    Raises what `embed` raises.
-
-    >>> from spinformer.language.untrained import example_model
-    >>> traces = run_model(example_model(), torch.tensor([[2, 5, 6, 3]]))
-    >>> [trace.layer for trace in traces], torch.equal(traces[1].inputs, traces[0].outputs)
-    ([0, 1], True)
-    """
-    states = embed(model, tokens)
-    traces = []
-    for layer in range(model.architecture.layers):
-        traces.append(run_layer(model, layer, inputs=states))
-        states = traces[-1].outputs
-    return traces
 
 
 def _linear(model: LanguageModel, name: str, states: torch.Tensor) -> torch.Tensor:
     return functional.linear(states, *(model.weights[f"{name}.{part}"] for part in _PARTS))
 
 
-def _check_layer(model: LanguageModel, layer: int) -> int:
-    check_instance("model", model, LanguageModel)
-    return check_integer("layer", layer, low=0, high=model.architecture.layers - 1)
-
-
-def _check_states(model: LanguageModel, name: str, states: torch.Tensor, *, axes: int) -> None:
-    """Floating-point states of at least `axes` axes (three: exactly), as wide as the model."""
-    check_tensor(name, states, like=("the model's weights", next(iter(model.weights.values()))))
-    width = model.architecture.width
-    fits = states.ndim == 3 if axes == 3 else states.ndim >= axes
-    if not fits or states.shape[-1] != width or not states.numel():
-        shape = {1: f"(..., {width})", 2: f"(..., N, {width})", 3: f"(B, N, {width})"}[axes]
-        raise ValueError(f"{name} must have shape {shape}, none empty, got {tuple(states.shape)}")
+def _norm(model: LanguageModel, name: str, states: torch.Tensor) -> torch.Tensor:
+    gain, shift = (model.weights[f"{name}.LayerNorm.{part}"] for part in _PARTS)
+    return functional.layer_norm(states, gain.shape, gain, shift, model.architecture.layer_norm_eps)
 
 
 def join_traces(runs: Sequence[Sequence[LayerTrace]]) -> list[LayerTrace]:
@@ -296,9 +240,10 @@ def join_traces(runs: Sequence[Sequence[LayerTrace]]) -> list[LayerTrace]:
     if len(shapes) != 1:
         raise ValueError(f"runs must have the same layers and window, got {sorted(shapes)}")
 
-    def joined(parts: Sequence[LayerTrace]) -> LayerTrace:
+    joined = []
+    for parts in zip(*runs, strict=True):
         fields = {name: [vars(part)[name] for part in parts] for name in vars(parts[0])}
         layer = fields.pop("layer")[0]
-        return LayerTrace(layer=layer, **{name: torch.cat(all) for name, all in fields.items()})
-
-    return [joined(parts) for parts in zip(*runs, strict=True)]
+        whole = {name: torch.cat(tensors) for name, tensors in fields.items()}
+        joined.append(LayerTrace(layer=layer, **whole))
+    return joined

@@ -181,62 +181,50 @@ def head_report(
                 "mask and beta, in this order of heads, give another"
             )
 
-    def energy(head: int, queries: Tensor) -> Tensor:
-        allowed = None if prior is None else prior[:, head]
-        return _overlap(queries[:, head], keys[:, head], beta, allowed)
+    before = _overlap(queries, keys, beta, prior)
 
-    before = [energy(head, queries) for head in range(heads)]
+    def change(steps: Tensor) -> Tensor:
+        """Of each U_h by its own step, of (H, B, S, D), of the states: (B, H, S)."""
+        asked = [read(states + step)[:, head] for head, step in enumerate(steps)]
+        return _overlap(torch.stack(asked, 1), keys, beta, prior) - before
 
-    def changes(head: int, step: Tensor) -> Tensor:
-        """Of U_h by a step (B, S, D) of the states: (B, S)."""
-        return energy(head, read(states + step)) - before[head]
+    def mean(values: Tensor) -> Tensor:
+        """Of what tokens (B, H, S) have: (B, H)."""
+        return (values * weights).sum(-1)
 
-    def mean(head: int, values: Tensor) -> Tensor:
-        """Of what tokens (B, S) have: (B,)."""
-        return (values * weights[:, head]).sum(-1)
+    def common(steps: Tensor) -> Tensor:
+        """The mean over the tokens of a sequence: (H, B, 1, D)."""
+        return torch.einsum("bhs,hbsD->hbD", weights, steps).unsqueeze(2)
 
-    def common(head: int, values: Tensor) -> Tensor:
-        """The mean of (B, S, D) over the tokens of a sequence: (B, 1, D)."""
-        return torch.einsum("bs,bsD->bD", weights[:, head], values)[:, None]
-
-    def cosine(head: int, one: Tensor, other: Tensor) -> Tensor:
-        kept = tokens[:, head, :, None]
-        flat = [(x * kept).flatten(1) for x in (one, other)]
-        return functional.cosine_similarity(flat[0], flat[1], eps=1e-30)
+    def cosine(one: Tensor, other: Tensor) -> Tensor:
+        kept = tokens.movedim(1, 0).unsqueeze(-1)
+        flat = [(x * kept).flatten(2) for x in (one, other)]
+        return functional.cosine_similarity(flat[0], flat[1], dim=-1, eps=1e-30).T
 
     with torch.enable_grad():
         point = states.detach().clone().requires_grad_()
-        asked = read(point)
-        depths = [(energy(head, asked) * tokens[:, head]).sum() for head in range(heads)]
-        down = [-torch.autograd.grad(x, point, retain_graph=True)[0] for x in depths]
-    bare = [x - common(head, x) for head, x in enumerate(down)]
+        depths = (_overlap(read(point), keys, beta, prior) * tokens).sum((0, 2))
+        slopes = [torch.autograd.grad(x, point, retain_graph=True)[0] for x in depths]
+    down = -torch.stack(slopes)
+    bare = down - common(down)
 
-    told: dict[str, list[Tensor]] = {name: [] for name in HeadReport.__annotations__}
-    for head, step in enumerate(steps):
-        same, moved = common(head, step), changes(head, step)
-        told["energy"].append(mean(head, before[head]))
-        told["fell"].append(mean(head, (moved < 0).to(step)))
-        told["whole"].append(mean(head, moved))
-        told["common"].append(mean(head, changes(head, same)))
-        told["specific"].append(mean(head, changes(head, step - same)))
-        told["cosine"].append(cosine(head, step, down[head]))
-        told["centered_cosine"].append(cosine(head, step - same, bare[head]))
+    same, moved = common(steps), change(steps)
+    told = {"energy": mean(before), "whole": mean(moved), "fell": mean((moved < 0).to(moved))}
+    told |= {"common": mean(change(same)), "specific": mean(change(steps - same))}
+    told |= {"cosine": cosine(steps, down), "centered_cosine": cosine(steps - same, bare)}
+    null: dict[str, list[Tensor]] = {"whole": [], "specific": [], "centered_cosine": []}
     generator = numpy_generator(seed)
     for _ in range(draws):
         turns = random_rotations(returned, seed=generator)
         order = torch.from_numpy(generator.permutation(heads))
         turned = torch.einsum("hDv,bhsv->hbsD", writes[order] @ turns, returned)
-        for head, step in enumerate(turned):
-            specific = step - common(head, step)
-            told["null_whole"].append(mean(head, changes(head, step)).mean())
-            told["null_specific"].append(mean(head, changes(head, specific)).mean())
-            told["null_centered_cosine"].append(cosine(head, specific, bare[head]).mean())
-    columns = {}
-    for name, parts in told.items():
-        column = torch.stack(parts) if parts else torch.zeros(0)
-        null = name.startswith("null")
-        columns[name] = (column.reshape(draws, heads) if null else column.T).double().cpu().numpy()
-    return HeadReport(**columns)
+        specific = turned - common(turned)
+        null["whole"].append(mean(change(turned)).mean(0))
+        null["specific"].append(mean(change(specific)).mean(0))
+        null["centered_cosine"].append(cosine(specific, bare).mean(0))
+    for name, drawn in null.items():
+        told[f"null_{name}"] = torch.stack(drawn) if drawn else torch.zeros(0, heads)
+    return HeadReport(**{name: column.double().cpu().numpy() for name, column in told.items()})
 
 
 def overlap_energy(

@@ -5,7 +5,6 @@ E = −Σ_{i<j} J_ij s_i s_j − Σ_i h_i s_i, every pair once (`ising.pair_coup
 
 from __future__ import annotations
 
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,8 @@ from spinformer.core.checks import check_integer
 from spinformer.core.random import Seed
 from spinformer.core.records import record
 from spinformer.core.states import MAX_LISTED_SPINS
-from spinformer.core.statistics import Estimate, mean_estimate
-from spinformer.spins.ising import check_ising, free_energy, solve_exact
+from spinformer.core.statistics import mean_estimate
+from spinformer.spins.ising import check_ising, solve_exact
 from spinformer.spins.mean_field import (
     METHODS,
     Beliefs,
@@ -26,15 +25,16 @@ from spinformer.spins.mean_field import (
 )
 from spinformer.spins.monte_carlo import tempered_chains
 
-# Intervals of the integral over β, and the least share of exchanges by which ladders mix.
-_INTERVALS, _EXCHANGES = 32, 0.05
+# Intervals of the integral over β, sweeps that are dropped, and the least share of exchanges by
+# which ladders mix.
+_INTERVALS, _BURN, _EXCHANGES = 32, 500, 0.05
 
 
 @record
 class FreeEnergies:
     """ln Z of one system by n methods; printed, a table.
 
-    methods: their names. log_partition, error, converged, seconds: (n,) each. error: zero for the
+    methods: their names. log_partition, error, converged: (n,) each. error: zero for the
     exact sum, a standard error for Monte Carlo, NaN for a theory, which does not know its own.
     converged: of Monte Carlo, whether all neighbours on the ladder of temperatures exchange.
     """
@@ -44,12 +44,6 @@ class FreeEnergies:
     log_partition: np.ndarray
     error: np.ndarray
     converged: np.ndarray
-    seconds: np.ndarray
-
-    @property
-    def free_energy(self) -> np.ndarray:
-        """F = −ln Z/β (n,), minus infinity at β = 0."""
-        return free_energy(self.log_partition, beta=self.beta)
 
     @property
     def off(self) -> np.ndarray:
@@ -59,8 +53,10 @@ class FreeEnergies:
 
     def __str__(self) -> str:
         lines = [f"{'method':12s} {'ln Z':>12s} {'F':>12s} {'off':>9s} {'error':>8s}  converged"]
-        rows = zip(self.methods, self.log_partition, self.free_energy, self.off, self.error,
-                   self.converged, strict=True)  # fmt: skip
+        with np.errstate(divide="ignore"):
+            energy = -self.log_partition / np.float64(self.beta)
+        columns = (self.log_partition, energy, self.off, self.error, self.converged)
+        rows = zip(self.methods, *columns, strict=True)
         for name, log_z, free, off, error, converged in rows:
             known = "" if np.isnan(error) else f"{error:.4f}"
             word = "yes" if converged else "no"
@@ -80,8 +76,8 @@ def free_energies(
     """ln Z of one system by every method: exact up to 20 spins, the theories of `mean_field`
     (naive, tap, plefka3, adaptive, and Bethe's by belief propagation), and Monte Carlo.
 
-    couplings: (N, N), symmetric, zero on the diagonal. fields: (N,). sweeps, copies, seed: of
-    `sampled_log_partition`. Raises TypeError or ValueError naming the argument; a theory that finds
+    couplings: (N, N), symmetric, zero on the diagonal. fields: (N,). sweeps, copies, seed: of the
+    ladders of temperatures. Raises TypeError or ValueError naming the argument; a theory that finds
     no solution is flagged.
 
     >>> chain = np.array([[0.0, 0.7, 0.0], [0.7, 0.0, 0.4], [0.0, 0.4, 0.0]])
@@ -99,9 +95,8 @@ def free_energies(
         if method == "exact":
             return float(solve_exact(pair, **system).log_partition), 0.0, True
         if method == "monte carlo":
-            sizes: dict[str, Any] = {"sweeps": sweeps, "copies": copies, "seed": seed}
-            estimate, mixed = sampled_log_partition(pair, **system, **sizes)
-            return float(estimate.value), float(estimate.error), mixed
+            run: dict[str, Any] = {"sweeps": sweeps, "copies": copies, "seed": seed}
+            return _sampled_log_partition(pair, **system, **run)
         solved: Beliefs | MeanFieldSolution
         if method == "bethe":
             solved = belief_propagation(pair, **system, damping=0.5, max_steps=5000, throw=False)
@@ -112,58 +107,35 @@ def free_energies(
     methods: tuple[str, ...] = (*METHODS, "bethe", "monte carlo")
     if len(field) <= MAX_LISTED_SPINS:
         methods = ("exact", *methods)
-    columns = []
-    for name in methods:
-        start = perf_counter()
-        columns.append((*told(name), perf_counter() - start))
-    log_z, error, converged, seconds = map(np.array, zip(*columns, strict=True))
+    columns = zip(*map(told, methods), strict=True)
+    log_z, error, converged = (np.array(column) for column in columns)
     return FreeEnergies(
-        beta=beta, methods=methods, log_partition=log_z, error=error, converged=converged,
-        seconds=seconds,
-    )  # fmt: skip
+        beta=beta, methods=methods, log_partition=log_z, error=error, converged=converged
+    )
 
 
-def sampled_log_partition(
-    couplings: np.ndarray,
-    *,
-    fields: np.ndarray,
-    beta: float,
-    sweeps: int = 1000,
-    burn: int = 500,
-    copies: int = 16,
-    seed: Seed = 0,
-) -> tuple[Estimate, bool]:
-    """ln Z by thermodynamic integration, N ln 2 − ∫₀^β ⟨E⟩ dβ', and whether the ladders mixed.
+def _sampled_log_partition(
+    couplings: np.ndarray, *, fields: np.ndarray, beta: float, sweeps: int, copies: int, seed: Seed
+) -> tuple[float, float, bool]:
+    """ln Z by thermodynamic integration, N ln 2 − ∫₀^β ⟨E⟩ dβ', its error; have ladders mixed?
 
     ⟨E⟩ comes from `copies` independent ladders (`monte_carlo.tempered_chains`) over 33 inverse
     temperatures, the nodes of Clenshaw and Curtis's rule. The error joins the scatter of the copies
     with the difference to the rule of every other node. Mixed: of every two neighbours more than
-    0.05 of the exchanges were accepted. Raises TypeError or ValueError naming the argument.
-
-    >>> estimate, mixed = sampled_log_partition(
-    ...     np.zeros((2, 2)), fields=np.array([0.5, 0.0]), beta=1.0, sweeps=500
-    ... )
-    >>> exact = np.log(2 * np.cosh(0.5)) + np.log(2)
-    >>> bool(abs(estimate.value - exact) < 4 * estimate.error), mixed
-    (True, True)
+    0.05 of the exchanges were accepted.
     """
-    _, field, beta = check_ising(couplings, fields=fields, beta=beta, single=True)
-    copies = check_integer("copies", copies, low=2)
-    free = len(field) * np.log(2.0)
+    copies, free = check_integer("copies", copies, low=2), len(fields) * np.log(2.0)
     if not beta:
-        return Estimate(value=free, error=0.0, samples=copies), True
+        return free, 0.0, True
     nodes = np.cos(np.pi * np.arange(_INTERVALS + 1) / _INTERVALS)[::-1]
-    run = tempered_chains(
-        couplings, fields=field, betas=0.5 * beta * (1.0 + nodes), sweeps=sweeps, burn=burn,
-        copies=copies, every=sweeps, seed=seed,
-    )  # fmt: skip
-    energy = len(field) * run.energy
+    run: Any = {"sweeps": sweeps, "burn": _BURN, "every": sweeps, "copies": copies, "seed": seed}
+    ladders = tempered_chains(couplings, fields=fields, betas=0.5 * beta * (1.0 + nodes), **run)
+    energy = len(fields) * ladders.energy
     sums = free - 0.5 * beta * energy @ _weights(nodes)
     coarse = free - 0.5 * beta * energy[:, ::2] @ _weights(nodes[::2])
     found = mean_estimate(sums)
     error = np.hypot(found.error, np.abs((sums - coarse).mean()))
-    mixed = bool(run.exchanges.min() > _EXCHANGES)
-    return Estimate(value=found.value, error=error, samples=copies), mixed
+    return float(found.value), float(error), bool(ladders.exchanges.min() > _EXCHANGES)
 
 
 def _weights(nodes: np.ndarray) -> np.ndarray:

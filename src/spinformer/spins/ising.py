@@ -50,23 +50,15 @@ class IsingStatistics:
 
     @property
     def free_energy(self) -> np.ndarray:
-        """F = −ln Z/β (minus infinity at β = 0)."""
-        return free_energy(self.log_partition, beta=self.beta)
+        """F = −ln Z/β, minus infinity at β = 0, where the entropy rules."""
+        with np.errstate(divide="ignore"):
+            return -self.log_partition / np.float64(self.beta)
 
     @property
     def susceptibility(self) -> np.ndarray:
         """d⟨s_i⟩/d(βh_j) = ⟨s_i s_j⟩ − ⟨s_i⟩⟨s_j⟩, shape (..., N, N)."""
         m = self.magnetization
         return self.correlations - m[..., :, None] * m[..., None, :]
-
-
-def free_energy(log_partition: np.ndarray, *, beta: float) -> np.ndarray:
-    """F = −ln Z/β, minus infinity at β = 0 where the entropy rules.
-
-    >>> float(free_energy(np.array(3.0), beta=2.0)), float(free_energy(np.array(3.0), beta=0.0))
-    (-1.5, -inf)
-    """
-    return -log_partition / beta if beta else np.full_like(log_partition, -np.inf)
 
 
 def solve_exact(couplings: np.ndarray, *, fields: np.ndarray, beta: float) -> IsingStatistics:
@@ -255,10 +247,8 @@ def check_ising(
     >>> j.shape, h.shape
     ((5, 2, 2), (5, 2))
     """
-    matrix, field = (
-        check_array("couplings", couplings, symmetric=True),
-        check_array("fields", fields),
-    )
+    matrix = check_array("couplings", couplings, symmetric=True)
+    field = check_array("fields", fields)
     diagonal = np.abs(np.diagonal(matrix, axis1=-2, axis2=-1)).max(initial=0.0)
     if diagonal:
         raise ValueError(
@@ -268,12 +258,8 @@ def check_ising(
     if single and batch:
         raise ValueError(f"couplings and fields must be those of one system, got batch {batch}")
     beta = check_strength(beta, limit=limit, couplings=matrix, fields=field)
-    size = matrix.shape[-1]
-    return (
-        np.broadcast_to(matrix, (*batch, size, size)),
-        np.broadcast_to(field, (*batch, size)),
-        beta,
-    )
+    shape = (*batch, *matrix.shape[-2:])
+    return np.broadcast_to(matrix, shape), np.broadcast_to(field, shape[:-1]), beta
 
 
 def check_strength(beta: float, *, limit: float = _MAX_STRENGTH, **arrays: np.ndarray) -> float:

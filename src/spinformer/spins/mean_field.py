@@ -28,7 +28,7 @@ from scipy.linalg import LinAlgError, cho_solve, cholesky
 from spinformer.core.checks import check_array, check_choice, check_flag, check_integer, check_real
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status
-from spinformer.spins.ising import check_ising, free_energy
+from spinformer.spins.ising import check_ising
 
 METHODS = ("naive", "tap", "plefka3", "adaptive")
 
@@ -184,8 +184,6 @@ class MeanFieldSolution(Solution[np.ndarray]):
     Where `stable` is False the susceptibility is that of a saddle (NaN if singular).
     """
 
-    method: str
-    beta: float
     log_partition: np.ndarray
     susceptibility: np.ndarray
     stable: np.ndarray
@@ -194,11 +192,6 @@ class MeanFieldSolution(Solution[np.ndarray]):
     def magnetization(self) -> np.ndarray:
         """The magnetizations m (..., N), another name of `value`."""
         return self.value
-
-    @property
-    def free_energy(self) -> np.ndarray:
-        """F = −ln Z/β (minus infinity at β = 0)."""
-        return free_energy(self.log_partition, beta=self.beta)
 
 
 def solve_mean_field(
@@ -270,8 +263,6 @@ def solve_mean_field(
         residual=residuals.reshape(batch),
         steps=counts.reshape(batch),
         status=states.reshape(batch),
-        method=method,
-        beta=beta,
         log_partition=psi.reshape(batch),
         susceptibility=susceptibility.reshape(*batch, size, size),
         stable=stables.reshape(batch),

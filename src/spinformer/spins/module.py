@@ -62,7 +62,6 @@ from spinformer.spins.solvers import default_tolerance, fixed_point_of, saddle_o
 
 # What rounding in single precision may do to a correlation.
 _ROUNDING = 1e-3
-_NOT_SHOWN = ("training", "warned", "map_in", "map_out")
 _NOT_CAUSAL = (
     "is_causal must be False: in equilibrium, and for symmetric spins, the tokens i and j are "
     "coupled by B = J + J^T, so that every token feels the future, whatever the mask; a "
@@ -70,25 +69,13 @@ _NOT_CAUSAL = (
 )
 
 
-def attention_weights(
-    queries: Tensor,
-    keys: Tensor,
-    *,
-    forbidden: Tensor | None = None,
-    bias: Tensor | None = None,
-    diagonal: bool = False,
-) -> Tensor:
-    """softmax(q kᵀ + bias), zero on the diagonal unless `diagonal` and where `forbidden`; zero is
-    a row without any allowed entry."""
-    scores = queries @ keys.mT if bias is None else queries @ keys.mT + bias
+def _softmax_couplings(scores: Tensor, forbidden: Tensor | None) -> Tensor:
+    """Softmax of rows, zero on the diagonal, where `forbidden`, and in a row of nothing else."""
     eye = torch.eye(scores.shape[-1], dtype=torch.bool, device=scores.device)
-    if not diagonal:
-        forbidden = eye if forbidden is None else forbidden | eye
-    if forbidden is None:
-        return scores.softmax(dim=-1)
+    never = eye if forbidden is None else forbidden | eye
     # Not minus infinity: a row without any allowed entry would be 0/0.
-    weights = scores.masked_fill(forbidden, torch.finfo(scores.dtype).min).softmax(dim=-1)
-    return weights if forbidden is eye and len(eye) > 1 else weights.masked_fill(forbidden, 0.0)
+    weights = scores.masked_fill(never, torch.finfo(scores.dtype).min).softmax(dim=-1)
+    return weights if never is eye and len(eye) > 1 else weights.masked_fill(never, 0.0)
 
 
 def response_attention(couplings: Tensor, *, correlation: Tensor, strength: Any = 1.0) -> Tensor:
@@ -104,11 +91,6 @@ def response_attention(couplings: Tensor, *, correlation: Tensor, strength: Any 
     """
     weighted = couplings * correlation
     return weighted - couplings * (weighted.sum(dim=-1, keepdim=True) / strength)
-
-
-def largest_row_sum(pair: Tensor) -> Tensor:
-    """n = max_i Σ_j B_ij of non-negative B (..., N, N), shape (..., 1, 1); at least ‖B‖."""
-    return pair.sum(dim=-1, keepdim=True).amax(dim=-2, keepdim=True)
 
 
 def _limited_correlation(correlation: Tensor, attention: Tensor, pair: Tensor) -> Tensor:
@@ -179,17 +161,16 @@ class Validity:
 
 @record
 class ModuleParts:
-    """What the magnetization is made of; (batch, N, dim), in units of the output.
+    """How a module came to its output; `spins` and `response` (batch, N, dim) in units of it.
 
-    `residual` + `mixing` + `onsager` = ⟨σ⟩, and with `response` the magnetization. `couplings` J,
-    `pair` B = J + Jᵀ without diagonal and `correlation` C are (batch, heads, N, N), `fields` h and,
-    in `solution`, ⟨u⟩ (batch, heads, N, D), `beta` (heads, 1, 1). `solution`
-    says how far each system, (batch, heads), is from solving its equations: the residual is that
-    of the mean-field equations, or max |C_ii − 1| at the saddle; K steps are converged where it
-    is within the tolerance, else their status is STEP_LIMIT. `validity()` measures more.
+    ⟨σ⟩, the `spins`, and `response` make the magnetization. `couplings` J, `pair` B = J + Jᵀ
+    without diagonal and `correlation` C are (batch, heads, N, N), `fields` h and, in `solution`,
+    ⟨u⟩ (batch, heads, N, D), `beta` (heads, 1, 1). `solution` says how far each system, (batch,
+    heads), is from solving its equations: the residual is that of the mean-field equations, or max
+    |C_ii − 1| at the saddle; K steps are converged where it is within the tolerance, else their
+    status is STEP_LIMIT. `validity()` measures more.
 
-    `found` is what the `solver` ended with, `origin` what its last step came from, `saddle` t*, V⁻¹
-    and ln det V.
+    `found` is what the `solver` ended with, `saddle` t*, V⁻¹ and ln det V.
     """
 
     solver: Solver
@@ -198,43 +179,17 @@ class ModuleParts:
     pair: Tensor
     beta: Tensor
     found: Solution[Tensor]
-    origin: Tensor
     saddle: tuple[Tensor, Tensor, Tensor] | None
     response: Tensor
 
     @property
-    def _gain(self) -> Tensor:
-        """Between a free spin's field and its ⟨u_i⟩, (batch, heads, N, 1): L(θ)/θ = β(1 − L²)."""
-        return self.beta * (1 - self.found.value.square().sum(dim=-1, keepdim=True))
-
-    def _merged(self, heads: Tensor) -> Tensor:
-        return merge(heads) * self.fields.shape[-1] ** 0.5
-
-    @property
-    def residual(self) -> Tensor:
-        """The gain times a spin's own field."""
-        return self._merged(self._gain * self.fields)
-
-    @property
-    def mixing(self) -> Tensor:
-        """The gain times what the others exert."""
-        return self._merged(self._gain * (self.pair @ self.origin))
-
-    @property
-    def onsager(self) -> Tensor:
-        """What reaction takes off, and at the saddle all that remains."""
-        if self.saddle is None and self.solver.order == 1:
-            return torch.zeros_like(self.response)
-        return self.spins - self.residual - self.mixing
-
-    @property
     def spins(self) -> Tensor:
-        """⟨σ⟩: the first three parts."""
-        return self._merged(self.found.value)
+        """⟨σ⟩."""
+        return _merged(self.found.value) * self.fields.shape[-1] ** 0.5
 
     @property
     def magnetization(self) -> Tensor:
-        """The sum of the four parts."""
+        """⟨σ⟩ and the response, −dF/dH."""
         return self.spins + self.response
 
     @property
@@ -259,20 +214,6 @@ class ModuleParts:
             steps=torch.full_like(left, self.found.steps, dtype=torch.int64),
             status=status_of(left <= self.solver.limit(mean)),
         )
-
-    @property
-    def converged(self) -> Tensor:
-        """(batch, heads) booleans: whether ⟨u⟩ solves its equations."""
-        converged: Tensor = self.solution.converged
-        return converged
-
-    def log_partition(self) -> Tensor:
-        """ln Z/D (batch, heads) of the solver's theory, normalised to free spins."""
-        beta, couplings, fields = self.beta[..., 0, 0], self.couplings, self.fields
-        if self.saddle is None:
-            given: Any = {"couplings": couplings, "fields": fields, "beta": beta}
-            return log_partition(self.found.value, **given, order=self.solver.order)
-        return saddle_log_partition(*self.saddle, field_source(fields), beta)
 
     @torch.no_grad()
     def validity(self) -> Validity:
@@ -301,7 +242,7 @@ class ModuleParts:
         if fields.shape[-1] == 1:
             told["correction"] = told["correction"] + torch.inf
         told = {name: torch.where(finite, value, torch.nan) for name, value in told.items()}
-        return Validity(converged=self.converged.expand(batch) & finite, **told)
+        return Validity(converged=self.solution.converged.expand(batch) & finite, **told)
 
 
 def _correlation(
@@ -369,28 +310,26 @@ class Solver:
         """The tolerance, by default that of the precision of `like`."""
         return default_tolerance(like) if self.tolerance is None else self.tolerance
 
-    def solve(self, fields: Tensor, pair: Tensor, beta: Tensor) -> dict[str, Any]:
-        """`found`, `origin` and `saddle` of `ModuleParts`."""
+    def solve(
+        self, fields: Tensor, pair: Tensor, beta: Tensor
+    ) -> tuple[Solution[Tensor], tuple[Tensor, Tensor, Tensor] | None]:
+        """`found` and `saddle` of `ModuleParts`, for h, B and β (..., 1, 1)."""
         if self.steps is not None:
             square = pair.square() if self.order == 2 else None
             mean = free_spins(fields, beta)
             for _ in range(self.steps):
-                origin = mean
-                theta, gain = mean_field(origin, fields, pair, beta, square)
+                theta, gain = mean_field(mean, fields, pair, beta, square)
                 mean = gain * theta
-            found = Solution(value=mean, residual=None, steps=self.steps, status=None)
-            return {"found": found, "origin": origin, "saddle": None}
+            return Solution(value=mean, residual=None, steps=self.steps, status=None), None
         limits = self.limit(fields), self.max_steps
         if self.kind == "fixed point":
-            found = fixed_point_of(pair, fields, beta, self.order, *limits)
-            return {"found": found, "origin": found.value, "saddle": None}
+            return fixed_point_of(pair, fields, beta, self.order, *limits), None
         batch = torch.broadcast_shapes(fields.shape[:-2], pair.shape[:-2], beta.shape[:-2])
         half, inner = pair / 2, beta[..., 0, 0].expand(batch)
         at = saddle_of(half, field_source(fields), inner, *limits)
-        saddle = at.value, *inverse_logdet(torch.diag_embed(at.value) - half)
-        mean = 0.5 * (saddle[1] @ fields)
-        found = Solution(value=mean, residual=at.residual, steps=at.steps, status=at.status)
-        return {"found": found, "origin": mean, "saddle": saddle}
+        inverse, logdet = inverse_logdet(torch.diag_embed(at.value) - half)
+        found = dataclasses.replace(at, value=0.5 * (inverse @ fields))
+        return found, (at.value, inverse, logdet)
 
 
 class _CoupledHeads(nn.Module):
@@ -437,11 +376,6 @@ class _CoupledHeads(nn.Module):
             for mapped in (self.map_in, self.map_out):
                 if mapped is not None:
                     nn.init.eye_(mapped)
-
-    def extra_repr(self) -> str:
-        """The options that are not parameters, for `print`."""
-        told = {k: v for k, v in vars(self).items() if k[0] != "_" and k not in _NOT_SHOWN}
-        return ", ".join(f"{name}={value!r}" for name, value in told.items())
 
     @property
     def self_attn(self) -> _CoupledHeads:
@@ -511,7 +445,8 @@ class _CoupledHeads(nn.Module):
         queries, keys = (self._split(fields @ x).to(fields.dtype) for x in (query, key))
         with torch.autocast(fields.device.type, enabled=False):
             scaled = queries * (self.gamma / root)
-            weights = attention_weights(scaled, keys, forbidden=forbidden, bias=bias)
+            scores = scaled @ keys.mT if bias is None else scaled @ keys.mT + bias
+            weights = _softmax_couplings(scores, forbidden)
             logs = (x.to(fields.dtype)[:, None, None] for x in (self.log_beta, self.log_strength))
             beta, log_strength = logs
             return self._split(fields) / root, queries, keys, beta.exp(), log_strength, weights
@@ -527,7 +462,7 @@ class _CoupledHeads(nn.Module):
         return out if src.ndim == 3 else out[0]
 
 
-def merge(heads: Tensor) -> Tensor:
+def _merged(heads: Tensor) -> Tensor:
     """(batch, heads, N, D) as (batch, N, heads·D)."""
     return heads.transpose(-3, -2).flatten(-2)
 
@@ -611,10 +546,10 @@ class SpinTransformerModule(_CoupledHeads):
         if check_flag("is_causal", is_causal):
             raise ValueError(_NOT_CAUSAL)
         tokens, forbidden, bias = self._read(src, src_mask, src_key_padding_mask)
-        spins, parts = self._solve(self.fields(tokens), forbidden, bias)
+        parts = self._solve(self.fields(tokens), forbidden, bias)
         if not is_traced() and not self.warned and parts.found.status is not None:
             self._warn(parts.found)
-        out = self._out(spins + parts.response, src)
+        out = self._out(parts.magnetization, src)
         return (out, parts) if return_parts else out
 
     def _warn(self, found: Solution[Tensor]) -> None:
@@ -635,14 +570,16 @@ class SpinTransformerModule(_CoupledHeads):
         At a solution −dF/dH is the module's output for these fields (before `map_out`).
         """
         tokens, forbidden, _ = self._read(fields, None, None)
-        _, parts = self._solve(tokens, forbidden, None)
-        log_z = parts.log_partition() / parts.beta[..., 0, 0]
-        return -parts.fields.shape[-1] * log_z.sum(dim=-1)
+        parts = self._solve(tokens, forbidden, None)
+        fields, beta = parts.fields, parts.beta[..., 0, 0]
+        if parts.saddle is None:
+            given: Any = {"couplings": parts.couplings, "fields": fields, "beta": beta}
+            log_z = log_partition(parts.found.value, **given, order=self.solver.order)
+        else:
+            log_z = saddle_log_partition(*parts.saddle, field_source(fields), beta)
+        return -fields.shape[-1] * (log_z / beta).sum(dim=-1)
 
-    def _solve(
-        self, fields: Tensor, forbidden: Tensor | None, bias: Tensor | None
-    ) -> tuple[Tensor, ModuleParts]:
-        """⟨σ⟩ (batch, N, dim), and how it came about."""
+    def _solve(self, fields: Tensor, forbidden: Tensor | None, bias: Tensor | None) -> ModuleParts:
         scaled, queries, keys, beta, raw, weights = self._coupled(fields, forbidden, bias)
         with torch.autocast(fields.device.type, enabled=False):
             if self.coupling_limit is None:
@@ -651,38 +588,37 @@ class SpinTransformerModule(_CoupledHeads):
                 pair = couplings + couplings.mT
             else:
                 pair = weights + weights.mT
-                largest = largest_row_sum(pair)
+                largest = pair.sum(dim=-1, keepdim=True).amax(dim=-2, keepdim=True)
                 largest = torch.where(largest > 0, largest, 1.0)
                 strength = self.coupling_limit * raw.sigmoid() / (beta * largest)
                 couplings, pair = strength * weights, strength * pair
-            solved = self.solver.solve(scaled, pair, beta)
-            spins = merge(solved["found"].value) * scaled.shape[-1] ** 0.5
+            found, saddle = self.solver.solve(scaled, pair, beta)
             response = torch.zeros_like(fields)
             if self.response:
-                mean, order, saddle = solved["found"].value, self.solver.order, solved["saddle"]
-                correlation = _correlation(mean, pair, beta, order, saddle, diagonal=False)
+                order = self.solver.order
+                correlation = _correlation(found.value, pair, beta, order, saddle, diagonal=False)
                 if self.coupling_limit is not None:
                     correlation = _limited_correlation(correlation, couplings, pair)
                 given: Any = {"correlation": correlation, "strength": strength}
                 scores = response_attention(couplings, **given)
-                along, back = merge(scores @ keys), merge(scores.mT @ queries)
+                along, back = _merged(scores @ keys), _merged(scores.mT @ queries)
                 query, key = (x.to(along.dtype) for x in (self.query, self.key))
                 scale = self.gamma * queries.shape[-1] ** 0.5
                 response = scale * (along @ query.mT + back @ key.mT)
         known: Any = {"fields": scaled, "couplings": couplings, "pair": pair, "beta": beta}
-        return spins, ModuleParts(solver=self.solver, response=response, **known, **solved)
+        known |= {"found": found, "saddle": saddle, "response": response}
+        return ModuleParts(solver=self.solver, **known)
 
 
 @record
 class DrivenParts:
     """How a driven module came to its output.
 
-    `couplings` J and `delayed` ⟨u_i(K)·u_j(K−1)⟩ are (batch, heads, N, N). `entropy_production`
-    (batch, heads): nats a step, per spin and component, if the state is stationary.
+    `couplings` J (batch, heads, N, N). `entropy_production` (batch, heads): nats a step, per spin
+    and component, if the state is stationary.
     """
 
     couplings: Tensor
-    delayed: Tensor
     entropy_production: Tensor
 
 
@@ -758,10 +694,8 @@ class DrivenSpinModule(_CoupledHeads):
         given: Any = {"couplings": couplings, "fields": scaled, "beta": beta}
         for _ in range(self.steps):
             mean, covariance, delayed = driven_step(mean, covariance, **given, theory=self.theory)
-        answer = merge(mean) * scaled.shape[-1] ** 0.5
-        out = self._out(answer, src)
+        out = self._out(_merged(mean) * scaled.shape[-1] ** 0.5, src)
         if not return_parts:
             return out
         rate = entropy_rate(delayed, couplings=couplings, beta=beta) / sites
-        told: Any = {"couplings": couplings, "delayed": delayed}
-        return out, DrivenParts(entropy_production=rate, **told)
+        return out, DrivenParts(couplings=couplings, entropy_production=rate)

@@ -27,6 +27,8 @@ from spinformer.spins.ising import check_ising
 # More is a slip: a run of years, or arrays that fit no memory.
 _MAX_SWEEPS = 10**9
 _MAX_BLOCKS = 10**6
+# Sweeps whose spins are held at once.
+_CHUNK = 1024
 # Squares of concentrations must stay finite.
 _MAX_CONCENTRATION = 1e150
 # Bits of a single-precision significand, with one to spare for the difference 2 J s.
@@ -165,10 +167,10 @@ def _run_chains(
 ) -> MonteCarloEstimate:
     """Run `chains` independent chains of `blocks` blocks after `burn` sweeps that are dropped.
 
-    start: draws the first spins, (N,) or (N, D), from a generator. kernel: (spins, *system, count,
-    generator, sum of spins, sum of pairs, energies) runs `count` sweeps on spins in place and
-    adds to the sums. unit: the length of a spin. offset: a constant of the energy. Every chain
-    draws from a child of `seed`'s stream. A single block has no scatter and is refused.
+    start: draws the first spins, (N,) or (N, D), from a generator. kernel: (spins, *system,
+    generator, samples) sweeps spins in place and writes each state to samples (N, sweeps, ...);
+    system: pairs, fields and β. unit: the length of a spin. offset: a constant of the energy. Every
+    chain draws from a child of `seed`'s stream. A single block has no scatter and is refused.
     """
     check_integer("sweeps", sweeps, low=1, high=_MAX_SWEEPS)
     check_integer("burn", burn, low=0, high=_MAX_SWEEPS)
@@ -177,17 +179,29 @@ def _run_chains(
     if chains * blocks < 2:
         raise ValueError("chains * blocks must be at least 2 for an error bar, got 1")
     length = max(4, -(-sweeps // blocks))
+    half, field = 0.5 * system[0], system[1].reshape(len(system[1]), -1)
+
+    def swept(spins: np.ndarray, count: int, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
+        """Sums of spins and of pairs over `count` sweeps, and the energy of each."""
+        spin_sum, pair_sum, energies = np.zeros_like(field), np.zeros_like(half), [np.zeros(0)]
+        for first in range(0, count, _CHUNK):
+            samples = np.empty((len(spins), min(_CHUNK, count - first), *spins.shape[1:]))
+            kernel(spins, *system, rng, samples)
+            flat = samples.reshape(len(spins), -1)
+            each = samples.reshape(*samples.shape[:2], -1)
+            spin_sum += each.sum(1)
+            pair_sum += flat @ flat.T
+            felt = field[:, None] + (half @ flat).reshape(each.shape)
+            energies.append(offset - np.einsum("itd,itd->t", felt, each))
+        np.fill_diagonal(pair_sum, count)
+        return spin_sum.reshape(spins.shape), pair_sum, np.concatenate(energies)
+
     kept = []
     for rng in numpy_generator(seed).spawn(chains):
         spins = start(rng)
-        pairs = (len(spins), len(spins))
-        kernel(spins, *system, burn, rng, np.zeros_like(spins), np.zeros(pairs), np.zeros(burn))
-        for _ in range(blocks):
-            sums = np.zeros_like(spins), np.zeros(pairs), np.zeros(length)
-            kernel(spins, *system, length, rng, *sums)
-            kept.append(sums)
-    spin_sums, pair_sums, energies = map(np.array, zip(*kept, strict=True))
-    energy = energies + offset
+        swept(spins, burn, rng)
+        kept += [swept(spins, length, rng) for _ in range(blocks)]
+    spin_sums, pair_sums, energy = map(np.array, zip(*kept, strict=True))
     means = unit * spin_sums / length
     found = mean_estimate(means)
     # Spins that all blocks saw in the same state have no scatter, and yet a run of n sweeps knows
@@ -229,28 +243,17 @@ def _ising_sweeps(
     pair: np.ndarray,
     field: np.ndarray,
     beta: float,
-    sweeps: int,
     rng: np.random.Generator,
-    sum_spins: np.ndarray,
-    sum_pairs: np.ndarray,
-    energies: np.ndarray,
+    samples: np.ndarray,
 ) -> None:
     size = len(spins)
-    for step in range(sweeps):
+    for step in range(samples.shape[1]):
         for i in range(size):
             local = field[i]
             for j in range(size):
                 local += pair[i, j] * spins[j]
             spins[i] = _flip(beta * local, rng)
-        energy = 0.0
-        for i in range(size):
-            local = field[i]
-            for j in range(size):
-                local += 0.5 * pair[i, j] * spins[j]
-                sum_pairs[i, j] += spins[i] * spins[j]
-            energy -= local * spins[i]
-            sum_spins[i] += spins[i]
-        energies[step] = energy
+        samples[:, step] = spins
 
 
 @njit(cache=True)
@@ -273,16 +276,13 @@ def _vector_sweeps(
     pair: np.ndarray,
     field: np.ndarray,
     beta: float,
-    sweeps: int,
     rng: np.random.Generator,
-    sum_spins: np.ndarray,
-    sum_pairs: np.ndarray,
-    energies: np.ndarray,
+    samples: np.ndarray,
 ) -> None:
     size, dim = spins.shape
     local = np.empty(dim)
     tangent = np.empty(dim)
-    for step in range(sweeps):
+    for step in range(samples.shape[1]):
         for i in range(size):
             for d in range(dim):
                 local[d] = field[i, d]
@@ -321,20 +321,7 @@ def _vector_sweeps(
             norm = math.sqrt(norm)
             for d in range(dim):
                 spins[i, d] /= norm
-        energy = 0.0
-        for i in range(size):
-            for d in range(dim):
-                sum_spins[i, d] += spins[i, d]
-                energy -= field[i, d] * spins[i, d]
-            sum_pairs[i, i] += 1.0
-            for j in range(i):
-                product = 0.0
-                for d in range(dim):
-                    product += spins[i, d] * spins[j, d]
-                sum_pairs[i, j] += product
-                sum_pairs[j, i] += product
-                energy -= pair[i, j] * product
-        energies[step] = energy
+        samples[:, step] = spins
 
 
 @record
