@@ -1,4 +1,10 @@
-"""Lyapunov exponents of any map, by pushing a frame of tangent vectors along its orbit."""
+"""Lyapunov exponents of any map, by pushing a frame of tangent vectors along its orbit.
+
+Along an orbit x_0, x_1, … of x' = f(x) a frame V of k tangent vectors, orthonormal, goes to
+Df(x_t) V = Q R, and Q is the next frame. The exponents are the averages of ln |R_ii| over the
+orbit: R_ii is by how much the i-th direction grew, with what it shares with those before it taken
+out (Benettin et al. 1980).
+"""
 
 from __future__ import annotations
 
@@ -10,11 +16,11 @@ from spinformer.core.checks import check_array, check_function, check_integer
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import Estimate
 
-Push = Callable[[np.ndarray], np.ndarray]
+_Push = Callable[[np.ndarray], np.ndarray]
 
 
 def lyapunov_exponents(
-    push: Push,
+    push: _Push,
     *,
     dimension: int,
     steps: int,
@@ -30,8 +36,7 @@ def lyapunov_exponents(
         moves the state on, and returns the new frame. It is called once a step.
     align: steps dropped first, in which the frame turns into the expanding directions.
 
-    The frame, random at the start, is orthonormalised after every step (Householder QR) and the
-    logarithms of the lengths are averaged (Benettin et al. 1980). The error is the scatter of
+    The frame is random at the start. The error is the scatter of
     the means of `batches` consecutive stretches over √batches: right if a stretch is longer than
     the orbit's memory, too small if a transient ends within the run. A direction that shrinks to
     nothing has exponent −∞ and no error (NaN). Raises ValueError for sizes out of range and for a
