@@ -25,7 +25,7 @@ from spinformer.dmft.mean_field import (
     step,
     trajectory,
 )
-from spinformer.dmft.network import Context, Network
+from spinformer.dmft.network import OUTPUT, VALUE, Context, Network
 
 NETWORK = Network.document()
 
@@ -71,7 +71,7 @@ def test_the_three_forms_of_the_average_agree(seed, features, size, beta):
     assert np.abs(network.mean_overlaps(attention, beta=np.array(beta)) - direct).max() < 1e-12
     moments = odd_correlations(network)
     pairs = [moments[feature,][1] for feature in range(features)]
-    np.testing.assert_allclose(network.pair_correlations("o", "v"), pairs, atol=1e-12)
+    np.testing.assert_allclose(network.pair_correlations(OUTPUT, VALUE), pairs, atol=1e-12)
     assert np.abs(overlaps_correlations(moments, attention, beta=beta) - direct).max() < 1e-12
     patterns, readout = network.output_patterns()
     assert len(patterns) <= 2 ** (features - 1)

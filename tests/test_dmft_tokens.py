@@ -13,7 +13,7 @@ from spinformer.dmft.finite_size import (
     token_states,
     window_means,
 )
-from spinformer.dmft.network import Network
+from spinformer.dmft.network import KEY, OUTPUT, Network
 
 NETWORK = Network.document()
 
@@ -89,7 +89,7 @@ def test_bit_by_bit_reference_has_the_same_distribution():
 @pytest.mark.claim("C8")
 def test_segment_correlations_take_four_values():
     networks = map(Network.segmented, range(300))
-    found = np.ravel([network.pair_correlations("o", "k") for network in networks])
+    found = np.ravel([network.pair_correlations(OUTPUT, KEY) for network in networks])
     values = np.array([-1, -1 / 3, 1 / 3, 1])
     nearest = np.abs(found[:, None] - values).argmin(axis=1)
     np.testing.assert_allclose(found, values[nearest], rtol=0, atol=1e-12)

@@ -15,7 +15,7 @@ the draws of all tokens. Gradients of it:
 - `exact_costs`: of the mean itself, summed over all windows, for a few bits.
 
 Shapes: S networks side by side, B paths each, L segments, P features, T tokens in a window,
-weights (S, 4, P, L), roles in the order of `network.ROLES`; time runs from old to new.
+weights (S, 4, P, L), roles in the order o, v, q, k; time runs from old to new.
 """
 
 from __future__ import annotations

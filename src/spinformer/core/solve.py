@@ -18,7 +18,7 @@ import numpy as np
 
 from spinformer.core.records import record
 
-V = TypeVar("V")
+_V = TypeVar("_V")
 
 
 class Status(IntEnum):
@@ -36,7 +36,7 @@ class NotConverged(RuntimeError):
 
 
 @record
-class Solution(Generic[V]):
+class Solution(Generic[_V]):
     """What an iteration ended with, for one system or a batch (axes `...`).
 
     value: what was solved for. residual: (...), what the equation still asks for, in the
@@ -47,7 +47,7 @@ class Solution(Generic[V]):
     (False, 1)
     """
 
-    value: V
+    value: _V
     residual: Any
     steps: Any
     status: Any

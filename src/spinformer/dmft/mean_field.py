@@ -62,7 +62,7 @@ def tokens(
 ) -> np.ndarray:
     """Overlaps m^α_a, position included, of the T tokens in the window: (..., T, 4, P).
 
-    Newest first, roles in the order of `network.ROLES`.
+    Newest first, roles in the order o, v, q, k.
 
     >>> window = tokens(Network.document(), Context(np.zeros((4, 3)), 0), 1.2)
     >>> window.shape, bool(np.abs(window).max() <= 0.02)
