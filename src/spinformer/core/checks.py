@@ -183,8 +183,11 @@ def check_tensor(
     """Return a finite floating-point tensor that obeys the rules, dtype, device and gradient
     history kept; leading batch axes are allowed when neither `shape` nor `ndim` is given.
     `like=(other name, other tensor)` asks for its dtype and device. Raises TypeError for what is
-    not a tensor of such a type, ValueError for the rest."""
+    not a tensor of such a type, ValueError for the rest. What a compiler or a transform of
+    `torch.func` looks at has a type and a shape, but no values to be checked."""
     import torch  # whoever has a tensor has it; who has none need not wait for it
+
+    from spinformer.core.operators import is_traced
 
     if not isinstance(value, torch.Tensor) or not value.is_floating_point():
         raise TypeError(f"{name} must be a floating-point torch tensor, got {_kind(value)}")
@@ -193,10 +196,12 @@ def check_tensor(
             f"{name} must be {like[1].dtype} on {like[1].device} like {like[0]}, "
             f"got {value.dtype} on {value.device}"
         )
-    data = value.detach()
-    # A sum that is finite has finite parts, and takes a fortieth of a look at each of them.
-    finite = data.sum().isfinite()
-    _check_entries(name, data, finite if finite else torch.isfinite(data), **rules)
+    data, finite = value.detach(), None
+    if not is_traced():
+        # A sum that is finite has finite parts, and takes a fortieth of a look at each of them.
+        finite = data.sum().isfinite()
+        finite = finite if finite else torch.isfinite(data)
+    _check_entries(name, data, finite, **rules)
     return value
 
 
@@ -277,6 +282,8 @@ def _check_entries(
             n not in (None, m) for m, n in zip(got, shape, strict=True)
         ):
             raise ValueError(f"{name} must have shape {wanted}, got {got}")
+    if finite is None:
+        return
     if not bool(finite.all()):
         raise ValueError(f"{name} must be finite, got NaN or infinite entries")
     too_low = low is not None and bool(((data <= low) if open_low else (data < low)).any())

@@ -30,7 +30,8 @@ from spinformer.core.checks import (
     check_real,
     check_tensor,
 )
-from spinformer.core.solve import Solution, Status, status_of
+from spinformer.core.operators import is_traced
+from spinformer.core.solve import Solution, status_of
 from spinformer.hopfield.attention import as_bias, hop, read_weights
 from spinformer.hopfield.fixed_points import rest
 
@@ -144,8 +145,8 @@ class HopfieldLayer(nn.Module):
         a tolerance), or one more would (fixed steps, which may not hop at all); its steps are the
         hops made; CONVERGED is a residual within the tolerance (fixed steps: 1e-3), DIVERGED a
         state that is not finite, STEP_LIMIT the rest: there the implicit derivative is as inexact
-        as the state. Inside `torch.compile` and `torch.vmap`, and only there, values are not
-        checked.
+        as the state. Inside `torch.compile` and the transforms of `torch.func`, and only
+        there, values are not checked.
         """
         state, keys, held, mask, batched = self._prepare(
             queries, patterns, values, key_padding_mask, attn_mask
@@ -187,9 +188,8 @@ class HopfieldLayer(nn.Module):
                     landed = hop(state, content=keys, **how)
                 moved = torch.linalg.vector_norm(landed - state.detach(), dim=-1)
                 hops = torch.full_like(moved, self.steps - 1, dtype=torch.int64)
-            status = status_of(moved <= (_TOLERANCE if self.tolerance is None else self.tolerance))
-            finite = torch.isfinite(state.detach()).all(-1)
-            status = torch.where(finite, status, int(Status.DIVERGED))
+            still = moved <= (_TOLERANCE if self.tolerance is None else self.tolerance)
+            status = status_of(still, finite=torch.isfinite(state.detach()).all(-1))
             results.append(Solution(value=state, residual=moved, steps=hops, status=status))
         return results[0] if len(results) == 1 else tuple(results)
 
@@ -366,25 +366,9 @@ def _log_betas(beta: float | Sequence[float] | None, *, heads: int, head_width: 
     return [math.log(check_real("beta", value, low=0.0, open_low=True)) for value in each]
 
 
-def _told(flag: Tensor) -> bool | None:
-    """A boolean tensor's value, or None where none can be seen: while compiling, inside `vmap`."""
-    if torch.compiler.is_compiling():
-        return None
-    try:
-        return bool(flag)
-    except RuntimeError:  # vmap has no public way to ask
-        return None
-
-
 def _features(name: str, value: Any, like: Tensor) -> Tensor:
     """Finite (batch, length, width), or (length, width) for one sample, of the layer's type."""
-    # One sum in place of a scan: the scan, several times as slow, only where it is not finite.
-    if not (
-        isinstance(value, Tensor)
-        and value.is_floating_point()
-        and _told(value.detach().sum(dtype=torch.float32).isfinite()) is not False
-    ):
-        value = check_tensor(name, value)
+    value = check_tensor(name, value)
     if value.dtype != like.dtype and not torch.is_autocast_enabled(value.device.type):
         raise TypeError(f"{name} must be {like.dtype} like the layer, got {value.dtype}")
     if value.ndim not in (2, 3) or 0 in value.shape:
@@ -415,7 +399,7 @@ def _mask(
         mask = check_mask(name, mask, shapes)
         if mask.dtype == torch.bool:
             mask = ~mask
-        elif _told((mask < math.inf).all()) is False:
+        elif not is_traced() and not bool((mask < math.inf).all()):
             raise ValueError(f"{name} must have entries below infinity")
         if name == "key_padding_mask":
             mask = mask.reshape(batch, 1, 1, given)
@@ -429,6 +413,6 @@ def _mask(
     if memories:
         return functional.pad(whole, (0, memories), value=whole.dtype == torch.bool)
     seen = whole if whole.dtype == torch.bool else whole > -math.inf
-    if _told(seen.any(-1).all()) is False:
+    if not is_traced() and not bool(seen.any(-1).all()):
         raise ValueError("the masks must leave at least one pattern to every query")
     return whole
