@@ -112,7 +112,7 @@ class LetterNetwork(AttentionNetwork):
         return np.asarray(beta)[..., None, None, None] * covariance
 
     def hidden_units(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The cheapest exact form of the average over sites and letters (`kernels.letter_units`).
+        """The cheapest exact form of the average over sites and letters (`kernels`).
 
         Letters of a segment with equal output features form a class; segments with the same
         classes, in any order of the letters, form a group. Returns `patterns` (rows, P), the
