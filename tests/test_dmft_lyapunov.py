@@ -1,5 +1,7 @@
 """Tangent maps against automatic differentiation, exponents against QR in NumPy and sum rules."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -31,6 +33,9 @@ def test_the_derivative_of_a_step_equals_autograd(
     network = Network.segmented(
         seed, features=features, segments=segments, bits=bits, gamma=gamma, epsilon=epsilon
     )
+    if seed % 2:
+        semantic = np.random.default_rng(seed).normal(size=network.semantic.shape)
+        network = replace(network, semantic=semantic)
     attention = random_contexts(network, seed, count=1).attention[0]
     position = seed % network.positions
     _, pushed = returned(network, Context(attention, position), beta=beta, steps=1)
