@@ -29,12 +29,12 @@ def test_error_of_independent_factors():
         factors = iter(np.exp(draws))
         one = lyapunov_exponents(
             lambda frame, left=factors: next(left) * frame,
-            dimension=1, steps=80, align=5, batches=16,
+            dimension=1, steps=80, align=5,
         )  # fmt: skip
         found.append(one.value[0])
-        stretches = draws[5:].reshape(16, 5).mean(axis=1)
+        stretches = draws[5:].reshape(20, 4).mean(axis=1)
         assert one.value[0] == pytest.approx(stretches.mean(), abs=1e-12)
-        assert one.error[0] == pytest.approx(stretches.std(ddof=1) / 4, rel=1e-12)
+        assert one.error[0] == pytest.approx(stretches.std(ddof=1) / np.sqrt(20), rel=1e-12)
     assert np.std(found) == pytest.approx(1 / np.sqrt(80), rel=0.17)
 
 
@@ -43,9 +43,7 @@ def test_what_dies_has_no_error():
     assert dead.value.tolist() == [-np.inf]
     assert np.isnan(dead.error).all()
     late = iter(range(100))
-    dies = lyapunov_exponents(
-        lambda frame: frame * (next(late) < 7), dimension=2, steps=10, batches=5
-    )
+    dies = lyapunov_exponents(lambda frame: frame * (next(late) < 7), dimension=2, steps=10)
     assert dies.value.tolist() == [-np.inf]
     assert np.isnan(dies.error).all()
     part = lyapunov_exponents(
@@ -53,7 +51,7 @@ def test_what_dies_has_no_error():
     )
     assert part.value[0] == pytest.approx(np.log(2.0), abs=1e-12)
     assert part.value[1] < -30
-    single = lyapunov_exponents(lambda frame: 2.0 * frame, dimension=1, steps=5, batches=1)
+    single = lyapunov_exponents(lambda frame: 2.0 * frame, dimension=1, steps=1)
     assert np.isnan(single.error).all()
 
 

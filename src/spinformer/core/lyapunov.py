@@ -16,6 +16,8 @@ from spinformer.core.checks import check_array, check_function, check_integer
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import Estimate
 
+# Stretches of the orbit, from which errors are taken.
+_BATCHES = 20
 _Push = Callable[[np.ndarray], np.ndarray]
 
 
@@ -26,7 +28,6 @@ def lyapunov_exponents(
     steps: int,
     count: int = 1,
     align: int = 0,
-    batches: int = 20,
     seed: Seed = 0,
 ) -> Estimate:
     """The `count` largest Lyapunov exponents, in nats per step, shape (count,), the
@@ -37,7 +38,7 @@ def lyapunov_exponents(
     align: steps dropped first, in which the frame turns into the expanding directions.
 
     The frame is random at the start. The error is the scatter of
-    the means of `batches` consecutive stretches over √batches: right if a stretch is longer than
+    the means of 20 consecutive stretches over √20: right if a stretch is longer than
     the orbit's memory, too small if a transient ends within the run. A direction that shrinks to
     nothing has exponent −∞ and no error (NaN). Raises ValueError for sizes out of range and for a
     frame of another shape or with entries that are not finite.
@@ -51,7 +52,7 @@ def lyapunov_exponents(
     count = check_integer("count", count, low=1, high=dimension)
     steps = check_integer("steps", steps, low=1)
     align = check_integer("align", align, low=0)
-    batches = min(check_integer("batches", batches, low=1), steps)
+    batches = min(_BATCHES, steps)
     frame = _unit(numpy_generator(seed).standard_normal((dimension, count)))[0]
     logs = np.full((align + steps, count), -np.inf)
     for step in range(align + steps):
