@@ -127,7 +127,6 @@ class HopfieldLayer(nn.Module):
         key_padding_mask: Tensor | None = None,
         attn_mask: Tensor | None = None,
         need_weights: bool = False,
-        average_attn_weights: bool = True,
         return_states: bool = False,
     ) -> Any:
         """Retrieved values (B, S, width); with them, if asked for, weights and a `Solution`.
@@ -138,8 +137,7 @@ class HopfieldLayer(nn.Module):
         where a query may not look; floating-point ones are added to the scores. Learned memories
         are never masked. A query that may look at nothing has no update: it raises ValueError.
 
-        need_weights: also the weights of the read, (B, S, N + memories), their mean over heads,
-        or (B, heads, S, N + memories) without `average_attn_weights`; made explicitly.
+        need_weights: also the weights of the read, (B, heads, S, N + memories), made explicitly.
         return_states: also the states that read the values, (B, heads, S, head width), as the
         value of a `Solution`. Its residual, (B, heads, S), is how far the last hop moved each (with
         a tolerance), or one more would (fixed steps, which may not hop at all); its steps are the
@@ -180,7 +178,6 @@ class HopfieldLayer(nn.Module):
             output = output.squeeze(0)
         results: list[Any] = [output if self.batch_first or not batched else output.transpose(0, 1)]
         if need_weights:
-            weights = weights.mean(1) if average_attn_weights else weights
             results.append(weights if batched else weights.squeeze(0))
         if return_states:
             if self.tolerance is None:
@@ -201,13 +198,12 @@ class HopfieldLayer(nn.Module):
         steps: int | None = None,
         tolerance: float | None = None,
         beta: float | Sequence[float] | None = None,
-        memories: int = 0,
     ) -> HopfieldLayer:
         """A layer with the weights of `module`, and its output for the same masks at one step.
 
         The weights are copied, there are no norms; the rest is as in the layer. Raises
         ValueError for `add_bias_kv` or `add_zero_attn`, which append patterns that this layer does
-        not have, and for memories where keys or values have a width of their own.
+        not have.
 
         >>> attention = nn.MultiheadAttention(8, 2, batch_first=True)
         >>> layer, x = HopfieldLayer.from_attention(attention), torch.ones(1, 3, 8)
@@ -217,16 +213,8 @@ class HopfieldLayer(nn.Module):
         module = check_instance("module", module, nn.MultiheadAttention)
         if module.bias_k is not None or module.add_zero_attn:
             raise ValueError("module must have neither add_bias_kv nor add_zero_attn")
-        if memories and not module.embed_dim == module.kdim == module.vdim:
-            raise ValueError("memories must be 0 where keys or values have a width of their own")
-        layer = cls(
-            module.embed_dim,
-            heads=module.num_heads,
-            steps=steps,
-            tolerance=tolerance,
-            beta=beta,
-            memories=memories,
-        ).to(module.out_proj.weight)
+        how: dict[str, Any] = {"steps": steps, "tolerance": tolerance, "beta": beta}
+        layer = cls(module.embed_dim, heads=module.num_heads, **how).to(module.out_proj.weight)
         layer.query_norm = layer.pattern_norm = nn.Identity()
         layer.log_beta.data = layer.log_beta.new_tensor(layer._start)
         packed, bias = module.in_proj_weight, module.in_proj_bias
@@ -350,9 +338,11 @@ class AttentionModule(nn.Module):
             key_padding_mask=key_padding_mask,
             attn_mask=attn_mask,
             need_weights=need_weights,
-            average_attn_weights=average_attn_weights,
         )
-        return found if need_weights else (found, None)
+        if not need_weights:
+            return found, None
+        output, weights = found
+        return output, weights.mean(-3) if average_attn_weights else weights
 
 
 # -- what a layer is given --------------------------------------------------------------------
