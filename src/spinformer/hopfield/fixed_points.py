@@ -330,10 +330,11 @@ def _slope(
     """u → J u with the Jacobian J = β Kᵀ(diag p − ppᵀ)K of a hop at `state`."""
     scaled = keys * beta
     weights = read_weights(state, scaled=scaled, bias=bias)
+    mean = weights @ keys
 
     def product(u: Tensor) -> Tensor:
         scores = weights * (u @ scaled.mT)
-        return (scores - weights * scores.sum(-1, keepdim=True)) @ keys
+        return scores @ keys - scores.sum(-1, keepdim=True) * mean
 
     return product
 
