@@ -60,6 +60,11 @@ def test_spectrum_equals_householder_qr_on_the_same_orbit(every, count):
     found = lyapunov_spectrum(network, start, beta=1.3, count=count, every=every, **given)
     assert found.resolved.all()
     assert np.abs(found.exponents.value - reference[:count]).max() < 5e-3
+    # Here the first steps lose every direction; what was lost while the frame aligned is forgotten.
+    far = Context(np.full((3, 2), 1e3), 0)
+    assert lyapunov_spectrum(
+        network, far, beta=1.3, count=count, every=every, **given
+    ).resolved.all()
 
 
 def test_what_is_averaged_follows_the_alignment():
