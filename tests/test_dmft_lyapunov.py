@@ -40,8 +40,7 @@ def test_the_derivative_of_a_step_equals_autograd(
     position = seed % network.positions
     _, pushed = returned(network, Context(attention, position), beta=beta, steps=1)
     jacobian = torch.autograd.functional.jacobian(
-        lambda moved: step_in_torch(network, moved, position, beta=beta)[0],
-        torch.tensor(attention),
+        lambda moved: step_in_torch(network, moved, position, beta=beta)[0], torch.tensor(attention)
     )
     size = network.context * features
     scale = max(1.0, np.abs(pushed).max())

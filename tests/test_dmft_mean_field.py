@@ -19,12 +19,7 @@ from compendium.c32_paths_to_mean_fields.averages import (
 from spinformer.dmft import kernels
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.finite_size import semantic_overlaps, window_of_context
-from spinformer.dmft.mean_field import (
-    document_context,
-    random_contexts,
-    step,
-    trajectory,
-)
+from spinformer.dmft.mean_field import document_context, random_contexts, step, trajectory
 from spinformer.dmft.network import OUTPUT, VALUE, Context, Network
 
 NETWORK = Network.document()

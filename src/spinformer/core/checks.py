@@ -174,11 +174,7 @@ def check_array(
 
 
 def check_tensor(
-    name: str,
-    value: Any,
-    *,
-    like: tuple[str, torch.Tensor] | None = None,
-    **rules: Unpack[_Rules],
+    name: str, value: Any, *, like: tuple[str, torch.Tensor] | None = None, **rules: Unpack[_Rules]
 ) -> torch.Tensor:
     """Return a finite floating-point tensor that obeys the rules, dtype, device and gradient
     history kept; leading batch axes are allowed when neither `shape` nor `ndim` is given.

@@ -22,13 +22,7 @@ _Push = Callable[[np.ndarray], np.ndarray]
 
 
 def lyapunov_exponents(
-    push: _Push,
-    *,
-    dimension: int,
-    steps: int,
-    count: int = 1,
-    align: int = 0,
-    seed: Seed = 0,
+    push: _Push, *, dimension: int, steps: int, count: int = 1, align: int = 0, seed: Seed = 0
 ) -> Estimate:
     """The `count` largest Lyapunov exponents, in nats per step, shape (count,), the
     largest first up to their errors.

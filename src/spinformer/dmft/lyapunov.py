@@ -172,11 +172,7 @@ def _average(growth: np.ndarray, lengths: np.ndarray) -> Estimate:
 
 
 def returned(
-    network: AttentionNetwork,
-    context: Context,
-    *,
-    steps: int,
-    **parameters: Unpack[Parameters],
+    network: AttentionNetwork, context: Context, *, steps: int, **parameters: Unpack[Parameters]
 ) -> tuple[Context, np.ndarray]:
     """The context after `steps` steps, and its derivative (..., T·P, T·P) by the context before.
 

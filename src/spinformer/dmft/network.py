@@ -327,11 +327,7 @@ class Context:
 
 
 def ending(
-    name: str,
-    value: Any,
-    *sizes: int | str,
-    low: float | None = None,
-    high: float | None = None,
+    name: str, value: Any, *sizes: int | str, low: float | None = None, high: float | None = None
 ) -> np.ndarray:
     """`value` as an array (..., *sizes) of numbers within the limits of `check_array`.
 

@@ -308,11 +308,7 @@ def _by_overlaps(
 
 
 def _synchronous(
-    patterns: np.ndarray,
-    states: np.ndarray,
-    separation: Separation,
-    diagonal: bool,
-    max_steps: int,
+    patterns: np.ndarray, states: np.ndarray, separation: Separation, diagonal: bool, max_steps: int
 ) -> DiscreteRetrieval:
     spins = states.copy()
     before = np.full_like(spins, 2.0)  # no state: nothing returns to it

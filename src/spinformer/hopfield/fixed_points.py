@@ -30,12 +30,7 @@ from spinformer.core.records import record
 from spinformer.core.solve import Solution, status_of
 from spinformer.hopfield.attention import hop, read_weights
 from spinformer.hopfield.continuous import attention_weights, energy, gradient, jacobian, retrieve
-from spinformer.hopfield.inputs import (
-    check_beta,
-    check_patterns,
-    check_result,
-    check_states,
-)
+from spinformer.hopfield.inputs import check_beta, check_patterns, check_result, check_states
 
 KINDS = ("single pattern", "metastable", "global average")
 _MERGED = 1e-5  # two end points nearer than this, in units of the largest norm, are one
