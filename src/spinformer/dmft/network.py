@@ -332,9 +332,6 @@ def ending(
     """`value` as an array (..., *sizes) of numbers within the limits of `check_array`.
 
     A letter stands for any size but 0. Raises TypeError or ValueError naming the argument.
-
-    >>> ending("window", np.ones((2, 5, 3)), "n", 3).shape
-    (2, 5, 3)
     """
     array = check_array(name, value, low=low, high=high)
     got = array.shape[-len(sizes) :]
@@ -353,10 +350,6 @@ def fitting(network: AttentionNetwork, context: Context) -> tuple[np.ndarray, in
 
     Raises TypeError if either is something else, ValueError for another window, another number
     of features or a position that the network does not have.
-
-    >>> attention, position = fitting(Network.document(), Context(np.zeros((4, 3)), 2))
-    >>> position
-    2
     """
     check_instance("network", network, AttentionNetwork)  # type: ignore[type-abstract]
     check_instance("context", context, Context)
@@ -376,10 +369,6 @@ def parameters(
     """β, γ and ε as arrays, and the shape they and the axes `batch` of a context broadcast to.
 
     None takes the network's own. Raises TypeError or ValueError naming the argument.
-
-    >>> beta, gamma, epsilon, batch = parameters(Network.document(), np.ones(5), None, None)
-    >>> gamma.shape, batch
-    ((), (5,))
     """
     beta = check_array("beta", beta, low=0.0)
     gamma = check_array("gamma", network.gamma if gamma is None else gamma, low=0.0)
