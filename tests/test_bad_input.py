@@ -227,7 +227,6 @@ MISFITS: dict[str, list[dict[str, Any]]] = {
     "hopfield.discrete.fields": [{"diagonal": True, "separation": EXPONENTIAL}],
     "hopfield.discrete.retrieve": [
         {"queries": [[2, 1, 1, 1]]},
-        {"kernel": "overlaps", "diagonal": True},
         {"separation": COSH, "patterns": WIDE, "queries": WIDE},
     ],
     "hopfield.layer.HopfieldLayer": [{"heads": 5}, {"beta": [1.0, 2.0, 3.0]}, {"beta": 0.0}],

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from spinformer.core.chaos import kaplan_yorke_dimension
 from spinformer.core.lyapunov import lyapunov_exponents
 
 
@@ -28,12 +29,12 @@ def test_error_of_independent_factors():
         factors = iter(np.exp(draws))
         one = lyapunov_exponents(
             lambda frame, left=factors: next(left) * frame,
-            dimension=1, steps=80, align=5, batches=16,
+            dimension=1, steps=80, align=5,
         )  # fmt: skip
         found.append(one.value[0])
-        stretches = draws[5:].reshape(16, 5).mean(axis=1)
+        stretches = draws[5:].reshape(20, 4).mean(axis=1)
         assert one.value[0] == pytest.approx(stretches.mean(), abs=1e-12)
-        assert one.error[0] == pytest.approx(stretches.std(ddof=1) / 4, rel=1e-12)
+        assert one.error[0] == pytest.approx(stretches.std(ddof=1) / np.sqrt(20), rel=1e-12)
     assert np.std(found) == pytest.approx(1 / np.sqrt(80), rel=0.17)
 
 
@@ -42,9 +43,7 @@ def test_what_dies_has_no_error():
     assert dead.value.tolist() == [-np.inf]
     assert np.isnan(dead.error).all()
     late = iter(range(100))
-    dies = lyapunov_exponents(
-        lambda frame: frame * (next(late) < 7), dimension=2, steps=10, batches=5
-    )
+    dies = lyapunov_exponents(lambda frame: frame * (next(late) < 7), dimension=2, steps=10)
     assert dies.value.tolist() == [-np.inf]
     assert np.isnan(dies.error).all()
     part = lyapunov_exponents(
@@ -52,5 +51,16 @@ def test_what_dies_has_no_error():
     )
     assert part.value[0] == pytest.approx(np.log(2.0), abs=1e-12)
     assert part.value[1] < -30
-    single = lyapunov_exponents(lambda frame: 2.0 * frame, dimension=1, steps=5, batches=1)
+    single = lyapunov_exponents(lambda frame: 2.0 * frame, dimension=1, steps=1)
     assert np.isnan(single.error).all()
+
+
+def test_kaplan_yorke_by_hand():
+    exponents = np.array(
+        [[0.4, 0.0, -0.5, -9.0], [0.4, 0.0, -0.3, -0.4], [-1.0, -2, -3, -4], [1.0, 0, 0, -1.0]]
+    )
+    np.testing.assert_allclose(kaplan_yorke_dimension(exponents), [2.8, 3.25, 0.0, 4.0], atol=1e-12)
+    # Hénon's map: the exponents sum to ln 0.3.
+    leading = 0.41922
+    henon = kaplan_yorke_dimension(np.array([leading, np.log(0.3) - leading]))
+    assert henon == pytest.approx(1.258, abs=1e-3)

@@ -3,12 +3,7 @@
 import numpy as np
 import pytest
 
-from compendium.c33b_lifetimes.slow_modes import (
-    box_labels,
-    last_core,
-    phase_surrogate,
-    slow_modes,
-)
+from compendium.c33b_lifetimes.slow_modes import box_labels, last_core, phase_surrogate, slow_modes
 
 
 def _chain(kernel, *, steps, seed):

@@ -42,9 +42,8 @@ def test_the_error_of_a_mean_and_students_interval_are_those_of_scipy():
         np.testing.assert_allclose(found.value, draws.mean(axis))
         np.testing.assert_allclose(found.error, stats.sem(draws, axis=axis))
         assert found.samples == draws.shape[axis]
-    for level in (0.5, 0.95):
-        ends = stats.ttest_1samp(draws[0], 0.0).confidence_interval(level)
-        np.testing.assert_allclose(mean_interval(draws[0], level=level), ends)
+    ends = stats.ttest_1samp(draws[0], 0.0).confidence_interval()
+    np.testing.assert_allclose(mean_interval(draws[0]), ends)
 
 
 def autoregressive(seed, chains, length, memory):
@@ -83,16 +82,15 @@ def test_chains_share_one_mean_and_count_together():
 
 
 @pytest.mark.parametrize("trials", [10, 200])
-def test_a_share_ends_where_a_normal_test_at_this_level_just_rejects_what_was_seen(trials):
+def test_a_share_ends_where_a_normal_test_just_rejects_what_was_seen(trials):
     counts = np.arange(trials + 1)
-    ends = np.array([share_interval(int(k), trials=trials, level=0.9) for k in counts])
+    ends = np.array([share_interval(int(k), trials=trials) for k in counts])
     share = counts[1:-1] / trials
     for side, end in zip((1, -1), ends[1:-1].T, strict=True):
-        reach = side * stats.norm.ppf(0.95) * np.sqrt(end * (1 - end) / trials)
+        reach = side * stats.norm.ppf(0.975) * np.sqrt(end * (1 - end) / trials)
         np.testing.assert_allclose(share - end, reach)
     assert ends[0, 0] == 0.0
     assert ends[-1, 1] == 1.0
-    assert share_interval(3, trials=trials, level=1.0) == (0.0, 1.0)
 
 
 def test_a_power_law_is_the_weighted_fit_of_the_logarithms():

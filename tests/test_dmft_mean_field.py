@@ -19,13 +19,8 @@ from compendium.c32_paths_to_mean_fields.averages import (
 from spinformer.dmft import kernels
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.finite_size import semantic_overlaps, window_of_context
-from spinformer.dmft.mean_field import (
-    document_context,
-    random_contexts,
-    step,
-    trajectory,
-)
-from spinformer.dmft.network import Context, Network
+from spinformer.dmft.mean_field import document_context, random_contexts, step, trajectory
+from spinformer.dmft.network import OUTPUT, VALUE, Context, Network
 
 NETWORK = Network.document()
 
@@ -71,7 +66,7 @@ def test_the_three_forms_of_the_average_agree(seed, features, size, beta):
     assert np.abs(network.mean_overlaps(attention, beta=np.array(beta)) - direct).max() < 1e-12
     moments = odd_correlations(network)
     pairs = [moments[feature,][1] for feature in range(features)]
-    np.testing.assert_allclose(network.pair_correlations("o", "v"), pairs, atol=1e-12)
+    np.testing.assert_allclose(network.pair_correlations(OUTPUT, VALUE), pairs, atol=1e-12)
     assert np.abs(overlaps_correlations(moments, attention, beta=beta) - direct).max() < 1e-12
     patterns, readout = network.output_patterns()
     assert len(patterns) <= 2 ** (features - 1)
@@ -215,9 +210,8 @@ BLIND = Network.segmented(0, features=2, segments=2, bits=0, context=2, epsilon=
 PAIR = random_contexts(NETWORK, 0, count=2)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
+def test_what_does_not_fit_is_refused_by_name():
+    networks = [
         ({"context": 2.0}, "context"),
         ({"gamma": -1.0}, "gamma"),
         ({"epsilon": 1.1}, "epsilon"),
@@ -227,28 +221,20 @@ PAIR = random_contexts(NETWORK, 0, count=2)
         ({"position": np.ones((4, 3, 0))}, "epsilon"),
         ({"semantic": np.full((4, 3, 3), np.nan)}, "semantic"),
         ({"fractions": np.array([0.3, 0.3, 0.4 + 1e-9])}, "fractions"),
-    ],
-)
-def test_bad_networks(change, message):
-    with pytest.raises((ValueError, TypeError), match=message):
-        replace(NETWORK, **change)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda n: trajectory(n, PAIR, beta=np.ones(3), steps=3), "broadcast"),
-        (lambda n: trajectory(n, Context(np.ones((4, 3)), 4), beta=1.0, steps=3), "position"),
-        (lambda n: trajectory(n, Context(np.ones((4, 2)), 0), beta=1.0, steps=3), "attention"),
-        (lambda n: step(n, Context(np.ones((2, 3)), 0), 1.0), "attention"),
-        (lambda n: step(BLIND, Context(np.ones((2, 2)), 0), 1.0, epsilon=0.5), "epsilon"),
-        (lambda n: n.counts(31), "size"),
-        (lambda n: n.overlaps(np.ones(4)), "token"),
-    ],
-)
-def test_bad_calls(call, message):
-    with pytest.raises(ValueError, match=message):
-        call(NETWORK)
+    ]
+    given = {"beta": 1.0, "steps": 3}
+    calls = [
+        (lambda: trajectory(NETWORK, PAIR, **given | {"beta": np.ones(3)}), "broadcast"),
+        (lambda: trajectory(NETWORK, Context(np.ones((4, 3)), 4), **given), "position"),
+        (lambda: step(NETWORK, Context(np.ones((4, 2)), 0), 1.0), "attention"),
+        (lambda: step(NETWORK, Context(np.ones((2, 3)), 0), 1.0), "attention"),
+        (lambda: step(BLIND, Context(np.ones((2, 2)), 0), 1.0, epsilon=0.5), "epsilon"),
+        (lambda: NETWORK.overlaps(np.ones(4)), "token"),
+        *((lambda c=change: replace(NETWORK, **c), message) for change, message in networks),
+    ]
+    for call, message in calls:
+        with pytest.raises((ValueError, TypeError), match=message):
+            call()
 
 
 def test_a_record_of_no_steps_still_moves_the_context_on():

@@ -3,7 +3,6 @@ import pytest
 from known_networks import CONTEXT, NETWORKS, OVERLAPS, plain_step
 from scipy.stats import chi2
 
-from compendium.c31_asymmetric_hopfield.bits import generate_bits_reference
 from compendium.c32_paths_to_mean_fields.functional import propagate
 from spinformer.dmft.finite_size import (
     attention_of_window,
@@ -13,7 +12,7 @@ from spinformer.dmft.finite_size import (
     token_states,
     window_means,
 )
-from spinformer.dmft.network import Network
+from spinformer.dmft.network import KEY, OUTPUT, Network
 
 NETWORK = Network.document()
 
@@ -67,29 +66,10 @@ def test_distribution_is_exact_for_a_few_bits():
         assert chi2.sf(statistic, len(groups) - 1) > 1e-5
 
 
-def test_bit_by_bit_reference_has_the_same_distribution():
-    network = NETWORK.with_parameters(gamma=20.0)
-    window = np.where(window_means(network, 1.27, attention=CONTEXT) > 0, 1.0, -1.0)
-    given = {"beta": 1.27, "steps": 5, "position": 3}
-    wide = generate(
-        network, 12, window=window, runs=50_000, seed=0, draw_window=False, **given
-    ).tokens[:, 4:]
-    weights, bits = network.weights(12), np.repeat(window, 4, axis=1)
-    plain = [
-        generate_bits_reference(weights, network, window=bits, seed=seed, **given)[4:]
-        for seed in range(2000)
-    ]
-    tokens = np.array(plain).reshape(2000, 5, 3, 4).mean(axis=3)
-    for power in (1, 2):
-        gap = (tokens**power).mean(axis=0) - (wide**power).mean(axis=0)
-        error = np.hypot(*((x**power).std(axis=0) / len(x) ** 0.5 for x in (tokens, wide)))
-        assert (np.abs(gap) < 4.5 * error + 1e-12).all()
-
-
 @pytest.mark.claim("C8")
 def test_segment_correlations_take_four_values():
     networks = map(Network.segmented, range(300))
-    found = np.ravel([network.pair_correlations("o", "k") for network in networks])
+    found = np.ravel([network.pair_correlations(OUTPUT, KEY) for network in networks])
     values = np.array([-1, -1 / 3, 1 / 3, 1])
     nearest = np.abs(found[:, None] - values).argmin(axis=1)
     np.testing.assert_allclose(found, values[nearest], rtol=0, atol=1e-12)

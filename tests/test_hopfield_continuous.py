@@ -33,7 +33,8 @@ from spinformer.hopfield.fixed_points import (
 )
 
 
-def test_energy_and_update_equal_the_formulas_written_in_numpy():
+@pytest.mark.claim("B1")
+def test_energy_and_update_equal_the_formulas_and_the_kernel_of_the_framework():
     patterns, states, beta = draw(7, 4, seed=1), draw(5, 4, seed=2), 1.7
     x, xi = patterns.numpy(), states.numpy()
     scores = beta * xi @ x.T
@@ -42,6 +43,9 @@ def test_energy_and_update_equal_the_formulas_written_in_numpy():
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-13)
     moved = update(patterns, states=states, beta=beta)
     np.testing.assert_allclose(moved, softmax(scores, axis=1) @ x, atol=1e-13)
+    kernel = torch.nn.functional.scaled_dot_product_attention(states, patterns, patterns)
+    moved = update(patterns, states=states, beta=1 / math.sqrt(4))
+    torch.testing.assert_close(moved, kernel, rtol=0, atol=1e-13)
 
 
 @settings(deadline=None, max_examples=25, derandomize=True)
@@ -59,15 +63,6 @@ def test_gradient_and_jacobian_equal_autograd(size, width, beta, seed):
         torch.testing.assert_close(found, auto, rtol=0, atol=1e-11)
     # A covariance has no negative eigenvalue: those of the Hessian 1 − J are at most one.
     assert float(torch.linalg.eigvalsh(found).min()) >= -1e-10
-
-
-@pytest.mark.claim("B1")
-def test_one_step_is_the_kernel_of_the_framework():
-    patterns, states = draw(9, 6, seed=3), draw(4, 6, seed=4)
-    kernel = torch.nn.functional.scaled_dot_product_attention(states, patterns, patterns)
-    torch.testing.assert_close(
-        update(patterns, states=states, beta=1 / math.sqrt(6)), kernel, rtol=0, atol=1e-13
-    )
 
 
 @pytest.mark.parametrize("step_size", [0.25, 1.0, 1.5, 1.95])

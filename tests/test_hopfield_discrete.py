@@ -25,6 +25,7 @@ OWN = Separation(name="rectified", function=lambda x: np.maximum(x, 0.0) ** 2.5)
 # Each with its F of one number.
 MEMORIES = {
     CLASSICAL: lambda x: x * x / 2,
+    polynomial(2): lambda x: x * x,
     polynomial(3): lambda x: x**3,
     polynomial(4): lambda x: x**4,
     OWN: lambda x: max(x, 0.0) ** 2.5,
@@ -101,24 +102,21 @@ def test_kernels_follow_the_plain_reference_flip_by_flip(seed, memory, diagonal)
     options = {"separation": memory, "diagonal": diagonal, "seed": seed}
     states, flips, last = plain_retrieval(patterns, queries=queries, **options)
     first = [height(patterns, state, memory) for state in queries]
-    for kernel in ["auto"] if diagonal else ["auto", "overlaps"]:
-        fast = retrieve(patterns, queries=queries, kernel=kernel, max_steps=4, **options)
-        assert (fast.states == states).all()
-        assert (fast.flips == flips).all()
-        found = fast.energies[:, [0, -1]].T
-        np.testing.assert_allclose(found, [first, last], rtol=1e-11, atol=1e-9)
+    fast = retrieve(patterns, queries=queries, max_steps=4, **options)
+    assert (fast.states == states).all()
+    assert (fast.flips == flips).all()
+    found = fast.energies[:, [0, -1]].T
+    np.testing.assert_allclose(found, [first, last], rtol=1e-11, atol=1e-9)
 
 
-@pytest.mark.parametrize("memory", MEMORIES, ids=str)
+@pytest.mark.parametrize("memory", list(MEMORIES)[1:], ids=str)
 @pytest.mark.claim("A5")
 def test_no_asynchronous_flip_raises_the_energy(memory):
     rng = np.random.default_rng(7)
     flips = 0
     while flips < 25_000:
         patterns = spins(rng, 30, 150)
-        found = retrieve(
-            patterns, queries=spins(rng, 60, 150), separation=memory, kernel="overlaps", seed=flips
-        )
+        found = retrieve(patterns, queries=spins(rng, 60, 150), separation=memory, seed=flips)
         assert found.rises.sum() == 0
         flips += int(found.flips.sum())
 

@@ -6,17 +6,22 @@ import math
 import pickle
 from itertools import product
 
+import numpy as np
 import pytest
 import torch
 from known_memories import draw
-from torch import nn
+from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from spinformer.core.anderson import anderson
+from spinformer.core.implicit import implicit_root
 from spinformer.core.solve import Status
-from spinformer.hopfield import continuous
+from spinformer.dmft.mean_field import torch_step
+from spinformer.dmft.network import Network
+from spinformer.hopfield import continuous, density
 from spinformer.hopfield.attention import hop
-from spinformer.hopfield.fixed_points import _conjugate_gradients
+from spinformer.hopfield.fixed_points import _conjugate_gradients, find_fixed_points
 from spinformer.hopfield.layer import AttentionModule, HopfieldLayer
 
 EXACT = {"rtol": 0, "atol": 1e-12}
@@ -215,8 +220,6 @@ def test_from_attention_refuses_what_it_cannot_hold():
     for options in ({"add_bias_kv": True}, {"add_zero_attn": True}):
         with pytest.raises(ValueError, match="module must"):
             HopfieldLayer.from_attention(nn.MultiheadAttention(12, 3, **options))
-    with pytest.raises(ValueError, match="memories must"):
-        HopfieldLayer.from_attention(nn.MultiheadAttention(12, 3, kdim=5), memories=2)
     layer = HopfieldLayer.from_attention(nn.MultiheadAttention(12, 3), steps=3, beta=[0.5, 1, 2])
     assert layer.steps == 3
     torch.testing.assert_close(layer.beta, torch.tensor([0.5, 1.0, 2.0]), **EXACT)
@@ -348,3 +351,32 @@ def test_bad_calls_are_refused():
     _, infinite = make(steps=3)(1e300 * x, patterns=1e300 * x, return_states=True)
     assert bool((infinite.status == Status.DIVERGED).any())
     assert math.isclose(float(layer.beta[0]), 0.5)
+
+
+def test_nothing_is_made_on_another_device_than_that_of_the_input():
+    """As on a GPU, but anywhere: what is made without a device would be a tensor without data."""
+    patterns, queries = draw(5, 6), draw(3, 6, seed=1)
+    pair, start = torch.tensor([[1.0, 0.0], [-1.0, 0.0]]), torch.tensor([[0.3, 0.01]])
+    layer, x = make(tolerance=1e-4, memories=2), draw(2, 5, 12)
+    masks = {"key_padding_mask": x[..., 0] > 1, "attn_mask": torch.zeros(5, 5)}
+    network, generator = Network.document(), torch.Generator().manual_seed(0)
+    given = (network.semantic, network.fractions, network.position_overlaps(), np.ones((4, 3)))
+    semantic, fractions, places, attention = map(torch.tensor, given)
+    named = {"fractions": fractions, "position_overlaps": places, "attention": attention}
+    with torch.device("meta"):
+        output, found = layer(x, patterns=x, return_states=True, **masks)
+        made = [
+            found,
+            continuous.retrieve(patterns, queries=queries, beta=2.0),
+            find_fixed_points(patterns, beta=2.0),
+            # Newton's method finishes what is slow.
+            find_fixed_points(pair, starts=start, beta=1.001, max_steps=20),
+            density.fit(patterns, data=queries, max_steps=5),
+            anderson(torch.cos, queries[None], tolerance=1e-8, max_steps=30),
+        ]
+        parts = [*torch.autograd.grad(output.sum(), (layer.memory, layer.to_key.weight))]
+        parts.append(density.sample(patterns, count=4, seed=generator))
+        parts += torch_step(semantic, **named, position=1, beta=1.2, gamma=20.0, epsilon=0.02)
+        parts.append(implicit_root(lambda z, a: z * z - a, patterns.abs().sqrt(), patterns.abs()))
+    parts += [value for one in made for value in vars(one).values() if isinstance(value, Tensor)]
+    assert {part.device.type for part in parts} == {"cpu"}

@@ -8,13 +8,7 @@ from known_memories import SETTINGS, mixture, normal
 from scipy.optimize import minimize
 
 from spinformer.core.solve import Status
-from spinformer.hopfield.density import (
-    _em_update,
-    fit,
-    loss,
-    loss_gradient,
-    sample,
-)
+from spinformer.hopfield.density import _em_update, fit, loss, loss_gradient, sample
 
 
 @settings(deadline=None, max_examples=25, derandomize=True)

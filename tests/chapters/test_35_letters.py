@@ -318,7 +318,7 @@ def test_lists_of_words_drawn_one_by_one():
     network, size, words, beta = Network.document(), 12, 64, 0.8
     attention = np.array([0.3, -0.2, 0.4])
     rng = np.random.default_rng(0)
-    weights = network.weights(size)[0]
+    weights = np.repeat(network.semantic[0], network.counts(size), axis=1)
     means, spreads = [], []
     for _ in range(1500):
         overlaps = rng.choice((-1.0, 1.0), (rng.poisson(words), size)) @ weights.T / size

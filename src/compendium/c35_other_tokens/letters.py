@@ -46,8 +46,8 @@ def potts(labels: np.ndarray, *, letters: int) -> np.ndarray:
 class LetterNetwork(AttentionNetwork):
     """The network of [poclopez2024dynamical, Eqs. (7), (8), (15)] with q letters a site.
 
-    semantic: (4, P, L, q) values W^α_a(s) of each segment and letter, roles in the order of
-        `network.ROLES`, each averaging to zero over the letters (a constant would be no
+    semantic: (4, P, L, q) values W^α_a(s) of each segment and letter, roles in the order o, v,
+        q, k, each averaging to zero over the letters (a constant would be no
         information, and no push).
     position, context, gamma, epsilon, fractions: as in `network.Network`. A token is (..., L, q),
     how often each letter occurs in each segment.
@@ -112,7 +112,7 @@ class LetterNetwork(AttentionNetwork):
         return np.asarray(beta)[..., None, None, None] * covariance
 
     def hidden_units(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The cheapest exact form of the average over sites and letters (`kernels.letter_units`).
+        """The cheapest exact form of the average over sites and letters (`kernels`).
 
         Letters of a segment with equal output features form a class; segments with the same
         classes, in any order of the letters, form a group. Returns `patterns` (rows, P), the

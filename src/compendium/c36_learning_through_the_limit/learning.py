@@ -12,7 +12,7 @@ the *visible* segments, the first V. Gradients of its mean over the draws:
 - `exact_costs`: of the mean itself, summed over all windows, for a few bits.
 
 Shapes: S networks side by side, B paths each, L segments, P features, T tokens in a window,
-weights (S, 4, P, L), roles in the order of `network.ROLES`; time runs from old to new.
+weights (S, 4, P, L), roles in the order o, v, q, k; time runs from old to new.
 
 Two tasks: a cycle of eight tokens that the network writes by itself, and bytes of a text. In both
 a token has eleven segments, so that N = 99, 990, 9,900 and 99,000 are whole numbers of bits a

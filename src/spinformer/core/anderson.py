@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from spinformer.core.checks import check_integer, check_real
-from spinformer.core.solve import Solution, Status, status_of
+from spinformer.core.solve import Solution, status_of
 
 # Steps that the mixing remembers, and the growth of the residual that makes it forget.
 _HISTORY = 6
@@ -93,12 +93,11 @@ def anderson(
             mixed = torch.baddbmm(target.unsqueeze(-2), back, moves[:, :used], alpha=-1).squeeze(-2)
         previous = (residual, target)
         x = torch.where(active.unsqueeze(-1), mixed, best)
-    status = status_of(best_norm <= tolerance)
-    lost_way = (status != Status.CONVERGED) & ~torch.isfinite(norm)
+    arrived = best_norm <= tolerance
     batch = shape[:-2]
     return Solution(
         value=best.reshape(shape),
         residual=best_norm.reshape(batch),
         steps=torch.full(batch, iteration, device=x.device),
-        status=torch.where(lost_way, int(Status.DIVERGED), status).reshape(batch),
+        status=status_of(arrived, finite=arrived | torch.isfinite(norm)).reshape(batch),
     )

@@ -16,7 +16,7 @@ import numpy as np
 if TYPE_CHECKING:
     import torch
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 _MOST = 2**63 - 1
 
 
@@ -99,7 +99,7 @@ def check_choice(name: str, value: Any, allowed: Iterable[Any]) -> Any:
     raise ValueError(f"{name} must be one of {options}, got {_short(value)}")
 
 
-def check_instance(name: str, value: Any, kind: type[T]) -> T:
+def check_instance(name: str, value: Any, kind: type[_T]) -> _T:
     """Return `value` if it is an instance of the class `kind`; TypeError otherwise.
 
     >>> check_instance("model", 3, dict)
@@ -123,7 +123,7 @@ def check_function(name: str, value: Any) -> Any:
     return value
 
 
-class Rules(TypedDict, total=False):
+class _Rules(TypedDict, total=False):
     """What an array or a tensor may be asked.
 
     `shape` may hold None for axes of any length; entries in [low, high], or in (low, high] with
@@ -141,9 +141,9 @@ class Rules(TypedDict, total=False):
 
 
 def check_array(
-    name: str, value: Any, *, values: Iterable[float] | None = None, **rules: Unpack[Rules]
+    name: str, value: Any, *, values: Iterable[float] | None = None, **rules: Unpack[_Rules]
 ) -> np.ndarray:
-    """Return `value` as a finite float64 array that obeys the `Rules`.
+    """Return `value` as a finite float64 array that obeys the rules.
 
     `values` lists the only entries allowed (for spins, (-1, 1)). Raises TypeError for
     non-numeric or masked input and for a tensor with a gradient, ValueError for the rest.
@@ -174,17 +174,16 @@ def check_array(
 
 
 def check_tensor(
-    name: str,
-    value: Any,
-    *,
-    like: tuple[str, torch.Tensor] | None = None,
-    **rules: Unpack[Rules],
+    name: str, value: Any, *, like: tuple[str, torch.Tensor] | None = None, **rules: Unpack[_Rules]
 ) -> torch.Tensor:
-    """Return a finite floating-point tensor that obeys the `Rules`, dtype, device and gradient
+    """Return a finite floating-point tensor that obeys the rules, dtype, device and gradient
     history kept; leading batch axes are allowed when neither `shape` nor `ndim` is given.
     `like=(other name, other tensor)` asks for its dtype and device. Raises TypeError for what is
-    not a tensor of such a type, ValueError for the rest."""
+    not a tensor of such a type, ValueError for the rest. What a compiler or a transform of
+    `torch.func` looks at has a type and a shape, but no values to be checked."""
     import torch  # whoever has a tensor has it; who has none need not wait for it
+
+    from spinformer.core.operators import is_traced
 
     if not isinstance(value, torch.Tensor) or not value.is_floating_point():
         raise TypeError(f"{name} must be a floating-point torch tensor, got {_kind(value)}")
@@ -193,10 +192,12 @@ def check_tensor(
             f"{name} must be {like[1].dtype} on {like[1].device} like {like[0]}, "
             f"got {value.dtype} on {value.device}"
         )
-    data = value.detach()
-    # A sum that is finite has finite parts, and takes a fortieth of a look at each of them.
-    finite = data.sum().isfinite()
-    _check_entries(name, data, finite if finite else torch.isfinite(data), **rules)
+    data, finite = value.detach(), None
+    if not is_traced():
+        # A sum that is finite has finite parts, and takes a fortieth of a look at each of them.
+        finite = data.sum().isfinite()
+        finite = finite if finite else torch.isfinite(data)
+    _check_entries(name, data, finite, **rules)
     return value
 
 
@@ -277,6 +278,8 @@ def _check_entries(
             n not in (None, m) for m, n in zip(got, shape, strict=True)
         ):
             raise ValueError(f"{name} must have shape {wanted}, got {got}")
+    if finite is None:
+        return
     if not bool(finite.all()):
         raise ValueError(f"{name} must be finite, got NaN or infinite entries")
     too_low = low is not None and bool(((data <= low) if open_low else (data < low)).any())

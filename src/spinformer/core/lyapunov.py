@@ -1,4 +1,10 @@
-"""Lyapunov exponents of any map, by pushing a frame of tangent vectors along its orbit."""
+"""Lyapunov exponents of any map, by pushing a frame of tangent vectors along its orbit.
+
+Along an orbit x_0, x_1, … of x' = f(x) a frame V of k tangent vectors, orthonormal, goes to
+Df(x_t) V = Q R, and Q is the next frame. The exponents are the averages of ln |R_ii| over the
+orbit: R_ii is by how much the i-th direction grew, with what it shares with those before it taken
+out (Benettin et al. 1980).
+"""
 
 from __future__ import annotations
 
@@ -10,18 +16,13 @@ from spinformer.core.checks import check_array, check_function, check_integer
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import Estimate
 
-Push = Callable[[np.ndarray], np.ndarray]
+# Stretches of the orbit, from which errors are taken.
+_BATCHES = 20
+_Push = Callable[[np.ndarray], np.ndarray]
 
 
 def lyapunov_exponents(
-    push: Push,
-    *,
-    dimension: int,
-    steps: int,
-    count: int = 1,
-    align: int = 0,
-    batches: int = 20,
-    seed: Seed = 0,
+    push: _Push, *, dimension: int, steps: int, count: int = 1, align: int = 0, seed: Seed = 0
 ) -> Estimate:
     """The `count` largest Lyapunov exponents, in nats per step, shape (count,), the
     largest first up to their errors.
@@ -30,9 +31,8 @@ def lyapunov_exponents(
         moves the state on, and returns the new frame. It is called once a step.
     align: steps dropped first, in which the frame turns into the expanding directions.
 
-    The frame, random at the start, is orthonormalised after every step (Householder QR) and the
-    logarithms of the lengths are averaged (Benettin et al. 1980). The error is the scatter of
-    the means of `batches` consecutive stretches over √batches: right if a stretch is longer than
+    The frame is random at the start. The error is the scatter of
+    the means of 20 consecutive stretches over √20: right if a stretch is longer than
     the orbit's memory, too small if a transient ends within the run. A direction that shrinks to
     nothing has exponent −∞ and no error (NaN). Raises ValueError for sizes out of range and for a
     frame of another shape or with entries that are not finite.
@@ -46,7 +46,7 @@ def lyapunov_exponents(
     count = check_integer("count", count, low=1, high=dimension)
     steps = check_integer("steps", steps, low=1)
     align = check_integer("align", align, low=0)
-    batches = min(check_integer("batches", batches, low=1), steps)
+    batches = min(_BATCHES, steps)
     frame = _unit(numpy_generator(seed).standard_normal((dimension, count)))[0]
     logs = np.full((align + steps, count), -np.inf)
     for step in range(align + steps):

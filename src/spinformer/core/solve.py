@@ -18,7 +18,7 @@ import numpy as np
 
 from spinformer.core.records import record
 
-V = TypeVar("V")
+_V = TypeVar("_V")
 
 
 class Status(IntEnum):
@@ -36,7 +36,7 @@ class NotConverged(RuntimeError):
 
 
 @record
-class Solution(Generic[V]):
+class Solution(Generic[_V]):
     """What an iteration ended with, for one system or a batch (axes `...`).
 
     value: what was solved for. residual: (...), what the equation still asks for, in the
@@ -47,7 +47,7 @@ class Solution(Generic[V]):
     (False, 1)
     """
 
-    value: V
+    value: _V
     residual: Any
     steps: Any
     status: Any
@@ -82,12 +82,16 @@ class Solution(Generic[V]):
             )
 
 
-def status_of(converged: Any) -> Any:
+def status_of(converged: Any, *, finite: Any = True) -> Any:
     """`Status` of booleans, of their type: CONVERGED where True, else STEP_LIMIT.
 
-    >>> status_of(np.array([True, False]))
-    array([0, 1])
+    DIVERGED where `finite`, of the same shape, is given and False.
+
+    >>> status_of(np.array([True, False, False]), finite=np.array([True, True, False]))
+    array([0, 1, 4])
     """
     if hasattr(converged, "detach"):
-        return (~converged).long() * int(Status.STEP_LIMIT)
-    return np.where(converged, int(Status.CONVERGED), int(Status.STEP_LIMIT))[()]
+        reached = (~converged).long() * int(Status.STEP_LIMIT)
+        return reached if finite is True else reached.where(finite, int(Status.DIVERGED))
+    reached = np.where(converged, int(Status.CONVERGED), int(Status.STEP_LIMIT))
+    return np.where(finite, reached, int(Status.DIVERGED))[()]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
-from spinformer.core.checks import check_array, check_integer, check_real
+from spinformer.core.checks import check_array, check_integer
 from spinformer.core.records import record
 
 
@@ -60,8 +60,8 @@ def mean_estimate(samples: ArrayLike, *, axis: int = 0) -> Estimate:
     )
 
 
-def mean_interval(samples: ArrayLike, *, level: float = 0.95) -> tuple[float, float]:
-    """Student's interval for the mean of independent samples (n,), n ≥ 2.
+def mean_interval(samples: ArrayLike) -> tuple[float, float]:
+    """Student's interval of 95 % for the mean of independent samples (n,), n ≥ 2.
 
     For a comparison in pairs (two models trained from the same seed on the same split, say),
     `samples` are the differences. With ten samples it is 15 % wider than the normal interval,
@@ -72,9 +72,8 @@ def mean_interval(samples: ArrayLike, *, level: float = 0.95) -> tuple[float, fl
     '0.446 to 4.554'
     """
     values = check_array("samples", samples, ndim=1)
-    level = check_real("level", level, low=0.0, high=1.0)
     mean = mean_estimate(values)
-    half = float(stdtrit(len(values) - 1, 0.5 + 0.5 * level)) * float(mean.error)
+    half = float(stdtrit(len(values) - 1, 0.975)) * float(mean.error)
     return float(mean.value) - half, float(mean.value) + half
 
 
@@ -105,8 +104,8 @@ def integrated_autocorrelation_time(series: ArrayLike) -> float:
     return float(max(times[stop], 1.0))
 
 
-def share_interval(successes: int, *, trials: int, level: float = 0.95) -> tuple[float, float]:
-    """Wilson's interval for a share, of which `successes` of `trials` were seen.
+def share_interval(successes: int, *, trials: int) -> tuple[float, float]:
+    """Wilson's interval of 95 % for a share, of which `successes` of `trials` were seen.
 
     >>> low, high = share_interval(0, trials=10)
     >>> f"{low:.3f} to {high:.3f}"
@@ -114,12 +113,9 @@ def share_interval(successes: int, *, trials: int, level: float = 0.95) -> tuple
     """
     trials = check_integer("trials", trials, low=1)
     successes = check_integer("successes", successes, low=0, high=trials)
-    level = check_real("level", level, low=0.0, high=1.0)
-    if level == 1.0:
-        return 0.0, 1.0
     from scipy.stats import binomtest  # slow to import, and few ask
 
-    found = binomtest(successes, trials).proportion_ci(level, method="wilson")
+    found = binomtest(successes, trials).proportion_ci(0.95, method="wilson")
     return float(found.low), float(found.high)
 
 

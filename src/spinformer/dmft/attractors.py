@@ -38,6 +38,8 @@ from spinformer.dmft.network import OUTPUT, AttentionNetwork, Context
 
 # Stretches of the steps for exponents, from which their errors are taken.
 _STRETCHES = 20
+# How near to zero m^o_2 is in the section [poclopez2024dynamical, Figure 3].
+_PLANE = 1e-3
 
 
 class Regime(IntEnum):
@@ -98,7 +100,7 @@ class Attractors:
     regime: values of `Regime`. period: 0 where none was found. exponents: (..., k), with errors,
     which are wide where the exponent jumped while it was measured, because a transient ended.
     digits: Birkhoff digits. histogram, section: (..., bins) visits of m^o_1, all and with
-    |m^o_2| < tolerance, in equal bins of the interval `span`: as far as the network's weights let
+    |m^o_2| < 0.001, in equal bins of the interval `span`: as far as the network's weights let
     an overlap go, [−1, 1] for signs. context: states at the end.
     """
 
@@ -191,7 +193,6 @@ def find_attractors(
     kept: int = 20_000,
     exponent_steps: int = 10_000,
     exponents: int = 2,
-    tolerance: float = 1e-3,
     bins: int = 1000,
     thresholds: Thresholds | None = None,
     **parameters: Unpack[Parameters],
@@ -221,7 +222,6 @@ def find_attractors(
     bins = check_integer("bins", bins, low=1, high=2**16)
     exponents = check_integer("exponents", exponents, low=0, high=most)
     check_integer("exponent_steps", exponent_steps, low=_STRETCHES if exponents else 0)
-    tolerance = check_real("tolerance", tolerance, low=0.0)
     # Weights of zero move nothing.
     reach, unit = (
         float(one) or 1.0 for one in (network.reach[OUTPUT, 0], network.reach[OUTPUT].max())
@@ -232,7 +232,7 @@ def find_attractors(
         histogram, section = np.zeros((2, LANES, bins), dtype=np.uint32)
         sums, overlap = kernels.aligned(2, ensemble.features), kernels.aligned(ensemble.features)
         clock = kernels.survey(
-            kept, histogram, section, sums, weights, tolerance, 1.0 / reach, overlap, block, clock
+            kept, histogram, section, sums, weights, _PLANE, 1.0 / reach, overlap, block, clock
         )
         orbit = kernels.aligned(2 * limit.longest, ensemble.features)
         clock = kernels.record(orbit, 1, block, clock)

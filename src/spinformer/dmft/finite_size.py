@@ -65,7 +65,7 @@ class TokenRuns:
 def semantic_overlaps(network: Network, tokens: np.ndarray, *, role: int = OUTPUT) -> np.ndarray:
     """`(1 − ε) m^role_a` of tokens given by segment means (..., L); shape (..., P).
 
-    `role` indexes the roles o, v, q, k of `network.ROLES`. This is the first term of
+    `role` indexes the roles o, v, q, k. This is the first term of
     [poclopez2024dynamical, Eq. (15)], the one its figures show; linear, so differences of tokens
     may be given, too. Raises ValueError for another number of segments.
 

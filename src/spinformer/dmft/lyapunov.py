@@ -1,12 +1,16 @@
 """Lyapunov exponents of the mean field of self-attention.
 
-The state is the window of T attention vectors, so the tangent space has T·P dimensions (12 for
-the document's network). A step shifts the window and makes one new vector,
-δA' = Σ_{s<T} M_s δA_s, so the tangent map is a block companion matrix with analytic blocks M_s
-(`kernels`). Exponents are in nats per step, the largest first up to their errors, from the
-QR method of Benettin et al. (1980): a frame is pushed forward and orthonormalized (modified
-Gram-Schmidt), and λ_k is the average of ln r_kk, the logarithm of the length of what is left of its
-k-th vector.
+The definition is that of `spinformer.core.lyapunov`, of any map: the example of `returned` is it,
+for one network. The state is the window of T attention vectors, so the tangent space has T·P
+dimensions (12 for the document's network). A step shifts the window and makes one new vector,
+A' = Σ_τ π_τ m^v_τ with π the softmax of γ m^q·m^k_τ, whose derivative is
+
+    δA'    = Σ_τ π_τ [δm^v_τ + γ (m^v_τ − A') (δm^q·m^k_τ + m^q·δm^k_τ)],
+    δm^α_τ = (1 − ε) β ⟨W^α (1 − tanh²(β W^o·A_τ)) W^o·δA_τ⟩ .
+
+`lyapunov_spectrum` runs it for many systems at once in `kernels`: a frame is pushed forward and
+orthonormalized (modified Gram-Schmidt) every few steps. Exponents are in nats per step, the largest
+first up to their errors.
 
 Two limits. With γ ≈ 127 the map is almost singular wherever the softmax is nearly one-hot: in
 double precision a direction that becomes shorter than about 1e-13 before it is orthonormalized
@@ -124,8 +128,9 @@ def growth_jump(growth: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray,
     after one stretch has the error of the stretches after it. Fewer than 8 stretches are too few
     to tell.
 
-    >>> growth_jump(np.repeat([0.1, 0.0], 5)[:, None])
-    (array([ True]), array([0.1]), array([0.]), array([0.]))
+    >>> jumps, before, _, after = growth_jump(np.repeat([0.1, 0.0], 5)[:, None])
+    >>> jumps, before, after
+    (array([ True]), array([0.1]), array([0.]))
     """
     many = growth.shape[-2]
     mean = growth.mean(axis=-2, keepdims=True)
@@ -167,11 +172,7 @@ def _average(growth: np.ndarray, lengths: np.ndarray) -> Estimate:
 
 
 def returned(
-    network: AttentionNetwork,
-    context: Context,
-    *,
-    steps: int,
-    **parameters: Unpack[Parameters],
+    network: AttentionNetwork, context: Context, *, steps: int, **parameters: Unpack[Parameters]
 ) -> tuple[Context, np.ndarray]:
     """The context after `steps` steps, and its derivative (..., T·P, T·P) by the context before.
 
@@ -180,9 +181,16 @@ def returned(
     parameters: β, γ, ε and threads, as in `Ensemble`.
 
     >>> from spinformer.dmft.network import Network
-    >>> end, matrix = returned(Network.document(), Context(np.zeros((4, 3)), 0), beta=1.2, steps=4)
-    >>> end.position, matrix.shape
-    (0, (12, 12))
+    >>> from spinformer.core.lyapunov import lyapunov_exponents
+    >>> network, states = Network.document(), [Context(np.full((4, 3), 0.1), 0)]
+    >>> fast = lyapunov_spectrum(network, states[0], beta=0.5, steps=500, count=2)
+    >>> def push(frame):
+    ...     context, tangent = returned(network, states.pop(), beta=0.5, steps=1)
+    ...     states.append(context)
+    ...     return tangent @ frame
+    >>> plain = lyapunov_exponents(push, dimension=12, steps=500, align=500, count=2)
+    >>> bool(np.abs(plain.value - fast.exponents.value).max() < 0.01)
+    True
     """
     steps = check_integer("steps", steps, low=1)
     ensemble = Ensemble(network, context, **parameters)

@@ -62,7 +62,7 @@ def tokens(
 ) -> np.ndarray:
     """Overlaps m^α_a, position included, of the T tokens in the window: (..., T, 4, P).
 
-    Newest first, roles in the order of `network.ROLES`.
+    Newest first, roles in the order o, v, q, k.
 
     >>> window = tokens(Network.document(), Context(np.zeros((4, 3)), 0), 1.2)
     >>> window.shape, bool(np.abs(window).max() <= 0.02)
@@ -123,16 +123,14 @@ def step(
     (0, array([0., 0., 0.]))
     """
     attention, position = fitting(network, context)
-    beta, gamma, share, _ = parameters(network, beta, gamma, epsilon, batch=attention.shape[:-2])
-    window = tokens(network, context, beta, epsilon=share)
-    newest = attend(window, gamma=gamma)
-    position_part = network.position_overlaps()[position, OUTPUT]
-    semantic = window[..., 0, OUTPUT, :] - share[..., None] * position_part
-    semantic = np.broadcast_to(semantic, newest.shape).copy()
-    older = np.broadcast_to(
-        attention[..., :-1, :], (*newest.shape[:-1], network.context - 1, network.features)
+    beta, gamma, share, batch = parameters(
+        network, beta, gamma, epsilon, batch=attention.shape[:-2]
     )
-    following = np.concatenate([newest[..., None, :], older], axis=-2)
+    attention = np.broadcast_to(attention, (*batch, *attention.shape[-2:]))
+    made = network.mean_overlaps(attention[..., 0, :], beta=beta)
+    newest = attend(tokens(network, context, beta, epsilon=share), gamma=gamma)
+    following = np.concatenate([newest[..., None, :], attention[..., :-1, :]], axis=-2)
+    semantic = (1.0 - share[..., None]) * made[..., OUTPUT, :]
     return Context(following, (position + 1) % network.positions), semantic
 
 

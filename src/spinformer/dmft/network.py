@@ -22,7 +22,6 @@ import numpy as np
 from spinformer.core.checks import (
     check_array,
     check_broadcast,
-    check_choice,
     check_instance,
     check_integer,
     check_real,
@@ -31,7 +30,7 @@ from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.states import spin_states
 
-ROLES: tuple[str, ...] = ("o", "v", "q", "k")
+# The roles, in the order in which arrays hold them.
 OUTPUT, VALUE, QUERY, KEY = range(4)
 
 
@@ -41,10 +40,6 @@ class AttentionNetwork(ABC):
 
     semantic: (4, P, L, ...) features of each segment. position, context, gamma, epsilon and
     fractions as in `network.Network`, for every kind of site.
-
-    >>> from spinformer.dmft.network import Network
-    >>> isinstance(Network.document(), AttentionNetwork)
-    True
     """
 
     semantic: np.ndarray
@@ -160,13 +155,11 @@ class AttentionNetwork(ABC):
         code = spin_states(self.bits)
         return np.einsum("rak,pk->pra", self.position, code) / max(self.bits, 1)
 
-    def pair_correlations(self, first: str, second: str) -> np.ndarray:
+    def pair_correlations(self, first: int, second: int) -> np.ndarray:
         """⟨W^first_a W^second_b⟩ over sites and, evenly, over what they can be, shape (P, P)."""
         values = self.semantic.reshape(4, self.features, self.segments, -1)
-        rows = values[ROLES.index(check_choice("first", first, ROLES))]
-        columns = values[ROLES.index(check_choice("second", second, ROLES))]
-        weighted = rows * self.fractions[:, None] / values.shape[-1]
-        return np.einsum("als,bls->ab", weighted, columns)
+        weighted = values[first] * self.fractions[:, None] / values.shape[-1]
+        return np.einsum("als,bls->ab", weighted, values[second])
 
     def counts(self, size: int) -> np.ndarray:
         """How many of `size` sites each segment holds, (L,) integers; ValueError if not whole."""
@@ -184,8 +177,8 @@ class AttentionNetwork(ABC):
 class Network(AttentionNetwork):
     """The network of [poclopez2024dynamical, Eqs. (7), (8) and (15)], with signs or real weights.
 
-    semantic: (4, P, L) weights W^α_a of each segment, any real numbers, roles in the order of
-        `ROLES`. The entries of one bit of an explicit network are one column: L = N.
+    semantic: (4, P, L) weights W^α_a of each segment, any real numbers, roles in the order o,
+        v, q, k. The entries of one bit of an explicit network are one column: L = N.
     position: (4, P, K) weights W^{α,pos}_a of each position bit; None, or K = 0: no position.
     context: T, how many tokens attention sees, the newest (the query) included. With T > 2^K a
         position occurs several times in a window, and the softmax tells those tokens apart by
@@ -334,18 +327,11 @@ class Context:
 
 
 def ending(
-    name: str,
-    value: Any,
-    *sizes: int | str,
-    low: float | None = None,
-    high: float | None = None,
+    name: str, value: Any, *sizes: int | str, low: float | None = None, high: float | None = None
 ) -> np.ndarray:
     """`value` as an array (..., *sizes) of numbers within the limits of `check_array`.
 
     A letter stands for any size but 0. Raises TypeError or ValueError naming the argument.
-
-    >>> ending("window", np.ones((2, 5, 3)), "n", 3).shape
-    (2, 5, 3)
     """
     array = check_array(name, value, low=low, high=high)
     got = array.shape[-len(sizes) :]
@@ -364,10 +350,6 @@ def fitting(network: AttentionNetwork, context: Context) -> tuple[np.ndarray, in
 
     Raises TypeError if either is something else, ValueError for another window, another number
     of features or a position that the network does not have.
-
-    >>> attention, position = fitting(Network.document(), Context(np.zeros((4, 3)), 2))
-    >>> position
-    2
     """
     check_instance("network", network, AttentionNetwork)  # type: ignore[type-abstract]
     check_instance("context", context, Context)
@@ -387,10 +369,6 @@ def parameters(
     """β, γ and ε as arrays, and the shape they and the axes `batch` of a context broadcast to.
 
     None takes the network's own. Raises TypeError or ValueError naming the argument.
-
-    >>> beta, gamma, epsilon, batch = parameters(Network.document(), np.ones(5), None, None)
-    >>> gamma.shape, batch
-    ((), (5,))
     """
     beta = check_array("beta", beta, low=0.0)
     gamma = check_array("gamma", network.gamma if gamma is None else gamma, low=0.0)

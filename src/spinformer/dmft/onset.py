@@ -2,7 +2,7 @@
 
 At ε = 0 the window A = 0 is a fixed point for every β: all overlaps vanish, and so do
 all scores, and the softmax is flat. To first order in A a token has m^v = β C A with
-C = ⟨W^v W^{o⊤}⟩ (`Network.pair_correlations("v", "o")`); the first-order change of the softmax
+C = ⟨W^v W^{o⊤}⟩ (`Network.pair_correlations`); the first-order change of the softmax
 multiplies values that are small themselves, so γ drops out, and a step is
 
     δA' = (β/T) C Σ_{s<T} δA_s .
@@ -73,7 +73,7 @@ def onset(network: AttentionNetwork, *, epsilon: float = 0.0) -> Onset:
     if epsilon >= 1.0:
         raise ValueError(f"epsilon must be a number in [0, 1), got {epsilon}")
     least = _SINGULAR * network.reach[VALUE].max() * network.reach[OUTPUT].max()
-    mu = _eigenvalues(network.pair_correlations("v", "o"), least=float(least))
+    mu = _eigenvalues(network.pair_correlations(VALUE, OUTPUT), least=float(least))
     size = np.abs(mu)
     turn = np.abs(np.angle(mu)) / (network.context + 1)
     # sin x / sin Tx through sinc, which knows its limit 1/T at x = 0.

@@ -98,11 +98,7 @@ def hop(
 
 
 def read_weights(states: Tensor, *, scaled: Tensor, bias: Tensor | None) -> Tensor:
-    """p of a `hop`, (..., S, N), made explicitly.
-
-    >>> read_weights(torch.zeros(1, 2), scaled=torch.eye(2), bias=None)
-    tensor([[0.5000, 0.5000]])
-    """
+    """p of a `hop`, (..., S, N), made explicitly."""
     scores = states @ scaled.mT
     if bias is not None:
         scores = scores + as_bias(bias, scores.dtype)
@@ -110,11 +106,7 @@ def read_weights(states: Tensor, *, scaled: Tensor, bias: Tensor | None) -> Tens
 
 
 def as_bias(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """A mask as numbers to be added to the scores: 0 where True, −inf where False.
-
-    >>> as_bias(torch.tensor([True, False]), torch.float32)
-    tensor([0., -inf])
-    """
+    """A mask as numbers to be added to the scores: 0 where True, −inf where False."""
     if mask.dtype != torch.bool:
         return mask.to(dtype)
     return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, -math.inf)

@@ -22,7 +22,7 @@ import torch
 
 from spinformer.core.checks import check_flag, check_integer, check_real
 from spinformer.core.records import record
-from spinformer.core.solve import Solution, Status, status_of
+from spinformer.core.solve import Solution, status_of
 from spinformer.hopfield.inputs import check_beta, check_patterns, check_result, check_states
 
 
@@ -175,13 +175,12 @@ def retrieve(
             trajectory.append(state)
         if not bool(going.any()):
             break
-    status = status_of(residual <= tolerance)
     finite = torch.isfinite(state.detach()).all(-1)
     return ContinuousRetrieval(
         value=state,
         residual=residual,
         steps=taken,
-        status=torch.where(finite, status, int(Status.DIVERGED)),
+        status=status_of(residual <= tolerance, finite=finite),
         energies=torch.stack(energies),
         attention=weights,
         trajectory=torch.stack(trajectory) if keep_trajectory else None,

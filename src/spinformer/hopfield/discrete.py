@@ -192,7 +192,8 @@ class DiscreteRetrieval(Solution[np.ndarray]):
         memory −ln Σ_μ F, which orders states as E does and cannot overflow.
     flips: (Q,), spins changed in all (filling in an unknown spin counts).
     rises: (Q,), flips of a ±1 spin after which the energy, summed anew over all patterns, was
-        higher than before; None unless the "overlaps" kernel ran.
+        higher than before; None for synchronous updates and for the classical energy, whose fields
+        are kept in place of the overlaps (`polynomial(2)` is twice that energy).
     """
 
     energies: np.ndarray
@@ -214,7 +215,6 @@ def retrieve(
     diagonal: bool = False,
     max_steps: int = 100,
     seed: Seed = 0,
-    kernel: str = "auto",
 ) -> DiscreteRetrieval:
     """Let the queries, (Q, d) with entries ±1 or 0, relax until nothing changes.
 
@@ -223,8 +223,6 @@ def retrieve(
         updates all spins at once and stops at a fixed point or a cycle of two states.
     diagonal: classical energy only. Use the sign of minus the gradient (w_ii = N) instead of the
         energy difference.
-    kernel: asynchronous only. "overlaps" keeps the x_μ·ξ, costs N per visit and counts energy
-        rises; "auto" keeps, for the classical energy, the fields, which costs d per flip.
     max_steps: sweeps, at least 1.
 
     No asynchronous flip raises the energy: it ends in a fixed point. Synchronous updates of the
@@ -237,13 +235,10 @@ def retrieve(
     """
     patterns, states = _check(patterns, "queries", queries, separation, diagonal)
     check_choice("schedule", schedule, ("asynchronous", "synchronous"))
-    check_choice("kernel", kernel, ("auto", "overlaps"))
     max_steps, rng = check_integer("max_steps", max_steps, low=1), numpy_generator(seed)
     if schedule == "synchronous":
         return _synchronous(patterns, states, separation, diagonal, max_steps)
-    if kernel == "overlaps" or separation != CLASSICAL:
-        if diagonal:
-            raise ValueError("kernel must be 'auto' with diagonal, which needs the couplings")
+    if separation != CLASSICAL:
         return _by_overlaps(patterns, states, separation, max_steps, rng)
     couplings = hebbian_couplings(patterns, diagonal=diagonal)
     # Single precision holds every integer below 2^24 exactly and halves the memory traffic.
@@ -313,11 +308,7 @@ def _by_overlaps(
 
 
 def _synchronous(
-    patterns: np.ndarray,
-    states: np.ndarray,
-    separation: Separation,
-    diagonal: bool,
-    max_steps: int,
+    patterns: np.ndarray, states: np.ndarray, separation: Separation, diagonal: bool, max_steps: int
 ) -> DiscreteRetrieval:
     spins = states.copy()
     before = np.full_like(spins, 2.0)  # no state: nothing returns to it

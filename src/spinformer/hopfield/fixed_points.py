@@ -30,12 +30,7 @@ from spinformer.core.records import record
 from spinformer.core.solve import Solution, status_of
 from spinformer.hopfield.attention import hop, read_weights
 from spinformer.hopfield.continuous import attention_weights, energy, gradient, jacobian, retrieve
-from spinformer.hopfield.inputs import (
-    check_beta,
-    check_patterns,
-    check_result,
-    check_states,
-)
+from spinformer.hopfield.inputs import check_beta, check_patterns, check_result, check_states
 
 KINDS = ("single pattern", "metastable", "global average")
 _MERGED = 1e-5  # two end points nearer than this, in units of the largest norm, are one
@@ -330,10 +325,11 @@ def _slope(
     """u → J u with the Jacobian J = β Kᵀ(diag p − ppᵀ)K of a hop at `state`."""
     scaled = keys * beta
     weights = read_weights(state, scaled=scaled, bias=bias)
+    mean = weights @ keys
 
     def product(u: Tensor) -> Tensor:
         scores = weights * (u @ scaled.mT)
-        return (scores - weights * scores.sum(-1, keepdim=True)) @ keys
+        return scores @ keys - scores.sum(-1, keepdim=True) * mean
 
     return product
 

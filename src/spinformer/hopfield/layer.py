@@ -30,7 +30,8 @@ from spinformer.core.checks import (
     check_real,
     check_tensor,
 )
-from spinformer.core.solve import Solution, Status, status_of
+from spinformer.core.operators import is_traced
+from spinformer.core.solve import Solution, status_of
 from spinformer.hopfield.attention import as_bias, hop, read_weights
 from spinformer.hopfield.fixed_points import rest
 
@@ -126,7 +127,6 @@ class HopfieldLayer(nn.Module):
         key_padding_mask: Tensor | None = None,
         attn_mask: Tensor | None = None,
         need_weights: bool = False,
-        average_attn_weights: bool = True,
         return_states: bool = False,
     ) -> Any:
         """Retrieved values (B, S, width); with them, if asked for, weights and a `Solution`.
@@ -137,15 +137,14 @@ class HopfieldLayer(nn.Module):
         where a query may not look; floating-point ones are added to the scores. Learned memories
         are never masked. A query that may look at nothing has no update: it raises ValueError.
 
-        need_weights: also the weights of the read, (B, S, N + memories), their mean over heads,
-        or (B, heads, S, N + memories) without `average_attn_weights`; made explicitly.
+        need_weights: also the weights of the read, (B, heads, S, N + memories), made explicitly.
         return_states: also the states that read the values, (B, heads, S, head width), as the
         value of a `Solution`. Its residual, (B, heads, S), is how far the last hop moved each (with
         a tolerance), or one more would (fixed steps, which may not hop at all); its steps are the
         hops made; CONVERGED is a residual within the tolerance (fixed steps: 1e-3), DIVERGED a
         state that is not finite, STEP_LIMIT the rest: there the implicit derivative is as inexact
-        as the state. Inside `torch.compile` and `torch.vmap`, and only there, values are not
-        checked.
+        as the state. Inside `torch.compile` and the transforms of `torch.func`, and only
+        there, values are not checked.
         """
         state, keys, held, mask, batched = self._prepare(
             queries, patterns, values, key_padding_mask, attn_mask
@@ -179,7 +178,6 @@ class HopfieldLayer(nn.Module):
             output = output.squeeze(0)
         results: list[Any] = [output if self.batch_first or not batched else output.transpose(0, 1)]
         if need_weights:
-            weights = weights.mean(1) if average_attn_weights else weights
             results.append(weights if batched else weights.squeeze(0))
         if return_states:
             if self.tolerance is None:
@@ -187,9 +185,8 @@ class HopfieldLayer(nn.Module):
                     landed = hop(state, content=keys, **how)
                 moved = torch.linalg.vector_norm(landed - state.detach(), dim=-1)
                 hops = torch.full_like(moved, self.steps - 1, dtype=torch.int64)
-            status = status_of(moved <= (_TOLERANCE if self.tolerance is None else self.tolerance))
-            finite = torch.isfinite(state.detach()).all(-1)
-            status = torch.where(finite, status, int(Status.DIVERGED))
+            still = moved <= (_TOLERANCE if self.tolerance is None else self.tolerance)
+            status = status_of(still, finite=torch.isfinite(state.detach()).all(-1))
             results.append(Solution(value=state, residual=moved, steps=hops, status=status))
         return results[0] if len(results) == 1 else tuple(results)
 
@@ -201,13 +198,12 @@ class HopfieldLayer(nn.Module):
         steps: int | None = None,
         tolerance: float | None = None,
         beta: float | Sequence[float] | None = None,
-        memories: int = 0,
     ) -> HopfieldLayer:
         """A layer with the weights of `module`, and its output for the same masks at one step.
 
         The weights are copied, there are no norms; the rest is as in the layer. Raises
         ValueError for `add_bias_kv` or `add_zero_attn`, which append patterns that this layer does
-        not have, and for memories where keys or values have a width of their own.
+        not have.
 
         >>> attention = nn.MultiheadAttention(8, 2, batch_first=True)
         >>> layer, x = HopfieldLayer.from_attention(attention), torch.ones(1, 3, 8)
@@ -217,16 +213,8 @@ class HopfieldLayer(nn.Module):
         module = check_instance("module", module, nn.MultiheadAttention)
         if module.bias_k is not None or module.add_zero_attn:
             raise ValueError("module must have neither add_bias_kv nor add_zero_attn")
-        if memories and not module.embed_dim == module.kdim == module.vdim:
-            raise ValueError("memories must be 0 where keys or values have a width of their own")
-        layer = cls(
-            module.embed_dim,
-            heads=module.num_heads,
-            steps=steps,
-            tolerance=tolerance,
-            beta=beta,
-            memories=memories,
-        ).to(module.out_proj.weight)
+        how: dict[str, Any] = {"steps": steps, "tolerance": tolerance, "beta": beta}
+        layer = cls(module.embed_dim, heads=module.num_heads, **how).to(module.out_proj.weight)
         layer.query_norm = layer.pattern_norm = nn.Identity()
         layer.log_beta.data = layer.log_beta.new_tensor(layer._start)
         packed, bias = module.in_proj_weight, module.in_proj_bias
@@ -350,9 +338,11 @@ class AttentionModule(nn.Module):
             key_padding_mask=key_padding_mask,
             attn_mask=attn_mask,
             need_weights=need_weights,
-            average_attn_weights=average_attn_weights,
         )
-        return found if need_weights else (found, None)
+        if not need_weights:
+            return found, None
+        output, weights = found
+        return output, weights.mean(-3) if average_attn_weights else weights
 
 
 # -- what a layer is given --------------------------------------------------------------------
@@ -366,25 +356,9 @@ def _log_betas(beta: float | Sequence[float] | None, *, heads: int, head_width: 
     return [math.log(check_real("beta", value, low=0.0, open_low=True)) for value in each]
 
 
-def _told(flag: Tensor) -> bool | None:
-    """A boolean tensor's value, or None where none can be seen: while compiling, inside `vmap`."""
-    if torch.compiler.is_compiling():
-        return None
-    try:
-        return bool(flag)
-    except RuntimeError:  # vmap has no public way to ask
-        return None
-
-
 def _features(name: str, value: Any, like: Tensor) -> Tensor:
     """Finite (batch, length, width), or (length, width) for one sample, of the layer's type."""
-    # One sum in place of a scan: the scan, several times as slow, only where it is not finite.
-    if not (
-        isinstance(value, Tensor)
-        and value.is_floating_point()
-        and _told(value.detach().sum(dtype=torch.float32).isfinite()) is not False
-    ):
-        value = check_tensor(name, value)
+    value = check_tensor(name, value)
     if value.dtype != like.dtype and not torch.is_autocast_enabled(value.device.type):
         raise TypeError(f"{name} must be {like.dtype} like the layer, got {value.dtype}")
     if value.ndim not in (2, 3) or 0 in value.shape:
@@ -415,7 +389,7 @@ def _mask(
         mask = check_mask(name, mask, shapes)
         if mask.dtype == torch.bool:
             mask = ~mask
-        elif _told((mask < math.inf).all()) is False:
+        elif not is_traced() and not bool((mask < math.inf).all()):
             raise ValueError(f"{name} must have entries below infinity")
         if name == "key_padding_mask":
             mask = mask.reshape(batch, 1, 1, given)
@@ -429,6 +403,6 @@ def _mask(
     if memories:
         return functional.pad(whole, (0, memories), value=whole.dtype == torch.bool)
     seen = whole if whole.dtype == torch.bool else whole > -math.inf
-    if _told(seen.any(-1).all()) is False:
+    if not is_traced() and not bool(seen.any(-1).all()):
         raise ValueError("the masks must leave at least one pattern to every query")
     return whole
