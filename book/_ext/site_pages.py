@@ -1,6 +1,6 @@
 """What pages show of the claims, the chapters and the package: a template for each directive.
 
-`templates/NAME.md` says in MyST, with Jinja, what the directive `{NAME}` becomes; what stands at
+`templates/NAME.j2` says in MyST, with Jinja, what the directive `{NAME}` becomes; what stands at
 the end of every chapter is one of them, too.
 """
 
@@ -88,7 +88,7 @@ def rendered(env: BuildEnvironment, name: str, **given: Any) -> str:
         ],
         "modules": lambda rooms: [m for room in rooms for m in modules(root / "src", room)],
     }
-    return _TEMPLATES.render(f"{name}.md", book | given)
+    return _TEMPLATES.render(f"{name}.j2", book | given)
 
 
 def anchor_of_test(test: str) -> str:
@@ -230,7 +230,7 @@ def add_scripts(app: Sphinx, pagename: str, _: str, context: dict[str, Any], *__
 
 def setup(app: Sphinx) -> None:
     """Register directives and hooks."""
-    for template in Path(__file__).with_name("templates").glob("*.md"):
+    for template in Path(__file__).with_name("templates").glob("*.j2"):
         app.add_directive(template.stem, FromTemplate)
     app.connect("source-read", read_chapter)
     app.connect("html-page-context", add_scripts)

@@ -79,7 +79,7 @@ def _cell_problems(cell: NotebookNode) -> Iterator[str]:
         yield "the figure needs a name that begins with `fig-`, a caption and alt text"
     if len(drawn) > 1 or any(SVG not in data for data in drawn):
         yield "a cell draws one figure, which is an SVG: call `use_style()` before"
-    if has_tag(cell, RESULTS) and not results(NotebookNode(cells=[cell]), []):
+    if has_tag(cell, RESULTS) and not results(NotebookNode(cells=[cell])):
         yield f"the cell is tagged {RESULTS} and prints no line `name = number`"
 
 

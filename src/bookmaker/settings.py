@@ -67,21 +67,18 @@ def settings_words(path: Path, region: str = "") -> str:
     """The choices that were tried and what they gave, in one sentence for the claims page."""
     table = read_columns(path)
     value, runs = table["value"], table["runs"]
-    choices = "; ".join(_choice(name, table) for name in table if name not in FIGURES)
+    choices = []
+    for name in [name for name in table if name not in FIGURES]:
+        tried = np.unique(table[name])
+        numbers = tried.dtype.kind in "if"
+        words = [f"{x:g}" if numbers else str(x) for x in tried]
+        told = f"{words[0]} to {words[-1]}" if len(words) > 6 and numbers else ", ".join(words)
+        choices.append(f"{name.replace('_', ' ')} {told}")
     each = f"{runs.min()}" if runs.min() == runs.max() else f"{runs.min()} to {runs.max()}"
     where = f"; all {settings_region(table, region).sum()} with `{region}` do" if region else ""
     return (
         f"{np.count_nonzero(value > 0)} of {len(value)} settings speak for the statement "
-        f"({choices}; {each} runs each): {value.min():.2g} to {value.max():.2g}, "
+        f"({'; '.join(choices)}; {each} runs each): {value.min():.2g} to {value.max():.2g}, "
         f"{np.count_nonzero(table['low'] > 0)} with the whole interval above zero, "
         f"{np.count_nonzero(table['high'] < 0)} below{where}"
     )
-
-
-def _choice(name: str, table: Mapping[str, np.ndarray]) -> str:
-    tried = np.unique(table[name])
-    numbers = tried.dtype.kind in "if"
-    words = [f"{x:g}" if numbers else str(x) for x in tried]
-    if len(words) > 6 and numbers:
-        words = [f"{words[0]} to {words[-1]}"]
-    return f"{name.replace('_', ' ')} {', '.join(words)}"

@@ -28,7 +28,7 @@ import nbformat
 import numpy as np
 from jupyter_core.utils import ensure_event_loop
 
-from bookmaker.claims import claims_of, results
+from bookmaker.claims import read_claims, results
 from bookmaker.errors import ParameterError, RunError
 from bookmaker.execution import CellFailed, KernelDied, execute
 from bookmaker.files import write_atomically
@@ -127,7 +127,7 @@ def sweep_chapter(
     """
     chapter.require_sound()
     wanted = [point for point in points if not point.error]
-    claims = claims_of(chapter.root, chapter.name)
+    claims = [claim for claim in read_claims(chapter.root) if claim.chapter == chapter.name]
     kept_in, table = folder / POINTS, folder / TABLE
 
     def kept(key: str, row: Row | Lost) -> Row:
