@@ -45,7 +45,7 @@ BETA = "beta: float = 1.5  # inverse temperature, in [0, 10]"
         (SOURCE, change("= 1.5", "= pi"), "23: beta: "),
         (SOURCE, change("= 1.5", "= 11.0"), "23: beta must be float in [0, 10], got 11.0"),
         (SOURCE, change("= 1.5 ", "= (1.5 "), "not Python"),
-        (SOURCE, change("count < 10", "counts < 10"), "26: 'kind == \"flat\" or counts < 10'"),
+        (SOURCE, change("count < 10", "counts < 10"), "26: no parameter named counts"),
         (SOURCE, change('"flat" or count <', '"steep" or count >'), "26: the chapter requires"),
         (SOURCE, change("for _ in", "for in"), "32: not Python"),
         (SOURCE, change("[parameters]", "[params]"), "1: expected one cell tagged `parameters`"),

@@ -23,7 +23,7 @@ def read(source):
 
 
 def test_reads_names_types_defaults_ranges_and_help():
-    found = {p.name: p for p in read(LINES).parameters}
+    found = read(LINES).parameters
     assert list(found) == ["beta", "gain", "share", "steps", "network", "text", "loose"]
     assert (found["beta"].type, found["beta"].default) == (float, 1.27)
     assert found["beta"].help == "inverse temperature of the output"
@@ -74,11 +74,11 @@ def test_a_path_is_absolute_and_leads_to_something(tmp_path):
         'text: str = ""  # text to read, path of {file}\n'
         'model: str = ""  # another model, path of {folder}'
     )
-    assert [p.allowed for p in cell.parameters] == [
+    assert [p.allowed for p in cell.parameters.values()] == [
         "the absolute path of a file or empty",
         "the absolute path of a folder or empty",
     ]
-    assert cell.parameters[0].help == "text to read"
+    assert cell.parameters["text"].help == "text to read"
     file = tmp_path / "essay.txt"
     file.touch()
     assert cell.check({"text": str(file), "model": str(tmp_path)})

@@ -16,7 +16,6 @@ from bookmaker.claims import (
     PASSAGES,
     claim_tags,
     printed_by_chapter,
-    printed_for,
     read_claims,
     read_rows,
 )
@@ -26,12 +25,12 @@ from bookmaker.settings import settings_faults, settings_words
 
 ROOT = Path(__file__).resolve().parents[1]
 CLAIMS = read_claims(ROOT)
-SETTLED = [claim for claim in CLAIMS if claim.settled]
+SETTLED = [claim for claim in CLAIMS if claim.verdict in DECIDED]
 PRINTED = printed_by_chapter(ROOT)
 
 
 def numbers(claim):
-    found = claim.read(printed_for(claim, PRINTED))
+    found = claim.read(PRINTED)
     return {name: float(text) for name, text in found.items()}
 
 

@@ -47,8 +47,6 @@ def _parsed(text: str) -> nbformat.NotebookNode:
 
 def state(chapter: Chapter) -> State:
     """Return whether and how the committed notebook must be written anew."""
-    if not chapter.notebook_path.exists():
-        return State("there is no notebook yet", True)
     try:
         notebook = read_notebook(chapter.notebook_path)
     except ChapterError as error:
@@ -56,8 +54,7 @@ def state(chapter: Chapter) -> State:
     known = notebook.metadata.get("spinformer", {})
     if known.get("code") != chapter.digest:
         return State("its code or what it imports changed", True)
-    count = len(code_cells(chapter.template))
-    if known.get("outputs") != outputs_digest(notebook) or len(code_cells(notebook)) != count:
+    if known.get("outputs") != outputs_digest(notebook):
         return State("its outputs are not those it was executed with", True)
     if spliced(chapter, notebook) != notebook:
         return State("its text is not that of the source", False)

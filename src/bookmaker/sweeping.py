@@ -68,18 +68,13 @@ def read_points(chapter: Chapter, pairs: Sequence[tuple[str, str]]) -> list[Poin
     Raises ParameterError for a name that the chapter does not have, a range that is none, or where
     no point at all is allowed.
     """
-    known = {parameter.name: parameter for parameter in chapter.parameter_cell.parameters}
-    asked = values_from_pairs(pairs)
-    for name in asked:
-        if name not in known:
-            raise ParameterError(f"no parameter named {name}; there are: {', '.join(known)}")
-    lists = [_values(known[name], text) for name, text in asked.items()]
+    cell, asked = chapter.parameter_cell, values_from_pairs(pairs)
+    lists = [_values(cell.named(name), text) for name, text in asked.items()]
     found: dict[str, Point] = {}
     for chosen in product(*lists):
         texts = dict(zip(asked, chosen, strict=True))
         try:
-            checked = chapter.check_values(texts)
-            values = {name: checked.get(name, known[name].default) for name in known}
+            values = cell.defaults | chapter.check_values(texts)
             point = Point(store.key_of(values), texts, values)
         except ParameterError as error:
             point = Point(store.key_of({"asked": texts}), texts, texts, str(error))
@@ -194,17 +189,19 @@ def run_point(*, root: str, name: str, code: str, values: Mapping[str, Any]) -> 
 
 def _table(chapter: Chapter, points: Sequence[Point], done: Mapping[str, Row]) -> str:
     """One line for each finished or refused point: parameters, results, time, versions, error."""
-    refused = {p.key: {"values": p.values, "error": p.error} for p in points if p.error}
-    rows: dict[str, Row] = {**refused, **done}
-    asked = [point.key for point in points if point.key in rows]
-    keys = [*asked, *sorted(set(done) - set(asked))]
-    parameters = [parameter.name for parameter in chapter.parameter_cell.parameters]
-    figures = dict.fromkeys(name for key in keys for name in rows[key].get("figures", {}))
+    refused: dict[str, Row] = {
+        p.key: {"values": p.values, "error": p.error} for p in points if p.error
+    }
+    asked = dict.fromkeys(point.key for point in points)
+    rows = {key: row for key in [*asked, *done] if (row := done.get(key) or refused.get(key))}
+    lines = [
+        row | dict(row["values"]) | row.get("figures", {}) | {"point": key}
+        for key, row in rows.items()
+    ]
+    figures = dict.fromkeys(name for row in rows.values() for name in row.get("figures", {}))
+    names = ["point", *chapter.parameter_cell.parameters, *figures, "seconds", "versions", "error"]
     text = io.StringIO()
-    names = ["point", *parameters, *figures, "seconds", "versions", "error"]
     writer = csv.DictWriter(text, names, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
-    for key in keys:
-        row = rows[key]
-        writer.writerow({**row, **row["values"], **row.get("figures", {}), "point": key})
+    writer.writerows(lines)
     return text.getvalue()
