@@ -12,7 +12,6 @@ from papermill import inspect_notebook
 
 from bookmaker import execution
 from bookmaker.files import write_atomically
-from bookmaker.source import Chapter
 
 
 def printed(path):
@@ -113,18 +112,6 @@ def test_a_chapter_that_cannot_be_read_hides_no_other(built_checkout, call):
     assert result.exit_code == 1
     assert "notebooks/00_bad.md:1: the file cannot be read: 'utf-8' codec" in result.stderr
     assert "0 of 2" in result.stdout
-
-
-def die(_chapter):
-    """End a worker as the kernel of the system does when memory runs out."""
-    os._exit(9)
-
-
-def test_a_killed_worker_is_said_in_a_line(small_checkout, monkeypatch):
-    monkeypatch.setattr(execution, "_problem", die)
-    ((name, problem),) = execution.rebuild_all([Chapter(small_checkout, "01_small")], 2)
-    assert name == "01_small"
-    assert problem.startswith("01_small not run: A process in the process pool was terminated")
 
 
 def test_build_executes_only_the_stale_and_changes_no_byte_the_second_time(built_checkout, call):

@@ -19,7 +19,6 @@ import pytest
 from bookmaker import execution, sweeping
 from bookmaker.claims import Claim, read_claims, results
 from bookmaker.errors import RunError
-from bookmaker.execution import CellFailed
 from bookmaker.freshness import read_notebook
 from bookmaker.source import Chapter
 from bookmaker.sweeping import POINTS, TABLE, read_points, sweep_chapter
@@ -83,7 +82,7 @@ def no_kernel(monkeypatch):
         notebook.cells[-1].outputs = [
             nbformat.v4.new_output("stream", text=f"double = {2 * values['beta']:.1f}\n")
         ]
-        return notebook
+        return notebook, "", False
 
     monkeypatch.setattr(sweeping, "execute", execute)
     return ran
@@ -166,7 +165,7 @@ def test_a_point_that_failed_is_tried_again_when_asked_for(
 
     def execute(chapter, values, **_):
         if values["beta"] == 2:
-            raise CellFailed("it is two", chapter.template)
+            return chapter.template, "it is two", False
         return good(chapter, values)
 
     monkeypatch.setattr(sweeping, "execute", execute)
@@ -293,7 +292,7 @@ def test_a_table_of_points_that_end_in_every_way(chapter, log, call):
     assert Counter(log.read_text().split()) == {"1": 1, "7": 1, "8": 3}
     names = {path.stem for path in (folder / POINTS).glob("*.ipynb")}
     assert names == {good["point"], raised["point"]}
-    single = execution.execute(chapter, {"beta": 1.0})
+    single, _, _ = execution.execute(chapter, {"beta": 1.0})
     stored = (folder / "points" / f"{good['point']}.ipynb").read_text(encoding="utf-8")
     injected = nbformat.reads(stored, as_version=4)
     assert [c.get("outputs") for c in injected.cells] == [c.get("outputs") for c in single.cells]

@@ -12,7 +12,7 @@ import click
 
 from bookmaker.checking import all_faults
 from bookmaker.errors import BookError, ChapterError
-from bookmaker.execution import rebuild_all, run, write_notebook
+from bookmaker.execution import rebuild, run, write_notebook
 from bookmaker.files import write_atomically
 from bookmaker.frame import cover, welcome_pictures
 from bookmaker.freshness import read_notebook, state
@@ -23,7 +23,7 @@ from bookmaker.scaffold import write_chapter
 from bookmaker.source import chapters
 from bookmaker.sweeping import POINTS, read_points, sweep_chapter
 from bookmaker.sweeps import store
-from bookmaker.sweeps.engine import Workers
+from bookmaker.sweeps.engine import Workers, stream
 from bookmaker.tables import tables_of
 
 
@@ -154,9 +154,10 @@ def build(names: tuple[str, ...], everything: bool, jobs: int) -> None:
         except BookError as error:
             problems.append(str(error))
     click.echo(f"{len(waiting)} of {len(selected)} chapters to execute")
-    for name, problem in rebuild_all(waiting, jobs):
-        click.echo(f"{name}: {'failed' if problem else 'written'}")
-        problems += [problem] if problem else []
+    units = [{"root": chapter.root, "name": chapter.name} for chapter in waiting]
+    for place, problem in stream(rebuild, units, workers=Workers(count=jobs if jobs > 1 else 0)):
+        click.echo(f"{waiting[place].name}: {'failed' if problem else 'written'}")
+        problems += [str(problem)] if problem else []
     for problem in problems:
         click.echo(f"Error: {problem}", err=True)
     sys.exit(1 if problems else 0)

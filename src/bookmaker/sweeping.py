@@ -26,11 +26,10 @@ from typing import Any
 
 import nbformat
 import numpy as np
-from jupyter_core.utils import ensure_event_loop
 
 from bookmaker.claims import read_claims, results
 from bookmaker.errors import ParameterError, RunError
-from bookmaker.execution import CellFailed, KernelDied, execute
+from bookmaker.execution import execute
 from bookmaker.files import write_atomically
 from bookmaker.parameters import Parameter, values_from_pairs
 from bookmaker.source import Chapter
@@ -166,18 +165,13 @@ def run_point(*, root: str, name: str, code: str, values: Mapping[str, Any]) -> 
         raise RunError(
             f"the code of {name} changed during the sweep, or a worker has another checkout"
         )
-    notebook, problem = None, ""
+    notebook, problem, died = None, "", False
     try:
-        notebook = execute(chapter, values)
-    except KernelDied as error:
-        raise Lost(str(error)) from None
-    except CellFailed as error:
-        notebook, problem = error.partial, str(error)
+        notebook, problem, died = execute(chapter, values)
     except ParameterError as error:  # a path that is not there on the worker's machine
         problem = str(error)
-    finally:
-        # The client of the kernel made a loop for this task, and nobody else closes it.
-        ensure_event_loop().close()
+    if died:
+        raise Lost(problem)
     libraries = [f"{library} {version(library)}" for library in _LIBRARIES]
     return {
         "notebook": nbformat.writes(notebook) if notebook else "",
