@@ -2,7 +2,7 @@
 
 import pytest
 
-from bookmaker.errors import ChapterError
+from bookmaker.errors import BookError
 from bookmaker.project import published_address, repository_address
 from bookmaker.source import Chapter, chapters
 
@@ -21,7 +21,7 @@ def test_conversion_is_deterministic_and_fills_the_install_cell(small_checkout):
 
 
 def test_unknown_chapter_is_named(small_checkout):
-    with pytest.raises(ChapterError, match="no chapter named '02_other'; there are: 01_small"):
+    with pytest.raises(BookError, match="no chapter named '02_other'; there are: 01_small"):
         chapters(small_checkout, ("02_other",))
 
 

@@ -42,6 +42,7 @@ _INTERNAL = re.compile(r"\.(\w*inputs|kernels|checks|_\w+|__main__)(\.|$)")
 _BOX = re.compile(r"^:{3,}\{admonition\} In short\n(.*?)^:{3,}$", re.MULTILINE | re.DOTALL)
 # Behind a full stop, at the next capital: not in "e.g. 3", not within mathematics.
 _SENTENCE = re.compile(r"(?<=[.?!])\)? (?=[A-Z\[*$])")
+_CHAPTER = re.compile(r"\{chapter\}`(\w+)`")
 # What a reader may change is always seen; what is not shown at all need not be folded.
 _OPEN = {"parameters", "injected-parameters", "remove-cell", "remove-input"}
 # Scripts of live figures, and mathematics that another figure brings along.
@@ -190,9 +191,16 @@ def used(root: Path) -> dict[str, list[str]]:
 
 
 def read_chapter(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Fold the code of a notebook, as it is read, set what it prints, and append its lists."""
-    name = docname.removeprefix("notebooks/")
+    """Fold the code of a notebook, as it is read, set what it prints, and append its lists.
+
+    On other pages, {chapter}`12b` becomes a link to the chapter of that number.
+    """
+    root, name = Path(app.srcdir), docname.removeprefix("notebooks/")
     if name == docname:
+        for number in set(_CHAPTER.findall(source[0])):
+            path = next(root.glob(f"notebooks/{number}_*.ipynb"))
+            link = f"[chapter {number}](/notebooks/{path.name})"
+            source[0] = source[0].replace(f"{{chapter}}`{number}`", link)
         return
     notebook = json.loads(source[0])
     cells = []
@@ -206,7 +214,6 @@ def read_chapter(app: Sphinx, docname: str, source: list[str]) -> None:
         tags = cell["metadata"].setdefault("tags", [])
         if cell["cell_type"] == "code" and not _OPEN & set(tags):
             tags.append("hide-input")
-    root = Path(app.srcdir)
     rooms: dict[str, list[str]] = {}
     for full in used(root)[name]:
         rooms.setdefault(full.rpartition(".")[0], []).append(full)

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from bookmaker.checking import all_faults
-from bookmaker.errors import BookError, ChapterError
+from bookmaker.errors import BookError
 from bookmaker.execution import rebuild, run, write_notebook
 from bookmaker.files import write_atomically
 from bookmaker.frame import cover, welcome_pictures
@@ -81,7 +81,7 @@ def run_chapter(name: str, values: Pairs, output: Path, html: bool) -> None:
     """Run chapter NAME with other parameters into a folder of your own."""
     (chapter,) = chapters(names=(name,))
     if output.resolve() == chapter.notebook_path.parent.resolve():
-        raise ChapterError("output must not be the folder of the committed notebooks")
+        raise BookError("output must not be the folder of the committed notebooks")
     for path in run(chapter, output, values_from_pairs(values), html=html):
         click.echo(path)
 
@@ -125,7 +125,7 @@ def table(chapter: str, name: str | None, **workers: Any) -> None:
     """Make a chapter's stored table anew, or go on with it; without NAME list what there is."""
     found = tables_of(chapter)
     if name not in found:
-        raise ChapterError(f"{chapter} has the tables {', '.join(sorted(found)) or 'none'}")
+        raise BookError(f"{chapter} has the tables {', '.join(sorted(found)) or 'none'}")
     found[name].make(workers=Workers(**workers))
     click.echo(found[name].path)
 

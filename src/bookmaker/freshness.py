@@ -13,7 +13,7 @@ from pathlib import Path
 
 import nbformat
 
-from bookmaker.errors import ChapterError
+from bookmaker.errors import BookError
 from bookmaker.meaning import code_cells, has_tag, outputs_digest
 from bookmaker.project import repository_address
 from bookmaker.source import Chapter, install_source
@@ -28,14 +28,14 @@ class State:
 
 
 def read_notebook(path: Path) -> nbformat.NotebookNode:
-    """Return a notebook; ChapterError that names the file if it cannot be read."""
+    """Return a notebook; BookError that names the file if it cannot be read."""
     try:
         return _parsed(path.read_text(encoding="utf-8"))
     except Exception as error:
         # nbformat raises a dozen kinds of errors for what is not a notebook.
         first = str(error).strip().partition("\n")[0]
         message = f"notebooks/{path.name} cannot be read ({first}): `make notebooks` writes it anew"
-        raise ChapterError(message) from None
+        raise BookError(message) from None
 
 
 @lru_cache(maxsize=100)
@@ -49,7 +49,7 @@ def state(chapter: Chapter) -> State:
     """Return whether and how the committed notebook must be written anew."""
     try:
         notebook = read_notebook(chapter.notebook_path)
-    except ChapterError as error:
+    except BookError as error:
         return State(str(error), True)
     known = notebook.metadata.get("spinformer", {})
     if known.get("code") != chapter.digest:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from bookmaker.errors import ChapterError
+from bookmaker.errors import BookError
 
 
 def project_root() -> Path:
@@ -16,7 +16,7 @@ def project_root() -> Path:
     for folder in [Path.cwd(), *Path.cwd().parents, Path(__file__).resolve().parents[2]]:
         if (folder / "_toc.yml").is_file():
             return folder
-    raise ChapterError("no checkout of the book here: expected a folder with _toc.yml")
+    raise BookError("no checkout of the book here: expected a folder with _toc.yml")
 
 
 def repository_address(root: Path) -> str:

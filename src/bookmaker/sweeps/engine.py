@@ -59,12 +59,11 @@ def sweep(
     >>> sweep(pow, [{"base": 2, "exp": n} for n in range(5)])
     [1, 2, 4, 8, 16]
     """
-    found: list[Any] = [None] * len(units)
-    for place, value in stream(function, units, workers=workers, chunk=chunk):
+    found = dict(stream(function, units, workers=workers, chunk=chunk))
+    for value in found.values():
         if isinstance(value, Lost):
             raise value
-        found[place] = value
-    return found
+    return [found[place] for place in range(len(units))]
 
 
 def complete(
