@@ -199,20 +199,22 @@ def test_figures_come_from_the_chapter_of_the_row_first(rows):
         (("abs(slope + 1)", "abs(slope + "), "is no condition"),
         (("verdict: holds", "verdict: open"), "has no figures and no criterion"),
         (("verdict: holds", "verdict: maybe"), "verdict must be one of"),
-        (("condition: for small numbers\n", "\n"), ""),
+        (
+            ("verdict: holds\n  condition: for small numbers", "verdict: fails"),
+            "condition is missing",
+        ),
         (("test: tests/test_small.py::test_small", ""), "argument: 'test'"),
         (("  no_settings: nothing was chosen\n", ""), "needs a table of settings, or no_settings"),
         (("  no_settings", "  settings: s.csv\n  no_settings"), "needs a table of settings, or"),
     ],
 )
-def test_a_row_that_cannot_decide_is_named(rows, change, message):
-    text = small().replace(*change)
-    if not message:
-        rows(text)
-        return
+def test_rows_that_cannot_decide_are_named_together(rows, change, message):
     with pytest.raises(SourceError) as caught:
-        rows(text)
-    assert message in str(caught.value)
+        rows(small().replace(*change) + 2 * small())
+    told = str(caught.value).splitlines()
+    assert all(line.startswith("book/claims.yml:1: A1: ") for line in told)
+    assert any(message in line for line in told)
+    assert told[-1].endswith("there are two rows")
 
 
 def test_conditions_that_cannot_be_decided_say_so():
