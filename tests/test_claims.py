@@ -74,27 +74,15 @@ def beside(figures, name):
     return [{}, *({a: x, b: y} for a, b in pairs for x in far[a] for y in far[b])]
 
 
-def marks(path):
-    """The tests of a file, each with the claims that it is marked with."""
-    return {
-        node.name: {
-            argument.value
-            for mark in node.decorator_list
-            if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.claim"
-            for argument in mark.args
-        }
-        for node in ast.parse(path.read_text(encoding="utf-8")).body
-        if isinstance(node, ast.FunctionDef)
-    }
-
-
 def test_rows_and_their_tests_name_each_other():
     marked = {
-        (name, f"{path.relative_to(ROOT).as_posix()}::{test}")
+        (argument.value, f"{path.relative_to(ROOT).as_posix()}::{node.name}")
         for path in (ROOT / "tests").rglob("test_*.py")
-        if "pytest.mark.claim(" in path.read_text(encoding="utf-8")
-        for test, names in marks(path).items()
-        for name in names
+        if "pytest.mark.claim(" in (text := path.read_text(encoding="utf-8"))
+        for node in ast.parse(text).body
+        for mark in getattr(node, "decorator_list", ())
+        if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.claim"
+        for argument in mark.args
     }
     assert marked == {(claim.id, claim.test) for claim in CLAIMS if claim.test}
 
@@ -236,38 +224,29 @@ def table_of_settings(path, values):
     return path
 
 
-@pytest.mark.parametrize(
-    ("values", "verdict", "message"),
-    [
-        ([0.2] * 12, "holds", ""),
-        ([0.2] * 11 + [-0.01], "holds", "but 1 of 12 settings say otherwise"),
-        ([-0.2] * 11 + [0.0], "fails", "but 1 of 12 settings say otherwise"),
-        ([0.2] * 11 + [0.05], "holds", "but intervals of 1 of 12 settings include zero"),
-        ([-0.2] * 11 + [-0.05], "fails", "but intervals of 1 of 12 settings include zero"),
-        ([0.2] * 11 + [-0.01], "holds if", "but 1 of 12 settings say otherwise"),
-        ([0.2, -0.2] * 6, "open", ""),
-        ([0.2] * 11, "holds", "has 11 lines"),
-        ([float("nan")] + [0.2] * 11, "open", "outside its interval"),
-    ],
-)
-def test_settings_that_turn_a_verdict_are_named(tmp_path, values, verdict, message):
-    told = "; ".join(settings_faults(table_of_settings(tmp_path / "s.csv", values), verdict))
-    assert message in told
-    assert bool(message) == bool(told)
+MIXED = [0.2, 0.2, -0.2] * 4
 
 
 @pytest.mark.parametrize(
-    ("region", "message"),
+    ("values", "verdict", "region", "message"),
     [
-        ("rate < 0.025", ""),
-        ("rate < 0.025 and start == 'cold'", ""),
-        ("start == 'cold'", "but 2 of 6 settings with start == 'cold' say otherwise"),
-        ("rate > 1", "no line of the table of settings s.csv has rate > 1"),
+        ([0.2] * 12, "holds", "", ""),
+        ([0.2] * 11 + [-0.01], "holds", "", "but 1 of 12 settings say otherwise"),
+        ([-0.2] * 11 + [0.0], "fails", "", "but 1 of 12 settings say otherwise"),
+        ([0.2] * 11 + [0.05], "holds", "", "but intervals of 1 of 12 settings include zero"),
+        ([-0.2] * 11 + [-0.05], "fails", "", "but intervals of 1 of 12 settings include zero"),
+        ([0.2] * 11 + [-0.01], "holds if", "", "but 1 of 12 settings say otherwise"),
+        ([0.2, -0.2] * 6, "open", "", ""),
+        ([0.2] * 11, "holds", "", "has 11 lines"),
+        ([float("nan")] + [0.2] * 11, "open", "", "outside its interval"),
+        (MIXED, "holds if", "rate < 0.025 and start == 'cold'", ""),
+        (MIXED, "holds if", "start == 'cold'", "but 2 of 6 settings with start == 'cold' say"),
+        (MIXED, "holds if", "rate > 1", "no line of the table of settings s.csv has rate > 1"),
     ],
 )
-def test_a_condition_names_the_settings_that_must_agree(tmp_path, region, message):
-    path = table_of_settings(tmp_path / "s.csv", [0.2, 0.2, -0.2] * 4)
-    told = "; ".join(settings_faults(path, "holds if", region))
+def test_settings_that_turn_a_verdict_are_named(tmp_path, values, verdict, region, message):
+    path = table_of_settings(tmp_path / "s.csv", values)
+    told = "; ".join(settings_faults(path, verdict, region))
     assert message in told
     assert bool(message) == bool(told)
 

