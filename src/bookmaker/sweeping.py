@@ -12,8 +12,6 @@ came from other code is refused.
 
 from __future__ import annotations
 
-import csv
-import io
 import platform
 import time
 from collections.abc import Mapping, Sequence
@@ -30,7 +28,7 @@ import numpy as np
 from bookmaker.claims import read_claims, results
 from bookmaker.errors import ParameterError, RunError
 from bookmaker.execution import execute
-from bookmaker.files import write_atomically
+from bookmaker.files import csv_text, write_atomically
 from bookmaker.parameters import Parameter, values_from_pairs
 from bookmaker.source import Chapter
 from bookmaker.sweeps import store
@@ -115,9 +113,9 @@ def sweep_chapter(
     """Compute the points that are not finished in `folder` and write the table of all.
 
     Returns what was done, in words, and how many points have no result. `again` computes points
-    that failed once more. Raises RunError for a folder of other work or one that another process
-    works on, RunError if there are no workers, OSError if the folder cannot be written; what is
-    finished by then is kept.
+    that failed once more. Raises RunError for a folder of other work, one that another process
+    works on, or if there are no workers, OSError if the folder cannot be written; what is finished
+    by then is kept.
     """
     chapter.require_sound()
     wanted = [point for point in points if not point.error]
@@ -183,19 +181,17 @@ def run_point(*, root: str, name: str, code: str, values: Mapping[str, Any]) -> 
 
 def _table(chapter: Chapter, points: Sequence[Point], done: Mapping[str, Row]) -> str:
     """One line for each finished or refused point: parameters, results, time, versions, error."""
-    refused: dict[str, Row] = {
-        p.key: {"values": p.values, "error": p.error} for p in points if p.error
-    }
-    asked = dict.fromkeys(point.key for point in points)
-    rows = {key: row for key in [*asked, *done] if (row := done.get(key) or refused.get(key))}
-    lines = [
-        row | dict(row["values"]) | row.get("figures", {}) | {"point": key}
-        for key, row in rows.items()
-    ]
+    rows: dict[str, Row] = {}
+    for point in points:
+        if point.error:
+            rows[point.key] = {"values": point.values, "error": point.error}
+        elif point.key in done:
+            rows[point.key] = done[point.key]
+    rows |= {key: row for key, row in done.items() if key not in rows}
     figures = dict.fromkeys(name for row in rows.values() for name in row.get("figures", {}))
     names = ["point", *chapter.parameter_cell.parameters, *figures, "seconds", "versions", "error"]
-    text = io.StringIO()
-    writer = csv.DictWriter(text, names, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(lines)
-    return text.getvalue()
+    told = [
+        {"point": key, **row, **row["values"], **row.get("figures", {})}
+        for key, row in rows.items()
+    ]
+    return csv_text(names, ({name: row.get(name, "") for name in names} for row in told))

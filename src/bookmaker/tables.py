@@ -22,7 +22,6 @@ within what the table states.
 from __future__ import annotations
 
 import csv
-import io
 import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +34,7 @@ from typing import Any
 
 import numpy as np
 
-from bookmaker.files import write_atomically
+from bookmaker.files import csv_text, write_atomically
 from bookmaker.sweeps import store
 from bookmaker.sweeps.engine import HERE, Lost, Workers, complete
 
@@ -98,12 +97,8 @@ class Table:
             complete(part, self.rows, missing, workers=workers, title=self.path.stem, kept=kept)
             done = store.finished(part)
             rows = [row for key in units for row in done[key]]
-            text = io.StringIO(f"# {self.command}\n")
-            text.seek(0, io.SEEK_END)
-            writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
-            write_atomically(self.path, text.getvalue())
+            text = csv_text(list(rows[0]), rows)
+            write_atomically(self.path, f"# {self.command}\n{text}")
             shutil.rmtree(part)
 
 
