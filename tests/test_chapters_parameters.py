@@ -68,7 +68,8 @@ def test_refuses_the_rest_with_one_clear_sentence(name, text, message):
         read(LINES).check({name: text})
 
 
-def test_a_path_is_absolute_and_leads_to_something(tmp_path):
+def test_a_path_is_absolute_and_leads_to_something(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     cell = read(
         'text: str = ""  # text to read, path of {file}\n'
         'model: str = ""  # another model, path of {folder}'
