@@ -166,10 +166,6 @@ def browser() -> Iterator[object]:
         "--no-sandbox",
         "--disable-gpu",
         "--disable-dev-shm-usage",
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--disable-sync",
-        "--no-first-run",
         "--window-size=1300,1000",
         "--host-resolver-rules=MAP * ~NOTFOUND",
     ):

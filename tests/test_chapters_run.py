@@ -1,10 +1,5 @@
-"""The command line: list, run, build, and what is left behind when a run is killed."""
+"""The command line: list, run, build, and what is left behind when a run fails."""
 
-import os
-import signal
-import subprocess
-import sys
-import time
 
 import nbformat
 import pytest
@@ -156,66 +151,3 @@ def test_who_reads_a_file_while_it_is_replaced_keeps_the_old_one(tmp_path):
         write_atomically(path, 3)  # type: ignore[arg-type]
     assert path.read_text() == "new"
     assert list(tmp_path.iterdir()) == [path]
-
-
-# Writes half of the notebook, says so and waits: what a slow disk does.
-SLOW_WRITE = """\
-import os, pathlib, signal, sys, time
-
-# A shell that starts a process in the background lets it ignore this.
-signal.signal(signal.SIGINT, signal.default_int_handler)
-
-from bookmaker import files
-from bookmaker.__main__ import main
-
-
-class Slow:
-    def __init__(self, file):
-        self.file = file
-
-    def __enter__(self):
-        self.file.__enter__()
-        return self
-
-    def __exit__(self, *what):
-        return self.file.__exit__(*what)
-
-    def write(self, data):
-        self.file.write(data[: len(data) // 2])
-        self.file.flush()
-        pathlib.Path(sys.argv[1]).touch()
-        time.sleep(30)
-        self.file.write(data[len(data) // 2 :])
-
-
-fdopen = os.fdopen
-files.os.fdopen = lambda *a: Slow(fdopen(*a))
-main(["build"])
-"""
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-def test_a_build_killed_while_it_writes_leaves_nothing_half_written(built_checkout, tmp_path, how):
-    path = built_checkout / "notebooks" / "01_small.md"
-    before = path.with_suffix(".ipynb").read_bytes()
-    path.write_text(path.read_text(encoding="utf-8") + "\nMore prose.\n", encoding="utf-8")
-    started = tmp_path / "started"
-    process = subprocess.Popen(
-        [sys.executable, "-c", SLOW_WRITE, str(started)],
-        cwd=built_checkout,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    deadline = time.monotonic() + 60
-    while not started.exists() and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert started.exists()
-    os.killpg(process.pid, how)
-    assert process.wait(timeout=60) != 0
-    assert path.with_suffix(".ipynb").read_bytes() == before
-    left = {p.name for p in path.parent.iterdir()} - {path.name, "01_small.ipynb"}
-    # Nobody can clean up after SIGKILL; what is left is hidden and ignored by git.
-    assert all(name.startswith(".") and name.endswith(".part") for name in left)
-    assert not left or how != signal.SIGINT
