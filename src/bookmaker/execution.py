@@ -114,7 +114,7 @@ def write_notebook(chapter: Chapter, executed: nbformat.NotebookNode) -> None:
     A picture that differs from the committed one by rounding is left as it was.
     """
     # A notebook that is not there, or is damaged, has no picture worth keeping.
-    with contextlib.suppress(BookError, ValueError, OSError, SyntaxError):
+    with contextlib.suppress(ValueError, OSError, SyntaxError):
         keep_pictures(executed, read_notebook(chapter.notebook_path))
     notebook = spliced(chapter, executed)
     write_atomically(chapter.notebook_path, nbformat.writes(notebook) + "\n")
