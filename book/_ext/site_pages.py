@@ -74,7 +74,6 @@ def rendered(env: BuildEnvironment, name: str, **given: Any) -> str:
     root = Path(env.srcdir)
     book = {
         "rows": _ROWS(root),
-        "parts": list(dict.fromkeys(row["part"] for row in _ROWS(root))),
         "verdicts": VERDICTS,
         "documents": DOCUMENTS,
         "anchor": anchor_of_test,

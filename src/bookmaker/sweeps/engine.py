@@ -76,12 +76,12 @@ def complete(
     kept: Callable[[str, Any], Any],
 ) -> None:
     """Compute units, by key, and keep `kept(key, value)` of each one in a store as it ends."""
+    keys = list(units)
     outcomes = stream(function, list(units.values()), workers=workers)
     bar = tqdm(outcomes, desc=title, total=len(units), disable=None)
     with contextlib.closing(outcomes), bar:
         for place, value in bar:
-            key = list(units)[place]
-            store.add(folder, key, kept(key, value))
+            store.add(folder, keys[place], kept(keys[place], value))
 
 
 def stream(
