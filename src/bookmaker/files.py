@@ -12,13 +12,7 @@ from typing import Any
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write `content` to `path`: a reader sees the old file or the whole new one.
-
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_atomically(Path(folder) / "a.txt", "whole")
-    ...     (Path(folder) / "a.txt").read_text()
-    'whole'
-    """
+    """Write `content` to `path`: a reader sees the old file or the whole new one."""
     handle, name = tempfile.mkstemp(prefix=".", suffix=".part", dir=path.parent)
     partial = Path(name)
     try:

@@ -52,11 +52,7 @@ def settings_faults(path: Path, verdict: str, region: str = "") -> Iterator[str]
 
 
 def settings_region(table: Mapping[str, np.ndarray], region: str) -> np.ndarray:
-    """Which lines of a table of settings lie in a region; all if it is "".
-
-    >>> settings_region({"rate": np.array([0.1, 0.3]), "runs": np.array([5, 5])}, "rate < 0.2")
-    array([ True, False])
-    """
+    """Which lines of a table of settings lie in a region; all if it is ""."""
     lines = zip(*(column.tolist() for column in table.values()), strict=True)
     return np.array(
         [is_met(region or "True", dict(zip(table, line, strict=True))) for line in lines]

@@ -103,14 +103,7 @@ class Table:
 
 
 def stored(path: Path, **settings: Any) -> Callable[[Callable[..., Rows]], Table]:
-    """Make a `Table` of the function that computes the rows of a unit; settings as there.
-
-    >>> @stored(Path("squares.csv"), units=[{"x": 2}])
-    ... def SQUARES(x):
-    ...     return [{"square": x**2}]
-    >>> SQUARES.rows(x=3)
-    [{'square': 9}]
-    """
+    """Make a `Table` of the function that computes the rows of a unit; settings as there."""
     return lambda rows: Table(path=path, rows=rows, **settings)
 
 
@@ -118,13 +111,6 @@ def read_columns(path: Path) -> dict[str, np.ndarray]:
     """The columns of a stored table by name, as int64, float64 or strings.
 
     The first line is a comment, the second holds the names.
-
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "squares.csv"
-    ...     _ = path.write_text("# made by hand\\nx,square\\n2,4\\n3,9\\n")
-    ...     read_columns(path)["square"]
-    array([4, 9])
     """
     with path.open(encoding="utf-8", newline="") as file:
         file.readline()
@@ -135,11 +121,7 @@ def read_columns(path: Path) -> dict[str, np.ndarray]:
 
 
 def tables_of(chapter: str) -> dict[str, Table]:
-    """The stored tables of a chapter by name, from the modules of its folder.
-
-    >>> "left" in tables_of("42c_what_left_the_window")
-    True
-    """
+    """The stored tables of a chapter by name, from the modules of its folder."""
     package = f"compendium.c{chapter}"
     if not find_spec(package):
         return {}
