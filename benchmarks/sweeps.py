@@ -23,9 +23,8 @@ from distributed import LocalCluster
 from bookmaker import sweeping
 from bookmaker.execution import execute
 from bookmaker.freshness import read_notebook
-from bookmaker.points import read_points
 from bookmaker.source import Chapter
-from bookmaker.sweeping import POINTS, run_point, sweep_chapter
+from bookmaker.sweeping import POINTS, read_points, run_point, sweep_chapter
 from bookmaker.sweeps import store
 from bookmaker.sweeps.engine import Workers, stream
 
@@ -89,7 +88,7 @@ def added_to_a_point(count: int = 40) -> None:
     chapter = Chapter(ROOT, CHAPTER)
     executed = read_notebook(chapter.notebook_path)
     points = read_points(chapter, [("seed", f"1:{count}:{count}")])
-    sweeping.execute = lambda *_, **__: executed
+    sweeping.execute = lambda *_, **__: (executed, "", False)
     with tempfile.TemporaryDirectory() as folder:
         sweep_chapter(chapter, Path(folder), points[:1], workers=Workers())
         begin = time.process_time()

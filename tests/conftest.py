@@ -124,10 +124,9 @@ def small_checkout(tmp_path: Path) -> Path:
 def executed_checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same with its chapter executed; copy it before you change anything."""
     from bookmaker.execution import rebuild
-    from bookmaker.source import Chapter
 
     folder = write_checkout(tmp_path_factory.mktemp("executed") / "checkout")
-    rebuild(Chapter(folder, "01_small"))
+    assert rebuild(folder, "01_small") == ""
     return folder
 
 
@@ -167,10 +166,6 @@ def browser() -> Iterator[object]:
         "--no-sandbox",
         "--disable-gpu",
         "--disable-dev-shm-usage",
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--disable-sync",
-        "--no-first-run",
         "--window-size=1300,1000",
         "--host-resolver-rules=MAP * ~NOTFOUND",
     ):

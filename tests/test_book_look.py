@@ -1,7 +1,6 @@
 """What the site makes of printed lines and of drawings, without building it."""
 
 import base64
-import importlib.util
 import io
 import json
 import re
@@ -11,22 +10,15 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from matplotlib import colormaps
+from matplotlib.colors import to_rgb
 from matplotlib.image import imsave
 
-EXTENSIONS = Path(__file__).resolve().parents[1] / "book" / "_ext"
+from spinformer.plot.style import COLORS
 
-
-def extension(name):
-    """A part of the site's extension, which is no package."""
-    spec = importlib.util.spec_from_file_location(name, EXTENSIONS / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-PRINTED = extension("site_printed")
-DRAWINGS = extension("site_drawings")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "book" / "_ext"))
+import site_drawings as DRAWINGS
+import site_printed as PRINTED
 
 
 def rows(html):
@@ -112,22 +104,12 @@ def test_numbers_of_a_figure_and_long_tables_are_folded():
 
 
 def test_a_colour_keeps_its_name_on_the_dark_ground_and_ink_turns():
-    from spinformer.plot.style import COLORS
-
-    values = {
-        name: np.array([int(color[n : n + 2], 16) for n in (1, 3, 5)])
-        for name, color in COLORS.items()
-    }
-    for name, color in values.items():
-        dark = DRAWINGS.on_dark(color)
-        if name == "black":
-            assert dark.min() > 200
-        else:
-            assert np.abs(dark - color).max() < 15, name
+    for name, color in COLORS.items():
+        value = np.round(255 * np.array(to_rgb(color)))
+        dark = DRAWINGS.on_dark(value)
+        assert dark.min() > 200 if name == "black" else np.abs(dark - value).max() < 15, name
     assert DRAWINGS.on_dark(np.array([255, 255, 255])).max() < 40
     # The colours of a scale keep the order of their lightness.
-    from matplotlib import colormaps
-
     scale = 255 * colormaps["cividis"](np.linspace(0, 1, 12))[:, :3]
     assert (np.diff(DRAWINGS.on_dark(scale)[[0, 3, 9, 11]] @ [0.2, 0.7, 0.1]) > 0).all()
 

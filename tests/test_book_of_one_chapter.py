@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -10,19 +9,11 @@ from pathlib import Path
 
 import pytest
 
-ADDRESS = "https://github.com/owner/book"
 
-
-def build(checkout, out, address):
+def build(checkout, out):
     command = [str(Path(sys.executable).with_name("jupyter-book")), "build", str(checkout)]
     options = ["-W", "-n", "--keep-going", "--all", "--path-output", str(out)]
-    result = subprocess.run(
-        command + options,
-        env={**os.environ, "SPINFORMER_REPOSITORY": address},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    result = subprocess.run(command + options, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
     return out / "_build" / "html"
 
@@ -50,12 +41,12 @@ def read_links(page):
 
 
 @pytest.mark.nightly
-def test_buttons_point_to_the_notebook_with_an_address(tmp_path, executed_checkout):
-    site = build(executed_checkout, tmp_path, ADDRESS)
-    targets = read_links(site / "notebooks" / "01_small.html").targets
-    colab = [t for t in targets if t.startswith("https://colab.research.google.com/")]
+def test_buttons_point_to_the_notebook_with_an_address(tmp_path, built_checkout):
+    with (built_checkout / "pyproject.toml").open("a", encoding="utf-8") as file:
+        file.write('\n[project.urls]\nRepository = "https://github.com/owner/book"\n')
+    targets = read_links(build(built_checkout, tmp_path) / "notebooks" / "01_small.html").targets
     wanted = (
         "https://colab.research.google.com/github/owner/book/blob/main/notebooks/01_small.ipynb"
     )
-    assert colab == [wanted]
+    assert [t for t in targets if t.startswith("https://colab.research.google.com/")] == [wanted]
     assert any(t.startswith("https://mybinder.org/v2/gh/owner/book/main") for t in targets)

@@ -2,9 +2,6 @@
 
 import pytest
 
-from bookmaker.claims import read_claims
-from bookmaker.errors import SourceError
-
 SOURCE = "notebooks/01_small.md"
 
 
@@ -14,14 +11,6 @@ def change(old, new):
         return data.replace(old.encode(), new.encode())
 
     return changed
-
-
-def test_a_sound_chapter_has_no_fault(built_checkout, call):
-    result = call(built_checkout, "check")
-    assert (result.exit_code, result.output) == (
-        0,
-        "checked all chapters and claims: no fault\n",
-    )
 
 
 HEADING = "# A small chapter"
@@ -45,7 +34,7 @@ BETA = "beta: float = 1.5  # inverse temperature, in [0, 10]"
         (SOURCE, change("= 1.5", "= pi"), "23: beta: "),
         (SOURCE, change("= 1.5", "= 11.0"), "23: beta must be float in [0, 10], got 11.0"),
         (SOURCE, change("= 1.5 ", "= (1.5 "), "not Python"),
-        (SOURCE, change("count < 10", "counts < 10"), "26: 'kind == \"flat\" or counts < 10'"),
+        (SOURCE, change("count < 10", "counts < 10"), "26: no parameter named counts"),
         (SOURCE, change('"flat" or count <', '"steep" or count >'), "26: the chapter requires"),
         (SOURCE, change("for _ in", "for in"), "32: not Python"),
         (SOURCE, change("[parameters]", "[params]"), "1: expected one cell tagged `parameters`"),
@@ -71,13 +60,12 @@ def test_every_fault_names_file_and_line(built_checkout, call, file, damage, lin
 
 
 def test_several_faults_of_a_chapter_are_named_together(built_checkout, call):
+    assert call(built_checkout, "check").output == "checked all chapters and claims: no fault\n"
     (built_checkout / "tests/papermill/01_small.json").unlink()
     (built_checkout / "_toc.yml").write_text("format: jb-book\nroot: book/welcome\n")
     lines = call(built_checkout, "check", "01_small").output.splitlines()
-    assert [text.split(": ")[0] for text in lines] == [
-        "_toc.yml:1",
-        "tests/papermill/01_small.json:1",
-    ]
+    places = ["_toc.yml:1", "tests/papermill/01_small.json:1"]
+    assert [text.split(": ")[0] for text in lines] == places
 
 
 def test_what_a_cell_drew_needs_words_and_is_one_drawing(built_checkout, call):
@@ -98,37 +86,6 @@ def test_what_a_cell_drew_needs_words_and_is_one_drawing(built_checkout, call):
         lines = call(built_checkout, "check").output
         assert problem in lines
         assert problem or "no fault" in lines
-
-
-ROWS = """\
-- id: A1
-  statement: One.
-  verdict: open
-  no_settings: nothing is computed
-  chapter: 09_gone
-  test: tests/test_x.py::test_x
-- id: A4
-  verdikt: open
-- id: A1
-  statement: Again.
-  verdict: maybe
-  no_settings: nothing is computed
-  chapter: 09_gone
-  test: tests/test_x.py::test_x
-"""
-
-
-def test_every_row_of_the_claims_with_a_fault_is_named(small_checkout):
-    (small_checkout / "book" / "claims.yml").write_text(ROWS, encoding="utf-8")
-    with pytest.raises(SourceError) as caught:
-        read_claims(small_checkout)
-    for line, message in zip(
-        str(caught.value).splitlines(),
-        ("argument 'verdikt'", "A1: verdict must be one of", "A1: there are two rows"),
-        strict=True,
-    ):
-        assert line.startswith("book/claims.yml:1: A")
-        assert message in line
 
 
 ROW = """\
@@ -158,13 +115,10 @@ def test_a_verdict_that_its_figures_deny_and_cells_without_a_row(built_checkout,
         "book/claims.yml:1: A1: verdict 'holds', but `beta < 1` is not met by beta = 1.50",
         "book/claims.yml:1: Z9: cells are tagged claim-Z9, but there is no row",
     ]
-    source.write_text(tagged.replace(", claim-Z9", ""), encoding="utf-8")
-    claims.write_text(ROW.replace("beta < 1", "beta < 2"), encoding="utf-8")
-    assert call(built_checkout, "build").exit_code == 0
-    assert call(built_checkout, "check").exit_code == 0
-    settings = ROW.replace("no_settings: nothing was chosen", "settings: none.csv")
-    claims.write_text(settings.replace("beta < 1", "beta < 2"), encoding="utf-8")
-    assert "none.csv" in call(built_checkout, "check").output
+    row = ROW.replace("beta < 1", "beta < 2").replace("no_settings: nothing", "settings: none.csv")
+    claims.write_text(row.replace(" was chosen", ""), encoding="utf-8")
+    problems = call(built_checkout, "check").output.splitlines()
+    assert ["none.csv" in line for line in problems] == [True, False]
 
 
 def test_a_new_chapter_runs_and_lacks_only_its_text(small_checkout, call):

@@ -22,22 +22,21 @@ def read(source):
     return cell
 
 
-def test_reads_names_types_defaults_ranges_and_help():
-    found = {p.name: p for p in read(LINES).parameters}
+def test_reads_types_defaults_ranges_and_help():
+    found = read(LINES).parameters
     assert list(found) == ["beta", "gain", "share", "steps", "network", "text", "loose"]
     assert (found["beta"].type, found["beta"].default) == (float, 1.27)
     assert found["beta"].help == "inverse temperature of the output"
-    assert found["gain"].allowed == "float in (0, inf)"
     assert found["network"].choices == ("document", "random")
-    assert found["steps"].allowed == "int in [10, 100000]"
 
 
 @pytest.mark.parametrize(
     ("name", "text", "value"),
     [
-        ("beta", "2", 2.0),
+        ("beta", "0", 0.0),
         ("beta", "1e-3", 1e-3),
-        ("steps", "50", 50),
+        ("share", "0", 0.0),
+        ("steps", "100000", 100000),
         ("network", "random", "random"),
         ("text", "3", "3"),
     ],
@@ -69,28 +68,28 @@ def test_refuses_the_rest_with_one_clear_sentence(name, text, message):
         read(LINES).check({name: text})
 
 
-def test_a_path_is_absolute_and_leads_to_something(tmp_path):
+def test_a_path_is_absolute_and_leads_to_something(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     cell = read(
         'text: str = ""  # text to read, path of {file}\n'
         'model: str = ""  # another model, path of {folder}'
     )
-    assert [p.allowed for p in cell.parameters] == [
-        "the absolute path of a file or empty",
-        "the absolute path of a folder or empty",
-    ]
-    assert cell.parameters[0].help == "text to read"
+    assert cell.parameters["text"].help == "text to read"
     file = tmp_path / "essay.txt"
     file.touch()
-    assert cell.check({"text": str(file), "model": str(tmp_path)})
-    assert cell.check({"text": "", "model": ""})
+    for good in ({"text": str(file), "model": str(tmp_path)}, {"text": "", "model": ""}):
+        assert cell.check(good) == good
     for name, value in (
         ("text", "essay.txt"),
-        ("text", str(tmp_path)),
-        ("text", str(tmp_path / "missing.txt")),
+        ("text", tmp_path),
+        ("text", tmp_path / "missing.txt"),
         ("text", "\0"),
-        ("model", str(file)),
+        ("model", file),
     ):
-        with pytest.raises(ParameterError, match=f"{name} must be the absolute path of a f"):
+        kind = {"text": "file", "model": "folder"}[name]
+        with pytest.raises(
+            ParameterError, match=f"{name} must be the absolute path of a {kind} or"
+        ):
             cell.check({name: value})
 
 

@@ -1,10 +1,4 @@
-"""The command line: list, run, build, and what is left behind when a run is killed."""
-
-import os
-import signal
-import subprocess
-import sys
-import time
+"""The command line: list, run, build, and what is left behind when a run fails."""
 
 import nbformat
 import pytest
@@ -12,7 +6,6 @@ from papermill import inspect_notebook
 
 from bookmaker import execution
 from bookmaker.files import write_atomically
-from bookmaker.source import Chapter
 
 
 def printed(path):
@@ -49,88 +42,61 @@ def test_run_writes_notebook_and_page_with_the_values(small_checkout, tmp_path, 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["-p", "bet", "2"], "no parameter named bet; there are: beta, count, kind"),
-        (["-p", "count", "x"], "count must be int in [1, 100], got x"),
+        ("-p bet 2", "01_small: no parameter named bet; there are: beta, count, kind"),
+        ("-p count x", "01_small: count must be int in [1, 100], got x"),
         (
-            ["-p", "beta", "1" + 400 * "0"],
-            f"beta must be float in [0, 10], got 1{59 * '0'}",
+            f"-p beta 1{400 * '0'}",
+            f"01_small: beta must be float in [0, 10], got 1{59 * '0'}",
         ),
         (
-            ["-p", "kind", "steep", "-p", "count", "10"],
-            'the chapter requires kind == "flat" or count < 10 (steep is slow), '
+            "-p kind steep -p count 10",
+            '01_small: the chapter requires kind == "flat" or count < 10 (steep is slow), '
             "got kind = 'steep', count = 10",
         ),
+        ("-p beta 1 -p beta 2", "a parameter is given twice among beta, beta"),
+        ("-o notebooks", "output must not be the folder of the committed notebooks"),
+        ("-o README.md", "[Errno 17] File exists: 'README.md'"),
+        ("-o README.md/out", "[Errno 20] Not a directory: 'README.md/out'"),
+        (f"-o {300 * 'x'}", f"[Errno 36] File name too long: '{300 * 'x'}'"),
     ],
 )
 def test_run_refuses_in_one_line_before_a_kernel_starts(
-    small_checkout, tmp_path, call, arguments, message
-):
-    out = tmp_path / "out"
-    result = call(small_checkout, "run", "01_small", *arguments, "-o", str(out))
-    assert (result.exit_code, result.stderr) == (2, f"Error: 01_small: {message}\n")
-    assert not out.exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["02_x", "-o", "out"], "no chapter named '02_x'; there are: 01_small"),
-        (["01_small", "-o", "notebooks"], "output must not be the folder"),
-        (["01_small", "-o", "README.md"], "File exists: 'README.md'"),
-        (["01_small", "-o", "README.md/out"], "Not a directory: 'README.md/out'"),
-        (["01_small", "-o", 300 * "x"], "File name too long"),
-        (["01_small", "-o", "o", "-p", "beta", "1", "-p", "beta", "2"], "beta"),
-    ],
-)
-def test_run_refuses_what_it_could_not_write_before_a_kernel_starts(
     small_checkout, monkeypatch, call, arguments, message
 ):
     monkeypatch.setattr(execution, "execute", lambda *a, **k: pytest.fail("executed"))
-    result = call(small_checkout, "run", *arguments)
-    assert result.exit_code == 2
-    assert message in result.stderr
-    assert result.stderr.count("\n") == 1
+    result = call(small_checkout, "run", "01_small", "-o", "out", *arguments.split())
+    assert (result.exit_code, result.stderr) == (2, f"Error: {message}\n")
+    assert not (small_checkout / "out").exists()
 
 
-def test_a_failed_run_leaves_the_notebook_as_far_as_it_came(small_checkout, tmp_path, call):
-    path = small_checkout / "notebooks" / "01_small.md"
+def add_cell(checkout, lines):
+    path = checkout / "notebooks" / "01_small.md"
     text = path.read_text(encoding="utf-8")
-    path.write_text(f"{text}\n```{{code-cell}} ipython3\nx = 1\n1 / 0\n```\n", encoding="utf-8")
-    arguments = ("run", "01_small", "-p", "beta", "2", "-o", str(tmp_path / "out"))
-    result = call(small_checkout, *arguments)
+    path.write_text(f"{text}\n```{{code-cell}} ipython3\n{lines}\n```\n", encoding="utf-8")
+
+
+def test_a_failed_run_leaves_the_notebook_as_far_as_it_came(small_checkout, call):
+    add_cell(small_checkout, "x = 1\n1 / 0")
+    result = call(small_checkout, "run", "01_small", "-p", "beta", "2", "-o", "out")
     assert result.exit_code == 1
     assert result.stderr == (
         "Error: notebooks/01_small.md:38: ZeroDivisionError: division by zero\n"
-        f"The notebook as far as it came: {tmp_path / 'out' / '01_small.ipynb'}\n"
+        "The notebook as far as it came: out/01_small.ipynb\n"
     )
-    assert printed(tmp_path / "out" / "01_small.ipynb") == "flat 2.00\nflat 2.00\n"
+    assert printed(small_checkout / "out" / "01_small.ipynb") == "flat 2.00\nflat 2.00\n"
 
 
 def test_a_chapter_that_cannot_be_read_hides_no_other(built_checkout, call):
-    bad = built_checkout / "notebooks" / "00_bad.md"
-    bad.write_bytes(b"# Bad\n\n\xff\n")
+    (built_checkout / "notebooks" / "00_bad.md").write_bytes(b"# Bad\n\n\xff\n")
     result = call(built_checkout, "build")
     assert result.exit_code == 1
     assert "notebooks/00_bad.md:1: the file cannot be read: 'utf-8' codec" in result.stderr
     assert "0 of 2" in result.stdout
 
 
-def die(_chapter):
-    """End a worker as the kernel of the system does when memory runs out."""
-    os._exit(9)
-
-
-def test_a_killed_worker_is_said_in_a_line(small_checkout, monkeypatch):
-    monkeypatch.setattr(execution, "_problem", die)
-    ((name, problem),) = execution.rebuild_all([Chapter(small_checkout, "01_small")], 2)
-    assert name == "01_small"
-    assert problem.startswith("01_small not run: A process in the process pool was terminated")
-
-
 def test_build_executes_only_the_stale_and_changes_no_byte_the_second_time(built_checkout, call):
     path = built_checkout / "notebooks" / "01_small.ipynb"
     first = path.read_bytes()
-    assert b"flat 1.50" in first
     assert "0 of 1 chapters" in call(built_checkout, "build").stdout
     assert path.read_bytes() == first
     # A merge left conflicts in it.
@@ -151,14 +117,27 @@ def test_build_executes_only_the_stale_and_changes_no_byte_the_second_time(built
 def test_a_cell_that_writes_to_stderr_or_fails_keeps_the_old_notebook(
     built_checkout, call, lines, message
 ):
-    path = built_checkout / "notebooks" / "01_small.md"
-    before = path.with_suffix(".ipynb").read_bytes()
-    text = path.read_text(encoding="utf-8")
-    path.write_text(f"{text}\n```{{code-cell}} ipython3\n{lines}\n```\n", encoding="utf-8")
+    path = built_checkout / "notebooks" / "01_small.ipynb"
+    before = path.read_bytes()
+    add_cell(built_checkout, lines)
     result = call(built_checkout, "build")
     assert result.exit_code == 1
     assert f"Error: notebooks/01_small.md{message}" in result.stderr
-    assert path.with_suffix(".ipynb").read_bytes() == before
+    assert path.read_bytes() == before
+
+
+@pytest.mark.nightly
+def test_chapters_that_several_processes_build_are_the_same(built_checkout, call):
+    pytest.importorskip("distributed")
+    folder = built_checkout / "notebooks"
+    before = (folder / "01_small.ipynb").read_bytes()
+    bad = (folder / "01_small.md").read_text(encoding="utf-8").replace("range(count)", "range(x)")
+    (folder / "02_bad.md").write_text(bad, encoding="utf-8")
+    result = call(built_checkout, "build", "--all", "--jobs", "2")
+    assert result.exit_code == 1
+    assert "01_small: written\n" in result.stdout
+    assert "Error: notebooks/02_bad.md:32: NameError: name 'x' is not defined" in result.stderr
+    assert (folder / "01_small.ipynb").read_bytes() == before
 
 
 def test_who_reads_a_file_while_it_is_replaced_keeps_the_old_one(tmp_path):
@@ -167,71 +146,7 @@ def test_who_reads_a_file_while_it_is_replaced_keeps_the_old_one(tmp_path):
     with path.open() as reader:
         write_atomically(path, "new")
         assert reader.read() == "old"
-    assert path.read_text() == "new"
     with pytest.raises(TypeError):
         write_atomically(path, 3)  # type: ignore[arg-type]
     assert path.read_text() == "new"
     assert list(tmp_path.iterdir()) == [path]
-
-
-# Writes half of the notebook, says so and waits: what a slow disk does.
-SLOW_WRITE = """\
-import os, pathlib, signal, sys, time
-
-# A shell that starts a process in the background lets it ignore this.
-signal.signal(signal.SIGINT, signal.default_int_handler)
-
-from bookmaker import files
-from bookmaker.__main__ import main
-
-
-class Slow:
-    def __init__(self, file):
-        self.file = file
-
-    def __enter__(self):
-        self.file.__enter__()
-        return self
-
-    def __exit__(self, *what):
-        return self.file.__exit__(*what)
-
-    def write(self, data):
-        self.file.write(data[: len(data) // 2])
-        self.file.flush()
-        pathlib.Path(sys.argv[1]).touch()
-        time.sleep(30)
-        self.file.write(data[len(data) // 2 :])
-
-
-fdopen = os.fdopen
-files.os.fdopen = lambda *a: Slow(fdopen(*a))
-main(["build"])
-"""
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-def test_a_build_killed_while_it_writes_leaves_nothing_half_written(built_checkout, tmp_path, how):
-    path = built_checkout / "notebooks" / "01_small.md"
-    before = path.with_suffix(".ipynb").read_bytes()
-    path.write_text(path.read_text(encoding="utf-8") + "\nMore prose.\n", encoding="utf-8")
-    started = tmp_path / "started"
-    process = subprocess.Popen(
-        [sys.executable, "-c", SLOW_WRITE, str(started)],
-        cwd=built_checkout,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    deadline = time.monotonic() + 60
-    while not started.exists() and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert started.exists()
-    os.killpg(process.pid, how)
-    assert process.wait(timeout=60) != 0
-    assert path.with_suffix(".ipynb").read_bytes() == before
-    left = {p.name for p in path.parent.iterdir()} - {path.name, "01_small.ipynb"}
-    # Nobody can clean up after SIGKILL; what is left is hidden and ignored by git.
-    assert all(name.startswith(".") and name.endswith(".part") for name in left)
-    assert not left or how != signal.SIGINT

@@ -1,9 +1,8 @@
-"""From a source to its notebook, and where the public address comes from."""
+"""From a source to its notebook."""
 
 import pytest
 
-from bookmaker.errors import ChapterError
-from bookmaker.project import published_address, repository_address
+from bookmaker.errors import BookError
 from bookmaker.source import Chapter, chapters
 
 
@@ -21,20 +20,5 @@ def test_conversion_is_deterministic_and_fills_the_install_cell(small_checkout):
 
 
 def test_unknown_chapter_is_named(small_checkout):
-    with pytest.raises(ChapterError, match="no chapter named '02_other'; there are: 01_small"):
+    with pytest.raises(BookError, match="no chapter named '02_other'; there are: 01_small"):
         chapters(small_checkout, ("02_other",))
-
-
-def test_the_address_is_one_setting_and_a_variable_for_the_pages(small_checkout, monkeypatch):
-    monkeypatch.delenv("SPINFORMER_REPOSITORY", raising=False)
-    assert repository_address(small_checkout) == published_address(small_checkout) == ""
-    project = small_checkout / "pyproject.toml"
-    text = project.read_text(encoding="utf-8")
-    setting = '\n[project.urls]\nRepository = "{}"\n'
-    project.write_text(text + setting.format("https://github.com/o/set"), encoding="utf-8")
-    assert repository_address(small_checkout) == "https://github.com/o/set"
-    monkeypatch.setenv("SPINFORMER_REPOSITORY", "https://github.com/o/env")
-    assert published_address(small_checkout) == "https://github.com/o/env"
-    assert repository_address(small_checkout) == "https://github.com/o/set"
-    monkeypatch.setenv("SPINFORMER_REPOSITORY", "file:///home/me/book")
-    assert published_address(small_checkout) == ""

@@ -16,7 +16,6 @@ from bookmaker.claims import (
     PASSAGES,
     claim_tags,
     printed_by_chapter,
-    printed_for,
     read_claims,
     read_rows,
 )
@@ -26,12 +25,12 @@ from bookmaker.settings import settings_faults, settings_words
 
 ROOT = Path(__file__).resolve().parents[1]
 CLAIMS = read_claims(ROOT)
-SETTLED = [claim for claim in CLAIMS if claim.settled]
+SETTLED = [claim for claim in CLAIMS if claim.verdict in DECIDED]
 PRINTED = printed_by_chapter(ROOT)
 
 
 def numbers(claim):
-    found = claim.read(printed_for(claim, PRINTED))
+    found = claim.read(PRINTED)
     return {name: float(text) for name, text in found.items()}
 
 
@@ -75,27 +74,15 @@ def beside(figures, name):
     return [{}, *({a: x, b: y} for a, b in pairs for x in far[a] for y in far[b])]
 
 
-def marks(path):
-    """The tests of a file, each with the claims that it is marked with."""
-    return {
-        node.name: {
-            argument.value
-            for mark in node.decorator_list
-            if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.claim"
-            for argument in mark.args
-        }
-        for node in ast.parse(path.read_text(encoding="utf-8")).body
-        if isinstance(node, ast.FunctionDef)
-    }
-
-
 def test_rows_and_their_tests_name_each_other():
     marked = {
-        (name, f"{path.relative_to(ROOT).as_posix()}::{test}")
+        (argument.value, f"{path.relative_to(ROOT).as_posix()}::{node.name}")
         for path in (ROOT / "tests").rglob("test_*.py")
-        if "pytest.mark.claim(" in path.read_text(encoding="utf-8")
-        for test, names in marks(path).items()
-        for name in names
+        if "pytest.mark.claim(" in (text := path.read_text(encoding="utf-8"))
+        for node in ast.parse(text).body
+        for mark in getattr(node, "decorator_list", ())
+        if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.claim"
+        for argument in mark.args
     }
     assert marked == {(claim.id, claim.test) for claim in CLAIMS if claim.test}
 
@@ -200,20 +187,22 @@ def test_figures_come_from_the_chapter_of_the_row_first(rows):
         (("abs(slope + 1)", "abs(slope + "), "is no condition"),
         (("verdict: holds", "verdict: open"), "has no figures and no criterion"),
         (("verdict: holds", "verdict: maybe"), "verdict must be one of"),
-        (("condition: for small numbers\n", "\n"), ""),
+        (
+            ("verdict: holds\n  condition: for small numbers", "verdict: fails"),
+            "condition is missing",
+        ),
         (("test: tests/test_small.py::test_small", ""), "argument: 'test'"),
         (("  no_settings: nothing was chosen\n", ""), "needs a table of settings, or no_settings"),
         (("  no_settings", "  settings: s.csv\n  no_settings"), "needs a table of settings, or"),
     ],
 )
-def test_a_row_that_cannot_decide_is_named(rows, change, message):
-    text = small().replace(*change)
-    if not message:
-        rows(text)
-        return
+def test_rows_that_cannot_decide_are_named_together(rows, change, message):
     with pytest.raises(SourceError) as caught:
-        rows(text)
-    assert message in str(caught.value)
+        rows(small().replace(*change) + 2 * small())
+    told = str(caught.value).splitlines()
+    assert all(line.startswith("book/claims.yml:1: A1: ") for line in told)
+    assert any(message in line for line in told)
+    assert told[-1].endswith("there are two rows")
 
 
 def test_conditions_that_cannot_be_decided_say_so():
@@ -235,38 +224,29 @@ def table_of_settings(path, values):
     return path
 
 
-@pytest.mark.parametrize(
-    ("values", "verdict", "message"),
-    [
-        ([0.2] * 12, "holds", ""),
-        ([0.2] * 11 + [-0.01], "holds", "but 1 of 12 settings say otherwise"),
-        ([-0.2] * 11 + [0.0], "fails", "but 1 of 12 settings say otherwise"),
-        ([0.2] * 11 + [0.05], "holds", "but intervals of 1 of 12 settings include zero"),
-        ([-0.2] * 11 + [-0.05], "fails", "but intervals of 1 of 12 settings include zero"),
-        ([0.2] * 11 + [-0.01], "holds if", "but 1 of 12 settings say otherwise"),
-        ([0.2, -0.2] * 6, "open", ""),
-        ([0.2] * 11, "holds", "has 11 lines"),
-        ([float("nan")] + [0.2] * 11, "open", "outside its interval"),
-    ],
-)
-def test_settings_that_turn_a_verdict_are_named(tmp_path, values, verdict, message):
-    told = "; ".join(settings_faults(table_of_settings(tmp_path / "s.csv", values), verdict))
-    assert message in told
-    assert bool(message) == bool(told)
+MIXED = [0.2, 0.2, -0.2] * 4
 
 
 @pytest.mark.parametrize(
-    ("region", "message"),
+    ("values", "verdict", "region", "message"),
     [
-        ("rate < 0.025", ""),
-        ("rate < 0.025 and start == 'cold'", ""),
-        ("start == 'cold'", "but 2 of 6 settings with start == 'cold' say otherwise"),
-        ("rate > 1", "no line of the table of settings s.csv has rate > 1"),
+        ([0.2] * 12, "holds", "", ""),
+        ([0.2] * 11 + [-0.01], "holds", "", "but 1 of 12 settings say otherwise"),
+        ([-0.2] * 11 + [0.0], "fails", "", "but 1 of 12 settings say otherwise"),
+        ([0.2] * 11 + [0.05], "holds", "", "but intervals of 1 of 12 settings include zero"),
+        ([-0.2] * 11 + [-0.05], "fails", "", "but intervals of 1 of 12 settings include zero"),
+        ([0.2] * 11 + [-0.01], "holds if", "", "but 1 of 12 settings say otherwise"),
+        ([0.2, -0.2] * 6, "open", "", ""),
+        ([0.2] * 11, "holds", "", "has 11 lines"),
+        ([float("nan")] + [0.2] * 11, "open", "", "outside its interval"),
+        (MIXED, "holds if", "rate < 0.025 and start == 'cold'", ""),
+        (MIXED, "holds if", "start == 'cold'", "but 2 of 6 settings with start == 'cold' say"),
+        (MIXED, "holds if", "rate > 1", "no line of the table of settings s.csv has rate > 1"),
     ],
 )
-def test_a_condition_names_the_settings_that_must_agree(tmp_path, region, message):
-    path = table_of_settings(tmp_path / "s.csv", [0.2, 0.2, -0.2] * 4)
-    told = "; ".join(settings_faults(path, "holds if", region))
+def test_settings_that_turn_a_verdict_are_named(tmp_path, values, verdict, region, message):
+    path = table_of_settings(tmp_path / "s.csv", values)
+    told = "; ".join(settings_faults(path, verdict, region))
     assert message in told
     assert bool(message) == bool(told)
 

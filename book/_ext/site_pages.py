@@ -1,6 +1,6 @@
 """What pages show of the claims, the chapters and the package: a template for each directive.
 
-`templates/NAME.md` says in MyST, with Jinja, what the directive `{NAME}` becomes; what stands at
+`templates/NAME.j2` says in MyST, with Jinja, what the directive `{NAME}` becomes; what stands at
 the end of every chapter is one of them, too.
 """
 
@@ -42,6 +42,7 @@ _INTERNAL = re.compile(r"\.(\w*inputs|kernels|checks|_\w+|__main__)(\.|$)")
 _BOX = re.compile(r"^:{3,}\{admonition\} In short\n(.*?)^:{3,}$", re.MULTILINE | re.DOTALL)
 # Behind a full stop, at the next capital: not in "e.g. 3", not within mathematics.
 _SENTENCE = re.compile(r"(?<=[.?!])\)? (?=[A-Z\[*$])")
+_CHAPTER = re.compile(r"\{chapter\}`(\w+)`")
 # What a reader may change is always seen; what is not shown at all need not be folded.
 _OPEN = {"parameters", "injected-parameters", "remove-cell", "remove-input"}
 # Scripts of live figures, and mathematics that another figure brings along.
@@ -73,7 +74,6 @@ def rendered(env: BuildEnvironment, name: str, **given: Any) -> str:
     root = Path(env.srcdir)
     book = {
         "rows": _ROWS(root),
-        "parts": list(dict.fromkeys(row["part"] for row in _ROWS(root))),
         "verdicts": VERDICTS,
         "documents": DOCUMENTS,
         "anchor": anchor_of_test,
@@ -88,7 +88,7 @@ def rendered(env: BuildEnvironment, name: str, **given: Any) -> str:
         ],
         "modules": lambda rooms: [m for room in rooms for m in modules(root / "src", room)],
     }
-    return _TEMPLATES.render(f"{name}.md", book | given)
+    return _TEMPLATES.render(f"{name}.j2", book | given)
 
 
 def anchor_of_test(test: str) -> str:
@@ -190,9 +190,16 @@ def used(root: Path) -> dict[str, list[str]]:
 
 
 def read_chapter(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Fold the code of a notebook, as it is read, set what it prints, and append its lists."""
-    name = docname.removeprefix("notebooks/")
+    """Fold the code of a notebook, as it is read, set what it prints, and append its lists.
+
+    On other pages, {chapter}`12b` becomes a link to the chapter of that number.
+    """
+    root, name = Path(app.srcdir), docname.removeprefix("notebooks/")
     if name == docname:
+        for number in set(_CHAPTER.findall(source[0])):
+            path = next(root.glob(f"notebooks/{number}_*.ipynb"))
+            link = f"[chapter {number}](/notebooks/{path.name})"
+            source[0] = source[0].replace(f"{{chapter}}`{number}`", link)
         return
     notebook = json.loads(source[0])
     cells = []
@@ -206,7 +213,6 @@ def read_chapter(app: Sphinx, docname: str, source: list[str]) -> None:
         tags = cell["metadata"].setdefault("tags", [])
         if cell["cell_type"] == "code" and not _OPEN & set(tags):
             tags.append("hide-input")
-    root = Path(app.srcdir)
     rooms: dict[str, list[str]] = {}
     for full in used(root)[name]:
         rooms.setdefault(full.rpartition(".")[0], []).append(full)
@@ -230,7 +236,7 @@ def add_scripts(app: Sphinx, pagename: str, _: str, context: dict[str, Any], *__
 
 def setup(app: Sphinx) -> None:
     """Register directives and hooks."""
-    for template in Path(__file__).with_name("templates").glob("*.md"):
+    for template in Path(__file__).with_name("templates").glob("*.j2"):
         app.add_directive(template.stem, FromTemplate)
     app.connect("source-read", read_chapter)
     app.connect("html-page-context", add_scripts)

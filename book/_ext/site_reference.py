@@ -24,8 +24,8 @@ def plain_docstring(
     lines[:] = "\n".join(parts).split("\n")
     chapters = [chapter for chapter, names in used(Path(app.srcdir)).items() if name in names]
     if chapters and what in ("function", "class"):
-        links = ", ".join(f":chapter:`{chapter.partition('_')[0]}`" for chapter in chapters)
-        lines += ["", f"*Used in* {links}.", ""]
+        shown = [f":doc:`chapter {c.partition('_')[0]} </notebooks/{c}>`" for c in chapters]
+        lines += ["", f"*Used in* {', '.join(shown)}.", ""]
 
 
 def _rst(paragraph: str) -> str:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from pathlib import Path
 
 from docutils import nodes
 from sphinx.application import Sphinx
-from sphinx.environment import BuildEnvironment
-from sphinx.roles import XRefRole
 
 GLOSSARY = "book/glossary"
 
@@ -64,19 +61,6 @@ def link_terms(app: Sphinx, doctree: nodes.document, docname: str) -> None:
             inline.replace(text, [*pieces, nodes.Text(text[end:])])
 
 
-class ChapterRole(XRefRole):
-    """A link to the chapter of a number: {chapter}`12b`."""
-
-    def process_link(
-        self, env: BuildEnvironment, refnode: nodes.Element, explicit: bool, title: str, target: str
-    ) -> tuple[str, str]:
-        """Name the page that the number means."""
-        refnode.attributes |= {"refdomain": "std", "reftype": "doc", "refexplicit": True}
-        found = [path.stem for path in Path(env.srcdir, "notebooks").glob(f"{target}_*.md")]
-        return f"chapter {target}", f"/notebooks/{next(iter(found), target)}"
-
-
 def setup(app: Sphinx) -> None:
-    """Register role and hook."""
-    app.add_role("chapter", ChapterRole(innernodeclass=nodes.inline, warn_dangling=True))
+    """Register the hook."""
     app.connect("doctree-resolved", link_terms)

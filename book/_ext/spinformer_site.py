@@ -9,12 +9,12 @@ from typing import Any
 from pybtex import plugin
 from sphinx.application import Sphinx
 
-from bookmaker.project import published_address
+from bookmaker.project import repository_address
 
 
 def add_launch_links(app: Sphinx, config: Any) -> None:
     """Turn on launch buttons if readers can reach the repository."""
-    if address := published_address(Path(app.srcdir)):
+    if address := repository_address(Path(app.srcdir)):
         config.html_theme_options |= {
             "repository_url": address,
             "repository_branch": "main",

@@ -11,8 +11,8 @@ from typing import Any
 import click
 
 from bookmaker.checking import all_faults
-from bookmaker.errors import BookError, ChapterError
-from bookmaker.execution import rebuild_all, run, write_notebook
+from bookmaker.errors import BookError
+from bookmaker.execution import rebuild, run, write_notebook
 from bookmaker.files import write_atomically
 from bookmaker.frame import cover, welcome_pictures
 from bookmaker.freshness import read_notebook, state
@@ -23,7 +23,7 @@ from bookmaker.scaffold import write_chapter
 from bookmaker.source import chapters
 from bookmaker.sweeping import POINTS, read_points, sweep_chapter
 from bookmaker.sweeps import store
-from bookmaker.sweeps.engine import Workers
+from bookmaker.sweeps.engine import Workers, stream
 from bookmaker.tables import tables_of
 
 
@@ -44,6 +44,7 @@ class Commands(click.Group):
             sys.exit(getattr(error, "exit_code", 2))
 
 
+Pairs = tuple[tuple[str, str], ...]
 option = partial(click.option, show_default=True)
 values_option = option("-p", "values", type=(str, str), multiple=True, metavar="NAME VALUE")
 output_option = option(
@@ -64,7 +65,7 @@ def list_chapters(names: tuple[str, ...]) -> None:
     for chapter in chapters(names=names):
         cell = chapter.parameter_cell
         click.echo(f"{chapter.name}: {chapter.title}")
-        for parameter in cell.parameters:
+        for parameter in cell.parameters.values():
             click.echo(f"  {parameter.name} = {parameter.default!r}  ({parameter.allowed})")
             click.echo(f"      {parameter.help}")
         for condition, reason in cell.requirements.items():
@@ -76,11 +77,11 @@ def list_chapters(names: tuple[str, ...]) -> None:
 @values_option
 @output_option
 @option("--html", is_flag=True, help="Write a page beside the notebook, too.")
-def run_chapter(name: str, values: tuple[tuple[str, str], ...], output: Path, html: bool) -> None:
+def run_chapter(name: str, values: Pairs, output: Path, html: bool) -> None:
     """Run chapter NAME with other parameters into a folder of your own."""
     (chapter,) = chapters(names=(name,))
     if output.resolve() == chapter.notebook_path.parent.resolve():
-        raise ChapterError("output must not be the folder of the committed notebooks")
+        raise BookError("output must not be the folder of the committed notebooks")
     for path in run(chapter, output, values_from_pairs(values), html=html):
         click.echo(path)
 
@@ -89,18 +90,12 @@ def run_chapter(name: str, values: tuple[tuple[str, str], ...], output: Path, ht
 @click.argument("name")
 @values_option
 @output_option
-@option("--workers", type=click.IntRange(min=1), help="Processes; as many as cores.")
+@option("--workers", "count", default=-1, help="Processes; -1 as many as cores.")
 @scheduler_option
 @option("--again", is_flag=True, help="Also compute points anew that failed before.")
 @option("--dry-run", is_flag=True, help="Only list what would run.")
 def sweep(
-    name: str,
-    values: tuple[tuple[str, str], ...],
-    output: Path,
-    workers: int | None,
-    scheduler: str,
-    again: bool,
-    dry_run: bool,
+    name: str, values: Pairs, output: Path, again: bool, dry_run: bool, **workers: Any
 ) -> None:
     """Run chapter NAME at many points: notebooks, and one table, in a folder of your own.
 
@@ -115,7 +110,7 @@ def sweep(
             now = "finished" if point.key in done else "to run"
             click.echo(f"{point}: {'refused, ' + point.error if point.error else now}")
         return
-    engine = Workers(count=workers or -1, scheduler=scheduler)
+    engine = Workers(**workers)
     told, failed = sweep_chapter(chapter, output, points, workers=engine, again=again)
     click.echo(told)
     sys.exit(1 if failed else 0)
@@ -124,14 +119,14 @@ def sweep(
 @main.command("table")
 @click.argument("chapter")
 @click.argument("name", required=False)
-@option("--workers", type=click.IntRange(min=0), default=0, help="Processes beside this one.")
+@option("--workers", "count", default=0, help="Processes beside this one.")
 @scheduler_option
-def table(chapter: str, name: str | None, workers: int, scheduler: str) -> None:
+def table(chapter: str, name: str | None, **workers: Any) -> None:
     """Make a chapter's stored table anew, or go on with it; without NAME list what there is."""
     found = tables_of(chapter)
     if name not in found:
-        raise ChapterError(f"{chapter} has the tables {', '.join(sorted(found)) or 'none'}")
-    found[name].make(workers=Workers(count=workers, scheduler=scheduler))
+        raise BookError(f"{chapter} has the tables {', '.join(sorted(found)) or 'none'}")
+    found[name].make(workers=Workers(**workers))
     click.echo(found[name].path)
 
 
@@ -159,9 +154,10 @@ def build(names: tuple[str, ...], everything: bool, jobs: int) -> None:
         except BookError as error:
             problems.append(str(error))
     click.echo(f"{len(waiting)} of {len(selected)} chapters to execute")
-    for name, problem in rebuild_all(waiting, jobs):
-        click.echo(f"{name}: {'failed' if problem else 'written'}")
-        problems += [problem] if problem else []
+    units = [{"root": chapter.root, "name": chapter.name} for chapter in waiting]
+    for place, problem in stream(rebuild, units, workers=Workers(count=jobs if jobs > 1 else 0)):
+        click.echo(f"{waiting[place].name}: {'failed' if problem else 'written'}")
+        problems += [str(problem)] if problem else []
     for problem in problems:
         click.echo(f"Error: {problem}", err=True)
     sys.exit(1 if problems else 0)

@@ -45,17 +45,13 @@ def _source_faults(chapter: Chapter) -> Iterator[Fault]:
     for line, text in enumerate(chapter.text.split("\n"), start=1):
         if re.search(r"\bTODO\b", text):
             yield chapter.fault(line, f"still to do: {text.strip()}")
-    values = chapter.root / "tests" / "papermill" / f"{chapter.name}.json"
-    defaults = {
-        parameter.name: parameter.default for parameter in chapter.parameter_cell.parameters
-    }
+    values = f"tests/papermill/{chapter.name}.json"
     try:
-        checked = chapter.check_values(json.loads(values.read_text(encoding="utf-8")))
-        if checked.items() <= defaults.items():
-            yield Fault(str(values.relative_to(chapter.root)), 1, "changes no parameter")
+        checked = chapter.check_values(json.loads((chapter.root / values).read_text("utf-8")))
+        if checked.items() <= chapter.parameter_cell.defaults.items():
+            yield Fault(values, 1, "changes no parameter")
     except (ValueError, OSError) as error:
-        message = f"small values for the test run, a line of JSON: {error}"
-        yield Fault(str(values.relative_to(chapter.root)), 1, message)
+        yield Fault(values, 1, f"small values for the test run, a line of JSON: {error}")
 
 
 def _notebook_faults(chapter: Chapter) -> Iterator[Fault]:
@@ -79,7 +75,7 @@ def _cell_problems(cell: NotebookNode) -> Iterator[str]:
         yield "the figure needs a name that begins with `fig-`, a caption and alt text"
     if len(drawn) > 1 or any(SVG not in data for data in drawn):
         yield "a cell draws one figure, which is an SVG: call `use_style()` before"
-    if has_tag(cell, RESULTS) and not results(NotebookNode(cells=[cell]), []):
+    if has_tag(cell, RESULTS) and not results(NotebookNode(cells=[cell])):
         yield f"the cell is tagged {RESULTS} and prints no line `name = number`"
 
 

@@ -8,7 +8,7 @@ them; the verdict follows, and a row whose figures say otherwise fails the build
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from string import Formatter
@@ -75,18 +75,13 @@ class Claim:
         """Return a fault of this row."""
         return Fault(FILE, 1, f"{self.id}: {message}")
 
-    @property
-    def settled(self) -> bool:
-        """Whether the verdict follows from figures."""
-        return self.verdict in DECIDED
-
     def problems(self) -> Iterator[str]:
         """Yield what is wrong with the row by itself."""
         if self.verdict not in VERDICTS:
             yield f"verdict must be one of {' | '.join(VERDICTS)}, got {self.verdict!r}"
         if bool(self.settings) == bool(self.no_settings):
             yield "needs a table of settings, or no_settings: why no choice turns it"
-        if not self.settled:
+        if self.verdict not in DECIDED:
             if self.criterion or self.figures or self.shown:
                 yield f"a row that is {self.verdict!r} has no figures and no criterion"
             return
@@ -103,14 +98,19 @@ class Claim:
         if idle := set(self.figures) - compared:
             yield f"the criterion does not depend on the figure {', '.join(sorted(idle))}"
 
-    def order(self, printed: Printed) -> list[str]:
-        """Return the names of chapters, that of the row first."""
-        return sorted(printed, key=lambda name: (name != self.chapter, name))
+    def read(self, printed: Printed) -> dict[str, str]:
+        """Return the figures as cells printed them, those of the row's chapter first.
 
-    def read(self, printed: str) -> dict[str, str]:
-        """Return the figures as the cells printed them, without those that are missing."""
-        found = {name: re.search(pattern, printed) for name, pattern in self.figures.items()}
+        Those that are missing are left out.
+        """
+        order = sorted(printed, key=self.chapter.__ne__)
+        text = "".join(printed[name].get(self.id, "") for name in order)
+        found = {name: re.search(pattern, text) for name, pattern in self.figures.items()}
         return {name: match[1] for name, match in found.items() if match}
+
+    def met(self, figures: Mapping[str, str]) -> bool:
+        """Return whether figures meet the criterion; ValueError if they cannot decide it."""
+        return is_met(self.criterion, {name: float(text) for name, text in figures.items()})
 
     def settle(self, printed: Printed) -> str:
         """Return the figures in words, "" if there are none.
@@ -118,13 +118,12 @@ class Claim:
         Raises SourceError that names the row, its numbers and its criterion if a figure is missing
         or if the verdict does not follow from the figures.
         """
-        if not self.settled:
+        if self.verdict not in DECIDED:
             return ""
-        figures = self.read(printed_for(self, printed))
+        figures = self.read(printed)
         numbers = ", ".join(f"{name} = {text}" for name, text in figures.items())
         try:
-            met = is_met(self.criterion, {name: float(text) for name, text in figures.items()})
-            if met == DECIDED[self.verdict]:
+            if (met := self.met(figures)) == DECIDED[self.verdict]:
                 return self.shown.format_map(figures)
             state = "is met" if met else "is not met"
             problem = f"verdict {self.verdict!r}, but `{self.criterion}` {state} by {numbers}"
@@ -155,11 +154,6 @@ def read_claims(root: Path) -> list[Claim]:
     return list(claims.values())
 
 
-def claims_of(root: Path, name: str) -> list[Claim]:
-    """Return the rows of the claims that chapter `name` settles."""
-    return [claim for claim in read_claims(root) if claim.chapter == name]
-
-
 def printed_text(cell: NotebookNode) -> str:
     """Return what a cell printed, then a line `name := value` for each figure handed over."""
     outputs = cell.get("outputs", [])
@@ -185,16 +179,11 @@ def printed_by_chapter(root: Path) -> dict[str, dict[str, str]]:
     return {path.stem: claim_tags(read_notebook(path)) for path in paths}
 
 
-def printed_for(claim: Claim, printed: Printed) -> str:
-    """Return what all cells of a claim printed, those of its chapter first."""
-    return "".join(printed[name].get(claim.id, "") for name in claim.order(printed))
-
-
 def read_rows(root: Path) -> list[dict[str, Any]]:
     """Return the rows as pages show them: their figures in words (`told`), chapters, part, passage.
 
-    `chapters` are those whose cells settle the row, the one that is quoted first. Raises
-    SourceError for a row whose verdict does not follow from its figures.
+    `chapters` are those whose cells settle the row, its own first. Raises SourceError for a row
+    whose verdict does not follow from its figures.
     """
     printed = printed_by_chapter(root)
     passages = yaml.safe_load((root / PASSAGES).read_text(encoding="utf-8"))
@@ -209,7 +198,9 @@ def read_rows(root: Path) -> list[dict[str, Any]]:
         | {
             "told": claim.settle(printed),
             "document": claim.id[0],
-            "chapters": [name for name in claim.order(printed) if claim.id in printed[name]],
+            "chapters": sorted(
+                (name for name in printed if claim.id in printed[name]), key=claim.chapter.__ne__
+            ),
             "part": parts.get(claim.chapter, "elsewhere"),
             "passage": passages.get(claim.id, ""),
         }
@@ -217,7 +208,7 @@ def read_rows(root: Path) -> list[dict[str, Any]]:
     ]
 
 
-def results(notebook: NotebookNode, claims: Sequence[Claim]) -> dict[str, str]:
+def results(notebook: NotebookNode, claims: Iterable[Claim] = ()) -> dict[str, str]:
     """Return the numbers that a run of a chapter has as its results, as they were printed.
 
     A cell tagged `results` prints them, one in a line, as `name = 1.23`; words may follow. The
@@ -225,16 +216,13 @@ def results(notebook: NotebookNode, claims: Sequence[Claim]) -> dict[str, str]:
     which is 1 where they meet the criterion of the row and 0 where not. What is read from a stored
     table is no result of a run.
     """
-    found: dict[str, str] = {}
-    for cell in notebook.cells:
-        if has_tag(cell, RESULTS):
-            found |= dict(_RESULT.findall(printed_text(cell)))
+    texts = (printed_text(cell) for cell in notebook.cells if has_tag(cell, RESULTS))
+    found = dict(_RESULT.findall("\n".join(texts)))
     printed = claim_tags(notebook)
     for claim in claims:
-        kept = {} if claim.stored == "all" else claim.read(printed.get(claim.id, ""))
-        kept = {name: text for name, text in kept.items() if name not in claim.stored}
+        read = {} if claim.stored == "all" else claim.read({claim.chapter: printed})
+        kept = {name: text for name, text in read.items() if name not in claim.stored}
         found |= {f"{claim.id}.{name}": text for name, text in kept.items()}
         if kept and len(kept) == len(claim.figures):
-            met = is_met(claim.criterion, {name: float(text) for name, text in kept.items()})
-            found[f"{claim.id}.met"] = str(int(met))
+            found[f"{claim.id}.met"] = str(int(claim.met(kept)))
     return found

@@ -5,21 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-class BookError(Exception):
+class BookError(ValueError):
     """The message is complete and says where; `exit_code` is what the command line returns."""
 
     exit_code = 2
 
 
-class ChapterError(BookError, ValueError):
-    """A chapter that does not exist or whose files do not fit together."""
-
-
-class ParameterError(BookError, ValueError):
+class ParameterError(BookError):
     """A parameter that a chapter does not have or a value that it does not take."""
 
 
-class RunError(BookError, RuntimeError):
+class RunError(BookError):
     """A chapter that did not run to its end: a cell failed, a kernel or a worker died."""
 
     exit_code = 1
@@ -38,7 +34,7 @@ class Fault:
         return f"{self.path}:{self.line}: {self.message}"
 
 
-class SourceError(ChapterError):
+class SourceError(BookError):
     """A source that cannot be read; the message lists its faults, one in a line."""
 
     def __init__(self, faults: list[Fault]) -> None:

@@ -7,13 +7,12 @@ import logging
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import nbformat
+from jupyter_core.utils import ensure_event_loop
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, DeadKernelError
 from nbconvert.preprocessors import CoalesceStreamsPreprocessor
@@ -34,24 +33,14 @@ _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 _IN_CELL = re.compile(r"Cell In\[\d+\], line (\d+)")
 
 
-class CellFailed(RunError):
-    """A cell raised, wrote to stderr, or its kernel died; `partial` is the notebook so far."""
-
-    def __init__(self, message: str, partial: nbformat.NotebookNode) -> None:
-        """Keep the notebook for whoever wants to look at it."""
-        super().__init__(message)
-        self.partial = partial
-
-
-class KernelDied(CellFailed):
-    """The kernel's process ended: out of memory, killed, or the fault of a cell."""
-
-
-def execute(chapter: Chapter, values: Mapping[str, Any] | None = None) -> nbformat.NotebookNode:
+def execute(
+    chapter: Chapter, values: Mapping[str, Any] | None = None
+) -> tuple[nbformat.NotebookNode, str, bool]:
     """Return the chapter's notebook, executed in a fresh folder with `values` as parameters.
 
-    Raises SourceError or ParameterError before a kernel starts, CellFailed if a cell raises or
-    writes to stderr or the kernel dies.
+    Behind it comes what is wrong, with its line: a cell raised or wrote to stderr, or the kernel
+    died, which the last value says; "" if nothing is. Raises SourceError or ParameterError before a
+    kernel starts.
     """
     checked = chapter.check_values(values or {})
     for name in THREADS:
@@ -66,7 +55,7 @@ def execute(chapter: Chapter, values: Mapping[str, Any] | None = None) -> nbform
         tags = {"tags": ["injected-parameters"]}
         cell = nbformat.v4.new_code_cell(given, id="injected-parameters", metadata=tags)
         notebook.cells.insert(place, cell)
-    problem, line, kind = "", 1, CellFailed
+    problem, line, died = "", 1, False
     # Away from the checkout, so that no chapter depends on where it is run.
     with tempfile.TemporaryDirectory() as folder:
         client = NotebookClient(
@@ -88,11 +77,14 @@ def execute(chapter: Chapter, values: Mapping[str, Any] | None = None) -> nbform
                 for place, cell in enumerate(cells):
                     client.execute_cell(cell, place)
         except DeadKernelError:
-            problem, kind = "the kernel died in this cell (out of memory?)", KernelDied
+            problem, died = "the kernel died in this cell (out of memory?)", True
         except CellExecutionError as error:
             problem = f"{error.ename}: {' '.join(_ESCAPE.sub('', error.evalue).split())}"
             if found := _IN_CELL.search(_ESCAPE.sub("", error.traceback)):
                 line = int(found[1])
+        finally:
+            # The client made a loop for this thread, and nobody else closes it.
+            ensure_event_loop().close()
     # Versions, and where in time a cell's prints are cut into messages, would make two runs of the
     # same code differ.
     CoalesceStreamsPreprocessor().preprocess(notebook, {})
@@ -101,14 +93,19 @@ def execute(chapter: Chapter, values: Mapping[str, Any] | None = None) -> nbform
         said = "".join(o.text for o in loud.get("outputs", []) if o.get("name") == "stderr")
         if said and not problem:
             cell, problem = loud, f"the cell writes to stderr: {said.strip()}"
-    if problem:
-        raise kind(str(chapter.at(cell.id, line, problem)), notebook)
-    return notebook
+    return notebook, problem and str(chapter.at(cell.id, line, problem)), died
 
 
-def rebuild(chapter: Chapter) -> None:
-    """Execute a chapter with its defaults and replace its committed notebook."""
-    write_notebook(chapter, execute(chapter))
+def rebuild(root: Path, name: str) -> str:
+    """Execute a chapter with its defaults and replace its committed notebook; say what failed."""
+    chapter = Chapter(root, name)
+    try:
+        notebook, problem, _ = execute(chapter)
+        if not problem:
+            write_notebook(chapter, notebook)
+        return problem
+    except (BookError, OSError) as error:
+        return str(error)
 
 
 def write_notebook(chapter: Chapter, executed: nbformat.NotebookNode) -> None:
@@ -117,36 +114,10 @@ def write_notebook(chapter: Chapter, executed: nbformat.NotebookNode) -> None:
     A picture that differs from the committed one by rounding is left as it was.
     """
     # A notebook that is not there, or is damaged, has no picture worth keeping.
-    with contextlib.suppress(BookError, ValueError, OSError, SyntaxError):
+    with contextlib.suppress(ValueError, OSError, SyntaxError):
         keep_pictures(executed, read_notebook(chapter.notebook_path))
     notebook = spliced(chapter, executed)
     write_atomically(chapter.notebook_path, nbformat.writes(notebook) + "\n")
-
-
-def rebuild_all(waiting: Sequence[Chapter], jobs: int) -> Iterator[tuple[str, str]]:
-    """Rebuild chapters, `jobs` at a time; yield (name, problem or "") as each one ends."""
-    if jobs == 1:
-        yield from ((chapter.name, _problem(chapter)) for chapter in waiting)
-        return
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        running = {
-            pool.submit(_problem, Chapter(chapter.root, chapter.name)): chapter.name
-            for chapter in waiting
-        }
-        try:
-            for ended in as_completed(running):
-                name, killed = running[ended], ended.exception()
-                yield name, f"{name} not run: {killed}" if killed else ended.result()
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
-def _problem(chapter: Chapter) -> str:
-    try:
-        rebuild(chapter)
-    except (BookError, OSError) as error:
-        return str(error)
-    return ""
 
 
 def run(
@@ -159,10 +130,8 @@ def run(
     chapter.check_values(values)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{chapter.name}.ipynb"
-    try:
-        notebook = execute(chapter, values)
-    except CellFailed as error:
-        write_atomically(path, nbformat.writes(error.partial) + "\n")
-        raise RunError(f"{error}\nThe notebook as far as it came: {path}") from None
+    notebook, problem, _ = execute(chapter, values)
     write_atomically(path, nbformat.writes(notebook) + "\n")
+    if problem:
+        raise RunError(f"{problem}\nThe notebook as far as it came: {path}")
     return [path, *([write_page(chapter, notebook, folder)] if html else [])]

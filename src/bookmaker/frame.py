@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
-from bookmaker.claims import printed_by_chapter, printed_for, read_claims
+from bookmaker.claims import printed_by_chapter, read_claims
 from bookmaker.freshness import read_notebook
 from bookmaker.pictures import figure_file
 
@@ -27,13 +28,9 @@ def cover(root: Path) -> tuple[Path, bytes]:
 
 def claim_figures(root: Path, names: tuple[str, ...]) -> dict[str, float]:
     """Return figures of claims, `row.figure`, as the executed chapters print them."""
-    claims = {claim.id: claim for claim in read_claims(root)}
     printed = printed_by_chapter(root)
-    found = {}
-    for name in names:
-        row, figure = name.split(".")
-        found[name] = float(claims[row].read(printed_for(claims[row], printed))[figure])
-    return found
+    rows = {claim.id: claim.read(printed) for claim in read_claims(root)}
+    return {name: float(rows[name.split(".")[0]][name.split(".")[1]]) for name in names}
 
 
 def welcome_pictures(root: Path) -> Iterator[tuple[Path, bytes]]:
@@ -46,15 +43,15 @@ def welcome_pictures(root: Path) -> Iterator[tuple[Path, bytes]]:
     from spinformer.plot.vector import figure_svg
 
     numbers = welcome_numbers(claim_figures(root, FIGURES))
-    plain = {"layer": draw_layer, "spins": draw_spins, "generator": draw_generator}
+    drawn: dict[str, Callable[[], None]] = {
+        name: partial(draw, numbers) for name, draw in PICTURES.items()
+    }
+    drawn |= {"layer": draw_layer, "spins": draw_spins, "generator": draw_generator}
     digests = {}
-    for name in (*PICTURES, *plain):
+    for name, draw in drawn.items():
         with plt.rc_context():
             use_style()
-            if name in plain:
-                plain[name]()
-            else:
-                PICTURES[name](numbers)
+            draw()
             content = figure_svg(plt.gcf()).encode()
             plt.close()
         digests[f"{name}.svg"] = hashlib.sha256(content).hexdigest()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import nbformat
 
-from bookmaker.errors import ChapterError
+from bookmaker.errors import BookError
 from bookmaker.meaning import code_cells, has_tag, outputs_digest
 from bookmaker.project import repository_address
 from bookmaker.source import Chapter, install_source
@@ -28,14 +28,14 @@ class State:
 
 
 def read_notebook(path: Path) -> nbformat.NotebookNode:
-    """Return a notebook; ChapterError that names the file if it cannot be read."""
+    """Return a notebook; BookError that names the file if it cannot be read."""
     try:
         return _parsed(path.read_text(encoding="utf-8"))
     except Exception as error:
         # nbformat raises a dozen kinds of errors for what is not a notebook.
         first = str(error).strip().partition("\n")[0]
         message = f"notebooks/{path.name} cannot be read ({first}): `make notebooks` writes it anew"
-        raise ChapterError(message) from None
+        raise BookError(message) from None
 
 
 @lru_cache(maxsize=100)
@@ -47,17 +47,14 @@ def _parsed(text: str) -> nbformat.NotebookNode:
 
 def state(chapter: Chapter) -> State:
     """Return whether and how the committed notebook must be written anew."""
-    if not chapter.notebook_path.exists():
-        return State("there is no notebook yet", True)
     try:
         notebook = read_notebook(chapter.notebook_path)
-    except ChapterError as error:
+    except BookError as error:
         return State(str(error), True)
     known = notebook.metadata.get("spinformer", {})
     if known.get("code") != chapter.digest:
         return State("its code or what it imports changed", True)
-    count = len(code_cells(chapter.template))
-    if known.get("outputs") != outputs_digest(notebook) or len(code_cells(notebook)) != count:
+    if known.get("outputs") != outputs_digest(notebook):
         return State("its outputs are not those it was executed with", True)
     if spliced(chapter, notebook) != notebook:
         return State("its text is not that of the source", False)

@@ -27,19 +27,17 @@ def code_digest(notebook: NotebookNode) -> str:
     """Return the SHA-256 of what the code cells mean, with what they import from the checkout."""
     sources = [cell.source for cell in code_cells(notebook) if not has_tag(cell, "install")]
     waiting = set[Path]().union(*(imported(cell_tree(source)) for source in sources))
-    files = set[Path]()
+    files: dict[Path, bytes] = {}
     while waiting:
         file = waiting.pop()
-        files |= {file, *(path for path in file.parent.glob("[!.]*.*") if _is_data(path))}
-        waiting |= _module(file, file.stat().st_mtime_ns)[1] - files
+        files[file], needed = _module(file, file.stat().st_mtime_ns)
+        waiting |= needed - files.keys()
+        for path in set(file.parent.glob("[!.]*.*[!~]")) - files.keys():
+            if path.is_file() and path.suffix not in (".py", ".pyc"):
+                files[path] = path.read_bytes().replace(b"\r\n", b"\n")
     parts = [cell_meaning(source).encode() for source in sources]
     for file in sorted(files):
-        parts.append(file.relative_to(SOURCE).as_posix().encode())
-        parts.append(
-            _module(file, file.stat().st_mtime_ns)[0]
-            if file.suffix == ".py"
-            else file.read_bytes().replace(b"\r\n", b"\n")
-        )
+        parts += [file.relative_to(SOURCE).as_posix().encode(), files[file]]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
@@ -86,10 +84,8 @@ def meaning(node: object) -> str:
     """Return a syntax tree in words, without docstrings and what only some Pythons write."""
     if isinstance(node, list):
         return f"[{','.join(map(meaning, node))}]"
-    if isinstance(node, ast.Constant):
-        return repr(node.value)
-    if not isinstance(node, ast.AST):
-        return repr(node)
+    if isinstance(node, ast.Constant) or not isinstance(node, ast.AST):
+        return repr(getattr(node, "value", node))
     fields = dict(ast.iter_fields(node))
     if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
         fields["body"] = node.body[1:]
@@ -117,7 +113,3 @@ def _module(path: Path, _changed: int) -> tuple[bytes, set[Path]]:
     """Return the digest of what a module means, and the files that it imports."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return hashlib.sha256(meaning(tree).encode()).digest(), imported(tree)
-
-
-def _is_data(path: Path) -> bool:
-    return path.is_file() and path.suffix not in (".py", ".pyc") and not path.name.endswith("~")

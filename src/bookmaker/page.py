@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import re
 import shutil
-from html import escape
 from pathlib import Path
 
 import nbformat
 from nbconvert import HTMLExporter
-from traitlets.config import Config
 
 from bookmaker.files import write_atomically
-from bookmaker.pictures import SVG, drawing
+from bookmaker.meaning import has_tag
 from bookmaker.source import Chapter
 
+_TEMPLATE = Path(__file__).with_name("page.html.j2").read_text(encoding="utf-8")
 # What MyST adds to Markdown, in HTML: sources, boxes, labels of equations, links within the book.
 _MYST = {
     r"\{cite(?::\w+)?\}`([^`]+)`": r"[\1]",
@@ -28,36 +27,17 @@ _MYST = {
     r"(?<!!)\[\]\((?!https?:|#)[^)\s]*?([^/)\s]+?)\.\w+(?:#\S+)?\)": r"\1",
     r"(?<!!)\[([^\]]+)\]\((?!https?:|#)[^)\s]+\)": r"\1",
 }
-# No other script: what nbconvert would load lies elsewhere, or asks for another MathJax.
-_TEMPLATE = """\
-{%- extends "lab/index.html.j2" -%}
-{%- block html_head_js_requirejs -%}{%- endblock -%}
-{%- block html_head_js_mermaidjs -%}{%- endblock -%}
-{%- block html_head_js_mathjax -%}
-<script>window.MathJax = {tex: {inlineMath: [["$", "$"], ["\\\\(", "\\\\)"]]}};</script>
-<script defer src="{{ resources.files }}/tex-mml-chtml.js"></script>
-<style>figcaption { font-style: italic } .box { border-left: 4px solid; padding: 0 1em }</style>
-{%- endblock -%}
-"""
 
 
 def write_page(chapter: Chapter, notebook: nbformat.NotebookNode, folder: Path) -> Path:
     """Write the page of an executed chapter into `folder`, with MathJax beside it."""
-    plain = nbformat.from_dict(notebook)
-    for cell in plain.cells:
+    shown = nbformat.from_dict(notebook)
+    shown.cells = [cell for cell in shown.cells if not has_tag(cell, "remove-cell")]
+    for cell in shown.cells:
         if cell.cell_type == "markdown":
             cell.source = _plain(cell.source)
-        elif (figure := cell.metadata.get("mystnb", {}).get("figure")) and (data := drawing(cell)):
-            alt = escape(cell.metadata["mystnb"].get("image", {}).get("alt", ""))
-            shown = data.pop(SVG).replace("<svg", f'<svg role="img" aria-label="{alt}"', 1)
-            words = escape(_plain(figure["caption"]), quote=False)
-            data["text/html"] = f"<figure>{shown}<figcaption>{words}</figcaption></figure>"
-    config = Config()
-    config.TagRemovePreprocessor.enabled = True
-    config.TagRemovePreprocessor.remove_cell_tags = ["remove-cell"]
-    resources = {"metadata": {"name": chapter.title}, "files": "mathjax"}
-    exporter = HTMLExporter(config=config, raw_template=_TEMPLATE)
-    text, _ = exporter.from_notebook_node(plain, resources)
+    exporter = HTMLExporter(raw_template=_TEMPLATE, filters={"plain": _plain})
+    text, _ = exporter.from_notebook_node(shown, {"metadata": {"name": chapter.title}})
     mathjax = chapter.root / "book" / "_static" / "mathjax"
     shutil.copytree(mathjax, folder / "mathjax", dirs_exist_ok=True)
     page = folder / f"{chapter.name}.html"

@@ -96,9 +96,14 @@ class ParameterCell:
     `requirements` are conditions that the values must meet together, each with its reason.
     """
 
-    parameters: list[Parameter]
+    parameters: dict[str, Parameter]
     requirements: dict[str, str]
     faults: list[tuple[int, str]]
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """The values of all parameters where none is given."""
+        return {name: parameter.default for name, parameter in self.parameters.items()}
 
     def check(self, values: Mapping[str, object]) -> dict[str, Any]:
         """Return `values`, or what texts stand for, each checked for itself and together.
@@ -106,12 +111,8 @@ class ParameterCell:
         Raises ParameterError for an unknown name, a value that is not allowed, or values that do
         not fit together or to the defaults of the others.
         """
-        known = {parameter.name: parameter for parameter in self.parameters}
-        for name in values:
-            if name not in known:
-                raise ParameterError(f"no parameter named {name}; there are: {', '.join(known)}")
-        checked = {name: known[name].parse(value) for name, value in values.items()}
-        whole = {name: parameter.default for name, parameter in known.items()} | checked
+        checked = {name: self.named(name).parse(value) for name, value in values.items()}
+        whole = self.defaults | checked
         for condition, reason in self.requirements.items():
             try:
                 met = is_met(condition, whole)
@@ -122,15 +123,23 @@ class ParameterCell:
                 raise ParameterError(f"the chapter requires {condition}{reason}, got {got}")
         return checked
 
+    def named(self, name: str) -> Parameter:
+        """Return a parameter; ParameterError if there is none of this name."""
+        if name not in self.parameters:
+            there = ", ".join(self.parameters)
+            raise ParameterError(f"no parameter named {name}; there are: {there}")
+        return self.parameters[name]
+
 
 def parse_parameters(source: str) -> ParameterCell:
     """Return parameters, requirements and all faults of a parameters cell."""
-    cell = ParameterCell([], {}, [])
+    cell = ParameterCell({}, {}, [])
     lines = list(enumerate(source.splitlines(), start=1))
     for number, line in lines:
         if line.strip() and not line.lstrip().startswith("#"):
             try:
-                cell.parameters.append(_parameter(line))
+                found = _parameter(line)
+                cell.parameters[found.name] = found
             except ParameterError as error:
                 cell.faults.append((number, str(error)))
     for number, line in lines:
@@ -139,8 +148,7 @@ def parse_parameters(source: str) -> ParameterCell:
             cell.requirements[condition] = f" ({reason})" if reason else ""
             try:
                 for name in condition_names(condition):
-                    if name not in {parameter.name for parameter in cell.parameters}:
-                        raise ParameterError(f"{condition!r} compares {name}, no parameter")
+                    cell.named(name)
                 cell.check({})
             except ValueError as error:
                 cell.faults.append((number, str(error)))

@@ -6,12 +6,12 @@ import re
 import shutil
 import subprocess
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from bookmaker.errors import BookError
 from bookmaker.project import contents
 
-NAME = "book.pdf"
 # The theme prints the title of a page from what stands before its article, which is the first's.
 _STYLE = (
     "<style>@page { size: A4; margin: 18mm 10mm } html { zoom: 0.8 }"
@@ -44,23 +44,13 @@ def write_pdf(root: Path, html: Path) -> Path:
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if not files[0].is_file() or not chromium:
         raise BookError("the PDF needs the pages (`make html`) and Chromium (`.ci/browser`)")
-    path = html / NAME
-    whole = html / "book" / "whole.html"
+    path, whole = html / "book.pdf", html / "book" / "whole.html"
     whole.write_text(joined(files), encoding="utf-8")
-    command = [
-        chromium,
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--no-pdf-header-footer",
-    ]
-    # Time for MathJax to set all formulas.
+    # Without a network, and with time for MathJax to set all formulas.
+    command = [chromium, "--headless=new", "--no-sandbox", "--disable-gpu"]
     command += ["--host-resolver-rules=MAP * ~NOTFOUND", "--virtual-time-budget=600000"]
-    command += [
-        "--generate-pdf-document-outline",
-        f"--print-to-pdf={path}",
-        whole.resolve().as_uri(),
-    ]
+    command += ["--no-pdf-header-footer", "--generate-pdf-document-outline"]
+    command += [f"--print-to-pdf={path}", whole.resolve().as_uri()]
     subprocess.run(command, check=True, capture_output=True)
     whole.unlink()
     return path
@@ -68,25 +58,24 @@ def write_pdf(root: Path, html: Path) -> Path:
 
 def joined(files: Sequence[Path]) -> str:
     """Return the first page with the text of all; links between them lead to places in it."""
-    known = {file.stem for file in files}
-    parts = []
-    for file in files:
-        found = _ARTICLE.search(page := file.read_text(encoding="utf-8"))
+    pages = {file.stem: file.read_text(encoding="utf-8") for file in files}
 
-        def renamed(match: re.Match[str], here: str = file.stem) -> str:
-            kind, target = match[1] or match[3], match[2] or match[4] or ""
-            if kind == "id":
-                return f'id="{here}--{target}"'
-            if kind == "url":
-                return f"url(#{here}--{target})"
-            path, _, place = target.partition("#")
-            name = Path(path).stem if path else here
-            if ":" in target:
-                return match[0]
-            return f'{kind}="#{name}--{place}"' if name in known else ""
+    def renamed(match: re.Match[str], here: str) -> str:
+        kind, target = match[1] or match[3], match[2] or match[4] or ""
+        if kind == "id":
+            return f'id="{here}--{target}"'
+        if kind == "url":
+            return f"url(#{here}--{target})"
+        path, _, place = target.partition("#")
+        name = Path(path).stem if path else here
+        if ":" in target:
+            return match[0]
+        return f'{kind}="#{name}--{place}"' if name in pages else ""
 
-        begin = f'<div id="{file.stem}--" style="break-before: page">'
-        parts.append(f"{begin}{_PLACE.sub(renamed, found[2] if found else page)}</div>")
-    text = "".join(parts)
-    first = files[0].read_text(encoding="utf-8")
+    text = ""
+    for name, page in pages.items():
+        found = _ARTICLE.search(page)
+        text += f'<div id="{name}--" style="break-before: page">'
+        text += _PLACE.sub(partial(renamed, here=name), found[2] if found else page) + "</div>"
+    first = next(iter(pages.values()))
     return _ARTICLE.sub(lambda match: match[1] + _STYLE + text + match[3], first, count=1)

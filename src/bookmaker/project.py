@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import tomllib
 from pathlib import Path
 
 import yaml
 
-from bookmaker.errors import ChapterError
+from bookmaker.errors import BookError
 
 
 def project_root() -> Path:
@@ -16,7 +15,7 @@ def project_root() -> Path:
     for folder in [Path.cwd(), *Path.cwd().parents, Path(__file__).resolve().parents[2]]:
         if (folder / "_toc.yml").is_file():
             return folder
-    raise ChapterError("no checkout of the book here: expected a folder with _toc.yml")
+    raise BookError("no checkout of the book here: expected a folder with _toc.yml")
 
 
 def repository_address(root: Path) -> str:
@@ -27,15 +26,6 @@ def repository_address(root: Path) -> str:
     """
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
     return str(project.get("project", {}).get("urls", {}).get("Repository", ""))
-
-
-def published_address(root: Path) -> str:
-    """Return the address that links on built pages lead to, "" for none that a browser reaches.
-
-    The environment variable SPINFORMER_REPOSITORY wins over `repository_address`.
-    """
-    address = os.environ.get("SPINFORMER_REPOSITORY", repository_address(root))
-    return address if address.startswith("https://") else ""
 
 
 def contents(root: Path) -> list[tuple[str, list[str]]]:

@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from bookmaker.errors import ChapterError
+from bookmaker.errors import BookError
 from bookmaker.files import write_atomically
 
 _TEMPLATE = Path(__file__).with_name("template.md")
@@ -18,13 +18,13 @@ def write_chapter(root: Path, name: str, title: str = "") -> list[Path]:
     """Write what a chapter called `name` begins with; return the files written.
 
     Its line in the contents stands behind the chapter whose number comes before. Raises
-    ChapterError, and writes nothing, if the name does not fit or its number is taken.
+    BookError, and writes nothing, if the name does not fit or its number is taken.
     """
     number, _, words = name.partition("_")
     if not re.fullmatch(r"\d\d[a-z]?_[a-z][a-z0-9_]*", name):
-        raise ChapterError(f"a chapter is called NN_words or, between two, 11b_words, got {name!r}")
+        raise BookError(f"a chapter is called NN_words or, between two, 11b_words, got {name!r}")
     if taken := list((root / "notebooks").glob(f"{number}_*")):
-        raise ChapterError(f"the number {number} is taken: notebooks/{taken[0].name}")
+        raise BookError(f"the number {number} is taken: notebooks/{taken[0].name}")
     contents = root / "_toc.yml"
     lines = contents.read_text(encoding="utf-8").splitlines(keepends=True)
     chapters = [n for n, line in enumerate(lines) if "file: notebooks/" in line]

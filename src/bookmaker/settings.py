@@ -52,11 +52,7 @@ def settings_faults(path: Path, verdict: str, region: str = "") -> Iterator[str]
 
 
 def settings_region(table: Mapping[str, np.ndarray], region: str) -> np.ndarray:
-    """Which lines of a table of settings lie in a region; all if it is "".
-
-    >>> settings_region({"rate": np.array([0.1, 0.3]), "runs": np.array([5, 5])}, "rate < 0.2")
-    array([ True, False])
-    """
+    """Which lines of a table of settings lie in a region; all if it is ""."""
     lines = zip(*(column.tolist() for column in table.values()), strict=True)
     return np.array(
         [is_met(region or "True", dict(zip(table, line, strict=True))) for line in lines]
@@ -67,21 +63,18 @@ def settings_words(path: Path, region: str = "") -> str:
     """The choices that were tried and what they gave, in one sentence for the claims page."""
     table = read_columns(path)
     value, runs = table["value"], table["runs"]
-    choices = "; ".join(_choice(name, table) for name in table if name not in FIGURES)
+    choices = []
+    for name in [name for name in table if name not in FIGURES]:
+        tried = np.unique(table[name])
+        numbers = tried.dtype.kind in "if"
+        words = [f"{x:g}" if numbers else str(x) for x in tried]
+        told = f"{words[0]} to {words[-1]}" if len(words) > 6 and numbers else ", ".join(words)
+        choices.append(f"{name.replace('_', ' ')} {told}")
     each = f"{runs.min()}" if runs.min() == runs.max() else f"{runs.min()} to {runs.max()}"
     where = f"; all {settings_region(table, region).sum()} with `{region}` do" if region else ""
     return (
         f"{np.count_nonzero(value > 0)} of {len(value)} settings speak for the statement "
-        f"({choices}; {each} runs each): {value.min():.2g} to {value.max():.2g}, "
+        f"({'; '.join(choices)}; {each} runs each): {value.min():.2g} to {value.max():.2g}, "
         f"{np.count_nonzero(table['low'] > 0)} with the whole interval above zero, "
         f"{np.count_nonzero(table['high'] < 0)} below{where}"
     )
-
-
-def _choice(name: str, table: Mapping[str, np.ndarray]) -> str:
-    tried = np.unique(table[name])
-    numbers = tried.dtype.kind in "if"
-    words = [f"{x:g}" if numbers else str(x) for x in tried]
-    if len(words) > 6 and numbers:
-        words = [f"{words[0]} to {words[-1]}"]
-    return f"{name.replace('_', ' ')} {', '.join(words)}"

@@ -12,7 +12,7 @@ from typing import Any
 import nbformat
 from jupytext.myst import myst_to_notebook
 
-from bookmaker.errors import ChapterError, Fault, ParameterError, SourceError
+from bookmaker.errors import BookError, Fault, ParameterError, SourceError
 from bookmaker.meaning import cell_tree, code_cells, code_digest, has_tag
 from bookmaker.parameters import ParameterCell, parse_parameters
 from bookmaker.project import project_root
@@ -153,13 +153,13 @@ class Chapter:
 def chapters(root: Path | None = None, names: tuple[str, ...] = ()) -> list[Chapter]:
     """Return the chapters of the checkout in order, or those of `names`.
 
-    Raises ChapterError for a name that is not one of them.
+    Raises BookError for a name that is not one of them.
     """
     folder = root or project_root()
     known = {path.stem: Chapter(folder, path.stem) for path in folder.glob("notebooks/[0-9]*.md")}
     for name in names:
         if name not in known:
-            raise ChapterError(f"no chapter named {name!r}; there are: {', '.join(sorted(known))}")
+            raise BookError(f"no chapter named {name!r}; there are: {', '.join(sorted(known))}")
     return [known[name] for name in dict.fromkeys(names) or sorted(known)]
 
 

@@ -12,8 +12,6 @@ came from other code is refused.
 
 from __future__ import annotations
 
-import csv
-import io
 import platform
 import time
 from collections.abc import Mapping, Sequence
@@ -26,12 +24,11 @@ from typing import Any
 
 import nbformat
 import numpy as np
-from jupyter_core.utils import ensure_event_loop
 
-from bookmaker.claims import claims_of, results
+from bookmaker.claims import read_claims, results
 from bookmaker.errors import ParameterError, RunError
-from bookmaker.execution import CellFailed, KernelDied, execute
-from bookmaker.files import write_atomically
+from bookmaker.execution import execute
+from bookmaker.files import csv_text, write_atomically
 from bookmaker.parameters import Parameter, values_from_pairs
 from bookmaker.source import Chapter
 from bookmaker.sweeps import store
@@ -68,18 +65,13 @@ def read_points(chapter: Chapter, pairs: Sequence[tuple[str, str]]) -> list[Poin
     Raises ParameterError for a name that the chapter does not have, a range that is none, or where
     no point at all is allowed.
     """
-    known = {parameter.name: parameter for parameter in chapter.parameter_cell.parameters}
-    asked = values_from_pairs(pairs)
-    for name in asked:
-        if name not in known:
-            raise ParameterError(f"no parameter named {name}; there are: {', '.join(known)}")
-    lists = [_values(known[name], text) for name, text in asked.items()]
+    cell, asked = chapter.parameter_cell, values_from_pairs(pairs)
+    lists = [_values(cell.named(name), text) for name, text in asked.items()]
     found: dict[str, Point] = {}
     for chosen in product(*lists):
         texts = dict(zip(asked, chosen, strict=True))
         try:
-            checked = chapter.check_values(texts)
-            values = {name: checked.get(name, known[name].default) for name in known}
+            values = cell.defaults | chapter.check_values(texts)
             point = Point(store.key_of(values), texts, values)
         except ParameterError as error:
             point = Point(store.key_of({"asked": texts}), texts, texts, str(error))
@@ -121,13 +113,13 @@ def sweep_chapter(
     """Compute the points that are not finished in `folder` and write the table of all.
 
     Returns what was done, in words, and how many points have no result. `again` computes points
-    that failed once more. Raises RunError for a folder of other work or one that another process
-    works on, RunError if there are no workers, OSError if the folder cannot be written; what is
-    finished by then is kept.
+    that failed once more. Raises RunError for a folder of other work, one that another process
+    works on, or if there are no workers, OSError if the folder cannot be written; what is finished
+    by then is kept.
     """
     chapter.require_sound()
     wanted = [point for point in points if not point.error]
-    claims = claims_of(chapter.root, chapter.name)
+    claims = [claim for claim in read_claims(chapter.root) if claim.chapter == chapter.name]
     kept_in, table = folder / POINTS, folder / TABLE
 
     def kept(key: str, row: Row | Lost) -> Row:
@@ -171,18 +163,13 @@ def run_point(*, root: str, name: str, code: str, values: Mapping[str, Any]) -> 
         raise RunError(
             f"the code of {name} changed during the sweep, or a worker has another checkout"
         )
-    notebook, problem = None, ""
+    notebook, problem, died = None, "", False
     try:
-        notebook = execute(chapter, values)
-    except KernelDied as error:
-        raise Lost(str(error)) from None
-    except CellFailed as error:
-        notebook, problem = error.partial, str(error)
+        notebook, problem, died = execute(chapter, values)
     except ParameterError as error:  # a path that is not there on the worker's machine
         problem = str(error)
-    finally:
-        # The client of the kernel made a loop for this task, and nobody else closes it.
-        ensure_event_loop().close()
+    if died:
+        raise Lost(problem)
     libraries = [f"{library} {version(library)}" for library in _LIBRARIES]
     return {
         "notebook": nbformat.writes(notebook) if notebook else "",
@@ -194,17 +181,17 @@ def run_point(*, root: str, name: str, code: str, values: Mapping[str, Any]) -> 
 
 def _table(chapter: Chapter, points: Sequence[Point], done: Mapping[str, Row]) -> str:
     """One line for each finished or refused point: parameters, results, time, versions, error."""
-    refused = {p.key: {"values": p.values, "error": p.error} for p in points if p.error}
-    rows: dict[str, Row] = {**refused, **done}
-    asked = [point.key for point in points if point.key in rows]
-    keys = [*asked, *sorted(set(done) - set(asked))]
-    parameters = [parameter.name for parameter in chapter.parameter_cell.parameters]
-    figures = dict.fromkeys(name for key in keys for name in rows[key].get("figures", {}))
-    text = io.StringIO()
-    names = ["point", *parameters, *figures, "seconds", "versions", "error"]
-    writer = csv.DictWriter(text, names, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    for key in keys:
-        row = rows[key]
-        writer.writerow({**row, **row["values"], **row.get("figures", {}), "point": key})
-    return text.getvalue()
+    rows: dict[str, Row] = {}
+    for point in points:
+        if point.error:
+            rows[point.key] = {"values": point.values, "error": point.error}
+        elif point.key in done:
+            rows[point.key] = done[point.key]
+    rows |= {key: row for key, row in done.items() if key not in rows}
+    figures = dict.fromkeys(name for row in rows.values() for name in row.get("figures", {}))
+    names = ["point", *chapter.parameter_cell.parameters, *figures, "seconds", "versions", "error"]
+    told = [
+        {"point": key, **row, **row["values"], **row.get("figures", {})}
+        for key, row in rows.items()
+    ]
+    return csv_text(names, ({name: row.get(name, "") for name in names} for row in told))

@@ -22,7 +22,6 @@ within what the table states.
 from __future__ import annotations
 
 import csv
-import io
 import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +34,7 @@ from typing import Any
 
 import numpy as np
 
-from bookmaker.files import write_atomically
+from bookmaker.files import csv_text, write_atomically
 from bookmaker.sweeps import store
 from bookmaker.sweeps.engine import HERE, Lost, Workers, complete
 
@@ -98,24 +97,13 @@ class Table:
             complete(part, self.rows, missing, workers=workers, title=self.path.stem, kept=kept)
             done = store.finished(part)
             rows = [row for key in units for row in done[key]]
-            text = io.StringIO(f"# {self.command}\n")
-            text.seek(0, io.SEEK_END)
-            writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
-            write_atomically(self.path, text.getvalue())
+            text = csv_text(list(rows[0]), rows)
+            write_atomically(self.path, f"# {self.command}\n{text}")
             shutil.rmtree(part)
 
 
 def stored(path: Path, **settings: Any) -> Callable[[Callable[..., Rows]], Table]:
-    """Make a `Table` of the function that computes the rows of a unit; settings as there.
-
-    >>> @stored(Path("squares.csv"), units=[{"x": 2}])
-    ... def SQUARES(x):
-    ...     return [{"square": x**2}]
-    >>> SQUARES.rows(x=3)
-    [{'square': 9}]
-    """
+    """Make a `Table` of the function that computes the rows of a unit; settings as there."""
     return lambda rows: Table(path=path, rows=rows, **settings)
 
 
@@ -123,13 +111,6 @@ def read_columns(path: Path) -> dict[str, np.ndarray]:
     """The columns of a stored table by name, as int64, float64 or strings.
 
     The first line is a comment, the second holds the names.
-
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "squares.csv"
-    ...     _ = path.write_text("# made by hand\\nx,square\\n2,4\\n3,9\\n")
-    ...     read_columns(path)["square"]
-    array([4, 9])
     """
     with path.open(encoding="utf-8", newline="") as file:
         file.readline()
@@ -140,11 +121,7 @@ def read_columns(path: Path) -> dict[str, np.ndarray]:
 
 
 def tables_of(chapter: str) -> dict[str, Table]:
-    """The stored tables of a chapter by name, from the modules of its folder.
-
-    >>> "left" in tables_of("42c_what_left_the_window")
-    True
-    """
+    """The stored tables of a chapter by name, from the modules of its folder."""
     package = f"compendium.c{chapter}"
     if not find_spec(package):
         return {}

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import compendium.c21_ising.study as ising_study
-from bookmaker.points import read_points
 from bookmaker.source import Chapter
+from bookmaker.sweeping import read_points
 from bookmaker.tables import read_columns
 from compendium.c21_ising.study import approximation_errors, field_differences, free_energy_rest
 from spinformer.spins.ising import sherrington_kirkpatrick, solve_exact

@@ -59,12 +59,11 @@ def sweep(
     >>> sweep(pow, [{"base": 2, "exp": n} for n in range(5)])
     [1, 2, 4, 8, 16]
     """
-    found: list[Any] = [None] * len(units)
-    for place, value in stream(function, units, workers=workers, chunk=chunk):
+    found = dict(stream(function, units, workers=workers, chunk=chunk))
+    for value in found.values():
         if isinstance(value, Lost):
             raise value
-        found[place] = value
-    return found
+    return [found[place] for place in range(len(units))]
 
 
 def complete(
@@ -77,12 +76,12 @@ def complete(
     kept: Callable[[str, Any], Any],
 ) -> None:
     """Compute units, by key, and keep `kept(key, value)` of each one in a store as it ends."""
+    keys = list(units)
     outcomes = stream(function, list(units.values()), workers=workers)
     bar = tqdm(outcomes, desc=title, total=len(units), disable=None)
     with contextlib.closing(outcomes), bar:
         for place, value in bar:
-            key = list(units)[place]
-            store.add(folder, key, kept(key, value))
+            store.add(folder, keys[place], kept(keys[place], value))
 
 
 def stream(

@@ -58,14 +58,7 @@ def add(folder: Path, key: str, result: Any) -> None:
 
 
 def finished(folder: Path) -> dict[str, Any]:
-    """Return the results of finished units by key.
-
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as place:
-    ...     add(Path(place), "p3", 9)
-    ...     finished(Path(place))
-    {'p3': 9}
-    """
+    """Return the results of finished units by key."""
     found = {path.stem: _read(path) for path in sorted(folder.glob("p*.json"))}
     return {key: result for key, result in found.items() if result is not None}
 
