@@ -47,14 +47,14 @@ def test_a_change_that_no_later_word_sees_is_forgotten_at_once():
 def test_words_that_come_back_are_counted_over_chance(null):
     rng = np.random.default_rng(0)
     words = rng.integers(20, size=(30, 3000))
-    assert recurrence(words, 5, null=null) == pytest.approx(1.0, abs=0.05)
+    assert recurrence(words, distance=5, null=null) == pytest.approx(1.0, abs=0.05)
     # Half of the words are those seven places before: twenty times chance, half of the time.
     for place in range(7, 3000):
         again = rng.random(30) < 0.5
         words[again, place] = words[again, place - 7]
-    assert recurrence(words, 7, null=null) == pytest.approx(0.5 * 20 + 0.5, rel=0.03)
-    assert recurrence(words, 14, null=null) == pytest.approx(0.25 * 20 + 0.75, rel=0.03)
-    assert recurrence(words, 5, null=null) == pytest.approx(1.0, abs=0.1)
+    assert recurrence(words, distance=7, null=null) == pytest.approx(0.5 * 20 + 0.5, rel=0.03)
+    assert recurrence(words, distance=14, null=null) == pytest.approx(0.25 * 20 + 0.75, rel=0.03)
+    assert recurrence(words, distance=5, null=null) == pytest.approx(1.0, abs=0.1)
 
 
 def test_what_is_spoken_follows_the_law_of_the_last_words(monkeypatch):
@@ -79,6 +79,6 @@ def test_words_of_one_topic_are_beyond_chance_in_no_order_of_their_own():
     words = np.random.default_rng(1).integers(10, size=(20, 3000)) + 10 * np.arange(20)[:, None]
     words[1::2] -= 10
     # Two words of a text are two: of four, each has one like it among the other three.
-    assert recurrence(np.array([[0, 1, 0, 1]]), 2, null="shuffled") == pytest.approx(3.0)
-    assert recurrence(words, 9, null="shuffled") == pytest.approx(1.0, abs=0.03)
-    assert recurrence(words, 9, null="unrelated") == pytest.approx(19.0, rel=0.03)
+    assert recurrence(np.array([[0, 1, 0, 1]]), distance=2, null="shuffled") == pytest.approx(3.0)
+    assert recurrence(words, distance=9, null="shuffled") == pytest.approx(1.0, abs=0.03)
+    assert recurrence(words, distance=9, null="unrelated") == pytest.approx(19.0, rel=0.03)
