@@ -1,19 +1,13 @@
-"""Drawings of patterns that interact: the idea, kinds of rest."""
+"""The drawing of the idea: patterns that interact."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
 from spinformer.plot.style import COLORS, label_panels
 
-KIND_COLORS = ("#8fd3c0", "#f6d58d", "#a9cbe8")
 FRAME = {"boxstyle": "square,pad=0.5", "fc": COLORS["orange"]}
 WEIGHTS = (0.35, 0.9, 0.55, 0.2, 0.15)
 
@@ -39,17 +33,3 @@ def interaction_scheme() -> Figure:
     axes[1].text(2.5, 3.0, "repel ($J<0$)", color=COLORS["red"], ha="right", fontsize=9)
     label_panels(list(axes))
     return figure
-
-
-def draw_kinds(
-    axis: Axes, entries: np.ndarray, *, betas: Any, kappas: Any, lines: Mapping[str, Any]
-) -> None:
-    """Kinds of rest over (β, κ), and predicted lines, by name arrays β, κ along each."""
-    kind = np.where(entries == 1, 0, np.where(entries > max(entries.max(), 2) / 2, 2, 1))
-    axis.pcolormesh(betas, kappas, kind, cmap=ListedColormap(KIND_COLORS), vmin=0, vmax=2)
-    for style, (name, (across, along)) in zip(("-", "--", ":"), lines.items(), strict=True):
-        axis.plot(across, along, style, color=COLORS["black"], lw=1.4, label=name)
-    axis.set(
-        xscale="log", xlabel="inverse temperature β", xlim=betas[[0, -1]], ylim=kappas[[0, -1]]
-    )
-    axis.grid(False)
