@@ -1,14 +1,12 @@
-"""Drawings of the chapter on energies as a training signal: what feeds what, and how it ends."""
+"""The drawing of the chapter on energies as a training signal: what feeds what."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from spinformer.plot.style import COLORS, label_panels
+from spinformer.plot.style import COLORS
 
 
 def show_signals() -> Figure:
@@ -36,29 +34,4 @@ def show_signals() -> Figure:
         (4.4, 0.3, "its gradient reaches all layers; does that of $\\sum_l E_l$ agree?", "blue", 9),
     ):
         axis.text(x, y, text, ha="center", color=COLORS[color], fontsize=size)
-    return figure
-
-
-def show_scores(
-    values: Mapping[str, np.ndarray], *, groups: Mapping[str, str], titles: Sequence[str]
-) -> Figure:
-    """Accuracies in percent as dots with intervals, one panel a read-out, one row a source.
-
-    values[name]: (panels, 3) mean, low and high end. groups[name]: a color of the book. Dashed
-    lines: the rows "random" and "PCA".
-    """
-    names = list(values)
-    size = (8.6, 0.9 + 0.27 * len(names))
-    figure, axes = plt.subplots(1, len(titles), figsize=size, sharey=True)
-    for panel, axis in enumerate(axes):
-        for bar, style in (("random", ":"), ("PCA", "--")):
-            axis.axvline(values[bar][panel, 0], color="0.5", ls=style, lw=1)
-        for row, name in enumerate(names):
-            mean, low, high = values[name][panel]
-            ends, color = [[mean - low], [high - mean]], COLORS[groups[name]]
-            axis.errorbar(mean, row, xerr=ends, fmt="o", ms=4, color=color)
-        axis.set(xlabel=f"test accuracy (%), {titles[panel]}")
-    axes[0].set_yticks(range(len(names)), names)
-    axes[0].invert_yaxis()
-    label_panels(list(axes))
     return figure
