@@ -92,10 +92,7 @@ CIRCLES = {
 
 @stored(HERE / "circles.csv", units=grid(span=CIRCLES))
 def CIRCLE_TABLE(span: int) -> Rows:
-    """The small oscillation: size, leading exponent; begun at 0.02 from the rest.
-
-    240 tokens are dropped, 100 measured, 25 of which turn the covector.
-    """
+    """Size and exponent of the small oscillation, begun at 0.02 from the rest, after 240 tokens."""
     model, betas = decoder(), torch.tensor(CIRCLES[span])[:, None]
     rests, nudged = beside_rests(model, CIRCLES[span], span=span, size=0.02)
     orbit = follow(model, nudged, beta=betas, steps=340)[:, 240:]
@@ -203,10 +200,9 @@ def mean_lives(span: int) -> dict[float, Lifetime]:
     seconds=1.0,
 )
 def COEXISTENCE(span: int, *, life: int, rest: str) -> Rows:
-    """Stretch of β on which rest and chaos coexist, less 0.02.
+    """Stretch of β, less 0.02, from where chaos lives `life` tokens to where the rest is lost.
 
-    From where chaos lives `life` tokens in the mean (ln life drawn straight between the β) to where
-    the multipliers lose the rest, or the orbits that come up do.
+    By the multipliers or by the orbits that come up; ln life is drawn straight between the β.
     """
     lives = mean_lives(span)
     pairs = dict(groups(PAIR_TABLE.read(), "span"))[span]
@@ -221,11 +217,9 @@ def stream(
 ) -> tuple[Tensor, np.ndarray]:
     """The map that keeps keys and values, one β (B,) a stream: tokens (B, n, D), growth (m, B).
 
-    Each new token looks at itself and at the T − 1 before it in every block, whose keys were made
-    when those tokens were new: what they saw has left the window and still reaches on. After
-    `settle` tokens a twin runs beside each stream, its keys, values and state a distance TWIN away
-    and brought back there after each token; growth holds the logarithms of what the m tokens made
-    of it.
+    After `settle` tokens a twin runs beside each stream, its keys, values and state a distance TWIN
+    away and brought back there after each token; growth holds the logarithms of what the m tokens
+    made of it.
     """
     memory: list[tuple[Tensor, Tensor]] = []
     span, count = windows.shape[1], len(windows)
@@ -253,10 +247,9 @@ def stream(
 
 @stored(HERE / "diagram.csv", units=[{"span": 8, "steps": 600}])
 def DIAGRAM_TABLE(span: int, *, steps: int) -> Rows:
-    """The last 40 tokens of 48 streams of 600 tokens, β from 0.4 to 1.34.
+    """The last 40 tokens of 48 streams: components along " the" and along the end of a line.
 
-    Components along " the" and along the end of a line, seen from the mean of all words, in units
-    in which that word itself is at 1.
+    Seen from the mean of all words, in units in which that word itself is at 1.
     """
     model, betas = decoder(), 0.4 + 0.02 * torch.arange(48)
     start, mean = text_starts(model, span=span, count=2)[1], model.embedding.mean(0)

@@ -53,8 +53,7 @@ def soft_token(model: Decoder, windows: Tensor, *, beta: float | Tensor) -> Tens
 
 
 def text_starts(model: Decoder, *, span: int, count: int = 16) -> Tensor:
-    """Embedded windows (count, span, D): the tail of the chat template, then stretches of the seven
-    texts in turn, from their beginnings on."""
+    """Windows (count, span, D): a chat template's tail, then pieces of the seven texts in turn."""
     texts = text_numbers(model)
     starts = [torch.cat((texts[0][:span], token_numbers(model, TEMPLATE)))[-span:]]
     for number in range(count - 1):
@@ -64,11 +63,10 @@ def text_starts(model: Decoder, *, span: int, count: int = 16) -> Tensor:
 
 
 def find_rests(model: Decoder, betas: Sequence[float]) -> tuple[Tensor, Tensor]:
-    """The rests x (n, D) next to the mean of all words, one a β, and residuals ‖F(x) − x‖/√D.
+    """The rests x (n, D) next to the mean of all words, one a β, stable or not, and residuals.
 
     The rest is the same for every length of the window, and a window of one token finds it.
-    Solved with Anderson's mixing, stable or not; residuals in units of the words' root mean square
-    entry.
+    ‖F(x) − x‖/√D is in units of the words' root mean square entry.
     """
     scale = model.embedding.square().mean().sqrt()
     beta = torch.tensor(betas, dtype=model.embedding.dtype)[:, None]
@@ -99,10 +97,7 @@ def distances(orbits: Tensor, rests: Tensor) -> Tensor:
 def multipliers(
     model: Decoder, token: Tensor, *, span: int, beta: float, count: int = 2
 ) -> np.ndarray:
-    """Leading eigenvalues of the map of windows at the rest `token` (D,), largest first, complex.
-
-    Arnoldi's method on exact vector–Jacobian products: no differences.
-    """
+    """Leading eigenvalues of the map of windows at the rest `token` (D,), largest first."""
     leaf = token.expand(1, span, -1).clone().requires_grad_()
     following = soft_token(model, leaf, beta=beta)
 
@@ -136,10 +131,7 @@ def mean_word(
 def follow(
     model: Decoder, windows: Tensor, *, beta: float | Tensor, steps: int, voices: int | None = None
 ) -> Tensor:
-    """Orbits (B, T + n, D) of windows (B, T, D): their tokens and the n = `steps` after them.
-
-    Without `voices` those of the map; else what N voices draw, whole tokens, is averaged.
-    """
+    """Windows (B, T, D) with the `steps` tokens after them, by the map or by the mean of voices."""
     generator, orbit = np.random.default_rng(0), windows
     for _ in range(steps):
         chances = law(model, orbit[:, -windows.shape[1] :], beta=beta)
@@ -152,11 +144,7 @@ def follow(
 def exponents(
     model: Decoder, orbit: Tensor, *, span: int, beta: float | Tensor, align: int
 ) -> np.ndarray:
-    """Leading exponent of each orbit (B, T + n, D), nats a token: (B,).
-
-    A random covector is pulled back from the end to the beginning; the first `align` of the n
-    steps turn it and are not counted.
-    """
+    """Leading exponent (B,) of orbits (B, T + n, D); `align` of the n steps turn the covector."""
     steps = orbit.shape[1] - span
     generator = torch.Generator().manual_seed(0)
     covector = torch.randn(orbit[:, :span].shape, generator=generator).to(orbit)
@@ -175,7 +163,7 @@ def returns(orbit: Tensor, *, longest: int) -> tuple[np.ndarray, np.ndarray]:
     """Lag and distance at which the end of each orbit (B, n, D) comes back nearest, (B,) each.
 
     Distances are those of `longest` tokens in a row, over the spread of the words that the orbit
-    visits; a rest comes back at once, with a distance near zero, a cycle after its length.
+    visits.
     """
     pieces = orbit.unfold(1, longest, 1).flatten(2).flip(1)[:, : longest + 1]
     scale = orbit[:, 0].norm(dim=-1).mean() * longest**0.5
@@ -207,10 +195,7 @@ def REST_TABLE(span: int, *, beta: float, bits: int) -> Rows:
 def motion_rows(
     model: Decoder, begin: Tensor, betas: Sequence[float], *, settle: int = 100, measure: int = 120
 ) -> Rows:
-    """One row a β and window of `begin` (n, T, D): leading exponent, and return of the orbit's end.
-
-    The last 48 tokens are compared with earlier ones (`returns`).
-    """
+    """One row a β and window of `begin` (n, T, D): exponent, and return of the last 48 tokens."""
     count, span, _ = begin.shape
     beta = torch.tensor(betas).repeat_interleave(count)[:, None]
     windows = begin.repeat(len(betas), 1, 1)
@@ -334,10 +319,7 @@ def NOISE_TABLE(beta: float, *, voices: int) -> Rows:
 def greedy_loops(
     model: Decoder, *, span: int, starts: int, horizon: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Length of the loop (0: none yet) and of the way to it, of greedy decoding from each start.
-
-    The window decides everything, so that the first one to come back closes the loop.
-    """
+    """Length of the loop (0: none yet) and of the way to it, of greedy decoding from each start."""
     windows = text_starts(model, span=span, count=starts)
     seen: list[dict[bytes, int]] = [{} for _ in range(starts)]
     loops, ways = np.zeros(starts, dtype=int), np.full(starts, horizon)
