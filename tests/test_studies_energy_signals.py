@@ -1,10 +1,5 @@
-"""Energies of small transformers as training signals, against closed forms, torch and scikit-learn.
+"""Energies of small transformers as training signals, against closed forms, torch, scikit-learn."""
 
-The networks are held to `torch.nn.TransformerEncoderLayer`, the densities to torch's mixtures, the
-stored tables to one copy trained again and judged by another classifier.
-"""
-
-import math
 from itertools import product
 
 import numpy as np
@@ -15,21 +10,8 @@ from sklearn.neighbors import KNeighborsClassifier
 from torch import nn
 from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
 
-from compendium.c16_energies_as_signal import scores
-from compendium.c16_energies_as_signal.network import (
-    ALONE,
-    condition,
-    draw_batch,
-    head_energy,
-    initial_weights,
-    leave_one_out_loss,
-    logits,
-    run,
-    shuffled_patches,
-    signal_loss,
-    split_digits,
-    train_copies,
-)
+from compendium.c16_energies_as_signal import network, scores
+from compendium.c16_energies_as_signal.network import head_energy, initial_weights, logits, run
 from compendium.common.rows import array_of
 from spinformer.core.random import torch_generator
 
@@ -42,42 +24,30 @@ def double(weights):
     return {name: weight.double().requires_grad_() for name, weight in weights.items()}
 
 
-def small_batch(copies=2, images=6):
-    labels = torch.randint(10, (copies, images), generator=torch_generator(3))
-    return {"tokens": draw(copies, images, 16, 4, seed=2), "labels": labels}
+BATCH = {
+    "tokens": draw(2, 6, 16, 4, seed=2),
+    "labels": torch.randint(10, (2, 6), generator=torch_generator(3)),
+}
 
 
-@pytest.mark.parametrize("radius", [0.5, 3.0])
-@pytest.mark.parametrize("angle", [0.0, 0.7, math.pi])
-def test_two_tokens_by_hand(radius, angle):
-    """q = k = r u, angle θ: E = r²/2 − β⁻¹ ln(e^{βr²} + e^{βr² cos θ})."""
-    beta = 2**-0.5
-    pair = radius * torch.tensor([[1.0, 0.0], [math.cos(angle), math.sin(angle)]]).double()
-    both = math.exp(beta * radius**2) + math.exp(beta * radius**2 * math.cos(angle))
-    expected = 0.5 * radius**2 - math.log(both) / beta
-    torch.testing.assert_close(
-        head_energy(pair, keys=pair), pair.new_full((2,), expected), rtol=1e-6, atol=0
-    )
-
-
-def test_leave_one_out_is_the_mixture_of_the_other_keys():
+def test_energies_are_written_out_and_leave_one_out_is_a_mixture():
     queries, keys = draw(2, 3, 6, 4), 2 * draw(2, 3, 6, 4, seed=1)
-    loss, beta = leave_one_out_loss(queries, keys=keys), 0.5
-    for place in np.ndindex(2, 3, 6):
-        *batch, token = place
-        others = keys[tuple(batch)][[j for j in range(6) if j != token]]
-        mixture = MixtureSameFamily(
-            Categorical(logits=0.5 * beta * others.square().sum(1)),
-            Independent(Normal(others, beta**-0.5), 1),
-        )
-        assert float(loss[place]) == pytest.approx(
-            -float(mixture.log_prob(queries[tuple(batch)][token])), abs=1e-10
-        )
+    loss, beta = network.leave_one_out_loss(queries, keys=keys), 0.5
+    sums = torch.einsum("abid,abjd->abij", queries, keys).mul(beta).exp().sum(-1).log()
+    torch.testing.assert_close(
+        head_energy(queries, keys=keys), queries.square().sum(-1) / 2 - sums / beta
+    )
+    weights = 0.5 * beta * keys.square().sum(-1).unsqueeze(-2).expand(2, 3, 6, 6)
+    mixture = MixtureSameFamily(
+        Categorical(logits=weights.masked_fill(torch.eye(6, dtype=torch.bool), -torch.inf)),
+        Independent(Normal(keys.unsqueeze(-3).expand(2, 3, 6, 6, 4), beta**-0.5), 1),
+    )
+    torch.testing.assert_close(loss, -mixture.log_prob(queries))
 
 
 def test_a_copy_is_torchs_encoder():
     weights = double(initial_weights([0, 1]))
-    tokens = small_batch()["tokens"]
+    tokens = BATCH["tokens"]
     for name in weights:
         if "bias" in name:
             weights[name] = 0.3 * draw(*weights[name].shape, seed=5)
@@ -110,61 +80,55 @@ def test_a_copy_is_torchs_encoder():
         assert torch.allclose(logits(weights, states[-1])[copy], expected, atol=1e-10)
 
 
-def slopes_of(signal):
-    """Size of the gradient of a signal in every weight of a small network."""
+def loss_of(signal):
+    """Of both copies, and the size of its gradient in every weight."""
     weights = double(initial_weights([0, 1]))
     generators = [torch_generator(seed) for seed in (0, 1)]
-    loss = signal_loss(weights, signal, generators=generators, **small_batch())
-    assert loss.shape == (2,)
+    loss = network.signal_loss(weights, signal, generators=generators, **BATCH)
     found = torch.autograd.grad(loss.sum(), list(weights.values()), allow_unused=True)
-    return {
-        name: 0.0 if slope is None else float(slope.abs().max())
-        for name, slope in zip(weights, found, strict=True)
-    }
+    sizes = (0.0 if slope is None else float(slope.abs().max()) for slope in found)
+    return loss.detach(), dict(zip(weights, sizes, strict=True))
 
 
 def test_each_signal_reaches_the_weights_that_it_may():
     for signal in ("raw", "density"):
-        everywhere, local = slopes_of(signal), slopes_of(f"{signal} local")
+        everywhere, local = (loss_of(name)[1] for name in (signal, f"{signal} local"))
         assert everywhere["embedding"] > 0 < everywhere["0.value"]
         assert everywhere["3.value"] == everywhere["readout"] == 0
         reached = {name for name, slope in local.items() if slope}
         assert reached == {f"{layer}.{name}" for layer in range(4) for name in ("query", "key")}
-    held = slopes_of("density held")
+    held = loss_of("density held")[1]
     assert held["3.query"] == 0 < held["3.key"]
     assert held["0.query"] > 0  # it still moves the keys of the layer above
-    assert slopes_of("contrast")["embedding"] > 0
-    assert slopes_of("supervised")["readout"] > 0
+    assert loss_of("contrast")[1]["embedding"] > 0
+    assert loss_of("supervised")[1]["readout"] > 0
 
 
 def test_signals_are_what_they_say():
-    weights, batch = double(initial_weights([0, 1])), small_batch()
-    states, queries, keys = run(weights, batch["tokens"])
-
-    def loss(signal):
-        generators = [torch_generator(seed) for seed in (0, 1)]
-        return signal_loss(weights, signal, generators=generators, **batch)
-
+    weights = {name: weight.double() for name, weight in initial_weights([0, 1]).items()}
+    states, queries, keys = run(weights, BATCH["tokens"])
+    order = network.shuffled_patches(
+        BATCH["tokens"], generators=[torch_generator(seed) for seed in (0, 1)]
+    )
+    _, asked, held = run(weights, order)
+    gap = head_energy(queries, keys=keys) - head_energy(asked, keys=held)
     for copy in range(2):
         entropy = nn.functional.cross_entropy(
-            logits(weights, states[-1])[copy], batch["labels"][copy]
+            logits(weights, states[-1])[copy], BATCH["labels"][copy]
         )
-        assert torch.allclose(loss("supervised")[copy], entropy)
-        for kind, of in (("raw", head_energy), ("density", leave_one_out_loss)):
-            mean = torch.stack([of(queries[k, copy], keys=keys[k, copy]) for k in range(4)]).mean()
-            assert torch.allclose(loss(kind)[copy], mean)
-    assert torch.allclose(loss("density held"), loss("density"))
-    order = shuffled_patches(batch["tokens"], generators=[torch_generator(seed) for seed in (0, 1)])
-    _, *other = run(weights, order)
-    gap = head_energy(queries, keys=keys).sum((0, 3)) - head_energy(other[0], keys=other[1]).sum(
-        (0, 3)
-    )
-    assert torch.allclose(loss("contrast"), torch.log1p(gap.mean(-1).exp()).mean(-1))
+        expected = {
+            "supervised": entropy,
+            "raw": head_energy(queries, keys=keys)[:, copy].mean(),
+            "density held": network.leave_one_out_loss(queries, keys=keys)[:, copy].mean(),
+            "contrast": torch.log1p(gap[:, copy].sum((0, 2)).mean(-1).exp()).mean(),
+        }
+        for signal, value in expected.items():
+            torch.testing.assert_close(loss_of(signal)[0][copy], value)
 
 
 def test_shuffled_patches_keep_places_and_break_images():
     tokens = draw(2, 50, 5, 3)
-    mixed = shuffled_patches(tokens, generators=[torch_generator(0), torch_generator(1)])
+    mixed = network.shuffled_patches(tokens, generators=[torch_generator(0), torch_generator(1)])
     assert torch.equal(mixed.sum(-1).sort(1).values, tokens.sum(-1).sort(1).values)
     source = (mixed.unsqueeze(2) == tokens.unsqueeze(1)).all(-1).double().argmax(2)
     assert float((source[:, :, 1:] == source[:, :, :1]).double().mean()) < 0.1
@@ -172,7 +136,9 @@ def test_shuffled_patches_keep_places_and_break_images():
 
 def test_a_copy_does_not_depend_on_its_neighbours():
     both, alone = (
-        train_copies("contrast", seeds=seeds, rate=1e-2, data=split_digits(seeds), steps=5)[5]
+        network.train_copies(
+            "contrast", seeds=seeds, rate=1e-2, data=network.split_digits(seeds), steps=5
+        )[5]
         for seeds in ([4, 7], [7])
     )
     for name, weight in alone.items():
@@ -180,10 +146,8 @@ def test_a_copy_does_not_depend_on_its_neighbours():
 
 
 def test_a_batch_holds_images_of_the_split_with_their_labels():
-    data = split_digits([4, 7])
-    tokens, labels = draw_batch(data, generators=[torch_generator(0), torch_generator(0)])
-    alone = draw_batch(split_digits([7]), generators=[torch_generator(0)])
-    assert torch.equal(tokens[1], alone[0][0])
+    data = network.split_digits([4, 7])
+    tokens, labels = network.draw_batch(data, generators=[torch_generator(0), torch_generator(0)])
     for images, kinds, drawn, given in zip(*data["train"], tokens, labels, strict=True):
         places = torch.cdist(drawn.flatten(1), images.flatten(1)).argmin(1)
         assert torch.equal(images[places], drawn)
@@ -194,14 +158,13 @@ def test_the_condition_of_a_network_is_written_out():
     images, drawn = draw(2, 5, 16, 4), initial_weights([3, 4])
     weights = {name: weight.double() for name, weight in drawn.items()}
     states, queries, keys = run(weights, images)
-    found = condition(weights, images)
+    found = network.condition(weights, images)
     assert found[0] == pytest.approx(float(keys.square().sum(-1).sqrt().mean()))
     cosines = nn.functional.cosine_similarity(
         states[-1].unsqueeze(2), states[-1].unsqueeze(3), dim=-1
     )
     assert found[1] == pytest.approx(float(cosines[..., ~torch.eye(16, dtype=torch.bool)].mean()))
-    means = [leave_one_out_loss(q, keys=k).mean() for q, k in zip(queries, keys, strict=True)]
-    assert found[2] == pytest.approx(float(sum(means) / 4))
+    assert found[2] == pytest.approx(float(network.leave_one_out_loss(queries, keys=keys).mean()))
 
 
 def test_probes_know_few_labels_and_ignore_scale():
@@ -225,7 +188,7 @@ def test_probes_know_few_labels_and_ignore_scale():
 
 
 def test_pooled_tokens_are_mean_and_components():
-    data, weights = split_digits([0]), initial_weights([0])
+    data, weights = network.split_digits([0]), initial_weights([0])
     states = run(weights, data["test"][0])[0][3][0].double()
     found = scores.all_features(weights, data=data)
     assert np.allclose(found["mean", 3]["test"][0], states.mean(1), atol=1e-5)
@@ -238,25 +201,18 @@ def test_pooled_tokens_are_mean_and_components():
 def test_uniform_attention_gains_what_the_local_density_does():
     """Queries and keys of zero, without any training: as good as the trained network."""
     seeds = [0, 1, 2]
-    data, weights = split_digits(seeds), initial_weights(seeds)
+    data, weights = network.split_digits(seeds), initial_weights(seeds)
     zeroed = {
         name: 0 * weight if name.endswith((".query", ".key")) else weight
         for name, weight in weights.items()
     }
     labels = {part: known.numpy() for part, (_, known) in data.items()}
     given = {"labels": labels, "using": "all", "penalty": 10.0, "on": "test"}
-    uniform, random = (
-        100 * np.array(scores.probe_accuracies(features["mean", 3], **given))
-        for features in (scores.all_features(used, data=data) for used in (zeroed, weights))
-    )
+    features = (scores.all_features(used, data=data)["mean", 3] for used in (zeroed, weights))
+    uniform, random = (100 * np.array(scores.probe_accuracies(one, **given)) for one in features)
     assert 1 < (uniform - random).mean() < 8
     local = scores.accuracies("density local", column="mean all")[:3]
     assert abs(np.mean(uniform - local)) < 3
-
-
-# --- the stored tables -----------------------------------------------------------------------
-
-NEAR = 0.04  # accuracies after 150 updates agree to this on other processors: 24 of 599 images
 
 
 @pytest.mark.nightly
@@ -270,11 +226,12 @@ NEAR = 0.04  # accuracies after 150 updates agree to this on other processors: 2
     ],
 )
 def test_one_copy_of_the_stored_scores_comes_again(table, source, steps):
+    """Accuracies after 150 updates agree to 24 of 599 images on other processors."""
     (row,) = scores.score_rows(source, seeds=[3], steps=steps)
     kept = {"source": source, "block": 0, "seed": 3}
     stored = {name: array_of(table.read(), name, "seed", **kept)[0] for name in row}
     for column in scores.COLUMNS:
-        assert row[column] == pytest.approx(stored[column], abs=NEAR)
+        assert row[column] == pytest.approx(stored[column], abs=0.04)
 
 
 @pytest.mark.nightly
@@ -286,10 +243,11 @@ def test_energies_alone_teach_less_than_components_of_pixels():
     (scikit-learn), without validation or penalties, in the read-out with the largest margin.
     """
     name, column = max(
-        product(ALONE, scores.COLUMNS), key=lambda pair: scores.margin(pair[0], column=pair[1])
+        product(network.ALONE, scores.COLUMNS),
+        key=lambda pair: scores.margin(pair[0], column=pair[1]),
     )
     seeds = [50, 51]
-    data = split_digits(seeds)
+    data = network.split_digits(seeds)
     rate, tuned = scores.chosen(name)
     pooling, using = column.split()
     learned, pixels = (
