@@ -166,44 +166,39 @@ def test_greedy_loops_are_those_of_a_list_of_words(monkeypatch):
 @pytest.mark.claim("R2b")
 @pytest.mark.claim("R3c")
 def test_chaos_lies_where_the_multipliers_say_that_the_rest_is_stable():
-    branches, circles = edges.BRANCH_TABLE.read(), edges.CIRCLE_TABLE.read()
-    motions, cycle = study.MOTION_TABLE.read(), edges.CYCLE_TABLE.read()["away"]
+    circles, ways = (
+        dict(groups(table.read(), "span", "beta", *more))
+        for table, more in ((edges.CIRCLE_TABLE, ()), (edges.BRANCH_TABLE, ("way",)))
+    )
     assert 0.61 < edges.lost_at(dict(groups(edges.PAIR_TABLE.read(), "span"))[4]) < 0.6225
-    texts = motions["exponent"][(motions["span"] == 4) & (motions["beta"] == 0.6)]
-    assert len(texts) == 16
+    texts = dict(groups(study.MOTION_TABLE.read(), "span", "beta"))[4, 0.6]["exponent"]
     assert mean_interval(texts)[0] > 0
-    up = branches["way"] == "up"
-    assert branches["away"][up & (branches["beta"] <= 0.59)].max() < 3e-4
+    assert max(ways[span, 0.59, "up"]["away"].max() for span in (4, 8)) < 3e-4
     # Above, what came up is as far as the oscillation and the cycle that were begun elsewhere.
-    came = branches["away"][up & (branches["span"] == 4) & (branches["beta"] == 0.63)]
-    np.testing.assert_allclose(came, cycle.mean(), rtol=0.05)
-    size = circles["size"][(circles["span"] == 4) & (circles["beta"] == 0.63)]
-    np.testing.assert_allclose(np.square(cycle).mean() ** 0.5, size, rtol=0.01)
+    cycle = edges.CYCLE_TABLE.read()["away"]
+    np.testing.assert_allclose(ways[4, 0.63, "up"]["away"], cycle.mean(), rtol=0.05)
+    np.testing.assert_allclose(np.square(cycle).mean() ** 0.5, circles[4, 0.63]["size"], rtol=0.01)
     # With eight tokens both attract, the rest and the oscillation, just below the loss.
     ends = {key: rows["size"] for key, rows in groups(edges.ONSET_TABLE.read(), "beta", "share")}
     assert max(ends[0.6135, share][-1] for share in (0.15, 0.4, 1.0)) < 0.012
     assert ends[0.6143, 0.15][-1] < ends[0.6143, 0.15][0] < ends[0.6143, 0.4][0]
     assert ends[0.6143, 0.4][0] < ends[0.6143, 0.4][-1] < 1.1 * ends[0.6143, 1.0][-1]
-    # Lives grow with β beyond their errors; other starts, at a window of eight, say so, too.
-    lives, prompts = edges.mean_lives(4), study.PROMPT_TABLE.read()
-    assert lives[0.54].high < lives[0.56].low
-    assert lives[0.56].high < lives[0.58].low
-    longer = edges.mean_lives(8)
-    assert longer[0.55].high < longer[0.57].low
-    ended = [(prompts["way"][prompts["beta"] == beta] < 120).sum() for beta in (0.56, 0.58)]
-    assert ended[0] > ended[1] == 0
+    # Lives grow with β beyond their errors.
+    lives = [edges.mean_lives(span)[beta] for span, beta in ((4, 0.54), (4, 0.56), (4, 0.58))]
+    assert lives[0].high < lives[1].low < lives[1].high < lives[2].low
 
 
 def test_other_weights_are_what_they_say():
     model = example_decoder()
-    shuffled = study.changed(model, "shuffled attention")
-    one, other = model.blocks[1], shuffled.blocks[1]
+    one, other = (study.changed(model, k).blocks[1] for k in ("trained", "shuffled attention"))
     assert torch.equal(one["gate"], other["gate"])
     assert not torch.equal(one["query"], other["query"])
     torch.testing.assert_close(one["query"].flatten().sort()[0], other["query"].flatten().sort()[0])
     fresh = study.changed(model, "fresh")
     assert float(fresh.embedding.std()) == pytest.approx(0.25, rel=0.1)
-    assert torch.equal(study.changed(model, "trained").embedding, model.embedding)
+    every = study.changed(model, "shuffled")
+    assert not any(torch.equal(every.blocks[1][name], one[name]) for name in ("gate", "query"))
+    assert torch.equal(every.embedding, model.embedding)
     # Without attention no token knows of another one; without the rest nothing but attention acts.
     alone = study.changed(model, "trained", "feed-forward")
     inputs = window_of(model, span=5)
@@ -261,11 +256,8 @@ def test_small_distances_grow_between_texts_where_the_table_says(span):
 
 @pytest.mark.claim("R4")
 def test_one_voice_is_not_what_the_map_says():
-    columns = study.VOICES_TABLE.read()
-    for beta in (0.5, 1.0):
-        first = (columns["beta"] == beta) & (columns["step"] == 1)
-        order = np.argsort(columns["voices"][first])
-        distance = columns["distance"][first][order]
+    for _, rows in groups(study.VOICES_TABLE.read(), "beta"):
+        distance = rows["distance"][rows["step"] == 1]
         # More voices are nearer to the map, from one to a hundred thousand, and many as 1/√N.
         assert (np.diff(distance) < 0).all()
         assert distance[5] / distance[3] == pytest.approx(0.1, rel=0.5)
