@@ -84,9 +84,8 @@ def _share(
     if arm == "interacting":
         couplings = -second * (gram - np.diag(gram.diagonal()))
         x, q, j = map(torch.as_tensor, (stored, queries, couplings))
-        weights = solve(x, queries=q, couplings=j, beta=beta, clamped=clamped > 0, max_steps=LOOKS)[
-            0
-        ].numpy()
+        found, _ = solve(x, queries=q, couplings=j, beta=beta, clamped=clamped > 0, max_steps=LOOKS)
+        weights = found.numpy()
     else:
         # One look: what follows it is a choice already made.
         if arm == "pseudo-inverse":

@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from scipy.special import bdtr
+from scipy.stats import binom
 
 from bookmaker.tables import Rows
 from spinformer.core.statistics import Estimate, mean_interval, share_interval
@@ -55,8 +55,7 @@ def median_interval(samples: np.ndarray) -> tuple[float, float, float]:
     Of ten samples the second smallest and the second largest, of five the ends, with 94 %.
     """
     ordered = np.sort(samples)
-    below = bdtr(np.arange(len(ordered)), len(ordered), 0.5)
-    place = max(int(np.searchsorted(below, 0.025)), 1)
+    place = max(int(binom.ppf(0.025, len(ordered), 0.5)), 1)
     return float(np.median(ordered)), float(ordered[place - 1]), float(ordered[-place])
 
 
