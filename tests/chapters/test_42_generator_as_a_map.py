@@ -71,14 +71,11 @@ def test_exponents_are_those_of_the_dense_product():
 
 
 def test_returns_tell_rests_cycles_and_curves():
-    turns = 2 * np.pi * np.arange(400) / np.array([[7.0], [20 * 2**0.5]])
+    turns = 2 * np.pi * np.arange(400) / np.array([[7.0], [20 * 2**0.5], [np.inf]])
     orbit = torch.as_tensor(np.stack((np.cos(turns), np.sin(turns)), -1))
-    orbit = torch.cat((orbit, torch.ones(1, 400, 2, dtype=torch.float64)))
     lags, gaps = study.returns(orbit, longest=48)
     assert lags.tolist()[::2] == [7, 1]
-    assert gaps[0] < 1e-6
-    assert gaps[2] == 0.0
-    assert gaps[1] > 0.01
+    assert (gaps < 1e-6).tolist() == [True, False, True]
 
 
 @pytest.mark.claim("R1")
@@ -97,11 +94,6 @@ def test_voices_leave_the_map_by_the_noise_of_one_word():
     said = study.follow(model, window.expand(draws, -1, -1), steps=1, **options)[:, -1]
     gap = (said - mean).square().sum(1)
     assert float(gap.mean()) == pytest.approx(variance / 64, abs=4 * float(gap.std()) / 20)
-    # What is stored says the same of the trained model.
-    columns = study.NOISE_TABLE.read()
-    np.testing.assert_allclose(
-        columns["deviation"], columns["noise"], atol=4 * columns["error"].max(), rtol=0.1
-    )
 
 
 # Torch loads its forward derivatives in a way that it deprecates itself.

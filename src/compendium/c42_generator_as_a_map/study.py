@@ -105,7 +105,7 @@ def multipliers(
         covector = torch.as_tensor(vector.reshape(leaf.shape), dtype=leaf.dtype)
         return pull_back(leaf, following, covector).numpy().ravel()
 
-    kind = following.detach().numpy().dtype
+    kind = model.embedding.numpy().dtype
     operator = LinearOperator((leaf.numel(), leaf.numel()), matvec=pulled, dtype=kind)
     start = np.random.default_rng(0).normal(size=leaf.numel()).astype(kind)
     found = eigs(operator, k=count, ncv=20, tol=1e-3, v0=start, return_eigenvectors=False)
@@ -124,8 +124,8 @@ def mean_word(
 ) -> Tensor:
     """Mean embedding (B, D) of the words that N voices draw from each law (B, V)."""
     laws = chances.double().numpy()
-    drawn = [generator.multinomial(voices, law / law.sum()) for law in laws]
-    return torch.as_tensor(np.stack(drawn) / voices, dtype=chances.dtype) @ model.embedding
+    drawn = generator.multinomial(voices, laws / laws.sum(1, keepdims=True))
+    return torch.as_tensor(drawn / voices, dtype=chances.dtype) @ model.embedding
 
 
 def follow(
