@@ -1,12 +1,11 @@
 """Demonstrations: the memory of two patterns, the few-shot reader, what is measured in it."""
 
-import itertools
-
 import numpy as np
 import pytest
 import torch
 
 from compendium.c15_demonstrations import boundary as study
+from compendium.c15_demonstrations import model
 from compendium.c15_demonstrations.model import (
     WORDS,
     accuracy,
@@ -161,12 +160,21 @@ def test_trainings_side_by_side_are_those_alone(trained):
     assert (accuracy(weights, none) < 0.25).all()
 
 
-def test_goals_of_training_differ_in_their_episodes():
-    found = [
-        train([0], steps=3, goal=goal, kind=kind)[0]["out"]
-        for goal, kind in itertools.product(("balanced", "matched"), ("softmax", "linear"))
-    ]
-    assert not any(torch.equal(one, two) for one, two in itertools.combinations(found, 2))
+@pytest.mark.parametrize("goal", ["balanced", "matched"])
+def test_goals_of_training_show_and_ask_what_they_say(goal, monkeypatch):
+    given = []
+
+    def drawn(pools, **how):
+        given.append((*how["shown"], how["share_a"]))
+        return draw_episodes(pools, **how)
+
+    monkeypatch.setattr(model, "draw_episodes", drawn)
+    found = [train([0], steps=9, goal=goal, kind=kind)[0]["out"] for kind in ("softmax", "linear")]
+    assert not torch.equal(*found)
+    first, second, share = np.array(given).T
+    assert (first == second).all() == (goal == "balanced")
+    np.testing.assert_allclose(share * (first + second), first)
+    assert len(set(first)) > 3
 
 
 def test_slopes_against_finite_differences(trained):
