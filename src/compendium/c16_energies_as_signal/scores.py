@@ -60,7 +60,7 @@ from compendium.c16_energies_as_signal.network import (
     train_copies,
 )
 from compendium.common.copies import update_copies
-from compendium.common.rows import array_of, groups, mean_rows, rows_of
+from compendium.common.rows import array_of, grid, groups, mean_rows, rows_of
 from spinformer.core.random import torch_generator
 from spinformer.core.statistics import mean_interval
 
@@ -262,15 +262,9 @@ SPLITS = ("first ten", "other ten", "third ten")
 @stored(
     FOLDER / "settings_A17.csv",
     units=[
-        {"signal": signal, "updates": updates, "splits": splits, "readout": readout}
-        for updates, splits, signals in (
-            (STEPS, "first ten", (*ALONE, "supervised")),
-            (STEPS, "other ten", NEAREST),
-            (STEPS, "third ten", NEAREST),
-            *((LONGER, splits, (*NEAREST, "supervised")) for splits in SPLITS),
-        )
-        for signal in signals
-        for readout in COLUMNS
+        *grid(signal=(*ALONE, "supervised"), updates=(STEPS,), splits=SPLITS[:1], readout=COLUMNS),
+        *grid(signal=NEAREST, updates=(STEPS,), splits=SPLITS[1:], readout=COLUMNS),
+        *grid(signal=(*NEAREST, "supervised"), updates=(LONGER,), splits=SPLITS, readout=COLUMNS),
     ],
     seconds=0.1,
 )
