@@ -31,9 +31,9 @@ def trained():
     return train([100, 101], steps=200)
 
 
-def draw_lines(pools, *, count, copies=1, seed):
-    shown = (copies, copies)
-    return draw_episodes(pools, part="valid", count=count, shown=shown, seeds=streams(pools, seed))
+def draw_lines(pools, *, copies=1, seed, **options):
+    options |= {"shown": (copies, copies), "seeds": streams(pools, seed)}
+    return draw_episodes(pools, part="valid", **options)
 
 
 def _answer(copies, beta, m, *, rest):
@@ -278,11 +278,22 @@ def test_a_kick_is_left_in_the_reader_and_undone_by_a_memory(trained):
     assert left.mean() / 0.5 < 0.4
 
 
-def test_demonstrations_against_memory(trained):
+def test_demonstrations_against_memory(trained, monkeypatch):
     """A reader that copies takes the shown word; one whose attention is cut never sees it."""
     weights, pools = trained
+    shown = []
+
+    def reading(*weights, words, **options):
+        shown.append(words)
+        return read(*weights, words=words, **options)
+
+    monkeypatch.setattr(study, "read", reading)
     shares = study.conflict_shares(weights, pools, count=50)
     assert (shares[:, study.NUMBERS.index(1.0)] > 0.8).all()
     assert (np.diff(shares, axis=1) >= 0).all()
     # Counted 1/256 times the word is hardly seen, and neither is the other.
     assert (abs(shares[:, 0] - 0.5) < 0.25).all()
+    # The shown word belongs to neither class, the other is that of B.
+    lines = draw_lines(pools, count=50, seed=1, share_a=1.0)
+    assert not (shown[0][:, :, :1] == lines.pair).any()
+    assert torch.equal(shown[0][:, :, 1], lines.pair[:, :, 1])
