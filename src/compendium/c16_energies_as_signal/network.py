@@ -142,10 +142,7 @@ def leave_one_out_loss(queries: Tensor, *, keys: Tensor) -> Tensor:
 
 @torch.no_grad()
 def condition(weights: Weights, tokens: Tensor) -> tuple[float, float, float]:
-    """How far networks have collapsed on tokens (C, B, N, pixels), in the mean over all of them.
-
-    Length of a key, cosine between different tokens of an image after the last layer, −log p.
-    """
+    """Length of a key, cosine between an image's tokens after the last layer, −log p: means."""
     states, queries, keys = run(weights, tokens)
     unit = functional.normalize(states[-1], dim=-1)
     sites = unit.shape[-2]
@@ -162,10 +159,7 @@ def signal_loss(
     labels: Tensor,
     generators: Sequence[torch.Generator],
 ) -> Tensor:
-    """The loss of every copy (C,) on its batch: tokens (C, B, N, pixels), labels (C, B).
-
-    `generators`, one a copy, draw the shuffled patches.
-    """
+    """The loss of every copy (C,); `generators`, one a copy, draw the shuffled patches."""
     states, queries, keys = run(weights, tokens, local=signal.endswith("local"))
     if signal in ALONE:
         loss = head_energy if signal.startswith("raw") else leave_one_out_loss
@@ -196,10 +190,7 @@ Digits = dict[str, tuple[Tensor, Tensor]]
 
 
 def split_digits(seeds: Sequence[int]) -> Digits:
-    """The digits as 16 patches of 2 x 2 pixels, one split for every seed.
-
-    900 images are there to "train" on, 298 for "validation", 599 to "test" on.
-    """
+    """The digits as 16 patches of 2 x 2 pixels, one split into 900, 298 and 599 for every seed."""
     splits = [digits_as_tokens(seed=seed) for seed in seeds]
     tokens, labels, *test = (
         torch.stack([getattr(split, f"{part}_{name}") for split in splits])
@@ -231,10 +222,7 @@ def train_copies(
     steps: int,
     keep: Collection[int] = (),
 ) -> dict[int, dict[str, Tensor]]:
-    """Weights of all copies after each number of updates in `keep` and at the end, by number.
-
-    Copy c starts from `seeds[c]` and uses split c of `data`.
-    """
+    """Weights by the number of updates, those in `keep` and the last; a seed and split a copy."""
     generators = [torch_generator(seed + _BATCHES) for seed in seeds]
     weights = initial_weights(seeds)
 

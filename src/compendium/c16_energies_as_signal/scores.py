@@ -86,10 +86,7 @@ Parts = Mapping[str, np.ndarray]
 def probe_accuracies(
     features: Parts, *, labels: Parts, using: str, penalty: float, on: str
 ) -> list[float]:
-    """Share of the images `on` that a logistic regression names right, for every copy.
-
-    It learns from the part "train", with "all" labels or "few", and sklearn's C as `penalty`.
-    """
+    """Share of the images `on` that logistic regression with C = `penalty` names right, by copy."""
     found = []
     for copy, (train, known) in enumerate(zip(features["train"], labels["train"], strict=True)):
         shift = train.mean(0)
@@ -157,11 +154,7 @@ def _arrays(tensors: Mapping[str, Tensor]) -> Parts:
 def measure(
     source: str, *, seeds: Sequence[int], rate: float, steps: int
 ) -> tuple[dict[tuple[str, int], Parts], Parts]:
-    """Features of every copy by (pooling, depth), and its labels.
-
-    A control has one set of features, whatever the pooling and depth; "random" is the network at
-    its start.
-    """
+    """Features of every copy by (pooling, depth), the same ones of a control, and its labels."""
     data = split_digits(seeds)
     labels = _arrays({part: values for part, (_, values) in data.items()})
     if source in CONTROLS:
@@ -199,10 +192,7 @@ def RATE_TABLE(source: str) -> Rows:
 
 
 def chosen(source: str) -> tuple[float, dict[tuple[str, str], tuple[int, float]]]:
-    """The rate of a source, and the depth and penalty of every read-out, from the table of rates.
-
-    The rate is the one with the largest accuracy on validation data, averaged over read-outs.
-    """
+    """The rate that is best over all read-outs of a source, and each one's depth and penalty."""
     mine = dict(groups(dict(groups(RATE_TABLE.read(), "source"))[source], "rate"))
     rate = max(mine, key=lambda rate: mine[rate]["accuracy"].mean())
     columns = (mine[rate][name].tolist() for name in ("pooling", "using", "depth", "penalty"))
@@ -247,10 +237,7 @@ def accuracies(source: str, *, column: str, block: int = 0, updates: int = STEPS
 
 
 def margin(source: str, *, column: str, block: int = 0, updates: int = STEPS) -> float:
-    """Points by which `source` is surely above both random features and PCA (below 0: not).
-
-    The smaller of the two lower ends of Student's intervals of differences in pairs.
-    """
+    """Points by which `source` is surely above random features and PCA: the smaller lower end."""
     mine = accuracies(source, column=column, block=block, updates=updates)
     bars = [accuracies(bar, column=column, block=block) for bar in BARS]
     return min(mean_interval(mine - bar)[0] for bar in bars)

@@ -118,11 +118,7 @@ def eigenvalues(kappa: float, *, groups: int, members: int, overlap: float) -> t
 def kinds(
     patterns: Tensor, *, betas: ArrayLike, kappas: ArrayLike, start: str, max_steps: int = 3000
 ) -> np.ndarray:
-    """The fewest patterns that hold 0.9 of the weight at rest, (κ, β).
-
-    `start` "pattern": weight 0.99 on the first one; "mean": all equal but for a hundredth more on
-    it.
-    """
+    """Fewest patterns (κ, β) that hold 0.9 of the weight at rest, from a "pattern" or "mean"."""
     size = len(patterns)
     weight = 0.99 if start == "pattern" else 1.01 / size
     begin = torch.full((1, size), (1 - weight) / (size - 1), dtype=patterns.dtype)

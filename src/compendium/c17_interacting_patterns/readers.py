@@ -155,10 +155,7 @@ _TRAINED: dict[str, Any] = {"seconds": 20.0, "within": {"validation": 0.02, "tes
 
 @stored(_HERE / "hops.csv", units=grid(arm=ARMS, links=LINKS, rate=RATES), checked=6, **_TRAINED)
 def HOPS(arm: str, links: int, rate: float, *, first_seed: int = 0) -> Rows:
-    """Ten readers trained at once: accuracies on a validation and on a test draw of TEST lines.
-
-    Adam with a `rate` that falls linearly to zero; every step has new draws.
-    """
+    """Accuracies of ten readers trained at once, by Adam with a rate that falls to zero."""
     seeds = range(first_seed, first_seed + SEEDS)
     numbers = first_numbers(arm, count=SEEDS)
     optimizer = torch.optim.Adam([values.requires_grad_() for values in numbers.values()], lr=rate)

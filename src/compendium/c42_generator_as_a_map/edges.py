@@ -103,10 +103,7 @@ def CIRCLE_TABLE(span: int) -> Rows:
 
 @stored(HERE / "onset.csv", units=grid(span=(8,)))
 def ONSET_TABLE(span: int) -> Rows:
-    """Sizes of the oscillation of β = 0.6175 at other β, whole and drawn towards the rest.
-
-    share: what is left of its window at first; size: root mean square distance over 40 tokens.
-    """
+    """Sizes over 40 tokens of the oscillation of β = 0.6175 at other β, a share of it at first."""
     model, choices = decoder(), {"beta": (0.6135, 0.6143), "share": (0.15, 0.4, 1.0)}
     betas, shares = torch.tensor([*itertools.product(*choices.values())]).T
     rests, nudged = beside_rests(model, [0.6175, *betas], span=span, size=0.02)
@@ -153,10 +150,7 @@ LIVES = [
 
 @stored(HERE / "lives.csv", units=LIVES)
 def LIFE_TABLE(span: int, *, beta: float, horizon: int) -> Rows:
-    """The last of a text's tokens that is far from the rest, if 20 follow that are not; 16 texts.
-
-    ended: 1 if so, 0 if the horizon came first, which is then the time.
-    """
+    """The last of a text's tokens far from the rest, if it `ended` so by the horizon; 16 texts."""
     model = decoder()
     rest = find_rests(model, [beta])[0]
     windows = text_starts(model, span=span)
@@ -200,10 +194,7 @@ def mean_lives(span: int) -> dict[float, Lifetime]:
     seconds=1.0,
 )
 def COEXISTENCE(span: int, *, life: int, rest: str) -> Rows:
-    """Stretch of β, less 0.02, from where chaos lives `life` tokens to where the rest is lost.
-
-    By the multipliers or by the orbits that come up; ln life is drawn straight between the β.
-    """
+    """Stretch of β, less 0.02, from where chaos lives `life` tokens to where the rest is lost."""
     lives = mean_lives(span)
     pairs = dict(groups(PAIR_TABLE.read(), "span"))[span]
     top = lost_at(pairs) if rest == "multipliers" else side_by_side(span)[-1]
@@ -247,10 +238,7 @@ def stream(
 
 @stored(HERE / "diagram.csv", units=[{"span": 8, "steps": 600}])
 def DIAGRAM_TABLE(span: int, *, steps: int) -> Rows:
-    """The last 40 tokens of 48 streams: components along " the" and along the end of a line.
-
-    Seen from the mean of all words, in units in which that word itself is at 1.
-    """
+    """The last 40 tokens of 48 streams along " the" and a line's end, each word itself at 1."""
     model, betas = decoder(), 0.4 + 0.02 * torch.arange(48)
     start, mean = text_starts(model, span=span, count=2)[1], model.embedding.mean(0)
     axes = model.embedding[[int(token_numbers(model, word)[0]) for word in (" the", "\n")]] - mean
@@ -263,10 +251,7 @@ def DIAGRAM_TABLE(span: int, *, steps: int) -> Rows:
 
 @stored(HERE / "streams.csv", units=grid(span=(8,), beta=(0.54, 0.58, 0.6, 1.0)))
 def STREAM_TABLE(span: int, *, beta: float) -> Rows:
-    """Leading exponents of the map that keeps its keys: 16 texts, 60 tokens dropped, 50 measured.
-
-    away: mean distance from the rest of windows over the last 20 tokens.
-    """
+    """Exponents of 16 streams over 50 tokens, and how far their last 20 are from the rest."""
     model, betas = decoder(), torch.full((16,), beta)
     windows = text_starts(model, span=span)
     orbit, growth = stream(model, windows, betas=betas, steps=130, settle=60)

@@ -160,11 +160,7 @@ def exponents(
 
 
 def returns(orbit: Tensor, *, longest: int) -> tuple[np.ndarray, np.ndarray]:
-    """Lag and distance at which the end of each orbit (B, n, D) comes back nearest, (B,) each.
-
-    Distances are those of `longest` tokens in a row, over the spread of the words that the orbit
-    visits.
-    """
+    """Lag and distance (B,) at which the `longest` last tokens of orbits come back nearest."""
     pieces = orbit.unfold(1, longest, 1).flatten(2).flip(1)[:, : longest + 1]
     scale = orbit[:, 0].norm(dim=-1).mean() * longest**0.5
     gaps = (pieces[:, 1:] - pieces[:, :1]).norm(dim=2).T / scale
@@ -221,11 +217,7 @@ PROMPTS = grid(beta=(0.56, 0.58), steps=(120,)) + grid(beta=(1.0,), steps=(70,))
 
 @stored(HERE / "prompts.csv", units=PROMPTS)
 def PROMPT_TABLE(beta: float, *, steps: int) -> Rows:
-    """Windows of eight tokens, five kinds of text, plain and before the end of a chat template.
-
-    way: tokens until the orbit stays within a hundredth of the rest, `steps` if it does not;
-    exponent: at β = 1 alone, over the last 40 tokens, of which 10 turn the covector.
-    """
+    """Tokens until texts, plain or before a template, stay at rest; at β = 1 their exponent."""
     model, texts = decoder(), sample_texts()
     words = [token_numbers(model, texts[kind])[:8] for kind in KINDS]
     tail = token_numbers(model, TEMPLATE)
@@ -249,11 +241,7 @@ VOICES = (1, 10, 100, 1000, 10_000)
 
 @stored(HERE / "voices.csv", units=grid(beta=(0.5, 1.0), voices=(*VOICES, 100_000)))
 def VOICES_TABLE(beta: float, *, voices: int) -> Rows:
-    """Voices that begin with a window of four tokens against the map, 24 tokens, 16 starts.
-
-    distance: mean total variation between the laws of the next token. apart: the same between the
-    map's own orbits from different starts: what no knowledge of the start would give.
-    """
+    """Distance of laws of voices and the map that began alike; `apart`: of the map's own orbits."""
     model, rows = decoder(), []
     begin = settled_texts(model, beta=beta)
     orbits = torch.cat(
@@ -273,10 +261,7 @@ def VOICES_TABLE(beta: float, *, voices: int) -> Rows:
     seconds=1.0,
 )
 def CROWD(beta: float, *, tokens: int, threshold: float) -> Rows:
-    """Whether one voice is outside a threshold at its first word, 10,000 inside for some tokens.
-
-    value: the smaller of both distances to the threshold, with two errors over 16 starts.
-    """
+    """How far one voice is outside a threshold and 10,000 inside for some tokens, the smaller."""
     rows = dict(groups(VOICES_TABLE.read(), "beta", "voices"))
     one, crowd = rows[beta, 1], rows[beta, 10_000]
     value = np.append(one["distance"][0] - threshold, threshold - crowd["distance"][:tokens])
@@ -288,11 +273,7 @@ def CROWD(beta: float, *, tokens: int, threshold: float) -> Rows:
 def noise_rows(
     model: Decoder, windows: Tensor, *, beta: float, voices: int, draws: int, seed: int
 ) -> Rows:
-    """The first token of N voices, drawn again and again from each window: distance from the map.
-
-    deviation: its root mean square, with its error. noise: what it must be, √(tr C / N), C the
-    covariance of one voice's word.
-    """
+    """Deviation of N voices from the map at the first token, with its error, and √(tr C / N)."""
     chances, generator = law(model, windows, beta=beta), np.random.default_rng(seed)
     plain = chances @ model.embedding
     said = [mean_word(model, chance.expand(draws, -1), voices, generator) for chance in chances]

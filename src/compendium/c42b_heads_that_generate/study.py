@@ -57,10 +57,7 @@ def kinds(model: Decoder, trace: BlockTrace) -> dict[str, Tensor]:
 
 
 def stage_changes(model: Decoder, number: int, trace: BlockTrace) -> dict[str, Tensor]:
-    """Change of every head's U (B, H), mean over tokens, after attention and after the block.
-
-    The keys are held fixed; the state asks again after each stage. The first token has no U.
-    """
+    """Change of U (B, H) with its keys held, mean over tokens, by attention and the block."""
     shared = model.heads // model.key_heads
     keys = trace.keys.repeat_interleave(shared, 1)
     tokens = keys.shape[2]

@@ -49,10 +49,7 @@ def slowest_mode(keys: np.ndarray, *, beta: float, readers: int, values: np.ndar
 
 
 def energy_log_partition(keys: np.ndarray, *, beta: float, readers: int) -> float:
-    """ln of (Nβ/2π) ∫ exp(−NβE(ξ)) dξ for keys in the plane, by the trapezoidal rule.
-
-    It converges exponentially, since the integrand and all its derivatives vanish outside.
-    """
+    """ln of (Nβ/2π) ∫ exp(−NβE(ξ)) dξ for keys in the plane, by the trapezoidal rule."""
     width = 9.0 / math.sqrt(readers * beta)
     across, along = np.linspace(keys.min(0) - width, keys.max(0) + width, 401).T
     points = np.stack(np.meshgrid(across, along), -1).reshape(-1, 2)
@@ -134,11 +131,7 @@ def change_times(readers: int, *, beta: float) -> tuple[float, float]:
 
 
 def follow_gain(readers: int, *, beta: float, shift: float, period: int, change: float) -> float:
-    """How far readers follow when the keys ±1 + c_t are shifted to and fro, over the slow limit.
-
-    c_t = shift + change cos(2πt/period); the distribution of the readers, who all draw anew in each
-    step, is propagated exactly.
-    """
+    """How far readers follow when the keys ±1 + c_t are shifted to and fro, over the slow limit."""
     counts, pair = reader_counts(readers, keys=2), np.array([1.0, -1.0])
     spins = counts @ pair / readers
 
@@ -186,10 +179,7 @@ def three_keys() -> np.ndarray:
 def late_motion(
     betas: np.ndarray, *, degrees: np.ndarray, steps: int = 400, kept: int = 200
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Late speed |ξ' − ξ| and turns a step of attention to the three keys, values turned.
-
-    Iterated from near a key. betas and degrees broadcast; means over the last `kept` of `steps`.
-    """
+    """Speed |ξ' − ξ| and turns of attention from near a key, means over the last `kept` steps."""
     betas, degrees = np.broadcast_arrays(betas, degrees)
     keys = three_keys() @ np.array([1.0, 1.0j])
     turn = np.exp(1j * np.radians(degrees))

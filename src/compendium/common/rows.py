@@ -50,10 +50,7 @@ def array_of(table: Columns, name: str, *axes: str, **chosen: Any) -> np.ndarray
 
 
 def median_interval(samples: np.ndarray) -> tuple[float, float, float]:
-    """Median of n samples and two of them that hold its true value with 95 %; ∞ is allowed.
-
-    Of ten samples the second smallest and the second largest, of five the ends, with 94 %.
-    """
+    """Median of n samples and two of them that hold its true value with 95 %; ∞ is allowed."""
     ordered = np.sort(samples)
     place = max(int(binom.ppf(0.025, len(ordered), 0.5)), 1)
     return float(np.median(ordered)), float(ordered[place - 1]), float(ordered[-place])
