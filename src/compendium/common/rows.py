@@ -85,8 +85,7 @@ def estimate_rows(found: Estimate, *, bound: float = 0.0) -> Rows:
 
 
 def near_rows(found: Sequence[float], *, aim: float, within: float, runs: int) -> Rows:
-    """The line of a table of settings for a value and its interval: `within` less their distance
-    from `aim`.
+    """The line for a value and its interval: `within` less their distance from `aim`.
 
     >>> near_rows((0.75, 0.5, 1.5), aim=1.0, within=1.0, runs=5)
     [{'value': 0.75, 'low': 0.5, 'high': 1.0, 'runs': 5}]

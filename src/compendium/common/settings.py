@@ -15,9 +15,8 @@ from spinformer.plot.style import COLORS
 def show_settings(table: Mapping[str, np.ndarray], *, value: str) -> None:
     """Draw the specification curve of a table of settings, as `Table.read()` gives it.
 
-    Above, every combination in the order of its figure with its interval, named `value` on the
-    axis, blue where it speaks for the statement, red where against it; below, a mark for the
-    choices of each combination, of those that were not the same in all.
+    Every combination in the order of its figure, blue where it speaks for the statement, red where
+    against it; below, a mark for each choice that was not the same in all.
     """
     order = np.argsort(table["value"], kind="stable")
     chosen = {

@@ -25,9 +25,9 @@ def settled_start(
 ) -> tuple[np.ndarray, int]:
     """A well-defined point of an attractor to start paths from: window (T, L), its position.
 
-    Every context of the batch is followed for `settle` tokens and then for `look` more. Each run
-    has its own largest m^o_1; of the value reached most often (the most common attractor) the
-    start is the window whose newest token has it, the same on every machine.
+    Contexts are followed for `settle` tokens and for `look` more. Of the largest m^o_1 that is
+    reached most often (the most common attractor) the start is the window whose newest token has
+    it, the same on every machine.
     """
     overlaps, _ = trajectory(network, context, beta=beta, steps=look, transient=settle)
     # Points that agree to seven digits are one point.
