@@ -5,6 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
+from scipy.stats import ttest_rel
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from torch import nn
@@ -213,6 +214,16 @@ def test_uniform_attention_gains_what_the_local_density_does():
     assert 1 < (uniform - random).mean() < 8
     local = scores.accuracies("density local", column="mean all")[:3]
     assert abs(np.mean(uniform - local)) < 3
+
+
+def test_a_margin_is_over_the_higher_bar(monkeypatch):
+    rng = np.random.default_rng(0)
+    given = {
+        name: rng.normal(mean, 1, 10) for name, mean in (("raw", 7), ("random", 6), ("pca", 8))
+    }
+    monkeypatch.setattr(scores, "accuracies", lambda source, **_: given[source])
+    expected = ttest_rel(given["raw"], given["pca"]).confidence_interval().low
+    assert scores.margin("raw", column="mean all") == pytest.approx(expected)
 
 
 @pytest.mark.nightly
