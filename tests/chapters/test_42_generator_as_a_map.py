@@ -128,6 +128,8 @@ def test_a_stream_and_its_twin_are_the_map_and_its_derivative():
     expected = torch.stack(sizes).diff(dim=0)
     assert expected.abs().max() > 0.5
     np.testing.assert_allclose(growth[1:].mean(0), expected.mean(0), atol=0.05)
+    # The twin begins beside the stream in its state alone.
+    np.testing.assert_allclose(growth[0], sizes[0] + np.log(0.01 / edges.TWIN), atol=0.2)
 
 
 @pytest.mark.claim("R5")
