@@ -1,28 +1,11 @@
 """Demonstrations: the memory of two patterns, the few-shot reader, what is measured in it."""
 
-import itertools
-
 import numpy as np
 import pytest
 import torch
 
 from compendium.c15_demonstrations import boundary as study
-from compendium.c15_demonstrations.boundary import (
-    KICKS,
-    NUMBERS,
-    boundary,
-    boundary_position,
-    conflict_shares,
-    count_field,
-    draw_queries,
-    edge_position,
-    lead,
-    radius,
-    return_shares,
-    shifts,
-    spinodal,
-    stiffness,
-)
+from compendium.c15_demonstrations import model
 from compendium.c15_demonstrations.model import (
     WORDS,
     accuracy,
@@ -38,6 +21,9 @@ from compendium.common.images import digit_labels
 from spinformer.core.statistics import mean_interval
 from spinformer.hopfield.continuous import attention_weights, retrieve
 
+# Of the distance between the two patterns of `_answer`.
+SQUARE = 1.2**2 + 2 * 0.8**2
+
 
 @pytest.fixture(scope="module")
 def trained():
@@ -45,9 +31,9 @@ def trained():
     return train([100, 101], steps=200)
 
 
-def draw_lines(pools, *, count, copies=1, seed):
-    shown = (copies, copies)
-    return draw_episodes(pools, part="valid", count=count, shown=shown, seeds=streams(pools, seed))
+def draw_lines(pools, *, copies=1, seed, **options):
+    options |= {"shown": (copies, copies), "seeds": streams(pools, seed)}
+    return draw_episodes(pools, part="valid", **options)
 
 
 def _answer(copies, beta, m, *, rest):
@@ -65,46 +51,30 @@ def _answer(copies, beta, m, *, rest):
 
 @pytest.mark.parametrize("copies", [(1, 1), (3, 2), (1, 2)])
 def test_the_boundary_of_stored_copies(copies):
-    beta = 5.0
-    distance = np.sqrt(1.2**2 + 2 * 0.8**2)
-    strength, ratio = beta * distance**2 / 4, np.log(copies[0] / copies[1])
-    for position, rest in ((boundary_position, False), (edge_position, True)):
+    strength, ratio = 5.0 * SQUARE / 4, np.log(copies[0] / copies[1])
+    for position, rest in ((study.boundary_position, False), (study.edge_position, True)):
         m = position(ratio, strength=strength)
-        below, above = (_answer(copies, beta, m + step, rest=rest) for step in (-1e-3, 1e-3))
+        below, above = (_answer(copies, 5.0, m + step, rest=rest) for step in (-1e-3, 1e-3))
         assert below < 0 < above
-    # In units of length: log(k_A/k_B)/(β|A − B|).
-    shift = boundary_position(ratio, strength=strength) * distance / 2
-    assert shift == pytest.approx(-ratio / (beta * distance), abs=1e-12)
 
 
 def test_the_weaker_basin_vanishes_at_the_spinodal():
-    beta = 4.0
-    strength = beta * (1.2**2 + 2 * 0.8**2) / 4
-    limit = spinodal(strength)
-    below, above = int(np.floor(np.exp(limit))), int(np.ceil(np.exp(limit)))
-    assert np.isfinite(edge_position(np.log(below), strength=strength))
-    assert np.isnan(edge_position(np.log(above), strength=strength))
-    kept, lost = (_answer((copies, 1), beta, -1.0, rest=True) for copies in (below, above))
+    most = int(np.exp(study.spinodal(SQUARE)))
+    assert np.isfinite(study.edge_position(np.log(most), strength=SQUARE))
+    assert np.isnan(study.edge_position(np.log(most + 1), strength=SQUARE))
+    kept, lost = (_answer((copies, 1), 4.0, -1.0, rest=True) for copies in (most, most + 1))
     assert kept < 0 < lost
-    assert spinodal(0.9) == 0.0
-
-
-def test_the_split_keeps_classes_and_images_apart():
-    labels, firsts = digit_labels(), []
-    for seed in (0, 3):
-        pools = split_digits(seed)
-        rows = {part: np.concatenate(list(pools[part])) for part in ("train", "valid", "test")}
-        kinds = {part: set(labels[own].tolist()) for part, own in rows.items()}
-        assert kinds["train"] == kinds["valid"]
-        assert kinds["train"] & kinds["test"] == set()
-        assert (len(kinds["train"]), len(kinds["test"])) == (6, 4)
-        assert sorted(np.concatenate(list(rows.values()))) == list(range(1797))
-        firsts.append(kinds["train"])
-    assert firsts[0] != firsts[1]
+    assert study.spinodal(0.9) == 0.0
 
 
 def test_episodes_hold_what_they_say():
     pools = [split_digits(seed) for seed in (0, 1)]
+    for pool in pools:
+        rows = [np.concatenate(pool[part]) for part in ("train", "valid", "test")]
+        train, valid, test = (set(digit_labels()[part]) for part in rows)
+        assert (train, len(train), len(train | test)) == (valid, 6, 10)
+        assert sorted(np.concatenate(rows)) == list(range(1797))
+        assert len(rows[0]) > 2.9 * len(rows[1])
     found = draw_episodes(pools, part="train", count=200, shown=(3, 2), seeds=[5, 6], share_a=0.8)
     kinds = digit_labels()[found.rows.numpy()]
     a, b = kinds[..., :1], kinds[..., 3:4]
@@ -127,17 +97,16 @@ def test_episodes_hold_what_they_say():
 
 
 def test_controls_change_what_they_name():
-    pools = [split_digits(0)]
-    labels = digit_labels()
-    plain = draw_queries(pools, count=60, copies=4, seed=2)
-    dealt = draw_queries(pools, count=60, copies=4, control="shuffled words", seed=2)
-    other = draw_queries(pools, count=60, copies=4, control="other classes", seed=2)
+    plain, dealt, other = (
+        study.draw_queries([split_digits(0)], count=60, copies=4, control=control, seed=2)
+        for control in study.CONTROLS
+    )
     assert torch.equal(dealt.rows, plain.rows)
     assert torch.equal(dealt.words.sort(-1)[0], plain.words.sort(-1)[0])
     assert 0.3 < float((dealt.words != plain.words)[..., :-1].double().mean()) < 0.7
     assert torch.equal(other.words, plain.words)
-    shown, asked = labels[other.rows[0, :, :-1].numpy()], labels[plain.rows[0].numpy()]
-    for one, two in zip(shown, asked, strict=True):
+    shown, asked = (digit_labels()[found.rows[0].numpy()] for found in (other, plain))
+    for one, two in zip(shown[:, :-1], asked, strict=True):
         assert not set(one) & set(two)
         assert len(set(one[:4])) == len(set(one[4:])) == 1
 
@@ -191,24 +160,32 @@ def test_trainings_side_by_side_are_those_alone(trained):
     assert (accuracy(weights, none) < 0.25).all()
 
 
-def test_goals_of_training_differ_in_their_episodes():
-    found = [
-        train([0], steps=3, goal=goal, kind=kind)[0]["out"]
-        for goal in ("balanced", "matched")
-        for kind in ("softmax", "linear")
-    ]
-    assert not any(torch.equal(one, two) for one, two in itertools.combinations(found, 2))
+@pytest.mark.parametrize("goal", ["balanced", "matched"])
+def test_goals_of_training_show_and_ask_what_they_say(goal, monkeypatch):
+    given = []
+
+    def drawn(pools, **how):
+        given.append((*how["shown"], how["share_a"]))
+        return draw_episodes(pools, **how)
+
+    monkeypatch.setattr(model, "draw_episodes", drawn)
+    found = [train([0], steps=9, goal=goal, kind=kind)[0]["out"] for kind in ("softmax", "linear")]
+    assert not torch.equal(*found)
+    first, second, share = np.array(given).T
+    assert (first == second).all() == (goal == "balanced")
+    np.testing.assert_allclose(share * (first + second), first)
+    assert len(set(first)) > 3
 
 
 def test_slopes_against_finite_differences(trained):
     weights, pools = trained
     lines = draw_lines(pools, count=6, copies=2, seed=1)
     t, step = torch.full((2, 6), 0.1, dtype=torch.float64), 1e-5
-    found = stiffness(weights, lines, position=t.numpy())
+    found = study.stiffness(weights, lines, position=t.numpy())
 
     def change(**options):
         up, down = (
-            lead(weights, lines, **{"position": t, **{k: v(e) for k, v in options.items()}})
+            study.lead(weights, lines, **{"position": t, **{k: v(e) for k, v in options.items()}})
             for e in (step, -step)
         )
         return ((up - down) / (2 * step)).numpy()
@@ -216,44 +193,36 @@ def test_slopes_against_finite_differences(trained):
     def counts(e):
         return torch.tensor([e / 2, e / 2, -e / 2, -e / 2]).double().expand(2, 6, 4)
 
-    def none(e):
-        return torch.zeros(2, 6, 4).double()
-
-    torch.testing.assert_close(count_field((2.0, 0.5), lines=lines), counts(2 * np.log(2)))
+    torch.testing.assert_close(study.count_field((2.0, 0.5), lines=lines), counts(2 * np.log(2)))
     whole = change(position=lambda e: t + e)
-    at_query = change(field=counts, context_field=none)
+    at_query = change(field=counts, context_field=lambda e: counts(0 * e))
     both = change(field=counts)
     np.testing.assert_allclose(found["in context"], 1 - at_query / both, atol=1e-5)
     np.testing.assert_allclose(
         found["stiffness"] * at_query, whole * (1 - found["past attention"]), rtol=1e-4, atol=1e-6
     )
-
-
-def test_what_passes_beside_attention(trained):
-    """With attention that cannot tell A from B (no query weights) all of ∂L/∂t is beside it."""
-    weights, pools = trained
+    # With attention that cannot tell A from B (no query weights) all of ∂L/∂t is beside it.
     blind = {**weights, "query0": 0 * weights["query0"], "query1": 0 * weights["query1"]}
-    lines = draw_lines(pools, count=5, seed=1)
-    found = stiffness(blind, lines, position=np.zeros((2, 5)))
-    np.testing.assert_allclose(found["past attention"], 1.0, atol=1e-10)
+    past = study.stiffness(blind, lines, position=t.numpy())["past attention"]
+    np.testing.assert_allclose(past, 1.0, atol=1e-10)
 
 
 def test_the_boundary_is_where_the_words_are_level(trained):
     weights, pools = trained
     lines = draw_lines(pools, count=20, seed=3)
-    field = count_field((4, 2), lines=lines)
-    found = boundary(weights, lines, field=field)
+    field = study.count_field((4, 2), lines=lines)
+    found = study.boundary(weights, lines, field=field)
     there = np.isfinite(found)
     assert there.mean() > 0.8
     for sign in (-1, 1):
         t = torch.as_tensor(np.where(there, found, 0.0) + sign * 1e-3)
-        leads = lead(weights, lines, position=t, field=field).detach().numpy()
+        leads = study.lead(weights, lines, position=t, field=field).detach().numpy()
         assert (np.sign(leads[there]) == sign).all()
-    twice = shifts(weights, lines, shown=(4, 2))
-    back = boundary(weights, lines, field=count_field((2, 4), lines=lines))
+    twice = study.shifts(weights, lines, shown=(4, 2))
+    back = study.boundary(weights, lines, field=study.count_field((2, 4), lines=lines))
     kept = np.isfinite(twice)
     np.testing.assert_allclose(twice[kept], ((back - found) / 2)[kept], atol=1e-12)
-    far = boundary(weights, lines, field=count_field((1e9, 1), lines=lines))
+    far = study.boundary(weights, lines, field=study.count_field((1e9, 1), lines=lines))
     assert (far == -np.inf).mean() > 0.9
 
 
@@ -262,10 +231,10 @@ def test_softmax_readers_saturate_as_a_memory_and_linear_ones_do_not(trained):
     """Readers trained here, line by line, and the stored ones without the exponential."""
     weights, pools = trained
     lines = draw_lines(pools, count=40, seed=5)
-    two, four = (shifts(weights, lines, shown=(k, 1)) for k in (2, 4))
-    start = boundary(weights, lines)
+    two, four = (study.shifts(weights, lines, shown=(k, 1)) for k in (2, 4))
+    start = study.boundary(weights, lines)
     both = np.isfinite(two) & np.isfinite(four) & np.isfinite(start)
-    slopes = stiffness(weights, lines, position=np.where(both, start, 0.0))["stiffness"]
+    slopes = study.stiffness(weights, lines, position=np.where(both, start, 0.0))["stiffness"]
     # Of so many copies the boundary moves by log 2 over the stiffness.
     assert np.median((two * slopes)[both]) == pytest.approx(np.log(2), rel=0.1)
     memory, regression = laws(4)
@@ -277,29 +246,30 @@ def test_softmax_readers_saturate_as_a_memory_and_linear_ones_do_not(trained):
 
 def test_kicks_and_their_radius(trained, monkeypatch):
     weights, pools = trained
-    drawn = draw_queries(pools, count=40, copies=2, seed=1)
-    shares, moved = return_shares(weights, drawn)
+    drawn = study.draw_queries(pools, count=40, copies=2, seed=1)
+    shares, moved = study.return_shares(weights, drawn)
     assert (moved[:, 0] < moved[:, -1]).all()
     assert (shares[:, 0] > shares[:, -1]).all()
     monkeypatch.setattr(study, "KICKS", (0.0, 1.0))
-    shares, moved = return_shares(weights, drawn)
+    shares, moved = study.return_shares(weights, drawn)
     assert (shares[:, 0] == 1).all()
     assert (moved[:, 0] == 0).all()
     # Copies of the answer's side alone hold it against any kick.
-    held, _ = return_shares(weights, drawn, copies=1e6, own_only=True)
+    held, _ = study.return_shares(weights, drawn, copies=1e6, own_only=True)
     assert (held > 0.95).all()
     assert (shares[:, 1] < held[:, 1]).all()
     monkeypatch.undo()
-    assert radius(np.array([[0.9, 0.85, 0.65, 0.7, 0.6, 0.5, 0.4, 0.3]]))[0] == pytest.approx(0.75)
-    assert radius(np.ones((1, 8)))[0] == KICKS[-1]
+    falling = np.array([[0.9, 0.85, 0.65, 0.7, 0.6, 0.5, 0.4, 0.3]])
+    assert study.radius(falling)[0] == pytest.approx(0.75)
+    assert study.radius(np.ones((1, 8)))[0] == study.KICKS[-1]
 
 
 @pytest.mark.claim("A16")
 def test_a_kick_is_left_in_the_reader_and_undone_by_a_memory(trained):
     """More than half of a kick is left by the layers; two steps of a memory leave less."""
     weights, pools = trained
-    drawn = draw_queries(pools, count=40, copies=8, seed=1)
-    assert (return_shares(weights, drawn)[1][:, KICKS.index(0.5)] / 0.5 > 0.5).all()
+    drawn = study.draw_queries(pools, count=40, copies=8, seed=1)
+    assert (study.return_shares(weights, drawn)[1][:, study.KICKS.index(0.5)] / 0.5 > 0.5).all()
     patterns = torch.eye(8, dtype=torch.float64)
     aside = torch.randn(8, 8, generator=torch.Generator().manual_seed(0)).double()
     starts = torch.stack([patterns, patterns + 0.5 * torch.nn.functional.normalize(aside, dim=1)])
@@ -308,11 +278,22 @@ def test_a_kick_is_left_in_the_reader_and_undone_by_a_memory(trained):
     assert left.mean() / 0.5 < 0.4
 
 
-def test_demonstrations_against_memory(trained):
+def test_demonstrations_against_memory(trained, monkeypatch):
     """A reader that copies takes the shown word; one whose attention is cut never sees it."""
     weights, pools = trained
-    shares = conflict_shares(weights, pools, count=50)
-    assert (shares[:, NUMBERS.index(1.0)] > 0.8).all()
+    shown = []
+
+    def reading(*weights, words, **options):
+        shown.append(words)
+        return read(*weights, words=words, **options)
+
+    monkeypatch.setattr(study, "read", reading)
+    shares = study.conflict_shares(weights, pools, count=50)
+    assert (shares[:, study.NUMBERS.index(1.0)] > 0.8).all()
     assert (np.diff(shares, axis=1) >= 0).all()
     # Counted 1/256 times the word is hardly seen, and neither is the other.
     assert (abs(shares[:, 0] - 0.5) < 0.25).all()
+    # The shown word belongs to neither class, the other is that of B.
+    lines = draw_lines(pools, count=50, seed=1, share_a=1.0)
+    assert not (shown[0][:, :, :1] == lines.pair).any()
+    assert torch.equal(shown[0][:, :, 1], lines.pair[:, :, 1])

@@ -23,14 +23,10 @@ def inputs_of(model, *, length=9, count=3):
 def energy_of(model, number, states, keys):
     """U (B, H) by its definition: divergence of attention from equal weights, token by token."""
     queries, beta = block_queries(model, number, states), model.head_width**-0.5
-    shared = model.heads // model.key_heads
-    total = torch.zeros(queries.shape[:2], dtype=states.dtype)
-    for head in range(model.heads):
-        for token in range(1, states.shape[1]):
-            scores = beta * queries[:, head, token, None] @ keys[:, head // shared, : token + 1].mT
-            seen = scores[:, 0]
-            total[:, head] += (math.log(token + 1) + seen.mean(-1) - seen.logsumexp(-1)) / beta
-    return total / (states.shape[1] - 1)
+    scores = beta * torch.einsum("bhnd,bhmd->bhnm", queries, keys[:, [0, 0, 1, 1]])
+    seen = [scores[:, :, n, : n + 1] for n in range(1, states.shape[1])]
+    each = [(math.log(s.shape[-1]) + s.mean(-1) - s.logsumexp(-1)) / beta for s in seen]
+    return torch.stack(each).mean(0)
 
 
 @pytest.mark.claim("R7")
@@ -50,19 +46,14 @@ def test_stages_are_changes_of_the_energy_written_out():
 @pytest.mark.claim("R8")
 def test_kinds_are_found_where_they_were_put():
     model = example_decoder(seed=2)
-    inputs = inputs_of(model, length=12)
-    again = inputs_of(model, length=6).repeat(1, 2, 1)
-    weights = causal_attention(model, block_trace(model, inputs, 0))
+    trace = block_trace(model, inputs_of(model, length=12), 0)
+    weights = causal_attention(model, trace)
     torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:3]).double())
     assert float(weights.triu(1).abs().max()) == 0.0
-    found = kinds(model, 0, inputs=inputs, repeated=again)
-    sink = sum(weights[:, :, i, 0] for i in range(1, 12)) / 11
-    previous = sum(weights[:, :, i, i - 1] for i in range(1, 12)) / 11
-    torch.testing.assert_close(torch.as_tensor(found["sink"]), sink.mean(0))
-    torch.testing.assert_close(torch.as_tensor(found["previous"]), previous.mean(0))
-    weights = causal_attention(model, block_trace(model, again, 0))
-    induction = sum(weights[:, :, i, i - 6 + 1] for i in range(6, 12)) / 6
-    torch.testing.assert_close(torch.as_tensor(found["induction"]), induction.mean(0))
+    found = kinds(model, trace)
+    for name, place in (("sink", lambda i: 0), ("previous", lambda i: i - 1)):
+        expected = sum(weights[:, :, i, place(i)] for i in range(1, 12)) / 11
+        torch.testing.assert_close(found[name], expected.mean(0))
 
 
 @pytest.mark.claim("R6")

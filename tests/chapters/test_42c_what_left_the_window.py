@@ -1,11 +1,13 @@
 """What left the window: pairs with one noise against their chances, words that come back."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from compendium.c42c_what_left_the_window import study
-from compendium.c42c_what_left_the_window.study import pairs_apart, recurrence, spoken
+from compendium.c42c_what_left_the_window.study import pairs_apart, recurrence
 from compendium.common.models import law
 from spinformer.language.decoder import example_decoder
 
@@ -32,8 +34,8 @@ def test_pairs_with_one_noise_agree_as_often_as_gumbel_says():
 def test_a_change_that_no_later_word_sees_is_forgotten_at_once():
     model = example_decoder(seed=2)
     # Without values to bring, a token says what it alone says: the oldest of two is not heard.
-    deaf = [{**block, "output": torch.zeros_like(block["output"])} for block in model.blocks]
-    model = type(model)(**{**vars(model), "blocks": deaf})
+    deaf = [{**block, "output": 0 * block["output"]} for block in model.blocks]
+    model = replace(model, blocks=deaf)
     one = torch.randint(32, (50, 2), generator=torch.Generator().manual_seed(0))
     other = torch.cat((31 - one[:, :1], one[:, 1:]), 1)
     distance, apart = pairs_apart(model, one, other, beta=3.0, lags=(0, 1), seed=0)
@@ -47,14 +49,14 @@ def test_a_change_that_no_later_word_sees_is_forgotten_at_once():
 def test_words_that_come_back_are_counted_over_chance(null):
     rng = np.random.default_rng(0)
     words = rng.integers(20, size=(30, 3000))
-    assert recurrence(words, 5, null=null) == pytest.approx(1.0, abs=0.05)
+    assert recurrence(words, distance=5, null=null) == pytest.approx(1.0, abs=0.05)
     # Half of the words are those seven places before: twenty times chance, half of the time.
     for place in range(7, 3000):
         again = rng.random(30) < 0.5
         words[again, place] = words[again, place - 7]
-    assert recurrence(words, 7, null=null) == pytest.approx(0.5 * 20 + 0.5, rel=0.03)
-    assert recurrence(words, 14, null=null) == pytest.approx(0.25 * 20 + 0.75, rel=0.03)
-    assert recurrence(words, 5, null=null) == pytest.approx(1.0, abs=0.1)
+    assert recurrence(words, distance=7, null=null) == pytest.approx(0.5 * 20 + 0.5, rel=0.03)
+    assert recurrence(words, distance=14, null=null) == pytest.approx(0.25 * 20 + 0.75, rel=0.03)
+    assert recurrence(words, distance=5, null=null) == pytest.approx(1.0, abs=0.1)
 
 
 def test_what_is_spoken_follows_the_law_of_the_last_words(monkeypatch):
@@ -63,7 +65,7 @@ def test_what_is_spoken_follows_the_law_of_the_last_words(monkeypatch):
     start = torch.randint(32, (200, 2), generator=torch.Generator().manual_seed(0))
     for begin, beta, steps in ((start, 1e6, 3), (start[:1].expand(3000, -1), 3.0, 1)):
         monkeypatch.setattr(study, "text_windows", lambda *_, now=begin, **__: (now, now[:, 0]))
-        said = spoken(model, span=2, beta=beta, count=len(begin), steps=steps, seed=0)
+        said = study.spoken(model, span=2, beta=beta, count=len(begin), steps=steps, seed=0)
         words = torch.cat((begin, said), 1)
         for step in range(steps):
             expected = law(model, model.embedding[words[:, step : step + 2]], beta=beta)
@@ -79,6 +81,6 @@ def test_words_of_one_topic_are_beyond_chance_in_no_order_of_their_own():
     words = np.random.default_rng(1).integers(10, size=(20, 3000)) + 10 * np.arange(20)[:, None]
     words[1::2] -= 10
     # Two words of a text are two: of four, each has one like it among the other three.
-    assert recurrence(np.array([[0, 1, 0, 1]]), 2, null="shuffled") == pytest.approx(3.0)
-    assert recurrence(words, 9, null="shuffled") == pytest.approx(1.0, abs=0.03)
-    assert recurrence(words, 9, null="unrelated") == pytest.approx(19.0, rel=0.03)
+    assert recurrence(np.array([[0, 1, 0, 1]]), distance=2, null="shuffled") == pytest.approx(3.0)
+    assert recurrence(words, distance=9, null="shuffled") == pytest.approx(1.0, abs=0.03)
+    assert recurrence(words, distance=9, null="unrelated") == pytest.approx(19.0, rel=0.03)

@@ -11,7 +11,6 @@ from scipy.special import softmax
 
 from compendium.c51_synthesis import study
 from compendium.c51_synthesis.study import readers_at_once, resting_state, three_keys, turned
-from spinformer.hopfield.attention import attention
 from spinformer.hopfield.continuous import energy
 from spinformer.spins.kinetic import kinetic_stationary
 
@@ -21,50 +20,43 @@ VIEWS = {
 }
 
 
-def drawn_keys(seed):
-    return np.random.default_rng(seed).standard_normal((3, 2))
-
-
-def every_state(keys, readers):
-    """Means of all n^N states, listed one by one."""
-    index = np.array(list(itertools.product(range(len(keys)), repeat=readers)))
-    return keys[index].mean(1)
+# The keys that each of four readers looks at, in all states.
+STATES = np.array(list(itertools.product(range(3), repeat=4)))
 
 
 @pytest.mark.claim("S1")
 def test_three_views_agree_up_to_the_first_correction():
     for seed in (100, 101, 102):
-        keys = drawn_keys(seed)
+        keys = np.random.default_rng(seed).standard_normal((3, 2))
         # Half of the bound below which repeated attention contracts.
         beta = 2.0 / np.square(keys[:, None] - keys).sum(-1).max()
-        means = every_state(keys, 6)
-        weight = np.exp(0.5 * 6 * beta * np.square(means).sum(1))
-        mean, log_partition = study.readers_in_equilibrium(keys, beta=beta, readers=6)
+        means = keys[STATES].mean(1)
+        weight = np.exp(0.5 * 4 * beta * np.square(means).sum(1))
+        mean, log_partition = study.readers_in_equilibrium(keys, beta=beta, readers=4)
         assert log_partition == pytest.approx(math.log(weight.sum()), abs=1e-12)
         np.testing.assert_allclose(mean, weight @ means / weight.sum(), atol=1e-12)
-        from_energy = study.energy_log_partition(keys, beta=beta, readers=6)
+        from_energy = study.energy_log_partition(keys, beta=beta, readers=4)
         assert from_energy == pytest.approx(log_partition, abs=1e-9)
-        # The rest is one of torch's attention, keys as values.
         rest = resting_state(keys, beta=beta, start=keys.mean(0))
-        tensor = torch.tensor(keys)
-        again = attention(torch.tensor(rest[None]), keys=tensor, values=tensor, beta=beta)
-        np.testing.assert_allclose(again[0].numpy(), rest, atol=1e-12)
+        np.testing.assert_allclose(softmax(beta * keys @ rest) @ keys, rest, atol=1e-12)
         law = study.first_shift(keys, beta=beta, at=rest)
         for name, view in VIEWS.items():
             near, far = (n * (view(keys, beta=beta, readers=n) - rest) for n in (20, 40))
             assert np.linalg.norm(2 * far - near - law[name]) < 0.05 * np.linalg.norm(law[name])
 
 
-def test_readers_that_draw_at_once_against_simulation_and_against_driven_spins():
-    keys = drawn_keys(0)
-    found = readers_at_once(keys, beta=0.7, readers=5)
-    rng = np.random.default_rng(2)
-    state, seen = keys.mean(0), []
-    for _ in range(20_000):
-        state = keys[rng.choice(3, size=5, p=softmax(0.7 * keys @ state))].mean(0)
-        seen.append(state)
-    error = np.std(seen, axis=0) * math.sqrt(4.0 / len(seen))
-    assert (np.abs(np.mean(seen, axis=0) - found) < 4 * error).all()
+def test_readers_that_draw_at_once_against_all_their_states_and_driven_spins():
+    keys = three_keys() + 0.3
+    chances = softmax(0.7 * keys[STATES].mean(1) @ keys.T, axis=1)
+    weights = np.linalg.matrix_power(chances[:, STATES].prod(2), 500)[0]
+    found = readers_at_once(keys, beta=0.7, readers=4)
+    np.testing.assert_allclose(found, weights @ keys[STATES].mean(1), atol=1e-12)
+    values = turned(keys, degrees=50.0)
+    chances = softmax(0.7 * values[STATES].mean(1) @ keys.T, axis=1)
+    found = study.slowest_mode(keys, beta=0.7, readers=4, values=values)
+    modes = np.linalg.eigvals(chances[:, STATES].prod(2))
+    assert abs(found) == pytest.approx(np.sort(abs(modes))[-2], abs=1e-12)
+    assert abs(modes - found).min() < 1e-12
     spins = kinetic_stationary(np.full((4, 4), 0.25), drive=np.full(4, 0.3), beta=1.2)
     pair = readers_at_once(np.array([[1.3], [-0.7]]), beta=1.2, readers=4)
     assert pair[0] - 0.3 == pytest.approx(spins.magnetization[0], abs=1e-12)
@@ -72,13 +64,10 @@ def test_readers_that_draw_at_once_against_simulation_and_against_driven_spins()
 
 @pytest.mark.claim("S2")
 def test_times_to_change_sides_follow_from_the_energy():
-    m, depth = study.valley_depth(1.7)
-    assert m == pytest.approx(math.tanh(1.7 * m), abs=1e-12)
-    keys = torch.tensor([[1.0], [-1.0]], dtype=torch.float64)
-    top, bottom = (
-        float(energy(keys, states=torch.tensor([x], dtype=torch.float64), beta=1.7))
-        for x in (0.0, m)
-    )
+    depth = study.valley_depth(1.7)
+    m = brentq(lambda m: math.tanh(1.7 * m) - m, 0.1, 1.0)
+    keys, ends = torch.tensor([[1.0], [-1.0]]).double(), torch.tensor([[0.0], [m]]).double()
+    top, bottom = energy(keys, states=ends, beta=1.7).tolist()
     assert depth == pytest.approx(1.7 * (top - bottom), abs=1e-12)
     times = {n: np.log(study.change_times(n, beta=1.7)) for n in (36, 40)}
     slopes = (times[40] - times[36]) / (4 * depth)
@@ -110,27 +99,22 @@ def test_turned_values_end_the_rest_and_drives_are_followed_with_a_lag():
     assert 31.5 < edge < 33.5
     assert 57 < study.rest_edge(100.0) < 60
     for angle, rests in ((0.0, True), (edge - 0.5, True), (edge + 0.5, False)):
-        state, values = keys[0], turned(keys, degrees=angle)
-        for _ in range(3000):
-            before, state = state, softmax(4.0 * keys @ state) @ values
-        assert bool(np.abs(state - before).max() < 1e-6) is rests
+        speed, _ = study.late_motion(np.array(4.0), degrees=np.array(angle), steps=3000, kept=1)
+        assert bool(speed < 1e-6) is rests
     values = turned(keys, degrees=40.0)
     assert values[0] @ keys[0] == pytest.approx(math.cos(math.radians(40.0)))
     turns = study.late_motion(np.array(4.0), degrees=np.array(40.0), steps=2000, kept=1500)[1]
     mode = study.slowest_mode(keys, beta=4.0, readers=16, values=values)
     assert turns > 0.05
     assert abs(np.angle(mode) / (2 * np.pi) - turns) < 0.01
-    # The gain from a plain simulation of many readers, which are as good as infinitely many.
-    m, shifts = 0.0, 0.2 + 0.01 * np.cos(2 * np.pi * np.arange(400) / 4)
-    path = []
-    for shift in shifts:
-        m = math.tanh(0.5 * (m + shift))
-        path.append(m)
+    # The gain of infinitely many readers, from their map.
+    path = [0.0]
+    for shift in 0.2 + 0.01 * np.cos(2 * np.pi * np.arange(400) / 4):
+        path.append(math.tanh(0.5 * (path[-1] + shift)))
     slow = [brentq(lambda x, c=c: math.tanh(0.5 * (x + c)) - x, -1, 1) for c in (0.19, 0.21)]
     lag = abs(np.array(path[-4:]) @ np.array([1, -1j, -1, 1j])) / (slow[1] - slow[0])
-    assert study.follow_gain(60, beta=0.5, shift=0.2, period=4, change=0.01) == pytest.approx(
-        lag, abs=0.01
-    )
+    found = study.follow_gain(60, beta=0.5, shift=0.2, period=4, change=0.01)
+    assert found == pytest.approx(lag, abs=0.01)
     assert lag < 0.9
 
 
@@ -150,15 +134,14 @@ def test_motion_is_that_of_a_plain_loop():
 def test_readers_needed_are_the_fewest():
     keys = np.array([[1.2], [-0.8]])
     rest = resting_state(keys, beta=0.8, start=np.zeros(1))
-    for (name, view), tolerance in itertools.product(VIEWS.items(), (0.2, 0.1, 0.07, 0.05, 0.03)):
-        at_once = name == "all at once"
-        found = study.readers_needed(keys, beta=0.8, tolerance=tolerance, at_once=at_once)
+    for view, tolerance in itertools.product(VIEWS.values(), (0.2, 0.1, 0.07, 0.05, 0.03)):
+        found = study.readers_needed(view, keys, beta=0.8, tolerance=tolerance)
         last = abs(view(keys, beta=0.8, readers=found)[0] - rest[0])
         assert last <= tolerance
         if found > 1:
             assert abs(view(keys, beta=0.8, readers=found - 1)[0] - rest[0]) > tolerance
     with pytest.raises(ValueError, match="tolerance"):
-        study.readers_needed(keys, beta=0.8, tolerance=1e-9, at_once=False)
+        study.readers_needed(VIEWS["equilibrium"], keys, beta=0.8, tolerance=1e-9)
     # Where the average loses its stability it is reached ever more slowly.
     with pytest.raises(ValueError, match="start"):
         resting_state(np.array([[1.0], [-1.0]]), beta=1.0, start=np.ones(1))

@@ -62,10 +62,7 @@ def edge_position(log_ratio: float, *, strength: float) -> float:
 
 
 def spinodal(strength: float) -> float:
-    """The log-ratio at which the basin of the pattern with fewer copies vanishes; 0 for κ ≤ 1.
-
-    Its minimum and the edge merge where κ(1 − m²) = 1: h = 2(κ m − artanh m), m = √(1 − 1/κ).
-    """
+    """The log-ratio at which the smaller basin and the edge merge, κ(1 − m²) = 1; 0 for κ ≤ 1."""
     if strength <= 1.0:
         return 0.0
     edge = np.sqrt(1.0 - 1.0 / strength)
@@ -132,10 +129,7 @@ def stiffness(
 def shifts(
     weights: Weights, lines: Episodes, *, shown: Counts, kind: str = "softmax"
 ) -> np.ndarray:
-    """How far (k_A, k_B) = `shown` copies move the boundary against (k_B, k_A), halved: (S, B).
-
-    Positive where more copies of A widen its side; inf where a boundary leaves [−1.5, 1.5].
-    """
+    """How far `shown` copies move the boundary, against these swapped and halved (S, B); or inf."""
     there, back = (
         boundary(weights, lines, field=count_field(counts, lines=lines), kind=kind)
         for counts in (shown, shown[::-1])
@@ -147,11 +141,7 @@ def shifts(
 def draw_queries(
     pools: Sequence[Pool], *, count: int, copies: int, control: str = "none", seed: int
 ) -> Episodes:
-    """Episodes of unseen classes, `copies` demonstrations of each, the query of either class.
-
-    "shuffled words" deals the words of the demonstrations anew, "other classes" takes these from
-    the two remaining test classes.
-    """
+    """Episodes of unseen classes, `copies` demonstrations of each, for one of the CONTROLS."""
     generators = streams(pools, seed)
     found = draw_episodes(pools, part="test", count=count, shown=(copies, copies), seeds=generators)
     rows, words = found.rows.clone(), found.words.clone()
@@ -198,10 +188,7 @@ def return_shares(
 
 
 def radius(shares: np.ndarray) -> np.ndarray:
-    """The kick at which the share that returns falls to 0.75, for rows of `shares` (S, KICKS).
-
-    Linear between the kicks, with share 1 at kick 0; the largest kick where it never falls.
-    """
+    """The kick, linear between KICKS, at which the share that returns (S, KICKS) falls to 0.75."""
     places, lost = np.array([0.0, *KICKS]), np.pad(1.0 - shares, ((0, 0), (1, 0)))
     found = [crossing(places, values=row, past=row > 0.25, level=0.25) for row in lost]
     return np.nan_to_num(found, nan=KICKS[-1])

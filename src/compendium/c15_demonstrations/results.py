@@ -112,10 +112,7 @@ def LABELINGS(labelings: int, first_seed: int, count: int, steps: int, trials: i
 
 
 def column(table: dict[str, np.ndarray], measure: str, **choice: Any) -> np.ndarray:
-    """Values (x, seeds) of a measure in a table that was read, both axes in rising order.
-
-    `choice` gives the other columns, as `training="balanced"`, `part="test"`, `x=1.0`.
-    """
+    """Values (x, seeds) of a measure for a `choice` of the other columns, axes in rising order."""
     choice["measure"] = measure
     kept = np.all([table[name] == value for name, value in choice.items()], axis=0)
     order = np.lexsort((table["seed"][kept], table["y"][kept], table["x"][kept]))

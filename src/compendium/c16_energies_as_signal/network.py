@@ -2,42 +2,43 @@
 
 Tokens are embedded, get learned positions and a LayerNorm; a layer is attention, residual,
 LayerNorm, a feed-forward network with GELU units, residual, LayerNorm, as in
-[vaswani2017attention]. The LayerNorms have no gains and shifts, so that every state has the
-norm √D: what the energies do to the states is then done by the weights alone.
+[vaswani2017attention]. The LayerNorms have no gains and shifts: every state has the norm √D.
 
-All weights carry a first axis, C copies that know nothing of each other (seeds, learning rates):
-one batched product serves them all. Shapes: tokens (C, B, N, pixels), states (C, B, N, D), queries
-and keys (C, B, H, N, d) with d = D/H.
+All weights carry a first axis, C copies that know nothing of each other. Shapes: tokens
+(C, B, N, pixels), states (C, B, N, D), queries and keys (C, B, H, N, d) with d = D/H.
+
+A head with keys k_1 … k_N at inverse temperature β = 1/√d gives a query q the energy
+E(q) = ½ q·q − β⁻¹ lse_j(β k_j·q), and with its exact partition function a density of queries
+[bal2020energy, Eqs. (7) and (17)], from which the query's own key is left out. Signals, averaged
+over images, tokens, heads and layers unless said otherwise:
+
+* "supervised": cross-entropy of the readout;
+* "raw": the energies E of all heads; "raw local": the same, each layer's for that layer alone;
+* "density": −log p(query | the other keys); "density local": for each layer alone; "density held":
+  with queries that the loss does not move, the likelihood of data that do not follow the model;
+* "contrast": softplus(ΣE(image) − ΣE(shuffled)), ΣE over layers and heads, and a shuffled image has
+  each patch from another image at the same place: marginals are kept, what patches say about each
+  other is lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import itertools
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from compendium.common.copies import draw_copies, times_copies
+from compendium.common.copies import draw_copies, times_copies, update_copies
+from compendium.common.token_tasks import digits_as_tokens
 from spinformer.core.random import torch_generator
-from spinformer.core.records import record
+from spinformer.hopfield.continuous import energy
 
 TOKENS, PIXELS, WIDTH, HEADS, LAYERS, INNER, CLASSES = 16, 4, 24, 4, 4, 48, 10
 HEAD_WIDTH = WIDTH // HEADS
 Weights = Mapping[str, Tensor]
-
-
-@record
-class Pass:
-    """What a forward pass computed, layer by layer.
-
-    `states` holds L + 1 tensors (C, B, N, D), the first before the first layer; `queries` and
-    `keys` L tensors (C, B, H, N, d).
-    """
-
-    states: list[Tensor]
-    queries: list[Tensor]
-    keys: list[Tensor]
 
 
 def initial_weights(seeds: Sequence[int]) -> dict[str, Tensor]:
@@ -73,15 +74,17 @@ def affine(weights: Weights, name: str, states: Tensor) -> Tensor:
     return times_copies(states, weights[name]) + weights[f"{name} bias"].unsqueeze(1)
 
 
-def run(weights: Weights, tokens: Tensor, *, local: bool = False) -> Pass:
-    """All layers on tokens (C, B, N, pixels), every copy on its own.
+def run(
+    weights: Weights, tokens: Tensor, *, local: bool = False
+) -> tuple[list[Tensor], Tensor, Tensor]:
+    """L + 1 states of tokens (C, B, N, pixels), before and after each layer; queries, keys (L, …).
 
     `local`: no gradient passes from a layer to the one before, so that a loss of a layer's queries
     and keys reaches the weights of that layer alone.
     """
     embedded = times_copies(tokens, weights["embedding"])
     state = _normalized(embedded + weights["position"].unsqueeze(1))
-    found = Pass(states=[state], queries=[], keys=[])
+    states, asked, held = [state], [], []
     for layer in range(LAYERS):
         if local:
             state = state.detach()
@@ -97,10 +100,10 @@ def run(weights: Weights, tokens: Tensor, *, local: bool = False) -> Pass:
         state = _normalized(state + times_copies(heads, weights[f"{layer}.output"]))
         inner = functional.gelu(affine(weights, f"{layer}.up", state))
         state = _normalized(state + affine(weights, f"{layer}.down", inner))
-        found.states.append(state)
-        found.queries.append(queries)
-        found.keys.append(keys)
-    return found
+        states.append(state)
+        asked.append(queries)
+        held.append(keys)
+    return states, torch.stack(asked), torch.stack(held)
 
 
 def logits(weights: Weights, states: Tensor) -> Tensor:
@@ -110,3 +113,121 @@ def logits(weights: Weights, states: Tensor) -> Tensor:
 
 def _normalized(states: Tensor) -> Tensor:
     return functional.layer_norm(states, states.shape[-1:])
+
+
+ALONE = ("raw", "raw local", "density", "density local", "density held")
+SIGNALS = ("supervised", *ALONE, "contrast")
+
+
+def head_energy(queries: Tensor, *, keys: Tensor) -> Tensor:
+    """E(q_i) among all keys, (..., N), of queries and keys (..., N, d), at β = 1/√d."""
+    return energy(keys, states=queries, beta=keys.shape[-1] ** -0.5)
+
+
+def leave_one_out_loss(queries: Tensor, *, keys: Tensor) -> Tensor:
+    """−log p(q_i | k_j, j ≠ i) in nats, (..., N), of queries and keys (..., N, d), at β = 1/√d.
+
+    A mixture of Gaussians of variance 1/β around the other keys, with weights softmax(½β‖k_j‖²).
+    Never below −(d/2) log(β/2π), the height of one such Gaussian.
+    """
+    sites, width = keys.shape[-2:]
+    beta = width**-0.5
+    own = torch.eye(sites, dtype=torch.bool)
+    scores = beta * queries @ keys.mT
+    weights = (0.5 * beta * keys.square().sum(-1)).unsqueeze(-2).expand_as(scores)
+    score, weight = (torch.logsumexp(x.masked_fill(own, -math.inf), -1) for x in (scores, weights))
+    reach = 0.5 * beta * queries.square().sum(-1) - score
+    return reach + (0.5 * width * math.log(2 * math.pi / beta) + weight)
+
+
+@torch.no_grad()
+def condition(weights: Weights, tokens: Tensor) -> tuple[float, float, float]:
+    """Length of a key, cosine between an image's tokens after the last layer, −log p: means."""
+    states, queries, keys = run(weights, tokens)
+    unit = functional.normalize(states[-1], dim=-1)
+    sites = unit.shape[-2]
+    alike = ((unit @ unit.mT).sum((-1, -2)).mean() - sites) / (sites * (sites - 1))
+    density = leave_one_out_loss(queries, keys=keys).mean()
+    return float(keys.norm(dim=-1).mean()), float(alike), float(density)
+
+
+def signal_loss(
+    weights: Weights,
+    signal: str,
+    *,
+    tokens: Tensor,
+    labels: Tensor,
+    generators: Sequence[torch.Generator],
+) -> Tensor:
+    """The loss of every copy (C,); `generators`, one a copy, draw the shuffled patches."""
+    states, queries, keys = run(weights, tokens, local=signal.endswith("local"))
+    if signal in ALONE:
+        loss = head_energy if signal.startswith("raw") else leave_one_out_loss
+        asked = queries.detach() if signal.endswith("held") else queries
+        return loss(asked, keys=keys).mean((0, 2, 3, 4))
+    if signal == "contrast":
+        _, *other = run(weights, shuffled_patches(tokens, generators=generators))
+        gap = head_energy(queries, keys=keys) - head_energy(other[0], keys=other[1])
+        return functional.softplus(LAYERS * HEADS * gap.mean((0, 3, 4))).mean(-1)
+    scores = logits(weights, states[-1])
+    return functional.cross_entropy(scores.mT, labels, reduction="none").mean(-1)
+
+
+def shuffled_patches(tokens: Tensor, *, generators: Sequence[torch.Generator]) -> Tensor:
+    """Tokens (C, B, N, pixels) whose images are exchanged at every place independently."""
+    drawn = [torch.rand(tuple(tokens.shape[1:3]), generator=one) for one in generators]
+    order = torch.stack(drawn).argsort(1)
+    return torch.gather(tokens, 1, order.unsqueeze(-1).expand_as(tokens))
+
+
+VALIDATION = 298  # images of the training part of a split that choose rates and the like
+# The batches of a copy come from another stream than its first weights.
+_BATCHES = 1_000_003
+BATCH = 32
+
+# By part of the split: tokens (C, n, 16, 4) and labels (C, n).
+Digits = dict[str, tuple[Tensor, Tensor]]
+
+
+def split_digits(seeds: Sequence[int]) -> Digits:
+    """The digits as 16 patches of 2 x 2 pixels, one split into 900, 298 and 599 for every seed."""
+    splits = [digits_as_tokens(seed=seed) for seed in seeds]
+    tokens, labels, *test = (
+        torch.stack([getattr(split, f"{part}_{name}") for split in splits])
+        for part, name in itertools.product(("train", "test"), ("tokens", "labels"))
+    )
+    return {
+        "train": (tokens[:, VALIDATION:], labels[:, VALIDATION:]),
+        "validation": (tokens[:, :VALIDATION], labels[:, :VALIDATION]),
+        "test": (test[0], test[1]),
+    }
+
+
+def draw_batch(data: Digits, *, generators: Sequence[torch.Generator]) -> tuple[Tensor, Tensor]:
+    """BATCH images and labels to train on for every copy, drawn by its own generator."""
+    tokens, labels = data["train"]
+    chosen = torch.stack(
+        [torch.randint(labels.shape[1], (BATCH,), generator=g) for g in generators]
+    )
+    rows = torch.arange(len(labels)).unsqueeze(-1)
+    return tokens[rows, chosen], labels[rows, chosen]
+
+
+def train_copies(
+    signal: str,
+    *,
+    seeds: Sequence[int],
+    rate: float,
+    data: Digits,
+    steps: int,
+    keep: Collection[int] = (),
+) -> dict[int, dict[str, Tensor]]:
+    """Weights by the number of updates, those in `keep` and the last; a seed and split a copy."""
+    generators = [torch_generator(seed + _BATCHES) for seed in seeds]
+    weights = initial_weights(seeds)
+
+    def losses() -> Tensor:
+        tokens, labels = draw_batch(data, generators=generators)
+        return signal_loss(weights, signal, tokens=tokens, labels=labels, generators=generators)
+
+    return update_copies(weights, losses=losses, rate=rate, steps=steps, keep=keep)

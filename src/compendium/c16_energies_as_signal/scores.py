@@ -1,7 +1,10 @@
-"""The stored comparison: rates chosen on validation data, then accuracies on test data.
+"""The stored comparison: rates chosen on validation data, accuracies on test data, margins.
 
-Also its margins and the table of settings of A17: how far a signal is behind the better of the two
-bars, in points of accuracy, with Student's interval over ten splits.
+Features are frozen; they are centred and divided by one number, the standard deviation of the
+centred training features: directions keep their relative sizes. Two ways to make one vector of the
+tokens: their mean, and all of them, reduced to as many principal components. Two ways to learn from
+it: all labels of the training set, and the first ten of each class. The controls have as many
+features as the network is wide.
 
 Predictions, written before the tables were made:
 
@@ -27,30 +30,38 @@ for "density local": so it came out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from sklearn.decomposition import PCA
+from sklearn.linear_model import LogisticRegression
+from torch import Tensor
+from torch.nn import functional
 
 from bookmaker.tables import Rows, Table, stored
-from compendium.c16_energies_as_signal.network import Weights, initial_weights, run
-from compendium.c16_energies_as_signal.readouts import (
-    PENALTIES,
-    POOLINGS,
-    READOUTS,
-    Parts,
-    all_features,
-    autoencoder_features,
-    effective_rank,
-    pixel_features,
-    probe_accuracies,
+from compendium.c16_energies_as_signal.network import (
+    ALONE,
+    PIXELS,
+    SIGNALS,
+    TOKENS,
+    WIDTH,
+    Digits,
+    Weights,
+    affine,
+    draw_batch,
+    draw_maps,
+    initial_weights,
+    run,
+    split_digits,
+    train_copies,
 )
-from compendium.c16_energies_as_signal.signals import ALONE, SIGNALS, mean_energy
-from compendium.c16_energies_as_signal.training import Digits, split_digits, train_copies
-from compendium.common.rows import array_of, groups, mean_rows, rows_of
+from compendium.common.copies import update_copies
+from compendium.common.rows import array_of, grid, groups, mean_rows, rows_of
+from spinformer.core.random import torch_generator
 from spinformer.core.statistics import mean_interval
 
 FOLDER = Path(__file__).parent
@@ -61,62 +72,102 @@ CONTROLS = ("pca", "pixels", "autoencoder")
 SOURCES = ("random", *CONTROLS, *SIGNALS)
 BARS = ("random", "pca")
 NEAREST = ("raw", "density local")
-COLUMNS = tuple(" ".join(readout) for readout in READOUTS)
 TUNING_SEEDS = (1000, 1001)
 SEEDS = 10
+POOLINGS = ("mean", "tokens")
+READOUTS = tuple(product(POOLINGS, ("all", "few")))
+COLUMNS = tuple(" ".join(readout) for readout in READOUTS)
+PENALTIES = (0.1, 1.0, 10.0)  # inverse strengths of the ridge, chosen on validation data
+
+# By part of the split: features (C, n, D), float64, or labels (C, n), of every copy.
+Parts = Mapping[str, np.ndarray]
+
+
+def probe_accuracies(
+    features: Parts, *, labels: Parts, using: str, penalty: float, on: str
+) -> list[float]:
+    """Share of the images `on` that logistic regression with C = `penalty` names right, by copy."""
+    found = []
+    for copy, (train, known) in enumerate(zip(features["train"], labels["train"], strict=True)):
+        shift = train.mean(0)
+        scale = max(float((train - shift).std()), 1e-300)
+        chosen = np.arange(len(known))
+        if using == "few":
+            chosen = np.concatenate([np.flatnonzero(known == c)[:10] for c in np.unique(known)])
+        model = LogisticRegression(C=penalty, max_iter=5000, tol=1e-3)
+        model.fit((train[chosen] - shift) / scale, known[chosen])
+        found.append(float(model.score((features[on][copy] - shift) / scale, labels[on][copy])))
+    return found
 
 
 @torch.no_grad()
-def condition(weights: Weights, *, data: Digits) -> dict[str, np.ndarray]:
-    """How far each copy has collapsed, on its test images: arrays (C,) by name.
+def all_features(weights: Weights, *, data: Digits) -> dict[tuple[str, int], Parts]:
+    """States by pooling and the number of layers before them."""
+    found: dict[tuple[str, int], Parts] = {}
+    passes = {part: run(weights, tokens)[0] for part, (tokens, _) in data.items()}
+    for depth in DEPTHS:
+        states = {part: values[depth].double() for part, values in passes.items()}
+        found["mean", depth] = _arrays({part: x.mean(-2) for part, x in states.items()})
+        found["tokens", depth] = leading({part: x.flatten(2) for part, x in states.items()})
+    return found
 
-    energy, density: the means that "raw" and "density" lower; query, key: mean norms in the
-    heads; tokens: mean cosine between different tokens of an image, after the last layer.
-    """
-    found = run(weights, data["test"][0])
-    unit = torch.nn.functional.normalize(found.states[-1], dim=-1)
-    sites = unit.shape[-2]
-    alike = ((unit @ unit.mT).sum((-1, -2)) - sites) / (sites * (sites - 1))
-    norms = {
-        name: torch.stack([heads.norm(dim=-1).mean((1, 2, 3)) for heads in layers]).mean(0)
-        for name, layers in (("query", found.queries), ("key", found.keys))
+
+def leading(features: Mapping[str, Tensor]) -> Parts:
+    """WIDTH principal components of the training features, and the other parts in them."""
+    models = [PCA(WIDTH, svd_solver="covariance_eigh").fit(one) for one in features["train"]]
+    return {
+        part: np.stack([model.transform(one) for model, one in zip(models, values, strict=True)])
+        for part, values in features.items()
     }
-    means = {
-        "energy": mean_energy(found).mean(-1),
-        "density": mean_energy(found, kind="density").mean(-1),
-        **norms,
-        "tokens": alike.mean(-1),
+
+
+def autoencoder_features(data: Digits, *, seeds: Sequence[int], rate: float, steps: int) -> Parts:
+    """The narrow layer of an autoencoder 64 – 128 – WIDTH – 128 – 64, trained like the networks."""
+    pixels = TOKENS * PIXELS
+    sizes = {
+        "in": (pixels, 128),
+        "narrow": (128, WIDTH),
+        "wide": (WIDTH, 128),
+        "out": (128, pixels),
     }
-    return {name: values.numpy() for name, values in means.items()}
+    generators = [torch_generator(seed) for seed in seeds]
+    weights = draw_maps(sizes, biased=sizes, generators=generators)
+
+    def narrow(images: Tensor) -> Tensor:
+        return affine(weights, "narrow", functional.gelu(affine(weights, "in", images)))
+
+    def losses() -> Tensor:
+        images = draw_batch(data, generators=generators)[0].flatten(2).unsqueeze(2)
+        wide = functional.gelu(affine(weights, "wide", narrow(images)))
+        return (affine(weights, "out", wide) - images).square().mean((1, 2, 3))
+
+    update_copies(weights, losses=losses, rate=rate, steps=steps)
+    with torch.no_grad():
+        codes = {part: narrow(x.flatten(2).unsqueeze(2)) for part, (x, _) in data.items()}
+    return _arrays({part: values.squeeze(2).double() for part, values in codes.items()})
+
+
+def _arrays(tensors: Mapping[str, Tensor]) -> Parts:
+    return {part: values.numpy() for part, values in tensors.items()}
 
 
 def measure(
     source: str, *, seeds: Sequence[int], rate: float, steps: int
-) -> tuple[dict[tuple[str, int], Parts], Parts, dict[str, np.ndarray]]:
-    """Features of every copy by (pooling, depth), its labels, and its rank and `condition`.
-
-    A control has one set of features, whatever the pooling and depth, and the condition NaN;
-    "random" is the network as it starts.
-    """
+) -> tuple[dict[tuple[str, int], Parts], Parts]:
+    """Features of every copy by (pooling, depth), the same ones of a control, and its labels."""
     data = split_digits(seeds)
-    labels = {part: values.numpy() for part, (_, values) in data.items()}
+    labels = _arrays({part: values for part, (_, values) in data.items()})
     if source in CONTROLS:
+        pixels = {part: tokens.flatten(2).double() for part, (tokens, _) in data.items()}
         if source == "autoencoder":
             kept = autoencoder_features(data, seeds=seeds, rate=rate, steps=steps)
         else:
-            kept = pixel_features(data, components=source == "pca")
-        features = dict.fromkeys(product(POOLINGS, DEPTHS), kept)
-        unknown = np.full(len(seeds), np.nan)
-        state = dict.fromkeys(("energy", "density", "query", "key", "tokens"), unknown)
-    else:
-        if source == "random":
-            weights = initial_weights(seeds)
-        else:
-            weights = train_copies(source, seeds=seeds, rate=rate, data=data, steps=steps)[steps]
-        features = all_features(weights, data=data, depths=DEPTHS)
-        state = condition(weights, data=data)
-    ranks = [effective_rank(copy) for copy in features["mean", DEPTHS[-1]]["test"]]
-    return features, labels, {"rank": np.array(ranks), **state}
+            kept = leading(pixels) if source == "pca" else _arrays(pixels)
+        return dict.fromkeys(product(POOLINGS, DEPTHS), kept), labels
+    weights = initial_weights(seeds)
+    if source != "random":
+        weights = train_copies(source, seeds=seeds, rate=rate, data=data, steps=steps)[steps]
+    return all_features(weights, data=data), labels
 
 
 @stored(FOLDER / "rates.csv", units=[{"source": source} for source in SOURCES])
@@ -125,8 +176,7 @@ def RATE_TABLE(source: str) -> Rows:
     depths = DEPTHS[-1:] if source in CONTROLS else DEPTHS
     rows: Rows = []
     for rate in RATES if source in (*SIGNALS, "autoencoder") else RATES[:1]:
-        features, labels, state = measure(source, seeds=TUNING_SEEDS, rate=rate, steps=STEPS)
-        means = {name: float(values.mean()) for name, values in state.items()}
+        features, labels = measure(source, seeds=TUNING_SEEDS, rate=rate, steps=STEPS)
         for pooling, using in READOUTS:
             tried: dict[str, Any] = {"labels": labels, "using": using, "on": "validation"}
             found = {
@@ -135,42 +185,31 @@ def RATE_TABLE(source: str) -> Rows:
                 )
                 for depth, penalty in product(depths, PENALTIES)
             }
-            depth, penalty = max(found, key=lambda one: found[one])
-            about = {"rate": rate, "pooling": pooling, "using": using, "depth": depth}
-            about |= {"penalty": penalty, "accuracy": found[depth, penalty]}
-            rows.append({**about, **means})
+            best = max(found, key=lambda one: found[one])
+            about = {"rate": rate, "pooling": pooling, "using": using, "depth": best[0]}
+            rows.append(about | {"penalty": best[1], "accuracy": found[best]})
     return rows
 
 
 def chosen(source: str) -> tuple[float, dict[tuple[str, str], tuple[int, float]]]:
-    """The rate of a source, and the depth and penalty of every read-out, from the table of rates.
-
-    The rate is the one with the largest accuracy on validation data, averaged over read-outs.
-    """
-    tables = groups(RATE_TABLE.read(), "source", "rate")
-    mine = {rate: table for (one, rate), table in tables if one == source}
+    """The rate that is best over all read-outs of a source, and each one's depth and penalty."""
+    mine = dict(groups(dict(groups(RATE_TABLE.read(), "source"))[source], "rate"))
     rate = max(mine, key=lambda rate: mine[rate]["accuracy"].mean())
     columns = (mine[rate][name].tolist() for name in ("pooling", "using", "depth", "penalty"))
-    return rate, {
-        (pooling, using): (depth, penalty)
-        for pooling, using, depth, penalty in zip(*columns, strict=True)
-    }
+    return rate, {tuple(row[:2]): tuple(row[2:]) for row in zip(*columns, strict=True)}
 
 
 def score_rows(source: str, *, seeds: Sequence[int], steps: int = STEPS) -> Rows:
-    """One row a seed: test accuracies of the four read-outs, rank and state of the copy.
-
-    At the rate that is best for STEPS.
-    """
+    """One row a seed: test accuracies of the four read-outs, at the rate that is best for STEPS."""
     rate, tuned = chosen(source)
-    features, labels, state = measure(source, seeds=seeds, rate=rate, steps=steps)
+    features, labels = measure(source, seeds=seeds, rate=rate, steps=steps)
     found = {
         f"{pooling} {using}": probe_accuracies(
             features[pooling, depth], labels=labels, using=using, penalty=penalty, on="test"
         )
         for (pooling, using), (depth, penalty) in tuned.items()
     }
-    return rows_of(seed=seeds, **found, **state)
+    return rows_of(seed=seeds, **found)
 
 
 def _table(name: str, *sources: str, blocks: Sequence[int], steps: int = STEPS) -> Table:
@@ -183,30 +222,22 @@ def _table(name: str, *sources: str, blocks: Sequence[int], steps: int = STEPS) 
     return Table(path=FOLDER / f"{name}.csv", units=units, rows=rows)
 
 
-# The full comparison; the energies with the largest margins again, with other seeds; can the bar be
-# passed at all? The labels with more updates, and two energies with as many.
+# The full comparison; the energies with the largest margins again, with other seeds; these and the
+# labels with more updates: can the bar be passed at all?
 SCORE_TABLE = _table("scores", *SOURCES, blocks=(0,))
 AGAIN_TABLE = _table("again", *BARS, *NEAREST, blocks=(1, 2))
 LONGER_TABLE = _table("longer", "supervised", *NEAREST, blocks=(0, 1, 2), steps=LONGER)
 
 
 def accuracies(source: str, *, column: str, block: int = 0, updates: int = STEPS) -> np.ndarray:
-    """Test accuracies of a source in one read-out, in percent, in the order of the seeds.
-
-    Block 0 is the full comparison, blocks 1 and 2 its repetitions with ten other seeds each;
-    after LONGER `updates` there are "supervised", "raw" and "density local".
-    """
+    """Test accuracies of a source in one read-out, in percent, in the order of the seeds."""
     again = AGAIN_TABLE if block else SCORE_TABLE
     table = (LONGER_TABLE if updates == LONGER else again).read()
     return 100 * array_of(table, column, "seed", source=source, block=block)
 
 
 def margin(source: str, *, column: str, block: int = 0, updates: int = STEPS) -> float:
-    """Points by which `source` is surely above both random features and PCA (below 0: not).
-
-    The smaller of the two lower ends of Student's intervals of differences in pairs: positive
-    exactly if both intervals lie above 0.
-    """
+    """Points by which `source` is surely above random features and PCA: the smaller lower end."""
     mine = accuracies(source, column=column, block=block, updates=updates)
     bars = [accuracies(bar, column=column, block=block) for bar in BARS]
     return min(mean_interval(mine - bar)[0] for bar in bars)
@@ -218,15 +249,9 @@ SPLITS = ("first ten", "other ten", "third ten")
 @stored(
     FOLDER / "settings_A17.csv",
     units=[
-        {"signal": signal, "updates": updates, "splits": splits, "readout": readout}
-        for updates, splits, signals in (
-            (STEPS, "first ten", (*ALONE, "supervised")),
-            (STEPS, "other ten", NEAREST),
-            (STEPS, "third ten", NEAREST),
-            *((LONGER, splits, (*NEAREST, "supervised")) for splits in SPLITS),
-        )
-        for signal in signals
-        for readout in COLUMNS
+        *grid(signal=(*ALONE, "supervised"), updates=(STEPS,), splits=SPLITS[:1], readout=COLUMNS),
+        *grid(signal=NEAREST, updates=(STEPS,), splits=SPLITS[1:], readout=COLUMNS),
+        *grid(signal=(*NEAREST, "supervised"), updates=(LONGER,), splits=SPLITS, readout=COLUMNS),
     ],
     seconds=0.1,
 )

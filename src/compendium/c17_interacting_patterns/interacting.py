@@ -6,34 +6,18 @@ strength J_ij = J_ji, shape (..., N, N):
 
     E(ξ, p) = ½ ξᵀξ − pᵀXξ − ½ pᵀJp + β⁻¹ Σ_i p_i log p_i .
 
-Its minimum over ξ is ξ = Xᵀp. At rest in p, p = softmax(β(Xξ + Jp)): for J = 0 that is attention,
-and E(ξ, p) is the energy of `continuous`. This is the interacting memory that
-[bal2020energy, Sec. 5] asks for; the derivations stand in the chapter on interacting patterns.
+Its minimum over ξ is ξ = Xᵀp; at rest in p, p = softmax(β(Xξ + Jp)). A damped update is
+log p' = (1 − η) log p + η β (Xξ + Jp) + const.
 
-A damped update of the weights keeps the share 1 − η of their logarithm,
-log p' = (1 − η) log p + η β (Xξ + Jp) + const. It changes the energy at fixed ξ by exactly
-
-    −(βη)⁻¹ [KL(p'|p) + KL(p|p')] + β⁻¹ KL(p'|p) − ½ (p' − p)ᵀJ(p' − p) ,
-
-and as KL ≥ ‖p' − p‖², it never rises for η (2 + βλ) ≤ 4, where −λ ≤ 0 is the lowest
-eigenvalue of J among directions of zero sum (λ = 0 if there is no negative one). Undamped, it also
-contracts, to a single rest, for β‖J‖ < 2 (‖J‖ among the same directions): the slope of softmax is
-at most ½. Both constants are reached by two patterns.
-
-The diagram of the kinds of rest has groups of patterns that are cooled and made to interact:
-N = groups · members patterns of norm 1; two of a group overlap by g, two of different groups by
-−b, so much that all patterns sum to zero. With J = κ offdiag XXᵀ, M = XXᵀ + J has among directions
-of zero sum two eigenvalues: `within` 1 − g − κg for contrasts inside of a group, and `between` (1
-+ κ)(1 − g + m(g + b)) − κ, m the members, for contrasts of groups. The uniform weights rest, and a
-contrast of eigenvalue μ grows from them if βμ > N; from weights 1/m on one group, if βμ > m.
+The diagram of the kinds of rest has groups of patterns of norm 1; two of a group overlap by g, two
+of different groups so much that all patterns sum to zero, and J = κ offdiag XXᵀ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from spinformer.hopfield.fixed_points import effective_entries
@@ -43,7 +27,7 @@ def safe_step_size(couplings: Tensor, *, beta: float) -> float:
     """The largest η ≤ 1 for which no step of the weights raises the energy, 4/(2 + βλ).
 
     λ is minus the lowest eigenvalue of the couplings (..., N, N) among directions of zero sum, or 0
-    if none is negative (then no damping is needed at any temperature).
+    if none is negative.
     """
     lowest = min(float(torch.linalg.eigvalsh(_centred(couplings)).min()), 0.0)
     return min(1.0, 4.0 / (2.0 - beta * lowest))
@@ -64,11 +48,10 @@ def solve(
 ) -> tuple[Tensor, Tensor]:
     """Weights (..., S, N) after damped updates, and which of the queries (..., S, d) rest.
 
-    η = `step_size` in (0, 1]; 1 is the softmax itself, and with J = 0 attention. `start`: weights
-    to start from, (..., S, N); by default attention's, softmax(βXξ) of the query. Free (the
-    default): ξ is Xᵀp of the weights, at the start and after every step; the query has chosen the
-    start, no more. `clamped`: ξ stays at the query. A query rests, and moves no more, once
-    ‖softmax(β(Xξ + Jp)) − p‖, undamped, is within the tolerance.
+    η = `step_size` in (0, 1]. `start`: weights to start from, (..., S, N); by default attention's,
+    softmax(βXξ) of the query. ξ is Xᵀp of the weights, at the start and after every step, or,
+    `clamped`, stays at the query. A query rests, and moves no more, once ‖softmax(β(Xξ + Jp)) − p‖,
+    undamped, is within the tolerance.
     """
     scores = queries @ patterns.mT
     logs = torch.log_softmax(beta * scores, dim=-1) if start is None else start.log()
@@ -94,8 +77,7 @@ def equivalent_patterns(patterns: Tensor, *, couplings: Tensor) -> Tensor:
     """Patterns y_i, shape (N, N), whose plain memory has the weights of this interacting one.
 
     With ξ = Xᵀp the weights follow p' = softmax(βMp), M = XXᵀ + J. If M has no negative direction
-    of zero sum, then M + c = YYᵀ for a large enough constant c, which softmax does not see, and p'
-    = softmax(βYYᵀp) are the steps of a memory that stores the rows of Y.
+    of zero sum, then M + c = YYᵀ for a large enough constant c, which softmax does not see.
     """
     joint = patterns @ patterns.mT + couplings
     values, vectors = torch.linalg.eigh(_centred(joint))
@@ -127,39 +109,27 @@ def group_patterns(groups: int, *, members: int, overlap: float) -> Tensor:
 
 
 def eigenvalues(kappa: float, *, groups: int, members: int, overlap: float) -> tuple[float, float]:
-    """`within` and `between`, the eigenvalues of M = XXᵀ + κ offdiag XXᵀ."""
+    """Eigenvalues of M = XXᵀ + κ offdiag XXᵀ for contrasts inside of a group, and of groups."""
     apart = (1 + (members - 1) * overlap) / (groups * members - members)
     within, between = 1 - overlap, 1 - overlap + members * (overlap + apart)
     return (1 + kappa) * within - kappa, (1 + kappa) * between - kappa
 
 
-Floats = Sequence[float] | np.ndarray
-
-
 def kinds(
-    patterns: Tensor,
-    *,
-    betas: Floats,
-    kappas: Floats,
-    start: str = "pattern",
-    max_steps: int = 3000,
+    patterns: Tensor, *, betas: ArrayLike, kappas: ArrayLike, start: str, max_steps: int = 3000
 ) -> np.ndarray:
-    """The fewest patterns that hold 0.9 of the weight at rest, (κ, β).
-
-    `start` "pattern": weight 0.99 on the first one; "mean": all equal but for a hundredth more on
-    it.
-    """
+    """Fewest patterns (κ, β) that hold 0.9 of the weight at rest, from a "pattern" or "mean"."""
     size = len(patterns)
     weight = 0.99 if start == "pattern" else 1.01 / size
     begin = torch.full((1, size), (1 - weight) / (size - 1), dtype=patterns.dtype)
     begin[0, 0] = weight
     pairs = (patterns @ patterns.T).fill_diagonal_(0.0)
     rows = []
-    for beta in betas:
+    for beta in np.asarray(betas):
         # One batch of all κ: the inverse temperature stands in the patterns and the couplings.
-        couplings = torch.stack([kappa * beta * pairs for kappa in kappas])
+        couplings = beta * torch.as_tensor(kappas)[:, None, None] * pairs
         weights, _ = solve(
-            patterns.expand(len(kappas), -1, -1) * beta**0.5,
+            patterns.expand(len(couplings), -1, -1) * beta**0.5,
             queries=torch.zeros(1, patterns.shape[1], dtype=patterns.dtype),
             couplings=couplings,
             start=begin,

@@ -1,4 +1,4 @@
-"""What the chapter reads from the tables of this study: gains in pairs."""
+"""Gains in pairs, from the tables of the tasks."""
 
 from __future__ import annotations
 
@@ -8,24 +8,22 @@ import numpy as np
 
 from bookmaker.tables import Rows, stored
 from compendium.c17_interacting_patterns import pictures
-from compendium.c17_interacting_patterns.readers import ARMS, HOPS, HOPS_AGAIN, LINKS, RATES, SEARCH
+from compendium.c17_interacting_patterns.readers import ARMS, HOPS, HOPS_AGAIN, LINKS, RATES
 from compendium.common.rows import array_of, grid, groups, mean_rows
 from spinformer.core.statistics import mean_interval
 
 HERE = Path(__file__).parent
 TASKS = ("recall", "digits", "faces", *(f"hops {links}" for links in LINKS))
 # No controls of the criterion: what interacts itself, and what uses more stored numbers.
-NO_CONTROLS = ("interacting", *pictures.INTERACTING, "directed", pictures.MORE)
-
-
+NO_CONTROLS = ("interacting", "directed", pictures.MORE)
 Scores = dict[str, np.ndarray]
 
 
 def scores(task: str, *, choice: str = "", again: bool = False) -> Scores:
     """What each method scores in a task, by seed, more is better: shares, or minus the error.
 
-    Accuracies of the hops are those at the rate of the `choice`, or that is best on the validation
-    lines; with `again` those of the ten other seeds follow, and the rate is chosen by all.
+    Of the hops at the rate of the `choice`, or the best on the validation lines; with `again` those
+    of the ten other seeds follow, and the rate is chosen by all.
     """
     if task == "recall":
         return {arm: rows["recalled"] for arm, rows in groups(pictures.RECALL.read(), "arm")}
@@ -46,10 +44,7 @@ def scores(task: str, *, choice: str = "", again: bool = False) -> Scores:
 
 
 def over_a_look(task: str, *, choice: str = "") -> np.ndarray:
-    """Gains of the seeds over one plain look at the same patterns: all the tokens, in the hops.
-
-    choice: a rate of the hops, or a look by "distances" in place of dot products.
-    """
+    """Gains over one plain look at the same patterns, by dot products or by "distances"."""
     found = scores(task, choice=choice, again=task == "hops 2")
     look = "distances" if choice == "distances" else "attention"
     return found["interacting"] - found["dense" if "hops" in task else look]
@@ -63,11 +58,6 @@ def over_controls(found: Scores) -> Scores:
 def over_equals(task: str) -> tuple[str, np.ndarray]:
     """The control of equal resources over which the gain is surely smallest, and those gains."""
     return min(over_controls(scores(task)).items(), key=lambda one: mean_interval(one[1])[0])
-
-
-def searched(arm: str) -> np.ndarray:
-    """Accuracies of the searches, (links, searches)."""
-    return array_of(SEARCH.read(), "test", "links", "seed", arm=arm)
 
 
 _BY_RATE = grid(task=TASKS[3:], choice=[f"rate {rate}" for rate in RATES])

@@ -21,6 +21,7 @@ R3d  The map that keeps its keys is chaotic where the model is used, too: at T =
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,6 @@ from torch import Tensor
 
 from bookmaker.tables import Rows, stored
 from compendium.c42_generator_as_a_map.study import (
-    SHOWN,
     beside_rests,
     distances,
     exponents,
@@ -77,13 +77,11 @@ def lost_at(rows: Columns) -> float:
 @stored(HERE / "cycle.csv", units=[{"span": 4, "beta": 0.63}], seconds=15.0, within={"away": 5e-4})
 def CYCLE_TABLE(span: int, *, beta: float) -> Rows:
     """Twenty tokens of an oscillation: distance from rest; that from five before, rounded up."""
-    model = decoder()
-    rests, nudged = beside_rests(model, [beta], span=span, size=0.06)
-    orbit = follow(model, nudged, beta=beta, steps=90)
-    away, moved = (
-        distances(tokens, rests)[0] for tokens in (orbit, orbit[:, 5:] - orbit[:, :-5] + rests)
-    )
-    return rows_of(token=np.arange(20), away=away[-20:], back=(moved[-20:] * 1e4).ceil() / 1e4)
+    rests, nudged = beside_rests(decoder(), [beta], span=span, size=0.06)
+    orbit = follow(decoder(), nudged, beta=beta, steps=90)
+    away = distances(orbit, rests)[0, -20:]
+    back = distances(orbit[:, 5:] - orbit[:, :-5] + rests, rests)[0, -20:]
+    return rows_of(token=np.arange(20), away=away, back=(back * 1e4).ceil() / 1e4)
 
 
 CIRCLES = {
@@ -94,41 +92,27 @@ CIRCLES = {
 
 @stored(HERE / "circles.csv", units=grid(span=CIRCLES))
 def CIRCLE_TABLE(span: int) -> Rows:
-    """The small oscillation: size, leading exponent; begun at 0.02 from the rest.
-
-    240 tokens are dropped, 100 measured, 25 of which turn the covector.
-    """
+    """Size and exponent of the small oscillation, begun at 0.02 from the rest, after 240 tokens."""
     model, betas = decoder(), torch.tensor(CIRCLES[span])[:, None]
     rests, nudged = beside_rests(model, CIRCLES[span], span=span, size=0.02)
     orbit = follow(model, nudged, beta=betas, steps=340)[:, 240:]
     away = distances(orbit, rests)
     rates = exponents(model, orbit, span=span, beta=betas, align=25)
-    return rows_of(
-        beta=CIRCLES[span],
-        size=away.square().mean(1).sqrt(),
-        farthest=away.amax(1),
-        exponent=rates,
-    )
+    return rows_of(beta=CIRCLES[span], size=away.square().mean(1).sqrt(), exponent=rates)
 
 
 @stored(HERE / "onset.csv", units=grid(span=(8,)))
 def ONSET_TABLE(span: int) -> Rows:
-    """Sizes of the oscillation of β = 0.6175 at other β, whole and drawn towards the rest.
-
-    share: what is left of its window at first; size: root mean square distance over 40 tokens.
-    """
-    model, found = decoder(), grid(beta=(0.6135, 0.6143), share=(0.15, 0.4, 1.0))
-    betas, shares = (torch.tensor([one[name] for one in found]) for name in ("beta", "share"))
+    """Sizes over 40 tokens of the oscillation of β = 0.6175 at other β, a share of it at first."""
+    model, choices = decoder(), {"beta": (0.6135, 0.6143), "share": (0.15, 0.4, 1.0)}
+    betas, shares = torch.tensor([*itertools.product(*choices.values())]).T
     rests, nudged = beside_rests(model, [0.6175, *betas], span=span, size=0.02)
     begun = follow(model, nudged[:1], beta=0.6175, steps=220)[:, -span:] - rests[0]
     windows = rests[1:, None] + shares[:, None, None] * begun
     orbit = follow(model, windows, beta=betas[:, None], steps=240)[:, span:]
-    sizes = distances(orbit, rests[1:]).unflatten(1, (6, 40)).square().mean(2).sqrt()
-    return [
-        {**one, "token": 40 * block + 40, "size": float(size)}
-        for one, row in zip(found, sizes, strict=True)
-        for block, size in enumerate(row)
-    ]
+    sizes = distances(orbit, rests[1:]).unflatten(1, (6, 40)).square().mean(2).sqrt().flatten()
+    units = grid(**choices, token=range(40, 241, 40))
+    return [unit | {"size": float(size)} for unit, size in zip(units, sizes, strict=True)]
 
 
 @stored(HERE / "branches.csv", units=grid(span=(4, 8)))
@@ -138,27 +122,21 @@ def BRANCH_TABLE(span: int) -> Rows:
     Up: they begin at the rest and are nudged by a thousandth at each step. Down: they begin as
     texts. away: mean over the last 20 tokens.
     """
-    model = decoder()
-    betas = [round(0.54 + 0.01 * k, 2) for k in range(17)]
-    rests, nudged = beside_rests(model, betas, span=span, size=1e-3)
-    count = 16 // span
+    model, betas = decoder(), np.linspace(0.54, 0.7, 17).round(2)
+    rests, nudged = beside_rests(model, betas.tolist(), span=span, size=1e-3)
+    count, rows = 16 // span, []
     texts = text_starts(model, span=span, count=count)
-    windows, rows = torch.cat((nudged[:1].expand(count, -1, -1), texts)), []
+    windows = torch.cat((nudged[:1].expand(count, -1, -1), texts))
+    ways, starts = np.repeat(["up", "down"], count), np.tile(np.arange(count), 2)
     generator = torch.Generator().manual_seed(1)
-    for k in range(len(betas)):
-        # The first half goes up, the others down.
-        place = [k] * count + [len(betas) - 1 - k] * count
+    for k in range(17):
+        place = np.where(ways == "up", k, 16 - k)
         noise = torch.randn(windows[:count].shape, generator=generator) / model.width**0.5
         windows[:count] += 1e-3 * rests[k].norm() * noise
-        beta = torch.tensor([betas[p] for p in place])[:, None]
-        orbit = follow(model, windows, beta=beta, steps=60)
+        orbit = follow(model, windows, beta=torch.tensor(betas[place]).float()[:, None], steps=60)
         windows = orbit[:, -span:].clone()
-        rows += rows_of(
-            way=["up"] * count + ["down"] * count,
-            beta=beta.double().numpy().round(2)[:, 0],
-            start=[*range(count), *range(count)],
-            away=distances(orbit[:, -20:], rests[place]).mean(1),
-        )
+        away = distances(orbit[:, -20:], rests[place]).mean(1)
+        rows += rows_of(way=ways, beta=betas[place], start=starts, away=away)
     return rows
 
 
@@ -172,10 +150,7 @@ LIVES = [
 
 @stored(HERE / "lives.csv", units=LIVES)
 def LIFE_TABLE(span: int, *, beta: float, horizon: int) -> Rows:
-    """The last of a text's tokens that is far from the rest, if 20 follow that are not; 16 texts.
-
-    ended: 1 if so, 0 if the horizon came first, which is then the time.
-    """
+    """The last of a text's tokens far from the rest, if it `ended` so by the horizon; 16 texts."""
     model = decoder()
     rest = find_rests(model, [beta])[0]
     windows = text_starts(model, span=span)
@@ -197,35 +172,29 @@ def LIFE_TABLE(span: int, *, beta: float, horizon: int) -> Rows:
 def side_by_side(span: int) -> list[float]:
     """The β at which all orbits that come up are within FAR of the rest and none from above is."""
     found = []
-    for (window, beta), rows in groups(BRANCH_TABLE.read(), "span", "beta"):
+    for beta, rows in groups(dict(groups(BRANCH_TABLE.read(), "span"))[span], "beta"):
         up = rows["way"] == "up"
-        if window == span and rows["away"][up].max() < FAR < rows["away"][~up].min():
+        if rows["away"][up].max() < FAR < rows["away"][~up].min():
             found.append(beta)
     return sorted(found)
 
 
 def mean_lives(span: int) -> dict[float, Lifetime]:
     """The mean life of chaos beside the rest by β."""
-    lives = groups(LIFE_TABLE.read(), "span", "beta")
-    return {
-        beta: lifetime_estimate(rows["time"], ended=rows["ended"])
-        for (window, beta), rows in lives
-        if window == span
-    }
+    lives = groups(dict(groups(LIFE_TABLE.read(), "span"))[span], "beta")
+    return {b: lifetime_estimate(rows["time"], ended=rows["ended"]) for b, rows in lives}
 
 
 @stored(
     HERE / "settings_R3c.csv",
-    units=grid(span=(4,), life=(60, 100, 200, 400, 700, 1000), rest=("multipliers", "orbits"))
-    + grid(span=(8,), life=(400, 700, 1000), rest=("multipliers", "orbits")),
+    units=[
+        *grid(span=(4,), life=(60, 100, 200, 400, 700, 1000), rest=("multipliers", "orbits")),
+        *grid(span=(8,), life=(400, 700, 1000), rest=("multipliers", "orbits")),
+    ],
     seconds=1.0,
 )
 def COEXISTENCE(span: int, *, life: int, rest: str) -> Rows:
-    """Stretch of β on which rest and chaos coexist, less 0.02.
-
-    From where chaos lives `life` tokens in the mean (ln life drawn straight between the β) to where
-    the multipliers lose the rest, or the orbits that come up do.
-    """
+    """Stretch of β, less 0.02, from where chaos lives `life` tokens to where the rest is lost."""
     lives = mean_lives(span)
     pairs = dict(groups(PAIR_TABLE.read(), "span"))[span]
     top = lost_at(pairs) if rest == "multipliers" else side_by_side(span)[-1]
@@ -234,17 +203,14 @@ def COEXISTENCE(span: int, *, life: int, rest: str) -> Rows:
     return rows_of(value=value, low=low, high=high, runs=16)
 
 
-@torch.no_grad()
 def stream(
-    model: Decoder, windows: Tensor, *, betas: Tensor, steps: int, settle: int | None = None
+    model: Decoder, windows: Tensor, *, betas: Tensor, steps: int, settle: int
 ) -> tuple[Tensor, np.ndarray]:
     """The map that keeps keys and values, one β (B,) a stream: tokens (B, n, D), growth (m, B).
 
-    Each new token looks at itself and at the T − 1 before it in every block, whose keys were made
-    when those tokens were new: what they saw has left the window and still reaches on. After
-    `settle` tokens a twin runs beside each stream, its keys, values and state a distance TWIN away
-    and brought back there after each token; growth holds the logarithms of what the m tokens made
-    of it.
+    After `settle` tokens a twin runs beside each stream, its keys, values and state a distance TWIN
+    away and brought back there after each token; growth holds the logarithms of what the m tokens
+    made of it.
     """
     memory: list[tuple[Tensor, Tensor]] = []
     span, count = windows.shape[1], len(windows)
@@ -252,9 +218,7 @@ def stream(
     orbit, growth = [], []
     for step in range(steps):
         if step == settle:
-            memory[:] = [
-                (keys.repeat(2, 1, 1, 1), values.repeat(2, 1, 1, 1)) for keys, values in memory
-            ]
+            memory[:] = [(torch.cat((k, k)), torch.cat((v, v))) for k, v in memory]
             noise = torch.randn(states.shape, generator=torch.Generator().manual_seed(0))
             states, betas = torch.cat((states, states + 0.01 * noise)), betas.repeat(2)
         chances = torch.softmax(betas[:, None] * (states @ model.embedding.T), -1)
@@ -262,43 +226,34 @@ def stream(
         orbit.append(token[:count])
         place = span + step
         states = run_decoder(model, token[:, None], memory=memory, span=span, start=place)[:, -1]
-        if settle is not None and step >= settle:
-            parts = [*(one for pair in memory for one in pair), states]
+        if step >= settle:
+            parts = [*itertools.chain(*memory), states]
             gaps = [one[count:] - one[:count] for one in parts]
             size = torch.stack([gap.square().flatten(1).sum(1) for gap in gaps]).sum(0).sqrt()
             for one, gap in zip(parts, gaps, strict=True):
                 one[count:] = one[:count] + gap * (TWIN / size).view(-1, *[1] * (gap.ndim - 1))
-            growth.append((size / TWIN).double().log())
-    return torch.stack(orbit, 1), torch.stack(growth).numpy() if growth else np.empty((0, count))
+            growth.append((size / TWIN).double().log().numpy())
+    return torch.stack(orbit, 1), np.array(growth)
 
 
 @stored(HERE / "diagram.csv", units=[{"span": 8, "steps": 600}])
 def DIAGRAM_TABLE(span: int, *, steps: int) -> Rows:
-    """The last 40 tokens of 48 streams of 600 tokens, β from 0.4 to 1.34.
-
-    Components along " the" and along the end of a line, seen from the mean of all words, in units
-    in which that word itself is at 1.
-    """
-    model = decoder()
-    betas = 0.4 + 0.02 * torch.arange(48)
-    start = text_starts(model, span=span, count=2)[1]
-    mean = model.embedding.mean(0)
-    axes = model.embedding[[int(token_numbers(model, word)[0]) for word in SHOWN]] - mean
-    orbit = stream(model, start.expand(48, -1, -1), betas=betas, steps=steps)[0][:, -40:]
-    found = (orbit - mean) @ (axes / axes.square().sum(1, keepdim=True)).T
+    """The last 40 tokens of 48 streams along " the" and a line's end, each word itself at 1."""
+    model, betas = decoder(), 0.4 + 0.02 * torch.arange(48)
+    start, mean = text_starts(model, span=span, count=2)[1], model.embedding.mean(0)
+    axes = model.embedding[[int(token_numbers(model, word)[0]) for word in (" the", "\n")]] - mean
+    begin = start.expand(48, -1, -1)
+    orbit, _ = stream(model, begin, betas=betas, steps=steps, settle=steps)
+    found = (orbit[:, -40:] - mean) @ (axes / axes.square().sum(1, keepdim=True)).T
     the, line = found.flatten(0, 1).T.numpy().round(4)
     return rows_of(beta=betas.double().numpy().round(4).repeat(40), the=the, line=line)
 
 
 @stored(HERE / "streams.csv", units=grid(span=(8,), beta=(0.54, 0.58, 0.6, 1.0)))
 def STREAM_TABLE(span: int, *, beta: float) -> Rows:
-    """Leading exponents of the map that keeps its keys: 16 texts, 60 tokens dropped, 50 measured.
-
-    away: mean distance from the rest of windows over the last 20 tokens.
-    """
-    model = decoder()
+    """Exponents of 16 streams over 50 tokens, and how far their last 20 are from the rest."""
+    model, betas = decoder(), torch.full((16,), beta)
     windows = text_starts(model, span=span)
-    betas = torch.full((16,), beta)
     orbit, growth = stream(model, windows, betas=betas, steps=130, settle=60)
     away = distances(orbit[:, -20:], find_rests(model, [beta])[0].expand(16, -1)).mean(1)
     return rows_of(start=np.arange(16), exponent=growth[20:].mean(0), away=away)

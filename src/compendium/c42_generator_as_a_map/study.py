@@ -1,11 +1,9 @@
 """A language model that reads the mean of N voices of its own; N → ∞ makes it a map.
 
-Written before the full runs. N voices draw a token each from the law p = softmax(β z) of what
-follows, z the logits, and the model reads the mean of their embedded words next. For N → ∞ that
-is the map F(x_1 … x_T) = Σ_v p_v e_v on windows of T soft tokens at positions 0 … T − 1. A motion
-follows the window; its leading exponent, in nats a token, is the growth of a covector that is
-pulled back along a stored orbit by exact vector–Jacobian products (the transposed product has the
-same exponents), so that no difference of two orbits is taken.
+N voices draw a token each from the law p = softmax(β z) of what follows, z the logits, and the
+model reads the mean of their embedded words next. For N → ∞ that is the map
+F(x_1 … x_T) = Σ_v p_v e_v on windows of T soft tokens. A leading exponent, in nats a token, is the
+growth of a covector that is pulled back along a stored orbit by exact vector–Jacobian products.
 
 Criteria, before the runs:
 
@@ -21,8 +19,8 @@ R4  The model as it is used, N = 1, is not what the map predicts: the law of its
     same rest, and half of nothing is nothing. Now: beyond a total variation of a quarter.)
 R5  Greedy decoding ends in a loop: at most one start in twenty has none by the horizon, at each T.
 
-Tolerances on another processor: a motion in chaos is another one there, so that its exponent is
-compared within what 16 starts scatter by; a rest is the same to 1e-3.
+On another processor a motion in chaos is another one: its exponent is compared within what 16
+starts scatter by. A rest is the same to 1e-3.
 """
 
 from __future__ import annotations
@@ -35,10 +33,11 @@ import numpy as np
 import torch
 from scipy.sparse.linalg import LinearOperator, eigs
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from bookmaker.tables import Rows, stored
 from compendium.common.models import decoder, law, text_numbers
-from compendium.common.rows import grid, mean_rows, rows_of
+from compendium.common.rows import grid, groups, mean_rows, rows_of
 from spinformer.core.anderson import anderson
 from spinformer.language.decoder import Decoder, run_decoder, token_numbers
 from spinformer.language.text import sample_texts
@@ -46,8 +45,6 @@ from spinformer.language.text import sample_texts
 HERE = Path(__file__).parent
 # What the last tokens of a prompt are if a chat template is put around it.
 TEMPLATE = "<|im_end|>\n<|im_start|>assistant\n"
-# The words whose share of a soft token is drawn.
-SHOWN = (" the", "\n")
 
 
 def soft_token(model: Decoder, windows: Tensor, *, beta: float | Tensor) -> Tensor:
@@ -56,43 +53,51 @@ def soft_token(model: Decoder, windows: Tensor, *, beta: float | Tensor) -> Tens
 
 
 def text_starts(model: Decoder, *, span: int, count: int = 16) -> Tensor:
-    """Embedded windows (count, span, D): the tail of the chat template, then stretches of the seven
-    texts in turn, from their beginnings on."""
+    """Windows (count, span, D): a chat template's tail, then pieces of the seven texts in turn."""
     texts = text_numbers(model)
     starts = [torch.cat((texts[0][:span], token_numbers(model, TEMPLATE)))[-span:]]
     for number in range(count - 1):
-        text, place = texts[number % len(texts)], 40 * (number // len(texts))
-        starts.append(text[place : place + span])
+        place = 40 * (number // len(texts))
+        starts.append(texts[number % len(texts)][place : place + span])
     return model.embedding[torch.stack(starts)]
 
 
-@torch.no_grad()
 def find_rests(model: Decoder, betas: Sequence[float]) -> tuple[Tensor, Tensor]:
-    """The rests x (n, D) next to the mean of all words, one a β, and residuals ‖F(x) − x‖/√D.
+    """The rests x (n, D) next to the mean of all words, one a β, stable or not, and residuals.
 
-    In a window of equal tokens all values are equal, so that it does not matter where attention
-    looks: the states, and with them the rest, are the same for every length of the window, and a
-    window of one token finds it. Solved with Anderson's mixing, stable or not; the residual is in
-    units of the words' root mean square entry.
+    The rest is the same for every length of the window, and a window of one token finds it.
+    ‖F(x) − x‖/√D is in units of the words' root mean square entry.
     """
     scale = model.embedding.square().mean().sqrt()
     beta = torch.tensor(betas, dtype=model.embedding.dtype)[:, None]
-
-    def step(tokens: Tensor) -> Tensor:
-        return soft_token(model, tokens, beta=beta)[:, None]
-
-    mean = model.embedding.mean(0).expand(len(betas), 1, -1)
-    found = anderson(step, mean, tolerance=1e-5 * float(scale), max_steps=300)
+    found = anderson(
+        lambda tokens: soft_token(model, tokens, beta=beta)[:, None],
+        model.embedding.mean(0).expand(len(betas), 1, -1),
+        tolerance=1e-5 * float(scale),
+        max_steps=300,
+    )
     return found.value[:, 0], found.residual / scale
+
+
+def beside_rests(
+    model: Decoder, betas: Sequence[float], *, span: int, size: float
+) -> tuple[Tensor, Tensor]:
+    """The rest (n, D) at each β, and windows (n, T, D) of it moved by `size` of its length."""
+    rests = find_rests(model, betas)[0]
+    noise = torch.randn(rests.shape, generator=torch.Generator().manual_seed(0))
+    nudge = size * rests.norm(dim=1, keepdim=True) * normalize(noise, dim=1)
+    return rests, (rests + nudge)[:, None].expand(-1, span, -1)
+
+
+def distances(orbits: Tensor, rests: Tensor) -> Tensor:
+    """Distance (B, n) of orbits (B, n, D) from rests (B, D), in units of the rests' lengths."""
+    return (orbits - rests[:, None]).norm(dim=2) / rests.norm(dim=1, keepdim=True)
 
 
 def multipliers(
     model: Decoder, token: Tensor, *, span: int, beta: float, count: int = 2
 ) -> np.ndarray:
-    """Leading eigenvalues of the map of windows at the rest `token` (D,), largest first, complex.
-
-    Arnoldi's method on exact vector–Jacobian products: no differences.
-    """
+    """Leading eigenvalues of the map of windows at the rest `token` (D,), largest first."""
     leaf = token.expand(1, span, -1).clone().requires_grad_()
     following = soft_token(model, leaf, beta=beta)
 
@@ -100,7 +105,7 @@ def multipliers(
         covector = torch.as_tensor(vector.reshape(leaf.shape), dtype=leaf.dtype)
         return pull_back(leaf, following, covector).numpy().ravel()
 
-    kind = following.detach().numpy().dtype
+    kind = model.embedding.numpy().dtype
     operator = LinearOperator((leaf.numel(), leaf.numel()), matvec=pulled, dtype=kind)
     start = np.random.default_rng(0).normal(size=leaf.numel()).astype(kind)
     found = eigs(operator, k=count, ncv=20, tol=1e-3, v0=start, return_eigenvectors=False)
@@ -119,25 +124,15 @@ def mean_word(
 ) -> Tensor:
     """Mean embedding (B, D) of the words that N voices draw from each law (B, V)."""
     laws = chances.double().numpy()
-    drawn = [generator.multinomial(voices, law / law.sum()) for law in laws]
-    return torch.as_tensor(np.stack(drawn) / voices, dtype=chances.dtype) @ model.embedding
+    drawn = generator.multinomial(voices, laws / laws.sum(1, keepdims=True))
+    return torch.as_tensor(drawn / voices, dtype=chances.dtype) @ model.embedding
 
 
-@torch.no_grad()
 def follow(
-    model: Decoder,
-    windows: Tensor,
-    *,
-    beta: float | Tensor,
-    steps: int,
-    voices: int | None = None,
-    seed: int = 0,
+    model: Decoder, windows: Tensor, *, beta: float | Tensor, steps: int, voices: int | None = None
 ) -> Tensor:
-    """Orbits (B, T + n, D) of windows (B, T, D): their tokens and the n = `steps` after them.
-
-    Without `voices` those of the map; else what N voices draw, whole tokens, is averaged.
-    """
-    generator, orbit = np.random.default_rng(seed), windows
+    """Windows (B, T, D) with the `steps` tokens after them, by the map or by the mean of voices."""
+    generator, orbit = np.random.default_rng(0), windows
     for _ in range(steps):
         chances = law(model, orbit[:, -windows.shape[1] :], beta=beta)
         plain = chances @ model.embedding
@@ -149,11 +144,7 @@ def follow(
 def exponents(
     model: Decoder, orbit: Tensor, *, span: int, beta: float | Tensor, align: int
 ) -> np.ndarray:
-    """Leading exponent of each orbit (B, T + n, D), nats a token: (B,).
-
-    A random covector is pulled back from the end to the beginning; the first `align` of the n
-    steps turn it and are not counted.
-    """
+    """Leading exponent (B,) of orbits (B, T + n, D); `align` of the n steps turn the covector."""
     steps = orbit.shape[1] - span
     generator = torch.Generator().manual_seed(0)
     covector = torch.randn(orbit[:, :span].shape, generator=generator).to(orbit)
@@ -169,17 +160,12 @@ def exponents(
 
 
 def returns(orbit: Tensor, *, longest: int) -> tuple[np.ndarray, np.ndarray]:
-    """Lag and distance at which the end of each orbit (B, n, D) comes back nearest, (B,) each.
-
-    Distances are those of `longest` tokens in a row, over the spread of the words that the orbit
-    visits; a rest comes back at once, with a distance near zero, a cycle after its length.
-    """
+    """Lag and distance (B,) at which the `longest` last tokens of orbits come back nearest."""
     pieces = orbit.unfold(1, longest, 1).flatten(2).flip(1)[:, : longest + 1]
     scale = orbit[:, 0].norm(dim=-1).mean() * longest**0.5
     gaps = (pieces[:, 1:] - pieces[:, :1]).norm(dim=2).T / scale
     # The first lag that is as good as the best one, so that a cycle is not called twice itself.
-    good = gaps <= 1.5 * gaps.min(0).values + 1e-6
-    first = good.int().argmax(0)
+    first = (gaps <= 1.5 * gaps.min(0).values + 1e-6).int().argmax(0)
     return first.numpy() + 1, gaps.gather(0, first[None])[0].numpy()
 
 
@@ -193,33 +179,19 @@ def returns(orbit: Tensor, *, longest: int) -> tuple[np.ndarray, np.ndarray]:
     ],
     checked=1,
     seconds=15.0,
-    within=dict.fromkeys(("real", "imaginary", "size", "entropy", "the"), 0.01)
-    | {"residual": np.inf},
+    within=dict.fromkeys(("real", "imaginary", "size"), 0.01),
 )
 def REST_TABLE(span: int, *, beta: float, bits: int) -> Rows:
-    """A rest: residual, entropy of its law in nats, share of " the", leading multiplier."""
+    """The leading multiplier of the rest."""
     model = decoder() if bits == 32 else decoder(dtype=torch.float64)
-    (rest,), (residual,) = find_rests(model, [beta])
-    with torch.no_grad():
-        spoken = law(model, rest.expand(1, 1, -1), beta=beta)[0]
-    leading = multipliers(model, rest, span=span, beta=beta)[0]
-    return rows_of(
-        residual=residual,
-        entropy=torch.special.entr(spoken).sum(),
-        the=spoken[token_numbers(model, SHOWN[0])],
-        real=leading.real,
-        imaginary=abs(leading.imag),
-        size=abs(leading),
-    )
+    leading = multipliers(model, find_rests(model, [beta])[0][0], span=span, beta=beta)[0]
+    return rows_of(real=leading.real, imaginary=abs(leading.imag), size=abs(leading))
 
 
 def motion_rows(
     model: Decoder, begin: Tensor, betas: Sequence[float], *, settle: int = 100, measure: int = 120
 ) -> Rows:
-    """One row a β and window of `begin` (n, T, D): leading exponent, and return of the orbit's end.
-
-    The last 48 tokens are compared with earlier ones (`returns`).
-    """
+    """One row a β and window of `begin` (n, T, D): exponent, and return of the last 48 tokens."""
     count, span, _ = begin.shape
     beta = torch.tensor(betas).repeat_interleave(count)[:, None]
     windows = begin.repeat(len(betas), 1, 1)
@@ -233,25 +205,10 @@ def motion_rows(
 MOTIONS = {4: (0.5, 0.6, 0.65, 0.7, 0.8, 1.0, 2.0), 8: (0.5, 0.6, 0.7, 1.0), 16: (1.0,)}
 
 
-@stored(HERE / "motions.csv", units=[{"span": span} for span in MOTIONS])
+@stored(HERE / "motions.csv", units=grid(span=MOTIONS))
 def MOTION_TABLE(span: int) -> Rows:
     """What 16 starts, fifteen of text and one of the chat template, do after 100 tokens."""
     return motion_rows(decoder(), text_starts(decoder(), span=span), MOTIONS[span])
-
-
-def beside_rests(
-    model: Decoder, betas: Sequence[float], *, span: int, size: float
-) -> tuple[Tensor, Tensor]:
-    """The rest (n, D) at each β, and windows (n, T, D) of it moved by `size` of its length."""
-    rests = find_rests(model, betas)[0]
-    noise = torch.randn(rests.shape, generator=torch.Generator().manual_seed(0))
-    nudge = size * rests.norm(dim=1, keepdim=True) * torch.nn.functional.normalize(noise, dim=1)
-    return rests, (rests + nudge)[:, None].expand(-1, span, -1)
-
-
-def distances(orbits: Tensor, rests: Tensor) -> Tensor:
-    """Distance (B, n) of orbits (B, n, D) from rests (B, D), in units of the rests' lengths."""
-    return (orbits - rests[:, None]).norm(dim=2) / rests.norm(dim=1, keepdim=True)
 
 
 KINDS = ("essay", "narrative", "dialogue", "law", "list")
@@ -260,11 +217,7 @@ PROMPTS = grid(beta=(0.56, 0.58), steps=(120,)) + grid(beta=(1.0,), steps=(70,))
 
 @stored(HERE / "prompts.csv", units=PROMPTS)
 def PROMPT_TABLE(beta: float, *, steps: int) -> Rows:
-    """Windows of eight tokens, five kinds of text, plain and before the end of a chat template.
-
-    way: tokens until the orbit stays within a hundredth of the rest, `steps` if it does not;
-    exponent: at β = 1 alone, over the last 40 tokens, of which 10 turn the covector.
-    """
+    """Tokens until texts, plain or before a template, stay at rest; at β = 1 their exponent."""
     model, texts = decoder(), sample_texts()
     words = [token_numbers(model, texts[kind])[:8] for kind in KINDS]
     tail = token_numbers(model, TEMPLATE)
@@ -278,58 +231,28 @@ def PROMPT_TABLE(beta: float, *, steps: int) -> Rows:
     return rows_of(kind=KINDS * 2, template=["no"] * 5 + ["yes"] * 5, way=ways, exponent=rates)
 
 
-def spread(model: Decoder, laws: Tensor) -> Tensor:
-    """tr C (B,), the variance of the embedding of one word drawn from each law (B, V)."""
-    squares = model.embedding.square().sum(1)
-    return laws @ squares - (laws @ model.embedding).square().sum(1)
-
-
-VOICES = (1, 10, 100, 1000, 10_000)
-
-
-@torch.no_grad()
-def voices_rows(
-    model: Decoder, begin: Tensor, *, beta: float, voices: int, steps: int, seed: int = 0
-) -> Rows:
-    """How N voices leave the map that began with them at windows (n, T, D): one row a token.
-
-    deviation: root mean square over the starts of the distance of the read tokens. noise: what
-    it must be at the first token, √(tr C / N), C the covariance of one voice's word. distance:
-    mean total variation between the laws of the next token. apart: the same between the map's own
-    orbits from different starts: what no knowledge of the start would give.
-    """
-    count, span, _ = begin.shape
-    noise = spread(model, law(model, begin, beta=beta)).mean() / voices
-    plain = follow(model, begin, beta=beta, steps=steps)
-    drawn = follow(model, begin, beta=beta, steps=steps, voices=voices, seed=seed)
-    rows = []
-    for step in range(1, steps + 1):
-        one, other = plain[:, step : step + span], drawn[:, step : step + span]
-        gap = (one[:, -1] - other[:, -1]).norm(dim=1)
-        laws, spoken = law(model, torch.cat((one, other)), beta=beta).chunk(2)
-        distance = 0.5 * (laws - spoken).abs().sum(1)
-        rows += rows_of(
-            step=step,
-            deviation=gap.square().mean().sqrt(),
-            noise=noise.sqrt(),
-            scatter=gap.std() / count**0.5,
-            distance=distance.mean(),
-            error=distance.std() / count**0.5,
-            apart=0.5 * (laws - laws.roll(1, 0)).abs().sum(1).mean(),
-        )
-    return rows
-
-
 def settled_texts(model: Decoder, *, beta: float) -> Tensor:
     """Sixteen windows of four tokens, of texts that the map has read for 40 tokens."""
     return follow(model, text_starts(model, span=4, count=17)[1:], beta=beta, steps=40)[:, -4:]
 
 
+VOICES = (1, 10, 100, 1000, 10_000)
+
+
 @stored(HERE / "voices.csv", units=grid(beta=(0.5, 1.0), voices=(*VOICES, 100_000)))
 def VOICES_TABLE(beta: float, *, voices: int) -> Rows:
-    """Voices of a window of four tokens against the map, 24 tokens, 16 starts."""
-    begin = settled_texts(decoder(), beta=beta)
-    return voices_rows(decoder(), begin, beta=beta, voices=voices, steps=24)
+    """Distance of laws of voices and the map that began alike; `apart`: of the map's own orbits."""
+    model, rows = decoder(), []
+    begin = settled_texts(model, beta=beta)
+    orbits = torch.cat(
+        [follow(model, begin, beta=beta, steps=24, voices=n) for n in (None, voices)]
+    )
+    for step in range(1, 25):
+        laws, spoken = law(model, orbits[:, step : step + 4], beta=beta).chunk(2)
+        distance = 0.5 * (laws - spoken).abs().sum(1)
+        apart = 0.5 * (laws - laws.roll(1, 0)).abs().sum(1).mean()
+        rows += rows_of(step=step, distance=distance.mean(), error=distance.std() / 4, apart=apart)
+    return rows
 
 
 @stored(
@@ -338,18 +261,27 @@ def VOICES_TABLE(beta: float, *, voices: int) -> Rows:
     seconds=1.0,
 )
 def CROWD(beta: float, *, tokens: int, threshold: float) -> Rows:
-    """Whether one voice is outside a threshold at its first word, 10,000 inside for some tokens.
-
-    value: the smaller of both distances to the threshold, with two errors over 16 starts.
-    """
-    table = VOICES_TABLE.read()
-    here = table["beta"] == beta
-    one = here & (table["voices"] == 1) & (table["step"] == 1)
-    crowd = here & (table["voices"] == 10_000) & (table["step"] <= tokens)
-    value = np.append(table["distance"][one] - threshold, threshold - table["distance"][crowd])
-    error = 2.0 * np.append(table["error"][one], table["error"][crowd])
+    """How far one voice is outside a threshold and 10,000 inside for some tokens, the smaller."""
+    rows = dict(groups(VOICES_TABLE.read(), "beta", "voices"))
+    one, crowd = rows[beta, 1], rows[beta, 10_000]
+    value = np.append(one["distance"][0] - threshold, threshold - crowd["distance"][:tokens])
+    error = 2.0 * np.append(one["error"][0], crowd["error"][:tokens])
     low, high = (value - error).min(), (value + error).min()
     return rows_of(value=value.min(), low=low, high=high, runs=16)
+
+
+def noise_rows(
+    model: Decoder, windows: Tensor, *, beta: float, voices: int, draws: int, seed: int
+) -> Rows:
+    """Deviation of N voices from the map at the first token, with its error, and √(tr C / N)."""
+    chances, generator = law(model, windows, beta=beta), np.random.default_rng(seed)
+    plain = chances @ model.embedding
+    said = [mean_word(model, chance.expand(draws, -1), voices, generator) for chance in chances]
+    squares = (torch.stack(said, 1) - plain).square().sum(2).T.double().numpy().ravel()
+    deviation = squares.mean() ** 0.5
+    error = squares.std(ddof=1) / len(squares) ** 0.5 / (2 * deviation)
+    variance = chances @ model.embedding.square().sum(1) - plain.square().sum(1)
+    return rows_of(deviation=deviation, error=error, noise=float(variance.mean() / voices) ** 0.5)
 
 
 @stored(
@@ -360,32 +292,15 @@ def CROWD(beta: float, *, tokens: int, threshold: float) -> Rows:
     rtol=0.15,
 )
 def NOISE_TABLE(beta: float, *, voices: int) -> Rows:
-    """The first token of N voices again, 32 times from each of 16 windows of four tokens.
-
-    deviation: root mean square distance from the map, with its error. noise: its prediction.
-    """
-    model = decoder()
-    with torch.no_grad():
-        chances = law(model, settled_texts(model, beta=beta), beta=beta)
-        plain = chances @ model.embedding
-        noise = float(spread(model, chances).mean() / voices) ** 0.5
-    generator = np.random.default_rng(voices)
-    said = [mean_word(model, chance.expand(32, -1), voices, generator) for chance in chances]
-    squares = (torch.stack(said, 1) - plain).square().sum(2).T.double().numpy().ravel()
-    deviation = squares.mean() ** 0.5
-    error = squares.std(ddof=1) / len(squares) ** 0.5 / (2 * deviation)
-    return rows_of(deviation=deviation, error=error, noise=noise)
+    """32 draws from each of 16 windows of four tokens."""
+    begin = settled_texts(decoder(), beta=beta)
+    return noise_rows(decoder(), begin, beta=beta, voices=voices, draws=32, seed=voices)
 
 
-@torch.no_grad()
 def greedy_loops(
     model: Decoder, *, span: int, starts: int, horizon: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Length of the loop (0: none yet) and of the way to it, of greedy decoding from each start.
-
-    Each new token is the likeliest one after the window; the window of `span` numbers decides
-    everything, so that the first one to come back closes the loop.
-    """
+    """Length of the loop (0: none yet) and of the way to it, of greedy decoding from each start."""
     windows = text_starts(model, span=span, count=starts)
     seen: list[dict[bytes, int]] = [{} for _ in range(starts)]
     loops, ways = np.zeros(starts, dtype=int), np.full(starts, horizon)
@@ -426,6 +341,10 @@ def COLD_TABLE(span: int, *, beta: float) -> Rows:
     return rows_of(start=np.arange(len(begin)), lag=lags, gap=gaps)
 
 
+HEADS, INNER = ("query", "key", "value", "output"), ("gate", "up", "down")
+SHUFFLED = {"attention": HEADS, "feed-forward": INNER}
+
+
 def changed(model: Decoder, what: str, parts: str = "all", *, seed: int = 0) -> Decoder:
     """The same architecture with other weights: "trained", "fresh" or "shuffled ..." ones.
 
@@ -434,36 +353,34 @@ def changed(model: Decoder, what: str, parts: str = "all", *, seed: int = 0) -> 
     feed-forward": of those alone; the words keep their embeddings). parts: the only ones that act.
     """
     generator = torch.Generator().manual_seed(seed)
-    heads, inner = ("query", "key", "value", "output"), ("gate", "up", "down")
-    mixed = {"shuffled attention": heads, "shuffled feed-forward": inner}
-    mixed["shuffled"] = heads + inner
+    kind, _, which = what.partition(" ")
 
     def other(name: str, matrix: Tensor) -> Tensor:
         if name == {"attention": "down", "feed-forward": "output"}.get(parts):
             return torch.zeros_like(matrix)
-        if what == "fresh" and matrix.ndim == 1:
+        if kind == "fresh" and matrix.ndim == 1:
             return torch.ones_like(matrix)
-        if what == "fresh":
+        if kind == "fresh":
             drawn = torch.randn(matrix.shape, generator=generator)
             return drawn.to(matrix) / model.width**0.5
-        if name not in mixed.get(what, ()):
-            return matrix
-        order = torch.randperm(matrix.numel(), generator=generator)
-        return matrix.flatten()[order].view_as(matrix)
+        if kind == "shuffled" and name in SHUFFLED.get(which, HEADS + INNER):
+            return matrix.flatten()[torch.randperm(matrix.numel(), generator=generator)].view_as(
+                matrix
+            )
+        return matrix
 
     blocks = [{name: other(name, m) for name, m in block.items()} for block in model.blocks]
     words, gain = other("embedding", model.embedding), other("final_gain", model.final_gain)
     return replace(model, blocks=blocks, embedding=words, final_gain=gain)
 
 
-CONTROLS = [
-    *(("trained", part) for part in ("attention", "feed-forward")),
-    *((f"shuffled{which}", "all") for which in (" attention", " feed-forward", "")),
-    ("fresh", "all"),
-]
-
-
-@stored(HERE / "controls.csv", units=[{"weights": name, "parts": part} for name, part in CONTROLS])
+@stored(
+    HERE / "controls.csv",
+    units=grid(weights=("trained",), parts=("attention", "feed-forward"))
+    + grid(
+        weights=("shuffled attention", "shuffled feed-forward", "shuffled", "fresh"), parts=("all",)
+    ),
+)
 def CONTROL_TABLE(weights: str, *, parts: str) -> Rows:
     """Motions of a window of four tokens, four starts, with other weights or one part alone."""
     model = changed(decoder(), weights, parts)

@@ -1,11 +1,9 @@
 """What the 270 heads of a generator do to their own energies, and what kind of head each is.
 
-Written before the run. Measured as for MiniLM in chapter 14: seven texts of 128 tokens, the change
-of a head's own overlap energy U by the step it takes, whole, common to all tokens, specific to one;
-nulls with turned heads; here only what is asked, what is causal, differs: a token sees itself and
-those before it, queries and keys are turned by their positions, three heads share their keys.
+Measured as for MiniLM in chapter 14: seven texts of 128 tokens, the change of a head's own overlap
+energy U by the step it takes, whole, common to all tokens, specific to one; nulls of turned heads.
 
-Criteria:
+Criteria, before the run:
 
 R6  As in MiniLM the step of a head as a whole lowers its own U, and the part of it that belongs to
     a single token raises it: by the 95 % intervals over the texts more than twice as many heads
@@ -24,6 +22,7 @@ Tolerances: float32 sums of a thousand terms, 1e-3 of a change's size.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,51 +30,34 @@ from torch import Tensor
 
 from bookmaker.tables import Rows, stored
 from compendium.common.models import block_trace, causal_attention, decoder, text_numbers
-from compendium.common.rows import rows_of
+from compendium.common.rows import grid, rows_of
 from spinformer.core.statistics import mean_interval
 from spinformer.language.decoder import BlockTrace, Decoder, block_queries
 from spinformer.language.heads import HeadReport, head_report, overlap_energy
 
 HERE = Path(__file__).parent
-LENGTH, KINDS = 128, ("whole", "common", "specific")
+COLUMNS = [
+    *("head", "energy", "whole", "whole_error", "whole_z"),
+    *("common", "common_error", "specific", "specific_error", "specific_z"),
+]
 
 
-def text_inputs(model: Decoder, *, length: int = LENGTH) -> Tensor:
+def text_inputs(model: Decoder, *, length: int = 128) -> Tensor:
     """The first `length` words of the seven texts, embedded: (7, length, D)."""
     return model.embedding[torch.stack([numbers[:length] for numbers in text_numbers(model)])]
 
 
-def repeated_inputs(model: Decoder) -> Tensor:
-    """Random words, and the same once more: what a head sees that copies what came before."""
-    generator = torch.Generator().manual_seed(0)
-    once = torch.randint(100, len(model.embedding), (4, 64), generator=generator)
-    return model.embedding[torch.cat((once, once), 1)]
-
-
-def kinds(
-    model: Decoder, number: int, *, inputs: Tensor, repeated: Tensor
-) -> dict[str, np.ndarray]:
-    """Mean attention (H,) to the first token, to the one before, to what followed last time.
-
-    The first two on texts, from the second token on; the third on random words said twice, in the
-    second half: to the word after the one that was the same.
-    """
-    weights = causal_attention(model, block_trace(model, inputs, number))[:, :, 1:]
-    again = causal_attention(model, block_trace(model, repeated, number))
-    half = repeated.shape[1] // 2
+def kinds(model: Decoder, trace: BlockTrace) -> dict[str, Tensor]:
+    """Mean attention (H,) to the first token and to the one before, from the second token on."""
+    seen = causal_attention(model, trace)[:, :, 1:]
     return {
-        "sink": weights[..., 0].mean((0, 2)).numpy(),
-        "previous": weights.diagonal(0, -2, -1).mean((0, 2)).numpy(),
-        "induction": again[:, :, half:].diagonal(1, -2, -1).mean((0, 2)).numpy(),
+        "sink": seen[..., 0].mean((0, 2)),
+        "previous": seen.diagonal(0, -2, -1).mean((0, 2)),
     }
 
 
-@torch.no_grad()
 def stage_changes(model: Decoder, number: int, trace: BlockTrace) -> dict[str, Tensor]:
-    """Change of every head's U (B, H), mean over tokens, after attention and after the block.
-
-    The keys are held fixed; the state asks again after each stage. The first token has no U.
-    """
+    """Change of U (B, H) with its keys held, mean over tokens, by attention and the block."""
     shared = model.heads // model.key_heads
     keys = trace.keys.repeat_interleave(shared, 1)
     tokens = keys.shape[2]
@@ -114,31 +96,26 @@ def layer_report(
 
 @stored(
     HERE / "heads.csv",
-    units=[{"layer": layer} for layer in range(30)],
+    units=grid(layer=range(30)),
     checked=2,
     seconds=25.0,
     rtol=1e-2,
     within=dict.fromkeys(("whole", "common", "specific", "attention", "block"), 1e-3),
 )
 def HEAD_TABLE(layer: int) -> Rows:
-    """Energies and kinds of the nine heads of a layer; `_half`: half of the 95 % interval.
+    """Energies and kinds of the nine heads of a layer; `_error`: half of the 95 % interval.
 
     whole, common, specific: change of the head's own U by its own step; `_z`: in spreads of the
-    null. attention, block: change of U by all that the layer's attention, and the whole block, add.
+    null. layer_attention, layer_block: change of U of all heads of the layer together by all that
+    its attention, and the whole block, add.
     """
     model = decoder()
     inputs = text_inputs(model)
     trace, report = layer_report(model, inputs, layer, draws=20)
-    stages = stage_changes(model, layer, trace)
-    parts = [f"{name}{end}" for name in KINDS for end in ("", "_error", "_z")]
     told = report.table()
-    names = [name for name in ("head", "energy", *parts) if name != "common_z"]
-    columns = {name: np.array([row[name] for row in told]) for name in names}
-    columns |= {name: changes.mean(0).numpy() for name, changes in stages.items()}
-    # All heads of a layer together: the same in its nine rows.
-    for name, changes in stages.items():
-        low, high = mean_interval(changes.sum(1).numpy())
-        columns[f"layer_{name}"] = changes.sum(1).mean().numpy()
-        columns[f"layer_{name}_error"] = np.array(0.5 * (high - low))
-    columns |= kinds(model, layer, inputs=inputs, repeated=repeated_inputs(model))
-    return rows_of(**columns)
+    columns: dict[str, Any] = {name: np.array([row[name] for row in told]) for name in COLUMNS}
+    for name, changes in stage_changes(model, layer, trace).items():
+        total = changes.sum(1).numpy()
+        low, high = mean_interval(total)
+        columns |= {f"layer_{name}": total.mean(), f"layer_{name}_error": 0.5 * (high - low)}
+    return rows_of(**columns, **kinds(model, trace))

@@ -1,10 +1,8 @@
 """A token is changed, leaves the window, and two texts go on with the same random numbers.
 
-Written before the runs. One voice, whole tokens, windows of T. The oldest token of a window of real
-text is replaced by another word of the same texts; both windows go on with the same Gumbel noise,
-one number a word of the vocabulary, the likelier words winning [Gumbel's way to draw]. From the
-first new token on the changed one has left. If the first tokens agree, the two windows are the
-same and stay so: the token is forgotten. If they do not, the difference lives on in the text.
+One voice, whole tokens, windows of T. The oldest token of a window of real text is replaced by
+another word of the same texts; both windows go on with the same Gumbel noise, one number a word of
+the vocabulary. If the first new tokens agree, the two windows are the same and stay so.
 
 Criteria:
 
@@ -23,7 +21,6 @@ Tolerances: rounding may turn a draw; shares within 0.15.
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 from pydoc_data.topics import topics
 
@@ -33,7 +30,7 @@ from torch import Tensor
 
 from bookmaker.tables import Rows, stored
 from compendium.common.models import decoder, law, text_numbers
-from compendium.common.rows import grid, rows_of
+from compendium.common.rows import grid, groups, rows_of
 from spinformer.core.statistics import mean_estimate
 from spinformer.language.decoder import Decoder, run_decoder, token_numbers
 from spinformer.language.text import sample_texts
@@ -51,34 +48,33 @@ def text_windows(model: Decoder, *, span: int, count: int, seed: int) -> tuple[T
     return words[places + torch.arange(span)], others
 
 
-@torch.no_grad()
 def pairs_apart(
     model: Decoder, one: Tensor, other: Tensor, *, beta: float, lags: tuple[int, ...], seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Two windows (B, T) each go on with one noise: distance of laws, and whether they differ.
 
-    Both (lags, B). At lag n, n new tokens have been said by both; equal windows stay equal and are
-    not run any more.
+    Both (lags, B), lags rising. At lag n, n new tokens have been said by both; equal windows stay
+    equal and are not run any more.
     """
     generator = torch.Generator().manual_seed(seed)
     one, other = one.clone(), other.clone()
-    distance = np.zeros((len(lags), len(one)))
-    apart = np.zeros((len(lags), len(one)), dtype=bool)
+    distances, apart = [], []
     for step in range(max(lags) + 1):
         live = (one != other).any(1)
         noise = torch.empty(len(one), len(model.embedding)).exponential_(generator=generator)
+        distance = torch.zeros(len(one), dtype=torch.float64)
         if live.any():
             both = model.embedding[torch.cat((one[live], other[live]))]
             laws = law(model, both, beta=beta).chunk(2)
-            if step in lags:
-                row = lags.index(step)
-                distance[row, live] = 0.5 * (laws[0] - laws[1]).abs().sum(1).numpy()
-                apart[row] = live.numpy()
+            distance[live] = 0.5 * (laws[0] - laws[1]).abs().sum(1).double()
             for windows, chances in zip((one, other), laws, strict=True):
                 # argmax of ln p + Gumbel noise is that of p over exponential noise.
                 said = (chances / noise[live]).argmax(1)
                 windows[live] = torch.cat((windows[live, 1:], said[:, None]), 1)
-    return distance, apart
+        if step in lags:
+            distances.append(distance.numpy())
+            apart.append(live.numpy())
+    return np.stack(distances), np.stack(apart)
 
 
 PAIRS = ("changed", "unrelated")
@@ -113,15 +109,14 @@ def LEFT_TABLE(span: int, *, beta: float, count: int) -> Rows:
 )
 def REMEMBERED(span: int, *, beta: float, lag: int) -> Rows:
     """Distance of the laws less a tenth of that of unrelated windows, by window, β and lag."""
-    table = LEFT_TABLE.read()
-    rows = (table["span"] == span) & (table["beta"] == beta) & (table["lag"] == lag)
-    one, other = (int(np.flatnonzero(rows & (table["pairs"] == k))[0]) for k in PAIRS)
-    value = table["distance"][one] - 0.1 * table["distance"][other]
-    half = 1.96 * np.hypot(table["error"][one], 0.1 * table["error"][other])
-    return rows_of(value=value, low=value - half, high=value + half, runs=table["count"][one])
+    rows = dict(groups(LEFT_TABLE.read(), "span", "beta", "lag", "pairs"))
+    one, other = (rows[span, beta, lag, kind] for kind in PAIRS)
+    value = one["distance"] - 0.1 * other["distance"]
+    half = 1.96 * np.hypot(one["error"], 0.1 * other["error"])
+    return rows_of(value=value, low=value - half, high=value + half, runs=one["count"])
 
 
-def recurrence(words: np.ndarray, distance: int, *, null: str) -> float:
+def recurrence(words: np.ndarray, *, distance: int, null: str) -> float:
     """How often the word `distance` later (texts, words) is the same, over what chance gives.
 
     null: "unrelated", pairs of words from two texts; "shuffled", two words of one text anywhere.
@@ -137,7 +132,6 @@ def recurrence(words: np.ndarray, distance: int, *, null: str) -> float:
     return float(same / chance)
 
 
-@torch.no_grad()
 def spoken(model: Decoder, *, span: int, beta: float, count: int, steps: int, seed: int) -> Tensor:
     """What one voice says, (count, steps) words, that keeps keys and values of the last T words."""
     windows, _ = text_windows(model, span=span, count=count, seed=seed)
@@ -166,20 +160,20 @@ def words_of(source: str) -> np.ndarray:
 
 @stored(
     HERE / "recurrences.csv",
-    units=[{"source": source} for source in ("texts", "help", "window 8", "window 64")],
+    units=grid(source=("texts", "help", "window 8", "window 64")),
     seconds=4.0,
 )
 def RECURRENCE_TABLE(source: str) -> Rows:
     """Recurrence at distances up to 64 words; errors by leaving a seventh of the texts out."""
     words = words_of(source)
-    groups = np.array_split(np.arange(len(words)), 7)
+    parts = np.array_split(np.arange(len(words)), 7)
     rows = []
-    for null, distance in itertools.product(("unrelated", "shuffled"), (1, 2, 4, 8, 16, 32, 64)):
-        left = [recurrence(np.delete(words, group, 0), distance, null=null) for group in groups]
-        error = (6 / 7 * np.square(np.array(left) - np.mean(left)).sum()) ** 0.5
-        ratio = recurrence(words, distance, null=null)
-        told = {"ratio": ratio, "error": error, "texts": len(words)}
-        rows += rows_of(null=null, distance=distance, **told)
+    for about in grid(null=("unrelated", "shuffled"), distance=(1, 2, 4, 8, 16, 32, 64)):
+        left = np.array([recurrence(np.delete(words, part, 0), **about) for part in parts])
+        error = (6 / 7 * np.square(left - left.mean()).sum()) ** 0.5
+        rows.append(
+            about | {"ratio": recurrence(words, **about), "error": error, "texts": len(words)}
+        )
     return rows
 
 
@@ -190,9 +184,8 @@ def RECURRENCE_TABLE(source: str) -> Rows:
 )
 def COMPARED(texts: str, *, null: str, distance: int) -> Rows:
     """Recurrence in real texts less that in what the model with a window of eight says."""
-    table = RECURRENCE_TABLE.read()
-    rows = (table["null"] == null) & (table["distance"] == distance)
-    one, other = (np.flatnonzero(rows & (table["source"] == k))[0] for k in (texts, "window 8"))
-    value = table["ratio"][one] - table["ratio"][other]
-    half = 1.96 * np.hypot(table["error"][one], table["error"][other])
-    return rows_of(value=value, low=value - half, high=value + half, runs=table["texts"][one])
+    rows = dict(groups(RECURRENCE_TABLE.read(), "null", "distance", "source"))
+    one, other = (rows[null, distance, source] for source in (texts, "window 8"))
+    value = one["ratio"] - other["ratio"]
+    half = 1.96 * np.hypot(one["error"], other["error"])
+    return rows_of(value=value, low=value - half, high=value + half, runs=one["texts"])

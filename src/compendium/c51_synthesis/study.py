@@ -1,15 +1,11 @@
-"""Readers of a few keys, summed exactly, and attention that is fed back into itself.
-
-In equilibrium, all at once, one at a time, driven. Keys and values have shape (n, d), states
-(..., d), counts of readers (M, n); the formulas are those of this package's first lines.
-"""
+"""Readers of a few keys, summed exactly, and attention that is fed back into itself."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from bisect import bisect_left
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -18,13 +14,9 @@ from scipy.special import gammaln, log_softmax, logsumexp, softmax
 
 from spinformer.hopfield.continuous import energy
 
-MAX_STATES = 4000
-
 
 def reader_counts(readers: int, *, keys: int) -> np.ndarray:
-    """All ways (M, keys) to part N readers among the keys; ValueError for more than 4000."""
-    if math.comb(readers + keys - 1, keys - 1) > MAX_STATES:
-        raise ValueError(f"readers must leave at most {MAX_STATES} ways to part them")
+    """All ways (M, keys) to part N readers among the keys."""
     bars = itertools.combinations(range(readers + keys - 1), keys - 1)
     edges = np.array([(-1, *bar, readers + keys - 1) for bar in bars])
     return np.diff(edges, axis=1) - 1
@@ -41,10 +33,7 @@ def readers_in_equilibrium(
 
 
 def readers_at_once(keys: np.ndarray, *, beta: float, readers: int) -> np.ndarray:
-    """Stationary mean (d,) of what readers see that all draw their key anew in every step.
-
-    Solved from the full matrix of transitions.
-    """
+    """Stationary mean (d,) of what readers see that all draw their key anew in every step."""
     matrix, _, seen = _transitions(keys, beta, readers)
     system = matrix.T - np.eye(len(seen))
     system[-1] = 1.0
@@ -60,20 +49,14 @@ def slowest_mode(keys: np.ndarray, *, beta: float, readers: int, values: np.ndar
 
 
 def energy_log_partition(keys: np.ndarray, *, beta: float, readers: int) -> float:
-    """ln of (Nβ/2π)^{d/2} ∫ exp(−NβE(ξ)) dξ, by the trapezoidal rule, for keys of one or two dims.
-
-    The rule converges exponentially, since the integrand and all its derivatives vanish outside.
-    """
+    """ln of (Nβ/2π) ∫ exp(−NβE(ξ)) dξ for keys in the plane, by the trapezoidal rule."""
     width = 9.0 / math.sqrt(readers * beta)
-    axes = [
-        np.linspace(low - width, high + width, 801 if keys.shape[1] == 1 else 401)
-        for low, high in zip(keys.min(0), keys.max(0), strict=True)
-    ]
-    points = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, keys.shape[1])
+    across, along = np.linspace(keys.min(0) - width, keys.max(0) + width, 401).T
+    points = np.stack(np.meshgrid(across, along), -1).reshape(-1, 2)
     value = energy(torch.tensor(keys), states=torch.tensor(points), beta=beta).numpy()
-    cell = math.prod(axis[1] - axis[0] for axis in axes)
-    scale = 0.5 * keys.shape[1] * math.log(readers * beta / (2 * math.pi))
-    return float(logsumexp(-readers * beta * value)) + math.log(cell) + scale
+    cell = (across[1] - across[0]) * (along[1] - along[0])
+    scale = math.log(cell * readers * beta / (2 * math.pi))
+    return float(logsumexp(-readers * beta * value)) + scale
 
 
 def resting_state(keys: np.ndarray, *, beta: float, start: np.ndarray) -> np.ndarray:
@@ -101,7 +84,9 @@ def first_shift(keys: np.ndarray, *, beta: float, at: np.ndarray) -> dict[str, n
     }
 
 
-def readers_needed(keys: np.ndarray, *, beta: float, tolerance: float, at_once: bool) -> int:
+def readers_needed(
+    view: Callable[..., np.ndarray], keys: np.ndarray, *, beta: float, tolerance: float
+) -> int:
     """Fewest readers whose exact mean is within `tolerance` of the memory's rest, by bisection.
 
     The distance must fall with the number of readers; ValueError if it needs more than 1000.
@@ -109,26 +94,19 @@ def readers_needed(keys: np.ndarray, *, beta: float, tolerance: float, at_once: 
     rest = resting_state(keys, beta=beta, start=np.mean(keys, axis=0))
 
     def near(readers: int) -> bool:
-        how: dict[str, Any] = {"beta": beta, "readers": readers}
-        mean = readers_at_once(keys, **how) if at_once else readers_in_equilibrium(keys, **how)[0]
+        mean = view(keys, beta=beta, readers=readers)
         return float(np.linalg.norm(mean - rest)) <= tolerance
 
-    high = 1
-    while not near(high):
-        if high >= 1000:
-            raise ValueError(f"tolerance must be reached with 1000 readers, got {tolerance}")
-        high = min(2 * high, 1000)
+    high = next((2**k for k in range(10) if near(2**k)), 1000)
+    if high == 1000 and not near(high):
+        raise ValueError(f"tolerance must be reached with 1000 readers, got {tolerance}")
     return bisect_left(range(high), True, lo=high // 2 + 1, key=near)
 
 
-def valley_depth(beta: float) -> tuple[float, float]:
-    """The overlap m of a rest beside the keys 1 and −1, and β times the barrier between the two.
-
-    βΔE = ln cosh βm − βm²/2, for β above one; below there is one valley.
-    """
-    pair = np.array([[1.0], [-1.0]])
-    m = float(resting_state(pair, beta=beta, start=np.ones(1))[0])
-    return m, math.log(math.cosh(beta * m)) - 0.5 * beta * m**2
+def valley_depth(beta: float) -> float:
+    """β times the barrier between the keys 1 and −1, ln cosh βm − βm²/2 at the rest m, β > 1."""
+    m = resting_state(np.array([[1.0], [-1.0]]), beta=beta, start=np.ones(1)).item()
+    return math.log(math.cosh(beta * m)) - 0.5 * beta * m**2
 
 
 def change_times(readers: int, *, beta: float) -> tuple[float, float]:
@@ -153,12 +131,7 @@ def change_times(readers: int, *, beta: float) -> tuple[float, float]:
 
 
 def follow_gain(readers: int, *, beta: float, shift: float, period: int, change: float) -> float:
-    """How far readers follow when the keys ±1 + c_t are shifted to and fro, over the slow limit.
-
-    c_t = shift + change cos(2πt/period); the distribution of the readers, who all draw anew in each
-    step, is propagated exactly. Amplitude of the mean of σ at that frequency over the change of the
-    resting distribution.
-    """
+    """How far readers follow when the keys ±1 + c_t are shifted to and fro, over the slow limit."""
     counts, pair = reader_counts(readers, keys=2), np.array([1.0, -1.0])
     spins = counts @ pair / readers
 
@@ -191,9 +164,6 @@ def _transitions(
     return _chances(counts, beta * seen @ keys.T), counts, seen
 
 
-# ---- attention to three keys with values turned by an angle
-
-
 def turned(keys: np.ndarray, *, degrees: float) -> np.ndarray:
     """Keys (n, 2) turned about the origin, anticlockwise."""
     turn = np.exp(1j * np.radians(degrees))
@@ -209,10 +179,7 @@ def three_keys() -> np.ndarray:
 def late_motion(
     betas: np.ndarray, *, degrees: np.ndarray, steps: int = 400, kept: int = 200
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Late speed |ξ' − ξ| and turns a step of attention to the three keys, values turned.
-
-    Iterated from near a key. betas and degrees broadcast; means over the last `kept` of `steps`.
-    """
+    """Speed |ξ' − ξ| and turns of attention from near a key, means over the last `kept` steps."""
     betas, degrees = np.broadcast_arrays(betas, degrees)
     keys = three_keys() @ np.array([1.0, 1.0j])
     turn = np.exp(1j * np.radians(degrees))

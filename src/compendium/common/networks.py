@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import cache
 
 from compendium.common.gauge import canonical_code
 from spinformer.dmft.network import Network
-
-# Seeds of one family.
-_FAMILY = 100_000
 
 
 @cache
@@ -19,10 +17,10 @@ def draw_networks(
 
     γ is 220/√P, and a window holds every position once, T = 2^K.
     """
-    found: dict[int, Network] = {}
-    codes: set[str] = set()
-    seed = _FAMILY * family
-    while len(found) < count:
+    found: dict[str, tuple[int, Network]] = {}
+    for seed in itertools.count(100_000 * family):
+        if len(found) == count:
+            break
         network = Network.segmented(
             seed,
             features=features,
@@ -32,9 +30,5 @@ def draw_networks(
             gamma=220.0 / features**0.5,
             epsilon=epsilon,
         )
-        code = canonical_code(network)
-        if code not in codes:
-            found[seed] = network
-            codes.add(code)
-        seed += 1
-    return found
+        found.setdefault(canonical_code(network), (seed, network))
+    return dict(found.values())

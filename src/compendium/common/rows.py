@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from scipy.special import bdtr
+from scipy.stats import binom
 
 from bookmaker.tables import Rows
 from spinformer.core.statistics import Estimate, mean_interval, share_interval
@@ -16,11 +16,7 @@ Columns = Mapping[str, np.ndarray]
 
 
 def grid(**choices: Iterable[Any]) -> Rows:
-    """The units of a table that has every combination of choices, the last changing fastest.
-
-    >>> grid(beta=(0.5, 1.0), size=(8,))
-    [{'beta': 0.5, 'size': 8}, {'beta': 1.0, 'size': 8}]
-    """
+    """The units of a table that has every combination of choices, the last changing fastest."""
     return [dict(zip(choices, unit, strict=True)) for unit in product(*choices.values())]
 
 
@@ -41,10 +37,7 @@ def groups(table: Columns, *names: str) -> Iterator[tuple[Any, dict[str, np.ndar
 
 
 def array_of(table: Columns, name: str, *axes: str, **chosen: Any) -> np.ndarray:
-    """A column as an array with an axis for each of the columns `axes`, values as they first come.
-
-    Of the rows that have what is `chosen`, if anything is.
-    """
+    """A column as an array with axes, values as they first come, of the rows that are `chosen`."""
     here = np.full(len(table[name]), True)
     for column, value in chosen.items():
         here &= table[column] == value
@@ -57,14 +50,9 @@ def array_of(table: Columns, name: str, *axes: str, **chosen: Any) -> np.ndarray
 
 
 def median_interval(samples: np.ndarray) -> tuple[float, float, float]:
-    """Median of n samples and two of them that hold its true value; ∞ is allowed.
-
-    With 95 %, whatever the distribution: of ten samples the second smallest and the second
-    largest, of twenty the sixth; of five the ends, with 94 %.
-    """
+    """Median of n samples and two of them that hold its true value with 95 %; ∞ is allowed."""
     ordered = np.sort(samples)
-    below = bdtr(np.arange(len(ordered)), len(ordered), 0.5)
-    place = max(int(np.searchsorted(below, 0.025)), 1)
+    place = max(int(binom.ppf(0.025, len(ordered), 0.5)), 1)
     return float(np.median(ordered)), float(ordered[place - 1]), float(ordered[-place])
 
 
@@ -83,10 +71,7 @@ def mean_rows(samples: np.ndarray) -> Rows:
 
 
 def share_rows(hits: int, *, trials: int, bound: float, sign: int = 1) -> Rows:
-    """The line of a table of settings for a share less a bound, with Wilson's interval.
-
-    With `sign` −1 the bound less the share.
-    """
+    """The line for a share less a bound, with Wilson's interval; with `sign` −1 the reverse."""
     share = hits / trials if trials else 0.0
     ends = share_interval(hits, trials=max(trials, 1))
     value, *both = (sign * (one - bound) for one in (share, *ends))
@@ -100,9 +85,7 @@ def estimate_rows(found: Estimate, *, bound: float = 0.0) -> Rows:
 
 
 def near_rows(found: Sequence[float], *, aim: float, within: float, runs: int) -> Rows:
-    """The line of a table of settings for a value and its interval: what they lack to be off.
-
-    `within` less the distance from `aim`.
+    """The line for a value and its interval: `within` less their distance from `aim`.
 
     >>> near_rows((0.75, 0.5, 1.5), aim=1.0, within=1.0, runs=5)
     [{'value': 0.75, 'low': 0.5, 'high': 1.0, 'runs': 5}]

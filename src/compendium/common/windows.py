@@ -25,10 +25,9 @@ def settled_start(
 ) -> tuple[np.ndarray, int]:
     """A well-defined point of an attractor to start paths from: window (T, L), its position.
 
-    Every context of the batch is followed for `settle` tokens and then for `look` more. Each run
-    has its own largest m^o_1; of the value reached most often (the most common attractor) the
-    start is the window whose newest token has it. On a periodic attractor that is one point,
-    the same on every machine, however the transients went.
+    Contexts are followed for `settle` tokens and for `look` more. Of the largest m^o_1 that is
+    reached most often (the most common attractor) the start is the window whose newest token has
+    it, the same on every machine.
     """
     overlaps, _ = trajectory(network, context, beta=beta, steps=look, transient=settle)
     # Points that agree to seven digits are one point.
@@ -45,11 +44,10 @@ def settled_start(
 
 
 def message_start(network: Network, motion: str, *, number: int) -> tuple[np.ndarray, int]:
-    """A window (T, L) on the attractor and its position, `number` of many, the same everywhere.
+    """A window (T, L) on the attractor of a motion and its position, `number` of many.
 
-    motion: a key of `MOTIONS`. Starts lie along one orbit where motion is regular. In chaos,
-    where rounding would part the machines, each has its own random context, followed for 60
-    tokens. Windows are rounded to eight digits.
+    The same on every machine: starts lie along one orbit where motion is regular; in chaos each has
+    its own random context, followed for 60 tokens. Windows are rounded to eight digits.
     """
     beta, settle, between = MOTIONS[motion]
     if motion in ("driven", "quasi-periodic"):
@@ -65,9 +63,6 @@ def message_start(network: Network, motion: str, *, number: int) -> tuple[np.nda
 
 
 def replicas(context: Context, *, count: int, size: float = 1e-10, seed: Seed = 0) -> Context:
-    """`count` copies of one context (T, P), each moved by normal noise of deviation `size`.
-
-    Chaos parts them within some hundred steps; what they have in common is the basin.
-    """
+    """`count` copies of one context (T, P), each moved by normal noise of deviation `size`."""
     noise = numpy_generator(seed).standard_normal((count, *context.attention.shape))
     return Context(context.attention + size * noise, context.position)
