@@ -1,7 +1,6 @@
 """Corrections at finite size: exact enumeration, closure, shared noise, and the tables."""
 
 import itertools
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -22,7 +21,6 @@ from compendium.c32c_fluctuations.study import (
     coupled_growth,
     spread_windows,
 )
-from compendium.c33g_escapes.study import mean_first_passage
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.finite_size import (
     attention_of_window,
@@ -99,23 +97,6 @@ def test_a_closed_step_is_a_gaussian_integral_and_beats_the_naive_mean_field(sho
         window_means(short, 1.3, attention=attention),
         atol=1e-14,
     )
-
-
-def test_first_passage_by_rational_numbers():
-    """A climb of eight steps against a drift takes up to 1e26: fractions tell the digits."""
-    for chance in (1e-2, 3e-4):
-        climb = np.diag(np.full(8, chance), 1) + np.diag(np.full(8, 0.5), -1)
-        climb[8] = 0.0
-        climb += np.diag(1.0 - climb.sum(axis=1))
-        steps = [1 / Fraction(chance)]
-        for _ in range(7):
-            steps.append((1 + steps[-1] / 2) / Fraction(chance))
-        order = np.array([3, 8, 0, 5, 1, 7, 2, 6, 4])
-        found = mean_first_passage(climb[np.ix_(order, order)], inside=order < 8)
-        expected = [float(sum(steps[place:])) for place in order]
-        np.testing.assert_allclose(found, expected, rtol=1e-12)
-    with pytest.raises(ValueError, match="without a way out"):
-        mean_first_passage(np.eye(3), inside=np.array([True, True, False]))
 
 
 def test_texts_that_share_their_noise_grow_apart_as_the_limit_does():

@@ -1,20 +1,15 @@
 """The least action of an escape: how improbable the easiest way out of an attractor is.
 
-In a network of N bits the next token is drawn with means m = f(window). That its segments come
-out as x instead has, to leading order in N, the probability exp(−N Σ_l f_l K(x_l, m_l)), with f_l
-the share of the bits in segment l and
-
-    K(x, m) = ½(1 + x) ln((1 + x)/(1 + m)) + ½(1 − x) ln((1 − x)/(1 − m))
-
-the relative entropy of two coins (Cramér). The probability of a whole path is exp(−N V[x]), V the
-sum over its tokens: the action of [freidlin2012random], here of a chain with a window. An escape
-happens along the path of least action from the attractor into another basin, and the mean time to
-it grows as exp(N V). The way *down* into the other attractor costs nothing, so that the end may be
-fixed there and no boundary of basins need be known.
+That the segments of the next token come out as x where the network draws with means m has, to
+leading order in N, the probability exp(−N Σ_l f_l K(x_l, m_l)), with f_l the share of the bits in
+segment l and K the relative entropy of two coins. The probability of a path is exp(−N V[x]), V the
+sum over its tokens: the action of [freidlin2012random], here of a chain with a window. The way
+*down* into another attractor costs nothing, so that the end may be fixed there and no boundary of
+basins need be known.
 
 Tokens are handled as fields y, x = tanh y, in which K = (y − h) tanh y − ln cosh y + ln cosh h with
 m = tanh h is finite everywhere. K is written as ½r² with a smooth r, and the action minimized as
-a sum of squares. Conventions of `tokens`: paths run from old to new.
+a sum of squares. Conventions of `finite_size`: paths run from old to new.
 """
 
 from __future__ import annotations
@@ -42,9 +37,8 @@ def least_action(
 ) -> np.ndarray:
     """Path of locally least action between a first and a last window, from a first guess.
 
-    fields: (T + steps, L), the guess; its first and last T tokens stay. Levenberg–Marquardt
-    steps in a trust region, until the action changes by less than 1e-10 of itself. There may be
-    many local minima: try several guesses.
+    fields: (T + steps, L), the guess; its first and last T tokens stay. There may be many local
+    minima: try several guesses.
     """
     inner = slice(network.context, -network.context)
     fixed = torch.tensor(fields)

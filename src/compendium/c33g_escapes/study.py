@@ -19,18 +19,15 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from bookmaker.tables import Rows, Table, stored
 from compendium.c33g_escapes.action import least_action, path_action
 from compendium.common.lifetimes import lifetime_estimate
 from compendium.common.rows import grid, near_rows
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.core.records import record
-from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import find_period
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.finite_size import (
@@ -54,24 +51,6 @@ _AROUND = 48
 _LENGTHS = {3.0: 24, 1.27: 112}
 
 
-def quench(
-    network: Network, windows: np.ndarray, *, beta: float, position: int, steps: int
-) -> Context:
-    """Follow windows (R, T, L) for `steps` tokens without noise; `position` of their newest token.
-
-    At least T steps: a context holds T attention vectors, and a window tells only the next one.
-    """
-    made: list[np.ndarray] = []
-    for step in range(network.context):
-        made.insert(0, attention_of_window(network, windows, position=position + step))
-        newest = window_means(network, beta, attention=made[0])[:, None]
-        windows = np.concatenate([windows[:, 1:], newest], axis=1)
-    start = Context(np.stack(made, axis=1), (position + network.context) % network.positions)
-    ensemble = Ensemble(network, start, beta=beta, threads=1)
-    ensemble.advance(steps - network.context)
-    return ensemble.state()
-
-
 def recognize(orbits: np.ndarray, *, cycles: np.ndarray, clock: int) -> np.ndarray:
     """Which of the cycles (n, q, P) each orbit (R, q, P) follows, (R,); −1: none of them.
 
@@ -85,18 +64,6 @@ def recognize(orbits: np.ndarray, *, cycles: np.ndarray, clock: int) -> np.ndarr
     return np.where(away.min(axis=0) <= _TOLERANCE, away.argmin(axis=0), -1)
 
 
-def cycle_overlaps(
-    network: Network, context: Context, *, beta: float, length: int, settle: int
-) -> np.ndarray:
-    """Overlaps (n, length, P) of the cycles that contexts (n, T, P) settle on, from position 0.
-
-    They begin after `settle` tokens, or up to 2^K − 1 later.
-    """
-    ensemble = Ensemble(network, context, beta=beta, threads=1)
-    ensemble.advance(settle + (-(context.position + settle)) % network.positions)
-    return ensemble.record(length)
-
-
 def ends_on(
     network: Network, windows: np.ndarray, *, beta: float, position: int, cycles: np.ndarray
 ) -> np.ndarray:
@@ -104,11 +71,17 @@ def ends_on(
 
     `position` is that of their newest token; the cycles begin at position 0.
     """
-    clock = network.positions
-    settle = _SETTLE + (-(position + _SETTLE)) % clock
-    calm = quench(network, windows, beta=beta, position=position, steps=settle)
-    orbits = Ensemble(network, calm, beta=beta, threads=1).record(cycles.shape[1])
-    return recognize(orbits, cycles=cycles, clock=clock)
+    # A context holds T attention vectors; a window tells only the next one.
+    made: list[np.ndarray] = []
+    for step in range(network.context):
+        made.insert(0, attention_of_window(network, windows, position=position + step))
+        newest = window_means(network, beta, attention=made[0])[:, None]
+        windows = np.concatenate([windows[:, 1:], newest], axis=1)
+    start = Context(np.stack(made, axis=1), (position + network.context) % network.positions)
+    ensemble = Ensemble(network, start, beta=beta, threads=1)
+    ensemble.advance(_SETTLE - network.context + (-(position + _SETTLE)) % network.positions)
+    orbits = ensemble.record(cycles.shape[1])
+    return recognize(orbits, cycles=cycles, clock=network.positions)
 
 
 def noise_escapes(
@@ -119,9 +92,8 @@ def noise_escapes(
 
     times: tokens, the middle of the interval between two looks; the horizon where a text stayed.
     ends: cycle of the noise-free continuation then, −1 for none of the known ones or no escape.
-    window: (T, L) on the cycle. cycles: (n, q, P) overlaps of the known cycles (`cycle_overlaps`).
-    every: tokens between two looks, a multiple of the clock, so that every look is at the same
-    position. where: `beta` and the `position` of the window's newest token.
+    window: (T, L) on the cycle. cycles: (n, q, P) overlaps of the known ones. every: tokens between
+    two looks, whole turns of the clock. where: `beta` and the `position` of the newest token.
     """
     rng = numpy_generator(seed)
     windows = np.repeat(window[None], runs, axis=0)
@@ -141,60 +113,26 @@ def noise_escapes(
     return times, ends
 
 
-@record
-class EscapeLaw:
-    """ln τ = intercept + slope · x, fitted to censored times by their likelihood.
+class EscapeLaw(NamedTuple):
+    """ln τ = value[0] + value[1] x + …, fitted to censored times by their likelihood.
 
-    deviance: twice the logarithm of the likelihood that a free τ at every x would gain;
-    degrees: of freedom, points less two.
+    value, error: (k,). deviance: twice the logarithm of the likelihood that a free τ at every point
+    would gain.
     """
 
-    intercept: Estimate
-    slope: Estimate
+    value: np.ndarray
+    error: np.ndarray
     deviance: float
-    degrees: int
 
 
-def escape_law(x: ArrayLike, *, total: ArrayLike, ended: ArrayLike) -> EscapeLaw:
-    """Fit exponential lifetimes at points x (n,), at least three, by maximum likelihood.
+def escape_law(*columns: np.ndarray, total: np.ndarray, ended: np.ndarray) -> EscapeLaw:
+    """Fit exponential lifetimes by maximum likelihood, a slope for each of the columns x (n,).
 
-    total: (n,) time at risk, all texts together. ended: (n,) escapes, positive. At one point the
-    likelihood is τ^{−k} exp(−S/τ) (`common.lifetimes`); the product over the
-    points is maximized in intercept and slope, errors are those of the Fisher information.
+    total: (n,) time at risk, all texts together. ended: (n,) escapes, positive. The likelihood of
+    a point is τ^{−k} exp(−S/τ) (`common.lifetimes`); errors are those of the Fisher information.
     """
-    x, total, ended = (np.asarray(one, dtype=float) for one in (x, total, ended))
-    center = float(ended @ x / ended.sum())
-    design = np.column_stack([np.ones(len(x)), x - center])
-    guess, errors = _most_likely(design, total=total, ended=ended)
-    ratio = total * np.exp(-design @ guess) / ended
-    spread = float(np.hypot(errors[0], center * errors[1]))
-    return EscapeLaw(
-        intercept=Estimate(value=float(guess[0] - guess[1] * center), error=spread),
-        slope=Estimate(value=float(guess[1]), error=float(errors[1])),
-        deviance=float(2.0 * ended @ (ratio - 1.0 - np.log(ratio))),
-        degrees=len(x) - 2,
-    )
-
-
-def escape_slope(
-    size: np.ndarray, *, total: np.ndarray, ended: np.ndarray, power: float | None
-) -> Estimate:
-    """Slope of ln τ against N with a factor N^power in front, the power fitted too if None.
-
-    Censored times at sizes (n,), as in `escape_law`.
-    """
-    if power is not None:
-        return escape_law(size, total=total / size**power, ended=ended).slope
-    design = np.column_stack([np.ones(len(size)), size / size.mean(), np.log(size)])
-    guess, errors = _most_likely(design, total=total, ended=ended)
-    scale = float(size.mean())
-    return Estimate(value=float(guess[1]) / scale, error=float(errors[1]) / scale)
-
-
-def _most_likely(
-    design: np.ndarray, *, total: np.ndarray, ended: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Coefficients (k,) of ln τ = `design` (n, k) @ coefficients, and their errors."""
+    scale = np.array([1.0, *(np.mean(column) for column in columns)])
+    design = np.column_stack([np.ones(len(total)), *columns]) / scale
     information = design.T @ (ended[:, None] * design)
     # Newton's step with the expected information; the problem is convex, so it arrives.
     guess = np.linalg.solve(information, design.T @ (ended * np.log(total / ended)))
@@ -204,15 +142,17 @@ def _most_likely(
         guess = guess + move
         if np.abs(move).max() < 1e-13:
             break
-    return guess, np.sqrt(np.diag(np.linalg.inv(information)))
+    ratio = total * np.exp(-design @ guess) / ended
+    error = np.sqrt(np.diag(np.linalg.inv(information)))
+    deviance = float(2.0 * ended @ (ratio - 1.0 - np.log(ratio)))
+    return EscapeLaw(guess / scale, error / scale, deviance)
 
 
-@record
-class Coexisting:
+class Coexisting(NamedTuple):
     """Cycles that coexist at one β.
 
-    windows: (n, T, L) one window on each, all with newest token at `position`. overlaps:
-    (n, q, P) of `cycle_overlaps`. periods: (n,).
+    windows: (n, T, L) one window on each, all with newest token at `position`. overlaps: (n, q, P)
+    from position 0. periods: (n,).
     """
 
     windows: np.ndarray
@@ -233,7 +173,8 @@ def coexisting_cycles(beta: float) -> Coexisting:
     ensemble = Ensemble(network, random_contexts(network, 0, count=96), beta=beta, threads=1)
     ensemble.advance(40_000)
     states = ensemble.state()
-    overlaps = cycle_overlaps(network, states, beta=beta, length=length, settle=0)
+    ensemble.advance(-states.position % network.positions)
+    overlaps = ensemble.record(length)
     heads = [0]
     for row in range(1, len(overlaps)):
         here = overlaps[row : row + 1]
@@ -262,42 +203,32 @@ def escape_row(
         every=24 if beta == 3.0 else 28, horizon=horizon, runs=runs, **where,
     )  # fmt: skip
     life = lifetime_estimate(times, ended=times < horizon)
-    return [
-        {
-            "texts": runs,
-            "escaped": life.ended,
-            "total": float(times.sum()),
-            "lifetime": life.value,
-            "low": life.low,
-            "high": life.high,
-            "elsewhere": int((ends >= 0).sum()),
-        }
-    ]
+    found = {"texts": runs, "escaped": life.ended, "total": float(times.sum())}
+    found |= {"lifetime": life.value, "low": life.low, "high": life.high}
+    return [found | {"elsewhere": int((ends >= 0).sum())}]
 
 
-def first_guesses(cycle: int, *, size: int, texts: int = 60) -> list[tuple[np.ndarray, int, int]]:
+def first_guesses(cycle: int, *, size: int, texts: int = 60) -> list[tuple[np.ndarray, int]]:
     """Escapes from one of the cycles at β = 3 that texts of N = `size` bits showed.
 
-    Each is a path of fields that begins and ends exactly on a cycle, the position of its fourth
-    token, and the cycle it ends on; those of least action first.
+    Each is a path of fields that begins and ends exactly on a cycle, and the position of its fourth
+    token; those of least action first.
     """
     network, known, beta = Network.document(), coexisting_cycles(3.0), 3.0
     start, context = known.position, network.context
-    tokens = generate(
-        network, size, beta=beta, window=known.windows[cycle], steps=288, runs=texts, seed=0,
-        position=start, draw_window=False,
-    ).tokens  # fmt: skip
-    looks, cycles = range(0, 288, 8), known.overlaps
-    where = [
-        ends_on(
-            network, tokens[:, at : at + context], beta=beta, position=start + at, cycles=cycles
-        )
-        for at in looks
-    ]
-    loops = [
-        mean_path(network, beta, window=window, steps=48, position=start)[context:]
-        for window in known.windows
-    ]
+    how: dict[str, Any] = {"window": known.windows[cycle], "position": start, "draw_window": False}
+    tokens = generate(network, size, beta=beta, steps=288, runs=texts, seed=0, **how).tokens
+    looks, ends = range(0, 288, 8), []
+    for at in looks:
+        where: dict[str, Any] = {"position": start + at, "cycles": known.overlaps}
+        ends.append(ends_on(network, tokens[:, at : at + context], beta=beta, **where))
+
+    def follow(window: np.ndarray, place: int) -> np.ndarray:
+        """48 tokens after a window without noise."""
+        path = mean_path(network, beta, window=window, steps=_AROUND, position=place)
+        return path[context:]
+
+    loops = [follow(window, start) for window in known.windows]
 
     def nearest(window: np.ndarray, number: int, place: int) -> np.ndarray:
         """The window of a cycle, its oldest token at `place`, that is nearest to a window."""
@@ -307,77 +238,47 @@ def first_guesses(cycle: int, *, size: int, texts: int = 60) -> list[tuple[np.nd
         return min(found, key=lambda one: float(np.abs(one - window).max()))
 
     guesses = []
-    for text, labels in enumerate(np.array(where).T):
-        look = int(np.argmax(labels != cycle))
-        at, ends = looks[look], int(labels[look])
-        if ends in (cycle, -1) or at <= _AROUND:
+    for text, seen in enumerate(np.array(ends).T):
+        look = int(np.argmax(seen != cycle))
+        at, end = looks[look], int(seen[look])
+        if end in (cycle, -1) or at <= _AROUND:
             continue
-        window, place = tokens[text, at : at + context], start + at
-        calm = mean_path(network, beta, window=window, steps=_AROUND, position=place)[context:]
+        calm = follow(tokens[text, at : at + context], start + at)
         path = np.concatenate([tokens[text, at + context - 1 - _AROUND : at + context], calm])
-        oldest = place - _AROUND
+        oldest = start + at - _AROUND
         path[:context] = nearest(path[:context], cycle, oldest)
-        path[-context:] = nearest(path[-context:], ends, oldest + len(path) - context)
-        fields = np.arctanh(np.clip(path, -1 + 1e-6, 1 - 1e-6))
-        guesses.append((fields, oldest + context - 1, ends))
-
-    def cost(guess: tuple[np.ndarray, int, int]) -> float:
-        return float(path_action(network, guess[0], beta=beta, position=guess[1]).sum())
-
-    return sorted(guesses, key=cost)
+        path[-context:] = nearest(path[-context:], end, oldest + len(path) - context)
+        fields, place = np.arctanh(np.clip(path, -1 + 1e-6, 1 - 1e-6)), oldest + context - 1
+        cost = path_action(network, fields, beta=beta, position=place).sum()
+        guesses.append((float(cost), fields, place))
+    return [(fields, place) for _, fields, place in sorted(guesses, key=lambda one: one[0])]
 
 
 @stored(_FOLDER / "actions.csv", units=[{"cycle": cycle, "size": 1500} for cycle in range(4)])
 def ACTIONS(cycle: int, *, size: int) -> Rows:
     """Least action of leaving one of the cycles at β = 3, from the six best escapes of texts."""
     network, costs = Network.document(), []
-    for fields, position, _ in first_guesses(cycle, size=size)[:6]:
+    for fields, position in first_guesses(cycle, size=size)[:6]:
         path = least_action(network, fields, beta=3.0, position=position, max_steps=200)
         cost = path_action(network, path, beta=3.0, position=position).sum()
         costs.append(float(cost))
     return [{"action": min(costs)}]
 
 
-def mean_first_passage(chances: np.ndarray, *, inside: np.ndarray) -> np.ndarray:
-    """Mean number of steps until a Markov chain (M, M) leaves the states `inside`, (M,).
-
-    Zero for states that are not inside. Solves (1 − Q) τ = 1 with Q the block of `inside` by
-    leaving out one state after the other (Grassmann, Taksar and Heyman 1985): sums of positive
-    numbers alone, so that times of any length have all their digits, where 1 − Q would round a
-    chance of leaving below 1e-16 away.
-    """
-    move = chances[np.ix_(inside, inside)]
-    out = chances[np.ix_(inside, ~inside)].sum(axis=1)
-    wait, leave = np.ones(len(move)), np.zeros(len(move))
-    for n in range(len(move) - 1, -1, -1):
-        leave[n] = move[n, :n].sum() + out[n]
-        if not leave[n] > 0.0:
-            raise ValueError("inside must be left from everywhere, got a state without a way out")
-        # What enters n before it is left, by whom it is left, and for how long it waits.
-        enters = move[:n, n] / leave[n]
-        move[:n, :n] += np.outer(enters, move[n, :n])
-        out[:n] += enters * out[n]
-        wait[:n] += enters * wait[n]
-    found = np.zeros(len(move))
-    for n in range(len(move)):
-        found[n] = (wait[n] + move[n, :n] @ found[:n]) / leave[n]
-    times = np.zeros(len(chances))
-    times[inside] = found
-    return times
-
-
 def chain_lifetimes(network: Network, sizes: np.ndarray, *, beta: float) -> np.ndarray:
     """Exact mean times in which a network of one bit kind and a window of one leaves the + side.
 
-    From the token of all bits up, until the mean bit is no longer positive; by solving linear
-    equations (`mean_first_passage`).
+    From the token of all bits up, until the mean bit is no longer positive: (1 − Q) τ = 1, Q the
+    chances of a step among the positive tokens.
     """
     times = []
     for size in map(int, sizes):
         states = token_states(network, size)
         attention = attention_of_window(network, states[:, None], position=0)
         chances = token_probabilities(network, size, beta=beta, attention=attention)
-        times.append(mean_first_passage(chances, inside=states[:, 0] > 0.0)[-1])
+        inside = states[:, 0] > 0.0
+        stay = chances[np.ix_(inside, inside)]
+        times.append(np.linalg.solve(np.eye(len(stay)) - stay, np.ones(len(stay)))[-1])
     return np.array(times)
 
 
@@ -410,7 +311,8 @@ def rates_over_actions(
 ) -> tuple[np.ndarray, np.ndarray, int]:
     """Slope over least action of the four cycles at β = 3 with its error, and how many texts.
 
-    `power` as in `escape_slope`; `sizes`: "all", "without the least", "without the largest".
+    power: of N in front of the exponential, fitted too if None. sizes: "all", "without the least",
+    "without the largest".
     """
     table, action = ESCAPES.read(), ACTIONS.read()["action"]
     ratios, texts = [], 0
@@ -421,21 +323,20 @@ def rates_over_actions(
         kept = {"all": drawn, "without the least": drawn[1:], "without the largest": drawn[:-1]}
         rows &= np.isin(table["size"], kept[sizes])
         size, total, ended = (table[k][rows].astype(float) for k in ("size", "total", "escaped"))
-        slope = escape_slope(size, total=total, ended=ended, power=power)
-        ratios.append((slope.value / action[cycle], slope.error / action[cycle]))
+        columns = [size] if power is not None else [size, np.log(size)]
+        law = escape_law(*columns, total=total / size ** (power or 0.0), ended=ended)
+        ratios.append((law.value[1] / action[cycle], law.error[1] / action[cycle]))
         texts += int(table["texts"][rows].sum())
     value, error = np.array(ratios).T
     return value, error, texts
 
 
-def rates_off(
-    power: float | None, *, sizes: str = "all", seeds: str = "0 1 2 3", dealt: int = 0
-) -> tuple[float, float, int]:
+def rates_off(power: float | None, *, dealt: int = 0, **chosen: str) -> tuple[float, float, int]:
     """Root mean square over the cycles of rate over action less 1, its error, how many texts.
 
     As in `rates_over_actions`, with the action of the cycle that is `dealt` places before.
     """
-    value, error, texts = rates_over_actions(power, sizes=sizes, seeds=seeds)
+    value, error, texts = rates_over_actions(power, **chosen)
     action = ACTIONS.read()["action"]
     wrong = action / np.roll(action, dealt)
     off, error = value * wrong - 1.0, error * wrong
@@ -456,5 +357,6 @@ def SETTINGS(power: str, sizes: str, seeds: str) -> Rows:
     """What `rates_off` lacks to `ACCEPTED`. The interval is two errors of the fits."""
     free = None if power == "free" else float(power)
     off, error, texts = rates_off(free, sizes=sizes, seeds=seeds)
-    found = (off, off - 2.0 * error, off + 2.0 * error)
-    return near_rows(found, aim=0.0, within=ACCEPTED, runs=texts)
+    return near_rows(
+        (off, off - 2.0 * error, off + 2.0 * error), aim=0.0, within=ACCEPTED, runs=texts
+    )
