@@ -2,7 +2,7 @@
 
 For infinitely many bits a cycle that attracts is never left. With N bits every token adds noise,
 and after a random time the text has crossed into another basin. Where a text is, is decided by
-switching the noise off: its window is followed by the mean field (`quench`) until it can be
+switching the noise off: its window is followed by the mean field (`ends_on`) until it can be
 recognized. `noise_escapes` follows many texts, looks at each of them at fixed intervals, and calls
 it escaped when the noise-free continuation no longer ends on its own cycle. Times of rare escapes
 are exponential, those of texts that stayed are censored; `escape_law` fits their means.
