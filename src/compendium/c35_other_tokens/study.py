@@ -9,17 +9,15 @@ the named letter over the others and β in units of features of variance 1,
 the mean-field Potts model (Wu 1982). The disordered state A = 0 gives way at β = 1. For q = 2 the
 state grows continuously from there; for q > 2 it exists below β = 1 already, and the network jumps.
 
-*Lists of words.* A softmax over all q^N tokens of N sites with the logits β N Σ_a A_a m^o_a
-factorizes: it is the network of sites. A vocabulary lists V of these tokens. Drawn at random it is
-a random energy model (Derrida 1981): around overlaps that the sites would have with probabilities
-p lie V exp(−N ΔS) words, with
+*Lists of words.* A vocabulary that lists V of all q^N tokens, drawn at random, is a random energy
+model (Derrida 1981): around overlaps that the sites would have with probabilities p lie
+V exp(−N ΔS) words, with
 
     ΔS = Σ_l f_l Σ_s p_{l,s} ln(q p_{l,s}) ,
 
-the information of a site in nats, relative to a uniform letter. If ln V / N > ΔS there are
-exponentially many such words, and the softmax over the list gives the means of the sites. If
-ln V / N < ΔS there is none, and the softmax condenses on the few best words of the list: their
-overlaps are those of sites at the inverse temperature β* < β at which ΔS(β*) = ln V / N.
+the information of a site in nats, relative to a uniform letter. Where ln V / N < ΔS there is none,
+and the softmax condenses on the few best words of the list: their overlaps are those of sites at
+the inverse temperature β* < β at which ΔS(β*) = ln V / N.
 """
 
 from __future__ import annotations
@@ -33,15 +31,17 @@ from scipy.optimize import brentq
 from scipy.special import entr, gammaln
 
 from bookmaker.tables import Rows, Table, stored
-from compendium.c35_other_tokens.letter_tokens import (
+from compendium.c35_other_tokens.letters import (
+    GAMMA,
+    LetterNetwork,
     generate_letters,
     letter_overlaps,
+    letter_path,
     letter_window,
-    mean_letter_path,
+    potts,
     predicted_deviation,
     vocabulary,
 )
-from compendium.c35_other_tokens.letters import GAMMA, LetterNetwork, potts
 from compendium.common.rows import Columns, grid, mean_rows, rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import fit_power, mean_estimate
@@ -76,8 +76,8 @@ def deviation_rows(
     """One row for each N: root mean square of |m − m_∞| over texts and eight tokens.
 
     words: 0, every site is drawn on its own; else each token is one of so many words whose N sites
-    were drawn beforehand. The network is `LetterNetwork.segmented(seed)`; the window is one of its
-    mean field after 1,000 steps, drawn, too. `predicted` is the theory of first order in the noise.
+    were drawn beforehand. The window is one of the mean field after 1,000 steps, drawn, too.
+    `predicted` is the theory of first order in the noise.
     """
     sites = LetterNetwork.segmented(seed, letters=letters)
     rows = []
@@ -90,9 +90,9 @@ def deviation_rows(
         start = random_contexts(network, seed, count=1).select(0)
         _, context = trajectory(network, start, beta=beta, steps=0, transient=1000, threads=1)
         window, position = letter_window(network, context, beta=beta), context.position
-        begin: dict[str, Any] = {"window": window, "position": position, "steps": _STEPS}
-        path = mean_letter_path(network, beta, **begin)
-        texts = generate_letters(network, drawn, beta=beta, runs=runs, seed=seed, **begin)
+        begin: dict[str, Any] = {"beta": beta, "position": position, "steps": _STEPS}
+        path = letter_path(network, window, **begin)
+        texts = generate_letters(network, window, size=drawn, runs=runs, seed=seed, **begin)
         off = letter_overlaps(network, texts[:, -_STEPS:] - path[-_STEPS:])
         square = mean_estimate((off**2).sum(axis=2).mean(axis=1))
         rms = float(np.sqrt(square.value))
@@ -173,8 +173,7 @@ def REGIMES(letters: int, *, first: int) -> Rows:
 
     periodic, quasi, chaotic: at how many of 48 values of β in [0.5, 4], one random context each,
     an orbit is so after 10,000 steps. lasting: at how many of the chaotic ones it still is after
-    twice as many more. onset: β where the disordered state gives way without a position; turns: how
-    fast what takes over turns, in turns per token.
+    twice as many more. onset, turns: β where rest gives way without a position, turns per token.
     """
     seeds, steps = range(first, first + _BLOCK), 10_000
     machines = [LetterNetwork.segmented(seed, letters=letters) for seed in seeds]
@@ -183,25 +182,21 @@ def REGIMES(letters: int, *, first: int) -> Rows:
     rows = []
     for seed, machine in zip(seeds, machines, strict=True):
         found = find_attractors(machine, start, beta=beta, transient=steps, **_LOOK)
-        regime = found.regime
-        chaotic, lasting = regime == Regime.CHAOTIC, 0
+        kinds = (Regime.PERIODIC, Regime.QUASI_PERIODIC, Regime.CHAOTIC)
+        counts = [int((found.regime == kind).sum()) for kind in kinds]
+        lasting, chaotic = 0, found.regime == Regime.CHAOTIC
         if chaotic.any():
             ends = found.context.select(chaotic)
             how: dict[str, Any] = {"beta": beta[chaotic], "transient": 2 * steps}
             later = find_attractors(machine, ends, **how, **_LOOK)
             lasting = int((later.regime == Regime.CHAOTIC).sum())
         theory = onset(machine)
-        rows.append(
-            {
-                "seed": seed,
-                "periodic": int((regime == Regime.PERIODIC).sum()),
-                "quasi": int((regime == Regime.QUASI_PERIODIC).sum()),
-                "chaotic": int(chaotic.sum()),
-                "lasting": lasting,
-                "onset": theory.critical_beta / (letters - 1),
-                "turns": theory.critical_rotation,
-            }
-        )
+        row: dict[str, Any] = {
+            "seed": seed,
+            **dict(zip(("periodic", "quasi", "chaotic"), counts, strict=True)),
+        }
+        row |= {"lasting": lasting, "onset": theory.critical_beta / (letters - 1)}
+        rows.append(row | {"turns": theory.critical_rotation})
     return rows
 
 
@@ -244,15 +239,12 @@ def freezing_beta(network: LetterNetwork, attention: np.ndarray, *, log_words: f
 
 def random_words(
     network: Network, size: int, *, log_words: float, attention: np.ndarray, beta: float, seed: Seed
-) -> tuple[np.ndarray, float, float]:
+) -> tuple[np.ndarray, float]:
     """A list of V = exp(N `log_words`) uniformly random words of N bits, and its softmax.
 
-    Mean (P,) of the output overlaps; root mean square distance of one draw's overlaps from it;
-    exp of the entropy, how many words share the weight.
-
-    Logits are β N Σ_a A_a m^o_a. Words with the same number of ones in every segment have the same
-    logit, and how many words of the list fall into such a cell is a Poisson number, so that V may
-    be astronomically large. ValueError where no word was drawn at all.
+    Mean (P,) of the output overlaps; root mean square distance of one draw's overlaps from it.
+    Words with the same number of ones in every segment have the same logit, and how many words of
+    the list fall into such a cell is a Poisson number, so that V may be astronomically large.
     """
     counts = network.counts(size)
     # One axis a segment: what belongs to a segment broadcasts along the others.
@@ -265,8 +257,6 @@ def random_words(
     expected = np.exp(np.minimum(size * (log_words - np.log(2.0)) + ways, 700.0))
     drawn, few = expected.copy(), expected < _CERTAIN
     drawn[few] = numpy_generator(seed).poisson(expected[few])
-    if not drawn.any():
-        raise ValueError("log_words must be large enough for a word to be drawn")
     push = network.semantic[OUTPUT].T @ attention
     logit = sum(beta * n * h * x for n, h, x in zip(counts, push, spins, strict=True))
     with np.errstate(divide="ignore"):
@@ -278,9 +268,7 @@ def random_words(
     joint = np.array([[(weight * x * y).sum() for x in off] for y in off])
     pattern = network.semantic[OUTPUT] * network.fractions
     spread = float(np.sqrt(np.einsum("al,lm,am->", pattern, joint, pattern)))
-    held = weight > 0.0
-    entropy = -float(weight[held] @ np.log(weight[held] / drawn[held]))
-    return pattern @ middle, spread, float(np.exp(min(entropy, 700.0)))
+    return pattern @ middle, spread
 
 
 def word_rows(size: int, *, share: float, first: int, lists: int = 20) -> Rows:
@@ -299,7 +287,7 @@ def word_rows(size: int, *, share: float, first: int, lists: int = 20) -> Rows:
     )
     how: dict[str, Any] = {"log_words": log_words, "attention": ATTENTION, "beta": BETA}
     draws = [random_words(network, size, seed=first + k, **how) for k in range(lists)]
-    means, spreads, effective = map(np.array, zip(*draws, strict=True))
+    means, spreads = map(np.array, zip(*draws, strict=True))
     squares = ((means - goal) ** 2).sum(axis=1)
     gap = float(np.sqrt(squares.mean()))
     bits = np.tanh(BETA * (ATTENTION @ network.semantic[OUTPUT]))
@@ -310,7 +298,6 @@ def word_rows(size: int, *, share: float, first: int, lists: int = 20) -> Rows:
         frozen=np.linalg.norm(frozen - goal),
         spread=np.sqrt(np.mean(spreads**2)),
         sites=np.sqrt(variance / size),
-        effective=np.median(effective),
     )
 
 
