@@ -71,10 +71,7 @@ class Fingerprints:
 def moments_of(
     network: Network, context: Context, *, kept: int = 4000, **parameters: Any
 ) -> tuple[np.ndarray, np.ndarray, Context]:
-    """Moments and errors of `Fingerprints` from `kept` steps, and the contexts at the end.
-
-    `kept` is cut to four stretches of a prime number of turns of the clock.
-    """
+    """Moments and errors of `Fingerprints` from about `kept` steps, and the contexts at the end."""
     ensemble = Ensemble(network, context, **parameters)
     features, phases = network.features, network.positions
     turns = kept // (_STRETCHES * phases)
@@ -112,10 +109,9 @@ def separation(moments: np.ndarray, *, other: np.ndarray) -> np.ndarray:
 def identify(prints: Fingerprints) -> np.ndarray:
     """Number the attractors of a batch (B,) of orbits: integers (B,), 0, 1, … by orbits on them.
 
-    Two orbits are on the same attractor if their fingerprints differ by at most 1e-4 plus four
-    errors, and their leading exponents by at most 0.008 plus as many. Each orbit is held against
-    the best resolved one of every attractor found so far, the best resolved first. Number −1: the
-    same as several, so its errors are too large to tell.
+    Each orbit is held against the best resolved one of every attractor found so far, the best
+    resolved first; two are the same if fingerprints and leading exponents agree within four errors.
+    Number −1: the same as several, so its errors are too large to tell.
     """
     size, rate, spread = len(prints.error), prints.rate, prints.spread
     order = np.argsort(prints.error, kind="stable")
@@ -224,10 +220,7 @@ def basins_of_attraction(
     horizon: int,
     **parameters: Any,
 ) -> np.ndarray:
-    """On which of `sets`, those of `Coexisting`, starts (..., T, P) end; −1: on none.
-
-    A hundred turns of the clock lie between checks, `horizon` steps are the most that are run.
-    """
+    """On which of `sets`, those of `Coexisting`, starts (..., T, P) end; −1: on none in time."""
     check = 100 * network.positions
     for one, other in combinations(range(len(sets)), 2):
         gap = float(cKDTree(sets[one]).query(sets[other])[0].min())
@@ -264,8 +257,7 @@ def ends_apart(
 ) -> np.ndarray:
     """Whether a random context and a second one a distance away end on different `sets`.
 
-    Booleans (n, at most `count`) of the n distances, with the same first contexts. Pairs of which
-    one has not settled within the horizon are left out everywhere.
+    Booleans (n, at most `count`); a pair that has not settled in time is left out everywhere.
     """
     network, rng = Network.document(), numpy_generator(seed)
     base = random_contexts(network, rng, count=count).attention
@@ -280,10 +272,7 @@ def ends_apart(
 
 @record
 class Uncertainty:
-    """Share (n,) of points with another label at the distances (n,), its error, the exponent α.
-
-    All errors come from leaving out one group of points at a time.
-    """
+    """Shares (n,) of points with another label at distances (n,), errors, the exponent α."""
 
     distances: np.ndarray
     shares: np.ndarray
@@ -296,7 +285,8 @@ def uncertainty_exponent(
 ) -> Uncertainty:
     """Uncertainty exponent from booleans (n, B): does point b have another label at distance n?
 
-    groups: (B,) integers, the same for points that share neighbors. None: every point is its own.
+    Errors by leaving out one of the `groups` (B,), integers, at a time: points that share
+    neighbors.
     """
     sizes, points = np.asarray(distances, dtype=float), differ.shape[1]
     if groups is None:
@@ -330,8 +320,8 @@ def grid_neighbors(
 ) -> tuple[np.ndarray, np.ndarray]:
     """For `uncertainty_exponent`: which points of a picture have neighbors that differ.
 
-    A point's neighbors are the four so many cells away along the axes; points that lack one at the
-    largest distance are not used. Returns booleans (n, B) and the tile, of 4 × 4, of each point.
+    The four so many cells away along the axes; points that lack one at the largest distance are not
+    used. Returns booleans (n, B) and the tile, of 4 × 4, of each point.
     """
     edge = max(distances)
     inside = (slice(edge, -edge),) * 2

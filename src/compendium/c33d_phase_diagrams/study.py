@@ -62,9 +62,8 @@ def cells(
 ) -> dict[str, np.ndarray]:
     """What cells (n,) at β (n,) and `values` (n,) of γ or ε, whichever `name` says, settle on.
 
-    "regime", "exponent": from the document's context, after `transient` steps. "attractors": how
-    many of them `random` random contexts end on, as far as they are resolved. "regimes": which
-    occur among these, 1 periodic + 2 quasi-periodic + 4 chaotic. Both are zero without any.
+    "regime", "exponent": from the document's context. "attractors": how many of them `random`
+    contexts end on; "regimes": which occur among these, 1 periodic + 2 quasi-periodic + 4 chaotic.
     """
     network, start, drawn = start_of_planes()
     where: dict[str, Any] = {"beta": beta, name: values, "transient": transient}
@@ -125,10 +124,7 @@ GAMMA, EPSILON = _plane_table("gamma", 50), _plane_table("epsilon", 100)
 
 
 def read_plane(table: Table) -> dict[str, np.ndarray]:
-    """The layers of a plane, arrays (rows, β): regime, attractors, regimes, exponent.
-
-    Attractors and regimes have `COARSE` times fewer rows and columns.
-    """
+    """The layers of a plane, arrays (rows, β); of attractors and regimes `COARSE` times fewer."""
     stored = table.read()
     layers = {
         name: np.array([[ord(code) - ord("a") for code in line] for line in stored[name] if line])
@@ -192,9 +188,9 @@ def SETTINGS(patch: str, *, finer: int, wait: int) -> Rows:
 def agreement(regime: np.ndarray, *, blocks: int = 10) -> dict[Regime, Estimate]:
     """How much more often than by chance the neighbor of a cell has its label: 1 always, 0 never.
 
-    regime: labels (n, m) of a plane. (a − p)/(1 − p) with a the share of the four neighbors of a
-    regime's cells that have its label, p the share of the regime in the plane. Errors by the
-    jackknife over blocks × blocks pieces, which are nearly independent as cells are not.
+    (a − p)/(1 − p) with a the share of the four neighbors of a regime's cells that have its label,
+    p that of the regime in the plane. Errors by the jackknife over blocks × blocks pieces, which
+    are nearly independent as cells are not.
     """
     rows, columns = (np.arange(n) * blocks // n for n in regime.shape)
     piece = (rows[:, None] * blocks + columns).ravel()
@@ -226,10 +222,7 @@ def mixed(regimes: np.ndarray) -> np.ndarray:
 
 
 def control_changes(name: str, regime: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Points (n, 2) of the control cells of a plane, their labels, and those ten times later.
-
-    regime: the labels of the plane, as `read_plane` gives them.
-    """
+    """Points (n, 2) of the control cells of a plane, their labels, and those ten times later."""
     stored, (betas, values) = CONTROL.read(), control_cells(name)
     rows = np.searchsorted(UPWARDS[name], values - 1e-9)
     columns = np.searchsorted(BETAS, betas - 1e-9)
@@ -241,11 +234,7 @@ def control_changes(name: str, regime: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def longer_network(bits: int, *, seed: Seed = 0) -> Network:
-    """The document's features in a window of 2^bits tokens.
-
-    Its two position bits stay the fastest ones of the clock; the signs of the slower bits are
-    random, drawn with `seed`. γ and ε are the document's, and with 2 bits so is the network.
-    """
+    """The document's features in a window of 2^bits tokens, whose slower bits are random."""
     document = Network.document()
     # The code has its most significant bit first; what is drawn for 3 bits stays with more.
     drawn = numpy_generator(seed).choice((-1.0, 1.0), size=(8, 4, document.features))
@@ -256,12 +245,11 @@ def longer_network(bits: int, *, seed: Seed = 0) -> Network:
 
 @stored(_FOLDER / "longer.csv", units=grid(bits=(2, 3, 4, 5), seed=range(10)), seconds=3.0)
 def LONGER(bits: int, *, seed: int) -> Rows:
-    """Onset, regimes and exponents of one network, as the one row of its unit.
+    """Shares of regimes at 64 values of β between 1.4 and 2.4, after 5,000 turns of the clock.
 
-    Regimes are shares of 64 values of β between 1.4 and 2.4, after 5,000 turns of the clock;
-    `rate` the median leading exponent of the chaotic ones among them, nats per token. `onset`: the
-    first of 64 values around the closed form at which the driven cycle is gone: the orbit has not
-    returned to 1e-5 after one turn, 20,000 turns after the start.
+    `rate`: median leading exponent of the chaotic ones, nats per token. `onset`: the first of 64
+    values around the closed form at which the orbit does not return after a turn, 20,000 turns
+    later.
     """
     network, slower = longer_network(bits, seed=seed), 2**bits // 4
     start, turn = random_contexts(network, seed, count=1).select(0), network.positions

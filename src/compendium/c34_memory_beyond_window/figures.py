@@ -17,11 +17,7 @@ _TOP = 3e4  # of the axis of memory times
 
 
 def show_spectra(signals: Columns, *, titles: Sequence[str], window: int) -> None:
-    """Trajectory, power spectrum |X|²/n (Hann taper) and autocorrelation, one column a motion.
-
-    signals[motion]: (orbits, n). Trajectory of the first orbit; spectra are averaged over the
-    orbits, as are autocorrelations, with twice their standard error as a band.
-    """
+    """Trajectory, power spectrum |X|²/n (Hann taper) and autocorrelation of signals (orbits, n)."""
     _, axes = plt.subplots(3, len(signals), figsize=(9.0, 7.4), sharey="row", squeeze=False)
     for column, (motion, orbits) in enumerate(signals.items()):
         color = COLORS[MOTION_COLORS[motion]]
@@ -50,11 +46,7 @@ def show_spectra(signals: Columns, *, titles: Sequence[str], window: int) -> Non
 
 
 def show_perturbations(relative: Columns, *, units: Mapping[str, float], window: int) -> None:
-    """Median distance of perturbed runs: a, over that at the start; b, over the dephased distance.
-
-    relative[motion]: (starts, steps + 1) distances; units[motion]: the distance of runs that
-    share only the clock, 0 where there is none (left out of panel b).
-    """
+    """Medians of distances (starts, steps + 1): over those at the start, over the dephased ones."""
     _, (left, right) = plt.subplots(1, 2, figsize=(9.0, 3.4))
     for motion, distance in relative.items():
         color = COLORS[MOTION_COLORS[motion]]
@@ -75,11 +67,7 @@ def show_perturbations(relative: Columns, *, units: Mapping[str, float], window:
 
 
 def show_fisher(curves: Columns, *, profiles: Columns, window: int) -> None:
-    """Fisher memory of one token against the delay, and of all tokens summed, newest first.
-
-    curves[motion]: (starts, delays) memory of a token, at most 1; mean over starts, band their
-    range. profiles[motion]: (tokens,) memory of each token in one window, old to new.
-    """
+    """Memory (starts, delays) of one token against the delay, and of all tokens, old to new."""
     _, (left, right) = plt.subplots(1, 2, figsize=(9.0, 3.6))
     for motion, curve in curves.items():
         color, time = COLORS[MOTION_COLORS[motion]], np.arange(1, curve.shape[1])
@@ -105,13 +93,7 @@ def show_fisher(curves: Columns, *, profiles: Columns, window: int) -> None:
 
 
 def show_memory_times(table: Columns, *, window: int) -> None:
-    """Memory time against N, one panel a motion: measured (points), linear noise (lines).
-
-    table: the columns of `MEMORY_TIMES`, −1 for never. Points are medians over the starts, bars
-    reach from the second smallest to the second largest (to the top where that is never); lines
-    are the medians of the predictions, with (full) and without (dashed) the delay at which noise
-    leaves the linear range.
-    """
+    """Memory time against N, one panel a motion: measured (points), linear noise (lines)."""
     _, axes = plt.subplots(1, 5, figsize=(2.05 * 5 + 0.6, 3.3), sharey=True)
     for axis, (motion, rows), marker in zip(axes, groups(table, "motion"), "osD^v", strict=True):
         sizes, names = np.unique(rows["size"]), ("measured", "fisher", "dephased")

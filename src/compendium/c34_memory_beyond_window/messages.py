@@ -36,10 +36,7 @@ def token_noise(network: Network, path: np.ndarray) -> np.ndarray:
 
 
 def fisher_memory(maps: np.ndarray, *, noise: np.ndarray) -> np.ndarray:
-    """B_k of the newest token of the first window after k = 0, 1, … steps: (steps + 1, n, L).
-
-    What stood before the first window is known. noise: (T + steps, L), positive.
-    """
+    """B_k of the newest token of the first window after k = 0, 1, … steps: (steps + 1, n, L)."""
     size = maps.shape[1] * maps.shape[2]
     followed = [np.eye(size)[:, : maps.shape[2]]]
     for _, orthogonal in _steps(maps, noise):
@@ -50,8 +47,7 @@ def fisher_memory(maps: np.ndarray, *, noise: np.ndarray) -> np.ndarray:
 def memory_profile(maps: np.ndarray, *, noise: np.ndarray) -> np.ndarray:
     """How much the last window knows of every token of the path, (T + steps,), old to new.
 
-    The trace of B Bᵀ for each token: L where all of its components are known as well as they
-    were written, 0 where nothing is. They add up to T·L, the size of the window.
+    The trace of B Bᵀ for each token: L where all of its components are known as well as written.
     """
     context, segments = maps.shape[1:3]
     size = context * segments
@@ -63,10 +59,7 @@ def memory_profile(maps: np.ndarray, *, noise: np.ndarray) -> np.ndarray:
 
 
 def noise_growth(maps: np.ndarray, *, noise: np.ndarray, readout: np.ndarray) -> np.ndarray:
-    """√N times the rms deviation of `readout @ x` after each of the steps, (steps + 1,).
-
-    readout: (P, L). The noise of the first window is the first noise there is.
-    """
+    """√N times the rms deviation of `readout` (P, L) @ x after each of the steps, (steps + 1,)."""
     factors = [_start(maps, noise), *(factor for factor, _ in _steps(maps, noise))]
     return np.array([np.linalg.norm(readout @ factor[: maps.shape[2]]) for factor in factors])
 
@@ -106,8 +99,7 @@ def trace_message(
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """What linear noise says of a message in the newest token of a window (T, L), at delays 0, 1, …
 
-    (steps + 1,) each: Fisher memory |B_k e|² of the message's direction; √N times the rms deviation
-    of the overlaps that the noise since the message has caused.
+    Fisher memory |B_k e|² of its direction; √N times the rms deviation of the overlaps by then.
     """
     path = mean_path(network, beta, window=window, steps=steps, position=position)
     maps = linear_maps(network, beta, path=path, position=position - network.context + 1)
@@ -120,8 +112,7 @@ def trace_message(
 def predicted_information(memory: np.ndarray, *, size: int, strength: float) -> np.ndarray:
     """Bits that the best guess has of the message, delay by delay, as long as noise is linear.
 
-    Two equally likely Gaussians d deviations apart: a guess errs with probability q = Φ(−d/2) and
-    tells 1 − h(q) bits, h the binary entropy.
+    At a distance d of two Gaussians it errs with q = Φ(−d/2) and tells 1 − h(q).
     """
     wrong = ndtr(-strength * np.sqrt(size * memory))
     return np.asarray(1.0 - (entr(wrong) + entr(1.0 - wrong)) / np.log(2.0))
@@ -131,11 +122,9 @@ def measured_information(
     network: Network, window: np.ndarray, direction: np.ndarray, *, size: int, beta: float,
     position: int, strength: float, delays: np.ndarray, runs: int, seed: int,
 ) -> np.ndarray:  # fmt: skip
-    """Bits about a message at `delays`, from sampled texts of N = `size` bits.
+    """Bits about a message at `delays`, from sampled texts of N = `size` bits, `runs` of each sign.
 
-    The newest token of the window is shifted by ± `strength` times D^{1/2} `direction`, D/N the
-    variance of its noise; `runs` texts are drawn of each sign, and the window `delay` tokens
-    later is classified by `label_information`.
+    The newest token of the window is shifted by ± `strength` times D^{1/2} `direction`.
     """
     shift, texts = strength * np.sqrt(token_noise(network, window[-1])) * direction, []
     for number, moved in enumerate((shift, -shift)):
@@ -159,14 +148,12 @@ def measured_information(
 def label_information(
     first: np.ndarray, *, second: np.ndarray, seed: Seed, neighbours: int = 15
 ) -> float:
-    """Lower bound, in bits, on the information of a point about which cloud it came from.
+    """Lower bound, in bits, on the information of a point about which cloud (n, d) it came from.
 
-    first, second: (n, d) samples of two equally likely hypotheses. Half of each trains two
-    classifiers, Fisher's linear discriminant, the best there is for Gaussian clouds of one shape,
-    and nearest neighbours, which know no shape. A quarter decides which of them guesses, the last
-    quarter is guessed; the information of the guess about the label is at most that of the point.
-    The bias (1/2n ln 2 bits, Miller and Madow) is taken off, so that equal clouds give 0 on
-    average. `seed` splits the clouds.
+    Half of each trains two classifiers, Fisher's linear discriminant, the best there is for
+    Gaussian clouds of one shape, and nearest neighbours, which know no shape. A quarter decides
+    which of them guesses, the last quarter is guessed. The bias (1/2n ln 2 bits, Miller and Madow)
+    is taken off.
     """
     from sklearn.neighbors import KNeighborsClassifier
 

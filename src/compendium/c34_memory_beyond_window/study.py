@@ -37,8 +37,7 @@ _LOOKED_AT = {"quasi-periodic": 16_384}
 def autocorrelation(signal: np.ndarray, *, lags: int, unbiased: bool = False) -> np.ndarray:
     """Autocorrelation r_0 … r_lags of a signal (..., n) of variance s² along its last axis.
 
-    r_l = 1/(n s²) sum_t (x_t − x̄)(x_{t+l} − x̄); `unbiased` has 1/(n − l) in place of 1/n. By FFT
-    with zero padding. A constant signal has none: ValueError.
+    1/(n s²) sum_t (x_t − x̄)(x_{t+l} − x̄), or with 1/(n − l). A constant has none: ValueError.
     """
     n = signal.shape[-1]
     centred = signal - signal.mean(axis=-1, keepdims=True)
@@ -51,10 +50,7 @@ def autocorrelation(signal: np.ndarray, *, lags: int, unbiased: bool = False) ->
 
 
 def onset(distance: np.ndarray, *, level: float) -> tuple[float, int]:
-    """When distances (starts, steps + 1) first exceed `level`: median, and how many ever do.
-
-    Starts that never do count as later than all others.
-    """
+    """When distances (starts, steps + 1) first exceed `level`: median, and how many ever do."""
     above = distance > level
     reached = above.any(axis=1)
     first = np.where(reached, above.argmax(axis=1), np.inf)
@@ -62,10 +58,7 @@ def onset(distance: np.ndarray, *, level: float) -> tuple[float, int]:
 
 
 def dephased_distance(network: Network, motion: str) -> float:
-    """Rms distance of the overlaps of two runs that have nothing in common but the clock.
-
-    √2 times the standard deviation of m^o on the attractor at a given position.
-    """
+    """Rms distance of the overlaps of two runs that have nothing in common but the clock."""
     beta, settle, _ = MOTIONS[motion]
     start = protocol_start(network, steps=2000)
     steps = 20_000 - 20_000 % network.positions
@@ -79,8 +72,7 @@ def perturbed_distance(
 ) -> np.ndarray:
     """Distance of the overlaps after the newest attention vector was moved, (starts, steps + 1).
 
-    Each start is a state on the attractor of the motion, rounded to eight digits; its newest
-    attention vector is moved by `size` in a random direction. Entry k compares the token k later.
+    By `size` in a random direction, from states on the attractor rounded to eight digits.
     """
     beta, settle, between = MOTIONS[motion]
     rng = numpy_generator(seed)
@@ -125,10 +117,7 @@ def forgotten_at(delays: np.ndarray, *, information: np.ndarray) -> float:
 
 
 def growth_powers(few: np.ndarray, many: np.ndarray) -> np.ndarray:
-    """Power of N by which times grow over a factor of 100, each; at least half a token counts.
-
-    Where a message is not forgotten at either size, nothing is known to grow.
-    """
+    """Power of N by which times, of at least half a token, grow over a factor of 100, each."""
     few, many = np.maximum(few, 0.5), np.maximum(many, 0.5)
     with np.errstate(invalid="ignore"):
         return np.nan_to_num(np.log(many / few) / np.log(100.0), nan=0.0, posinf=np.inf)
@@ -140,11 +129,10 @@ def ladder(longest: int) -> np.ndarray:
 
 
 def memory_rows(motion: str, start: int, *, sizes: tuple[int, ...] = SIZES) -> Rows:
-    """Memory times of one message at every size, one row each.
+    """Memory times of one message at every size, −1 where longer than was looked at.
 
-    fisher: delay at which the prediction of linear noise falls below `LEAST`. dephased: delay at
-    which the predicted deviation reaches the distance of runs that share only the clock. measured:
-    the delay from sampled texts. −1: not within the tokens that were looked at.
+    fisher: by linear noise. dephased: when the predicted deviation reaches the distance of runs
+    that share only the clock. measured: from sampled texts.
     """
     network, beta = Network.document(), MOTIONS[motion][0]
     window, position = message_start(network, motion, number=start)
@@ -174,11 +162,11 @@ def memory_rows(motion: str, start: int, *, sizes: tuple[int, ...] = SIZES) -> R
 
 @stored(Path(__file__).parent / "spectra.csv", units=grid(seed=range(10)))
 def SPECTRA(seed: int) -> Rows:
-    """Spectrum and autocorrelation of m^o_1 in the chaos at β = 1.266, from the document's context.
+    """Spectrum and autocorrelation of m^o_1 at β = 1.266 over 64 copies of the document's context.
 
-    Over 64 copies of it, moved apart by 1e-10. below: mean share of the variance below the
-    frequency 1/T. half, half_least, half_most: |X|²/n of the line at frequency ½, mean and range
-    over the orbits. early, …: largest |autocorrelation| at `ends`, averaged over the orbits first.
+    below: share of the variance below the frequency 1/T. half, …: |X|²/n of the line at frequency
+    ½, mean and range. early, …: largest |autocorrelation| at `ends`, averaged over the orbits
+    first.
     """
     network, samples = Network.document(), 20_000
     # Of random contexts three in a thousand end on the torus that coexists with this chaos.
@@ -224,7 +212,6 @@ def SETTINGS(motion: str, left_out: str, time: str) -> Rows:
     """How far the power of N lies above one half in quasi-periodic motion, below it elsewhere.
 
     `left_out`: five of the twenty starts, or "none"; `time`: in "texts" or for "linear noise".
-    Times beyond what was looked at count as that long.
     """
     few, many = (_times(motion, size, linear=time != "texts") for size in ENDS)
     powers = growth_powers(few, many)

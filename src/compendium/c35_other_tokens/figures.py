@@ -15,10 +15,7 @@ SHADES = {2: "black", 3: "blue", 4: "green", 8: "orange"}
 
 
 def show_deviations(table: Columns, *, seeds: Sequence[int]) -> None:
-    """Deviation against N for sites and words, and its ratio to the linear theory for sites.
-
-    Medians over the networks `seeds`, bars from the smallest to the largest.
-    """
+    """Deviation against N, and over the linear theory: medians over `seeds`, least to largest."""
     _, axes = plt.subplots(1, 2, figsize=(8.4, 3.6))
     mine = np.isin(table["seed"], list(seeds))
     kinds = groups({name: column[mine] for name, column in table.items()}, "words", "letters")

@@ -64,8 +64,7 @@ def potts(labels: np.ndarray, *, letters: int) -> np.ndarray:
 class LetterNetwork(AttentionNetwork):
     """The network of [poclopez2024dynamical, Eqs. (7), (8), (15)] with q letters a site.
 
-    semantic: (4, P, L, q) values W^α_a(s) of each segment and letter, roles in the order of
-    `network.ROLES`. The rest is as in `network.Network`.
+    semantic: (4, P, L, q) values W^α_a(s) of each segment and letter. The rest is as in `Network`.
     """
 
     def _checked_semantic(self) -> np.ndarray:
@@ -187,11 +186,7 @@ def generate_letters(
     network: LetterNetwork, window: np.ndarray, *, size: int, beta: float, steps: int,
     position: int, runs: int, seed: Seed,
 ) -> np.ndarray:  # fmt: skip
-    """Tokens (R, T + steps, L, q) of R = `runs` texts of N = `size` sites, the window first.
-
-    Every token is L multinomial draws, those of the window, too: (T, L, q) probabilities. The
-    segments must hold whole numbers of sites.
-    """
+    """Tokens (R, T + steps, L, q) of `runs` texts of N = `size` sites, the window drawn, too."""
     counts, rng = network.counts(size), numpy_generator(seed)
 
     def draw(chance: np.ndarray) -> np.ndarray:
@@ -224,7 +219,7 @@ def enumerate_next(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The exact law of one step: all q^N tokens (q^N, L, q) with their probabilities (q^N,).
 
-    N = `size` sites after an attention vector (P,): one softmax of the energy −N Σ_a A_a m^o_a.
+    After an attention vector (P,): one softmax of the energy −N Σ_a A_a m^o_a.
     """
     counts = network.counts(size)
     sites = np.indices((network.letters,) * size).reshape(size, -1).T
@@ -237,7 +232,7 @@ def enumerate_next(
 def overlap_covariance(network: LetterNetwork, chance: np.ndarray) -> np.ndarray:
     """N times the covariance of the 4P overlaps of a token drawn from `chance` (..., L, q).
 
-    Σ_l f_l Cov_s(W^α_a, W^γ_b), (..., 4P, 4P), without the factor 1 − ε, whatever N.
+    Σ_l f_l Cov_s(W^α_a, W^γ_b), without the factor 1 − ε, whatever N.
     """
     size = 4 * network.features
     values = network.semantic.reshape(size, network.segments, network.letters)
@@ -249,11 +244,11 @@ def overlap_covariance(network: LetterNetwork, chance: np.ndarray) -> np.ndarray
 def predicted_deviation(
     network: LetterNetwork, beta: float, *, path: np.ndarray, position: int
 ) -> np.ndarray:
-    """√N times the root mean square of |m − m_∞| over runs, to first order in N^{-1/2}.
+    """√N times the root mean square of |m^o − m^o_∞| over runs, to first order in N^{-1/2}.
 
-    path: of `letter_path`. m are the semantic output overlaps; result (T + steps,), for a window
-    that is drawn, too. Deviations of the overlaps in a window move the next attention vector, that
-    the mean of the next token, and its draw adds `overlap_covariance` / N.
+    (T + steps,), for a path of `letter_path` whose window is drawn, too. Deviations of the overlaps
+    in a window move the next attention vector, that the mean of the next token; its draw adds
+    noise.
     """
     context, width = network.context, 4 * network.features
     share = 1.0 - network.epsilon
@@ -282,9 +277,8 @@ def predicted_deviation(
 def vocabulary(network: LetterNetwork, size: int, *, words: int, seed: Seed) -> LetterNetwork:
     """One softmax over a list of V = `words` whole tokens of N = `size` sites, as a network.
 
-    A word has its own letter frequencies in each segment, uniform on the simplex, and its N sites
-    are drawn from these. Overlaps are centered over the list and, where one exceeds 1, all are
-    scaled down. The result has one site, whose letters are the words.
+    The sites of a word are drawn from letter frequencies of its own, uniform on the simplex.
+    Overlaps are centered over the list and, where one exceeds 1, all are scaled down.
     """
     counts = network.counts(size)
     rng = numpy_generator(seed)

@@ -75,9 +75,8 @@ def deviation_rows(
 ) -> Rows:
     """One row for each N: root mean square of |m − m_∞| over texts and eight tokens.
 
-    words: 0, every site is drawn on its own; else each token is one of so many words whose N sites
-    were drawn beforehand. The window is one of the mean field after 1,000 steps, drawn, too.
-    `predicted` is the theory of first order in the noise.
+    words: 0, every site is drawn on its own; else each token is one of so many words. `predicted`:
+    the theory of first order in the noise.
     """
     sites = LetterNetwork.segmented(seed, letters=letters)
     rows = []
@@ -171,9 +170,8 @@ EXPONENTS, EXPONENTS_OF_WORDS = (
 def REGIMES(letters: int, *, first: int) -> Rows:
     """One row for each of 25 random networks, of seeds `first`, `first` + 1, …
 
-    periodic, quasi, chaotic: at how many of 48 values of β in [0.5, 4], one random context each,
-    an orbit is so after 10,000 steps. lasting: at how many of the chaotic ones it still is after
-    twice as many more. onset, turns: β where rest gives way without a position, turns per token.
+    At how many of 48 values of β an orbit is periodic, quasi-periodic, chaotic after 10,000 steps,
+    and at how many it still is chaotic after twice as many more; where rest gives way.
     """
     seeds, steps = range(first, first + _BLOCK), 10_000
     machines = [LetterNetwork.segmented(seed, letters=letters) for seed in seeds]
@@ -204,10 +202,7 @@ def REGIMES(letters: int, *, first: int) -> Rows:
 
 
 def one_feature(letters: int, *, context: int = 1) -> LetterNetwork:
-    """The network with P = L = 1 and the same letter for outputs, values, queries and keys.
-
-    Its γ is q − 1, 1 in units of features of variance 1; there is no position.
-    """
+    """The network with P = L = 1, the same letter in all roles, no position and γ = 1 in units."""
     return LetterNetwork(
         semantic=potts(np.zeros((4, 1, 1)), letters=letters),
         position=np.zeros((4, 1, 0)),
@@ -240,11 +235,10 @@ def freezing_beta(network: LetterNetwork, attention: np.ndarray, *, log_words: f
 def random_words(
     network: Network, size: int, *, log_words: float, attention: np.ndarray, beta: float, seed: Seed
 ) -> tuple[np.ndarray, float]:
-    """A list of V = exp(N `log_words`) uniformly random words of N bits, and its softmax.
+    """Mean (P,) and spread of one draw of the output overlaps from V = exp(N `log_words`) words.
 
-    Mean (P,) of the output overlaps; root mean square distance of one draw's overlaps from it.
-    Words with the same number of ones in every segment have the same logit, and how many words of
-    the list fall into such a cell is a Poisson number, so that V may be astronomically large.
+    Words of N bits with as many ones in every segment have the same logit; how many of the list
+    fall into such a cell is a Poisson number, so that V may be astronomically large.
     """
     counts = network.counts(size)
     # One axis a segment: what belongs to a segment broadcasts along the others.
@@ -274,9 +268,8 @@ def random_words(
 def word_rows(size: int, *, share: float, first: int, lists: int = 20) -> Rows:
     """Lists of V = 2^(`share` N) words of N = `size` bits, seeds from `first`, as one row.
 
-    gap: root mean square over the lists of the distance of the mean overlaps from those of sites,
-    with its error; frozen: what it tends to below the threshold, 0 above. spread: root mean square
-    of a draw's distance from its mean; sites: that of N sites.
+    gap: rms distance of the mean overlaps from those of sites; frozen: what it tends to. spread:
+    rms distance of a draw from its mean; sites: that of N sites.
     """
     network = Network.document()
     letters = LetterNetwork.from_binary(network)
