@@ -147,7 +147,7 @@ def test_what_is_the_same_within_errors():
 
 
 def settled_on(starts, sets, horizon=60_000):
-    return attractors.basins_of_attraction(NETWORK, starts, beta=1.27, sets=sets, horizon=horizon)
+    return attractors.basins_of_attraction(starts, beta=1.27, sets=sets, horizon=horizon)
 
 
 def test_proximity_agrees_with_fingerprints_and_periods(cycles):
@@ -326,7 +326,7 @@ def test_control_cells_are_those_of_the_plane_and_come_out_again():
     _, before, after = study.control_changes(name, study.read_plane(TABLES[name])["regime"])
     # Marked is what changes, and nothing else, when it is run again.
     chosen = np.append(np.flatnonzero(before == after)[:12], np.flatnonzero(before != after)[:6])
-    late = study.cells(name, values[chosen], beta=betas[chosen], transient=200_000, random=0)
+    late = study.cells(name, values[chosen], beta=betas[chosen], transient=200_000, random=False)
     assert (late["regime"] == stored["regime"][mine[chosen]]).all()
 
 

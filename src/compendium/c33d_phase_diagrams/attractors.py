@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import combinations
 from math import isqrt
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -113,9 +113,9 @@ def identify(prints: Fingerprints) -> np.ndarray:
     resolved first; two are the same if fingerprints and leading exponents agree within four errors.
     Number −1: the same as several, so its errors are too large to tell.
     """
-    size, rate, spread = len(prints.error), prints.rate, prints.spread
+    rate, spread = prints.rate, prints.spread
     order = np.argsort(prints.error, kind="stable")
-    left, leaders, rows = np.ones(size, dtype=bool), [], []
+    left, leaders, rows = np.full(len(rate), True), [], []
     while left.any():
         leader = order[left[order]][0]
         gap = separation(prints.moments, other=prints.moments[leader])
@@ -134,16 +134,15 @@ def identify(prints: Fingerprints) -> np.ndarray:
         heads = np.isin(groups, joined)
         if chaotic[np.array(leaders)[heads]].all():
             groups[heads] = joined[0]
-    numbers = np.full(size, -1)
+    numbers = np.full(len(rate), -1)
     for number, row in enumerate(table.T):
         mine = np.unique(groups[row])
         if len(mine) == 1:
             numbers[number] = mine[0]
-    found, counts = np.unique(numbers[numbers >= 0], return_counts=True)
-    renamed = np.full(size, -1)
-    for new, old in enumerate(found[np.argsort(-counts, kind="stable")]):
-        renamed[numbers == old] = new
-    return renamed
+    known = numbers >= 0
+    _, place, counts = np.unique(numbers[known], return_inverse=True, return_counts=True)
+    numbers[known] = np.argsort(-counts, kind="stable").argsort()[place]
+    return numbers
 
 
 # Regimes and leading exponents of orbits that are followed for a short while.
@@ -213,14 +212,10 @@ def coexisting(
 
 
 def basins_of_attraction(
-    network: Network,
-    context: Context,
-    *,
-    sets: Sequence[np.ndarray],
-    horizon: int,
-    **parameters: Any,
+    context: Context, *, sets: Sequence[np.ndarray], horizon: int = 60_000, **parameters: Any
 ) -> np.ndarray:
     """On which of `sets`, those of `Coexisting`, starts (..., T, P) end; −1: on none in time."""
+    network = Network.document()
     check = 100 * network.positions
     for one, other in combinations(range(len(sets)), 2):
         gap = float(cKDTree(sets[one]).query(sets[other])[0].min())
@@ -259,19 +254,17 @@ def ends_apart(
 
     Booleans (n, at most `count`); a pair that has not settled in time is left out everywhere.
     """
-    network, rng = Network.document(), numpy_generator(seed)
-    base = random_contexts(network, rng, count=count).attention
+    rng = numpy_generator(seed)
+    base = random_contexts(Network.document(), rng, count=count).attention
     direction = rng.standard_normal((len(distances), *base.shape))
     direction /= np.sqrt((direction**2).sum(axis=(-2, -1), keepdims=True))
     moved = base + np.reshape(distances, (-1, 1, 1, 1)) * direction
     starts = Context(np.concatenate([base[None], moved]), 0)
-    where: dict[str, Any] = {"beta": beta, "horizon": 60_000} | parameters
-    ends = basins_of_attraction(network, starts, sets=sets, **where)
+    ends = basins_of_attraction(starts, sets=sets, beta=beta, **parameters)
     return np.asarray(ends[1:] != ends[0])[:, (ends >= 0).all(axis=0)]
 
 
-@record
-class Uncertainty:
+class Uncertainty(NamedTuple):
     """Shares (n,) of points with another label at distances (n,), errors, the exponent α."""
 
     distances: np.ndarray
@@ -307,12 +300,8 @@ def uncertainty_exponent(
 
     slopes = np.array([slope(one) for one in left_out])
     error = float(np.sqrt((count - 1) / count * ((slopes - slopes.mean()) ** 2).sum()))
-    return Uncertainty(
-        distances=sizes,
-        shares=shares,
-        errors=errors,
-        exponent=Estimate(value=slope(shares), error=error, samples=count),
-    )
+    exponent = Estimate(value=slope(shares), error=error, samples=count)
+    return Uncertainty(sizes, shares, errors, exponent)
 
 
 def grid_neighbors(

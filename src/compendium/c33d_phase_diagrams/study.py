@@ -24,10 +24,9 @@ from spinformer.dmft.network import Context, Network
 from spinformer.dmft.onset import onset
 
 _FOLDER = Path(__file__).parent
-# Steps dropped and kept in every cell, as many for the exponent of the document's context, half as
-# many for those of the random ones.
-TRANSIENT, KEPT = 20_000, 4_000
-RANDOM = 8
+# Steps kept in every cell, as many for the exponent of the document's context, half as many for
+# those of the random ones.
+KEPT, RANDOM = 4_000, 8
 # The four neighbors of a cell.
 _CROSS = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
 # Random cells that are run ten times longer, and how many of them are a unit.
@@ -53,16 +52,11 @@ def start_of_planes() -> tuple[Network, Context, Context]:
 
 
 def cells(
-    name: str,
-    values: np.ndarray,
-    *,
-    beta: np.ndarray,
-    transient: int = TRANSIENT,
-    random: int = RANDOM,
+    name: str, values: np.ndarray, *, beta: np.ndarray, transient: int = 20_000, random: bool = True
 ) -> dict[str, np.ndarray]:
     """What cells (n,) at β (n,) and `values` (n,) of γ or ε, whichever `name` says, settle on.
 
-    "regime", "exponent": from the document's context. "attractors": how many of them `random`
+    "regime", "exponent": from the document's context. "attractors": how many of them the random
     contexts end on; "regimes": which occur among these, 1 periodic + 2 quasi-periodic + 4 chaotic.
     """
     network, start, drawn = start_of_planes()
@@ -71,19 +65,18 @@ def cells(
     attractors, regimes = np.zeros((2, len(beta)), dtype=int)
     if random:
         # One batch: the contexts of a cell lie side by side.
-        where |= {"beta": np.repeat(beta, random), name: np.repeat(values, random)}
-        many = Context(np.tile(drawn.attention[:random], (len(beta), 1, 1)), drawn.position)
+        where |= {"beta": np.repeat(beta, RANDOM), name: np.repeat(values, RANDOM)}
+        many = Context(np.tile(drawn.attention, (len(beta), 1, 1)), drawn.position)
         crowd, prints, _ = settle(network, many, exponent_steps=KEPT // 2, **where)
-        for cell in range(len(beta)):
-            mine = np.arange(cell * random, (cell + 1) * random)
+        for cell, mine in enumerate(np.arange(RANDOM * len(beta)).reshape(-1, RANDOM)):
             attractors[cell] = max(1, identify(prints.select(mine)).max() + 1)
-            for bit, regime in enumerate(NAMED):
-                regimes[cell] += (crowd.regime[mine] == regime).any() << bit
+            kinds = set(crowd.regime[mine].tolist()) & set(NAMED)
+            regimes[cell] = sum(2**kind for kind in kinds)
     layers = (found.regime, found.exponents.value[:, 0], attractors, regimes)
     return dict(zip(("regime", "exponent", "attractors", "regimes"), layers, strict=True))
 
 
-def _grid(name: str, values: np.ndarray, *, betas: np.ndarray, **how: int) -> dict[str, np.ndarray]:
+def _grid(name: str, values: np.ndarray, *, betas: np.ndarray, **how: Any) -> dict[str, np.ndarray]:
     """`cells` at all pairs of β and γ or ε, row by row of the latter."""
     beta = np.tile(betas, len(values))
     return cells(name, np.repeat(values, len(betas)), beta=beta, **how)
@@ -98,7 +91,7 @@ def plane_rows(name: str, *, first: int, count: int) -> Rows:
     """Rows `first` to `first + count` of a plane, as `read_plane` reads them."""
     values, coarse = UPWARDS[name][first : first + count], COARSE[name]
     chosen = np.flatnonzero((first + np.arange(len(values))) % coarse == 0)
-    found = _grid(name, values, betas=BETAS, random=RANDOM if coarse == 1 else 0)
+    found = _grid(name, values, betas=BETAS, random=coarse == 1)
     crowd = found if coarse == 1 else _grid(name, values[chosen], betas=BETAS[::coarse])
     regime = found["regime"].reshape(len(values), -1)
     thousandths = np.rint(1000.0 * found["exponent"]).astype(int).reshape(regime.shape)
@@ -146,7 +139,7 @@ def control_cells(name: str) -> tuple[np.ndarray, np.ndarray]:
 def CONTROL(plane: str, chunk: int) -> Rows:
     """Cells of one chunk after ten times the transient."""
     betas, values = (part[chunk * _CHUNK : (chunk + 1) * _CHUNK] for part in control_cells(plane))
-    found = cells(plane, values, beta=betas, transient=10 * TRANSIENT, random=0)
+    found = cells(plane, values, beta=betas, transient=200_000, random=False)
     return rows_of(beta=betas, value=values, regime=found["regime"])
 
 
@@ -175,7 +168,7 @@ def SETTINGS(patch: str, *, finer: int, wait: int) -> Rows:
         np.arange(low, high, (axis[1] - axis[0]) / finer)
         for (low, high), axis in zip(_PATCHES[patch], (BETAS, UPWARDS["epsilon"]), strict=True)
     )
-    found = _grid("epsilon", values, betas=betas, transient=wait, random=0)
+    found = _grid("epsilon", values, betas=betas, transient=wait, random=False)
     regime = found["regime"].reshape(len(values), -1)
     score = agreement(regime, blocks=5)[Regime.QUASI_PERIODIC]
     value, reach = score.value - 0.5, 1.96 * score.error
@@ -259,21 +252,15 @@ def LONGER(bits: int, *, seed: int) -> Rows:
     ensemble.advance(20_000 * turn)
     orbit = ensemble.record(2 * turn)
     gone = np.abs(orbit[:, turn:] - orbit[:, :turn]).max(axis=(1, 2)) > 1e-5
+    seen = float(betas[gone.argmax()]) if gone.any() else float("inf")
     # The thresholds are `SHORT_STRETCHES` for as many turns, not as many tokens.
     longest, neutral = SHORT_STRETCHES.longest * slower, SHORT_STRETCHES.neutral / slower
-    found = survey(
-        network,
-        start,
-        beta=np.linspace(1.4, 2.4, 64),
-        transient=5000 * turn,
-        kept=1000 * turn,
-        exponent_steps=1000 * turn,
-        thresholds=replace(SHORT_STRETCHES, longest=longest, neutral=neutral),
-    )
+    limits = replace(SHORT_STRETCHES, longest=longest, neutral=neutral)
+    how: dict[str, Any] = {"transient": 5000 * turn, "kept": 1000 * turn, "thresholds": limits}
+    betas = np.linspace(1.4, 2.4, 64)
+    found = survey(network, start, beta=betas, exponent_steps=1000 * turn, **how)
     rates = found.exponents.value[found.regime == Regime.CHAOTIC, 0]
-    shares = {
-        regime.label.replace(" ", "-"): float((found.regime == regime).mean()) for regime in Regime
-    }
-    seen = float(betas[gone.argmax()]) if gone.any() else float("inf")
+    names = {regime: regime.label.replace(" ", "-") for regime in Regime}
+    shares = {name: float((found.regime == regime).mean()) for regime, name in names.items()}
     rate = float(np.median(rates)) if len(rates) else 0.0
     return [{"predicted": predicted, "onset": seen, **shares, "rate": rate}]
