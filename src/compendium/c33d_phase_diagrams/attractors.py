@@ -1,18 +1,16 @@
 """Which orbits lie on one attractor, and which starts end on it.
 
-*Identity.* Regime and period do not tell two cycles of one period apart. What does is the
-*fingerprint*: the averages of m^o_a and of m^o_a m^o_b along the orbit, one of each for every
-position of the clock, since where ε > 0 the clock belongs to the state. (Where ε = 0 the positions
-act on nothing and are averaged over; the mirror image A → −A is then an attractor of its own.)
-Averages are weighted with the bump function of `spinformer.dmft.attractors`; their error is the
-scatter over consecutive stretches. Leading exponents must agree, too: a cycle inside of a chaotic
-set may share its averages, not its growth.
+*Identity.* Two cycles of one period are told apart by their *fingerprints*: the averages of m^o_a
+and of m^o_a m^o_b along the orbit, one of each for every position of the clock, since where ε > 0
+the clock belongs to the state. (Where ε = 0 the positions act on nothing and are averaged over.)
+They are weighted with the bump function of `spinformer.dmft.attractors`; their error is the scatter
+over consecutive stretches. Leading exponents must agree, too: a cycle inside of a chaotic set may
+share its averages, not its growth.
 
 *Basins.* A start counts as settled on an attractor from the first check at which its window lies
 within a radius of the windows that the attractor visits at one position of the clock, and does so
-at the next check, too. Checks are whole turns of the clock apart. The *uncertainty exponent* α
-(Grebogi et al. 1983, McDonald et al. 1985): the share of points that have a point of another basin
-at a distance ε goes as ε^α.
+at the next check, too. The *uncertainty exponent* α (Grebogi et al. 1983, McDonald et al. 1985):
+the share of points that have a point of another basin at a distance ε goes as ε^α.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """What a network does over a range of inverse temperatures, of many networks, and what predicts it.
 
-Every network meets the same protocol. 48 values of β, even in (0, 3 √(L/P)], and 16 more around
-the end of the driven cycle; 8 random contexts each. √(L/P) is the spread of the eigenvalues of
-⟨W^v W^o⟩, so that β times a typical eigenvalue covers the same range at every size; at
-the document's size the range is the document's.
+48 values of β, even in (0, 3 √(L/P)], and 16 more around the end of the driven cycle; 8 random
+contexts each. √(L/P) is the spread of the eigenvalues of ⟨W^v W^o⟩.
 
 1. First look: 3,000 steps, then a period of at most 256 steps in 512. Most orbits have one.
 2. Second look at the others: `find_attractors` after 8,000 steps more.

@@ -1,18 +1,15 @@
 """Escapes of a network of N bits from one cycle of its mean field to another, by its own noise.
 
-For infinitely many bits a cycle that attracts is never left. With N bits every token adds noise,
-and after a random time the text has crossed into another basin. Where a text is, is decided by
-switching the noise off: its window is followed by the mean field (`ends_on`) until it can be
-recognized. `noise_escapes` follows many texts, looks at each of them at fixed intervals, and calls
-it escaped when the noise-free continuation no longer ends on its own cycle. Times of rare escapes
-are exponential, those of texts that stayed are censored; `escape_law` fits their means.
+Where a text is, is decided by switching the noise off: its window is followed by the mean field
+until it can be recognized. Times of rare escapes are exponential, those of texts that stayed are
+censored.
 
 Predictions, written after a pilot at two sizes and before the table of escapes was made. ln τ is
 linear in N, and a power law of N is worse by more than ten units of deviance over all cycles; its
 slope is the least action, up to the factor of N before the exponential, which nobody has computed:
 a factor √N would raise the slope by 1/(2N), a tenth of it where τ is some thousand tokens.
 
-Conventions of `tokens`: windows run from old to new; of `mean_field`: contexts from new to old.
+Windows run from old to new, as in `finite_size`, contexts from new to old, as in `mean_field`.
 """
 
 from __future__ import annotations

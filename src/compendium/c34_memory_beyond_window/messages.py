@@ -1,17 +1,16 @@
 """What is left of a message in later windows: by linear noise, and from sampled texts.
 
-Along a mean-field path the deviation of a network of N bits obeys, to first order in N^{-1/2},
-`δx_{t+1} = Σ_s M_{t,s} δx_{t−s} + ξ_{t+1}` with independent noise ξ of covariance D/N. A window of
-T deviations is then a Gaussian state z of n = T·L numbers, `z' = F z + (ξ, 0, …, 0)`, of covariance
-C/N. Shift the noise of one token by a vector u: k tokens later the state's mean has moved by Φ_k u,
-and the Fisher information of the state about the shift is [ganguli2008memory, Eq. (3), there for a
-stationary linear network]
+A message draws the newest token with means x ± s D^{1/2} e, where D = (1 − x²)/f is N times the
+variance of its own noise, e a unit vector over the L segments, s the *strength*. Along a mean-field
+path the window of T deviations is to first order in N^{-1/2} a Gaussian state z of n = T·L numbers,
+`z' = F z + (ξ, 0, …, 0)`, of covariance C/N. Shift the noise of one token by a vector u: k tokens
+later the mean has moved by Φ_k u, and the Fisher information about the shift is [ganguli2008memory,
+Eq. (3), there for a stationary linear network]
 
     N uᵀ Φ_kᵀ C_k⁻¹ Φ_k u  =  N |B_k e|²,   u = D^{1/2} e,   B_k = C_k^{-1/2} Φ_k D^{1/2} .
 
 With C = S Sᵀ, one step turns S into the factor of `[F S, D^{1/2}]`, whose orthogonal factor O takes
-B along: B' = O₁ᵀ B. So memory never grows with the delay, the memories of all tokens add up to n,
-and no covariance is inverted, which chaos would make impossible.
+B along: B' = O₁ᵀ B. No covariance is inverted, which chaos would make impossible.
 
 Conventions of `finite_size`: maps (steps, T, L, L) with the axis s counting back, noise
 (T + steps, L) from old to new.

@@ -1,20 +1,15 @@
 """A self-attention network whose tokens are made of letters: sites with q values.
 
-[poclopez2024dynamical] has tokens of N bits and says that the results extend "to other
-configurations". Here a site i of a token takes one of q letters s, and a feature of a role gives
-every letter of a site a value W^α_{a,i}(s) that averages to zero over the letters. Given the
-attention vector A every site is drawn on its own from a softmax over its letters,
+A feature of a role gives every letter s of site i a value W^α_{a,i}(s) that averages to zero over
+the letters. Given the attention vector A every site is drawn from a softmax over its letters,
 
     P(s_i = s) ∝ exp(β Σ_a A_a W^o_{a,i}(s)) .
 
-With two letters and W(s) = ±w this is the network of bits. A Potts feature (Wu 1982) names one
-letter of each site: W(s) is 1 for it and −1/(q − 1) else. Their variance over the letters is
-1/(q − 1); in units in which it is 1, as for bits, β and γ are smaller by that factor. Sites fall
-into segments of equal features, so that a segment of n sites is one multinomial draw.
-
-A *vocabulary* is the other way to draw a token: one softmax over a list of V words. It is a network
-of letters with a single site, whose q = V letters are the words, so that everything here applies to
-it, with N = 1.
+A Potts feature (Wu 1982) names one letter of each site: W(s) is 1 for it and −1/(q − 1) else. Their
+variance over the letters is 1/(q − 1); in units in which it is 1, as for bits, β and γ are smaller
+by that factor. Sites fall into segments of equal features, each one multinomial draw. A
+*vocabulary*, one softmax over a list of V words, is a network with a single site, whose q = V
+letters are the words, so that everything here applies to it, with N = 1.
 
 Conventions of `spinformer.dmft.finite_size`: a token is (L, q), how often each letter occurs in
 each segment. Windows (..., T, L, q) and paths (..., steps, L, q) run from *old to new*; `position`

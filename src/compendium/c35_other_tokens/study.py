@@ -1,23 +1,12 @@
-"""Letters and words: deviations from the mean field, regimes, order by a jump, lists of words.
+"""Letters and words: deviations from the mean field, regimes, lists of words.
 
-*One feature.* With one Potts feature, named letter ξ in every site, all tokens of a window are
-equal at rest, so that attention returns the overlap itself, whatever γ and T. With x the logit of
-the named letter over the others and β in units of features of variance 1,
-
-    A = (e^x − 1) / (e^x + q − 1),    x = β q A ,
-
-the mean-field Potts model (Wu 1982). The disordered state A = 0 gives way at β = 1. For q = 2 the
-state grows continuously from there; for q > 2 it exists below β = 1 already, and the network jumps.
-
-*Lists of words.* A vocabulary that lists V of all q^N tokens, drawn at random, is a random energy
-model (Derrida 1981): around overlaps that the sites would have with probabilities p lie
-V exp(−N ΔS) words, with
+A vocabulary that lists V of all q^N tokens, drawn at random, is a random energy model (Derrida
+1981): around overlaps that the sites would have with probabilities p lie V exp(−N ΔS) words, with
 
     ΔS = Σ_l f_l Σ_s p_{l,s} ln(q p_{l,s}) ,
 
-the information of a site in nats, relative to a uniform letter. Where ln V / N < ΔS there is none,
-and the softmax condenses on the few best words of the list: their overlaps are those of sites at
-the inverse temperature β* < β at which ΔS(β*) = ln V / N.
+the information of a site in nats. Where ln V / N < ΔS there is none, and the softmax condenses on
+the few best words of the list: their overlaps are those of sites at β* < β, ΔS(β*) = ln V / N.
 """
 
 from __future__ import annotations

@@ -14,16 +14,10 @@ the *visible* segments, the first V. Gradients of its mean over the draws:
 Shapes: S networks side by side, B paths each, L segments, P features, T tokens in a window,
 weights (S, 4, P, L), roles in the order of `network.ROLES`; time runs from old to new.
 
-Two tasks: a cycle of eight tokens that the network writes by itself, and bytes of a text. In both
-a token has eleven segments, so that N = 99, 990, 9,900 and 99,000 are whole numbers of bits a
-segment. A byte fills the first eight, most significant bit first, and the network is told every
-byte after it has predicted it. Between two bytes it writes a token of its own, a *note*, so that a
-byte is predicted from two bytes and two notes.
-
-Work is counted in path-steps. The limit and straight-through follow one path of every start;
-REINFORCE draws `copies` of it, for its baseline, and makes as many fewer updates. Rate and copies
-of each arm are chosen on validation seeds: twelve other cycles, and four trainings that are
-measured on the validation part of the texts.
+A byte fills eight of eleven segments, most significant bit first, and the network is told it after
+it has predicted it. Between two bytes it writes a token of its own, a *note*. All trainings of a
+task do the same work, counted in steps of one path; REINFORCE draws `copies` paths of every start,
+for its baseline, and makes as many fewer updates. Rate and copies are chosen on other seeds.
 """
 
 from __future__ import annotations
