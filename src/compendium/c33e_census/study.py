@@ -126,8 +126,7 @@ def chaos_ends(
     horizon: int = HORIZON,
 ) -> np.ndarray:
     """At which β, (n,), at least half of the replicas of contexts (n, B, T, P) end their chaos."""
-    count, ended = np.zeros((2, len(beta)), dtype=int)
-    rows = np.flatnonzero(chaotic.any(axis=1))
+    over, rows = np.full(len(beta), False), np.flatnonzero(chaotic.any(axis=1))
     if len(rows):
         share = max(1, _REPLICAS // len(rows))
         at = np.repeat(rows, share)
@@ -139,9 +138,8 @@ def chaos_ends(
         growth, _ = growth_rates(network, moved, beta=beta[at], **how)
         # Each against a third of its own exponent.
         _, escaped, returned = escapes_of(growth.T - exponent[at, lane] / 3.0, rate=0.0)
-        np.add.at(count, at, 1)
-        np.add.at(ended, at, escaped & ~returned)
-    return np.asarray((count > 0) & (2 * ended >= count))
+        over[rows] = (escaped & ~returned).reshape(-1, share).mean(axis=1) >= 0.5
+    return over
 
 
 def network_row(network: Network, seed: Seed, **sizes: int) -> dict[str, Any]:
@@ -152,8 +150,9 @@ def network_row(network: Network, seed: Seed, **sizes: int) -> dict[str, Any]:
     found, known = sweep(network, seed, **sizes), onset(network, epsilon=network.epsilon)
     regime, even = found["regime"], found["regime"][: sizes.get("even", EVEN)]
     driven = found["driven"][: len(even), None] & (even == Regime.PERIODIC)
-    seen = {code: int((regime == code).any(axis=1).sum()) for code in Regime}
-    share = {code: float((even == code).mean()) for code in Regime}
+    kinds = (Regime.QUASI_PERIODIC, Regime.CHAOTIC, Regime.TRANSIENT_CHAOS, Regime.UNDECIDED)
+    shares = [float((even == kind).mean()) for kind in kinds]
+    seen = [int((regime == kind).any(axis=1).sum()) for kind in kinds[:3]]
     return {
         "code": f"x{canonical_code(network)}",
         "angle": float(np.abs(np.angle(known.mu[0])) / np.pi),
@@ -161,13 +160,8 @@ def network_row(network: Network, seed: Seed, **sizes: int) -> dict[str, Any]:
         "measured": min(found["betas"][~found["driven"]].tolist(), default=0.0),
         "driven": float(driven.mean()),
         "periodic": float(((even == Regime.PERIODIC) & ~driven).mean()),
-        "quasi": share[Regime.QUASI_PERIODIC],
-        "chaotic": share[Regime.CHAOTIC],
-        "transient": share[Regime.TRANSIENT_CHAOS],
-        "undecided": share[Regime.UNDECIDED],
-        "seen_quasi": seen[Regime.QUASI_PERIODIC],
-        "seen_chaos": seen[Regime.CHAOTIC],
-        "seen_transient": seen[Regime.TRANSIENT_CHAOS],
+        **dict(zip(("quasi", "chaotic", "transient", "undecided"), shares, strict=True)),
+        **dict(zip(("seen_quasi", "seen_chaos", "seen_transient"), seen, strict=True)),
         "exponent": max(found["exponent"][regime == Regime.CHAOTIC].tolist(), default=0.0),
         "periods": len(set(found["period"][regime == Regime.PERIODIC].tolist())),
     }
