@@ -67,10 +67,10 @@ def test_moments_are_the_averages_over_a_period(settled):
 
 
 def test_errors_of_moments_are_their_scatter(settled):
-    starts = moved(random_contexts(NETWORK, 3, count=64), 4000, beta=1.3)
+    starts = moved(random_contexts(NETWORK, 3, count=256), 4000, beta=1.3)
     moments, error, _ = moments_of(NETWORK, starts, beta=1.3, kept=4000)
     scatter = np.sqrt(moments.var(axis=0, ddof=1).mean())
-    assert 0.8 < np.sqrt(np.mean(error**2)) / scatter < 1.25
+    assert np.sqrt(np.mean(error**2)) / scatter == pytest.approx(1.0, abs=0.07)
     # Stretches of 28 turns hold four periods of a cycle of 28 steps and would all say the same.
     ends = settled.context.select(np.flatnonzero(settled.period == 28)[:4])
     moments, error, _ = moments_of(NETWORK, ends, beta=1.27, kept=4 * 4 * 28)

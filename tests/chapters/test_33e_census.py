@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from known_networks import COIN
 from scipy.stats import binomtest
 from sklearn.metrics import confusion_matrix, roc_auc_score
 
@@ -105,6 +106,8 @@ def test_driven_networks_are_those_of_one_cycle():
         _, later = trajectory(network, ends, beta=beta, steps=0, transient=4)
         apart = np.abs(later.attention - ends.attention[0]).max()
         assert (apart < 1e-6) == driven
+    # Two states of rest are none of them the clock's.
+    assert sweep(COIN, 0, even=4, fine=0, contexts=4)["driven"].tolist() == [True] + [False] * 3
     # One context agrees with itself, but a cycle of 24 steps is not the clock's.
     assert not sweep(network, 0, even=2, fine=0, contexts=1)["driven"].any()
     assert study.highest_beta(Network.segmented(0, features=4, segments=16)) == 6.0

@@ -5,8 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from known_networks import merged
-from plain_exponents import lyapunov_spectrum_reference, tangent_map
+from plain_exponents import tangent_map
 from scipy.optimize import approx_fprime
 from scipy.stats import chisquare
 
@@ -74,18 +73,6 @@ MACHINES = {
 # --- bits ------------------------------------------------------------------------------------
 
 
-def test_two_letters_are_bits():
-    bits = merged(Network.segmented(4, segments=12, features=3))
-    letters = LetterNetwork.from_binary(bits)
-    start = random_contexts(bits, 0, count=5)
-    beta = np.linspace(0.4, 1.0, 5)
-    one, _ = trajectory(bits, start, beta=beta, steps=30)
-    other, _ = trajectory(letters, start, beta=beta, steps=30)
-    assert np.abs(one - other).max() < 1e-9
-    assert len(letters.hidden_units()[0]) == len(bits.output_patterns()[0])
-    assert onset(letters).beta == pytest.approx(onset(bits).beta)
-
-
 def test_the_document_with_two_letters():
     bits, letters = Network.document(), document(2)
     assert letters == LetterNetwork.from_binary(bits)
@@ -103,22 +90,6 @@ def test_the_document_with_two_letters():
 
 
 # --- the map ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", MACHINES)
-def test_overlaps_by_loops_over_sites_and_letters(name):
-    network = MACHINES[name]
-    attention, beta = np.linspace(-0.5, 0.7, network.features), 1.7
-    expected = np.zeros((4, network.features))
-    for l in range(network.segments):
-        weights = [
-            math.exp(beta * sum(attention * network.semantic[0, :, l, s]))
-            for s in range(network.letters)
-        ]
-        for s, weight in enumerate(weights):
-            share = network.fractions[l] * weight / sum(weights)
-            expected += share * network.semantic[:, :, l, s]
-    assert network.mean_overlaps(attention, beta=np.array(beta)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -150,19 +121,6 @@ def test_tangent_maps_by_finite_differences(name):
     flat = context.attention.ravel()
     slopes = [approx_fprime(flat, after, size) for size in (1e-6, -1e-6)]
     assert np.mean(slopes, axis=0) == pytest.approx(matrix, abs=1e-7)
-
-
-@pytest.mark.parametrize("name", MACHINES)
-def test_compiled_exponents_are_those_of_the_plain_tangent_maps(name):
-    network = MACHINES[name].with_parameters(gamma=5.0)
-    context = random_contexts(network, 1, count=1).select(0)
-    settings = {"steps": 60, "align": 20}
-    expected = lyapunov_spectrum_reference(network, context, 1.4, count=3, **settings).value
-    three = lyapunov_spectrum(network, context, beta=1.4, count=3, every=1, **settings)
-    one = lyapunov_spectrum(network, context, beta=1.4, count=1, every=1, **settings)
-    # The frames start in different directions: what is left of that in 60 steps.
-    assert three.exponents.value == pytest.approx(expected, abs=0.05)
-    assert one.exponents.value[0] == pytest.approx(three.exponents.value[0], abs=0.05)
 
 
 # --- onset -----------------------------------------------------------------------------------

@@ -263,10 +263,6 @@ def test_steep_bits_at_rest_obey_the_arcsine_law():
     width = 50.0 * np.sqrt(rest.noise)
     gain = quad(lambda u: np.exp(-((u / width) ** 2) / 2) / np.cosh(u) ** 2, -40, 40)[0]
     assert rest.gain == pytest.approx(50.0 * gain / width / np.sqrt(2 * np.pi), rel=1e-6)
-    rest = resting_state(100.0, load=0.5, context=1)
-    # One token in the window: lags have nothing in common, and R is the load.
-    assert rest.noise == pytest.approx(0.5)
-    np.testing.assert_allclose(rest.value[1:], 0.0, atol=1e-8)
     rest = resting_state(60.0, load=0.5, context=2)
     c = np.append(rest.value, rest.value[-1])
     cover = np.array([c[abs(d - 1)] + 2.0 * c[d] + c[d + 1] for d in range(20)]) * 0.125
