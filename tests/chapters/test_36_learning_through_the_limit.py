@@ -68,13 +68,9 @@ def _enumerated(weights, window, targets, size):
         for place, sign in enumerate(targets[step]):
             own = up[place * bits]
             costs[step] -= chance * np.log2(own if sign > 0 else 1.0 - own)
-        for signs in product((-1.0, 1.0), repeat=size):
-            token = np.array(signs)
-            follow(
-                np.vstack([path, token]),
-                chance * np.prod(np.where(token > 0, up, 1.0 - up)),
-                step + 1,
-            )
+        for token in map(np.array, product((-1.0, 1.0), repeat=size)):
+            own = np.prod(np.where(token > 0, up, 1.0 - up))
+            follow(np.vstack([path, token]), chance * own, step + 1)
 
     follow(path, 1.0, 0)
     return costs
