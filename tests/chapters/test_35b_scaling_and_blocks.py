@@ -168,11 +168,10 @@ def test_chaos_of_the_census_by_twins_that_part():
 
 
 def test_the_first_mode_is_the_closed_form_and_starts_to_grow_there():
-    network = Network.document().with_parameters(epsilon=0.0)
-    beta, turns = study.first_mode(Blocks(network=network))
-    wanted = onset(network)
-    assert beta == pytest.approx(wanted.critical_beta, rel=1e-6)
-    assert turns == pytest.approx(wanted.critical_rotation, rel=1e-6)
+    for network in (Network.segmented(0), Network.segmented(6), Network.document()):
+        network, wanted = network.with_parameters(epsilon=0.0), onset(network)
+        found = study.first_mode(Blocks(network=network))
+        assert found == pytest.approx((wanted.critical_beta, wanted.critical_rotation), rel=1e-6)
     blocks = make_blocks(network, 3, condition="both 1/2, 1")
     beta, _ = study.first_mode(blocks)
     for factor, grows in ((0.97, False), (1.03, True)):

@@ -12,12 +12,13 @@ the few best words of the list: their overlaps are those of sites at β* < β, �
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import entr, gammaln
+from scipy.special import entr, gammaln, softmax
 
 from bookmaker.tables import Rows, Table, stored
 from compendium.c35_other_tokens.letters import (
@@ -47,8 +48,6 @@ SMALLEST = 30_000
 FAMILIES = {"first": range(10), "second": range(100, 110)}
 _BETAS = np.linspace(0.5, 4.0, 48)
 _BLOCK = 25
-_LOOK: dict[str, Any] = {"kept": 6_000, "exponents": 1, "exponent_steps": 10_000}
-_LOOK |= {"bins": 1, "threads": 1}
 # One step of the document's network from this attention vector.
 ATTENTION = np.array([0.3, -0.2, 0.4])
 BETA = 1.5
@@ -163,19 +162,19 @@ def REGIMES(letters: int, *, first: int) -> Rows:
     and at how many it still is chaotic after twice as many more; where rest gives way.
     """
     seeds, steps = range(first, first + _BLOCK), 10_000
+    look = partial(find_attractors, kept=6000, exponents=1, exponent_steps=steps, bins=1, threads=1)
     machines = [LetterNetwork.segmented(seed, letters=letters) for seed in seeds]
     beta = _BETAS * (letters - 1)
     start = random_contexts(machines[0], first, count=len(_BETAS))
     rows = []
     for seed, machine in zip(seeds, machines, strict=True):
-        found = find_attractors(machine, start, beta=beta, transient=steps, **_LOOK)
+        found = look(machine, start, beta=beta, transient=steps)
         kinds = (Regime.PERIODIC, Regime.QUASI_PERIODIC, Regime.CHAOTIC)
         counts = [int((found.regime == kind).sum()) for kind in kinds]
         lasting, chaotic = 0, found.regime == Regime.CHAOTIC
         if chaotic.any():
             ends = found.context.select(chaotic)
-            how: dict[str, Any] = {"beta": beta[chaotic], "transient": 2 * steps}
-            later = find_attractors(machine, ends, **how, **_LOOK)
+            later = look(machine, ends, beta=beta[chaotic], transient=2 * steps)
             lasting = int((later.regime == Regime.CHAOTIC).sum())
         theory = onset(machine)
         row: dict[str, Any] = {
@@ -230,28 +229,17 @@ def random_words(
     fall into such a cell is a Poisson number, so that V may be astronomically large.
     """
     counts = network.counts(size)
-    # One axis a segment: what belongs to a segment broadcasts along the others.
-    ones = np.meshgrid(*(np.arange(n + 1.0) for n in counts), indexing="ij", sparse=True)
-    spins = [2.0 * k / n - 1.0 for k, n in zip(ones, counts, strict=True)]
-    ways = sum(
-        gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0)
-        for k, n in zip(ones, counts, strict=True)
-    )
+    ones = np.stack(np.meshgrid(*(np.arange(n + 1.0) for n in counts), indexing="ij"), axis=-1)
+    ones = ones.reshape(-1, len(counts))
+    ways = (gammaln(counts + 1) - gammaln(ones + 1) - gammaln(counts - ones + 1)).sum(axis=1)
     expected = np.exp(np.minimum(size * (log_words - np.log(2.0)) + ways, 700.0))
     drawn, few = expected.copy(), expected < _CERTAIN
     drawn[few] = numpy_generator(seed).poisson(expected[few])
-    push = network.semantic[OUTPUT].T @ attention
-    logit = sum(beta * n * h * x for n, h, x in zip(counts, push, spins, strict=True))
+    overlaps = (2.0 * ones / counts - 1.0) @ (network.semantic[OUTPUT] * network.fractions).T
     with np.errstate(divide="ignore"):
-        score = logit + np.log(drawn)
-    weight = np.exp(score - score.max())
-    weight /= weight.sum()
-    middle = np.array([(weight * x).sum() for x in spins])
-    off = [x - y for x, y in zip(spins, middle, strict=True)]
-    joint = np.array([[(weight * x * y).sum() for x in off] for y in off])
-    pattern = network.semantic[OUTPUT] * network.fractions
-    spread = float(np.sqrt(np.einsum("al,lm,am->", pattern, joint, pattern)))
-    return pattern @ middle, spread
+        weight = softmax(beta * size * overlaps @ attention + np.log(drawn))
+    mean = weight @ overlaps
+    return mean, float(np.sqrt(weight @ ((overlaps - mean) ** 2).sum(axis=1)))
 
 
 def word_rows(size: int, *, share: float, first: int, lists: int = 20) -> Rows:
