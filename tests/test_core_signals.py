@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compendium.c34_memory_beyond_window.signals import autocorrelation
+from compendium.c34_memory_beyond_window.study import autocorrelation
 
 
 @given(st.integers(3, 80), st.integers(0, 10_000), st.booleans())

@@ -15,7 +15,7 @@ from compendium.c33b_lifetimes.switching import (
     followed,
     shuffled_blocks,
 )
-from compendium.c34_memory_beyond_window.signals import autocorrelation
+from compendium.c34_memory_beyond_window.study import autocorrelation
 
 
 @pytest.mark.claim("C21")

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from known_networks import COIN
 from scipy.stats import binomtest
 from sklearn.metrics import confusion_matrix, roc_auc_score
 
@@ -13,18 +14,6 @@ from spinformer.dmft.attractors import Regime
 from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import Context, Network
 from spinformer.dmft.onset import onset
-
-
-def network_of(row):
-    return Network.segmented(
-        int(row["seed"]),
-        features=int(row["features"]),
-        segments=int(row["segments"]),
-        bits=int(row["context"]).bit_length() - 1,
-        context=int(row["context"]),
-        gamma=220.0 / float(row["features"]) ** 0.5,
-        epsilon=float(row["epsilon"]),
-    )
 
 
 def rows_of(table):
@@ -56,7 +45,8 @@ def test_the_share_of_networks_with_all_three_regimes():
         assert binomtest(both, len(rows)).proportion_ci(method="wilson").low > 0.05
     # The labels behind it: neighboring orbits part where they say chaos only.
     for row in [row for row in wide if row["seen_chaos"] > 3][:3]:
-        network, seed = network_of(row), int(row["seed"])
+        seed = int(row["seed"])
+        network = Network.segmented(seed, gamma=220.0 / 3**0.5, epsilon=0.02)
         found = sweep(network, seed, fine=0, contexts=2)
         chaotic = np.flatnonzero((found["regime"] == Regime.CHAOTIC).all(axis=1))
         calm = np.flatnonzero((found["regime"] == Regime.PERIODIC).all(axis=1))
@@ -116,6 +106,8 @@ def test_driven_networks_are_those_of_one_cycle():
         _, later = trajectory(network, ends, beta=beta, steps=0, transient=4)
         apart = np.abs(later.attention - ends.attention[0]).max()
         assert (apart < 1e-6) == driven
+    # Two states of rest are none of them the clock's.
+    assert sweep(COIN, 0, even=4, fine=0, contexts=4)["driven"].tolist() == [True] + [False] * 3
     # One context agrees with itself, but a cycle of 24 steps is not the clock's.
     assert not sweep(network, 0, even=2, fine=0, contexts=1)["driven"].any()
     assert study.highest_beta(Network.segmented(0, features=4, segments=16)) == 6.0

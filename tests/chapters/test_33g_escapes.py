@@ -157,10 +157,9 @@ def test_times_to_escape_grow_exponentially_at_the_rate_of_the_least_action():
     table, actions = study.ESCAPES.read(), study.ACTIONS.read()["action"]
     for seed in (0, 1):
         four = [slopes(table, 3.0, cycle, seed) for cycle in range(4)]
-        all_five = [*four, slopes(table, 1.27, 1, seed)]
-        exponential, power = (sum(one[k][1] for one in all_five) for k in (0, 2))
+        exponential, power = (sum(one[k][1] for one in four) for k in (0, 2))
         assert power - exponential > 50
-        assert exponential < 40  # of about 19 expected: five lines through 29 points
+        assert exponential < 35  # of about 15 expected: four lines through 24 points
         ratio = np.array([[one[k][0] for k in (0, 1)] for one in four]) / actions[:, None]
         assert 1.05 < ratio[:, 0].mean() < 1.25
         assert abs(ratio[:, 1].mean() - 1.0) < 0.1

@@ -6,7 +6,7 @@ from scipy.signal import periodogram
 from scipy.stats import binom, norm
 
 from compendium.c34_memory_beyond_window import messages, study
-from compendium.c34_memory_beyond_window.messages import gaussian_information, label_information
+from compendium.c34_memory_beyond_window.messages import label_information, predicted_information
 from compendium.common.phase_transitions import protocol_start
 from compendium.common.rows import median_interval
 from compendium.common.windows import MOTIONS, message_start, replicas
@@ -70,13 +70,9 @@ def traced(motion, number, steps):
     """A window with its position, the direction of a message, and the memory of it."""
     window, position = message_start(NETWORK, motion, number=number)
     direction = messages.message_direction(NETWORK, number)
-    how = {"window": window, "position": position, "direction": direction, "steps": steps}
-    return (
-        window,
-        position,
-        direction,
-        messages.trace_message(NETWORK, MOTIONS[motion][0], **how)[0],
-    )
+    how = {"beta": MOTIONS[motion][0], "position": position, "steps": steps}
+    memory, _ = messages.trace_message(NETWORK, window, direction, **how)
+    return window, position, direction, memory
 
 
 def bits_and_loops(beta, window, position, size, steps, runs, seed):
@@ -172,7 +168,7 @@ def test_perturbations_follow_the_exponents():
 def test_messages_of_equal_strength_are_equally_legible_when_written():
     for motion in MOTIONS:
         window, position, direction, memory = traced(motion, 1, steps=4)
-        bits = messages.predicted_information(memory, size=9999, strength=study.STRENGTH)
+        bits = predicted_information(memory, size=9999, strength=study.STRENGTH)
         assert bits[:4] == pytest.approx(0.3689, abs=1e-3)
         assert bits[4] < bits[3]
         assert (np.round(window, 8) == window).all()
@@ -180,7 +176,7 @@ def test_messages_of_equal_strength_are_equally_legible_when_written():
     # Texts of either sign have noise of their own: those of no message differ by chance.
     for strength, wanted in ((study.STRENGTH, 0.3689), (0.0, 0.0)):
         how = {"strength": strength, "delays": np.array([2]), "runs": 3000, "seed": 0}
-        [bits] = messages.measured_information(NETWORK, 9999, **given, **how)
+        [bits] = messages.measured_information(NETWORK, size=9999, **given, **how)
         assert abs(bits - wanted) < 0.15
     assert bits != pytest.approx(-1.0 / (3000 * np.log(2.0)))
 
@@ -194,7 +190,7 @@ def test_label_information_of_known_clouds():
     # the information of its guess is 1 - h(0.15866) bits, the most that can be reached.
     wrong = norm.sf(1.0)
     best = 1.0 + wrong * np.log2(wrong) + (1 - wrong) * np.log2(1 - wrong)
-    assert gaussian_information(2.0) == pytest.approx(best, abs=1e-12)
+    assert predicted_information(1.0, size=1, strength=1.0) == pytest.approx(best, abs=1e-12)
     shifted = label_information(a, second=b + np.array([2.0, 0.0]), seed=rng)
     assert abs(shifted - best) < 0.1
 
@@ -205,7 +201,7 @@ def test_a_discriminant_sees_what_neighbours_do_not_and_the_other_way_round():
     a, b = rng.standard_normal((2, 800, 12)) * np.r_[0.01, np.full(11, 1.0)]
     b = b + np.r_[0.04, np.zeros(11)]
     quiet = label_information(a, second=b, seed=0)
-    assert abs(quiet - gaussian_information(4.0)) < 0.15
+    assert abs(quiet - predicted_information(4.0, size=1, strength=1.0)) < 0.15
     # Which of the two guesses is decided on points that neither has learned.
     assert label_information(a, second=b, seed=0, neighbours=1) == quiet
     # A ring around a disk has the same mean: no plane parts them.

@@ -7,7 +7,7 @@ import pytest
 from known_networks import UNEVEN
 
 from compendium.c32b_finite_size.corrections import noise_covariance, predicted_rms
-from compendium.c34_memory_beyond_window.fisher import (
+from compendium.c34_memory_beyond_window.messages import (
     fisher_memory,
     memory_profile,
     noise_growth,

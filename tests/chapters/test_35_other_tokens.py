@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from compendium.c35_other_tokens.letter_tokens import (
+from compendium.c35_other_tokens.letters import (
+    LetterNetwork,
     enumerate_next,
     generate_letters,
     letter_overlaps,
     vocabulary,
 )
-from compendium.c35_other_tokens.letters import LetterNetwork
 from compendium.c35_other_tokens.study import word_rows
 from spinformer.core.statistics import fit_power
 from spinformer.dmft.network import OUTPUT
@@ -48,8 +48,8 @@ def test_the_deviation_of_words_does_not_fall():
         weight /= weight.sum()
         off = value[OUTPUT] - (value[OUTPUT] @ weight)[:, None]
         found.append(np.sqrt((weight * off**2).sum()))
-        how = {"window": np.tile(weight, (4, 1, 1)), "steps": 0, "runs": 2000, "position": 3}
-        drawn = generate_letters(words, 1, beta=0.0, seed=0, **how)
+        how = {"size": 1, "beta": 0.0, "steps": 0, "runs": 2000, "position": 3}
+        drawn = generate_letters(words, np.tile(weight, (4, 1, 1)), seed=0, **how)
         spread = np.sqrt(letter_overlaps(words, drawn).var(axis=0).sum(axis=-1))
         assert spread == pytest.approx(np.full(4, found[-1]), rel=0.06)
     fit = fit_power([300, 30_000, 3_000_000], values=found, errors=0.01 * np.array(found))

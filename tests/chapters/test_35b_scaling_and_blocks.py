@@ -11,7 +11,6 @@ from compendium.c35b_scaling_and_blocks import blocks as study
 from compendium.c35b_scaling_and_blocks import loaded
 from compendium.c35b_scaling_and_blocks.blocks import BlockEnsemble, Blocks, block_step, make_blocks
 from compendium.c35b_scaling_and_blocks.loaded import loaded_path, resting_state
-from compendium.common.networks import draw_networks
 from spinformer.core.states import spin_states
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.lyapunov import lyapunov_spectrum
@@ -151,22 +150,28 @@ def test_chaos_of_the_census_by_twins_that_part():
     first = table["family"] == 0
     bare = first & (table["condition"] == "bare")
     picked = np.sort(table["network"][bare][np.argsort(-table["chaos"][bare])[:6]])
-    drawn = list(
-        draw_networks(family=0, features=3, segments=3, context=4, epsilon=0.02, count=120).items()
-    )
+    drawn = list(study._drawn(0, 0, 120).items())
     networks = dict(drawn[n] for n in picked)
     for condition in ("bare", "residual 1", "feed 1"):
         rows = first & (table["condition"] == condition) & np.isin(table["network"], picked)
         stored = table["chaos"][rows].mean()
         assert _parting(networks, condition).mean() == pytest.approx(stored, abs=0.06), condition
+    # What the chapter quotes of this table and of the longer waits.
+    means = {
+        name: [table[name][first & (table["condition"] == c)].mean() for c in study.CONDITIONS]
+        for name in ("chaos", "quasi")
+    }
+    assert means["chaos"][0] / means["chaos"][2] == pytest.approx(6, abs=0.5)
+    assert [round(quasi / means["quasi"][0]) for quasi in means["quasi"][1:3]] == [3, 4]
+    longer = study.LONGER.read()
+    assert (longer["early"].sum(), longer["still"].sum()) == (51, 45)
 
 
 def test_the_first_mode_is_the_closed_form_and_starts_to_grow_there():
-    network = Network.document().with_parameters(epsilon=0.0)
-    beta, turns = study.first_mode(Blocks(network=network))
-    wanted = onset(network)
-    assert beta == pytest.approx(wanted.critical_beta, rel=1e-6)
-    assert turns == pytest.approx(wanted.critical_rotation, rel=1e-6)
+    for network in (Network.segmented(0), Network.segmented(6), Network.document()):
+        network, wanted = network.with_parameters(epsilon=0.0), onset(network)
+        found = study.first_mode(Blocks(network=network))
+        assert found == pytest.approx((wanted.critical_beta, wanted.critical_rotation), rel=1e-6)
     blocks = make_blocks(network, 3, condition="both 1/2, 1")
     beta, _ = study.first_mode(blocks)
     for factor, grows in ((0.97, False), (1.03, True)):
@@ -257,10 +262,6 @@ def test_steep_bits_at_rest_obey_the_arcsine_law():
     width = 50.0 * np.sqrt(rest.noise)
     gain = quad(lambda u: np.exp(-((u / width) ** 2) / 2) / np.cosh(u) ** 2, -40, 40)[0]
     assert rest.gain == pytest.approx(50.0 * gain / width / np.sqrt(2 * np.pi), rel=1e-6)
-    rest = resting_state(100.0, load=0.5, context=1)
-    # One token in the window: lags have nothing in common, and R is the load.
-    assert rest.noise == pytest.approx(0.5)
-    np.testing.assert_allclose(rest.value[1:], 0.0, atol=1e-8)
     rest = resting_state(60.0, load=0.5, context=2)
     c = np.append(rest.value, rest.value[-1])
     cover = np.array([c[abs(d - 1)] + 2.0 * c[d] + c[d + 1] for d in range(20)]) * 0.125
@@ -282,15 +283,12 @@ def test_the_powers_of_the_tables_by_a_plain_line():
         assert line.slope == pytest.approx(exponent, abs=0.1), rule
         fitted = loaded.power(scores, column="deviation", chosen=rows).slope.value
         assert fitted == pytest.approx(line.slope, abs=0.06)
-    unit = scores["rule"] == "unit, P = 3 + alpha N"
-    assert scores["deviation"][unit].mean() == pytest.approx(1.0, abs=0.1)
     line = linregress(np.log(paths["size"]), np.log(paths["with"]))
     assert line.slope == pytest.approx(-0.5, abs=4 * line.stderr)
-    assert (paths["without"] / paths["with"])[paths["size"] == 2400].mean() > 3.0
 
 
 def test_the_largest_load_is_where_the_gain_meets_the_onset():
-    limits, onsets = loaded.LIMITS.read(), loaded.ONSETS.read()
+    limits = loaded.LIMITS.read()
     critical = onset(Network.document().with_parameters(epsilon=0.0)).critical_beta
     assert limits["onset"][0] == pytest.approx(critical, rel=1e-4)
     edge = loaded.largest_load(limits)
@@ -301,9 +299,3 @@ def test_the_largest_load_is_where_the_gain_meets_the_onset():
         for load in (edge + 0.03, edge - 0.05)
     )
     assert above < critical < below
-    for load in np.unique(onsets["load"]):
-        small, large = (
-            onsets["overlap"][(onsets["load"] == load) & (onsets["size"] == size)].mean()
-            for size in (300, 1200)
-        )
-        assert (small / large < 1.25) if load < edge else (small / large > 1.6)

@@ -16,7 +16,6 @@ from compendium.c36_learning_through_the_limit.learning import (
     examples,
     excess,
     losses,
-    one_bit,
     rollout,
     surrogate,
     train,
@@ -69,13 +68,9 @@ def _enumerated(weights, window, targets, size):
         for place, sign in enumerate(targets[step]):
             own = up[place * bits]
             costs[step] -= chance * np.log2(own if sign > 0 else 1.0 - own)
-        for signs in product((-1.0, 1.0), repeat=size):
-            token = np.array(signs)
-            follow(
-                np.vstack([path, token]),
-                chance * np.prod(np.where(token > 0, up, 1.0 - up)),
-                step + 1,
-            )
+        for token in map(np.array, product((-1.0, 1.0), repeat=size)):
+            own = np.prod(np.where(token > 0, up, 1.0 - up))
+            follow(np.vstack([path, token]), chance * own, step + 1)
 
     follow(path, 1.0, 0)
     return costs
@@ -136,18 +131,6 @@ def test_the_weight_of_a_score_is_what_came_later_less_that_of_the_other_copies(
         others = [value for c, value in enumerate(later) if c != copy]
         wanted = (later[copy] - np.mean(others)) / (copies * starts * steps)
         assert float(found[0, copy * starts + start, step]) == pytest.approx(wanted, abs=1e-14)
-
-
-def test_one_bit_and_two_steps_by_hand():
-    """h₁ = a and h₂ = a x₁ with a = ln(3)/2: bits up with probability ¾."""
-    a, unit = 0.5 * np.log(3.0), -2.0 / np.log(2.0)
-    found = one_bit(a)
-    chance = 1.0 / (1.0 + 3.0**0.5)  # of the second bit down after the mean of the first
-    assert found["limit"][2] == pytest.approx(unit * chance * (0.5 + 0.75 * a), abs=1e-9)
-    ends = unit * np.array([0.25 * (1 + 0.75 * a), 0.75 * (-1 + 0.75 * a)])
-    assert found["straight"][:2] == pytest.approx(ends, abs=1e-9)
-    # REINFORCE has the slope of the mean cost, ¾ log₂(4/3) + ¼ log₂ 4 at this a.
-    assert found["score"][2] == pytest.approx(-0.375 * np.log2(3.0), abs=1e-9)
 
 
 def test_told_tokens_are_those_of_the_target_and_only_they_cost():
@@ -239,10 +222,10 @@ FRESH = (300, 301, 302)
 def fresh():
     """Short trainings of seeds that no table holds, with a tenth of its budget."""
     shared = {"task": "cycle", "seeds": FRESH, "updates": 32, "rate": 0.1}
-    arms = {"limit": (0, 1), "straight": (9900, 1), "score": (9900, 8)}
+    arms = (("limit", 0, 1), ("straight", 9900, 1), ("score", 9900, 8))
     return {
         name: torch.tanh(train(gradient=name, size=size, copies=copies, **shared)[1.0])
-        for name, (size, copies) in arms.items()
+        for name, size, copies in arms
     }
 
 
@@ -256,15 +239,12 @@ def test_at_equal_work_the_limit_beats_reinforce_and_equals_straight_through(fre
 
 @pytest.mark.claim("C19b")
 def test_what_was_trained_in_the_limit_works_at_finite_size(fresh):
-    """In the tables, and in trainings of other seeds, tenfold better for ten times the bits."""
-    limit = losses(fresh["limit"], "cycle", seeds=FRESH)
-    above = [
-        losses(fresh["limit"], "cycle", seeds=FRESH, size=size) - limit for size in (990, 9900)
-    ]
-    assert 3.0 < above[0].mean() / above[1].mean() < 40.0
-    assert mean_interval(above[1])[1] < 0.02
-    for task in ("cycle", "bytes"):
-        assert mean_interval(excess(task, 9900))[1] < 0.02
+    """In trainings of other seeds, tenfold better for ten times the bits."""
+    limit, few, many = (
+        losses(fresh["limit"], "cycle", seeds=FRESH, size=n) for n in (0, 990, 9900)
+    )
+    assert 3.0 < (few - limit).mean() / (many - limit).mean() < 40.0
+    assert mean_interval(many - limit)[1] < 0.02
 
 
 @pytest.mark.claim("C19d")
@@ -275,28 +255,19 @@ def test_the_power_of_the_excess_on_the_cycle_is_open():
     def power(found):
         return np.polyfit(np.log(learning.SIZES), np.log(found.mean(1)), 1)[0]
 
-    cycle, read = (
-        np.array([excess(task, size) for size in learning.SIZES]) for task in ("cycle", "bytes")
-    )
-    assert abs(power(read) + 1.0) < 0.25
+    cycle = np.array([excess("cycle", size) for size in learning.SIZES])
     drawn = np.array([power(cycle[:, rng.integers(20, size=20)]) for _ in range(400)])
     assert 0.05 < (np.abs(drawn + 1.0) < 0.25).mean() < 0.95
-    middle = np.median(cycle, axis=1)
-    assert np.log10(middle[-1] / middle[-2]) == pytest.approx(-1.0, abs=0.25)
 
 
 @pytest.mark.claim("C19c")
 def test_the_gradient_grows_at_the_exponent_of_the_motion():
     network = Network.document()
     held = horizons.GROWTH.read()
-    rate = lyapunov_spectrum(
-        network, Context(np.full((4, 3), 0.2), 0), beta=1.28, steps=20_000, transient=2000, count=1
-    ).exponents
+    start, how = Context(np.full((4, 3), 0.2), 0), {"steps": 20_000, "transient": 2000, "count": 1}
+    rate = lyapunov_spectrum(network, start, beta=1.28, **how).exponents
     low, high = mean_interval(horizons.growth_slopes(held, "chaos at 1.28", first=32, last=128))
     assert low < float(rate.value[0]) < high < 2.0 * float(rate.value[0])
-    low, high = mean_interval(horizons.growth_slopes(held, "periodic", first=32, last=128))
-    assert high < 0.02
-    assert low > -0.05
 
 
 def test_gradient_norms_are_those_of_finite_differences():
@@ -318,11 +289,7 @@ def test_the_sampled_derivative_is_a_difference_of_sampled_means():
     window = np.array([[0.5, -0.5, 0.2]] * 4)
     setting = {"window": window, "position": 3, "steps": 3}
     found = horizons.sampled_derivative(network, 99, beta=beta, runs=runs, seed=0, **setting)
-    sides = [
-        generate(
-            network, 99, beta=beta + side, runs=runs, seed=1, draw_window=False, **setting
-        ).tokens[:, 4:].mean(0)
-        for side in (step, -step)
-    ]  # fmt: skip
-    wanted = semantic_overlaps(network, (sides[0] - sides[1]) / (2 * step))
+    how = {"runs": runs, "seed": 1, "draw_window": False} | setting
+    high, low = (generate(network, 99, beta=beta + b, **how).tokens for b in (step, -step))
+    wanted = semantic_overlaps(network, (high - low)[:, 4:].mean(0) / (2 * step))
     assert np.abs(found - wanted).max() < 0.04 < 0.05 < np.abs(wanted).max()

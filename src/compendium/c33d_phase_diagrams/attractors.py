@@ -1,18 +1,16 @@
 """Which orbits lie on one attractor, and which starts end on it.
 
-*Identity.* Regime and period do not tell two cycles of one period apart. What does is the
-*fingerprint*: the averages of m^o_a and of m^o_a m^o_b along the orbit, one of each for every
-position of the clock, since where ε > 0 the clock belongs to the state. (Where ε = 0 the positions
-act on nothing and are averaged over; the mirror image A → −A is then an attractor of its own.)
-Averages are weighted with the bump function of `spinformer.dmft.attractors`; their error is the
-scatter over consecutive stretches. Leading exponents must agree, too: a cycle inside of a chaotic
-set may share its averages, not its growth.
+*Identity.* Two cycles of one period are told apart by their *fingerprints*: the averages of m^o_a
+and of m^o_a m^o_b along the orbit, one of each for every position of the clock, since where ε > 0
+the clock belongs to the state. (Where ε = 0 the positions act on nothing and are averaged over.)
+They are weighted with the bump function of `spinformer.dmft.attractors`; their error is the scatter
+over consecutive stretches. Leading exponents must agree, too: a cycle inside of a chaotic set may
+share its averages, not its growth.
 
 *Basins.* A start counts as settled on an attractor from the first check at which its window lies
 within a radius of the windows that the attractor visits at one position of the clock, and does so
-at the next check, too. Checks are whole turns of the clock apart. The *uncertainty exponent* α
-(Grebogi et al. 1983, McDonald et al. 1985): the share of points that have a point of another basin
-at a distance ε goes as ε^α.
+at the next check, too. The *uncertainty exponent* α (Grebogi et al. 1983, McDonald et al. 1985):
+the share of points that have a point of another basin at a distance ε goes as ε^α.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import combinations
 from math import isqrt
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -71,10 +69,7 @@ class Fingerprints:
 def moments_of(
     network: Network, context: Context, *, kept: int = 4000, **parameters: Any
 ) -> tuple[np.ndarray, np.ndarray, Context]:
-    """Moments and errors of `Fingerprints` from `kept` steps, and the contexts at the end.
-
-    `kept` is cut to four stretches of a prime number of turns of the clock.
-    """
+    """Moments and errors of `Fingerprints` from about `kept` steps, and the contexts at the end."""
     ensemble = Ensemble(network, context, **parameters)
     features, phases = network.features, network.positions
     turns = kept // (_STRETCHES * phases)
@@ -112,14 +107,13 @@ def separation(moments: np.ndarray, *, other: np.ndarray) -> np.ndarray:
 def identify(prints: Fingerprints) -> np.ndarray:
     """Number the attractors of a batch (B,) of orbits: integers (B,), 0, 1, … by orbits on them.
 
-    Two orbits are on the same attractor if their fingerprints differ by at most 1e-4 plus four
-    errors, and their leading exponents by at most 0.008 plus as many. Each orbit is held against
-    the best resolved one of every attractor found so far, the best resolved first. Number −1: the
-    same as several, so its errors are too large to tell.
+    Each orbit is held against the best resolved one of every attractor found so far, the best
+    resolved first; two are the same if fingerprints and leading exponents agree within four errors.
+    Number −1: the same as several, so its errors are too large to tell.
     """
-    size, rate, spread = len(prints.error), prints.rate, prints.spread
+    rate, spread = prints.rate, prints.spread
     order = np.argsort(prints.error, kind="stable")
-    left, leaders, rows = np.ones(size, dtype=bool), [], []
+    left, leaders, rows = np.full(len(rate), True), [], []
     while left.any():
         leader = order[left[order]][0]
         gap = separation(prints.moments, other=prints.moments[leader])
@@ -138,16 +132,15 @@ def identify(prints: Fingerprints) -> np.ndarray:
         heads = np.isin(groups, joined)
         if chaotic[np.array(leaders)[heads]].all():
             groups[heads] = joined[0]
-    numbers = np.full(size, -1)
+    numbers = np.full(len(rate), -1)
     for number, row in enumerate(table.T):
         mine = np.unique(groups[row])
         if len(mine) == 1:
             numbers[number] = mine[0]
-    found, counts = np.unique(numbers[numbers >= 0], return_counts=True)
-    renamed = np.full(size, -1)
-    for new, old in enumerate(found[np.argsort(-counts, kind="stable")]):
-        renamed[numbers == old] = new
-    return renamed
+    known = numbers >= 0
+    _, place, counts = np.unique(numbers[known], return_inverse=True, return_counts=True)
+    numbers[known] = np.argsort(-counts, kind="stable").argsort()[place]
+    return numbers
 
 
 # For stretches of some thousand steps: averages have fewer digits there, exponents larger errors.
@@ -219,17 +212,10 @@ def coexisting(
 
 
 def basins_of_attraction(
-    network: Network,
-    context: Context,
-    *,
-    sets: Sequence[np.ndarray],
-    horizon: int,
-    **parameters: Any,
+    context: Context, *, sets: Sequence[np.ndarray], horizon: int = 60_000, **parameters: Any
 ) -> np.ndarray:
-    """On which of `sets`, those of `Coexisting`, starts (..., T, P) end; −1: on none.
-
-    A hundred turns of the clock lie between checks, `horizon` steps are the most that are run.
-    """
+    """On which of `sets`, those of `Coexisting`, starts (..., T, P) end; −1: on none in time."""
+    network = Network.document()
     check = 100 * network.positions
     for one, other in combinations(range(len(sets)), 2):
         gap = float(cKDTree(sets[one]).query(sets[other])[0].min())
@@ -266,26 +252,20 @@ def ends_apart(
 ) -> np.ndarray:
     """Whether a random context and a second one a distance away end on different `sets`.
 
-    Booleans (n, at most `count`) of the n distances, with the same first contexts. Pairs of which
-    one has not settled within the horizon are left out everywhere.
+    Booleans (n, at most `count`); a pair that has not settled in time is left out everywhere.
     """
-    network, rng = Network.document(), numpy_generator(seed)
-    base = random_contexts(network, rng, count=count).attention
+    rng = numpy_generator(seed)
+    base = random_contexts(Network.document(), rng, count=count).attention
     direction = rng.standard_normal((len(distances), *base.shape))
     direction /= np.sqrt((direction**2).sum(axis=(-2, -1), keepdims=True))
     moved = base + np.reshape(distances, (-1, 1, 1, 1)) * direction
     starts = Context(np.concatenate([base[None], moved]), 0)
-    where: dict[str, Any] = {"beta": beta, "horizon": 60_000} | parameters
-    ends = basins_of_attraction(network, starts, sets=sets, **where)
+    ends = basins_of_attraction(starts, sets=sets, beta=beta, **parameters)
     return np.asarray(ends[1:] != ends[0])[:, (ends >= 0).all(axis=0)]
 
 
-@record
-class Uncertainty:
-    """Share (n,) of points with another label at the distances (n,), its error, the exponent α.
-
-    All errors come from leaving out one group of points at a time.
-    """
+class Uncertainty(NamedTuple):
+    """Shares (n,) of points with another label at distances (n,), errors, the exponent α."""
 
     distances: np.ndarray
     shares: np.ndarray
@@ -298,7 +278,8 @@ def uncertainty_exponent(
 ) -> Uncertainty:
     """Uncertainty exponent from booleans (n, B): does point b have another label at distance n?
 
-    groups: (B,) integers, the same for points that share neighbors. None: every point is its own.
+    Errors by leaving out one of the `groups` (B,), integers, at a time: points that share
+    neighbors.
     """
     sizes, points = np.asarray(distances, dtype=float), differ.shape[1]
     if groups is None:
@@ -319,12 +300,8 @@ def uncertainty_exponent(
 
     slopes = np.array([slope(one) for one in left_out])
     error = float(np.sqrt((count - 1) / count * ((slopes - slopes.mean()) ** 2).sum()))
-    return Uncertainty(
-        distances=sizes,
-        shares=shares,
-        errors=errors,
-        exponent=Estimate(value=slope(shares), error=error, samples=count),
-    )
+    exponent = Estimate(value=slope(shares), error=error, samples=count)
+    return Uncertainty(sizes, shares, errors, exponent)
 
 
 def grid_neighbors(
@@ -332,8 +309,8 @@ def grid_neighbors(
 ) -> tuple[np.ndarray, np.ndarray]:
     """For `uncertainty_exponent`: which points of a picture have neighbors that differ.
 
-    A point's neighbors are the four so many cells away along the axes; points that lack one at the
-    largest distance are not used. Returns booleans (n, B) and the tile, of 4 × 4, of each point.
+    The four so many cells away along the axes; points that lack one at the largest distance are not
+    used. Returns booleans (n, B) and the tile, of 4 × 4, of each point.
     """
     edge = max(distances)
     inside = (slice(edge, -edge),) * 2

@@ -26,11 +26,7 @@ def show_plane(
     changed: np.ndarray,
     point: tuple[float, float],
 ) -> Figure:
-    """Regimes and leading exponents of a plane, with curves (n, 2) of (β, value) on top.
-
-    name: "gamma" or "epsilon". changed: (n, 2) points (β, value) that are marked, point: one that
-    is circled.
-    """
+    """Regimes and exponents of a plane of `name`, with curves and marked points (n, 2) on top."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.8, 4.1), sharey=True)
     draw_plane((left, right), layers["regime"], layers["exponent"], across=across, upwards=upwards)
     red, blue, green = COLORS["red"], COLORS["blue"], COLORS["green"]

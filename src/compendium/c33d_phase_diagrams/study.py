@@ -29,10 +29,9 @@ from spinformer.dmft.network import Context, Network
 from spinformer.dmft.onset import onset
 
 _FOLDER = Path(__file__).parent
-# Steps dropped and kept in every cell, as many for the exponent of the document's context, half as
-# many for those of the random ones.
-TRANSIENT, KEPT = 20_000, 4_000
-RANDOM = 8
+# Steps kept in every cell, as many for the exponent of the document's context, half as many for
+# those of the random ones.
+KEPT, RANDOM = 4_000, 8
 # The four neighbors of a cell.
 _CROSS = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
 # Random cells that are run ten times longer, and how many of them are a unit.
@@ -58,18 +57,12 @@ def start_of_planes() -> tuple[Network, Context, Context]:
 
 
 def cells(
-    name: str,
-    values: np.ndarray,
-    *,
-    beta: np.ndarray,
-    transient: int = TRANSIENT,
-    random: int = RANDOM,
+    name: str, values: np.ndarray, *, beta: np.ndarray, transient: int = 20_000, random: bool = True
 ) -> dict[str, np.ndarray]:
     """What cells (n,) at β (n,) and `values` (n,) of γ or ε, whichever `name` says, settle on.
 
-    "regime", "exponent": from the document's context, after `transient` steps. "attractors": how
-    many of them `random` random contexts end on, as far as they are resolved. "regimes": which
-    occur among these, 1 periodic + 2 quasi-periodic + 4 chaotic. Both are zero without any.
+    "regime", "exponent": from the document's context. "attractors": how many of them the random
+    contexts end on; "regimes": which occur among these, 1 periodic + 2 quasi-periodic + 4 chaotic.
     """
     network, start, drawn = start_of_planes()
     where: dict[str, Any] = {"beta": beta, name: values, "transient": transient}
@@ -77,19 +70,18 @@ def cells(
     attractors, regimes = np.zeros((2, len(beta)), dtype=int)
     if random:
         # One batch: the contexts of a cell lie side by side.
-        where |= {"beta": np.repeat(beta, random), name: np.repeat(values, random)}
-        many = Context(np.tile(drawn.attention[:random], (len(beta), 1, 1)), drawn.position)
+        where |= {"beta": np.repeat(beta, RANDOM), name: np.repeat(values, RANDOM)}
+        many = Context(np.tile(drawn.attention, (len(beta), 1, 1)), drawn.position)
         crowd, prints, _ = settle(network, many, exponent_steps=KEPT // 2, **where)
-        for cell in range(len(beta)):
-            mine = np.arange(cell * random, (cell + 1) * random)
+        for cell, mine in enumerate(np.arange(RANDOM * len(beta)).reshape(-1, RANDOM)):
             attractors[cell] = max(1, identify(prints.select(mine)).max() + 1)
-            for bit, regime in enumerate(NAMED):
-                regimes[cell] += (crowd.regime[mine] == regime).any() << bit
+            kinds = set(crowd.regime[mine].tolist()) & set(NAMED)
+            regimes[cell] = sum(2**kind for kind in kinds)
     layers = (found.regime, found.exponents.value[:, 0], attractors, regimes)
     return dict(zip(("regime", "exponent", "attractors", "regimes"), layers, strict=True))
 
 
-def _grid(name: str, values: np.ndarray, *, betas: np.ndarray, **how: int) -> dict[str, np.ndarray]:
+def _grid(name: str, values: np.ndarray, *, betas: np.ndarray, **how: Any) -> dict[str, np.ndarray]:
     """`cells` at all pairs of β and γ or ε, row by row of the latter."""
     beta = np.tile(betas, len(values))
     return cells(name, np.repeat(values, len(betas)), beta=beta, **how)
@@ -104,7 +96,7 @@ def plane_rows(name: str, *, first: int, count: int) -> Rows:
     """Rows `first` to `first + count` of a plane, as `read_plane` reads them."""
     values, coarse = UPWARDS[name][first : first + count], COARSE[name]
     chosen = np.flatnonzero((first + np.arange(len(values))) % coarse == 0)
-    found = _grid(name, values, betas=BETAS, random=RANDOM if coarse == 1 else 0)
+    found = _grid(name, values, betas=BETAS, random=coarse == 1)
     crowd = found if coarse == 1 else _grid(name, values[chosen], betas=BETAS[::coarse])
     regime = found["regime"].reshape(len(values), -1)
     thousandths = np.rint(1000.0 * found["exponent"]).astype(int).reshape(regime.shape)
@@ -130,10 +122,7 @@ GAMMA, EPSILON = _plane_table("gamma", 50), _plane_table("epsilon", 100)
 
 
 def read_plane(table: Table) -> dict[str, np.ndarray]:
-    """The layers of a plane, arrays (rows, β): regime, attractors, regimes, exponent.
-
-    Attractors and regimes have `COARSE` times fewer rows and columns.
-    """
+    """The layers of a plane, arrays (rows, β); of attractors and regimes `COARSE` times fewer."""
     stored = table.read()
     layers = {
         name: np.array([[ord(code) - ord("a") for code in line] for line in stored[name] if line])
@@ -155,7 +144,7 @@ def control_cells(name: str) -> tuple[np.ndarray, np.ndarray]:
 def CONTROL(plane: str, chunk: int) -> Rows:
     """Cells of one chunk after ten times the transient."""
     betas, values = (part[chunk * _CHUNK : (chunk + 1) * _CHUNK] for part in control_cells(plane))
-    found = cells(plane, values, beta=betas, transient=10 * TRANSIENT, random=0)
+    found = cells(plane, values, beta=betas, transient=200_000, random=False)
     return rows_of(beta=betas, value=values, regime=found["regime"])
 
 
@@ -184,7 +173,7 @@ def SETTINGS(patch: str, *, finer: int, wait: int) -> Rows:
         np.arange(low, high, (axis[1] - axis[0]) / finer)
         for (low, high), axis in zip(_PATCHES[patch], (BETAS, UPWARDS["epsilon"]), strict=True)
     )
-    found = _grid("epsilon", values, betas=betas, transient=wait, random=0)
+    found = _grid("epsilon", values, betas=betas, transient=wait, random=False)
     regime = found["regime"].reshape(len(values), -1)
     score = agreement(regime, blocks=5)[Regime.QUASI_PERIODIC]
     value, reach = score.value - 0.5, 1.96 * score.error
@@ -197,9 +186,9 @@ def SETTINGS(patch: str, *, finer: int, wait: int) -> Rows:
 def agreement(regime: np.ndarray, *, blocks: int = 10) -> dict[Regime, Estimate]:
     """How much more often than by chance the neighbor of a cell has its label: 1 always, 0 never.
 
-    regime: labels (n, m) of a plane. (a − p)/(1 − p) with a the share of the four neighbors of a
-    regime's cells that have its label, p the share of the regime in the plane. Errors by the
-    jackknife over blocks × blocks pieces, which are nearly independent as cells are not.
+    (a − p)/(1 − p) with a the share of the four neighbors of a regime's cells that have its label,
+    p that of the regime in the plane. Errors by the jackknife over blocks × blocks pieces, which
+    are nearly independent as cells are not.
     """
     rows, columns = (np.arange(n) * blocks // n for n in regime.shape)
     piece = (rows[:, None] * blocks + columns).ravel()
@@ -231,10 +220,7 @@ def mixed(regimes: np.ndarray) -> np.ndarray:
 
 
 def control_changes(name: str, regime: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Points (n, 2) of the control cells of a plane, their labels, and those ten times later.
-
-    regime: the labels of the plane, as `read_plane` gives them.
-    """
+    """Points (n, 2) of the control cells of a plane, their labels, and those ten times later."""
     stored, (betas, values) = CONTROL.read(), control_cells(name)
     rows = np.searchsorted(UPWARDS[name], values - 1e-9)
     columns = np.searchsorted(BETAS, betas - 1e-9)
@@ -246,11 +232,7 @@ def control_changes(name: str, regime: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def longer_network(bits: int, *, seed: Seed = 0) -> Network:
-    """The document's features in a window of 2^bits tokens.
-
-    Its two position bits stay the fastest ones of the clock; the signs of the slower bits are
-    random, drawn with `seed`. γ and ε are the document's, and with 2 bits so is the network.
-    """
+    """The document's features in a window of 2^bits tokens, whose slower bits are random."""
     document = Network.document()
     # The code has its most significant bit first; what is drawn for 3 bits stays with more.
     drawn = numpy_generator(seed).choice((-1.0, 1.0), size=(8, 4, document.features))
@@ -261,12 +243,11 @@ def longer_network(bits: int, *, seed: Seed = 0) -> Network:
 
 @stored(_FOLDER / "longer.csv", units=grid(bits=(2, 3, 4, 5), seed=range(10)), seconds=3.0)
 def LONGER(bits: int, *, seed: int) -> Rows:
-    """Onset, regimes and exponents of one network, as the one row of its unit.
+    """Shares of regimes at 64 values of β between 1.4 and 2.4, after 5,000 turns of the clock.
 
-    Regimes are shares of 64 values of β between 1.4 and 2.4, after 5,000 turns of the clock;
-    `rate` the median leading exponent of the chaotic ones among them, nats per token. `onset`: the
-    first of 64 values around the closed form at which the driven cycle is gone: the orbit has not
-    returned to 1e-5 after one turn, 20,000 turns after the start.
+    `rate`: median leading exponent of the chaotic ones, nats per token. `onset`: the first of 64
+    values around the closed form at which the orbit does not return after a turn, 20,000 turns
+    later.
     """
     network, slower = longer_network(bits, seed=seed), 2**bits // 4
     start, turn = random_contexts(network, seed, count=1).select(0), network.positions
@@ -276,21 +257,15 @@ def LONGER(bits: int, *, seed: int) -> Rows:
     ensemble.advance(20_000 * turn)
     orbit = ensemble.record(2 * turn)
     gone = np.abs(orbit[:, turn:] - orbit[:, :turn]).max(axis=(1, 2)) > 1e-5
+    seen = float(betas[gone.argmax()]) if gone.any() else float("inf")
     # The thresholds are `SHORT_STRETCHES` for as many turns, not as many tokens.
     longest, neutral = SHORT_STRETCHES.longest * slower, SHORT_STRETCHES.neutral / slower
-    found = survey(
-        network,
-        start,
-        beta=np.linspace(1.4, 2.4, 64),
-        transient=5000 * turn,
-        kept=1000 * turn,
-        exponent_steps=1000 * turn,
-        thresholds=replace(SHORT_STRETCHES, longest=longest, neutral=neutral),
-    )
+    limits = replace(SHORT_STRETCHES, longest=longest, neutral=neutral)
+    how: dict[str, Any] = {"transient": 5000 * turn, "kept": 1000 * turn, "thresholds": limits}
+    betas = np.linspace(1.4, 2.4, 64)
+    found = survey(network, start, beta=betas, exponent_steps=1000 * turn, **how)
     rates = found.exponents.value[found.regime == Regime.CHAOTIC, 0]
-    shares = {
-        regime.label.replace(" ", "-"): float((found.regime == regime).mean()) for regime in Regime
-    }
-    seen = float(betas[gone.argmax()]) if gone.any() else float("inf")
+    names = {regime: regime.label.replace(" ", "-") for regime in Regime}
+    shares = {name: float((found.regime == regime).mean()) for regime, name in names.items()}
     rate = float(np.median(rates)) if len(rates) else 0.0
     return [{"predicted": predicted, "onset": seen, **shares, "rate": rate}]

@@ -1,22 +1,15 @@
 """Which regimes do other networks show? A thousand networks, no two of one gauge.
 
-`DOCUMENT_SIZE` holds networks of the size and parameters of [poclopez2024dynamical] (P = L = 3,
-T = 4, ε = 0.02), in two independent families, and the first 100 of the first family at other ε;
-`OTHER_SIZES` crosses P, L and T; `LONGER` labels a random part of what every tenth network of the
-first family did again, after the document's own 100,000 steps. All statements about chaos are over
-a horizon of 40,000 steps. The unit of all statistics is the network.
-
+All statements about chaos are over a horizon of 40,000 steps; the unit is the network.
 Predictions, written down before the tables were made, after a pilot of twelve networks:
 
 1. At the document's size the lower end of the interval for the share of networks with all three
    regimes (periodic, quasi-periodic, chaotic) lies above 0.05 (that is claim C16).
-2. The closed-form onset (`dmft.onset`) is an upper bound, up to one even step of β: above it the
-   driven cycle is unstable, but other attractors may exist before. It is met to one even step by
+2. The closed-form onset is an upper bound, up to one even step of β, and met to one even step by
    more than half of the networks whose predicted onset lies in the range.
-3. Chaos needs rotation: the predictor is C = β_top/β_c if the eigenvalue that becomes unstable
-   first is complex, 0 if it is real. On networks that had no part in setting its threshold its
-   area under the curve for chaos exceeds 0.7, and both parts, A = β_top/β_c alone and
-   B = complex or not, do worse.
+3. Chaos needs rotation: on networks that had no part in setting its threshold the area under the
+   curve of C = β_top/β_c if the eigenvalue that becomes unstable first is complex, 0 if it is real,
+   exceeds 0.7, and A = β_top/β_c alone and B = complex or not do worse.
 4. The document's network is above the 90th percentile in the share of chaos and in the entropy of
    its labels over β (it was chosen for diversity), and between the 10th and the 90th in its onset.
 5. Chaos becomes more common with P, with T and with ε up to 0.1; it does not depend on L beyond

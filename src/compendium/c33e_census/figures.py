@@ -38,10 +38,7 @@ def show_gauge(one: Network, two: Network, *, first: np.ndarray, second: np.ndar
 def show_regimes(
     shares: dict[str, tuple[np.ndarray, str]], *, document: dict[str, float]
 ) -> Figure:
-    """For each regime the networks ordered by the share of β in it, and the one of the document.
-
-    shares: by name, the values (n,) and a color.
-    """
+    """Networks ordered by their share of β in a regime: by name, values (n,) and a color."""
     figure, axis = plt.subplots(figsize=(6.8, 3.6))
     for name, (values, color) in shares.items():
         rank = (np.arange(len(values)) + 0.5) / len(values)

@@ -1,9 +1,7 @@
 """What a network does over a range of inverse temperatures, of many networks, and what predicts it.
 
-Every network meets the same protocol. 48 values of β, even in (0, 3 √(L/P)], and 16 more around
-the end of the driven cycle; 8 random contexts each. √(L/P) is the spread of the eigenvalues of
-⟨W^v W^o⟩, so that β times a typical eigenvalue covers the same range at every size; at
-the document's size the range is the document's.
+48 values of β, even in (0, 3 √(L/P)], and 16 more around the end of the driven cycle; 8 random
+contexts each. √(L/P) is the spread of the eigenvalues of ⟨W^v W^o⟩.
 
 1. First look: 3,000 steps, then a period of at most 256 steps in 512. Most orbits have one.
 2. Second look at the others: `find_attractors` after 8,000 steps more.
@@ -100,7 +98,7 @@ def sweep(
     """The protocol for one network; `seed` draws the contexts and moves the replicas apart.
 
     "betas", "driven": (n,), the even values, then the fine ones. "regime", "period", "exponent":
-    (n, contexts), the last NaN on orbits that were periodic at the first look.
+    (n, contexts).
     """
     starts = random_contexts(network, seed, count=contexts)
     betas = highest_beta(network) * np.arange(1, even + 1) / even
@@ -127,12 +125,8 @@ def chaos_ends(
     seed: Seed,
     horizon: int = HORIZON,
 ) -> np.ndarray:
-    """At which β, (n,), at least half of the replicas end their chaos: booleans.
-
-    context: (n, B, T, P); chaotic, exponent: (n, B).
-    """
-    count, ended = np.zeros((2, len(beta)), dtype=int)
-    rows = np.flatnonzero(chaotic.any(axis=1))
+    """At which β, (n,), at least half of the replicas of contexts (n, B, T, P) end their chaos."""
+    over, rows = np.full(len(beta), False), np.flatnonzero(chaotic.any(axis=1))
     if len(rows):
         share = max(1, _REPLICAS // len(rows))
         at = np.repeat(rows, share)
@@ -146,22 +140,21 @@ def chaos_ends(
         growth = found.growth[..., 0]
         # Each against a third of its own exponent.
         _, escaped, returned = escapes_of(growth.T - exponent[at, lane] / 3.0, rate=0.0)
-        np.add.at(count, at, 1)
-        np.add.at(ended, at, escaped & ~returned)
-    return np.asarray((count > 0) & (2 * ended >= count))
+        over[rows] = (escaped & ~returned).reshape(-1, share).mean(axis=1) >= 0.5
+    return over
 
 
 def network_row(network: Network, seed: Seed, **sizes: int) -> dict[str, Any]:
     """One network's row: its code, what the closed form predicts, what the sweep found.
 
-    Shares are over the even β and the contexts; what is `seen` counts all β. `measured`: 0 where
-    the driven cycle lasts.
+    Shares are over the even β; what is `seen` counts all. `measured`: 0 if the driven cycle lasts.
     """
     found, known = sweep(network, seed, **sizes), onset(network, epsilon=network.epsilon)
     regime, even = found["regime"], found["regime"][: sizes.get("even", EVEN)]
     driven = found["driven"][: len(even), None] & (even == Regime.PERIODIC)
-    seen = {code: int((regime == code).any(axis=1).sum()) for code in Regime}
-    share = {code: float((even == code).mean()) for code in Regime}
+    kinds = (Regime.QUASI_PERIODIC, Regime.CHAOTIC, Regime.TRANSIENT_CHAOS, Regime.UNDECIDED)
+    shares = [float((even == kind).mean()) for kind in kinds]
+    seen = [int((regime == kind).any(axis=1).sum()) for kind in kinds[:3]]
     return {
         "code": f"x{canonical_code(network)}",
         "angle": float(np.abs(np.angle(known.mu[0])) / np.pi),
@@ -169,13 +162,8 @@ def network_row(network: Network, seed: Seed, **sizes: int) -> dict[str, Any]:
         "measured": min(found["betas"][~found["driven"]].tolist(), default=0.0),
         "driven": float(driven.mean()),
         "periodic": float(((even == Regime.PERIODIC) & ~driven).mean()),
-        "quasi": share[Regime.QUASI_PERIODIC],
-        "chaotic": share[Regime.CHAOTIC],
-        "transient": share[Regime.TRANSIENT_CHAOS],
-        "undecided": share[Regime.UNDECIDED],
-        "seen_quasi": seen[Regime.QUASI_PERIODIC],
-        "seen_chaos": seen[Regime.CHAOTIC],
-        "seen_transient": seen[Regime.TRANSIENT_CHAOS],
+        **dict(zip(("quasi", "chaotic", "transient", "undecided"), shares, strict=True)),
+        **dict(zip(("seen_quasi", "seen_chaos", "seen_transient"), seen, strict=True)),
         "exponent": max(found["exponent"][regime == Regime.CHAOTIC].tolist(), default=0.0),
         "periods": len(set(found["period"][regime == Regime.PERIODIC].tolist())),
     }
@@ -195,10 +183,7 @@ def census_rows(*, family: int, epsilon: float, chunk: int, size: int = 10, **si
 # Every tenth network of the first family.
 @stored(_FOLDER / "longer.csv", units=grid(family=(0,), number=range(0, 500, 10)), seconds=5.0)
 def LONGER(number: int, *, family: int) -> Rows:
-    """How many of 64 random even β and contexts of one network keep their label.
-
-    After 100,000 steps, with the thresholds of chapter 33.
-    """
+    """How many of 64 random systems keep their label, with the steps and rules of chapter 33."""
     found = draw_networks(family=family, epsilon=0.02, count=number + 1, **_OURS)
     seed, network = list(found.items())[number]
     early = sweep(network, seed)["regime"][:EVEN]
@@ -235,10 +220,7 @@ DOCUMENT_SIZE = Table(
     seconds=0.5,
 )
 def SETTINGS(family: int, chaotic: int, quasi: int, asked: float) -> Rows:
-    """C16 counted in other ways: the share of networks with all three regimes less the one asked.
-
-    At least so many of the 64 values of β must be `chaotic`, and so many `quasi`-periodic.
-    """
+    """Share of networks with both motions at so many β, `chaotic` and `quasi`, less that asked."""
     table = select(DOCUMENT_SIZE.read(), family=family, epsilon=0.02)
     shows = (table["seen_chaos"] >= chaotic) & (table["seen_quasi"] >= quasi)
     return share_rows(int(shows.sum()), trials=len(shows), bound=asked)
@@ -274,21 +256,14 @@ def entropy_of_labels(table: Columns) -> np.ndarray:
 
 
 def scores(table: Columns) -> dict[str, np.ndarray]:
-    """The predictors of chaos of each network, (n,), larger where chaos is expected.
-
-    "onset": β_top/β_c. "rotation": 1 where the eigenvalue that turns unstable first is complex.
-    "both": their product, the predictor named beforehand.
-    """
+    """The predictors of chaos, (n,): β_top/β_c, whether the first eigenvalue is complex, both."""
     reach = 3.0 * np.sqrt(table["segments"] / table["features"]) / table["predicted"]
     turns = ((table["angle"] > 1e-9) & (table["angle"] < 1.0 - 1e-9)).astype(float)
     return {"both": reach * turns, "onset": reach, "rotation": turns}
 
 
 def _areas(ranks: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Chance that a network with the label scores higher than one without, ties as one half.
-
-    ranks, labels: (..., n). NaN where all have the label, or none.
-    """
+    """Chance that a network with the label scores higher than one without, ties as one half."""
     positive = labels.sum(axis=-1)
     excess = (ranks * labels).sum(axis=-1) - positive * (positive + 1) / 2.0
     with np.errstate(invalid="ignore"):
@@ -297,10 +272,9 @@ def _areas(ranks: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 @record
 class Judged:
-    """A predictor on networks held out: threshold set on the others, confusion matrix, area.
+    """A predictor on networks held out: threshold set on the others, counts, area with interval.
 
-    confusion: (2, 2) counts, rows the truth (without, with the label). area: under the curve, with
-    its 95 % bootstrap interval.
+    confusion: (2, 2), rows the truth (without, with the label).
     """
 
     threshold: float
@@ -311,10 +285,7 @@ class Judged:
 
 
 def judge(score: np.ndarray, *, label: np.ndarray, draws: int = 2000) -> Judged:
-    """Threshold on the networks of even number, judgment on those of odd number.
-
-    The threshold is the value of the score that maximizes the sum of the two rates of success.
-    """
+    """Threshold of the largest sum of both rates on even networks, judgment on the odd ones."""
     seen, truth = score[::2], label[::2]
     options = np.unique(seen)
     gains = [(seen[truth] >= cut).mean() + (seen[~truth] < cut).mean() for cut in options]

@@ -24,10 +24,7 @@ from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
 
 
 def path_action(network: Network, fields: np.ndarray, *, beta: float, position: int) -> np.ndarray:
-    """Action of every token after the first window, (steps,), per bit of N.
-
-    fields: (T + steps, L), artanh of the tokens. `position`: of the first window's newest token.
-    """
+    """Action per bit of every token after the first window of fields (T + steps, L), (steps,)."""
     parts = _residuals(network, torch.tensor(fields), beta=beta, position=position)
     return np.asarray(0.5 * (parts**2).sum(dim=1).numpy())
 
@@ -35,10 +32,9 @@ def path_action(network: Network, fields: np.ndarray, *, beta: float, position: 
 def least_action(
     network: Network, fields: np.ndarray, *, beta: float, position: int, max_steps: int = 300
 ) -> np.ndarray:
-    """Path of locally least action between a first and a last window, from a first guess.
+    """Path of locally least action, fields (T + steps, L), whose first and last T tokens stay.
 
-    fields: (T + steps, L), the guess; its first and last T tokens stay. There may be many local
-    minima: try several guesses.
+    There may be many local minima: try several guesses.
     """
     inner = slice(network.context, -network.context)
     fixed = torch.tensor(fields)

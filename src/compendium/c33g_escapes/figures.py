@@ -32,10 +32,7 @@ def show_chain(
 def show_escapes(
     table: Mapping[str, np.ndarray], *, laws: Sequence[tuple[float, int, str, np.ndarray]]
 ) -> Figure:
-    """Lifetimes of cycles against N with fitted laws; the last entry of `laws` in its own panel.
-
-    laws: β, cycle, label and (intercept, slope, and the two numbers of the power law) of each.
-    """
+    """Lifetimes of cycles against N; laws: β, cycle, label, both fits' intercepts and slopes."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.8, 3.5))
     looks = (("blue", "o"), ("red", "s"), ("green", "^"), ("orange", "D"), ("blue", "o"))
     for number, ((beta, cycle, label, law), (color, marker)) in enumerate(

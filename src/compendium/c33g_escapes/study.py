@@ -1,18 +1,15 @@
 """Escapes of a network of N bits from one cycle of its mean field to another, by its own noise.
 
-For infinitely many bits a cycle that attracts is never left. With N bits every token adds noise,
-and after a random time the text has crossed into another basin. Where a text is, is decided by
-switching the noise off: its window is followed by the mean field (`quench`) until it can be
-recognized. `noise_escapes` follows many texts, looks at each of them at fixed intervals, and calls
-it escaped when the noise-free continuation no longer ends on its own cycle. Times of rare escapes
-are exponential, those of texts that stayed are censored; `escape_law` fits their means.
+Where a text is, is decided by switching the noise off: its window is followed by the mean field
+until it can be recognized. Times of rare escapes are exponential, those of texts that stayed are
+censored.
 
 Predictions, written after a pilot at two sizes and before the table of escapes was made. ln τ is
 linear in N, and a power law of N is worse by more than ten units of deviance over all cycles; its
 slope is the least action, up to the factor of N before the exponential, which nobody has computed:
 a factor √N would raise the slope by 1/(2N), a tenth of it where τ is some thousand tokens.
 
-Conventions of `tokens`: windows run from old to new; of `mean_field`: contexts from new to old.
+Windows run from old to new, as in `finite_size`, contexts from new to old, as in `mean_field`.
 """
 
 from __future__ import annotations
@@ -54,9 +51,7 @@ _LENGTHS = {3.0: 24, 1.27: 112}
 def recognize(orbits: np.ndarray, *, cycles: np.ndarray, clock: int) -> np.ndarray:
     """Which of the cycles (n, q, P) each orbit (R, q, P) follows, (R,); −1: none of them.
 
-    Both begin at the same position of a clock of `clock` positions, and q is a multiple of the
-    periods and of the clock. An orbit follows a cycle if, after a shift by whole turns of the
-    clock, no overlap differs by more than 0.01.
+    Both begin at the same position of the clock; a shift by whole turns of it is no difference.
     """
     shifts = range(0, orbits.shape[1], clock)
     moved = [np.roll(cycles, shift, axis=1)[:, None] for shift in shifts]
@@ -67,10 +62,7 @@ def recognize(orbits: np.ndarray, *, cycles: np.ndarray, clock: int) -> np.ndarr
 def ends_on(
     network: Network, windows: np.ndarray, *, beta: float, position: int, cycles: np.ndarray
 ) -> np.ndarray:
-    """The cycle (`recognize`) that windows (R, T, L) end on without noise, after 400 tokens.
-
-    `position` is that of their newest token; the cycles begin at position 0.
-    """
+    """The cycle that windows (R, T, L), newest token at `position`, end on after 400 tokens."""
     # A context holds T attention vectors; a window tells only the next one.
     made: list[np.ndarray] = []
     for step in range(network.context):
@@ -92,8 +84,7 @@ def noise_escapes(
 
     times: tokens, the middle of the interval between two looks; the horizon where a text stayed.
     ends: cycle of the noise-free continuation then, −1 for none of the known ones or no escape.
-    window: (T, L) on the cycle. cycles: (n, q, P) overlaps of the known ones. every: tokens between
-    two looks, whole turns of the clock. where: `beta` and the `position` of the newest token.
+    every: tokens between two looks, whole turns of the clock.
     """
     rng = numpy_generator(seed)
     windows = np.repeat(window[None], runs, axis=0)
@@ -114,11 +105,7 @@ def noise_escapes(
 
 
 class EscapeLaw(NamedTuple):
-    """ln τ = value[0] + value[1] x + …, fitted to censored times by their likelihood.
-
-    value, error: (k,). deviance: twice the logarithm of the likelihood that a free τ at every point
-    would gain.
-    """
+    """ln τ = value[0] + value[1] x + …; deviance: twice what free τ gain in ln likelihood."""
 
     value: np.ndarray
     error: np.ndarray
@@ -128,8 +115,8 @@ class EscapeLaw(NamedTuple):
 def escape_law(*columns: np.ndarray, total: np.ndarray, ended: np.ndarray) -> EscapeLaw:
     """Fit exponential lifetimes by maximum likelihood, a slope for each of the columns x (n,).
 
-    total: (n,) time at risk, all texts together. ended: (n,) escapes, positive. The likelihood of
-    a point is τ^{−k} exp(−S/τ) (`common.lifetimes`); errors are those of the Fisher information.
+    total: (n,) time at risk, all texts together. ended: (n,) escapes, positive. The likelihood of a
+    point is τ^{−k} exp(−S/τ); errors are those of the Fisher information.
     """
     scale = np.array([1.0, *(np.mean(column) for column in columns)])
     design = np.column_stack([np.ones(len(total)), *columns]) / scale
@@ -149,11 +136,7 @@ def escape_law(*columns: np.ndarray, total: np.ndarray, ended: np.ndarray) -> Es
 
 
 class Coexisting(NamedTuple):
-    """Cycles that coexist at one β.
-
-    windows: (n, T, L) one window on each, all with newest token at `position`. overlaps: (n, q, P)
-    from position 0. periods: (n,).
-    """
+    """Cycles at one β: windows (n, T, L) at `position`, overlaps (n, q, P) from position 0."""
 
     windows: np.ndarray
     position: int
@@ -165,8 +148,7 @@ class Coexisting(NamedTuple):
 def coexisting_cycles(beta: float) -> Coexisting:
     """The cycles of the document's network at β = 3 or 1.27, those of the least period first.
 
-    Found from 96 random contexts; in the order of the period, then of the mean of the first
-    overlap at position 0: of one cycle the phase is an accident, its mean is not.
+    In the order of the period, then of the mean of the first overlap, which no phase changes.
     """
     network = Network.document()
     length = _LENGTHS[beta]
@@ -209,10 +191,9 @@ def escape_row(
 
 
 def first_guesses(cycle: int, *, size: int, texts: int = 60) -> list[tuple[np.ndarray, int]]:
-    """Escapes from one of the cycles at β = 3 that texts of N = `size` bits showed.
+    """Paths of fields of escapes at β = 3, which begin and end exactly on a cycle, and where.
 
-    Each is a path of fields that begins and ends exactly on a cycle, and the position of its fourth
-    token; those of least action first.
+    From texts of N = `size` bits; the position is that of the fourth token, the least action first.
     """
     network, known, beta = Network.document(), coexisting_cycles(3.0), 3.0
     start, context = known.position, network.context
@@ -268,8 +249,7 @@ def ACTIONS(cycle: int, *, size: int) -> Rows:
 def chain_lifetimes(network: Network, sizes: np.ndarray, *, beta: float) -> np.ndarray:
     """Exact mean times in which a network of one bit kind and a window of one leaves the + side.
 
-    From the token of all bits up, until the mean bit is no longer positive: (1 − Q) τ = 1, Q the
-    chances of a step among the positive tokens.
+    From all bits up: (1 − Q) τ = 1, Q the chances of a step among the positive tokens.
     """
     times = []
     for size in map(int, sizes):
@@ -311,8 +291,7 @@ def rates_over_actions(
 ) -> tuple[np.ndarray, np.ndarray, int]:
     """Slope over least action of the four cycles at β = 3 with its error, and how many texts.
 
-    power: of N in front of the exponential, fitted too if None. sizes: "all", "without the least",
-    "without the largest".
+    power: of N in front, fitted too if None. sizes: "all", "without the least" or "the largest".
     """
     table, action = ESCAPES.read(), ACTIONS.read()["action"]
     ratios, texts = [], 0
@@ -334,7 +313,7 @@ def rates_over_actions(
 def rates_off(power: float | None, *, dealt: int = 0, **chosen: str) -> tuple[float, float, int]:
     """Root mean square over the cycles of rate over action less 1, its error, how many texts.
 
-    As in `rates_over_actions`, with the action of the cycle that is `dealt` places before.
+    With the action of the cycle that is `dealt` places before.
     """
     value, error, texts = rates_over_actions(power, **chosen)
     action = ACTIONS.read()["action"]

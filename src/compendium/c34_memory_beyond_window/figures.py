@@ -1,4 +1,4 @@
-"""Drawings of memory beyond the window: the tape, spectra, perturbations, Fisher memory."""
+"""Drawings of memory beyond the window: spectra, perturbations, Fisher memory, memory times."""
 
 from __future__ import annotations
 
@@ -6,47 +6,18 @@ from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.patches import FancyBboxPatch, Rectangle
 from scipy.signal import periodogram
 
-from compendium.c34_memory_beyond_window.signals import autocorrelation
+from compendium.c34_memory_beyond_window.study import autocorrelation
 from compendium.common.drawing import MOTION_COLORS, intervals
-from compendium.common.rows import Columns
+from compendium.common.rows import Columns, array_of, groups
 from spinformer.plot.style import COLORS, label_panels
 
 _TOP = 3e4  # of the axis of memory times
 
 
-def show_tape() -> None:
-    """A tape of tokens, the window of four, a message that has left it, how it acts, the noise."""
-    _, axis = plt.subplots(figsize=(7.4, 2.5))
-    axis.set(xlim=(-0.6, 12.4), ylim=(-1.25, 2.2), aspect="equal")
-    axis.axis("off")
-    for place in range(12):
-        face, line = COLORS["red"] if place == 3 else "0.92", "-" if place < 11 else "--"
-        box = FancyBboxPatch((place, 0), 0.72, 0.72, boxstyle="round,pad=0.04", fc=face, ls=line)
-        axis.add_patch(box)
-        if place > 3:
-            axis.text(place + 0.36, -0.42, "~", ha="center", fontsize=15, color=COLORS["blue"])
-    axis.text(3.36, 0.36, "x", ha="center", va="center", color="white")
-    axis.add_patch(Rectangle((6.85, -0.16), 4.03, 1.04, fill=False, ec=COLORS["black"], lw=1.6))
-    arrow = {"arrowstyle": "->", "lw": 1.3, "color": COLORS["red"]}
-    bent = arrow | {"connectionstyle": "arc3,rad=-0.45"}
-    for first, last in ((3, 5), (5, 8), (8, 11)):
-        axis.annotate("", (last + 0.36, 0.8), (first + 0.36, 0.8), arrowprops=bent)
-    axis.text(3.36, 1.75, "a token is changed", ha="center", color=COLORS["red"])
-    axis.text(8.86, 1.9, "what it changed acts on, token by token", ha="center", fontsize=9)
-    axis.text(8.86, -1.15, "window of the last four", ha="center")
-    axis.text(11.36, 0.36, "?", ha="center", va="center")
-    axis.text(4.0, -1.15, "every token adds noise", ha="left", color=COLORS["blue"])
-
-
 def show_spectra(signals: Columns, *, titles: Sequence[str], window: int) -> None:
-    """Trajectory, power spectrum |X|²/n (Hann taper) and autocorrelation, one column a motion.
-
-    signals[motion]: (orbits, n). Trajectory of the first orbit; spectra are averaged over the
-    orbits, as are autocorrelations, with twice their standard error as a band.
-    """
+    """Trajectory, power spectrum |X|²/n (Hann taper) and autocorrelation of signals (orbits, n)."""
     _, axes = plt.subplots(3, len(signals), figsize=(9.0, 7.4), sharey="row", squeeze=False)
     for column, (motion, orbits) in enumerate(signals.items()):
         color = COLORS[MOTION_COLORS[motion]]
@@ -75,11 +46,7 @@ def show_spectra(signals: Columns, *, titles: Sequence[str], window: int) -> Non
 
 
 def show_perturbations(relative: Columns, *, units: Mapping[str, float], window: int) -> None:
-    """Median distance of perturbed runs: a, over that at the start; b, over the dephased distance.
-
-    relative[motion]: (starts, steps + 1) distances; units[motion]: the distance of runs that
-    share only the clock, 0 where there is none (left out of panel b).
-    """
+    """Medians of distances (starts, steps + 1): over those at the start, over the dephased ones."""
     _, (left, right) = plt.subplots(1, 2, figsize=(9.0, 3.4))
     for motion, distance in relative.items():
         color = COLORS[MOTION_COLORS[motion]]
@@ -100,11 +67,7 @@ def show_perturbations(relative: Columns, *, units: Mapping[str, float], window:
 
 
 def show_fisher(curves: Columns, *, profiles: Columns, window: int) -> None:
-    """Fisher memory of one token against the delay, and of all tokens summed, newest first.
-
-    curves[motion]: (starts, delays) memory of a token, at most 1; mean over starts, band their
-    range. profiles[motion]: (tokens,) memory of each token in one window, old to new.
-    """
+    """Memory (starts, delays) of one token against the delay, and of all tokens, old to new."""
     _, (left, right) = plt.subplots(1, 2, figsize=(9.0, 3.6))
     for motion, curve in curves.items():
         color, time = COLORS[MOTION_COLORS[motion]], np.arange(1, curve.shape[1])
@@ -130,31 +93,22 @@ def show_fisher(curves: Columns, *, profiles: Columns, window: int) -> None:
 
 
 def show_memory_times(table: Columns, *, window: int) -> None:
-    """Memory time against N, one panel a motion: measured (points), linear noise (lines).
-
-    table: the columns of `MEMORY_TIMES`, −1 for never. Points are medians over the starts, bars
-    reach from the second smallest to the second largest (to the top where that is never); lines
-    are the medians of the predictions, with (full) and without (dashed) the delay at which noise
-    leaves the linear range.
-    """
+    """Memory time against N, one panel a motion: measured (points), linear noise (lines)."""
     _, axes = plt.subplots(1, 5, figsize=(2.05 * 5 + 0.6, 3.3), sharey=True)
-    for axis, (motion, color), marker in zip(axes, MOTION_COLORS.items(), "osD^v", strict=True):
-        mine = table["motion"] == motion
-        sizes = np.unique(table["size"][mine])
-        measured, fisher, dephased = (
-            np.where(table[name][mine] < 0, np.inf, table[name][mine]).reshape(-1, len(sizes))
-            for name in ("measured", "fisher", "dephased")
-        )
+    for axis, (motion, rows), marker in zip(axes, groups(table, "motion"), "osD^v", strict=True):
+        sizes, names = np.unique(rows["size"]), ("measured", "fisher", "dephased")
+        columns = (array_of(rows, name, "start", "size") for name in names)
+        measured, fisher, dephased = (np.where(one < 0, np.inf, one) for one in columns)
         found = np.sort(np.clip(measured, 0.5, _TOP), axis=0)
-        ends = found[1], np.median(found, axis=0), found[-2]
-        intervals(axis, sizes, ends, color, fmt=marker, ms=4, label="measured")
+        ends, style = (found[1], np.median(found, axis=0), found[-2]), {"fmt": marker, "ms": 4}
+        intervals(axis, sizes, ends, MOTION_COLORS[motion], label="measured", **style)
         for times, shade, line, label in (
             (fisher, "0.5", "--", "linear noise"),
             (np.minimum(fisher, dephased), "0.3", "-", "in range"),
         ):
             middle = np.median(times, axis=0)
-            shown = np.where(np.isfinite(middle), np.maximum(middle, 0.5), np.nan)
-            axis.plot(sizes, shown, color=shade, ls=line, lw=1.1, label=label)
+            middle = np.where(np.isfinite(middle), np.maximum(middle, 0.5), np.nan)
+            axis.plot(sizes, middle, color=shade, ls=line, lw=1.1, label=label)
         axis.set(xscale="log", yscale="log", ylim=(0.4, _TOP), xlabel="bits N")
         axis.set_xticks([1e4, 1e6, 1e8])
         axis.axhspan(0.4, window, color="0.88")

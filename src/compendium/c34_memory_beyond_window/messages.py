@@ -1,15 +1,89 @@
-"""What is left of a message in later windows: by linear noise, and from sampled texts."""
+"""What is left of a message in later windows: by linear noise, and from sampled texts.
+
+A message draws the newest token with means x ± s D^{1/2} e, where D = (1 − x²)/f is N times the
+variance of its own noise, e a unit vector over the L segments, s the *strength*. Along a mean-field
+path the window of T deviations is to first order in N^{-1/2} a Gaussian state z of n = T·L numbers,
+`z' = F z + (ξ, 0, …, 0)`, of covariance C/N. Shift the noise of one token by a vector u: k tokens
+later the mean has moved by Φ_k u, and the Fisher information about the shift is [ganguli2008memory,
+Eq. (3), there for a stationary linear network]
+
+    N uᵀ Φ_kᵀ C_k⁻¹ Φ_k u  =  N |B_k e|²,   u = D^{1/2} e,   B_k = C_k^{-1/2} Φ_k D^{1/2} .
+
+With C = S Sᵀ, one step turns S into the factor of `[F S, D^{1/2}]`, whose orthogonal factor O takes
+B along: B' = O₁ᵀ B. No covariance is inverted, which chaos would make impossible.
+
+Conventions of `finite_size`: maps (steps, T, L, L) with the axis s counting back, noise
+(T + steps, L) from old to new.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.special import entr, ndtr, rel_entr
 
-from compendium.c34_memory_beyond_window.fisher import fisher_memory, noise_growth, token_noise
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.dmft.finite_size import generate, linear_maps, mean_path
 from spinformer.dmft.network import OUTPUT, Network
+
+
+def token_noise(network: Network, path: np.ndarray) -> np.ndarray:
+    """N times the variance of the noise of every token of a path (..., L) of segment means."""
+    return (1.0 - path**2) / network.fractions
+
+
+def fisher_memory(maps: np.ndarray, *, noise: np.ndarray) -> np.ndarray:
+    """B_k of the newest token of the first window after k = 0, 1, … steps: (steps + 1, n, L)."""
+    size = maps.shape[1] * maps.shape[2]
+    followed = [np.eye(size)[:, : maps.shape[2]]]
+    for _, orthogonal in _steps(maps, noise):
+        followed.append(orthogonal[:size].T @ followed[-1])
+    return np.array(followed)
+
+
+def memory_profile(maps: np.ndarray, *, noise: np.ndarray) -> np.ndarray:
+    """How much the last window knows of every token of the path, (T + steps,), old to new.
+
+    The trace of B Bᵀ for each token: L where all of its components are known as well as written.
+    """
+    context, segments = maps.shape[1:3]
+    size = context * segments
+    # The window is newest first, the profile old to new.
+    memory = np.eye(size).reshape(size, context, segments).transpose(1, 0, 2)[::-1]
+    for _, orthogonal in _steps(maps, noise):
+        memory = np.concatenate([orthogonal[:size].T @ memory, orthogonal[size:].T[None]])
+    return np.asarray((memory**2).sum(axis=(1, 2)))
+
+
+def noise_growth(maps: np.ndarray, *, noise: np.ndarray, readout: np.ndarray) -> np.ndarray:
+    """√N times the rms deviation of `readout` (P, L) @ x after each of the steps, (steps + 1,)."""
+    factors = [_start(maps, noise), *(factor for factor, _ in _steps(maps, noise))]
+    return np.array([np.linalg.norm(readout @ factor[: maps.shape[2]]) for factor in factors])
+
+
+def _start(maps: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """S of the first window, newest token first, as the axis s of the maps counts."""
+    return np.diag(np.sqrt(noise[: maps.shape[1]][::-1]).ravel())
+
+
+def _steps(maps: np.ndarray, noise: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """After each step S with C = S Sᵀ, and the orthogonal factor (n + L, n) that led to it."""
+    steps, context, segments = maps.shape[:3]
+    size = context * segments
+    factor = _start(maps, noise)
+    for time in range(steps):
+        push = np.zeros((size, size + segments))
+        push[:segments, :size] = maps[time].transpose(1, 0, 2).reshape(segments, size) @ factor
+        push[segments:, :size] = factor[:-segments]
+        push[:segments, size:] = np.diag(np.sqrt(noise[context + time]))
+        orthogonal, upper = np.linalg.qr(push.T)
+        factor = upper.T
+        yield factor, orthogonal
+
+
+# ---- messages
 
 
 def message_direction(network: Network, seed: Seed) -> np.ndarray:
@@ -19,13 +93,12 @@ def message_direction(network: Network, seed: Seed) -> np.ndarray:
 
 
 def trace_message(
-    network: Network, beta: float, *, window: np.ndarray, position: int, direction: np.ndarray,
+    network: Network, window: np.ndarray, direction: np.ndarray, *, beta: float, position: int,
     steps: int,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """What linear noise says of a message in the newest token of a window (T, L), at delays 0, 1, …
 
-    (steps + 1,) each: Fisher memory |B_k e|² of the message's direction; √N times the rms deviation
-    of the overlaps that the noise since the message has caused.
+    Fisher memory |B_k e|² of its direction; √N times the rms deviation of the overlaps by then.
     """
     path = mean_path(network, beta, window=window, steps=steps, position=position)
     maps = linear_maps(network, beta, path=path, position=position)
@@ -36,28 +109,33 @@ def trace_message(
 
 
 def predicted_information(memory: np.ndarray, *, size: int, strength: float) -> np.ndarray:
-    """Bits that the best guess has of the message, delay by delay, as long as noise is linear."""
-    return gaussian_information(2.0 * strength * np.sqrt(size * memory))
+    """Bits that the best guess has of the message, delay by delay, as long as noise is linear.
+
+    At a distance d of two Gaussians it errs with q = Φ(−d/2) and tells 1 − h(q).
+    """
+    wrong = ndtr(-strength * np.sqrt(size * memory))
+    return np.asarray(1.0 - (entr(wrong) + entr(1.0 - wrong)) / np.log(2.0))
 
 
 def measured_information(
-    network: Network, size: int, *, beta: float, window: np.ndarray, position: int,
-    direction: np.ndarray, strength: float, delays: np.ndarray, runs: int, seed: int,
+    network: Network, window: np.ndarray, direction: np.ndarray, *, size: int, beta: float,
+    position: int, strength: float, delays: np.ndarray, runs: int, seed: int,
 ) -> np.ndarray:  # fmt: skip
-    """Bits about a message at `delays`, from sampled texts of N = `size` bits.
+    """Bits about a message at `delays`, from sampled texts of N = `size` bits, `runs` of each sign.
 
-    The newest token of the window is shifted by ± `strength` times D^{1/2} `direction`, D/N the
-    variance of its noise; `runs` texts are drawn of each sign, and the window `delay` tokens
-    later is classified by `label_information`.
+    The newest token of the window is shifted by ± `strength` times D^{1/2} `direction`.
     """
-    shift = strength * np.sqrt(token_noise(network, window[-1])) * direction
-    texts = [
-        generate(
-            network, size, beta=beta, window=np.concatenate([window[:-1], window[-1:] + sign]),
-            steps=int(delays.max()), runs=runs, seed=2 * seed + number, position=position,
-        ).tokens
-        for number, sign in enumerate((shift, -shift))
-    ]  # fmt: skip
+    shift, texts = strength * np.sqrt(token_noise(network, window[-1])) * direction, []
+    for number, moved in enumerate((shift, -shift)):
+        sent = np.concatenate([window[:-1], window[-1:] + moved])
+        drawn: dict[str, Any] = {
+            "steps": int(delays.max()),
+            "runs": runs,
+            "seed": 2 * seed + number,
+        }
+        texts.append(
+            generate(network, size, beta=beta, window=sent, position=position, **drawn).tokens
+        )
     found = []
     for delay in map(int, delays):
         # A message that was the newest token of the first window has left it from delay T on.
@@ -66,28 +144,15 @@ def measured_information(
     return np.array(found)
 
 
-def gaussian_information(distance: ArrayLike) -> np.ndarray:
-    """Bits that the best guess tells of which of two equally likely Gaussians a point is from.
-
-    distance: of their means, in standard deviations along it (any shape, at least 0). The guess
-    errs with probability q = Φ(−distance/2) and tells 1 − h(q) bits, h the binary entropy.
-    """
-    wrong = ndtr(-0.5 * np.asarray(distance))
-    return np.asarray(1.0 - (entr(wrong) + entr(1.0 - wrong)) / np.log(2.0))
-
-
 def label_information(
     first: np.ndarray, *, second: np.ndarray, seed: Seed, neighbours: int = 15
 ) -> float:
-    """Lower bound, in bits, on the information of a point about which cloud it came from.
+    """Lower bound, in bits, on the information of a point about which cloud (n, d) it came from.
 
-    first, second: (n, d) samples of two equally likely hypotheses, n at least 2 `neighbours`.
     Half of each trains two classifiers, Fisher's linear discriminant, the best there is for
     Gaussian clouds of one shape, and nearest neighbours, which know no shape. A quarter decides
-    which of them guesses, the last quarter is guessed; the mutual information of true and guessed
-    label cannot exceed that of true label and point (data processing). It is 1 bit for separate
-    clouds; the bias (1/2n ln 2 bits, Miller and Madow) is taken off, so that equal clouds give 0 on
-    average. `seed` splits the clouds.
+    which of them guesses, the last quarter is guessed. The bias (1/2n ln 2 bits, Miller and Madow)
+    is taken off.
     """
     from sklearn.neighbors import KNeighborsClassifier
 
@@ -97,7 +162,12 @@ def label_information(
     learned = np.concatenate([first[train], second[train]])
     near = KNeighborsClassifier(neighbours, algorithm="brute")
     near.fit(learned, np.repeat([0, 1], half))
-    weight, bias = _discriminant(first[train], second[train])
+    means = first[train].mean(axis=0), second[train].mean(axis=0)
+    within = np.concatenate([first[train] - means[0], second[train] - means[1]])
+    # Components that never vary, or vary together, are left out.
+    inverse = np.linalg.pinv(within.T @ within / len(within), rcond=1e-10, hermitian=True)
+    weight = inverse @ (means[1] - means[0])
+    bias = weight @ (means[0] + means[1]) / 2.0
     guessers = (near.predict, lambda cloud: cloud @ weight > bias)
 
     def hits(guess: int) -> float:
@@ -109,13 +179,3 @@ def label_information(
     table = np.array([[1.0 - u, u] for u in ups]) / 2.0
     outer = table.sum(axis=1, keepdims=True) * table.sum(axis=0, keepdims=True)
     return float(rel_entr(table, outer).sum() - 1.0 / (4 * len(test))) / np.log(2.0)
-
-
-def _discriminant(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, float]:
-    """Weight (d,) and bias of Fisher's discriminant: above the bias is `second`."""
-    means = first.mean(axis=0), second.mean(axis=0)
-    within = np.concatenate([first - means[0], second - means[1]])
-    covariance = within.T @ within / len(within)
-    # Components that never vary, or vary together, are left out.
-    weight = np.linalg.pinv(covariance, rcond=1e-10, hermitian=True) @ (means[1] - means[0])
-    return weight, float(weight @ (means[0] + means[1]) / 2.0)

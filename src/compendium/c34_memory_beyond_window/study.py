@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.fft import irfft, next_fast_len, rfft
 from scipy.signal import periodogram
 
 from bookmaker.tables import Rows, Table, stored
@@ -16,7 +17,6 @@ from compendium.c34_memory_beyond_window.messages import (
     predicted_information,
     trace_message,
 )
-from compendium.c34_memory_beyond_window.signals import autocorrelation
 from compendium.common.phase_transitions import protocol_start
 from compendium.common.rows import grid, median_rows, rows_of
 from compendium.common.windows import MOTIONS, message_start, replicas
@@ -30,13 +30,27 @@ SIZES = (9999, 31_623, 99_999, 316_227, 999_999, 3_162_276, 9_999_999, 31_622_77
 STARTS = range(1, 11)
 # Starts and sizes of a second table, which the first did not choose its thresholds by.
 OTHERS, ENDS = range(11, 21), (999_999, 99_999_999)
+# Tokens that a message is followed for, where not 1,024.
+_LOOKED_AT = {"quasi-periodic": 16_384}
+
+
+def autocorrelation(signal: np.ndarray, *, lags: int, unbiased: bool = False) -> np.ndarray:
+    """Autocorrelation r_0 … r_lags of a signal (..., n) of variance s² along its last axis.
+
+    1/(n s²) sum_t (x_t − x̄)(x_{t+l} − x̄), or with 1/(n − l). A constant has none: ValueError.
+    """
+    n = signal.shape[-1]
+    centred = signal - signal.mean(axis=-1, keepdims=True)
+    variance = np.mean(centred**2, axis=-1, keepdims=True)
+    if not (variance > 1e-24 * (1.0 + np.max(signal**2, initial=0.0))).all():
+        raise ValueError("signal must vary, got a constant")
+    transform = rfft(centred, next_fast_len(n + lags, real=True))
+    sums = irfft(np.abs(transform) ** 2, next_fast_len(n + lags, real=True))[..., : lags + 1]
+    return sums / ((n - np.arange(lags + 1) if unbiased else n) * variance)
 
 
 def onset(distance: np.ndarray, *, level: float) -> tuple[float, int]:
-    """When distances (starts, steps + 1) first exceed `level`: median, and how many ever do.
-
-    Starts that never do count as later than all others; the median is infinite if half never do.
-    """
+    """When distances (starts, steps + 1) first exceed `level`: median, and how many ever do."""
     above = distance > level
     reached = above.any(axis=1)
     first = np.where(reached, above.argmax(axis=1), np.inf)
@@ -44,11 +58,7 @@ def onset(distance: np.ndarray, *, level: float) -> tuple[float, int]:
 
 
 def dephased_distance(network: Network, motion: str) -> float:
-    """Rms distance of the overlaps of two runs that have nothing in common but the clock.
-
-    √2 times the standard deviation of m^o on the attractor at a given position, 0 where the
-    clock alone decides. From 20,000 tokens.
-    """
+    """Rms distance of the overlaps of two runs that have nothing in common but the clock."""
     beta, settle, _ = MOTIONS[motion]
     start = protocol_start(network, steps=2000)
     steps = 20_000 - 20_000 % network.positions
@@ -62,9 +72,7 @@ def perturbed_distance(
 ) -> np.ndarray:
     """Distance of the overlaps after the newest attention vector was moved, (starts, steps + 1).
 
-    Each start is a state on the attractor of the motion, rounded to eight digits; the attention
-    vector that makes its newest token is moved by `size` in a random direction. Entry k compares
-    the token k steps after that one.
+    By `size` in a random direction, from states on the attractor rounded to eight digits.
     """
     beta, settle, between = MOTIONS[motion]
     rng = numpy_generator(seed)
@@ -90,10 +98,9 @@ def perturbed_distance(
 
 
 def forgotten_at(delays: np.ndarray, *, information: np.ndarray) -> float:
-    """Delay at which `information` falls below `LEAST` for good, between two ascending delays.
+    """Delay at which `information` falls below `LEAST` at two delays in a row, or at the last.
 
-    For good: at two delays in a row, or at the last. Interpolated in ln(delay); 0 if it is below
-    from the first on, infinite if it never falls.
+    Interpolated in ln(delay); 0 if it is below from the first on, infinite if it never falls.
     """
     below = information <= LEAST
     lasting = below & np.append(below[1:], True)
@@ -110,10 +117,7 @@ def forgotten_at(delays: np.ndarray, *, information: np.ndarray) -> float:
 
 
 def growth_powers(few: np.ndarray, many: np.ndarray) -> np.ndarray:
-    """Power of N by which times grow over a factor of 100, each; at least half a token counts.
-
-    Where a message is not forgotten at either size, nothing is known to grow.
-    """
+    """Power of N by which times, of at least half a token, grow over a factor of 100, each."""
     few, many = np.maximum(few, 0.5), np.maximum(many, 0.5)
     with np.errstate(invalid="ignore"):
         return np.nan_to_num(np.log(many / few) / np.log(100.0), nan=0.0, posinf=np.inf)
@@ -125,19 +129,17 @@ def ladder(longest: int) -> np.ndarray:
 
 
 def memory_rows(motion: str, start: int, *, sizes: tuple[int, ...] = SIZES) -> Rows:
-    """Memory times of one message at every size, one row each.
+    """Memory times of one message at every size, −1 where longer than was looked at.
 
-    fisher: delay at which the prediction of linear noise falls below `LEAST`. dephased: delay at
-    which the predicted deviation reaches the distance of runs that share only the clock, where
-    noise is linear no more. measured: the delay from sampled texts. −1 stands for infinite: not
-    within the tokens that were looked at, 16,384 in quasi-periodic motion and 1,024 elsewhere.
+    fisher: by linear noise. dephased: when the predicted deviation reaches the distance of runs
+    that share only the clock. measured: from sampled texts.
     """
     network, beta = Network.document(), MOTIONS[motion][0]
     window, position = message_start(network, motion, number=start)
-    direction = message_direction(network, start)
-    sent: dict[str, Any] = {"window": window, "position": position, "direction": direction}
-    steps = 16_384 if motion == "quasi-periodic" else 1024
-    memory, spread = trace_message(network, beta, steps=steps, **sent)
+    sent: dict[str, Any] = {"window": window, "direction": message_direction(network, start)}
+    sent |= {"beta": beta, "position": position}
+    steps = _LOOKED_AT.get(motion, 1024)
+    memory, spread = trace_message(network, steps=steps, **sent)
     far = dephased_distance(network, motion)
     rows = []
     for row, size in enumerate(sizes):
@@ -149,12 +151,9 @@ def memory_rows(motion: str, start: int, *, sizes: tuple[int, ...] = SIZES) -> R
         reach = steps
         if motion == "quasi-periodic":
             reach = min(max(64, int(2.5 * min(fisher, dephased, steps))), steps)
-        delays = ladder(reach)
-        found = measured_information(
-            network, size, beta=beta, strength=STRENGTH, delays=delays, runs=400,
-            seed=100 * start + row, **sent,
-        )  # fmt: skip
-        measured = forgotten_at(delays, information=found)
+        how: dict[str, Any] = {"delays": ladder(reach), "runs": 400, "seed": 100 * start + row}
+        found = measured_information(network, size=size, strength=STRENGTH, **how, **sent)
+        measured = forgotten_at(how["delays"], information=found)
         times = {"fisher": fisher, "dephased": dephased, "measured": measured}
         shown = {name: time if np.isfinite(time) else -1.0 for name, time in times.items()}
         rows.append({"size": size, **shown})
@@ -163,12 +162,11 @@ def memory_rows(motion: str, start: int, *, sizes: tuple[int, ...] = SIZES) -> R
 
 @stored(Path(__file__).parent / "spectra.csv", units=grid(seed=range(10)))
 def SPECTRA(seed: int) -> Rows:
-    """Spectrum and autocorrelation of m^o_1 in the chaos at β = 1.266, from the document's context.
+    """Spectrum and autocorrelation of m^o_1 at β = 1.266 over 64 copies of the document's context.
 
-    Over 64 copies of it, moved apart by 1e-10. below: mean share of the variance below the
-    frequency 1/T of the window. half, half_least, half_most: |X|²/n of the line at frequency ½,
-    mean and range over the orbits. early, middle, late, rest: largest |autocorrelation|, averaged
-    over the orbits first, at lags 1 to 20, 40 to 80, 160 to 320 and 1,000 to 2,000.
+    below: share of the variance below the frequency 1/T. half, …: |X|²/n of the line at frequency
+    ½, mean and range. early, …: largest |autocorrelation| at `ends`, averaged over the orbits
+    first.
     """
     network, samples = Network.document(), 20_000
     # Of random contexts three in a thousand end on the torus that coexists with this chaos.
@@ -214,14 +212,8 @@ def SETTINGS(motion: str, left_out: str, time: str) -> Rows:
     """How far the power of N lies above one half in quasi-periodic motion, below it elsewhere.
 
     `left_out`: five of the twenty starts, or "none"; `time`: in "texts" or for "linear noise".
-    Times beyond what was looked at count as that long.
     """
-    few, many = (
-        np.concatenate(
-            [_times(one.read(), motion, size, time) for one in (MEMORY_TIMES, OTHER_TIMES)]
-        )
-        for size in ENDS
-    )
+    few, many = (_times(motion, size, linear=time != "texts") for size in ENDS)
     powers = growth_powers(few, many)
     if left_out != "none":
         first = int(left_out.split(" to ")[0])
@@ -229,11 +221,14 @@ def SETTINGS(motion: str, left_out: str, time: str) -> Rows:
     return median_rows(powers - 0.5 if motion == "quasi-periodic" else 0.5 - powers)
 
 
-def _times(table: dict[str, np.ndarray], motion: str, size: int, time: str) -> np.ndarray:
-    found = table["measured"]
-    if time == "linear noise":
-        known = [np.where(table[name] < 0, np.inf, table[name]) for name in ("fisher", "dephased")]
-        found = np.minimum(*known)
-    longest = 16_384.0 if motion == "quasi-periodic" else 1024.0
-    found = np.where((found < 0) | (found > longest), longest, found)
-    return np.asarray(found[(table["motion"] == motion) & (table["size"] == size)])
+def _times(motion: str, size: int, *, linear: bool) -> np.ndarray:
+    """Memory times of all twenty starts, at most as long as was looked at."""
+    longest, found = float(_LOOKED_AT.get(motion, 1024)), []
+    for table in (MEMORY_TIMES.read(), OTHER_TIMES.read()):
+        times = {
+            name: np.where(table[name] < 0, longest, np.minimum(table[name], longest))
+            for name in ("measured", "fisher", "dephased")
+        }
+        own = np.minimum(times["fisher"], times["dephased"]) if linear else times["measured"]
+        found.append(own[(table["motion"] == motion) & (table["size"] == size)])
+    return np.concatenate(found)

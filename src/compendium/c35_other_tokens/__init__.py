@@ -1,9 +1,5 @@
 """Tokens that are not made of bits: three tables and their live counterparts (chapter 35).
 
-`DEVIATIONS`: how far sampled texts are from the mean field against N, for sites with q letters and
-for one softmax over whole words, by one estimator. `REGIMES`: what random networks of letters
-settle on. `WORDS`: a list of V random words beside the sites it is a list of.
-
 What was expected, written down before the tables were made (a preview of 60 networks of other seeds
 with short runs had shown chaos in 0.32, 0.38, 0.23 and 0.18 of them for 2, 3, 4 and 8 letters):
 

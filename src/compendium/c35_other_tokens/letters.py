@@ -1,34 +1,47 @@
-"""Weights of a self-attention network whose tokens are made of letters: sites with q values.
+"""A self-attention network whose tokens are made of letters: sites with q values.
 
-[poclopez2024dynamical] has tokens of N bits and says that the results extend "to other
-configurations". Here a site i of a token takes one of q letters s, and a feature of a role gives
-every letter of a site a value W^α_{a,i}(s) that averages to zero over the letters. The overlap of
-a token is m^α_a = (1/N) Σ_i W^α_{a,i}(s_i), and given the attention vector A every site is drawn
-on its own from a softmax over its letters,
+A feature of a role gives every letter s of site i a value W^α_{a,i}(s) that averages to zero over
+the letters. Given the attention vector A every site is drawn from a softmax over its letters,
 
     P(s_i = s) ∝ exp(β Σ_a A_a W^o_{a,i}(s)) .
 
-With two letters and W(s) = ±w this is the network of bits. With Potts features (Wu 1982) a feature
-names one letter ξ of each site, and W(s) = (q δ_{s,ξ} − 1)/(q − 1): 1 where the site has the
-letter, and −1/(q − 1) else. Their variance over the letters is 1/(q − 1); in units in which it is
-1, as for bits, β and γ are smaller by that factor.
+A Potts feature (Wu 1982) names one letter of each site: W(s) is 1 for it and −1/(q − 1) else. Their
+variance over the letters is 1/(q − 1); in units in which it is 1, as for bits, β and γ are smaller
+by that factor. Sites fall into segments of equal features, each one multinomial draw. A
+*vocabulary*, one softmax over a list of V words, is a network with a single site, whose q = V
+letters are the words, so that everything here applies to it, with N = 1.
 
-For N → ∞ overlaps are averages over independent sites and equal their means, so that the mean
-field is that of bits with the average over ±1 replaced by the one over the letters. Sites fall
-into segments of equal features, which makes the average exact.
+Conventions of `spinformer.dmft.finite_size`: a token is (L, q), how often each letter occurs in
+each segment. Windows (..., T, L, q) and paths (..., steps, L, q) run from *old to new*; `position`
+is the position index of the newest token of a window, which is also the query.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
+from scipy.linalg import block_diag
 from scipy.special import softmax
+from torch import Tensor
+from torch.func import jacrev
 
 from spinformer.core.checks import check_array
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
-from spinformer.dmft.network import OUTPUT, AttentionNetwork, Network
+from spinformer.dmft.mean_field import attend
+from spinformer.dmft.network import (
+    KEY,
+    OUTPUT,
+    QUERY,
+    VALUE,
+    AttentionNetwork,
+    Context,
+    Network,
+    fitting,
+)
 
 # Of the networks that are drawn, in units of features of variance 1.
 GAMMA = 220.0 / 3.0**0.5
@@ -46,11 +59,7 @@ def potts(labels: np.ndarray, *, letters: int) -> np.ndarray:
 class LetterNetwork(AttentionNetwork):
     """The network of [poclopez2024dynamical, Eqs. (7), (8), (15)] with q letters a site.
 
-    semantic: (4, P, L, q) values W^α_a(s) of each segment and letter, roles in the order o, v,
-        q, k, each averaging to zero over the letters (a constant would be no
-        information, and no push).
-    position, context, gamma, epsilon, fractions: as in `network.Network`. A token is (..., L, q),
-    how often each letter occurs in each segment.
+    semantic: (4, P, L, q) values W^α_a(s) of each segment and letter. The rest is as in `Network`.
     """
 
     def _checked_semantic(self) -> np.ndarray:
@@ -66,11 +75,7 @@ class LetterNetwork(AttentionNetwork):
 
     @classmethod
     def segmented(cls, seed: Seed, *, letters: int, segments: int = 3) -> LetterNetwork:
-        """Three Potts features with independent uniform labels on `segments` equal segments.
-
-        γ is `GAMMA` in units of features of variance 1, q − 1 times that in the network's. Position
-        signs, of two bits for a context of four tokens, are random.
-        """
+        """Three Potts features with independent uniform labels, and random position signs."""
         rng = numpy_generator(seed)
         return cls(
             semantic=potts(rng.integers(letters, size=(4, 3, segments)), letters=letters),
@@ -115,10 +120,9 @@ class LetterNetwork(AttentionNetwork):
         """The cheapest exact form of the average over sites and letters (`kernels`).
 
         Letters of a segment with equal output features form a class; segments with the same
-        classes, in any order of the letters, form a group. Returns `patterns` (rows, P), the
-        output features of the classes relative to a group's first one; `readout` (4, P, rows);
-        and `degeneracy` (groups, classes), how many letters a class holds.
-        With Potts features a segment has at most P + 1 classes, however many letters there are.
+        classes, in any order of the letters, form a group. Returns `patterns` (rows, P), the output
+        features of the classes relative to a group's first one; `readout` (4, P, rows); and
+        `degeneracy` (groups, classes), how many letters a class holds.
         """
         groups: dict[tuple[tuple[float, ...], ...], list[tuple[int, np.ndarray]]] = {}
         for segment in range(self.segments):
@@ -142,3 +146,142 @@ class LetterNetwork(AttentionNetwork):
                 weighted = self.fractions[segment] * self.semantic[:, :, segment]
                 readout[:, :, here] += (weighted @ mean)[..., 1:]
         return patterns, readout, degeneracy
+
+
+# ---- token by token
+
+
+def letter_overlaps(network: LetterNetwork, tokens: np.ndarray) -> np.ndarray:
+    """`(1 − ε) m^o_a`, (..., P), of tokens (..., L, q)."""
+    return (1.0 - network.epsilon) * network.overlaps(tokens)[..., OUTPUT, :]
+
+
+def attention_of_letters(
+    network: LetterNetwork, window: np.ndarray, *, position: int
+) -> np.ndarray:
+    """A, shape (..., P), of windows (..., T, L, q) [poclopez2024dynamical, Eqs. (4), (5), (15)]."""
+    m = network.placed(network.overlaps(window), position + np.arange(1 - network.context, 1))
+    return attend(m, gamma=network.gamma, newest=-1)
+
+
+def letter_window(network: LetterNetwork, context: Context, *, beta: float) -> np.ndarray:
+    """The window (..., T, L, q), oldest first, of mean tokens that a context stands for."""
+    attention, _ = fitting(network, context)
+    return network.probabilities(attention[..., ::-1, :], beta=beta)
+
+
+def letter_path(
+    network: LetterNetwork, window: np.ndarray, *, beta: float, steps: int, position: int
+) -> np.ndarray:
+    """The path (..., T + steps, L, q) in the limit: every token equals its probabilities."""
+    return _written(network, window, lambda chance: chance, beta, steps, position)
+
+
+def generate_letters(
+    network: LetterNetwork, window: np.ndarray, *, size: int, beta: float, steps: int,
+    position: int, runs: int, seed: Seed,
+) -> np.ndarray:  # fmt: skip
+    """Tokens (R, T + steps, L, q) of `runs` texts of N = `size` sites, the window drawn, too."""
+    counts, rng = network.counts(size), numpy_generator(seed)
+
+    def draw(chance: np.ndarray) -> np.ndarray:
+        return rng.multinomial(counts, chance) / counts[:, None]
+
+    drawn = draw(np.broadcast_to(window, (runs, *window.shape)))
+    return _written(network, drawn, draw, beta, steps, position)
+
+
+def _written(
+    network: LetterNetwork,
+    window: np.ndarray,
+    draw: Callable[[np.ndarray], np.ndarray],
+    beta: float,
+    steps: int,
+    position: int,
+) -> np.ndarray:
+    """The window (..., T, L, q) and `steps` tokens that `draw` makes of their probabilities."""
+    tokens = window
+    for step in range(steps):
+        recent = tokens[..., -network.context :, :, :]
+        attention = attention_of_letters(network, recent, position=position + step)
+        token = draw(network.probabilities(attention, beta=beta))
+        tokens = np.concatenate([tokens, token[..., None, :, :]], axis=-3)
+    return tokens
+
+
+def enumerate_next(
+    network: LetterNetwork, size: int, *, beta: float, attention: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The exact law of one step: all q^N tokens (q^N, L, q) with their probabilities (q^N,).
+
+    After an attention vector (P,): one softmax of the energy −N Σ_a A_a m^o_a.
+    """
+    counts = network.counts(size)
+    sites = np.indices((network.letters,) * size).reshape(size, -1).T
+    owner = np.repeat(np.eye(network.segments), counts, axis=0)
+    tokens = np.einsum("nis,il->nls", np.eye(network.letters)[sites], owner) / counts[:, None]
+    energy = -size * (network.overlaps(tokens)[:, OUTPUT] @ attention)
+    return tokens, softmax(-beta * energy)
+
+
+def overlap_covariance(network: LetterNetwork, chance: np.ndarray) -> np.ndarray:
+    """N times the covariance of the 4P overlaps of a token drawn from `chance` (..., L, q).
+
+    Σ_l f_l Cov_s(W^α_a, W^γ_b), without the factor 1 − ε, whatever N.
+    """
+    size = 4 * network.features
+    values = network.semantic.reshape(size, network.segments, network.letters)
+    mean = np.einsum("als,...ls->...al", values, chance)
+    square = np.einsum("l,als,bls,...ls->...ab", network.fractions, values, values, chance)
+    return square - np.einsum("l,...al,...bl->...ab", network.fractions, mean, mean)
+
+
+def predicted_deviation(
+    network: LetterNetwork, beta: float, *, path: np.ndarray, position: int
+) -> np.ndarray:
+    """√N times the root mean square of |m^o − m^o_∞| over runs, to first order in N^{-1/2}.
+
+    (T + steps,), for a path of `letter_path` whose window is drawn, too. Deviations of the overlaps
+    in a window move the next attention vector, that the mean of the next token; its draw adds
+    noise.
+    """
+    context, width = network.context, 4 * network.features
+    share = 1.0 - network.epsilon
+    noise = share**2 * overlap_covariance(network, path)
+    outputs = slice(OUTPUT * network.features, (OUTPUT + 1) * network.features)
+
+    def attended(m: Tensor) -> Tensor:
+        return torch.softmax(network.gamma * (m[:, KEY] @ m[0, QUERY]), 0) @ m[:, VALUE]
+
+    joint = block_diag(*noise[context - 1 :: -1])
+    result = [np.trace(one[outputs, outputs]) for one in noise[:context]]
+    for t in range(len(path) - context):
+        places = position + t + np.arange(1 - context, 1)
+        placed = network.placed(network.overlaps(path[t : t + context]), places)
+        m = torch.tensor(placed[::-1].copy())
+        pull = jacrev(attended)(m).flatten(1).numpy()
+        answer = share * network.response(attended(m).numpy(), beta=np.array(beta))
+        push = np.eye(len(joint), k=-width)
+        push[:width] = answer.reshape(width, -1) @ pull
+        joint = push @ joint @ push.T
+        joint[:width, :width] += noise[context + t]
+        result.append(np.trace(joint[outputs, outputs]))
+    return np.sqrt(result)
+
+
+def vocabulary(network: LetterNetwork, size: int, *, words: int, seed: Seed) -> LetterNetwork:
+    """One softmax over a list of V = `words` whole tokens of N = `size` sites, as a network.
+
+    The sites of a word are drawn from letter frequencies of its own, uniform on the simplex.
+    Overlaps are centered over the list and, where one exceeds 1, all are scaled down.
+    """
+    counts = network.counts(size)
+    rng = numpy_generator(seed)
+    chance = rng.dirichlet(np.ones(network.letters), size=(words, network.segments))
+    tokens = rng.multinomial(counts, chance) / counts[:, None]
+    overlaps = network.overlaps(tokens)
+    centered = overlaps - overlaps.mean(axis=0)
+    centered /= max(1.0, float(np.abs(centered).max()))
+    shared: dict[str, Any] = {"context": network.context, "gamma": network.gamma}
+    shared |= {"position": network.position, "epsilon": network.epsilon}
+    return LetterNetwork(semantic=np.moveaxis(centered, 0, -1)[:, :, None], **shared)

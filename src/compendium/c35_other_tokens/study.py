@@ -1,47 +1,37 @@
-"""Letters and words: deviations from the mean field, regimes, order by a jump, lists of words.
+"""Letters and words: deviations from the mean field, regimes, lists of words.
 
-*One feature.* With one Potts feature, named letter ξ in every site, all tokens of a window are
-equal at rest, so that attention returns the overlap itself, whatever γ and T. With x the logit of
-the named letter over the others and β in units of features of variance 1,
-
-    A = (e^x − 1) / (e^x + q − 1),    x = β q A ,
-
-the mean-field Potts model (Wu 1982). The disordered state A = 0 gives way at β = 1. For q = 2 the
-state grows continuously from there; for q > 2 it exists below β = 1 already, and the network jumps.
-
-*Lists of words.* A softmax over all q^N tokens of N sites with the logits β N Σ_a A_a m^o_a
-factorizes: it is the network of sites. A vocabulary lists V of these tokens. Drawn at random it is
-a random energy model (Derrida 1981): around overlaps that the sites would have with probabilities
-p lie V exp(−N ΔS) words, with
+A vocabulary that lists V of all q^N tokens, drawn at random, is a random energy model (Derrida
+1981): around overlaps that the sites would have with probabilities p lie V exp(−N ΔS) words, with
 
     ΔS = Σ_l f_l Σ_s p_{l,s} ln(q p_{l,s}) ,
 
-the information of a site in nats, relative to a uniform letter. If ln V / N > ΔS there are
-exponentially many such words, and the softmax over the list gives the means of the sites. If
-ln V / N < ΔS there is none, and the softmax condenses on the few best words of the list: their
-overlaps are those of sites at the inverse temperature β* < β at which ΔS(β*) = ln V / N.
+the information of a site in nats. Where ln V / N < ΔS there is none, and the softmax condenses on
+the few best words of the list: their overlaps are those of sites at β* < β, ΔS(β*) = ln V / N.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import entr, gammaln
+from scipy.special import entr, gammaln, softmax
 
 from bookmaker.tables import Rows, Table, stored
-from compendium.c35_other_tokens.letter_tokens import (
+from compendium.c35_other_tokens.letters import (
+    GAMMA,
+    LetterNetwork,
     generate_letters,
     letter_overlaps,
+    letter_path,
     letter_window,
-    mean_letter_path,
+    potts,
     predicted_deviation,
     vocabulary,
 )
-from compendium.c35_other_tokens.letters import GAMMA, LetterNetwork, potts
 from compendium.common.rows import Columns, grid, mean_rows, rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import fit_power, mean_estimate
@@ -58,8 +48,6 @@ SMALLEST = 30_000
 FAMILIES = {"first": range(10), "second": range(100, 110)}
 _BETAS = np.linspace(0.5, 4.0, 48)
 _BLOCK = 25
-_LOOK: dict[str, Any] = {"kept": 6_000, "exponents": 1, "exponent_steps": 10_000}
-_LOOK |= {"bins": 1, "threads": 1}
 # One step of the document's network from this attention vector.
 ATTENTION = np.array([0.3, -0.2, 0.4])
 BETA = 1.5
@@ -75,9 +63,8 @@ def deviation_rows(
 ) -> Rows:
     """One row for each N: root mean square of |m − m_∞| over texts and eight tokens.
 
-    words: 0, every site is drawn on its own; else each token is one of so many words whose N sites
-    were drawn beforehand. The network is `LetterNetwork.segmented(seed)`; the window is one of its
-    mean field after 1,000 steps, drawn, too. `predicted` is the theory of first order in the noise.
+    words: 0, every site is drawn on its own; else each token is one of so many words. `predicted`:
+    the theory of first order in the noise.
     """
     sites = LetterNetwork.segmented(seed, letters=letters)
     rows = []
@@ -90,9 +77,9 @@ def deviation_rows(
         start = random_contexts(network, seed, count=1).select(0)
         _, context = trajectory(network, start, beta=beta, steps=0, transient=1000, threads=1)
         window, position = letter_window(network, context, beta=beta), context.position
-        begin: dict[str, Any] = {"window": window, "position": position, "steps": _STEPS}
-        path = mean_letter_path(network, beta, **begin)
-        texts = generate_letters(network, drawn, beta=beta, runs=runs, seed=seed, **begin)
+        begin: dict[str, Any] = {"beta": beta, "position": position, "steps": _STEPS}
+        path = letter_path(network, window, **begin)
+        texts = generate_letters(network, window, size=drawn, runs=runs, seed=seed, **begin)
         off = letter_overlaps(network, texts[:, -_STEPS:] - path[-_STEPS:])
         square = mean_estimate((off**2).sum(axis=2).mean(axis=1))
         rms = float(np.sqrt(square.value))
@@ -171,37 +158,31 @@ EXPONENTS, EXPONENTS_OF_WORDS = (
 def REGIMES(letters: int, *, first: int) -> Rows:
     """One row for each of 25 random networks, of seeds `first`, `first` + 1, …
 
-    periodic, quasi, chaotic: at how many of 48 values of β in [0.5, 4], one random context each,
-    an orbit is so after 10,000 steps. lasting: at how many of the chaotic ones it still is after
-    twice as many more. onset: β where the disordered state gives way without a position; turns: how
-    fast what takes over turns, in turns per token.
+    At how many of 48 values of β an orbit is periodic, quasi-periodic, chaotic after 10,000 steps,
+    and at how many it still is chaotic after twice as many more; where rest gives way.
     """
     seeds, steps = range(first, first + _BLOCK), 10_000
+    look = partial(find_attractors, kept=6000, exponents=1, exponent_steps=steps, bins=1, threads=1)
     machines = [LetterNetwork.segmented(seed, letters=letters) for seed in seeds]
     beta = _BETAS * (letters - 1)
     start = random_contexts(machines[0], first, count=len(_BETAS))
     rows = []
     for seed, machine in zip(seeds, machines, strict=True):
-        found = find_attractors(machine, start, beta=beta, transient=steps, **_LOOK)
-        regime = found.regime
-        chaotic, lasting = regime == Regime.CHAOTIC, 0
+        found = look(machine, start, beta=beta, transient=steps)
+        kinds = (Regime.PERIODIC, Regime.QUASI_PERIODIC, Regime.CHAOTIC)
+        counts = [int((found.regime == kind).sum()) for kind in kinds]
+        lasting, chaotic = 0, found.regime == Regime.CHAOTIC
         if chaotic.any():
             ends = found.context.select(chaotic)
-            how: dict[str, Any] = {"beta": beta[chaotic], "transient": 2 * steps}
-            later = find_attractors(machine, ends, **how, **_LOOK)
+            later = look(machine, ends, beta=beta[chaotic], transient=2 * steps)
             lasting = int((later.regime == Regime.CHAOTIC).sum())
         theory = onset(machine)
-        rows.append(
-            {
-                "seed": seed,
-                "periodic": int((regime == Regime.PERIODIC).sum()),
-                "quasi": int((regime == Regime.QUASI_PERIODIC).sum()),
-                "chaotic": int(chaotic.sum()),
-                "lasting": lasting,
-                "onset": theory.critical_beta / (letters - 1),
-                "turns": theory.critical_rotation,
-            }
-        )
+        row: dict[str, Any] = {
+            "seed": seed,
+            **dict(zip(("periodic", "quasi", "chaotic"), counts, strict=True)),
+        }
+        row |= {"lasting": lasting, "onset": theory.critical_beta / (letters - 1)}
+        rows.append(row | {"turns": theory.critical_rotation})
     return rows
 
 
@@ -209,10 +190,7 @@ def REGIMES(letters: int, *, first: int) -> Rows:
 
 
 def one_feature(letters: int, *, context: int = 1) -> LetterNetwork:
-    """The network with P = L = 1 and the same letter for outputs, values, queries and keys.
-
-    Its γ is q − 1, 1 in units of features of variance 1; there is no position.
-    """
+    """The network with P = L = 1, the same letter in all roles, no position and γ = 1 in units."""
     return LetterNetwork(
         semantic=potts(np.zeros((4, 1, 1)), letters=letters),
         position=np.zeros((4, 1, 0)),
@@ -244,51 +222,31 @@ def freezing_beta(network: LetterNetwork, attention: np.ndarray, *, log_words: f
 
 def random_words(
     network: Network, size: int, *, log_words: float, attention: np.ndarray, beta: float, seed: Seed
-) -> tuple[np.ndarray, float, float]:
-    """A list of V = exp(N `log_words`) uniformly random words of N bits, and its softmax.
+) -> tuple[np.ndarray, float]:
+    """Mean (P,) and spread of one draw of the output overlaps from V = exp(N `log_words`) words.
 
-    Mean (P,) of the output overlaps; root mean square distance of one draw's overlaps from it;
-    exp of the entropy, how many words share the weight.
-
-    Logits are β N Σ_a A_a m^o_a. Words with the same number of ones in every segment have the same
-    logit, and how many words of the list fall into such a cell is a Poisson number, so that V may
-    be astronomically large. ValueError where no word was drawn at all.
+    Words of N bits with as many ones in every segment have the same logit; how many of the list
+    fall into such a cell is a Poisson number, so that V may be astronomically large.
     """
     counts = network.counts(size)
-    # One axis a segment: what belongs to a segment broadcasts along the others.
-    ones = np.meshgrid(*(np.arange(n + 1.0) for n in counts), indexing="ij", sparse=True)
-    spins = [2.0 * k / n - 1.0 for k, n in zip(ones, counts, strict=True)]
-    ways = sum(
-        gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0)
-        for k, n in zip(ones, counts, strict=True)
-    )
+    ones = np.stack(np.meshgrid(*(np.arange(n + 1.0) for n in counts), indexing="ij"), axis=-1)
+    ones = ones.reshape(-1, len(counts))
+    ways = (gammaln(counts + 1) - gammaln(ones + 1) - gammaln(counts - ones + 1)).sum(axis=1)
     expected = np.exp(np.minimum(size * (log_words - np.log(2.0)) + ways, 700.0))
     drawn, few = expected.copy(), expected < _CERTAIN
     drawn[few] = numpy_generator(seed).poisson(expected[few])
-    if not drawn.any():
-        raise ValueError("log_words must be large enough for a word to be drawn")
-    push = network.semantic[OUTPUT].T @ attention
-    logit = sum(beta * n * h * x for n, h, x in zip(counts, push, spins, strict=True))
+    overlaps = (2.0 * ones / counts - 1.0) @ (network.semantic[OUTPUT] * network.fractions).T
     with np.errstate(divide="ignore"):
-        score = logit + np.log(drawn)
-    weight = np.exp(score - score.max())
-    weight /= weight.sum()
-    middle = np.array([(weight * x).sum() for x in spins])
-    off = [x - y for x, y in zip(spins, middle, strict=True)]
-    joint = np.array([[(weight * x * y).sum() for x in off] for y in off])
-    pattern = network.semantic[OUTPUT] * network.fractions
-    spread = float(np.sqrt(np.einsum("al,lm,am->", pattern, joint, pattern)))
-    held = weight > 0.0
-    entropy = -float(weight[held] @ np.log(weight[held] / drawn[held]))
-    return pattern @ middle, spread, float(np.exp(min(entropy, 700.0)))
+        weight = softmax(beta * size * overlaps @ attention + np.log(drawn))
+    mean = weight @ overlaps
+    return mean, float(np.sqrt(weight @ ((overlaps - mean) ** 2).sum(axis=1)))
 
 
 def word_rows(size: int, *, share: float, first: int, lists: int = 20) -> Rows:
     """Lists of V = 2^(`share` N) words of N = `size` bits, seeds from `first`, as one row.
 
-    gap: root mean square over the lists of the distance of the mean overlaps from those of sites,
-    with its error; frozen: what it tends to below the threshold, 0 above. spread: root mean square
-    of a draw's distance from its mean; sites: that of N sites.
+    gap: rms distance of the mean overlaps from those of sites; frozen: what it tends to. spread:
+    rms distance of a draw from its mean; sites: that of N sites.
     """
     network = Network.document()
     letters = LetterNetwork.from_binary(network)
@@ -299,7 +257,7 @@ def word_rows(size: int, *, share: float, first: int, lists: int = 20) -> Rows:
     )
     how: dict[str, Any] = {"log_words": log_words, "attention": ATTENTION, "beta": BETA}
     draws = [random_words(network, size, seed=first + k, **how) for k in range(lists)]
-    means, spreads, effective = map(np.array, zip(*draws, strict=True))
+    means, spreads = map(np.array, zip(*draws, strict=True))
     squares = ((means - goal) ** 2).sum(axis=1)
     gap = float(np.sqrt(squares.mean()))
     bits = np.tanh(BETA * (ATTENTION @ network.semantic[OUTPUT]))
@@ -310,7 +268,6 @@ def word_rows(size: int, *, share: float, first: int, lists: int = 20) -> Rows:
         frozen=np.linalg.norm(frozen - goal),
         spread=np.sqrt(np.mean(spreads**2)),
         sites=np.sqrt(variance / size),
-        effective=np.median(effective),
     )
 
 

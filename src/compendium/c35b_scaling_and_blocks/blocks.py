@@ -58,10 +58,9 @@ FAMILIES = {0: 120, 1: 60}
 
 
 class Blocks(NamedTuple):
-    """A network with a residual connection and a feed-forward block.
+    """A network with residual strength r, feed-forward strength s, and hidden signs (2, P, H).
 
-    residual: r ≥ 0. feed: s ≥ 0. hidden: (2, P, H) signs U, V of H equally many kinds of hidden
-    spins; any where there is no feed-forward block. linear: hidden spins without saturation.
+    hidden: U, V of H equally many kinds of hidden spins. linear: without saturation.
     """
 
     network: Network
@@ -79,8 +78,8 @@ def random_hidden(seed: Seed, *, features: int, kinds: int = 3) -> np.ndarray:
 class BlockEnsemble:
     """B systems of equal sizes side by side, each with its own network, blocks and β.
 
-    All of them are linear, or none. One system may have several β. The systems are the last axis of
-    all arrays: a window is (T, L, B), mean tokens, newest first.
+    All of them are linear, or none. The systems are the last axis of all arrays: a window is (T, L,
+    B), mean tokens, newest first.
     """
 
     def __init__(self, systems: Sequence[Blocks], *, beta: Sequence[float] | np.ndarray) -> None:
@@ -144,8 +143,7 @@ class BlockEnsemble:
     ) -> Estimate:
         """The `count` largest Lyapunov exponents (B, count), the largest first, with errors.
 
-        From tangents that were aligned for 400 steps; the errors are those of the means of ten
-        stretches. A direction that the map destroys counts as e^{-36} a step.
+        A direction that the map destroys counts as e^{-36} a step.
         """
         start = np.random.default_rng(0).standard_normal((count, *self.size))
         frame = np.repeat(start[..., None], window.shape[-1], axis=-1)
@@ -178,8 +176,7 @@ def block_step(blocks: Blocks, window: np.ndarray, *, position: int, beta: float
 def first_mode(blocks: Blocks) -> tuple[float, float]:
     """β at which rest, without positions, first turns unstable, and the turns a token there.
 
-    The slowest if several do at once, as for a negative eigenvalue of ⟨W^v W^oᵀ⟩. (inf, 0) where
-    it is stable up to β = 20.
+    The slowest if several do at once. (inf, 0) where it is stable up to β = 20.
     """
     still = blocks._replace(network=blocks.network.with_parameters(epsilon=0.0))
 

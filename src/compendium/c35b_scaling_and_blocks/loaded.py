@@ -64,10 +64,7 @@ def _hermite_grid() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def _pair_average(
     first: np.ndarray, second: np.ndarray, *, width: float, along: np.ndarray, across: np.ndarray
 ) -> np.ndarray:
-    """E[tanh(first + width z) tanh(second + along z + across w)], z and w normal: (n, L).
-
-    second: (n, L); along, across: (n,).
-    """
+    """E[tanh(first + width z) tanh(second + along z + across w)], z, w normal, second (n, L)."""
     points, weights = normal_rule(max(width, float(np.hypot(along, across).max())))
     one = np.tanh(first[:, None] + width * points) * weights
     found = np.empty(second.shape)
@@ -82,9 +79,8 @@ def _pair_average(
 class Loaded(NamedTuple):
     """A path at a load, from theory or as one text of a finite network.
 
-    means: (steps, L) mean bits of segments. noise: (steps,) variances over the bits of the fields
-    of the random features. correlation: (T + steps, T + steps) token overlaps C, oldest first.
-    scores: (steps, T) arguments of the softmax in a text, newest first.
+    means: (steps, L) of segments. noise: (steps,) variances over the bits of the fields of the
+    random features. correlation: of tokens, oldest first. scores: (steps, T), newest first.
     """
 
     means: np.ndarray
@@ -96,10 +92,7 @@ class Loaded(NamedTuple):
 def loaded_path(
     network: Network, window: np.ndarray, *, beta: float, load: float, steps: int
 ) -> Loaded:
-    """The mean field at load α from T given tokens: signs (T, L), newest first.
-
-    The cost grows as steps², and as (β²α)² where bits are steep.
-    """
+    """The mean field at load α from T given tokens: signs (T, L), newest first."""
     context, segments = network.context, network.segments
     total = context + steps
     means, correlation = np.zeros((total, segments)), np.eye(total)
@@ -129,11 +122,7 @@ def loaded_path(
 
 
 class Rest(NamedTuple):
-    """The stationary state without condensed features, attention flat. value: (lags,) C(d).
-
-    noise: variance R of the fields. gain: β E sech² β√R z, the factor that replaces β in the
-    linear response of the few features.
-    """
+    """The stationary state at flat attention: C(d), variance R, gain β E sech² β√R z."""
 
     value: np.ndarray
     noise: float
@@ -144,7 +133,7 @@ def resting_state(beta: float, *, load: float, context: int) -> Rest:
     """The stationary state, by iteration from one that remembers; beyond 60 lags C is constant.
 
     C(d) = E[tanh βx tanh βy], Cov(x, y) = (α/T²) Σ_{s,s'} C(|d + s − s'|). ValueError where bits
-    are too steep, or where 2,000 iterations do not settle.
+    are too steep, or where it does not settle.
     """
     if beta * np.sqrt(load) > _STEEPEST:
         raise ValueError(f"beta and load must keep beta √load at most {_STEEPEST:g}")
@@ -182,7 +171,7 @@ def simulate_loaded(
 ) -> Loaded:
     """Bit by bit: `size` bits, the features of `network` and round(load · size) random ones.
 
-    window: (T, L) signs of the first tokens on segments, newest first; None: random bits.
+    window: signs (T, L) of the first tokens, newest first; None: random bits.
     """
     rng, context = numpy_generator(seed), network.context
     many, few = round(load * size), network.weights(size)  # (4, P, N)
@@ -223,8 +212,7 @@ def simulate_loaded(
 def SCORES(rule: str, *, size: int, seed: int) -> Rows:
     """Deviation of the softmax's arguments in one text, and 1/Σ π², the tokens that it attends to.
 
-    Rules "fixed" (γ of the document) and "unit, P = 3 + αN" (g = 1) run from random bits at β = 1;
-    "unit, P = 3" has no random features and starts from tokens on segments, at β = 2.
+    Few features start from tokens on segments, at β = 2; the others from random bits, at β = 1.
     """
     few, network = rule == RULES[2], Network.document()
     load, beta, window = (0.0, 2.0, START) if few else (_LOAD, 1.0, None)
@@ -273,10 +261,7 @@ _AT_REST = ((0.25, 1.0), (0.5, 0.5), (0.5, 1.0), (1.0, 1.0))
     units=[{"load": load, "beta": beta, "seed": n} for load, beta in _AT_REST for n in _SEEDS],
 )
 def REST(load: float, *, beta: float, seed: int) -> Rows:
-    """Token correlations C(1), C(2) and the variance of the crosstalk in one text at rest.
-
-    Attention is flat (γ = 0), so that the document's features only add 3 to αN; β below the onset.
-    """
+    """Token correlations C(1), C(2) and the crosstalk in one text at rest, with flat attention."""
     network, drop = Network.document().with_parameters(gamma=0.0, epsilon=0.0), 40
     run = simulate_loaded(network, size=1500, load=load, beta=beta, steps=120, seed=seed)
     late = run.correlation[drop:, drop:]
@@ -288,8 +273,7 @@ def REST(load: float, *, beta: float, seed: int) -> Rows:
 def loaded_onset(load: float) -> tuple[float, float, float]:
     """β where the few features start to move at a load, or 0; the best β, and the gain there.
 
-    The document's network without positions. The gain β E sech² β√R z of the resting state takes
-    the place of β in the linear theory of `dmft.onset`.
+    The gain of the resting state takes the place of β in the linear theory of `dmft.onset`.
     """
     critical = onset(Network.document().with_parameters(epsilon=0.0)).critical_beta
     top = 20.0

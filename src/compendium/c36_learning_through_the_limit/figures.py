@@ -46,10 +46,7 @@ def show_quality(table: Columns) -> None:
 
 
 def show_losses(table: Columns, *, tables: dict[str, float]) -> None:
-    """Loss at N = 9,900 by the share of the budget, two tasks; means and intervals over seeds.
-
-    `tables`: bits per bit of the controls without a network, drawn into the second panel.
-    """
+    """Loss at N = 9,900 by the share of the budget, and what tables of counts reach."""
     figure, axes = plt.subplots(1, 2, figsize=(8.6, 3.9))
     for axis, task in zip(axes, ("cycle", "bytes"), strict=True):
         for arm, (color, line, name) in ARMS.items():
@@ -65,10 +62,7 @@ def show_losses(table: Columns, *, tables: dict[str, float]) -> None:
 
 
 def show_horizons(growth: Columns, shares: Columns, *, rates: dict[str, float]) -> None:
-    """Norm of the gradient by the motion, and what of it the network of N bits has.
-
-    `rates`: leading exponent of each chaotic motion, drawn as e^{λk}.
-    """
+    """Norm of the gradient with e^{λk}, λ of `rates`, and what of it the network of N bits has."""
     _, (left, right) = plt.subplots(1, 2, figsize=(8.8, 3.7))
     for motion, own in groups(growth, "motion"):
         steps, logs = np.unique(own["horizon"]), np.log(array_of(own, "norm", "horizon", "start"))

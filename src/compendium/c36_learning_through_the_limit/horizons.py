@@ -85,10 +85,7 @@ def RATES(motion: str) -> Rows:
 def sampled_derivative(
     network: Network, size: int, *, beta: float, runs: int, seed: int, **setting: Any
 ) -> np.ndarray:
-    """∂⟨m^o⟩/∂β of the tokens after a fixed window at N = `size`, (steps, P), by the score.
-
-    setting: `window`, `position` and `steps` of `generate`.
-    """
+    """∂⟨m^o⟩/∂β of the tokens after a fixed window at N = `size`, (steps, P), by the score."""
     how: dict[str, Any] = {"beta": beta, "runs": runs, "seed": seed, "draw_window": False}
     found, context = generate(network, size, **how, **setting), network.context
     means, tokens = found.means[:, context:], found.tokens[:, context:]

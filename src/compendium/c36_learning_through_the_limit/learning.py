@@ -14,16 +14,10 @@ the *visible* segments, the first V. Gradients of its mean over the draws:
 Shapes: S networks side by side, B paths each, L segments, P features, T tokens in a window,
 weights (S, 4, P, L), roles in the order o, v, q, k; time runs from old to new.
 
-Two tasks: a cycle of eight tokens that the network writes by itself, and bytes of a text. In both
-a token has eleven segments, so that N = 99, 990, 9,900 and 99,000 are whole numbers of bits a
-segment. A byte fills the first eight, most significant bit first, and the network is told every
-byte after it has predicted it. Between two bytes it writes a token of its own, a *note*, so that a
-byte is predicted from two bytes and two notes.
-
-Work is counted in path-steps. The limit and straight-through follow one path of every start;
-REINFORCE draws `copies` of it, for its baseline, and makes as many fewer updates. Rate and copies
-of each arm are chosen on validation seeds: twelve other cycles, and four trainings that are
-measured on the validation part of the texts.
+A byte fills eight of eleven segments, most significant bit first, and the network is told it after
+it has predicted it. Between two bytes it writes a token of its own, a *note*. All trainings of a
+task do the same work, counted in steps of one path; REINFORCE draws `copies` paths of every start,
+for its baseline, and makes as many fewer updates. Rate and copies are chosen on other seeds.
 """
 
 from __future__ import annotations
@@ -76,9 +70,9 @@ ESTIMATORS, _EIGHT = ("limit", "straight", "score", "score, no baseline"), 8
 class Text(NamedTuple):
     """What networks start from and are to write, and how strongly they attend.
 
-    window: (S, B, T, L) entries in [−1, 1]. targets: (S, B, steps, V) signs. given: 0 where a
-    network writes alone; n if every n-th token is told it (the visible segments become those of the
-    target), and only these steps have a cost.
+    window: (S, B, T, L) in [−1, 1]. targets: (S, B, steps, V) signs. given: 0 where a network
+    writes alone; n if every n-th token is told it (its visible segments), and only these steps have
+    a cost.
     """
 
     window: Tensor
@@ -98,9 +92,9 @@ def rollout(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Costs in bits and log-probabilities of what was drawn, (S, B, steps), and the tokens.
 
-    These are (S, B, T + steps, L), the window first. size: N, a multiple of L; 0 for the limit.
-    cut: gradients pass through one step. kind: that of the gradient; drawn tokens are constants for
-    the "score", else as if each were its mean plus a constant.
+    These are (S, B, T + steps, L), the window first. size: N, 0 for the limit. cut: gradients pass
+    through one step. Drawn tokens are constants for the "score", else as if each were its mean plus
+    a constant.
     """
     context, (steps, visible) = text.window.shape[2], text.targets.shape[2:]
     bits, generator = size // weights.shape[-1], torch_generator(seed)
@@ -132,8 +126,8 @@ def rollout(
 def surrogate(costs: Tensor, scores: Tensor, *, kind: str, copies: int = 1) -> Tensor:
     """A number for each network (S,) whose gradient is the estimator `kind` of the mean cost.
 
-    costs, scores: of `rollout`, for the "score" with a B axis of `copies` paths of each start, copy
-    by copy: the baseline is the mean of the later costs of the others.
+    For the "score" B holds `copies` paths of each start, copy by copy: the baseline is the mean of
+    the later costs of the others.
     """
     mean, costs = costs.mean((1, 2)), costs.detach()
     if kind != "score":
@@ -149,11 +143,7 @@ def surrogate(costs: Tensor, scores: Tensor, *, kind: str, copies: int = 1) -> T
 
 
 def exact_costs(weights: Tensor, text: Text, *, size: int) -> Tensor:
-    """Mean cost of every step (B, steps) of one network of N = `size` bits: a sum over all texts.
-
-    weights: (4, P, L); the window holds tokens that N bits can be. The probability of every window
-    is carried from step to step.
-    """
+    """Mean cost of every step (B, steps) of one network of N bits: a sum over all texts."""
     window, targets = text.window[0], text.targets[0]
     segments, (count, context) = weights.shape[2], window.shape[:2]
     bits = size // segments
@@ -192,10 +182,7 @@ def _field(weights: Tensor, window: Tensor, text: Text) -> Tensor:
 
 
 def draw_small(seed: int) -> tuple[Tensor, Text]:
-    """θ (4, 3, 3) of a small network, normal, and a cycle of the eight tokens of three signs.
-
-    All eight starts of the cycle, in windows of two.
-    """
+    """θ (4, 3, 3) of a small network, and all starts of a cycle of the tokens of three signs."""
     generator = np.random.default_rng([seed, 30])
     theta = torch.as_tensor(generator.standard_normal((4, 3, 3)))
     signs = torch.as_tensor(_signs(generator.permutation(8), 3))
@@ -211,10 +198,7 @@ def _signs(numbers: np.ndarray, many: int) -> np.ndarray:
 def gradients(
     theta: Tensor, text: Text, estimator: str, *, size: int, updates: int = 1, seed: int = 0
 ) -> Tensor:
-    """Independent estimates of the gradient, (updates, 4, P, L), each from eight copies.
-
-    estimator: "exact" or one of ESTIMATORS; the exact one and the limit have one estimate only.
-    """
+    """Estimates of the gradient, (updates, 4, P, L), from eight copies; "exact", "limit": one."""
     kind, copies = estimator.split(",")[0], _EIGHT
     if kind in ("exact", "limit"):
         updates, copies, size = 1, 1, size if kind == "exact" else 0
@@ -233,8 +217,7 @@ def gradients(
 def one_bit(strength: float) -> dict[str, tuple[float, float, float]]:
     """Slopes in a of the second cost of one bit, h₁ = a and h₂ = a x₁: after x₁ = 1, −1, and mean.
 
-    Of the limit, straight-through and REINFORCE (without baseline); a = `strength`, the target
-    is up. In the limit x₁ is its mean, whatever is drawn.
+    The target is up. In the limit x₁ is its mean, whatever is drawn.
     """
     up, found = 1.0 / (1.0 + np.exp(-2.0 * strength)), {}
     a = torch.full((64, 1, 1, 1), strength, dtype=torch.float64, requires_grad=True)
@@ -261,8 +244,7 @@ def QUALITY(seed: int, *, size: int) -> Rows:
     """Bias over the norm of the reference, cosine of an update with it, variance of one path.
 
     The reference is the exact gradient up to 15 bits, the limit's for more. The square of the bias
-    is that of the mean of all updates less the variance of this mean, at least zero; the variance
-    is that of an update, times its copies, over the squared norm of the reference.
+    is that of the mean of all updates less the variance of this mean, at least zero.
     """
     small, rows = draw_small(seed), []
     measured = partial(gradients, *small, size=size, updates=128, seed=seed)
@@ -289,8 +271,7 @@ def examples(
 ) -> Text:
     """All eight starts of the cycle of every seed, or stretches of a part of the bytes.
 
-    Those of an update, `draw`, are its own in "train" and the same for all seeds otherwise.
-    shuffled: the targets keep their tokens and lose their order.
+    Those of an update are its own in "train". shuffled: the targets keep their tokens, in disorder.
     """
     rule, found = TASKS[task], []
     stride = max(rule.given, 1)
@@ -338,10 +319,9 @@ def stretches(part: str, *, seed: int = 0, draw: int = 0) -> np.ndarray:
 
 
 def tables() -> dict[str, float]:
-    """Bits per bit of tables of pairs counted on the training part, on the test's stretches.
+    """Bits per bit of tables of pairs of the training part, mixed with ten counts without a pair.
 
-    "bytes after a byte" predicts whole bytes, a mixture with the bytes alone of the weight of ten
-    counts; "bits after a byte" the eight bits as if they were independent, as the network has to.
+    Of whole bytes, and of the eight bits as if they were independent, as the network has to.
     """
     read, test = text_bytes("train").astype(int), stretches("test").astype(int)
     bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
@@ -370,8 +350,7 @@ def train(
 ) -> dict[float, Tensor]:
     """θ (S, 4, P, L) of seeds side by side after each of SHARES of the budget.
 
-    updates: of one path of every start; with `copies` there are as many fewer. how: `size` and
-    `cut` of `rollout`.
+    updates: with one path of every start; with `copies` as many fewer. how: as in `rollout`.
     """
     # Normal at the start, of standard deviation ½.
     shape = (4, FEATURES, SEGMENTS)
@@ -426,10 +405,7 @@ def TUNING(task: str, *, arm: str, copies: int, rate: float) -> Rows:
     + grid(task=("bytes",), arm=ARMS, block=(0,)),
 )
 def LEARNING(task: str, *, arm: str, block: int) -> Rows:
-    """Losses of ten seeds after these shares of the budget, at every N and with signs.
-
-    Copies and rate have the lowest loss in `TUNING`; a control takes those of the limit.
-    """
+    """Losses of ten seeds; copies and rate are the best in `TUNING`, a control's the limit's."""
     table, name = TUNING.read(), "limit" if arm == "limit, shuffled" else arm
     own = np.flatnonzero((table["task"] == task) & (table["arm"] == name))
     best = own[np.argmin(table["loss"][own])]
@@ -493,10 +469,7 @@ def EXCESSES(task: str, size: int, budget: float) -> Rows:
     seconds=1.0,
 )
 def POWERS(task: str, smallest: int, largest: int, middle: str) -> Rows:
-    """The power by a straight line through the "mean" or "median" excess of the seeds.
-
-    The interval is that of 2,000 draws of the seeds with replacement.
-    """
+    """The power of N of the "mean" or "median" excess of the seeds, which 2,000 draws repeat."""
     sizes = [size for size in SIZES if smallest <= size <= largest]
     found = np.array([excess(task, size) for size in sizes])
     seeds = found.shape[1]
