@@ -14,10 +14,10 @@ from torch import Tensor
 from compendium.c16_energies_as_signal.network import initial_weights
 from compendium.c16_energies_as_signal.signals import signal_loss
 from compendium.common.copies import update_copies
-from compendium.common.token_tasks import digits_as_tokens
+from compendium.common.token_tasks import digit_patches
 from spinformer.core.random import torch_generator
 
-VALIDATION = 298  # images of the training part of a split that choose rates and the like
+TEST, VALIDATION = 599, 298  # images of a split; validation chooses rates and the like
 # The batches of a copy come from another stream than its first weights.
 _BATCHES = 1_000_003
 BATCH = 32
@@ -29,19 +29,23 @@ Digits = dict[str, tuple[Tensor, Tensor]]
 def split_digits(seeds: Sequence[int]) -> Digits:
     """The digits as 16 patches of 2 x 2 pixels, one split for every seed.
 
-    900 images are there to "train" on, 298 for "validation", 599 to "test" on.
+    900 images are there to "train" on, 298 for "validation", 599 to "test" on. Tokens are centred
+    and scaled by mean and deviation of all that are not for the test.
     """
-    splits = [digits_as_tokens(seed=seed) for seed in seeds]
-    tokens = torch.stack([split.train_tokens for split in splits])
-    labels = torch.stack([split.train_labels for split in splits])
-    return {
-        "train": (tokens[:, VALIDATION:], labels[:, VALIDATION:]),
-        "validation": (tokens[:, :VALIDATION], labels[:, :VALIDATION]),
-        "test": (
-            torch.stack([split.test_tokens for split in splits]),
-            torch.stack([split.test_labels for split in splits]),
-        ),
+    patches, digits = digit_patches(2, 2)
+    tokens, labels = [], []
+    for seed in seeds:
+        order = torch.randperm(len(digits), generator=torch_generator(seed))
+        own = patches[order]
+        tokens.append((own - own[TEST:].mean()) / own[TEST:].std())
+        labels.append(digits[order])
+    images, numbers = torch.stack(tokens), torch.stack(labels)
+    parts = {
+        "train": slice(TEST + VALIDATION, None),
+        "validation": slice(TEST, TEST + VALIDATION),
+        "test": slice(TEST),
     }
+    return {name: (images[:, rows], numbers[:, rows]) for name, rows in parts.items()}
 
 
 def draw_batch(data: Digits, *, generators: Sequence[torch.Generator]) -> tuple[Tensor, Tensor]:

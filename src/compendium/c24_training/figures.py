@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from compendium.c24_training.grids import GRIDS
 from compendium.c24_training.settings import trainings
-from compendium.common.drawing import intervals, means
+from compendium.common.drawing import intervals
 from spinformer.plot.boxes import draw_boxes
 from spinformer.plot.style import COLORS, label_panels
 
@@ -68,15 +68,6 @@ def draw_levels(levels: Mapping[str, np.ndarray], *, axis: Axes, unit: str) -> N
     axis.set_yticks(range(len(levels)), list(levels))
     axis.invert_yaxis()
     axis.set_xlabel(unit)
-
-
-def draw_layers(curves: Mapping[str, np.ndarray], *, axis: Axes, label: str) -> None:
-    """Mean and interval over trainings (trainings, layers) of each arm, against the layer."""
-    for arm, values in curves.items():
-        layers = np.arange(1, values.shape[1] + 1)
-        means(axis, layers, values, ARM_COLORS.get(arm, "0.45"), fmt="o-", label=arm)
-        axis.set_xticks(layers)
-    axis.set(xlabel="layer", ylabel=label)
 
 
 def draw_couplings(stages: Mapping[str, np.ndarray], *, marked: tuple[int, int]) -> Figure:

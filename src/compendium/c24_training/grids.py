@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bookmaker.tables import Rows, Table
+from compendium.c24_training.trainings import four_digits, train_arm
 from compendium.common.token_tasks import Task, copy_task, digit_task, recall_task
-from compendium.common.trained_stacks import four_digits, train_arm
 
 # Two decades by quarters.
 R = (0.001, 0.0018, 0.0032, 0.0056, 0.01, 0.018, 0.032, 0.056, 0.1)

@@ -49,7 +49,6 @@ from torch.func import functional_call
 
 from bookmaker import tables
 from bookmaker.tables import Rows
-from compendium.common.classifiers import LIMIT
 from compendium.common.rows import array_of, grid, median_rows
 from compendium.common.spin_modules import sample_module, stacked
 from spinformer.core.random import torch_generator
@@ -57,6 +56,8 @@ from spinformer.spins.module import Solver, SpinTransformerModule, largest_row_s
 
 SITES, DIM, NOISE = 6, 8, 0.02
 TEACHERS = 10
+# Below it the mean-field equations surely have a fixed point.
+LIMIT = 0.9
 STRENGTH = 1.0
 SAMPLES = (2, 3, 4, 8, 16, 32, 64, 128)
 LONGER = 16

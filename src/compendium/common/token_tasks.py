@@ -15,7 +15,7 @@ from torch import Generator, Tensor
 from torch.nn.functional import one_hot
 
 from compendium.common.images import DIGIT_SHAPE, digit_labels, digits
-from spinformer.core.random import TorchSeed, torch_generator
+from spinformer.core.random import torch_generator
 from spinformer.core.records import record
 
 # Digits: images that only tuning sees, images of a test set; the rest is trained on.
@@ -24,16 +24,6 @@ VALIDATION, TEST = 297, 500
 PAIRS, KEYS, VALUES = 7, 8, 8
 # Copies: tokens, kinds of content, and marks, each of which one source and one masked token bear.
 TOKENS, SYMBOLS, MARKS = 16, 8, 4
-
-
-@record
-class TokenData:
-    """Images as tokens (images, N, pixels of a patch), centred and scaled; labels are 0 to 9."""
-
-    train_tokens: Tensor
-    train_labels: Tensor
-    test_tokens: Tensor
-    test_labels: Tensor
 
 
 @record
@@ -47,23 +37,13 @@ class Task:
     shape: dict[str, Any]
 
 
-def digits_as_tokens(*, seed: TorchSeed = 0) -> TokenData:
-    """The 1797 handwritten digits of 8 x 8 pixels, cut into 16 square patches of 2 x 2 pixels.
-
-    Images are shuffled by `seed` before a third of them is set aside; tokens are centred and scaled
-    by mean and deviation of the training set.
-    """
-    tokens, labels = _patches(2, 2)
-    order = torch.randperm(len(labels), generator=torch_generator(seed))
-    tokens, labels = tokens[order], labels[order]
-    held = len(labels) // 3
-    tokens = (tokens - tokens[held:].mean()) / tokens[held:].std()
-    return TokenData(
-        train_tokens=tokens[held:],
-        train_labels=labels[held:],
-        test_tokens=tokens[:held],
-        test_labels=labels[:held],
-    )
+def digit_patches(high: int, wide: int) -> tuple[Tensor, Tensor]:
+    """The digits as tokens (1797, N, pixels), patches of so many rows and columns; their labels."""
+    # Back to the grey values 0 … 16, integers: their sums have no rounding.
+    pixels = torch.tensor(8.0 * (digits() + 1.0), dtype=torch.float32)
+    down, across = DIGIT_SHAPE[0] // high, DIGIT_SHAPE[1] // wide
+    cut = pixels.reshape(-1, down, high, across, wide).transpose(2, 3)
+    return cut.reshape(-1, down * across, high * wide), torch.tensor(digit_labels())
 
 
 def digit_images(
@@ -84,7 +64,7 @@ def digit_images(
 def digit_task(split: int) -> Task:
     """Digits of `digit_images` as 8 patches, 2 pixels high and 4 wide; read from the mean token."""
     _, _, (train, held, test) = digit_images(split)
-    tokens, labels = _patches(2, 4)
+    tokens, labels = digit_patches(2, 4)
     tokens = (tokens - tokens[train].mean()) / tokens[train].std()
     rows = torch.from_numpy(train)
 
@@ -174,12 +154,3 @@ def crowd_share(draws: int, *, kinds: int) -> float:
         below = powers[draws] * math.factorial(draws) / kinds**draws if len(powers) > draws else 0.0
         mean += 1 - below
     return mean / draws
-
-
-def _patches(high: int, wide: int) -> tuple[Tensor, Tensor]:
-    """Patches of so many rows and columns as tokens, and the labels."""
-    # Back to the grey values 0 … 16, integers: their sums have no rounding.
-    pixels = torch.tensor(8.0 * (digits() + 1.0), dtype=torch.float32)
-    down, across = DIGIT_SHAPE[0] // high, DIGIT_SHAPE[1] // wide
-    cut = pixels.reshape(-1, down, high, across, wide).transpose(2, 3)
-    return cut.reshape(-1, down * across, high * wide), torch.tensor(digit_labels())
