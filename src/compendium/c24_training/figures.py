@@ -1,4 +1,4 @@
-"""Drawings of trained stacks: what is trained, accuracies by arm and rate, courses, depth."""
+"""Drawings of trained stacks: what is trained, accuracies by arm and rate."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from compendium.c24_training.grids import GRIDS
 from compendium.c24_training.settings import trainings
 from compendium.common.drawing import intervals
 from spinformer.plot.boxes import draw_boxes
-from spinformer.plot.style import COLORS, label_panels
+from spinformer.plot.style import COLORS
 
 ARM_COLORS = {
     "saddle": COLORS["blue"],
@@ -68,17 +68,3 @@ def draw_levels(levels: Mapping[str, np.ndarray], *, axis: Axes, unit: str) -> N
     axis.set_yticks(range(len(levels)), list(levels))
     axis.invert_yaxis()
     axis.set_xlabel(unit)
-
-
-def draw_couplings(stages: Mapping[str, np.ndarray], *, marked: tuple[int, int]) -> Figure:
-    """Couplings (N, N) of one sample at several stages; a ring marks row and column `marked`."""
-    figure, axes = plt.subplots(1, len(stages), figsize=(3.6 * len(stages), 3.3), squeeze=False)
-    for axis, (name, couplings) in zip(axes[0], stages.items(), strict=True):
-        image = axis.imshow(couplings, cmap="Blues", vmin=0)
-        axis.plot(marked[1], marked[0], "o", mfc="none", mec=COLORS["red"], ms=13, mew=1.8)
-        axis.set_title(name)
-        axis.set_xlabel("token that is looked at")
-        figure.colorbar(image, ax=axis, fraction=0.046)
-    axes[0, 0].set_ylabel("token that looks")
-    label_panels(list(axes[0]))
-    return figure
