@@ -8,7 +8,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 
-from compendium.c25_driven.study import OrderMoments, binder
+from compendium.c25_driven.study import BETAS, binder
 from compendium.common.drawing import points
 from spinformer.plot.boxes import draw_boxes
 from spinformer.plot.style import COLORS, label_panels
@@ -34,27 +34,26 @@ def show_driven_idea() -> None:
 
 
 def show_order(
-    order: Mapping[int, OrderMoments], *, stored: Mapping[int, OrderMoments], critical: float
+    order: Mapping[int, np.ndarray],
+    *,
+    betas: np.ndarray,
+    stored: Mapping[int, np.ndarray],
+    critical: float,
 ) -> None:
-    """|M| of `order` and Binder's ratio of `stored`, by size, and the theory's point."""
+    """|M| of `order` at `betas` and Binder's ratio of `stored`, by size, and the theory's point."""
     _, axes = plt.subplots(1, 2, figsize=(9.2, 3.5))
-    for axis, runs in zip(axes, (order, stored), strict=True):
+    for (size, moments), tone in zip(order.items(), TONES, strict=False):
+        style: dict[str, Any] = {"ms": 4, "color": COLORS[tone], "label": f"$N = {size}$"}
+        axes[0].plot(betas, moments[0].mean(0), "o-", **style)
+    for (size, moments), tone in zip(stored.items(), TONES, strict=True):
+        # The jackknife over networks, one left out at a time.
+        count = moments.shape[1]
+        left = [binder(np.delete(moments, n, axis=1)) for n in range(count)]
+        error = np.sqrt((count - 1) * np.var(left, axis=0))
+        style = {"fmt": "o-", "ms": 4, "label": f"$N = {size}$"}
+        points(axes[1], BETAS, binder(moments), error, tone, **style)
+    for axis, label in zip(axes, (r"$\langle |M| \rangle$", "Binder's ratio"), strict=True):
         axis.axvline(critical, color=COLORS["black"], ls=":", lw=1)
-        for (size, run), tone in zip(runs.items(), TONES, strict=False):
-            look: dict[str, Any] = {"ms": 4, "label": f"$N = {size}$"}
-            if axis is axes[0]:
-                axis.plot(run.betas, run.absolute.mean(0), "o-", color=COLORS[tone], **look)
-            else:
-                points(axis, run.betas, binder(run), _jackknife(run), tone, fmt="o-", **look)
-        axis.set_xlabel(r"inverse temperature $\beta$")
+        axis.set(xlabel=r"inverse temperature $\beta$", ylabel=label)
         axis.legend()
-    axes[0].set_ylabel(r"$\langle |M| \rangle$")
-    axes[1].set_ylabel("Binder's ratio")
     label_panels(list(axes))
-
-
-def _jackknife(run: OrderMoments) -> np.ndarray:
-    """Standard errors of Binder's ratio over the networks of a run, one left out at a time."""
-    count = len(run.second)
-    left = [binder(run, [k for k in range(count) if k != n]) for n in range(count)]
-    return np.sqrt((count - 1) * np.var(left, axis=0))

@@ -1,4 +1,4 @@
-"""Where driven networks order, and how symmetric couplings S + kA are."""
+"""Where driven networks order."""
 
 from __future__ import annotations
 
@@ -11,24 +11,20 @@ from spinformer.core.special import normal_average
 
 
 def critical_beta(
-    coupling_std: float,
-    *,
-    coupling_mean: float = 1.0,
-    field: str = "gaussian",
-    field_scale: float = 0.5,
+    coupling_std: float, *, field: str = "gaussian", field_scale: float = 0.5
 ) -> float:
-    """Where the model with random fields orders: 1 = β J_0 E[1 − tanh² β(x + J_s z)].
+    """Where the model with random fields orders: 1 = β E[1 − tanh² β(x + J_s z)].
 
-    J_s is `coupling_std`, J_0 `coupling_mean`, and the fields x are normal with standard
+    J_s is `coupling_std`, the mean coupling one, and the fields x are normal with standard
     deviation `field_scale` (`field` "gaussian") or uniform on [−field_scale, field_scale]
     ("uniform") [aguilera2021unifying]. Returns the smallest such β, or infinity if there is
-    none: the right-hand side stays below 2 J_0 p(0), p the density of x + J_s z, so strong
-    fields prevent order.
+    none: the right-hand side stays below 2 p(0), p the density of x + J_s z, so strong fields
+    prevent order.
     """
     uniform = field == "uniform" and field_scale > 0.0
     width = coupling_std if uniform else math.hypot(field_scale, coupling_std)
     if width == 0.0 and not uniform:
-        return 1 / coupling_mean
+        return 1.0
 
     def gain(beta: float) -> float:
         def turned(z: np.ndarray) -> np.ndarray:
@@ -37,17 +33,12 @@ def critical_beta(
                 return np.asarray(np.tanh(beta * (field_scale + width * z)) / field_scale)
             return np.asarray(z * np.tanh(beta * width * z) / width)
 
-        return coupling_mean * normal_average(turned, steepness=beta * width)
+        return normal_average(turned, steepness=beta * width)
 
-    high = 1 / coupling_mean
+    high = 1.0
     while gain(high) < 1.0:
         high *= 2.0
         # It grows with β, but steps so steep do not change any more.
-        if high * width > 3e4 or high * coupling_mean > 1e12:
+        if high * width > 3e4 or high > 1e12:
             return math.inf
     return float(brentq(lambda b: gain(b) - 1, 0.5 * high, high, xtol=1e-13, rtol=1e-13))
-
-
-def symmetry_of_asymmetry(asymmetry: float) -> float:
-    """η = (1 − k²)/(1 + k²) of couplings S + kA, k from 0 (symmetric) to 1 (independent)."""
-    return (1.0 - asymmetry**2) / (1.0 + asymmetry**2)
