@@ -18,7 +18,6 @@ from compendium.c25b_learning_under_a_drive.study import (
     Network,
     SpinLayer,
     draw_recall,
-    focus,
     score,
     simulated_entropy,
     stationary_spins,
@@ -156,7 +155,6 @@ def test_a_driven_layer_looks_up_and_reads_nothing_of_the_future(trained):
     (slope,) = torch.autograd.grad(network.layer(inputs)[:, :10].square().sum(), inputs)
     assert slope[:, 10:].abs().max() == 0
     assert slope[:, 9].abs().max() > 0
-    assert focus(network, batch) > 0.5
 
 
 def test_entropy_production_of_a_trained_layer_in_simulated_steps(trained):
@@ -181,14 +179,3 @@ def test_entropy_production_of_a_trained_layer_in_simulated_steps(trained):
         simulated.append(np.mean(found))
         assert simulated[-1] == pytest.approx(float(parts.entropy_production.mean()), rel=0.1)
     assert simulated[1] < simulated[0]
-
-
-def test_focus_is_the_share_of_a_question_that_lies_on_its_pair():
-    network, batch = Network("driven", task="recall", seed=4), draw_recall(3, seed=8)
-    couplings = stationary_spins(network, batch.tokens)[1].couplings.numpy()
-    shares = np.empty((3, 2, PAIRS))
-    for sample, head, question in np.ndindex(shares.shape):
-        keys = batch.tokens[sample, :, 0].tolist()
-        row = couplings[sample, head, PAIRS + question]
-        shares[sample, head, question] = row[keys.index(keys[PAIRS + question])] / row.sum()
-    assert focus(network, batch) == pytest.approx(shares.mean((0, 2)).max())

@@ -180,13 +180,11 @@ class Network(nn.Module):
 
     def embed(self, tokens: Tensor) -> Tensor:
         """What the layer is given, (batch, N, WIDTH)."""
-        summed: Tensor = self.first(tokens[..., 0]) + self.second(tokens[..., 1])
-        return summed
+        return self.first(tokens[..., 0]) + self.second(tokens[..., 1])
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Logits of every token."""
-        answer: Tensor = self.readout(self.layer(self.embed(tokens)))
-        return answer
+        return self.readout(self.layer(self.embed(tokens)))
 
 
 def stationary_spins(network: Network, tokens: Tensor) -> tuple[DrivenSpinModule, DrivenParts]:
@@ -278,19 +276,6 @@ def score(network: Network, batch: Batch, *, past_alone: bool = False) -> Score:
     loss = functional.cross_entropy(logits[asked].double(), targets[asked])
     right = (logits.argmax(-1) == targets)[asked].double().mean()
     return Score(bits=float(loss) / math.log(2), accuracy=float(right))
-
-
-def focus(network: Network, batch: Batch) -> float:
-    """Share of a question's coupling that lies on its own pair (recall), in the better head.
-
-    By chance it would be about one in PAIRS + 4, as questions couple to those before them.
-    """
-    _, parts = stationary_spins(network, batch.tokens)
-    keys = batch.tokens[..., 0]
-    own = keys[:, PAIRS:, None] == keys[:, None, :PAIRS]
-    looks = parts.couplings[:, :, PAIRS:]
-    shares = looks[..., :PAIRS].mul(own[:, None]).sum(-1) / looks.sum(-1)
-    return float(shares.mean((0, 2)).max())
 
 
 def simulated_entropy(

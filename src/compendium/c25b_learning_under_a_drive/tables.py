@@ -22,11 +22,9 @@ from compendium.c25b_learning_under_a_drive.study import (
     UPDATES,
     Batch,
     count_bits,
-    focus,
     held_batch,
     score,
     stationary_spins,
-    text_part,
     train,
 )
 from compendium.common.rows import array_of, grid, median_rows
@@ -80,11 +78,10 @@ def chosen_setting(arm: str, *, task: str) -> dict[str, Any]:
     units=[{"arm": arm, "seed": seed} for seed in SEEDS for arm in (*ARMS, SHUFFLED)],
     checked=len(ARMS),  # shuffled answers: nothing is learned that could amplify rounding much
     seconds=10.0,
-    within=dict.fromkeys(("entropy", "beta", "strength"), 0.3)
-    | dict.fromkeys(("bits", "accuracy", "focus"), 0.1),
+    within={"entropy": 0.3, "strength": 0.3, "bits": 0.1, "accuracy": 0.1},
 )
 def RECALL(arm: str, seed: int) -> Rows:
-    """One row a look: bits and accuracy, entropy production, inverse temperature, strength, focus.
+    """One row a look: bits and accuracy, entropy production and strength of the couplings.
 
     Entropy in nats a step, per spin and component, of 32 sequences; not for attention.
     """
@@ -95,14 +92,12 @@ def RECALL(arm: str, seed: int) -> Rows:
     few = Batch(*(part[:32] for part in held))
     rows = []
     for update, network in found.items():
-        spins = dict.fromkeys(("entropy", "beta", "strength", "focus"), float("nan"))
+        spins = dict.fromkeys(("entropy", "strength"), math.nan)
         if kind != "attention":
             mixer, parts = stationary_spins(network, few.tokens)
             spins = {
                 "entropy": float(parts.entropy_production.mean()),
-                "beta": float(mixer.log_beta.detach().exp().mean()),
                 "strength": float(mixer.log_strength.detach().exp().mean()),
-                "focus": focus(network, few),
             }
         rows.append({"update": update, **score(network, held)._asdict(), **spins})
     return rows
@@ -144,8 +139,8 @@ def TEXT(arm: str, split: int, seed: int) -> Rows:
 
 @stored(FOLDER / "counts.csv", units=[{"split": split} for split in (*SPLITS, THIRD)])
 def COUNTS(split: int) -> Rows:
-    """Bits per character from counts, and the number of characters that are tested."""
-    return [{**count_bits(split), "characters": len(text_part("test", split=split))}]
+    """Bits per character from counts."""
+    return [count_bits(split)]
 
 
 @stored(
