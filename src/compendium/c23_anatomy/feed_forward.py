@@ -167,8 +167,7 @@ def LEARNED(gamma: float, surroundings: str, seed: int) -> Rows:
         part = slice(0, systems * SITES)
         given: dict[str, Any] = {"targets": targets[part], "elsewhere": away}
         fit = fit_per_token(inputs[part], width=WIDTH, steps=steps, seed=seed, **given)
-        tried = {"systems": systems, "steps": steps, "width": WIDTH, "input": "both"}
-        rows.append({**tried, "decided": decided, **fit})
+        rows.append({"systems": systems, "steps": steps, "decided": decided, **fit})
     return rows
 
 

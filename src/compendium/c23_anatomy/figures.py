@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import matplotlib.pyplot as plt
-from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
 from spinformer.plot.boxes import draw_boxes
@@ -42,15 +41,6 @@ def show_layer_beside_spins() -> None:
         )
         axis.set(xlim=(-0.08, 1.14), ylim=(0.25, 1.0))
     label_panels(list(axes))
-
-
-def plot_shares(axis: Axes, *, values: Sequence[float], table: Any, name: str) -> None:
-    """Shares of the four parts (an `Estimate` (values, parts)) with their standard errors."""
-    for index, part in enumerate(PART_LABELS):
-        color, label = COLORS[PART_COLORS[part]], PART_LABELS[part]
-        value, error = table.value[:, index], table.error[:, index]
-        axis.errorbar(values, value, error, color=color, label=label, marker=".")
-    axis.set(xscale="log", xlabel=name)
 
 
 def show_share_bars(controls: Mapping[str, Mapping[str, float]]) -> None:
