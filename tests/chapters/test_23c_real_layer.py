@@ -35,7 +35,7 @@ def weight(name):
 def test_terms_add_up_to_the_attention():
     """Own value times its weight and the directed rest are the output; the others by hand."""
     trace = run_model(MODEL, TOKENS)[1]
-    terms = mixing_terms(MODEL, trace, seed=1)
+    terms = mixing_terms(MODEL, trace)
     weights = torch.softmax(trace.beta * trace.queries @ trace.keys.mT, -1)
     own = weights.diagonal(dim1=-2, dim2=-1).unsqueeze(-1) * terms["own"]
     bias = MODEL.weights["encoder.layer.1.attention.output.dense.bias"]
@@ -190,7 +190,7 @@ def test_a_unit_of_the_table_by_other_means():
     unseen = 2
     order = [unseen, *(n for n in range(7) if n != unseen)]
     score = share_by_hand([features[n] for n in order], [goals[n] for n in order])
-    unit = {"weights": "trained", "seed": 0, "target": "attention", "part": "symmetrized"}
+    unit = {"layer": 0, "target": "attention", "part": "symmetrized"}
     here = np.all([table[name] == value for name, value in unit.items()], axis=0)
     assert table["score"][here][unseen] == pytest.approx(score, abs=1e-5)
 
