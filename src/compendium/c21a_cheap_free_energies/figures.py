@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-from compendium.c21a_cheap_free_energies.study import Fall, LayerDistances
+from compendium.c21a_cheap_free_energies.study import Trend
 from compendium.c21a_cheap_free_energies.unrolled import state_evolution
 from compendium.common.drawing import size_errors
 from spinformer.plot.boxes import draw_boxes
@@ -37,14 +37,14 @@ def show_echo() -> None:
 
 
 def show_laws(
-    laws: Mapping[tuple[str, str], Fall],
+    laws: Mapping[tuple[str, str], Trend],
     *,
     live: Mapping[int, Sequence[Mapping[str, float]]],
     names: Mapping[str, str],
 ) -> None:
     """Squared errors for Gaussian couplings against size: stored (filled) and `live` (open).
 
-    `laws` {(kind, theory): Fall}; `live` {size: one dictionary of errors a system}.
+    `laws` by (kind, theory); `live` {size: one dictionary of errors a system}.
     """
     _, axis = plt.subplots(figsize=(6.4, 4.0))
     for theory, name in names.items():
@@ -60,7 +60,7 @@ def show_laws(
     axis.legend(loc="center right", bbox_to_anchor=(1.0, 0.66))
 
 
-def show_couplings(laws: Mapping[tuple[str, str], Fall], *, names: Mapping[str, str]) -> None:
+def show_couplings(laws: Mapping[tuple[str, str], Trend], *, names: Mapping[str, str]) -> None:
     """Squared errors against size for the three kinds of couplings that are not Gaussian."""
     titles = {"patterns": "memory", "rotated": "rotated spectrum", "sparse": "sparse graph"}
     figure, axes = plt.subplots(1, 3, figsize=(9.6, 3.6), sharey=True)
@@ -73,7 +73,7 @@ def show_couplings(laws: Mapping[tuple[str, str], Fall], *, names: Mapping[str, 
     label_panels(list(axes))
 
 
-def _plot(axis: Axes, fall: Fall, theory: str, name: str) -> None:
+def _plot(axis: Axes, fall: Trend, theory: str, name: str) -> None:
     style = {"fmt": MARKS[theory] + "-", "label": name}
     size_errors(axis, fall.sizes, fall.value, fall.error, TONES[theory], **style)
 
@@ -114,16 +114,18 @@ def show_diagram(
     label_panels(list(axes))
 
 
-def show_depth(depth: Mapping[float, LayerDistances], *, field_std: float) -> None:
+def show_depth(depth: Mapping[float, np.ndarray], *, field_std: float) -> None:
     """Distances of successive layers beside state evolution, and the depth that they need."""
     _, axes = plt.subplots(1, 2, figsize=(9.2, 3.6))
-    for (beta, found), tone in zip(depth.items(), ("green", "blue", "red"), strict=False):
-        layer = np.arange(1, len(found.measured) + 1)
+    for (beta, (measured, foretold)), tone in zip(
+        depth.items(), ("green", "blue", "red"), strict=False
+    ):
+        layer = np.arange(1, len(measured) + 1)
         # Below, the quadrature of state evolution has no digits left.
-        seen = found.foretold > 1e-7
-        color, label = COLORS[tone], rf"$\beta = {beta}$"
-        axes[0].plot(layer[seen], found.foretold[seen], color=color, lw=1)
-        axes[0].plot(layer, found.measured, "o", ms=3.5, color=color, label=label)
+        seen = foretold > 1e-7
+        axes[0].plot(layer[seen], foretold[seen], color=COLORS[tone], lw=1)
+        label = rf"$\beta = {beta}$"
+        axes[0].plot(layer, measured, "o", ms=3.5, color=COLORS[tone], label=label)
     axes[0].set(yscale="log", xlabel="layer", ylabel="distance of successive layers")
     axes[0].legend()
     edge = instability_beta(field_std=field_std)
