@@ -12,28 +12,11 @@ from matplotlib.axes import Axes
 from compendium.c21a_cheap_free_energies.study import Trend
 from compendium.c21a_cheap_free_energies.unrolled import state_evolution
 from compendium.common.drawing import size_errors
-from spinformer.plot.boxes import draw_boxes
 from spinformer.plot.style import COLORS, label_panels
 from spinformer.spins.mean_field import glass_state, instability_beta
 
 TONES = {"naive": "orange", "tap": "blue", "adaptive": "green", "beliefs": "purple"}
 MARKS = {"naive": "o", "tap": "s", "adaptive": "D", "beliefs": "^"}
-
-
-def show_echo() -> None:
-    """The schematic of a spin that hears its own echo."""
-    _, axis = plt.subplots(figsize=(8.4, 2.4))
-    draw_boxes(
-        {
-            "spin": (0.02, 0.6, "spin $i$\n$m_i$"),
-            "others": (0.5, 0.6, "its neighbours\nturn by $(1-m_j^2)\\, J_{ji}\\, m_i$"),
-            "field": (0.98, 0.6, "field at $i$\n$h_i + \\sum_j J_{ij} m_j$"),
-        },
-        axis=axis,
-        arrows=["spin others field"],
-        bent=["field spin: less its own echo, $m_i \\sum_j J_{ij}^2 (1-m_j^2)$"],
-        colors={"spin": "red", "field": "blue"},
-    )
 
 
 def show_laws(

@@ -8,8 +8,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 from matplotlib.patches import Patch
 
-from spinformer.plot.boxes import draw_boxes
-from spinformer.plot.style import COLORS, label_panels
+from spinformer.plot.style import COLORS
 
 PART_COLORS = {"residual": "black", "first_step": "blue", "higher_orders": "sky", "response": "red"}
 PART_LABELS = {
@@ -18,29 +17,6 @@ PART_LABELS = {
     "higher_orders": "higher orders of mixing",
     "response": "response of the couplings",
 }
-
-
-def show_layer_beside_spins() -> None:
-    """A transformer layer above, the spin system below, alike parts in alike colours."""
-    _, axes = plt.subplots(2, 1, figsize=(8.8, 3.6))
-    places = {"in": 0.0, "mix": 0.25, "add": 0.47, "norm": 0.67, "ff": 0.88, "out": 1.08}
-    rows = (
-        "tokens\n$x_i$|attention\nmixes tokens|+ residual|LayerNorm|feed-forward\nmixes channels|"
-        "out",
-        "fields\n$h_i$|couplings\n$J_{ij}(h)$|$h_i + \\sum_j$\n$2J_{ij}\\langle u_j\\rangle$|"
-        "length of\na spin|response\n$C\\,\\partial J/\\partial h$|$m_i$",
-    )
-    for axis, row in zip(axes, rows, strict=True):
-        words = zip(places.items(), row.split("|"), strict=True)
-        draw_boxes(
-            {name: (x, 0.5, text) for (name, x), text in words},
-            axis=axis,
-            arrows=["in mix add norm ff out"],
-            bent=["in add"],
-            colors={"mix": "blue", "norm": "orange", "ff": "red"},
-        )
-        axis.set(xlim=(-0.08, 1.14), ylim=(0.25, 1.0))
-    label_panels(list(axes))
 
 
 def show_share_bars(controls: Mapping[str, Mapping[str, float]]) -> None:

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from compendium.c24_training.grids import GRIDS
 from compendium.c24_training.settings import trainings
 from compendium.common.drawing import intervals
-from spinformer.plot.boxes import draw_boxes
 from spinformer.plot.style import COLORS
 
 ARM_COLORS = {
@@ -26,25 +23,6 @@ ARM_COLORS = {
     "attention with skip": COLORS["orange"],
     "transformer": COLORS["black"],
 }
-
-
-def draw_trained_parts() -> Figure:
-    """A stack with one module: what carries weights, and which of them are the couplings."""
-    figure, axis = plt.subplots(figsize=(8.6, 2.6))
-    draw_boxes(
-        {
-            "tokens": (0.0, 0.35, "tokens"),
-            "fields": (0.24, 0.35, "fields $H$\nembedding,\nmap in"),
-            "couplings": (0.5, 0.95, "couplings $J(H)$\n$W_Q, W_K, \\beta, g$"),
-            "spins": (0.5, 0.35, "spins in equilibrium\n$-dF/dH$"),
-            "out": (0.77, 0.35, "magnetizations\nmap out"),
-            "read": (1.0, 0.35, "read-out"),
-        },
-        axis=axis,
-        arrows=["tokens fields spins out read", "fields couplings spins"],
-        colors={"couplings": "red", "spins": "blue", "read": "green"},
-    )
-    return figure
 
 
 def draw_rates(grid: str, *, axis: Axes, seen: str, guess: float) -> None:

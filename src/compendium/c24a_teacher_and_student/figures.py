@@ -4,39 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from compendium.common.drawing import quartiles
-from spinformer.plot.boxes import draw_boxes
 from spinformer.plot.style import COLORS
 
 TONES = {"saddle": "blue", "penalty": "orange", "limited": "red", "saddle, longer draws": "sky"}
-
-
-def draw_lesson() -> Figure:
-    """Who answers, who fits, and what is compared in the end."""
-    figure, axis = plt.subplots(figsize=(8.2, 2.4))
-    draw_boxes(
-        {
-            "fields": (0.0, 0.5, "random\nfields $H$"),
-            "teacher": (
-                0.4,
-                1.0,
-                "teacher: couplings $J(H)$\nfrom $A=W_QW_K^{\\top}$, $\\beta$, $g$",
-            ),
-            "student": (0.4, 0.0, "student: the same\nwith weights of its own"),
-            "answers": (0.75, 1.0, "answers $m$\nand noise"),
-            "fit": (0.75, 0.0, "answers,\nfitted"),
-            "error": (1.0, 0.5, "$\\hat A$ against $A$"),
-        },
-        axis=axis,
-        arrows=["fields teacher answers fit error", "fields student fit"],
-        colors={"teacher": "blue", "student": "green"},
-    )
-    return figure
 
 
 def draw_recovery(

@@ -10,27 +10,9 @@ import numpy as np
 
 from compendium.c25_driven.study import BETAS, binder
 from compendium.common.drawing import points
-from spinformer.plot.boxes import draw_boxes
 from spinformer.plot.style import COLORS, label_panels
 
 TONES = ("sky", "blue", "purple", "black")
-
-
-def show_driven_idea() -> None:
-    """The schematic of a driven network: from data and spins to fields to new spins."""
-    _, axis = plt.subplots(figsize=(8.4, 2.6))
-    draw_boxes(
-        {
-            "data": (0.02, 0.9, "data $x_i(t)$"),
-            "spins": (0.02, 0.35, "spins $s_j(t)$"),
-            "field": (0.48, 0.62, "local fields\n$g_i = x_i + \\sum_j J_{ij} s_j$"),
-            "new": (0.98, 0.62, "spins $s_i(t+1)$\ndrawn anew"),
-        },
-        axis=axis,
-        arrows=["data field", "spins field new"],
-        bent=["new spins: next step"],
-        colors={"field": "blue", "new": "red"},
-    )
 
 
 def show_order(

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
 from compendium.common.drawing import means
 from spinformer.core.statistics import mean_interval
-from spinformer.plot.boxes import draw_boxes
 from spinformer.plot.style import COLORS
 
 ARM_COLORS = {
@@ -24,23 +22,6 @@ ARM_COLORS = {
     "attention": COLORS["black"],
     "shuffled": COLORS["purple"],
 }
-
-
-def show_layer() -> None:
-    """The schematic of the layer: tokens give fields and couplings, spins run a few steps."""
-    _, axis = plt.subplots(figsize=(8.8, 3.0))
-    draw_boxes(
-        {
-            "tokens": (0.0, 0.62, "tokens\n$x_1 \\dots x_N$"),
-            "fields": (0.28, 0.95, "fields $h_i$"),
-            "couplings": (0.28, 0.25, "couplings $J_{ij}$\nfrom $j < i$ only"),
-            "spins": (0.64, 0.62, "all spins at once\n$m_i(t) \\to m_i(t+1)$"),
-            "out": (1.0, 0.62, "$x_i + m_i(K)$\nto the next layer"),
-        },
-        axis=axis,
-        arrows=["tokens fields spins", "tokens couplings spins", "spins out: $K$ steps"],
-        colors={"couplings": "blue", "spins": "red"},
-    )
 
 
 def draw_seeds(axis: Axes, values: Mapping[str, np.ndarray]) -> None:
