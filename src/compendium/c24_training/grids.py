@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from bookmaker.tables import Rows, Table
 from compendium.c24_training.trainings import four_digits, train_arm
+from compendium.common.rows import grid as combinations
 from compendium.common.token_tasks import Task, copy_task, digit_task, recall_task
 
 # Two decades by quarters.
@@ -102,23 +103,20 @@ def grid_rows(name: str, *, arm: str, strength: float, updates: int) -> Rows:
 
     Losses in bits an answer. With a look inside, `first` and `last` are the correlations of the
     spins in the first and the last layer, `undriven` what is left in the last one of input tokens
-    from different samples, `residual` that of its output.
+    from different samples.
     """
     grid = GRIDS[name]
-    cells = [
-        {"rate": rate, "split": split, "strength": strength}
-        for rate, split in itertools.product(grid.rates[arm], grid.splits)
-    ]
+    cells = combinations(rate=grid.rates[arm], split=grid.splits, strength=[strength])
     options: Any = {"steps": updates, "looks": (updates // 2, updates), "probed": grid.probed}
     rows = []
     for cell, _, _, looks in train_arm(arm, grid.task, cells, depth=grid.depth, **options):
         for look in looks:
-            losses = (x / math.log(2) if math.isfinite(x) else 99.0 for x in (look.loss, look.held))
-            told = {"accuracy": look.accuracy, **dict(zip(("bits", "held"), losses, strict=True))}
+            told = {"accuracy": look.accuracy}
+            for column, loss in (("bits", look.loss), ("held", look.held)):
+                told[column] = loss / math.log(2) if math.isfinite(loss) else 99.0
             if look.layers:
-                last = look.layers[-1]
-                told |= {"first": look.layers[0]["correlation"], "last": last["correlation"]}
-                told |= {"undriven": last["undriven"], "residual": last["residual"]}
+                first, last = look.layers[0]["correlation"], look.layers[-1]["correlation"]
+                told |= {"first": first, "last": last, "undriven": look.layers[-1]["undriven"]}
             place = {"rate": cell["rate"], "split": cell["split"], "seen": look.step}
             rows.append({**place, **four_digits(told)})
     return rows

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import nn
 
 from bookmaker.tables import Rows, Table, stored
 from compendium.c24_training.trainings import four_digits, train_arm
@@ -24,7 +25,6 @@ from spinformer.spins.module import SpinTransformerModule
 
 PENALTIES = (0.001, 0.01, 0.1, 1.0)
 SPLITS, STARTS = 5, 2
-SAMPLED = 2
 _HERE = Path(__file__).parent
 
 
@@ -72,12 +72,8 @@ EXPERIMENTS = {
             *("saddle", "one step", "couplings only", "read-out only", "frozen couplings"),
             *("no response", "attention", "transformer", "free spins", "limited"),
         ),
-        {
-            "one step": _STRONG,
-            "couplings only": _STRONG,
-            "read-out only": (0.03, 2.0),
-            "free spins": (0.03, 0.6),
-        },
+        dict.fromkeys(("one step", "couplings only"), _STRONG)
+        | {"read-out only": (0.03, 2.0), "free spins": (0.03, 0.6)},
     ),
     "recall": Experiment(
         recall_task, 1, 200, _COMMON, {"one step": _STRONG, "free spins": (0.003, 0.6)}
@@ -94,14 +90,9 @@ EXPERIMENTS = {
         1,
         400,
         (*_COMMON[:3], "positions", *_COMMON[3:]),
-        {
-            "saddle": _STRONG,
-            "one step": _STRONG,
-            "frozen couplings": (0.03, 2.0),
-            "positions": _STRONG,
-            "attention": (0.03, 0.6),
-            "transformer": (0.03, 0.6),
-        },
+        dict.fromkeys(("saddle", "one step", "positions"), _STRONG)
+        | dict.fromkeys(("attention", "transformer"), (0.03, 0.6))
+        | {"frozen couplings": (0.03, 2.0)},
     ),
 }
 
@@ -126,10 +117,9 @@ def result_rows(*, experiment: str, arm: str) -> Rows:
         for look, (layer, module) in product(looks, enumerate(model.layers)):
             drawn = dict.fromkeys(("noise", "off_spins", "off_output", "expected"), math.nan)
             if look.step == steps and isinstance(module, SpinTransformerModule):
+                below = nn.Sequential(*model.layers[:layer])
                 with torch.no_grad():
-                    state = model.embed(task.test[0][:SAMPLED])
-                    for before in model.layers[:layer]:
-                        state = before(state)
+                    state = below(model.embed(task.test[0][:2]))
                 sampled = sample_module(module, state)
                 drawn = {name: float(sampled[name].mean()) for name in drawn}
             place = {"step": look.step, "layer": layer + 1, "accuracy": look.accuracy}
