@@ -25,10 +25,7 @@ def show_laws(
     live: Mapping[int, Sequence[Mapping[str, float]]],
     names: Mapping[str, str],
 ) -> None:
-    """Squared errors for Gaussian couplings against size: stored (filled) and `live` (open).
-
-    `laws` by (kind, theory); `live` {size: one dictionary of errors a system}.
-    """
+    """Squared errors for Gaussian couplings against size: stored (filled) and `live` (open)."""
     _, axis = plt.subplots(figsize=(6.4, 4.0))
     for theory, name in names.items():
         _plot(axis, laws["gaussian", theory], theory, name)
@@ -68,10 +65,7 @@ def show_diagram(
     betas: tuple[float, float],
     field_std: float,
 ) -> None:
-    """The line of de Almeida and Thouless, and histograms of overlaps at two `betas`.
-
-    `overlaps`: an array (samples, K, pairs) a system, K the length of `ladder`.
-    """
+    """The line of de Almeida and Thouless, and histograms of overlaps at two `betas`."""
     _, axes = plt.subplots(1, 3, figsize=(9.6, 3.4))
     fields = np.array([0.0, 0.02, 0.05, *np.linspace(0.1, 1.2, 9)])
     line = [instability_beta(field_std=float(f)) for f in fields]

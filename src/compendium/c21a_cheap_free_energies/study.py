@@ -86,9 +86,8 @@ def draw_system(kind: str, *, size: int, seed: int) -> tuple[np.ndarray, np.ndar
     """Couplings (N, N) of a kind, variance 1/N, and Gaussian fields (N,) of deviation one half.
 
     "patterns": a memory of P = 2N random patterns ±1, ξᵀξ/√(PN). "rotated": the random orthogonal
-    model O D Oᵀ [marinari1994replica], O a random rotation, half of the eigenvalues D = 1, half −1.
-    "sparse": ±1/√c of random signs on a random graph where each spin has c = 4 partners. Diagonals
-    are set to zero.
+    model O D Oᵀ [marinari1994replica] with eigenvalues ±1. "sparse": ±1/√c on a random graph where
+    each spin has c = 4 partners.
     """
     fields = 0.5 * np.random.default_rng([seed, 1]).standard_normal(size)
     rng = np.random.default_rng(seed)
@@ -206,9 +205,8 @@ class Trend(NamedTuple):
 def trend(table: Columns, name: str, rows: np.ndarray) -> Trend:
     """How the means of a column over the systems of a size, of these `rows`, go with the size.
 
-    The exponent is a weighted fit; sizes whose mean is not above its error, which a logarithm
-    cannot show, are left out of it. Where the means scatter about the line by more than their
-    errors, from few systems, say, the error of the exponent is larger by as much.
+    The exponent is a weighted fit of the sizes whose mean is above its error. Where the means
+    scatter about the line by more than their errors, its own error is larger by as much.
     """
     sizes = np.unique(table["size"][rows])
     means = [mean_estimate(table[name][rows & (table["size"] == n)]) for n in sizes]
@@ -241,10 +239,7 @@ def _setting(slope: Estimate, *, against: float, sign: int) -> Rows:
     seconds=1.0,
 )
 def FASTER(smallest: int, largest: int, half: int) -> Rows:
-    """How much faster than 1/N the squared error of adaptive TAP falls, by its exponent.
-
-    Of the sizes from `smallest` to `largest` and every second of their systems.
-    """
+    """How much faster than 1/N the squared error of adaptive TAP falls, by its exponent."""
     table = ERRORS.read()
     here = (table["kind"] == "gaussian") & (table["copy"] % 2 == half)
     here &= (table["size"] >= smallest) & (table["size"] <= largest)
@@ -279,10 +274,7 @@ CLAUSES = {
     seconds=1.0,
 )
 def EXACT(clause: str, smallest: int, systems: str, beta: float) -> Rows:
-    """How far an exponent of B7b, or a difference of two, lies on the side that is asked for.
-
-    Of sizes from `smallest` on, of "all" systems or of every second ("even", "odd").
-    """
+    """How far an exponent of B7b, or a difference of two, lies on the side that is asked for."""
     kind, theory, rival, bound = CLAUSES[clause]
     table = COLDER.read() if beta == COLD else ERRORS.read()
     here = table["size"] >= smallest
@@ -310,10 +302,7 @@ def overlap_run(size: int, *, sweeps: int, seed: int) -> TemperedRun:
 
 
 def glass_susceptibility(overlaps: np.ndarray, *, size: int) -> float:
-    """N (⟨q₁₂²⟩ − 2⟨q₁₂ q₁₃⟩ + ⟨q₁₂ q₃₄⟩) from overlaps (samples, 6) of four copies.
-
-    All pairs take part, and products of pairs are means of products of independent copies.
-    """
+    """N (⟨q₁₂²⟩ − 2⟨q₁₂ q₁₃⟩ + ⟨q₁₂ q₃₄⟩) from overlaps (samples, 6) of pairs of four copies."""
     share = [[len(set(a) & set(b)) for b in PAIRS] for a in PAIRS]
     moments = overlaps.T @ overlaps / len(overlaps)
     same, one, none = (moments[np.array(share) == k].mean() for k in (2, 1, 0))
@@ -384,10 +373,7 @@ def WIDTHS(beta: float, smallest: int, systems: str) -> Rows:
 def layer_distances(
     size: int, *, beta: float, field_std: float, layers: int, systems: int, seed: int
 ) -> np.ndarray:
-    """Root mean square distances of successive layers, (2, layers): measured and foretold.
-
-    Of unrolled TAP with the memory one layer back, over Gaussian systems, and of state evolution.
-    """
+    """Root mean square distances of layers, (2, layers): unrolled TAP, and state evolution."""
     paths = _paths(size, beta, field_std, layers, systems, seed, "before")
     measured = np.mean([(np.diff(p, axis=0) ** 2).mean(1) for p in paths], axis=0)
     square, pair = state_evolution(layers, beta=beta, field_std=field_std)
@@ -424,7 +410,7 @@ def _paths(
 def DEPTHS(of_the_line: float, size: int, field_std: float) -> Rows:
     """Share of twenty unrolled networks that converge within 300 layers, less one half.
 
-    At the share `of_the_line` of the inverse temperature of the line of de Almeida and Thouless.
+    At so much `of_the_line` of de Almeida and Thouless.
     """
     beta = of_the_line * instability_beta(field_std=field_std)
     given: Any = {"beta": beta, "field_std": field_std, "systems": 20, "seed": 40}

@@ -30,11 +30,10 @@ def unrolled_tap(
 
 
 def state_evolution(layers: int, *, beta: float, field_std: float) -> tuple[np.ndarray, np.ndarray]:
-    """Mean of m(t)² and of m(t) m(t−1) in `unrolled_tap`, each (layers + 1,), for N → ∞.
+    """Mean of m(t)² and of m(t) m(t−1) in `unrolled_tap` "before", each (layers + 1,), for N → ∞.
 
-    For Gaussian couplings and a memory one layer back, q(t+1) = E tanh² β√(q(t) + field_std²) z,
-    and the same average over two layers whose Gaussian fields have the covariance of the layers
-    before [bolthausen2014iterative]. Entry 0 of both is zero, the start.
+    For Gaussian couplings q(t+1) = E tanh² β√(q(t) + field_std²) z, and the same average over two
+    layers whose fields have the covariance of the layers before [bolthausen2014iterative].
     """
     size, pair = np.zeros(layers + 1), np.zeros(layers + 1)
     for t in range(layers):

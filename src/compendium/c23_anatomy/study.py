@@ -117,10 +117,9 @@ def dissect(
     mask_diagonal: bool = True,
     couplings: Tensor | None = None,
 ) -> Anatomy:
-    """Solve the spins at the couplings of these fields and take m apart.
+    """Solve the spins at the couplings of these `fields` h (..., N, D) and take m apart.
 
-    `fields` h (..., N, D); `bilinear` A (D, D); `strength` g; `couplings` replaces the softmax by
-    fixed couplings (..., N, N), without response. Differentiable.
+    `couplings` replaces the softmax by fixed couplings (..., N, N), without response.
     """
     root, fixed = fields.shape[-1] ** 0.5, couplings is not None
     scores: Any = {"bilinear": bilinear, "scale": gamma * root, "strength": strength}
@@ -168,8 +167,7 @@ def draw_tokens(
 ) -> Tensor:
     """Scaled fields h (batch, N, D) of norm one, in random directions, float64.
 
-    With `prototypes` (clusters, D) each direction is one of them, at random, plus `spread` times
-    a random direction: tokens that have something to say to each other.
+    With `prototypes` (clusters, D) each is one of them, plus `spread` times a random direction.
     """
     generator = torch_generator(seed)
     fields = torch.randn(batch, sites, dim, generator=generator, dtype=torch.float64)
@@ -187,11 +185,7 @@ def draw_bilinear(dim: int, *, seed: TorchSeed) -> Tensor:
 
 
 def outside_span(part: Tensor, *, fields: Tensor) -> Tensor:
-    """Share of ‖part‖² outside the span of all the system's fields, (...), in [0, 1].
-
-    Zero for anything that only adds tokens up with numbers, one number per pair of tokens, and for
-    what vanishes; says nothing unless N < D.
-    """
+    """Share of ‖part‖² outside the span of all the system's fields, (...); for N < D."""
     basis = torch.linalg.svd(fields, full_matrices=False).Vh
     outside = (part - (part @ basis.mT) @ basis).square().sum((-2, -1))
     whole = part.square().sum((-2, -1))
@@ -203,9 +197,7 @@ def locality(
 ) -> Tensor:
     """‖∂r_i/∂h_j‖² for all pairs, (N, N): which fields the response of token i listens to.
 
-    One system, `fields` (N, D); `options` as in `dissect`. The derivative is total, through the
-    couplings and the correlations; with `frozen` G and C are held and only the fields that G
-    averages move.
+    With `frozen` couplings and correlations are held and only the fields that G averages move.
     """
     held = dissect(fields, bilinear=bilinear, gamma=gamma, **options)
     total = held.couplings.sum(dim=-1, keepdim=True)
@@ -262,8 +254,7 @@ def exact_pair(
 ) -> tuple[Anatomy, Tensor, Tensor]:
     """Two spins: the large-D parts, the exact ⟨u⟩ and the exact response, in any D ≥ 2.
 
-    Fields in a plane, the same scores in every D. The diagonal of the couplings is kept: with a
-    masked one a pair does not respond at all.
+    The diagonal of the couplings is kept: with a masked one a pair does not respond at all.
     """
     root = dim**0.5
     h = torch.zeros(2, dim, dtype=torch.float64)

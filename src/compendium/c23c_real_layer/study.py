@@ -121,9 +121,10 @@ def layer_parts(model: LanguageModel, trace: LayerTrace, *, strength: float = 0.
 
 
 def mixing_terms(model: LanguageModel, trace: LayerTrace) -> dict[str, Tensor]:
-    """The terms of `LayerParts` that need no spins to be solved, and two more: "balanced", which is
-    "symmetrized" with each row of weights divided by its sum, and "balanced other", the same with
-    the weights of another head.
+    """The terms of `LayerParts` that need no spins to be solved, and two more.
+
+    "balanced" is "symmetrized" with each row of weights divided by its sum, "balanced other" the
+    same with the weights of another head.
     """
     values, (weights, other, moved) = trace.values, _weights(trace)
     between = without_diagonal((weights + weights.mT) / 2)
@@ -145,10 +146,9 @@ def mixing_terms(model: LanguageModel, trace: LayerTrace) -> dict[str, Tensor]:
 def without_sinks(
     terms: Mapping[str, Tensor], trace: LayerTrace, *, left_out: int
 ) -> tuple[dict[str, Tensor], Tensor]:
-    """Terms and attention output without the tokens that receive most weight from all heads.
+    """Terms and attention output but for the `left_out` tokens of each window that receive most.
 
-    `left_out` tokens of each window are dropped from what is predicted, and from the fit; they
-    still act on the others. 0 leaves all.
+    These still act on the others.
     """
     received = torch.softmax(trace.beta * trace.queries @ trace.keys.mT, -1).sum((-3, -2))
     keep = received.argsort(-1)[:, : received.shape[-1] - left_out].sort(-1).values
@@ -215,8 +215,8 @@ def attention_scores(
 ) -> dict[str, list[float]]:
     """R² of the attention output on each text, by the name of a set of terms, from the other texts.
 
-    `terms` of `LayerParts` or `mixing_terms` and `targets`, the outputs (B, N, D), a text each;
-    `sets` names the terms that each score may use, each with one number for a head.
+    `terms` of `LayerParts` or `mixing_terms` and the outputs `targets`, a text each; each of a set
+    is used with one number for a head.
     """
     names = sorted({name for chosen in sets.values() for name in chosen})
     heads = terms[0][names[0]].shape[1]

@@ -30,11 +30,10 @@ R = (0.001, 0.0018, 0.0032, 0.0056, 0.01, 0.018, 0.032, 0.056, 0.1)
 
 
 class Grid(NamedTuple):
-    """Trainings of a task at a depth: on `splits`, and for every arm at so many `rates`.
+    """Trainings of a task on `splits`, of every arm at its `rates`.
 
     `cells`: arms, their starting strengths and their numbers of updates; the rate falls to zero
-    over these, and a network is looked at after half of them, too. `probed` samples for a look
-    inside the layers.
+    over these, and a network is looked at after half of them, too.
     """
 
     task: Callable[[int], Task]
@@ -99,11 +98,10 @@ GRIDS = {
 
 
 def grid_rows(name: str, *, arm: str, strength: float, updates: int) -> Rows:
-    """A row for each rate, split and look: `seen` updates, test accuracy and loss, validation loss.
+    """A row for each rate, split and look: test accuracy, test and validation loss in bits.
 
-    Losses in bits an answer. With a look inside, `first` and `last` are the correlations of the
-    spins in the first and the last layer, `undriven` what is left in the last one of input tokens
-    from different samples.
+    With a look inside, the correlations of the spins in the `first` and the `last` layer, and what
+    is left in the last one of input tokens from different samples.
     """
     grid = GRIDS[name]
     cells = combinations(rate=grid.rates[arm], split=grid.splits, strength=[strength])

@@ -45,10 +45,7 @@ def trainings(
 
 
 def gap(grid: str, *, arms: Sequence[tuple[str, float]], seen: str, measure: str) -> np.ndarray:
-    """How far the first of two (arm, strength) is ahead of the second, training by training.
-
-    In "accuracy", or in "bits" an answer.
-    """
+    """How far the first of two (arm, strength) is ahead, in "accuracy" or "bits" an answer."""
     first, second = (
         trainings(grid, arm=arm, strength=strength, seen=seen, name=measure)
         for arm, strength in arms

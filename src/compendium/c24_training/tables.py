@@ -107,10 +107,10 @@ def _trained(experiment: str, arm: str, **options: Any) -> Iterator[tuple[Any, .
 
 
 def result_rows(*, experiment: str, arm: str) -> Rows:
-    """What five splits with two starts each gave: a row for each look and layer.
+    """A row for each split, start, look and layer.
 
     `off_spins`, `off_output` and `noise` compare the trained module with Monte Carlo on two test
-    samples, `expected` is what its meter says of the first; means over the samples.
+    samples, `expected` is what its meter says of the first.
     """
     steps, rows = EXPERIMENTS[experiment].steps, []
     for run, model, task, looks in _trained(experiment, arm, looks=(0, steps // 4, steps)):

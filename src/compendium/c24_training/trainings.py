@@ -34,17 +34,14 @@ def probe_layers(
 ) -> list[dict[str, float]]:
     """The collective behaviour of every layer for these samples, first layer first.
 
-    Averages over samples, tokens and heads; NaN in layers without spins: `correlation` <u_i . u_j>
-    over pairs of different spins. `collective`: the largest eigenvalue of the covariance C - m mT
-    over its mean diagonal, 1 for spins that fluctuate alone, N for one mode of all. `response`: the
-    response's share of the output, response . m / m . m. `converged`, `physical`: shares of the
-    systems, `distance` a median, all as in `spins.module.Validity`.
-
-    Of any layer: `similarity`, cosine of different tokens in the output; `residual`, the distance
-    of the tokens from their mean, relative to their size [dong2021attention]; `separation`, the
-    share of the variance of the mean output token that lies between the labels. `undriven` is the
-    correlation of the spins, or the similarity of tokens without spins, when every input token of
-    this layer is taken from another sample.
+    NaN in layers without spins: `correlation` <u_i . u_j> of different spins. `collective`: the
+    largest eigenvalue of the covariance C - m mT over its mean diagonal, 1 for spins that fluctuate
+    alone, N for one mode of all. `response`: its share of the output. `converged`, `physical`,
+    `distance` as in `spins.module.Validity`. Of any layer: `similarity`, cosine of different tokens
+    in the output; `residual`, the distance of the tokens from their mean, relative to their size
+    [dong2021attention]; `separation`, the share of the variance of the mean output token that lies
+    between the labels. `undriven` is the correlation of the spins, or the similarity of tokens
+    without spins, when every input token of this layer is taken from another sample.
     """
     state, probes = model.embed(tokens), []
     for layer in model.layers:
@@ -110,10 +107,7 @@ class Look(NamedTuple):
 
 @torch.no_grad()
 def score(model: nn.Module, tokens: Tensor, labels: Tensor) -> tuple[float, float]:
-    """Share of the labels that are the largest logit, and the cross-entropy (nats) of a label.
-
-    Labels below zero are not asked for.
-    """
+    """Share of right labels and the cross-entropy (nats); labels below zero are not asked for."""
     asked = labels >= 0
     logits, labels = model(tokens)[asked], labels[asked]
     right = (logits.argmax(-1) == labels).double().mean()
@@ -133,11 +127,10 @@ def fit(
     """Adam on the cross-entropy, gradients cut at norm 1, the rate falling to zero along a cosine.
 
     All `models` are networks of one arm and shape; each has its own task, rate and seed of its
-    batches of 32, and they are trained side by side (`torch.vmap`), which costs half of one by one
-    and gives the same up to rounding; where a sample has several labels, as many are to be asked
-    for (−100: not) in each. After each of the steps in `looks` (0: before training) every network
-    is scored, and its layers are probed on the first `probed` samples of the test set (none: not
-    at all). A step whose gradient is not finite is left out. Returns the looks of each model.
+    batches of 32, and they are trained side by side, which costs half of one by one and gives the
+    same up to rounding. After each of the steps in `looks` (0: before training) every network is
+    scored, and its layers are probed on the first `probed` samples of the test set, if any. A step
+    whose gradient is not finite is left out.
     """
     run = torch.vmap(partial(functional_call, models[0]))
     generators = [torch_generator(seed) for seed in seeds]
@@ -178,8 +171,9 @@ def fit(
 def train_arm(
     arm: str, task: Callable[[int], Task], cells: Rows, *, depth: int = 1, **options: Any
 ) -> list[tuple[dict[str, Any], TokenClassifier, Task, list[Look]]]:
-    """Fresh networks of an arm, trained, one for each of `cells`, which hold `rate`, `strength`,
-    `split` and maybe `start`: cell, network, task and looks of each. `options` are those of `fit`.
+    """A fresh network for each of `cells` (`rate`, `strength`, `split`, maybe `start`), trained.
+
+    Cell, network, task and looks of each; `options` are those of `fit`.
     """
     made = {split: task(split) for split in {cell["split"] for cell in cells}}
     tasks = [made[cell["split"]] for cell in cells]

@@ -93,10 +93,7 @@ def bilinear(model: SpinTransformerModule) -> Tensor:
 
 
 def noise_bound(model: SpinTransformerModule, fields: Tensor, *, step: float = 1e-5) -> Tensor:
-    """The least relative error of A from answers to `fields` with noise; infinite if too few.
-
-    The derivative of the answers is taken by central differences of `step`.
-    """
+    """The least relative error of A from answers to `fields` with noise; infinite if too few."""
     target = bilinear(model)
     size = target.numel()
     if fields.numel() < size + 2:
@@ -123,11 +120,7 @@ def noise_bound(model: SpinTransformerModule, fields: Tensor, *, step: float = 1
 
 
 def coupling_excess(pair: Tensor, *, beta: Tensor, limit: float = LIMIT) -> Tensor:
-    """Penalty Σ over systems of max(0, β max_i Σ_j |B_ij| − `limit`)², a scalar.
-
-    `pair` B (..., N, N) with β (..., 1, 1). Zero where the mean-field equations have one, physical
-    solution.
-    """
+    """Penalty Σ max(0, β max_i Σ_j |B_ij| − `limit`)² over systems `pair` B, β (..., 1, 1)."""
     return (beta * largest_row_sum(pair.abs()) - limit).clamp_min(0.0).square().sum()
 
 
@@ -136,8 +129,7 @@ def learn(
 ) -> list[SpinTransformerModule]:
     """Students of (students, samples, N, D) examples, trained side by side by Adam.
 
-    "penalty" adds the mean over systems of `coupling_excess` to the mean square error. All start
-    from other weights than any teacher.
+    All start from other weights than any teacher.
     """
     options = STUDENTS[student]
     models = [_fresh(500_000 + number, **options) for number in range(len(fields))]

@@ -98,10 +98,9 @@ def squared_errors(
 ) -> dict[str, Estimate]:
     """Mean square error of every theory after `steps` steps under a constant random drive.
 
-    Over `systems` random systems of `size` spins, fields of standard deviation one half, from a
-    start without magnetization. The simulation that stands for the truth runs in two halves of
-    `replicas`/2, and the square is the product of the two differences from them: their noise is
-    independent and averages out, so that small errors may come out negative.
+    Fields of standard deviation one half, a start without magnetization. The simulation that stands
+    for the truth runs in two halves, and the square is the product of the differences from both:
+    their noise averages out, so that small errors may come out negative.
     """
     squared: dict[str, list[float]] = {method: [] for method in KINETIC_METHODS}
     for copy in range(systems):
@@ -158,11 +157,9 @@ def order_moments(
 ) -> np.ndarray:
     """Averages of |M|, M² and M⁴ over replicas and steps, M the mean spin: (3, systems, betas).
 
-    Driven networks with couplings of mean 1/N, taken replica by replica.
-    Couplings of standard deviation `coupling_std`/√N in both directions, constant fields on an
-    even grid over [−`field_scale`, `field_scale`]; random starts, the first third of the `steps`
-    is dropped. Averages of M itself vanish once replicas have ordered up and down; those of |M|
-    and of its powers do not.
+    Of driven networks, replica by replica, with couplings of mean 1/N and standard deviation
+    `coupling_std`/√N in both directions and constant fields on an even grid over ±`field_scale`;
+    random starts, the first third of the `steps` is dropped.
     """
     fields = field_scale * np.linspace(-1, 1, size)
     moments = np.empty((3, systems, len(betas)))
@@ -189,10 +186,8 @@ def binder_crossing(
 ) -> tuple[Estimate, Estimate]:
     """β and Binder's ratio where those of two sizes cross, with bootstrap errors over systems.
 
-    From few systems these are too small: pairs of sizes scatter by more.
-
-    Their difference is fitted by a straight line in β, the ratio of the larger size by another,
-    so give moments at inverse temperatures near the crossing.
+    From few systems these are too small: pairs of sizes scatter by more. The difference is fitted
+    by a straight line in β, the ratio of the larger size by another.
     """
     rng, systems = np.random.default_rng(seed), large.shape[1]
 

@@ -61,10 +61,7 @@ def draw_paths(
 def draw_bits(
     axis: Axes, *, bits: Mapping[str, tuple[np.ndarray, np.ndarray]], counts: Mapping[str, float]
 ) -> None:
-    """Bits per character of each arm, (in one pass, from the past alone), with intervals.
-
-    Dotted lines are what `counts` of letters reach.
-    """
+    """Bits per character of each arm, (in one pass, from the past alone); dotted: `counts`."""
     for place, (arm, (one_pass, past_alone)) in enumerate(bits.items()):
         look: Any = {"color": ARM_COLORS[arm], "capsize": 3}
         means(axis, [place - 0.12], one_pass[:, None], **look, fmt="s", mfc="none")

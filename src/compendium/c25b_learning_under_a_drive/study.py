@@ -79,10 +79,10 @@ def whole_windows(text: Tensor) -> Batch:
 
 
 def count_bits(split: int) -> dict[str, float]:
-    """Bits per character of the test part from counts in the training part, in its windows.
+    """Bits per character of the test part, in its windows, from counts in the training part.
 
     Each order is mixed with the one below, p(c|ab) = (n_abc + κ p(c|b))/(n_ab + κ), κ chosen on
-    the validation part; the first character of a window is known only to the one after it.
+    the validation part.
     """
     size = len(ALPHABET)
     train = text_part("train", split=split).numpy()
@@ -122,10 +122,7 @@ ARMS = ("driven", "one step", "naive", "symmetric", "frozen", "uniform", "attent
 
 
 class SpinLayer(nn.Module):
-    """Driven spins in the place of attention in a pre-norm layer: (batch, N, WIDTH) to the same.
-
-    `strength` is the g from which training starts.
-    """
+    """Driven spins in the place of attention in a pre-norm layer: (batch, N, WIDTH) to the same."""
 
     def __init__(self, arm: str, *, strength: float) -> None:
         super().__init__()
@@ -217,8 +214,7 @@ def train(
 ) -> dict[int, Network]:
     """Adam with a cosine of the `rate` to zero, on batches that depend on `seed` alone.
 
-    `strength` is the first g of the spins, without meaning for attention. Returns copies of the
-    network after the UPDATES and after those of the `looks` that lie before, by their number.
+    Copies of the network after the UPDATES and after each of the `looks`, by their number.
     """
     network = Network(arm, task=task, strength=strength, seed=seed)
     optimizer = torch.optim.Adam(network.parameters(), lr=rate)
@@ -262,10 +258,7 @@ class Score(NamedTuple):
 
 @torch.no_grad()
 def score(network: Network, batch: Batch, *, past_alone: bool = False) -> Score:
-    """Bits and accuracy of the answers that are asked for, all tokens in one pass.
-
-    With `past_alone` every answer is read from the tokens up to its own, the later ones unwritten.
-    """
+    """Of the answers that are asked for, in one pass or each from the tokens up to its own."""
     tokens, targets = batch
     if past_alone:
         ends = range(1, tokens.shape[1] + 1)
@@ -289,9 +282,9 @@ def simulated_entropy(
 ) -> Estimate:
     """Mean of ln W(u'|u)/W(u|u') over steps u → u', nats per spin and component, its error.
 
-    Unit spins (N, D) in `fields` (N, D), ln W(u'|u) = Σ_i (βD u'_i·θ_i(u) − ln Z(βD‖θ_i(u)‖)), all
-    spins at once; `couplings` (N, N). The first half of the steps is not counted. In a stationary
-    state that is the entropy production: the state's own probability drops out of the mean.
+    Unit spins in `fields` (N, D), ln W(u'|u) = Σ_i (βD u'_i·θ_i(u) − ln Z(βD‖θ_i(u)‖)). The first
+    half of the steps is not counted. In a stationary state that is the entropy production: the
+    state's own probability drops out of the mean.
     """
     rng, (count, dim) = numpy_generator(seed), fields.shape
 

@@ -1,10 +1,6 @@
 """The stored tables: the tuning of every arm, recall along the training, and text on two splits.
 
-`tuning`: validation bits of each setting, one seed that the results do not use. `recall`, `text`:
-trainings with the setting that tuning chose. `counts`: letters, pairs and triples counted.
-`settings_B13b`: bits per character, or share of right answers, by which driven spins lead the null;
-the median of five trainings on a split with their range, of ten in recall with the second and
-ninth.
+Tuning uses a seed that the results do not use.
 """
 
 from __future__ import annotations
@@ -49,10 +45,7 @@ def _thinned(batch: Batch) -> Batch:
     units=[*grid(task=("recall",), arm=ARMS), *grid(task=("text",), arm=TEXT_ARMS)],
 )
 def TUNING(task: str, arm: str) -> Rows:
-    """Validation bits of all settings of one arm; read from the past alone if it is symmetric.
-
-    Attention has no strength and is given the rates alone.
-    """
+    """Validation bits of all settings of one arm; read from the past alone if it is symmetric."""
     held = held_batch(task, part="validation")
     past_alone = arm == "symmetric"
     held = _thinned(held) if past_alone else held
@@ -81,10 +74,7 @@ def chosen_setting(arm: str, *, task: str) -> dict[str, Any]:
     within={"entropy": 0.3, "strength": 0.3, "bits": 0.1, "accuracy": 0.1},
 )
 def RECALL(arm: str, seed: int) -> Rows:
-    """One row a look: bits and accuracy, entropy production and strength of the couplings.
-
-    Entropy in nats a step, per spin and component, of 32 sequences; not for attention.
-    """
+    """A row a look: bits, accuracy, entropy production (per spin and component), strength g."""
     kind = "driven" if arm == SHUFFLED else arm
     setting = {**chosen_setting(kind, task="recall"), "seed": seed, "looks": LOOKS}
     found = train(kind, task="recall", shuffled=arm == SHUFFLED, **setting)

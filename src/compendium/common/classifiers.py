@@ -1,28 +1,23 @@
 """Stacks of spin systems, and what they are compared with, that read labels off sets of tokens.
 
-A stack embeds the tokens, lets one layer drive the next, and reads logits from the average over
-tokens, from the last token, or from every token. Its layers are spin systems (`spins.module`),
-whose magnetizations are the fields of the next system with nothing added in between
-[bal2021transformers, Sec. 10], or layers without spins at the same number of parameters.
-
+A stack embeds the tokens, lets one layer drive the next, and reads logits off. Its layers are spin
+systems (`spins.module`), whose magnetizations are the fields of the next with nothing added in
+between [bal2021transformers, Sec. 10], or layers without spins at the same number of parameters.
 Every network is an arm of a comparison, by name in `ARMS`; g is where the couplings start.
 
 - saddle: modules return -dF/dH exactly, at the saddle point. limited: at the fixed point of the
   mean-field equations, couplings kept below the limit 0.9. one step: the first of its iteration.
 - no response: ⟨σ⟩ at the saddle only. free spins: no couplings.
 - frozen couplings: W_Q, W_K, β and g stay as they were drawn. couplings only: these and the
-  read-out are trained, nothing else. read-out only: the read-out alone.
-- answers only: everything up to and including the spins stays as it was drawn; the map behind them
-  and the read-out are trained.
-- positions: saddle; learned couplings of places, the same for all tokens that may stand there.
-- numbers: saddle; J_ij are numbers of their own, the same whatever the tokens are, and trained.
-  frozen numbers: these, β and all that scales them stay as they were drawn.
+  read-out are trained. answers only: the map behind the spins and the read-out. read-out only.
+- positions: learned couplings of places, the same for all tokens that may stand there.
+- numbers: J_ij are numbers of their own and trained. frozen numbers: these, β and all that scales
+  them stay as they were drawn.
 - averaging, identity: in the place of the spins the mean of the tokens, or each token alone, behind
-  a linear map. layer of …: spins, attention, averaging or identity inside a layer, normalization
-  first, with skips and a feed-forward network four times as wide.
+  a linear map. layer of …: a mixer inside a layer, normalization first, with skips and a
+  feed-forward network four times as wide.
 - attention: tokens normalized as in the modules, then multi-head attention; no skip, no
-  feed-forward. attention with skip: the same added to its input. transformer: torch's layer with
-  the normalization first and four times as many hidden units, narrower, as big as the others.
+  feed-forward. attention with skip: the same added to its input. transformer: torch's layer.
 """
 
 from __future__ import annotations
@@ -38,11 +33,10 @@ COUPLINGS = ("query", "key", "log_beta", "log_strength", "couplings")
 
 
 class Arm(NamedTuple):
-    """One network of a comparison: its layers, the modules' options, and what is trained.
+    """One network: its layers (within a `layer` with skips?), what is trained, modules' options.
 
-    `trained`: "all", "couplings" (and the read-out), "rest" (all but the couplings), "answers" (the
-    maps behind the spins and the read-out) or "read-out". `layer`: within skips and beside a
-    feed-forward network.
+    `trained` beside the read-out: "all", "couplings", "rest" (all but these), "answers" (the maps
+    behind the spins) or nothing, "read-out".
     """
 
     kind: str = "spins"
@@ -103,10 +97,9 @@ class PlainMixer(nn.Module):
 
 
 class PositionSpins(nn.Module):
-    """Vector spins at the saddle whose couplings are learned and do not depend on the tokens.
+    """Vector spins at the saddle with learned J = g softmax(S), S a table in place of the scores.
 
-    J = g softmax(S) without the diagonal, with a table S (heads, N, N) in place of the scores that
-    queries and keys make; so there is no response of the couplings either.
+    No token acts on S, so there is no response of the couplings.
     """
 
     def __init__(self, dim: int, *, heads: int, tokens: int, strength: float) -> None:
@@ -124,9 +117,9 @@ class PositionSpins(nn.Module):
 
 
 class NumberSpins(nn.Module):
-    """Vector spins at the saddle whose couplings J_ij are numbers, one table a head.
+    """Vector spins at the saddle whose couplings J_ij are numbers, first normal of deviation g/√N.
 
-    They start from a normal distribution of deviation g/√N; spins answer with ⟨σ⟩.
+    They answer with ⟨σ⟩.
     """
 
     def __init__(self, dim: int, *, heads: int, tokens: int, strength: float) -> None:
@@ -183,10 +176,8 @@ def _mixer(arm: Arm, dim: int, heads: int, tokens: int, strength: float) -> nn.M
 class TokenClassifier(nn.Module):
     """Embedding with learned positions, `depth` layers of the `arm`, and a linear read-out.
 
-    Input (batch, N, features), output logits (batch, classes), read from the "mean" or the "last"
-    token as `readout` says, or (batch, N, classes) from "every" token. `dim` channels, shared out
-    to `heads`; a transformer takes so few that a layer comes closest to the 4 dim² numbers of a
-    module. Couplings start at `strength` g. What the arm does not train has no gradient.
+    Of the "mean" or the "last" token as `readout` says, or of "every". A transformer takes so few
+    channels that a layer comes closest to the 4 dim² numbers of a module.
     """
 
     def __init__(
@@ -245,10 +236,7 @@ class TokenClassifier(nn.Module):
 
 
 def build_classifier(arm: str, *, seed: int, **shape: Any) -> TokenClassifier:
-    """A freshly initialized `TokenClassifier` of that `shape`, its weights drawn from `seed`.
-
-    Arms with the same layers start from the same weights.
-    """
+    """A `TokenClassifier` of that `shape`; arms of the same layers start from the same weights."""
     # torch draws initial weights from its global state and nowhere else: it is lent ours.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -83,8 +83,7 @@ def digit_task(split: int) -> Task:
 def recall_task(split: int) -> Task:
     """7 tokens hold a key and a value each, the last one a key: which value belongs to it?
 
-    Keys are 7 of 8, in any order, values any of 8, both one-hot; the last token is marked. New
-    samples without end; `split` draws the test set, the validation set is the same for all.
+    Keys are 7 of 8, in any order, values any of 8, both one-hot; the last token is marked.
     """
 
     def sample(count: int, generator: Generator) -> tuple[Tensor, Tensor]:
@@ -103,11 +102,9 @@ def recall_task(split: int) -> Task:
 def copy_task(split: int) -> Task:
     """Four of 16 tokens are masked and marked; each has the content of the token with its mark.
 
-    Every token but the masked ones holds one of 8 contents, drawn alike; of these 12, four sources
-    bear one of four marks each, and the masked tokens bear the same. All stand anywhere. Features
-    are one-hot, times the root of their number: embedded, they are about as large as the
-    positions. New samples without end; `split` draws the test set, the validation set is the same
-    for all.
+    Every token but the masked ones holds one of 8 contents, and four of these twelve bear a mark
+    each. All stand anywhere. Features are one-hot, times the root of their number: embedded, they
+    are about as large as the positions.
     """
 
     def sample(count: int, generator: Generator) -> tuple[Tensor, Tensor]:
@@ -131,6 +128,7 @@ def copy_task(split: int) -> Task:
 def _endless(
     sample: Callable[[int, Generator], tuple[Tensor, Tensor]], split: int, **shape: Any
 ) -> Task:
+    """New samples without end; `split` draws the test set, the validation set is one for all."""
     test = sample(TEST, torch_generator(20000 + split))
     _, tokens, features = test[0].shape
     return Task(
@@ -144,8 +142,8 @@ def _endless(
 def crowd_share(draws: int, *, kinds: int) -> float:
     """How often one of `draws` values is guessed right by the most frequent of them, in the mean.
 
-    Values are drawn alike from `kinds`. For n draws of K kinds, none comes more often than m with
-    P = n! [xⁿ] (Σ_{k≤m} xᵏ/k!)^K / Kⁿ, and the mean of the largest number is Σ_m (1 − P).
+    For n draws of K kinds, none comes more often than m with P = n! [xⁿ] (Σ_{k≤m} xᵏ/k!)^K / Kⁿ,
+    and the mean of the largest number is Σ_m (1 − P).
     """
     mean = 0.0
     for most in range(draws):
