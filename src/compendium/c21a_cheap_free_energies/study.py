@@ -381,6 +381,13 @@ def layer_distances(
     return np.sqrt([measured, np.maximum(foretold, 0.0)])
 
 
+def layers_needed(beta: float, *, field_std: float) -> float:
+    """Layers until their distance falls below 10⁻³ by state evolution, NaN beyond 200."""
+    square, pair = state_evolution(200, beta=beta, field_std=field_std)
+    close = square[1:] + square[:-1] - 2 * pair[1:] < 1e-6
+    return int(np.argmax(close)) + 1 if close.any() else math.nan
+
+
 def convergence(
     size: int, *, beta: float, field_std: float, systems: int, memory: str, seed: int
 ) -> float:
