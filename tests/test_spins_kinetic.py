@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from compendium.c25_driven.order import critical_beta
 from compendium.c25_driven.study import entropy_production, exact_magnetizations
-from compendium.c25_driven.theories import kinetic_mean_field
+from compendium.c25_driven.theories import critical_beta, kinetic_mean_field
 from spinformer.core.states import spin_states
 from spinformer.spins.ising import gaussian_couplings
 from spinformer.spins.kinetic import (

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.optimize import brentq
 
-from compendium.c21a_cheap_free_energies.unrolled import state_evolution, unrolled_tap
+from compendium.c21a_cheap_free_energies.study import state_evolution, unrolled_tap
 from spinformer.core.solve import NotConverged, Status
 from spinformer.spins import mean_field
 from spinformer.spins.ising import sherrington_kirkpatrick, solve_exact

@@ -12,8 +12,8 @@ from compendium.c21a_cheap_free_energies.study import (
     fall_of_errors,
     glass_susceptibility,
     squared_error,
+    unrolled_tap,
 )
-from compendium.c21a_cheap_free_energies.unrolled import unrolled_tap
 from spinformer.spins.ising import sherrington_kirkpatrick, solve_exact
 from spinformer.spins.mean_field import (
     belief_propagation,

@@ -1,21 +1,30 @@
-"""Tables of settings, read from the grids of trainings.
+"""Tables of settings, read from the grids of trainings, and how often the meter is wrong.
 
 An arm stands at the rate of its least median validation loss, in every cell anew. Trainings are
 compared in pairs, of the same split and the same start of all weights that both arms have.
+
+Two tokens are the one case in which spins of any dimension are solved exactly with fields that
+point anywhere. The meter is wrong if it trusts a system (off by less than `TOLERANCE`) whose mean
+spins are off by more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
-from bookmaker.tables import Rows, Table
+from bookmaker.tables import Rows, Table, stored
 from compendium.c24_training import grids
-from compendium.common.rows import array_of, grid, median_rows
+from compendium.common.rows import array_of, grid, median_rows, share_rows
+from spinformer.core.random import torch_generator
+from spinformer.spins.module import SpinTransformerModule
+from spinformer.spins.vectors import two_spins
 
 _MEASURES, _LOOKS = ("accuracy", "bits"), ("100 of 200", "200 of 200")
 _HALVES, _TASKS = ("first five", "last five"), ("digits", "recall")
@@ -130,3 +139,37 @@ def B8c(task: str, splits: str, strength: float, seen: str) -> np.ndarray:
 def B10d(strength: float, **look: str) -> np.ndarray:
     """What couplings that are numbers gain on the digits by being trained."""
     return gap("digits", arms=[("numbers", strength), ("frozen numbers", strength)], **look)
+
+
+TOLERANCE, ACCEPTED = 0.2, 0.05
+COUPLINGS = {"weak": (0.1, 0.3, 1.0), "strong": (2.0, 5.0)}
+EACH = 60  # pairs at every strength
+
+
+@stored(
+    Path(__file__).with_name("settings_B8b.csv"),
+    units=[
+        {"dim": dim, "couplings": couplings, "beta": beta, "solver": solver}
+        for dim, beta in product((2, 3, 4, 16), (0.5, 1.5, 3.0))
+        for couplings, solver in (("weak", "saddle"), ("strong", "saddle"), ("weak", "fixed point"))
+    ],
+    seconds=3.0,
+)
+@torch.no_grad()
+def METER(dim: int, couplings: str, beta: float, solver: str) -> Rows:
+    """Of random pairs that are trusted the share that may be wrong, less the share that is."""
+    generator = torch_generator(0)
+    trusted = wrong = 0
+    options: Any = {"beta": beta, "solver": solver, "normalize": False, "dtype": torch.float64}
+    for strength in COUPLINGS[couplings]:
+        module = SpinTransformerModule(dim, heads=1, strength=strength, **options)
+        module.warned = True  # its meter is asked instead
+        size = 2 * torch.rand(EACH, 1, 1, generator=generator, dtype=torch.float64)
+        tokens = size * torch.randn(EACH, 2, dim, generator=generator, dtype=torch.float64)
+        _, parts = module(tokens, return_parts=True)
+        for place in parts.validity().trusted(TOLERANCE)[:, 0].nonzero().flatten().tolist():
+            bond, fields = parts.couplings[place, 0].numpy(), tokens[place].numpy()
+            truth = torch.tensor(two_spins(bond, fields=fields, beta=beta).magnetization)
+            off = (parts.spins[place] - truth).norm() / truth.norm()
+            trusted, wrong = trusted + 1, wrong + int(off > TOLERANCE)
+    return share_rows(wrong, trials=trusted, bound=ACCEPTED, sign=-1)

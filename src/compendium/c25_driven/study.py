@@ -22,8 +22,7 @@ from typing import Any
 import numpy as np
 
 from bookmaker.tables import Rows, stored
-from compendium.c25_driven.order import critical_beta
-from compendium.c25_driven.theories import KINETIC_METHODS, kinetic_mean_field
+from compendium.c25_driven.theories import KINETIC_METHODS, critical_beta, kinetic_mean_field
 from compendium.common.rows import array_of, grid, near_rows, rows_of
 from spinformer.core.states import spin_states
 from spinformer.core.statistics import Estimate, mean_estimate
