@@ -136,13 +136,6 @@ def SIZES(symmetry: float, size: int) -> Rows:
     ]
 
 
-def stored_errors(symmetry: float, theory: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sizes, squared errors and their standard errors from the table, for one kind of couplings."""
-    table = SIZES.read()
-    here = (table["symmetry"] == symmetry) & (table["theory"] == theory)
-    return table["size"][here], table["value"][here], table["error"][here]
-
-
 def order_moments(
     size: int,
     *,
