@@ -80,18 +80,6 @@ def exact_magnetizations(
     return np.array(means)
 
 
-def largest_errors(
-    couplings: np.ndarray, *, drive: np.ndarray, beta: float, initial: np.ndarray
-) -> dict[str, float]:
-    """Largest error of the magnetizations over all steps, for every theory; exact is the truth."""
-    run: dict[str, Any] = {"drive": drive, "beta": beta, "initial": initial}
-    truth = exact_magnetizations(couplings, **run)
-    return {
-        method: float(np.abs(kinetic_mean_field(couplings, **run, method=method) - truth).max())
-        for method in KINETIC_METHODS
-    }
-
-
 def squared_errors(
     size: int, *, symmetry: float, beta: float, steps: int, systems: int, replicas: int, seed: int
 ) -> dict[str, Estimate]:
