@@ -71,9 +71,8 @@ def test_the_line_and_the_susceptibility_by_other_means():
     weights = weights / weights.sum()
 
     def copy_map(rho):
-        total, common = q + std**2, rho + std**2
-        rest = np.sqrt(total - common)
-        inner = np.tanh(edge * (np.sqrt(common) * nodes[:, None] + rest * nodes)) @ weights
+        common, rest = np.sqrt(rho + std**2), np.sqrt(q - rho)
+        inner = np.tanh(edge * (common * nodes[:, None] + rest * nodes)) @ weights
         return weights @ inner**2
 
     assert (copy_map(q) - copy_map(q - 1e-4)) / 1e-4 == pytest.approx(1.0, abs=2e-3)
@@ -98,14 +97,14 @@ def test_the_line_and_the_susceptibility_by_other_means():
 def test_adaptive_tap_falls_faster_than_the_others():
     """The stored errors by an unweighted fit of their means; medians of sizes 64 against 512."""
     table = ERRORS.read()
-    sizes = np.unique(table["size"][table["kind"] == "gaussian"])
-    at = [(table["kind"] == "gaussian") & (table["size"] == n) for n in sizes]
+    at = {n: (table["kind"] == "gaussian") & (table["size"] == n) for n in np.unique(table["size"])}
     slopes, fallen = {}, {}
     for theory in ("tap", "adaptive", "beliefs"):
-        means = np.array([table[theory][rows].mean() for rows in at])
-        fit = np.polyfit(np.log(sizes[means > 0]), np.log(means[means > 0]), 1)
-        few, many = (np.median(table[theory][at[sizes.tolist().index(n)]]) for n in (64, 512))
-        slopes[theory], fallen[theory] = fit[0], np.log(few / many) / np.log(8)
+        means = {n: table[theory][rows].mean() for n, rows in at.items()}
+        seen = np.log([(n, mean) for n, mean in means.items() if mean > 0])
+        slopes[theory] = np.polyfit(*seen.T, 1)[0]
+        few, many = (np.median(table[theory][at[n]]) for n in (64, 512))
+        fallen[theory] = np.log(few / many) / np.log(8)
     assert slopes["adaptive"] < min(-1.3, slopes["tap"] - 0.3)
     assert min(slopes["tap"], slopes["beliefs"]) > -1.3
     assert fallen["adaptive"] > 1.3 > fallen["tap"]

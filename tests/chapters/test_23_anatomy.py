@@ -51,14 +51,6 @@ def test_parts_are_the_gradient(sites, dim, seed, beta, gamma, strength, mask_di
     assert errors["formula"] < 1e-12 * scale
 
 
-def test_sizes_are_root_mean_squares_over_the_tokens():
-    fields, bilinear = 2.0 * draw_tokens(2, sites=5, dim=3, seed=0), draw_bilinear(3, seed=1)
-    found = dissect(fields, bilinear=bilinear, beta=1.2)
-    for name, size in found.sizes().items():
-        lengths = np.linalg.norm(found.parts()[name].numpy(), axis=-1)
-        np.testing.assert_allclose(size, np.sqrt(np.mean(lengths**2, axis=-1)))
-
-
 @pytest.mark.claim("B9")
 def test_rotations_and_spans():
     """All but the response commute with any rotation of the channels; the response does not."""
@@ -148,9 +140,9 @@ def test_locality_adds_up():
 
 
 def test_deviations_that_are_there_are_seen(monkeypatch):
-    fields, push = draw_tokens(2, sites=4, dim=5, seed=0), draw_tokens(2, sites=4, dim=5, seed=1)
-    bilinear = draw_bilinear(5, seed=2)
-    options = {"bilinear": bilinear, "push": push, "beta": 1.2, "gamma": 2.0, "strength": 0.5}
+    fields, push = (draw_tokens(2, sites=4, dim=5, seed=seed) for seed in (0, 1))
+    options = {"beta": 1.2, "gamma": 2.0, "strength": 0.5}
+    options |= {"bilinear": draw_bilinear(5, seed=2), "push": push}
     assert derivative_errors(fields, **options)["difference"] < 1e-9
 
     # Parts whose response is off in a single component, and a free energy off by a factor.
@@ -160,11 +152,9 @@ def test_deviations_that_are_there_are_seen(monkeypatch):
         off[0, 0], off[1, 1] = 1e-3, -1e-3
         return replace(parts, response=parts.response + off, free_energy=1.5 * parts.free_energy)
 
-    with monkeypatch.context() as patch:
-        patch.setattr("compendium.c23_anatomy.study.dissect", disturbed)
-        wrong = derivative_errors(fields, **options)
-    assert wrong["autograd"] == pytest.approx(1e-3, rel=1e-6)
-    assert wrong["formula"] == pytest.approx(1e-3, rel=1e-6)
+    monkeypatch.setattr("compendium.c23_anatomy.study.dissect", disturbed)
+    wrong = derivative_errors(fields, **options)
+    assert (wrong["autograd"], wrong["formula"]) == pytest.approx((1e-3, 1e-3), rel=1e-6)
     assert wrong["difference"] > 1e-2
 
 
@@ -181,23 +171,18 @@ def test_the_pair_is_the_exact_one_with_the_same_scores_in_every_dimension():
 
 def test_the_distance_of_a_module_from_the_saddle():
     torch.manual_seed(0)
-    module = SpinTransformerModule(
-        8, heads=2, solver="fixed point", strength=0.3, dtype=torch.float64
-    )
+    options = {"heads": 2, "strength": 0.3, "dtype": torch.float64}
+    module = SpinTransformerModule(8, solver=Solver(max_steps=300), **options)
+    exact = SpinTransformerModule(8, solver="saddle", **options)
+    exact.load_state_dict(module.state_dict())
     with torch.no_grad():
-        module.log_beta += torch.tensor([0.0, 0.7])
+        for one in (module, exact):
+            one.log_beta += torch.tensor([0.0, 0.7])
     inputs = draw_tokens(2, sites=5, dim=8, seed=3)
     distance, converged = distance_to_saddle(module, inputs)
     with torch.no_grad():
-        _, parts = module(inputs, return_parts=True)
-        heads = module.fields(inputs).split(4, -1)
-        truth = [
-            vector_spins(parts.couplings[:, n], fields=h.contiguous(), beta=float(beta))
-            for n, (h, beta) in enumerate(zip(heads, module.log_beta.exp(), strict=True))
-        ]
-    truth = torch.cat([one.magnetization for one in truth], -1)
-    spins = parts.magnetization - parts.response
-    assert distance == pytest.approx(float((spins - truth).norm() / truth.norm()), rel=1e-9)
+        found, truth = (one(inputs, return_parts=True)[1].spins for one in (module, exact))
+    assert distance == pytest.approx(float((found - truth).norm() / truth.norm()), rel=1e-9)
     assert 1e-4 < distance < 0.1
     assert converged
     module.solver = Solver(max_steps=2)

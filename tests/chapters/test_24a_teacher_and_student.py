@@ -25,20 +25,15 @@ def test_the_bound_is_what_small_noise_does_to_a_local_fit():
     """Gauss-Newton from the truth, with a derivative by autograd: errors over many noises."""
     model = teacher(1)
     fields, _ = examples(model, samples=3, data="theory", seed=5)
-    target = bilinear(model)
-    key = torch.eye(8).double()
+    target, names = bilinear(model), ("query", "log_beta", "log_strength")
 
-    def answer(unknowns):
-        weights = {
-            "query": unknowns[:64].view(8, 8),
-            "key": key,
-            "log_beta": unknowns[64:65],
-            "log_strength": unknowns[65:],
-        }
+    def answer(*unknowns):
+        weights = dict(zip(names, unknowns, strict=True)) | {"key": torch.eye(8).double()}
         return torch.func.functional_call(model, weights, (fields,)).flatten()
 
-    base = torch.cat([target.flatten(), model.log_beta.detach(), model.log_strength.detach()])
-    jacobian = torch.autograd.functional.jacobian(answer, base)
+    base = target, model.log_beta.detach(), model.log_strength.detach()
+    slopes = torch.autograd.functional.jacobian(answer, base)
+    jacobian = torch.cat([slope.flatten(1) for slope in slopes], 1)
     generator = torch.Generator().manual_seed(0)
     noise = NOISE * torch.randn(fields.numel(), 4000, generator=generator, dtype=torch.float64)
     moved = torch.linalg.lstsq(jacobian, noise).solution[:64]
