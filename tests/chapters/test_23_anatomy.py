@@ -15,7 +15,6 @@ from compendium.c23_anatomy.study import (
     distance_to_saddle,
     draw_bilinear,
     draw_tokens,
-    exact_pair,
     locality,
     outside_span,
 )
@@ -115,14 +114,12 @@ def test_locality_adds_up():
     fields, bilinear = draw_tokens(1, sites=5, dim=4, seed=0)[0], draw_bilinear(4, seed=1)
     options = {"beta": 1.0, "gamma": 1.5}
     total = locality(fields, bilinear=bilinear, **options)
-    step = 1e-5
-    block = torch.zeros(5, dtype=torch.float64)
-    for channel in range(4):
-        push = torch.zeros_like(fields)
-        push[2, channel] = step
-        moved = torch.stack([fields + push, fields - push])
-        ahead, behind = dissect(moved, bilinear=bilinear, **options).response
-        block += ((ahead - behind) / (2 * step)).square().sum(dim=1)
+    pushes = torch.zeros(4, 5, 4, dtype=torch.float64)
+    pushes[:, 2] = 1e-5 * torch.eye(4)
+    ahead, behind = (
+        dissect(fields + sign * pushes, bilinear=bilinear, **options).response for sign in (1, -1)
+    )
+    block = ((ahead - behind) / 2e-5).square().sum((0, 2))
     torch.testing.assert_close(total[:, 2], block, rtol=1e-6, atol=0)
     # Frozen: the fields that G averages move, G does not.
     held = dissect(fields, bilinear=bilinear, **options)
@@ -136,7 +133,6 @@ def test_locality_adds_up():
     frozen = locality(fields, bilinear=bilinear, frozen=True, **options)
     torch.testing.assert_close(frozen, want, rtol=1e-12, atol=1e-15)
     assert (frozen.diagonal() == 0).all()
-    assert (total.diagonal() > 0).all()
 
 
 def test_deviations_that_are_there_are_seen(monkeypatch):
@@ -156,17 +152,6 @@ def test_deviations_that_are_there_are_seen(monkeypatch):
     wrong = derivative_errors(fields, **options)
     assert (wrong["autograd"], wrong["formula"]) == pytest.approx((1e-3, 1e-3), rel=1e-6)
     assert wrong["difference"] > 1e-2
-
-
-def test_the_pair_is_the_exact_one_with_the_same_scores_in_every_dimension():
-    large, spins, _ = exact_pair(6, beta=0.9, gamma=1.5, strength=0.7)
-    fields = np.zeros((2, 6))
-    fields[:, :2] = 6**0.5 * np.array([[1.0, 0.0], [0.6, 0.8]])
-    exact = two_spins(large.couplings.numpy(), fields=fields, beta=0.9)
-    np.testing.assert_allclose(spins.numpy() * 6**0.5, exact.magnetization, atol=1e-13)
-    # The same scores in every D.
-    other, _, _ = exact_pair(24, beta=0.9, gamma=1.5, strength=0.7)
-    torch.testing.assert_close(large.couplings, other.couplings)
 
 
 def test_the_distance_of_a_module_from_the_saddle():
