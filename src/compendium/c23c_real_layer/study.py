@@ -127,20 +127,26 @@ def mixing_terms(model: LanguageModel, trace: LayerTrace) -> dict[str, Tensor]:
     same with the weights of another head.
     """
     values, (weights, other, moved) = trace.values, _weights(trace)
-    between = without_diagonal((weights + weights.mT) / 2)
+    mixed = mixtures(values, weights, other)
+    shuffled = mixtures(values, weights[..., moved, :][..., moved], other)
+    mixed["uniform"] = values.mean(dim=-2, keepdim=True).expand_as(values)
+    mixed["shuffled"] = shuffled["symmetrized"]
+    output = model.weights[f"encoder.layer.{trace.layer}.attention.output.dense.weight"]
+    return written(mixed, output)
+
+
+def mixtures(values: Tensor, weights: Tensor, other: Tensor) -> dict[str, Tensor]:
+    """What heads make of values (B, H, N, d) by weights (B, H, N, N), their own or `other` heads'."""
+    between = without_diagonal(0.5 * (weights + weights.mT))
     balanced = between / between.sum(dim=-1, keepdim=True)
-    mixed = {
+    return {
         "own": values,
-        "uniform": values.mean(dim=-2, keepdim=True).expand_as(values),
         "symmetrized": between @ values,
         "balanced": balanced @ values,
         "balanced other": balanced[:, other] @ values,
         "directed": without_diagonal(weights) @ values,
         "other head": between[:, other] @ values,
-        "shuffled": between[..., moved, :][..., moved] @ values,
     }
-    output = model.weights[f"encoder.layer.{trace.layer}.attention.output.dense.weight"]
-    return written(mixed, output)
 
 
 def without_sinks(
