@@ -136,7 +136,7 @@ def mixing_terms(model: LanguageModel, trace: LayerTrace) -> dict[str, Tensor]:
 
 
 def mixtures(values: Tensor, weights: Tensor, other: Tensor) -> dict[str, Tensor]:
-    """What heads make of values (B, H, N, d) by weights (B, H, N, N), their own or `other` heads'."""
+    """What heads make of values (B, H, N, d) by weights, their own or those of `other` heads."""
     between = without_diagonal(0.5 * (weights + weights.mT))
     balanced = between / between.sum(dim=-1, keepdim=True)
     return {
