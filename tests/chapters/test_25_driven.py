@@ -10,36 +10,12 @@ from compendium.c25_driven.study import (
     order_moments,
     squared_errors,
 )
-from spinformer.core.states import spin_states
 from spinformer.spins.ising import gaussian_couplings
-from spinformer.spins.kinetic import kinetic_path, kinetic_stationary
 
 
 @pytest.mark.claim("B13")
 def test_driven_spins_as_the_claim_has_them():
-    """Each figure of the row by other means, within what the row's criterion states."""
-    # A masked pair by hand: the driven first spin is a coin.
-    masked, field = np.array([[0.0, 0.0], [0.5, 0.0]]), np.array([0.0, 0.8])
-    run = {"states": np.ones((4000, 2)), "steps": 3, "seed": 0, "fields": field}
-    driven = kinetic_path(masked, beta=1.0, **run)[-1].mean(0)
-    assert abs(driven[0]) < 4 / np.sqrt(4000)
-    assert driven[1] == pytest.approx(0.5 * (np.tanh(1.3) + np.tanh(0.3)), abs=0.06)
-    # Entropy production by its definition, from transition probabilities written out again.
-    rng = np.random.default_rng(1)
-    j, x, beta = rng.normal(size=(7, 7)) / np.sqrt(7), 0.5 * rng.normal(size=7), 0.9
-    produced = []
-    for matrix in (0.5 * (j + j.T), j):
-        states = spin_states(len(x))
-        local = beta * (x + states @ matrix.T)
-        step = np.exp(local @ states.T - np.log(2 * np.cosh(local)).sum(1)[:, None])
-        p = np.full(len(states), 1 / len(states))
-        for _ in range(400):
-            p = p @ step
-        flow = p[:, None] * step
-        produced.append(float((flow * np.log(flow / flow.T)).sum()) / len(x))
-        found = kinetic_stationary(matrix, drive=x, beta=beta)
-        assert found.entropy_production / len(x) == pytest.approx(produced[-1], abs=1e-8)
-    assert abs(produced[0]) < 1e-4 < 0.1 < produced[1]
+    """Sizes and crossing by other runs; `test_spins_kinetic` holds the pair and the entropy."""
     # Exponents of the size: one theory becomes exact, and only for independent couplings.
     sizes = np.array([12, 30, 75])
     run = {"beta": 1.5, "steps": 6, "systems": 24, "replicas": 3000, "seed": 7}
