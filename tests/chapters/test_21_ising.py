@@ -24,18 +24,11 @@ def table():
     return exact | cheap
 
 
-def test_errors_of_ising_approximations():
-    couplings, fields = sherrington_kirkpatrick(8, seed=0, count=5, field_std=0.5)
-    one = {"fields": fields[0], "beta": 0.7}
-    slope = field_differences(couplings[0], **one)
-    assert slope == pytest.approx(solve_exact(couplings[0], **one).magnetization, abs=1e-7)
-    batch = {"fields": fields, "beta": 0.5}
-    truth = solve_exact(couplings, **batch)
-    moments, log_z, found = approximation_errors(couplings, **batch, method="naive", truth=truth)
-    norms = np.linalg.norm(found.magnetization - truth.magnetization, axis=1)
-    np.testing.assert_allclose(moments, norms / np.sqrt(8))
-    gaps = (found.log_partition - truth.log_partition) / 8
-    np.testing.assert_allclose(log_z, gaps)
+def test_differences_of_the_free_energy():
+    couplings, fields = sherrington_kirkpatrick(8, seed=0, field_std=0.5)
+    slope = field_differences(couplings, fields=fields, beta=0.7)
+    exact = solve_exact(couplings, fields=fields, beta=0.7)
+    assert slope == pytest.approx(exact.magnetization, abs=1e-7)
 
 
 @pytest.mark.nightly

@@ -5,7 +5,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.optimize import brentq
 
-from compendium.c21a_cheap_free_energies.unrolled import state_evolution, unrolled_tap
+from compendium.c21a_cheap_free_energies.study import state_evolution, unrolled_tap
 from compendium.common.glass import glass_state, instability_beta
 from spinformer.spins.ising import sherrington_kirkpatrick, solve_exact
 

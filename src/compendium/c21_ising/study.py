@@ -8,13 +8,11 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import numpy as np
 
 from bookmaker.tables import Rows, read_columns, stored
 from compendium.common.rows import grid, median_rows
 from spinformer.core.statistics import Estimate, mean_estimate
-from spinformer.plot.boxes import draw_boxes
 from spinformer.spins.ising import IsingStatistics, sherrington_kirkpatrick, solve_exact
 from spinformer.spins.mean_field import MeanFieldSolution, solve_mean_field
 
@@ -53,22 +51,6 @@ def approximation_errors(
     difference = found.magnetization - truth.magnetization
     moments = np.sqrt(np.mean(difference**2, axis=-1))
     return moments, (found.log_partition - truth.log_partition) / difference.shape[-1], found
-
-
-def show_module_idea() -> None:
-    """The schematic of a spin system as a layer: fields in, mean spins out."""
-    _, axis = plt.subplots(figsize=(8.4, 2.6))
-    draw_boxes(
-        {
-            "data": (0.02, 0.85, "data as\nfields $h_i$"),
-            "spins": (0.5, 0.85, "coupled spins $s_i = \\pm 1$\nweights $J_{ij}$"),
-            "out": (0.98, 0.85, "mean spins\n$m_i = \\langle s_i \\rangle$"),
-            "energy": (0.5, 0.2, "free energy $F(h)$\na sum over $2^N$ states"),
-        },
-        axis=axis,
-        arrows=["data spins out", "spins energy", "energy out: $-\\partial F/\\partial h_i$"],
-        colors={"spins": "red", "energy": "blue"},
-    )
 
 
 def free_energy_rest(size: int, *, beta: float, systems: int, seed: int) -> Estimate:

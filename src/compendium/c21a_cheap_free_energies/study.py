@@ -50,15 +50,14 @@ import math
 from collections.abc import Mapping
 from itertools import combinations, product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bookmaker.tables import Rows, stored
-from compendium.c21a_cheap_free_energies.unrolled import state_evolution, unrolled_tap
 from compendium.common.glass import glass_state, instability_beta
 from compendium.common.rows import Columns, grid, share_rows
-from spinformer.core.records import record
+from spinformer.core.special import normal_rule
 from spinformer.core.statistics import Estimate, fit_power, mean_estimate
 from spinformer.spins.ising import sherrington_kirkpatrick
 from spinformer.spins.mean_field import belief_propagation, solve_mean_field
@@ -83,9 +82,8 @@ def draw_system(kind: str, *, size: int, seed: int) -> tuple[np.ndarray, np.ndar
     """Couplings (N, N) of a kind, variance 1/N, and Gaussian fields (N,) of deviation one half.
 
     "patterns": a memory of P = 2N random patterns ±1, ξᵀξ/√(PN). "rotated": the random orthogonal
-    model O D Oᵀ [marinari1994replica], O a random rotation, half of the eigenvalues D = 1, half −1.
-    "sparse": ±1/√c of random signs on a random graph where each spin has c = 4 partners. Diagonals
-    are set to zero.
+    model O D Oᵀ [marinari1994replica] with eigenvalues ±1. "sparse": ±1/√c on a random graph where
+    each spin has c = 4 partners.
     """
     fields = 0.5 * np.random.default_rng([seed, 1]).standard_normal(size)
     rng = np.random.default_rng(seed)
@@ -136,25 +134,22 @@ def squared_error(found: np.ndarray, *, copies: np.ndarray) -> float:
 def theory_errors(
     kind: str, *, size: int, sweeps: int, seed: int, copies: int = 4, beta: float | None = None
 ) -> dict[str, float]:
-    """Squared error of every theory in one system, and `converged`, how many were solved.
-
-    At the kind's β of `BETAS`, if none is given.
-    """
+    """Squared error of every theory in one system, at the kind's β of `BETAS` if none is given."""
     couplings, fields = draw_system(kind, size=size, seed=seed)
     beta = BETAS[kind] if beta is None else beta
     run: dict[str, Any] = {"sweeps": sweeps, "every": sweeps, "copies": copies, "seed": seed}
     means = tempered_chains(
         couplings, fields=fields, betas=np.array([beta]), burn=300, **run
     ).magnetization[:, 0]
-    system: dict[str, Any] = {"fields": fields, "beta": beta, "throw": False}
-    found = {
-        theory: belief_propagation(couplings, **system)
-        if theory == "beliefs"
-        else solve_mean_field(couplings, **system, method=theory, tolerance=1e-9)
-        for theory in THEORIES
-    }
-    errors = {theory: squared_error(one.value, copies=means) for theory, one in found.items()}
-    return {**errors, "converged": sum(bool(one.converged) for one in found.values())}
+    errors = {}
+    for theory in THEORIES:
+        system: dict[str, Any] = {"fields": fields, "beta": beta, "throw": False}
+        if theory == "beliefs":
+            found = belief_propagation(couplings, **system).value
+        else:
+            found = solve_mean_field(couplings, **system, method=theory, tolerance=1e-9).value
+        errors[theory] = squared_error(found, copies=means)
+    return errors
 
 
 def _copies(systems: Mapping[int, int], *, after: Mapping[int, int] | None = None) -> Rows:
@@ -194,9 +189,8 @@ def COLDER(size: int, copy: int) -> Rows:
     return [theory_errors("gaussian", size=size, beta=COLD, **run)]
 
 
-@record
-class Fall:
-    """Squared errors of one theory for one kind of couplings: (sizes,), and their exponent."""
+class Trend(NamedTuple):
+    """Means over the systems of each size with their errors, (sizes,), and the exponent."""
 
     sizes: np.ndarray
     value: np.ndarray
@@ -204,31 +198,29 @@ class Fall:
     slope: Estimate
 
 
-def fall_of_errors() -> dict[tuple[str, str], Fall]:
-    """Means over systems of the stored squared errors, by (kind, theory), with their exponents.
+def trend(table: Columns, name: str, rows: np.ndarray) -> Trend:
+    """How the means of a column over the systems of a size, of these `rows`, go with the size.
 
-    The exponent is a weighted fit over all sizes; sizes whose mean is not above its error, which
-    a logarithm cannot show, are left out of the fit. Where the means scatter about the line by more
-    than their errors, from few systems, say, the error of the exponent is larger by as much.
+    The exponent is a weighted fit of the sizes whose mean is above its error. Where the means
+    scatter about the line by more than their errors, its own error is larger by as much.
     """
-    table = ERRORS.read()
-    return {
-        (kind, theory): _fall(table, theory, table["kind"] == kind, seen=True)
-        for kind in BETAS
-        for theory in THEORIES
-    }
-
-
-def _fall(table: Columns, name: str, rows: np.ndarray, *, seen: bool) -> Fall:
-    """Means over systems of each size; their exponent, if `seen` of those above their error."""
-    means = _means(table[name], table["size"], rows)
-    known = np.array(list(means))
-    value, error = np.array([(m.value, m.error) for m in means.values()]).T
-    keep = (value > error) | (not seen)
-    fit = fit_power(known[keep], values=value[keep], errors=error[keep])
+    sizes = np.unique(table["size"][rows])
+    means = [mean_estimate(table[name][rows & (table["size"] == n)]) for n in sizes]
+    value, error = np.array([(m.value, m.error) for m in means]).T
+    keep = value > error
+    fit = fit_power(sizes[keep], values=value[keep], errors=error[keep])
     wide = float(fit.slope.error) * max(1.0, fit.chi2**0.5)
     slope = Estimate(value=fit.slope.value, error=wide, samples=int(rows.sum()))
-    return Fall(sizes=known, value=value, error=error, slope=slope)
+    return Trend(sizes, value, error, slope)
+
+
+def fall_of_errors() -> dict[tuple[str, str], Trend]:
+    """The stored squared errors by (kind, theory)."""
+    table = ERRORS.read()
+    return {
+        (kind, theory): trend(table, theory, table["kind"] == kind)
+        for kind, theory in product(BETAS, THEORIES)
+    }
 
 
 def _setting(slope: Estimate, *, against: float, sign: int) -> Rows:
@@ -243,15 +235,11 @@ def _setting(slope: Estimate, *, against: float, sign: int) -> Rows:
     seconds=1.0,
 )
 def FASTER(smallest: int, largest: int, half: int) -> Rows:
-    """How much faster than 1/N the squared error of adaptive TAP falls, by its exponent.
-
-    Of the sizes from `smallest` to `largest` and every second of their systems.
-    """
+    """How much faster than 1/N the squared error of adaptive TAP falls, by its exponent."""
     table = ERRORS.read()
     here = (table["kind"] == "gaussian") & (table["copy"] % 2 == half)
     here &= (table["size"] >= smallest) & (table["size"] <= largest)
-    slope = _fall(table, "adaptive", here, seen=False).slope
-    return _setting(slope, against=-1.0, sign=-1)
+    return _setting(trend(table, "adaptive", here).slope, against=-1.0, sign=-1)
 
 
 # What B7b asks of the exponents: a theory, those it must fall behind or lie ahead of, by how much.
@@ -282,10 +270,7 @@ CLAUSES = {
     seconds=1.0,
 )
 def EXACT(clause: str, smallest: int, systems: str, beta: float) -> Rows:
-    """How far an exponent of B7b, or a difference of two, lies on the side that is asked for.
-
-    Of sizes from `smallest` on, of "all" systems or of every second ("even", "odd").
-    """
+    """How far an exponent of B7b, or a difference of two, lies on the side that is asked for."""
     kind, theory, rival, bound = CLAUSES[clause]
     table = COLDER.read() if beta == COLD else ERRORS.read()
     here = table["size"] >= smallest
@@ -295,18 +280,13 @@ def EXACT(clause: str, smallest: int, systems: str, beta: float) -> Rows:
         here &= table["copy"] % 2 == int(systems == "odd")
     sizes, counts = np.unique(table["size"][here], return_counts=True)
     here &= np.isin(table["size"], sizes[counts > 1])
-    mine = _fall(table, theory, here, seen=True).slope
+    mine = trend(table, theory, here).slope
     if rival is None:
         return _setting(mine, against=bound, sign=1 if theory == "naive" else -1)
-    other = _fall(table, rival, here, seen=True).slope
+    other = trend(table, rival, here).slope
     error = np.hypot(other.error, mine.error)
     gap = Estimate(value=other.value - mine.value, error=error, samples=mine.samples)
     return _setting(gap, against=bound, sign=1)
-
-
-def _means(values: np.ndarray, sizes: np.ndarray, rows: np.ndarray) -> dict[int, Estimate]:
-    """Means over the systems of each size."""
-    return {int(n): mean_estimate(values[rows & (sizes == n)]) for n in np.unique(sizes[rows])}
 
 
 def overlap_run(size: int, *, sweeps: int, seed: int) -> TemperedRun:
@@ -318,10 +298,7 @@ def overlap_run(size: int, *, sweeps: int, seed: int) -> TemperedRun:
 
 
 def glass_susceptibility(overlaps: np.ndarray, *, size: int) -> float:
-    """N (⟨q₁₂²⟩ − 2⟨q₁₂ q₁₃⟩ + ⟨q₁₂ q₃₄⟩) from overlaps (samples, 6) of four copies.
-
-    All pairs take part, and products of pairs are means of products of independent copies.
-    """
+    """N (⟨q₁₂²⟩ − 2⟨q₁₂ q₁₃⟩ + ⟨q₁₂ q₃₄⟩) from overlaps (samples, 6) of pairs of four copies."""
     share = [[len(set(a) & set(b)) for b in PAIRS] for a in PAIRS]
     moments = overlaps.T @ overlaps / len(overlaps)
     same, one, none = (moments[np.array(share) == k].mean() for k in (2, 1, 0))
@@ -335,7 +312,6 @@ def _overlap_rows(size: int, copy: int) -> Rows:
         {
             "beta": beta,
             "susceptibility": glass_susceptibility(q, size=size),
-            "mean": q.mean(),
             "spread": q.std(),
             # The first half over the second: one, if the ladder was long enough.
             "halves": q[: len(q) // 2].std() / q[len(q) // 2 :].std(),
@@ -355,13 +331,10 @@ OVERLAPS_AGAIN = stored(_HERE / "overlaps_again.csv", units=_copies(AGAIN, after
 )
 
 
-def glass_susceptibilities() -> dict[float, dict[int, Estimate]]:
-    """Mean over systems of the stored susceptibilities of the glass, by β and size."""
+def glass_susceptibilities() -> dict[float, Trend]:
+    """The stored susceptibilities of the glass, by β."""
     table = OVERLAPS.read()
-    return {
-        float(beta): _means(table["susceptibility"], table["size"], table["beta"] == beta)
-        for beta in np.unique(table["beta"])
-    }
+    return {beta: trend(table, "susceptibility", table["beta"] == beta) for beta in SHOWN}
 
 
 # How the width of the distribution of overlaps falls with N on the line itself: χ_SG grows as N^⅓
@@ -375,7 +348,7 @@ def width_exponent(beta: float, *, smallest: int = 32, systems: str = "first") -
     read = [table.read() for table in tables[systems]]
     table = {name: np.concatenate([t[name] for t in read]) for name in ("beta", "size", "spread")}
     here = (table["beta"] == beta) & (table["size"] >= smallest)
-    return _fall(table, "spread", here, seen=False).slope
+    return trend(table, "spread", here).slope
 
 
 @stored(
@@ -393,38 +366,66 @@ def WIDTHS(beta: float, smallest: int, systems: str) -> Rows:
     return _setting(slope, against=ON_THE_LINE, sign=1 if beyond else -1)
 
 
-def growth(values: Mapping[int, Estimate]) -> Estimate:
-    """The exponent with which positive values grow with the size, a weighted fit."""
-    value, error = np.array([(v.value, v.error) for v in values.values()]).T
-    return fit_power(list(values), values=value, errors=error).slope
+def unrolled_tap(
+    couplings: np.ndarray, *, fields: np.ndarray, beta: float, layers: int, memory: str = "before"
+) -> np.ndarray:
+    """m after each of `layers` layers, (layers + 1, N), the first zero, for one system.
 
+        m(t+1) = tanh(βh + βJ m(t) − β² m(t′) v(t)),   v_i = Σ_j J_ij² (1 − m_j(t)²).
 
-@record
-class LayerDistances:
-    """Root mean square distance of successive layers, (layers,), measured and foretold.
-
-    factor: how much it shrinks a layer, fitted over the layers that are neither near the start
-    nor near rounding; theory: the root of the stability number.
+    With `memory` "before" t′ = t − 1: the reaction of the other spins to m_i(t−1) is what J m(t)
+    contains [bolthausen2014iterative]; with "now" t′ = t, the TAP equation iterated as it is
+    written.
     """
+    square = couplings**2
+    path = np.zeros((layers + 1, len(fields)))
+    for t in range(layers):
+        reaction = beta**2 * (square @ (1.0 - path[t] ** 2))
+        held = path[t] if memory == "now" else path[max(t - 1, 0)]
+        path[t + 1] = np.tanh(beta * (fields + couplings @ path[t]) - reaction * held)
+    return path
 
-    measured: np.ndarray
-    foretold: np.ndarray
-    factor: float
-    theory: float
+
+def state_evolution(layers: int, *, beta: float, field_std: float) -> tuple[np.ndarray, np.ndarray]:
+    """Mean of m(t)² and of m(t) m(t−1) in `unrolled_tap` "before", each (layers + 1,), for N → ∞.
+
+    For Gaussian couplings q(t+1) = E tanh² β√(q(t) + field_std²) z, and the same average over two
+    layers whose fields have the covariance of the layers before [bolthausen2014iterative].
+    """
+    size, pair = np.zeros(layers + 1), np.zeros(layers + 1)
+    for t in range(layers):
+        now = math.hypot(math.sqrt(size[t]), field_std)
+        outer, weights = normal_rule(beta * now)
+        size[t + 1] = weights @ np.tanh(beta * now * outer) ** 2
+        if t == 0:
+            continue
+        # Layer t − 1 has fields `before` z, layer t `shared` z + `rest` z', z and z' unit normals.
+        before = math.hypot(math.sqrt(size[t - 1]), field_std)
+        shared = (pair[t] + field_std**2) / before if before > 0 else 0.0
+        rest = math.sqrt(max(now**2 - shared**2, 0.0))
+        outer, weights = normal_rule(beta * max(before, shared))
+        inner, inner_weights = normal_rule(beta * rest)
+        told = np.tanh(beta * (shared * outer[:, None] + rest * inner)) @ inner_weights
+        pair[t + 1] = weights @ (np.tanh(beta * before * outer) * told)
+    return size, pair
 
 
 def layer_distances(
     size: int, *, beta: float, field_std: float, layers: int, systems: int, seed: int
-) -> LayerDistances:
-    """Unrolled TAP with the memory one layer back, over Gaussian systems, and state evolution."""
+) -> np.ndarray:
+    """Root mean square distances of layers, (2, layers): unrolled TAP, and state evolution."""
     paths = _paths(size, beta, field_std, layers, systems, seed, "before")
-    measured = np.sqrt(np.mean([(np.diff(p, axis=0) ** 2).mean(1) for p in paths], axis=0))
+    measured = np.mean([(np.diff(p, axis=0) ** 2).mean(1) for p in paths], axis=0)
     square, pair = state_evolution(layers, beta=beta, field_std=field_std)
-    foretold = np.sqrt(np.maximum(square[1:] + square[:-1] - 2 * pair[1:], 0.0))
-    first, last = layers // 4, layers - 1
-    factor = (measured[last] / measured[first]) ** (1 / (last - first))
-    theory = float(np.sqrt(glass_state(beta, field_std=field_std).stability))
-    return LayerDistances(measured=measured, foretold=foretold, factor=float(factor), theory=theory)
+    foretold = square[1:] + square[:-1] - 2 * pair[1:]
+    return np.sqrt([measured, np.maximum(foretold, 0.0)])
+
+
+def layers_needed(beta: float, *, field_std: float) -> float:
+    """Layers until their distance falls below 10⁻³ by state evolution, NaN beyond 200."""
+    square, pair = state_evolution(200, beta=beta, field_std=field_std)
+    close = square[1:] + square[:-1] - 2 * pair[1:] < 1e-6
+    return int(np.argmax(close)) + 1 if close.any() else math.nan
 
 
 def convergence(
@@ -456,7 +457,7 @@ def _paths(
 def DEPTHS(of_the_line: float, size: int, field_std: float) -> Rows:
     """Share of twenty unrolled networks that converge within 300 layers, less one half.
 
-    At the share `of_the_line` of the inverse temperature of the line of de Almeida and Thouless.
+    At so much `of_the_line` of de Almeida and Thouless.
     """
     beta = of_the_line * instability_beta(field_std=field_std)
     given: Any = {"beta": beta, "field_std": field_std, "systems": 20, "seed": 40}

@@ -40,12 +40,10 @@ def solve_adaptive_tap(
 
         [(diag Λ − βB)⁻¹]_ii = 1 − m_i²,   Λ_i = βV_i + 1/(1 − m_i²),
 
-    found anew in every step by the search of `vector_spins` for the unit diagonal, so that it
-    always exists. For D = 1 the last is adaptive TAP [opper2001adaptive], for D → ∞ the saddle
-    point. Deep implicit attention [bal2021transformers, Sec. 7] takes such a fixed point for a
-    layer. Anderson's mixing of the damped iteration from free spins; the mean spins m (..., N, D)
-    are differentiable, by a dense N × N matrix: up to some hundred spins. Raises NotConverged
-    unless `throw` is false.
+    found anew in every step by the search of `vector_spins` for the unit diagonal. For D = 1 the
+    last is adaptive TAP [opper2001adaptive], for D → ∞ the saddle point. Deep implicit attention
+    [bal2021transformers, Sec. 7] takes such a fixed point for a layer. Anderson's mixing of the
+    damped iteration from free spins; the mean spins m (..., N, D) are differentiable.
     """
     check_choice("method", method, METHODS)
     pair, dim = pair_couplings(couplings), fields.shape[-1]
@@ -147,8 +145,7 @@ def triple_errors(
     """Squared errors of the mean spins, by theory, of `draws` random triples in parallel fields.
 
     Couplings are normal of deviation `strength`, fields of deviation `field`, the same for every
-    `dim`. The truth is a sum over states (D = 1) or quadrature. Where the iteration of a theory
-    does not converge, its last point counts.
+    `dim`. Where the iteration of a theory does not converge, its last point counts.
     """
     rng = np.random.default_rng(seed)
     wrong: dict[str, list[float]] = {name: [] for name in (*METHODS, "saddle", "corrected")}

@@ -44,9 +44,8 @@ def own_token_share(
 ) -> float:
     """Share of the variance of the response of a token that its own field decides.
 
-    Var(E[r_i | h_i]) / Var(r_i), from `owners` tokens, each put into the same number of
-    independent draws of the other N − 1 tokens, with the unbiased estimate of the variance within
-    (one-way analysis of variance). The R² that no function of the own field can exceed.
+    Var(E[r_i | h_i]) / Var(r_i), from `owners` tokens, each put into the same number of draws of
+    the others: the R² that no function of the own field can exceed.
     """
     dim = bilinear.shape[-1]
     count = owners * environments
@@ -60,8 +59,7 @@ def own_token_share(
 def share_between_groups(values: Tensor) -> float:
     """Var(E[y | group]) / Var(y) of `values` (groups, members, channels), summed over channels.
 
-    Unbiased in both variances (one-way analysis of variance), so it may fall below zero by
-    chance.
+    By analysis of variance, unbiased in both, so it may fall below zero by chance.
     """
     within = values.var(dim=1).mean(dim=0).sum()
     between = values.mean(dim=1).var(dim=0).sum() - within / values.shape[1]
@@ -77,13 +75,11 @@ def fit_per_token(
     seed: int,
     elsewhere: tuple[Tensor, Tensor] | None = None,
 ) -> dict[str, float]:
-    """Train x ↦ W₂ gelu(W₁x + b₁) + b₂ on one token at a time, as a transformer's feed-forward.
+    """R² of x ↦ W₂ gelu(W₁x + b₁) + b₂, trained on one token at a time, by Adam with a cosine.
 
-    Returns R², pooled over channels: "train" and "test" on the two parts of the data, "elsewhere"
-    on data of another kind, NaN if none was given. `inputs` (samples, features), `targets`
-    (samples, channels), float64; the last quarter of the samples is the test set, so give whole
-    systems in order. Inputs are standardised per feature, targets by one number, all from the
-    training set. Adam (Kingma and Ba 2015), cosine schedule.
+    Pooled over channels, on the "train" and the "test" part, the last quarter of the samples, and
+    "elsewhere" on data of another kind, NaN if none was given. Inputs are standardised per feature,
+    targets by one number, all from the training set.
     """
     cut = int(len(inputs) * 0.75)
     shift, scale = inputs[:cut].mean(0), inputs[:cut].std(0).clamp_min(1e-12)
@@ -134,11 +130,9 @@ FITS = {"clusters": (SHORT, (1500, 2500), LONG), "random": (SHORT, LONG)}
     within={"decided": 1e-4, "train": 0.03, "test": 0.03, "elsewhere": math.inf},
 )
 def LEARNED(gamma: float, surroundings: str, seed: int) -> Rows:
-    """Rows of the table for one draw: a row a network, with `decided`, the share of the variance
-    that the own field decides, and R² on its training systems, on unseen ones and elsewhere.
+    """A row a network: `decided`, what the own field decides of the variance, and its R².
 
-    `surroundings` is "clusters" or "random"; `elsewhere` is NaN for random directions. The same
-    seed draws the same systems for every number of them, the first of which are the same.
+    The same seed draws the same systems for every number of them, the first of which are the same.
     """
     bilinear = draw_bilinear(DIM, seed=100 * seed + 1)
     physics: dict[str, Any] = {"bilinear": bilinear, "gamma": gamma, "beta": 1.0, "strength": 0.5}
@@ -167,8 +161,7 @@ def LEARNED(gamma: float, surroundings: str, seed: int) -> Rows:
         part = slice(0, systems * SITES)
         given: dict[str, Any] = {"targets": targets[part], "elsewhere": away}
         fit = fit_per_token(inputs[part], width=WIDTH, steps=steps, seed=seed, **given)
-        tried = {"systems": systems, "steps": steps, "width": WIDTH, "input": "both"}
-        rows.append({**tried, "decided": decided, **fit})
+        rows.append({"systems": systems, "steps": steps, "decided": decided, **fit})
     return rows
 
 

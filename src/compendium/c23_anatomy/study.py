@@ -26,7 +26,6 @@ from bookmaker.tables import Rows, stored
 from compendium.common.exact_spins import two_spins
 from compendium.common.rows import grid, mean_rows
 from spinformer.core.random import TorchSeed, torch_generator
-from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.spins.module import SpinTransformerModule, response_attention
 from spinformer.spins.solvers import vector_spins
 
@@ -38,8 +37,8 @@ class Anatomy:
     """The parts of m, each (..., N, D), summing to m; and what they were made with.
 
     `residual` ½τ⁻¹h, `first_step` ½τ⁻¹Jτ⁻¹h (one attention step), `higher_orders` the rest of
-    ½V⁻¹h, `response` Σ C ∂J/∂h.
-    `couplings` J as the softmax gave them, `correlation` C. `free_energy` (...) is F.
+    ½V⁻¹h, `response` Σ C ∂J/∂h. `couplings` J as the softmax gave them, `correlation` C.
+    `free_energy` (...) is F.
     """
 
     residual: Tensor
@@ -115,10 +114,9 @@ def dissect(
     mask_diagonal: bool = True,
     couplings: Tensor | None = None,
 ) -> Anatomy:
-    """Solve the spins at the couplings of these fields and take m apart.
+    """Solve the spins at the couplings of these `fields` h (..., N, D) and take m apart.
 
-    `fields` h (..., N, D); `bilinear` A (D, D); `strength` g; `couplings` replaces the softmax by
-    fixed couplings (..., N, N), without response. Differentiable.
+    `couplings` replaces the softmax by fixed couplings (..., N, N), without response.
     """
     root, fixed = fields.shape[-1] ** 0.5, couplings is not None
     scores: Any = {"bilinear": bilinear, "scale": gamma * root, "strength": strength}
@@ -155,18 +153,6 @@ def autograd_response(
     return torch.autograd.grad(couplings, probe, correlation.detach())[0]
 
 
-def exponential_couplings(
-    fields: Tensor, *, bilinear: Tensor, scale: float = 1.0, strength: float = 1.0
-) -> Tensor:
-    """J = g exp(a h A hᵀ) off the diagonal, 0 on it: softmax couplings without their denominator.
-
-    The control that shows what the denominator is for: rows sum to something of order g N.
-    """
-    scores = scale * (fields @ bilinear) @ fields.mT
-    eye = torch.eye(scores.shape[-1], dtype=torch.bool)
-    return strength * scores.exp().masked_fill(eye, 0.0)
-
-
 def draw_tokens(
     batch: int,
     *,
@@ -178,8 +164,7 @@ def draw_tokens(
 ) -> Tensor:
     """Scaled fields h (batch, N, D) of norm one, in random directions, float64.
 
-    With `prototypes` (clusters, D) each direction is one of them, at random, plus `spread` times
-    a random direction: tokens that have something to say to each other.
+    With `prototypes` (clusters, D) each is one of them, plus `spread` times a random direction.
     """
     generator = torch_generator(seed)
     fields = torch.randn(batch, sites, dim, generator=generator, dtype=torch.float64)
@@ -190,41 +175,18 @@ def draw_tokens(
     return fields
 
 
-def draw_bilinear(dim: int, *, seed: TorchSeed, kind: str = "random") -> Tensor:
-    """A = W_Q W_Kᵀ (D, D), float64: "random" entries N(0, 1/D), "tied" W_Q = W_K of such entries,
-    "identity", or "none" (zero: couplings that do not see the field)."""
+def draw_bilinear(dim: int, *, seed: TorchSeed) -> Tensor:
+    """A = W_Q W_Kᵀ (D, D) with entries N(0, 1/D), float64."""
     generator = torch_generator(seed)
-    if kind == "identity":
-        return torch.eye(dim, dtype=torch.float64)
-    matrix = torch.randn(dim, dim, generator=generator, dtype=torch.float64) / dim**0.5
-    if kind == "tied":
-        return matrix @ matrix.T
-    return matrix if kind == "random" else 0 * matrix
+    return torch.randn(dim, dim, generator=generator, dtype=torch.float64) / dim**0.5
 
 
 def outside_span(part: Tensor, *, fields: Tensor) -> Tensor:
-    """Share of ‖part‖² outside the span of all the system's fields, (...), in [0, 1].
-
-    Zero for anything that only adds tokens up with numbers, one number per pair of tokens, and for
-    what vanishes; says nothing unless N < D.
-    """
+    """Share of ‖part‖² outside the span of all the system's fields, (...); for N < D."""
     basis = torch.linalg.svd(fields, full_matrices=False).Vh
     outside = (part - (part @ basis.mT) @ basis).square().sum((-2, -1))
     whole = part.square().sum((-2, -1))
     return outside / whole.clamp_min(torch.finfo(whole.dtype).tiny)
-
-
-def best_pair_weights(part: Tensor, *, fields: Tensor) -> Tensor:
-    """The N × N matrix M with part = M h in least squares: the mixing alike on all channels."""
-    return torch.linalg.lstsq(fields.mT, part.mT).solution.mT
-
-
-def random_rotation(dim: int, *, seed: TorchSeed) -> Tensor:
-    """A rotation or reflection of the channels, uniform (Haar) over the orthogonal group."""
-    generator = torch_generator(seed)
-    matrix = torch.randn(dim, dim, generator=generator, dtype=torch.float64)
-    q, r = torch.linalg.qr(matrix)
-    return q * r.diagonal().sign()
 
 
 def locality(
@@ -232,9 +194,7 @@ def locality(
 ) -> Tensor:
     """‖∂r_i/∂h_j‖² for all pairs, (N, N): which fields the response of token i listens to.
 
-    One system, `fields` (N, D); `options` as in `dissect`. The derivative is total, through the
-    couplings and the correlations; with `frozen` G and C are held and only the fields that G
-    averages move.
+    With `frozen` couplings and correlations are held and only the fields that G averages move.
     """
     held = dissect(fields, bilinear=bilinear, gamma=gamma, **options)
     total = held.couplings.sum(dim=-1, keepdim=True)
@@ -286,28 +246,12 @@ def derivative_errors(
     return {name: float(error.abs().max()) for name, error in errors.items()}
 
 
-def share_sweep(
-    fields: Tensor, *, bilinear: Tensor, name: str, values: np.ndarray, **options: Any
-) -> Estimate:
-    """Shares of the four parts, (values, parts), averaged over the systems of `fields`.
-
-    `name` is the option of `dissect` that takes the `values`, the others are held; at least two
-    systems.
-    """
-    shares = [
-        dissect(fields, bilinear=bilinear, **{**options, name: float(value)}).shares().values()
-        for value in values
-    ]
-    return mean_estimate(np.array([[part.numpy() for part in row] for row in shares]), axis=2)
-
-
 def exact_pair(
     dim: int, *, beta: float, gamma: float, strength: float
 ) -> tuple[Anatomy, Tensor, Tensor]:
     """Two spins: the large-D parts, the exact ⟨u⟩ and the exact response, in any D ≥ 2.
 
-    Fields in a plane, the same scores in every D. The diagonal of the couplings is kept: with a
-    masked one a pair does not respond at all.
+    The diagonal of the couplings is kept: with a masked one a pair does not respond at all.
     """
     root = dim**0.5
     h = torch.zeros(2, dim, dtype=torch.float64)
@@ -320,13 +264,6 @@ def exact_pair(
     known: Any = {"couplings": large.couplings, "correlation": torch.tensor(exact.correlation)}
     response = softmax_response(h, bilinear=a, scale=gamma * root, strength=strength, **known)
     return large, torch.tensor(exact.magnetization) / root, response
-
-
-def hub_couplings(sites: int, *, strength: float) -> Tensor:
-    """Couplings (N, N) of row sum `strength` where all tokens attend to the first one."""
-    couplings = torch.zeros(sites, sites, dtype=torch.float64)
-    couplings[1:, 0] = couplings[0, 1] = strength
-    return couplings
 
 
 @torch.no_grad()
@@ -356,6 +293,7 @@ def distance_to_saddle(module: SpinTransformerModule, inputs: Tensor) -> tuple[f
 def MOSTLY_RESIDUAL(strength: float, gamma: float, sites: int, scores: str) -> Rows:
     """Share of the residual in the magnetization, less one half; twelve systems of 32 channels."""
     fields = draw_tokens(12, sites=sites, dim=32, seed=sites)
-    bilinear = draw_bilinear(32, seed=sites + 1, kind=scores)
+    identity = torch.eye(32, dtype=torch.float64)
+    bilinear = draw_bilinear(32, seed=sites + 1) if scores == "random" else identity
     found = dissect(fields, bilinear=bilinear, beta=1.0, gamma=gamma, strength=strength)
     return mean_rows(found.shares()["residual"].numpy() - 0.5)

@@ -26,8 +26,8 @@ from compendium.c23c_real_layer.study import (
     LENGTH,
     WINDOWS,
     attention_scores,
+    mixtures,
     unseen_scores,
-    without_diagonal,
     written,
 )
 from compendium.common.models import block_trace, causal_attention, decoder
@@ -48,15 +48,8 @@ def text_blocks(
     trace, block = block_trace(model, inputs, number), model.blocks[number]
     alone, weights = replace(model, blocks=[block]), causal_attention(model, trace)
     values = trace.values.repeat_interleave(model.heads // model.key_heads, 1)
-    between = without_diagonal(0.5 * (weights + weights.mT))
-    mixed = {
-        "own": values,
-        "uniform": values.cumsum(2) / torch.arange(1, values.shape[2] + 1)[:, None],
-        "symmetrized": between @ values,
-        "balanced": between / between.sum(-1, keepdim=True) @ values,
-        "directed": without_diagonal(weights) @ values,
-        "other head": between.roll(1, 1) @ values,
-    }
+    mixed = mixtures(values, weights, torch.arange(model.heads).roll(1))
+    mixed["uniform"] = values.cumsum(2) / torch.arange(1, values.shape[2] + 1)[:, None]
     terms = {name: part.double() for name, part in written(mixed, block["output"]).items()}
 
     exact = values.double()

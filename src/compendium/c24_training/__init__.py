@@ -1,7 +1,8 @@
 """Training stacks of spin systems that return their true response, against what they compete with.
 
-Arms and networks are those of `classifiers`; `tables` holds tuning and results. Tasks: digits cut
-into 8 patches, two layers (and four, for what depth does); recall of a pair by its key, one layer.
+Arms and networks are those of `classifiers`; `trainings` trains them, `tables` holds results.
+Tasks: digits cut into 8 patches, two layers (and four, for what depth does); recall of a pair by
+its key, one layer.
 
 Predictions, written before the full run (short runs that timed it had been seen).
 (1) Digits: the saddle, the limited fixed point and one step do not differ by more than 3 percentage

@@ -21,19 +21,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bookmaker.tables import Rows, Table
+from compendium.c24_training.trainings import four_digits, train_arm
+from compendium.common.rows import grid as combinations
 from compendium.common.token_tasks import Task, copy_task, digit_task, recall_task
-from compendium.common.trained_stacks import four_digits, train_arm
 
 # Two decades by quarters.
 R = (0.001, 0.0018, 0.0032, 0.0056, 0.01, 0.018, 0.032, 0.056, 0.1)
 
 
 class Grid(NamedTuple):
-    """Trainings of a task at a depth: on `splits`, and for every arm at so many `rates`.
+    """Trainings of a task on `splits`, of every arm at its `rates`.
 
     `cells`: arms, their starting strengths and their numbers of updates; the rate falls to zero
-    over these, and a network is looked at after half of them, too. `probed` samples for a look
-    inside the layers.
+    over these, and a network is looked at after half of them, too.
     """
 
     task: Callable[[int], Task]
@@ -98,27 +98,23 @@ GRIDS = {
 
 
 def grid_rows(name: str, *, arm: str, strength: float, updates: int) -> Rows:
-    """A row for each rate, split and look: `seen` updates, test accuracy and loss, validation loss.
+    """A row for each rate, split and look: test accuracy, test and validation loss in bits.
 
-    Losses in bits an answer. With a look inside, `first` and `last` are the correlations of the
-    spins in the first and the last layer, `undriven` what is left in the last one of input tokens
-    from different samples, `residual` that of its output.
+    With a look inside, the correlations of the spins in the `first` and the `last` layer, and what
+    is left in the last one of input tokens from different samples.
     """
     grid = GRIDS[name]
-    cells = [
-        {"rate": rate, "split": split, "strength": strength}
-        for rate, split in itertools.product(grid.rates[arm], grid.splits)
-    ]
+    cells = combinations(rate=grid.rates[arm], split=grid.splits, strength=[strength])
     options: Any = {"steps": updates, "looks": (updates // 2, updates), "probed": grid.probed}
     rows = []
     for cell, _, _, looks in train_arm(arm, grid.task, cells, depth=grid.depth, **options):
         for look in looks:
-            losses = (x / math.log(2) if math.isfinite(x) else 99.0 for x in (look.loss, look.held))
-            told = {"accuracy": look.accuracy, **dict(zip(("bits", "held"), losses, strict=True))}
+            told = {"accuracy": look.accuracy}
+            for column, loss in (("bits", look.loss), ("held", look.held)):
+                told[column] = loss / math.log(2) if math.isfinite(loss) else 99.0
             if look.layers:
-                last = look.layers[-1]
-                told |= {"first": look.layers[0]["correlation"], "last": last["correlation"]}
-                told |= {"undriven": last["undriven"], "residual": last["residual"]}
+                first, last = look.layers[0]["correlation"], look.layers[-1]["correlation"]
+                told |= {"first": first, "last": last, "undriven": look.layers[-1]["undriven"]}
             place = {"rate": cell["rate"], "split": cell["split"], "seen": look.step}
             rows.append({**place, **four_digits(told)})
     return rows

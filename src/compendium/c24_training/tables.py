@@ -1,39 +1,30 @@
-"""The stored tables: choices made on validation data, and results.
+"""The stored tables of results at one rate and starting strength an arm.
 
 Networks have 32 channels and two heads. An experiment is a task at a depth; its networks see
-batches of 32. Every arm is tuned over the same grid, two trainings of full length a cell, by their
-mean validation loss; results are of five other splits with two starts each, on test data.
+batches of 32. Results are of five splits with two starts each, on test data.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import nn
 
 from bookmaker.tables import Rows, Table, stored
-from compendium.common.classifiers import ARMS, TokenClassifier, parameter_count
+from compendium.c24_training.trainings import four_digits, train_arm
 from compendium.common.rows import Columns, array_of, grid
 from compendium.common.spin_modules import sample_module
 from compendium.common.token_tasks import Task, copy_task, digit_images, digit_task, recall_task
-from compendium.common.trained_stacks import four_digits, train_arm
-from spinformer.core.statistics import mean_interval
 from spinformer.spins.module import SpinTransformerModule
 
 PENALTIES = (0.001, 0.01, 0.1, 1.0)
-RATES = (3e-3, 1e-2, 3e-2)
-STRENGTHS = (0.3, 0.6, 2.0)
 SPLITS, STARTS = 5, 2
-# Of the trainings that choices are made with; no result is theirs.
-TUNING_SPLITS = (90, 91)
-SAMPLED = 2
-_RUNS = grid(split=range(SPLITS), start=range(STARTS))
 _HERE = Path(__file__).parent
 
 
@@ -56,15 +47,22 @@ def REFERENCES(split: int) -> Rows:
 
 
 class Experiment(NamedTuple):
-    """A task, the depth of the stacks, the updates of a training, and the arms that take part."""
+    """A task, the depth of the stacks, the updates of a training, and the arms that take part.
+
+    Every arm's rate and starting strength have the least mean validation loss of two trainings of
+    full length on splits of their own, of rates half a decade apart from 0.003 to 0.03 and, where
+    couplings may start from anything, of strengths 0.3, 0.6 and 2; `chosen` if not 0.01 and 0.6.
+    """
 
     task: Callable[[int], Task]
     depth: int
     steps: int
     arms: tuple[str, ...]
+    chosen: dict[str, tuple[float, float]]
 
 
 _COMMON = ("saddle", "one step", "frozen couplings", "free spins", "attention", "transformer")
+_STRONG = (0.01, 2.0)
 EXPERIMENTS = {
     "digits": Experiment(
         digit_task,
@@ -74,124 +72,79 @@ EXPERIMENTS = {
             *("saddle", "one step", "couplings only", "read-out only", "frozen couplings"),
             *("no response", "attention", "transformer", "free spins", "limited"),
         ),
+        dict.fromkeys(("one step", "couplings only"), _STRONG)
+        | {"read-out only": (0.03, 2.0), "free spins": (0.03, 0.6)},
     ),
-    "recall": Experiment(recall_task, 1, 200, _COMMON),
+    "recall": Experiment(
+        recall_task, 1, 200, _COMMON, {"one step": _STRONG, "free spins": (0.003, 0.6)}
+    ),
     "depth": Experiment(
-        digit_task, 4, 120, ("saddle", "attention", "attention with skip", "transformer")
+        digit_task,
+        4,
+        120,
+        ("saddle", "attention", "attention with skip", "transformer"),
+        {"saddle": (0.003, 0.6), "attention": (0.003, 0.6)},
+    ),
+    "copies": Experiment(
+        copy_task,
+        1,
+        400,
+        (*_COMMON[:3], "positions", *_COMMON[3:]),
+        dict.fromkeys(("saddle", "one step", "positions"), _STRONG)
+        | dict.fromkeys(("attention", "transformer"), (0.03, 0.6))
+        | {"frozen couplings": (0.03, 2.0)},
     ),
 }
 
 
-@stored(
-    _HERE / "tuning.csv",
-    units=[
-        {"experiment": name, "arm": arm}
-        for name, experiment in EXPERIMENTS.items()
-        for arm in experiment.arms
-    ],
-)
-def TUNING(experiment: str, arm: str) -> Rows:
-    """Validation loss of every cell of the grid: rates, and starting strengths of a spin arm.
-
-    A row for each of the two trainings of a cell.
-    """
-    task, depth, steps, _ = EXPERIMENTS[experiment]
-    strengths = STRENGTHS if ARMS[arm].starts else (0.6,)
-
-    def held(split: int) -> Task:
-        return replace(task(split), test=task(split).validation)
-
-    cells = grid(rate=RATES, strength=strengths, split=TUNING_SPLITS)
-    options: Any = {"depth": depth, "steps": steps, "looks": (steps,), "probed": 0}
-    return [
-        {
-            **cell,
-            "accuracy": look.accuracy,
-            "loss": math.inf if math.isnan(look.loss) else look.loss,
-        }
-        for cell, _, _, (look,) in train_arm(arm, held, cells, **options)
-    ]
-
-
-def choice(experiment: str, *, arm: str) -> dict[str, float]:
-    """The rate and the starting strength with the lowest mean validation loss."""
-    table, axes = TUNING.read(), ("rate", "strength", "split")
-    rates, strengths, losses = (
-        array_of(table, name, *axes, experiment=experiment, arm=arm)
-        for name in ("rate", "strength", "loss")
-    )
-    best = np.unravel_index(losses.mean(-1).argmin(), losses.shape[:-1])
-    return {"rate": float(rates[best][0]), "strength": float(strengths[best][0])}
-
-
-def _named(cell: dict[str, Any], model: TokenClassifier) -> dict[str, int]:
-    numbers = parameter_count(model)
-    return {"split": cell["split"], "start": cell["start"], "parameters": numbers}
+def _trained(experiment: str, arm: str, **options: Any) -> Iterator[tuple[Any, ...]]:
+    """Split and start of each training, the network, its task and its looks."""
+    task, depth, steps, _, chosen = EXPERIMENTS[experiment]
+    rate, strength = chosen.get(arm, (0.01, 0.6))
+    cells = grid(split=range(SPLITS), start=range(STARTS), rate=[rate], strength=[strength])
+    for cell, *rest in train_arm(arm, task, cells, depth=depth, steps=steps, **options):
+        yield {name: cell[name] for name in ("split", "start")}, *rest
 
 
 def result_rows(*, experiment: str, arm: str) -> Rows:
-    """What five splits with two starts each gave: a row for each look and layer.
+    """A row for each split, start, look and layer.
 
     `off_spins`, `off_output` and `noise` compare the trained module with Monte Carlo on two test
-    samples, `expected` is what its meter says of the first; means over the samples.
+    samples, `expected` is what its meter says of the first.
     """
-    task, depth, steps, _ = EXPERIMENTS[experiment]
-    cells = [{**run, **choice(experiment, arm=arm)} for run in _RUNS]
-    options: Any = {"depth": depth, "steps": steps, "looks": (0, steps // 4, steps)}
-    rows = []
-    for cell, model, made, seen in train_arm(arm, task, cells, **options):
-        for look, (layer, module) in product(seen, enumerate(model.layers)):
+    steps, rows = EXPERIMENTS[experiment].steps, []
+    for run, model, task, looks in _trained(experiment, arm, looks=(0, steps // 4, steps)):
+        for look, (layer, module) in product(looks, enumerate(model.layers)):
             drawn = dict.fromkeys(("noise", "off_spins", "off_output", "expected"), math.nan)
             if look.step == steps and isinstance(module, SpinTransformerModule):
+                below = nn.Sequential(*model.layers[:layer])
                 with torch.no_grad():
-                    state = model.embed(made.test[0][:SAMPLED])
-                    for before in model.layers[:layer]:
-                        state = before(state)
+                    state = below(model.embed(task.test[0][:2]))
                 sampled = sample_module(module, state)
                 drawn = {name: float(sampled[name].mean()) for name in drawn}
             place = {"step": look.step, "layer": layer + 1, "accuracy": look.accuracy}
             told = four_digits({"loss": look.loss, **look.layers[layer], **drawn})
-            rows.append({**_named(cell, model), **place, **told})
+            rows.append({**run, **place, **told})
     return rows
 
 
-DIGITS, RECALL, DEPTH = (
+def copies_rows(*, experiment: str, arm: str) -> Rows:
+    """Test accuracies. Couplings of places come to the crowd's 0.34 in recall, too."""
+    steps = EXPERIMENTS[experiment].steps
+    return [
+        {**run, **four_digits({"accuracy": look.accuracy})}
+        for run, _, _, (look,) in _trained(experiment, arm, looks=(steps,), probed=0)
+    ]
+
+
+DIGITS, RECALL, DEPTH, COPIES = (
     Table(
         path=_HERE / f"{name}.csv",
         units=[{"experiment": name, "arm": arm} for arm in experiment.arms],
-        rows=result_rows,
+        rows=copies_rows if name == "copies" else result_rows,
     )
     for name, experiment in EXPERIMENTS.items()
 )
-
-# Rate and starting strength of the least mean validation loss of two trainings on copies, rates
-# half a decade apart, strengths 0.6 and 2.
-CHOSEN = {
-    "saddle": (0.01, 2.0),
-    "one step": (0.01, 2.0),
-    "frozen couplings": (0.03, 2.0),
-    "positions": (0.01, 2.0),
-    "free spins": (0.01, 0.6),
-    "attention": (0.03, 0.6),
-    "transformer": (0.03, 0.6),
-}
-
-
-@stored(_HERE / "copies.csv", units=[{"experiment": "copies", "arm": arm} for arm in CHOSEN])
-def COPIES(experiment: str, arm: str) -> Rows:
-    """A row for each of five splits with two starts: test accuracy, bits an answer.
-
-    Couplings of places come to the crowd's 0.34 in recall, too.
-    """
-    cells = [{**run, **dict(zip(("rate", "strength"), CHOSEN[arm], strict=True))} for run in _RUNS]
-    options: Any = {"steps": 400, "looks": (400,), "probed": 0}
-    return [
-        {
-            **_named(cell, model),
-            **four_digits({"accuracy": look.accuracy, "bits": look.loss / math.log(2)}),
-        }
-        for cell, model, _, (look,) in train_arm(arm, copy_task, cells, **options)
-    ]
 
 
 def values_of(
@@ -203,9 +156,3 @@ def values_of(
     """
     found = array_of(table, name, "step", "layer", "split", "start", arm=arm)
     return found[look, layer - 1 if layer > 0 else layer].ravel()
-
-
-def difference(table: Columns, *, arm: str, other: str) -> tuple[float, float, float]:
-    """Accuracy of `arm` less that of `other`, by split and start: mean, interval (Student)."""
-    mine, theirs = (values_of(table, arm=one, name="accuracy") for one in (arm, other))
-    return float((mine - theirs).mean()), *mean_interval(mine - theirs)

@@ -17,13 +17,12 @@ from __future__ import annotations
 
 from itertools import combinations, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from bookmaker.tables import Rows, stored
-from compendium.c25_driven.order import critical_beta
-from compendium.c25_driven.theories import KINETIC_METHODS, kinetic_mean_field
+from compendium.c25_driven.theories import KINETIC_METHODS, critical_beta, kinetic_mean_field
 from compendium.common.rows import array_of, grid, near_rows, rows_of
 from spinformer.core.states import spin_states
 from spinformer.core.statistics import Estimate, mean_estimate
@@ -34,15 +33,15 @@ BETAS = (1.05, 1.08, 1.11, 1.14, 1.17)
 MOMENTS = ("absolute", "second", "fourth")
 
 
-def entropy_by_four_routes(
+def entropy_by_three_routes(
     couplings: np.ndarray, *, fields: np.ndarray, beta: float, replicas: int, seed: int
 ) -> dict[str, float]:
     """Entropy production of one system of up to 12 spins under constant `fields` (N,).
 
-    Per spin, in nats a step. `definition`: summed over all pairs of states. `delayed`: from the
-    exact delayed correlations. `simulated`: from simulated ones, of the last 10 of 20 steps from
-    the exact magnetizations. `leading`: the leading order in J, β²/2 Σ (J_ij − J_ji)² v_i v_j with
-    v = 1 − m², from the connected delayed correlation β v_i J_ij v_j.
+    Per spin, in nats a step. `definition`: summed over all pairs of states. `simulated`: from
+    simulated delayed correlations, of the last 10 of 20 steps from the exact magnetizations.
+    `leading`: the leading order in J, β²/2 Σ (J_ij − J_ji)² v_i v_j with v = 1 − m², from the
+    connected delayed correlation β v_i J_ij v_j.
     """
     state = kinetic_stationary(couplings, drive=fields, beta=beta)
     m, rng = state.magnetization, np.random.default_rng(seed)
@@ -52,7 +51,6 @@ def entropy_by_four_routes(
     v, square = 1 - m**2, (beta * (couplings - couplings.T)) ** 2
     produced = {
         "definition": state.entropy_production,
-        "delayed": entropy_production(couplings, beta=beta, delayed=state.delayed),
         "simulated": entropy_production(couplings, beta=beta, delayed=late),
         "leading": 0.5 * v @ square @ v,
     }
@@ -77,27 +75,14 @@ def exact_magnetizations(
     return np.array(means)
 
 
-def largest_errors(
-    couplings: np.ndarray, *, drive: np.ndarray, beta: float, initial: np.ndarray
-) -> dict[str, float]:
-    """Largest error of the magnetizations over all steps, for every theory; exact is the truth."""
-    run: dict[str, Any] = {"drive": drive, "beta": beta, "initial": initial}
-    truth = exact_magnetizations(couplings, **run)
-    return {
-        method: float(np.abs(kinetic_mean_field(couplings, **run, method=method) - truth).max())
-        for method in KINETIC_METHODS
-    }
-
-
 def squared_errors(
     size: int, *, symmetry: float, beta: float, steps: int, systems: int, replicas: int, seed: int
 ) -> dict[str, Estimate]:
     """Mean square error of every theory after `steps` steps under a constant random drive.
 
-    Over `systems` random systems of `size` spins, fields of standard deviation one half, from a
-    start without magnetization. The simulation that stands for the truth runs in two halves of
-    `replicas`/2, and the square is the product of the two differences from them: their noise is
-    independent and averages out, so that small errors may come out negative.
+    Fields of standard deviation one half, a start without magnetization. The simulation that stands
+    for the truth runs in two halves, and the square is the product of the differences from both:
+    their noise averages out, so that small errors may come out negative.
     """
     squared: dict[str, list[float]] = {method: [] for method in KINETIC_METHODS}
     for copy in range(systems):
@@ -134,25 +119,6 @@ def SIZES(symmetry: float, size: int) -> Rows:
     ]
 
 
-def stored_errors(symmetry: float, theory: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sizes, squared errors and their standard errors from the table, for one kind of couplings."""
-    table = SIZES.read()
-    here = (table["symmetry"] == symmetry) & (table["theory"] == theory)
-    return table["size"][here], table["value"][here], table["error"][here]
-
-
-class OrderMoments(NamedTuple):
-    """Moments of the mean spin M of one replica, an entry a system and an inverse temperature.
-
-    absolute, second, fourth (systems, betas): averages of |M|, M² and M⁴ over replicas and steps.
-    """
-
-    betas: np.ndarray
-    absolute: np.ndarray
-    second: np.ndarray
-    fourth: np.ndarray
-
-
 def order_moments(
     size: int,
     *,
@@ -163,13 +129,12 @@ def order_moments(
     coupling_std: float = 0.1,
     field_scale: float = 0.5,
     seed: int = 0,
-) -> OrderMoments:
-    """Order of driven networks with couplings of mean 1/N, taken replica by replica.
+) -> np.ndarray:
+    """Averages of |M|, M² and M⁴ over replicas and steps, M the mean spin: (3, systems, betas).
 
-    Couplings of standard deviation `coupling_std`/√N in both directions, constant fields on an
-    even grid over [−`field_scale`, `field_scale`]; random starts, the first third of the `steps`
-    is dropped. Averages of M itself vanish once replicas have ordered up and down; those of |M|
-    and of its powers do not.
+    Of driven networks, replica by replica, with couplings of mean 1/N and standard deviation
+    `coupling_std`/√N in both directions and constant fields on an even grid over ±`field_scale`;
+    random starts, the first third of the `steps` is dropped.
     """
     fields = field_scale * np.linspace(-1, 1, size)
     moments = np.empty((3, systems, len(betas)))
@@ -182,38 +147,37 @@ def order_moments(
             )
             mean = path[steps // 3 :].mean(-1)
             moments[:, copy, column] = np.abs(mean).mean(), (mean**2).mean(), (mean**4).mean()
-    return OrderMoments(betas, *moments)
+    return moments
 
 
-def binder(run: OrderMoments, systems: np.ndarray | list[int] | slice = slice(None)) -> np.ndarray:
-    """1 − [M⁴]/(3 [M²]²) (betas,) over `systems`: 0 for a normal M, 2/3 for an ordered one."""
-    return 1.0 - run.fourth[systems].mean(0) / (3.0 * run.second[systems].mean(0) ** 2)
+def binder(moments: np.ndarray) -> np.ndarray:
+    """1 − [M⁴]/(3 [M²]²) (betas,) over all systems: 0 for a normal M, 2/3 for an ordered one."""
+    _, second, fourth = moments.mean(1)
+    return 1.0 - fourth / (3.0 * second**2)
 
 
 def binder_crossing(
-    small: OrderMoments, *, large: OrderMoments, draws: int = 200, seed: int = 0
+    betas: np.ndarray, *, small: np.ndarray, large: np.ndarray, draws: int = 200, seed: int = 0
 ) -> tuple[Estimate, Estimate]:
     """β and Binder's ratio where those of two sizes cross, with bootstrap errors over systems.
 
-    From few systems these are too small: pairs of sizes scatter by more.
-
-    Their difference is fitted by a straight line in β, the ratio of the larger size by another,
-    so give the same inverse temperatures near the crossing.
+    From few systems these are too small: pairs of sizes scatter by more. The difference is fitted
+    by a straight line in β, the ratio of the larger size by another.
     """
-    rng = np.random.default_rng(seed)
+    rng, systems = np.random.default_rng(seed), large.shape[1]
 
     def crossing(low: np.ndarray, high: np.ndarray) -> tuple[float, float]:
-        slope, offset = np.polyfit(small.betas, high - low, 1)
+        slope, offset = np.polyfit(betas, high - low, 1)
         at = -offset / slope
-        return at, float(np.polyval(np.polyfit(large.betas, high, 1), at))
+        return at, float(np.polyval(np.polyfit(betas, high, 1), at))
 
-    def drawn(run: OrderMoments) -> np.ndarray:
-        return binder(run, rng.integers(0, len(run.second), len(run.second)))
+    def drawn(moments: np.ndarray) -> np.ndarray:
+        return binder(moments[:, rng.integers(0, systems, systems)])
 
     values = crossing(binder(small), binder(large))
     spread = np.std([crossing(drawn(small), drawn(large)) for _ in range(draws)], axis=0)
     at, ratio = (
-        Estimate(value=value, error=float(error), samples=len(large.second))
+        Estimate(value=value, error=float(error), samples=systems)
         for value, error in zip(values, spread, strict=True)
     )
     return at, ratio
@@ -226,16 +190,13 @@ def binder_crossing(
 def ORDER(size: int, copy: int) -> Rows:
     """The moments of one network at each inverse temperature."""
     run = order_moments(size, betas=np.array(BETAS), systems=1, steps=600, seed=1000 * size + copy)
-    return rows_of(beta=BETAS, **{name: getattr(run, name)[0] for name in MOMENTS})
+    return rows_of(beta=BETAS, **dict(zip(MOMENTS, run[:, 0], strict=True)))
 
 
-def stored_moments(
-    size: int, *, networks: slice = slice(None), betas: slice = slice(None)
-) -> OrderMoments:
-    """The stored moments of one size, of all networks and inverse temperatures or a part."""
+def stored_moments(size: int) -> np.ndarray:
+    """The stored moments of one size, (3, networks, BETAS)."""
     table = ORDER.read()
-    moments = (array_of(table, name, "copy", "beta", size=size) for name in MOMENTS)
-    return OrderMoments(np.array(BETAS)[betas], *(one[networks, betas] for one in moments))
+    return np.array([array_of(table, name, "copy", "beta", size=size) for name in MOMENTS])
 
 
 @stored(
@@ -255,10 +216,8 @@ def CROSSINGS(small: int, large: int, half: str, betas: int) -> Rows:
     networks = {"all": slice(None), "even": slice(0, None, 2), "odd": slice(1, None, 2)}[half]
     edge = (len(BETAS) - betas) // 2
     inner = slice(edge, len(BETAS) - edge)
-    first, second = (
-        stored_moments(size, networks=networks, betas=inner) for size in (small, large)
-    )
-    at = binder_crossing(first, large=second)[0]
+    first, second = (stored_moments(size)[:, networks, inner] for size in (small, large))
+    at = binder_crossing(np.array(BETAS)[inner], small=first, large=second)[0]
     found = tuple(float(at.value + move * at.error) for move in (0.0, -2.0, 2.0))
     critical = critical_beta(0.1, field="uniform", field_scale=0.5)
-    return near_rows(found, aim=critical, within=0.05, runs=len(first.second))
+    return near_rows(found, aim=critical, within=0.05, runs=first.shape[1])

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
-from scipy.special import erf
+import math
 
-from spinformer.core.solve import NotConverged
+import numpy as np
+from scipy.optimize import brentq
+
+from spinformer.core.special import normal_average, normal_rule
 
 KINETIC_METHODS = ("naive", "tap", "gaussian")
-_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(61)
-_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
-# The trapezoidal rule for integrals over sech², whose poles lie a distance π/2 off the axis.
-_GRID = np.arange(-20.0, 20.125, 0.25)
-_SECH2 = 0.5 * 0.25 / np.cosh(_GRID) ** 2
 
 
 def kinetic_mean_field(
@@ -31,7 +28,7 @@ def kinetic_mean_field(
     - "tap": m' = tanh(βa − β² m' D), the Onsager term at the new time, right to second order
       [roudi2011dynamical];
     - "gaussian": m' = E_z tanh(βa + β√D z), exact for asymmetric couplings of large systems
-      [mezard2011exact], the average to 1e-8 at any spread.
+      [mezard2011exact].
     """
     path = [np.asarray(initial, dtype=float)]
     for x in drive:
@@ -42,39 +39,51 @@ def kinetic_mean_field(
         elif method == "tap":
             path.append(_solve_onsager(mean, spread))
         else:
-            path.append(_smeared_tanh(mean, np.sqrt(spread)))
+            width = np.sqrt(spread)
+            nodes, weights = normal_rule(width.max())
+            path.append(np.tanh(mean[:, None] + width[:, None] * nodes) @ weights)
     return np.array(path)
 
 
-def _smeared_tanh(mean: np.ndarray, width: np.ndarray) -> np.ndarray:
-    """E tanh(mean + width z) over a unit normal z.
-
-    Gauss-Hermite quadrature while the tanh is smooth on the scale of the normal; beyond a width
-    of one its steps fall between the nodes, and ∫ ½ sech²(u) erf((mean − u)/√2 width) du, the
-    same by parts, is smooth instead.
-    """
-    narrow = (np.tanh(mean[:, None] + np.minimum(width, 1.0)[:, None] * _NODES) * _WEIGHTS).sum(-1)
-    scale = np.sqrt(2) * np.maximum(width, 1.0)
-    wide = (erf((mean[:, None] - _GRID) / scale[:, None]) * _SECH2).sum(-1)
-    return np.where(width > 1.0, wide, narrow)
-
-
 def _solve_onsager(mean: np.ndarray, spread: np.ndarray) -> np.ndarray:
-    """The root of m = tanh(mean − spread m), unique for spread >= 0.
-
-    Newton on f(y) = y + spread tanh(y) − mean, kept inside a shrinking bracket.
-    """
+    """The root of m = tanh(mean − spread m), by halving: y + spread tanh(y) − mean rises in y."""
     low, high = mean - spread, mean + spread
-    y = mean / (1 + spread)
-    for _ in range(100):
-        f = y + spread * np.tanh(y) - mean
-        low, high = np.where(f < 0, y, low), np.where(f < 0, high, y)
-        new = y - f / (1 + spread / np.cosh(np.clip(y, -300, 300)) ** 2)
-        new = np.where((new < low) | (new > high), 0.5 * (low + high), new)
-        if np.all(np.abs(new - y) <= 4e-16 * (1 + np.abs(y))):
-            break
-        y = new
-    residual = np.abs(y + spread * np.tanh(y) - mean)
-    if not np.all(residual <= 1e-12 * (1 + spread + np.abs(mean))):
-        raise NotConverged(f"the Onsager step was not solved, residual {residual.max():.3g}")
-    return np.tanh(y)
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        above = middle + spread * np.tanh(middle) > mean
+        low, high = np.where(above, low, middle), np.where(above, middle, high)
+    return np.tanh(low)
+
+
+def critical_beta(
+    coupling_std: float, *, field: str = "gaussian", field_scale: float = 0.5
+) -> float:
+    """Where the model with random fields orders: 1 = β E[1 − tanh² β(x + J_s z)].
+
+    J_s is `coupling_std`, the mean coupling one, and the fields x are normal with standard
+    deviation `field_scale` (`field` "gaussian") or uniform on [−field_scale, field_scale]
+    ("uniform") [aguilera2021unifying]. Returns the smallest such β, or infinity if there is
+    none: the right-hand side stays below 2 p(0), p the density of x + J_s z, so strong fields
+    prevent order.
+    """
+    uniform = field == "uniform" and field_scale > 0.0
+    width = coupling_std if uniform else math.hypot(field_scale, coupling_std)
+    if width == 0.0 and not uniform:
+        return 1.0
+
+    def gain(beta: float) -> float:
+        def turned(z: np.ndarray) -> np.ndarray:
+            # The average of sech² over uniform fields in closed form, over normal ones by parts.
+            if uniform:
+                return np.asarray(np.tanh(beta * (field_scale + width * z)) / field_scale)
+            return np.asarray(z * np.tanh(beta * width * z) / width)
+
+        return normal_average(turned, steepness=beta * width)
+
+    high = 1.0
+    while gain(high) < 1.0:
+        high *= 2.0
+        # It grows with β, but steps so steep do not change any more.
+        if high * width > 3e4 or high > 1e12:
+            return math.inf
+    return float(brentq(lambda b: gain(b) - 1, 0.5 * high, high, xtol=1e-13, rtol=1e-13))

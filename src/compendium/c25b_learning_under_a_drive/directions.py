@@ -11,9 +11,8 @@ from spinformer.core.random import Seed, numpy_generator
 def sample_von_mises_fisher(concentration: np.ndarray, *, seed: Seed) -> np.ndarray:
     """Draw unit vectors u with density proportional to exp(k·u), one for each vector k.
 
-    `concentration` has shape (..., D), D ≥ 2; the result has the same shape. Rejection from a
-    beta envelope (Ulrich 1984; Wood 1994), vectorised over leading axes. Right at any concentration
-    up to 1e150 because 1 − cos is drawn, not the cosine; beyond, ValueError.
+    `concentration` (..., D), D ≥ 2. Rejection from a beta envelope (Ulrich 1984; Wood 1994). Right
+    at any concentration up to 1e150 because 1 − cos is drawn, not the cosine; beyond, ValueError.
 
     >>> sample_von_mises_fisher(np.array([[0.0, 1e100], [1e100, 0.0]]), seed=0).round(6) + 0.0
     array([[0., 1.],

@@ -79,10 +79,10 @@ def whole_windows(text: Tensor) -> Batch:
 
 
 def count_bits(split: int) -> dict[str, float]:
-    """Bits per character of the test part from counts in the training part, in its windows.
+    """Bits per character of the test part, in its windows, from counts in the training part.
 
     Each order is mixed with the one below, p(c|ab) = (n_abc + κ p(c|b))/(n_ab + κ), κ chosen on
-    the validation part; the first character of a window is known only to the one after it.
+    the validation part.
     """
     size = len(ALPHABET)
     train = text_part("train", split=split).numpy()
@@ -122,10 +122,7 @@ ARMS = ("driven", "one step", "naive", "symmetric", "frozen", "uniform", "attent
 
 
 class SpinLayer(nn.Module):
-    """Driven spins in the place of attention in a pre-norm layer: (batch, N, WIDTH) to the same.
-
-    `strength` is the g from which training starts.
-    """
+    """Driven spins in the place of attention in a pre-norm layer: (batch, N, WIDTH) to the same."""
 
     def __init__(self, arm: str, *, strength: float) -> None:
         super().__init__()
@@ -180,13 +177,11 @@ class Network(nn.Module):
 
     def embed(self, tokens: Tensor) -> Tensor:
         """What the layer is given, (batch, N, WIDTH)."""
-        summed: Tensor = self.first(tokens[..., 0]) + self.second(tokens[..., 1])
-        return summed
+        return self.first(tokens[..., 0]) + self.second(tokens[..., 1])
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Logits of every token."""
-        answer: Tensor = self.readout(self.layer(self.embed(tokens)))
-        return answer
+        return self.readout(self.layer(self.embed(tokens)))
 
 
 def stationary_spins(network: Network, tokens: Tensor) -> tuple[DrivenSpinModule, DrivenParts]:
@@ -219,8 +214,7 @@ def train(
 ) -> dict[int, Network]:
     """Adam with a cosine of the `rate` to zero, on batches that depend on `seed` alone.
 
-    `strength` is the first g of the spins, without meaning for attention. Returns copies of the
-    network after the UPDATES and after those of the `looks` that lie before, by their number.
+    Copies of the network after the UPDATES and after each of the `looks`, by their number.
     """
     network = Network(arm, task=task, strength=strength, seed=seed)
     optimizer = torch.optim.Adam(network.parameters(), lr=rate)
@@ -264,10 +258,7 @@ class Score(NamedTuple):
 
 @torch.no_grad()
 def score(network: Network, batch: Batch, *, past_alone: bool = False) -> Score:
-    """Bits and accuracy of the answers that are asked for, all tokens in one pass.
-
-    With `past_alone` every answer is read from the tokens up to its own, the later ones unwritten.
-    """
+    """Of the answers that are asked for, in one pass or each from the tokens up to its own."""
     tokens, targets = batch
     if past_alone:
         ends = range(1, tokens.shape[1] + 1)
@@ -278,19 +269,6 @@ def score(network: Network, batch: Batch, *, past_alone: bool = False) -> Score:
     loss = functional.cross_entropy(logits[asked].double(), targets[asked])
     right = (logits.argmax(-1) == targets)[asked].double().mean()
     return Score(bits=float(loss) / math.log(2), accuracy=float(right))
-
-
-def focus(network: Network, batch: Batch) -> float:
-    """Share of a question's coupling that lies on its own pair (recall), in the better head.
-
-    By chance it would be about one in PAIRS + 4, as questions couple to those before them.
-    """
-    _, parts = stationary_spins(network, batch.tokens)
-    keys = batch.tokens[..., 0]
-    own = keys[:, PAIRS:, None] == keys[:, None, :PAIRS]
-    looks = parts.couplings[:, :, PAIRS:]
-    shares = looks[..., :PAIRS].mul(own[:, None]).sum(-1) / looks.sum(-1)
-    return float(shares.mean((0, 2)).max())
 
 
 def simulated_entropy(
@@ -304,9 +282,9 @@ def simulated_entropy(
 ) -> Estimate:
     """Mean of ln W(u'|u)/W(u|u') over steps u → u', nats per spin and component, its error.
 
-    Unit spins (N, D) in `fields` (N, D), ln W(u'|u) = Σ_i (βD u'_i·θ_i(u) − ln Z(βD‖θ_i(u)‖)), all
-    spins at once; `couplings` (N, N). The first half of the steps is not counted. In a stationary
-    state that is the entropy production: the state's own probability drops out of the mean.
+    Unit spins in `fields` (N, D), ln W(u'|u) = Σ_i (βD u'_i·θ_i(u) − ln Z(βD‖θ_i(u)‖)). The first
+    half of the steps is not counted. In a stationary state that is the entropy production: the
+    state's own probability drops out of the mean.
     """
     rng, (count, dim) = numpy_generator(seed), fields.shape
 

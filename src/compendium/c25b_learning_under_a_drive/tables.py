@@ -1,10 +1,6 @@
 """The stored tables: the tuning of every arm, recall along the training, and text on two splits.
 
-`tuning`: validation bits of each setting, one seed that the results do not use. `recall`, `text`:
-trainings with the setting that tuning chose. `counts`: letters, pairs and triples counted.
-`settings_B13b`: bits per character, or share of right answers, by which driven spins lead the null;
-the median of five trainings on a split with their range, of ten in recall with the second and
-ninth.
+Tuning uses a seed that the results do not use.
 """
 
 from __future__ import annotations
@@ -22,11 +18,9 @@ from compendium.c25b_learning_under_a_drive.study import (
     UPDATES,
     Batch,
     count_bits,
-    focus,
     held_batch,
     score,
     stationary_spins,
-    text_part,
     train,
 )
 from compendium.common.rows import array_of, grid, median_rows
@@ -51,10 +45,7 @@ def _thinned(batch: Batch) -> Batch:
     units=[*grid(task=("recall",), arm=ARMS), *grid(task=("text",), arm=TEXT_ARMS)],
 )
 def TUNING(task: str, arm: str) -> Rows:
-    """Validation bits of all settings of one arm; read from the past alone if it is symmetric.
-
-    Attention has no strength and is given the rates alone.
-    """
+    """Validation bits of all settings of one arm; read from the past alone if it is symmetric."""
     held = held_batch(task, part="validation")
     past_alone = arm == "symmetric"
     held = _thinned(held) if past_alone else held
@@ -80,14 +71,10 @@ def chosen_setting(arm: str, *, task: str) -> dict[str, Any]:
     units=[{"arm": arm, "seed": seed} for seed in SEEDS for arm in (*ARMS, SHUFFLED)],
     checked=len(ARMS),  # shuffled answers: nothing is learned that could amplify rounding much
     seconds=10.0,
-    within=dict.fromkeys(("entropy", "beta", "strength"), 0.3)
-    | dict.fromkeys(("bits", "accuracy", "focus"), 0.1),
+    within={"entropy": 0.3, "strength": 0.3, "bits": 0.1, "accuracy": 0.1},
 )
 def RECALL(arm: str, seed: int) -> Rows:
-    """One row a look: bits and accuracy, entropy production, inverse temperature, strength, focus.
-
-    Entropy in nats a step, per spin and component, of 32 sequences; not for attention.
-    """
+    """A row a look: bits, accuracy, entropy production (per spin and component), strength g."""
     kind = "driven" if arm == SHUFFLED else arm
     setting = {**chosen_setting(kind, task="recall"), "seed": seed, "looks": LOOKS}
     found = train(kind, task="recall", shuffled=arm == SHUFFLED, **setting)
@@ -95,14 +82,12 @@ def RECALL(arm: str, seed: int) -> Rows:
     few = Batch(*(part[:32] for part in held))
     rows = []
     for update, network in found.items():
-        spins = dict.fromkeys(("entropy", "beta", "strength", "focus"), float("nan"))
+        spins = dict.fromkeys(("entropy", "strength"), math.nan)
         if kind != "attention":
             mixer, parts = stationary_spins(network, few.tokens)
             spins = {
                 "entropy": float(parts.entropy_production.mean()),
-                "beta": float(mixer.log_beta.detach().exp().mean()),
                 "strength": float(mixer.log_strength.detach().exp().mean()),
-                "focus": focus(network, few),
             }
         rows.append({"update": update, **score(network, held)._asdict(), **spins})
     return rows
@@ -144,8 +129,8 @@ def TEXT(arm: str, split: int, seed: int) -> Rows:
 
 @stored(FOLDER / "counts.csv", units=[{"split": split} for split in (*SPLITS, THIRD)])
 def COUNTS(split: int) -> Rows:
-    """Bits per character from counts, and the number of characters that are tested."""
-    return [{**count_bits(split), "characters": len(text_part("test", split=split))}]
+    """Bits per character from counts."""
+    return [count_bits(split)]
 
 
 @stored(

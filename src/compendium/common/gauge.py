@@ -10,8 +10,8 @@ The mean field [poclopez2024dynamical, Eqs. (13)-(16)] does not change if
 - the leading position bit changes its sign in all roles: the clock is then half a period ahead;
 - anything happens to W^{o,pos}, which nothing reads.
 
-These are the gauge. With B_n the signed permutations of n things, its group is
-B_L × B_P × B_P × Z_2 for L equal segments, P features and at least one position bit.
+These are the gauge: B_L × B_P × B_P × Z_2 for L equal segments, P features and at least one
+position bit, with B_n the signed permutations of n things.
 
 A form that no gauge changes: bits with equal output signs (up to one sign for all) have equal
 fields h_u = Σ_b W^o_{b,u} A_b, and of their other weights only the averages m^α_u enter
@@ -21,11 +21,10 @@ the products over features
     V = W^{o⊤} [m^v, W^{v,pos}]  (U × (U + K)) ,
     S = [m^q, W^{q,pos}]^⊤ [m^k, W^{k,pos}]  ((U + K) × (U + K)) ,
 
-so that networks with equal V and S (and equal γ, ε, T) have the same h(t), whatever their features
-and segments are. What is left are signs and order of the fields, and the half period.
-`canonical_form` is the first, in the order of tuples, of all forms that these give. Networks of
-one gauge have one form, and networks of one form move alike. Of networks with different forms a
-few move alike, too: if V = 0, say, nothing moves, whatever S is.
+so that networks with equal V and S (and equal γ, ε, T) have the same h(t). What is left are signs
+and order of the fields, and the half period; `canonical_form` is the first, in the order of tuples,
+of all forms that these give. Networks of one form move alike, and of others a few: if V = 0, say,
+nothing moves, whatever S is.
 """
 
 from __future__ import annotations
@@ -73,10 +72,9 @@ def random_gauge(network: Network, seed: Seed) -> Network:
 def canonical_form(network: Network) -> tuple[tuple[float, ...], ...]:
     """One form for all gauges of a network: equal if and only if V and S are, up to the gauge.
 
-    The first row holds the scores of positions with positions; then come the fields in the
-    canonical order: the entries of V and S of each with the positions, then those with itself and
-    with the fields before. Field after field is chosen so that its row is the smallest possible;
-    all choices that tie are kept. γ, ε and T are no part of it.
+    The first row holds the scores of positions with positions; then come the fields: the entries of
+    V and S of each with the positions, then those with itself and with the fields before. Field
+    after field is chosen so that its row is the smallest possible; all choices that tie are kept.
     """
     return min(_form(network, flip) for flip in ((1.0, -1.0) if network.bits else (1.0,)))
 

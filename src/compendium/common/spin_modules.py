@@ -24,10 +24,9 @@ def sample_module(
 ) -> dict[str, Tensor]:
     """Draw the spins of every head for `inputs` (batch, N, dim) by heat bath.
 
-    `spins` ⟨σ⟩ and `output` −dF/dH = ⟨σ⟩ + response with the drawn correlations, (batch, N, dim),
-    before `map_out`; `noise` (batch,): the Monte Carlo error of `spins` relative to their size.
-    `off_spins`, `off_output` (batch,): how far the module is from both, relative to them.
-    `expected` (batch,): what `validity()` says of ⟨σ⟩, the mean over heads. The response is the
+    `spins` ⟨σ⟩ and `output` −dF/dH, before `map_out`; `noise`: the Monte Carlo error of `spins`
+    relative to their size. `off_spins`, `off_output`: how far the module is from both, relative to
+    them. `expected`: what `validity()` says of ⟨σ⟩, the mean over heads. The response is the
     derivative of the couplings by reverse differentiation, contracted with the drawn ⟨u_i·u_j⟩:
     nothing of the module's solver or of its closed form takes part.
     """

@@ -15,7 +15,7 @@ from torch import Generator, Tensor
 from torch.nn.functional import one_hot
 
 from compendium.common.images import DIGIT_SHAPE, digit_labels, digits
-from spinformer.core.random import TorchSeed, torch_generator
+from spinformer.core.random import torch_generator
 from spinformer.core.records import record
 
 # Digits: images that only tuning sees, images of a test set; the rest is trained on.
@@ -24,16 +24,6 @@ VALIDATION, TEST = 297, 500
 PAIRS, KEYS, VALUES = 7, 8, 8
 # Copies: tokens, kinds of content, and marks, each of which one source and one masked token bear.
 TOKENS, SYMBOLS, MARKS = 16, 8, 4
-
-
-@record
-class TokenData:
-    """Images as tokens (images, N, pixels of a patch), centred and scaled; labels are 0 to 9."""
-
-    train_tokens: Tensor
-    train_labels: Tensor
-    test_tokens: Tensor
-    test_labels: Tensor
 
 
 @record
@@ -47,23 +37,13 @@ class Task:
     shape: dict[str, Any]
 
 
-def digits_as_tokens(*, seed: TorchSeed = 0) -> TokenData:
-    """The 1797 handwritten digits of 8 x 8 pixels, cut into 16 square patches of 2 x 2 pixels.
-
-    Images are shuffled by `seed` before a third of them is set aside; tokens are centred and scaled
-    by mean and deviation of the training set.
-    """
-    tokens, labels = _patches(2, 2)
-    order = torch.randperm(len(labels), generator=torch_generator(seed))
-    tokens, labels = tokens[order], labels[order]
-    held = len(labels) // 3
-    tokens = (tokens - tokens[held:].mean()) / tokens[held:].std()
-    return TokenData(
-        train_tokens=tokens[held:],
-        train_labels=labels[held:],
-        test_tokens=tokens[:held],
-        test_labels=labels[:held],
-    )
+def digit_patches(high: int, wide: int) -> tuple[Tensor, Tensor]:
+    """The digits as tokens (1797, N, pixels), patches of so many rows and columns; their labels."""
+    # Back to the grey values 0 … 16, integers: their sums have no rounding.
+    pixels = torch.tensor(8.0 * (digits() + 1.0), dtype=torch.float32)
+    down, across = DIGIT_SHAPE[0] // high, DIGIT_SHAPE[1] // wide
+    cut = pixels.reshape(-1, down, high, across, wide).transpose(2, 3)
+    return cut.reshape(-1, down * across, high * wide), torch.tensor(digit_labels())
 
 
 def digit_images(
@@ -84,7 +64,7 @@ def digit_images(
 def digit_task(split: int) -> Task:
     """Digits of `digit_images` as 8 patches, 2 pixels high and 4 wide; read from the mean token."""
     _, _, (train, held, test) = digit_images(split)
-    tokens, labels = _patches(2, 4)
+    tokens, labels = digit_patches(2, 4)
     tokens = (tokens - tokens[train].mean()) / tokens[train].std()
     rows = torch.from_numpy(train)
 
@@ -103,8 +83,7 @@ def digit_task(split: int) -> Task:
 def recall_task(split: int) -> Task:
     """7 tokens hold a key and a value each, the last one a key: which value belongs to it?
 
-    Keys are 7 of 8, in any order, values any of 8, both one-hot; the last token is marked. New
-    samples without end; `split` draws the test set, the validation set is the same for all.
+    Keys are 7 of 8, in any order, values any of 8, both one-hot; the last token is marked.
     """
 
     def sample(count: int, generator: Generator) -> tuple[Tensor, Tensor]:
@@ -123,11 +102,9 @@ def recall_task(split: int) -> Task:
 def copy_task(split: int) -> Task:
     """Four of 16 tokens are masked and marked; each has the content of the token with its mark.
 
-    Every token but the masked ones holds one of 8 contents, drawn alike; of these 12, four sources
-    bear one of four marks each, and the masked tokens bear the same. All stand anywhere. Features
-    are one-hot, times the root of their number: embedded, they are about as large as the
-    positions. New samples without end; `split` draws the test set, the validation set is the same
-    for all.
+    Every token but the masked ones holds one of 8 contents, and four of these twelve bear a mark
+    each. All stand anywhere. Features are one-hot, times the root of their number: embedded, they
+    are about as large as the positions.
     """
 
     def sample(count: int, generator: Generator) -> tuple[Tensor, Tensor]:
@@ -151,6 +128,7 @@ def copy_task(split: int) -> Task:
 def _endless(
     sample: Callable[[int, Generator], tuple[Tensor, Tensor]], split: int, **shape: Any
 ) -> Task:
+    """New samples without end; `split` draws the test set, the validation set is one for all."""
     test = sample(TEST, torch_generator(20000 + split))
     _, tokens, features = test[0].shape
     return Task(
@@ -164,8 +142,8 @@ def _endless(
 def crowd_share(draws: int, *, kinds: int) -> float:
     """How often one of `draws` values is guessed right by the most frequent of them, in the mean.
 
-    Values are drawn alike from `kinds`. For n draws of K kinds, none comes more often than m with
-    P = n! [xⁿ] (Σ_{k≤m} xᵏ/k!)^K / Kⁿ, and the mean of the largest number is Σ_m (1 − P).
+    For n draws of K kinds, none comes more often than m with P = n! [xⁿ] (Σ_{k≤m} xᵏ/k!)^K / Kⁿ,
+    and the mean of the largest number is Σ_m (1 − P).
     """
     mean = 0.0
     for most in range(draws):
@@ -174,12 +152,3 @@ def crowd_share(draws: int, *, kinds: int) -> float:
         below = powers[draws] * math.factorial(draws) / kinds**draws if len(powers) > draws else 0.0
         mean += 1 - below
     return mean / draws
-
-
-def _patches(high: int, wide: int) -> tuple[Tensor, Tensor]:
-    """Patches of so many rows and columns as tokens, and the labels."""
-    # Back to the grey values 0 … 16, integers: their sums have no rounding.
-    pixels = torch.tensor(8.0 * (digits() + 1.0), dtype=torch.float32)
-    down, across = DIGIT_SHAPE[0] // high, DIGIT_SHAPE[1] // wide
-    cut = pixels.reshape(-1, down, high, across, wide).transpose(2, 3)
-    return cut.reshape(-1, down * across, high * wide), torch.tensor(digit_labels())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -22,14 +22,10 @@ from compendium.common.classifiers import TokenClassifier, build_classifier
 from compendium.common.spin_modules import stacked
 from compendium.common.token_tasks import Task
 from spinformer.core.random import TorchSeed, torch_generator
-from spinformer.core.records import record
 from spinformer.spins.module import ModuleParts, SpinTransformerModule
 
 # What `probe_layers` knows of spins alone.
-_OF_SPINS = (
-    *("polarization", "correlation", "connected", "collective", "response"),
-    *("converged", "physical", "trusted", "distance", "correction"),
-)
+_OF_SPINS = ("correlation", "collective", "response", "converged", "physical", "distance")
 
 
 @torch.no_grad()
@@ -38,57 +34,45 @@ def probe_layers(
 ) -> list[dict[str, float]]:
     """The collective behaviour of every layer for these samples, first layer first.
 
-    Averages over samples, tokens and heads; NaN in layers without spins: `polarization` |<u_i>|,
-    0 free to 1 frozen. `correlation` <u_i . u_j> over pairs of different spins, `connected` the
-    same less <u_i> . <u_j>. `collective`: the largest eigenvalue of the covariance C - m mT over
-    its mean diagonal, 1 for spins that fluctuate alone, N for one mode of all. `response`: the
-    response's share of the output, response . m / m . m. `converged`, `physical`, `trusted`:
-    shares of the systems, `distance` and `correction` medians, all as in `spins.module.Validity`.
-
-    Of any layer: `similarity`, cosine of different tokens in the output; `residual`, the distance
-    of the tokens from their mean, relative to their size [dong2021attention]; `separation`, the
-    share of the variance of the mean output token that lies between the labels. `undriven` is the
-    correlation of the spins, or the similarity of tokens without spins, when every input token of
-    this layer is taken from another sample.
+    NaN in layers without spins: `correlation` <u_i . u_j> of different spins. `collective`: the
+    largest eigenvalue of the covariance C - m mT over its mean diagonal, 1 for spins that fluctuate
+    alone, N for one mode of all. `response`: its share of the output. `converged`, `physical`,
+    `distance` as in `spins.module.Validity`. Of any layer: `similarity`, cosine of different tokens
+    in the output; `residual`, the distance of the tokens from their mean, relative to their size
+    [dong2021attention]; `separation`, the share of the variance of the mean output token that lies
+    between the labels. `undriven` is the correlation of the spins, or the similarity of tokens
+    without spins, when every input token of this layer is taken from another sample.
     """
     state, probes = model.embed(tokens), []
     for layer in model.layers:
         # Every token from another sample, at its own place.
         order = torch.rand(state.shape[:2], generator=torch_generator(17)).argsort(0)
         mixed = state[order, torch.arange(state.shape[1])]
-        spins = dict.fromkeys(_OF_SPINS, math.nan)
+        probe = dict.fromkeys(_OF_SPINS, math.nan)
         if isinstance(layer, SpinTransformerModule):
             undriven = _off_diagonal(layer(mixed, return_parts=True)[1].correlation)
             state, parts = layer(state, return_parts=True)
-            spins |= _probe_spins(parts)
+            probe |= _probe_spins(parts)
         else:
             undriven, state = _similarity(layer(mixed)), layer(state)
         mean = state.mean(-2, keepdim=True)
         apart = (state - mean).norm(dim=(-2, -1)) / state.norm(dim=(-2, -1))
-        probes.append(
-            {
-                **spins,
-                "similarity": _similarity(state),
-                "residual": float(apart.mean()),
-                "separation": _between_classes(mean.squeeze(-2), labels),
-                "undriven": undriven,
-            }
-        )
+        probe |= {"similarity": _similarity(state), "residual": float(apart.mean())}
+        probe |= {"separation": _separation(mean.squeeze(-2), labels), "undriven": undriven}
+        probes.append(probe)
     return probes
 
 
 def _probe_spins(parts: ModuleParts) -> dict[str, float]:
-    mean, whole = parts.solution.value, parts.magnetization
+    mean, whole, meter = parts.solution.value, parts.magnetization, parts.validity().summary()
     covariance = parts.correlation - mean @ mean.mT
     single = covariance.diagonal(dim1=-2, dim2=-1).mean(-1)
     share = (parts.response * whole).sum((-2, -1)) / whole.square().sum((-2, -1))
     return {
-        "polarization": float(mean.norm(dim=-1).mean()),
         "correlation": _off_diagonal(parts.correlation),
-        "connected": _off_diagonal(covariance),
         "collective": float((torch.linalg.eigvalsh(covariance)[..., -1] / single).mean()),
         "response": float(share.mean()),
-        **parts.validity().summary(),
+        **{name: meter[name] for name in ("converged", "physical", "distance")},
     }
 
 
@@ -99,8 +83,7 @@ def _off_diagonal(matrix: Tensor) -> float:
     return float((total / (sites * (sites - 1))).mean())
 
 
-def _between_classes(points: Tensor, labels: Tensor) -> float:
-    """Share of the variance of `points` (samples, channels) that lies between the labels."""
+def _separation(points: Tensor, labels: Tensor) -> float:
     centred, members = points - points.mean(0), nn.functional.one_hot(labels).to(points)
     between = (members.T @ centred).square().sum(1) / members.sum(0).clamp_min(1)
     return float(between.sum() / centred.square().sum())
@@ -111,8 +94,7 @@ def _similarity(state: Tensor) -> float:
     return _off_diagonal(unit @ unit.mT)
 
 
-@record
-class Look:
+class Look(NamedTuple):
     """A network after `step` updates: accuracy and loss on the test set, loss on the validation
     set (`held`), a probe of each layer."""
 
@@ -124,11 +106,8 @@ class Look:
 
 
 @torch.no_grad()
-def score(model: nn.Module, tokens: Tensor, *, labels: Tensor) -> tuple[float, float]:
-    """Share of the labels that are the largest logit, and the cross-entropy (nats) of a label.
-
-    Labels below zero are not asked for.
-    """
+def score(model: nn.Module, tokens: Tensor, labels: Tensor) -> tuple[float, float]:
+    """Share of right labels and the cross-entropy (nats); labels below zero are not asked for."""
     asked = labels >= 0
     logits, labels = model(tokens)[asked], labels[asked]
     right = (logits.argmax(-1) == labels).double().mean()
@@ -148,11 +127,10 @@ def fit(
     """Adam on the cross-entropy, gradients cut at norm 1, the rate falling to zero along a cosine.
 
     All `models` are networks of one arm and shape; each has its own task, rate and seed of its
-    batches of 32, and they are trained side by side (`torch.vmap`), which costs half of one by one
-    and gives the same up to rounding; where a sample has several labels, as many are to be asked
-    for (−100: not) in each. After each of the steps in `looks` (0: before training) every network
-    is scored, and its layers are probed on the first `probed` samples of the test set (none: not
-    at all). A step whose gradient is not finite is left out. Returns the looks of each model.
+    batches of 32, and they are trained side by side, which costs half of one by one and gives the
+    same up to rounding. After each of the steps in `looks` (0: before training) every network is
+    scored, and its layers are probed on the first `probed` samples of the test set, if any. A step
+    whose gradient is not finite is left out.
     """
     run = torch.vmap(partial(functional_call, models[0]))
     generators = [torch_generator(seed) for seed in seeds]
@@ -165,7 +143,11 @@ def fit(
     for step in range(steps + 1):
         if step in looks:
             for model, task, kept in zip(models, tasks, found, strict=True):
-                kept.append(_look(model, task, step, probed))
+                accuracy, loss = score(model, *task.test)
+                held = score(model, *task.validation)[1]
+                tokens, labels = (part[:probed] for part in task.test)
+                layers = probe_layers(model, tokens, labels=labels) if probed else []
+                kept.append(Look(step, accuracy, loss, held, layers))
         if step == steps:
             break
         drawn = [task.sample(32, g) for task, g in zip(tasks, generators, strict=True)]
@@ -186,19 +168,12 @@ def fit(
     return found
 
 
-def _look(model: TokenClassifier, task: Task, step: int, probed: int) -> Look:
-    tokens, labels = task.test
-    accuracy, loss = score(model, tokens, labels=labels)
-    held = score(model, task.validation[0], labels=task.validation[1])[1]
-    layers = probe_layers(model, tokens[:probed], labels=labels[:probed]) if probed else []
-    return Look(step=step, accuracy=accuracy, loss=loss, held=held, layers=layers)
-
-
 def train_arm(
     arm: str, task: Callable[[int], Task], cells: Rows, *, depth: int = 1, **options: Any
 ) -> list[tuple[dict[str, Any], TokenClassifier, Task, list[Look]]]:
-    """Fresh networks of an arm, trained, one for each of `cells`, which hold `rate`, `strength`,
-    `split` and maybe `start`: cell, network, task and looks of each. `options` are those of `fit`.
+    """A fresh network for each of `cells` (`rate`, `strength`, `split`, maybe `start`), trained.
+
+    Cell, network, task and looks of each; `options` are those of `fit`.
     """
     made = {split: task(split) for split in {cell["split"] for cell in cells}}
     tasks = [made[cell["split"]] for cell in cells]
