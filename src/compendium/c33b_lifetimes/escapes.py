@@ -3,8 +3,7 @@
 Chaos that is no attractor ends: after a time that is drawn anew for every start the orbit finds a
 hole in the chaotic set and falls onto an attractor beside it. Far from the hole the orbit has
 forgotten its start, so the times are exponential, P(t > s) = exp(−s/τ), and one number, the
-lifetime τ in steps, says all (Tél and Lai 2008). Copies have escaped from the first of several
-stretches in a row on which a tangent vector grows by less than a given rate.
+lifetime τ in steps, says all (Tél and Lai 2008).
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from compendium.common.lifetimes import Lifetime, lifetime_estimate
-from spinformer.core.checks import check_integer
 from spinformer.core.records import record
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.lyapunov import growth_rates
@@ -25,12 +23,12 @@ _IN_A_ROW = 3
 
 @record
 class Escapes:
-    """Escape times of B copies at one set of parameters.
+    """Escape times of B copies.
 
-    times: (B,) steps until the escape; the horizon for those that never escaped. escaped: (B,)
-    booleans. returned: (B,) whether chaos came back later, which exponential times exclude.
+    times: (B,) steps until the escape; the horizon for those that never escaped. escaped: (B,).
+    returned: (B,) whether chaos came back later, which exponential times exclude.
     growth: (n, B) mean growth rate of a tangent vector in each stretch of `stretch` steps.
-    rate: growth below it is not chaos. context: the states at the end.
+    context: the states at the end.
     """
 
     times: np.ndarray
@@ -38,7 +36,6 @@ class Escapes:
     returned: np.ndarray
     growth: np.ndarray
     stretch: int
-    rate: float
     context: Context
 
     def lifetime(self) -> Lifetime:
@@ -53,7 +50,6 @@ def escapes_of(growth: np.ndarray, *, rate: float) -> tuple[np.ndarray, np.ndarr
     do not count) whose growth is below `rate`; n where it never does.
     """
     quiet = growth < rate
-    # A copy that is quiet at the end alone has not escaped: too few stretches follow.
     runs = sliding_window_view(quiet, _IN_A_ROW, axis=0).all(axis=-1)
     escaped = runs.any(axis=0)
     first = np.where(escaped, runs.argmax(axis=0), len(quiet))
@@ -77,20 +73,17 @@ def escape_times(
     per step is chaos; between the growth on the chaotic set and that of the attractors beside
     it. A time is known to one `stretch`, so lifetimes must be several stretches long.
     """
-    check_integer("horizon", horizon, low=_IN_A_ROW * stretch)
     ensemble = Ensemble(network, context, beta=beta)
     ensemble.advance(transient)
     rates, last = growth_rates(
         network, ensemble.state(), beta=beta, stretches=horizon // stretch, stretch=stretch
     )
-    growth = np.ascontiguousarray(rates.T)
-    first, escaped, returned = escapes_of(growth, rate=rate)
+    first, escaped, returned = escapes_of(rates.T, rate=rate)
     return Escapes(
         times=first * stretch,
         escaped=escaped,
         returned=returned,
-        growth=growth,
+        growth=rates.T,
         stretch=stretch,
-        rate=rate,
         context=last,
     )

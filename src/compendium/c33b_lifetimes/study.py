@@ -1,4 +1,4 @@
-"""The measurements behind the tables of `compendium.c33b_lifetimes`."""
+"""How long the chaos of the document's network lasts, by β, and how much of its diagrams ends."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def _document() -> tuple[Network, Context]:
     return network, protocol_start(network, steps=100_000)
 
 
-def _followed(beta: float, *, rate: float, horizon: int, copies: int, seed: Seed) -> Escapes:
+def _followed(beta: float, *, rate: float, horizon: int, seed: Seed) -> Escapes:
     """Escapes of copies of the document's context."""
     network, start = _document()
-    copied = replicas(start, count=copies, seed=seed)
+    copied = replicas(start, count=_COPIES, seed=seed)
     return escape_times(network, copied, beta=beta, rate=rate, horizon=horizon)
 
 
@@ -61,12 +61,9 @@ def _interval(life: Lifetime) -> dict[str, float]:
 
 
 @stored(_FOLDER / "lifetimes.csv", units=[*_NEAR_TORUS, *_NEAR_WEAK])
-def LIFETIMES(
-    beta: float, *, rate: float, horizon: int, copies: int = _COPIES, seed: Seed = 0
-) -> Rows:
+def LIFETIMES(beta: float, *, rate: float, horizon: int) -> Rows:
     """Escapes of copies of the document's context at one β, as the one row of its unit."""
-    found = _followed(beta, rate=rate, horizon=horizon, copies=copies, seed=seed)
-    life, ends = found.lifetime(), ""
+    found, ends = _followed(beta, rate=rate, horizon=horizon, seed=0), ""
     if found.escaped.any():
         how: dict[str, Any] = {"transient": 0, "kept": 10_000, "exponent_steps": 10_000}
         after = survey(Network.document(), found.context.select(found.escaped), beta=beta, **how)
@@ -75,12 +72,12 @@ def LIFETIMES(
     early = found.growth[0][found.growth[0] >= rate]
     return [
         {
-            "copies": copies,
+            "copies": _COPIES,
             "chaotic": int((found.times > 0).sum()),
             "growth": float(np.median(early)) if len(early) else 0.0,
-            "escaped": life.ended,
+            "escaped": int(found.escaped.sum()),
             "returned": int(found.returned.sum()),
-            **_interval(life),
+            **_interval(found.lifetime()),
             "ends": ends,
         }
     ]
@@ -100,9 +97,9 @@ def LIFETIMES(
 )
 def SEEDS(beta: float, *, rate: float, horizon: int, seed: int) -> Rows:
     """Escapes of copies that other noise parts, with the time at risk of all of them together."""
-    found = _followed(beta, rate=rate, horizon=horizon, copies=_COPIES, seed=seed)
-    life = found.lifetime()
-    return [{"escaped": life.ended, "total": float(found.times.sum()), **_interval(life)}]
+    found = _followed(beta, rate=rate, horizon=horizon, seed=seed)
+    row = {"escaped": int(found.escaped.sum()), "total": float(found.times.sum())}
+    return [row | _interval(found.lifetime())]
 
 
 def lifetime_law(table: dict[str, np.ndarray], *, draws: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -132,25 +129,30 @@ def lifetime_law(table: dict[str, np.ndarray], *, draws: dict[str, np.ndarray]) 
 
 
 @cache
-def weak_chaos(copies: int = _COPIES) -> Context:
+def _weak_chaos() -> Context:
     """States on the weakly chaotic attractor at β = 1.276, reached from β = 1.2755."""
     network, start = _document()
     # Half a million steps end the strong chaos of most copies at 1.2755; the rest are left out.
-    copied = replicas(start, count=4 * copies)
+    copied = replicas(start, count=4 * _COPIES)
     found = escape_times(network, copied, beta=1.2755, rate=0.05, horizon=500_000, transient=0)
-    states = found.context.select(np.flatnonzero(found.escaped)[:copies])
+    states = found.context.select(np.flatnonzero(found.escaped)[:_COPIES])
     for beta in (1.2758, 1.276):
         _, states = growth_rates(network, states, beta=beta, stretches=1, stretch=20_000)
     return states
 
 
-@stored(_FOLDER / "crisis.csv", units=grid(distance=(5e-6, 1e-5, 2e-5, 4e-5, 8e-5, 1.6e-4)))
-def CRISIS(distance: float, *, copies: int = _COPIES, horizon: int = 400_000) -> Rows:
+@stored(
+    _FOLDER / "crisis.csv",
+    units=grid(distance=(5e-6, 1e-5, 2e-5, 4e-5, 8e-5, 1.6e-4)),
+    seconds=20.0,
+    within={"escaped": 6.0, "lifetime": 3e3, "low": 3e3, "high": 4e3},
+)
+def CRISIS(distance: float) -> Rows:
     """Time on the weakly chaotic set at β = 1.276173 + distance, before strong chaos sets in."""
-    network, _ = _document()
-    states, stretch = weak_chaos(copies), 100
-    beta, stretches = CRISIS_BETA + distance, horizon // stretch
-    rates, _ = growth_rates(network, states, beta=beta, stretches=stretches, stretch=stretch)
+    beta, stretch = CRISIS_BETA + distance, 100
+    rates, _ = growth_rates(
+        Network.document(), _weak_chaos(), beta=beta, stretches=4000, stretch=stretch
+    )
     # Weak chaos grows at 0.02, strong at 0.14; now the escape is upwards.
     first, escaped, _ = escapes_of(-rates.T, rate=-0.06)
     life = lifetime_estimate(first * float(stretch), ended=escaped)
