@@ -11,11 +11,6 @@ make the next Gaussian, ⟨·⟩ the average over N(μ, C): the mean field of [a
 whose Gaussian fields stand in front of a tanh, for a nonlinearity with a softmax in it. For
 N → ∞ the covariance shrinks and the plain mean field is left; to order 1/N the mean is that of
 `c32b_finite_size.corrections.mean_shift`, since the nodes below have exact second moments.
-
-The average is taken over fixed nodes: Sobol points made normal, with their mirror images, scaled to
-covariance one exactly. They are the same for every call.
-
-Conventions of `tokens`: windows run from old to new.
 """
 
 from __future__ import annotations
@@ -23,88 +18,45 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-from scipy.special import ndtri, softmax
+from scipy.special import ndtri
 from scipy.stats import qmc
 
-from compendium.c32_paths_to_mean_fields.functional import propagate
-from spinformer.dmft.finite_size import semantic_overlaps, token_states
-from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
+from compendium.c32b_finite_size.corrections import next_means
+from compendium.c32b_finite_size.study import Limit
+
+_HALF = 512  # of the nodes, a power of two
 
 
-def gaussian_closure(
-    network: Network, size: int, *, beta: float, window: np.ndarray, steps: int, position: int,
-    nodes: int = 512,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Mean (T + steps, L) and covariance (T + steps, L, L) of the tokens of N = `size` bits.
-
-    window: (T, L) means that the first T tokens are drawn from. `position` is that of the
-    window's newest token. nodes: half the number of nodes, a power of two.
-    """
-    context, segments = network.context, network.segments
-    bits = network.counts(size)
-    normal = _nodes(context * segments, nodes)
-    mean = window.ravel()
-    covariance = np.diag(((1.0 - window**2) / bits).ravel())
+def gaussian_closure(limit: Limit, size: int) -> np.ndarray:
+    """Means (T + steps, L) of the tokens of N = `size` bits, along the path of a limit."""
+    network, window = limit.network, limit.path[: limit.network.context]
+    segments, bits = network.segments, network.counts(size)
+    normal = _nodes(window.size)
+    mean, covariance = window.ravel(), np.diag(((1.0 - window**2) / bits).ravel())
     means = list(window)
-    covariances = [np.diag((1.0 - token**2) / bits) for token in window]
-    for step in range(steps):
+    for step in range(len(limit.path) - len(window)):
         level, turn = np.linalg.eigh(covariance)
         away = normal @ (turn * np.sqrt(np.maximum(level, 0.0))).T
-        windows = (mean + away).reshape(-1, context, segments)
-        answer = next_means(network, windows, beta=beta, position=position + step)
+        windows, place = (mean + away).reshape(-1, *window.shape), limit.position + step
+        answer = next_means(network, windows, beta=limit.beta, position=place)
         newest = answer.mean(axis=0)
-        spread = answer - newest
-        across = spread.T @ away / len(away)
-        own = spread.T @ spread / len(away) + np.diag((1.0 - answer**2).mean(axis=0) / bits)
-        mean = np.concatenate([mean[segments:], newest])
+        spread, fresh = answer - newest, np.diag((1.0 - answer**2).mean(axis=0) / bits)
+        own, across = (
+            spread.T @ spread / len(away) + fresh,
+            (spread.T @ away / len(away))[:, segments:],
+        )
         kept = covariance[segments:, segments:]
-        covariance = np.block([[kept, across[:, segments:].T], [across[:, segments:], own]])
+        covariance = np.block([[kept, across.T], [across, own]])
+        mean = np.append(mean[segments:], newest)
         means.append(newest)
-        covariances.append(own)
-    return np.array(means), np.array(covariances)
-
-
-def exact_moments(
-    network: Network, size: int, *, beta: float, window: np.ndarray, steps: int, position: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Mean (T + steps, L) and covariance (T + steps, L, L) of every token over all texts.
-
-    window: (T, L) means that the first T tokens are drawn from. `position` is that of the
-    window's newest token.
-    """
-    laws = propagate(
-        network, size, beta=beta, window=window, steps=steps, position=position, draw_window=True
-    )
-    states = token_states(network, size)
-    means = laws @ states
-    gaps = states - means[:, None]
-    return means, np.einsum("ts,tsl,tsm->tlm", laws, gaps, gaps)
-
-
-def next_means(network: Network, windows: np.ndarray, *, beta: float, position: int) -> np.ndarray:
-    """Mean tokens (..., L) after windows (..., T, L) of any real numbers.
-
-    `tokens.attention_of_window` and `tokens.window_means` in one, for averages over Gaussian
-    windows, whose tails leave [−1, 1].
-    """
-    places = (position + np.arange(1 - network.context, 1)) % network.positions
-    place = network.epsilon * network.position_overlaps()[places]
-    value, key = (
-        semantic_overlaps(network, windows, role=role) + place[:, role] for role in (VALUE, KEY)
-    )
-    query = semantic_overlaps(network, windows[..., -1, :], role=QUERY) + place[-1, QUERY]
-    weight = softmax(network.gamma * np.einsum("...tb,...b->...t", key, query), axis=-1)
-    attention = np.einsum("...t,...ta->...a", weight, value)
-    return np.tanh(beta * (attention @ network.semantic[OUTPUT]))
+    return np.array(means)
 
 
 @cache
-def _nodes(dimension: int, count: int) -> np.ndarray:
-    """2 · count points (…, dimension) with mean zero and covariance one, both exact."""
+def _nodes(dimension: int) -> np.ndarray:
+    """Sobol points made normal and their mirror images, mean zero and covariance one exactly."""
     # Moved by half a cell: the first point would be at minus infinity. No random numbers.
-    half = ndtri(qmc.Sobol(dimension, scramble=False).random(count) + 0.5 / count)
+    half = ndtri(qmc.Sobol(dimension, scramble=False).random(_HALF) + 0.5 / _HALF)
     points = np.concatenate([half, -half])
     level, turn = np.linalg.eigh(points.T @ points / len(points))
-    points = points @ (turn / np.sqrt(level)) @ turn.T
-    points.setflags(write=False)
-    return points
+    return points @ (turn / np.sqrt(level)) @ turn.T
