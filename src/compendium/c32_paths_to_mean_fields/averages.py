@@ -1,21 +1,17 @@
-"""The average over the bits of a token, written in ways that `Network.mean_overlaps` is not."""
+"""What a step of the mean field is made of: odd moments of the weights, and operations."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 import numpy as np
 
 from spinformer.core.checks import check_array
 from spinformer.core.states import spin_states
-from spinformer.dmft.network import OUTPUT, Network
-
-
-def overlaps_explicit(weights: np.ndarray, *, attention: np.ndarray, beta: float) -> np.ndarray:
-    """From explicit weights (4, P, N): a sum over bits, [poclopez2024dynamical, Eq. (13)]."""
-    bits = np.tanh(beta * (attention @ weights[OUTPUT]))
-    return np.einsum("rai,...i->...ra", weights, bits) / weights.shape[2]
+from spinformer.dmft.mean_field import tokens
+from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Context, Network
 
 
 def odd_correlations(network: Network) -> dict[tuple[int, ...], np.ndarray]:
@@ -48,3 +44,38 @@ def overlaps_correlations(
     moments = np.array(list(correlations.values()))
     readout = np.einsum("sra,sn->ran", moments, parity) / 2 ** (features - 1)
     return np.einsum("ran,...n->...ra", readout, np.tanh(beta * (attention @ signs.T)))
+
+
+def step_operations(network: Network, context: Context, *, beta: float) -> tuple[np.ndarray, int]:
+    """One step of the mean field in plain loops, counted: the new attention (P,), operations.
+
+    A sum, a product, a quotient, an exponential and a hyperbolic tangent count one each. What
+    older tokens project onto is known from the steps that made them; β and the fractions of the
+    bits are multiplied into the weights beforehand.
+    """
+    output = beta * network.semantic[OUTPUT].T  # (L, P)
+    weights = (1.0 - network.epsilon) * network.semantic * network.fractions
+    place = network.epsilon * network.position_overlaps()[context.position]
+    count = 0
+
+    def dot(left: Sequence[float], right: Sequence[float]) -> float:
+        nonlocal count
+        count += 2 * len(left) - 1
+        return sum(a * b for a, b in zip(left, right, strict=True))
+
+    bits = [math.tanh(dot(row, context.attention[0])) for row in output]
+    count += len(bits)
+    known = tokens(network, context, beta)
+    for role in (VALUE, QUERY, KEY):
+        known[0, role] = [
+            dot(row, bits) + p for row, p in zip(weights[role], place[role], strict=True)
+        ]
+    count += 3 * network.features
+    query = network.gamma * known[0, QUERY]
+    count += network.features
+    scores = [dot(key, query) for key in known[:, KEY]]
+    powers = [math.exp(score - max(scores)) for score in scores]
+    total = sum(powers)
+    count += 3 * len(scores) - 1
+    attention = [dot(powers, column) / total for column in known[:, VALUE].T]
+    return np.array(attention), count + network.features

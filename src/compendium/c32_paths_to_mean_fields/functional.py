@@ -35,8 +35,7 @@ from spinformer.dmft.finite_size import (
 )
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
 
-# By how much the tilt of a token may miss θ.
-_FOUND = 1e-12
+_FOUND = 1e-12  # largest slope of the exponent at its top
 
 
 @record
@@ -61,31 +60,21 @@ class PathSum:
 
 
 def enumerate_paths(
-    network: Network,
-    size: int,
-    *,
-    beta: float,
-    window: np.ndarray,
-    steps: int,
-    position: int | None = None,
+    network: Network, size: int, *, beta: float, window: np.ndarray, steps: int
 ) -> PathSum:
     """Probabilities and features of every path of `steps` tokens after `window` (T, L)."""
-    position = network.context - 1 if position is None else position
-    states = token_states(network, size)
+    states, context = token_states(network, size), network.context
     check_terms("steps", LARGEST_SUM, *(len(states),) * steps)
-    probability = np.ones(1)
-    paths = np.empty((1, 0), dtype=np.int64)
-    for step in range(steps):
-        known = np.broadcast_to(window, (len(paths), *window.shape))
-        recent = np.concatenate([known, states[paths]], axis=1)[:, -network.context :]
-        attention = attention_of_window(network, recent, position=position + step)
+    probability, paths = np.ones(1), np.broadcast_to(window, (1, *window.shape))
+    for position in range(context - 1, context - 1 + steps):
+        attention = attention_of_window(network, paths[:, -context:], position=position)
         table = token_probabilities(network, size, beta=beta, attention=attention)
         probability = (probability[:, None] * table).ravel()
-        new = np.tile(np.arange(len(states)), len(paths))
-        paths = np.column_stack([np.repeat(paths, len(states), axis=0), new])
-    overlaps = size * network.overlaps(states)
+        new = np.tile(states, (len(paths), 1))[:, None]
+        paths = np.concatenate([np.repeat(paths, len(states), axis=0), new], axis=1)
     return PathSum(
-        probability=torch.from_numpy(probability), features=torch.from_numpy(overlaps[paths])
+        probability=torch.from_numpy(probability),
+        features=torch.from_numpy(size * network.overlaps(paths[:, context:])),
     )
 
 
@@ -137,97 +126,73 @@ def propagate(
 class SaddlePoint:
     """The stationary point that dominates Z(g) for N → ∞.
 
-    value: the limit of (1/N) ln Z(g). overlaps: m (steps, 4, P), without 1 − ε. conjugate: m̂ of
-    the same shape.
+    value: the limit of (1/N) ln Z(g); bare: the exponent without conjugate fields. overlaps: m
+    (steps, 4, P), without 1 − ε. conjugate: m̂ of the same shape.
     """
 
     value: float
+    bare: float
     overlaps: np.ndarray
     conjugate: np.ndarray
 
 
 def saddle_point(
-    network: Network,
-    source: np.ndarray,
-    *,
-    beta: float,
-    window: np.ndarray,
-    position: int | None = None,
-    climb: bool = True,
+    network: Network, source: np.ndarray, *, beta: float, window: np.ndarray
 ) -> SaddlePoint:
     """Solve for m and m̂ at `source` g (steps, 4, P), by climbing to the largest exponent.
 
     m_s = ⟨W tanh(H_s + θ_s)⟩ with H = β W^o A and θ = W (g + m̂), and m̂_s = ∂/∂m_s Σ_{s' > s} ⟨ln
     cosh(H_s' + θ_s') − ln cosh H_s'⟩. With g = 0 all m̂ vanish, and m is the mean field. For tokens
-    of means μ the exponent is Σ_s ⟨(W g_s) μ_s − D(μ_s | tanh H_s)⟩, D the relative entropy of two
-    bits; its largest value dominates Z. It is climbed to from the tokens that m̂ = 0 gives; without
-    `climb` these are returned. NotConverged where the tilt of a token misses θ by above 1e-12.
+    of means μ = tanh x the exponent is Σ_s ⟨(W g_s) μ_s − D(μ_s | tanh H_s)⟩, D the relative
+    entropy of two bits; its largest value dominates Z. It is climbed to from the tokens that m̂ = 0
+    gives. NotConverged where its slope stays above 1e-12.
     """
-    position = network.context - 1 if position is None else position
-    steps, context = len(source), network.context
-    weights = torch.tensor(network.semantic)
-    fractions = torch.tensor(network.fractions)
-    codes = (position + np.arange(1 - context, steps)) % network.positions
-    place = torch.from_numpy(network.epsilon * network.position_overlaps()[codes])
+    steps, context, share = len(source), network.context, network.epsilon
+    weights, fractions = torch.tensor(network.semantic), torch.tensor(network.fractions)
+    codes = np.arange(context + steps - 1) % network.positions
+    place = torch.from_numpy(share * network.position_overlaps()[codes])
     given = torch.from_numpy(network.overlaps(window))
     push = torch.einsum("tra,ral->tl", torch.from_numpy(source), weights)
 
-    def field(past: torch.Tensor, step: int) -> torch.Tensor:
-        """H (L,) of token `step`; past: the overlaps of the window and of all tokens before it."""
-        known = past[step : step + context]
-        m = (1.0 - network.epsilon) * known + place[step : step + context]
-        weight = torch.softmax(network.gamma * (m[:, KEY] @ m[-1, QUERY]), dim=0)
-        return beta * ((weight @ m[:, VALUE]) @ weights[OUTPUT])
+    def overlaps_of(x: torch.Tensor) -> torch.Tensor:
+        return torch.einsum("ral,tl->tra", weights * fractions, torch.tanh(x))
 
-    def overlaps_of(means: torch.Tensor) -> torch.Tensor:
-        return torch.einsum("ral,...l->...ra", weights * fractions, means)
+    def fields_of(overlaps: torch.Tensor) -> torch.Tensor:
+        """H (steps, L) of tokens with these overlaps."""
+        past = (1.0 - share) * torch.cat([given, overlaps[:-1]]) + place
+        recent = past.unfold(0, context, 1)
+        score = torch.einsum("sbt,sb->st", recent[:, KEY], recent[:, QUERY, :, -1])
+        weight = torch.softmax(network.gamma * score, dim=1)
+        return beta * torch.einsum("st,sat->sa", weight, recent[:, VALUE]) @ weights[OUTPUT]
 
     def log_cosh(x: torch.Tensor) -> torch.Tensor:
         return torch.logaddexp(x, -x) - math.log(2.0)
 
-    def fields_of(overlaps: torch.Tensor) -> torch.Tensor:
-        past = torch.cat([given, overlaps])
-        return torch.stack([field(past, step) for step in range(steps)])
-
-    def loss(x: torch.Tensor) -> torch.Tensor:
-        """Minus the exponent at μ = tanh x."""
-        x = x.reshape(steps, -1)
-        fields = fields_of(overlaps_of(torch.tanh(x)))
+    def loss(y: np.ndarray) -> tuple[float, np.ndarray]:
+        """Minus the exponent at x, and its slope."""
+        x = torch.tensor(y.reshape(push.shape), requires_grad=True)
+        fields = fields_of(overlaps_of(x))
         entropy = torch.tanh(x) * (x - fields) - log_cosh(x) + log_cosh(fields)
-        return ((entropy - push * torch.tanh(x)) @ fractions).sum()
+        value = ((entropy - push * torch.tanh(x)) @ fractions).sum()
+        return float(value.detach()), torch.autograd.grad(value, x)[0].numpy().ravel()
 
-    def tilts(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """m, m̂, and by how much x − H misses θ."""
-        m = overlaps_of(torch.tanh(x)).requires_grad_()
-        fields = fields_of(m)
-        tilt = x - fields.detach()
-        action = ((log_cosh(fields + tilt) - log_cosh(fields)) @ fractions).sum()
-        (conjugate,) = torch.autograd.grad(action, m)
-        off = push + torch.einsum("tra,ral->tl", conjugate, weights) - tilt
-        return m.detach(), conjugate, off
-
-    def slope(y: np.ndarray) -> tuple[float, np.ndarray]:
-        x = torch.tensor(y, requires_grad=True)
-        value = loss(x)
-        return float(value.detach()), torch.autograd.grad(value, x)[0].numpy()
-
-    past = given
-    for step in range(steps):
-        new = overlaps_of(torch.tanh(field(past, step) + push[step]))
-        past = torch.cat([past, new[None]])
-    x = fields_of(past[context:]) + push
-    if climb:
-        # To the right hill; then to its top, whose last digits the exponent does not see.
-        climbed = minimize(slope, x.numpy().ravel(), jac=True, options={"maxiter": 1000})
-        solved = root(
-            lambda y: tilts(torch.from_numpy(y).reshape(x.shape))[2].numpy().ravel(),
-            climbed.x,
-            options={"xtol": 1e-15, "maxfev": 1000},
-        )
-        x = torch.from_numpy(solved.x).reshape(x.shape)
-    overlaps, conjugate, off = tilts(x)
-    if climb and not off.abs().max() <= _FOUND:
+    x = push
+    for _ in range(steps):  # each makes one token more what the earlier ones say
+        x = fields_of(overlaps_of(x)) + push
+    start = x.numpy().ravel()
+    # To the right hill; then to its top, whose last digits the exponent does not see.
+    climbed = minimize(loss, start, jac=True, options={"maxiter": 1000}).x
+    top = root(lambda y: loss(y)[1], climbed, options={"xtol": 1e-15, "maxfev": 1000}).x
+    value, slope = loss(top)
+    if not np.abs(slope).max() <= _FOUND:
         raise NotConverged("the saddle point of the generating functional was not found")
+    x = torch.from_numpy(top.reshape(push.shape))
+    m = overlaps_of(x).requires_grad_()
+    fields = fields_of(m)
+    tilt = x - fields.detach()
+    action = ((log_cosh(fields + tilt) - log_cosh(fields)) @ fractions).sum()
+    (conjugate,) = torch.autograd.grad(action, m)
+    overlaps = m.detach().numpy()
     return SaddlePoint(
-        value=-float(loss(x)), overlaps=overlaps.numpy(), conjugate=conjugate.numpy()
+        value=-value, bare=-loss(start)[0], overlaps=overlaps, conjugate=conjugate.numpy()
     )
