@@ -3,7 +3,7 @@ import pytest
 from known_networks import CONTEXT, NETWORKS, OVERLAPS, plain_step
 from scipy.stats import chi2
 
-from compendium.c31_asymmetric_hopfield.bits import generate_bits_reference
+from compendium.c31_asymmetric_hopfield.pairs import generate_bits_reference
 from compendium.c32_paths_to_mean_fields.functional import propagate
 from spinformer.dmft.finite_size import (
     attention_of_window,

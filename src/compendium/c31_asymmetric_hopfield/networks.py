@@ -1,4 +1,4 @@
-"""Noiseless dynamics of networks between symmetric and asymmetric, and their limits for N → ∞.
+"""Dynamics of random networks between symmetric and asymmetric, and their limits for N → ∞.
 
 Spins are updated in parallel by their fields h = J x, J (N, N) any matrix: x ← sgn h, the limit
 β → ∞ of `spins.kinetic`, or for real-valued spins m ← tanh βh; exponents are in nats per step.
@@ -8,6 +8,9 @@ The limits hold for independent couplings of mean J_0/N and variance 1/N
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numba
 import numpy as np
 from scipy.optimize import brentq
@@ -16,14 +19,65 @@ from spinformer.core.lyapunov import lyapunov_exponents
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.solve import NotConverged
 from spinformer.core.special import normal_average
+from spinformer.core.statistics import Estimate, mean_estimate
+from spinformer.spins.ising import gaussian_couplings
+from spinformer.spins.kinetic import kinetic_path
+
+
+def _over_networks(
+    measure: Callable[[np.ndarray, np.random.Generator], Any],
+    size: int, *, count: int, seed: Seed, **couplings: float,
+) -> list[Any]:  # fmt: skip
+    """What is measured in so many networks of `gaussian_couplings`, with the generator of all."""
+    rng = numpy_generator(seed)
+    return [measure(gaussian_couplings(size, seed=rng, **couplings), rng) for _ in range(count)]
+
+
+def spin_memory(
+    size: int, *, symmetry: float, beta: float, lags: np.ndarray, steps: int, replicas: int,
+    seed: Seed,
+) -> Estimate:  # fmt: skip
+    """C(τ), the mean of x_i(t) x_i(t + τ) at every lag τ, over networks of random couplings.
+
+    Each of `replicas` networks of the given symmetry runs `steps` parallel updates from a random
+    state; the first half is dropped. `lags` (L,) are positive and at most half of `steps`. The
+    error is the scatter over networks.
+    """
+
+    def memory(couplings: np.ndarray, rng: np.random.Generator) -> list[float]:
+        first = rng.choice([-1.0, 1.0], (1, size))
+        path = kinetic_path(couplings, beta=beta, states=first, steps=steps, seed=rng)
+        kept = path[steps // 2 :, 0].astype(float)
+        return [(kept[:-lag] * kept[lag:]).mean() for lag in lags]
+
+    return mean_estimate(_over_networks(memory, size, count=replicas, seed=seed, symmetry=symmetry))
+
+
+def mean_order(size: int, *, mean: float, beta: float, replicas: int, seed: Seed) -> Estimate:
+    """|m| over updates 100 to 200 from an ordered start, independent couplings of mean `mean`/N.
+
+    One number, its error the scatter over `replicas` networks of `size` spins.
+    """
+
+    def order(couplings: np.ndarray, rng: np.random.Generator) -> float:
+        start = np.ones((1, size))
+        path = kinetic_path(couplings, beta=beta, states=start, steps=200, seed=rng)
+        return float(abs(path[100:].mean()))
+
+    return mean_estimate(_over_networks(order, size, count=replicas, seed=seed, mean=mean))
 
 
 @numba.njit(cache=True)
-def _cycle(pair: np.ndarray, start: np.ndarray, limit: int) -> int:
-    """Length of the cycle by Brent's finder, without a stored path; 0 if none closed."""
+def cycle_length(couplings: np.ndarray, start: np.ndarray, limit: int) -> int:
+    """Steps in the cycle that x ← sgn(J x) from `start` (N,) of ±1 ends on, by Brent's finder.
+
+    For symmetric J it is 1 or 2 [goles1981comportement]; for asymmetric random J it grows
+    exponentially with N. A field of exactly zero turns the spin down. No path is stored; the search
+    may need three times the steps to the cycle and around it. 0 if none closed within `limit`.
+    """
     power, length, slow, fast = 1, 0, start.copy(), start.copy()
     for _ in range(limit):
-        for i, field in enumerate(pair @ fast):
+        for i, field in enumerate(couplings @ fast):
             fast[i] = 1.0 if field > 0.0 else -1.0
         length += 1
         if np.array_equal(slow, fast):
@@ -33,30 +87,27 @@ def _cycle(pair: np.ndarray, start: np.ndarray, limit: int) -> int:
     return 0
 
 
-def zero_temperature_cycle(
-    couplings: np.ndarray, *, state: np.ndarray, max_steps: int = 1_000_000
-) -> int:
-    """Steps in the cycle that x ← sgn(J x) (parallel, β → ∞) from `state` (N,) of ±1 ends on.
+def cycle_lengths(
+    size: int, *, symmetry: float, count: int, seed: Seed, limit: int = 1_000_000
+) -> np.ndarray:
+    """`cycle_length` (count,) from one random start in each of `count` networks.
 
-    For symmetric J it is 1 or 2 [goles1981comportement]; for asymmetric random J it grows
-    exponentially with N. A field of exactly zero turns the spin down. The search may need three
-    times the steps to the cycle and around it; NotConverged after `max_steps`.
+    NotConverged where one is longer than the search.
     """
-    pair, first = (np.ascontiguousarray(a, dtype=float) for a in (couplings, state))
-    length = _cycle(pair, first, max_steps)
-    if not length:
-        raise NotConverged(f"no cycle closed within {max_steps} steps at size {len(first)}")
-    return length
+
+    def length(couplings: np.ndarray, rng: np.random.Generator) -> int:
+        return int(cycle_length(couplings, rng.choice([-1.0, 1.0], size), limit))
+
+    found = np.array(_over_networks(length, size, count=count, seed=seed, symmetry=symmetry))
+    if not found.all():
+        raise NotConverged(f"no cycle closed within {limit} steps at size {size}")
+    return found
 
 
 def analog_exponent(
     couplings: np.ndarray, *, beta: float, transient: int, steps: int, seed: Seed
 ) -> float:
-    """Leading Lyapunov exponent of the deterministic map m ← tanh(βJm).
-
-    From a random start; `transient` steps, in which the tangent vector aligns, are dropped and
-    at least two `steps` averaged (`core.lyapunov`); −∞ where the tangent vanishes.
-    """
+    """Leading Lyapunov exponent of the deterministic map m ← tanh(βJm) from a random start."""
     rng = numpy_generator(seed)
     state = rng.uniform(-1.0, 1.0, len(couplings))
 
@@ -70,6 +121,28 @@ def analog_exponent(
     return float(found.value[0])
 
 
+def analog_exponents(
+    size: int, *, symmetry: float, beta: float, count: int, seed: Seed, steps: int = 300
+) -> Estimate:
+    """Leading exponent of m ← tanh(βJm) per step, its error the scatter over `count` networks.
+
+    300 steps are dropped and `steps` averaged in each.
+    """
+
+    def exponent(couplings: np.ndarray, rng: np.random.Generator) -> float:
+        return analog_exponent(couplings, beta=beta, transient=300, steps=steps, seed=rng)
+
+    return mean_estimate(_over_networks(exponent, size, count=count, seed=seed, symmetry=symmetry))
+
+
+def _largest_root(excess: Callable[[float], float]) -> float:
+    """Where a function that is positive above an unstable zero falls through 0 on (0, 1], or 0."""
+    low = 1e-7
+    if excess(low) <= 0:
+        return 0.0
+    return 1.0 if excess(1.0) >= 0 else float(brentq(excess, low, 1.0, xtol=1e-14))
+
+
 def analog_exponent_theory(beta: float) -> float:
     """Leading exponent of m ← tanh(βJm) for N → ∞ and J_0 = 0, β > 0.
 
@@ -77,15 +150,13 @@ def analog_exponent_theory(beta: float) -> float:
     without external noise. Chaos sets in at β = 1, where Δ leaves zero.
     """
 
-    def excess(delta: float) -> float:
-        slope = beta * np.sqrt(delta)
-        return normal_average(lambda z: np.tanh(slope * z) ** 2, steepness=slope) - delta
+    def square(width: float) -> float:
+        slope = beta * width
+        return normal_average(lambda z: np.tanh(slope * z) ** 2, steepness=slope)
 
-    low = 1e-14
-    # Just above the onset the root Δ ≈ (β² − 1)/2 is below the bracket.
-    delta = 0.0 if beta <= 1.0 or excess(low) <= 0 else brentq(excess, low, 1.0, xtol=1e-14)
-    steep = beta * np.sqrt(delta)
-    fourth = normal_average(lambda z: (1.0 - np.tanh(steep * z) ** 2) ** 2, steepness=steep)
+    width = _largest_root(lambda width: np.sqrt(square(width)) - width) if beta > 1.0 else 0.0
+    slope = beta * width
+    fourth = normal_average(lambda z: (1.0 - np.tanh(slope * z) ** 2) ** 2, steepness=slope)
     return float(np.log(beta) + 0.5 * np.log(fourth))
 
 
@@ -94,14 +165,9 @@ def asymmetric_magnetization(beta: float, *, mean: float) -> float:
 
     Zero below the order-disorder transition J_0 β E sech² βz = 1 (see `asymmetric_gain`).
     """
-
-    def excess(m: float) -> float:
-        return normal_average(lambda z: np.tanh(beta * (mean * m + z)), steepness=beta) - m
-
-    low = 1e-9
-    if mean * asymmetric_gain(beta) <= 1.0 or excess(low) <= 0:
-        return 0.0
-    return 1.0 if excess(1.0) >= 0 else float(brentq(excess, low, 1.0, xtol=1e-13))
+    return _largest_root(
+        lambda m: normal_average(lambda z: np.tanh(beta * (mean * m + z)), steepness=beta) - m
+    )
 
 
 def asymmetric_gain(beta: float) -> float:

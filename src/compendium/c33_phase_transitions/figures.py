@@ -3,50 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch
 
 from compendium.c33_phase_transitions.orbits import REGIME_COLORS
 from spinformer.dmft.attractors import Attractors, Regime
-from spinformer.plot.style import COLORS, label_panels
+from spinformer.plot.boxes import draw_boxes
+from spinformer.plot.style import label_panels
 
 
 def show_loop() -> Figure:
     """A schematic: the window of four tokens, attention, the next token, and the way back."""
     figure, axis = plt.subplots(figsize=(7.4, 2.7))
-    axis.set(xlim=(-0.2, 11.2), ylim=(-1.3, 2.3))
-    axis.axis("off")
-    boxes = [
-        *((1.05 * k, 0.85, f"$x_{{t-{3 - k}}}$" if k < 3 else "$x_t$", "0.92") for k in range(4)),
-        (5.3, 1.9, "attention $A_t$", COLORS["sky"]),
-        (8.6, 2.3, "next token $x_{t+1}$", COLORS["orange"]),
-    ]
-    for left, width, text, color in boxes:
-        style: dict[str, Any] = {"boxstyle": "round,pad=0.03", "fc": color, "ec": COLORS["black"]}
-        axis.add_patch(FancyBboxPatch((left, 0.5), width, 0.8, **style))
-        axis.text(left + width / 2, 0.9, text, ha="center", va="center", color="black")
-    arrow = {"arrowstyle": "->", "lw": 1.5, "color": COLORS["black"]}
-    line = {**arrow, "arrowstyle": "-"}
-    for end, start, props in (
-        ((5.25, 0.9), (4.1, 0.9), arrow),
-        ((8.55, 0.9), (7.3, 0.9), arrow),
-        ((9.75, 0.42), (9.75, -0.4), line),
-        ((3.6, -0.4), (9.78, -0.4), line),
-        ((3.6, 0.42), (3.6, -0.43), arrow),
+    tokens = ("$x_{t-3}$", "$x_{t-2}$", "$x_{t-1}$", "$x_t$")
+    boxes = {f"token{k}": (0.11 * k, 0.5, text) for k, text in enumerate(tokens)}
+    boxes |= {
+        "attention": (0.64, 0.5, "attention $A_t$"),
+        "next": (1.0, 0.5, "next token\n$x_{t+1}$"),
+    }
+    draw_boxes(
+        boxes,
+        axis=axis,
+        arrows=["token3 attention next"],
+        bent=["next token3"],
+        colors={"attention": "blue", "next": "orange"},
+    )
+    for x, y, text in (
+        (0.165, 0.8, "window of $T = 4$ tokens"),
+        (0.64, 0.8, r"softmax with factor $\gamma$"),
+        (1.0, 0.8, r"tanh with factor $\beta$"),
+        (0.66, -0.03, "becomes the newest, the oldest drops out"),
+        (0.66, -0.16, r"position $t$ mod 4 enters with weight $\varepsilon$"),
     ):
-        axis.annotate("", end, start, arrowprops=props)
-    for x, y, text, color in (
-        (2.0, 1.6, "window of $T = 4$ tokens", "black"),
-        (6.25, 1.6, r"softmax with factor $\gamma$", "black"),
-        (9.75, 1.6, r"tanh with factor $\beta$", "black"),
-        (6.6, -0.75, "becomes the newest, the oldest drops out", "black"),
-        (6.6, -1.2, r"position $t$ mod 4 enters with weight $\varepsilon$", "0.35"),
-    ):
-        axis.text(x, y, text, ha="center", fontsize=9, color=color)
+        axis.text(x, y, text, ha="center", fontsize=9)
     return figure
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -36,27 +33,19 @@ _ROWS = 480  # of a drawn diagram, where values are
 _CELLS: dict[str, Any] = {"origin": "lower", "aspect": "auto", "interpolation": "nearest"}
 
 
-def _diagram_image(
-    counts: np.ndarray, *, columns: int, regime: np.ndarray, only: Sequence[int]
-) -> np.ndarray:
-    """Shares (bins, columns) of the parameters that visited a cell, from counts (B, bins).
-
-    Neighbouring values of the parameter share a column when B exceeds `columns`; parameters whose
-    `regime` (B,) is not listed count as having visited nothing.
-    """
-    visited = (counts > 0) & np.isin(regime, only)[:, None]
-    edges = np.linspace(0, len(counts), min(columns, len(counts)) + 1).astype(int)
-    return np.stack([visited[a:b].mean(axis=0) for a, b in pairwise(edges)], 1)
-
-
-def _orbit_image(found: Attractors) -> np.ndarray:
-    """The attractors of a batch (B,) as an RGB image (bins, at most 900, 3), in their order.
+def _orbit_image(found: Attractors, *, rows: int) -> np.ndarray:
+    """The attractors of a batch (B,) as an RGB image (rows, at most 900, 3), in their order.
 
     Black: values visited on periodic orbits. Yellow: on all others, whose section is orange if
     quasi-periodic, purple if chaotic, green if its chaos ended, blue if undecided.
     """
-    columns = min(900, len(found.regime))
-    image = np.ones((found.histogram.shape[1], columns, 3))
+    edges = [
+        np.linspace(0, size, most + 1).astype(int)[:-1]
+        for size, most in zip(
+            found.histogram.shape, (min(900, len(found.regime)), rows), strict=True
+        )
+    ]
+    image = np.ones((rows, len(edges[0]), 3))
     wandering = [Regime.UNDECIDED, Regime.TRANSIENT_CHAOS, Regime.QUASI_PERIODIC, Regime.CHAOTIC]
     layers: tuple[tuple[np.ndarray, list[Regime], str, float], ...] = (
         (found.histogram, wandering, COLORS["yellow"], 0.35),
@@ -64,8 +53,10 @@ def _orbit_image(found: Attractors) -> np.ndarray:
         (found.histogram, [Regime.PERIODIC], REGIME_COLORS[Regime.PERIODIC], 1.0),
     )
     for counts, regimes, color, strength in layers:
-        visited = _diagram_image(counts, columns=columns, regime=found.regime, only=regimes) > 0
-        ink = strength * visited[..., None]
+        visited = (counts > 0) & np.isin(found.regime, regimes)[:, None]
+        for axis, starts in enumerate(edges):
+            visited = np.logical_or.reduceat(visited, starts, axis=axis)
+        ink = strength * visited.T[..., None]
         image = (1 - ink) * image + ink * np.array(to_rgb(color))
     return image
 
@@ -75,34 +66,25 @@ def show_orbit_diagram(found: Attractors, *, beta: np.ndarray) -> Figure:
 
     The scale of the exponents is linear below 0.01 and logarithmic beyond.
     """
-    left, right = beta[0], beta[-1]
-    if left == right:
-        # A diagram of one value is a strip as wide as nothing; give it some width.
-        left, right = left - 0.5, right + 0.5
     how: dict[str, Any] = {"sharex": True, "height_ratios": (3, 1.4), "layout": "constrained"}
     figure, (top, bottom) = plt.subplots(2, 1, figsize=(7.2, 6.2), **how)
+    # A diagram of one value is a strip as wide as nothing; give it some width.
+    wide = 0.5 * (beta[0] == beta[-1])
     # Rows of the image no thinner than the pixels of the figure, or visits would be lost between.
-    bins = found.histogram.shape[1]
-    seen = np.linspace(*found.span, bins)[found.histogram.any(axis=0)]
-    low, high = found.span
-    low, high = np.array([-1.05, 1.05]) * max(np.abs(seen).max(), high / bins)
-    rows = min(bins, round(_ROWS * np.ptp(found.span) / (high - low)))
-    edges = np.linspace(0, bins, rows + 1).astype(int)[:-1]
-    histogram, section = (
-        np.add.reduceat(one, edges, axis=1) for one in (found.histogram, found.section)
-    )
-    image = _orbit_image(replace(found, histogram=histogram, section=section))
-    top.imshow(image, extent=(left, right, *found.span), **_CELLS)
+    bins, (low, high) = found.histogram.shape[1], found.span
+    seen = np.linspace(low, high, bins)[found.histogram.any(axis=0)]
+    reach = 1.05 * max(np.abs(seen).max(), high / bins)
+    image = _orbit_image(found, rows=min(bins, round(_ROWS * (high - low) / (2 * reach))))
+    top.imshow(image, extent=(beta[0] - wide, beta[-1] + wide, low, high), **_CELLS)
     top.grid(False)
-    top.set(ylim=(low, high), ylabel="overlap $m^o_1$")
+    top.set(ylim=(-reach, reach), ylabel="overlap $m^o_1$")
     word = "values off the plane, where not periodic"
     pale = Patch(color=COLORS["yellow"], alpha=0.35, label=word)
     top.legend(handles=[pale], loc="upper left", fontsize=8)
     rates = found.exponents.value
     dots: dict[str, Any] = {"ls": "", "marker": ".", "rasterized": True}
-    for regime in Regime:
-        chosen, color = found.regime == regime, REGIME_COLORS[regime]
-        label = regime.label
+    for regime, color in REGIME_COLORS.items():
+        chosen, label = found.regime == regime, regime.label
         bottom.plot(beta[chosen], rates[chosen, 0], ms=1.5, color=color, label=label, **dots)
     bottom.plot(beta, rates[:, 1], ms=0.7, color="0.6", label="second", **dots)
     bottom.axhline(0, color="0.3", lw=0.8)
