@@ -52,12 +52,7 @@ def show_random_networks(
     order_theory: np.ndarray, lengths: Mapping[float, np.ndarray], sizes: np.ndarray,
     exponents: Mapping[str, np.ndarray], live: Mapping[float, Estimate], chaos_theory: np.ndarray,
 ) -> Figure:  # fmt: skip
-    """Four panels, symmetric against asymmetric: memory, order, cycles, Lyapunov exponents.
-
-    memory: autocorrelation at `lags` by symmetry. ordered: |m| by ratio of the mean coupling to
-    the critical one; order_theory: (2, n). lengths: cycle lengths (sizes, networks) by symmetry.
-    exponents: the columns of a table; live: measured now, by β; chaos_theory: (2, n).
-    """
+    """Memory, order, cycles and Lyapunov exponents of symmetric and of asymmetric networks."""
     figure, axes = plt.subplots(2, 2, figsize=(8.4, 6.2))
     axis = axes[0, 0]
     for (symmetry, kept), color in zip(memory.items(), ("red", "orange", "blue"), strict=False):

@@ -37,11 +37,9 @@ def spin_memory(
     size: int, *, symmetry: float, beta: float, lags: np.ndarray, steps: int, replicas: int,
     seed: Seed,
 ) -> Estimate:  # fmt: skip
-    """C(τ), the mean of x_i(t) x_i(t + τ) at every lag τ, over networks of random couplings.
+    """C(τ), the mean of x_i(t) x_i(t + τ), at lags τ (L,), with the scatter over networks as its error.
 
-    Each of `replicas` networks of the given symmetry runs `steps` parallel updates from a random
-    state; the first half is dropped. `lags` (L,) are positive and at most half of `steps`. The
-    error is the scatter over networks.
+    Each runs `steps` parallel updates from a random state; the first half is dropped.
     """
 
     def memory(couplings: np.ndarray, rng: np.random.Generator) -> list[float]:
@@ -54,10 +52,7 @@ def spin_memory(
 
 
 def mean_order(size: int, *, mean: float, beta: float, replicas: int, seed: Seed) -> Estimate:
-    """|m| over updates 100 to 200 from an ordered start, independent couplings of mean `mean`/N.
-
-    One number, its error the scatter over `replicas` networks of `size` spins.
-    """
+    """|m| over updates 100 to 200 from an ordered start, independent couplings of mean `mean`/N."""
 
     def order(couplings: np.ndarray, rng: np.random.Generator) -> float:
         start = np.ones((1, size))
@@ -71,9 +66,8 @@ def mean_order(size: int, *, mean: float, beta: float, replicas: int, seed: Seed
 def cycle_length(couplings: np.ndarray, start: np.ndarray, limit: int) -> int:
     """Steps in the cycle that x ← sgn(J x) from `start` (N,) of ±1 ends on, by Brent's finder.
 
-    For symmetric J it is 1 or 2 [goles1981comportement]; for asymmetric random J it grows
-    exponentially with N. A field of exactly zero turns the spin down. No path is stored; the search
-    may need three times the steps to the cycle and around it. 0 if none closed within `limit`.
+    1 or 2 for symmetric J [goles1981comportement]. A field of exactly zero turns the spin down. No
+    path is stored. 0 if none closed within `limit` steps, up to three times those to and around it.
     """
     power, length, slow, fast = 1, 0, start.copy(), start.copy()
     for _ in range(limit):
@@ -90,10 +84,7 @@ def cycle_length(couplings: np.ndarray, start: np.ndarray, limit: int) -> int:
 def cycle_lengths(
     size: int, *, symmetry: float, count: int, seed: Seed, limit: int = 1_000_000
 ) -> np.ndarray:
-    """`cycle_length` (count,) from one random start in each of `count` networks.
-
-    NotConverged where one is longer than the search.
-    """
+    """`cycle_length` from a random start in each of `count` networks; NotConverged beyond `limit`."""
 
     def length(couplings: np.ndarray, rng: np.random.Generator) -> int:
         return int(cycle_length(couplings, rng.choice([-1.0, 1.0], size), limit))
@@ -124,10 +115,7 @@ def analog_exponent(
 def analog_exponents(
     size: int, *, symmetry: float, beta: float, count: int, seed: Seed, steps: int = 300
 ) -> Estimate:
-    """Leading exponent of m ← tanh(βJm) per step, its error the scatter over `count` networks.
-
-    300 steps are dropped and `steps` averaged in each.
-    """
+    """Leading exponent of m ← tanh(βJm) per step, its error the scatter over `count` networks."""
 
     def exponent(couplings: np.ndarray, rng: np.random.Generator) -> float:
         return analog_exponent(couplings, beta=beta, transient=300, steps=steps, seed=rng)
@@ -144,10 +132,9 @@ def _largest_root(excess: Callable[[float], float]) -> float:
 
 
 def analog_exponent_theory(beta: float) -> float:
-    """Leading exponent of m ← tanh(βJm) for N → ∞ and J_0 = 0, β > 0.
+    """Leading exponent of m ← tanh(βJm) for N → ∞ and J_0 = 0: ½ ln(β² E sech⁴(β√Δ z)).
 
-    Δ = E tanh²(β√Δ z), λ = ½ ln(β² E sech⁴(β√Δ z)), z a unit normal [molgedey1992suppressing],
-    without external noise. Chaos sets in at β = 1, where Δ leaves zero.
+    Δ = E tanh²(β√Δ z), z a unit normal [molgedey1992suppressing], without external noise.
     """
 
     def square(width: float) -> float:
@@ -161,10 +148,7 @@ def analog_exponent_theory(beta: float) -> float:
 
 
 def asymmetric_magnetization(beta: float, *, mean: float) -> float:
-    """Stationary m ≥ 0 without fields, J_0 = `mean`: m = E tanh β(J_0 m + z), z a unit normal.
-
-    Zero below the order-disorder transition J_0 β E sech² βz = 1 (see `asymmetric_gain`).
-    """
+    """Stationary m ≥ 0 without fields, J_0 = `mean`: m = E tanh β(J_0 m + z), z a unit normal."""
     return _largest_root(
         lambda m: normal_average(lambda z: np.tanh(beta * (mean * m + z)), steepness=beta) - m
     )

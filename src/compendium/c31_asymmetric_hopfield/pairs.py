@@ -1,12 +1,7 @@
-"""Hopfield networks, their bipartite form, attention as a Hopfield conditional, tokens by bits.
+"""Hopfield networks of two groups of spins, attention as their conditional, tokens by bits.
 
-[poclopez2024dynamical, Sec. 2]: a Hopfield network stores features in symmetric couplings; two
-groups of spins joined by two sets of features make a bipartite network with couplings that need
-not be symmetric; its conditional distribution over the second group is a layer of independent
-spins, and over a *list* of allowed states of that group it is the softmax of attention.
-
-Features are rows of arrays (P, N), as in `core.states`; `left` belongs to the group x, `right`
-to y. Energies carry a factor β/N, written out in each function. There are no fields.
+[poclopez2024dynamical, Sec. 2]. Features are rows of arrays (P, N), as in `core.states`; `left`
+belongs to the group x, `right` to y. There are no fields.
 """
 
 from __future__ import annotations
@@ -23,11 +18,7 @@ from spinformer.spins.kinetic import draw_spins
 
 
 def bipartite_log_probability(left: np.ndarray, *, right: np.ndarray, beta: float) -> np.ndarray:
-    """Exact ln p(x, y), shape (2^N_x, 2^N_y), N_x + N_y ≤ 20.
-
-    p(x, y) ∝ exp(β/N Σ_ij x_i J_ij y_j), J = Σ_a left_a right_aᵀ, N the number of spins of x
-    (the group that is summed over in an overlap) [poclopez2024dynamical, Eq. (2)].
-    """
+    """Exact ln p(x, y), (2^N_x, 2^N_y): p ∝ exp(β/N_x Σ_ij x_i J_ij y_j), J = Σ_a left_a right_a."""
     x, y = spin_states(left.shape[1]), spin_states(right.shape[1])
     exponent = beta / left.shape[1] * (x @ hebbian_couplings(left, other=right) @ y.T)
     return exponent - logsumexp(exponent)
@@ -38,8 +29,7 @@ def conditional_means(
 ) -> np.ndarray:
     """Means ⟨y_j⟩ given `states` (..., N_x): tanh(β Σ_a right_aj m_a(x)), shape (..., N_y).
 
-    Given x the spins of y are independent, p(y_j = ±1 | x) ∝ exp(±β Σ_a right_aj m_a)
-    [poclopez2024dynamical, Eq. (3)], so the means are the whole conditional distribution.
+    Given x the spins of y are independent [poclopez2024dynamical, Eq. (3)].
     """
     return np.tanh(beta * (overlaps(states, patterns=left) @ right))
 
@@ -49,9 +39,8 @@ def iterate_pair(
 ) -> np.ndarray:
     """Feed the output back as input: x(t+1) drawn from p(y | x(t)). Shape (steps + 1, ..., N).
 
-    `states` (..., N), `left` and `right` both (P, N). With `right = left` this is the Hopfield
-    network in parallel (Little) dynamics; with `right[a] = left[a + 1]` it walks through a
-    sequence: the dynamics of `kinetic` with J_ij = Σ_a right_ai left_aj / N, never formed.
+    With `right = left` this is the Hopfield network in parallel (Little) dynamics; with
+    `right[a] = left[a + 1]` it walks through a sequence.
     """
     rng, path = numpy_generator(seed), [states]
     for _ in range(steps):
@@ -63,13 +52,10 @@ def iterate_pair(
 def restricted_conditional(
     query: np.ndarray, *, allowed: np.ndarray, left: np.ndarray, right: np.ndarray, gamma: float
 ) -> np.ndarray:
-    """The bipartite conditional over a list of allowed states, from its energy: shape (T,).
+    """The bipartite conditional over the T rows of `allowed`, from its energy: shape (T,).
 
-    p(y = allowed[t] | query) ∝ exp(γ/(N_x N_y) Σ_ij query_i J_ij allowed[t]_j),
-    J = Σ_a left_a right_aᵀ, with the sum over states restricted to the T rows of `allowed`
-    [poclopez2024dynamical, Eq. (4)-(5)]. Entries of `query` (N_x,) and `allowed` (T, N_y) may be
-    any real numbers: the partition function never asks that they be ±1. The factor makes the
-    exponent γ m^q·m^k in overlaps.
+    p(y = allowed[t] | query) ∝ exp(γ/(N_x N_y) Σ_ij query_i J_ij allowed[t]_j)
+    [poclopez2024dynamical, Eq. (4)-(5)]. Entries may be any real numbers, not only ±1.
     """
     energy = -(query @ hebbian_couplings(left, other=right)) @ allowed.T
     return softmax(-gamma * energy / (left.shape[1] * right.shape[1]))
@@ -80,9 +66,7 @@ def torch_attention(
 ) -> np.ndarray:
     """Weights (T,) of torch's attention over `tokens` (T, N), the newest of them the query.
 
-    Queries and keys are the overlaps with the features `left` and `right` (P, N), the scale of
-    the scores is γ, and the values are one-hot, so that what comes out are the weights
-    [poclopez2024dynamical, Eq. (5)].
+    The values are one-hot, so that what comes out are the weights [poclopez2024dynamical, Eq. (5)].
     """
     q = torch.from_numpy(overlaps(tokens[-1:], patterns=left))
     k = torch.from_numpy(overlaps(tokens, patterns=right))
@@ -103,8 +87,7 @@ def generate_bits_reference(
     """One run from weights (4, P, N); int8 array (T + steps, N) [poclopez2024dynamical, Eq. (8)].
 
     Of `network` only the position weights, T, γ and ε are used. `window`, (T, N) of ±1, holds
-    the initial tokens, `position` is that of the newest. Slow (N draws a token), simple, and
-    independent of the segments.
+    the initial tokens, `position` is that of the newest. Plain, and independent of the segments.
     """
     rng = numpy_generator(seed)
     path = list(window)

@@ -1,9 +1,4 @@
-"""Tables of random networks: what is held, frozen, ordered or chaotic, by temperature and size.
-
-Of settings, value is for C1a, C1c and C1d the overlap with the stored feature, the memory of a spin
-and |m|, less the bound that counts as none; for C1e the Lyapunov exponent itself, per step. With
-two errors over networks.
-"""
+"""Tables of random networks: what is held, frozen, ordered or chaotic, by temperature and size."""
 
 from __future__ import annotations
 

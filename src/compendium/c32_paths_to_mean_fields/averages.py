@@ -17,8 +17,7 @@ from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Context, Network
 def odd_correlations(network: Network) -> dict[tuple[int, ...], np.ndarray]:
     """C^α_{S,a} = ⟨Π_{b∈S} W^o_b · W^α_a⟩ over the bits, (4, P), for every odd set S of features.
 
-    Keys are the sorted subsets of range(P), 2^{P−1} of them. ValueError for output features that
-    are not signs.
+    ValueError for output features that are not signs.
     """
     output = check_array("semantic[OUTPUT]", network.semantic[OUTPUT], values=(-1.0, 1.0))
     weighted = network.semantic * network.fractions
@@ -32,7 +31,7 @@ def odd_correlations(network: Network) -> dict[tuple[int, ...], np.ndarray]:
 def overlaps_correlations(
     correlations: Mapping[tuple[int, ...], np.ndarray], attention: np.ndarray, *, beta: float
 ) -> np.ndarray:
-    """From `odd_correlations` alone, for any P [poclopez2024dynamical, Eq. (29)].
+    """Overlaps from `odd_correlations` alone, for any P [poclopez2024dynamical, Eq. (29)].
 
     2^{−P} Σ_{σ∈{±1}^P} [Σ_{S odd} (Π_{b∈S} σ_b) C^α_{S,a}] tanh(β Σ_b σ_b A_b); tanh is odd, so the
     half with σ_1 = 1 counts twice.
@@ -49,9 +48,8 @@ def overlaps_correlations(
 def step_operations(network: Network, context: Context, *, beta: float) -> tuple[np.ndarray, int]:
     """One step of the mean field in plain loops, counted: the new attention (P,), operations.
 
-    A sum, a product, a quotient, an exponential and a hyperbolic tangent count one each. What
-    older tokens project onto is known from the steps that made them; β and the fractions of the
-    bits are multiplied into the weights beforehand.
+    What older tokens project onto is known from the steps that made them; β and the fractions of
+    the bits are multiplied into the weights beforehand.
     """
     output = beta * network.semantic[OUTPUT].T  # (L, P)
     weights = (1.0 - network.epsilon) * network.semantic * network.fractions

@@ -66,10 +66,7 @@ def show_laws(
     sizes: np.ndarray, *, single: Mapping[str, Estimate], average: Mapping[str, Estimate],
     missed: Mapping[str, Estimate],
 ) -> Figure:  # fmt: skip
-    """Measured over theory against N for four regimes: single texts, the average, what is missed.
-
-    single, average: ratios (n,) to the laws σ/√N and b/N. missed: (n,), see `Deviation`.
-    """
+    """Measured over theory against N for four regimes: single texts, the average, the share missed."""
     figure, axes = plt.subplots(1, 3, figsize=(10.0, 3.6))
     for axis, found in zip(axes, (single, average, missed), strict=True):
         for name, ratio in found.items():
@@ -96,9 +93,7 @@ def show_onsets(
 ) -> Figure:  # fmt: skip
     """ln N of the onset against the steepness, and against time in chaos; beside it the theory.
 
-    by_gamma: for a token (measured, predicted), each (starts, gammas); by_token: the same pair,
-    (starts, tokens). Medians and quartiles of the measured, medians of the predicted. rate: per
-    token, drawn as a line through the last prediction.
+    Pairs are (measured, computed), each (starts, n); `rate` per token is a line beside the last.
     """
     figure, axes = plt.subplots(1, 2, figsize=(8.4, 3.6))
 

@@ -1,18 +1,13 @@
 """Sums over all tokens, windows and paths of a network of few bits: what the limit is a limit of.
 
 The generating functional of token paths [poclopez2024dynamical, Eqs. (9) and (10)] is
-`Z(g) = Σ_paths Π_t p(x_{t+1} | x_{≤t}) exp(Σ g^α_{a,t} Σ_i W^α_ia x_{i,t})`. Z(0) = 1, and the
-derivative at g = 0 is N⟨m^α_{a,t}⟩. Bits of a segment are exchangeable, so a token of N bits is a
-vector of counts, one of S = Π_l (n_l + 1), with binomial weights: for segments of one bit that is
-the plain sum over 2^N states a token. A window is one of S^T states of a Markov chain: averages
-over texts are sums over these, with no sampling and no expansion.
+`Z(g) = Σ_paths Π_t p(x_{t+1} | x_{≤t}) exp(Σ g^α_{a,t} Σ_i W^α_ia x_{i,t})`. Bits of a segment are
+exchangeable, so a token of N bits is a vector of counts, one of S = Π_l (n_l + 1), with binomial
+weights. For N → ∞ the sum is dominated by a stationary point in the overlaps m and in conjugate
+fields m̂ [poclopez2024dynamical, App. A].
 
-For N → ∞ the sum is dominated by a stationary point in the overlaps m and in conjugate fields m̂
-[poclopez2024dynamical, App. A]; `saddle_point` finds it for finite g, too, where m̂ is not zero.
-
-Two routes share no code: the sum over all paths (`PathSum`, differentiable by torch), and the
-distribution of the window pushed forward step by step (`propagate`). Conventions of `finite_size`:
-windows (T, L) of segment means run from old to new, `position` is that of the newest token.
+Windows (T, L) of segment means run from old to new; the newest has the position T − 1, or
+`position`.
 """
 
 from __future__ import annotations
@@ -40,10 +35,9 @@ _FOUND = 1e-12  # largest slope of the exponent at its top
 
 @record
 class PathSum:
-    """All paths of `steps` tokens of `size` bits after a fixed window.
+    """All paths after a fixed window: their probability (S**steps,), and Σ_i W^α_ia x_i of each.
 
-    probability: (S**steps,) of each path.
-    features: (S**steps, steps, 4, P) values of `Σ_i W^α_ia x_i` (semantic part, no 1 − ε).
+    features: (S**steps, steps, 4, P), the semantic part without 1 − ε.
     """
 
     probability: torch.Tensor
@@ -90,9 +84,8 @@ def propagate(
 ) -> np.ndarray:
     """Exact distribution of each single token, shape (steps, S): no path is ever written out.
 
-    The window of T tokens is a Markov chain; its distribution is an array of T axes of length S,
-    at most 2²¹ entries. With `draw_window` the window holds means that its tokens are drawn from,
-    and their distributions come first: (T + steps, S).
+    The window is a Markov chain; its distribution is an array of T axes of length S. With
+    `draw_window` it holds means that its tokens are drawn from, and their distributions come first.
     """
     position = network.context - 1 if position is None else position
     states = token_states(network, size)
@@ -127,7 +120,7 @@ class SaddlePoint:
     """The stationary point that dominates Z(g) for N → ∞.
 
     value: the limit of (1/N) ln Z(g); bare: the exponent without conjugate fields. overlaps: m
-    (steps, 4, P), without 1 − ε. conjugate: m̂ of the same shape.
+    (steps, 4, P), without 1 − ε; conjugate: m̂.
     """
 
     value: float
@@ -142,10 +135,9 @@ def saddle_point(
     """Solve for m and m̂ at `source` g (steps, 4, P), by climbing to the largest exponent.
 
     m_s = ⟨W tanh(H_s + θ_s)⟩ with H = β W^o A and θ = W (g + m̂), and m̂_s = ∂/∂m_s Σ_{s' > s} ⟨ln
-    cosh(H_s' + θ_s') − ln cosh H_s'⟩. With g = 0 all m̂ vanish, and m is the mean field. For tokens
-    of means μ = tanh x the exponent is Σ_s ⟨(W g_s) μ_s − D(μ_s | tanh H_s)⟩, D the relative
-    entropy of two bits; its largest value dominates Z. It is climbed to from the tokens that m̂ = 0
-    gives. NotConverged where its slope stays above 1e-12.
+    cosh(H_s' + θ_s') − ln cosh H_s'⟩. For tokens of means μ = tanh x the exponent is
+    Σ_s ⟨(W g_s) μ_s − D(μ_s | tanh H_s)⟩, D the relative entropy of two bits. It is climbed to from
+    the tokens that m̂ = 0 gives. NotConverged where its slope stays above 1e-12.
     """
     steps, context, share = len(source), network.context, network.epsilon
     weights, fractions = torch.tensor(network.semantic), torch.tensor(network.fractions)

@@ -23,10 +23,7 @@ _STEP = 3e-5  # of a second difference, small beside one over the steepness of a
 
 
 def next_means(network: Network, windows: np.ndarray, *, beta: float, position: int) -> np.ndarray:
-    """Mean tokens (..., L) after windows (..., T, L) of any real numbers, also beyond ±1.
-
-    `position` is that of a window's newest token.
-    """
+    """Mean tokens (..., L) after windows (..., T, L), newest at `position`, that may leave ±1."""
     overlaps = np.einsum("ral,...l->...ra", network.semantic * network.fractions, windows)
     m = network.placed(overlaps, position + np.arange(1 - network.context, 1))
     return window_means(network, beta, attention=attend(m, gamma=network.gamma, newest=-1))
@@ -77,10 +74,9 @@ def mean_shift(
 
 
 def growth_rate(maps: np.ndarray, *, drop: int = 0) -> float:
-    """Mean logarithmic growth per token of a small generic perturbation of the window.
+    """Mean logarithmic growth (nats per token) of a small generic perturbation of the window.
 
-    The first `drop` steps only turn the perturbation into its own direction. Over long paths this
-    is the leading Lyapunov exponent (nats per token).
+    The first `drop` steps only turn the perturbation into its own direction.
     """
     steps, context, segments = maps.shape[:3]
     remaining = iter(maps)
@@ -105,9 +101,6 @@ def linear_fluctuations(runs: TokenRuns, *, maps: np.ndarray) -> np.ndarray:
 
 
 def predicted_rms(network: Network, covariance: np.ndarray) -> np.ndarray:
-    """√N times the root-mean-square |m − m_∞| of the linear noise of `covariance` (..., L, L).
-
-    m are the semantic output overlaps, |·| the Euclidean norm over their P features.
-    """
+    """√N times the root-mean-square |m − m_∞| of the linear noise of `covariance` (..., L, L)."""
     pattern = semantic_overlaps(network, np.eye(network.segments)).T
     return np.sqrt(np.einsum("al,...lm,am->...", pattern, covariance, pattern))

@@ -1,11 +1,8 @@
 """How far a network of N bits is from its mean field: the measurements of chapter 32b.
 
-Windows and paths run from old to new, overlaps are the semantic output overlaps with their factor
-1 − ε, distances between them Euclidean over the P features.
-
-A text follows the *linear law* if its deviation from the limit is the answer of the limit's
-tangent maps to the text's own noise (`corrections.linear_fluctuations`), which is of order
-N^{-1/2}. The *onset* is the size from which on the linear law misses at most a tenth of it.
+Overlaps are the semantic output overlaps with their factor 1 − ε. A text follows the *linear law*
+if its deviation from the limit is the answer of the limit's tangent maps to the text's own noise.
+The *onset* is the size from which on the linear law misses at most a tenth of the deviation.
 """
 
 from __future__ import annotations
@@ -55,11 +52,10 @@ _GROUPS = 20  # of texts, left out one after another for the error of a ratio
 
 @record
 class Limit:
-    """The mean-field path after a window, and what large networks do around it.
+    """The mean-field path (T + steps, L) after a window at `position`, and what texts do around it.
 
-    path: (T + steps, L), the window first. maps: its tangent maps (`linear_maps`).
-    sigma: (T + steps,) √N times the root-mean-square deviation of a single text.
-    shift: (T + steps, P) N times the deviation of the average text.
+    maps: its tangent maps. sigma: (T + steps,) √N times the root-mean-square deviation of a single
+    text. shift: (T + steps, P) N times the deviation of the average text.
     """
 
     network: Network
@@ -79,10 +75,7 @@ class Limit:
 def follow_limit(
     network: Network, beta: float, *, window: np.ndarray, steps: int, position: int
 ) -> Limit:
-    """`Limit` of `steps` tokens after a window (T, L) that is drawn with N bits, too.
-
-    `position` is that of the window's newest token.
-    """
+    """`Limit` of `steps` tokens after a window (T, L) that is drawn with N bits, too."""
     path = mean_path(network, beta, window=window, steps=steps, position=position)
     first = position - network.context + 1
     maps = linear_maps(network, beta, path=path, position=first)
@@ -111,11 +104,9 @@ def deviation(limit: Limit, size: int, *, texts: int, seed: Seed) -> Deviation:
 
     rms: (T + steps,) root mean square over the texts of |m − m_∞|.
     bias: (T + steps, P) mean over the texts of m − m_∞. The linear fluctuation, whose mean is zero
-        exactly whatever N, is subtracted from every text at those tokens where that lowers the
-        standard error: wherever noise is still small enough for a linear theory. What is left
-        resolves the 1/N bias with a thousand texts, where plain averaging would need some N.
-    missed: (T + steps,) root mean square of what the linear law does not explain, over that of
-        the linear law.
+        exactly, is subtracted at those tokens where that lowers the standard error: wherever noise
+        is still small enough for a linear theory.
+    missed: (T + steps,) root mean square of what the linear law does not explain, over its own.
     """
     network, context = limit.network, limit.network.context
     runs = generate(
@@ -156,12 +147,10 @@ def _root_ratio(above: np.ndarray, below: np.ndarray) -> Estimate:
 
 
 def onset_size(sizes: np.ndarray, *, missed: np.ndarray, errors: np.ndarray) -> Estimate:
-    """ln N of the onset: where what the linear law misses falls below a tenth for good.
+    """ln N of the onset: where the share `missed` at `sizes` (n,) falls below a tenth for good.
 
-    sizes: (n,), ascending. missed, errors: (n,), as in `Deviation.missed`. Between the last size
-    above a tenth and the next one the logarithm is interpolated, and the error of the crossing is
-    that of `missed` over its slope. Minus infinity where no size is above, plus infinity where the
-    largest one is: the onset is then only known to lie beyond (censored).
+    Interpolated between the last size above a tenth and the next one; the error is that of `missed`
+    over its slope. Infinite where it is known to lie beyond the sizes only (censored).
     """
     logs, above = np.log(sizes), np.flatnonzero(missed > _MISSED)
     last = int(above[-1]) if above.size else -1
@@ -204,11 +193,7 @@ def onset_rows(
 def settled_limits(
     network: Network, beta: float, *, count: int, settle: int, steps: int, seed: Seed
 ) -> list[Limit]:
-    """Limits of `steps` tokens from `count` random contexts, `settle` tokens later.
-
-    Short enough that rounding, which chaos amplifies, does not reach the numbers: they are the
-    same on every machine.
-    """
+    """Limits of `steps` tokens from `count` random contexts, `settle` tokens later."""
     contexts = random_contexts(network, seed, count=count)
     _, last = trajectory(network, contexts, beta=beta, steps=1, transient=settle)
     return [
@@ -220,8 +205,7 @@ def settled_limits(
 def median_slope(x: np.ndarray, *, rows: ArrayLike, seed: Seed) -> Estimate:
     """Slope against x (n,) of the median over the `rows` (R, n), with its bootstrap error.
 
-    Infinite entries are censored values: they count as larger (or smaller) than all others, and
-    nothing is dropped. NaN where a median itself is infinite.
+    Infinite entries are censored: larger (or smaller) than all others. NaN for an infinite median.
     """
     table, rng = np.asarray(rows, dtype=float), numpy_generator(seed)
 
@@ -237,8 +221,7 @@ def median_slope(x: np.ndarray, *, rows: ArrayLike, seed: Seed) -> Estimate:
 def agreement_times(limit: Limit, *, sizes: np.ndarray, share: float) -> np.ndarray:
     """Tokens for which linear noise stays below `share` of the orbit's own width: (sizes,).
 
-    The width is the root-mean-square distance of two independent points of the limit's path. The
-    first token at which σ/√N exceeds it; the length of the path where none does.
+    The width is the root-mean-square distance of two independent points of the limit's path.
     """
     context = limit.network.context
     width = np.sqrt(2.0 * semantic_overlaps(limit.network, limit.path).var(axis=0).sum())
@@ -250,10 +233,7 @@ def agreement_times(limit: Limit, *, sizes: np.ndarray, share: float) -> np.ndar
 
 
 def _limits(motion: str, chunk: int, *, steps: int) -> list[Limit]:
-    """Limits from thirty starts on an attractor of the document's network, or of thirty networks.
-
-    Those begin, at β = 2, from a random context each, followed for 60 tokens.
-    """
+    """Limits from thirty starts on an attractor of the document's network, or of as many networks."""
     found = []
     if motion == _OTHERS:
         drawn = draw_networks(
@@ -275,8 +255,7 @@ def law_rows(
 ) -> Rows:  # fmt: skip
     """Both laws `token` tokens after a start on an attractor, a row for each size 10^exponent.
 
-    sigma, shift: the coefficients that theory computes, and crossing 300 |b|²/σ². single, average:
-    what `texts` texts give over theory, with errors; missed: as in `Deviation`.
+    single, average: what `texts` texts give over theory, with errors.
     """
     network, beta = Network.document(), BETAS[regime]
     origin, how = document_context(network), {"settle": 2000}
@@ -327,10 +306,7 @@ _ALLOWED = {"single": 0.1, "average": 0.25}
     seconds=0.1,
 )
 def SETTINGS(text: str, regime: str, decade: int) -> Rows:
-    """C5: what the ratio of measured and predicted errors may be off less what it is off.
-
-    The law of a "single" text or of the "average" one, in a motion, at 10^`decade` bits.
-    """
+    """C5: what the ratio of measured and predicted errors may be off less what it is off."""
     table = LAWS.read()
     sizes = np.where(table["regime"] == regime, np.log10(table["bits"].astype(float)), np.inf)
     here = int(np.argmin(abs(sizes - decade)))

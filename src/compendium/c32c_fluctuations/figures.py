@@ -16,10 +16,7 @@ from spinformer.plot.style import COLORS, label_panels
 def show_breaks(
     sizes: np.ndarray, *, measured: np.ndarray, expected: np.ndarray, rate: float
 ) -> Figure:
-    """Tokens until the 1/N law of the average text fails, against N; (starts, sizes) each.
-
-    rate: Lyapunov exponent, for a line of slope 1/(2 rate) for each e-fold of N.
-    """
+    """Tokens until the 1/N law fails, against N; (starts, sizes). A line of slope 1/(2 `rate`)."""
     figure, axis = plt.subplots(figsize=(5.8, 3.5))
     quartiles(axis, sizes, measured, "red", ms=5, label="measured: law off by half")
     computed = np.median(expected, axis=0)
@@ -35,10 +32,7 @@ def show_breaks(
 def show_closures(
     sizes: np.ndarray, *, ratios: Mapping[str, np.ndarray], expansions: Mapping[str, np.ndarray]
 ) -> Figure:
-    """Error over that of the naive mean field: of the closure, and of the 1/N correction.
-
-    Each entry is (3, sizes): geometric mean over the starts, and the ends of its interval.
-    """
+    """Errors of the closure and of the 1/N correction over the naive ones, (3, sizes) by motion."""
     figure, axes = plt.subplots(1, 2, figsize=(8.8, 3.5), sharey=True)
     for axis, found in zip(axes, (ratios, expansions), strict=True):
         for name, (value, low, high) in found.items():
@@ -55,10 +49,7 @@ def show_closures(
 
 
 def show_exponents(table: Mapping[str, np.ndarray], *, limits: Mapping[float, float]) -> Figure:
-    """Growth of the distance of texts that share their noise, against N; lines: N → ∞.
-
-    limits: mean-field exponent of every β.
-    """
+    """Growth of the distance of texts that share their noise, against N; lines: N → ∞."""
     figure, axis = plt.subplots(figsize=(6.0, 3.6))
     colors = ("green", "blue", "red", "purple")
     for (beta, limit), color in zip(limits.items(), colors, strict=False):

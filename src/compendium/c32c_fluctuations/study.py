@@ -54,11 +54,10 @@ def coupled_growth(
     network: Network, size: int, *, beta: float, windows: np.ndarray, position: int, steps: int,
     transient: int, seed: Seed,
 ) -> np.ndarray:  # fmt: skip
-    """Growth of the distance of pairs of texts of N = `size` bits that share their noise.
+    """Growth (nats a token) of the distance of pairs of texts that share their noise, if they part.
 
-    Nats per token of every pair that ever parted; stretches of four tokens at whose end the two
-    texts were equal are left out. windows: (R, T, L), where the R pairs begin, the second of each
-    off in a random direction; `transient` tokens turn it into its own, `steps` are averaged over.
+    windows: (R, T, L), where the R pairs begin, the second of each off in a random direction;
+    `transient` tokens turn it into its own. Stretches of four tokens that merge a pair do not count.
     """
     counts, reach, rng = network.counts(size), 0.1 / np.sqrt(size), numpy_generator(seed)
     first, away, logs = windows, rng.standard_normal(windows.shape), []
@@ -119,9 +118,7 @@ def closure_rows(
 ) -> Rows:  # fmt: skip
     """Errors of three predictions of the average text, root mean square over `steps` tokens.
 
-    A row for each size, ten to the power `exponents`. naive, corrected, closure: distance of the
-    overlaps from the average of the texts; sampling: the standard error of that average, which no
-    prediction can beat.
+    sampling: the standard error of that average, which no prediction can beat.
     """
     limit = _limit(regime, start=start, steps=steps, seed=1000)
 
@@ -150,11 +147,7 @@ def closure_rows(
     within={"value": 0.1, "low": 0.2, "high": 0.2},
 )
 def SETTINGS(regime: str) -> Rows:
-    """Gain of the closure over the naive mean field, by how many tokens the error is taken over.
-
-    A row for each horizon and size: mean logarithm of naive error over the closure's, and its
-    interval over starts that are not those of `closure_rows`.
-    """
+    """Gain of the closure over the naive mean field, from other starts than those of `CLOSURES`."""
     horizons, sizes = (15, 30, 60, 120), range(3, 8)
     gains = np.empty((len(horizons), len(sizes), 12))
     for start in range(100, 112):
@@ -185,8 +178,7 @@ def SETTINGS(regime: str) -> Rows:
 def BREAKS(start: int) -> Rows:
     """First token at which the 1/N law of the average text is wrong by half, from a start in chaos.
 
-    A row for each size: measured time, and the time at which theory expects N to be too small,
-    300 |b|²/σ² = N. 60 where neither comes.
+    expected: that at which 300 |b|²/σ² passes N. 60 where neither comes.
     """
     limit = _limit("chaotic", start=start, steps=60, seed=2000)
     context = limit.network.context
@@ -218,9 +210,8 @@ def BREAKS(start: int) -> Rows:
 def STATIONARY(regime: str, *, exponent: float, seed: int) -> Rows:
     """Distance of the stationary law of N = 10^exponent bits from the measure of the attractor.
 
-    Mean over the three overlaps of the Wasserstein-1 distance of their distributions, over
-    500 texts and twenty looks at four tokens each, the first after a thousand. null: the same for
-    two halves of the texts; floor: for two independent samples of the attractor's measure.
+    Mean over the overlaps of the Wasserstein-1 distance, of 500 texts and twenty looks at four
+    tokens each. null: for two halves of the texts; floor: for two samples of the attractor.
     """
     network, beta, size, texts = Network.document(), _LAWS[regime], _bits(exponent), 500
     rng = numpy_generator(seed)
@@ -282,10 +273,7 @@ def limit_exponent(beta: float) -> float:
     within={"growth": 0.03, "error": 0.01, "limit": 0.005},
 )
 def EXPONENTS(beta: float, *, exponent: float, seed: int) -> Rows:
-    """Growth per token of the distance of two texts that share their uniform numbers.
-
-    limit: the exponent of the mean field.
-    """
+    """Growth per token of the distance of two texts that share their noise; `limit`: mean field."""
     size = _bits(exponent)
     windows, position = spread_windows(beta, count=_PAIRS, settle=_SETTLED, seed=seed)
     rates = coupled_growth(
@@ -308,10 +296,7 @@ def EXPONENTS(beta: float, *, exponent: float, seed: int) -> Rows:
     seconds=0.1,
 )
 def EXPONENTS_APART(beta: float, exponent: float, seed: int, allowed: float) -> Rows:
-    """What exponents may differ from the mean field's by less what they do; two errors over pairs.
-
-    10^`exponent` bits at one temperature.
-    """
+    """What exponents may differ from the mean field's by less what they do, with two errors."""
     table = EXPONENTS.read()
     here = (table["beta"] == beta) & (table["exponent"] == exponent) & (table["seed"] == seed)
     growth, error, limit = (table[name][here].item() for name in ("growth", "error", "limit"))
@@ -334,11 +319,7 @@ BREAKS_AGAIN = Table(
     seconds=2.0,
 )
 def PACE(beyond: str, left_out: str) -> Rows:
-    """How far the pace times 2 λ is from one half or three halves, the nearer of the two.
-
-    `beyond`: sizes above this are used; `left_out`: forty starts, "none", or those of
-    `BREAKS`. The interval is two errors.
-    """
+    """How far the pace times 2 λ is from one half or three halves, the nearer of the two."""
     again = left_out == "the first 120"
     table, grown = (BREAKS_AGAIN if again else BREAKS).read(), EXPONENTS.read()
     rate = float(grown["limit"][grown["beta"] == 1.28][0])

@@ -45,10 +45,7 @@ def show_portraits(
     orbits: Sequence[np.ndarray], *, betas: Sequence[float], found: Sequence[Attractors],
     strobe: int,
 ) -> Figure:  # fmt: skip
-    """The first two overlaps of orbits (steps, P): every step pale, every `strobe`-th colored.
-
-    found[i] describes orbit i first of its batch: regime and period stand above the panel.
-    """
+    """The first two overlaps of orbits (steps, P): every step pale, every `strobe`-th colored."""
     rows = -(-len(orbits) // 3)
     figure, axes = plt.subplots(rows, 3, figsize=(8.6, 3.0 * rows), squeeze=False)
     for axis, orbit, beta, one in zip(axes.flat, orbits, betas, found, strict=False):

@@ -36,8 +36,7 @@ _CELLS: dict[str, Any] = {"origin": "lower", "aspect": "auto", "interpolation": 
 def _orbit_image(found: Attractors, *, rows: int) -> np.ndarray:
     """The attractors of a batch (B,) as an RGB image (rows, at most 900, 3), in their order.
 
-    Black: values visited on periodic orbits. Yellow: on all others, whose section is orange if
-    quasi-periodic, purple if chaotic, green if its chaos ended, blue if undecided.
+    Black: values on periodic orbits. Yellow: on all others, with their section in their color.
     """
     edges = [
         np.linspace(0, size, most + 1).astype(int)[:-1]
@@ -62,10 +61,7 @@ def _orbit_image(found: Attractors, *, rows: int) -> np.ndarray:
 
 
 def show_orbit_diagram(found: Attractors, *, beta: np.ndarray) -> Figure:
-    """Draw attractors along β (B,), and below them the leading exponent and the second.
-
-    The scale of the exponents is linear below 0.01 and logarithmic beyond.
-    """
+    """Draw attractors along β (B,), and below them the leading exponent and the second."""
     how: dict[str, Any] = {"sharex": True, "height_ratios": (3, 1.4), "layout": "constrained"}
     figure, (top, bottom) = plt.subplots(2, 1, figsize=(7.2, 6.2), **how)
     # A diagram of one value is a strip as wide as nothing; give it some width.
@@ -106,10 +102,7 @@ def draw_plane(
     across: np.ndarray,
     upwards: np.ndarray,
 ) -> None:
-    """Regimes (m, n) on one panel and leading exponents, with their scale, on another.
-
-    Cells are centered on the values of the axes.
-    """
+    """Regimes (m, n) on one panel and leading exponents, with their scale, on another."""
     half = [0.5 * (values[1] - values[0]) for values in (across, upwards)]
     left, right = across[0] - half[0], across[-1] + half[0]
     low, high = upwards[0] - half[1], upwards[-1] + half[1]

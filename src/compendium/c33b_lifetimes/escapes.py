@@ -1,9 +1,8 @@
 """How long chaos lasts: escape times of copies of one start, and the lifetime that they give.
 
-Chaos that is no attractor ends: after a time that is drawn anew for every start the orbit finds a
-hole in the chaotic set and falls onto an attractor beside it. Far from the hole the orbit has
-forgotten its start, so the times are exponential, P(t > s) = exp(−s/τ), and one number, the
-lifetime τ in steps, says all (Tél and Lai 2008).
+Far from the hole through which chaos ends an orbit has forgotten its start, so the times are
+exponential, P(t > s) = exp(−s/τ), and one number, the lifetime τ in steps, says all
+(Tél and Lai 2008).
 """
 
 from __future__ import annotations
@@ -23,12 +22,10 @@ _IN_A_ROW = 3
 
 @record
 class Escapes:
-    """Escape times of B copies.
+    """Escape times (B,) in steps, the horizon for copies that never escaped; the states at the end.
 
-    times: (B,) steps until the escape; the horizon for those that never escaped. escaped: (B,).
-    returned: (B,) whether chaos came back later, which exponential times exclude.
-    growth: (n, B) mean growth rate of a tangent vector in each stretch of `stretch` steps.
-    context: the states at the end.
+    returned: whether chaos came back later, which exponential times exclude. growth: (n, B) mean
+    growth rate of a tangent vector in each stretch of `stretch` steps.
     """
 
     times: np.ndarray
@@ -46,8 +43,7 @@ class Escapes:
 def escapes_of(growth: np.ndarray, *, rate: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """First stretch of an escape, whether there was one, and whether chaos returned, each (B,).
 
-    growth: (n, B). A copy escapes at the first of three stretches in a row (fewer at the end
-    do not count) whose growth is below `rate`; n where it never does.
+    A copy escapes at the first of three stretches in a row whose growth (n, B) is below `rate`.
     """
     quiet = growth < rate
     runs = sliding_window_view(quiet, _IN_A_ROW, axis=0).all(axis=-1)
@@ -69,9 +65,8 @@ def escape_times(
 ) -> Escapes:
     """Follow copies, contexts (B, T, P), for `horizon` steps and see which leave their chaos.
 
-    `transient` steps are dropped first, in which copies of one start part. rate: what growth
-    per step is chaos; between the growth on the chaotic set and that of the attractors beside
-    it. A time is known to one `stretch`, so lifetimes must be several stretches long.
+    `transient` steps, in which copies of one start part, are dropped first. rate: growth between that
+    on the chaotic set and that of the attractors beside it. A time is known to one `stretch`.
     """
     ensemble = Ensemble(network, context, beta=beta)
     ensemble.advance(transient)

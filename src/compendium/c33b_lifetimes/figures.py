@@ -43,10 +43,7 @@ def show_leaking_chaos() -> Figure:
 
 
 def show_survival(found: Escapes, *, rate: float) -> Figure:
-    """Growth of a few replicas against time, and the share of all that are still chaotic.
-
-    The straight line in the second panel is the exponential law with the estimated lifetime.
-    """
+    """Growth of a few copies against time, the share of all that are chaotic, its exponential."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.2))
     edges = np.arange(len(found.growth) + 1) * found.stretch
     left.plot(edges[:-1] + 0.5 * found.stretch, found.growth[:, :6], lw=0.9)

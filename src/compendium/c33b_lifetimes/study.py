@@ -103,10 +103,9 @@ def SEEDS(beta: float, *, rate: float, horizon: int, seed: int) -> Rows:
 
 
 def lifetime_law(table: dict[str, np.ndarray], *, draws: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Two laws fitted to the lifetimes near the weakly chaotic attractor, each with its χ².
+    """Laws fitted to the lifetimes near the weakly chaotic attractor, each with its χ².
 
-    table: the columns of `LIFETIMES`, draws: those of `SEEDS`. One lifetime for all, `common`, and
-    `middle` exp(`slope` (β − 1.275)).
+    One lifetime for all, `common`, and `middle` exp(`slope` (β − 1.275)).
     """
     betas = np.unique(draws["beta"])
     own, more = ((one["beta"] == betas[:, None]).astype(float) for one in (table, draws))

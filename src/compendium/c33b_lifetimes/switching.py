@@ -1,8 +1,5 @@
 """Does chaos switch between structures? Almost-invariant parts of chaotic orbits.
 
-Poc-López and Aguilera read the chaotic trajectory at β = 1.266 as switching "between different
-structures", which they take to be coexisting attractors [poclopez2024dynamical, Section 4.2].
-
 A series that stays for long in one part of its space and then in another is found out without
 saying beforehand what the parts are. Cut the space into boxes, count how often a point of box i is
 in box j `LAG` samples later (Ulam's method): the matrix of these shares has the eigenvalue 1, and
@@ -11,9 +8,8 @@ one real eigenvalue λ near 1 more for every further part that is left slowly, w
 that turns has complex or negative eigenvalues of modulus near 1; these are no parts
 [schutte2013metastability, froyland2005statistically].
 
-Two nulls for each orbit: a surrogate with the same spectra and cross spectra, and the orbit cut
-into blocks that are shuffled. `ENDS` was made after `ORBITS`: an orbit at 1.3 turned out to end its
-chaos on a cycle within the run. Such a change for good is slow as well; these rows are left out.
+`ENDS` was made after `ORBITS`: an orbit at 1.3 turned out to end its chaos on a cycle within the
+run. Such a change for good is slow as well; these rows are left out.
 
 Times are in tokens (steps); a flash is a clock period of four of them.
 """
@@ -66,10 +62,9 @@ def box_labels(points: np.ndarray, *, side: float = _SIDE) -> np.ndarray:
 def slow_modes(labels: np.ndarray, *, lag: int = LAG) -> tuple[np.ndarray, np.ndarray]:
     """The two longest implied times, in samples, and the right eigenvector (n,) of the slowest.
 
-    labels: boxes (n,) or (orbits, n), each orbit a series of its own. Where the ten largest moduli
-    hold no further real positive eigenvalue, its time is that of the smallest of them, an upper
-    bound. The vector has mean 0 and mean square 1 over the visits. A longer `lag` lets what the
-    boxes do not resolve decay; times that no longer grow with it are those of the motion.
+    labels: boxes (n,) or (orbits, n). Where the ten largest moduli hold no further real positive
+    eigenvalue, its time is that of the smallest of them, an upper bound. The vector has mean 0 and
+    mean square 1 over the visits.
     """
     values = np.atleast_2d(labels)
     size = int(values.max()) + 1
@@ -93,10 +88,7 @@ def slow_modes(labels: np.ndarray, *, lag: int = LAG) -> tuple[np.ndarray, np.nd
 
 
 def last_core(values: np.ndarray, *, low: float, high: float) -> np.ndarray:
-    """Which of two cores a series (..., n) was in last: 0 below `low`, 1 above `high`.
-
-    −1 before the first visit. A border that is crossed to and fro does not count as switching.
-    """
+    """Which of two cores a series (..., n) was in last: 0 below `low`, 1 above `high`, −1 none."""
     seen = np.where(values < low, 0, np.where(values > high, 1, -1))
     index = np.where(seen >= 0, np.arange(values.shape[-1]), 0)
     return np.take_along_axis(seen, np.maximum.accumulate(index, axis=-1), axis=-1)
@@ -105,8 +97,7 @@ def last_core(values: np.ndarray, *, low: float, high: float) -> np.ndarray:
 def phase_surrogate(series: np.ndarray, *, seed: Seed) -> np.ndarray:
     """Series (..., n, d) with the same spectra and cross spectra, all else random.
 
-    The phases of every frequency are turned by one random angle, the same for all d components
-    [prichard1994generating]. What is left is a linear process driven by noise.
+    The phases of every frequency turn by one angle for all components [prichard1994generating].
     """
     n = series.shape[-2]
     mean = series.mean(axis=-2, keepdims=True)
@@ -131,10 +122,9 @@ def shuffled_blocks(points: np.ndarray, *, block: int = LAG, seed: Seed) -> np.n
 def chaotic_orbits(
     beta: float, *, count: int, flashes: int, seed: Seed
 ) -> tuple[np.ndarray, Context]:
-    """Strobed m^o (orbits, flashes, P) of chaotic orbits from random contexts; their ends.
+    """Strobed m^o (orbits, flashes, P) of at most `count` chaotic orbits from random contexts, ends.
 
-    At most `count`: starts whose last eighth is not wide, on the closed curve or on its way there,
-    are replaced by others, as long as those drawn, twice `count`, last.
+    Starts on the closed curve or on their way there are replaced by others, up to as many.
     """
     network = Network.document()
     starts = random_contexts(network, seed, count=2 * count)
@@ -147,11 +137,10 @@ def chaotic_orbits(
 
 
 def calm_parts(points: np.ndarray) -> np.ndarray:
-    """The parts between which strobed orbits (orbits, n, P) switch, by their slowest mode.
+    """The part of each flash of strobed orbits (orbits, n, P): 0 calm, 1 wild, −1 before the first.
 
-    (orbits, n): 0 the calm part (the smaller overlaps), 1 the wild one, −1 before the first core. A
-    part's core are the boxes in the outer quarter of the range of the mode (5th to 95th percentile
-    of the visits); an orbit is in the part whose core it visited last.
+    A part's core are the boxes in the outer quarter of the range of the slowest mode (5th to 95th
+    percentile of the visits); an orbit is in the part whose core it visited last.
     """
     labels = box_labels(points)
     value = slow_modes(labels)[1][labels]
@@ -210,11 +199,7 @@ def settled_cycle(beta: float, *, period: int) -> Cycle:
 
 @cache
 def structure_points(name: str) -> np.ndarray:
-    """Strobed m^o (n, P) of a structure.
-
-    "cycle 28": at the fold where it is born, at 1.26696; "closed curve": the attractor beside the
-    chaos at 1.266.
-    """
+    """Strobed m^o (n, P) of "cycle 28" at the fold where it is born, or of the "closed curve"."""
     network = Network.document()
     if name == "closed curve":
         return strobed(network, closed_curve([1.266]), beta=1.266, count=4000)[0][0]
@@ -232,9 +217,8 @@ def followed(distance: np.ndarray, *, rounds: int) -> np.ndarray:
 def GROWTH(beta: float, *, seed: int) -> Rows:
     """One row an orbit: growth per token in the calm and the wild part; nearness to structures.
 
-    Growth is that of one deviation, pushed by the exact tangent map of each flash. `near …`: the
-    smallest distance to a structure; `follows …`: share of flashes in whole rounds near it, and
-    `mixed …` the same of the shuffled orbit.
+    `near …`: the smallest distance to a structure; `follows …`: share of flashes in whole rounds
+    near it, and `mixed …` the same of the shuffled orbit.
     """
     network, flashes = Network.document(), 4000
     _, context = chaotic_orbits(beta, count=16, flashes=2000, seed=seed)

@@ -1,19 +1,16 @@
 """Cycles of a network, stable or not, their bifurcations, and branches of them along β.
 
-A cycle of q steps is a context with Φ_q(x) = x, Φ_q being q compiled steps. Its position comes back
-as well, so that q is a multiple of 2^K unless ε = 0. The derivative ∂Φ_q/∂x is exact
-(`lyapunov.returned`); its eigenvalues are the Floquet multipliers.
-
-A cycle changes its stability where a multiplier μ crosses the unit circle: at μ = 1 two cycles
-meet and vanish (fold), at μ = e^{±iα} a closed curve is born, on which the motion turns by α a
-period (Neimark-Sacker, here TORUS). Two functions of the multipliers vanish there,
+A cycle of q steps is a context with Φ_q(x) = x, Φ_q being q compiled steps. The derivative ∂Φ_q/∂x
+is exact (`lyapunov.returned`); its eigenvalues are the Floquet multipliers. Where a multiplier is
+1 two cycles meet and vanish (fold); where it is e^{±iα} a closed curve is born, on which the
+motion turns by α a period (Neimark-Sacker, here TORUS). Two functions vanish there,
 
     fold: Π_i (1 − μ_i),   torus: Π_{i<j} (1 − μ_i μ_j);
 
 the second one also at a *neutral saddle*, μ and 1/μ real, which is no bifurcation
 [kuznetsov2004elements, Ch. 10]. Cycle and condition together are one system of equations for
-u = (x, β), regular at such a point. Derivatives by β and of the conditions are central differences
-of the compiled return map, all in the lanes of one block.
+u = (x, β). Derivatives by β and of the conditions are central differences of the compiled return
+map, all in the lanes of one block.
 
 Branches are followed by pseudo-arclength continuation (Keller 1977): from a point u and a unit
 tangent t the predictor is u + h t, and Newton's method corrects it within the plane
@@ -63,8 +60,8 @@ class Kind(IntEnum):
 class Cycle:
     """A context (T, P) on a cycle, or near one, at β; of a branch each with an axis in front.
 
-    period: steps until the state comes back for the first time. multipliers: (n,) complex, n = T·P,
-    the largest modulus first, of one period.
+    period: steps until the state comes back for the first time. multipliers: (T·P,) complex, of one
+    period, the largest modulus first.
     """
 
     value: Context
@@ -101,11 +98,7 @@ def cycle(
 
 
 def bifurcation(network: Network, start: Cycle, *, kind: Kind, max_steps: int = 200) -> Cycle:
-    """The bifurcation of this kind near the cycle `start`, in β.
-
-    NotConverged where an entry of Φ(x) − x or the condition stays above 1e-10, or where what solves
-    them is a neutral saddle.
-    """
+    """The bifurcation of this kind near the cycle `start`, in β; NotConverged as for `cycle`."""
     found = _solved(network, start, kind=kind, max_steps=max_steps)
     mu = found.multipliers
     turning = (np.abs(np.abs(mu) - 1.0) < _NEAR) & (np.abs(mu.imag) > _NEAR)
@@ -119,8 +112,7 @@ def follow_bifurcation(
 ) -> np.ndarray:
     """(n, 3): β, γ or ε (`name`), turns a period, of a closed curve's birth at values of γ or ε.
 
-    Each is found from the one before. The rows end where there is none: at a strong resonance
-    1:2, beyond which the equations go on along neutral saddles.
+    The rows end at a strong resonance 1:2, beyond which the equations go on along neutral saddles.
     """
     rows = []
     with suppress(NotConverged):
@@ -139,11 +131,7 @@ def follow_cycle(
     within: tuple[float, float],
     max_steps: int = 200,
 ) -> Cycle:
-    """The branch of cycles through `start`, past its folds, in β; arrays with an axis in front.
-
-    step: first change of β; its sign is the direction in which the branch starts. within: the
-    branch ends where β leaves this interval.
-    """
+    """The branch of cycles through `start`, past its folds, in β; arrays with an axis in front."""
     equations, origin = _equations(network, start, kind=None), _place(start)
     points = follow(equations, origin, step=step, within=within, max_steps=max_steps)
     states, betas = points[:, :-1], points[:, -1]
@@ -162,9 +150,9 @@ def follow(
 ) -> np.ndarray:
     """Points (m, n + 1) of F(u) = 0, n equations for n + 1 unknowns, in order from near `start`.
 
-    step: first steplength; its sign says in which direction of the last unknown. within: bounds of
-    that unknown; the first point beyond them is the last one. So is the one after which even the
-    smallest step fails, and number `max_steps`. NotConverged where the start is no solution.
+    step: first steplength; its sign says in which direction of the last unknown. The curve ends at
+    the first point that has this unknown beyond the bounds `within`, where even the smallest step
+    fails, or after `max_steps`. NotConverged where the start is no solution.
     """
     along = np.append(np.zeros(len(start) - 1), np.sign(step))
     v, t, _ = _corrected(equations, start, along)

@@ -53,10 +53,7 @@ def _unit_circle(axis: Axes) -> None:
 
 
 def show_multipliers(branch: Cycle, *, eigenvalues: np.ndarray, critical: np.ndarray) -> Figure:
-    """Eigenvalues (n,) of one step at onset, and multipliers of a branch of cycles along β.
-
-    critical: (2,) the pair at the Neimark-Sacker point.
-    """
+    """Eigenvalues (n,) of one step at onset; multipliers of a branch, the `critical` ones marked."""
     figure, axes = plt.subplots(1, 2, figsize=(8.2, 3.6), width_ratios=[1, 1.2])
     for axis in axes:
         _unit_circle(axis)
@@ -73,11 +70,7 @@ def show_multipliers(branch: Cycle, *, eigenvalues: np.ndarray, critical: np.nda
 
 
 def show_staircase(table: Columns, *, tongues: Columns, live: Columns, on_curve: float) -> Figure:
-    """Rotation number against β with the locked windows, and the exponents near the end.
-
-    table: columns of `STAIRCASE`, tongues: of `TONGUES`; live: `beta` and
-    `rotation` of a smaller run. on_curve: extent below which a point is on the curve.
-    """
+    """Rotation number against β with the locked windows, and the exponents near the end."""
     figure, axes = plt.subplots(1, 3, figsize=(10.2, 3.5), width_ratios=[1.25, 1, 1])
     here = table["extent"] < on_curve
     beta, turns = table["beta"][here], table["rotation"][here]

@@ -55,8 +55,7 @@ def _anchors() -> Context:
 def closed_curve(beta: ArrayLike, *, transient: int = 40_000) -> Context:
     """States on the closed curve at the inverse temperatures (n,), 1.2436 to 1.267578.
 
-    The curve is followed upwards from 1.244 in short steps; from the nearest of them, at or below
-    β, `transient` steps at β itself.
+    `transient` steps at β from the nearest point, at or below it, of a walk upwards from 1.244.
     """
     betas = np.asarray(beta)
     index = np.maximum(np.searchsorted(_WALK, betas + 1e-12) - 1, 0)
@@ -69,10 +68,8 @@ def rotation_number(points: np.ndarray) -> Estimate:
     """Mean turn a flash (...), 0 to ½, of strobed points (..., n, d) about their mean.
 
     Angles are taken in the plane of the two leading principal axes, and averaged with the weight
-    e^{−1/(t(1−t))}, 0 < t < 1 the share of the series that has passed: for a quasi-periodic motion
-    this converges faster than any power of n [das2017quantitative]. The error is the largest
-    difference to the same average over either half; it does not shrink for a chaotic series.
-    Clockwise and counter-clockwise are not told apart. The curve must wind once about its mean.
+    e^{−1/(t(1−t))}, 0 < t < 1 the share of the series that has passed [das2017quantitative]. The
+    error is the largest difference to the same average over either half. The curve must wind once.
     """
     away = points - points.mean(axis=-2, keepdims=True)
     axes = np.linalg.eigh(np.einsum("...ni,...nj->...ij", away, away))[1][..., -2:]
@@ -129,8 +126,7 @@ _AT = [1.25, 1.25971111, 1.261722, 1.2646, 1.26645, 1.26707, 1.26735, 1.2675, 1.
 def TONGUES(p: int, *, q: int, near: float) -> Rows:
     """Both ends in β of the window in which the closed curve is locked to p/q; `near` is by it.
 
-    `focus`: whether the leading multipliers of the stable cycle are complex somewhere in the
-    window; then the closed curve winds into the cycle and is not smooth.
+    `focus`: whether the leading multipliers of the stable cycle are complex anywhere in it.
     """
     network = Network.document()
     inside, within = _locked(network, p, q, near), (near - 5e-3, near + 5e-3)
