@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from known_networks import merged, plain_step, step_in_torch
 from numba import njit
 
-from compendium.c32_paths_to_mean_fields.averages import (
+from compendium.c32_paths_to_mean_fields.functional import (
     odd_correlations,
     overlaps_correlations,
 )

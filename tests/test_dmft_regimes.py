@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from plain_exponents import tangent_map
 
-from compendium.c32_paths_to_mean_fields.averages import odd_correlations
+from compendium.c32_paths_to_mean_fields.functional import odd_correlations
 from compendium.c33c_bifurcations.cycles import Kind, bifurcation, cycle
 from compendium.c33c_bifurcations.study import rotation_number
 from spinformer.dmft.attractors import strobed

@@ -5,7 +5,8 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from compendium.c31_asymmetric_hopfield.networks import (
+from compendium.c31_asymmetric_hopfield.study import (
+    EXPONENTS,
     analog_exponent,
     analog_exponent_theory,
     asymmetric_gain,
@@ -15,7 +16,6 @@ from compendium.c31_asymmetric_hopfield.networks import (
     mean_order,
     spin_memory,
 )
-from compendium.c31_asymmetric_hopfield.study import EXPONENTS
 from spinformer.core.solve import NotConverged
 from spinformer.spins.ising import gaussian_couplings
 from spinformer.spins.kinetic import kinetic_path

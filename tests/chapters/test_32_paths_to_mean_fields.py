@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compendium.c32_paths_to_mean_fields.averages import step_operations
+from compendium.c32_paths_to_mean_fields.functional import step_operations
 from compendium.common.windows import settled_start
 from spinformer.core.states import spin_states
 from spinformer.dmft.finite_size import attention_of_window, mean_path, semantic_overlaps

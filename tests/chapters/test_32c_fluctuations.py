@@ -12,7 +12,6 @@ from scipy.stats import ttest_1samp
 from compendium.c32_paths_to_mean_fields.functional import propagate
 from compendium.c32b_finite_size.corrections import next_means
 from compendium.c32b_finite_size.study import follow_limit
-from compendium.c32c_fluctuations.closure import gaussian_closure
 from compendium.c32c_fluctuations.study import (
     BREAKS,
     CLOSURES,
@@ -21,6 +20,7 @@ from compendium.c32c_fluctuations.study import (
     STATIONARY,
     closure_rows,
     coupled_growth,
+    gaussian_closure,
     spread_windows,
 )
 from compendium.c33g_escapes.study import mean_first_passage

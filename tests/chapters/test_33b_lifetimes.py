@@ -2,8 +2,14 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from compendium.c33b_lifetimes.escapes import escape_times, escapes_of, lifetime_estimate
-from compendium.c33b_lifetimes.study import COLUMNS, LIFETIMES, SEEDS
+from compendium.c33b_lifetimes.escapes import (
+    COLUMNS,
+    LIFETIMES,
+    SEEDS,
+    escape_times,
+    escapes_of,
+    lifetime_estimate,
+)
 from compendium.common.phase_transitions import protocol_start
 from compendium.common.windows import replicas
 from spinformer.dmft.attractors import Regime, find_attractors

@@ -18,7 +18,7 @@ from spinformer.spins.kinetic import draw_spins
 
 
 def bipartite_log_probability(left: np.ndarray, *, right: np.ndarray, beta: float) -> np.ndarray:
-    """Exact ln p(x, y), (2^N_x, 2^N_y): p ∝ exp(β/N_x Σ_ij x_i J_ij y_j), J = Σ_a left_a right_a."""
+    """Exact ln p(x, y), (2^N_x, 2^N_y): p ∝ exp(β/N_x Σ_ij x_i J_ij y_j), J = Σ left_a right_aᵀ."""
     x, y = spin_states(left.shape[1]), spin_states(right.shape[1])
     exponent = beta / left.shape[1] * (x @ hebbian_couplings(left, other=right) @ y.T)
     return exponent - logsumexp(exponent)

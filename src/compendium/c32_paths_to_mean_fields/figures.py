@@ -66,7 +66,7 @@ def show_laws(
     sizes: np.ndarray, *, single: Mapping[str, Estimate], average: Mapping[str, Estimate],
     missed: Mapping[str, Estimate],
 ) -> Figure:  # fmt: skip
-    """Measured over theory against N for four regimes: single texts, the average, the share missed."""
+    """Measured over theory against N by regime: single texts, their average, what is missed."""
     figure, axes = plt.subplots(1, 3, figsize=(10.0, 3.6))
     for axis, found in zip(axes, (single, average, missed), strict=True):
         for name, ratio in found.items():

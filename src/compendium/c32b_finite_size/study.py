@@ -233,7 +233,7 @@ def agreement_times(limit: Limit, *, sizes: np.ndarray, share: float) -> np.ndar
 
 
 def _limits(motion: str, chunk: int, *, steps: int) -> list[Limit]:
-    """Limits from thirty starts on an attractor of the document's network, or of as many networks."""
+    """Limits from thirty starts on an attractor of the document's network, or of other networks."""
     found = []
     if motion == _OTHERS:
         drawn = draw_networks(

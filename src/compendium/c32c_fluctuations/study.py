@@ -1,11 +1,16 @@
-"""Corrections to the mean field at finite size: texts that share their noise, and the tables.
+"""Mean field of a finite network: texts taken as Gaussian, their mean and covariance followed.
 
-A network of N bits is a random map: uniform numbers u and the window make the next token, in each
-segment of n bits the u-quantile of a binomial distribution. Two texts with one u and different
-windows see the same noise, and how fast they part is the Lyapunov exponent of the random map,
-which tends to that of the mean field as N → ∞. The quantile jumps in steps of 2/n, so that the
-distance of the two must stay far above it: it is set back to a tenth of N^{-1/2}, the size of the
-noise, after every few tokens. Texts nearer than a step *merge*, and stay together for ever.
+The mean field puts the mean window into attention. In a network of N bits the window scatters,
+and attention averages over the scatter. Take the window w (T tokens of L segment means) as
+Gaussian with mean μ and covariance C. The next token x has the conditional mean f(w) and, in a
+segment of n bits, the conditional variance (1 − f²)/n. Its exact moments under this assumption,
+
+    ⟨x⟩ = ⟨f⟩,   Cov(x, w) = Cov(f, w),   Cov(x, x) = Cov(f, f) + ⟨1 − f²⟩/n ,
+
+make the next Gaussian, ⟨·⟩ the average over N(μ, C): the mean field of [aguilera2021unifying],
+whose Gaussian fields stand in front of a tanh, for a nonlinearity with a softmax in it. For
+N → ∞ the covariance shrinks and the plain mean field is left; to order 1/N the mean is that of
+`c32b_finite_size.corrections.mean_shift`, since the nodes below have exact second moments.
 """
 
 from __future__ import annotations
@@ -15,12 +20,12 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from scipy.stats import binom, wasserstein_distance
+from scipy.special import ndtri
+from scipy.stats import binom, qmc, wasserstein_distance
 
 from bookmaker.tables import Rows, Table, stored
 from compendium.c32b_finite_size.corrections import next_means
 from compendium.c32b_finite_size.study import Limit, deviation, follow_limit, median_slope
-from compendium.c32c_fluctuations.closure import gaussian_closure
 from compendium.common.rows import grid, mean_rows, median_rows, near_rows
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import mean_estimate
@@ -29,6 +34,44 @@ from spinformer.dmft.finite_size import generate, semantic_overlaps, window_of_c
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Network
+
+_HALF = 512  # of the nodes, a power of two
+
+
+def gaussian_closure(limit: Limit, size: int) -> np.ndarray:
+    """Means (T + steps, L) of the tokens of N = `size` bits, along the path of a limit."""
+    network, window = limit.network, limit.path[: limit.network.context]
+    segments, bits = network.segments, network.counts(size)
+    normal = _nodes(window.size)
+    mean, covariance = window.ravel(), np.diag(((1.0 - window**2) / bits).ravel())
+    means = list(window)
+    for step in range(len(limit.path) - len(window)):
+        level, turn = np.linalg.eigh(covariance)
+        away = normal @ (turn * np.sqrt(np.maximum(level, 0.0))).T
+        windows, place = (mean + away).reshape(-1, *window.shape), limit.position + step
+        answer = next_means(network, windows, beta=limit.beta, position=place)
+        newest = answer.mean(axis=0)
+        spread, fresh = answer - newest, np.diag((1.0 - answer**2).mean(axis=0) / bits)
+        own, across = (
+            spread.T @ spread / len(away) + fresh,
+            (spread.T @ away / len(away))[:, segments:],
+        )
+        kept = covariance[segments:, segments:]
+        covariance = np.block([[kept, across.T], [across, own]])
+        mean = np.append(mean[segments:], newest)
+        means.append(newest)
+    return np.array(means)
+
+
+@cache
+def _nodes(dimension: int) -> np.ndarray:
+    """Sobol points made normal and their mirror images, mean zero and covariance one exactly."""
+    # Moved by half a cell: the first point would be at minus infinity. No random numbers.
+    half = ndtri(qmc.Sobol(dimension, scramble=False).random(_HALF) + 0.5 / _HALF)
+    points = np.concatenate([half, -half])
+    level, turn = np.linalg.eigh(points.T @ points / len(points))
+    return points @ (turn / np.sqrt(level)) @ turn.T
+
 
 _FOLDER = Path(__file__).parent
 # Inverse temperature, and tokens until a random context has settled. The driven cycle is one
@@ -56,8 +99,8 @@ def coupled_growth(
 ) -> np.ndarray:  # fmt: skip
     """Growth (nats a token) of the distance of pairs of texts that share their noise, if they part.
 
-    windows: (R, T, L), where the R pairs begin, the second of each off in a random direction;
-    `transient` tokens turn it into its own. Stretches of four tokens that merge a pair do not count.
+    windows: (R, T, L), where the R pairs begin, the second of each off in a random direction, which
+    `transient` tokens turn. Stretches of four tokens at whose end a pair has merged do not count.
     """
     counts, reach, rng = network.counts(size), 0.1 / np.sqrt(size), numpy_generator(seed)
     first, away, logs = windows, rng.standard_normal(windows.shape), []

@@ -122,9 +122,10 @@ def shuffled_blocks(points: np.ndarray, *, block: int = LAG, seed: Seed) -> np.n
 def chaotic_orbits(
     beta: float, *, count: int, flashes: int, seed: Seed
 ) -> tuple[np.ndarray, Context]:
-    """Strobed m^o (orbits, flashes, P) of at most `count` chaotic orbits from random contexts, ends.
+    """Strobed m^o (orbits, flashes, P) of at most `count` chaotic orbits from random contexts.
 
-    Starts on the closed curve or on their way there are replaced by others, up to as many.
+    Starts on the closed curve or on their way there are replaced by others, up to as many. The
+    second value are the contexts at the end.
     """
     network = Network.document()
     starts = random_contexts(network, seed, count=2 * count)

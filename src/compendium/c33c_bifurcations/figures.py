@@ -53,7 +53,7 @@ def _unit_circle(axis: Axes) -> None:
 
 
 def show_multipliers(branch: Cycle, *, eigenvalues: np.ndarray, critical: np.ndarray) -> Figure:
-    """Eigenvalues (n,) of one step at onset; multipliers of a branch, the `critical` ones marked."""
+    """Eigenvalues (n,) of one step at onset; multipliers of a branch, `critical` ones marked."""
     figure, axes = plt.subplots(1, 2, figsize=(8.2, 3.6), width_ratios=[1, 1.2])
     for axis in axes:
         _unit_circle(axis)
