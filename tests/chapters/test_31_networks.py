@@ -7,8 +7,8 @@ from scipy.stats import norm
 
 from compendium.c31_asymmetric_hopfield.study import (
     EXPONENTS,
-    analog_exponent,
     analog_exponent_theory,
+    analog_exponents,
     asymmetric_gain,
     asymmetric_magnetization,
     cycle_length,
@@ -50,20 +50,23 @@ def test_cycles_are_those_of_a_plain_loop_and_short_where_couplings_are_mutual()
         cycle_lengths(14, symmetry=0.0, count=60, seed=3, limit=5)
 
 
-def test_exponent_is_that_of_two_neighbouring_orbits():
-    # A shear makes J and its transpose differ; the tangent map must be that of the map itself.
-    rng = np.random.default_rng(1)
-    couplings = rng.normal(size=(6, 6)) + np.triu(2 * np.ones((6, 6)), 1)
-    found = analog_exponent(couplings, beta=1.1, transient=200, steps=4000, seed=5)
-    state = np.random.default_rng(5).uniform(-1.0, 1.0, 6)
-    other = state + 1e-8 * rng.normal(size=6)
-    growth = []
-    for _ in range(4200):
-        state, other = np.tanh(1.1 * couplings @ state), np.tanh(1.1 * couplings @ other)
-        distance = np.linalg.norm(other - state)
-        growth.append(np.log(distance / 1e-8) if growth else 0.0)
-        other = state + (other - state) * 1e-8 / distance
-    assert found == pytest.approx(np.mean(growth[200:]), abs=1e-5)
+def test_exponents_are_those_of_two_neighbouring_orbits():
+    found = analog_exponents(6, symmetry=0.0, beta=2.5, count=2, seed=5, steps=4000)
+    rng, means = np.random.default_rng(5), []
+    for _ in range(2):
+        couplings = gaussian_couplings(6, symmetry=0.0, seed=rng)
+        state = rng.uniform(-1.0, 1.0, 6)
+        rng.standard_normal((6, 1))  # the tangent vector
+        other, growth = state + 1e-8 / np.sqrt(6), []
+        for _ in range(4300):
+            state, other = np.tanh(2.5 * couplings @ state), np.tanh(2.5 * couplings @ other)
+            distance = np.linalg.norm(other - state)
+            growth.append(np.log(distance / 1e-8))
+            other = state + (other - state) * 1e-8 / distance
+        means.append(np.mean(growth[300:]))
+    assert found.value == pytest.approx(np.mean(means), abs=1e-4)
+    assert found.error == pytest.approx(abs(means[0] - means[1]) / 2, abs=1e-4)
+    assert abs(means[0] - means[1]) > 0.01
 
 
 def test_theory_just_above_the_onsets():

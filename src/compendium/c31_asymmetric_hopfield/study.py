@@ -28,6 +28,9 @@ from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.spins.ising import gaussian_couplings
 from spinformer.spins.kinetic import kinetic_path
 
+_HERE = Path(__file__).parent
+LAGS = np.array([2, 4, 8, 16, 32, 64, 250])  # of the table of memory, in updates
+
 
 def _over_networks(
     measure: Callable[[np.ndarray, np.random.Generator], Any],
@@ -100,40 +103,30 @@ def cycle_lengths(
     return found
 
 
-def analog_exponent(
-    couplings: np.ndarray, *, beta: float, transient: int, steps: int, seed: Seed
-) -> float:
-    """Leading Lyapunov exponent of the deterministic map m ← tanh(βJm) from a random start."""
-    rng = numpy_generator(seed)
-    state = rng.uniform(-1.0, 1.0, len(couplings))
-
-    def push(frame: np.ndarray) -> np.ndarray:
-        nonlocal state
-        state = np.tanh(beta * (couplings @ state))
-        return (beta * (1.0 - state**2))[:, None] * (couplings @ frame)
-
-    size = len(couplings)
-    found = lyapunov_exponents(push, dimension=size, steps=steps, align=transient, seed=rng)
-    return float(found.value[0])
-
-
 def analog_exponents(
     size: int, *, symmetry: float, beta: float, count: int, seed: Seed, steps: int = 300
 ) -> Estimate:
     """Leading exponent of m ← tanh(βJm) per step, its error the scatter over `count` networks."""
 
     def exponent(couplings: np.ndarray, rng: np.random.Generator) -> float:
-        return analog_exponent(couplings, beta=beta, transient=300, steps=steps, seed=rng)
+        state = rng.uniform(-1.0, 1.0, size)
+
+        def push(frame: np.ndarray) -> np.ndarray:
+            nonlocal state
+            state = np.tanh(beta * (couplings @ state))
+            return (beta * (1.0 - state**2))[:, None] * (couplings @ frame)
+
+        found = lyapunov_exponents(push, dimension=size, steps=steps, align=300, seed=rng)
+        return float(found.value[0])
 
     return mean_estimate(_over_networks(exponent, size, count=count, seed=seed, symmetry=symmetry))
 
 
 def _largest_root(excess: Callable[[float], float]) -> float:
     """Where a function that is positive above an unstable zero falls through 0 on (0, 1], or 0."""
-    low = 1e-7
-    if excess(low) <= 0:
+    if excess(1e-7) <= 0:
         return 0.0
-    return 1.0 if excess(1.0) >= 0 else float(brentq(excess, low, 1.0, xtol=1e-14))
+    return 1.0 if excess(1.0) >= 0 else float(brentq(excess, 1e-7, 1.0, xtol=1e-14))
 
 
 def analog_exponent_theory(beta: float) -> float:
@@ -162,10 +155,6 @@ def asymmetric_magnetization(beta: float, *, mean: float) -> float:
 def asymmetric_gain(beta: float) -> float:
     """β E sech² βz: its inverse is the critical mean of `asymmetric_magnetization`."""
     return beta * normal_average(lambda z: 1.0 - np.tanh(beta * z) ** 2, steepness=beta)
-
-
-_HERE = Path(__file__).parent
-LAGS = np.array([2, 4, 8, 16, 32, 64, 250])  # of the table of memory, in updates
 
 
 @stored(
@@ -249,9 +238,8 @@ def FROZEN(beta: float, size: int, lag: int) -> Rows:
     """C(lag) of symmetric couplings, less 0.05; ten networks."""
     run = {"steps": 1000, "replicas": 10, "seed": size}
     kept = spin_memory(size, symmetry=1.0, beta=beta, lags=np.array([lag]), **run)
-    return estimate_rows(
-        Estimate(value=float(kept.value[0]), error=float(kept.error[0]), samples=10), bound=0.05
-    )
+    one = Estimate(value=kept.value[0], error=kept.error[0], samples=10)
+    return estimate_rows(one, bound=0.05)
 
 
 @stored(
@@ -275,7 +263,5 @@ def SETTINGS(symmetry: float, beta: float, size: int) -> Rows:
     """C1e: one kind of couplings at one temperature and size."""
     table = EXPONENTS.read()
     here = (table["symmetry"] == symmetry) & (table["beta"] == beta) & (table["size"] == size)
-    ((value, error, runs),) = zip(
-        *(table[name][here] for name in ("exponent", "error", "networks")), strict=True
-    )
+    value, error, runs = (table[name][here].item() for name in ("exponent", "error", "networks"))
     return estimate_rows(Estimate(value=value, error=error, samples=runs))
