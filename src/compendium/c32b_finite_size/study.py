@@ -317,10 +317,7 @@ def SETTINGS(text: str, regime: str, decade: int) -> Rows:
 
 @stored(
     _FOLDER / "onsets.csv",
-    units=[
-        *grid(motion=MOTIONS, chunk=range(2)),
-        {"motion": _OTHERS, "chunk": 0},
-    ],
+    units=[*grid(motion=MOTIONS, chunk=range(2)), {"motion": _OTHERS, "chunk": 0}],
 )
 def ONSETS(motion: str, chunk: int) -> Rows:
     """Onset eight tokens after each start, log10 of the bits, measured and computed."""

@@ -29,6 +29,25 @@ from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.lyapunov import growth_rates
 from spinformer.dmft.network import Context, Network
 
+_FOLDER = Path(__file__).parent
+_COPIES = 64
+
+# The two stretches of β: growth that separates chaos from what lies beside it (a torus or cycles
+# with growth up to 0 in the first, weak chaos with growth up to 0.03 in the second), and how long
+# the copies are followed.
+_LONG = (1.2654, 1.2655, 1.26575, 1.266, 1.26625, 1.2665, 1.26675, 1.2669)
+_NEAR_TORUS = [
+    *grid(beta=(1.2645, 1.265, 1.2653), rate=(0.01,), horizon=(1_000_000,)),
+    *grid(beta=_LONG, rate=(0.01,), horizon=(10_000_000,)),
+    *grid(beta=(1.267,), rate=(0.01,), horizon=(1_000_000,)),
+]
+_STEPS = [round(1.2735 + 0.00025 * step, 5) for step in range(13)]
+_NEAR_WEAK = grid(beta=_STEPS, rate=(0.05,), horizon=(2_000_000,))
+# Further draws of the copies where strong chaos lives long enough to be seen and is over in time.
+_SEEDS = range(1, 6)
+# Where the weakly chaotic attractor ends, found by halving to 2e-6.
+CRISIS_BETA = 1.276173
+_CHUNK = 100
 # A hole in the chaotic set lets many pass near it: one quiet stretch is no escape.
 _IN_A_ROW = 3
 
@@ -95,27 +114,6 @@ def escape_times(
         stretch=stretch,
         context=last,
     )
-
-
-_FOLDER = Path(__file__).parent
-_COPIES = 64
-
-# The two stretches of β: growth that separates chaos from what lies beside it (a torus or cycles
-# with growth up to 0 in the first, weak chaos with growth up to 0.03 in the second), and how long
-# the copies are followed.
-_LONG = (1.2654, 1.2655, 1.26575, 1.266, 1.26625, 1.2665, 1.26675, 1.2669)
-_NEAR_TORUS = [
-    *grid(beta=(1.2645, 1.265, 1.2653), rate=(0.01,), horizon=(1_000_000,)),
-    *grid(beta=_LONG, rate=(0.01,), horizon=(10_000_000,)),
-    *grid(beta=(1.267,), rate=(0.01,), horizon=(1_000_000,)),
-]
-_STEPS = [round(1.2735 + 0.00025 * step, 5) for step in range(13)]
-_NEAR_WEAK = grid(beta=_STEPS, rate=(0.05,), horizon=(2_000_000,))
-# Further draws of the copies where strong chaos lives long enough to be seen and is over in time.
-_SEEDS = range(1, 6)
-# Where the weakly chaotic attractor ends, found by halving to 2e-6.
-CRISIS_BETA = 1.276173
-_CHUNK = 100
 
 
 @cache

@@ -11,13 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bookmaker.tables import Rows, stored
-from compendium.c33c_bifurcations.cycles import (
-    Cycle,
-    Kind,
-    bifurcation,
-    cycle,
-    follow_cycle,
-)
+from compendium.c33c_bifurcations.cycles import Cycle, Kind, bifurcation, cycle, follow_cycle
 from compendium.common.phase_transitions import protocol_start
 from compendium.common.rows import rows_of
 from spinformer.core.solve import NotConverged
