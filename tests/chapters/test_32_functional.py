@@ -1,4 +1,3 @@
-from dataclasses import replace
 from itertools import product
 from types import SimpleNamespace
 
@@ -19,11 +18,9 @@ from spinformer.dmft.finite_size import (
 from spinformer.dmft.network import Network
 
 
-def small_network(seed=3):
+def small_network():
     """Three bits, each a segment of its own; weights without symmetry, T = 2, one position bit."""
-    return Network.segmented(
-        seed, features=2, segments=3, bits=1, context=2, gamma=1.7, epsilon=0.3
-    )
+    return Network.segmented(3, features=2, segments=3, bits=1, context=2, gamma=1.7, epsilon=0.3)
 
 
 def plain_means(network, beta, window, steps, position):
@@ -74,17 +71,6 @@ def test_window_chain_gives_the_same_means_and_goes_beyond_the_window(case):
     np.testing.assert_allclose(chain.sum(axis=1), 1.0, rtol=0, atol=1e-12)
     means = np.einsum("ts,sra->tra", chain, 3 * network.overlaps(token_states(network, 3)))
     np.testing.assert_allclose(means[:4], paths.mean_features().numpy(), rtol=0, atol=1e-12)
-
-
-def test_second_derivative_is_the_covariance_between_times(case):
-    _, _, paths = case
-    source = torch.zeros(4, 4, 2, dtype=torch.float64)
-    hessian = torch.autograd.functional.hessian(
-        lambda g: torch.log(paths.generating_functional(g)), source
-    )
-    first, last = paths.features[:, 0, 0, 0].numpy(), paths.features[:, 3, 1, 1].numpy()
-    covariance = np.cov(first, last, aweights=paths.probability, ddof=0)[0, 1]
-    assert float(hessian[0, 0, 0, 3, 1, 1]) == pytest.approx(covariance, abs=1e-12)
 
 
 def exponent(network, window, beta, m, conjugate, source):
@@ -158,17 +144,6 @@ def test_saddle_point_is_stationary_and_the_limit_of_exact_sums():
     assert abs(found.bare - found.value) > 0.01
 
 
-def test_the_saddle_point_is_found_and_dominates_for_any_network():
-    """Extrapolated, the sums come near; no other stationary point would do."""
-    apart = []
-    for seed in range(10):
-        network = Network.segmented(seed, context=2, bits=2, gamma=6.0)
-        source, found = saddle_at(network, seed)
-        apart.append(abs(limits(network, source)[0] - found.value))
-    assert np.median(apart) < 2e-3
-    assert max(apart) < 0.03
-
-
 @pytest.mark.nightly
 def test_the_saddle_point_is_the_limit_at_19_of_20_sources():
     network = Network.document().with_parameters(context=2, gamma=6.0)
@@ -194,37 +169,12 @@ def test_without_sources_the_saddle_point_is_the_mean_field():
     assert np.abs(found.conjugate).max() < 1e-12
 
 
-def test_segments_of_many_bits_equal_explicit_bits():
-    whole = small_network(5)
-    uneven = {"semantic": whole.semantic[:, :, :2], "fractions": np.array([0.75, 0.25])}
-    bits = {"semantic": np.repeat(whole.semantic[:, :, :2], (3, 1), axis=2), "fractions": None}
-    windows = [[1 / 3, 1.0], [-1.0, -1.0]], [[1.0, -1.0, 1.0, 1.0], [-1.0, -1.0, -1.0, -1.0]]
-    by_count, by_bit = (
-        enumerate_paths(replace(whole, **kind), 4, beta=0.9, window=np.array(window), steps=3)
-        for kind, window in zip((uneven, bits), windows, strict=True)
-    )
-    assert len(by_count.probability) == 8**3 < len(by_bit.probability) == 16**3
-    np.testing.assert_allclose(by_count.mean_features(), by_bit.mean_features(), atol=1e-12)
-
-
-def test_the_default_position_is_that_of_a_text_that_begins_with_the_window():
-    window = np.array([[1.0, -1.0, 1.0], [-1.0, -1.0, 1.0]])
-    default, one, before, other = (
-        propagate(small_network(), 3, beta=1.4, window=window, steps=3, **given)
-        for given in ({}, {"position": 1}, {"position": -1}, {"position": 0})
-    )
-    assert (default == one).all()
-    assert (default == before).all()
-    assert np.abs(default - other).max() > 1e-3
-
-
 @pytest.mark.parametrize(
     ("function", "size", "steps", "message"),
     [
         (propagate, 45, 1, "size"),
         (enumerate_paths, 3, 9, "steps"),
         (enumerate_paths, 4, 2, "size"),
-        (enumerate_paths, 3 * 10**9, 2, "size"),
     ],
 )
 def test_what_does_not_fit_is_refused(function, size, steps, message):

@@ -8,7 +8,6 @@ import pytest
 from compendium.c33b_lifetimes.switching import (
     FLASH,
     ORBITS,
-    box_labels,
     calm_parts,
     chaotic_orbits,
     followed,
@@ -121,16 +120,6 @@ def test_turning_is_no_part_and_an_end_that_is_never_left_is_no_trap():
     ended = np.append(rng.integers(0, 80, 20_000), 80)
     for labels in (*scattered, ended):
         assert slow_modes(labels, lag=1)[0][0] < 1.5
-
-
-def test_boxes_are_those_of_a_plain_loop():
-    points = np.random.default_rng(3).uniform(-1, 1, (2, 50, 3))
-    labels = box_labels(points, side=0.5)
-    named: dict[tuple[int, ...], int] = {}
-    for label, point in zip(labels.ravel(), points.reshape(-1, 3), strict=True):
-        key = tuple(np.floor(point / 0.5).astype(int).tolist())
-        assert named.setdefault(key, int(label)) == label
-    assert sorted(named.values()) == list(range(len(named)))
 
 
 def test_the_core_that_was_visited_last():
