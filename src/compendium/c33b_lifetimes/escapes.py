@@ -116,17 +116,13 @@ def escape_times(
     )
 
 
-@cache
-def _document() -> tuple[Network, Context]:
-    network = Network.document()
-    return network, protocol_start(network, steps=100_000)
-
-
-def _followed(beta: float, *, rate: float, horizon: int, seed: Seed) -> Escapes:
+def _followed(
+    beta: float, *, rate: float, horizon: int, copies: int = _COPIES, seed: Seed = 0, **how: int
+) -> Escapes:
     """Escapes of copies of the document's context."""
-    network, start = _document()
-    copied = replicas(start, count=_COPIES, seed=seed)
-    return escape_times(network, copied, beta=beta, rate=rate, horizon=horizon)
+    network = Network.document()
+    copied = replicas(protocol_start(network, steps=100_000), count=copies, seed=seed)
+    return escape_times(network, copied, beta=beta, rate=rate, horizon=horizon, **how)
 
 
 def _interval(life: Lifetime) -> dict[str, float]:
@@ -136,7 +132,7 @@ def _interval(life: Lifetime) -> dict[str, float]:
 @stored(_FOLDER / "lifetimes.csv", units=[*_NEAR_TORUS, *_NEAR_WEAK])
 def LIFETIMES(beta: float, *, rate: float, horizon: int) -> Rows:
     """Escapes of copies of the document's context at one β, as the one row of its unit."""
-    found, ends = _followed(beta, rate=rate, horizon=horizon, seed=0), ""
+    found, ends = _followed(beta, rate=rate, horizon=horizon), ""
     if found.escaped.any():
         how: dict[str, Any] = {"transient": 0, "kept": 10_000, "exponent_steps": 10_000}
         after = survey(Network.document(), found.context.select(found.escaped), beta=beta, **how)
@@ -203,13 +199,11 @@ def lifetime_law(table: dict[str, np.ndarray], *, draws: dict[str, np.ndarray]) 
 @cache
 def _weak_chaos() -> Context:
     """States on the weakly chaotic attractor at β = 1.276, reached from β = 1.2755."""
-    network, start = _document()
     # Half a million steps end the strong chaos of most copies at 1.2755; the rest are left out.
-    copied = replicas(start, count=4 * _COPIES)
-    found = escape_times(network, copied, beta=1.2755, rate=0.05, horizon=500_000, transient=0)
+    found = _followed(1.2755, rate=0.05, horizon=500_000, copies=4 * _COPIES, transient=0)
     states = found.context.select(np.flatnonzero(found.escaped)[:_COPIES])
     for beta in (1.2758, 1.276):
-        _, states = growth_rates(network, states, beta=beta, stretches=1, stretch=20_000)
+        _, states = growth_rates(Network.document(), states, beta=beta, stretches=1, stretch=20_000)
     return states
 
 
@@ -234,7 +228,8 @@ def CRISIS(distance: float) -> Rows:
 @stored(_FOLDER / "columns.csv", units=grid(diagram=DIAGRAMS, chunk=range(-(-COUNT // _CHUNK))))
 def COLUMNS(diagram: str, chunk: int) -> Rows:
     """Columns of one chunk of a diagram that are chaotic after 1e5 steps, and 2e6 steps later."""
-    network, start = _document()
+    network = Network.document()
+    start = protocol_start(network, steps=100_000)
     betas = np.linspace(*DIAGRAMS[diagram], COUNT)[chunk * _CHUNK : (chunk + 1) * _CHUNK]
     early = find_attractors(network, start, beta=betas, bins=1, exponents=1)
     chaotic = np.flatnonzero(early.regime == Regime.CHAOTIC)
