@@ -69,7 +69,7 @@ def test_exponents_are_those_of_two_neighbouring_orbits():
     assert abs(means[0] - means[1]) > 0.01
 
 
-def test_theory_just_above_the_onsets():
+def test_theory_just_above_the_onsets_and_against_adaptive_quadrature():
     assert analog_exponent_theory(1.0) == pytest.approx(0.0, abs=1e-12)
     for excess in (1e-15, 1e-9, 1e-4):
         assert abs(analog_exponent_theory(1 + excess)) < 3 * excess**2 + 1e-12
@@ -80,15 +80,11 @@ def test_theory_just_above_the_onsets():
     assert asymmetric_magnetization(2.0, mean=critical * 0.99) == 0.0
     assert asymmetric_magnetization(0.0, mean=3.0) == 0.0
     assert asymmetric_magnetization(100.0, mean=50.0) == pytest.approx(1.0, abs=1e-9)
-
-
-def test_theory_averages_equal_adaptive_quadrature():
     for beta in (0.5, 2.0, 8.0):
         expected = beta * average(lambda z, b=beta: 1 / np.cosh(b * z) ** 2)
         assert asymmetric_gain(beta) == pytest.approx(expected, abs=1e-10)
     m = asymmetric_magnetization(2.0, mean=2.0)
     assert average(lambda z: np.tanh(2.0 * (2.0 * m + z))) == pytest.approx(m, abs=1e-10)
-    assert analog_exponent_theory(0.5) == pytest.approx(np.log(0.5), abs=1e-12)
 
 
 @pytest.mark.claim("C1d")
@@ -144,24 +140,22 @@ def test_stored_exponents_extrapolate_to_the_theory():
     assert (table["exponent"][mutual] + 3 * table["error"][mutual] < 0).all()
 
 
-def test_memory_drops_the_first_half_of_every_run():
-    rng = np.random.default_rng(5)
-    expected = []
+def test_memory_and_order_are_those_of_the_second_half_of_every_run():
+    rng, memories, orders = np.random.default_rng(5), [], []
     for _ in range(2):
         couplings = gaussian_couplings(30, symmetry=1.0, seed=rng)
         first = rng.choice([-1.0, 1.0], (1, 30))
         path = kinetic_path(couplings, beta=2.0, states=first, steps=9, seed=rng)[:, 0]
-        expected.append(np.mean([path[t] * 1.0 @ path[t + 3] / 30 for t in range(4, 7)]))
-    found = spin_memory(30, symmetry=1.0, beta=2.0, lags=np.array([3]), steps=9, replicas=2, seed=5)
-    assert found.value[0] == pytest.approx(np.mean(expected), abs=1e-12)
-    assert found.error[0] == pytest.approx(abs(expected[0] - expected[1]) / 2)
-
-
-def test_order_is_that_of_the_second_hundred_updates():
-    rng, expected = np.random.default_rng(5), []
+        memories.append(np.mean([path[t] * 1.0 @ path[t + 3] / 30 for t in range(4, 7)]))
+    rng = np.random.default_rng(5)
     for _ in range(2):
         couplings = gaussian_couplings(30, mean=1.0, seed=rng)
         path = kinetic_path(couplings, beta=1.0, states=np.ones((1, 30)), steps=200, seed=rng)
-        expected.append(abs(np.mean([path[t] * 1.0 for t in range(100, 201)])))
-    found = mean_order(30, mean=1.0, beta=1.0, replicas=2, seed=5)
-    assert found.value == pytest.approx(np.mean(expected), abs=1e-12)
+        orders.append(abs(np.mean([path[t] * 1.0 for t in range(100, 201)])))
+    memory = {"symmetry": 1.0, "beta": 2.0, "lags": np.array([3]), "steps": 9}
+    for found, expected in (
+        (spin_memory(30, replicas=2, seed=5, **memory), memories),
+        (mean_order(30, mean=1.0, beta=1.0, replicas=2, seed=5), orders),
+    ):
+        assert found.value == pytest.approx(np.mean(expected), abs=1e-12)
+        assert found.error == pytest.approx(abs(expected[0] - expected[1]) / 2)

@@ -45,32 +45,21 @@ def plain_means(network, beta, window, steps, position):
     return total, norm
 
 
-@pytest.fixture(scope="module")
-def case():
+@pytest.mark.claim("C4")
+def test_slope_and_both_sums_equal_plain_enumeration():
     network = small_network()
     window = np.array([[1.0, -1.0, 1.0], [-1.0, -1.0, 1.0]])
     paths = enumerate_paths(network, 3, beta=1.4, window=window, steps=4)
-    return network, window, paths
-
-
-@pytest.mark.claim("C4")
-def test_derivative_equals_plain_enumeration(case):
-    network, window, paths = case
     expected, norm = plain_means(network, 1.4, window, 4, 1)
     source = torch.zeros(4, 4, 2, dtype=torch.float64, requires_grad=True)
     functional = paths.generating_functional(source)
     (slope,) = torch.autograd.grad(functional, source)
     assert [norm, functional.item()] == pytest.approx([1.0, 1.0], abs=1e-12)
-    for found in (slope, paths.mean_features()):
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
-
-
-def test_window_chain_gives_the_same_means_and_goes_beyond_the_window(case):
-    network, window, paths = case
     chain = propagate(network, 3, beta=1.4, window=window, steps=9)
     np.testing.assert_allclose(chain.sum(axis=1), 1.0, rtol=0, atol=1e-12)
     means = np.einsum("ts,sra->tra", chain, 3 * network.overlaps(token_states(network, 3)))
-    np.testing.assert_allclose(means[:4], paths.mean_features().numpy(), rtol=0, atol=1e-12)
+    for found in (slope, paths.mean_features(), means[:4]):
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
 
 
 def exponent(network, window, beta, m, conjugate, source):

@@ -10,7 +10,6 @@ from scipy.optimize import brentq
 from scipy.stats import ttest_1samp
 
 from compendium.c32_paths_to_mean_fields.functional import propagate
-from compendium.c32b_finite_size.corrections import next_means
 from compendium.c32b_finite_size.study import follow_limit
 from compendium.c32c_fluctuations.study import (
     BREAKS,
@@ -26,24 +25,13 @@ from compendium.c32c_fluctuations.study import (
 from compendium.c33g_escapes.study import mean_first_passage
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.finite_size import (
-    attention_of_window,
     generate,
     semantic_overlaps,
     token_states,
-    window_means,
 )
 from spinformer.dmft.lyapunov import growth_rates
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Network
-
-
-def drawn_exactly(limit, size):
-    """Means of the tokens after a drawn window, from sums over all texts."""
-    window, network = limit.path[: limit.network.context], limit.network
-    run = {"beta": limit.beta, "window": window, "steps": len(limit.path) - len(window)}
-    law = propagate(network, size, position=limit.position, draw_window=True, **run)
-    return law @ token_states(network, size)
-
 
 START = np.array([[0.3, -0.2, 0.6], [-0.5, 0.1, 0.4]])
 SHORT = Network.document().with_parameters(context=2, gamma=20.0, epsilon=0.1)
@@ -81,20 +69,14 @@ def test_closed_steps_are_gaussian_integrals_and_beat_the_naive_mean_field():
         expected.append(mean)
     np.testing.assert_allclose(gaussian_closure(limit, size)[1:, 0], expected, atol=3e-4)
     # Exact means of a network of nine bits, eight tokens on: the closure is nearer.
-    limit = follow_limit(SHORT, 1.3, window=START, steps=8, position=2)
-    exact = drawn_exactly(limit, 9)
+    run = {"beta": 1.3, "window": START, "steps": 8, "position": 2}
+    limit = follow_limit(SHORT, **run)
+    exact = propagate(SHORT, 9, draw_window=True, **run) @ token_states(SHORT, 9)
     off, worse = (
         np.sqrt(((part - exact)[2:] ** 2).sum(axis=1).mean())
         for part in (gaussian_closure(limit, 9), limit.path)
     )
     assert off < 0.4 * worse
-    inside = np.tanh(np.random.default_rng(0).normal(size=(5, 2, 3)))
-    attention = attention_of_window(SHORT, inside, position=7)
-    np.testing.assert_allclose(
-        next_means(SHORT, inside, beta=1.3, position=7),
-        window_means(SHORT, 1.3, attention=attention),
-        atol=1e-14,
-    )
 
 
 def test_first_passage_by_rational_numbers():

@@ -134,14 +134,10 @@ def test_a_surrogate_keeps_spectra_and_cross_spectra_and_nothing_else(length):
     rng = np.random.default_rng(4)
     series = rng.standard_normal((length, 2)).cumsum(axis=0) ** 2
     twin = phase_surrogate(series, seed=5)
-    assert twin.shape == series.shape
-    assert np.isrealobj(twin)
-    one, two = (np.fft.fft(x - x.mean(axis=0), axis=0) for x in (series, twin))
-    np.testing.assert_allclose(np.abs(two), np.abs(one), atol=1e-7)
-    np.testing.assert_allclose(
-        two[:, 0] * two[:, 1].conj(), one[:, 0] * one[:, 1].conj(), atol=1e-4
-    )
     np.testing.assert_allclose(twin.mean(axis=0), series.mean(axis=0))
+    one, two = (np.fft.fft(x - x.mean(axis=0), axis=0) for x in (series, twin))
+    crossed = [np.einsum("fi,fj->fij", waves, waves.conj()) for waves in (one, two)]
+    np.testing.assert_allclose(crossed[1], crossed[0], atol=1e-4)
     skew = [((x - x.mean(axis=0)) ** 3).mean(axis=0) / x.std(axis=0) ** 3 for x in (series, twin)]
     assert not np.allclose(*skew, rtol=0.05)
     assert not np.array_equal(twin, phase_surrogate(series, seed=6))
