@@ -292,7 +292,8 @@ LAWS = Table(
     path=_FOLDER / "laws.csv",
     units=grid(regime=BETAS),
     rows=law_rows,
-    seconds=5.0,
+    checked=2,
+    seconds=3.0,
     rtol=0.05,
     within={"average": 0.2, "missed_error": 0.01},
 )
