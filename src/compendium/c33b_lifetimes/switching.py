@@ -103,10 +103,8 @@ def phase_surrogate(series: np.ndarray, *, seed: Seed) -> np.ndarray:
     mean = series.mean(axis=-2, keepdims=True)
     waves = np.fft.rfft(series - mean, axis=-2)
     angle = 2.0 * np.pi * numpy_generator(seed).random(waves.shape[:-1])
-    # Frequencies 0 and 1/2 have no phase.
-    angle[..., 0] = 0.0
     if n % 2 == 0:
-        angle[..., -1] = 0.0
+        angle[..., -1] = 0.0  # frequency ½ has no phase
     return np.asarray(np.fft.irfft(waves * np.exp(1j * angle)[..., None], n=n, axis=-2) + mean)
 
 
