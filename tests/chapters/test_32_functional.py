@@ -46,7 +46,7 @@ def plain_means(network, beta, window, steps, position):
 
 
 @pytest.mark.claim("C4")
-def test_slope_and_both_sums_equal_plain_enumeration():
+def test_derivative_equals_plain_enumeration():
     network = small_network()
     window = np.array([[1.0, -1.0, 1.0], [-1.0, -1.0, 1.0]])
     paths = enumerate_paths(network, 3, beta=1.4, window=window, steps=4)
