@@ -125,7 +125,7 @@ def test_mutual_couplings_freeze_near_the_simplest_theory_when_cold():
 
 
 @pytest.mark.claim("C1e")
-def test_stored_exponents_extrapolate_to_the_theory_and_come_out_again():
+def test_stored_exponents_extrapolate_to_the_theory():
     table = EXPONENTS.read()
     chosen = (table["symmetry"] == 0) & (table["beta"] == 3.0) & (table["size"] >= 250)
     size, exponent, error = (table[name][chosen] for name in ("size", "exponent", "error"))
