@@ -16,7 +16,7 @@ from collections.abc import Callable
 import numba
 import numpy as np
 
-from compendium.c31_asymmetric_hopfield.bits import generate_bits_reference
+from compendium.c31_asymmetric_hopfield.pairs import generate_bits_reference
 from spinformer.dmft.finite_size import attention_of_window, generate
 from spinformer.dmft.network import OUTPUT, Network
 

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compendium.c33_phase_transitions.orbits import _diagram_image
 from spinformer.dmft.attractors import (
     Regime,
     Thresholds,
@@ -92,16 +91,6 @@ def test_streamed_histograms_equal_those_of_a_stored_trajectory(start):
     gap = np.abs(mean[0] - mean[1]).max(axis=-1)
     coarse = gap > 1e-9
     assert np.abs(found.digits + np.log10(gap))[coarse].max() < 1e-5
-
-
-def test_diagram_image_shares_columns():
-    counts = np.zeros((6, 4), dtype=int)
-    counts[:, 1] = 1
-    counts[::2, 3] = 5
-    image = _diagram_image(counts, columns=3, regime=np.zeros(6), only=[0])
-    np.testing.assert_allclose(image, np.outer([0.0, 1.0, 0.0, 0.5], np.ones(3)))
-    only = _diagram_image(counts, columns=6, regime=np.arange(6), only=[2, 3])
-    assert only[1].tolist() == [0, 0, 1, 1, 0, 0]
 
 
 def test_borders_of_the_regimes():

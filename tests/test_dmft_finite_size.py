@@ -57,30 +57,20 @@ def test_the_mean_shift_is_curvature_times_covariance(network, position):
     np.testing.assert_allclose(found[context], bend, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("draw_window", [True, False])
-def test_predicted_fluctuations_are_those_of_a_large_uneven_network(draw_window):
+def test_predicted_fluctuations_are_those_of_a_large_uneven_network():
     network, size, count = UNEVEN, 10**10, 8000
     window = np.linspace(-0.8, 0.9, 12).reshape(4, 3)
     path = mean_path(network, 1.2, window=window, steps=6, position=3)
     maps = linear_maps(network, 1.2, path=path)
-    how = {"window": window, "steps": 6, "position": 3, "draw_window": draw_window}
+    how = {"window": window, "steps": 6, "position": 3}
     gaps = generate(network, size, beta=1.2, runs=count, seed=1, **how).tokens - path
-    predicted = noise_covariance(network, path, maps=maps, draw_window=draw_window)
+    predicted = noise_covariance(network, path, maps=maps)
     measured = np.einsum("rtl,rtm->tlm", gaps, gaps) / count * size
     scale = np.sqrt(np.einsum("tll->tl", predicted))
     allowed = 5 * np.sqrt(2 / count) * scale[:, :, None] * scale[:, None, :]
     assert (np.abs(measured - predicted) <= allowed).all()
     rms = np.sqrt((semantic_overlaps(network, gaps) ** 2).sum(axis=2).mean(axis=0) * size)
     np.testing.assert_allclose(rms, predicted_rms(network, predicted), rtol=0.04)
-    assert (rms[:4] > 0.5).all() == draw_window
-
-
-def test_the_error_of_a_growth_rate_is_its_scatter():
-    """One bit and a window of one: the rate is a mean of independent logarithms."""
-    logs = np.random.default_rng(3).normal(-0.1, 0.3, (60, 400))
-    found = [growth_rate(np.exp(row)[:, None, None, None]) for row in logs]
-    np.testing.assert_allclose([one.value for one in found], logs.mean(axis=1), atol=1e-12)
-    assert np.mean([one.error for one in found]) == pytest.approx(0.3 / 20, rel=0.1)
 
 
 def test_growth_rate_of_known_maps():
@@ -88,11 +78,8 @@ def test_growth_rate_of_known_maps():
     maps = np.zeros((400, 2, 1, 1))
     maps[:, 0], maps[:, 1] = 1.1, 0.3
     root = (1.1 + np.sqrt(1.1**2 + 4 * 0.3)) / 2
-    found = growth_rate(maps, drop=100)
-    assert found.value == pytest.approx(np.log(root), abs=1e-12)
-    assert found.error < 1e-12
+    assert growth_rate(maps, drop=100) == pytest.approx(np.log(root), abs=1e-12)
     # Steps that are dropped do not count: a first stretch of growth leaves no trace.
     late = maps.copy()
     late[:50] *= 5.0
-    assert growth_rate(late, drop=100).value == pytest.approx(np.log(root), abs=1e-9)
-    assert growth_rate(np.zeros((9, 2, 3, 3))).value == -np.inf
+    assert growth_rate(late, drop=100) == pytest.approx(np.log(root), abs=1e-9)

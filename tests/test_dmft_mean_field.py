@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from known_networks import merged, plain_step, step_in_torch
 from numba import njit
 
-from compendium.c32_paths_to_mean_fields.averages import (
+from compendium.c32_paths_to_mean_fields.functional import (
     odd_correlations,
     overlaps_correlations,
-    overlaps_explicit,
 )
 from spinformer.dmft import kernels
 from spinformer.dmft.ensemble import Ensemble
@@ -62,7 +61,9 @@ def test_fifty_steps_equal_the_plain_program(seed, features, segments, bits, bet
 def test_the_three_forms_of_the_average_agree(seed, features, size, beta):
     network = merged(Network.segmented(seed, segments=size, features=features))
     attention = np.random.default_rng(seed).uniform(-1, 1, (7, features))
-    direct = overlaps_explicit(network.weights(size), attention=attention, beta=beta)
+    weights = network.weights(size)
+    bits = np.tanh(beta * (attention @ weights[0]))
+    direct = np.einsum("rai,...i->...ra", weights, bits) / size
     assert np.abs(network.mean_overlaps(attention, beta=np.array(beta)) - direct).max() < 1e-12
     moments = odd_correlations(network)
     pairs = [moments[feature,][1] for feature in range(features)]

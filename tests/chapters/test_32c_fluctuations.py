@@ -9,8 +9,7 @@ from scipy.optimize import brentq
 from scipy.stats import ttest_1samp
 
 from compendium.c32_paths_to_mean_fields.functional import propagate
-from compendium.c32b_finite_size.corrections import mean_shift, noise_covariance
-from compendium.c32c_fluctuations.closure import exact_moments, gaussian_closure, next_means
+from compendium.c32b_finite_size.study import follow_limit
 from compendium.c32c_fluctuations.study import (
     BREAKS,
     CLOSURES,
@@ -19,84 +18,63 @@ from compendium.c32c_fluctuations.study import (
     STATIONARY,
     closure_rows,
     coupled_growth,
+    gaussian_closure,
     spread_windows,
 )
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.finite_size import (
-    attention_of_window,
     generate,
-    linear_maps,
-    mean_path,
     semantic_overlaps,
     token_states,
-    window_means,
 )
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Network
 
-
-@pytest.fixture(scope="module")
-def short():
-    return Network.document().with_parameters(context=2, gamma=20.0, epsilon=0.1)
+START = np.array([[0.3, -0.2, 0.6], [-0.5, 0.1, 0.4]])
+SHORT = Network.document().with_parameters(context=2, gamma=20.0, epsilon=0.1)
 
 
-def test_a_drawn_window_is_a_mixture_of_known_ones(short):
-    window = np.array([[0.3, -0.2, 0.6], [-0.5, 0.1, 0.4]])
+def test_a_drawn_window_is_a_mixture_of_known_ones():
+    states = token_states(SHORT, 3)
+    chances = [np.prod(0.5 * (1.0 + states * token), axis=1) for token in START]
     how = {"beta": 1.3, "steps": 2, "position": 2}
-    states = token_states(short, 3)
-    chances = [np.prod(0.5 * (1.0 + states * token), axis=1) for token in window]
     laws = 0.0
     for (i, one), (j, two) in itertools.product(*map(enumerate, chances)):
-        laws = laws + one * two * propagate(short, 3, window=states[[i, j]], **how)
-    mean, covariance = exact_moments(short, 3, window=window, **how)
-    np.testing.assert_allclose(mean[2:], laws @ states, atol=1e-12)
-    for law, average, scatter in zip(laws, mean[2:], covariance[2:], strict=True):
-        expected = states.T @ (law[:, None] * states) - np.outer(average, average)
-        np.testing.assert_allclose(scatter, expected, atol=1e-12)
-    mean, covariance = exact_moments(short, 6, window=window, **how)
-    np.testing.assert_allclose(mean[:2], window, atol=1e-12)
-    np.testing.assert_allclose(covariance[0], np.diag((1 - window[0] ** 2) / 2), atol=1e-12)
+        laws = laws + one * two * propagate(SHORT, 3, window=states[[i, j]], **how)
+    whole = propagate(SHORT, 3, window=START, draw_window=True, **how)
+    np.testing.assert_allclose(whole, [*chances, *laws], atol=1e-12)
 
 
-def test_the_closure_has_the_shift_and_the_scatter_of_order_one_over_n():
-    machine, size = Network.document(), 3 * 10**9
+def test_the_closure_has_the_shift_of_order_one_over_n():
     start = 0.6 * np.sin(np.arange(12.0)).reshape(4, 3)
-    path = mean_path(machine, 1.2, window=start, steps=5, position=3)
-    maps = linear_maps(machine, 1.2, path=path)
-    shift = mean_shift(machine, 1.2, path=path, maps=maps, position=3)
-    mean, covariance = gaussian_closure(machine, size, beta=1.2, window=start, steps=5, position=3)
-    np.testing.assert_allclose(size * (mean - path), shift, atol=2e-3 * np.abs(shift).max())
-    np.testing.assert_allclose(
-        size * covariance, noise_covariance(machine, path, maps=maps), rtol=1e-3, atol=1e-2
-    )
+    limit = follow_limit(Network.document(), 1.2, window=start, steps=5, position=3)
+    size = 3 * 10**9
+    found = size * semantic_overlaps(limit.network, gaussian_closure(limit, size) - limit.path)
+    np.testing.assert_allclose(found, limit.shift, atol=2e-3 * np.abs(limit.shift).max())
 
 
-def test_a_closed_step_is_a_gaussian_integral_and_beats_the_naive_mean_field(short):
-    size, beta, window = 20, 2.0, np.array([[0.5]])
+def test_closed_steps_are_gaussian_integrals_and_beat_the_naive_mean_field():
+    size, beta = 20, 2.0
     points, weights = np.polynomial.hermite_e.hermegauss(60)
     weights = weights / weights.sum()
-    answer = np.tanh(beta * (0.5 + points * np.sqrt(0.75 / size)))
-    first = weights @ answer
-    own = weights @ answer**2 - first**2 + weights @ (1.0 - answer**2) / size
-    mean, covariance = gaussian_closure(COIN, size, beta=beta, window=window, steps=1, position=0)
-    assert mean[1, 0] == pytest.approx(first, abs=2e-4)
-    assert covariance[1, 0, 0] == pytest.approx(own, rel=2e-3)
-    # Exact means of a network of nine bits, eight tokens on: the closure is nearer at each.
-    start = np.array([[0.3, -0.2, 0.6], [-0.5, 0.1, 0.4]])
-    options = {"beta": 1.3, "window": start, "steps": 8, "position": 2}
-    exact, _ = exact_moments(short, 9, **options)
-    closed, _ = gaussian_closure(short, 9, **options)
-    naive = mean_path(short, 1.3, window=start, steps=8, position=2)
-    off, worse = (np.linalg.norm(part - exact, axis=1)[2:] for part in (closed, naive))
-    assert np.sqrt((off**2).mean()) < 0.4 * np.sqrt((worse**2).mean())
-    inside = np.tanh(np.random.default_rng(0).normal(size=(5, 2, 3)))
-    attention = attention_of_window(short, inside, position=7)
-    np.testing.assert_allclose(
-        next_means(short, inside, beta=1.3, position=7),
-        window_means(short, 1.3, attention=attention),
-        atol=1e-14,
+    limit = follow_limit(COIN, beta, window=np.array([[0.5]]), steps=2, position=0)
+    mean, variance, expected = 0.5, 0.75 / size, []
+    for _ in range(2):
+        answer = np.tanh(beta * (mean + points * np.sqrt(variance)))
+        mean = weights @ answer
+        variance = weights @ answer**2 - mean**2 + weights @ (1.0 - answer**2) / size
+        expected.append(mean)
+    np.testing.assert_allclose(gaussian_closure(limit, size)[1:, 0], expected, atol=3e-4)
+    # Exact means of a network of nine bits, eight tokens on: the closure is nearer.
+    run = {"beta": 1.3, "window": START, "steps": 8, "position": 2}
+    limit = follow_limit(SHORT, **run)
+    exact = propagate(SHORT, 9, draw_window=True, **run) @ token_states(SHORT, 9)
+    off, worse = (
+        np.sqrt(((part - exact)[2:] ** 2).sum(axis=1).mean())
+        for part in (gaussian_closure(limit, 9), limit.path)
     )
+    assert off < 0.4 * worse
 
 
 def test_texts_that_share_their_noise_grow_apart_as_the_limit_does():
@@ -131,8 +109,6 @@ def test_the_law_of_the_average_breaks_after_the_logarithm_of_n():
     pace = (middle[last] - middle[first]) / np.log(bits[last] / bits[first])
     assert 0.7 < 2 * rates.mean() * pace < 1.3
     assert (np.diff(middle) > 0).all()
-    again = [row["measured"] for row in BREAKS.rows(3)]
-    assert np.abs(again - measured[3]).max() <= 8
 
 
 @pytest.mark.claim("C18b")
@@ -182,9 +158,6 @@ def test_stationary_laws_tend_to_the_measure_of_the_attractor():
                 assert power == pytest.approx(0.5, abs=0.06)
             else:
                 assert distance[-1] < 2 * floor
-    found = STATIONARY.rows("driven", exponent=4.0, texts=60, burn=40)[0]
-    at = (table["regime"] == "driven") & (table["exponent"] == 4.0)
-    np.testing.assert_allclose(table["distance"][at], found["distance"], rtol=0.1)
 
 
 @pytest.mark.claim("C18e")
@@ -203,5 +176,3 @@ def test_noise_makes_chaos_of_a_cycle_and_exponents_tend_to_the_limit():
         assert wait == 0 or limit < -0.04
     small = table["growth"][(table["beta"] == 1.27) & (table["exponent"] == 5)]
     assert (small > 0.05).all()
-    found = EXPONENTS.rows(1.27, exponent=5.0, seed=0)[0]
-    assert found["growth"] == pytest.approx(small[0], abs=0.03)

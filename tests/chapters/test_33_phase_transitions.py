@@ -50,7 +50,7 @@ def test_colors_of_an_orbit_diagram():
         assert left < right
         assert figure.legends
         plt.close(figure)
-    image = _orbit_image(found)
+    image = _orbit_image(found, rows=3)
     assert image.shape == (3, 4, 3)
     assert (image[2] == 1.0).all()
     assert (image[:2, 0] == 0.0).all()
@@ -58,6 +58,14 @@ def test_colors_of_an_orbit_diagram():
     for column, regime in enumerate(regimes[1:], start=1):
         assert image[0, column] == pytest.approx(pale)
         assert image[1, column] == pytest.approx(to_rgb(REGIME_COLORS[regime]))
+    # Beyond 900 columns and where there are fewer rows, what one of a group visited is drawn.
+    visits = np.zeros((1800, 4), dtype=int)
+    visits[::4, 3] = 5
+    image = _orbit_image(made([Regime.PERIODIC] * 1800, [4] * 1800, visits, visits), rows=2)
+    assert image.shape == (2, 900, 3)
+    assert (image[1, ::2] == 0.0).all()
+    assert (image[1, 1::2] == 1.0).all()
+    assert (image[0] == 1.0).all()
 
 
 @pytest.mark.nightly

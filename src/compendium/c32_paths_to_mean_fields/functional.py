@@ -1,38 +1,36 @@
 """Sums over all tokens, windows and paths of a network of few bits: what the limit is a limit of.
 
 The generating functional of token paths [poclopez2024dynamical, Eqs. (9) and (10)] is
-`Z(g) = Σ_paths Π_t p(x_{t+1} | x_{≤t}) exp(Σ g^α_{a,t} Σ_i W^α_ia x_{i,t})`. Z(0) = 1, and the
-derivative at g = 0 is N⟨m^α_{a,t}⟩. Bits of a segment are exchangeable, so a token of N bits is a
-vector of counts, one of S = Π_l (n_l + 1), with binomial weights: for segments of one bit that is
-the plain sum over 2^N states a token. A window is one of S^T states of a Markov chain: averages
-over texts are sums over these, with no sampling and no expansion.
+`Z(g) = Σ_paths Π_t p(x_{t+1} | x_{≤t}) exp(Σ g^α_{a,t} Σ_i W^α_ia x_{i,t})`. Bits of a segment are
+exchangeable, so a token of N bits is a vector of counts, one of S = Π_l (n_l + 1), with binomial
+weights. For N → ∞ the sum is dominated by a stationary point in the overlaps m and in conjugate
+fields m̂ [poclopez2024dynamical, App. A].
 
-For N → ∞ the sum is dominated by a stationary point in the overlaps m and in conjugate fields m̂
-[poclopez2024dynamical, App. A]; `saddle_point` finds it for finite g, too, where m̂ is not zero.
-
-Two routes share no code: the sum over all paths (`PathSum`, differentiable by torch), and the
-distribution of the window pushed forward step by step (`propagate`). Conventions of `finite_size`:
-windows (T, L) of segment means run from old to new, `position` is that of the newest token.
+Windows (T, L) of segment means run from old to new; the newest has the position T − 1, or
+`position`.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
+from itertools import combinations
 
 import numpy as np
 import torch
 from scipy.optimize import minimize, root
 from scipy.stats import binom
 
+from spinformer.core.checks import check_array
 from spinformer.core.records import record
 from spinformer.core.solve import NotConverged
+from spinformer.core.states import spin_states
 from spinformer.dmft.finite_size import attention_of_window, token_probabilities, token_states
-from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
+from spinformer.dmft.mean_field import tokens
+from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Context, Network
 
-# By how much the tilt of a token may miss θ.
-_FOUND = 1e-12
-# Paths or windows that still fit comfortably in memory.
-_MOST_TERMS = 2**21
+_FOUND = 1e-12  # largest slope of the exponent at its top
+_MOST_TERMS = 2**21  # paths or windows that still fit comfortably in memory
 
 
 def _check_terms(name: str, states: int, tokens: int) -> None:
@@ -44,10 +42,9 @@ def _check_terms(name: str, states: int, tokens: int) -> None:
 
 @record
 class PathSum:
-    """All paths of `steps` tokens of `size` bits after a fixed window.
+    """All paths after a fixed window: their probability (S**steps,), and Σ_i W^α_ia x_i of each.
 
-    probability: (S**steps,) of each path.
-    features: (S**steps, steps, 4, P) values of `Σ_i W^α_ia x_i` (semantic part, no 1 − ε).
+    features: (S**steps, steps, 4, P), the semantic part without 1 − ε.
     """
 
     probability: torch.Tensor
@@ -64,31 +61,21 @@ class PathSum:
 
 
 def enumerate_paths(
-    network: Network,
-    size: int,
-    *,
-    beta: float,
-    window: np.ndarray,
-    steps: int,
-    position: int | None = None,
+    network: Network, size: int, *, beta: float, window: np.ndarray, steps: int
 ) -> PathSum:
     """Probabilities and features of every path of `steps` tokens after `window` (T, L)."""
-    position = network.context - 1 if position is None else position
-    states = token_states(network, size)
+    states, context = token_states(network, size), network.context
     _check_terms("steps", len(states), steps)
-    probability = np.ones(1)
-    paths = np.empty((1, 0), dtype=np.int64)
-    for step in range(steps):
-        known = np.broadcast_to(window, (len(paths), *window.shape))
-        recent = np.concatenate([known, states[paths]], axis=1)[:, -network.context :]
-        attention = attention_of_window(network, recent, position=position + step)
+    probability, paths = np.ones(1), np.broadcast_to(window, (1, *window.shape))
+    for position in range(context - 1, context - 1 + steps):
+        attention = attention_of_window(network, paths[:, -context:], position=position)
         table = token_probabilities(network, size, beta=beta, attention=attention)
         probability = (probability[:, None] * table).ravel()
-        new = np.tile(np.arange(len(states)), len(paths))
-        paths = np.column_stack([np.repeat(paths, len(states), axis=0), new])
-    overlaps = size * network.overlaps(states)
+        new = np.tile(states, (len(paths), 1))[:, None]
+        paths = np.concatenate([np.repeat(paths, len(states), axis=0), new], axis=1)
     return PathSum(
-        probability=torch.from_numpy(probability), features=torch.from_numpy(overlaps[paths])
+        probability=torch.from_numpy(probability),
+        features=torch.from_numpy(size * network.overlaps(paths[:, context:])),
     )
 
 
@@ -104,9 +91,8 @@ def propagate(
 ) -> np.ndarray:
     """Exact distribution of each single token, shape (steps, S): no path is ever written out.
 
-    The window of T tokens is a Markov chain; its distribution is an array of T axes of length S,
-    at most 2²¹ entries. With `draw_window` the window holds means that its tokens are drawn from,
-    and their distributions come first: (T + steps, S).
+    The window is a Markov chain; its distribution is an array of T axes of length S. With
+    `draw_window` it holds means that its tokens are drawn from, and their distributions come first.
     """
     position = network.context - 1 if position is None else position
     states = token_states(network, size)
@@ -140,97 +126,137 @@ def propagate(
 class SaddlePoint:
     """The stationary point that dominates Z(g) for N → ∞.
 
-    value: the limit of (1/N) ln Z(g). overlaps: m (steps, 4, P), without 1 − ε. conjugate: m̂ of
-    the same shape.
+    value: the limit of (1/N) ln Z(g); bare: the exponent without conjugate fields. overlaps: m
+    (steps, 4, P), without 1 − ε; conjugate: m̂.
     """
 
     value: float
+    bare: float
     overlaps: np.ndarray
     conjugate: np.ndarray
 
 
 def saddle_point(
-    network: Network,
-    source: np.ndarray,
-    *,
-    beta: float,
-    window: np.ndarray,
-    position: int | None = None,
-    climb: bool = True,
+    network: Network, source: np.ndarray, *, beta: float, window: np.ndarray
 ) -> SaddlePoint:
     """Solve for m and m̂ at `source` g (steps, 4, P), by climbing to the largest exponent.
 
     m_s = ⟨W tanh(H_s + θ_s)⟩ with H = β W^o A and θ = W (g + m̂), and m̂_s = ∂/∂m_s Σ_{s' > s} ⟨ln
-    cosh(H_s' + θ_s') − ln cosh H_s'⟩. With g = 0 all m̂ vanish, and m is the mean field. For tokens
-    of means μ the exponent is Σ_s ⟨(W g_s) μ_s − D(μ_s | tanh H_s)⟩, D the relative entropy of two
-    bits; its largest value dominates Z. It is climbed to from the tokens that m̂ = 0 gives; without
-    `climb` these are returned. NotConverged where the tilt of a token misses θ by above 1e-12.
+    cosh(H_s' + θ_s') − ln cosh H_s'⟩. For tokens of means μ = tanh x the exponent is
+    Σ_s ⟨(W g_s) μ_s − D(μ_s | tanh H_s)⟩, D the relative entropy of two bits. It is climbed to from
+    the tokens that m̂ = 0 gives. NotConverged where its slope stays above 1e-12.
     """
-    position = network.context - 1 if position is None else position
-    steps, context = len(source), network.context
-    weights = torch.tensor(network.semantic)
-    fractions = torch.tensor(network.fractions)
-    codes = (position + np.arange(1 - context, steps)) % network.positions
-    place = torch.from_numpy(network.epsilon * network.position_overlaps()[codes])
+    steps, context, share = len(source), network.context, network.epsilon
+    weights, fractions = torch.tensor(network.semantic), torch.tensor(network.fractions)
+    codes = np.arange(context + steps - 1) % network.positions
+    place = torch.from_numpy(share * network.position_overlaps()[codes])
     given = torch.from_numpy(network.overlaps(window))
     push = torch.einsum("tra,ral->tl", torch.from_numpy(source), weights)
 
-    def field(past: torch.Tensor, step: int) -> torch.Tensor:
-        """H (L,) of token `step`; past: the overlaps of the window and of all tokens before it."""
-        known = past[step : step + context]
-        m = (1.0 - network.epsilon) * known + place[step : step + context]
-        weight = torch.softmax(network.gamma * (m[:, KEY] @ m[-1, QUERY]), dim=0)
-        return beta * ((weight @ m[:, VALUE]) @ weights[OUTPUT])
+    def overlaps_of(x: torch.Tensor) -> torch.Tensor:
+        return torch.einsum("ral,tl->tra", weights * fractions, torch.tanh(x))
 
-    def overlaps_of(means: torch.Tensor) -> torch.Tensor:
-        return torch.einsum("ral,...l->...ra", weights * fractions, means)
+    def fields_of(overlaps: torch.Tensor) -> torch.Tensor:
+        """H (steps, L) of tokens with these overlaps."""
+        past = (1.0 - share) * torch.cat([given, overlaps[:-1]]) + place
+        recent = past.unfold(0, context, 1)
+        score = torch.einsum("sbt,sb->st", recent[:, KEY], recent[:, QUERY, :, -1])
+        weight = torch.softmax(network.gamma * score, dim=1)
+        return beta * torch.einsum("st,sat->sa", weight, recent[:, VALUE]) @ weights[OUTPUT]
 
     def log_cosh(x: torch.Tensor) -> torch.Tensor:
         return torch.logaddexp(x, -x) - math.log(2.0)
 
-    def fields_of(overlaps: torch.Tensor) -> torch.Tensor:
-        past = torch.cat([given, overlaps])
-        return torch.stack([field(past, step) for step in range(steps)])
-
-    def loss(x: torch.Tensor) -> torch.Tensor:
-        """Minus the exponent at μ = tanh x."""
-        x = x.reshape(steps, -1)
-        fields = fields_of(overlaps_of(torch.tanh(x)))
+    def loss(y: np.ndarray) -> tuple[float, np.ndarray]:
+        """Minus the exponent at x, and its slope."""
+        x = torch.tensor(y.reshape(push.shape), requires_grad=True)
+        fields = fields_of(overlaps_of(x))
         entropy = torch.tanh(x) * (x - fields) - log_cosh(x) + log_cosh(fields)
-        return ((entropy - push * torch.tanh(x)) @ fractions).sum()
+        value = ((entropy - push * torch.tanh(x)) @ fractions).sum()
+        return float(value.detach()), torch.autograd.grad(value, x)[0].numpy().ravel()
 
-    def tilts(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """m, m̂, and by how much x − H misses θ."""
-        m = overlaps_of(torch.tanh(x)).requires_grad_()
-        fields = fields_of(m)
-        tilt = x - fields.detach()
-        action = ((log_cosh(fields + tilt) - log_cosh(fields)) @ fractions).sum()
-        (conjugate,) = torch.autograd.grad(action, m)
-        off = push + torch.einsum("tra,ral->tl", conjugate, weights) - tilt
-        return m.detach(), conjugate, off
-
-    def slope(y: np.ndarray) -> tuple[float, np.ndarray]:
-        x = torch.tensor(y, requires_grad=True)
-        value = loss(x)
-        return float(value.detach()), torch.autograd.grad(value, x)[0].numpy()
-
-    past = given
-    for step in range(steps):
-        new = overlaps_of(torch.tanh(field(past, step) + push[step]))
-        past = torch.cat([past, new[None]])
-    x = fields_of(past[context:]) + push
-    if climb:
-        # To the right hill; then to its top, whose last digits the exponent does not see.
-        climbed = minimize(slope, x.numpy().ravel(), jac=True, options={"maxiter": 1000})
-        solved = root(
-            lambda y: tilts(torch.from_numpy(y).reshape(x.shape))[2].numpy().ravel(),
-            climbed.x,
-            options={"xtol": 1e-15, "maxfev": 1000},
-        )
-        x = torch.from_numpy(solved.x).reshape(x.shape)
-    overlaps, conjugate, off = tilts(x)
-    if climb and not off.abs().max() <= _FOUND:
+    x = push
+    for _ in range(steps):  # each makes one token more what the earlier ones say
+        x = fields_of(overlaps_of(x)) + push
+    start = x.numpy().ravel()
+    # To the right hill; then to its top, whose last digits the exponent does not see.
+    climbed = minimize(loss, start, jac=True, options={"maxiter": 1000}).x
+    top = root(lambda y: loss(y)[1], climbed, options={"xtol": 1e-15, "maxfev": 1000}).x
+    value, slope = loss(top)
+    if not np.abs(slope).max() <= _FOUND:
         raise NotConverged("the saddle point of the generating functional was not found")
+    x = torch.from_numpy(top.reshape(push.shape))
+    m = overlaps_of(x).requires_grad_()
+    fields = fields_of(m)
+    tilt = x - fields.detach()
+    action = ((log_cosh(fields + tilt) - log_cosh(fields)) @ fractions).sum()
+    (conjugate,) = torch.autograd.grad(action, m)
+    overlaps = m.detach().numpy()
     return SaddlePoint(
-        value=-float(loss(x)), overlaps=overlaps.numpy(), conjugate=conjugate.numpy()
+        value=-value, bare=-loss(start)[0], overlaps=overlaps, conjugate=conjugate.numpy()
     )
+
+
+def odd_correlations(network: Network) -> dict[tuple[int, ...], np.ndarray]:
+    """C^α_{S,a} = ⟨Π_{b∈S} W^o_b · W^α_a⟩ over the bits, (4, P), for every odd set S of features.
+
+    ValueError for output features that are not signs.
+    """
+    output = check_array("semantic[OUTPUT]", network.semantic[OUTPUT], values=(-1.0, 1.0))
+    weighted = network.semantic * network.fractions
+    return {
+        subset: weighted @ output[list(subset)].prod(axis=0)
+        for size in range(1, network.features + 1, 2)
+        for subset in combinations(range(network.features), size)
+    }
+
+
+def overlaps_correlations(
+    correlations: Mapping[tuple[int, ...], np.ndarray], attention: np.ndarray, *, beta: float
+) -> np.ndarray:
+    """Overlaps from `odd_correlations` alone, for any P [poclopez2024dynamical, Eq. (29)].
+
+    2^{−P} Σ_{σ∈{±1}^P} [Σ_{S odd} (Π_{b∈S} σ_b) C^α_{S,a}] tanh(β Σ_b σ_b A_b); tanh is odd, so the
+    half with σ_1 = 1 counts twice.
+    """
+    features = attention.shape[-1]
+    rest = spin_states(features - 1)[::-1]
+    signs = np.column_stack([np.ones(len(rest)), rest])
+    parity = np.array([signs[:, list(subset)].prod(axis=1) for subset in correlations])
+    moments = np.array(list(correlations.values()))
+    readout = np.einsum("sra,sn->ran", moments, parity) / 2 ** (features - 1)
+    return np.einsum("ran,...n->...ra", readout, np.tanh(beta * (attention @ signs.T)))
+
+
+def step_operations(network: Network, context: Context, *, beta: float) -> tuple[np.ndarray, int]:
+    """One step of the mean field in plain loops, counted: the new attention (P,), operations.
+
+    What older tokens project onto is known from the steps that made them; β and the fractions of
+    the bits are multiplied into the weights beforehand.
+    """
+    output = beta * network.semantic[OUTPUT].T  # (L, P)
+    weights = (1.0 - network.epsilon) * network.semantic * network.fractions
+    place = network.epsilon * network.position_overlaps()[context.position]
+    count = 0
+
+    def dot(left: Sequence[float], right: Sequence[float]) -> float:
+        nonlocal count
+        count += 2 * len(left) - 1
+        return sum(a * b for a, b in zip(left, right, strict=True))
+
+    bits = [math.tanh(dot(row, context.attention[0])) for row in output]
+    count += len(bits)
+    known = tokens(network, context, beta)
+    for role in (VALUE, QUERY, KEY):
+        known[0, role] = [
+            dot(row, bits) + p for row, p in zip(weights[role], place[role], strict=True)
+        ]
+    count += 3 * network.features
+    query = network.gamma * known[0, QUERY]
+    count += network.features
+    scores = [dot(key, query) for key in known[:, KEY]]
+    powers = [math.exp(score - max(scores)) for score in scores]
+    total = sum(powers)
+    count += 3 * len(scores) - 1
+    attention = [dot(powers, column) / total for column in known[:, VALUE].T]
+    return np.array(attention), count + network.features

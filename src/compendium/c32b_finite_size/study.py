@@ -1,17 +1,15 @@
 """How far a network of N bits is from its mean field: the measurements of chapter 32b.
 
-Conventions of `dmft.tokens`: windows and paths run from old to new, overlaps are the semantic
-output overlaps with their factor 1 − ε, distances between them Euclidean over the P features.
-
-A text follows the *linear law* if its deviation from the limit is the answer of the limit's
-tangent maps to the text's own noise (`corrections.linear_fluctuations`), which is of order
-N^{-1/2}. The *onset* is the size from which on the linear law misses at most a tenth of it.
+Overlaps are the semantic output overlaps with their factor 1 − ε. A text follows the *linear law*
+if its deviation from the limit is the answer of the limit's tangent maps to the text's own noise.
+The *onset* is the size from which on the linear law misses at most a tenth of the deviation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,13 +22,12 @@ from compendium.c32b_finite_size.corrections import (
     predicted_rms,
 )
 from compendium.common.networks import draw_networks
-from compendium.common.rows import grid, near_rows, rows_of
+from compendium.common.rows import grid, near_rows
 from compendium.common.windows import MOTIONS, message_start, settled_start
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.dmft.finite_size import (
-    TokenRuns,
     generate,
     linear_maps,
     mean_path,
@@ -55,11 +52,10 @@ _GROUPS = 20  # of texts, left out one after another for the error of a ratio
 
 @record
 class Limit:
-    """The mean-field path after a window, and what large networks do around it.
+    """The mean-field path (T + steps, L) after a window at `position`, and what texts do around it.
 
-    path: (T + steps, L), the window first. maps: its tangent maps (`linear_maps`).
-    sigma: (T + steps,) √N times the root-mean-square deviation of a single text.
-    shift: (T + steps, P) N times the deviation of the average text.
+    maps: its tangent maps. sigma: (T + steps,) √N times the root-mean-square deviation of a single
+    text. shift: (T + steps, P) N times the deviation of the average text.
     """
 
     network: Network
@@ -70,22 +66,16 @@ class Limit:
     sigma: np.ndarray
     shift: np.ndarray
 
-    def crossing(self) -> np.ndarray:
-        """(T + steps,) N at which the shift would be as large as the deviation of a single text.
-
-        A size that theory alone names: far above it noise is small enough for a linear law.
-        """
+    def onset(self) -> np.ndarray:
+        """(T + steps,) 300 b²/σ²: N at which theory lets the linear law miss a tenth."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.square(np.linalg.norm(self.shift, axis=1) / self.sigma)
+            return 300.0 * np.square(np.linalg.norm(self.shift, axis=1) / self.sigma)
 
 
 def follow_limit(
     network: Network, beta: float, *, window: np.ndarray, steps: int, position: int
 ) -> Limit:
-    """`Limit` of `steps` tokens after a window (T, L) that is drawn with N bits, too.
-
-    `position` is that of the window's newest token.
-    """
+    """`Limit` of `steps` tokens after a window (T, L) that is drawn with N bits, too."""
     path = mean_path(network, beta, window=window, steps=steps, position=position)
     maps = linear_maps(network, beta, path=path, position=position)
     shift = mean_shift(network, beta, path=path, maps=maps, position=position)
@@ -100,45 +90,42 @@ def follow_limit(
     )
 
 
-@record
-class Deviation:
-    """Deviation of R texts from the limit at every token of the path, T + steps of them.
-
-    rms: (T + steps,) root mean square over the texts of |m − m_∞|.
-    bias: (T + steps, P) mean over the texts of m − m_∞. The linear fluctuation is subtracted from
-        every text at those tokens where that lowers the standard error, i.e. wherever noise is
-        still small enough for a linear theory; its mean is zero exactly, whatever N.
-    missed: (T + steps,) root mean square of what the linear law does not explain, over that of
-        the linear law. |rms / linear rms − 1| is at most as large.
-    """
+class Deviation(NamedTuple):
+    """Deviation of texts from the limit at every token of the path; see `deviation`."""
 
     rms: Estimate
     bias: Estimate
     missed: Estimate
 
 
-def deviation(runs: TokenRuns, *, limit: Limit) -> Deviation:
-    """Compare at least forty texts with the limit they should follow.
+def deviation(limit: Limit, size: int, *, texts: int, seed: Seed) -> Deviation:
+    """Compare at least forty texts of N = `size` bits a token with the limit they should follow.
 
-    The fluctuation is subtracted with the regression coefficient 1, so the subtraction introduces
-    no bias of its own: what is left resolves the 1/N bias with a thousand texts, where plain
-    averaging would need of the order of N of them.
+    rms: (T + steps,) root mean square over the texts of |m − m_∞|.
+    bias: (T + steps, P) mean over the texts of m − m_∞. The linear fluctuation, whose mean is zero
+        exactly, is subtracted at those tokens where that lowers the standard error: wherever noise
+        is still small enough for a linear theory.
+    missed: (T + steps,) root mean square of what the linear law does not explain, over its own.
     """
-    raw = semantic_overlaps(runs.network, runs.tokens - limit.path)
-    linear = semantic_overlaps(runs.network, linear_fluctuations(runs, maps=limit.maps))
+    network, context = limit.network, limit.network.context
+    runs = generate(
+        network, size, beta=limit.beta, window=limit.path[:context],
+        steps=len(limit.path) - context, runs=texts, seed=seed, position=limit.position,
+    )  # fmt: skip
+    raw = semantic_overlaps(network, runs.tokens - limit.path)
+    linear = semantic_overlaps(network, linear_fluctuations(runs, maps=limit.maps))
     square = mean_estimate((raw**2).sum(axis=2))
     rms = np.sqrt(square.value)
     # d√x = dx / 2√x; without any deviation there is no error either.
     rms_error = np.divide(square.error, 2.0 * rms, out=np.zeros_like(rms), where=rms > 0.0)
     plain, less = mean_estimate(raw), mean_estimate(raw - linear)
     better = ((less.error**2).sum(axis=1) < (plain.error**2).sum(axis=1))[:, None]
+    value, error = (
+        np.where(better, getattr(less, part), getattr(plain, part)) for part in ("value", "error")
+    )
     return Deviation(
-        rms=Estimate(value=rms, error=rms_error, samples=square.samples),
-        bias=Estimate(
-            value=np.where(better, less.value, plain.value),
-            error=np.where(better, less.error, plain.error),
-            samples=plain.samples,
-        ),
+        rms=Estimate(value=rms, error=rms_error),
+        bias=Estimate(value=value, error=error),
         missed=_root_ratio(((raw - linear) ** 2).sum(axis=2), (linear**2).sum(axis=2)),
     )
 
@@ -155,25 +142,14 @@ def _root_ratio(above: np.ndarray, below: np.ndarray) -> Estimate:
         for i in range(_GROUPS)
     ]
     error = np.sqrt(_GROUPS - 1.0) * np.std(parts, axis=0)
-    return Estimate(value=ratio(tops, bottoms), error=error, samples=len(above))
-
-
-def sample(limit: Limit, size: int, *, runs: int, seed: Seed) -> TokenRuns:
-    """Texts of N = `size` bits a token that should follow `limit`; see `tokens.generate`."""
-    context = limit.network.context
-    return generate(
-        limit.network, size, beta=limit.beta, window=limit.path[:context],
-        steps=len(limit.path) - context, runs=runs, seed=seed, position=limit.position,
-    )  # fmt: skip
+    return Estimate(value=ratio(tops, bottoms), error=error)
 
 
 def onset_size(sizes: np.ndarray, *, missed: np.ndarray, errors: np.ndarray) -> Estimate:
-    """ln N of the onset: where what the linear law misses falls below a tenth for good.
+    """ln N of the onset: where the share `missed` at `sizes` (n,) falls below a tenth for good.
 
-    sizes: (n,), ascending. missed, errors: (n,), as in `Deviation.missed`. Between the last size
-    above a tenth and the next one the logarithm is interpolated, and the error of the crossing is
-    that of `missed` over its slope. Minus infinity where no size is above, plus infinity where the
-    largest one is: the onset is then only known to lie beyond (censored).
+    Interpolated between the last size above a tenth and the next one; the error is that of `missed`
+    over its slope. Infinite where it is known to lie beyond the sizes only (censored).
     """
     logs, above = np.log(sizes), np.flatnonzero(missed > _MISSED)
     last = int(above[-1]) if above.size else -1
@@ -188,38 +164,35 @@ def onset_size(sizes: np.ndarray, *, missed: np.ndarray, errors: np.ndarray) -> 
     return Estimate(value=at, error=float(relative / steepness))
 
 
-def onsets(
-    limits: list[Limit], *, tokens: np.ndarray, sizes: np.ndarray, runs: int, seed: Seed
-) -> np.ndarray:
-    """ln N of the onset after each of the starts, at given tokens: (starts, tokens).
+def onset_rows(
+    limits: list[Limit], *, tokens: np.ndarray, sizes: np.ndarray, first: int = 0
+) -> Rows:
+    """Log10 of the onset, measured from 60 texts a size and computed, at given tokens.
 
-    tokens: (k,) numbers of the tokens after the window, from 1. Infinite entries as in
-    `onset_size`.
+    A row for each start, numbered from `first`, and token (k,), numbered from 1 after the window.
     """
-    rng = numpy_generator(seed)
-    rows = []
-    for limit in limits:
-        at = limit.network.context - 1 + tokens
-        ladder = [
-            deviation(sample(limit, int(size), runs=runs, seed=rng), limit=limit).missed
-            for size in sizes
-        ]
+    rng, rows = numpy_generator(0), []
+    for start, limit in enumerate(limits, first):
+        ladder = [deviation(limit, n, texts=60, seed=rng).missed for n in sizes.tolist()]
         missed, errors = (
-            np.array([getattr(one, part)[at] for one in ladder]).T for part in ("value", "error")
+            np.array([getattr(m, part) for m in ladder]) for part in ("value", "error")
         )
-        pairs = zip(missed, errors, strict=True)
-        rows.append([onset_size(sizes, missed=one, errors=wide).value for one, wide in pairs])
-    return np.array(rows)
+        with np.errstate(divide="ignore"):
+            computed = np.log10(limit.onset())
+        for token in tokens.tolist():
+            at = limit.network.context - 1 + token
+            found = onset_size(sizes, missed=missed[:, at], errors=errors[:, at])
+            onset = float(found.value / np.log(10.0))
+            rows.append(
+                {"start": start, "token": token, "onset": onset, "computed": float(computed[at])}
+            )
+    return rows
 
 
 def settled_limits(
     network: Network, beta: float, *, count: int, settle: int, steps: int, seed: Seed
 ) -> list[Limit]:
-    """Limits of `steps` tokens from `count` random contexts, `settle` tokens later.
-
-    Short enough that rounding, which chaos amplifies, does not reach the numbers: they are the
-    same on every machine.
-    """
+    """Limits of `steps` tokens from `count` random contexts, `settle` tokens later."""
     contexts = random_contexts(network, seed, count=count)
     _, last = trajectory(network, contexts, beta=beta, steps=1, transient=settle)
     return [
@@ -228,11 +201,10 @@ def settled_limits(
     ]
 
 
-def median_slope(x: np.ndarray, *, rows: ArrayLike, seed: Seed, draws: int = 400) -> Estimate:
+def median_slope(x: np.ndarray, *, rows: ArrayLike, seed: Seed) -> Estimate:
     """Slope against x (n,) of the median over the `rows` (R, n), with its bootstrap error.
 
-    Infinite entries are censored values: they count as larger (or smaller) than all others, and
-    nothing is dropped. NaN where a median itself is infinite.
+    Infinite entries are censored: larger (or smaller) than all others. NaN for an infinite median.
     """
     table, rng = np.asarray(rows, dtype=float), numpy_generator(seed)
 
@@ -241,15 +213,14 @@ def median_slope(x: np.ndarray, *, rows: ArrayLike, seed: Seed, draws: int = 400
         middle = np.quantile(drawn, 0.5, axis=0, method="lower")
         return float(np.polyfit(x, middle, 1)[0]) if np.isfinite(middle).all() else np.nan
 
-    again = [slope(table[rng.integers(len(table), size=len(table))]) for _ in range(draws)]
+    again = [slope(table[rng.integers(len(table), size=len(table))]) for _ in range(400)]
     return Estimate(value=slope(table), error=float(np.std(again, ddof=1)), samples=len(table))
 
 
 def agreement_times(limit: Limit, *, sizes: np.ndarray, share: float) -> np.ndarray:
     """Tokens for which linear noise stays below `share` of the orbit's own width: (sizes,).
 
-    The width is the root-mean-square distance of two independent points of the limit's path. The
-    first token at which σ/√N exceeds it; the length of the path where none does.
+    The width is the root-mean-square distance of two independent points of the limit's path.
     """
     context = limit.network.context
     width = np.sqrt(2.0 * semantic_overlaps(limit.network, limit.path).var(axis=0).sum())
@@ -261,10 +232,7 @@ def agreement_times(limit: Limit, *, sizes: np.ndarray, share: float) -> np.ndar
 
 
 def _limits(motion: str, chunk: int, *, steps: int) -> list[Limit]:
-    """Limits from thirty starts on an attractor of the document's network, or of thirty networks.
-
-    Those begin, at β = 2, from a random context each, followed for 60 tokens.
-    """
+    """Limits from thirty starts on an attractor of the document's network, or of other networks."""
     found = []
     if motion == _OTHERS:
         drawn = draw_networks(
@@ -280,32 +248,13 @@ def _limits(motion: str, chunk: int, *, steps: int) -> list[Limit]:
     return found
 
 
-def _pair(limits: list[Limit], *, tokens: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Log10 of the onset, measured from 60 texts a size and computed: (starts, tokens, 2)."""
-    measured = onsets(limits, tokens=tokens, sizes=sizes, runs=60, seed=0)
-    at = limits[0].network.context - 1 + tokens
-    with np.errstate(divide="ignore"):
-        computed = np.log([300.0 * one.crossing()[at] for one in limits])
-    return np.stack([measured, computed], axis=2) / np.log(10.0)
-
-
-def _pair_rows(found: np.ndarray, *, first: int, tokens: Sequence[int]) -> Rows:
-    """What `_pair` gives, a row for each start, numbered from `first`, and token."""
-    return [
-        {"start": first + n, "token": token, "onset": float(a), "computed": float(b)}
-        for n, row in enumerate(found)
-        for token, (a, b) in zip(tokens, row, strict=True)
-    ]
-
-
 def law_rows(
     regime: str, *, texts: int = _TEXTS, token: int = 8, seed: int = 0,
     exponents: Sequence[float] = tuple(np.arange(1.5, 9.01, 0.5)),
 ) -> Rows:  # fmt: skip
     """Both laws `token` tokens after a start on an attractor, a row for each size 10^exponent.
 
-    sigma, shift: the coefficients that theory computes, and crossing 300 |b|²/σ². single, average:
-    what `texts` texts give over theory, with errors; missed: as in `Deviation`.
+    single, average: what `texts` texts give over theory, with errors.
     """
     network, beta = Network.document(), BETAS[regime]
     origin, how = document_context(network), {"settle": 2000}
@@ -319,14 +268,14 @@ def law_rows(
     along, rows = limit.shift[-1] / length, []
     for number, exponent in enumerate(exponents):
         size = network.segments * round(10.0**exponent / network.segments)
-        found = deviation(sample(limit, size, runs=texts, seed=seed + number), limit=limit)
+        found = deviation(limit, size, texts=texts, seed=seed + number)
         spread = np.sqrt(found.bias.error[-1] ** 2 @ along**2)
         rows.append(
             {
                 "bits": size,
                 "sigma": sigma,
                 "shift": length,
-                "crossing": 300.0 * float(limit.crossing()[-1]),
+                "crossing": float(limit.onset()[-1]),
                 "single": float(found.rms.value[-1]) * np.sqrt(size) / sigma,
                 "single_error": float(found.rms.error[-1]) * np.sqrt(size) / sigma,
                 "average": float(found.bias.value[-1] @ along) * size / length,
@@ -342,7 +291,8 @@ LAWS = Table(
     path=_FOLDER / "laws.csv",
     units=grid(regime=BETAS),
     rows=law_rows,
-    seconds=5.0,
+    checked=2,
+    seconds=3.0,
     rtol=0.05,
     within={"average": 0.2, "missed_error": 0.01},
 )
@@ -356,10 +306,7 @@ _ALLOWED = {"single": 0.1, "average": 0.25}
     seconds=0.1,
 )
 def SETTINGS(text: str, regime: str, decade: int) -> Rows:
-    """C5: what the ratio of measured and predicted errors may be off less what it is off.
-
-    The law of a "single" text or of the "average" one, in a motion, at 10^`decade` bits.
-    """
+    """C5: what the ratio of measured and predicted errors may be off less what it is off."""
     table = LAWS.read()
     sizes = np.where(table["regime"] == regime, np.log10(table["bits"].astype(float)), np.inf)
     here = int(np.argmin(abs(sizes - decade)))
@@ -370,25 +317,20 @@ def SETTINGS(text: str, regime: str, decade: int) -> Rows:
 
 @stored(
     _FOLDER / "onsets.csv",
-    units=[
-        {"motion": motion, "chunk": chunk}
-        for motion in (*MOTIONS, _OTHERS)
-        for chunk in range(1 if motion == _OTHERS else 2)
-    ],
+    units=[*grid(motion=MOTIONS, chunk=range(2)), {"motion": _OTHERS, "chunk": 0}],
 )
 def ONSETS(motion: str, chunk: int) -> Rows:
     """Onset eight tokens after each start, log10 of the bits, measured and computed."""
-    found = _pair(_limits(motion, chunk, steps=8), tokens=np.array([8]), sizes=_DECADES)[:, 0]
-    starts = _CHUNK * chunk + np.arange(len(found))
-    return rows_of(start=starts, onset=found[:, 0], computed=found[:, 1])
+    limits = _limits(motion, chunk, steps=8)
+    rows = onset_rows(limits, tokens=np.array([8]), sizes=_DECADES, first=_CHUNK * chunk)
+    return [{name: row[name] for name in ("start", "onset", "computed")} for row in rows]
 
 
 @stored(_FOLDER / "growth.csv", units=grid(chunk=range(10)))
 def GROWTH(chunk: int) -> Rows:
     """Onset in chaos at β = 1.28 after 3, 6, … 42 tokens, log10 of the bits, as in `ONSETS`."""
     limits = _limits("chaos at 1.28", chunk, steps=int(LATER[-1]))
-    found = _pair(limits, tokens=LATER, sizes=_DECADES)
-    return _pair_rows(found, first=_CHUNK * chunk, tokens=LATER.tolist())
+    return onset_rows(limits, tokens=LATER, sizes=_DECADES, first=_CHUNK * chunk)
 
 
 @stored(_FOLDER / "steepness.csv", units=[{"gamma": float(2**power)} for power in range(2, 10)])
@@ -402,5 +344,4 @@ def STEEPNESS(gamma: float) -> Rows:
         for window in window_of_context(document, drawn, beta=1.28)
     ]
     sizes = 3 * np.rint(10.0 ** np.arange(1.5, 10.01, 0.5) / 3).astype(int)
-    found = _pair(limits, tokens=np.array([4, 8]), sizes=sizes)
-    return _pair_rows(found, first=0, tokens=(4, 8))
+    return onset_rows(limits, tokens=np.array([4, 8]), sizes=sizes)

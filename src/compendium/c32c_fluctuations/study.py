@@ -1,12 +1,16 @@
-"""Corrections to the mean field at finite size: texts that share their noise, and the tables.
+"""Mean field of a finite network: texts taken as Gaussian, their mean and covariance followed.
 
-A network of N bits is a random map: uniform numbers u and the window make the next token, in each
-segment of n bits the u-quantile of a binomial distribution. Two texts with one u and different
-windows see the same noise, and how fast they part is the Lyapunov exponent of the random map,
-which tends to that of the mean field as N → ∞ (`lyapunov.lyapunov_spectrum`). The quantile jumps
-in steps of 2/n, so that the distance of the two must stay far above it: it is set back to a tenth
-of N^{-1/2}, the size of the noise, after every few tokens. Texts nearer than a step *merge*, and
-stay together for ever.
+The mean field puts the mean window into attention. In a network of N bits the window scatters,
+and attention averages over the scatter. Take the window w (T tokens of L segment means) as
+Gaussian with mean μ and covariance C. The next token x has the conditional mean f(w) and, in a
+segment of n bits, the conditional variance (1 − f²)/n. Its exact moments under this assumption,
+
+    ⟨x⟩ = ⟨f⟩,   Cov(x, w) = Cov(f, w),   Cov(x, x) = Cov(f, f) + ⟨1 − f²⟩/n ,
+
+make the next Gaussian, ⟨·⟩ the average over N(μ, C): the mean field of [aguilera2021unifying],
+whose Gaussian fields stand in front of a tanh, for a nonlinearity with a softmax in it. For
+N → ∞ the covariance shrinks and the plain mean field is left; to order 1/N the mean is that of
+`c32b_finite_size.corrections.mean_shift`, since the nodes below have exact second moments.
 """
 
 from __future__ import annotations
@@ -14,13 +18,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from scipy.stats import binom, wasserstein_distance
+from scipy.special import ndtri
+from scipy.stats import binom, qmc, wasserstein_distance
 
 from bookmaker.tables import Rows, Table, stored
-from compendium.c32b_finite_size.study import Limit, deviation, follow_limit, median_slope, sample
-from compendium.c32c_fluctuations.closure import gaussian_closure, next_means
+from compendium.c32b_finite_size.corrections import next_means
+from compendium.c32b_finite_size.study import Limit, deviation, follow_limit, median_slope
 from compendium.common.rows import grid, mean_rows, median_rows, near_rows
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import mean_estimate
@@ -48,46 +54,71 @@ _EVERY = 4
 _SETTLED = 30_000
 # Pairs of texts behind an exponent.
 _PAIRS = 24
+_HALF = 512  # of the nodes, a power of two
+
+
+def gaussian_closure(limit: Limit, size: int) -> np.ndarray:
+    """Means (T + steps, L) of the tokens of N = `size` bits, along the path of a limit."""
+    network, window = limit.network, limit.path[: limit.network.context]
+    segments, bits = network.segments, network.counts(size)
+    normal = _nodes(window.size)
+    mean, covariance = window.ravel(), np.diag(((1.0 - window**2) / bits).ravel())
+    means = list(window)
+    for step in range(len(limit.path) - len(window)):
+        level, turn = np.linalg.eigh(covariance)
+        away = normal @ (turn * np.sqrt(np.maximum(level, 0.0))).T
+        windows, place = (mean + away).reshape(-1, *window.shape), limit.position + step
+        answer = next_means(network, windows, beta=limit.beta, position=place)
+        newest = answer.mean(axis=0)
+        spread, fresh = answer - newest, np.diag((1.0 - answer**2).mean(axis=0) / bits)
+        own, across = (
+            spread.T @ spread / len(away) + fresh,
+            (spread.T @ away / len(away))[:, segments:],
+        )
+        kept = covariance[segments:, segments:]
+        covariance = np.block([[kept, across.T], [across, own]])
+        mean = np.append(mean[segments:], newest)
+        means.append(newest)
+    return np.array(means)
+
+
+@cache
+def _nodes(dimension: int) -> np.ndarray:
+    """Sobol points made normal and their mirror images, mean zero and covariance one exactly."""
+    # Moved by half a cell: the first point would be at minus infinity. No random numbers.
+    half = ndtri(qmc.Sobol(dimension, scramble=False).random(_HALF) + 0.5 / _HALF)
+    points = np.concatenate([half, -half])
+    level, turn = np.linalg.eigh(points.T @ points / len(points))
+    return points @ (turn / np.sqrt(level)) @ turn.T
 
 
 def coupled_growth(
     network: Network, size: int, *, beta: float, windows: np.ndarray, position: int, steps: int,
-    transient: int, seed: Seed, distance: float = 0.1,
+    transient: int, seed: Seed,
 ) -> np.ndarray:  # fmt: skip
-    """Growth of the distance of pairs of texts of N = `size` bits that share their noise.
+    """Growth (nats a token) of the distance of pairs of texts that share their noise, if they part.
 
-    Nats per token of every pair that ever parted; stretches of four tokens at whose end the two
-    texts were equal are left out.
-
-    windows: (R, T, L), where the R pairs begin; the first copy is drawn from there on with noise,
-    the second begins at `distance`/√N in a random direction. `transient` tokens turn it into its
-    own direction, `steps` are averaged over.
+    windows: (R, T, L), where the R pairs begin, the second of each off in a random direction, which
+    `transient` tokens turn. Stretches of four tokens at whose end a pair has merged do not count.
     """
-    counts, reach = network.counts(size), distance / np.sqrt(size)
-    rng = numpy_generator(seed)
-
-    def follow(window: np.ndarray, uniform: np.ndarray, place: int) -> np.ndarray:
-        up = 0.5 * (1.0 + next_means(network, window, beta=beta, position=place))
-        token = 2.0 * binom.ppf(uniform, counts, up) / counts - 1.0
-        return np.concatenate([window[:, 1:], token[:, None]], axis=1)
-
-    first, away = windows, rng.standard_normal(windows.shape)
-    logs = []
-    for begin in range(0, transient + steps, _EVERY):
-        length = np.sqrt((away**2).sum(axis=(1, 2), keepdims=True))
+    counts, reach, rng = network.counts(size), 0.1 / np.sqrt(size), numpy_generator(seed)
+    first, away, logs = windows, rng.standard_normal(windows.shape), []
+    for begin in range(position, position + transient + steps, _EVERY):
         # Merged pairs begin anew in a direction of their own.
         fresh = rng.standard_normal(first.shape)
-        fresh /= np.sqrt((fresh**2).sum(axis=(1, 2), keepdims=True))
-        away = np.where(length > 0.0, away / np.where(length > 0.0, length, 1.0), fresh)
-        second = first + reach * away
-        for place in range(position + begin, position + begin + _EVERY):
-            uniform = rng.random((len(first), network.segments))
-            first, second = (follow(window, uniform, place) for window in (first, second))
+        away = np.where(away.any(axis=(1, 2), keepdims=True), away, fresh)
+        away = away / np.linalg.norm(away, axis=(1, 2), keepdims=True)
+        pairs = np.concatenate([first, first + reach * away])
+        for place in range(begin, begin + _EVERY):
+            uniform = np.tile(rng.random((len(first), network.segments)), (2, 1))
+            up = 0.5 * (1.0 + next_means(network, pairs, beta=beta, position=place))
+            tokens = 2.0 * binom.ppf(uniform, counts, up) / counts - 1.0
+            pairs = np.concatenate([pairs[:, 1:], tokens[:, None]], axis=1)
+        first, second = np.split(pairs, 2)
         away = second - first
-        if begin >= transient:
-            with np.errstate(divide="ignore"):
-                logs.append(np.log(np.sqrt((away**2).sum(axis=(1, 2))) / reach) / _EVERY)
-    table = np.ma.masked_invalid(logs)
+        with np.errstate(divide="ignore"):
+            logs.append(np.log(np.linalg.norm(away, axis=(1, 2)) / reach) / _EVERY)
+    table = np.ma.masked_invalid(logs[transient // _EVERY :])
     return np.asarray(table.mean(axis=0).compressed())
 
 
@@ -120,12 +151,7 @@ def _bits(exponent: float) -> int:
 
 def _closure(limit: Limit, size: int) -> np.ndarray:
     """What the closure says of the overlaps of the mean text, less the limit."""
-    network, context = limit.network, limit.network.context
-    mean, _ = gaussian_closure(
-        network, size, beta=limit.beta, window=limit.path[:context],
-        steps=len(limit.path) - context, position=limit.position,
-    )  # fmt: skip
-    return semantic_overlaps(network, mean - limit.path)
+    return semantic_overlaps(limit.network, gaussian_closure(limit, size) - limit.path)
 
 
 def closure_rows(
@@ -134,9 +160,7 @@ def closure_rows(
 ) -> Rows:  # fmt: skip
     """Errors of three predictions of the average text, root mean square over `steps` tokens.
 
-    A row for each size, ten to the power `exponents`. naive, corrected, closure: distance of the
-    overlaps from the average of the texts; sampling: the standard error of that average, which no
-    prediction can beat.
+    sampling: the standard error of that average, which no prediction can beat.
     """
     limit = _limit(regime, start=start, steps=steps, seed=1000)
 
@@ -145,7 +169,7 @@ def closure_rows(
 
     rows = []
     for size in map(_bits, exponents):
-        found = deviation(sample(limit, size, runs=texts, seed=start), limit=limit).bias
+        found = deviation(limit, size, texts=texts, seed=start).bias
         rows.append(
             {
                 "bits": size,
@@ -165,37 +189,38 @@ def closure_rows(
     within={"value": 0.1, "low": 0.2, "high": 0.2},
 )
 def SETTINGS(regime: str) -> Rows:
-    """Gain of the closure over the naive mean field, by how many tokens the error is taken over.
-
-    A row for each horizon and size: mean logarithm of naive error over the closure's, and its
-    interval over starts that are not those of `closure_rows`.
-    """
+    """Gain of the closure over the naive mean field, from other starts than those of `CLOSURES`."""
     horizons, sizes = (15, 30, 60, 120), range(3, 8)
-    gains = np.empty((12, len(horizons), len(sizes)))
-    for start in range(len(gains)):
-        limit = _limit(regime, start=100 + start, steps=max(horizons), seed=1000)
+    gains = np.empty((len(horizons), len(sizes), 12))
+    for start in range(100, 112):
+        limit = _limit(regime, start=start, steps=max(horizons), seed=1000)
         for column, exponent in enumerate(sizes):
-            runs = sample(limit, _bits(exponent), runs=1000, seed=100 + start)
-            bias = deviation(runs, limit=limit).bias.value
-            off = bias - _closure(limit, _bits(exponent))
-            squares = [(one[limit.network.context :] ** 2).sum(axis=1) for one in (bias, off)]
-            for row, horizon in enumerate(horizons):
-                naive, closed = (one[:horizon].mean() for one in squares)
-                gains[start, row, column] = 0.5 * np.log(naive / closed)
-    rows = []
-    for row, horizon in enumerate(horizons):
-        for column, exponent in enumerate(sizes):
-            where = {"tokens": horizon, "size": f"10^{exponent}"}
-            rows += [where | found for found in mean_rows(gains[:, row, column])]
-    return rows
+            size = _bits(exponent)
+            bias = deviation(limit, size, texts=1000, seed=start).bias.value
+            naive, closed = (
+                np.cumsum((one[limit.network.context :] ** 2).sum(axis=1))
+                for one in (bias, bias - _closure(limit, size))
+            )
+            last = np.array(horizons) - 1
+            gains[:, column, start - 100] = 0.5 * np.log(naive[last] / closed[last])
+    return [
+        {"tokens": horizon, "size": f"10^{exponent}"} | mean_rows(gains[row, column])[0]
+        for row, horizon in enumerate(horizons)
+        for column, exponent in enumerate(sizes)
+    ]
 
 
-@stored(_FOLDER / "breaks.csv", units=grid(start=range(120)))
+@stored(
+    _FOLDER / "breaks.csv",
+    units=grid(start=range(120)),
+    checked=3,
+    seconds=0.5,
+    within={"measured": 8.0, "expected": 8.0},
+)
 def BREAKS(start: int) -> Rows:
     """First token at which the 1/N law of the average text is wrong by half, from a start in chaos.
 
-    A row for each size: measured time, and the time at which theory expects N to be too small,
-    300 |b|²/σ² = N. 60 where neither comes.
+    expected: that at which 300 |b|²/σ² passes N. 60 where neither comes.
     """
     limit = _limit("chaotic", start=start, steps=60, seed=2000)
     context = limit.network.context
@@ -205,10 +230,10 @@ def BREAKS(start: int) -> Rows:
 
     rows = []
     for size in map(_bits, range(4, 13)):
-        bias = deviation(sample(limit, size, runs=400, seed=start), limit=limit).bias.value
+        bias = deviation(limit, size, texts=400, seed=start).bias.value
         law = limit.shift / size
         off, whole = (np.linalg.norm(part[context:], axis=1) for part in (bias - law, law))
-        late = 300.0 * limit.crossing()[context:] > size
+        late = limit.onset()[context:] > size
         rows.append({"bits": size, "measured": first(off > 0.5 * whole), "expected": first(late)})
     return rows
 
@@ -221,22 +246,21 @@ def BREAKS(start: int) -> Rows:
         for regime in _LAWS
         for exponent in range(2, 8)
     ],
+    seconds=2.0,
+    within={"distance": 0.005, "null": 0.001, "floor": 1e-9},
 )
-def STATIONARY(
-    regime: str, *, exponent: float, texts: int = 500, burn: int = 1000, seed: int = 0
-) -> Rows:
+def STATIONARY(regime: str, *, exponent: float, seed: int) -> Rows:
     """Distance of the stationary law of N = 10^exponent bits from the measure of the attractor.
 
-    Mean over the three overlaps of the Wasserstein-1 distance of their distributions, over
-    `texts` texts and twenty looks at four tokens each. null: the same for two halves of the
-    texts; floor: for two independent samples of the attractor's measure.
+    Mean over the overlaps of the Wasserstein-1 distance, of 500 texts and twenty looks at four
+    tokens each. null: for two halves of the texts; floor: for two samples of the attractor.
     """
-    network, beta, size = Network.document(), _LAWS[regime], _bits(exponent)
+    network, beta, size, texts = Network.document(), _LAWS[regime], _bits(exponent), 500
     rng = numpy_generator(seed)
     windows, place = spread_windows(beta, count=texts, settle=5_000, seed=rng)
     found = []
     for look in range(_SNAPSHOTS):
-        steps = burn if look == 0 else _BETWEEN
+        steps = 1000 if look == 0 else _BETWEEN
         windows = generate(
             network, size, beta=beta, window=windows, steps=steps, runs=texts, seed=rng,
             position=place, draw_window=look == 0,
@@ -267,17 +291,6 @@ def _transport(one: np.ndarray, other: np.ndarray) -> float:
     return float(np.mean([wasserstein_distance(*pair) for pair in pairs]))
 
 
-@cache
-def limit_exponent(beta: float) -> float:
-    """Leading Lyapunov exponent of the mean field: median of those of sixteen random contexts."""
-    network = Network.document()
-    starts = random_contexts(network, 0, count=16)
-    found = lyapunov_spectrum(
-        network, starts, beta=beta, transient=20_000, steps=20_000, count=1, threads=1
-    )
-    return float(np.median(found.exponents.value[:, 0]))
-
-
 @stored(
     _FOLDER / "exponents.csv",
     units=[
@@ -286,21 +299,26 @@ def limit_exponent(beta: float) -> float:
         for beta in (1.255, 1.27, 1.28, 1.4)
         for exponent in range(4, 9)
     ],
+    checked=6,
+    seconds=2.0,
+    within={"growth": 0.03, "error": 0.01, "limit": 0.005},
 )
 def EXPONENTS(beta: float, *, exponent: float, seed: int) -> Rows:
-    """Growth per token of the distance of two texts that share their uniform numbers.
+    """Growth per token of the distance of two texts that share their noise.
 
-    limit: the exponent of the mean field.
+    limit: of the mean field, the median of sixteen random contexts.
     """
-    size = _bits(exponent)
+    size, network = _bits(exponent), Network.document()
     windows, position = spread_windows(beta, count=_PAIRS, settle=_SETTLED, seed=seed)
     rates = coupled_growth(
-        Network.document(), size, beta=beta, windows=windows, position=position, steps=400,
+        network, size, beta=beta, windows=windows, position=position, steps=400,
         transient=200, seed=seed,
     )  # fmt: skip
-    growth = mean_estimate(rates)
+    growth, starts = mean_estimate(rates), random_contexts(network, 0, count=16)
+    run: dict[str, Any] = {"beta": beta, "transient": 20_000, "steps": 20_000}
+    limit = lyapunov_spectrum(network, starts, count=1, threads=1, **run).exponents.value
     told = {"bits": size, "growth": growth.value, "error": growth.error}
-    return [told | {"limit": limit_exponent(beta)}]
+    return [told | {"limit": float(np.median(limit[:, 0]))}]
 
 
 @stored(
@@ -314,10 +332,7 @@ def EXPONENTS(beta: float, *, exponent: float, seed: int) -> Rows:
     seconds=0.1,
 )
 def EXPONENTS_APART(beta: float, exponent: float, seed: int, allowed: float) -> Rows:
-    """What exponents may differ from the mean field's by less what they do; two errors over pairs.
-
-    10^`exponent` bits at one temperature.
-    """
+    """What exponents may differ from the mean field's by less what they do, with two errors."""
     table = EXPONENTS.read()
     here = (table["beta"] == beta) & (table["exponent"] == exponent) & (table["seed"] == seed)
     growth, error, limit = (table[name][here].item() for name in ("growth", "error", "limit"))
@@ -340,11 +355,7 @@ BREAKS_AGAIN = Table(
     seconds=2.0,
 )
 def PACE(beyond: str, left_out: str) -> Rows:
-    """How far the pace times 2 λ is from one half or three halves, the nearer of the two.
-
-    `beyond`: sizes above this are used; `left_out`: forty starts, "none", or those of
-    `BREAKS`. The interval is two errors.
-    """
+    """How far the pace times 2 λ is from one half or three halves, the nearer of the two."""
     again = left_out == "the first 120"
     table, grown = (BREAKS_AGAIN if again else BREAKS).read(), EXPONENTS.read()
     rate = float(grown["limit"][grown["beta"] == 1.28][0])

@@ -1,10 +1,8 @@
-"""Orbit diagrams and phase diagrams: what attractors visit, and their regimes, in colors."""
+"""Drawings of chapter 33: the loop, attractors along β or in a plane by regime, portraits."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -15,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from spinformer.dmft.attractors import Attractors, Regime
+from spinformer.plot.boxes import draw_boxes
 from spinformer.plot.style import COLORS, DIVERGING, label_panels
 
 REGIME_COLORS: dict[Regime, str] = {
@@ -36,27 +35,18 @@ _ROWS = 480  # of a drawn diagram, where values are
 _CELLS: dict[str, Any] = {"origin": "lower", "aspect": "auto", "interpolation": "nearest"}
 
 
-def _diagram_image(
-    counts: np.ndarray, *, columns: int, regime: np.ndarray, only: Sequence[int]
-) -> np.ndarray:
-    """Shares (bins, columns) of the parameters that visited a cell, from counts (B, bins).
+def _orbit_image(found: Attractors, *, rows: int) -> np.ndarray:
+    """The attractors of a batch (B,) as an RGB image (rows, at most 900, 3), in their order.
 
-    Neighbouring values of the parameter share a column when B exceeds `columns`; parameters whose
-    `regime` (B,) is not listed count as having visited nothing.
+    Black: values on periodic orbits. Yellow: on all others, with their section in their color.
     """
-    visited = (counts > 0) & np.isin(regime, only)[:, None]
-    edges = np.linspace(0, len(counts), min(columns, len(counts)) + 1).astype(int)
-    return np.stack([visited[a:b].mean(axis=0) for a, b in pairwise(edges)], 1)
-
-
-def _orbit_image(found: Attractors) -> np.ndarray:
-    """The attractors of a batch (B,) as an RGB image (bins, at most 900, 3), in their order.
-
-    Black: values visited on periodic orbits. Yellow: on all others, whose section is orange if
-    quasi-periodic, purple if chaotic, green if its chaos ended, blue if undecided.
-    """
-    columns = min(900, len(found.regime))
-    image = np.ones((found.histogram.shape[1], columns, 3))
+    edges = [
+        np.linspace(0, size, most + 1).astype(int)[:-1]
+        for size, most in zip(
+            found.histogram.shape, (min(900, len(found.regime)), rows), strict=True
+        )
+    ]
+    image = np.ones((rows, len(edges[0]), 3))
     wandering = [Regime.UNDECIDED, Regime.TRANSIENT_CHAOS, Regime.QUASI_PERIODIC, Regime.CHAOTIC]
     layers: tuple[tuple[np.ndarray, list[Regime], str, float], ...] = (
         (found.histogram, wandering, COLORS["yellow"], 0.35),
@@ -64,45 +54,35 @@ def _orbit_image(found: Attractors) -> np.ndarray:
         (found.histogram, [Regime.PERIODIC], REGIME_COLORS[Regime.PERIODIC], 1.0),
     )
     for counts, regimes, color, strength in layers:
-        visited = _diagram_image(counts, columns=columns, regime=found.regime, only=regimes) > 0
-        ink = strength * visited[..., None]
+        visited = (counts > 0) & np.isin(found.regime, regimes)[:, None]
+        for axis, starts in enumerate(edges):
+            visited = np.logical_or.reduceat(visited, starts, axis=axis)
+        ink = strength * visited.T[..., None]
         image = (1 - ink) * image + ink * np.array(to_rgb(color))
     return image
 
 
 def show_orbit_diagram(found: Attractors, *, beta: np.ndarray) -> Figure:
-    """Draw attractors along β (B,), and below them the leading exponent and the second.
-
-    The scale of the exponents is linear below 0.01 and logarithmic beyond.
-    """
-    left, right = beta[0], beta[-1]
-    if left == right:
-        # A diagram of one value is a strip as wide as nothing; give it some width.
-        left, right = left - 0.5, right + 0.5
+    """Draw attractors along β (B,), and below them the leading exponent and the second."""
     how: dict[str, Any] = {"sharex": True, "height_ratios": (3, 1.4), "layout": "constrained"}
     figure, (top, bottom) = plt.subplots(2, 1, figsize=(7.2, 6.2), **how)
+    # A diagram of one value is a strip as wide as nothing; give it some width.
+    wide = 0.5 * (beta[0] == beta[-1])
     # Rows of the image no thinner than the pixels of the figure, or visits would be lost between.
-    bins = found.histogram.shape[1]
-    seen = np.linspace(*found.span, bins)[found.histogram.any(axis=0)]
-    low, high = found.span
-    low, high = np.array([-1.05, 1.05]) * max(np.abs(seen).max(), high / bins)
-    rows = min(bins, round(_ROWS * np.ptp(found.span) / (high - low)))
-    edges = np.linspace(0, bins, rows + 1).astype(int)[:-1]
-    histogram, section = (
-        np.add.reduceat(one, edges, axis=1) for one in (found.histogram, found.section)
-    )
-    image = _orbit_image(replace(found, histogram=histogram, section=section))
-    top.imshow(image, extent=(left, right, *found.span), **_CELLS)
+    bins, (low, high) = found.histogram.shape[1], found.span
+    seen = np.linspace(low, high, bins)[found.histogram.any(axis=0)]
+    reach = 1.05 * max(np.abs(seen).max(), high / bins)
+    image = _orbit_image(found, rows=min(bins, round(_ROWS * (high - low) / (2 * reach))))
+    top.imshow(image, extent=(beta[0] - wide, beta[-1] + wide, low, high), **_CELLS)
     top.grid(False)
-    top.set(ylim=(low, high), ylabel="overlap $m^o_1$")
+    top.set(ylim=(-reach, reach), ylabel="overlap $m^o_1$")
     word = "values off the plane, where not periodic"
     pale = Patch(color=COLORS["yellow"], alpha=0.35, label=word)
     top.legend(handles=[pale], loc="upper left", fontsize=8)
     rates = found.exponents.value
     dots: dict[str, Any] = {"ls": "", "marker": ".", "rasterized": True}
-    for regime in Regime:
-        chosen, color = found.regime == regime, REGIME_COLORS[regime]
-        label = regime.label
+    for regime, color in REGIME_COLORS.items():
+        chosen, label = found.regime == regime, regime.label
         bottom.plot(beta[chosen], rates[chosen, 0], ms=1.5, color=color, label=label, **dots)
     bottom.plot(beta, rates[:, 1], ms=0.7, color="0.6", label="second", **dots)
     bottom.axhline(0, color="0.3", lw=0.8)
@@ -124,10 +104,7 @@ def draw_plane(
     across: np.ndarray,
     upwards: np.ndarray,
 ) -> None:
-    """Regimes (m, n) on one panel and leading exponents, with their scale, on another.
-
-    Cells are centered on the values of the axes.
-    """
+    """Regimes (m, n) on one panel and leading exponents, with their scale, on another."""
     half = [0.5 * (values[1] - values[0]) for values in (across, upwards)]
     left, right = across[0] - half[0], across[-1] + half[0]
     low, high = upwards[0] - half[1], upwards[-1] + half[1]
@@ -138,3 +115,55 @@ def draw_plane(
     axes[0].imshow(regime, cmap=palette, vmin=-0.5, vmax=4.5, **place)
     rates = axes[1].imshow(exponent, cmap=DIVERGING, vmin=-0.2, vmax=0.2, **place)
     axes[1].figure.colorbar(rates, ax=axes[1], label="leading exponent (nats per step)")
+
+
+def show_loop() -> Figure:
+    """A schematic: the window of four tokens, attention, the next token, and the way back."""
+    figure, axis = plt.subplots(figsize=(7.4, 2.7))
+    tokens = ("$x_{t-3}$", "$x_{t-2}$", "$x_{t-1}$", "$x_t$")
+    boxes = {f"token{k}": (0.11 * k, 0.5, text) for k, text in enumerate(tokens)}
+    boxes |= {
+        "attention": (0.64, 0.5, "attention $A_t$"),
+        "next": (1.0, 0.5, "next token\n$x_{t+1}$"),
+    }
+    draw_boxes(
+        boxes,
+        axis=axis,
+        arrows=["token3 attention next"],
+        bent=["next token3"],
+        colors={"attention": "blue", "next": "orange"},
+    )
+    for x, y, text in (
+        (0.165, 0.8, "window of $T = 4$ tokens"),
+        (0.64, 0.8, r"softmax with factor $\gamma$"),
+        (1.0, 0.8, r"tanh with factor $\beta$"),
+        (0.66, -0.03, "becomes the newest, the oldest drops out"),
+        (0.66, -0.16, r"position $t$ mod 4 enters with weight $\varepsilon$"),
+    ):
+        axis.text(x, y, text, ha="center", fontsize=9)
+    return figure
+
+
+def show_portraits(
+    orbits: Sequence[np.ndarray], *, betas: Sequence[float], found: Sequence[Attractors],
+    strobe: int,
+) -> Figure:  # fmt: skip
+    """The first two overlaps of orbits (steps, P): every step pale, every `strobe`-th colored."""
+    rows = -(-len(orbits) // 3)
+    figure, axes = plt.subplots(rows, 3, figsize=(8.6, 3.0 * rows), squeeze=False)
+    for axis, orbit, beta, one in zip(axes.flat, orbits, betas, found, strict=False):
+        regime, period = Regime(one.regime[0]), int(one.period[0])
+        size, color = 5.0 if period else 1.6, REGIME_COLORS[regime]
+        style = {"marker": ".", "ls": "", "mew": 0, "rasterized": True}
+        pale, strobed = orbit[: 8 * strobe * max(period, 500)], orbit[::strobe]
+        axis.plot(pale[:, 0], pale[:, 1], ms=0.6 * size, color="0.75", **style)
+        axis.plot(strobed[:, 0], strobed[:, 1], ms=size, color=color, **style)
+        text = f"{regime.label}{f', {period} steps' if period else ''}"
+        axis.set_title(rf"     $\beta$ = {beta:g}: {text}", fontsize=8)
+        axis.set_aspect("equal", adjustable="datalim")
+        axis.locator_params(nbins=4)
+        axis.set_xlabel("$m^o_1$")
+    for row in axes:
+        row[0].set_ylabel("$m^o_2$")
+    label_panels(list(axes.flat))
+    return figure

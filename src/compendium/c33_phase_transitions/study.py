@@ -56,10 +56,7 @@ def SHARES(diagram: str, *, low: float, high: float, count: int = COUNT) -> Rows
     within={"first": 0.05},
 )
 def PORTRAITS(origin: str, *, beta: float) -> Rows:
-    """What 256 contexts settle on after 100,000 steps, one row each, the document's first.
-
-    origin: "random" contexts beside the document's own, or "copies" of it moved by 1e-10.
-    """
+    """What 256 contexts settle on after 100,000 steps, one row each, the document's first."""
     network = Network.document()
     start = protocol_start(network, steps=100_000)
     if origin == ORIGINS[0]:

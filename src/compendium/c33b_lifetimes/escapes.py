@@ -1,38 +1,63 @@
 """How long chaos lasts: escape times of copies of one start, and the lifetime that they give.
 
-Chaos that is no attractor ends: after a time that is drawn anew for every start the orbit finds a
-hole in the chaotic set and falls onto an attractor beside it. Far from the hole the orbit has
-forgotten its start, so the times are exponential, P(t > s) = exp(−s/τ), and one number, the
-lifetime τ in steps, says all (Tél and Lai 2008). Copies have escaped from the first of several
-stretches in a row on which a tangent vector grows by less than a given rate.
+Far from the hole through which chaos ends an orbit has forgotten its start, so the times are
+exponential, P(t > s) = exp(−s/τ), and one number, the lifetime τ in steps, says all
+(Tél and Lai 2008).
 """
 
 from __future__ import annotations
 
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from bookmaker.tables import Rows, stored
+from compendium.c33_phase_transitions.study import COUNT, DIAGRAMS
+from compendium.c33d_phase_diagrams.attractors import survey
 from compendium.common.lifetimes import Lifetime, lifetime_estimate
-from spinformer.core.checks import check_integer
+from compendium.common.phase_transitions import census, name, protocol_start
+from compendium.common.rows import grid, rows_of
+from compendium.common.windows import replicas
+from spinformer.core.random import Seed
 from spinformer.core.records import record
+from spinformer.core.statistics import Estimate
+from spinformer.dmft.attractors import Regime, find_attractors
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.network import Context, Network
 
+_FOLDER = Path(__file__).parent
+_COPIES = 64
+
+# The two stretches of β: growth that separates chaos from what lies beside it (a torus or cycles
+# with growth up to 0 in the first, weak chaos with growth up to 0.03 in the second), and how long
+# the copies are followed.
+_LONG = (1.2654, 1.2655, 1.26575, 1.266, 1.26625, 1.2665, 1.26675, 1.2669)
+_NEAR_TORUS = [
+    *grid(beta=(1.2645, 1.265, 1.2653), rate=(0.01,), horizon=(1_000_000,)),
+    *grid(beta=_LONG, rate=(0.01,), horizon=(10_000_000,)),
+    *grid(beta=(1.267,), rate=(0.01,), horizon=(1_000_000,)),
+]
+_STEPS = [round(1.2735 + 0.00025 * step, 5) for step in range(13)]
+_NEAR_WEAK = grid(beta=_STEPS, rate=(0.05,), horizon=(2_000_000,))
+# Further draws of the copies where strong chaos lives long enough to be seen and is over in time.
+_SEEDS = range(1, 6)
+# Where the weakly chaotic attractor ends, found by halving to 2e-6.
+CRISIS_BETA = 1.276173
+_CHUNK = 100
 # A hole in the chaotic set lets many pass near it: one quiet stretch is no escape.
 _IN_A_ROW = 3
 
 
 @record
 class Escapes:
-    """Escape times of B copies at one set of parameters.
+    """Escape times (B,) in steps, the horizon for copies that never escaped; the states at the end.
 
-    times: (B,) steps until the escape; the horizon for those that never escaped. escaped: (B,)
-    booleans. returned: (B,) whether chaos came back later, which exponential times exclude.
-    growth: (n, B) mean growth rate of a tangent vector in each stretch of `stretch` steps.
-    rate: growth below it is not chaos. context: the states at the end.
+    returned: whether chaos came back later, which exponential times exclude. growth: (n, B) mean
+    growth rate of a tangent vector in each stretch of `stretch` steps.
     """
 
     times: np.ndarray
@@ -40,7 +65,6 @@ class Escapes:
     returned: np.ndarray
     growth: np.ndarray
     stretch: int
-    rate: float
     context: Context
 
     def lifetime(self) -> Lifetime:
@@ -51,11 +75,9 @@ class Escapes:
 def escapes_of(growth: np.ndarray, *, rate: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """First stretch of an escape, whether there was one, and whether chaos returned, each (B,).
 
-    growth: (n, B). A copy escapes at the first of three stretches in a row (fewer at the end
-    do not count) whose growth is below `rate`; n where it never does.
+    A copy escapes at the first of three stretches in a row whose growth (n, B) is below `rate`.
     """
     quiet = growth < rate
-    # A copy that is quiet at the end alone has not escaped: too few stretches follow.
     runs = sliding_window_view(quiet, _IN_A_ROW, axis=0).all(axis=-1)
     escaped = runs.any(axis=0)
     first = np.where(escaped, runs.argmax(axis=0), len(quiet))
@@ -75,17 +97,15 @@ def escape_times(
 ) -> Escapes:
     """Follow copies, contexts (B, T, P), for `horizon` steps and see which leave their chaos.
 
-    `transient` steps are dropped first, in which copies of one start part. rate: what growth
-    per step is chaos; between the growth on the chaotic set and that of the attractors beside
-    it. A time is known to one `stretch`, so lifetimes must be several stretches long.
+    `transient` steps, in which copies of one start part, are dropped. rate: growth between that on
+    the chaotic set and that of the attractors beside it. A time is known to one `stretch`.
     """
-    check_integer("horizon", horizon, low=_IN_A_ROW * stretch)
     ensemble = Ensemble(network, context, beta=beta)
     ensemble.advance(transient)
     stretches = horizon // stretch
     how: dict[str, Any] = {"steps": stretches * stretch, "batches": stretches, "count": 1}
     found = lyapunov_spectrum(network, ensemble.state(), beta=beta, **how)
-    growth = np.ascontiguousarray(found.growth[..., 0].T)
+    growth = found.growth[..., 0].T
     first, escaped, returned = escapes_of(growth, rate=rate)
     return Escapes(
         times=first * stretch,
@@ -93,6 +113,136 @@ def escape_times(
         returned=returned,
         growth=growth,
         stretch=stretch,
-        rate=rate,
         context=found.context,
+    )
+
+
+def _followed(
+    beta: float, *, rate: float, horizon: int, copies: int = _COPIES, seed: Seed = 0, **how: int
+) -> Escapes:
+    """Escapes of copies of the document's context."""
+    network = Network.document()
+    copied = replicas(protocol_start(network, steps=100_000), count=copies, seed=seed)
+    return escape_times(network, copied, beta=beta, rate=rate, horizon=horizon, **how)
+
+
+def _interval(life: Lifetime) -> dict[str, float]:
+    return {"lifetime": life.value, "low": life.low, "high": life.high}
+
+
+@stored(_FOLDER / "lifetimes.csv", units=[*_NEAR_TORUS, *_NEAR_WEAK])
+def LIFETIMES(beta: float, *, rate: float, horizon: int) -> Rows:
+    """Escapes of copies of the document's context at one β, as the one row of its unit."""
+    found, ends = _followed(beta, rate=rate, horizon=horizon), ""
+    if found.escaped.any():
+        how: dict[str, Any] = {"transient": 0, "kept": 10_000, "exponent_steps": 10_000}
+        after = survey(Network.document(), found.context.select(found.escaped), beta=beta, **how)
+        kinds = sorted(census(after).items(), key=lambda item: -item[1])
+        ends = "; ".join(f"{count} {name(*kind)}" for kind, count in kinds)
+    early = found.growth[0][found.growth[0] >= rate]
+    return [
+        {
+            "copies": _COPIES,
+            "chaotic": int((found.times > 0).sum()),
+            "growth": float(np.median(early)) if len(early) else 0.0,
+            "escaped": int(found.escaped.sum()),
+            "returned": int(found.returned.sum()),
+            **_interval(found.lifetime()),
+            "ends": ends,
+        }
+    ]
+
+
+@stored(
+    _FOLDER / "seeds.csv",
+    units=[
+        {**unit, "horizon": 1_000_000, "seed": seed}
+        for unit in _NEAR_WEAK
+        if 1.2738 < unit["beta"] < 1.2762
+        for seed in _SEEDS
+    ],
+    seconds=8.0,
+    # Chaos amplifies rounding: another processor draws other copies.
+    within={"escaped": 6.0, "total": 6e6, "lifetime": 9e4, "low": 9e4, "high": 2e5},
+)
+def SEEDS(beta: float, *, rate: float, horizon: int, seed: int) -> Rows:
+    """Escapes of copies that other noise parts, with the time at risk of all of them together."""
+    found = _followed(beta, rate=rate, horizon=horizon, seed=seed)
+    row = {"escaped": int(found.escaped.sum()), "total": float(found.times.sum())}
+    return [row | _interval(found.lifetime())]
+
+
+def lifetime_law(table: dict[str, np.ndarray], *, draws: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Laws fitted to the lifetimes near the weakly chaotic attractor, each with its χ².
+
+    One lifetime for all, `common`, and `middle` exp(`slope` (β − 1.275)).
+    """
+    betas = np.unique(draws["beta"])
+    own, more = ((one["beta"] == betas[:, None]).astype(float) for one in (table, draws))
+    ended = own @ table["escaped"] + more @ draws["escaped"]
+    known = np.where(table["escaped"] > 0, table["lifetime"], 0.0)
+    life = (own @ (known * table["escaped"]) + more @ draws["total"]) / ended
+    weight = ended / life**2
+    common = float(weight @ life / weight.sum())
+    logs, sharp = np.log(life), np.sqrt(ended)
+    line, spread = np.polyfit(betas - 1.275, logs, 1, w=sharp, cov="unscaled")
+    rest = (logs - np.polyval(line, betas - 1.275)) * sharp
+    return {
+        "beta": betas,
+        "common": common,
+        "chi2": float(weight @ (life - common) ** 2),
+        "middle": float(np.exp(line[1])),
+        "slope": Estimate(value=float(line[0]), error=float(np.sqrt(spread[0, 0]))),
+        "slope_chi2": float(rest @ rest),
+    }
+
+
+@cache
+def _weak_chaos() -> Context:
+    """States on the weakly chaotic attractor at β = 1.276, reached from β = 1.2755."""
+    # Half a million steps end the strong chaos of most copies at 1.2755; the rest are left out.
+    found = _followed(1.2755, rate=0.05, horizon=500_000, copies=4 * _COPIES, transient=0)
+    states = found.context.select(np.flatnonzero(found.escaped)[:_COPIES])
+    for beta in (1.2758, 1.276):
+        moved = lyapunov_spectrum(Network.document(), states, beta=beta, steps=20_000, count=1)
+        states = moved.context
+    return states
+
+
+@stored(
+    _FOLDER / "crisis.csv",
+    units=grid(distance=(5e-6, 1e-5, 2e-5, 4e-5, 8e-5, 1.6e-4)),
+    seconds=20.0,
+    within={"escaped": 6.0, "lifetime": 3e3, "low": 3e3, "high": 4e3},
+)
+def CRISIS(distance: float) -> Rows:
+    """Time on the weakly chaotic set at β = 1.276173 + distance, before strong chaos sets in."""
+    beta, stretch = CRISIS_BETA + distance, 100
+    how: dict[str, Any] = {"steps": 4000 * stretch, "batches": 4000, "count": 1}
+    rates = lyapunov_spectrum(Network.document(), _weak_chaos(), beta=beta, **how).growth[..., 0]
+    # Weak chaos grows at 0.02, strong at 0.14; now the escape is upwards.
+    first, escaped, _ = escapes_of(-rates.T, rate=-0.06)
+    life = lifetime_estimate(first * float(stretch), ended=escaped)
+    return [{"copies": len(first), "escaped": life.ended, **_interval(life)}]
+
+
+@stored(_FOLDER / "columns.csv", units=grid(diagram=DIAGRAMS, chunk=range(-(-COUNT // _CHUNK))))
+def COLUMNS(diagram: str, chunk: int) -> Rows:
+    """Columns of one chunk of a diagram that are chaotic after 1e5 steps, and 2e6 steps later."""
+    network = Network.document()
+    start = protocol_start(network, steps=100_000)
+    betas = np.linspace(*DIAGRAMS[diagram], COUNT)[chunk * _CHUNK : (chunk + 1) * _CHUNK]
+    early = find_attractors(network, start, beta=betas, bins=1, exponents=1)
+    chaotic = np.flatnonzero(early.regime == Regime.CHAOTIC)
+    if not len(chaotic):
+        none = {"chaotic": 0, "beta": float(betas[0]), "before": 0.0, "after": 0.0}
+        return [none | {"ends": "none"}]
+    state, wait = early.context.select(chaotic), 2_000_000
+    late = find_attractors(network, state, beta=betas[chaotic], transient=wait, bins=1, exponents=1)
+    return rows_of(
+        chaotic=len(chaotic),
+        beta=betas[chaotic],
+        before=early.exponents.value[chaotic, 0],
+        after=late.exponents.value[:, 0],
+        ends=[Regime(code).label for code in late.regime],
     )

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 
 from compendium.c33b_lifetimes.escapes import Escapes
 from compendium.common.drawing import intervals
 from spinformer.plot.style import COLORS, label_panels
-
-CALM, WILD = COLORS["blue"], COLORS["red"]
 
 
 def show_leaking_chaos() -> Figure:
@@ -32,30 +30,29 @@ def show_leaking_chaos() -> Figure:
     axis.plot(2.9 + 0.45 * np.cos(angle), 0.5 * np.sin(angle), color=COLORS["blue"], lw=2.5)
     arrow = {"arrowstyle": "->", "color": COLORS["black"], "lw": 1.4}
     axis.annotate("", xy=(2.45, 0.0), xytext=(1.02, -0.2), arrowprops=arrow)
-    axis.text(0.0, 1.0, "chaotic set", ha="center", color=COLORS["purple"])
-    axis.text(1.45, -0.62, "hole", ha="center", color=COLORS["red"])
-    axis.text(2.9, 0.72, "attractor", ha="center", color=COLORS["blue"])
-    axis.text(1.85, 0.02, "no way back", ha="center", fontsize=8.5)
+    for x, y, text, color in (
+        (0.0, 1.0, "chaotic set", "purple"),
+        (1.45, -0.62, "hole", "red"),
+        (2.9, 0.72, "attractor", "blue"),
+        (1.85, 0.02, "no way back", "black"),
+    ):
+        axis.text(x, y, text, ha="center", color=COLORS[color])
     axis.set(xlim=(-1.7, 3.6), ylim=(-1.0, 1.2), aspect="equal")
     axis.axis("off")
     return figure
 
 
-def show_survival(found: Escapes) -> Figure:
-    """Growth of a few replicas against time, and the share of all that are still chaotic.
-
-    The straight line in the second panel is the exponential law with the estimated lifetime.
-    """
+def show_survival(found: Escapes, *, rate: float) -> Figure:
+    """Growth of a few copies against time, the share of all that are chaotic, its exponential."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.2))
     edges = np.arange(len(found.growth) + 1) * found.stretch
     left.plot(edges[:-1] + 0.5 * found.stretch, found.growth[:, :6], lw=0.9)
-    left.axhline(found.rate, color="0.3", ls="--", lw=1)
+    left.axhline(rate, color="0.3", ls="--", lw=1)
     left.set(xlabel="steps", ylabel="growth rate (nats per step)")
     alive = (found.times[:, None] >= edges).mean(axis=0)
     right.step(edges, alive, where="post", color=COLORS["black"], label="still chaotic")
-    life = found.lifetime()
-    if np.isfinite(life.value) and life.value > 0:
-        right.plot(edges, np.exp(-edges / life.value), color=COLORS["red"], label="exponential")
+    law = np.exp(-edges / max(found.lifetime().value, 1.0))
+    right.plot(edges, law, color=COLORS["red"], label="exponential")
     right.set(yscale="log", xlabel="steps", ylabel="share of the copies")
     right.set_ylim(0.5 / found.growth.shape[1], 1.3)
     right.legend()
@@ -63,29 +60,35 @@ def show_survival(found: Escapes) -> Figure:
     return figure
 
 
-def plot_lifetimes(
-    axis: Axes, *, at: np.ndarray, value: np.ndarray, low: np.ndarray, high: np.ndarray
-) -> None:
-    """Lifetimes (n,) with intervals on a logarithmic axis; an arrow up where nothing ended.
-
-    Where `high` is infinite, the arrow starts at `low`.
-    """
-    ended, lasting = np.isfinite(high) & (value > 0), ~np.isfinite(high)
-    intervals(axis, at[ended], (low[ended], value[ended], high[ended]), "purple", ms=4)
+def show_lifetimes(table: Mapping[str, np.ndarray]) -> Figure:
+    """Lifetimes of `LIFETIMES` by β, with intervals; an arrow up from `low` where nothing ended."""
+    figure, axes = plt.subplots(1, 2, figsize=(8.4, 3.4), sharey=True)
     style: dict[str, Any] = {"marker": r"$\uparrow$", "ms": 11, "ls": "", "color": COLORS["purple"]}
-    axis.plot(at[lasting], low[lasting], **style)
-    axis.set_yscale("log")
+    whole = table["chaotic"] > 0.9 * table["copies"]
+    for axis, chosen in zip(axes, (table["beta"] < 1.27, table["beta"] > 1.27), strict=True):
+        at, value, low, high = (
+            table[name][chosen & whole] for name in ("beta", "lifetime", "low", "high")
+        )
+        ended = np.isfinite(high) & (value > 0)
+        intervals(axis, at[ended], (low[ended], value[ended], high[ended]), "purple", ms=4)
+        axis.plot(at[~np.isfinite(high)], low[~np.isfinite(high)], **style)
+        axis.axhline(1e5, color="0.5", lw=1)
+        axis.set(yscale="log", xlabel=r"inverse temperature $\beta$")
+        axis.locator_params(axis="x", nbins=4)
+    axes[0].set_ylabel("lifetime (steps)")
+    label_panels(list(axes))
+    return figure
 
 
 def show_parts(points: np.ndarray, *, state: np.ndarray, curve: np.ndarray) -> Figure:
     """Strobed overlaps (n, P) by part, with the closed curve (m, P), and the series by part."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.5), width_ratios=(1.0, 1.5))
     dots: dict[str, Any] = {"ls": "", "marker": ".", "rasterized": True}
-    for part, color, name in ((1, WILD, "wild part"), (0, CALM, "calm part")):
+    for part, color, name in ((1, "red", "wild part"), (0, "blue", "calm part")):
         mine = state == part
-        left.plot(*points[mine, :2].T, ms=1.2, color=color, **dots)
-        left.plot([], [], "o", ms=5, color=color, label=name)
-        right.plot(np.where(mine, points[:, 0], np.nan), ms=1.6, color=color, **dots)
+        left.plot(*points[mine, :2].T, ms=1.2, color=COLORS[color], **dots)
+        left.plot([], [], "o", ms=5, color=COLORS[color], label=name)
+        right.plot(np.where(mine, points[:, 0], np.nan), ms=1.6, color=COLORS[color], **dots)
     left.plot(*curve[:, :2].T, ms=1, color=COLORS["black"], **dots)
     left.plot([], [], color=COLORS["black"], label="closed curve")
     left.set(xlabel="first output overlap", ylabel="second output overlap")

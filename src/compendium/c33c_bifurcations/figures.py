@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from compendium.c33c_bifurcations.cycles import Cycle
 from spinformer.plot.style import COLORS, label_panels
 
 Columns = Mapping[str, np.ndarray]
@@ -21,11 +22,10 @@ def show_three_ways() -> Figure:
     figure, axes = plt.subplots(1, 4, figsize=(8.6, 2.3), width_ratios=[1.25, 1, 1, 1])
     _unit_circle(axes[0])
     blue, red, green = (COLORS[name] for name in ("blue", "red", "green"))
-    out = np.exp(2j * np.pi * 0.24)
-    for color, way in ((blue, 1 + 0j), (red, -1 + 0j), (green, out), (green, out.conjugate())):
+    for color, turn in ((blue, 0.0), (red, 0.5), (green, 0.24), (green, -0.24)):
         arrow = {"arrowstyle": "->", "lw": 1.8, "color": color}
-        ends = [(reach * way.real, reach * way.imag) for reach in (1.3, 0.7)]
-        axes[0].annotate("", xy=ends[0], xytext=ends[1], arrowprops=arrow)
+        way = np.array([np.cos(2 * np.pi * turn), np.sin(2 * np.pi * turn)])
+        axes[0].annotate("", xy=1.3 * way, xytext=0.7 * way, arrowprops=arrow)
     axes[0].set(xlim=(-1.6, 1.6), ylim=(-1.6, 1.6))
     x = np.linspace(0, 1, 60)
     axes[1].invert_xaxis()
@@ -52,21 +52,16 @@ def _unit_circle(axis: Axes) -> None:
     axis.set_aspect("equal")
 
 
-def show_multipliers(
-    paths: np.ndarray, *, values: np.ndarray, eigenvalues: np.ndarray, critical: np.ndarray
-) -> Figure:
-    """Eigenvalues of the disordered state at onset, and multipliers of a cycle along β.
-
-    eigenvalues: (n,) of one step. paths: (m, n) multipliers at the `values` of β (m,). critical:
-    (2,) the pair at the Neimark-Sacker point.
-    """
+def show_multipliers(branch: Cycle, *, eigenvalues: np.ndarray, critical: np.ndarray) -> Figure:
+    """Eigenvalues (n,) of one step at onset; multipliers of a branch, `critical` ones marked."""
     figure, axes = plt.subplots(1, 2, figsize=(8.2, 3.6), width_ratios=[1, 1.2])
     for axis in axes:
         _unit_circle(axis)
+        axis.set_xlabel("real part")
     axes[0].plot(eigenvalues.real, eigenvalues.imag, "o", ms=5, color=COLORS["blue"])
-    axes[0].set(xlabel="real part", ylabel="imaginary part")
-    axes[1].set(xlabel="real part")
-    color = np.broadcast_to(values[:, None], paths.shape)
+    axes[0].set_ylabel("imaginary part")
+    paths = branch.multipliers
+    color = np.broadcast_to(branch.beta[:, None], paths.shape)
     drawn = axes[1].scatter(paths.real, paths.imag, c=color, s=9, cmap="cividis")
     axes[1].plot(critical.real, critical.imag, "D", ms=7, mfc="none", mew=1.6, color=COLORS["red"])
     figure.colorbar(drawn, ax=axes[1], label=_BETA)
@@ -75,11 +70,7 @@ def show_multipliers(
 
 
 def show_staircase(table: Columns, *, tongues: Columns, live: Columns, on_curve: float) -> Figure:
-    """Rotation number against β with the locked windows, and the exponents near the end.
-
-    table: columns of `STAIRCASE`, tongues: of `TONGUES`; live: `beta` and
-    `rotation` of a smaller run. on_curve: extent below which a point is on the curve.
-    """
+    """Rotation number against β with the locked windows, and the exponents near the end."""
     figure, axes = plt.subplots(1, 3, figsize=(10.2, 3.5), width_ratios=[1.25, 1, 1])
     here = table["extent"] < on_curve
     beta, turns = table["beta"][here], table["rotation"][here]
@@ -115,21 +106,17 @@ def show_staircase(table: Columns, *, tongues: Columns, live: Columns, on_curve:
 
 
 def show_portraits(
-    points: Sequence[np.ndarray], *, titles: Sequence[str], marks: Mapping[int, Sequence[Columns]]
+    points: Sequence[np.ndarray], *, titles: Sequence[str], marked: Mapping[str, np.ndarray]
 ) -> Figure:
-    """Strobed portraits, one panel each: points (n, P), the first two features drawn.
-
-    marks: by panel, cycles to be marked: `points` (k, P), a `marker` and a `color`.
-    """
-    figure, axes = plt.subplots(1, len(points), figsize=(10.2, 3.0), squeeze=False)
-    for number, (axis, cloud, title) in enumerate(zip(axes[0], points, titles, strict=True)):
-        axis.plot(cloud[:, 0], cloud[:, 1], ".", ms=1.4, color=COLORS["black"])
-        for mark in marks.get(number, ()):
-            style: dict[str, Any] = {name: mark[name] for name in ("marker", "color")}
-            axis.plot(*mark["points"][:, :2].T, ls="", ms=5, mfc="none", mew=1.3, **style)
+    """Strobed portraits (n, P), a panel each; in the second, cycles by the color of their marks."""
+    figure, axes = plt.subplots(1, len(points), figsize=(10.2, 3.0))
+    for axis, cloud, title in zip(axes, points, titles, strict=True):
+        axis.plot(*cloud[:, :2].T, ".", ms=1.4, color=COLORS["black"])
         axis.set_title(title, fontsize=9)
         axis.set_xlabel(r"$m^o_1$")
         axis.locator_params(nbins=4)
-        axis.text(-0.02, 1.08, "abcdef"[number], transform=axis.transAxes, fontweight="bold")
-    axes[0, 0].set_ylabel(r"$m^o_2$")
+    for (color, flash), mark in zip(marked.items(), "os", strict=True):
+        axes[1].plot(*flash[:, :2].T, mark, ms=5, mfc="none", mew=1.3, color=COLORS[color])
+    axes[0].set_ylabel(r"$m^o_2$")
+    label_panels(list(axes))
     return figure

@@ -1,11 +1,9 @@
-"""How the document's network changes its kind of motion: the closed curve and two of its tables.
-
-Rotation number and exponents along it (`STAIRCASE`), the windows in which it is locked (`TONGUES`).
-"""
+"""The closed curve of the document's network: how fast it turns, and where it is locked."""
 
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -13,18 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bookmaker.tables import Rows, stored
-from compendium.c33c_bifurcations.cycles import (
-    Cycle,
-    Kind,
-    bifurcation,
-    cycle,
-    follow_cycle,
-)
-from compendium.c33c_bifurcations.rotation import rotation_number
+from compendium.c33c_bifurcations.cycles import Cycle, Kind, bifurcation, cycle, follow_cycle
 from compendium.common.phase_transitions import protocol_start
 from compendium.common.rows import rows_of
 from spinformer.core.solve import NotConverged
-from spinformer.dmft.attractors import strobed
+from spinformer.core.statistics import Estimate
+from spinformer.dmft.attractors import bump_weights, strobed
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.network import Context, Network
@@ -38,13 +30,6 @@ _REST = 6000
 ON_CURVE = 0.24
 # Starts along the curve from which a fold is searched, and how far off in β it may be.
 _STARTS, _NEAR = 24, 3e-5
-
-
-def driven_cycle(beta: float) -> Cycle:
-    """The cycle of 2^K = 4 steps that the positions drive, by Newton's method from A = 0."""
-    network = Network.document()
-    zero = Context(np.zeros((network.context, network.features)), 0)
-    return cycle(network, zero, beta=beta, period=4)
 
 
 @cache
@@ -64,14 +49,36 @@ def _anchors() -> Context:
 def closed_curve(beta: ArrayLike, *, transient: int = 40_000) -> Context:
     """States on the closed curve at the inverse temperatures (n,), 1.2436 to 1.267578.
 
-    The curve is followed upwards from 1.244 in short steps; from the nearest of them, at or below
-    β, `transient` steps at β itself.
+    `transient` steps at β from the nearest point, at or below it, of a walk upwards from 1.244.
     """
     betas = np.asarray(beta)
     index = np.maximum(np.searchsorted(_WALK, betas + 1e-12) - 1, 0)
     ensemble = Ensemble(Network.document(), _anchors().select(index), beta=betas)
     ensemble.advance(transient)
     return ensemble.state()
+
+
+def rotation_number(points: np.ndarray) -> Estimate:
+    """Mean turn a flash (...), 0 to ½, of strobed points (..., n, d) about their mean.
+
+    Angles are taken in the plane of the two leading principal axes, and averaged with the weight
+    e^{−1/(t(1−t))}, 0 < t < 1 the share of the series that has passed [das2017quantitative]. The
+    error is the largest difference to the same average over either half. The curve must wind once.
+    """
+    away = points - points.mean(axis=-2, keepdims=True)
+    axes = np.linalg.eigh(np.einsum("...ni,...nj->...ij", away, away))[1][..., -2:]
+    flat = away @ axes
+    turn = np.diff(np.arctan2(flat[..., 1], flat[..., 0])) / (2 * np.pi)
+    # Every turn within half a turn of their mean direction.
+    middle = np.angle(np.exp(2j * np.pi * turn).mean(axis=-1, keepdims=True)) / (2 * np.pi)
+    lift = (turn - middle + 0.5) % 1.0 + middle - 0.5
+    half = lift.shape[-1] // 2
+    whole, *halves = (
+        part @ bump_weights(part.shape[-1]) for part in (lift, lift[..., :half], lift[..., half:])
+    )
+    error = np.abs(np.array(halves) - whole).max(axis=0)
+    turns = np.abs((whole + 0.5) % 1.0 - 0.5)
+    return Estimate(value=turns[()], error=error[()], samples=lift.shape[-1])
 
 
 @stored(
@@ -81,21 +88,12 @@ def closed_curve(beta: ArrayLike, *, transient: int = 40_000) -> Context:
         for low, high, count in ((1.2436, 1.265, 576), (1.265, 1.2675, 320), (1.2675, 1.26758, 192))
     ],
 )
-def STAIRCASE(
-    low: float,
-    *,
-    high: float,
-    count: int,
-    flashes: int = 6000,
-    steps: int = 100_000,
-    transient: int = 40_000,
-) -> Rows:
+def STAIRCASE(low: float, *, high: float, count: int) -> Rows:
     """Rotation number (turns per clock period) and exponents at `count` values of β."""
     network, betas = Network.document(), np.linspace(low, high, count)
-    context = closed_curve(betas, transient=transient)
-    points, context = strobed(network, context, beta=betas, count=flashes)
+    points, context = strobed(network, closed_curve(betas), beta=betas, count=6000)
     turns = rotation_number(points)
-    spectrum = lyapunov_spectrum(network, context, beta=betas, steps=steps, count=2).exponents
+    spectrum = lyapunov_spectrum(network, context, beta=betas, steps=100_000, count=2).exponents
     return rows_of(
         beta=[f"{beta:.9f}" for beta in betas],
         rotation=[f"{value:.9f}" for value in turns.value],
@@ -105,14 +103,6 @@ def STAIRCASE(
         first_error=spectrum.error[:, 0],
         second=spectrum.value[:, 1],
     )
-
-
-def protocol_extents(beta: ArrayLike, *, flashes: int) -> np.ndarray:
-    """Extent of the strobed m^o_1 (n,) of runs from the document's context at each β."""
-    network = Network.document()
-    start = protocol_start(network, steps=100_000)
-    points, _ = strobed(network, start, beta=np.asarray(beta), count=flashes, transient=100_000)
-    return np.asarray(np.ptp(points[:, :, 0], axis=1))
 
 
 # Windows p/q, and β where the rotation number of an unlocked curve is p/q, or within a wide one.
@@ -130,17 +120,23 @@ _AT = [1.25, 1.25971111, 1.261722, 1.2646, 1.26645, 1.26707, 1.26735, 1.2675, 1.
 def TONGUES(p: int, *, q: int, near: float) -> Rows:
     """Both ends in β of the window in which the closed curve is locked to p/q; `near` is by it.
 
-    `focus`: whether the leading multipliers of the stable cycle are complex somewhere in the
-    window; then the closed curve winds into the cycle and is not smooth.
+    `focus`: whether the leading multipliers of the stable cycle are complex anywhere in it.
     """
     network = Network.document()
     inside, within = _locked(network, p, q, near), (near - 5e-3, near + 5e-3)
     # Along the branch the state moves by much while β hardly does: the step is one of the state.
     branch = follow_cycle(network, inside, step=1e-3, within=within, max_steps=150)
-    folds = sorted({round(x.beta, 12) for x in branch.bifurcations if x.kind == Kind.FOLD})
-    low, high = folds[0], folds[-1]
-    focus = bool((np.abs(branch.multipliers[branch.stable, 0].imag) > 1e-6).any())
+    low, high = (_fold(network, branch, int(end(branch.beta))) for end in (np.argmin, np.argmax))
+    leading = branch.multipliers[:, 0]
+    focus = bool((np.abs(leading[np.abs(leading) < 1.0].imag) > 1e-6).any())
     return [{"low": f"{low:.9f}", "high": f"{high:.9f}", "width": high - low, "focus": focus}]
+
+
+def _fold(network: Network, branch: Cycle, at: int) -> float:
+    """β of the fold near a point of a branch."""
+    value, beta = branch.value.select(at), float(branch.beta[at])
+    near = replace(branch, value=value, beta=beta)
+    return float(bifurcation(network, near, kind=Kind.FOLD).beta)
 
 
 def _locked(network: Network, p: int, q: int, near: float) -> Cycle:

@@ -11,11 +11,7 @@ from spinformer.core.records import record
 
 @record
 class Lifetime:
-    """A lifetime τ of exponential decay with the interval that holds it; steps as the times had.
-
-    low, high: ends of the interval; `high` is infinite, and so is `value`, where nothing ended.
-    ended: how many did.
-    """
+    """A lifetime with the interval that holds it; both infinite above where nothing ended."""
 
     value: float
     low: float

@@ -1,0 +1,150 @@
+"""Drawings of networks of finite size beside their mean field, and of corrections to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from compendium.common.drawing import intervals, points, quartiles
+from spinformer.core.statistics import Estimate
+from spinformer.plot.style import COLORS, label_panels
+
+REGIMES = {"driven": "black", "quasi-periodic": "green", "periodic": "blue", "chaotic": "red"}
+
+
+def show_spreading_texts() -> Figure:
+    """A schematic: single texts fan out around the limit, their average drifts off more slowly."""
+    figure, axis = plt.subplots(figsize=(6.8, 2.8))
+    rng = np.random.default_rng(3)
+    time = np.linspace(0.0, 1.0, 60)
+    limit = 0.5 * np.sin(5.0 * time)
+    for _ in range(7):
+        walk = np.cumsum(rng.normal(size=60)) * 0.045 * np.exp(0.9 * time)
+        axis.plot(time, limit + walk - walk[0], color=COLORS["sky"], lw=0.9)
+    axis.plot(time, limit - 0.18 * time**2, "--", color=COLORS["red"], lw=1.8)
+    axis.plot(time, limit, color=COLORS["black"], lw=2.2)
+    for up, color, word in (
+        (0.05, "black", "limit"),
+        (-0.22, "red", "average text: off by $1/N$"),
+        (0.42, "blue", "single texts: off by $1/\\sqrt{N}$"),
+    ):
+        axis.text(1.02, limit[-1] + up, word, va="center", color=COLORS[color])
+    axis.set(xlim=(0.0, 1.55), xlabel="token", ylabel="overlap", xticks=[], yticks=[])
+    axis.grid(visible=False)
+    return figure
+
+
+def show_laws(
+    sizes: np.ndarray, *, single: Mapping[str, Estimate], average: Mapping[str, Estimate],
+    missed: Mapping[str, Estimate],
+) -> Figure:  # fmt: skip
+    """Measured over theory against N by regime: single texts, their average, what is missed."""
+    figure, axes = plt.subplots(1, 3, figsize=(10.0, 3.6))
+    for axis, found in zip(axes, (single, average, missed), strict=True):
+        for name, ratio in found.items():
+            kept = ratio.error < 0.3
+            value, error = ratio.value[kept], ratio.error[kept]
+            style = {"fmt": "o-", "ms": 3, "lw": 0.8, "capsize": 1.5, "label": name}
+            points(axis, sizes[kept], value, error, REGIMES[name], **style)
+        axis.set(xscale="log", xlabel="bits $N$")
+    axes[0].set_ylabel("error of a text over $σ/\\sqrt{N}$")
+    axes[1].set_ylabel("error of the average over $b/N$")
+    axes[2].set(ylabel="share that the linear law misses", yscale="log")
+    for axis, height in zip(axes, (1.0, 1.0, 0.1), strict=True):
+        axis.axhline(height, color="0.4", ls="--", lw=1)
+    for axis in axes[:2]:
+        axis.set_ylim(0.0, 1.6)
+    axes[2].legend(fontsize=8)
+    label_panels(list(axes))
+    return figure
+
+
+def show_onsets(
+    gammas: np.ndarray, *, by_gamma: Mapping[int, tuple[np.ndarray, np.ndarray]],
+    tokens: np.ndarray, by_token: tuple[np.ndarray, np.ndarray], rate: float,
+) -> Figure:  # fmt: skip
+    """ln N of the onset against the steepness, and against time in chaos; beside it the theory.
+
+    Pairs are (measured, computed), each (starts, n); `rate` per token is a line beside the last.
+    """
+    figure, axes = plt.subplots(1, 2, figsize=(8.4, 3.6))
+
+    def draw(
+        axis: Axes, x: np.ndarray, pair: tuple[np.ndarray, np.ndarray], name: str, color: str
+    ) -> np.ndarray:
+        ends = [np.quantile(pair[0], q, axis=0, method="lower") for q in (0.25, 0.5, 0.75)]
+        low, middle, high = np.minimum(np.exp(ends), 1e300)
+        style = {"ms": 4, "lw": 1, "label": f"{name}measured"}
+        intervals(axis, x, (low, middle, np.minimum(high, 1e18)), color, **style)
+        theory = np.exp(np.median(pair[1], axis=0))
+        axis.plot(x, theory, color=COLORS[color], label=f"{name}theory")
+        return theory
+
+    for (token, pair), color in zip(by_gamma.items(), ("sky", "purple"), strict=False):
+        draw(axes[0], gammas, pair, f"token {token}, ", color)
+    last = draw(axes[1], tokens, by_token, "", "red")[-1]
+    line = last * np.exp(rate * (tokens - tokens[-1]))
+    axes[1].plot(tokens, line, "--", color=COLORS["black"], lw=1, label="$e^{2λt}$")
+    axes[0].set_xscale("log", base=2)
+    axes[0].set_xlabel("steepness γ of the softmax")
+    axes[1].set_xlabel("token")
+    for axis in axes:
+        axis.set(yscale="log", ylabel="onset: bits $N$")
+        axis.legend(fontsize=8, loc="upper left")
+    axes[0].set_ylim(30.0, 1e9)  # room for the legend
+    label_panels(list(axes))
+    return figure
+
+
+def show_breaks(
+    sizes: np.ndarray, *, measured: np.ndarray, expected: np.ndarray, rate: float
+) -> Figure:
+    """Tokens until the 1/N law fails, against N; (starts, sizes). A line of slope 1/(2 `rate`)."""
+    figure, axis = plt.subplots(figsize=(5.8, 3.5))
+    quartiles(axis, sizes, measured, "red", ms=5, label="measured: law off by half")
+    computed = np.median(expected, axis=0)
+    axis.plot(sizes, computed, color=COLORS["blue"], label=r"computed: $300\,b^2/\sigma^2=N$")
+    center = len(sizes) // 2
+    line = np.median(measured, axis=0)[center] + np.log(sizes / sizes[center]) / (2.0 * rate)
+    axis.plot(sizes, line, color=COLORS["black"], ls="--", lw=1, label=r"slope $1/(2\lambda)$")
+    axis.set(xscale="log", xlabel="bits $N$", ylabel="tokens until the $1/N$ law fails")
+    axis.legend(fontsize=8)
+    return figure
+
+
+def show_closures(
+    sizes: np.ndarray, *, ratios: Mapping[str, np.ndarray], expansions: Mapping[str, np.ndarray]
+) -> Figure:
+    """Errors of the closure and of the 1/N correction over the naive ones, (3, sizes) by motion."""
+    figure, axes = plt.subplots(1, 2, figsize=(8.8, 3.5), sharey=True)
+    for axis, found in zip(axes, (ratios, expansions), strict=True):
+        for name, (value, low, high) in found.items():
+            style = {"fmt": "o-", "ms": 3.5, "lw": 0.9, "label": name}
+            intervals(axis, sizes, (low, value, high), REGIMES[name], **style)
+        axis.axhline(1.0, color="0.4", ls="--", lw=1)
+        axis.set(xscale="log", yscale="log", ylim=(5e-3, 50.0), xlabel="bits $N$")
+    axes[0].set_ylabel("error over that of the naive mean field")
+    axes[0].set_title("Gaussian closure", fontsize=10)
+    axes[1].set_title("$1/N$ correction", fontsize=10)
+    axes[0].legend(fontsize=8)
+    label_panels(list(axes))
+    return figure
+
+
+def show_exponents(table: Mapping[str, np.ndarray], *, limits: Mapping[float, float]) -> Figure:
+    """Growth of the distance of texts that share their noise, against N; lines: N → ∞."""
+    figure, axis = plt.subplots(figsize=(6.0, 3.6))
+    colors = ("green", "blue", "red", "purple")
+    for (beta, limit), color in zip(limits.items(), colors, strict=False):
+        for seed, style, label in ((0, "o-", f"$β$ = {beta:g}"), (1, "x", None)):
+            rows = (table["beta"] == beta) & (table["seed"] == seed)
+            bits, value, error = (table[column][rows] for column in ("bits", "growth", "error"))
+            points(axis, bits, value, 2.0 * error, color, fmt=style, ms=4.5, lw=1, label=label)
+        axis.axhline(limit, color=COLORS[color], ls="--", lw=1)
+    axis.set(xscale="log", xlabel="bits $N$", ylabel="Lyapunov exponent (nats a token)")
+    axis.legend(fontsize=8)
+    return figure
