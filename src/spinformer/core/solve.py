@@ -82,16 +82,15 @@ class Solution(Generic[_V]):
             )
 
 
-def status_of(converged: Any, *, finite: Any = True) -> Any:
+def status_of(converged: Any, *, finite: Any = None) -> Any:
     """`Status` of booleans, of their type: CONVERGED where True, else STEP_LIMIT.
 
-    DIVERGED where `finite`, of the same shape, is given and False.
+    Of tensors DIVERGED, where `finite`, of the same shape, is given and False.
 
-    >>> status_of(np.array([True, False, False]), finite=np.array([True, True, False]))
-    array([0, 1, 4])
+    >>> status_of(np.array([True, False]))
+    array([0, 1])
     """
-    if hasattr(converged, "detach"):
-        reached = (~converged).long() * int(Status.STEP_LIMIT)
-        return reached if finite is True else reached.where(finite, int(Status.DIVERGED))
-    reached = np.where(converged, int(Status.CONVERGED), int(Status.STEP_LIMIT))
-    return np.where(finite, reached, int(Status.DIVERGED))[()]
+    if not hasattr(converged, "detach"):
+        return np.where(converged, int(Status.CONVERGED), int(Status.STEP_LIMIT))[()]
+    found = (~converged).long() * int(Status.STEP_LIMIT)
+    return found if finite is None else found.where(finite, int(Status.DIVERGED))
