@@ -47,7 +47,7 @@ class Chapter:
 
     def at(self, cell: str, line: int, message: str) -> Fault:
         """Return a fault in a line of a cell, which is called by its id."""
-        return self.fault(self.cell_lines.get(cell, 1) + line - 1, message)
+        return self.fault(self._converted[1].get(cell, 1) + line - 1, message)
 
     @cached_property
     def text(self) -> str:
@@ -62,13 +62,9 @@ class Chapter:
         """
         return self._converted[0]
 
-    @property
-    def cell_lines(self) -> dict[str, int]:
-        """For each cell the line of the source where its text begins."""
-        return self._converted[1]
-
     @cached_property
     def _converted(self) -> tuple[nbformat.NotebookNode, dict[str, int]]:
+        """The notebook, and for each cell the line of the source where its text begins."""
         try:
             notebook = myst_to_notebook(self.text, add_source_map=True)
         except Exception as error:
@@ -127,7 +123,7 @@ class Chapter:
             return error.faults
         faults = []
         if not cells or not cells[0].source.startswith("# "):
-            line = min(self.cell_lines.values(), default=1)
+            line = min(self._converted[1].values(), default=1)
             faults.append(self.fault(line, "the text must begin with a heading, `# Title`"))
         for tag in ("install", "parameters"):
             if (count := len(self._tagged(tag))) != 1:
