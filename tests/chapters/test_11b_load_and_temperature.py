@@ -6,7 +6,7 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.special import erf
 
-from compendium.c11_discrete_memories.capacity import ags_capacity
+from compendium.c11_discrete_memories.study import retrieval_load
 from compendium.c11b_load_and_temperature.replica import (
     coexistence_load,
     glass_susceptibility,
@@ -87,7 +87,9 @@ def test_spin_glass_state_and_where_it_melts():
 
 
 def test_fold_at_zero_temperature_is_the_known_capacity():
-    capacity, overlap = ags_capacity()
+    overlaps = np.linspace(0.96, 0.97, 10_001)
+    loads = retrieval_load(overlaps)
+    capacity, overlap = loads.max(), overlaps[loads.argmax()]
     # At T = 0 the response is C = √(2/π) e^{−y²}/√(αr), m = erf y, √(αr) = m/(√2 y).
     y = brentq(lambda y: erf(y) - overlap, 1.0, 2.0)
     slope = capacity * np.sqrt(2 / np.pi) * np.exp(-(y**2)) * np.sqrt(2) * y / overlap
