@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from known_memories import SETTINGS, mixture, normal
 from scipy.optimize import minimize
 
-from compendium.c13_memory_density.study import two_clusters
 from spinformer.core.solve import Status
 from spinformer.hopfield.density import (
     _em_update,
@@ -78,16 +77,17 @@ def test_em_and_gradient_reach_the_same_likelihood():
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.claim("A12")
 def test_exact_likelihood_beats_cd1_where_radii_differ(seed):
-    clusters = two_clusters(3.0, shift=-1.0, count=2000, seed=seed)
-    given = {"data": clusters.train, "seed": seed}
-    exact = fit(clusters.means, max_steps=3000, tolerance=1e-12, **given)
-    cd = fit(clusters.means, method="cd", max_steps=200, rate=0.3, **given)
-    kept, lost = (log_prob(one.patterns, states=clusters.held_out) for one in (exact, cd))
+    means = torch.tensor([[2.0, 0.0], [-4.0, 0.0]], dtype=torch.float64)
+    train, held_out = (means[torch.arange(4000) % 2] + normal(seed, 4000, 2)).split(2000)
+    given = {"data": train, "seed": seed}
+    exact = fit(means, max_steps=3000, tolerance=1e-12, **given)
+    cd = fit(means, method="cd", max_steps=200, rate=0.3, **given)
+    kept, lost = (log_prob(one.patterns, states=held_out) for one in (exact, cd))
     gain = kept - lost
     assert float(gain.mean()) > 1.0
     assert float(gain.mean()) > 5 * float(gain.std()) / math.sqrt(2000)
     # CD-1 sits at the cluster means; its weights are then wrong by the gap of the norms.
-    torch.testing.assert_close(cd.patterns, clusters.means, atol=0.25, rtol=0)
+    torch.testing.assert_close(cd.patterns, means, atol=0.25, rtol=0)
     assert float(log_weights(cd.patterns)[1]) > -0.02
     # Exact learning obeys w_i‖x_i‖ = ½ r_i instead: nearly equal norms, t₂² − t₁² = 2 ln(w₂/w₁),
     # so weights near 2 : 4 and norms near ½(2 + 4) = 3.
@@ -143,14 +143,3 @@ def test_status_of_learning():
     # CD is noisy: never converged, whatever the tolerance.
     noisy = fit(best, data=data, method="cd", rate=1e-9, max_steps=3, tolerance=10.0)
     assert noisy.status == Status.STEP_LIMIT
-
-
-def test_two_clusters():
-    made = two_clusters(6.0, shift=2.0, count=20_000, seed=1)
-    assert made.means.tolist() == [[8.0, 0.0], [-4.0, 0.0]]
-    for data in (made.train, made.held_out):
-        halves = data.view(10_000, 2, 2)
-        assert float((halves.mean(0) - made.means).abs().max()) < 4 / math.sqrt(10_000)
-        assert float((halves.std(0) - 1).abs().max()) < 4 / math.sqrt(20_000)
-    # Clusters far apart: entropy of a normal distribution in the plane, and one bit.
-    assert made.true_loss == pytest.approx(1 + math.log(2 * math.pi) + math.log(2), abs=0.03)
