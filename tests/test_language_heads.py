@@ -38,7 +38,7 @@ def test_an_encoder_gives_what_chapter_14_measures():
     model = example_model(seed=3)
     trace = run_model(model, TOKENS)[1]
     found, steps = of_encoder(model, trace, draws=1, seed=5), head_steps(model, trace)
-    heads = step_alignment(model, trace, draws=0).heads
+    heads = step_alignment(model, trace, draws=0)["heads"]
     for one, other in (
         *((getattr(found, name), steps[name]) for name in ("whole", "common", "specific")),
         (found.centered_cosine, heads),

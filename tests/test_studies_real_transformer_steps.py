@@ -167,11 +167,11 @@ def test_step_alignment_is_the_cosine_of_step_and_descent():
         parts, descents = per_head(model, trace)
         for b in range(2):
             expected = cosine(step[b].numpy(), down[b].numpy())
-            assert found.layer[b] == pytest.approx(expected, abs=1e-9)
+            assert found["layer"][b] == pytest.approx(expected, abs=1e-9)
             for h in range(parts.shape[1]):
                 alone = cosine(parts[b, h], descents[b, h])
-                assert found.heads[b, h] == pytest.approx(alone, abs=1e-9)
-        assert found.pooled == pytest.approx(cosine(step.numpy(), down.numpy()), abs=1e-9)
+                assert found["heads"][b, h] == pytest.approx(alone, abs=1e-9)
+        assert found["pooled"] == pytest.approx(cosine(step.numpy(), down.numpy()), abs=1e-9)
 
 
 def test_null_turns_and_permutes_the_heads():
@@ -184,8 +184,8 @@ def test_null_turns_and_permutes_the_heads():
     for _ in range(400):
         step = sum(turned_by_hand(model, trace, generator))
         drawn.append(cosine(step - step.mean(1, keepdims=True), descents.sum(1)))
-    assert abs(found.null.mean()) < 4 * found.null.std() / 20
-    assert found.null.std() == pytest.approx(np.std(drawn), rel=0.15)
+    assert abs(found["null"].mean()) < 4 * found["null"].std() / 20
+    assert found["null"].std() == pytest.approx(np.std(drawn), rel=0.15)
 
 
 def test_null_without_turns_has_a_value_for_each_order_of_the_heads(monkeypatch):
@@ -195,9 +195,9 @@ def test_null_without_turns_has_a_value_for_each_order_of_the_heads(monkeypatch)
     still = torch.eye(width, dtype=trace.values.dtype).expand(count, -1, -1)
     monkeypatch.setattr(steps, "random_rotations", lambda like, seed: still)
     found = steps.step_alignment(model, trace, draws=40)
-    values = np.unique(found.null.round(9))
+    values = np.unique(found["null"].round(9))
     assert len(values) == math.factorial(count)
-    assert np.abs(values - found.pooled).min() < 1e-8
+    assert np.abs(values - found["pooled"]).min() < 1e-8
 
 
 def test_weight_alignment_is_a_cosine_of_matrices():

@@ -46,12 +46,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from bookmaker.tables import Rows, Table, stored
 from compendium.common.models import encoder, head_maps, read_of_written
-from compendium.common.rows import array_of, grid, rows_of, share_rows
+from compendium.common.rows import grid, rows_of, share_rows
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.core.records import record
 from spinformer.hopfield.continuous import energy as hopfield_energy
 from spinformer.language.encoder import LanguageModel, LayerTrace, join_traces, project, run_model
 from spinformer.language.heads import overlap_energy, random_rotations
@@ -66,7 +66,7 @@ SEEDS = 10
 
 
 def stage_energies(
-    model: LanguageModel, trace: LayerTrace, kind: str
+    model: LanguageModel, trace: LayerTrace, kind: str, *, scale: float = 1.0
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Energy of every head and token before the layer, and after each stage of it.
 
@@ -75,35 +75,19 @@ def stage_energies(
     replaced by softmax(β q·k) k, the step with V = K [bal2020energy, Eq. (12)]; "attention": by
     what the head's query map reads from the layer's attention output alone; "residual": from inputs
     + attention output; "layer norm": from its LayerNorm; "feed forward": from the layer's outputs.
-    kind: "hopfield" or "overlap".
+    kind: "hopfield" or "overlap". For the first, queries may be written `scale` times as long and
+    keys `scale` times as short, which changes nothing that the model computes.
     """
 
     def energy(queries: Tensor) -> Tensor:
         if kind == "hopfield":
-            return hopfield_energy(trace.keys, states=queries, beta=trace.beta)
+            return hopfield_energy(trace.keys / scale, states=scale * queries, beta=trace.beta)
         return overlap_energy(queries, keys=trace.keys, beta=trace.beta)
 
     states = (trace.attended, trace.residual, trace.normalized, trace.outputs)
     read = (project(model, trace.layer, "query", states=state) for state in states)
     queries = (_returned(trace, trace.keys), *read)
     return energy(trace.queries), dict(zip(STAGES, map(energy, queries), strict=True))
-
-
-@torch.no_grad()
-def rescaled_share(model: LanguageModel, trace: LayerTrace, *, scale: float) -> np.ndarray:
-    """Share of (head, token) whose Hopfield energy is lower after the attention step: (B,).
-
-    The queries are written `scale` times as long and the keys `scale` times as short, which changes
-    no attention weight and nothing that the model computes: what comes out is what of the share
-    belongs to the way of writing. `scale` 1 is the model as stored. The step includes the residual
-    connection.
-    """
-    moved = project(model, trace.layer, "query", states=trace.residual)
-    before, after = (
-        hopfield_energy(trace.keys / scale, states=scale * queries, beta=trace.beta)
-        for queries in (trace.queries, moved)
-    )
-    return (after < before).double().mean((1, 2)).numpy()
 
 
 @torch.no_grad()
@@ -119,63 +103,51 @@ def query_energy(trace: LayerTrace, *, turned: Seed | None = None) -> np.ndarray
     return overlap_energy(queries, keys=trace.keys, beta=trace.beta).mean((0, 2)).numpy()
 
 
-@record
-class StepAlignment:
-    """Centered cosines of a layer's attention step with the descent of its overlap energy.
-
-    `layer` (B,): the whole step against the whole descent, one number a sequence; `pooled`: of
-    all sequences together; `null` (draws,): `pooled` with heads turned and permuted; `heads`
-    (B, H): each head's part of the step against the descent of its own energy alone.
-    """
-
-    layer: np.ndarray
-    pooled: float
-    null: np.ndarray
-    heads: np.ndarray
-
-
 @torch.no_grad()
 def step_alignment(
     model: LanguageModel, trace: LayerTrace, *, draws: int = 40, seed: Seed = 0
-) -> StepAlignment:
-    """Compare a layer's attention step with the descent of its own energy (see StepAlignment).
+) -> dict[str, np.ndarray]:
+    """Centered cosines of a layer's attention step with the descent of its overlap energy.
 
-    `draws` may be 0.
+    `layer` (B,): the whole step against the whole descent, one number a sequence; `pooled` (): of
+    all sequences together; `null` (draws,): `pooled` with heads turned and permuted; `heads`
+    (B, H): each head's part of the step against the descent of its own energy alone.
     """
     generator = numpy_generator(seed)
-    written, asked, heads = *_maps(model, trace.layer), model.architecture.heads
+    reads, writes = head_maps(model, trace.layer)
     # The mean key adds the same to every token and goes with the mean.
-    flat = (
-        _returned(trace, values).transpose(-2, -3).flatten(-2)
-        for values in (trace.values, trace.keys)
+    returned, wanted = (
+        values - values.mean(-2, keepdim=True)
+        for values in (_returned(trace, trace.values), _returned(trace, trace.keys))
     )
-    returned, wanted = (values - values.mean(-2, keepdim=True) for values in flat)
-    # Everything below needs only second moments of what the heads return, not the steps themselves.
-    cross, own, descent = returned.mT @ wanted, returned.mT @ returned, wanted.mT @ wanted
-    pairs = _by_heads(cross * (written.mT @ asked), heads)
-    step = _by_heads(own * (written.mT @ written), heads)
-    down = _by_heads(descent * (asked.mT @ asked), heads)
-    length = (step.sum((-2, -1)) * down.sum((-2, -1))).sqrt()
-    alone = (step.diagonal(dim1=-2, dim2=-1) * down.diagonal(dim1=-2, dim2=-1)).sqrt()
-    pooled_cross, pooled_own, asked_length = cross.sum(0), own.sum(0), down.sum()
+    descent = torch.einsum("hdD,bhnd->bnD", reads, wanted)
 
-    def pooled(output: Tensor) -> float:
-        """Cosine over all sequences together with `output` (D, H·d) in the place of W_O."""
-        along = (pooled_cross * (output.mT @ asked)).sum()
-        return float(along / ((pooled_own * (output.mT @ output)).sum() * asked_length).sqrt())
+    def pooled(outputs: Tensor) -> Tensor:
+        """Of the steps that the heads would write by output maps (H, D, d)."""
+        step = torch.einsum("hDd,bhnd->bnD", outputs, returned)
+        return _cosine(step, descent, dim=(0, 1, 2))
 
     null = []
     for _ in range(draws):
         turns = random_rotations(trace.values, seed=generator)
-        order = torch.from_numpy(generator.permutation(heads))
-        blocks = written.unflatten(-1, (heads, -1))[:, order]
-        null.append(pooled(torch.einsum("Dhj,hji->Dhi", blocks, turns).flatten(-2)))
-    return StepAlignment(
-        layer=(pairs.sum((-2, -1)) / length).numpy(),
-        pooled=pooled(written),
-        null=np.array(null),
-        heads=(pairs.diagonal(dim1=-2, dim2=-1) / alone).numpy(),
-    )
+        order = torch.from_numpy(generator.permutation(len(writes)))
+        null.append(pooled(writes[order] @ turns))
+    step = torch.einsum("hDd,bhnd->bnD", writes, returned)
+    heads = [
+        _cosine(returned[:, head] @ write.mT, wanted[:, head] @ read, dim=(1, 2))
+        for head, (read, write) in enumerate(zip(reads, writes, strict=True))
+    ]
+    return {
+        "layer": _cosine(step, descent, dim=(1, 2)).numpy(),
+        "pooled": pooled(writes).numpy(),
+        "null": np.array(null),
+        "heads": torch.stack(heads, 1).numpy(),
+    }
+
+
+def _cosine(one: Tensor, other: Tensor, *, dim: tuple[int, ...]) -> Tensor:
+    lengths = one.square().sum(dim) * other.square().sum(dim)
+    return (one * other).sum(dim) / lengths.sqrt()
 
 
 @torch.no_grad()
@@ -185,27 +157,13 @@ def weight_alignment(model: LanguageModel, layer: int) -> np.ndarray:
     On the diagonal stands what one head has of the tie W_O W_V = W_QᵀW_K, with which every step is
     a descent [hoover2023energy]; the other entries, of mismatched heads, are its null.
     """
-    written, asked = _maps(model, layer)
-    name = f"encoder.layer.{layer}.attention.self"
-    value, key = (model.weights[f"{name}.{which}.weight"] for which in ("value", "key"))
-    heads = model.architecture.heads
-
-    # ⟨A_h B_h, C_g D_g⟩ = tr(A_hᵀC_g · D_g B_hᵀ): entries of two small matrices.
-    both = _by_heads((written.mT @ asked) * (value @ key.mT), heads)
-    one = _by_heads((written.mT @ written) * (value @ value.mT), heads).diagonal()
-    two = _by_heads((asked.mT @ asked) * (key @ key.mT), heads).diagonal()
-    return (both / (one[:, None] * two).sqrt()).numpy()
-
-
-def _maps(model: LanguageModel, layer: int) -> tuple[Tensor, Tensor]:
-    """Output map W_O and transposed query map W_Qᵀ, both (D, H·d)."""
     reads, writes = head_maps(model, layer)
-    return writes.transpose(0, 1).flatten(1), reads.flatten(0, 1).mT
-
-
-def _by_heads(products: Tensor, heads: int) -> Tensor:
-    """Sums of (..., H·d, H·d) over the entries of each pair of heads: (..., H, H)."""
-    return products.unflatten(-1, (heads, -1)).unflatten(-3, (heads, -1)).sum((-3, -1))
+    value, key = (
+        model.weights[f"encoder.layer.{layer}.attention.self.{name}.weight"].view_as(reads)
+        for name in ("value", "key")
+    )
+    both = (functional.normalize(one.flatten(1)) for one in (writes @ value, reads.mT @ key))
+    return (next(both) @ next(both).mT).numpy()
 
 
 def _returned(trace: LayerTrace, values: Tensor) -> Tensor:
@@ -301,11 +259,6 @@ def TURNED(length: int, seed: int) -> Rows:
         place = {"layer": trace.layer, "head": range(len(alone))}
         rows += rows_of(**place, whole=alone, residual=together)
     return rows
-
-
-def read_turned(name: str) -> np.ndarray:
-    """A column of the stored null: (lengths, draws, L, H)."""
-    return array_of(TURNED.read(), name, "length", "seed", "layer", "head")
 
 
 def _change(trace: LayerTrace, moved: Tensor) -> Tensor:

@@ -40,6 +40,7 @@ from torch.nn.functional import cosine_similarity, cross_entropy, normalize
 
 from bookmaker.tables import Rows, Table, stored
 from compendium.c14_real_transformer.steps import LENGTHS, query_energy, traces_of
+from compendium.common.copies import update_copies
 from compendium.common.rows import array_of, grid, mean_rows, rows_of
 from spinformer.core.random import torch_generator
 from spinformer.language.heads import overlap_energy
@@ -157,23 +158,18 @@ def train_toy(
 
     "step" (T,), from 0, and arrays of `measure_toy` with T as first axis.
     """
-    weights = {
-        name: w.requires_grad_() for name, w in initial_weights(seeds, layers=layers).items()
-    }
-    optimizer = torch.optim.Adam(list(weights.values()), lr=RATE)
+    weights = initial_weights(seeds, layers=layers)
     sources, turns = streams(seeds, 2), rotation(seeds)
-    times, found = [0], [measure_toy(weights, goal, seeds=seeds)]
-    for step in range(1, steps + 1):
-        optimizer.param_groups[0]["lr"] = RATE * math.cos(0.5 * math.pi * (step - 1) / steps) ** 2
-        optimizer.zero_grad()
-        # A sum over copies: Adam's steps are those of each copy alone.
-        toy_loss(weights, goal, draw_examples(BATCH, sources), turns=turns)[0].sum().backward()
-        optimizer.step()
-        if step % record_every == 0 or step == steps:
-            times.append(step)
-            found.append(measure_toy(weights, goal, seeds=seeds))
+    kept = update_copies(
+        weights,
+        losses=lambda: toy_loss(weights, goal, draw_examples(BATCH, sources), turns=turns)[0],
+        rate=RATE,
+        steps=steps,
+        keep=range(0, steps, record_every),
+    )
+    found = [measure_toy(one, goal, seeds=seeds) for one in kept.values()]
     stacked = {name: np.stack([measured[name] for measured in found]) for name in found[0]}
-    return {"step": np.array(times)} | stacked
+    return {"step": np.array(list(kept))} | stacked
 
 
 def toy_rows(goal: str, *, steps: int, seeds: Sequence[int]) -> Rows:
