@@ -12,7 +12,6 @@ from scipy.optimize import brentq
 from scipy.special import logsumexp, softmax
 from torch.autograd.functional import jacobian as derive
 
-from compendium.c14b_heads_and_fixed_points.sizes import operating_class
 from spinformer.core.solve import NotConverged, Status
 from spinformer.hopfield.continuous import (
     attention_weights,
@@ -143,8 +142,6 @@ def test_effective_entries_counts_like_a_greedy_loop():
     even = torch.eye(4).cumsum(0) / torch.arange(1, 5)[:, None]
     kinds = ("single pattern", "metastable", "global average", "global average")
     assert classify(even) == kinds
-    sizes = torch.tensor([512, 257, 256, 65, 64, 17, 16, 1])
-    assert operating_class(sizes, size=512).tolist() == [1, 1, 2, 2, 3, 3, 4, 4]
 
 
 def test_batched_memories_and_gradients_through_retrieval():

@@ -1,16 +1,11 @@
-"""Drawings of the chapter on heads: which ways close a loop, classes of heads."""
+"""Ways to close a loop, drawn for the chapter on heads."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 import matplotlib.pyplot as plt
-import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
-from spinformer.plot.style import COLORS, label_panels
+from spinformer.plot.style import COLORS
 
 
 def loop_scheme() -> Figure:
@@ -35,17 +30,3 @@ def loop_scheme() -> Figure:
         axis.set(xlim=(-1.3, 1.3), ylim=(-1.5, 1.7), title=name)
         axis.set_axis_off()
     return figure
-
-
-def class_maps(classes: Mapping[str, np.ndarray], *, names: Sequence[str]) -> tuple[Figure, Axes]:
-    """Maps (L, H) of the operating classes 1 … 4, and an empty panel at the right."""
-    shades = [COLORS[name] for name in ("red", "orange", "green", "blue")]
-    figure, axes = plt.subplots(1, len(classes) + 1, figsize=(10, 3.2))
-    for axis, (title, values) in zip(axes[:-1], classes.items(), strict=True):
-        axis.imshow(values, cmap=ListedColormap(shades), vmin=0.5, vmax=4.5, aspect="auto")
-        for (i, j), value in np.ndenumerate(values):
-            axis.text(j, i, names[value - 1], ha="center", va="center", fontsize=7)
-        axis.grid(False)
-        axis.set(xlabel="head", ylabel="layer", title=title, xticks=range(0, values.shape[1], 2))
-    label_panels(list(axes))
-    return figure, axes[-1]
