@@ -54,7 +54,12 @@ from compendium.common.rows import grid, rows_of, share_rows
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.hopfield.continuous import energy as hopfield_energy
 from spinformer.language.encoder import LanguageModel, LayerTrace, join_traces, project, run_model
-from spinformer.language.heads import overlap_energy, random_rotations
+from spinformer.language.heads import (
+    HeadReport,
+    head_report,
+    overlap_energy,
+    random_rotations,
+)
 from spinformer.language.text import TEXTS, sample_texts, text_windows
 from spinformer.language.untrained import random_weights
 
@@ -109,9 +114,8 @@ def step_alignment(
 ) -> dict[str, np.ndarray]:
     """Centered cosines of a layer's attention step with the descent of its overlap energy.
 
-    `layer` (B,): the whole step against the whole descent, one number a sequence; `pooled` (): of
-    all sequences together; `null` (draws,): `pooled` with heads turned and permuted; `heads`
-    (B, H): each head's part of the step against the descent of its own energy alone.
+    `layer` (B,): one number a sequence; `pooled` (): of all sequences together; `null` (draws,):
+    `pooled` with heads turned and permuted.
     """
     generator = numpy_generator(seed)
     reads, writes = head_maps(model, trace.layer)
@@ -133,15 +137,10 @@ def step_alignment(
         order = torch.from_numpy(generator.permutation(len(writes)))
         null.append(pooled(writes[order] @ turns))
     step = torch.einsum("hDd,bhnd->bnD", writes, returned)
-    heads = [
-        _cosine(returned[:, head] @ write.mT, wanted[:, head] @ read, dim=(1, 2))
-        for head, (read, write) in enumerate(zip(reads, writes, strict=True))
-    ]
     return {
         "layer": _cosine(step, descent, dim=(1, 2)).numpy(),
         "pooled": pooled(writes).numpy(),
         "null": np.array(null),
-        "heads": torch.stack(heads, 1).numpy(),
     }
 
 
@@ -171,17 +170,17 @@ def _returned(trace: LayerTrace, values: Tensor) -> Tensor:
     return torch.softmax(trace.beta * trace.queries @ trace.keys.mT, dim=-1) @ values
 
 
-@torch.no_grad()
-def head_steps(model: LanguageModel, trace: LayerTrace) -> dict[str, np.ndarray]:
-    """Mean change of each head's own overlap energy over the tokens of a sequence, (B, H) each.
-
-    `whole`: by all that the head adds; `common`: by its mean over the tokens of the sequence
-    alone; `specific`: by the rest alone.
-    """
-    moved = _returned(trace, trace.values) @ read_of_written(*head_maps(model, trace.layer))
-    common = moved.mean(-2, keepdim=True).expand_as(moved)
-    parts = {"whole": moved, "common": common, "specific": moved - common}
-    return {name: _change(trace, part).numpy() for name, part in parts.items()}
+def head_steps(model: LanguageModel, trace: LayerTrace) -> HeadReport:
+    """What each head does to its own overlap energy, see `HeadReport`; (B, H) each."""
+    return head_report(
+        trace.queries,
+        keys=trace.keys,
+        values=trace.values,
+        states=trace.inputs,
+        read=lambda states: project(model, trace.layer, "query", states=states),
+        output=model.weights[f"encoder.layer.{trace.layer}.attention.output.dense.weight"],
+        draws=0,
+    )
 
 
 @torch.no_grad()
@@ -231,7 +230,8 @@ def STEPS(length: int, source: str) -> Rows:
     """What heads do to their own energies in one text, means over its windows."""
     rows = []
     for trace in traces_of([source], length):
-        means = {name: change.mean(0) for name, change in head_steps(encoder(), trace).items()}
+        found = head_steps(encoder(), trace)
+        means = {part: getattr(found, part).mean(0) for part in PARTS}
         rows += rows_of(layer=trace.layer, head=range(len(means["whole"])), **means)
     return rows
 
