@@ -4,26 +4,15 @@ Two energies of a head with keys k_j, evaluated at a query q:
 
 * the Hopfield energy ½q·q − β⁻¹ lse_j(β k_j·q), [bal2020energy, Eq. (7)] with β, in the head's
   own space (`spinformer.hopfield.continuous.energy` with the keys as patterns);
-* the overlap energy U = −β⁻¹ [lse_j(β (k_j − k̄)·q) − log N], the part of it that can be read
-  off the attention weights: it does not change if queries and keys are re-expressed
-  (q → Aᵀq, k → A⁻¹k) or if the keys are shifted, and it is 0 for equal attention, else < 0.
-
-As a function of the hidden state x (with q = W_Q x + b_Q) U is concave, a sum of −lse of
-linear functions; so a step Δx lowers it for certain whenever Δx·(−∇U) > 0. Head h adds
-Δx_h = W_O^h o_h, o_h = Σ_j a_j v_j, to the state of every token. The change of its own energy,
-U_h(x + Δx_h) − U_h(x) with keys held fixed, needs no choice of how queries and keys are written.
-The step has a part that is *common* to all tokens of a sequence, its mean over them, and a part
-that is *specific* to the token, the rest; each can be added alone.
+* the overlap energy U of `spinformer.language.heads`, the part of it that can be read off the
+  attention weights, where also stands what a head's *common* and *specific* steps are.
 
 With p_h = Σ_j a_j (k_j − k̄) what a head would return with its centered keys as values, the layer's
 step is Σ_h W_O^h o_h + bias and the descent −∇Σ_h U_h = Σ_h W_Q^hᵀ p_h. Their cosines are those of
 the whole (N, D) arrays of a window, *centered*: without the means over its tokens, since a step
-that is the same for all tells nothing about what a token asked for.
-
-A step in no particular direction does not leave U where it was either: U is concave. The null keeps
-the model, the text, the attention maps and the descents, and breaks only which way a head's output
-points: what the heads return is turned by a random rotation of each head's space and written by the
-output matrix of another head of the layer, drawn at random; the layer's bias stays.
+that is the same for all tells nothing about what a token asked for. The null turns what the heads
+return by a random rotation of each head's space and writes it by the output matrix of another head
+of the layer, drawn at random; the layer's bias stays.
 
 Tables, over every text of the package, all windows of 32, 128 or 512 tokens in its first 512:
 `steps`, one row a head; `stages`, one row a layer, the change of Σ_h U_h / H after each stage of
@@ -73,15 +62,13 @@ SEEDS = 10
 def stage_energies(
     model: LanguageModel, trace: LayerTrace, kind: str, *, scale: float = 1.0
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Energy of every head and token before the layer, and after each stage of it.
+    """Energy of every head and token before the layer, and after each stage of it, (B, H, N).
 
-    Returns (before, after): `before` (B, H, N) at the queries of the layer's inputs, and
-    `after[stage]` (B, H, N) for the stages, keys held fixed throughout: "hopfield": the query
-    replaced by softmax(β q·k) k, the step with V = K [bal2020energy, Eq. (12)]; "attention": by
-    what the head's query map reads from the layer's attention output alone; "residual": from inputs
-    + attention output; "layer norm": from its LayerNorm; "feed forward": from the layer's outputs.
-    kind: "hopfield" or "overlap". For the first, queries may be written `scale` times as long and
-    keys `scale` times as short, which changes nothing that the model computes.
+    Keys are held fixed. "hopfield": the query is replaced by softmax(β q·k) k, the step with V = K
+    [bal2020energy, Eq. (12)]; else by what the head's query map reads of the layer's attention
+    output alone, of inputs + this, of their LayerNorm, and of the layer's outputs. kind: "hopfield"
+    or "overlap". For the first, queries may be written `scale` times as long and keys `scale` times
+    as short, which changes nothing that the model computes.
     """
 
     def energy(queries: Tensor) -> Tensor:
@@ -99,8 +86,7 @@ def stage_energies(
 def query_energy(trace: LayerTrace, *, turned: Seed | None = None) -> np.ndarray:
     """Mean overlap energy of a layer's queries among its own keys, one number a head: (H,).
 
-    With `turned` (a seed) the queries of every head are first turned by a random rotation of its
-    own: the same keys and the same lengths of queries, but what the queries ask for is lost.
+    With `turned` (a seed) the queries of every head are first turned by a random rotation.
     """
     queries = trace.queries
     if turned is not None:
@@ -187,10 +173,9 @@ def head_steps(model: LanguageModel, trace: LayerTrace) -> HeadReport:
 def turned_steps(
     model: LanguageModel, trace: LayerTrace, *, seed: Seed = 0
 ) -> tuple[np.ndarray, float]:
-    """One draw of the null: mean changes of U_h by the turned head h alone, and of Σ_h U_h / H.
+    """One draw of the null: mean change of U_h by what stands in the place of head h, (H,).
 
-    Returns (H,), by what stands in the place of the head, and the mean over heads of the change by
-    all of them and the layer's bias together; means over sequences and tokens.
+    And the mean over heads of the change by all of them and the layer's bias together.
     """
     reads, writes = head_maps(model, trace.layer)
     generator = numpy_generator(seed)
@@ -205,10 +190,7 @@ def turned_steps(
 
 
 def stage_changes(model: LanguageModel, trace: LayerTrace) -> np.ndarray:
-    """Change of Σ_h U_h / H since the layer's inputs, after each of STAGES_OF_U: (stages, B).
-
-    Means over tokens.
-    """
+    """Mean change of U_h over heads and tokens after each of STAGES_OF_U: (stages, B)."""
     before, after = stage_energies(model, trace, "overlap")
     return np.stack([(after[s] - before).mean((1, 2)).numpy() for s in STAGES_OF_U])
 

@@ -124,11 +124,11 @@ def toy_loss(
 def measure_toy(
     weights: Weights, goal: str, *, seeds: Sequence[int], count: int = 2000
 ) -> dict[str, np.ndarray]:
-    """What the layers do on `count` fresh examples: arrays (E, L) and (E,).
+    """What the layers do on `count` fresh examples.
 
-    Per copy and layer `fell`, the fraction of states whose overlap energy falls in the layer's
-    update, its own keys held fixed, and `cosine`, the mean cosine between the update and −gradient;
-    per copy `loss`, `accuracy` and `floor`, the loss of the exact probabilities on the same data.
+    (E, L): `fell`, the share of states whose overlap energy falls in the layer's update, its own
+    keys held fixed; `cosine`, the mean cosine of update and −gradient. (E,): `loss`, `accuracy` and
+    `floor`, the loss of the exact probabilities on the same data.
     """
     examples = draw_examples(count, streams(seeds, 1))
     patterns, states, target = examples
