@@ -101,9 +101,8 @@ def _damaged(targets: np.ndarray, flips: int, rng: np.random.Generator) -> np.nd
 def basin_edge(starts: np.ndarray, *, ends: np.ndarray) -> np.ndarray:
     """Smallest starting overlap from which half of the runs end above 0.9; (loads, networks).
 
-    `starts` increase, `ends` are those of `end_overlaps`. Linear interpolation of the share in
-    each network between the last start that fails and the one after it; NaN where even the
-    largest start fails, the smallest start where all succeed.
+    `ends` are of `end_overlaps`. Linear between the last start that fails and the one after it; NaN
+    where even the largest fails, the smallest where all succeed.
     """
     share = (ends > 0.9).mean(axis=-1)
     # From there on no start fails.
@@ -266,10 +265,8 @@ def exponential_recall(
 ) -> np.ndarray:
     """Recall of the exponential memory from patterns with round(ρ·d) random spins flipped.
 
-    `queries` of the `count` random patterns are tried at each corruption ρ in [0, 1], by
-    asynchronous sweeps. Shares (3, corruptions): equal to their pattern after one sweep, at the
-    fixed point, and with their pattern still the nearest stored one (t patterns tied for nearest
-    count 1/t): what an exhaustive search that guesses among ties gets right.
+    Shares (3, corruptions) of `queries` of the `count` random patterns: restored after one sweep,
+    at the fixed point, and by an exhaustive search for the nearest that guesses among ties.
     """
     rng = numpy_generator(seed)
     patterns = 2.0 * rng.integers(0, 2, (count, dim), dtype=np.int8) - 1.0

@@ -3,11 +3,8 @@
 d spins ±1, patterns are N rows of d entries ±1, E = −(1/2d) Σ_μ (x_μ·s)² + N/2, which is
 −½ Σ_ij J_ij s_i s_j with J_ij = (1/d) Σ_μ x_μi x_μj and J_ii = 0. In a sweep every spin, in order,
 is drawn anew: up with probability 1/(1 + exp(−2h_i/T)), h_i = Σ_j J_ij s_j. A visit costs N
-operations: the products x_μ·s are kept up to date.
-
-Measured are the overlap kept, the temperature of melting, and the overlap of two copies.
-Temperatures are given as `fraction` of the melting temperature T_M(α) of the theory where a
-pattern is retrieved. Errors are standard errors over independent networks, one pattern and one
+operations: the products x_μ·s are kept up to date. `fraction` is of the melting temperature T_M(α)
+of the theory. Errors are standard errors over independent networks, one pattern and one
 run in each.
 """
 

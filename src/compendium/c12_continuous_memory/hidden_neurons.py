@@ -6,12 +6,8 @@
 
 with visible neurons v (d,) and one hidden neuron for each pattern, h (N,). Time is measured in τ_v,
 so that only the ratio ρ = τ_h/τ_v is left. h = Xv, the limit ρ → 0, leaves dv/dt = −∇E of
-`hopfield.continuous`: attention is one Euler step of size τ_v. For any ρ, if h starts as Xu, it
-stays Xu, v = u + ρ du/dt, and (our own derivation, in the chapter)
-
-    ρ d²u/dt² + (1 + ρ) du/dt = −∇E(u) .
-
-To first order in ρ, (1 + ρA) dv/dt = −∇E, A = β Cov_p(x) the slope of attention.
+`hopfield.continuous`: attention is one Euler step of size τ_v. To first order in ρ,
+(1 + ρA) dv/dt = −∇E, A = β Cov_p(x) the slope of attention.
 
 Table ENDS: random memories (normal patterns, COUNT of width DIM) and normal queries; the reference
 is attention in continuous time, ρ = 0. Predicted before the shares were computed: the share of
@@ -132,10 +128,9 @@ def _integrate(
 
 
 def relaxation_rates(slopes: ArrayLike, *, ratio: float) -> Array:
-    """Eigenvalues (..., 2) of the linearised flow at a rest: (1 + λ)(1 + ρλ) = a.
+    """Eigenvalues (..., 2) of the linearised flow at a rest, (1 + λ)(1 + ρλ) = a.
 
-    `slopes`, real or complex (...): the eigenvalues a of the attention step Xᵀ softmax(βXv), or
-    with values that differ from keys of Vᵀ softmax(βXv).
+    `slopes` (...) are the eigenvalues a of the attention step, complex if values are no keys.
     """
     a = np.asarray(slopes, dtype=complex)
     both = 1.0 + ratio + np.sqrt((1.0 - ratio) ** 2 + 4.0 * ratio * a)

@@ -1,7 +1,6 @@
 """What the continuous memory keeps and what is promised of it: the experiments of chapter 12.
 
-Faces are rows of (100, 625) as in `images.faces`; memories are compared at equal β⟨‖x‖²⟩/d, so
-that a change of scale is no change of temperature.
+Memories are compared at equal β⟨‖x‖²⟩/d, so that a change of scale is no change of temperature.
 
 Table of settings of A19: which faces come back, by what is hidden and how they are prepared. value:
 the share of the hundred faces that are recalled at β⟨‖x‖²⟩/d = 1, less 0.995, so that above zero
@@ -52,14 +51,11 @@ def prepare_faces(
     equal_norm: bool = False,
     scaled_query: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """A memory of the faces (N, d) and queries that know only the pixels `seen` (d,).
+    """A memory of the faces (N, d) and queries that know only the pixels `seen` (d,), 0 elsewhere.
 
-    centring: nothing is subtracted, or the mean face, or from each image its own mean (as
-        LayerNorm does; the query can only subtract that of its visible pixels).
-    equal_norm: every stored face is brought to norm √d. The query's visible part is divided by
-        the norm of the whole face then, which nobody knows who sees only a part of it, unless
-    scaled_query: the visible part is brought to the mean norm of the memory.
-    Hidden pixels of a query are 0.
+    Subtracted is nothing, the mean face, or the mean of each image (of a query that of what is
+    seen). With `equal_norm` every face is brought to norm √d, a query by the norm of its whole
+    face; with `scaled_query` what is seen is brought to the mean norm of the memory.
     """
     memory, queries = faces, faces * seen
     if centring == "mean face":
@@ -118,11 +114,10 @@ def guarantees(patterns: torch.Tensor, *, beta: float, radius: float) -> dict[st
 def bound_cases(memories: int, *, seed: Seed = 0) -> dict[str, np.ndarray]:
     """Random memories, temperatures and starting distances, each bound beside what it bounds.
 
-    One entry a case, a pattern of some memory. error: ‖f(ξ) − x_i‖ after one step; slope: largest
-    eigenvalue of the update's Jacobian; each with the bounds of `guarantees`. distance, radius: of
-    the patterns that meet the separation condition, how far the fixed point lies that retrieval
-    reaches from them, and how far it may. The error is summed as Σ_j p_j (x_j − x_i) over the
-    competitors, which loses no digits where it is far below the rounding of x_i.
+    One entry a pattern of some memory. error: ‖f(ξ) − x_i‖ after one step, summed over competitors,
+    which loses no digits where it is far below the rounding of x_i; slope: largest eigenvalue of
+    the update's Jacobian. distance, radius: of the patterns that are promised a fixed point, how
+    far retrieval ends from them, and how far it may.
     """
     rng = numpy_generator(seed)
     cases: list[dict[str, torch.Tensor]] = []

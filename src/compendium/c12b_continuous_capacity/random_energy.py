@@ -92,12 +92,10 @@ def one_step_log_count(dim: int, *, beta: float, ensemble: str = "spherical") ->
 def retrieval_fold(dim: int, *, beta: float) -> RetrievalFold:
     """The number of spherical patterns up to which a pattern keeps a state of its own, d finite.
 
-    The state is ξ = t·x_i plus little: its pattern holds the weight p, the others have the mean
-    overlap A(t) with its direction, so t = p + (1 − p)A and ln(p/(1 − p)) = βdt − ln Σ. With the
-    mean Σ = (N − 1)G(βdt) this gives ln(N − 1) as a function of t, whose maximum is the fold.
-    The weighted mean of a finite number of others also has a part across ξ, of mean square
-    dG(2κ)/(NG(κ)²), κ = βdt, which feeds back: it adds β(1 − p) times that to ln Σ. The
-    spread is that of ln Σ from pattern to pattern.
+    The state is ξ = t·x_i plus little, t = p + (1 − p)A(t), ln(p/(1 − p)) = βdt − ln Σ, with the
+    mean Σ = (N − 1)G(βdt) of the others: the fold is where ln(N − 1) is largest. The weighted mean
+    of finitely many others also has a part across ξ, of mean square dG(2κ)/(NG(κ)²), κ = βdt,
+    which adds β(1 − p) times that to ln Σ. The spread is that of ln Σ from pattern to pattern.
     """
 
     def place(t: float) -> tuple[float, float]:

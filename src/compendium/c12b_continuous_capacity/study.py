@@ -1,8 +1,8 @@
 """Random continuous memories: when the others outweigh a pattern, what retrieval keeps, basins.
 
-Patterns are rows of d components and mean square 1 (`random_energy.ENSEMBLES`). Single
-precision, in chunks: what is counted is decided by differences of scores of order one. Errors
-are standard errors over independent memories. From finite d to the limit leads a straight line.
+Patterns are rows of d components and mean square 1 (`random_energy.ENSEMBLES`), in single
+precision: what is counted is decided by differences of scores of order one. Errors are standard
+errors over independent memories.
 """
 
 from __future__ import annotations
@@ -163,8 +163,7 @@ def level_log_sums(
 ) -> np.ndarray:
     """ln Σ_j e^{βdu_j} of N = `count` independent levels u_j, (samples,): the model itself.
 
-    u is a component of a unit vector: (1 + u)/2 follows a beta distribution. No patterns are
-    drawn and no memory is built.
+    u is a component of a unit vector: (1 + u)/2 follows a beta distribution.
     """
     half = 0.5 * (dim - 1)
     levels = 2.0 * numpy_generator(seed).beta(half, half, (samples, count)) - 1.0
@@ -191,8 +190,7 @@ def weight_concentration(
 def line_fit(x: np.ndarray, *, values: np.ndarray, errors: np.ndarray) -> tuple[Estimate, Estimate]:
     """Intercept and slope of a weighted straight line through at least three points.
 
-    Errors are widened by the root of chi² per freedom where that exceeds one: the line is then
-    only roughly the law, and its ends are less certain than the points.
+    Errors are widened by the root of chi² per freedom where that exceeds one.
     """
     found, covariance = np.polyfit(x, values, 1, w=1.0 / errors, cov="unscaled")
     chi2 = (((values - np.polyval(found, x)) / errors) ** 2).sum() / (len(x) - 2)

@@ -15,8 +15,7 @@ no model can have a smaller loss than these probabilities have, whatever the goa
 
 Shapes: E copies of the toy, which differ in their seed and are computed at once; batches of B
 examples, patterns (E, B, N, D), states (E, B, D); L layers, counted from 0; weights are float64
-tensors (L, E, D, D) by name ("query", "key", "output"). Tables
-`toy` and `toy_longer` hold the long trainings.
+tensors (L, E, D, D) by name ("query", "key", "output").
 
 `settings_A14c`: whether depth or length of a toy's training would turn its direction, or another
 text the depth of the model's energies. value, toy: the change by training of the mean cosine over
