@@ -34,7 +34,7 @@ def digit_labels() -> np.ndarray:
 
 
 def binarize(images: np.ndarray) -> np.ndarray:
-    """Spins ±1 of the same shape (n, d) as `images`: +1 where a pixel is above its image's median."""
+    """Spins ±1 of the shape (n, d) of `images`: +1 where a pixel is above its image's median."""
     return np.where(images > np.median(images, axis=1, keepdims=True), 1.0, -1.0)
 
 
