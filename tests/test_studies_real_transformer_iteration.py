@@ -27,17 +27,6 @@ def double(rows):
 # --- repeating a map -------------------------------------------------------------------------
 
 
-def test_repeat_stops_when_the_step_is_as_short_as_asked():
-    """x → x/2 + b: step n has length 2⁻ⁿ|2b|, as long as the distance that is left."""
-    for tolerance in (1e-3, 1e-6, 1e-9):
-        states, rests = loops.repeat(
-            lambda x: x / 2 + double([[3.0, 4.0]]), double([[0.0, 0.0]]), tolerance=tolerance
-        )
-        assert bool(rests)
-        left = float((states - double([[6.0, 8.0]])).norm())
-        assert left == pytest.approx(10 * 0.5 ** np.ceil(-np.log2(tolerance)), rel=1e-6)
-
-
 def test_a_row_that_rests_is_frozen_and_measured_alone():
     """Rates 0.5 and 0.9: the fast row stops first, after its own number of steps."""
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from minilm_model import installed_model, two_models
+from scipy.stats import ortho_group
 
 from compendium.c14_real_transformer import steps
 from spinformer.language.encoder import project, run_model
@@ -50,26 +51,14 @@ def maps(model, trace):
     return (matrix.reshape(heads, -1, matrix.shape[-1]) for matrix in (output.T, query))
 
 
-def per_head(model, trace):
-    """Centered steps W_O^h o_h and descents W_Q^hᵀ p_h of every head: two arrays (B, H, N, D)."""
-    parts = (
-        np.stack([mixed(trace, values, head) @ matrix[head] for head in range(len(matrix))], 1)
-        for values, matrix in zip((trace.values, trace.keys), maps(model, trace), strict=True)
-    )
-    return (part - part.mean(2, keepdims=True) for part in parts)
-
-
 def turned_by_hand(model, trace, generator):
     """What each head writes, (H, B, N, D), turned and through the matrix of a drawn head."""
     output, _ = maps(model, trace)
     order = enumerate(generator.permutation(len(output)))
-    return [mixed(trace, trace.values, h) @ haar(generator) @ output[g] for h, g in order]
-
-
-def haar(generator):
-    """A uniform rotation of four dimensions: QR with the signs of the diagonal of R taken out."""
-    orthogonal, triangle = np.linalg.qr(generator.standard_normal((4, 4)))
-    return orthogonal * np.sign(np.diag(triangle))
+    return [
+        mixed(trace, trace.values, h) @ ortho_group.rvs(4, random_state=generator) @ output[g]
+        for h, g in order
+    ]
 
 
 def assert_alike(drawn, by_hand):
@@ -83,10 +72,12 @@ def cosine(one, other):
     return (one * other).sum() / np.linalg.norm(one) / np.linalg.norm(other)
 
 
-def layer_energy(model, trace, states):
-    """Σ_h U_h of a layer at hidden states (B, N, D), torch, for autograd: (B, N)."""
+def descent(model, trace):
+    """−∇Σ_h U_h of a layer at its inputs, by autograd, without its mean over tokens: (B, N, D)."""
+    states = trace.inputs.clone().requires_grad_()
     queries = project(model, trace.layer, "query", states=states)
-    return overlap_energy(queries, keys=trace.keys, beta=trace.beta).sum(1)
+    overlap_energy(queries, keys=trace.keys, beta=trace.beta).sum().backward()
+    return (states.grad.mean(1, keepdim=True) - states.grad).numpy()
 
 
 @pytest.mark.claim("A14a")
@@ -157,36 +148,26 @@ def test_turned_heads_have_the_spread_of_heads_turned_by_hand():
 
 
 def test_step_alignment_is_the_cosine_of_step_and_descent():
-    """Whole step (of the model's run) and autograd's gradient; heads one by one."""
+    """The whole step, of the model's run, and autograd's gradient."""
     for model, trace in two_models(1):
-        found = steps.step_alignment(model, trace, draws=0)
-        states = trace.inputs.clone().requires_grad_(True)
-        total = layer_energy(model, trace, states).sum()
-        (gradient,) = torch.autograd.grad(total, states)
-        step, down = (x - x.mean(1, keepdim=True) for x in (trace.attended, -gradient))
-        parts, descents = per_head(model, trace)
-        alone = steps.head_steps(model, trace).centered_cosine
-        for b in range(2):
-            expected = cosine(step[b].numpy(), down[b].numpy())
-            assert found["layer"][b] == pytest.approx(expected, abs=1e-9)
-            for h in range(parts.shape[1]):
-                expected = cosine(parts[b, h], descents[b, h])
-                assert alone[b, h] == pytest.approx(expected, abs=1e-9)
-        assert found["pooled"] == pytest.approx(cosine(step.numpy(), down.numpy()), abs=1e-9)
+        found, down = steps.step_alignment(model, trace, draws=0), descent(model, trace)
+        step = (trace.attended - trace.attended.mean(1, keepdim=True)).numpy()
+        expected = [cosine(*pair) for pair in zip(step, down, strict=True)]
+        np.testing.assert_allclose(found["layer"], expected, atol=1e-9)
+        assert found["pooled"] == pytest.approx(cosine(step, down), abs=1e-9)
 
 
 def test_null_turns_and_permutes_the_heads():
     """Its cosines scatter around 0 as those of turned heads do that are written out."""
     model = example_model(seed=3)
     trace = run_model(model, TOKENS)[1]
-    found = steps.step_alignment(model, trace, draws=400, seed=5)
-    _, descents = per_head(model, trace)
-    generator, drawn = np.random.default_rng(1), []
+    null = steps.step_alignment(model, trace, draws=400, seed=5)["null"]
+    down, generator, drawn = descent(model, trace), np.random.default_rng(1), []
     for _ in range(400):
         step = sum(turned_by_hand(model, trace, generator))
-        drawn.append(cosine(step - step.mean(1, keepdims=True), descents.sum(1)))
-    assert abs(found["null"].mean()) < 4 * found["null"].std() / 20
-    assert found["null"].std() == pytest.approx(np.std(drawn), rel=0.15)
+        drawn.append(cosine(step - step.mean(1, keepdims=True), down))
+    assert abs(null.mean()) < 4 * null.std() / 20
+    assert null.std() == pytest.approx(np.std(drawn), rel=0.15)
 
 
 def test_null_without_turns_has_a_value_for_each_order_of_the_heads(monkeypatch):
@@ -226,7 +207,7 @@ def test_query_energy_by_hand_and_turned():
     drawn = [steps.query_energy(trace, turned=seed) for seed in range(300)]
     generator, by_hand = np.random.default_rng(7), []
     for _ in range(300):
-        turn = torch.from_numpy(haar(generator))
+        turn = torch.from_numpy(ortho_group.rvs(4, random_state=generator))
         turned = overlap_energy(trace.queries @ turn, keys=trace.keys, beta=0.5)
         by_hand.append(turned.mean((0, 2)).numpy())
     assert_alike(drawn, by_hand)
