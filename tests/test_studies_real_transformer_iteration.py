@@ -1,22 +1,12 @@
 """Repeated attention: where it ends, its four loops; attention statistics of heads."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
 from minilm_model import two_models
 
 from compendium.c14b_heads_and_fixed_points import loops, sizes
-from spinformer.language.encoder import (
-    Architecture,
-    LanguageModel,
-    LayerTrace,
-    project,
-    run_layer,
-    run_model,
-)
-from spinformer.language.heads import overlap_energy
+from spinformer.language.encoder import Architecture, LanguageModel, LayerTrace, run_model
 from spinformer.language.untrained import example_model
 
 
@@ -172,46 +162,36 @@ def test_sublayer_end_points_solve_their_equation():
     assert {row["count"] for row in found} == {len(ends)}
 
 
+def maps_of(model, trace):
+    """Rows of the last head in query, key and transposed output matrix, and in the query bias."""
+    prefix, width = f"encoder.layer.{trace.layer}.attention", model.architecture.head_width
+    names = ("self.query.weight", "self.key.weight", "output.dense.weight", "self.query.bias")
+    query, key, output, bias = (model.weights[f"{prefix}.{name}"] for name in names)
+    return (rows[-width:] for rows in (query, key, output.mT, bias))
+
+
 def test_balanced_gauge_changes_no_attention():
-    """Attention and overlap energies agree to 1e-10; both maps have equal Gram matrices."""
+    """Attention agrees to 1e-11; both maps have equal Gram matrices, keys no mean."""
     for model, trace in two_models(2):
-        beta, width = trace.beta, model.architecture.head_width
-        head = model.architecture.heads - 1
         queries, keys = loops.balanced_gauge(model, trace)
-        (weights, own), (turned, other) = (
-            (torch.softmax(beta * q @ k.mT, -1), overlap_energy(q, keys=k, beta=beta))
-            for q, k in ((trace.queries, trace.keys), (queries, keys))
+        weights, own = (
+            torch.softmax(trace.beta * q @ k.mT, -1)
+            for q, k in ((queries, keys), (trace.queries, trace.keys))
         )
-        torch.testing.assert_close(turned, weights, atol=1e-11, rtol=0)
-        torch.testing.assert_close(other, own, atol=1e-10, rtol=0)
+        torch.testing.assert_close(weights, own, atol=1e-11, rtol=0)
         assert float(keys.mean(-2).abs().max()) < 1e-12 * float(keys.abs().max()) * keys.shape[-2]
-        gauge = torch.linalg.lstsq(trace.queries[0, head], queries[0, head]).solution
-        name = f"encoder.layer.{trace.layer}.attention.self"
-        rows = slice(head * width, (head + 1) * width)
-        query_map = model.weights[name + ".query.weight"][rows].mT @ gauge
-        key_map = model.weights[name + ".key.weight"][rows].mT @ torch.linalg.inv(gauge).mT
-        torch.testing.assert_close(
-            query_map.mT @ query_map, key_map.mT @ key_map, atol=1e-9, rtol=0
-        )
+        gauge = torch.linalg.lstsq(trace.queries[0, -1], queries[0, -1]).solution
+        query_map, key_map, *_ = maps_of(model, trace)
+        one, other = gauge.mT @ query_map, torch.linalg.inv(gauge) @ key_map
+        torch.testing.assert_close(one @ one.mT, other @ other.mT, atol=1e-9, rtol=0)
 
 
-def test_readback_is_the_heads_own_loop():
-    """The attention output of all heads, read by W_Q, is the sum of what each writes."""
+def test_readback_is_what_the_heads_own_matrices_make_of_its_values():
     for model, trace in two_models(3):
-        layer, width = trace.layer, model.architecture.head_width
-        head = model.architecture.heads - 1
-        attention = torch.softmax(trace.beta * trace.queries @ trace.keys.mT, -1)
-        alone = dict(model.weights)
-        output = f"encoder.layer.{layer}.attention.output.dense"
-        mask = torch.zeros(model.architecture.width, dtype=torch.float64)
-        mask[head * width : (head + 1) * width] = 1
-        alone[output + ".weight"] = alone[output + ".weight"] * mask
-        alone[output + ".bias"] = torch.zeros_like(alone[output + ".bias"])
-        silenced = replace(model, weights=alone)
-        written = run_layer(silenced, layer, inputs=trace.inputs).attended
-        expected = project(model, layer, "query", states=written)[:, head]
-        values = loops.readback_values(model, trace)[:, head]
-        torch.testing.assert_close(attention[:, head] @ values, expected, atol=1e-11, rtol=0)
+        query_map, _, output_map, bias = maps_of(model, trace)
+        expected = trace.values[:, -1] @ output_map @ query_map.mT + bias
+        found = loops.readback_values(model, trace)[:, -1]
+        torch.testing.assert_close(found, expected, atol=1e-11, rtol=0)
 
 
 # --- statistics of heads -----------------------------------------------------------------
