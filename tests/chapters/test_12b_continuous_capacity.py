@@ -13,7 +13,6 @@ from scipy.stats import norm
 
 from compendium.c12b_continuous_capacity.random_energy import (
     capacity,
-    capacity_of_all,
     one_step_log_count,
     retrieval_fold,
 )
@@ -65,19 +64,6 @@ def test_capacity_is_where_the_largest_term_of_the_others_reaches_the_score(ense
     assert capacity(40.0, ensemble="binary") == pytest.approx(np.log(2))
     assert capacity(7.0, ensemble="gaussian") == 0.5
     assert capacity(0.5, ensemble="gaussian") == pytest.approx(0.375)
-
-
-@pytest.mark.parametrize("beta", [0.4, 0.9])
-def test_the_shortest_gaussian_pattern_is_lost_first(beta):
-    assert capacity_of_all(3.0) == pytest.approx(1 / (2 * np.e))
-    rho = np.linspace(0.01, 1.0, 100_000)
-    norms = 0.5 * (rho - 1 - np.log(rho))
-    load = capacity_of_all(beta)
-    for factor, found in ((0.995, True), (1.005, False)):
-        alpha = factor * load
-        liquid, frozen = alpha + 0.5 * beta**2 * rho, beta * np.sqrt(2 * alpha * rho)
-        noise = np.where(beta * np.sqrt(rho) < np.sqrt(2 * alpha), liquid, frozen)
-        assert bool((beta * rho > noise)[norms <= alpha].all()) is found
 
 
 def test_counts_at_finite_width_are_exact_means():

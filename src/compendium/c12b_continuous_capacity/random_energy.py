@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from scipy.optimize import brentq, minimize_scalar
+from scipy.optimize import minimize_scalar
 from scipy.special import xlogy
 
 from spinformer.core.records import record
@@ -51,17 +51,6 @@ def capacity(beta: float, *, overlap: float = 1.0, ensemble: str = "spherical") 
     rate, tilted = ENSEMBLES[ensemble]
     u = tilted(beta)
     return beta * (overlap - u) + rate(u) if overlap > u else rate(overlap)
-
-
-def capacity_of_all(beta: float) -> float:
-    """α_c: the largest load at which all Gaussian patterns are found, each from itself.
-
-    Of e^{αd} the shortest has ‖x‖² = ρd with (ρ − 1 − ln ρ)/2 = α and is found if α < ρκ,
-    κ = β − β²/2 (½ from β = 1), so that α_c = 1/(2e) at most [lucibello2024exponential].
-    """
-    typical = capacity(beta, ensemble="gaussian")
-    shortest = brentq(lambda r: r * (1.0 - 2.0 * typical) - 1.0 - math.log(r), 1e-9, 1.0)
-    return float(shortest) * typical
 
 
 @record
