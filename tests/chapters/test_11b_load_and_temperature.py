@@ -1,10 +1,12 @@
 """The classical memory at a temperature: theory against other algebra, heat bath against sums."""
 
+from functools import partial
+
 import numpy as np
 import pytest
-from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.special import erf
+from scipy.stats import norm
 
 from compendium.c11_discrete_memories.study import retrieval_load
 from compendium.c11b_load_and_temperature.replica import (
@@ -15,11 +17,8 @@ from compendium.c11b_load_and_temperature.replica import (
 )
 from compendium.c11b_load_and_temperature.study import copies_overlap, retrieval, run_heat_bath
 
-
-def average(function):
-    """E over a unit normal, by a library's adaptive quadrature."""
-    density = lambda z: np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi) * function(z)  # noqa: E731
-    return quad(density, -12, 12, limit=400, epsabs=1e-12, epsrel=1e-12)[0]
+# E over a unit normal, by a library's adaptive quadrature.
+average = partial(norm.expect, lb=-12, ub=12, limit=400, epsabs=1e-12, epsrel=1e-12)
 
 
 def iterate(load, *, beta, m=1.0, steps=400):
@@ -174,7 +173,7 @@ def test_patterns_are_lost_where_the_glass_is_still_there():
 
 def test_copies_have_the_susceptibility_of_the_replicon():
     for load, temperature in ((0.05, 1.6), (0.25, 2.2)):
-        found = copies_overlap(250, load=load, temperature=temperature, networks=40, seed=3)
+        found = copies_overlap(250, load=load, temperature=temperature, networks=16, seed=3)
         theory = 1 / (1 - load / (temperature - 1) ** 2)
         assert 250 * found.value == pytest.approx(theory, abs=4 * 250 * found.error + 0.05)
-        assert 250 * found.error < 0.15
+        assert 250 * found.error < 0.25
