@@ -159,14 +159,22 @@ def test_exponential_memory_loses_patterns_by_the_birthday_law():
     law = np.exp(-counts * (counts - 1) * d / 2 ** (d + 1))
     measured = all_fixed_probability(d, counts=counts, networks=200, seed=18).mean(axis=1)
     assert (abs(measured - law) < 3 * np.sqrt(law * (1 - law) / 200)).all()
-    rng = np.random.default_rng(22)  # the estimate and its error, on draws from the law itself
-    truth = 0.5 + np.sqrt(0.25 + np.log(2) * 2.0 ** (d + 1) / d)
-    pulls = []
-    for _ in range(200):
-        fit = half_capacity(counts, fixed=(rng.random((4, 100)) < law[:, None]).astype(float))
-        pulls.append((fit.value - truth) / fit.error)
-    assert abs(np.mean(pulls)) < 0.3
-    assert 0.8 < np.std(pulls) < 1.2
+
+
+def test_half_of_the_memories_is_fixed_where_the_likelihood_is_largest():
+    """Score and information of P(N) = 2^{−N(N−1)/H(H−1)}, by differences."""
+    counts, wins, tries = np.array([2, 3, 4, 6]), np.array([45, 33, 19, 2]), 50
+    fixed = np.arange(tries) < wins[:, None]
+    found = half_capacity(counts, fixed=fixed.astype(float))
+    half, step = found.value, 1e-4
+    share, above, below = (
+        2.0 ** (-counts * (counts - 1) / (h * (h - 1))) for h in (half, half + step, half - step)
+    )
+    slope = (above - below) / (2 * step)
+    information = tries * (slope**2 / (share * (1 - share))).sum()
+    score = ((wins - tries * share) * slope / (share * (1 - share))).sum()
+    assert abs(score) < 1e-3 * information
+    assert found.error == pytest.approx(information**-0.5, rel=1e-5)
 
 
 def test_exponential_memory_recalls_damaged_patterns_in_one_sweep():
