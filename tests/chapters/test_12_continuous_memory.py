@@ -60,6 +60,9 @@ def test_faces_return_where_plain_loops_say():
             scaled_query=True,
         )
         assert faces_recalled(memory, queries=queries, coldness=1.0) == count
+    # Of ±1 a query ends at m = tanh βm: nearer than 5 % to its pattern at β = 2, not at 1.8.
+    pair = torch.tensor([[1.0], [-1.0]], dtype=torch.float64)
+    assert [faces_recalled(pair, queries=pair, coldness=beta) for beta in (1.8, 2.0)] == [0, 2]
     assert wanted["mean face", True] == 100
     assert 90 < wanted["none", True] < 100
     assert wanted["none", False] < wanted["mean face", False] < 90

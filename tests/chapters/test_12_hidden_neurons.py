@@ -98,7 +98,9 @@ def test_relaxation_rates_are_eigenvalues_of_the_whole_network(ratio):
 @pytest.mark.claim("A9b")
 def test_hidden_neurons_may_be_eliminated_if_they_start_where_they_belong():
     drawn = study.memories(2, queries=3, seed=11)
+    alone = [study.distances([one], beta=0.8, ratios=[1e-3, 1e-2]) for one in drawn]
     errors = study.distances(drawn, beta=0.8, ratios=[1e-3, 1e-2])
+    assert (errors == np.maximum(*alone)).all()
     slopes = [np.log10(e[1] / e[0]) for e in errors]
     assert abs(slopes[0] - 1) < 0.1
     assert abs(slopes[1] - 2) < 0.2
