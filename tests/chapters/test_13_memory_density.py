@@ -53,6 +53,6 @@ def test_rows_are_the_definitions():
     for name, logits in (("loss", 2.5 * learned.square().sum(1)), ("free", free.log())):
         mixture = free_mixture(learned, logits=logits, beta=5.0)
         wanted[name] = -float(mixture.log_prob(test).mean())
-    assert {name: row[name] for name in wanted} == pytest.approx(wanted, rel=1e-6)
+    assert {name: row[name] for name in wanted} == pytest.approx(wanted, rel=1e-9)
     normal = digit_pictures("equal norm")
     torch.testing.assert_close(normal.norm(dim=1), torch.full((1797,), 5.0, dtype=torch.float64))
