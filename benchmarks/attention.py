@@ -21,7 +21,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 
-from compendium.c10_attention.relatives import (
+from compendium.c10_attention.study import (
     kernel_attention,
     low_rank_attention,
     recurrent_attention,
@@ -31,21 +31,18 @@ from compendium.c10_attention.relatives import (
 from spinformer.hopfield.attention import attention
 
 WIDTH = 64
+BETA = WIDTH**-0.5
 WAYS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "dense, as written": lambda x: attention(x, keys=x, values=x),
     "dense, framework's kernel": lambda x: torch.nn.functional.scaled_dot_product_attention(
         x[None], x[None], x[None]
     ),
-    "streaming, blocks of 256": lambda x: streaming_attention(x, keys=x, values=x, block=256),
-    "low rank, 16 landmarks": lambda x: low_rank_attention(x, keys=x, values=x, landmarks=16),
-    "sparse, 16 to each side": lambda x: sparse_attention(x, keys=x, values=x, window=16),
-    "recurrent, 16 into one": lambda x: recurrent_attention(
-        x, keys=x, values=x, block=32, compression=16
-    ),
-    "recurrent, 64 slots": lambda x: recurrent_attention(
-        x, keys=x, values=x, block=32, compression=16, slots=64
-    ),
-    "kernel, 64 features": lambda x: kernel_attention(x, keys=x, values=x, features=64),
+    "streaming, blocks of 256": lambda x: streaming_attention(x, 256, beta=BETA),
+    "low rank, 16 landmarks": lambda x: low_rank_attention(x, 16, beta=BETA),
+    "sparse, 16 to each side": lambda x: sparse_attention(x, 16, beta=BETA),
+    "recurrent, 16 into one": lambda x: recurrent_attention(x, 16, block=32, beta=BETA),
+    "recurrent, 64 slots": lambda x: recurrent_attention(x, 16, block=32, slots=64, beta=BETA),
+    "kernel, 64 features": lambda x: kernel_attention(x, 64, beta=BETA),
 }
 
 

@@ -10,11 +10,8 @@ from hypothesis import strategies as st
 from known_memories import draw
 from scipy.optimize import brentq
 from scipy.special import logsumexp, softmax
-from scipy.stats import norm
 from torch.autograd.functional import jacobian as derive
 
-from compendium.c12b_continuous_capacity.random_energy import random_pattern_overlap
-from compendium.c14b_heads_and_fixed_points.sizes import operating_class
 from spinformer.core.solve import NotConverged, Status
 from spinformer.hopfield.continuous import (
     attention_weights,
@@ -139,8 +136,6 @@ def test_effective_entries_counts_like_a_greedy_loop():
     even = torch.eye(4).cumsum(0) / torch.arange(1, 5)[:, None]
     kinds = ("single pattern", "metastable", "global average", "global average")
     assert classify(even) == kinds
-    sizes = torch.tensor([512, 257, 256, 65, 64, 17, 16, 1])
-    assert operating_class(sizes, size=512).tolist() == [1, 1, 2, 2, 3, 3, 4, 4]
 
 
 def test_batched_memories_and_gradients_through_retrieval():
@@ -226,18 +221,3 @@ def test_overflow_and_misfits_are_refused(function):
     ):
         with pytest.raises((ValueError, TypeError), match=message):
             function(patterns, states=states)
-
-
-def test_random_patterns_are_kept_where_the_estimate_says():
-    for width, spread in ((64, 0.8), (64, 1.05), (64, 1.15), (64, 1.6), (256, 0.4), (256, 0.55)):
-        patterns, others = (
-            width**0.5 * torch.nn.functional.normalize(draw(256, width, seed=seed), dim=-1)
-            for seed in (20, 21)
-        )
-        beta = spread / width**0.5
-        found = retrieve(patterns, queries=patterns, beta=beta, tolerance=1e-6, max_steps=300)
-        overlap = float((found.states * patterns).sum(-1).mean()) / width
-        assert overlap == pytest.approx(random_pattern_overlap(256, dim=width, beta=beta), abs=0.01)
-        weights = attention_weights(patterns, states=others, beta=beta)
-        share = float(effective_entries(weights).double().mean()) / 256
-        assert share == pytest.approx(norm.cdf(1.2816 - spread), abs=0.02)

@@ -1,11 +1,10 @@
 """Steps of heads and their energies: every head, stage, cosine and null written out."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
 from minilm_model import installed_model, two_models
+from scipy.stats import ortho_group
 
 from compendium.c14_real_transformer import steps
 from spinformer.language.encoder import project, run_model
@@ -50,26 +49,14 @@ def maps(model, trace):
     return (matrix.reshape(heads, -1, matrix.shape[-1]) for matrix in (output.T, query))
 
 
-def per_head(model, trace):
-    """Centered steps W_O^h o_h and descents W_Q^hᵀ p_h of every head: two arrays (B, H, N, D)."""
-    parts = (
-        np.stack([mixed(trace, values, head) @ matrix[head] for head in range(len(matrix))], 1)
-        for values, matrix in zip((trace.values, trace.keys), maps(model, trace), strict=True)
-    )
-    return (part - part.mean(2, keepdims=True) for part in parts)
-
-
 def turned_by_hand(model, trace, generator):
     """What each head writes, (H, B, N, D), turned and through the matrix of a drawn head."""
     output, _ = maps(model, trace)
     order = enumerate(generator.permutation(len(output)))
-    return [mixed(trace, trace.values, h) @ haar(generator) @ output[g] for h, g in order]
-
-
-def haar(generator):
-    """A uniform rotation of four dimensions: QR with the signs of the diagonal of R taken out."""
-    orthogonal, triangle = np.linalg.qr(generator.standard_normal((4, 4)))
-    return orthogonal * np.sign(np.diag(triangle))
+    return [
+        mixed(trace, trace.values, h) @ ortho_group.rvs(4, random_state=generator) @ output[g]
+        for h, g in order
+    ]
 
 
 def assert_alike(drawn, by_hand):
@@ -83,10 +70,12 @@ def cosine(one, other):
     return (one * other).sum() / np.linalg.norm(one) / np.linalg.norm(other)
 
 
-def layer_energy(model, trace, states):
-    """Σ_h U_h of a layer at hidden states (B, N, D), torch, for autograd: (B, N)."""
+def descent(model, trace):
+    """−∇Σ_h U_h of a layer at its inputs, by autograd, without its mean over tokens: (B, N, D)."""
+    states = trace.inputs.clone().requires_grad_()
     queries = project(model, trace.layer, "query", states=states)
-    return overlap_energy(queries, keys=trace.keys, beta=trace.beta).sum(1)
+    overlap_energy(queries, keys=trace.keys, beta=trace.beta).sum().backward()
+    return (states.grad.mean(1, keepdim=True) - states.grad).numpy()
 
 
 @pytest.mark.claim("A14a")
@@ -102,7 +91,7 @@ def test_changes_are_those_of_steps_written_out():
             for name, part in (("whole", step), ("common", common), ("specific", step - common)):
                 after = own_energy(trace, head, asked(model, trace, head, inputs + part))
                 expected = (after - before).mean(1)
-                np.testing.assert_allclose(found[name][:, head], expected, atol=1e-9)
+                np.testing.assert_allclose(getattr(found, name)[:, head], expected, atol=1e-9)
 
 
 @pytest.mark.claim("A14b")
@@ -111,6 +100,7 @@ def test_stages_are_the_states_of_the_models_run(kind):
     """The model's own states after each stage, and the energy of its heads written out."""
     for model, trace in two_models(4):
         before, after = steps.stage_energies(model, trace, kind)
+        other = steps.stage_energies(model, trace, kind, scale=0.5)[1]
         states = {
             "attention": trace.attended,
             "residual": trace.inputs + trace.attended,
@@ -126,6 +116,10 @@ def test_stages_are_the_states_of_the_models_run(kind):
             for stage, query in queries.items():
                 expected = own_energy(trace, head, query, kind)
                 np.testing.assert_allclose(after[stage][:, head], expected, rtol=1e-9, atol=1e-9)
+            # Of the energy only the first term, ½ q·q, knows how queries and keys are written.
+            lost = 0.375 * np.square(queries["residual"]).sum(-1) * (kind == "hopfield")
+            found = (after["residual"] - other["residual"])[:, head]
+            np.testing.assert_allclose(found, lost, rtol=1e-9, atol=1e-9)
         if kind == "hopfield":
             assert float((after["hopfield"] - before).max()) <= 1e-10
         else:
@@ -133,12 +127,19 @@ def test_stages_are_the_states_of_the_models_run(kind):
             np.testing.assert_allclose(steps.stage_changes(model, trace), np.stack(changes))
 
 
-def test_turned_heads_have_the_spread_of_heads_turned_by_hand():
-    """What stands in a head's place alone, and all heads and the layer's bias together."""
-    model = example_model(seed=3)
-    trace = run_model(model, TOKENS)[1]
-    inputs, generator = trace.inputs.numpy(), np.random.default_rng(9)
-    bias = model.weights["encoder.layer.1.attention.output.dense.bias"].numpy()
+@pytest.fixture
+def unturned(monkeypatch):
+    """A small layer whose null only exchanges the heads."""
+    trace = run_model(example_model(seed=3), TOKENS)[1]
+    still = torch.eye(4, dtype=torch.float64).expand(2, -1, -1)
+    monkeypatch.setattr(steps, "random_rotations", lambda like, seed: still)
+    return example_model(seed=3), trace
+
+
+def test_heads_that_are_not_turned_write_for_each_other(unturned):
+    """Alone, and together with the layer's bias; in their own places they are the layer's step."""
+    model, trace = unturned
+    (output, _), inputs = maps(model, trace), trace.inputs.numpy()
 
     def change(head, step):
         before, after = (
@@ -146,58 +147,47 @@ def test_turned_heads_have_the_spread_of_heads_turned_by_hand():
         )
         return (after - before).mean()
 
-    drawn, by_hand = [], []
-    for seed in range(300):
+    bias = model.weights["encoder.layer.1.attention.output.dense.bias"].numpy()
+    orders = set()
+    for seed in range(6):
+        order = np.random.default_rng(seed).permutation(2)
+        written = [mixed(trace, trace.values, head) @ output[order[head]] for head in range(2)]
         alone, together = steps.turned_steps(model, trace, seed=seed)
-        drawn.append([*alone, together])
-        turned = turned_by_hand(model, trace, generator)
-        layer = np.mean([change(head, sum(turned) + bias) for head in range(2)])
-        by_hand.append([*(change(head, step) for head, step in enumerate(turned)), layer])
-    assert_alike(drawn, by_hand)
+        np.testing.assert_allclose(alone, [change(h, written[h]) for h in range(2)], atol=1e-10)
+        expected = np.mean([change(head, sum(written) + bias) for head in range(2)])
+        assert together == pytest.approx(expected, abs=1e-10)
+        orders.add(tuple(order))
+    assert len(orders) == 2
 
 
 def test_step_alignment_is_the_cosine_of_step_and_descent():
-    """Whole step (of the model's run) and autograd's gradient; heads one by one."""
+    """The whole step, of the model's run, and autograd's gradient."""
     for model, trace in two_models(1):
-        found = steps.step_alignment(model, trace, draws=0)
-        states = trace.inputs.clone().requires_grad_(True)
-        total = layer_energy(model, trace, states).sum()
-        (gradient,) = torch.autograd.grad(total, states)
-        step, down = (x - x.mean(1, keepdim=True) for x in (trace.attended, -gradient))
-        parts, descents = per_head(model, trace)
-        for b in range(2):
-            expected = cosine(step[b].numpy(), down[b].numpy())
-            assert found.layer[b] == pytest.approx(expected, abs=1e-9)
-            for h in range(parts.shape[1]):
-                alone = cosine(parts[b, h], descents[b, h])
-                assert found.heads[b, h] == pytest.approx(alone, abs=1e-9)
-        assert found.pooled == pytest.approx(cosine(step.numpy(), down.numpy()), abs=1e-9)
+        found, down = steps.step_alignment(model, trace, draws=0), descent(model, trace)
+        step = (trace.attended - trace.attended.mean(1, keepdim=True)).numpy()
+        expected = [cosine(*pair) for pair in zip(step, down, strict=True)]
+        np.testing.assert_allclose(found["layer"], expected, atol=1e-9)
+        assert found["pooled"] == pytest.approx(cosine(step, down), abs=1e-9)
 
 
 def test_null_turns_and_permutes_the_heads():
     """Its cosines scatter around 0 as those of turned heads do that are written out."""
     model = example_model(seed=3)
     trace = run_model(model, TOKENS)[1]
-    found = steps.step_alignment(model, trace, draws=400, seed=5)
-    _, descents = per_head(model, trace)
-    generator, drawn = np.random.default_rng(1), []
+    null = steps.step_alignment(model, trace, draws=400, seed=5)["null"]
+    down, generator, drawn = descent(model, trace), np.random.default_rng(1), []
     for _ in range(400):
         step = sum(turned_by_hand(model, trace, generator))
-        drawn.append(cosine(step - step.mean(1, keepdims=True), descents.sum(1)))
-    assert abs(found.null.mean()) < 4 * found.null.std() / 20
-    assert found.null.std() == pytest.approx(np.std(drawn), rel=0.15)
+        drawn.append(cosine(step - step.mean(1, keepdims=True), down))
+    assert abs(null.mean()) < 4 * null.std() / 20
+    assert null.std() == pytest.approx(np.std(drawn), rel=0.15)
 
 
-def test_null_without_turns_has_a_value_for_each_order_of_the_heads(monkeypatch):
-    model = example_model(seed=3)
-    trace = run_model(model, TOKENS)[1]
-    count, width = trace.values.shape[1], trace.values.shape[3]
-    still = torch.eye(width, dtype=trace.values.dtype).expand(count, -1, -1)
-    monkeypatch.setattr(steps, "random_rotations", lambda like, seed: still)
-    found = steps.step_alignment(model, trace, draws=40)
-    values = np.unique(found.null.round(9))
-    assert len(values) == math.factorial(count)
-    assert np.abs(values - found.pooled).min() < 1e-8
+def test_null_without_turns_has_a_value_for_each_order_of_the_heads(unturned):
+    found = steps.step_alignment(*unturned, draws=40)
+    values = np.unique(found["null"].round(9))
+    assert len(values) == 2
+    assert np.abs(values - found["pooled"]).min() < 1e-8
 
 
 def test_weight_alignment_is_a_cosine_of_matrices():
@@ -225,7 +215,7 @@ def test_query_energy_by_hand_and_turned():
     drawn = [steps.query_energy(trace, turned=seed) for seed in range(300)]
     generator, by_hand = np.random.default_rng(7), []
     for _ in range(300):
-        turn = torch.from_numpy(haar(generator))
+        turn = torch.from_numpy(ortho_group.rvs(4, random_state=generator))
         turned = overlap_energy(trace.queries @ turn, keys=trace.keys, beta=0.5)
         by_hand.append(turned.mean((0, 2)).numpy())
     assert_alike(drawn, by_hand)

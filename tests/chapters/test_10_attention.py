@@ -1,30 +1,28 @@
 """Attention by its formula against the framework's kernel; its cheap relatives at their limits."""
 
 import math
-from functools import partial
 
 import numpy as np
 import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from compendium.c10_attention.relatives import (
-    kernel_attention,
-    low_rank_attention,
-    recurrent_attention,
-    sparse_attention,
-    streaming_attention,
-)
 from compendium.c10_attention.study import (
+    EXPONENTS,
+    FAMILIES,
     FIXED,
     SETTINGS,
-    budget,
-    budget_call,
-    budget_exponent,
+    TOKENS_EACH,
+    budgeted,
     count_cost,
     family_errors,
     family_operations,
+    kernel_attention,
+    low_rank_attention,
     multi_head_attention,
+    recurrent_attention,
+    sparse_attention,
+    streaming_attention,
 )
 from compendium.common import images
 from spinformer.hopfield.attention import attention
@@ -34,10 +32,6 @@ EXACT = {"rtol": 0, "atol": 1e-12}
 
 def draw(*shape, seed=0):
     return torch.as_tensor(np.random.default_rng(seed).standard_normal(shape))
-
-
-def triple(length, width=6):
-    return tuple(draw(2, length, width, seed=seed) for seed in (1, 2, 3))
 
 
 def assert_same(found, wanted, **within):
@@ -74,56 +68,58 @@ def test_attention_acts_on_sets():
 
 
 def test_each_relative_is_exact_at_its_limit():
-    q, k, v = triple(24)
-    given, full = {"keys": k, "values": v}, attention(q, keys=k, values=v)
-    causal = scaled_dot_product_attention(q, k, v, is_causal=True)
+    x = draw(2, 24, 6, seed=1)
+    full = scaled_dot_product_attention(x, x, x, scale=0.4)
+    causal = scaled_dot_product_attention(x, x, x, is_causal=True, scale=0.4)
     for block in (1, 7, 24, 100):
-        assert_same(streaming_attention(q, block=block, **given), full)
-    assert_same(low_rank_attention(q, landmarks=24, **given), full, atol=1e-8)
+        assert_same(streaming_attention(x, block, beta=0.4), full)
+    assert_same(low_rank_attention(x, 24, beta=0.4), full, atol=1e-8)
     for window in (0, 1, 5, 23):
         mask = torch.ones(24, 24, dtype=torch.bool).tril(window).triu(-window)
-        assert_same(sparse_attention(q, window=window, **given), attention(q, mask=mask, **given))
+        wanted = scaled_dot_product_attention(x, x, x, attn_mask=mask, scale=0.4)
+        assert_same(sparse_attention(x, window, beta=0.4), wanted)
     for block in (1, 6, 24):
-        assert_same(recurrent_attention(q, block=block, **given), causal)
+        assert_same(recurrent_attention(x, 1, block=block, beta=0.4), causal)
+
+
+def test_low_rank_is_its_formula():
+    x = draw(24, 6, seed=1)
+    few = torch.stack([run.mean(0) for run in x.split(4)])
+    left, core, right = (
+        torch.softmax(0.4 * a @ b.T, -1) for a, b in ((x, few), (few, few), (few, x))
+    )
+    assert_same(low_rank_attention(x, 6, beta=0.4), left @ torch.linalg.solve(core, right @ x))
 
 
 def test_a_bounded_memory_sees_its_block_and_the_latest_means_only():
-    q, k, v = (t[0] for t in triple(24))
-    found = recurrent_attention(q, keys=k, values=v, block=6, compression=3, slots=3, beta=0.7)
+    x = draw(24, 6, seed=1)
+    found = recurrent_attention(x, 3, block=6, slots=3, beta=0.7)
     for place in range(24):
         start = place - place % 6
-        means = [(k[i : i + 3].mean(0), v[i : i + 3].mean(0)) for i in range(0, start, 3)][-3:]
-        keys = torch.stack([m[0] for m in means] + list(k[start : place + 1]))
-        values = torch.stack([m[1] for m in means] + list(v[start : place + 1]))
-        weights = torch.exp(0.7 * keys @ q[place])
+        means = [x[i : i + 3].mean(0) for i in range(0, start, 3)][-3:]
+        seen = torch.stack([*means, *x[start : place + 1]])
+        weights = torch.exp(0.7 * seen @ x[place])
         weights[: len(means)] *= 3.0
-        assert_same(found[place], weights @ values / weights.sum())
-    given = {"keys": k, "values": v, "block": 6, "compression": 3}
-    assert torch.equal(*(recurrent_attention(q, slots=slots, **given) for slots in (99, None)))
+        assert_same(found[place], weights @ seen / weights.sum())
+    assert torch.equal(*(recurrent_attention(x, 3, block=6, slots=slots) for slots in (99, None)))
 
 
-def test_families_cost_and_miss_what_their_functions_do():
+@pytest.mark.parametrize("family", SETTINGS)
+def test_families_cost_and_miss_what_their_functions_do(family):
     x = draw(64, 5, seed=8)
-    given = {"keys": x, "values": x, "beta": 0.4}
-    exact, generator = attention(x, **given), torch.Generator()
-    causal = scaled_dot_product_attention(x, x, x, is_causal=True, scale=0.4)
-    running = torch.stack([x[: t + 1].mean(0) for t in range(64)])
-    dense, half = (exact, x.mean(0), 64), (causal, running, 32)
-    # What a family gives, what it replaces, the mean of that and its operations.
-    for family, call, name, (full, mean, keys) in (
-        ("low rank", partial(low_rank_attention, x, **given), "landmarks", dense),
-        ("sparse", partial(sparse_attention, x, **given), "window", dense),
-        ("recurrent", partial(recurrent_attention, x, block=16, **given), "compression", half),
-        ("kernel", partial(kernel_attention, x, seed=generator, **given), "features", dense),
-    ):
-        costs = family_operations(x, family=family)
-        errors = family_errors(x, family=family, beta=0.4, seed=3)
-        for setting, cost, error in zip(SETTINGS[family], costs, errors, strict=True):
-            generator.manual_seed(3)
-            wrong = torch.stack([call(**{name: setting}) - full for _ in range(3)])
-            wanted = wrong.norm() / 3**0.5 / (full - mean).norm()
-            assert error == pytest.approx(float(wanted), abs=1e-12)
-            assert cost == count_cost(call, **{name: setting}).flops / (4 * keys * 64 * 5)
+    causal = family == "recurrent"
+    exact = scaled_dot_product_attention(x, x, x, is_causal=causal, scale=0.4)
+    mean = torch.stack([x[: t + 1].mean(0) for t in range(64)]) if causal else x.mean(0)
+    costs = family_operations(x, family=family)
+    errors = family_errors(x, family=family, beta=0.4, seed=3)
+    for setting, cost, error in zip(SETTINGS[family], costs, errors, strict=True):
+        generator = torch.Generator().manual_seed(3)
+        given = {"seed": generator} if family == "kernel" else {}
+        wrong = [FAMILIES[family](x, setting, beta=0.4, **given) - exact for _ in range(3)]
+        wanted = torch.stack(wrong).norm() / 3**0.5 / (exact - mean).norm()
+        assert error == pytest.approx(float(wanted), abs=1e-12)
+        found = count_cost(FAMILIES[family], x, setting)[0]
+        assert cost == found / (2 * 64 * 64 * 5 if causal else 4 * 64 * 64 * 5)
 
 
 def test_the_weights_of_a_face_have_no_low_rank():
@@ -139,35 +135,40 @@ def test_the_weights_of_a_face_have_no_low_rank():
 
 def test_random_features_converge_as_the_inverse_root():
     # The variance of one feature grows as exp(β‖q + k‖²): the law needs that below the features.
-    q, k, v = triple(10, 4)
-    exact, generator = attention(q, keys=k, values=v, beta=0.1), torch.Generator().manual_seed(0)
-    given = {"keys": k, "values": v, "beta": 0.1, "seed": generator}
+    x, generator = draw(10, 4, seed=1), torch.Generator().manual_seed(0)
+    exact = scaled_dot_product_attention(x, x, x, scale=0.1)
     errors = []
     for features in (100, 1_600, 25_600):
-        found = [kernel_attention(q, features=features, **given) for _ in range(12)]
+        found = [kernel_attention(x, features, beta=0.1, seed=generator) for _ in range(24)]
         errors.append(float((torch.stack(found) - exact).square().mean().sqrt()))
     ratios = np.array(errors[:-1]) / np.array(errors[1:])
     np.testing.assert_allclose(ratios, 4.0, rtol=0.35)
 
 
+def operations(family, *, length, budget, width):
+    """Those of the matrix products, written out; one that stored the matrix would have more."""
+    return {
+        "low rank": 8 * length * budget * width + 4 * budget**2 * width,
+        "sparse": 4 * width * length * (2 * budget + 1),
+        "kernel": 8 * length * budget * width + 2 * length * budget,
+        "recurrent": 128 * width * sum(32 + min(budget, 2 * k) for k in range(length // 32)),
+    }[family]
+
+
 @pytest.mark.claim("A4")
 def test_families_are_linear_at_a_fixed_budget_and_quadratic_at_a_fixed_share():
-    """Against the sums written out; one that stored the matrix would fail."""
-    for family in FIXED:
-        kept, shared = (budget(family, length=1024, fixed=fixed) for fixed in (True, False))
-        for share in (kept, shared):
-            operations = {
-                "low rank": 8 * 1024 * share * 5 + 4 * share**2 * 5,
-                "sparse": 4 * 5 * 1024 * (2 * share + 1),
-                "kernel": 8 * 1024 * share * 5 + 2 * 1024 * share,
-                "recurrent": 4 * 5 * sum(32 * (32 + min(share, 2 * k)) for k in range(32)),
-            }[family]
-            x = draw(1024, 5, seed=8)
-            found = count_cost(budget_call(x, family=family, budget=share, beta=0.4)).flops
-            assert found == pytest.approx(operations, rel=1e-3)
-        assert budget_exponent(family, length=4096, fixed=True) < 1.15
-    for family in ("low rank", "sparse", "kernel"):
-        assert budget_exponent(family, length=1024, fixed=False) > 1.9
-    assert budget_exponent("recurrent", length=8192, fixed=False) > 1.7
-    dense = [count_cost(attention, q, keys=k, values=v) for q, k, v in map(triple, (128, 256))]
-    assert dense[1].flops == 4 * dense[0].flops
+    for family, kind, exponent in zip(*EXPONENTS.read().values(), strict=True):
+
+        def wanted(length, width, family=family, fixed=kind == "fixed"):
+            budget = FIXED[family] if fixed else length // TOKENS_EACH[family]
+            return operations(family, length=length, budget=budget, width=width)
+
+        longest = 8192 if kind == "fixed" or family == "recurrent" else 2048
+        ratio = wanted(longest, 32) / wanted(longest // 2, 32)
+        assert exponent == pytest.approx(math.log2(ratio), abs=0.002)
+        given = {"family": family, "fixed": kind == "fixed", "beta": 0.4}
+        found = count_cost(budgeted, draw(1024, 5), **given)[0]
+        assert found == pytest.approx(wanted(1024, 5), rel=1e-3)
+    for length in (128, 256):
+        x = draw(length, 6)
+        assert count_cost(attention, x, keys=x, values=x) == (24 * length**2, length**2)

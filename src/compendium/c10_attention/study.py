@@ -1,10 +1,14 @@
-"""What attention costs and what its cheaper relatives miss: the measurements of chapter 10."""
+"""Cheaper relatives of self-attention: what each costs and misses.
+
+All act on tokens (…, N, d), which are their own queries, keys and values, at an inverse temperature
+β. Four are linear in N at a fixed setting, the recurrent one only with a fixed number of slots;
+`streaming_attention` is exact and saves memory alone.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +19,7 @@ from torch.utils._pytree import tree_flatten
 from torch.utils.flop_counter import FlopCounterMode
 
 from bookmaker.tables import Rows, stored
-from compendium.c10_attention.relatives import (
-    kernel_attention,
-    low_rank_attention,
-    recurrent_attention,
-    sparse_attention,
-)
 from spinformer.core.random import TorchSeed, torch_generator
-from spinformer.core.records import record
 from spinformer.hopfield.attention import attention
 
 
@@ -41,50 +38,104 @@ def multi_head_attention(queries: Tensor, *, keys: Tensor, values: Tensor, heads
     )
 
 
-@record
-class Cost:
-    """Work of one call. flops: floating-point operations of its matrix products.
-    largest: entries of the largest tensor it made."""
+def low_rank_attention(tokens: Tensor, landmarks: int, *, beta: float = 1.0) -> Tensor:
+    """Nyström form from the means of `landmarks` runs of consecutive tokens.
 
-    flops: int
-    largest: int
-
-
-def count_cost(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Cost:
-    """Run `function(*args, **kwargs)` once and count its matrix-product flops and largest tensor.
-
-    Counted where torch dispatches its operators, so the figures do not depend on the machine. A
-    fused kernel counts as one operator: its workspace is not seen.
+    softmax(βXX̃ᵀ) pinv(softmax(βX̃X̃ᵀ)) softmax(βX̃Xᵀ) X, exact for a landmark each; N is a multiple
+    of them [xiong2021nystromformer, with the exact pseudo-inverse].
     """
-    with FlopCounterMode(display=False) as flops, _LargestTensor() as memory:
-        function(*args, **kwargs)
-    return Cost(flops=int(flops.get_total_flops()), largest=memory.entries)
+    few = tokens.unflatten(-2, (landmarks, -1)).mean(-2)
+    left = torch.softmax(beta * tokens @ few.mT, dim=-1)
+    core = torch.softmax(beta * few @ few.mT, dim=-1)
+    right = torch.softmax(beta * few @ tokens.mT, dim=-1)
+    return left @ (torch.linalg.pinv(core) @ (right @ tokens))
 
 
-class _LargestTensor(TorchDispatchMode):
-    entries = 0
+def sparse_attention(tokens: Tensor, window: int, *, beta: float = 1.0) -> Tensor:
+    """Each token looks only at those at most `window` places away, which are gathered.
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        made = func(*args, **(kwargs or {}))
-        for leaf in tree_flatten(made)[0]:
-            if isinstance(leaf, torch.Tensor):
-                # Broadcast views hold no entries of their own.
-                stored = leaf.untyped_storage().nbytes() // leaf.element_size()
-                self.entries = max(self.entries, min(leaf.numel(), stored))
-        return made
+    The full matrix is never made [beltagy2020longformer, the local part].
+    """
+    length = tokens.shape[-2]
+    reach = min(window, length - 1)
+    near = torch.arange(length)[:, None] + torch.arange(-reach, reach + 1)
+    outside = (near < 0) | (near >= length)
+    seen = tokens[..., near.clamp(0, length - 1), :]
+    scores = beta * torch.einsum("...sd,...swd->...sw", tokens, seen)
+    weights = torch.softmax(scores.masked_fill(outside, -math.inf), dim=-1)
+    return torch.einsum("...sw,...swd->...sd", weights, seen)
 
 
-def relative_error(result: torch.Tensor, *, exact: torch.Tensor, mean: torch.Tensor) -> float:
-    """‖result − exact‖ in units of what plain averaging misses, ‖exact − mean‖."""
-    return float((result - exact).norm() / (exact - mean).norm())
+def recurrent_attention(
+    tokens: Tensor,
+    compression: int,
+    *,
+    block: int = 16,
+    slots: int | None = None,
+    beta: float = 1.0,
+) -> Tensor:
+    """Causal attention one block at a time, with a compressed memory of the blocks before.
+
+    Of its block a token sees what came, of the past the means of runs of `compression` tokens, each
+    with the weight of as many: exact for 1, else the past costs 1/compression, still N². With
+    `slots` only the latest means are kept, and the cost is linear. N is a multiple of `block`, and
+    that of `compression` [rae2020compressive, mean pooling].
+    """
+    allowed = torch.ones(block, block, dtype=torch.bool).tril()
+    past = tokens[..., :0, :]
+    outputs = []
+    for now in tokens.split(block, dim=-2):
+        present = (beta * now @ now.mT).masked_fill(~allowed, -math.inf)
+        scores = torch.cat([beta * now @ past.mT + math.log(compression), present], dim=-1)
+        outputs.append(torch.softmax(scores, dim=-1) @ torch.cat([past, now], dim=-2))
+        pooled = now.unflatten(-2, (-1, compression)).mean(-2)
+        past = torch.cat([past, pooled], dim=-2)[..., 0 if slots is None else -slots :, :]
+    return torch.cat(outputs, dim=-2)
 
 
+def kernel_attention(
+    tokens: Tensor, features: int, *, beta: float = 1.0, seed: TorchSeed = 0
+) -> Tensor:
+    """exp(β qᵀk) by an average of `features` positive random products φ_w(q) φ_w(k).
+
+    φ_w(x) = exp(√β wᵀx − β‖x‖²/2), w ~ N(0, 1), is unbiased in numerator and denominator; the
+    error falls with the root of the features once they exceed the variance of one, about
+    exp(β‖q + k‖²) [choromanski2021rethinking, without orthogonalization].
+    """
+    shape = (features, tokens.shape[-1])
+    draws = torch.randn(shape, dtype=tokens.dtype, generator=torch_generator(seed))
+    norms = 0.5 * beta * tokens.square().sum(-1, keepdim=True)
+    # Twice, as for queries and keys that differ: what that costs is counted.
+    log_q, log_k = (math.sqrt(beta) * tokens @ draws.mT - norms for _ in range(2))
+    # Constants per query and over all keys cancel in the ratio and keep exp in range.
+    queries = torch.exp(log_q - log_q.amax(-1, keepdim=True))
+    keys = torch.exp(log_k - log_k.amax((-2, -1), keepdim=True))
+    return queries @ (keys.mT @ tokens) / (queries @ keys.sum(-2).unsqueeze(-1))
+
+
+def streaming_attention(tokens: Tensor, block: int, *, beta: float = 1.0) -> Tensor:
+    """Exact attention with the keys read once, `block` at a time: memory N·block, not N².
+
+    Maximum, normalizer and sum run along, rescaled when the maximum grows [rabe2021selfattention].
+    """
+    top = torch.full_like(tokens[..., :1], -math.inf)
+    norm, total = torch.zeros_like(top), torch.zeros_like(tokens)
+    for keys in tokens.split(block, dim=-2):
+        scores = beta * tokens @ keys.mT
+        higher = torch.maximum(top, scores.amax(-1, keepdim=True))
+        shrink, weights = torch.exp(top - higher), torch.exp(scores - higher)
+        norm = norm * shrink + weights.sum(-1, keepdim=True)
+        total = total * shrink + weights @ keys
+        top = higher
+    return total / norm
+
+
+FAMILIES: dict[str, Callable[..., Tensor]] = {
+    "low rank": low_rank_attention,
+    "sparse": sparse_attention,
+    "recurrent": recurrent_attention,
+    "kernel": kernel_attention,
+}
 # Settings from cheap to dear: landmarks, keys to each side, tokens averaged into one, features.
 SETTINGS = {
     "low rank": (4, 8, 16, 32, 64),
@@ -92,103 +143,88 @@ SETTINGS = {
     "recurrent": (16, 8, 4, 2),
     "kernel": (16, 64, 128, 256),
 }
-
-
-def family_call(
-    tokens: torch.Tensor, *, family: str, setting: int, beta: float, seed: TorchSeed = 0
-) -> Callable[[], torch.Tensor]:
-    """Self-attention of `tokens` (N, d) by a family of `SETTINGS`, ready to be called.
-
-    N must be a multiple of the landmarks, for the recurrent family of its block, 16.
-    """
-    itself: dict[str, Any] = {"keys": tokens, "values": tokens, "beta": beta}
-    if family == "low rank":
-        return partial(low_rank_attention, tokens, landmarks=setting, **itself)
-    if family == "sparse":
-        return partial(sparse_attention, tokens, window=setting, **itself)
-    if family == "recurrent":
-        return partial(recurrent_attention, tokens, block=16, compression=setting, **itself)
-    return partial(kernel_attention, tokens, features=setting, seed=seed, **itself)
-
-
-def family_operations(tokens: torch.Tensor, *, family: str) -> list[float]:
-    """Matrix-product operations of a family over those of what it replaces, for its settings.
-
-    That is dense attention, and for the recurrent family dense causal attention: half of it.
-    """
-    dense = count_cost(attention, tokens, keys=tokens, values=tokens).flops
-    dense = dense // 2 if family == "recurrent" else dense
-    return [
-        count_cost(family_call(tokens, family=family, setting=setting, beta=1.0)).flops / dense
-        for setting in SETTINGS[family]
-    ]
-
-
-def _exact_and_mean(
-    tokens: torch.Tensor, *, family: str, beta: float
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """What a family replaces and plain averages, both causal for the recurrent one."""
-    if family != "recurrent":
-        return attention(tokens, keys=tokens, values=tokens, beta=beta), tokens.mean(0)
-    length = len(tokens)
-    causal = torch.ones(length, length, dtype=torch.bool, device=tokens.device).tril()
-    exact = attention(tokens, keys=tokens, values=tokens, beta=beta, mask=causal)
-    places = torch.arange(1, length + 1, device=tokens.device)
-    return exact, tokens.cumsum(0) / places[:, None]
-
-
-def family_errors(
-    tokens: torch.Tensor, *, family: str, beta: float, draws: int = 3, seed: int = 0
-) -> list[float]:
-    """`relative_error` of a family for all its settings; recurrent against causal attention.
-
-    Of random features the root mean square over `draws`.
-    """
-    exact, mean = _exact_and_mean(tokens, family=family, beta=beta)
-    found = []
-    for setting in SETTINGS[family]:
-        call = family_call(
-            tokens, family=family, setting=setting, beta=beta, seed=torch_generator(seed)
-        )
-        errors = [
-            relative_error(call(), exact=exact, mean=mean)
-            for _ in range(draws if family == "kernel" else 1)
-        ]
-        found.append(math.sqrt(sum(error**2 for error in errors) / len(errors)))
-    return found
-
-
 # What a family may use: as many landmarks, neighbours to each side, slots or features at every
 # length, or one for so many tokens.
 FIXED = {"low rank": 16, "sparse": 16, "recurrent": 64, "kernel": 64}
 TOKENS_EACH = {"low rank": 16, "sparse": 16, "recurrent": 16, "kernel": 4}
 
 
-def budget(family: str, *, length: int, fixed: bool) -> int:
-    """Landmarks, neighbours, slots or features of a family for a sequence of `length` tokens."""
-    return FIXED[family] if fixed else length // TOKENS_EACH[family]
+class _LargestTensor(TorchDispatchMode):
+    entries = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        for leaf in tree_flatten(made)[0]:
+            if isinstance(leaf, Tensor):
+                # Broadcast views hold no entries of their own.
+                stored = leaf.untyped_storage().nbytes() // leaf.element_size()
+                self.entries = max(self.entries, min(leaf.numel(), stored))
+        return made
 
 
-def budget_call(
-    tokens: torch.Tensor, *, family: str, budget: int, beta: float, seed: int = 0
-) -> Callable[[], torch.Tensor]:
-    """As `family_call`, by a budget; recurrence in blocks of 32 with means of 16, `budget` kept."""
+def count_cost(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[int, int]:
+    """Operations of the matrix products of one call, and entries of the largest tensor it makes.
+
+    Counted where torch dispatches its operators: the figures do not depend on the machine.
+    """
+    with FlopCounterMode(display=False) as flops, _LargestTensor() as memory:
+        function(*args, **kwargs)
+    return int(flops.get_total_flops()), memory.entries
+
+
+def family_operations(tokens: Tensor, *, family: str) -> list[float]:
+    """Operations of a family over those of what it replaces, for its settings.
+
+    That is dense attention, and for the recurrent family dense causal attention: half of it.
+    """
+    dense = count_cost(attention, tokens, keys=tokens, values=tokens)[0]
+    dense = dense // 2 if family == "recurrent" else dense
+    return [count_cost(FAMILIES[family], tokens, one)[0] / dense for one in SETTINGS[family]]
+
+
+def missed(result: Tensor, *, tokens: Tensor, family: str, beta: float) -> float:
+    """Distance from the exact result in units of what plain averaging misses of it.
+
+    Both are causal for the recurrent family.
+    """
+    mask, mean = None, tokens.mean(0)
     if family == "recurrent":
-        itself: dict[str, Any] = {"keys": tokens, "values": tokens, "beta": beta}
-        return partial(
-            recurrent_attention, tokens, block=32, compression=16, slots=budget, **itself
-        )
-    return family_call(tokens, family=family, setting=budget, beta=beta, seed=seed)
+        mask = torch.ones(len(tokens), len(tokens), dtype=torch.bool).tril()
+        mean = tokens.cumsum(0) / mask.sum(1, keepdim=True)
+    exact = attention(tokens, keys=tokens, values=tokens, beta=beta, mask=mask)
+    return float((result - exact).norm() / (exact - mean).norm())
 
 
-def budget_exponent(family: str, *, length: int, fixed: bool) -> float:
-    """Exponent of the operations between `length` / 2 and `length` tokens of width 32."""
-    flops = []
-    for size in (length // 2, length):
-        tokens = torch.randn(size, 32, generator=torch_generator(0), dtype=torch.float64)
-        share = budget(family, length=size, fixed=fixed)
-        flops.append(count_cost(budget_call(tokens, family=family, budget=share, beta=0.2)).flops)
-    return math.log2(flops[1] / flops[0])
+def family_errors(
+    tokens: Tensor, *, family: str, beta: float, draws: int = 3, seed: int = 0
+) -> list[float]:
+    """What a family misses at its settings; of random features the root mean square over draws."""
+    random, found = family == "kernel", []
+    for setting in SETTINGS[family]:
+        given = {"seed": torch_generator(seed)} if random else {}
+        errors = [
+            missed(
+                FAMILIES[family](tokens, setting, beta=beta, **given),
+                tokens=tokens,
+                family=family,
+                beta=beta,
+            )
+            for _ in range(draws if random else 1)
+        ]
+        found.append(math.hypot(*errors) / math.sqrt(len(errors)))
+    return found
+
+
+def budgeted(tokens: Tensor, *, family: str, fixed: bool, beta: float, seed: int = 0) -> Tensor:
+    """The tokens' attention by a family at a fixed budget, or at a share of the tokens.
+
+    Recurrence goes in blocks of 32 and keeps so many means of 16.
+    """
+    most = FIXED[family] if fixed else len(tokens) // TOKENS_EACH[family]
+    if family == "recurrent":
+        return recurrent_attention(tokens, 16, block=32, slots=most, beta=beta)
+    given = {"seed": seed} if family == "kernel" else {}
+    return FAMILIES[family](tokens, most, beta=beta, **given)
 
 
 @stored(
@@ -197,25 +233,18 @@ def budget_exponent(family: str, *, length: int, fixed: bool) -> float:
     seconds=2.0,
 )
 def EXPONENTS(family: str, kind: str) -> Rows:
-    """Exponent of the operations at a fixed budget and at a share of the tokens."""
+    """Exponent of the operations at a fixed budget and at a share of the tokens, of width 32."""
+    fixed = kind == "fixed"
     # Recurrence bends late; the others cost more memory at a fixed share.
-    length = 8192 if kind == "fixed" or family == "recurrent" else 2048
-    return [{"exponent": budget_exponent(family, length=length, fixed=kind == "fixed")}]
-
-
-def budget_errors(
-    tokens: torch.Tensor, *, family: str, beta: float, seed: int = 0
-) -> tuple[float, float]:
-    """`relative_error` of a family at a fixed budget and at a share of the tokens.
-
-    Recurrence is held against causal attention.
-    """
-    length = len(tokens)
-    exact, mean = _exact_and_mean(tokens, family=family, beta=beta)
-
-    def error(fixed: bool) -> float:
-        most = budget(family, length=length, fixed=fixed)
-        result = budget_call(tokens, family=family, budget=most, beta=beta, seed=seed)()
-        return relative_error(result, exact=exact, mean=mean)
-
-    return error(True), error(False)
+    length = 8192 if fixed or family == "recurrent" else 2048
+    half, full = (
+        count_cost(
+            budgeted,
+            torch.randn(size, 32, generator=torch_generator(0), dtype=torch.float64),
+            family=family,
+            fixed=fixed,
+            beta=0.2,
+        )[0]
+        for size in (length // 2, length)
+    )
+    return [{"exponent": math.log2(full / half)}]

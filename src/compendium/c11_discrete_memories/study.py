@@ -1,25 +1,25 @@
-"""How much a discrete memory holds, measured: the experiments of chapter 11.
+"""How much a discrete memory holds, in theory and measured: chapter 11 and its stored tables.
 
 Patterns are N = `count` rows of d = `dim` independent fair coins ±1; α = N/d is the load. Errors
-are taken over independent networks: queries of one network share its patterns and are not
-independent. The theory beside them is `capacity`. At the end recall that is all
-or nothing: of the exponential memory, and of faces.
+are taken over independent networks: queries of one network share its patterns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
-from scipy.special import erfcinv
+from scipy.special import erfcinv, erfinv
+from scipy.stats import binom
 
-from compendium.c11_discrete_memories.capacity import capacity_at_error
+from bookmaker.tables import Rows, stored
 from compendium.common.curves import crossing
-from compendium.common.images import mask
+from compendium.common.rows import array_of, estimate_rows, grid, near_rows, rows_of
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, fit_power, mean_estimate
 from spinformer.hopfield.discrete import (
     EXPONENTIAL,
@@ -30,18 +30,21 @@ from spinformer.hopfield.discrete import (
     retrieve,
 )
 
+HERE = Path(__file__).parent
+NETWORKS = {500: 32, 1000: 16, 2000: 8}
+LOADS = np.round(np.arange(0.10, 0.181, 0.01), 2)
+SIZES = {2: (200, 400, 800, 1600), 3: (50, 80, 126, 200), 4: (36, 50, 70)}
+MEMORIES = 1000
 
-@record
-class Curve:
-    """A measured curve: abscissa `x` (points,), samples (points, networks), one a network."""
 
-    x: np.ndarray
-    samples: np.ndarray
+def retrieval_load(overlap: np.ndarray) -> np.ndarray:
+    """α at which retrieval states of the overlap m in (0, 1) exist, w_ii = 0, T = 0, d → ∞.
 
-    @property
-    def estimate(self) -> Estimate:
-        """Mean and standard error over networks, at least two, (points,)."""
-        return mean_estimate(self.samples, axis=1)
+    With m = erf y, y(√(2α) + 2e^{−y²}/√π) = erf y [amit1985storing]. α(m) has one maximum, where
+    retrieval disappears; states below its m are no minima.
+    """
+    y = erfinv(overlap)
+    return 0.5 * np.maximum(overlap / y - 2.0 * np.exp(-(y**2)) / np.sqrt(np.pi), 0.0) ** 2
 
 
 def end_overlaps(
@@ -52,17 +55,16 @@ def end_overlaps(
     networks: int = 10,
     queries: int = 20,
     diagonal: bool = False,
-    reference: str = "pattern",
     seed: Seed = 0,
 ) -> np.ndarray:
     """Overlaps at the end of zero-temperature relaxations, (starts, loads, networks, queries).
 
     Classical network of `dim` spins at the loads α = N/d, increasing. Each run starts from a
     stored pattern with spins flipped until their overlap is one of `starts`, in [0, 1], for at
-    most 500 asynchronous sweeps; what it ends with is compared with the "pattern" or with its own
-    "start" (from overlap 0: what a random state keeps of itself). One network grows from load to
-    load, so points of a curve are correlated, networks are not. The first `queries` patterns (at
-    most as many as the smallest load has) are tried in each.
+    most 500 asynchronous sweeps; what it ends with is compared with the pattern, from overlap 0
+    with its own start. One network grows from load to load, so points of a curve are correlated,
+    networks are not. The first `queries` patterns (at most as many as the smallest load has) are
+    tried in each.
     """
     counts = np.rint(np.asarray(loads) * dim).astype(int)
     queries = min(queries, int(counts[0]))
@@ -83,7 +85,7 @@ def end_overlaps(
                 tried = _damaged(targets, flips, rng) if flips else targets
                 run = int(rng.integers(2**31))
                 found = descend(weights, queries=tried, max_steps=500, seed=run)
-                compared = targets if reference == "pattern" else tried
+                compared = targets if overlap else tried
                 result[b, p, n] = (found.states * compared).mean(axis=1)
     return result
 
@@ -99,9 +101,8 @@ def _damaged(targets: np.ndarray, flips: int, rng: np.random.Generator) -> np.nd
 def basin_edge(starts: np.ndarray, *, ends: np.ndarray) -> np.ndarray:
     """Smallest starting overlap from which half of the runs end above 0.9; (loads, networks).
 
-    `starts` increase, `ends` are those of `end_overlaps`. Linear interpolation of the share in
-    each network between the last start that fails and the one after it; NaN where even the
-    largest start fails, the smallest start where all succeed.
+    `ends` are of `end_overlaps`. Linear between the last start that fails and the one after it; NaN
+    where even the largest fails, the smallest where all succeed.
     """
     share = (ends > 0.9).mean(axis=-1)
     # From there on no start fails.
@@ -113,36 +114,44 @@ def basin_edge(starts: np.ndarray, *, ends: np.ndarray) -> np.ndarray:
     return edges
 
 
-def curves_cross(small: Curve, *, large: Curve, seed: Seed = 0) -> Estimate:
+def curves_cross(
+    loads: np.ndarray, *, small: np.ndarray, large: np.ndarray, seed: Seed = 0
+) -> Estimate:
     """Load at which the curve of the larger network falls below that of the smaller one.
 
-    Both curves share their abscissa. Linear interpolation after the last point where `large` is
-    still above; standard error by drawing the networks of each curve again with replacement.
-    Curves that do not cross give NaN for both; resamples that do not are left out.
+    Samples (loads, networks). Linear interpolation after the last point where `large` is still
+    above, NaN where there is none; standard error by drawing the networks of each curve again with
+    replacement, without the draws that do not cross.
     """
     rng = numpy_generator(seed)
-    draws = np.empty((1000, small.x.size))
-    for r in range(len(draws)):
-        means = []
-        for samples in (small.samples, large.samples):
-            chosen = rng.integers(samples.shape[1], size=samples.shape[1])
-            means.append(samples[:, chosen].mean(axis=1))
-        draws[r] = means[1] - means[0]
-    best = _last_fall(small.x, large.estimate.value - small.estimate.value)
-    found = np.array([_last_fall(small.x, gap) for gap in draws])
-    found = found[np.isfinite(found)]
-    known = np.isfinite(best) and found.size > 1
-    return Estimate(
-        value=best, error=float(found.std(ddof=1)) if known else float("nan"), samples=found.size
-    )
+
+    def last_fall(gap: np.ndarray) -> float:
+        above = np.flatnonzero(gap > 0)
+        past = np.arange(gap.size) > (above[-1] if above.size else gap.size)
+        return crossing(loads, values=gap, past=past, level=0.0)
+
+    found = []
+    for _ in range(1000):
+        few, many = (
+            samples[:, rng.integers(samples.shape[1], size=samples.shape[1])].mean(axis=1)
+            for samples in (small, large)
+        )
+        found.append(last_fall(many - few))
+    value = last_fall(large.mean(axis=1) - small.mean(axis=1))
+    return Estimate(value=value, error=float(np.nanstd(found, ddof=1)))
 
 
-def _last_fall(x: np.ndarray, gap: np.ndarray) -> float:
-    """Where `gap` crosses zero after its last positive entry; nan without one, or at the end."""
-    above = np.flatnonzero(gap > 0)
-    if above.size == 0:
-        return float("nan")
-    return crossing(x, values=gap, past=np.arange(x.size) > above[-1], level=0.0)
+def capacity_at_error(dim: int, *, degree: int, error: float) -> float:
+    """N at which one update turns a share `error` in (0, ½) of a stored pattern's spins.
+
+    The overlaps with the other patterns act as Gaussian noise; their variance is exact at finite d.
+    """
+    separation = polynomial(degree)
+    overlap = 2.0 * np.arange(dim) - (dim - 1)  # of another pattern, without the spin itself
+    steps = separation(overlap + 1) - separation(overlap - 1)
+    noise = steps**2 @ binom.pmf(np.arange(dim), dim - 1, 0.5)
+    top, below = separation(np.array([dim, dim - 2.0]))
+    return 1.0 + float((top - below) ** 2 / noise / (2.0 * erfcinv(2.0 * error) ** 2))
 
 
 def one_step_error(
@@ -153,30 +162,14 @@ def one_step_error(
     networks: int = 20,
     queries: int = 200,
     seed: Seed = 0,
-) -> Estimate:
-    """Fraction of spins of stored patterns that one synchronous update turns.
-
-    `count` patterns of `dim` spins, `queries` of them tried in each of `networks` networks.
-    """
+) -> np.ndarray:
+    """Share of the spins of `queries` stored patterns that one update turns, (networks,)."""
     shares = np.empty(networks)
     for n, rng in enumerate(numpy_generator(seed).spawn(networks)):
         patterns = 2.0 * rng.integers(0, 2, (count, dim), dtype=np.int8) - 1.0
         tried = patterns[: min(queries, count)]
         shares[n] = (fields(patterns, states=tried, separation=separation) * tried < 0).mean()
-    return mean_estimate(shares)
-
-
-@record
-class Exponent:
-    """Capacities N* at each size, (dims,), and the power law N* ∝ d^exponent fitted.
-
-    predicted_exponent: the same fit (same weights) through N* of the finite-size theory, which
-    tells how far the sizes are from the power law of d → ∞.
-    """
-
-    capacity: Estimate
-    exponent: Estimate
-    predicted_exponent: float
+    return shares
 
 
 def capacity_exponent(
@@ -187,12 +180,13 @@ def capacity_exponent(
     blocks: int = 6,
     bits: int = 60_000,
     seed: Seed = 0,
-) -> Exponent:
-    """Measure the N at which one update turns a share `target` of spins, and fit its power of d.
+) -> dict[str, Any]:
+    """The N at which one update turns a share `target` of spins, at each d, and its power of d.
 
     At each d the error is measured at three N around the crossing, about `bits` spins each, and
     the crossing interpolated in (ln N, ln erfc⁻¹(2·error)), where the Gaussian law is a straight
     line. Standard errors over `blocks` independent repetitions; weighted least squares in logs.
+    `predicted` is the power that the same fit gives the theory at these sizes.
     """
     sizes = np.asarray(dims)
     logs = np.empty((sizes.size, blocks))
@@ -211,45 +205,46 @@ def capacity_exponent(
                     networks=max(2, round(bits / (tried * d))),
                     queries=tried,
                     seed=int(root.spawn(1)[0].generate_state(1)[0]),
-                ).value
+                ).mean()
                 measured[c] = np.clip(share, 0.5 / bits, 0.5 - 0.5 / bits)
             line = np.polyfit(np.log(counts), np.log(erfcinv(2 * measured)), 1)
             logs[s, b] = (np.log(erfcinv(2 * target)) - line[1]) / line[0]
     mean = mean_estimate(logs, axis=1)
-    capacity = Estimate(
-        value=np.exp(mean.value), error=np.exp(mean.value) * mean.error, samples=blocks
-    )
-    theory = fit_power(sizes, values=predicted, errors=predicted * mean.error)
-    return Exponent(
-        capacity=capacity,
-        exponent=fit_power(sizes, values=capacity.value, errors=capacity.error).slope,
-        predicted_exponent=theory.slope.value,
-    )
+    capacity = np.exp(mean.value)
+    power = fit_power(sizes, values=capacity, errors=capacity * mean.error).slope
+    theory = fit_power(sizes, values=predicted, errors=predicted * mean.error).slope
+    return {
+        "dim": sizes,
+        "capacity": capacity,
+        "error": capacity * mean.error,
+        "exponent": power.value,
+        "exponent_error": power.error,
+        "predicted": theory.value,
+    }
 
 
 def all_fixed_probability(
     dim: int, *, counts: Sequence[int], networks: int = 200, seed: Seed = 0
-) -> Curve:
-    """P(every one of N random patterns is a fixed point) of the exponential memory, for each N."""
-    sizes = np.asarray(counts)
-    samples = np.empty((sizes.size, networks))
+) -> np.ndarray:
+    """Whether each of N random patterns is a fixed point, F = exp; (counts, networks)."""
+    samples = np.empty((len(counts), networks))
     for n, rng in enumerate(numpy_generator(seed).spawn(networks)):
-        for p, count in enumerate(sizes):
-            patterns = 2.0 * rng.integers(0, 2, (int(count), dim), dtype=np.int8) - 1.0
+        for p, count in enumerate(counts):
+            patterns = 2.0 * rng.integers(0, 2, (count, dim), dtype=np.int8) - 1.0
             found = retrieve(patterns, queries=patterns, separation=EXPONENTIAL, max_steps=1)
             samples[p, n] = not found.flips.any()
-    return Curve(x=sizes, samples=samples)
+    return samples
 
 
-def half_capacity(measured: Curve) -> Estimate:
+def half_capacity(counts: np.ndarray, *, fixed: np.ndarray) -> Estimate:
     """N at which all patterns are fixed with probability ½, and its standard error.
 
-    Maximum likelihood of P(N) = 2^{−N(N−1)/H(H−1)}, the birthday law with its scale H free, for
-    a curve of `all_fixed_probability`; the error from the Fisher information.
+    Maximum likelihood of P(N) = 2^{−N(N−1)/H(H−1)}, the birthday law with its scale H free;
+    `fixed` are of `all_fixed_probability`; the error from the Fisher information.
     """
-    tries = measured.samples.shape[1]
-    wins = measured.samples.sum(axis=1)
-    pairs = np.log(2.0) * measured.x * (measured.x - 1.0)
+    tries = fixed.shape[1]
+    wins = fixed.sum(axis=1)
+    pairs = np.log(2.0) * counts * (counts - 1.0)
 
     def cost(log_scale: float) -> float:
         exponent = pairs * np.exp(-log_scale)
@@ -270,10 +265,8 @@ def exponential_recall(
 ) -> np.ndarray:
     """Recall of the exponential memory from patterns with round(ρ·d) random spins flipped.
 
-    `queries` of the `count` random patterns are tried at each corruption ρ in [0, 1], by
-    asynchronous sweeps. Shares (3, corruptions): equal to their pattern after one sweep, at the
-    fixed point, and with their pattern still the nearest stored one (t patterns tied for nearest
-    count 1/t): what an exhaustive search that guesses among ties gets right.
+    Shares (3, corruptions) of `queries` of the `count` random patterns: restored after one sweep,
+    at the fixed point, and by an exhaustive search for the nearest that guesses among ties.
     """
     rng = numpy_generator(seed)
     patterns = 2.0 * rng.integers(0, 2, (count, dim), dtype=np.int8) - 1.0
@@ -295,25 +288,115 @@ def exponential_recall(
     return table
 
 
-def subset_recall(
-    images: np.ndarray,
-    *,
-    count: int,
-    separation: Separation,
-    subsets: int = 60,
-    hidden: float = 0.5,
-    seed: Seed = 0,
-) -> np.ndarray:
-    """Share of `count` images recalled without an error, for random choices of them, (subsets,).
+@stored(
+    HERE / "capacity.csv",
+    units=[{"dim": dim} for dim in NETWORKS],
+    seconds=3.0,
+    within={"overlap": 0.05},
+)
+def CAPACITY(dim: int) -> Rows:
+    """Overlap left of a stored pattern, a row for each load and network."""
+    ends = end_overlaps(dim, loads=LOADS.tolist(), networks=NETWORKS[dim], seed=dim)[0].mean(-1)
+    load, network = np.indices(ends.shape).reshape(2, -1)
+    return rows_of(load=LOADS[load], network=network, overlap=ends.ravel())
 
-    `images` are rows of ±1. Each choice is stored alone, the last share `hidden` of the entries
-    of every query is unknown, and the memory relaxes by asynchronous sweeps.
+
+@stored(
+    HERE / "exponents.csv",
+    units=[{"degree": degree} for degree in SIZES],
+    seconds=3.0,
+    within={"capacity": 0.02, "error": 0.2, "exponent": 0.02, "exponent_error": 0.01},
+)
+def EXPONENTS(degree: int) -> Rows:
+    """Capacity at one per cent of errors, a row for each size, and the fitted power."""
+    return rows_of(
+        **capacity_exponent(SIZES[degree], degree=degree, bits=20_000, blocks=10, seed=degree)
+    )
+
+
+@stored(
+    HERE / "birthday.csv",
+    units=[{"dim": dim} for dim in (10, 13, 16)],
+    seconds=3.0,
+    within={"share": 0.02, "half": 0.5, "half_error": 0.1},
+)
+def BIRTHDAY(dim: int) -> Rows:
+    """Share of networks without a lost pattern, a row for each number of patterns."""
+    unit = np.sqrt(2.0 ** (dim + 1) / dim)
+    counts = np.rint(unit * np.array([0.3, 0.6, 0.9, 1.3, 1.8])).astype(int)
+    found = all_fixed_probability(dim, counts=counts.tolist(), networks=MEMORIES, seed=dim)
+    all_of_them = round(2 ** (dim / 2))
+    last = all_fixed_probability(dim, counts=[all_of_them], networks=MEMORIES // 4, seed=2 * dim)
+    half = half_capacity(counts, fixed=found)
+    return rows_of(
+        count=[*counts, all_of_them],
+        share=[*found.mean(axis=1), *last.mean(axis=1)],
+        half=half.value,
+        half_error=half.error,
+    )
+
+
+def capacity_curve(dim: int) -> np.ndarray:
+    """Overlap left, (loads, networks), from the stored table."""
+    return array_of(CAPACITY.read(), "overlap", "load", "network", dim=dim)
+
+
+@stored(
+    HERE / "settings_A6.csv",
+    units=grid(below=(0.11, 0.12, 0.13), above=(0.15, 0.16, 0.17), sizes=("500 1000", "1000 2000")),
+    seconds=0.1,
+)
+def STEEPER(below: float, above: float, sizes: str) -> Rows:
+    """Overlap lost between two loads around 0.14: by how much more in the larger networks."""
+    small, large = (
+        mean_estimate(found[below == LOADS][0] - found[above == LOADS][0])
+        for found in (capacity_curve(int(dim)) for dim in sizes.split())
+    )
+    error = float(np.hypot(small.error, large.error))
+    runs = min(small.samples, large.samples)
+    return estimate_rows(Estimate(value=large.value - small.value, error=error, samples=runs))
+
+
+@stored(
+    HERE / "settings_A7.csv",
+    units=grid(degree=tuple(SIZES), target=(0.003, 0.01, 0.03, 0.1)),
+    seconds=3.0,
+    within={"value": 0.03, "low": 0.03, "high": 0.03},
+)
+def DEGREES(degree: int, target: float) -> Rows:
+    """Capacity at a share `target` of errors: what its exponent lacks to be 0.1 from a - 1."""
+    found = capacity_exponent(
+        SIZES[degree], degree=degree, target=target, bits=20_000, blocks=10, seed=10 + degree
+    )
+    power, wide = found["exponent"], 2.0 * found["exponent_error"]
+    return near_rows((power, power - wide, power + wide), aim=degree - 1, within=0.1, runs=10)
+
+
+@cache
+def birthday_scale(dim: int, *, filling: float) -> tuple[float, float]:
+    """log2 of the scale H of the birthday law 2^{-N(N-1)/H²}, with its error, from one share.
+
+    Of `MEMORIES` networks with N = `filling` times the number at which the law turns.
     """
-    shares = np.empty(subsets)
-    for index, rng in enumerate(numpy_generator(seed).spawn(subsets)):
-        stored = images[rng.choice(len(images), count, replace=False)]
-        found = retrieve(
-            stored, queries=mask(stored, fraction=hidden), separation=separation, seed=rng
-        )
-        shares[index] = (found.states == stored).all(axis=1).mean()
-    return shares
+    count = round(filling * np.sqrt(2.0 ** (dim + 1) / dim))
+    found = all_fixed_probability(dim, counts=[count], networks=MEMORIES, seed=3 * dim)
+    share = float(found.mean())
+    scale = 0.5 * np.log2(count * (count - 1) * np.log(2) / -np.log(share))
+    return scale, np.sqrt((1 - share) / share / MEMORIES) / (2 * np.log(2) * -np.log(share))
+
+
+@stored(
+    HERE / "settings_A8.csv",
+    units=grid(small=(9, 10, 11), filling=(0.6, 0.9, 1.3, 1.6), root=("of d", "none")),
+    seconds=5.0,
+    within={"value": 0.05, "low": 0.05, "high": 0.05},
+)
+def DOUBLINGS(small: int, filling: float, root: str) -> Rows:
+    """What κ of N = 2^{κd} (over √d, or not) lacks to be 0.1 from a half, from d to d + 6."""
+    (first, one), (second, other) = (
+        birthday_scale(dim, filling=filling) for dim in (small, small + 6)
+    )
+    if root == "of d":
+        second += 0.5 * np.log2((small + 6) / small)
+    kappa, wide = (second - first) / 6, 2 * np.hypot(one, other) / 6
+    return near_rows((kappa, kappa - wide, kappa + wide), aim=0.5, within=0.1, runs=MEMORIES)

@@ -3,41 +3,34 @@
 d spins ±1, patterns are N rows of d entries ±1, E = −(1/2d) Σ_μ (x_μ·s)² + N/2, which is
 −½ Σ_ij J_ij s_i s_j with J_ij = (1/d) Σ_μ x_μi x_μj and J_ii = 0. In a sweep every spin, in order,
 is drawn anew: up with probability 1/(1 + exp(−2h_i/T)), h_i = Σ_j J_ij s_j. A visit costs N
-operations: the products x_μ·s are kept up to date.
-
-Measured are the overlap kept, the temperature of melting, and the overlap of two copies.
-Temperatures are given as `fraction` of the melting temperature T_M(α) of the theory where a
-pattern is retrieved. Errors are standard errors over independent networks, one pattern and one
+operations: the products x_μ·s are kept up to date. `fraction` is of the melting temperature T_M(α)
+of the theory. Errors are standard errors over independent networks, one pattern and one
 run in each.
 """
 
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 from numba import njit
 
+from bookmaker.tables import Rows, stored
 from compendium.c11b_load_and_temperature.replica import melting_temperature, retrieval_fold
+from compendium.common.rows import grid, mean_rows, rows_of
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, mean_estimate
 
-# Sums of integers in single precision are exact up to here, whatever their order.
-_EXACT = 2**24
-
-
-@record
-class HeatBathRun:
-    """Q copies that ran independently in one network.
-
-    states: (Q, d) int8, where they ended. overlaps: (Q, sweeps), overlap of each with its target
-    after every sweep. energies: (Q, sweeps), energy per spin.
-    """
-
-    states: np.ndarray
-    overlaps: np.ndarray
-    energies: np.ndarray
+HERE = Path(__file__).parent
+LOADS = (0.02, 0.05, 0.08, 0.11)
+FRACTIONS = (0.4, 0.6, 0.8)
+# Networks at each size: the larger ones scatter less.
+NETWORKS = {500: 64, 1000: 48, 2000: 32, 4000: 16}
+GLASS_LOAD = 0.05
+GLASS_TEMPERATURES = (0.9, 1.0, 1.1, 1.35, 1.5, 1.8)
+BURN = 100
+HEATING = 100
 
 
 def run_heat_bath(
@@ -48,29 +41,21 @@ def run_heat_bath(
     sweeps: int,
     targets: np.ndarray | None = None,
     seed: Seed = 0,
-) -> HeatBathRun:
-    """Heat-bath sweeps at `temperature` > 0 in the memory of `patterns` (N, d).
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Heat-bath sweeps at `temperature` > 0 in the memory of `patterns` (N, d) of ±1, N·d < 2^24.
 
-    From `starts` (Q, d), each for itself; `targets` (Q, d) are what overlaps s·target/d are taken
-    with, the starts unless given. Raises ValueError for entries other than ±1 and for N·d ≥ 2^24,
-    where sums in single precision would be rounded.
+    From `starts` (Q, d), each for itself. Where they ended, (Q, d) int8; the overlap of each with
+    its target, the start unless given, and its energy per spin after every sweep, (Q, sweeps).
     """
-    stored = np.asarray(patterns, dtype=float)
-    begin = np.asarray(starts, dtype=float)
-    aims = begin if targets is None else np.asarray(targets, dtype=float)
-    for name, spins in (("patterns", stored), ("starts", begin), ("targets", aims)):
-        if not (np.abs(spins) == 1.0).all():
-            raise ValueError(f"{name} must hold only -1 and 1")
-    if stored.size == 0 or stored.size >= _EXACT:
-        raise ValueError(f"patterns must hold between 1 and 2^24 - 1 spins, got {stored.shape}")
-    rng = numpy_generator(seed)
-    columns = np.ascontiguousarray(stored.T, dtype=np.float32)
-    # The kernels turn these into where the copies ended.
-    states = begin.astype(np.float32)
+    # Sums of integers below 2^24 are exact in single precision, whatever their order.
+    columns = np.ascontiguousarray(np.transpose(patterns), dtype=np.float32)
+    states = starts.astype(np.float32)
+    aims = starts if targets is None else targets
     overlaps, energies = np.empty((2, len(states), sweeps))
-    gain = 2.0 / (temperature * stored.shape[1])
+    gain = 2.0 / (temperature * len(columns))
+    rng = numpy_generator(seed)
     _heat_bath(columns, states, aims.astype(np.float32), gain, rng, overlaps, energies)
-    return HeatBathRun(states=states.astype(np.int8), overlaps=overlaps, energies=energies)
+    return states.astype(np.int8), overlaps, energies
 
 
 @njit(nogil=True, fastmath={"reassoc"}, cache=True)
@@ -94,7 +79,6 @@ def _heat_bath(
         for step in range(overlaps.shape[1]):
             for i in range(size):
                 row = columns[i]
-                # Sums of integers below 2^24: reordering them changes nothing.
                 field = np.float32(0.0)
                 for mu in range(count):
                     field += row[mu] * products[mu]
@@ -115,36 +99,28 @@ def _heat_bath(
             energies[q, step] = 0.5 * (count - squares / size) / size
 
 
-BURN = 100
-HEATING = 100
-# A state with less than this share of the overlap at the fold has left the pattern.
-_LEFT = 0.5
-
-
 def draw_patterns(dim: int, *, load: float, seed: Seed) -> np.ndarray:
-    """round(αd) random patterns ±1 of d = `dim` spins, (N, d) int8, at least one."""
-    count = round(load * dim)
-    bits = numpy_generator(seed).integers(0, 2, (max(count, 1), dim), dtype=np.int8)
-    return 2 * bits - 1
+    """round(αd) random patterns ±1 of d = `dim` spins, (N, d) int8."""
+    return 2 * numpy_generator(seed).integers(0, 2, (round(load * dim), dim), dtype=np.int8) - 1
 
 
 def retrieval(
-    dim: int, *, load: float, fraction: float, networks: int, sweeps: int = 200, seed: Seed = 0
+    dim: int, *, load: float, fraction: float, networks: int, seed: Seed = 0
 ) -> tuple[Estimate, Estimate]:
     """Overlap with the pattern and energy per spin at T = `fraction`·T_M(α), started there.
 
-    Averages over `sweeps` sweeps after `BURN`, in `networks` independent networks.
+    Averages over 200 sweeps after `BURN`, in `networks` independent networks.
     """
     temperature = fraction * melting_temperature(load)
     found = []
     for rng in numpy_generator(seed).spawn(networks):
         patterns = draw_patterns(dim, load=load, seed=rng)
-        run = run_heat_bath(
-            patterns, starts=patterns[:1], temperature=temperature, sweeps=BURN + sweeps, seed=rng
+        _, *measured = run_heat_bath(
+            patterns, starts=patterns[:1], temperature=temperature, sweeps=BURN + 200, seed=rng
         )
-        found.append([run.overlaps[0, BURN:].mean(), run.energies[0, BURN:].mean()])
-    both = np.array(found)
-    return mean_estimate(both[:, 0]), mean_estimate(both[:, 1])
+        found.append([series[0, BURN:].mean() for series in measured])
+    overlaps, energies = np.transpose(found)
+    return mean_estimate(overlaps), mean_estimate(energies)
 
 
 def melting(dim: int, *, load: float, networks: int, seed: Seed = 0) -> np.ndarray:
@@ -155,14 +131,14 @@ def melting(dim: int, *, load: float, networks: int, seed: Seed = 0) -> np.ndarr
     to 2 T_M counts with 2.
     """
     top = melting_temperature(load)
-    kept = _LEFT * retrieval_fold(top).overlap
+    kept = 0.5 * retrieval_fold(top)[1]
     fractions = np.full(networks, 2.0)
     for index, rng in enumerate(numpy_generator(seed).spawn(networks)):
         patterns = draw_patterns(dim, load=load, seed=rng)
         spins = patterns[:1]
         for rise in range(66):
             fraction = 0.7 + 0.02 * rise
-            run = run_heat_bath(
+            spins, overlaps, _ = run_heat_bath(
                 patterns,
                 starts=spins,
                 targets=patterns[:1],
@@ -170,40 +146,71 @@ def melting(dim: int, *, load: float, networks: int, seed: Seed = 0) -> np.ndarr
                 sweeps=HEATING,
                 seed=rng,
             )
-            spins = run.states
-            if run.overlaps[0, HEATING // 2 :].mean() < kept:
+            if overlaps[0, HEATING // 2 :].mean() < kept:
                 fractions[index] = fraction
                 break
     return fractions
 
 
 def copies_overlap(
-    dim: int,
-    *,
-    load: float,
-    temperature: float,
-    networks: int,
-    burn: int = 500,
-    snapshots: int = 20,
-    gap: int = 20,
-    seed: Seed = 0,
+    dim: int, *, load: float, temperature: float, networks: int, seed: Seed = 0
 ) -> Estimate:
     """⟨q²⟩ of two copies of a network that started at random: q = s·s'/d.
 
-    After `burn` sweeps, `snapshots` are compared, `gap` sweeps apart. Times d it is the
-    spin-glass susceptibility; it stays finite above T_g, and ⟨q²⟩ does below.
+    After 500 sweeps they are compared twenty times, 20 sweeps apart. Times d it is the spin-glass
+    susceptibility; it stays finite above T_g, and ⟨q²⟩ does below.
     """
-    squares = np.empty((networks, snapshots))
+    squares = np.empty((networks, 20))
     for index, rng in enumerate(numpy_generator(seed).spawn(networks)):
         patterns = draw_patterns(dim, load=load, seed=rng)
         spins = 2 * rng.integers(0, 2, (2, dim), dtype=np.int8) - 1
-        for shot in range(snapshots):
-            spins = run_heat_bath(
-                patterns,
-                starts=spins,
-                temperature=temperature,
-                sweeps=gap if shot else burn,
-                seed=rng,
-            ).states
-            squares[index, shot] = (spins[0].astype(np.float64) @ spins[1] / dim) ** 2
+        for shot in range(20):
+            sweeps = 20 if shot else 500
+            spins, *_ = run_heat_bath(
+                patterns, starts=spins, temperature=temperature, sweeps=sweeps, seed=rng
+            )
+            squares[index, shot] = (spins[0].astype(float) @ spins[1] / dim) ** 2
     return mean_estimate(squares.mean(axis=1))
+
+
+@stored(HERE / "retrieval.csv", units=grid(dim=NETWORKS, load=LOADS, fraction=FRACTIONS))
+def RETRIEVAL(dim: int, load: float, fraction: float) -> Rows:
+    """Overlap kept and energy below the temperature of melting."""
+    overlap, energy = retrieval(
+        dim, load=load, fraction=fraction, networks=NETWORKS[dim], seed=dim + round(1e4 * load)
+    )
+    return rows_of(
+        overlap=overlap.value,
+        overlap_error=overlap.error,
+        energy=energy.value,
+        energy_error=energy.error,
+    )
+
+
+@stored(HERE / "melting.csv", units=grid(dim=NETWORKS, load=LOADS))
+def MELTING(dim: int, load: float) -> Rows:
+    """Where heated networks lose their pattern, a row for each."""
+    seed = dim + round(1e4 * load) + 1
+    fractions = melting(dim, load=load, networks=NETWORKS[dim], seed=seed)
+    return rows_of(network=range(len(fractions)), fraction=fractions)
+
+
+@stored(HERE / "copies.csv", units=grid(dim=(500, 1000, 2000), temperature=GLASS_TEMPERATURES))
+def COPIES(dim: int, temperature: float) -> Rows:
+    """Squared overlap of two copies that started at random."""
+    squared = copies_overlap(
+        dim,
+        load=GLASS_LOAD,
+        temperature=temperature,
+        networks=NETWORKS[500] // 2,
+        seed=dim + round(100 * temperature),
+    )
+    return [{"squared": squared.value, "squared_error": squared.error}]
+
+
+@stored(HERE / "settings_A6b.csv", units=MELTING.units, seconds=0.5)
+def MELTS_LATER(dim: int, load: float) -> Rows:
+    """Temperature at which networks lose a pattern, less 1 + √α, where the theory's glass ends."""
+    table = MELTING.read()
+    lost = table["fraction"][(table["dim"] == dim) & (table["load"] == load)]
+    return mean_rows(lost * melting_temperature(load) - (1 + load**0.5))

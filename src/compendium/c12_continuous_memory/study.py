@@ -1,7 +1,6 @@
 """What the continuous memory keeps and what is promised of it: the experiments of chapter 12.
 
-Faces are rows of (100, 625) as in `images.faces`; memories are compared at equal β⟨‖x‖²⟩/d, so
-that a change of scale is no change of temperature.
+Memories are compared at equal β⟨‖x‖²⟩/d, so that a change of scale is no change of temperature.
 
 Table of settings of A19: which faces come back, by what is hidden and how they are prepared. value:
 the share of the hundred faces that are recalled at β⟨‖x‖²⟩/d = 1, less 0.995, so that above zero
@@ -20,7 +19,6 @@ import torch
 from torch.nn.functional import normalize
 
 from bookmaker.tables import Rows, stored
-from compendium.c12_continuous_memory import bounds
 from compendium.common import images
 from compendium.common.rows import grid
 from spinformer.core.random import Seed, numpy_generator
@@ -53,14 +51,11 @@ def prepare_faces(
     equal_norm: bool = False,
     scaled_query: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """A memory of the faces (N, d) and queries that know only the pixels `seen` (d,).
+    """A memory of the faces (N, d) and queries that know only the pixels `seen` (d,), 0 elsewhere.
 
-    centring: nothing is subtracted, or the mean face, or from each image its own mean (as
-        LayerNorm does; the query can only subtract that of its visible pixels).
-    equal_norm: every stored face is brought to norm √d. The query's visible part is divided by
-        the norm of the whole face then, which nobody knows who sees only a part of it, unless
-    scaled_query: the visible part is brought to the mean norm of the memory.
-    Hidden pixels of a query are 0.
+    Subtracted is nothing, the mean face, or the mean of each image (of a query that of what is
+    seen). With `equal_norm` every face is brought to norm √d, a query by the norm of its whole
+    face; with `scaled_query` what is seen is brought to the mean norm of the memory.
     """
     memory, queries = faces, faces * seen
     if centring == "mean face":
@@ -76,10 +71,8 @@ def prepare_faces(
     return memory, queries
 
 
-def faces_recalled(
-    memory: torch.Tensor, *, queries: torch.Tensor, coldness: float, within: float = 0.05
-) -> int:
-    """How many queries (N, d) end within a share `within` of the norm of their own pattern.
+def faces_recalled(memory: torch.Tensor, *, queries: torch.Tensor, coldness: float) -> int:
+    """How many queries (N, d) end nearer to their own pattern than 5 % of its norm.
 
     `coldness` is β⟨‖x‖²⟩/d.
     """
@@ -91,18 +84,40 @@ def faces_recalled(
         tolerance=1e-6 * mean_square**0.5,
         max_steps=1000,
     ).states
-    return int(((ends - memory).norm(dim=-1) < within * memory.norm(dim=-1)).sum())
+    return int(((ends - memory).norm(dim=-1) < 0.05 * memory.norm(dim=-1)).sum())
+
+
+def guarantees(patterns: torch.Tensor, *, beta: float, radius: float) -> dict[str, Any]:
+    """What is promised of a memory (N, d) within `radius` of each pattern x_i, M the largest norm.
+
+    error: ‖f(ξ) − x_i‖ ≤ 2M(N − 1)e^{−β(Δ_i − 2M·radius)}, Δ_i the separation of the pattern.
+    slope: ‖∂f/∂ξ‖₂ ≤ 2βNM²(N − 1)e^{…}. stored: a pattern with at least this separation has a fixed
+    point within `ball` of it [ramsauer2020hopfield, Theorems 3 to 5]. sharp: the slope again, our
+    own: ∂f/∂ξ = β Cov_p(x), and a covariance is at most the second moment about x_i,
+    Σ_j p_j‖x_j − x_i‖² ≤ 4M²(N − 1)e^{…}.
+    """
+    count, norm = len(patterns), float(patterns.norm(dim=-1).max())
+    overlaps = patterns @ patterns.mT
+    own = overlaps.diagonal().clone()
+    separation = own - overlaps.fill_diagonal_(-math.inf).amax(-1)
+    leak = (count - 1) * torch.exp(-beta * (separation - 2.0 * norm * radius))
+    return {
+        "separation": separation,
+        "stored": (2.0 / count + math.log(2.0 * (count - 1) * count * beta * norm**2)) / beta,
+        "ball": 1.0 / (beta * count * norm),
+        "error": 2.0 * norm * leak,
+        "slope": 2.0 * beta * count * norm**2 * leak,
+        "sharp": 4.0 * beta * norm**2 * leak,
+    }
 
 
 def bound_cases(memories: int, *, seed: Seed = 0) -> dict[str, np.ndarray]:
     """Random memories, temperatures and starting distances, each bound beside what it bounds.
 
-    One entry a case, a pattern of some memory. error, error_bound: ‖f(ξ) − x_i‖ after one step and
-    its bound. slope, slope_bound, sharp_bound: largest eigenvalue of the update's Jacobian, the
-    published bound and a tighter one. distance, radius: of the patterns that meet the separation
-    condition, how far the fixed point lies that retrieval reaches from them, and how far it may.
-    The error is summed as Σ_j p_j (x_j − x_i) over the competitors, which loses no digits where
-    it is far below the rounding of x_i.
+    One entry a pattern of some memory. error: ‖f(ξ) − x_i‖ after one step, summed over competitors,
+    which loses no digits where it is far below the rounding of x_i; slope: largest eigenvalue of
+    the update's Jacobian. distance, radius: of the patterns that are promised a fixed point, how
+    far retrieval ends from them, and how far it may.
     """
     rng = numpy_generator(seed)
     cases: list[dict[str, torch.Tensor]] = []
@@ -113,20 +128,19 @@ def bound_cases(memories: int, *, seed: Seed = 0) -> dict[str, np.ndarray]:
         states = patterns + radius * normalize(aside, dim=-1)
         weights = attention_weights(patterns, states=states, beta=beta)
         steps = patterns.unsqueeze(0) - patterns.unsqueeze(1)  # [i, j] = x_j − x_i
-        threshold = bounds.separation_threshold(patterns, beta=beta)
-        safe = patterns[bounds.pattern_separation(patterns) >= threshold]
+        bound = guarantees(patterns, beta=beta, radius=radius)
+        safe = patterns[bound["separation"] >= bound["stored"]]
         found = retrieve(patterns, queries=safe, beta=beta, tolerance=1e-13)
         distance = (found.states - safe).norm(dim=-1)
-        case: dict[str, Any] = {"beta": beta, "radius": radius}
         cases.append(
             {
                 "error": torch.einsum("ij,ijd->id", weights, steps).norm(dim=-1),
-                "error_bound": bounds.one_step_bound(patterns, **case),
+                "error_bound": bound["error"],
                 "slope": torch.linalg.eigvalsh(jacobian(patterns, states=states, beta=beta))[:, -1],
-                "slope_bound": bounds.jacobian_bound(patterns, **case),
-                "sharp_bound": bounds.jacobian_bound(patterns, **case, sharp=True),
+                "slope_bound": bound["slope"],
+                "sharp_bound": bound["sharp"],
                 "distance": distance,
-                "radius": torch.full_like(distance, bounds.storage_radius(patterns, beta=beta)),
+                "radius": torch.full_like(distance, bound["ball"]),
             }
         )
     return {name: torch.cat([case[name] for case in cases]).numpy() for name in cases[0]}

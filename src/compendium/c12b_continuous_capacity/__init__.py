@@ -1,7 +1,7 @@
 """How much the continuous memory holds, measured: the experiments of chapter 12b.
 
 Predictions, written before the full run. (1) The load α(d) at which the others outweigh a pattern
-in one step, extrapolated in 1/d, meets α₁(β) of `hopfield.random_energy.capacity` within 0.01
+in one step, extrapolated in 1/d, meets α₁(β) of `random_energy.capacity` within 0.01
 for spherical and binary patterns at β = ¼ to 2, and within 0.03 for Gaussian ones, whose norms
 scatter and whose frozen phase (β > 1) approaches its limit with ln d/d. (2) The overlap that a
 noisy query needs, extrapolated in 1/d at a fixed load, meets m_b(α, β = 1) within 0.03 below

@@ -15,70 +15,29 @@ At finite d, `retrieval_fold` corrects what d → ∞ neglects.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
-from scipy.optimize import brentq, minimize_scalar
-from scipy.special import ndtr
+from scipy.optimize import minimize_scalar
+from scipy.special import xlogy
 
 from spinformer.core.records import record
 from spinformer.core.special import log_sphere_integral, mean_alignment
 
-# Uniform on the sphere of radius √d, independent unit normals, independent fair coins ±1.
-ENSEMBLES = ("spherical", "gaussian", "binary")
-# Where ln 2 is the load at which binary patterns are all the states there are.
-_ALL = math.log(2.0)
-
-
-def score_rate(overlap: float, *, ensemble: str = "spherical") -> float:
-    """I(u): P(x·ξ/d ≈ u) ~ e^{−dI(u)} of an unrelated pattern, for u in [−1, 1) (any if Gaussian).
-
-    −½ ln(1 − u²) on the sphere, u²/2 for Gaussian patterns, ln 2 minus the entropy of a coin of
-    mean u for binary ones.
-    """
-    if ensemble == "gaussian":
-        return 0.5 * overlap**2
-    u = abs(overlap)
-    if ensemble == "binary":
-        return 0.5 * ((1 + u) * math.log1p(u) + ((1 - u) * math.log1p(-u) if u < 1.0 else 0.0))
-    return -0.5 * math.log1p(-(u**2)) if u < 1.0 else math.inf
-
-
-def score_cumulant(beta: float, *, ensemble: str = "spherical") -> float:
-    """ψ(β) = max_u [βu − I(u)]: (1/d) ln of the mean of e^{βx·ξ} over an unrelated pattern."""
-    u = _tilted(beta, ensemble)
-    return beta * u - score_rate(u, ensemble=ensemble)
-
-
-def largest_overlap(load: float, *, ensemble: str = "spherical") -> float:
-    """u_f(α), I(u_f) = α: the largest overlap that e^{αd} unrelated patterns have with a state.
-
-    √(1 − e^{−2α}), √(2α), and for binary patterns a root (1 from α = ln 2).
-    """
-    if ensemble == "spherical":
-        return math.sqrt(-math.expm1(-2.0 * load))
-    if ensemble == "gaussian":
-        return math.sqrt(2.0 * load)
-    if load >= _ALL:
-        return 1.0
-    return float(brentq(lambda u: score_rate(u, ensemble="binary") - load, 0.0, 1.0, xtol=1e-14))
-
-
-def freezing_beta(load: float, *, ensemble: str = "spherical") -> float:
-    """β_f(α): above it the sum over the others is frozen, held by the largest few of them."""
-    u = largest_overlap(load, ensemble=ensemble)
-    if ensemble == "gaussian":
-        return u
-    if ensemble == "binary":
-        return math.atanh(u) if u < 1.0 else math.inf
-    # 1 − u² = e^{−2α} here: its difference would round to zero at loads above 18.
-    return u * math.exp(2.0 * load) if load < 350.0 else math.inf
-
-
-def noise_exponent(load: float, *, beta: float, ensemble: str = "spherical") -> float:
-    """φ(α, β) = lim (1/d) ln Σ_j e^{βx_j·ξ} over e^{αd} unrelated patterns."""
-    if beta < freezing_beta(load, ensemble=ensemble):
-        return load + score_cumulant(beta, ensemble=ensemble)
-    return beta * largest_overlap(load, ensemble=ensemble)
+# Uniform on the sphere of radius √d, independent unit normals, independent fair coins ±1. Of each
+# I(u), u ≥ 0, where P(x·ξ/d ≈ u) ~ e^{−dI(u)} of an unrelated pattern, and ψ′(β), the overlap of
+# those that hold the sum while it is not frozen.
+ENSEMBLES: dict[str, tuple[Callable[[float], float], Callable[[float], float]]] = {
+    "spherical": (
+        lambda u: -0.5 * math.log1p(-(u**2)),
+        lambda beta: 2.0 * beta / (1.0 + math.sqrt(1.0 + 4.0 * beta**2)),
+    ),
+    "gaussian": (lambda u: 0.5 * u**2, lambda beta: beta),
+    "binary": (
+        lambda u: 0.5 * float((1 + u) * math.log1p(u) + xlogy(1 - u, 1 - u)),
+        math.tanh,
+    ),
+}
 
 
 def capacity(beta: float, *, overlap: float = 1.0, ensemble: str = "spherical") -> float:
@@ -89,23 +48,9 @@ def capacity(beta: float, *, overlap: float = 1.0, ensemble: str = "spherical") 
     [lucibello2024exponential]. At m = 1: β − ψ(β) on the sphere, without limit as β grows;
     β − β²/2 up to ½ for Gaussian patterns; β − ln cosh β up to ln 2 for binary ones.
     """
-    if overlap > _tilted(beta, ensemble):
-        return beta * overlap - score_cumulant(beta, ensemble=ensemble)
-    return score_rate(overlap, ensemble=ensemble)
-
-
-def capacity_of_all(beta: float, *, ensemble: str = "spherical") -> float:
-    """α_c: the largest load at which all patterns are found, each from itself.
-
-    On the sphere it is α₁. Of e^{αd} Gaussian patterns the shortest has ‖x‖² = ρd with
-    (ρ − 1 − ln ρ)/2 = α and is found if α < ρκ, κ = β − β²/2 (½ from β = 1), so that
-    α_c = 1/(2e) at most [lucibello2024exponential].
-    """
-    typical = capacity(beta, ensemble=ensemble)
-    if ensemble == "spherical":
-        return typical
-    shortest = brentq(lambda r: r * (1.0 - 2.0 * typical) - 1.0 - math.log(r), 1e-9, 1.0)
-    return float(shortest) * typical
+    rate, tilted = ENSEMBLES[ensemble]
+    u = tilted(beta)
+    return beta * (overlap - u) + rate(u) if overlap > u else rate(overlap)
 
 
 @record
@@ -136,12 +81,10 @@ def one_step_log_count(dim: int, *, beta: float, ensemble: str = "spherical") ->
 def retrieval_fold(dim: int, *, beta: float) -> RetrievalFold:
     """The number of spherical patterns up to which a pattern keeps a state of its own, d finite.
 
-    The state is ξ = t·x_i plus little: its pattern holds the weight p, the others have the mean
-    overlap A(t) with its direction, so t = p + (1 − p)A and ln(p/(1 − p)) = βdt − ln Σ. With the
-    mean Σ = (N − 1)G(βdt) this gives ln(N − 1) as a function of t, whose maximum is the fold.
-    The weighted mean of a finite number of others also has a part across ξ, of mean square
-    dG(2κ)/(NG(κ)²), κ = βdt, which feeds back: it adds β(1 − p) times that to ln Σ. The
-    spread is that of ln Σ from pattern to pattern.
+    The state is ξ = t·x_i plus little, t = p + (1 − p)A(t), ln(p/(1 − p)) = βdt − ln Σ, with the
+    mean Σ = (N − 1)G(βdt) of the others: the fold is where ln(N − 1) is largest. The weighted mean
+    of finitely many others also has a part across ξ, of mean square dG(2κ)/(NG(κ)²), κ = βdt,
+    which adds β(1 − p) times that to ln Σ. The spread is that of ln Σ from pattern to pattern.
     """
 
     def place(t: float) -> tuple[float, float]:
@@ -174,37 +117,3 @@ def retrieval_fold(dim: int, *, beta: float) -> RetrievalFold:
         overlap=overlap,
         spread=math.sqrt((excess - 1.0) / math.exp(log_sum)),
     )
-
-
-def kept_share(count: int, *, dim: int, beta: float) -> float:
-    """Share of N spherical patterns that keep a state of their own."""
-    fold = retrieval_fold(dim, beta=beta)
-    return float(ndtr((fold.log_count - math.log(count)) / fold.spread))
-
-
-def _tilted(beta: float, ensemble: str) -> float:
-    """ψ′(β): the overlap of the patterns that hold the sum while it is not frozen."""
-    if ensemble == "gaussian":
-        return beta
-    if ensemble == "binary":
-        return math.tanh(beta)
-    return 2.0 * beta / (1.0 + math.sqrt(1.0 + 4.0 * beta**2))
-
-
-def random_pattern_overlap(count: int, *, dim: int, beta: float) -> float:
-    """Overlap m = x_iᵀξ*/d of the fixed point reached from one of N random patterns, theory.
-
-    For N = `count` independent patterns of d = `dim` components of unit variance and norm √d.
-    At ξ = m x_i + (rest) the pattern itself scores βdm, the others are Gaussian of variance β²dm²,
-    and weighted by e^{score} their mean is βξ (annealed: right while β√d stays below √(2 log N)).
-    So p = 1/(1 + (N − 1) exp(β²dm²/2 − βdm)) and m = p/(1 − (1 − p)β), iterated from m = 1; our
-    own estimate, for β < 1. The pattern is lost where the iteration falls to m ≈ 0.
-    """
-    overlap = 1.0
-    for _ in range(2_000):
-        exponent = 0.5 * beta**2 * dim * overlap**2 - beta * dim * overlap
-        weight = 1.0 / (1.0 + (count - 1) * float(np.exp(exponent)))
-        before, overlap = overlap, weight / (1.0 - (1.0 - weight) * beta)
-        if overlap == before:
-            break
-    return overlap

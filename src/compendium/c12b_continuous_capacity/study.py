@@ -1,33 +1,34 @@
 """Random continuous memories: when the others outweigh a pattern, what retrieval keeps, basins.
 
-Patterns are rows of d components and mean square 1 (`random_energy.ENSEMBLES`). Single
-precision, in chunks: what is counted is decided by differences of scores of order one. Errors
-are standard errors over independent memories. From finite d to the limit leads a straight line.
+Patterns are rows of d components and mean square 1 (`random_energy.ENSEMBLES`), in single
+precision: what is counted is decided by differences of scores of order one. Errors are standard
+errors over independent memories.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import logsumexp
+from scipy.special import logsumexp, softmax
 
+from bookmaker.tables import Rows, stored
+from compendium.c12b_continuous_capacity.random_energy import ENSEMBLES, capacity, retrieval_fold
+from compendium.common.curves import crossing
+from compendium.common.rows import estimate_rows, grid, mean_rows, rows_of
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, mean_estimate
 
+HERE = Path(__file__).parent
+BETAS = (0.25, 0.5, 1.0, 2.0)
+BASIN_DIMS = {0.1: (32, 48, 64, 80, 96), 0.2: (16, 24, 32, 40, 48), 0.3: (12, 16, 20, 26, 32)}
+FOLD_DIMS = (49, 64, 81, 100, 121, 144, 169, 196)
+COUNTS = tuple(4**k for k in range(3, 9))
+DIMS = tuple(2**k for k in range(4, 11))
+QUERIES = 100  # at most, of a memory
+KEPT = 0.5  # a pattern is kept above this overlap
 _CHUNK = 2**14
-QUERIES = 100
-# At rest where no component of the overlaps moves more in a step; kept above this overlap.
-_REST = 1e-5
-KEPT = 0.5
-
-
-@record
-class Kept:
-    """What is left of stored patterns: mean overlap, and share with an overlap above ½."""
-
-    overlap: Estimate
-    share: Estimate
 
 
 def draw_patterns(
@@ -44,26 +45,19 @@ def draw_patterns(
 
 
 def outweighed_at(
-    dim: int,
-    *,
-    beta: float,
-    ensemble: str = "spherical",
-    queries: int = 64,
-    limit: int = 2**20,
-    seed: Seed = 0,
+    dim: int, *, beta: float, ensemble: str = "spherical", seed: Seed = 0
 ) -> np.ndarray:
-    """Number of other patterns at which each of `queries` patterns' own weight falls below ½.
+    """Number of other patterns at which each of 64 patterns' own weight falls below ½, (64,).
 
-    One memory grows pattern by pattern, until more than half of the queries are outweighed or it
-    holds `limit`; (queries,), infinite for those that are not. One step: the state is the pattern.
+    One memory grows pattern by pattern, until more than half of the 64 are outweighed or it holds
+    2^20; infinite for those that are not. One step: the state is the pattern.
     """
     rng = numpy_generator(seed)
-    own = draw_patterns(queries, dim=dim, ensemble=ensemble, seed=rng)
+    own = draw_patterns(64, dim=dim, ensemble=ensemble, seed=rng)
     top = beta * (own.astype(np.float64) ** 2).sum(axis=1)
     total, found = np.zeros(len(own)), np.full(len(own), np.inf)
-    for begin in range(0, limit, _CHUNK):
-        rows = min(_CHUNK, limit - begin)
-        others = draw_patterns(rows, dim=dim, ensemble=ensemble, seed=rng)
+    for begin in range(0, 2**20, _CHUNK):
+        others = draw_patterns(_CHUNK, dim=dim, ensemble=ensemble, seed=rng)
         scores = beta * (own @ others.T).astype(np.float64) - top[:, None]
         sums = total[:, None] + np.cumsum(np.exp(scores), axis=1)
         new = np.isinf(found) & (sums[:, -1] >= 1.0)
@@ -81,29 +75,27 @@ def iterate(
 
     Plain iteration of the softmax mean, for at most 400 steps.
     """
-    # Patterns may be large: no copy in double precision is made to look at them.
-    stored = np.asarray(patterns, dtype=np.float32)
-    states = np.asarray(starts, dtype=np.float32).copy()
-    aims = np.asarray(targets, dtype=np.float32)
-    gain = np.float32(beta)
+    states = starts.astype(np.float32)
     overlaps = np.full(len(states), np.inf)
     active = np.arange(len(states))
     for _ in range(400):
-        scores = gain * (states[active] @ stored.T)
+        scores = np.float32(beta) * (states[active] @ patterns.T)
         scores -= scores.max(axis=1, keepdims=True)
         np.exp(scores, out=scores)
-        states[active] = (scores @ stored) / scores.sum(axis=1, keepdims=True)
+        states[active] = (scores @ patterns) / scores.sum(axis=1, keepdims=True)
         now = overlaps.copy()
-        now[active] = (states[active] * aims[active]).sum(axis=1) / stored.shape[1]
-        active = active[np.abs(now[active] - overlaps[active]) > _REST]
+        now[active] = (states[active] * targets[active]).sum(axis=1) / patterns.shape[1]
+        active = active[np.abs(now[active] - overlaps[active]) > 1e-5]
         overlaps = now
         if len(active) == 0:
             break
     return overlaps
 
 
-def kept_patterns(count: int, *, dim: int, beta: float, memories: int, seed: Seed = 0) -> Kept:
-    """Overlap of the state that the update reaches from stored patterns, spherical patterns.
+def kept_patterns(
+    count: int, *, dim: int, beta: float, memories: int, seed: Seed = 0
+) -> tuple[Estimate, Estimate]:
+    """What is left of stored spherical patterns: mean overlap, and share with one above `KEPT`.
 
     The first `QUERIES` (fewer if N = `count` is smaller) of each of `memories` memories are tried.
     """
@@ -113,67 +105,57 @@ def kept_patterns(count: int, *, dim: int, beta: float, memories: int, seed: See
         tried = patterns[:QUERIES]
         rest = iterate(patterns, starts=tried, targets=tried, beta=beta)
         overlaps[index], shares[index] = rest.mean(), (rest > KEPT).mean()
-    return Kept(overlap=mean_estimate(overlaps), share=mean_estimate(shares))
+    return mean_estimate(overlaps), mean_estimate(shares)
 
 
-def noisy_retrieval(
-    count: int, *, dim: int, beta: float, overlaps: ArrayLike, memories: int, seed: Seed = 0
-) -> tuple[np.ndarray, np.ndarray]:
-    """Shares of queries that find their pattern, in one step and at rest, (overlaps, memories).
+def half_overlap(count: int, *, dim: int, beta: float, memories: int, seed: Seed = 0) -> np.ndarray:
+    """Overlap at which half of the queries find their pattern, (2, memories): one step, at rest.
 
-    A query of norm √d has the given overlap m with its pattern and a random direction besides.
-    Found means the weight ½ in the step, and an overlap above ½ at rest.
+    A query of norm √d has an overlap m with its pattern, from 0.1 to 1 in steps of 0.05 with linear
+    interpolation between, and a random direction besides. Found means the weight ½ in the step, and
+    an overlap above `KEPT` at rest.
     """
-    aims = np.asarray(overlaps, dtype=float)
-    one, rest = np.empty((2, len(aims), memories))
+    overlaps = np.linspace(0.1, 1.0, 19)
+    shares = np.empty((2, memories, len(overlaps)))
     for index, rng in enumerate(numpy_generator(seed).spawn(memories)):
         patterns = draw_patterns(count, dim=dim, seed=rng)
         tried = patterns[:QUERIES]
         aside = rng.standard_normal(tried.shape).astype(np.float32)
         aside -= (aside * tried).sum(axis=1, keepdims=True) / dim * tried
         aside *= np.sqrt(dim) / np.linalg.norm(aside, axis=1, keepdims=True)
-        for row, m in enumerate(aims):
+        for row, m in enumerate(overlaps):
             starts = m * tried + np.sqrt(1.0 - m**2) * aside
             scores = beta * (starts @ patterns.T).astype(np.float64)
             weights = np.exp(scores - logsumexp(scores, axis=1, keepdims=True))
-            one[row, index] = (np.diagonal(weights) > 0.5).mean()
+            shares[0, index, row] = (np.diagonal(weights) > 0.5).mean()
             last = iterate(patterns, starts=starts, targets=tried, beta=beta)
-            rest[row, index] = (last > KEPT).mean()
-    return one, rest
-
-
-def half_overlap(count: int, *, dim: int, beta: float, memories: int, seed: Seed = 0) -> np.ndarray:
-    """Overlap at which half of the queries find their pattern, (2, memories): one step, at rest.
-
-    By linear interpolation between queries 0.05 apart, from 0.1 to 1.
-    """
-    grid = np.linspace(0.1, 1.0, 19)
-    shares = noisy_retrieval(count, dim=dim, beta=beta, overlaps=grid, memories=memories, seed=seed)
-    return np.array([[_crossing(grid, row) for row in kind.T] for kind in shares])
+            shares[1, index, row] = (last > KEPT).mean()
+    return np.array([[_half(overlaps, row) for row in kind] for kind in shares])
 
 
 def half_log_count(
-    dim: int, *, beta: float, log_counts: ArrayLike, memories: int, seed: Seed = 0
+    dim: int, *, beta: float, log_counts: np.ndarray, memories: int, seed: Seed = 0
 ) -> np.ndarray:
     """ln N at which half of the patterns lose the state around them, (memories,).
 
-    A memory grows through the given ln N, which must increase; linear interpolation between. The
-    first 40 of its patterns are tried.
+    A memory grows through the given ln N, linear interpolation between; its first 40 patterns are
+    tried.
     """
-    grid = np.asarray(log_counts, dtype=float)
-    if len(grid) < 2 or (np.diff(grid) <= 0).any():
-        raise ValueError(f"log_counts must be at least two and increase, got {grid}")
-    counts = np.rint(np.exp(grid)).astype(int)
+    counts = np.rint(np.exp(log_counts)).astype(int)
     found = np.empty(memories)
     for index, rng in enumerate(numpy_generator(seed).spawn(memories)):
-        patterns = draw_patterns(int(counts[-1]), dim=dim, seed=rng)
+        patterns = draw_patterns(counts[-1], dim=dim, seed=rng)
         lost = []
         for count in counts:
-            tried = patterns[: min(40, int(count))]
+            tried = patterns[: min(40, count)]
             rest = iterate(patterns[:count], starts=tried, targets=tried, beta=beta)
             lost.append((rest <= KEPT).mean())
-        found[index] = _crossing(np.log(counts), np.array(lost))
+        found[index] = _half(np.log(counts), np.array(lost))
     return found
+
+
+def _half(places: np.ndarray, shares: np.ndarray) -> float:
+    return crossing(places, values=shares, past=shares >= 0.5, level=0.5)
 
 
 def level_log_sums(
@@ -181,24 +163,11 @@ def level_log_sums(
 ) -> np.ndarray:
     """ln Σ_j e^{βdu_j} of N = `count` independent levels u_j, (samples,): the model itself.
 
-    u is a component of a unit vector: (1 + u)/2 follows a beta distribution. No patterns are
-    drawn and no memory is built.
+    u is a component of a unit vector: (1 + u)/2 follows a beta distribution.
     """
-    rng = numpy_generator(seed)
     half = 0.5 * (dim - 1)
-    found = np.empty(samples)
-    for index in range(samples):
-        found[index] = logsumexp(beta * dim * (2.0 * rng.beta(half, half, count) - 1.0))
-    return found
-
-
-def _crossing(grid: np.ndarray, shares: np.ndarray) -> float:
-    """Where shares that rise along the grid pass ½, NaN if they do not."""
-    above = np.flatnonzero(shares >= 0.5)
-    if len(above) == 0 or above[0] == 0:
-        return float("nan")
-    around = slice(above[0] - 1, above[0] + 1)
-    return float(np.interp(0.5, shares[around], grid[around]))
+    levels = 2.0 * numpy_generator(seed).beta(half, half, (samples, count)) - 1.0
+    return np.asarray(logsumexp(beta * dim * levels, axis=1))
 
 
 def weight_concentration(
@@ -208,35 +177,117 @@ def weight_concentration(
 
     1/N if all patterns share the weight, of order 1 where a few hold it: the glass.
     """
-    grid = np.asarray(spreads, dtype=float)
-    found = np.empty((len(grid), memories))
-    for index, rng in enumerate(numpy_generator(seed).spawn(memories)):
+    found = []
+    for rng in numpy_generator(seed).spawn(memories):
         patterns = draw_patterns(count, dim=dim, seed=rng)
         queries = draw_patterns(32, dim=dim, seed=rng)
         scores = (queries @ patterns.T).astype(np.float64) / np.sqrt(dim)
-        scores -= scores.max(axis=1, keepdims=True)
-        for row, spread in enumerate(grid):
-            weights = np.exp(spread * scores)
-            squares = (weights**2).sum(axis=1) / weights.sum(axis=1) ** 2
-            found[row, index] = squares.mean()
-    return found
+        weights = (softmax(spread * scores, axis=1) for spread in np.asarray(spreads))
+        found.append([(one**2).sum(axis=1).mean() for one in weights])
+    return np.transpose(found)
 
 
-def line_fit(x: ArrayLike, *, values: ArrayLike, errors: ArrayLike) -> tuple[Estimate, Estimate]:
+def line_fit(x: np.ndarray, *, values: np.ndarray, errors: np.ndarray) -> tuple[Estimate, Estimate]:
     """Intercept and slope of a weighted straight line through at least three points.
 
-    Errors are widened by the root of chi² per freedom where that exceeds one: the line is then
-    only roughly the law, and its ends are less certain than the points.
+    Errors are widened by the root of chi² per freedom where that exceeds one.
     """
-    x = np.asarray(x, dtype=float)
-    values = np.asarray(values, dtype=float)
-    errors = np.asarray(errors, dtype=float)
-    design = np.stack([np.ones_like(x), x], axis=1) / errors[:, None]
-    found, *_ = np.linalg.lstsq(design, values / errors, rcond=None)
-    chi2 = float(((values / errors - design @ found) ** 2).sum() / (len(x) - 2))
-    spread = np.sqrt(np.diag(np.linalg.inv(design.T @ design)) * max(chi2, 1.0))
-    intercept, slope = (
+    found, covariance = np.polyfit(x, values, 1, w=1.0 / errors, cov="unscaled")
+    chi2 = (((values - np.polyval(found, x)) / errors) ** 2).sum() / (len(x) - 2)
+    spread = np.sqrt(np.diag(covariance) * max(chi2, 1.0))
+    slope, intercept = (
         Estimate(value=float(value), error=float(error), samples=len(x))
         for value, error in zip(found, spread, strict=True)
     )
     return intercept, slope
+
+
+@stored(
+    HERE / "one_step.csv",
+    units=[
+        {"ensemble": ensemble, "beta": beta, "dim": dim}
+        for ensemble in ENSEMBLES
+        for beta in BETAS
+        # Widths at which so many patterns reach the capacity of the theory.
+        for dim in (round(log / capacity(beta, ensemble=ensemble)) for log in (5, 7, 9, 11))
+    ],
+)
+def ONE_STEP(ensemble: str, beta: float, dim: int) -> Rows:
+    """ln N at which half of the patterns are outweighed in one step."""
+    medians = [
+        np.median(outweighed_at(dim, beta=beta, ensemble=ensemble, seed=1000 * dim + draw))
+        for draw in range(12)
+    ]
+    found = mean_estimate(np.log(medians))
+    return rows_of(log_count=found.value, log_count_error=found.error)
+
+
+@stored(
+    HERE / "basins.csv",
+    units=[{"load": load, "dim": dim} for load, dims in BASIN_DIMS.items() for dim in dims],
+)
+def BASINS(load: float, dim: int) -> Rows:
+    """Overlap that half of the noisy queries need, beside that of independent levels."""
+    count = round(np.exp(load * dim))
+    halves = half_overlap(count, dim=dim, beta=1.0, memories=8, seed=dim)
+    levels = level_log_sums(count - 1, dim=dim, beta=1.0, samples=400, seed=dim + 1)
+    one_step, at_rest = (mean_estimate(samples) for samples in halves)
+    return rows_of(
+        count=count,
+        one_step=one_step.value,
+        one_step_error=one_step.error,
+        at_rest=at_rest.value,
+        at_rest_error=at_rest.error,
+        levels=np.median(levels) / dim,
+    )
+
+
+@stored(HERE / "fold.csv", units=grid(dim=FOLD_DIMS))
+def FOLD(dim: int) -> Rows:
+    """ln N at which half of the patterns lose their state."""
+    fold = retrieval_fold(dim, beta=dim**-0.5)
+    log_counts = fold.log_count + fold.spread * np.array([-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0])
+    found = half_log_count(dim, beta=dim**-0.5, log_counts=log_counts, memories=6, seed=dim)
+    estimate = mean_estimate(found)
+    return rows_of(log_count=estimate.value, log_count_error=estimate.error)
+
+
+def _memories(count: int) -> int:
+    return 10 if count <= 1024 else 3
+
+
+@stored(HERE / "kept.csv", units=grid(count=COUNTS, dim=DIMS))
+def KEPT_TABLE(count: int, dim: int) -> Rows:
+    """Overlap that is left of stored patterns, and the share that is kept."""
+    overlap, share = kept_patterns(
+        count, dim=dim, beta=dim**-0.5, memories=_memories(count), seed=count + dim
+    )
+    return rows_of(
+        overlap=overlap.value,
+        overlap_error=overlap.error,
+        share=share.value,
+        share_error=share.error,
+    )
+
+
+@stored(
+    HERE / "settings_A13b.csv",
+    units=grid(count=(128, 512, 2048), dim=(16, 64, 256), hotter=(1.0, 1.5)),
+    seconds=1.0,
+)
+def CROWDS(count: int, dim: int, hotter: float) -> Rows:
+    """Y of an unrelated query at β = `hotter`/√d, less the 0.1 of a glass."""
+    found = weight_concentration(count, dim=dim, spreads=[hotter], memories=10, seed=count)
+    return mean_rows(found[0] - 0.1)
+
+
+@stored(HERE / "settings_A13.csv", units=KEPT_TABLE.units, seconds=0.1)
+def FOUND(count: int, dim: int) -> Rows:
+    """Overlap kept, less a half, and whether the theory's fold at that width is passed."""
+    table = KEPT_TABLE.read()
+    ((here,),) = ((table["count"] == count) & (table["dim"] == dim)).nonzero()
+    overlap = Estimate(
+        value=table["overlap"][here], error=table["overlap_error"][here], samples=_memories(count)
+    )
+    passed = np.log(count) > retrieval_fold(dim, beta=dim**-0.5).log_count
+    return [{"fold": "passed" if passed else "ahead", **estimate_rows(overlap, bound=0.5)[0]}]

@@ -32,11 +32,11 @@ from torch import Tensor
 from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
 from torch.nn.functional import normalize
 
-from bookmaker.tables import Rows, Table, stored
+from bookmaker.tables import Rows, stored
 from compendium.common.images import digits
 from compendium.common.rows import grid, mean_rows
 from spinformer.core.random import TorchSeed, torch_generator
-from spinformer.core.records import record
+from spinformer.core.special import normal_average
 from spinformer.hopfield.density import fit, log_weights, loss, loss_gradient
 
 
@@ -103,54 +103,45 @@ def free_mixture(means: Tensor, *, logits: Tensor, beta: float) -> MixtureSameFa
     return MixtureSameFamily(Categorical(logits=logits), Independent(Normal(means, noise), 1))
 
 
-@record
-class Clusters:
-    """Two clusters of equal shares: means (2, 2), data (count, 2) to learn from and as many held
-    out, and the loss of the true density on the latter, in nats per datum."""
-
-    means: Tensor
-    train: Tensor
-    held_out: Tensor
-    true_loss: float
-
-
-def two_clusters(half: float, *, shift: float, count: int, seed: TorchSeed = 0) -> Clusters:
-    """Unit Gaussians at shift ± half on the first axis, at β = 1; data alternate between them."""
-    means = torch.tensor([[shift + half, 0.0], [shift - half, 0.0]], dtype=torch.float64)
-    noise = torch.randn(2 * count, 2, dtype=torch.float64, generator=torch_generator(seed))
-    data = means[torch.arange(2 * count) % 2] + noise
-    truth = free_mixture(means, logits=torch.zeros(2), beta=1.0)
-    return Clusters(
-        means=means,
-        train=data[:count],
-        held_out=data[count:],
-        true_loss=-float(truth.log_prob(data[count:]).mean()),
-    )
-
-
+HERE = Path(__file__).parent
 SEEDS = 10
 SHIFTS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25)
 PICTURES = ("raw", "equal norm")
 SWEEPS = (1, 10, 100)
+SPLITS, STEPS, PATTERNS = 5, 60, 20
+# Rates of CD over 1/β; each split takes the one that is best on images it does not learn from.
+RATES = (0.3, 1.0, 3.0)
 
 
-def held_out_rows(half: float, *, shift: float, seed: int, count: int = 1000) -> Rows:
+@stored(
+    HERE / "held_out.csv",
+    units=[
+        *grid(half=[3.0], shift=SHIFTS, seed=range(SEEDS)),
+        *grid(half=[2.0], shift=[0.5], seed=range(SEEDS)),
+    ],
+    seconds=1.0,
+    within={"excess": 0.02},
+)
+def HELD_OUT(half: float, shift: float, seed: int, count: int = 1000) -> Rows:
     """Held-out loss above that of the true density, in nats, for exact learning and CD-k.
 
-    Two clusters at shift ± half (`two_clusters`), `count` data to learn from. One row a method:
-    exact learning is the row with 0 sweeps, CD-k that with k sweeps: 1, and at shift 0.5
-    also 4 and 16. Learning starts at the cluster means.
+    Two clusters of equal shares, unit Gaussians at shift ± half on the first axis, β = 1; `count`
+    data to learn from and as many held out. One row a method: exact learning is the row with 0
+    sweeps, CD-k that with k sweeps. Learning starts at the cluster means.
     """
-    clusters = two_clusters(half, shift=shift, count=count, seed=500 + seed)
+    means = torch.tensor([[shift + half, 0.0], [shift - half, 0.0]], dtype=torch.float64)
+    noise = torch.randn(2 * count, 2, dtype=torch.float64, generator=torch_generator(500 + seed))
+    train, held_out = (means[torch.arange(2 * count) % 2] + noise).split(count)
+    truth = free_mixture(means, logits=torch.zeros(2), beta=1.0)
     rows = []
     for sweeps in (0, 1, 4, 16) if shift == 0.5 else (0, 1):
         if sweeps:
-            how: dict[str, Any] = {"data": clusters.train, "seed": 520 + seed, "sweeps": sweeps}
-            learned = contrastive_path(clusters.means, rate=0.3, steps=100, **how)[-1]
+            how: dict[str, Any] = {"data": train, "seed": 520 + seed, "sweeps": sweeps}
+            learned = contrastive_path(means, rate=0.3, steps=100, **how)[-1]
         else:
-            learned = fit(clusters.means, data=clusters.train, max_steps=100).patterns
-        excess = float(loss(learned, data=clusters.held_out)) - clusters.true_loss
-        rows.append({"sweeps": sweeps, "excess": excess})
+            learned = fit(means, data=train, max_steps=100).patterns
+        excess = loss(learned, data=held_out) + truth.log_prob(held_out).mean()
+        rows.append({"sweeps": sweeps, "excess": float(excess)})
     return rows
 
 
@@ -162,40 +153,31 @@ def digit_pictures(pictures: str) -> Tensor:
     return 5.0 * normalize(everything - everything.mean(0), dim=1)
 
 
-@record
-class DigitFits:
-    """Digits learned from one random split: 1200 images to learn from, the rest held out.
-
-    paths: by "exact" (expectation–maximisation) and "cd" (CD-1) the patterns learned, and the loss
-    on the training images before the first and after each step. train, test: the images.
-    """
-
-    paths: dict[str, tuple[Tensor, np.ndarray]]
-    train: Tensor
-    test: Tensor
-
-
 def learn_digits(
-    pictures: str, *, patterns: int = 20, beta: float = 5.0, steps: int = 120, seed: int = 0
-) -> DigitFits:
-    """Learn `patterns` patterns from the digits, exactly and by CD-1, from training images."""
+    pictures: str, *, patterns: int = PATTERNS, beta: float = 5.0, steps: int = 120, seed: int = 0
+) -> tuple[dict[str, tuple[Tensor, np.ndarray]], Tensor, Tensor]:
+    """Patterns learned exactly ("exact") and by CD-1 ("cd") from 1200 images, each with the losses
+    on the way; these images; the rest."""
     everything = digit_pictures(pictures)
     order = torch.randperm(len(everything), generator=torch_generator(600 + seed))
     train, test = everything[order[:1200]], everything[order[1200:]]
-    start = train[:patterns].clone()
+    start = train[:patterns]
     exact = fit(start, data=train, beta=beta, max_steps=steps, tolerance=1e-6)
     path = contrastive_path(start, data=train, beta=beta, rate=3.0, steps=steps, seed=620 + seed)
     losses = np.array([float(loss(one, data=train, beta=beta)) for one in path])
-    return DigitFits(
-        paths={"exact": (exact.patterns, exact.losses), "cd": (path[-1], losses)},
-        train=train,
-        test=test,
-    )
+    return {"exact": (exact.patterns, exact.losses), "cd": (path[-1], losses)}, train, test
 
 
-def digit_rows(
-    pictures: str, *, seed: int, patterns: int = 20, beta: float = 5.0, steps: int = 120
-) -> Rows:
+@stored(
+    HERE / "digits.csv",
+    units=grid(pictures=PICTURES, seed=range(SEEDS)),
+    seconds=3.0,
+    within={
+        **{"loss": 3.0, "free": 0.5, "norms": 0.03, "share": 0.01, "cd_1": 0.3, "cd_10": 0.3},
+        **{"cd_100": 0.3, "weight": math.inf, "effective": math.inf},
+    },
+)
+def DIGITS(pictures: str, seed: int) -> Rows:
     """One split, two rows (exact, CD-1): losses, weights and the error of CD at the solution.
 
     loss: held-out, nats. free: the same with the weights freed, set to the shares of training
@@ -204,59 +186,33 @@ def digit_rows(
     of the weights. cd_k: length of the error of the CD-k gradient over that of the exact second
     term.
     """
-    found = learn_digits(pictures, patterns=patterns, beta=beta, steps=steps, seed=seed)
+    beta = 5.0
+    found, train, test = learn_digits(pictures, beta=beta, seed=seed)
     rows = []
-    for method, (learned, _) in found.paths.items():
+    for method, (learned, _) in found.items():
         weights = log_weights(learned, beta=beta).exp()
-        nearest = torch.cdist(found.train, learned).argmin(1)
-        counts = torch.bincount(nearest, minlength=patterns)
-        free = (counts + 0.5) / (len(found.train) + 0.5 * patterns)
+        nearest = torch.cdist(train, learned).argmin(1)
+        counts = torch.bincount(nearest, minlength=PATTERNS)
+        free = (counts + 0.5) / (len(train) + 0.5 * PATTERNS)
         mixture = free_mixture(learned, logits=free.log(), beta=beta)
-        exact = loss_gradient(learned, data=found.train, beta=beta)
+        exact = loss_gradient(learned, data=train, beta=beta)
         second = beta * weights[:, None] * learned
         row = {
             "method": method,
-            "loss": float(loss(learned, data=found.test, beta=beta)),
-            "free": -float(mixture.log_prob(found.test).mean()),
+            "loss": float(loss(learned, data=test, beta=beta)),
+            "free": -float(mixture.log_prob(test).mean()),
             "norms": float(learned.norm(dim=1).std()),
             "weight": float(weights.max()),
-            "share": float(counts.max()) / len(found.train),
+            "share": float(counts.max()) / len(train),
             "effective": float(Categorical(probs=weights).entropy().exp()),
         }
         for sweeps in SWEEPS:
             step = contrastive_gradient(
-                learned, data=found.train, beta=beta, steps=sweeps, seed=720 + seed
+                learned, data=train, beta=beta, steps=sweeps, seed=720 + seed
             )
             row[f"cd_{sweeps}"] = float((step - exact).norm() / second.norm())
         rows.append(row)
     return rows
-
-
-HELD_OUT = Table(
-    path=Path(__file__).with_name("held_out.csv"),
-    units=[
-        *grid(half=[3.0], shift=SHIFTS, seed=range(SEEDS)),
-        *grid(half=[2.0], shift=[0.5], seed=range(SEEDS)),
-    ],
-    rows=held_out_rows,
-    seconds=1.0,
-    within={"excess": 0.02},
-)
-DIGITS = Table(
-    path=Path(__file__).with_name("digits.csv"),
-    units=grid(pictures=PICTURES, seed=range(SEEDS)),
-    rows=digit_rows,
-    seconds=3.0,
-    within={
-        **{"loss": 3.0, "free": 0.5, "norms": 0.03, "share": 0.01, "cd_1": 0.3, "cd_10": 0.3},
-        **{"cd_100": 0.3, "weight": math.inf, "effective": math.inf},
-    },
-)
-
-
-SPLITS, STEPS, PATTERNS = 5, 60, 20
-# Rates of CD over 1/β; each split takes the one that is best on images it does not learn from.
-RATES = (0.3, 1.0, 3.0)
 
 
 def lost_by_cd(pictures: str, *, beta: float, schedule: str, split: int) -> float:
@@ -283,7 +239,7 @@ def lost_by_cd(pictures: str, *, beta: float, schedule: str, split: int) -> floa
 
 
 @stored(
-    Path(__file__).with_name("settings_A12.csv"),
+    HERE / "settings_A12.csv",
     units=grid(pictures=PICTURES, beta=(1.0, 2.0, 5.0), schedule=("constant", "annealed")),
     seconds=20.0,
     within={"value": 1.0, "low": 2.0, "high": 2.0},
@@ -298,16 +254,14 @@ def pair_mixing(patterns: Tensor, *, beta: float = 1.0) -> float:
     """Second eigenvalue λ in [0, 1] of the hidden unit's Gibbs chain for two patterns, (2, d).
 
     One sweep sends pattern i to j ≠ i with P_ij = E[softmax_j(βXξ)], ξ ~ N(x_i, 1/β): a Gaussian
-    mean of a logistic function, by quadrature. The weight of a pattern forgets its start
-    as λ^sweeps, λ = 1 − P_12 − P_21; λ → 1 for separated patterns.
+    mean of a logistic function. The weight of a pattern forgets its start as λ^sweeps,
+    λ = 1 − P_12 − P_21; λ → 1 for separated patterns.
     """
     first, second = patterns.detach().double()
     spread = math.sqrt(beta) * float((second - first).norm())
-    shifts = [
-        beta * float((there - here) @ here) for here, there in ((first, second), (second, first))
-    ]
-    # Trapezoids converge exponentially here while the step resolves the logistic's width.
-    nodes = np.linspace(-12.0, 12.0, 200 * math.ceil(24 + spread) + 1)
-    weights = np.exp(-0.5 * nodes**2)
-    weights /= weights.sum()
-    return 1.0 - sum(float(weights @ expit(shift + spread * nodes)) for shift in shifts)
+
+    def crossed(here: Tensor, there: Tensor) -> float:
+        shift = beta * float((there - here) @ here)
+        return normal_average(lambda z: expit(shift + spread * z), steepness=spread / 2)
+
+    return 1.0 - crossed(first, second) - crossed(second, first)

@@ -4,26 +4,15 @@ Two energies of a head with keys k_j, evaluated at a query q:
 
 * the Hopfield energy ½q·q − β⁻¹ lse_j(β k_j·q), [bal2020energy, Eq. (7)] with β, in the head's
   own space (`spinformer.hopfield.continuous.energy` with the keys as patterns);
-* the overlap energy U = −β⁻¹ [lse_j(β (k_j − k̄)·q) − log N], the part of it that can be read
-  off the attention weights: it does not change if queries and keys are re-expressed
-  (q → Aᵀq, k → A⁻¹k) or if the keys are shifted, and it is 0 for equal attention, else < 0.
-
-As a function of the hidden state x (with q = W_Q x + b_Q) U is concave, a sum of −lse of
-linear functions; so a step Δx lowers it for certain whenever Δx·(−∇U) > 0. Head h adds
-Δx_h = W_O^h o_h, o_h = Σ_j a_j v_j, to the state of every token. The change of its own energy,
-U_h(x + Δx_h) − U_h(x) with keys held fixed, needs no choice of how queries and keys are written.
-The step has a part that is *common* to all tokens of a sequence, its mean over them, and a part
-that is *specific* to the token, the rest; each can be added alone.
+* the overlap energy U of `spinformer.language.heads`, the part of it that can be read off the
+  attention weights, where also stands what a head's *common* and *specific* steps are.
 
 With p_h = Σ_j a_j (k_j − k̄) what a head would return with its centered keys as values, the layer's
 step is Σ_h W_O^h o_h + bias and the descent −∇Σ_h U_h = Σ_h W_Q^hᵀ p_h. Their cosines are those of
 the whole (N, D) arrays of a window, *centered*: without the means over its tokens, since a step
-that is the same for all tells nothing about what a token asked for.
-
-A step in no particular direction does not leave U where it was either: U is concave. The null keeps
-the model, the text, the attention maps and the descents, and breaks only which way a head's output
-points: what the heads return is turned by a random rotation of each head's space and written by the
-output matrix of another head of the layer, drawn at random; the layer's bias stays.
+that is the same for all tells nothing about what a token asked for. The null turns what the heads
+return by a random rotation of each head's space and writes it by the output matrix of another head
+of the layer, drawn at random; the layer's bias stays.
 
 Tables, over every text of the package, all windows of 32, 128 or 512 tokens in its first 512:
 `steps`, one row a head; `stages`, one row a layer, the change of Σ_h U_h / H after each stage of
@@ -46,15 +35,20 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from bookmaker.tables import Rows, Table, stored
 from compendium.common.models import encoder, head_maps, read_of_written
-from compendium.common.rows import array_of, grid, rows_of, share_rows
+from compendium.common.rows import grid, rows_of, share_rows
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.core.records import record
 from spinformer.hopfield.continuous import energy as hopfield_energy
 from spinformer.language.encoder import LanguageModel, LayerTrace, join_traces, project, run_model
-from spinformer.language.heads import overlap_energy, random_rotations
+from spinformer.language.heads import (
+    HeadReport,
+    head_report,
+    overlap_energy,
+    random_rotations,
+)
 from spinformer.language.text import TEXTS, sample_texts, text_windows
 from spinformer.language.untrained import random_weights
 
@@ -66,21 +60,20 @@ SEEDS = 10
 
 
 def stage_energies(
-    model: LanguageModel, trace: LayerTrace, kind: str
+    model: LanguageModel, trace: LayerTrace, kind: str, *, scale: float = 1.0
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Energy of every head and token before the layer, and after each stage of it.
+    """Energy of every head and token before the layer, and after each stage of it, (B, H, N).
 
-    Returns (before, after): `before` (B, H, N) at the queries of the layer's inputs, and
-    `after[stage]` (B, H, N) for the stages, keys held fixed throughout: "hopfield": the query
-    replaced by softmax(β q·k) k, the step with V = K [bal2020energy, Eq. (12)]; "attention": by
-    what the head's query map reads from the layer's attention output alone; "residual": from inputs
-    + attention output; "layer norm": from its LayerNorm; "feed forward": from the layer's outputs.
-    kind: "hopfield" or "overlap".
+    Keys are held fixed. "hopfield": the query is replaced by softmax(β q·k) k, the step with V = K
+    [bal2020energy, Eq. (12)]; else by what the head's query map reads of the layer's attention
+    output alone, of inputs + this, of their LayerNorm, and of the layer's outputs. kind: "hopfield"
+    or "overlap". For the first, queries may be written `scale` times as long and keys `scale` times
+    as short, which changes nothing that the model computes.
     """
 
     def energy(queries: Tensor) -> Tensor:
         if kind == "hopfield":
-            return hopfield_energy(trace.keys, states=queries, beta=trace.beta)
+            return hopfield_energy(trace.keys / scale, states=scale * queries, beta=trace.beta)
         return overlap_energy(queries, keys=trace.keys, beta=trace.beta)
 
     states = (trace.attended, trace.residual, trace.normalized, trace.outputs)
@@ -90,28 +83,10 @@ def stage_energies(
 
 
 @torch.no_grad()
-def rescaled_share(model: LanguageModel, trace: LayerTrace, *, scale: float) -> np.ndarray:
-    """Share of (head, token) whose Hopfield energy is lower after the attention step: (B,).
-
-    The queries are written `scale` times as long and the keys `scale` times as short, which changes
-    no attention weight and nothing that the model computes: what comes out is what of the share
-    belongs to the way of writing. `scale` 1 is the model as stored. The step includes the residual
-    connection.
-    """
-    moved = project(model, trace.layer, "query", states=trace.residual)
-    before, after = (
-        hopfield_energy(trace.keys / scale, states=scale * queries, beta=trace.beta)
-        for queries in (trace.queries, moved)
-    )
-    return (after < before).double().mean((1, 2)).numpy()
-
-
-@torch.no_grad()
 def query_energy(trace: LayerTrace, *, turned: Seed | None = None) -> np.ndarray:
     """Mean overlap energy of a layer's queries among its own keys, one number a head: (H,).
 
-    With `turned` (a seed) the queries of every head are first turned by a random rotation of its
-    own: the same keys and the same lengths of queries, but what the queries ask for is lost.
+    With `turned` (a seed) the queries of every head are first turned by a random rotation.
     """
     queries = trace.queries
     if turned is not None:
@@ -119,63 +94,45 @@ def query_energy(trace: LayerTrace, *, turned: Seed | None = None) -> np.ndarray
     return overlap_energy(queries, keys=trace.keys, beta=trace.beta).mean((0, 2)).numpy()
 
 
-@record
-class StepAlignment:
-    """Centered cosines of a layer's attention step with the descent of its overlap energy.
-
-    `layer` (B,): the whole step against the whole descent, one number a sequence; `pooled`: of
-    all sequences together; `null` (draws,): `pooled` with heads turned and permuted; `heads`
-    (B, H): each head's part of the step against the descent of its own energy alone.
-    """
-
-    layer: np.ndarray
-    pooled: float
-    null: np.ndarray
-    heads: np.ndarray
-
-
 @torch.no_grad()
 def step_alignment(
     model: LanguageModel, trace: LayerTrace, *, draws: int = 40, seed: Seed = 0
-) -> StepAlignment:
-    """Compare a layer's attention step with the descent of its own energy (see StepAlignment).
+) -> dict[str, np.ndarray]:
+    """Centered cosines of a layer's attention step with the descent of its overlap energy.
 
-    `draws` may be 0.
+    `layer` (B,): one number a sequence; `pooled` (): of all sequences together; `null` (draws,):
+    `pooled` with heads turned and permuted.
     """
     generator = numpy_generator(seed)
-    written, asked, heads = *_maps(model, trace.layer), model.architecture.heads
+    reads, writes = head_maps(model, trace.layer)
     # The mean key adds the same to every token and goes with the mean.
-    flat = (
-        _returned(trace, values).transpose(-2, -3).flatten(-2)
-        for values in (trace.values, trace.keys)
+    returned, wanted = (
+        values - values.mean(-2, keepdim=True)
+        for values in (_returned(trace, trace.values), _returned(trace, trace.keys))
     )
-    returned, wanted = (values - values.mean(-2, keepdim=True) for values in flat)
-    # Everything below needs only second moments of what the heads return, not the steps themselves.
-    cross, own, descent = returned.mT @ wanted, returned.mT @ returned, wanted.mT @ wanted
-    pairs = _by_heads(cross * (written.mT @ asked), heads)
-    step = _by_heads(own * (written.mT @ written), heads)
-    down = _by_heads(descent * (asked.mT @ asked), heads)
-    length = (step.sum((-2, -1)) * down.sum((-2, -1))).sqrt()
-    alone = (step.diagonal(dim1=-2, dim2=-1) * down.diagonal(dim1=-2, dim2=-1)).sqrt()
-    pooled_cross, pooled_own, asked_length = cross.sum(0), own.sum(0), down.sum()
+    descent = torch.einsum("hdD,bhnd->bnD", reads, wanted)
 
-    def pooled(output: Tensor) -> float:
-        """Cosine over all sequences together with `output` (D, H·d) in the place of W_O."""
-        along = (pooled_cross * (output.mT @ asked)).sum()
-        return float(along / ((pooled_own * (output.mT @ output)).sum() * asked_length).sqrt())
+    def pooled(outputs: Tensor) -> Tensor:
+        """Of the steps that the heads would write by output maps (H, D, d)."""
+        step = torch.einsum("hDd,bhnd->bnD", outputs, returned)
+        return _cosine(step, descent, dim=(0, 1, 2))
 
     null = []
     for _ in range(draws):
         turns = random_rotations(trace.values, seed=generator)
-        order = torch.from_numpy(generator.permutation(heads))
-        blocks = written.unflatten(-1, (heads, -1))[:, order]
-        null.append(pooled(torch.einsum("Dhj,hji->Dhi", blocks, turns).flatten(-2)))
-    return StepAlignment(
-        layer=(pairs.sum((-2, -1)) / length).numpy(),
-        pooled=pooled(written),
-        null=np.array(null),
-        heads=(pairs.diagonal(dim1=-2, dim2=-1) / alone).numpy(),
-    )
+        order = torch.from_numpy(generator.permutation(len(writes)))
+        null.append(pooled(writes[order] @ turns))
+    step = torch.einsum("hDd,bhnd->bnD", writes, returned)
+    return {
+        "layer": _cosine(step, descent, dim=(1, 2)).numpy(),
+        "pooled": pooled(writes).numpy(),
+        "null": np.array(null),
+    }
+
+
+def _cosine(one: Tensor, other: Tensor, *, dim: tuple[int, ...]) -> Tensor:
+    lengths = one.square().sum(dim) * other.square().sum(dim)
+    return (one * other).sum(dim) / lengths.sqrt()
 
 
 @torch.no_grad()
@@ -185,27 +142,13 @@ def weight_alignment(model: LanguageModel, layer: int) -> np.ndarray:
     On the diagonal stands what one head has of the tie W_O W_V = W_QᵀW_K, with which every step is
     a descent [hoover2023energy]; the other entries, of mismatched heads, are its null.
     """
-    written, asked = _maps(model, layer)
-    name = f"encoder.layer.{layer}.attention.self"
-    value, key = (model.weights[f"{name}.{which}.weight"] for which in ("value", "key"))
-    heads = model.architecture.heads
-
-    # ⟨A_h B_h, C_g D_g⟩ = tr(A_hᵀC_g · D_g B_hᵀ): entries of two small matrices.
-    both = _by_heads((written.mT @ asked) * (value @ key.mT), heads)
-    one = _by_heads((written.mT @ written) * (value @ value.mT), heads).diagonal()
-    two = _by_heads((asked.mT @ asked) * (key @ key.mT), heads).diagonal()
-    return (both / (one[:, None] * two).sqrt()).numpy()
-
-
-def _maps(model: LanguageModel, layer: int) -> tuple[Tensor, Tensor]:
-    """Output map W_O and transposed query map W_Qᵀ, both (D, H·d)."""
     reads, writes = head_maps(model, layer)
-    return writes.transpose(0, 1).flatten(1), reads.flatten(0, 1).mT
-
-
-def _by_heads(products: Tensor, heads: int) -> Tensor:
-    """Sums of (..., H·d, H·d) over the entries of each pair of heads: (..., H, H)."""
-    return products.unflatten(-1, (heads, -1)).unflatten(-3, (heads, -1)).sum((-3, -1))
+    value, key = (
+        model.weights[f"encoder.layer.{layer}.attention.self.{name}.weight"].view_as(reads)
+        for name in ("value", "key")
+    )
+    both = (functional.normalize(one.flatten(1)) for one in (writes @ value, reads.mT @ key))
+    return (next(both) @ next(both).mT).numpy()
 
 
 def _returned(trace: LayerTrace, values: Tensor) -> Tensor:
@@ -213,27 +156,26 @@ def _returned(trace: LayerTrace, values: Tensor) -> Tensor:
     return torch.softmax(trace.beta * trace.queries @ trace.keys.mT, dim=-1) @ values
 
 
-@torch.no_grad()
-def head_steps(model: LanguageModel, trace: LayerTrace) -> dict[str, np.ndarray]:
-    """Mean change of each head's own overlap energy over the tokens of a sequence, (B, H) each.
-
-    `whole`: by all that the head adds; `common`: by its mean over the tokens of the sequence
-    alone; `specific`: by the rest alone.
-    """
-    moved = _returned(trace, trace.values) @ read_of_written(*head_maps(model, trace.layer))
-    common = moved.mean(-2, keepdim=True).expand_as(moved)
-    parts = {"whole": moved, "common": common, "specific": moved - common}
-    return {name: _change(trace, part).numpy() for name, part in parts.items()}
+def head_steps(model: LanguageModel, trace: LayerTrace) -> HeadReport:
+    """What each head does to its own overlap energy, see `HeadReport`; (B, H) each."""
+    return head_report(
+        trace.queries,
+        keys=trace.keys,
+        values=trace.values,
+        states=trace.inputs,
+        read=lambda states: project(model, trace.layer, "query", states=states),
+        output=model.weights[f"encoder.layer.{trace.layer}.attention.output.dense.weight"],
+        draws=0,
+    )
 
 
 @torch.no_grad()
 def turned_steps(
     model: LanguageModel, trace: LayerTrace, *, seed: Seed = 0
 ) -> tuple[np.ndarray, float]:
-    """One draw of the null: mean changes of U_h by the turned head h alone, and of Σ_h U_h / H.
+    """One draw of the null: mean change of U_h by what stands in the place of head h, (H,).
 
-    Returns (H,), by what stands in the place of the head, and the mean over heads of the change by
-    all of them and the layer's bias together; means over sequences and tokens.
+    And the mean over heads of the change by all of them and the layer's bias together.
     """
     reads, writes = head_maps(model, trace.layer)
     generator = numpy_generator(seed)
@@ -248,10 +190,7 @@ def turned_steps(
 
 
 def stage_changes(model: LanguageModel, trace: LayerTrace) -> np.ndarray:
-    """Change of Σ_h U_h / H since the layer's inputs, after each of STAGES_OF_U: (stages, B).
-
-    Means over tokens.
-    """
+    """Mean change of U_h over heads and tokens after each of STAGES_OF_U: (stages, B)."""
     before, after = stage_energies(model, trace, "overlap")
     return np.stack([(after[s] - before).mean((1, 2)).numpy() for s in STAGES_OF_U])
 
@@ -273,7 +212,8 @@ def STEPS(length: int, source: str) -> Rows:
     """What heads do to their own energies in one text, means over its windows."""
     rows = []
     for trace in traces_of([source], length):
-        means = {name: change.mean(0) for name, change in head_steps(encoder(), trace).items()}
+        found = head_steps(encoder(), trace)
+        means = {part: getattr(found, part).mean(0) for part in PARTS}
         rows += rows_of(layer=trace.layer, head=range(len(means["whole"])), **means)
     return rows
 
@@ -301,11 +241,6 @@ def TURNED(length: int, seed: int) -> Rows:
         place = {"layer": trace.layer, "head": range(len(alone))}
         rows += rows_of(**place, whole=alone, residual=together)
     return rows
-
-
-def read_turned(name: str) -> np.ndarray:
-    """A column of the stored null: (lengths, draws, L, H)."""
-    return array_of(TURNED.read(), name, "length", "seed", "layer", "head")
 
 
 def _change(trace: LayerTrace, moved: Tensor) -> Tensor:

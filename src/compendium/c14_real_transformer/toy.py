@@ -15,8 +15,7 @@ no model can have a smaller loss than these probabilities have, whatever the goa
 
 Shapes: E copies of the toy, which differ in their seed and are computed at once; batches of B
 examples, patterns (E, B, N, D), states (E, B, D); L layers, counted from 0; weights are float64
-tensors (L, E, D, D) by name ("query", "key", "output"). Tables
-`toy` and `toy_longer` hold the long trainings.
+tensors (L, E, D, D) by name ("query", "key", "output").
 
 `settings_A14c`: whether depth or length of a toy's training would turn its direction, or another
 text the depth of the model's energies. value, toy: the change by training of the mean cosine over
@@ -40,6 +39,7 @@ from torch.nn.functional import cosine_similarity, cross_entropy, normalize
 
 from bookmaker.tables import Rows, Table, stored
 from compendium.c14_real_transformer.steps import LENGTHS, query_energy, traces_of
+from compendium.common.copies import update_copies
 from compendium.common.rows import array_of, grid, mean_rows, rows_of
 from spinformer.core.random import torch_generator
 from spinformer.language.heads import overlap_energy
@@ -123,11 +123,11 @@ def toy_loss(
 def measure_toy(
     weights: Weights, goal: str, *, seeds: Sequence[int], count: int = 2000
 ) -> dict[str, np.ndarray]:
-    """What the layers do on `count` fresh examples: arrays (E, L) and (E,).
+    """What the layers do on `count` fresh examples.
 
-    Per copy and layer `fell`, the fraction of states whose overlap energy falls in the layer's
-    update, its own keys held fixed, and `cosine`, the mean cosine between the update and −gradient;
-    per copy `loss`, `accuracy` and `floor`, the loss of the exact probabilities on the same data.
+    (E, L): `fell`, the share of states whose overlap energy falls in the layer's update, its own
+    keys held fixed; `cosine`, the mean cosine of update and −gradient. (E,): `loss`, `accuracy` and
+    `floor`, the loss of the exact probabilities on the same data.
     """
     examples = draw_examples(count, streams(seeds, 1))
     patterns, states, target = examples
@@ -157,23 +157,18 @@ def train_toy(
 
     "step" (T,), from 0, and arrays of `measure_toy` with T as first axis.
     """
-    weights = {
-        name: w.requires_grad_() for name, w in initial_weights(seeds, layers=layers).items()
-    }
-    optimizer = torch.optim.Adam(list(weights.values()), lr=RATE)
+    weights = initial_weights(seeds, layers=layers)
     sources, turns = streams(seeds, 2), rotation(seeds)
-    times, found = [0], [measure_toy(weights, goal, seeds=seeds)]
-    for step in range(1, steps + 1):
-        optimizer.param_groups[0]["lr"] = RATE * math.cos(0.5 * math.pi * (step - 1) / steps) ** 2
-        optimizer.zero_grad()
-        # A sum over copies: Adam's steps are those of each copy alone.
-        toy_loss(weights, goal, draw_examples(BATCH, sources), turns=turns)[0].sum().backward()
-        optimizer.step()
-        if step % record_every == 0 or step == steps:
-            times.append(step)
-            found.append(measure_toy(weights, goal, seeds=seeds))
+    kept = update_copies(
+        weights,
+        losses=lambda: toy_loss(weights, goal, draw_examples(BATCH, sources), turns=turns)[0],
+        rate=RATE,
+        steps=steps,
+        keep=range(0, steps, record_every),
+    )
+    found = [measure_toy(one, goal, seeds=seeds) for one in kept.values()]
     stacked = {name: np.stack([measured[name] for measured in found]) for name in found[0]}
-    return {"step": np.array(times)} | stacked
+    return {"step": np.array(list(kept))} | stacked
 
 
 def toy_rows(goal: str, *, steps: int, seeds: Sequence[int]) -> Rows:

@@ -21,8 +21,14 @@ import torch
 from torch import Tensor
 
 from bookmaker.tables import Rows, stored
-from compendium.c14b_heads_and_fixed_points.iteration import SHARES, ends_of, memory_ends, repeat
-from compendium.c14b_heads_and_fixed_points.loops import attend, leading_eigenvalues
+from compendium.c14b_heads_and_fixed_points.loops import (
+    SHARES,
+    attend,
+    ends_of,
+    leading_eigenvalues,
+    memory_ends,
+    repeat,
+)
 from compendium.common.models import block_trace, decoder
 from spinformer.hopfield.fixed_points import effective_entries
 from spinformer.language.decoder import Decoder, block_queries, token_numbers
@@ -57,29 +63,6 @@ def memory_of(model: Decoder, number: int, inputs: Tensor) -> tuple[Tensor, Tens
     return keys.double(), torch.stack(read).double(), queries.double()
 
 
-@torch.no_grad()
-def generator_rows(model: Decoder, number: int, *, source: str) -> Rows:
-    """One row a head: kinds of resting points by its keys; what its own values lead to."""
-    numbers = token_numbers(model, sample_texts()[source])[:LENGTH]
-    keys, read, queries = memory_of(model, number, model.embedding[numbers][None])
-    beta, rows = model.head_width**-0.5, []
-    for head in range(model.heads):
-        now = effective_entries(torch.softmax(beta * queries[head] @ keys[head].mT, -1))
-        limits: Any = {"tolerance": TOLERANCE, "max_steps": 1000}
-        ends = memory_ends(keys[head], queries[head], beta=beta, **limits)
-        step = attend(keys[head], values=read[head], beta=beta)
-        states, rests = repeat(step, queries[head], **limits)
-        back = ends_of(states, rests, beta * states @ keys[head].mT)
-        weights = torch.softmax(beta * states[0] @ keys[head].mT, -1)
-        slope = beta * (weights[:, None] * read[head]).mT @ (keys[head] - weights @ keys[head])
-        leading = leading_eigenvalues(slope[None].numpy())[0]
-        row = {"source": source, "head": head, "entries": float(now.median())}
-        row |= {name: ends[name] for name in SHARES}
-        row |= {name: back[name] for name in ("count", "resting")}
-        rows.append(row | {"real": float(leading.real), "imaginary": abs(float(leading.imag))})
-    return rows
-
-
 @stored(
     Path(__file__).with_name("generator.csv"),
     units=[{"layer": layer} for layer in range(0, 30, 6)],
@@ -87,5 +70,24 @@ def generator_rows(model: Decoder, number: int, *, source: str) -> Rows:
     within={"single": 0.05, "metastable": 0.05, "average": 0.05, "real": 0.01, "imaginary": 0.01},
 )
 def GENERATOR(layer: int) -> Rows:
-    """Resting points of the nine heads of a layer of SmolLM2 in seven texts."""
-    return [row for name in sample_texts() for row in generator_rows(decoder(), layer, source=name)]
+    """One row a text and head: kinds of resting points by its keys; what its own values lead to."""
+    model = decoder()
+    beta = model.head_width**-0.5
+    rows = []
+    for source, text in sample_texts().items():
+        numbers = token_numbers(model, text)[:LENGTH]
+        keys, read, queries = memory_of(model, layer, model.embedding[numbers][None])
+        for head in range(model.heads):
+            now = effective_entries(torch.softmax(beta * queries[head] @ keys[head].mT, -1))
+            ends = memory_ends(keys[head], queries[head], beta=beta, tolerance=TOLERANCE)
+            step = attend(keys[head], values=read[head], beta=beta)
+            states, rests = repeat(step, queries[head], tolerance=TOLERANCE)
+            back = ends_of(states, rests, beta * states @ keys[head].mT)
+            weights = torch.softmax(beta * states[0] @ keys[head].mT, -1)
+            slope = beta * (weights[:, None] * read[head]).mT @ (keys[head] - weights @ keys[head])
+            leading = leading_eigenvalues(slope[None].numpy())[0]
+            row: dict[str, Any] = {"source": source, "head": head, "entries": float(now.median())}
+            row |= {name: ends[name] for name in SHARES}
+            row |= {name: back[name] for name in ("count", "resting")}
+            rows.append(row | {"real": float(leading.real), "imaginary": abs(float(leading.imag))})
+    return rows

@@ -1,4 +1,8 @@
-"""The ways to close the loop from a head's output to its next query.
+"""Where a head, or a whole attention sub-layer, ends up if its step is repeated.
+
+A transformer takes one attention step a layer. Repeating it, keys and values held fixed, shows
+which fixed points there are to step towards. Ways to close the loop from a head's output to its
+next query:
 
 * "keys": the query is replaced by the attention average of the keys, as in the continuous
   Hopfield network of [bal2020energy, Eq. (12)] (V = K). Its energy falls at every step.
@@ -12,84 +16,73 @@
 
 A *gain* g in front of the values of a loop makes it q ← g Σ_j a_j w_j. With w = k this is the
 loop "keys" at the inverse temperature gβ, with q in units of g, so that its energy falls at every
-gain; other loops may lose their rest as g grows.
+gain; other loops may lose their rest as g grows. A fixed point repels as soon as the derivative has
+an eigenvalue outside of the unit circle. An iteration with a short step, q ← q + η(f(q) − q), still
+goes to it as long as no eigenvalue has a real part of 1 or more: so it is found where the loop
+itself does not come to rest, and the prediction can be held against the loop.
+
+Lengths. In the loops "keys" and "balanced" they are measured in units of the largest norm of a
+head's keys, in the others of the root mean square norm of the states that are iterated. Two end
+points are one if they are closer than `hopfield.fixed_points.MERGE_RADIUS` of the unit.
+
+Tables, of the first 128 tokens of each of seven texts, all layers and heads: `ends`, where the
+queries end; `gain`, how loops lose their rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.nn import functional
 
-from compendium.common.models import head_maps, read_of_written
+from bookmaker.tables import Rows, stored
+from compendium.common.models import encoder, head_maps, read_of_written
+from compendium.common.rows import grid, mean_rows, rows_of
 from spinformer.core.random import Seed
-from spinformer.language.encoder import LanguageModel, LayerTrace, project
+from spinformer.hopfield.fixed_points import (
+    KINDS,
+    classify,
+    effective_entries,
+    find_fixed_points,
+)
+from spinformer.language.encoder import LanguageModel, LayerTrace, project, run_model
 from spinformer.language.heads import random_rotations
+from spinformer.language.text import TEXTS, sample_texts, text_windows
 
-VALUES = ("keys", "readback", "turned")
+HERE = Path(__file__).parent
+MERGE_RADIUS = 1e-5  # two end points nearer than this, in units of their size, are one
+LOOPS = ("keys", "balanced", "readback", "sub-layer")
+SHARES = ("single", "metastable", "average")  # as in `hopfield.fixed_points.KINDS`
+GAINS = (0.5, 1.0, 1.414, 2.0, 2.828, 4.0, 8.0)
+TOLERANCE = 1e-7  # in the units above: a hundredth of the radius that joins end points
+SHORT_STEP = 0.1
 
 
-def attend(
-    keys: torch.Tensor, *, values: torch.Tensor, beta: float
-) -> Callable[[torch.Tensor], torch.Tensor]:
+def attend(keys: Tensor, *, values: Tensor, beta: float) -> Callable[[Tensor], Tensor]:
     """The step of a head's loop: queries (S, d) to attention averages of `values` (N, d)."""
     return lambda queries: torch.softmax(beta * queries @ keys.mT, dim=-1) @ values
 
 
-def loop_values(
-    model: LanguageModel, trace: LayerTrace, loop: str, *, seed: Seed = 0
-) -> torch.Tensor:
-    """What a loop of VALUES returns for each key: values w_j (B, H, N, d), at gain 1.
+def readback_values(
+    model: LanguageModel, trace: LayerTrace, *, turned: Seed | None = None
+) -> Tensor:
+    """Each head's values as its own query map reads them, W_Q W_O v + b_Q, (B, H, N, d).
 
-    `seed` draws the rotations of "turned", one a head.
+    Without the other heads, the residual and the normalization; `turned` draws a rotation a head.
     """
-    if loop == "keys":
-        return trace.keys
-    values = readback_values(model, trace)
-    if loop == "readback":
-        return values
-    return values @ random_rotations(values, seed=seed)
+    bias = model.weights[f"encoder.layer.{trace.layer}.attention.self.query.bias"]
+    read = trace.values @ read_of_written(*head_maps(model, trace.layer))
+    values = read + bias.unflatten(0, (len(trace.queries[0]), 1, -1))
+    return values if turned is None else values @ random_rotations(values, seed=turned)
 
 
-@torch.no_grad()
-def loop_jacobians(
-    trace: LayerTrace, *, values: torch.Tensor, at: torch.Tensor, gain: float = 1.0
-) -> torch.Tensor:
-    """Derivatives of every head's loop at a query, of the first sequence: (H, d, d).
-
-    For values w_j (B, H, N, d) of `loop_values` and queries `at` (H, d) the derivative of
-    g Σ_j a_j w_j is gβ Σ_j a_j w_j (k_j − Σ_i a_i k_i)ᵀ. With w = k it is gβ times a covariance:
-    symmetric, eigenvalues ≥ 0.
-    """
-    keys = trace.keys[0]
-    weights = torch.softmax(trace.beta * at.unsqueeze(-2) @ keys.mT, dim=-1)
-    return gain * trace.beta * (weights.mT * values[0]).mT @ (keys - weights @ keys)
-
-
-def leading_eigenvalues(matrices: np.ndarray) -> np.ndarray:
-    """The eigenvalue of largest modulus of matrices (..., d, d), complex (...)."""
-    found = np.linalg.eigvals(matrices)
-    place = np.abs(found).argmax(-1)[..., None]
-    return np.asarray(np.take_along_axis(found, place, -1)[..., 0], dtype=complex)
-
-
-def sublayer_step(model: LanguageModel, trace: LayerTrace, states: torch.Tensor) -> torch.Tensor:
-    """LayerNorm(x + attention(x)) of states (S, D) among the first sequence's keys and values."""
-    prefix = f"encoder.layer.{trace.layer}.attention.output"
-    queries = project(model, trace.layer, "query", states=states)
-    logits = trace.beta * queries @ trace.keys[0].mT
-    heads = (torch.softmax(logits, dim=-1) @ trace.values[0]).transpose(0, 1).flatten(1)
-    (matrix, bias), (gain, shift) = (
-        [model.weights[f"{prefix}.{name}.{part}"] for part in ("weight", "bias")]
-        for name in ("dense", "LayerNorm")
-    )
-    whole, eps = states + functional.linear(heads, matrix, bias), model.architecture.layer_norm_eps
-    return functional.layer_norm(whole, gain.shape, gain, shift, eps)
-
-
-def balanced_gauge(model: LanguageModel, trace: LayerTrace) -> tuple[torch.Tensor, torch.Tensor]:
+def balanced_gauge(model: LanguageModel, trace: LayerTrace) -> tuple[Tensor, Tensor]:
     """Queries and keys (B, H, N, d) in the gauge in which both maps have equal Gram matrices.
 
     Attention depends on W_Q W_Kᵀ alone: q → Aᵀq, k → A⁻¹k changes no logit, but it changes what
@@ -108,13 +101,247 @@ def balanced_gauge(model: LanguageModel, trace: LayerTrace) -> tuple[torch.Tenso
     return trace.queries @ gauge, keys - keys.mean(-2, keepdim=True)
 
 
-def readback_values(model: LanguageModel, trace: LayerTrace) -> torch.Tensor:
-    """Each head's values as its own query map reads them, (B, H, N, d).
+def sublayer_step(model: LanguageModel, trace: LayerTrace, states: Tensor) -> Tensor:
+    """LayerNorm(x + attention(x)) of states (S, D) among the first sequence's keys and values."""
+    prefix = f"encoder.layer.{trace.layer}.attention.output"
+    queries = project(model, trace.layer, "query", states=states)
+    logits = trace.beta * queries @ trace.keys[0].mT
+    heads = (torch.softmax(logits, dim=-1) @ trace.values[0]).transpose(0, 1).flatten(1)
+    (matrix, bias), (gain, shift) = (
+        [model.weights[f"{prefix}.{name}.{part}"] for part in ("weight", "bias")]
+        for name in ("dense", "LayerNorm")
+    )
+    whole, eps = states + functional.linear(heads, matrix, bias), model.architecture.layer_norm_eps
+    return functional.layer_norm(whole, gain.shape, gain, shift, eps)
 
-    Value v of head h is written to the residual stream as W_O v and read again by the same head as
-    W_Q W_O v + b_Q: the loop a head makes through the model's own matrices, without the other
-    heads, the residual and the normalization.
+
+@torch.no_grad()
+def repeat(
+    step: Callable[[Tensor], Tensor],
+    start: Tensor,
+    *,
+    tolerance: float = TOLERANCE,
+    max_steps: int = 1000,
+) -> tuple[Tensor, Tensor]:
+    """Apply `step` to the rows of `start` (S, d), each on its own, until all rest.
+
+    The states (S, d), and which of them rest (S,): a row is moved no more while its last step is at
+    most `tolerance` of the root mean square norm of all states.
     """
-    bias = model.weights[f"encoder.layer.{trace.layer}.attention.self.query.bias"]
-    read = trace.values @ read_of_written(*head_maps(model, trace.layer))
-    return read + bias.unflatten(0, (len(trace.queries[0]), 1, -1))
+    states = start.clone()
+    moved = torch.full((len(states),), torch.inf, dtype=states.dtype)
+
+    def moving() -> Tensor:
+        return moved > tolerance * states.square().sum(-1).mean().sqrt()
+
+    for _ in range(max_steps):
+        rows = moving()
+        if not bool(rows.any()):
+            break
+        new = step(states[rows])
+        moved[rows] = (new - states[rows]).norm(dim=-1)
+        states[rows] = new
+    return states, ~moving()
+
+
+def distinct_states(states: Tensor) -> Tensor:
+    """Number the states (S, d) by the point each lies at: labels (S,) from 0, in order.
+
+    A state lies at the first point that it differs from by at most MERGE_RADIUS times the root
+    mean square norm of all.
+    """
+    labels = torch.full((len(states),), -1)
+    radius = MERGE_RADIUS * states.square().sum(-1).mean().sqrt()
+    while bool((labels < 0).any()):
+        first = int((labels < 0).nonzero()[0])
+        near = (states - states[first]).norm(dim=-1) <= radius
+        labels[near & (labels < 0)] = int(labels.max()) + 1
+    return labels
+
+
+def ends_of(states: Tensor, rests: Tensor, logits: Tensor) -> dict[str, Any]:
+    """Where the queries of a head ended (see `repeat`), states that attend with logits (S, N).
+
+    SHARES: shares of the queries that end in a fixed point of each of the `KINDS`; `count`:
+    distinct end points; `largest`: share of the queries in the largest basin; `entries`: median
+    over the queries of the fewest softmax entries that sum to 0.9 at the end, NaN if none rests;
+    `resting`: share of the queries that came to rest (the others are in no other figure).
+    """
+    attention = torch.softmax(logits[rests], dim=-1)
+    basin = torch.bincount(distinct_states(states[rests])).numpy()
+    kinds = np.array(classify(attention), dtype=object)
+    return _summary(basin, kinds, effective_entries(attention).numpy(), len(rests))
+
+
+def memory_ends(
+    keys: Tensor, queries: Tensor, *, beta: float, tolerance: float = TOLERANCE
+) -> dict[str, Any]:
+    """Where queries (S, d) end among keys (N, d) that are stored, as `ends_of` says it.
+
+    Slow starts are finished with Newton's method (see `find_fixed_points`).
+    """
+    found = find_fixed_points(keys, beta=beta, starts=queries, tolerance=tolerance, max_steps=1000)
+    basin = found.basin.numpy()
+    kinds = np.repeat(np.array(found.kinds, dtype=object), basin)
+    return _summary(basin, kinds, np.repeat(found.entries.numpy(), basin), len(queries))
+
+
+def _summary(
+    basin: np.ndarray, kinds: np.ndarray, entries: np.ndarray, total: int
+) -> dict[str, Any]:
+    shares = {name: (kinds == kind).sum() / total for name, kind in zip(SHARES, KINDS, strict=True)}
+    return {
+        **shares,
+        "count": len(basin),
+        "largest": basin.max(initial=0) / total,
+        "entries": float(np.median(entries)) if len(entries) else np.nan,
+        "resting": len(entries) / total,
+    }
+
+
+@torch.no_grad()
+def end_points(model: LanguageModel, trace: LayerTrace, loop: str) -> Rows:
+    """Repeat a layer's attention from each query of the first sequence, in one of LOOPS.
+
+    A row for each head, as `ends_of` says.
+    """
+    keys, queries, beta = trace.keys[0], trace.queries[0], trace.beta
+    if loop == "sub-layer":
+        states, rests = repeat(partial(sublayer_step, model, trace), trace.inputs[0])
+        asked = project(model, trace.layer, "query", states=states)
+        return [ends_of(states, rests, logits) for logits in beta * asked @ keys.mT]
+    if loop == "readback":
+        rows = []
+        values = readback_values(model, trace)[0]
+        for head, own in enumerate(keys):
+            step = attend(own, values=values[head], beta=beta)
+            states, rests = repeat(step, queries[head])
+            rows.append(ends_of(states, rests, beta * states @ own.mT))
+        return rows
+    if loop == "balanced":
+        queries, keys = (each[0] for each in balanced_gauge(model, trace))
+    return [memory_ends(*pair, beta=beta) for pair in zip(keys, queries, strict=True)]
+
+
+def loop_jacobians(trace: LayerTrace, *, values: Tensor, at: Tensor) -> Tensor:
+    """Derivatives of every head's loop at a query, of the first sequence: (H, d, d).
+
+    For values w_j (H, N, d) and queries `at` (H, d) the derivative of Σ_j a_j w_j is
+    β Σ_j a_j w_j (k_j − Σ_i a_i k_i)ᵀ. With w = k it is β times a covariance: symmetric,
+    eigenvalues ≥ 0.
+    """
+    keys = trace.keys[0]
+    weights = torch.softmax(trace.beta * at.unsqueeze(-2) @ keys.mT, dim=-1)
+    return trace.beta * (weights.mT * values).mT @ (keys - weights @ keys)
+
+
+def leading_eigenvalues(matrices: np.ndarray) -> np.ndarray:
+    """The eigenvalue of largest modulus of matrices (..., d, d), complex (...)."""
+    found = np.linalg.eigvals(matrices)
+    place = np.abs(found).argmax(-1)[..., None]
+    return np.asarray(np.take_along_axis(found, place, -1)[..., 0], dtype=complex)
+
+
+def _shortened(step: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    return lambda states: states + SHORT_STEP * (step(states) - states)
+
+
+@torch.no_grad()
+def gain_sweep(
+    trace: LayerTrace,
+    values: Tensor,
+    *,
+    gains: Sequence[float],
+    every: int = 8,
+    max_steps: int = 300,
+) -> dict[str, np.ndarray]:
+    """Iterate every head's loop from every `every`-th query of the first sequence at each gain.
+
+    `values` (B, H, N, d) of the loop. Arrays (G, H): "resting", share of the queries that come to
+    rest; "count", distinct points where they rest; "leading", the eigenvalue of largest modulus
+    (complex) of the derivative at the point that short steps from the first token's query lead to,
+    NaN if they lead nowhere.
+    """
+    keys, starts = trace.keys[0], trace.queries[0, :, ::every]
+    shape = (len(gains), len(keys))
+    resting, count = np.zeros(shape), np.zeros(shape, dtype=np.int64)
+    leading = np.full(shape, np.nan, dtype=complex)
+    for row, gain in enumerate(gains):
+        points, found = trace.queries[0, :, 0].clone(), np.zeros(len(keys), dtype=bool)
+        for head in range(len(keys)):
+            step = attend(keys[head], values=gain * values[0, head], beta=trace.beta)
+            ends, rested = repeat(step, starts[head], max_steps=max_steps)
+            resting[row, head] = float(rested.double().mean())
+            count[row, head] = len(distinct_states(ends[rested]).unique())
+            point, arrived = repeat(
+                _shortened(step),
+                points[head : head + 1],
+                tolerance=SHORT_STEP * TOLERANCE,
+                max_steps=10 * max_steps,
+            )
+            points[head], found[head] = point[0], bool(arrived)
+        slopes = loop_jacobians(trace, values=gain * values[0], at=points).numpy()
+        leading[row, found] = leading_eigenvalues(slopes[found])
+    return {"resting": resting, "count": count, "leading": leading}
+
+
+def first_traces(source: str) -> list[LayerTrace]:
+    """The layers on the first 128 tokens of one of the seven texts."""
+    return run_model(encoder(), text_windows(encoder(), sample_texts()[source], 128)[:1])
+
+
+@stored(
+    HERE / "ends.csv",
+    units=grid(loop=LOOPS, source=TEXTS),
+    checked=len(TEXTS),
+    seconds=6.0,
+    within={"count": 1, "largest": 0.02, "resting": 0.02} | dict.fromkeys(SHARES, 0.02),
+)
+def ENDS(loop: str, source: str) -> Rows:
+    """The end points of one text in one loop, one row a layer and head."""
+    return [
+        {"layer": trace.layer, "head": head, **found}
+        for trace in first_traces(source)
+        for head, found in enumerate(end_points(encoder(), trace, loop))
+    ]
+
+
+@stored(
+    HERE / "settings_A15.csv",
+    units=grid(loop=("keys", "readback"), source=TEXTS, asked=(0.02, 0.05)),
+    seconds=0.1,
+)
+def SETTINGS(loop: str, source: str, asked: float) -> Rows:
+    """Table of settings of A15: a row for each kind of end point, by loop and text.
+
+    value: the mean share over heads of the queries that end there, less the share asked for.
+    """
+    table = ENDS.read()
+    here = (table["loop"] == loop) & (table["source"] == source)
+    return [{"kind": k} | row for k in SHARES for row in mean_rows(table[k][here] - asked)]
+
+
+@stored(
+    HERE / "gain.csv",
+    units=grid(loop=("readback", "turned"), source=TEXTS),
+    seconds=17.0,
+    within={"resting": 0.07, "count": 1, "real": 2e-3, "imaginary": 2e-3},
+)
+def GAIN(loop: str, source: str) -> Rows:
+    """The sweep of one text in one loop, one row a layer, gain and head."""
+    rows = []
+    for trace in first_traces(source):
+        seed = 1000 * TEXTS.index(source) + trace.layer if loop == "turned" else None
+        values = readback_values(encoder(), trace, turned=seed)
+        found = gain_sweep(trace, values, gains=GAINS)
+        row, head = np.indices(found["resting"].shape).reshape(2, -1)
+        rows += rows_of(
+            layer=trace.layer,
+            gain=np.array(GAINS)[row],
+            head=head,
+            resting=found["resting"].ravel(),
+            count=found["count"].ravel(),
+            real=found["leading"].real.ravel(),
+            imaginary=found["leading"].imag.ravel(),
+        )
+    return rows
