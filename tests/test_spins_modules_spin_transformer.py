@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from compendium.c23_anatomy.study import slope_at_zero, softmax_couplings, softmax_response
 from spinformer.core.solve import Status
+from spinformer.spins.large_d import free_spins, mean_field
 from spinformer.spins.module import Solver, SpinTransformerModule
 from spinformer.spins.solvers import solve_fixed_point, vector_spins
 
@@ -164,6 +165,11 @@ def test_steps_are_converged_only_where_they_arrived(steps, order):
         module = _module(steps=steps, **options)
         _, parts = module(inputs, return_parts=True)
         _, later = _module(steps=steps + 1, **options)(inputs, return_parts=True)
+    if steps == 1:
+        square = parts.pair.square() if order == 2 else None
+        given = (parts.fields, parts.pair, parts.beta, square)
+        theta, gain = mean_field(free_spins(parts.fields, parts.beta), *given)
+        torch.testing.assert_close(parts.solution.value, gain * theta)
     change = later.solution.value - parts.solution.value
     want = change.square().sum((-2, -1)).sqrt() / 5**0.5
     torch.testing.assert_close(parts.solution.residual, want, rtol=1e-6, atol=1e-15)
