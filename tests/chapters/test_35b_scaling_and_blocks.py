@@ -283,6 +283,9 @@ def test_the_powers_of_the_tables_by_a_plain_line():
         assert line.slope == pytest.approx(exponent, abs=0.1), rule
         fitted = loaded.power(scores, column="deviation", chosen=rows).slope.value
         assert fitted == pytest.approx(line.slope, abs=0.06)
+    # Unit variance is unit deviation, in a text of no table, too.
+    [fresh] = loaded.SCORES.rows(rule="unit, P = 3 + alpha N", size=600, seed=20)
+    assert fresh["deviation"] == pytest.approx(1.0, abs=0.1)
     line = linregress(np.log(paths["size"]), np.log(paths["with"]))
     assert line.slope == pytest.approx(-0.5, abs=4 * line.stderr)
 

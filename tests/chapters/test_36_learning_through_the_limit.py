@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise, product
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -213,6 +214,20 @@ def test_seeds_that_are_trained_together_do_not_touch_each_other():
     assert (
         float((both - train("cycle", seeds=(4, 5), updates=3, rate=0.03)[0.0]).abs().max()) > 0.01
     )
+
+
+def test_every_update_draws_anew(monkeypatch):
+    drawn = Mock(side_effect=learning.rollout)
+    monkeypatch.setattr(learning, "rollout", drawn)
+    train("cycle", seeds=(4,), updates=3, rate=0.03, gradient="score", size=99)
+    assert len({call.kwargs["seed"] for call in drawn.call_args_list}) == 3
+
+
+@pytest.mark.parametrize("size", [0, 99])
+@pytest.mark.parametrize("task", ["cycle", "bytes"])
+def test_a_network_that_knows_nothing_loses_a_bit_per_bit(task, size):
+    nothing = torch.zeros(1, 4, learning.FEATURES, learning.SEGMENTS, dtype=torch.float64)
+    assert losses(nothing, task, seeds=(0,), size=size) == pytest.approx(1.0)
 
 
 FRESH = (300, 301, 302)

@@ -29,15 +29,15 @@ ARMS = {
 def show_quality(table: Columns) -> None:
     """Bias against the exact gradient, and variance of one path, against N."""
     _, axes = plt.subplots(1, 2, figsize=(8.6, 3.5))
-    for axis, column, label, shown in (
-        (axes[0], "bias", "bias / exact gradient", ("limit", "straight")),
-        (axes[1], "variance", "variance of a path / gradient²", tuple(GRADIENTS)[1:]),
-    ):
-        for estimator in shown:
-            own = (table["estimator"] == estimator) & ((column != "bias") | (table["size"] < 50))
-            color, name = GRADIENTS[estimator]
-            where = table["size"][own], table[column][own], color
-            means_at(axis, *where, fmt="o-", ms=4, label=name)
+    for estimator, rows in groups(table, "estimator"):
+        color, name = GRADIENTS[estimator]
+        sizes, style = rows["size"], {"fmt": "o-", "ms": 4, "label": name}
+        if estimator in ("limit", "straight"):
+            means_at(axes[0], sizes[sizes < 50], rows["bias"][sizes < 50], color, **style)
+        if estimator != "limit":
+            means_at(axes[1], sizes, rows["variance"], color, **style)
+    labels = ("bias / exact gradient", "variance of a path / gradient²")
+    for axis, label in zip(axes, labels, strict=True):
         axis.set(xscale="log", yscale="log", xlabel="bits N", ylabel=label)
         axis.legend(fontsize=8)
     axes[0].set_xticks([3, 6, 9, 15], ["3", "6", "9", "15"])
@@ -69,7 +69,7 @@ def show_horizons(growth: Columns, shares: Columns, *, rates: dict[str, float]) 
         mean, band = logs.mean(axis=1), 2 * logs.std(axis=1) / np.sqrt(logs.shape[1])
         shade = COLORS[MOTION_COLORS[motion]]
         left.plot(steps, np.exp(mean), "o-", ms=4, color=shade, label=motion)
-        left.fill_between(steps, np.exp(mean - band), np.exp(mean + band), color=shade, alpha=0.2)
+        left.fill_between(steps, *np.exp([mean - band, mean + band]), color=shade, alpha=0.2)
         if motion in rates:
             guide = np.exp(mean[-1] + rates[motion] * (steps - steps[-1]))
             left.plot(steps, guide, "--", color=shade, lw=1)

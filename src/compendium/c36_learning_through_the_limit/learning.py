@@ -305,7 +305,7 @@ def draw_cycle(seed: int) -> np.ndarray:
 def text_bytes(part: str) -> np.ndarray:
     """Bytes of a part of the seven texts of `language.text`, each text split alike."""
     low, high = {"train": (0.0, 0.8), "validation": (0.8, 0.9), "test": (0.9, 1.0)}[part]
-    texts = [text.encode() for text in sample_texts().values()]
+    texts = map(str.encode, sample_texts().values())
     pieces = [text[int(low * len(text)) : int(high * len(text))] for text in texts]
     return np.frombuffer(b"\n".join(pieces), dtype=np.uint8)
 
@@ -395,8 +395,8 @@ def TUNING(task: str, *, arm: str, copies: int, rate: float) -> Rows:
     """Mean loss of the validation seeds at the arm's own N after the whole budget."""
     seeds, updates = range(100, 100 + TASKS[task].tuned), TASKS[task].budget
     trained = train(task, seeds=seeds, updates=updates, copies=copies, rate=rate, **ARMS[arm])
-    where: dict[str, Any] = {"size": ARMS[arm].get("size", 0), "part": "validation"}
-    return rows_of(loss=losses(torch.tanh(trained[1.0]), task, seeds=seeds, **where).mean())
+    weights, size = torch.tanh(trained[1.0]), ARMS[arm].get("size", 0)
+    return rows_of(loss=losses(weights, task, seeds=seeds, size=size, part="validation").mean())
 
 
 @stored(
@@ -472,9 +472,8 @@ def POWERS(task: str, smallest: int, largest: int, middle: str) -> Rows:
     """The power of N of the "mean" or "median" excess of the seeds, which 2,000 draws repeat."""
     sizes = [size for size in SIZES if smallest <= size <= largest]
     found = np.array([excess(task, size) for size in sizes])
-    seeds = found.shape[1]
-    drawn = np.random.default_rng(0).integers(seeds, size=(2000, seeds))
-    drawn = np.vstack([np.arange(seeds), drawn])
+    seeds, rng = found.shape[1], np.random.default_rng(0)
+    drawn = np.vstack([np.arange(seeds), rng.integers(seeds, size=(2000, seeds))])
     levels = np.log(np.maximum(getattr(np, middle)(found[:, drawn], axis=-1), 1e-6))
     powers = np.polyfit(np.log(sizes), levels, 1)[0]
     interval = (powers[0], *np.quantile(powers[1:], (0.025, 0.975)))
