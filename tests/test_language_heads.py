@@ -44,6 +44,12 @@ def test_an_encoder_gives_what_chapter_14_measures():
         (found.null_whole[0], turned_steps(model, trace, seed=5)[0]),
     ):
         np.testing.assert_allclose(one, other, atol=1e-12)
+    # What all tokens get alike is no part of what is specific to one, of heads and of turned ones.
+    alike = {"values": trace.values + 1.0, "outputs": None}
+    other = of_encoder(model, trace, draws=1, seed=5, **alike)
+    assert np.abs(other.null_whole - found.null_whole).max() > 1e-3
+    for name in ("specific", "centered_cosine", "null_specific", "null_centered_cosine"):
+        np.testing.assert_allclose(getattr(other, name), getattr(found, name), atol=1e-10)
 
 
 def test_it_reports_on_the_device_of_the_queries():
