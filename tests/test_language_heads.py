@@ -36,8 +36,15 @@ def test_the_null_of_an_encoder_is_that_of_chapter_14():
     """Which reads what heads return by products of their maps."""
     model = example_model(seed=3)
     trace = run_model(model, TOKENS)[1]
-    found = of_encoder(model, trace, draws=1, seed=5).null_whole[0]
-    np.testing.assert_allclose(found, turned_steps(model, trace, seed=5)[0], atol=1e-12)
+    found = of_encoder(model, trace, draws=1, seed=5)
+    null = turned_steps(model, trace, seed=5)[0]
+    np.testing.assert_allclose(found.null_whole[0], null, atol=1e-12)
+    # What all tokens get alike is no part of what is specific to one, of heads and of turned ones.
+    alike = {"values": trace.values + 1.0, "outputs": None}
+    other = of_encoder(model, trace, draws=1, seed=5, **alike)
+    assert np.abs(other.null_whole - found.null_whole).max() > 1e-3
+    for name in ("specific", "centered_cosine", "null_specific", "null_centered_cosine"):
+        np.testing.assert_allclose(getattr(other, name), getattr(found, name), atol=1e-10)
 
 
 def test_it_reports_on_the_device_of_the_queries():
