@@ -110,7 +110,10 @@ def test_build_executes_only_the_stale_and_changes_no_byte_the_second_time(built
     ("lines", "message"),
     [
         ("x = 1\nimport warnings; warnings.warn('late')", ":37: the cell writes to stderr"),
-        ("%notmagic", ":37: UsageError: Line magic function `%notmagic` not found."),
+        (
+            "%notmagic",
+            ":37: the cell writes to stderr: UsageError: Line magic function `%notmagic`",
+        ),
         ("import os; os._exit(1)", ":37: the kernel died in this cell"),
     ],
 )

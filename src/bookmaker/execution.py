@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import re
 import tempfile
@@ -12,16 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from jupyter_core.utils import ensure_event_loop
-from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError, DeadKernelError
+import papermill
+from nbclient.exceptions import DeadKernelError
 from nbconvert.preprocessors import CoalesceStreamsPreprocessor
-from tqdm import tqdm
+from papermill.exceptions import PapermillExecutionError
 
 from bookmaker.errors import BookError, RunError
 from bookmaker.files import write_atomically
 from bookmaker.freshness import read_notebook, spliced
-from bookmaker.meaning import has_tag
 from bookmaker.page import write_page
 from bookmaker.pictures import keep_pictures
 from bookmaker.source import Chapter
@@ -45,55 +42,51 @@ def execute(
     checked = chapter.check_values(values or {})
     for name in THREADS:
         os.environ.setdefault(name, "1")
-    # Ctrl-C leaves the task of a cell behind, which says so when it is forgotten.
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
-    notebook = nbformat.from_dict(chapter.template)
-    if checked:
-        # As papermill does it.
-        given = "\n".join(["# Parameters", *(f"{name} = {v!r}" for name, v in checked.items())])
-        place = next(n for n, c in enumerate(notebook.cells, 1) if has_tag(c, "parameters"))
-        tags = {"tags": ["injected-parameters"]}
-        cell = nbformat.v4.new_code_cell(given, id="injected-parameters", metadata=tags)
-        notebook.cells.insert(place, cell)
     problem, line, died = "", 1, False
     # Away from the checkout, so that no chapter depends on where it is run.
-    with tempfile.TemporaryDirectory() as folder:
-        client = NotebookClient(
-            notebook,
-            timeout=None,
-            record_timing=False,
-            resources={"metadata": {"path": folder}},
-            # What a cell writes comes as its output; a kernel whose worker ends under it may
-            # complain on the terminal.
-            extra_arguments=["--IPKernelApp.log_level=50", "--IPKernelApp.no_stderr=True"],
-            # A kernel that is asked to end while a cell runs, since Ctrl-C or a worker's end
-            # stops the run, closes its sockets under that cell and complains of it.
-            shutdown_kernel="immediate",
-        )
-        # A bar where somebody looks.
-        cells = tqdm(notebook.cells, desc=chapter.name, unit="cell", disable=None)
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as saved:
+        reached = Path(saved) / f"{chapter.name}.ipynb"
         try:
-            with client.setup_kernel():
-                for place, cell in enumerate(cells):
-                    client.execute_cell(cell, place)
+            papermill.execute_notebook(
+                nbformat.from_dict(chapter.template),
+                reached,
+                parameters=checked,
+                cwd=folder,
+                kernel_name="python3",
+                # A bar where somebody looks.
+                progress_bar={"desc": chapter.name, "disable": None},
+                # What a cell writes comes as its output; a kernel whose worker ends under it may
+                # complain on the terminal.
+                extra_arguments=["--IPKernelApp.log_level=50", "--IPKernelApp.no_stderr=True"],
+                # A kernel that is asked to end while a cell runs, since Ctrl-C or a worker's end
+                # stops the run, closes its sockets under that cell and complains of it.
+                shutdown_kernel="immediate",
+            )
         except DeadKernelError:
             problem, died = "the kernel died in this cell (out of memory?)", True
-        except CellExecutionError as error:
-            problem = f"{error.ename}: {' '.join(_ESCAPE.sub('', error.evalue).split())}"
-            if found := _IN_CELL.search(_ESCAPE.sub("", error.traceback)):
+        except PapermillExecutionError as error:
+            # A magic that does not exist raises nothing and says so on stderr.
+            if error.traceback:
+                problem = f"{error.ename}: {' '.join(_ESCAPE.sub('', error.evalue).split())}"
+            if found := _IN_CELL.search(_ESCAPE.sub("", "\n".join(error.traceback))):
                 line = int(found[1])
-        finally:
-            # The client made a loop for this thread, and nobody else closes it.
-            ensure_event_loop().close()
-    # Versions, and where in time a cell's prints are cut into messages, would make two runs of the
-    # same code differ.
+        notebook = nbformat.read(reached, as_version=4)
+    # Times, versions, and where in time a cell's prints are cut into messages, would make two runs
+    # of the same code differ.
     CoalesceStreamsPreprocessor().preprocess(notebook, {})
     notebook.metadata = nbformat.from_dict(chapter.template.metadata)
-    for loud in notebook.cells:
-        said = "".join(o.text for o in loud.get("outputs", []) if o.get("name") == "stderr")
-        if said and not problem:
-            cell, problem = loud, f"the cell writes to stderr: {said.strip()}"
-    return notebook, problem and str(chapter.at(cell.id, line, problem)), died
+    ids = {(cell.cell_type, cell.source): cell.id for cell in chapter.template.cells}
+    for number, cell in enumerate(notebook.cells):
+        cell.id = ids.get((cell.cell_type, cell.source), f"added-{number}")
+        cell.metadata.pop("execution", None)
+    # papermill says of each code cell how far it is; the last one begun is where it ended.
+    states = {c.id: c.metadata.pop("papermill", {}).get("status") for c in notebook.cells}
+    place = [name for name, state in states.items() if state not in (None, "pending")][-1]
+    outputs = [(cell.id, output) for cell in notebook.cells for output in cell.get("outputs", [])]
+    loud = [(name, output.text) for name, output in outputs if output.get("name") == "stderr"]
+    if loud and not problem:
+        place, problem = loud[0][0], f"the cell writes to stderr: {loud[0][1].strip()}"
+    return notebook, problem and str(chapter.at(place, line, problem)), died
 
 
 def rebuild(root: Path, name: str) -> str:
