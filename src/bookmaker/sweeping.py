@@ -24,6 +24,7 @@ from typing import Any
 
 import nbformat
 import numpy as np
+from jupyter_core.utils import ensure_event_loop
 
 from bookmaker.claims import read_claims, results
 from bookmaker.errors import ParameterError, RunError
@@ -168,6 +169,9 @@ def run_point(*, root: str, name: str, code: str, values: Mapping[str, Any]) -> 
         notebook, problem, died = execute(chapter, values)
     except ParameterError as error:  # a path that is not there on the worker's machine
         problem = str(error)
+    finally:
+        # The client of the kernel made a loop for this task, and nobody else closes it.
+        ensure_event_loop().close()
     if died:
         raise Lost(problem)
     libraries = [f"{library} {version(library)}" for library in _LIBRARIES]
