@@ -93,11 +93,11 @@ def exponent(t: Tensor, inverse: Tensor, logdet: Tensor, source: Tensor, beta: T
     return beta * t.sum(-1) - 0.5 * logdet + beta / 4 * (source * other).sum((-1, -2))
 
 
-def slopes(inverse: Tensor, spread: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
+def slopes(inverse: Tensor, passed: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
     """∂φ/∂t (..., N) and φ'' (..., N, N) at V⁻¹ and P."""
     lengths = inverse.diagonal(dim1=-2, dim2=-1) / (2 * beta[..., None])
-    lengths = lengths + spread.diagonal(dim1=-2, dim2=-1) / 4
-    curvature = 0.5 * inverse * (inverse + beta[..., None, None] * spread)
+    lengths = lengths + passed.diagonal(dim1=-2, dim2=-1) / 4
+    curvature = 0.5 * inverse * (inverse + beta[..., None, None] * passed)
     return beta[..., None] * (1 - lengths), curvature
 
 

@@ -73,7 +73,8 @@ def vector_spins(
 ) -> VectorSpins:
     """Free energy, magnetization [bal2021transformers, Eq. (sigma)] and correlations at the saddle.
 
-    Of the couplings only the symmetric part acts. `corrected` adds the next order in 1/D to the
+    `fields` are H (..., N, D), magnetization and free energy those of spins of length √D. Of the
+    couplings only the symmetric part acts. `corrected` adds the next order in 1/D to the
     free energy and, by automatic differentiation, to the magnetization: the error of either falls
     from O(1/D) to O(1/D²).
 
@@ -324,7 +325,7 @@ def solve_fixed_point(
 ) -> Solution[Tensor]:
     """Solve m = L(θ(m)) from the free spins, each system of the batch for itself.
 
-    `fields` are h = H/√D. The couplings J are symmetrised, their diagonal is without effect. The
+    `fields` are h = H/√D, the value is ⟨u⟩ = ⟨σ⟩/√D. The couplings J are symmetrised, their diagonal is without effect. The
     iteration is accelerated by `core.anderson.anderson` [walker2011anderson]; `tolerance` on the
     residual ‖L(θ(m)) − m‖/√N, default 1e-5 in single and 1e-12 in double precision. A system that
     has converged is frozen, so the result does not depend on its neighbours. A fixed point always
