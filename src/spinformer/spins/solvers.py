@@ -325,12 +325,13 @@ def solve_fixed_point(
 ) -> Solution[Tensor]:
     """Solve m = L(θ(m)) from the free spins, each system of the batch for itself.
 
-    `fields` are h = H/√D, the value is ⟨u⟩ = ⟨σ⟩/√D. The couplings J are symmetrised, their diagonal is without effect. The
-    iteration is accelerated by `core.anderson.anderson` [walker2011anderson]; `tolerance` on the
-    residual ‖L(θ(m)) − m‖/√N, default 1e-5 in single and 1e-12 in double precision. A system that
-    has converged is frozen, so the result does not depend on its neighbours. A fixed point always
-    exists; it need not be found, be stable, or give correlations that spins can have. Raises
-    NotConverged where none was found, unless `throw` is false.
+    `fields` are h = H/√D, the value is ⟨u⟩ = ⟨σ⟩/√D. The couplings J are symmetrised, their
+    diagonal is without effect. The iteration is accelerated by `core.anderson.anderson`
+    [walker2011anderson]; `tolerance` on the residual ‖L(θ(m)) − m‖/√N, default 1e-5 in single and
+    1e-12 in double precision. A system that has converged is frozen, so the result does not depend
+    on its neighbours. A fixed point always exists; it need not be found, be stable, or give
+    correlations that spins can have. Raises NotConverged where none was found, unless `throw` is
+    false.
 
     >>> couplings, fields = torch.zeros(2, 2), torch.tensor([[2.0], [0.0]])
     >>> solve_fixed_point(couplings, fields=fields, beta=0.75).value
