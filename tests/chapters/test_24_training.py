@@ -3,7 +3,7 @@
 import csv
 import itertools
 import statistics
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +17,9 @@ from compendium.c24_training import grids, settings
 from compendium.c24_training.tables import (
     COPIES,
     DIGITS,
+    EXPERIMENTS,
     RECALL,
+    TUNING,
     values_of,
 )
 from compendium.c24_training.trainings import fit, probe_layers, score, train_arm
@@ -423,8 +425,21 @@ def test_correlations_along_depth():
     assert grown[0.6] > 0.2
 
 
+def test_the_choices_are_those_of_the_tuning():
+    tuning = TUNING.read()
+    assert not set(tuning["split"]) & set(RECALL.read()["split"])
+    for name, experiment in EXPERIMENTS.items():
+        for arm in experiment.arms if name != "copies" else ():
+            here = (tuning["experiment"] == name) & (tuning["arm"] == arm)
+            losses = defaultdict(list)
+            for cell in np.flatnonzero(here):
+                losses[tuning["rate"][cell], tuning["strength"][cell]].append(tuning["loss"][cell])
+            best = min(losses, key=lambda cell: np.mean(losses[cell]))
+            assert best == experiment.chosen.get(arm, (0.01, 0.6))
+
+
 @pytest.mark.nightly
-@pytest.mark.parametrize("table", [RECALL, COPIES, grids.TABLES["layers_recall"]])
+@pytest.mark.parametrize("table", [TUNING, RECALL, COPIES, grids.TABLES["layers_recall"]])
 def test_units_of_the_tables_again(table):
     """All trainings of an arm whose trainings take seconds; its rows were made side by side."""
     from test_tables import deviations

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,13 +19,17 @@ from torch import nn
 
 from bookmaker.tables import Rows, Table, stored
 from compendium.c24_training.trainings import four_digits, train_arm
+from compendium.common.classifiers import ARMS
 from compendium.common.rows import Columns, array_of, grid
 from compendium.common.spin_modules import sample_module
 from compendium.common.token_tasks import Task, copy_task, digit_images, digit_task, recall_task
 from spinformer.spins.module import SpinTransformerModule
 
 PENALTIES = (0.001, 0.01, 0.1, 1.0)
+RATES, STRENGTHS = (3e-3, 1e-2, 3e-2), (0.3, 0.6, 2.0)
 SPLITS, STARTS = 5, 2
+# Of the trainings that choices are made with; no result is theirs.
+TUNING_SPLITS = (90, 91)
 _HERE = Path(__file__).parent
 
 
@@ -49,9 +54,8 @@ def REFERENCES(split: int) -> Rows:
 class Experiment(NamedTuple):
     """A task, the depth of the stacks, the updates of a training, and the arms that take part.
 
-    Every arm's rate and starting strength have the least mean validation loss of two trainings of
-    full length on splits of their own, of rates half a decade apart from 0.003 to 0.03 and, where
-    couplings may start from anything, of strengths 0.3, 0.6 and 2; `chosen` if not 0.01 and 0.6.
+    `chosen` are rate and starting strength of an arm, if not 0.01 and 0.6: those with the least
+    mean loss in `TUNING`.
     """
 
     task: Callable[[int], Task]
@@ -95,6 +99,32 @@ EXPERIMENTS = {
         | {"frozen couplings": (0.03, 2.0)},
     ),
 }
+
+
+@stored(
+    _HERE / "tuning.csv",
+    units=[
+        {"experiment": name, "arm": arm}
+        for name, experiment in EXPERIMENTS.items()
+        if name != "copies"
+        for arm in experiment.arms
+    ],
+)
+def TUNING(experiment: str, arm: str) -> Rows:
+    """Validation loss of both trainings at each rate and, if an arm has them, starting strength."""
+    task, depth, steps, *_ = EXPERIMENTS[experiment]
+
+    def held(split: int) -> Task:
+        return replace(task(split), test=task(split).validation)
+
+    fixed = {"strength", "coupling_limit"} & {*(ARMS[arm].options or {})}
+    strengths = STRENGTHS if ARMS[arm].kind == "spins" and not fixed else (0.6,)
+    cells = grid(rate=RATES, strength=strengths, split=TUNING_SPLITS)
+    found = train_arm(arm, held, cells, depth=depth, steps=steps, looks=(steps,), probed=0)
+    return [
+        {**cell, "accuracy": look.accuracy, "loss": np.nan_to_num(look.loss, nan=math.inf)}
+        for cell, _, _, (look,) in found
+    ]
 
 
 def _trained(experiment: str, arm: str, **options: Any) -> Iterator[tuple[Any, ...]]:
