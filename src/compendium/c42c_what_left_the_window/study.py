@@ -4,7 +4,7 @@ One voice, whole tokens, windows of T. The oldest token of a window of real text
 another word of the same texts; both windows go on with the same Gumbel noise, one number a word of
 the vocabulary. If the first new tokens agree, the two windows are the same and stay so.
 
-Criteria:
+Criteria, before the runs:
 
 R9   What left the window is not forgotten: at β = 1 and T = 8 the total variation between the two
      laws of the next token, 48 tokens later, is with its 95 % interval above a tenth of that
