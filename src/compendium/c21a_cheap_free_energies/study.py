@@ -457,7 +457,7 @@ def _paths(
 def DEPTHS(of_the_line: float, size: int, field_std: float) -> Rows:
     """Share of twenty unrolled networks that converge within 300 layers, less one half.
 
-    At so much `of_the_line` of de Almeida and Thouless.
+    At the share `of_the_line` of the β of the line of de Almeida and Thouless.
     """
     beta = of_the_line * instability_beta(field_std=field_std)
     given: Any = {"beta": beta, "field_std": field_std, "systems": 20, "seed": 40}

@@ -99,7 +99,9 @@ def coupled_growth(
     """Growth (nats a token) of the distance of pairs of texts that share their noise, if they part.
 
     windows: (R, T, L), where the R pairs begin, the second of each off in a random direction, which
-    `transient` tokens turn. Stretches of four tokens at whose end a pair has merged do not count.
+    `transient` tokens turn. Every four tokens the distance is set back to a tenth of N^{-1/2}:
+    segments move in steps, and pairs nearer than one merge. Stretches at whose end a pair has
+    merged do not count.
     """
     counts, reach, rng = network.counts(size), 0.1 / np.sqrt(size), numpy_generator(seed)
     first, away, logs = windows, rng.standard_normal(windows.shape), []

@@ -36,7 +36,7 @@ def show_leaking_chaos() -> Figure:
         (2.9, 0.72, "attractor", "blue"),
         (1.85, 0.02, "no way back", "black"),
     ):
-        axis.text(x, y, text, ha="center", color=COLORS[color])
+        axis.text(x, y, text, ha="center", fontsize=9, color=COLORS[color])
     axis.set(xlim=(-1.7, 3.6), ylim=(-1.0, 1.2), aspect="equal")
     axis.axis("off")
     return figure

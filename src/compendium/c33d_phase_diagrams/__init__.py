@@ -6,8 +6,8 @@ Written down before the tables were made, after a look at a coarse grid of regim
 2. Ten times the transient changes less than 5 % of the labels of a plane, most of these from chaos
    to a cycle.
 3. Less than 10 % of the cells have more than one regime among eight random contexts.
-4. The share of cells whose neighbor at a distance has another label grows with the distance to a
-   power clearly below 1.
+4. The borders of chaos are fractal: the share of cells whose neighbor at a distance has another
+   label grows with the distance to a power clearly below 1.
 
 Written down before the table of longer windows, after a look at two draws:
 5. The onset lies within 0.02 of the closed form for ε → 0 divided by 1 − ε, at every T.

@@ -64,7 +64,8 @@ ARMS: dict[str, dict[str, Any]] = {
     "score, 9900": {"gradient": "score", "size": 9900},
 }
 # The estimators of the gradient that are compared, and the copies of every start in an update.
-ESTIMATORS, _EIGHT = ("limit", "straight", "score", "score, no baseline"), 8
+ESTIMATORS = ("limit", "straight", "score", "score, no baseline")
+_COPIES = 8
 
 
 class Text(NamedTuple):
@@ -199,7 +200,7 @@ def gradients(
     theta: Tensor, text: Text, estimator: str, *, size: int, updates: int = 1, seed: int = 0
 ) -> Tensor:
     """Estimates of the gradient, (updates, 4, P, L), from eight copies; "exact", "limit": one."""
-    kind, copies = estimator.split(",")[0], _EIGHT
+    kind, copies = estimator.split(",")[0], _COPIES
     if kind in ("exact", "limit"):
         updates, copies, size = 1, 1, size if kind == "exact" else 0
     theta = theta.expand(updates, -1, -1, -1).clone().requires_grad_()
@@ -258,7 +259,7 @@ def QUALITY(seed: int, *, size: int) -> Rows:
             estimator=estimator,
             bias=max(off, 0.0) ** 0.5 / norm,
             cosine=cosine_similarity(found, target[None]).mean(),
-            variance=_EIGHT * spread / norm**2,
+            variance=_COPIES * spread / norm**2,
         )
     return rows
 
