@@ -6,13 +6,14 @@ from collections.abc import Mapping
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.figure import Figure
 
 from bookmaker.settings import FIGURES
 from compendium.common.drawing import intervals
 from spinformer.plot.style import COLORS
 
 
-def show_settings(table: Mapping[str, np.ndarray], *, value: str) -> None:
+def show_settings(table: Mapping[str, np.ndarray], *, value: str) -> Figure:
     """Draw the specification curve of a table of settings, as `Table.read()` gives it.
 
     Every combination in the order of its figure, blue where it speaks for the statement, red where
@@ -28,7 +29,7 @@ def show_settings(table: Mapping[str, np.ndarray], *, value: str) -> None:
     }
     middle, low, high = (table[name][order] for name in ("value", "low", "high"))
     place, size = np.arange(len(order)), 0.17 * len(chosen)
-    _, (above, below) = plt.subplots(
+    figure, (above, below) = plt.subplots(
         2, 1, figsize=(6.4, 2.4 + size), sharex=True, height_ratios=[2.0, size]
     )
     for side, color in ((middle > 0, "blue"), (middle <= 0, "red")):
@@ -42,3 +43,4 @@ def show_settings(table: Mapping[str, np.ndarray], *, value: str) -> None:
     below.set_yticks(range(len(chosen)), list(chosen), fontsize=8)
     below.set(ylim=(len(chosen) - 0.5, -0.5), xticks=[])
     below.set_xlabel("combinations of choices, in the order of what they give")
+    return figure
