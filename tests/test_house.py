@@ -34,7 +34,7 @@ CODE_CEILINGS = {
     "src/spinformer": 5_874,
     "src/bookmaker": 1_540,
     "book/_ext": 507,
-    "src/compendium": 12_750,
+    "src/compendium": 12_778,
 }
 # Words with a letter or a digit, without code cells and displayed equations: the whole book with
 # its pages, a chapter of the main path, one of the further results.
@@ -42,7 +42,7 @@ WORD_CEILINGS = (75_000, 4_000, 2_500)
 NO_PROSE = re.compile(r"\A---\n.*?^---$|^```\{code-cell\}.*?^```$|\$\$.*?\$\$", re.DOTALL | re.M)
 # What a module of the package defines without an underscore.
 NAME_CEILING = 230
-LINE_CEILINGS = {"src": 31_642, "tests": 19_602}
+LINE_CEILINGS = {"src": 31_681, "tests": 19_617}
 
 
 @cache
