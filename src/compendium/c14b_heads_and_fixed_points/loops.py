@@ -23,7 +23,7 @@ itself does not come to rest, and the prediction can be held against the loop.
 
 Lengths. In the loops "keys" and "balanced" they are measured in units of the largest norm of a
 head's keys, in the others of the root mean square norm of the states that are iterated. Two end
-points are one if they are closer than `hopfield.fixed_points.MERGE_RADIUS` of the unit.
+points are one if they are closer than `MERGE_RADIUS` of the unit.
 
 Tables, of the first 128 tokens of each of seven texts, all layers and heads: `ends`, where the
 queries end; `gain`, how loops lose their rest.
