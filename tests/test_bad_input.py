@@ -249,6 +249,7 @@ MISFITS: dict[str, list[dict[str, Any]]] = {
     "language.minilm.load_model": [{"path": 3}, {"dtype": torch.int64}],
     "language.text.sample_text": [{"path": "/no/such/file"}],
     "language.text.text_windows": [{"length": 2}],
+    "spins.large_d.driven_step": [{"theory": "large"}],
 }
 
 
