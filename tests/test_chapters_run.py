@@ -10,6 +10,7 @@ from bookmaker import __main__ as command
 from bookmaker import execution, files
 from bookmaker.files import write_atomically
 from bookmaker.sweeps.engine import Lost
+from bookmaker.tables import Table
 
 
 def printed(path):
@@ -145,6 +146,10 @@ def test_a_worker_that_died_is_said_in_a_line_and_a_build_that_is_ended_writes_n
     monkeypatch.setattr(command, "rebuild", die)
     result = call(built_checkout, "build", "--all")
     assert (result.exit_code, result.stderr) == (1, "Error: 01_small: the worker died here\n")
+    table = Table(path=built_checkout / "squares.csv", units=[{"x": 1}], rows=die)
+    monkeypatch.setattr(command, "tables_of", lambda _: {"squares": table})
+    result = call(built_checkout, "table", "01_small", "squares")
+    assert (result.exit_code, result.stderr) == (1, "Error: the worker died here\n")
     # A batch system ends it while it writes.
     monkeypatch.setattr(files.os, "replace", lambda *_: signal.raise_signal(signal.SIGTERM))
     source = path.with_suffix(".md")
