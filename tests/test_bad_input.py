@@ -205,6 +205,7 @@ MISFITS: dict[str, list[dict[str, Any]]] = {
     "dmft.finite_size.semantic_overlaps": [{"tokens": np.ones((4, 2))}],
     "dmft.finite_size.window_means": [{"attention": np.ones(2)}],
     "dmft.finite_size.window_of_context": [{"context": Context(np.ones((3, 3)), 0)}],
+    "dmft.lyapunov.growth_jump": [{"growth": np.ones(9)}, {"growth": 1.0}],
     "dmft.lyapunov.lyapunov_spectrum": [{"count": 13}],
     "dmft.mean_field.step": [{"epsilon": -0.1}],
     "dmft.mean_field.trajectory": [{"beta": np.ones((0, 2))}],
@@ -248,6 +249,7 @@ MISFITS: dict[str, list[dict[str, Any]]] = {
     "language.minilm.load_model": [{"path": 3}, {"dtype": torch.int64}],
     "language.text.sample_text": [{"path": "/no/such/file"}],
     "language.text.text_windows": [{"length": 2}],
+    "spins.large_d.driven_step": [{"theory": "large"}],
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -133,6 +134,10 @@ def test_a_part_ends_with_the_verdicts_of_its_document(site, part, letter):
     assert re.findall(r"<li><p><strong>(\w+)</strong>", text) == [
         row["id"] for verdict in VERDICTS for row in mine if row["verdict"] == verdict
     ]
+    counts = Counter(row["verdict"] for row in mine)
+    assert re.findall(r"</strong> \((\d+) of (\d+)\)", text) == [
+        (str(counts[verdict]), str(len(mine))) for verdict in VERDICTS if counts[verdict]
+    ]
 
 
 def test_claims_can_be_filtered_and_are_whole_on_every_width(browser, site):
@@ -189,9 +194,13 @@ def test_chapters_are_numbered_as_their_files(site, name):
     headings = re.findall(r'<h([1-6])><span class="section-number">([\w.]+)\. </span>', text)
     sections = [("2", f"{number}.{n}") for n in range(1, len(headings))]
     assert headings == [("1", number), *sections]
-    for kind in (r'"caption-number">Fig\. ([\w.]+)', r'class="eqno">\(([\w.]+)\)'):
-        found = re.findall(kind, text)
-        assert found == [f"{number}.{n}" for n in range(1, len(found) + 1)]
+    source = (ROOT / "notebooks" / f"{name}.md").read_text(encoding="utf-8")
+    for label, kind in (
+        ("name: fig-", r'"caption-number">Fig\. ([\w.]+)'),
+        ("$$ (eq-", r'class="eqno">\(([\w.]+)\)'),
+    ):
+        counted = range(1, source.count(label) + 1)
+        assert re.findall(kind, text) == [f"{number}.{n}" for n in counted]
 
 
 def test_pages_are_light_still_and_say_what_they_are(site):

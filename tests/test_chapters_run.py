@@ -1,11 +1,16 @@
 """The command line: list, run, build, and what is left behind when a run fails."""
 
+import signal
+
 import nbformat
 import pytest
 from papermill import inspect_notebook
 
-from bookmaker import execution
+from bookmaker import __main__ as command
+from bookmaker import execution, files
 from bookmaker.files import write_atomically
+from bookmaker.sweeps.engine import Lost
+from bookmaker.tables import Table
 
 
 def printed(path):
@@ -127,6 +132,33 @@ def test_a_cell_that_writes_to_stderr_or_fails_keeps_the_old_notebook(
     assert result.exit_code == 1
     assert f"Error: notebooks/01_small.md{message}" in result.stderr
     assert path.read_bytes() == before
+
+
+def test_a_worker_that_died_is_said_in_a_line_and_a_build_that_is_ended_writes_nothing(
+    built_checkout, call, monkeypatch
+):
+    path = built_checkout / "notebooks" / "01_small.ipynb"
+    before = path.read_bytes()
+
+    def die(**_):
+        raise Lost("the worker died here")
+
+    monkeypatch.setattr(command, "rebuild", die)
+    result = call(built_checkout, "build", "--all")
+    assert (result.exit_code, result.stderr) == (1, "Error: 01_small: the worker died here\n")
+    table = Table(path=built_checkout / "squares.csv", units=[{"x": 1}], rows=die)
+    monkeypatch.setattr(command, "tables_of", lambda _: {"squares": table})
+    result = call(built_checkout, "table", "01_small", "squares")
+    assert (result.exit_code, result.stderr) == (1, "Error: the worker died here\n")
+    # A batch system ends it while it writes.
+    monkeypatch.setattr(files.os, "replace", lambda *_: signal.raise_signal(signal.SIGTERM))
+    source = path.with_suffix(".md")
+    source.write_text(source.read_text(encoding="utf-8") + "\nMore prose.\n", encoding="utf-8")
+    result = call(built_checkout, "build")
+    assert result.exit_code == 130
+    assert result.stderr == "stopped: what is finished is kept; the same command goes on\n"
+    assert path.read_bytes() == before
+    assert sorted(path.parent.iterdir()) == [path, source]
 
 
 @pytest.mark.nightly

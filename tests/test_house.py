@@ -31,8 +31,8 @@ MAY_IMPORT = {
 # Lines: of code, as ruff formats it, without docstrings and comments, and of everything. A ceiling
 # rises only in a commit that says why.
 CODE_CEILINGS = {
-    "src/spinformer": 5_874,
-    "src/bookmaker": 1_540,
+    "src/spinformer": 5_879,
+    "src/bookmaker": 1_549,
     "book/_ext": 507,
     "src/compendium": 12_778,
 }
@@ -42,7 +42,7 @@ WORD_CEILINGS = (75_000, 4_000, 2_500)
 NO_PROSE = re.compile(r"\A---\n.*?^---$|^```\{code-cell\}.*?^```$|\$\$.*?\$\$", re.DOTALL | re.M)
 # What a module of the package defines without an underscore.
 NAME_CEILING = 230
-LINE_CEILINGS = {"src": 31_681, "tests": 19_617}
+LINE_CEILINGS = {"src": 31_700, "tests": 19_662}
 
 
 @cache

@@ -23,7 +23,7 @@ from bookmaker.scaffold import write_chapter
 from bookmaker.source import chapters
 from bookmaker.sweeping import POINTS, read_points, sweep_chapter
 from bookmaker.sweeps import store
-from bookmaker.sweeps.engine import Workers, stream
+from bookmaker.sweeps.engine import Lost, Workers, stream
 from bookmaker.tables import tables_of
 
 
@@ -49,6 +49,13 @@ option = partial(click.option, show_default=True)
 values_option = option("-p", "values", type=(str, str), multiple=True, metavar="NAME VALUE")
 output_option = option(
     "-o", "--output", type=click.Path(path_type=Path), required=True, help="Folder for the results."
+)
+workers_option = partial(
+    option,
+    "--workers",
+    "count",
+    type=click.IntRange(min=-1),
+    help="Processes; 0 this one alone, -1 as many as cores.",
 )
 scheduler_option = option("--scheduler", default="", help="Address of a Dask scheduler.")
 
@@ -90,7 +97,7 @@ def run_chapter(name: str, values: Pairs, output: Path, html: bool) -> None:
 @click.argument("name")
 @values_option
 @output_option
-@option("--workers", "count", default=-1, help="Processes; -1 as many as cores.")
+@workers_option(default=-1)
 @scheduler_option
 @option("--again", is_flag=True, help="Also compute points anew that failed before.")
 @option("--dry-run", is_flag=True, help="Only list what would run.")
@@ -119,7 +126,7 @@ def sweep(
 @main.command("table")
 @click.argument("chapter")
 @click.argument("name", required=False)
-@option("--workers", "count", default=0, help="Processes beside this one.")
+@workers_option(default=0)
 @scheduler_option
 def table(chapter: str, name: str | None, **workers: Any) -> None:
     """Make a chapter's stored table anew, or go on with it; without NAME list what there is."""
@@ -156,8 +163,10 @@ def build(names: tuple[str, ...], everything: bool, jobs: int) -> None:
     click.echo(f"{len(waiting)} of {len(selected)} chapters to execute")
     units = [{"root": chapter.root, "name": chapter.name} for chapter in waiting]
     for place, problem in stream(rebuild, units, workers=Workers(count=jobs if jobs > 1 else 0)):
-        click.echo(f"{waiting[place].name}: {'failed' if problem else 'written'}")
-        problems += [str(problem)] if problem else []
+        name = waiting[place].name
+        click.echo(f"{name}: {'failed' if problem else 'written'}")
+        if problem:
+            problems.append(f"{name}: {problem}" if isinstance(problem, Lost) else problem)
     for problem in problems:
         click.echo(f"Error: {problem}", err=True)
     sys.exit(1 if problems else 0)

@@ -31,7 +31,7 @@ PATIENCE, RETRIES = 10.0, 2
 Unit = Mapping[str, Any]
 
 
-class Lost(RuntimeError):
+class Lost(RunError):
     """A unit whose process died; the unit itself need not be the reason."""
 
 

@@ -34,7 +34,7 @@ from spinformer.core.statistics import Estimate
 from spinformer.dmft import kernels
 from spinformer.dmft.ensemble import Ensemble, Parameters
 from spinformer.dmft.kernels import LANES, Block, Clock
-from spinformer.dmft.network import AttentionNetwork, Context
+from spinformer.dmft.network import AttentionNetwork, Context, ending
 
 # The largest t of a jump within a run that chance is allowed: one chaotic run in a thousand has
 # more.
@@ -126,12 +126,13 @@ def growth_jump(growth: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray,
     Returns that, the mean before the moment of the largest two-sample t with its error, and the
     mean after it, each (..., k). Differences that are rounding have t = 0. The mean before a jump
     after one stretch has the error of the stretches after it. Fewer than 8 stretches are too few
-    to tell.
+    to tell. Raises TypeError or ValueError for another shape.
 
     >>> jumps, before, _, after = growth_jump(np.repeat([0.1, 0.0], 5)[:, None])
     >>> jumps, before, after
     (array([ True]), array([0.1]), array([0.]))
     """
+    growth = ending("growth", growth, "n", "k")
     many = growth.shape[-2]
     mean = growth.mean(axis=-2, keepdims=True)
     if many < 2 * _FEWEST_BLOCKS:

@@ -156,10 +156,15 @@ class AttentionNetwork(ABC):
         return np.einsum("rak,pk->pra", self.position, code) / max(self.bits, 1)
 
     def pair_correlations(self, first: int, second: int) -> np.ndarray:
-        """⟨W^first_a W^second_b⟩ over sites and, evenly, over what they can be, shape (P, P)."""
+        """⟨W^first_a W^second_b⟩ over sites and, evenly, over what they can be, shape (P, P).
+
+        The roles are numbers, `OUTPUT`, `VALUE`, `QUERY` and `KEY`; ValueError for another.
+        """
         values = self.semantic.reshape(4, self.features, self.segments, -1)
-        weighted = values[first] * self.fractions[:, None] / values.shape[-1]
-        return np.einsum("als,bls->ab", weighted, values[second])
+        rows = values[check_integer("first", first, low=0, high=3)]
+        columns = values[check_integer("second", second, low=0, high=3)]
+        weighted = rows * self.fractions[:, None] / values.shape[-1]
+        return np.einsum("als,bls->ab", weighted, columns)
 
     def counts(self, size: int) -> np.ndarray:
         """How many of `size` sites each segment holds, (L,) integers; ValueError if not whole."""

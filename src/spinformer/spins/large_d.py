@@ -28,8 +28,8 @@ the brackets being order 2, the Onsager term.
 √(1 + 4β²(θ_i² + K_ii))), θ = h + J m and K = J Q Jᵀ with the covariance Q of the time before.
 
 Torch tensors with any leading batch axes, those of couplings (..., N, N), fields (..., N, D); β is
-(...) at the saddle and in `log_partition`, else (..., 1, 1). Nothing is checked; `solvers` does,
-and solves.
+(...) at the saddle and in `log_partition`, else (..., 1, 1). Numbers are not checked; `solvers`
+does, and solves.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+from spinformer.core.checks import check_choice
 
 THEORIES = ("naive", "second order", "large D")
 
@@ -171,7 +173,8 @@ def driven_step(
     """m (..., N, D), Q (..., N, N) and ⟨u_i(t+1)·u_j(t)⟩ (..., N, N) after one parallel step.
 
     "naive" leaves K out, "second order" takes the diagonal of Q alone, which is 1 − m²; only
-    "large D" returns more of Q. Free spins start with L(h) and that diagonal.
+    "large D" returns more of Q. Free spins start with L(h) and that diagonal. Raises ValueError for
+    another theory.
 
     >>> one = torch.ones(1, 1)
     >>> system = {"couplings": 2 * one, "fields": one, "beta": one}
@@ -181,6 +184,7 @@ def driven_step(
     tensor([[0.3583]])
     tensor([[0.3583]])
     """
+    check_choice("theory", theory, THEORIES)
     theta, carried = fields + couplings @ mean, couplings @ covariance
     square = theta.square().sum(dim=-1, keepdim=True)
     if theory == "second order":
