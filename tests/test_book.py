@@ -418,6 +418,7 @@ def test_columns_of_a_figure_stand_below_one_another_on_a_telephone(browser, sit
         " s.getAttribute('viewBox').split(' ').map(Number); return [b.x, b.y, x, w, b.width]; })"
     )
     browser.get(f"file://{site}/notebooks/12_continuous_memory.html")
+    until(browser, lambda: browser.execute_script(shown))
     whole = browser.execute_script(shown)
     resize(browser, 400)
     until(browser, lambda: len(browser.execute_script(shown)) > len(whole))
