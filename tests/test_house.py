@@ -42,7 +42,7 @@ WORD_CEILINGS = (75_000, 4_000, 2_500)
 NO_PROSE = re.compile(r"\A---\n.*?^---$|^```\{code-cell\}.*?^```$|\$\$.*?\$\$", re.DOTALL | re.M)
 # What a module of the package defines without an underscore.
 NAME_CEILING = 230
-LINE_CEILINGS = {"src": 31_700, "tests": 19_662}
+LINE_CEILINGS = {"src": 31_700, "tests": 19_663}
 
 
 @cache
