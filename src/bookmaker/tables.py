@@ -3,7 +3,7 @@
 The table `NAME.csv` lies in its chapter's folder, beside the module that defines it. Its first
 line is a comment with the command, then come the names of the columns and one line a case:
 
-    @stored(HERE / "growth.csv", units=[{"seed": seed} for seed in range(9)], seconds=4.0)
+    @stored("growth", [{"seed": seed} for seed in range(9)], seconds=4.0)
     def GROWTH(seed: int) -> Rows:
         return [{"size": size, "growth": measured(size, seed=seed)} for size in SIZES]
 
@@ -28,6 +28,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
+from inspect import getfile
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
@@ -102,9 +103,19 @@ class Table:
             shutil.rmtree(part)
 
 
-def stored(path: Path, **settings: Any) -> Callable[[Callable[..., Rows]], Table]:
-    """Make a `Table` of the function that computes the rows of a unit; settings as there."""
-    return lambda rows: Table(path=path, rows=rows, **settings)
+def stored(
+    name: str, units: Sequence[dict[str, Any]], **settings: Any
+) -> Callable[[Callable[..., Rows]], Table]:
+    """Make the `Table` `name`.csv of the function that computes the rows of a unit.
+
+    It lies beside the module that defines the function; settings are those of a `Table`.
+    """
+
+    def table(rows: Callable[..., Rows]) -> Table:
+        path = Path(getfile(rows)).with_name(f"{name}.csv")
+        return Table(path=path, units=units, rows=rows, **settings)
+
+    return table
 
 
 def read_columns(path: Path) -> dict[str, np.ndarray]:

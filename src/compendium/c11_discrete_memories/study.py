@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,6 @@ from spinformer.hopfield.discrete import (
     retrieve,
 )
 
-HERE = Path(__file__).parent
 NETWORKS = {500: 32, 1000: 16, 2000: 8}
 LOADS = np.round(np.arange(0.10, 0.181, 0.01), 2)
 SIZES = {2: (200, 400, 800, 1600), 3: (50, 80, 126, 200), 4: (36, 50, 70)}
@@ -288,12 +286,7 @@ def exponential_recall(
     return table
 
 
-@stored(
-    HERE / "capacity.csv",
-    units=[{"dim": dim} for dim in NETWORKS],
-    seconds=3.0,
-    within={"overlap": 0.05},
-)
+@stored("capacity", [{"dim": dim} for dim in NETWORKS], seconds=3.0, within={"overlap": 0.05})
 def CAPACITY(dim: int) -> Rows:
     """Overlap left of a stored pattern, a row for each load and network."""
     ends = end_overlaps(dim, loads=LOADS.tolist(), networks=NETWORKS[dim], seed=dim)[0].mean(-1)
@@ -302,8 +295,8 @@ def CAPACITY(dim: int) -> Rows:
 
 
 @stored(
-    HERE / "exponents.csv",
-    units=[{"degree": degree} for degree in SIZES],
+    "exponents",
+    [{"degree": degree} for degree in SIZES],
     seconds=3.0,
     within={"capacity": 0.02, "error": 0.2, "exponent": 0.02, "exponent_error": 0.01},
 )
@@ -315,8 +308,8 @@ def EXPONENTS(degree: int) -> Rows:
 
 
 @stored(
-    HERE / "birthday.csv",
-    units=[{"dim": dim} for dim in (10, 13, 16)],
+    "birthday",
+    [{"dim": dim} for dim in (10, 13, 16)],
     seconds=3.0,
     within={"share": 0.02, "half": 0.5, "half_error": 0.1},
 )
@@ -342,8 +335,8 @@ def capacity_curve(dim: int) -> np.ndarray:
 
 
 @stored(
-    HERE / "settings_A6.csv",
-    units=grid(below=(0.11, 0.12, 0.13), above=(0.15, 0.16, 0.17), sizes=("500 1000", "1000 2000")),
+    "settings_A6",
+    grid(below=(0.11, 0.12, 0.13), above=(0.15, 0.16, 0.17), sizes=("500 1000", "1000 2000")),
     seconds=0.1,
 )
 def STEEPER(below: float, above: float, sizes: str) -> Rows:
@@ -358,8 +351,8 @@ def STEEPER(below: float, above: float, sizes: str) -> Rows:
 
 
 @stored(
-    HERE / "settings_A7.csv",
-    units=grid(degree=tuple(SIZES), target=(0.003, 0.01, 0.03, 0.1)),
+    "settings_A7",
+    grid(degree=tuple(SIZES), target=(0.003, 0.01, 0.03, 0.1)),
     seconds=3.0,
     within={"value": 0.03, "low": 0.03, "high": 0.03},
 )
@@ -386,8 +379,8 @@ def birthday_scale(dim: int, *, filling: float) -> tuple[float, float]:
 
 
 @stored(
-    HERE / "settings_A8.csv",
-    units=grid(small=(9, 10, 11), filling=(0.6, 0.9, 1.3, 1.6), root=("of d", "none")),
+    "settings_A8",
+    grid(small=(9, 10, 11), filling=(0.6, 0.9, 1.3, 1.6), root=("of d", "none")),
     seconds=5.0,
     within={"value": 0.05, "low": 0.05, "high": 0.05},
 )

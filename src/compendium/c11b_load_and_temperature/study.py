@@ -11,7 +11,6 @@ run in each.
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 from numba import njit
@@ -22,7 +21,6 @@ from compendium.common.rows import grid, mean_rows, rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import Estimate, mean_estimate
 
-HERE = Path(__file__).parent
 LOADS = (0.02, 0.05, 0.08, 0.11)
 FRACTIONS = (0.4, 0.6, 0.8)
 # Networks at each size: the larger ones scatter less.
@@ -173,7 +171,7 @@ def copies_overlap(
     return mean_estimate(squares.mean(axis=1))
 
 
-@stored(HERE / "retrieval.csv", units=grid(dim=NETWORKS, load=LOADS, fraction=FRACTIONS))
+@stored("retrieval", grid(dim=NETWORKS, load=LOADS, fraction=FRACTIONS))
 def RETRIEVAL(dim: int, load: float, fraction: float) -> Rows:
     """Overlap kept and energy below the temperature of melting."""
     overlap, energy = retrieval(
@@ -187,7 +185,7 @@ def RETRIEVAL(dim: int, load: float, fraction: float) -> Rows:
     )
 
 
-@stored(HERE / "melting.csv", units=grid(dim=NETWORKS, load=LOADS))
+@stored("melting", grid(dim=NETWORKS, load=LOADS))
 def MELTING(dim: int, load: float) -> Rows:
     """Where heated networks lose their pattern, a row for each."""
     seed = dim + round(1e4 * load) + 1
@@ -195,7 +193,7 @@ def MELTING(dim: int, load: float) -> Rows:
     return rows_of(network=range(len(fractions)), fraction=fractions)
 
 
-@stored(HERE / "copies.csv", units=grid(dim=(500, 1000, 2000), temperature=GLASS_TEMPERATURES))
+@stored("copies", grid(dim=(500, 1000, 2000), temperature=GLASS_TEMPERATURES))
 def COPIES(dim: int, temperature: float) -> Rows:
     """Squared overlap of two copies that started at random."""
     squared = copies_overlap(
@@ -208,7 +206,7 @@ def COPIES(dim: int, temperature: float) -> Rows:
     return [{"squared": squared.value, "squared_error": squared.error}]
 
 
-@stored(HERE / "settings_A6b.csv", units=MELTING.units, seconds=0.5)
+@stored("settings_A6b", MELTING.units, seconds=0.5)
 def MELTS_LATER(dim: int, load: float) -> Rows:
     """Temperature at which networks lose a pattern, less 1 + √α, where the theory's glass ends."""
     table = MELTING.read()

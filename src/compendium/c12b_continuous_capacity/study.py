@@ -7,8 +7,6 @@ errors over independent memories.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import logsumexp, softmax
@@ -20,7 +18,6 @@ from compendium.common.rows import estimate_rows, grid, mean_rows, rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import Estimate, mean_estimate
 
-HERE = Path(__file__).parent
 BETAS = (0.25, 0.5, 1.0, 2.0)
 BASIN_DIMS = {0.1: (32, 48, 64, 80, 96), 0.2: (16, 24, 32, 40, 48), 0.3: (12, 16, 20, 26, 32)}
 FOLD_DIMS = (49, 64, 81, 100, 121, 144, 169, 196)
@@ -203,8 +200,8 @@ def line_fit(x: np.ndarray, *, values: np.ndarray, errors: np.ndarray) -> tuple[
 
 
 @stored(
-    HERE / "one_step.csv",
-    units=[
+    "one_step",
+    [
         {"ensemble": ensemble, "beta": beta, "dim": dim}
         for ensemble in ENSEMBLES
         for beta in BETAS
@@ -222,10 +219,7 @@ def ONE_STEP(ensemble: str, beta: float, dim: int) -> Rows:
     return rows_of(log_count=found.value, log_count_error=found.error)
 
 
-@stored(
-    HERE / "basins.csv",
-    units=[{"load": load, "dim": dim} for load, dims in BASIN_DIMS.items() for dim in dims],
-)
+@stored("basins", [{"load": load, "dim": dim} for load, dims in BASIN_DIMS.items() for dim in dims])
 def BASINS(load: float, dim: int) -> Rows:
     """Overlap that half of the noisy queries need, beside that of independent levels."""
     count = round(np.exp(load * dim))
@@ -242,7 +236,7 @@ def BASINS(load: float, dim: int) -> Rows:
     )
 
 
-@stored(HERE / "fold.csv", units=grid(dim=FOLD_DIMS))
+@stored("fold", grid(dim=FOLD_DIMS))
 def FOLD(dim: int) -> Rows:
     """ln N at which half of the patterns lose their state."""
     fold = retrieval_fold(dim, beta=dim**-0.5)
@@ -256,7 +250,7 @@ def _memories(count: int) -> int:
     return 10 if count <= 1024 else 3
 
 
-@stored(HERE / "kept.csv", units=grid(count=COUNTS, dim=DIMS))
+@stored("kept", grid(count=COUNTS, dim=DIMS))
 def KEPT_TABLE(count: int, dim: int) -> Rows:
     """Overlap that is left of stored patterns, and the share that is kept."""
     overlap, share = kept_patterns(
@@ -271,9 +265,7 @@ def KEPT_TABLE(count: int, dim: int) -> Rows:
 
 
 @stored(
-    HERE / "settings_A13b.csv",
-    units=grid(count=(128, 512, 2048), dim=(16, 64, 256), hotter=(1.0, 1.5)),
-    seconds=1.0,
+    "settings_A13b", grid(count=(128, 512, 2048), dim=(16, 64, 256), hotter=(1.0, 1.5)), seconds=1.0
 )
 def CROWDS(count: int, dim: int, hotter: float) -> Rows:
     """Y of an unrelated query at β = `hotter`/√d, less the 0.1 of a glass."""
@@ -281,7 +273,7 @@ def CROWDS(count: int, dim: int, hotter: float) -> Rows:
     return mean_rows(found[0] - 0.1)
 
 
-@stored(HERE / "settings_A13.csv", units=KEPT_TABLE.units, seconds=0.1)
+@stored("settings_A13", KEPT_TABLE.units, seconds=0.1)
 def FOUND(count: int, dim: int) -> Rows:
     """Overlap kept, less a half, and whether the theory's fold at that width is passed."""
     table = KEPT_TABLE.read()

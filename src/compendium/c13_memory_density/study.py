@@ -22,7 +22,6 @@ that above zero the two agree within a nat.
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -103,7 +102,6 @@ def free_mixture(means: Tensor, *, logits: Tensor, beta: float) -> MixtureSameFa
     return MixtureSameFamily(Categorical(logits=logits), Independent(Normal(means, noise), 1))
 
 
-HERE = Path(__file__).parent
 SEEDS = 10
 SHIFTS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25)
 PICTURES = ("raw", "equal norm")
@@ -114,8 +112,8 @@ RATES = (0.3, 1.0, 3.0)
 
 
 @stored(
-    HERE / "held_out.csv",
-    units=[
+    "held_out",
+    [
         *grid(half=[3.0], shift=SHIFTS, seed=range(SEEDS)),
         *grid(half=[2.0], shift=[0.5], seed=range(SEEDS)),
     ],
@@ -169,8 +167,8 @@ def learn_digits(
 
 
 @stored(
-    HERE / "digits.csv",
-    units=grid(pictures=PICTURES, seed=range(SEEDS)),
+    "digits",
+    grid(pictures=PICTURES, seed=range(SEEDS)),
     seconds=3.0,
     within={
         **{"loss": 3.0, "free": 0.5, "norms": 0.03, "share": 0.01, "cd_1": 0.3, "cd_10": 0.3},
@@ -239,8 +237,8 @@ def lost_by_cd(pictures: str, *, beta: float, schedule: str, split: int) -> floa
 
 
 @stored(
-    HERE / "settings_A12.csv",
-    units=grid(pictures=PICTURES, beta=(1.0, 2.0, 5.0), schedule=("constant", "annealed")),
+    "settings_A12",
+    grid(pictures=PICTURES, beta=(1.0, 2.0, 5.0), schedule=("constant", "annealed")),
     seconds=20.0,
     within={"value": 1.0, "low": 2.0, "high": 2.0},
 )

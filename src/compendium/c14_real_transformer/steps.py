@@ -207,7 +207,7 @@ _UNITS = grid(length=LENGTHS, source=TEXTS)
 _CHECK: dict[str, Any] = {"checked": 3, "seconds": 6.0, "rtol": 1e-3}
 
 
-@stored(_HERE / "steps.csv", units=_UNITS, **_CHECK, within=dict.fromkeys(PARTS, 1e-4))
+@stored("steps", _UNITS, **_CHECK, within=dict.fromkeys(PARTS, 1e-4))
 def STEPS(length: int, source: str) -> Rows:
     """What heads do to their own energies in one text, means over its windows."""
     rows = []
@@ -218,7 +218,7 @@ def STEPS(length: int, source: str) -> Rows:
     return rows
 
 
-@stored(_HERE / "stages.csv", units=_UNITS, **_CHECK, within=dict.fromkeys(STAGES_OF_U, 1e-4))
+@stored("stages", _UNITS, **_CHECK, within=dict.fromkeys(STAGES_OF_U, 1e-4))
 def STAGES_TABLE(length: int, source: str) -> Rows:
     """What the stages of layers do to the energies of their heads in one text, means likewise."""
     rows = []
@@ -228,7 +228,7 @@ def STAGES_TABLE(length: int, source: str) -> Rows:
     return rows
 
 
-@stored(_HERE / "turned.csv", units=grid(length=LENGTHS, seed=range(SEEDS)))
+@stored("turned", grid(length=LENGTHS, seed=range(SEEDS)))
 def TURNED(length: int, seed: int) -> Rows:
     """One draw of turned heads, over all windows of all texts.
 
@@ -252,7 +252,7 @@ def _change(trace: LayerTrace, moved: Tensor) -> Tensor:
     return (after - before).mean(-1)
 
 
-@stored(_HERE / "untrained.csv", units=grid(kind=("initial", "shuffled"), seed=range(SEEDS)))
+@stored("untrained", grid(kind=("initial", "shuffled"), seed=range(SEEDS)))
 def UNTRAINED(kind: str, seed: int) -> Rows:
     """The landscapes of one draw of weights in the place of the model's."""
     control = random_weights(encoder(), kind, seed=seed)

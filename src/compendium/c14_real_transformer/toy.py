@@ -30,7 +30,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -184,16 +183,13 @@ def toy_rows(goal: str, *, steps: int, seeds: Sequence[int]) -> Rows:
     )
 
 
-_HERE = Path(__file__).parent
-
-
-@stored(_HERE / "toy.csv", units=grid(goal=GOALS))
+@stored("toy", grid(goal=GOALS))
 def TOY(goal: str) -> Rows:
     """The long trainings of twelve copies."""
     return toy_rows(goal, steps=4000, seeds=range(12))
 
 
-@stored(_HERE / "toy_longer.csv", units=grid(goal=GOALS))
+@stored("toy_longer", grid(goal=GOALS))
 def LONGER(goal: str) -> Rows:
     """Five other copies, trained ten times as long."""
     return toy_rows(goal, steps=40_000, seeds=range(200, 205))
@@ -211,8 +207,8 @@ def read_toy(kept: Table = TOY) -> dict[str, dict[str, np.ndarray]]:
 
 
 @stored(
-    _HERE / "settings_A14c.csv",
-    units=[
+    "settings_A14c",
+    [
         *grid(goal=GOALS, layers=(3, 2, 6), window=(0,)),
         *grid(goal=[f"depth in {name}" for name in TEXTS], layers=(6,), window=LENGTHS),
     ],

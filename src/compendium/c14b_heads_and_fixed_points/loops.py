@@ -33,7 +33,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -55,7 +54,6 @@ from spinformer.language.encoder import LanguageModel, LayerTrace, project, run_
 from spinformer.language.heads import random_rotations
 from spinformer.language.text import TEXTS, sample_texts, text_windows
 
-HERE = Path(__file__).parent
 MERGE_RADIUS = 1e-5  # two end points nearer than this, in units of their size, are one
 LOOPS = ("keys", "balanced", "readback", "sub-layer")
 SHARES = ("single", "metastable", "average")  # as in `hopfield.fixed_points.KINDS`
@@ -291,8 +289,8 @@ def first_traces(source: str) -> list[LayerTrace]:
 
 
 @stored(
-    HERE / "ends.csv",
-    units=grid(loop=LOOPS, source=TEXTS),
+    "ends",
+    grid(loop=LOOPS, source=TEXTS),
     checked=len(TEXTS),
     seconds=6.0,
     within={"count": 1, "largest": 0.02, "resting": 0.02} | dict.fromkeys(SHARES, 0.02),
@@ -307,9 +305,7 @@ def ENDS(loop: str, source: str) -> Rows:
 
 
 @stored(
-    HERE / "settings_A15.csv",
-    units=grid(loop=("keys", "readback"), source=TEXTS, asked=(0.02, 0.05)),
-    seconds=0.1,
+    "settings_A15", grid(loop=("keys", "readback"), source=TEXTS, asked=(0.02, 0.05)), seconds=0.1
 )
 def SETTINGS(loop: str, source: str, asked: float) -> Rows:
     """Table of settings of A15: a row for each kind of end point, by loop and text.
@@ -322,8 +318,8 @@ def SETTINGS(loop: str, source: str, asked: float) -> Rows:
 
 
 @stored(
-    HERE / "gain.csv",
-    units=grid(loop=("readback", "turned"), source=TEXTS),
+    "gain",
+    grid(loop=("readback", "turned"), source=TEXTS),
     seconds=17.0,
     within={"resting": 0.07, "count": 1, "real": 2e-3, "imaginary": 2e-3},
 )

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,6 @@ from compendium.c15_demonstrations.model import (
 )
 from compendium.common.rows import grid, mean_rows, rows_of
 
-_FOLDER = Path(__file__).parent
 COUNTS = ((2, 1), (4, 2), (8, 4), (4, 1), (8, 2), (8, 1))
 COPIES = (1, 2, 4, 8)
 
@@ -41,8 +39,8 @@ Measures = Iterable[tuple[str, str, float, float, np.ndarray]]
 
 
 @stored(
-    _FOLDER / "boundary.csv",
-    units=[
+    "boundary",
+    [
         {"training": name, "first_seed": first, "count": 10, "steps": 700, "episodes": 100}
         for name, first in (("balanced", 0), ("linear", 0), ("matched", 0), ("balanced", 10))
     ],
@@ -99,8 +97,8 @@ def _kicks(weights: Weights, pools: list[Pool], kind: str, count: int) -> Measur
 
 
 @stored(
-    _FOLDER / "labelings.csv",
-    units=grid(labelings=(1, 4, 16, 64, 0), first_seed=[0], count=[10], steps=[1000], trials=[100]),
+    "labelings",
+    grid(labelings=(1, 4, 16, 64, 0), first_seed=[0], count=[10], steps=[1000], trials=[100]),
 )
 def LABELINGS(labelings: int, first_seed: int, count: int, steps: int, trials: int) -> Rows:
     """Train on so many labelings (0: a new one in every episode), then the conflict trials."""
@@ -147,8 +145,8 @@ def laws(most: float) -> tuple[float, float]:
 
 
 @stored(
-    _FOLDER / "settings_A16b.csv",
-    units=grid(training=STORED, images=("training classes", "unseen classes"), ratio=(4, 8)),
+    "settings_A16b",
+    grid(training=STORED, images=("training classes", "unseen classes"), ratio=(4, 8)),
     seconds=0.5,
 )
 def LAW(training: str, images: str, ratio: int) -> Rows:
@@ -163,8 +161,8 @@ _fast = cache(lambda: train(range(300, 306), steps=700, rate=6e-3))
 
 
 @stored(
-    _FOLDER / "settings_A16.csv",
-    units=grid(training=(*STORED, FAST), demonstrations=(1, 8), kick=(0.5, 2.0)),
+    "settings_A16",
+    grid(training=(*STORED, FAST), demonstrations=(1, 8), kick=(0.5, 2.0)),
     seconds=0.5,
 )
 def PULL(training: str, demonstrations: int, kick: float) -> Rows:

@@ -170,7 +170,7 @@ def measure(
     return all_features(weights, data=data), labels
 
 
-@stored(FOLDER / "rates.csv", units=[{"source": source} for source in SOURCES])
+@stored("rates", [{"source": source} for source in SOURCES])
 def RATE_TABLE(source: str) -> Rows:
     """One row a rate and read-out: the best depth and penalty, by mean validation accuracy."""
     depths = DEPTHS[-1:] if source in CONTROLS else DEPTHS
@@ -247,8 +247,8 @@ SPLITS = ("first ten", "other ten", "third ten")
 
 
 @stored(
-    FOLDER / "settings_A17.csv",
-    units=[
+    "settings_A17",
+    [
         *grid(signal=(*ALONE, "supervised"), updates=(STEPS,), splits=SPLITS[:1], readout=COLUMNS),
         *grid(signal=NEAREST, updates=(STEPS,), splits=SPLITS[1:], readout=COLUMNS),
         *grid(signal=(*NEAREST, "supervised"), updates=(LONGER,), splits=SPLITS, readout=COLUMNS),

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -37,12 +36,9 @@ _OTHERS = {
 }
 ARMS = ("attention", "interacting", "whitened", "pseudo-inverse", "equal norms", "distances")
 COUNT, NOISE, SEEDS, LOOKS = 60, 0.5, 10, 20
-_HERE = Path(__file__).parent
 
 
-@stored(
-    _HERE / "recall.csv", units=grid(seed=range(SEEDS)), seconds=7.0, within={"recalled": 0.006}
-)
+@stored("recall", grid(seed=range(SEEDS)), seconds=7.0, within={"recalled": 0.006})
 def RECALL(seed: int) -> Rows:
     """Share of queries recalled by each arm: three a face choose its numbers, three test them."""
     generator = numpy_generator(seed)
@@ -133,8 +129,8 @@ def complete(seed: int, *, data: str, count: int = 60) -> tuple[Array, dict[str,
 
 
 @stored(
-    _HERE / "completion.csv",
-    units=grid(data=("digits", "faces"), seed=range(SEEDS)),
+    "completion",
+    grid(data=("digits", "faces"), seed=range(SEEDS)),
     checked=3,
     seconds=10.0,
     within={"error": 2e-3},

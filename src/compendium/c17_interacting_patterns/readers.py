@@ -28,7 +28,6 @@ chosen so that interactions have as many multiplications for one query as layers
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -149,11 +148,10 @@ def accuracy(arm: str, numbers: Numbers, chains: Chains) -> Tensor:
     return right.unflatten(0, (len(numbers["sharpness"]), -1)).float().mean(-1)
 
 
-_HERE = Path(__file__).parent
 _TRAINED: dict[str, Any] = {"seconds": 20.0, "within": {"validation": 0.02, "test": 0.02}}
 
 
-@stored(_HERE / "hops.csv", units=grid(arm=ARMS, links=LINKS, rate=RATES), checked=6, **_TRAINED)
+@stored("hops", grid(arm=ARMS, links=LINKS, rate=RATES), checked=6, **_TRAINED)
 def HOPS(arm: str, links: int, rate: float, *, first_seed: int = 0) -> Rows:
     """Accuracies of ten readers trained at once, by Adam with a rate that falls to zero."""
     seeds = range(first_seed, first_seed + SEEDS)
@@ -175,17 +173,13 @@ def HOPS(arm: str, links: int, rate: float, *, first_seed: int = 0) -> Rows:
     return rows_of(seed=seeds, validation=validation, test=test)
 
 
-@stored(
-    _HERE / "hops_again.csv",
-    units=grid(arm=("dense", "interacting"), links=(2,), rate=RATES),
-    **_TRAINED,
-)
+@stored("hops_again", grid(arm=("dense", "interacting"), links=(2,), rate=RATES), **_TRAINED)
 def HOPS_AGAIN(arm: str, links: int, rate: float) -> Rows:
     """Ten other seeds of the closest case."""
     return HOPS.rows(arm, links, rate, first_seed=SEEDS)
 
 
-@stored(_HERE / "search.csv", units=grid(arm=LINKED, links=LINKS, seed=range(3)))
+@stored("search", grid(arm=LINKED, links=LINKS, seed=range(3)))
 @torch.no_grad()
 def SEARCH(arm: str, links: int, seed: int) -> Rows:
     """Accuracy on 1000 lines of the best reader that a random search of 384 settings finds."""

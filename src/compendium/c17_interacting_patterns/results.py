@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
 from bookmaker.tables import Rows, stored
@@ -12,7 +10,6 @@ from compendium.c17_interacting_patterns.readers import ARMS, HOPS, HOPS_AGAIN, 
 from compendium.common.rows import array_of, grid, groups, mean_rows
 from spinformer.core.statistics import mean_interval
 
-HERE = Path(__file__).parent
 TASKS = ("recall", "digits", "faces", *(f"hops {links}" for links in LINKS))
 # No controls of the criterion: what interacts itself, and what uses more stored numbers.
 NO_CONTROLS = ("interacting", "directed", pictures.MORE)
@@ -64,8 +61,8 @@ _BY_RATE = grid(task=TASKS[3:], choice=[f"rate {rate}" for rate in RATES])
 
 
 @stored(
-    HERE / "settings_A18b.csv",
-    units=[*grid(task=TASKS[:3], choice=("dot products", "distances")), *_BY_RATE],
+    "settings_A18b",
+    [*grid(task=TASKS[:3], choice=("dot products", "distances")), *_BY_RATE],
     checked=1,
     seconds=0.1,
 )
@@ -79,8 +76,8 @@ MATTERS = 0.02
 
 
 @stored(
-    HERE / "settings_A18c.csv",
-    units=[
+    "settings_A18c",
+    [
         *grid(task=("recall",), choice=("seeds 0 to 4", "seeds 5 to 9")),
         *grid(task=("digits", "faces"), choice=("30 stored", "60 stored", "90 stored")),
         *_BY_RATE,

@@ -70,8 +70,8 @@ BOUNDS = {"tap": 0.015, "third": 0.015, "adaptive": 0.05}
 
 
 @stored(
-    _HERE / "settings_B7.csv",
-    units=grid(clause=("naive", *BOUNDS, "edge"), seeds=("0 to 7", "8 to 15", "16 to 23")),
+    "settings_B7",
+    grid(clause=("naive", *BOUNDS, "edge"), seeds=("0 to 7", "8 to 15", "16 to 23")),
     seconds=0.1,
 )
 def SETTINGS(clause: str, seeds: str) -> Rows:

@@ -49,7 +49,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from itertools import combinations, product
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,7 +64,6 @@ from spinformer.spins.monte_carlo import TemperedRun, tempered_chains
 
 BETAS = {"gaussian": 0.8, "patterns": 0.5, "rotated": 0.8, "sparse": 0.8}
 THEORIES = ("naive", "tap", "adaptive", "beliefs")
-_HERE = Path(__file__).parent
 _FEWER = {32: 16, 64: 12, 128: 8, 256: 6, 512: 4, 1024: 3}
 SYSTEMS = {
     "gaussian": {32: 48, 64: 36, 128: 24, 256: 18, 512: 8, 1024: 4},
@@ -162,10 +160,7 @@ def _copies(systems: Mapping[int, int], *, after: Mapping[int, int] | None = Non
     ]
 
 
-@stored(
-    _HERE / "errors.csv",
-    units=[{"kind": kind, **unit} for kind in BETAS for unit in _copies(SYSTEMS[kind])],
-)
+@stored("errors", [{"kind": kind, **unit} for kind in BETAS for unit in _copies(SYSTEMS[kind])])
 def ERRORS(kind: str, size: int, copy: int) -> Rows:
     """Squared errors of the theories in one system."""
     # The noise of all pairs is about 1/(copies · sweeps · √N), and the error of adaptive TAP in
@@ -177,12 +172,7 @@ def ERRORS(kind: str, size: int, copy: int) -> Rows:
 COLD = 1.2
 
 
-@stored(
-    _HERE / "errors_colder.csv",
-    units=_copies({32: 96, 64: 72, 128: 48, 256: 20}),
-    seconds=1.0,
-    rtol=1e-2,
-)
+@stored("errors_colder", _copies({32: 96, 64: 72, 128: 48, 256: 20}), seconds=1.0, rtol=1e-2)
 def COLDER(size: int, copy: int) -> Rows:
     """As `ERRORS`, Gaussian couplings at β = 1.2, other systems."""
     run = {"sweeps": 10_000 if size < 256 else 25_600, "seed": 1000 * size + 500 + copy}
@@ -229,11 +219,7 @@ def _setting(slope: Estimate, *, against: float, sign: int) -> Rows:
     return [{"value": value, **ends, "runs": slope.samples}]
 
 
-@stored(
-    _HERE / "settings_B7f.csv",
-    units=grid(smallest=(32, 64, 128), largest=(512, 1024), half=(0, 1)),
-    seconds=1.0,
-)
+@stored("settings_B7f", grid(smallest=(32, 64, 128), largest=(512, 1024), half=(0, 1)), seconds=1.0)
 def FASTER(smallest: int, largest: int, half: int) -> Rows:
     """How much faster than 1/N the squared error of adaptive TAP falls, by its exponent."""
     table = ERRORS.read()
@@ -254,8 +240,8 @@ CLAUSES = {
 
 
 @stored(
-    _HERE / "settings_B7b.csv",
-    units=[
+    "settings_B7b",
+    [
         {"clause": clause, "smallest": smallest, "systems": systems, "beta": beta}
         for clause, (kind, *_) in CLAUSES.items()
         for smallest, systems, beta in (
@@ -325,10 +311,8 @@ FIRST = {32: 200, 64: 120, 128: 60, 256: 24, 512: 24}
 AGAIN = {32: 68, 64: 40, 128: 19, 256: 6}
 
 
-OVERLAPS = stored(_HERE / "overlaps.csv", units=_copies(FIRST))(_overlap_rows)
-OVERLAPS_AGAIN = stored(_HERE / "overlaps_again.csv", units=_copies(AGAIN, after=FIRST))(
-    _overlap_rows
-)
+OVERLAPS = stored("overlaps", units=_copies(FIRST))(_overlap_rows)
+OVERLAPS_AGAIN = stored("overlaps_again", units=_copies(AGAIN, after=FIRST))(_overlap_rows)
 
 
 def glass_susceptibilities() -> dict[float, Trend]:
@@ -352,8 +336,8 @@ def width_exponent(beta: float, *, smallest: int = 32, systems: str = "first") -
 
 
 @stored(
-    _HERE / "settings_B7c.csv",
-    units=[
+    "settings_B7c",
+    [
         *grid(beta=(0.8, 1.0, 2.0, 3.0), smallest=(32, 64, 128), systems=("first", "all")),
         *grid(beta=(0.8, 1.0, 2.0, 3.0), smallest=(32, 64), systems=("new",)),
     ],
@@ -448,8 +432,8 @@ def _paths(
 
 
 @stored(
-    _HERE / "settings_B7d.csv",
-    units=grid(of_the_line=(0.3, 0.5, 0.7, 0.8, 0.9, 1.2), size=(128, 512), field_std=(0.2, 0.5)),
+    "settings_B7d",
+    grid(of_the_line=(0.3, 0.5, 0.7, 0.8, 0.9, 1.2), size=(128, 512), field_std=(0.2, 0.5)),
     seconds=2.0,
     rtol=0.0,
     within={"value": 0.11, "low": 0.15, "high": 0.15},

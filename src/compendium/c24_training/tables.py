@@ -33,7 +33,7 @@ TUNING_SPLITS = (90, 91)
 _HERE = Path(__file__).parent
 
 
-@stored(_HERE / "references.csv", units=[{"split": split} for split in range(SPLITS)])
+@stored("references", [{"split": split} for split in range(SPLITS)])
 def REFERENCES(split: int) -> Rows:
     """Test accuracies on the split of `digit_task`; the penalty is tuned on its validation."""
     from sklearn.linear_model import LogisticRegression
@@ -102,8 +102,8 @@ EXPERIMENTS = {
 
 
 @stored(
-    _HERE / "tuning.csv",
-    units=[
+    "tuning",
+    [
         {"experiment": name, "arm": arm}
         for name, experiment in EXPERIMENTS.items()
         if name != "copies"

@@ -6,7 +6,6 @@ Tuning uses a seed that the results do not use.
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,6 @@ from compendium.c25b_learning_under_a_drive.study import (
 )
 from compendium.common.rows import array_of, grid, median_rows
 
-FOLDER = Path(__file__).parent
 RATES, STRENGTHS = (0.003, 0.01, 0.03), (1.0, 3.0)
 LOOKS = (0, 25, 50, 100, 200, 300)
 SEEDS, TEXT_SEEDS, SPLITS = tuple(range(10)), tuple(range(5)), (0, 1)
@@ -40,10 +38,7 @@ def _thinned(batch: Batch) -> Batch:
     return Batch(*(part[::4] for part in batch))
 
 
-@stored(
-    FOLDER / "tuning.csv",
-    units=[*grid(task=("recall",), arm=ARMS), *grid(task=("text",), arm=TEXT_ARMS)],
-)
+@stored("tuning", [*grid(task=("recall",), arm=ARMS), *grid(task=("text",), arm=TEXT_ARMS)])
 def TUNING(task: str, arm: str) -> Rows:
     """Validation bits of all settings of one arm; read from the past alone if it is symmetric."""
     held = held_batch(task, part="validation")
@@ -67,8 +62,8 @@ def chosen_setting(arm: str, *, task: str) -> dict[str, Any]:
 
 
 @stored(
-    FOLDER / "recall.csv",
-    units=[{"arm": arm, "seed": seed} for seed in SEEDS for arm in (*ARMS, SHUFFLED)],
+    "recall",
+    [{"arm": arm, "seed": seed} for seed in SEEDS for arm in (*ARMS, SHUFFLED)],
     checked=len(ARMS),  # shuffled answers: nothing is learned that could amplify rounding much
     seconds=10.0,
     within={"entropy": 0.3, "strength": 0.3, "bits": 0.1, "accuracy": 0.1},
@@ -94,8 +89,8 @@ def RECALL(arm: str, seed: int) -> Rows:
 
 
 @stored(
-    FOLDER / "text.csv",
-    units=[
+    "text",
+    [
         {"arm": arm, "split": split, "seed": seed}
         for splits, arms in ((SPLITS, TEXT_ARMS), ((THIRD,), ("driven", "uniform")))
         for seed in TEXT_SEEDS
@@ -127,15 +122,15 @@ def TEXT(arm: str, split: int, seed: int) -> Rows:
     ]
 
 
-@stored(FOLDER / "counts.csv", units=[{"split": split} for split in (*SPLITS, THIRD)])
+@stored("counts", [{"split": split} for split in (*SPLITS, THIRD)])
 def COUNTS(split: int) -> Rows:
     """Bits per character from counts."""
     return [count_bits(split)]
 
 
 @stored(
-    FOLDER / "settings_B13b.csv",
-    units=[
+    "settings_B13b",
+    [
         *grid(
             task=("text",),
             null=("counted letters", "counted pairs", "uniform"),

@@ -9,7 +9,6 @@ The limits hold for independent couplings of mean J_0/N and variance 1/N
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numba
@@ -28,7 +27,6 @@ from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.spins.ising import gaussian_couplings
 from spinformer.spins.kinetic import kinetic_path
 
-_HERE = Path(__file__).parent
 LAGS = np.array([2, 4, 8, 16, 32, 64, 250])  # of the table of memory, in updates
 
 
@@ -158,8 +156,8 @@ def asymmetric_gain(beta: float) -> float:
 
 
 @stored(
-    _HERE / "exponents.csv",
-    units=[
+    "exponents",
+    [
         {"size": size, "symmetry": symmetry, "beta": beta, "networks": 20}
         for size, symmetry, betas in (
             (500, 0.0, (0.6, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0)),
@@ -182,8 +180,8 @@ def EXPONENTS(size: int, *, symmetry: float, beta: float, networks: int) -> Rows
 
 
 @stored(
-    _HERE / "memory.csv",
-    units=[
+    "memory",
+    [
         *({"symmetry": symmetry, "beta": 2.0} for symmetry in (1.0, 0.5, 0.0)),
         {"symmetry": 1.0, "beta": 0.5},
     ],
@@ -199,8 +197,8 @@ def MEMORY(symmetry: float, *, beta: float) -> Rows:
 
 
 @stored(
-    _HERE / "order.csv",
-    units=grid(ratio=(0.5, 0.8, 1.0, 1.2, 1.5, 2.0), beta=(2.0,)),
+    "order",
+    grid(ratio=(0.5, 0.8, 1.0, 1.2, 1.5, 2.0), beta=(2.0,)),
     seconds=1.0,
     within={"order": 0.1, "error": 0.05},
 )
@@ -212,8 +210,8 @@ def ORDER(ratio: float, *, beta: float) -> Rows:
 
 
 @stored(
-    _HERE / "settings_C1a.csv",
-    units=grid(beta=(0.5, 0.8, 1.2, 1.5, 3.0), size=(1000, 10_000), features=(1, 3, 10)),
+    "settings_C1a",
+    grid(beta=(0.5, 0.8, 1.2, 1.5, 3.0), size=(1000, 10_000), features=(1, 3, 10)),
     seconds=2.0,
     within={"value": 0.05, "low": 0.05, "high": 0.05},
 )
@@ -229,8 +227,8 @@ def HELD(beta: float, size: int, features: int) -> Rows:
 
 
 @stored(
-    _HERE / "settings_C1c.csv",
-    units=grid(beta=(0.5, 0.8, 1.25, 1.5, 2.0, 3.0), size=(200, 800), lag=(50, 250)),
+    "settings_C1c",
+    grid(beta=(0.5, 0.8, 1.25, 1.5, 2.0, 3.0), size=(200, 800), lag=(50, 250)),
     seconds=3.0,
     within={"value": 0.1, "low": 0.1, "high": 0.1},
 )
@@ -243,8 +241,8 @@ def FROZEN(beta: float, size: int, lag: int) -> Rows:
 
 
 @stored(
-    _HERE / "settings_C1d.csv",
-    units=grid(ratio=(0.0, 0.5, 0.8, 1.2, 1.5, 2.0), beta=(1.0, 2.0, 4.0), size=(250, 1000)),
+    "settings_C1d",
+    grid(ratio=(0.0, 0.5, 0.8, 1.2, 1.5, 2.0), beta=(1.0, 2.0, 4.0), size=(250, 1000)),
     seconds=2.0,
     within={"value": 0.1, "low": 0.1, "high": 0.1},
 )
@@ -255,8 +253,8 @@ def ORDERED(ratio: float, beta: float, size: int) -> Rows:
 
 
 @stored(
-    _HERE / "settings_C1e.csv",
-    units=[{name: unit[name] for name in ("symmetry", "beta", "size")} for unit in EXPONENTS.units],
+    "settings_C1e",
+    [{name: unit[name] for name in ("symmetry", "beta", "size")} for unit in EXPONENTS.units],
     seconds=0.1,
 )
 def SETTINGS(symmetry: float, beta: float, size: int) -> Rows:

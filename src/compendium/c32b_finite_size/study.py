@@ -300,11 +300,7 @@ LAWS = Table(
 _ALLOWED = {"single": 0.1, "average": 0.25}
 
 
-@stored(
-    _FOLDER / "settings_C5.csv",
-    units=grid(text=_ALLOWED, regime=BETAS, decade=range(3, 10)),
-    seconds=0.1,
-)
+@stored("settings_C5", grid(text=_ALLOWED, regime=BETAS, decade=range(3, 10)), seconds=0.1)
 def SETTINGS(text: str, regime: str, decade: int) -> Rows:
     """C5: what the ratio of measured and predicted errors may be off less what it is off."""
     table = LAWS.read()
@@ -315,10 +311,7 @@ def SETTINGS(text: str, regime: str, decade: int) -> Rows:
     return near_rows(found, aim=1.0, within=_ALLOWED[text], runs=_TEXTS)
 
 
-@stored(
-    _FOLDER / "onsets.csv",
-    units=[*grid(motion=MOTIONS, chunk=range(2)), {"motion": _OTHERS, "chunk": 0}],
-)
+@stored("onsets", [*grid(motion=MOTIONS, chunk=range(2)), {"motion": _OTHERS, "chunk": 0}])
 def ONSETS(motion: str, chunk: int) -> Rows:
     """Onset eight tokens after each start, log10 of the bits, measured and computed."""
     limits = _limits(motion, chunk, steps=8)
@@ -326,14 +319,14 @@ def ONSETS(motion: str, chunk: int) -> Rows:
     return [{name: row[name] for name in ("start", "onset", "computed")} for row in rows]
 
 
-@stored(_FOLDER / "growth.csv", units=grid(chunk=range(10)))
+@stored("growth", grid(chunk=range(10)))
 def GROWTH(chunk: int) -> Rows:
     """Onset in chaos at β = 1.28 after 3, 6, … 42 tokens, log10 of the bits, as in `ONSETS`."""
     limits = _limits("chaos at 1.28", chunk, steps=int(LATER[-1]))
     return onset_rows(limits, tokens=LATER, sizes=_DECADES, first=_CHUNK * chunk)
 
 
-@stored(_FOLDER / "steepness.csv", units=[{"gamma": float(2**power)} for power in range(2, 10)])
+@stored("steepness", [{"gamma": float(2**power)} for power in range(2, 10)])
 def STEEPNESS(gamma: float) -> Rows:
     """Onset four and eight tokens after thirty random windows, at a steepness of the softmax."""
     document = Network.document()

@@ -185,8 +185,8 @@ def closure_rows(
 
 
 @stored(
-    _FOLDER / "settings_C18b.csv",
-    units=grid(regime=("driven", "quasi-periodic", "periodic")),
+    "settings_C18b",
+    grid(regime=("driven", "quasi-periodic", "periodic")),
     seconds=120.0,
     within={"value": 0.1, "low": 0.2, "high": 0.2},
 )
@@ -213,8 +213,8 @@ def SETTINGS(regime: str) -> Rows:
 
 
 @stored(
-    _FOLDER / "breaks.csv",
-    units=grid(start=range(120)),
+    "breaks",
+    grid(start=range(120)),
     checked=3,
     seconds=0.5,
     within={"measured": 8.0, "expected": 8.0},
@@ -241,8 +241,8 @@ def BREAKS(start: int) -> Rows:
 
 
 @stored(
-    _FOLDER / "laws.csv",
-    units=[
+    "laws",
+    [
         {"regime": regime, "exponent": float(exponent), "seed": seed}
         for seed in (0, 1)
         for regime in _LAWS
@@ -294,8 +294,8 @@ def _transport(one: np.ndarray, other: np.ndarray) -> float:
 
 
 @stored(
-    _FOLDER / "exponents.csv",
-    units=[
+    "exponents",
+    [
         {"beta": beta, "exponent": float(exponent), "seed": seed}
         for seed in (0, 1)
         for beta in (1.255, 1.27, 1.28, 1.4)
@@ -324,8 +324,8 @@ def EXPONENTS(beta: float, *, exponent: float, seed: int) -> Rows:
 
 
 @stored(
-    _FOLDER / "settings_C18e.csv",
-    units=[
+    "settings_C18e",
+    [
         {name: unit[name] for name in ("beta", "exponent", "seed")} | {"allowed": allowed}
         for unit in EXPONENTS.units
         if unit["exponent"] > 5
@@ -349,8 +349,8 @@ BREAKS_AGAIN = Table(
 
 
 @stored(
-    _FOLDER / "settings_C18a.csv",
-    units=grid(
+    "settings_C18a",
+    grid(
         beyond=("1e4", "1e5", "1e6", "1e7"),
         left_out=("none", "0 to 39", "40 to 79", "80 to 119", "the first 120"),
     ),
@@ -373,11 +373,7 @@ def PACE(beyond: str, left_out: str) -> Rows:
     return near_rows(found, aim=1.0, within=0.5, runs=len(measured))
 
 
-@stored(
-    _FOLDER / "settings_C18c.csv",
-    units=grid(regime=list(_LAWS)[1:], exponent=(4.0, 5.0, 6.0, 7.0)),
-    seconds=0.1,
-)
+@stored("settings_C18c", grid(regime=list(_LAWS)[1:], exponent=(4.0, 5.0, 6.0, 7.0)), seconds=0.1)
 def LAWS_APART(regime: str, exponent: float) -> Rows:
     """ln 2 less ln of distance over null, over floor, in both seeds: their median and range."""
     table = STATIONARY.read()

@@ -8,7 +8,6 @@ exponential, P(t > s) = exp(−s/τ), and one number, the lifetime τ in steps, 
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,6 @@ from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.network import Context, Network
 
-_FOLDER = Path(__file__).parent
 _COPIES = 64
 
 # The two stretches of β: growth that separates chaos from what lies beside it (a torus or cycles
@@ -130,7 +128,7 @@ def _interval(life: Lifetime) -> dict[str, float]:
     return {"lifetime": life.value, "low": life.low, "high": life.high}
 
 
-@stored(_FOLDER / "lifetimes.csv", units=[*_NEAR_TORUS, *_NEAR_WEAK])
+@stored("lifetimes", [*_NEAR_TORUS, *_NEAR_WEAK])
 def LIFETIMES(beta: float, *, rate: float, horizon: int) -> Rows:
     """Escapes of copies of the document's context at one β, as the one row of its unit."""
     found, ends = _followed(beta, rate=rate, horizon=horizon), ""
@@ -154,8 +152,8 @@ def LIFETIMES(beta: float, *, rate: float, horizon: int) -> Rows:
 
 
 @stored(
-    _FOLDER / "seeds.csv",
-    units=[
+    "seeds",
+    [
         {**unit, "horizon": 1_000_000, "seed": seed}
         for unit in _NEAR_WEAK
         if 1.2738 < unit["beta"] < 1.2762
@@ -210,8 +208,8 @@ def _weak_chaos() -> Context:
 
 
 @stored(
-    _FOLDER / "crisis.csv",
-    units=grid(distance=(5e-6, 1e-5, 2e-5, 4e-5, 8e-5, 1.6e-4)),
+    "crisis",
+    grid(distance=(5e-6, 1e-5, 2e-5, 4e-5, 8e-5, 1.6e-4)),
     seconds=20.0,
     within={"escaped": 6.0, "lifetime": 3e3, "low": 3e3, "high": 4e3},
 )
@@ -226,7 +224,7 @@ def CRISIS(distance: float) -> Rows:
     return [{"copies": len(first), "escaped": life.ended, **_interval(life)}]
 
 
-@stored(_FOLDER / "columns.csv", units=grid(diagram=DIAGRAMS, chunk=range(-(-COUNT // _CHUNK))))
+@stored("columns", grid(diagram=DIAGRAMS, chunk=range(-(-COUNT // _CHUNK))))
 def COLUMNS(diagram: str, chunk: int) -> Rows:
     """Columns of one chunk of a diagram that are chaotic after 1e5 steps, and 2e6 steps later."""
     network = Network.document()

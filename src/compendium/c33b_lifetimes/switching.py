@@ -17,7 +17,6 @@ Times are in tokens (steps); a flash is a clock period of four of them.
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,6 @@ from spinformer.dmft.lyapunov import lyapunov_spectrum, returned
 from spinformer.dmft.mean_field import random_contexts, tokens
 from spinformer.dmft.network import OUTPUT, Context, Network
 
-_FOLDER = Path(__file__).parent
 FLASH = 4  # steps between two flashes
 LAG = 16  # of the transfer operator, in flashes, and the flashes of a block of the shuffled null
 _SIDE = 0.05  # edge of a box of overlaps
@@ -150,7 +148,7 @@ def calm_parts(points: np.ndarray) -> np.ndarray:
     return last_core(value, low=low + quarter, high=high - quarter)
 
 
-@stored(_FOLDER / "orbits.csv", units=grid(beta=_BETAS, seed=_SEEDS))
+@stored("orbits", grid(beta=_BETAS, seed=_SEEDS))
 def ORBITS(beta: float, *, seed: int) -> Rows:
     """One row an orbit: times of its modes (tokens), those of its two nulls, its calm share."""
     points, _ = chaotic_orbits(beta, count=12, flashes=_FLASHES, seed=seed)
@@ -169,7 +167,7 @@ def ORBITS(beta: float, *, seed: int) -> Rows:
     )
 
 
-@stored(_FOLDER / "ends.csv", units=ORBITS.units)
+@stored("ends", ORBITS.units)
 def ENDS(beta: float, *, seed: int) -> Rows:
     """Growth over 8,000 tokens after the orbits of `ORBITS`: are they still chaotic?"""
     _, context = chaotic_orbits(beta, count=12, flashes=_FLASHES, seed=seed)
@@ -212,7 +210,7 @@ def followed(distance: np.ndarray, *, rounds: int) -> np.ndarray:
     return np.asarray(binary_opening(distance < _NEAR, np.ones((1, rounds), dtype=bool)))
 
 
-@stored(_FOLDER / "growth.csv", units=grid(beta=(1.266,), seed=_SEEDS), seconds=20.0)
+@stored("growth", grid(beta=(1.266,), seed=_SEEDS), seconds=20.0)
 def GROWTH(beta: float, *, seed: int) -> Rows:
     """One row an orbit: growth per token in the calm and the wild part; nearness to structures.
 
@@ -252,9 +250,7 @@ NULLS = {"next mode": "next", "same spectrum": "surrogate", "shuffled blocks": "
 
 
 @stored(
-    _FOLDER / "settings_C21.csv",
-    units=[unit | {"null": null} for unit in ORBITS.units for null in NULLS],
-    seconds=0.5,
+    "settings_C21", [unit | {"null": null} for unit in ORBITS.units for null in NULLS], seconds=0.5
 )
 def SLOWER(beta: float, *, seed: int, null: str) -> Rows:
     """ln of the time of the slowest mode over three times that of a null, orbit by orbit."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,7 +20,6 @@ from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.network import Context, Network
 
-_FOLDER = Path(__file__).parent
 # Beside the closed curve lie other attractors, so it is followed from β to β in short steps.
 _STRETCHES = ((1.2440, 1.2640, 2e-4), (1.2640, 1.2675, 5e-5), (1.2675, 1.267578, 2e-6))
 _WALK = np.concatenate([np.arange(*stretch) for stretch in _STRETCHES])
@@ -82,8 +80,8 @@ def rotation_number(points: np.ndarray) -> Estimate:
 
 
 @stored(
-    _FOLDER / "staircase.csv",
-    units=[
+    "staircase",
+    [
         {"low": low, "high": high, "count": count}
         for low, high, count in ((1.2436, 1.265, 576), (1.265, 1.2675, 320), (1.2675, 1.26758, 192))
     ],
@@ -111,8 +109,8 @@ _AT = [1.25, 1.25971111, 1.261722, 1.2646, 1.26645, 1.26707, 1.26735, 1.2675, 1.
 
 
 @stored(
-    _FOLDER / "tongues.csv",
-    units=[{"p": p, "q": q, "near": near} for p, q, near in zip(_P, _Q, _AT, strict=True)],
+    "tongues",
+    [{"p": p, "q": q, "near": near} for p, q, near in zip(_P, _Q, _AT, strict=True)],
     checked=3,
     seconds=3.0,
     within={"width": 4e-9},

@@ -140,7 +140,7 @@ def control_cells(name: str) -> tuple[np.ndarray, np.ndarray]:
     return BETAS[columns], UPWARDS[name][rows]
 
 
-@stored(_FOLDER / "control.csv", units=grid(plane=UPWARDS, chunk=range(_CONTROL // _CHUNK)))
+@stored("control", grid(plane=UPWARDS, chunk=range(_CONTROL // _CHUNK)))
 def CONTROL(plane: str, chunk: int) -> Rows:
     """Cells of one chunk after ten times the transient."""
     betas, values = (part[chunk * _CHUNK : (chunk + 1) * _CHUNK] for part in control_cells(plane))
@@ -157,8 +157,8 @@ _PATCHES = {
 
 
 @stored(
-    _FOLDER / "settings_C14.csv",
-    units=[
+    "settings_C14",
+    [
         *grid(patch=("near",), finer=(1, 2, 4), wait=(20_000, 100_000)),
         *grid(patch=("middle",), finer=(1, 2), wait=(20_000, 100_000)),
         *grid(patch=("far",), finer=(1, 2), wait=(20_000,)),
@@ -241,7 +241,7 @@ def longer_network(bits: int, *, seed: Seed = 0) -> Network:
     return replace(document, position=position, context=2**bits)
 
 
-@stored(_FOLDER / "longer.csv", units=grid(bits=(2, 3, 4, 5), seed=range(10)), seconds=3.0)
+@stored("longer", grid(bits=(2, 3, 4, 5), seed=range(10)), seconds=3.0)
 def LONGER(bits: int, *, seed: int) -> Rows:
     """Shares of regimes at 64 values of β between 1.4 and 2.4, after 5,000 turns of the clock.
 

@@ -181,7 +181,7 @@ def census_rows(*, family: int, epsilon: float, chunk: int, size: int = 10, **si
 
 
 # Every tenth network of the first family.
-@stored(_FOLDER / "longer.csv", units=grid(family=(0,), number=range(0, 500, 10)), seconds=5.0)
+@stored("longer", grid(family=(0,), number=range(0, 500, 10)), seconds=5.0)
 def LONGER(number: int, *, family: int) -> Rows:
     """How many of 64 random systems keep their label, with the steps and rules of chapter 33."""
     found = draw_networks(family=family, epsilon=0.02, count=number + 1, **_OURS)
@@ -211,8 +211,8 @@ DOCUMENT_SIZE = Table(
 
 
 @stored(
-    _FOLDER / "settings_C16.csv",
-    units=[
+    "settings_C16",
+    [
         {**unit, "asked": asked}
         for asked in (0.05, 0.5)
         for unit in grid(family=(0, 1), chaotic=(1, 2, 4), quasi=(1, 2, 4))

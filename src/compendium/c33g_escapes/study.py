@@ -235,7 +235,7 @@ def first_guesses(cycle: int, *, size: int, texts: int = 60) -> list[tuple[np.nd
     return [(fields, place) for _, fields, place in sorted(guesses, key=lambda one: one[0])]
 
 
-@stored(_FOLDER / "actions.csv", units=[{"cycle": cycle, "size": 1500} for cycle in range(4)])
+@stored("actions", [{"cycle": cycle, "size": 1500} for cycle in range(4)])
 def ACTIONS(cycle: int, *, size: int) -> Rows:
     """Least action of leaving one of the cycles at β = 3, from the six best escapes of texts."""
     network, costs = Network.document(), []
@@ -324,8 +324,8 @@ def rates_off(power: float | None, *, dealt: int = 0, **chosen: str) -> tuple[fl
 
 
 @stored(
-    _FOLDER / "settings_C18d.csv",
-    units=grid(
+    "settings_C18d",
+    grid(
         power=("0", "0.25", "0.5", "0.75", "1", "free"),
         sizes=("all", "without the least", "without the largest"),
         seeds=("0", "1", "0 1", "2", "3", "2 3"),

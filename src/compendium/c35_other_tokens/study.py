@@ -150,10 +150,8 @@ EXPONENTS, EXPONENTS_OF_WORDS = (
 
 
 @stored(
-    _FOLDER / "regimes.csv",
-    units=grid(
-        letters=(2, 3, 4, 8), first=(*range(1000, 1100, _BLOCK), *range(2000, 2100, _BLOCK))
-    ),
+    "regimes",
+    grid(letters=(2, 3, 4, 8), first=(*range(1000, 1100, _BLOCK), *range(2000, 2100, _BLOCK))),
 )
 def REGIMES(letters: int, *, first: int) -> Rows:
     """One row for each of 25 random networks, of seeds `first`, `first` + 1, …

@@ -269,10 +269,8 @@ def _fresh(condition: str, epsilon: float) -> dict[str, np.ndarray]:
 
 
 @stored(
-    _FOLDER / "settings_C23.csv",
-    units=grid(
-        condition=("residual 1/2", "residual 1", "feed 1", "both 1/2, 1"), epsilon=(0.02, 0.1)
-    ),
+    "settings_C23",
+    grid(condition=("residual 1/2", "residual 1", "feed 1", "both 1/2, 1"), epsilon=(0.02, 0.1)),
     seconds=60.0,
     within={"value": 0.02, "low": 0.03, "high": 0.03},
 )
@@ -284,8 +282,7 @@ def SETTINGS(condition: str, *, epsilon: float) -> Rows:
 
 
 @stored(
-    _FOLDER / "longer.csv",
-    units=[{"condition": name} for name in ("bare", "residual 1/2", "feed 1", "both 1/2, 1")],
+    "longer", [{"condition": name} for name in ("bare", "residual 1/2", "feed 1", "both 1/2, 1")]
 )
 def LONGER(condition: str) -> Rows:
     """How many chaotic systems of every tenth network are chaotic after ten times the wait."""

@@ -19,7 +19,6 @@ With α = 0 this is the mean field of `dmft.mean_field`. γ is held fixed in the
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,7 +33,6 @@ from spinformer.core.statistics import PowerLaw, fit_power, mean_estimate
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
 from spinformer.dmft.onset import onset
 
-_FOLDER = Path(__file__).parent
 # At rest averages are sums over odd Hermite orders, on a grid that resolves tanh(80 z).
 _ORDERS, _STEEPEST, _TOLERANCE, _LAGS = 150, 80.0, 1e-10, 60
 # The softmax of paths and onsets is soft enough for the random features' scores, of deviation
@@ -208,7 +206,7 @@ def simulate_loaded(
 # ---- the tables
 
 
-@stored(_FOLDER / "scores.csv", units=grid(rule=RULES, size=SIZES, seed=_SEEDS))
+@stored("scores", grid(rule=RULES, size=SIZES, seed=_SEEDS))
 def SCORES(rule: str, *, size: int, seed: int) -> Rows:
     """Deviation of the softmax's arguments in one text, and 1/Σ π², the tokens that it attends to.
 
@@ -246,7 +244,7 @@ def _distances(gamma: float, *, size: int, load: float, beta: float, seed: int) 
     return [float(np.sqrt((gap**2).mean())) for gap in off]
 
 
-@stored(_FOLDER / "paths.csv", units=grid(size=SIZES, seed=_SEEDS))
+@stored("paths", grid(size=SIZES, seed=_SEEDS))
 def PATHS(size: int, *, seed: int) -> Rows:
     """Distance of one text from the theory, with and without load."""
     found = _distances(_GAMMA, size=size, load=_LOAD, beta=_BETA, seed=seed)
@@ -257,8 +255,7 @@ _AT_REST = ((0.25, 1.0), (0.5, 0.5), (0.5, 1.0), (1.0, 1.0))
 
 
 @stored(
-    _FOLDER / "rest.csv",
-    units=[{"load": load, "beta": beta, "seed": n} for load, beta in _AT_REST for n in _SEEDS],
+    "rest", [{"load": load, "beta": beta, "seed": n} for load, beta in _AT_REST for n in _SEEDS]
 )
 def REST(load: float, *, beta: float, seed: int) -> Rows:
     """Token correlations C(1), C(2) and the crosstalk in one text at rest, with flat attention."""
@@ -289,7 +286,7 @@ def loaded_onset(load: float) -> tuple[float, float, float]:
     return float(brentq(lambda beta: gain(beta) - critical, 0.5, best)), best, reached
 
 
-@stored(_FOLDER / "limits.csv", units=[{"load": round(0.05 * n, 2)} for n in range(25)])
+@stored("limits", [{"load": round(0.05 * n, 2)} for n in range(25)])
 def LIMITS(load: float) -> Rows:
     """What the theory says at a load: β of the onset (0: none), the best β and the gain there."""
     return [dict(zip(("onset", "best", "gain"), loaded_onset(load), strict=True))]
@@ -302,10 +299,7 @@ def largest_load(table: dict[str, np.ndarray]) -> float:
     return float(np.interp(critical, table["gain"][falling], table["load"][falling]))
 
 
-@stored(
-    _FOLDER / "onsets.csv",
-    units=grid(load=(0.15, 0.3, 0.8, 1.2), size=SIZES[:3], seed=(1, 2, 3, 4, 5)),
-)
+@stored("onsets", grid(load=(0.15, 0.3, 0.8, 1.2), size=SIZES[:3], seed=(1, 2, 3, 4, 5)))
 def ONSETS(load: float, *, size: int, seed: int) -> Rows:
     """Root mean square overlap m^o with the few features in one text, at the best β of the load."""
     network = Network.document().with_parameters(gamma=_GAMMA, epsilon=0.0)
@@ -326,8 +320,8 @@ def power(table: dict[str, np.ndarray], *, column: str, chosen: np.ndarray) -> P
 
 
 @stored(
-    _FOLDER / "settings_C22.csv",
-    units=grid(
+    "settings_C22",
+    grid(
         load=(0.1, 0.25, 0.5),
         beta=(1.0, 1.4, 2.0),
         gamma=(1.0, 5.0, 20.0, 127.0),

@@ -8,7 +8,6 @@ overlaps have the derivative ⟨(m − ⟨m⟩) Σ_t ∂_β log P(x_t | past)⟩
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,6 @@ from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts, torch_step, trajectory
 from spinformer.dmft.network import Context, Network
 
-_FOLDER = Path(__file__).parent
 GROWTH_STARTS = {"periodic": 10, "quasi-periodic": 10, "chaos at 1.266": 20, "chaos at 1.28": 40}
 CHAOTIC = ("chaos at 1.266", "chaos at 1.28")
 HORIZONS = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # the last where nothing grows exponentially
@@ -59,8 +57,8 @@ def gradient_norms(
 
 
 @stored(
-    _FOLDER / "growth.csv",
-    units=[{"motion": m, "start": n} for m, count in GROWTH_STARTS.items() for n in range(count)],
+    "growth",
+    [{"motion": m, "start": n} for m, count in GROWTH_STARTS.items() for n in range(count)],
     seconds=2.0,
     rtol=1e-2,
 )
@@ -73,7 +71,7 @@ def GROWTH(motion: str, *, start: int) -> Rows:
     return rows_of(horizon=horizons, norm=norms)
 
 
-@stored(_FOLDER / "rates.csv", units=grid(motion=GROWTH_STARTS))
+@stored("rates", grid(motion=GROWTH_STARTS))
 def RATES(motion: str) -> Rows:
     """Leading Lyapunov exponent of a motion, nats per token, with its error."""
     network = Network.document()
@@ -97,8 +95,8 @@ def sampled_derivative(
 
 
 @stored(
-    _FOLDER / "shares.csv",
-    units=grid(motion=("periodic",), size=SHARE_SIZES[-1:], start=range(24))
+    "shares",
+    grid(motion=("periodic",), size=SHARE_SIZES[-1:], start=range(24))
     + grid(motion=("chaos at 1.28",), size=SHARE_SIZES, start=range(24)),
     seconds=8.0,
     rtol=1e-2,
@@ -122,8 +120,8 @@ def growth_slopes(table: Columns, motion: str, *, first: int, last: int) -> np.n
 
 
 @stored(
-    _FOLDER / "settings_C19c.csv",
-    units=grid(motion=CHAOTIC, first=(8, 16, 32), last=(64, 128), middle=("mean", "median")),
+    "settings_C19c",
+    grid(motion=CHAOTIC, first=(8, 16, 32), last=(64, 128), middle=("mean", "median")),
     seconds=0.5,
 )
 def GROWTHS(motion: str, *, first: int, last: int, middle: str) -> Rows:

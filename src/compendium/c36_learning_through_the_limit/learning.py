@@ -25,7 +25,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache, partial
 from itertools import count
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -42,7 +41,6 @@ from spinformer.core.random import numpy_generator, torch_generator
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE
 from spinformer.language.text import sample_texts
 
-_FOLDER = Path(__file__).parent
 SEGMENTS, FEATURES, CONTEXT = 11, 12, 4
 LENGTH, BYTE = 8, 8  # tokens of a cycle, segments that a byte fills
 # steps: tokens after the window. visible: V, given: as in `Text`. budget: updates with one path of
@@ -235,12 +233,7 @@ def one_bit(strength: float) -> dict[str, tuple[float, float, float]]:
     return found
 
 
-@stored(
-    _FOLDER / "quality.csv",
-    units=grid(seed=range(10), size=(3, 6, 9, 15, *SIZES)),
-    seconds=2.0,
-    rtol=1e-3,
-)
+@stored("quality", grid(seed=range(10), size=(3, 6, 9, 15, *SIZES)), seconds=2.0, rtol=1e-3)
 def QUALITY(seed: int, *, size: int) -> Rows:
     """Bias over the norm of the reference, cosine of an update with it, variance of one path.
 
@@ -385,8 +378,8 @@ def losses(
 
 
 @stored(
-    _FOLDER / "tuning.csv",
-    units=[
+    "tuning",
+    [
         unit
         for unit in grid(task=TASKS, arm=ARMS, copies=(1, 2, 8), rate=(0.03, 0.1, 0.3))
         if (unit["copies"] > 1) == unit["arm"].startswith("score") and "shuffled" not in unit["arm"]
@@ -401,9 +394,8 @@ def TUNING(task: str, *, arm: str, copies: int, rate: float) -> Rows:
 
 
 @stored(
-    _FOLDER / "learning.csv",
-    units=grid(task=("cycle",), arm=ARMS, block=(0, 1))
-    + grid(task=("bytes",), arm=ARMS, block=(0,)),
+    "learning",
+    grid(task=("cycle",), arm=ARMS, block=(0, 1)) + grid(task=("bytes",), arm=ARMS, block=(0,)),
 )
 def LEARNING(task: str, *, arm: str, block: int) -> Rows:
     """Losses of ten seeds; copies and rate are the best in `TUNING`, a control's the limit's."""
@@ -433,8 +425,8 @@ _MIDDLES = ("mean", "median")
 
 
 @stored(
-    _FOLDER / "settings_C19.csv",
-    units=grid(task=TASKS, rival=("score", "straight"), size=SIZES, budget=(0.25, 1.0)),
+    "settings_C19",
+    grid(task=TASKS, rival=("score", "straight"), size=SIZES, budget=(0.25, 1.0)),
     seconds=0.5,
 )
 def RIVALS(task: str, rival: str, size: int, budget: float) -> Rows:
@@ -450,19 +442,15 @@ def excess(task: str, size: int, *, share: float = 1.0) -> np.ndarray:
     return at_size - limit
 
 
-@stored(
-    _FOLDER / "settings_C19b.csv",
-    units=grid(task=TASKS, size=SIZES, budget=(0.25, 0.5, 1.0)),
-    seconds=0.5,
-)
+@stored("settings_C19b", grid(task=TASKS, size=SIZES, budget=(0.25, 0.5, 1.0)), seconds=0.5)
 def EXCESSES(task: str, size: int, budget: float) -> Rows:
     """0.02 bits per bit less the excess of a training in the limit, after a share of the budget."""
     return mean_rows(0.02 - excess(task, size, share=budget))
 
 
 @stored(
-    _FOLDER / "settings_C19d.csv",
-    units=[
+    "settings_C19d",
+    [
         unit
         for unit in grid(task=TASKS, smallest=(99, 990), largest=(9900, 99_000), middle=_MIDDLES)
         if unit["largest"] > 10 * unit["smallest"]

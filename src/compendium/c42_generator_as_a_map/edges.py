@@ -22,7 +22,6 @@ R3d  The map that keeps its keys is chaotic where the model is used, too: at T =
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -43,7 +42,6 @@ from compendium.common.models import decoder
 from compendium.common.rows import Columns, grid, groups, rows_of
 from spinformer.language.decoder import Decoder, run_decoder, token_numbers
 
-HERE = Path(__file__).parent
 # Farther than this from the rest, in its lengths, is chaos; small oscillations reach 0.05.
 FAR = 0.1
 # How far a stream's twin is from it, in all its keys, values and its state together.
@@ -51,8 +49,8 @@ TWIN = 0.05
 
 
 @stored(
-    HERE / "pairs.csv",
-    units=grid(span=(4,), beta=(0.61, 0.63)) + grid(span=(8,), beta=(0.61, 0.615, 0.63)),
+    "pairs",
+    grid(span=(4,), beta=(0.61, 0.63)) + grid(span=(8,), beta=(0.61, 0.615, 0.63)),
     seconds=10.0,
     rtol=1e-2,
 )
@@ -74,7 +72,7 @@ def lost_at(rows: Columns) -> float:
     return float(np.interp(0, logs[after - 1 : after + 1], betas[after - 1 : after + 1]))
 
 
-@stored(HERE / "cycle.csv", units=[{"span": 4, "beta": 0.63}], seconds=15.0, within={"away": 5e-4})
+@stored("cycle", [{"span": 4, "beta": 0.63}], seconds=15.0, within={"away": 5e-4})
 def CYCLE_TABLE(span: int, *, beta: float) -> Rows:
     """Twenty tokens of an oscillation: distance from rest; that from five before, rounded up."""
     rests, nudged = beside_rests(decoder(), [beta], span=span, size=0.06)
@@ -90,7 +88,7 @@ CIRCLES = {
 }
 
 
-@stored(HERE / "circles.csv", units=grid(span=CIRCLES))
+@stored("circles", grid(span=CIRCLES))
 def CIRCLE_TABLE(span: int) -> Rows:
     """Size and exponent of the small oscillation, begun at 0.02 from the rest, after 240 tokens."""
     model, betas = decoder(), torch.tensor(CIRCLES[span])[:, None]
@@ -101,7 +99,7 @@ def CIRCLE_TABLE(span: int) -> Rows:
     return rows_of(beta=CIRCLES[span], size=away.square().mean(1).sqrt(), exponent=rates)
 
 
-@stored(HERE / "onset.csv", units=grid(span=(8,)))
+@stored("onset", grid(span=(8,)))
 def ONSET_TABLE(span: int) -> Rows:
     """Sizes over 40 tokens of the oscillation of β = 0.6175 at other β, a share of it at first."""
     model, choices = decoder(), {"beta": (0.6135, 0.6143), "share": (0.15, 0.4, 1.0)}
@@ -115,7 +113,7 @@ def ONSET_TABLE(span: int) -> Rows:
     return [unit | {"size": float(size)} for unit, size in zip(units, sizes, strict=True)]
 
 
-@stored(HERE / "branches.csv", units=grid(span=(4, 8)))
+@stored("branches", grid(span=(4, 8)))
 def BRANCH_TABLE(span: int) -> Rows:
     """Distance from the rest of orbits followed along β by 0.01, 60 tokens each, 16 / T a way.
 
@@ -148,7 +146,7 @@ LIVES = [
 ]
 
 
-@stored(HERE / "lives.csv", units=LIVES)
+@stored("lives", LIVES)
 def LIFE_TABLE(span: int, *, beta: float, horizon: int) -> Rows:
     """The last of a text's tokens far from the rest, if it `ended` so by the horizon; 16 texts."""
     model = decoder()
@@ -186,8 +184,8 @@ def mean_lives(span: int) -> dict[float, Lifetime]:
 
 
 @stored(
-    HERE / "settings_R3c.csv",
-    units=[
+    "settings_R3c",
+    [
         *grid(span=(4,), life=(60, 100, 200, 400, 700, 1000), rest=("multipliers", "orbits")),
         *grid(span=(8,), life=(400, 700, 1000), rest=("multipliers", "orbits")),
     ],
@@ -236,7 +234,7 @@ def stream(
     return torch.stack(orbit, 1), np.array(growth)
 
 
-@stored(HERE / "diagram.csv", units=[{"span": 8, "steps": 600}])
+@stored("diagram", [{"span": 8, "steps": 600}])
 def DIAGRAM_TABLE(span: int, *, steps: int) -> Rows:
     """The last 40 tokens of 48 streams along " the" and a line's end, each word itself at 1."""
     model, betas = decoder(), 0.4 + 0.02 * torch.arange(48)
@@ -249,7 +247,7 @@ def DIAGRAM_TABLE(span: int, *, steps: int) -> Rows:
     return rows_of(beta=betas.double().numpy().round(4).repeat(40), the=the, line=line)
 
 
-@stored(HERE / "streams.csv", units=grid(span=(8,), beta=(0.54, 0.58, 0.6, 1.0)))
+@stored("streams", grid(span=(8,), beta=(0.54, 0.58, 0.6, 1.0)))
 def STREAM_TABLE(span: int, *, beta: float) -> Rows:
     """Exponents of 16 streams over 50 tokens, and how far their last 20 are from the rest."""
     model, betas = decoder(), torch.full((16,), beta)

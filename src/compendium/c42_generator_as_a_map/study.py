@@ -27,7 +27,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -42,7 +41,6 @@ from spinformer.core.anderson import anderson
 from spinformer.language.decoder import Decoder, run_decoder, token_numbers
 from spinformer.language.text import sample_texts
 
-HERE = Path(__file__).parent
 # What the last tokens of a prompt are if a chat template is put around it.
 TEMPLATE = "<|im_end|>\n<|im_start|>assistant\n"
 
@@ -171,8 +169,8 @@ def returns(orbit: Tensor, *, longest: int) -> tuple[np.ndarray, np.ndarray]:
 
 # In a long window far from the loss many multipliers are nearly as large, and take long to part.
 @stored(
-    HERE / "rests.csv",
-    units=[
+    "rests",
+    [
         *grid(span=(4, 8), beta=(0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65), bits=(32,)),
         *grid(span=(16, 32), beta=(0.55, 0.6, 0.65), bits=(32,)),
         *grid(span=(4,), beta=(0.6, 0.65), bits=(64,)),
@@ -205,7 +203,7 @@ def motion_rows(
 MOTIONS = {4: (0.5, 0.6, 0.65, 0.7, 0.8, 1.0, 2.0), 8: (0.5, 0.6, 0.7, 1.0), 16: (1.0,)}
 
 
-@stored(HERE / "motions.csv", units=grid(span=MOTIONS))
+@stored("motions", grid(span=MOTIONS))
 def MOTION_TABLE(span: int) -> Rows:
     """What 16 starts, fifteen of text and one of the chat template, do after 100 tokens."""
     return motion_rows(decoder(), text_starts(decoder(), span=span), MOTIONS[span])
@@ -215,7 +213,7 @@ KINDS = ("essay", "narrative", "dialogue", "law", "list")
 PROMPTS = grid(beta=(0.56, 0.58), steps=(120,)) + grid(beta=(1.0,), steps=(70,))
 
 
-@stored(HERE / "prompts.csv", units=PROMPTS)
+@stored("prompts", PROMPTS)
 def PROMPT_TABLE(beta: float, *, steps: int) -> Rows:
     """Tokens until texts, plain or before a template, stay at rest; at β = 1 their exponent."""
     model, texts = decoder(), sample_texts()
@@ -239,7 +237,7 @@ def settled_texts(model: Decoder, *, beta: float) -> Tensor:
 VOICES = (1, 10, 100, 1000, 10_000)
 
 
-@stored(HERE / "voices.csv", units=grid(beta=(0.5, 1.0), voices=(*VOICES, 100_000)))
+@stored("voices", grid(beta=(0.5, 1.0), voices=(*VOICES, 100_000)))
 def VOICES_TABLE(beta: float, *, voices: int) -> Rows:
     """Distance of laws of voices and the map that began alike; `apart`: of the map's own orbits."""
     model, rows = decoder(), []
@@ -256,8 +254,8 @@ def VOICES_TABLE(beta: float, *, voices: int) -> Rows:
 
 
 @stored(
-    HERE / "settings_R4.csv",
-    units=grid(beta=(0.5, 1.0), tokens=(1, 2, 4, 8), threshold=(0.1, 0.2, 0.25, 0.3, 0.4)),
+    "settings_R4",
+    grid(beta=(0.5, 1.0), tokens=(1, 2, 4, 8), threshold=(0.1, 0.2, 0.25, 0.3, 0.4)),
     seconds=1.0,
 )
 def CROWD(beta: float, *, tokens: int, threshold: float) -> Rows:
@@ -284,13 +282,7 @@ def noise_rows(
     return rows_of(deviation=deviation, error=error, noise=float(variance.mean() / voices) ** 0.5)
 
 
-@stored(
-    HERE / "noise.csv",
-    units=grid(beta=(0.5, 1.0), voices=VOICES[1:]),
-    checked=1,
-    seconds=15.0,
-    rtol=0.15,
-)
+@stored("noise", grid(beta=(0.5, 1.0), voices=VOICES[1:]), checked=1, seconds=15.0, rtol=0.15)
 def NOISE_TABLE(beta: float, *, voices: int) -> Rows:
     """32 draws from each of 16 windows of four tokens."""
     begin = settled_texts(decoder(), beta=beta)
@@ -319,8 +311,8 @@ def greedy_loops(
 
 
 @stored(
-    HERE / "loops.csv",
-    units=grid(span=(2, 4, 8), horizon=(600,)) + grid(span=(16,), horizon=(400,)),
+    "loops",
+    grid(span=(2, 4, 8), horizon=(600,)) + grid(span=(16,), horizon=(400,)),
     checked=1,
     seconds=12.0,
     within={"loop": np.inf, "way": np.inf},
@@ -332,7 +324,7 @@ def LOOP_TABLE(span: int, *, horizon: int) -> Rows:
     return rows_of(start=np.arange(starts), loop=loops, way=ways)
 
 
-@stored(HERE / "cold.csv", units=grid(span=(4,), beta=(4.0, 16.0, 64.0)))
+@stored("cold", grid(span=(4,), beta=(4.0, 16.0, 64.0)))
 def COLD_TABLE(span: int, *, beta: float) -> Rows:
     """The map at large β, 80 tokens from 16 starts of LOOP_TABLE: return of the last 32."""
     begin = text_starts(decoder(), span=span)
@@ -375,8 +367,8 @@ def changed(model: Decoder, what: str, parts: str = "all", *, seed: int = 0) -> 
 
 
 @stored(
-    HERE / "controls.csv",
-    units=grid(weights=("trained",), parts=("attention", "feed-forward"))
+    "controls",
+    grid(weights=("trained",), parts=("attention", "feed-forward"))
     + grid(
         weights=("shuffled attention", "shuffled feed-forward", "shuffled", "fresh"), parts=("all",)
     ),
@@ -389,8 +381,8 @@ def CONTROL_TABLE(weights: str, *, parts: str) -> Rows:
 
 
 @stored(
-    HERE / "untrained.csv",
-    units=grid(weights=("fresh",), draw=range(1, 7), span=(4,))
+    "untrained",
+    grid(weights=("fresh",), draw=range(1, 7), span=(4,))
     + grid(weights=("shuffled",), draw=range(1, 6), span=(4,)),
 )
 def UNTRAINED(weights: str, *, draw: int, span: int) -> Rows:

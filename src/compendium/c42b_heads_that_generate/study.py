@@ -21,7 +21,6 @@ Tolerances: float32 sums of a thousand terms, 1e-3 of a change's size.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,6 @@ from spinformer.core.statistics import mean_interval
 from spinformer.language.decoder import BlockTrace, Decoder, block_queries
 from spinformer.language.heads import HeadReport, head_report, overlap_energy
 
-HERE = Path(__file__).parent
 COLUMNS = [
     *("head", "energy", "whole", "whole_error", "whole_z"),
     *("common", "common_error", "specific", "specific_error", "specific_z"),
@@ -95,8 +93,8 @@ def layer_report(
 
 
 @stored(
-    HERE / "heads.csv",
-    units=grid(layer=range(30)),
+    "heads",
+    grid(layer=range(30)),
     checked=2,
     seconds=25.0,
     rtol=1e-2,

@@ -21,7 +21,6 @@ Tolerances: rounding may turn a draw; shares within 0.15.
 
 from __future__ import annotations
 
-from pathlib import Path
 from pydoc_data.topics import topics
 
 import numpy as np
@@ -35,7 +34,6 @@ from spinformer.core.statistics import mean_estimate
 from spinformer.language.decoder import Decoder, run_decoder, token_numbers
 from spinformer.language.text import sample_texts
 
-HERE = Path(__file__).parent
 LAGS = (1, 2, 4, 8, 16, 24, 32, 48)
 
 
@@ -81,10 +79,7 @@ PAIRS = ("changed", "unrelated")
 LEFT = [(4, 1.0, 128), (8, 0.5, 256), (8, 1.0, 256), (8, 2.0, 48)]
 
 
-@stored(
-    HERE / "left.csv",
-    units=[{"span": span, "beta": beta, "count": count} for span, beta, count in LEFT],
-)
+@stored("left", [{"span": span, "beta": beta, "count": count} for span, beta, count in LEFT])
 def LEFT_TABLE(span: int, *, beta: float, count: int) -> Rows:
     """Distances of laws by lag: `changed` pairs, and `unrelated` windows with one noise."""
     model = decoder()
@@ -103,8 +98,8 @@ def LEFT_TABLE(span: int, *, beta: float, count: int) -> Rows:
 
 
 @stored(
-    HERE / "settings_R9.csv",
-    units=[{"span": span, "beta": beta, "lag": lag} for span, beta, _ in LEFT for lag in LAGS[4:]],
+    "settings_R9",
+    [{"span": span, "beta": beta, "lag": lag} for span, beta, _ in LEFT for lag in LAGS[4:]],
     seconds=1.0,
 )
 def REMEMBERED(span: int, *, beta: float, lag: int) -> Rows:
@@ -158,11 +153,7 @@ def words_of(source: str) -> np.ndarray:
     return np.stack([text[:400] for text in numbers if len(text) >= 400])
 
 
-@stored(
-    HERE / "recurrences.csv",
-    units=grid(source=("texts", "help", "window 8", "window 64")),
-    seconds=4.0,
-)
+@stored("recurrences", grid(source=("texts", "help", "window 8", "window 64")), seconds=4.0)
 def RECURRENCE_TABLE(source: str) -> Rows:
     """Recurrence at distances up to 64 words; errors by leaving a seventh of the texts out."""
     words = words_of(source)
@@ -178,8 +169,8 @@ def RECURRENCE_TABLE(source: str) -> Rows:
 
 
 @stored(
-    HERE / "settings_R10.csv",
-    units=grid(texts=("texts", "help"), null=("unrelated", "shuffled"), distance=(16, 32, 64)),
+    "settings_R10",
+    grid(texts=("texts", "help"), null=("unrelated", "shuffled"), distance=(16, 32, 64)),
     seconds=1.0,
 )
 def COMPARED(texts: str, *, null: str, distance: int) -> Rows:
