@@ -7,8 +7,6 @@ the repeats, all in one run, at a quarter, a half and the whole of the longest l
 exponent of time between the last two and the ratio to dense attention at the longest.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import os

@@ -7,8 +7,6 @@ Rows: the driven cycle of 4 steps and the locked ones of 16 and 44, each from a 
 differences. Medians of processor time; both must end on the same cycle.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from functools import partial

@@ -9,8 +9,6 @@ at full size.
 Times of a step are processor time of one thread divided by steps and systems.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import platform

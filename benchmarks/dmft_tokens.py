@@ -6,8 +6,6 @@ the plain reference that draws N bits. Medians of process time over several runs
     python benchmarks/dmft_tokens.py
 """
 
-from __future__ import annotations
-
 import platform
 import statistics
 import time

@@ -10,8 +10,6 @@ seed; shown are medians over seeds of the test and, in brackets, their range, an
 time of a training of 200 steps, one thread.
 """
 
-from __future__ import annotations
-
 import argparse
 import platform
 import statistics

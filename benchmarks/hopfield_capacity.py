@@ -7,8 +7,6 @@ thread; medians of process time over the repeats, all in one run. Then the whole
 of the chapter on discrete memories, wall-clock time.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import platform

@@ -13,8 +13,6 @@ The second table stops on a tolerance: ratios are to a layer of as many fixed st
 state needed, on the same weights and inputs. Its derivative is implicit.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import platform

@@ -5,8 +5,6 @@ the plain reference version of the same algorithm, and what a user would write o
 otherwise, measured alternately in one run. Results are checked against each other first.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import statistics

@@ -5,8 +5,6 @@ same run. The yardstick is the layer at its own default feed-forward width, 2048
 common four times the model width. Run: python benchmarks/spin_module.py [--width 64]
 """
 
-from __future__ import annotations
-
 import argparse
 import platform
 import statistics

@@ -4,8 +4,6 @@ On a machine that others use, too, wall times wander; so runs that are compared 
 where workers only wait (a unit that sleeps) the load does not matter.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import resource

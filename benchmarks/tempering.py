@@ -6,8 +6,6 @@ Gaussian couplings of 1,024 spins, fields of standard deviation one half. "Two t
 cores make together: twice the visits a second of processor time when the copies are shared out.
 """
 
-from __future__ import annotations
-
 import time
 from collections import defaultdict
 

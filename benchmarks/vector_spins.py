@@ -10,8 +10,6 @@ which gives the forward pass only. Random couplings with lambda_max near 1.4 and
 couplings of the same size; beta = 1, fields of unit variance.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import platform

@@ -1,7 +1,5 @@
 """Fixtures for tests of the book as a whole: the checkout, a one-chapter copy, a browser."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable, Iterator

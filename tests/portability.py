@@ -12,8 +12,6 @@ into which the first cell of a chapter installs the last commit of this checkout
 must run to its end there, and no package that was there before may be replaced.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import os

@@ -4,8 +4,6 @@ The cases are made by machine: the first call in the example of a docstring is m
 argument after the other replaced.
 """
 
-from __future__ import annotations
-
 import doctest
 import importlib
 import inspect

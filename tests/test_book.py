@@ -1,7 +1,5 @@
 """The built book, as a reader's browser shows it with the network unplugged."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """A book of one chapter is built without a warning, and links to where it lives."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from html.parser import HTMLParser

@@ -1,7 +1,5 @@
 """The page of a chapter that was run: complete in itself, without a network."""
 
-from __future__ import annotations
-
 import re
 
 import nbformat

@@ -1,7 +1,5 @@
 """A chapter at many points: what runs, what is skipped, what fails alone, what is left behind."""
 
-from __future__ import annotations
-
 import csv
 import errno
 import os

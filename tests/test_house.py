@@ -4,8 +4,6 @@ Everything is read from the source, nothing is imported: a rule that is broken i
 and line.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from functools import cache
@@ -32,9 +30,9 @@ MAY_IMPORT = {
 # rises only in a commit that says why.
 CODE_CEILINGS = {
     "src/spinformer": 5_879,
-    "src/bookmaker": 1_549,
-    "book/_ext": 507,
-    "src/compendium": 12_778,
+    "src/bookmaker": 1_533,
+    "book/_ext": 500,
+    "src/compendium": 12_533,
 }
 # Words with a letter or a digit, without code cells and displayed equations: the whole book with
 # its pages, a chapter of the main path, one of the further results.
@@ -42,7 +40,7 @@ WORD_CEILINGS = (75_000, 4_000, 2_500)
 NO_PROSE = re.compile(r"\A---\n.*?^---$|^```\{code-cell\}.*?^```$|\$\$.*?\$\$", re.DOTALL | re.M)
 # What a module of the package defines without an underscore.
 NAME_CEILING = 230
-LINE_CEILINGS = {"src": 31_700, "tests": 19_663}
+LINE_CEILINGS = {"src": 31_313, "tests": 19_639}
 
 
 @cache

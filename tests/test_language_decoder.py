@@ -1,7 +1,5 @@
 """The causal language model against NumPy written from the formulas, its file against gguf."""
 
-from __future__ import annotations
-
 import gguf
 import numpy as np
 import pytest

@@ -3,8 +3,6 @@
 That the default parameters reproduce the committed numbers is nbval's part of the test run.
 """
 
-from __future__ import annotations
-
 import json
 import linecache
 import re

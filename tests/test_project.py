@@ -1,7 +1,5 @@
 """The files that describe the project agree with one another."""
 
-from __future__ import annotations
-
 import re
 import sys
 import tomllib

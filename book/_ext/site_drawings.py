@@ -5,8 +5,6 @@ its lightness, from black, the ink of a figure, to white, and pale tints become 
 on a picture (`as-drawn`, see `spinformer.plot.vector`) stays as it was drawn.
 """
 
-from __future__ import annotations
-
 import base64
 import io
 import re

@@ -4,8 +4,6 @@ Sphinx counts what its tables of contents list; the book's numbers leave room be
 let a chapter come between two others, so they are given here, in place of the counted ones.
 """
 
-from __future__ import annotations
-
 import re
 
 from docutils import nodes

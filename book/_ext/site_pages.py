@@ -4,8 +4,6 @@
 the end of every chapter is one of them, too.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import os

@@ -5,8 +5,6 @@ lines set in columns are a table, too; any other line is a sentence. Under a fig
 same to the eye, and where they are many, they stand behind "The numbers".
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from html import escape

@@ -1,7 +1,5 @@
 """Docstrings of the package as autodoc shows them."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

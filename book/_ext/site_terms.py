@@ -1,7 +1,5 @@
 """Terms of art become links to the glossary where a chapter first uses them in running prose."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 

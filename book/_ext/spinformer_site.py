@@ -1,7 +1,5 @@
 """Sphinx extension of the book: launch links where there is a public address."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Command line of the chapters: list, run, sweep, table, build, check, new, frame, pdf."""
 
-from __future__ import annotations
-
 import signal
 import sys
 from functools import partial

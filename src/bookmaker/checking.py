@@ -4,8 +4,6 @@ What the build of the pages refuses by itself (a source that is not cited rightl
 not exist) is not asked again here.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ tag `claim-<id>`. A row names figures among what those cells printed and states 
 them; the verdict follows, and a row whose figures say otherwise fails the build.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 They stand in the book's own files, so Python decides them; of its functions they know `abs`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

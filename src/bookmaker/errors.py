@@ -1,7 +1,5 @@
 """What can go wrong with a chapter, each said in a line; the command line prints it and exits."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -1,7 +1,5 @@
 """Run notebooks: the committed ones with their defaults, a reader's with other parameters."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

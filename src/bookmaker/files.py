@@ -1,7 +1,5 @@
 """Write files so that nobody ever sees half of one; tables as text."""
 
-from __future__ import annotations
-
 import csv
 import io
 import os

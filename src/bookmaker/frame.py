@@ -3,8 +3,6 @@
 `python -m bookmaker frame` writes all anew, with the numbers of `book/_static/welcome/`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Iterator

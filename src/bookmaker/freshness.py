@@ -5,8 +5,6 @@ then gave. Where both still hold, everything else (prose, captions, tags, commen
 taken over from the source without executing anything.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path

@@ -6,8 +6,6 @@ the version of Python that computes it. The `__init__` of a package gives its mo
 what it is: it decides no number.
 """
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import json

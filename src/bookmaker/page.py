@@ -3,8 +3,6 @@
 The page reads without a network: pictures and style are in it, MathJax lies in a folder beside it.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

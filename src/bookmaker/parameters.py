@@ -13,8 +13,6 @@ end of its comment, the values allowed; lines of comment say which values fit to
 `path of {file}` and `path of {folder}` allow the absolute path of one that exists, or nothing.
 """
 
-from __future__ import annotations
-
 import ast
 import math
 import os

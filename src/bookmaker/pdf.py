@@ -1,7 +1,5 @@
 """The main path as one PDF: its built pages in one, printed by Chromium."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

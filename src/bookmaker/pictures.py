@@ -1,7 +1,5 @@
 """Pictures that rounding moved: on another processor a line ends a hair's breadth further."""
 
-from __future__ import annotations
-
 import re
 
 import nbformat

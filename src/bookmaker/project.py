@@ -1,7 +1,5 @@
 """Where the checkout is, under which public address it can be reached, and what the book lists."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Begin a chapter: its source, the values of its test run and its line in the contents."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -6,8 +6,6 @@ for each choice, then `value` with its interval `low`, `high` (95 %), arranged s
 above zero speaks for the statement, and `runs`, the trainings, starts or systems behind it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """From a chapter's MyST source to its notebook; every fault names the file and the line."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -10,8 +10,6 @@ those asked for first, in their order. All were computed by the same code; a fol
 came from other code is refused.
 """
 
-from __future__ import annotations
-
 import platform
 import time
 from collections.abc import Mapping, Sequence

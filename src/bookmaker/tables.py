@@ -19,16 +19,14 @@ margin covers, and `tests/test_tables.py` computes one unit of every table again
 within what the table states.
 """
 
-from __future__ import annotations
-
 import csv
 import math
 import shutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
-from inspect import getfile
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
@@ -112,7 +110,8 @@ def stored(
     """
 
     def table(rows: Callable[..., Rows]) -> Table:
-        path = Path(getfile(rows)).with_name(f"{name}.csv")
+        # Of the module, not of the code: rows may be wrapped, in torch.no_grad() say.
+        path = Path(str(sys.modules[rows.__module__].__file__)).with_name(f"{name}.csv")
         return Table(path=path, units=units, rows=rows, **settings)
 
     return table

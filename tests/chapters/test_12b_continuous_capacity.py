@@ -1,7 +1,5 @@
 """Capacity of the continuous memory: against quadrature, enumeration, memories built otherwise."""
 
-from __future__ import annotations
-
 import itertools
 from functools import cache
 

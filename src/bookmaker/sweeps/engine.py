@@ -7,8 +7,6 @@ Dask restarts a worker that dies and gives its task to another one. What raises 
 except where the function raises `Lost`: its unit is not to blame.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import signal

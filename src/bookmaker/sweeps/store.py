@@ -6,8 +6,6 @@ what work it is. Who writes holds a lock on it that the system gives back when t
 ends, however it ends.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import json

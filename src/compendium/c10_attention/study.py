@@ -5,11 +5,8 @@ All act on tokens (…, N, d), which are their own queries, keys and values, at 
 `streaming_attention` is exact and saves memory alone.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -228,8 +225,8 @@ def budgeted(tokens: Tensor, *, family: str, fixed: bool, beta: float, seed: int
 
 
 @stored(
-    Path(__file__).with_name("exponents.csv"),
-    units=[{"family": family, "kind": kind} for family in FIXED for kind in ("fixed", "share")],
+    "exponents",
+    [{"family": family, "kind": kind} for family in FIXED for kind in ("fixed", "share")],
     seconds=2.0,
 )
 def EXPONENTS(family: str, kind: str) -> Rows:

@@ -4,8 +4,6 @@ Patterns are N = `count` rows of d = `dim` independent fair coins ±1; α = N/d 
 are taken over independent networks: queries of one network share its patterns.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 from typing import Any

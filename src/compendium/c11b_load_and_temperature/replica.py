@@ -14,8 +14,6 @@ Solutions beyond the fold are no minima and are not returned. Retrieval is asked
 0.01 ≤ T < 1: below, averages would need ever more nodes.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -8,8 +8,6 @@ of the theory. Errors are standard errors over independent networks, one pattern
 run in each.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

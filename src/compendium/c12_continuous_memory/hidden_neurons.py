@@ -19,10 +19,7 @@ Table of settings of A9b: how few queries may end elsewhere, from which start, a
 value: the share that is allowed less the share of queries that end elsewhere than in attention.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -215,8 +212,8 @@ STARTS: dict[str, tuple[float, ...]] = {
 
 
 @stored(
-    Path(__file__).with_name("ends.csv"),
-    units=[{"start": start, "ratio": r} for start, ratios in STARTS.items() for r in ratios],
+    "ends",
+    [{"start": start, "ratio": r} for start, ratios in STARTS.items() for r in ratios],
     seconds=3.0,
     within={"count": 2, "tried": 2, "low": 0.02, "high": 0.02},
 )
@@ -228,8 +225,8 @@ def ENDS(start: str, ratio: float) -> Rows:
 
 
 @stored(
-    Path(__file__).with_name("settings_A9b.csv"),
-    units=[
+    "settings_A9b",
+    [
         {**unit, "allowed": allowed}
         for unit in ENDS.units
         if unit["start"] in ("in balance", "empty")

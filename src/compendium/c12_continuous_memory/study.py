@@ -8,10 +8,7 @@ all of them are. These hundred faces are the statement's own and no sample: the 
 count itself.
 """
 
-from __future__ import annotations
-
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -181,8 +178,8 @@ def shares_of_kinds(patterns: torch.Tensor, *, factors: np.ndarray) -> np.ndarra
 
 
 @stored(
-    Path(__file__).with_name("settings_A19.csv"),
-    units=grid(
+    "settings_A19",
+    grid(
         half=HALVES,
         hidden=(0.3, 0.4, 0.5, 0.6, 0.7, 0.8),
         centring=("none", "mean face"),

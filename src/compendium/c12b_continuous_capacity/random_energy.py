@@ -12,8 +12,6 @@ with β_f = I′(u_f). One step finds the pattern if βm > φ, and the error lef
 At finite d, `retrieval_fold` corrects what d → ∞ neglects.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

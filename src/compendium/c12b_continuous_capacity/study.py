@@ -5,8 +5,6 @@ precision: what is counted is decided by differences of scores of order one. Err
 errors over independent memories.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import logsumexp, softmax

@@ -19,8 +19,6 @@ steps. value: one nat less the nats by which its held-out loss is above that of 
 that above zero the two agree within a nat.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

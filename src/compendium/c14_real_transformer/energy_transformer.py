@@ -9,8 +9,6 @@ has queries q_C = Q g_C and keys k_B = K g_B, so that every token stands in it i
 memory of patterns ξ_μ. A step is x ← x − α ∂E/∂g. Shapes: tokens (..., N, D).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -26,8 +26,6 @@ Shapes are those of `spinformer.language`: B sequences of N tokens, H heads of w
 D, L layers from 0; entries of (H, H) have the head that writes first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

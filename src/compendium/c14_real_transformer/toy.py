@@ -26,8 +26,6 @@ Model: ln of how much deeper its overlap energy is than for turned queries, in t
 is least, one text in windows of one length.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 

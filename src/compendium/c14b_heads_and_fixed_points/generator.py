@@ -12,9 +12,6 @@ through its own values no head has more than one resting point, and negative fee
 than half of them.
 """
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -64,8 +61,8 @@ def memory_of(model: Decoder, number: int, inputs: Tensor) -> tuple[Tensor, Tens
 
 
 @stored(
-    Path(__file__).with_name("generator.csv"),
-    units=[{"layer": layer} for layer in range(0, 30, 6)],
+    "generator",
+    [{"layer": layer} for layer in range(0, 30, 6)],
     seconds=40.0,
     within={"single": 0.05, "metastable": 0.05, "average": 0.05, "real": 0.01, "imaginary": 0.01},
 )

@@ -29,8 +29,6 @@ Tables, of the first 128 tokens of each of seven texts, all layers and heads: `e
 queries end; `gain`, how loops lose their rest.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any

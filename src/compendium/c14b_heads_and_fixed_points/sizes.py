@@ -10,10 +10,6 @@ Inverse temperatures stand inside: logits are β q·k with β = 1/√d, as in [b
 (1)].
 """
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import torch
 from scipy.stats import skew
@@ -67,8 +63,8 @@ def random_tokens(model: LanguageModel, like: torch.Tensor, *, seed: int) -> tor
 
 
 @stored(
-    Path(__file__).with_name("sizes.csv"),
-    units=[{"source": source} for source in (*TEXTS, *DRAWS)],
+    "sizes",
+    [{"source": source} for source in (*TEXTS, *DRAWS)],
     seconds=9.0,
     rtol=1e-4,
 )

@@ -16,8 +16,6 @@ from its first demonstration of A to its first of B.
 Then kicks to the query, and demonstrations against what training has made the model remember.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -15,8 +15,6 @@ with the field log k, in every layer, exactly, so that counts can be any positiv
 Weights are tensors by name with a leading axis of S independent trainings; tokens are (S, B, T, D).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from functools import cache

@@ -10,8 +10,6 @@ The trainings of the tables of settings are those of `boundary`, and for `settin
 times their rate.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import cache
 from itertools import product

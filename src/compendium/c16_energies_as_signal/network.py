@@ -21,8 +21,6 @@ over images, tokens, heads and layers unless said otherwise:
   other is lost.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 

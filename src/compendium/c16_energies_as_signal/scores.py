@@ -28,8 +28,6 @@ the bar in every read-out, with a margin that falls for "raw" and changes by les
 for "density local": so it came out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path

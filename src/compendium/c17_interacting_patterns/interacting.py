@@ -13,8 +13,6 @@ The diagram of the kinds of rest has groups of patterns of norm 1; two of a grou
 of different groups so much that all patterns sum to zero, and J = κ offdiag XXᵀ.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from numpy.typing import ArrayLike

@@ -9,8 +9,6 @@ The completion is Σ p_i y_i, p the weights of a query. What a method may use is
 the memory, LOOKS at most for each query.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import product
 

@@ -26,8 +26,6 @@ Ten readers of different seeds are trained at once, each on its own draws. Round
 chosen so that interactions have as many multiplications for one query as layers.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import torch

@@ -1,7 +1,5 @@
 """Gains in pairs, from the tables of the tasks."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bookmaker.tables import Rows, stored

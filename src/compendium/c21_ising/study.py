@@ -3,8 +3,6 @@
 Couplings (..., N, N) count every pair once, as in `spins.ising`.
 """
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -44,8 +44,6 @@ A unit computed again agrees to 1e-6 relative on one kind of processor; elsewher
 the other way, and the averages of one system agree to a tenth.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from itertools import combinations, product
@@ -311,8 +309,8 @@ FIRST = {32: 200, 64: 120, 128: 60, 256: 24, 512: 24}
 AGAIN = {32: 68, 64: 40, 128: 19, 256: 6}
 
 
-OVERLAPS = stored("overlaps", units=_copies(FIRST))(_overlap_rows)
-OVERLAPS_AGAIN = stored("overlaps_again", units=_copies(AGAIN, after=FIRST))(_overlap_rows)
+OVERLAPS = stored("overlaps", _copies(FIRST))(_overlap_rows)
+OVERLAPS_AGAIN = stored("overlaps_again", _copies(AGAIN, after=FIRST))(_overlap_rows)
 
 
 def glass_susceptibilities() -> dict[float, Trend]:

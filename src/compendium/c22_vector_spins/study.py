@@ -1,9 +1,6 @@
 """Chapter 22: adaptive TAP for vector spins of any number of components, in units of `large_d`."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -172,8 +169,8 @@ def triple_errors(
 
 
 @stored(
-    Path(__file__).with_name("settings_B7e.csv"),
-    units=[
+    "settings_B7e",
+    [
         {"strength": 0.3, "field": 1.0, "beta": 1.0},
         {"strength": 0.3, "field": 0.2, "beta": 2.0},
         {"strength": 0.6, "field": 1.0, "beta": 1.0},

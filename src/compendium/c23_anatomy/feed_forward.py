@@ -17,10 +17,7 @@ not from the data; for random directions, at γ = 1, it is less than 0.02; on ot
 stays below zero, and longer training makes it worse.
 """
 
-from __future__ import annotations
-
 import math
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -120,8 +117,8 @@ FITS = {"clusters": (SHORT, (1500, 2500), LONG), "random": (SHORT, LONG)}
 
 
 @stored(
-    Path(__file__).with_name("learned.csv"),
-    units=[
+    "learned",
+    [
         {"gamma": gamma, "surroundings": surroundings, "seed": seed}
         for seed in range(SEEDS)
         for surroundings, gamma in (("clusters", 1.0), ("clusters", 3.0), ("random", 1.0))
@@ -166,8 +163,8 @@ def LEARNED(gamma: float, surroundings: str, seed: int) -> Rows:
 
 
 @stored(
-    Path(__file__).with_name("settings_B12.csv"),
-    units=grid(
+    "settings_B12",
+    grid(
         gamma=(1.0, 3.0),
         data=("1500 systems, 400", "1500 systems, 2500", "3000 systems, 2500"),
         seeds=("first five", "last five"),

@@ -11,11 +11,8 @@ with the saddle point of `spins.large_d` at the softmax couplings J(h). The scor
 `options` below are those of `dissect`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -280,8 +277,8 @@ def distance_to_saddle(module: SpinTransformerModule, inputs: Tensor) -> tuple[f
 
 
 @stored(
-    Path(__file__).with_name("settings_B9.csv"),
-    units=grid(
+    "settings_B9",
+    grid(
         strength=(0.1, 0.5, 1.0, 2.0),
         gamma=(0.3, 1.0, 3.0, 10.0),
         sites=(12, 48),

@@ -13,10 +13,7 @@ show the future.
 B12, of which the encoder was not asked: the own input predicts more than half of the response.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -76,8 +73,8 @@ def text_blocks(
 
 
 @stored(
-    Path(__file__).with_name("generator.csv"),
-    units=[{"layer": layer} for layer in range(0, 30, 6)],
+    "generator",
+    [{"layer": layer} for layer in range(0, 30, 6)],
     seconds=40.0,
     rtol=1e-3,
     within={"score": 2e-3},

@@ -35,10 +35,7 @@ another head's weights do as well as the own. (This last was looked at in two la
 nearly, 0.92 and 0.94. No table holds it.)
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -314,7 +311,7 @@ def _share(wrong: Tensor, whole: Tensor) -> float:
     return 1 - float(wrong.square().sum() / whole.square().sum())
 
 
-@stored(Path(__file__).with_name("layers.csv"), units=[{"layer": layer} for layer in range(6)])
+@stored("layers", [{"layer": layer} for layer in range(6)])
 @torch.no_grad()
 def LAYERS(layer: int) -> Rows:
     """What the parts of one layer predict: a row for each text, target and part."""
@@ -363,8 +360,8 @@ def mixing_scores(*, length: int, windows: int, left_out: Sequence[int]) -> dict
 
 
 @stored(
-    Path(__file__).with_name("settings_B9d.csv"),
-    units=[{"length": length} for length in (32, 64, 128)],
+    "settings_B9d",
+    [{"length": length} for length in (32, 64, 128)],
     seconds=20.0,
 )
 def SETTINGS(length: int) -> Rows:
@@ -378,8 +375,8 @@ def SETTINGS(length: int) -> Rows:
 
 
 @stored(
-    Path(__file__).with_name("settings_B9c.csv"),
-    units=grid(
+    "settings_B9c",
+    grid(
         mixing=("symmetrized", "all orders", "onsager"),
         companion=("response", "onsager"),
         layers=("all", "first three", "last three"),

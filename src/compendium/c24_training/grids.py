@@ -11,8 +11,6 @@ averaging in a layer beats attention without one, in recall neither averaging no
 beyond the crowd. Couplings that are numbers gain less than 0.05 on the digits from being trained.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Sequence

@@ -8,8 +8,6 @@ point anywhere. The meter is wrong if it trusts a system (off by less than `TOLE
 spins are off by more.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import product
@@ -147,8 +145,8 @@ EACH = 60  # pairs at every strength
 
 
 @stored(
-    Path(__file__).with_name("settings_B8b.csv"),
-    units=[
+    "settings_B8b",
+    [
         {"dim": dim, "couplings": couplings, "beta": beta, "solver": solver}
         for dim, beta in product((2, 3, 4, 16), (0.5, 1.5, 3.0))
         for couplings, solver in (("weak", "saddle"), ("strong", "saddle"), ("weak", "fixed point"))

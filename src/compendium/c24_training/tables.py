@@ -4,8 +4,6 @@ Networks have 32 channels and two heads. An experiment is a task at a depth; its
 batches of 32. Results are of five splits with two starts each, on test data.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace

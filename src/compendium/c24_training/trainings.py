@@ -4,8 +4,6 @@ One training loop for every arm. Some probes need spins and are NaN for layers w
 are the same for every layer.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial

@@ -37,9 +37,6 @@ at 3 to 8 samples some students end far from their teacher, and 16 are needed fo
 take β a tenth too high.
 """
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -154,8 +151,8 @@ def learn(
 
 
 @tables.stored(
-    Path(__file__).with_name("teacher.csv"),
-    units=[
+    "teacher",
+    [
         *grid(data=("theory",), student=("saddle",), samples=SAMPLES),
         *grid(data=("theory",), student=("penalty", "limited"), samples=(2, 16)),
         *grid(data=("spins",), student=("saddle",), samples=SAMPLES),
@@ -185,9 +182,7 @@ def TEACHER(data: str, student: str, samples: int) -> Rows:
     return rows
 
 
-@tables.stored(
-    Path(__file__).with_name("scale.csv"), units=grid(data=("theory", "spins"), samples=(16,))
-)
+@tables.stored("scale", grid(data=("theory", "spins"), samples=(16,)))
 def SCALE(data: str, samples: int) -> Rows:
     """One row a teacher: what ln β and ln g of the saddle's student are above the teacher's."""
     return [
@@ -231,8 +226,8 @@ def _fresh(seed: int, **options: Any) -> SpinTransformerModule:
 
 
 @tables.stored(
-    Path(__file__).with_name("settings_B10c.csv"),
-    units=grid(samples=(4, 8, 16, 32, 64, 128), factor=(1.5, 2.0, 3.0)),
+    "settings_B10c",
+    grid(samples=(4, 8, 16, 32, 64, 128), factor=(1.5, 2.0, 3.0)),
     seconds=1.0,
 )
 def SETTINGS(samples: int, factor: float) -> Rows:

@@ -13,10 +13,7 @@ couplings otherwise, and a spin that falls the other way starts another history:
 of one network agree to a few per cent.
 """
 
-from __future__ import annotations
-
 from itertools import combinations, pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -102,8 +99,8 @@ def squared_errors(
 
 
 @stored(
-    Path(__file__).parent / "sizes.csv",
-    units=grid(symmetry=(0.0, 1.0), size=(16, 32, 64, 128, 256)),
+    "sizes",
+    grid(symmetry=(0.0, 1.0), size=(16, 32, 64, 128, 256)),
     seconds=1.0,
     rtol=0.2,
     within={"value": 2e-4, "error": 2e-4},
@@ -184,8 +181,8 @@ def binder_crossing(
 
 
 @stored(
-    Path(__file__).parent / "order.csv",
-    units=[{"size": size, "copy": copy} for size in (64, 128, 256, 512) for copy in range(24)],
+    "order",
+    [{"size": size, "copy": copy} for size in (64, 128, 256, 512) for copy in range(24)],
 )
 def ORDER(size: int, copy: int) -> Rows:
     """The moments of one network at each inverse temperature."""
@@ -200,8 +197,8 @@ def stored_moments(size: int) -> np.ndarray:
 
 
 @stored(
-    Path(__file__).parent / "settings_B13.csv",
-    units=[
+    "settings_B13",
+    [
         {"small": small, "large": large, **choice}
         for small, large in combinations((64, 128, 256, 512), 2)
         for choice in grid(half=("all", "even", "odd"), betas=(5, 3))

@@ -1,7 +1,5 @@
 """Mean-field theories of driven Ising spins, in the conventions of `spins.kinetic`."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Random directions around given ones, which driven vector spins take in each step."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from spinformer.core.checks import check_array

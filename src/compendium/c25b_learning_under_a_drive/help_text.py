@@ -4,8 +4,6 @@
 between versions of Python: stored tables are those of Python 3.11.
 """
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from pydoc_data.topics import topics

@@ -9,8 +9,6 @@ relu(W₁ LN(x)), and reads each token out; the arms differ in the mixer only, d
 causal attention, whose sizes agree: four maps of width × width.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Sequence

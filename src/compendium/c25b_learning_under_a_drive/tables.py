@@ -3,8 +3,6 @@
 Tuning uses a seed that the results do not use.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Drawings of asymmetric networks: two groups of spins, the window, random couplings."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import matplotlib.pyplot as plt

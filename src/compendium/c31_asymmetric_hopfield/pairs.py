@@ -4,8 +4,6 @@
 belongs to the group x, `right` to y. There are no fields.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from scipy.special import logsumexp, softmax

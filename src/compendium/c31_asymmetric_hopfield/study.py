@@ -6,8 +6,6 @@ The limits hold for independent couplings of mean J_0/N and variance 1/N
 [poclopez2024dynamical, after Eq. (3)].
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

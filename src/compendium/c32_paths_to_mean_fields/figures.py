@@ -1,7 +1,5 @@
 """The drawing of chapter 32."""
 
-from __future__ import annotations
-
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 

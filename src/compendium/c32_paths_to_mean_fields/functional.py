@@ -10,8 +10,6 @@ Windows (T, L) of segment means run from old to new; the newest has the position
 `position`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from itertools import combinations

@@ -10,8 +10,6 @@ times a vector: to second order E δx_{t+1} = M E δx + ½ Σ H E[δx δx], H th
 its `linear_maps`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from spinformer.core.lyapunov import lyapunov_exponents

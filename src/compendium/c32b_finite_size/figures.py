@@ -1,7 +1,5 @@
 """Drawings of networks of finite size beside their mean field, and of corrections to it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import matplotlib.pyplot as plt

@@ -5,8 +5,6 @@ if its deviation from the limit is the answer of the limit's tangent maps to the
 The *onset* is the size from which on the linear law misses at most a tenth of the deviation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple

@@ -13,8 +13,6 @@ N → ∞ the covariance shrinks and the plain mean field is left; to order 1/N 
 `c32b_finite_size.corrections.mean_shift`, since the nodes below have exact second moments.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Drawings of chapter 33: the loop, attractors along β or in a plane by regime, portraits."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

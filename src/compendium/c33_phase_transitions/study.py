@@ -1,9 +1,5 @@
 """Shares of the regimes in ranges of β, and what many contexts settle on at six of them."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 
 from bookmaker.tables import Rows, stored
@@ -31,8 +27,8 @@ RANGES = (
 
 
 @stored(
-    Path(__file__).parent / "shares.csv",
-    units=[{"diagram": diagram, "low": low, "high": high} for diagram, low, high in RANGES],
+    "shares",
+    [{"diagram": diagram, "low": low, "high": high} for diagram, low, high in RANGES],
 )
 def SHARES(diagram: str, *, low: float, high: float, count: int = COUNT) -> Rows:
     """Share of each regime among the values of β in [low, high], of `count` in the diagram."""
@@ -46,8 +42,8 @@ def SHARES(diagram: str, *, low: float, high: float, count: int = COUNT) -> Rows
 
 
 @stored(
-    Path(__file__).parent / "portraits.csv",
-    units=[
+    "portraits",
+    [
         *({"origin": ORIGINS[0], "beta": b} for b in SIX),
         {"origin": ORIGINS[1], "beta": SIX[1]},
     ],
@@ -83,8 +79,8 @@ WAITS = (10_000, 30_000, 100_000)
 
 
 @stored(
-    Path(__file__).parent / "settings_C9.csv",
-    units=grid(betas=tuple(NAMED), context=("the document's", "random"), wait=WAITS),
+    "settings_C9",
+    grid(betas=tuple(NAMED), context=("the document's", "random"), wait=WAITS),
     seconds=5.0,
     within={"value": 0.05, "low": 0.05, "high": 0.05},
 )
@@ -100,8 +96,8 @@ def NAMED_RANGES(betas: str, context: str, wait: int) -> Rows:
 
 
 @stored(
-    Path(__file__).parent / "settings_C10.csv",
-    units=grid(beta=SIX, contexts=("draw 1", "draw 2"), wait=WAITS),
+    "settings_C10",
+    grid(beta=SIX, contexts=("draw 1", "draw 2"), wait=WAITS),
     seconds=3.0,
     within={"value": 0.1, "low": 0.1, "high": 0.1},
 )

@@ -5,8 +5,6 @@ exponential, P(t > s) = exp(−s/τ), and one number, the lifetime τ in steps, 
 (Tél and Lai 2008).
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Drawings of chaos that ends: the idea, survival curves, lifetimes with their intervals."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

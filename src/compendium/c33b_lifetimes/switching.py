@@ -14,8 +14,6 @@ run. Such a change for good is slow as well; these rows are left out.
 Times are in tokens (steps); a flash is a clock period of four of them.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

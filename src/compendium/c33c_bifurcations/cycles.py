@@ -17,8 +17,6 @@ tangent t the predictor is u + h t, and Newton's method corrects it within the p
 t·(v − u) = h [allgower2003introduction].
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace

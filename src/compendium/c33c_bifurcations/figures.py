@@ -1,7 +1,5 @@
 """Drawings of bifurcations: multipliers, the staircase, strobed portraits."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The closed curve of the document's network: how fast it turns, and where it is locked."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache

@@ -13,13 +13,11 @@ at the next check, too. The *uncertainty exponent* α (Grebogi et al. 1983, McDo
 the share of points that have a point of another basin at a distance ε goes as ε^α.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from itertools import combinations
 from math import isqrt
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -61,9 +59,9 @@ class Fingerprints:
     rate: np.ndarray
     spread: np.ndarray
 
-    def select(self, index: Any) -> Fingerprints:
+    def select(self, index: Any) -> Self:
         """Those at `index` of the batch."""
-        return Fingerprints(**{name: value[index] for name, value in vars(self).items()})
+        return type(self)(**{name: value[index] for name, value in vars(self).items()})
 
 
 def moments_of(

@@ -1,7 +1,5 @@
 """Drawings of phase diagrams and of doubts about the basin."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import matplotlib.pyplot as plt

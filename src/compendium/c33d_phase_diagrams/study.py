@@ -1,7 +1,5 @@
 """Cells of the phase diagrams, their tables, what these say in a few numbers, longer windows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache, partial

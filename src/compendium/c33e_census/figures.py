@@ -1,7 +1,5 @@
 """Drawings of many networks: gauges, shares of regimes, a predictor."""
 
-from __future__ import annotations
-
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure

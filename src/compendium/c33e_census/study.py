@@ -14,8 +14,6 @@ An orbit is *driven* if all contexts at its β end on one orbit whose period div
 clock. The onset is the first β where this fails.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from itertools import product
 from pathlib import Path

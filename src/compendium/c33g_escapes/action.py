@@ -12,8 +12,6 @@ m = tanh h is finite everywhere. K is written as ½r² with a smooth r, and the 
 a sum of squares. Conventions of `finite_size`: paths run from old to new.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from scipy.optimize import least_squares

@@ -1,7 +1,5 @@
 """Drawings of escapes by noise: a valley and its pass, lifetimes against the number of bits."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt

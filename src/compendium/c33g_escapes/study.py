@@ -12,8 +12,6 @@ a factor √N would raise the slope by 1/(2N), a tenth of it where τ is some th
 Windows run from old to new, as in `finite_size`, contexts from new to old, as in `mean_field`.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Drawings of memory beyond the window: spectra, perturbations, Fisher memory, memory times."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt

@@ -16,8 +16,6 @@ Conventions of `finite_size`: maps (steps, T, L, L) with the axis s counting bac
 (T + steps, L) from old to new.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

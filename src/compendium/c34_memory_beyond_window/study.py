@@ -1,7 +1,5 @@
 """What becomes of a small change without noise, memory times at N bits, spectra of chaos."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -160,7 +158,7 @@ def memory_rows(motion: str, start: int, *, sizes: tuple[int, ...] = SIZES) -> R
     return rows
 
 
-@stored(Path(__file__).parent / "spectra.csv", units=grid(seed=range(10)))
+@stored("spectra", grid(seed=range(10)))
 def SPECTRA(seed: int) -> Rows:
     """Spectrum and autocorrelation of m^o_1 at β = 1.266 over 64 copies of the document's context.
 
@@ -200,8 +198,8 @@ OTHER_TIMES = Table(
 
 
 @stored(
-    Path(__file__).parent / "settings_C12.csv",
-    units=grid(
+    "settings_C12",
+    grid(
         motion=MOTIONS,
         left_out=("none", "0 to 4", "5 to 9", "10 to 14", "15 to 19"),
         time=("texts", "linear noise"),

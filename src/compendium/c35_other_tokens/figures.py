@@ -1,7 +1,5 @@
 """Drawings of the chapter on tokens that are not made of bits."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import matplotlib.pyplot as plt

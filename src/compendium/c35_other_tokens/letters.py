@@ -16,10 +16,8 @@ each segment. Windows (..., T, L, q) and paths (..., steps, L, q) run from *old 
 is the position index of the newest token of a window, which is also the query.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -68,13 +66,13 @@ class LetterNetwork(AttentionNetwork):
     # ---- constructors
 
     @classmethod
-    def from_binary(cls, network: Network) -> LetterNetwork:
+    def from_binary(cls, network: Network) -> Self:
         """The network of bits as one of two letters, the bit −1 first."""
         shared: dict[str, Any] = {name: getattr(network, name) for name in _SHARED}
         return cls(semantic=network.semantic[..., None] * np.array([-1.0, 1.0]), **shared)
 
     @classmethod
-    def segmented(cls, seed: Seed, *, letters: int, segments: int = 3) -> LetterNetwork:
+    def segmented(cls, seed: Seed, *, letters: int, segments: int = 3) -> Self:
         """Three Potts features with independent uniform labels, and random position signs."""
         rng = numpy_generator(seed)
         return cls(

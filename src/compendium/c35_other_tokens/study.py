@@ -9,8 +9,6 @@ the information of a site in nats. Where ln V / N < ΔS there is none, and the s
 the few best words of the list: their overlaps are those of sites at β* < β, ΔS(β*) = ln V / N.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path

@@ -12,8 +12,6 @@ The state is the mean tokens u of the window, T·L numbers; with r = s = 0 this 
 per step, from tangent vectors of u. "Linear" blocks take the argument of tanh for tanh.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 from itertools import islice

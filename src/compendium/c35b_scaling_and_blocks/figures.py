@@ -1,7 +1,5 @@
 """Drawings of attention with many features, and of the load up to which they move."""
 
-from __future__ import annotations
-
 import matplotlib.pyplot as plt
 
 from compendium.common.drawing import means_at

@@ -16,8 +16,6 @@ overlap of a token with one of these is of order 1/√N, their sum is not small.
 With α = 0 this is the mean field of `dmft.mean_field`. γ is held fixed in the theory here.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Drawings of learning through the limit: quality of the gradients, losses, horizons."""
 
-from __future__ import annotations
-
 import matplotlib.pyplot as plt
 import numpy as np
 

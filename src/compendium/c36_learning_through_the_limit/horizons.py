@@ -6,8 +6,6 @@ overlaps have the derivative ⟨(m − ⟨m⟩) Σ_t ∂_β log P(x_t | past)⟩
 ∂_β log P = Σ_l n (x_l − tanh h_l) h_l/β: no step size, and no gradient through a path.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -20,13 +20,11 @@ task do the same work, counted in steps of one path; REINFORCE draws `copies` pa
 for its baseline, and makes as many fewer updates. Rate and copies are chosen on other seeds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache, partial
 from itertools import count
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -80,7 +78,7 @@ class Text(NamedTuple):
     gamma: float = 10.0
     given: int = 0
 
-    def repeated(self, networks: int, paths: int) -> Text:
+    def repeated(self, networks: int, paths: int) -> Self:
         """The same text for so many times as many networks and paths, copy by copy."""
         window, targets = (part.repeat(networks, paths, 1, 1) for part in self[:2])
         return self._replace(window=window, targets=targets)

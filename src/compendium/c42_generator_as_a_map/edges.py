@@ -19,8 +19,6 @@ R3d  The map that keeps its keys is chaotic where the model is used, too: at T =
      or below, with an interval below zero.
 """
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

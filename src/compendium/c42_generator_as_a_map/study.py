@@ -23,8 +23,6 @@ On another processor a motion in chaos is another one: its exponent is compared 
 starts scatter by. A rest is the same to 1e-3.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

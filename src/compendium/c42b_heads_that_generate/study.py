@@ -19,8 +19,6 @@ R8  The kind explains who climbs: the share of heads whose U rises differs betwe
 Tolerances: float32 sums of a thousand terms, 1e-3 of a change's size.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

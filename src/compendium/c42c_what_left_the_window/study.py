@@ -19,8 +19,6 @@ R10  Words come back in a text beyond chance, and do so less where the window is
 Tolerances: rounding may turn a draw; shares within 0.15.
 """
 
-from __future__ import annotations
-
 from pydoc_data.topics import topics
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Readers of a few keys, summed exactly, and attention that is fed back into itself."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from bisect import bisect_left

@@ -20,8 +20,6 @@ Every network is an arm of a comparison, by name in `ARMS`; g is where the coupl
   feed-forward. attention with skip: the same added to its input. transformer: torch's layer.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import torch

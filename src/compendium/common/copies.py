@@ -1,7 +1,5 @@
 """Many networks trained side by side: every weight has a first axis of C independent copies."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Sequence
 

@@ -1,7 +1,5 @@
 """Where a measured curve passes a level."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

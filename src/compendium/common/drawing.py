@@ -1,7 +1,5 @@
 """Points with error bars, their intervals, medians with quartiles, means with intervals."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -5,8 +5,6 @@ ln Z = 0 for J = 0 and H = 0. Computed in logarithms, so that large β and
 large D neither overflow nor underflow; ValueError or TypeError for bad input.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

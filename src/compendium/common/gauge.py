@@ -27,8 +27,6 @@ of all forms that these give. Networks of one form move alike, and of others a f
 nothing moves, whatever S is.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from dataclasses import replace

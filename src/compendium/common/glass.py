@@ -10,8 +10,6 @@ without a field 0 for β ≤ 1 and more beyond. That is right while β² E sech�
 reaches one, copies fall apart into many states [dealmeida1978stability].
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import NamedTuple

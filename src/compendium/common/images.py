@@ -4,8 +4,6 @@ The first 100 images of `skimage.data.lfw_subset`, faces cut from Labelled Faces
 `sklearn.datasets.load_digits`, 8x8 handwritten digits of the UCI repository.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 FACE_SHAPE = (25, 25)

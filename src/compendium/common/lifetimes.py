@@ -1,7 +1,5 @@
 """The lifetime that times until an escape give, some of them cut off by a horizon."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import chdtri

@@ -1,7 +1,5 @@
 """Families of random networks that chapters of Part III draw from."""
 
-from __future__ import annotations
-
 import itertools
 from functools import cache
 

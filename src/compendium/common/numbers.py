@@ -1,7 +1,5 @@
 """Numbers in a row, for the printed lines under a figure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The start of the document's diagrams, and regimes counted and named."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from spinformer.dmft.attractors import Attractors, Regime

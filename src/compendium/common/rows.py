@@ -1,7 +1,5 @@
 """Rows of a stored table from columns, groups of rows back from it, lines of tables of settings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any

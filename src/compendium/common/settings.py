@@ -1,7 +1,5 @@
 """The picture of a table of settings: what decides a verdict, at every combination of choices."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import matplotlib.pyplot as plt

@@ -1,7 +1,5 @@
 """Many spin modules side by side, and what the spins of one really do, by Monte Carlo."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 

@@ -3,8 +3,6 @@
 Tokens are (count, N, features), labels (count,), or (count, N) with −100 where none is asked for.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Five motions of the document's network, and windows on their attractors to begin from."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from compendium.common.phase_transitions import protocol_start

@@ -5,8 +5,6 @@ in the live figures is typed in. A page that is opened from a folder may not rea
 is a script.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 Nothing is computed; `python -m bookmaker frame` writes them to `book/_static/welcome/`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import matplotlib.pyplot as plt

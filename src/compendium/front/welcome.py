@@ -4,8 +4,6 @@
 beside them, so that a test can tell whether a picture is current without drawing it again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 
