@@ -25,7 +25,6 @@ QUICK = {
     "17_interacting_patterns:search",
     "24_training:references",
     "25_driven:order",
-    "25b_learning_under_a_drive:counts",
     "35_other_tokens:words",
     *(f"35b_scaling_and_blocks:{name}" for name in ("limits", "paths", "rest", "scores")),
 }
