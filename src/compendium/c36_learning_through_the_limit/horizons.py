@@ -1,10 +1,4 @@
-"""How far ahead a gradient through the limit reaches, in the document's own network.
-
-`GROWTH`: the norm of the gradient of one token's overlap in all weights, through h steps of the
-limit. `SHARES_LEFT`: how much of the limit's derivative in β the network of N bits has. Its mean
-overlaps have the derivative ⟨(m − ⟨m⟩) Σ_t ∂_β log P(x_t | past)⟩, with
-∂_β log P = Σ_l n (x_l − tanh h_l) h_l/β: no step size, and no gradient through a path.
-"""
+"""How far ahead a gradient through the limit reaches, in the document's own network."""
 
 from typing import Any
 
@@ -23,8 +17,6 @@ from spinformer.dmft.network import Context, Network
 
 GROWTH_STARTS = {"periodic": 10, "quasi-periodic": 10, "chaos at 1.266": 20, "chaos at 1.28": 40}
 CHAOTIC = ("chaos at 1.266", "chaos at 1.28")
-HORIZONS = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # the last where nothing grows exponentially
-SHARE_SIZES = (999, 9999, 99_999, 999_999)
 
 
 def growth_start(network: Network, motion: str, *, number: int) -> Context:
@@ -63,7 +55,7 @@ def gradient_norms(
 def GROWTH(motion: str, *, start: int) -> Rows:
     """Norm of the gradient at every horizon, from one start."""
     network = Network.document()
-    horizons = HORIZONS[:-1] if motion.startswith("chaos") else HORIZONS
+    horizons = tuple(2**k for k in range(8 if motion in CHAOTIC else 9))
     context = growth_start(network, motion, number=start)
     norms = gradient_norms(network, context, beta=MOTIONS[motion][0], horizons=horizons)
     return rows_of(horizon=horizons, norm=norms)
@@ -81,7 +73,10 @@ def RATES(motion: str) -> Rows:
 def sampled_derivative(
     network: Network, size: int, *, beta: float, runs: int, seed: int, **setting: Any
 ) -> np.ndarray:
-    """∂⟨m^o⟩/∂β of the tokens after a fixed window at N = `size`, (steps, P), by the score."""
+    """∂⟨m^o⟩/∂β of the tokens after a fixed window at N = `size`, (steps, P), by the score.
+
+    ⟨(m − ⟨m⟩) Σ_t ∂_β log P(x_t | past)⟩ with ∂_β log P = Σ_l n (x_l − tanh h_l) h_l/β.
+    """
     how: dict[str, Any] = {"beta": beta, "runs": runs, "seed": seed, "draw_window": False}
     found, context = generate(network, size, **how, **setting), network.context
     means, tokens = found.means[:, context:], found.tokens[:, context:]
@@ -94,8 +89,8 @@ def sampled_derivative(
 
 @stored(
     "shares",
-    grid(motion=("periodic",), size=SHARE_SIZES[-1:], start=range(24))
-    + grid(motion=("chaos at 1.28",), size=SHARE_SIZES, start=range(24)),
+    grid(motion=("periodic",), size=(999_999,), start=range(24))
+    + grid(motion=("chaos at 1.28",), size=(999, 9999, 99_999, 999_999), start=range(24)),
     seconds=8.0,
     rtol=1e-2,
 )
@@ -124,9 +119,8 @@ def growth_slopes(table: Columns, motion: str, *, first: int, last: int) -> np.n
 )
 def GROWTHS(motion: str, *, first: int, last: int, middle: str) -> Rows:
     """Half less the distance from 1 of the gradient's growth over the exponent of the motion."""
-    rates = RATES.read()
     found = growth_slopes(GROWTH.read(), motion, first=first, last=last)
-    found = found / rates["rate"][rates["motion"] == motion]
-    interval = (found.mean(), *mean_interval(found))
-    interval = interval if middle == "mean" else median_interval(found)
+    found = found / array_of(RATES.read(), "rate", "motion", motion=motion)
+    mean = (found.mean(), *mean_interval(found))
+    interval = mean if middle == "mean" else median_interval(found)
     return near_rows(interval, aim=1.0, within=0.5, runs=len(found))

@@ -1,23 +1,14 @@
 """Learning in the driven network: relaxed weights, three gradients, the exact one, trainings.
 
-The signs W of [poclopez2024dynamical, Eqs. (7), (8)] become W = tanh θ. Of N bits every segment l
-has n = N/L; with h = β Σ_a W^o_{a,l} A_a its mean in the next token is drawn as
-x_l = 2 Binomial(n, (1 + tanh h_l)/2)/n − 1, or is tanh h_l itself in the limit. There is no
-position. The cost of a step is the surprise of a target token ξ, Σ_l log₂(1 + e^{−2 ξ_l h_l}), over
-the *visible* segments, the first V. Gradients of its mean over the draws:
-
-- `limit`: through the path of the limit, deterministic, off by a bias of order 1/N;
-- `straight`: through a drawn path as if each token were its mean plus a constant;
-- `score`: of log P(drawn tokens) times later costs (REINFORCE), unbiased;
-- `exact_costs`: of the mean itself, summed over all windows, for a few bits.
+W = tanh θ for the signs of [poclopez2024dynamical, Eqs. (7), (8)], without position. A drawn mean
+of segment l is x_l = 2 Binomial(n, (1 + tanh h_l)/2)/n − 1, n = N/L; tanh h_l in the limit. The
+cost of a step is the surprise of a target token over the *visible* segments, the first V.
+Gradients of its mean over the draws: "limit", through the path of the limit; "straight", through a
+drawn path as if each token were its mean plus a constant; "score", of log P(drawn tokens) times
+later costs (REINFORCE); that of `exact_costs`, for a few bits.
 
 Shapes: S networks side by side, B paths each, L segments, P features, T tokens in a window,
 weights (S, 4, P, L), roles in the order o, v, q, k; time runs from old to new.
-
-A byte fills eight of eleven segments, most significant bit first, and the network is told it after
-it has predicted it. Between two bytes it writes a token of its own, a *note*. All trainings of a
-task do the same work, counted in steps of one path; REINFORCE draws `copies` paths of every start,
-for its baseline, and makes as many fewer updates. Rate and copies are chosen on other seeds.
 """
 
 from collections.abc import Sequence
@@ -41,8 +32,8 @@ from spinformer.language.text import sample_texts
 
 SEGMENTS, FEATURES, CONTEXT = 11, 12, 4
 LENGTH, BYTE = 8, 8  # tokens of a cycle, segments that a byte fills
-# steps: tokens after the window. visible: V, given: as in `Text`. budget: updates with one path of
-# every start. tuned: how many validation seeds.
+# steps: tokens after the window. visible, given: V, as in `Text`. budget: updates with one path of
+# every start. tuned: validation seeds.
 TASKS = {
     "cycle": SimpleNamespace(steps=12, visible=SEGMENTS, given=0, budget=320, tuned=12),
     "bytes": SimpleNamespace(steps=16, visible=BYTE, given=2, budget=160, tuned=4),
@@ -59,17 +50,14 @@ ARMS: dict[str, dict[str, Any]] = {
     "score, 99": {"gradient": "score", "size": 99},
     "score, 9900": {"gradient": "score", "size": 9900},
 }
-# The estimators of the gradient that are compared, and the copies of every start in an update.
-ESTIMATORS = ("limit", "straight", "score", "score, no baseline")
-_COPIES = 8
+_COPIES = 8  # paths of every start in an update of `gradients`
 
 
 class Text(NamedTuple):
-    """What networks start from and are to write, and how strongly they attend.
+    """What networks start from, are to write, and how strongly they attend.
 
     window: (S, B, T, L) in [−1, 1]. targets: (S, B, steps, V) signs. given: 0 where a network
-    writes alone; n if every n-th token is told it (its visible segments), and only these steps have
-    a cost.
+    writes alone; n if it is told the visible part of every n-th token, and these steps alone cost.
     """
 
     window: Tensor
@@ -90,8 +78,7 @@ def rollout(
     """Costs in bits and log-probabilities of what was drawn, (S, B, steps), and the tokens.
 
     These are (S, B, T + steps, L), the window first. size: N, 0 for the limit. cut: gradients pass
-    through one step. Drawn tokens are constants for the "score", else as if each were its mean plus
-    a constant.
+    through one step.
     """
     context, (steps, visible) = text.window.shape[2], text.targets.shape[2:]
     bits, generator = size // weights.shape[-1], torch_generator(seed)
@@ -103,8 +90,8 @@ def rollout(
         target = text.targets[:, :, step]
         told = text.given > 0 and (step + 1) % text.given == 0
         cost = surprise(field[..., :visible], target=target)
-        costs.append(cost if told or not text.given else torch.zeros_like(cost))
         token, score = torch.tanh(field), torch.zeros_like(cost)
+        costs.append(cost if told or not text.given else score)
         if bits:
             chance = 0.5 * (1.0 + token.detach())
             ups = torch.binomial(torch.full_like(token, bits), chance, generator=generator)
@@ -123,8 +110,8 @@ def rollout(
 def surrogate(costs: Tensor, scores: Tensor, *, kind: str, copies: int = 1) -> Tensor:
     """A number for each network (S,) whose gradient is the estimator `kind` of the mean cost.
 
-    For the "score" B holds `copies` paths of each start, copy by copy: the baseline is the mean of
-    the later costs of the others.
+    Of `copies` paths of each start, copy by copy, the baseline of the "score" is the mean of the
+    later costs of the others.
     """
     mean, costs = costs.mean((1, 2)), costs.detach()
     if kind != "score":
@@ -175,9 +162,6 @@ def _field(weights: Tensor, window: Tensor, text: Text) -> Tensor:
     return text.beta * (mixed @ weights[:, OUTPUT])
 
 
-# ---- how good the gradients are, where the exact one is known
-
-
 def draw_small(seed: int) -> tuple[Tensor, Text]:
     """θ (4, 3, 3) of a small network, and all starts of a cycle of the tokens of three signs."""
     generator = np.random.default_rng([seed, 30])
@@ -212,9 +196,9 @@ def gradients(
 
 
 def one_bit(strength: float) -> dict[str, tuple[float, float, float]]:
-    """Slopes in a of the second cost of one bit, h₁ = a and h₂ = a x₁: after x₁ = 1, −1, and mean.
+    """Slopes in a of the second cost of one bit, target up, after x₁ = 1, −1, and in the mean.
 
-    The target is up. In the limit x₁ is its mean, whatever is drawn.
+    h₁ = a and h₂ = a x₁; in the limit x₁ is its mean, whatever is drawn.
     """
     up, found = 1.0 / (1.0 + np.exp(-2.0 * strength)), {}
     a = torch.full((64, 1, 1, 1), strength, dtype=torch.float64, requires_grad=True)
@@ -235,14 +219,14 @@ def one_bit(strength: float) -> dict[str, tuple[float, float, float]]:
 def QUALITY(seed: int, *, size: int) -> Rows:
     """Bias over the norm of the reference, cosine of an update with it, variance of one path.
 
-    The reference is the exact gradient up to 15 bits, the limit's for more. The square of the bias
-    is that of the mean of all updates less the variance of this mean, at least zero.
+    The reference is the exact gradient up to 15 bits, then the limit's. The variance of the mean
+    of all updates is taken off the square of the bias.
     """
     small, rows = draw_small(seed), []
     measured = partial(gradients, *small, size=size, updates=128, seed=seed)
     target = measured("exact" if size <= 15 else "limit").flatten()
     norm = float(target.norm())
-    for estimator in ESTIMATORS:
+    for estimator in ("limit", "straight", "score", "score, no baseline"):
         found = measured(estimator).flatten(1)
         spread = float(found.var(0).sum()) if len(found) > 1 else 0.0
         off = float((found.mean(0) - target).square().sum()) - spread / len(found)
@@ -255,15 +239,13 @@ def QUALITY(seed: int, *, size: int) -> Rows:
     return rows
 
 
-# ---- the tasks
-
-
 def examples(
     task: str, *, seeds: Sequence[int], part: str = "train", draw: int = 0, shuffled: bool = False
 ) -> Text:
     """All eight starts of the cycle of every seed, or stretches of a part of the bytes.
 
-    Those of an update are its own in "train". shuffled: the targets keep their tokens, in disorder.
+    A byte fills eight segments, most significant bit first, and stands for `given` tokens, of which
+    the network writes all but the last itself. shuffled: the targets' tokens in disorder.
     """
     rule, found = TASKS[task], []
     stride = max(rule.given, 1)
@@ -313,7 +295,7 @@ def stretches(part: str, *, seed: int = 0, draw: int = 0) -> np.ndarray:
 def tables() -> dict[str, float]:
     """Bits per bit of tables of pairs of the training part, mixed with ten counts without a pair.
 
-    Of whole bytes, and of the eight bits as if they were independent, as the network has to.
+    Of whole bytes, and of their bits as if independent.
     """
     read, test = text_bytes("train").astype(int), stretches("test").astype(int)
     bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
@@ -342,9 +324,9 @@ def train(
 ) -> dict[float, Tensor]:
     """θ (S, 4, P, L) of seeds side by side after each of SHARES of the budget.
 
-    updates: with one path of every start; with `copies` as many fewer. how: as in `rollout`.
+    updates: with one path of every start; with `copies` as many fewer, for the same work. θ is
+    normal at first, of standard deviation ½.
     """
-    # Normal at the start, of standard deviation ½.
     shape = (4, FEATURES, SEGMENTS)
     drawn = [0.5 * np.random.default_rng([seed, 20]).standard_normal(shape) for seed in seeds]
     weights, draws = {"theta": torch.as_tensor(np.array(drawn))}, count()
@@ -358,9 +340,8 @@ def train(
 
     total = max(updates // copies, 1)
     looks = {share: round(share * total) for share in SHARES}
-    found = update_copies(
-        weights, losses=batch, rate=rate, steps=total, keep=looks.values(), betas=(0.9, 0.99)
-    )
+    fixed: dict[str, Any] = {"rate": rate, "steps": total, "betas": (0.9, 0.99)}
+    found = update_copies(weights, losses=batch, keep=looks.values(), **fixed)
     return {share: found[step]["theta"] for share, step in looks.items()}
 
 
@@ -417,9 +398,10 @@ def column(task: str, arm: str, *, measure: str, share: float = 1.0) -> np.ndarr
     return array_of(LEARNING.read(), measure, "seed", task=task, arm=arm, share=share)
 
 
-# ---- tables of settings
-
-_MIDDLES = ("mean", "median")
+def excess(task: str, size: int, *, share: float = 1.0) -> np.ndarray:
+    """Loss at N = `size` less that in the limit, (seeds,), of trainings in the limit."""
+    at_size, limit = (column(task, "limit", measure=m, share=share) for m in (f"n{size}", "limit"))
+    return at_size - limit
 
 
 @stored(
@@ -434,12 +416,6 @@ def RIVALS(task: str, rival: str, size: int, budget: float) -> Rows:
     return mean_rows(theirs - ours)
 
 
-def excess(task: str, size: int, *, share: float = 1.0) -> np.ndarray:
-    """Loss at N = `size` less that in the limit, (seeds,), of trainings in the limit."""
-    at_size, limit = (column(task, "limit", measure=m, share=share) for m in (f"n{size}", "limit"))
-    return at_size - limit
-
-
 @stored("settings_C19b", grid(task=TASKS, size=SIZES, budget=(0.25, 0.5, 1.0)), seconds=0.5)
 def EXCESSES(task: str, size: int, budget: float) -> Rows:
     """0.02 bits per bit less the excess of a training in the limit, after a share of the budget."""
@@ -449,14 +425,15 @@ def EXCESSES(task: str, size: int, budget: float) -> Rows:
 @stored(
     "settings_C19d",
     [
-        unit
-        for unit in grid(task=TASKS, smallest=(99, 990), largest=(9900, 99_000), middle=_MIDDLES)
-        if unit["largest"] > 10 * unit["smallest"]
+        {"task": task, "smallest": smallest, "largest": largest, "middle": middle}
+        for task in TASKS
+        for smallest, largest in ((99, 9900), (99, 99_000), (990, 99_000))
+        for middle in ("mean", "median")
     ],
     seconds=1.0,
 )
 def POWERS(task: str, smallest: int, largest: int, middle: str) -> Rows:
-    """The power of N of the "mean" or "median" excess of the seeds, which 2,000 draws repeat."""
+    """Power of N of the "mean" or "median" excess of the seeds, 2,000 times drawn again."""
     sizes = [size for size in SIZES if smallest <= size <= largest]
     found = np.array([excess(task, size) for size in sizes])
     seeds, rng = found.shape[1], np.random.default_rng(0)
