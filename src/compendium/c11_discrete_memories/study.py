@@ -1,4 +1,4 @@
-"""How much a discrete memory holds, in theory and measured: chapter 11 and its stored tables.
+"""How much a discrete memory holds, in theory and measured.
 
 Patterns are N = `count` rows of d = `dim` independent fair coins ±1; α = N/d is the load. Errors
 are taken over independent networks: queries of one network share its patterns.
@@ -6,6 +6,7 @@ are taken over independent networks: queries of one network share its patterns.
 
 from collections.abc import Sequence
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -58,24 +59,21 @@ def end_overlaps(
     Classical network of `dim` spins at the loads α = N/d, increasing. Each run starts from a
     stored pattern with spins flipped until their overlap is one of `starts`, in [0, 1], for at
     most 500 asynchronous sweeps; what it ends with is compared with the pattern, from overlap 0
-    with its own start. One network grows from load to load, so points of a curve are correlated,
-    networks are not. The first `queries` patterns (at most as many as the smallest load has) are
-    tried in each.
+    with its own start. One network grows from load to load: points of a curve are correlated.
+    The first `queries` patterns, at most those of the smallest load, are tried in each.
     """
-    counts = np.rint(np.asarray(loads) * dim).astype(int)
-    queries = min(queries, int(counts[0]))
-    result = np.empty((len(starts), counts.size, networks, queries))
+    counts = np.rint(np.asarray(loads) * dim).astype(int).tolist()
+    queries = min(queries, counts[0])
+    result = np.empty((len(starts), len(counts), networks, queries))
     for n, rng in enumerate(numpy_generator(seed).spawn(networks)):
         # Single precision: exact for d · N < 2^24, and twice as fast to multiply.
-        patterns = rng.integers(0, 2, (int(counts[-1]), dim), dtype=np.int8)
+        patterns = rng.integers(0, 2, (counts[-1], dim), dtype=np.int8)
         spins = (2 * patterns - 1).astype(np.float32)
-        weights = np.zeros((dim, dim), dtype=np.float32)
-        stored, targets = 0, spins[:queries]
-        for p, count in enumerate(counts):
-            new = spins[stored:count]
+        weights, targets = np.zeros((dim, dim), dtype=np.float32), spins[:queries]
+        for p, (before, count) in enumerate(pairwise([0, *counts])):
+            new = spins[before:count]
             weights += new.T @ new
             np.fill_diagonal(weights, count if diagonal else 0.0)
-            stored = int(count)
             for b, overlap in enumerate(starts):
                 flips = round(0.5 * (1.0 - overlap) * dim)
                 tried = _damaged(targets, flips, rng) if flips else targets
@@ -87,7 +85,6 @@ def end_overlaps(
 
 
 def _damaged(targets: np.ndarray, flips: int, rng: np.random.Generator) -> np.ndarray:
-    """Copies of the patterns with so many random spins flipped."""
     damaged = targets.copy()
     for state in damaged:
         state[rng.permutation(state.size)[:flips]] *= -1
@@ -100,14 +97,12 @@ def basin_edge(starts: np.ndarray, *, ends: np.ndarray) -> np.ndarray:
     `ends` are of `end_overlaps`. Linear between the last start that fails and the one after it; NaN
     where even the largest fails, the smallest where all succeed.
     """
-    share = (ends > 0.9).mean(axis=-1)
+    share = (ends > 0.9).mean(axis=-1).reshape(len(starts), -1)
     # From there on no start fails.
     past = (share >= 0.5)[::-1].cumprod(0)[::-1] > 0
-    edges = np.empty(share.shape[1:])
-    for place in np.ndindex(edges.shape):
-        here = (slice(None), *place)
-        edges[place] = crossing(starts, values=share[here], past=past[here], level=0.5)
-    return edges
+    curves = zip(share.T, past.T, strict=True)
+    edges = [crossing(starts, values=one, past=safe, level=0.5) for one, safe in curves]
+    return np.reshape(edges, ends.shape[1:-1])
 
 
 def curves_cross(
@@ -121,20 +116,16 @@ def curves_cross(
     """
     rng = numpy_generator(seed)
 
-    def last_fall(gap: np.ndarray) -> float:
-        above = np.flatnonzero(gap > 0)
-        past = np.arange(gap.size) > (above[-1] if above.size else gap.size)
+    def last_fall(few: np.ndarray, many: np.ndarray) -> float:
+        gap = many.mean(axis=1) - few.mean(axis=1)
+        past = np.arange(gap.size) > max(np.flatnonzero(gap > 0), default=gap.size)
         return crossing(loads, values=gap, past=past, level=0.0)
 
-    found = []
-    for _ in range(1000):
-        few, many = (
-            samples[:, rng.integers(samples.shape[1], size=samples.shape[1])].mean(axis=1)
-            for samples in (small, large)
-        )
-        found.append(last_fall(many - few))
-    value = last_fall(large.mean(axis=1) - small.mean(axis=1))
-    return Estimate(value=value, error=float(np.nanstd(found, ddof=1)))
+    def again(samples: np.ndarray) -> np.ndarray:
+        return samples[:, rng.integers(samples.shape[1], size=samples.shape[1])]
+
+    found = [last_fall(again(small), again(large)) for _ in range(1000)]
+    return Estimate(value=last_fall(small, large), error=float(np.nanstd(found, ddof=1)))
 
 
 def capacity_at_error(dim: int, *, degree: int, error: float) -> float:
@@ -163,7 +154,7 @@ def one_step_error(
     shares = np.empty(networks)
     for n, rng in enumerate(numpy_generator(seed).spawn(networks)):
         patterns = 2.0 * rng.integers(0, 2, (count, dim), dtype=np.int8) - 1.0
-        tried = patterns[: min(queries, count)]
+        tried = patterns[:queries]
         shares[n] = (fields(patterns, states=tried, separation=separation) * tried < 0).mean()
     return shares
 
@@ -184,39 +175,34 @@ def capacity_exponent(
     line. Standard errors over `blocks` independent repetitions; weighted least squares in logs.
     `predicted` is the power that the same fit gives the theory at these sizes.
     """
-    sizes = np.asarray(dims)
-    logs = np.empty((sizes.size, blocks))
+    logs = np.empty((len(dims), blocks))
     root: Any = numpy_generator(seed).bit_generator.seed_seq
     predicted = np.array([capacity_at_error(d, degree=degree, error=target) for d in dims])
-    for s, d in enumerate(dims):
+    for s, b in np.ndindex(logs.shape):
         counts = np.unique(np.rint(predicted[s] * np.array([0.75, 1.0, 1.35])).astype(int))
-        for b in range(blocks):
-            measured = np.empty(counts.size)
-            for c, count in enumerate(counts):
-                tried = min(int(count), max(1, bits // (4 * d)))
-                share = one_step_error(
-                    d,
-                    count=int(count),
-                    separation=polynomial(degree),
-                    networks=max(2, round(bits / (tried * d))),
-                    queries=tried,
-                    seed=int(root.spawn(1)[0].generate_state(1)[0]),
-                ).mean()
-                measured[c] = np.clip(share, 0.5 / bits, 0.5 - 0.5 / bits)
-            line = np.polyfit(np.log(counts), np.log(erfcinv(2 * measured)), 1)
-            logs[s, b] = (np.log(erfcinv(2 * target)) - line[1]) / line[0]
+        measured = []
+        for count in counts.tolist():
+            tried = min(count, max(1, bits // (4 * dims[s])))
+            share = one_step_error(
+                dims[s],
+                count=count,
+                separation=polynomial(degree),
+                networks=max(2, round(bits / (tried * dims[s]))),
+                queries=tried,
+                seed=int(root.spawn(1)[0].generate_state(1)[0]),
+            ).mean()
+            measured.append(np.clip(share, 0.5 / bits, 0.5 - 0.5 / bits))
+        line = np.polyfit(np.log(counts), np.log(erfcinv(2 * np.array(measured))), 1)
+        logs[s, b] = (np.log(erfcinv(2 * target)) - line[1]) / line[0]
     mean = mean_estimate(logs, axis=1)
-    capacity = np.exp(mean.value)
-    power = fit_power(sizes, values=capacity, errors=capacity * mean.error).slope
-    theory = fit_power(sizes, values=predicted, errors=predicted * mean.error).slope
-    return {
-        "dim": sizes,
-        "capacity": capacity,
-        "error": capacity * mean.error,
-        "exponent": power.value,
-        "exponent_error": power.error,
-        "predicted": theory.value,
-    }
+    capacity, told = np.exp(mean.value), {"dim": np.asarray(dims)}
+    told |= {"capacity": capacity, "error": capacity * mean.error}
+    power, theory = (
+        fit_power(dims, values=values, errors=values * mean.error).slope
+        for values in (capacity, predicted)
+    )
+    fitted = {"exponent": power.value, "exponent_error": power.error, "predicted": theory.value}
+    return told | fitted
 
 
 def all_fixed_probability(
@@ -238,8 +224,7 @@ def half_capacity(counts: np.ndarray, *, fixed: np.ndarray) -> Estimate:
     Maximum likelihood of P(N) = 2^{−N(N−1)/H(H−1)}, the birthday law with its scale H free;
     `fixed` are of `all_fixed_probability`; the error from the Fisher information.
     """
-    tries = fixed.shape[1]
-    wins = fixed.sum(axis=1)
+    wins, tries = fixed.sum(axis=1), fixed.shape[1]
     pairs = np.log(2.0) * counts * (counts - 1.0)
 
     def cost(log_scale: float) -> float:
@@ -251,9 +236,7 @@ def half_capacity(counts: np.ndarray, *, fixed: np.ndarray) -> Estimate:
     exponent = pairs / scale
     spread = 1.0 / np.sqrt(tries * (exponent**2 / np.expm1(exponent)).sum())  # of ln H(H − 1)
     half = 0.5 + np.sqrt(0.25 + scale)
-    return Estimate(
-        value=float(half), error=float(spread * scale / (2.0 * half - 1.0)), samples=tries
-    )
+    return Estimate(value=float(half), error=float(spread * scale / (2.0 * half - 1.0)))
 
 
 def exponential_recall(
@@ -264,24 +247,20 @@ def exponential_recall(
     Shares (3, corruptions) of `queries` of the `count` random patterns: restored after one sweep,
     at the fixed point, and by an exhaustive search for the nearest that guesses among ties.
     """
-    rng = numpy_generator(seed)
+    rng, shares = numpy_generator(seed), []
     patterns = 2.0 * rng.integers(0, 2, (count, dim), dtype=np.int8) - 1.0
-    targets = patterns[: min(queries, count)]
-    table = np.empty((3, len(corruptions)))
-    for c, share in enumerate(corruptions):
-        damaged = _damaged(targets, round(float(share) * dim), rng)
+    targets = patterns[:queries]
+    for corruption in corruptions:
+        damaged = _damaged(targets, round(corruption * dim), rng)
         run = int(rng.integers(2**31))
         first = retrieve(patterns, queries=damaged, separation=EXPONENTIAL, max_steps=1, seed=run)
         final = retrieve(patterns, queries=first.states, separation=EXPONENTIAL, seed=run + 1)
         products = damaged @ patterns.T
         own = products.max(axis=1) == (damaged * targets).sum(axis=1)
         tied = (products == products.max(axis=1, keepdims=True)).sum(axis=1)
-        table[:, c] = [
-            (first.states == targets).all(axis=1).mean(),
-            (final.states == targets).all(axis=1).mean(),
-            (own / tied).mean(),
-        ]
-    return table
+        found = ((each.states == targets).all(axis=1).mean() for each in (first, final))
+        shares.append([*found, (own / tied).mean()])
+    return np.transpose(shares)
 
 
 @stored("capacity", [{"dim": dim} for dim in NETWORKS], seconds=3.0, within={"overlap": 0.05})
@@ -300,9 +279,8 @@ def CAPACITY(dim: int) -> Rows:
 )
 def EXPONENTS(degree: int) -> Rows:
     """Capacity at one per cent of errors, a row for each size, and the fitted power."""
-    return rows_of(
-        **capacity_exponent(SIZES[degree], degree=degree, bits=20_000, blocks=10, seed=degree)
-    )
+    how = {"bits": 20_000, "blocks": 10, "seed": degree}
+    return rows_of(**capacity_exponent(SIZES[degree], degree=degree, **how))
 
 
 @stored(
@@ -313,18 +291,12 @@ def EXPONENTS(degree: int) -> Rows:
 )
 def BIRTHDAY(dim: int) -> Rows:
     """Share of networks without a lost pattern, a row for each number of patterns."""
-    unit = np.sqrt(2.0 ** (dim + 1) / dim)
+    unit, most = np.sqrt(2.0 ** (dim + 1) / dim), round(2 ** (dim / 2))
     counts = np.rint(unit * np.array([0.3, 0.6, 0.9, 1.3, 1.8])).astype(int)
     found = all_fixed_probability(dim, counts=counts.tolist(), networks=MEMORIES, seed=dim)
-    all_of_them = round(2 ** (dim / 2))
-    last = all_fixed_probability(dim, counts=[all_of_them], networks=MEMORIES // 4, seed=2 * dim)
-    half = half_capacity(counts, fixed=found)
-    return rows_of(
-        count=[*counts, all_of_them],
-        share=[*found.mean(axis=1), *last.mean(axis=1)],
-        half=half.value,
-        half_error=half.error,
-    )
+    last = all_fixed_probability(dim, counts=[most], networks=MEMORIES // 4, seed=2 * dim)
+    half, shares = half_capacity(counts, fixed=found), [*found.mean(axis=1), last.mean()]
+    return rows_of(count=[*counts, most], share=shares, half=half.value, half_error=half.error)
 
 
 def capacity_curve(dim: int) -> np.ndarray:
@@ -339,12 +311,9 @@ def capacity_curve(dim: int) -> np.ndarray:
 )
 def STEEPER(below: float, above: float, sizes: str) -> Rows:
     """Overlap lost between two loads around 0.14: by how much more in the larger networks."""
-    small, large = (
-        mean_estimate(found[below == LOADS][0] - found[above == LOADS][0])
-        for found in (capacity_curve(int(dim)) for dim in sizes.split())
-    )
-    error = float(np.hypot(small.error, large.error))
-    runs = min(small.samples, large.samples)
+    curves = (capacity_curve(int(dim)) for dim in sizes.split())
+    small, large = (mean_estimate((one[below == LOADS] - one[above == LOADS])[0]) for one in curves)
+    error, runs = np.hypot(small.error, large.error), min(small.samples, large.samples)
     return estimate_rows(Estimate(value=large.value - small.value, error=error, samples=runs))
 
 
@@ -365,9 +334,9 @@ def DEGREES(degree: int, target: float) -> Rows:
 
 @cache
 def birthday_scale(dim: int, *, filling: float) -> tuple[float, float]:
-    """log2 of the scale H of the birthday law 2^{-N(N-1)/H²}, with its error, from one share.
+    """log₂ of the scale H of the birthday law 2^{−N(N−1)/H²}, with its error.
 
-    Of `MEMORIES` networks with N = `filling` times the number at which the law turns.
+    From one share, at N = `filling` times the number at which the law turns.
     """
     count = round(filling * np.sqrt(2.0 ** (dim + 1) / dim))
     found = all_fixed_probability(dim, counts=[count], networks=MEMORIES, seed=3 * dim)
