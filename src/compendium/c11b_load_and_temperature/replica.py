@@ -6,12 +6,11 @@ d spins, N = αd random patterns ±1, J_ij = (1/d) Σ_μ x_μi x_μj, J_ii = 0, 
     m = E tanh u,   q = E tanh² u,   r = q/(1 − C)²,   C = β(1 − q).
 
 m is the overlap with the one pattern that is retrieved, q the overlap of two copies of the state,
-αr the variance of the field that the other patterns exert. In x = βm and y = β√(αr) the
-averages M(x, y) = E tanh(yz + x) and Q(x, y) = E tanh²(yz + x) give T = M/x and
-α = (Ty)²(1 − C)²/Q without any iteration: at a given T the retrieval states are one curve in y,
-along which α rises from zero to one maximum, the fold where retrieval ends, and falls again.
-Solutions beyond the fold are no minima and are not returned. Retrieval is asked for at
-0.01 ≤ T < 1: below, averages would need ever more nodes.
+αr the variance of the field that the other patterns exert. In x = βm and y = β√(αr) the averages
+M = E tanh(yz + x) and Q = E tanh²(yz + x) give T = M/x and α = (Ty)²(1 − C)²/Q without any
+iteration: at a given T the retrieval states are one curve in y, along which α rises from zero to
+one maximum, the fold where retrieval ends, and falls again; beyond it states are no minima.
+Retrieval is asked for at 0.01 ≤ T < 1: below, averages would need ever more nodes.
 """
 
 import math
@@ -40,9 +39,8 @@ class ReplicaState:
 
 def retrieval_fold(temperature: float) -> tuple[float, float]:
     """The largest load with a retrieval state, where it meets its unstable partner; its overlap."""
-    y = _fold_place(temperature)
-    x = _field(y, temperature)
-    return _load(x, y, temperature), temperature * x
+    x, load = _at_pattern(_fold_place(temperature), temperature)
+    return load, temperature * x
 
 
 def melting_temperature(load: float) -> float:
@@ -61,12 +59,8 @@ def replica_state(load: float, *, temperature: float, retrieval: bool = True) ->
     if not retrieval:
         return _describe(0.0, _glass_place(load, temperature), load, temperature)
     # α rises from 0 as y² while y runs up to the fold.
-    y = _root(
-        lambda y: _load(_field(y, temperature), y, temperature) - load,
-        1e-9,
-        _fold_place(temperature),
-    )
-    return _describe(_field(y, temperature), y, load, temperature)
+    y = _root(lambda y: _at_pattern(y, temperature)[1] - load, 1e-9, _fold_place(temperature))
+    return _describe(_at_pattern(y, temperature)[0], y, load, temperature)
 
 
 def coexistence_load(temperature: float) -> float:
@@ -76,14 +70,12 @@ def coexistence_load(temperature: float) -> float:
     """
 
     def gap(y: float) -> float:
-        x = _field(y, temperature)
-        load = _load(x, y, temperature)
-        glass = _describe(0.0, _glass_place(load, temperature), load, temperature)
+        x, load = _at_pattern(y, temperature)
+        glass = replica_state(load, temperature=temperature, retrieval=False)
         return _describe(x, y, load, temperature).free_energy - glass.free_energy
 
     fold = _fold_place(temperature)
-    y = _root(gap, 1e-3 * fold, fold)
-    return _load(_field(y, temperature), y, temperature)
+    return _at_pattern(_root(gap, 1e-3 * fold, fold), temperature)[1]
 
 
 def _root(function: Callable[[float], float], low: float, high: float) -> float:
@@ -91,10 +83,7 @@ def _root(function: Callable[[float], float], low: float, high: float) -> float:
 
 
 def _nodes(x: float, y: float) -> tuple[np.ndarray, np.ndarray]:
-    """yz + x and its weights.
-
-    The trapezoidal rule, with a step at which the poles of tanh at ±iπ/2 cost e^{−39}.
-    """
+    """yz + x and its weights; with this step the poles of tanh at ±iπ/2 cost e^{−39}."""
     step = min(0.2, 0.25 / max(y, 1e-9))
     z = np.arange(-math.ceil(9.0 / step), math.ceil(9.0 / step) + 1) * step
     weight = np.exp(-0.5 * z**2)
@@ -108,14 +97,15 @@ def _averages(x: float, y: float) -> tuple[float, float]:
     return float(weight @ first), float(weight @ first**2)
 
 
-def _field(y: float, temperature: float) -> float:
-    """x > 0 with M(x, y) = Tx: M is concave in x, so there is one if the slope at 0 exceeds T."""
-    return _root(lambda x: _averages(x, y)[0] - temperature * x, 1e-7, 1.001 / temperature)
-
-
 def _load(x: float, y: float, temperature: float) -> float:
     copies = _averages(x, y)[1]
     return (temperature * y * (1.0 - (1.0 - copies) / temperature)) ** 2 / copies
+
+
+def _at_pattern(y: float, temperature: float) -> tuple[float, float]:
+    """x > 0 with M(x, y) = Tx, one if the slope at 0 exceeds T, as M is concave in x; the load."""
+    x = _root(lambda x: _averages(x, y)[0] - temperature * x, 1e-7, 1.001 / temperature)
+    return x, _load(x, y, temperature)
 
 
 def _edge(temperature: float) -> float:
@@ -126,7 +116,7 @@ def _edge(temperature: float) -> float:
 def _fold_place(temperature: float) -> float:
     edge = _edge(temperature)
     top = minimize_scalar(
-        lambda y: -_load(_field(y, temperature), y, temperature),
+        lambda y: -_at_pattern(y, temperature)[1],
         bounds=(1e-3 * edge, 0.999 * edge),
         method="bounded",
         # A maximum's place is known to the root of what its height is known to.

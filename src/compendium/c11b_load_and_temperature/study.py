@@ -1,14 +1,16 @@
 """The classical memory at a temperature: heat-bath dynamics, cheap because W is never formed.
 
-d spins ±1, patterns are N rows of d entries ±1, E = −(1/2d) Σ_μ (x_μ·s)² + N/2, which is
-−½ Σ_ij J_ij s_i s_j with J_ij = (1/d) Σ_μ x_μi x_μj and J_ii = 0. In a sweep every spin, in order,
-is drawn anew: up with probability 1/(1 + exp(−2h_i/T)), h_i = Σ_j J_ij s_j. A visit costs N
-operations: the products x_μ·s are kept up to date. `fraction` is of the melting temperature T_M(α)
-of the theory. Errors are standard errors over independent networks, one pattern and one
-run in each.
+d spins ±1, patterns are N rows of d entries ±1, E = −(1/2d) Σ_μ (x_μ·s)² + N/2, the E of `replica`.
+In a sweep every spin, in order, is drawn anew: up with probability 1/(1 + exp(−2h_i/T)),
+h_i = Σ_j J_ij s_j. A visit costs N operations: the products x_μ·s are kept up to date. `fraction`
+is of the melting temperature T_M(α) of the theory. Errors are standard errors over independent
+networks, one pattern and one run in each.
 """
 
 import math
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -24,7 +26,6 @@ FRACTIONS = (0.4, 0.6, 0.8)
 # Networks at each size: the larger ones scatter less.
 NETWORKS = {500: 64, 1000: 48, 2000: 32, 4000: 16}
 GLASS_LOAD = 0.05
-GLASS_TEMPERATURES = (0.9, 1.0, 1.1, 1.35, 1.5, 1.8)
 BURN = 100
 HEATING = 100
 
@@ -46,11 +47,10 @@ def run_heat_bath(
     # Sums of integers below 2^24 are exact in single precision, whatever their order.
     columns = np.ascontiguousarray(np.transpose(patterns), dtype=np.float32)
     states = starts.astype(np.float32)
-    aims = starts if targets is None else targets
+    aims = (starts if targets is None else targets).astype(np.float32)
     overlaps, energies = np.empty((2, len(states), sweeps))
     gain = 2.0 / (temperature * len(columns))
-    rng = numpy_generator(seed)
-    _heat_bath(columns, states, aims.astype(np.float32), gain, rng, overlaps, energies)
+    _heat_bath(columns, states, aims, gain, numpy_generator(seed), overlaps, energies)
     return states.astype(np.int8), overlaps, energies
 
 
@@ -95,9 +95,12 @@ def _heat_bath(
             energies[q, step] = 0.5 * (count - squares / size) / size
 
 
-def draw_patterns(dim: int, *, load: float, seed: Seed) -> np.ndarray:
-    """round(αd) random patterns ±1 of d = `dim` spins, (N, d) int8."""
-    return 2 * numpy_generator(seed).integers(0, 2, (round(load * dim), dim), dtype=np.int8) - 1
+def draw_networks(
+    dim: int, *, load: float, networks: int, seed: Seed
+) -> Iterator[tuple[np.ndarray, np.random.Generator]]:
+    """Of each network round(αd) random patterns ±1 of d = `dim` spins, (N, d) int8, and its rng."""
+    for rng in numpy_generator(seed).spawn(networks):
+        yield 2 * rng.integers(0, 2, (round(load * dim), dim), dtype=np.int8) - 1, rng
 
 
 def retrieval(
@@ -107,10 +110,8 @@ def retrieval(
 
     Averages over 200 sweeps after `BURN`, in `networks` independent networks.
     """
-    temperature = fraction * melting_temperature(load)
-    found = []
-    for rng in numpy_generator(seed).spawn(networks):
-        patterns = draw_patterns(dim, load=load, seed=rng)
+    temperature, found = fraction * melting_temperature(load), []
+    for patterns, rng in draw_networks(dim, load=load, networks=networks, seed=seed):
         _, *measured = run_heat_bath(
             patterns, starts=patterns[:1], temperature=temperature, sweeps=BURN + 200, seed=rng
         )
@@ -126,26 +127,17 @@ def melting(dim: int, *, load: float, networks: int, seed: Seed = 0) -> np.ndarr
     second half of them is below half of the theory's overlap at the fold. A network that lasts
     to 2 T_M counts with 2.
     """
-    top = melting_temperature(load)
+    top, fractions = melting_temperature(load), []
     kept = 0.5 * retrieval_fold(top)[1]
-    fractions = np.full(networks, 2.0)
-    for index, rng in enumerate(numpy_generator(seed).spawn(networks)):
-        patterns = draw_patterns(dim, load=load, seed=rng)
+    for patterns, rng in draw_networks(dim, load=load, networks=networks, seed=seed):
+        run = partial(run_heat_bath, patterns, targets=patterns[:1], sweeps=HEATING, seed=rng)
         spins = patterns[:1]
-        for rise in range(66):
-            fraction = 0.7 + 0.02 * rise
-            spins, overlaps, _ = run_heat_bath(
-                patterns,
-                starts=spins,
-                targets=patterns[:1],
-                temperature=fraction * top,
-                sweeps=HEATING,
-                seed=rng,
-            )
+        for fraction in 0.7 + 0.02 * np.arange(66):
+            spins, overlaps, _ = run(starts=spins, temperature=fraction * top)
             if overlaps[0, HEATING // 2 :].mean() < kept:
-                fractions[index] = fraction
                 break
-    return fractions
+        fractions.append(fraction)
+    return np.array(fractions)
 
 
 def copies_overlap(
@@ -156,17 +148,15 @@ def copies_overlap(
     After 500 sweeps they are compared twenty times, 20 sweeps apart. Times d it is the spin-glass
     susceptibility; it stays finite above T_g, and ⟨q²⟩ does below.
     """
-    squares = np.empty((networks, 20))
-    for index, rng in enumerate(numpy_generator(seed).spawn(networks)):
-        patterns = draw_patterns(dim, load=load, seed=rng)
+    squares = []
+    for patterns, rng in draw_networks(dim, load=load, networks=networks, seed=seed):
         spins = 2 * rng.integers(0, 2, (2, dim), dtype=np.int8) - 1
-        for shot in range(20):
-            sweeps = 20 if shot else 500
+        for sweeps in (500, *[20] * 19):
             spins, *_ = run_heat_bath(
                 patterns, starts=spins, temperature=temperature, sweeps=sweeps, seed=rng
             )
-            squares[index, shot] = (spins[0].astype(float) @ spins[1] / dim) ** 2
-    return mean_estimate(squares.mean(axis=1))
+            squares.append((spins[0].astype(float) @ spins[1] / dim) ** 2)
+    return mean_estimate(np.reshape(squares, (networks, 20)).mean(axis=1))
 
 
 @stored("retrieval", grid(dim=NETWORKS, load=LOADS, fraction=FRACTIONS))
@@ -191,16 +181,11 @@ def MELTING(dim: int, load: float) -> Rows:
     return rows_of(network=range(len(fractions)), fraction=fractions)
 
 
-@stored("copies", grid(dim=(500, 1000, 2000), temperature=GLASS_TEMPERATURES))
+@stored("copies", grid(dim=(500, 1000, 2000), temperature=(0.9, 1.0, 1.1, 1.35, 1.5, 1.8)))
 def COPIES(dim: int, temperature: float) -> Rows:
     """Squared overlap of two copies that started at random."""
-    squared = copies_overlap(
-        dim,
-        load=GLASS_LOAD,
-        temperature=temperature,
-        networks=NETWORKS[500] // 2,
-        seed=dim + round(100 * temperature),
-    )
+    how: dict[str, Any] = {"temperature": temperature, "seed": dim + round(100 * temperature)}
+    squared = copies_overlap(dim, load=GLASS_LOAD, networks=32, **how)
     return [{"squared": squared.value, "squared_error": squared.error}]
 
 
