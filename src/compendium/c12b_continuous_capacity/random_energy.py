@@ -43,8 +43,7 @@ def capacity(beta: float, *, overlap: float = 1.0, ensemble: str = "spherical") 
 
     For a typical pattern. From φ(α₁, β) = βm: βm − ψ(β) while the others are not frozen there,
     that is while m exceeds the overlap ψ′(β) that they have with the state, and else I(m)
-    [lucibello2024exponential]. At m = 1: β − ψ(β) on the sphere, without limit as β grows;
-    β − β²/2 up to ½ for Gaussian patterns; β − ln cosh β up to ln 2 for binary ones.
+    [lucibello2024exponential].
     """
     rate, tilted = ENSEMBLES[ensemble]
     u = tilted(beta)
@@ -53,10 +52,9 @@ def capacity(beta: float, *, overlap: float = 1.0, ensemble: str = "spherical") 
 
 @record
 class RetrievalFold:
-    """Where the state around a pattern ends at finite d.
+    """ln N and overlap at which the state around a typical pattern ends, d finite.
 
-    log_count: ln N there, for a typical pattern. overlap: its last overlap. spread: standard
-    deviation over patterns of the ln N at which theirs ends.
+    spread: standard deviation over patterns of the ln N at which theirs ends.
     """
 
     log_count: float
@@ -69,11 +67,9 @@ def one_step_log_count(dim: int, *, beta: float, ensemble: str = "spherical") ->
 
     ln of 1 + e^{βd}/G, G the exact mean of e^{βx·ξ}: the others are not frozen there.
     """
-    if ensemble == "binary":
-        gap = dim * (beta - math.log(math.cosh(beta)))
-    else:
-        gap = beta * dim - float(log_sphere_integral(beta * dim, dim=dim))
-    return float(np.logaddexp(0.0, gap))
+    on_sphere = float(log_sphere_integral(beta * dim, dim=dim))
+    mean = dim * math.log(math.cosh(beta)) if ensemble == "binary" else on_sphere
+    return float(np.logaddexp(0.0, beta * dim - mean))
 
 
 def retrieval_fold(dim: int, *, beta: float) -> RetrievalFold:
@@ -85,30 +81,24 @@ def retrieval_fold(dim: int, *, beta: float) -> RetrievalFold:
     which adds β(1 − p) times that to ln Σ. The spread is that of ln Σ from pattern to pattern.
     """
 
+    def log_mean(kappa: float) -> float:
+        return float(log_sphere_integral(kappa, dim=dim))
+
     def place(t: float) -> tuple[float, float]:
         kappa = beta * dim * t
         mean = float(mean_alignment(kappa, dim=dim))
         weight = (t - mean) / (1.0 - mean)
         if not 0.0 < weight < 1.0:
             return -math.inf, weight
-        log_sum = kappa - math.log(weight / (1.0 - weight))
-        return log_sum - float(log_sphere_integral(kappa, dim=dim)), weight
+        return kappa - math.log(weight / (1.0 - weight)) - log_mean(kappa), weight
 
     # Between this and 1 there is one maximum; below, a minimum, where the global average ends.
-    grid = np.linspace(0.4, 1.0, 61)[:-1]
-    start = float(grid[np.argmax([place(float(t))[0] for t in grid])])
-    top = minimize_scalar(
-        lambda t: -place(t)[0],
-        bounds=(start - 0.01, min(start + 0.01, 1.0)),
-        method="bounded",
-        options={"xatol": 1e-9},
-    )
+    start = max(np.linspace(0.4, 1.0, 61)[:-1].tolist(), key=lambda t: place(t)[0])
+    around, fine = (start - 0.01, min(start + 0.01, 1.0)), {"xatol": 1e-9}
+    top = minimize_scalar(lambda t: -place(t)[0], bounds=around, method="bounded", options=fine)
     overlap = float(top.x)
-    log_sum, weight = place(overlap)
-    kappa = beta * dim * overlap
-    excess = math.exp(
-        float(log_sphere_integral(2.0 * kappa, dim=dim) - 2.0 * log_sphere_integral(kappa, dim=dim))
-    )
+    (log_sum, weight), kappa = place(overlap), beta * dim * overlap
+    excess = math.exp(log_mean(2.0 * kappa) - 2.0 * log_mean(kappa))
     across = beta * (1.0 - weight) * dim * excess / math.exp(log_sum)
     return RetrievalFold(
         log_count=float(np.logaddexp(0.0, log_sum - across)),

@@ -1,9 +1,10 @@
 """Random continuous memories: when the others outweigh a pattern, what retrieval keeps, basins.
 
-Patterns are rows of d components and mean square 1 (`random_energy.ENSEMBLES`), in single
-precision: what is counted is decided by differences of scores of order one. Errors are standard
-errors over independent memories.
+Patterns are rows of d components, mean square 1, in single precision: what is counted is decided by
+differences of scores of order one. Errors are standard errors over independent memories.
 """
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,12 +19,10 @@ from spinformer.core.statistics import Estimate, mean_estimate
 
 BETAS = (0.25, 0.5, 1.0, 2.0)
 BASIN_DIMS = {0.1: (32, 48, 64, 80, 96), 0.2: (16, 24, 32, 40, 48), 0.3: (12, 16, 20, 26, 32)}
-FOLD_DIMS = (49, 64, 81, 100, 121, 144, 169, 196)
 COUNTS = tuple(4**k for k in range(3, 9))
 DIMS = tuple(2**k for k in range(4, 11))
 QUERIES = 100  # at most, of a memory
 KEPT = 0.5  # a pattern is kept above this overlap
-_CHUNK = 2**14
 
 
 def draw_patterns(
@@ -47,12 +46,12 @@ def outweighed_at(
     One memory grows pattern by pattern, until more than half of the 64 are outweighed or it holds
     2^20; infinite for those that are not. One step: the state is the pattern.
     """
-    rng = numpy_generator(seed)
+    rng, chunk = numpy_generator(seed), 2**14
     own = draw_patterns(64, dim=dim, ensemble=ensemble, seed=rng)
     top = beta * (own.astype(np.float64) ** 2).sum(axis=1)
     total, found = np.zeros(len(own)), np.full(len(own), np.inf)
-    for begin in range(0, 2**20, _CHUNK):
-        others = draw_patterns(_CHUNK, dim=dim, ensemble=ensemble, seed=rng)
+    for begin in range(0, 2**20, chunk):
+        others = draw_patterns(chunk, dim=dim, ensemble=ensemble, seed=rng)
         scores = beta * (own @ others.T).astype(np.float64) - top[:, None]
         sums = total[:, None] + np.cumsum(np.exp(scores), axis=1)
         new = np.isinf(found) & (sums[:, -1] >= 1.0)
@@ -78,11 +77,10 @@ def iterate(
         scores -= scores.max(axis=1, keepdims=True)
         np.exp(scores, out=scores)
         states[active] = (scores @ patterns) / scores.sum(axis=1, keepdims=True)
-        now = overlaps.copy()
-        now[active] = (states[active] * targets[active]).sum(axis=1) / patterns.shape[1]
-        active = active[np.abs(now[active] - overlaps[active]) > 1e-5]
-        overlaps = now
-        if len(active) == 0:
+        before = overlaps[active]
+        overlaps[active] = (states[active] * targets[active]).sum(axis=1) / patterns.shape[1]
+        active = active[np.abs(overlaps[active] - before) > 1e-5]
+        if not active.size:
             break
     return overlaps
 
@@ -94,12 +92,13 @@ def kept_patterns(
 
     The first `QUERIES` (fewer if N = `count` is smaller) of each of `memories` memories are tried.
     """
-    overlaps, shares = np.empty((2, memories))
-    for index, rng in enumerate(numpy_generator(seed).spawn(memories)):
+    found = []
+    for rng in numpy_generator(seed).spawn(memories):
         patterns = draw_patterns(count, dim=dim, seed=rng)
         tried = patterns[:QUERIES]
         rest = iterate(patterns, starts=tried, targets=tried, beta=beta)
-        overlaps[index], shares[index] = rest.mean(), (rest > KEPT).mean()
+        found.append([rest.mean(), (rest > KEPT).mean()])
+    overlaps, shares = np.transpose(found)
     return mean_estimate(overlaps), mean_estimate(shares)
 
 
@@ -110,22 +109,21 @@ def half_overlap(count: int, *, dim: int, beta: float, memories: int, seed: Seed
     interpolation between, and a random direction besides. Found means the weight ½ in the step, and
     an overlap above `KEPT` at rest.
     """
-    overlaps = np.linspace(0.1, 1.0, 19)
-    shares = np.empty((2, memories, len(overlaps)))
-    for index, rng in enumerate(numpy_generator(seed).spawn(memories)):
+    overlaps, found = np.linspace(0.1, 1.0, 19), []
+    for rng in numpy_generator(seed).spawn(memories):
         patterns = draw_patterns(count, dim=dim, seed=rng)
         tried = patterns[:QUERIES]
         aside = rng.standard_normal(tried.shape).astype(np.float32)
         aside -= (aside * tried).sum(axis=1, keepdims=True) / dim * tried
         aside *= np.sqrt(dim) / np.linalg.norm(aside, axis=1, keepdims=True)
-        for row, m in enumerate(overlaps):
+        shares = []
+        for m in overlaps:
             starts = m * tried + np.sqrt(1.0 - m**2) * aside
-            scores = beta * (starts @ patterns.T).astype(np.float64)
-            weights = np.exp(scores - logsumexp(scores, axis=1, keepdims=True))
-            shares[0, index, row] = (np.diagonal(weights) > 0.5).mean()
+            weights = softmax(beta * (starts @ patterns.T).astype(np.float64), axis=1)
             last = iterate(patterns, starts=starts, targets=tried, beta=beta)
-            shares[1, index, row] = (last > KEPT).mean()
-    return np.array([[_half(overlaps, row) for row in kind] for kind in shares])
+            shares.append([(np.diagonal(weights) > 0.5).mean(), (last > KEPT).mean()])
+        found.append([_half(overlaps, kind) for kind in np.transpose(shares)])
+    return np.transpose(found)
 
 
 def half_log_count(
@@ -136,17 +134,15 @@ def half_log_count(
     A memory grows through the given ln N, linear interpolation between; its first 40 patterns are
     tried.
     """
-    counts = np.rint(np.exp(log_counts)).astype(int)
-    found = np.empty(memories)
-    for index, rng in enumerate(numpy_generator(seed).spawn(memories)):
-        patterns = draw_patterns(counts[-1], dim=dim, seed=rng)
-        lost = []
+    counts, found = np.rint(np.exp(log_counts)).astype(int), []
+    for rng in numpy_generator(seed).spawn(memories):
+        patterns, lost = draw_patterns(counts[-1], dim=dim, seed=rng), []
         for count in counts:
             tried = patterns[: min(40, count)]
             rest = iterate(patterns[:count], starts=tried, targets=tried, beta=beta)
             lost.append((rest <= KEPT).mean())
-        found[index] = _half(np.log(counts), np.array(lost))
-    return found
+        found.append(_half(np.log(counts), np.array(lost)))
+    return np.array(found)
 
 
 def _half(places: np.ndarray, shares: np.ndarray) -> float:
@@ -191,8 +187,8 @@ def line_fit(x: np.ndarray, *, values: np.ndarray, errors: np.ndarray) -> tuple[
     chi2 = (((values - np.polyval(found, x)) / errors) ** 2).sum() / (len(x) - 2)
     spread = np.sqrt(np.diag(covariance) * max(chi2, 1.0))
     slope, intercept = (
-        Estimate(value=float(value), error=float(error), samples=len(x))
-        for value, error in zip(found, spread, strict=True)
+        Estimate(value=value, error=error)
+        for value, error in zip(found.tolist(), spread.tolist(), strict=True)
     )
     return intercept, slope
 
@@ -209,11 +205,9 @@ def line_fit(x: np.ndarray, *, values: np.ndarray, errors: np.ndarray) -> tuple[
 )
 def ONE_STEP(ensemble: str, beta: float, dim: int) -> Rows:
     """ln N at which half of the patterns are outweighed in one step."""
-    medians = [
-        np.median(outweighed_at(dim, beta=beta, ensemble=ensemble, seed=1000 * dim + draw))
-        for draw in range(12)
-    ]
-    found = mean_estimate(np.log(medians))
+    given: dict[str, Any] = {"beta": beta, "ensemble": ensemble}
+    seeds = range(1000 * dim, 1000 * dim + 12)
+    found = mean_estimate([np.log(np.median(outweighed_at(dim, seed=s, **given))) for s in seeds])
     return rows_of(log_count=found.value, log_count_error=found.error)
 
 
@@ -234,14 +228,15 @@ def BASINS(load: float, dim: int) -> Rows:
     )
 
 
-@stored("fold", grid(dim=FOLD_DIMS))
+@stored("fold", [{"dim": root**2} for root in range(7, 15)])
 def FOLD(dim: int) -> Rows:
     """ln N at which half of the patterns lose their state."""
     fold = retrieval_fold(dim, beta=dim**-0.5)
     log_counts = fold.log_count + fold.spread * np.array([-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0])
-    found = half_log_count(dim, beta=dim**-0.5, log_counts=log_counts, memories=6, seed=dim)
-    estimate = mean_estimate(found)
-    return rows_of(log_count=estimate.value, log_count_error=estimate.error)
+    found = mean_estimate(
+        half_log_count(dim, beta=dim**-0.5, log_counts=log_counts, memories=6, seed=dim)
+    )
+    return rows_of(log_count=found.value, log_count_error=found.error)
 
 
 def _memories(count: int) -> int:
