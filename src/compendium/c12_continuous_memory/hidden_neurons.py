@@ -8,15 +8,6 @@ with visible neurons v (d,) and one hidden neuron for each pattern, h (N,). Time
 so that only the ratio ρ = τ_h/τ_v is left. h = Xv, the limit ρ → 0, leaves dv/dt = −∇E of
 `hopfield.continuous`: attention is one Euler step of size τ_v. To first order in ρ,
 (1 + ρA) dv/dt = −∇E, A = β Cov_p(x) the slope of attention.
-
-Table ENDS: random memories (normal patterns, COUNT of width DIM) and normal queries; the reference
-is attention in continuous time, ρ = 0. Predicted before the shares were computed: the share of
-queries that end at another rest grows in proportion to ρ while it is small, is below 2 % at ρ =
-0.01, and saturates below 25 % for ρ ≥ 10, if the hidden neurons start at Xv; if they start at 0,
-more than half end elsewhere for ρ ≥ 10.
-
-Table of settings of A9b: how few queries may end elsewhere, from which start, at which ratio.
-value: the share that is allowed less the share of queries that end elsewhere than in attention.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,12 +19,12 @@ from numpy.typing import ArrayLike
 from scipy.integrate import odeint
 
 from bookmaker.tables import Rows, stored
+from compendium.common.rows import grid, groups, rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import share_interval
 from spinformer.hopfield.continuous import retrieve
 
 Array = np.ndarray
-COUNT, DIM = 24, 8
 APART = 0.05  # rests at a larger distance are different ones
 AT_REST = 1e-4  # what the velocity may be there
 
@@ -45,19 +36,12 @@ def softmax(scores: Array) -> Array:
 
 
 def flow(
-    patterns: Array,
-    *,
-    queries: Array,
-    beta: float,
-    ratio: float,
-    empty: bool = False,
-    duration: float,
-    points: int,
-    accuracy: float,
+    patterns: Array, *, queries: Array, beta: float, ratio: float, empty: bool = False, **times: Any
 ) -> tuple[Array, Array]:
     """Both kinds of neurons from v = query and h = Xv, or 0 if `empty`; ρ = `ratio` > 0.
 
-    v (S, T, d) and h (S, T, N) at T = `points` times from 0 to `duration`, in units of τ_v.
+    v (S, T, d) and h (S, T, N) at T = `points` times from 0 to `duration`, in units of τ_v, each
+    to an `accuracy`.
     """
     width = patterns.shape[1]
 
@@ -68,19 +52,12 @@ def flow(
 
     hidden = queries @ patterns.T
     starts = np.concatenate([queries, 0.0 * hidden if empty else hidden], axis=1)
-    states = _integrate(velocity, starts, duration, points, accuracy)
+    states = _integrate(velocity, starts, **times)
     return states[..., :width], states[..., width:]
 
 
 def slow_flow(
-    patterns: Array,
-    *,
-    queries: Array,
-    beta: float,
-    ratio: float = 0.0,
-    duration: float,
-    points: int,
-    accuracy: float,
+    patterns: Array, *, queries: Array, beta: float, ratio: float = 0.0, **times: Any
 ) -> Array:
     """The visible neurons alone: (1 + ρA) dv/dt = Xᵀ softmax(βXv) − v; v as in `flow`.
 
@@ -97,11 +74,16 @@ def slow_flow(
         drag = np.eye(patterns.shape[1]) + ratio * slope
         return np.asarray(np.linalg.solve(drag, (mean - v)[..., None])[..., 0])
 
-    return _integrate(velocity, queries, duration, points, accuracy)
+    return _integrate(velocity, queries, **times)
 
 
 def _integrate(
-    velocity: Callable[[Array], Array], starts: Array, duration: float, points: int, accuracy: float
+    velocity: Callable[[Array], Array],
+    starts: Array,
+    *,
+    duration: float,
+    points: int,
+    accuracy: float,
 ) -> Array:
     """States (S, T, n); all S are one system whose Jacobian lies in a band."""
     count, width = starts.shape
@@ -136,9 +118,9 @@ def relaxation_rates(slopes: ArrayLike, *, ratio: float) -> Array:
 
 
 def memories(count: int, *, queries: int, seed: Seed = 0) -> list[tuple[Array, Array]]:
-    """`count` random memories, patterns (COUNT, DIM) and `queries` (n, DIM) of each."""
+    """`count` random memories: 24 normal patterns of width 8 and `queries` (n, 8) of each."""
     draw = numpy_generator(seed).standard_normal
-    return [(draw((COUNT, DIM)), draw((queries, DIM))) for _ in range(count)]
+    return [(draw((24, 8)), draw((queries, 8))) for _ in range(count)]
 
 
 def distances(
@@ -162,7 +144,7 @@ def distances(
 def ends(
     drawn: Sequence[tuple[Array, Array]], *, beta: float, ratio: float | None, empty: bool = False
 ) -> tuple[Array, Array]:
-    """Where all queries end, (n, DIM), and whether they rest there, (n,) booleans.
+    """Where all queries end, (n, d), and whether they rest there, (n,) booleans.
 
     `ratio` ρ; 0 for attention in continuous time; None for its unit steps.
     """
@@ -170,21 +152,19 @@ def ends(
     given: dict[str, Any] = {"beta": beta, "points": 2, "accuracy": 1e-6}
     given["duration"] = 200.0 * max(1.0, ratio or 0.0)
     for patterns, queries in drawn:
-        if ratio is None:
-            stored_ones, states = torch.as_tensor(patterns), torch.as_tensor(queries)
-            steps = retrieve(stored_ones, queries=states, beta=beta, tolerance=1e-8)
-            end, rest = steps.states.numpy(), steps.converged.numpy()
+        if ratio:
+            both = flow(patterns, queries=queries, ratio=ratio, empty=empty, **given)
+            end, hidden = (neurons[:, -1] for neurons in both)
+        elif ratio is None:
+            memory, states = torch.as_tensor(patterns), torch.as_tensor(queries)
+            end = retrieve(memory, queries=states, beta=beta, tolerance=1e-8).states.numpy()
+            hidden = end @ patterns.T
         else:
-            if ratio:
-                both = flow(patterns, queries=queries, ratio=ratio, empty=empty, **given)
-                end, hidden = (neurons[:, -1] for neurons in both)
-            else:
-                end = slow_flow(patterns, queries=queries, **given)[:, -1]
-                hidden = end @ patterns.T
-            rest = _length(softmax(beta * hidden) @ patterns - end) <= AT_REST
-            rest &= _length(end @ patterns.T - hidden) <= AT_REST
+            end = slow_flow(patterns, queries=queries, **given)[:, -1]
+            hidden = end @ patterns.T
+        rest = _length(softmax(beta * hidden) @ patterns - end) <= AT_REST
         points.append(end)
-        resting.append(rest)
+        resting.append(rest & (_length(end @ patterns.T - hidden) <= AT_REST))
     return np.concatenate(points), np.concatenate(resting)
 
 
@@ -193,9 +173,9 @@ def _length(vectors: Array) -> Array:
 
 
 def elsewhere(one: tuple[Array, Array], *, other: tuple[Array, Array]) -> dict[str, float]:
-    """How many of the queries of `ends` end at another place in `other`.
+    """How many of the queries that rest in both ends `one` and `other` are apart there.
 
-    The count, of those tried, that rest in both, and Wilson's interval.
+    The count, of those tried, and Wilson's interval.
     """
     both = one[1] & other[1]
     apart = _length(one[0] - other[0]) > APART
@@ -204,21 +184,16 @@ def elsewhere(one: tuple[Array, Array], *, other: tuple[Array, Array]) -> dict[s
     return {"count": count, "tried": tried, "low": low, "high": high}
 
 
-STARTS: dict[str, tuple[float, ...]] = {
-    "in balance": (0.03, 0.3, 1.0, 3.0, 30.0),
-    "empty": (0.03, 0.3, 1.0, 3.0, 10.0),
-    "unit steps": (0.0,),
-}
-
-
 @stored(
     "ends",
-    [{"start": start, "ratio": r} for start, ratios in STARTS.items() for r in ratios],
+    grid(start=["in balance"], ratio=(0.03, 0.3, 1.0, 3.0, 30.0))
+    + grid(start=["empty"], ratio=(0.03, 0.3, 1.0, 3.0, 10.0))
+    + grid(start=["unit steps"], ratio=[0.0]),
     seconds=3.0,
     within={"count": 2, "tried": 2, "low": 0.02, "high": 0.02},
 )
 def ENDS(start: str, ratio: float) -> Rows:
-    """Queries that end elsewhere than in attention in continuous time, β = 0.8, 200 queries."""
+    """Of 200 queries, how many end elsewhere than in attention in continuous time, β = 0.8."""
     drawn = memories(10, queries=20, seed=0)
     other = ends(drawn, beta=0.8, ratio=ratio or None, empty=start == "empty")
     return [elsewhere(ends(drawn, beta=0.8, ratio=0.0), other=other)]
@@ -226,18 +201,12 @@ def ENDS(start: str, ratio: float) -> Rows:
 
 @stored(
     "settings_A9b",
-    [
-        {**unit, "allowed": allowed}
-        for unit in ENDS.units
-        if unit["start"] in ("in balance", "empty")
-        for allowed in (0.1, 0.2)
-    ],
+    [{**unit, "allowed": allowed} for unit in ENDS.units[:-1] for allowed in (0.1, 0.2)],
     seconds=0.1,
 )
 def SETTINGS_ENDS(start: str, ratio: float, allowed: float) -> Rows:
-    """One start of the hidden neurons, one ratio of times, one share that is allowed."""
-    table = ENDS.read()
-    (here,) = ((table["start"] == start) & (table["ratio"] == ratio)).nonzero()[0]
-    count, tried, low, high = (table[k][here] for k in ("count", "tried", "low", "high"))
-    told = {"value": allowed - count / tried, "low": allowed - high, "high": allowed - low}
-    return [{**told, "runs": int(tried)}]
+    """The share that is allowed less that of the queries that end elsewhere."""
+    found = dict(groups(ENDS.read(), "start", "ratio"))[start, ratio]
+    share = found["count"] / found["tried"]
+    low, high = allowed - found["high"], allowed - found["low"]
+    return rows_of(value=allowed - share, low=low, high=high, runs=found["tried"])

@@ -1,11 +1,6 @@
-"""What the continuous memory keeps and what is promised of it: the experiments of chapter 12.
+"""What the continuous memory keeps and what is promised of it.
 
 Memories are compared at equal β⟨‖x‖²⟩/d, so that a change of scale is no change of temperature.
-
-Table of settings of A19: which faces come back, by what is hidden and how they are prepared. value:
-the share of the hundred faces that are recalled at β⟨‖x‖²⟩/d = 1, less 0.995, so that above zero
-all of them are. These hundred faces are the statement's own and no sample: the interval is the
-count itself.
 """
 
 import math
@@ -17,7 +12,7 @@ from torch.nn.functional import normalize
 
 from bookmaker.tables import Rows, stored
 from compendium.common import images
-from compendium.common.rows import grid
+from compendium.common.rows import grid, rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.hopfield.continuous import attention_weights, jacobian, retrieve
 from spinformer.hopfield.fixed_points import effective_entries
@@ -28,16 +23,14 @@ HALVES = ("lower", "upper", "right", "random")
 
 def visible_half(half: str, *, hidden: float = 0.5, seed: Seed = 0) -> torch.Tensor:
     """Which of the 625 pixels of a face are seen when the named part, a share `hidden`, is not."""
-    places = np.arange(images.FACE_SHAPE[0] * images.FACE_SHAPE[1])
+    places = np.arange(625)
     first = {
         "lower": places[::-1],
         "upper": places,
         "right": np.argsort(-(places % images.FACE_SHAPE[1]), kind="stable"),
         "random": numpy_generator(seed).permutation(places),
     }[half]
-    seen = torch.ones(places.size, dtype=torch.bool)
-    seen[torch.as_tensor(first[: round(hidden * places.size)].copy())] = False
-    return seen
+    return torch.as_tensor(np.isin(places, first[: round(hidden * 625)], invert=True))
 
 
 def prepare_faces(
@@ -74,13 +67,8 @@ def faces_recalled(memory: torch.Tensor, *, queries: torch.Tensor, coldness: flo
     `coldness` is β⟨‖x‖²⟩/d.
     """
     mean_square = float(memory.square().sum(-1).mean())
-    ends = retrieve(
-        memory,
-        queries=queries,
-        beta=coldness * memory.shape[1] / mean_square,
-        tolerance=1e-6 * mean_square**0.5,
-        max_steps=1000,
-    ).states
+    beta, tolerance = coldness * memory.shape[1] / mean_square, 1e-6 * mean_square**0.5
+    ends = retrieve(memory, queries=queries, beta=beta, tolerance=tolerance, max_steps=1000).states
     return int(((ends - memory).norm(dim=-1) < 0.05 * memory.norm(dim=-1)).sum())
 
 
@@ -111,10 +99,9 @@ def guarantees(patterns: torch.Tensor, *, beta: float, radius: float) -> dict[st
 def bound_cases(memories: int, *, seed: Seed = 0) -> dict[str, np.ndarray]:
     """Random memories, temperatures and starting distances, each bound beside what it bounds.
 
-    One entry a pattern of some memory. error: ‖f(ξ) − x_i‖ after one step, summed over competitors,
-    which loses no digits where it is far below the rounding of x_i; slope: largest eigenvalue of
-    the update's Jacobian. distance, radius: of the patterns that are promised a fixed point, how
-    far retrieval ends from them, and how far it may.
+    One entry a pattern. error: ‖f(ξ) − x_i‖ after one step, summed over competitors, which loses no
+    digits far below the rounding of x_i; slope: largest eigenvalue of the update's Jacobian.
+    distance, radius: how far retrieval ends from patterns with a promised fixed point, and may.
     """
     rng = numpy_generator(seed)
     cases: list[dict[str, torch.Tensor]] = []
@@ -150,10 +137,9 @@ def grouped_patterns(
 
     Group centres are standard normal; members scatter about theirs with standard deviation ½.
     """
-    rng = numpy_generator(seed)
-    centres = rng.standard_normal((draws, clusters, 1, dim))
-    members_of = centres + 0.5 * rng.standard_normal((draws, clusters, members, dim))
-    patterns = members_of.reshape(draws, -1, dim)
+    draw = numpy_generator(seed).standard_normal
+    centres = draw((draws, clusters, 1, dim))
+    patterns = (centres + 0.5 * draw((draws, clusters, members, dim))).reshape(draws, -1, dim)
     return torch.as_tensor(patterns - patterns.mean(1, keepdims=True))
 
 
@@ -163,18 +149,16 @@ def shares_of_kinds(patterns: torch.Tensor, *, factors: np.ndarray) -> np.ndarra
     `patterns` (draws, N, d), each memory at `factors` (temperatures,) times the β at which its
     own mean becomes unstable. Every stored pattern is a start.
     """
-    factors = np.asarray(factors, dtype=float)
     top = torch.linalg.eigvalsh(jacobian(patterns, states=torch.zeros_like(patterns[:, :1])))
     # β in front of every score is the same as a memory whose vectors are √β times as long.
-    unit = top[..., -1:].rsqrt()
-    result = np.empty((factors.size, 3, len(patterns)))
-    for row, factor in zip(result, factors, strict=True):
+    unit, shares = top[..., -1:].rsqrt(), []
+    for factor in factors:
         memory = math.sqrt(factor) * unit * patterns
         ends = retrieve(memory, queries=memory, beta=1.0, tolerance=1e-7, max_steps=2000)
         entries = effective_entries(ends.attention).numpy()
         single, average = entries == 1, entries > patterns.shape[1] / 2
-        row[:] = [kind.mean(-1) for kind in (single, ~single & ~average, average)]
-    return result
+        shares.append([kind.mean(-1) for kind in (single, ~single & ~average, average)])
+    return np.array(shares)
 
 
 @stored(
@@ -182,22 +166,19 @@ def shares_of_kinds(patterns: torch.Tensor, *, factors: np.ndarray) -> np.ndarra
     grid(
         half=HALVES,
         hidden=(0.3, 0.4, 0.5, 0.6, 0.7, 0.8),
-        centring=("none", "mean face"),
+        centring=CENTRINGS[:2],
         norm=("own", "equal"),
     ),
     seconds=0.5,
     within={"value": 0.011, "low": 0.011, "high": 0.011},
 )
 def SETTINGS(half: str, hidden: float, centring: str, norm: str) -> Rows:
-    """One place and share of what is hidden, one way to prepare the memory."""
-    faces = torch.as_tensor(images.faces())
-    memory, queries = prepare_faces(
-        faces,
-        seen=visible_half(half, hidden=hidden),
-        centring=centring,
-        equal_norm=norm == "equal",
-        scaled_query=True,
-    )
-    count = faces_recalled(memory, queries=queries, coldness=1.0)
-    lead = count / len(faces) - 0.995
-    return [{"value": lead, "low": lead, "high": lead, "runs": len(faces)}]
+    """The share of the hundred faces that come back at β⟨‖x‖²⟩/d = 1, less 0.995.
+
+    They are the statement's own and no sample: the interval is the count itself.
+    """
+    faces, seen = torch.as_tensor(images.faces()), visible_half(half, hidden=hidden)
+    how: dict[str, Any] = {"centring": centring, "equal_norm": norm == "equal"}
+    memory, queries = prepare_faces(faces, seen=seen, scaled_query=True, **how)
+    lead = faces_recalled(memory, queries=queries, coldness=1.0) / len(faces) - 0.995
+    return rows_of(value=lead, low=lead, high=lead, runs=len(faces))
