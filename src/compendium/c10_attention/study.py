@@ -1,12 +1,12 @@
 """Cheaper relatives of self-attention: what each costs and misses.
 
 All act on tokens (…, N, d), which are their own queries, keys and values, at an inverse temperature
-β. Four are linear in N at a fixed setting, the recurrent one only with a fixed number of slots;
-`streaming_attention` is exact and saves memory alone.
+β. Four are linear in N at a fixed setting; `streaming_attention` is exact and saves memory alone.
 """
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_flatten
 from torch.utils.flop_counter import FlopCounterMode
 
 from bookmaker.tables import Rows, stored
+from compendium.common.rows import grid
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.hopfield.attention import attention
 
@@ -36,22 +37,23 @@ def multi_head_attention(queries: Tensor, *, keys: Tensor, values: Tensor, heads
 
 
 def low_rank_attention(tokens: Tensor, landmarks: int, *, beta: float = 1.0) -> Tensor:
-    """Nyström form from the means of `landmarks` runs of consecutive tokens.
+    """Nyström form from the means of `landmarks` runs of consecutive tokens, which divide N.
 
-    softmax(βXX̃ᵀ) pinv(softmax(βX̃X̃ᵀ)) softmax(βX̃Xᵀ) X, exact for a landmark each; N is a multiple
-    of them [xiong2021nystromformer, with the exact pseudo-inverse].
+    softmax(βXX̃ᵀ) pinv(softmax(βX̃X̃ᵀ)) softmax(βX̃Xᵀ) X, exact for a landmark each
+    [xiong2021nystromformer, with the exact pseudo-inverse].
     """
     few = tokens.unflatten(-2, (landmarks, -1)).mean(-2)
-    left = torch.softmax(beta * tokens @ few.mT, dim=-1)
-    core = torch.softmax(beta * few @ few.mT, dim=-1)
-    right = torch.softmax(beta * few @ tokens.mT, dim=-1)
+    left, core, right = (
+        torch.softmax(beta * one @ other.mT, dim=-1)
+        for one, other in ((tokens, few), (few, few), (few, tokens))
+    )
     return left @ (torch.linalg.pinv(core) @ (right @ tokens))
 
 
 def sparse_attention(tokens: Tensor, window: int, *, beta: float = 1.0) -> Tensor:
-    """Each token looks only at those at most `window` places away, which are gathered.
+    """Each token looks at those at most `window` places away [beltagy2020longformer, local part].
 
-    The full matrix is never made [beltagy2020longformer, the local part].
+    They are gathered: the full matrix is never made.
     """
     length = tokens.shape[-2]
     reach = min(window, length - 1)
@@ -79,8 +81,7 @@ def recurrent_attention(
     that of `compression` [rae2020compressive, mean pooling].
     """
     allowed = torch.ones(block, block, dtype=torch.bool).tril()
-    past = tokens[..., :0, :]
-    outputs = []
+    past, outputs = tokens[..., :0, :], []
     for now in tokens.split(block, dim=-2):
         present = (beta * now @ now.mT).masked_fill(~allowed, -math.inf)
         scores = torch.cat([beta * now @ past.mT + math.log(compression), present], dim=-1)
@@ -95,9 +96,8 @@ def kernel_attention(
 ) -> Tensor:
     """exp(β qᵀk) by an average of `features` positive random products φ_w(q) φ_w(k).
 
-    φ_w(x) = exp(√β wᵀx − β‖x‖²/2), w ~ N(0, 1), is unbiased in numerator and denominator; the
-    error falls with the root of the features once they exceed the variance of one, about
-    exp(β‖q + k‖²) [choromanski2021rethinking, without orthogonalization].
+    φ_w(x) = exp(√β wᵀx − β‖x‖²/2), w ~ N(0, 1), is unbiased in numerator and denominator
+    [choromanski2021rethinking, without orthogonalization].
     """
     shape = (features, tokens.shape[-1])
     draws = torch.randn(shape, dtype=tokens.dtype, generator=torch_generator(seed))
@@ -140,8 +140,8 @@ SETTINGS = {
     "recurrent": (16, 8, 4, 2),
     "kernel": (16, 64, 128, 256),
 }
-# What a family may use: as many landmarks, neighbours to each side, slots or features at every
-# length, or one for so many tokens.
+# Landmarks, neighbours to each side, slots of means of 16, or features: as many at every length, or
+# one for so many tokens.
 FIXED = {"low rank": 16, "sparse": 16, "recurrent": 64, "kernel": 64}
 TOKENS_EACH = {"low rank": 16, "sparse": 16, "recurrent": 16, "kernel": 4}
 
@@ -170,10 +170,7 @@ def count_cost(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple
 
 
 def family_operations(tokens: Tensor, *, family: str) -> list[float]:
-    """Operations of a family over those of what it replaces, for its settings.
-
-    That is dense attention, and for the recurrent family dense causal attention: half of it.
-    """
+    """Operations of a family at its settings over those of dense attention, if recurrent causal."""
     dense = count_cost(attention, tokens, keys=tokens, values=tokens)[0]
     dense = dense // 2 if family == "recurrent" else dense
     return [count_cost(FAMILIES[family], tokens, one)[0] / dense for one in SETTINGS[family]]
@@ -196,27 +193,17 @@ def family_errors(
     tokens: Tensor, *, family: str, beta: float, draws: int = 3, seed: int = 0
 ) -> list[float]:
     """What a family misses at its settings; of random features the root mean square over draws."""
-    random, found = family == "kernel", []
+    off, found = partial(missed, tokens=tokens, family=family, beta=beta), []
     for setting in SETTINGS[family]:
-        given = {"seed": torch_generator(seed)} if random else {}
-        errors = [
-            missed(
-                FAMILIES[family](tokens, setting, beta=beta, **given),
-                tokens=tokens,
-                family=family,
-                beta=beta,
-            )
-            for _ in range(draws if random else 1)
-        ]
+        given = {"seed": torch_generator(seed)} if family == "kernel" else {}
+        made = partial(FAMILIES[family], tokens, setting, beta=beta, **given)
+        errors = [off(made()) for _ in range(draws if given else 1)]
         found.append(math.hypot(*errors) / math.sqrt(len(errors)))
     return found
 
 
 def budgeted(tokens: Tensor, *, family: str, fixed: bool, beta: float, seed: int = 0) -> Tensor:
-    """The tokens' attention by a family at a fixed budget, or at a share of the tokens.
-
-    Recurrence goes in blocks of 32 and keeps so many means of 16.
-    """
+    """The tokens' attention by a family at a fixed budget, or at a share of the tokens."""
     most = FIXED[family] if fixed else len(tokens) // TOKENS_EACH[family]
     if family == "recurrent":
         return recurrent_attention(tokens, 16, block=32, slots=most, beta=beta)
@@ -226,22 +213,14 @@ def budgeted(tokens: Tensor, *, family: str, fixed: bool, beta: float, seed: int
 
 @stored(
     "exponents",
-    [{"family": family, "kind": kind} for family in FIXED for kind in ("fixed", "share")],
+    grid(family=FIXED, kind=("fixed", "share")),
     seconds=2.0,
 )
 def EXPONENTS(family: str, kind: str) -> Rows:
     """Exponent of the operations at a fixed budget and at a share of the tokens, of width 32."""
-    fixed = kind == "fixed"
+    how = {"family": family, "fixed": kind == "fixed", "beta": 0.2}
     # Recurrence bends late; the others cost more memory at a fixed share.
-    length = 8192 if fixed or family == "recurrent" else 2048
-    half, full = (
-        count_cost(
-            budgeted,
-            torch.randn(size, 32, generator=torch_generator(0), dtype=torch.float64),
-            family=family,
-            fixed=fixed,
-            beta=0.2,
-        )[0]
-        for size in (length // 2, length)
-    )
+    length = 8192 if how["fixed"] or family == "recurrent" else 2048
+    tokens = torch.zeros(length, 32, dtype=torch.float64)
+    half, full = (count_cost(budgeted, tokens[:size], **how)[0] for size in (length // 2, length))
     return [{"exponent": math.log2(full / half)}]
