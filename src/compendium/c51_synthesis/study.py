@@ -40,8 +40,7 @@ def readers_at_once(keys: np.ndarray, *, beta: float, readers: int) -> np.ndarra
 
 def slowest_mode(keys: np.ndarray, *, beta: float, readers: int, values: np.ndarray) -> complex:
     """The eigenvalue of a step of all readers next to one, of nonnegative imaginary part."""
-    matrix, _, _ = _transitions(keys, beta, readers, values)
-    found = np.linalg.eigvals(matrix)
+    found = np.linalg.eigvals(_transitions(keys, beta, readers, values)[0])
     second = found[np.argsort(-np.abs(found))][1]
     return complex(second.real, abs(second.imag))
 
@@ -95,8 +94,8 @@ def readers_needed(
         mean = view(keys, beta=beta, readers=readers)
         return float(np.linalg.norm(mean - rest)) <= tolerance
 
-    high = next((2**k for k in range(10) if near(2**k)), 1000)
-    if high == 1000 and not near(high):
+    high = next((each for each in (*(2**k for k in range(10)), 1000) if near(each)), None)
+    if high is None:
         raise ValueError(f"tolerance must be reached with 1000 readers, got {tolerance}")
     return bisect_left(range(high), True, lo=high // 2 + 1, key=near)
 
@@ -110,8 +109,7 @@ def valley_depth(beta: float) -> float:
 def change_times(readers: int, *, beta: float) -> tuple[float, float]:
     """Sweeps that N readers of the keys 1 and −1 need to change sides: one at a time, all at once.
 
-    One at a time: the relaxation time of the heat bath, exactly, from its tridiagonal matrix.
-    All at once: from the matrix of transitions, made symmetric by its known stationary weights.
+    Relaxation times from matrices of transitions, which stationary weights make symmetric.
     """
     up = np.arange(readers + 1)
     total = 2.0 * up - readers
@@ -132,17 +130,17 @@ def follow_gain(readers: int, *, beta: float, shift: float, period: int, change:
     """How far readers follow when the keys ±1 + c_t are shifted to and fro, over the slow limit."""
     counts, pair = reader_counts(readers, keys=2), np.array([1.0, -1.0])
     spins = counts @ pair / readers
-
-    def rest(now: float) -> float:
-        return float(readers_at_once((pair + now)[:, None], beta=beta, readers=readers)[0]) - now
-
+    slow = [
+        readers_at_once((pair + end)[:, None], beta=beta, readers=readers)[0] - end
+        for end in (shift + change, shift - change)
+    ]
     phase = np.exp(-2j * np.pi * np.arange(period) / period)
     probability, means = np.full(len(counts), 1.0 / len(counts)), []
     for now in np.tile(shift + change * phase.real, 1 - (-200 // period)):
         probability = probability @ _chances(counts, beta * (spins + now)[:, None] * pair)
         means.append(probability @ spins)
     answer = np.array(means[-period:]) @ phase * 2 / period
-    return float(abs(answer) / (0.5 * abs(rest(shift + change) - rest(shift - change))))
+    return float(abs(answer) / (0.5 * abs(slow[0] - slow[1])))
 
 
 def _multiplicity(counts: np.ndarray) -> np.ndarray:
@@ -174,18 +172,22 @@ def three_keys() -> np.ndarray:
     return np.stack([np.cos(angle), np.sin(angle)], 1)
 
 
+def _attended(states: np.ndarray, betas: np.ndarray) -> np.ndarray:
+    """What states of the plane, complex numbers, see of the three keys."""
+    keys = three_keys() @ np.array([1.0, 1.0j])
+    scores = betas[..., None] * (states[..., None] * keys.conj()).real
+    return np.asarray(softmax(scores, axis=-1) @ keys)
+
+
 def late_motion(
     betas: np.ndarray, *, degrees: np.ndarray, steps: int = 400, kept: int = 200
 ) -> tuple[np.ndarray, np.ndarray]:
     """Speed |ξ' − ξ| and turns of attention from near a key, means over the last `kept` steps."""
     betas, degrees = np.broadcast_arrays(betas, degrees)
-    keys = three_keys() @ np.array([1.0, 1.0j])
     turn = np.exp(1j * np.radians(degrees))
-    state = np.full(betas.shape, keys[0] * np.exp(0.1j)) * turn
-    speed, turns = np.zeros(betas.shape), np.zeros(betas.shape)
+    state, speed, turns = np.exp(0.1j) * turn, np.zeros(betas.shape), np.zeros(betas.shape)
     for step in range(steps):
-        scores = betas[..., None] * (state[..., None] * keys.conj()).real
-        following = turn * (softmax(scores, axis=-1) @ keys)
+        following = turn * _attended(state, betas)
         if step >= steps - kept:
             speed += np.abs(following - state) / kept
             turns += np.angle(following * state.conj()) / (2 * np.pi * kept)
@@ -199,11 +201,8 @@ def rest_edge(beta: float) -> float:
     A rest r e^{iθ} needs g = Σ_i p_i x_i of length r, and then the angle is θ − arg g: for every θ
     the length is found by iteration, and the edge is the largest angle of all θ below 60 degrees.
     """
-    keys = three_keys() @ np.array([1.0, 1.0j])
     direction = np.exp(1j * np.radians(np.linspace(0.0, 60.0, 601)))
-    length = np.ones(len(direction))
+    seen = direction
     for _ in range(300):
-        scores = beta * (length[:, None] * direction[:, None] * keys.conj()).real
-        seen = softmax(scores, axis=-1) @ keys
-        length = np.abs(seen)
+        seen = _attended(np.abs(seen) * direction, np.array(beta))
     return float(np.degrees(np.angle(direction * seen.conj())).max())
