@@ -2,26 +2,11 @@
 
 Measured as for MiniLM in chapter 14: seven texts of 128 tokens, the change of a head's own overlap
 energy U by the step it takes, whole, common to all tokens, specific to one; nulls of turned heads.
-
-Criteria, before the run:
-
-R6  As in MiniLM the step of a head as a whole lowers its own U, and the part of it that belongs to
-    a single token raises it: by the 95 % intervals over the texts more than twice as many heads
-    are lower as are higher by the whole step, and more than twice as many higher as lower by the
-    specific part.
-R7  As in MiniLM it is the rest of the block that undoes it: U, summed over the heads of a layer,
-    is lower after attention in more than half of the 30 layers, and after the whole block in
-    less than half.
-R8  The kind explains who climbs: the share of heads whose U rises differs between sinks (more than
-    half of the attention on the first token) and the others by more than 0.3 with its 95 %
-    interval on one side of zero.
-
-Tolerances: float32 sums of a thousand terms, 1e-3 of a change's size.
+Float32 sums of a thousand terms: tolerances are 1e-3 of a change's size.
 """
 
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -31,11 +16,6 @@ from compendium.common.rows import grid, rows_of
 from spinformer.core.statistics import mean_interval
 from spinformer.language.decoder import BlockTrace, Decoder, block_queries
 from spinformer.language.heads import HeadReport, head_report, overlap_energy
-
-COLUMNS = [
-    *("head", "energy", "whole", "whole_error", "whole_z"),
-    *("common", "common_error", "specific", "specific_error", "specific_z"),
-]
 
 
 def text_inputs(model: Decoder, *, length: int = 128) -> Tensor:
@@ -54,15 +34,12 @@ def kinds(model: Decoder, trace: BlockTrace) -> dict[str, Tensor]:
 
 def stage_changes(model: Decoder, number: int, trace: BlockTrace) -> dict[str, Tensor]:
     """Change of U (B, H) with its keys held, mean over tokens, by attention and the block."""
-    shared = model.heads // model.key_heads
-    keys = trace.keys.repeat_interleave(shared, 1)
-    tokens = keys.shape[2]
-    mask = torch.ones(tokens, tokens, dtype=torch.bool).tril()
+    keys = trace.keys.repeat_interleave(model.heads // model.key_heads, 1)
+    how: dict[str, Any] = {"beta": model.head_width**-0.5, "mask": _earlier(trace)}
 
     def energy(states: Tensor) -> Tensor:
         asked = block_queries(model, number, states)
-        beta = model.head_width**-0.5
-        return overlap_energy(asked, keys=keys, beta=beta, mask=mask)[..., 1:].mean(-1)
+        return overlap_energy(asked, keys=keys, **how)[..., 1:].mean(-1)
 
     before = energy(trace.inputs)
     return {
@@ -75,7 +52,7 @@ def layer_report(
     model: Decoder, inputs: Tensor, number: int, *, draws: int
 ) -> tuple[BlockTrace, HeadReport]:
     """What block `number` computes on inputs (B, N, D), and what its heads do to their energies."""
-    trace, tokens = block_trace(model, inputs, number), inputs.shape[1]
+    trace = block_trace(model, inputs, number)
     report = head_report(
         trace.queries,
         keys=trace.keys,
@@ -84,10 +61,15 @@ def layer_report(
         read=lambda states: block_queries(model, number, states),
         output=model.blocks[number]["output"],
         outputs=trace.attended,
-        mask=torch.ones(tokens, tokens, dtype=torch.bool).tril(),
+        mask=_earlier(trace),
         draws=draws,
     )
     return trace, report
+
+
+def _earlier(trace: BlockTrace) -> Tensor:
+    tokens = trace.inputs.shape[1]
+    return torch.ones(tokens, tokens, dtype=torch.bool).tril()
 
 
 @stored(
@@ -106,10 +88,10 @@ def HEAD_TABLE(layer: int) -> Rows:
     its attention, and the whole block, add.
     """
     model = decoder()
-    inputs = text_inputs(model)
-    trace, report = layer_report(model, inputs, layer, draws=20)
+    trace, report = layer_report(model, text_inputs(model), layer, draws=20)
     told = report.table()
-    columns: dict[str, Any] = {name: np.array([row[name] for row in told]) for name in COLUMNS}
+    names = [name for name in told[0] if name != "fell" and "cosine" not in name]
+    columns: dict[str, Any] = {name: [row[name] for row in told] for name in names}
     for name, changes in stage_changes(model, layer, trace).items():
         total = changes.sum(1).numpy()
         low, high = mean_interval(total)

@@ -4,18 +4,6 @@ One voice, whole tokens, windows of T. The oldest token of a window of real text
 another word of the same texts; both windows go on with the same Gumbel noise, one number a word of
 the vocabulary. If the first new tokens agree, the two windows are the same and stay so.
 
-Criteria, before the runs:
-
-R9   What left the window is not forgotten: at β = 1 and T = 8 the total variation between the two
-     laws of the next token, 48 tokens later, is with its 95 % interval above a tenth of that
-     between unrelated windows that go on with one noise. And it is the cold that keeps it: the
-     share at β = 0.5 is below that at β = 1, intervals apart.
-R10  Words come back in a text beyond chance, and do so less where the window is short: at a
-     distance of 32 words the share of equal words, over that of words of unrelated texts, is in
-     what the model with a window of 8 says below that of real texts, 95 % intervals apart. (Seven
-     texts left it open. Then: the 39 help pages of Python with 400 words or more, and, because the
-     kind of text, the distance and what counts as chance could decide, a table of settings.)
-
 Tolerances: rounding may turn a draw; shares within 0.15.
 """
 
@@ -53,20 +41,19 @@ def pairs_apart(
     equal and are not run any more.
     """
     generator = torch.Generator().manual_seed(seed)
-    one, other = one.clone(), other.clone()
+    pair = torch.stack((one, other))
     distances, apart = [], []
     for step in range(max(lags) + 1):
-        live = (one != other).any(1)
+        live = (pair[0] != pair[1]).any(1)
         noise = torch.empty(len(one), len(model.embedding)).exponential_(generator=generator)
         distance = torch.zeros(len(one), dtype=torch.float64)
         if live.any():
-            both = model.embedding[torch.cat((one[live], other[live]))]
-            laws = law(model, both, beta=beta).chunk(2)
+            laws = law(model, model.embedding[pair[:, live].flatten(0, 1)], beta=beta)
+            laws = laws.unflatten(0, (2, -1))
             distance[live] = 0.5 * (laws[0] - laws[1]).abs().sum(1).double()
-            for windows, chances in zip((one, other), laws, strict=True):
-                # argmax of ln p + Gumbel noise is that of p over exponential noise.
-                said = (chances / noise[live]).argmax(1)
-                windows[live] = torch.cat((windows[live, 1:], said[:, None]), 1)
+            # argmax of ln p + Gumbel noise is that of p over exponential noise.
+            said = (laws / noise[live]).argmax(-1)
+            pair[:, live] = torch.cat((pair[:, live, 1:], said[..., None]), -1)
         if step in lags:
             distances.append(distance.numpy())
             apart.append(live.numpy())
@@ -80,14 +67,11 @@ LEFT = [(4, 1.0, 128), (8, 0.5, 256), (8, 1.0, 256), (8, 2.0, 48)]
 @stored("left", [{"span": span, "beta": beta, "count": count} for span, beta, count in LEFT])
 def LEFT_TABLE(span: int, *, beta: float, count: int) -> Rows:
     """Distances of laws by lag: `changed` pairs, and `unrelated` windows with one noise."""
-    model = decoder()
+    model, rows, few = decoder(), [], min(count // 4, 16)
     windows, others = text_windows(model, span=span, count=count, seed=1)
-    changed = windows.clone()
-    changed[:, 0] = others
-    few = min(count // 4, 16)
-    unlike = windows.roll(1, 0)[:few]
-    rows = []
-    for kind, first, second in zip(PAIRS, (windows, windows[:few]), (changed, unlike), strict=True):
+    changed = torch.cat((others[:, None], windows[:, 1:]), 1)
+    pairs = ((windows, changed), (windows[:few], windows.roll(1, 0)[:few]))
+    for kind, (first, second) in zip(PAIRS, pairs, strict=True):
         distance, apart = pairs_apart(model, first, second, beta=beta, lags=LAGS, seed=2)
         found = mean_estimate(distance.T)
         told = {"distance": found.value, "error": found.error, "apart": apart.mean(1)}
@@ -118,10 +102,9 @@ def recurrence(words: np.ndarray, *, distance: int, null: str) -> float:
     if null == "unrelated":
         chance = np.mean([(words == np.roll(words, k, 0)).mean() for k in range(1, len(words))])
     else:
-        chance = np.mean(
-            [np.square(np.unique(text, return_counts=True)[1]).sum() for text in words]
-        )
-        chance = (chance / words.shape[1] - 1) / (words.shape[1] - 1)
+        counts = [np.unique(text, return_counts=True)[1] for text in words]
+        chance = np.mean([count @ (count - 1) for count in counts])
+        chance /= words.shape[1] * (words.shape[1] - 1)
     return float(same / chance)
 
 
@@ -147,22 +130,19 @@ def words_of(source: str) -> np.ndarray:
         span, count = int(source.split()[1]), 28 if source == "window 8" else 14
         return spoken(model, span=span, beta=1.0, count=count, steps=464, seed=0)[:, 64:].numpy()
     texts = sample_texts() if source == "texts" else topics
-    numbers = [token_numbers(model, texts[name]).numpy() for name in texts]
+    numbers = (token_numbers(model, text).numpy() for text in texts.values())
     return np.stack([text[:400] for text in numbers if len(text) >= 400])
 
 
 @stored("recurrences", grid(source=("texts", "help", "window 8", "window 64")), seconds=4.0)
 def RECURRENCE_TABLE(source: str) -> Rows:
     """Recurrence at distances up to 64 words; errors by leaving a seventh of the texts out."""
-    words = words_of(source)
+    words, rows = words_of(source), []
     parts = np.array_split(np.arange(len(words)), 7)
-    rows = []
     for about in grid(null=("unrelated", "shuffled"), distance=(1, 2, 4, 8, 16, 32, 64)):
         left = np.array([recurrence(np.delete(words, part, 0), **about) for part in parts])
         error = (6 / 7 * np.square(left - left.mean()).sum()) ** 0.5
-        rows.append(
-            about | {"ratio": recurrence(words, **about), "error": error, "texts": len(words)}
-        )
+        rows += rows_of(**about, ratio=recurrence(words, **about), error=error, texts=len(words))
     return rows
 
 
