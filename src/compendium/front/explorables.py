@@ -17,16 +17,13 @@ from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Network
 
 TARGET = Path("book") / "_static" / "explorables" / "data.js"
-# Drawn networks that do different things at the document's γ and ε.
-SEEDS = (2, 4, 6, 9)
 PAPER = "the paper's"
 
 
 def network_data(network: Network) -> dict[str, Any]:
     """What the mean field needs of a network, as nested lists.
 
-    patterns (U, P) and readout (4, P, U) of `Network.output_patterns`, drive (2^K, 4, P) of
-    `Network.position_overlaps`, window T, γ and ε.
+    patterns (U, P), readout (4, P, U), drive (2^K, 4, P), window T, γ and ε.
     """
     patterns, readout = network.output_patterns()
     return {
@@ -44,8 +41,9 @@ def map_data() -> dict[str, Any]:
 
     That one settles on a cycle for the paper's network, and so is the same on every machine.
     """
+    # The drawn ones do different things at the document's γ and ε.
     networks = {PAPER: Network.document()}
-    networks |= {f"drawn, seed {seed}": Network.segmented(seed) for seed in SEEDS}
+    networks |= {f"drawn, seed {seed}": Network.segmented(seed) for seed in (2, 4, 6, 9)}
     found: dict[str, Any] = {}
     for name, network in networks.items():
         drawn = random_contexts(network, 0, count=3)
@@ -83,7 +81,6 @@ def spins_data() -> dict[str, Any]:
 
 def module_data() -> dict[str, Any]:
     """Three tokens in the plane and settings of a spin transformer module that tell something."""
-
     weak: dict[str, Any] = {"tokens": [[0.9, 0.5], [-1.0, 0.3], [0.2, -0.9]], "strength": 0.2}
     weak |= {"beta": 1.0, "gamma": 1.0, "turn": 0.0, "solver": "fixed point"}
     strong = {**weak, "strength": 1.5}

@@ -1,7 +1,4 @@
-"""Schematics of the pages that open the parts: a layer and its mask, spins in fields, a generator.
-
-Nothing is computed; `python -m bookmaker frame` writes them to `book/_static/welcome/`.
-"""
+"""Schematics of the pages that open the parts: a layer with its mask, spins, a generator."""
 
 from typing import Any
 
@@ -15,42 +12,34 @@ from spinformer.plot.style import COLORS, label_panels
 
 def draw_layer() -> None:
     """A layer of a transformer, from below, and who may look at whom under a causal mask."""
-    _, axes = plt.subplots(1, 2, figsize=(8.4, 4.4), width_ratios=(1.7, 1.0))
+    _, (left, right) = plt.subplots(1, 2, figsize=(8.4, 4.4), width_ratios=(1.7, 1.0))
+    attention = "attention: each query weighs all keys\nand takes the mean of the values"
     draw_boxes(
         {
             "tokens": (0.35, 0.0, "tokens: one vector for each word"),
             "qkv": (0.35, 0.22, "three linear maps of each vector:\nquery, key, value"),
-            "mix": (
-                0.35,
-                0.47,
-                "attention: each query weighs all keys\nand takes the mean of the values",
-            ),
+            "mix": (0.35, 0.47, attention),
             "add": (0.35, 0.72, "add the input again (residual), normalize"),
             "local": (0.35, 0.93, "feed-forward network, token by token"),
         },
-        axis=axes[0],
+        axis=left,
         arrows=["tokens qkv mix add local"],
         colors={"mix": "red", "add": "blue", "local": "green"},
     )
-    blue = COLORS["blue"]
-    axes[0].plot([0.78, 1.08, 1.08], [0.0, 0.0, 0.72], color=blue, lw=1.2)
-    around = {"arrowstyle": "-|>", "lw": 1.2, "color": blue, "shrinkA": 0}
-    axes[0].annotate("", xy=(0.86, 0.72), xytext=(1.08, 0.72), arrowprops=around)
-    axes[0].set_xlim(-0.25, 1.25)
-    words = ("the", "spin", "that", "you", "turn")
-    allowed = np.tril(np.ones((5, 5)))
-    axes[1].imshow(allowed, cmap=ListedColormap(["white", COLORS["sky"]]))
-    axes[1].set_xticks(range(5), words)
-    axes[1].set_yticks(range(5), words)
-    axes[1].set_xticks(np.arange(4) + 0.5, minor=True)
-    axes[1].set_yticks(np.arange(4) + 0.5, minor=True)
-    axes[1].grid(False)
-    axes[1].grid(True, which="minor", color=COLORS["black"], alpha=0.3)
-    axes[1].tick_params(which="both", length=0)
-    axes[1].set(xlabel="is looked at", ylabel="looks")
-    for spine in axes[1].spines.values():
-        spine.set_visible(True)
-    label_panels(list(axes))
+    left.plot([0.78, 1.08, 1.08], [0.0, 0.0, 0.72], color=COLORS["blue"], lw=1.2)
+    around = {"arrowstyle": "-|>", "lw": 1.2, "color": COLORS["blue"], "shrinkA": 0}
+    left.annotate("", xy=(0.86, 0.72), xytext=(1.08, 0.72), arrowprops=around)
+    left.set_xlim(-0.25, 1.25)
+    right.imshow(np.tril(np.ones((5, 5))), cmap=ListedColormap(["white", COLORS["sky"]]))
+    for axis in (right.xaxis, right.yaxis):
+        axis.set_ticks(range(5), ("the", "spin", "that", "you", "turn"))
+        axis.set_ticks(np.arange(4) + 0.5, minor=True)
+    right.grid(False)
+    right.grid(True, which="minor", color=COLORS["black"], alpha=0.3)
+    right.tick_params(which="both", length=0)
+    right.set(xlabel="is looked at", ylabel="looks")
+    right.spines[:].set_visible(True)
+    label_panels([left, right])
 
 
 def draw_spins() -> None:

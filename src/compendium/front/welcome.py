@@ -1,8 +1,4 @@
-"""The five pictures of the front page, one message each, and the numbers that they draw.
-
-`python -m bookmaker frame` writes them to `book/_static/welcome/`, with the numbers
-beside them, so that a test can tell whether a picture is current without drawing it again.
-"""
+"""The five pictures of the front page, one message each, and the numbers that they draw."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,9 +9,9 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from spinformer.dmft.mean_field import document_context, step
+from spinformer.dmft.mean_field import document_context, trajectory
 from spinformer.dmft.network import Context, Network
-from spinformer.hopfield.continuous import energy, update
+from spinformer.hopfield.continuous import energy, retrieve
 from spinformer.plot.style import COLORS
 
 # Figures of claims that the pictures show, `row.figure`.
@@ -25,9 +21,7 @@ FIGURES = (
     *("B13.leak", "B13.causal"),
 )
 HEADS = 72
-BETA = 4.0
 MOTIONS = {"four values, for ever": 1.2, "a wave that never quite repeats": 1.255, "chaos": 1.28}
-TOKENS = 60
 
 Numbers = Mapping[str, Any]
 
@@ -40,24 +34,21 @@ def welcome_numbers(figures: Mapping[str, float]) -> dict[str, Any]:
     turns = np.array([0.25, 0.25 + 1 / 3, 0.25 + 2 / 3])
     keys = torch.tensor(np.column_stack([np.cos(2 * np.pi * turns), np.sin(2 * np.pi * turns)]))
     states = torch.tensor([[0.25, -0.1], [-0.2, 0.1], [0.05, -1.2], [1.3, 0.6], [-1.0, 1.2]])
-    paths = [states.double()]
-    for _ in range(60):
-        paths.append(update(keys, states=paths[-1], beta=BETA, step_size=0.1))
+    found = retrieve(
+        keys, queries=states.double(), beta=4.0, steps=60, step_size=0.1, keep_trajectory=True
+    )
     network = Network.document()
     origin = document_context(network, beta=3.0, steps=1000)
-    motions = {}
+    start, motions = Context(np.round(origin.attention, 8), origin.position), {}
     for name, beta in MOTIONS.items():
-        context = Context(np.round(origin.attention, 8), origin.position)
-        overlaps = []
         # Chaos is shown soon after its start: later, rounding would choose what is shown.
-        for _ in range(100 if name == "chaos" else 3000):
-            context, overlap = step(network, context, beta)
-            overlaps.append(float(overlap[0]))
-        motions[name] = np.round(overlaps[-TOKENS:], 6).tolist()
+        before = 40 if name == "chaos" else 2940
+        overlaps, _ = trajectory(network, start, beta=beta, steps=60, transient=before)
+        motions[name] = np.round(overlaps[:, 0], 6).tolist()
     return {
-        "beta": BETA,
+        "beta": 4.0,
         "keys": np.round(keys.numpy(), 6).tolist(),
-        "paths": np.round(torch.stack(paths, 1).numpy(), 6).tolist(),
+        "paths": np.round(found.trajectory.swapaxes(0, 1).numpy(), 6).tolist(),
         "motions": motions,
         "figures": {name: float(value) for name, value in figures.items()},
     }
@@ -86,14 +77,12 @@ def draw_memory(numbers: Numbers) -> None:
 def draw_faces(numbers: Numbers) -> None:
     """How many of 100 half-hidden faces come back, for four ways to prepare the memory."""
     axis = _panel((5.2, 2.4))
-    ways = {"raw": "as they are", "centred": "less the mean face", "norm": "equal length"}
-    ways["both"] = "both"
-    counts = [numbers["figures"][f"A19.{way}"] for way in ways]
-    tones = [COLORS[tone] for tone in ("sky", "sky", "blue", "blue")]
-    axis.barh(range(4), counts, color=tones)
+    counts = [numbers["figures"][f"A19.{way}"] for way in ("raw", "centred", "norm", "both")]
+    axis.barh(range(4), counts, color=[COLORS[t] for t in ("sky", "sky", "blue", "blue")])
     for row, count in enumerate(counts):
         axis.text(count + 1.5, row, f"{count:.0f}", va="center", fontsize=11)
-    axis.set_yticks(range(4), list(ways.values()), fontsize=11)
+    ways = ("as they are", "less the mean face", "equal length", "both")
+    axis.set_yticks(range(4), ways, fontsize=11)
     axis.set(xlim=(0, 112), xlabel="faces recalled of 100")
     axis.invert_yaxis()
 
