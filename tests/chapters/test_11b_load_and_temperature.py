@@ -23,10 +23,8 @@ average = partial(norm.expect, lb=-12, ub=12, limit=400, epsabs=1e-12, epsrel=1e
 
 def iterate(load, *, beta, m=1.0, steps=400):
     """Overlap, q and r of the equations of Amit et al., in steps of a fifth until they stay."""
-    z = np.linspace(-10, 10, 2001)
-    weight = np.exp(-0.5 * z**2)
-    weight /= weight.sum()
-    q = 1.0
+    z, q = np.linspace(-10, 10, 2001), 1.0
+    weight = norm.pdf(z) / norm.pdf(z).sum()
     for _ in range(steps):
         r = q / (1 - beta * (1 - q)) ** 2
         u = np.tanh(beta * (np.sqrt(load * r) * z + m))
@@ -59,10 +57,8 @@ def test_states_solve_the_equations_and_have_their_free_energy(load, temperature
 def test_spin_glass_state_and_where_it_melts():
     for load in (0.04, 0.25):
         frozen = 1 + np.sqrt(load)
-        below, above = (
-            replica_state(load, temperature=factor * frozen, retrieval=False)
-            for factor in (0.999, 1.001)
-        )
+        ends = (0.999 * frozen, 1.001 * frozen)
+        below, above = (replica_state(load, temperature=t, retrieval=False) for t in ends)
         assert below.overlap == above.overlap == above.copies == 0.0
         assert 0.0 < below.copies < 0.02
         assert below.replicon < 0.0 < above.replicon
@@ -78,8 +74,7 @@ def test_spin_glass_state_and_where_it_melts():
 
 def test_fold_at_zero_temperature_is_the_known_capacity():
     overlaps = np.linspace(0.96, 0.97, 10_001)
-    loads = retrieval_load(overlaps)
-    capacity, overlap = loads.max(), overlaps[loads.argmax()]
+    capacity, overlap = max(zip(retrieval_load(overlaps), overlaps, strict=True))
     # At T = 0 the response is C = √(2/π) e^{−y²}/√(αr), m = erf y, √(αr) = m/(√2 y).
     y = brentq(lambda y: erf(y) - overlap, 1.0, 2.0)
     slope = capacity * np.sqrt(2 / np.pi) * np.exp(-(y**2)) * np.sqrt(2) * y / overlap
@@ -153,22 +148,18 @@ def test_overlap_and_energy_of_the_theory_are_those_of_networks():
 @pytest.mark.claim("A6b")
 def test_patterns_are_lost_where_the_glass_is_still_there():
     """Sampled as `test_compiled_sweeps_are_the_plain_ones` holds it, against the theory."""
-    size, load = 200, 0.05
-    rng = np.random.default_rng(17)
-    left = []
+    rng, left = np.random.default_rng(17), []
     for _ in range(24):
-        patterns = rng.choice([-1.0, 1.0], (round(load * size), size))
-        _, overlaps, _ = run_heat_bath(
-            patterns, starts=patterns[:1], temperature=1.0, sweeps=150, seed=rng
-        )
-        left.append(overlaps[0, 75:].mean())
+        patterns = rng.choice([-1.0, 1.0], (10, 200))
+        how = {"starts": patterns[:1], "temperature": 1.0, "sweeps": 150}
+        left.append(run_heat_bath(patterns, seed=rng, **how)[1][0, 75:].mean())
     assert abs(np.mean(left)) < 0.2
-    squares = copies_overlap(size, load=load, temperature=1.0, networks=16, seed=4)
+    squares = copies_overlap(200, load=0.05, temperature=1.0, networks=16, seed=4)
     # A paramagnet of 200 spins would have 1/200 times a factor near one.
-    assert squares.value > 4 / size
-    glass = replica_state(load, temperature=1.0, retrieval=False).copies
+    assert squares.value > 4 / 200
+    glass = replica_state(0.05, temperature=1.0, retrieval=False).copies
     assert squares.value == pytest.approx(glass**2, rel=0.6)
-    assert melting_temperature(load) < 1.0
+    assert melting_temperature(0.05) < 1.0
 
 
 def test_copies_have_the_susceptibility_of_the_replicon():

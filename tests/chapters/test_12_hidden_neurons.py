@@ -19,9 +19,8 @@ def draw(*shape, seed=0):
 
 def downhill(patterns, v):
     """−∇E of attention."""
-    return -continuous.gradient(
-        torch.as_tensor(patterns), states=torch.as_tensor(v), beta=BETA
-    ).numpy()
+    memory, states = torch.as_tensor(patterns), torch.as_tensor(v)
+    return -continuous.gradient(memory, states=states, beta=BETA).numpy()
 
 
 @pytest.mark.parametrize("ratio", [0.2, 1.0, 5.0])
@@ -35,10 +34,8 @@ def test_the_neurons_are_a_particle_with_friction(ratio):
         u, speed = state[:4], state[4:]
         return np.concatenate([speed, (downhill(patterns, u) - (1 + ratio) * speed) / ratio])
 
-    start = np.concatenate([query[0], np.zeros(4)])
-    path = solve_ivp(
-        newton, (0, 6), start, t_eval=np.linspace(0, 6, 13), rtol=1e-11, atol=1e-11
-    ).y.T
+    within = {"t_eval": np.linspace(0, 6, 13), "rtol": 1e-11, "atol": 1e-11}
+    path = solve_ivp(newton, (0, 6), np.concatenate([query[0], np.zeros(4)]), **within).y.T
     np.testing.assert_allclose(hidden[0], path[:, :4] @ patterns.T, atol=1e-7)
     np.testing.assert_allclose(visible[0], path[:, :4] + ratio * path[:, 4:], atol=1e-7)
     _, mirrored = study.flow(patterns, ratio=1 / ratio, duration=6.0 / ratio, **given)
@@ -98,12 +95,12 @@ def test_relaxation_rates_are_eigenvalues_of_the_whole_network(ratio):
 @pytest.mark.claim("A9b")
 def test_hidden_neurons_may_be_eliminated_if_they_start_where_they_belong():
     drawn = study.memories(2, queries=3, seed=11)
-    alone = [study.distances([one], beta=0.8, ratios=[1e-3, 1e-2]) for one in drawn]
-    errors = study.distances(drawn, beta=0.8, ratios=[1e-3, 1e-2])
+    *alone, errors = (
+        study.distances(some, beta=0.8, ratios=[1e-3, 1e-2])
+        for some in (drawn[:1], drawn[1:], drawn)
+    )
     assert (errors == np.maximum(*alone)).all()
-    slopes = [np.log10(e[1] / e[0]) for e in errors]
-    assert abs(slopes[0] - 1) < 0.1
-    assert abs(slopes[1] - 2) < 0.2
+    assert (abs(np.log10(errors[:, 1] / errors[:, 0]) - [1, 2]) < [0.1, 0.2]).all()
     # Other memories than those of the chapter.
     drawn = study.memories(5, queries=8, seed=12)
     reference = study.ends(drawn, beta=0.8, ratio=0.0)

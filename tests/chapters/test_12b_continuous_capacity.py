@@ -65,11 +65,9 @@ def test_capacity_is_where_the_largest_term_of_the_others_reaches_the_score(ense
 
 
 def test_counts_at_finite_width_are_exact_means():
-    states = np.array(list(itertools.product([-1.0, 1.0], repeat=10)))
-    mean = np.exp(0.7 * states @ np.ones(10)).mean()
-    assert one_step_log_count(10, beta=0.7, ensemble="binary") == pytest.approx(
-        np.log(1 + np.exp(7.0) / mean)
-    )
+    overlaps = np.array(list(itertools.product([-1.0, 1.0], repeat=10))).sum(1)
+    wanted = np.log(1 + np.exp(7.0) / np.exp(0.7 * overlaps).mean())
+    assert one_step_log_count(10, beta=0.7, ensemble="binary") == pytest.approx(wanted)
     for dim, beta in ((12, 1.0), (64, 1 / 8)):
         gap = beta * dim - log_mean(beta * dim, dim=dim)[0]
         assert one_step_log_count(dim, beta=beta) == pytest.approx(np.logaddexp(0, gap), abs=1e-5)
@@ -118,14 +116,12 @@ def memory(count, dim, *, seed):
 def test_patterns_are_lost_at_the_fold_and_the_weight_is_shared_as_the_law_says():
     dim, beta = 49, 1 / 7
     log_sum, reaction, spread = fold_by_iteration(dim, beta=beta)
+    how = {"beta": beta, "tolerance": 1e-5, "max_steps": 400}
     for shift, low, high in ((-2.5, 0.93, 1.0), (0.0, 0.3, 0.7), (2.5, 0.0, 0.07)):
-        count = round(np.exp(log_sum - reaction + shift * spread)) + 1
-        shares = []
+        count, shares = round(np.exp(log_sum - reaction + shift * spread)) + 1, []
         for seed in range(12):
             patterns = memory(count, dim, seed=seed)
-            states = retrieve(
-                patterns, queries=patterns, beta=beta, tolerance=1e-5, max_steps=400
-            ).states
+            states = retrieve(patterns, queries=patterns, **how).states
             shares.append(float(((states * patterns).sum(-1) > dim / 2).double().mean()))
         assert low <= np.mean(shares) <= high
     # The share by sorting: the fewest of 4096 weights that sum to 0.9.
@@ -161,12 +157,10 @@ def test_iteration_in_single_precision_is_that_of_the_package():
 
 def test_a_growing_memory_outweighs_where_its_sum_does():
     rng = np.random.default_rng(8)
-    own = draw_patterns(64, dim=6, seed=rng)
-    others = draw_patterns(2**14, dim=6, seed=rng)
-    found = outweighed_at(6, beta=0.8, seed=8)
+    own, others = (draw_patterns(count, dim=6, seed=rng) for count in (64, 2**14))
     sums = np.cumsum(np.exp(0.8 * (own @ others.T - 6.0)), axis=1)
     wanted = np.where(sums[:, -1] >= 1, np.argmax(sums >= 1, axis=1) + 1, np.inf)
-    assert (found == wanted).all()
+    assert (outweighed_at(6, beta=0.8, seed=8) == wanted).all()
     signs = draw_patterns(50, dim=6, ensemble="binary", seed=1)
     assert np.abs(signs).min() == 1.0
 
@@ -181,14 +175,11 @@ def test_levels_have_the_mean_of_the_sum_and_queries_feel_them():
     assert rest.mean() < one.mean() + 0.02
 
 
-def test_half_of_the_patterns_are_lost_at_the_fold():
+def test_half_of_the_patterns_are_lost_at_the_fold_and_their_share_follows_it():
     fold = retrieval_fold(49, beta=1 / 7)
     log_counts = fold.log_count + fold.spread * np.linspace(-4, 4, 5)
     found = half_log_count(49, beta=1 / 7, log_counts=log_counts, memories=6, seed=14)
     assert found.mean() == pytest.approx(fold.log_count, abs=0.06)
-
-
-def test_kept_patterns_have_errors_and_follow_the_share():
     overlap, share = kept_patterns(128, dim=64, beta=1 / 8, memories=12, seed=13)
     fold = retrieval_fold(64, beta=1 / 8)
     theory = norm.cdf((fold.log_count - np.log(128)) / fold.spread)
@@ -199,13 +190,10 @@ def test_kept_patterns_have_errors_and_follow_the_share():
 
 def test_a_line_far_from_its_points_has_wider_errors():
     x, errors = np.array([1.0, 2.0, 4.0]), np.array([0.1, 0.1, 0.2])
-    for values, widened in (
-        (np.array([3.0, 5.0, 9.0]), True),
-        (np.array([3.0, 6.0, 9.0]), False),
-    ):
-        fit, covariance = curve_fit(
-            lambda x, a, b: a + b * x, x, values, sigma=errors, absolute_sigma=widened
-        )
+    for middle, widened in ((5.0, True), (6.0, False)):
+        values = np.array([3.0, middle, 9.0])
+        how = {"sigma": errors, "absolute_sigma": widened}
+        fit, covariance = curve_fit(lambda x, a, b: a + b * x, x, values, **how)
         found = line_fit(x, values=values, errors=errors)
         assert [each.value for each in found] == pytest.approx(fit)
         assert [each.error for each in found] == pytest.approx(covariance.diagonal() ** 0.5)
