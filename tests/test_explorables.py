@@ -47,12 +47,8 @@ def assert_near(pairs, tolerance):
 
 
 def drawn(number):
-    """A network, a context, parameters, and the three as the script takes them.
-
-    Odd numbers take the document's network.
-    """
-    generator = np.random.default_rng(number)
-    bits = number % 3
+    """A network (odd: the document's), a context, parameters; the three as a script takes them."""
+    generator, bits = np.random.default_rng(number), number % 3
     other = Network.segmented(number, bits=bits, epsilon=0.02 if bits else 0.0)
     network = Network.document() if number % 2 else other
     parameters = {
@@ -235,10 +231,9 @@ def test_the_memory_of_pictures_is_that_of_the_package_and_an_address_keeps_them
     rest = continuous.retrieve(stored, queries=state, beta=beta, tolerance=1e-6).states
     once = continuous.update(stored, states=state, beta=beta)
     weights = continuous.attention_weights(stored, states=state, beta=beta)
-    assert_near(((found["weights"], weights), (found["once"], once)), 1e-12)
+    assert_near([(found["weights"], weights), (found["once"], once)], 1e-12)
     assert_near([(found["rest"], rest)], 1e-5)
-    assert found["kept"] == patterns.tolist()
-    assert found["wrong"] is None
+    assert (found["kept"], found["wrong"]) == (patterns.tolist(), None)
 
 
 def test_half_of_a_drawing_brings_back_the_whole(browser, page):
@@ -264,19 +259,16 @@ def test_the_three_spins_are_those_of_the_package(run, number):
     matrix = np.zeros((3, 3))
     matrix[[0, 0, 1], [1, 2, 2]] = pairs
     system = {"couplings": matrix + matrix.T, "fields": fields, "beta": beta}
-    for method in ("exact", "naive", "tap", "adaptive"):
-        if method == "exact":
-            found, wanted = (
-                run("spinformer.spins.exact", pairs, fields, beta),
-                solve_exact(**system),
-            )
-        else:
-            start = np.tanh(beta * fields)
-            found = run("spinformer.spins.solve", method, pairs, fields, beta, start)
-            wanted = solve_mean_field(**system, method=method)
-            assert found["residual"] <= 1e-12
-        solved = (found["m"], wanted.magnetization), (found["logZ"], wanted.log_partition)
-        assert_near(solved, 1e-12 if method == "exact" else 1e-9)
+    exact = run("spinformer.spins.exact", pairs, fields, beta)
+    solved = [(exact, solve_exact(**system), 1e-12)]
+    for method in ("naive", "tap", "adaptive"):
+        start = np.tanh(beta * fields)
+        found = run("spinformer.spins.solve", method, pairs, fields, beta, start)
+        assert found["residual"] <= 1e-12
+        solved.append((found, solve_mean_field(**system, method=method), 1e-9))
+    for found, wanted, tolerance in solved:
+        both = (found["m"], wanted.magnetization), (found["logZ"], wanted.log_partition)
+        assert_near(both, tolerance)
 
 
 SOLVERS = {
@@ -308,15 +300,13 @@ def test_the_module_is_that_of_the_package(run, number, solver):
     knobs = chosen | {"turn": 40.0 * number, "solver": solver}
     found = run("spinformer.module.solve", tokens, knobs)
     m, h = parts.solution.value[0, 0], parts.fields[0, 0]
-    told = {"m": m, "c": parts.correlation[0, 0], "j": parts.couplings[0, 0]}
-    pairs = [(found[name], value) for name, value in told.items()]
-    pairs.append((found["output"], output / 2**0.5))
-    pairs.append((found["response"], parts.response[0] / 2**0.5))
     # A free spin of this length has the gain β(1 − m²); one step is felt from free spins.
     gain = beta * (1 - m.square().sum(-1, keepdim=True))
     felt = parts.pair[0, 0] @ (free_spins(h, parts.beta[0]) if solver == "one step" else m)
-    pairs += [(found["residual"], gain * h), (found["mixing"], gain * felt)]
-    pairs.append((found["onsager"], m - gain * (h + felt)))
+    told = {"m": m, "c": parts.correlation[0, 0], "j": parts.couplings[0, 0]}
+    told |= {"output": output / 2**0.5, "response": parts.response[0] / 2**0.5}
+    told |= {"residual": gain * h, "mixing": gain * felt, "onsager": m - gain * (h + felt)}
+    pairs = [(found[name], value) for name, value in told.items()]
     for name in ("distance", "correction", "largest", "lowest"):
         pairs.append((found["meter"][name], getattr(meter, name)[0, 0]))
     assert_near([(ours, theirs.detach()) for ours, theirs in pairs], 1e-9)

@@ -27,15 +27,13 @@ from compendium.c10_attention.study import (
 from compendium.common import images
 from spinformer.hopfield.attention import attention
 
-EXACT = {"rtol": 0, "atol": 1e-12}
-
 
 def draw(*shape, seed=0):
     return torch.as_tensor(np.random.default_rng(seed).standard_normal(shape))
 
 
-def assert_same(found, wanted, **within):
-    torch.testing.assert_close(found, wanted, **(EXACT | within))
+def assert_same(found, wanted, atol=1e-12):
+    torch.testing.assert_close(found, wanted, rtol=0, atol=atol)
 
 
 @pytest.mark.claim("A1")
@@ -62,7 +60,7 @@ def test_heads_are_chunks_of_the_vector_space():
 @pytest.mark.claim("A3")
 def test_attention_acts_on_sets():
     x = draw(8, 6, seed=5)
-    order, other = (np.random.default_rng(seed).permutation(8) for seed in (1, 2))
+    order, other = np.random.default_rng(1).permuted([range(8)] * 2, axis=1)
     found = attention(x[order], keys=x[other], values=x[other])
     assert_same(found, attention(x, keys=x, values=x)[order])
 
@@ -85,10 +83,10 @@ def test_each_relative_is_exact_at_its_limit():
 def test_low_rank_is_its_formula():
     x = draw(24, 6, seed=1)
     few = torch.stack([run.mean(0) for run in x.split(4)])
-    left, core, right = (
-        torch.softmax(0.4 * a @ b.T, -1) for a, b in ((x, few), (few, few), (few, x))
-    )
-    assert_same(low_rank_attention(x, 6, beta=0.4), left @ torch.linalg.solve(core, right @ x))
+    core = torch.softmax(0.4 * few @ few.T, -1)
+    right = torch.linalg.solve(core, scaled_dot_product_attention(few, x, x, scale=0.4))
+    wanted = scaled_dot_product_attention(x, few, right, scale=0.4)
+    assert_same(low_rank_attention(x, 6, beta=0.4), wanted)
 
 
 def test_a_bounded_memory_sees_its_block_and_the_latest_means_only():
@@ -106,15 +104,13 @@ def test_a_bounded_memory_sees_its_block_and_the_latest_means_only():
 
 @pytest.mark.parametrize("family", SETTINGS)
 def test_families_cost_and_miss_what_their_functions_do(family):
-    x = draw(64, 5, seed=8)
-    causal = family == "recurrent"
+    x, causal = draw(64, 5, seed=8), family == "recurrent"
     exact = scaled_dot_product_attention(x, x, x, is_causal=causal, scale=0.4)
     mean = torch.stack([x[: t + 1].mean(0) for t in range(64)]) if causal else x.mean(0)
     costs = family_operations(x, family=family)
     errors = family_errors(x, family=family, beta=0.4, seed=3)
     for setting, cost, error in zip(SETTINGS[family], costs, errors, strict=True):
-        generator = torch.Generator().manual_seed(3)
-        given = {"seed": generator} if family == "kernel" else {}
+        given = {"seed": torch.Generator().manual_seed(3)} if family == "kernel" else {}
         wrong = [FAMILIES[family](x, setting, beta=0.4, **given) - exact for _ in range(3)]
         wanted = torch.stack(wrong).norm() / 3**0.5 / (exact - mean).norm()
         assert error == pytest.approx(float(wanted), abs=1e-12)
@@ -141,8 +137,7 @@ def test_random_features_converge_as_the_inverse_root():
     for features in (100, 1_600, 25_600):
         found = [kernel_attention(x, features, beta=0.1, seed=generator) for _ in range(24)]
         errors.append(float((torch.stack(found) - exact).square().mean().sqrt()))
-    ratios = np.array(errors[:-1]) / np.array(errors[1:])
-    np.testing.assert_allclose(ratios, 4.0, rtol=0.35)
+    np.testing.assert_allclose(np.divide(errors[:-1], errors[1:]), 4.0, rtol=0.35)
 
 
 def operations(family, *, length, budget, width):
@@ -157,18 +152,17 @@ def operations(family, *, length, budget, width):
 
 @pytest.mark.claim("A4")
 def test_families_are_linear_at_a_fixed_budget_and_quadratic_at_a_fixed_share():
+    def wanted(length, width, family, fixed):
+        budget = FIXED[family] if fixed else length // TOKENS_EACH[family]
+        return operations(family, length=length, budget=budget, width=width)
+
     for family, kind, exponent in zip(*EXPONENTS.read().values(), strict=True):
-
-        def wanted(length, width, family=family, fixed=kind == "fixed"):
-            budget = FIXED[family] if fixed else length // TOKENS_EACH[family]
-            return operations(family, length=length, budget=budget, width=width)
-
+        given = {"family": family, "fixed": kind == "fixed"}
         longest = 8192 if kind == "fixed" or family == "recurrent" else 2048
-        ratio = wanted(longest, 32) / wanted(longest // 2, 32)
+        ratio = wanted(longest, 32, **given) / wanted(longest // 2, 32, **given)
         assert exponent == pytest.approx(math.log2(ratio), abs=0.002)
-        given = {"family": family, "fixed": kind == "fixed", "beta": 0.4}
-        found = count_cost(budgeted, draw(1024, 5), **given)[0]
-        assert found == pytest.approx(wanted(1024, 5), rel=1e-3)
+        found = count_cost(budgeted, draw(1024, 5), beta=0.4, **given)[0]
+        assert found == pytest.approx(wanted(1024, 5, **given), rel=1e-3)
     for length in (128, 256):
         x = draw(length, 6)
         assert count_cost(attention, x, keys=x, values=x) == (24 * length**2, length**2)

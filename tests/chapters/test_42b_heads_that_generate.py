@@ -34,11 +34,10 @@ def test_stages_are_changes_of_the_energy_written_out():
     model = example_decoder(seed=1)
     inputs = inputs_of(model)
     trace = block_trace(model, inputs, 1)
-    found = stage_changes(model, 1, trace)
-    before = energy_of(model, 1, trace.inputs, trace.keys)
-    for name, states in (("attention", trace.inputs + trace.attended), ("block", trace.outputs)):
-        expected = energy_of(model, 1, states, trace.keys) - before
-        torch.testing.assert_close(found[name], expected)
+    stages = (trace.inputs, trace.inputs + trace.attended, trace.outputs)
+    before, *after = (energy_of(model, 1, states, trace.keys) for states in stages)
+    expected = {"attention": after[0] - before, "block": after[1] - before}
+    torch.testing.assert_close(stage_changes(model, 1, trace), expected)
     # What enters the second block is what left the first.
     torch.testing.assert_close(trace.inputs, block_trace(model, inputs, 0).outputs)
 
@@ -50,10 +49,10 @@ def test_kinds_are_found_where_they_were_put():
     weights = causal_attention(model, trace)
     torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:3]).double())
     assert float(weights.triu(1).abs().max()) == 0.0
-    found = kinds(model, trace)
-    for name, place in (("sink", lambda i: 0), ("previous", lambda i: i - 1)):
-        expected = sum(weights[:, :, i, place(i)] for i in range(1, 12)) / 11
-        torch.testing.assert_close(found[name], expected.mean(0))
+    later = torch.arange(1, 12)
+    told = {"sink": weights[:, :, 1:, 0], "previous": weights[:, :, later, later - 1]}
+    wanted = {name: seen.mean((0, 2)) for name, seen in told.items()}
+    torch.testing.assert_close(kinds(model, trace), wanted)
 
 
 @pytest.mark.claim("R6")
@@ -61,7 +60,7 @@ def test_a_head_that_descends_is_told_from_one_that_climbs():
     """A small step and its reverse: who descends by the one climbs by the other."""
     model, reports = example_decoder(seed=3), []
     for scale in (1e-3, -1e-3):
-        first = {**model.blocks[0], "output": scale * model.blocks[0]["output"]}
+        first = model.blocks[0] | {"output": scale * model.blocks[0]["output"]}
         other = replace(model, blocks=[first, *model.blocks[1:]])
         trace, report = layer_report(other, inputs_of(model), 0, draws=0)
         before = energy_of(model, 0, trace.inputs, trace.keys)
@@ -77,7 +76,7 @@ def test_a_head_that_descends_is_told_from_one_that_climbs():
 
 def test_what_a_head_writes_to_itself_is_read_as_the_model_reads():
     model = example_decoder(blocks=3, seed=4)
-    inputs = inputs_of(model, length=9, count=1)
+    inputs = inputs_of(model, count=1)
     keys, read, queries = memory_of(model, 1, inputs)
     trace = block_trace(model, inputs, 1)
     weights = causal_attention(model, trace)[0]
@@ -115,10 +114,8 @@ def test_parts_of_a_causal_block_add_up_and_its_response_is_a_derivative():
     c = vector_spins(0.5 * weights, fields=fields, beta=1.0, tolerance=1e-8).correlations
     step = torch.randn(inputs.shape, generator=torch.Generator().manual_seed(1)).double()
     alone = replace(model, blocks=model.blocks[1:])
-    there, back = (
-        causal_attention(alone, block_trace(alone, trace.inputs + h * step, 0))
-        for h in (1e-5, -1e-5)
-    )
+    moved = (block_trace(alone, trace.inputs + h * step, 0) for h in (1e-5, -1e-5))
+    there, back = (causal_attention(alone, each) for each in moved)
     for name, chosen in (("response", c), ("other head", c.roll(1, 1))):
         expected = float((0.5 * (there - back) * chosen).sum()) / 2e-5
         assert float((flat[name] * step.flatten(0, 1)).sum()) == pytest.approx(expected, rel=1e-6)

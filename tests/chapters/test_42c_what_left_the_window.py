@@ -14,12 +14,11 @@ from spinformer.language.decoder import example_decoder
 
 @pytest.mark.claim("R9")
 def test_pairs_with_one_noise_agree_as_often_as_gumbel_says():
-    model = example_decoder(seed=1)
-    count = 4000
+    model, count = example_decoder(seed=1), 4000
     words = torch.randint(32, (2, 1), generator=torch.Generator().manual_seed(3))
-    one, other = (words[k].expand(count, 1).clone() for k in (0, 1))
+    one, other = (word.expand(count, 1) for word in words)
     distance, apart = pairs_apart(model, one, other, beta=1.0, lags=(0, 1), seed=0)
-    p, q = (law(model, model.embedding[words[k : k + 1]], beta=1.0)[0].numpy() for k in (0, 1))
+    p, q = law(model, model.embedding[words], beta=1.0).numpy()
     assert distance[0] == pytest.approx(0.5 * abs(p - q).sum(), rel=1e-9)
     assert apart[0].all()
     # With one noise both say v with the chance 1 / Σ_u max(p_u/p_v, q_u/q_v).
@@ -28,7 +27,7 @@ def test_pairs_with_one_noise_agree_as_often_as_gumbel_says():
     assert 1 - apart[1].mean() == pytest.approx(same, abs=error)
     assert 0.05 < same < 0.95
     # Windows that are the same stay so, and say each word as often as its law has it.
-    assert not pairs_apart(model, one, one.clone(), beta=1.0, lags=(0, 5), seed=0)[1].any()
+    assert not pairs_apart(model, one, one, beta=1.0, lags=(0, 5), seed=0)[1].any()
 
 
 def test_a_change_that_no_later_word_sees_is_forgotten_at_once():
@@ -49,14 +48,12 @@ def test_a_change_that_no_later_word_sees_is_forgotten_at_once():
 def test_words_that_come_back_are_counted_over_chance(null):
     rng = np.random.default_rng(0)
     words = rng.integers(20, size=(30, 3000))
-    assert recurrence(words, distance=5, null=null) == pytest.approx(1.0, abs=0.05)
     # Half of the words are those seven places before: twenty times chance, half of the time.
     for place in range(7, 3000):
         again = rng.random(30) < 0.5
         words[again, place] = words[again, place - 7]
-    assert recurrence(words, distance=7, null=null) == pytest.approx(0.5 * 20 + 0.5, rel=0.03)
-    assert recurrence(words, distance=14, null=null) == pytest.approx(0.25 * 20 + 0.75, rel=0.03)
-    assert recurrence(words, distance=5, null=null) == pytest.approx(1.0, abs=0.1)
+    found = [recurrence(words, distance=n, null=null) for n in (5, 7, 14)]
+    assert found == pytest.approx([1.0, 0.5 * 20 + 0.5, 0.25 * 20 + 0.75], rel=0.03)
 
 
 def test_what_is_spoken_follows_the_law_of_the_last_words(monkeypatch):
