@@ -25,15 +25,10 @@ def multi_head_attention(queries: Tensor, *, keys: Tensor, values: Tensor, heads
     """Attention in each of `heads` equal chunks of the vector space, side by side, (..., S, d_v).
 
     "Chunking up the dimension of the vector space" [bal2020energy, Sec. 2].
-
-    >>> queries = torch.zeros(1, 4)
-    >>> multi_head_attention(queries, keys=torch.eye(4), values=torch.eye(4), heads=2)
-    tensor([[0.2500, 0.2500, 0.2500, 0.2500]])
     """
     chunks = (tensor.chunk(heads, dim=-1) for tensor in (queries, keys, values))
-    return torch.cat(
-        [attention(q, keys=k, values=v) for q, k, v in zip(*chunks, strict=True)], dim=-1
-    )
+    each = (attention(q, keys=k, values=v) for q, k, v in zip(*chunks, strict=True))
+    return torch.cat(list(each), dim=-1)
 
 
 def low_rank_attention(tokens: Tensor, landmarks: int, *, beta: float = 1.0) -> Tensor:

@@ -41,9 +41,8 @@ ENSEMBLES: dict[str, tuple[Callable[[float], float], Callable[[float], float]]] 
 def capacity(beta: float, *, overlap: float = 1.0, ensemble: str = "spherical") -> float:
     """α₁: the largest load at which a state of this overlap m in (0, 1] finds its pattern.
 
-    For a typical pattern. From φ(α₁, β) = βm: βm − ψ(β) while the others are not frozen there,
-    that is while m exceeds the overlap ψ′(β) that they have with the state, and else I(m)
-    [lucibello2024exponential].
+    For a typical pattern. From φ(α₁, β) = βm: βm − ψ(β) while m exceeds the overlap ψ′(β) of the
+    others, which are then not frozen, and else I(m) [lucibello2024exponential].
     """
     rate, tilted = ENSEMBLES[ensemble]
     u = tilted(beta)

@@ -151,9 +151,9 @@ def DIGITS(pictures: str, seed: int) -> Rows:
     """One split, two rows (exact, CD-1): losses, weights and the error of CD at the solution.
 
     loss: held-out, nats. free: the same with the shares of training images that lie nearest to each
-    pattern as weights. norms: standard deviation of the norms. weight, share: the largest of a
-    pattern. effective: exp of the entropy of the weights. cd_k: length of the error of the CD-k
-    gradient over that of the exact second term.
+    pattern as weights. norms: standard deviation of the norms. weight, share: the largest weight
+    of a pattern and share of the images. effective: exp of the entropy of the weights. cd_k: length
+    of the error of the CD-k gradient over that of the exact second term.
     """
     beta, rows = 5.0, []
     found, train, test = learn_digits(pictures, beta=beta, seed=seed)

@@ -50,11 +50,10 @@ def map_data() -> dict[str, Any]:
         starts = {f"random {n + 1}": drawn.select(n) for n in range(3)}
         if name == PAPER:
             starts = {"the paper's protocol": protocol_start(network, steps=100_000)} | starts
-        told = {
-            name: {"attention": np.round(one.attention, 8).tolist(), "position": one.position}
-            for name, one in starts.items()
-        }
-        found[name] = {**network_data(network), "starts": told}
+        found[name] = network_data(network) | {"starts": {}}
+        for start, one in starts.items():
+            attention = np.round(one.attention, 8).tolist()
+            found[name]["starts"][start] = {"attention": attention, "position": one.position}
     return found
 
 

@@ -48,7 +48,7 @@ def welcome_numbers(figures: Mapping[str, float]) -> dict[str, Any]:
     return {
         "beta": 4.0,
         "keys": np.round(keys.numpy(), 6).tolist(),
-        "paths": np.round(found.trajectory.swapaxes(0, 1).numpy(), 6).tolist(),
+        "paths": np.round(np.swapaxes(np.asarray(found.trajectory), 0, 1), 6).tolist(),
         "motions": motions,
         "figures": {name: float(value) for name, value in figures.items()},
     }
