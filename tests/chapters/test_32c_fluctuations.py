@@ -16,7 +16,6 @@ from compendium.c32c_fluctuations.study import (
     EXPONENTS,
     REGIMES,
     STATIONARY,
-    closure_rows,
     coupled_growth,
     gaussian_closure,
     spread_windows,
@@ -125,7 +124,7 @@ def test_the_closure_beats_the_naive_mean_field_except_in_chaos():
     assert all(found[core].all() for found in better.values())
     # A unit comes out again.
     rows = (table["regime"] == "quasi-periodic") & (table["start"] == 4)
-    found = closure_rows("quasi-periodic", start=4, texts=1000, steps=30, exponents=(3, 5, 7))
+    found = CLOSURES.rows("quasi-periodic", start=4, texts=1000, steps=30, exponents=(3, 5, 7))
     naive = np.array([row["naive"] for row in found])
     assert all(row["closure"] < 0.5 * row["naive"] for row in found)
     np.testing.assert_allclose(naive, table["naive"][rows][2::4], rtol=0.25)

@@ -17,11 +17,6 @@ from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.network import Network
 
 
-@pytest.fixture(scope="module")
-def start():
-    return protocol_start(Network.document(), steps=20_000)
-
-
 def test_an_escape_is_quiet_from_some_stretch_on():
     loud, quiet = 0.1, 0.0
     series = {
@@ -38,16 +33,9 @@ def test_an_escape_is_quiet_from_some_stretch_on():
     assert returned.tolist() == [False, False, False, False, False, True]
 
 
-def test_times_of_escape_are_exponential_and_another_seed_agrees(start):
-    network = Network.document()
-    found = escape_times(
-        network,
-        replicas(start, count=128, seed=7),
-        beta=1.27375,
-        rate=0.05,
-        horizon=200_000,
-        stretch=1000,
-    )
+def test_times_of_escape_are_exponential_and_another_seed_agrees():
+    network, how = Network.document(), {"rate": 0.05, "horizon": 200_000, "stretch": 1000}
+    found = escape_times(1.27375, copies=128, seed=7, **how)
     assert found.escaped.mean() > 0.97
     assert not found.returned.any()
     life = found.lifetime()
@@ -68,15 +56,14 @@ def test_times_of_escape_are_exponential_and_another_seed_agrees(start):
     assert found.exponents.value.max() < 1e-3
 
 
-def test_escapes_are_counted_after_the_transient(start):
-    network, copies = Network.document(), replicas(start, count=2, size=1e-3)
-    ensemble = Ensemble(network, copies, beta=1.28)
+def test_escapes_are_counted_after_the_transient():
+    network = Network.document()
+    start = replicas(protocol_start(network, steps=100_000), count=2)
+    ensemble = Ensemble(network, start, beta=1.28)
     ensemble.advance(7)
     given = {"beta": 1.28, "steps": 300, "batches": 3, "count": 1}
     rates = lyapunov_spectrum(network, ensemble.state(), **given).growth[..., 0]
-    found = escape_times(
-        network, copies, beta=1.28, rate=0.05, horizon=300, stretch=100, transient=7
-    )
+    found = escape_times(1.28, rate=0.05, horizon=300, copies=2, stretch=100, transient=7)
     np.testing.assert_array_equal(found.growth, rates.T)
 
 

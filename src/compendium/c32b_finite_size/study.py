@@ -6,13 +6,12 @@ The *onset* is the size from which on the linear law misses at most a tenth of t
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bookmaker.tables import Rows, Table, stored
+from bookmaker.tables import Rows, stored
 from compendium.c32b_finite_size.corrections import (
     linear_fluctuations,
     mean_shift,
@@ -20,7 +19,7 @@ from compendium.c32b_finite_size.corrections import (
     predicted_rms,
 )
 from compendium.common.networks import draw_networks
-from compendium.common.rows import grid, near_rows
+from compendium.common.rows import grid, near_rows, rows_of
 from compendium.common.windows import MOTIONS, message_start, settled_start
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
@@ -35,7 +34,6 @@ from spinformer.dmft.finite_size import (
 from spinformer.dmft.mean_field import document_context, random_contexts, trajectory
 from spinformer.dmft.network import Network
 
-_FOLDER = Path(__file__).parent
 _OTHERS = "other networks"
 # Inverse temperatures of the four regimes.
 BETAS = {"driven": 0.5, "quasi-periodic": 1.255, "periodic": 1.27, "chaotic": 1.28}
@@ -89,15 +87,7 @@ def follow_limit(
 
 
 class Deviation(NamedTuple):
-    """Deviation of texts from the limit at every token of the path; see `deviation`."""
-
-    rms: Estimate
-    bias: Estimate
-    missed: Estimate
-
-
-def deviation(limit: Limit, size: int, *, texts: int, seed: Seed) -> Deviation:
-    """Compare at least forty texts of N = `size` bits a token with the limit they should follow.
+    """Deviation of texts from the limit at every token of the path.
 
     rms: (T + steps,) root mean square over the texts of |m − m_∞|.
     bias: (T + steps, P) mean over the texts of m − m_∞. The linear fluctuation, whose mean is zero
@@ -105,6 +95,14 @@ def deviation(limit: Limit, size: int, *, texts: int, seed: Seed) -> Deviation:
         is still small enough for a linear theory.
     missed: (T + steps,) root mean square of what the linear law does not explain, over its own.
     """
+
+    rms: Estimate
+    bias: Estimate
+    missed: Estimate
+
+
+def deviation(limit: Limit, size: int, *, texts: int, seed: Seed) -> Deviation:
+    """Compare at least forty texts of N = `size` bits a token with the limit they should follow."""
     network, context = limit.network, limit.network.context
     runs = generate(
         network, size, beta=limit.beta, window=limit.path[:context],
@@ -118,12 +116,12 @@ def deviation(limit: Limit, size: int, *, texts: int, seed: Seed) -> Deviation:
     rms_error = np.divide(square.error, 2.0 * rms, out=np.zeros_like(rms), where=rms > 0.0)
     plain, less = mean_estimate(raw), mean_estimate(raw - linear)
     better = ((less.error**2).sum(axis=1) < (plain.error**2).sum(axis=1))[:, None]
-    value, error = (
-        np.where(better, getattr(less, part), getattr(plain, part)) for part in ("value", "error")
-    )
     return Deviation(
         rms=Estimate(value=rms, error=rms_error),
-        bias=Estimate(value=value, error=error),
+        bias=Estimate(
+            value=np.where(better, less.value, plain.value),
+            error=np.where(better, less.error, plain.error),
+        ),
         missed=_root_ratio(((raw - linear) ** 2).sum(axis=2), (linear**2).sum(axis=2)),
     )
 
@@ -171,19 +169,13 @@ def onset_rows(
     """
     rng, rows = numpy_generator(0), []
     for start, limit in enumerate(limits, first):
-        ladder = [deviation(limit, n, texts=60, seed=rng).missed for n in sizes.tolist()]
-        missed, errors = (
-            np.array([getattr(m, part) for m in ladder]) for part in ("value", "error")
-        )
+        missed = [deviation(limit, n, texts=60, seed=rng).missed.value for n in sizes.tolist()]
+        ladder = np.transpose(missed)[limit.network.context - 1 + tokens]
+        onsets = [onset_size(sizes, missed=one, errors=np.zeros_like(one)).value for one in ladder]
         with np.errstate(divide="ignore"):
-            computed = np.log10(limit.onset())
-        for token in tokens.tolist():
-            at = limit.network.context - 1 + token
-            found = onset_size(sizes, missed=missed[:, at], errors=errors[:, at])
-            onset = float(found.value / np.log(10.0))
-            rows.append(
-                {"start": start, "token": token, "onset": onset, "computed": float(computed[at])}
-            )
+            computed = np.log10(limit.onset()[limit.network.context - 1 + tokens])
+        onset = np.array(onsets) / np.log(10.0)
+        rows += rows_of(start=start, token=tokens, onset=onset, computed=computed)
     return rows
 
 
@@ -233,10 +225,8 @@ def _limits(motion: str, chunk: int, *, steps: int) -> list[Limit]:
     """Limits from thirty starts on an attractor of the document's network, or of other networks."""
     found = []
     if motion == _OTHERS:
-        drawn = draw_networks(
-            family=5, features=3, segments=3, context=4, epsilon=0.02, count=_CHUNK
-        )
-        for seed, network in drawn.items():
+        new = draw_networks(family=5, features=3, segments=3, context=4, epsilon=0.02, count=_CHUNK)
+        for seed, network in new.items():
             found += settled_limits(network, 2.0, count=1, settle=60, steps=steps, seed=seed)
         return found
     network, beta = Network.document(), MOTIONS[motion][0]
@@ -246,7 +236,15 @@ def _limits(motion: str, chunk: int, *, steps: int) -> list[Limit]:
     return found
 
 
-def law_rows(
+@stored(
+    "laws",
+    grid(regime=BETAS),
+    checked=2,
+    seconds=3.0,
+    rtol=0.05,
+    within={"average": 0.2, "missed_error": 0.01},
+)
+def LAWS(
     regime: str, *, texts: int = _TEXTS, token: int = 8, seed: int = 0,
     exponents: Sequence[float] = tuple(np.arange(1.5, 9.01, 0.5)),
 ) -> Rows:  # fmt: skip
@@ -262,38 +260,26 @@ def law_rows(
         how = {"settle": 60, "look": 20}
     window, position = settled_start(network, beta, origin, **how)
     limit = follow_limit(network, beta, window=window, steps=token, position=position)
-    sigma, length = float(limit.sigma[-1]), float(np.linalg.norm(limit.shift[-1]))
+    sigma, length = limit.sigma[-1], np.linalg.norm(limit.shift[-1])
     along, rows = limit.shift[-1] / length, []
-    for number, exponent in enumerate(exponents):
+    for number, exponent in enumerate(exponents, seed):
         size = network.segments * round(10.0**exponent / network.segments)
-        found = deviation(limit, size, texts=texts, seed=seed + number)
-        spread = np.sqrt(found.bias.error[-1] ** 2 @ along**2)
-        rows.append(
-            {
-                "bits": size,
-                "sigma": sigma,
-                "shift": length,
-                "crossing": float(limit.onset()[-1]),
-                "single": float(found.rms.value[-1]) * np.sqrt(size) / sigma,
-                "single_error": float(found.rms.error[-1]) * np.sqrt(size) / sigma,
-                "average": float(found.bias.value[-1] @ along) * size / length,
-                "average_error": float(spread) * size / length,
-                "missed": float(found.missed.value[-1]),
-                "missed_error": float(found.missed.error[-1]),
-            }
+        rms, bias, missed = deviation(limit, size, texts=texts, seed=number)
+        rows += rows_of(
+            bits=size,
+            sigma=sigma,
+            shift=length,
+            crossing=limit.onset()[-1],
+            single=rms.value[-1] * np.sqrt(size) / sigma,
+            single_error=rms.error[-1] * np.sqrt(size) / sigma,
+            average=bias.value[-1] @ along * size / length,
+            average_error=np.sqrt(bias.error[-1] ** 2 @ along**2) * size / length,
+            missed=missed.value[-1],
+            missed_error=missed.error[-1],
         )
     return rows
 
 
-LAWS = Table(
-    path=_FOLDER / "laws.csv",
-    units=grid(regime=BETAS),
-    rows=law_rows,
-    checked=2,
-    seconds=3.0,
-    rtol=0.05,
-    within={"average": 0.2, "missed_error": 0.01},
-)
 # What a ratio of measured and predicted errors may be off.
 _ALLOWED = {"single": 0.1, "average": 0.25}
 
