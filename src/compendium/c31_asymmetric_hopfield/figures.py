@@ -87,7 +87,7 @@ def show_random_networks(
         rows = (exponents["symmetry"] == symmetry) & (exponents["size"] == 500)
         beta, rate, error = (exponents[name][rows] for name in ("beta", "exponent", "error"))
         points(axis, beta, rate, error, color, ms=4, label=f"η = {symmetry:.0f}, stored")
-    value, error = ([getattr(one, part) for one in live.values()] for part in ("value", "error"))
+    value, error = np.transpose([(one.value, one.error) for one in live.values()])
     style = {"fmt": "s", "ms": 8, "mfc": "none", "label": "η = 0, run now"}
     points(axis, list(live), value, error, "orange", **style)
     axis.axhline(0.0, color="0.6", linewidth=0.8)

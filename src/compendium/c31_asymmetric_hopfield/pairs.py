@@ -54,8 +54,8 @@ def restricted_conditional(
     p(y = allowed[t] | query) ∝ exp(γ/(N_x N_y) Σ_ij query_i J_ij allowed[t]_j)
     [poclopez2024dynamical, Eq. (4)-(5)]. Entries may be any real numbers, not only ±1.
     """
-    energy = -(query @ hebbian_couplings(left, other=right)) @ allowed.T
-    return softmax(-gamma * energy / (left.shape[1] * right.shape[1]))
+    couplings = hebbian_couplings(left, other=right)
+    return softmax(gamma / couplings.size * (query @ couplings @ allowed.T))
 
 
 def torch_attention(

@@ -104,7 +104,8 @@ def propagate(
     """
     position = network.context - 1 if position is None else position
     _check_terms("size", token_states(network, size), network.context)
-    joint, marginals = np.ones(()), []
+    joint: np.ndarray = np.ones(())
+    marginals = []
     if draw_window:
         for token in window:
             chance = np.ones(1)

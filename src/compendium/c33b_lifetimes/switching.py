@@ -75,7 +75,7 @@ def slow_modes(labels: np.ndarray, *, lag: int = LAG) -> tuple[np.ndarray, np.nd
     times[: len(order)] = -lag / np.log(found.real[order])
     vector = vectors[:, order[0]].real if len(order) else np.zeros(size)
     vector = vector - visits @ vector
-    return times, vector / max(np.sqrt(visits @ vector**2), 1e-300)
+    return times, vector / max(float(np.sqrt(visits @ vector**2)), 1e-300)
 
 
 def last_core(values: np.ndarray, *, low: float, high: float) -> np.ndarray:
