@@ -22,7 +22,7 @@ from scipy.stats import binom, qmc, wasserstein_distance
 from bookmaker.tables import Rows, stored
 from compendium.c32b_finite_size.corrections import next_means
 from compendium.c32b_finite_size.study import Limit, deviation, follow_limit, median_slope
-from compendium.common.rows import grid, mean_rows, median_rows, near_rows
+from compendium.common.rows import grid, mean_rows, median_rows, near_rows, rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import mean_estimate
 from spinformer.dmft.ensemble import Ensemble
@@ -144,6 +144,12 @@ def _closure(limit: Limit, size: int) -> np.ndarray:
     return semantic_overlaps(limit.network, gaussian_closure(limit, size) - limit.path)
 
 
+def _root(limit: Limit, part: np.ndarray) -> np.ndarray:
+    """Root mean square over the first n tokens after the window, (steps,)."""
+    square = (part[limit.network.context :] ** 2).sum(axis=1)
+    return np.sqrt(square.cumsum() / np.arange(1, len(square) + 1))
+
+
 @stored("closures", grid(regime=REGIMES, start=range(10)))
 def CLOSURES(
     regime: str, *, start: int, texts: int = 4_000, steps: int = 30,
@@ -153,21 +159,17 @@ def CLOSURES(
 
     sampling: the standard error of that average, which no prediction can beat.
     """
-    limit = _limit(regime, start=start, steps=steps, seed=1000)
-
-    def root(part: np.ndarray) -> float:
-        return float(np.sqrt((part[limit.network.context :] ** 2).sum(axis=1).mean()))
-
-    rows = []
+    limit, rows = _limit(regime, start=start, steps=steps, seed=1000), []
     for size in map(_bits, exponents):
-        found = deviation(limit, size, texts=texts, seed=start).bias
+        bias = deviation(limit, size, texts=texts, seed=start).bias
         parts = {
-            "naive": found.value,
-            "corrected": found.value - limit.shift / size,
-            "closure": found.value - _closure(limit, size),
-            "sampling": found.error,
+            "naive": bias.value,
+            "corrected": bias.value - limit.shift / size,
+            "closure": bias.value - _closure(limit, size),
+            "sampling": bias.error,
         }
-        rows.append({"bits": size} | {name: root(part) for name, part in parts.items()})
+        found = {name: _root(limit, part)[-1] for name, part in parts.items()}
+        rows += rows_of(bits=size, **found)
     return rows
 
 
@@ -180,18 +182,14 @@ def CLOSURES(
 def SETTINGS(regime: str) -> Rows:
     """Gain of the closure over the naive mean field, from other starts than those of `CLOSURES`."""
     horizons, sizes = (15, 30, 60, 120), range(3, 8)
-    gains = np.empty((len(horizons), len(sizes), 12))
+    gains, last = np.empty((len(horizons), len(sizes), 12)), np.array(horizons) - 1
     for start in range(100, 112):
         limit = _limit(regime, start=start, steps=max(horizons), seed=1000)
         for column, exponent in enumerate(sizes):
             size = _bits(exponent)
             bias = deviation(limit, size, texts=1000, seed=start).bias.value
-            naive, closed = (
-                np.cumsum((one[limit.network.context :] ** 2).sum(axis=1))
-                for one in (bias, bias - _closure(limit, size))
-            )
-            last = np.array(horizons) - 1
-            gains[:, column, start - 100] = 0.5 * np.log(naive[last] / closed[last])
+            naive, closed = (_root(limit, one) for one in (bias, bias - _closure(limit, size)))
+            gains[:, column, start - 100] = np.log(naive[last] / closed[last])
     return [
         {"tokens": horizon, "size": f"10^{exponent}"} | mean_rows(gains[row, column])[0]
         for row, horizon in enumerate(horizons)
