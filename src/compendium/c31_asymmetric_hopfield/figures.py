@@ -25,9 +25,8 @@ def show_pair_and_window() -> Figure:
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.2), width_ratios=(1, 1.5))
     heights = np.linspace(0.05, 0.8, 5)
     for place, color in ((0.0, "blue"), (1.0, "red")):
-        for a in (0.25, 0.6):
-            ends = np.array([heights, np.full(5, a)])
-            left.plot([place, 0.5], ends, color="0.75", lw=0.7, zorder=1)
+        for overlap in (0.25, 0.6):
+            left.plot([place, 0.5], [heights, np.full(5, overlap)], color="0.75", lw=0.7, zorder=1)
         left.plot(np.full(5, place), heights, "o", ms=11, color=COLORS[color], zorder=2)
     left.plot([0.5, 0.5], [0.25, 0.6], "s", ms=12, color=COLORS["black"], zorder=2)
     for x, y, text in (

@@ -134,8 +134,7 @@ def analog_exponent_theory(beta: float) -> float:
         slope = beta * width
         return normal_average(lambda z: np.tanh(slope * z) ** 2, steepness=slope)
 
-    width = _largest_root(lambda width: np.sqrt(square(width)) - width) if beta > 1.0 else 0.0
-    slope = beta * width
+    slope = beta * _largest_root(lambda width: np.sqrt(square(width)) - width) if beta > 1 else 0.0
     fourth = normal_average(lambda z: (1.0 - np.tanh(slope * z) ** 2) ** 2, steepness=slope)
     return float(np.log(beta) + 0.5 * np.log(fourth))
 
@@ -242,11 +241,10 @@ def ORDERED(ratio: float, beta: float, size: int) -> Rows:
     return estimate_rows(mean_order(size, mean=mean, beta=beta, replicas=10, seed=size), bound=0.1)
 
 
-@stored(
-    "settings_C1e",
-    [{name: unit[name] for name in ("symmetry", "beta", "size")} for unit in EXPONENTS.units],
-    seconds=0.1,
-)
+_KINDS = [{name: unit[name] for name in ("symmetry", "beta", "size")} for unit in EXPONENTS.units]
+
+
+@stored("settings_C1e", _KINDS, seconds=0.1)
 def SETTINGS(symmetry: float, beta: float, size: int) -> Rows:
     """C1e: one kind of couplings at one temperature and size."""
     table = EXPONENTS.read()

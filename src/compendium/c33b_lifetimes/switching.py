@@ -63,18 +63,18 @@ def slow_modes(labels: np.ndarray, *, lag: int = LAG) -> tuple[np.ndarray, np.nd
     before, after = values[:, :-lag].ravel(), values[:, lag:].ravel()
     ones = np.ones(len(before))
     counts = coo_matrix((ones, (before, after)), shape=(size, size)).tocsr()
-    total = np.asarray(counts.sum(axis=1)).ravel()
+    total = np.bincount(before, minlength=size)
     visits = np.bincount(values.ravel(), minlength=size) / values.size
     # A box that is never seen left, at the end of a series, leads anywhere.
     lost = coo_matrix((total == 0).astype(float)[:, None])
-    kernel = diags(1.0 / np.maximum(total, 1.0)) @ counts + lost @ coo_matrix(visits[None, :])
+    kernel = diags(1.0 / np.maximum(total, 1)) @ counts + lost @ coo_matrix(visits[None, :])
     found, vectors = eigs(kernel, k=10, v0=np.ones(size), tol=1e-6)
     real = (np.abs(found.imag) < 1e-9) & (found.real > 0.0) & (found.real < 1.0 - 1e-9)
     order = np.flatnonzero(real)[np.argsort(-found.real[real], kind="stable")][:2]
     times = np.full(2, -lag / np.log(np.abs(found).min()))
     times[: len(order)] = -lag / np.log(found.real[order])
     vector = vectors[:, order[0]].real if len(order) else np.zeros(size)
-    vector = vector - visits @ vector
+    vector -= visits @ vector
     return times, vector / max(float(np.sqrt(visits @ vector**2)), 1e-300)
 
 
@@ -90,8 +90,7 @@ def phase_surrogate(series: np.ndarray, *, seed: Seed) -> np.ndarray:
 
     The phases of every frequency turn by one angle for all components [prichard1994generating].
     """
-    n = series.shape[-2]
-    mean = series.mean(axis=-2, keepdims=True)
+    n, mean = series.shape[-2], series.mean(axis=-2, keepdims=True)
     waves = np.fft.rfft(series - mean, axis=-2)
     angle = 2.0 * np.pi * numpy_generator(seed).random(waves.shape[:-1])
     if n % 2 == 0:
@@ -101,20 +100,18 @@ def phase_surrogate(series: np.ndarray, *, seed: Seed) -> np.ndarray:
 
 def shuffled_blocks(points: np.ndarray, *, block: int = LAG, seed: Seed) -> np.ndarray:
     """Series (orbits, n, d) cut into blocks, the same for all d, in random order; n is cut too."""
-    rng, number = numpy_generator(seed), points.shape[1] // block
-    cut = points[:, : number * block].reshape(len(points), number, block, -1)
-    order = np.argsort(rng.random((len(points), number)), axis=1)[..., None, None]
-    mixed = np.take_along_axis(cut, order, axis=1)
-    return np.asarray(mixed.reshape(len(points), number * block, -1))
+    orbits, number = len(points), points.shape[1] // block
+    cut = points[:, : number * block].reshape(orbits, number, block, -1)
+    order = np.argsort(numpy_generator(seed).random((orbits, number)), axis=1)[..., None, None]
+    return np.take_along_axis(cut, order, axis=1).reshape(orbits, number * block, -1)
 
 
 def chaotic_orbits(
     beta: float, *, count: int, flashes: int, seed: Seed
 ) -> tuple[np.ndarray, Context]:
-    """Strobed m^o (orbits, flashes, P) of at most `count` chaotic orbits from random contexts.
+    """Strobed m^o (orbits, flashes, P) of at most `count` chaotic orbits, the contexts at the end.
 
-    Starts on the closed curve or on their way there are replaced by others, up to as many. The
-    second value are the contexts at the end.
+    Random starts on the closed curve or on their way there are replaced by others, up to as many.
     """
     network = Network.document()
     starts = random_contexts(network, seed, count=2 * count)
@@ -134,8 +131,7 @@ def calm_parts(points: np.ndarray) -> np.ndarray:
     """
     labels = box_labels(points)
     value = slow_modes(labels)[1][labels]
-    if ((value - value.mean()) * np.abs(points).max(axis=-1)).mean() < 0.0:
-        value = -value
+    value = value * np.sign(((value - value.mean()) * np.abs(points).max(axis=-1)).mean())
     low, high = np.quantile(value, (0.05, 0.95))
     quarter = 0.25 * (high - low)
     return last_core(value, low=low + quarter, high=high - quarter)
@@ -146,23 +142,18 @@ def ORBITS(beta: float, *, seed: int) -> Rows:
     """One row an orbit: times of its modes (tokens), those of its two nulls, its calm share."""
     points, _ = chaotic_orbits(beta, count=12, flashes=_FLASHES, seed=seed)
     rng = np.random.default_rng((seed, 1))
-    own, surrogate, shuffled = (
-        np.array([FLASH * slow_modes(box_labels(one))[0] for one in twin])
+    (slow, follow), (surrogate, _), (shuffled, _) = (
+        np.transpose([FLASH * slow_modes(box_labels(one))[0] for one in twin])
         for twin in (points, phase_surrogate(points, seed=rng), shuffled_blocks(points, seed=rng))
     )
-    return rows_of(
-        orbit=np.arange(len(points)),
-        slow=own[:, 0],
-        next=own[:, 1],
-        surrogate=surrogate[:, 0],
-        shuffled=shuffled[:, 0],
-        calm=(calm_parts(points) == 0).mean(axis=1),
-    )
+    calm, orbit = (calm_parts(points) == 0).mean(axis=1), np.arange(len(points))
+    times = {"slow": slow, "next": follow, "surrogate": surrogate, "shuffled": shuffled}
+    return rows_of(orbit=orbit, **times, calm=calm)
 
 
 @stored("ends", ORBITS.units)
 def ENDS(beta: float, *, seed: int) -> Rows:
-    """Growth over 8,000 tokens after the orbits of `ORBITS`: are they still chaotic?"""
+    """Growth over 8,000 tokens after the orbits of `ORBITS`, asked afterwards: still chaotic?"""
     _, context = chaotic_orbits(beta, count=12, flashes=_FLASHES, seed=seed)
     growth = lyapunov_spectrum(
         Network.document(), context, beta=beta, steps=8000, batches=1, count=1, threads=1
