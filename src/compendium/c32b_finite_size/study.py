@@ -1,8 +1,8 @@
 """How far a network of N bits is from its mean field: the measurements of chapter 32b.
 
-Overlaps are the semantic output overlaps with their factor 1 − ε. A text follows the *linear law*
-if its deviation from the limit is the answer of the limit's tangent maps to the text's own noise.
-The *onset* is the size from which on the linear law misses at most a tenth of the deviation.
+Overlaps are the semantic output overlaps with their factor 1 − ε. The *linear law* of a text is the
+answer of the limit's tangent maps to the text's own noise; the *onset* is the size from which on it
+misses at most a tenth of the deviation from the limit.
 """
 
 from collections.abc import Sequence
@@ -132,13 +132,10 @@ def _root_ratio(above: np.ndarray, below: np.ndarray) -> Estimate:
     def ratio(top: np.ndarray, bottom: np.ndarray) -> np.ndarray:
         return np.sqrt(np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0.0))
 
-    tops, bottoms = above.sum(0), below.sum(0)
-    parts = [
-        ratio(tops - above[i::_GROUPS].sum(0), bottoms - below[i::_GROUPS].sum(0))
-        for i in range(_GROUPS)
-    ]
-    error = np.sqrt(_GROUPS - 1.0) * np.std(parts, axis=0)
-    return Estimate(value=ratio(tops, bottoms), error=error)
+    whole = np.array([above.sum(0), below.sum(0)])
+    groups = (range(i, len(above), _GROUPS) for i in range(_GROUPS))
+    parts = [ratio(*(whole - [above[own].sum(0), below[own].sum(0)])) for own in groups]
+    return Estimate(value=ratio(*whole), error=np.sqrt(_GROUPS - 1.0) * np.std(parts, axis=0))
 
 
 def onset_size(sizes: np.ndarray, *, missed: np.ndarray, errors: np.ndarray) -> Estimate:
@@ -152,12 +149,11 @@ def onset_size(sizes: np.ndarray, *, missed: np.ndarray, errors: np.ndarray) -> 
     if last in (-1, len(logs) - 1):
         return Estimate(value=np.inf if above.size else -np.inf, error=np.nan)
     low, high = max(missed[last + 1], 1e-300), missed[last]
-    share = np.log(high / _MISSED) / np.log(high / low)
-    steepness = np.log(high / low) / (logs[last + 1] - logs[last])
+    fall, step = np.log(high / low), logs[last + 1] - logs[last]
+    share = np.log(high / _MISSED) / fall
     # The two neighbours' relative errors, weighted as the interpolation weighs them.
     relative = np.hypot((1 - share) * errors[last] / high, share * errors[last + 1] / low)
-    at = float(logs[last] + share * (logs[last + 1] - logs[last]))
-    return Estimate(value=at, error=float(relative / steepness))
+    return Estimate(value=float(logs[last] + share * step), error=float(relative * step / fall))
 
 
 def onset_rows(
@@ -170,11 +166,13 @@ def onset_rows(
     rng, rows = numpy_generator(0), []
     for start, limit in enumerate(limits, first):
         missed = [deviation(limit, n, texts=60, seed=rng).missed.value for n in sizes.tolist()]
-        ladder = np.transpose(missed)[limit.network.context - 1 + tokens]
-        onsets = [onset_size(sizes, missed=one, errors=np.zeros_like(one)).value for one in ladder]
+        at, none = limit.network.context - 1 + tokens, np.zeros(len(sizes))
+        found = [
+            onset_size(sizes, missed=one, errors=none).value for one in np.transpose(missed)[at]
+        ]
         with np.errstate(divide="ignore"):
-            computed = np.log10(limit.onset()[limit.network.context - 1 + tokens])
-        onset = np.array(onsets) / np.log(10.0)
+            computed = np.log10(limit.onset()[at])
+        onset = np.array(found) / np.log(10.0)
         rows += rows_of(start=start, token=tokens, onset=onset, computed=computed)
     return rows
 
@@ -236,14 +234,10 @@ def _limits(motion: str, chunk: int, *, steps: int) -> list[Limit]:
     return found
 
 
-@stored(
-    "laws",
-    grid(regime=BETAS),
-    checked=2,
-    seconds=3.0,
-    rtol=0.05,
-    within={"average": 0.2, "missed_error": 0.01},
-)
+_NEARLY = {"average": 0.2, "missed_error": 0.01}
+
+
+@stored("laws", grid(regime=BETAS), checked=2, seconds=3.0, rtol=0.05, within=_NEARLY)
 def LAWS(
     regime: str, *, texts: int = _TEXTS, token: int = 8, seed: int = 0,
     exponents: Sequence[float] = tuple(np.arange(1.5, 9.01, 0.5)),
@@ -288,7 +282,7 @@ _ALLOWED = {"single": 0.1, "average": 0.25}
 def SETTINGS(text: str, regime: str, decade: int) -> Rows:
     """C5: what the ratio of measured and predicted errors may be off less what it is off."""
     table = LAWS.read()
-    sizes = np.where(table["regime"] == regime, np.log10(table["bits"].astype(float)), np.inf)
+    sizes = np.where(table["regime"] == regime, np.log10(table["bits"]), np.inf)
     here = int(np.argmin(abs(sizes - decade)))
     ratio, wide = table[text][here], 2.0 * table[f"{text}_error"][here]
     found = (ratio, ratio - wide, ratio + wide)

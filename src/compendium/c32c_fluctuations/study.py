@@ -214,8 +214,7 @@ def BREAKS(start: int) -> Rows:
 
     rows = []
     for size in map(_bits, range(4, 13)):
-        bias = deviation(limit, size, texts=400, seed=start).bias.value
-        law = limit.shift / size
+        bias, law = deviation(limit, size, texts=400, seed=start).bias.value, limit.shift / size
         off, whole = (np.linalg.norm(part[context:], axis=1) for part in (bias - law, law))
         late = limit.onset()[context:] > size
         rows.append({"bits": size, "measured": first(off > 0.5 * whole), "expected": first(late)})
@@ -257,14 +256,8 @@ def STATIONARY(regime: str, *, exponent: float, seed: int) -> Rows:
             looks.append(ensemble.record(network.context))
             ensemble.advance(_BETWEEN - network.context)
         limits.append(np.concatenate(looks, axis=1))
-    return [
-        {
-            "bits": size,
-            "distance": _transport(law, limits[0]),
-            "null": _transport(law[::2], law[1::2]),
-            "floor": _transport(limits[0], limits[1]),
-        }
-    ]
+    pairs = {"distance": (law, limits[0]), "null": (law[::2], law[1::2]), "floor": limits}
+    return rows_of(bits=size, **{name: _transport(*pair) for name, pair in pairs.items()})
 
 
 def _transport(one: np.ndarray, other: np.ndarray) -> float:
@@ -299,8 +292,8 @@ def EXPONENTS(beta: float, *, exponent: float, seed: int) -> Rows:
     limit = lyapunov_spectrum(
         network, starts, beta=beta, transient=20_000, steps=20_000, count=1, threads=1
     ).exponents.value
-    told = {"bits": size, "growth": growth.value, "error": growth.error}
-    return [told | {"limit": float(np.median(limit[:, 0]))}]
+    told = {"growth": growth.value, "error": growth.error, "limit": np.median(limit[:, 0])}
+    return rows_of(bits=size, **told)
 
 
 @stored(
@@ -339,8 +332,8 @@ def PACE(beyond: str, left_out: str) -> Rows:
     again = left_out == "the first 120"
     table, grown = (BREAKS_AGAIN if again else BREAKS).read(), EXPONENTS.read()
     rate = float(grown["limit"][grown["beta"] == 1.28][0])
-    bits = np.unique(table["bits"]).astype(float)
-    measured = table["measured"].reshape(-1, len(bits)).astype(float)
+    bits = np.unique(table["bits"])
+    measured = table["measured"].reshape(-1, len(bits))
     if left_out != "none" and not again:
         first = int(left_out.split(" to ")[0])
         measured = np.delete(measured, slice(first, first + 40), axis=0)

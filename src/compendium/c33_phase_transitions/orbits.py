@@ -62,8 +62,7 @@ def show_orbit_diagram(found: Attractors, *, beta: np.ndarray) -> Figure:
     figure, (top, bottom) = plt.subplots(
         2, 1, figsize=(7.2, 6.2), sharex=True, height_ratios=(3, 1.4), layout="constrained"
     )
-    # A diagram of one value is a strip as wide as nothing; give it some width.
-    wide = 0.5 * (beta[0] == beta[-1])
+    wide = 0.5 * (beta[0] == beta[-1])  # a diagram of one value is a strip
     # Rows of the image no thinner than the pixels of the figure, or visits would be lost between.
     bins, (low, high) = found.histogram.shape[1], found.span
     seen = np.linspace(low, high, bins)[found.histogram.any(axis=0)]

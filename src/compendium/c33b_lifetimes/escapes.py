@@ -131,17 +131,15 @@ def LIFETIMES(beta: float, *, rate: float, horizon: int) -> Rows:
         kinds = sorted(census(after).items(), key=lambda item: -item[1])
         ends = "; ".join(f"{count} {name(*kind)}" for kind, count in kinds)
     early = found.growth[0][found.growth[0] >= rate]
-    return [
-        {
-            "copies": _COPIES,
-            "chaotic": int((found.times > 0).sum()),
-            "growth": float(np.median(early)) if len(early) else 0.0,
-            "escaped": int(found.escaped.sum()),
-            "returned": int(found.returned.sum()),
-            **_interval(found.lifetime()),
-            "ends": ends,
-        }
-    ]
+    return rows_of(
+        copies=_COPIES,
+        chaotic=(found.times > 0).sum(),
+        growth=np.median(early) if len(early) else 0.0,
+        escaped=found.escaped.sum(),
+        returned=found.returned.sum(),
+        **_interval(found.lifetime()),
+        ends=ends,
+    )
 
 
 @stored(
@@ -155,8 +153,8 @@ def LIFETIMES(beta: float, *, rate: float, horizon: int) -> Rows:
 def SEEDS(beta: float, *, rate: float, horizon: int, seed: int) -> Rows:
     """Escapes of copies that other noise parts, with the time at risk of all of them together."""
     found = escape_times(beta, rate=rate, horizon=horizon, seed=seed)
-    row = {"escaped": int(found.escaped.sum()), "total": float(found.times.sum())}
-    return [row | _interval(found.lifetime())]
+    ended, total = found.escaped.sum(), float(found.times.sum())
+    return rows_of(escaped=ended, total=total, **_interval(found.lifetime()))
 
 
 def lifetime_law(table: dict[str, np.ndarray], *, draws: dict[str, np.ndarray]) -> dict[str, Any]:

@@ -34,8 +34,7 @@ from spinformer.dmft.network import Context, Network
 Equations = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 _FOUND = 1e-10  # largest residual of what is called found
-# Two states of an orbit closer than this are one: the cycle is shorter than asked.
-_SAME = 1e-7
+_SAME = 1e-7  # two states of an orbit closer than this are one: the cycle is shorter than asked
 _DIFFERENCE = 1e-7
 # How near the unit circle a multiplier is on it, and how far off the real axis it is complex.
 _NEAR = 1e-5
@@ -186,7 +185,6 @@ def _corrected(
 
 
 def _place(start: Cycle) -> np.ndarray:
-    """u = (x, β)."""
     return np.append(start.value.attention, start.beta)
 
 
