@@ -191,8 +191,7 @@ def flips_of(branch):
 def test_the_cycle_of_28_steps_and_its_doublings():
     """What the chapter says of them, and that the closed curve does not end on its saddle."""
     whole = branch(1.27, period=28, step=2e-4, max_steps=200)
-    turns = [np.flatnonzero(np.diff(np.sign(np.diff(one.beta)))) for one in whole]
-    assert sum(map(len, turns)) == 7
+    assert sum(np.count_nonzero(np.diff(np.sign(np.diff(one.beta)))) for one in whole) == 7
     assert whole[0].beta.min() == pytest.approx(1.26696, abs=1e-5)
     flips = np.concatenate([flips_of(one) for one in whole])
     for beta, ends in ((1.268, (1.26756, 1.26869)), (1.27, (1.269385,))):
@@ -239,31 +238,28 @@ def test_resonances_of_the_onset_and_where_the_driven_cycle_flips_first(torus):
 @pytest.mark.claim("C9b")
 def test_the_closed_curve_outlives_the_jump_of_the_protocol():
     """By finite differences of two orbits, no tangent map: on the curve they part linearly."""
-    document = document_context(NETWORK)
-    after, _ = trajectory(
-        NETWORK, document, beta=np.array([1.2652, 1.2656]), steps=4000, transient=100_000
-    )
-    extent = np.ptp(after[:, ::4, 0], axis=1)
+    document, before = document_context(NETWORK), np.array([1.2652, 1.2656])
+    after, _ = strobed(NETWORK, document, beta=before, count=1000, transient=100_000)
+    extent = np.ptp(after[..., 0], axis=1)
     assert extent[1] > 3 * extent[0]
     betas = np.array([1.2660, 1.2671])
     curve = closed_curve(betas, transient=20_000)
-    points, _ = trajectory(NETWORK, curve, beta=betas, steps=16_000)
-    assert (np.ptp(points[:, ::4, 0], axis=1) < 0.21).all()
-    growth = parting(curve, betas, steps=20_000)
+    points, _ = strobed(NETWORK, curve, beta=betas, count=4000)
+    assert (np.ptp(points[..., 0], axis=1) < 0.21).all()
     # An exponent of 0.001 would give e^20.
-    assert (np.log(growth) / 20_000 < 0.0005).all()
-    wild = parting(Context(document.attention[None], document.position), np.array([1.28]), 2000)
-    assert np.log(wild[0]) / 2000 > 0.005
-    turns = rotation_number(points[:, ::4])
-    assert (turns.error < 1e-5).all()
+    assert (parting(curve, betas, steps=20_000) < 0.0005).all()
+    assert parting(document, 1.28, steps=2000) > 0.005
+    assert (rotation_number(points).error < 1e-5).all()
 
 
-def parting(context, beta, steps):
-    """Growth of a distance of 1e-9 in some steps."""
+def parting(context, beta, *, steps):
+    """Growth per step of the logarithm of a distance of 1e-9."""
     twin = Context(context.attention + 1e-9, context.position)
-    ends = [trajectory(NETWORK, c, beta=beta, steps=0, transient=steps)[1] for c in (context, twin)]
-    gap = ends[1].attention - ends[0].attention
-    return np.linalg.norm(gap, axis=(1, 2)) / (1e-9 * np.sqrt(12))
+    one, two = (
+        trajectory(NETWORK, start, beta=beta, steps=0, transient=steps)[1].attention
+        for start in (context, twin)
+    )
+    return np.log(np.linalg.norm(two - one, axis=(-2, -1)) / (1e-9 * np.sqrt(12))) / steps
 
 
 # ---- curves of solutions of any equations
