@@ -16,7 +16,6 @@ from compendium.c31_asymmetric_hopfield.study import (
     mean_order,
     spin_memory,
 )
-from compendium.common.glass import glass_state
 from spinformer.core.solve import NotConverged
 from spinformer.spins.ising import gaussian_couplings
 from spinformer.spins.kinetic import kinetic_path
@@ -117,11 +116,9 @@ def test_mutual_couplings_freeze_near_the_simplest_theory_when_cold():
             late = np.array(path[250:])
             found.append(np.mean(late[:-120] * late[120:]))
     assert abs(np.mean(kept[0.5])) < 0.03
-    error = np.std(kept[2.0], ddof=1) / np.sqrt(8)
-    assert -0.05 < np.mean(kept[2.0]) - glass_state(2.0).overlap < 0.15
-    assert np.mean(kept[2.0]) > 10 * error
-    q = glass_state(2.0).overlap
-    assert average(lambda z: np.tanh(2 * np.sqrt(q) * z) ** 2) == pytest.approx(q, abs=1e-9)
+    overlap = brentq(lambda q: average(lambda z: np.tanh(2 * np.sqrt(q) * z) ** 2) - q, 0.1, 1.0)
+    assert -0.05 < np.mean(kept[2.0]) - overlap < 0.15
+    assert np.mean(kept[2.0]) > 10 * np.std(kept[2.0], ddof=1) / np.sqrt(8)
 
 
 @pytest.mark.claim("C1e")
@@ -141,16 +138,14 @@ def test_stored_exponents_extrapolate_to_the_theory():
 
 
 def test_memory_and_order_are_those_of_the_second_half_of_every_run():
-    rng, memories, orders = np.random.default_rng(5), [], []
+    one, other, memories, orders = *(np.random.default_rng(5) for _ in range(2)), [], []
     for _ in range(2):
-        couplings = gaussian_couplings(30, symmetry=1.0, seed=rng)
-        first = rng.choice([-1.0, 1.0], (1, 30))
-        path = kinetic_path(couplings, beta=2.0, states=first, steps=9, seed=rng)[:, 0]
+        couplings = gaussian_couplings(30, symmetry=1.0, seed=one)
+        first = one.choice([-1.0, 1.0], (1, 30))
+        path = kinetic_path(couplings, beta=2.0, states=first, steps=9, seed=one)[:, 0]
         memories.append(np.mean([path[t] * 1.0 @ path[t + 3] / 30 for t in range(4, 7)]))
-    rng = np.random.default_rng(5)
-    for _ in range(2):
-        couplings = gaussian_couplings(30, mean=1.0, seed=rng)
-        path = kinetic_path(couplings, beta=1.0, states=np.ones((1, 30)), steps=200, seed=rng)
+        couplings = gaussian_couplings(30, mean=1.0, seed=other)
+        path = kinetic_path(couplings, beta=1.0, states=np.ones((1, 30)), steps=200, seed=other)
         orders.append(abs(np.mean([path[t] * 1.0 for t in range(100, 201)])))
     memory = {"symmetry": 1.0, "beta": 2.0, "lags": np.array([3]), "steps": 9}
     for found, expected in (

@@ -19,15 +19,15 @@ from spinformer.plot.style import COLORS
 
 
 def made(regime, period, histogram, section):
-    batch = len(regime)
+    zeros = np.zeros((len(regime), 2))
     return Attractors(
         regime=np.array(regime),
         period=np.array(period),
-        exponents=Estimate(value=np.zeros((batch, 2)), error=np.zeros((batch, 2))),
-        digits=np.zeros(batch),
+        exponents=Estimate(value=zeros, error=zeros),
+        digits=zeros[:, 0],
         histogram=np.array(histogram),
         section=np.array(section),
-        context=Context(np.zeros((batch, 4, 3)), 0),
+        context=Context(np.zeros((len(regime), 4, 3)), 0),
     )
 
 

@@ -83,20 +83,14 @@ def test_stored_rows_come_out_again():
         assert mean == pytest.approx(table[name][here].mean(), rel=tolerance), name
 
 
-def _chain(kernel, *, steps, seed):
-    state, found = 0, []
-    for draw in np.random.default_rng(seed).random(steps).tolist():
-        state = int(draw > kernel[state, 0])
-        found.append(state)
-    return np.array(found)
-
-
 @pytest.mark.parametrize("lag", [1, 5])
 def test_the_time_of_two_parts_is_that_of_the_chain(lag):
     # Leaves part 0 with probability 0.01, part 1 with 0.03: the eigenvalue is 1 - 0.01 - 0.03.
-    chain = _chain(np.array([[0.99, 0.01], [0.03, 0.97]]), steps=60_000, seed=0)
+    chain = [0]
+    for draw in np.random.default_rng(0).random(60_000):
+        chain.append(int(draw > (0.99, 0.03)[chain[-1]]))
     # Within a part 40 boxes at random each, so that ten eigenvalues are some of many.
-    labels = chain * 40 + np.random.default_rng(1).integers(0, 40, len(chain))
+    labels = np.array(chain) * 40 + np.random.default_rng(1).integers(0, 40, len(chain))
     times, vector = slow_modes(labels, lag=lag)
     assert times[0] == pytest.approx(-1.0 / np.log(0.96), rel=0.1)
     # The second is another real one of the ten largest moduli, or the bound that these set.

@@ -25,9 +25,8 @@ def show_pair_and_window() -> Figure:
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.2), width_ratios=(1, 1.5))
     heights = np.linspace(0.05, 0.8, 5)
     for place, color in ((0.0, "blue"), (1.0, "red")):
-        for a in (0.25, 0.6):
-            ends = np.array([heights, np.full(5, a)])
-            left.plot([place, 0.5], ends, color="0.75", lw=0.7, zorder=1)
+        for overlap in (0.25, 0.6):
+            left.plot([place, 0.5], [heights, np.full(5, overlap)], color="0.75", lw=0.7, zorder=1)
         left.plot(np.full(5, place), heights, "o", ms=11, color=COLORS[color], zorder=2)
     left.plot([0.5, 0.5], [0.25, 0.6], "s", ms=12, color=COLORS["black"], zorder=2)
     for x, y, text in (
@@ -87,7 +86,7 @@ def show_random_networks(
         rows = (exponents["symmetry"] == symmetry) & (exponents["size"] == 500)
         beta, rate, error = (exponents[name][rows] for name in ("beta", "exponent", "error"))
         points(axis, beta, rate, error, color, ms=4, label=f"η = {symmetry:.0f}, stored")
-    value, error = ([getattr(one, part) for one in live.values()] for part in ("value", "error"))
+    value, error = np.transpose([(one.value, one.error) for one in live.values()])
     style = {"fmt": "s", "ms": 8, "mfc": "none", "label": "η = 0, run now"}
     points(axis, list(live), value, error, "orange", **style)
     axis.axhline(0.0, color="0.6", linewidth=0.8)

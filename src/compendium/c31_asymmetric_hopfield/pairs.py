@@ -1,7 +1,7 @@
 """Hopfield networks of two groups of spins, attention as their conditional, tokens by bits.
 
-[poclopez2024dynamical, Sec. 2]. Features are rows of arrays (P, N), as in `core.states`; `left`
-belongs to the group x, `right` to y. There are no fields.
+[poclopez2024dynamical, Sec. 2], without fields. Features are rows (P, N), as in `core.states`;
+`left` belongs to the group x, `right` to y.
 """
 
 import numpy as np
@@ -34,11 +34,7 @@ def conditional_means(
 def iterate_pair(
     states: np.ndarray, *, left: np.ndarray, right: np.ndarray, beta: float, steps: int, seed: Seed
 ) -> np.ndarray:
-    """Feed the output back as input: x(t+1) drawn from p(y | x(t)). Shape (steps + 1, ..., N).
-
-    With `right = left` this is the Hopfield network in parallel (Little) dynamics; with
-    `right[a] = left[a + 1]` it walks through a sequence.
-    """
+    """Feed the output back as input: x(t+1) drawn from p(y | x(t)). Shape (steps + 1, ..., N)."""
     rng, path = numpy_generator(seed), [states]
     for _ in range(steps):
         means = conditional_means(path[-1], left=left, right=right, beta=beta)
@@ -54,8 +50,8 @@ def restricted_conditional(
     p(y = allowed[t] | query) ∝ exp(γ/(N_x N_y) Σ_ij query_i J_ij allowed[t]_j)
     [poclopez2024dynamical, Eq. (4)-(5)]. Entries may be any real numbers, not only ±1.
     """
-    energy = -(query @ hebbian_couplings(left, other=right)) @ allowed.T
-    return softmax(-gamma * energy / (left.shape[1] * right.shape[1]))
+    couplings = hebbian_couplings(left, other=right)
+    return softmax(gamma / couplings.size * (query @ couplings @ allowed.T))
 
 
 def torch_attention(

@@ -1,8 +1,7 @@
 """Dynamics of random networks between symmetric and asymmetric, and their limits for N → ∞.
 
-Spins are updated in parallel by their fields h = J x, J (N, N) any matrix: x ← sgn h, the limit
-β → ∞ of `spins.kinetic`, or for real-valued spins m ← tanh βh; exponents are in nats per step.
-The limits hold for independent couplings of mean J_0/N and variance 1/N
+Spins are updated in parallel, x ← sgn(J x), or for real-valued spins m ← tanh βJm; exponents are
+in nats per step. The limits hold for independent couplings of mean J_0/N and variance 1/N
 [poclopez2024dynamical, after Eq. (3)].
 """
 
@@ -91,7 +90,7 @@ def cycle_lengths(
     """`cycle_length` from a random start in each of so many networks; NotConverged past `limit`."""
 
     def length(couplings: np.ndarray, rng: np.random.Generator) -> int:
-        return int(cycle_length(couplings, rng.choice([-1.0, 1.0], size), limit))
+        return cycle_length(couplings, rng.choice([-1.0, 1.0], size), limit)
 
     found = np.array(_over_networks(length, size, count=count, seed=seed, symmetry=symmetry))
     if not found.all():
@@ -135,8 +134,7 @@ def analog_exponent_theory(beta: float) -> float:
         slope = beta * width
         return normal_average(lambda z: np.tanh(slope * z) ** 2, steepness=slope)
 
-    width = _largest_root(lambda width: np.sqrt(square(width)) - width) if beta > 1.0 else 0.0
-    slope = beta * width
+    slope = beta * _largest_root(lambda width: np.sqrt(square(width)) - width) if beta > 1 else 0.0
     fourth = normal_average(lambda z: (1.0 - np.tanh(slope * z) ** 2) ** 2, steepness=slope)
     return float(np.log(beta) + 0.5 * np.log(fourth))
 
@@ -156,15 +154,12 @@ def asymmetric_gain(beta: float) -> float:
 @stored(
     "exponents",
     [
-        {"size": size, "symmetry": symmetry, "beta": beta, "networks": 20}
-        for size, symmetry, betas in (
-            (500, 0.0, (0.6, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0)),
-            (500, 1.0, (0.6, 1.0, 1.5, 2.0, 3.0, 4.0)),
-            (125, 0.0, (3.0,)),
-            (250, 0.0, (3.0,)),
-            (1000, 0.0, (3.0,)),
+        unit | {"networks": 20}
+        for unit in (
+            *grid(size=(500,), symmetry=(0.0,), beta=(0.6, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0)),
+            *grid(size=(500,), symmetry=(1.0,), beta=(0.6, 1.0, 1.5, 2.0, 3.0, 4.0)),
+            *grid(size=(125, 250, 1000), symmetry=(0.0,), beta=(3.0,)),
         )
-        for beta in betas
     ],
     checked=13,
     seconds=1.0,
@@ -174,23 +169,19 @@ def asymmetric_gain(beta: float) -> float:
 def EXPONENTS(size: int, *, symmetry: float, beta: float, networks: int) -> Rows:
     """Mean and standard error over networks, 600 steps each."""
     found = analog_exponents(size, symmetry=symmetry, beta=beta, count=networks, seed=0, steps=600)
-    return [{"exponent": float(found.value), "error": float(found.error)}]
+    return rows_of(exponent=found.value, error=found.error)
 
 
 @stored(
     "memory",
-    [
-        *({"symmetry": symmetry, "beta": 2.0} for symmetry in (1.0, 0.5, 0.0)),
-        {"symmetry": 1.0, "beta": 0.5},
-    ],
+    rows_of(symmetry=(1.0, 0.5, 0.0, 1.0), beta=(2.0, 2.0, 2.0, 0.5)),
     seconds=2.0,
     within={"kept": 0.1, "error": 0.05},
 )
 def MEMORY(symmetry: float, *, beta: float) -> Rows:
     """C(τ) at `LAGS` of ten networks of 500 spins, a row for each lag, with errors."""
-    found = spin_memory(
-        500, symmetry=symmetry, beta=beta, lags=LAGS, steps=1000, replicas=10, seed=0
-    )
+    size, run = 500, {"steps": 1000, "replicas": 10, "seed": 0}
+    found = spin_memory(size, symmetry=symmetry, beta=beta, lags=LAGS, **run)
     return rows_of(lag=LAGS, kept=found.value, error=found.error)
 
 
@@ -204,7 +195,7 @@ def ORDER(ratio: float, *, beta: float) -> Rows:
     """|m| of ten networks of 500 spins, independent couplings; their mean over the critical one."""
     mean = ratio / asymmetric_gain(beta)
     found = mean_order(500, mean=mean, beta=beta, replicas=10, seed=0)
-    return [{"order": float(found.value), "error": float(found.error)}]
+    return rows_of(order=found.value, error=found.error)
 
 
 @stored(
@@ -250,11 +241,10 @@ def ORDERED(ratio: float, beta: float, size: int) -> Rows:
     return estimate_rows(mean_order(size, mean=mean, beta=beta, replicas=10, seed=size), bound=0.1)
 
 
-@stored(
-    "settings_C1e",
-    [{name: unit[name] for name in ("symmetry", "beta", "size")} for unit in EXPONENTS.units],
-    seconds=0.1,
-)
+_KINDS = [{name: unit[name] for name in ("symmetry", "beta", "size")} for unit in EXPONENTS.units]
+
+
+@stored("settings_C1e", _KINDS, seconds=0.1)
 def SETTINGS(symmetry: float, beta: float, size: int) -> Rows:
     """C1e: one kind of couplings at one temperature and size."""
     table = EXPONENTS.read()

@@ -15,13 +15,9 @@ def show_token_loop() -> Figure:
         "attention": (0.68, 0.5, "attention $A$\n$P$ numbers"),
         "next": (1.0, 0.5, "next token\n$N$ bits"),
     }
-    draw_boxes(
-        boxes,
-        axis=axis,
-        arrows=["bits overlaps attention next"],
-        bent=["next bits"],
-        colors={"overlaps": "orange", "attention": "orange"},
-    )
+    arrows, bent = ["bits overlaps attention next"], ["next bits"]
+    colors = {"overlaps": "orange", "attention": "orange"}
+    draw_boxes(boxes, axis=axis, arrows=arrows, bent=bent, colors=colors)
     words = {0.17: "noise of order\n$N^{-1/2}$", 0.51: "deterministic", 0.84: "independent\ndraws"}
     for place, word in words.items():
         axis.text(place, 0.8, word, ha="center", fontsize=8.5)

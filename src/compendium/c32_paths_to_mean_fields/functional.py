@@ -2,9 +2,8 @@
 
 The generating functional of token paths [poclopez2024dynamical, Eqs. (9) and (10)] is
 `Z(g) = Σ_paths Π_t p(x_{t+1} | x_{≤t}) exp(Σ g^α_{a,t} Σ_i W^α_ia x_{i,t})`. Bits of a segment are
-exchangeable, so a token of N bits is a vector of counts, one of S = Π_l (n_l + 1), with binomial
-weights. For N → ∞ the sum is dominated by a stationary point in the overlaps m and in conjugate
-fields m̂ [poclopez2024dynamical, App. A].
+exchangeable, so a token of N bits is one of S = Π_l (n_l + 1) vectors of counts. For N → ∞ the
+sum is dominated by a stationary point in the overlaps m and in conjugate fields m̂ (App. A).
 
 Windows (T, L) of segment means run from old to new; the newest has the position T − 1, or
 `position`.
@@ -31,11 +30,27 @@ _FOUND = 1e-12  # largest slope of the exponent at its top
 _MOST_TERMS = 2**21  # paths or windows that still fit comfortably in memory
 
 
-def _check_terms(name: str, states: int, tokens: int) -> None:
-    """ValueError where a sum over all `states` of each of so many tokens has too many terms."""
-    number = float(states) ** tokens
+def _check_terms(name: str, states: np.ndarray, tokens: int) -> None:
+    number = float(len(states)) ** tokens
     if number > _MOST_TERMS:
         raise ValueError(f"{name} must leave at most {_MOST_TERMS} terms, got {number:.3g}")
+
+
+def _texts(joint: np.ndarray, states: np.ndarray) -> np.ndarray:
+    """The tokens (S**n, n, L) that a joint distribution (S, ..., S) of n tokens is of, in order."""
+    return states[np.indices(joint.shape).reshape(joint.ndim, joint.size).T]
+
+
+def _one_more(
+    joint: np.ndarray, network: Network, size: int, *, beta: float, window: np.ndarray, at: int
+) -> np.ndarray:
+    """A joint distribution (S, ..., S) with one token more, after the position `at`."""
+    drawn = _texts(joint, token_states(network, size))
+    fixed = np.broadcast_to(window, (len(drawn), *window.shape))
+    recent = np.concatenate([fixed, drawn], axis=1)[:, -network.context :]
+    attention = attention_of_window(network, recent, position=at)
+    kernel = token_probabilities(network, size, beta=beta, attention=attention)
+    return joint[..., None] * kernel.reshape(*joint.shape, -1)
 
 
 @record
@@ -62,18 +77,13 @@ def enumerate_paths(
     network: Network, size: int, *, beta: float, window: np.ndarray, steps: int
 ) -> PathSum:
     """Probabilities and features of every path of `steps` tokens after `window` (T, L)."""
-    states, context = token_states(network, size), network.context
-    _check_terms("steps", len(states), steps)
-    probability, paths = np.ones(1), np.broadcast_to(window, (1, *window.shape))
-    for position in range(context - 1, context - 1 + steps):
-        attention = attention_of_window(network, paths[:, -context:], position=position)
-        table = token_probabilities(network, size, beta=beta, attention=attention)
-        probability = (probability[:, None] * table).ravel()
-        new = np.tile(states, (len(paths), 1))[:, None]
-        paths = np.concatenate([np.repeat(paths, len(states), axis=0), new], axis=1)
+    states, joint, position = token_states(network, size), np.ones(()), network.context - 1
+    _check_terms("steps", states, steps)
+    for step in range(steps):
+        joint = _one_more(joint, network, size, beta=beta, window=window, at=position + step)
     return PathSum(
-        probability=torch.from_numpy(probability),
-        features=torch.from_numpy(size * network.overlaps(paths[:, context:])),
+        probability=torch.from_numpy(joint.ravel()),
+        features=torch.from_numpy(size * network.overlaps(_texts(joint, states))),
     )
 
 
@@ -93,10 +103,9 @@ def propagate(
     `draw_window` it holds means that its tokens are drawn from, and their distributions come first.
     """
     position = network.context - 1 if position is None else position
-    states = token_states(network, size)
-    context, count = network.context, len(states)
-    _check_terms("size", count, context)
-    joint, marginals = np.ones(()), []
+    _check_terms("size", token_states(network, size), network.context)
+    joint: np.ndarray = np.ones(())
+    marginals = []
     if draw_window:
         for token in window:
             chance = np.ones(1)
@@ -107,25 +116,18 @@ def propagate(
             joint = joint[..., None] * chance
     for step in range(steps):
         # Of a window that is known there is an axis only for tokens drawn since.
-        known = window[joint.ndim :]
-        drawn = states[np.indices(joint.shape).reshape(joint.ndim, joint.size).T]
-        fixed = np.broadcast_to(known, (len(drawn), *known.shape))
-        recent = np.concatenate([fixed, drawn], axis=1)
-        attention = attention_of_window(network, recent, position=position + step)
-        kernel = token_probabilities(network, size, beta=beta, attention=attention)
-        joint = joint[..., None] * kernel.reshape(*joint.shape, count)
-        marginals.append(joint.reshape(-1, count).sum(axis=0))
-        if joint.ndim > context:
+        joint = _one_more(joint, network, size, beta=beta, window=window, at=position + step)
+        marginals.append(joint.reshape(-1, joint.shape[-1]).sum(axis=0))
+        if joint.ndim > network.context:
             joint = joint.sum(axis=0)
     return np.array(marginals)
 
 
 @record
 class SaddlePoint:
-    """The stationary point that dominates Z(g) for N → ∞.
+    """value: the limit of (1/N) ln Z(g) for N → ∞; bare: the exponent without conjugate fields.
 
-    value: the limit of (1/N) ln Z(g); bare: the exponent without conjugate fields. overlaps: m
-    (steps, 4, P), without 1 − ε; conjugate: m̂.
+    overlaps: m (steps, 4, P), without 1 − ε; conjugate: m̂.
     """
 
     value: float
@@ -141,12 +143,12 @@ def saddle_point(
 
     m_s = ⟨W tanh(H_s + θ_s)⟩ with H = β W^o A and θ = W (g + m̂), and m̂_s = ∂/∂m_s Σ_{s' > s} ⟨ln
     cosh(H_s' + θ_s') − ln cosh H_s'⟩. For tokens of means μ = tanh x the exponent is
-    Σ_s ⟨(W g_s) μ_s − D(μ_s | tanh H_s)⟩, D the relative entropy of two bits. It is climbed to from
+    Σ_s ⟨(W g_s) μ_s − D(μ_s | tanh H_s)⟩, D the relative entropy of two bits. It is climbed from
     the tokens that m̂ = 0 gives. NotConverged where its slope stays above 1e-12.
     """
-    steps, context, share = len(source), network.context, network.epsilon
+    context, share = network.context, network.epsilon
     weights, fractions = torch.tensor(network.semantic), torch.tensor(network.fractions)
-    codes = np.arange(context + steps - 1) % network.positions
+    codes = np.arange(context + len(source) - 1) % network.positions
     place = torch.from_numpy(share * network.position_overlaps()[codes])
     given = torch.from_numpy(network.overlaps(window))
     push = torch.einsum("tra,ral->tl", torch.from_numpy(source), weights)
@@ -174,7 +176,7 @@ def saddle_point(
         return float(value.detach()), torch.autograd.grad(value, x)[0].numpy().ravel()
 
     x = push
-    for _ in range(steps):  # each makes one token more what the earlier ones say
+    for _ in source:  # each makes one token more what the earlier ones say
         x = fields_of(overlaps_of(x)) + push
     start = x.numpy().ravel()
     # To the right hill; then to its top, whose last digits the exponent does not see.
@@ -186,13 +188,10 @@ def saddle_point(
     x = torch.from_numpy(top.reshape(push.shape))
     m = overlaps_of(x).requires_grad_()
     fields = fields_of(m)
-    tilt = x - fields.detach()
-    action = ((log_cosh(fields + tilt) - log_cosh(fields)) @ fractions).sum()
-    (conjugate,) = torch.autograd.grad(action, m)
-    overlaps = m.detach().numpy()
-    return SaddlePoint(
-        value=-value, bare=-loss(start)[0], overlaps=overlaps, conjugate=conjugate.numpy()
-    )
+    action = ((log_cosh(fields + (x - fields.detach())) - log_cosh(fields)) @ fractions).sum()
+    conjugate = torch.autograd.grad(action, m)[0].numpy()
+    overlaps, bare = m.detach().numpy(), -loss(start)[0]
+    return SaddlePoint(value=-value, bare=bare, overlaps=overlaps, conjugate=conjugate)
 
 
 def odd_correlations(network: Network) -> dict[tuple[int, ...], np.ndarray]:
@@ -229,8 +228,7 @@ def overlaps_correlations(
 def step_operations(network: Network, context: Context, *, beta: float) -> tuple[np.ndarray, int]:
     """One step of the mean field in plain loops, counted: the new attention (P,), operations.
 
-    What older tokens project onto is known from the steps that made them; β and the fractions of
-    the bits are multiplied into the weights beforehand.
+    What older tokens project onto is known; β and the fractions are in the weights beforehand.
     """
     output = beta * network.semantic[OUTPUT].T  # (L, P)
     weights = (1.0 - network.epsilon) * network.semantic * network.fractions
@@ -246,15 +244,12 @@ def step_operations(network: Network, context: Context, *, beta: float) -> tuple
     count += len(bits)
     known = tokens(network, context, beta)
     for role in (VALUE, QUERY, KEY):
-        known[0, role] = [
-            dot(row, bits) + p for row, p in zip(weights[role], place[role], strict=True)
-        ]
-    count += 3 * network.features
+        known[0, role] = [dot(row, bits) for row in weights[role]] + place[role]
+        count += network.features
     query = network.gamma * known[0, QUERY]
     count += network.features
     scores = [dot(key, query) for key in known[:, KEY]]
     powers = [math.exp(score - max(scores)) for score in scores]
-    total = sum(powers)
-    count += 3 * len(scores) - 1
-    attention = [dot(powers, column) / total for column in known[:, VALUE].T]
+    count += 3 * len(scores) - 1  # with the sum of the powers
+    attention = [dot(powers, column) / sum(powers) for column in known[:, VALUE].T]
     return np.array(attention), count + network.features

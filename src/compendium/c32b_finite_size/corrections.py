@@ -1,10 +1,10 @@
 """How far texts of N bits are from their limit, to first order of the noise and of 1/N.
 
 Along a mean-field path the deviation δx of a text obeys δx_{t+1} = Σ_s M_{t,s} δx_{t−s} + ξ_{t+1}
-(`finite_size.linear_maps`), ξ the binomial noise of the new token. The solution that the *actual*
-noise of a text drives has mean zero exactly, whatever N, because ξ is a martingale difference and M
-is fixed: it may be subtracted from a text without touching the mean. The mean itself is off by 1/N
-times a vector: to second order E δx_{t+1} = M E δx + ½ Σ H E[δx δx], H the curvature of the step.
+(`finite_size.linear_maps`), ξ the binomial noise of the new token. What the *actual* noise
+of a text drives has mean zero exactly, whatever N, because ξ is a martingale difference and M is
+fixed. The mean itself is off by 1/N times a vector: to second order
+E δx_{t+1} = M E δx + ½ Σ H E[δx δx], H the curvature of the step.
 
 `path` (T + steps, L) is that of `mean_path`, its first T tokens drawn with N bits, too; `maps` are
 its `linear_maps`.
@@ -42,8 +42,8 @@ def window_covariances(network: Network, path: np.ndarray, *, maps: np.ndarray) 
 
 def noise_covariance(network: Network, path: np.ndarray, *, maps: np.ndarray) -> np.ndarray:
     """N times the covariance of δx at every token of the path, linear noise: (T + steps, L, L)."""
-    newest = slice(network.segments)
-    joint = window_covariances(network, path, maps=maps)[:, newest, newest]
+    segments = network.segments
+    joint = window_covariances(network, path, maps=maps)[:, :segments, :segments]
     older = (1.0 - path[: network.context - 1] ** 2) / network.fractions
     return np.array([*map(np.diag, older), *joint])
 
@@ -82,7 +82,7 @@ def growth_rate(maps: np.ndarray, *, drop: int = 0) -> float:
     def push(frame: np.ndarray) -> np.ndarray:
         window = frame.reshape(context, segments)
         newest = np.einsum("slm,sm->l", next(remaining), window)
-        return np.concatenate([newest, window[:-1].ravel()])[:, None]
+        return np.vstack([newest, window[:-1]]).reshape(-1, 1)
 
     rate = lyapunov_exponents(push, dimension=context * segments, steps=steps - drop, align=drop)
     return float(rate.value[0])

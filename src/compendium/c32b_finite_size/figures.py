@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from compendium.common.drawing import intervals, points, quartiles
@@ -42,20 +41,18 @@ def show_laws(
 ) -> Figure:  # fmt: skip
     """Measured over theory against N by regime: single texts, their average, what is missed."""
     figure, axes = plt.subplots(1, 3, figsize=(10.0, 3.6))
-    for axis, found in zip(axes, (single, average, missed), strict=True):
+    style = {"fmt": "o-", "ms": 3, "lw": 0.8, "capsize": 1.5}
+    for axis, found, height, word, scale in (
+        (axes[0], single, 1.0, "error of a text over $σ/\\sqrt{N}$", {"ylim": (0.0, 1.6)}),
+        (axes[1], average, 1.0, "error of the average over $b/N$", {"ylim": (0.0, 1.6)}),
+        (axes[2], missed, 0.1, "share that the linear law misses", {"yscale": "log"}),
+    ):
         for name, ratio in found.items():
             kept = ratio.error < 0.3
             value, error = ratio.value[kept], ratio.error[kept]
-            style = {"fmt": "o-", "ms": 3, "lw": 0.8, "capsize": 1.5, "label": name}
-            points(axis, sizes[kept], value, error, REGIMES[name], **style)
-        axis.set(xscale="log", xlabel="bits $N$")
-    axes[0].set_ylabel("error of a text over $σ/\\sqrt{N}$")
-    axes[1].set_ylabel("error of the average over $b/N$")
-    axes[2].set(ylabel="share that the linear law misses", yscale="log")
-    for axis, height in zip(axes, (1.0, 1.0, 0.1), strict=True):
+            points(axis, sizes[kept], value, error, REGIMES[name], label=name, **style)
         axis.axhline(height, color="0.4", ls="--", lw=1)
-    for axis in axes[:2]:
-        axis.set_ylim(0.0, 1.6)
+        axis.set(xscale="log", xlabel="bits $N$", ylabel=word, **scale)
     axes[2].legend(fontsize=8)
     label_panels(list(axes))
     return figure
@@ -71,27 +68,24 @@ def show_onsets(
     """
     figure, axes = plt.subplots(1, 2, figsize=(8.4, 3.6))
 
-    def draw(
-        axis: Axes, x: np.ndarray, pair: tuple[np.ndarray, np.ndarray], name: str, color: str
-    ) -> np.ndarray:
-        ends = [np.quantile(pair[0], q, axis=0, method="lower") for q in (0.25, 0.5, 0.75)]
-        low, middle, high = np.minimum(np.exp(ends), 1e300)
-        style = {"ms": 4, "lw": 1, "label": f"{name}measured"}
-        intervals(axis, x, (low, middle, np.minimum(high, 1e18)), color, **style)
-        theory = np.exp(np.median(pair[1], axis=0))
+    panels = [
+        (axes[0], gammas, by_gamma[token], f"token {token}, ", color)
+        for token, color in zip(by_gamma, ("sky", "purple"), strict=True)
+    ]
+    for axis, x, (measured, computed), name, color in (
+        *panels,
+        (axes[1], tokens, by_token, "", "red"),
+    ):
+        ends = np.exp(np.quantile(measured, [0.25, 0.5, 0.75], axis=0, method="lower"))
+        low, middle, high = np.minimum(ends, np.array([[1e300], [1e300], [1e18]]))
+        intervals(axis, x, (low, middle, high), color, ms=4, lw=1, label=f"{name}measured")
+        theory = np.exp(np.median(computed, axis=0))
         axis.plot(x, theory, color=COLORS[color], label=f"{name}theory")
-        return theory
-
-    for (token, pair), color in zip(by_gamma.items(), ("sky", "purple"), strict=False):
-        draw(axes[0], gammas, pair, f"token {token}, ", color)
-    last = draw(axes[1], tokens, by_token, "", "red")[-1]
-    line = last * np.exp(rate * (tokens - tokens[-1]))
+    line = theory[-1] * np.exp(rate * (tokens - tokens[-1]))
     axes[1].plot(tokens, line, "--", color=COLORS["black"], lw=1, label="$e^{2λt}$")
     axes[0].set_xscale("log", base=2)
-    axes[0].set_xlabel("steepness γ of the softmax")
-    axes[1].set_xlabel("token")
-    for axis in axes:
-        axis.set(yscale="log", ylabel="onset: bits $N$")
+    for axis, word in zip(axes, ("steepness γ of the softmax", "token"), strict=True):
+        axis.set(yscale="log", xlabel=word, ylabel="onset: bits $N$")
         axis.legend(fontsize=8, loc="upper left")
     axes[0].set_ylim(30.0, 1e9)  # room for the legend
     label_panels(list(axes))
@@ -104,10 +98,10 @@ def show_breaks(
     """Tokens until the 1/N law fails, against N; (starts, sizes). A line of slope 1/(2 `rate`)."""
     figure, axis = plt.subplots(figsize=(5.8, 3.5))
     quartiles(axis, sizes, measured, "red", ms=5, label="measured: law off by half")
-    computed = np.median(expected, axis=0)
+    middle, computed = np.median([measured, expected], axis=1)
     axis.plot(sizes, computed, color=COLORS["blue"], label=r"computed: $300\,b^2/\sigma^2=N$")
     center = len(sizes) // 2
-    line = np.median(measured, axis=0)[center] + np.log(sizes / sizes[center]) / (2.0 * rate)
+    line = middle[center] + np.log(sizes / sizes[center]) / (2.0 * rate)
     axis.plot(sizes, line, color=COLORS["black"], ls="--", lw=1, label=r"slope $1/(2\lambda)$")
     axis.set(xscale="log", xlabel="bits $N$", ylabel="tokens until the $1/N$ law fails")
     axis.legend(fontsize=8)
@@ -119,15 +113,16 @@ def show_closures(
 ) -> Figure:
     """Errors of the closure and of the 1/N correction over the naive ones, (3, sizes) by motion."""
     figure, axes = plt.subplots(1, 2, figsize=(8.8, 3.5), sharey=True)
-    for axis, found in zip(axes, (ratios, expansions), strict=True):
+    style = {"fmt": "o-", "ms": 3.5, "lw": 0.9}
+    for axis, found, title in (
+        (axes[0], ratios, "Gaussian closure"),
+        (axes[1], expansions, "$1/N$ correction"),
+    ):
         for name, (value, low, high) in found.items():
-            style = {"fmt": "o-", "ms": 3.5, "lw": 0.9, "label": name}
-            intervals(axis, sizes, (low, value, high), REGIMES[name], **style)
+            intervals(axis, sizes, (low, value, high), REGIMES[name], label=name, **style)
         axis.axhline(1.0, color="0.4", ls="--", lw=1)
-        axis.set(xscale="log", yscale="log", ylim=(5e-3, 50.0), xlabel="bits $N$")
+        axis.set(xscale="log", yscale="log", ylim=(5e-3, 50.0), xlabel="bits $N$", title=title)
     axes[0].set_ylabel("error over that of the naive mean field")
-    axes[0].set_title("Gaussian closure", fontsize=10)
-    axes[1].set_title("$1/N$ correction", fontsize=10)
     axes[0].legend(fontsize=8)
     label_panels(list(axes))
     return figure

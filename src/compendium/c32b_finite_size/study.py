@@ -1,18 +1,17 @@
 """How far a network of N bits is from its mean field: the measurements of chapter 32b.
 
-Overlaps are the semantic output overlaps with their factor 1 − ε. A text follows the *linear law*
-if its deviation from the limit is the answer of the limit's tangent maps to the text's own noise.
-The *onset* is the size from which on the linear law misses at most a tenth of the deviation.
+Overlaps are the semantic output overlaps with their factor 1 − ε. The *linear law* of a text is the
+answer of the limit's tangent maps to the text's own noise; the *onset* is the size from which on it
+misses at most a tenth of the deviation from the limit.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bookmaker.tables import Rows, Table, stored
+from bookmaker.tables import Rows, stored
 from compendium.c32b_finite_size.corrections import (
     linear_fluctuations,
     mean_shift,
@@ -20,7 +19,7 @@ from compendium.c32b_finite_size.corrections import (
     predicted_rms,
 )
 from compendium.common.networks import draw_networks
-from compendium.common.rows import grid, near_rows
+from compendium.common.rows import grid, near_rows, rows_of
 from compendium.common.windows import MOTIONS, message_start, settled_start
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
@@ -35,7 +34,6 @@ from spinformer.dmft.finite_size import (
 from spinformer.dmft.mean_field import document_context, random_contexts, trajectory
 from spinformer.dmft.network import Network
 
-_FOLDER = Path(__file__).parent
 _OTHERS = "other networks"
 # Inverse temperatures of the four regimes.
 BETAS = {"driven": 0.5, "quasi-periodic": 1.255, "periodic": 1.27, "chaotic": 1.28}
@@ -89,15 +87,7 @@ def follow_limit(
 
 
 class Deviation(NamedTuple):
-    """Deviation of texts from the limit at every token of the path; see `deviation`."""
-
-    rms: Estimate
-    bias: Estimate
-    missed: Estimate
-
-
-def deviation(limit: Limit, size: int, *, texts: int, seed: Seed) -> Deviation:
-    """Compare at least forty texts of N = `size` bits a token with the limit they should follow.
+    """Deviation of texts from the limit at every token of the path.
 
     rms: (T + steps,) root mean square over the texts of |m − m_∞|.
     bias: (T + steps, P) mean over the texts of m − m_∞. The linear fluctuation, whose mean is zero
@@ -105,6 +95,14 @@ def deviation(limit: Limit, size: int, *, texts: int, seed: Seed) -> Deviation:
         is still small enough for a linear theory.
     missed: (T + steps,) root mean square of what the linear law does not explain, over its own.
     """
+
+    rms: Estimate
+    bias: Estimate
+    missed: Estimate
+
+
+def deviation(limit: Limit, size: int, *, texts: int, seed: Seed) -> Deviation:
+    """Compare at least forty texts of N = `size` bits a token with the limit they should follow."""
     network, context = limit.network, limit.network.context
     runs = generate(
         network, size, beta=limit.beta, window=limit.path[:context],
@@ -118,12 +116,12 @@ def deviation(limit: Limit, size: int, *, texts: int, seed: Seed) -> Deviation:
     rms_error = np.divide(square.error, 2.0 * rms, out=np.zeros_like(rms), where=rms > 0.0)
     plain, less = mean_estimate(raw), mean_estimate(raw - linear)
     better = ((less.error**2).sum(axis=1) < (plain.error**2).sum(axis=1))[:, None]
-    value, error = (
-        np.where(better, getattr(less, part), getattr(plain, part)) for part in ("value", "error")
-    )
     return Deviation(
         rms=Estimate(value=rms, error=rms_error),
-        bias=Estimate(value=value, error=error),
+        bias=Estimate(
+            value=np.where(better, less.value, plain.value),
+            error=np.where(better, less.error, plain.error),
+        ),
         missed=_root_ratio(((raw - linear) ** 2).sum(axis=2), (linear**2).sum(axis=2)),
     )
 
@@ -134,13 +132,10 @@ def _root_ratio(above: np.ndarray, below: np.ndarray) -> Estimate:
     def ratio(top: np.ndarray, bottom: np.ndarray) -> np.ndarray:
         return np.sqrt(np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0.0))
 
-    tops, bottoms = above.sum(0), below.sum(0)
-    parts = [
-        ratio(tops - above[i::_GROUPS].sum(0), bottoms - below[i::_GROUPS].sum(0))
-        for i in range(_GROUPS)
-    ]
-    error = np.sqrt(_GROUPS - 1.0) * np.std(parts, axis=0)
-    return Estimate(value=ratio(tops, bottoms), error=error)
+    whole = np.array([above.sum(0), below.sum(0)])
+    groups = (range(i, len(above), _GROUPS) for i in range(_GROUPS))
+    parts = [ratio(*(whole - [above[own].sum(0), below[own].sum(0)])) for own in groups]
+    return Estimate(value=ratio(*whole), error=np.sqrt(_GROUPS - 1.0) * np.std(parts, axis=0))
 
 
 def onset_size(sizes: np.ndarray, *, missed: np.ndarray, errors: np.ndarray) -> Estimate:
@@ -154,12 +149,11 @@ def onset_size(sizes: np.ndarray, *, missed: np.ndarray, errors: np.ndarray) -> 
     if last in (-1, len(logs) - 1):
         return Estimate(value=np.inf if above.size else -np.inf, error=np.nan)
     low, high = max(missed[last + 1], 1e-300), missed[last]
-    share = np.log(high / _MISSED) / np.log(high / low)
-    steepness = np.log(high / low) / (logs[last + 1] - logs[last])
+    fall, step = np.log(high / low), logs[last + 1] - logs[last]
+    share = np.log(high / _MISSED) / fall
     # The two neighbours' relative errors, weighted as the interpolation weighs them.
     relative = np.hypot((1 - share) * errors[last] / high, share * errors[last + 1] / low)
-    at = float(logs[last] + share * (logs[last + 1] - logs[last]))
-    return Estimate(value=at, error=float(relative / steepness))
+    return Estimate(value=float(logs[last] + share * step), error=float(relative * step / fall))
 
 
 def onset_rows(
@@ -171,19 +165,15 @@ def onset_rows(
     """
     rng, rows = numpy_generator(0), []
     for start, limit in enumerate(limits, first):
-        ladder = [deviation(limit, n, texts=60, seed=rng).missed for n in sizes.tolist()]
-        missed, errors = (
-            np.array([getattr(m, part) for m in ladder]) for part in ("value", "error")
-        )
+        missed = [deviation(limit, n, texts=60, seed=rng).missed.value for n in sizes.tolist()]
+        at, none = limit.network.context - 1 + tokens, np.zeros(len(sizes))
+        found = [
+            onset_size(sizes, missed=one, errors=none).value for one in np.transpose(missed)[at]
+        ]
         with np.errstate(divide="ignore"):
-            computed = np.log10(limit.onset())
-        for token in tokens.tolist():
-            at = limit.network.context - 1 + token
-            found = onset_size(sizes, missed=missed[:, at], errors=errors[:, at])
-            onset = float(found.value / np.log(10.0))
-            rows.append(
-                {"start": start, "token": token, "onset": onset, "computed": float(computed[at])}
-            )
+            computed = np.log10(limit.onset()[at])
+        onset = np.array(found) / np.log(10.0)
+        rows += rows_of(start=start, token=tokens, onset=onset, computed=computed)
     return rows
 
 
@@ -233,10 +223,8 @@ def _limits(motion: str, chunk: int, *, steps: int) -> list[Limit]:
     """Limits from thirty starts on an attractor of the document's network, or of other networks."""
     found = []
     if motion == _OTHERS:
-        drawn = draw_networks(
-            family=5, features=3, segments=3, context=4, epsilon=0.02, count=_CHUNK
-        )
-        for seed, network in drawn.items():
+        new = draw_networks(family=5, features=3, segments=3, context=4, epsilon=0.02, count=_CHUNK)
+        for seed, network in new.items():
             found += settled_limits(network, 2.0, count=1, settle=60, steps=steps, seed=seed)
         return found
     network, beta = Network.document(), MOTIONS[motion][0]
@@ -246,7 +234,11 @@ def _limits(motion: str, chunk: int, *, steps: int) -> list[Limit]:
     return found
 
 
-def law_rows(
+_NEARLY = {"average": 0.2, "missed_error": 0.01}
+
+
+@stored("laws", grid(regime=BETAS), checked=2, seconds=3.0, rtol=0.05, within=_NEARLY)
+def LAWS(
     regime: str, *, texts: int = _TEXTS, token: int = 8, seed: int = 0,
     exponents: Sequence[float] = tuple(np.arange(1.5, 9.01, 0.5)),
 ) -> Rows:  # fmt: skip
@@ -262,38 +254,26 @@ def law_rows(
         how = {"settle": 60, "look": 20}
     window, position = settled_start(network, beta, origin, **how)
     limit = follow_limit(network, beta, window=window, steps=token, position=position)
-    sigma, length = float(limit.sigma[-1]), float(np.linalg.norm(limit.shift[-1]))
+    sigma, length = limit.sigma[-1], np.linalg.norm(limit.shift[-1])
     along, rows = limit.shift[-1] / length, []
-    for number, exponent in enumerate(exponents):
+    for number, exponent in enumerate(exponents, seed):
         size = network.segments * round(10.0**exponent / network.segments)
-        found = deviation(limit, size, texts=texts, seed=seed + number)
-        spread = np.sqrt(found.bias.error[-1] ** 2 @ along**2)
-        rows.append(
-            {
-                "bits": size,
-                "sigma": sigma,
-                "shift": length,
-                "crossing": float(limit.onset()[-1]),
-                "single": float(found.rms.value[-1]) * np.sqrt(size) / sigma,
-                "single_error": float(found.rms.error[-1]) * np.sqrt(size) / sigma,
-                "average": float(found.bias.value[-1] @ along) * size / length,
-                "average_error": float(spread) * size / length,
-                "missed": float(found.missed.value[-1]),
-                "missed_error": float(found.missed.error[-1]),
-            }
+        rms, bias, missed = deviation(limit, size, texts=texts, seed=number)
+        rows += rows_of(
+            bits=size,
+            sigma=sigma,
+            shift=length,
+            crossing=limit.onset()[-1],
+            single=rms.value[-1] * np.sqrt(size) / sigma,
+            single_error=rms.error[-1] * np.sqrt(size) / sigma,
+            average=bias.value[-1] @ along * size / length,
+            average_error=np.sqrt(bias.error[-1] ** 2 @ along**2) * size / length,
+            missed=missed.value[-1],
+            missed_error=missed.error[-1],
         )
     return rows
 
 
-LAWS = Table(
-    path=_FOLDER / "laws.csv",
-    units=grid(regime=BETAS),
-    rows=law_rows,
-    checked=2,
-    seconds=3.0,
-    rtol=0.05,
-    within={"average": 0.2, "missed_error": 0.01},
-)
 # What a ratio of measured and predicted errors may be off.
 _ALLOWED = {"single": 0.1, "average": 0.25}
 
@@ -302,7 +282,7 @@ _ALLOWED = {"single": 0.1, "average": 0.25}
 def SETTINGS(text: str, regime: str, decade: int) -> Rows:
     """C5: what the ratio of measured and predicted errors may be off less what it is off."""
     table = LAWS.read()
-    sizes = np.where(table["regime"] == regime, np.log10(table["bits"].astype(float)), np.inf)
+    sizes = np.where(table["regime"] == regime, np.log10(table["bits"]), np.inf)
     here = int(np.argmin(abs(sizes - decade)))
     ratio, wide = table[text][here], 2.0 * table[f"{text}_error"][here]
     found = (ratio, ratio - wide, ratio + wide)

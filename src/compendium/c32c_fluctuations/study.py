@@ -1,31 +1,28 @@
 """Mean field of a finite network: texts taken as Gaussian, their mean and covariance followed.
 
-The mean field puts the mean window into attention. In a network of N bits the window scatters,
-and attention averages over the scatter. Take the window w (T tokens of L segment means) as
-Gaussian with mean μ and covariance C. The next token x has the conditional mean f(w) and, in a
-segment of n bits, the conditional variance (1 − f²)/n. Its exact moments under this assumption,
+Take the window w (T tokens of L segment means) as Gaussian with mean μ and covariance C. The next
+token x has the conditional mean f(w) and, in a segment of n bits, the conditional variance
+(1 − f²)/n. Its exact moments under this assumption,
 
     ⟨x⟩ = ⟨f⟩,   Cov(x, w) = Cov(f, w),   Cov(x, x) = Cov(f, f) + ⟨1 − f²⟩/n ,
 
-make the next Gaussian, ⟨·⟩ the average over N(μ, C): the mean field of [aguilera2021unifying],
-whose Gaussian fields stand in front of a tanh, for a nonlinearity with a softmax in it. For
-N → ∞ the covariance shrinks and the plain mean field is left; to order 1/N the mean is that of
-`c32b_finite_size.corrections.mean_shift`, since the nodes below have exact second moments.
+make the next Gaussian, ⟨·⟩ the average over N(μ, C), as in [aguilera2021unifying]. To order 1/N
+the mean is that of `c32b_finite_size.corrections.mean_shift`, since the nodes below have exact
+second moments.
 """
 
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
-from typing import Any
+from operator import itemgetter
 
 import numpy as np
 from scipy.special import ndtri
 from scipy.stats import binom, qmc, wasserstein_distance
 
-from bookmaker.tables import Rows, Table, stored
+from bookmaker.tables import Rows, stored
 from compendium.c32b_finite_size.corrections import next_means
 from compendium.c32b_finite_size.study import Limit, deviation, follow_limit, median_slope
-from compendium.common.rows import grid, mean_rows, median_rows, near_rows
+from compendium.common.rows import grid, mean_rows, median_rows, near_rows, rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import mean_estimate
 from spinformer.dmft.ensemble import Ensemble
@@ -34,7 +31,6 @@ from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Network
 
-_FOLDER = Path(__file__).parent
 # Inverse temperature, and tokens until a random context has settled. The driven cycle is one
 # orbit of four tokens: starts of few tokens are what differs there.
 REGIMES = {
@@ -59,25 +55,19 @@ def gaussian_closure(limit: Limit, size: int) -> np.ndarray:
     """Means (T + steps, L) of the tokens of N = `size` bits, along the path of a limit."""
     network, window = limit.network, limit.path[: limit.network.context]
     segments, bits = network.segments, network.counts(size)
-    normal = _nodes(window.size)
-    mean, covariance = window.ravel(), np.diag(((1.0 - window**2) / bits).ravel())
-    means = list(window)
-    for step in range(len(limit.path) - len(window)):
+    normal, path = _nodes(window.size), list(window)
+    covariance = np.diag(((1.0 - window**2) / bits).ravel())
+    for start in range(len(limit.path) - len(window)):
         level, turn = np.linalg.eigh(covariance)
         away = normal @ (turn * np.sqrt(np.maximum(level, 0.0))).T
-        windows, place = (mean + away).reshape(-1, *window.shape), limit.position + step
-        answer = next_means(network, windows, beta=limit.beta, position=place)
-        newest = answer.mean(axis=0)
-        spread, fresh = answer - newest, np.diag((1.0 - answer**2).mean(axis=0) / bits)
-        own, across = (
-            spread.T @ spread / len(away) + fresh,
-            (spread.T @ away / len(away))[:, segments:],
-        )
-        kept = covariance[segments:, segments:]
-        covariance = np.block([[kept, across.T], [across, own]])
-        mean = np.append(mean[segments:], newest)
-        means.append(newest)
-    return np.array(means)
+        windows = path[start:] + away.reshape(-1, *window.shape)
+        answer = next_means(network, windows, beta=limit.beta, position=limit.position + start)
+        path.append(answer.mean(axis=0))
+        spread = answer - path[-1]
+        own = spread.T @ spread / len(away) + np.diag((1.0 - answer**2).mean(axis=0) / bits)
+        across = (spread.T @ away / len(away))[:, segments:]
+        covariance = np.block([[covariance[segments:, segments:], across.T], [across, own]])
+    return np.array(path)
 
 
 @cache
@@ -154,7 +144,14 @@ def _closure(limit: Limit, size: int) -> np.ndarray:
     return semantic_overlaps(limit.network, gaussian_closure(limit, size) - limit.path)
 
 
-def closure_rows(
+def _root(limit: Limit, part: np.ndarray) -> np.ndarray:
+    """Root mean square over the first n tokens after the window, (steps,)."""
+    square = (part[limit.network.context :] ** 2).sum(axis=1)
+    return np.sqrt(square.cumsum() / np.arange(1, len(square) + 1))
+
+
+@stored("closures", grid(regime=REGIMES, start=range(10)))
+def CLOSURES(
     regime: str, *, start: int, texts: int = 4_000, steps: int = 30,
     exponents: Sequence[float] = tuple(np.arange(2.0, 7.1, 0.5)),
 ) -> Rows:  # fmt: skip
@@ -162,23 +159,17 @@ def closure_rows(
 
     sampling: the standard error of that average, which no prediction can beat.
     """
-    limit = _limit(regime, start=start, steps=steps, seed=1000)
-
-    def root(part: np.ndarray) -> float:
-        return float(np.sqrt((part[limit.network.context :] ** 2).sum(axis=1).mean()))
-
-    rows = []
+    limit, rows = _limit(regime, start=start, steps=steps, seed=1000), []
     for size in map(_bits, exponents):
-        found = deviation(limit, size, texts=texts, seed=start).bias
-        rows.append(
-            {
-                "bits": size,
-                "naive": root(found.value),
-                "corrected": root(found.value - limit.shift / size),
-                "closure": root(found.value - _closure(limit, size)),
-                "sampling": root(found.error),
-            }
-        )
+        bias = deviation(limit, size, texts=texts, seed=start).bias
+        parts = {
+            "naive": bias.value,
+            "corrected": bias.value - limit.shift / size,
+            "closure": bias.value - _closure(limit, size),
+            "sampling": bias.error,
+        }
+        found = {name: _root(limit, part)[-1] for name, part in parts.items()}
+        rows += rows_of(bits=size, **found)
     return rows
 
 
@@ -191,18 +182,14 @@ def closure_rows(
 def SETTINGS(regime: str) -> Rows:
     """Gain of the closure over the naive mean field, from other starts than those of `CLOSURES`."""
     horizons, sizes = (15, 30, 60, 120), range(3, 8)
-    gains = np.empty((len(horizons), len(sizes), 12))
+    gains, last = np.empty((len(horizons), len(sizes), 12)), np.array(horizons) - 1
     for start in range(100, 112):
         limit = _limit(regime, start=start, steps=max(horizons), seed=1000)
         for column, exponent in enumerate(sizes):
             size = _bits(exponent)
             bias = deviation(limit, size, texts=1000, seed=start).bias.value
-            naive, closed = (
-                np.cumsum((one[limit.network.context :] ** 2).sum(axis=1))
-                for one in (bias, bias - _closure(limit, size))
-            )
-            last = np.array(horizons) - 1
-            gains[:, column, start - 100] = 0.5 * np.log(naive[last] / closed[last])
+            naive, closed = (_root(limit, one) for one in (bias, bias - _closure(limit, size)))
+            gains[:, column, start - 100] = np.log(naive[last] / closed[last])
     return [
         {"tokens": horizon, "size": f"10^{exponent}"} | mean_rows(gains[row, column])[0]
         for row, horizon in enumerate(horizons)
@@ -210,13 +197,10 @@ def SETTINGS(regime: str) -> Rows:
     ]
 
 
-@stored(
-    "breaks",
-    grid(start=range(120)),
-    checked=3,
-    seconds=0.5,
-    within={"measured": 8.0, "expected": 8.0},
-)
+_NEARLY = {"measured": 8.0, "expected": 8.0}
+
+
+@stored("breaks", grid(start=range(120)), checked=3, seconds=0.5, within=_NEARLY)
 def BREAKS(start: int) -> Rows:
     """First token at which the 1/N law of the average text is wrong by half, from a start in chaos.
 
@@ -230,8 +214,7 @@ def BREAKS(start: int) -> Rows:
 
     rows = []
     for size in map(_bits, range(4, 13)):
-        bias = deviation(limit, size, texts=400, seed=start).bias.value
-        law = limit.shift / size
+        bias, law = deviation(limit, size, texts=400, seed=start).bias.value, limit.shift / size
         off, whole = (np.linalg.norm(part[context:], axis=1) for part in (bias - law, law))
         late = limit.onset()[context:] > size
         rows.append({"bits": size, "measured": first(off > 0.5 * whole), "expected": first(late)})
@@ -240,12 +223,10 @@ def BREAKS(start: int) -> Rows:
 
 @stored(
     "laws",
-    [
-        {"regime": regime, "exponent": float(exponent), "seed": seed}
-        for seed in (0, 1)
-        for regime in _LAWS
-        for exponent in range(2, 8)
-    ],
+    sorted(
+        grid(regime=_LAWS, exponent=(2.0, 3.0, 4.0, 5.0, 6.0, 7.0), seed=(0, 1)),
+        key=itemgetter("seed"),
+    ),
     seconds=2.0,
     within={"distance": 0.005, "null": 0.001, "floor": 1e-9},
 )
@@ -275,30 +256,23 @@ def STATIONARY(regime: str, *, exponent: float, seed: int) -> Rows:
             looks.append(ensemble.record(network.context))
             ensemble.advance(_BETWEEN - network.context)
         limits.append(np.concatenate(looks, axis=1))
-    return [
-        {
-            "bits": size,
-            "distance": _transport(law, limits[0]),
-            "null": _transport(law[::2], law[1::2]),
-            "floor": _transport(limits[0], limits[1]),
-        }
-    ]
+    pairs = {"distance": (law, limits[0]), "null": (law[::2], law[1::2]), "floor": limits}
+    return rows_of(bits=size, **{name: _transport(*pair) for name, pair in pairs.items()})
 
 
 def _transport(one: np.ndarray, other: np.ndarray) -> float:
     """Wasserstein-1 distance of samples (texts, tokens, P), averaged over the last axis."""
-    pairs = zip(one.reshape(-1, one.shape[-1]).T, other.reshape(-1, one.shape[-1]).T, strict=True)
-    return float(np.mean([wasserstein_distance(*pair) for pair in pairs]))
+    ways = range(one.shape[-1])
+    found = [wasserstein_distance(one[..., a].ravel(), other[..., a].ravel()) for a in ways]
+    return float(np.mean(found))
 
 
 @stored(
     "exponents",
-    [
-        {"beta": beta, "exponent": float(exponent), "seed": seed}
-        for seed in (0, 1)
-        for beta in (1.255, 1.27, 1.28, 1.4)
-        for exponent in range(4, 9)
-    ],
+    sorted(
+        grid(beta=(1.255, 1.27, 1.28, 1.4), exponent=(4.0, 5.0, 6.0, 7.0, 8.0), seed=(0, 1)),
+        key=itemgetter("seed"),
+    ),
     checked=6,
     seconds=2.0,
     within={"growth": 0.03, "error": 0.01, "limit": 0.005},
@@ -315,16 +289,17 @@ def EXPONENTS(beta: float, *, exponent: float, seed: int) -> Rows:
         transient=200, seed=seed,
     )  # fmt: skip
     growth, starts = mean_estimate(rates), random_contexts(network, 0, count=16)
-    run: dict[str, Any] = {"beta": beta, "transient": 20_000, "steps": 20_000}
-    limit = lyapunov_spectrum(network, starts, count=1, threads=1, **run).exponents.value
-    told = {"bits": size, "growth": growth.value, "error": growth.error}
-    return [told | {"limit": float(np.median(limit[:, 0]))}]
+    limit = lyapunov_spectrum(
+        network, starts, beta=beta, transient=20_000, steps=20_000, count=1, threads=1
+    ).exponents.value
+    told = {"growth": growth.value, "error": growth.error, "limit": np.median(limit[:, 0])}
+    return rows_of(bits=size, **told)
 
 
 @stored(
     "settings_C18e",
     [
-        {name: unit[name] for name in ("beta", "exponent", "seed")} | {"allowed": allowed}
+        unit | {"allowed": allowed}
         for unit in EXPONENTS.units
         if unit["exponent"] > 5
         for allowed in (0.015, 0.03)
@@ -341,9 +316,7 @@ def EXPONENTS_APART(beta: float, exponent: float, seed: int, allowed: float) -> 
 
 
 # Drawn after the region of C18a.
-BREAKS_AGAIN = Table(
-    path=_FOLDER / "breaks_again.csv", units=grid(start=range(120, 240)), rows=BREAKS.rows
-)
+BREAKS_AGAIN = stored("breaks_again", grid(start=range(120, 240)))(BREAKS.rows)
 
 
 @stored(
@@ -359,8 +332,8 @@ def PACE(beyond: str, left_out: str) -> Rows:
     again = left_out == "the first 120"
     table, grown = (BREAKS_AGAIN if again else BREAKS).read(), EXPONENTS.read()
     rate = float(grown["limit"][grown["beta"] == 1.28][0])
-    bits = np.unique(table["bits"]).astype(float)
-    measured = table["measured"].reshape(-1, len(bits)).astype(float)
+    bits = np.unique(table["bits"])
+    measured = table["measured"].reshape(-1, len(bits))
     if left_out != "none" and not again:
         first = int(left_out.split(" to ")[0])
         measured = np.delete(measured, slice(first, first + 40), axis=0)
@@ -378,8 +351,3 @@ def LAWS_APART(regime: str, exponent: float) -> Rows:
     here = (table["regime"] == regime) & (table["exponent"] == exponent)
     over = [table["distance"][here] / table[null][here] for null in ("null", "floor")]
     return median_rows(np.log(2.0 / np.concatenate(over)))
-
-
-CLOSURES = Table(
-    path=_FOLDER / "closures.csv", units=grid(regime=REGIMES, start=range(10)), rows=closure_rows
-)

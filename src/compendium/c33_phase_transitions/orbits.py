@@ -38,13 +38,10 @@ def _orbit_image(found: Attractors, *, rows: int) -> np.ndarray:
 
     Black: values on periodic orbits. Yellow: on all others, with their section in their color.
     """
-    edges = [
-        np.linspace(0, size, most + 1).astype(int)[:-1]
-        for size, most in zip(
-            found.histogram.shape, (min(900, len(found.regime)), rows), strict=True
-        )
-    ]
-    image = np.ones((rows, len(edges[0]), 3))
+    columns, cells = found.histogram.shape
+    image = np.ones((rows, min(900, columns), 3))
+    edges = [np.linspace(0, columns, image.shape[1], endpoint=False).astype(int)]
+    edges.append(np.linspace(0, cells, rows, endpoint=False).astype(int))
     wandering = [Regime.UNDECIDED, Regime.TRANSIENT_CHAOS, Regime.QUASI_PERIODIC, Regime.CHAOTIC]
     layers: tuple[tuple[np.ndarray, list[Regime], str, float], ...] = (
         (found.histogram, wandering, COLORS["yellow"], 0.35),
@@ -62,10 +59,10 @@ def _orbit_image(found: Attractors, *, rows: int) -> np.ndarray:
 
 def show_orbit_diagram(found: Attractors, *, beta: np.ndarray) -> Figure:
     """Draw attractors along β (B,), and below them the leading exponent and the second."""
-    how: dict[str, Any] = {"sharex": True, "height_ratios": (3, 1.4), "layout": "constrained"}
-    figure, (top, bottom) = plt.subplots(2, 1, figsize=(7.2, 6.2), **how)
-    # A diagram of one value is a strip as wide as nothing; give it some width.
-    wide = 0.5 * (beta[0] == beta[-1])
+    figure, (top, bottom) = plt.subplots(
+        2, 1, figsize=(7.2, 6.2), sharex=True, height_ratios=(3, 1.4), layout="constrained"
+    )
+    wide = 0.5 * (beta[0] == beta[-1])  # a diagram of one value is a strip
     # Rows of the image no thinner than the pixels of the figure, or visits would be lost between.
     bins, (low, high) = found.histogram.shape[1], found.span
     seen = np.linspace(low, high, bins)[found.histogram.any(axis=0)]
@@ -87,9 +84,8 @@ def show_orbit_diagram(found: Attractors, *, beta: np.ndarray) -> Figure:
     bottom.set_yscale("symlog", linthresh=0.01)
     bottom.set(ylim=(-0.5, 0.5), yticks=[-0.1, -0.01, 0.0, 0.01, 0.1])
     bottom.set(xlabel=PARAMETERS["beta"], ylabel="exponents (nats per step)")
-    place: dict[str, Any] = {"loc": "outside lower center", "ncols": 6, "fontsize": 8}
-    shown = bottom.get_legend_handles_labels()
-    figure.legend(*shown, markerscale=6, handletextpad=0.1, **place)
+    style: dict[str, Any] = {"ncols": 6, "fontsize": 8, "markerscale": 6, "handletextpad": 0.1}
+    figure.legend(*bottom.get_legend_handles_labels(), loc="outside lower center", **style)
     label_panels([top, bottom])
     return figure
 
@@ -104,10 +100,11 @@ def draw_plane(
 ) -> None:
     """Regimes (m, n) on one panel and leading exponents, with their scale, on another."""
     half = [0.5 * (values[1] - values[0]) for values in (across, upwards)]
-    left, right = across[0] - half[0], across[-1] + half[0]
-    low, high = upwards[0] - half[1], upwards[-1] + half[1]
-    palette = ListedColormap([REGIME_COLORS[code] for code in Regime])
-    place = _CELLS | {"extent": (left, right, low, high)}
+    ends = (across[0] - half[0], across[-1] + half[0], upwards[0] - half[1], upwards[-1] + half[1])
+    palette, place = (
+        ListedColormap([REGIME_COLORS[code] for code in Regime]),
+        _CELLS | {"extent": ends},
+    )
     for axis in axes:
         axis.grid(False)
     axes[0].imshow(regime, cmap=palette, vmin=-0.5, vmax=4.5, **place)
@@ -120,17 +117,11 @@ def show_loop() -> Figure:
     figure, axis = plt.subplots(figsize=(7.4, 2.7))
     tokens = ("$x_{t-3}$", "$x_{t-2}$", "$x_{t-1}$", "$x_t$")
     boxes = {f"token{k}": (0.11 * k, 0.5, text) for k, text in enumerate(tokens)}
-    boxes |= {
-        "attention": (0.64, 0.5, "attention $A_t$"),
-        "next": (1.0, 0.5, "next token\n$x_{t+1}$"),
-    }
-    draw_boxes(
-        boxes,
-        axis=axis,
-        arrows=["token3 attention next"],
-        bent=["next token3"],
-        colors={"attention": "blue", "next": "orange"},
-    )
+    boxes["attention"] = (0.64, 0.5, "attention $A_t$")
+    boxes["next"] = (1.0, 0.5, "next token\n$x_{t+1}$")
+    arrows, bent = ["token3 attention next"], ["next token3"]
+    colors = {"attention": "blue", "next": "orange"}
+    draw_boxes(boxes, axis=axis, arrows=arrows, bent=bent, colors=colors)
     for x, y, text in (
         (0.165, 0.8, "window of $T = 4$ tokens"),
         (0.64, 0.8, r"softmax with factor $\gamma$"),
@@ -149,13 +140,12 @@ def show_portraits(
     """The first two overlaps of orbits (steps, P): every step pale, every `strobe`-th colored."""
     rows = -(-len(orbits) // 3)
     figure, axes = plt.subplots(rows, 3, figsize=(8.6, 3.0 * rows), squeeze=False)
+    style: dict[str, Any] = {"marker": ".", "ls": "", "mew": 0, "rasterized": True}
     for axis, orbit, beta, one in zip(axes.flat, orbits, betas, found, strict=False):
         regime, period = Regime(one.regime[0]), int(one.period[0])
-        size, color = 5.0 if period else 1.6, REGIME_COLORS[regime]
-        style = {"marker": ".", "ls": "", "mew": 0, "rasterized": True}
-        pale, strobed = orbit[: 8 * strobe * max(period, 500)], orbit[::strobe]
-        axis.plot(pale[:, 0], pale[:, 1], ms=0.6 * size, color="0.75", **style)
-        axis.plot(strobed[:, 0], strobed[:, 1], ms=size, color=color, **style)
+        size, pale = 5.0 if period else 1.6, orbit[: 8 * strobe * max(period, 500)]
+        axis.plot(*pale[:, :2].T, ms=0.6 * size, color="0.75", **style)
+        axis.plot(*orbit[::strobe, :2].T, ms=size, color=REGIME_COLORS[regime], **style)
         text = f"{regime.label}{f', {period} steps' if period else ''}"
         axis.set_title(rf"     $\beta$ = {beta:g}: {text}", fontsize=8)
         axis.set_aspect("equal", adjustable="datalim")

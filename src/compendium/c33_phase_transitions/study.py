@@ -26,10 +26,7 @@ RANGES = (
 )
 
 
-@stored(
-    "shares",
-    [{"diagram": diagram, "low": low, "high": high} for diagram, low, high in RANGES],
-)
+@stored("shares", [{"diagram": diagram, "low": low, "high": high} for diagram, low, high in RANGES])
 def SHARES(diagram: str, *, low: float, high: float, count: int = COUNT) -> Rows:
     """Share of each regime among the values of β in [low, high], of `count` in the diagram."""
     network = Network.document()
@@ -43,10 +40,7 @@ def SHARES(diagram: str, *, low: float, high: float, count: int = COUNT) -> Rows
 
 @stored(
     "portraits",
-    [
-        *({"origin": ORIGINS[0], "beta": b} for b in SIX),
-        {"origin": ORIGINS[1], "beta": SIX[1]},
-    ],
+    [*grid(origin=ORIGINS[:1], beta=SIX), {"origin": ORIGINS[1], "beta": SIX[1]}],
     checked=4,
     seconds=2.0,
     within={"first": 0.05},
@@ -55,32 +49,31 @@ def PORTRAITS(origin: str, *, beta: float) -> Rows:
     """What 256 contexts settle on after 100,000 steps, one row each, the document's first."""
     network = Network.document()
     start = protocol_start(network, steps=100_000)
+    pool = replicas(start, count=256, seed=0)
     if origin == ORIGINS[0]:
         drawn = random_contexts(network, 0, count=255).attention
         pool = Context(np.concatenate([start.attention[None], drawn]), start.position)
-    else:
-        pool = replicas(start, count=256, seed=0)
     found = find_attractors(network, pool, beta=beta, exponents=1, bins=1)
     rates = np.round(found.exponents.value[:, 0], 6)
     return rows_of(regime=found.regime, period=found.period, first=rates)
 
 
 # What the document's captions call the motions, in ranges of β and at its six values.
-NAMED = {
-    "0 to 1.2": Regime.PERIODIC,
-    "1.2405 to 1.2425": Regime.PERIODIC,
-    "1.252 to 1.261": Regime.QUASI_PERIODIC,
-    "1.268 to 1.272": Regime.PERIODIC,
-    "1.277 to 1.28": Regime.CHAOTIC,
+_CYCLE, _TORUS, _CHAOS = Regime.PERIODIC, Regime.QUASI_PERIODIC, Regime.CHAOTIC
+_NAMED = {
+    "0 to 1.2": _CYCLE,
+    "1.2405 to 1.2425": _CYCLE,
+    "1.252 to 1.261": _TORUS,
+    "1.268 to 1.272": _CYCLE,
+    "1.277 to 1.28": _CHAOS,
 }
-LABELS = dict(zip(SIX, (Regime.QUASI_PERIODIC, Regime.PERIODIC, Regime.CHAOTIC), strict=False))
-LABELS |= dict(zip(SIX[3:], (Regime.PERIODIC, Regime.CHAOTIC, Regime.CHAOTIC), strict=True))
-WAITS = (10_000, 30_000, 100_000)
+_LABELS = dict(zip(SIX, (_TORUS, _CYCLE, _CHAOS, _CYCLE, _CHAOS, _CHAOS), strict=True))
+_WAITS = (10_000, 30_000, 100_000)
 
 
 @stored(
     "settings_C9",
-    grid(betas=tuple(NAMED), context=("the document's", "random"), wait=WAITS),
+    grid(betas=_NAMED, context=("the document's", "random"), wait=_WAITS),
     seconds=5.0,
     within={"value": 0.05, "low": 0.05, "high": 0.05},
 )
@@ -92,12 +85,12 @@ def NAMED_RANGES(betas: str, context: str, wait: int) -> Rows:
         start = random_contexts(network, 1, count=1).select(0)
     tried = np.linspace(low, high, 101)
     found = find_attractors(network, start, beta=tried, transient=wait, bins=1, exponents=1)
-    return share_rows(int((found.regime == NAMED[betas]).sum()), trials=len(tried), bound=0.9)
+    return share_rows(int((found.regime == _NAMED[betas]).sum()), trials=len(tried), bound=0.9)
 
 
 @stored(
     "settings_C10",
-    grid(beta=SIX, contexts=("draw 1", "draw 2"), wait=WAITS),
+    grid(beta=SIX, contexts=("draw 1", "draw 2"), wait=_WAITS),
     seconds=3.0,
     within={"value": 0.1, "low": 0.1, "high": 0.1},
 )
@@ -106,4 +99,4 @@ def MOST_CONTEXTS(beta: float, contexts: str, wait: int) -> Rows:
     network = Network.document()
     pool = random_contexts(network, int(contexts[-1]), count=128)
     found = find_attractors(network, pool, beta=beta, transient=wait, bins=1, exponents=1)
-    return share_rows(int((found.regime == LABELS[beta]).sum()), trials=128, bound=0.5)
+    return share_rows(int((found.regime == _LABELS[beta]).sum()), trials=128, bound=0.5)

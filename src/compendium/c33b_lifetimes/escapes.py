@@ -1,8 +1,7 @@
 """How long chaos lasts: escape times of copies of one start, and the lifetime that they give.
 
-Far from the hole through which chaos ends an orbit has forgotten its start, so the times are
-exponential, P(t > s) = exp(−s/τ), and one number, the lifetime τ in steps, says all
-(Tél and Lai 2008).
+An orbit has forgotten its start, so the times are exponential, P(t > s) = exp(−s/τ), and the
+lifetime τ in steps says all (Tél and Lai 2008).
 """
 
 from functools import cache
@@ -28,21 +27,12 @@ from spinformer.dmft.network import Context, Network
 
 _COPIES = 64
 
-# The two stretches of β: growth that separates chaos from what lies beside it (a torus or cycles
-# with growth up to 0 in the first, weak chaos with growth up to 0.03 in the second), and how long
-# the copies are followed.
-_LONG = (1.2654, 1.2655, 1.26575, 1.266, 1.26625, 1.2665, 1.26675, 1.2669)
-_NEAR_TORUS = [
-    *grid(beta=(1.2645, 1.265, 1.2653), rate=(0.01,), horizon=(1_000_000,)),
-    *grid(beta=_LONG, rate=(0.01,), horizon=(10_000_000,)),
-    *grid(beta=(1.267,), rate=(0.01,), horizon=(1_000_000,)),
-]
-_STEPS = [round(1.2735 + 0.00025 * step, 5) for step in range(13)]
-_NEAR_WEAK = grid(beta=_STEPS, rate=(0.05,), horizon=(2_000_000,))
-# Further draws of the copies where strong chaos lives long enough to be seen and is over in time.
-_SEEDS = range(1, 6)
+# Inverse temperatures near the torus, where chaos is long, and beside weak chaos.
+LONG = (1.2654, 1.2655, 1.26575, 1.266, 1.26625, 1.2665, 1.26675, 1.2669)
+_NEAR_TORUS = (1.2645, 1.265, 1.2653, *LONG, 1.267)
+_NEAR_WEAK = [round(1.2735 + 0.00025 * step, 5) for step in range(13)]
 # Where the weakly chaotic attractor ends, found by halving to 2e-6.
-CRISIS_BETA = 1.276173
+_CRISIS = 1.276173
 _CHUNK = 100
 # A hole in the chaotic set lets many pass near it: one quiet stretch is no escape.
 _IN_A_ROW = 3
@@ -52,8 +42,8 @@ _IN_A_ROW = 3
 class Escapes:
     """Escape times (B,) in steps, the horizon for copies that never escaped; the states at the end.
 
-    returned: whether chaos came back later, which exponential times exclude. growth: (n, B) mean
-    growth rate of a tangent vector in each stretch of `stretch` steps.
+    returned: whether chaos came back later. growth: (n, B) mean growth rate of a tangent vector in
+    each stretch of `stretch` steps.
     """
 
     times: np.ndarray
@@ -64,7 +54,7 @@ class Escapes:
     context: Context
 
     def lifetime(self) -> Lifetime:
-        """Lifetime of the chaos, with its interval, from escaped and censored times."""
+        """From escaped and censored times."""
         return lifetime_estimate(self.times, ended=self.escaped)
 
 
@@ -82,25 +72,28 @@ def escapes_of(growth: np.ndarray, *, rate: float) -> tuple[np.ndarray, np.ndarr
 
 
 def escape_times(
-    network: Network,
-    context: Context,
-    *,
     beta: float,
+    *,
     rate: float,
     horizon: int,
+    copies: int = _COPIES,
+    seed: Seed = 0,
     stretch: int = 5000,
     transient: int = 5000,
 ) -> Escapes:
-    """Follow copies, contexts (B, T, P), for `horizon` steps and see which leave their chaos.
+    """Follow copies of the document's context for `horizon` steps: which leave their chaos?
 
-    `transient` steps, in which copies of one start part, are dropped. rate: growth between that on
-    the chaotic set and that of the attractors beside it. A time is known to one `stretch`.
+    `transient` steps, in which the copies part, are dropped. rate: growth between that on the
+    chaotic set and that of the attractors beside it. A time is known to one `stretch`.
     """
-    ensemble = Ensemble(network, context, beta=beta)
+    network = Network.document()
+    start = replicas(protocol_start(network, steps=100_000), count=copies, seed=seed)
+    ensemble = Ensemble(network, start, beta=beta)
     ensemble.advance(transient)
-    stretches = horizon // stretch
-    how: dict[str, Any] = {"steps": stretches * stretch, "batches": stretches, "count": 1}
-    found = lyapunov_spectrum(network, ensemble.state(), beta=beta, **how)
+    batches = horizon // stretch
+    found = lyapunov_spectrum(
+        network, ensemble.state(), beta=beta, steps=batches * stretch, batches=batches, count=1
+    )
     growth = found.growth[..., 0].T
     first, escaped, returned = escapes_of(growth, rate=rate)
     return Escapes(
@@ -113,59 +106,55 @@ def escape_times(
     )
 
 
-def _followed(
-    beta: float, *, rate: float, horizon: int, copies: int = _COPIES, seed: Seed = 0, **how: int
-) -> Escapes:
-    """Escapes of copies of the document's context."""
-    network = Network.document()
-    copied = replicas(protocol_start(network, steps=100_000), count=copies, seed=seed)
-    return escape_times(network, copied, beta=beta, rate=rate, horizon=horizon, **how)
-
-
 def _interval(life: Lifetime) -> dict[str, float]:
     return {"lifetime": life.value, "low": life.low, "high": life.high}
 
 
-@stored("lifetimes", [*_NEAR_TORUS, *_NEAR_WEAK])
+# rate: growth that separates chaos from what lies beside it, a torus or cycles with growth up to 0
+# at the first β, weak chaos with growth up to 0.03 at the others.
+@stored(
+    "lifetimes",
+    [
+        {"beta": beta, "rate": 0.01, "horizon": 10_000_000 if beta in LONG else 1_000_000}
+        for beta in _NEAR_TORUS
+    ]
+    + grid(beta=_NEAR_WEAK, rate=(0.05,), horizon=(2_000_000,)),
+)
 def LIFETIMES(beta: float, *, rate: float, horizon: int) -> Rows:
-    """Escapes of copies of the document's context at one β, as the one row of its unit."""
-    found, ends = _followed(beta, rate=rate, horizon=horizon), ""
+    """Escapes of copies of the document's context at one β, and what they end on."""
+    found, ends = escape_times(beta, rate=rate, horizon=horizon), ""
     if found.escaped.any():
-        how: dict[str, Any] = {"transient": 0, "kept": 10_000, "exponent_steps": 10_000}
-        after = survey(Network.document(), found.context.select(found.escaped), beta=beta, **how)
+        left = found.context.select(found.escaped)
+        after = survey(
+            Network.document(), left, beta=beta, transient=0, kept=10_000, exponent_steps=10_000
+        )
         kinds = sorted(census(after).items(), key=lambda item: -item[1])
         ends = "; ".join(f"{count} {name(*kind)}" for kind, count in kinds)
     early = found.growth[0][found.growth[0] >= rate]
-    return [
-        {
-            "copies": _COPIES,
-            "chaotic": int((found.times > 0).sum()),
-            "growth": float(np.median(early)) if len(early) else 0.0,
-            "escaped": int(found.escaped.sum()),
-            "returned": int(found.returned.sum()),
-            **_interval(found.lifetime()),
-            "ends": ends,
-        }
-    ]
+    return rows_of(
+        copies=_COPIES,
+        chaotic=(found.times > 0).sum(),
+        growth=np.median(early) if len(early) else 0.0,
+        escaped=found.escaped.sum(),
+        returned=found.returned.sum(),
+        **_interval(found.lifetime()),
+        ends=ends,
+    )
 
 
 @stored(
     "seeds",
-    [
-        {**unit, "horizon": 1_000_000, "seed": seed}
-        for unit in _NEAR_WEAK
-        if 1.2738 < unit["beta"] < 1.2762
-        for seed in _SEEDS
-    ],
+    # Where strong chaos lives long enough to be seen and is over in time.
+    grid(beta=_NEAR_WEAK[2:11], rate=(0.05,), horizon=(1_000_000,), seed=range(1, 6)),
     seconds=8.0,
     # Chaos amplifies rounding: another processor draws other copies.
     within={"escaped": 6.0, "total": 6e6, "lifetime": 9e4, "low": 9e4, "high": 2e5},
 )
 def SEEDS(beta: float, *, rate: float, horizon: int, seed: int) -> Rows:
     """Escapes of copies that other noise parts, with the time at risk of all of them together."""
-    found = _followed(beta, rate=rate, horizon=horizon, seed=seed)
-    row = {"escaped": int(found.escaped.sum()), "total": float(found.times.sum())}
-    return [row | _interval(found.lifetime())]
+    found = escape_times(beta, rate=rate, horizon=horizon, seed=seed)
+    ended, total = found.escaped.sum(), float(found.times.sum())
+    return rows_of(escaped=ended, total=total, **_interval(found.lifetime()))
 
 
 def lifetime_law(table: dict[str, np.ndarray], *, draws: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -179,17 +168,16 @@ def lifetime_law(table: dict[str, np.ndarray], *, draws: dict[str, np.ndarray]) 
     known = np.where(table["escaped"] > 0, table["lifetime"], 0.0)
     life = (own @ (known * table["escaped"]) + more @ draws["total"]) / ended
     weight = ended / life**2
-    common = float(weight @ life / weight.sum())
-    logs, sharp = np.log(life), np.sqrt(ended)
-    line, spread = np.polyfit(betas - 1.275, logs, 1, w=sharp, cov="unscaled")
-    rest = (logs - np.polyval(line, betas - 1.275)) * sharp
+    common = weight @ life / weight.sum()
+    away, logs, sharp = betas - 1.275, np.log(life), np.sqrt(ended)
+    line, spread = np.polyfit(away, logs, 1, w=sharp, cov="unscaled")
     return {
         "beta": betas,
         "common": common,
-        "chi2": float(weight @ (life - common) ** 2),
-        "middle": float(np.exp(line[1])),
-        "slope": Estimate(value=float(line[0]), error=float(np.sqrt(spread[0, 0]))),
-        "slope_chi2": float(rest @ rest),
+        "chi2": weight @ (life - common) ** 2,
+        "middle": np.exp(line[1]),
+        "slope": Estimate(value=line[0], error=np.sqrt(spread[0, 0])),
+        "slope_chi2": ended @ (logs - np.polyval(line, away)) ** 2,
     }
 
 
@@ -197,7 +185,7 @@ def lifetime_law(table: dict[str, np.ndarray], *, draws: dict[str, np.ndarray]) 
 def _weak_chaos() -> Context:
     """States on the weakly chaotic attractor at β = 1.276, reached from β = 1.2755."""
     # Half a million steps end the strong chaos of most copies at 1.2755; the rest are left out.
-    found = _followed(1.2755, rate=0.05, horizon=500_000, copies=4 * _COPIES, transient=0)
+    found = escape_times(1.2755, rate=0.05, horizon=500_000, copies=4 * _COPIES, transient=0)
     states = found.context.select(np.flatnonzero(found.escaped)[:_COPIES])
     for beta in (1.2758, 1.276):
         moved = lyapunov_spectrum(Network.document(), states, beta=beta, steps=20_000, count=1)
@@ -213,11 +201,12 @@ def _weak_chaos() -> Context:
 )
 def CRISIS(distance: float) -> Rows:
     """Time on the weakly chaotic set at β = 1.276173 + distance, before strong chaos sets in."""
-    beta, stretch = CRISIS_BETA + distance, 100
-    how: dict[str, Any] = {"steps": 4000 * stretch, "batches": 4000, "count": 1}
-    rates = lyapunov_spectrum(Network.document(), _weak_chaos(), beta=beta, **how).growth[..., 0]
+    beta, stretch = _CRISIS + distance, 100
+    found = lyapunov_spectrum(
+        Network.document(), _weak_chaos(), beta=beta, steps=4000 * stretch, batches=4000, count=1
+    )
     # Weak chaos grows at 0.02, strong at 0.14; now the escape is upwards.
-    first, escaped, _ = escapes_of(-rates.T, rate=-0.06)
+    first, escaped, _ = escapes_of(-found.growth[..., 0].T, rate=-0.06)
     life = lifetime_estimate(first * float(stretch), ended=escaped)
     return [{"copies": len(first), "escaped": life.ended, **_interval(life)}]
 
@@ -231,8 +220,7 @@ def COLUMNS(diagram: str, chunk: int) -> Rows:
     early = find_attractors(network, start, beta=betas, bins=1, exponents=1)
     chaotic = np.flatnonzero(early.regime == Regime.CHAOTIC)
     if not len(chaotic):
-        none = {"chaotic": 0, "beta": float(betas[0]), "before": 0.0, "after": 0.0}
-        return [none | {"ends": "none"}]
+        return rows_of(chaotic=0, beta=betas[0], before=0.0, after=0.0, ends="none")
     state, wait = early.context.select(chaotic), 2_000_000
     late = find_attractors(network, state, beta=betas[chaotic], transient=wait, bins=1, exponents=1)
     return rows_of(

@@ -61,15 +61,13 @@ def show_survival(found: Escapes, *, rate: float) -> Figure:
 def show_lifetimes(table: Mapping[str, np.ndarray]) -> Figure:
     """Lifetimes of `LIFETIMES` by β, with intervals; an arrow up from `low` where nothing ended."""
     figure, axes = plt.subplots(1, 2, figsize=(8.4, 3.4), sharey=True)
-    style: dict[str, Any] = {"marker": r"$\uparrow$", "ms": 11, "ls": "", "color": COLORS["purple"]}
     whole = table["chaotic"] > 0.9 * table["copies"]
-    for axis, chosen in zip(axes, (table["beta"] < 1.27, table["beta"] > 1.27), strict=True):
-        at, value, low, high = (
-            table[name][chosen & whole] for name in ("beta", "lifetime", "low", "high")
-        )
-        ended = np.isfinite(high) & (value > 0)
-        intervals(axis, at[ended], (low[ended], value[ended], high[ended]), "purple", ms=4)
-        axis.plot(at[~np.isfinite(high)], low[~np.isfinite(high)], **style)
+    for axis, side in zip(axes, (table["beta"] < 1.27, table["beta"] > 1.27), strict=True):
+        ended, never = side & whole & (table["escaped"] > 0), side & whole & (table["escaped"] == 0)
+        ends = [table[name][ended] for name in ("low", "lifetime", "high")]
+        intervals(axis, table["beta"][ended], ends, "purple", ms=4)
+        at, low = table["beta"][never], table["low"][never]
+        axis.plot(at, low, marker=r"$\uparrow$", ms=11, ls="", color=COLORS["purple"])
         axis.axhline(1e5, color="0.5", lw=1)
         axis.set(yscale="log", xlabel=r"inverse temperature $\beta$")
         axis.locator_params(axis="x", nbins=4)

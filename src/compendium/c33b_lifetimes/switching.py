@@ -1,15 +1,11 @@
 """Does chaos switch between structures? Almost-invariant parts of chaotic orbits.
 
-A series that stays for long in one part of its space and then in another is found out without
-saying beforehand what the parts are. Cut the space into boxes, count how often a point of box i is
-in box j `LAG` samples later (Ulam's method): the matrix of these shares has the eigenvalue 1, and
-one real eigenvalue λ near 1 more for every further part that is left slowly, with the implied time
-−lag / ln λ. Its right eigenvector is nearly constant on each part, with opposite signs. Motion
-that turns has complex or negative eigenvalues of modulus near 1; these are no parts
+Cut the space into boxes, count how often a point of box i is in box j `LAG` samples later (Ulam's
+method): the matrix of these shares has the eigenvalue 1, and one real eigenvalue λ near 1 more for
+every further part that is left slowly, with the implied time −lag / ln λ. Its right eigenvector is
+nearly constant on each part, with opposite signs. Motion that turns has complex or negative
+eigenvalues of modulus near 1; these are no parts
 [schutte2013metastability, froyland2005statistically].
-
-`ENDS` was made after `ORBITS`: an orbit at 1.3 turned out to end its chaos on a cycle within the
-run. Such a change for good is slow as well; these rows are left out.
 
 Times are in tokens (steps); a flash is a clock period of four of them.
 """
@@ -24,6 +20,7 @@ from scipy.sparse.linalg import eigs
 from scipy.spatial import cKDTree
 
 from bookmaker.tables import Rows, stored
+from compendium.c33b_lifetimes.escapes import LONG
 from compendium.c33c_bifurcations.cycles import Cycle, Kind, bifurcation, cycle
 from compendium.c33c_bifurcations.study import closed_curve
 from compendium.common.rows import grid, median_rows, rows_of
@@ -44,13 +41,12 @@ _NEAR = 0.02  # how near an orbit must be to a structure, in the largest overlap
 STRUCTURES = (("cycle 28", 7), ("closed curve", 4))
 # Growth per token above which an orbit is chaotic; the calm part has three times as much.
 _ALIVE = 0.01
-_BETAS = (1.2654, 1.2655, 1.26575, 1.266, 1.26625, 1.2665, 1.26675, 1.2669, 1.28, 1.3, 1.4)
 _SEEDS = (1, 2)
 
 
-def box_labels(points: np.ndarray, *, side: float = _SIDE) -> np.ndarray:
+def box_labels(points: np.ndarray) -> np.ndarray:
     """Which box each of the points (..., d) lies in: integers (...) from 0, of visited boxes."""
-    boxes = np.floor(points / side).astype(np.int64).reshape(-1, points.shape[-1])
+    boxes = np.floor(points / _SIDE).astype(np.int64).reshape(-1, points.shape[-1])
     _, labels = np.unique(boxes, axis=0, return_inverse=True)
     return np.asarray(labels.reshape(points.shape[:-1]))
 
@@ -67,20 +63,19 @@ def slow_modes(labels: np.ndarray, *, lag: int = LAG) -> tuple[np.ndarray, np.nd
     before, after = values[:, :-lag].ravel(), values[:, lag:].ravel()
     ones = np.ones(len(before))
     counts = coo_matrix((ones, (before, after)), shape=(size, size)).tocsr()
-    total = np.asarray(counts.sum(axis=1)).ravel()
+    total = np.bincount(before, minlength=size)
     visits = np.bincount(values.ravel(), minlength=size) / values.size
     # A box that is never seen left, at the end of a series, leads anywhere.
     lost = coo_matrix((total == 0).astype(float)[:, None])
-    kernel = diags(1.0 / np.maximum(total, 1.0)) @ counts + lost @ coo_matrix(visits[None, :])
+    kernel = diags(1.0 / np.maximum(total, 1)) @ counts + lost @ coo_matrix(visits[None, :])
     found, vectors = eigs(kernel, k=10, v0=np.ones(size), tol=1e-6)
     real = (np.abs(found.imag) < 1e-9) & (found.real > 0.0) & (found.real < 1.0 - 1e-9)
     order = np.flatnonzero(real)[np.argsort(-found.real[real], kind="stable")][:2]
     times = np.full(2, -lag / np.log(np.abs(found).min()))
     times[: len(order)] = -lag / np.log(found.real[order])
     vector = vectors[:, order[0]].real if len(order) else np.zeros(size)
-    vector = vector - visits @ vector
-    norm = float(np.sqrt(visits @ vector**2))
-    return times, vector / max(norm, 1e-300)
+    vector -= visits @ vector
+    return times, vector / max(float(np.sqrt(visits @ vector**2)), 1e-300)
 
 
 def last_core(values: np.ndarray, *, low: float, high: float) -> np.ndarray:
@@ -95,8 +90,7 @@ def phase_surrogate(series: np.ndarray, *, seed: Seed) -> np.ndarray:
 
     The phases of every frequency turn by one angle for all components [prichard1994generating].
     """
-    n = series.shape[-2]
-    mean = series.mean(axis=-2, keepdims=True)
+    n, mean = series.shape[-2], series.mean(axis=-2, keepdims=True)
     waves = np.fft.rfft(series - mean, axis=-2)
     angle = 2.0 * np.pi * numpy_generator(seed).random(waves.shape[:-1])
     if n % 2 == 0:
@@ -106,20 +100,18 @@ def phase_surrogate(series: np.ndarray, *, seed: Seed) -> np.ndarray:
 
 def shuffled_blocks(points: np.ndarray, *, block: int = LAG, seed: Seed) -> np.ndarray:
     """Series (orbits, n, d) cut into blocks, the same for all d, in random order; n is cut too."""
-    rng, number = numpy_generator(seed), points.shape[1] // block
-    cut = points[:, : number * block].reshape(len(points), number, block, -1)
-    order = np.argsort(rng.random((len(points), number)), axis=1)[..., None, None]
-    mixed = np.take_along_axis(cut, order, axis=1)
-    return np.asarray(mixed.reshape(len(points), number * block, -1))
+    orbits, number = len(points), points.shape[1] // block
+    cut = points[:, : number * block].reshape(orbits, number, block, -1)
+    order = np.argsort(numpy_generator(seed).random((orbits, number)), axis=1)[..., None, None]
+    return np.take_along_axis(cut, order, axis=1).reshape(orbits, number * block, -1)
 
 
 def chaotic_orbits(
     beta: float, *, count: int, flashes: int, seed: Seed
 ) -> tuple[np.ndarray, Context]:
-    """Strobed m^o (orbits, flashes, P) of at most `count` chaotic orbits from random contexts.
+    """Strobed m^o (orbits, flashes, P) of at most `count` chaotic orbits, the contexts at the end.
 
-    Starts on the closed curve or on their way there are replaced by others, up to as many. The
-    second value are the contexts at the end.
+    Random starts on the closed curve or on their way there are replaced by others, up to as many.
     """
     network = Network.document()
     starts = random_contexts(network, seed, count=2 * count)
@@ -139,43 +131,38 @@ def calm_parts(points: np.ndarray) -> np.ndarray:
     """
     labels = box_labels(points)
     value = slow_modes(labels)[1][labels]
-    if ((value - value.mean()) * np.abs(points).max(axis=-1)).mean() < 0.0:
-        value = -value
+    value = value * np.sign(((value - value.mean()) * np.abs(points).max(axis=-1)).mean())
     low, high = np.quantile(value, (0.05, 0.95))
     quarter = 0.25 * (high - low)
     return last_core(value, low=low + quarter, high=high - quarter)
 
 
-@stored("orbits", grid(beta=_BETAS, seed=_SEEDS))
+@stored("orbits", grid(beta=(*LONG, 1.28, 1.3, 1.4), seed=_SEEDS))
 def ORBITS(beta: float, *, seed: int) -> Rows:
     """One row an orbit: times of its modes (tokens), those of its two nulls, its calm share."""
     points, _ = chaotic_orbits(beta, count=12, flashes=_FLASHES, seed=seed)
     rng = np.random.default_rng((seed, 1))
-    own, surrogate, shuffled = (
-        np.array([FLASH * slow_modes(box_labels(one))[0] for one in twin])
+    (slow, follow), (surrogate, _), (shuffled, _) = (
+        np.transpose([FLASH * slow_modes(box_labels(one))[0] for one in twin])
         for twin in (points, phase_surrogate(points, seed=rng), shuffled_blocks(points, seed=rng))
     )
-    return rows_of(
-        orbit=np.arange(len(points)),
-        slow=own[:, 0],
-        next=own[:, 1],
-        surrogate=surrogate[:, 0],
-        shuffled=shuffled[:, 0],
-        calm=(calm_parts(points) == 0).mean(axis=1),
-    )
+    calm, orbit = (calm_parts(points) == 0).mean(axis=1), np.arange(len(points))
+    times = {"slow": slow, "next": follow, "surrogate": surrogate, "shuffled": shuffled}
+    return rows_of(orbit=orbit, **times, calm=calm)
 
 
 @stored("ends", ORBITS.units)
 def ENDS(beta: float, *, seed: int) -> Rows:
-    """Growth over 8,000 tokens after the orbits of `ORBITS`: are they still chaotic?"""
+    """Growth over 8,000 tokens after the orbits of `ORBITS`, asked afterwards: still chaotic?"""
     _, context = chaotic_orbits(beta, count=12, flashes=_FLASHES, seed=seed)
-    once: dict[str, Any] = {"steps": 8000, "batches": 1, "count": 1, "threads": 1}
-    found = lyapunov_spectrum(Network.document(), context, beta=beta, **once)
-    return rows_of(orbit=np.arange(len(found.growth)), growth=found.growth[:, 0, 0])
+    growth = lyapunov_spectrum(
+        Network.document(), context, beta=beta, steps=8000, batches=1, count=1, threads=1
+    ).growth[:, 0, 0]
+    return rows_of(orbit=np.arange(len(growth)), growth=growth)
 
 
 def lasting_orbits() -> dict[str, np.ndarray]:
-    """The rows of `ORBITS` that are chaotic to the end, by the growth in `ENDS`."""
+    """The rows of `ORBITS` that are chaotic to the end: the change onto a cycle is slow as well."""
     kept = ENDS.read()["growth"] > _ALIVE
     return {name: column[kept] for name, column in ORBITS.read().items()}
 
@@ -185,10 +172,8 @@ def settled_cycle(beta: float, *, period: int) -> Cycle:
     network = Network.document()
     starts, count = random_contexts(network, 3, count=96), 1 + period // FLASH
     points, ends = strobed(network, starts, beta=beta, count=count, transient=400_000)
-    back = np.abs(points[:, -1] - points[:, 0]).max(axis=1) < 1e-7
-    found = (
-        cycle(network, ends.select(at), beta=beta, period=period) for at in np.flatnonzero(back)
-    )
+    back = np.flatnonzero(np.abs(points[:, -1] - points[:, 0]).max(axis=1) < 1e-7)
+    found = (cycle(network, ends.select(at), beta=beta, period=period) for at in back)
     return next(one for one in found if one.period == period)
 
 
@@ -204,7 +189,6 @@ def structure_points(name: str) -> np.ndarray:
 
 def followed(distance: np.ndarray, *, rounds: int) -> np.ndarray:
     """Which flashes lie in a run of `rounds` or more near a structure, by distance (orbits, n)."""
-    # Opening by a row of so many takes away what is shorter.
     return np.asarray(binary_opening(distance < _NEAR, np.ones((1, rounds), dtype=bool)))
 
 
@@ -218,23 +202,24 @@ def GROWTH(beta: float, *, seed: int) -> Rows:
     network, flashes = Network.document(), 4000
     _, context = chaotic_orbits(beta, count=16, flashes=2000, seed=seed)
     vector = np.random.default_rng(seed).standard_normal((len(context.attention), 12, 1))
-    points, growth = np.empty((len(vector), flashes, 3)), np.empty((len(vector), flashes))
-    shift = network.epsilon * network.position_overlaps()[0, OUTPUT]
-    for n in range(-50, flashes):
+    seen, rates = [], []
+    for _ in range(50 + flashes):
         context, matrix = returned(network, context, beta=beta, steps=FLASH, threads=1)
         vector = matrix @ vector
         length = np.linalg.norm(vector, axis=1, keepdims=True)
         vector = vector / length
-        if n >= 0:
-            growth[:, n] = np.log(length[:, 0, 0]) / FLASH
-            # The token at position 0 is the one before the newest, as `strobed` leaves it.
-            points[:, n] = tokens(network, context, beta)[:, 1, OUTPUT] - shift
+        rates.append(np.log(length[:, 0, 0]) / FLASH)
+        # The token at position 0 is the one before the newest, as `strobed` leaves it.
+        seen.append(tokens(network, context, beta)[:, 1, OUTPUT])
+    # The first fifty only turn the vector.
+    points, growth = np.stack(seen[50:], axis=1), np.stack(rates[50:], axis=1)
+    points -= network.epsilon * network.position_overlaps()[0, OUTPUT]
     state = calm_parts(points)
     mixed = shuffled_blocks(points, block=4, seed=np.random.default_rng((seed, 2)))
     columns: dict[str, Any] = {"orbit": np.arange(len(growth)), "flashes": flashes}
     for part, word in enumerate(("calm", "wild")):
-        there = [rates[mine == part] for rates, mine in zip(growth, state, strict=True)]
-        columns[f"{word} growth"] = [some.mean() if len(some) else 0.0 for some in there]
+        there = np.ma.masked_array(growth, state != part)
+        columns[f"{word} growth"] = there.mean(axis=1).filled(0.0)
     for name, rounds in STRUCTURES:
         tree = cKDTree(structure_points(name))
         own, other = (tree.query(orbits, p=np.inf)[0] for orbits in (points, mixed))
@@ -244,14 +229,13 @@ def GROWTH(beta: float, *, seed: int) -> Rows:
     return rows_of(**columns)
 
 
-NULLS = {"next mode": "next", "same spectrum": "surrogate", "shuffled blocks": "shuffled"}
+_NULLS = {"next mode": "next", "same spectrum": "surrogate", "shuffled blocks": "shuffled"}
+_CHOICES = [unit | {"null": null} for unit in ORBITS.units for null in _NULLS]
 
 
-@stored(
-    "settings_C21", [unit | {"null": null} for unit in ORBITS.units for null in NULLS], seconds=0.5
-)
+@stored("settings_C21", _CHOICES, seconds=0.5)
 def SLOWER(beta: float, *, seed: int, null: str) -> Rows:
     """ln of the time of the slowest mode over three times that of a null, orbit by orbit."""
     table = lasting_orbits()
     here = (table["beta"] == beta) & (table["seed"] == seed)
-    return median_rows(np.log(table["slow"] / (3.0 * table[NULLS[null]]))[here])
+    return median_rows(np.log(table["slow"] / (3.0 * table[_NULLS[null]]))[here])

@@ -1,9 +1,8 @@
 """Cycles of a network, stable or not, their bifurcations, and branches of them along β.
 
 A cycle of q steps is a context with Φ_q(x) = x, Φ_q being q compiled steps. The derivative ∂Φ_q/∂x
-is exact (`lyapunov.returned`); its eigenvalues are the Floquet multipliers. Where a multiplier is
-1 two cycles meet and vanish (fold); where it is e^{±iα} a closed curve is born, on which the
-motion turns by α a period (Neimark-Sacker, here TORUS). Two functions vanish there,
+is exact (`lyapunov.returned`); its eigenvalues are the Floquet multipliers. Two functions vanish at
+a fold and at the birth of a closed curve (Neimark-Sacker, here TORUS),
 
     fold: Π_i (1 − μ_i),   torus: Π_{i<j} (1 − μ_i μ_j);
 
@@ -35,8 +34,7 @@ from spinformer.dmft.network import Context, Network
 Equations = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 _FOUND = 1e-10  # largest residual of what is called found
-# Two states of an orbit closer than this are one: the cycle is shorter than asked.
-_SAME = 1e-7
+_SAME = 1e-7  # two states of an orbit closer than this are one: the cycle is shorter than asked
 _DIFFERENCE = 1e-7
 # How near the unit circle a multiplier is on it, and how far off the real axis it is complex.
 _NEAR = 1e-5
@@ -87,11 +85,11 @@ def cycle(
         raise ValueError(f"period must be a multiple of {unit} while epsilon > 0, got {period}")
     guess = Cycle(value=start, beta=beta, period=period, multipliers=np.empty(0))
     found = _solved(network, guess, kind=None, max_steps=max_steps)
-    x = found.value.attention.ravel()
     for shorter in range(unit, period, unit):
-        end, matrix = _returned(network, start, x, shorter, beta)
-        if period % shorter == 0 and np.abs(end - x).max() < _SAME:
-            return replace(found, period=shorter, multipliers=_multipliers(matrix))
+        end, _ = returned(network, found.value, beta=beta, steps=shorter, threads=1)
+        gap = np.abs(end.attention - found.value.attention).max()
+        if period % shorter == 0 and gap < _SAME:
+            return _at(network, replace(found, period=shorter), _place(found))
     return found
 
 
@@ -132,10 +130,7 @@ def follow_cycle(
     """The branch of cycles through `start`, past its folds, in β; arrays with an axis in front."""
     equations, origin = _equations(network, start, kind=None), _place(start)
     points = follow(equations, origin, step=step, within=within, max_steps=max_steps)
-    states, betas = points[:, :-1], points[:, -1]
-    matrices = _returned(network, start.value, states, start.period, betas)[1]
-    value = _like(start.value, states)
-    return replace(start, value=value, beta=betas, multipliers=_multipliers(matrices))
+    return _at(network, start, points)
 
 
 def follow(
@@ -190,57 +185,44 @@ def _corrected(
 
 
 def _place(start: Cycle) -> np.ndarray:
-    """u = (x, β)."""
     return np.append(start.value.attention, start.beta)
 
 
-def _like(value: Context, x: np.ndarray) -> Context:
-    """States (..., n) as contexts like `value`."""
-    return Context(x.reshape(*x.shape[:-1], *value.attention.shape[-2:]), value.position)
-
-
-def _returned(
-    network: Network, kind: Context, x: np.ndarray, steps: int, beta: float | np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """States (..., n) after `steps` steps from `x` (..., n), and the derivatives (..., n, n)."""
-    end, matrix = returned(network, _like(kind, x), beta=beta, steps=steps, threads=1)
-    return end.attention.reshape(x.shape), matrix
-
-
-def _multipliers(matrix: np.ndarray) -> np.ndarray:
-    """Eigenvalues (..., n) of derivatives (..., n, n), the largest modulus first."""
+def _at(network: Network, start: Cycle, u: np.ndarray) -> Cycle:
+    """The cycle like `start` at u = (x, β), (..., n + 1)."""
+    x = u[..., :-1].reshape(*u.shape[:-1], *start.value.attention.shape[-2:])
+    value, beta = Context(x, start.value.position), u[..., -1][()]
+    _, matrix = returned(network, value, beta=beta, steps=start.period, threads=1)
     values = np.linalg.eigvals(matrix).astype(complex)
     order = np.argsort(-np.abs(values), axis=-1, kind="stable")
-    return np.take_along_axis(values, order, axis=-1)
+    multipliers = np.take_along_axis(values, order, axis=-1)
+    return replace(start, value=value, beta=beta, multipliers=multipliers)
 
 
 def _solved(network: Network, start: Cycle, *, kind: Kind | None, max_steps: int) -> Cycle:
     """The cycle at the β of `start`, or with a kind its bifurcation at some β, from there."""
     equations, origin = _equations(network, start, kind=kind), _place(start)
-    known = origin[origin.size - (kind is None) :]
+    free, known = np.split(origin, [origin.size - (kind is None)])
 
     def square(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         value, jacobian = equations(np.append(u, known))
         return value, jacobian[:, : u.size]
 
-    free = origin[: origin.size - known.size]
     u = root(square, free, jac=True, options={"xtol": 1e-14, "maxfev": max_steps}).x
     residual = float(np.abs(square(u)[0]).max())
     if not residual <= _FOUND:
         what = "cycle" if kind is None else f"{kind.name.lower()} of the cycle"
         words = f"no {what} of {start.period} steps was found, the residual is {residual:.1g}"
         raise NotConverged(words)
-    u = np.append(u, known)
-    matrix = _returned(network, start.value, u[:-1], start.period, u[-1])[1]
-    value, multipliers = _like(start.value, u[:-1]), _multipliers(matrix)
-    return replace(start, value=value, beta=float(u[-1]), multipliers=multipliers)
+    return _at(network, start, np.append(u, known))
 
 
 def _condition(multipliers: np.ndarray, kind: Kind) -> np.ndarray:
     """The function (...) of multipliers (..., n) that vanishes at a bifurcation of the kind."""
-    first, second = np.triu_indices(multipliers.shape[-1], 1)
-    pairs = multipliers[..., first] * multipliers[..., second]
-    return np.real(np.prod(1.0 - (multipliers if kind == Kind.FOLD else pairs), axis=-1))
+    if kind == Kind.TORUS:
+        first, second = np.triu_indices(multipliers.shape[-1], 1)
+        multipliers = multipliers[..., first] * multipliers[..., second]
+    return np.real(np.prod(1.0 - multipliers, axis=-1))
 
 
 def _equations(network: Network, start: Cycle, *, kind: Kind | None) -> Equations:
@@ -254,8 +236,9 @@ def _equations(network: Network, start: Cycle, *, kind: Kind | None) -> Equation
         points = np.concatenate([u[None], u + shift, u - shift])
         # A wall at β = 0.
         states, betas = points[:, :-1], np.maximum(points[:, -1], 0.0)
-        ends, matrices = _returned(network, start.value, states, start.period, betas)
-        value = ends - states
+        begin = Context(states.reshape(-1, *start.value.attention.shape), start.value.position)
+        end, matrices = returned(network, begin, beta=betas, steps=start.period, threads=1)
+        value = end.attention.reshape(states.shape) - states
         if kind is not None:
             value = np.column_stack([value, _condition(np.linalg.eigvals(matrices), kind)])
         above, below = np.split(value[1:], 2)

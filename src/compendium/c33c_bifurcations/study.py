@@ -47,9 +47,8 @@ def closed_curve(beta: ArrayLike, *, transient: int = 40_000) -> Context:
 
     `transient` steps at β from the nearest point, at or below it, of a walk upwards from 1.244.
     """
-    betas = np.asarray(beta)
-    index = np.maximum(np.searchsorted(_WALK, betas + 1e-12) - 1, 0)
-    ensemble = Ensemble(Network.document(), _anchors().select(index), beta=betas)
+    index = np.maximum(np.searchsorted(_WALK, np.asarray(beta) + 1e-12) - 1, 0)
+    ensemble = Ensemble(Network.document(), _anchors().select(index), beta=np.asarray(beta))
     ensemble.advance(transient)
     return ensemble.state()
 
@@ -80,8 +79,9 @@ def rotation_number(points: np.ndarray) -> Estimate:
 @stored(
     "staircase",
     [
-        {"low": low, "high": high, "count": count}
-        for low, high, count in ((1.2436, 1.265, 576), (1.265, 1.2675, 320), (1.2675, 1.26758, 192))
+        {"low": 1.2436, "high": 1.265, "count": 576},
+        {"low": 1.265, "high": 1.2675, "count": 320},
+        {"low": 1.2675, "high": 1.26758, "count": 192},
     ],
 )
 def STAIRCASE(low: float, *, high: float, count: int) -> Rows:
@@ -106,13 +106,7 @@ _P, _Q = (1, 5, 4, 3, 5, 7, 9, 11, 13, 15), (4, 19, 15, 11, 18, 25, 32, 39, 46, 
 _AT = [1.25, 1.25971111, 1.261722, 1.2646, 1.26645, 1.26707, 1.26735, 1.2675, 1.26755, 1.267573]
 
 
-@stored(
-    "tongues",
-    [{"p": p, "q": q, "near": near} for p, q, near in zip(_P, _Q, _AT, strict=True)],
-    checked=3,
-    seconds=3.0,
-    within={"width": 4e-9},
-)
+@stored("tongues", rows_of(p=_P, q=_Q, near=_AT), checked=3, seconds=3.0, within={"width": 4e-9})
 def TONGUES(p: int, *, q: int, near: float) -> Rows:
     """Both ends in β of the window in which the closed curve is locked to p/q; `near` is by it.
 
@@ -122,17 +116,13 @@ def TONGUES(p: int, *, q: int, near: float) -> Rows:
     inside, within = _locked(network, p, q, near), (near - 5e-3, near + 5e-3)
     # Along the branch the state moves by much while β hardly does: the step is one of the state.
     branch = follow_cycle(network, inside, step=1e-3, within=within, max_steps=150)
-    low, high = (_fold(network, branch, int(end(branch.beta))) for end in (np.argmin, np.argmax))
-    leading = branch.multipliers[:, 0]
+    folds = []
+    for at in (int(branch.beta.argmin()), int(branch.beta.argmax())):
+        guess = replace(branch, value=branch.value.select(at), beta=branch.beta[at])
+        folds.append(bifurcation(network, guess, kind=Kind.FOLD).beta)
+    (low, high), leading = folds, branch.multipliers[:, 0]
     focus = bool((np.abs(leading[np.abs(leading) < 1.0].imag) > 1e-6).any())
     return [{"low": f"{low:.9f}", "high": f"{high:.9f}", "width": high - low, "focus": focus}]
-
-
-def _fold(network: Network, branch: Cycle, at: int) -> float:
-    """β of the fold near a point of a branch."""
-    value, beta = branch.value.select(at), float(branch.beta[at])
-    near = replace(branch, value=value, beta=beta)
-    return float(bifurcation(network, near, kind=Kind.FOLD).beta)
 
 
 def _locked(network: Network, p: int, q: int, near: float) -> Cycle:

@@ -6,7 +6,7 @@ The mean field [poclopez2024dynamical, Eqs. (13)-(16)] does not change if
 - a feature a of the attention vector changes its sign, W^o_a, W^v_a and W^{v,pos}_a together, or
   two of them trade places;
 - a feature b of the scores changes its sign, W^q_b, W^k_b and their positions together, or two
-  of them trade places: q·k stays what it is;
+  of them trade places;
 - the leading position bit changes its sign in all roles: the clock is then half a period ahead;
 - anything happens to W^{o,pos}, which nothing reads.
 
@@ -15,24 +15,23 @@ position bit, with B_n the signed permutations of n things.
 
 A form that no gauge changes: bits with equal output signs (up to one sign for all) have equal
 fields h_u = Σ_b W^o_{b,u} A_b, and of their other weights only the averages m^α_u enter
-(`Network.output_patterns`). The fields obey an equation in which all weights enter only through
-the products over features
+(`Network.output_patterns`), and only through
 
     V = W^{o⊤} [m^v, W^{v,pos}]  (U × (U + K)) ,
-    S = [m^q, W^{q,pos}]^⊤ [m^k, W^{k,pos}]  ((U + K) × (U + K)) ,
+    S = [m^q, W^{q,pos}]^⊤ [m^k, W^{k,pos}]  ((U + K) × (U + K)) .
 
-so that networks with equal V and S (and equal γ, ε, T) have the same h(t). What is left are signs
-and order of the fields, and the half period; `canonical_form` is the first, in the order of tuples,
-of all forms that these give. Networks of one form move alike, and of others a few: if V = 0, say,
-nothing moves, whatever S is.
+What is left are signs and order of the fields, and the half period; `canonical_form` is the first,
+in the order of tuples, of all forms that these give. Networks of one form move alike, and of others
+a few: if V = 0, say, nothing moves, whatever S is.
 """
 
 import hashlib
-from collections import Counter
+from collections import defaultdict
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from itertools import product
-from math import factorial, gcd, prod
+from math import gcd
 
 import numpy as np
 
@@ -44,6 +43,8 @@ _DIGITS = 9
 
 # Fields in the order chosen so far, each with its sign.
 Chosen = tuple[tuple[int, float], ...]
+# The cycles of a signed permutation, in order, as (length, sign).
+Kind = tuple[tuple[int, int], ...]
 
 
 def random_gauge(network: Network, seed: Seed) -> Network:
@@ -62,9 +63,8 @@ def random_gauge(network: Network, seed: Seed) -> Network:
     if bits:
         # The leading bit is the first of a code.
         position[:, :, 0] *= rng.choice((-1.0, 1.0))
-    return replace(
-        network, semantic=semantic, position=position, fractions=network.fractions[place]
-    )
+    fractions = network.fractions[place]
+    return replace(network, semantic=semantic, position=position, fractions=fractions)
 
 
 def canonical_form(network: Network) -> tuple[tuple[float, ...], ...]:
@@ -137,14 +137,8 @@ def count_networks(*, features: int, segments: int, bits: int) -> int:
     return int(total)
 
 
-Kind = tuple[tuple[int, int], ...]
-
-
 def _kept(one: Kind, two: Kind) -> int:
-    """How many choices of signs W_{a,l} an element leaves as they are: 2^c, c its cycles, or none.
-
-    one, two: the cycles of features and segments, as (length, sign).
-    """
+    """How many signs W_{a,l} an element leaves as they are: 2^c, c its cycles, or none."""
     total = 0
     for (m, s), (n, t) in product(one, two):
         both = gcd(m, n)
@@ -154,20 +148,14 @@ def _kept(one: Kind, two: Kind) -> int:
     return 2**total
 
 
+@cache
 def _classes(size: int) -> dict[Kind, Fraction]:
     """Conjugacy classes of the signed permutations of `size` things, with their share."""
-    found: dict[Kind, Fraction] = {}
-    for parts in _partitions(size, size):
-        repeats = prod(n**m * factorial(m) for n, m in Counter(parts).items())
-        for signs in product((1, -1), repeat=len(parts)):
-            kind = tuple(sorted(zip(parts, signs, strict=True)))
-            found[kind] = found.get(kind, Fraction(0)) + Fraction(1, repeats * 2 ** len(parts))
-    return found
-
-
-def _partitions(size: int, largest: int) -> list[tuple[int, ...]]:
     if size == 0:
-        return [()]
-    return [
-        (n, *rest) for n in range(min(size, largest), 0, -1) for rest in _partitions(size - n, n)
-    ]
+        return {(): Fraction(1)}
+    found: dict[Kind, Fraction] = defaultdict(Fraction)
+    # The cycle that holds the first thing has any length and sign with equal chance.
+    for length, sign in product(range(1, size + 1), (1, -1)):
+        for rest, share in _classes(size - length).items():
+            found[tuple(sorted((*rest, (length, sign))))] += share / (2 * size)
+    return found

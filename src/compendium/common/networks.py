@@ -16,9 +16,9 @@ def draw_networks(
     γ is 220/√P, and a window holds every position once, T = 2^K.
     """
     found: dict[str, tuple[int, Network]] = {}
-    for seed in itertools.count(100_000 * family):
-        if len(found) == count:
-            break
+    seeds = itertools.count(100_000 * family)
+    while len(found) < count:
+        seed = next(seeds)
         network = Network.segmented(
             seed,
             features=features,

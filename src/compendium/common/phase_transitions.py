@@ -1,5 +1,7 @@
 """The start of the document's diagrams, and regimes counted and named."""
 
+from collections import Counter
+
 import numpy as np
 
 from spinformer.dmft.attractors import Attractors, Regime
@@ -23,9 +25,5 @@ def name(regime: Regime, period: int) -> str:
 
 def census(found: Attractors) -> dict[tuple[Regime, int], int]:
     """How many orbits of a batch (B,) have which regime and period, in the order of both."""
-    pairs = np.stack([np.ravel(found.regime), np.ravel(found.period)], axis=1)
-    kinds, counts = np.unique(pairs, axis=0, return_counts=True)
-    return {
-        (Regime(int(regime)), int(period)): int(count)
-        for (regime, period), count in zip(kinds, counts, strict=True)
-    }
+    kinds = zip(map(Regime, np.ravel(found.regime)), np.ravel(found.period).tolist(), strict=True)
+    return dict(sorted(Counter(kinds).items()))

@@ -25,15 +25,13 @@ def show_settings(table: Mapping[str, np.ndarray], *, value: str) -> Figure:
         for choice in np.unique(table[name])
         if (table[name] != choice).any()
     }
-    middle, low, high = (table[name][order] for name in ("value", "low", "high"))
+    ends = np.array([table[name][order] for name in ("low", "value", "high")])
     place, size = np.arange(len(order)), 0.17 * len(chosen)
     figure, (above, below) = plt.subplots(
         2, 1, figsize=(6.4, 2.4 + size), sharex=True, height_ratios=[2.0, size]
     )
-    for side, color in ((middle > 0, "blue"), (middle <= 0, "red")):
-        intervals(
-            above, place[side], np.stack([low, middle, high])[:, side], color, ms=4, capsize=0
-        )
+    for side, color in ((ends[1] > 0, "blue"), (ends[1] <= 0, "red")):
+        intervals(above, place[side], ends[:, side], color, ms=4, capsize=0)
     above.axhline(0.0, color=COLORS["black"], linewidth=0.8)
     above.set(ylabel=value)
     rows, marks = np.nonzero(list(chosen.values()))
