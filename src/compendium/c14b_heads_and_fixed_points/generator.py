@@ -12,21 +12,20 @@ through its own values no head has more than one resting point, and negative fee
 than half of them.
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from bookmaker.tables import Rows, stored
 from compendium.c14b_heads_and_fixed_points.loops import (
-    SHARES,
     attend,
     ends_of,
     leading_eigenvalues,
+    loop_jacobians,
     memory_ends,
     repeat,
 )
 from compendium.common.models import block_trace, decoder
+from compendium.common.rows import rows_of
 from spinformer.hopfield.fixed_points import effective_entries
 from spinformer.language.decoder import Decoder, block_queries, token_numbers
 from spinformer.language.text import sample_texts
@@ -70,7 +69,7 @@ def GENERATOR(layer: int) -> Rows:
     """One row a text and head: kinds of resting points by its keys; what its own values lead to."""
     model = decoder()
     beta = model.head_width**-0.5
-    rows = []
+    rows: Rows = []
     for source, text in sample_texts().items():
         numbers = token_numbers(model, text)[:LENGTH]
         keys, read, queries = memory_of(model, layer, model.embedding[numbers][None])
@@ -80,11 +79,9 @@ def GENERATOR(layer: int) -> Rows:
             step = attend(keys[head], values=read[head], beta=beta)
             states, rests = repeat(step, queries[head], tolerance=TOLERANCE)
             back = ends_of(states, rests, beta * states @ keys[head].mT)
-            weights = torch.softmax(beta * states[0] @ keys[head].mT, -1)
-            slope = beta * (weights[:, None] * read[head]).mT @ (keys[head] - weights @ keys[head])
-            leading = leading_eigenvalues(slope[None].numpy())[0]
-            row: dict[str, Any] = {"source": source, "head": head, "entries": float(now.median())}
-            row |= {name: ends[name] for name in SHARES}
-            row |= {name: back[name] for name in ("count", "resting")}
-            rows.append(row | {"real": float(leading.real), "imaginary": abs(float(leading.imag))})
+            slope = loop_jacobians(keys[head], values=read[head], at=states[0], beta=beta)
+            leading = leading_eigenvalues(slope)
+            rows += rows_of(source=source, head=head, entries=now.median())
+            rows[-1] |= ends | {name: back[name] for name in ("count", "resting")}
+            rows[-1] |= {"real": float(leading.real), "imaginary": abs(float(leading.imag))}
     return rows

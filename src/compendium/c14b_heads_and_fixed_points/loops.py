@@ -1,8 +1,6 @@
 """Where a head, or a whole attention sub-layer, ends up if its step is repeated.
 
-A transformer takes one attention step a layer. Repeating it, keys and values held fixed, shows
-which fixed points there are to step towards. Ways to close the loop from a head's output to its
-next query:
+Keys and values stay fixed. Ways to close the loop from a head's output to its next query:
 
 * "keys": the query is replaced by the attention average of the keys, as in the continuous
   Hopfield network of [bal2020energy, Eq. (12)] (V = K). Its energy falls at every step.
@@ -24,14 +22,10 @@ itself does not come to rest, and the prediction can be held against the loop.
 Lengths. In the loops "keys" and "balanced" they are measured in units of the largest norm of a
 head's keys, in the others of the root mean square norm of the states that are iterated. Two end
 points are one if they are closer than MERGE_RADIUS of the unit.
-
-Tables, of the first 128 tokens of each of seven texts, all layers and heads: `ends`, where the
-queries end; `gain`, how loops lose their rest.
 """
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -42,12 +36,7 @@ from bookmaker.tables import Rows, stored
 from compendium.common.models import encoder, head_maps, read_of_written
 from compendium.common.rows import grid, mean_rows, rows_of
 from spinformer.core.random import Seed
-from spinformer.hopfield.fixed_points import (
-    KINDS,
-    classify,
-    effective_entries,
-    find_fixed_points,
-)
+from spinformer.hopfield.fixed_points import KINDS, classify, find_fixed_points
 from spinformer.language.encoder import LanguageModel, LayerTrace, project, run_model
 from spinformer.language.heads import random_rotations
 from spinformer.language.text import TEXTS, sample_texts, text_windows
@@ -155,44 +144,32 @@ def distinct_states(states: Tensor) -> Tensor:
     return labels
 
 
-def ends_of(states: Tensor, rests: Tensor, logits: Tensor) -> dict[str, Any]:
+def ends_of(states: Tensor, rests: Tensor, logits: Tensor) -> dict[str, float]:
     """Where the queries of a head ended (see `repeat`), states that attend with logits (S, N).
 
     SHARES: shares of the queries that end in a fixed point of each of the `KINDS`; `count`:
-    distinct end points; `largest`: share of the queries in the largest basin; `entries`: median
-    over the queries of the fewest softmax entries that sum to 0.9 at the end, NaN if none rests;
-    `resting`: share of the queries that came to rest (the others are in no other figure).
+    distinct end points; `resting`: share of the queries that came to rest (the others are in no
+    other figure).
     """
-    attention = torch.softmax(logits[rests], dim=-1)
-    basin = torch.bincount(distinct_states(states[rests])).numpy()
-    kinds = np.array(classify(attention), dtype=object)
-    return _summary(basin, kinds, effective_entries(attention).numpy(), len(rests))
+    kinds = classify(torch.softmax(logits[rests], dim=-1))
+    return _summary(kinds, len(distinct_states(states[rests]).unique()), total=len(rests))
 
 
 def memory_ends(
     keys: Tensor, queries: Tensor, *, beta: float, tolerance: float = TOLERANCE
-) -> dict[str, Any]:
+) -> dict[str, float]:
     """Where queries (S, d) end among keys (N, d) that are stored, as `ends_of` says it.
 
     Slow starts are finished with Newton's method (see `find_fixed_points`).
     """
     found = find_fixed_points(keys, beta=beta, starts=queries, tolerance=tolerance, max_steps=1000)
-    basin = found.basin.numpy()
-    kinds = np.repeat(np.array(found.kinds, dtype=object), basin)
-    return _summary(basin, kinds, np.repeat(found.entries.numpy(), basin), len(queries))
+    kinds = np.repeat(found.kinds, found.basin).tolist()
+    return _summary(kinds, len(found.kinds), total=len(queries))
 
 
-def _summary(
-    basin: np.ndarray, kinds: np.ndarray, entries: np.ndarray, total: int
-) -> dict[str, Any]:
-    shares = {name: (kinds == kind).sum() / total for name, kind in zip(SHARES, KINDS, strict=True)}
-    return {
-        **shares,
-        "count": len(basin),
-        "largest": basin.max(initial=0) / total,
-        "entries": float(np.median(entries)) if len(entries) else np.nan,
-        "resting": len(entries) / total,
-    }
+def _summary(kinds: Sequence[str], count: int, *, total: int) -> dict[str, float]:
+    shares = {name: kinds.count(kind) / total for name, kind in zip(SHARES, KINDS, strict=True)}
+    return shares | {"count": count, "resting": len(kinds) / total}
 
 
 @torch.no_grad()
@@ -219,27 +196,20 @@ def end_points(model: LanguageModel, trace: LayerTrace, loop: str) -> Rows:
     return [memory_ends(*pair, beta=beta) for pair in zip(keys, queries, strict=True)]
 
 
-def loop_jacobians(trace: LayerTrace, *, values: Tensor, at: Tensor) -> Tensor:
-    """Derivatives of every head's loop at a query, of the first sequence: (H, d, d).
+def loop_jacobians(keys: Tensor, *, values: Tensor, at: Tensor, beta: float) -> Tensor:
+    """Derivatives (..., d, d) of loops (see `attend`) at one query (..., d) each.
 
-    For values w_j (H, N, d) and queries `at` (H, d) the derivative of Σ_j a_j w_j is
-    β Σ_j a_j w_j (k_j − Σ_i a_i k_i)ᵀ. With w = k it is β times a covariance: symmetric,
-    eigenvalues ≥ 0.
+    Of Σ_j a_j w_j it is β Σ_j a_j w_j (k_j − Σ_i a_i k_i)ᵀ. With w = k that is β times a
+    covariance: symmetric, eigenvalues ≥ 0.
     """
-    keys = trace.keys[0]
-    weights = torch.softmax(trace.beta * at.unsqueeze(-2) @ keys.mT, dim=-1)
-    return trace.beta * (weights.mT * values).mT @ (keys - weights @ keys)
+    weights = torch.softmax(beta * at.unsqueeze(-2) @ keys.mT, dim=-1)
+    return beta * (weights.mT * values).mT @ (keys - weights @ keys)
 
 
-def leading_eigenvalues(matrices: np.ndarray) -> np.ndarray:
+def leading_eigenvalues(matrices: Tensor) -> np.ndarray:
     """The eigenvalue of largest modulus of matrices (..., d, d), complex (...)."""
-    found = np.linalg.eigvals(matrices)
-    place = np.abs(found).argmax(-1)[..., None]
-    return np.asarray(np.take_along_axis(found, place, -1)[..., 0], dtype=complex)
-
-
-def _shortened(step: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    return lambda states: states + SHORT_STEP * (step(states) - states)
+    found = np.linalg.eigvals(matrices.numpy()).astype(complex)
+    return np.take_along_axis(found, np.abs(found).argmax(-1)[..., None], -1)[..., 0]
 
 
 @torch.no_grad()
@@ -260,7 +230,7 @@ def gain_sweep(
     """
     keys, starts = trace.keys[0], trace.queries[0, :, ::every]
     shape = (len(gains), len(keys))
-    resting, count = np.zeros(shape), np.zeros(shape, dtype=np.int64)
+    resting, count = np.zeros(shape), np.zeros(shape, dtype=int)
     leading = np.full(shape, np.nan, dtype=complex)
     for row, gain in enumerate(gains):
         points, found = trace.queries[0, :, 0].clone(), np.zeros(len(keys), dtype=bool)
@@ -269,14 +239,13 @@ def gain_sweep(
             ends, rested = repeat(step, starts[head], max_steps=max_steps)
             resting[row, head] = float(rested.double().mean())
             count[row, head] = len(distinct_states(ends[rested]).unique())
-            point, arrived = repeat(
-                _shortened(step),
+            points[head : head + 1], found[head : head + 1] = repeat(
+                lambda states, step=step: states + SHORT_STEP * (step(states) - states),
                 points[head : head + 1],
                 tolerance=SHORT_STEP * TOLERANCE,
                 max_steps=10 * max_steps,
             )
-            points[head], found[head] = point[0], bool(arrived)
-        slopes = loop_jacobians(trace, values=gain * values[0], at=points).numpy()
+        slopes = loop_jacobians(keys, values=gain * values[0], at=points, beta=trace.beta)
         leading[row, found] = leading_eigenvalues(slopes[found])
     return {"resting": resting, "count": count, "leading": leading}
 
@@ -291,7 +260,7 @@ def first_traces(source: str) -> list[LayerTrace]:
     grid(loop=LOOPS, source=TEXTS),
     checked=len(TEXTS),
     seconds=6.0,
-    within={"count": 1, "largest": 0.02, "resting": 0.02} | dict.fromkeys(SHARES, 0.02),
+    within={"count": 1} | dict.fromkeys((*SHARES, "resting"), 0.02),
 )
 def ENDS(loop: str, source: str) -> Rows:
     """The end points of one text in one loop, one row a layer and head."""
@@ -328,14 +297,9 @@ def GAIN(loop: str, source: str) -> Rows:
         seed = 1000 * TEXTS.index(source) + trace.layer if loop == "turned" else None
         values = readback_values(encoder(), trace, turned=seed)
         found = gain_sweep(trace, values, gains=GAINS)
-        row, head = np.indices(found["resting"].shape).reshape(2, -1)
-        rows += rows_of(
-            layer=trace.layer,
-            gain=np.array(GAINS)[row],
-            head=head,
-            resting=found["resting"].ravel(),
-            count=found["count"].ravel(),
-            real=found["leading"].real.ravel(),
-            imaginary=found["leading"].imag.ravel(),
-        )
+        leading = found.pop("leading").ravel()
+        units = grid(layer=[trace.layer], gain=GAINS, head=range(len(trace.queries[0])))
+        columns = {name: column.ravel() for name, column in found.items()}
+        lines = rows_of(**columns, real=leading.real, imaginary=leading.imag)
+        rows += [unit | line for unit, line in zip(units, lines, strict=True)]
     return rows
