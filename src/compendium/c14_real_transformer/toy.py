@@ -17,13 +17,6 @@ Shapes: E copies of the toy, which differ in their seed and are computed at once
 examples, patterns (E, B, N, D), states (E, B, D); L layers, counted from 0; weights are float64
 tensors (L, E, D, D) by name ("query", "key", "output").
 
-`settings_A14c`: whether depth or length of a toy's training would turn its direction, or another
-text the depth of the model's energies. value, toy: the change by training of the mean cosine over
-layers between a step and the descent of its layer's overlap energy, counted in the direction that
-the goal asks for: up for "recall", down for "translate" and "avoid". Three layers: the long
-trainings, after each eighth. Two and six layers: short trainings of their own, seeds 100 to 104.
-Model: ln of how much deeper its overlap energy is than for turned queries, in the layer where that
-is least, one text in windows of one length.
 """
 
 import math
@@ -57,10 +50,9 @@ def streams(seeds: Sequence[int], shift: int) -> list[torch.Generator]:
 
 def initial_weights(seeds: Sequence[int], *, layers: int = 3) -> dict[str, Tensor]:
     """W_Q, W_K, W_O of all layers and copies, (L, E, D, D), entries N(0, 1/(4D)), float64."""
-    drawn = [[_normal(s, layers, WIDTH, WIDTH) for _ in NAMES] for s in streams(seeds, 0)]
-    scale = 2 * math.sqrt(WIDTH)
-    stacks = (torch.stack(list(parts), dim=1) / scale for parts in zip(*drawn, strict=True))
-    return dict(zip(NAMES, stacks, strict=True))
+    size = (len(NAMES), layers, WIDTH, WIDTH)
+    drawn = torch.stack([_normal(stream, *size) for stream in streams(seeds, 0)], dim=2)
+    return {name: drawn[k] / (2 * math.sqrt(WIDTH)) for k, name in enumerate(NAMES)}
 
 
 def rotation(seeds: Sequence[int]) -> Tensor:
@@ -74,16 +66,10 @@ def draw_examples(count: int, sources: Sequence[torch.Generator]) -> Examples:
 
     Returns patterns (E, B, N, D), queries (E, B, D), which pattern each is of (E, B).
     """
-    drawn = [
-        (
-            _normal(source, count, PATTERNS, WIDTH),
-            torch.randint(PATTERNS, (count,), generator=source),
-            _normal(source, count, WIDTH),
-        )
-        for source in sources
-    ]
-    patterns, target, noise = (torch.stack(list(parts)) for parts in zip(*drawn, strict=True))
-    patterns = math.sqrt(WIDTH) * normalize(patterns, dim=-1)
+    drawn = torch.stack([_normal(source, count, PATTERNS, WIDTH) for source in sources])
+    patterns = math.sqrt(WIDTH) * normalize(drawn, dim=-1)
+    target = torch.stack([torch.randint(PATTERNS, (count,), generator=one) for one in sources])
+    noise = torch.stack([_normal(source, count, WIDTH) for source in sources])
     asked = target[..., None, None].expand(*target.shape, 1, WIDTH)
     return patterns, patterns.gather(2, asked).squeeze(2) + NOISE * noise, target
 
@@ -96,7 +82,7 @@ def toy_energy(weights: Weights, layer: int, *, patterns: Tensor, states: Tensor
 
 
 def toy_update(weights: Weights, layer: int, *, patterns: Tensor, states: Tensor) -> Tensor:
-    """The attention output that layer `layer` adds to the states (E, B, D)."""
+    """The attention output that a layer adds to the states (E, B, D)."""
     # (W_K x)·(W_Q ξ) = x·(W_Kᵀ W_Q ξ): the keys need not be formed.
     asked = states @ weights["query"][layer].mT @ weights["key"][layer]
     attention = torch.softmax(_overlaps(patterns, asked), dim=-1)
@@ -215,7 +201,13 @@ def read_toy(kept: Table = TOY) -> dict[str, dict[str, np.ndarray]]:
     within={"value": 0.1, "low": 0.2, "high": 0.2},
 )
 def SETTINGS(goal: str, layers: int, window: int) -> Rows:
-    """A goal and depth: a row for each length of training. Or a text of the model, ten turns."""
+    """Whether depth or length of a training would turn its direction, or another text the depth.
+
+    Toy: the change by training of the mean cosine over layers, counted up for "recall", down for
+    "translate" and "avoid". Three layers: the long trainings, after each eighth. Two and six:
+    short ones of their own. Model (`window` tokens of a text): ln of how much deeper its overlap
+    energy is than for queries in ten turns, in the layer where that is least.
+    """
     if window:
         ratios = []
         for trace in traces_of([goal.removeprefix("depth in ")], window):
