@@ -12,8 +12,6 @@ moves by −h/S if it is such a memory,
 
 L the difference of the two words' scores, measured with one copy of each. An episode's way goes
 from its first demonstration of A to its first of B.
-
-Then kicks to the query, and demonstrations against what training has made the model remember.
 """
 
 import math
@@ -81,17 +79,16 @@ def lead(weights: Weights, lines: Episodes, *, position: Tensor, **options: Any)
 
 def boundary(weights: Weights, lines: Episodes, **options: Any) -> np.ndarray:
     """The boundary t* (S, B) in [−1.5, 1.5]; inf where B leads at both ends, −inf where A does."""
+    high = torch.full(lines.target.shape, REACH, dtype=torch.float64)
+    low = -high
     with torch.no_grad():
-        low = torch.full(lines.target.shape, -REACH, dtype=torch.float64)
-        high = -low
         first, last = (lead(weights, lines, position=t, **options) for t in (low, high))
         for _ in range(HALVINGS):
             middle = (low + high) / 2
             ahead = lead(weights, lines, position=middle, **options) > 0
             low, high = torch.where(ahead, low, middle), torch.where(ahead, middle, high)
-        found = (low + high) / 2
-        found = torch.where(first >= 0, -torch.inf, torch.where(last <= 0, torch.inf, found))
-    return found.numpy()
+    found = torch.where(last <= 0, torch.inf, (low + high) / 2)
+    return torch.where(first >= 0, -torch.inf, found).numpy()
 
 
 def count_field(shown: Counts, *, lines: Episodes) -> Tensor:
@@ -106,8 +103,8 @@ def stiffness(
 ) -> dict[str, np.ndarray]:
     """Slopes (S, B) by automatic differentiation at `position`, with equal counts.
 
-    "stiffness": S of the module's text. "past attention": share of ∂L/∂t that does not pass through
-    attention weights. "in context": share of ∂L/∂h that acts where demonstrations read each other.
+    "stiffness": S above. "past attention": share of ∂L/∂t that does not pass through attention
+    weights. "in context": share of ∂L/∂h that acts where demonstrations read each other.
     """
     t = torch.as_tensor(position).requires_grad_()
     asked, told = (torch.zeros_like(t).requires_grad_() for _ in range(2))
@@ -142,18 +139,17 @@ def draw_queries(
     """Episodes of unseen classes, `copies` demonstrations of each, for one of the CONTROLS."""
     generators = streams(pools, seed)
     found = draw_episodes(pools, part="test", count=count, shown=(copies, copies), seeds=generators)
-    rows, words = found.rows.clone(), found.words.clone()
     for place, generator in enumerate(generators):
+        rows, words = found.rows[place, :, :-1], found.words[place, :, :-1]
         if control == "shuffled words":
-            order = torch.as_tensor(generator.random((count, 2 * copies)).argsort(1))
-            words[place, :, :-1] = words[place, :, :-1].gather(1, order)
+            order = torch.as_tensor(generator.random(words.shape).argsort(1))
+            words[:] = words.gather(1, order)
         if control == "other classes":
-            tables = pools[place]["test"]
-            for episode, shown in enumerate(found.classes[place]):
-                others = np.delete(np.arange(len(tables)), shown.numpy())[:2]
-                drawn = [generator.choice(tables[number], size=copies) for number in others]
-                rows[place, episode, :-1] = torch.as_tensor(np.concatenate(drawn))
-    return found._replace(rows=rows, words=words)
+            for row, shown in zip(rows, found.classes[place].tolist(), strict=True):
+                others = [one for k, one in enumerate(pools[place]["test"]) if k not in shown][:2]
+                drawn = [generator.choice(images, size=copies) for images in others]
+                row[:] = torch.as_tensor(np.concatenate(drawn))
+    return found
 
 
 def return_shares(
@@ -161,10 +157,9 @@ def return_shares(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Share of queries whose answer outlives each kick (S, KICKS), and how far the kick gets.
 
-    The query's embedding is moved in a random direction by KICKS times its norm. The second array
-    (S, KICKS) is the mean distance of the last hidden state from the unmoved one, over that state's
-    norm. Each demonstration counts `copies` times; with `own_only` only those with the word that
-    the unmoved query is given.
+    The query's embedding is moved in a random direction by KICKS times its norm; how far: mean
+    distance of the last hidden state from the unmoved one, over that state's norm. Each
+    demonstration counts `copies` times; with `own_only` only those with the unmoved query's word.
     """
     shape = (*episodes.target.shape, WIDTH)
     drawn = torch.as_tensor(np.random.default_rng([4, 7]).standard_normal(shape))
@@ -195,26 +190,20 @@ def radius(shares: np.ndarray) -> np.ndarray:
 def conflict_shares(weights: Weights, pools: Sequence[Pool], *, count: int) -> np.ndarray:
     """Share of trials (S, NUMBERS) in which demonstrations beat the remembered word.
 
-    A digit of B is shown with its word; a digit of A is shown with a word that the labeling does
-    not give to either, and counts as often as NUMBERS says; the query is another digit of A, from
-    images that were never trained on. Demonstrations win where their word scores higher than the
-    labeling's; without labelings the word "remembered" is any other one.
+    A digit of A is shown with a word that the labeling gives neither to it nor to the B beside it,
+    and counts as often as NUMBERS says; the query is another digit of A, never trained on. Without
+    labelings the word "remembered" is any other one.
     """
-    generators = streams(pools, 1)
-    found = draw_episodes(
-        pools, part="valid", count=count, shown=(1, 1), seeds=generators, share_a=1.0
-    )
-    draws = np.stack([generator.random((count, WORDS)) for generator in generators])
-    np.put_along_axis(draws, found.pair.numpy(), -1.0, axis=-1)
-    foreign = torch.as_tensor(draws.argmax(-1))
-    words = found.words.clone()
-    words[:, :, 0] = foreign
-    asked, shares = torch.stack([foreign, found.pair[:, :, 0]], -1), []
+    drawn = streams(pools, 1)
+    lines = draw_episodes(pools, part="valid", count=count, shown=(1, 1), seeds=drawn, share_a=1.0)
+    draws = torch.as_tensor(np.stack([one.random((count, WORDS)) for one in drawn]))
+    words, shares = lines.words.clone(), []
+    words[:, :, 0] = draws.scatter(-1, lines.pair, -1.0).argmax(-1)
+    asked = torch.stack([words[:, :, 0], lines.target], -1)
     with torch.no_grad():
         for number in NUMBERS:
-            field = torch.zeros(*found.target.shape, 2, dtype=torch.float64)
-            field[..., 0] = float(np.log(number))
-            logits, _ = read(weights, images=found.images, words=words, field=field)
+            field = count_field((number, 1.0), lines=lines)
+            logits, _ = read(weights, images=lines.images, words=words, field=field)
             told, kept = logits.gather(-1, asked).unbind(-1)
             shares.append((told > kept).double().mean(1))
     return torch.stack(shares, 1).numpy()

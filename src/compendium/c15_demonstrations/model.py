@@ -35,7 +35,7 @@ MOST = 8  # demonstrations of a class
 BATCH = 32
 Weights = Mapping[str, Tensor]
 # One seed's split: for each part the row numbers of its classes, an array a class; and "labelings",
-# each the different words of the six training classes.
+# each the different words (6,) of the training classes.
 Pool = dict[str, list[np.ndarray]]
 Counts = tuple[float, float]
 
@@ -105,8 +105,8 @@ def draw_episodes(
         if part == "test" or not pool["labelings"]:
             pair = generator.random((count, WORDS)).argsort(1)[:, :2]
         else:
-            chosen = generator.integers(len(pool["labelings"]), size=count)
-            pair = np.take_along_axis(np.stack(pool["labelings"])[chosen], classes, 1)
+            chosen = generator.integers(len(pool["labelings"]), size=(count, 1))
+            pair = np.stack(pool["labelings"])[chosen, classes]
         side = np.where(generator.random((count, 1)) < share_a, 0, 1)
         which = np.repeat([0, 1], shown)
         kinds = np.concatenate([classes[:, which], np.take_along_axis(classes, side, 1)], 1)
@@ -227,10 +227,3 @@ def train(
         weights, losses=losses, rate=rate, steps=steps, warm=50, betas=(0.9, 0.99)
     )[steps]
     return {name: weight.double() for name, weight in kept.items()}, pools
-
-
-def accuracy(weights: Weights, episodes: Episodes, *, kind: str = "softmax") -> np.ndarray:
-    """Share of the queries whose highest word is the right one, for each training (S,)."""
-    with torch.no_grad():
-        logits, _ = read(weights, images=episodes.images, words=episodes.words, kind=kind)
-    return (logits.argmax(-1) == episodes.target).double().mean(1).numpy()

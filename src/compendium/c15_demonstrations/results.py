@@ -5,9 +5,6 @@ copies, kick); `part` are the images ("valid": images of the training classes th
 "test": the classes that were held out). Shifts are medians over episodes, inf where the boundary of
 half of them leaves the line. A training amplifies rounding: rows computed again on another
 processor agree within the scatter over seeds.
-
-The trainings of the tables of settings are those of `boundary`, and for `settings_A16` one at three
-times their rate.
 """
 
 from collections.abc import Iterable
@@ -22,7 +19,6 @@ from compendium.c15_demonstrations import boundary
 from compendium.c15_demonstrations.model import (
     Pool,
     Weights,
-    accuracy,
     draw_episodes,
     streams,
     train,
@@ -31,6 +27,7 @@ from compendium.common.rows import grid, mean_rows, rows_of
 
 COUNTS = ((2, 1), (4, 2), (8, 4), (4, 1), (8, 2), (8, 1))
 COPIES = (1, 2, 4, 8)
+EPISODES = 100  # of each training, for a measure
 
 # Name, part, x, y and the values of all seeds.
 Measures = Iterable[tuple[str, str, float, float, np.ndarray]]
@@ -38,27 +35,27 @@ Measures = Iterable[tuple[str, str, float, float, np.ndarray]]
 
 @stored(
     "boundary",
-    [
-        {"training": name, "first_seed": first, "count": 10, "steps": 700, "episodes": 100}
-        for name, first in (("balanced", 0), ("linear", 0), ("matched", 0), ("balanced", 10))
-    ],
+    grid(training=("balanced", "linear", "matched"), first_seed=(0,))
+    + grid(training=("balanced",), first_seed=(10,)),
 )
-def BOUNDARY(training: str, first_seed: int, count: int, steps: int, episodes: int) -> Rows:
-    """Train, then measure boundary law, accuracy and kicks."""
-    seeds = range(first_seed, first_seed + count)
+def BOUNDARY(training: str, first_seed: int) -> Rows:
+    """Train, then measure the boundary law and, with softmax attention, kicks."""
+    seeds = range(first_seed, first_seed + 10)
     kind, goal = ("linear", "balanced") if training == "linear" else ("softmax", training)
-    weights, pools = train(seeds, steps=steps, goal=goal, kind=kind)
-    laws = [m for part in ("valid", "test") for m in _law(weights, pools, part, kind, episodes)]
+    weights, pools = train(seeds, steps=700, goal=goal, kind=kind)
+    measures = [*_law(weights, pools, "valid", kind), *_law(weights, pools, "test", kind)]
+    if kind == "softmax":
+        measures += _kicks(weights, pools)
     return [
         row
-        for name, part, x, y, values in (*laws, *_kicks(weights, pools, kind, episodes))
+        for name, part, x, y, values in measures
         for row in rows_of(seed=seeds, measure=name, part=part, x=x, y=y, value=values)
     ]
 
 
-def _law(weights: Weights, pools: list[Pool], part: str, kind: str, count: int) -> Measures:
+def _law(weights: Weights, pools: list[Pool], part: str, kind: str) -> Measures:
     drawn = streams(pools, 5)
-    lines = draw_episodes(pools, part=part, count=count, shown=(1, 1), seeds=drawn)
+    lines = draw_episodes(pools, part=part, count=EPISODES, shown=(1, 1), seeds=drawn)
     start = boundary.boundary(weights, lines, kind=kind)
     there = np.isfinite(start)
     slopes = boundary.stiffness(weights, lines, position=np.where(there, start, 0.0), kind=kind)
@@ -76,35 +73,28 @@ def _law(weights: Weights, pools: list[Pool], part: str, kind: str, count: int) 
         yield "scaled shift", part, *shown, median(scaled)
 
 
-def _kicks(weights: Weights, pools: list[Pool], kind: str, count: int) -> Measures:
+def _kicks(weights: Weights, pools: list[Pool]) -> Measures:
     for control, copies in product(boundary.CONTROLS, COPIES):
-        drawn = boundary.draw_queries(pools, count=count, copies=copies, control=control, seed=3)
-        yield f"accuracy, {control}", "test", copies, 0, accuracy(weights, drawn, kind=kind)
-        if kind == "linear":
-            continue
+        drawn = boundary.draw_queries(pools, count=EPISODES, copies=copies, control=control, seed=3)
         shares, moved = boundary.return_shares(weights, drawn)
         yield f"radius, {control}", "test", copies, 0, boundary.radius(shares)
         if control == "none" and copies in (1, 8):
             for kick, distance in zip(boundary.KICKS, moved.T, strict=True):
                 yield f"moved, copies {copies}", "test", kick, 0, distance
-    sides = () if kind == "linear" else ((False, "copies of both"), (True, "copies of one side"))
-    drawn = boundary.draw_queries(pools, count=count, copies=1, seed=3)
+    drawn = boundary.draw_queries(pools, count=EPISODES, copies=1, seed=3)
+    sides = ((False, "copies of both"), (True, "copies of one side"))
     for copies, (own, name) in product(COPIES, sides):
         shares, _ = boundary.return_shares(weights, drawn, copies=copies, own_only=own)
         yield f"radius, {name}", "test", copies, 0, boundary.radius(shares)
 
 
-@stored(
-    "labelings",
-    grid(labelings=(1, 4, 16, 64, 0), first_seed=[0], count=[10], steps=[1000], trials=[100]),
-)
-def LABELINGS(labelings: int, first_seed: int, count: int, steps: int, trials: int) -> Rows:
+@stored("labelings", grid(labelings=(1, 4, 16, 64, 0)))
+def LABELINGS(labelings: int) -> Rows:
     """Train on so many labelings (0: a new one in every episode), then the conflict trials."""
-    seeds = range(first_seed, first_seed + count)
-    weights, pools = train(seeds, steps=steps, labelings=labelings)
-    shares = boundary.conflict_shares(weights, pools, count=trials)
-    units = grid(number=boundary.NUMBERS, seed=seeds)
-    return [unit | {"wins": float(win)} for unit, win in zip(units, shares.T.ravel(), strict=True)]
+    weights, pools = train(range(10), steps=1000, labelings=labelings)
+    wins = boundary.conflict_shares(weights, pools, count=EPISODES).T.ravel()
+    number, seed = np.repeat(boundary.NUMBERS, 10), np.tile(range(10), len(boundary.NUMBERS))
+    return rows_of(number=number, seed=seed, wins=wins)
 
 
 def column(table: dict[str, np.ndarray], measure: str, **choice: Any) -> np.ndarray:
@@ -167,7 +157,7 @@ def PULL(training: str, demonstrations: int, kick: float) -> Rows:
     """One half less what is left of a kick to the query, unseen classes."""
     if training == FAST:
         weights, pools = _fast()
-        drawn = boundary.draw_queries(pools, count=100, copies=demonstrations, seed=3)
+        drawn = boundary.draw_queries(pools, count=EPISODES, copies=demonstrations, seed=3)
         moved = boundary.return_shares(weights, drawn)[1].T
     else:
         name = f"moved, copies {demonstrations}"
