@@ -1,22 +1,6 @@
 """Beside the rest of the generator's map: small oscillations, coexisting chaos, lives, streams.
 
 Distances are those of a soft token from the rest at its β, in units of the rest's length.
-
-Criteria, written before the runs; brackets say what was narrowed after them in R2b and R3c:
-
-R2b  The rest is lost softly, to a closed curve (a Neimark–Sacker bifurcation): at T = 4 and 8
-     the power law of the oscillation's size over distances up to 0.02 has a slope of 0.5 ± 0.1 with
-     β_c that of the multipliers, and its leading exponent is within ± 0.02 nats a token. (Asked
-     first, too: that it turns by the angle of the pair to 0.01 of a turn, counted in the plane
-     where it moves most; the motion turned out to be along a line.)
-R3c  Rest and chaos coexist: at T = 4 and 8 there is an interval of β, longer than
-     0.02, at which every orbit that comes up from the rest is within 0.1 of it and every one that
-     comes down from chaos is farther away, when β moves by 0.01 and each stays for 60 tokens.
-     (Since chaos lives shorter than that at the lower end: where its mean life is beyond 1,000
-     tokens, by the lower end of the interval.)
-R3d  The map that keeps its keys is chaotic where the model is used, too: at T = 8 and β = 1 the
-     95 % interval of its leading exponent over 16 starts is above zero; and it rests at β = 0.54
-     or below, with an interval below zero.
 """
 
 import itertools
