@@ -1,12 +1,8 @@
 """The stored comparison: rates chosen on validation data, accuracies on test data, margins.
 
-Features are frozen; they are centred and divided by one number, the standard deviation of the
-centred training features: directions keep their relative sizes. Two ways to make one vector of the
-tokens: their mean, and all of them, reduced to as many principal components. Two ways to learn from
-it: all labels of the training set, and the first ten of each class. The controls have as many
-features as the network is wide.
-
-Predictions, written before the tables were made:
+Frozen features are centred and divided by one number, the standard deviation of the centred
+training features: directions keep their relative sizes. Read-outs and what decides are told in the
+chapter. Predictions, written before the tables were made:
 
 1. "raw" falls without bound: keys grow, tokens become alike, the features end below random ones.
 2. "density" cannot let keys grow, but queries and keys shrink to one point, where its floor
@@ -19,9 +15,6 @@ Predictions, written before the tables were made:
 
 Of these, 4 to 6 failed, and 1 and 3 in part: at its best rate "raw" is level with random features,
 "density local" above them. "supervised" passes with LONGER updates, which were added afterwards.
-
-Energies alone are useful if at least one of their five signals is above random features and above
-PCA in one and the same of the four read-outs, by paired intervals over ten seeds.
 
 After LONGER updates, at the same rates, "raw" and "density local" were predicted to stay below
 the bar in every read-out, with a margin that falls for "raw" and changes by less than 3 points
