@@ -15,7 +15,6 @@ from compendium.c15_demonstrations.model import (
     streams,
     train,
 )
-from compendium.c15_demonstrations.results import BOUNDARY, laws, saturation
 from compendium.common.images import digit_labels
 from spinformer.core.statistics import mean_interval
 from spinformer.hopfield.continuous import attention_weights, retrieve
@@ -237,11 +236,12 @@ def test_softmax_readers_saturate_as_a_memory_and_linear_ones_do_not(trained):
     slopes = study.stiffness(weights, lines, position=np.where(both, start, 0.0))["stiffness"]
     # Of so many copies the boundary moves by log 2 over the stiffness.
     assert np.median((two * slopes)[both]) == pytest.approx(np.log(2), rel=0.1)
-    memory, regression = laws(4)
+    memory, regression = study.laws(4)
     assert both.sum() > 30
     assert np.median(four[both] / two[both]) > (memory + regression) / 2
-    found = saturation(BOUNDARY.read(), training="linear", first_seed=0, part="valid")
-    assert mean_interval(found)[1] < sum(laws(8)) / 2
+    linear = {"training": "linear", "first_seed": 0, "part": "valid"}
+    found = study.saturation(study.BOUNDARY.read(), **linear)
+    assert mean_interval(found)[1] < sum(study.laws(8)) / 2
 
 
 def test_kicks_and_their_radius(trained, monkeypatch):
