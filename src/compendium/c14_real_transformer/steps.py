@@ -49,9 +49,8 @@ def stage_energies(
 
     Keys are held fixed. "hopfield": the query is replaced by softmax(β q·k) k, the step with V = K
     [bal2020energy, Eq. (12)]; else by what the head's query map reads of the layer's attention
-    output alone, of inputs + this, of their LayerNorm, and of the layer's outputs. kind: "hopfield"
-    or "overlap". For the first, queries may be written `scale` times as long and keys `scale` times
-    as short, which changes nothing that the model computes.
+    output alone, of inputs + this, of their LayerNorm, and of the layer's outputs. kind: "overlap",
+    or "hopfield", with queries written `scale` times as long and keys as much shorter.
     """
 
     def energy(queries: Tensor) -> Tensor:
@@ -67,10 +66,7 @@ def stage_energies(
 
 @torch.no_grad()
 def query_energy(trace: LayerTrace, *, turned: Seed | None = None) -> np.ndarray:
-    """Mean overlap energy of a layer's queries among its own keys, one number a head: (H,).
-
-    With `turned` (a seed) the queries of every head are first turned by a random rotation.
-    """
+    """Mean overlap energy (H,) of a layer's queries, or of them `turned` by rotations of a seed."""
     queries = trace.queries
     if turned is not None:
         queries = queries @ random_rotations(queries, seed=turned)
@@ -114,7 +110,7 @@ def _exchanged(writes: Tensor, trace: LayerTrace, generator: np.random.Generator
 
 @torch.no_grad()
 def weight_alignment(model: LanguageModel, layer: int) -> np.ndarray:
-    """Cosines between W_O W_V of head h and W_QᵀW_K of head g, from the weights alone: (H, H).
+    """Cosines between W_O W_V of head h and W_QᵀW_K of head g: (H, H).
 
     On the diagonal stands what one head has of the tie W_O W_V = W_QᵀW_K, with which every step is
     a descent [hoover2023energy]; the other entries, of mismatched heads, are its null.
