@@ -188,14 +188,11 @@ def STEPS(length: int, source: str) -> Rows:
     return rows
 
 
-@stored("stages", _UNITS, **_CHECK, within=dict.fromkeys(STAGES_OF_U, 1e-4))
+@stored("stages", _UNITS, **_CHECK, within={"change": 1e-4})
 def STAGES_TABLE(length: int, source: str) -> Rows:
-    """Change of Σ_h U_h / H after each stage of a layer in one text, means likewise."""
-    rows = []
-    for trace in traces_of([source], length):
-        changes = zip(STAGES_OF_U, stage_changes(encoder(), trace).mean(1), strict=True)
-        rows.append({"layer": trace.layer, **dict(changes)})
-    return rows
+    """Change of Σ_h U_h / H by a whole layer in one text, means likewise."""
+    changes = [stage_changes(encoder(), trace)[-1] for trace in traces_of([source], length)]
+    return rows_of(layer=range(len(changes)), change=np.mean(changes, axis=1))
 
 
 @stored("turned", grid(length=LENGTHS, seed=range(SEEDS)))
@@ -239,7 +236,7 @@ def lower_rows(length: int, source: str, part: str) -> Rows:
     layer = part == "whole layer"
     table = (STAGES_TABLE if layer else STEPS).read()
     here = (table["length"] == length) & (table["source"] == source)
-    falls = table["feed forward" if layer else part][here] < 0
+    falls = table["change" if layer else part][here] < 0
     return share_rows(int(falls.sum()), trials=len(falls), bound=5 / 6 if layer else 1 / 2)
 
 

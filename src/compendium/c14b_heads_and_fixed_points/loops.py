@@ -26,9 +26,9 @@ points are one if they are closer than MERGE_RADIUS of the unit.
 Of a second model, SmolLM2, which is causal, every sixth layer. The memory of a head is what the
 last token sees: all keys, each turned by its own position. Each fourth token of the text asks as if
 it stood last. "readback" is over the median size of the states, which the norm would divide by,
-held fixed. Written before the run: as for the encoder, by their keys the heads show all three kinds of
-resting points (each more than 0.05 of the queries less the error over texts), and some attend to at
-most one key in 32; through its own values no head has more than one resting point, and negative
+held fixed. Written before the run: as for the encoder, by their keys the heads show all three kinds
+of resting points (each more than 0.05 of the queries less the error over texts), and some attend to
+at most one key in 32; through its own values no head has more than one resting point, and negative
 feedback leads in more than half of them.
 """
 
@@ -84,8 +84,8 @@ def readback_values(
 def balanced_gauge(model: LanguageModel, trace: LayerTrace) -> tuple[Tensor, Tensor]:
     """Queries and keys (B, H, N, d) in the gauge in which both maps have equal Gram matrices.
 
-    Attention depends on W_Q W_Kᵀ alone: q → Aᵀq, k → A⁻¹k changes no logit. Keys are centered (their
-    mean adds the same number to all logits of a query), biases left out of the decomposition.
+    Attention depends on W_Q W_Kᵀ alone: q → Aᵀq, k → A⁻¹k changes no logit. Keys are centered
+    (their mean adds the same to all logits of a query), biases left out of the decomposition.
     """
     heads, name = model.architecture.heads, f"encoder.layer.{trace.layer}.attention.self"
     triangle_q, triangle_k = (

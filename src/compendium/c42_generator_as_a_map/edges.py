@@ -76,9 +76,9 @@ def CIRCLE_TABLE(span: int) -> Rows:
     model, betas = decoder(), torch.tensor(CIRCLES[span])[:, None]
     rests, nudged = beside_rests(model, CIRCLES[span], span=span, size=0.02)
     orbit = follow(model, nudged, beta=betas, steps=340)[:, 240:]
-    away = distances(orbit, rests)
     rates = exponents(model, orbit, span=span, beta=betas, align=25)
-    return rows_of(beta=CIRCLES[span], size=away.square().mean(1).sqrt(), exponent=rates)
+    sizes = distances(orbit, rests).square().mean(1).sqrt()
+    return rows_of(beta=CIRCLES[span], size=sizes, exponent=rates)
 
 
 @stored("onset", grid(span=(8,)))
@@ -138,10 +138,9 @@ def LIFE_TABLE(span: int, *, beta: float, horizon: int) -> Rows:
     for begin in range(0, horizon, 20):
         orbit = follow(model, windows[live], beta=beta, steps=20)
         far = (distances(orbit[:, span:], rest.expand(len(live), -1)) > FAR).numpy()
-        last = begin + 20 - far[:, ::-1].argmax(1)
-        times[live] = np.where(far.any(1), last, times[live])
         windows[live] = orbit[:, -span:]
-        live = live[far.any(1)]
+        live, far = live[far.any(1)], far[far.any(1)]
+        times[live] = begin + 20 - far[:, ::-1].argmax(1)
         if not live.size:
             break
     times[live] = horizon
@@ -189,8 +188,7 @@ def stream(
     """The map that keeps keys and values, one β (B,) a stream: tokens (B, n, D), growth (m, B).
 
     After `settle` tokens a twin runs beside each stream, its keys, values and state a distance TWIN
-    away and brought back there after each token; growth holds the logarithms of what the m tokens
-    made of it.
+    away and brought back there after each token; growth: logarithms of what m tokens made of it.
     """
     memory: list[tuple[Tensor, Tensor]] = []
     span, count = windows.shape[1], len(windows)
@@ -220,10 +218,9 @@ def stream(
 def DIAGRAM_TABLE(span: int, *, steps: int) -> Rows:
     """The last 40 tokens of 48 streams along " the" and a line's end, each word itself at 1."""
     model, betas = decoder(), 0.4 + 0.02 * torch.arange(48)
-    start, mean = text_starts(model, span=span, count=2)[1], model.embedding.mean(0)
+    begin, mean = text_starts(model, span=span, count=2)[1:], model.embedding.mean(0)
     axes = model.embedding[[int(token_numbers(model, word)[0]) for word in (" the", "\n")]] - mean
-    begin = start.expand(48, -1, -1)
-    orbit, _ = stream(model, begin, betas=betas, steps=steps, settle=steps)
+    orbit, _ = stream(model, begin.expand(48, -1, -1), betas=betas, steps=steps, settle=steps)
     found = (orbit[:, -40:] - mean) @ (axes / axes.square().sum(1, keepdim=True)).T
     the, line = found.flatten(0, 1).T.numpy().round(4)
     return rows_of(beta=betas.double().numpy().round(4).repeat(40), the=the, line=line)
