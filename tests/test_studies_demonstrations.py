@@ -78,19 +78,19 @@ def test_episodes_hold_what_they_say():
     a, b = kinds[..., :1], kinds[..., 3:4]
     assert (a != b).all()
     assert (kinds[..., :5] == np.concatenate([a, a, a, b, b], -1)).all()
-    words = torch.cat([found.pair[..., [0, 0, 0, 1, 1]], torch.full((2, 200, 1), WORDS)], -1)
-    assert torch.equal(found.words, words)
-    asked, pair = kinds[..., -1:], found.pair.numpy()
+    one, other, asked = found.words[..., :1].numpy(), found.words[..., 3:4].numpy(), kinds[..., -1:]
+    last = np.full_like(one, WORDS)
+    assert (found.words.numpy() == np.concatenate([one, one, one, other, other, last], -1)).all()
+    assert (one != other).all()
     assert ((asked == a) | (asked == b)).all()
-    assert (
-        found.target.numpy() == np.where(asked == a, pair[..., :1], pair[..., 1:])[..., 0]
-    ).all()
+    assert (found.target.numpy() == np.where(asked == a, one, other)[..., 0]).all()
     assert abs((asked == a).mean() - 0.8) < 0.08
     pools = [split_digits(seed, labelings=3) for seed in (0, 1)]
     found = draw_episodes(pools, part="train", count=50, shown=(1, 1), seeds=[5, 6])
     for place, pool in enumerate(pools):
         table = np.array(pool["labelings"])
-        for pair, classes in zip(found.pair[place].tolist(), found.classes[place], strict=True):
+        for pair, shown in zip(found.words[place, :, :2].tolist(), found.rows[place], strict=True):
+            classes = [[row in rows for rows in pool["train"]].index(True) for row in shown[:2]]
             assert pair in table[:, classes].tolist()
 
 
@@ -295,5 +295,5 @@ def test_demonstrations_against_memory(trained, monkeypatch):
     assert (abs(shares[:, 0] - 0.5) < 0.25).all()
     # The shown word belongs to neither class, the other is that of B.
     lines = draw_lines(pools, count=50, seed=1, share_a=1.0)
-    assert not (shown[0][:, :, :1] == lines.pair).any()
-    assert torch.equal(shown[0][:, :, 1], lines.pair[:, :, 1])
+    assert not (shown[0][:, :, :1] == lines.words[:, :, :2]).any()
+    assert torch.equal(shown[0][:, :, 1], lines.words[:, :, 1])

@@ -159,9 +159,9 @@ def draw_queries(
             order = torch.as_tensor(generator.random(words.shape).argsort(1))
             words[:] = words.gather(1, order)
         if control == "other classes":
-            for row, shown in zip(rows, found.classes[place].tolist(), strict=True):
-                others = [one for k, one in enumerate(pools[place]["test"]) if k not in shown][:2]
-                drawn = [generator.choice(images, size=copies) for images in others]
+            for row in rows:
+                others = (one for one in pools[place]["test"] if not np.isin(row, one).any())
+                drawn = [generator.choice(next(others), size=copies) for _ in range(2)]
                 row[:] = torch.as_tensor(np.concatenate(drawn))
     return found
 
@@ -212,7 +212,7 @@ def conflict_shares(weights: Weights, pools: Sequence[Pool], *, count: int) -> n
     lines = draw_episodes(pools, part="valid", count=count, shown=(1, 1), seeds=drawn, share_a=1.0)
     draws = torch.as_tensor(np.stack([one.random((count, WORDS)) for one in drawn]))
     words, shares = lines.words.clone(), []
-    words[:, :, 0] = draws.scatter(-1, lines.pair, -1.0).argmax(-1)
+    words[:, :, 0] = draws.scatter(-1, words[:, :, :2], -1.0).argmax(-1)
     asked = torch.stack([words[:, :, 0], lines.target], -1)
     with torch.no_grad():
         for number in NUMBERS:

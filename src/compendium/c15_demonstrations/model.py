@@ -44,15 +44,12 @@ class Episodes(NamedTuple):
     """Row numbers of the images and the words beside them, (S, B, T) both, query last.
 
     The demonstrations of A come first, then those of B; the query's word is WORDS, "no word".
-    `pair` (S, B, 2): the words of A and B. `target` (S, B): the right word for the query.
-    `classes` (S, B, 2): A and B by their place in the part's list of classes.
+    `target` (S, B): the right word for the query.
     """
 
     rows: Tensor
     words: Tensor
-    pair: Tensor
     target: Tensor
-    classes: Tensor
 
     @property
     def images(self) -> Tensor:
@@ -115,7 +112,7 @@ def draw_episodes(
         chosen = (generator.random(kinds.shape) * sizes[kinds]).astype(int)
         words = np.concatenate([pair[:, which], np.full((count, 1), WORDS)], 1)
         target = np.take_along_axis(pair, side, 1)[:, 0]
-        drawn.append((table[kinds, chosen], words, pair, target, classes))
+        drawn.append((table[kinds, chosen], words, target))
     columns = zip(*drawn, strict=True)
     return Episodes(*(torch.as_tensor(np.stack(column)) for column in columns))
 
