@@ -28,8 +28,7 @@ DRAWS = ("random 0", "random 1", "random 2")
 def logit_rows(logits: torch.Tensor) -> Rows:
     """Medians over logits (B, H, S, N), a row a head.
 
-    "entries": k, the fewest softmax entries that sum to 0.9; "spread": standard deviation of the
-    logits over the keys.
+    "entries": k, the fewest softmax entries that sum to 0.9; "spread": deviation over the keys.
     """
     found = effective_entries(torch.softmax(logits, dim=-1)), logits.std(dim=-1, correction=0)
     entries, spread = (np.median(values.numpy(), axis=(0, 2)) for values in found)
@@ -39,8 +38,7 @@ def logit_rows(logits: torch.Tensor) -> Rows:
 def random_tokens(model: LanguageModel, like: torch.Tensor, *, seed: int) -> torch.Tensor:
     """Windows shaped as `like` (B, N), first and last token kept, all others drawn uniformly.
 
-    The draw is over the ordinary tokens of the vocabulary (those after the last special
-    one), so a word is as likely as any word piece: text without any statistics.
+    From the ordinary tokens (those after the last special one): text without any statistics.
     """
     special = ("[CLS]", "[SEP]", "[MASK]", "[UNK]")
     ordinary = 1 + max(model.tokenizer.token_to_id(name) or 0 for name in special)

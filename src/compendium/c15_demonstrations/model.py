@@ -196,11 +196,10 @@ def train(
     """Train on the cross-entropy of the query's word; weights in float64, and the splits.
 
     goal: "balanced", k of each class, k = 0 … 8, and a query of either class alike, or "matched",
-    k_A and k_B on their own and a query of A with probability k_A/(k_A + k_B). Weights, classes and
-    episodes of a seed are its own; the sizes k and the shuffles of a step are shared by the seeds
-    that are trained together. The pixels of half of the batches are shuffled, all images of a batch
-    alike: without that the model learns the features of its six classes and no others, as it may
-    with a number of `labelings`, 0 for a new one in every episode.
+    k_A and k_B on their own and a query of A with probability k_A/(k_A + k_B). The sizes k and the
+    shuffles of a step are shared by the seeds trained together. The pixels of half of the batches
+    are shuffled, all images of a batch alike: without that the model learns the features of its six
+    classes and no others, as it may with `labelings`, 0 for a new one in every episode.
     """
     pools = [split_digits(seed, labelings=labelings or 0) for seed in seeds]
     generators = [np.random.default_rng([seed, 3]) for seed in seeds]

@@ -78,8 +78,7 @@ def run(
 ) -> tuple[list[Tensor], Tensor, Tensor]:
     """L + 1 states of tokens (C, B, N, pixels), before and after each layer; queries, keys (L, …).
 
-    `local`: no gradient passes from a layer to the one before, so that a loss of a layer's queries
-    and keys reaches the weights of that layer alone.
+    `local`: no gradient passes from a layer to the one before.
     """
     embedded = times_copies(tokens, weights["embedding"])
     state = _normalized(embedded + weights["position"].unsqueeze(1))
@@ -174,8 +173,6 @@ def shuffled_patches(tokens: Tensor, *, generators: Sequence[torch.Generator]) -
 
 
 SPLIT = {"test": 599, "validation": 298, "train": 900}  # validation chooses rates and the like
-# The batches of a copy come from another stream than its first weights.
-_BATCHES = 1_000_003
 BATCH = 32
 
 # By part of the split: tokens (C, n, 16, 4) and labels (C, n).
@@ -216,7 +213,8 @@ def train_copies(
     keep: Collection[int] = (),
 ) -> dict[int, dict[str, Tensor]]:
     """Weights by the number of updates, those in `keep` and the last; a seed and split a copy."""
-    generators = [torch_generator(seed + _BATCHES) for seed in seeds]
+    # Batches come from another stream than the first weights.
+    generators = [torch_generator(seed + 1_000_003) for seed in seeds]
     weights = initial_weights(seeds)
 
     def losses() -> Tensor:

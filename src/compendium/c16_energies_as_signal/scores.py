@@ -24,7 +24,6 @@ for "density local": so it came out.
 from collections.abc import Mapping, Sequence
 from itertools import pairwise, product
 from operator import itemgetter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -56,7 +55,6 @@ from compendium.common.rows import array_of, grid, groups, mean_rows, rows_of
 from spinformer.core.random import torch_generator
 from spinformer.core.statistics import mean_interval
 
-FOLDER = Path(__file__).parent
 STEPS, LONGER = 150, 600
 RATES = (1e-4, 1e-3, 3e-3, 1e-2)
 DEPTHS = (3, 4)  # the states that the energies of the last layer read, and the last ones
@@ -197,11 +195,11 @@ def score_rows(source: str, *, seeds: Sequence[int], steps: int = STEPS) -> Rows
 def _table(name: str, *sources: str, blocks: Sequence[int], steps: int = STEPS) -> Table:
     """A seed decides split, first weights and batches; a block has ten."""
 
-    def rows(source: str, block: int) -> Rows:
+    @stored(name, [{"source": one, "block": block} for block in blocks for one in sources])
+    def table(source: str, block: int) -> Rows:
         return score_rows(source, seeds=range(SEEDS * block, SEEDS * (block + 1)), steps=steps)
 
-    units = [{"source": source, "block": block} for block in blocks for source in sources]
-    return Table(path=FOLDER / f"{name}.csv", units=units, rows=rows)
+    return table
 
 
 # The full comparison; the energies with the largest margins again, with other seeds; these and the

@@ -100,7 +100,7 @@ MORE = "more patterns"
 def complete(seed: int, *, data: str, count: int = 60) -> tuple[Array, dict[str, Array]]:
     """Lower halves of the test pictures, and what every method makes of them at its best setting.
 
-    Of "digits" or "faces", centred and scaled. Of the pictures left, one half (at most 250 digits,
+    Of "digits" or "faces", centred and scaled. Of those not stored, one half (at most 250 digits,
     20 faces) chooses each method's setting, the other tests it.
     """
     rows = images.digits() if data == "digits" else images.faces()

@@ -325,9 +325,9 @@ SHUFFLED = {"attention": HEADS, "feed-forward": INNER, "": HEADS + INNER}
 def changed(model: Decoder, what: str, parts: str = "all", *, seed: int = 0) -> Decoder:
     """The same architecture with other weights: "trained", "fresh" or "shuffled ..." ones.
 
-    fresh: every matrix Gaussian with the standard deviation that training began with, 1/√D, gains
-    one. shuffled: the entries of each matrix permuted ("shuffled attention", "shuffled
-    feed-forward": of those alone; the words keep their embeddings). parts: the only ones that act.
+    fresh: matrices Gaussian with the standard deviation that training began with, 1/√D, gains one.
+    shuffled: the entries of each matrix permuted, or of "attention" or "feed-forward" alone; the
+    words keep their embeddings. parts: the only ones that act.
     """
     generator = torch.Generator().manual_seed(seed)
     kind, _, which = what.partition(" ")
