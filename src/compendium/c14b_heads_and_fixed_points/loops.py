@@ -219,6 +219,10 @@ def leading_eigenvalues(matrices: Tensor) -> np.ndarray:
     return np.take_along_axis(found, np.abs(found).argmax(-1)[..., None], -1)[..., 0]
 
 
+def _short_step(step: Callable[[Tensor], Tensor], states: Tensor) -> Tensor:
+    return states + SHORT_STEP * (step(states) - states)
+
+
 @torch.no_grad()
 def gain_sweep(
     trace: LayerTrace,
@@ -247,7 +251,7 @@ def gain_sweep(
             resting[row, head] = float(rested.double().mean())
             count[row, head] = len(distinct_states(ends[rested]).unique())
             points[head : head + 1], found[head : head + 1] = repeat(
-                lambda states, step=step: states + SHORT_STEP * (step(states) - states),
+                partial(_short_step, step),
                 points[head : head + 1],
                 tolerance=SHORT_STEP * TOLERANCE,
                 max_steps=10 * max_steps,
