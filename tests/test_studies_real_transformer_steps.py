@@ -180,6 +180,9 @@ def test_query_energy_by_hand_and_turned():
     error = np.hypot(drawn.std(0), by_hand.std(0)) / 300**0.5
     assert (abs(drawn.mean(0) - by_hand.mean(0)) < 4 * error).all()
     np.testing.assert_allclose(drawn.std(0), by_hand.std(0), rtol=0.2)
+    # Of each entry, whose variance is 1/4: a null must favor no sign.
+    turns = steps.random_rotations(torch.zeros(1, 2000, 1, 4), seed=0)
+    assert float(turns.mean(0).abs().max()) < 5 * 0.5 / 2000**0.5
 
 
 def test_keys_are_not_equally_long_where_tokens_nearly_are():
