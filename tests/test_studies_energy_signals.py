@@ -21,8 +21,9 @@ def draw(*shape, seed=0):
     return torch.randn(shape, generator=torch_generator(seed), dtype=torch.float64)
 
 
-def double(weights):
-    return {name: weight.double().requires_grad_() for name, weight in weights.items()}
+def double(seeds=(0, 1)):
+    """First weights, in float64."""
+    return {name: weight.double() for name, weight in initial_weights(seeds).items()}
 
 
 BATCH = {
@@ -47,32 +48,25 @@ def test_energies_are_written_out_and_leave_one_out_is_a_mixture():
 
 
 def test_a_copy_is_torchs_encoder():
-    weights = double(initial_weights([0, 1]))
-    tokens = BATCH["tokens"]
+    weights, tokens = double(), BATCH["tokens"]
     for name in weights:
         if "bias" in name:
             weights[name] = 0.3 * draw(*weights[name].shape, seed=5)
     states, asked, _ = run(weights, tokens)
+    options = {"dropout": 0.0, "activation": "gelu", "batch_first": True}
     for copy in range(2):
         w = {name: weight[copy].detach() for name, weight in weights.items()}
         state = nn.functional.layer_norm(tokens[copy] @ w["embedding"] + w["position"], (24,))
         for layer in range(4):
-            other = nn.TransformerEncoderLayer(
-                24, 4, 48, dropout=0.0, activation="gelu", batch_first=True
-            ).double()
-            other.load_state_dict(
-                {
-                    "self_attn.in_proj_weight": torch.cat(
-                        [w[f"{layer}.{name}"].T for name in ("query", "key", "value")]
-                    ),
-                    "self_attn.out_proj.weight": w[f"{layer}.output"].T,
-                    "linear1.weight": w[f"{layer}.up"].T,
-                    "linear1.bias": w[f"{layer}.up bias"][0],
-                    "linear2.weight": w[f"{layer}.down"].T,
-                    "linear2.bias": w[f"{layer}.down bias"][0],
-                },
-                strict=False,
+            query, key, value, output, up, down = (
+                w[f"{layer}.{name}"].T for name in ("query", "key", "value", "output", "up", "down")
             )
+            given = {"linear1.weight": up, "linear1.bias": w[f"{layer}.up bias"][0]}
+            given |= {"linear2.weight": down, "linear2.bias": w[f"{layer}.down bias"][0]}
+            given["self_attn.in_proj_weight"] = torch.cat((query, key, value))
+            given["self_attn.out_proj.weight"] = output
+            other = nn.TransformerEncoderLayer(24, 4, 48, **options).double()
+            other.load_state_dict(given, strict=False)
             state = other(state).detach()
             assert torch.allclose(states[layer + 1][copy], state, atol=1e-10)
             queries = states[layer][copy] @ w[f"{layer}.query"]
@@ -83,7 +77,7 @@ def test_a_copy_is_torchs_encoder():
 
 def loss_of(signal):
     """Of both copies, and the size of its gradient in every weight."""
-    weights = double(initial_weights([0, 1]))
+    weights = {name: weight.requires_grad_() for name, weight in double().items()}
     generators = [torch_generator(seed) for seed in (0, 1)]
     loss = network.signal_loss(weights, signal, generators=generators, **BATCH)
     found = torch.autograd.grad(loss.sum(), list(weights.values()), allow_unused=True)
@@ -106,25 +100,23 @@ def test_each_signal_reaches_the_weights_that_it_may():
 
 
 def test_signals_are_what_they_say():
-    weights = {name: weight.double() for name, weight in initial_weights([0, 1]).items()}
+    weights = double()
     states, queries, keys = run(weights, BATCH["tokens"])
     order = network.shuffled_patches(
         BATCH["tokens"], generators=[torch_generator(seed) for seed in (0, 1)]
     )
     _, asked, held = run(weights, order)
     gap = head_energy(queries, keys=keys) - head_energy(asked, keys=held)
-    for copy in range(2):
-        entropy = nn.functional.cross_entropy(
-            logits(weights, states[-1])[copy], BATCH["labels"][copy]
-        )
-        expected = {
-            "supervised": entropy,
-            "raw": head_energy(queries, keys=keys)[:, copy].mean(),
-            "density held": network.leave_one_out_loss(queries, keys=keys)[:, copy].mean(),
-            "contrast": torch.log1p(gap[:, copy].sum((0, 2)).mean(-1).exp()).mean(),
-        }
-        for signal, value in expected.items():
-            torch.testing.assert_close(loss_of(signal)[0][copy], value)
+    scores = logits(weights, states[-1])
+    entropies = map(nn.functional.cross_entropy, scores, BATCH["labels"])
+    expected = {
+        "supervised": torch.stack(list(entropies)),
+        "raw": head_energy(queries, keys=keys).mean((0, 2, 3, 4)),
+        "density held": network.leave_one_out_loss(queries, keys=keys).mean((0, 2, 3, 4)),
+        "contrast": torch.log1p(gap.sum((0, 3)).mean(-1).exp()).mean(1),
+    }
+    for signal, value in expected.items():
+        torch.testing.assert_close(loss_of(signal)[0], value)
 
 
 def test_shuffled_patches_keep_places_and_break_images():
@@ -156,8 +148,7 @@ def test_a_batch_holds_images_of_the_split_with_their_labels():
 
 
 def test_the_condition_of_a_network_is_written_out():
-    images, drawn = draw(2, 5, 16, 4), initial_weights([3, 4])
-    weights = {name: weight.double() for name, weight in drawn.items()}
+    images, weights = draw(2, 5, 16, 4), double([3, 4])
     states, queries, keys = run(weights, images)
     found = network.condition(weights, images)
     assert found[0] == pytest.approx(float(keys.square().sum(-1).sqrt().mean()))

@@ -39,9 +39,8 @@ def test_methods_of_the_completion_equal_what_others_compute():
         np.testing.assert_allclose(row, local.predict(query[None])[0], rtol=1e-6)
     options = {"beta": 8.0, "step_size": 0.2, "clamped": True, "max_steps": pictures.LOOKS}
     steps, _ = solve(keys, queries=asked, couplings=-0.5 * keys @ keys.T, tolerance=0.0, **options)
-    np.testing.assert_allclose(
-        named["interacting"](*stored, queries, 8.0, 0.5, 0.2), steps @ values
-    )
+    found = named["interacting"](*stored, queries, 8.0, 0.5, 0.2)
+    np.testing.assert_allclose(found, steps @ values)
 
 
 def test_repelling_patterns_fit_the_query_by_a_mixture():
@@ -117,8 +116,7 @@ def test_eigenvalues_of_groups(kappa):
     gram = (stored @ stored.T).numpy()
     joint = gram + kappa * (gram - np.diag(gram.diagonal()))
     spectrum = np.linalg.eigvalsh(joint - joint.mean())
-    expected = interacting.eigenvalues(kappa, groups=3, members=4, overlap=0.6)
-    for value in expected:
+    for value in interacting.eigenvalues(kappa, groups=3, members=4, overlap=0.6):
         assert np.abs(spectrum - value).min() < 1e-12
     np.testing.assert_allclose(gram.sum(1), 0.0, atol=1e-12)
 

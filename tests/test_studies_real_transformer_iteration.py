@@ -14,9 +14,6 @@ def double(rows):
     return torch.tensor(rows, dtype=torch.float64)
 
 
-# --- repeating a map -------------------------------------------------------------------------
-
-
 def test_a_row_that_rests_is_frozen_and_measured_alone():
     """Rates 0.5 and 0.9: the fast row stops first, after its own number of steps."""
 
@@ -59,9 +56,6 @@ def test_distinct_states_merge_just_inside_the_radius():
     assert loops.distinct_states(chain).tolist() == [0, 0, 1]
 
 
-# --- loops -----------------------------------------------------------------------------------
-
-
 def identity_model(keys, values=None):
     """One layer, one head, no learning: queries and keys are the hidden states themselves."""
     width = keys.shape[-1]
@@ -80,16 +74,16 @@ def identity_model(keys, values=None):
 def test_end_points_show_the_three_kinds(loop):
     """Well-separated, paired and nearly equal keys: every query keeps its key, its pair, none."""
     eye = torch.eye(8, dtype=torch.float64)
-    for keys, share, count, largest, entries in (
-        (12.0 * eye, [1, 0, 0], 8, 1 / 8, 1),
-        (12.0 * eye[[0, 0, 1, 1, 2, 2, 3, 3]], [0, 1, 0], 4, 1 / 4, 2),
-        (0.1 * eye, [0, 0, 1], 1, 1, 8),
+    for keys, share, count in (
+        (12.0 * eye, [1, 0, 0], 8),
+        (12.0 * eye[[0, 0, 1, 1, 2, 2, 3, 3]], [0, 1, 0], 4),
+        (0.1 * eye, [0, 0, 1], 1),
         # Three equal keys, more than half of five, and two single ones.
-        (12.0 * eye[[0, 0, 0, 1, 2]], [0.4, 0.0, 0.6], 3, 0.6, 3),
+        (12.0 * eye[[0, 0, 0, 1, 2]], [0.4, 0.0, 0.6], 3),
     ):
         # W_Q, W_K, W_O are the identity: reading back the values repeats the Hopfield step.
         (found,) = loops.end_points(*identity_model(keys), loop)
-        assert list(found.values()) == [*share, count, largest, entries, 1.0]
+        assert list(found.values()) == [*share, count, 1.0]
 
 
 def test_some_queries_cycle_and_one_rests():
@@ -97,7 +91,7 @@ def test_some_queries_cycle_and_one_rests():
     keys = 9.0 * torch.eye(3, dtype=torch.float64)
     model, trace = identity_model(keys, keys[[1, 0, 2]])
     (found,) = loops.end_points(model, trace, "readback")
-    assert list(found.values()) == pytest.approx([1 / 3, 0.0, 0.0, 1, 1 / 3, 1, 1 / 3])
+    assert list(found.values()) == pytest.approx([1 / 3, 0.0, 0.0, 1, 1 / 3])
 
 
 def test_loop_jacobians_against_autograd():
@@ -105,7 +99,8 @@ def test_loop_jacobians_against_autograd():
     for model, trace in two_models(3):
         for values in (trace.keys, loops.readback_values(model, trace)):
             at = trace.queries[0, :, 1]
-            found = loops.loop_jacobians(trace, values=values[0], at=at)[-1]
+            given = {"values": values[0], "beta": trace.beta}
+            found = loops.loop_jacobians(trace.keys[0], at=at, **given)[-1]
             step = loops.attend(trace.keys[0, -1], values=values[0, -1], beta=trace.beta)
             expected = torch.autograd.functional.jacobian(step, at[-1])
             torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-9)
@@ -194,9 +189,6 @@ def test_readback_is_what_the_heads_own_matrices_make_of_its_values():
         torch.testing.assert_close(found, expected, atol=1e-11, rtol=0)
 
 
-# --- statistics of heads -----------------------------------------------------------------
-
-
 def test_medians_of_a_small_model_by_hand():
     """k and s of its heads, against loops over its attention maps."""
     for trace in run_model(example_model(seed=2), torch.arange(18).reshape(2, 9)):
@@ -211,15 +203,3 @@ def test_medians_of_a_small_model_by_hand():
                     spreads.append(logits.std())
             assert found[head]["entries"] == np.median(entries)
             assert found[head]["spread"] == pytest.approx(np.median(spreads), rel=1e-12)
-
-
-def test_halves_and_medians_of_logit_rows():
-    """Two sequences are the two halves; of one sequence even and odd queries are."""
-    logits = torch.zeros(2, 1, 3, 10, dtype=torch.float64)
-    logits[1, ..., 0] = 50.0
-    found = sizes.logit_rows(logits)[0]
-    assert (found["even"], found["odd"], found["entries"]) == (9.0, 1.0, 5.0)
-    single = torch.zeros(1, 1, 4, 10, dtype=torch.float64)
-    single[0, 0, 1::2, 0] = 50.0
-    found = sizes.logit_rows(single)[0]
-    assert (found["even"], found["odd"]) == (9.0, 1.0)

@@ -49,23 +49,6 @@ def maps(model, trace):
     return (matrix.reshape(heads, -1, matrix.shape[-1]) for matrix in (output.T, query))
 
 
-def turned_by_hand(model, trace, generator):
-    """What each head writes, (H, B, N, D), turned and through the matrix of a drawn head."""
-    output, _ = maps(model, trace)
-    order = enumerate(generator.permutation(len(output)))
-    return [
-        mixed(trace, trace.values, h) @ ortho_group.rvs(4, random_state=generator) @ output[g]
-        for h, g in order
-    ]
-
-
-def assert_alike(drawn, by_hand):
-    """Two independent ways to draw (draws, n): the same mean and deviation."""
-    error = np.hypot(np.std(drawn, axis=0), np.std(by_hand, axis=0)) / len(drawn) ** 0.5
-    assert (abs(np.mean(drawn, axis=0) - np.mean(by_hand, axis=0)) < 4 * error).all()
-    np.testing.assert_allclose(np.std(drawn, axis=0), np.std(by_hand, axis=0), rtol=0.2)
-
-
 def cosine(one, other):
     return (one * other).sum() / np.linalg.norm(one) / np.linalg.norm(other)
 
@@ -127,18 +110,11 @@ def test_stages_are_the_states_of_the_models_run(kind):
             np.testing.assert_allclose(steps.stage_changes(model, trace), np.stack(changes))
 
 
-@pytest.fixture
-def unturned(monkeypatch):
-    """A small layer whose null only exchanges the heads."""
-    trace = run_model(example_model(seed=3), TOKENS)[1]
+def test_heads_that_are_not_turned_write_for_each_other(monkeypatch):
+    """Alone, and together with the layer's bias; in their own places they are the layer's step."""
+    model, trace = example_model(seed=3), run_model(example_model(seed=3), TOKENS)[1]
     still = torch.eye(4, dtype=torch.float64).expand(2, -1, -1)
     monkeypatch.setattr(steps, "random_rotations", lambda like, seed: still)
-    return example_model(seed=3), trace
-
-
-def test_heads_that_are_not_turned_write_for_each_other(unturned):
-    """Alone, and together with the layer's bias; in their own places they are the layer's step."""
-    model, trace = unturned
     (output, _), inputs = maps(model, trace), trace.inputs.numpy()
 
     def change(head, step):
@@ -158,6 +134,10 @@ def test_heads_that_are_not_turned_write_for_each_other(unturned):
         assert together == pytest.approx(expected, abs=1e-10)
         orders.add(tuple(order))
     assert len(orders) == 2
+    found = steps.step_alignment(model, trace, draws=40)
+    cosines = np.unique(found["null"].round(9))
+    assert len(cosines) == 2
+    assert np.abs(cosines - found["pooled"]).min() < 1e-8
 
 
 def test_step_alignment_is_the_cosine_of_step_and_descent():
@@ -168,26 +148,6 @@ def test_step_alignment_is_the_cosine_of_step_and_descent():
         expected = [cosine(*pair) for pair in zip(step, down, strict=True)]
         np.testing.assert_allclose(found["layer"], expected, atol=1e-9)
         assert found["pooled"] == pytest.approx(cosine(step, down), abs=1e-9)
-
-
-def test_null_turns_and_permutes_the_heads():
-    """Its cosines scatter around 0 as those of turned heads do that are written out."""
-    model = example_model(seed=3)
-    trace = run_model(model, TOKENS)[1]
-    null = steps.step_alignment(model, trace, draws=400, seed=5)["null"]
-    down, generator, drawn = descent(model, trace), np.random.default_rng(1), []
-    for _ in range(400):
-        step = sum(turned_by_hand(model, trace, generator))
-        drawn.append(cosine(step - step.mean(1, keepdims=True), down))
-    assert abs(null.mean()) < 4 * null.std() / 20
-    assert null.std() == pytest.approx(np.std(drawn), rel=0.15)
-
-
-def test_null_without_turns_has_a_value_for_each_order_of_the_heads(unturned):
-    found = steps.step_alignment(*unturned, draws=40)
-    values = np.unique(found["null"].round(9))
-    assert len(values) == 2
-    assert np.abs(values - found["pooled"]).min() < 1e-8
 
 
 def test_weight_alignment_is_a_cosine_of_matrices():
@@ -207,18 +167,22 @@ def test_weight_alignment_is_a_cosine_of_matrices():
 
 
 def test_query_energy_by_hand_and_turned():
-    """The mean of `overlap_energy`; turned, as with rotations drawn here."""
-    model = example_model()
-    trace = run_model(model, TOKENS)[0]
-    expected = overlap_energy(trace.queries, keys=trace.keys, beta=0.5).mean((0, 2))
-    np.testing.assert_allclose(steps.query_energy(trace), expected, rtol=1e-12)
-    drawn = [steps.query_energy(trace, turned=seed) for seed in range(300)]
-    generator, by_hand = np.random.default_rng(7), []
-    for _ in range(300):
-        turn = torch.from_numpy(ortho_group.rvs(4, random_state=generator))
-        turned = overlap_energy(trace.queries @ turn, keys=trace.keys, beta=0.5)
-        by_hand.append(turned.mean((0, 2)).numpy())
-    assert_alike(drawn, by_hand)
+    """The mean of `overlap_energy`; turned, as with rotations drawn here: mean and deviation."""
+    trace = run_model(example_model(), TOKENS)[0]
+
+    def energy(turn):
+        return overlap_energy(trace.queries @ turn, keys=trace.keys, beta=0.5).mean((0, 2)).numpy()
+
+    np.testing.assert_allclose(steps.query_energy(trace), energy(torch.eye(4).double()))
+    drawn = np.array([steps.query_energy(trace, turned=seed) for seed in range(300)])
+    turns = torch.from_numpy(ortho_group.rvs(4, size=300, random_state=7))
+    by_hand = np.array([energy(turn) for turn in turns])
+    error = np.hypot(drawn.std(0), by_hand.std(0)) / 300**0.5
+    assert (abs(drawn.mean(0) - by_hand.mean(0)) < 4 * error).all()
+    np.testing.assert_allclose(drawn.std(0), by_hand.std(0), rtol=0.2)
+    # Of each entry, whose variance is 1/4: a null must favor no sign.
+    turns = steps.random_rotations(torch.zeros(1, 2000, 1, 4), seed=0)
+    assert float(turns.mean(0).abs().max()) < 5 * 0.5 / 2000**0.5
 
 
 def test_keys_are_not_equally_long_where_tokens_nearly_are():

@@ -38,16 +38,12 @@ def test_the_loss_follows_the_goal():
     patterns, states, target = (part[0].numpy() for part in examples)
     turn = turns[0].numpy()
     np.testing.assert_allclose(turn @ turn.T, np.eye(16), atol=1e-12)
-    for goal, seen in (
-        ("recall", patterns),
-        ("avoid", -patterns),
-        ("translate", patterns @ turn.T),
-    ):
-        loss, right = toy.toy_loss(weights, goal, examples, turns=turns)
+    given = {"recall": patterns, "avoid": -patterns, "translate": patterns @ turn.T}
+    for goal, seen in given.items():
+        loss = toy.toy_loss(weights, goal, examples, turns=turns)
         scores = np.einsum("bnd,bd->bn", seen, states) / 4
         expected = np.log(np.exp(scores).sum(1)) - scores[np.arange(40), target]
         np.testing.assert_allclose(float(loss), expected.mean(), rtol=1e-12)
-        assert float(right) == (scores.argmax(1) == target).mean()
 
 
 def test_examples_and_weights_have_the_promised_sizes(monkeypatch):
@@ -72,7 +68,7 @@ def test_copies_are_trained_as_each_would_be_alone():
         for seeds in ([0, 1], [1])
     )
     assert both["step"].tolist() == [0, 2, 3]
-    for name in ("cosine", "fell", "loss", "floor"):
+    for name in ("cosine", "loss", "floor"):
         np.testing.assert_allclose(both[name][:, 1], one[name][:, 0], atol=1e-12)
     for name in ("cosine", "loss"):
         assert abs(both[name][:, 0] - one[name][:, 0]).min() > 1e-9
@@ -84,8 +80,7 @@ def test_measurements_by_hand(monkeypatch):
     weights = toy.initial_weights([2], layers=2)
     found = toy.measure_toy(weights, "avoid", seeds=[2], count=5)
     patterns, starts, target = (part[0] for part in draw(5, seeds=[2]))
-    fell, cosines = np.zeros((5, 2)), np.zeros((5, 2))
-    losses, floors, right = [], [], []
+    cosines, losses, floors = np.zeros((5, 2)), [], []
     for b in range(5):
         x, xi = patterns[b].numpy(), starts[b].numpy()
         # Bayes: the probability of j given its noisy copy, from squared distances.
@@ -97,18 +92,14 @@ def test_measurements_by_hand(monkeypatch):
             gradient = np.array(
                 [(energy(xi + 1e-5 * e) - energy(xi - 1e-5 * e)) / 2e-5 for e in np.eye(16)]
             )
-            fell[b, layer] = energy(xi + step) < energy(xi)
             cosines[b, layer] = -step @ gradient
             cosines[b, layer] /= np.linalg.norm(step) * np.linalg.norm(gradient)
             xi = xi + step
         scores = -x @ xi / 4
         losses.append(np.log(np.exp(scores).sum()) - scores[target[b]])
-        right.append(scores.argmax() == int(target[b]))
-    np.testing.assert_allclose(found["fell"][0], fell.mean(0))
     np.testing.assert_allclose(found["cosine"][0], cosines.mean(0), atol=1e-6)
     assert float(found["loss"][0]) == pytest.approx(np.mean(losses), rel=1e-10)
     assert float(found["floor"][0]) == pytest.approx(np.mean(floors), rel=1e-10)
-    assert float(found["accuracy"][0]) == np.mean(right)
 
 
 @pytest.mark.nightly
@@ -122,11 +113,8 @@ def test_training_aligns_or_opposes_the_update_as_the_goal_asks():
         cosine = record["cosine"]
         assert (abs(cosine[0]) < 0.15).all()
         assert (record["loss"][-1] < record["loss"][0]).all()
-        if goal == "recall":
-            assert (cosine[-1] - cosine[0] > 0.5).all()
-            assert (record["fell"][-1] > 0.99).all()
-        else:
-            assert (cosine[-1] - cosine[0] < -0.2).all()
+        change = cosine[-1] - cosine[0]
+        assert (change > 0.5).all() if goal == "recall" else (change < -0.2).all()
 
 
 def test_stored_trainings_are_those_of_the_code():

@@ -68,9 +68,8 @@ def uphill_shares(kind: str, *, factors: Sequence[float], seed: Seed = 0) -> np.
     """Share of steps that raise the energy, at each of `factors` times the safe step size.
 
     Three steps of TRIALS random layers of width six on six components, warm (β = 0.1), on BATCH
-    sets of eight tokens that share a direction. kind: "random keys" (Gaussian maps and memory), or
-    "opposed keys" (keys are minus the queries, no memory): tokens that repel each other, the case
-    in which the energy curves upwards.
+    sets of eight tokens that share a direction. "opposed keys" are minus the queries, without a
+    memory: tokens that repel each other, the case in which the energy curves upwards.
     """
     generator = numpy_generator(seed)
     rising = np.zeros(len(factors))

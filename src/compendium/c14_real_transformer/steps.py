@@ -10,24 +10,14 @@ Two energies of a head with keys k_j, evaluated at a query q:
 With p_h = Σ_j a_j (k_j − k̄) what a head would return with its centered keys as values, the layer's
 step is Σ_h W_O^h o_h + bias and the descent −∇Σ_h U_h = Σ_h W_Q^hᵀ p_h. Their cosines are those of
 the whole (N, D) arrays of a window, *centered*: without the means over its tokens, since a step
-that is the same for all tells nothing about what a token asked for. The null turns what the heads
-return by a random rotation of each head's space and writes it by the output matrix of another head
-of the layer, drawn at random; the layer's bias stays.
-
-Tables, over every text of the package, all windows of 32, 128 or 512 tokens in its first 512:
-`steps`, one row a head; `stages`, one row a layer, the change of Σ_h U_h / H after each stage of
-the layer; `turned`, the null of both, over all texts together; `untrained`, the mean overlap energy
-of each layer's queries for random weights, over heads and over the first window of 128 tokens of
-every text. `settings_A14a`: share of the model's heads whose own energy falls by a part of what
-they add, less one half; `settings_A14b`: of its layers that leave their own energy lower, less five
-sixths (Wilson's intervals).
+that is the same for all tells nothing about what a token asked for. The null turns and exchanges
+the heads as there; the layer's bias stays.
 
 Shapes are those of `spinformer.language`: B sequences of N tokens, H heads of width d, model width
 D, L layers from 0; entries of (H, H) have the head that writes first.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,18 +25,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from bookmaker.tables import Rows, Table, stored
+from bookmaker.tables import Rows, stored
 from compendium.common.models import encoder, head_maps, read_of_written
 from compendium.common.rows import grid, rows_of, share_rows
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.hopfield.continuous import energy as hopfield_energy
 from spinformer.language.encoder import LanguageModel, LayerTrace, join_traces, project, run_model
-from spinformer.language.heads import (
-    HeadReport,
-    head_report,
-    overlap_energy,
-    random_rotations,
-)
+from spinformer.language.heads import HeadReport, head_report, overlap_energy, random_rotations
 from spinformer.language.text import TEXTS, sample_texts, text_windows
 from spinformer.language.untrained import random_weights
 
@@ -64,9 +49,8 @@ def stage_energies(
 
     Keys are held fixed. "hopfield": the query is replaced by softmax(β q·k) k, the step with V = K
     [bal2020energy, Eq. (12)]; else by what the head's query map reads of the layer's attention
-    output alone, of inputs + this, of their LayerNorm, and of the layer's outputs. kind: "hopfield"
-    or "overlap". For the first, queries may be written `scale` times as long and keys `scale` times
-    as short, which changes nothing that the model computes.
+    output alone, of inputs + this, of their LayerNorm, and of the layer's outputs. kind: "overlap",
+    or "hopfield", with queries written `scale` times as long and keys as much shorter.
     """
 
     def energy(queries: Tensor) -> Tensor:
@@ -82,10 +66,7 @@ def stage_energies(
 
 @torch.no_grad()
 def query_energy(trace: LayerTrace, *, turned: Seed | None = None) -> np.ndarray:
-    """Mean overlap energy of a layer's queries among its own keys, one number a head: (H,).
-
-    With `turned` (a seed) the queries of every head are first turned by a random rotation.
-    """
+    """Mean overlap energy (H,) of a layer's queries, or of them `turned` by rotations of a seed."""
     queries = trace.queries
     if turned is not None:
         queries = queries @ random_rotations(queries, seed=turned)
@@ -110,32 +91,26 @@ def step_alignment(
     )
     descent = torch.einsum("hdD,bhnd->bnD", reads, wanted)
 
-    def pooled(outputs: Tensor) -> Tensor:
-        """Of the steps that the heads would write by output maps (H, D, d)."""
+    def cosine(outputs: Tensor, *dim: int) -> np.ndarray:
+        """Of the step that the heads would write by output maps (H, D, d)."""
         step = torch.einsum("hDd,bhnd->bnD", outputs, returned)
-        return _cosine(step, descent, dim=(0, 1, 2))
+        lengths = step.square().sum(dim) * descent.square().sum(dim)
+        return ((step * descent).sum(dim) / lengths.sqrt()).numpy()
 
-    null = []
-    for _ in range(draws):
-        turns = random_rotations(trace.values, seed=generator)
-        order = torch.from_numpy(generator.permutation(len(writes)))
-        null.append(pooled(writes[order] @ turns))
-    step = torch.einsum("hDd,bhnd->bnD", writes, returned)
-    return {
-        "layer": _cosine(step, descent, dim=(1, 2)).numpy(),
-        "pooled": pooled(writes).numpy(),
-        "null": np.array(null),
-    }
+    null = [cosine(_exchanged(writes, trace, generator), 0, 1, 2) for _ in range(draws)]
+    own, pooled = cosine(writes, 1, 2), cosine(writes, 0, 1, 2)
+    return {"layer": own, "pooled": pooled, "null": np.array(null)}
 
 
-def _cosine(one: Tensor, other: Tensor, *, dim: tuple[int, ...]) -> Tensor:
-    lengths = one.square().sum(dim) * other.square().sum(dim)
-    return (one * other).sum(dim) / lengths.sqrt()
+def _exchanged(writes: Tensor, trace: LayerTrace, generator: np.random.Generator) -> Tensor:
+    """Output maps (H, D, d) of the null: of another head, behind a rotation."""
+    turns = random_rotations(trace.values, seed=generator)
+    return writes[torch.from_numpy(generator.permutation(len(writes)))] @ turns
 
 
 @torch.no_grad()
 def weight_alignment(model: LanguageModel, layer: int) -> np.ndarray:
-    """Cosines between W_O W_V of head h and W_QᵀW_K of head g, from the weights alone: (H, H).
+    """Cosines between W_O W_V of head h and W_QᵀW_K of head g: (H, H).
 
     On the diagonal stands what one head has of the tie W_O W_V = W_QᵀW_K, with which every step is
     a descent [hoover2023energy]; the other entries, of mismatched heads, are its null.
@@ -176,9 +151,7 @@ def turned_steps(
     And the mean over heads of the change by all of them and the layer's bias together.
     """
     reads, writes = head_maps(model, trace.layer)
-    generator = numpy_generator(seed)
-    turns = random_rotations(trace.values, seed=generator)
-    writes = writes[torch.from_numpy(generator.permutation(len(writes)))] @ turns
+    writes = _exchanged(writes, trace, numpy_generator(seed))
     returned = _returned(trace, trace.values)
     alone = returned @ read_of_written(reads, writes)
     bias = model.weights[f"encoder.layer.{trace.layer}.attention.output.dense.bias"]
@@ -200,14 +173,13 @@ def traces_of(sources: Sequence[str], length: int) -> list[LayerTrace]:
     return join_traces([run_model(encoder(), window[None]) for window in windows])
 
 
-_HERE = Path(__file__).parent
 _UNITS = grid(length=LENGTHS, source=TEXTS)
 _CHECK: dict[str, Any] = {"checked": 3, "seconds": 6.0, "rtol": 1e-3}
 
 
 @stored("steps", _UNITS, **_CHECK, within=dict.fromkeys(PARTS, 1e-4))
 def STEPS(length: int, source: str) -> Rows:
-    """What heads do to their own energies in one text, means over its windows."""
+    """What heads do to their own energies in one text, means over all windows in its first 512."""
     rows = []
     for trace in traces_of([source], length):
         found = head_steps(encoder(), trace)
@@ -216,14 +188,11 @@ def STEPS(length: int, source: str) -> Rows:
     return rows
 
 
-@stored("stages", _UNITS, **_CHECK, within=dict.fromkeys(STAGES_OF_U, 1e-4))
+@stored("stages", _UNITS, **_CHECK, within={"change": 1e-4})
 def STAGES_TABLE(length: int, source: str) -> Rows:
-    """What the stages of layers do to the energies of their heads in one text, means likewise."""
-    rows = []
-    for trace in traces_of([source], length):
-        changes = stage_changes(encoder(), trace).mean(1)
-        rows.append({"layer": trace.layer} | dict(zip(STAGES_OF_U, changes, strict=True)))
-    return rows
+    """Change of Σ_h U_h / H by a whole layer in one text, means likewise."""
+    changes = [stage_changes(encoder(), trace)[-1] for trace in traces_of([source], length)]
+    return rows_of(layer=range(len(changes)), change=np.mean(changes, axis=1))
 
 
 @stored("turned", grid(length=LENGTHS, seed=range(SEEDS)))
@@ -236,8 +205,8 @@ def TURNED(length: int, seed: int) -> Rows:
     rows = []
     for trace in traces_of(TEXTS, length):
         alone, together = turned_steps(encoder(), trace, seed=seed)
-        place = {"layer": trace.layer, "head": range(len(alone))}
-        rows += rows_of(**place, whole=alone, residual=together)
+        heads = range(len(alone))
+        rows += rows_of(layer=trace.layer, head=heads, whole=alone, residual=together)
     return rows
 
 
@@ -252,7 +221,7 @@ def _change(trace: LayerTrace, moved: Tensor) -> Tensor:
 
 @stored("untrained", grid(kind=("initial", "shuffled"), seed=range(SEEDS)))
 def UNTRAINED(kind: str, seed: int) -> Rows:
-    """The landscapes of one draw of weights in the place of the model's."""
+    """Mean overlap energy of one draw of weights, over heads and one window of each text."""
     control = random_weights(encoder(), kind, seed=seed)
     windows = [text_windows(encoder(), text, 128)[:1] for text in sample_texts().values()]
     traces = join_traces([run_model(control, window) for window in windows])
@@ -260,20 +229,20 @@ def UNTRAINED(kind: str, seed: int) -> Rows:
 
 
 def lower_rows(length: int, source: str, part: str) -> Rows:
-    """One text in windows of one length, by a part of a head's step or by the "whole layer"."""
+    """Share of heads whose own energy falls by a part of what they add, less one half.
+
+    Or, of the "whole layer", of layers that leave their own energy lower, less five sixths.
+    """
     layer = part == "whole layer"
     table = (STAGES_TABLE if layer else STEPS).read()
     here = (table["length"] == length) & (table["source"] == source)
-    falls = table["feed forward" if layer else part][here] < 0
+    falls = table["change" if layer else part][here] < 0
     return share_rows(int(falls.sum()), trials=len(falls), bound=5 / 6 if layer else 1 / 2)
 
 
 HEADS, PASSES = (
-    Table(
-        path=_HERE / f"settings_{row}.csv",
-        units=[unit | {"part": part} for part in parts for unit in _UNITS],
-        rows=lower_rows,
-        seconds=0.1,
+    stored(name, [unit | {"part": part} for part in parts for unit in _UNITS], seconds=0.1)(
+        lower_rows
     )
-    for row, parts in (("A14a", PARTS), ("A14b", ("whole layer",)))
+    for name, parts in (("settings_A14a", PARTS), ("settings_A14b", ("whole layer",)))
 )

@@ -13,17 +13,9 @@ patterns by dot products. Three goals use the same data and the same layers diff
 Patterns have one length, so that the probability of j given ξ is softmax_j(ξ·x_j/σ²), σ the noise:
 no model can have a smaller loss than these probabilities have, whatever the goal ("floor").
 
-Shapes: E copies of the toy, which differ in their seed and are computed at once; batches of B
-examples, patterns (E, B, N, D), states (E, B, D); L layers, counted from 0; weights are float64
-tensors (L, E, D, D) by name ("query", "key", "output").
+Shapes: E copies of the toy, one a seed; batches of B examples, patterns (E, B, N, D), states
+(E, B, D); L layers, counted from 0; weights (L, E, D, D) by name ("query", "key", "output").
 
-`settings_A14c`: whether depth or length of a toy's training would turn its direction, or another
-text the depth of the model's energies. value, toy: the change by training of the mean cosine over
-layers between a step and the descent of its layer's overlap energy, counted in the direction that
-the goal asks for: up for "recall", down for "translate" and "avoid". Three layers: the long
-trainings, after each eighth. Two and six layers: short trainings of their own, seeds 100 to 104.
-Model: ln of how much deeper its overlap energy is than for turned queries, in the layer where that
-is least, one text in windows of one length.
 """
 
 import math
@@ -57,10 +49,9 @@ def streams(seeds: Sequence[int], shift: int) -> list[torch.Generator]:
 
 def initial_weights(seeds: Sequence[int], *, layers: int = 3) -> dict[str, Tensor]:
     """W_Q, W_K, W_O of all layers and copies, (L, E, D, D), entries N(0, 1/(4D)), float64."""
-    drawn = [[_normal(s, layers, WIDTH, WIDTH) for _ in NAMES] for s in streams(seeds, 0)]
-    scale = 2 * math.sqrt(WIDTH)
-    stacks = (torch.stack(list(parts), dim=1) / scale for parts in zip(*drawn, strict=True))
-    return dict(zip(NAMES, stacks, strict=True))
+    size = (len(NAMES), layers, WIDTH, WIDTH)
+    drawn = torch.stack([_normal(stream, *size) for stream in streams(seeds, 0)], dim=2)
+    return {name: drawn[k] / (2 * math.sqrt(WIDTH)) for k, name in enumerate(NAMES)}
 
 
 def rotation(seeds: Sequence[int]) -> Tensor:
@@ -74,16 +65,10 @@ def draw_examples(count: int, sources: Sequence[torch.Generator]) -> Examples:
 
     Returns patterns (E, B, N, D), queries (E, B, D), which pattern each is of (E, B).
     """
-    drawn = [
-        (
-            _normal(source, count, PATTERNS, WIDTH),
-            torch.randint(PATTERNS, (count,), generator=source),
-            _normal(source, count, WIDTH),
-        )
-        for source in sources
-    ]
-    patterns, target, noise = (torch.stack(list(parts)) for parts in zip(*drawn, strict=True))
-    patterns = math.sqrt(WIDTH) * normalize(patterns, dim=-1)
+    drawn = torch.stack([_normal(source, count, PATTERNS, WIDTH) for source in sources])
+    patterns = math.sqrt(WIDTH) * normalize(drawn, dim=-1)
+    target = torch.stack([torch.randint(PATTERNS, (count,), generator=one) for one in sources])
+    noise = torch.stack([_normal(source, count, WIDTH) for source in sources])
     asked = target[..., None, None].expand(*target.shape, 1, WIDTH)
     return patterns, patterns.gather(2, asked).squeeze(2) + NOISE * noise, target
 
@@ -96,25 +81,22 @@ def toy_energy(weights: Weights, layer: int, *, patterns: Tensor, states: Tensor
 
 
 def toy_update(weights: Weights, layer: int, *, patterns: Tensor, states: Tensor) -> Tensor:
-    """The attention output that layer `layer` adds to the states (E, B, D)."""
+    """The attention output that a layer adds to the states (E, B, D)."""
     # (W_K x)·(W_Q ξ) = x·(W_Kᵀ W_Q ξ): the keys need not be formed.
     asked = states @ weights["query"][layer].mT @ weights["key"][layer]
     attention = torch.softmax(_overlaps(patterns, asked), dim=-1)
-    mixed = (attention.unsqueeze(-2) @ patterns).squeeze(-2)
-    return mixed @ weights["output"][layer].mT
+    return (attention.unsqueeze(-2) @ patterns).squeeze(-2) @ weights["output"][layer].mT
 
 
-def toy_loss(
-    weights: Weights, goal: str, examples: Examples, *, turns: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Loss and share of right answers of each copy, (E,), after all layers; `turns` are R."""
+def toy_loss(weights: Weights, goal: str, examples: Examples, *, turns: Tensor) -> Tensor:
+    """Loss of each copy, (E,), after all layers; `turns` are R."""
     patterns, states, target = examples
     for layer in range(len(weights["query"])):
         states = states + toy_update(weights, layer, patterns=patterns, states=states)
     if goal == "translate":
         patterns = patterns @ turns.mT.unsqueeze(-3)
-    scores = (-1.0 if goal == "avoid" else 1.0) * _overlaps(patterns, states)
-    return _loss(scores, target), (scores.argmax(-1) == target).double().mean(-1)
+    scores = _overlaps(patterns, states)
+    return _loss(-scores if goal == "avoid" else scores, target)
 
 
 def measure_toy(
@@ -122,28 +104,24 @@ def measure_toy(
 ) -> dict[str, np.ndarray]:
     """What the layers do on `count` fresh examples.
 
-    (E, L): `fell`, the share of states whose overlap energy falls in the layer's update, its own
-    keys held fixed; `cosine`, the mean cosine of update and −gradient. (E,): `loss`, `accuracy` and
-    `floor`, the loss of the exact probabilities on the same data.
+    `cosine` (E, L), mean cosine of update and −gradient of the layer's overlap energy; `loss` (E,)
+    and `floor` (E,), the loss of the exact probabilities on the same data.
     """
     examples = draw_examples(count, streams(seeds, 1))
     patterns, states, target = examples
-    fell, cosines = [], []
+    cosines = []
     for layer in range(len(weights["query"])):
         leaf = states.detach().requires_grad_(True)
-        before = toy_energy(weights, layer, patterns=patterns, states=leaf)
-        (gradient,) = torch.autograd.grad(before.sum(), leaf)
+        energy = toy_energy(weights, layer, patterns=patterns, states=leaf)
+        (gradient,) = torch.autograd.grad(energy.sum(), leaf)
         with torch.no_grad():
             update = toy_update(weights, layer, patterns=patterns, states=states)
-            after = toy_energy(weights, layer, patterns=patterns, states=states + update)
-            fell.append((after < before).double().mean(-1))
             cosines.append(cosine_similarity(update, -gradient, dim=-1, eps=1e-30).mean(-1))
             states = states + update
     with torch.no_grad():
-        loss, accuracy = toy_loss(weights, goal, examples, turns=rotation(seeds))
+        loss = toy_loss(weights, goal, examples, turns=rotation(seeds))
         exact = math.sqrt(WIDTH) * _overlaps(patterns, examples[1]) / NOISE**2
-    found = {"fell": torch.stack(fell, -1), "cosine": torch.stack(cosines, -1)}
-    found |= {"loss": loss, "accuracy": accuracy, "floor": _loss(exact, target)}
+    found = {"cosine": torch.stack(cosines, -1), "loss": loss, "floor": _loss(exact, target)}
     return {name: values.numpy() for name, values in found.items()}
 
 
@@ -158,7 +136,7 @@ def train_toy(
     sources, turns = streams(seeds, 2), rotation(seeds)
     kept = update_copies(
         weights,
-        losses=lambda: toy_loss(weights, goal, draw_examples(BATCH, sources), turns=turns)[0],
+        losses=lambda: toy_loss(weights, goal, draw_examples(BATCH, sources), turns=turns),
         rate=RATE,
         steps=steps,
         keep=range(0, steps, record_every),
@@ -172,13 +150,9 @@ def toy_rows(goal: str, *, steps: int, seeds: Sequence[int]) -> Rows:
     """Rows of a stored table: one a copy, layer and eighth of the training."""
     found = train_toy(goal, seeds=seeds, steps=steps, record_every=steps // 8)
     step, copy, layer = np.indices(found["cosine"].shape).reshape(3, -1)
-    return rows_of(
-        step=found["step"][step],
-        copy=copy,
-        layer=layer,
-        **{name: found[name][step, copy, layer] for name in ("cosine", "fell")},
-        **{name: found[name][step, copy] for name in ("loss", "floor", "accuracy")},
-    )
+    columns = {name: found[name][step, copy] for name in ("loss", "floor")}
+    place = {"step": found["step"][step], "copy": copy, "layer": layer}
+    return rows_of(**place, cosine=found["cosine"].ravel(), **columns)
 
 
 @stored("toy", grid(goal=GOALS))
@@ -197,9 +171,9 @@ def read_toy(kept: Table = TOY) -> dict[str, dict[str, np.ndarray]]:
     """The stored trainings by goal: "step" (T,), and arrays as `train_toy` gives them."""
     table, found = kept.read(), {}
     for goal in GOALS:
-        names = ("cosine", "fell", "loss", "floor", "accuracy")
+        names = ("cosine", "loss", "floor")
         arrays = {n: array_of(table, n, "step", "copy", "layer", goal=goal) for n in names}
-        arrays |= {name: arrays[name][..., 0] for name in ("loss", "floor", "accuracy")}
+        arrays |= {name: arrays[name][..., 0] for name in ("loss", "floor")}
         found[goal] = arrays | {"step": np.unique(table["step"][table["goal"] == goal])}
     return found
 
@@ -215,7 +189,13 @@ def read_toy(kept: Table = TOY) -> dict[str, dict[str, np.ndarray]]:
     within={"value": 0.1, "low": 0.2, "high": 0.2},
 )
 def SETTINGS(goal: str, layers: int, window: int) -> Rows:
-    """A goal and depth: a row for each length of training. Or a text of the model, ten turns."""
+    """Whether depth or length of a training would turn its direction, or another text the depth.
+
+    Toy: the change by training of the mean cosine over layers, counted up for "recall", down for
+    "translate" and "avoid". Three layers: the long trainings, after each eighth. Two and six:
+    short ones of their own. Model (`window` tokens of a text): ln of how much deeper its overlap
+    energy is than for queries in ten turns, in the layer where that is least.
+    """
     if window:
         ratios = []
         for trace in traces_of([goal.removeprefix("depth in ")], window):

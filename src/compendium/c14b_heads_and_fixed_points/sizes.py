@@ -12,7 +12,6 @@ Inverse temperatures stand inside: logits are β q·k with β = 1/√d, as in [b
 
 import numpy as np
 import torch
-from scipy.stats import skew
 
 from bookmaker.tables import Rows, stored
 from compendium.common.models import encoder
@@ -26,48 +25,30 @@ LENGTHS = (32, 64, 128, 256, 512)
 DRAWS = ("random 0", "random 1", "random 2")
 
 
-def logit_rows(logits: torch.Tensor) -> list[dict[str, float]]:
-    """Medians for every head of logits (B, H, S, N): one dictionary a head.
+def logit_rows(logits: torch.Tensor) -> Rows:
+    """Medians over logits (B, H, S, N), a row a head.
 
-    "entries": k, the fewest softmax entries that sum to 0.9; "even", "odd": the same from the even
-    and the odd sequences (or, of one sequence, queries) alone; "spread", "skewness": standard
-    deviation and skewness of the logits over the keys.
+    "entries": k, the fewest softmax entries that sum to 0.9; "spread": deviation over the keys.
     """
-
-    def medians(per_query: np.ndarray | torch.Tensor) -> np.ndarray:
-        return np.median(np.asarray(per_query, dtype=float), axis=(0, 2))
-
-    entries = effective_entries(torch.softmax(logits, dim=-1))
-    halves = entries if len(entries) > 1 else entries[0].mT.unsqueeze(-1)
-    return rows_of(
-        entries=medians(entries),
-        even=medians(halves[0::2]),
-        odd=medians(halves[1::2]),
-        spread=medians(logits.std(dim=-1, correction=0)),
-        skewness=medians(skew(logits.numpy(), axis=-1)),
-    )
+    found = effective_entries(torch.softmax(logits, dim=-1)), logits.std(dim=-1, correction=0)
+    entries, spread = (np.median(values.numpy(), axis=(0, 2)) for values in found)
+    return rows_of(head=range(len(entries)), entries=entries, spread=spread)
 
 
 def random_tokens(model: LanguageModel, like: torch.Tensor, *, seed: int) -> torch.Tensor:
     """Windows shaped as `like` (B, N), first and last token kept, all others drawn uniformly.
 
-    The draw is over the ordinary tokens of the vocabulary (those after the last special
-    one), so a word is as likely as any word piece: text without any statistics.
+    From the ordinary tokens (those after the last special one): text without any statistics.
     """
     special = ("[CLS]", "[SEP]", "[MASK]", "[UNK]")
     ordinary = 1 + max(model.tokenizer.token_to_id(name) or 0 for name in special)
-    most = model.architecture.vocabulary
-    drawn = torch.randint(ordinary, most, tuple(like.shape), generator=torch_generator(seed))
+    shape, most = tuple(like.shape), model.architecture.vocabulary
+    drawn = torch.randint(ordinary, most, shape, generator=torch_generator(seed))
     drawn[:, 0], drawn[:, -1] = like[:, 0], like[:, -1]
     return drawn
 
 
-@stored(
-    "sizes",
-    [{"source": source} for source in (*TEXTS, *DRAWS)],
-    seconds=9.0,
-    rtol=1e-4,
-)
+@stored("sizes", [{"source": source} for source in (*TEXTS, *DRAWS)], seconds=9.0, rtol=1e-4)
 def SIZES(source: str) -> Rows:
     """Medians of every head in windows over the first 510 tokens of a text, or of random ones."""
     model = encoder()
@@ -85,8 +66,8 @@ def SIZES(source: str) -> Rows:
                 order = torch.from_numpy(generator.permutation(length))
                 parts |= {("keys", n): logits[..., order[:n]] for n in LENGTHS}
             rows += [
-                {"kind": kind, "length": number, "layer": trace.layer, "head": head} | row
+                {"kind": kind, "length": number, "layer": trace.layer} | row
                 for (kind, number), part in parts.items()
-                for head, row in enumerate(logit_rows(part))
+                for row in logit_rows(part)
             ]
     return rows

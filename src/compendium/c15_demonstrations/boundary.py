@@ -13,11 +13,17 @@ moves by −h/S if it is such a memory,
 L the difference of the two words' scores, measured with one copy of each. An episode's way goes
 from its first demonstration of A to its first of B.
 
-Then kicks to the query, and demonstrations against what training has made the model remember.
+The table `boundary` has one line a seed, a measure and its arguments `x` and `y` (k_A and k_B of a
+shift, copies, kick); `part` are the images ("valid": held-out ones of the training classes, "test":
+held-out classes). Shifts are medians over episodes, inf where the boundary of half of them leaves
+the line. A training amplifies rounding: rows computed again on another processor agree within the
+scatter over seeds.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -26,6 +32,7 @@ from scipy.optimize import brentq
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from bookmaker.tables import Rows, stored
 from compendium.c15_demonstrations.model import (
     WIDTH,
     WORDS,
@@ -36,12 +43,17 @@ from compendium.c15_demonstrations.model import (
     draw_episodes,
     read,
     streams,
+    train,
 )
 from compendium.common.curves import crossing
+from compendium.common.rows import grid, mean_rows, rows_of
 
 REACH, HALVINGS = 1.5, 16
 CONTROLS = ("none", "shuffled words", "other classes")
 KICKS = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+COUNTS = ((2, 1), (4, 2), (8, 4), (4, 1), (8, 2), (8, 1))
+COPIES = (1, 2, 4, 8)
+EPISODES = 100  # of each training, for a measure
 # Copies of the contradicting demonstration; fractions are fields below zero.
 NUMBERS = tuple(float(2**power) for power in range(-8, 9, 2))
 
@@ -81,17 +93,16 @@ def lead(weights: Weights, lines: Episodes, *, position: Tensor, **options: Any)
 
 def boundary(weights: Weights, lines: Episodes, **options: Any) -> np.ndarray:
     """The boundary t* (S, B) in [−1.5, 1.5]; inf where B leads at both ends, −inf where A does."""
+    high = torch.full(lines.target.shape, REACH, dtype=torch.float64)
+    low = -high
     with torch.no_grad():
-        low = torch.full(lines.target.shape, -REACH, dtype=torch.float64)
-        high = -low
         first, last = (lead(weights, lines, position=t, **options) for t in (low, high))
         for _ in range(HALVINGS):
             middle = (low + high) / 2
             ahead = lead(weights, lines, position=middle, **options) > 0
             low, high = torch.where(ahead, low, middle), torch.where(ahead, middle, high)
-        found = (low + high) / 2
-        found = torch.where(first >= 0, -torch.inf, torch.where(last <= 0, torch.inf, found))
-    return found.numpy()
+    found = torch.where(last <= 0, torch.inf, (low + high) / 2)
+    return torch.where(first >= 0, -torch.inf, found).numpy()
 
 
 def count_field(shown: Counts, *, lines: Episodes) -> Tensor:
@@ -106,8 +117,8 @@ def stiffness(
 ) -> dict[str, np.ndarray]:
     """Slopes (S, B) by automatic differentiation at `position`, with equal counts.
 
-    "stiffness": S of the module's text. "past attention": share of ∂L/∂t that does not pass through
-    attention weights. "in context": share of ∂L/∂h that acts where demonstrations read each other.
+    "stiffness": S above. "past attention": share of ∂L/∂t that does not pass through attention
+    weights. "in context": share of ∂L/∂h that acts where demonstrations read each other.
     """
     t = torch.as_tensor(position).requires_grad_()
     asked, told = (torch.zeros_like(t).requires_grad_() for _ in range(2))
@@ -142,18 +153,17 @@ def draw_queries(
     """Episodes of unseen classes, `copies` demonstrations of each, for one of the CONTROLS."""
     generators = streams(pools, seed)
     found = draw_episodes(pools, part="test", count=count, shown=(copies, copies), seeds=generators)
-    rows, words = found.rows.clone(), found.words.clone()
     for place, generator in enumerate(generators):
+        rows, words = found.rows[place, :, :-1], found.words[place, :, :-1]
         if control == "shuffled words":
-            order = torch.as_tensor(generator.random((count, 2 * copies)).argsort(1))
-            words[place, :, :-1] = words[place, :, :-1].gather(1, order)
+            order = torch.as_tensor(generator.random(words.shape).argsort(1))
+            words[:] = words.gather(1, order)
         if control == "other classes":
-            tables = pools[place]["test"]
-            for episode, shown in enumerate(found.classes[place]):
-                others = np.delete(np.arange(len(tables)), shown.numpy())[:2]
-                drawn = [generator.choice(tables[number], size=copies) for number in others]
-                rows[place, episode, :-1] = torch.as_tensor(np.concatenate(drawn))
-    return found._replace(rows=rows, words=words)
+            for row in rows:
+                others = (one for one in pools[place]["test"] if not np.isin(row, one).any())
+                drawn = [generator.choice(next(others), size=copies) for _ in range(2)]
+                row[:] = torch.as_tensor(np.concatenate(drawn))
+    return found
 
 
 def return_shares(
@@ -161,10 +171,9 @@ def return_shares(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Share of queries whose answer outlives each kick (S, KICKS), and how far the kick gets.
 
-    The query's embedding is moved in a random direction by KICKS times its norm. The second array
-    (S, KICKS) is the mean distance of the last hidden state from the unmoved one, over that state's
-    norm. Each demonstration counts `copies` times; with `own_only` only those with the word that
-    the unmoved query is given.
+    The query's embedding is moved in a random direction by KICKS times its norm; how far: mean
+    distance of the last hidden state from the unmoved one, over that state's norm. Each
+    demonstration counts `copies` times; with `own_only` only those with the unmoved query's word.
     """
     shape = (*episodes.target.shape, WIDTH)
     drawn = torch.as_tensor(np.random.default_rng([4, 7]).standard_normal(shape))
@@ -195,26 +204,156 @@ def radius(shares: np.ndarray) -> np.ndarray:
 def conflict_shares(weights: Weights, pools: Sequence[Pool], *, count: int) -> np.ndarray:
     """Share of trials (S, NUMBERS) in which demonstrations beat the remembered word.
 
-    A digit of B is shown with its word; a digit of A is shown with a word that the labeling does
-    not give to either, and counts as often as NUMBERS says; the query is another digit of A, from
-    images that were never trained on. Demonstrations win where their word scores higher than the
-    labeling's; without labelings the word "remembered" is any other one.
+    A digit of A is shown with a word that the labeling gives neither to it nor to the B beside it,
+    and counts as often as NUMBERS says; the query is another digit of A, never trained on. Without
+    labelings the word "remembered" is any other one.
     """
-    generators = streams(pools, 1)
-    found = draw_episodes(
-        pools, part="valid", count=count, shown=(1, 1), seeds=generators, share_a=1.0
-    )
-    draws = np.stack([generator.random((count, WORDS)) for generator in generators])
-    np.put_along_axis(draws, found.pair.numpy(), -1.0, axis=-1)
-    foreign = torch.as_tensor(draws.argmax(-1))
-    words = found.words.clone()
-    words[:, :, 0] = foreign
-    asked, shares = torch.stack([foreign, found.pair[:, :, 0]], -1), []
+    drawn = streams(pools, 1)
+    lines = draw_episodes(pools, part="valid", count=count, shown=(1, 1), seeds=drawn, share_a=1.0)
+    draws = torch.as_tensor(np.stack([one.random((count, WORDS)) for one in drawn]))
+    words, shares = lines.words.clone(), []
+    words[:, :, 0] = draws.scatter(-1, words[:, :, :2], -1.0).argmax(-1)
+    asked = torch.stack([words[:, :, 0], lines.target], -1)
     with torch.no_grad():
         for number in NUMBERS:
-            field = torch.zeros(*found.target.shape, 2, dtype=torch.float64)
-            field[..., 0] = float(np.log(number))
-            logits, _ = read(weights, images=found.images, words=words, field=field)
+            field = count_field((number, 1.0), lines=lines)
+            logits, _ = read(weights, images=lines.images, words=words, field=field)
             told, kept = logits.gather(-1, asked).unbind(-1)
             shares.append((told > kept).double().mean(1))
     return torch.stack(shares, 1).numpy()
+
+
+# Name, part, x, y and the values of all seeds.
+Measures = Iterable[tuple[str, str, float, float, np.ndarray]]
+
+
+@stored(
+    "boundary",
+    grid(training=("balanced", "linear", "matched"), first_seed=(0,))
+    + grid(training=("balanced",), first_seed=(10,)),
+)
+def BOUNDARY(training: str, first_seed: int) -> Rows:
+    """Train, then measure the boundary law and, with softmax attention, kicks."""
+    seeds = range(first_seed, first_seed + 10)
+    kind, goal = ("linear", "balanced") if training == "linear" else ("softmax", training)
+    weights, pools = train(seeds, steps=700, goal=goal, kind=kind)
+    measures = [*_law(weights, pools, "valid", kind), *_law(weights, pools, "test", kind)]
+    if kind == "softmax":
+        measures += _kicks(weights, pools)
+    return [
+        row
+        for name, part, x, y, values in measures
+        for row in rows_of(seed=seeds, measure=name, part=part, x=x, y=y, value=values)
+    ]
+
+
+def _law(weights: Weights, pools: Sequence[Pool], part: str, kind: str) -> Measures:
+    drawn = streams(pools, 5)
+    lines = draw_episodes(pools, part=part, count=EPISODES, shown=(1, 1), seeds=drawn)
+    start = boundary(weights, lines, kind=kind)
+    there = np.isfinite(start)
+    slopes = stiffness(weights, lines, position=np.where(there, start, 0.0), kind=kind)
+
+    def median(values: np.ndarray) -> np.ndarray:
+        kept = (row[keep] for row, keep in zip(values, there, strict=True))
+        return np.array([np.median(row) if row.size else np.inf for row in kept])
+
+    for name in ("past attention", "in context"):
+        yield name, part, 0, 0, median(slopes[name])
+    for shown in COUNTS:
+        moved = shifts(weights, lines, shown=shown, kind=kind)
+        yield "shift", part, *shown, median(moved)
+        scaled = np.where(np.isinf(moved), np.inf, moved * slopes["stiffness"])
+        yield "scaled shift", part, *shown, median(scaled)
+
+
+def _kicks(weights: Weights, pools: list[Pool]) -> Measures:
+    for control, copies in product(CONTROLS, COPIES):
+        drawn = draw_queries(pools, count=EPISODES, copies=copies, control=control, seed=3)
+        shares, moved = return_shares(weights, drawn)
+        yield f"radius, {control}", "test", copies, 0, radius(shares)
+        if control == "none" and copies in (1, 8):
+            for kick, distance in zip(KICKS, moved.T, strict=True):
+                yield f"moved, copies {copies}", "test", kick, 0, distance
+    drawn = draw_queries(pools, count=EPISODES, copies=1, seed=3)
+    sides = ((False, "copies of both"), (True, "copies of one side"))
+    for copies, (own, name) in product(COPIES, sides):
+        shares, _ = return_shares(weights, drawn, copies=copies, own_only=own)
+        yield f"radius, {name}", "test", copies, 0, radius(shares)
+
+
+@stored("labelings", grid(labelings=(1, 4, 16, 64, 0)))
+def LABELINGS(labelings: int) -> Rows:
+    """Train on so many labelings (0: a new one in every episode), then the conflict trials."""
+    weights, pools = train(range(10), steps=1000, labelings=labelings)
+    wins = conflict_shares(weights, pools, count=EPISODES).T.ravel()
+    number, seed = np.repeat(NUMBERS, 10), np.tile(range(10), len(NUMBERS))
+    return rows_of(number=number, seed=seed, wins=wins)
+
+
+def column(table: dict[str, np.ndarray], measure: str, **choice: Any) -> np.ndarray:
+    """Values (x, seeds) of a measure for a `choice` of the other columns, axes in rising order."""
+    choice["measure"] = measure
+    kept = np.all([table[name] == value for name, value in choice.items()], axis=0)
+    order = np.lexsort((table["seed"][kept], table["y"][kept], table["x"][kept]))
+    return table["value"][kept][order].reshape(-1, len(np.unique(table["seed"][kept])))
+
+
+def law_slopes(table: dict[str, np.ndarray], *, most: float, **choice: Any) -> np.ndarray:
+    """Slope of shift times stiffness against log(k_A/k_B) up to log `most`, for each seed (S,)."""
+    ratios = np.array([x / y for x, y in sorted(COUNTS)])
+    h = np.log(ratios[ratios <= most])
+    return np.asarray(h @ column(table, "scaled shift", **choice)[ratios <= most] / (h @ h))
+
+
+def saturation(table: dict[str, np.ndarray], *, most: float = 8.0, **choice: Any) -> np.ndarray:
+    """Shift at `most` : 1 over shift at 2 : 1 (S,), of the seeds whose boundary is on the line."""
+    far, near = (column(table, "shift", x=x, y=1.0, **choice)[0] for x in (most, 2.0))
+    known = np.isfinite(far) & np.isfinite(near)
+    return np.asarray(far[known] / near[known])
+
+
+STORED = {
+    "balanced": {"training": "balanced", "first_seed": 0},
+    "other splits": {"training": "balanced", "first_seed": 10},
+    "matched": {"training": "matched", "first_seed": 0},
+}
+FAST = "rate 0.006"
+
+
+def laws(most: float) -> tuple[float, float]:
+    """Shift at `most` : 1 over shift at 2 : 1 of a memory and of a step of linear regression."""
+    return float(np.log2(most)), 3 * (most - 1) / (most + 1)
+
+
+@stored(
+    "settings_A16b",
+    grid(training=STORED, images=("training classes", "unseen classes"), ratio=(4, 8)),
+    seconds=0.5,
+)
+def LAW(training: str, images: str, ratio: int) -> Rows:
+    """How the boundary saturates: −½ as a step of linear regression, ½ as a memory."""
+    part = {"training classes": "valid", "unseen classes": "test"}[images]
+    found = saturation(BOUNDARY.read(), most=ratio, part=part, **STORED[training])
+    memory, regression = laws(ratio)
+    return mean_rows((found - regression) / (memory - regression) - 0.5)
+
+
+_fast = cache(lambda: train(range(300, 306), steps=700, rate=6e-3))
+
+
+@stored(
+    "settings_A16",
+    grid(training=(*STORED, FAST), demonstrations=(1, 8), kick=(0.5, 2.0)),
+    seconds=0.5,
+)
+def PULL(training: str, demonstrations: int, kick: float) -> Rows:
+    """One half less what is left of a kick to the query, unseen classes."""
+    if training == FAST:
+        weights, pools = _fast()
+        drawn = draw_queries(pools, count=EPISODES, copies=demonstrations, seed=3)
+        moved = return_shares(weights, drawn)[1].T
+    else:
+        name = f"moved, copies {demonstrations}"
+        moved = column(BOUNDARY.read(), name, part="test", **STORED[training])
+    return mean_rows(0.5 - moved[KICKS.index(kick)] / kick)

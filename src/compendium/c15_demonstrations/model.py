@@ -35,7 +35,7 @@ MOST = 8  # demonstrations of a class
 BATCH = 32
 Weights = Mapping[str, Tensor]
 # One seed's split: for each part the row numbers of its classes, an array a class; and "labelings",
-# each the different words of the six training classes.
+# each the different words (6,) of the training classes.
 Pool = dict[str, list[np.ndarray]]
 Counts = tuple[float, float]
 
@@ -44,15 +44,12 @@ class Episodes(NamedTuple):
     """Row numbers of the images and the words beside them, (S, B, T) both, query last.
 
     The demonstrations of A come first, then those of B; the query's word is WORDS, "no word".
-    `pair` (S, B, 2): the words of A and B. `target` (S, B): the right word for the query.
-    `classes` (S, B, 2): A and B by their place in the part's list of classes.
+    `target` (S, B): the right word for the query.
     """
 
     rows: Tensor
     words: Tensor
-    pair: Tensor
     target: Tensor
-    classes: Tensor
 
     @property
     def images(self) -> Tensor:
@@ -105,8 +102,8 @@ def draw_episodes(
         if part == "test" or not pool["labelings"]:
             pair = generator.random((count, WORDS)).argsort(1)[:, :2]
         else:
-            chosen = generator.integers(len(pool["labelings"]), size=count)
-            pair = np.take_along_axis(np.stack(pool["labelings"])[chosen], classes, 1)
+            chosen = generator.integers(len(pool["labelings"]), size=(count, 1))
+            pair = np.stack(pool["labelings"])[chosen, classes]
         side = np.where(generator.random((count, 1)) < share_a, 0, 1)
         which = np.repeat([0, 1], shown)
         kinds = np.concatenate([classes[:, which], np.take_along_axis(classes, side, 1)], 1)
@@ -115,7 +112,7 @@ def draw_episodes(
         chosen = (generator.random(kinds.shape) * sizes[kinds]).astype(int)
         words = np.concatenate([pair[:, which], np.full((count, 1), WORDS)], 1)
         target = np.take_along_axis(pair, side, 1)[:, 0]
-        drawn.append((table[kinds, chosen], words, pair, target, classes))
+        drawn.append((table[kinds, chosen], words, target))
     columns = zip(*drawn, strict=True)
     return Episodes(*(torch.as_tensor(np.stack(column)) for column in columns))
 
@@ -199,11 +196,10 @@ def train(
     """Train on the cross-entropy of the query's word; weights in float64, and the splits.
 
     goal: "balanced", k of each class, k = 0 … 8, and a query of either class alike, or "matched",
-    k_A and k_B on their own and a query of A with probability k_A/(k_A + k_B). Weights, classes and
-    episodes of a seed are its own; the sizes k and the shuffles of a step are shared by the seeds
-    that are trained together. The pixels of half of the batches are shuffled, all images of a batch
-    alike: without that the model learns the features of its six classes and no others, as it may
-    with a number of `labelings`, 0 for a new one in every episode.
+    k_A and k_B on their own and a query of A with probability k_A/(k_A + k_B). The sizes k and the
+    shuffles of a step are shared by the seeds trained together. The pixels of half of the batches
+    are shuffled, all images of a batch alike: without that the model learns the features of its six
+    classes and no others, as it may with `labelings`, 0 for a new one in every episode.
     """
     pools = [split_digits(seed, labelings=labelings or 0) for seed in seeds]
     generators = [np.random.default_rng([seed, 3]) for seed in seeds]
@@ -227,10 +223,3 @@ def train(
         weights, losses=losses, rate=rate, steps=steps, warm=50, betas=(0.9, 0.99)
     )[steps]
     return {name: weight.double() for name, weight in kept.items()}, pools
-
-
-def accuracy(weights: Weights, episodes: Episodes, *, kind: str = "softmax") -> np.ndarray:
-    """Share of the queries whose highest word is the right one, for each training (S,)."""
-    with torch.no_grad():
-        logits, _ = read(weights, images=episodes.images, words=episodes.words, kind=kind)
-    return (logits.argmax(-1) == episodes.target).double().mean(1).numpy()

@@ -4,8 +4,8 @@ Tokens are embedded, get learned positions and a LayerNorm; a layer is attention
 LayerNorm, a feed-forward network with GELU units, residual, LayerNorm, as in
 [vaswani2017attention]. The LayerNorms have no gains and shifts: every state has the norm √D.
 
-All weights carry a first axis, C copies that know nothing of each other. Shapes: tokens
-(C, B, N, pixels), states (C, B, N, D), queries and keys (C, B, H, N, d) with d = D/H.
+Weights have a first axis of C independent copies. Shapes: tokens (C, B, N, pixels), states
+(C, B, N, D), queries and keys (C, B, H, N, d) with d = D/H.
 
 A head with keys k_1 … k_N at inverse temperature β = 1/√d gives a query q the energy
 E(q) = ½ q·q − β⁻¹ lse_j(β k_j·q), and with its exact partition function a density of queries
@@ -35,6 +35,8 @@ from spinformer.hopfield.continuous import energy
 
 TOKENS, PIXELS, WIDTH, HEADS, LAYERS, INNER, CLASSES = 16, 4, 24, 4, 4, 48, 10
 HEAD_WIDTH = WIDTH // HEADS
+ALONE = ("raw", "raw local", "density", "density local", "density held")
+SIGNALS = ("supervised", *ALONE, "contrast")
 Weights = Mapping[str, Tensor]
 
 
@@ -76,8 +78,7 @@ def run(
 ) -> tuple[list[Tensor], Tensor, Tensor]:
     """L + 1 states of tokens (C, B, N, pixels), before and after each layer; queries, keys (L, …).
 
-    `local`: no gradient passes from a layer to the one before, so that a loss of a layer's queries
-    and keys reaches the weights of that layer alone.
+    `local`: no gradient passes from a layer to the one before.
     """
     embedded = times_copies(tokens, weights["embedding"])
     state = _normalized(embedded + weights["position"].unsqueeze(1))
@@ -112,10 +113,6 @@ def _normalized(states: Tensor) -> Tensor:
     return functional.layer_norm(states, states.shape[-1:])
 
 
-ALONE = ("raw", "raw local", "density", "density local", "density held")
-SIGNALS = ("supervised", *ALONE, "contrast")
-
-
 def head_energy(queries: Tensor, *, keys: Tensor) -> Tensor:
     """E(q_i) among all keys, (..., N), of queries and keys (..., N, d), at β = 1/√d."""
     return energy(keys, states=queries, beta=keys.shape[-1] ** -0.5)
@@ -128,8 +125,7 @@ def leave_one_out_loss(queries: Tensor, *, keys: Tensor) -> Tensor:
     Never below −(d/2) log(β/2π), the height of one such Gaussian.
     """
     sites, width = keys.shape[-2:]
-    beta = width**-0.5
-    own = torch.eye(sites, dtype=torch.bool)
+    beta, own = width**-0.5, torch.eye(sites, dtype=torch.bool)
     scores = beta * queries @ keys.mT
     weights = (0.5 * beta * keys.square().sum(-1)).unsqueeze(-2).expand_as(scores)
     score, weight = (torch.logsumexp(x.masked_fill(own, -math.inf), -1) for x in (scores, weights))
@@ -141,9 +137,8 @@ def leave_one_out_loss(queries: Tensor, *, keys: Tensor) -> Tensor:
 def condition(weights: Weights, tokens: Tensor) -> tuple[float, float, float]:
     """Length of a key, cosine between an image's tokens after the last layer, −log p: means."""
     states, queries, keys = run(weights, tokens)
-    unit = functional.normalize(states[-1], dim=-1)
-    sites = unit.shape[-2]
-    alike = ((unit @ unit.mT).sum((-1, -2)).mean() - sites) / (sites * (sites - 1))
+    unit, pairs = functional.normalize(states[-1], dim=-1), TOKENS * (TOKENS - 1)
+    alike = ((unit @ unit.mT).sum((-1, -2)).mean() - TOKENS) / pairs
     density = leave_one_out_loss(queries, keys=keys).mean()
     return float(keys.norm(dim=-1).mean()), float(alike), float(density)
 
@@ -163,8 +158,8 @@ def signal_loss(
         asked = queries.detach() if signal.endswith("held") else queries
         return loss(asked, keys=keys).mean((0, 2, 3, 4))
     if signal == "contrast":
-        _, *other = run(weights, shuffled_patches(tokens, generators=generators))
-        gap = head_energy(queries, keys=keys) - head_energy(other[0], keys=other[1])
+        _, asked, held = run(weights, shuffled_patches(tokens, generators=generators))
+        gap = head_energy(queries, keys=keys) - head_energy(asked, keys=held)
         return functional.softplus(LAYERS * HEADS * gap.mean((0, 3, 4))).mean(-1)
     scores = logits(weights, states[-1])
     return functional.cross_entropy(scores.mT, labels, reduction="none").mean(-1)
@@ -177,9 +172,7 @@ def shuffled_patches(tokens: Tensor, *, generators: Sequence[torch.Generator]) -
     return torch.gather(tokens, 1, order.unsqueeze(-1).expand_as(tokens))
 
 
-TEST, VALIDATION = 599, 298  # images of a split; validation chooses rates and the like
-# The batches of a copy come from another stream than its first weights.
-_BATCHES = 1_000_003
+SPLIT = {"test": 599, "validation": 298, "train": 900}  # validation chooses rates and the like
 BATCH = 32
 
 # By part of the split: tokens (C, n, 16, 4) and labels (C, n).
@@ -187,34 +180,27 @@ Digits = dict[str, tuple[Tensor, Tensor]]
 
 
 def split_digits(seeds: Sequence[int]) -> Digits:
-    """The digits as 16 patches of 2 x 2 pixels, one split into 900, 298 and 599 for every seed.
+    """The digits as 16 patches of 2 x 2 pixels, divided as SPLIT says anew for every seed.
 
     Tokens are centred and scaled by mean and deviation of all that are not for the test.
     """
     patches, digits = digit_patches(2, 2)
-    tokens, labels = [], []
-    for seed in seeds:
-        order = torch.randperm(len(digits), generator=torch_generator(seed))
-        own = patches[order]
-        tokens.append((own - own[TEST:].mean()) / own[TEST:].std())
-        labels.append(digits[order])
-    images, numbers = torch.stack(tokens), torch.stack(labels)
-    parts = {
-        "train": slice(TEST + VALIDATION, None),
-        "validation": slice(TEST, TEST + VALIDATION),
-        "test": slice(TEST),
-    }
-    return {name: (images[:, rows], numbers[:, rows]) for name, rows in parts.items()}
+    orders = [torch.randperm(len(digits), generator=torch_generator(seed)) for seed in seeds]
+    tokens = []
+    for order in orders:
+        known = patches[order[SPLIT["test"] :]]
+        tokens.append((patches[order] - known.mean()) / known.std())
+    both = (torch.stack(tokens), digits[torch.stack(orders)])
+    parts = zip(*(values.split(list(SPLIT.values()), 1) for values in both), strict=True)
+    return dict(zip(SPLIT, parts, strict=True))
 
 
 def draw_batch(data: Digits, *, generators: Sequence[torch.Generator]) -> tuple[Tensor, Tensor]:
     """BATCH images and labels to train on for every copy, drawn by its own generator."""
     tokens, labels = data["train"]
-    chosen = torch.stack(
-        [torch.randint(labels.shape[1], (BATCH,), generator=g) for g in generators]
-    )
-    rows = torch.arange(len(labels)).unsqueeze(-1)
-    return tokens[rows, chosen], labels[rows, chosen]
+    drawn = [torch.randint(SPLIT["train"], (BATCH,), generator=one) for one in generators]
+    places = torch.arange(len(labels)).unsqueeze(-1), torch.stack(drawn)
+    return tokens[places], labels[places]
 
 
 def train_copies(
@@ -227,7 +213,8 @@ def train_copies(
     keep: Collection[int] = (),
 ) -> dict[int, dict[str, Tensor]]:
     """Weights by the number of updates, those in `keep` and the last; a seed and split a copy."""
-    generators = [torch_generator(seed + _BATCHES) for seed in seeds]
+    # Batches come from another stream than the first weights.
+    generators = [torch_generator(seed + 1_000_003) for seed in seeds]
     weights = initial_weights(seeds)
 
     def losses() -> Tensor:

@@ -1,12 +1,8 @@
 """The stored comparison: rates chosen on validation data, accuracies on test data, margins.
 
-Features are frozen; they are centred and divided by one number, the standard deviation of the
-centred training features: directions keep their relative sizes. Two ways to make one vector of the
-tokens: their mean, and all of them, reduced to as many principal components. Two ways to learn from
-it: all labels of the training set, and the first ten of each class. The controls have as many
-features as the network is wide.
-
-Predictions, written before the tables were made:
+Frozen features are centred and divided by one number, the standard deviation of the centred
+training features: directions keep their relative sizes. Read-outs and what decides are told in the
+chapter. Predictions, written before the tables were made:
 
 1. "raw" falls without bound: keys grow, tokens become alike, the features end below random ones.
 2. "density" cannot let keys grow, but queries and keys shrink to one point, where its floor
@@ -20,17 +16,14 @@ Predictions, written before the tables were made:
 Of these, 4 to 6 failed, and 1 and 3 in part: at its best rate "raw" is level with random features,
 "density local" above them. "supervised" passes with LONGER updates, which were added afterwards.
 
-Energies alone are useful if at least one of their five signals is above random features and above
-PCA in one and the same of the four read-outs, by paired intervals over ten seeds.
-
 After LONGER updates, at the same rates, "raw" and "density local" were predicted to stay below
 the bar in every read-out, with a margin that falls for "raw" and changes by less than 3 points
 for "density local": so it came out.
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import product
-from pathlib import Path
+from itertools import pairwise, product
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -62,7 +55,6 @@ from compendium.common.rows import array_of, grid, groups, mean_rows, rows_of
 from spinformer.core.random import torch_generator
 from spinformer.core.statistics import mean_interval
 
-FOLDER = Path(__file__).parent
 STEPS, LONGER = 150, 600
 RATES = (1e-4, 1e-3, 3e-3, 1e-2)
 DEPTHS = (3, 4)  # the states that the energies of the last layer read, and the last ones
@@ -101,7 +93,7 @@ def probe_accuracies(
 @torch.no_grad()
 def all_features(weights: Weights, *, data: Digits) -> dict[tuple[str, int], Parts]:
     """States by pooling and the number of layers before them."""
-    found: dict[tuple[str, int], Parts] = {}
+    found = {}
     passes = {part: run(weights, tokens)[0] for part, (tokens, _) in data.items()}
     for depth in DEPTHS:
         states = {part: values[depth].double() for part, values in passes.items()}
@@ -121,13 +113,8 @@ def leading(features: Mapping[str, Tensor]) -> Parts:
 
 def autoencoder_features(data: Digits, *, seeds: Sequence[int], rate: float, steps: int) -> Parts:
     """The narrow layer of an autoencoder 64 – 128 – WIDTH – 128 – 64, trained like the networks."""
-    pixels = TOKENS * PIXELS
-    sizes = {
-        "in": (pixels, 128),
-        "narrow": (128, WIDTH),
-        "wide": (WIDTH, 128),
-        "out": (128, pixels),
-    }
+    widths = (TOKENS * PIXELS, 128, WIDTH, 128, TOKENS * PIXELS)
+    sizes = dict(zip(("in", "narrow", "wide", "out"), pairwise(widths), strict=True))
     generators = [torch_generator(seed) for seed in seeds]
     weights = draw_maps(sizes, biased=sizes, generators=generators)
 
@@ -157,10 +144,9 @@ def measure(
     labels = _arrays({part: values for part, (_, values) in data.items()})
     if source in CONTROLS:
         pixels = {part: tokens.flatten(2).double() for part, (tokens, _) in data.items()}
+        kept = leading(pixels) if source == "pca" else _arrays(pixels)
         if source == "autoencoder":
             kept = autoencoder_features(data, seeds=seeds, rate=rate, steps=steps)
-        else:
-            kept = leading(pixels) if source == "pca" else _arrays(pixels)
         return dict.fromkeys(product(POOLINGS, DEPTHS), kept), labels
     weights = initial_weights(seeds)
     if source != "random":
@@ -176,24 +162,22 @@ def RATE_TABLE(source: str) -> Rows:
     for rate in RATES if source in (*SIGNALS, "autoencoder") else RATES[:1]:
         features, labels = measure(source, seeds=TUNING_SEEDS, rate=rate, steps=STEPS)
         for pooling, using in READOUTS:
-            tried: dict[str, Any] = {"labels": labels, "using": using, "on": "validation"}
-            found = {
-                (depth, penalty): float(
-                    np.mean(probe_accuracies(features[pooling, depth], penalty=penalty, **tried))
-                )
-                for depth, penalty in product(depths, PENALTIES)
-            }
-            best = max(found, key=lambda one: found[one])
-            about = {"rate": rate, "pooling": pooling, "using": using, "depth": best[0]}
-            rows.append(about | {"penalty": best[1], "accuracy": found[best]})
+            about: dict[str, Any] = {"using": using, "labels": labels, "on": "validation"}
+            found = {}
+            for depth, penalty in product(depths, PENALTIES):
+                right = probe_accuracies(features[pooling, depth], penalty=penalty, **about)
+                found[depth, penalty] = float(np.mean(right))
+            (depth, penalty), accuracy = max(found.items(), key=itemgetter(1))
+            row = {"rate": rate, "pooling": pooling, "using": using, "depth": depth}
+            rows.append(row | {"penalty": penalty, "accuracy": accuracy})
     return rows
 
 
 def chosen(source: str) -> tuple[float, dict[tuple[str, str], tuple[int, float]]]:
     """The rate that is best over all read-outs of a source, and each one's depth and penalty."""
-    mine = dict(groups(dict(groups(RATE_TABLE.read(), "source"))[source], "rate"))
-    rate = max(mine, key=lambda rate: mine[rate]["accuracy"].mean())
-    columns = (mine[rate][name].tolist() for name in ("pooling", "using", "depth", "penalty"))
+    table = dict(groups(RATE_TABLE.read(), "source"))[source]
+    rate, best = max(groups(table, "rate"), key=lambda one: one[1]["accuracy"].mean())
+    columns = (best[name].tolist() for name in ("pooling", "using", "depth", "penalty"))
     return rate, {tuple(row[:2]): tuple(row[2:]) for row in zip(*columns, strict=True)}
 
 
@@ -201,23 +185,21 @@ def score_rows(source: str, *, seeds: Sequence[int], steps: int = STEPS) -> Rows
     """One row a seed: test accuracies of the four read-outs, at the rate that is best for STEPS."""
     rate, tuned = chosen(source)
     features, labels = measure(source, seeds=seeds, rate=rate, steps=steps)
-    found = {
-        f"{pooling} {using}": probe_accuracies(
-            features[pooling, depth], labels=labels, using=using, penalty=penalty, on="test"
-        )
-        for (pooling, using), (depth, penalty) in tuned.items()
-    }
+    found = {}
+    for (pooling, using), (depth, penalty) in tuned.items():
+        given: dict[str, Any] = {"labels": labels, "using": using, "penalty": penalty, "on": "test"}
+        found[f"{pooling} {using}"] = probe_accuracies(features[pooling, depth], **given)
     return rows_of(seed=seeds, **found)
 
 
 def _table(name: str, *sources: str, blocks: Sequence[int], steps: int = STEPS) -> Table:
     """A seed decides split, first weights and batches; a block has ten."""
 
-    def rows(source: str, block: int) -> Rows:
+    @stored(name, [{"source": one, "block": block} for block in blocks for one in sources])
+    def table(source: str, block: int) -> Rows:
         return score_rows(source, seeds=range(SEEDS * block, SEEDS * (block + 1)), steps=steps)
 
-    units = [{"source": source, "block": block} for block in blocks for source in sources]
-    return Table(path=FOLDER / f"{name}.csv", units=units, rows=rows)
+    return table
 
 
 # The full comparison; the energies with the largest margins again, with other seeds; these and the

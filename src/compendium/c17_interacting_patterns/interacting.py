@@ -1,8 +1,7 @@
 """A memory whose stored patterns interact: update, rest, when it is a plain memory, kinds of rest.
 
 Conventions of `continuous`: patterns x_i are rows of X, shape (..., N, d). Beside the state ξ there
-are the weights p of the patterns, non-negative with Σ_i p_i = 1, and patterns i and j interact with
-strength J_ij = J_ji, shape (..., N, N):
+are weights p ≥ 0 of the patterns, Σ_i p_i = 1, and couplings J_ij = J_ji, shape (..., N, N):
 
     E(ξ, p) = ½ ξᵀξ − pᵀXξ − ½ pᵀJp + β⁻¹ Σ_i p_i log p_i .
 
@@ -46,10 +45,9 @@ def solve(
 ) -> tuple[Tensor, Tensor]:
     """Weights (..., S, N) after damped updates, and which of the queries (..., S, d) rest.
 
-    η = `step_size` in (0, 1]. `start`: weights to start from, (..., S, N); by default attention's,
-    softmax(βXξ) of the query. ξ is Xᵀp of the weights, at the start and after every step, or,
-    `clamped`, stays at the query. A query rests, and moves no more, once ‖softmax(β(Xξ + Jp)) − p‖,
-    undamped, is within the tolerance.
+    η = `step_size` in (0, 1]. `start`: weights (..., S, N); by default attention's, softmax(βXξ).
+    ξ is Xᵀp of the weights, or, `clamped`, stays at the query. A query rests, and moves no more,
+    once ‖softmax(β(Xξ + Jp)) − p‖, undamped, is within the tolerance.
     """
     scores = queries @ patterns.mT
     logs = torch.log_softmax(beta * scores, dim=-1) if start is None else start.log()
@@ -128,7 +126,7 @@ def kinds(
         couplings = beta * torch.as_tensor(kappas)[:, None, None] * pairs
         weights, _ = solve(
             patterns.expand(len(couplings), -1, -1) * beta**0.5,
-            queries=torch.zeros(1, patterns.shape[1], dtype=patterns.dtype),
+            queries=torch.zeros_like(patterns[:1]),
             couplings=couplings,
             start=begin,
             step_size=safe_step_size(couplings, beta=1.0),

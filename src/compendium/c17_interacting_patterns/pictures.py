@@ -1,12 +1,10 @@
 """Two tasks on pictures: stored faces recalled from spoiled ones, lower halves of unseen pictures.
 
 Recall: COUNT of the 100 faces are stored, as they are. A query is a stored face with a horizontal
-band of half its height hidden (0) and normal noise on the rest. It is recalled if the weight of its
-own pattern at rest exceeds one half.
+band of half its height hidden (0) and normal noise on the rest.
 
 Completion: `count` pictures are stored, upper halves x_i as keys and lower halves y_i as values.
-The completion is Σ p_i y_i, p the weights of a query. What a method may use is counted in looks at
-the memory, LOOKS at most for each query.
+The completion is Σ p_i y_i, p the weights of a query, after at most LOOKS looks at the memory.
 """
 
 from collections.abc import Callable, Sequence
@@ -94,6 +92,7 @@ def _share(
 
 BETAS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 RIDGES = (1e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0)
+KAPPAS = (-0.5, 0.25, 0.5, 0.75, 1.0)
 # Stores LOOKS times as many, looks once.
 MORE = "more patterns"
 
@@ -101,25 +100,22 @@ MORE = "more patterns"
 def complete(seed: int, *, data: str, count: int = 60) -> tuple[Array, dict[str, Array]]:
     """Lower halves of the test pictures, and what every method makes of them at its best setting.
 
-    Of "digits" or "faces", centred and scaled. Of the pictures left, one half (at most 250 digits,
+    Of "digits" or "faces", centred and scaled. Of those not stored, one half (at most 250 digits,
     20 faces) chooses each method's setting, the other tests it.
     """
     rows = images.digits() if data == "digits" else images.faces()
     rows = rows[numpy_generator(seed).permutation(len(rows))]
     cut = 4 * 8 if data == "digits" else 12 * 25
     held = min(250 if data == "digits" else 20, (len(rows) - count) // 2)
-    small = rows[2 * held :][:count]
-    mean = small.mean(0)
+    rows = rows - rows[2 * held :][:count].mean(0)
     # By the root mean square norm of the upper halves: β means the same for all data.
-    scale = float(np.sqrt(((small - mean)[:, :cut] ** 2).sum(1).mean()))
-    few, many, tuning, test = (
-        (((x - mean) / scale)[:, :cut], ((x - mean) / scale)[:, cut:])
-        for x in (small, rows[2 * held :][: count * LOOKS], rows[:held], rows[held : 2 * held])
-    )
-    found = {}
+    rows = rows / np.sqrt((rows[2 * held :][:count, :cut] ** 2).sum(1).mean())
+    parts = np.split(rows[: 2 * held + count * LOOKS], (held, 2 * held))
+    tuning, test, many = ((part[:, :cut], part[:, cut:]) for part in parts)
+    few, found = (many[0][:count], many[1][:count]), {}
     for name, (method, options) in METHODS.items():
         stored = many if name == MORE else few
-        if name == MORE and len(stored[0]) < 2 * count:
+        if name == MORE and len(many[0]) < 2 * count:
             continue
         errors = [_error(method(*stored, tuning[0], *option), tuning[1]) for option in options]
         found[name] = method(*stored, test[0], *options[int(np.nanargmin(errors))])
@@ -205,10 +201,7 @@ def _solved(keys: Array, values: Array, upper: Array, beta: float, ridge: float)
 _LOOK = list(product(BETAS))
 _RIDGES = list(product(BETAS, RIDGES))
 METHODS: dict[str, tuple[Callable[..., Array], Sequence[tuple[float, ...]]]] = {
-    "interacting": (
-        _interacting,
-        list(product(BETAS, (-0.5, 0.25, 0.5, 0.75, 1.0), (0.5, 0.2, 0.1))),
-    ),
+    "interacting": (_interacting, list(product(BETAS, KAPPAS, (0.5, 0.2, 0.1)))),
     "attention": (_attention, _LOOK),
     "distances": (_distances, _LOOK),
     "attention, iterated": (_attention, list(product(BETAS, (2, 5, LOOKS)))),

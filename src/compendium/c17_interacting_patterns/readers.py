@@ -8,9 +8,9 @@ The other tokens are fillers with tags of their own, some with labels. A query i
 the first token of one chain. Every link spans less than the window of REACH tokens to each side;
 the chain's end lies outside of it for k > 1.
 
-All readers are given the product of the query's tag with the tag before token i, and L_ij of the
-tag after token i with the tag before token j, for |i − j| ≤ REACH. They learn a handful of numbers
-by gradient descent and answer with gain · Σ_i p_i y_i, y_i the label of token i, one-hot or zero.
+All readers are given match_i, the product of the query's tag with the tag before token i, and L_ij
+of the tag after token i with the tag before token j, for |i − j| ≤ REACH. They learn a handful of
+numbers and answer with gain · Σ_i p_i y_i, y_i the label of token i, one-hot or zero.
 
 - "dense": p = softmax(s), s_i = β · match_i + b · (i has a label), all tokens.
 - "window": the same, within REACH of the first token only.
@@ -22,8 +22,7 @@ by gradient descent and answer with gain · Σ_i p_i y_i, y_i the label of token
   a = softmax(β'L + b' · (j has a label)) within its window; then the look of "window".
 - "untied layers": the same, and each layer has its own β', b', ω.
 
-Ten readers of different seeds are trained at once, each on its own draws. Rounds are
-chosen so that interactions have as many multiplications for one query as layers.
+Rounds are chosen so that interactions have as many multiplications for one query as layers.
 """
 
 from typing import Any, NamedTuple
@@ -91,19 +90,18 @@ def draw_chains(batch: int, *, links: int, seed: TorchSeed) -> Chains:
     wanted = torch.randint(CHAINS, (batch,), generator=source)
     blur = torch.randn(batch, LENGTH, TAG, generator=source) * (NOISE / TAG**0.5)
 
-    marks = one_hot(labels, LABELS).float() * shown.unsqueeze(-1)
-    tokens = torch.cat([loose.flatten(-2), marks], -1)
+    tokens = torch.cat([loose.flatten(-2), one_hot(labels, LABELS) * shown.unsqueeze(-1)], -1)
     # Where the chains stand: place, chain and link of every token of them.
     row, member = torch.arange(batch)[:, None], torch.arange(members).repeat_interleave(CHAINS)
     at, chain = offset[:, None] + torch.arange(members * CHAINS), order.flatten(1)
     tokens[row, at, :TAG] = tags[row, chain, member]
     tokens[row, at, TAG : 2 * TAG] = tags[row, chain, member + 1]
-    marks = one_hot(ends[row, chain], LABELS) * (member == links)[:, None]
-    tokens[row, at, 2 * TAG :] = marks.float()
+    last = one_hot(ends[row, chain], LABELS) * (member == links)[:, None]
+    tokens[row, at, 2 * TAG :] = last.float()
     tokens[..., TAG : 2 * TAG] += blur
-    row = row[:, 0]
     place = offset + (order[:, 0] == wanted[:, None]).int().argmax(-1)
-    return Chains(tokens, query=tags[row, wanted, 0], place=place, label=ends[row, wanted])
+    asked = row[:, 0], wanted
+    return Chains(tokens, query=tags[asked][:, 0], place=place, label=ends[asked])
 
 
 def first_numbers(arm: str, *, count: int) -> Numbers:

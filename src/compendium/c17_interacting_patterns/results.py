@@ -29,12 +29,12 @@ def scores(task: str, *, choice: str = "", again: bool = False) -> Scores:
     rates = [place for place, rate in enumerate(RATES) if choice in ("", f"rate {rate}")]
     found = {}
     for arm in ("dense", "interacting") if again else ARMS:
-        chosen = {"arm": arm, "links": int(task.split()[1])}
+        about = {"arm": arm, "links": int(task.split()[1])}
         validation, test = (
-            np.hstack([array_of(table, name, "rate", "seed", **chosen) for table in tables])
+            np.hstack([array_of(table, name, "rate", "seed", **about)[rates] for table in tables])
             for name in ("validation", "test")
         )
-        found[arm] = test[max(rates, key=lambda rate: validation[rate].mean())]
+        found[arm] = test[validation.mean(1).argmax()]
     return found
 
 
@@ -90,10 +90,8 @@ def OVER_EQUALS(task: str, choice: str) -> Rows:
     elif "hops" in task or choice == "60 stored":
         found = scores(task, choice=choice)
     else:
-        draws = [
-            pictures.COMPLETION.rows(task, seed, count=int(choice[:2]))
-            for seed in range(pictures.SEEDS)
-        ]
-        by_method = zip(*draws, strict=True)
-        found = {rows[0]["method"]: np.array([-row["error"] for row in rows]) for rows in by_method}
+        given = {"data": task, "count": int(choice[:2])}
+        seeds = (pictures.COMPLETION.rows(seed=seed, **given) for seed in range(pictures.SEEDS))
+        methods = zip(*seeds, strict=True)
+        found = {rows[0]["method"]: np.array([-row["error"] for row in rows]) for rows in methods}
     return mean_rows(min(over_controls(found).values(), key=np.mean) - MATTERS)

@@ -1,22 +1,6 @@
 """Beside the rest of the generator's map: small oscillations, coexisting chaos, lives, streams.
 
 Distances are those of a soft token from the rest at its β, in units of the rest's length.
-
-Criteria, written before the runs; brackets say what was narrowed after them in R2b and R3c:
-
-R2b  The rest is lost softly, to a closed curve (a Neimark–Sacker bifurcation): at T = 4 and 8
-     the power law of the oscillation's size over distances up to 0.02 has a slope of 0.5 ± 0.1 with
-     β_c that of the multipliers, and its leading exponent is within ± 0.02 nats a token. (Asked
-     first, too: that it turns by the angle of the pair to 0.01 of a turn, counted in the plane
-     where it moves most; the motion turned out to be along a line.)
-R3c  Rest and chaos coexist: at T = 4 and 8 there is an interval of β, longer than
-     0.02, at which every orbit that comes up from the rest is within 0.1 of it and every one that
-     comes down from chaos is farther away, when β moves by 0.01 and each stays for 60 tokens.
-     (Since chaos lives shorter than that at the lower end: where its mean life is beyond 1,000
-     tokens, by the lower end of the interval.)
-R3d  The map that keeps its keys is chaotic where the model is used, too: at T = 8 and β = 1 the
-     95 % interval of its leading exponent over 16 starts is above zero; and it rests at β = 0.54
-     or below, with an interval below zero.
 """
 
 import itertools
@@ -92,9 +76,9 @@ def CIRCLE_TABLE(span: int) -> Rows:
     model, betas = decoder(), torch.tensor(CIRCLES[span])[:, None]
     rests, nudged = beside_rests(model, CIRCLES[span], span=span, size=0.02)
     orbit = follow(model, nudged, beta=betas, steps=340)[:, 240:]
-    away = distances(orbit, rests)
     rates = exponents(model, orbit, span=span, beta=betas, align=25)
-    return rows_of(beta=CIRCLES[span], size=away.square().mean(1).sqrt(), exponent=rates)
+    sizes = distances(orbit, rests).square().mean(1).sqrt()
+    return rows_of(beta=CIRCLES[span], size=sizes, exponent=rates)
 
 
 @stored("onset", grid(span=(8,)))
@@ -154,10 +138,9 @@ def LIFE_TABLE(span: int, *, beta: float, horizon: int) -> Rows:
     for begin in range(0, horizon, 20):
         orbit = follow(model, windows[live], beta=beta, steps=20)
         far = (distances(orbit[:, span:], rest.expand(len(live), -1)) > FAR).numpy()
-        last = begin + 20 - far[:, ::-1].argmax(1)
-        times[live] = np.where(far.any(1), last, times[live])
         windows[live] = orbit[:, -span:]
-        live = live[far.any(1)]
+        live, far = live[far.any(1)], far[far.any(1)]
+        times[live] = begin + 20 - far[:, ::-1].argmax(1)
         if not live.size:
             break
     times[live] = horizon
@@ -205,8 +188,7 @@ def stream(
     """The map that keeps keys and values, one β (B,) a stream: tokens (B, n, D), growth (m, B).
 
     After `settle` tokens a twin runs beside each stream, its keys, values and state a distance TWIN
-    away and brought back there after each token; growth holds the logarithms of what the m tokens
-    made of it.
+    away and brought back there after each token; growth: logarithms of what m tokens made of it.
     """
     memory: list[tuple[Tensor, Tensor]] = []
     span, count = windows.shape[1], len(windows)
@@ -236,10 +218,9 @@ def stream(
 def DIAGRAM_TABLE(span: int, *, steps: int) -> Rows:
     """The last 40 tokens of 48 streams along " the" and a line's end, each word itself at 1."""
     model, betas = decoder(), 0.4 + 0.02 * torch.arange(48)
-    start, mean = text_starts(model, span=span, count=2)[1], model.embedding.mean(0)
+    begin, mean = text_starts(model, span=span, count=2)[1:], model.embedding.mean(0)
     axes = model.embedding[[int(token_numbers(model, word)[0]) for word in (" the", "\n")]] - mean
-    begin = start.expand(48, -1, -1)
-    orbit, _ = stream(model, begin, betas=betas, steps=steps, settle=steps)
+    orbit, _ = stream(model, begin.expand(48, -1, -1), betas=betas, steps=steps, settle=steps)
     found = (orbit[:, -40:] - mean) @ (axes / axes.square().sum(1, keepdim=True)).T
     the, line = found.flatten(0, 1).T.numpy().round(4)
     return rows_of(beta=betas.double().numpy().round(4).repeat(40), the=the, line=line)
