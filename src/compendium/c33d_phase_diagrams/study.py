@@ -54,8 +54,8 @@ def cells(
         many = Context(np.tile(drawn, (len(beta), 1, 1)), start.position)
         crowd, prints, _ = settle(network, many, exponent_steps=_KEPT // 2, **where)
         of_cells = np.arange(len(crowd.regime)).reshape(-1, _RANDOM)
-        numbers = [identify(prints.select(mine)) for mine in of_cells]
-        layers["attractors"] = np.array([max(1, one.max() + 1) for one in numbers])
+        each = ([part[mine] for part in prints] for mine in of_cells)
+        layers["attractors"] = np.array([max(1, identify(one).max() + 1) for one in each])
         regime = crowd.regime[of_cells]
         kinds = [2**kind * (regime == kind).any(axis=1) for kind in _NAMED]
         layers["regimes"] = np.sum(kinds, axis=0)
