@@ -90,8 +90,9 @@ def test_transient_chaos_is_told_from_lasting_chaos():
     start = Context(random_contexts(network, 0, count=2).attention, 0)
     many = Context(np.tile(start.attention, (2, 1, 1, 1)), 0)
     _, states = trajectory(network, many, beta=betas[:, None], steps=0, transient=2000)
-    chaotic = {"chaotic": np.ones((2, 2), dtype=bool), "exponent": np.full((2, 2), 0.15)}
-    ended = study.chaos_ends(network, states, beta=betas, **chaotic, seed=0, horizon=400_000)
+    found = {"betas": betas, "ends": states.attention, "exponent": np.full((2, 2), 0.15)}
+    found["regime"] = np.full((2, 2), Regime.CHAOTIC)
+    ended = study.chaos_ends(network, found, position=states.position, seed=0, horizon=400_000)
     assert ended.tolist() == [True, False]
 
 
