@@ -10,7 +10,7 @@ from compendium.c35_other_tokens.letters import (
     letter_overlaps,
     vocabulary,
 )
-from compendium.c35_other_tokens.study import word_rows
+from compendium.c35_other_tokens.study import WORDS
 from spinformer.core.statistics import fit_power
 from spinformer.dmft.network import OUTPUT
 
@@ -18,7 +18,7 @@ ATTENTION = np.array([0.5, -0.4, 0.7])
 
 
 def test_the_error_of_a_gap_is_its_scatter_over_sets_of_lists():
-    found = [word_rows(24, share=0.3, first=20 * k)[0] for k in range(60)]
+    found = [WORDS.rows(size=24, share=0.3, first=20 * k)[0] for k in range(60)]
     scatter = np.std([row["gap"] for row in found], ddof=1)
     assert np.mean([row["error"] for row in found]) == pytest.approx(scatter, rel=0.3)
 
