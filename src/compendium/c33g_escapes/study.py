@@ -5,8 +5,8 @@ until it can be recognized.
 
 Predictions, written after a pilot at two sizes and before the table of escapes was made. ln τ is
 linear in N, and a power law of N is worse by more than ten units of deviance over all cycles; its
-slope is the least action, up to the factor of N before the exponential, which nobody has computed:
-a factor √N would raise the slope by 1/(2N), a tenth of it where τ is some thousand tokens.
+slope is the least action, up to an unknown factor of N before the exponential: √N would raise the
+slope by 1/(2N), a tenth of it where τ is some thousand tokens.
 
 Windows run from old to new, as in `finite_size`, contexts from new to old, as in `mean_field`.
 """
@@ -106,11 +106,12 @@ class EscapeLaw(NamedTuple):
 def escape_law(*columns: np.ndarray, total: np.ndarray, ended: np.ndarray) -> EscapeLaw:
     """Fit exponential lifetimes by maximum likelihood, a slope for each of the columns x (n,).
 
-    total: (n,) time at risk, all texts together. ended: (n,) escapes, positive. The likelihood of a
+    total: (n,) time S at risk, all texts together. ended: (n,) escapes k > 0. The likelihood of a
     point is τ^{−k} exp(−S/τ); errors are those of the Fisher information.
     """
-    scale = np.array([1.0, *(np.mean(column) for column in columns)])
-    design = np.column_stack([np.ones(len(total)), *columns]) / scale
+    design = np.column_stack([np.ones(len(total)), *columns])
+    scale = design.mean(axis=0)
+    design /= scale
     information = design.T @ (ended[:, None] * design)
     # Newton's step with the expected information; the problem is convex, so it arrives.
     guess = np.linalg.solve(information, design.T @ (ended * np.log(total / ended)))
@@ -272,7 +273,7 @@ def chain_lifetimes(network: Network, sizes: np.ndarray, *, beta: float) -> np.n
 def rates_over_actions(
     power: float | None, *, sizes: str = "all", seeds: str = "0 1"
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """Slope over least action of the four cycles at β = 3 with its error, and how many texts.
+    """Slope over least action of the four cycles at β = 3 with its error (4,), how many texts.
 
     power: of N in front, fitted too if None. sizes: "all", "without the least" or "the largest".
     """

@@ -2,14 +2,14 @@
 
 To [poclopez2024dynamical, Eqs. (7), (8), (15)] come a residual connection of strength r, by which
 every bit sees its own last value, and a feed-forward block of strength s, many hidden spins with
-random signs U, V at the same β. With A the attention vector
+signs U, V at the same β. With A the attention vector
 
     B_a = A_a + s ⟨V_a tanh(β Σ_b U_b A_b)⟩,   h_l = Σ_a W^o_{l,a} B_a ,
     u'_l = ½(t₊ + t₋) + ½(t₊ − t₋) u_l,   t± = tanh β(h_l ± r) .
 
-The state is the mean tokens u of the window, T·L numbers; with r = s = 0 this is the mean field of
-`dmft.mean_field`. Positions act on overlaps, not on the residual connection. Exponents are in nats
-per step, from tangent vectors of u. "Linear" blocks take the argument of tanh for tanh.
+The state is the mean tokens u of the window; with r = s = 0 this is `dmft.mean_field`. Positions
+act on overlaps, not on the residual connection. Exponents are in nats per step, from tangent
+vectors of u. "Linear" blocks take the argument of the hidden tanh for it.
 """
 
 from collections.abc import Sequence
@@ -33,8 +33,7 @@ from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
 # Steps between two orthonormalizations, until the frame has aligned; stretches that are averaged.
 _EVERY, _ALIGN, _STRETCHES = 4, 400, 10
 # The census: values of β up to the top, windows at each, steps dropped and averaged.
-TOP = 3.0
-BETAS, WINDOWS = 24, 2
+TOP, BETAS, WINDOWS = 3.0, 24, 2
 _WAIT, _EXPONENT, _CHUNK = 3000, 1600, 12
 # Above it by three errors is chaos; within the other is zero.
 _CHAOTIC, _NEUTRAL, _SIGMAS = 0.005, 0.004, 3.0

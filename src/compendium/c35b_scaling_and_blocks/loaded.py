@@ -1,19 +1,14 @@
 """Self-attention with a number of features proportional to the number of bits, P = αN.
 
 To the few features of [poclopez2024dynamical], whose overlaps are of order one, come αN features
-with independent random signs in all four roles (α is the load, as in [amit1987statistical]). The
-overlap of a token with one of these is of order 1/√N, their sum is not small. For N → ∞:
+with independent random signs in all four roles (α is the load, as in [amit1987statistical]). For
+N → ∞ the fields that these make at a bit are Gaussian with covariance over time
 
-* *Fields.* The fields that they make at a bit are Gaussian with covariance over time
+    R(t, t') = α Σ_{s,s'} π_t(s) π_t'(s') C(t−s, t'−s'),
 
-      R(t, t') = α Σ_{s,s'} π_t(s) π_t'(s') C(t−s, t'−s'),
-
-  π the attention weights, C the overlap (1/N) Σ_i x_i x_i' of two tokens. With h the field of the
-  few, u_l = E tanh β(h_l + √R z) and C(t+1, t'+1) = Σ_l f_l E[tanh β(h_l + x) tanh β(h_l' + y)].
-* *Scores.* Σ_b m^q_b m^k_b over the αN features is Gaussian with variance α/N. With γ held fixed it
-  vanishes; √N m in place of m and a factor g/√P, as in transformers, give it the deviation g.
-
-With α = 0 this is the mean field of `dmft.mean_field`. γ is held fixed in the theory here.
+π the attention weights, C the overlap (1/N) Σ_i x_i x_i' of two tokens. With h the field of the
+few, u_l = E tanh β(h_l + √R z) and C(t+1, t'+1) = Σ_l f_l E[tanh β(h_l + x) tanh β(h_l' + y)].
+Their scores vanish in the theory, where γ is held fixed. At α = 0 it is `dmft.mean_field`.
 """
 
 from functools import cache
@@ -68,10 +63,9 @@ def _pair_average(
 
 
 class Loaded(NamedTuple):
-    """A path at a load, from theory or as one text of a finite network.
+    """A path at a load: means (steps, L), variances (steps,) of the random features' fields.
 
-    means: (steps, L) of segments. noise: (steps,) variances of the random features' fields.
-    correlation: of tokens, oldest first. scores: (steps, T), newest first.
+    correlation: of tokens, oldest first. scores: (steps, T), newest first, of a sampled text.
     """
 
     means: np.ndarray
@@ -136,7 +130,7 @@ def resting_state(beta: float, *, load: float, context: int) -> Rest:
         cover = load * correlation[index] @ share
         width = max(float(np.sqrt(cover[0])), 1e-8)
         weights = normal * np.tanh(beta * width * points)
-        # E[f(x) f(y)] = sum over k of c_k^2 rho^k, c_k the Hermite coefficients of f.
+        # E[f(x) f(y)] = Σ_k c_k² ρ^k, c_k the Hermite coefficients of f.
         rho = np.clip(cover[1:] / width**2, -1.0, 1.0)
         fresh = rho[:, None] ** (2 * np.arange(_ORDERS) + 1) @ (polynomials @ weights) ** 2
         change = np.abs(fresh - correlation[1:]).max()
@@ -243,9 +237,7 @@ def PATHS(size: int, *, seed: int) -> Rows:
 _AT_REST = ((0.25, 1.0), (0.5, 0.5), (0.5, 1.0), (1.0, 1.0))
 
 
-@stored(
-    "rest", [{"load": load, "beta": beta, "seed": n} for load, beta in _AT_REST for n in _SEEDS]
-)
+@stored("rest", [{"load": at, "beta": beta, "seed": n} for at, beta in _AT_REST for n in _SEEDS])
 def REST(load: float, *, beta: float, seed: int) -> Rows:
     """Token correlations C(1), C(2) and the crosstalk in one text at rest, with flat attention."""
     network, drop = Network.document().with_parameters(gamma=0.0, epsilon=0.0), 40
@@ -257,7 +249,7 @@ def REST(load: float, *, beta: float, seed: int) -> Rows:
 
 @cache
 def loaded_onset(load: float) -> tuple[float, float, float]:
-    """β where the few features start to move at a load, or 0; the best β, and the gain there.
+    """β where the few start to move at a load, or 0; the best β, and the gain there.
 
     The gain of the resting state takes the place of β in the linear theory of `dmft.onset`.
     """
@@ -281,9 +273,8 @@ def LIMITS(load: float) -> Rows:
 
 def largest_load(table: dict[str, np.ndarray]) -> float:
     """The load at which the largest gain, from `LIMITS`, falls to the onset without load."""
-    critical = float(table["onset"][table["load"] == 0.0][0])
     falling = np.argsort(table["gain"])
-    return float(np.interp(critical, table["gain"][falling], table["load"][falling]))
+    return float(np.interp(table["onset"][0], table["gain"][falling], table["load"][falling]))
 
 
 @stored("onsets", grid(load=(0.15, 0.3, 0.8, 1.2), size=_SIZES[:3], seed=(1, 2, 3, 4, 5)))
@@ -300,9 +291,8 @@ def ONSETS(load: float, *, size: int, seed: int) -> Rows:
 def power(table: dict[str, np.ndarray], *, column: str, chosen: np.ndarray) -> PowerLaw:
     """The power of N with which the mean over seeds of a column changes, over `chosen` rows."""
     sizes = np.unique(table["size"][chosen])
-    groups = [table[column][chosen & (table["size"] == size)] for size in sizes]
-    means = [mean_estimate(group) for group in groups]
-    values, errors = np.array([(mean.value, mean.error) for mean in means]).T
+    means = [mean_estimate(table[column][chosen & (table["size"] == size)]) for size in sizes]
+    values, errors = ([getattr(mean, part) for mean in means] for part in ("value", "error"))
     return fit_power(sizes, values=values, errors=errors)
 
 
@@ -323,5 +313,4 @@ def CLOSER(load: float, beta: float, gamma: float, size: int, texts: str) -> Row
     first, last = map(int, texts.split(" to "))
     how: dict[str, Any] = {"size": size, "load": load, "beta": beta}
     found = [_distances(gamma, seed=seed, **how) for seed in range(first, last + 1)]
-    near, far = np.array(found).T
-    return mean_rows(np.log(far / near))
+    return mean_rows(np.diff(np.log(found))[:, 0])
