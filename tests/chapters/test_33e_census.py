@@ -44,8 +44,7 @@ def test_the_share_of_networks_with_all_three_regimes():
         both = sum(row["seen_chaos"] > 0 and row["seen_quasi"] > 0 for row in rows)
         assert binomtest(both, len(rows)).proportion_ci(method="wilson").low > 0.05
     # The labels behind it: neighboring orbits part where they say chaos only.
-    for row in [row for row in wide if row["seen_chaos"] > 3][:3]:
-        seed = int(row["seed"])
+    for seed in [int(row["seed"]) for row in wide if row["seen_chaos"] > 3][:3]:
         network = Network.segmented(seed, gamma=220.0 / 3**0.5, epsilon=0.02)
         found = sweep(network, seed, fine=0, contexts=2)
         chaotic = np.flatnonzero((found["regime"] == Regime.CHAOTIC).all(axis=1))
@@ -58,10 +57,10 @@ def test_the_share_of_networks_with_all_three_regimes():
 
 def test_what_the_chapter_quotes_of_other_sizes_and_longer_waits():
     table, ours = OTHER_SIZES.read(), select(DOCUMENT_SIZE.read(), family=0, epsilon=0.02)
-    nine = {name: np.append(table[name], ours[name][:9]) for name in ("features", "seen_chaos")}
-    chaos = nine["seen_chaos"] > 0
+    features, seen = (np.append(table[key], ours[key][:9]) for key in ("features", "seen_chaos"))
+    chaos = seen > 0
     assert (chaos.sum(), len(chaos)) == (106, 324)
-    few, many = (chaos[nine["features"] == features].mean() for features in (2, 6))
+    few, many = (chaos[features == number].mean() for number in (2, 6))
     assert many == pytest.approx(2 * few, rel=0.1)
     late = LONGER.read()
     assert len(late["seed"]) == 50
@@ -151,10 +150,10 @@ def test_a_threshold_is_set_on_one_half_and_judged_on_the_other():
 def test_scores_say_what_they_are_named_for():
     network = Network.document()
     row = study.network_row(network, 0, even=4, fine=0, contexts=1)
-    columns = {name: np.array([value]) for name, value in row.items()}
-    columns |= {"features": np.array([3]), "segments": np.array([3])}
+    columns = {name: np.array([row[name], row[name]]) for name in ("angle", "predicted")}
+    columns |= {"features": np.array([3, 3]), "segments": np.array([3, 3])}
+    columns["angle"][1] = 0.0
     found = study.scores(columns)
-    assert found["rotation"][0] == 1.0
-    still = study.scores(columns | {"angle": np.zeros(1)})
-    assert still["rotation"][0] == still["both"][0] == 0.0
-    assert found["both"][0] == pytest.approx(3.0 / onset(network, epsilon=0.02).critical_beta)
+    assert found["rotation"].tolist() == [1.0, 0.0]
+    reach = 3.0 / onset(network, epsilon=0.02).critical_beta
+    assert found["both"] == pytest.approx([reach, 0.0])

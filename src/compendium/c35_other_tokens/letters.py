@@ -163,10 +163,24 @@ def letter_window(network: LetterNetwork, context: Context, *, beta: float) -> n
 
 
 def letter_path(
-    network: LetterNetwork, window: np.ndarray, *, beta: float, steps: int, position: int
+    network: LetterNetwork,
+    window: np.ndarray,
+    *,
+    beta: float,
+    steps: int,
+    position: int,
+    draw: Callable[[np.ndarray], np.ndarray] = np.asarray,
 ) -> np.ndarray:
-    """The path (..., T + steps, L, q) in the limit: every token equals its probabilities."""
-    return _written(network, window, lambda chance: chance, beta, steps, position)
+    """The path (..., T + steps, L, q): in the limit every token equals its probabilities.
+
+    draw: makes a token of its probabilities, where it does not.
+    """
+    for place in range(position, position + steps):
+        recent = window[..., -network.context :, :, :]
+        attention = attention_of_letters(network, recent, position=place)
+        token = draw(network.probabilities(attention, beta=beta))
+        window = np.concatenate([window, token[..., None, :, :]], axis=-3)
+    return window
 
 
 def generate_letters(
@@ -180,24 +194,7 @@ def generate_letters(
         return rng.multinomial(counts, chance) / counts[:, None]
 
     drawn = draw(np.broadcast_to(window, (runs, *window.shape)))
-    return _written(network, drawn, draw, beta, steps, position)
-
-
-def _written(
-    network: LetterNetwork,
-    window: np.ndarray,
-    draw: Callable[[np.ndarray], np.ndarray],
-    beta: float,
-    steps: int,
-    position: int,
-) -> np.ndarray:
-    """The window (..., T, L, q) and `steps` tokens that `draw` makes of their probabilities."""
-    for place in range(position, position + steps):
-        recent = window[..., -network.context :, :, :]
-        attention = attention_of_letters(network, recent, position=place)
-        token = draw(network.probabilities(attention, beta=beta))
-        window = np.concatenate([window, token[..., None, :, :]], axis=-3)
-    return window
+    return letter_path(network, drawn, beta=beta, steps=steps, position=position, draw=draw)
 
 
 def enumerate_next(
