@@ -1,11 +1,10 @@
 """Which orbits lie on one attractor, and which starts end on it.
 
 *Identity.* Two cycles of one period are told apart by their *fingerprints*: the averages of m^o_a
-and of m^o_a m^o_b along the orbit, one of each for every position of the clock, since where ε > 0
-the clock belongs to the state. (Where ε = 0 the positions act on nothing and are averaged over.)
-They are weighted with the bump function of `spinformer.dmft.attractors`; their error is the scatter
-over consecutive stretches. Leading exponents must agree, too: a cycle inside of a chaotic set may
-share its averages, not its growth.
+and of m^o_a m^o_b along the orbit, weighted with the bump function of `dmft.attractors`, one of
+each for every position of the clock, which belongs to the state where ε > 0; their error is the
+scatter over consecutive stretches. Leading exponents must agree, too: a cycle inside of a chaotic
+set may share its averages, not its growth.
 
 *Basins.* A start has settled on an attractor if at two checks in a row its window lies within a
 radius of the windows that the attractor visits at one position of the clock. The *uncertainty
@@ -31,11 +30,9 @@ from spinformer.dmft.kernels import LANES, Block, Clock
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Context, Network
 
-# Fingerprints are averages over so many consecutive stretches. They agree within so much and so
-# many errors, exponents within so much and as many.
-_STRETCHES = 4
-_SAME, _SIGMAS = 1e-4, 4.0
-_NEUTRAL = 8e-3
+# Fingerprints are averages over so many consecutive stretches. They and exponents agree within so
+# much each, and so many errors.
+_STRETCHES, _SAME, _NEUTRAL, _SIGMAS = 4, 1e-4, 8e-3, 4.0
 # Turns of the clock of which the sets of attractors are made; how near a start must come to one.
 _TURNS, _RADIUS = 512, 1e-4
 
@@ -61,25 +58,24 @@ def moments_of(
     network: Network, context: Context, *, kept: int = 4000, **parameters: Any
 ) -> tuple[np.ndarray, np.ndarray, Context]:
     """Moments and errors of `Fingerprints` from about `kept` steps, and the contexts at the end."""
-    ensemble = Ensemble(network, context, **parameters)
-    features, phases = network.features, network.positions
+    ensemble, phases = Ensemble(network, context, **parameters), network.positions
     turns = kept // (_STRETCHES * phases)
     # A stretch that holds whole periods of a long cycle would repeat its own error unseen.
     while any(turns % divisor == 0 for divisor in range(2, turns)):
         turns -= 1
-    first, second = np.triu_indices(features)
+    first, second = np.triu_indices(network.features)
     weights = bump_weights(turns)
 
     def task(block: Block, clock: Clock) -> tuple[Clock, tuple[np.ndarray, ...]]:
-        orbit = np.empty((turns * phases, features, LANES))
-        moments = np.empty((_STRETCHES, phases, features + len(first), LANES))
-        for stretch in range(_STRETCHES):
+        orbit, stretches = np.empty((turns * phases, network.features, LANES)), []
+        for _ in range(_STRETCHES):
             begin = clock.position
             clock = kernels.record(orbit, 1, block, clock)
-            seen = orbit.reshape(turns, phases, features, LANES)
+            seen = orbit.reshape(turns, phases, -1, LANES)
             products = seen[:, :, first] * seen[:, :, second]
             both = [np.tensordot(weights, part, axes=1) for part in (seen, products)]
-            moments[stretch] = np.roll(np.concatenate(both, axis=1), begin, axis=0)
+            stretches.append(np.roll(np.concatenate(both, axis=1), begin, axis=0))
+        moments = np.array(stretches)
         # Without a share the positions are names only.
         timeless = block.epsilon == 0.0
         moments[..., timeless] = moments[..., timeless].mean(axis=1, keepdims=True)
@@ -151,9 +147,9 @@ def settle(
 class Coexisting(NamedTuple):
     """Attractors that random contexts (B,) of the document's network end on at one β.
 
-    numbers: (B,) of attractors, the most frequent first, −1 unresolved. names: regime and period of
-    each. sets: windows of each at position 0, (n, T·P), those of a cycle once. within, between:
-    largest distance of two fingerprints on one attractor, smallest of two on different ones.
+    numbers: (B,) as of `identify`. names: regime and period of each. sets: windows of each at
+    position 0, (n, T·P), those of a cycle once. within, between: largest distance of two
+    fingerprints on one attractor, smallest of two on different ones.
     """
 
     numbers: np.ndarray

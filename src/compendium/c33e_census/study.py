@@ -6,9 +6,9 @@ contexts each. √(L/P) is the spread of the eigenvalues of ⟨W^v W^o⟩.
 1. First look: 3,000 steps, then a period of at most 256 steps in 512. Most orbits have one.
 2. Second look at the others: `find_attractors` after 8,000 steps more.
 3. Third look at what is neither periodic nor chaotic then: the same after 30,000 steps more.
-4. 64 replicas in all of the chaotic orbits, shared evenly among all β that have such and moved
-   apart by 1e-10, are followed for 40,000 steps. A replica has escaped when its growth stays below
-   a third of the exponent up to the end. Where at least half have, the label is transient chaos.
+4. 64 replicas in all of the chaotic orbits, shared evenly among their β and moved apart by 1e-10,
+   are followed for 40,000 steps. One has escaped when its growth stays below a third of the
+   exponent up to the end. Where at least half have, the label is transient chaos.
 
 An orbit is *driven* if all contexts at its β end on one orbit whose period divides that of the
 clock. The onset is the first β where this fails.
@@ -182,14 +182,16 @@ def DOCUMENT_SIZE(*, family: int, epsilon: float, chunk: int, size: int = 10, **
 @stored("longer", grid(family=(0,), number=range(0, 500, 10)), seconds=5.0)
 def LONGER(number: int, *, family: int) -> Rows:
     """How many of 64 random systems keep their label, with the steps and rules of chapter 33."""
-    found = draw_networks(family=family, epsilon=0.02, count=number + 1, **_OURS)
-    seed, network = list(found.items())[number]
-    early = sweep(network, seed)["regime"][:_EVEN]
+    drawn = draw_networks(family=family, epsilon=0.02, count=number + 1, **_OURS)
+    seed, network = list(drawn.items())[number]
+    found = sweep(network, seed)
+    early = found["regime"][:_EVEN]
     picked = np.random.default_rng(seed).permutation(early.size)[:64]
     rows, lanes = np.unravel_index(picked, early.shape)
-    starts = random_contexts(network, seed, count=_CONTEXTS)
-    where = Context(starts.attention[lanes], starts.position)
-    beta = highest_beta(network) * (rows + 1) / _EVEN
+    where, beta = (
+        random_contexts(network, seed, count=_CONTEXTS).select(lanes),
+        found["betas"][rows],
+    )
     late = find_attractors(network, where, beta=beta, exponents=1, bins=1, threads=1).regime
     return [{"seed": seed, "systems": 64, "stayed": int((early[rows, lanes] == late).sum())}]
 
