@@ -10,21 +10,17 @@ from compendium.c33e_census import study
 from compendium.c33e_census.study import DOCUMENT_SIZE, LONGER, OTHER_SIZES, judge, select, sweep
 from compendium.common.gauge import canonical_code
 from compendium.common.networks import draw_networks
+from compendium.common.rows import rows_of
 from spinformer.dmft.attractors import Regime
 from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import Context, Network
 from spinformer.dmft.onset import onset
 
 
-def rows_of(table):
-    columns = table.read()
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-
-
 def test_no_network_of_the_tables_is_counted_twice():
     seen = set()
     for table in (DOCUMENT_SIZE, OTHER_SIZES):
-        for row in rows_of(table):
+        for row in rows_of(**table.read()):
             if row["epsilon"] == 0.02:
                 key = row["features"], row["segments"], row["context"], row["code"]
                 assert key not in seen
@@ -38,7 +34,7 @@ def test_no_network_of_the_tables_is_counted_twice():
 @pytest.mark.nightly
 @pytest.mark.claim("C16")
 def test_the_share_of_networks_with_all_three_regimes():
-    wide = [row for row in rows_of(DOCUMENT_SIZE) if row["epsilon"] == 0.02]
+    wide = [row for row in rows_of(**DOCUMENT_SIZE.read()) if row["epsilon"] == 0.02]
     for family in (0, 1):
         rows = [row for row in wide if row["family"] == family]
         both = sum(row["seen_chaos"] > 0 and row["seen_quasi"] > 0 for row in rows)
@@ -72,13 +68,10 @@ def test_what_the_chapter_quotes_of_other_sizes_and_longer_waits():
 
 def parts(network, seed, beta):
     """Whether two orbits that differ by 1e-9 part; after a long transient."""
-    start = random_contexts(network, seed, count=1)
-    _, context = trajectory(network, start, beta=beta, steps=0, transient=20_000)
-    twin = Context(context.attention + 1e-9, context.position)
-    one, two = (
-        trajectory(network, end, beta=beta, steps=0, transient=2000)[1].attention
-        for end in (context, twin)
-    )
+    start = random_contexts(network, seed, count=1).attention
+    _, settled = trajectory(network, Context(start, 0), beta=beta, steps=0, transient=20_000)
+    twins = Context(np.concatenate([settled.attention, settled.attention + 1e-9]), settled.position)
+    one, two = trajectory(network, twins, beta=beta, steps=0, transient=2000)[1].attention
     return bool(np.abs(one - two).max() > 1e-4)
 
 
@@ -119,29 +112,22 @@ def test_driven_networks_are_those_of_one_cycle():
     assert set(driven[12:].tolist()) == {False, True}
 
 
-def test_areas_are_those_of_the_library():
-    rng = np.random.default_rng(0)
-    label = rng.random(400) < 0.3
-    score = np.round(rng.normal(size=400) + label, 1)
+def test_areas_are_those_of_the_library_and_a_threshold_is_judged_where_it_was_not_set():
+    rng = np.random.default_rng(1)
+    label = rng.random(2000) < 0.5
+    score = np.round(rng.normal(size=2000) + 2.0 * label, 1)
     found, held = judge(score, label=label, draws=400), label[1::2]
     area = roc_auc_score(held, score[1::2])
     assert found.area == pytest.approx(area)
+    assert found.low < 0.921 < found.high
     # Hanley and McNeil's error of an area.
     n, m = held.sum(), (~held).sum()
     one, two = area / (2 - area), 2 * area**2 / (1 + area)
     spread = area * (1 - area) + (n - 1) * (one - area**2) + (m - 1) * (two - area**2)
     assert (found.high - found.low) / 3.92 == pytest.approx(np.sqrt(spread / n / m), rel=0.25)
-
-
-def test_a_threshold_is_set_on_one_half_and_judged_on_the_other():
-    rng = np.random.default_rng(1)
-    label = rng.random(2000) < 0.5
-    score = rng.normal(size=2000) + 2.0 * label
-    found = judge(score, label=label, draws=200)
     assert found.threshold == pytest.approx(1.0, abs=0.4)
     called = score[1::2] >= found.threshold
-    assert (found.confusion == confusion_matrix(label[1::2], called)).all()
-    assert found.low < 0.921 < found.high
+    assert (found.confusion == confusion_matrix(held, called)).all()
     # What holds in one half only is worth nothing in the other.
     score[1::2] = rng.normal(size=1000)
     assert judge(score, label=label, draws=50).area == pytest.approx(0.5, abs=0.06)

@@ -13,6 +13,7 @@ from compendium.c35b_scaling_and_blocks.blocks import BlockEnsemble, Blocks, blo
 from compendium.c35b_scaling_and_blocks.loaded import loaded_path, resting_state
 from spinformer.core.states import spin_states
 from spinformer.dmft.ensemble import Ensemble
+from spinformer.dmft.finite_size import mean_path
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Context, Network
@@ -156,12 +157,12 @@ def test_chaos_of_the_census_by_twins_that_part():
         stored = table["chaos"][rows].mean()
         assert _parting(networks, condition).mean() == pytest.approx(stored, abs=0.06), condition
     # What the chapter quotes of this table and of the longer waits.
-    means = {
-        name: [table[name][first & (table["condition"] == c)].mean() for c in study.CONDITIONS]
+    chaos, quasi = (
+        [table[name][first & (table["condition"] == at)].mean() for at in study.CONDITIONS]
         for name in ("chaos", "quasi")
-    }
-    assert means["chaos"][0] / means["chaos"][2] == pytest.approx(6, abs=0.5)
-    assert [round(quasi / means["quasi"][0]) for quasi in means["quasi"][1:3]] == [3, 4]
+    )
+    assert chaos[0] / chaos[2] == pytest.approx(6, abs=0.5)
+    assert [round(one / quasi[0]) for one in quasi[1:3]] == [3, 4]
     longer = study.LONGER.read()
     assert (longer["early"].sum(), longer["still"].sum()) == (51, 45)
 
@@ -187,11 +188,8 @@ SOFT = Network.document().with_parameters(gamma=5.0, epsilon=0.1)
 
 def test_without_load_it_is_the_mean_field_of_few_features():
     path = loaded_path(SOFT, WINDOW, beta=1.3, load=0.0, steps=12)
-    window, found = WINDOW, []
-    for n in range(12):
-        window = block_step(Blocks(network=SOFT), window, position=(3 + n) % 4, beta=1.3)
-        found.append(window[0])
-    np.testing.assert_allclose(path.means, found, atol=1e-12)
+    mean = mean_path(SOFT, 1.3, window=WINDOW[::-1], steps=12)
+    np.testing.assert_allclose(path.means, mean[4:], atol=1e-12)
     tiny = loaded_path(SOFT, WINDOW, beta=1.3, load=1e-5, steps=12)
     assert 1e-9 < np.abs(tiny.means - path.means).max() < 1e-3
     assert not path.noise.any()

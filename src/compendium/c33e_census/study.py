@@ -188,10 +188,8 @@ def LONGER(number: int, *, family: int) -> Rows:
     early = found["regime"][:_EVEN]
     picked = np.random.default_rng(seed).permutation(early.size)[:64]
     rows, lanes = np.unravel_index(picked, early.shape)
-    where, beta = (
-        random_contexts(network, seed, count=_CONTEXTS).select(lanes),
-        found["betas"][rows],
-    )
+    where = random_contexts(network, seed, count=_CONTEXTS).select(lanes)
+    beta = found["betas"][rows]
     late = find_attractors(network, where, beta=beta, exponents=1, bins=1, threads=1).regime
     return [{"seed": seed, "systems": 64, "stayed": int((early[rows, lanes] == late).sum())}]
 
