@@ -210,7 +210,8 @@ def first_guesses(cycle: int, *, size: int, texts: int = 60) -> list[tuple[np.nd
     start, context = known.position, network.context
     how: dict[str, Any] = {"window": known.windows[cycle], "position": start, "draw_window": False}
     tokens = generate(network, size, beta=beta, steps=288, runs=texts, seed=0, **how).tokens
-    looks, on = range(0, 288, 8), {"beta": beta, "cycles": known.overlaps}
+    looks = range(0, 288, 8)
+    on: dict[str, Any] = {"beta": beta, "cycles": known.overlaps}
     ends = [
         ends_on(network, tokens[:, at : at + context], position=start + at, **on) for at in looks
     ]

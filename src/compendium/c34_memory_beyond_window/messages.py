@@ -159,13 +159,13 @@ def label_information(
     weight = inverse @ (means[1] - means[0])
     bias = weight @ (means[0] + means[1]) / 2.0
 
-    def shares(guess: Callable[[np.ndarray], np.ndarray], rows: np.ndarray) -> tuple[float, ...]:
+    def shares(guess: Callable[[np.ndarray], np.ndarray], rows: np.ndarray) -> np.ndarray:
         """Of points of either cloud, those that are guessed to be of the second."""
-        return tuple(float(guess(cloud[rows]).mean()) for cloud in (first, second))
+        return np.array([guess(cloud[rows]).mean() for cloud in (first, second)])
 
     # At equal hits the discriminant.
     guessers = (lambda cloud: cloud @ weight > bias, near.predict)
-    guess = max(guessers, key=lambda one: -np.subtract(*shares(one, choose)))
+    guess = max(guessers, key=lambda one: float(np.diff(shares(one, choose))[0]))
     table = np.array([[1.0 - up, up] for up in shares(guess, test)]) / 2.0
     outer = table.sum(axis=1, keepdims=True) * table.sum(axis=0, keepdims=True)
     return float(rel_entr(table, outer).sum() - 1.0 / (4 * len(test))) / np.log(2.0)

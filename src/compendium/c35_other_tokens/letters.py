@@ -266,4 +266,5 @@ def vocabulary(network: LetterNetwork, size: int, *, words: int, seed: Seed) -> 
     overlaps = network.overlaps(rng.multinomial(counts, chance) / counts[:, None])
     centered = overlaps - overlaps.mean(axis=0)
     centered /= max(1.0, float(np.abs(centered).max()))
-    return replace(network, semantic=np.moveaxis(centered, 0, -1)[:, :, None], fractions=None)
+    semantic = np.moveaxis(centered, 0, -1)[:, :, None]
+    return replace(network, semantic=semantic, fractions=np.ones(1))

@@ -198,7 +198,8 @@ def SCORES(rule: str, *, size: int, seed: int) -> Rows:
 
     Few features start from tokens on segments, at β = 2; the others from random bits, at β = 1.
     """
-    network, load, beta, window = Network.document(), 0.0, 2.0, _START
+    network, load, beta = Network.document(), 0.0, 2.0
+    window: np.ndarray | None = _START
     if rule != _RULES[2]:
         network, load, beta, window = network.with_parameters(epsilon=0.0), _LOAD, 1.0, None
     if rule != "fixed":
