@@ -103,7 +103,8 @@ def test_driven_networks_are_those_of_one_cycle():
     assert sweep(COIN, 0, even=4, fine=0, contexts=4)["driven"].tolist() == [True] + [False] * 3
     # One context agrees with itself, but a cycle of 24 steps is not the clock's.
     assert not sweep(network, 0, even=2, fine=0, contexts=1)["driven"].any()
-    assert study.highest_beta(Network.segmented(0, features=4, segments=16)) == 6.0
+    wide = Network.segmented(0, features=4, segments=16)
+    assert sweep(wide, 0, even=2, fine=0, contexts=1)["betas"].tolist() == [3.0, 6.0]
     # Fine values surround the onset.
     fine = sweep(network, 0, even=12, fine=6, contexts=2)
     betas, driven = fine["betas"], fine["driven"]

@@ -50,11 +50,6 @@ _ONE = 1e-3
 # ---- the protocol
 
 
-def highest_beta(network: Network) -> float:
-    """The top of the range, 3 √(L/P)."""
-    return 3.0 * float(np.sqrt(network.segments / network.features))
-
-
 def _looks(network: Network, starts: Context, betas: np.ndarray) -> Columns:
     """The first three looks: labels of every context at every β, (n, contexts), and the ends."""
     shape = len(betas), len(starts.attention)
@@ -95,7 +90,8 @@ def sweep(
     (n, contexts). "ends": (n, contexts, T, P), attention in the end.
     """
     starts = random_contexts(network, seed, count=contexts)
-    betas = highest_beta(network) * np.arange(1, even + 1) / even
+    top = 3.0 * float(np.sqrt(network.segments / network.features))
+    betas = top * np.arange(1, even + 1) / even
     parts = [_looks(network, starts, betas)]
     lost = betas[~parts[0]["driven"]]
     if fine and len(lost):
