@@ -5,7 +5,7 @@ import pytest
 from scipy.ndimage import gaussian_filter
 
 from compendium.c33d_phase_diagrams import attractors, study
-from compendium.c33d_phase_diagrams.attractors import Fingerprints, coexisting, moments_of
+from compendium.c33d_phase_diagrams.attractors import coexisting, moments_of
 from compendium.c33d_phase_diagrams.study import BETAS, COARSE, UPWARDS
 from spinformer.core.statistics import share_interval
 from spinformer.dmft.attractors import Regime, find_attractors
@@ -26,12 +26,8 @@ def moved(context, steps, **parameters):
 
 def made(moments, errors, rate=0.0, spread=0.0):
     """Fingerprints of one number each."""
-    return Fingerprints(
-        moments=np.array(moments, float)[:, None, None],
-        error=np.array(errors, float),
-        rate=np.broadcast_to(rate, len(moments)),
-        spread=np.broadcast_to(spread, len(moments)),
-    )
+    numbers = (np.broadcast_to(one, len(moments)) for one in (errors, rate, spread))
+    return np.array(moments, float)[:, None, None], *numbers
 
 
 @pytest.fixture(scope="module")
@@ -56,11 +52,11 @@ def settled():
 
 def test_moments_are_the_averages_over_a_period(settled):
     moments, _, _ = moments_of(NETWORK, settled.context, beta=1.27)
+    # A whole number of each of the periods 16, 28 and 56.
     orbit, _ = trajectory(NETWORK, settled.context, beta=1.27, steps=112)
-    for b in np.flatnonzero(np.isin(settled.period, [16, 28, 56]))[:10]:
-        whole = orbit[b, : settled.period[b] * (112 // settled.period[b])]
+    for b in range(10):
         for phase in range(4):
-            seen = whole[phase::4]
+            seen = orbit[b, phase::4]
             pairs = [seen[:, a] * seen[:, c] for a in range(3) for c in range(a, 3)]
             wanted = np.concatenate([seen.mean(axis=0), np.mean(pairs, axis=1)])
             np.testing.assert_allclose(moments[b, phase], wanted, atol=2e-9)
@@ -68,7 +64,7 @@ def test_moments_are_the_averages_over_a_period(settled):
 
 def test_errors_of_moments_are_their_scatter(settled):
     starts = moved(random_contexts(NETWORK, 3, count=256), 4000, beta=1.3)
-    moments, error, _ = moments_of(NETWORK, starts, beta=1.3, kept=4000)
+    moments, error, _ = moments_of(NETWORK, starts, beta=1.3)
     scatter = np.sqrt(moments.var(axis=0, ddof=1).mean())
     assert np.sqrt(np.mean(error**2)) / scatter == pytest.approx(1.0, abs=0.07)
     # Stretches of 28 turns hold four periods of a cycle of 28 steps and would all say the same.
@@ -83,8 +79,7 @@ def test_another_phase_of_an_orbit_is_the_same_attractor(settled):
     one, errors, _ = moments_of(NETWORK, settled.context, beta=1.27)
     later, _, _ = moments_of(NETWORK, moved(settled.context, 12, beta=1.27), beta=1.27)
     both, zeros = np.concatenate([one, later]), np.zeros(128)
-    prints = Fingerprints(moments=both, error=np.tile(errors, 2), rate=zeros, spread=zeros)
-    numbers = attractors.identify(prints)
+    numbers = attractors.identify([both, np.tile(errors, 2), zeros, zeros])
     assert (numbers[:64] == numbers[64:]).all()
     assert (np.array([28, 56, 16])[numbers[:64]] == settled.period).all()
     # And from a start of the survey that is no multiple of the clock's turn.
@@ -173,17 +168,17 @@ def test_a_start_settles_within_the_horizon_or_on_nothing(cycles):
 
 def test_exponents_of_borders_whose_dimension_is_known():
     steps = (1, 2, 4, 8, 16)
-    # A circle: one dimension less than the plane.
+    # A circle: one dimension less than the plane. A coin for every point: no knowledge helps.
     x, y = np.meshgrid(*2 * [np.linspace(-1, 1, 512)])
-    differ, tiles = attractors.grid_neighbors(x**2 + y**2 < 0.5, distances=steps)
-    found = attractors.uncertainty_exponent(differ, distances=steps, groups=tiles)
-    assert abs(found.exponent.value - 1.0) < 0.05
-    # A coin for every point: no knowledge helps.
-    coins = np.random.default_rng(0).random((256, 256)) < 0.5
-    differ, tiles = attractors.grid_neighbors(coins, distances=steps)
-    found = attractors.uncertainty_exponent(differ, distances=steps, groups=tiles)
-    assert abs(found.exponent.value) < 3 * found.exponent.error < 0.02
-    np.testing.assert_allclose(found.shares, 15 / 16, atol=0.01)
+    maps = x**2 + y**2 < 0.5, np.random.default_rng(0).random((256, 256)) < 0.5
+    pairs = (attractors.grid_neighbors(labels, distances=steps) for labels in maps)
+    circle, coins = (
+        attractors.uncertainty_exponent(differ, distances=steps, groups=tiles)
+        for differ, tiles in pairs
+    )
+    assert abs(circle.exponent.value - 1.0) < 0.05
+    assert abs(coins.exponent.value) < 3 * coins.exponent.error < 0.02
+    np.testing.assert_allclose(coins.shares, 15 / 16, atol=0.01)
     with pytest.raises(ValueError, match="differ"):
         attractors.uncertainty_exponent(np.zeros((3, 9), dtype=bool), distances=(1, 2, 3))
 
@@ -231,15 +226,14 @@ def test_cells_of_a_stored_plane_again(name):
 
 
 def test_errors_of_the_agreement_are_the_scatter_over_maps():
-    scores, errors = [], []
+    found = []
     for seed in range(40):
         noise = np.random.default_rng(seed).standard_normal((80, 80))
         smooth = gaussian_filter(noise, 1.5, mode="wrap")
         labels = np.digitize(smooth, np.quantile(smooth, [0.4, 0.5]))
-        found = study.agreement(labels)
-        scores.append([one.value for one in found.values()])
-        errors.append([one.error for one in found.values()])
-    ratio = np.sqrt(np.mean(np.square(errors), axis=0)) / np.std(scores, axis=0, ddof=1)
+        found.append([(one.value, one.error) for one in study.agreement(labels).values()])
+    scores, errors = np.moveaxis(found, -1, 0)
+    ratio = np.sqrt(np.mean(errors**2, axis=0)) / np.std(scores, axis=0, ddof=1)
     assert ((ratio > 0.65) & (ratio < 1.5)).all()
 
 
@@ -275,8 +269,8 @@ def test_control_cells_are_those_of_the_plane_and_come_out_again():
     stored = study.CONTROL.read()
     mine = np.flatnonzero(stored["plane"] == name)
     betas, values = study.control_cells(name)
-    for column, wanted in (("beta", betas), ("value", values)):
-        np.testing.assert_allclose(stored[column][mine], wanted, rtol=1e-5)
+    cells = [stored[column][mine] for column in ("beta", "value")]
+    np.testing.assert_allclose(cells, [betas, values], rtol=1e-5)
     _, before, after = study.control_changes(name, study.read_plane(TABLES[name])["regime"])
     # Marked is what changes, and nothing else, when it is run again.
     chosen = np.append(np.flatnonzero(before == after)[:12], np.flatnonzero(before != after)[:6])

@@ -10,21 +10,17 @@ from compendium.c33e_census import study
 from compendium.c33e_census.study import DOCUMENT_SIZE, LONGER, OTHER_SIZES, judge, select, sweep
 from compendium.common.gauge import canonical_code
 from compendium.common.networks import draw_networks
+from compendium.common.rows import rows_of
 from spinformer.dmft.attractors import Regime
 from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import Context, Network
 from spinformer.dmft.onset import onset
 
 
-def rows_of(table):
-    columns = table.read()
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-
-
 def test_no_network_of_the_tables_is_counted_twice():
     seen = set()
     for table in (DOCUMENT_SIZE, OTHER_SIZES):
-        for row in rows_of(table):
+        for row in rows_of(**table.read()):
             if row["epsilon"] == 0.02:
                 key = row["features"], row["segments"], row["context"], row["code"]
                 assert key not in seen
@@ -38,14 +34,13 @@ def test_no_network_of_the_tables_is_counted_twice():
 @pytest.mark.nightly
 @pytest.mark.claim("C16")
 def test_the_share_of_networks_with_all_three_regimes():
-    wide = [row for row in rows_of(DOCUMENT_SIZE) if row["epsilon"] == 0.02]
+    wide = [row for row in rows_of(**DOCUMENT_SIZE.read()) if row["epsilon"] == 0.02]
     for family in (0, 1):
         rows = [row for row in wide if row["family"] == family]
         both = sum(row["seen_chaos"] > 0 and row["seen_quasi"] > 0 for row in rows)
         assert binomtest(both, len(rows)).proportion_ci(method="wilson").low > 0.05
     # The labels behind it: neighboring orbits part where they say chaos only.
-    for row in [row for row in wide if row["seen_chaos"] > 3][:3]:
-        seed = int(row["seed"])
+    for seed in [int(row["seed"]) for row in wide if row["seen_chaos"] > 3][:3]:
         network = Network.segmented(seed, gamma=220.0 / 3**0.5, epsilon=0.02)
         found = sweep(network, seed, fine=0, contexts=2)
         chaotic = np.flatnonzero((found["regime"] == Regime.CHAOTIC).all(axis=1))
@@ -58,10 +53,10 @@ def test_the_share_of_networks_with_all_three_regimes():
 
 def test_what_the_chapter_quotes_of_other_sizes_and_longer_waits():
     table, ours = OTHER_SIZES.read(), select(DOCUMENT_SIZE.read(), family=0, epsilon=0.02)
-    nine = {name: np.append(table[name], ours[name][:9]) for name in ("features", "seen_chaos")}
-    chaos = nine["seen_chaos"] > 0
+    features, seen = (np.append(table[key], ours[key][:9]) for key in ("features", "seen_chaos"))
+    chaos = seen > 0
     assert (chaos.sum(), len(chaos)) == (106, 324)
-    few, many = (chaos[nine["features"] == features].mean() for features in (2, 6))
+    few, many = (chaos[features == number].mean() for number in (2, 6))
     assert many == pytest.approx(2 * few, rel=0.1)
     late = LONGER.read()
     assert len(late["seed"]) == 50
@@ -73,13 +68,10 @@ def test_what_the_chapter_quotes_of_other_sizes_and_longer_waits():
 
 def parts(network, seed, beta):
     """Whether two orbits that differ by 1e-9 part; after a long transient."""
-    start = random_contexts(network, seed, count=1)
-    _, context = trajectory(network, start, beta=beta, steps=0, transient=20_000)
-    twin = Context(context.attention + 1e-9, context.position)
-    one, two = (
-        trajectory(network, end, beta=beta, steps=0, transient=2000)[1].attention
-        for end in (context, twin)
-    )
+    start = random_contexts(network, seed, count=1).attention
+    _, settled = trajectory(network, Context(start, 0), beta=beta, steps=0, transient=20_000)
+    twins = Context(np.concatenate([settled.attention, settled.attention + 1e-9]), settled.position)
+    one, two = trajectory(network, twins, beta=beta, steps=0, transient=2000)[1].attention
     return bool(np.abs(one - two).max() > 1e-4)
 
 
@@ -90,8 +82,9 @@ def test_transient_chaos_is_told_from_lasting_chaos():
     start = Context(random_contexts(network, 0, count=2).attention, 0)
     many = Context(np.tile(start.attention, (2, 1, 1, 1)), 0)
     _, states = trajectory(network, many, beta=betas[:, None], steps=0, transient=2000)
-    chaotic = {"chaotic": np.ones((2, 2), dtype=bool), "exponent": np.full((2, 2), 0.15)}
-    ended = study.chaos_ends(network, states, beta=betas, **chaotic, seed=0, horizon=400_000)
+    found = {"betas": betas, "ends": states.attention, "exponent": np.full((2, 2), 0.15)}
+    found["regime"] = np.full((2, 2), Regime.CHAOTIC)
+    ended = study.chaos_ends(network, found, position=states.position, seed=0, horizon=400_000)
     assert ended.tolist() == [True, False]
 
 
@@ -110,7 +103,8 @@ def test_driven_networks_are_those_of_one_cycle():
     assert sweep(COIN, 0, even=4, fine=0, contexts=4)["driven"].tolist() == [True] + [False] * 3
     # One context agrees with itself, but a cycle of 24 steps is not the clock's.
     assert not sweep(network, 0, even=2, fine=0, contexts=1)["driven"].any()
-    assert study.highest_beta(Network.segmented(0, features=4, segments=16)) == 6.0
+    wide = Network.segmented(0, features=4, segments=16)
+    assert sweep(wide, 0, even=2, fine=0, contexts=1)["betas"].tolist() == [3.0, 6.0]
     # Fine values surround the onset.
     fine = sweep(network, 0, even=12, fine=6, contexts=2)
     betas, driven = fine["betas"], fine["driven"]
@@ -119,29 +113,22 @@ def test_driven_networks_are_those_of_one_cycle():
     assert set(driven[12:].tolist()) == {False, True}
 
 
-def test_areas_are_those_of_the_library():
-    rng = np.random.default_rng(0)
-    label = rng.random(400) < 0.3
-    score = np.round(rng.normal(size=400) + label, 1)
+def test_areas_are_those_of_the_library_and_a_threshold_is_judged_where_it_was_not_set():
+    rng = np.random.default_rng(1)
+    label = rng.random(2000) < 0.5
+    score = np.round(rng.normal(size=2000) + 2.0 * label, 1)
     found, held = judge(score, label=label, draws=400), label[1::2]
     area = roc_auc_score(held, score[1::2])
     assert found.area == pytest.approx(area)
+    assert found.low < 0.921 < found.high
     # Hanley and McNeil's error of an area.
     n, m = held.sum(), (~held).sum()
     one, two = area / (2 - area), 2 * area**2 / (1 + area)
     spread = area * (1 - area) + (n - 1) * (one - area**2) + (m - 1) * (two - area**2)
     assert (found.high - found.low) / 3.92 == pytest.approx(np.sqrt(spread / n / m), rel=0.25)
-
-
-def test_a_threshold_is_set_on_one_half_and_judged_on_the_other():
-    rng = np.random.default_rng(1)
-    label = rng.random(2000) < 0.5
-    score = rng.normal(size=2000) + 2.0 * label
-    found = judge(score, label=label, draws=200)
     assert found.threshold == pytest.approx(1.0, abs=0.4)
     called = score[1::2] >= found.threshold
-    assert (found.confusion == confusion_matrix(label[1::2], called)).all()
-    assert found.low < 0.921 < found.high
+    assert (found.confusion == confusion_matrix(held, called)).all()
     # What holds in one half only is worth nothing in the other.
     score[1::2] = rng.normal(size=1000)
     assert judge(score, label=label, draws=50).area == pytest.approx(0.5, abs=0.06)
@@ -150,10 +137,10 @@ def test_a_threshold_is_set_on_one_half_and_judged_on_the_other():
 def test_scores_say_what_they_are_named_for():
     network = Network.document()
     row = study.network_row(network, 0, even=4, fine=0, contexts=1)
-    columns = {name: np.array([value]) for name, value in row.items()}
-    columns |= {"features": np.array([3]), "segments": np.array([3])}
+    columns = {name: np.array([row[name], row[name]]) for name in ("angle", "predicted")}
+    columns |= {"features": np.array([3, 3]), "segments": np.array([3, 3])}
+    columns["angle"][1] = 0.0
     found = study.scores(columns)
-    assert found["rotation"][0] == 1.0
-    still = study.scores(columns | {"angle": np.zeros(1)})
-    assert still["rotation"][0] == still["both"][0] == 0.0
-    assert found["both"][0] == pytest.approx(3.0 / onset(network, epsilon=0.02).critical_beta)
+    assert found["rotation"].tolist() == [1.0, 0.0]
+    reach = 3.0 / onset(network, epsilon=0.02).critical_beta
+    assert found["both"] == pytest.approx([reach, 0.0])

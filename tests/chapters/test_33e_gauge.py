@@ -36,8 +36,7 @@ def fingerprint(network):
 def gauges(semantic, position):
     """Weights after each of the changes that generate all gauges; W^{o,pos} is left out."""
     _, features, segments = semantic.shape
-    for l in range(segments):
-        sign = np.where(np.arange(segments) == l, -1, 1)
+    for sign in 1 - 2 * np.eye(segments, dtype=int):
         yield semantic * sign, position
     if segments > 1:
         yield np.roll(semantic, 1, axis=2), position
@@ -52,7 +51,7 @@ def gauges(semantic, position):
             one[roles], two[marks] = one[roles][:, ::-1], two[marks][:, ::-1]
             yield one, two
     if position.shape[2]:
-        yield semantic, position * np.where(np.arange(position.shape[2]) == 0, -1, 1)
+        yield semantic, np.concatenate([-position[..., :1], position[..., 1:]], axis=2)
 
 
 def orbits(features, segments, bits):
@@ -85,7 +84,7 @@ def orbits(features, segments, bits):
 @pytest.mark.parametrize(
     "sizes",
     [
-        *[(1, 1, 0), (1, 1, 1), (1, 2, 1)],
+        *((1, 1, 0), (1, 1, 1), (1, 2, 1)),
         *(pytest.param(sizes, marks=pytest.mark.nightly) for sizes in [(2, 1, 1), (2, 2, 0)]),
     ],
 )
@@ -105,10 +104,8 @@ def test_counts_and_forms_against_enumeration(sizes):
 def test_a_gauge_changes_neither_code_nor_motion(sizes):
     features, segments, bits = sizes
     for seed in range(6):
-        network = Network.segmented(
-            seed, features=features, segments=segments, bits=bits, epsilon=0.1 if bits else 0.0,
-            context=2, gamma=3.0,
-        )  # fmt: skip
+        own = {"bits": bits, "epsilon": 0.1 if bits else 0.0, "context": 2, "gamma": 3.0}
+        network = Network.segmented(seed, features=features, segments=segments, **own)
         other = random_gauge(network, seed + 1)
         assert canonical_code(other) == canonical_code(network)
         if features < 4 and seed == 0:

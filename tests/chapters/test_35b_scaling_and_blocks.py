@@ -5,7 +5,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.optimize import approx_fprime
 from scipy.special import expit, softmax
-from scipy.stats import linregress
+from scipy.stats import linregress, multivariate_normal
 
 from compendium.c35b_scaling_and_blocks import blocks as study
 from compendium.c35b_scaling_and_blocks import loaded
@@ -13,6 +13,7 @@ from compendium.c35b_scaling_and_blocks.blocks import BlockEnsemble, Blocks, blo
 from compendium.c35b_scaling_and_blocks.loaded import loaded_path, resting_state
 from spinformer.core.states import spin_states
 from spinformer.dmft.ensemble import Ensemble
+from spinformer.dmft.finite_size import mean_path
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Context, Network
@@ -96,10 +97,9 @@ def test_many_systems_do_what_one_does_and_tangents_are_differences(linear):
     beta = np.array([0.7, 1.0, 1.4])
     many = BlockEnsemble([blocks] * 3, beta=beta)
     ends = many.advance(np.moveaxis(start, 0, -1), 6, position=1)
-    for n in range(3):
-        window = start[n]
-        for step in range(6):
-            window = block_step(blocks, window, position=(1 + step) % 4, beta=float(beta[n]))
+    for n, window in enumerate(start):
+        for position in range(1, 7):
+            window = block_step(blocks, window, position=position % 4, beta=float(beta[n]))
         np.testing.assert_allclose(ends[..., n], window, atol=1e-12)
     window, basis = ends[..., 2], np.eye(12).reshape(12, 4, 3, 1)
     _, pushed = BlockEnsemble([blocks], beta=beta[2:]).step(window[..., None], 7, basis)
@@ -157,12 +157,12 @@ def test_chaos_of_the_census_by_twins_that_part():
         stored = table["chaos"][rows].mean()
         assert _parting(networks, condition).mean() == pytest.approx(stored, abs=0.06), condition
     # What the chapter quotes of this table and of the longer waits.
-    means = {
-        name: [table[name][first & (table["condition"] == c)].mean() for c in study.CONDITIONS]
+    chaos, quasi = (
+        [table[name][first & (table["condition"] == at)].mean() for at in study.CONDITIONS]
         for name in ("chaos", "quasi")
-    }
-    assert means["chaos"][0] / means["chaos"][2] == pytest.approx(6, abs=0.5)
-    assert [round(quasi / means["quasi"][0]) for quasi in means["quasi"][1:3]] == [3, 4]
+    )
+    assert chaos[0] / chaos[2] == pytest.approx(6, abs=0.5)
+    assert [round(one / quasi[0]) for one in quasi[1:3]] == [3, 4]
     longer = study.LONGER.read()
     assert (longer["early"].sum(), longer["still"].sum()) == (51, 45)
 
@@ -188,11 +188,8 @@ SOFT = Network.document().with_parameters(gamma=5.0, epsilon=0.1)
 
 def test_without_load_it_is_the_mean_field_of_few_features():
     path = loaded_path(SOFT, WINDOW, beta=1.3, load=0.0, steps=12)
-    window, found = WINDOW, []
-    for n in range(12):
-        window = block_step(Blocks(network=SOFT), window, position=(3 + n) % 4, beta=1.3)
-        found.append(window[0])
-    np.testing.assert_allclose(path.means, found, atol=1e-12)
+    mean = mean_path(SOFT, 1.3, window=WINDOW[::-1], steps=12)
+    np.testing.assert_allclose(path.means, mean[4:], atol=1e-12)
     tiny = loaded_path(SOFT, WINDOW, beta=1.3, load=1e-5, steps=12)
     assert 1e-9 < np.abs(tiny.means - path.means).max() < 1e-3
     assert not path.noise.any()
@@ -201,17 +198,12 @@ def test_without_load_it_is_the_mean_field_of_few_features():
 def test_explicit_networks_follow_the_theory_at_their_load():
     size, draws, steps = 900, 24, 8
     path = loaded_path(SOFT, WINDOW, beta=1.4, load=0.4, steps=steps)
-    runs = [
-        loaded.simulate_loaded(
-            SOFT, size=size, load=0.4, beta=1.4, steps=steps, seed=seed, window=WINDOW
-        )
-        for seed in range(draws)
-    ]
-    for wanted, name in ((path.means, "means"), (path.correlation, "correlation"),
-                         (path.noise, "noise")):  # fmt: skip
+    how = {"size": size, "load": 0.4, "beta": 1.4, "steps": steps, "window": WINDOW}
+    runs = [loaded.simulate_loaded(SOFT, seed=seed, **how) for seed in range(draws)]
+    for name in ("means", "correlation", "noise"):
         got = np.array([getattr(run, name) for run in runs])
         error = got.std(axis=0, ddof=1) / np.sqrt(draws) + 4.0 / size
-        assert (np.abs(got.mean(axis=0) - wanted) < 4.5 * error).all(), name
+        assert (np.abs(got.mean(axis=0) - getattr(path, name)) < 4.5 * error).all(), name
     bare = loaded_path(SOFT, WINDOW, beta=1.4, load=0.0, steps=steps)
     means = np.mean([run.means for run in runs], axis=0)
     assert np.abs(means - bare.means).max() > 5.0 * np.abs(means - path.means).max()
@@ -219,16 +211,13 @@ def test_explicit_networks_follow_the_theory_at_their_load():
 
 def test_the_resting_state_is_that_of_a_sampled_process():
     # A Gaussian process with the covariance that the state claims for its fields, bit by bit.
-    rest, load, beta = resting_state(1.2, load=0.6, context=4), 0.6, 1.2
-    size, window = 6, 4
-    c = rest.value
-    cover = np.array([
-        [load / 16 * sum(c[abs(i - j + s - r)] for s in range(window) for r in range(window))
-         for j in range(size)] for i in range(size)
-    ])  # fmt: skip
+    load, beta = 0.6, 1.2
+    rest = resting_state(beta, load=load, context=4)
+    c, (i, j, s, r) = rest.value, np.indices((6, 6, 4, 4))
+    cover = load / 16 * c[np.abs(i - j + s - r)].sum(axis=(2, 3))
     assert cover[0, 0] == pytest.approx(rest.noise, rel=1e-8)
     rng = np.random.default_rng(0)
-    fields = rng.multivariate_normal(np.zeros(size), cover, 400_000)
+    fields = rng.multivariate_normal(np.zeros(6), cover, 400_000)
     bits = np.where(rng.random(fields.shape) < 0.5 * (1 + np.tanh(beta * fields)), 1.0, -1.0)
     for lag in (1, 2, 3):
         assert (bits[:, 0] * bits[:, lag]).mean() == pytest.approx(c[lag], abs=0.006)
@@ -243,15 +232,11 @@ def test_pair_averages_are_sums_over_the_plane():
     x, y = np.meshgrid(grid, grid, indexing="ij")
     for beta, tolerance in ((1.3, 1e-4), (8.0, 1e-3)):
         along = beta * both / np.sqrt(0.7)
-        across = np.sqrt(beta**2 * there - along**2)
-        width = beta * 0.7**0.5
-        found = loaded._pair_average(
-            beta * first, beta * second, width=width, along=along, across=across
-        )
+        how = {"width": beta * 0.7**0.5, "across": np.sqrt(beta**2 * there - along**2)}
+        found = loaded._pair_average(beta * first, beta * second, along=along, **how)
         for n in range(2):
-            inverse = np.linalg.inv([[0.7, both[n]], [both[n], there[n]]])
-            form = inverse[0, 0] * x * x + 2.0 * inverse[0, 1] * x * y + inverse[1, 1] * y * y
-            weight = np.exp(-0.5 * form)
+            law = multivariate_normal(cov=[[0.7, both[n]], [both[n], there[n]]])
+            weight = law.pdf(np.stack([x, y], axis=-1))
             product = np.tanh(beta * (0.3 + x)) * np.tanh(beta * (second[n, 0] + y))
             wanted = (weight * product).sum() / weight.sum()
             assert found[n, 0] == pytest.approx(wanted, abs=tolerance)
@@ -296,9 +281,8 @@ def test_the_largest_load_is_where_the_gain_meets_the_onset():
     assert limits["onset"][0] == pytest.approx(critical, rel=1e-4)
     edge = loaded.largest_load(limits)
     # On a grid of temperatures no gain at a larger load, and one at a smaller, is enough.
-    betas = np.linspace(2.0, 8.0, 7)
     above, below = (
-        max(resting_state(float(beta), load=load, context=4).gain for beta in betas)
+        max(resting_state(beta, load=load, context=4).gain for beta in np.linspace(2.0, 8.0, 7))
         for load in (edge + 0.03, edge - 0.05)
     )
     assert above < critical < below

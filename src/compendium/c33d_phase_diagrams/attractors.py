@@ -1,30 +1,27 @@
 """Which orbits lie on one attractor, and which starts end on it.
 
 *Identity.* Two cycles of one period are told apart by their *fingerprints*: the averages of m^o_a
-and of m^o_a m^o_b along the orbit, one of each for every position of the clock, since where ε > 0
-the clock belongs to the state. (Where ε = 0 the positions act on nothing and are averaged over.)
-They are weighted with the bump function of `spinformer.dmft.attractors`; their error is the scatter
-over consecutive stretches. Leading exponents must agree, too: a cycle inside of a chaotic set may
-share its averages, not its growth.
+and of m^o_a m^o_b along the orbit, weighted with the bump function of `dmft.attractors`, one of
+each for every position of the clock, which belongs to the state where ε > 0; their error is the
+scatter over consecutive stretches. Leading exponents must agree, too: a cycle inside of a chaotic
+set may share its averages, not its growth.
 
-*Basins.* A start counts as settled on an attractor from the first check at which its window lies
-within a radius of the windows that the attractor visits at one position of the clock, and does so
-at the next check, too. The *uncertainty exponent* α (Grebogi et al. 1983, McDonald et al. 1985):
-the share of points that have a point of another basin at a distance ε goes as ε^α.
+*Basins.* A start has settled on an attractor if at two checks in a row its window lies within a
+radius of the windows that the attractor visits at one position of the clock. The *uncertainty
+exponent* α (Grebogi et al. 1983, McDonald et al. 1985): the share of points that have a point of
+another basin at a distance ε goes as ε^α.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import combinations
-from math import isqrt
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.spatial import cKDTree
 
 from compendium.common.phase_transitions import name as named
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, fit_power
 from spinformer.dmft import kernels
 from spinformer.dmft.attractors import Attractors, Thresholds, bump_weights, find_attractors
@@ -33,11 +30,9 @@ from spinformer.dmft.kernels import LANES, Block, Clock
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Context, Network
 
-# Fingerprints are averages over so many consecutive stretches. They agree within so much and so
-# many errors, exponents within so much and as many.
-_STRETCHES = 4
-_SAME, _SIGMAS = 1e-4, 4.0
-_NEUTRAL = 8e-3
+# Fingerprints are averages over so many consecutive stretches. They and exponents agree within so
+# much each, and so many errors.
+_STRETCHES, _SAME, _NEUTRAL, _SIGMAS = 4, 1e-4, 8e-3, 4.0
 # Turns of the clock of which the sets of attractors are made; how near a start must come to one.
 _TURNS, _RADIUS = 512, 1e-4
 
@@ -45,8 +40,7 @@ _TURNS, _RADIUS = 512, 1e-4
 # ---- identity
 
 
-@record
-class Fingerprints:
+class Fingerprints(NamedTuple):
     """Averages along orbits of a batch (B,), by which attractors are told apart.
 
     moments: (B, 2^K, P + P(P+1)/2) averages of m^o_a, then of m^o_a m^o_b with a ≤ b, for each
@@ -59,34 +53,29 @@ class Fingerprints:
     rate: np.ndarray
     spread: np.ndarray
 
-    def select(self, index: Any) -> Self:
-        """Those at `index` of the batch."""
-        return type(self)(**{name: value[index] for name, value in vars(self).items()})
-
 
 def moments_of(
     network: Network, context: Context, *, kept: int = 4000, **parameters: Any
 ) -> tuple[np.ndarray, np.ndarray, Context]:
     """Moments and errors of `Fingerprints` from about `kept` steps, and the contexts at the end."""
-    ensemble = Ensemble(network, context, **parameters)
-    features, phases = network.features, network.positions
+    ensemble, phases = Ensemble(network, context, **parameters), network.positions
     turns = kept // (_STRETCHES * phases)
     # A stretch that holds whole periods of a long cycle would repeat its own error unseen.
-    while any(turns % divisor == 0 for divisor in range(2, isqrt(turns) + 1)):
+    while any(turns % divisor == 0 for divisor in range(2, turns)):
         turns -= 1
-    first, second = np.triu_indices(features)
+    first, second = np.triu_indices(network.features)
     weights = bump_weights(turns)
 
     def task(block: Block, clock: Clock) -> tuple[Clock, tuple[np.ndarray, ...]]:
-        orbit = np.empty((turns * phases, features, LANES))
-        moments = np.empty((_STRETCHES, phases, features + len(first), LANES))
-        for stretch in range(_STRETCHES):
+        orbit, stretches = np.empty((turns * phases, network.features, LANES)), []
+        for _ in range(_STRETCHES):
             begin = clock.position
             clock = kernels.record(orbit, 1, block, clock)
-            seen = orbit.reshape(turns, phases, features, LANES)
+            seen = orbit.reshape(turns, phases, -1, LANES)
             products = seen[:, :, first] * seen[:, :, second]
             both = [np.tensordot(weights, part, axes=1) for part in (seen, products)]
-            moments[stretch] = np.roll(np.concatenate(both, axis=1), begin, axis=0)
+            stretches.append(np.roll(np.concatenate(both, axis=1), begin, axis=0))
+        moments = np.array(stretches)
         # Without a share the positions are names only.
         timeless = block.epsilon == 0.0
         moments[..., timeless] = moments[..., timeless].mean(axis=1, keepdims=True)
@@ -102,20 +91,20 @@ def separation(moments: np.ndarray, *, other: np.ndarray) -> np.ndarray:
     return np.asarray(np.sqrt(((moments - other) ** 2).mean(axis=(-2, -1))))
 
 
-def identify(prints: Fingerprints) -> np.ndarray:
-    """Number the attractors of a batch (B,) of orbits: integers (B,), 0, 1, … by orbits on them.
+def identify(prints: Iterable[np.ndarray]) -> np.ndarray:
+    """Number attractors by the `Fingerprints` of orbits (B,): integers (B,), the most frequent 0.
 
     Each orbit is held against the best resolved one of every attractor found so far, the best
     resolved first; two are the same if fingerprints and leading exponents agree within four errors.
     Number −1: the same as several, so its errors are too large to tell.
     """
-    rate, spread = prints.rate, prints.spread
-    order = np.argsort(prints.error, kind="stable")
+    moments, error, rate, spread = prints
+    order = np.argsort(error, kind="stable")
     left, leaders, rows = np.full(len(rate), True), [], []
     while left.any():
         leader = order[left[order]][0]
-        gap = separation(prints.moments, other=prints.moments[leader])
-        same = gap <= _SAME + _SIGMAS * np.hypot(prints.error, prints.error[leader])
+        gap = separation(moments, other=moments[leader])
+        same = gap <= _SAME + _SIGMAS * np.hypot(error, error[leader])
         same &= np.abs(rate - rate[leader]) <= _NEUTRAL + _SIGMAS * np.hypot(spread, spread[leader])
         same[leader] = True
         leaders.append(leader)
@@ -130,11 +119,8 @@ def identify(prints: Fingerprints) -> np.ndarray:
         heads = np.isin(groups, joined)
         if chaotic[np.array(leaders)[heads]].all():
             groups[heads] = joined[0]
-    numbers = np.full(len(rate), -1)
-    for number, row in enumerate(table.T):
-        mine = np.unique(groups[row])
-        if len(mine) == 1:
-            numbers[number] = mine[0]
+    mine = [set(groups[row].tolist()) for row in table.T]
+    numbers = np.array([one.pop() if len(one) == 1 else -1 for one in mine])
     known = numbers >= 0
     _, place, counts = np.unique(numbers[known], return_inverse=True, return_counts=True)
     numbers[known] = np.argsort(-counts, kind="stable").argsort()[place]
@@ -155,16 +141,15 @@ def settle(
     found = survey(network, starts, transient=transient, **how)
     moments, error, ends = moments_of(network, found.context, **parameters)
     rate, spread = found.exponents.value[:, 0], found.exponents.error[:, 0]
-    return found, Fingerprints(moments=moments, error=error, rate=rate, spread=spread), ends
+    return found, Fingerprints(moments, error, rate, spread), ends
 
 
-@record
-class Coexisting:
+class Coexisting(NamedTuple):
     """Attractors that random contexts (B,) of the document's network end on at one β.
 
-    numbers: (B,) of attractors, the most frequent first, −1 unresolved. names: regime and period of
-    each. sets: windows of each at position 0, (n, T·P), those of a cycle once. within, between:
-    largest distance of two fingerprints on one attractor, smallest of two on different ones.
+    numbers: (B,) as of `identify`. names: regime and period of each. sets: windows of each at
+    position 0, (n, T·P), those of a cycle once. within, between: largest distance of two
+    fingerprints on one attractor, smallest of two on different ones.
     """
 
     numbers: np.ndarray
@@ -179,12 +164,14 @@ def coexisting(
 ) -> Coexisting:
     """Tell apart what `count` random contexts end on after `transient` steps."""
     network = Network.document()
-    parameters["beta"] = beta
+    parameters |= {"beta": beta}
     starts = random_contexts(network, seed, count=count)
     how: dict[str, Any] = {"transient": transient, "exponent_steps": 4000}
     found, prints, context = settle(network, starts, **how, **parameters)
     numbers = identify(prints)
-    heads = [int(np.flatnonzero(numbers == number)[0]) for number in range(numbers.max() + 1)]
+    known, first = np.unique(numbers, return_index=True)
+    heads = first[known >= 0]
+    names = [named(found.regime[head], found.period[head]) for head in heads]
     ensemble = Ensemble(network, context.select(heads), **parameters)
     ensemble.advance(-context.position % network.positions)
     windows = []
@@ -197,13 +184,8 @@ def coexisting(
         sets.append(series[: back.argmax() + 1] if back.any() else series)
     gaps = separation(prints.moments[:, None], other=prints.moments[heads])
     own = numbers[:, None] == np.arange(len(heads))
-    return Coexisting(
-        numbers=numbers,
-        names=[named(found.regime[head], found.period[head]) for head in heads],
-        sets=sets,
-        within=float(gaps[own].max()),
-        between=float(gaps[~own & (numbers >= 0)[:, None]].min(initial=np.inf)),
-    )
+    between = gaps[~own & (numbers >= 0)[:, None]].min(initial=np.inf)
+    return Coexisting(numbers, names, sets, float(gaps[own].max()), float(between))
 
 
 # ---- basins
@@ -222,8 +204,9 @@ def basins_of_attraction(
     tree = cKDTree(np.concatenate(sets))
     owner = np.append(np.repeat(np.arange(len(sets)), [len(one) for one in sets]), -1)
     starts = context.attention.reshape(-1, network.context, network.features)
+    state = Context(starts, context.position)
     number, before = np.full((2, len(starts)), -1)
-    going, state = np.arange(len(starts)), Context(starts, context.position)
+    going = np.arange(len(number))
     for _ in range(horizon // check):
         ensemble = Ensemble(network, state, **parameters)
         ensemble.advance(check)
@@ -281,25 +264,22 @@ def uncertainty_exponent(
     """
     sizes, points = np.asarray(distances, dtype=float), differ.shape[1]
     if groups is None:
-        groups = np.arange(points) % max(2, min(points, 50))
+        groups = np.arange(points) % 50
     shares = differ.mean(axis=1)
     if not (shares > 0).all():
         raise ValueError(f"differ must hold a True at every distance, got shares {shares}")
-    names = np.unique(groups)
-    count = len(names)
-    left_out = np.array([differ[:, groups != name].mean(axis=1) for name in names])
+    left_out = [differ[:, groups != name].mean(axis=1) for name in np.unique(groups)]
+    count = len(left_out)
     errors = np.sqrt((count - 1) / count * ((left_out - shares) ** 2).sum(axis=0))
     # A share whose groups all agree is still only counted.
     weights = np.maximum(errors, shares / np.sqrt(points))
-
-    def slope(values: np.ndarray) -> float:
-        values = np.maximum(values, 0.5 / points)
-        return float(fit_power(sizes, values=values, errors=weights).slope.value)
-
-    slopes = np.array([slope(one) for one in left_out])
-    error = float(np.sqrt((count - 1) / count * ((slopes - slopes.mean()) ** 2).sum()))
-    exponent = Estimate(value=slope(shares), error=error, samples=count)
-    return Uncertainty(sizes, shares, errors, exponent)
+    laws = [
+        fit_power(sizes, values=np.maximum(one, 0.5 / points), errors=weights)
+        for one in (shares, *left_out)
+    ]
+    value, *slopes = (float(law.slope.value) for law in laws)
+    error = float(np.sqrt((count - 1) * np.var(slopes)))
+    return Uncertainty(sizes, shares, errors, Estimate(value=value, error=error, samples=count))
 
 
 def grid_neighbors(
@@ -310,12 +290,10 @@ def grid_neighbors(
     The four so many cells away along the axes; points that lack one at the largest distance are not
     used. Returns booleans (n, B) and the tile, of 4 × 4, of each point.
     """
-    edge = max(distances)
-    inside = (slice(edge, -edge),) * 2
-    differ = [
-        np.any([np.roll(labels, way, axis) != labels for way in (n, -n) for axis in (0, 1)], axis=0)
-        for n in distances
-    ]
-    rows, columns = np.indices(differ[0][inside].shape)
-    tiles = 4 * (4 * rows // (rows.max() + 1)) + 4 * columns // (columns.max() + 1)
-    return np.array([one[inside].ravel() for one in differ]), tiles.ravel()
+    edge, differ = max(distances), []
+    for n in distances:
+        around = [np.roll(labels, way, axis) != labels for way in (n, -n) for axis in (0, 1)]
+        differ.append(np.any(around, axis=0)[edge:-edge, edge:-edge])
+    rows, columns = np.indices(differ[0].shape)
+    tiles = 4 * (4 * rows // len(rows)) + 4 * columns // columns.shape[1]
+    return np.array(differ).reshape(len(distances), -1), tiles.ravel()

@@ -1,8 +1,7 @@
 """Cells of the phase diagrams, their tables, what these say in a few numbers, longer windows."""
 
-from collections.abc import Iterable
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +9,7 @@ import numpy as np
 from scipy.ndimage import convolve
 
 from bookmaker.tables import Rows, Table, stored
-from compendium.c33d_phase_diagrams.attractors import (
-    SHORT_STRETCHES,
-    identify,
-    settle,
-    survey,
-)
+from compendium.c33d_phase_diagrams.attractors import SHORT_STRETCHES, identify, settle, survey
 from compendium.common.phase_transitions import protocol_start
 from compendium.common.rows import grid, rows_of
 from spinformer.core.random import Seed, numpy_generator
@@ -26,32 +20,17 @@ from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Context, Network
 from spinformer.dmft.onset import onset
 
-_FOLDER = Path(__file__).parent
 # Steps kept in every cell, as many for the exponent of the document's context, half as many for
-# those of the random ones.
-KEPT, RANDOM = 4_000, 8
-# The four neighbors of a cell.
-_CROSS = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
+# those of the random ones; how many of these there are.
+_KEPT, _RANDOM = 4_000, 8
 # Random cells that are run ten times longer, and how many of them are a unit.
 _CONTROL, _CHUNK = 800, 400
 # The regimes that a statement about attractors can name.
-NAMED = (Regime.PERIODIC, Regime.QUASI_PERIODIC, Regime.CHAOTIC)
-
-
+_NAMED = (Regime.PERIODIC, Regime.QUASI_PERIODIC, Regime.CHAOTIC)
 # The planes: β across, γ or ε upwards. Random contexts are run in each so-manieth row and column.
 BETAS = np.linspace(1.1, 1.7, 200)
 UPWARDS = {"gamma": np.linspace(0.0, 250.0, 200), "epsilon": np.linspace(0.0, 0.3, 200)}
 COARSE = {"gamma": 1, "epsilon": 4}
-
-
-@cache
-def start_of_planes() -> tuple[Network, Context, Context]:
-    """The document's network, its initial context, and the random ones, the same in every cell."""
-    network = Network.document()
-    start = protocol_start(network, steps=100_000)
-    drawn = random_contexts(network, 0, count=RANDOM)
-    # All systems of a batch share the position.
-    return network, start, Context(drawn.attention, start.position)
 
 
 def cells(
@@ -60,23 +39,27 @@ def cells(
     """What cells (n,) at β (n,) and `values` (n,) of γ or ε, whichever `name` says, settle on.
 
     "regime", "exponent": from the document's context. "attractors": how many of them the random
-    contexts end on; "regimes": which occur among these, 1 periodic + 2 quasi-periodic + 4 chaotic.
+    contexts, the same in every cell, end on; "regimes": which occur among these, 1 periodic +
+    2 quasi-periodic + 4 chaotic.
     """
-    network, start, drawn = start_of_planes()
+    network = Network.document()
+    start = protocol_start(network, steps=100_000)
     where: dict[str, Any] = {"beta": beta, name: values, "transient": transient}
-    found = survey(network, start, kept=KEPT, exponent_steps=KEPT, **where)
-    attractors, regimes = np.zeros((2, len(beta)), dtype=int)
+    found = survey(network, start, kept=_KEPT, exponent_steps=_KEPT, **where)
+    layers = {"regime": found.regime, "exponent": found.exponents.value[:, 0]}
     if random:
-        # One batch: the contexts of a cell lie side by side.
-        where |= {"beta": np.repeat(beta, RANDOM), name: np.repeat(values, RANDOM)}
-        many = Context(np.tile(drawn.attention, (len(beta), 1, 1)), drawn.position)
-        crowd, prints, _ = settle(network, many, exponent_steps=KEPT // 2, **where)
-        for cell, mine in enumerate(np.arange(RANDOM * len(beta)).reshape(-1, RANDOM)):
-            attractors[cell] = max(1, identify(prints.select(mine)).max() + 1)
-            kinds = set(crowd.regime[mine].tolist()) & set(NAMED)
-            regimes[cell] = sum(2**kind for kind in kinds)
-    layers = (found.regime, found.exponents.value[:, 0], attractors, regimes)
-    return dict(zip(("regime", "exponent", "attractors", "regimes"), layers, strict=True))
+        # One batch: the contexts of a cell lie side by side, and share the position with all.
+        where |= {"beta": np.repeat(beta, _RANDOM), name: np.repeat(values, _RANDOM)}
+        drawn = random_contexts(network, 0, count=_RANDOM).attention
+        many = Context(np.tile(drawn, (len(beta), 1, 1)), start.position)
+        crowd, prints, _ = settle(network, many, exponent_steps=_KEPT // 2, **where)
+        of_cells = np.arange(len(crowd.regime)).reshape(-1, _RANDOM)
+        each = ([part[mine] for part in prints] for mine in of_cells)
+        layers["attractors"] = np.array([max(1, identify(one).max() + 1) for one in each])
+        regime = crowd.regime[of_cells]
+        kinds = [2**kind * (regime == kind).any(axis=1) for kind in _NAMED]
+        layers["regimes"] = np.sum(kinds, axis=0)
+    return layers
 
 
 def _grid(name: str, values: np.ndarray, *, betas: np.ndarray, **how: Any) -> dict[str, np.ndarray]:
@@ -85,47 +68,43 @@ def _grid(name: str, values: np.ndarray, *, betas: np.ndarray, **how: Any) -> di
     return cells(name, np.repeat(values, len(betas)), beta=beta, **how)
 
 
-def _letters(codes: Iterable[int]) -> str:
-    # Letters: a row of digits would be read as one large number.
-    return "".join(chr(ord("a") + int(code)) for code in codes)
+def _letters(layer: np.ndarray) -> list[str]:
+    # A row of digits would be read as one large number.
+    return ["".join(chr(ord("a") + code) for code in line) for line in layer.tolist()]
 
 
-def plane_rows(name: str, *, first: int, count: int) -> Rows:
+def _plane_rows(name: str, *, first: int, count: int) -> Rows:
     """Rows `first` to `first + count` of a plane, as `read_plane` reads them."""
-    values, coarse = UPWARDS[name][first : first + count], COARSE[name]
-    chosen = np.flatnonzero((first + np.arange(len(values))) % coarse == 0)
+    number, coarse = first + np.arange(count), COARSE[name]
+    values, chosen = UPWARDS[name][number], number % coarse == 0
     found = _grid(name, values, betas=BETAS, random=coarse == 1)
     crowd = found if coarse == 1 else _grid(name, values[chosen], betas=BETAS[::coarse])
-    regime = found["regime"].reshape(len(values), -1)
-    thousandths = np.rint(1000.0 * found["exponent"]).astype(int).reshape(regime.shape)
-    rows: Rows = [
-        {"row": first + n, "value": value, "regime": _letters(regime[n])}
-        for n, value in enumerate(values.tolist())
-    ]
+    columns: dict[str, Any] = {"row": number, "value": values}
+    columns["regime"] = _letters(found["regime"].reshape(count, -1))
     for layer in ("attractors", "regimes"):
-        lines = dict(zip(chosen, crowd[layer].reshape(len(chosen), -1), strict=True))
-        for n, row in enumerate(rows):
-            row[layer] = _letters(lines.get(n, []))
-    for row, line in zip(rows, thousandths, strict=True):
-        row["exponent"] = " ".join(map(str, line))
-    return rows
+        columns[layer] = np.full(count, "", dtype=object)
+        columns[layer][chosen] = _letters(crowd[layer].reshape(chosen.sum(), -1))
+    thousandths = np.rint(1000.0 * found["exponent"]).astype(int).reshape(count, -1)
+    columns["exponent"] = [" ".join(map(str, line)) for line in thousandths]
+    return rows_of(**columns)
 
 
-def _plane_table(name: str, count: int) -> Table:
-    units = [{"first": first, "count": count} for first in range(0, len(UPWARDS[name]), count)]
-    return Table(path=_FOLDER / f"{name}.csv", units=units, rows=partial(plane_rows, name))
-
-
-GAMMA, EPSILON = _plane_table("gamma", 50), _plane_table("epsilon", 100)
+GAMMA, EPSILON = (
+    Table(
+        path=Path(__file__).with_name(f"{name}.csv"),
+        units=[{"first": first, "count": count} for first in range(0, len(UPWARDS[name]), count)],
+        rows=partial(_plane_rows, name),
+    )
+    for name, count in (("gamma", 50), ("epsilon", 100))
+)
 
 
 def read_plane(table: Table) -> dict[str, np.ndarray]:
     """The layers of a plane, arrays (rows, β); of attractors and regimes `COARSE` times fewer."""
-    stored = table.read()
-    layers = {
-        name: np.array([[ord(code) - ord("a") for code in line] for line in stored[name] if line])
-        for name in ("regime", "attractors", "regimes")
-    }
+    stored, layers = table.read(), {}
+    for name in ("regime", "attractors", "regimes"):
+        codes = [list(line.encode()) for line in stored[name] if line]
+        layers[name] = np.array(codes) - ord("a")
     layers["exponent"] = np.array([line.split() for line in stored["exponent"]]).astype(int) / 1000
     return layers
 
@@ -133,8 +112,9 @@ def read_plane(table: Table) -> dict[str, np.ndarray]:
 def control_cells(name: str) -> tuple[np.ndarray, np.ndarray]:
     """β and γ or ε, (800,) each, of the random cells of a plane that are run ten times longer."""
     wide = len(BETAS)
-    chosen = np.sort(numpy_generator(1).choice(wide**2, size=_CONTROL, replace=False))
-    rows, columns = np.divmod(chosen, wide)
+    rows, columns = np.divmod(
+        np.sort(numpy_generator(1).choice(wide**2, size=_CONTROL, replace=False)), wide
+    )
     return BETAS[columns], UPWARDS[name][rows]
 
 
@@ -191,24 +171,21 @@ def agreement(regime: np.ndarray, *, blocks: int = 10) -> dict[Regime, Estimate]
     rows, columns = (np.arange(n) * blocks // n for n in regime.shape)
     piece = (rows[:, None] * blocks + columns).ravel()
     one, found = np.ones(regime.shape), {}
-    for code in NAMED:
+    cross = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
+    for code in _NAMED:
         own = (regime == code).astype(float)
         if 0.0 < own.mean() < 1.0:
             # Neighbors alike, neighbors, cells of the regime, cells, in each piece.
-            around, all_around = (convolve(x, _CROSS, mode="constant") for x in (own, one))
+            around, all_around = (convolve(x, cross, mode="constant") for x in (own, one))
             layers = (around * own, all_around * own, own, one)
             counts = np.stack([np.bincount(piece, x.ravel(), minlength=blocks**2) for x in layers])
-            total = counts.sum(axis=1)
-            left_out = _score(total[:, None] - counts)
-            error = np.sqrt((blocks**2 - 1.0) * left_out.var())
-            found[code] = Estimate(value=float(_score(total)), error=float(error))
+            total = counts.sum(axis=1, keepdims=True)
+            # Without each of the pieces, and with all of them.
+            alike, neighbors, mine, cells = np.hstack([total - counts, total])
+            score = (alike / neighbors - mine / cells) / (1.0 - mine / cells)
+            error = np.sqrt((blocks**2 - 1.0) * score[:-1].var())
+            found[code] = Estimate(value=float(score[-1]), error=float(error))
     return found
-
-
-def _score(counts: np.ndarray) -> np.ndarray:
-    alike, neighbors, mine, cells = counts
-    share = mine / cells
-    return np.asarray((alike / neighbors - share) / (1.0 - share))
 
 
 def mixed(regimes: np.ndarray) -> np.ndarray:
@@ -220,10 +197,8 @@ def mixed(regimes: np.ndarray) -> np.ndarray:
 def control_changes(name: str, regime: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Points (n, 2) of the control cells of a plane, their labels, and those ten times later."""
     stored, (betas, values) = CONTROL.read(), control_cells(name)
-    rows = np.searchsorted(UPWARDS[name], values - 1e-9)
-    columns = np.searchsorted(BETAS, betas - 1e-9)
-    late = stored["regime"][stored["plane"] == name]
-    return np.stack([betas, values], axis=1), regime[rows, columns], late
+    before = regime[np.searchsorted(UPWARDS[name], values), np.searchsorted(BETAS, betas)]
+    return np.stack([betas, values], axis=1), before, stored["regime"][stored["plane"] == name]
 
 
 # ---- longer windows
@@ -244,8 +219,7 @@ def LONGER(bits: int, *, seed: int) -> Rows:
     """Shares of regimes at 64 values of β between 1.4 and 2.4, after 5,000 turns of the clock.
 
     `rate`: median leading exponent of the chaotic ones, nats per token. `onset`: the first of 64
-    values around the closed form at which the orbit does not return after a turn, 20,000 turns
-    later.
+    values around the closed form at which an orbit of 20,000 turns does not return after one more.
     """
     network, slower = longer_network(bits, seed=seed), 2**bits // 4
     start, turn = random_contexts(network, seed, count=1).select(0), network.positions
@@ -263,7 +237,6 @@ def LONGER(bits: int, *, seed: int) -> Rows:
     betas = np.linspace(1.4, 2.4, 64)
     found = survey(network, start, beta=betas, exponent_steps=1000 * turn, **how)
     rates = found.exponents.value[found.regime == Regime.CHAOTIC, 0]
-    names = {regime: regime.label.replace(" ", "-") for regime in Regime}
-    shares = {name: float((found.regime == regime).mean()) for regime, name in names.items()}
+    shares = {one.label.replace(" ", "-"): (found.regime == one).mean() for one in Regime}
     rate = float(np.median(rates)) if len(rates) else 0.0
-    return [{"predicted": predicted, "onset": seen, **shares, "rate": rate}]
+    return rows_of(predicted=predicted, onset=seen, **shares, rate=rate)

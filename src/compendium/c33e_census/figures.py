@@ -12,9 +12,7 @@ def show_gauge(one: Network, two: Network, *, first: np.ndarray, second: np.ndar
     """Two sign tables of one network in two gauges, and the orbits (steps,) that both show."""
     figure, axes = plt.subplots(1, 3, figsize=(8.4, 2.7), width_ratios=(1, 1, 2.2))
     features, segments = one.features, one.segments
-    for axis, network, title in zip(
-        axes[:2], (one, two), ("its weights", "relabeled"), strict=True
-    ):
+    for axis, network, title in zip(axes, (one, two), ("its weights", "relabeled"), strict=False):
         signs = np.concatenate([network.semantic, network.position], axis=2)
         axis.imshow(signs.reshape(-1, signs.shape[2]), cmap="PuOr", vmin=-2, vmax=2, aspect="auto")
         axis.set_xticks([1, segments + (network.bits - 1) / 2], ["segments", "position"])
@@ -64,7 +62,7 @@ def show_predictor(
     axes[0].set_xlabel(r"score $\beta_{\rm top}/\beta_c$, 0 for a real eigenvalue")
     axes[0].set_ylabel("share of the held-out networks")
     axes[0].legend()
-    cuts = np.concatenate([[np.inf], np.unique(score)[::-1]])
+    cuts = [np.inf, *np.unique(score)[::-1]]
     hits, false = ([(score[who] >= cut).mean() for cut in cuts] for who in (label, ~label))
     axes[1].plot(false, hits, color=COLORS["purple"], label=f"area {area:.2f}")
     axes[1].plot([0, 1], [0, 1], color="0.5", lw=1, label="chance")

@@ -6,9 +6,9 @@ contexts each. √(L/P) is the spread of the eigenvalues of ⟨W^v W^o⟩.
 1. First look: 3,000 steps, then a period of at most 256 steps in 512. Most orbits have one.
 2. Second look at the others: `find_attractors` after 8,000 steps more.
 3. Third look at what is neither periodic nor chaotic then: the same after 30,000 steps more.
-4. 64 replicas in all of the chaotic orbits, shared evenly among all β that have such and moved
-   apart by 1e-10, are followed for 40,000 steps. A replica has escaped when its growth stays below
-   a third of the exponent up to the end. Where at least half have, the label is transient chaos.
+4. 64 replicas in all of the chaotic orbits, shared evenly among their β and moved apart by 1e-10,
+   are followed for 40,000 steps. One has escaped when its growth stays below a third of the
+   exponent up to the end. Where at least half have, the label is transient chaos.
 
 An orbit is *driven* if all contexts at its β end on one orbit whose period divides that of the
 clock. The onset is the first β where this fails.
@@ -17,7 +17,7 @@ clock. The onset is the first β where this fails.
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.stats import entropy, rankdata
@@ -30,7 +30,6 @@ from compendium.common.networks import draw_networks
 from compendium.common.rows import grid, share_rows
 from compendium.common.windows import replicas
 from spinformer.core.random import Seed
-from spinformer.core.records import record
 from spinformer.dmft.attractors import Regime, find_attractors, find_period
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.lyapunov import lyapunov_spectrum
@@ -39,14 +38,10 @@ from spinformer.dmft.network import Context, Network
 from spinformer.dmft.onset import onset
 
 Columns = dict[str, np.ndarray]
-_FOLDER = Path(__file__).parent
 # All numbers of steps are multiples of the longest clock, 8, so that orbits stay in phase.
-FIRST, SECOND, THIRD = 3000, 8000, 30_000
-_KEPT, _EXPONENT = 8000, 4004
-_LONGEST = 256
-EVEN, FINE, CONTEXTS = 48, 16, 8
+_FIRST, _SECOND, _THIRD, _LONGEST = 3000, 8000, 30_000, 256
+_EVEN, _FINE, _CONTEXTS = 48, 16, 8
 _REPLICAS, _STRETCH = 64, 500
-HORIZON = 40_000
 # Orbits of different contexts closer than this are one: just past an onset they are 30 times as
 # far apart, and just before it slow ones have come as near.
 _ONE = 1e-3
@@ -55,26 +50,21 @@ _ONE = 1e-3
 # ---- the protocol
 
 
-def highest_beta(network: Network) -> float:
-    """The top of the range, 3 √(L/P)."""
-    return 3.0 * float(np.sqrt(network.segments / network.features))
-
-
 def _looks(network: Network, starts: Context, betas: np.ndarray) -> Columns:
     """The first three looks: labels of every context at every β, (n, contexts), and the ends."""
-    contexts = len(starts.attention)
-    beta = np.repeat(betas, contexts)
+    shape = len(betas), len(starts.attention)
+    beta = np.repeat(betas, shape[1])
     flat = Context(np.tile(starts.attention, (len(betas), 1, 1)), starts.position)
     ensemble = Ensemble(network, flat, beta=beta, threads=1)
-    ensemble.advance(FIRST)
+    ensemble.advance(_FIRST)
     orbits = ensemble.record(2 * _LONGEST)
     period = np.array([find_period(orbit, longest=_LONGEST) for orbit in orbits])
     state = ensemble.state()
     ends = state.attention.copy()
     regime = np.where(period > 0, Regime.PERIODIC, Regime.UNDECIDED)
     exponent = np.full(period.shape, np.nan)
-    how: dict[str, Any] = {"kept": _KEPT, "exponent_steps": _EXPONENT, "threads": 1}
-    for wait in (SECOND, THIRD):
+    how: dict[str, Any] = {"kept": 8000, "exponent_steps": 4004, "threads": 1}
+    for wait in (_SECOND, _THIRD):
         rest = np.flatnonzero(~np.isin(regime, (Regime.PERIODIC, Regime.CHAOTIC)))
         if len(rest):
             left = Context(ends[rest], state.position)
@@ -83,63 +73,58 @@ def _looks(network: Network, starts: Context, betas: np.ndarray) -> Columns:
             exponent[rest] = found.exponents.value[:, 0]
             ends[rest] = found.context.attention
     clock = (period > 0) & (network.positions % np.maximum(period, 1) == 0)
-    layers = {"regime": regime, "period": period, "exponent": exponent, "ends": ends}
-    shape = (len(betas), contexts)
-    shaped = {name: value.reshape(shape + value.shape[1:]) for name, value in layers.items()}
-    apart = np.abs(shaped["ends"] - shaped["ends"][:, :1]).max(axis=(1, 2, 3))
-    return {"betas": betas, "driven": clock.reshape(shape).all(axis=1) & (apart < _ONE), **shaped}
+    ends = ends.reshape(*shape, *ends.shape[1:])
+    one = np.abs(ends - ends[:, :1]).max(axis=(1, 2, 3)) < _ONE
+    layers = {"regime": regime, "period": period, "exponent": exponent}
+    shaped = {name: value.reshape(shape) for name, value in layers.items()}
+    driven = clock.reshape(shape).all(axis=1) & one
+    return {"betas": betas, "driven": driven, "ends": ends, **shaped}
 
 
 def sweep(
-    network: Network, seed: Seed, *, even: int = EVEN, fine: int = FINE, contexts: int = CONTEXTS
+    network: Network, seed: Seed, *, even: int = _EVEN, fine: int = _FINE, contexts: int = _CONTEXTS
 ) -> Columns:
     """The protocol for one network; `seed` draws the contexts and moves the replicas apart.
 
     "betas", "driven": (n,), the even values, then the fine ones. "regime", "period", "exponent":
-    (n, contexts).
+    (n, contexts). "ends": (n, contexts, T, P), attention in the end.
     """
     starts = random_contexts(network, seed, count=contexts)
-    betas = highest_beta(network) * np.arange(1, even + 1) / even
+    top = 3.0 * float(np.sqrt(network.segments / network.features))
+    betas = top * np.arange(1, even + 1) / even
     parts = [_looks(network, starts, betas)]
     lost = betas[~parts[0]["driven"]]
     if fine and len(lost):
         near = lost[0] - betas[0] + 2.0 * betas[0] * np.arange(1, fine + 1) / (fine + 1)
         parts.append(_looks(network, starts, near))
     found = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    ends, chaotic = Context(found.pop("ends"), starts.position), found["regime"] == Regime.CHAOTIC
-    labeled = {"chaotic": chaotic, "exponent": found["exponent"]}
-    over = chaos_ends(network, ends, beta=found["betas"], seed=seed, **labeled)
-    found["regime"][chaotic & over[:, None]] = Regime.TRANSIENT_CHAOS
+    chaotic = found["regime"] == Regime.CHAOTIC
+    ended = chaos_ends(network, found, position=starts.position, seed=seed)
+    found["regime"][chaotic & ended[:, None]] = Regime.TRANSIENT_CHAOS
     return found
 
 
 def chaos_ends(
-    network: Network,
-    context: Context,
-    *,
-    beta: np.ndarray,
-    chaotic: np.ndarray,
-    exponent: np.ndarray,
-    seed: Seed,
-    horizon: int = HORIZON,
+    network: Network, found: Columns, *, position: int, seed: Seed, horizon: int = 40_000
 ) -> np.ndarray:
-    """At which β, (n,), at least half of the replicas of contexts (n, B, T, P) end their chaos."""
-    over, rows = np.full(len(beta), False), np.flatnonzero(chaotic.any(axis=1))
+    """At which β, (n,), at least half of the replicas of chaotic ends of a `sweep` calm down."""
+    chaotic, ended = found["regime"] == Regime.CHAOTIC, np.full(len(found["betas"]), False)
+    rows = np.flatnonzero(chaotic.any(axis=1))
     if len(rows):
         share = max(1, _REPLICAS // len(rows))
         at = np.repeat(rows, share)
         lane = np.concatenate([np.resize(np.flatnonzero(chaotic[row]), share) for row in rows])
         zero = Context(np.zeros((network.context, network.features)), 0)
         noise = replicas(zero, count=len(at), seed=seed).attention
-        moved = Context(context.attention[at, lane] + noise, context.position)
+        moved = Context(found["ends"][at, lane] + noise, position)
         stretches = horizon // _STRETCH
         how: dict[str, Any] = {"steps": stretches * _STRETCH, "batches": stretches, "threads": 1}
-        found = lyapunov_spectrum(network, moved, beta=beta[at], count=1, **how)
-        growth = found.growth[..., 0]
+        rates = lyapunov_spectrum(network, moved, beta=found["betas"][at], count=1, **how)
         # Each against a third of its own exponent.
-        _, escaped, returned = escapes_of(growth.T - exponent[at, lane] / 3.0, rate=0.0)
-        over[rows] = (escaped & ~returned).reshape(-1, share).mean(axis=1) >= 0.5
-    return over
+        excess = rates.growth[..., 0].T - found["exponent"][at, lane] / 3.0
+        _, escaped, returned = escapes_of(excess, rate=0.0)
+        ended[rows] = (escaped & ~returned).reshape(-1, share).mean(axis=1) >= 0.5
+    return ended
 
 
 def network_row(network: Network, seed: Seed, **sizes: int) -> dict[str, Any]:
@@ -148,7 +133,7 @@ def network_row(network: Network, seed: Seed, **sizes: int) -> dict[str, Any]:
     Shares are over the even β; what is `seen` counts all. `measured`: 0 if the driven cycle lasts.
     """
     found, known = sweep(network, seed, **sizes), onset(network, epsilon=network.epsilon)
-    regime, even = found["regime"], found["regime"][: sizes.get("even", EVEN)]
+    regime, even = found["regime"], found["regime"][: sizes.get("even", _EVEN)]
     driven = found["driven"][: len(even), None] & (even == Regime.PERIODIC)
     kinds = (Regime.QUASI_PERIODIC, Regime.CHAOTIC, Regime.TRANSIENT_CHAOS, Regime.UNDECIDED)
     shares = [float((even == kind).mean()) for kind in kinds]
@@ -169,11 +154,22 @@ def network_row(network: Network, seed: Seed, **sizes: int) -> dict[str, Any]:
 
 # ---- the tables
 
+_OURS = {"features": 3, "segments": 3, "context": 4}
+_CELLS = ((0, 0.02, 50), (1, 0.02, 24), (0, 0.002, 10), (0, 0.1, 10), (0, 0.3, 10))
 
-def census_rows(*, family: int, epsilon: float, chunk: int, size: int = 10, **sizes: int) -> Rows:
+
+@stored(
+    "document_size",
+    [
+        {"family": family, **_OURS, "epsilon": epsilon, "chunk": chunk}
+        for family, epsilon, chunks in _CELLS
+        for chunk in range(chunks)
+    ],
+    seconds=10.0,
+)
+def DOCUMENT_SIZE(*, family: int, epsilon: float, chunk: int, size: int = 10, **own: int) -> Rows:
     """The rows of `size` networks of one cell, `network_row` of each."""
-    count = size * (chunk + 1)
-    drawn = draw_networks(family=family, epsilon=epsilon, count=count, **sizes)
+    drawn = draw_networks(family=family, epsilon=epsilon, count=size * (chunk + 1), **own)
     chosen = list(drawn.items())[size * chunk :]
     return [{"seed": seed, **network_row(network, seed)} for seed, network in chosen]
 
@@ -182,39 +178,24 @@ def census_rows(*, family: int, epsilon: float, chunk: int, size: int = 10, **si
 @stored("longer", grid(family=(0,), number=range(0, 500, 10)), seconds=5.0)
 def LONGER(number: int, *, family: int) -> Rows:
     """How many of 64 random systems keep their label, with the steps and rules of chapter 33."""
-    found = draw_networks(family=family, epsilon=0.02, count=number + 1, **_OURS)
-    seed, network = list(found.items())[number]
-    early = sweep(network, seed)["regime"][:EVEN]
+    drawn = draw_networks(family=family, epsilon=0.02, count=number + 1, **_OURS)
+    seed, network = list(drawn.items())[number]
+    found = sweep(network, seed)
+    early = found["regime"][:_EVEN]
     picked = np.random.default_rng(seed).permutation(early.size)[:64]
     rows, lanes = np.unravel_index(picked, early.shape)
-    starts = random_contexts(network, seed, count=CONTEXTS)
-    where = Context(starts.attention[lanes], starts.position)
-    beta = highest_beta(network) * (rows + 1) / EVEN
+    where = random_contexts(network, seed, count=_CONTEXTS).select(lanes)
+    beta = found["betas"][rows]
     late = find_attractors(network, where, beta=beta, exponents=1, bins=1, threads=1).regime
     return [{"seed": seed, "systems": 64, "stayed": int((early[rows, lanes] == late).sum())}]
 
 
-_OURS = {"features": 3, "segments": 3, "context": 4}
-_CELLS = ((0, 0.02, 50), (1, 0.02, 24), (0, 0.002, 10), (0, 0.1, 10), (0, 0.3, 10))
-DOCUMENT_SIZE = Table(
-    path=_FOLDER / "document_size.csv",
-    units=[
-        {"family": family, **_OURS, "epsilon": epsilon, "chunk": chunk}
-        for family, epsilon, chunks in _CELLS
-        for chunk in range(chunks)
-    ],
-    rows=census_rows,
-    seconds=10.0,
-)
+_KINDS = grid(family=(0, 1), chaotic=(1, 2, 4), quasi=(1, 2, 4))
 
 
 @stored(
     "settings_C16",
-    [
-        {**unit, "asked": asked}
-        for asked in (0.05, 0.5)
-        for unit in grid(family=(0, 1), chaotic=(1, 2, 4), quasi=(1, 2, 4))
-    ],
+    [{**kind, "asked": asked} for asked in (0.05, 0.5) for kind in _KINDS],
     seconds=0.5,
 )
 def SETTINGS(family: int, chaotic: int, quasi: int, asked: float) -> Rows:
@@ -231,9 +212,9 @@ _SIZES = [
     if size != (3, 3, 4)
 ]
 OTHER_SIZES = Table(
-    path=_FOLDER / "other_sizes.csv",
+    path=Path(__file__).with_name("other_sizes.csv"),
     units=[{**size, "chunk": chunk} for size in _SIZES for chunk in range(3)],
-    rows=partial(census_rows, size=3),
+    rows=partial(DOCUMENT_SIZE.rows, size=3),
     seconds=3.0,
 )
 
@@ -249,7 +230,7 @@ def select(table: Columns, **values: float) -> Columns:
 
 def entropy_of_labels(table: Columns) -> np.ndarray:
     """Entropy in bits of each network's labels over even β and contexts, (n,)."""
-    kinds = ("driven", "periodic", "quasi", "chaotic", "transient", "undecided")
+    kinds = "driven", "periodic", "quasi", "chaotic", "transient", "undecided"
     return np.asarray(entropy([table[kind] for kind in kinds], base=2))
 
 
@@ -268,8 +249,7 @@ def _areas(ranks: np.ndarray, labels: np.ndarray) -> np.ndarray:
         return np.asarray(excess / (positive * (labels.shape[-1] - positive)))
 
 
-@record
-class Judged:
+class Judged(NamedTuple):
     """A predictor on networks held out: threshold set on the others, counts, area with interval.
 
     confusion: (2, 2), rows the truth (without, with the label).
@@ -289,13 +269,8 @@ def judge(score: np.ndarray, *, label: np.ndarray, draws: int = 2000) -> Judged:
     gains = [(seen[truth] >= cut).mean() + (seen[~truth] < cut).mean() for cut in options]
     threshold = float(options[int(np.argmax(gains))])
     held, truth = score[1::2], label[1::2]
+    confusion = np.bincount(2 * truth + (held >= threshold), minlength=4).reshape(2, 2)
     picks = np.random.default_rng(0).integers(len(truth), size=(draws, len(truth)))
     areas = _areas(rankdata(held[picks], axis=1), truth[picks])
-    low, high = np.nanpercentile(areas, [2.5, 97.5])
-    return Judged(
-        threshold=threshold,
-        confusion=np.bincount(2 * truth + (held >= threshold), minlength=4).reshape(2, 2),
-        area=float(_areas(rankdata(held), truth)),
-        low=float(low),
-        high=float(high),
-    )
+    low, high = map(float, np.nanpercentile(areas, [2.5, 97.5]))
+    return Judged(threshold, confusion, float(_areas(rankdata(held), truth)), low, high)

@@ -4,27 +4,25 @@ That the segments of the next token come out as x where the network draws with m
 leading order in N, the probability exp(−N Σ_l f_l K(x_l, m_l)), with f_l the share of the bits in
 segment l and K the relative entropy of two coins. The probability of a path is exp(−N V[x]), V the
 sum over its tokens: the action of [freidlin2012random], here of a chain with a window. The way
-*down* into another attractor costs nothing, so that the end may be fixed there and no boundary of
-basins need be known.
+*down* into another attractor costs nothing: the end may be fixed there, whatever the basins.
 
 Tokens are handled as fields y, x = tanh y, in which K = (y − h) tanh y − ln cosh y + ln cosh h with
-m = tanh h is finite everywhere. K is written as ½r² with a smooth r, and the action minimized as
-a sum of squares. Conventions of `finite_size`: paths run from old to new.
+m = tanh h is finite everywhere. K is ½r² with a smooth r, and the action minimized as a sum of
+squares. Conventions of `finite_size`: paths run from old to new.
 """
 
 import numpy as np
 import torch
 from scipy.optimize import least_squares
 from torch import Tensor
-from torch.nn.functional import softplus
 
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
 
 
 def path_action(network: Network, fields: np.ndarray, *, beta: float, position: int) -> np.ndarray:
     """Action per bit of every token after the first window of fields (T + steps, L), (steps,)."""
-    parts = _residuals(network, torch.tensor(fields), beta=beta, position=position)
-    return np.asarray(0.5 * (parts**2).sum(dim=1).numpy())
+    parts = _residuals(network, torch.tensor(fields), beta=beta, position=position).numpy()
+    return np.asarray(0.5 * (parts**2).sum(axis=1))
 
 
 def least_action(
@@ -34,13 +32,11 @@ def least_action(
 
     There may be many local minima: try several guesses.
     """
-    inner = slice(network.context, -network.context)
-    fixed = torch.tensor(fields)
+    inner, fixed = slice(network.context, -network.context), torch.tensor(fields)
 
     def residuals(free: Tensor) -> Tensor:
-        path = torch.cat(
-            [fixed[: inner.start], free.reshape(-1, fixed.shape[1]), fixed[inner.stop :]]
-        )
+        moved = free.reshape(-1, fixed.shape[1])
+        path = torch.cat([fixed[: inner.start], moved, fixed[inner.stop :]])
         return _residuals(network, path, beta=beta, position=position).ravel()
 
     jacobian = torch.func.jacrev(residuals)
@@ -79,15 +75,11 @@ def _root(y: Tensor, h: Tensor) -> Tensor:
     gap = y - h
     near = gap.abs() < 1e-3  # the next term of the series is of relative size 1e-9 there
     apart = torch.where(near, torch.ones_like(gap), gap)
-    far = h + apart
-    entropy = apart * torch.tanh(far) - _log_cosh(far) + _log_cosh(h)
-    t = torch.tanh(h)
+    far, t = h + apart, torch.tanh(h)
+    # ln 2 cosh y is logaddexp(y, −y).
+    entropy = apart * torch.tanh(far) - torch.logaddexp(far, -far) + torch.logaddexp(h, -h)
     # 2K/gap² = φ'' + ⅔ gap φ''' + ¼ gap² φ'''' with φ = ln cosh at h.
     curved = 1.0 - 4.0 / 3.0 * gap * t + 0.25 * gap**2 * (6.0 * t**2 - 2.0)
     # Saturated tokens have a ratio of exponentially small numbers; the floor keeps its root real.
     ratio = torch.where(near, (1.0 - t**2) * curved, 2.0 * entropy / apart**2)
     return gap * torch.sqrt(torch.clamp(ratio, min=1e-30))
-
-
-def _log_cosh(y: Tensor) -> Tensor:
-    return y.abs() + softplus(-2.0 * y.abs()) - np.log(2.0)

@@ -32,20 +32,17 @@ def show_escapes(
 ) -> Figure:
     """Lifetimes of cycles against N; laws: β, cycle, label, both fits' intercepts and slopes."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.8, 3.5))
-    looks = (("blue", "o"), ("red", "s"), ("green", "^"), ("orange", "D"), ("blue", "o"))
-    for number, ((beta, cycle, label, law), (color, marker)) in enumerate(
-        zip(laws, looks, strict=True)
-    ):
-        last = number == len(laws) - 1
-        axis = right if last else left
+    looks = [*zip(("blue", "red", "green", "orange"), "os^D", [left] * 4, strict=True)]
+    looks.append(("blue", "o", right))
+    for (beta, cycle, label, law), (color, marker, axis) in zip(laws, looks, strict=True):
         rows = (table["beta"] == beta) & (table["cycle"] == cycle) & (table["seed"] == 0)
         size, *ends = (table[name][rows] for name in ("size", "low", "lifetime", "high"))
         intervals(axis, size, ends, color, fmt=marker, ms=4, lw=0.9, label=label)
         axis.set(yscale="log", xlabel="bits $N$")
         at = np.linspace(size.min(), size.max(), 60)
         axis.plot(at, np.exp(law[0] + law[1] * at), color=COLORS[color], lw=1.2)
-        power = np.exp(law[2] + law[3] * np.log(at))
-        axis.plot(at, power, color="0.5", lw=1, ls="--", label="power law" if last else None)
+        power, name = np.exp(law[2] + law[3] * np.log(at)), "power law" if axis is right else None
+        axis.plot(at, power, color="0.5", lw=1, ls="--", label=name)
         axis.legend(fontsize=8)
     left.set_ylabel(r"mean time to escape, $\tau$ (tokens)")
     label_panels([left, right])

@@ -1,24 +1,22 @@
 """Escapes of a network of N bits from one cycle of its mean field to another, by its own noise.
 
 Where a text is, is decided by switching the noise off: its window is followed by the mean field
-until it can be recognized. Times of rare escapes are exponential, those of texts that stayed are
-censored.
+until it can be recognized.
 
 Predictions, written after a pilot at two sizes and before the table of escapes was made. ln τ is
 linear in N, and a power law of N is worse by more than ten units of deviance over all cycles; its
-slope is the least action, up to the factor of N before the exponential, which nobody has computed:
-a factor √N would raise the slope by 1/(2N), a tenth of it where τ is some thousand tokens.
+slope is the least action, up to an unknown factor of N before the exponential: √N would raise the
+slope by 1/(2N), a tenth of it where τ is some thousand tokens.
 
 Windows run from old to new, as in `finite_size`, contexts from new to old, as in `mean_field`.
 """
 
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bookmaker.tables import Rows, Table, stored
+from bookmaker.tables import Rows, stored
 from compendium.c33g_escapes.action import least_action, path_action
 from compendium.common.lifetimes import lifetime_estimate
 from compendium.common.rows import grid, near_rows
@@ -37,7 +35,6 @@ from spinformer.dmft.finite_size import (
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Context, Network
 
-_FOLDER = Path(__file__).parent
 # Noise-free tokens before a text is recognized, and tolerance of the overlaps then.
 _SETTLE, _TOLERANCE = 400, 1e-2
 # An escape takes some dozens of tokens: so many before and after it belong to a path.
@@ -51,9 +48,8 @@ def recognize(orbits: np.ndarray, *, cycles: np.ndarray, clock: int) -> np.ndarr
 
     Both begin at the same position of the clock; a shift by whole turns of it is no difference.
     """
-    shifts = range(0, orbits.shape[1], clock)
-    moved = [np.roll(cycles, shift, axis=1)[:, None] for shift in shifts]
-    away = np.min([np.abs(orbits - one).max(axis=(2, 3)) for one in moved], axis=0)
+    turned = (np.roll(cycles, shift, axis=1) for shift in range(0, orbits.shape[1], clock))
+    away = np.min([np.abs(orbits - one[:, None]).max(axis=(2, 3)) for one in turned], axis=0)
     return np.where(away.min(axis=0) <= _TOLERANCE, away.argmin(axis=0), -1)
 
 
@@ -80,25 +76,22 @@ def noise_escapes(
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """When and where `runs` texts of N = `size` bits leave cycle `home`: times, ends, (R,) each.
 
-    times: tokens, the middle of the interval between two looks; the horizon where a text stayed.
-    ends: cycle of the noise-free continuation then, −1 for none of the known ones or no escape.
-    every: tokens between two looks, whole turns of the clock.
+    times: tokens, the middle of the `every` tokens between two looks, whole turns of the clock; the
+    horizon where a text stayed. ends: cycle of the noise-free continuation then, −1 for none of the
+    known ones or no escape.
     """
-    rng = numpy_generator(seed)
-    windows = np.repeat(window[None], runs, axis=0)
+    inside, windows = np.arange(runs), np.repeat(window[None], runs, axis=0)
     times, ends = np.full(runs, float(horizon)), np.full(runs, -1)
-    inside = np.arange(runs)
+    how: dict[str, Any] = {"steps": every, "seed": numpy_generator(seed), "draw_window": False}
     for passed in range(every, horizon + 1, every):
-        how: dict[str, Any] = {"steps": every, "runs": len(inside), "seed": rng} | where
-        tokens = generate(network, size, window=windows, draw_window=False, **how).tokens
-        windows = tokens[:, -network.context :]
-        found = ends_on(network, windows, cycles=cycles, **where)
-        out = found != home
-        times[inside[out]] = passed - 0.5 * every
-        ends[inside[out]] = found[out]
-        inside, windows = inside[~out], windows[~out]
         if not len(inside):
             break
+        texts = generate(network, size, window=windows, runs=len(inside), **how, **where)
+        windows = texts.tokens[:, -network.context :]
+        found = ends_on(network, windows, cycles=cycles, **where)
+        out = found != home
+        times[inside[out]], ends[inside[out]] = passed - 0.5 * every, found[out]
+        inside, windows = inside[~out], windows[~out]
     return times, ends
 
 
@@ -113,17 +106,17 @@ class EscapeLaw(NamedTuple):
 def escape_law(*columns: np.ndarray, total: np.ndarray, ended: np.ndarray) -> EscapeLaw:
     """Fit exponential lifetimes by maximum likelihood, a slope for each of the columns x (n,).
 
-    total: (n,) time at risk, all texts together. ended: (n,) escapes, positive. The likelihood of a
+    total: (n,) time S at risk, all texts together. ended: (n,) escapes k > 0. The likelihood of a
     point is τ^{−k} exp(−S/τ); errors are those of the Fisher information.
     """
-    scale = np.array([1.0, *(np.mean(column) for column in columns)])
-    design = np.column_stack([np.ones(len(total)), *columns]) / scale
+    design = np.column_stack([np.ones(len(total)), *columns])
+    scale = design.mean(axis=0)
+    design /= scale
     information = design.T @ (ended[:, None] * design)
     # Newton's step with the expected information; the problem is convex, so it arrives.
     guess = np.linalg.solve(information, design.T @ (ended * np.log(total / ended)))
     for _ in range(200):
-        surplus = total * np.exp(-design @ guess) - ended
-        move = np.linalg.solve(information, design.T @ surplus)
+        move = np.linalg.solve(information, design.T @ (total * np.exp(-design @ guess) - ended))
         guess = guess + move
         if np.abs(move).max() < 1e-13:
             break
@@ -144,12 +137,11 @@ class Coexisting(NamedTuple):
 
 @cache
 def coexisting_cycles(beta: float) -> Coexisting:
-    """The cycles of the document's network at β = 3 or 1.27, those of the least period first.
+    """The cycles of the document's network at β = 3 or 1.27.
 
     In the order of the period, then of the mean of the first overlap, which no phase changes.
     """
-    network = Network.document()
-    length = _LENGTHS[beta]
+    network, length = Network.document(), _LENGTHS[beta]
     ensemble = Ensemble(network, random_contexts(network, 0, count=96), beta=beta, threads=1)
     ensemble.advance(40_000)
     states = ensemble.state()
@@ -160,8 +152,8 @@ def coexisting_cycles(beta: float) -> Coexisting:
         here = overlaps[row : row + 1]
         if recognize(here, cycles=overlaps[heads], clock=network.positions) < 0:
             heads.append(row)
-    periods = np.array([find_period(overlaps[row], longest=length // 2) for row in heads])
-    periods[periods == 0] = length
+    twice = np.tile(overlaps[heads], (1, 2, 1))
+    periods = np.array([find_period(orbit, longest=length) for orbit in twice])
     order = np.lexsort((overlaps[heads, :: network.positions, 0].mean(axis=1), periods))
     chosen = np.array(heads)[order]
     return Coexisting(
@@ -172,7 +164,28 @@ def coexisting_cycles(beta: float) -> Coexisting:
     )
 
 
-def escape_row(
+# Sizes at which a text lasts some hundred tokens at least, and seldom sixty thousand.
+_SIZES = {
+    (3.0, 0): (1200, 1800, 2400, 3000, 3600, 4200),
+    (3.0, 1): (900, 1200, 1500, 1800, 2100, 2400, 2700),
+    (3.0, 2): (1200, 1800, 2400, 3000, 3600),
+    (3.0, 3): (1500, 2400, 3300, 4200, 5100, 6000),
+    (1.27, 1): (900_000, 1_500_000, 2_100_000, 2_700_000, 3_300_000, 3_900_000),
+}
+
+
+@stored(
+    "escapes",
+    [
+        {"beta": beta, "cycle": cycle, "size": size, "seed": seed}
+        # Two more at β = 3, drawn after the region of C18d.
+        for seed in (0, 1, 2, 3)
+        for (beta, cycle), sizes in _SIZES.items()
+        if beta == 3.0 or seed < 2
+        for size in sizes
+    ],
+)
+def ESCAPES(
     beta: float, *, cycle: int, size: int, runs: int = 128, horizon: int = 60_000, seed: Seed = 0
 ) -> Rows:
     """Escapes of texts of N = `size` bits from one of the `coexisting_cycles`."""
@@ -197,23 +210,22 @@ def first_guesses(cycle: int, *, size: int, texts: int = 60) -> list[tuple[np.nd
     start, context = known.position, network.context
     how: dict[str, Any] = {"window": known.windows[cycle], "position": start, "draw_window": False}
     tokens = generate(network, size, beta=beta, steps=288, runs=texts, seed=0, **how).tokens
-    looks, ends = range(0, 288, 8), []
-    for at in looks:
-        where: dict[str, Any] = {"position": start + at, "cycles": known.overlaps}
-        ends.append(ends_on(network, tokens[:, at : at + context], beta=beta, **where))
+    looks = range(0, 288, 8)
+    on: dict[str, Any] = {"beta": beta, "cycles": known.overlaps}
+    ends = [
+        ends_on(network, tokens[:, at : at + context], position=start + at, **on) for at in looks
+    ]
 
     def follow(window: np.ndarray, place: int) -> np.ndarray:
         """48 tokens after a window without noise."""
-        path = mean_path(network, beta, window=window, steps=_AROUND, position=place)
-        return path[context:]
+        return mean_path(network, beta, window=window, steps=_AROUND, position=place)[context:]
 
     loops = [follow(window, start) for window in known.windows]
 
     def nearest(window: np.ndarray, number: int, place: int) -> np.ndarray:
         """The window of a cycle, its oldest token at `place`, that is nearest to a window."""
         first = (place - start - 1) % network.positions
-        places = range(first, 24 + first, network.positions)
-        found = [loops[number][at : at + context] for at in places]
+        found = [loops[number][at:][:context] for at in range(first, 24 + first, network.positions)]
         return min(found, key=lambda one: float(np.abs(one - window).max()))
 
     guesses = []
@@ -239,9 +251,8 @@ def ACTIONS(cycle: int, *, size: int) -> Rows:
     network, costs = Network.document(), []
     for fields, position in first_guesses(cycle, size=size)[:6]:
         path = least_action(network, fields, beta=3.0, position=position, max_steps=200)
-        cost = path_action(network, path, beta=3.0, position=position).sum()
-        costs.append(float(cost))
-    return [{"action": min(costs)}]
+        costs.append(path_action(network, path, beta=3.0, position=position).sum())
+    return [{"action": float(min(costs))}]
 
 
 def chain_lifetimes(network: Network, sizes: np.ndarray, *, beta: float) -> np.ndarray:
@@ -254,40 +265,16 @@ def chain_lifetimes(network: Network, sizes: np.ndarray, *, beta: float) -> np.n
         states = token_states(network, size)
         attention = attention_of_window(network, states[:, None], position=0)
         chances = token_probabilities(network, size, beta=beta, attention=attention)
-        inside = states[:, 0] > 0.0
-        stay = chances[np.ix_(inside, inside)]
+        first = int((states[:, 0] <= 0.0).sum())
+        stay = chances[first:, first:]
         times.append(np.linalg.solve(np.eye(len(stay)) - stay, np.ones(len(stay)))[-1])
     return np.array(times)
-
-
-# Sizes at which a text lasts some hundred tokens at least, and seldom sixty thousand.
-_SIZES = {
-    (3.0, 0): (1200, 1800, 2400, 3000, 3600, 4200),
-    (3.0, 1): (900, 1200, 1500, 1800, 2100, 2400, 2700),
-    (3.0, 2): (1200, 1800, 2400, 3000, 3600),
-    (3.0, 3): (1500, 2400, 3300, 4200, 5100, 6000),
-    (1.27, 1): (900_000, 1_500_000, 2_100_000, 2_700_000, 3_300_000, 3_900_000),
-}
-ESCAPES = Table(
-    path=_FOLDER / "escapes.csv",
-    units=[
-        {"beta": beta, "cycle": cycle, "size": size, "seed": seed}
-        # Two more at β = 3, drawn after the region of C18d.
-        for seed in (0, 1, 2, 3)
-        for (beta, cycle), sizes in _SIZES.items()
-        if beta == 3.0 or seed < 2
-        for size in sizes
-    ],
-    rows=escape_row,
-)
-# How far the rate may be from the action and still be said to be it.
-ACCEPTED = 0.25
 
 
 def rates_over_actions(
     power: float | None, *, sizes: str = "all", seeds: str = "0 1"
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """Slope over least action of the four cycles at β = 3 with its error, and how many texts.
+    """Slope over least action of the four cycles at β = 3 with its error (4,), how many texts.
 
     power: of N in front, fitted too if None. sizes: "all", "without the least" or "the largest".
     """
@@ -302,10 +289,9 @@ def rates_over_actions(
         size, total, ended = (table[k][rows].astype(float) for k in ("size", "total", "escaped"))
         columns = [size] if power is not None else [size, np.log(size)]
         law = escape_law(*columns, total=total / size ** (power or 0.0), ended=ended)
-        ratios.append((law.value[1] / action[cycle], law.error[1] / action[cycle]))
+        ratios.append((law.value[1], law.error[1]) / action[cycle])
         texts += int(table["texts"][rows].sum())
-    value, error = np.array(ratios).T
-    return value, error, texts
+    return *np.array(ratios).T, texts
 
 
 def rates_off(power: float | None, *, dealt: int = 0, **chosen: str) -> tuple[float, float, int]:
@@ -316,9 +302,9 @@ def rates_off(power: float | None, *, dealt: int = 0, **chosen: str) -> tuple[fl
     value, error, texts = rates_over_actions(power, **chosen)
     action = ACTIONS.read()["action"]
     wrong = action / np.roll(action, dealt)
-    off, error = value * wrong - 1.0, error * wrong
+    off = value * wrong - 1.0
     root = float(np.sqrt((off**2).mean()))
-    return root, float(np.sqrt(((off * error) ** 2).sum())) / (len(off) * root), texts
+    return root, float(np.linalg.norm(off * error * wrong)) / (len(off) * root), texts
 
 
 @stored(
@@ -331,9 +317,8 @@ def rates_off(power: float | None, *, dealt: int = 0, **chosen: str) -> tuple[fl
     seconds=1.0,
 )
 def SETTINGS(power: str, sizes: str, seeds: str) -> Rows:
-    """What `rates_off` lacks to `ACCEPTED`. The interval is two errors of the fits."""
+    """What `rates_off` lacks to ¼, where the rate is still said to be the action; two errors."""
     free = None if power == "free" else float(power)
     off, error, texts = rates_off(free, sizes=sizes, seeds=seeds)
-    return near_rows(
-        (off, off - 2.0 * error, off + 2.0 * error), aim=0.0, within=ACCEPTED, runs=texts
-    )
+    ends = off, off - 2.0 * error, off + 2.0 * error
+    return near_rows(ends, aim=0.0, within=0.25, runs=texts)

@@ -29,7 +29,7 @@ def show_spectra(signals: Columns, *, titles: Sequence[str], window: int) -> Non
         middle.semilogy(*shown, color=color, lw=0.7, rasterized=True)
         middle.axvline(1.0 / window, color="0.3", ls="--", lw=1)
         middle.set(xlabel="frequency (cycles per token)", ylim=(1e-12, 1e2))
-        each = np.array([autocorrelation(orbit, lags=500, unbiased=True) for orbit in orbits])
+        each = autocorrelation(orbits, lags=500, unbiased=True)
         mean = each.mean(axis=0)
         bottom.axvspan(0, window, color="0.75")
         bottom.plot(mean, color=color, lw=0.8)
@@ -37,9 +37,9 @@ def show_spectra(signals: Columns, *, titles: Sequence[str], window: int) -> Non
             band = 2.0 * each.std(axis=0, ddof=1) / np.sqrt(len(orbits))
             bottom.fill_between(np.arange(len(mean)), mean - band, mean + band, color="0.6")
         bottom.set(xlabel="lag (tokens)")
-    words = ("overlap $m^o_1$", "power $|X|^2/n$", "autocorrelation")
-    for axis, text in zip(axes[:, 0], words, strict=True):
-        axis.set_ylabel(text)
+    axes[0, 0].set_ylabel("overlap $m^o_1$")
+    axes[1, 0].set_ylabel("power $|X|^2/n$")
+    axes[2, 0].set_ylabel("autocorrelation")
     label_panels(list(axes.ravel()))
 
 
@@ -69,12 +69,12 @@ def show_fisher(curves: Columns, *, profiles: Columns, window: int) -> None:
     _, (left, right) = plt.subplots(1, 2, figsize=(9.0, 3.6))
     for motion, curve in curves.items():
         color, time = COLORS[MOTION_COLORS[motion]], np.arange(1, curve.shape[1])
-        shown = np.maximum(curve, 1e-30)
+        shown = np.maximum(curve[:, 1:], 1e-30)
         mean = np.exp(np.log(shown).mean(axis=0))
-        left.loglog(time, mean[1:], color=color, lw=1.4, label=motion)
-        low, high = shown.min(axis=0), curve.max(axis=0)
-        left.fill_between(time, low[1:], high[1:], color=color, alpha=0.12, lw=0)
-    longest = max(curve.shape[1] for curve in curves.values())
+        left.loglog(time, mean, color=color, lw=1.4, label=motion)
+        ends = shown.min(axis=0), shown.max(axis=0)
+        left.fill_between(time, *ends, color=color, alpha=0.12, lw=0)
+    longest = len(time) + 1
     guide = np.geomspace(16, longest, 5)
     left.plot(guide, 1.5 / guide, color="0.4", ls=":", lw=1.2, label="1/k")
     left.axvspan(0.9, window, color="0.85")

@@ -3,9 +3,9 @@
 A message draws the newest token with means x ± s D^{1/2} e, where D = (1 − x²)/f is N times the
 variance of its own noise, e a unit vector over the L segments, s the *strength*. Along a mean-field
 path the window of T deviations is to first order in N^{-1/2} a Gaussian state z of n = T·L numbers,
-`z' = F z + (ξ, 0, …, 0)`, of covariance C/N. Shift the noise of one token by a vector u: k tokens
-later the mean has moved by Φ_k u, and the Fisher information about the shift is [ganguli2008memory,
-Eq. (3), there for a stationary linear network]
+`z' = F z + (ξ, 0, …, 0)`, of covariance C/N. Shift the noise of one token by u: k tokens later the
+mean has moved by Φ_k u, and the Fisher information about the shift is [ganguli2008memory, Eq. (3),
+there for a stationary linear network]
 
     N uᵀ Φ_kᵀ C_k⁻¹ Φ_k u  =  N |B_k e|²,   u = D^{1/2} e,   B_k = C_k^{-1/2} Φ_k D^{1/2} .
 
@@ -16,7 +16,7 @@ Conventions of `finite_size`: maps (steps, T, L, L) with the axis s counting bac
 (T + steps, L) from old to new.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -49,7 +49,7 @@ def memory_profile(maps: np.ndarray, *, noise: np.ndarray) -> np.ndarray:
     context, segments = maps.shape[1:3]
     size = context * segments
     # The window is newest first, the profile old to new.
-    memory = np.eye(size).reshape(size, context, segments).transpose(1, 0, 2)[::-1]
+    memory = np.eye(size).reshape(size, context, segments).swapaxes(0, 1)[::-1]
     for _, orthogonal in _steps(maps, noise):
         memory = np.concatenate([orthogonal[:size].T @ memory, orthogonal[size:].T[None]])
     return np.asarray((memory**2).sum(axis=(1, 2)))
@@ -57,25 +57,22 @@ def memory_profile(maps: np.ndarray, *, noise: np.ndarray) -> np.ndarray:
 
 def noise_growth(maps: np.ndarray, *, noise: np.ndarray, readout: np.ndarray) -> np.ndarray:
     """√N times the rms deviation of `readout` (P, L) @ x after each of the steps, (steps + 1,)."""
-    factors = [_start(maps, noise), *(factor for factor, _ in _steps(maps, noise))]
-    return np.array([np.linalg.norm(readout @ factor[: maps.shape[2]]) for factor in factors])
-
-
-def _start(maps: np.ndarray, noise: np.ndarray) -> np.ndarray:
-    """S of the first window, newest token first, as the axis s of the maps counts."""
-    return np.diag(np.sqrt(noise[: maps.shape[1]][::-1]).ravel())
+    newest = np.diag(np.sqrt(noise[maps.shape[1] - 1]))
+    factors = [newest, *(factor[: len(newest)] for factor, _ in _steps(maps, noise))]
+    return np.array([np.linalg.norm(readout @ factor) for factor in factors])
 
 
 def _steps(maps: np.ndarray, noise: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """After each step S with C = S Sᵀ, and the orthogonal factor (n + L, n) that led to it."""
-    steps, context, segments = maps.shape[:3]
+    _, context, segments = maps.shape[:3]
     size = context * segments
-    factor = _start(maps, noise)
-    for time in range(steps):
+    # The newest token first, as the axis s of the maps counts.
+    factor = np.diag(np.sqrt(noise[:context][::-1]).ravel())
+    for back, fresh in zip(maps, noise[context:], strict=True):
         push = np.zeros((size, size + segments))
-        push[:segments, :size] = maps[time].transpose(1, 0, 2).reshape(segments, size) @ factor
+        push[:segments, :size] = back.swapaxes(0, 1).reshape(segments, size) @ factor
         push[segments:, :size] = factor[:-segments]
-        push[:segments, size:] = np.diag(np.sqrt(noise[context + time]))
+        push[:segments, size:] = np.diag(np.sqrt(fresh))
         orthogonal, upper = np.linalg.qr(push.T)
         factor = upper.T
         yield factor, orthogonal
@@ -123,17 +120,12 @@ def measured_information(
 
     The newest token of the window is shifted by ± `strength` times D^{1/2} `direction`.
     """
+    how: dict[str, Any] = {"beta": beta, "position": position, "runs": runs}
     shift, texts = strength * np.sqrt(token_noise(network, window[-1])) * direction, []
-    for number, moved in enumerate((shift, -shift)):
+    for own, moved in ((2 * seed, shift), (2 * seed + 1, -shift)):
         sent = np.concatenate([window[:-1], window[-1:] + moved])
-        drawn: dict[str, Any] = {
-            "steps": int(delays.max()),
-            "runs": runs,
-            "seed": 2 * seed + number,
-        }
-        texts.append(
-            generate(network, size, beta=beta, window=sent, position=position, **drawn).tokens
-        )
+        run = generate(network, size, window=sent, steps=int(delays.max()), seed=own, **how)
+        texts.append(run.tokens)
     found = []
     for delay in map(int, delays):
         # A message that was the newest token of the first window has left it from delay T on.
@@ -157,23 +149,23 @@ def label_information(
     half = len(first) // 2
     order = numpy_generator(seed).permutation(len(first))
     train, choose, test = np.split(order, [half, half + (len(first) - half) // 2])
-    learned = np.concatenate([first[train], second[train]])
+    learned = np.array([first[train], second[train]])
     near = KNeighborsClassifier(neighbours, algorithm="brute")
-    near.fit(learned, np.repeat([0, 1], half))
-    means = first[train].mean(axis=0), second[train].mean(axis=0)
-    within = np.concatenate([first[train] - means[0], second[train] - means[1]])
+    near.fit(np.concatenate(learned), np.repeat([0, 1], half))
+    means = learned.mean(axis=1)
+    within = np.concatenate(learned - means[:, None])
     # Components that never vary, or vary together, are left out.
     inverse = np.linalg.pinv(within.T @ within / len(within), rcond=1e-10, hermitian=True)
     weight = inverse @ (means[1] - means[0])
     bias = weight @ (means[0] + means[1]) / 2.0
-    guessers = (near.predict, lambda cloud: cloud @ weight > bias)
 
-    def hits(guess: int) -> float:
-        low, high = (guessers[guess](cloud[choose]).mean() for cloud in (first, second))
-        return float(high - low)
+    def shares(guess: Callable[[np.ndarray], np.ndarray], rows: np.ndarray) -> np.ndarray:
+        """Of points of either cloud, those that are guessed to be of the second."""
+        return np.array([guess(cloud[rows]).mean() for cloud in (first, second)])
 
-    guess = guessers[int(hits(1) >= hits(0))]
-    ups = [float(guess(cloud[test]).mean()) for cloud in (first, second)]
-    table = np.array([[1.0 - u, u] for u in ups]) / 2.0
+    # At equal hits the discriminant.
+    guessers = (lambda cloud: cloud @ weight > bias, near.predict)
+    guess = max(guessers, key=lambda one: float(np.diff(shares(one, choose))[0]))
+    table = np.array([[1.0 - up, up] for up in shares(guess, test)]) / 2.0
     outer = table.sum(axis=1, keepdims=True) * table.sum(axis=0, keepdims=True)
     return float(rel_entr(table, outer).sum() - 1.0 / (4 * len(test))) / np.log(2.0)

@@ -25,9 +25,8 @@ from spinformer.dmft.network import Context, Network
 STRENGTH = 0.01  # of a message, in standard deviations of the noise of a token of one bit
 LEAST = 0.1  # bits below which a message counts as forgotten
 SIZES = (9999, 31_623, 99_999, 316_227, 999_999, 3_162_276, 9_999_999, 31_622_775, 99_999_999)
-STARTS = range(1, 11)
-# Starts and sizes of a second table, which the first did not choose its thresholds by.
-OTHERS, ENDS = range(11, 21), (999_999, 99_999_999)
+# Sizes of a second table, of other starts, which the first did not choose its thresholds by.
+_ENDS = (999_999, 99_999_999)
 # Tokens that a message is followed for, where not 1,024.
 _LOOKED_AT = {"quasi-periodic": 16_384}
 
@@ -42,8 +41,8 @@ def autocorrelation(signal: np.ndarray, *, lags: int, unbiased: bool = False) ->
     variance = np.mean(centred**2, axis=-1, keepdims=True)
     if not (variance > 1e-24 * (1.0 + np.max(signal**2, initial=0.0))).all():
         raise ValueError("signal must vary, got a constant")
-    transform = rfft(centred, next_fast_len(n + lags, real=True))
-    sums = irfft(np.abs(transform) ** 2, next_fast_len(n + lags, real=True))[..., : lags + 1]
+    padded = next_fast_len(n + lags, real=True)
+    sums = irfft(np.abs(rfft(centred, padded)) ** 2, padded)[..., : lags + 1]
     return sums / ((n - np.arange(lags + 1) if unbiased else n) * variance)
 
 
@@ -72,25 +71,23 @@ def perturbed_distance(
 
     By `size` in a random direction, from states on the attractor rounded to eight digits.
     """
-    beta, settle, between = MOTIONS[motion]
-    rng = numpy_generator(seed)
+    (beta, settle, between), rng = MOTIONS[motion], numpy_generator(seed)
     if between:
-        # Further apart than in the table, so that the starts spread over the attractor.
         start = protocol_start(network, steps=2000)
-        states = []
-        for number in range(starts):
-            ahead = settle if not number else network.positions * (1 + 7 * between)
-            _, start = trajectory(network, start, beta=beta, steps=0, transient=ahead)
-            states.append(start.attention)
-        settled = Context(np.array(states), start.position)
     else:
-        drawn = random_contexts(network, rng, count=starts)
-        _, settled = trajectory(network, drawn, beta=beta, steps=0, transient=settle)
-    attention = np.round(settled.attention, 8)
+        start = random_contexts(network, rng, count=starts)
+    _, start = trajectory(network, start, beta=beta, steps=0, transient=settle)
+    states = [start.attention]
+    # Along one orbit further apart than in the table, to spread over the attractor.
+    for _ in range(starts - 1 if between else 0):
+        ahead = network.positions * (1 + 7 * between)
+        _, start = trajectory(network, start, beta=beta, steps=0, transient=ahead)
+        states.append(start.attention)
+    attention = np.round(states if between else states[0], 8)
     direction = rng.standard_normal((starts, network.features))
     moved = attention.copy()
     moved[:, 0] += size * direction / np.linalg.norm(direction, axis=1, keepdims=True)
-    both = Context(np.concatenate([attention, moved]), settled.position)
+    both = Context(np.concatenate([attention, moved]), start.position)
     overlaps, _ = trajectory(network, both, beta=beta, steps=steps + 1)
     return np.asarray(np.linalg.norm(overlaps[:starts] - overlaps[starts:], axis=-1))
 
@@ -102,16 +99,13 @@ def forgotten_at(delays: np.ndarray, *, information: np.ndarray) -> float:
     """
     below = information <= LEAST
     lasting = below & np.append(below[1:], True)
-    if not lasting.any():
-        return float("inf")
-    first = int(np.argmax(lasting))
-    if first == 0:
-        return 0.0
-    before, after = information[first - 1], information[first]
-    if before <= LEAST:  # one delay below, one above, then below for good
-        return float(delays[first])
+    if lasting[0] or not lasting.any():
+        return 0.0 if lasting[0] else float("inf")
+    # Above at the delay before: two below in a row would have lasted from the earlier on.
+    last = int(np.argmax(lasting)) - 1
+    before, after = information[last : last + 2]
     share = (before - LEAST) / (before - after)
-    return float(delays[first - 1] * (delays[first] / delays[first - 1]) ** share)
+    return float(delays[last] * (delays[last + 1] / delays[last]) ** share)
 
 
 def growth_powers(few: np.ndarray, many: np.ndarray) -> np.ndarray:
@@ -126,7 +120,13 @@ def ladder(longest: int) -> np.ndarray:
     return np.unique(np.rint(2.0 ** np.arange(0.0, np.log2(longest) + 1e-9, 0.5)).astype(int))
 
 
-def memory_rows(motion: str, start: int, *, sizes: tuple[int, ...] = SIZES) -> Rows:
+@stored(
+    "memory_times",
+    grid(motion=MOTIONS, start=range(1, 11)),
+    seconds=15.0,
+    within={"measured": 5.0, "dephased": 1.0},
+)
+def MEMORY_TIMES(motion: str, start: int, *, sizes: tuple[int, ...] = SIZES) -> Rows:
     """Memory times of one message at every size, −1 where longer than was looked at.
 
     fisher: by linear noise. dephased: when the predicted deviation reaches the distance of runs
@@ -136,9 +136,8 @@ def memory_rows(motion: str, start: int, *, sizes: tuple[int, ...] = SIZES) -> R
     window, position = message_start(network, motion, number=start)
     sent: dict[str, Any] = {"window": window, "direction": message_direction(network, start)}
     sent |= {"beta": beta, "position": position}
-    steps = _LOOKED_AT.get(motion, 1024)
+    steps, far = _LOOKED_AT.get(motion, 1024), dephased_distance(network, motion)
     memory, spread = trace_message(network, steps=steps, **sent)
-    far = dephased_distance(network, motion)
     rows = []
     for row, size in enumerate(sizes):
         bits = predicted_information(memory, size=size, strength=STRENGTH)[1:]
@@ -172,28 +171,17 @@ def SPECTRA(seed: int) -> Rows:
     found, _ = trajectory(network, starts, beta=1.266, steps=samples, transient=100_000)
     frequency, power = periodogram(found[..., 0])
     below, half = power[:, frequency < 1.0 / network.context].sum(axis=1), power[:, -1]
+    lines = {"half": half.mean(), "half_least": half.min(), "half_most": half.max()}
     mean = np.abs(autocorrelation(found[..., 0], lags=2000).mean(axis=0))
     ends = {"early": (1, 20), "middle": (40, 80), "late": (160, 320), "rest": (1000, 2000)}
-    return rows_of(
-        below=(below / power.sum(axis=1)).mean(),
-        half=half.mean(),
-        half_least=half.min(),
-        half_most=half.max(),
-        **{name: mean[low : high + 1].max() for name, (low, high) in ends.items()},
-    )
+    largest = {name: mean[low : high + 1].max() for name, (low, high) in ends.items()}
+    return rows_of(below=(below / power.sum(axis=1)).mean(), **lines, **largest)
 
 
-MEMORY_TIMES = Table(
-    path=Path(__file__).parent / "memory_times.csv",
-    units=grid(motion=MOTIONS, start=STARTS),
-    rows=memory_rows,
-    seconds=15.0,
-    within={"measured": 5.0, "dephased": 1.0},
-)
 OTHER_TIMES = Table(
-    path=Path(__file__).parent / "other_times.csv",
-    units=grid(motion=MOTIONS, start=OTHERS),
-    rows=partial(memory_rows, sizes=ENDS),
+    path=Path(__file__).with_name("other_times.csv"),
+    units=grid(motion=MOTIONS, start=range(11, 21)),
+    rows=partial(MEMORY_TIMES.rows, sizes=_ENDS),
 )
 
 
@@ -211,7 +199,7 @@ def SETTINGS(motion: str, left_out: str, time: str) -> Rows:
 
     `left_out`: five of the twenty starts, or "none"; `time`: in "texts" or for "linear noise".
     """
-    few, many = (_times(motion, size, linear=time != "texts") for size in ENDS)
+    few, many = (_times(motion, size, linear=time != "texts") for size in _ENDS)
     powers = growth_powers(few, many)
     if left_out != "none":
         first = int(left_out.split(" to ")[0])
@@ -223,10 +211,8 @@ def _times(motion: str, size: int, *, linear: bool) -> np.ndarray:
     """Memory times of all twenty starts, at most as long as was looked at."""
     longest, found = float(_LOOKED_AT.get(motion, 1024)), []
     for table in (MEMORY_TIMES.read(), OTHER_TIMES.read()):
-        times = {
-            name: np.where(table[name] < 0, longest, np.minimum(table[name], longest))
-            for name in ("measured", "fisher", "dephased")
-        }
-        own = np.minimum(times["fisher"], times["dephased"]) if linear else times["measured"]
-        found.append(own[(table["motion"] == motion) & (table["size"] == size)])
+        mine = (table["motion"] == motion) & (table["size"] == size)
+        names = ("fisher", "dephased") if linear else ("measured",)
+        times = [np.where(table[name] < 0, longest, table[name])[mine] for name in names]
+        found.append(np.min(times, axis=0).clip(max=longest))
     return np.concatenate(found)

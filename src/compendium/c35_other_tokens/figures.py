@@ -20,9 +20,8 @@ def show_deviations(table: Columns, *, seeds: Sequence[int]) -> None:
     for ((words, letters), rows), marker in zip(kinds, "osD^vP*", strict=True):
         color = "red" if words else SHADES[letters]
         text = f"{words} words, $q={letters}$" if words else f"sites, $q={letters}$"
-        sizes, deviation, predicted = (
-            array_of(rows, name, "seed", "size") for name in ("size", "deviation", "predicted")
-        )
+        names = ("size", "deviation", "predicted")
+        sizes, deviation, predicted = (array_of(rows, name, "seed", "size") for name in names)
         style = {"fmt": marker + "-", "label": text, "ms": 4, "lw": 1}
         ends = np.quantile(deviation, (0.0, 0.5, 1.0), axis=0)
         intervals(axes[0], sizes[0], ends, color, **style)
@@ -41,14 +40,12 @@ def show_deviations(table: Columns, *, seeds: Sequence[int]) -> None:
 def show_words(table: Columns, *, threshold: float) -> None:
     """Gap between a list of words and its sites against log₂ V / N, and spread of a draw."""
     _, axes = plt.subplots(1, 2, figsize=(8.4, 3.4))
-    for (size, rows), color, mark in zip(
-        groups(table, "size"), ("sky", "blue", "green", "black"), "osD^", strict=True
-    ):
-        share, shade = rows["share"], {"color": COLORS[color], "marker": mark, "ms": 4, "lw": 1}
-        axes[0].errorbar(
-            share, rows["gap"], rows["error"], capsize=2, label=f"$N = {size}$", **shade
-        )
-        axes[1].plot(share, rows["spread"] / rows["sites"], **shade)
+    colors = ("sky", "blue", "green", "black")
+    for (size, rows), color, mark in zip(groups(table, "size"), colors, "osD^", strict=True):
+        style = {"color": COLORS[color], "marker": mark, "ms": 4, "lw": 1, "label": f"$N = {size}$"}
+        share = rows["share"]
+        axes[0].errorbar(share, rows["gap"], rows["error"], capsize=2, **style)
+        axes[1].plot(share, rows["spread"] / rows["sites"], **style)
     # The limit does not depend on the size.
     axes[0].plot(share, rows["frozen"], "--", color=COLORS["red"], label=r"$N\to\infty$")
     for axis in axes:

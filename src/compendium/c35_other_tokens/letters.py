@@ -8,16 +8,16 @@ the letters. Given the attention vector A every site is drawn from a softmax ove
 A Potts feature (Wu 1982) names one letter of each site: W(s) is 1 for it and −1/(q − 1) else. Their
 variance over the letters is 1/(q − 1); in units in which it is 1, as for bits, β and γ are smaller
 by that factor. Sites fall into segments of equal features, each one multinomial draw. A
-*vocabulary*, one softmax over a list of V words, is a network with a single site, whose q = V
-letters are the words, so that everything here applies to it, with N = 1.
+*vocabulary*, one softmax over a list of V words, is a network of N = 1 site and q = V letters.
 
-Conventions of `spinformer.dmft.finite_size`: a token is (L, q), how often each letter occurs in
-each segment. Windows (..., T, L, q) and paths (..., steps, L, q) run from *old to new*; `position`
-is the position index of the newest token of a window, which is also the query.
+Conventions of `spinformer.dmft.finite_size`: a token is (L, q), the shares of the letters in each
+segment. Windows (..., T, L, q) and paths (..., steps, L, q) run from *old to new*; `position` is
+that of the newest token of a window, which is also the query.
 """
 
 from collections.abc import Callable
-from typing import Any, Self
+from dataclasses import fields, replace
+from typing import Self
 
 import numpy as np
 import torch
@@ -43,8 +43,6 @@ from spinformer.dmft.network import (
 
 # Of the networks that are drawn, in units of features of variance 1.
 GAMMA = 220.0 / 3.0**0.5
-# What a network shares with the same one of other tokens.
-_SHARED = ("position", "context", "gamma", "epsilon", "fractions")
 
 
 def potts(labels: np.ndarray, *, letters: int) -> np.ndarray:
@@ -68,8 +66,8 @@ class LetterNetwork(AttentionNetwork):
     @classmethod
     def from_binary(cls, network: Network) -> Self:
         """The network of bits as one of two letters, the bit −1 first."""
-        shared: dict[str, Any] = {name: getattr(network, name) for name in _SHARED}
-        return cls(semantic=network.semantic[..., None] * np.array([-1.0, 1.0]), **shared)
+        own = {field.name: getattr(network, field.name) for field in fields(network)}
+        return cls(**own | {"semantic": network.semantic[..., None] * np.array([-1.0, 1.0])})
 
     @classmethod
     def segmented(cls, seed: Seed, *, letters: int, segments: int = 3) -> Self:
@@ -92,8 +90,7 @@ class LetterNetwork(AttentionNetwork):
 
     def overlaps(self, token: np.ndarray) -> np.ndarray:
         """m^α_a = Σ_l f_l Σ_s x_{l,s} W^α_a(l, s) of tokens (..., L, q): (..., 4, P)."""
-        weighted = self.semantic * self.fractions[:, None]
-        return np.einsum("rals,...ls->...ra", weighted, token)
+        return np.einsum("rals,...ls->...ra", self.semantic * self.fractions[:, None], token)
 
     def probabilities(self, attention: np.ndarray, *, beta: np.ndarray | float) -> np.ndarray:
         """P(s) of every segment, (..., L, q), given attention vectors (..., P); β broadcasts."""
@@ -106,8 +103,7 @@ class LetterNetwork(AttentionNetwork):
 
     def response(self, attention: np.ndarray, *, beta: np.ndarray) -> np.ndarray:
         """∂m^α_a / ∂A_b = β Σ_l f_l Cov_s(W^α_a, W^o_b), (..., 4, P, P)."""
-        chance = self.probabilities(attention, beta=beta)
-        output = self.semantic[OUTPUT]
+        chance, output = self.probabilities(attention, beta=beta), self.semantic[OUTPUT]
         mean = np.einsum("bls,...ls->...bl", output, chance)
         lean = chance[..., None, :, :] * (output - mean[..., None])
         weighted = self.semantic * self.fractions[:, None]
@@ -122,25 +118,24 @@ class LetterNetwork(AttentionNetwork):
         features of the classes relative to a group's first one; `readout` (4, P, rows); and
         `degeneracy` (groups, classes), how many letters a class holds.
         """
-        groups: dict[tuple[tuple[float, ...], ...], list[tuple[int, np.ndarray]]] = {}
+        groups: dict[bytes, list[tuple[int, np.ndarray, np.ndarray, np.ndarray]]] = {}
         for segment in range(self.segments):
-            columns = np.round(self.semantic[OUTPUT, :, segment].T, 12)
-            classes, member = np.unique(columns, axis=0, return_inverse=True)
-            sizes = np.bincount(member.ravel())
-            key = tuple((*map(float, row), float(g)) for row, g in zip(classes, sizes, strict=True))
-            groups.setdefault(key, []).append((segment, member.ravel()))
-        most = max(2, *(len(key) for key in groups))
+            columns = np.round(self.semantic[OUTPUT, :, segment].T, 12) + 0.0
+            found = np.unique(columns, axis=0, return_inverse=True, return_counts=True)
+            classes, member, sizes = found
+            key = np.column_stack([classes, sizes]).tobytes()
+            groups.setdefault(key, []).append((segment, classes, member.ravel(), sizes))
+        most = max(2, *(len(one[0][1]) for one in groups.values()))
         rows = most - 1
         patterns = np.zeros((len(groups) * rows, self.features))
         readout = np.zeros((4, self.features, len(patterns)))
         degeneracy = np.zeros((len(groups), most))
-        for number, (key, members) in enumerate(groups.items()):
-            classes = np.array(key)
-            degeneracy[number, : len(key)] = classes[:, -1]
-            here = slice(number * rows, number * rows + len(key) - 1)
-            patterns[here] = classes[1:, :-1] - classes[0, :-1]
-            for segment, member in members:
-                mean = np.eye(len(key))[member] / classes[member, -1:]
+        for number, members in enumerate(groups.values()):
+            for segment, classes, member, sizes in members:
+                here = slice(number * rows, number * rows + len(sizes) - 1)
+                degeneracy[number, : len(sizes)] = sizes
+                patterns[here] = classes[1:] - classes[0]
+                mean = np.eye(len(sizes))[member] / sizes[member, None]
                 weighted = self.fractions[segment] * self.semantic[:, :, segment]
                 readout[:, :, here] += (weighted @ mean)[..., 1:]
         return patterns, readout, degeneracy
@@ -164,15 +159,28 @@ def attention_of_letters(
 
 def letter_window(network: LetterNetwork, context: Context, *, beta: float) -> np.ndarray:
     """The window (..., T, L, q), oldest first, of mean tokens that a context stands for."""
-    attention, _ = fitting(network, context)
-    return network.probabilities(attention[..., ::-1, :], beta=beta)
+    return network.probabilities(fitting(network, context)[0][..., ::-1, :], beta=beta)
 
 
 def letter_path(
-    network: LetterNetwork, window: np.ndarray, *, beta: float, steps: int, position: int
+    network: LetterNetwork,
+    window: np.ndarray,
+    *,
+    beta: float,
+    steps: int,
+    position: int,
+    draw: Callable[[np.ndarray], np.ndarray] = np.asarray,
 ) -> np.ndarray:
-    """The path (..., T + steps, L, q) in the limit: every token equals its probabilities."""
-    return _written(network, window, lambda chance: chance, beta, steps, position)
+    """The path (..., T + steps, L, q): in the limit every token equals its probabilities.
+
+    draw: makes a token of its probabilities, where it does not.
+    """
+    for place in range(position, position + steps):
+        recent = window[..., -network.context :, :, :]
+        attention = attention_of_letters(network, recent, position=place)
+        token = draw(network.probabilities(attention, beta=beta))
+        window = np.concatenate([window, token[..., None, :, :]], axis=-3)
+    return window
 
 
 def generate_letters(
@@ -186,40 +194,21 @@ def generate_letters(
         return rng.multinomial(counts, chance) / counts[:, None]
 
     drawn = draw(np.broadcast_to(window, (runs, *window.shape)))
-    return _written(network, drawn, draw, beta, steps, position)
-
-
-def _written(
-    network: LetterNetwork,
-    window: np.ndarray,
-    draw: Callable[[np.ndarray], np.ndarray],
-    beta: float,
-    steps: int,
-    position: int,
-) -> np.ndarray:
-    """The window (..., T, L, q) and `steps` tokens that `draw` makes of their probabilities."""
-    tokens = window
-    for step in range(steps):
-        recent = tokens[..., -network.context :, :, :]
-        attention = attention_of_letters(network, recent, position=position + step)
-        token = draw(network.probabilities(attention, beta=beta))
-        tokens = np.concatenate([tokens, token[..., None, :, :]], axis=-3)
-    return tokens
+    return letter_path(network, drawn, beta=beta, steps=steps, position=position, draw=draw)
 
 
 def enumerate_next(
     network: LetterNetwork, size: int, *, beta: float, attention: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The exact law of one step: all q^N tokens (q^N, L, q) with their probabilities (q^N,).
+    """The exact law after an attention vector (P,): all tokens (q^N, L, q), probabilities (q^N,).
 
-    After an attention vector (P,): one softmax of the energy −N Σ_a A_a m^o_a.
+    One softmax of the energy −N Σ_a A_a m^o_a.
     """
     counts = network.counts(size)
     sites = np.indices((network.letters,) * size).reshape(size, -1).T
     owner = np.repeat(np.eye(network.segments), counts, axis=0)
     tokens = np.einsum("nis,il->nls", np.eye(network.letters)[sites], owner) / counts[:, None]
-    energy = -size * (network.overlaps(tokens)[:, OUTPUT] @ attention)
-    return tokens, softmax(-beta * energy)
+    return tokens, softmax(beta * size * (network.overlaps(tokens)[:, OUTPUT] @ attention))
 
 
 def overlap_covariance(network: LetterNetwork, chance: np.ndarray) -> np.ndarray:
@@ -239,9 +228,8 @@ def predicted_deviation(
 ) -> np.ndarray:
     """√N times the root mean square of |m^o − m^o_∞| over runs, to first order in N^{-1/2}.
 
-    (T + steps,), for a path of `letter_path` whose window is drawn, too. Deviations of the overlaps
-    in a window move the next attention vector, that the mean of the next token; its draw adds
-    noise.
+    (T + steps,), for a path of `letter_path` whose window is drawn, too. Deviations in a window
+    move the next attention vector, that the mean of the next token; its draw adds noise.
     """
     context, width = network.context, 4 * network.features
     share = 1.0 - network.epsilon
@@ -273,13 +261,10 @@ def vocabulary(network: LetterNetwork, size: int, *, words: int, seed: Seed) -> 
     The sites of a word are drawn from letter frequencies of its own, uniform on the simplex.
     Overlaps are centered over the list and, where one exceeds 1, all are scaled down.
     """
-    counts = network.counts(size)
-    rng = numpy_generator(seed)
+    counts, rng = network.counts(size), numpy_generator(seed)
     chance = rng.dirichlet(np.ones(network.letters), size=(words, network.segments))
-    tokens = rng.multinomial(counts, chance) / counts[:, None]
-    overlaps = network.overlaps(tokens)
+    overlaps = network.overlaps(rng.multinomial(counts, chance) / counts[:, None])
     centered = overlaps - overlaps.mean(axis=0)
     centered /= max(1.0, float(np.abs(centered).max()))
-    shared: dict[str, Any] = {"context": network.context, "gamma": network.gamma}
-    shared |= {"position": network.position, "epsilon": network.epsilon}
-    return LetterNetwork(semantic=np.moveaxis(centered, 0, -1)[:, :, None], **shared)
+    semantic = np.moveaxis(centered, 0, -1)[:, :, None]
+    return replace(network, semantic=semantic, fractions=np.ones(1))

@@ -11,14 +11,13 @@ the few best words of the list: their overlaps are those of sites at β* < β, �
 
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import entr, gammaln, softmax
 
-from bookmaker.tables import Rows, Table, stored
+from bookmaker.tables import Rows, stored
 from compendium.c35_other_tokens.letters import (
     GAMMA,
     LetterNetwork,
@@ -38,26 +37,33 @@ from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import OUTPUT, Network
 from spinformer.dmft.onset import onset
 
-_FOLDER = Path(__file__).parent
 _STEPS = 8
-SIZES = (3_000, 30_000, 300_000, 3_000_000, 30_000_000, 300_000_000)
-# Slopes are fitted from this size on.
-SMALLEST = 30_000
+_SIZES = (3_000, 30_000, 300_000, 3_000_000, 30_000_000, 300_000_000)
+# Letters, and words of the list or 0 for sites.
+_SITES, _WORDS = ((2, 0), (3, 0), (4, 0), (8, 0)), ((2, 64), (2, 256), (8, 64))
 FAMILIES = {"first": range(10), "second": range(100, 110)}
-_BETAS = np.linspace(0.5, 4.0, 48)
 _BLOCK = 25
 # One step of the document's network from this attention vector.
 ATTENTION = np.array([0.3, -0.2, 0.4])
 BETA = 1.5
-# Beyond so many expected words in a cell their number is as good as certain.
-_CERTAIN = 1e12
 
 
 # ---- deviations from the mean field
 
 
-def deviation_rows(
-    letters: int, *, words: int, seed: int, sizes: Sequence[int] = SIZES, runs: int = 1000
+@stored(
+    "deviations",
+    [
+        {"letters": letters, "words": words, "seed": seed}
+        for letters, words in (*_SITES, *_WORDS)
+        for seeds in FAMILIES.values()
+        for seed in seeds
+    ],
+    seconds=5.0,
+    within={"deviation": 0.02, "error": 0.01},
+)
+def DEVIATIONS(
+    letters: int, *, words: int, seed: int, sizes: Sequence[int] = _SIZES, runs: int = 1000
 ) -> Rows:
     """One row for each N: root mean square of |m − m_∞| over texts and eight tokens.
 
@@ -82,17 +88,13 @@ def deviation_rows(
         square = mean_estimate((off**2).sum(axis=2).mean(axis=1))
         rms = float(np.sqrt(square.value))
         predicted = predicted_deviation(network, beta, path=path, position=position)[-_STEPS:]
-        rows += rows_of(
-            size=size,
-            deviation=rms,
-            error=square.error / (2.0 * rms),
-            predicted=np.sqrt((predicted**2).mean() / drawn),
-        )
+        theory, error = np.sqrt((predicted**2).mean() / drawn), square.error / (2.0 * rms)
+        rows += rows_of(size=size, deviation=rms, error=error, predicted=theory)
     return rows
 
 
 def slopes(
-    table: Columns, *, letters: int, words: int, seeds: Sequence[int], smallest: int = SMALLEST
+    table: Columns, *, letters: int, words: int, seeds: Sequence[int], smallest: int = 30_000
 ) -> np.ndarray:
     """Exponent of the deviation against N of each network, from N = `smallest` on: (seeds,)."""
     mine = (table["letters"] == letters) & (table["words"] == words) & (table["size"] >= smallest)
@@ -104,21 +106,7 @@ def slopes(
     return np.array(found)
 
 
-DEVIATIONS = Table(
-    path=_FOLDER / "deviations.csv",
-    units=[
-        {"letters": letters, "words": words, "seed": seed}
-        for letters, words in ((2, 0), (3, 0), (4, 0), (8, 0), (2, 64), (2, 256), (8, 64))
-        for seeds in FAMILIES.values()
-        for seed in seeds
-    ],
-    rows=deviation_rows,
-    seconds=5.0,
-    within={"deviation": 0.02, "error": 0.01},
-)
-
-
-def exponent_rows(letters: int, *, words: int, family: str, smallest: int) -> Rows:
+def _exponent_rows(letters: int, *, words: int, family: str, smallest: int) -> Rows:
     """What sites lack to be off −1/2 by 0.05, and by how much words fall faster than N^(−1/4)."""
     which: dict[str, Any] = {"seeds": FAMILIES[family], "smallest": smallest}
     found = slopes(DEVIATIONS.read(), letters=letters, words=words, **which)
@@ -126,21 +114,16 @@ def exponent_rows(letters: int, *, words: int, family: str, smallest: int) -> Ro
 
 
 EXPONENTS, EXPONENTS_OF_WORDS = (
-    Table(
-        path=_FOLDER / f"settings_{row}.csv",
-        units=[
-            {"letters": letters, "words": words, "family": family, "smallest": smallest}
+    stored(
+        f"settings_{row}",
+        [
+            {"letters": letters, "words": words, **rest}
             for letters, words in kinds
-            for family in FAMILIES
-            for smallest in SIZES[:3]
+            for rest in grid(family=FAMILIES, smallest=_SIZES[:3])
         ],
-        rows=exponent_rows,
         seconds=0.5,
-    )
-    for row, kinds in (
-        ("C17", ((3, 0), (4, 0), (8, 0))),
-        ("C17b", ((2, 64), (2, 256), (8, 64))),
-    )
+    )(_exponent_rows)
+    for row, kinds in (("C17", _SITES[1:]), ("C17b", _WORDS))
 )
 
 
@@ -160,29 +143,27 @@ def REGIMES(letters: int, *, first: int) -> Rows:
     seeds, steps = range(first, first + _BLOCK), 10_000
     look = partial(find_attractors, kept=6000, exponents=1, exponent_steps=steps, bins=1, threads=1)
     machines = [LetterNetwork.segmented(seed, letters=letters) for seed in seeds]
-    beta = _BETAS * (letters - 1)
-    start = random_contexts(machines[0], first, count=len(_BETAS))
+    beta = np.linspace(0.5, 4.0, 48) * (letters - 1)
+    start = random_contexts(machines[0], first, count=len(beta))
     rows = []
     for seed, machine in zip(seeds, machines, strict=True):
         found = look(machine, start, beta=beta, transient=steps)
-        kinds = (Regime.PERIODIC, Regime.QUASI_PERIODIC, Regime.CHAOTIC)
-        counts = [int((found.regime == kind).sum()) for kind in kinds]
         lasting, chaotic = 0, found.regime == Regime.CHAOTIC
         if chaotic.any():
             ends = found.context.select(chaotic)
             later = look(machine, ends, beta=beta[chaotic], transient=2 * steps)
-            lasting = int((later.regime == Regime.CHAOTIC).sum())
+            lasting = (later.regime == Regime.CHAOTIC).sum()
         theory = onset(machine)
-        row: dict[str, Any] = {
-            "seed": seed,
-            **dict(zip(("periodic", "quasi", "chaotic"), counts, strict=True)),
-        }
-        row |= {"lasting": lasting, "onset": theory.critical_beta / (letters - 1)}
-        rows.append(row | {"turns": theory.critical_rotation})
+        rows += rows_of(
+            seed=seed,
+            periodic=(found.regime == Regime.PERIODIC).sum(),
+            quasi=(found.regime == Regime.QUASI_PERIODIC).sum(),
+            chaotic=chaotic.sum(),
+            lasting=lasting,
+            onset=theory.critical_beta / (letters - 1),
+            turns=theory.critical_rotation,
+        )
     return rows
-
-
-# ---- one feature
 
 
 def one_feature(letters: int, *, context: int = 1) -> LetterNetwork:
@@ -229,7 +210,8 @@ def random_words(
     ones = ones.reshape(-1, len(counts))
     ways = (gammaln(counts + 1) - gammaln(ones + 1) - gammaln(counts - ones + 1)).sum(axis=1)
     expected = np.exp(np.minimum(size * (log_words - np.log(2.0)) + ways, 700.0))
-    drawn, few = expected.copy(), expected < _CERTAIN
+    # Beyond so many words in a cell their number is as good as certain.
+    drawn, few = expected.copy(), expected < 1e12
     drawn[few] = numpy_generator(seed).poisson(expected[few])
     overlaps = (2.0 * ones / counts - 1.0) @ (network.semantic[OUTPUT] * network.fractions).T
     with np.errstate(divide="ignore"):
@@ -238,7 +220,16 @@ def random_words(
     return mean, float(np.sqrt(weight @ ((overlaps - mean) ** 2).sum(axis=1)))
 
 
-def word_rows(size: int, *, share: float, first: int, lists: int = 20) -> Rows:
+@stored(
+    "words",
+    [
+        {"size": size, "share": share, "first": first}
+        for first in (0, 1000)
+        for size in (30, 60, 120, 240)
+        for share in (0.1, 0.2, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.8, 1.0)
+    ],
+)
+def WORDS(size: int, *, share: float, first: int, lists: int = 20) -> Rows:
     """Lists of V = 2^(`share` N) words of N = `size` bits, seeds from `first`, as one row.
 
     gap: rms distance of the mean overlaps from those of sites; frozen: what it tends to. spread:
@@ -265,16 +256,3 @@ def word_rows(size: int, *, share: float, first: int, lists: int = 20) -> Rows:
         spread=np.sqrt(np.mean(spreads**2)),
         sites=np.sqrt(variance / size),
     )
-
-
-SHARES = (0.1, 0.2, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.8, 1.0)
-WORDS = Table(
-    path=_FOLDER / "words.csv",
-    units=[
-        {"size": size, "share": share, "first": first}
-        for first in (0, 1000)
-        for size in (30, 60, 120, 240)
-        for share in SHARES
-    ],
-    rows=word_rows,
-)

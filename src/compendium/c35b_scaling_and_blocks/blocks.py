@@ -2,20 +2,19 @@
 
 To [poclopez2024dynamical, Eqs. (7), (8), (15)] come a residual connection of strength r, by which
 every bit sees its own last value, and a feed-forward block of strength s, many hidden spins with
-random signs U, V at the same β. With A the attention vector
+signs U, V at the same β. With A the attention vector
 
     B_a = A_a + s ⟨V_a tanh(β Σ_b U_b A_b)⟩,   h_l = Σ_a W^o_{l,a} B_a ,
     u'_l = ½(t₊ + t₋) + ½(t₊ − t₋) u_l,   t± = tanh β(h_l ± r) .
 
-The state is the mean tokens u of the window, T·L numbers; with r = s = 0 this is the mean field of
-`dmft.mean_field`. Positions act on overlaps, not on the residual connection. Exponents are in nats
-per step, from tangent vectors of u. "Linear" blocks take the argument of tanh for tanh.
+The state is the mean tokens u of the window; with r = s = 0 this is `dmft.mean_field`. Positions
+act on overlaps, not on the residual connection. Exponents are in nats per step, from tangent
+vectors of u. "Linear" blocks take the argument of the hidden tanh for it.
 """
 
 from collections.abc import Sequence
 from functools import cache
 from itertools import islice
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,24 +22,21 @@ from scipy.optimize import brentq
 from scipy.special import softmax
 from scipy.stats import entropy
 
-from bookmaker.tables import Rows, Table, stored
+from bookmaker.tables import Rows, stored
 from compendium.common.networks import draw_networks
 from compendium.common.rows import grid, mean_rows, rows_of
 from spinformer.core.chaos import kaplan_yorke_dimension
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.core.statistics import Estimate
+from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
 
-_FOLDER = Path(__file__).parent
 # Steps between two orthonormalizations, until the frame has aligned; stretches that are averaged.
 _EVERY, _ALIGN, _STRETCHES = 4, 400, 10
 # The census: values of β up to the top, windows at each, steps dropped and averaged.
-TOP = 3.0
-BETAS, WINDOWS = 24, 2
-_WAIT, _EXPONENT = 3000, 1600
+TOP, BETAS, WINDOWS = 3.0, 24, 2
+_WAIT, _EXPONENT, _CHUNK = 3000, 1600, 12
 # Above it by three errors is chaos; within the other is zero.
 _CHAOTIC, _NEUTRAL, _SIGMAS = 0.005, 0.004, 3.0
-_CHUNK = 12
 # Strength of the residual connection, of the feed-forward block, whether that is linear.
 CONDITIONS: dict[str, tuple[float, float, bool]] = {
     "bare": (0.0, 0.0, False),
@@ -51,14 +47,12 @@ CONDITIONS: dict[str, tuple[float, float, bool]] = {
     "linear 1": (0.0, 1.0, True),
     "both 1/2, 1": (0.5, 1.0, False),
 }
-# Networks of each family of the census: the sample, and another.
-FAMILIES = {0: 120, 1: 60}
 
 
 class Blocks(NamedTuple):
-    """A network with residual strength r, feed-forward strength s, and hidden signs (2, P, H).
+    """A network with residual strength r, feed-forward strength s, and hidden signs U, V (2, P, H).
 
-    hidden: U, V of H equally many kinds of hidden spins. linear: without saturation.
+    H: equally many kinds of hidden spins. linear: without saturation.
     """
 
     network: Network
@@ -69,15 +63,14 @@ class Blocks(NamedTuple):
 
 
 def random_hidden(seed: Seed, *, features: int, kinds: int = 3) -> np.ndarray:
-    """Random signs (2, P, H) of a feed-forward block, into the hidden spins and out of them."""
+    """Random signs U, V (2, P, H), into the hidden spins and out of them."""
     return numpy_generator(seed).choice((-1.0, 1.0), size=(2, features, kinds))
 
 
 class BlockEnsemble:
     """B systems of equal sizes side by side, each with its own network, blocks and β.
 
-    All of them are linear, or none. The systems are the last axis of all arrays: a window is (T, L,
-    B), mean tokens, newest first.
+    All are linear, or none. A window is (T, L, B), mean tokens, newest first.
     """
 
     def __init__(self, systems: Sequence[Blocks], *, beta: Sequence[float] | np.ndarray) -> None:
@@ -132,8 +125,8 @@ class BlockEnsemble:
 
     def advance(self, window: np.ndarray, steps: int, *, position: int = 0) -> np.ndarray:
         """The window after `steps` steps."""
-        for step in range(steps):
-            window, _ = self.step(window, position + step, window[None][:0])
+        for place in range(position, position + steps):
+            window, _ = self.step(window, place, window[None][:0])
         return window
 
     def exponents(
@@ -141,34 +134,31 @@ class BlockEnsemble:
     ) -> Estimate:
         """The `count` largest Lyapunov exponents (B, count), the largest first, with errors.
 
-        A direction that the map destroys counts as e^{-36} a step.
+        From a multiple of 40 steps. A direction that the map destroys counts as e^{-36} a step.
         """
         start = np.random.default_rng(0).standard_normal((count, *self.size))
         frame = np.repeat(start[..., None], window.shape[-1], axis=-1)
-        ends = _ALIGN + steps // _STRETCHES * np.arange(_STRETCHES + 1)
-        growth, logs = [], np.zeros((window.shape[-1], count))
-        for n in range(1, ends[-1] + 1):
-            window, frame = self.step(window, position + n - 1, frame)
-            if n % _EVERY == 0 or n in ends:
-                flat = frame.reshape(count, -1, len(logs)).transpose(2, 1, 0)
-                axes, triangle = np.linalg.qr(flat)
-                frame = np.ascontiguousarray(axes.transpose(2, 1, 0)).reshape(frame.shape)
-                sizes = np.abs(np.diagonal(triangle, axis1=1, axis2=2))
-                logs = logs + np.log(np.maximum(sizes, np.exp(-36.0 * _EVERY)))
-            if n in ends:
-                growth.append(logs * _STRETCHES / steps)
-                logs = np.zeros_like(logs)
-        found = np.array(growth[1:])
-        value, scatter = found.mean(axis=0), found.std(axis=0, ddof=1) / np.sqrt(_STRETCHES)
-        order = np.argsort(-value, axis=1, kind="stable")
-        value, error = (np.take_along_axis(part, order, axis=1) for part in (value, scatter))
+        logs = []
+        for begin in range(position, position + _ALIGN + steps, _EVERY):
+            for place in range(begin, begin + _EVERY):
+                window, frame = self.step(window, place, frame)
+            flat = frame.reshape(count, -1, window.shape[-1]).transpose(2, 1, 0)
+            axes, triangle = np.linalg.qr(flat)
+            frame = np.ascontiguousarray(axes.transpose(2, 1, 0)).reshape(frame.shape)
+            sizes = np.abs(np.diagonal(triangle, axis1=1, axis2=2))
+            logs.append(np.log(np.maximum(sizes, np.exp(-36.0 * _EVERY))))
+        growth = np.reshape(logs[_ALIGN // _EVERY :], (_STRETCHES, -1, *logs[0].shape))
+        found = mean_estimate(growth.mean(axis=1) / _EVERY)
+        order = np.argsort(-found.value, axis=1, kind="stable")
+        value, error = (np.take_along_axis(x, order, axis=1) for x in (found.value, found.error))
         return Estimate(value=value, error=error, samples=_STRETCHES)
 
 
 def block_step(blocks: Blocks, window: np.ndarray, *, position: int, beta: float) -> np.ndarray:
     """One step of one system: mean tokens (T, L), the newest at `position` → the next window."""
-    one = BlockEnsemble([blocks], beta=[beta])
-    return one.advance(window[..., None], 1, position=position)[..., 0]
+    return BlockEnsemble([blocks], beta=[beta]).advance(window[..., None], 1, position=position)[
+        ..., 0
+    ]
 
 
 def first_mode(blocks: Blocks) -> tuple[float, float]:
@@ -186,17 +176,17 @@ def first_mode(blocks: Blocks) -> tuple[float, float]:
         _, moved = ensemble.step(0.0 * basis[0], 0, basis)
         return np.linalg.eigvals(moved.reshape(size, size, -1).transpose(2, 0, 1))
 
-    def largest(beta: float) -> float:
-        return float(np.abs(multipliers([beta])).max())
+    def excess(beta: float) -> float:
+        return float(np.abs(multipliers([beta])).max()) - 1.0
 
     betas = np.geomspace(0.02, 20.0, 200)
     over = np.abs(multipliers(betas)).max(axis=1) > 1.0 + 1e-9
     if not over.any():
         return np.inf, 0.0
     first = int(over.argmax())
-    beta = float(brentq(lambda beta: largest(beta) - 1.0, betas[first - 1], betas[first]))
+    beta = float(brentq(excess, betas[first - 1], betas[first]))
     found = multipliers([beta])[0]
-    together = np.abs(found) > largest(beta) - 1e-7
+    together = np.abs(found) > np.abs(found).max() - 1e-7
     return beta, float(np.abs(np.angle(found[together])).min() / (2.0 * np.pi))
 
 
@@ -224,17 +214,17 @@ def _surveyed(
 
     Code (0 periodic, 1 quasi-periodic, 2 chaotic), Kaplan-Yorke dimension, leading exponent.
     """
-    each = BETAS * WINDOWS
+    betas = np.repeat(TOP * np.arange(1, BETAS + 1) / BETAS, WINDOWS)
     systems, windows = [], []
     for seed, network in networks.items():
-        systems += [make_blocks(network, seed, condition=condition)] * each
-        shape = (each, network.context, network.segments)
+        systems += [make_blocks(network, seed, condition=condition)] * len(betas)
+        shape = (len(betas), network.context, network.segments)
         windows.append(np.random.default_rng((seed, 8)).uniform(-1.0, 1.0, shape))
-    beta = np.tile(np.repeat(TOP * np.arange(1, BETAS + 1) / BETAS, WINDOWS), len(networks))
-    ensemble = BlockEnsemble(systems, beta=beta)
+    ensemble = BlockEnsemble(systems, beta=np.tile(betas, len(networks)))
     window = ensemble.advance(np.moveaxis(np.concatenate(windows), 0, -1), wait)
     found = ensemble.exponents(window, _EXPONENT, position=wait)
-    value, error = (part.reshape(len(networks), each, -1) for part in (found.value, found.error))
+    shape = (len(networks), len(betas), -1)
+    value, error = found.value.reshape(shape), found.error.reshape(shape)
     leading = value[..., 0]
     code = np.where(np.abs(leading) <= _NEUTRAL, 1, 0)
     code[leading - _SIGMAS * error[..., 0] > _CHAOTIC] = 2
@@ -242,7 +232,21 @@ def _surveyed(
     return code, kaplan_yorke_dimension(-np.sort(-value, axis=-1)), leading
 
 
-def block_rows(condition: str, *, family: int, chunk: int, epsilon: float = 0.02) -> Rows:
+@stored(
+    "census",
+    [
+        {"condition": condition, "family": family, "chunk": chunk}
+        for condition in CONDITIONS
+        # 120 networks of the sample, 60 of another.
+        for family, chunks in ((0, 10), (1, 5))
+        for chunk in range(chunks)
+    ],
+    seconds=15.0,
+    rtol=1e-3,
+    within=dict.fromkeys(("chaos", "quasi", "dimension", "variety", "capped"), 0.1)
+    | {"exponent": 0.01},
+)
+def CENSUS(condition: str, *, family: int, chunk: int, epsilon: float = 0.02) -> Rows:
     """One row a network: chaos, dimension, variety, and the mean leading exponent above zero."""
     first = _CHUNK * chunk
     networks = _drawn(family, first, first + _CHUNK, epsilon=epsilon)
@@ -261,8 +265,8 @@ def block_rows(condition: str, *, family: int, chunk: int, epsilon: float = 0.02
 @cache
 def _fresh(condition: str, epsilon: float) -> dict[str, np.ndarray]:
     """The rows of sixty networks that are not in the census, as columns."""
-    chunks = [block_rows(condition, family=2, chunk=chunk, epsilon=epsilon) for chunk in range(5)]
-    rows = [row for chunk in chunks for row in chunk]
+    how = {"condition": condition, "family": 2, "epsilon": epsilon}
+    rows = [row for chunk in range(5) for row in CENSUS.rows(chunk=chunk, **how)]
     return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
 
@@ -279,30 +283,11 @@ def SETTINGS(condition: str, *, epsilon: float) -> Rows:
     return [{"measure": m} | row for m in measures for row in mean_rows(one[m] - two[m])]
 
 
-@stored(
-    "longer", [{"condition": name} for name in ("bare", "residual 1/2", "feed 1", "both 1/2, 1")]
-)
+@stored("longer", grid(condition=("bare", "residual 1/2", "feed 1", "both 1/2, 1")))
 def LONGER(condition: str) -> Rows:
     """How many chaotic systems of every tenth network are chaotic after ten times the wait."""
     networks = _drawn(0, 0, 10 * _CHUNK, 10)
-    early, late = (
-        _surveyed(networks, condition=condition, wait=wait)[0] == 2 for wait in (_WAIT, 10 * _WAIT)
-    )
+    waits = _WAIT, 10 * _WAIT
+    early, late = (_surveyed(networks, condition=condition, wait=wait)[0] == 2 for wait in waits)
     counts = {"early": early.sum(), "still": (early & late).sum(), "late": late.sum()}
     return rows_of(networks=len(networks), **counts)
-
-
-CENSUS = Table(
-    path=_FOLDER / "census.csv",
-    units=[
-        {"condition": condition, "family": family, "chunk": chunk}
-        for condition in CONDITIONS
-        for family, networks in FAMILIES.items()
-        for chunk in range(networks // _CHUNK)
-    ],
-    rows=block_rows,
-    seconds=15.0,
-    rtol=1e-3,
-    within=dict.fromkeys(("chaos", "quasi", "dimension", "variety"), 0.1)
-    | {"exponent": 0.01, "capped": 0.1},
-)

@@ -29,11 +29,9 @@ def show_scores(table: Columns) -> None:
 def show_load(paths: Columns, *, limits: Columns, onsets: Columns, largest: float) -> None:
     """Distance of texts from the theory; its largest gain by load; overlaps around the limit."""
     _, axes = plt.subplots(1, 3, figsize=(9.0, 3.3))
-    for column, color, name in (
-        ("without", "red", "theory without load"),
-        ("with", "blue", "theory at the load"),
-    ):
-        means_at(axes[0], paths["size"], paths[column], color, fmt="o-", ms=4, label=name)
+    for column, color, name in (("without", "red", "without"), ("with", "blue", "at the")):
+        style = {"fmt": "o-", "ms": 4, "label": f"theory {name} load"}
+        means_at(axes[0], paths["size"], paths[column], color, **style)
     axes[0].set(ylabel="distance of a text", ylim=(0.03, 0.9))
     axes[1].plot(limits["load"][1:], limits["gain"][1:], color=COLORS["black"])
     axes[1].axhline(limits["onset"][0], color=COLORS["orange"], ls="--", lw=1.2)

@@ -1,19 +1,14 @@
 """Self-attention with a number of features proportional to the number of bits, P = αN.
 
 To the few features of [poclopez2024dynamical], whose overlaps are of order one, come αN features
-with independent random signs in all four roles (α is the load, as in [amit1987statistical]). The
-overlap of a token with one of these is of order 1/√N, their sum is not small. For N → ∞:
+with independent random signs in all four roles (α is the load, as in [amit1987statistical]). For
+N → ∞ the fields that these make at a bit are Gaussian with covariance over time
 
-* *Fields.* The fields that they make at a bit are Gaussian with covariance over time
+    R(t, t') = α Σ_{s,s'} π_t(s) π_t'(s') C(t−s, t'−s'),
 
-      R(t, t') = α Σ_{s,s'} π_t(s) π_t'(s') C(t−s, t'−s'),
-
-  π the attention weights, C the overlap (1/N) Σ_i x_i x_i' of two tokens. With h the field of the
-  few, u_l = E tanh β(h_l + √R z) and C(t+1, t'+1) = Σ_l f_l E[tanh β(h_l + x) tanh β(h_l' + y)].
-* *Scores.* Σ_b m^q_b m^k_b over the αN features is Gaussian with variance α/N. With γ held fixed it
-  vanishes; √N m in place of m and a factor g/√P, as in transformers, give it the deviation g.
-
-With α = 0 this is the mean field of `dmft.mean_field`. γ is held fixed in the theory here.
+π the attention weights, C the overlap (1/N) Σ_i x_i x_i' of two tokens. With h the field of the
+few, u_l = E tanh β(h_l + √R z) and C(t+1, t'+1) = Σ_l f_l E[tanh β(h_l + x) tanh β(h_l' + y)].
+Their scores vanish in the theory, where γ is held fixed. At α = 0 it is `dmft.mean_field`.
 """
 
 from functools import cache
@@ -32,29 +27,24 @@ from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
 from spinformer.dmft.onset import onset
 
 # At rest averages are sums over odd Hermite orders, on a grid that resolves tanh(80 z).
-_ORDERS, _STEEPEST, _TOLERANCE, _LAGS = 150, 80.0, 1e-10, 60
+_ORDERS, _STEEPEST, _LAGS = 150, 80.0, 60
 # The softmax of paths and onsets is soft enough for the random features' scores, of deviation
 # γ√(α/N), to be small at the sizes that are simulated.
-_GAMMA = 5.0
-_LOAD, _BETA, _STEPS = 0.25, 1.4, 30
-SIZES = (300, 600, 1200, 2400)
-_SEEDS = range(1, 11)
+_GAMMA, _LOAD, _STEPS = 5.0, 0.25, 30
+_SIZES, _SEEDS = (300, 600, 1200, 2400), range(1, 11)
 # Signs of the first tokens on the three segments, newest first.
-START = np.array([[1.0, 1.0, 1.0], [1.0, -1.0, 1.0], [-1.0, -1.0, 1.0], [-1.0, 1.0, -1.0]])
-RULES = ("fixed", "unit, P = 3 + alpha N", "unit, P = 3")
+_START = np.array([[1.0, 1.0, 1.0], [1.0, -1.0, 1.0], [-1.0, -1.0, 1.0], [-1.0, 1.0, -1.0]])
 
 
 @cache
 def _hermite_grid() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Points, weights of a unit normal, its normalized polynomials 1, 3, 5, … (orders, points)."""
     points = 0.01 * np.arange(-900, 901)
-    before, now, kept = np.ones_like(points), points, []
-    for k in range(1, 2 * _ORDERS):
-        if k % 2:
-            kept.append(now)
-        before, now = now, (points * now - np.sqrt(k) * before) / np.sqrt(k + 1)
+    orders = [np.ones_like(points), points]
+    for k in range(1, 2 * _ORDERS - 1):
+        orders.append((points * orders[k] - np.sqrt(k) * orders[k - 1]) / np.sqrt(k + 1))
     weights = np.exp(-0.5 * points**2) / np.sqrt(2.0 * np.pi) * 0.01
-    return points, weights, np.array(kept)
+    return points, weights, np.array(orders[1::2])
 
 
 def _pair_average(
@@ -73,10 +63,9 @@ def _pair_average(
 
 
 class Loaded(NamedTuple):
-    """A path at a load, from theory or as one text of a finite network.
+    """A path at a load: means (steps, L), variances (steps,) of the random features' fields.
 
-    means: (steps, L) of segments. noise: (steps,) variances over the bits of the fields of the
-    random features. correlation: of tokens, oldest first. scores: (steps, T), newest first.
+    correlation: of tokens, oldest first. scores: (steps, T), newest first, of a sampled text.
     """
 
     means: np.ndarray
@@ -89,13 +78,12 @@ def loaded_path(
     network: Network, window: np.ndarray, *, beta: float, load: float, steps: int
 ) -> Loaded:
     """The mean field at load α from T given tokens: signs (T, L), newest first."""
-    context, segments = network.context, network.segments
-    total = context + steps
-    means, correlation = np.zeros((total, segments)), np.eye(total)
+    context, total = network.context, network.context + steps
+    means, correlation = np.zeros((total, network.segments)), np.eye(total)
     means[:context] = window[::-1]
     correlation[:context, :context] = (means[:context] * network.fractions) @ means[:context].T
-    attention, fields = np.zeros((steps, total)), np.zeros((steps, segments))
-    noise = np.zeros(steps)
+    attention, noise = np.zeros((steps, total)), np.zeros(steps)
+    fields = np.zeros((steps, network.segments))
     for n in range(steps):
         new = context + n
         seen = np.arange(new - 1, n - 1, -1)
@@ -134,22 +122,20 @@ def resting_state(beta: float, *, load: float, context: int) -> Rest:
     if beta * np.sqrt(load) > _STEEPEST:
         raise ValueError(f"beta and load must keep beta √load at most {_STEEPEST:g}")
     points, normal, polynomials = _hermite_grid()
-    powers = 2 * np.arange(_ORDERS) + 1
     shift = np.arange(-context + 1, context)
     share = (context - np.abs(shift)) / context**2
     index = np.minimum(np.abs(np.arange(_LAGS)[:, None] + shift), _LAGS - 1)
-    correlation = np.full(_LAGS, 0.5)
-    correlation[0] = 1.0
+    correlation = np.append(1.0, np.full(_LAGS - 1, 0.5))
     for _ in range(2000):
         cover = load * correlation[index] @ share
         width = max(float(np.sqrt(cover[0])), 1e-8)
         weights = normal * np.tanh(beta * width * points)
-        # E[f(x) f(y)] = sum over k of c_k^2 rho^k, c_k the Hermite coefficients of f.
+        # E[f(x) f(y)] = Σ_k c_k² ρ^k, c_k the Hermite coefficients of f.
         rho = np.clip(cover[1:] / width**2, -1.0, 1.0)
-        fresh = rho[:, None] ** powers @ (polynomials @ weights) ** 2
+        fresh = rho[:, None] ** (2 * np.arange(_ORDERS) + 1) @ (polynomials @ weights) ** 2
         change = np.abs(fresh - correlation[1:]).max()
         correlation[1:] = fresh
-        if change < _TOLERANCE:
+        if change < 1e-10:
             # E f' = E z f/√R, by parts: z tanh is level where sech² is too sharp for the grid.
             return Rest(correlation, float(cover[0]), float(weights @ points) / width)
     raise ValueError(f"no state at rest at beta {beta:g} and load {load:g}")
@@ -172,10 +158,11 @@ def simulate_loaded(
     rng, context = numpy_generator(seed), network.context
     many, few = round(load * size), network.weights(size)  # (4, P, N)
     signs = rng.integers(0, 2, (4, many, size), dtype=np.int8).astype(np.float32) * 2 - 1
+    counts = network.counts(size)
     if window is None:
         tokens = list(rng.choice(np.array([-1.0, 1.0]), (context, size)))
     else:
-        tokens = list(np.repeat(window[::-1], network.counts(size), axis=1))
+        tokens = list(np.repeat(window[::-1], counts, axis=1))
 
     def overlaps(bits: np.ndarray, place: int) -> np.ndarray:
         # (4, P + αN), with the few features and with the random ones.
@@ -192,69 +179,66 @@ def simulate_loaded(
         crosstalk = (other.astype(np.float32) @ signs[OUTPUT]).astype(float)
         noise[n] = crosstalk.var()
         mean = np.tanh(beta * (own @ few[OUTPUT] + crosstalk))
-        bits = np.where(rng.random(size) < 0.5 * (1.0 + mean), 1.0, -1.0)
-        tokens.append(bits)
-        seen.append(overlaps(bits, context + n))
+        tokens.append(np.where(rng.random(size) < 0.5 * (1.0 + mean), 1.0, -1.0))
+        seen.append(overlaps(tokens[-1], context + n))
     stacked = np.array(tokens)
-    edges = np.concatenate([[0], np.cumsum(network.counts(size))])[:-1]
-    means = np.add.reduceat(stacked[context:], edges, axis=1) / network.counts(size)
+    means = np.add.reduceat(stacked[context:], np.cumsum(counts) - counts, axis=1) / counts
     return Loaded(means, noise, stacked @ stacked.T / size, scores)
 
 
 # ---- the tables
 
 
-@stored("scores", grid(rule=RULES, size=SIZES, seed=_SEEDS))
+_RULES = ("fixed", "unit, P = 3 + alpha N", "unit, P = 3")
+
+
+@stored("scores", grid(rule=_RULES, size=_SIZES, seed=_SEEDS))
 def SCORES(rule: str, *, size: int, seed: int) -> Rows:
     """Deviation of the softmax's arguments in one text, and 1/Σ π², the tokens that it attends to.
 
     Few features start from tokens on segments, at β = 2; the others from random bits, at β = 1.
     """
-    few, network = rule == RULES[2], Network.document()
-    load, beta, window = (0.0, 2.0, START) if few else (_LOAD, 1.0, None)
-    if not few:
-        network = network.with_parameters(epsilon=0.0)
+    network, load, beta = Network.document(), 0.0, 2.0
+    window: np.ndarray | None = _START
+    if rule != _RULES[2]:
+        network, load, beta, window = network.with_parameters(epsilon=0.0), _LOAD, 1.0, None
     if rule != "fixed":
         # Overlaps √N m in place of m, and 1/√P in front of their products.
         features = network.features + round(load * size)
         network = network.with_parameters(gamma=size / np.sqrt(features))
     how: dict[str, Any] = {"size": size, "load": load, "beta": beta, "seed": seed}
-    run = simulate_loaded(network, steps=20, window=window, **how)
-    weight = softmax(run.scores, axis=1)
-    return rows_of(
-        deviation=np.sqrt((run.scores**2).mean()), attended=(1.0 / (weight**2).sum(axis=1)).mean()
-    )
+    scores = simulate_loaded(network, steps=20, window=window, **how).scores
+    attended = 1.0 / (softmax(scores, axis=1) ** 2).sum(axis=1)
+    return rows_of(deviation=np.sqrt((scores**2).mean()), attended=attended.mean())
 
 
 @cache
 def _theory(gamma: float, beta: float, load: float) -> np.ndarray:
-    """Mean bits (30, L) of the tokens after `START`."""
+    """Mean bits (30, L) of the tokens after `_START`."""
     network = Network.document().with_parameters(gamma=gamma)
-    return loaded_path(network, START, beta=beta, load=load, steps=_STEPS).means
+    return loaded_path(network, _START, beta=beta, load=load, steps=_STEPS).means
 
 
 def _distances(gamma: float, *, size: int, load: float, beta: float, seed: int) -> list[float]:
     """Root mean square distance of a text's mean bits from the theory, with and without load."""
     network = Network.document().with_parameters(gamma=gamma)
     how: dict[str, Any] = {"size": size, "load": load, "beta": beta, "seed": seed}
-    run = simulate_loaded(network, steps=_STEPS, window=START, **how)
+    run = simulate_loaded(network, steps=_STEPS, window=_START, **how)
     off = [run.means - _theory(gamma, beta, at) for at in (load, 0.0)]
     return [float(np.sqrt((gap**2).mean())) for gap in off]
 
 
-@stored("paths", grid(size=SIZES, seed=_SEEDS))
+@stored("paths", grid(size=_SIZES, seed=_SEEDS))
 def PATHS(size: int, *, seed: int) -> Rows:
     """Distance of one text from the theory, with and without load."""
-    found = _distances(_GAMMA, size=size, load=_LOAD, beta=_BETA, seed=seed)
+    found = _distances(_GAMMA, size=size, load=_LOAD, beta=1.4, seed=seed)
     return [dict(zip(("with", "without"), found, strict=True))]
 
 
 _AT_REST = ((0.25, 1.0), (0.5, 0.5), (0.5, 1.0), (1.0, 1.0))
 
 
-@stored(
-    "rest", [{"load": load, "beta": beta, "seed": n} for load, beta in _AT_REST for n in _SEEDS]
-)
+@stored("rest", [{"load": at, "beta": beta, "seed": n} for at, beta in _AT_REST for n in _SEEDS])
 def REST(load: float, *, beta: float, seed: int) -> Rows:
     """Token correlations C(1), C(2) and the crosstalk in one text at rest, with flat attention."""
     network, drop = Network.document().with_parameters(gamma=0.0, epsilon=0.0), 40
@@ -266,22 +250,20 @@ def REST(load: float, *, beta: float, seed: int) -> Rows:
 
 @cache
 def loaded_onset(load: float) -> tuple[float, float, float]:
-    """β where the few features start to move at a load, or 0; the best β, and the gain there.
+    """β where the few start to move at a load, or 0; the best β, and the gain there.
 
     The gain of the resting state takes the place of β in the linear theory of `dmft.onset`.
     """
-    critical = onset(Network.document().with_parameters(epsilon=0.0)).critical_beta
-    top = 20.0
+    critical, top = onset(Network.document()).critical_beta, 20.0
 
     def gain(beta: float) -> float:
         return resting_state(float(beta), load=load, context=4).gain
 
     best = minimize_scalar(lambda beta: -gain(beta), bounds=(0.5, top), method="bounded").x
-    best = top if gain(top) >= gain(best) else float(best)
-    reached = gain(best)
-    if reached < critical:
-        return 0.0, best, reached
-    return float(brentq(lambda beta: gain(beta) - critical, 0.5, best)), best, reached
+    best = max(top, float(best), key=gain)
+    moves = gain(best) >= critical
+    start = brentq(lambda beta: gain(beta) - critical, 0.5, best) if moves else 0.0
+    return float(start), best, gain(best)
 
 
 @stored("limits", [{"load": round(0.05 * n, 2)} for n in range(25)])
@@ -292,18 +274,17 @@ def LIMITS(load: float) -> Rows:
 
 def largest_load(table: dict[str, np.ndarray]) -> float:
     """The load at which the largest gain, from `LIMITS`, falls to the onset without load."""
-    critical = float(table["onset"][table["load"] == 0.0][0])
     falling = np.argsort(table["gain"])
-    return float(np.interp(critical, table["gain"][falling], table["load"][falling]))
+    return float(np.interp(table["onset"][0], table["gain"][falling], table["load"][falling]))
 
 
-@stored("onsets", grid(load=(0.15, 0.3, 0.8, 1.2), size=SIZES[:3], seed=(1, 2, 3, 4, 5)))
+@stored("onsets", grid(load=(0.15, 0.3, 0.8, 1.2), size=_SIZES[:3], seed=(1, 2, 3, 4, 5)))
 def ONSETS(load: float, *, size: int, seed: int) -> Rows:
     """Root mean square overlap m^o with the few features in one text, at the best β of the load."""
     network = Network.document().with_parameters(gamma=_GAMMA, epsilon=0.0)
     beta = min(loaded_onset(load)[1], 4.0)
     how: dict[str, Any] = {"size": size, "load": load, "beta": beta, "seed": seed}
-    run = simulate_loaded(network, steps=160, window=START, **how)
+    run = simulate_loaded(network, steps=160, window=_START, **how)
     overlap = network.overlaps(run.means[80:])[:, OUTPUT]
     return [{"beta": beta, "overlap": float(np.sqrt((overlap**2).mean()))}]
 
@@ -311,9 +292,8 @@ def ONSETS(load: float, *, size: int, seed: int) -> Rows:
 def power(table: dict[str, np.ndarray], *, column: str, chosen: np.ndarray) -> PowerLaw:
     """The power of N with which the mean over seeds of a column changes, over `chosen` rows."""
     sizes = np.unique(table["size"][chosen])
-    groups = [table[column][chosen & (table["size"] == size)] for size in sizes]
-    means = [mean_estimate(group) for group in groups]
-    values, errors = np.array([(mean.value, mean.error) for mean in means]).T
+    means = [mean_estimate(table[column][chosen & (table["size"] == size)]) for size in sizes]
+    values, errors = ([getattr(mean, part) for mean in means] for part in ("value", "error"))
     return fit_power(sizes, values=values, errors=errors)
 
 
@@ -334,5 +314,4 @@ def CLOSER(load: float, beta: float, gamma: float, size: int, texts: str) -> Row
     first, last = map(int, texts.split(" to "))
     how: dict[str, Any] = {"size": size, "load": load, "beta": beta}
     found = [_distances(gamma, seed=seed, **how) for seed in range(first, last + 1)]
-    near, far = np.array(found).T
-    return mean_rows(np.log(far / near))
+    return mean_rows(np.diff(np.log(found))[:, 0])
