@@ -1,7 +1,5 @@
 """Fixed points of a batch of maps by Anderson's mixing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

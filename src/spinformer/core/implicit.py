@@ -1,7 +1,5 @@
 """Derivatives of a root that some solver found, by the implicit function theorem."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -51,8 +49,7 @@ def implicit_root(
 
 def _check(residual: Any, solution: Tensor, parameters: tuple[Tensor, ...]) -> None:
     check_function("residual", residual)
-    if check_tensor("solution", solution).ndim < 1:
-        raise ValueError("solution must have shape (..., n), got a scalar")
+    check_tensor("solution", solution, shape=(..., None))
     for index, parameter in enumerate(parameters):
         check_tensor(f"parameters[{index}]", parameter)
     with torch.no_grad():

@@ -6,8 +6,6 @@ orbit: R_ii is by how much the i-th direction grew, with what it shares with tho
 out (Benettin et al. 1980).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -5,8 +5,6 @@ An iteration that stops when it has arrived depends on values, which `torch.comp
 compiled code calls it, and a batch of batches is one larger batch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ nor read (it prints every number). `record` makes one that can: two records are 
 fields are equal, entry by entry, and an array prints as its type, shape and range.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from typing import Any, TypeVar, dataclass_transform

@@ -9,8 +9,6 @@ query that wanders, a cycle), never raise: `Solution.require` does, if it is cal
 solver found.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 from typing import Any, Generic, TypeVar
 

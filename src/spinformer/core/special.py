@@ -1,7 +1,5 @@
 """Special functions that several rooms need: spheres in D dimensions, and averages over normals."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import lru_cache

@@ -5,8 +5,6 @@ The first spin is the most significant bit of a state's number and −1 is the b
 0 is all −1 and the last one all +1; read from left to right, a row is the number in binary.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from spinformer.core.checks import check_array, check_flag, check_integer
@@ -63,8 +61,6 @@ def overlaps(states: np.ndarray, *, patterns: np.ndarray) -> np.ndarray:
     >>> overlaps(np.array([1, 1, -1, 1]), patterns=np.array([[1, 1, 1, 1], [-1, -1, 1, -1]]))
     array([ 0.5, -1. ])
     """
-    patterns = check_array("patterns", patterns, ndim=2)
-    states = check_array("states", states)
-    if states.ndim == 0 or states.shape[-1] != patterns.shape[1] or not patterns.shape[1]:
-        raise ValueError(f"states must have shape (..., {patterns.shape[1]}), got {states.shape}")
+    patterns = check_array("patterns", patterns, shape=(None, "N"))
+    states = check_array("states", states, shape=(..., patterns.shape[1]))
     return states @ patterns.T / patterns.shape[1]

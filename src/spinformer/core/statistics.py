@@ -4,8 +4,6 @@ An `Estimate` is what every function returns whose result is uncertain. Its erro
 error; where the samples are correlated, it says how many independent ones they are worth.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

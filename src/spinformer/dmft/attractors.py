@@ -19,8 +19,6 @@ clock, always at the same phase (`strobed`), a cycle of 2^K steps is a point, a 
 motion a closed curve.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from enum import IntEnum
 from typing import Any, Self, Unpack

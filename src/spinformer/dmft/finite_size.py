@@ -19,8 +19,6 @@ directly in front of the dot product. A `network.Context` holds attention vector
 old*: `window_of_context` turns one into a window.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -36,7 +34,7 @@ from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.dmft import kernels
 from spinformer.dmft.mean_field import attend, softmax_weights
-from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Context, Network, ending, fitting
+from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Context, Network, fitting
 
 _MOST_STATES = 2**21  # that still fit comfortably in memory
 
@@ -75,7 +73,7 @@ def semantic_overlaps(network: Network, tokens: np.ndarray, *, role: int = OUTPU
     """
     check_instance("network", network, Network)
     role = check_integer("role", role, low=0, high=3)
-    tokens = ending("tokens", tokens, network.segments)
+    tokens = check_array("tokens", tokens, shape=(..., network.segments))
     pattern = network.semantic[role] * network.fractions
     return (1.0 - network.epsilon) * (tokens @ pattern.T)
 
@@ -110,7 +108,7 @@ def window_means(network: Network, beta: float, *, attention: np.ndarray) -> np.
     """
     check_instance("network", network, Network)
     beta = check_real("beta", beta, low=0.0)
-    attention = ending("attention", attention, network.features)
+    attention = check_array("attention", attention, shape=(..., network.features))
     return np.tanh(beta * (attention @ network.semantic[OUTPUT]))
 
 
@@ -125,7 +123,8 @@ def attention_of_window(network: Network, window: np.ndarray, *, position: int) 
     array([-0.33333333, -0.33333333,  0.33333333])
     """
     check_instance("network", network, Network)
-    window = ending("window", window, network.context, network.segments, low=-1.0, high=1.0)
+    shape = (..., network.context, network.segments)
+    window = check_array("window", window, shape=shape, low=-1.0, high=1.0)
     position = check_integer("position", position)
     places = position + np.arange(1 - network.context, 1)
     m = network.placed(network.overlaps(window), places)

@@ -42,7 +42,6 @@ from spinformer.dmft.network import (
     AttentionNetwork,
     Context,
     Network,
-    ending,
     fitting,
     parameters,
 )
@@ -99,7 +98,7 @@ def attend(window: np.ndarray, *, gamma: float | np.ndarray, newest: int = 0) ->
     >>> attend(np.ones((2, 4, 3)), gamma=5.0)
     array([1., 1., 1.])
     """
-    window = ending("window", window, "n", 4, "P")
+    window = check_array("window", window, shape=(..., "n", 4, "P"))
     gamma = check_array("gamma", gamma, low=0.0)
     newest = check_choice("newest", newest, (0, -1))
     weight = softmax_weights(window, gamma=gamma, newest=newest)

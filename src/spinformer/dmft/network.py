@@ -10,8 +10,6 @@ what is stored: `semantic`, one column for every kind, called a segment, and `fr
 of N given bits is the special case of N segments of weight 1/N.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import fields, replace
 from functools import cached_property
@@ -53,8 +51,6 @@ class AttentionNetwork(ABC):
         """Validate, and store read-only float64 arrays."""
         semantic = self._checked_semantic().copy()
         features, segments = semantic.shape[1:3]
-        check_integer("features (axis 1 of semantic)", features, low=1)
-        check_integer("segments (axis 2 of semantic)", segments, low=1)
         position = np.zeros((4, features, 0))
         if self.position is not None:
             position = check_array("position", self.position, shape=(4, features, None)).copy()
@@ -79,7 +75,7 @@ class AttentionNetwork(ABC):
 
     def _checked_semantic(self) -> np.ndarray:
         """`semantic` as a float64 array, once its shape and entries are right."""
-        return check_array("semantic", self.semantic, shape=(4, None, None))
+        return check_array("semantic", self.semantic, shape=(4, "P", "L"))
 
     @abstractmethod
     def overlaps(self, token: np.ndarray) -> np.ndarray:
@@ -209,7 +205,7 @@ class Network(AttentionNetwork):
     # ---- constructors
 
     @classmethod
-    def document(cls) -> Network:
+    def document(cls) -> Self:
         """The network of [poclopez2024dynamical, Figures 3 to 5]: P = L = 3, K = 2, T = 4.
 
         ε = 0.02 and γ = 220/√3 in front of the dot product.
@@ -241,7 +237,7 @@ class Network(AttentionNetwork):
         context: int | None = None,
         gamma: float = 220.0 / 3.0**0.5,
         epsilon: float = 0.02,
-    ) -> Network:
+    ) -> Self:
         """Random signs on `segments` equal segments [poclopez2024dynamical, App. C].
 
         Position signs are random too. `context` defaults to 2^bits. The draw depends on
@@ -267,7 +263,7 @@ class Network(AttentionNetwork):
         token: (..., L), the mean bit of each segment. Returns (..., 4, P): the semantic part
         without the factor 1 − ε.
         """
-        token = ending("token", token, self.segments, low=-1.0, high=1.0)
+        token = check_array("token", token, shape=(..., self.segments), low=-1.0, high=1.0)
         return np.einsum("ral,...l->...ra", self.semantic * self.fractions, token)
 
     def mean_overlaps(self, attention: np.ndarray, *, beta: np.ndarray) -> np.ndarray:
@@ -316,38 +312,17 @@ class Context:
     position: int
 
     def __init__(self, attention: np.ndarray, position: int) -> None:
-        vectors = check_array("attention", attention)
-        if vectors.ndim < 2 or not vectors.size:
-            raise ValueError(f"attention must have shape (..., T, P), got {vectors.shape}")
+        vectors = check_array("attention", attention, shape=(..., "T", "P"))
         object.__setattr__(self, "attention", vectors)
         object.__setattr__(self, "position", check_integer("position", position, low=0))
 
-    def select(self, index: Any) -> Context:
+    def select(self, index: Any) -> Self:
         """The contexts at `index` of the batch's axes, for example one of them or a list of them.
 
         >>> Context(np.zeros((5, 4, 3)), 2).select(0).attention.shape
         (4, 3)
         """
-        return Context(self.attention[index], self.position)
-
-
-def ending(
-    name: str, value: Any, *sizes: int | str, low: float | None = None, high: float | None = None
-) -> np.ndarray:
-    """`value` as an array (..., *sizes) of numbers within the limits of `check_array`.
-
-    A letter stands for any size but 0. Raises TypeError or ValueError naming the argument.
-    """
-    array = check_array(name, value, low=low, high=high)
-    got = array.shape[-len(sizes) :]
-    fits = [
-        size == n or (isinstance(size, str) and n > 0) for size, n in zip(sizes, got, strict=False)
-    ]
-    if len(got) < len(sizes) or not all(fits):
-        raise ValueError(
-            f"{name} must have shape (..., {', '.join(map(str, sizes))}), got {array.shape}"
-        )
-    return array
+        return type(self)(self.attention[index], self.position)
 
 
 def fitting(network: AttentionNetwork, context: Context) -> tuple[np.ndarray, int]:
@@ -358,7 +333,8 @@ def fitting(network: AttentionNetwork, context: Context) -> tuple[np.ndarray, in
     """
     check_instance("network", network, AttentionNetwork)  # type: ignore[type-abstract]
     check_instance("context", context, Context)
-    ending("context.attention", context.attention, network.context, network.features)
+    window = (..., network.context, network.features)
+    check_array("context.attention", context.attention, shape=window)
     check_integer("context.position", context.position, low=0, high=network.positions - 1)
     return context.attention, context.position
 

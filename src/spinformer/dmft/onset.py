@@ -20,8 +20,6 @@ roots of the phase, θ = 2(φ + kπ)/(T+1), reach |z| = 1 at larger β: there |�
 Linearization of [poclopez2024dynamical, Eqs. (13)-(16)]; the document gives no such formula.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from spinformer.core.checks import check_instance, check_real

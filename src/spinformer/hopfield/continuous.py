@@ -14,16 +14,14 @@ and device. Where a score β x_iᵀξ overflows, the result is not finite: Value
 says DIVERGED.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
 
-from spinformer.core.checks import check_flag, check_integer, check_real
+from spinformer.core.checks import check_flag, check_integer, check_real, check_tensor
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, status_of
-from spinformer.hopfield.inputs import check_beta, check_patterns, check_result, check_states
+from spinformer.hopfield.inputs import check_beta, check_result, check_states
 
 
 @record
@@ -190,7 +188,7 @@ def retrieve(
 def _check(
     patterns: Any, *, states: Any, beta: Any, name: str = "states"
 ) -> tuple[torch.Tensor, torch.Tensor, float]:
-    patterns = check_patterns(patterns, ndim=None)
+    patterns = check_tensor("patterns", patterns, shape=(..., "N", "d"))
     return patterns, check_states(name, states, patterns=patterns), check_beta(beta)
 
 

@@ -18,8 +18,6 @@ multiplies the energy. Everything is a float torch tensor and differentiable unl
 Bad input raises TypeError or ValueError that names the argument.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -28,12 +26,12 @@ from scipy.optimize import brentq
 from scipy.special import wrightomega
 from torch import Tensor
 
-from spinformer.core.checks import check_integer, check_real
+from spinformer.core.checks import check_integer, check_real, check_tensor
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status
 from spinformer.hopfield.continuous import energy
-from spinformer.hopfield.inputs import check_beta, check_patterns, check_result, check_states
+from spinformer.hopfield.inputs import check_beta, check_patterns, check_result
 
 
 def log_weights(patterns: Tensor, *, beta: float = 1.0) -> Tensor:
@@ -92,11 +90,8 @@ def sample(patterns: Tensor, *, count: int, beta: float = 1.0, seed: TorchSeed =
 def _check_sample(patterns: Tensor, data: Tensor, beta: float) -> tuple[Tensor, Tensor, float]:
     """One memory (N, d), at least one row of data for it, (M, d), and β."""
     patterns = check_patterns(patterns)
-    data = check_states("data", data, patterns=patterns)
-    if data.ndim != 2 or data.shape[0] == 0:
-        raise ValueError(
-            f"data must have shape (M, {patterns.shape[1]}), M > 0, got {tuple(data.shape)}"
-        )
+    shape = ("M", patterns.shape[1])
+    data = check_tensor("data", data, like=("patterns", patterns), shape=shape)
     return patterns, data, check_beta(beta)
 
 

@@ -22,8 +22,6 @@ pull of every spin towards itself. `diagonal=True` selects that rule. A field of
 leaves a spin as it is (an unknown spin becomes +1).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -168,9 +166,7 @@ def _check(
     patterns: Any, name: str, states: Any, separation: Any, diagonal: Any
 ) -> tuple[np.ndarray, np.ndarray]:
     """Patterns (N, d) of ±1, and states (Q, d) of ±1 and 0."""
-    patterns = check_array("patterns", patterns, ndim=2, values=(-1, 1))
-    if 0 in patterns.shape:
-        raise ValueError(f"patterns must hold at least one pattern, got shape {patterns.shape}")
+    patterns = check_array("patterns", patterns, shape=("N", "d"), values=(-1, 1))
     states = check_array(name, states, shape=(None, patterns.shape[1]), values=(-1, 0, 1))
     check_instance("separation", separation, Separation)
     if check_flag("diagonal", diagonal) and separation != CLASSICAL:

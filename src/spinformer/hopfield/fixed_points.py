@@ -15,8 +15,6 @@ many were made, and fewer products with J than hops. With `max_steps` used up ou
 is the derivative of a point that is not there, wrong by as much as the residual tells.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -70,9 +68,7 @@ def effective_entries(weights: Tensor) -> Tensor:
     >>> effective_entries(torch.tensor([[0.8, 0.15, 0.05], [0.95, 0.05, 0.0]]))
     tensor([2, 1])
     """
-    weights = check_tensor("weights", weights, low=0.0)
-    if weights.ndim < 1 or weights.shape[-1] == 0:
-        raise ValueError(f"weights must have shape (..., N), N > 0, got {tuple(weights.shape)}")
+    weights = check_tensor("weights", weights, low=0.0, shape=(..., "N"))
     slack = 4.0 * weights.shape[-1] * torch.finfo(weights.dtype).eps
     weights = weights.detach().double()
     totals = weights.sum(-1, keepdim=True)

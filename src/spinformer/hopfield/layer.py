@@ -12,12 +12,10 @@ room, as in torch's scaled_dot_product_attention, it lets a query look), numbers
 scores.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -198,7 +196,7 @@ class HopfieldLayer(nn.Module):
         steps: int | None = None,
         tolerance: float | None = None,
         beta: float | Sequence[float] | None = None,
-    ) -> HopfieldLayer:
+    ) -> Self:
         """A layer with the weights of `module`, and its output for the same masks at one step.
 
         The weights are copied, there are no norms; the rest is as in the layer. Raises

@@ -1,7 +1,5 @@
 """What heads of attention do to their own energies, one layer by points, many by maps."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import matplotlib.pyplot as plt

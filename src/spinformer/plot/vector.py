@@ -6,8 +6,6 @@ where the figure may be cut into columns (`data-columns`), and what lies on a pi
 colours (`as-drawn`), without the axes around it (`ink`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import re
