@@ -2,21 +2,18 @@
 
 [poclopez2024dynamical, Eqs. (7) and (8)]: from the window of the last T tokens attention makes
 A_t, and every bit of the next token is drawn on its own, `P(x_i = ±1) ∝ exp(±β Σ_a W^o_ia A_a)`.
-Bits of one segment share their probability, so the sum of n such bits is a binomial draw: a
-token is L binomial draws, exact in distribution for any N, and N = 10⁸ costs what N = 10² does
-(`generate`).
+Bits of one segment share their probability, so a token is L binomial draws, exact in distribution
+for any N (`generate`).
 
 Along a mean-field path the deviation δx of a sampled path obeys, to first order,
-`δx_{t+1} = Σ_s M_{t,s} δx_{t−s} + ξ_{t+1}`, where ξ is the binomial noise of the new token,
-ξ = token − its conditional mean, of variance (1 − m²)/n for a segment of n bits. Hence a single
-run is off by N^{-1/2} times a factor that follows from the maps M (`linear_maps`) without sampling.
+`δx_{t+1} = Σ_s M_{t,s} δx_{t−s} + ξ_{t+1}`, where ξ is the binomial noise of the new token, of
+variance (1 − m²)/n for a segment of n bits: a run is off by N^{-1/2} times a factor that follows
+from the maps M (`linear_maps`) without sampling.
 
 Conventions. A token is its segment means, shape (L,), entries in [−1, 1]. Windows (..., T, L) and
-paths (..., T + steps, L) run from *old to new*; `position` is the position index of the newest
-token of a window, which is also the query, counted modulo 2^K, by default T − 1. The axis s of
-the maps counts back from the newest token of the window, s = 0, as the sum does. γ is the factor
-directly in front of the dot product. A `network.Context` holds attention vectors from *new to
-old*: `window_of_context` turns one into a window.
+paths (..., T + steps, L) run from *old to new*, a `network.Context` from new to old; `position` is
+that of the newest token of a window, which is also the query, counted modulo 2^K, by default T − 1.
+γ is the factor directly in front of the dot product.
 """
 
 import math
@@ -46,13 +43,6 @@ class TokenRuns:
     tokens: (R, T + steps, L) segment means, the first T of them the window the run began with.
     means: (R, T + steps, L) the conditional mean of each token given all earlier ones, i.e.
         `tanh(β W^o A)`; for the window, the means that it was drawn from.
-
-    >>> window = np.zeros((4, 3))
-    >>> runs = generate(
-    ...     Network.document(), 9, beta=1.0, window=window, steps=2, runs=5, seed=0, position=0
-    ... )
-    >>> runs.tokens.shape, semantic_overlaps(runs.network, runs.tokens).shape
-    ((5, 6, 3), (5, 6, 3))
     """
 
     network: Network
@@ -63,9 +53,8 @@ class TokenRuns:
 def semantic_overlaps(network: Network, tokens: np.ndarray, *, role: int = OUTPUT) -> np.ndarray:
     """`(1 − ε) m^role_a` of tokens given by segment means (..., L); shape (..., P).
 
-    `role` indexes the roles o, v, q, k. This is the first term of
-    [poclopez2024dynamical, Eq. (15)], the one its figures show; linear, so differences of tokens
-    may be given, too. Raises ValueError for another number of segments.
+    `role` indexes the roles o, v, q, k. The first term of [poclopez2024dynamical, Eq. (15)], the
+    one its figures show; linear, so differences of tokens may be given, too.
 
     >>> machine = Network.document()
     >>> np.round(semantic_overlaps(machine, machine.semantic[OUTPUT, 0]), 4)
@@ -82,8 +71,7 @@ def window_of_context(network: Network, context: Context, *, beta: float) -> np.
     """The window (..., T, L), oldest first, that a context of the mean field stands for.
 
     Its tokens are the means that the context's attention vectors make at inverse temperature β;
-    its newest token has the position `context.position`. There is no way back: a window tells
-    one attention vector, a context holds T of them.
+    its newest token has the position `context.position`.
 
     >>> machine = Network.document()
     >>> attention = np.zeros((4, 3))
@@ -101,7 +89,7 @@ def window_of_context(network: Network, context: Context, *, beta: float) -> np.
 def window_means(network: Network, beta: float, *, attention: np.ndarray) -> np.ndarray:
     """Mean tokens `tanh(β W^o A)`, shape (..., L), of attention vectors (..., P), order kept.
 
-    [poclopez2024dynamical, Eq. (8)]. Raises ValueError for a negative β or another width.
+    [poclopez2024dynamical, Eq. (8)].
 
     >>> window_means(Network.document(), 0.5, attention=np.array([0.0, 2.0, 0.0])).round(4)
     array([-0.7616,  0.7616, -0.7616])
@@ -115,8 +103,7 @@ def window_means(network: Network, beta: float, *, attention: np.ndarray) -> np.
 def attention_of_window(network: Network, window: np.ndarray, *, position: int) -> np.ndarray:
     """A, shape (..., P), of windows (..., T, L) [poclopez2024dynamical, Eqs. (4), (5), (8), (15)].
 
-    The plain reference of the compiled step. Raises ValueError for another shape or entries
-    outside [−1, 1].
+    The plain reference of the compiled step.
 
     >>> machine = Network.document().with_parameters(gamma=0.0, epsilon=0.0)
     >>> attention_of_window(machine, np.ones((4, 3)), position=3)  # plain mean of the values
@@ -138,7 +125,6 @@ def mean_path(
 
     Every token equals its conditional mean ([poclopez2024dynamical, Eq. (13)] before the
     projection on features): what `generate` tends to as N grows. A plain loop, for short paths.
-    Raises ValueError for another shape or entries outside [−1, 1].
 
     >>> still = Network.document().with_parameters(epsilon=0.0)
     >>> path = mean_path(still, 0.5, window=np.ones((4, 3)), steps=200)  # β below the onset
@@ -177,8 +163,6 @@ def generate(
         too, so that noise of order N^{-1/2} is there from the first step; without it the window
         is taken as it stands (it then need not be reachable with N bits).
     size: N; the segments must hold whole numbers of bits (multiples of L for equal ones).
-
-    Raises ValueError or TypeError naming the argument.
 
     >>> runs = generate(
     ...     Network.document(), 300, beta=1.27, window=np.zeros((4, 3)), steps=2, runs=5, seed=0
@@ -248,7 +232,7 @@ def token_probabilities(
 ) -> np.ndarray:
     """p(token | A), shape (..., S), for all S `token_states`, given A (..., P); sums to 1.
 
-    [poclopez2024dynamical, Eq. (8)]. Raises ValueError for a negative β or another width.
+    [poclopez2024dynamical, Eq. (8)].
 
     >>> table = token_probabilities(Network.document(), 3, beta=1.0, attention=np.zeros(3))
     >>> table  # eight states of three fair bits
@@ -274,8 +258,7 @@ def linear_maps(
 ) -> np.ndarray:
     """`M[t, s] = ∂x_{T+t} / ∂x_{T+t−1−s}` along a mean-field path, shape (steps, T, L, L).
 
-    path: (T + steps, L), as `mean_path` gives it for this `position`, at least one step. Raises
-    ValueError for another shape or entries outside [−1, 1].
+    path: (T + steps, L), as `mean_path` gives it for this `position`, at least one step.
 
     >>> machine = Network.document().with_parameters(gamma=0.0)  # every token weighs the same
     >>> maps = linear_maps(machine, 1.0, path=np.zeros((5, 3)))

@@ -13,9 +13,7 @@ own γ is √P times it). β, γ and ε are numbers or arrays that broadcast aga
 of a context; None takes the network's own γ, ε.
 
 `step` is the plain NumPy reference, `torch_step` the same with gradients; `trajectory` runs the
-compiled kernels. The average over the bits is `Network.mean_overlaps`. Raised are TypeError and
-ValueError that name the argument, for a context that does not fit its network and for parameters
-out of range.
+compiled kernels. The average over the bits is `Network.mean_overlaps`.
 """
 
 from __future__ import annotations
@@ -220,7 +218,7 @@ def trajectory(
 
     parameters: β, γ, ε and threads, as in `Ensemble`. They and the batch of the context broadcast
     like arrays: contexts (C, 1, T, P) and β (B,) give (C, B). Returns overlaps (..., steps, P) and
-    the final context. Compiled; `step` is the plain reference.
+    the final context.
 
     >>> network = Network.document()
     >>> start = random_contexts(network, 0, count=2)

@@ -152,10 +152,7 @@ class AttentionNetwork(ABC):
         return np.einsum("rak,pk->pra", self.position, code) / max(self.bits, 1)
 
     def pair_correlations(self, first: int, second: int) -> np.ndarray:
-        """⟨W^first_a W^second_b⟩ over sites and, evenly, over what they can be, shape (P, P).
-
-        The roles are numbers, `OUTPUT`, `VALUE`, `QUERY` and `KEY`; ValueError for another.
-        """
+        """⟨W^first_a W^second_b⟩ over sites and, evenly, over what they can be, shape (P, P)."""
         values = self.semantic.reshape(4, self.features, self.segments, -1)
         rows = values[check_integer("first", first, low=0, high=3)]
         columns = values[check_integer("second", second, low=0, high=3)]
@@ -190,12 +187,9 @@ class Network(AttentionNetwork):
     fractions: (L,) share of the N bits in each segment, positive, summing to 1; None: equal.
 
     *What makes a network rest.* A token is fed back through C = ⟨W^v W^o⟩, an average over the
-    bits. Independent weights on N bits make it, like every other overlap, of order N^{−1/2}: then
-    β has to be of order N^{1/2} before anything but the drive of the positions moves
-    (`dmft.onset` says where). A network that moves at β of order 1 has few kinds of sites
-    (`segmented`), or values that are correlated with outputs.
-
-    Raises ValueError or TypeError naming the argument.
+    bits, of order N^{−1/2} for independent weights on N bits: then β has to be of order N^{1/2}
+    before anything but the drive of the positions moves (`dmft.onset`). A network that moves at β
+    of order 1 has few kinds of sites (`segmented`), or values correlated with outputs.
 
     >>> network = Network.document()
     >>> network.features, network.segments, network.bits, network.context
@@ -258,11 +252,7 @@ class Network(AttentionNetwork):
     # ---- what the dynamics needs
 
     def overlaps(self, token: np.ndarray) -> np.ndarray:
-        """m^α_a = Σ_l f_l W^α_{a,l} x_l of tokens constant on segments.
-
-        token: (..., L), the mean bit of each segment. Returns (..., 4, P): the semantic part
-        without the factor 1 − ε.
-        """
+        """m^α_a = Σ_l f_l W^α_{a,l} x_l, (..., 4, P), of the segments' mean bits, (..., L)."""
         token = check_array("token", token, shape=(..., self.segments), low=-1.0, high=1.0)
         return np.einsum("ral,...l->...ra", self.semantic * self.fractions, token)
 
@@ -301,8 +291,7 @@ class Context:
     attention: (..., T, P), the newest vector first.
     position: position in 0 … 2^K − 1 of the token that attention[..., 0, :] makes.
 
-    The two may be given in this order. Raises ValueError for an attention that is not finite or
-    has fewer than two axes, or for a negative position.
+    The two may be given in this order.
 
     >>> Context(np.zeros((4, 3)), 2)
     Context(attention=float64[4, 3] in [0, 0], position=2)
@@ -326,11 +315,7 @@ class Context:
 
 
 def fitting(network: AttentionNetwork, context: Context) -> tuple[np.ndarray, int]:
-    """Attention and position of a context, once it is sure that they fit the network.
-
-    Raises TypeError if either is something else, ValueError for another window, another number
-    of features or a position that the network does not have.
-    """
+    """Attention and position of a context, once it is sure that they fit the network."""
     check_instance("network", network, AttentionNetwork)  # type: ignore[type-abstract]
     check_instance("context", context, Context)
     window = (..., network.context, network.features)
@@ -349,7 +334,7 @@ def parameters(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[int, ...]]:
     """β, γ and ε as arrays, and the shape they and the axes `batch` of a context broadcast to.
 
-    None takes the network's own. Raises TypeError or ValueError naming the argument.
+    None takes the network's own.
     """
     beta = check_array("beta", beta, low=0.0)
     gamma = check_array("gamma", network.gamma if gamma is None else gamma, low=0.0)
