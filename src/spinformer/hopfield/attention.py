@@ -3,8 +3,7 @@
 Shapes: queries (..., S, d), keys (..., N, d), values (..., N, d_v). β = 1/√d unless given.
 `attention` is the plain definition that the layer and the framework's own kernel are held to; `hop`
 is that kernel, which the layer runs. Masks are True where a query may look; only
-`spinformer.hopfield.layer`, which stands in the place of `torch.nn.MultiheadAttention`, takes
-them as that does. Bad input raises TypeError or ValueError that names the argument.
+`spinformer.hopfield.layer` takes them as `torch.nn.MultiheadAttention` does.
 """
 
 import math

@@ -58,7 +58,6 @@ class HopfieldLayer(nn.Module):
 
     A state's rest never depends on its neighbours. Second derivatives are right through a rest;
     through fixed steps the fused kernel refuses them, torch's math kernel has them (and `vmap`).
-    Raises TypeError or ValueError naming the argument.
 
     >>> layer = HopfieldLayer(8, heads=2, steps=3)
     >>> tokens = torch.zeros(1, 5, 8)
@@ -93,12 +92,9 @@ class HopfieldLayer(nn.Module):
         self.to_query, self.to_key, self.to_value, self.to_output = (
             nn.Linear(width, width) for _ in range(4)
         )
-        counts = (
-            check_integer("memories", memories, low=0),
-            check_integer("pooling", pooling, low=0),
-        )
         self.memory, self.pooled_queries = (
-            nn.Parameter(torch.randn(count, width)) if count else None for count in counts
+            nn.Parameter(torch.randn(count, width)) if check_integer(name, count, low=0) else None
+            for name, count in (("memories", memories), ("pooling", pooling))
         )
 
     def reset_parameters(self) -> None:
@@ -312,7 +308,6 @@ class AttentionModule(nn.Module):
         self.train(layer.training)
 
     def reset_parameters(self) -> None:
-        """Those of the layer."""
         self.layer.reset_parameters()
 
     def forward(
