@@ -130,8 +130,9 @@ def _em_update(patterns: Tensor, *, data: Tensor, beta: float = 1.0) -> Tensor:
     """
     pull = _pull(patterns, data, beta)
     lengths = check_result("mean", pull.norm(dim=-1))
-    target = torch.as_tensor(_lengths(lengths.double().cpu().numpy(), beta)).to(pull)
-    return pull * (target / lengths.clamp_min(torch.finfo(pull.dtype).tiny))[:, None]
+    target = _lengths(lengths.double().cpu().numpy(), beta)
+    scale = torch.as_tensor(target, dtype=pull.dtype, device=pull.device)
+    return pull * (scale / lengths.clamp_min(torch.finfo(pull.dtype).tiny))[:, None]
 
 
 @record
