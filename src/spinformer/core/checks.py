@@ -1,7 +1,6 @@
 """Argument checks: one clear error that names the argument, what came and what is allowed.
 
-Every public function of the package validates its input with these before any work starts,
-so that a wrong shape, a NaN or a negative inverse temperature never turns into a wrong number.
+Every public function of the package checks its input with these before any work starts.
 """
 
 from __future__ import annotations
@@ -177,11 +176,12 @@ def check_array(
 def check_tensor(
     name: str, value: Any, *, like: tuple[str, torch.Tensor] | None = None, **rules: Unpack[_Rules]
 ) -> torch.Tensor:
-    """Return a finite floating-point tensor that obeys the rules, dtype, device and gradient
-    history kept; leading batch axes are allowed when neither `shape` nor `ndim` is given.
+    """Return a finite floating-point tensor that obeys the rules, the same object.
+
     `like=(other name, other tensor)` asks for its dtype and device. Raises TypeError for what is
     not a tensor of such a type, ValueError for the rest. What a compiler or a transform of
-    `torch.func` looks at has a type and a shape, but no values to be checked."""
+    `torch.func` looks at has a type and a shape, but no values to be checked.
+    """
     import torch  # whoever has a tensor has it; who has none need not wait for it
 
     from spinformer.core.operators import is_traced

@@ -15,7 +15,7 @@ MAX_LISTED_SPINS = 20
 def spin_states(count: int) -> np.ndarray:
     """Every configuration of `count` spins, shape (2^count, count), entries −1.0 and 1.0.
 
-    `count` from 0 to 20: the table of more would not fit a laptop. Raises ValueError beyond.
+    `count` from 0 to 20: the table of more would not fit a laptop.
 
     >>> spin_states(2)
     array([[-1., -1.],
@@ -35,8 +35,7 @@ def hebbian_couplings(
 
     `patterns` x has shape (P, N). Without `other` y = x: Hopfield's symmetric (N, N) couplings,
     whose diagonal, P for ±1 patterns, is set to zero unless `diagonal` is true. With `other` y of
-    shape (P, M): the (N, M) couplings of a bipartite network, which need not be symmetric.
-    Raises ValueError if the numbers of patterns differ.
+    shape (P, M): the (N, M) couplings of a bipartite network.
 
     >>> hebbian_couplings(np.array([[1, 1, -1]]))
     array([[ 0.,  1., -1.],
@@ -56,7 +55,7 @@ def hebbian_couplings(
 def overlaps(states: np.ndarray, *, patterns: np.ndarray) -> np.ndarray:
     """m_a = (1/N) Σ_i x_ai s_i, shape (..., P): 1 for a state equal to the pattern.
 
-    `states` (..., N), `patterns` (P, N). Raises ValueError if the widths differ.
+    `states` (..., N), `patterns` (P, N).
 
     >>> overlaps(np.array([1, 1, -1, 1]), patterns=np.array([[1, 1, 1, 1], [-1, -1, 1, -1]]))
     array([ 0.5, -1. ])
