@@ -96,8 +96,8 @@ def test_every_run_may_begin_with_a_window_of_its_own():
     for run, window in zip(runs.tokens, windows, strict=True):
         path = mean_path(NETWORK, 1.1, window=window, **given)
         np.testing.assert_allclose(run, path, atol=1e-4)
-    by_hand = np.einsum("as,rts->rta", NETWORK.semantic[2], runs.tokens) / 3 * 0.98
-    found = semantic_overlaps(NETWORK, runs.tokens, role=2)
+    by_hand = np.einsum("as,rts->rta", NETWORK.semantic[OUTPUT], runs.tokens) / 3 * 0.98
+    found = semantic_overlaps(NETWORK, runs.tokens)
     np.testing.assert_allclose(found, by_hand, atol=1e-14)
 
 

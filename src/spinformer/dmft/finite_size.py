@@ -41,8 +41,8 @@ class TokenRuns:
     """Sampled paths: R runs of `steps` new tokens after a window of T.
 
     tokens: (R, T + steps, L) segment means, the first T of them the window the run began with.
-    means: (R, T + steps, L) the conditional mean of each token given all earlier ones, i.e.
-        `tanh(β W^o A)`; for the window, the means that it was drawn from.
+    means: (R, T + steps, L) the conditional mean `tanh(β W^o A)` of each token; for the window, the
+        means that it was drawn from.
     """
 
     network: Network
@@ -50,20 +50,19 @@ class TokenRuns:
     means: np.ndarray
 
 
-def semantic_overlaps(network: Network, tokens: np.ndarray, *, role: int = OUTPUT) -> np.ndarray:
-    """`(1 − ε) m^role_a` of tokens given by segment means (..., L); shape (..., P).
+def semantic_overlaps(network: Network, tokens: np.ndarray) -> np.ndarray:
+    """`(1 − ε) m^o_a` of tokens given by segment means (..., L); shape (..., P).
 
-    `role` indexes the roles o, v, q, k. The first term of [poclopez2024dynamical, Eq. (15)], the
-    one its figures show; linear, so differences of tokens may be given, too.
+    The first term of [poclopez2024dynamical, Eq. (15)], the one its figures show; linear, so
+    differences of tokens may be given, too.
 
     >>> machine = Network.document()
     >>> np.round(semantic_overlaps(machine, machine.semantic[OUTPUT, 0]), 4)
     array([0.98  , 0.3267, 0.3267])
     """
     check_instance("network", network, Network)
-    role = check_integer("role", role, low=0, high=3)
     tokens = check_array("tokens", tokens, shape=(..., network.segments))
-    pattern = network.semantic[role] * network.fractions
+    pattern = network.semantic[OUTPUT] * network.fractions
     return (1.0 - network.epsilon) * (tokens @ pattern.T)
 
 
@@ -73,14 +72,9 @@ def window_of_context(network: Network, context: Context, *, beta: float) -> np.
     Its tokens are the means that the context's attention vectors make at inverse temperature β;
     its newest token has the position `context.position`.
 
-    >>> machine = Network.document()
-    >>> attention = np.zeros((4, 3))
-    >>> attention[0] = 9.0  # the newest comes first here, and last in the window
-    >>> window_of_context(machine, Context(attention=attention, position=3), beta=1.0).round(3)
-    array([[ 0.,  0.,  0.],
-           [ 0.,  0.,  0.],
-           [ 0.,  0.,  0.],
-           [-1.,  1.,  1.]])
+    >>> newest_first = Context(np.array([[9.0] * 3, *np.zeros((3, 3))]), position=3)
+    >>> window_of_context(Network.document(), newest_first, beta=1.0)[-1].round(3)
+    array([-1.,  1.,  1.])
     """
     attention, _ = fitting(network, context)
     return window_means(network, beta, attention=attention[..., ::-1, :])
@@ -160,8 +154,7 @@ def generate(
     """R independent runs of `steps` tokens of N = `size` bits, each L binomial draws.
 
     window: (T, L) or (R, T, L) means of the initial tokens. With `draw_window` they are drawn
-        too, so that noise of order N^{-1/2} is there from the first step; without it the window
-        is taken as it stands (it then need not be reachable with N bits).
+        too; without it the window is taken as it stands.
     size: N; the segments must hold whole numbers of bits (multiples of L for equal ones).
 
     >>> runs = generate(
@@ -209,15 +202,12 @@ def generate(
 def token_states(network: Network, size: int) -> np.ndarray:
     """Every distinguishable token of `size` bits as segment means, shape (S, L).
 
-    `S = Π_l (n_l + 1)` for segments of n_l bits; the first segment varies slowest, each from −1
-    to 1: for segments of one bit `core.states.spin_states`. Raises ValueError for more than 2²¹
-    states.
+    `S = Π_l (n_l + 1)`, at most 2²¹, for segments of n_l bits; the first segment varies slowest,
+    each from −1 to 1: for segments of one bit `core.states.spin_states`.
 
-    >>> token_states(Network.document(), 6)[[0, 1, 3, -1]]
+    >>> token_states(Network.document(), 6)[[0, 1]]
     array([[-1., -1., -1.],
-           [-1., -1.,  0.],
-           [-1.,  0., -1.],
-           [ 1.,  1.,  1.]])
+           [-1., -1.,  0.]])
     """
     counts = check_instance("network", network, Network).counts(size)
     shape = tuple(int(count) + 1 for count in counts)
@@ -234,9 +224,8 @@ def token_probabilities(
 
     [poclopez2024dynamical, Eq. (8)].
 
-    >>> table = token_probabilities(Network.document(), 3, beta=1.0, attention=np.zeros(3))
-    >>> table  # eight states of three fair bits
-    array([0.125, 0.125, 0.125, 0.125, 0.125, 0.125, 0.125, 0.125])
+    >>> token_probabilities(Network.document(), 6, beta=1.0, attention=np.zeros(3))[[0, 1]]
+    array([0.015625, 0.03125 ])
     """
     # Takes a second to import, which everything that draws texts would pay.
     from scipy.stats import binom

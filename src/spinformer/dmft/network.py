@@ -4,10 +4,9 @@
 given the attention vector; all that attention sees of a token are its overlaps with P features in
 each role α ∈ {o, v, q, k} (output, value, query, key), averages over the sites. In a `Network`
 sites are bits: tokens x ∈ {−1, 1}^N, features W^α_a ∈ R^N, in the document signs. A position is a
-code of K bits (`core.states.spin_states`, row p for position p). All that the limit N → ∞ knows of
-the weights is which *kinds of site* exist and which fraction of the sites is of each kind. That is
-what is stored: `semantic`, one column for every kind, called a segment, and `fractions`. A network
-of N given bits is the special case of N segments of weight 1/N.
+code of K bits (`core.states.spin_states`, row p for position p). Stored is what the limit N → ∞
+knows of the weights: `semantic`, one column for every kind of site, called a segment, and
+`fractions`, the share of each. N given bits are N segments of weight 1/N.
 """
 
 from abc import ABC, abstractmethod
@@ -175,12 +174,9 @@ class AttentionNetwork(ABC):
 class Network(AttentionNetwork):
     """The network of [poclopez2024dynamical, Eqs. (7), (8) and (15)], with signs or real weights.
 
-    semantic: (4, P, L) weights W^α_a of each segment, any real numbers, roles in the order o,
-        v, q, k. The entries of one bit of an explicit network are one column: L = N.
+    semantic: (4, P, L) weights W^α_a of each segment, roles in the order o, v, q, k.
     position: (4, P, K) weights W^{α,pos}_a of each position bit; None, or K = 0: no position.
-    context: T, how many tokens attention sees, the newest (the query) included. With T > 2^K a
-        position occurs several times in a window, and the softmax tells those tokens apart by
-        their bits alone.
+    context: T, how many tokens attention sees, the newest (the query) included.
     gamma: inverse temperature of the attention softmax, the factor directly in front of the
         dot product Σ_b m^q_b m^k_b. The document's own γ is √P times this (220 for 127.017).
     epsilon: weight of the position in a token, in [0, 1]; 0 when K = 0.
@@ -232,10 +228,9 @@ class Network(AttentionNetwork):
         gamma: float = 220.0 / 3.0**0.5,
         epsilon: float = 0.02,
     ) -> Self:
-        """Random signs on `segments` equal segments [poclopez2024dynamical, App. C].
+        """Random signs on equal segments and positions [poclopez2024dynamical, App. C].
 
-        Position signs are random too. `context` defaults to 2^bits. The draw depends on
-        `seed` and the sizes only.
+        `context` defaults to 2^bits. The draw depends on `seed` and the sizes only.
         """
         rng = numpy_generator(seed)
         features = check_integer("features", features, low=1)

@@ -19,8 +19,7 @@ def show_heads(reports: HeadReport | Sequence[HeadReport]) -> Figure:
     """One report: the parts of each head's step and its alignment, gray what turned heads do.
 
     Several, one a layer: maps (layer, head) of the change of U by the whole step and by its
-    specific part, both in spreads of the null, so that heads of any model compare. Raises TypeError
-    for anything but reports of `spinformer.language.heads.head_report`.
+    specific part, both in spreads of the null, so that heads of any model compare.
     """
     if isinstance(reports, HeadReport):
         return _layer(reports)
