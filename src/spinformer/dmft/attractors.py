@@ -213,9 +213,8 @@ def find_attractors(
     exponents = check_integer("exponents", exponents, low=0, high=most)
     check_integer("exponent_steps", exponent_steps, low=_STRETCHES if exponents else 0)
     # Weights of zero move nothing.
-    reach, unit = (
-        float(one) or 1.0 for one in (network.reach[OUTPUT, 0], network.reach[OUTPUT].max())
-    )
+    reach = float(network.reach[OUTPUT, 0]) or 1.0
+    unit = float(network.reach[OUTPUT].max()) or 1.0
     weights = bump_weights(kept // 2)
 
     def task(block: Block, clock: Clock) -> tuple[Clock, tuple[np.ndarray, ...]]:

@@ -440,15 +440,13 @@ def survey(steps, histogram, section, sums, weights, tolerance, scale, overlap, 
 def smallest_period(orbit, largest, distance):
     """Smallest p ≤ `largest` with |orbit[n + p] − orbit[n]| ≤ distance for all n of (steps, P)."""
     for p in range(1, largest + 1):
-        n = len(orbit) - p - 1
-        while n >= 0:
+        for n in range(len(orbit) - p - 1, -1, -1):
             gap = 0.0
             for a in range(orbit.shape[1]):
                 gap = max(gap, abs(orbit[n + p, a] - orbit[n, a]))
             if gap > distance:
                 break
-            n -= 1
-        if n < 0:
+        else:
             return p
     return 0
 

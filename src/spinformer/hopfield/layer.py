@@ -3,9 +3,8 @@
 Queries are states, patterns are what is stored. In each head the state hops over the keys,
 ξ ← Σ_i p_i k_i, and at last reads the values, Σ_i p_i v_i; p = softmax(β k·ξ). One read without a
 hop is multi-head attention [bal2020energy, Sec. 3; ramsauer2020hopfield, Sec. 2, whose Hopfield,
-HopfieldPooling and HopfieldLayer are options of one class here]. Hops are counted in advance
-(`steps`) or go on until nothing moves (`tolerance`). Hops and read are calls of the framework's
-fused kernel; β multiplies the keys once.
+HopfieldPooling and HopfieldLayer are options of one class here]. Hops and read are calls of the
+framework's fused kernel; β multiplies the keys once.
 
 Masks are those of `torch.nn.MultiheadAttention`: True leaves a pattern out (elsewhere in this
 room, as in torch's scaled_dot_product_attention, it lets a query look), numbers are added to the
