@@ -440,13 +440,15 @@ def survey(steps, histogram, section, sums, weights, tolerance, scale, overlap, 
 def smallest_period(orbit, largest, distance):
     """Smallest p ≤ `largest` with |orbit[n + p] − orbit[n]| ≤ distance for all n of (steps, P)."""
     for p in range(1, largest + 1):
-        for n in range(len(orbit) - p - 1, -1, -1):
+        n = len(orbit) - p - 1
+        while n >= 0:
             gap = 0.0
             for a in range(orbit.shape[1]):
                 gap = max(gap, abs(orbit[n + p, a] - orbit[n, a]))
             if gap > distance:
                 break
-        else:
+            n -= 1
+        if n < 0:
             return p
     return 0
 
