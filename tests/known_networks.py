@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from scipy.special import softmax
 
+from spinformer.dmft.lyapunov import returned
 from spinformer.dmft.mean_field import torch_step
 from spinformer.dmft.network import Network
 
@@ -74,6 +75,11 @@ def plain_step(network, beta, window, position):
     weight = softmax([network.gamma * m[0, 2] @ m[age, 3] for age in range(len(window))])
     attention = weight @ m[:, 1]
     return np.tanh(beta * attention @ network.semantic[0])
+
+
+def tangent_map(network, context, beta, **parameters):
+    """∂(next window)/∂(window), (T·P, T·P), which tests hold to autograd and to differences."""
+    return returned(network, context, beta=beta, steps=1, **parameters)[1]
 
 
 def step_in_torch(network, attention, position, **changed):

@@ -28,6 +28,8 @@ def test_what_is_allowed_comes_back_as_one_type():
     assert check_real("x", np.float32(0.5), low=0.5, high=0.5) == 0.5
     for value in ([[1, 2]], np.array([[True, False]]), torch.ones(1, 2), ((1.0, 2),)):
         assert check_array("x", value).dtype == np.float64
+    for shape in [(3, 2), (..., "N", 2), (..., None), ("N", "M"), (..., 3, 2)]:
+        assert check_array("x", np.ones((3, 2)), shape=shape).all()
     assert check_choice("kind", "tap", ("tap", "naive")) == "tap"
     assert check_choice("count", np.int64(2), (1, 2)) == 2
     assert check_choice("dtype", torch.float64, (torch.float64,)) == torch.float64
@@ -66,8 +68,9 @@ def test_arrays_are_copies_and_tensors_the_same():
             (np.ma.masked_invalid([1.0, NAN]), torch.ones(2, requires_grad=True)),
         ),
         (check_array, ValueError, {"ndim": 2}, ([1.0],)),
-        (check_array, ValueError, {"shape": (2,)}, ([1.0],)),
         (check_array, ValueError, {"shape": (None, 1)}, ([1.0], [[1.0, 2.0]])),
+        (check_array, ValueError, {"shape": (..., "N", 2)}, ([1.0, 2.0], np.ones((3, 0, 2)))),
+        (check_array, ValueError, {"shape": ("N", "N")}, (np.ones((1, 2)), np.ones((1, 1, 1)))),
         (check_array, ValueError, {"low": 0.0, "high": 1.0}, ([0.0, 2.0], [-0.5, 1.0])),
         (check_array, ValueError, {"low": 0.0, "open_low": True}, ([0.0],)),
         (check_array, ValueError, {"values": (-1, 1)}, ([1, 0],)),
@@ -94,7 +97,7 @@ def test_the_error_names_the_argument(check, error, rules, refused):
         (lambda: check_integer("n", HUGE, high=3), "got an integer of 1329 bits"),
         (lambda: check_array("x", [0.0, 2.0], high=1.0), "from 0.0 to 2.0"),
         (lambda: check_array("x", [1, 0], values=(-1, 1)), r"\[-1, 1\], got 0"),
-        (lambda: check_array("x", [1.0], shape=(None, 1)), r"\('any', 1\), got \(1,\)"),
+        (lambda: check_array("x", [1.0], shape=(..., None, "d")), r"\(..., any, d\), got \(1,\)"),
         (lambda: check_broadcast(a=(2,), b=(3,)), r"a and b .*a \(2,\), b \(3,\)"),
     ],
 )

@@ -33,8 +33,5 @@ def test_what_is_no_seed_is_refused(make, of_the_other_library):
     for seed in (-1, 2**63):
         with pytest.raises(ValueError, match="seed must"):
             make(seed)
-
-
-def test_a_generator_of_another_device_is_refused():
     with pytest.raises(ValueError, match="seed must"):
         torch_generator(torch.Generator(), device="meta")

@@ -16,12 +16,10 @@ from spinformer.core.statistics import (
 @pytest.mark.parametrize(
     ("value", "error", "shown"),
     [
-        (0.2953, 0.0131, "0.295(13)"),
         (-0.5, 0.0096, "-0.5000(96)"),
         (1.0, 0.00996, "1.000(10)"),  # rounds up to the next power of ten
         (12.34, 9.96, "12(10)"),
         (12345.0, 678.0, "12345(678)"),
-        (3.14159, 0.1, "3.14(10)"),
         (2.0, 0.0, "2"),
         (2.0, float("nan"), "2"),
         (np.float64(1.5), np.float64(0.25), "1.50(25)"),
@@ -29,10 +27,8 @@ from spinformer.core.statistics import (
 )
 def test_an_estimate_prints_its_uncertain_digits(value, error, shown):
     assert str(Estimate(value=value, error=error)) == shown
-
-
-def test_an_estimate_of_arrays_prints_their_shape():
-    assert "value=float64[2]" in str(Estimate(value=np.zeros(2), error=np.ones(2)))
+    many = Estimate(value=np.full(2, value), error=np.full(2, error))
+    assert str(many).startswith("Estimate(value=float64[2]")
 
 
 def test_the_error_of_a_mean_and_students_interval_are_those_of_scipy():

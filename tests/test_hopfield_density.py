@@ -1,4 +1,4 @@
-"""The density against quadrature, torch.distributions, autograd and sampling."""
+"""The density and its learning against quadrature, torch.distributions, autograd, an optimizer."""
 
 import math
 
@@ -7,8 +7,19 @@ import pytest
 import torch
 from hypothesis import given, settings
 from known_memories import SETTINGS, mixture, normal
+from scipy.optimize import minimize
 
-from spinformer.hopfield.density import log_partition, log_prob, log_weights, sample
+from spinformer.core.solve import Status
+from spinformer.hopfield.density import (
+    _em_update,
+    fit,
+    log_partition,
+    log_prob,
+    log_weights,
+    loss,
+    loss_gradient,
+    sample,
+)
 
 
 def quadrature(patterns, beta):
@@ -60,3 +71,70 @@ def test_samples_have_the_density():
 def test_what_is_no_number_is_refused():
     with pytest.raises(ValueError, match="too large"):
         log_partition(1e200 * normal(0, 3, 2))
+
+
+@settings(deadline=None, max_examples=25, derandomize=True)
+@given(SETTINGS)
+@pytest.mark.claim("A11")
+def test_loss_and_gradient_equal_autograd_through_the_mixture(setting):
+    seed, number, d, beta = setting
+    patterns, data = normal(seed, number, d).requires_grad_(), 1.5 * normal(seed + 1, 20, d)
+    expected = -mixture(patterns, beta).log_prob(data).mean()
+    (slope,) = torch.autograd.grad(expected, patterns)
+    got = loss(patterns, data=data, beta=beta)
+    (automatic,) = torch.autograd.grad(got, patterns)
+    assert got.item() == pytest.approx(expected.item(), abs=1e-12)
+    by_hand = loss_gradient(patterns.detach(), data=data, beta=beta)
+    for derived in (slope, automatic):
+        torch.testing.assert_close(by_hand, derived, rtol=0, atol=1e-12)
+
+
+@settings(deadline=None, max_examples=25, derandomize=True)
+@given(SETTINGS)
+def test_em_step_maximises_its_bound_and_never_raises_the_loss(setting):
+    seed, number, d, beta = setting
+    patterns, data = normal(seed, number, d), 2 * normal(seed + 1, 30, d) + 1
+    after = _em_update(patterns, data=data, beta=beta)
+    fallen = loss(patterns, data=data, beta=beta) - loss(after, data=data, beta=beta)
+    assert float(fallen) >= -1e-12
+    pull = (torch.softmax(beta * data @ patterns.T, 1).T @ data / 30).numpy()
+
+    def negative(flat):
+        x = torch.tensor(flat.reshape(number, d), requires_grad=True)
+        value = torch.logsumexp(0.5 * beta * x.square().sum(1), 0)
+        value = value - beta * (x * torch.tensor(pull)).sum()
+        value.backward()
+        return value.item(), x.grad.numpy().ravel()
+
+    best = minimize(negative, patterns.numpy().ravel(), jac=True, options={"gtol": 1e-9})
+    value, slope = negative(after.numpy().ravel())
+    assert value <= best.fun + 1e-9
+    np.testing.assert_allclose(slope, 0.0, atol=1e-9)
+
+
+def test_em_and_descent_reach_the_same_likelihood():
+    three = torch.tensor([[2.0, 0.0], [0.0, -2.0], [-2.2, 0.4]], dtype=torch.float64)
+    data = sample(three, count=600, seed=3)
+    patterns = data[:3].clone()
+    em = fit(patterns, data=data, max_steps=3000, tolerance=1e-13)
+    for _ in range(2000):
+        patterns = patterns - 0.5 * loss_gradient(patterns, data=data)
+    assert em.converged
+    assert em.losses[-1] == pytest.approx(float(loss(patterns, data=data)), abs=1e-8)
+    assert float(loss_gradient(em.patterns, data=data).abs().max()) < 1e-5
+
+
+def test_status_of_learning():
+    data = normal(40, 200, 2) + 1.0
+    start = data[:3].clone()
+    found = fit(start, data=data, max_steps=2000, tolerance=1e-8)
+    assert found.status == Status.CONVERGED
+    steps = -np.diff(found.losses)
+    assert found.residual == steps[-1]
+    assert 0 <= steps[-1] < 1e-8
+    assert (steps[:-1] >= 1e-8).all()
+    assert found.steps == len(steps)
+    for x, value in ((start, found.losses[0]), (found.patterns, found.losses[-1])):
+        assert float(loss(x, data=data)) == value
+    short = fit(start, data=data, max_steps=2)
+    assert (short.status, short.steps) == (Status.STEP_LIMIT, 2)

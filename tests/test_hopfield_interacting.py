@@ -83,9 +83,8 @@ def test_the_safe_step_size_never_raises_the_energy_and_is_the_largest_for_two_p
             assert float(height.diff(dim=0).max()) < 1e-12 * (1 + float(height.abs().max()))
     # Two patterns that repel themselves, near the even mixture, where both inequalities are tight.
     pair = torch.tensor([[0.0, 1.0], [1.0, 0.0]]).double()
-    assert safe_step_size(pair, beta=6.0) == pytest.approx(4.0 / 8.0)
-    # What is the same for all pairs changes nothing: weights sum to one.
-    assert safe_step_size(pair - 3.0, beta=6.0) == pytest.approx(4.0 / 8.0)
+    for shift in (0.0, 3.0):  # what is the same for all pairs changes nothing
+        assert safe_step_size(pair - shift, beta=6.0) == pytest.approx(4.0 / 8.0)
     zero = torch.zeros(2, 1).double()
     for factor, higher in ((0.99, False), (1.01, True)):
         step = factor * safe_step_size(pair, beta=6.0)
@@ -141,10 +140,7 @@ def test_a_query_is_judged_by_its_own_step_whatever_its_neighbors_do():
     for index, query in enumerate(queries):
         alone, _ = solve(patterns, queries=query[None], **given)
         torch.testing.assert_close(both[index], alone[0], rtol=1e-10, atol=1e-12)
-    # They arrive one after the other; damped, a step is small far from the rest.
-    after = [solve(patterns, queries=queries, max_steps=n, **given)[1].sum() for n in range(20)]
-    assert after == sorted(after)
-    assert len(set(map(int, after))) > 2
+    # Damped, a step is small far from the rest.
     _, rests = solve(patterns, queries=queries, step_size=1e-5, max_steps=3, **given)
     assert not bool(rests.any())
 

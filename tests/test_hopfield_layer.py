@@ -20,7 +20,6 @@ from spinformer.core.solve import Status
 from spinformer.dmft.mean_field import torch_step
 from spinformer.dmft.network import Network
 from spinformer.hopfield import continuous, density
-from spinformer.hopfield.attention import hop
 from spinformer.hopfield.fixed_points import _conjugate_gradients, find_fixed_points
 from spinformer.hopfield.layer import AttentionModule, HopfieldLayer
 
@@ -34,13 +33,12 @@ def _double():
     torch.set_default_dtype(torch.float32)
 
 
-def make(width=12, heads=3, *, learn_beta=False, **options):
+def make(*, learn_beta=False, **options):
     torch.manual_seed(4)
-    layer = HopfieldLayer(width, heads=heads, **options)
+    layer = HopfieldLayer(12, heads=3, **options)
     layer.log_beta.requires_grad_(learn_beta)
     for part in (layer.to_query, layer.to_key):
-        if isinstance(part, nn.Linear):
-            nn.init.normal_(part.weight, std=0.5)
+        nn.init.normal_(part.weight, std=0.5)
     return layer
 
 
@@ -92,21 +90,16 @@ def gradients(output, layer, *inputs):
     return torch.autograd.grad(output.square().sum(), leaves, materialize_grads=True)
 
 
-def test_memory_alone_and_pooling():
+def test_memory_alone_pooling_and_dropout():
     layer, queries = make(memories=5, steps=2), draw(2, 4, 12, seed=1)
     shared = layer.memory.detach().expand(2, -1, -1)
     torch.testing.assert_close(layer(queries), explicit(layer, queries, shared), **EXACT)
     pool, patterns = make(pooling=2), draw(3, 9, 12, seed=2)
     wanted = explicit(pool, pool.pooled_queries.expand(3, -1, -1), patterns)
     torch.testing.assert_close(pool(patterns=patterns), wanted, **EXACT)
-
-
-def test_dropout_acts_in_training_only():
-    layer, x = make(), draw(1, 6, 12, seed=1)
-    layer.dropout = 0.5
-    assert not torch.equal(layer(x, patterns=x), layer(x, patterns=x))
-    layer.eval()
-    assert torch.equal(layer(x, patterns=x), layer(x, patterns=x))
+    pool.dropout = 0.5
+    assert not torch.equal(pool(patterns=patterns), pool(patterns=patterns))
+    torch.testing.assert_close(pool.eval()(patterns=patterns), wanted, **EXACT)
 
 
 def test_the_record_says_what_another_hop_would_do():
@@ -118,14 +111,10 @@ def test_the_record_says_what_another_hop_would_do():
     assert bool(found.converged.all())
     keys = resting.to_key(resting.pattern_norm(patterns)).unflatten(-1, (3, 4)).transpose(1, 2)
     start = resting.to_query(resting.query_norm(queries)).unflatten(-1, (3, 4)).transpose(1, 2)
-    for head in range(3):
-        beta = float(resting.beta[head])
-        wanted = continuous.retrieve(
-            keys[:, head], queries=start[:, head], beta=beta, tolerance=tolerance
-        )
-        torch.testing.assert_close(found.value[:, head], wanted.states, **EXACT)
-        torch.testing.assert_close(found.steps[:, head], wanted.steps)
-        torch.testing.assert_close(found.residual[:, head], wanted.residual, **EXACT)
+    given = {"beta": float(resting.beta[0]), "tolerance": tolerance}
+    wanted = continuous.retrieve(keys, queries=start, **given)
+    for part in ("value", "steps", "residual", "status"):
+        torch.testing.assert_close(getattr(found, part), getattr(wanted, part), **EXACT)
 
     def ended(**options):
         return make(**options)(queries, patterns=patterns, return_states=True)[1]
@@ -145,25 +134,18 @@ def test_the_record_says_what_another_hop_would_do():
 
 
 def test_a_layer_without_maps_is_the_memory_itself():
-    queries, patterns = draw(2, 4, 6, seed=1), draw(2, 9, 6, seed=2)
-    layer, reader, other = (
-        HopfieldLayer(6, beta=0.8, **options) for options in ({"tolerance": 1e-9}, {}, {"steps": 2})
-    )
-    for bare in (layer, reader, other):
-        for name, _ in list(bare.named_children()):
-            setattr(bare, name, nn.Identity())
-    assert not any(parameter.requires_grad for parameter in layer.parameters())
-    labels = draw(2, 9, 3, seed=3)
-    weights = continuous.attention_weights(patterns, states=queries, beta=0.8)
-    read = reader(queries, patterns=patterns, values=labels)
-    torch.testing.assert_close(read, weights @ labels, **EXACT)
-    given = {"scaled": 0.8 * patterns, "content": patterns}
-    wanted = hop(hop(queries, **given), **given)
-    for needed in (False, True):
-        found = other(queries, patterns=patterns, need_weights=needed)
-        torch.testing.assert_close(found[0] if needed else found, wanted, **EXACT)
-    wanted = continuous.retrieve(patterns, queries=queries, beta=0.8, tolerance=1e-9).states
-    torch.testing.assert_close(layer(queries, patterns=patterns), wanted, rtol=0, atol=1e-8)
+    queries, patterns, labels = draw(2, 4, 6, seed=1), draw(2, 9, 6, seed=2), draw(2, 9, 3, seed=3)
+    bare = HopfieldLayer(6, beta=0.8, steps=2)
+    for name, _ in list(bare.named_children()):
+        setattr(bare, name, nn.Identity())
+    assert not any(parameter.requires_grad for parameter in bare.parameters())
+    moved = continuous.update(patterns, states=queries, beta=0.8)
+    weights = continuous.attention_weights(patterns, states=moved, beta=0.8)
+    for values, read in ((None, patterns), (labels, labels)):
+        given = {"patterns": patterns, "values": values}
+        torch.testing.assert_close(bare(queries, **given), weights @ read, **EXACT)
+        found, made = bare(queries, need_weights=True, **given)
+        torch.testing.assert_close((found, made[:, 0]), (weights @ read, weights), **EXACT)
 
 
 def test_the_adjoint_is_solved_to_the_tolerance():
@@ -202,27 +184,21 @@ def test_from_attention_gives_the_same_numbers(options, batch_first):
         {"attn_mask": forbidden.expand(6, 4, 6), "average_attn_weights": False},
         {"key_padding_mask": draw(2, 6, seed=6), "attn_mask": added},
     )
-    for given in cases:
-        wanted, got = (attention(*inputs, **given) for attention in (module, other))
+    single = [x[0] if batch_first else x[:, 0] for x in inputs]
+    calls = [(inputs, given) for given in cases]
+    calls.append((single, {"key_padding_mask": hidden[0], "attn_mask": forbidden}))
+    for given, masks in calls:
+        wanted, got = (attention(*given, **masks) for attention in (module, other))
         torch.testing.assert_close(got, wanted, **EXACT)
-        plain = other(*inputs, need_weights=False, **given)
+        plain = other(*given, need_weights=False, **masks)
         torch.testing.assert_close(plain[0], wanted[0], **EXACT)
         assert plain[1] is None
-    single = [x[0] if batch_first else x[:, 0] for x in inputs]
-    wanted, got = (
-        attention(*single, key_padding_mask=hidden[0], attn_mask=forbidden)
-        for attention in (module, other)
-    )
-    torch.testing.assert_close(got, wanted, **EXACT)
 
 
 def test_from_attention_refuses_what_it_cannot_hold():
     for options in ({"add_bias_kv": True}, {"add_zero_attn": True}):
         with pytest.raises(ValueError, match="module must"):
             HopfieldLayer.from_attention(nn.MultiheadAttention(12, 3, **options))
-    layer = HopfieldLayer.from_attention(nn.MultiheadAttention(12, 3), steps=3, beta=[0.5, 1, 2])
-    assert layer.steps == 3
-    torch.testing.assert_close(layer.beta, torch.tensor([0.5, 1.0, 2.0]), **EXACT)
     torch.set_default_dtype(torch.float32)
     layer = HopfieldLayer.from_attention(nn.MultiheadAttention(12, 3, dtype=torch.float64))
     assert float((layer.beta - 0.5).abs().max()) < 1e-15
@@ -266,8 +242,6 @@ def test_every_layer_is_saved_and_read_back():
     torch.manual_seed(7)
     AttentionModule(again).reset_parameters()
     assert all(map(torch.equal, again.parameters(), fresh.parameters()))
-    fresh.load_state_dict(layer.state_dict())
-    assert torch.equal(fresh(x, patterns=x), layer(x, patterns=x))
 
 
 @pytest.mark.parametrize("options", [{"steps": 3}, {"tolerance": 1e-3, "steps": 60}])
@@ -346,11 +320,10 @@ def test_bad_calls_are_refused():
     for change, message in calls:
         with pytest.raises((ValueError, TypeError), match=message):
             layer(**{"queries": x, "patterns": x, **change})
-    large = 1e39 * x  # beyond float32, in which the inputs are summed, but finite
+    large = 1e39 * x  # beyond float32, but finite
     assert bool(torch.isfinite(layer(large, patterns=large)).all())
     _, infinite = make(steps=3)(1e300 * x, patterns=1e300 * x, return_states=True)
     assert bool((infinite.status == Status.DIVERGED).any())
-    assert math.isclose(float(layer.beta[0]), 0.5)
 
 
 def test_nothing_is_made_on_another_device_than_that_of_the_input():

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from plain_exponents import tangent_map
+from known_networks import tangent_map
 from scipy.optimize import approx_fprime
 from scipy.special import softmax
 from scipy.stats import chisquare

@@ -59,7 +59,7 @@ class LetterNetwork(AttentionNetwork):
     """
 
     def _checked_semantic(self) -> np.ndarray:
-        return check_array("semantic", self.semantic, shape=(4, None, None, None))
+        return check_array("semantic", self.semantic, shape=(4, "P", "L", "q"))
 
     # ---- constructors
 

@@ -1,7 +1,5 @@
 """Fixed points of a batch of maps by Anderson's mixing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch
@@ -32,10 +30,7 @@ def anderson(
     is ‖step(x) − x‖/√n. Returned is the best point seen, without a graph. A system whose
     residual grows threefold over its best (near an unstable solution, say) forgets its history
     and goes on with a plain damped step; one that has arrived is frozen, so that no result
-    depends on its neighbours. A system whose last step is not finite has DIVERGED, one that
-    starts so, too. The device is read once an iteration, on accelerators only every fourth:
-    there, waiting for the answer costs more than a step that was not needed. Raises ValueError for
-    a `start` of fewer than two axes or a number out of range.
+    depends on its neighbours. A system whose last step is not finite has DIVERGED.
 
     >>> found = anderson(torch.cos, torch.zeros(1, 1), tolerance=1e-6, max_steps=50)
     >>> f"{float(found.value):.4f}", bool(found.converged)
@@ -51,6 +46,7 @@ def anderson(
     shape, sites = start.shape, start.shape[-2]
     x = start.reshape(-1, shape[-2] * shape[-1])
     tiny = torch.finfo(x.dtype).tiny
+    # On accelerators waiting for an answer costs more than a step that was not needed.
     every = 1 if x.device.type == "cpu" else 4
     best, best_norm = x, torch.full(x.shape[:1], torch.inf, dtype=x.dtype, device=x.device)
     # Rings of the last changes of the residual and of the point after a damped step; their order

@@ -1,7 +1,5 @@
 """What a spectrum of exponents alone says about chaos."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from spinformer.core.checks import check_array
@@ -16,9 +14,7 @@ def kaplan_yorke_dimension(exponents: np.ndarray) -> np.ndarray:
     >>> kaplan_yorke_dimension(np.array([[0.1, 0.0, -0.4], [-0.1, -0.2, -0.3]])).tolist()
     [2.25, 0.0]
     """
-    values = check_array("exponents", exponents)
-    if values.ndim < 1 or not values.shape[-1]:
-        raise ValueError(f"exponents must have shape (..., k), got {values.shape}")
+    values = check_array("exponents", exponents, shape=(..., "k"))
     if (np.diff(values, axis=-1) > 0.0).any():
         raise ValueError("exponents must be sorted, the largest first")
     edge = [(0, 0)] * (values.ndim - 1)

@@ -1,7 +1,6 @@
 """Argument checks: one clear error that names the argument, what came and what is allowed.
 
-Every public function of the package validates its input with these before any work starts,
-so that a wrong shape, a NaN or a negative inverse temperature never turns into a wrong number.
+Every public function of the package checks its input with these before any work starts.
 """
 
 from __future__ import annotations
@@ -126,12 +125,13 @@ def check_function(name: str, value: Any) -> Any:
 class _Rules(TypedDict, total=False):
     """What an array or a tensor may be asked.
 
-    `shape` may hold None for axes of any length; entries in [low, high], or in (low, high] with
-    `open_low`; `square` asks for (..., N, N) with N ≥ 1, `symmetric` also for a matrix equal to
-    its transpose to 1e-10 of its largest entry.
+    `shape` may hold None for an axis of any length, letters for one of any length but 0 (the same
+    letter, the same length), and begin with `...` for any axes in front; entries in [low, high], or
+    in (low, high] with `open_low`; `square` asks for (..., N, N), `symmetric` also for a matrix
+    equal to its transpose to 1e-10 of its largest entry.
     """
 
-    shape: Sequence[int | None] | None
+    shape: Sequence[Any] | None
     ndim: int | None
     low: float | None
     high: float | None
@@ -176,11 +176,12 @@ def check_array(
 def check_tensor(
     name: str, value: Any, *, like: tuple[str, torch.Tensor] | None = None, **rules: Unpack[_Rules]
 ) -> torch.Tensor:
-    """Return a finite floating-point tensor that obeys the rules, dtype, device and gradient
-    history kept; leading batch axes are allowed when neither `shape` nor `ndim` is given.
+    """Return a finite floating-point tensor that obeys the rules, the same object.
+
     `like=(other name, other tensor)` asks for its dtype and device. Raises TypeError for what is
     not a tensor of such a type, ValueError for the rest. What a compiler or a transform of
-    `torch.func` looks at has a type and a shape, but no values to be checked."""
+    `torch.func` looks at has a type and a shape, but no values to be checked.
+    """
     import torch  # whoever has a tensor has it; who has none need not wait for it
 
     from spinformer.core.operators import is_traced
@@ -254,12 +255,25 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
+def _fits(got: tuple[int, ...], wanted: tuple[Any, ...]) -> bool:
+    if wanted[:1] == (...,):
+        wanted = wanted[1:]
+        got = got[-len(wanted) :]
+    if len(got) != len(wanted):
+        return False
+    axes = dict(zip(wanted, got, strict=True))
+    return all(
+        want in (None, n) or (isinstance(want, str) and axes[want] == n > 0)
+        for want, n in zip(wanted, got, strict=True)
+    )
+
+
 def _check_entries(
     name: str,
     data: Any,
     finite: Any,
     *,
-    shape: Sequence[int | None] | None = None,
+    shape: Sequence[Any] | None = None,
     ndim: int | None = None,
     low: float | None = None,
     high: float | None = None,
@@ -270,14 +284,11 @@ def _check_entries(
     got = tuple(data.shape)
     if ndim is not None and len(got) != ndim:
         raise ValueError(f"{name} must have {ndim} axes, got shape {got}")
-    if (square or symmetric) and (len(got) < 2 or got[-1] != got[-2] or got[-1] == 0):
-        raise ValueError(f"{name} must have shape (..., N, N), got {got}")
-    if shape is not None:
-        wanted = tuple("any" if want is None else want for want in shape)
-        if len(got) != len(wanted) or any(
-            n not in (None, m) for m, n in zip(got, shape, strict=True)
-        ):
-            raise ValueError(f"{name} must have shape {wanted}, got {got}")
+    for wanted in (shape, (..., "N", "N") if square or symmetric else None):
+        if wanted is not None and not _fits(got, tuple(wanted)):
+            axes = ["any" if n is None else "..." if n is ... else str(n) for n in wanted]
+            told = ", ".join(axes) + "," * (len(axes) == 1)
+            raise ValueError(f"{name} must have shape ({told}), got {got}")
     if finite is None:
         return
     if not bool(finite.all()):

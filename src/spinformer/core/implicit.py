@@ -1,7 +1,5 @@
 """Derivatives of a root that some solver found, by the implicit function theorem."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -17,17 +15,15 @@ def implicit_root(
     """`solution` again, but with the derivatives of the root of `residual`.
 
     If g(x, θ) = 0 defines x(θ), then dx/dθ = −(∂g/∂x)⁻¹ ∂g/∂θ, whatever the solver did to get
-    there: SciPy, Numba or torch, with or without a graph. The Jacobian is dense, built by one
-    backward pass a component, and solved directly: the plain tool for up to some hundred unknowns
-    a sample.
+    there. The Jacobian is dense, built by one backward pass a component, and solved directly: for
+    up to some hundred unknowns a sample.
 
     residual: g(x, *parameters), shape of x, made of torch operations that `torch.func` can
     differentiate; samples along leading axes must not mix. solution: (..., n), a root for the given
     parameters (not checked: an inexact root gives a derivative inexact by as much). parameters:
     floating-point tensors. The result is differentiable any number of times in the parameters, and
-    under `torch.vmap`. For a fixed point x = f(x) pass x - f(x). Raises ValueError if the residual
-    has another shape; torch.linalg.LinAlgError on backward where ∂g/∂x is singular, as at a
-    bifurcation.
+    under `torch.vmap`. For a fixed point x = f(x) pass x - f(x). torch.linalg.LinAlgError on
+    backward where ∂g/∂x is singular, as at a bifurcation.
 
     With `jacobian` the residual returns g and ∂g/∂x (..., n, n), and nothing is checked or refused;
     it also works under a compiler then, for first derivatives.
@@ -49,19 +45,15 @@ def implicit_root(
     return _Root.apply(solution.detach(), residual, False, *parameters)
 
 
+@torch.no_grad()
 def _check(residual: Any, solution: Tensor, parameters: tuple[Tensor, ...]) -> None:
     check_function("residual", residual)
-    if check_tensor("solution", solution).ndim < 1:
-        raise ValueError("solution must have shape (..., n), got a scalar")
+    wanted = tuple(check_tensor("solution", solution, shape=(..., None)).shape)
     for index, parameter in enumerate(parameters):
         check_tensor(f"parameters[{index}]", parameter)
-    with torch.no_grad():
-        shape = residual(solution, *parameters).shape
-    if shape != solution.shape:
-        raise ValueError(
-            f"residual must return the shape of solution, {tuple(solution.shape)}, "
-            f"got {tuple(shape)}"
-        )
+    shape = tuple(residual(solution, *parameters).shape)
+    if shape != wanted:
+        raise ValueError(f"residual must return the shape of solution, {wanted}, got {shape}")
 
 
 def _with_jacobian(residual: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:

@@ -1,7 +1,5 @@
 """Packages whose modules are there without being imported one by one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from pkgutil import iter_modules

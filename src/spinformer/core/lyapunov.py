@@ -6,8 +6,6 @@ orbit: R_ii is by how much the i-th direction grew, with what it shares with tho
 out (Benettin et al. 1980).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
@@ -24,18 +22,16 @@ _Push = Callable[[np.ndarray], np.ndarray]
 def lyapunov_exponents(
     push: _Push, *, dimension: int, steps: int, count: int = 1, align: int = 0, seed: Seed = 0
 ) -> Estimate:
-    """The `count` largest Lyapunov exponents, in nats per step, shape (count,), the
-    largest first up to their errors.
+    """The `count` largest Lyapunov exponents (count,), nats per step, the largest first.
 
     push: takes a frame (dimension, count) at the present state, applies the tangent map there,
         moves the state on, and returns the new frame. It is called once a step.
-    align: steps dropped first, in which the frame turns into the expanding directions.
+    align: steps dropped first, in which the frame, random at the start, turns into the expanding
+        directions.
 
-    The frame is random at the start. The error is the scatter of
-    the means of 20 consecutive stretches over √20: right if a stretch is longer than
-    the orbit's memory, too small if a transient ends within the run. A direction that shrinks to
-    nothing has exponent −∞ and no error (NaN). Raises ValueError for sizes out of range and for a
-    frame of another shape or with entries that are not finite.
+    The error is the scatter of the means of 20 consecutive stretches over √20: right if a stretch
+    is longer than the orbit's memory, too small if a transient ends within the run. A direction
+    that shrinks to nothing has exponent −∞ and no error (NaN).
 
     >>> doubling = lyapunov_exponents(lambda frame: 2.0 * frame, dimension=3, steps=10)
     >>> f"{doubling.value[0]:.6f}"

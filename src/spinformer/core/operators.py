@@ -5,8 +5,6 @@ An iteration that stops when it has arrived depends on values, which `torch.comp
 compiled code calls it, and a batch of batches is one larger batch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,7 +16,7 @@ def iteration_operator(name: str, *, axes: Sequence[int]) -> Callable[[Callable[
 
     The function takes tensors first, of which the last `axes` belong to one system each (the
     leading ones are a batch and broadcast), then numbers; it has no gradient and returns new
-    tensors whose batch is the common one. Its `register_fake` is left to the caller.
+    tensors of the common batch. Its `register_fake` is left to the caller.
 
     >>> @iteration_operator("example_halve", axes=(1,))
     ... def halve(values: torch.Tensor, times: int) -> torch.Tensor:

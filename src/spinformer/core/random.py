@@ -1,8 +1,7 @@
 """One way for randomness: every function that draws takes `seed`, a number or a generator.
 
-A number starts a fresh stream, so that the same call gives the same result; a generator is used
-and moved on, so that a caller can draw from one stream in several places. Nothing draws from
-global state, and None is refused: a result that nobody can repeat is not one.
+A number starts a fresh stream; a generator is used and moved on. Nothing draws from global state,
+and None is refused: a result that nobody can repeat is not one.
 """
 
 from __future__ import annotations
@@ -23,8 +22,6 @@ TorchSeed = Union[int, "torch.Generator"]
 def numpy_generator(seed: Seed) -> np.random.Generator:
     """The NumPy generator that `seed` stands for: a non-negative integer, or one to go on with.
 
-    Raises TypeError for anything else, None included.
-
     >>> int(numpy_generator(7).integers(100)), int(numpy_generator(7).integers(100))
     (94, 94)
     """
@@ -35,9 +32,6 @@ def numpy_generator(seed: Seed) -> np.random.Generator:
 
 def torch_generator(seed: TorchSeed, *, device: Any = None) -> torch.Generator:
     """The torch generator that `seed` stands for, on `device` (None: the CPU).
-
-    Raises TypeError for anything but a non-negative integer or a generator, ValueError for a
-    generator of another kind of device.
 
     >>> int(torch.randint(100, (), generator=torch_generator(7)))
     15

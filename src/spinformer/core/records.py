@@ -1,11 +1,4 @@
-"""Results that compare and print: frozen dataclasses whose fields may be arrays.
-
-A plain dataclass of arrays can neither be compared (the truth value of an array is ambiguous)
-nor read (it prints every number). `record` makes one that can: two records are equal if all
-fields are equal, entry by entry, and an array prints as its type, shape and range.
-"""
-
-from __future__ import annotations
+"""Results that compare and print: frozen dataclasses whose fields may be arrays."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -20,8 +13,9 @@ _Class = TypeVar("_Class")
 def record(cls: type[_Class]) -> type[_Class]:
     """A class decorator: frozen dataclass, fields by keyword, comparable and printable.
 
-    Arrays are equal where shape, type and all entries are (NaN equals NaN). A record is not
-    hashable.
+    A plain one of arrays can neither be compared (the truth value of an array is ambiguous) nor
+    read. Here arrays are equal where shape, type and all entries are (NaN equals NaN), and print as
+    type, shape and range. A record is not hashable.
 
     >>> import numpy as np
     >>> @record
@@ -53,7 +47,6 @@ def _show(self: Any) -> str:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two values are equal, arrays, tensors and containers of them included."""
     if type(one) is not type(other):
         return False
     if isinstance(one, Mapping):
@@ -67,7 +60,6 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _summary(value: Any) -> str:
-    """One line for a value: type, shape and range of an array, the text of anything short."""
     if not hasattr(value, "dtype"):
         text = repr(value)
         return text if len(text) <= 60 else f"{text[:57]}..."

@@ -4,12 +4,7 @@ Every solver of the package takes `tolerance` (on the residual that its docstrin
 `max_steps`, and returns a `Solution` or a record that extends it. Solvers of equations raise
 `NotConverged` unless they are told `throw=False`; dynamics, where not arriving is a result (a
 query that wanders, a cycle), never raise: `Solution.require` does, if it is called.
-
-`core.anderson` accelerates x = f(x) for a batch; `core.implicit` differentiates a root that any
-solver found.
 """
-
-from __future__ import annotations
 
 from enum import IntEnum
 from typing import Any, Generic, TypeVar

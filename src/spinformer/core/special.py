@@ -1,7 +1,5 @@
 """Special functions that several rooms need: spheres in D dimensions, and averages over normals."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import lru_cache
@@ -28,8 +26,7 @@ def normal_average(
 
     `steepness`, at most 4e4: f is as steep as tanh(steepness · z), say a function of it. The error
     falls as exp(−2π s/h) with the spacing h of the nodes and the distance s of the function's
-    singularities from the real axis: with the right steepness it is rounding. Raises ValueError
-    for another steepness.
+    singularities from the real axis: with the right steepness it is rounding.
 
     >>> f"{normal_average(lambda z: z**4):.12f}"
     '3.000000000000'
@@ -75,8 +72,7 @@ def log_sphere_integral(kappa: ArrayLike, *, dim: int) -> np.ndarray:
 
     G_D(κ) = Γ(ν+1) (2/κ)^ν I_ν(κ) with ν = D/2 − 1; even in κ, G_D(0) = 1; D = 1 gives cosh κ.
     `kappa` may have any shape; `dim` ≥ 1. Where the scaled Bessel function underflows (large D,
-    small κ) the power series is summed in log-space instead. Raises ValueError for anything
-    that is not finite.
+    small κ) the power series is summed in log-space instead.
 
     >>> f"{float(log_sphere_integral(2.0, dim=3)):.6f}", f"{np.log(np.sinh(2.0) / 2.0):.6f}"
     ('0.595220', '0.595220')
@@ -101,8 +97,7 @@ def log_sphere_integral(kappa: ArrayLike, *, dim: int) -> np.ndarray:
 def mean_alignment(kappa: ArrayLike, *, dim: int) -> np.ndarray:
     """A_D(κ) = I_{D/2}(κ)/I_{D/2−1}(κ): mean of x₁ on the unit sphere under exp(κ x₁).
 
-    The derivative of `log_sphere_integral`; tanh κ for D = 1, coth κ − 1/κ for D = 3. Raises
-    ValueError for anything that is not finite.
+    The derivative of `log_sphere_integral`; tanh κ for D = 1, coth κ − 1/κ for D = 3.
 
     >>> f"{float(mean_alignment(0.5, dim=1)):.6f}", f"{np.tanh(0.5):.6f}"
     ('0.462117', '0.462117')

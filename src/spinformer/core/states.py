@@ -5,8 +5,6 @@ The first spin is the most significant bit of a state's number and −1 is the b
 0 is all −1 and the last one all +1; read from left to right, a row is the number in binary.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from spinformer.core.checks import check_array, check_flag, check_integer
@@ -17,7 +15,7 @@ MAX_LISTED_SPINS = 20
 def spin_states(count: int) -> np.ndarray:
     """Every configuration of `count` spins, shape (2^count, count), entries −1.0 and 1.0.
 
-    `count` from 0 to 20: the table of more would not fit a laptop. Raises ValueError beyond.
+    `count` from 0 to 20: the table of more would not fit a laptop.
 
     >>> spin_states(2)
     array([[-1., -1.],
@@ -37,8 +35,7 @@ def hebbian_couplings(
 
     `patterns` x has shape (P, N). Without `other` y = x: Hopfield's symmetric (N, N) couplings,
     whose diagonal, P for ±1 patterns, is set to zero unless `diagonal` is true. With `other` y of
-    shape (P, M): the (N, M) couplings of a bipartite network, which need not be symmetric.
-    Raises ValueError if the numbers of patterns differ.
+    shape (P, M): the (N, M) couplings of a bipartite network.
 
     >>> hebbian_couplings(np.array([[1, 1, -1]]))
     array([[ 0.,  1., -1.],
@@ -58,13 +55,11 @@ def hebbian_couplings(
 def overlaps(states: np.ndarray, *, patterns: np.ndarray) -> np.ndarray:
     """m_a = (1/N) Σ_i x_ai s_i, shape (..., P): 1 for a state equal to the pattern.
 
-    `states` (..., N), `patterns` (P, N). Raises ValueError if the widths differ.
+    `states` (..., N), `patterns` (P, N).
 
     >>> overlaps(np.array([1, 1, -1, 1]), patterns=np.array([[1, 1, 1, 1], [-1, -1, 1, -1]]))
     array([ 0.5, -1. ])
     """
-    patterns = check_array("patterns", patterns, ndim=2)
-    states = check_array("states", states)
-    if states.ndim == 0 or states.shape[-1] != patterns.shape[1] or not patterns.shape[1]:
-        raise ValueError(f"states must have shape (..., {patterns.shape[1]}), got {states.shape}")
+    patterns = check_array("patterns", patterns, shape=(None, "N"))
+    states = check_array("states", states, shape=(..., patterns.shape[1]))
     return states @ patterns.T / patterns.shape[1]

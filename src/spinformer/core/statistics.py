@@ -1,10 +1,4 @@
-"""Numbers with their errors: estimates, correlated series, power laws, shares.
-
-An `Estimate` is what every function returns whose result is uncertain. Its error is one standard
-error; where the samples are correlated, it says how many independent ones they are worth.
-"""
-
-from __future__ import annotations
+"""Numbers with their errors: estimates, correlated series, power laws, shares."""
 
 from typing import Any
 
@@ -20,8 +14,8 @@ from spinformer.core.records import record
 class Estimate:
     """A number, or an array of numbers, with its standard error.
 
-    value, error: of one shape. samples: the effective number of independent samples behind them
-    (a number, or an array that broadcasts; NaN where the error is no scatter over samples).
+    value, error: of one shape. samples: the number of independent samples that those behind them
+    are worth (or an array that broadcasts; NaN where the error is no scatter over samples).
 
     >>> print(Estimate(value=0.2953, error=0.0131, samples=300))
     0.295(13)
@@ -64,8 +58,7 @@ def mean_interval(samples: ArrayLike) -> tuple[float, float]:
     """Student's interval of 95 % for the mean of independent samples (n,), n ≥ 2.
 
     For a comparison in pairs (two models trained from the same seed on the same split, say),
-    `samples` are the differences. With ten samples it is 15 % wider than the normal interval,
-    which it approaches for many.
+    `samples` are the differences.
 
     >>> low, high = mean_interval([1.0, 2.0, 3.0, 4.0])
     >>> f"{low:.3f} to {high:.3f}"
@@ -82,8 +75,8 @@ def integrated_autocorrelation_time(series: ArrayLike) -> float:
 
     In this convention the variance of the mean of n samples is var · time / n and
     independent samples have time 1. The sum stops at the first lag W ≥ 3 · time(W)
-    (Sokal's automatic window; Madras and Sokal 1988). `series` has shape (n,) or (chains, n);
-    chains share one mean. A constant series has time 1. Raises ValueError for n < 4.
+    (Sokal's automatic window; Madras and Sokal 1988). `series` has shape (n,) or (chains, n),
+    n ≥ 4; chains share one mean. A constant series has time 1.
 
     >>> integrated_autocorrelation_time([1.0, 1.0, 1.0, 1.0])
     1.0
@@ -131,7 +124,7 @@ class PowerLaw:
 def fit_power(sizes: ArrayLike, *, values: ArrayLike, errors: ArrayLike) -> PowerLaw:
     """Weighted least squares of log(values) on log(sizes); at least three positive values.
 
-    `sizes`, `values` and `errors` have shape (n,). Raises ValueError where one is not positive.
+    `sizes`, `values` and `errors` have shape (n,).
 
     >>> sizes = np.array([10.0, 100.0, 1000.0])
     >>> print(fit_power(sizes, values=3.0 * sizes**-0.5, errors=0.01 * sizes**-0.5).slope)

@@ -1,7 +1,6 @@
 """Attractors of the mean field: their regimes, and how they look once a turn of the clock.
 
-Regimes are decided by numbers, not by eye, from three measurements on each orbit after its
-transient:
+Regimes are decided by three measurements on each orbit after its transient:
 
 - a *period*: the smallest p with |m_{n+p} − m_n| below `Thresholds.distance` over a whole stretch;
 - the leading Lyapunov exponent λ₁ (nats per step) and its standard error;
@@ -10,16 +9,11 @@ transient:
   like chance on a chaotic one (Das, Saiki, Sander and Yorke 2017). The digits are
   −log₁₀ of the largest difference between the averages over two consecutive stretches.
 
-What meets no definition is called undecided, with one exception: chaos that ends while the exponent
-is measured is called transient. A label is a statement about the steps that were run: chaos may
-last longer than these and end all the same.
+A label is a statement about the steps that were run: chaos may last longer and end all the same.
 
-The position of a token is a clock of 2^K steps that drives the network. Seen once a period of the
-clock, always at the same phase (`strobed`), a cycle of 2^K steps is a point, a quasi-periodic
-motion a closed curve.
+The position of a token is a clock of 2^K steps that drives the network. Seen once a turn of it
+(`strobed`), a cycle of 2^K steps is a point, a quasi-periodic motion a closed curve.
 """
-
-from __future__ import annotations
 
 from dataclasses import replace
 from enum import IntEnum
@@ -67,13 +61,11 @@ class Thresholds:
 
     distance: a period must repeat to this in every overlap, in units of the largest that the
         weights allow (`AttentionNetwork.reach`): 1 for signs.
-    longest: longest period looked for; the stretch compared is at least twice as long.
+    longest: longest period looked for, over twice as many steps.
     neutral: |λ₁| at most this is zero.
     digits_regular: at least so many Birkhoff digits on a quasi-periodic orbit …
     digits_chaotic: … and at most so many on a chaotic one (weak chaos in narrow bands has 5 to 8).
     sigmas: λ₁ of a chaotic orbit exceeds `neutral` by so many standard errors.
-
-    Raises TypeError or ValueError for a negative threshold.
 
     >>> Thresholds(sigmas=4.0).sigmas
     4.0
@@ -137,8 +129,8 @@ def bump_weights(length: int) -> np.ndarray:
 def find_period(orbit: np.ndarray, *, longest: int, distance: float = 1e-7) -> int:
     """Smallest period p ≤ `longest` of an orbit (steps, P), 0 if there is none.
 
-    Every pair n, n + p of the orbit must agree to `distance` in every overlap; `longest` is at
-    most half the steps, so that a period is seen at least twice.
+    Every pair n, n + p must agree to `distance` in every overlap; `longest` is at most half the
+    steps.
 
     >>> find_period(np.tile([[0.0], [1.0], [0.5]], (4, 1)), longest=6)
     3
@@ -160,12 +152,10 @@ def _classify(
 ) -> np.ndarray:
     """Regimes from the period, the Birkhoff digits, λ₁ with its error, and how its growth jumps.
 
-    periodic: a period, and λ₁ not above zero by `neutral` and `sigmas` errors. Without a period,
-    quasi-periodic: |λ₁| ≤ neutral and enough digits; chaotic: λ₁ clearly above `neutral` and few
-    digits; transient chaos: none of these, clearly above `neutral` before its jump and not above it
-    after. All else, undecided. A network that rests is periodic, too: with period 1, or with that
-    of the clock that drives it. Many independent bits do, whatever β of order 1: their overlaps are
-    of order N^{−1/2}, and too small to feed back (`network.Network`).
+    periodic: a period, and λ₁ not above zero by `neutral` and `sigmas` errors; rest is period 1, or
+    that of the clock. Without a period, quasi-periodic: |λ₁| ≤ neutral and enough digits; chaotic:
+    λ₁ clearly above `neutral` and few digits; transient chaos: none of these, clearly above
+    `neutral` before its jump and not above it after. All else, undecided.
     """
     rate, error = exponent
     jumps, before, before_error, after = jump
@@ -223,9 +213,8 @@ def find_attractors(
     exponents = check_integer("exponents", exponents, low=0, high=most)
     check_integer("exponent_steps", exponent_steps, low=_STRETCHES if exponents else 0)
     # Weights of zero move nothing.
-    reach, unit = (
-        float(one) or 1.0 for one in (network.reach[OUTPUT, 0], network.reach[OUTPUT].max())
-    )
+    reach = float(network.reach[OUTPUT, 0]) or 1.0
+    unit = float(network.reach[OUTPUT].max()) or 1.0
     weights = bump_weights(kept // 2)
 
     def task(block: Block, clock: Clock) -> tuple[Clock, tuple[np.ndarray, ...]]:

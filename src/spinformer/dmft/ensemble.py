@@ -1,11 +1,8 @@
 """Many mean-field systems at once: memory, threads, and nothing else.
 
-An `Ensemble` lays independent systems (values of β, γ and ε, initial contexts, networks) out in
-blocks of `LANES`, keeps their state, and runs kernels over the blocks with threads. Blocks do not
-talk to each other, so results do not depend on the number of threads.
+An `Ensemble` lays independent systems (values of β, γ and ε, initial contexts) out in blocks of
+`LANES`, keeps their state, and runs kernels over the blocks with threads, which no result feels.
 """
-
-from __future__ import annotations
 
 import math
 import os
@@ -65,27 +62,15 @@ class Ensemble:
         self.blocks = -(-math.prod(self._batch) // LANES)
         self.features, self.window = network.features, network.context
         self.clock = Clock(0, position)
-        weights = (*network.hidden_units(), network.position_overlaps())
-        patterns, readout, degeneracy, drive = map(np.ascontiguousarray, weights)
+        weights = [*network.hidden_units(), network.position_overlaps()]
+        weights = [np.ascontiguousarray(array) for array in weights]
         self._ring = aligned(self.blocks, self.window, 4, self.features)
         self._ring[:, self.slots(), SOURCE] = self._lanes(contexts, self.window, self.features)
+        units, groups = len(weights[0]), len(weights[2])
+        scratch = ((units,), (self.window, units + groups), (self.window + 1,))
         self._blocks = [
-            Block(
-                ring,
-                aligned(len(patterns)),
-                aligned(self.window, len(patterns) + len(degeneracy)),
-                aligned(self.window + 1),
-                own_beta,
-                own_gamma,
-                own_epsilon,
-                patterns,
-                readout,
-                degeneracy,
-                drive,
-            )
-            for ring, own_beta, own_gamma, own_epsilon in zip(
-                self._ring, *map(self._lanes, values), strict=True
-            )
+            Block(ring, *(aligned(*shape) for shape in scratch), *own, *weights)
+            for ring, *own in zip(self._ring, *map(self._lanes, values), strict=True)
         ]
         self.run(lambda block, clock: (kernels.warm(block, clock) or clock, ()))
 
@@ -118,10 +103,9 @@ class Ensemble:
     def run(self, task: _Task) -> tuple[np.ndarray, ...]:
         """Call task(block, clock) for every block, in threads, and collect what it returns.
 
-        A task runs kernels on its block, for the same number of steps on each, and returns the
-        clock after them and any number of arrays whose last axis is the lanes, (..., W). The
-        ensemble's clock moves on; returned are these arrays with the axes of the batch in front.
-        An exception in a task ends the run.
+        A task runs kernels on its block, as many steps on each, and returns the clock after them
+        and any number of arrays (..., W). The ensemble's clock moves on; returned are these arrays
+        with the axes of the batch in front. An exception in a task ends the run.
         """
 
         def work(block: Block) -> tuple[Clock, tuple[np.ndarray, ...]]:

@@ -1,10 +1,9 @@
 """Compiled steps of the mean field and its tangent maps, `LANES` independent systems side by side.
 
-A step is a few hundred floating-point operations, too few to fill a processor's vector units, so
-a kernel works on a `Block` of systems at once: arrays have the lanes, W = `LANES` of them, on
-their last axis, `get` and `put` move such a row between memory and a value of type `lanes`, and
-arithmetic on these values reads as on numbers. Loops over P, U, T and K take sizes as they come,
-so there is one path for every network.
+A step is too few operations to fill a processor's vector units, so a kernel works on a `Block` of
+systems at once: arrays have the lanes, W = `LANES` of them, on their last axis, `get` and `put`
+move such a row between memory and a value of type `lanes`, and arithmetic on these values reads
+as on numbers.
 
 A lane's numbers depend neither on the number of lanes, blocks or threads, nor on the processor:
 no fast-math, products and sums round as IEEE 754 says, fused multiply-adds are asked for by name,
@@ -13,8 +12,6 @@ and exp and tanh are polynomials of their own, not the C library's.
 The plain reference of a step is `spinformer.dmft.mean_field.step`; its automatic derivative that
 of `push` (`spinformer.dmft.mean_field.torch_step`).
 """
-
-from __future__ import annotations
 
 import math
 import operator
@@ -64,10 +61,7 @@ _lanes = _Lanes("lanes")
 _VECTOR = ir.VectorType(ir.DoubleType(), LANES)
 
 
-@register_model(_Lanes)
-class _LanesModel(models.PrimitiveModel):
-    def __init__(self, manager: Any, kind: Any) -> None:
-        super().__init__(manager, kind, _VECTOR)
+register_model(_Lanes)(lambda manager, kind: models.PrimitiveModel(manager, kind, _VECTOR))
 
 
 def _spread(builder: Any, values: Any) -> list[Any]:
@@ -138,15 +132,17 @@ def fma(typingctx, x, y, z):
     return _lanes(x, y, z), codegen
 
 
+def _address(context: Any, builder: Any, kind: Any, row: Any) -> Any:
+    data = context.make_array(kind)(context, builder, row).data
+    return builder.bitcast(data, _VECTOR.as_pointer())
+
+
 @_intrinsic
 def get(typingctx, row):
     """The lanes of a contiguous row (W,)."""
 
     def codegen(context, builder, signature, args):
-        data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        loaded = builder.load(builder.bitcast(data, _VECTOR.as_pointer()))
-        loaded.align = 8
-        return loaded
+        return builder.load(_address(context, builder, row, args[0]), align=8)
 
     return _lanes(row), codegen
 
@@ -156,8 +152,7 @@ def put(typingctx, row, value):
     """Write lanes to a contiguous row (W,)."""
 
     def codegen(context, builder, signature, args):
-        data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        builder.store(args[1], builder.bitcast(data, _VECTOR.as_pointer()), align=8)
+        builder.store(args[1], _address(context, builder, row, args[0]), align=8)
         return context.get_dummy_value()
 
     return types.none(row, value), codegen
@@ -278,9 +273,8 @@ def _letter_units(block, slot):
         y_c = (1 − ε) (p_c − (g_c / g_0) p_0),    p_c ∝ g_c exp(β d_c·A) .
 
     A feature averages to zero over the letters, so Σ_c p_c R_c = Σ_{c≥1} y_c R_c / (1 − ε), R_c
-    the mean of the feature over class c: class 0 needs no row. With two letters y_1 is the tanh
-    of half the logit. The largest logit is subtracted. Shares p_c, c ≥ 1, go into `steep`, and
-    after all of them p_0 / g_0 of every group.
+    its mean over class c: class 0 needs no row. Shares p_c, c ≥ 1, go into `steep`, and after all
+    of them p_0 / g_0 of every group.
     """
     groups, classes = block.degeneracy.shape
     attention, hidden, share = block.ring[slot, SOURCE], block.hidden, block.steep[slot]
@@ -416,7 +410,7 @@ def record(out, every, block, clock):
 
 @_kernel
 def survey(steps, histogram, section, sums, weights, tolerance, scale, overlap, block, clock):
-    """Histograms and weighted Birkhoff sums over `steps` steps, in constant memory.
+    """Histograms and weighted Birkhoff sums over `steps` steps.
 
     histogram, section: (W, bins) visits of scale · m^o_1 in [−1, 1], the second only where
     |m^o_2| < tolerance; with one feature m^o_2 is m^o_1. sums: (2, P, W); step n adds
@@ -444,10 +438,7 @@ def survey(steps, histogram, section, sums, weights, tolerance, scale, overlap, 
 
 @_kernel
 def smallest_period(orbit, largest, distance):
-    """Smallest p ≤ `largest` with |orbit[n + p] − orbit[n]| ≤ distance for all n, or 0.
-
-    orbit: (steps, P). The comparison covers all the steps there are.
-    """
+    """Smallest p ≤ `largest` with |orbit[n + p] − orbit[n]| ≤ distance for all n of (steps, P)."""
     for p in range(1, largest + 1):
         n = len(orbit) - p - 1
         while n >= 0:
@@ -469,11 +460,11 @@ class _Frame(NamedTuple):
     """k tangent vectors of a block, what became of their lengths, and memory to push them.
 
     vectors: (k, T·P, W), components in the order of the ring: slot · P + feature.
-    mantissa, exponent: (k, W), growth so far = mantissa · 2^exponent.
-    lost: (k, W), how many lengths were below `_ROUNDING_LENGTH`.
-    Scratch memory, in the direction of one vector: units (T, U, W), change of the hidden units by
-    age; mean (U, W), its average over the window; query (P, W); score (T, W); and pull (U, W), of
-    a score by the units of its key, the same for every vector.
+    mantissa, exponent: (k, W), growth so far = mantissa · 2^exponent. lost: (k, W), how many
+        lengths were below `_ROUNDING_LENGTH`.
+    units (T, U, W), mean (U, W), query (P, W), score (T, W): changes along one vector, of the
+        hidden units by age, of their average over the window, of query and scores.
+    pull: (U, W), of a score by the units of its key, the same for every vector.
     """
 
     vectors: np.ndarray
@@ -522,10 +513,9 @@ def _deviate_letters(block, steep, vector, out):
 
 @_inlined
 def _deviate(block, slot, new, vector, by):
-    """Change of A', in the slot `new`, where the window changes by `vector`: into its rows there.
+    """δA' = Σ_τ π_τ [δm^v_τ + (m^v_τ − A') δscore_τ] where the window changes by `vector`.
 
-    δA' = Σ_τ π_τ [δm^v_τ + (m^v_τ − A') δscore_τ], score_τ = γ m^q·m^k_τ, the derivative of
-    [poclopez2024dynamical, Eq. (14)].
+    score_τ = γ m^q·m^k_τ [poclopez2024dynamical, Eq. (14)]; δA' goes into the rows of slot `new`.
     """
     ring, weight, readout = block.ring, block.weight, block.readout
     context, features = ring.shape[0], ring.shape[2]

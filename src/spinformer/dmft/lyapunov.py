@@ -1,43 +1,36 @@
 """Lyapunov exponents of the mean field of self-attention.
 
-The definition is that of `spinformer.core.lyapunov`, of any map: the example of `returned` is it,
-for one network. The state is the window of T attention vectors, so the tangent space has T·P
-dimensions (12 for the document's network). A step shifts the window and makes one new vector,
-A' = Σ_τ π_τ m^v_τ with π the softmax of γ m^q·m^k_τ, whose derivative is
+The state is the window of T attention vectors, so a tangent vector has T·P components. A step
+shifts the window and makes one new vector, A' = Σ_τ π_τ m^v_τ with π the softmax of γ m^q·m^k_τ,
+whose derivative is
 
     δA'    = Σ_τ π_τ [δm^v_τ + γ (m^v_τ − A') (δm^q·m^k_τ + m^q·δm^k_τ)],
     δm^α_τ = (1 − ε) β ⟨W^α (1 − tanh²(β W^o·A_τ)) W^o·δA_τ⟩ .
 
-`lyapunov_spectrum` runs it for many systems at once in `kernels`: a frame is pushed forward and
-orthonormalized (modified Gram-Schmidt) every few steps. Exponents are in nats per step, the largest
-first up to their errors.
+A frame of k tangent vectors is pushed forward and orthonormalized (modified Gram-Schmidt) every few
+steps, by `kernels.push`; an exponent is the average of the logarithm of what a direction's length
+is multiplied with, in nats per step (Benettin et al. 1980; `core.lyapunov` for any map).
 
-Two limits. With γ ≈ 127 the map is almost singular wherever the softmax is nearly one-hot: in
-double precision a direction that becomes shorter than about 1e-13 before it is orthonormalized
-is what rounding left of the other directions. Where one was met (`resolved` is False) the exponent
-and all below it are then only upper bounds (their exact sum is the orbit average of log |det|). And
-a frame needs some steps to align with the expanding directions: these are dropped.
-
-An error is that of the average over the run, as a sample of the motion in the run. Of a transient
-that outlives the run it cannot know.
+With γ ≈ 127 the map is almost singular wherever the softmax is nearly one-hot: a direction that
+becomes shorter than about 1e-13 before it is orthonormalized is what rounding left of the others.
+Where one was met (`resolved` is False) the exponent and all below it are only upper bounds (their
+exact sum is the orbit average of log |det|). An error is that of the average as a sample of the
+motion in the run: of a transient that outlives the run it cannot know.
 """
-
-from __future__ import annotations
 
 from typing import Unpack
 
 import numpy as np
 
-from spinformer.core.checks import check_integer
+from spinformer.core.checks import check_array, check_integer
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate
 from spinformer.dmft import kernels
 from spinformer.dmft.ensemble import Ensemble, Parameters
 from spinformer.dmft.kernels import LANES, Block, Clock
-from spinformer.dmft.network import AttentionNetwork, Context, ending
+from spinformer.dmft.network import AttentionNetwork, Context
 
-# The largest t of a jump within a run that chance is allowed: one chaotic run in a thousand has
-# more.
+# The largest t of a jump that chance is allowed: one chaotic run in a thousand has more.
 _JUMP = 6.0
 # Growth that differs by less than this differs by rounding.
 _ROUNDING = 1e-9
@@ -77,10 +70,10 @@ def lyapunov_spectrum(
 ) -> LyapunovSpectrum:
     """The `count` largest Lyapunov exponents (None: all T·P) of a batch of systems.
 
-    parameters: β, γ, ε and threads, as in `Ensemble`. After `transient` steps the frame aligns
-    during `align` steps, then `steps` steps are averaged, in `batches` stretches from which the
-    error is taken. every: steps between orthonormalizations; None: 2 for more than two exponents, 4
-    for one or two.
+    parameters: β, γ, ε and threads, as in `Ensemble`. After `transient` steps the frame turns into
+    the expanding directions during `align` steps, then `steps` steps are averaged, in `batches`
+    stretches from which the error is taken. every: steps between orthonormalizations; None: 2 for
+    more than two exponents, 4 for one or two.
 
     >>> from spinformer.dmft.network import Network
     >>> start = Context(np.full((4, 3), 0.1), 0)
@@ -124,15 +117,14 @@ def growth_jump(growth: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray,
     """Whether growth (..., n, k) jumps by more than chance would, as where a transient ends.
 
     Returns that, the mean before the moment of the largest two-sample t with its error, and the
-    mean after it, each (..., k). Differences that are rounding have t = 0. The mean before a jump
-    after one stretch has the error of the stretches after it. Fewer than 8 stretches are too few
-    to tell. Raises TypeError or ValueError for another shape.
+    mean after it, each (..., k). Differences that are rounding have t = 0. Fewer than 8 stretches
+    are too few to tell.
 
     >>> jumps, before, _, after = growth_jump(np.repeat([0.1, 0.0], 5)[:, None])
     >>> jumps, before, after
     (array([ True]), array([0.1]), array([0.]))
     """
-    growth = ending("growth", growth, "n", "k")
+    growth = check_array("growth", growth, shape=(..., "n", "k"))
     many = growth.shape[-2]
     mean = growth.mean(axis=-2, keepdims=True)
     if many < 2 * _FEWEST_BLOCKS:

@@ -13,9 +13,7 @@ own γ is √P times it). β, γ and ε are numbers or arrays that broadcast aga
 of a context; None takes the network's own γ, ε.
 
 `step` is the plain NumPy reference, `torch_step` the same with gradients; `trajectory` runs the
-compiled kernels. The average over the bits is `Network.mean_overlaps`. Raised are TypeError and
-ValueError that name the argument, for a context that does not fit its network and for parameters
-out of range.
+compiled kernels. The average over the bits is `Network.mean_overlaps`.
 """
 
 from __future__ import annotations
@@ -42,7 +40,6 @@ from spinformer.dmft.network import (
     AttentionNetwork,
     Context,
     Network,
-    ending,
     fitting,
     parameters,
 )
@@ -99,7 +96,7 @@ def attend(window: np.ndarray, *, gamma: float | np.ndarray, newest: int = 0) ->
     >>> attend(np.ones((2, 4, 3)), gamma=5.0)
     array([1., 1., 1.])
     """
-    window = ending("window", window, "n", 4, "P")
+    window = check_array("window", window, shape=(..., "n", 4, "P"))
     gamma = check_array("gamma", gamma, low=0.0)
     newest = check_choice("newest", newest, (0, -1))
     weight = softmax_weights(window, gamma=gamma, newest=newest)
@@ -221,7 +218,7 @@ def trajectory(
 
     parameters: β, γ, ε and threads, as in `Ensemble`. They and the batch of the context broadcast
     like arrays: contexts (C, 1, T, P) and β (B,) give (C, B). Returns overlaps (..., steps, P) and
-    the final context. Compiled; `step` is the plain reference.
+    the final context.
 
     >>> network = Network.document()
     >>> start = random_contexts(network, 0, count=2)

@@ -4,13 +4,10 @@
 given the attention vector; all that attention sees of a token are its overlaps with P features in
 each role α ∈ {o, v, q, k} (output, value, query, key), averages over the sites. In a `Network`
 sites are bits: tokens x ∈ {−1, 1}^N, features W^α_a ∈ R^N, in the document signs. A position is a
-code of K bits (`core.states.spin_states`, row p for position p). All that the limit N → ∞ knows of
-the weights is which *kinds of site* exist and which fraction of the sites is of each kind. That is
-what is stored: `semantic`, one column for every kind, called a segment, and `fractions`. A network
-of N given bits is the special case of N segments of weight 1/N.
+code of K bits (`core.states.spin_states`, row p for position p). Stored is what the limit N → ∞
+knows of the weights: `semantic`, one column for every kind of site, called a segment, and
+`fractions`, the share of each. N given bits are N segments of weight 1/N.
 """
-
-from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import fields, replace
@@ -53,8 +50,6 @@ class AttentionNetwork(ABC):
         """Validate, and store read-only float64 arrays."""
         semantic = self._checked_semantic().copy()
         features, segments = semantic.shape[1:3]
-        check_integer("features (axis 1 of semantic)", features, low=1)
-        check_integer("segments (axis 2 of semantic)", segments, low=1)
         position = np.zeros((4, features, 0))
         if self.position is not None:
             position = check_array("position", self.position, shape=(4, features, None)).copy()
@@ -79,7 +74,7 @@ class AttentionNetwork(ABC):
 
     def _checked_semantic(self) -> np.ndarray:
         """`semantic` as a float64 array, once its shape and entries are right."""
-        return check_array("semantic", self.semantic, shape=(4, None, None))
+        return check_array("semantic", self.semantic, shape=(4, "P", "L"))
 
     @abstractmethod
     def overlaps(self, token: np.ndarray) -> np.ndarray:
@@ -156,10 +151,7 @@ class AttentionNetwork(ABC):
         return np.einsum("rak,pk->pra", self.position, code) / max(self.bits, 1)
 
     def pair_correlations(self, first: int, second: int) -> np.ndarray:
-        """⟨W^first_a W^second_b⟩ over sites and, evenly, over what they can be, shape (P, P).
-
-        The roles are numbers, `OUTPUT`, `VALUE`, `QUERY` and `KEY`; ValueError for another.
-        """
+        """⟨W^first_a W^second_b⟩ over sites and, evenly, over what they can be, shape (P, P)."""
         values = self.semantic.reshape(4, self.features, self.segments, -1)
         rows = values[check_integer("first", first, low=0, high=3)]
         columns = values[check_integer("second", second, low=0, high=3)]
@@ -182,24 +174,18 @@ class AttentionNetwork(ABC):
 class Network(AttentionNetwork):
     """The network of [poclopez2024dynamical, Eqs. (7), (8) and (15)], with signs or real weights.
 
-    semantic: (4, P, L) weights W^α_a of each segment, any real numbers, roles in the order o,
-        v, q, k. The entries of one bit of an explicit network are one column: L = N.
+    semantic: (4, P, L) weights W^α_a of each segment, roles in the order o, v, q, k.
     position: (4, P, K) weights W^{α,pos}_a of each position bit; None, or K = 0: no position.
-    context: T, how many tokens attention sees, the newest (the query) included. With T > 2^K a
-        position occurs several times in a window, and the softmax tells those tokens apart by
-        their bits alone.
+    context: T, how many tokens attention sees, the newest (the query) included.
     gamma: inverse temperature of the attention softmax, the factor directly in front of the
         dot product Σ_b m^q_b m^k_b. The document's own γ is √P times this (220 for 127.017).
     epsilon: weight of the position in a token, in [0, 1]; 0 when K = 0.
     fractions: (L,) share of the N bits in each segment, positive, summing to 1; None: equal.
 
     *What makes a network rest.* A token is fed back through C = ⟨W^v W^o⟩, an average over the
-    bits. Independent weights on N bits make it, like every other overlap, of order N^{−1/2}: then
-    β has to be of order N^{1/2} before anything but the drive of the positions moves
-    (`dmft.onset` says where). A network that moves at β of order 1 has few kinds of sites
-    (`segmented`), or values that are correlated with outputs.
-
-    Raises ValueError or TypeError naming the argument.
+    bits, of order N^{−1/2} for independent weights on N bits: then β has to be of order N^{1/2}
+    before anything but the drive of the positions moves (`dmft.onset`). A network that moves at β
+    of order 1 has few kinds of sites (`segmented`), or values correlated with outputs.
 
     >>> network = Network.document()
     >>> network.features, network.segments, network.bits, network.context
@@ -209,7 +195,7 @@ class Network(AttentionNetwork):
     # ---- constructors
 
     @classmethod
-    def document(cls) -> Network:
+    def document(cls) -> Self:
         """The network of [poclopez2024dynamical, Figures 3 to 5]: P = L = 3, K = 2, T = 4.
 
         ε = 0.02 and γ = 220/√3 in front of the dot product.
@@ -241,11 +227,10 @@ class Network(AttentionNetwork):
         context: int | None = None,
         gamma: float = 220.0 / 3.0**0.5,
         epsilon: float = 0.02,
-    ) -> Network:
-        """Random signs on `segments` equal segments [poclopez2024dynamical, App. C].
+    ) -> Self:
+        """Random signs on equal segments and positions [poclopez2024dynamical, App. C].
 
-        Position signs are random too. `context` defaults to 2^bits. The draw depends on
-        `seed` and the sizes only.
+        `context` defaults to 2^bits. The draw depends on `seed` and the sizes only.
         """
         rng = numpy_generator(seed)
         features = check_integer("features", features, low=1)
@@ -262,12 +247,8 @@ class Network(AttentionNetwork):
     # ---- what the dynamics needs
 
     def overlaps(self, token: np.ndarray) -> np.ndarray:
-        """m^α_a = Σ_l f_l W^α_{a,l} x_l of tokens constant on segments.
-
-        token: (..., L), the mean bit of each segment. Returns (..., 4, P): the semantic part
-        without the factor 1 − ε.
-        """
-        token = ending("token", token, self.segments, low=-1.0, high=1.0)
+        """m^α_a = Σ_l f_l W^α_{a,l} x_l, (..., 4, P), of the segments' mean bits, (..., L)."""
+        token = check_array("token", token, shape=(..., self.segments), low=-1.0, high=1.0)
         return np.einsum("ral,...l->...ra", self.semantic * self.fractions, token)
 
     def mean_overlaps(self, attention: np.ndarray, *, beta: np.ndarray) -> np.ndarray:
@@ -305,8 +286,7 @@ class Context:
     attention: (..., T, P), the newest vector first.
     position: position in 0 … 2^K − 1 of the token that attention[..., 0, :] makes.
 
-    The two may be given in this order. Raises ValueError for an attention that is not finite or
-    has fewer than two axes, or for a negative position.
+    The two may be given in this order.
 
     >>> Context(np.zeros((4, 3)), 2)
     Context(attention=float64[4, 3] in [0, 0], position=2)
@@ -316,49 +296,25 @@ class Context:
     position: int
 
     def __init__(self, attention: np.ndarray, position: int) -> None:
-        vectors = check_array("attention", attention)
-        if vectors.ndim < 2 or not vectors.size:
-            raise ValueError(f"attention must have shape (..., T, P), got {vectors.shape}")
+        vectors = check_array("attention", attention, shape=(..., "T", "P"))
         object.__setattr__(self, "attention", vectors)
         object.__setattr__(self, "position", check_integer("position", position, low=0))
 
-    def select(self, index: Any) -> Context:
+    def select(self, index: Any) -> Self:
         """The contexts at `index` of the batch's axes, for example one of them or a list of them.
 
         >>> Context(np.zeros((5, 4, 3)), 2).select(0).attention.shape
         (4, 3)
         """
-        return Context(self.attention[index], self.position)
-
-
-def ending(
-    name: str, value: Any, *sizes: int | str, low: float | None = None, high: float | None = None
-) -> np.ndarray:
-    """`value` as an array (..., *sizes) of numbers within the limits of `check_array`.
-
-    A letter stands for any size but 0. Raises TypeError or ValueError naming the argument.
-    """
-    array = check_array(name, value, low=low, high=high)
-    got = array.shape[-len(sizes) :]
-    fits = [
-        size == n or (isinstance(size, str) and n > 0) for size, n in zip(sizes, got, strict=False)
-    ]
-    if len(got) < len(sizes) or not all(fits):
-        raise ValueError(
-            f"{name} must have shape (..., {', '.join(map(str, sizes))}), got {array.shape}"
-        )
-    return array
+        return type(self)(self.attention[index], self.position)
 
 
 def fitting(network: AttentionNetwork, context: Context) -> tuple[np.ndarray, int]:
-    """Attention and position of a context, once it is sure that they fit the network.
-
-    Raises TypeError if either is something else, ValueError for another window, another number
-    of features or a position that the network does not have.
-    """
+    """Attention and position of a context, once it is sure that they fit the network."""
     check_instance("network", network, AttentionNetwork)  # type: ignore[type-abstract]
     check_instance("context", context, Context)
-    ending("context.attention", context.attention, network.context, network.features)
+    window = (..., network.context, network.features)
+    check_array("context.attention", context.attention, shape=window)
     check_integer("context.position", context.position, low=0, high=network.positions - 1)
     return context.attention, context.position
 
@@ -373,7 +329,7 @@ def parameters(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[int, ...]]:
     """β, γ and ε as arrays, and the shape they and the axes `batch` of a context broadcast to.
 
-    None takes the network's own. Raises TypeError or ValueError naming the argument.
+    None takes the network's own.
     """
     beta = check_array("beta", beta, low=0.0)
     gamma = check_array("gamma", network.gamma if gamma is None else gamma, low=0.0)

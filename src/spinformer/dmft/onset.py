@@ -20,8 +20,6 @@ roots of the phase, θ = 2(φ + kπ)/(T+1), reach |z| = 1 at larger β: there |�
 Linearization of [poclopez2024dynamical, Eqs. (13)-(16)]; the document gives no such formula.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from spinformer.core.checks import check_instance, check_real
@@ -58,10 +56,10 @@ class Onset:
 def onset(network: AttentionNetwork, *, epsilon: float = 0.0) -> Onset:
     """Instabilities of the disordered state A = 0, and the turns per token at each.
 
-    epsilon: the gain of a token is (1 − ε)β, so β is divided by 1 − ε. With ε > 0 the state A = 0
-    is a fixed point only if γ = 0 and T is a multiple of 2^K (the positions of a window average to
-    zero); then the result is exact. Otherwise the positions drive the state, γ matters, and the
-    true onset is that of a cycle of 2^K steps. ValueError unless 0 ≤ ε < 1.
+    epsilon: the gain of a token is (1 − ε)β, so β is divided by 1 − ε < 1. With ε > 0 the result is
+    exact only if γ = 0 and T is a multiple of 2^K (the positions of a window average to zero).
+    Otherwise the positions drive the state, γ matters, and the true onset is that of a cycle of 2^K
+    steps.
 
     >>> from spinformer.dmft.network import Network
     >>> found = onset(Network.document())

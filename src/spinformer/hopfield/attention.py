@@ -3,11 +3,8 @@
 Shapes: queries (..., S, d), keys (..., N, d), values (..., N, d_v). β = 1/√d unless given.
 `attention` is the plain definition that the layer and the framework's own kernel are held to; `hop`
 is that kernel, which the layer runs. Masks are True where a query may look; only
-`spinformer.hopfield.layer`, which stands in the place of `torch.nn.MultiheadAttention`, takes
-them as that does. Bad input raises TypeError or ValueError that names the argument.
+`spinformer.hopfield.layer` takes them as `torch.nn.MultiheadAttention` does.
 """
-
-from __future__ import annotations
 
 import math
 
@@ -51,22 +48,11 @@ def attention(
 
 def _check_attention(queries: Tensor, *, keys: Tensor, values: Tensor, beta: float | None) -> float:
     """β, 1/√d where it is None; TypeError or ValueError where the arguments do not fit."""
-    for name, tensor in (("keys", keys), ("queries", queries), ("values", values)):
-        check_tensor(name, tensor, like=("keys", keys))
-        if tensor.ndim < 2 or 0 in tensor.shape[-2:]:
-            raise ValueError(
-                f"{name} must have shape (..., length, width), got {tuple(tensor.shape)}"
-            )
-    if queries.shape[-1] != keys.shape[-1]:
-        raise ValueError(
-            f"queries must have the width of the keys, {keys.shape[-1]}, got {queries.shape[-1]}"
-        )
-    if values.shape[-2] != keys.shape[-2]:
-        raise ValueError(
-            f"values must be as many as the keys, {keys.shape[-2]}, got {values.shape[-2]}"
-        )
+    count, width = check_tensor("keys", keys, shape=(..., "N", "d")).shape[-2:]
+    check_tensor("queries", queries, like=("keys", keys), shape=(..., "S", width))
+    check_tensor("values", values, like=("keys", keys), shape=(..., count, "d_v"))
     check_broadcast(queries=queries.shape[:-2], keys=keys.shape[:-2], values=values.shape[:-2])
-    return check_beta(1.0 / math.sqrt(keys.shape[-1]) if beta is None else beta)
+    return check_beta(1.0 / math.sqrt(width) if beta is None else beta)
 
 
 # -- a hop ------------------------------------------------------------------------------------

@@ -9,21 +9,17 @@ E = ½ ξᵀξ − β⁻¹ log Σ_i exp(β x_iᵀξ): [bal2020energy, Eqs. (7), 
 [bal2021transformers, Eq. (2)] lacks the factor β⁻¹.
 
 All functions work on floating-point torch tensors and are differentiable in every tensor argument.
-All raise TypeError or ValueError on what is not finite floating-point data of matching width, type
-and device. Where a score β x_iᵀξ overflows, the result is not finite: ValueError, but `retrieve`
-says DIVERGED.
+Where a score β x_iᵀξ overflows, the result is not finite: ValueError, but `retrieve` says DIVERGED.
 """
-
-from __future__ import annotations
 
 from typing import Any
 
 import torch
 
-from spinformer.core.checks import check_flag, check_integer, check_real
+from spinformer.core.checks import check_flag, check_integer, check_real, check_tensor
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, status_of
-from spinformer.hopfield.inputs import check_beta, check_patterns, check_result, check_states
+from spinformer.hopfield.inputs import check_beta, check_result, check_states
 
 
 @record
@@ -134,10 +130,9 @@ def retrieve(
     """Iterate the update from `queries`, exactly `steps` times or until it stops moving.
 
     With `steps=n` every query takes n steps (differentiable). With `steps=None` each query stops
-    at its own first step that moves it by at most `tolerance` (Euclidean), or after `max_steps`:
-    `status` says which, and `require` of the result raises where one has not arrived. A query's
-    result does not depend on which others are in the batch. A step of size γ is γ times the
-    residual ‖ξ − f(ξ)‖ of the fixed-point equation, before it.
+    at its own first step that moves it by at most `tolerance` (Euclidean), or after `max_steps`,
+    whatever the others in the batch do. A step of size γ is γ times the residual ‖ξ − f(ξ)‖ of the
+    fixed-point equation, before it.
 
     >>> found = retrieve(4.0 * torch.eye(2), queries=torch.tensor([1.0, 0.0]), tolerance=1e-6)
     >>> bool(found.converged), f"{float(found.states[0]):.1f}"
@@ -190,7 +185,7 @@ def retrieve(
 def _check(
     patterns: Any, *, states: Any, beta: Any, name: str = "states"
 ) -> tuple[torch.Tensor, torch.Tensor, float]:
-    patterns = check_patterns(patterns, ndim=None)
+    patterns = check_tensor("patterns", patterns, shape=(..., "N", "d"))
     return patterns, check_states(name, states, patterns=patterns), check_beta(beta)
 
 

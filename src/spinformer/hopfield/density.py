@@ -11,14 +11,9 @@ A hidden one-of-N unit z with p(ξ, z) ∝ exp(β x_z·ξ − ½β‖ξ‖²) ma
 machine, with p(z|ξ) = softmax(β x_z·ξ) and ξ|z ~ N(x_z, 1/β).
 
 Learning the stored patterns: the loss is the exact negative log-likelihood [bal2020energy, Eqs.
-(14), (18)]. Data are rows, (M, d).
-
-Conventions. Patterns are rows, (N, d), the document's X transposed; states are rows, (…, d). β > 0
-multiplies the energy. Everything is a float torch tensor and differentiable unless said otherwise.
-Bad input raises TypeError or ValueError that names the argument.
+(14), (18)]. Patterns, (N, d), states, (…, d), and data, (M, d), are rows of float torch tensors;
+everything is differentiable unless said otherwise.
 """
-
-from __future__ import annotations
 
 import math
 
@@ -28,12 +23,12 @@ from scipy.optimize import brentq
 from scipy.special import wrightomega
 from torch import Tensor
 
-from spinformer.core.checks import check_integer, check_real
+from spinformer.core.checks import check_integer, check_real, check_tensor
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status
 from spinformer.hopfield.continuous import energy
-from spinformer.hopfield.inputs import check_beta, check_patterns, check_result, check_states
+from spinformer.hopfield.inputs import check_beta, check_patterns, check_result
 
 
 def log_weights(patterns: Tensor, *, beta: float = 1.0) -> Tensor:
@@ -69,6 +64,7 @@ def log_prob(patterns: Tensor, *, states: Tensor, beta: float = 1.0) -> Tensor:
     return -beta * energy(patterns, states=states, beta=beta) - log_partition(patterns, beta=beta)
 
 
+@torch.no_grad()
 def sample(patterns: Tensor, *, count: int, beta: float = 1.0, seed: TorchSeed = 0) -> Tensor:
     """`count` independent exact samples of p, shape (count, d): a pattern by its weight, then
     Gaussian noise of variance 1/β. No gradient.
@@ -79,24 +75,17 @@ def sample(patterns: Tensor, *, count: int, beta: float = 1.0, seed: TorchSeed =
     patterns, beta = check_patterns(patterns), check_beta(beta)
     count = check_integer("count", count, low=1)
     generator = torch_generator(seed, device=patterns.device)
-    with torch.no_grad():
-        weights = log_weights(patterns, beta=beta).exp()
-        chosen = torch.multinomial(weights, count, replacement=True, generator=generator)
-        means = patterns[chosen]
-        noise = torch.randn(
-            means.shape, dtype=means.dtype, device=means.device, generator=generator
-        )
-        return means + noise / math.sqrt(beta)
+    weights = log_weights(patterns, beta=beta).exp()
+    means = patterns[torch.multinomial(weights, count, replacement=True, generator=generator)]
+    noise = torch.empty_like(means).normal_(generator=generator)
+    return means + noise / math.sqrt(beta)
 
 
 def _check_sample(patterns: Tensor, data: Tensor, beta: float) -> tuple[Tensor, Tensor, float]:
     """One memory (N, d), at least one row of data for it, (M, d), and β."""
     patterns = check_patterns(patterns)
-    data = check_states("data", data, patterns=patterns)
-    if data.ndim != 2 or data.shape[0] == 0:
-        raise ValueError(
-            f"data must have shape (M, {patterns.shape[1]}), M > 0, got {tuple(data.shape)}"
-        )
+    shape = ("M", patterns.shape[1])
+    data = check_tensor("data", data, like=("patterns", patterns), shape=shape)
     return patterns, data, check_beta(beta)
 
 
@@ -129,6 +118,7 @@ def loss_gradient(patterns: Tensor, *, data: Tensor, beta: float = 1.0) -> Tenso
     return check_result("gradient", slope)
 
 
+@torch.no_grad()
 def _em_update(patterns: Tensor, *, data: Tensor, beta: float = 1.0) -> Tensor:
     """One expectation–maximisation step under the tied weights, (N, d); never raises `loss`.
 
@@ -136,19 +126,13 @@ def _em_update(patterns: Tensor, *, data: Tensor, beta: float = 1.0) -> Tensor:
     β Σ_i x_i·s_i − lse(½β‖x_i‖²) is concave in X. At its maximum w_i x_i = s_i, so x_i points
     along s_i and its length t_i solves t_i e^{βt_i²/2} = ‖s_i‖ S, S = Σ_j e^{βt_j²/2}. Given S
     that is Lambert's function, βt_i² = W₀(β‖s_i‖²S²); what is left is one monotone equation for
-    S. A pattern with s_i = 0 goes to 0. No gradient.
-
-    >>> _em_update(torch.ones(1, 2), data=torch.tensor([[1.0, 0.0], [3.0, 0.0]]))
-    tensor([[2., 0.]])
+    S. A pattern with s_i = 0 goes to 0.
     """
-    with torch.no_grad():
-        pull = _pull(patterns, data, beta)
-        lengths = check_result("mean", pull.norm(dim=-1))
-        target = _lengths(lengths.double().cpu().numpy(), beta)
-        scale = torch.as_tensor(target, dtype=pull.dtype, device=pull.device) / lengths.clamp_min(
-            torch.finfo(pull.dtype).tiny
-        )
-        return pull * scale[:, None]
+    pull = _pull(patterns, data, beta)
+    lengths = check_result("mean", pull.norm(dim=-1))
+    target = _lengths(lengths.double().cpu().numpy(), beta)
+    scale = torch.as_tensor(target, dtype=pull.dtype, device=pull.device)
+    return pull * (scale / lengths.clamp_min(torch.finfo(pull.dtype).tiny))[:, None]
 
 
 @record

@@ -16,13 +16,11 @@ spin i down instead of up, everything else kept,
     G(x) = ½[F(x + 1) − F(x − 1)].
 
 For the classical energy G(x) = x and h_i = Σ_{j≠i} w_ij ξ_j: since ξ_i² = 1, the diagonal of W is
-a constant of the energy and never enters an energy difference. The document's rule (its Eq. (4)),
-the sign of minus the gradient, does contain it: h_i = −∂E/∂ξ_i = Σ_j w_ij ξ_j with w_ii = N, a
-pull of every spin towards itself. `diagonal=True` selects that rule. A field of exactly zero
-leaves a spin as it is (an unknown spin becomes +1).
+a constant of the energy. The document's rule (its Eq. (4)), the sign of minus the gradient, does
+contain it: h_i = −∂E/∂ξ_i = Σ_j w_ij ξ_j with w_ii = N, a pull of every spin towards itself.
+`diagonal=True` selects that rule. A field of exactly zero leaves a spin as it is (an unknown spin
+becomes +1).
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -51,7 +49,7 @@ from spinformer.core.states import hebbian_couplings
 class Separation:
     """F, a function that acts elementwise on a NumPy array of overlaps x_μ·ξ, not divided by d.
 
-    It must be finite from −d to d. Raises TypeError for what is not a function.
+    It must be finite from −d to d.
 
     >>> rectified = Separation(name="rectified cube", function=lambda x: np.maximum(x, 0) ** 3)
     >>> rectified(np.array([-2.0, 2.0]))
@@ -62,15 +60,12 @@ class Separation:
     function: Callable[[np.ndarray], np.ndarray]
 
     def __post_init__(self) -> None:
-        """Raise TypeError for what is not a function."""
         check_function("function", self.function)
 
     def __call__(self, overlaps: np.ndarray) -> np.ndarray:
-        """F of the overlaps."""
         return np.asarray(self.function(overlaps))
 
     def __str__(self) -> str:
-        """The name."""
         return self.name
 
 
@@ -131,8 +126,7 @@ def fields(
     """The fields h_i of all spins of all states at once, shape (Q, d); see the module's text.
 
     Exact as long as the integers stay below 2^53. For the exponential memory h is divided by
-    max_μ F(x_μ·ξ), a positive factor for each state, and a tie is decided by rounding. Raises
-    ValueError for `diagonal` with another energy than the classical one.
+    max_μ F(x_μ·ξ), a positive factor for each state, and a tie is decided by rounding.
 
     >>> fields([[1, 1, -1]], states=[[1, -1, -1]])
     array([[0., 2., 0.]])
@@ -168,9 +162,7 @@ def _check(
     patterns: Any, name: str, states: Any, separation: Any, diagonal: Any
 ) -> tuple[np.ndarray, np.ndarray]:
     """Patterns (N, d) of ±1, and states (Q, d) of ±1 and 0."""
-    patterns = check_array("patterns", patterns, ndim=2, values=(-1, 1))
-    if 0 in patterns.shape:
-        raise ValueError(f"patterns must hold at least one pattern, got shape {patterns.shape}")
+    patterns = check_array("patterns", patterns, shape=("N", "d"), values=(-1, 1))
     states = check_array(name, states, shape=(None, patterns.shape[1]), values=(-1, 0, 1))
     check_instance("separation", separation, Separation)
     if check_flag("diagonal", diagonal) and separation != CLASSICAL:
@@ -192,8 +184,7 @@ class DiscreteRetrieval(Solution[np.ndarray]):
         memory −ln Σ_μ F, which orders states as E does and cannot overflow.
     flips: (Q,), spins changed in all (filling in an unknown spin counts).
     rises: (Q,), flips of a ±1 spin after which the energy, summed anew over all patterns, was
-        higher than before; None for synchronous updates and for the classical energy, whose fields
-        are kept in place of the overlaps (`polynomial(2)` is twice that energy).
+        higher than before; None for synchronous updates and for the classical energy.
     """
 
     energies: np.ndarray
@@ -257,9 +248,8 @@ def descend(
 ) -> DiscreteRetrieval:
     """Asynchronous retrieval with symmetric couplings W, (d, d), given outright.
 
-    Energy −½ ξᵀWξ, the diagonal of W as it stands. For loops that build W themselves: nothing is
-    checked, which would cost more than relaxing a few queries. float32 is exact for integers
-    while all |h_i| < 2^24.
+    Energy −½ ξᵀWξ, the diagonal of W as it stands. Nothing is checked, which would cost more than
+    relaxing a few queries. float32 is exact for integers while all |h_i| < 2^24.
 
     >>> descend(np.ones((3, 3)) - np.eye(3), queries=np.eye(3)).states[0]
     array([1., 1., 1.])
@@ -343,8 +333,8 @@ def _relax(
     max_steps: int,
     rng: np.random.Generator,
 ) -> DiscreteRetrieval:
-    """Sweep until a whole sweep changes nothing. `visit` turns `spins` (Q, d) in place, in a given
-    order, and tells how many of each query."""
+    """Sweep until nothing changes. `visit` turns `spins` (Q, d) in place, in a given order, and
+    tells how many of each query."""
     sweeps, flips, changed = (np.zeros(len(spins), dtype=np.int64) for _ in range(3))
     energies = [height()]
     for _ in range(max_steps):
@@ -443,8 +433,8 @@ def _counted_field(
     product: np.ndarray, bit: np.ndarray, own: np.int8, gain: np.ndarray, counts: np.ndarray
 ) -> float:
     """Σ_μ gain · x_μi, relative to the largest overlap that counts: patterns are counted by their
-    overlap (`counts` is scratch, zero before and after) before anything is rounded. Those of
-    opposite pull cancel exactly, and those further down decide, as they do in exact arithmetic."""
+    overlap (`counts` is scratch, zero before and after), so that those of opposite pull cancel
+    exactly, and those further down decide, as they do in exact arithmetic."""
     d, low, high = counts.size // 2, counts.size - 1, 0
     for mu in range(product.size):
         place = d - product[mu] + bit[mu] * own

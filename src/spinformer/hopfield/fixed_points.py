@@ -7,15 +7,12 @@ an average over all patterns, a metastable state over a subset, or a single patt
 
 `rest` hops until nothing moves and knows the derivative of where that ends. A hop is
 ξ ← Σ_i p_i k_i with p = softmax(β k·ξ + b), b an optional bias of the scores (−inf: no such
-pattern). It is the gradient of a convex function of ξ, so its Jacobian J = β Kᵀ(diag p − ppᵀ)K is
-symmetric and positive semidefinite; at a stable rest its eigenvalues lie below 1. Where a rest lies
-does not depend on the way there, and its derivative follows from the implicit function theorem,
-dξ = (1 − J)⁻¹ ∂f, by conjugate gradients on the symmetric positive 1 − J: memory of one hop however
-many were made, and fewer products with J than hops. With `max_steps` used up outside of a rest, it
-is the derivative of a point that is not there, wrong by as much as the residual tells.
+pattern). Its Jacobian J = β Kᵀ(diag p − ppᵀ)K is symmetric and positive semidefinite; at a stable
+rest its eigenvalues lie below 1. The derivative of a rest follows from the implicit function
+theorem, dξ = (1 − J)⁻¹ ∂f, by conjugate gradients on the symmetric positive 1 − J: memory of one
+hop however many were made. With `max_steps` used up outside of a rest, it is the derivative of a
+point that is not there, wrong by as much as the residual tells.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
@@ -62,17 +59,14 @@ class FixedPoints(Solution[Tensor]):
 def effective_entries(weights: Tensor) -> Tensor:
     """Fewest entries of each softmax row that sum to at least 0.9, integers, shape (...).
 
-    `weights` has shape (..., N), rows non-negative and summing to 1 (to 1e-4, so that float32
-    attention maps pass). A deviation of a few rounding errors counts as
-    reaching it: 9 of 10 equal weights do sum to 0.9 [ramsauer2020hopfield, Sec. 3 and
-    Fig. 2, their k].
+    `weights` has shape (..., N), rows non-negative and summing to 1 (to 1e-4). A few rounding
+    errors less count as reaching it: 9 of 10 equal weights do sum to 0.9 [ramsauer2020hopfield,
+    Sec. 3 and Fig. 2, their k].
 
     >>> effective_entries(torch.tensor([[0.8, 0.15, 0.05], [0.95, 0.05, 0.0]]))
     tensor([2, 1])
     """
-    weights = check_tensor("weights", weights, low=0.0)
-    if weights.ndim < 1 or weights.shape[-1] == 0:
-        raise ValueError(f"weights must have shape (..., N), N > 0, got {tuple(weights.shape)}")
+    weights = check_tensor("weights", weights, low=0.0, shape=(..., "N"))
     slack = 4.0 * weights.shape[-1] * torch.finfo(weights.dtype).eps
     weights = weights.detach().double()
     totals = weights.sum(-1, keepdim=True)
@@ -97,12 +91,9 @@ def classify(weights: Tensor) -> tuple[str, ...]:
     >>> classify(torch.tensor([[1.0, 0.0, 0.0, 0.0], [0.5, 0.5, 0.0, 0.0]]))
     ('single pattern', 'metastable')
     """
-    weights = check_tensor("weights", weights, ndim=2)
-    size = weights.shape[-1]
-    names = []
-    for count in effective_entries(weights).tolist():
-        names.append(KINDS[0] if count == 1 else KINDS[2] if count > size / 2 else KINDS[1])
-    return tuple(names)
+    size = check_tensor("weights", weights, ndim=2).shape[-1]
+    entries = effective_entries(weights).tolist()
+    return tuple(KINDS[0] if k == 1 else KINDS[2] if k > size / 2 else KINDS[1] for k in entries)
 
 
 def _check_wide(patterns: Tensor) -> Tensor:
@@ -125,9 +116,8 @@ def mean_critical_beta(patterns: Tensor) -> float:
     """β_c = 1/λ_max(Cov): below it the mean of *centred* patterns is stable, above it is not.
 
     For patterns (N, d) of zero mean, ξ = 0 is a fixed point at every β with uniform weights, and
-    the Jacobian there is β Cov (Cov with 1/N). Patterns of non-zero mean c are centred first:
-    they add the field βx_iᵀc to the scores, under which the mean in general is no fixed point.
-    Returns inf for identical patterns.
+    the Jacobian there is β Cov (Cov with 1/N). Patterns of non-zero mean c are centred first: with
+    the field βx_iᵀc in the scores the mean in general is no fixed point. Inf for identical ones.
 
     >>> f"{mean_critical_beta(torch.eye(2)):.3f}"
     '2.000'
@@ -228,12 +218,11 @@ def rest(
 
     start: (..., S, d). keys: (..., N, d). beta: broadcasts with the keys. bias: (..., S, N).
     Returns the states (..., S, d), how far the last hop of each moved it, and its hops (integers),
-    both (..., S). A state that has arrived stays put: none depends on its neighbours. One look
-    at the device's numbers a hop decides whether to go on.
+    both (..., S). A state that has arrived stays put: none depends on its neighbours.
 
     The states carry the implicit derivative in `keys`, `beta` and `bias` to any order (from the
-    second on through a dense Jacobian, d products), and none in `start`: a rest does not
-    feel where it was reached from. Inside `torch.vmap` a whole batch hops together.
+    second on through a dense Jacobian, d products), and none in `start`. Inside `torch.vmap` a
+    whole batch hops together.
 
     >>> state, moved, hops = rest(torch.tensor([[1.0, 0.0]]), keys=4 * torch.eye(2),
     ...                           beta=torch.ones(()), tolerance=1e-6, max_steps=50)

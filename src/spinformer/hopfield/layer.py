@@ -3,21 +3,18 @@
 Queries are states, patterns are what is stored. In each head the state hops over the keys,
 ξ ← Σ_i p_i k_i, and at last reads the values, Σ_i p_i v_i; p = softmax(β k·ξ). One read without a
 hop is multi-head attention [bal2020energy, Sec. 3; ramsauer2020hopfield, Sec. 2, whose Hopfield,
-HopfieldPooling and HopfieldLayer are options of one class here]. Hops are counted in advance
-(`steps`) or go on until nothing moves (`tolerance`). Hops and read are calls of the framework's
-fused kernel; β multiplies the keys once.
+HopfieldPooling and HopfieldLayer are options of one class here]. Hops and read are calls of the
+framework's fused kernel; β multiplies the keys once.
 
 Masks are those of `torch.nn.MultiheadAttention`: True leaves a pattern out (elsewhere in this
 room, as in torch's scaled_dot_product_attention, it lets a query look), numbers are added to the
 scores.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -60,7 +57,6 @@ class HopfieldLayer(nn.Module):
 
     A state's rest never depends on its neighbours. Second derivatives are right through a rest;
     through fixed steps the fused kernel refuses them, torch's math kernel has them (and `vmap`).
-    Raises TypeError or ValueError naming the argument.
 
     >>> layer = HopfieldLayer(8, heads=2, steps=3)
     >>> tokens = torch.zeros(1, 5, 8)
@@ -95,12 +91,9 @@ class HopfieldLayer(nn.Module):
         self.to_query, self.to_key, self.to_value, self.to_output = (
             nn.Linear(width, width) for _ in range(4)
         )
-        counts = (
-            check_integer("memories", memories, low=0),
-            check_integer("pooling", pooling, low=0),
-        )
         self.memory, self.pooled_queries = (
-            nn.Parameter(torch.randn(count, width)) if count else None for count in counts
+            nn.Parameter(torch.randn(count, width)) if check_integer(name, count, low=0) else None
+            for name, count in (("memories", memories), ("pooling", pooling))
         )
 
     def reset_parameters(self) -> None:
@@ -198,7 +191,7 @@ class HopfieldLayer(nn.Module):
         steps: int | None = None,
         tolerance: float | None = None,
         beta: float | Sequence[float] | None = None,
-    ) -> HopfieldLayer:
+    ) -> Self:
         """A layer with the weights of `module`, and its output for the same masks at one step.
 
         The weights are copied, there are no norms; the rest is as in the layer. Raises
@@ -314,7 +307,6 @@ class AttentionModule(nn.Module):
         self.train(layer.training)
 
     def reset_parameters(self) -> None:
-        """Those of the layer."""
         self.layer.reset_parameters()
 
     def forward(

@@ -1,7 +1,5 @@
 """Schematics: boxes with a few words each and arrows between them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """What heads of attention do to their own energies, one layer by points, many by maps."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
@@ -21,8 +19,7 @@ def show_heads(reports: HeadReport | Sequence[HeadReport]) -> Figure:
     """One report: the parts of each head's step and its alignment, gray what turned heads do.
 
     Several, one a layer: maps (layer, head) of the change of U by the whole step and by its
-    specific part, both in spreads of the null, so that heads of any model compare. Raises TypeError
-    for anything but reports of `spinformer.language.heads.head_report`.
+    specific part, both in spreads of the null, so that heads of any model compare.
     """
     if isinstance(reports, HeadReport):
         return _layer(reports)

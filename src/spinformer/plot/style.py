@@ -1,7 +1,5 @@
 """One figure style for the whole book: sizes, a colour-blind-safe palette, small helpers."""
 
-from __future__ import annotations
-
 import sys
 
 import matplotlib.pyplot as plt

@@ -1,12 +1,10 @@
 """Figures as SVG: sharp on every screen, small, and the same bytes wherever they are drawn.
 
-Letters stay letters, in the font of the page that shows them; what is dense becomes a picture of
-twice the resolution within the figure. Two things are noted for a page that is narrow or dark:
-where the figure may be cut into columns (`data-columns`), and what lies on a picture and keeps its
-colours (`as-drawn`), without the axes around it (`ink`).
+Letters stay letters, in the font of the page that shows them; what is dense becomes a picture
+within the figure. Noted for a page that is narrow or dark: where the figure may be cut into columns
+(`data-columns`), and what lies on a picture and keeps its colours (`as-drawn`), without the axes
+around it (`ink`).
 """
-
-from __future__ import annotations
 
 import hashlib
 import io
@@ -147,12 +145,8 @@ def _tidied(text: str, columns: list[float]) -> str:
         text = re.sub(rf'(?<=[#"]){re.escape(name)}(?=[")])', f"{begin}-{number}", text)
     text = re.sub(r"\n\s*", "\n", text)
     given = f' data-columns="{" ".join(map(str, columns))}"' if columns else ""
-    return (
-        text.replace(
-            "<svg", f'<svg font-family="{_FONTS}" style="font-size-adjust: {_HEIGHT}"{given}', 1
-        ).strip()
-        + "\n"
-    )
+    head = f'<svg font-family="{_FONTS}" style="font-size-adjust: {_HEIGHT}"{given}'
+    return text.replace("<svg", head, 1).strip() + "\n"
 
 
 def _rounded(match: re.Match[str]) -> str:
