@@ -13,22 +13,11 @@ from scipy import stats
 from scipy.special import log_softmax
 from torch.nn.functional import cosine_similarity, normalize
 
-from compendium.c24_training import grids, settings
-from compendium.c24_training.tables import (
-    COPIES,
-    DIGITS,
-    EXPERIMENTS,
-    RECALL,
-    TUNING,
-    values_of,
-)
+from compendium.c24_training.settings import LAYERS, MIXERS, TABLES, gap
+from compendium.c24_training.tables import COPIES, DIGITS, EXPERIMENTS, RECALL, TUNING, values_of
 from compendium.c24_training.trainings import fit, probe_layers, score, train_arm
-from compendium.common.classifiers import (
-    ARMS,
-    COUPLINGS,
-    TokenClassifier,
-    build_classifier,
-)
+from compendium.common.classifiers import ARMS, COUPLINGS, TokenClassifier, build_classifier
+from compendium.common.images import digit_labels, digits
 from compendium.common.spin_modules import sample_module
 from compendium.common.token_tasks import (
     MARKS,
@@ -36,7 +25,7 @@ from compendium.common.token_tasks import (
     TOKENS,
     copy_task,
     crowd_share,
-    digit_images,
+    digit_rows,
     digit_task,
     recall_task,
 )
@@ -52,7 +41,7 @@ def _digits(arm, seed=0, **shape):
 
 
 def test_splits_share_no_image_and_all_the_validation():
-    parts = [digit_images(split)[2] for split in (0, 1)]
+    parts = [[rows.numpy() for rows in digit_rows(split)] for split in (0, 1)]
     for split in parts:
         assert [len(rows) for rows in split] == [1000, 297, 500]
         assert len(np.unique(np.concatenate(split))) == 1797
@@ -60,8 +49,8 @@ def test_splits_share_no_image_and_all_the_validation():
     assert not np.array_equal(parts[0][2], parts[1][2])
     # Patches of two rows and four columns, cut by slices; the fourth is a right one.
     task = digit_task(1)
-    images, labels, (train, _, test) = digit_images(1)
-    assert task.test[1].tolist() == labels[test].tolist()
+    images, (train, _, test) = digits(), parts[1]
+    assert task.test[1].tolist() == digit_labels()[test].tolist()
     want = images[test].reshape(-1, 8, 8)[:, 2:4, 4:] - images[train].mean()
     fourth = task.test[0][:, 3].reshape(-1, 2, 4)
     np.testing.assert_allclose(fourth, want / images[train].std(), atol=1e-4)
@@ -69,15 +58,10 @@ def test_splits_share_no_image_and_all_the_validation():
     assert all((token != task.test[0]).flatten(1).any(1).all() for token in drawn)
 
 
-@pytest.mark.parametrize("task", [recall_task, copy_task])
-def test_endless_tasks_have_a_test_set_of_their_own(task):
-    one, other = task(0), task(1)
-    assert not torch.equal(one.test[1], other.test[1])
-    assert torch.equal(one.validation[0], other.validation[0])
-
-
 def test_recall_asks_for_the_value_of_a_key_that_is_there():
-    tokens, labels = recall_task(0).test
+    (tokens, labels), other = recall_task(0).test, recall_task(1)
+    assert not torch.equal(labels, other.test[1])
+    assert torch.equal(recall_task(0).validation[0], other.validation[0])
     for sample, label in zip(tokens[:50].numpy(), labels[:50].tolist(), strict=True):
         keys = sample[:, :8].argmax(-1)
         (holder,) = np.flatnonzero(keys[:-1] == keys[-1])
@@ -292,7 +276,7 @@ def test_every_token_is_read_and_only_what_is_asked_counts():
 
 def at_best(grid, *, updates=200, **cell):
     """Accuracies after the trainings of a cell by split, at the rate of the least median loss."""
-    with grids.TABLES[grid].path.open(encoding="utf-8", newline="") as file:
+    with TABLES[grid].path.open(encoding="utf-8", newline="") as file:
         file.readline()
         lines = list(csv.DictReader(file))
     cell |= {"updates": updates, "seen": updates}
@@ -319,7 +303,7 @@ def test_couplings_that_are_numbers_by_hand():
         gains = [first[split] - second[split] for split in first]
         seen = {"seen": f"{updates} of {updates}", "measure": "accuracy"}
         pair = [(arm, strength) for arm in arms]
-        assert settings.gap(grid, arms=pair, **seen) == pytest.approx(gains, abs=1e-12)
+        assert gap(grid, arms=pair, **seen) == pytest.approx(gains, abs=1e-12)
         # From weak couplings every pair gains; from strong ones five cannot tell it.
         assert grid != "digits" or (min(gains) > 0) == (strength == 0.3)
 
@@ -365,7 +349,7 @@ def test_mixers_inside_a_layer_and_out_of_it():
     tokens, other = (recall_task(split).test[0][:40] for split in (3, 4))
     beside = torch.cat([other[:, :-1], tokens[:, -1:]], 1)
     moved = {}
-    for arm in grids.LAYERS:
+    for arm in LAYERS:
         model = build_classifier(arm, seed=5, depth=1, **recall_task(3).shape)
         with torch.no_grad():
             here, there = model(tokens), model(beside)
@@ -373,15 +357,14 @@ def test_mixers_inside_a_layer_and_out_of_it():
     # Each token alone cannot be told from one beside other pairs: nothing can be looked up.
     assert moved.pop("layer of identity") == 0.0
     assert min(moved.values()) > 0.02
-    arms = grids.MIXERS + grids.LAYERS
-    digits, recall = (
-        {arm: at_best(f"layers_{task}", arm=arm, strength=0.6) for arm in arms}
+    patches, recall = (
+        {arm: at_best(f"layers_{task}", arm=arm, strength=0.6) for arm in MIXERS + LAYERS}
         for task in ("digits", "recall")
     )
     crowd = crowd_share(7, kinds=8)
-    for split in digits["attention"]:
-        assert digits["layer of averaging"][split] > digits["attention"][split]
-        for found in (digits, recall):
+    for split in patches["attention"]:
+        assert patches["layer of averaging"][split] > patches["attention"][split]
+        for found in (patches, recall):
             assert abs(found["layer of spins"][split] - found["layer of attention"][split]) < 0.05
         assert max(recall["layer of averaging"][split], recall["averaging"][split]) < crowd + 0.05
         # Mixers that cannot look up lack the property that spins have there.
@@ -428,18 +411,17 @@ def test_correlations_along_depth():
 def test_the_choices_are_those_of_the_tuning():
     tuning = TUNING.read()
     assert not set(tuning["split"]) & set(RECALL.read()["split"])
-    for name, experiment in EXPERIMENTS.items():
-        for arm in experiment.arms if name != "copies" else ():
+    for name in ("digits", "recall", "depth"):
+        for arm, chosen in EXPERIMENTS[name][-1].items():
             here = (tuning["experiment"] == name) & (tuning["arm"] == arm)
             losses = defaultdict(list)
             for cell in np.flatnonzero(here):
                 losses[tuning["rate"][cell], tuning["strength"][cell]].append(tuning["loss"][cell])
-            best = min(losses, key=lambda cell: np.mean(losses[cell]))
-            assert best == experiment.chosen.get(arm, (0.01, 0.6))
+            assert chosen == min(losses, key=lambda cell: np.mean(losses[cell]))
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("table", [TUNING, RECALL, COPIES, grids.TABLES["layers_recall"]])
+@pytest.mark.parametrize("table", [TUNING, RECALL, COPIES, TABLES["layers_recall"]])
 def test_units_of_the_tables_again(table):
     """All trainings of an arm whose trainings take seconds; its rows were made side by side."""
     from test_tables import deviations

@@ -1,9 +1,5 @@
 """Training stacks of spin systems that return their true response, against what they compete with.
 
-Arms and networks are those of `classifiers`; `trainings` trains them, `tables` holds results.
-Tasks: digits cut into 8 patches, two layers (and four, for what depth does); recall of a pair by
-its key, one layer.
-
 Predictions, written before the full run (short runs that timed it had been seen).
 (1) Digits: the saddle, the limited fixed point and one step do not differ by more than 3 percentage
 points in the mean over ten pairs; the response of the couplings is not needed (the interval of
@@ -32,7 +28,4 @@ digits saddle less frozen couplings has an interval that contains zero, its mean
 (11) On recall all ten trainings of the saddle are above 0.98, and freezing the couplings costs 2 to
 10 points with an interval above zero, so that B10 turns. (12) In stacks of four more than half of
 the correlation is left undriven, as before.
-
-What came of (3), (8) and (11) hangs on rates, starting strengths and budgets: `grids` holds the
-trainings that would tell.
 """

@@ -1,15 +1,10 @@
-"""The stored tables of results at one rate and starting strength an arm.
-
-Networks have 32 channels and two heads. An experiment is a task at a depth; its networks see
-batches of 32. Results are of five splits with two starts each, on test data.
-"""
+"""Results at one rate and starting strength an arm: five splits, two starts each, on test data."""
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,9 +13,10 @@ from torch import nn
 from bookmaker.tables import Rows, Table, stored
 from compendium.c24_training.trainings import four_digits, train_arm
 from compendium.common.classifiers import ARMS
+from compendium.common.images import digit_labels, digits
 from compendium.common.rows import Columns, array_of, grid
 from compendium.common.spin_modules import sample_module
-from compendium.common.token_tasks import Task, copy_task, digit_images, digit_task, recall_task
+from compendium.common.token_tasks import Task, copy_task, digit_rows, digit_task, recall_task
 from spinformer.spins.module import SpinTransformerModule
 
 PENALTIES = (0.001, 0.01, 0.1, 1.0)
@@ -28,7 +24,6 @@ RATES, STRENGTHS = (3e-3, 1e-2, 3e-2), (0.3, 0.6, 2.0)
 SPLITS, STARTS = 5, 2
 # Of the trainings that choices are made with; no result is theirs.
 TUNING_SPLITS = (90, 91)
-_HERE = Path(__file__).parent
 
 
 @stored("references", [{"split": split} for split in range(SPLITS)])
@@ -37,64 +32,56 @@ def REFERENCES(split: int) -> Rows:
     from sklearn.linear_model import LogisticRegression
     from sklearn.neighbors import KNeighborsClassifier
 
-    pixels, labels, (train, held, test) = digit_images(split)
+    pixels, labels = digits(), digit_labels()
+    train, held, test = digit_rows(split)
     regressions = [
         LogisticRegression(C=c, max_iter=2000).fit(pixels[train], labels[train]) for c in PENALTIES
     ]
     best = max(regressions, key=lambda model: float(model.score(pixels[held], labels[held])))
     nearest = KNeighborsClassifier(1).fit(pixels[train], labels[train])
     return [
-        {"method": name, "accuracy": float(np.round(model.score(pixels[test], labels[test]), 4))}
+        {"method": name, "accuracy": round(model.score(pixels[test], labels[test]), 4)}
         for name, model in (("logistic regression", best), ("nearest neighbour", nearest))
     ]
 
 
-class Experiment(NamedTuple):
-    """A task, the depth of the stacks, the updates of a training, and the arms that take part.
-
-    `chosen` are rate and starting strength of an arm, if not 0.01 and 0.6: those with the least
-    mean loss in `TUNING`.
-    """
-
-    task: Callable[[int], Task]
-    depth: int
-    steps: int
-    arms: tuple[str, ...]
-    chosen: dict[str, tuple[float, float]]
-
-
 _COMMON = ("saddle", "one step", "frozen couplings", "free spins", "attention", "transformer")
-_STRONG = (0.01, 2.0)
-EXPERIMENTS = {
-    "digits": Experiment(
+_DIGITS = (
+    *("saddle", "one step", "couplings only", "read-out only", "frozen couplings"),
+    *("no response", "attention", "transformer", "free spins", "limited"),
+)
+_USUAL, _STRONG = (0.01, 0.6), (0.01, 2.0)
+# Task, depth of the stacks, updates of a training, and the arms that take part with their rate and
+# starting strength: those with the least mean loss in `TUNING`.
+EXPERIMENTS: dict[str, tuple[Callable[[int], Task], int, int, dict[str, tuple[float, float]]]] = {
+    "digits": (
         digit_task,
         2,
         200,
-        (
-            *("saddle", "one step", "couplings only", "read-out only", "frozen couplings"),
-            *("no response", "attention", "transformer", "free spins", "limited"),
-        ),
-        dict.fromkeys(("one step", "couplings only"), _STRONG)
+        dict.fromkeys(_DIGITS, _USUAL)
+        | dict.fromkeys(("one step", "couplings only"), _STRONG)
         | {"read-out only": (0.03, 2.0), "free spins": (0.03, 0.6)},
     ),
-    "recall": Experiment(
-        recall_task, 1, 200, _COMMON, {"one step": _STRONG, "free spins": (0.003, 0.6)}
+    "recall": (
+        recall_task,
+        1,
+        200,
+        dict.fromkeys(_COMMON, _USUAL) | {"one step": _STRONG, "free spins": (0.003, 0.6)},
     ),
-    "depth": Experiment(
+    "depth": (
         digit_task,
         4,
         120,
-        ("saddle", "attention", "attention with skip", "transformer"),
-        {"saddle": (0.003, 0.6), "attention": (0.003, 0.6)},
+        dict.fromkeys(("saddle", "attention"), (0.003, 0.6))
+        | dict.fromkeys(("attention with skip", "transformer"), _USUAL),
     ),
-    "copies": Experiment(
+    "copies": (
         copy_task,
         1,
         400,
-        (*_COMMON[:3], "positions", *_COMMON[3:]),
-        dict.fromkeys(("saddle", "one step", "positions"), _STRONG)
+        dict.fromkeys((*_COMMON[:3], "positions", *_COMMON[3:]), _STRONG)
         | dict.fromkeys(("attention", "transformer"), (0.03, 0.6))
-        | {"frozen couplings": (0.03, 2.0)},
+        | {"frozen couplings": (0.03, 2.0), "free spins": _USUAL},
     ),
 }
 
@@ -103,19 +90,18 @@ EXPERIMENTS = {
     "tuning",
     [
         {"experiment": name, "arm": arm}
-        for name, experiment in EXPERIMENTS.items()
-        if name != "copies"
-        for arm in experiment.arms
+        for name in ("digits", "recall", "depth")
+        for arm in EXPERIMENTS[name][-1]
     ],
 )
 def TUNING(experiment: str, arm: str) -> Rows:
     """Validation loss of both trainings at each rate and, if an arm has them, starting strength."""
-    task, depth, steps, *_ = EXPERIMENTS[experiment]
+    task, depth, steps, _ = EXPERIMENTS[experiment]
 
     def held(split: int) -> Task:
-        return replace(task(split), test=task(split).validation)
+        return task(split)._replace(test=task(split).validation)
 
-    fixed = {"strength", "coupling_limit"} & {*(ARMS[arm].options or {})}
+    fixed = {"strength", "coupling_limit"} & {*ARMS[arm].options}
     strengths = STRENGTHS if ARMS[arm].kind == "spins" and not fixed else (0.6,)
     cells = grid(rate=RATES, strength=strengths, split=TUNING_SPLITS)
     found = train_arm(arm, held, cells, depth=depth, steps=steps, looks=(steps,), probed=0)
@@ -127,8 +113,8 @@ def TUNING(experiment: str, arm: str) -> Rows:
 
 def _trained(experiment: str, arm: str, **options: Any) -> Iterator[tuple[Any, ...]]:
     """Split and start of each training, the network, its task and its looks."""
-    task, depth, steps, _, chosen = EXPERIMENTS[experiment]
-    rate, strength = chosen.get(arm, (0.01, 0.6))
+    task, depth, steps, arms = EXPERIMENTS[experiment]
+    rate, strength = arms[arm]
     cells = grid(split=range(SPLITS), start=range(STARTS), rate=[rate], strength=[strength])
     for cell, *rest in train_arm(arm, task, cells, depth=depth, steps=steps, **options):
         yield {name: cell[name] for name in ("split", "start")}, *rest
@@ -140,7 +126,7 @@ def result_rows(*, experiment: str, arm: str) -> Rows:
     `off_spins`, `off_output` and `noise` compare the trained module with Monte Carlo on two test
     samples, `expected` is what its meter says of the first.
     """
-    steps, rows = EXPERIMENTS[experiment].steps, []
+    (_, _, steps, _), rows = EXPERIMENTS[experiment], []
     for run, model, task, looks in _trained(experiment, arm, looks=(0, steps // 4, steps)):
         for look, (layer, module) in product(looks, enumerate(model.layers)):
             drawn = dict.fromkeys(("noise", "off_spins", "off_output", "expected"), math.nan)
@@ -158,20 +144,20 @@ def result_rows(*, experiment: str, arm: str) -> Rows:
 
 def copies_rows(*, experiment: str, arm: str) -> Rows:
     """Test accuracies. Couplings of places come to the crowd's 0.34 in recall, too."""
-    steps = EXPERIMENTS[experiment].steps
+    looks = (EXPERIMENTS[experiment][2],)
     return [
         {**run, **four_digits({"accuracy": look.accuracy})}
-        for run, _, _, (look,) in _trained(experiment, arm, looks=(steps,), probed=0)
+        for run, _, _, (look,) in _trained(experiment, arm, looks=looks, probed=0)
     ]
 
 
 DIGITS, RECALL, DEPTH, COPIES = (
     Table(
-        path=_HERE / f"{name}.csv",
-        units=[{"experiment": name, "arm": arm} for arm in experiment.arms],
+        path=Path(__file__).with_name(f"{name}.csv"),
+        units=[{"experiment": name, "arm": arm} for arm in arms],
         rows=copies_rows if name == "copies" else result_rows,
     )
-    for name, experiment in EXPERIMENTS.items()
+    for name, (*_, arms) in EXPERIMENTS.items()
 )
 
 

@@ -1,8 +1,4 @@
-"""Training of stacks, and looks inside: order, correlations, response, how far each can be trusted.
-
-One training loop for every arm. Some probes need spins and are NaN for layers without; the others
-are the same for every layer.
-"""
+"""Training of stacks, and looks inside: order, correlations, response, how far to trust each."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -21,9 +17,6 @@ from compendium.common.spin_modules import stacked
 from compendium.common.token_tasks import Task
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.spins.module import ModuleParts, SpinTransformerModule
-
-# What `probe_layers` knows of spins alone.
-_OF_SPINS = ("correlation", "collective", "response", "converged", "physical", "distance")
 
 
 @torch.no_grad()
@@ -46,13 +39,14 @@ def probe_layers(
         # Every token from another sample, at its own place.
         order = torch.rand(state.shape[:2], generator=torch_generator(17)).argsort(0)
         mixed = state[order, torch.arange(state.shape[1])]
-        probe = dict.fromkeys(_OF_SPINS, math.nan)
         if isinstance(layer, SpinTransformerModule):
             undriven = _off_diagonal(layer(mixed, return_parts=True)[1].correlation)
             state, parts = layer(state, return_parts=True)
-            probe |= _probe_spins(parts)
+            probe = _probe_spins(parts)
         else:
             undriven, state = _similarity(layer(mixed)), layer(state)
+            of_spins = "correlation collective response converged physical distance"
+            probe = dict.fromkeys(of_spins.split(), math.nan)
         mean = state.mean(-2, keepdim=True)
         apart = (state - mean).norm(dim=(-2, -1)) / state.norm(dim=(-2, -1))
         probe |= {"similarity": _similarity(state), "residual": float(apart.mean())}
@@ -124,11 +118,10 @@ def fit(
 ) -> list[list[Look]]:
     """Adam on the cross-entropy, gradients cut at norm 1, the rate falling to zero along a cosine.
 
-    All `models` are networks of one arm and shape; each has its own task, rate and seed of its
-    batches of 32, and they are trained side by side, which costs half of one by one and gives the
-    same up to rounding. After each of the steps in `looks` (0: before training) every network is
-    scored, and its layers are probed on the first `probed` samples of the test set, if any. A step
-    whose gradient is not finite is left out.
+    `models` are networks of one arm and shape, each with its own task, rate and seed of its batches
+    of 32; trained side by side they cost half of one by one and come out the same up to rounding.
+    After each of the steps in `looks` (0: before training) every network is scored, and its layers
+    are probed on the first `probed` samples of the test set, if any.
     """
     run = torch.vmap(partial(functional_call, models[0]))
     generators = [torch_generator(seed) for seed in seeds]
@@ -157,7 +150,7 @@ def fit(
         optimizer.zero_grad()
         cost.backward()
         for own in owned:
-            # Finite or left out: a single bad step would make every weight NaN.
+            # Left out if it is not finite: a single bad step would make every weight NaN.
             if not bool(torch.isfinite(nn.utils.clip_grad_norm_(own, 1.0))):
                 for parameter in own:
                     parameter.grad = None
