@@ -14,8 +14,18 @@ from scipy.special import log_softmax
 from torch.nn.functional import cosine_similarity, normalize
 
 from compendium.c24_training.settings import LAYERS, MIXERS, TABLES, gap
-from compendium.c24_training.tables import COPIES, DIGITS, EXPERIMENTS, RECALL, TUNING, values_of
-from compendium.c24_training.trainings import fit, probe_layers, score, train_arm
+from compendium.c24_training.study import (
+    COPIES,
+    DIGITS,
+    EXPERIMENTS,
+    RECALL,
+    TUNING,
+    fit,
+    probe_layers,
+    score,
+    train_arm,
+    values_of,
+)
 from compendium.common.classifiers import ARMS, COUPLINGS, TokenClassifier, build_classifier
 from compendium.common.images import digit_labels, digits
 from compendium.common.spin_modules import sample_module

@@ -6,16 +6,13 @@ h = H/√D, and
     m = −(1/D) dF/dh = ⟨u⟩ + response,    ⟨u⟩ = ½ V⁻¹ h,    V = diag(t) − J,
 
 with the saddle point of `spins.large_d` at the softmax couplings J(h). The scores are
-γ√D h A hᵀ: γ = 1 is the paper's H W_Q W_Kᵀ Hᵀ/√D. With τ = t − J_ii the mixing is the series
-⟨u⟩ = ½τ⁻¹h + ½τ⁻¹Jτ⁻¹h + …, whose first term is proportional to the token's own field.
-`options` below are those of `dissect`.
+γ√D h A hᵀ: γ = 1 is the paper's H W_Q W_Kᵀ Hᵀ/√D; τ = t − J_ii. `options` are those of `dissect`.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -25,8 +22,6 @@ from compendium.common.rows import grid, mean_rows
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.spins.module import SpinTransformerModule, response_attention
 from spinformer.spins.solvers import vector_spins
-
-Value = TypeVar("Value", float, np.ndarray, Tensor)
 
 
 @dataclass(frozen=True)
@@ -94,7 +89,7 @@ def softmax_response(
     couplings: Tensor,
     correlation: Tensor,
     scale: float = 1.0,
-    strength: float = 1.0,
+    strength: float | Tensor = 1.0,
 ) -> Tensor:
     """Σ C_mn ∂J_mn/∂h in closed form, a (G h Aᵀ + Gᵀ h A): a site as a query, and as a key."""
     weights = response_attention(couplings, correlation=correlation, strength=strength)
@@ -194,20 +189,19 @@ def locality(
     With `frozen` couplings and correlations are held and only the fields that G averages move.
     """
     held = dissect(fields, bilinear=bilinear, gamma=gamma, **options)
-    total = held.couplings.sum(dim=-1, keepdim=True)
-    weights = response_attention(held.couplings, correlation=held.correlation, strength=total)
+    known: Any = {"couplings": held.couplings, "correlation": held.correlation}
+    known |= {"scale": gamma * fields.shape[-1] ** 0.5, "strength": held.couplings.sum(-1, True)}
 
     def response(h: Tensor) -> Tensor:
         if frozen:
-            mixed = weights @ h @ bilinear.T + weights.T @ h @ bilinear
-            return gamma * fields.shape[-1] ** 0.5 * mixed
+            return softmax_response(h, bilinear=bilinear, **known)
         return dissect(h, bilinear=bilinear, gamma=gamma, **options).response
 
     jacobian: Tensor = torch.autograd.functional.jacobian(response, fields)
     return jacobian.square().sum(dim=(1, 3))
 
 
-def slope_at_zero(function: Callable[[float], Value], *, step: float) -> Value:
+def slope_at_zero(function: Callable[[float], Any], *, step: float) -> Any:
     """df/dx at x = 0 from f(±step) and f(±2 step): the error is of the order of step⁴."""
     far_left, left, right, far_right = (function(k * step) for k in (-2.0, -1.0, 1.0, 2.0))
     return (far_left - 8 * left + 8 * right - far_right) / (12 * step)
@@ -268,12 +262,11 @@ def distance_to_saddle(module: SpinTransformerModule, inputs: Tensor) -> tuple[f
     """Relative distance of the module's ⟨σ⟩ from `large_d` at its own couplings; converged?"""
     module.warned = True  # whether it converged is part of the answer
     _, parts = module(inputs, return_parts=True)
-    fields = module.fields(inputs).unflatten(-1, (module.heads, -1)).transpose(1, 2)
-    beta = module.log_beta.exp()
-    found = vector_spins(parts.couplings, fields=fields, beta=beta)
+    fields = parts.fields * parts.fields.shape[-1] ** 0.5
+    found = vector_spins(parts.couplings, fields=fields, beta=parts.beta[:, 0, 0])
     truth = found.magnetization.transpose(1, 2).flatten(2)
-    spins = parts.magnetization - parts.response
-    return float((spins - truth).norm() / truth.norm()), bool(parts.solution.converged.all())
+    distance = (parts.spins - truth).norm() / truth.norm()
+    return float(distance), bool(parts.solution.converged.all())
 
 
 @stored(

@@ -23,6 +23,7 @@ from compendium.c23c_real_layer.study import (
     LENGTH,
     WINDOWS,
     attention_scores,
+    beside_own,
     mixtures,
     unseen_scores,
     written,
@@ -32,7 +33,7 @@ from spinformer.language.decoder import Decoder, token_numbers
 from spinformer.language.text import sample_texts
 from spinformer.spins.solvers import vector_spins
 
-PARTS = ("own", "uniform", "symmetrized", "balanced", "directed", "other head")
+PARTS = beside_own("uniform", "symmetrized", "balanced", "directed", "other head")
 STRENGTH = 0.5
 
 
@@ -82,19 +83,11 @@ def text_blocks(
 def GENERATOR(layer: int) -> Rows:
     """What the parts of its spins predict of a layer of SmolLM2, texts left out one by one."""
     model, texts = decoder(), sample_texts()
-    found = [
-        text_blocks(
-            model,
-            layer,
-            model.embedding[token_numbers(model, text)[: WINDOWS * LENGTH].view(WINDOWS, LENGTH)],
-        )
-        for text in texts.values()
-    ]
-    sets = {part: ("own",) if part == "own" else ("own", part) for part in PARTS}
-    scores = attention_scores(
-        [terms for terms, _, _ in found], targets=[goal for _, goal, _ in found], sets=sets
-    )
-    blocks = [flat for _, _, flat in found]
+    words = [token_numbers(model, text)[: WINDOWS * LENGTH] for text in texts.values()]
+    inputs = (model.embedding[numbers.view(WINDOWS, LENGTH)] for numbers in words)
+    found = [text_blocks(model, layer, states) for states in inputs]
+    terms, goals, blocks = zip(*found, strict=True)
+    scores = attention_scores(terms, targets=goals, sets=PARTS)
     fits = {
         "fed, own": (("own",), "output"),
         "fed, response": (("own", "response"), "output"),

@@ -8,19 +8,14 @@ residual stream, where the layer's own attention output Σ_heads W_O P v lives. 
 (sigmaweird)] for softmax couplings it is Σ_heads (G k W_Q + Gᵀ q W_K)/√d, W_Q and W_K (d, D) the
 head's rows of the query and key matrix. Sequences (B, N, D), heads (B, H, N, d), float64.
 
-How much of a trained layer the parts of its spins predict on an unseen text: table `layers`.
+Table `layers`: R² = 1 − (squared error)/(squared deviation from the mean of the training texts),
+over tokens and channels, on each of the seven texts from the others.
 
-Each of the seven texts is the unseen one in turn. R² = 1 − (squared error)/(squared deviation from
-the mean of the training texts), over tokens and channels.
-
-- attention: the output Σ_heads W_O P v, from `LayerParts.terms` with one number per head and term,
-  as parts that treat all channels alike have it, by least squares on the six other texts. "own":
-  the values alone; the others are added to it, 24 numbers in all ("onsager" 36).
+- attention: the output, from `LayerParts.terms` with one number per head and term. "own": the
+  values alone; the others are added to it, 24 numbers in all ("onsager" 36).
 - feed-forward: the network's output, by ridge regression on vectors of a token, a matrix each:
-  "own" is the network's own input, the others stand beside it. The ridge is chosen on one of the
-  other texts, which is not trained on. "random units" are as many random GELU units of the own
-  input, which know nothing of other tokens; "onsager" is the own input times the token's Onsager
-  share.
+  "own" is the network's own input, the others stand beside it, "random units" are as many random
+  GELU units of it and "onsager" the own input times the token's Onsager share.
 - normalization: how LayerNorm divides each token of the residual stream. "common gain": R² of one
   number for all tokens; "gain": correlation over tokens of the logarithms of LayerNorm's factor
   and of the mean gain of the spins.
@@ -36,6 +31,7 @@ nearly, 0.92 and 0.94. No table holds it.)
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -46,16 +42,14 @@ from bookmaker.tables import Rows, stored
 from compendium.common.models import encoder
 from compendium.common.rows import array_of, grid, mean_rows
 from spinformer.core.random import torch_generator
-from spinformer.core.records import record
 from spinformer.language.encoder import LanguageModel, LayerTrace, join_traces, run_model
 from spinformer.language.text import sample_texts, text_windows
 from spinformer.spins.module import response_attention
 from spinformer.spins.solvers import vector_spins
 
 
-@record
-class LayerParts:
-    """What the spins of a layer's heads are made of; M is the number of terms, D the model width.
+class LayerParts(NamedTuple):
+    """What the spins of a layer's heads are made of.
 
     `terms`: by name, (B, H, N, D), what each head's part writes into the residual stream: "own" the
     value, "uniform" the mean value, "symmetrized" Σ_{j≠i} ½(P + Pᵀ)_ij v_j, "directed" Σ_{j≠i} P_ij
@@ -99,23 +93,20 @@ def layer_parts(model: LanguageModel, trace: LayerTrace, *, strength: float = 0.
         for which in ("query", "key")
     )
 
-    def response(attention: Tensor, correlation: Tensor) -> Tensor:
-        g = response_attention(strength * attention, correlation=correlation, strength=strength)
+    def response(attention: Tensor) -> Tensor:
+        known = {"correlation": solved.correlations, "strength": strength}
+        g = response_attention(strength * attention, **known)
         pulls = g @ trace.keys @ query + g.mT @ trace.queries @ key
         return trace.beta * pulls.sum(dim=1)
 
-    correlation = solved.correlations
-    whole = response(weights, correlation)
-    return LayerParts(
-        terms={**mixing_terms(model, trace), **written(mixed, output)},
-        responses={
-            "response": whole,
-            "other head": response(weights[:, other], correlation),
-            "shuffled": whole[:, moved],
-        },
-        gain=gain,
-        onsager=onsager,
-    )
+    whole = response(weights)
+    responses = {
+        "response": whole,
+        "other head": response(weights[:, other]),
+        "shuffled": whole[:, moved],
+    }
+    terms = {**mixing_terms(model, trace), **written(mixed, output)}
+    return LayerParts(terms, responses, gain, onsager)
 
 
 def mixing_terms(model: LanguageModel, trace: LayerTrace) -> dict[str, Tensor]:
@@ -154,7 +145,7 @@ def without_sinks(
 
     These still act on the others.
     """
-    received = torch.softmax(trace.beta * trace.queries @ trace.keys.mT, -1).sum((-3, -2))
+    received = _weights(trace)[0].sum((-3, -2))
     keep = received.argsort(-1)[:, : received.shape[-1] - left_out].sort(-1).values
     rows = torch.arange(len(keep))[:, None]
     kept = {name: term[rows, :, keep].transpose(1, 2) for name, term in terms.items()}
@@ -187,28 +178,28 @@ def feed_forward_output(model: LanguageModel, trace: LayerTrace) -> Tensor:
     """What the layer's feed-forward network adds to its input, (B, N, D), with its last bias."""
 
     def dense(name: str, states: Tensor) -> Tensor:
-        prefix = f"encoder.layer.{trace.layer}.{name}.dense"
-        return functional.linear(
-            states, model.weights[f"{prefix}.weight"], model.weights[f"{prefix}.bias"]
-        )
+        names = (f"encoder.layer.{trace.layer}.{name}.dense.{part}" for part in ("weight", "bias"))
+        return functional.linear(states, *(model.weights[name] for name in names))
 
     return dense("output", functional.gelu(dense("intermediate", trace.normalized)))
 
 
 LENGTH, WINDOWS = 64, 4
 RIDGES = (0.003, 0.03, 0.3, 3.0)
+Text = tuple[LayerTrace, LayerParts]
+
+
+def beside_own(*names: str) -> dict[str, tuple[str, ...]]:
+    """Sets of terms by name: each beside the own one, which comes first, alone."""
+    return {"own": ("own",), **{name: ("own", name) for name in names}}
+
+
 ATTENTION = {
-    "own": ("own",),
-    "uniform": ("own", "uniform"),
-    "symmetrized": ("own", "symmetrized"),
-    "directed": ("own", "directed"),
-    "other head": ("own", "other head"),
-    "shuffled": ("own", "shuffled"),
+    **beside_own("uniform", "symmetrized", "directed", "other head", "shuffled"),
     "all orders": ("residual", "mixing"),
     "onsager": ("residual", "mixing", "onsager"),
 }
-FEED_FORWARD = ("own", "response", "other head", "shuffled", "onsager", "random units")
-Text = tuple[LayerTrace, LayerParts]
+FEED_FORWARD = beside_own("response", "other head", "shuffled", "onsager", "random units")
 
 
 def attention_scores(
@@ -220,7 +211,7 @@ def attention_scores(
     """R² of the attention output on each text, by the name of a set of terms, from the other texts.
 
     `terms` of `LayerParts` or `mixing_terms` and the outputs `targets`, a text each; each of a set
-    is used with one number for a head.
+    is used with one number for a head, by least squares.
     """
     names = sorted({name for chosen in sets.values() for name in chosen})
     heads = terms[0][names[0]].shape[1]
@@ -264,8 +255,7 @@ def feed_forward_scores(model: LanguageModel, texts: Sequence[Text]) -> dict[str
         random = functional.gelu(functional.normalize(own, dim=-1) @ draw)
         blocks.append({"own": own, **block, "onsager": share * own, "random units": random})
         targets.append(feed_forward_output(model, trace).flatten(0, 1))
-    sets = {name: ("own",) if name == "own" else ("own", name) for name in FEED_FORWARD}
-    return {name: unseen_scores(blocks, chosen, targets) for name, chosen in sets.items()}
+    return {name: unseen_scores(blocks, one, targets) for name, one in FEED_FORWARD.items()}
 
 
 def unseen_scores(
@@ -334,8 +324,8 @@ def LAYERS(layer: int) -> Rows:
 
 
 # Sets of terms for the question who is made to look back: live, and for the table of settings.
-MIXED = {n: ("own", n) for n in ("directed", "balanced", "symmetrized", "balanced other")}
-MIXED["other head"] = ("own", "other head")
+_NAMES = ("directed", "balanced", "symmetrized", "balanced other", "other head")
+MIXED = {name: ("own", name) for name in _NAMES}
 
 
 @torch.no_grad()
@@ -348,7 +338,7 @@ def mixing_scores(*, length: int, windows: int, left_out: Sequence[int]) -> dict
         )
         for x in sample_texts().values()
     ]
-    found: dict[int, list[list[list[float]]]] = {count: [] for count in left_out}
+    found: dict[int, list[Any]] = {count: [] for count in left_out}
     for traces in zip(*runs, strict=True):
         terms = [mixing_terms(model, trace) for trace in traces]
         for count, told in found.items():
@@ -359,17 +349,13 @@ def mixing_scores(*, length: int, windows: int, left_out: Sequence[int]) -> dict
     return {count: np.swapaxes(np.array(told), 0, 1) for count, told in found.items()}
 
 
-@stored(
-    "settings_B9d",
-    [{"length": length} for length in (32, 64, 128)],
-    seconds=20.0,
-)
+@stored("settings_B9d", [{"length": length} for length in (32, 64, 128)], seconds=20.0)
 def SETTINGS(length: int) -> Rows:
     """How far above one half balanced weights predict the output, mean of the layers, by texts."""
     found = mixing_scores(length=length, windows=256 // length, left_out=(0, 1, 2, 8))
     rows = []
     for count, scores in found.items():
-        above = scores[list(MIXED).index("balanced")].mean(0) - 0.5
+        above = scores[[*MIXED].index("balanced")].mean(0) - 0.5
         rows += [{"left_out": count} | row for row in mean_rows(above)]
     return rows
 

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from bookmaker.tables import Rows, Table, stored
-from compendium.c24_training.trainings import four_digits, train_arm
+from compendium.c24_training.study import four_digits, train_arm
 from compendium.common.exact_spins import two_spins
 from compendium.common.rows import array_of, grid, median_rows, share_rows
 from compendium.common.token_tasks import Task, copy_task, digit_task, recall_task

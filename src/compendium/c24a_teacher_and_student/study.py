@@ -28,13 +28,6 @@ With these known (on data of spins 0.020 at 128 samples, the answers themselves 
 "long" data are drawn sixteen times as long, with a quarter of the noise. (8) Written before they
 ran: at 128 samples their error is above 0.010, a half of that at 512 sweeps, because a bias of the
 order 1/D remains in A.
-
-What came of them: (1) and (2) as written, (3) at 16 samples, but for the noise of the draws. (4)
-failed, the bound falls with -0.78 from 8 to 32 samples and with -0.56 from 32 to 128. (5) failed:
-at 3 to 8 samples some students end far from their teacher, and 16 are needed for all. (6), (7) and
-(8) failed for drawn spins: no floor of A was found, longer draws bring 0.009. The bias of the order
-1/D is there, in the answers and, found afterwards, in β and g ("scale"): students of drawn spins
-take β a tenth too high.
 """
 
 from typing import Any

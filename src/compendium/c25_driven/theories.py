@@ -11,12 +11,7 @@ KINETIC_METHODS = ("naive", "tap", "gaussian")
 
 
 def kinetic_mean_field(
-    couplings: np.ndarray,
-    *,
-    drive: np.ndarray,
-    beta: float,
-    initial: np.ndarray,
-    method: str = "tap",
+    couplings: np.ndarray, *, drive: np.ndarray, beta: float, initial: np.ndarray, method: str
 ) -> np.ndarray:
     """Magnetizations (T+1, N) under the `drive` (T, N), from `initial` (N,).
 

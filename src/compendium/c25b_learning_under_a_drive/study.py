@@ -133,10 +133,8 @@ def train(
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: 0.5 * (1 + math.cos(math.pi * step / UPDATES))
     )
-    generator, text = (
-        torch.Generator().manual_seed(1_000_003 + seed),
-        text_part("train", split=split),
-    )
+    generator = torch.Generator().manual_seed(1_000_003 + seed)
+    text = text_part("train", split=split)
     kept = {0: copy.deepcopy(network)} if 0 in looks else {}
     for step in range(1, UPDATES + 1):
         if task == "recall":
