@@ -1,8 +1,6 @@
 """Tasks, arms, probes, Monte Carlo of a module, the training loop, and the stored tables."""
 
-import csv
 import itertools
-import statistics
 from collections import Counter, defaultdict
 from dataclasses import replace
 
@@ -178,15 +176,13 @@ def test_probes_against_plain_loops():
     pooled = after.mean(1).numpy()
     groups = (pooled[labels == k] for k in range(10))
     within = sum(((group - group.mean(0)) ** 2).sum() for group in groups)
+    largest = np.linalg.norm(covariance, 2, (-2, -1))
+    alike = [cosine_similarity(after[:, i], after[:, j], dim=-1).mean() for i, j in pairs]
     want = {
         "correlation": np.mean([parts.correlation[:, :, i, j].mean() for i, j in pairs]),
-        "collective": np.mean(
-            np.linalg.norm(covariance, 2, (-2, -1)) / covariance.trace(0, -2, -1) * 8
-        ),
+        "collective": np.mean(largest / covariance.trace(0, -2, -1) * 8),
         "response": float(((response * whole).sum(1) / (whole * whole).sum(1)).mean()),
-        "similarity": np.mean(
-            [cosine_similarity(after[:, i], after[:, j], dim=-1).mean() for i, j in pairs]
-        ),
+        "similarity": np.mean(alike),
         "residual": np.mean([np.linalg.norm(x - x.mean(0)) / np.linalg.norm(x) for x in after]),
         "separation": 1 - within / ((pooled - pooled.mean(0)) ** 2).sum(),
         "physical": float(physical.double().mean()),
@@ -245,8 +241,10 @@ def test_drawn_spins_of_a_module():
 @pytest.mark.parametrize(("arm", "task"), [("saddle", digit_task), ("positions", copy_task)])
 def test_runs_side_by_side_are_those_one_by_one(arm, task):
     """Each with its own split, start, rate and strength; one answer a sample, and several."""
-    runs = [(1, 0, 0.01, 0.6), (2, 1, 0.003, 2.0)]
-    cells = [dict(zip(("split", "start", "rate", "strength"), run, strict=True)) for run in runs]
+    cells = [
+        {"split": 1, "start": 0, "rate": 0.01, "strength": 0.6},
+        {"split": 2, "start": 1, "rate": 0.003, "strength": 2.0},
+    ]
     given = {"steps": 4, "probed": 0}
     found = train_arm(arm, task, cells, looks=(0, 4), **given)
     for cell, (_, _, own, (start, end)) in zip(cells, found, strict=True):
@@ -286,17 +284,15 @@ def test_every_token_is_read_and_only_what_is_asked_counts():
 
 def at_best(grid, *, updates=200, **cell):
     """Accuracies after the trainings of a cell by split, at the rate of the least median loss."""
-    with TABLES[grid].path.open(encoding="utf-8", newline="") as file:
-        file.readline()
-        lines = list(csv.DictReader(file))
+    columns = TABLES[grid].read()
+    lines = [dict(zip(columns, line, strict=True)) for line in zip(*columns.values(), strict=True)]
     cell |= {"updates": updates, "seen": updates}
-    words = {key: str(value).removesuffix(".0") for key, value in cell.items()}
-    here = [line for line in lines if words.items() <= line.items()]
-    losses = {}
+    here = [line for line in lines if cell.items() <= line.items()]
+    losses = defaultdict(list)
     for line in here:
-        losses.setdefault(line["rate"], []).append(float(line["held"]))
-    best = min(losses, key=lambda rate: statistics.median(losses[rate]))
-    return {line["split"]: float(line["accuracy"]) for line in here if line["rate"] == best}
+        losses[line["rate"]].append(line["held"])
+    best = min(losses, key=lambda rate: np.median(losses[rate]))
+    return {line["split"]: line["accuracy"] for line in here if line["rate"] == best}
 
 
 @pytest.mark.claim("B10d")
@@ -421,13 +417,13 @@ def test_correlations_along_depth():
 def test_the_choices_are_those_of_the_tuning():
     tuning = TUNING.read()
     assert not set(tuning["split"]) & set(RECALL.read()["split"])
-    for name in ("digits", "recall", "depth"):
-        for arm, chosen in EXPERIMENTS[name][-1].items():
-            here = (tuning["experiment"] == name) & (tuning["arm"] == arm)
-            losses = defaultdict(list)
-            for cell in np.flatnonzero(here):
-                losses[tuning["rate"][cell], tuning["strength"][cell]].append(tuning["loss"][cell])
-            assert chosen == min(losses, key=lambda cell: np.mean(losses[cell]))
+    losses = defaultdict(lambda: defaultdict(list))
+    names = ("experiment", "arm", "rate", "strength", "loss")
+    for experiment, arm, *cell, loss in zip(*(tuning[name] for name in names), strict=True):
+        losses[experiment, arm][tuple(cell)].append(loss)
+    for (experiment, arm), found in losses.items():
+        best = min(found, key=lambda cell: np.mean(found[cell]))
+        assert EXPERIMENTS[experiment][-1][arm] == best
 
 
 @pytest.mark.nightly

@@ -37,8 +37,8 @@ def test_errors_of_the_mean_field_dynamics_carry_no_noise():
     # Nearly free spins: every theory is exact, and what is left is noise about zero.
     weak = {"symmetry": 0.0, "beta": 0.02, "steps": 2, "systems": 40, "replicas": 100}
     found = squared_errors(30, **weak, seed=0)
+    # Two halves of 50 have noise 1/50 a spin each; 1,200 products of them average out.
     for error in found.values():
-        # Two halves of 50 have noise 1/50 a spin each; 1,200 products of them average out.
         assert abs(error.value) < 4 * 0.02 / np.sqrt(1200)
         assert error.error == pytest.approx(0.02 / np.sqrt(1200), rel=0.5)
     cold = squared_errors(60, symmetry=0.0, beta=1.5, steps=6, systems=4, replicas=400, seed=0)

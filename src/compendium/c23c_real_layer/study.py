@@ -110,30 +110,30 @@ def layer_parts(model: LanguageModel, trace: LayerTrace, *, strength: float = 0.
 
 
 def mixing_terms(model: LanguageModel, trace: LayerTrace) -> dict[str, Tensor]:
-    """The terms of `LayerParts` that need no spins to be solved, and two more.
-
-    "balanced" is "symmetrized" with each row of weights divided by its sum, "balanced other" the
-    same with the weights of another head.
-    """
+    """The terms of `LayerParts` that need no spins to be solved, and the balanced ones."""
     values, (weights, other, moved) = trace.values, _weights(trace)
     mixed = mixtures(values, weights, other)
-    shuffled = mixtures(values, weights[..., moved, :][..., moved], other)
     mixed["uniform"] = values.mean(dim=-2, keepdim=True).expand_as(values)
-    mixed["shuffled"] = shuffled["symmetrized"]
+    shuffled = weights[..., moved, :][..., moved]
+    mixed["shuffled"] = mixtures(values, shuffled, other)["symmetrized"]
     output = model.weights[f"encoder.layer.{trace.layer}.attention.output.dense.weight"]
     return written(mixed, output)
 
 
 def mixtures(values: Tensor, weights: Tensor, other: Tensor) -> dict[str, Tensor]:
-    """What heads make of values (B, H, N, d) by weights, their own or those of `other` heads."""
-    between = without_diagonal(0.5 * (weights + weights.mT))
+    """What heads make of values (B, H, N, d) by weights, their own or those of `other` heads.
+
+    "balanced" is "symmetrized" with each row of weights divided by its sum.
+    """
+    directed = weights - torch.diag_embed(weights.diagonal(dim1=-2, dim2=-1))
+    between = 0.5 * (directed + directed.mT)
     balanced = between / between.sum(dim=-1, keepdim=True)
     return {
         "own": values,
         "symmetrized": between @ values,
         "balanced": balanced @ values,
         "balanced other": balanced[:, other] @ values,
-        "directed": without_diagonal(weights) @ values,
+        "directed": directed @ values,
         "other head": between[:, other] @ values,
     }
 
@@ -167,11 +167,6 @@ def written(mixed: Mapping[str, Tensor], output: Tensor) -> dict[str, Tensor]:
     heads = next(iter(mixed.values())).shape[1]
     matrix = output.unflatten(1, (heads, -1))
     return {name: torch.einsum("bhnd,ohd->bhno", part, matrix) for name, part in mixed.items()}
-
-
-def without_diagonal(weights: Tensor) -> Tensor:
-    """Weights (..., N, N) with zeros where a token looks at itself."""
-    return weights - torch.diag_embed(weights.diagonal(dim1=-2, dim2=-1))
 
 
 def feed_forward_output(model: LanguageModel, trace: LayerTrace) -> Tensor:
@@ -261,10 +256,8 @@ def feed_forward_scores(model: LanguageModel, texts: Sequence[Text]) -> dict[str
 def unseen_scores(
     blocks: Sequence[Mapping[str, Tensor]], chosen: Sequence[str], targets: Sequence[Tensor]
 ) -> list[float]:
-    """R² of ridge regression on the `chosen` vectors of a token, for each text left out in turn.
-
-    The next text chooses the ridge, the others train.
-    """
+    """R² of ridge regression on the `chosen` vectors of a token, each text left out in turn: the
+    next one chooses the ridge, the others train."""
     inputs = [torch.cat([block[name] for name in chosen], dim=-1) for block in blocks]
     texts, scores = range(len(inputs)), []
     for unseen in texts:
@@ -332,18 +325,15 @@ MIXED = {name: ("own", name) for name in _NAMES}
 def mixing_scores(*, length: int, windows: int, left_out: Sequence[int]) -> dict[int, np.ndarray]:
     """R² of the attention output, (sets of MIXED, layers, texts), by the tokens left out."""
     model = encoder()
-    runs = [
-        join_traces(
-            [run_model(model, row[None]) for row in text_windows(model, x, length)[:windows]]
-        )
-        for x in sample_texts().values()
-    ]
+    rows = [text_windows(model, words, length)[:windows] for words in sample_texts().values()]
+    runs = [join_traces([run_model(model, row[None]) for row in text]) for text in rows]
     found: dict[int, list[Any]] = {count: [] for count in left_out}
     for traces in zip(*runs, strict=True):
         terms = [mixing_terms(model, trace) for trace in traces]
         for count, told in found.items():
-            texts = zip(terms, traces, strict=True)
-            kept = [without_sinks(term, trace, left_out=count) for term, trace in texts]
+            kept = [
+                without_sinks(*text, left_out=count) for text in zip(terms, traces, strict=True)
+            ]
             known, goals = zip(*kept, strict=True)
             told.append(list(attention_scores(known, targets=goals, sets=MIXED).values()))
     return {count: np.swapaxes(np.array(told), 0, 1) for count, told in found.items()}

@@ -6,8 +6,8 @@ points in the mean over ten pairs; the response of the couplings is not needed (
 saddle minus no response contains zero). (2) The transformer is ahead of the saddle. Logistic
 regression and the nearest neighbour are ahead of all stacks after so few updates. (3) Frozen
 couplings lose less than 5 points on the digits; couplings only beat the read-out alone by more than
-20 points. (4) Recall needs couplings: free spins stay below 0.2,
-the saddle gets above 0.9 though only J + Jᵀ acts; frozen couplings lose more than 20 points.
+20 points. (4) Recall needs couplings: free spins stay below 0.2, the saddle gets above 0.9 though
+only J + Jᵀ acts; frozen couplings lose more than 20 points.
 (5) After training the saddle's output is off Monte Carlo by less than twice what the meter and the
 noise say together, in all layers; one step is off by more than five times the saddle. (6) What
 training changes in the spins it changes with frozen couplings, too: correlations fall in both, by
@@ -19,7 +19,7 @@ layer's order is its own input's, the drive.
 
 These were tested with a thin tuning: one training a cell, 3 rates and 2 strengths, on the digits 80
 of 200 updates. One step led the saddle by nine points and freezing the couplings cost nothing
-certain, but the saddle trained unsteadily. Predictions for the tuning as it is in `tables`, written
+certain, but the saddle trained unsteadily. Predictions for the tuning as it is in `TUNING`, written
 before its run; seen were the saddle's validation losses on the digits. A rate that rises in the
 first tenth of the updates changed the lowest of them by 0.01 only, so no arm has it; of the grid a
 rate of 0.001 (0.96 instead of 0.31) and g = 1 (0.42) were then cut for time. (9) The

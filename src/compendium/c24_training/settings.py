@@ -14,7 +14,7 @@ beyond the crowd. Couplings that are numbers gain less than 0.05 on the digits f
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -144,11 +144,6 @@ _HALVES, _TASKS = ("first five", "last five"), ("digits", "recall")
 _STRENGTHS = (0.3, 0.6, 2.0)
 
 
-@cache
-def _read(grid: str) -> dict[str, np.ndarray]:
-    return TABLES[grid].read()
-
-
 def trainings(
     grid: str, *, arm: str, strength: float, seen: str, name: str, rate: float | None = None
 ) -> np.ndarray:
@@ -160,18 +155,15 @@ def trainings(
     cell = {"arm": arm, "strength": strength, "updates": updates, "seen": look}
     if rate is not None:
         cell["rate"] = rate
-    held, found = (
-        array_of(_read(grid), column, "rate", "split", **cell) for column in ("held", name)
-    )
+    table = TABLES[grid].read()
+    held, found = (array_of(table, column, "rate", "split", **cell) for column in ("held", name))
     return np.asarray(found[np.median(held, axis=1).argmin()])
 
 
 def gap(grid: str, *, arms: Sequence[tuple[str, float]], seen: str, measure: str) -> np.ndarray:
     """How far the first of two (arm, strength) is ahead, in "accuracy" or "bits" an answer."""
-    first, second = (
-        trainings(grid, arm=arm, strength=strength, seen=seen, name=measure)
-        for arm, strength in arms
-    )
+    look: Any = {"seen": seen, "name": measure}
+    first, second = (trainings(grid, arm=arm, strength=start, **look) for arm, start in arms)
     return first - second if measure == "accuracy" else second - first
 
 

@@ -106,12 +106,11 @@ MOMENTS = ("absolute", "second", "fourth")
 def entropy_by_three_routes(
     couplings: np.ndarray, *, fields: np.ndarray, beta: float, replicas: int, seed: int
 ) -> dict[str, float]:
-    """Entropy production of one system of up to 12 spins under constant `fields` (N,).
+    """Entropy production of up to 12 spins under constant `fields` (N,), per spin in nats a step.
 
-    Per spin, in nats a step. `definition`: summed over all pairs of states. `simulated`: from
-    simulated delayed correlations, of the last 10 of 20 steps from the exact magnetizations.
-    `leading`: the leading order in J, β²/2 Σ (J_ij − J_ji)² v_i v_j with v = 1 − m², from the
-    connected delayed correlation β v_i J_ij v_j.
+    `definition`: summed over all pairs of states. `simulated`: from delayed correlations in the
+    last 10 of 20 steps from the exact magnetizations. `leading`: the leading order in J,
+    β²/2 Σ (J_ij − J_ji)² v_i v_j with v = 1 − m².
     """
     state = kinetic_stationary(couplings, drive=fields, beta=beta)
     m, rng = state.magnetization, np.random.default_rng(seed)
@@ -150,9 +149,9 @@ def squared_errors(
 ) -> dict[str, Estimate]:
     """Mean square error of every theory after `steps` steps under a constant random drive.
 
-    Fields of standard deviation one half, a start without magnetization. The simulation that stands
-    for the truth runs in two halves, and the square is the product of the differences from both:
-    their noise averages out, so that small errors may come out negative.
+    Fields of standard deviation one half, a start without magnetization. The square is the product
+    of the differences from two halves of a simulation, so that noise averages out: small errors may
+    come out negative.
     """
     squared: dict[str, list[float]] = {method: [] for method in KINETIC_METHODS}
     for copy in range(systems):
@@ -202,9 +201,8 @@ def order_moments(
 ) -> np.ndarray:
     """Averages of |M|, M² and M⁴ over replicas and steps, M the mean spin: (3, systems, betas).
 
-    Of driven networks, replica by replica, with couplings of mean 1/N and standard deviation
-    `coupling_std`/√N in both directions and constant fields on an even grid over ±`field_scale`;
-    random starts, the first third of the `steps` is dropped.
+    Couplings of mean 1/N and standard deviation `coupling_std`/√N in both directions, constant
+    fields on an even grid over ±`field_scale`, random starts; a third of the `steps` is dropped.
     """
     fields = field_scale * np.linspace(-1, 1, size)
     moments = np.empty((3, systems, len(betas)))
@@ -230,8 +228,7 @@ def binder_crossing(
 ) -> tuple[Estimate, Estimate]:
     """β and Binder's ratio where those of two sizes cross, with bootstrap errors over systems.
 
-    From few systems these are too small: pairs of sizes scatter by more. The difference is fitted
-    by a straight line in β, the ratio of the larger size by another.
+    The difference is fitted by a straight line in β, the ratio of the larger size by another.
     """
     rng, systems = np.random.default_rng(seed), large.shape[1]
 
