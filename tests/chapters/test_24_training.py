@@ -440,13 +440,3 @@ def test_units_of_the_tables_again(table):
     )
     within = dict.fromkeys(("accuracy", "residual", "similarity", "separation", "undriven"), 0.05)
     assert deviations(replace(table, checked=chosen, rtol=0.05, within=within)) == []
-
-
-def test_values_are_those_of_the_layer_and_of_the_look():
-    axes = {"step": (0, 600), "layer": (1, 2, 3), "split": (0, 1), "start": (5, 6)}
-    rows = np.array(list(itertools.product(*axes.values())))
-    table = dict(zip(axes, rows.T, strict=True)) | {"arm": np.full(len(rows), "spins")}
-    table["place"] = rows @ [1, 100, 10, 1]
-    for layer, look, wanted in ((1, 0, 100), (2, -1, 800), (-1, -1, 900), (3, 0, 300)):
-        found = values_of(table, arm="spins", name="place", layer=layer, look=look)
-        assert found.tolist() == [wanted + n for n in (5, 6, 15, 16)]
