@@ -139,7 +139,7 @@ def theory_errors(
     return {theory: squared_error(m, copies=means) for theory, m in found.items()}
 
 
-def _copies(systems: Mapping[int, int], *, after: Mapping[int, int] | None = None) -> Rows:
+def _copies(systems: Mapping[int, int], *, after: dict[int, int] | None = None) -> Rows:
     """So many systems of each size, numbered on from `after`."""
     first = dict.fromkeys(systems, 0) | (after or {})
     return [

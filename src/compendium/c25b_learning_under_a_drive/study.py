@@ -303,9 +303,9 @@ def COUNTS(split: int) -> Rows:
 )
 def SETTINGS(task: str, null: str, place: str) -> Rows:
     """What driven spins are ahead; `place`: "split 0" of the text, or "updates 400" of recall."""
-    kind, number = place.split()
-    table = (TEXT if kind == "split" else RECALL).read()
-    here = {"split" if kind == "split" else "update": int(number)}
+    number = int(place.split()[1])
+    table = (TEXT if task == "text" else RECALL).read()
+    here = {"split" if task == "text" else "update": number}
 
     def column(arm: str, name: str) -> np.ndarray:
         return array_of(table, name, "seed", arm=arm, **here)
@@ -315,7 +315,7 @@ def SETTINGS(task: str, null: str, place: str) -> Rows:
         return median_rows(column("driven", "accuracy") - other)
     counts, known = COUNTS.read(), {"counted pairs": "bigram", "counted letters": "unigram"}
     if null in known:
-        other = counts[known[null]][counts["split"] == int(number)]
+        other = counts[known[null]][counts["split"] == number]
     else:
         other = column(null, "bits")
     return median_rows(other - column("driven", "bits"))
