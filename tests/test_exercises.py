@@ -21,10 +21,14 @@ from compendium.c11b_load_and_temperature import replica
 from compendium.c12b_continuous_capacity import random_energy
 from compendium.c13_memory_density.study import pair_mixing
 from compendium.c15_demonstrations.boundary import spinodal
-from compendium.c23_anatomy.feed_forward import share_between_groups
-from compendium.c23_anatomy.study import dissect, draw_bilinear, draw_tokens
+from compendium.c23_anatomy.study import (
+    dissect,
+    draw_bilinear,
+    draw_tokens,
+    share_between_groups,
+)
 from compendium.c23c_real_layer.study import mixing_terms
-from compendium.c25_driven.theories import critical_beta
+from compendium.c25_driven.study import critical_beta
 from compendium.c33g_escapes.study import ESCAPES, escape_law
 from compendium.c35_other_tokens.letters import LetterNetwork
 from compendium.c35_other_tokens.study import ATTENTION, BETA, site_information

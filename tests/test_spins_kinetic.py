@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from compendium.c25_driven.study import entropy_production, exact_magnetizations
-from compendium.c25_driven.theories import critical_beta, kinetic_mean_field
+from compendium.c25_driven.study import (
+    critical_beta,
+    entropy_production,
+    exact_magnetizations,
+    kinetic_mean_field,
+)
 from spinformer.core.states import spin_states
 from spinformer.spins.ising import gaussian_couplings
 from spinformer.spins.kinetic import kinetic_path, kinetic_stationary

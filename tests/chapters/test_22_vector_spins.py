@@ -1,19 +1,20 @@
-"""Adaptive TAP for vector spins: its limits, exact systems, simulation, derivatives, flags."""
+"""Exact vector spins against enumeration and closed forms, and adaptive TAP against exact spins."""
 
-import mpmath
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import gamma, iv
 
 from compendium.c22_vector_spins.study import (
     METHODS,
-    alignment_gain,
     reaction,
     solve_adaptive_tap,
 )
 from compendium.common.exact_spins import three_spins, two_spins
 from spinformer.core.solve import NotConverged, Status
-from spinformer.core.special import mean_alignment
+from spinformer.core.special import log_sphere_integral, mean_alignment
 from spinformer.spins.mean_field import solve_mean_field
 from spinformer.spins.solvers import vector_spins
 
@@ -99,10 +100,10 @@ def test_exact_systems(dim):
     assert adaptive < min(0.8 * min(rms.values()), 0.05 / dim)
 
 
-@pytest.mark.parametrize("method", METHODS[1:])
-def test_first_and_second_derivatives(method):
+@pytest.mark.parametrize(("method", "dim"), [("tap", 2), ("adaptive", 1), ("adaptive", 3)])
+def test_first_and_second_derivatives(method, dim):
     """The implicit ones against differences with the equations solved anew."""
-    couplings, fields = _system(sites=2, dim=2, strength=0.4)
+    couplings, fields = _system(sites=2, dim=dim, strength=0.4)
     inputs = (couplings, fields, torch.tensor(1.1, dtype=DOUBLE))
 
     def solve(couplings, fields, beta):
@@ -131,18 +132,123 @@ def test_batches_flags_and_bad_input(dtype, limit):
         solve_adaptive_tap(couplings, **given | {"method": "best"})
 
 
-@pytest.mark.parametrize("dim", [1, 3, 8])
-def test_the_gain_and_its_slope_by_bessel_functions(dim):
-    """With β = 1/D the gain is A(κ)/κ of κ²."""
-    square = dim * torch.tensor([1e-7, 1e-4, 1e-3, 0.05, 1.0], dtype=DOUBLE, requires_grad=True)
-    gain = alignment_gain(square, beta=torch.tensor(1.0 / dim, dtype=DOUBLE), dim=dim)
-    (slope,) = torch.autograd.grad(gain.sum(), square)
+def _random(sites, dim, seed, strength=0.5):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(sites, dim)), strength * rng.normal(size=(sites, sites))
 
-    def wanted(x):
-        kappa = mpmath.sqrt(x)
-        order = mpmath.mpf(dim) / 2
-        return mpmath.besseli(order, kappa) / mpmath.besseli(order - 1, kappa) / kappa
 
-    for order, found in enumerate((gain, slope)):
-        exact = [float(mpmath.diff(wanted, float(x), order)) for x in square.detach()]
-        np.testing.assert_allclose(found.detach().numpy(), exact, rtol=1e-8)
+@pytest.mark.parametrize(("sites", "dim"), [(2, 1), (2, 2), (3, 2)])
+def test_spins_on_a_line_and_in_a_plane_by_summing_angles(sites, dim):
+    fields, couplings = _random(sites, dim, 11, strength=0.3)
+    if sites == 3:
+        fields = np.outer([0.7, -0.4, 1.1], fields[0])
+    beta = 0.9
+    count = 2 if dim == 1 else 96
+    angle = 2 * np.pi * np.arange(count) / count
+    grid = np.stack(np.meshgrid(*[angle] * sites, indexing="ij"), -1).reshape(-1, sites)
+    spins = np.sqrt(dim) * np.stack([np.cos(grid), np.sin(grid)], -1)[..., :dim]
+    bonds = np.einsum("sid,sjd->sij", spins, spins)
+    energy = -(bonds * couplings).sum(axis=(1, 2)) - (spins * fields).sum(axis=(1, 2))
+    weight = np.exp(-beta * energy)
+    exact = (two_spins if sites == 2 else three_spins)(couplings, fields=fields, beta=beta)
+    assert abs(exact.log_partition - np.log(weight.mean())) < 1e-12
+    weight /= weight.sum()
+    np.testing.assert_allclose(exact.magnetization, np.tensordot(weight, spins, axes=1), atol=1e-12)
+    np.testing.assert_allclose(
+        exact.correlation, np.tensordot(weight, bonds, axes=1) / dim, atol=1e-12
+    )
+
+
+@settings(deadline=None, max_examples=8, derandomize=True)
+@given(
+    dim=st.integers(2, 40),
+    beta=st.floats(0.05, 3.0),
+    seed=st.integers(0, 10_000),
+    three=st.booleans(),
+)
+def test_derivatives_of_the_free_energy(dim, beta, seed, three):
+    """⟨σ_i⟩ = β⁻¹ ∂ln Z/∂H_i, and D⟨u_i·u_j⟩ = β⁻¹ ∂ln Z/∂J_ij, by central differences."""
+    sites = 3 if three else 2
+    dim = min(dim, 5) if three else dim
+    fields, couplings = _random(sites, dim, seed, strength=0.2 if three else 1.0)
+    if three:
+        fields = np.outer(fields[:, 0], fields[0]) / np.linalg.norm(fields[0])
+    solve = three_spins if three else two_spins
+    exact = solve(couplings, fields=fields, beta=beta)
+    # Three spins stay collinear only under a change of length.
+    push = fields if three else np.random.default_rng(seed).normal(size=fields.shape)
+    turn = np.random.default_rng(seed + 1).normal(size=couplings.shape)
+    step = 1e-4 / beta / np.sqrt(dim)
+    up, down = (
+        solve(couplings, fields=fields + s * push, beta=beta).log_partition for s in (step, -step)
+    )
+    want = (exact.magnetization * push).sum()
+    assert abs((up - down) / (2 * step * beta) - want) < 1e-6 * dim
+    step = 1e-4 / beta / dim
+    up, down = (
+        solve(couplings + s * turn, fields=fields, beta=beta).log_partition for s in (step, -step)
+    )
+    want = dim * (exact.correlation * turn).sum()
+    assert abs((up - down) / (2 * step * beta) - want) < 1e-6 * dim
+
+
+@settings(deadline=None, max_examples=15, derandomize=True)
+@given(dim=st.integers(1, 200), beta=st.floats(0.01, 10.0), seed=st.integers(0, 10_000))
+def test_exchange_of_two_spins(dim, beta, seed):
+    """The quadrature treats the two spins differently; the physics does not."""
+    fields, couplings = _random(2, dim, seed)
+    one = two_spins(couplings, fields=fields, beta=beta)
+    two = two_spins(couplings[::-1, ::-1], fields=fields[::-1], beta=beta)
+    assert abs(one.log_partition - two.log_partition) < 1e-11 * max(1, abs(one.log_partition))
+    np.testing.assert_allclose(one.magnetization, two.magnetization[::-1], atol=2e-11)
+    np.testing.assert_allclose(one.correlation, two.correlation[::-1, ::-1], atol=2e-11)
+
+
+@pytest.mark.parametrize("dim", [3, 8])
+def test_three_spins_by_the_sum_over_harmonics(dim):
+    """Z = sum_l d_l prod_e lambda_l(K_e): for three bonds alike, and no fields."""
+    bond = 0.9
+    degree = np.arange(60)
+    nu = dim / 2 - 1
+    size = gamma(nu + 1) * (2 / bond) ** nu * iv(nu + degree, bond)
+    times = (2 * degree + dim - 2) * gamma(degree + dim - 2) / gamma(degree + 1) / gamma(dim - 1)
+    couplings = bond / dim * np.triu(np.ones((3, 3)), 1)
+    grid = three_spins(couplings, fields=np.zeros((3, dim)), beta=1.0)
+    assert abs(np.log(times @ size**3) - grid.log_partition) < 1e-11
+
+
+def test_reductions_between_systems():
+    dim, beta = 6, 1.3
+    fields, couplings = _random(2, dim, 2)
+    pair = two_spins(couplings, fields=0 * fields, beta=beta)
+    bond = beta * dim * (couplings[0, 1] + couplings[1, 0])
+    constant = beta * dim * np.trace(couplings)
+    assert abs(pair.log_partition - constant - log_sphere_integral(bond, dim=dim)) < 1e-12
+    free = two_spins(np.zeros((2, 2)), fields=fields, beta=beta)
+    lengths = np.linalg.norm(fields, axis=1, keepdims=True)
+    kappa = beta * dim**0.5 * lengths
+    assert abs(free.log_partition - log_sphere_integral(kappa, dim=dim).sum()) < 1e-12
+    means = dim**0.5 * mean_alignment(kappa, dim=dim) * fields / lengths
+    np.testing.assert_allclose(free.magnetization, means, atol=1e-13)
+    # A third spin without bonds adds its own factor.
+    line = np.outer([0.5, 1.0, -0.7], fields[0])
+    open_couplings = np.zeros((3, 3))
+    open_couplings[:2, :2] = couplings / 4
+    triple = three_spins(open_couplings, fields=line, beta=beta)
+    pair = two_spins(couplings / 4, fields=line[:2], beta=beta)
+    single = log_sphere_integral(beta * dim**0.5 * np.linalg.norm(line[2]), dim=dim)
+    assert abs(triple.log_partition - pair.log_partition - single) < 1e-11
+    np.testing.assert_allclose(triple.correlation[:2, :2], pair.correlation, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("solve", "couplings", "fields", "words"),
+    [
+        (two_spins, np.eye(2), np.ones((3, 2)), "fields"),
+        (three_spins, np.eye(3), np.eye(3), "parallel"),
+        (three_spins, 5e3 * np.ones((3, 3)), np.ones((3, 4)), "panels"),
+    ],
+)
+def test_bad_input(solve, couplings, fields, words):
+    with pytest.raises(ValueError, match=words):
+        solve(couplings, fields=fields, beta=1.0)

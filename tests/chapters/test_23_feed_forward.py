@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from compendium.c23_anatomy.feed_forward import (
+from compendium.c23_anatomy.study import (
     LEARNED,
+    dissect,
+    draw_bilinear,
+    draw_tokens,
     fit_per_token,
     share_between_groups,
 )
-from compendium.c23_anatomy.study import dissect, draw_bilinear, draw_tokens
 
 
 @pytest.mark.claim("B12")

@@ -52,7 +52,6 @@ def test_terms_add_up_to_the_attention():
     swapped = (weights + weights.mT).flip(1) / 2 * (1 - torch.eye(6)) @ trace.values
     want = torch.einsum("bhnd,ohd->bhno", swapped, weight("output.dense").view(8, 2, 4))
     torch.testing.assert_close(terms["other head"], want)
-    # Permuted tokens: the same weights, each row at another place, none left where it was.
     assert not torch.allclose(terms["shuffled"], terms["symmetrized"])
 
 
@@ -107,10 +106,8 @@ def test_fits_by_another_library():
     found = [(trace, layer_parts(MODEL, trace)) for trace in traces]
     ridge = feed_forward_scores(MODEL, found)
     inputs = [trace.normalized.flatten(0, 1).numpy() for trace, _ in found]
-    both = [
-        np.concatenate([own, parts.responses["response"].flatten(0, 1).numpy()], 1)
-        for own, (_, parts) in zip(inputs, found, strict=True)
-    ]
+    responses = [parts.responses["response"].flatten(0, 1).numpy() for _, parts in found]
+    both = [np.concatenate(pair, 1) for pair in zip(inputs, responses, strict=True)]
     outputs = [feed_forward_output(MODEL, trace).flatten(0, 1).numpy() for trace, _ in found]
     differ = 0
     for (name, data), unseen in product((("own", inputs), ("response", both)), range(3)):
@@ -146,6 +143,13 @@ def looks_of(trace):
     return weights, 0.5 * (weights + weights.swapaxes(-1, -2)) * (1 - np.eye(64)), v
 
 
+def written_by(model, layer, parts):
+    """Of heads' parts (2, B, 12, N, 32), what the layer's output makes, (24, tokens, 384)."""
+    output = model.weights[f"encoder.layer.{layer}.attention.output.dense.weight"].numpy()
+    mapped = np.einsum("pbhnd,ohd->phbno", parts, output.reshape(384, 12, 32))
+    return mapped.reshape(24, -1, 384)
+
+
 def share_by_hand(texts, goals):
     """R² on the first of the texts (24, tokens, 384) by least squares on the others."""
     shift = np.concatenate(texts[1:], 1).mean(1, keepdims=True)
@@ -162,16 +166,12 @@ def share_by_hand(texts, goals):
 def test_a_unit_of_the_table_by_other_means():
     """Layer 0 of the model again, in NumPy, without the package's terms, which give the same."""
     model, table = installed_model(), LAYERS.read()
-    output = model.weights["encoder.layer.0.attention.output.dense.weight"].numpy()
-    output = output.reshape(384, 12, 32)
     features, goals, terms = [], [], []
     for words in sample_texts().values():
-        tokens = text_windows(model, words, 64)[:4]
-        trace = run_model(model, tokens)[0]
+        trace = run_model(model, text_windows(model, words, 64)[:4])[0]
         terms.append(mixing_terms(model, trace))
         _, between, values = looks_of(trace)
-        parts = np.stack([values, between @ values])
-        features.append(np.einsum("pbhnd,ohd->phbno", parts, output).reshape(24, -1, 384))
+        features.append(written_by(model, 0, np.stack([values, between @ values])))
         goals.append(trace.attended.numpy().reshape(-1, 384))
     unseen = 2
     order = [unseen, *(n for n in range(7) if n != unseen)]
@@ -190,19 +190,16 @@ def test_a_unit_of_the_table_by_other_means():
 def test_the_sink_by_other_means():
     """Layer 2 of the model in NumPy; weights that are permuted predict less than a third."""
     model = installed_model()
-    traces = []
-    for words in list(sample_texts().values())[:3]:
-        traces.append(run_model(model, text_windows(model, words, 64)[:1])[2])
-    output = model.weights["encoder.layer.2.attention.output.dense.weight"].numpy()
-    output = output.reshape(384, 12, 32)
+    texts = [text_windows(model, words, 64)[:1] for words in [*sample_texts().values()][:3]]
+    traces = [run_model(model, tokens)[2] for tokens in texts]
 
     def share(change, left_out):
         features, goals = [], []
         for trace in traces:
-            weights, between, values = (x[0] for x in looks_of(trace))
-            keep = np.argsort(weights.sum((0, 1)))[: 64 - left_out]
-            parts = np.stack([values, change(between) @ values])[:, :, keep]
-            features.append(np.einsum("phnd,ohd->phno", parts, output).reshape(24, -1, 384))
+            weights, between, values = looks_of(trace)
+            keep = np.argsort(weights.sum((0, 1, 2)))[: 64 - left_out]
+            parts = np.stack([values, change(between) @ values])[..., keep, :]
+            features.append(written_by(model, 2, parts))
             goals.append(trace.attended[0].numpy()[keep])
         return share_by_hand(features, goals)
 
@@ -213,4 +210,4 @@ def test_the_sink_by_other_means():
     assert share(lambda w: w, 0) < 0.4
     assert share(lambda w: w, 1) > 0.5
     assert share(balanced, 0) > 0.6
-    assert share(lambda w: balanced(w)[:, order][:, :, order], 0) < 0.35
+    assert share(lambda w: balanced(w)[..., order, :][..., order], 0) < 0.35

@@ -1,8 +1,6 @@
 """Tasks, arms, probes, Monte Carlo of a module, the training loop, and the stored tables."""
 
-import csv
 import itertools
-import statistics
 from collections import Counter, defaultdict
 from dataclasses import replace
 
@@ -13,22 +11,21 @@ from scipy import stats
 from scipy.special import log_softmax
 from torch.nn.functional import cosine_similarity, normalize
 
-from compendium.c24_training import grids, settings
-from compendium.c24_training.tables import (
+from compendium.c24_training.settings import LAYERS, MIXERS, TABLES, gap
+from compendium.c24_training.study import (
     COPIES,
     DIGITS,
     EXPERIMENTS,
     RECALL,
     TUNING,
+    fit,
+    probe_layers,
+    score,
+    train_arm,
     values_of,
 )
-from compendium.c24_training.trainings import fit, probe_layers, score, train_arm
-from compendium.common.classifiers import (
-    ARMS,
-    COUPLINGS,
-    TokenClassifier,
-    build_classifier,
-)
+from compendium.common.classifiers import ARMS, COUPLINGS, TokenClassifier, build_classifier
+from compendium.common.images import digit_labels, digits
 from compendium.common.spin_modules import sample_module
 from compendium.common.token_tasks import (
     MARKS,
@@ -36,7 +33,7 @@ from compendium.common.token_tasks import (
     TOKENS,
     copy_task,
     crowd_share,
-    digit_images,
+    digit_rows,
     digit_task,
     recall_task,
 )
@@ -52,7 +49,7 @@ def _digits(arm, seed=0, **shape):
 
 
 def test_splits_share_no_image_and_all_the_validation():
-    parts = [digit_images(split)[2] for split in (0, 1)]
+    parts = [[rows.numpy() for rows in digit_rows(split)] for split in (0, 1)]
     for split in parts:
         assert [len(rows) for rows in split] == [1000, 297, 500]
         assert len(np.unique(np.concatenate(split))) == 1797
@@ -60,8 +57,8 @@ def test_splits_share_no_image_and_all_the_validation():
     assert not np.array_equal(parts[0][2], parts[1][2])
     # Patches of two rows and four columns, cut by slices; the fourth is a right one.
     task = digit_task(1)
-    images, labels, (train, _, test) = digit_images(1)
-    assert task.test[1].tolist() == labels[test].tolist()
+    images, (train, _, test) = digits(), parts[1]
+    assert task.test[1].tolist() == digit_labels()[test].tolist()
     want = images[test].reshape(-1, 8, 8)[:, 2:4, 4:] - images[train].mean()
     fourth = task.test[0][:, 3].reshape(-1, 2, 4)
     np.testing.assert_allclose(fourth, want / images[train].std(), atol=1e-4)
@@ -69,15 +66,10 @@ def test_splits_share_no_image_and_all_the_validation():
     assert all((token != task.test[0]).flatten(1).any(1).all() for token in drawn)
 
 
-@pytest.mark.parametrize("task", [recall_task, copy_task])
-def test_endless_tasks_have_a_test_set_of_their_own(task):
-    one, other = task(0), task(1)
-    assert not torch.equal(one.test[1], other.test[1])
-    assert torch.equal(one.validation[0], other.validation[0])
-
-
 def test_recall_asks_for_the_value_of_a_key_that_is_there():
-    tokens, labels = recall_task(0).test
+    (tokens, labels), other = recall_task(0).test, recall_task(1)
+    assert not torch.equal(labels, other.test[1])
+    assert torch.equal(recall_task(0).validation[0], other.validation[0])
     for sample, label in zip(tokens[:50].numpy(), labels[:50].tolist(), strict=True):
         keys = sample[:, :8].argmax(-1)
         (holder,) = np.flatnonzero(keys[:-1] == keys[-1])
@@ -184,15 +176,13 @@ def test_probes_against_plain_loops():
     pooled = after.mean(1).numpy()
     groups = (pooled[labels == k] for k in range(10))
     within = sum(((group - group.mean(0)) ** 2).sum() for group in groups)
+    largest = np.linalg.norm(covariance, 2, (-2, -1))
+    alike = [cosine_similarity(after[:, i], after[:, j], dim=-1).mean() for i, j in pairs]
     want = {
         "correlation": np.mean([parts.correlation[:, :, i, j].mean() for i, j in pairs]),
-        "collective": np.mean(
-            np.linalg.norm(covariance, 2, (-2, -1)) / covariance.trace(0, -2, -1) * 8
-        ),
+        "collective": np.mean(largest / covariance.trace(0, -2, -1) * 8),
         "response": float(((response * whole).sum(1) / (whole * whole).sum(1)).mean()),
-        "similarity": np.mean(
-            [cosine_similarity(after[:, i], after[:, j], dim=-1).mean() for i, j in pairs]
-        ),
+        "similarity": np.mean(alike),
         "residual": np.mean([np.linalg.norm(x - x.mean(0)) / np.linalg.norm(x) for x in after]),
         "separation": 1 - within / ((pooled - pooled.mean(0)) ** 2).sum(),
         "physical": float(physical.double().mean()),
@@ -251,8 +241,10 @@ def test_drawn_spins_of_a_module():
 @pytest.mark.parametrize(("arm", "task"), [("saddle", digit_task), ("positions", copy_task)])
 def test_runs_side_by_side_are_those_one_by_one(arm, task):
     """Each with its own split, start, rate and strength; one answer a sample, and several."""
-    runs = [(1, 0, 0.01, 0.6), (2, 1, 0.003, 2.0)]
-    cells = [dict(zip(("split", "start", "rate", "strength"), run, strict=True)) for run in runs]
+    cells = [
+        {"split": 1, "start": 0, "rate": 0.01, "strength": 0.6},
+        {"split": 2, "start": 1, "rate": 0.003, "strength": 2.0},
+    ]
     given = {"steps": 4, "probed": 0}
     found = train_arm(arm, task, cells, looks=(0, 4), **given)
     for cell, (_, _, own, (start, end)) in zip(cells, found, strict=True):
@@ -292,17 +284,15 @@ def test_every_token_is_read_and_only_what_is_asked_counts():
 
 def at_best(grid, *, updates=200, **cell):
     """Accuracies after the trainings of a cell by split, at the rate of the least median loss."""
-    with grids.TABLES[grid].path.open(encoding="utf-8", newline="") as file:
-        file.readline()
-        lines = list(csv.DictReader(file))
+    columns = TABLES[grid].read()
+    lines = [dict(zip(columns, line, strict=True)) for line in zip(*columns.values(), strict=True)]
     cell |= {"updates": updates, "seen": updates}
-    words = {key: str(value).removesuffix(".0") for key, value in cell.items()}
-    here = [line for line in lines if words.items() <= line.items()]
-    losses = {}
+    here = [line for line in lines if cell.items() <= line.items()]
+    losses = defaultdict(list)
     for line in here:
-        losses.setdefault(line["rate"], []).append(float(line["held"]))
-    best = min(losses, key=lambda rate: statistics.median(losses[rate]))
-    return {line["split"]: float(line["accuracy"]) for line in here if line["rate"] == best}
+        losses[line["rate"]].append(line["held"])
+    best = min(losses, key=lambda rate: np.median(losses[rate]))
+    return {line["split"]: line["accuracy"] for line in here if line["rate"] == best}
 
 
 @pytest.mark.claim("B10d")
@@ -319,7 +309,7 @@ def test_couplings_that_are_numbers_by_hand():
         gains = [first[split] - second[split] for split in first]
         seen = {"seen": f"{updates} of {updates}", "measure": "accuracy"}
         pair = [(arm, strength) for arm in arms]
-        assert settings.gap(grid, arms=pair, **seen) == pytest.approx(gains, abs=1e-12)
+        assert gap(grid, arms=pair, **seen) == pytest.approx(gains, abs=1e-12)
         # From weak couplings every pair gains; from strong ones five cannot tell it.
         assert grid != "digits" or (min(gains) > 0) == (strength == 0.3)
 
@@ -365,7 +355,7 @@ def test_mixers_inside_a_layer_and_out_of_it():
     tokens, other = (recall_task(split).test[0][:40] for split in (3, 4))
     beside = torch.cat([other[:, :-1], tokens[:, -1:]], 1)
     moved = {}
-    for arm in grids.LAYERS:
+    for arm in LAYERS:
         model = build_classifier(arm, seed=5, depth=1, **recall_task(3).shape)
         with torch.no_grad():
             here, there = model(tokens), model(beside)
@@ -373,15 +363,14 @@ def test_mixers_inside_a_layer_and_out_of_it():
     # Each token alone cannot be told from one beside other pairs: nothing can be looked up.
     assert moved.pop("layer of identity") == 0.0
     assert min(moved.values()) > 0.02
-    arms = grids.MIXERS + grids.LAYERS
-    digits, recall = (
-        {arm: at_best(f"layers_{task}", arm=arm, strength=0.6) for arm in arms}
+    patches, recall = (
+        {arm: at_best(f"layers_{task}", arm=arm, strength=0.6) for arm in MIXERS + LAYERS}
         for task in ("digits", "recall")
     )
     crowd = crowd_share(7, kinds=8)
-    for split in digits["attention"]:
-        assert digits["layer of averaging"][split] > digits["attention"][split]
-        for found in (digits, recall):
+    for split in patches["attention"]:
+        assert patches["layer of averaging"][split] > patches["attention"][split]
+        for found in (patches, recall):
             assert abs(found["layer of spins"][split] - found["layer of attention"][split]) < 0.05
         assert max(recall["layer of averaging"][split], recall["averaging"][split]) < crowd + 0.05
         # Mixers that cannot look up lack the property that spins have there.
@@ -428,18 +417,17 @@ def test_correlations_along_depth():
 def test_the_choices_are_those_of_the_tuning():
     tuning = TUNING.read()
     assert not set(tuning["split"]) & set(RECALL.read()["split"])
-    for name, experiment in EXPERIMENTS.items():
-        for arm in experiment.arms if name != "copies" else ():
-            here = (tuning["experiment"] == name) & (tuning["arm"] == arm)
-            losses = defaultdict(list)
-            for cell in np.flatnonzero(here):
-                losses[tuning["rate"][cell], tuning["strength"][cell]].append(tuning["loss"][cell])
-            best = min(losses, key=lambda cell: np.mean(losses[cell]))
-            assert best == experiment.chosen.get(arm, (0.01, 0.6))
+    losses = defaultdict(lambda: defaultdict(list))
+    names = ("experiment", "arm", "rate", "strength", "loss")
+    for experiment, arm, *cell, loss in zip(*(tuning[name] for name in names), strict=True):
+        losses[experiment, arm][tuple(cell)].append(loss)
+    for (experiment, arm), found in losses.items():
+        best = min(found, key=lambda cell: np.mean(found[cell]))
+        assert EXPERIMENTS[experiment][-1][arm] == best
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("table", [TUNING, RECALL, COPIES, grids.TABLES["layers_recall"]])
+@pytest.mark.parametrize("table", [TUNING, RECALL, COPIES, TABLES["layers_recall"]])
 def test_units_of_the_tables_again(table):
     """All trainings of an arm whose trainings take seconds; its rows were made side by side."""
     from test_tables import deviations
@@ -452,13 +440,3 @@ def test_units_of_the_tables_again(table):
     )
     within = dict.fromkeys(("accuracy", "residual", "similarity", "separation", "undriven"), 0.05)
     assert deviations(replace(table, checked=chosen, rtol=0.05, within=within)) == []
-
-
-def test_values_are_those_of_the_layer_and_of_the_look():
-    axes = {"step": (0, 600), "layer": (1, 2, 3), "split": (0, 1), "start": (5, 6)}
-    rows = np.array(list(itertools.product(*axes.values())))
-    table = dict(zip(axes, rows.T, strict=True)) | {"arm": np.full(len(rows), "spins")}
-    table["place"] = rows @ [1, 100, 10, 1]
-    for layer, look, wanted in ((1, 0, 100), (2, -1, 800), (-1, -1, 900), (3, 0, 300)):
-        found = values_of(table, arm="spins", name="place", layer=layer, look=look)
-        assert found.tolist() == [wanted + n for n in (5, 6, 15, 16)]

@@ -47,7 +47,7 @@ def test_examples_are_the_teachers_answers():
     assert float((noisy - clean).std()) == pytest.approx(NOISE, rel=0.1)
     again, drawn = examples(model, samples=40, data="spins", seed=2, sweeps=64)
     assert torch.equal(again, fields)
-    # Noise of the spins, of the order of one over the root of the draws.
+    # Of the order of one over the root of the draws.
     off = (drawn - clean).norm() / clean.norm()
     assert 0.005 < float(off) < 0.3
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from compendium.c14b_heads_and_fixed_points.loops import memory_of
-from compendium.c23c_real_layer.generator import text_blocks
+from compendium.c23c_real_layer.study import text_blocks
 from compendium.c42b_heads_that_generate.study import kinds, layer_report, stage_changes
 from compendium.common.models import block_trace, causal_attention
 from spinformer.language.decoder import block_queries, example_decoder

@@ -61,9 +61,6 @@ def free_energy_rest(size: int, *, beta: float, systems: int, seed: int) -> Esti
     return mean_estimate(log_z - size * (math.log(2.0) + beta**2 / 4.0))
 
 
-# Table of settings of B7: what is left to each bound of its criterion, over the bound; the median
-# of eight runs of the chapter, in thirds of its other seeds.
-_HERE = Path(__file__).parent
 BOUNDS = {"tap": 0.015, "third": 0.015, "adaptive": 0.05}
 
 
@@ -73,14 +70,16 @@ BOUNDS = {"tap": 0.015, "third": 0.015, "adaptive": 0.05}
     seconds=0.1,
 )
 def SETTINGS(clause: str, seeds: str) -> Rows:
-    """The naive error over five times that of TAP, other errors and the edge under their bounds."""
-    table = read_columns(_HERE / "cheap.csv")
+    """What is left to each bound of B7, over the bound: the median of eight runs of the chapter.
+
+    The naive error over five times that of TAP, other errors and the edge under their bounds.
+    """
+    table = read_columns(Path(__file__).with_name("cheap.csv"))
     first = int(seeds.split(" ")[0])
-    runs = slice(first, first + 8)
     if clause == "naive":
         left = table["B7.naive"] / (5.0 * table["B7.tap"]) - 1.0
     elif clause == "edge":
         left = 1.0 - abs(table["B7.edge"] - 0.5) / 0.05
     else:
         left = 1.0 - table[f"B7.{clause}"] / BOUNDS[clause]
-    return median_rows(left[runs])
+    return median_rows(left[first : first + 8])

@@ -145,7 +145,7 @@ def triple_errors(
     `dim`. Where the iteration of a theory does not converge, its last point counts.
     """
     rng = np.random.default_rng(seed)
-    wrong: dict[str, list[float]] = {name: [] for name in (*METHODS, "saddle", "corrected")}
+    wrong = []
     for _ in range(draws):
         couplings, along = strength * rng.standard_normal((3, 3)), field * rng.standard_normal(3)
         fields = np.outer(along, np.eye(1, dim)[0])
@@ -163,9 +163,8 @@ def triple_errors(
         for name, order in (("saddle", False), ("corrected", True)):
             large = vector_spins(j, fields=h * dim**0.5, beta=beta, corrected=order)
             found[name] = large.magnetization / dim**0.5
-        for name, mean in found.items():
-            wrong[name].append(float(((mean.numpy() - truth) ** 2).sum()))
-    return {name: np.array(values) for name, values in wrong.items()}
+        wrong.append([float(((mean.numpy() - truth) ** 2).sum()) for mean in found.values()])
+    return dict(zip(found, np.array(wrong).T, strict=True))
 
 
 @stored(

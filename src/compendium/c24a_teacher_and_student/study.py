@@ -6,10 +6,6 @@ noise of deviation 0.02 a component, or "spins", by Monte Carlo of its spins, 51
 8,192. A student of the same shape fits the answers by least squares. The scores contain W_Q and W_K
 as A = W_Q W_Kᵀ only, so A is what can be recovered.
 
-What noise allows is known before any student is trained: with J the derivative of all answers by
-(A, ln β, ln g), no unbiased student has a mean square error of A below σ² times the trace of the
-block of (Jᵀ J)⁻¹ that belongs to A. With fewer numbers than the 66 unknowns J has no such inverse.
-
 Predictions, written before the run (a run that timed it, at another noise, had been seen), for
 g = 1, where couplings exceed the limit, at 16 samples. (1) In theory's data the saddle's error
 stays within twice the bound. (2) The limited student cannot follow and its error stays above 0.3,
@@ -28,15 +24,9 @@ With these known (on data of spins 0.020 at 128 samples, the answers themselves 
 "long" data are drawn sixteen times as long, with a quarter of the noise. (8) Written before they
 ran: at 128 samples their error is above 0.010, a half of that at 512 sweeps, because a bias of the
 order 1/D remains in A.
-
-What came of them: (1) and (2) as written, (3) at 16 samples, but for the noise of the draws. (4)
-failed, the bound falls with -0.78 from 8 to 32 samples and with -0.56 from 32 to 128. (5) failed:
-at 3 to 8 samples some students end far from their teacher, and 16 are needed for all. (6), (7) and
-(8) failed for drawn spins: no floor of A was found, longer draws bring 0.009. The bias of the order
-1/D is there, in the answers and, found afterwards, in β and g ("scale"): students of drawn spins
-take β a tenth too high.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -89,7 +79,11 @@ def bilinear(model: SpinTransformerModule) -> Tensor:
 
 
 def noise_bound(model: SpinTransformerModule, fields: Tensor, *, step: float = 1e-5) -> Tensor:
-    """The least relative error of A from answers to `fields` with noise; infinite if too few."""
+    """The least relative error of A from answers to `fields` with noise; infinite if too few.
+
+    With J the derivative of all answers by (A, ln β, ln g), no unbiased student has a mean square
+    error of A below σ² times the trace of the block of (Jᵀ J)⁻¹ that belongs to A.
+    """
     target = bilinear(model)
     size = target.numel()
     if fields.numel() < size + 2:
@@ -98,12 +92,9 @@ def noise_bound(model: SpinTransformerModule, fields: Tensor, *, step: float = 1
     key = torch.eye(DIM, dtype=torch.float64)
 
     def answer(unknowns: Tensor) -> Tensor:
-        weights = {
-            "query": unknowns[:size].view_as(target),
-            "key": key,
-            "log_beta": unknowns[size : size + 1],
-            "log_strength": unknowns[size + 1 :],
-        }
+        query, beta, strength = unknowns.split((size, 1, 1))
+        weights = {"query": query.view_as(target), "key": key}
+        weights |= {"log_beta": beta, "log_strength": strength}
         return functional_call(model, weights, (fields,))
 
     pushes = step * torch.eye(len(base), dtype=torch.float64)
@@ -123,12 +114,9 @@ def coupling_excess(pair: Tensor, *, beta: Tensor, limit: float = LIMIT) -> Tens
 def learn(
     student: str, fields: Tensor, *, answers: Tensor, steps: int = 200
 ) -> list[SpinTransformerModule]:
-    """Students of (students, samples, N, D) examples, trained side by side by Adam.
-
-    All start from other weights than any teacher.
-    """
-    options = STUDENTS[student]
-    models = [_fresh(500_000 + number, **options) for number in range(len(fields))]
+    """Students of (students, samples, N, D) examples, trained side by side by Adam, all from other
+    weights than any teacher's."""
+    models = [_fresh(500_000 + number, **STUDENTS[student]) for number in range(len(fields))]
 
     def one(weights: dict[str, Tensor], own: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         out, parts = functional_call(models[0], weights, (own,), {"return_parts": True})
@@ -170,12 +158,10 @@ def TEACHER(data: str, student: str, samples: int) -> Rows:
         fresh = torch.randn(32, SITES, DIM, generator=torch_generator(9000 + seed)).double()
         with torch.no_grad():
             truth, told = model(fresh), found(fresh)
-        bound = torch.tensor(torch.nan)
-        if data == "theory" and student == "saddle":
-            bound = noise_bound(model, own)
+        bounded = data == "theory" and student == "saddle"
         values = {
             "error": (bilinear(found) - target).norm() / target.norm(),
-            "bound": bound,
+            "bound": noise_bound(model, own) if bounded else math.nan,
             "unseen": (told - truth).square().mean() / truth.square().mean(),
         }
         rows.append({"teacher": seed, **{k: float(f"{float(v):.4g}") for k, v in values.items()}})
@@ -200,20 +186,19 @@ def _pairs(
 ) -> list[tuple[SpinTransformerModule, Tensor, SpinTransformerModule]]:
     """Each teacher, the fields it was asked (samples, N, D), and its student."""
     teachers = [teacher(seed) for seed in range(TEACHERS)]
-    drawn = [
-        examples(model, samples=samples, data=data, seed=1000 + seed)
-        for seed, model in enumerate(teachers)
-    ]
+    asked: Any = {"samples": samples, "data": data}
+    drawn = [examples(model, **asked, seed=1000 + seed) for seed, model in enumerate(teachers)]
     fields, answers = (torch.stack(values) for values in zip(*drawn, strict=True))
     return list(zip(teachers, fields, learn(student, fields, answers=answers), strict=True))
 
 
 def stored(data: str, *, student: str, column: str = "error") -> tuple[np.ndarray, np.ndarray]:
     """Sample sizes (S,) and a column of the stored table, (teachers, S)."""
-    table = TEACHER.read()
-    rows = {"data": data, "student": student}
-    found = array_of(table, column, "teacher", "samples", **rows)
-    return array_of(table, "samples", "teacher", "samples", **rows)[0], found
+    table, rows = TEACHER.read(), {"data": data, "student": student}
+    sizes, found = (
+        array_of(table, name, "teacher", "samples", **rows) for name in ("samples", column)
+    )
+    return sizes[0], found
 
 
 def _fresh(seed: int, **options: Any) -> SpinTransformerModule:
@@ -232,6 +217,8 @@ def _fresh(seed: int, **options: Any) -> SpinTransformerModule:
 )
 def SETTINGS(samples: int, factor: float) -> Rows:
     """How far the error of ten students over their own bounds is below `factor`, by the median."""
-    sizes, errors = stored("theory", student="saddle")
-    bound = stored("theory", student="saddle", column="bound")[1]
-    return median_rows(factor - (errors / bound)[:, sizes == samples].ravel())
+    cell: Any = {"data": "theory", "student": "saddle", "samples": samples}
+    errors, bound = (
+        array_of(TEACHER.read(), name, "teacher", **cell) for name in ("error", "bound")
+    )
+    return median_rows(factor - errors / bound)

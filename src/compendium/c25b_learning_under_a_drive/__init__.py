@@ -20,7 +20,4 @@ After the tuning (one seed), and 23 of 70 trainings of recall: 2 is wrong about 
 embeddings still turn the couplings to what the task needs (validation bits 0.02), so that it is no
 null. The arm "uniform" was added then, whose couplings cannot know the tokens: expected in recall
 at one in eight, and in the text at more bits than "driven".
-
-In the stationary state σ/D = β Σ_ij (J_ij − J_ji) g_i (J Q)_ij: the means drop out, fluctuations
-alone produce entropy. A module that computes with means need not produce any.
 """

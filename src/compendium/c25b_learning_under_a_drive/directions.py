@@ -1,9 +1,13 @@
-"""Random directions around given ones, which driven vector spins take in each step."""
+"""Random directions around given ones, a step of driven vector spins, and what steps produce."""
+
+from typing import Any
 
 import numpy as np
 
 from spinformer.core.checks import check_array
 from spinformer.core.random import Seed, numpy_generator
+from spinformer.core.special import log_sphere_integral
+from spinformer.core.statistics import Estimate, mean_estimate
 
 
 def sample_von_mises_fisher(concentration: np.ndarray, *, seed: Seed) -> np.ndarray:
@@ -41,3 +45,37 @@ def sample_von_mises_fisher(concentration: np.ndarray, *, seed: Seed) -> np.ndar
     unit = (1 - gap)[:, None] * axis + np.sqrt(gap * (2 - gap))[:, None] * tangent
     unit /= np.linalg.norm(unit, axis=1, keepdims=True)
     return unit.reshape(vectors.shape)
+
+
+def simulated_entropy(
+    couplings: np.ndarray,
+    *,
+    fields: np.ndarray,
+    beta: float,
+    steps: int = 20,
+    replicas: int = 1000,
+    seed: Seed = 0,
+) -> Estimate:
+    """Mean of ln W(u'|u)/W(u|u') over steps u → u', nats per spin and component, its error.
+
+    Unit spins in `fields` (N, D), ln W(u'|u) = Σ_i (βD u'_i·θ_i(u) − ln Z(βD‖θ_i(u)‖)). The first
+    half of the steps is not counted. In a stationary state that is the entropy production: the
+    state's own probability drops out of the mean.
+    """
+    rng, (count, dim) = numpy_generator(seed), fields.shape
+
+    def pull(spins: Any) -> Any:
+        return beta * dim * (fields + couplings @ spins)
+
+    def log_weight(after: np.ndarray, force: np.ndarray) -> Any:
+        sizes = np.linalg.norm(force, axis=-1)
+        return (after * force).sum((-2, -1)) - log_sphere_integral(sizes, dim=dim).sum(-1)
+
+    spins = sample_von_mises_fisher(pull(np.zeros((replicas, count, dim))), seed=rng)
+    ratios = []
+    for step in range(steps):
+        after = sample_von_mises_fisher(pull(spins), seed=rng)
+        if 2 * step >= steps:
+            ratios.append(log_weight(after, pull(spins)) - log_weight(spins, pull(after)))
+        spins = after
+    return mean_estimate(np.mean(ratios, axis=0) / (count * dim))

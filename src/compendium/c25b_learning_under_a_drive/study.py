@@ -1,117 +1,40 @@
-"""Two tasks: recall of pairs, and the next character of a text that Python ships.
-
-Recall: PAIRS tokens hold a key and a value each, then come the same keys in another order,
-alone. No key and no value occurs twice among the pairs, so that without a look-up nobody is right
-more often than once in PAIRS. The text is that of `help_text`.
+"""Driven vector spins in the place of attention: networks, their training, and the stored tables.
 
 Every network adds two embeddings a token, applies one pre-norm layer, x ← x + mix(x), x ← x + W₂
 relu(W₁ LN(x)), and reads each token out; the arms differ in the mixer only, driven vector spins or
-causal attention, whose sizes agree: four maps of width × width.
+causal attention, whose sizes agree: four maps of width × width. Tuning uses a seed and validation
+sequences that the results do not use.
 """
 
 import copy
+import itertools
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from compendium.c25b_learning_under_a_drive.directions import sample_von_mises_fisher
-from compendium.c25b_learning_under_a_drive.help_text import ALPHABET, cut_text
-from spinformer.core.random import Seed, TorchSeed, numpy_generator, torch_generator
-from spinformer.core.special import log_sphere_integral
-from spinformer.core.statistics import Estimate, mean_estimate
+from bookmaker.tables import Rows, stored
+from compendium.c25b_learning_under_a_drive.tasks import (
+    ALPHABET,
+    KEYS,
+    PAIRS,
+    WINDOW,
+    Batch,
+    count_bits,
+    draw_recall,
+    text_batch,
+    text_part,
+    whole_windows,
+)
+from compendium.common.rows import array_of, grid, median_rows
 from spinformer.spins.module import DrivenParts, DrivenSpinModule
 
-PAIRS, KEYS, WINDOW = 8, 16, 32
 # Sizes of the two embeddings whose sum is a token, and of the read-out.
 SHAPES = {"recall": (KEYS, PAIRS + 1, PAIRS), "text": (len(ALPHABET), WINDOW, len(ALPHABET))}
-# Pseudo-counts among which a validation part chooses.
-WEIGHTS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
-
-
-class Batch(NamedTuple):
-    """Tokens (batch, N, 2) and targets (batch, N), −100 where nothing is asked."""
-
-    tokens: Tensor
-    targets: Tensor
-
-
-def draw_recall(count: int, *, seed: TorchSeed, shuffled: bool = False) -> Batch:
-    """`count` sequences of recall, fresh; `shuffled` answers belong to keys drawn by chance."""
-    generator = torch_generator(seed)
-
-    def orders(size: int) -> Tensor:
-        return torch.rand(count, size, generator=generator).argsort(-1)
-
-    keys, values, asked = orders(KEYS)[:, :PAIRS], orders(PAIRS), orders(PAIRS)
-    said = values.gather(1, orders(PAIRS) if shuffled else asked)
-    told = torch.stack([keys, values], -1)
-    questions = torch.stack([keys.gather(1, asked), torch.full_like(values, PAIRS)], -1)
-    targets = torch.cat([torch.full_like(said, -100), said], 1)
-    return Batch(torch.cat([told, questions], 1), targets)
-
-
-def text_part(part: str, *, split: int) -> Tensor:
-    """One part of the text: a tenth each for "validation" and "test", the rest for "train".
-
-    Split s takes as test the tenth number 9 − 4s, and the one before it for validation.
-    """
-    last = 9 - 4 * split
-    return cut_text(validation=last - 1, test=last)[part]
-
-
-def text_batch(text: Tensor, *, starts: Tensor) -> Batch:
-    """Windows of WINDOW characters from `starts` on, and the character after each."""
-    found = text[starts[:, None] + torch.arange(WINDOW + 1)]
-    places = torch.arange(WINDOW).expand(len(starts), -1)
-    return Batch(torch.stack([found[:, :-1], places], -1), found[:, 1:])
-
-
-def whole_windows(text: Tensor) -> Batch:
-    """All of `text` in windows one after the other."""
-    return text_batch(text, starts=torch.arange(0, len(text) - WINDOW, WINDOW))
-
-
-def count_bits(split: int) -> dict[str, float]:
-    """Bits per character of the test part, in its windows, from counts in the training part.
-
-    Each order is mixed with the one below, p(c|ab) = (n_abc + κ p(c|b))/(n_ab + κ), κ chosen on
-    the validation part.
-    """
-    size = len(ALPHABET)
-    train = text_part("train", split=split).numpy()
-
-    def counts(order: int) -> np.ndarray:
-        runs = [train[k : len(train) - order + 1 + k] for k in range(order)]
-        number = np.ravel_multi_index(runs, [size] * order)
-        return np.bincount(number, minlength=size**order).reshape([size] * order)
-
-    def mixed(counted: np.ndarray, below: np.ndarray) -> list[np.ndarray]:
-        total = counted.sum(-1, keepdims=True)
-        return [(counted + weight * below) / (total + weight) for weight in WEIGHTS]
-
-    def bits(part: str, pairs: np.ndarray, triples: np.ndarray | None = None) -> float:
-        windows = whole_windows(text_part(part, split=split))
-        now, then = windows.tokens[..., 0].numpy(), windows.targets.numpy()
-        found = pairs[now, then]
-        if triples is not None:
-            found[:, 1:] = triples[now[:, :-1], now[:, 1:], then[:, 1:]]
-        return float(-np.log2(found).mean())
-
-    one = (counts(1) + 1.0) / (len(train) + size)
-    pairs = min(mixed(counts(2), one), key=lambda p: bits("validation", p))
-    triples = min(mixed(counts(3), pairs), key=lambda t: bits("validation", pairs, t))
-    return {
-        "unigram": bits("test", np.broadcast_to(one, (size, size))),
-        "bigram": bits("test", pairs),
-        "trigram": bits("test", pairs, triples),
-    }
-
-
 WIDTH, HEADS, HIDDEN, STEPS = 32, 2, 32, 2
 # Driven spins; in one step; without the term of fluctuations; with both directions of a coupling
 # made equal; with the maps of the scores as they were drawn; with couplings that know no tokens,
@@ -120,7 +43,7 @@ ARMS = ("driven", "one step", "naive", "symmetric", "frozen", "uniform", "attent
 
 
 class SpinLayer(nn.Module):
-    """Driven spins in the place of attention in a pre-norm layer: (batch, N, WIDTH) to the same."""
+    """A pre-norm layer with driven spins for attention: (batch, N, WIDTH) to the same."""
 
     def __init__(self, arm: str, *, strength: float) -> None:
         super().__init__()
@@ -141,22 +64,8 @@ class SpinLayer(nn.Module):
         self.hidden = nn.Sequential(nn.Linear(WIDTH, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, WIDTH))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """The layer's output."""
         mixed = inputs + self.mixer(inputs)
         return mixed + self.hidden(self.norm(mixed))
-
-
-class AttentionLayer(nn.TransformerEncoderLayer):
-    """torch's layer, normalization first, causal."""
-
-    def __init__(self) -> None:
-        sizes: Any = {"d_model": WIDTH, "nhead": HEADS, "dim_feedforward": HIDDEN, "dropout": 0.0}
-        super().__init__(**sizes, batch_first=True, norm_first=True)
-
-    def forward(self, inputs: Tensor) -> Tensor:  # type: ignore[override]
-        """The layer's output."""
-        later = torch.ones(2 * inputs.shape[1:2], dtype=torch.bool).triu(1)
-        return super().forward(inputs, src_mask=later, is_causal=True)
 
 
 class Network(nn.Module):
@@ -170,23 +79,28 @@ class Network(nn.Module):
             self.first = nn.Embedding(first, WIDTH)
             self.second = nn.Embedding(second, WIDTH)
             self.readout = nn.Sequential(nn.LayerNorm(WIDTH), nn.Linear(WIDTH, answers))
-            attention = arm == "attention"
-            self.layer = AttentionLayer() if attention else SpinLayer(arm, strength=strength)
+            if arm == "attention":
+                sizes: Any = {"dim_feedforward": HIDDEN, "dropout": 0.0}
+                sizes |= {"batch_first": True, "norm_first": True}
+                self.layer: nn.Module = nn.TransformerEncoderLayer(WIDTH, HEADS, **sizes)
+            else:
+                self.layer = SpinLayer(arm, strength=strength)
 
     def embed(self, tokens: Tensor) -> Tensor:
         """What the layer is given, (batch, N, WIDTH)."""
         return self.first(tokens[..., 0]) + self.second(tokens[..., 1])
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Logits of every token."""
-        return self.readout(self.layer(self.embed(tokens)))
+        state = self.embed(tokens)
+        if isinstance(self.layer, SpinLayer):
+            return self.readout(self.layer(state))
+        later = torch.ones(2 * state.shape[1:2], dtype=torch.bool).triu(1)
+        return self.readout(self.layer(state, src_mask=later, is_causal=True))
 
 
 def stationary_spins(network: Network, tokens: Tensor) -> tuple[DrivenSpinModule, DrivenParts]:
-    """The spins of `network` in float64 and the theory "large D", N + 1 steps under `tokens`.
-
-    With triangular couplings that is their stationary state.
-    """
+    """The spins of `network` in float64 and the theory "large D", N + 1 steps under `tokens`:
+    stationary, as couplings are triangular."""
     mixer: Any = copy.deepcopy(network.layer.get_submodule("mixer")).double()
     mixer.steps, mixer.theory = tokens.shape[1] + 1, "large D"
     with torch.no_grad():
@@ -219,18 +133,16 @@ def train(
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: 0.5 * (1 + math.cos(math.pi * step / UPDATES))
     )
-    generator, text = torch.Generator().manual_seed(1_000_003 + seed), torch.empty(0)
-    if task == "text":
-        text = text_part("train", split=split)
+    generator = torch.Generator().manual_seed(1_000_003 + seed)
+    text = text_part("train", split=split)
     kept = {0: copy.deepcopy(network)} if 0 in looks else {}
     for step in range(1, UPDATES + 1):
         if task == "recall":
-            batch = draw_recall(BATCH, seed=generator, shuffled=shuffled)
+            tokens, targets = draw_recall(BATCH, seed=generator, shuffled=shuffled)
         else:
             starts = torch.randint(len(text) - WINDOW, (BATCH,), generator=generator)
-            batch = text_batch(text, starts=starts)
-        logits = network(batch.tokens)
-        loss = functional.cross_entropy(logits.flatten(0, 1), batch.targets.flatten())
+            tokens, targets = text_batch(text, starts=starts)
+        loss = functional.cross_entropy(network(tokens).flatten(0, 1), targets.flatten())
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -247,16 +159,12 @@ def held_batch(task: str, *, part: str, split: int = 0) -> Batch:
     return whole_windows(text_part(part, split=split))
 
 
-class Score(NamedTuple):
-    """Bits an answer, and the share of right answers."""
-
-    bits: float
-    accuracy: float
-
-
 @torch.no_grad()
-def score(network: Network, batch: Batch, *, past_alone: bool = False) -> Score:
-    """Of the answers that are asked for, in one pass or each from the tokens up to its own."""
+def score(network: Network, batch: Batch, *, past_alone: bool = False) -> dict[str, float]:
+    """`bits` an answer that is asked for and `accuracy`, the share of right ones.
+
+    In one pass, or each from the tokens up to its own.
+    """
     tokens, targets = batch
     if past_alone:
         ends = range(1, tokens.shape[1] + 1)
@@ -266,38 +174,148 @@ def score(network: Network, batch: Batch, *, past_alone: bool = False) -> Score:
     asked = targets >= 0
     loss = functional.cross_entropy(logits[asked].double(), targets[asked])
     right = (logits.argmax(-1) == targets)[asked].double().mean()
-    return Score(bits=float(loss) / math.log(2), accuracy=float(right))
+    return {"bits": float(loss) / math.log(2), "accuracy": float(right)}
 
 
-def simulated_entropy(
-    couplings: np.ndarray,
-    *,
-    fields: np.ndarray,
-    beta: float,
-    steps: int = 20,
-    replicas: int = 1000,
-    seed: Seed = 0,
-) -> Estimate:
-    """Mean of ln W(u'|u)/W(u|u') over steps u → u', nats per spin and component, its error.
+RATES, STRENGTHS = (0.003, 0.01, 0.03), (1.0, 3.0)
+LOOKS = (0, 25, 50, 100, 200, 300)
+SEEDS, TEXT_SEEDS, SPLITS = tuple(range(10)), tuple(range(5)), (0, 1)
+# A split on which two arms were trained later, to see whether the lead is one of the first two.
+THIRD = 2
+# The recall arm that is trained on answers dealt out by chance.
+SHUFFLED = "shuffled"
+TEXT_ARMS = ("driven", "symmetric", "uniform", "attention")
 
-    Unit spins in `fields` (N, D), ln W(u'|u) = Σ_i (βD u'_i·θ_i(u) − ln Z(βD‖θ_i(u)‖)). The first
-    half of the steps is not counted. In a stationary state that is the entropy production: the
-    state's own probability drops out of the mean.
+
+def _thinned(batch: Batch) -> Batch:
+    return Batch(*(part[::4] for part in batch))
+
+
+@stored("tuning", [*grid(task=("recall",), arm=ARMS), *grid(task=("text",), arm=TEXT_ARMS)])
+def TUNING(task: str, arm: str) -> Rows:
+    """Validation bits of all settings of one arm; read from the past alone if it is symmetric."""
+    held, past_alone = held_batch(task, part="validation"), arm == "symmetric"
+    held = _thinned(held) if past_alone else held
+    rows = []
+    strengths = STRENGTHS[:1] if arm == "attention" else STRENGTHS
+    for strength, rate in itertools.product(strengths, RATES):
+        network = train(arm, task=task, rate=rate, strength=strength, seed=100)[UPDATES]
+        bits = score(network, held, past_alone=past_alone)["bits"]
+        rows.append({"rate": rate, "strength": strength, "bits": bits})
+    return rows
+
+
+def chosen_setting(arm: str, *, task: str) -> dict[str, Any]:
+    """Rate and strength of the least validation bits."""
+    table = TUNING.read()
+    here = np.flatnonzero((table["arm"] == arm) & (table["task"] == task))
+    best = here[np.nanargmin(table["bits"][here])]
+    return {name: float(table[name][best]) for name in ("rate", "strength")}
+
+
+@stored(
+    "recall",
+    [{"arm": arm, "seed": seed} for seed in SEEDS for arm in (*ARMS, SHUFFLED)],
+    checked=len(ARMS),  # shuffled answers: nothing is learned that could amplify rounding much
+    seconds=10.0,
+    within={"entropy": 0.3, "strength": 0.3, "bits": 0.1, "accuracy": 0.1},
+)
+def RECALL(arm: str, seed: int) -> Rows:
+    """A row a look: bits, accuracy, entropy production (per spin and component), strength g."""
+    kind = "driven" if arm == SHUFFLED else arm
+    setting = {**chosen_setting(kind, task="recall"), "seed": seed, "looks": LOOKS}
+    found = train(kind, task="recall", shuffled=arm == SHUFFLED, **setting)
+    held = held_batch("recall", part="test")
+    rows = []
+    for update, network in found.items():
+        spins = dict.fromkeys(("entropy", "strength"), math.nan)
+        if kind != "attention":
+            mixer, parts = stationary_spins(network, held.tokens[:32])
+            spins = {
+                "entropy": float(parts.entropy_production.mean()),
+                "strength": float(mixer.log_strength.detach().exp().mean()),
+            }
+        rows.append({"update": update, **score(network, held), **spins})
+    return rows
+
+
+@stored(
+    "text",
+    [
+        {"arm": arm, "split": split, "seed": seed}
+        for splits, arms in ((SPLITS, TEXT_ARMS), ((THIRD,), ("driven", "uniform")))
+        for seed in TEXT_SEEDS
+        for split in splits
+        for arm in arms
+    ],
+)
+def TEXT(arm: str, split: int, seed: int) -> Rows:
+    """Bits per character of the test part in one pass, and read from the past alone; entropy.
+
+    From the past alone on every fourth window, and in one pass on these as well: `bits_quarter`.
     """
-    rng, (count, dim) = numpy_generator(seed), fields.shape
+    setting = chosen_setting(arm, task="text")
+    found = train(arm, task="text", **setting, seed=seed, split=split, looks=(0,))
+    held = held_batch("text", part="test", split=split)
+    few, network = _thinned(held), found[UPDATES]
+    entropy = [math.nan] * 2
+    if arm != "attention":
+        states = [stationary_spins(one, few.tokens[::10])[1] for one in found.values()]
+        entropy = [float(parts.entropy_production.mean()) for parts in states]
+    return [
+        {
+            "bits": score(network, held)["bits"],
+            "bits_quarter": score(network, few)["bits"],
+            "bits_past": score(network, few, past_alone=True)["bits"],
+            "entropy_before": entropy[0],
+            "entropy_after": entropy[1],
+        }
+    ]
 
-    def pull(spins: Any) -> Any:
-        return beta * dim * (fields + couplings @ spins)
 
-    def log_weight(after: np.ndarray, force: np.ndarray) -> Any:
-        sizes = np.linalg.norm(force, axis=-1)
-        return (after * force).sum((-2, -1)) - log_sphere_integral(sizes, dim=dim).sum(-1)
+# The help of another Python has another length, by a tenth from 3.11 to 3.13.
+@stored(
+    "counts",
+    [{"split": split} for split in (*SPLITS, THIRD)],
+    seconds=2.0,
+    within=dict.fromkeys(("unigram", "bigram", "trigram"), 0.1),
+)
+def COUNTS(split: int) -> Rows:
+    """Bits per character from counts."""
+    return [count_bits(split)]
 
-    spins = sample_von_mises_fisher(pull(np.zeros((replicas, count, dim))), seed=rng)
-    ratios = []
-    for step in range(steps):
-        after = sample_von_mises_fisher(pull(spins), seed=rng)
-        if 2 * step >= steps:
-            ratios.append(log_weight(after, pull(spins)) - log_weight(spins, pull(after)))
-        spins = after
-    return mean_estimate(np.mean(ratios, axis=0) / (count * dim))
+
+@stored(
+    "settings_B13b",
+    [
+        *grid(
+            task=("text",),
+            null=("counted letters", "counted pairs", "uniform"),
+            place=[f"split {split}" for split in (*SPLITS, THIRD)],
+        ),
+        *grid(
+            task=("recall",),
+            null=("chance", "uniform", SHUFFLED),
+            place=[f"updates {update}" for update in (200, 300, 400)],
+        ),
+    ],
+    seconds=0.1,
+)
+def SETTINGS(task: str, null: str, place: str) -> Rows:
+    """What driven spins are ahead; `place`: "split 0" of the text, or "updates 400" of recall."""
+    number = int(place.split()[1])
+    table = (TEXT if task == "text" else RECALL).read()
+    here = {"split" if task == "text" else "update": number}
+
+    def column(arm: str, name: str) -> np.ndarray:
+        return array_of(table, name, "seed", arm=arm, **here)
+
+    if task == "recall":
+        other = 1 / PAIRS if null == "chance" else column(null, "accuracy")
+        return median_rows(column("driven", "accuracy") - other)
+    counts, known = COUNTS.read(), {"counted pairs": "bigram", "counted letters": "unigram"}
+    if null in known:
+        other = counts[known[null]][counts["split"] == number]
+    else:
+        other = column(null, "bits")
+    return median_rows(other - column("driven", "bits"))

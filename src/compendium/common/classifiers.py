@@ -3,23 +3,11 @@
 A stack embeds the tokens, lets one layer drive the next, and reads logits off. Its layers are spin
 systems (`spins.module`), whose magnetizations are the fields of the next with nothing added in
 between [bal2021transformers, Sec. 10], or layers without spins at the same number of parameters.
-Every network is an arm of a comparison, by name in `ARMS`; g is where the couplings start.
-
-- saddle: modules return -dF/dH exactly, at the saddle point. limited: at the fixed point of the
-  mean-field equations, couplings kept below the limit 0.9. one step: the first of its iteration.
-- no response: ⟨σ⟩ at the saddle only. free spins: no couplings.
-- frozen couplings: W_Q, W_K, β and g stay as they were drawn. couplings only: these and the
-  read-out are trained. answers only: the map behind the spins and the read-out. read-out only.
-- positions: learned couplings of places, the same for all tokens that may stand there.
-- numbers: J_ij are numbers of their own and trained. frozen numbers: these, β and all that scales
-  them stay as they were drawn.
-- averaging, identity: in the place of the spins the mean of the tokens, or each token alone, behind
-  a linear map. layer of …: a mixer inside a layer, normalization first, with skips and a
-  feed-forward network four times as wide.
-- attention: tokens normalized as in the modules, then multi-head attention; no skip, no
-  feed-forward. attention with skip: the same added to its input. transformer: torch's layer.
+Every network is an arm of a comparison, by name in `ARMS`.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -31,7 +19,7 @@ COUPLINGS = ("query", "key", "log_beta", "log_strength", "couplings")
 
 
 class Arm(NamedTuple):
-    """One network: its layers (within a `layer` with skips?), what is trained, modules' options.
+    """One network: its mixers (each within a `MixerLayer`?), what is trained, modules' options.
 
     `trained` beside the read-out: "all", "couplings", "rest" (all but these), "answers" (the maps
     behind the spins) or nothing, "read-out".
@@ -40,23 +28,22 @@ class Arm(NamedTuple):
     kind: str = "spins"
     trained: str = "all"
     layer: bool = False
-    options: dict[str, Any] | None = None
+    options: Mapping[str, Any] = MappingProxyType({})
 
 
-_ONE_STEP = Solver(steps=1)
+_ONE_STEP = {"solver": Solver(steps=1)}
 ARMS = {
     "saddle": Arm(),
+    # The fixed point of the mean-field equations, where it surely exists.
     "limited": Arm(options={"solver": Solver(max_steps=25), "coupling_limit": 0.9}),
-    "one step": Arm(options={"solver": _ONE_STEP}),
+    "one step": Arm(options=_ONE_STEP),
     "no response": Arm(options={"response": False}),
     "frozen couplings": Arm(trained="rest"),
     "positions": Arm("positions"),
     "couplings only": Arm(trained="couplings"),
     "read-out only": Arm(trained="read-out"),
     # Couplings too weak to matter, not zero, whose logarithm is none.
-    "free spins": Arm(
-        trained="rest", options={"solver": _ONE_STEP, "response": False, "strength": 1e-6}
-    ),
+    "free spins": Arm("spins", "rest", options={**_ONE_STEP, "response": False, "strength": 1e-6}),
     "attention": Arm("attention"),
     "attention with skip": Arm("attention with skip"),
     "transformer": Arm("transformer"),
@@ -73,7 +60,11 @@ ARMS = {
 
 
 class PlainMixer(nn.Module):
-    """A mixer without spins, of tokens scaled to norm √dim, (batch, N, dim) to the same shape."""
+    """A mixer without spins, of tokens scaled to norm √dim; (batch, N, dim) to the same, as all.
+
+    "averaging" and "identity": the mean of the tokens, or each alone, behind a linear map.
+    "attention", and the same added to its input, "with skip".
+    """
 
     def __init__(self, kind: str, dim: int, *, heads: int) -> None:
         super().__init__()
@@ -84,7 +75,6 @@ class PlainMixer(nn.Module):
             self.attention = nn.MultiheadAttention(dim, heads, bias=False, batch_first=True)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """The mixed tokens."""
         scaled = nn.functional.rms_norm(tokens, tokens.shape[-1:])
         if self.kind == "averaging":
             scaled = scaled.mean(-2, keepdim=True).expand_as(scaled)
@@ -95,7 +85,7 @@ class PlainMixer(nn.Module):
 
 
 class PositionSpins(nn.Module):
-    """Vector spins at the saddle with learned J = g softmax(S), S a table in place of the scores.
+    """Vector spins at the saddle with learned J = g softmax(S), S a table of places for the scores.
 
     No token acts on S, so there is no response of the couplings.
     """
@@ -110,15 +100,11 @@ class PositionSpins(nn.Module):
         self.scores = nn.Parameter(torch.randn(heads, tokens, tokens))
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """(batch, N, dim) to the same shape."""
         return self.spins(tokens, src_mask=self.scores.repeat(len(tokens), 1, 1))
 
 
 class NumberSpins(nn.Module):
-    """Vector spins at the saddle whose couplings J_ij are numbers, first normal of deviation g/√N.
-
-    They answer with ⟨σ⟩.
-    """
+    """⟨σ⟩ at the saddle where couplings J_ij are numbers, first normal of deviation g/√N."""
 
     def __init__(self, dim: int, *, heads: int, tokens: int, strength: float) -> None:
         super().__init__()
@@ -128,7 +114,6 @@ class NumberSpins(nn.Module):
         self.map_in, self.map_out = (nn.Parameter(torch.eye(dim)) for _ in range(2))
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """(batch, N, dim) to the same shape."""
         fields = nn.functional.rms_norm(tokens @ self.map_in, tokens.shape[-1:])
         fields = fields.unflatten(-1, (self.heads, -1)).transpose(-3, -2)
         root = fields.shape[-1] ** 0.5
@@ -140,17 +125,16 @@ class NumberSpins(nn.Module):
 
 
 class MixerLayer(nn.Module):
-    """A layer with any mixer: skips around it and around a feed-forward network, norms first."""
+    """Any mixer, then a feed-forward network four times as wide: skips around both, norms first."""
 
     def __init__(self, dim: int, *, mixer: nn.Module) -> None:
         super().__init__()
         self.mixer = mixer
         self.before = nn.LayerNorm(dim)
-        wide = (nn.LayerNorm(dim), nn.Linear(dim, 4 * dim), nn.ReLU(), nn.Linear(4 * dim, dim))
+        wide = nn.LayerNorm(dim), nn.Linear(dim, 4 * dim), nn.ReLU(), nn.Linear(4 * dim, dim)
         self.forward_network = nn.Sequential(*wide)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """(batch, N, dim) to the same shape."""
         tokens = tokens + self.mixer(self.before(tokens))
         return tokens + self.forward_network(tokens)
 
@@ -164,9 +148,8 @@ def _mixer(arm: Arm, dim: int, heads: int, tokens: int, strength: float) -> nn.M
         return nn.TransformerEncoderLayer(dim, heads, 4 * dim, **options)
     if arm.kind != "spins":
         return PlainMixer(arm.kind, dim, heads=heads)
-    given = arm.options or {}
-    start = {} if "coupling_limit" in given else {"strength": strength}
-    module = SpinTransformerModule(dim, heads=heads, channel_maps=True, **(start | given))
+    start = {} if "coupling_limit" in arm.options else {"strength": strength}
+    module = SpinTransformerModule(dim, heads=heads, channel_maps=True, **{**start, **arm.options})
     module.warned = True  # its meter is asked instead
     return module
 
@@ -207,19 +190,12 @@ class TokenClassifier(nn.Module):
         self.norm = nn.LayerNorm(dim) if transformer else nn.Identity()
         self.readout = nn.Linear(dim, classes)
         for name, parameter in self.named_parameters():
-            coupling = name.rpartition(".")[2] in COUPLINGS
-            trained = {
-                "all": True,
-                "rest": not coupling,
-                "couplings": coupling,
-                "answers": name.endswith("map_out"),
-                "read-out": False,
-            }[self.arm.trained]
-            if not (trained or name.startswith("readout")):
+            coupling, answer = name.rpartition(".")[2] in COUPLINGS, name.endswith("map_out")
+            chosen = {"all": True, "rest": not coupling, "couplings": coupling, "answers": answer}
+            if not (chosen.get(self.arm.trained) or name.startswith("readout")):
                 parameter.requires_grad_(False)
 
     def embed(self, tokens: Tensor) -> Tensor:
-        """The input of the first layer, (batch, N, dim)."""
         return self.embedding(tokens) + self.position
 
     def forward(self, tokens: Tensor) -> Tensor:

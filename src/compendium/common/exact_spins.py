@@ -125,7 +125,7 @@ def three_spins(couplings: Any, *, fields: Any, beta: float) -> ExactVectorSpins
 
 
 def _exact_system(
-    couplings: Any, fields: Any, beta: float, *, sites: int = 1
+    couplings: Any, fields: Any, beta: float, *, sites: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
     """H, what is exponentiated, βD(J + Jᵀ) of the pairs and β√D H, and the constant βD tr J."""
     couplings = check_array("couplings", couplings, shape=(sites, sites))

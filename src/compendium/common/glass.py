@@ -25,8 +25,8 @@ _MAX_BETA, _MAX_FIELD = 20.0, 1000.0
 
 
 class GlassState(NamedTuple):
-    """The overlap q, the number that stays below one where the state is stable, and
-    N⁻¹ Σ_ij (⟨s_i s_j⟩ − ⟨s_i⟩⟨s_j⟩)², which is infinite where it is not."""
+    """The overlap q, β² E sech⁴ u, and N⁻¹ Σ_ij (⟨s_i s_j⟩ − ⟨s_i⟩⟨s_j⟩)², infinite where the state
+    is not stable."""
 
     overlap: float
     stability: float
@@ -64,6 +64,6 @@ def instability_beta(*, field_std: float = 0.0) -> float:
 
     if not field_std:
         return 1.0
-    return (
-        math.inf if excess(_MAX_BETA) < 0.0 else float(brentq(excess, 0.5, _MAX_BETA, xtol=1e-10))
-    )
+    if excess(_MAX_BETA) < 0.0:
+        return math.inf
+    return float(brentq(excess, 0.5, _MAX_BETA, xtol=1e-10))

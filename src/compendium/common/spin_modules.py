@@ -25,8 +25,7 @@ def sample_module(
     `spins` ⟨σ⟩ and `output` −dF/dH, before `map_out`; `noise`: the Monte Carlo error of `spins`
     relative to their size. `off_spins`, `off_output`: how far the module is from both, relative to
     them. `expected`: what `validity()` says of ⟨σ⟩, the mean over heads. The response is the
-    derivative of the couplings by reverse differentiation, contracted with the drawn ⟨u_i·u_j⟩:
-    nothing of the module's solver or of its closed form takes part.
+    derivative of the couplings by reverse differentiation, contracted with the drawn ⟨u_i·u_j⟩.
     """
     plain = copy.deepcopy(module).double()
     fields = plain.fields(inputs.double()).detach().requires_grad_()

@@ -5,7 +5,7 @@ Tokens are (count, N, features), labels (count,), or (count, N) with −100 wher
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,22 +14,20 @@ from torch.nn.functional import one_hot
 
 from compendium.common.images import DIGIT_SHAPE, digit_labels, digits
 from spinformer.core.random import torch_generator
-from spinformer.core.records import record
 
-# Digits: images that only tuning sees, images of a test set; the rest is trained on.
 VALIDATION, TEST = 297, 500
 # Recall: pairs of a key and a value.
 PAIRS, KEYS, VALUES = 7, 8, 8
 # Copies: tokens, kinds of content, and marks, each of which one source and one masked token bear.
 TOKENS, SYMBOLS, MARKS = 16, 8, 4
+Sample = Callable[[int, Generator], tuple[Tensor, Tensor]]
 
 
-@record
-class Task:
+class Task(NamedTuple):
     """`sample(count, generator)` draws tokens and labels to train on; `validation` and `test` are
     fixed sets of both; `shape` is what a `TokenClassifier` must know."""
 
-    sample: Callable[[int, Generator], tuple[Tensor, Tensor]]
+    sample: Sample
     validation: tuple[Tensor, Tensor]
     test: tuple[Tensor, Tensor]
     shape: dict[str, Any]
@@ -44,38 +42,30 @@ def digit_patches(high: int, wide: int) -> tuple[Tensor, Tensor]:
     return cut.reshape(-1, down * across, high * wide), torch.tensor(digit_labels())
 
 
-def digit_images(
-    split: int,
-) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Pixels (1797, 64) in raster order, labels, and the rows for training, validation and test.
+def digit_rows(split: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Which of the digits are for training, validation and test.
 
     297 images, the same for every `split`, are for tuning only; of the others `split` draws 500
     for the test, the rest is trained on.
     """
-    pixels, labels = digits(), digit_labels()
-    aside = torch.randperm(len(labels), generator=torch_generator(12345)).numpy()
+    aside = torch.randperm(1797, generator=torch_generator(12345))
     others = aside[VALIDATION:]
-    others = others[torch.randperm(len(others), generator=torch_generator(split)).numpy()]
-    return pixels, labels, (others[TEST:], aside[:VALIDATION], others[:TEST])
+    others = others[torch.randperm(len(others), generator=torch_generator(split))]
+    return others[TEST:], aside[:VALIDATION], others[:TEST]
 
 
 def digit_task(split: int) -> Task:
-    """Digits of `digit_images` as 8 patches, 2 pixels high and 4 wide; read from the mean token."""
-    _, _, (train, held, test) = digit_images(split)
+    """Digits of `digit_rows` as 8 patches, 2 pixels high and 4 wide; read from the mean token."""
+    train, held, test = digit_rows(split)
     tokens, labels = digit_patches(2, 4)
     tokens = (tokens - tokens[train].mean()) / tokens[train].std()
-    rows = torch.from_numpy(train)
 
     def sample(count: int, generator: Generator) -> tuple[Tensor, Tensor]:
-        chosen = rows[torch.randint(len(rows), (count,), generator=generator)]
+        chosen = train[torch.randint(len(train), (count,), generator=generator)]
         return tokens[chosen], labels[chosen]
 
-    return Task(
-        sample=sample,
-        validation=(tokens[held], labels[held]),
-        test=(tokens[test], labels[test]),
-        shape={"tokens": 8, "features": 8, "classes": 10, "readout": "mean"},
-    )
+    shape = {"tokens": 8, "features": 8, "classes": 10, "readout": "mean"}
+    return Task(sample, (tokens[held], labels[held]), (tokens[test], labels[test]), shape)
 
 
 def recall_task(split: int) -> Task:
@@ -123,18 +113,12 @@ def copy_task(split: int) -> Task:
     return _endless(sample, split, classes=SYMBOLS, readout="every")
 
 
-def _endless(
-    sample: Callable[[int, Generator], tuple[Tensor, Tensor]], split: int, **shape: Any
-) -> Task:
+def _endless(sample: Sample, split: int, **shape: Any) -> Task:
     """New samples without end; `split` draws the test set, the validation set is one for all."""
     test = sample(TEST, torch_generator(20000 + split))
     _, tokens, features = test[0].shape
-    return Task(
-        sample=sample,
-        validation=sample(VALIDATION, torch_generator(12345)),
-        test=test,
-        shape={"tokens": tokens, "features": features, **shape},
-    )
+    validation = sample(VALIDATION, torch_generator(12345))
+    return Task(sample, validation, test, {"tokens": tokens, "features": features, **shape})
 
 
 def crowd_share(draws: int, *, kinds: int) -> float:

@@ -1,29 +1,28 @@
-"""Training of stacks, and looks inside: order, correlations, response, how far each can be trusted.
-
-One training loop for every arm. Some probes need spins and are NaN for layers without; the others
-are the same for every layer.
-"""
+"""Training of stacks, looks inside (order, correlations, response, how far to trust each), and the
+results at one rate and starting strength an arm: five splits, two starts each, on test data."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import product
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import cross_entropy
 
-from bookmaker.tables import Rows
-from compendium.common.classifiers import TokenClassifier, build_classifier
-from compendium.common.spin_modules import stacked
-from compendium.common.token_tasks import Task
+from bookmaker.tables import Rows, Table, stored
+from compendium.common.classifiers import ARMS, TokenClassifier, build_classifier
+from compendium.common.images import digit_labels, digits
+from compendium.common.rows import Columns, array_of, grid
+from compendium.common.spin_modules import sample_module, stacked
+from compendium.common.token_tasks import Task, copy_task, digit_rows, digit_task, recall_task
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.spins.module import ModuleParts, SpinTransformerModule
-
-# What `probe_layers` knows of spins alone.
-_OF_SPINS = ("correlation", "collective", "response", "converged", "physical", "distance")
 
 
 @torch.no_grad()
@@ -46,13 +45,14 @@ def probe_layers(
         # Every token from another sample, at its own place.
         order = torch.rand(state.shape[:2], generator=torch_generator(17)).argsort(0)
         mixed = state[order, torch.arange(state.shape[1])]
-        probe = dict.fromkeys(_OF_SPINS, math.nan)
         if isinstance(layer, SpinTransformerModule):
             undriven = _off_diagonal(layer(mixed, return_parts=True)[1].correlation)
             state, parts = layer(state, return_parts=True)
-            probe |= _probe_spins(parts)
+            probe = _probe_spins(parts)
         else:
             undriven, state = _similarity(layer(mixed)), layer(state)
+            of_spins = "correlation collective response converged physical distance"
+            probe = dict.fromkeys(of_spins.split(), math.nan)
         mean = state.mean(-2, keepdim=True)
         apart = (state - mean).norm(dim=(-2, -1)) / state.norm(dim=(-2, -1))
         probe |= {"similarity": _similarity(state), "residual": float(apart.mean())}
@@ -124,11 +124,10 @@ def fit(
 ) -> list[list[Look]]:
     """Adam on the cross-entropy, gradients cut at norm 1, the rate falling to zero along a cosine.
 
-    All `models` are networks of one arm and shape; each has its own task, rate and seed of its
-    batches of 32, and they are trained side by side, which costs half of one by one and gives the
-    same up to rounding. After each of the steps in `looks` (0: before training) every network is
-    scored, and its layers are probed on the first `probed` samples of the test set, if any. A step
-    whose gradient is not finite is left out.
+    `models` are networks of one arm and shape, each with its own task, rate and seed of its batches
+    of 32; trained side by side they cost half of one by one and come out the same up to rounding.
+    After each of the steps in `looks` (0: before training) every network is scored, and its layers
+    are probed on the first `probed` samples of the test set, if any.
     """
     run = torch.vmap(partial(functional_call, models[0]))
     generators = [torch_generator(seed) for seed in seeds]
@@ -157,7 +156,7 @@ def fit(
         optimizer.zero_grad()
         cost.backward()
         for own in owned:
-            # Finite or left out: a single bad step would make every weight NaN.
+            # Left out if it is not finite: a single bad step would make every weight NaN.
             if not bool(torch.isfinite(nn.utils.clip_grad_norm_(own, 1.0))):
                 for parameter in own:
                     parameter.grad = None
@@ -188,3 +187,147 @@ def train_arm(
 def four_digits(values: Mapping[str, float]) -> dict[str, float]:
     """The values as tables of trainings keep them."""
     return {name: float(f"{value:.4g}") for name, value in values.items()}
+
+
+PENALTIES = (0.001, 0.01, 0.1, 1.0)
+RATES, STRENGTHS = (3e-3, 1e-2, 3e-2), (0.3, 0.6, 2.0)
+SPLITS, STARTS = 5, 2
+# Of the trainings that choices are made with; no result is theirs.
+TUNING_SPLITS = (90, 91)
+
+
+@stored("references", [{"split": split} for split in range(SPLITS)])
+def REFERENCES(split: int) -> Rows:
+    """Test accuracies on the split of `digit_task`; the penalty is tuned on its validation."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.neighbors import KNeighborsClassifier
+
+    pixels, labels = digits(), digit_labels()
+    train, held, test = digit_rows(split)
+    regressions = [
+        LogisticRegression(C=c, max_iter=2000).fit(pixels[train], labels[train]) for c in PENALTIES
+    ]
+    best = max(regressions, key=lambda model: float(model.score(pixels[held], labels[held])))
+    nearest = KNeighborsClassifier(1).fit(pixels[train], labels[train])
+    return [
+        {"method": name, "accuracy": round(model.score(pixels[test], labels[test]), 4)}
+        for name, model in (("logistic regression", best), ("nearest neighbour", nearest))
+    ]
+
+
+_COMMON = ("saddle", "one step", "frozen couplings", "free spins", "attention", "transformer")
+_DIGITS = (
+    *("saddle", "one step", "couplings only", "read-out only", "frozen couplings"),
+    *("no response", "attention", "transformer", "free spins", "limited"),
+)
+_USUAL, _STRONG = (0.01, 0.6), (0.01, 2.0)
+# Task, depth of the stacks, updates of a training, and the arms that take part with their rate and
+# starting strength: those with the least mean loss in `TUNING`.
+EXPERIMENTS: dict[str, tuple[Callable[[int], Task], int, int, dict[str, tuple[float, float]]]] = {
+    "digits": (
+        digit_task,
+        2,
+        200,
+        dict.fromkeys(_DIGITS, _USUAL)
+        | dict.fromkeys(("one step", "couplings only"), _STRONG)
+        | {"read-out only": (0.03, 2.0), "free spins": (0.03, 0.6)},
+    ),
+    "recall": (
+        recall_task,
+        1,
+        200,
+        dict.fromkeys(_COMMON, _USUAL) | {"one step": _STRONG, "free spins": (0.003, 0.6)},
+    ),
+    "depth": (
+        digit_task,
+        4,
+        120,
+        dict.fromkeys(("saddle", "attention"), (0.003, 0.6))
+        | dict.fromkeys(("attention with skip", "transformer"), _USUAL),
+    ),
+    "copies": (
+        copy_task,
+        1,
+        400,
+        dict.fromkeys((*_COMMON[:3], "positions", *_COMMON[3:]), _STRONG)
+        | dict.fromkeys(("attention", "transformer"), (0.03, 0.6))
+        | {"frozen couplings": (0.03, 2.0), "free spins": _USUAL},
+    ),
+}
+
+
+@stored(
+    "tuning",
+    [
+        {"experiment": name, "arm": arm}
+        for name in ("digits", "recall", "depth")
+        for arm in EXPERIMENTS[name][-1]
+    ],
+)
+def TUNING(experiment: str, arm: str) -> Rows:
+    """Validation loss of both trainings at each rate and, if an arm has them, starting strength."""
+    task, depth, steps, _ = EXPERIMENTS[experiment]
+
+    def held(split: int) -> Task:
+        return task(split)._replace(test=task(split).validation)
+
+    fixed = {"strength", "coupling_limit"} & {*ARMS[arm].options}
+    strengths = STRENGTHS if ARMS[arm].kind == "spins" and not fixed else (0.6,)
+    cells = grid(rate=RATES, strength=strengths, split=TUNING_SPLITS)
+    found = train_arm(arm, held, cells, depth=depth, steps=steps, looks=(steps,), probed=0)
+    return [
+        {**cell, "accuracy": look.accuracy, "loss": np.nan_to_num(look.loss, nan=math.inf)}
+        for cell, _, _, (look,) in found
+    ]
+
+
+def result_rows(*, experiment: str, arm: str) -> Rows:
+    """A row for each split, start, look and layer; of copies only the accuracies in the end.
+
+    `off_spins`, `off_output` and `noise` compare the trained module with Monte Carlo on two test
+    samples, `expected` is what its meter says of the first.
+    """
+    task, depth, steps, arms = EXPERIMENTS[experiment]
+    rate, strength = arms[arm]
+    cells = grid(split=range(SPLITS), start=range(STARTS), rate=[rate], strength=[strength])
+    inside = experiment != "copies"
+    seen: Any = {"looks": (0, steps // 4, steps)} if inside else {"looks": (steps,), "probed": 0}
+    rows = []
+    for cell, model, own, looks in train_arm(arm, task, cells, depth=depth, steps=steps, **seen):
+        run = {name: cell[name] for name in ("split", "start")}
+        if not inside:
+            rows.append({**run, **four_digits({"accuracy": looks[0].accuracy})})
+            continue
+        for look, (layer, module) in product(looks, enumerate(model.layers)):
+            drawn = dict.fromkeys(("noise", "off_spins", "off_output", "expected"), math.nan)
+            if look.step == steps and isinstance(module, SpinTransformerModule):
+                below = nn.Sequential(*model.layers[:layer])
+                with torch.no_grad():
+                    state = below(model.embed(own.test[0][:2]))
+                sampled = sample_module(module, state)
+                drawn = {name: float(sampled[name].mean()) for name in drawn}
+            place = {"step": look.step, "layer": layer + 1, "accuracy": look.accuracy}
+            told = four_digits({"loss": look.loss, **look.layers[layer], **drawn})
+            rows.append({**run, **place, **told})
+    return rows
+
+
+DIGITS, RECALL, DEPTH, COPIES = (
+    Table(
+        path=Path(__file__).with_name(f"{name}.csv"),
+        units=[{"experiment": name, "arm": arm} for arm in arms],
+        rows=result_rows,
+    )
+    for name, (*_, arms) in EXPERIMENTS.items()
+)
+
+
+def values_of(
+    table: Columns, *, arm: str, name: str, layer: int = -1, look: int = -1
+) -> np.ndarray:
+    """Column `name` of all trainings of `arm`, in the order of splits and starts.
+
+    `layer` 1 is the first, -1 the last; `look` 0 is before training, -1 after it.
+    """
+    found = array_of(table, name, "step", "layer", "split", "start", arm=arm)
+    return found[look, layer - 1 if layer > 0 else layer].ravel()
