@@ -54,7 +54,7 @@ kind: str = "flat"  # which landscape, one of {flat | steep}
 ```
 
 ```{code-cell} ipython3
-from bookmaker.errors import Fault
+from bookmaker.base import Fault
 
 for _ in range(count):
     print(Fault(kind, 1, f"{kind} {beta:.2f}").message)

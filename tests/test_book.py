@@ -14,8 +14,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from test_book_of_one_chapter import build, read_links
 
+from bookmaker.base import repository_address
 from bookmaker.claims import VERDICTS, read_rows
-from bookmaker.project import repository_address
 from bookmaker.source import chapters
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bookmaker.base import contents
 from bookmaker.frame import FOLDER, claim_figures
-from bookmaker.project import contents
 from compendium.front.welcome import FIGURES, HEADS, head_tones, welcome_numbers
 from spinformer.plot.style import COLORS
 

@@ -70,7 +70,7 @@ def test_several_faults_of_a_chapter_are_named_together(built_checkout, call):
 
 def test_what_a_cell_drew_needs_words_and_is_one_drawing(built_checkout, call):
     path = built_checkout / SOURCE
-    cell = "from bookmaker.errors import Fault"
+    cell = "from bookmaker.base import Fault"
     figure = "---\nmystnb:\n  figure:\n    name: fig-x\n    caption: What this figure says.\n"
     figure += "  image:\n    alt: What is seen of this figure.\n---\n"
     draw = "from IPython.display import SVG\n" + "display(SVG('<svg/>'))\n"

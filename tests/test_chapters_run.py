@@ -7,9 +7,8 @@ import pytest
 from papermill import inspect_notebook
 
 from bookmaker import __main__ as command
-from bookmaker import execution, files
-from bookmaker.files import write_atomically
-from bookmaker.sweeps.engine import Lost
+from bookmaker import base, execution
+from bookmaker.base import Lost, write_atomically
 from bookmaker.tables import Table
 
 
@@ -151,7 +150,7 @@ def test_a_worker_that_died_is_said_in_a_line_and_a_build_that_is_ended_writes_n
     result = call(built_checkout, "table", "01_small", "squares")
     assert (result.exit_code, result.stderr) == (1, "Error: the worker died here\n")
     # A batch system ends it while it writes.
-    monkeypatch.setattr(files.os, "replace", lambda *_: signal.raise_signal(signal.SIGTERM))
+    monkeypatch.setattr(base.os, "replace", lambda *_: signal.raise_signal(signal.SIGTERM))
     source = path.with_suffix(".md")
     source.write_text(source.read_text(encoding="utf-8") + "\nMore prose.\n", encoding="utf-8")
     result = call(built_checkout, "build")

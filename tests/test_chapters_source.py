@@ -2,7 +2,7 @@
 
 import pytest
 
-from bookmaker.errors import BookError
+from bookmaker.base import BookError
 from bookmaker.source import Chapter, chapters
 
 

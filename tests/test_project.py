@@ -11,8 +11,7 @@ import pytest
 import test_house
 import yaml
 
-from bookmaker.frame import cover
-from bookmaker.pdf import _STYLE, joined, main_path
+from bookmaker.frame import _STYLE, cover, joined, main_path
 from bookmaker.source import chapters
 
 ROOT = Path(__file__).resolve().parents[1]
