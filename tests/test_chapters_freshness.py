@@ -1,4 +1,4 @@
-"""A notebook is executed again when the meaning of its code or its outputs changed, only then."""
+"""From a source to its notebook, and back to stale when the meaning of code or outputs changed."""
 
 import ast
 import json
@@ -36,6 +36,17 @@ def build(call, monkeypatch):
     return build
 
 
+def test_conversion_is_deterministic_and_fills_the_install_cell(small_checkout):
+    path = chapter(small_checkout).source_path
+    edit(path, "small chapter\n", "small chapter\n\nSee [](#eq-e).\n\n$$ E = 0 $$ (eq-e)\n")
+    cells = chapter(small_checkout).template.cells
+    assert chapter(small_checkout).template.cells == cells
+    assert [cell.id for cell in cells] == [f"cell-{i:03d}" for i in range(4)]
+    assert "find_spec" in cells[1].source
+    # A link to an equation has a text outside of the book.
+    assert "[(eq-e)](#eq-e)" in cells[0].source
+
+
 CELL = "```{code-cell} ipython3\nfrom"
 OPTIONS = "---\nmystnb:\n  figure:\n    caption: Words.\n  image:\n    alt: Seen.\n---\n"
 
@@ -59,13 +70,11 @@ def test_prose_comments_format_and_tags_are_taken_over_without_execution(
     assert chapter(built_checkout).stale() == ("its text is not that of the source", False)
     assert "nothing executed" in build(built_checkout)
     after = read_notebook(chapter(built_checkout).notebook_path)
-    for one, other in zip(after.cells, chapter(built_checkout).template.cells, strict=True):
-        assert {
-            name: one[name] for name in other if name not in ("outputs", "execution_count")
-        } == {name: other[name] for name in other if name not in ("outputs", "execution_count")}
-    assert [c.outputs for c in source.code_cells(after)] == [
-        c.outputs for c in source.code_cells(before)
-    ]
+    old, new = (source.code_cells(notebook) for notebook in (before, after))
+    assert [cell.outputs for cell in new] == [cell.outputs for cell in old]
+    for cell, plain in zip(after.cells, chapter(built_checkout).template.cells, strict=True):
+        for name in plain.keys() - {"outputs", "execution_count"}:
+            assert cell[name] == plain[name]
     assert chapter(built_checkout).stale() == ("", False)
 
 

@@ -25,9 +25,9 @@ def read(source):
 def test_reads_types_defaults_ranges_and_help():
     found = read(LINES).parameters
     assert list(found) == ["beta", "gain", "share", "steps", "network", "text", "loose"]
-    assert (found["beta"].type, found["beta"].default) == (float, 1.27)
+    assert (found["beta"].type, found["beta"].default) == ("float", 1.27)
     assert found["beta"].help == "inverse temperature of the output"
-    assert found["network"].choices == ["document", "random"]
+    assert found["network"].choices == "document | random"
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,8 @@ def printed(path):
 
 
 def test_list_shows_name_type_default_range_and_help(built_checkout, call):
+    other = call(built_checkout, "list", "02_other").stderr
+    assert other == "Error: no chapter named '02_other'; there are: 01_small\n"
     text = call(built_checkout, "list").stdout
     assert "01_small: A small chapter" in text
     assert "beta = 1.5  (float in [0, 10])" in text

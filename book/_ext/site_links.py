@@ -9,7 +9,9 @@ Docstrings are shown by autodoc, with links to the sources that they cite and to
 """
 
 import re
-from functools import cache
+from collections import defaultdict
+from functools import cache, partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -38,14 +40,12 @@ def assign_numbers(_app: Sphinx, env: BuildEnvironment) -> list[str]:
             env.titles[docname]["secnumber"] = (number,)
             env.toc_secnumbers[docname] = _numbered(contents.children[0], number)
     # Sphinx has counted through the whole book; what is no chapter goes on to count together.
-    counts: dict[str, int] = {}
+    others = defaultdict(partial(count, 1))
     for docname, kinds in env.toc_fignumbers.items():
         match = _CHAPTER.search(docname)
         for kind, places in kinds.items():
-            begin = 0 if match else counts.get(kind, 0)
-            for count, place in enumerate(places, start=begin + 1):
-                places[place] = (match["number"], count) if match else (count,)
-                counts[kind] = counts.get(kind, 0) if match else count
+            for number, place in enumerate(places, start=1):
+                places[place] = (match["number"], number) if match else (next(others[kind]),)
     return []
 
 
@@ -54,11 +54,11 @@ def _numbered(title: nodes.Node, number: str) -> dict[str, tuple[str | int, ...]
     inner = [item for part in title.children[1:] for item in part.children]
     # Chapters below this one stand among its sections.
     sections = [item for item in inner if isinstance(item, nodes.list_item)]
-    items = [((number,), title), *(((number, n), item) for n, item in enumerate(sections, 1))]
     numbers: dict[str, tuple[str | int, ...]] = {}
-    for value, item in items:
+    for place, item in enumerate([title, *sections]):
         reference = next(iter(item.findall(nodes.reference)))
-        reference["secnumber"] = numbers[reference["anchorname"]] = value
+        reference["secnumber"] = (number, place) if place else (number,)
+        numbers[reference["anchorname"]] = reference["secnumber"]
     for reference in title.findall(nodes.reference):
         if reference.get("anchorname") not in numbers and reference.get("anchorname"):
             # Headings below the sections have none; without an entry they would show the title's.
@@ -69,7 +69,7 @@ def _numbered(title: nodes.Node, number: str) -> dict[str, tuple[str | int, ...]
 
 @cache
 def pattern(terms: tuple[str, ...]) -> re.Pattern[str]:
-    """Return what finds any of the terms in prose, longer ones first.
+    """Return what finds any of the terms in prose, each in a group.
 
     In one spelling or the other (s or z, a hyphen or a space), with an s behind it or not; terms
     in small letters also at the beginning of a sentence.
@@ -82,8 +82,7 @@ def pattern(terms: tuple[str, ...]) -> re.Pattern[str]:
             text = f"[{term[0]}{term[0].upper()}]{text[1:]}"
         return text
 
-    ordered = sorted(terms, key=len, reverse=True)
-    each = "|".join(f"(?P<t{terms.index(term)}>{loose(term)})" for term in ordered)
+    each = "|".join(f"({loose(term)})" for term in terms)
     return re.compile(rf"(?<![\w-])(?:{each})s?(?![\w-])")
 
 
@@ -97,6 +96,8 @@ def link_terms(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         for item in app.env.get_doctree(GLOSSARY).findall(nodes.definition_list_item)
         for term in item.findall(nodes.term)
     }
+    # Longer ones are looked for first.
+    terms = dict(sorted(terms.items(), key=lambda term: len(term[0]), reverse=True))
     page, seen = app.builder.get_relative_uri(docname, GLOSSARY), set[str]()
     for text in list(doctree.findall(nodes.Text)):
         inline = text.parent
@@ -105,7 +106,7 @@ def link_terms(app: Sphinx, doctree: nodes.document, docname: str) -> None:
             continue
         pieces, end = [], 0
         for match in pattern(tuple(terms)).finditer(text):
-            place = list(terms.values())[int(match.lastgroup[1:])]
+            place = list(terms.values())[match.lastindex - 1]
             if place in seen:
                 continue
             seen.add(place)

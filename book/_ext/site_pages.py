@@ -209,11 +209,9 @@ def read_chapter(app: Sphinx, docname: str, source: list[str]) -> None:
         tags = cell["metadata"].setdefault("tags", [])
         if cell["cell_type"] == "code" and not _OPEN & set(tags):
             tags.append("hide-input")
-    rooms: dict[str, list[str]] = {}
-    for full in used(root)[name]:
-        rooms.setdefault(full.rpartition(".")[0], []).append(full)
     mine = [row for row in _ROWS(root) if name in row["chapters"]]
-    lists = rendered(app.env, "chapter", mine=mine, rooms=rooms)
+    names = [full.rpartition(".")[::2] for full in used(root)[name]]
+    lists = rendered(app.env, "chapter", mine=mine, names=names)
     notebook["cells"] = [*cells, nbformat.v4.new_markdown_cell(lists, id="lists")]
     source[0] = json.dumps(notebook)
 

@@ -102,7 +102,7 @@ def _claim_faults(root: Path) -> Iterator[Fault]:
             yield claim.fault(f"settings: {error}")
 
 
-def write_chapter(root: Path, name: str, title: str = "") -> list[Path]:
+def write_chapter(root: Path, name: str, title: str) -> list[Path]:
     """Write what a chapter called `name` begins with; return the files written.
 
     Its line in the contents stands behind the chapter whose number comes before. Raises
@@ -113,18 +113,18 @@ def write_chapter(root: Path, name: str, title: str = "") -> list[Path]:
         raise BookError(f"a chapter is called NN_words or, between two, 11b_words, got {name!r}")
     if taken := list((root / "notebooks").glob(f"{number}_*")):
         raise BookError(f"the number {number} is taken: notebooks/{taken[0].name}")
-    contents = root / "_toc.yml"
-    lines = contents.read_text(encoding="utf-8").splitlines(keepends=True)
-    chapters = [n for n, line in enumerate(lines) if "file: notebooks/" in line]
-    place = max((n for n in chapters if lines[n].split("/")[1] < name), default=chapters[0] - 1)
-    indent = lines[chapters[0]].partition("-")[0]
+    toc = root / "_toc.yml"
+    lines = toc.read_text(encoding="utf-8").splitlines(keepends=True)
+    known = [n for n, line in enumerate(lines) if "file: notebooks/" in line]
+    place = max((n for n in known if lines[n].split("/")[1] < name), default=known[0] - 1)
+    indent = lines[known[0]].partition("-")[0]
     lines.insert(place + 1, f"{indent}- file: notebooks/{name}\n")
     text = _TEMPLATE.read_text(encoding="utf-8")
     text = text.replace("TITLE", title or "TODO a question or a finding")
     written = {
         root / "notebooks" / f"{name}.md": text.replace("LABEL", words.replace("_", "-")),
         root / "tests" / "papermill" / f"{name}.json": json.dumps(_VALUES) + "\n",
-        contents: "".join(lines),
+        toc: "".join(lines),
     }
     for path, content in written.items():
         write_atomically(path, content)

@@ -26,7 +26,7 @@ from bookmaker.source import Chapter, has_tag, read_notebook
 
 # One thread for each library: the same sums in the same order on every machine, and as many
 # processes at a time as there are cores.
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 _IN_CELL = re.compile(r"Cell In\[\d+\], line (\d+)")
 _TEMPLATE = Path(__file__).with_name("page.html.j2").read_text(encoding="utf-8")
@@ -51,7 +51,7 @@ def execute(
     kernel died. Raises SourceError or ParameterError before a kernel starts.
     """
     checked = chapter.check_values(values)
-    for name in THREADS:
+    for name in _THREADS:
         os.environ.setdefault(name, "1")
     problem, place, line, kind = "", "", 1, RunError
     # Away from the checkout, so that no chapter depends on where it is run.

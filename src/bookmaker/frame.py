@@ -9,7 +9,7 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -53,12 +53,10 @@ def welcome_pictures(root: Path) -> Iterator[tuple[Path, bytes]]:
     from spinformer.plot.vector import figure_svg
 
     numbers = welcome_numbers(claim_figures(root, FIGURES))
-    drawn: dict[str, Callable[[], None]] = {
-        name: partial(draw, numbers) for name, draw in PICTURES.items()
-    }
-    drawn |= {"layer": draw_layer, "spins": draw_spins, "generator": draw_generator}
+    drawn = {name: partial(draw, numbers) for name, draw in PICTURES.items()}
+    fixed = {"layer": draw_layer, "spins": draw_spins, "generator": draw_generator}
     digests = {}
-    for name, draw in drawn.items():
+    for name, draw in (drawn | fixed).items():
         with plt.rc_context():
             use_style()
             draw()
@@ -77,10 +75,8 @@ def main_path(root: Path) -> list[str]:
     """
     pages = ["book/welcome"]
     for caption, files in contents(root):
-        if caption.startswith("Part "):
-            pages += files
-        elif "Further results" not in caption:
-            pages += [file for file in files if file.startswith("notebooks/")]
+        part, further = caption.startswith("Part "), "Further results" in caption
+        pages += [f for f in files if part or (f.startswith("notebooks/") and not further)]
     return pages
 
 
@@ -111,12 +107,10 @@ def joined(files: Sequence[Path]) -> str:
 
     def renamed(match: re.Match[str], here: str) -> str:
         kind, target = match[1] or match[3], match[2] or match[4] or ""
-        if kind == "id":
-            return f'id="{here}--{target}"'
-        if kind == "url":
-            return f"url(#{here}--{target})"
         path, _, place = target.partition("#")
         name = Path(path).stem if path else here
+        if kind in ("id", "url"):
+            return f'id="{here}--{target}"' if kind == "id" else f"url(#{here}--{target})"
         if ":" in target:
             return match[0]
         return f'{kind}="#{name}--{place}"' if name in pages else ""

@@ -42,33 +42,33 @@ _FUNCTIONS = {"abs": abs}
 
 @dataclass
 class Parameter:
-    """One parameter of a chapter: an int, a float or a str, and what it may be.
+    """One parameter of a chapter: an int, a float or a str, and what it may be, as it is written.
 
     Numbers lie in `range`, words are among `choices`, texts lead to a `path` ("file", "folder"),
     if there is any.
     """
 
     name: str
-    type: type[Any]
+    type: str
     default: Any
     help: str
     range: str
-    choices: list[str]
+    choices: str
     path: str
 
     @property
     def allowed(self) -> str:
         """The values allowed, as a reader writes them."""
         if self.choices:
-            return "one of " + " | ".join(self.choices)
+            return f"one of {self.choices}"
         if self.path:
             return f"the absolute path of a {self.path} or empty"
-        return f"{self.type.__name__} in {self.range}" if self.range else self.type.__name__
+        return f"{self.type} in {self.range}" if self.range else self.type
 
     def parse(self, given: object) -> Any:
         """Return what a text, or a value, stands for; ParameterError if it is not allowed."""
         with suppress(ValueError):
-            value = self.type(str(given))
+            value = _TYPES[self.type](str(given))
             if self._allows(value):
                 return value
         raise ParameterError(
@@ -77,11 +77,11 @@ class Parameter:
 
     def _allows(self, value: Any) -> bool:
         if self.choices:
-            return value in self.choices
+            return value in map(str.strip, self.choices.split("|"))
         if self.path:
             # A chapter runs in a folder of its own: a relative path would lead elsewhere there.
             return not value or (os.path.isabs(value) and _EXISTS[self.path](value))
-        if self.type is str:
+        if self.type == "str":
             return True
         low, high = map(float, self.range[1:-1].split(", ") if self.range else ("-inf", "inf"))
         above = value > low or (value == low and self.range.startswith("["))
@@ -158,21 +158,19 @@ def _add_parameter(cell: ParameterCell, line: str) -> None:
             "every line must read `name: type = default  # help`, the type one of "
             f"{', '.join(_TYPES)}, without an `=` in the comment"
         )
-    name, kind, text = found["name"], _TYPES[found["type"]], found["help"]
-    if _ALMOST.search(text):
+    parameter = Parameter(**found.groupdict(""))
+    name, text = parameter.name, parameter.type == "str"
+    if _ALMOST.search(parameter.help):
         raise ParameterError(
             f"{name} has a range that cannot be read: the comment must end with `in [low, high]`, "
             "`(` and `)` for open ends, `one of {a | b}`, `path of {file}` or `path of {folder}`"
         )
-    limits, words, path = (found[group] or "" for group in ("range", "choices", "path"))
-    if limits if kind is str else words or path:
-        raise ParameterError(f"{name} has limits that are not those of a {kind.__name__}")
+    if parameter.range if text else parameter.choices or parameter.path:
+        raise ParameterError(f"{name} has limits that are not those of a {parameter.type}")
     try:
-        default = ast.literal_eval(found["default"])
+        default = ast.literal_eval(parameter.default)
     except (SyntaxError, ValueError) as error:
         raise ParameterError(f"{name}: {error}") from None
-    choices = [word.strip() for word in words.split("|")] if words else []
-    parameter = Parameter(name, kind, default, text, limits, choices, path)
     parameter.default = parameter.parse(default)
     cell.parameters[name] = parameter
 

@@ -37,10 +37,6 @@ from bookmaker.parameters import ParameterCell, parse_parameters
 
 SOURCE = Path(__file__).resolve().parents[1]
 _EQUATION_LINK = re.compile(r"\[\]\(#(eq-[\w-]+)\)")
-_METADATA = {
-    "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
-    "language_info": {"name": "python"},
-}
 # Runs before anything of the package: on Colab the notebook is all there is. A folder that is
 # called like the package and lies beside the notebook has no origin.
 _INSTALL = Path(__file__).with_name("install.txt").read_text(encoding="utf-8").rstrip()
@@ -79,7 +75,7 @@ class Chapter:
 
     @property
     def template(self) -> NotebookNode:
-        """The notebook of the source, without outputs and without a public address.
+        """The notebook of the source, without outputs.
 
         Raises SourceError for a source that cannot be converted.
         """
@@ -98,20 +94,20 @@ class Chapter:
             raise SourceError([fault]) from None
         lines = [line.strip() for line in self.text.split("\n")]
         begins = {}
-        for number, (cell, begin) in enumerate(
-            zip(notebook.cells, notebook.metadata.source_map, strict=True)
-        ):
+        for number, cell in enumerate(notebook.cells):
             cell.id = f"cell-{number:03d}"
             # Options of the cell stand before its text.
-            head = cell.source.split("\n")[0].strip()
+            begin, head = notebook.metadata.source_map[number], cell.source.split("\n")[0].strip()
             begins[cell.id] = (lines.index(head, begin) if head in lines[begin:] else begin) + 1
             if has_tag(cell, "install"):
-                cell.source = install_source("")
+                cell.source = _INSTALL.replace("ADDRESS", repository_address(self.root))
             if cell.cell_type == "markdown":
                 # The book shows the equation's number; Jupyter and Colab show the label, which
                 # they also print beside the equation.
                 cell.source = _EQUATION_LINK.sub(r"[(\1)](#\1)", cell.source)
-        notebook.metadata = nbformat.from_dict(_METADATA)
+        kernel = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+        metadata = {"kernelspec": kernel, "language_info": {"name": "python"}}
+        notebook.metadata = nbformat.from_dict(metadata)
         notebook.nbformat, notebook.nbformat_minor = 4, 5
         return notebook, begins
 
@@ -154,17 +150,17 @@ class Chapter:
     def faults(self) -> list[Fault]:
         """Return everything in the source that keeps the chapter from running as it should."""
         try:
-            cells, begins = self._converted
+            notebook, begins = self._converted
         except SourceError as error:
             return error.faults
         faults = []
-        if not cells.cells or not cells.cells[0].source.startswith("# "):
+        if not notebook.cells or not notebook.cells[0].source.startswith("# "):
             line = min(begins.values(), default=1)
             faults.append(self.fault(line, "the text must begin with a heading, `# Title`"))
         for tag in ("install", "parameters"):
             if (count := len(self._tagged(tag))) != 1:
                 faults.append(self.fault(1, f"expected one cell tagged `{tag}`, found {count}"))
-        for cell in code_cells(cells):
+        for cell in code_cells(notebook):
             try:
                 cell_tree(cell.source)
             except SyntaxError as error:
@@ -200,8 +196,6 @@ class Chapter:
         for cell, done in zip(code_cells(notebook), code_cells(executed), strict=True):
             cell.outputs = nbformat.from_dict(done.outputs)
             cell.execution_count = done.execution_count
-            if has_tag(cell, "install"):
-                cell.source = install_source(repository_address(self.root))
         notebook.metadata["spinformer"] = {
             "source": self.source_path.name,
             "code": self.digest,
@@ -224,11 +218,6 @@ def chapters(root: Path | None = None, names: tuple[str, ...] = ()) -> list[Chap
         if name not in known:
             raise BookError(f"no chapter named {name!r}; there are: {', '.join(sorted(known))}")
     return [known[name] for name in dict.fromkeys(names) or sorted(known)]
-
-
-def install_source(address: str) -> str:
-    """Return the code of the install cell for a repository at `address` ("" for none)."""
-    return _INSTALL.replace("ADDRESS", address)
 
 
 def read_notebook(path: Path) -> NotebookNode:

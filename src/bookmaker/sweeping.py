@@ -24,7 +24,7 @@ import nbformat
 import numpy as np
 from jupyter_core.utils import ensure_event_loop
 
-from bookmaker.base import Lost, ParameterError, RunError, csv_text, write_atomically
+from bookmaker.base import BookError, Lost, ParameterError, RunError, csv_text, write_atomically
 from bookmaker.claims import read_claims, results
 from bookmaker.execution import execute
 from bookmaker.parameters import Parameter
@@ -81,7 +81,7 @@ def _values(parameter: Parameter, text: str) -> list[str]:
         return [text]
     found: list[str] = []
     for part in text.split(","):
-        if ":" not in part or parameter.type is str:
+        if ":" not in part or parameter.type == "str":
             found.append(part.strip())
             continue
         try:
@@ -97,12 +97,7 @@ def _values(parameter: Parameter, text: str) -> list[str]:
 
 
 def sweep_chapter(
-    chapter: Chapter,
-    folder: Path,
-    points: Sequence[Point],
-    *,
-    workers: Workers,
-    again: bool = False,
+    chapter: Chapter, folder: Path, points: list[Point], *, workers: Workers, again: bool = False
 ) -> tuple[str, int]:
     """Compute the points that are not finished in `folder` and write the table of all.
 
@@ -154,10 +149,10 @@ def run_point(*, root: str, name: str, code: str, values: Mapping[str, Any]) -> 
     begin = time.perf_counter()
     chapter = Chapter(Path(root), name)
     if chapter.digest != code:
-        raise RunError(
-            f"the code of {name} changed during the sweep, or a worker has another checkout"
-        )
+        told = f"the code of {name} changed during the sweep, or a worker has another checkout"
+        raise RunError(told)
     text = ""
+    problem: BookError | None
     try:
         notebook, problem = execute(chapter, values)
         text = nbformat.writes(notebook)
@@ -179,8 +174,7 @@ def run_point(*, root: str, name: str, code: str, values: Mapping[str, Any]) -> 
 
 def _table(chapter: Chapter, points: Sequence[Point], done: Mapping[str, Row]) -> str:
     """One line for each finished or refused point: parameters, results, time, versions, error."""
-    refused = {p.key: {"values": p.values, "error": p.error} for p in points if p.error}
-    known = refused | done
+    known = {p.key: {"values": p.values, "error": p.error} for p in points if p.error} | dict(done)
     keys = dict.fromkeys([*(p.key for p in points if p.key in known), *done])
     figures = dict.fromkeys(name for key in keys for name in known[key].get("figures", ()))
     names = ["point", *chapter.parameter_cell.parameters, *figures, "seconds", "versions", "error"]

@@ -24,6 +24,7 @@ import math
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
@@ -148,10 +149,8 @@ def tables_of(chapter: str) -> dict[str, Table]:
 
 def _column(values: Sequence[str]) -> np.ndarray:
     for kind in (np.int64, np.float64):
-        try:
+        with suppress(ValueError):
             return np.array(values).astype(kind)
-        except ValueError:
-            continue
     return np.array(values)
 
 

@@ -112,27 +112,24 @@ def stream(
         for future in as_completed(started):
             start = started[future]
             try:
-                values, problem = future.result()
+                values = future.result()
             except (KilledWorker, Lost) as error:
                 lost = Lost(f"the worker died here, every time it was tried: {error}")
-                values, problem = [lost] * len(units[start : start + chunk]), ""
-            if problem:
-                raise RunError(problem)
+                values = [lost] * len(units[start : start + chunk])
+            if isinstance(values, RunError):
+                raise values
             yield from enumerate(values, start)
             future.release()
 
 
-def _chunk(function: Callable[..., Any], units: Sequence[Unit]) -> tuple[list[Any], str]:
-    """What a worker does in one task: the values, and what a unit raised; Dask tries Lost again."""
-    values = []
-    for unit in units:
-        try:
-            values.append(function(**unit))
-        except Lost:
-            raise
-        except Exception:
-            return values, traceback.format_exc().strip()
-    return values, ""
+def _chunk(function: Callable[..., Any], units: Sequence[Unit]) -> list[Any] | RunError:
+    """What a worker does in one task: the values, or what a unit raised; Dask tries Lost again."""
+    try:
+        return [function(**unit) for unit in units]
+    except Lost:
+        raise
+    except Exception:
+        return RunError(traceback.format_exc().strip())
 
 
 @contextlib.contextmanager
@@ -204,7 +201,8 @@ def writing(folder: Path, *, about: Mapping[str, Any]) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise RunError(f"another process is at work on {folder}") from None
-        if (known := _read(folder / ABOUT)) != about:
+        known = file.read().decode(errors="replace")
+        if known != json.dumps(about):
             raise RunError(f"{folder} belongs to {known}, not to {about}: choose another folder")
         yield
 
@@ -216,13 +214,9 @@ def add(folder: Path, key: str, result: Any) -> None:
 
 def finished(folder: Path) -> dict[str, Any]:
     """Return the results of finished units by key."""
-    found = {path.stem: _read(path) for path in sorted(folder.glob("p*.json"))}
-    return {key: result for key, result in found.items() if result is not None}
-
-
-def _read(path: Path) -> Any:
-    try:
-        return json.loads(path.read_bytes())
-    except ValueError:
-        # The machine itself went down before the disk had it.
-        return None
+    found = {}
+    for path in sorted(folder.glob("p*.json")):
+        # If the machine itself went down before the disk had it, there is half of it.
+        with contextlib.suppress(ValueError):
+            found[path.stem] = json.loads(path.read_bytes())
+    return found
