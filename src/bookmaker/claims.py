@@ -11,6 +11,7 @@ above zero speaks for the statement, and `runs`, the trainings, starts or system
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -170,12 +171,11 @@ def printed_text(cell: NotebookNode) -> str:
 
 def claim_tags(notebook: NotebookNode) -> dict[str, str]:
     """Return for each claim id that cells of `notebook` are tagged with what they printed."""
-    printed: dict[str, str] = {}
+    printed: dict[str, str] = defaultdict(str)
     for cell in notebook.cells:
         for tag in cell.metadata.get("tags", []):
             if tag.startswith(TAG):
-                name = tag.removeprefix(TAG)
-                printed[name] = printed.get(name, "") + printed_text(cell)
+                printed[tag.removeprefix(TAG)] += printed_text(cell)
     return printed
 
 

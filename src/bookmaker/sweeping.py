@@ -174,7 +174,8 @@ def run_point(*, root: str, name: str, code: str, values: Mapping[str, Any]) -> 
 
 def _table(chapter: Chapter, points: Sequence[Point], done: Mapping[str, Row]) -> str:
     """One line for each finished or refused point: parameters, results, time, versions, error."""
-    known = {p.key: {"values": p.values, "error": p.error} for p in points if p.error} | dict(done)
+    known: dict[str, Row] = dict(done)
+    known |= {p.key: {"values": p.values, "error": p.error} for p in points if p.error}
     keys = dict.fromkeys([*(p.key for p in points if p.key in known), *done])
     figures = dict.fromkeys(name for key in keys for name in known[key].get("figures", ()))
     names = ["point", *chapter.parameter_cell.parameters, *figures, "seconds", "versions", "error"]

@@ -138,7 +138,7 @@ def _client(workers: Workers, tasks: int) -> Iterator[Any]:
     try:
         import dask
         from dask.system import CPU_COUNT
-        from distributed import Client, LocalCluster
+        from distributed import Client
     except ModuleNotFoundError as error:
         raise RunError(
             f"{error.name} is missing: workers need `pip install 'spinformer[sweep]'`, in a "
@@ -149,30 +149,28 @@ def _client(workers: Workers, tasks: int) -> Iterator[Any]:
             client = Client(workers.scheduler, timeout=PATIENCE)
         except (OSError, ValueError) as error:
             raise RunError(f"no scheduler answers at {workers.scheduler}: {error}") from None
-        with client:
-            if max(client.nthreads().values(), default=1) > 1:
-                raise RunError("each worker must have one thread: start it with --nthreads 1")
-            yield client
-        return
-    settings = {
-        "distributed.scheduler.allowed-failures": RETRIES,
-        # A worker is given its next task when it is done, so that one which dies takes no other
-        # task with it.
-        "distributed.scheduler.worker-saturation": 1.0,
-    }
-    # Processes that start now ignore the Ctrl-C that the terminal sends to all of them.
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        with dask.config.set(settings):
-            cluster = LocalCluster(
-                n_workers=min(workers.count if workers.count > 0 else CPU_COUNT, tasks),
-                threads_per_worker=1,
-                dashboard_address="127.0.0.1:0",
-                silence_logs=logging.CRITICAL,
-            )
-    finally:
-        signal.signal(signal.SIGINT, before)
-    with cluster, Client(cluster) as client:
+    else:
+        settings = {
+            "distributed.scheduler.allowed-failures": RETRIES,
+            # A worker is given its next task when it is done, so that one which dies takes no
+            # other task with it.
+            "distributed.scheduler.worker-saturation": 1.0,
+        }
+        # Processes that start now ignore the Ctrl-C that the terminal sends to all of them.
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            with dask.config.set(settings):
+                client = Client(
+                    n_workers=min(workers.count if workers.count > 0 else CPU_COUNT, tasks),
+                    threads_per_worker=1,
+                    dashboard_address="127.0.0.1:0",
+                    silence_logs=logging.CRITICAL,
+                )
+        finally:
+            signal.signal(signal.SIGINT, before)
+    with client:
+        if max(client.nthreads().values(), default=1) > 1:
+            raise RunError("each worker must have one thread: start it with --nthreads 1")
         yield client
 
 
