@@ -18,6 +18,7 @@ from typing import Any
 from docutils import nodes
 from pybtex import plugin
 from site_pages import used
+from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
@@ -149,6 +150,13 @@ def _rst(paragraph: str) -> str:
     return "".join(pieces)
 
 
+def no_link(
+    _app: Sphinx, _env: object, node: pending_xref, text: nodes.TextElement
+) -> nodes.TextElement | None:
+    """Leave a Python name that has no entry as text: a type of another library, a table."""
+    return text if node["refdomain"] == "py" else None
+
+
 def add_launch_links(app: Sphinx, config: Any) -> None:
     """Turn on launch buttons if readers can reach the repository."""
     if address := repository_address(Path(app.srcdir)):
@@ -173,3 +181,4 @@ def setup(app: Sphinx) -> None:
     app.connect("env-get-updated", assign_numbers, priority=900)
     app.connect("doctree-resolved", link_terms)
     app.connect("autodoc-process-docstring", plain_docstring)
+    app.connect("missing-reference", no_link)
