@@ -95,7 +95,7 @@ def dark_file(text: str) -> str:
 def two_words(caption: str) -> str:
     """Return a caption whose words for what has no colour follow the theme.
 
-    >>> two_words("the limit (black)")[-48:]
+    >>> two_words("the limit (black)")[-47:]
     'black</span><span class="on-dark">white</span>)'
     """
     span = '<span class="on-{}">{}</span>'
