@@ -20,11 +20,9 @@ from distributed import LocalCluster
 
 from bookmaker import sweeping
 from bookmaker.execution import execute
-from bookmaker.freshness import read_notebook
-from bookmaker.source import Chapter
+from bookmaker.source import Chapter, read_notebook
 from bookmaker.sweeping import POINTS, read_points, run_point, sweep_chapter
-from bookmaker.sweeps import store
-from bookmaker.sweeps.engine import Workers, stream
+from bookmaker.sweeps.engine import Workers, add, stream, writing
 
 ROOT = Path(__file__).resolve().parents[1]
 CHAPTER, VALUES = "33b_lifetimes", {"copies": 8, "horizon": 100_000}
@@ -85,8 +83,8 @@ def added_to_a_point(count: int = 40) -> None:
     """What is done around the execution of a point, by driver and worker, without Dask's share."""
     chapter = Chapter(ROOT, CHAPTER)
     executed = read_notebook(chapter.notebook_path)
-    points = read_points(chapter, [("seed", f"1:{count}:{count}")])
-    sweeping.execute = lambda *_, **__: (executed, "", False)
+    points = read_points(chapter, {"seed": f"1:{count}:{count}"})
+    sweeping.execute = lambda *_, **__: (executed, None)
     with tempfile.TemporaryDirectory() as folder:
         sweep_chapter(chapter, Path(folder), points[:1], workers=Workers())
         begin = time.process_time()
@@ -102,7 +100,7 @@ def many_short_units(count: int = 10_000) -> None:
         begin, before = 0.0, time.process_time()
         for place, value in stream(nap, units, workers=Workers(count=2), chunk=100):
             begin = begin or time.perf_counter()
-            store.add(Path(folder), f"p{place}", value)
+            add(Path(folder), f"p{place}", value)
         wall, driver = time.perf_counter() - begin, time.process_time() - before
     print(
         f"{count} units of 10 ms, 100 at a time, on 2 workers: {wall:.1f} s for "
@@ -142,14 +140,14 @@ def two_workers(pairs: int = 4) -> None:
 
 def resuming(count: int = 10_000) -> None:
     chapter = Chapter(ROOT, CHAPTER)
-    points = read_points(chapter, [("seed", f"0:{count - 1}:{count}")])
+    points = read_points(chapter, {"seed": f"0:{count - 1}:{count}"})
     with tempfile.TemporaryDirectory() as folder:
         about = {"chapter": chapter.name, "code": chapter.digest}
-        with store.writing(Path(folder) / POINTS, about=about):
+        with writing(Path(folder) / POINTS, about=about):
             rest = {"figures": {"C9.share": "0.12"}, "seconds": 1.0, "versions": "x" * 90}
             for point in points:
                 row = {"values": dict(point.values), **rest, "error": ""}
-                store.add(Path(folder) / POINTS, point.key, row)
+                add(Path(folder) / POINTS, point.key, row)
         command = [sys.executable, "-m", "bookmaker", "sweep", CHAPTER]
         command += ["-p", "seed", f"0:{count - 1}:{count}", "-o", folder]
         walls, cpus = [], []

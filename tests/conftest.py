@@ -54,7 +54,7 @@ kind: str = "flat"  # which landscape, one of {flat | steep}
 ```
 
 ```{code-cell} ipython3
-from bookmaker.errors import Fault
+from bookmaker.base import Fault
 
 for _ in range(count):
     print(Fault(kind, 1, f"{kind} {beta:.2f}").message)
@@ -77,8 +77,6 @@ def root() -> Path:
 
 def write_checkout(folder: Path) -> Path:
     """Write a checkout that holds one small chapter, `01_small`, and nothing executed."""
-    for name in ("notebooks", "book", "tests/papermill"):
-        (folder / name).mkdir(parents=True)
     files = {
         "notebooks/01_small.md": SMALL_CHAPTER,
         "tests/papermill/01_small.json": '{"count": 1, "kind": "flat"}\n',
@@ -91,6 +89,7 @@ def write_checkout(folder: Path) -> Path:
         "README.md": "# Small\n",
     }
     for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8", newline="\n")
     shutil.copy(ROOT / "_config.yml", folder / "_config.yml")
     for name in ("_static", "_ext", "references.bib"):
@@ -114,7 +113,7 @@ def call(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
 
 @pytest.fixture
 def small_checkout(tmp_path: Path) -> Path:
-    """A checkout that holds one small chapter, `01_small`, and nothing executed."""
+    """See `write_checkout`."""
     return write_checkout(tmp_path / "checkout")
 
 
@@ -138,11 +137,10 @@ def built_checkout(executed_checkout: Path, tmp_path: Path) -> Path:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Name what was left out for want of a browser: a green run without it is half a run."""
     skipped = terminalreporter.stats.get("skipped", [])
-    left_out = [report.nodeid for report in skipped if NO_BROWSER in str(report.longrepr)]
-    if left_out:
+    if left_out := sum(NO_BROWSER in str(report.longrepr) for report in skipped):
         terminalreporter.section("no browser", yellow=True)
         terminalreporter.write_line(
-            f"{len(left_out)} tests of the built pages were left out. {NO_BROWSER}"
+            f"{left_out} tests of the built pages were left out. {NO_BROWSER}"
         )
 
 
@@ -159,14 +157,9 @@ def browser() -> Iterator[object]:
 
     options = webdriver.ChromeOptions()
     options.binary_location = chromium
-    for flag in (
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-dev-shm-usage",
-        "--window-size=1300,1000",
-        "--host-resolver-rules=MAP * ~NOTFOUND",
-    ):
+    flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+    flags += ["--window-size=1300,1000", "--host-resolver-rules=MAP * ~NOTFOUND"]
+    for flag in flags:
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     running = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))

@@ -22,9 +22,10 @@ import sys
 import tempfile
 import time
 import tomllib
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "_build" / "portability"
@@ -70,13 +71,12 @@ def ask(command: list[str], *, check: bool = True) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=check).stdout
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(NamedTuple):
     """One environment and one way to use the processor."""
 
     python: str
     versions: str = "constraints"  # or "lowest", "newest", "none"
-    settings: dict[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = {}
     threads: int = 1
 
 

@@ -46,12 +46,7 @@ OUT_OF_RANGE: dict[str, Any] = {
 }
 # They say that they check nothing: results, and parts that a chapter shows at work.
 UNCHECKED = {"Solution", "descend", "example_decoder", "rest", "Validity"}
-UNCHECKED |= {
-    "response_attention",
-    "driven_step",
-    "entropy_rate",
-    "softmax_weights",
-}
+UNCHECKED |= {"response_attention", "driven_step", "entropy_rate", "softmax_weights"}
 # An error is no function; the others are inner steps that a chapter shows at work.
 NO_NONSENSE = UNCHECKED | {"ModelUnavailable", "Solver", "hop"}
 # A bar that is shown or not; what torch itself reads and refuses.

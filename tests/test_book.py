@@ -14,8 +14,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from test_book_of_one_chapter import build, read_links
 
+from bookmaker.base import repository_address
 from bookmaker.claims import VERDICTS, read_rows
-from bookmaker.project import repository_address
 from bookmaker.source import chapters
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -153,10 +153,12 @@ def test_claims_can_be_filtered_and_are_whole_on_every_width(browser, site):
     assert_whole_on_every_width(browser)
 
 
-@pytest.mark.parametrize("word", ["magnetization", "Neimark-Sacker", "lyapunov_spectrum"])
-def test_search_finds_a_word(browser, site, word):
-    browser.get(f"file://{site}/search.html?q={word}")
-    assert wait_for(browser, "document.querySelectorAll('#search-results li a').length") > 0
+def test_search_finds_a_word_and_the_front_page_leads_to_the_welcome(browser, site):
+    for word in ("magnetization", "Neimark-Sacker", "lyapunov_spectrum"):
+        browser.get(f"file://{site}/search.html?q={word}")
+        assert wait_for(browser, "document.querySelectorAll('#search-results li a').length") > 0
+    browser.get(f"file://{site}/index.html")
+    assert wait_for(browser, "location.pathname.endsWith('/book/welcome.html')")
 
 
 def test_chapters_and_the_functions_they_use_link_to_one_another(site, monkeypatch):
@@ -228,11 +230,6 @@ def test_live_figures_leave_a_picture_where_scripts_are_off(site):
     for picture in pictures:
         assert re.search(r'<svg class="figure" role="img" aria-label="[^"]{20,}"', picture)
         assert "<figcaption>" in picture
-
-
-def test_front_page_redirects_to_the_welcome(browser, site):
-    browser.get(f"file://{site}/index.html")
-    assert wait_for(browser, "location.pathname.endsWith('/book/welcome.html')")
 
 
 def test_no_dead_badge_without_an_address(site):
@@ -363,16 +360,15 @@ KINDS = (
 )
 
 
-# Colors that are still on their way to those of another theme would be measured.
-SUDDEN = (
-    "const style = document.createElement('style');"
-    "style.textContent = '* { transition: none !important; }';"
-    "document.head.append(style);"
-)
-
-
-def serious_faults(browser, place):
+def serious_faults(browser, place, theme):
     """What axe finds in a part of the page that is open."""
+    # Colors that are still on their way to those of another theme would be measured.
+    browser.execute_script(
+        "const style = document.createElement('style');"
+        "style.textContent = '* { transition: none !important; }';"
+        "document.head.append(style); document.documentElement.dataset.theme = arguments[0]",
+        theme,
+    )
     browser.execute_script(AXE.read_text(encoding="utf-8"))
     return browser.execute_async_script(
         f"axe.run({place}, {{resultTypes: ['violations']}}).then(f => arguments[0]("
@@ -386,20 +382,19 @@ def serious_faults(browser, place):
 def test_a_page_is_open_to_everyone(browser, site, page, theme):
     browser.set_script_timeout(120)
     browser.get(f"file://{site}/{page}")
-    browser.execute_script(SUDDEN)
-    browser.execute_script(f"document.documentElement.dataset.theme = '{theme}'")
-    assert serious_faults(browser, "document") == []
+    assert serious_faults(browser, "document", theme) == []
 
 
 def test_figures_have_no_ground_turn_light_on_dark_and_open_when_pressed(browser, site):
     browser.get(f"file://{site}/notebooks/12_continuous_memory.html")
-    style = "getComputedStyle(document.querySelector(arguments[0])).fill"
-    chosen = ["svg.figure", "svg.figure .as-drawn", "svg.figure .as-drawn .ink"]
-    before = [browser.execute_script(f"return {style}", name) for name in chosen]
-    browser.execute_script("document.documentElement.dataset.theme = 'dark'")
-    dark = [browser.execute_script(f"return {style}", name) for name in chosen]
+    fills = (
+        "document.documentElement.dataset.theme = arguments[0];"
+        "return ['', ' .as-drawn', ' .as-drawn .ink'].map("
+        "n => getComputedStyle(document.querySelector('svg.figure' + n)).fill)"
+    )
     ink, black = "rgb(232, 232, 232)", "rgb(0, 0, 0)"
-    assert (before, dark) == ([black] * 3, [ink, black, ink])
+    assert browser.execute_script(fills, "light") == [black] * 3
+    assert browser.execute_script(fills, "dark") == [ink, black, ink]
     assert browser.execute_script("return document.querySelectorAll('svg path').length") > 100
     # What is cut at the edge of the axes, white arrows say, is drawn on the ground.
     ground = "path[style='fill: #ffffff']:not([clip-path])"
@@ -475,10 +470,8 @@ def test_a_live_figure_is_open_to_everyone(browser, site, name):
     for theme, width in (("light", 1300), ("dark", 420)):
         browser.set_window_size(width, 1000)
         open_figure(browser, site, name)
-        browser.execute_script(SUDDEN)
-        browser.execute_script(f"document.documentElement.dataset.theme = '{theme}'")
         place = f"document.querySelector('[data-explorable={name}]')"
-        assert serious_faults(browser, place) == []
+        assert serious_faults(browser, place, theme) == []
         assert browser.execute_script(
             "return document.documentElement.scrollWidth <= document.documentElement.clientWidth"
         )

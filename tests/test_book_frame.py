@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bookmaker.frame import FOLDER, claim_figures
-from bookmaker.project import contents
+from bookmaker.base import contents
+from bookmaker.frame import FOLDER, claim_figures, main_path
 from compendium.front.welcome import FIGURES, HEADS, head_tones, welcome_numbers
 from spinformer.plot.style import COLORS
 
@@ -36,12 +36,10 @@ def test_pictures_draw_the_numbers_that_chapters_print(printed):
     figures = {name: printed[name] for name in FIGURES}
     assert STORED["numbers"]["figures"] == figures, AGAIN
     numbers = welcome_numbers(figures)
-    for name in ("keys", "paths"):
-        np.testing.assert_allclose(STORED["numbers"][name], numbers[name], atol=1e-5, err_msg=AGAIN)
-    for name, path in numbers["motions"].items():
-        np.testing.assert_allclose(
-            STORED["numbers"]["motions"][name], path, atol=1e-5, err_msg=AGAIN
-        )
+    stored = STORED["numbers"] | STORED["numbers"]["motions"]
+    for name, path in (numbers | numbers["motions"]).items():
+        if name in ("keys", "paths", *numbers["motions"]):
+            np.testing.assert_allclose(stored[name], path, atol=1e-5, err_msg=AGAIN)
 
 
 def test_queries_of_the_first_picture_go_downhill_to_a_key():
@@ -105,23 +103,21 @@ def test_picture_of_the_heads_draws_and_tells_every_head(printed):
     assert alt.format(*told) in WELCOME
 
 
-def test_the_course_is_the_main_path_of_the_contents_and_every_chapter_has_a_card():
+def test_the_course_is_the_main_path_that_the_pdf_holds_and_every_chapter_has_a_card():
     """Parts I to IV and the synthesis; what is below them is called further results."""
-    listed, further = [], set()
-    for caption, files in contents(ROOT):
-        names = [Path(file).name for file in files if file.startswith("notebooks/")]
-        listed += names
-        further |= set(names) if "Further results" in caption else set()
-    course = re.findall(r"notebooks/(\w+)\.md", WELCOME.split("**A course.**")[1].split("\n")[0])
-    assert course == [name for name in listed if name not in further]
-    assert 17 <= len(course) <= 22
+    chapters = {file for _, files in contents(ROOT) for file in files if "notebooks/" in file}
+    further = {f for caption, files in contents(ROOT) if "Further" in caption for f in files}
+    course = re.findall(r"notebooks/\w+", WELCOME.split("**A course.**")[1].split("\n")[0])
+    pages = main_path(ROOT)
+    assert pages[:2] + pages[-1:] == ["book/welcome", "book/part1", "notebooks/51_synthesis"]
+    assert [page for page in pages if page in chapters] == course
+    assert set(course) == chapters - further
+    assert len(course) == 22
     assert "The twenty-two chapters" in WELCOME
-    cards = re.findall(r"^(\w+): \d", (ROOT / "book" / "results.md").read_text(), flags=re.M)
-    assert sorted(cards) == sorted(listed)
-    shown = re.findall(
-        r"^(\w+): \d (fig-\S+)", (ROOT / "book" / "results.md").read_text(), flags=re.M
-    )
-    for chapter, figure in shown:
+    results = (ROOT / "book" / "results.md").read_text()
+    cards = re.findall(r"^(\w+): \d", results, flags=re.M)
+    assert sorted(cards) == sorted(Path(chapter).name for chapter in chapters)
+    for chapter, figure in re.findall(r"^(\w+): \d (fig-\S+)", results, flags=re.M):
         assert f"name: {figure}\n" in (ROOT / "notebooks" / f"{chapter}.md").read_text(), chapter
 
 

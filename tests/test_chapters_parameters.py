@@ -2,8 +2,8 @@
 
 import pytest
 
-from bookmaker.errors import ParameterError
-from bookmaker.parameters import parse_parameters, values_from_pairs
+from bookmaker.base import ParameterError
+from bookmaker.parameters import parse_parameters
 
 LINES = """\
 beta: float = 1.27  # inverse temperature of the output, in [0, 10]
@@ -25,9 +25,9 @@ def read(source):
 def test_reads_types_defaults_ranges_and_help():
     found = read(LINES).parameters
     assert list(found) == ["beta", "gain", "share", "steps", "network", "text", "loose"]
-    assert (found["beta"].type, found["beta"].default) == (float, 1.27)
+    assert (found["beta"].type, found["beta"].default) == ("float", 1.27)
     assert found["beta"].help == "inverse temperature of the output"
-    assert found["network"].choices == ("document", "random")
+    assert found["network"].choices == "document | random"
 
 
 @pytest.mark.parametrize(
@@ -79,18 +79,11 @@ def test_a_path_is_absolute_and_leads_to_something(tmp_path, monkeypatch):
     file.touch()
     for good in ({"text": str(file), "model": str(tmp_path)}, {"text": "", "model": ""}):
         assert cell.check(good) == good
-    for name, value in (
-        ("text", "essay.txt"),
-        ("text", tmp_path),
-        ("text", tmp_path / "missing.txt"),
-        ("text", "\0"),
-        ("model", file),
-    ):
-        kind = {"text": "file", "model": "folder"}[name]
-        with pytest.raises(
-            ParameterError, match=f"{name} must be the absolute path of a {kind} or"
-        ):
-            cell.check({name: value})
+    for value in ("essay.txt", tmp_path, tmp_path / "missing.txt", "\0"):
+        with pytest.raises(ParameterError, match="text must be the absolute path of a file or"):
+            cell.check({"text": value})
+    with pytest.raises(ParameterError, match="model must be the absolute path of a folder or"):
+        cell.check({"model": file})
 
 
 @pytest.mark.parametrize(
@@ -151,5 +144,3 @@ def test_values_are_checked_with_the_defaults_of_the_others():
             cell.check(values)
     with pytest.raises(ParameterError, match="requires low > high"):
         read(f"{lines}# require: low > high")
-    with pytest.raises(ParameterError, match="given twice"):
-        values_from_pairs([("low", "1"), ("low", "2")])

@@ -7,9 +7,8 @@ import pytest
 from papermill import inspect_notebook
 
 from bookmaker import __main__ as command
-from bookmaker import execution, files
-from bookmaker.files import write_atomically
-from bookmaker.sweeps.engine import Lost
+from bookmaker import base, execution
+from bookmaker.base import Lost, write_atomically
 from bookmaker.tables import Table
 
 
@@ -19,6 +18,8 @@ def printed(path):
 
 
 def test_list_shows_name_type_default_range_and_help(built_checkout, call):
+    other = call(built_checkout, "list", "02_other").stderr
+    assert other == "Error: no chapter named '02_other'; there are: 01_small\n"
     text = call(built_checkout, "list").stdout
     assert "01_small: A small chapter" in text
     assert "beta = 1.5  (float in [0, 10])" in text
@@ -48,11 +49,7 @@ def test_run_writes_notebook_and_page_with_the_values(small_checkout, tmp_path, 
     ("arguments", "message"),
     [
         ("-p bet 2", "01_small: no parameter named bet; there are: beta, count, kind"),
-        ("-p count x", "01_small: count must be int in [1, 100], got x"),
-        (
-            f"-p beta 1{400 * '0'}",
-            f"01_small: beta must be float in [0, 10], got 1{59 * '0'}",
-        ),
+        (f"-p beta 1{400 * '0'}", f"01_small: beta must be float in [0, 10], got 1{59 * '0'}"),
         (
             "-p kind steep -p count 10",
             '01_small: the chapter requires kind == "flat" or count < 10 (steep is slow), '
@@ -60,7 +57,6 @@ def test_run_writes_notebook_and_page_with_the_values(small_checkout, tmp_path, 
         ),
         ("-p beta 1 -p beta 2", "a parameter is given twice among beta, beta"),
         ("-o notebooks", "output must not be the folder of the committed notebooks"),
-        ("-o README.md", "[Errno 17] File exists: 'README.md'"),
         ("-o README.md/out", "[Errno 20] Not a directory: 'README.md/out'"),
         (f"-o {300 * 'x'}", f"[Errno 36] File name too long: '{300 * 'x'}'"),
     ],
@@ -91,23 +87,21 @@ def test_a_failed_run_leaves_the_notebook_as_far_as_it_came(small_checkout, call
     assert printed(small_checkout / "out" / "01_small.ipynb") == "flat 2.00\nflat 2.00\n"
 
 
-def test_a_chapter_that_cannot_be_read_hides_no_other(built_checkout, call):
-    (built_checkout / "notebooks" / "00_bad.md").write_bytes(b"# Bad\n\n\xff\n")
-    result = call(built_checkout, "build")
-    assert result.exit_code == 1
-    assert "notebooks/00_bad.md:1: the file cannot be read: 'utf-8' codec" in result.stderr
-    assert "0 of 2" in result.stdout
-
-
-def test_build_executes_only_the_stale_and_changes_no_byte_the_second_time(built_checkout, call):
+def test_build_executes_only_the_stale_and_one_that_cannot_be_read_hides_no_other(
+    built_checkout, call
+):
     path = built_checkout / "notebooks" / "01_small.ipynb"
     first = path.read_bytes()
     assert "0 of 1 chapters" in call(built_checkout, "build").stdout
     assert path.read_bytes() == first
     # A merge left conflicts in it.
     path.write_bytes(first.replace(b'"cells"', b'<<<<<<< HEAD\n"cells"\n=======', 1))
+    path.with_name("00_bad.md").write_bytes(b"# Bad\n\n\xff\n")
     result = call(built_checkout, "build")
+    assert result.exit_code == 1
+    assert "notebooks/00_bad.md:1: the file cannot be read: 'utf-8' codec" in result.stderr
     assert "01_small: notebooks/01_small.ipynb cannot be read" in result.stdout
+    assert "1 of 2 chapters" in result.stdout
     assert path.read_bytes() == first
 
 
@@ -115,10 +109,7 @@ def test_build_executes_only_the_stale_and_changes_no_byte_the_second_time(built
     ("lines", "message"),
     [
         ("x = 1\nimport warnings; warnings.warn('late')", ":37: the cell writes to stderr"),
-        (
-            "%notmagic",
-            ":37: the cell writes to stderr: UsageError: Line magic function `%notmagic`",
-        ),
+        ("%notmagic", ":37: the cell writes to stderr: UsageError: Line magic function"),
         ("import os; os._exit(1)", ":37: the kernel died in this cell"),
     ],
 )
@@ -151,7 +142,7 @@ def test_a_worker_that_died_is_said_in_a_line_and_a_build_that_is_ended_writes_n
     result = call(built_checkout, "table", "01_small", "squares")
     assert (result.exit_code, result.stderr) == (1, "Error: the worker died here\n")
     # A batch system ends it while it writes.
-    monkeypatch.setattr(files.os, "replace", lambda *_: signal.raise_signal(signal.SIGTERM))
+    monkeypatch.setattr(base.os, "replace", lambda *_: signal.raise_signal(signal.SIGTERM))
     source = path.with_suffix(".md")
     source.write_text(source.read_text(encoding="utf-8") + "\nMore prose.\n", encoding="utf-8")
     result = call(built_checkout, "build")

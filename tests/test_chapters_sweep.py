@@ -16,10 +16,9 @@ import nbformat
 import pytest
 
 from bookmaker import execution, sweeping
+from bookmaker.base import RunError
 from bookmaker.claims import Claim, read_claims, results
-from bookmaker.errors import RunError
-from bookmaker.freshness import read_notebook
-from bookmaker.source import Chapter
+from bookmaker.source import Chapter, read_notebook
 from bookmaker.sweeping import POINTS, TABLE, read_points, sweep_chapter
 from bookmaker.sweeps.engine import Workers
 
@@ -71,23 +70,23 @@ def no_kernel(monkeypatch):
         notebook.cells[-1].outputs = [
             nbformat.v4.new_output("stream", text=f"double = {2 * values['beta']:.1f}\n")
         ]
-        return notebook, "", False
+        return notebook, None
 
     monkeypatch.setattr(sweeping, "execute", execute)
     return ran
 
 
 def test_ranges_and_lists_multiply_and_doubles_count_once(chapter):
-    found = read_points(chapter, [("beta", "1.2:1.3:11"), ("count", "1:5:3")])
+    found = read_points(chapter, {"beta": "1.2:1.3:11", "count": "1:5:3"})
     values = [tuple(point.values.values()) for point in found]
     betas = [1.2, 1.21, 1.22, 1.23, 1.24, 1.25, 1.26, 1.27, 1.28, 1.29, 1.3]
     assert values == [(beta, count, "flat") for beta in betas for count in (1, 3, 5)]
-    words = read_points(chapter, [("kind", "flat,steep"), ("count", "2")])
-    assert [str(point) for point in words] == ["kind = flat, count = 2", "kind = steep, count = 2"]
+    words = read_points(chapter, {"kind": "flat,steep", "count": "2"})
+    assert [point.asked for point in words] == ["kind = flat, count = 2", "kind = steep, count = 2"]
     # The default, asked for or not, is one point.
-    assert len(read_points(chapter, [("beta", "1.5,1.50,2")])) == 2
-    assert read_points(chapter, []) == [
-        replace(read_points(chapter, [("beta", "1.5")])[0], asked={})
+    assert len(read_points(chapter, {"beta": "1.5,1.50,2"})) == 2
+    assert read_points(chapter, {}) == [
+        replace(read_points(chapter, {"beta": "1.5"})[0], asked="the defaults")
     ]
 
 
@@ -109,7 +108,7 @@ def test_what_can_be_no_point_is_refused_before_anything_starts(chapter, call, p
 
 def test_a_point_that_is_not_allowed_fails_alone_before_its_kernel(chapter, tmp_path, no_kernel):
     pandas = pytest.importorskip("pandas")
-    points = read_points(chapter, [("beta", "1,11,2"), ("kind", "flat,steep")])
+    points = read_points(chapter, {"beta": "1,11,2", "kind": "flat,steep"})
     told, _ = swept(chapter, tmp_path / "out", points)
     assert [values["beta"] for values in no_kernel] == [1.0, 1.0, 2.0, 2.0]
     assert "6 points: 4 computed now, 0 there already, 2 refused; 2 failed" in told
@@ -123,7 +122,7 @@ def test_a_point_that_is_not_allowed_fails_alone_before_its_kernel(chapter, tmp_
 
 def test_a_sweep_grows_and_the_table_is_that_of_one_command(chapter, tmp_path, no_kernel):
     for values in ("2,1", "1,2,3", "3,1,2"):
-        points = read_points(chapter, [("beta", values)])
+        points = read_points(chapter, {"beta": values})
         swept(chapter, tmp_path / "grown", points)
     assert len(no_kernel) == 3
     swept(chapter, tmp_path / "once", points)
@@ -138,11 +137,11 @@ def test_a_sweep_grows_and_the_table_is_that_of_one_command(chapter, tmp_path, n
 def test_a_point_that_failed_is_tried_again_when_asked_for(
     chapter, tmp_path, no_kernel, monkeypatch
 ):
-    points = read_points(chapter, [("beta", "1,2")])
+    points = read_points(chapter, {"beta": "1,2"})
     good = sweeping.execute
 
     def execute(chapter, values):
-        return (chapter.template, "two", False) if values["beta"] == 2 else good(chapter, values)
+        return (chapter.template, RunError("two")) if values["beta"] == 2 else good(chapter, values)
 
     monkeypatch.setattr(sweeping, "execute", execute)
     for again, computed, failed in ((False, 2, 1), (False, 0, 1), (True, 1, 1), (True, 1, 0)):
@@ -155,7 +154,7 @@ def test_a_point_that_failed_is_tried_again_when_asked_for(
 
 def test_on_a_full_disk_what_is_finished_stays(chapter, tmp_path, no_kernel, monkeypatch):
     write, folder = sweeping.write_atomically, tmp_path / "out"
-    points = read_points(chapter, [("beta", "1,2,3")])
+    points = read_points(chapter, {"beta": "1,2,3"})
 
     def full(path, content):
         if list((folder / POINTS).glob("*.ipynb")):
@@ -174,7 +173,7 @@ def test_on_a_full_disk_what_is_finished_stays(chapter, tmp_path, no_kernel, mon
 
 
 def test_code_that_changed_is_refused(chapter, tmp_path, no_kernel):
-    points = read_points(chapter, [("beta", "1")])
+    points = read_points(chapter, {"beta": "1"})
     swept(chapter, tmp_path / "out", points)
     text = chapter.text.replace("2 * beta", "3 * beta")
     chapter.source_path.write_text(text, encoding="utf-8")
@@ -186,7 +185,7 @@ def test_code_that_changed_is_refused(chapter, tmp_path, no_kernel):
 
 
 def test_a_dry_run_lists_and_writes_nothing(chapter, call, no_kernel):
-    swept(chapter, chapter.root / "out", read_points(chapter, [("beta", "1")]))
+    swept(chapter, chapter.root / "out", read_points(chapter, {"beta": "1"}))
     arguments = ("01_small", "-p", "beta", "1,2,11", "--dry-run", "-o")
     for folder, now in (("other", "to run"), ("out", "finished")):
         found = call(chapter.root, "sweep", *arguments, folder).stdout
@@ -253,7 +252,7 @@ def test_a_table_of_points_that_end_in_every_way(chapter, call):
     assert Counter((chapter.root / "log").read_text().split()) == {"1": 1, "7": 1, "8": 3}
     names = {path.stem for path in (folder / POINTS).glob("*.ipynb")}
     assert names == {good["point"], raised["point"]}
-    single, _, _ = execution.execute(chapter, {"beta": 1.0})
+    single, _ = execution.execute(chapter, {"beta": 1.0})
     stored = nbformat.read(folder / POINTS / f"{good['point']}.ipynb", as_version=4)
     assert [c.get("outputs") for c in stored.cells] == [c.get("outputs") for c in single.cells]
 
@@ -290,7 +289,7 @@ def test_a_sweep_that_is_stopped_goes_on(chapter, tmp_path, how):
         assert "stopped: what is finished is kept" in err
         assert "Traceback" not in out + err
         assert len(rows(tmp_path / "out")) == len(finished)
-    points = read_points(chapter, [("beta", "1:3:3")])
+    points = read_points(chapter, {"beta": "1:3:3"})
     told, failed = swept(chapter, tmp_path / "out", points)
     assert f" {3 - len(finished)} computed now, {len(finished)} there already" in told
     assert not failed

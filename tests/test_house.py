@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 # What may be imported of the checkout, by the longest prefix of the importing module's name.
-TOOLS_OF_CHAPTERS = ["bookmaker.tables", "bookmaker.files", "bookmaker.settings"]
+TOOLS_OF_CHAPTERS = ["bookmaker.tables", "bookmaker.base"]
 MAY_IMPORT = {
     "spinformer": ["spinformer.core"],
     "spinformer.core": ["spinformer.core"],
@@ -218,7 +218,7 @@ def test_every_rule_notices_what_breaks_it(tmp_path):
 
 
 def test_an_init_gives_the_modules_and_nothing_else():
-    """What a notebook was computed by leaves them out (`bookmaker.meaning`)."""
+    """What a notebook was computed by leaves them out (`bookmaker.source`)."""
     for name, path in modules(ROOT).items():
         if path.name == "__init__.py" and not within(name, "bookmaker"):
             kinds = {type(node) for node in tree(path).body}

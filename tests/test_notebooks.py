@@ -17,10 +17,8 @@ import torch
 from IPython.display import display
 
 from bookmaker.checking import all_faults
-from bookmaker.freshness import read_notebook
-from bookmaker.meaning import has_tag, python_source
 from bookmaker.pictures import SVG
-from bookmaker.source import chapters
+from bookmaker.source import chapters, has_tag, python_source, read_notebook
 from spinformer.language.minilm import ModelUnavailable
 
 matplotlib.use("Agg")

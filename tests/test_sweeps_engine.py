@@ -14,9 +14,9 @@ import pytest
 pytest.importorskip("distributed")
 from distributed import LocalCluster
 
-from bookmaker.errors import RunError
+from bookmaker.base import Lost, RunError
 from bookmaker.sweeps import engine
-from bookmaker.sweeps.engine import Lost, Workers, stream, sweep
+from bookmaker.sweeps.engine import Workers, stream, sweep
 
 
 @pytest.fixture(scope="module")

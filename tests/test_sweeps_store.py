@@ -11,15 +11,14 @@ import sys
 
 import pytest
 
-from bookmaker.errors import RunError
-from bookmaker.sweeps import store
-from bookmaker.sweeps.store import ABOUT, finished, writing
+from bookmaker.base import RunError
+from bookmaker.sweeps.engine import ABOUT, add, finished, writing
 
 WORK = {"work": "squares"}
 HOLD = """
 import sys, time
 from pathlib import Path
-from bookmaker.sweeps.store import writing
+from bookmaker.sweeps.engine import writing
 
 with writing(Path(sys.argv[1]), about={"work": "squares"}):
     print("here", flush=True)
@@ -46,9 +45,9 @@ def test_only_whole_results_have_a_final_name(tmp_path):
     whole = {"p1": 1, "p2": {"ü": [2.5, float("inf")]}, "p3": "nine\n"}
     with writing(folder, about=WORK):
         for key, result in whole.items():
-            store.add(folder, key, result)
+            add(folder, key, result)
         with largest_file(5), pytest.raises(OSError, match="File too large"):
-            store.add(folder, "p4", "sixteen")
+            add(folder, "p4", "sixteen")
     assert sorted(path.name for path in folder.iterdir()) == [
         ABOUT, "p1.json", "p2.json", "p3.json"
     ]  # fmt: skip
@@ -72,7 +71,7 @@ def test_one_process_at_a_time_and_a_killed_one_leaves_no_lock(tmp_path):
     os.kill(holder.pid, signal.SIGKILL)
     holder.communicate()
     with writing(folder, about=WORK):
-        store.add(folder, "p1", 1)
+        add(folder, "p1", 1)
         # Removed as finished by who waited for nobody: the next one begins anew.
         shutil.rmtree(folder)
         with writing(folder, about=WORK):

@@ -53,12 +53,12 @@ def _dark_name(color: str) -> str:
 
 
 def two_grounds(text: str) -> tuple[str, set[str]]:
-    """Return an SVG whose colours the theme may change, and those that it changes."""
-    text = _IMAGE.sub(_two_pictures, text)
+    """Return an SVG without ground whose colours the theme may change, and those it changes."""
+    text = _IMAGE.sub(_two_pictures, _GROUND.sub("", text))
     changed = {color for color in set(_COLOR.findall(text)) if _dark_name(color) != color}
-    return _COLOR.sub(lambda m: f"var(--on{m[0][1:]},{m[0]})" if m[0] in changed else m[0], text), (
-        changed
-    )
+    for color in changed:
+        text = re.sub(rf"(?<=: ){color}(?=[;\"])", f"var(--on{color[1:]},{color})", text)
+    return text, changed
 
 
 def _two_pictures(match: re.Match[str]) -> str:
@@ -86,7 +86,7 @@ def dark_rule(colors: set[str], svg: str = 'html[data-theme="dark"] svg.figure')
 
 def dark_file(text: str) -> str:
     """Return an SVG as it is drawn on the dark ground, for a page that shows it as a file."""
-    text, changed = two_grounds(_GROUND.sub("", text))
+    text, changed = two_grounds(text)
     ink = "svg,.as-drawn .ink{fill:#e8e8e8}.as-drawn{fill:#000}.on-light{display:none}"
     style = dark_rule(changed, "svg") + f"<style>{ink}</style>"
     return re.sub(r"<svg\b[^>]*>", lambda m: m[0] + style, text, count=1)
@@ -95,7 +95,7 @@ def dark_file(text: str) -> str:
 def two_words(caption: str) -> str:
     """Return a caption whose words for what has no colour follow the theme.
 
-    >>> two_words("the limit (black)")[-48:]
+    >>> two_words("the limit (black)")[-47:]
     'black</span><span class="on-dark">white</span>)'
     """
     span = '<span class="on-{}">{}</span>'
@@ -129,7 +129,7 @@ def set_drawings(
             shown = f'<img {match["rest"]} width="{width}" height="{height}" loading="lazy">'
             light = shown.replace("card-picture", "card-picture dark-light on-light")
             return light + light.replace("on-light", "on-dark").replace("_images/", "_images/dark-")
-        text = _GROUND.sub("", _SIZE.sub(f' width="{width}" height="{height}"', text, count=1))
+        text = _SIZE.sub(f' width="{width}" height="{height}"', text, count=1)
         text, changed = two_grounds(text)
         colors.update(changed)
         alt = re.search(r'alt="([^"]*)"', match[0])

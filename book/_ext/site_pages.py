@@ -22,13 +22,10 @@ from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.template import FileRenderer
 
-from bookmaker.claims import DATA, DOCUMENTS, VERDICTS, read_rows
-from bookmaker.freshness import read_notebook
-from bookmaker.meaning import cell_tree, code_cells
+from bookmaker.base import contents
+from bookmaker.claims import DATA, DOCUMENTS, TABLES, VERDICTS, read_rows, settings_words
 from bookmaker.pictures import figure_file
-from bookmaker.project import contents
-from bookmaker.settings import TABLES, settings_words
-from bookmaker.source import Chapter
+from bookmaker.source import Chapter, cell_tree, code_cells, read_notebook
 from bookmaker.tables import read_columns
 from compendium.common.settings import show_settings
 from spinformer.plot.style import use_style
@@ -61,9 +58,8 @@ class FromTemplate(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Return the parsed text."""
-        anchors = self.state.document.ids
-        given = {"arguments": self.arguments, "options": self.options, "anchors": anchors}
-        text = rendered(self.env, self.name, content=list(self.content), **given)
+        given = {name: getattr(self, name) for name in ("arguments", "options", "content")}
+        text = rendered(self.env, self.name, anchors=self.state.document.ids, **given)
         return self.parse_text_to_nodes(text, allow_section_headings=True)
 
 
@@ -194,10 +190,12 @@ def read_chapter(app: Sphinx, docname: str, source: list[str]) -> None:
     """
     root, name = Path(app.srcdir), docname.removeprefix("notebooks/")
     if name == docname:
-        for number in set(_CHAPTER.findall(source[0])):
-            path = next(root.glob(f"notebooks/{number}_*.ipynb"))
-            link = f"[chapter {number}](/notebooks/{path.name})"
-            source[0] = source[0].replace(f"{{chapter}}`{number}`", link)
+
+        def link(match: re.Match[str]) -> str:
+            path = next(root.glob(f"notebooks/{match[1]}_*.ipynb"))
+            return f"[chapter {match[1]}](/notebooks/{path.name})"
+
+        source[0] = _CHAPTER.sub(link, source[0])
         return
     notebook = json.loads(source[0])
     cells = []
@@ -211,11 +209,9 @@ def read_chapter(app: Sphinx, docname: str, source: list[str]) -> None:
         tags = cell["metadata"].setdefault("tags", [])
         if cell["cell_type"] == "code" and not _OPEN & set(tags):
             tags.append("hide-input")
-    rooms: dict[str, list[str]] = {}
-    for full in used(root)[name]:
-        rooms.setdefault(full.rpartition(".")[0], []).append(full)
     mine = [row for row in _ROWS(root) if name in row["chapters"]]
-    lists = rendered(app.env, "chapter", mine=mine, rooms=rooms)
+    names = [full.rpartition(".")[::2] for full in used(root)[name]]
+    lists = rendered(app.env, "chapter", mine=mine, names=names)
     notebook["cells"] = [*cells, nbformat.v4.new_markdown_cell(lists, id="lists")]
     source[0] = json.dumps(notebook)
 

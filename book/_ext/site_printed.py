@@ -8,7 +8,7 @@ same to the eye, and where they are many, they stand behind "The numbers".
 import re
 from collections.abc import Iterable
 from html import escape
-from itertools import takewhile
+from itertools import takewhile, zip_longest
 from typing import Any
 
 _NUMBER = (
@@ -38,20 +38,17 @@ def signs(text: str) -> str:
 
 def printed(text: str, *, folded: bool = False) -> str:
     """Return what a cell printed as HTML, behind a line that opens it if `folded` or long."""
-    rest = lines = [line.rstrip() for line in text.splitlines() if line.strip()]
-    parts = []
-    while rest:
-        for count in range(len(rest), 0, -1):
-            if part := _grid(rest[:count]) or _phrases(rest[:count]):
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    body, begin = "", 0
+    while begin < len(lines):
+        for end in range(len(lines), begin, -1):
+            if part := _grid(lines[begin:end]) or _phrases(lines[begin:end]):
                 break
-        else:
-            count, part = 1, f"<p>{signs(rest[0])}</p>"
-        parts.append(part)
-        rest = rest[count:]
-    body = "".join(parts)
+        body += part or f"<p>{signs(lines[begin])}</p>"
+        begin = end
     if folded or len(lines) > _MANY:
         body = f"<details><summary>The numbers</summary>{body}</details>"
-    return f'<div class="printed">{body}</div>' if parts else ""
+    return f'<div class="printed">{body}</div>' if lines else ""
 
 
 def _grid(lines: list[str]) -> str:
@@ -59,11 +56,10 @@ def _grid(lines: list[str]) -> str:
     if len(lines) < 2 or any(len(_COLUMNS.split(line.strip())) < 3 for line in lines):
         return ""
     # Columns are cut where all lines are blank for two letters.
-    width = max(map(len, lines))
-    padded = [line.ljust(width) for line in lines]
-    blank = "".join(" " if set(letters) == {" "} else "x" for letters in zip(*padded, strict=True))
+    letters = zip_longest(*lines, fillvalue=" ")
+    blank = "".join(" " if set(place) == {" "} else "x" for place in letters)
     spans = [match.span() for match in re.finditer(r"x+(?: x+)*", blank)]
-    head, *rows = ([line[begin:end].strip() for begin, end in spans] for line in padded)
+    head, *rows = ([line[begin:end].strip() for begin, end in spans] for line in lines)
     if any(_VALUE.fullmatch(cell) for cell in head[1:]):
         head, rows = [], [head, *rows]
     cells = [cell for row in rows for cell in row[1:]]
@@ -121,12 +117,11 @@ def _table(head: list[str], rows: Iterable[Iterable[str]]) -> str:
 def take_printed(cell: dict[str, Any]) -> str:
     """Take what a cell of a notebook prints out of it; return it in the form of the page."""
     tags = set(cell["metadata"].get("tags", []))
+    if tags & {"remove-cell", "remove-output"}:
+        return ""
     lines = [output for output in cell["outputs"] if output.get("name") == "stdout"]
-    if not lines or tags & {"remove-cell", "remove-output"}:
-        return ""
-    cell["outputs"] = [output for output in cell["outputs"] if output.get("name") != "stdout"]
-    # Lines for a sweep are for the notebook alone.
-    if "results" in tags:
-        return ""
+    cell["outputs"] = [output for output in cell["outputs"] if output not in lines]
     drawn = any("image/svg+xml" in output.get("data", {}) for output in cell["outputs"])
-    return printed("".join("".join(output["text"]) for output in lines), folded=drawn)
+    text = "".join("".join(output["text"]) for output in lines)
+    # Lines for a sweep are for the notebook alone.
+    return "" if "results" in tags else printed(text, folded=drawn)

@@ -1,8 +1,8 @@
 """The book's chapters as programs: list them, run one with other parameters, rebuild the stale.
 
-`source` turns a MyST file into a notebook, `meaning` and `freshness` know when a committed one is
-stale, `parameters` and `conditions` read and check what papermill passes on, `execution` runs
-notebooks, `page` shows one, `claims` connects the statements of the documents with the cells that
-settle them, `checking` lists what a chapter lacks and `scaffold` begins one. The command line is
+`source` turns a MyST file into a notebook and knows when a committed one is stale, `parameters`
+reads and checks what papermill passes on, `execution` runs notebooks and shows one as a page,
+`claims` connects the statements of the documents with the cells that settle them, `checking` lists
+what a chapter lacks and begins one, `frame` makes what stands around them. The command line is
 `python -m bookmaker`, or `bookmaker`; it needs the libraries of the extra `book`.
 """

@@ -2,26 +2,20 @@
 
 import signal
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from bookmaker.checking import all_faults
-from bookmaker.errors import BookError
+from bookmaker.base import BookError, Lost, ParameterError, project_root, write_atomically
+from bookmaker.checking import all_faults, write_chapter
 from bookmaker.execution import rebuild, run, write_notebook
-from bookmaker.files import write_atomically
-from bookmaker.frame import cover, welcome_pictures
-from bookmaker.freshness import read_notebook, state
-from bookmaker.parameters import values_from_pairs
-from bookmaker.pdf import write_pdf
-from bookmaker.project import project_root
-from bookmaker.scaffold import write_chapter
-from bookmaker.source import chapters
+from bookmaker.frame import cover, welcome_pictures, write_pdf
+from bookmaker.source import chapters, read_notebook
 from bookmaker.sweeping import POINTS, read_points, sweep_chapter
-from bookmaker.sweeps import store
-from bookmaker.sweeps.engine import Lost, Workers, stream
+from bookmaker.sweeps.engine import Workers, finished, stream
 from bookmaker.tables import tables_of
 
 
@@ -42,19 +36,23 @@ class Commands(click.Group):
             sys.exit(getattr(error, "exit_code", 2))
 
 
-Pairs = tuple[tuple[str, str], ...]
+def by_name(_context: object, _option: object, pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Return values by name; ParameterError if one comes twice."""
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        raise ParameterError(f"a parameter is given twice among {', '.join(n for n, _ in pairs)}")
+    return values
+
+
 option = partial(click.option, show_default=True)
-values_option = option("-p", "values", type=(str, str), multiple=True, metavar="NAME VALUE")
+values_option = option(
+    "-p", "values", type=(str, str), multiple=True, metavar="NAME VALUE", callback=by_name
+)
 output_option = option(
     "-o", "--output", type=click.Path(path_type=Path), required=True, help="Folder for the results."
 )
-workers_option = partial(
-    option,
-    "--workers",
-    "count",
-    type=click.IntRange(min=-1),
-    help="Processes; 0 this one alone, -1 as many as cores.",
-)
+processes = "Processes; 0 this one alone, -1 as many as cores."
+workers_option = partial(option, "--workers", "count", type=click.IntRange(min=-1), help=processes)
 scheduler_option = option("--scheduler", default="", help="Address of a Dask scheduler.")
 
 
@@ -82,13 +80,12 @@ def list_chapters(names: tuple[str, ...]) -> None:
 @values_option
 @output_option
 @option("--html", is_flag=True, help="Write a page beside the notebook, too.")
-def run_chapter(name: str, values: Pairs, output: Path, html: bool) -> None:
+def run_chapter(name: str, values: dict[str, str], output: Path, html: bool) -> None:
     """Run chapter NAME with other parameters into a folder of your own."""
     (chapter,) = chapters(names=(name,))
     if output.resolve() == chapter.notebook_path.parent.resolve():
         raise BookError("output must not be the folder of the committed notebooks")
-    for path in run(chapter, output, values_from_pairs(values), html=html):
-        click.echo(path)
+    click.echo("\n".join(map(str, run(chapter, output, values, html=html))))
 
 
 @main.command("sweep")
@@ -100,7 +97,7 @@ def run_chapter(name: str, values: Pairs, output: Path, html: bool) -> None:
 @option("--again", is_flag=True, help="Also compute points anew that failed before.")
 @option("--dry-run", is_flag=True, help="Only list what would run.")
 def sweep(
-    name: str, values: Pairs, output: Path, again: bool, dry_run: bool, **workers: Any
+    name: str, values: dict[str, str], output: Path, again: bool, dry_run: bool, **workers: Any
 ) -> None:
     """Run chapter NAME at many points: notebooks, and one table, in a folder of your own.
 
@@ -110,13 +107,12 @@ def sweep(
     (chapter,) = chapters(names=(name,))
     points = read_points(chapter, values)
     if dry_run:
-        done = store.finished(output / POINTS)
+        done = finished(output / POINTS)
         for point in points:
             now = "finished" if point.key in done else "to run"
-            click.echo(f"{point}: {'refused, ' + point.error if point.error else now}")
+            click.echo(f"{point.asked}: {'refused, ' + point.error if point.error else now}")
         return
-    engine = Workers(**workers)
-    told, failed = sweep_chapter(chapter, output, points, workers=engine, again=again)
+    told, failed = sweep_chapter(chapter, output, points, workers=Workers(**workers), again=again)
     click.echo(told)
     sys.exit(1 if failed else 0)
 
@@ -149,19 +145,18 @@ def build(names: tuple[str, ...], everything: bool, jobs: int) -> None:
     for chapter in selected:
         try:
             chapter.require_sound()
-            found = state(chapter)
-            if everything or found.execute:
-                click.echo(f"{chapter.name}: {found.reason or 'asked for'}")
-                waiting.append(chapter)
-            elif found.reason:
+            reason, execute = chapter.stale()
+            if everything or execute:
+                click.echo(f"{chapter.name}: {reason or 'asked for'}")
+                waiting.append({"root": chapter.root, "name": chapter.name})
+            elif reason:
                 write_notebook(chapter, read_notebook(chapter.notebook_path))
                 click.echo(f"{chapter.name}: text taken over from the source, nothing executed")
         except BookError as error:
             problems.append(str(error))
     click.echo(f"{len(waiting)} of {len(selected)} chapters to execute")
-    units = [{"root": chapter.root, "name": chapter.name} for chapter in waiting]
-    for place, problem in stream(rebuild, units, workers=Workers(count=jobs if jobs > 1 else 0)):
-        name = waiting[place].name
+    for place, problem in stream(rebuild, waiting, workers=Workers(count=jobs if jobs > 1 else 0)):
+        name = waiting[place]["name"]
         click.echo(f"{name}: {'failed' if problem else 'written'}")
         if problem:
             problems.append(f"{name}: {problem}" if isinstance(problem, Lost) else problem)
@@ -204,8 +199,7 @@ def check(names: tuple[str, ...]) -> None:
 @option("--title", default="", help="Title of the chapter: a question or a finding.")
 def new(name: str, title: str) -> None:
     """Begin chapter NAME (NN_words): its source, values for its test run, its place in the book."""
-    for path in write_chapter(project_root(), name, title):
-        click.echo(path)
+    click.echo("\n".join(map(str, write_chapter(project_root(), name, title))))
     click.echo("every TODO in it says what belongs there; then `build` and `check` it")
 
 

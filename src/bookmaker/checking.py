@@ -1,4 +1,4 @@
-"""Everything a chapter needs to be part of the book; what is missing, by file and line.
+"""Everything a chapter needs to be part of the book: what is missing, and how one begins.
 
 What the build of the pages refuses by itself (a source that is not cited rightly, a page that does
 not exist) is not asked again here.
@@ -11,35 +11,42 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 
+from bookmaker.base import BookError, Fault, SourceError, contents, write_atomically
 from bookmaker.claims import FILE as CLAIMS
-from bookmaker.claims import RESULTS, TAG, printed_by_chapter, read_claims, results
-from bookmaker.errors import BookError, Fault, SourceError
-from bookmaker.freshness import read_notebook, state
-from bookmaker.meaning import code_cells, has_tag
+from bookmaker.claims import (
+    RESULTS,
+    TABLES,
+    TAG,
+    printed_by_chapter,
+    read_claims,
+    results,
+    settings_faults,
+)
 from bookmaker.pictures import SVG
-from bookmaker.project import contents
-from bookmaker.settings import TABLES, settings_faults
-from bookmaker.source import Chapter, chapters
+from bookmaker.source import Chapter, chapters, code_cells, has_tag, read_notebook
+
+_TEMPLATE = Path(__file__).with_name("template.md")
+# What the parameters of the template become in the test run.
+_VALUES = {"beta_high": 2.0, "count": 5}
 
 
 def all_faults(root: Path, names: tuple[str, ...] = ()) -> list[Fault]:
     """Return the faults of the chapters called `names` (of all and of the claims: none named)."""
-    found: list[Fault] = []
     listed = {file for _, files in contents(root) for file in files}
+    found: list[Fault] = []
     for chapter in chapters(root, names):
         if f"notebooks/{chapter.name}" not in listed:
             found.append(Fault("_toc.yml", 1, f"does not list notebooks/{chapter.name}"))
-        faults = chapter.faults()
-        found += faults or [*_source_faults(chapter), *_notebook_faults(chapter)]
+        found += chapter.faults() or _chapter_faults(chapter)
     if not names:
-        for path in sorted((root / "notebooks").glob("*.ipynb")):
+        for path in (root / "notebooks").glob("*.ipynb"):
             if not path.with_suffix(".md").is_file():
                 found.append(Fault(f"notebooks/{path.name}", 1, "has no source"))
         found += _claim_faults(root)
     return sorted(set(found))
 
 
-def _source_faults(chapter: Chapter) -> Iterator[Fault]:
+def _chapter_faults(chapter: Chapter) -> Iterator[Fault]:
     for line, text in enumerate(chapter.text.split("\n"), start=1):
         if re.search(r"\bTODO\b", text):
             yield chapter.fault(line, f"still to do: {text.strip()}")
@@ -50,18 +57,11 @@ def _source_faults(chapter: Chapter) -> Iterator[Fault]:
             yield Fault(values, 1, "changes no parameter")
     except (ValueError, OSError) as error:
         yield Fault(values, 1, f"small values for the test run, a line of JSON: {error}")
-
-
-def _notebook_faults(chapter: Chapter) -> Iterator[Fault]:
-    found = state(chapter)
-    if found.reason:
-        yield chapter.fault(1, f"the notebook is stale, {found.reason}: run `make notebooks`")
-    if found.execute:
-        return
-    notebook = read_notebook(chapter.notebook_path)
-    for cell in code_cells(notebook):
-        for problem in _cell_problems(cell):
-            yield chapter.at(cell.id, 1, problem)
+    reason, execute = chapter.stale()
+    if reason:
+        yield chapter.fault(1, f"the notebook is stale, {reason}: run `make notebooks`")
+    for cell in [] if execute else code_cells(read_notebook(chapter.notebook_path)):
+        yield from (chapter.fault(1, problem, cell.id) for problem in _cell_problems(cell))
 
 
 def _cell_problems(cell: NotebookNode) -> Iterator[str]:
@@ -86,9 +86,8 @@ def _claim_faults(root: Path) -> Iterator[Fault]:
         return
     except BookError:
         return  # a notebook that cannot be read is named as stale
-    for name in sorted({name for tags in printed.values() for name in tags}):
-        if name not in {claim.id for claim in claims}:
-            yield Fault(CLAIMS, 1, f"{name}: cells are tagged {TAG}{name}, but there is no row")
+    for name in set().union(*printed.values()) - {claim.id for claim in claims}:
+        yield Fault(CLAIMS, 1, f"{name}: cells are tagged {TAG}{name}, but there is no row")
     for claim in claims:
         if claim.id not in printed.get(claim.chapter, {}):
             yield claim.fault(f"no cell of {claim.chapter} is tagged {TAG}{claim.id}")
@@ -101,3 +100,32 @@ def _claim_faults(root: Path) -> Iterator[Fault]:
             yield from error.faults
         except (KeyError, OSError, ValueError) as error:
             yield claim.fault(f"settings: {error}")
+
+
+def write_chapter(root: Path, name: str, title: str) -> list[Path]:
+    """Write what a chapter called `name` begins with; return the files written.
+
+    Its line in the contents stands behind the chapter whose number comes before. Raises
+    BookError, and writes nothing, if the name does not fit or its number is taken.
+    """
+    number, _, words = name.partition("_")
+    if not re.fullmatch(r"\d\d[a-z]?_[a-z][a-z0-9_]*", name):
+        raise BookError(f"a chapter is called NN_words or, between two, 11b_words, got {name!r}")
+    if taken := list((root / "notebooks").glob(f"{number}_*")):
+        raise BookError(f"the number {number} is taken: notebooks/{taken[0].name}")
+    toc = root / "_toc.yml"
+    lines = toc.read_text(encoding="utf-8").splitlines(keepends=True)
+    known = [n for n, line in enumerate(lines) if "file: notebooks/" in line]
+    place = max((n for n in known if lines[n].split("/")[1] < name), default=known[0] - 1)
+    indent = lines[known[0]].partition("-")[0]
+    lines.insert(place + 1, f"{indent}- file: notebooks/{name}\n")
+    text = _TEMPLATE.read_text(encoding="utf-8")
+    text = text.replace("TITLE", title or "TODO a question or a finding")
+    written = {
+        root / "notebooks" / f"{name}.md": text.replace("LABEL", words.replace("_", "-")),
+        root / "tests" / "papermill" / f"{name}.json": json.dumps(_VALUES) + "\n",
+        toc: "".join(lines),
+    }
+    for path, content in written.items():
+        write_atomically(path, content)
+    return list(written)

@@ -3,32 +3,40 @@
 `book/claims.yml` holds one row for every statement. Rows are settled by cells that carry the
 tag `claim-<id>`. A row names figures among what those cells printed and states a criterion in
 them; the verdict follows, and a row whose figures say otherwise fails the build.
+
+A row whose verdict depends on choices (a rate, a start, a threshold, a window, a null) names a
+table of settings, stored below `src/compendium`. Every line of it is one combination: a column
+for each choice, then `value` with its interval `low`, `high` (95 %), arranged so that a value
+above zero speaks for the statement, and `runs`, the trainings, starts or systems behind it.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from string import Formatter
 from typing import Any
 
+import numpy as np
 import yaml
 from nbformat import NotebookNode
 
-from bookmaker.conditions import condition_names, is_met
-from bookmaker.errors import Fault, SourceError
-from bookmaker.freshness import read_notebook
-from bookmaker.meaning import has_tag
-from bookmaker.project import contents
+from bookmaker.base import Fault, SourceError, contents
+from bookmaker.parameters import condition_names, is_met
+from bookmaker.source import has_tag, read_notebook
+from bookmaker.tables import OUTCOME, read_columns
 
-VERDICTS = ("holds", "holds if", "fails", "open")
-DECIDED = {"holds": True, "holds if": True, "fails": False}
-FILE, PASSAGES = "book/claims.yml", "book/passages.yml"
+# The sign that every value of a table of settings has under a verdict (in its region), 0: any.
+VERDICTS = {"holds": 1, "holds if": 1, "fails": -1, "open": 0}
+FILE, PASSAGES, TABLES = "book/claims.yml", "book/passages.yml", "src/compendium"
 # Ids begin with the letter of the document that makes the statement.
 DOCUMENTS = {"A": "bal2020energy", "B": "bal2021transformers", "C": "poclopez2024dynamical"}
 TAG, RESULTS = "claim-", "results"
 # Figures that a cell hands over as data, beside what it prints: names with values.
 DATA = "application/vnd.spinformer.figures+json"
+# Fewer combinations than this say little about the choices that were not made.
+FEWEST = 12
 
 # Ten times as fast, where it is.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -47,11 +55,11 @@ class Claim:
     they print it, and the row finds it with a regular expression of one group. Those that are
     `stored` are read from a stored table, which no parameter of a run changes: "all", or their
     names. `criterion` is an expression in these names that is true where the statement holds (see
-    `conditions`); `shown` is what the page prints, with `{name}` for a figure. `settings` is the
-    table of settings, below `src/compendium`, of a row whose verdict depends on choices (see
-    `settings`), and `region` the condition on its columns under which it `holds if`; a row without
-    a table says in `no_settings` why no choice could turn it; `before` says of a criterion that was
-    changed after the first run what it was and what it gave.
+    `parameters`); `shown` is what the page prints, with `{name}` for a figure. `settings` is the
+    table of settings of a row whose verdict depends on choices, and `region` the condition on its
+    columns under which it `holds if`; a row without a table says in `no_settings` why no choice
+    could turn it; `before` says of a criterion that was changed after the first run what it was
+    and what it gave.
     """
 
     id: str
@@ -79,7 +87,7 @@ class Claim:
             yield f"verdict must be one of {' | '.join(VERDICTS)}, got {self.verdict!r}"
         if bool(self.settings) == bool(self.no_settings):
             yield "needs a table of settings, or no_settings: why no choice turns it"
-        if self.verdict not in DECIDED:
+        if not VERDICTS.get(self.verdict):
             if self.criterion or self.figures or self.shown:
                 yield f"a row that is {self.verdict!r} has no figures and no criterion"
             return
@@ -96,13 +104,14 @@ class Claim:
         if idle := set(self.figures) - compared:
             yield f"the criterion does not depend on the figure {', '.join(sorted(idle))}"
 
-    def read(self, printed: Printed) -> dict[str, str]:
-        """Return the figures as cells printed them, those of the row's chapter first.
-
-        Those that are missing are left out.
-        """
+    def settled_by(self, printed: Printed) -> list[str]:
+        """Return the chapters whose cells settle the row, its own first."""
         order = sorted(printed, key=self.chapter.__ne__)
-        text = "".join(printed[name].get(self.id, "") for name in order)
+        return [name for name in order if self.id in printed[name]]
+
+    def read(self, printed: Printed) -> dict[str, str]:
+        """Return the figures as cells printed them; those that are missing are left out."""
+        text = "".join(printed[name][self.id] for name in self.settled_by(printed))
         found = {name: re.search(pattern, text) for name, pattern in self.figures.items()}
         return {name: match[1] for name, match in found.items() if match}
 
@@ -116,12 +125,12 @@ class Claim:
         Raises SourceError that names the row, its numbers and its criterion if a figure is missing
         or if the verdict does not follow from the figures.
         """
-        if self.verdict not in DECIDED:
+        if not VERDICTS[self.verdict]:
             return ""
         figures = self.read(printed)
         numbers = ", ".join(f"{name} = {text}" for name, text in figures.items())
         try:
-            if (met := self.met(figures)) == DECIDED[self.verdict]:
+            if (met := self.met(figures)) == (VERDICTS[self.verdict] > 0):
                 return self.shown.format_map(figures)
             state = "is met" if met else "is not met"
             problem = f"verdict {self.verdict!r}, but `{self.criterion}` {state} by {numbers}"
@@ -162,12 +171,11 @@ def printed_text(cell: NotebookNode) -> str:
 
 def claim_tags(notebook: NotebookNode) -> dict[str, str]:
     """Return for each claim id that cells of `notebook` are tagged with what they printed."""
-    printed: dict[str, str] = {}
+    printed: dict[str, str] = defaultdict(str)
     for cell in notebook.cells:
         for tag in cell.metadata.get("tags", []):
             if tag.startswith(TAG):
-                name = tag.removeprefix(TAG)
-                printed[name] = printed.get(name, "") + printed_text(cell)
+                printed[tag.removeprefix(TAG)] += printed_text(cell)
     return printed
 
 
@@ -196,9 +204,7 @@ def read_rows(root: Path) -> list[dict[str, Any]]:
         | {
             "told": claim.settle(printed),
             "document": claim.id[0],
-            "chapters": sorted(
-                (name for name in printed if claim.id in printed[name]), key=claim.chapter.__ne__
-            ),
+            "chapters": claim.settled_by(printed),
             "part": parts.get(claim.chapter, "elsewhere"),
             "passage": passages.get(claim.id, ""),
         }
@@ -224,3 +230,58 @@ def results(notebook: NotebookNode, claims: Iterable[Claim] = ()) -> dict[str, s
         if kept and len(kept) == len(claim.figures):
             found[f"{claim.id}.met"] = str(int(claim.met(kept)))
     return found
+
+
+def settings_faults(path: Path, verdict: str, region: str = "") -> Iterator[str]:
+    """What is wrong with a table of settings, and with a verdict that it does not bear out.
+
+    *Holds* and *fails* need the whole interval on one side of zero in every line; *holds if* in
+    every line of `region`, a condition on the columns ("" for all lines). What is *open* needs
+    nothing.
+    """
+    table, named = read_columns(path), f"the table of settings {path.name}"
+    value, low, high = (table[name] for name in OUTCOME[:3])
+    if len(value) < FEWEST:
+        yield f"{named} has {len(value)} lines, at least {FEWEST} needed"
+    if not np.all((low <= value) & (value <= high)):
+        yield f"{named} has a value outside its interval"
+    if sign := VERDICTS[verdict]:
+        inside = settings_region(table, region)
+        turned = inside & (sign * value <= 0)
+        unsure = inside & ~turned & (np.minimum(sign * low, sign * high) <= 0)
+        lines = f"{inside.sum()} settings" + (f" with {region}" if region else "")
+        if not inside.any():
+            yield f"no line of {named} has {region}"
+        if turned.any():
+            yield f"verdict {verdict!r}, but {turned.sum()} of {lines} say otherwise"
+        if unsure.any():
+            yield f"verdict {verdict!r}, but intervals of {unsure.sum()} of {lines} include zero"
+
+
+def settings_region(table: Mapping[str, np.ndarray], region: str) -> np.ndarray:
+    """Which lines of a table of settings lie in a region; all if it is ""."""
+    lines = zip(*(column.tolist() for column in table.values()), strict=True)
+    return np.array(
+        [is_met(region or "True", dict(zip(table, line, strict=True))) for line in lines]
+    )
+
+
+def settings_words(path: Path, region: str = "") -> str:
+    """The choices that were tried and what they gave, in one sentence for the claims page."""
+    table = read_columns(path)
+    value, runs = table["value"], table["runs"]
+    choices = []
+    for name in [name for name in table if name not in OUTCOME]:
+        tried = np.unique(table[name])
+        numbers = tried.dtype.kind in "if"
+        words = [f"{x:g}" if numbers else str(x) for x in tried]
+        told = f"{words[0]} to {words[-1]}" if len(words) > 6 and numbers else ", ".join(words)
+        choices.append(f"{name.replace('_', ' ')} {told}")
+    each = f"{runs.min()}" if runs.min() == runs.max() else f"{runs.min()} to {runs.max()}"
+    where = f"; all {settings_region(table, region).sum()} with `{region}` do" if region else ""
+    return (
+        f"{np.count_nonzero(value > 0)} of {len(value)} settings speak for the statement "
+        f"({'; '.join(choices)}; {each} runs each): {value.min():.2g} to {value.max():.2g}, "
+        f"{np.count_nonzero(table['low'] > 0)} with the whole interval above zero, "
+        f"{np.count_nonzero(table['high'] < 0)} below{where}"
+    )

@@ -1,8 +1,13 @@
-"""Run notebooks: the committed ones with their defaults, a reader's with other parameters."""
+"""Run notebooks: the committed ones with their defaults, a reader's with other parameters.
+
+The page of a chapter that was run reads without a network: pictures and style are in it, MathJax
+lies in a folder beside it.
+"""
 
 import contextlib
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,36 +16,44 @@ from typing import Any
 import nbformat
 import papermill
 from nbclient.exceptions import DeadKernelError
+from nbconvert import HTMLExporter
 from nbconvert.preprocessors import CoalesceStreamsPreprocessor
 from papermill.exceptions import PapermillExecutionError
 
-from bookmaker.errors import BookError, RunError
-from bookmaker.files import write_atomically
-from bookmaker.freshness import read_notebook, spliced
-from bookmaker.page import write_page
+from bookmaker.base import BookError, Lost, RunError, write_atomically
 from bookmaker.pictures import keep_pictures
-from bookmaker.source import Chapter
+from bookmaker.source import Chapter, has_tag, read_notebook
 
 # One thread for each library: the same sums in the same order on every machine, and as many
 # processes at a time as there are cores.
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 _IN_CELL = re.compile(r"Cell In\[\d+\], line (\d+)")
+_TEMPLATE = Path(__file__).with_name("page.html.j2").read_text(encoding="utf-8")
+# What MyST adds to Markdown, in HTML: sources, boxes, labels of equations, links within the book.
+_MYST = {
+    r"\{cite(?::\w+)?\}`([^`]+)`": r"[\1]",
+    r"(?m)^( *):{3,}\{\w+\} *(.*)\n(?: *:\w+:.*\n)*((?:.*\n)*?)\1:{3,}$": (
+        r'\1<div class="box">\n\n\1**\2**\n\n\3\n\1</div>'
+    ),
+    r"\$\$ \((eq-[\w-]+)\)": r'$$ <a id="\1"></a>(\1)',
+    r"(?<!!)\[\]\((?!https?:|#)[^)\s]*?([^/)\s]+?)\.\w+(?:#\S+)?\)": r"\1",
+    r"(?<!!)\[([^\]]+)\]\((?!https?:|#)[^)\s]+\)": r"\1",
+}
 
 
 def execute(
-    chapter: Chapter, values: Mapping[str, Any] | None = None
-) -> tuple[nbformat.NotebookNode, str, bool]:
+    chapter: Chapter, values: Mapping[str, Any]
+) -> tuple[nbformat.NotebookNode, RunError | None]:
     """Return the chapter's notebook, executed in a fresh folder with `values` as parameters.
 
-    Behind it comes what is wrong, with its line: a cell raised or wrote to stderr, or the kernel
-    died, which the last value says; "" if nothing is. Raises SourceError or ParameterError before a
-    kernel starts.
+    Behind it comes what is wrong, with its line: a cell raised or wrote to stderr, or (`Lost`) the
+    kernel died. Raises SourceError or ParameterError before a kernel starts.
     """
-    checked = chapter.check_values(values or {})
-    for name in THREADS:
+    checked = chapter.check_values(values)
+    for name in _THREADS:
         os.environ.setdefault(name, "1")
-    problem, line, died = "", 1, False
+    problem, place, line, kind = "", "", 1, RunError
     # Away from the checkout, so that no chapter depends on where it is run.
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as saved:
         reached = Path(saved) / f"{chapter.name}.ipynb"
@@ -61,7 +74,7 @@ def execute(
                 shutdown_kernel="immediate",
             )
         except DeadKernelError:
-            problem, died = "the kernel died in this cell (out of memory?)", True
+            problem, kind = "the kernel died in this cell (out of memory?)", Lost
         except PapermillExecutionError as error:
             # A magic that does not exist raises nothing and says so on stderr.
             if error.traceback:
@@ -74,27 +87,28 @@ def execute(
     CoalesceStreamsPreprocessor().preprocess(notebook, {})
     notebook.metadata = nbformat.from_dict(chapter.template.metadata)
     ids = {(cell.cell_type, cell.source): cell.id for cell in chapter.template.cells}
+    loud = []
     for number, cell in enumerate(notebook.cells):
         cell.id = ids.get((cell.cell_type, cell.source), f"added-{number}")
         cell.metadata.pop("execution", None)
-    # papermill says of each code cell how far it is; the last one begun is where it ended.
-    states = {c.id: c.metadata.pop("papermill", {}).get("status") for c in notebook.cells}
-    place = [name for name, state in states.items() if state not in (None, "pending")][-1]
-    outputs = [(cell.id, output) for cell in notebook.cells for output in cell.get("outputs", [])]
-    loud = [(name, output.text) for name, output in outputs if output.get("name") == "stderr"]
+        # papermill says of each code cell how far it is; the last one begun is where it ended.
+        if cell.metadata.pop("papermill", {}).get("status") not in (None, "pending"):
+            place = cell.id
+        outputs = cell.get("outputs", [])
+        loud += [(cell.id, o.text) for o in outputs if o.get("name") == "stderr"]
     if loud and not problem:
         place, problem = loud[0][0], f"the cell writes to stderr: {loud[0][1].strip()}"
-    return notebook, problem and str(chapter.at(place, line, problem)), died
+    return notebook, kind(str(chapter.fault(line, problem, place))) if problem else None
 
 
 def rebuild(root: Path, name: str) -> str:
     """Execute a chapter with its defaults and replace its committed notebook; say what failed."""
     chapter = Chapter(root, name)
     try:
-        notebook, problem, _ = execute(chapter)
-        if not problem:
+        notebook, failed = execute(chapter, {})
+        if not failed:
             write_notebook(chapter, notebook)
-        return problem
+        return str(failed or "")
     except (BookError, OSError) as error:
         return str(error)
 
@@ -107,7 +121,7 @@ def write_notebook(chapter: Chapter, executed: nbformat.NotebookNode) -> None:
     # A notebook that is not there, or is damaged, has no picture worth keeping.
     with contextlib.suppress(ValueError, OSError, SyntaxError):
         keep_pictures(executed, read_notebook(chapter.notebook_path))
-    notebook = spliced(chapter, executed)
+    notebook = chapter.spliced(executed)
     write_atomically(chapter.notebook_path, nbformat.writes(notebook) + "\n")
 
 
@@ -121,8 +135,30 @@ def run(
     chapter.check_values(values)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{chapter.name}.ipynb"
-    notebook, problem, _ = execute(chapter, values)
+    notebook, error = execute(chapter, values)
     write_atomically(path, nbformat.writes(notebook) + "\n")
-    if problem:
-        raise RunError(f"{problem}\nThe notebook as far as it came: {path}")
+    if error:
+        raise RunError(f"{error}\nThe notebook as far as it came: {path}")
     return [path, *([write_page(chapter, notebook, folder)] if html else [])]
+
+
+def write_page(chapter: Chapter, notebook: nbformat.NotebookNode, folder: Path) -> Path:
+    """Write the page of an executed chapter into `folder`, with MathJax beside it."""
+    shown = nbformat.from_dict(notebook)
+    shown.cells = [cell for cell in shown.cells if not has_tag(cell, "remove-cell")]
+    for cell in shown.cells:
+        if cell.cell_type == "markdown":
+            cell.source = _plain(cell.source)
+    exporter = HTMLExporter(raw_template=_TEMPLATE, filters={"plain": _plain})
+    text, _ = exporter.from_notebook_node(shown, {"metadata": {"name": chapter.title}})
+    mathjax = chapter.root / "book" / "_static" / "mathjax"
+    shutil.copytree(mathjax, folder / "mathjax", dirs_exist_ok=True)
+    page = folder / f"{chapter.name}.html"
+    write_atomically(page, text)
+    return page
+
+
+def _plain(text: str) -> str:
+    for pattern, told in _MYST.items():
+        text = re.sub(pattern, told, text)
+    return text

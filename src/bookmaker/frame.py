@@ -1,21 +1,33 @@
-"""What is drawn around the chapters: README's figure and the pictures of the front page.
+"""What stands around the chapters: README's figure, the front page's pictures, the PDF.
 
-`python -m bookmaker frame` writes all anew, with the numbers of `book/_static/welcome/`.
+`python -m bookmaker frame` draws all anew, with the numbers of `book/_static/welcome/`;
+`python -m bookmaker pdf` puts the built pages of the main path in one, which Chromium prints.
 """
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+from bookmaker.base import BookError, contents
 from bookmaker.claims import printed_by_chapter, read_claims
-from bookmaker.freshness import read_notebook
 from bookmaker.pictures import figure_file
+from bookmaker.source import read_notebook
 
 # The figure that README.md shows.
 COVER = ("33_phase_transitions", "fig-phase-wide")
 FOLDER = Path("book") / "_static" / "welcome"
+# The theme prints the title of a page from what stands before its article, which is the first's.
+_STYLE = (
+    "<style>@page { size: A4; margin: 18mm 10mm } html { zoom: 0.8 }"
+    " #jb-print-docs-body { display: none } article h1 { display: block !important }</style>"
+)
+_ARTICLE = re.compile(r"(<article\b[^>]*>)(.*)(</article>)", re.DOTALL)
+_PLACE = re.compile(r'(?<= )(id|(?:xlink:)?href)="([^"]*)"|(url)\(#([^)"]*)\)')
 
 
 def cover(root: Path) -> tuple[Path, bytes]:
@@ -41,12 +53,10 @@ def welcome_pictures(root: Path) -> Iterator[tuple[Path, bytes]]:
     from spinformer.plot.vector import figure_svg
 
     numbers = welcome_numbers(claim_figures(root, FIGURES))
-    drawn: dict[str, Callable[[], None]] = {
-        name: partial(draw, numbers) for name, draw in PICTURES.items()
-    }
-    drawn |= {"layer": draw_layer, "spins": draw_spins, "generator": draw_generator}
+    drawn = {name: partial(draw, numbers) for name, draw in PICTURES.items()}
+    fixed = {"layer": draw_layer, "spins": draw_spins, "generator": draw_generator}
     digests = {}
-    for name, draw in drawn.items():
+    for name, draw in (drawn | fixed).items():
         with plt.rc_context():
             use_style()
             draw()
@@ -56,3 +66,59 @@ def welcome_pictures(root: Path) -> Iterator[tuple[Path, bytes]]:
         yield root / FOLDER / f"{name}.svg", content
     stored = {"numbers": numbers, "digests": digests}
     yield root / FOLDER / "pictures.json", (json.dumps(stored, indent=1) + "\n").encode()
+
+
+def main_path(root: Path) -> list[str]:
+    """Return the pages of the book's main path in order: the front page, Parts I to IV, the end.
+
+    What is called further results, and what surrounds the chapters, is left to the pages.
+    """
+    pages = ["book/welcome"]
+    for caption, files in contents(root):
+        part, further = caption.startswith("Part "), "Further results" in caption
+        pages += [f for f in files if part or (f.startswith("notebooks/") and not further)]
+    return pages
+
+
+def write_pdf(root: Path, html: Path) -> Path:
+    """Print the main path from the pages in `html` into `html/book.pdf`.
+
+    Raises BookError if the pages are not built or there is no Chromium.
+    """
+    files = [html / f"{page}.html" for page in main_path(root)]
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    if not files[0].is_file() or not chromium:
+        raise BookError("the PDF needs the pages (`make html`) and Chromium (`.ci/browser`)")
+    path, whole = html / "book.pdf", html / "book" / "whole.html"
+    whole.write_text(joined(files), encoding="utf-8")
+    # Without a network, and with time for MathJax to set all formulas.
+    command = [chromium, "--headless=new", "--no-sandbox", "--disable-gpu"]
+    command += ["--host-resolver-rules=MAP * ~NOTFOUND", "--virtual-time-budget=600000"]
+    command += ["--no-pdf-header-footer", "--generate-pdf-document-outline"]
+    command += [f"--print-to-pdf={path}", whole.resolve().as_uri()]
+    subprocess.run(command, check=True, capture_output=True)
+    whole.unlink()
+    return path
+
+
+def joined(files: Sequence[Path]) -> str:
+    """Return the first page with the text of all; links between them lead to places in it."""
+    pages = {file.stem: file.read_text(encoding="utf-8") for file in files}
+
+    def renamed(match: re.Match[str], here: str) -> str:
+        kind, target = match[1] or match[3], match[2] or match[4] or ""
+        path, _, place = target.partition("#")
+        name = Path(path).stem if path else here
+        if kind in ("id", "url"):
+            return f'id="{here}--{target}"' if kind == "id" else f"url(#{here}--{target})"
+        if ":" in target:
+            return match[0]
+        return f'{kind}="#{name}--{place}"' if name in pages else ""
+
+    text = ""
+    for name, page in pages.items():
+        found = _ARTICLE.search(page)
+        text += f'<div id="{name}--" style="break-before: page">'
+        text += _PLACE.sub(partial(renamed, here=name), found[2] if found else page) + "</div>"
+    first = next(iter(pages.values()))
+    return _ARTICLE.sub(lambda match: match[1] + _STYLE + text + match[3], first, count=1)

@@ -11,19 +11,20 @@ end of its comment, the values allowed; lines of comment say which values fit to
     # require: beta_low < beta_high  # the figure runs from the one to the other
 
 `path of {file}` and `path of {folder}` allow the absolute path of one that exists, or nothing.
+Such conditions, and the criteria of the claims, stand in the book's own files, so Python decides
+them; of its functions they know `abs`.
 """
 
 import ast
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from bookmaker.conditions import condition_names, is_met
-from bookmaker.errors import ParameterError
+from bookmaker.base import ParameterError
 
 # What papermill reads, too: no `|` in the type, and no other `=`.
 _LINE = re.compile(
@@ -36,37 +37,38 @@ _ALMOST = re.compile(r"\bin \[|\bin \([-\d]|\b(?:one|path) of ?[\[{(]")
 _REQUIRE = re.compile(r"^\s*# requires?\b:?(?P<condition>[^#]*)#?(?P<reason>.*)$")
 _EXISTS = {"file": os.path.isfile, "folder": os.path.isdir}
 _TYPES: dict[str, type] = {"int": int, "float": float, "str": str}
+_FUNCTIONS = {"abs": abs}
 
 
-@dataclass(frozen=True)
+@dataclass
 class Parameter:
-    """One parameter of a chapter: an int, a float or a str, and what it may be.
+    """One parameter of a chapter: an int, a float or a str, and what it may be, as it is written.
 
     Numbers lie in `range`, words are among `choices`, texts lead to a `path` ("file", "folder"),
     if there is any.
     """
 
     name: str
-    type: type[Any]
+    type: str
     default: Any
     help: str
-    range: str = ""
-    choices: tuple[str, ...] = ()
-    path: str = ""
+    range: str
+    choices: str
+    path: str
 
     @property
     def allowed(self) -> str:
         """The values allowed, as a reader writes them."""
         if self.choices:
-            return "one of " + " | ".join(self.choices)
+            return f"one of {self.choices}"
         if self.path:
             return f"the absolute path of a {self.path} or empty"
-        return f"{self.type.__name__} in {self.range}" if self.range else self.type.__name__
+        return f"{self.type} in {self.range}" if self.range else self.type
 
     def parse(self, given: object) -> Any:
         """Return what a text, or a value, stands for; ParameterError if it is not allowed."""
         with suppress(ValueError):
-            value = self.type(str(given))
+            value = _TYPES[self.type](str(given))
             if self._allows(value):
                 return value
         raise ParameterError(
@@ -75,15 +77,15 @@ class Parameter:
 
     def _allows(self, value: Any) -> bool:
         if self.choices:
-            return value in self.choices
+            return value in map(str.strip, self.choices.split("|"))
         if self.path:
             # A chapter runs in a folder of its own: a relative path would lead elsewhere there.
             return not value or (os.path.isabs(value) and _EXISTS[self.path](value))
-        if self.type is str:
+        if self.type == "str":
             return True
         low, high = map(float, self.range[1:-1].split(", ") if self.range else ("-inf", "inf"))
-        above = value > low or (value == low and not self.range.startswith("("))
-        below = value < high or (value == high and not self.range.endswith(")"))
+        above = value > low or (value == low and self.range.startswith("["))
+        below = value < high or (value == high and self.range.endswith("]"))
         return above and below and math.isfinite(value)
 
 
@@ -112,11 +114,7 @@ class ParameterCell:
         checked = {name: self.named(name).parse(value) for name, value in values.items()}
         whole = self.defaults | checked
         for condition, reason in self.requirements.items():
-            try:
-                met = is_met(condition, whole)
-            except ValueError as error:
-                raise ParameterError(str(error)) from None
-            if not met:
+            if not is_met(condition, whole):
                 got = ", ".join(f"{name} = {whole[name]!r}" for name in condition_names(condition))
                 raise ParameterError(f"the chapter requires {condition}{reason}, got {got}")
         return checked
@@ -132,56 +130,71 @@ class ParameterCell:
 def parse_parameters(source: str) -> ParameterCell:
     """Return parameters, requirements and all faults of a parameters cell."""
     cell = ParameterCell({}, {}, [])
-    lines = list(enumerate(source.splitlines(), start=1))
-    for number, line in lines:
-        if line.strip() and not line.lstrip().startswith("#"):
+    # Requirements last: they may stand before what they are about.
+    for add in (_add_parameter, _add_requirement):
+        for number, line in enumerate(source.splitlines(), start=1):
             try:
-                found = _parameter(line)
-                cell.parameters[found.name] = found
+                add(cell, line)
             except ParameterError as error:
-                cell.faults.append((number, str(error)))
-    for number, line in lines:
-        if match := _REQUIRE.match(line):
-            condition, reason = match["condition"].strip(), match["reason"].strip()
-            cell.requirements[condition] = f" ({reason})" if reason else ""
-            try:
-                for name in condition_names(condition):
-                    cell.named(name)
-                cell.check({})
-            except ValueError as error:
                 cell.faults.append((number, str(error)))
     return cell
 
 
-def _parameter(line: str) -> Parameter:
+def _add_requirement(cell: ParameterCell, line: str) -> None:
+    if match := _REQUIRE.match(line):
+        condition, reason = match["condition"].strip(), match["reason"].strip()
+        cell.requirements[condition] = f" ({reason})" if reason else ""
+        for name in condition_names(condition):
+            cell.named(name)
+        cell.check({})
+
+
+def _add_parameter(cell: ParameterCell, line: str) -> None:
+    if line.strip()[:1] in ("", "#"):
+        return
     found = _LINE.fullmatch(line.rstrip())
     if not found or not found["help"]:
         raise ParameterError(
             "every line must read `name: type = default  # help`, the type one of "
             f"{', '.join(_TYPES)}, without an `=` in the comment"
         )
-    name, kind, text = found["name"], _TYPES[found["type"]], found["help"]
-    if _ALMOST.search(text):
+    parameter = Parameter(**found.groupdict(""))
+    name, text = parameter.name, parameter.type == "str"
+    if _ALMOST.search(parameter.help):
         raise ParameterError(
             f"{name} has a range that cannot be read: the comment must end with `in [low, high]`, "
             "`(` and `)` for open ends, `one of {a | b}`, `path of {file}` or `path of {folder}`"
         )
-    words = found["choices"] or found["path"]
-    if found["range"] if kind is str else words:
-        raise ParameterError(f"{name} has limits that are not those of a {kind.__name__}")
-    choices = tuple(map(str.strip, found["choices"].split("|"))) if found["choices"] else ()
+    if parameter.range if text else parameter.choices or parameter.path:
+        raise ParameterError(f"{name} has limits that are not those of a {parameter.type}")
     try:
-        default = ast.literal_eval(found["default"])
+        default = ast.literal_eval(parameter.default)
     except (SyntaxError, ValueError) as error:
         raise ParameterError(f"{name}: {error}") from None
-    limits = found["range"] or "", choices, found["path"] or ""
-    parameter = Parameter(name, kind, default, text, *limits)
-    return replace(parameter, default=parameter.parse(default))
+    parameter.default = parameter.parse(default)
+    cell.parameters[name] = parameter
 
 
-def values_from_pairs(pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Return names with their values; ParameterError if a name comes twice."""
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        raise ParameterError(f"a parameter is given twice among {', '.join(n for n, _ in pairs)}")
-    return values
+def condition_names(condition: str) -> list[str]:
+    """Return the names that a condition compares, in order; ParameterError if it is none.
+
+    >>> condition_names("dim % heads == 0 and abs(dim) > 1")
+    ['dim', 'heads']
+    """
+    try:
+        names = compile(condition, "condition", "eval").co_names
+    except SyntaxError:
+        raise ParameterError(f"{condition!r} is no condition") from None
+    return [name for name in names if name not in _FUNCTIONS]
+
+
+def is_met(condition: str, values: Mapping[str, Any]) -> bool:
+    """Return whether `values` meet a condition; ParameterError if they cannot decide it.
+
+    >>> is_met("abs(slope - 3) < 0.1 and error < 0.02", {"slope": 3.03, "error": 0.006})
+    True
+    """
+    try:
+        return bool(eval(condition, {"__builtins__": _FUNCTIONS}, dict(values)))
+    except (ArithmeticError, NameError, SyntaxError, TypeError, ValueError) as error:
+        raise ParameterError(f"{condition!r} cannot be decided: {error}") from None

@@ -1,25 +1,48 @@
-"""From a chapter's MyST source to its notebook; every fault names the file and the line."""
+"""A chapter's MyST source, what its code means, and whether its committed notebook is stale.
 
+A notebook carries two digests: of what the code meant when it was executed, and of the outputs it
+then gave. Where both still hold, everything else (prose, captions, tags, comments in the code) is
+taken over from the source without executing anything.
+
+The first covers the code cells and every module of the checkout that they need, as syntax trees
+without comments and docstrings, and the data files beside those modules. It does not depend on
+the version of Python that computes it. The `__init__` of a package gives its modules and says
+what it is: it decides no number.
+"""
+
+import ast
+import hashlib
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
 import nbformat
+from IPython.core.inputtransformer2 import TransformerManager
 from jupytext.myst import myst_to_notebook
+from nbformat import NotebookNode
 
-from bookmaker.errors import BookError, Fault, ParameterError, SourceError
-from bookmaker.meaning import cell_tree, code_cells, code_digest, has_tag
+from bookmaker.base import (
+    BookError,
+    Fault,
+    ParameterError,
+    SourceError,
+    project_root,
+    repository_address,
+)
 from bookmaker.parameters import ParameterCell, parse_parameters
-from bookmaker.project import project_root
 
+SOURCE = Path(__file__).resolve().parents[1]
 _EQUATION_LINK = re.compile(r"\[\]\(#(eq-[\w-]+)\)")
-
 # Runs before anything of the package: on Colab the notebook is all there is. A folder that is
 # called like the package and lies beside the notebook has no origin.
 _INSTALL = Path(__file__).with_name("install.txt").read_text(encoding="utf-8").rstrip()
+_DOCUMENTED = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+# Where a name stands, comments on types, and how a string was prefixed: not part of the meaning.
+_SKIPPED = {"ctx", "type_ignores", "type_comment", "kind"}
 
 
 @dataclass(frozen=True)
@@ -37,15 +60,13 @@ class Chapter:
     @property
     def notebook_path(self) -> Path:
         """The generated, executed and committed notebook."""
-        return self.root / "notebooks" / f"{self.name}.ipynb"
+        return self.source_path.with_suffix(".ipynb")
 
-    def fault(self, line: int, message: str) -> Fault:
-        """Return a fault in a line of the source."""
+    def fault(self, line: int, message: str, cell: str = "") -> Fault:
+        """Return a fault in a line of the source, or of a cell, which is called by its id."""
+        if cell:
+            line += self._converted[1].get(cell, 1) - 1
         return Fault(f"notebooks/{self.name}.md", line, message)
-
-    def at(self, cell: str, line: int, message: str) -> Fault:
-        """Return a fault in a line of a cell, which is called by its id."""
-        return self.fault(self._converted[1].get(cell, 1) + line - 1, message)
 
     @cached_property
     def text(self) -> str:
@@ -53,15 +74,15 @@ class Chapter:
         return self.source_path.read_text(encoding="utf-8")
 
     @property
-    def template(self) -> nbformat.NotebookNode:
-        """The notebook of the source, without outputs and without a public address.
+    def template(self) -> NotebookNode:
+        """The notebook of the source, without outputs.
 
         Raises SourceError for a source that cannot be converted.
         """
         return self._converted[0]
 
     @cached_property
-    def _converted(self) -> tuple[nbformat.NotebookNode, dict[str, int]]:
+    def _converted(self) -> tuple[NotebookNode, dict[str, int]]:
         """The notebook, and for each cell the line of the source where its text begins."""
         try:
             notebook = myst_to_notebook(self.text, add_source_map=True)
@@ -69,8 +90,8 @@ class Chapter:
             # Each kind of damage has its own error in Python, jupytext, YAML and nbformat.
             words = " ".join(str(error).split())
             line = re.search(r"at line (\d+)", words)
-            message = f"the file cannot be read: {words}"
-            raise SourceError([self.fault(int(line[1]) if line else 1, message)]) from None
+            fault = self.fault(int(line[1]) if line else 1, f"the file cannot be read: {words}")
+            raise SourceError([fault]) from None
         lines = [line.strip() for line in self.text.split("\n")]
         begins = {}
         for number, cell in enumerate(notebook.cells):
@@ -79,7 +100,7 @@ class Chapter:
             begin, head = notebook.metadata.source_map[number], cell.source.split("\n")[0].strip()
             begins[cell.id] = (lines.index(head, begin) if head in lines[begin:] else begin) + 1
             if has_tag(cell, "install"):
-                cell.source = install_source("")
+                cell.source = _INSTALL.replace("ADDRESS", repository_address(self.root))
             if cell.cell_type == "markdown":
                 # The book shows the equation's number; Jupyter and Colab show the label, which
                 # they also print beside the equation.
@@ -103,8 +124,21 @@ class Chapter:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of what the code means; see `meaning`."""
-        return code_digest(self.template)
+        """SHA-256 of what the code cells mean, with what they import from the checkout."""
+        sources = [c.source for c in code_cells(self.template) if not has_tag(c, "install")]
+        waiting = set[Path]().union(*(imported(cell_tree(source)) for source in sources))
+        files: dict[Path, bytes] = {}
+        while waiting:
+            file = waiting.pop()
+            files[file], needed = _module(file, file.stat().st_mtime_ns)
+            waiting |= needed - files.keys()
+            for path in set(file.parent.glob("[!.]*.*[!~]")) - files.keys():
+                if path.is_file() and path.suffix not in (".py", ".pyc"):
+                    files[path] = path.read_bytes().replace(b"\r\n", b"\n")
+        parts = [cell_meaning(source).encode() for source in sources]
+        for file in sorted(files):
+            parts += [file.relative_to(SOURCE).as_posix().encode(), files[file]]
+        return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
     def check_values(self, values: Mapping[str, object]) -> dict[str, Any]:
         """Return `values` for the parameters, checked; ParameterError if they are not allowed."""
@@ -116,23 +150,24 @@ class Chapter:
     def faults(self) -> list[Fault]:
         """Return everything in the source that keeps the chapter from running as it should."""
         try:
-            cells = self.template.cells
+            notebook, begins = self._converted
         except SourceError as error:
             return error.faults
         faults = []
-        if not cells or not cells[0].source.startswith("# "):
-            line = min(self._converted[1].values(), default=1)
+        if not notebook.cells or not notebook.cells[0].source.startswith("# "):
+            line = min(begins.values(), default=1)
             faults.append(self.fault(line, "the text must begin with a heading, `# Title`"))
         for tag in ("install", "parameters"):
             if (count := len(self._tagged(tag))) != 1:
                 faults.append(self.fault(1, f"expected one cell tagged `{tag}`, found {count}"))
-        for cell in code_cells(self.template):
+        for cell in code_cells(notebook):
             try:
                 cell_tree(cell.source)
             except SyntaxError as error:
-                faults.append(self.at(cell.id, error.lineno or 1, f"not Python: {error.msg}"))
+                faults.append(self.fault(error.lineno or 1, f"not Python: {error.msg}", cell.id))
         for cell in self._tagged("parameters"):
-            faults += [self.at(cell.id, *fault) for fault in parse_parameters(cell.source).faults]
+            found = parse_parameters(cell.source).faults
+            faults += [self.fault(line, message, cell.id) for line, message in found]
         return sorted(faults)
 
     def require_sound(self) -> None:
@@ -140,7 +175,35 @@ class Chapter:
         if faults := self.faults():
             raise SourceError(faults)
 
-    def _tagged(self, tag: str) -> list[nbformat.NotebookNode]:
+    def stale(self) -> tuple[str, bool]:
+        """Why the committed notebook must be written anew, "" if not, and whether by executing."""
+        try:
+            notebook = read_notebook(self.notebook_path)
+        except BookError as error:
+            return str(error), True
+        known = notebook.metadata.get("spinformer", {})
+        if known.get("code") != self.digest:
+            return "its code or what it imports changed", True
+        if known.get("outputs") != outputs_digest(notebook):
+            return "its outputs are not those it was executed with", True
+        if self.spliced(notebook) != notebook:
+            return "its text is not that of the source", False
+        return "", False
+
+    def spliced(self, executed: NotebookNode) -> NotebookNode:
+        """Return the notebook of the source with the outputs of `executed`, cell by code cell."""
+        notebook = nbformat.from_dict(self.template)
+        for cell, done in zip(code_cells(notebook), code_cells(executed), strict=True):
+            cell.outputs = nbformat.from_dict(done.outputs)
+            cell.execution_count = done.execution_count
+        notebook.metadata["spinformer"] = {
+            "source": self.source_path.name,
+            "code": self.digest,
+            "outputs": outputs_digest(notebook),
+        }
+        return notebook
+
+    def _tagged(self, tag: str) -> list[NotebookNode]:
         return [cell for cell in self.template.cells if has_tag(cell, tag)]
 
 
@@ -157,6 +220,93 @@ def chapters(root: Path | None = None, names: tuple[str, ...] = ()) -> list[Chap
     return [known[name] for name in dict.fromkeys(names) or sorted(known)]
 
 
-def install_source(address: str) -> str:
-    """Return the code of the install cell for a repository at `address` ("" for none)."""
-    return _INSTALL.replace("ADDRESS", address)
+def read_notebook(path: Path) -> NotebookNode:
+    """Return a notebook; BookError that names the file if it cannot be read."""
+    try:
+        return _parsed(path.read_text(encoding="utf-8"))
+    except Exception as error:
+        # nbformat raises a dozen kinds of errors for what is not a notebook.
+        first = str(error).strip().partition("\n")[0]
+        message = f"notebooks/{path.name} cannot be read ({first}): `make notebooks` writes it anew"
+        raise BookError(message) from None
+
+
+@lru_cache(maxsize=100)
+def _parsed(text: str) -> NotebookNode:
+    notebook = nbformat.reads(text, as_version=4)
+    nbformat.validate(notebook)
+    return notebook
+
+
+def outputs_digest(notebook: NotebookNode) -> str:
+    """Return the SHA-256 of the outputs and execution counts of the code cells."""
+    results = [[cell.execution_count, cell.outputs] for cell in code_cells(notebook)]
+    return hashlib.sha256(json.dumps(results, sort_keys=True).encode()).hexdigest()
+
+
+def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
+    """Return the code cells in order."""
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def has_tag(cell: NotebookNode, tag: str) -> bool:
+    """Return whether a cell carries `tag`."""
+    return tag in cell.metadata.get("tags", [])
+
+
+def python_source(source: str) -> str:
+    """Return a cell with its magics written as the calls that IPython makes of them."""
+    return TransformerManager().transform_cell(source)
+
+
+@cache
+def cell_tree(source: str) -> ast.Module:
+    """Return the syntax tree of a cell; SyntaxError if it has none."""
+    return ast.parse(python_source(source))
+
+
+def cell_meaning(source: str) -> str:
+    """Return what a cell means, equal for cells that do the same.
+
+    >>> cell_meaning("x = [1,2]  # two") == cell_meaning("x = [\\n    1,\\n    2,\\n]")
+    True
+    >>> cell_meaning("x = 1") == cell_meaning("x = 2")
+    False
+    """
+    # A string alone in a cell is shown, and a semicolon at the end keeps a value from being shown.
+    return meaning(cell_tree(source).body) + ";" * source.rstrip().endswith(";")
+
+
+def meaning(node: object) -> str:
+    """Return a syntax tree in words, without docstrings and what only some Pythons write."""
+    if isinstance(node, list):
+        return f"[{','.join(map(meaning, node))}]"
+    if isinstance(node, ast.Constant) or not isinstance(node, ast.AST):
+        return repr(getattr(node, "value", node))
+    fields = dict(ast.iter_fields(node))
+    if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+        fields["body"] = node.body[1:]
+    if isinstance(node, ast.JoinedStr):
+        fields["values"] = [part for part in node.values if getattr(part, "value", None) != ""]
+    # Newer versions of Python add fields that are empty in older code.
+    told = {k: v for k, v in fields.items() if k not in _SKIPPED and v not in (None, [])}
+    return f"{type(node).__name__}({','.join(f'{k}={meaning(v)}' for k, v in told.items())})"
+
+
+def imported(tree: ast.Module) -> set[Path]:
+    """Return the files of the checkout that some code imports itself."""
+    names = set[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    paths = {SOURCE / f"{name.replace('.', '/')}.py" for name in names}
+    return {path for path in paths if path.is_file()}
+
+
+@cache
+def _module(path: Path, _changed: int) -> tuple[bytes, set[Path]]:
+    """Return the digest of what a module means, and the files that it imports."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return hashlib.sha256(meaning(tree).encode()).digest(), imported(tree)

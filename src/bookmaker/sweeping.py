@@ -24,14 +24,12 @@ import nbformat
 import numpy as np
 from jupyter_core.utils import ensure_event_loop
 
+from bookmaker.base import BookError, Lost, ParameterError, RunError, csv_text, write_atomically
 from bookmaker.claims import read_claims, results
-from bookmaker.errors import ParameterError, RunError
 from bookmaker.execution import execute
-from bookmaker.files import csv_text, write_atomically
-from bookmaker.parameters import Parameter, values_from_pairs
+from bookmaker.parameters import Parameter
 from bookmaker.source import Chapter
-from bookmaker.sweeps import store
-from bookmaker.sweeps.engine import Lost, Workers, complete
+from bookmaker.sweeps.engine import Workers, complete, finished, key_of, writing
 
 TABLE, POINTS = "table.csv", "points"
 _LIBRARIES = ("spinformer", "numpy", "scipy", "torch", "numba")
@@ -41,7 +39,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Point:
-    """One point: what was asked for, the value of every parameter, and why it is refused.
+    """One point: what was asked for, in words, the values of all parameters, why it is refused.
 
     `key` is the name of the point in a folder of results; it depends on the values alone. `values`
     are complete, those that are not asked for at their defaults; those of a point that is refused
@@ -49,31 +47,28 @@ class Point:
     """
 
     key: str
-    asked: Mapping[str, str]
+    asked: str
     values: Mapping[str, Any]
     error: str = ""
 
-    def __str__(self) -> str:
-        """As on the command line."""
-        return ", ".join(f"{name} = {text}" for name, text in self.asked.items()) or "the defaults"
 
-
-def read_points(chapter: Chapter, pairs: Sequence[tuple[str, str]]) -> list[Point]:
-    """Return the points that options `pairs` ask for, each once, in order.
+def read_points(chapter: Chapter, asked: Mapping[str, str]) -> list[Point]:
+    """Return the points that options ask for, by the name of the parameter, each once, in order.
 
     Raises ParameterError for a name that the chapter does not have, a range that is none, or where
     no point at all is allowed.
     """
-    cell, asked = chapter.parameter_cell, values_from_pairs(pairs)
+    cell = chapter.parameter_cell
     lists = [_values(cell.named(name), text) for name, text in asked.items()]
     found: dict[str, Point] = {}
     for chosen in product(*lists):
         texts = dict(zip(asked, chosen, strict=True))
+        words = ", ".join(f"{name} = {text}" for name, text in texts.items()) or "the defaults"
         try:
             values = cell.defaults | chapter.check_values(texts)
-            point = Point(store.key_of(values), texts, values)
+            point = Point(key_of(values), words, values)
         except ParameterError as error:
-            point = Point(store.key_of({"asked": texts}), texts, texts, str(error))
+            point = Point(key_of({"asked": texts}), words, texts, str(error))
         found.setdefault(point.key, point)
     if all(point.error for point in found.values()):
         raise ParameterError(next(iter(found.values())).error)
@@ -86,7 +81,7 @@ def _values(parameter: Parameter, text: str) -> list[str]:
         return [text]
     found: list[str] = []
     for part in text.split(","):
-        if ":" not in part or parameter.type is str:
+        if ":" not in part or parameter.type == "str":
             found.append(part.strip())
             continue
         try:
@@ -102,12 +97,7 @@ def _values(parameter: Parameter, text: str) -> list[str]:
 
 
 def sweep_chapter(
-    chapter: Chapter,
-    folder: Path,
-    points: Sequence[Point],
-    *,
-    workers: Workers,
-    again: bool = False,
+    chapter: Chapter, folder: Path, points: list[Point], *, workers: Workers, again: bool = False
 ) -> tuple[str, int]:
     """Compute the points that are not finished in `folder` and write the table of all.
 
@@ -123,16 +113,16 @@ def sweep_chapter(
 
     def kept(key: str, row: Row | Lost) -> Row:
         if isinstance(row, Lost):
-            row = {"notebook": "", "seconds": "", "versions": "", "error": str(row)}
+            row = {"error": str(row)}
         figures = {}
-        if text := row.pop("notebook"):
+        if text := row.pop("notebook", ""):
             # Before the row: a point that is finished has its notebook.
             write_atomically(kept_in / f"{key}.ipynb", text + "\n")
             figures = results(nbformat.reads(text, as_version=4), claims)
         return row | {"values": units[key]["values"], "figures": figures}
 
-    with store.writing(kept_in, about={"chapter": chapter.name, "code": chapter.digest}):
-        done = store.finished(kept_in)
+    with writing(kept_in, about={"chapter": chapter.name, "code": chapter.digest}):
+        done = finished(kept_in)
         units = {
             point.key: {"values": dict(point.values)}
             for point in wanted
@@ -142,10 +132,10 @@ def sweep_chapter(
         try:
             complete(kept_in, run, units, workers=workers, title=chapter.name, kept=kept)
         finally:
-            done = store.finished(kept_in)
+            done = finished(kept_in)
             write_atomically(table, _table(chapter, points, done))
     errors = [(point, point.error or done[point.key]["error"]) for point in points]
-    failed = [f"  {point}: {error.splitlines()[0]}" for point, error in errors if error]
+    failed = [f"  {point.asked}: {error.splitlines()[0]}" for point, error in errors if error]
     told = f"{len(points)} points: {len(units)} computed now, {len(wanted) - len(units)} there "
     told += f"already, {len(points) - len(wanted)} refused; {len(failed)} failed"
     return "\n".join([told, *failed[:10], f"pandas.read_csv({str(table)!r})"]), len(failed)
@@ -159,41 +149,36 @@ def run_point(*, root: str, name: str, code: str, values: Mapping[str, Any]) -> 
     begin = time.perf_counter()
     chapter = Chapter(Path(root), name)
     if chapter.digest != code:
-        raise RunError(
-            f"the code of {name} changed during the sweep, or a worker has another checkout"
-        )
-    notebook, problem, died = None, "", False
+        told = f"the code of {name} changed during the sweep, or a worker has another checkout"
+        raise RunError(told)
+    text = ""
+    problem: BookError | None
     try:
-        notebook, problem, died = execute(chapter, values)
+        notebook, problem = execute(chapter, values)
+        text = nbformat.writes(notebook)
     except ParameterError as error:  # a path that is not there on the worker's machine
-        problem = str(error)
+        problem = error
     finally:
         # The client of the kernel made a loop for this task, and nobody else closes it.
         ensure_event_loop().close()
-    if died:
-        raise Lost(problem)
+    if isinstance(problem, Lost):
+        raise problem
     libraries = [f"{library} {version(library)}" for library in _LIBRARIES]
     return {
-        "notebook": nbformat.writes(notebook) if notebook else "",
+        "notebook": text,
         "seconds": round(time.perf_counter() - begin, 3),
         "versions": ", ".join([f"python {platform.python_version()}", *libraries]),
-        "error": problem,
+        "error": str(problem or ""),
     }
 
 
 def _table(chapter: Chapter, points: Sequence[Point], done: Mapping[str, Row]) -> str:
     """One line for each finished or refused point: parameters, results, time, versions, error."""
-    rows: dict[str, Row] = {}
-    for point in points:
-        if point.error:
-            rows[point.key] = {"values": point.values, "error": point.error}
-        elif point.key in done:
-            rows[point.key] = done[point.key]
-    rows |= {key: row for key, row in done.items() if key not in rows}
-    figures = dict.fromkeys(name for row in rows.values() for name in row.get("figures", {}))
+    known: dict[str, Row] = dict(done)
+    known |= {p.key: {"values": p.values, "error": p.error} for p in points if p.error}
+    keys = dict.fromkeys([*(p.key for p in points if p.key in known), *done])
+    figures = dict.fromkeys(name for key in keys for name in known[key].get("figures", ()))
     names = ["point", *chapter.parameter_cell.parameters, *figures, "seconds", "versions", "error"]
-    told = [
-        {"point": key, **row, **row["values"], **row.get("figures", {})}
-        for key, row in rows.items()
-    ]
-    return csv_text(names, ({name: row.get(name, "") for name in names} for row in told))
+    rows = [known[key] | known[key]["values"] | known[key].get("figures", {}) for key in keys]
+    told = ({"point": key, **row} for key, row in zip(keys, rows, strict=True))
+    return csv_text(names, told, extrasaction="ignore")

@@ -24,6 +24,7 @@ import math
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
@@ -33,11 +34,12 @@ from typing import Any
 
 import numpy as np
 
-from bookmaker.files import csv_text, write_atomically
-from bookmaker.sweeps import store
-from bookmaker.sweeps.engine import HERE, Lost, Workers, complete
+from bookmaker.base import Lost, csv_text, write_atomically
+from bookmaker.sweeps.engine import HERE, Workers, complete, finished, key_of, writing
 
 Rows = list[dict[str, Any]]
+# The columns of a table of settings (`claims`) that are no choices.
+OUTCOME = ("value", "low", "high", "runs")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,18 +85,18 @@ class Table:
         another process makes the table, RunError if there are no workers, and what `rows` raises.
         """
         part = self.path.with_suffix(".csv.part")
-        units = {store.key_of(unit): unit for unit in self.units}
+        units = {key_of(unit): unit for unit in self.units}
 
         def kept(key: str, rows: Rows | Lost) -> Rows:
             if isinstance(rows, Lost):
                 raise rows
             return rows_as_text(units[key], rows)
 
-        with store.writing(part, about={"table": self.path.stem}):
-            done = store.finished(part)
+        with writing(part, about={"table": self.path.stem}):
+            done = finished(part)
             missing = {key: unit for key, unit in units.items() if key not in done}
             complete(part, self.rows, missing, workers=workers, title=self.path.stem, kept=kept)
-            done = store.finished(part)
+            done = finished(part)
             rows = [row for key in units for row in done[key]]
             text = csv_text(list(rows[0]), rows)
             write_atomically(self.path, f"# {self.command}\n{text}")
@@ -147,10 +149,8 @@ def tables_of(chapter: str) -> dict[str, Table]:
 
 def _column(values: Sequence[str]) -> np.ndarray:
     for kind in (np.int64, np.float64):
-        try:
+        with suppress(ValueError):
             return np.array(values).astype(kind)
-        except ValueError:
-            continue
     return np.array(values)
 
 

@@ -1,36 +1,40 @@
-"""A function of many units of work, computed here or by the workers of Dask.
+"""A function of many units of work, computed here or by the workers of Dask, each once.
 
 The result of a unit depends on the unit alone, so it is the same, byte for byte, in whatever
 chunks and on however many workers it is computed. A task of Dask should take a second or more.
 
 Dask restarts a worker that dies and gives its task to another one. What raises is not tried again,
 except where the function raises `Lost`: its unit is not to blame.
+
+What is finished is kept in a folder that survives any death of its writer. Each finished unit is a
+file of JSON, written under another name and renamed when it is whole; a writer that is killed, or
+whose disk is full, leaves nothing under a final name. `about.json` says what work it is. Who writes
+holds a lock on it that the system gives back when the process ends, however it ends.
 """
 
 import contextlib
+import fcntl
+import hashlib
+import json
 import logging
 import signal
 import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
-from bookmaker.errors import RunError
-from bookmaker.sweeps import store
+from bookmaker.base import Lost, RunError, write_atomically
 
 # How long a scheduler may take to answer, in seconds; how often a unit is tried again whose process
 # died.
 PATIENCE, RETRIES = 10.0, 2
 
+ABOUT = "about.json"
+
 Unit = Mapping[str, Any]
-
-
-class Lost(RunError):
-    """A unit whose process died; the unit itself need not be the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,19 +79,13 @@ def complete(
 ) -> None:
     """Compute units, by key, and keep `kept(key, value)` of each one in a store as it ends."""
     keys = list(units)
-    outcomes = stream(function, list(units.values()), workers=workers)
-    bar = tqdm(outcomes, desc=title, total=len(units), disable=None)
-    with contextlib.closing(outcomes), bar:
-        for place, value in bar:
-            store.add(folder, keys[place], kept(keys[place], value))
+    with contextlib.closing(stream(function, list(units.values()), workers=workers)) as outcomes:
+        for place, value in tqdm(outcomes, desc=title, total=len(units), disable=None):
+            add(folder, keys[place], kept(keys[place], value))
 
 
 def stream(
-    function: Callable[..., Any],
-    units: Sequence[Unit],
-    *,
-    workers: Workers = HERE,
-    chunk: int = 1,
+    function: Callable[..., Any], units: Sequence[Unit], *, workers: Workers = HERE, chunk: int = 1
 ) -> Generator[tuple[int, Any], None, None]:
     """Compute `function(**unit)` for each unit; yield its place and value as it ends.
 
@@ -95,7 +93,7 @@ def stream(
     units make a task. Whoever stops early closes the iterator, which ends the workers. Raises
     RunError where there are no workers to be had or a unit raises there; here what it raises.
     """
-    if not units or not (workers.count or workers.scheduler):
+    if not units or workers == HERE:
         for place, unit in enumerate(units):
             try:
                 yield place, function(**unit)
@@ -107,37 +105,31 @@ def stream(
         from distributed import KilledWorker, as_completed
 
         tqdm.write(f"workers: {len(client.nthreads())}, dashboard {client.dashboard_link}")
-        futures = client.map(
-            partial(_chunk, function),
-            [units[start : start + chunk] for start in starts],
-            retries=RETRIES,
-            pure=False,
-        )
-        start_of = dict(zip((future.key for future in futures), starts, strict=True))
-        for future in as_completed(futures):
-            start = start_of[future.key]
+        started = {
+            client.submit(_chunk, function, units[n : n + chunk], retries=RETRIES, pure=False): n
+            for n in starts
+        }
+        for future in as_completed(started):
+            start = started[future]
             try:
-                values, problem = future.result()
+                values = future.result()
             except (KilledWorker, Lost) as error:
                 lost = Lost(f"the worker died here, every time it was tried: {error}")
-                values, problem = [lost] * len(units[start : start + chunk]), ""
-            if problem:
-                raise RunError(problem)
+                values = [lost] * len(units[start : start + chunk])
+            if isinstance(values, RunError):
+                raise values
             yield from enumerate(values, start)
             future.release()
 
 
-def _chunk(function: Callable[..., Any], units: Sequence[Unit]) -> tuple[list[Any], str]:
-    """What a worker does in one task: the values, and what a unit raised; Dask tries Lost again."""
-    values = []
-    for unit in units:
-        try:
-            values.append(function(**unit))
-        except Lost:
-            raise
-        except Exception:
-            return values, traceback.format_exc().strip()
-    return values, ""
+def _chunk(function: Callable[..., Any], units: Sequence[Unit]) -> list[Any] | RunError:
+    """What a worker does in one task: the values, or what a unit raised; Dask tries Lost again."""
+    try:
+        return [function(**unit) for unit in units]
+    except Lost:
+        raise
+    except Exception:
+        return RunError(traceback.format_exc().strip())
 
 
 @contextlib.contextmanager
@@ -146,7 +138,7 @@ def _client(workers: Workers, tasks: int) -> Iterator[Any]:
     try:
         import dask
         from dask.system import CPU_COUNT
-        from distributed import Client, LocalCluster
+        from distributed import Client
     except ModuleNotFoundError as error:
         raise RunError(
             f"{error.name} is missing: workers need `pip install 'spinformer[sweep]'`, in a "
@@ -157,28 +149,72 @@ def _client(workers: Workers, tasks: int) -> Iterator[Any]:
             client = Client(workers.scheduler, timeout=PATIENCE)
         except (OSError, ValueError) as error:
             raise RunError(f"no scheduler answers at {workers.scheduler}: {error}") from None
-        with client:
-            if max(client.nthreads().values(), default=1) > 1:
-                raise RunError("each worker must have one thread: start it with --nthreads 1")
-            yield client
-        return
-    settings = {
-        "distributed.scheduler.allowed-failures": RETRIES,
-        # A worker is given its next task when it is done, so that one which dies takes no other
-        # task with it.
-        "distributed.scheduler.worker-saturation": 1.0,
-    }
-    # Processes that start now ignore the Ctrl-C that the terminal sends to all of them.
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        with dask.config.set(settings):
-            cluster = LocalCluster(
-                n_workers=min(workers.count if workers.count > 0 else CPU_COUNT, tasks),
-                threads_per_worker=1,
-                dashboard_address="127.0.0.1:0",
-                silence_logs=logging.CRITICAL,
-            )
-    finally:
-        signal.signal(signal.SIGINT, before)
-    with cluster, Client(cluster) as client:
+    else:
+        settings = {
+            "distributed.scheduler.allowed-failures": RETRIES,
+            # A worker is given its next task when it is done, so that one which dies takes no
+            # other task with it.
+            "distributed.scheduler.worker-saturation": 1.0,
+        }
+        # Processes that start now ignore the Ctrl-C that the terminal sends to all of them.
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            with dask.config.set(settings):
+                client = Client(
+                    n_workers=min(workers.count if workers.count > 0 else CPU_COUNT, tasks),
+                    threads_per_worker=1,
+                    dashboard_address="127.0.0.1:0",
+                    silence_logs=logging.CRITICAL,
+                )
+        finally:
+            signal.signal(signal.SIGINT, before)
+    with client:
+        if max(client.nthreads().values(), default=1) > 1:
+            raise RunError("each worker must have one thread: start it with --nthreads 1")
         yield client
+
+
+def key_of(values: Any) -> str:
+    """Return the name of a unit in a store; it depends on its values alone.
+
+    >>> key_of({"beta": 1.0}) == key_of({"beta": 1.0}) != key_of({"beta": 2.0})
+    True
+    """
+    # A letter first: nobody takes it for a number.
+    return f"p{hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]}"
+
+
+@contextlib.contextmanager
+def writing(folder: Path, *, about: Mapping[str, Any]) -> Iterator[None]:
+    """Hold a store, alone, to add to it.
+
+    `about` says what work it is; what is there must belong to the same. Raises RunError if
+    another process holds it or if it belongs to other work, OSError if it cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / ABOUT).exists():
+        write_atomically(folder / ABOUT, json.dumps(about))
+    with (folder / ABOUT).open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RunError(f"another process is at work on {folder}") from None
+        known = file.read().decode(errors="replace")
+        if known != json.dumps(about):
+            raise RunError(f"{folder} belongs to {known}, not to {about}: choose another folder")
+        yield
+
+
+def add(folder: Path, key: str, result: Any) -> None:
+    """Keep the result of a unit; OSError, and nothing of it, if that fails."""
+    write_atomically(folder / f"{key}.json", json.dumps(result, ensure_ascii=False))
+
+
+def finished(folder: Path) -> dict[str, Any]:
+    """Return the results of finished units by key."""
+    found = {}
+    for path in sorted(folder.glob("p*.json")):
+        # If the machine itself went down before the disk had it, there is half of it.
+        with contextlib.suppress(ValueError):
+            found[path.stem] = json.loads(path.read_bytes())
+    return found

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bookmaker.files import write_atomically
+from bookmaker.base import write_atomically
 from compendium.common.phase_transitions import protocol_start
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Network

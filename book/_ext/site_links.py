@@ -1,0 +1,184 @@
+"""Numbers, terms, names of the package and buttons: what links in the pages lead to.
+
+Chapters bear the number in their name: 12b_words is chapter 12b, its figures 12b.1, 12b.2, …
+Sphinx counts what its tables of contents list; the book's numbers leave room between the parts and
+let a chapter come between two others, so they are given here, in place of the counted ones.
+
+Terms of art become links to the glossary where a chapter first uses them in running prose.
+Docstrings are shown by autodoc, with links to the sources that they cite and to the chapters.
+"""
+
+import re
+from collections import defaultdict
+from functools import cache, partial
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from pybtex import plugin
+from site_pages import used
+from sphinx.addnodes import pending_xref
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+
+from bookmaker.base import repository_address
+
+GLOSSARY = "book/glossary"
+_CHAPTER = re.compile(r"(?:^|/)(?P<number>\d\d[a-z]?)_\w+$")
+_CITED = re.compile(r"\[([a-z]+\d{4}[a-z][^\]]*)\]")
+_EXAMPLE = re.compile(r"((?:^ *>>>.*\n(?:(?! *$).*\n?)*)+)", re.MULTILINE)
+_KEY = re.compile(r"\b[a-z]{2,}\d{4}[a-z]+\b")
+
+
+def assign_numbers(_app: Sphinx, env: BuildEnvironment) -> list[str]:
+    """Number chapters, their sections, figures and equations; Sphinx asks which pages changed."""
+    for docname, contents in env.tocs.items():
+        match = _CHAPTER.search(docname)
+        if match and contents.children:
+            number = match["number"]
+            env.titles[docname]["secnumber"] = (number,)
+            env.toc_secnumbers[docname] = _numbered(contents.children[0], number)
+    # Sphinx has counted through the whole book; what is no chapter goes on to count together.
+    others = defaultdict(partial(count, 1))
+    for docname, kinds in env.toc_fignumbers.items():
+        match = _CHAPTER.search(docname)
+        for kind, places in kinds.items():
+            for number, place in enumerate(places, start=1):
+                places[place] = (match["number"], number) if match else (next(others[kind]),)
+    return []
+
+
+def _numbered(title: nodes.Node, number: str) -> dict[str, tuple[str | int, ...]]:
+    """Write numbers into the contents of a chapter; return them by anchor."""
+    inner = [item for part in title.children[1:] for item in part.children]
+    # Chapters below this one stand among its sections.
+    sections = [item for item in inner if isinstance(item, nodes.list_item)]
+    numbers: dict[str, tuple[str | int, ...]] = {}
+    for place, item in enumerate([title, *sections]):
+        reference = next(iter(item.findall(nodes.reference)))
+        reference["secnumber"] = (number, place) if place else (number,)
+        numbers[reference["anchorname"]] = reference["secnumber"]
+    for reference in title.findall(nodes.reference):
+        if reference.get("anchorname") not in numbers and reference.get("anchorname"):
+            # Headings below the sections have none; without an entry they would show the title's.
+            reference.attributes.pop("secnumber", None)
+            numbers[reference["anchorname"]] = ()
+    return numbers
+
+
+@cache
+def pattern(terms: tuple[str, ...]) -> re.Pattern[str]:
+    """Return what finds any of the terms in prose, each in a group.
+
+    In one spelling or the other (s or z, a hyphen or a space), with an s behind it or not; terms
+    in small letters also at the beginning of a sentence.
+    """
+
+    def loose(term: str) -> str:
+        text = re.escape(term).replace(r"\ ", r"[\s-]").replace(r"\-", r"[\s–-]")
+        text = re.sub(r"iz(?=ation|e)", "i[sz]", text).replace("ior", "iou?r").replace("'", "['’]")
+        if term[0].islower():
+            text = f"[{term[0]}{term[0].upper()}]{text[1:]}"
+        return text
+
+    each = "|".join(f"({loose(term)})" for term in terms)
+    return re.compile(rf"(?<![\w-])(?:{each})s?(?![\w-])")
+
+
+def link_terms(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Put the links into a chapter."""
+    if not docname.startswith("notebooks/") or GLOSSARY not in app.env.all_docs:
+        return
+    # Several terms may share an entry.
+    terms = {
+        term.astext(): item[0]["ids"][0]
+        for item in app.env.get_doctree(GLOSSARY).findall(nodes.definition_list_item)
+        for term in item.findall(nodes.term)
+    }
+    # Longer ones are looked for first.
+    terms = dict(sorted(terms.items(), key=lambda term: len(term[0]), reverse=True))
+    page, seen = app.builder.get_relative_uri(docname, GLOSSARY), set[str]()
+    for text in list(doctree.findall(nodes.Text)):
+        inline = text.parent
+        paragraph = inline.parent if isinstance(inline, nodes.emphasis | nodes.strong) else inline
+        if not isinstance(paragraph, nodes.paragraph) or isinstance(paragraph.parent, nodes.entry):
+            continue
+        pieces, end = [], 0
+        for match in pattern(tuple(terms)).finditer(text):
+            place = list(terms.values())[match.lastindex - 1]
+            if place in seen:
+                continue
+            seen.add(place)
+            link = nodes.reference("", match[0], internal=True, classes=["term"])
+            link["refuri"] = f"{page}#{place}"
+            pieces += [nodes.Text(text[end : match.start()]), link]
+            end = match.end()
+        if pieces:
+            inline.replace(text, [*pieces, nodes.Text(text[end:])])
+
+
+def plain_docstring(
+    app: Sphinx, what: str, name: str, _object: object, _options: object, lines: list[str]
+) -> None:
+    """Make reStructuredText of a docstring: code in backticks, sources cited, all else as typed."""
+    parts = _EXAMPLE.split("\n".join(lines) + "\n")
+    parts[::2] = ["\n\n".join(map(_rst, re.split(r"\n *\n", text))) for text in parts[::2]]
+    lines[:] = "\n".join(parts).split("\n")
+    chapters = [chapter for chapter, names in used(Path(app.srcdir)).items() if name in names]
+    if chapters and what in ("function", "class"):
+        shown = [f":doc:`chapter {c.partition('_')[0]} </notebooks/{c}>`" for c in chapters]
+        lines += ["", f"*Used in* {', '.join(shown)}.", ""]
+
+
+def _rst(paragraph: str) -> str:
+    if paragraph.startswith("    "):
+        return f"::\n\n{paragraph}"
+    text = re.sub(r"\n +(?=\S)", " ", paragraph)
+    # What is explained name by name, each with its own lines, is a list.
+    if text != paragraph and not text.strip().startswith(("*", "-")):
+        text = "\n".join(f"* {line}" for line in text.strip("\n").split("\n"))
+    pieces = re.split(r"(`+[^`]+`+)", text)
+    pieces[1::2] = [f"``{code.strip('`')}``\\ " for code in pieces[1::2]]
+    pieces[::2] = [
+        _CITED.sub(
+            lambda found: f"({_KEY.sub(lambda key: f':cite:t:`{key[0]}`', found[1])})",
+            re.sub(r"([|_\\]|(?<!^)\*|^\*(?! ))", r"\\\1", words, flags=re.MULTILINE),
+        )
+        for words in pieces[::2]
+    ]
+    return "".join(pieces)
+
+
+def no_link(
+    _app: Sphinx, _env: object, node: pending_xref, text: nodes.TextElement
+) -> nodes.TextElement | None:
+    """Leave a Python name that has no entry as text: a type of another library, a table."""
+    return text if node["refdomain"] == "py" else None
+
+
+def add_launch_links(app: Sphinx, config: Any) -> None:
+    """Turn on launch buttons if readers can reach the repository."""
+    if address := repository_address(Path(app.srcdir)):
+        config.html_theme_options |= {
+            "repository_url": address,
+            "repository_branch": "main",
+            "use_repository_button": True,
+            "launch_buttons": {
+                "colab_url": "https://colab.research.google.com",
+                "binderhub_url": "https://mybinder.org",
+            },
+        }
+
+
+def setup(app: Sphinx) -> None:
+    """Register the hooks."""
+    # Each look-up of a plugin that formats citations reads the metadata of all installed packages:
+    # a third of the time of a build.
+    plugin._load_entry_point = cache(plugin._load_entry_point)
+    app.connect("config-inited", add_launch_links, priority=900)
+    # Behind Sphinx's own numbers.
+    app.connect("env-get-updated", assign_numbers, priority=900)
+    app.connect("doctree-resolved", link_terms)
+    app.connect("autodoc-process-docstring", plain_docstring)
+    app.connect("missing-reference", no_link)
