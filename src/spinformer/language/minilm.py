@@ -6,8 +6,6 @@ The weights are those of `sentence-transformers/all-MiniLM-L6-v2` [wang2020minil
 package, and read only if their SHA-256 is the one this book was computed with.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import json

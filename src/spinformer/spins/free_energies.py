@@ -3,8 +3,6 @@
 E = −Σ_{i<j} J_ij s_i s_j − Σ_i h_i s_i, every pair once (`ising.pair_couplings` converts).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
