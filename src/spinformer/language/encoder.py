@@ -85,10 +85,6 @@ class LanguageModel:
 
     weights: floating-point tensors of one dtype. tokenizer: an object with `encode`, `decode` and
     `token_to_id`, as in the package tokenizers; only reading text needs it.
-
-    >>> from spinformer.language.untrained import example_model
-    >>> example_model().architecture.layers
-    2
     """
 
     weights: Mapping[str, torch.Tensor] = dataclasses.field(repr=False)

@@ -238,10 +238,6 @@ def check_ising(
     ValueError if J is not square, symmetric and zero on the diagonal, if h does not fit, if β is
     negative or β times the largest coupling or field exceeds `limit`, and, with `single`, for a
     batch of systems.
-
-    >>> j, h, beta = check_ising(np.zeros((2, 2)), fields=np.ones((5, 2)), beta=1)
-    >>> j.shape, h.shape
-    ((5, 2, 2), (5, 2))
     """
     matrix = check_array("couplings", couplings, symmetric=True)
     field = check_array("fields", fields)
@@ -259,12 +255,7 @@ def check_ising(
 
 
 def check_strength(beta: float, *, limit: float = _MAX_STRENGTH, **arrays: np.ndarray) -> float:
-    """Return β if it is not negative and keeps β times every entry of `arrays` within `limit`.
-
-    >>> check_strength(1e50, fields=np.array([1e50]))
-    Traceback (most recent call last):
-    ValueError: beta must keep beta * fields within 1e+90, got 1e+100
-    """
+    """Return β if it is not negative and keeps β times every entry of `arrays` within `limit`."""
     beta = check_real("beta", beta, low=0.0)
     for name, array in arrays.items():
         strength = beta * float(np.abs(array).max(initial=0.0))
