@@ -19,9 +19,6 @@ def test_every_method_stands_in_the_table():
     couplings, fields = sherrington_kirkpatrick(9, field_std=0.3, seed=0)
     found = free_energies(couplings, fields, 0.6, sweeps=300)
     exact = enumerated(couplings, fields, 0.6)
-    assert found.methods == (
-        "exact", "naive", "tap", "plefka3", "adaptive", "bethe", "monte carlo",
-    )  # fmt: skip
     row = dict(zip(found.methods, found.log_partition, strict=True))
     assert row["exact"] == pytest.approx(exact, abs=1e-10)
     assert row["naive"] < exact
@@ -52,10 +49,8 @@ def test_more_spins_than_can_be_summed_are_held_against_monte_carlo():
 def test_the_error_of_a_sampled_sum_is_its_scatter():
     couplings, fields = sherrington_kirkpatrick(6, field_std=0.3, seed=1)
     exact = enumerated(couplings, fields, 1.5)
-    found = [
-        _sampled_log_partition(couplings, fields=fields, beta=1.5, sweeps=150, copies=16, seed=seed)
-        for seed in range(40)
-    ]
+    run = {"fields": fields, "beta": 1.5, "sweeps": 150, "copies": 16}
+    found = [_sampled_log_partition(couplings, **run, seed=seed) for seed in range(40)]
     scores = np.array([(value - exact) / error for value, error, _ in found])
     assert abs(scores.mean()) < 0.6
     assert 0.7 < scores.std() < 1.4
@@ -72,14 +67,8 @@ def test_ladders_that_do_not_mix_and_theories_that_do_not_settle_are_flagged():
     assert " no" in str(found)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"fields": np.zeros((2, 3))}, "one system"),
-        ({"copies": 1}, "copies must be"),
-    ],
-)
-def test_what_does_not_fit_is_refused_by_name(change, message):
-    given = {"couplings": np.zeros((3, 3)), "fields": np.zeros(3), "beta": 1.0} | change
-    with pytest.raises(ValueError, match=message):
-        free_energies(**given)
+def test_what_does_not_fit_is_refused_by_name():
+    with pytest.raises(ValueError, match="one system"):
+        free_energies(np.zeros((3, 3)), np.zeros((2, 3)), 1.0)
+    with pytest.raises(ValueError, match="copies must be"):
+        free_energies(np.zeros((3, 3)), np.zeros(3), 1.0, copies=1)

@@ -19,12 +19,6 @@ def symmetrize(matrix):
     return (matrix + matrix.mT) / 2
 
 
-def two_term_magnetization(fields, couplings_of, *, spins):
-    """(⟨u⟩, response) of spins solved by `spins(h, J)`: their sum is −(1/D) dF/dh."""
-    mean, correlation = spins(fields, symmetrize(couplings_of(fields)))
-    return mean, autograd_response(fields, couplings_of, correlation=correlation)
-
-
 def _draw(sites, dim, seed, batch=()):
     generator = torch.Generator().manual_seed(seed)
     fields = torch.randn(*batch, sites, dim, generator=generator, dtype=torch.float64)
@@ -50,21 +44,20 @@ def test_two_terms_are_the_gradient_of_the_exact_free_energy(mask_diagonal, beta
     """D = 1, five sites: −dF/dh by autograd through the sum over all states, to 1e-12."""
     fields, bilinear = _draw(5, 1, seed=4)
 
-    def couplings_of(h):
-        return softmax_couplings(
-            h, bilinear=bilinear, scale=3.0, strength=0.8, mask_diagonal=mask_diagonal
-        )
+    options = {"scale": 3.0, "strength": 0.8, "mask_diagonal": mask_diagonal}
 
-    def spins(h, couplings):
-        p = _ising_log_weights(h, couplings, beta).softmax(0)
-        states = _ising_states(5)
-        return (p @ states)[:, None], torch.einsum("s,si,sj->ij", p, states, states)
+    def couplings_of(h):
+        return softmax_couplings(h, bilinear=bilinear, **options)
 
     assert bool((couplings_of(fields).diagonal() == 0).all()) == mask_diagonal
     probe = fields.clone().requires_grad_()
     log_z = _ising_log_weights(probe, couplings_of(probe), beta).logsumexp(0)
     (want,) = torch.autograd.grad(log_z / beta, probe)
-    mean, response = two_term_magnetization(fields, couplings_of, spins=spins)
+    states = _ising_states(5)
+    p = _ising_log_weights(fields, symmetrize(couplings_of(fields)), beta).softmax(0)
+    correlation = torch.einsum("s,si,sj->ij", p, states, states)
+    mean = (p @ states)[:, None]
+    response = autograd_response(fields, couplings_of, correlation=correlation)
     assert response.abs().max() > 1e-3
     torch.testing.assert_close(mean + response, want, rtol=0, atol=1e-12)
 
@@ -85,19 +78,14 @@ def test_closed_form_equals_autograd(sites, dim, scale, strength, seed, mask_dia
     couplings = softmax_couplings(fields, bilinear=bilinear, **options)
     torch.testing.assert_close(couplings.sum(-1), torch.full((2, sites), strength).double())
     correlation = symmetrize(torch.randn(2, sites, sites, dtype=torch.float64))
-    closed = softmax_response(
-        fields,
-        bilinear=bilinear,
-        couplings=couplings,
-        correlation=correlation,
-        scale=scale,
-        strength=strength,
-    )
-    automatic = autograd_response(
-        fields,
-        lambda h: softmax_couplings(h, bilinear=bilinear, **options),
-        correlation=correlation,
-    )
+    given = {"couplings": couplings, "correlation": correlation}
+    given |= {"scale": scale, "strength": strength}
+    closed = softmax_response(fields, bilinear=bilinear, **given)
+
+    def couplings_of(h):
+        return softmax_couplings(h, bilinear=bilinear, **options)
+
+    automatic = autograd_response(fields, couplings_of, correlation=correlation)
     torch.testing.assert_close(closed, automatic, rtol=1e-12, atol=1e-12 * (1 + scale))
     rows = response_attention(couplings, correlation=correlation, strength=strength).sum(-1)
     assert rows.abs().max() < 1e-13 * (1 + strength)

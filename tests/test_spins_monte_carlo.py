@@ -8,7 +8,6 @@ from scipy import stats
 from scipy.special import ive
 
 from compendium.c25b_learning_under_a_drive.directions import sample_von_mises_fisher
-from spinformer.core.statistics import Estimate
 from spinformer.spins.ising import pair_couplings, sherrington_kirkpatrick, solve_exact
 from spinformer.spins.monte_carlo import (
     MonteCarloEstimate,
@@ -47,9 +46,8 @@ def test_one_component_spins_are_ising_spins_with_ordered_pairs(system):
 def test_two_coupled_spins_match_bessel_functions(dim):
     # Without field <u_1.u_2> = I_{D/2}(K)/I_{D/2-1}(K), K = D beta (J_12 + J_21), ||sigma||^2 = D.
     beta, couplings = 0.6, np.array([[0.3, 0.5], [-0.1, -0.2]])
-    run = sample_vector_spins(
-        couplings, fields=np.zeros((2, dim)), beta=beta, sweeps=12_000, seed=dim
-    )
+    run = {"fields": np.zeros((2, dim)), "beta": beta, "sweeps": 12_000, "seed": dim}
+    run = sample_vector_spins(couplings, **run)
     strength = dim * beta * 0.4
     expected = ive(dim / 2, strength) / ive(dim / 2 - 1, strength)
     assert _pulls(run.correlations, expected)[0, 1] < LIMIT
@@ -60,9 +58,8 @@ def test_two_coupled_spins_match_bessel_functions(dim):
 
 def test_sweeps_are_the_heat_bath_spin_by_spin():
     couplings, fields = sherrington_kirkpatrick(5, seed=1, field_std=0.5)
-    run = sample_ising(
-        couplings, fields=fields, beta=1.5, sweeps=12, burn=5, chains=1, blocks=3, seed=7
-    )
+    counts = {"sweeps": 12, "burn": 5, "chains": 1, "blocks": 3, "seed": 7}
+    run = sample_ising(couplings, fields=fields, beta=1.5, **counts)
     (rng,) = np.random.default_rng(7).spawn(1)
     s = np.where(rng.random(5) < 0.5, 1.0, -1.0)
     path = []
@@ -106,9 +103,8 @@ def test_error_bars_cover_correlated_chains():
     # scatter over seeds must agree with every error bar.
     couplings = 1.0 * (np.eye(5, k=1) + np.eye(5, k=-1))
     fields = np.array([0.3, 0.0, 0.0, 0.0, -0.1])
-    runs = [
-        sample_ising(couplings, fields=fields, beta=1.0, sweeps=8192, seed=s) for s in range(60)
-    ]
+    system = {"fields": fields, "beta": 1.0, "sweeps": 8192}
+    runs = [sample_ising(couplings, **system, seed=s) for s in range(60)]
     exact = solve_exact(couplings, fields=fields, beta=1.0)
     assert np.mean([r.autocorrelation_time for r in runs]) > 2
     assert np.mean([r.reliable for r in runs]) > 0.9
@@ -123,17 +119,9 @@ def test_error_bars_cover_correlated_chains():
     [(100, 0.0, True), (99, 0.0, False), (100, 0.42, True), (100, 0.43, False)],
 )
 def test_reliable_means_ten_times_the_memory_and_blocks_that_forget(length, memory, reliable):
-    none = Estimate(value=0.0, error=0.0)
-    run = MonteCarloEstimate(
-        magnetization=none,
-        correlations=none,
-        energy=none,
-        autocorrelation_time=10.0,
-        block_memory=memory,
-        block_length=length,
-        blocks=64,
-    )
-    assert run.reliable == reliable
+    averages = dict.fromkeys(("magnetization", "correlations", "energy"))
+    chain = {"autocorrelation_time": 10.0, "block_memory": memory, "block_length": length}
+    assert MonteCarloEstimate(**averages, **chain, blocks=64).reliable == reliable
 
 
 @pytest.mark.parametrize("kappa", [1e3, 1e8, 1e16, 3e16, 1e100])
@@ -201,9 +189,8 @@ def test_a_spin_that_never_turned_has_an_error_bar(sampler):
 def test_every_temperature_of_a_ladder_has_its_own_averages():
     couplings, fields = sherrington_kirkpatrick(9, seed=2, field_std=0.3)
     betas = np.array([0.4, 1.1, 2.5])
-    run = tempered_chains(
-        2 * couplings, fields=fields, betas=betas, sweeps=30_000, burn=200, copies=4, seed=1
-    )
+    counts = {"sweeps": 30_000, "burn": 200, "copies": 4, "seed": 1}
+    run = tempered_chains(2 * couplings, fields=fields, betas=betas, **counts)
     for k, beta in enumerate(betas):
         exact = solve_exact(2 * couplings, fields=fields, beta=beta)
         spread = run.magnetization[:, k].std(0, ddof=1) / 2 + 2e-3
@@ -262,9 +249,8 @@ def test_ladders_follow_the_plain_loop_and_threads_change_nothing():
         assert run.overlaps.shape == (4, 3, 10)
         for name, wanted in plain.items():
             np.testing.assert_allclose(getattr(run, name), wanted, rtol=0, atol=1e-13)
-    first = tempered_chains(
-        couplings, fields=fields, betas=np.array([1.0]), sweeps=5, burn=0, copies=1
-    )
+    single = {"betas": np.array([1.0]), "sweeps": 5, "burn": 0, "copies": 1}
+    first = tempered_chains(couplings, fields=fields, **single)
     assert first.overlaps.shape == (5, 1, 0)
     assert first.exchanges.shape == (0,)
 
@@ -290,23 +276,16 @@ def test_sums_of_rounded_couplings_are_exact_in_any_order():
 
 
 def test_bad_input_is_named():
-    couplings, fields = np.zeros((2, 2)), np.zeros(2)
+    system = {"couplings": np.zeros((2, 2)), "fields": np.zeros(2)}
     with pytest.raises(ValueError, match="fields"):
-        sample_vector_spins(couplings, fields=np.zeros((3, 1)), beta=1.0)
-    with pytest.raises(ValueError, match="chains \\* blocks"):
-        sample_ising(couplings, fields=fields, beta=1.0, chains=1, blocks=1)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"betas": np.array([1.0, 0.5])}, "increase"),
-        ({"every": 9}, "every"),
-        ({"couplings": np.zeros((3, 2, 2))}, "one system"),
-        ({"couplings": np.eye(2)}, "zero diagonal"),
-    ],
-)
-def test_bad_ladders_are_named(change, message):
-    good = {"couplings": np.zeros((2, 2)), "fields": np.zeros(2), "betas": np.ones(1)}
-    with pytest.raises(ValueError, match=message):
-        tempered_chains(**{**good, "sweeps": 4, "burn": 0, **change})
+        sample_vector_spins(system["couplings"], fields=np.zeros((3, 1)), beta=1.0)
+    with pytest.raises(ValueError, match=r"chains \* blocks"):
+        sample_ising(**system, beta=1.0, chains=1, blocks=1)
+    for message, change in (
+        ("increase", {"betas": np.array([1.0, 0.5])}),
+        ("every", {"every": 9}),
+        ("one system", {"couplings": np.zeros((3, 2, 2))}),
+        ("zero diagonal", {"couplings": np.eye(2)}),
+    ):
+        with pytest.raises(ValueError, match=message):
+            tempered_chains(**{**system, "betas": np.ones(1), "sweeps": 4, "burn": 0, **change})

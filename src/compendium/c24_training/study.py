@@ -62,7 +62,7 @@ def probe_layers(
 
 
 def _probe_spins(parts: ModuleParts) -> dict[str, float]:
-    mean, whole, meter = parts.solution.value, parts.magnetization, parts.validity().summary()
+    mean, whole, meter = parts.solution.value, parts.magnetization, parts.validity()
     covariance = parts.correlation - mean @ mean.mT
     single = covariance.diagonal(dim1=-2, dim2=-1).mean(-1)
     share = (parts.response * whole).sum((-2, -1)) / whole.square().sum((-2, -1))
@@ -70,7 +70,9 @@ def _probe_spins(parts: ModuleParts) -> dict[str, float]:
         "correlation": _off_diagonal(parts.correlation),
         "collective": float((torch.linalg.eigvalsh(covariance)[..., -1] / single).mean()),
         "response": float(share.mean()),
-        **{name: meter[name] for name in ("converged", "physical", "distance")},
+        "converged": float(meter.converged.double().mean()),
+        "physical": float(meter.physical.double().mean()),
+        "distance": float(meter.distance.median()),
     }
 
 

@@ -13,8 +13,6 @@ each read from the state over its root mean square, n. Queries and keys are turn
 proportion to their position [su2021roformer], so that a score knows how far apart two tokens are.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import struct
@@ -145,16 +143,16 @@ def _read_gguf(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """
     place = 4
 
-    def number(code: str) -> Any:
+    def taken(length: int) -> bytes:
         nonlocal place
-        place += struct.calcsize(code)
-        return struct.unpack_from("<" + code, data, place - struct.calcsize(code))[0]
+        place += length
+        return data[place - length : place]
+
+    def number(code: str) -> Any:
+        return struct.unpack("<" + code, taken(struct.calcsize(code)))[0]
 
     def word() -> str:
-        nonlocal place
-        length = number("Q")
-        place += length
-        return data[place - length : place].decode()
+        return taken(number("Q")).decode()
 
     def value(kind: int) -> Any:
         if kind == 9:
@@ -354,7 +352,5 @@ def _angles(model: Decoder, *, start: int, states: Tensor) -> tuple[Tensor, Tens
 
 def _turned(heads: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
     """Neighbouring pairs of entries of (B, H, N, d), turned."""
-    cos, sin = turn
-    first, second = heads[..., ::2], heads[..., 1::2]
-    pairs = torch.stack((first * cos - second * sin, first * sin + second * cos), -1)
-    return pairs.flatten(-2)
+    (cos, sin), first, second = turn, heads[..., ::2], heads[..., 1::2]
+    return torch.stack((first * cos - second * sin, first * sin + second * cos), -1).flatten(-2)

@@ -5,8 +5,6 @@ LayerNorm, a feed-forward network with GELU units, residual, LayerNorm. Shapes a
 those of the room (see `spinformer.language`); weights have the names of the checkpoint.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -47,7 +45,6 @@ class Architecture:
     layer_norm_eps: float = 1e-12
 
     def __post_init__(self) -> None:
-        """Validate every field."""
         for name in ("layers", "heads", "width", "inner", "vocabulary", "positions"):
             check_integer(name, getattr(self, name), low=1)
         check_real("layer_norm_eps", self.layer_norm_eps, low=0.0)
@@ -88,10 +85,6 @@ class LanguageModel:
 
     weights: floating-point tensors of one dtype. tokenizer: an object with `encode`, `decode` and
     `token_to_id`, as in the package tokenizers; only reading text needs it.
-
-    >>> from spinformer.language.untrained import example_model
-    >>> example_model().architecture.layers
-    2
     """
 
     weights: Mapping[str, torch.Tensor] = dataclasses.field(repr=False)
@@ -200,17 +193,10 @@ def _run_layer(model: LanguageModel, layer: int, inputs: torch.Tensor) -> LayerT
     normalized = _norm(model, f"{prefix}.attention.output", residual)
     inner = functional.gelu(_linear(model, f"{prefix}.intermediate.dense", normalized))
     written = normalized + _linear(model, f"{prefix}.output.dense", inner)
-    return LayerTrace(
-        layer=layer,
-        inputs=inputs,
-        queries=queries,
-        keys=keys,
-        values=values,
-        attended=attended,
-        residual=residual,
-        normalized=normalized,
-        outputs=_norm(model, f"{prefix}.output", written),
-    )
+    outputs = _norm(model, f"{prefix}.output", written)
+    told = {"attended": attended, "residual": residual, "normalized": normalized}
+    told |= {"inputs": inputs, "queries": queries, "keys": keys, "values": values}
+    return LayerTrace(layer=layer, **told, outputs=outputs)
 
 
 def _linear(model: LanguageModel, name: str, states: torch.Tensor) -> torch.Tensor:
@@ -242,8 +228,7 @@ def join_traces(runs: Sequence[Sequence[LayerTrace]]) -> list[LayerTrace]:
 
     joined = []
     for parts in zip(*runs, strict=True):
-        fields = {name: [vars(part)[name] for part in parts] for name in vars(parts[0])}
-        layer = fields.pop("layer")[0]
-        whole = {name: torch.cat(tensors) for name, tensors in fields.items()}
-        joined.append(LayerTrace(layer=layer, **whole))
+        names = vars(parts[0]).keys() - {"layer"}
+        whole = {name: torch.cat([vars(part)[name] for part in parts]) for name in names}
+        joined.append(dataclasses.replace(parts[0], **whole))
     return joined

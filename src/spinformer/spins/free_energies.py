@@ -1,9 +1,4 @@
-"""Every free energy of one system of Ising spins, side by side: exact, approximate, sampled.
-
-E = −Σ_{i<j} J_ij s_i s_j − Σ_i h_i s_i, every pair once (`ising.pair_couplings` converts).
-"""
-
-from __future__ import annotations
+"""Every free energy of one system of Ising spins (`ising`): exact, approximate, sampled."""
 
 from typing import Any
 

@@ -10,8 +10,6 @@ order of `core.states.spin_states`, entropy production is in nats a step.
 `ising.gaussian_couplings` draws networks between symmetric and asymmetric.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from spinformer.core.checks import check_array, check_integer

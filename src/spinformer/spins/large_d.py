@@ -32,8 +32,6 @@ Torch tensors with any leading batch axes, those of couplings (..., N, N), field
 does, and solves.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

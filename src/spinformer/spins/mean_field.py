@@ -17,10 +17,9 @@ S(m) the entropy of independent spins, and every sum over both indices:
 `belief_propagation` passes messages.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_solve, cholesky
@@ -85,7 +84,9 @@ def _expanded(k: np.ndarray, theta: np.ndarray, order: int) -> _Functional:
     return evaluate
 
 
-def _adaptive(k: np.ndarray, theta: np.ndarray) -> _Functional:
+def _functional(method: str, k: np.ndarray, theta: np.ndarray) -> _Functional:
+    if method != "adaptive":
+        return _expanded(k, theta, order=1 + METHODS.index(method))
     naive = _expanded(k, theta, order=1)
 
     def evaluate(x: np.ndarray, warm: np.ndarray | None) -> _Point:
@@ -98,7 +99,7 @@ def _adaptive(k: np.ndarray, theta: np.ndarray) -> _Functional:
         # dV/dm from the constraint: with A = inverse**2 elementwise, whose diagonal is one,
         # (Lambda - K)^-1 varies by (A^-1 - 1) = -A^-1 (A - 1).
         squared = inverse**2
-        off = squared - np.eye(len(x))
+        off = squared.copy()
         np.fill_diagonal(off, 0.0)
         bend = -np.linalg.solve(squared, off)
         weight = m / spread**2
@@ -112,12 +113,6 @@ def _adaptive(k: np.ndarray, theta: np.ndarray) -> _Functional:
         )
 
     return evaluate
-
-
-def _functional(method: str, k: np.ndarray, theta: np.ndarray) -> _Functional:
-    if method == "adaptive":
-        return _adaptive(k, theta)
-    return _expanded(k, theta, order=1 + METHODS.index(method))
 
 
 def _variance(x: np.ndarray) -> np.ndarray:
@@ -136,10 +131,6 @@ def _unit_diagonal(
     so it exists and is unique; damped Newton steps of a self-concordant function stay inside that
     set and converge from any `start` (N,) in it (one outside is replaced), until rounding stops
     them. For v > 0 this solves [(Λ − K)⁻¹]_ii = v_i of adaptive TAP, scaled by √v on both sides.
-
-    >>> shift, _, _ = _unit_diagonal(np.array([[0.0, 2.0], [2.0, 0.0]]))
-    >>> f"{shift[0]:.6f} {(np.sqrt(17) - 1) / 2:.6f}"
-    '1.561553 1.561553'
     """
 
     def factorise(shift: np.ndarray) -> np.ndarray | None:
@@ -180,8 +171,8 @@ class MeanFieldSolution(Solution[np.ndarray]):
     dm_i/d(βh_j), by linear response. stable (...): whether the point is a maximum of psi (a
     positive definite susceptibility) and converged.
 
-    Where `converged` is False the numbers are those of the last iterate: look at the flag.
-    Where `stable` is False the susceptibility is that of a saddle (NaN if singular).
+    Where `converged` is False the numbers are those of the last iterate; where `stable` is False
+    the susceptibility is that of a saddle (NaN if singular).
     """
 
     log_partition: np.ndarray
@@ -232,9 +223,7 @@ def solve_mean_field(
     if start is not None:
         m = check_array("start", start, shape=field.shape)
         if np.any(np.abs(m) >= 1):
-            raise ValueError(
-                f"start must have entries inside (-1, 1), got one of {np.abs(m).max()}"
-            )
+            raise ValueError(f"start must have entries inside (-1, 1), got {np.abs(m).max()}")
         first = np.arctanh(m).reshape(-1, size)
     found = []
     for system in range(len(theta)):
@@ -255,18 +244,10 @@ def solve_mean_field(
         chi, maximum = _response(x, point)
         stable = maximum and status == Status.CONVERGED
         found.append((np.tanh(x), residual, steps, int(status), point.psi, chi, stable))
-    m, residuals, counts, states, psi, susceptibility, stables = map(
-        np.array, zip(*found, strict=True)
-    )
-    solution = MeanFieldSolution(
-        value=m.reshape(*batch, size),
-        residual=residuals.reshape(batch),
-        steps=counts.reshape(batch),
-        status=states.reshape(batch),
-        log_partition=psi.reshape(batch),
-        susceptibility=susceptibility.reshape(*batch, size, size),
-        stable=stables.reshape(batch),
-    )
+    names = ("value", "residual", "steps", "status", "log_partition", "susceptibility", "stable")
+    columns = zip(names, map(np.array, zip(*found, strict=True)), strict=True)
+    told: Any = {name: column.reshape(batch + column.shape[1:]) for name, column in columns}
+    solution = MeanFieldSolution(**told)
     if throw:
         solution.require(f"the magnetization of the {method} free energy")
     return solution
@@ -334,9 +315,8 @@ def belief_propagation(
 
     Spin j tells i the field artanh(tanh βJ_ij tanh θ_{j→i}), θ_{j→i} its own field without what
     i tells it [mezard2009information]; stationary messages make Bethe's ln Z stationary. A share
-    `damping` of the old messages is kept. The residual
-    is the largest change of a message in the last step. Raises ValueError for bad input,
-    NotConverged unless `throw` is False.
+    `damping` of the old messages is kept. The residual is the largest change of a message in the
+    last step. Raises ValueError for bad input, NotConverged unless `throw` is False.
 
     >>> chain = np.array([[0.0, 0.7, 0.0], [0.7, 0.0, 0.4], [0.0, 0.4, 0.0]])
     >>> m = belief_propagation(chain, fields=np.array([0.3, 0.0, 0.0]), beta=1.0).value
@@ -349,8 +329,7 @@ def belief_propagation(
     max_steps = check_integer("max_steps", max_steps, low=1)
     check_flag("throw", throw)
 
-    def log_cosh(x: np.ndarray) -> np.ndarray:
-        """ln 2 cosh x."""
+    def log_cosh(x: np.ndarray) -> np.ndarray:  # ln 2 cosh x
         return np.abs(x) + np.log1p(np.exp(-2.0 * np.abs(x)))
 
     into, out = np.nonzero(j)

@@ -7,13 +7,11 @@ real matrix: a pair couples with J_ij + J_ji and a diagonal entry adds the const
 is the Ising model with ordered pairs. Weights are exp(−βE).
 """
 
-from __future__ import annotations
-
+import dataclasses
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 from numba import njit
@@ -31,6 +29,8 @@ _MAX_BLOCKS = 10**6
 _CHUNK = 1024
 # Squares of concentrations must stay finite.
 _MAX_CONCENTRATION = 1e150
+# Pairs (N, N), fields (N,) or (N, D), and β.
+_System = tuple[np.ndarray, np.ndarray, float]
 # Bits of a single-precision significand, with one to spare for the difference 2 J s.
 _BITS = 23
 
@@ -95,8 +95,8 @@ def sample_ising(
     def start(rng: np.random.Generator) -> np.ndarray:
         return np.where(rng.random(len(field)) < 0.5, 1.0, -1.0)
 
-    run: Any = {"sweeps": sweeps, "burn": burn, "seed": seed, "chains": chains, "blocks": blocks}
-    return _run_chains(start, _ising_sweeps, (pair, field, beta), **run)
+    run = (sweeps, burn, seed, chains, blocks)
+    return _run_chains(start, _ising_sweeps, (pair, field, beta), run)
 
 
 def sample_vector_spins(
@@ -112,10 +112,9 @@ def sample_vector_spins(
 ) -> MonteCarloEstimate:
     """Heat-bath averages of one system of D-component spins: ⟨σ_i⟩, ⟨u_i·u_j⟩, ⟨E⟩.
 
-    `chains` independent chains start from random states, drop `burn` sweeps and keep `sweeps`
-    each (rounded up to a multiple of `blocks`, the blocks per chain). Spins are drawn from their
-    conditional von Mises-Fisher law with concentration β√D |local field|. Raises ValueError or
-    TypeError for bad input, concentrations that may exceed 1e150 among it.
+    The run is that of `sample_ising`. Spins are drawn from their conditional von Mises-Fisher law
+    with concentration β√D |local field|. Raises ValueError or TypeError for bad input,
+    concentrations that may exceed 1e150 among it.
 
     >>> fields = np.array([[0.5, 0.0, 0.0]])
     >>> m = sample_vector_spins(np.zeros((1, 1)), fields=fields, beta=1.0).magnetization
@@ -147,31 +146,28 @@ def sample_vector_spins(
         spins = rng.standard_normal((size, dim))
         return spins / np.linalg.norm(spins, axis=1, keepdims=True)
 
-    run: Any = {"sweeps": sweeps, "burn": burn, "seed": seed, "chains": chains, "blocks": blocks}
-    run |= {"unit": math.sqrt(dim), "offset": -dim * float(np.trace(matrix))}
-    return _run_chains(start, _vector_sweeps, (scaled_pair, scaled_field, beta), **run)
+    run, system = (sweeps, burn, seed, chains, blocks), (scaled_pair, scaled_field, beta)
+    constant = -dim * float(np.trace(matrix))
+    return _run_chains(start, _vector_sweeps, system, run, unit=math.sqrt(dim), offset=constant)
 
 
 def _run_chains(
     start: Callable[[np.random.Generator], np.ndarray],
     kernel: Callable[..., None],
-    system: tuple[Any, ...],
+    system: _System,
+    run: tuple[int, int, Seed, int, int],
     *,
-    sweeps: int,
-    burn: int,
-    seed: Seed,
-    chains: int,
-    blocks: int,
     unit: float = 1.0,
     offset: float = 0.0,
 ) -> MonteCarloEstimate:
-    """Run `chains` independent chains of `blocks` blocks after `burn` sweeps that are dropped.
+    """The averages of `sample_ising`, of a `run` of its last five arguments.
 
-    start: draws the first spins, (N,) or (N, D), from a generator. kernel: (spins, *system,
+    start: draws the first spins, (N,) or (N, D), from a generator. kernel: (spins, system,
     generator, samples) sweeps spins in place and writes each state to samples (N, sweeps, ...);
-    system: pairs, fields and β. unit: the length of a spin. offset: a constant of the energy. Every
-    chain draws from a child of `seed`'s stream. A single block has no scatter and is refused.
+    unit: the length of a spin. offset: a constant of the energy. Every
+    chain draws from a child of the seed's stream. A single block has no scatter and is refused.
     """
+    sweeps, burn, seed, chains, blocks = run
     check_integer("sweeps", sweeps, low=1, high=_MAX_SWEEPS)
     check_integer("burn", burn, low=0, high=_MAX_SWEEPS)
     check_integer("chains", chains, low=1, high=_MAX_BLOCKS)
@@ -186,7 +182,7 @@ def _run_chains(
         spin_sum, pair_sum, energies = np.zeros_like(field), np.zeros_like(half), [np.zeros(0)]
         for first in range(0, count, _CHUNK):
             samples = np.empty((len(spins), min(_CHUNK, count - first), *spins.shape[1:]))
-            kernel(spins, *system, rng, samples)
+            kernel(spins, system, rng, samples)
             flat = samples.reshape(len(spins), -1)
             each = samples.reshape(*samples.shape[:2], -1)
             spin_sum += each.sum(1)
@@ -203,16 +199,13 @@ def _run_chains(
         kept += [swept(spins, length, rng) for _ in range(blocks)]
     spin_sums, pair_sums, energy = map(np.array, zip(*kept, strict=True))
     means = unit * spin_sums / length
-    found = mean_estimate(means)
+    magnetization = mean_estimate(means)
     # Spins that all blocks saw in the same state have no scatter, and yet a run of n sweeps knows
     # their mean to one turn in n only.
-    turn = 2.0 * unit / (length * chains * blocks)
+    error = magnetization.error
+    error = np.where(error > 0.0, error, 2.0 * unit / (length * chains * blocks))
     return MonteCarloEstimate(
-        magnetization=Estimate(
-            value=found.value,
-            error=np.where(found.error > 0.0, found.error, turn),
-            samples=found.samples,
-        ),
+        magnetization=dataclasses.replace(magnetization, error=error),
         correlations=mean_estimate(pair_sums / length),
         energy=mean_estimate(energy.mean(1)),
         autocorrelation_time=integrated_autocorrelation_time(energy.reshape(chains, -1)),
@@ -239,13 +232,9 @@ def _flip(local: float, rng: np.random.Generator) -> float:
 
 @njit(cache=True)
 def _ising_sweeps(
-    spins: np.ndarray,
-    pair: np.ndarray,
-    field: np.ndarray,
-    beta: float,
-    rng: np.random.Generator,
-    samples: np.ndarray,
+    spins: np.ndarray, system: _System, rng: np.random.Generator, samples: np.ndarray
 ) -> None:
+    pair, field, beta = system
     size = len(spins)
     for step in range(samples.shape[1]):
         for i in range(size):
@@ -272,13 +261,9 @@ def _draw_gap(kappa: float, dim: int, rng: np.random.Generator) -> float:
 
 @njit(cache=True)
 def _vector_sweeps(
-    spins: np.ndarray,
-    pair: np.ndarray,
-    field: np.ndarray,
-    beta: float,
-    rng: np.random.Generator,
-    samples: np.ndarray,
+    spins: np.ndarray, system: _System, rng: np.random.Generator, samples: np.ndarray
 ) -> None:
+    pair, field, beta = system
     size, dim = spins.shape
     local = np.empty(dim)
     tangent = np.empty(dim)
@@ -385,10 +370,9 @@ def tempered_chains(
     def work(own: slice, rng: np.random.Generator) -> None:
         up = rng.random((own.stop - own.start, rungs, size)) < 0.5
         spins = np.where(up, np.float32(1.0), np.float32(-1.0)).reshape(-1, size)
-        _ladders(
-            matrix, spins @ matrix + field, field, betas, spins, burn, sweeps, every, rng,
-            states[own], sums[own], energies[own], swaps[own],
-        )  # fmt: skip
+        found = (states[own], sums[own], energies[own], swaps[own])
+        local = spins @ matrix + field
+        _ladders((matrix, field, betas), (spins, local), (burn, sweeps, every), rng, found)
 
     # Each half of the copies has a generator of its own, whether one thread runs both or two.
     half = -(-copies // 2)
@@ -414,10 +398,6 @@ def _exact_sums(couplings: np.ndarray, *, fields: np.ndarray) -> tuple[np.ndarra
     To multiples of a power of two so small (below 1e-5 for couplings of the size of Sherrington
     and Kirkpatrick's) that every local field is exact in single precision, in whatever order it is
     summed: none drifts, and the same seed gives the same run on every processor.
-
-    >>> j, h = _exact_sums(np.array([[0.0, 0.1], [0.1, 0.0]]), fields=np.zeros(2))
-    >>> bool(0 < abs(float(j[0, 1]) - 0.1) < 1e-7)
-    True
     """
     largest = float((np.abs(couplings).sum(1) + np.abs(fields)).max())
     unit = 2.0 ** (math.ceil(math.log2(largest)) + 1 - _BITS) if largest > 0 else 1.0
@@ -430,25 +410,19 @@ def _exact_sums(couplings: np.ndarray, *, fields: np.ndarray) -> tuple[np.ndarra
 
 @njit(nogil=True, cache=True)
 def _ladders(
-    matrix: np.ndarray,
-    local: np.ndarray,
-    field: np.ndarray,
-    betas: np.ndarray,
-    spins: np.ndarray,
-    burn: int,
-    sweeps: int,
-    every: int,
+    system: tuple[np.ndarray, ...],
+    start: tuple[np.ndarray, ...],
+    counts: tuple[int, int, int],
     rng: np.random.Generator,
-    states: np.ndarray,
-    sums: np.ndarray,
-    energies: np.ndarray,
-    swaps: np.ndarray,
+    found: tuple[np.ndarray, ...],
 ) -> None:
-    """Ladders of `tempered_chains`; what they find is written to the last four arrays.
+    """Ladders of `tempered_chains`; what they find is written to states, sums, energies and swaps.
 
     spins, local (C·K, N): where copy c at temperature k starts, in row c K + k, and its local
     fields.
     """
+    (matrix, field, betas), (spins, local), (burn, sweeps, every) = system, start, counts
+    states, sums, energies, swaps = found
     rows, size = spins.shape
     rungs = len(betas)
     copies = rows // rungs

@@ -5,11 +5,8 @@ beta a positive number or (...). Results are differentiable any number of times:
 any iteration, get the derivatives of the implicit function theorem.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -165,8 +162,7 @@ def saddle_of(
 ) -> Solution[Tensor]:
     """t* (..., N) of symmetric couplings, all of one batch shape; nothing is checked."""
     given = (couplings, source, beta)
-    known = (x.detach() for x in given)
-    t, residual, steps, status = _search(*known, tolerance, max_steps)
+    t, residual, steps, status = _search(*(x.detach() for x in given), tolerance, max_steps)
     t = implicit_root(_stationarity, t, *given, jacobian=True)
     return Solution(value=t, residual=residual, steps=steps, status=status)
 
@@ -301,16 +297,16 @@ def _keep(mask: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
     return tensors if bool(mask.all()) else tuple(tensor[mask] for tensor in tensors)
 
 
-def _like_solution(value: Tensor, batch: Sequence[int]) -> tuple[Tensor, ...]:
-    """What a compiler is told of the outputs of a search."""
-    whole = value.new_empty(batch, dtype=torch.int64)
-    return value, value.new_empty(batch), whole, torch.empty_like(whole)
+def _like_solution(like: Tensor, *sites: int) -> tuple[Tensor, ...]:
+    """What a compiler is told of the outputs of a search for (..., *sites), like (..., N, ·)."""
+    batch = like.shape[:-2]
+    whole = like.new_empty(batch, dtype=torch.int64)
+    return like.new_empty(*batch, *sites), like.new_empty(batch), whole, torch.empty_like(whole)
 
 
 @_search.register_fake
-def _(couplings: Tensor, source: Tensor, beta: Tensor, *_: Any) -> tuple[Tensor, ...]:
-    batch = torch.broadcast_shapes(couplings.shape[:-2], source.shape[:-2], beta.shape)
-    return _like_solution(couplings.new_empty(*batch, couplings.shape[-1]), batch)
+def _(couplings: Tensor, *_: Any) -> tuple[Tensor, ...]:
+    return _like_solution(couplings, couplings.shape[-1])
 
 
 def solve_fixed_point(
@@ -381,7 +377,7 @@ def _iterate(
 
 @_iterate.register_fake
 def _(fields: Tensor, *_: Any) -> tuple[Tensor, ...]:
-    return _like_solution(fields.new_empty(fields.shape), fields.shape[:-2])
+    return _like_solution(fields, *fields.shape[-2:])
 
 
 def _attached(mean: Tensor, fields: Tensor, pair: Tensor, beta: Tensor, order: int) -> Tensor:
