@@ -5,11 +5,12 @@ import pytest
 from known_networks import CONTEXT
 
 from compendium.c32_paths_to_mean_fields.functional import propagate
-from compendium.c32b_finite_size.corrections import linear_fluctuations, mean_shift
 from compendium.c32b_finite_size.study import (
     agreement_times,
     deviation,
     follow_limit,
+    linear_fluctuations,
+    mean_shift,
     median_slope,
     onset_rows,
     onset_size,

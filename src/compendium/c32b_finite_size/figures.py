@@ -67,13 +67,9 @@ def show_onsets(
     Pairs are (measured, computed), each (starts, n); `rate` per token is a line beside the last.
     """
     figure, axes = plt.subplots(1, 2, figsize=(8.4, 3.6))
-
-    panels = [
-        (axes[0], gammas, by_gamma[token], f"token {token}, ", color)
-        for token, color in zip(by_gamma, ("sky", "purple"), strict=True)
-    ]
     for axis, x, (measured, computed), name, color in (
-        *panels,
+        (axes[0], gammas, by_gamma[4], "token 4, ", "sky"),
+        (axes[0], gammas, by_gamma[8], "token 8, ", "purple"),
         (axes[1], tokens, by_token, "", "red"),
     ):
         ends = np.exp(np.quantile(measured, [0.25, 0.5, 0.75], axis=0, method="lower"))

@@ -20,8 +20,13 @@ from scipy.special import ndtri
 from scipy.stats import binom, qmc, wasserstein_distance
 
 from bookmaker.tables import Rows, stored
-from compendium.c32b_finite_size.corrections import next_means
-from compendium.c32b_finite_size.study import Limit, deviation, follow_limit, median_slope
+from compendium.c32b_finite_size.study import (
+    Limit,
+    deviation,
+    follow_limit,
+    median_slope,
+    next_means,
+)
 from compendium.common.rows import grid, mean_rows, median_rows, near_rows, rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import mean_estimate
