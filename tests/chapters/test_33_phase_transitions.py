@@ -5,11 +5,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
-from compendium.c33_phase_transitions.orbits import (
-    REGIME_COLORS,
-    _orbit_image,
-    show_orbit_diagram,
-)
+from compendium.c33_phase_transitions.orbits import REGIME_COLORS, _orbit_image, show_orbit_diagram
 from compendium.c33_phase_transitions.study import RANGES, SHARES
 from compendium.common.phase_transitions import census, name
 from spinformer.core.statistics import Estimate

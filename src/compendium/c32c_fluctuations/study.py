@@ -1,15 +1,4 @@
-"""Mean field of a finite network: texts taken as Gaussian, their mean and covariance followed.
-
-Take the window w (T tokens of L segment means) as Gaussian with mean μ and covariance C. The next
-token x has the conditional mean f(w) and, in a segment of n bits, the conditional variance
-(1 − f²)/n. Its exact moments under this assumption,
-
-    ⟨x⟩ = ⟨f⟩,   Cov(x, w) = Cov(f, w),   Cov(x, x) = Cov(f, f) + ⟨1 − f²⟩/n ,
-
-make the next Gaussian, ⟨·⟩ the average over N(μ, C), as in [aguilera2021unifying]. To order 1/N
-the mean is that of `c32b_finite_size.corrections.mean_shift`, since the nodes below have exact
-second moments.
-"""
+"""Finite networks beyond the first order: the Gaussian closure, shared noise, stationary laws."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -57,7 +46,12 @@ _HALF = 512  # of the nodes, a power of two
 
 
 def gaussian_closure(limit: Limit, size: int) -> np.ndarray:
-    """Means (T + steps, L) of the tokens of N = `size` bits, along the path of a limit."""
+    """Means (T + steps, L) of the tokens of N = `size` bits, along the path of a limit.
+
+    With f the mean of the next token x after a window w of Gaussian segment means, its moments
+    ⟨x⟩ = ⟨f⟩, Cov(x, w) = Cov(f, w) and, in a segment of n bits, Cov(x, x) = Cov(f, f) + ⟨1 − f²⟩/n
+    make the next Gaussian, as in [aguilera2021unifying].
+    """
     network, window = limit.network, limit.path[: limit.network.context]
     segments, bits = network.segments, network.counts(size)
     normal, path = _nodes(window.size), list(window)

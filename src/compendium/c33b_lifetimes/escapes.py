@@ -1,8 +1,4 @@
-"""How long chaos lasts: escape times of copies of one start, and the lifetime that they give.
-
-An orbit has forgotten its start, so the times are exponential, P(t > s) = exp(−s/τ), and the
-lifetime τ in steps says all (Tél and Lai 2008).
-"""
+"""How long chaos lasts: escape times of copies of one start, and their lifetime τ in steps."""
 
 from functools import cache
 from typing import Any
@@ -31,8 +27,7 @@ _COPIES = 64
 LONG = (1.2654, 1.2655, 1.26575, 1.266, 1.26625, 1.2665, 1.26675, 1.2669)
 _NEAR_TORUS = (1.2645, 1.265, 1.2653, *LONG, 1.267)
 _NEAR_WEAK = [round(1.2735 + 0.00025 * step, 5) for step in range(13)]
-# Where the weakly chaotic attractor ends, found by halving to 2e-6.
-_CRISIS = 1.276173
+_CRISIS = 1.276173  # where the weakly chaotic attractor ends, found by halving to 2e-6
 _CHUNK = 100
 # A hole in the chaotic set lets many pass near it: one quiet stretch is no escape.
 _IN_A_ROW = 3

@@ -8,7 +8,6 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 
-from compendium.c33b_lifetimes.escapes import Escapes
 from compendium.common.drawing import intervals
 from spinformer.plot.style import COLORS, label_panels
 
@@ -37,24 +36,6 @@ def show_leaking_chaos() -> Figure:
         axis.text(x, y, text, ha="center", fontsize=9, color=COLORS[color])
     axis.set(xlim=(-1.7, 3.6), ylim=(-1.0, 1.2), aspect="equal")
     axis.axis("off")
-    return figure
-
-
-def show_survival(found: Escapes, *, rate: float) -> Figure:
-    """Growth of a few copies against time, the share of all that are chaotic, its exponential."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.2))
-    edges = np.arange(len(found.growth) + 1) * found.stretch
-    left.plot(edges[:-1] + 0.5 * found.stretch, found.growth[:, :6], lw=0.9)
-    left.axhline(rate, color="0.3", ls="--", lw=1)
-    left.set(xlabel="steps", ylabel="growth rate (nats per step)")
-    alive = (found.times[:, None] >= edges).mean(axis=0)
-    right.step(edges, alive, where="post", color=COLORS["black"], label="still chaotic")
-    law = np.exp(-edges / max(found.lifetime().value, 1.0))
-    right.plot(edges, law, color=COLORS["red"], label="exponential")
-    right.set(yscale="log", xlabel="steps", ylabel="share of the copies")
-    right.set_ylim(0.5 / found.growth.shape[1], 1.3)
-    right.legend()
-    label_panels([left, right])
     return figure
 
 

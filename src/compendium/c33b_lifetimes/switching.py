@@ -1,11 +1,9 @@
 """Does chaos switch between structures? Almost-invariant parts of chaotic orbits.
 
-Cut the space into boxes, count how often a point of box i is in box j `LAG` samples later (Ulam's
-method): the matrix of these shares has the eigenvalue 1, and one real eigenvalue λ near 1 more for
-every further part that is left slowly, with the implied time −lag / ln λ. Its right eigenvector is
-nearly constant on each part, with opposite signs. Motion that turns has complex or negative
-eigenvalues of modulus near 1; these are no parts
-[schutte2013metastability, froyland2005statistically].
+The transfer operator of boxes [schutte2013metastability] has the eigenvalue 1, and one real
+eigenvalue λ near 1 more for every further part that is left slowly, with the implied time
+−lag / ln λ and a right eigenvector nearly constant on each part [froyland2005statistically].
+Motion that turns has complex or negative eigenvalues of modulus near 1; these are no parts.
 
 Times are in tokens (steps); a flash is a clock period of four of them.
 """
