@@ -25,8 +25,8 @@ from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Network
 
-# Inverse temperature, and tokens until a random context has settled. The driven cycle is one
-# orbit of four tokens: starts of few tokens are what differs there.
+# Inverse temperature, and tokens until a random context has settled; on the driven cycle, one orbit
+# of four tokens, starts differ only before.
 REGIMES = {
     "driven": (0.5, 8),
     "quasi-periodic": (1.255, 3000),
@@ -291,8 +291,8 @@ def EXPONENTS(beta: float, *, exponent: float, seed: int) -> Rows:
     limit = lyapunov_spectrum(
         network, starts, beta=beta, transient=20_000, steps=20_000, count=1, threads=1
     ).exponents.value
-    told = {"growth": growth.value, "error": growth.error, "limit": np.median(limit[:, 0])}
-    return rows_of(bits=size, **told)
+    middle = np.median(limit[:, 0])
+    return rows_of(bits=size, growth=growth.value, error=growth.error, limit=middle)
 
 
 @stored(

@@ -17,7 +17,6 @@ from spinformer.core.random import Seed
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import Regime, find_attractors
-from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.network import Context, Network
 
@@ -78,17 +77,14 @@ def escape_times(
 ) -> Escapes:
     """Follow copies of the document's context for `horizon` steps: which leave their chaos?
 
-    `transient` steps, in which the copies part, are dropped. rate: growth between that on the
-    chaotic set and that of the attractors beside it. A time is known to one `stretch`.
+    `transient` steps, in which the copies part, are dropped. rate: growth above which one is
+    chaotic. A time is known to one `stretch`.
     """
     network = Network.document()
     start = replicas(protocol_start(network, steps=100_000), count=copies, seed=seed)
-    ensemble = Ensemble(network, start, beta=beta)
-    ensemble.advance(transient)
     batches = horizon // stretch
-    found = lyapunov_spectrum(
-        network, ensemble.state(), beta=beta, steps=batches * stretch, batches=batches, count=1
-    )
+    how = {"transient": transient, "steps": batches * stretch, "batches": batches, "count": 1}
+    found = lyapunov_spectrum(network, start, beta=beta, **how)
     growth = found.growth[..., 0].T
     first, escaped, returned = escapes_of(growth, rate=rate)
     return Escapes(
