@@ -47,7 +47,6 @@ def test_both_laws_hold_with_the_computed_coefficients_beyond_the_onset(limit):
         mean = propagate(mild, size, beta=0.8, draw_window=True, **run) @ token_states(mild, size)
         scaled.append(size * (mean - path).ravel())
     far = np.polyfit(1.0 / sizes, scaled, 2)[-1].reshape(5, 3)
-    assert np.abs(shift[:2]).max() == 0.0
     assert np.abs(shift[2:]).max() > 0.07
     np.testing.assert_allclose(far, shift, rtol=0.03, atol=0.002)
     # The onset from few and many texts is one number; beyond it both laws hold, before it not.

@@ -18,6 +18,7 @@ from spinformer.core.records import record
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import Regime, find_attractors
 from spinformer.dmft.lyapunov import lyapunov_spectrum
+from spinformer.dmft.mean_field import trajectory
 from spinformer.dmft.network import Context, Network
 
 _COPIES = 64
@@ -82,8 +83,9 @@ def escape_times(
     """
     network = Network.document()
     start = replicas(protocol_start(network, steps=100_000), count=copies, seed=seed)
+    _, start = trajectory(network, start, beta=beta, steps=0, transient=transient)
     batches = horizon // stretch
-    how = {"transient": transient, "steps": batches * stretch, "batches": batches, "count": 1}
+    how = {"steps": batches * stretch, "batches": batches, "count": 1}
     found = lyapunov_spectrum(network, start, beta=beta, **how)
     growth = found.growth[..., 0].T
     first, escaped, returned = escapes_of(growth, rate=rate)

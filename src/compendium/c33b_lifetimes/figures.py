@@ -1,7 +1,6 @@
-"""Drawings of chaos that ends: the idea, survival curves, lifetimes with their intervals."""
+"""Drawings of chaos that ends: the idea, and lifetimes with their intervals."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -54,23 +53,4 @@ def show_lifetimes(table: Mapping[str, np.ndarray]) -> Figure:
         axis.locator_params(axis="x", nbins=4)
     axes[0].set_ylabel("lifetime (steps)")
     label_panels(list(axes))
-    return figure
-
-
-def show_parts(points: np.ndarray, *, state: np.ndarray, curve: np.ndarray) -> Figure:
-    """Strobed overlaps (n, P) by part, with the closed curve (m, P), and the series by part."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.5), width_ratios=(1.0, 1.5))
-    dots: dict[str, Any] = {"ls": "", "marker": ".", "rasterized": True}
-    for part, color, name in ((1, "red", "wild part"), (0, "blue", "calm part")):
-        mine = state == part
-        left.plot(*points[mine, :2].T, ms=1.2, color=COLORS[color], **dots)
-        left.plot([], [], "o", ms=5, color=COLORS[color], label=name)
-        right.plot(np.where(mine, points[:, 0], np.nan), ms=1.6, color=COLORS[color], **dots)
-    left.plot(*curve[:, :2].T, ms=1, color=COLORS["black"], **dots)
-    left.plot([], [], color=COLORS["black"], label="closed curve")
-    left.set(xlabel="first output overlap", ylabel="second output overlap")
-    left.set_ylim(top=0.62)
-    left.legend(loc="upper left", fontsize=8)
-    right.set(xlabel="flashes (clock periods)", ylabel="first output overlap")
-    label_panels([left, right])
     return figure

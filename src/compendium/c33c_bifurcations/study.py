@@ -14,6 +14,7 @@ from compendium.common.rows import rows_of
 from spinformer.core.solve import NotConverged
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import bump_weights, strobed
+from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import trajectory
 from spinformer.dmft.network import Context, Network
@@ -122,9 +123,10 @@ def TONGUES(p: int, *, q: int, near: float) -> Rows:
 
 def _locked(network: Network, p: int, q: int, near: float) -> Cycle:
     """The cycle on the closed curve with rotation p/q, or a fold of it."""
-    state = closed_curve([near]).select(0)
+    ensemble = Ensemble(network, closed_curve([near]).select(0), beta=near, threads=1)
     for _ in range(_STARTS):
-        _, state = trajectory(network, state, beta=near, steps=0, transient=4 * 7, threads=1)
+        ensemble.advance(4 * 7)
+        state = ensemble.state()
         with suppress(NotConverged):
             found = cycle(network, state, beta=near, period=4 * q, max_steps=15)
             moved = np.abs(found.value.attention - state.attention).max()
