@@ -100,10 +100,8 @@ def draw_plane(
     """Regimes (m, n) on one panel and leading exponents, with their scale, on another."""
     half = [0.5 * (values[1] - values[0]) for values in (across, upwards)]
     ends = (across[0] - half[0], across[-1] + half[0], upwards[0] - half[1], upwards[-1] + half[1])
-    palette, place = (
-        ListedColormap([REGIME_COLORS[code] for code in Regime]),
-        _CELLS | {"extent": ends},
-    )
+    palette = ListedColormap([REGIME_COLORS[code] for code in Regime])
+    place = _CELLS | {"extent": ends}
     for axis in axes:
         axis.grid(False)
     axes[0].imshow(regime, cmap=palette, vmin=-0.5, vmax=4.5, **place)
