@@ -27,15 +27,8 @@ from spinformer.dmft.finite_size import (
 from spinformer.dmft.network import Network
 
 
-@pytest.fixture(scope="module")
-def limit():
-    network = Network.document()
-    window = window_means(network, 1.27, attention=CONTEXT)
-    return follow_limit(network, 1.27, window=window, steps=6, position=3)
-
-
 @pytest.mark.claim("C5")
-def test_both_laws_hold_with_the_computed_coefficients_beyond_the_onset(limit):
+def test_both_laws_hold_with_the_computed_coefficients_beyond_the_onset():
     # The coefficient of 1/N against exact sums over all texts, extrapolated to infinite N.
     mild = Network.document().with_parameters(gamma=1.0, context=2)
     window = np.array([[1 / 3, -1 / 3, 1 / 3], [-1 / 3, 1 / 3, 1 / 3]])
@@ -50,6 +43,8 @@ def test_both_laws_hold_with_the_computed_coefficients_beyond_the_onset(limit):
     assert np.abs(shift[2:]).max() > 0.07
     np.testing.assert_allclose(far, shift, rtol=0.03, atol=0.002)
     # The onset from few and many texts is one number; beyond it both laws hold, before it not.
+    window = window_means(Network.document(), 1.27, attention=CONTEXT)
+    limit = follow_limit(Network.document(), 1.27, window=window, steps=6, position=3)
     ladder, onsets = 3 * 4 ** np.arange(3, 12), []
     for texts in (200, 2000):
         missed = [deviation(limit, n, texts=texts, seed=n).missed for n in ladder.tolist()]
