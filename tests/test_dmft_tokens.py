@@ -4,7 +4,7 @@ from known_networks import CONTEXT, NETWORKS, OVERLAPS, UNEVEN, plain_step
 from scipy.stats import chi2
 
 from compendium.c32_paths_to_mean_fields.functional import propagate
-from compendium.c32b_finite_size.corrections import (
+from compendium.c32b_finite_size.study import (
     growth_rate,
     mean_shift,
     noise_covariance,

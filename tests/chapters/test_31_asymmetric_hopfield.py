@@ -1,4 +1,4 @@
-"""Bipartite Hopfield networks and attention as their conditional, against plain sums."""
+"""Bipartite networks against plain sums; random ones against loops, quadrature, known answers."""
 
 import numpy as np
 import pytest
@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.special import logsumexp
+from scipy.stats import norm
 
 from compendium.c31_asymmetric_hopfield.pairs import (
     bipartite_log_probability,
@@ -14,7 +15,21 @@ from compendium.c31_asymmetric_hopfield.pairs import (
     iterate_pair,
     restricted_conditional,
 )
+from compendium.c31_asymmetric_hopfield.study import (
+    EXPONENTS,
+    analog_exponent_theory,
+    analog_exponents,
+    asymmetric_gain,
+    asymmetric_magnetization,
+    cycle_length,
+    cycle_lengths,
+    mean_order,
+    spin_memory,
+)
+from spinformer.core.solve import NotConverged
 from spinformer.core.states import overlaps, spin_states
+from spinformer.spins.ising import gaussian_couplings
+from spinformer.spins.kinetic import kinetic_path
 
 seeds = st.integers(0, 10_000)
 
@@ -72,3 +87,137 @@ def test_restricted_conditional_is_scaled_dot_product_attention(seed, gamma):
         states[x], allowed=states[rows], left=left, right=right, gamma=0.5 * gamma
     )
     np.testing.assert_allclose(got, told, rtol=0, atol=1e-12)
+
+
+def average(f):
+    """E f(z), z a unit normal, by adaptive quadrature."""
+    return norm.expect(f, lb=-12, ub=12, epsabs=1e-13, limit=400)
+
+
+def test_cycles_are_those_of_a_plain_loop_and_short_where_couplings_are_mutual():
+    rng = np.random.default_rng(0)
+    longest = 0
+    for _ in range(60):
+        pair = gaussian_couplings(14, symmetry=0.0, seed=rng)
+        state = start = rng.choice([-1.0, 1.0], 14)
+        seen = []
+        while state.tolist() not in seen:
+            seen.append(state.tolist())
+            state = np.where(pair @ state > 0, 1.0, -1.0)
+        length = cycle_length(pair, start, 10**6)
+        assert length == len(seen) - seen.index(state.tolist())
+        longest = max(longest, length)
+    assert longest > 10
+    assert set(cycle_lengths(20, symmetry=1.0, count=60, seed=3)) <= {1, 2}
+    ring = np.roll(np.eye(12), 1, axis=0)
+    start = np.array([1.0] + 11 * [-1.0])
+    assert [cycle_length(ring, start, limit) for limit in (40, 11)] == [12, 0]
+    with pytest.raises(NotConverged, match="5 steps at size 14"):
+        cycle_lengths(14, symmetry=0.0, count=60, seed=3, limit=5)
+
+
+def test_exponents_are_those_of_two_neighbouring_orbits():
+    found = analog_exponents(6, symmetry=0.0, beta=2.5, count=2, seed=5, steps=4000)
+    rng, means = np.random.default_rng(5), []
+    for _ in range(2):
+        couplings = gaussian_couplings(6, symmetry=0.0, seed=rng)
+        state = rng.uniform(-1.0, 1.0, 6)
+        rng.standard_normal((6, 1))  # the tangent vector
+        other, growth = state + 1e-8 / np.sqrt(6), []
+        for _ in range(4300):
+            state, other = np.tanh(2.5 * couplings @ state), np.tanh(2.5 * couplings @ other)
+            distance = np.linalg.norm(other - state)
+            growth.append(np.log(distance / 1e-8))
+            other = state + (other - state) * 1e-8 / distance
+        means.append(np.mean(growth[300:]))
+    assert found.value == pytest.approx(np.mean(means), abs=1e-4)
+    assert found.error == pytest.approx(abs(means[0] - means[1]) / 2, abs=1e-4)
+    assert abs(means[0] - means[1]) > 0.01
+
+
+def test_theory_just_above_the_onsets_and_against_adaptive_quadrature():
+    assert analog_exponent_theory(1.0) == pytest.approx(0.0, abs=1e-12)
+    for excess in (1e-15, 1e-9, 1e-4):
+        assert abs(analog_exponent_theory(1 + excess)) < 3 * excess**2 + 1e-12
+    assert analog_exponent_theory(1.2) > 0
+    critical = 1 / asymmetric_gain(2.0)
+    assert asymmetric_magnetization(2.0, mean=critical * (1 + 1e-14)) < 1e-5
+    assert 0 < asymmetric_magnetization(2.0, mean=critical * 1.001) < 0.1
+    assert asymmetric_magnetization(2.0, mean=critical * 0.99) == 0.0
+    assert asymmetric_magnetization(0.0, mean=3.0) == 0.0
+    assert asymmetric_magnetization(100.0, mean=50.0) == pytest.approx(1.0, abs=1e-9)
+    for beta in (0.5, 2.0, 8.0):
+        expected = beta * average(lambda z, b=beta: 1 / np.cosh(b * z) ** 2)
+        assert asymmetric_gain(beta) == pytest.approx(expected, abs=1e-10)
+    m = asymmetric_magnetization(2.0, mean=2.0)
+    assert average(lambda z: np.tanh(2.0 * (2.0 * m + z))) == pytest.approx(m, abs=1e-10)
+
+
+@pytest.mark.claim("C1d")
+def test_independent_couplings_order_at_the_critical_mean_and_forget():
+    rng, critical = np.random.default_rng(0), 1 / asymmetric_gain(2.0)
+    for ratio in (0.8, 1.2, 1.5):
+        order = mean_order(600, mean=ratio * critical, beta=2.0, replicas=8, seed=rng)
+        assert order.error < 0.03
+        expected = asymmetric_magnetization(2.0, mean=ratio * critical)
+        assert order.value == pytest.approx(expected, abs=0.05)
+        assert (expected > 0.5) == (ratio > 1)
+    pair = gaussian_couplings(1000, symmetry=0.0, seed=rng)
+    state = kinetic_path(pair, states=np.ones((1, 1000)), beta=2.0, steps=40, seed=rng)[:, 0]
+    assert abs(np.mean(state[20] * state[22])) < 4 / np.sqrt(1000)
+
+
+@pytest.mark.claim("C1c")
+def test_mutual_couplings_freeze_near_the_simplest_theory_when_cold():
+    # A plain loop of its own, and the theory's average by adaptive quadrature.
+    rng, kept = np.random.default_rng(0), {0.5: [], 2.0: []}
+    for beta, found in kept.items():
+        for _ in range(8):
+            half = rng.normal(size=(300, 300)) / np.sqrt(300)
+            pair = np.triu(half, 1) + np.triu(half, 1).T
+            state, path = rng.choice([-1.0, 1.0], 300), []
+            for _ in range(500):
+                up = rng.random(300) < 0.5 * (1 + np.tanh(beta * pair @ state))
+                state = np.where(up, 1.0, -1.0)
+                path.append(state)
+            late = np.array(path[250:])
+            found.append(np.mean(late[:-120] * late[120:]))
+    assert abs(np.mean(kept[0.5])) < 0.03
+    overlap = brentq(lambda q: average(lambda z: np.tanh(2 * np.sqrt(q) * z) ** 2) - q, 0.1, 1.0)
+    assert -0.05 < np.mean(kept[2.0]) - overlap < 0.15
+    assert np.mean(kept[2.0]) > 10 * np.std(kept[2.0], ddof=1) / np.sqrt(8)
+
+
+@pytest.mark.claim("C1e")
+def test_stored_exponents_extrapolate_to_the_theory():
+    table = EXPONENTS.read()
+    chosen = (table["symmetry"] == 0) & (table["beta"] == 3.0) & (table["size"] >= 250)
+    size, exponent, error = (table[name][chosen] for name in ("size", "exponent", "error"))
+    fit, covariance = np.polyfit(1 / size, exponent, 1, w=1 / error, cov="unscaled")
+    delta = brentq(
+        lambda d: average(lambda z: np.tanh(3 * np.sqrt(d) * z) ** 2) - d, 0.1, 1.0, xtol=1e-10
+    )
+    theory = 0.5 * np.log(9 * average(lambda z: np.cosh(3 * np.sqrt(delta) * z) ** -4.0))
+    assert analog_exponent_theory(3.0) == pytest.approx(theory, abs=1e-8)
+    assert abs(fit[1] - theory) < 3 * np.sqrt(covariance[1, 1]) < 0.009
+    mutual = (table["symmetry"] == 1) & (table["beta"] == 3.0)
+    assert (table["exponent"][mutual] + 3 * table["error"][mutual] < 0).all()
+
+
+def test_memory_and_order_are_those_of_the_second_half_of_every_run():
+    one, other, memories, orders = *(np.random.default_rng(5) for _ in range(2)), [], []
+    for _ in range(2):
+        couplings = gaussian_couplings(30, symmetry=1.0, seed=one)
+        first = one.choice([-1.0, 1.0], (1, 30))
+        path = kinetic_path(couplings, beta=2.0, states=first, steps=9, seed=one)[:, 0]
+        memories.append(np.mean([path[t] * 1.0 @ path[t + 3] / 30 for t in range(4, 7)]))
+        couplings = gaussian_couplings(30, mean=1.0, seed=other)
+        path = kinetic_path(couplings, beta=1.0, states=np.ones((1, 30)), steps=200, seed=other)
+        orders.append(abs(np.mean([path[t] * 1.0 for t in range(100, 201)])))
+    memory = {"symmetry": 1.0, "beta": 2.0, "lags": np.array([3]), "steps": 9}
+    for found, expected in (
+        (spin_memory(30, replicas=2, seed=5, **memory), memories),
+        (mean_order(30, mean=1.0, beta=1.0, replicas=2, seed=5), orders),
+    ):
+        assert found.value == pytest.approx(np.mean(expected), abs=1e-12)
+        assert found.error == pytest.approx(abs(expected[0] - expected[1]) / 2)

@@ -1,13 +1,25 @@
-"""Chapter 32: position, starts on attractors, and the count of operations."""
+"""Chapter 32: sums over texts by brute force, their saddle points, position, operations."""
+
+from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from known_networks import COIN
+from scipy.special import softmax
 
-from compendium.c32_paths_to_mean_fields.functional import step_operations
+from compendium.c32_paths_to_mean_fields import functional
+from compendium.c32_paths_to_mean_fields.functional import (
+    enumerate_paths,
+    propagate,
+    saddle_point,
+    step_operations,
+)
 from compendium.common.windows import settled_start
+from spinformer.core.solve import NotConverged
 from spinformer.core.states import spin_states
-from spinformer.dmft.finite_size import attention_of_window
+from spinformer.dmft.finite_size import attention_of_window, mean_path, token_states
 from spinformer.dmft.mean_field import random_contexts, step
 from spinformer.dmft.network import Context, Network
 
@@ -63,3 +75,157 @@ def test_settled_start_takes_the_most_common_attractor_and_the_largest_of_two():
         start = Context(0.8 * np.array(signs)[:, None, None] * np.ones((2, 1)), 0)
         window, _ = settled_start(network, 2.0, start, settle=200, look=5)
         np.testing.assert_allclose(window, 0.957504 * expected, atol=1e-6)
+
+
+WINDOW = np.array([[1.0, -1.0, 1.0], [-1.0, 1.0, 1.0]])
+
+
+def small_network():
+    """Three bits, each a segment of its own; weights without symmetry, T = 2, one position bit."""
+    return Network.segmented(3, features=2, segments=3, bits=1, context=2, gamma=1.7, epsilon=0.3)
+
+
+def plain_means(network, beta, window, steps, position):
+    """N<m> by brute force over all bit strings, every formula written out again."""
+    bits = [np.array(s, dtype=float) for s in product((-1, 1), repeat=3)]
+    total = np.zeros((steps, 4, network.features))
+    norm = 0.0
+    for path in product(bits, repeat=steps):
+        tokens, probability = list(window), 1.0
+        for new in range(steps):
+            m = []
+            for age in range(network.context):
+                place = -1.0 if (position + new - age) % 2 == 0 else 1.0
+                semantic = network.semantic @ tokens[-1 - age] / 3
+                m.append(0.7 * semantic + 0.3 * network.position[:, :, 0] * place)
+            weight = softmax([network.gamma * m[0][2] @ other[3] for other in m])
+            field = beta * (weight @ [other[1] for other in m]) @ network.semantic[0]
+            probability *= np.prod(np.exp(field * path[new]) / (2 * np.cosh(field)))
+            tokens.append(path[new])
+        norm += probability
+        total += probability * np.array([network.semantic @ x for x in path])
+    return total, norm
+
+
+@pytest.mark.claim("C4")
+def test_derivative_equals_plain_enumeration():
+    network = small_network()
+    paths = enumerate_paths(network, 3, beta=1.4, window=WINDOW, steps=4)
+    expected, norm = plain_means(network, 1.4, WINDOW, 4, 1)
+    source = torch.zeros(4, 4, 2, dtype=torch.float64, requires_grad=True)
+    functional = paths.generating_functional(source)
+    (slope,) = torch.autograd.grad(functional, source)
+    assert [norm, functional.item()] == pytest.approx([1.0, 1.0], abs=1e-12)
+    chain = propagate(network, 3, beta=1.4, window=WINDOW, steps=9)
+    np.testing.assert_allclose(chain.sum(axis=1), 1.0, rtol=0, atol=1e-12)
+    means = np.einsum("ts,sra->tra", chain, 3 * network.overlaps(token_states(network, 3)))
+    for found in (slope, paths.mean_features(), means[:4]):
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+
+
+def exponent(network, window, beta, m, conjugate, source):
+    """Φ at any m and m̂ in plain NumPy loops; position of the newest token of the window 1."""
+    past = list(network.overlaps(window))
+    value = -(m * conjugate).sum()
+    for s in range(len(m)):
+        recent = np.array([*past, *m[:s]])[-network.context :]
+        codes = (1 + s + np.arange(1 - network.context, 1)) % network.positions
+        place = network.epsilon * network.position_overlaps()[codes]
+        known = (1 - network.epsilon) * recent + place
+        weight = np.exp(network.gamma * (known[:, 3] @ known[-1, 2]))
+        field = beta * (weight @ known[:, 1] / weight.sum()) @ network.semantic[0]
+        tilt = np.einsum("ra,ral->l", source[s] + conjugate[s], network.semantic)
+        value += network.fractions @ np.log(np.cosh(field + tilt) / np.cosh(field))
+    return value
+
+
+def saddle_at(network, seed, *, window=WINDOW):
+    """A random source (2, 4, 3) and the saddle point there."""
+    source = np.random.default_rng(seed).normal(size=(2, 4, 3))
+    source *= 0.3 / np.abs(source).max()
+    return source, saddle_point(network, source, beta=1.27, window=window)
+
+
+def limits(network, *sources, window=WINDOW, sizes=(9, 12, 15)):
+    """ln Z / N for each source by the sum over all paths, extrapolated to infinite N."""
+    found = []
+    for size in sizes:
+        paths = enumerate_paths(network, size, beta=1.27, window=window, steps=2)
+        sums = [float(paths.generating_functional(torch.from_numpy(one))) for one in sources]
+        found.append(np.log(sums) / size)
+    return np.polyfit(1 / np.array(sizes), found, 2)[-1]
+
+
+def tilted(network, source):
+    """Means of tokens whose fields are moved by W g, one after the other from WINDOW."""
+    path = WINDOW
+    for position, one in enumerate(source, 1):
+        attention = attention_of_window(network, path[-2:], position=position)
+        push = np.einsum("ra,ral->l", one, network.semantic)
+        fields = 1.27 * attention @ network.semantic[0] + push
+        path = np.concatenate([path, np.tanh(fields)[None]])
+    return path[2:]
+
+
+@pytest.mark.claim("C20")
+def test_saddle_point_is_stationary_and_the_limit_of_exact_sums():
+    network = Network.document().with_parameters(context=2, gamma=6.0)
+    source, found = saddle_at(network, 0)
+    m, conjugate = found.overlaps, found.conjugate
+    assert np.abs(conjugate[0]).max() > 0.1
+    assert not conjugate[1].any()  # nothing comes after the last token
+
+    def value(m, conjugate):
+        return exponent(network, WINDOW, 1.27, m, conjugate, source)
+
+    assert value(m, conjugate) == pytest.approx(found.value, abs=1e-11)
+    for way in 1e-5 * np.eye(m.size).reshape(-1, *m.shape):
+        assert value(m + way, conjugate) == pytest.approx(value(m - way, conjugate), abs=1e-9)
+        assert value(m, conjugate + way) == pytest.approx(value(m, conjugate - way), abs=1e-9)
+    assert limits(network, source) == pytest.approx(found.value, abs=2e-3)
+    # Without conjugate fields the tokens follow the sources alone.
+    plain = network.overlaps(tilted(network, source))
+    assert value(plain, 0 * conjugate) == pytest.approx(found.bare, abs=1e-12)
+    assert abs(found.bare - found.value) > 0.01
+
+
+@pytest.mark.nightly
+def test_the_saddle_point_is_the_limit_at_19_of_20_sources():
+    network = Network.document().with_parameters(context=2, gamma=6.0)
+    window = np.array(2 * [[1.0, -1.0, -1.0]])
+    sources, found = zip(
+        *(saddle_at(network, seed, window=window) for seed in range(20)), strict=True
+    )
+    values = np.array([one.value for one in found])
+    gaps = limits(network, *sources, window=window, sizes=(15, 18, 21)) - values
+    fields = np.array([np.abs(one.conjugate).max() for one in found])
+    assert ((np.abs(gaps) < 0.002) & (fields > 0.05)).sum() >= 19
+    # Without conjugate fields most draws would miss the bound.
+    assert np.median([abs(one.value - one.bare) for one in found]) > 0.01
+
+
+def test_without_sources_the_saddle_point_is_the_mean_field():
+    network = Network.document()
+    window = np.random.default_rng(2).uniform(-1, 1, (4, 3))
+    found = saddle_point(network, np.zeros((5, 4, 3)), beta=1.1, window=window)
+    path = mean_path(network, 1.1, window=window, steps=5)
+    np.testing.assert_allclose(found.overlaps, network.overlaps(path[4:]), rtol=0, atol=1e-13)
+    assert abs(found.value) < 1e-15
+    assert np.abs(found.conjugate).max() < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("function", "size", "message"), [(propagate, 45, "size"), (enumerate_paths, 3, "steps")]
+)
+def test_what_does_not_fit_is_refused(function, size, message):
+    with pytest.raises(ValueError, match=f"{message} must leave at most"):
+        function(small_network(), size, beta=1.0, window=WINDOW, steps=9)
+
+
+def test_a_saddle_that_is_almost_found_is_not_called_found(monkeypatch):
+    network = small_network()
+    given = {"source": 0.2 * np.ones((4, 4, network.features)), "beta": 1.1, "window": WINDOW}
+    saddle_point(network, **given)
+    monkeypatch.setattr(functional, "root", lambda _, x, **others: SimpleNamespace(x=x + 1e-9))
+    with pytest.raises(NotConverged, match="saddle point"):
+        saddle_point(network, **given)

@@ -1,3 +1,7 @@
+"""Escape times and lifetimes; parts of the chaos by counting, distances by plain loops."""
+
+from itertools import groupby
+
 import numpy as np
 import pytest
 from scipy.stats import kstest
@@ -10,10 +14,22 @@ from compendium.c33b_lifetimes.escapes import (
     escapes_of,
     lifetime_estimate,
 )
+from compendium.c33b_lifetimes.switching import (
+    FLASH,
+    ORBITS,
+    calm_parts,
+    chaotic_orbits,
+    followed,
+    last_core,
+    phase_surrogate,
+    shuffled_blocks,
+    slow_modes,
+)
+from compendium.c34_memory_beyond_window.study import autocorrelation
 from compendium.common.phase_transitions import protocol_start
 from compendium.common.windows import replicas
-from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.lyapunov import lyapunov_spectrum
+from spinformer.dmft.mean_field import trajectory
 from spinformer.dmft.network import Network
 
 
@@ -59,10 +75,9 @@ def test_times_of_escape_are_exponential_and_another_seed_agrees():
 def test_escapes_are_counted_after_the_transient():
     network = Network.document()
     start = replicas(protocol_start(network, steps=100_000), count=2)
-    ensemble = Ensemble(network, start, beta=1.28)
-    ensemble.advance(7)
+    _, start = trajectory(network, start, beta=1.28, steps=0, transient=7)
     given = {"beta": 1.28, "steps": 300, "batches": 3, "count": 1}
-    rates = lyapunov_spectrum(network, ensemble.state(), **given).growth[..., 0]
+    rates = lyapunov_spectrum(network, start, **given).growth[..., 0]
     found = escape_times(1.28, rate=0.05, horizon=300, copies=2, stretch=100, transient=7)
     np.testing.assert_array_equal(found.growth, rates.T)
 
@@ -74,9 +89,8 @@ def test_stored_columns_are_what_the_code_makes():
     # Rounding decides on which side of a border a column falls.
     assert abs(columns["chaotic"][mine][0] - again[0]["chaotic"]) <= 10
     for name in ("before", "after"):
-        assert np.mean([row[name] for row in again]) == pytest.approx(
-            columns[name][mine].mean(), abs=0.03
-        )
+        mean = np.mean([row[name] for row in again])
+        assert mean == pytest.approx(columns[name][mine].mean(), abs=0.03)
 
 
 @pytest.mark.parametrize("horizon", [0.2, 1.0, 5.0])
@@ -95,3 +109,119 @@ def test_nothing_ended_gives_a_lower_end_only():
     assert (found.value, found.high, found.ended) == (np.inf, np.inf, 0)
     # P(no end) = exp(−T/τ) is 2.5 % at the lower end.
     assert np.exp(-20.0 / found.low) == pytest.approx(0.025)
+
+
+@pytest.mark.claim("C21")
+def test_the_parts_of_the_chaos_by_counting():
+    """No operator: the overlap's size in stretches of 20 flashes, and how slowly it forgets."""
+    points, _ = chaotic_orbits(1.266, count=8, flashes=12_000, seed=21)
+
+    def memory(series):
+        """Tokens until the size of the motion has forgotten all but 1/e, over all orbits."""
+        size = (series**2).sum(axis=-1).reshape(len(series), -1, 20).mean(axis=-1)
+        falling = autocorrelation(size, lags=60, unbiased=True).mean(axis=0)
+        at = int(np.argmax(falling < np.exp(-1.0)))
+        return FLASH * 20 * (at - (np.exp(-1.0) - falling[at]) / (falling[at - 1] - falling[at]))
+
+    slow = memory(points)
+    twin = phase_surrogate(points, seed=0)
+    mixed = shuffled_blocks(points[:, :12_000], block=20, seed=0)
+    wild, _ = chaotic_orbits(1.28, count=8, flashes=12_000, seed=21)
+    table = ORBITS.read()
+    mine = table["slow"][table["beta"] == 1.266].mean()
+    assert slow == pytest.approx(mine, rel=0.4)
+    assert max(memory(twin), memory(mixed), memory(wild)) < slow / 3.0
+    # Every orbit has stretches of both kinds, split at the middle of two well-parted sizes.
+    size = np.abs(points[..., 0]).reshape(8, -1, 20).max(axis=-1)
+    calm = (size < 0.24).mean(axis=1)
+    assert (calm > 0.1).all()
+    assert (calm < 0.9).all()
+    parts = calm_parts(points)
+    state = np.round(parts.reshape(8, -1, 20).mean(axis=-1))
+    assert ((state == 0) == (size < 0.24))[:, 5:].mean() > 0.85
+    # Whatever sign the eigenvector comes with, the wild part is that of the larger overlaps.
+    for orbit in points:
+        alone, largest = calm_parts(orbit[None])[0], np.abs(orbit).max(axis=-1)
+        assert largest[alone == 1].mean() > largest[alone == 0].mean()
+    # Long dwells have no memory: beyond two lags of the operator they scatter as exponentials do.
+    runs = [(part, len(list(run))) for row in parts for part, run in groupby(row.tolist())]
+    # At one border in the middle there would be twice as many.
+    assert len(runs) < 1500
+    for part in (0, 1):
+        left = np.array([length - 32 for which, length in runs if which == part and length > 32])
+        assert len(left) > 100
+        assert left.std(ddof=1) / left.mean() == pytest.approx(1.0, abs=0.2)
+
+
+def test_shuffling_keeps_blocks_whole_and_following_is_counted():
+    points = np.arange(48.0).reshape(2, 24, 1)
+    mixed = shuffled_blocks(points, block=4, seed=1)
+    assert sorted(mixed[0].ravel()) == sorted(points[0].ravel())
+    inner = np.diff(mixed[:, :, 0], axis=1).reshape(2, -1)
+    assert (inner[:, [n for n in range(23) if n % 4 != 3]] == 1.0).all()
+    assert not np.array_equal(mixed[0], points[0])
+    runs = followed(np.array([[0.0, 0.01, 0.5, 0.0, 0.0, 0.019]]), rounds=3)
+    assert runs[0].tolist() == [False, False, False, True, True, True]
+
+
+@pytest.mark.nightly
+def test_stored_rows_come_out_again():
+    rows = ORBITS.rows(1.266, seed=5)
+    table = ORBITS.read()
+    here = table["beta"] == 1.266
+    for name, tolerance in (("slow", 0.5), ("surrogate", 0.2), ("shuffled", 0.2), ("calm", 0.3)):
+        mean = np.mean([row[name] for row in rows])
+        assert mean == pytest.approx(table[name][here].mean(), rel=tolerance), name
+
+
+@pytest.mark.parametrize("lag", [1, 5])
+def test_the_time_of_two_parts_is_that_of_the_chain(lag):
+    # Leaves part 0 with probability 0.01, part 1 with 0.03: the eigenvalue is 1 - 0.01 - 0.03.
+    chain = [0]
+    for draw in np.random.default_rng(0).random(60_000):
+        chain.append(int(draw > (0.99, 0.03)[chain[-1]]))
+    # Within a part 40 boxes at random each, so that ten eigenvalues are some of many.
+    labels = np.array(chain) * 40 + np.random.default_rng(1).integers(0, 40, len(chain))
+    times, vector = slow_modes(labels, lag=lag)
+    assert times[0] == pytest.approx(-1.0 / np.log(0.96), rel=0.1)
+    # The second is another real one of the ten largest moduli, or the bound that these set.
+    kernel = np.zeros((80, 80))
+    np.add.at(kernel, (labels[:-lag], labels[lag:]), 1.0)
+    found = np.linalg.eigvals(kernel / kernel.sum(axis=1, keepdims=True))
+    largest = found[np.argsort(-np.abs(found))[:10]]
+    real = np.sort(largest.real[(np.abs(largest.imag) < 1e-9) & (largest.real > 0.0)])
+    least = real[-3] if len(real) > 2 else np.abs(largest).min()
+    assert times[1] == pytest.approx(-lag / np.log(least), rel=1e-4)
+    # The vector is flat on either part: by mean 0 and mean square 1 it is sqrt(3) on the rarer.
+    assert np.abs(vector[40:]).mean() == pytest.approx(np.sqrt(3.0), rel=0.1)
+    assert vector[:40].mean() * vector[40:].mean() < 0.0
+
+
+def test_turning_is_no_part_and_an_end_that_is_never_left_is_no_trap():
+    rng = np.random.default_rng(0)
+    turning = np.where(rng.random(6000) < 0.1, 2, np.arange(6000) % 3)
+    # A wheel of five boxes has complex eigenvalues of real part 0.95 cos 72°: no parts either.
+    wheel = np.cumsum(1 + (rng.random(6000) < 0.05)) % 5
+    # Eight boxes at random in place of one.
+    scattered = [8 * one + rng.integers(0, 8, 6000) for one in (turning, wheel)]
+    ended = np.append(rng.integers(0, 80, 20_000), 80)
+    for labels in (*scattered, ended):
+        assert slow_modes(labels, lag=1)[0][0] < 1.5
+
+
+def test_the_core_that_was_visited_last():
+    seen = last_core(np.array([[0.5, 0.9, 0.5, 0.1], [0.1, 0.5, 0.9, 0.5]]), low=0.2, high=0.8)
+    assert seen.tolist() == [[-1, 1, 1, 0], [0, 0, 1, 1]]
+
+
+@pytest.mark.parametrize("length", [200, 201])
+def test_a_surrogate_keeps_spectra_and_cross_spectra_and_nothing_else(length):
+    rng = np.random.default_rng(4)
+    series = rng.standard_normal((length, 2)).cumsum(axis=0) ** 2
+    twin = phase_surrogate(series, seed=5)
+    np.testing.assert_allclose(twin.mean(axis=0), series.mean(axis=0))
+    one, two = (np.fft.fft(x - x.mean(axis=0), axis=0) for x in (series, twin))
+    crossed = [np.einsum("fi,fj->fij", waves, waves.conj()) for waves in (one, two)]
+    np.testing.assert_allclose(crossed[1], crossed[0], atol=1e-4)
+    skew = [((x - x.mean(axis=0)) ** 3).mean(axis=0) / x.std(axis=0) ** 3 for x in (series, twin)]
+    assert not np.allclose(*skew, rtol=0.05)

@@ -35,9 +35,6 @@ ZERO = Context(np.zeros((4, 3)), 0)
 EVERYWHERE = (-np.inf, np.inf)
 
 
-# ---- cycles
-
-
 def plainly(context, steps, beta):
     """The context after some plain steps, and the product of the plain tangent maps."""
     matrix = np.eye(context.attention.size)
@@ -69,9 +66,6 @@ def test_the_least_period_is_found_and_failures_are_refused():
     assert cycle(free, ZERO, beta=1.1, period=6).period == 1
     with pytest.raises(ValueError, match="multiple of 4"):
         cycle(NETWORK, ZERO, beta=1.4, period=6)
-
-
-# ---- bifurcations
 
 
 @pytest.fixture(scope="module")
@@ -145,9 +139,6 @@ def test_a_neutral_saddle_is_no_birth_of_a_closed_curve():
     assert np.isreal(neutral.multipliers[:2]).all()
     with pytest.raises(NotConverged, match="neutral saddle"):
         bifurcation(there, neutral, kind=Kind.TORUS)
-
-
-# ---- the tables, and what the chapter says
 
 
 @pytest.mark.nightly
@@ -262,9 +253,6 @@ def parting(context, beta, *, steps):
     return np.log(np.linalg.norm(two - one, axis=(-2, -1)) / (1e-9 * np.sqrt(12))) / steps
 
 
-# ---- curves of solutions of any equations
-
-
 def test_curves_are_followed_and_no_other_is_taken():
     def ellipse(u):
         x, y = u
@@ -309,9 +297,6 @@ def test_steps_grow_shrink_and_end():
         steps(never, 0.1, 9)
 
 
-# ---- rotation numbers
-
-
 def circle_map(omega, k, n):
     """θ' = θ + Ω − (K/2π) sin 2πθ, as lifted angles."""
     theta = np.empty(n + 1)
@@ -319,10 +304,6 @@ def circle_map(omega, k, n):
     for i in range(n):
         theta[i + 1] = theta[i] + omega - k / (2 * np.pi) * np.sin(2 * np.pi * theta[i])
     return theta
-
-
-def on_a_circle(theta):
-    return np.stack([np.cos(2 * np.pi * theta), np.sin(2 * np.pi * theta)], axis=-1)
 
 
 def on_a_curve(theta):
@@ -352,9 +333,9 @@ def test_the_error_of_noisy_turns_is_about_their_scatter():
     """It comes from the halves of a run: right to a factor of about two, not of ten."""
     rng = np.random.default_rng(1)
     theta = 0.2 * np.arange(301) + np.cumsum(0.03 * rng.standard_normal((60, 301)), axis=1)
-    found = rotation_number(on_a_circle(theta))
+    found = rotation_number(on_a_curve(theta))
     assert 0.5 < found.error.mean() / found.value.std(ddof=1) < 3.0
     # A change in either half is seen.
     change = np.repeat([0.2, 0.2, 0.2, 0.26], 100)
     for turns in (change, change[::-1]):
-        assert rotation_number(on_a_circle(np.cumsum(turns))).error > 0.02
+        assert rotation_number(on_a_curve(np.cumsum(turns))).error > 0.02

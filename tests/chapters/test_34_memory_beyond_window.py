@@ -8,7 +8,7 @@ from known_networks import UNEVEN
 from scipy.signal import periodogram
 from scipy.stats import binom, norm
 
-from compendium.c32b_finite_size.corrections import noise_covariance, predicted_rms
+from compendium.c32b_finite_size.study import noise_covariance, predicted_rms
 from compendium.c34_memory_beyond_window import messages, study
 from compendium.c34_memory_beyond_window.messages import label_information, predicted_information
 from compendium.common.phase_transitions import protocol_start

@@ -10,7 +10,7 @@ from scipy.optimize import approx_fprime
 from scipy.special import softmax
 from scipy.stats import chisquare
 
-from compendium.c32b_finite_size.corrections import noise_covariance, predicted_rms
+from compendium.c32b_finite_size.study import noise_covariance, predicted_rms
 from compendium.c35_other_tokens import letters as letter_tokens
 from compendium.c35_other_tokens import study
 from compendium.c35_other_tokens.letters import (

@@ -24,10 +24,7 @@ def bipartite_log_probability(left: np.ndarray, *, right: np.ndarray, beta: floa
 def conditional_means(
     states: np.ndarray, *, left: np.ndarray, right: np.ndarray, beta: float
 ) -> np.ndarray:
-    """Means ⟨y_j⟩ given `states` (..., N_x): tanh(β Σ_a right_aj m_a(x)), shape (..., N_y).
-
-    Given x the spins of y are independent [poclopez2024dynamical, Eq. (3)].
-    """
+    """Means ⟨y_j⟩ (..., N_y) given `states` x (..., N_x): tanh(β Σ_a right_aj m_a(x)), Eq. (3)."""
     return np.tanh(beta * (overlaps(states, patterns=left) @ right))
 
 

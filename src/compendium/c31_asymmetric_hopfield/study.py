@@ -6,7 +6,6 @@ in nats per step. The limits hold for independent couplings of mean J_0/N and va
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import numba
 import numpy as np
@@ -27,15 +26,6 @@ from spinformer.spins.kinetic import kinetic_path
 LAGS = np.array([2, 4, 8, 16, 32, 64, 250])  # of the table of memory, in updates
 
 
-def _over_networks(
-    measure: Callable[[np.ndarray, np.random.Generator], Any],
-    size: int, *, count: int, seed: Seed, **couplings: float,
-) -> list[Any]:  # fmt: skip
-    """What is measured in so many networks of `gaussian_couplings`, with the generator of all."""
-    rng = numpy_generator(seed)
-    return [measure(gaussian_couplings(size, seed=rng, **couplings), rng) for _ in range(count)]
-
-
 def spin_memory(
     size: int, *, symmetry: float, beta: float, lags: np.ndarray, steps: int, replicas: int,
     seed: Seed,
@@ -44,25 +34,24 @@ def spin_memory(
 
     Each runs `steps` parallel updates from a random state; the first half is dropped.
     """
-
-    def memory(couplings: np.ndarray, rng: np.random.Generator) -> list[float]:
+    rng, found = numpy_generator(seed), []
+    for _ in range(replicas):
+        couplings = gaussian_couplings(size, symmetry=symmetry, seed=rng)
         first = rng.choice([-1.0, 1.0], (1, size))
         path = kinetic_path(couplings, beta=beta, states=first, steps=steps, seed=rng)
         kept = path[steps // 2 :, 0].astype(float)
-        return [(kept[:-lag] * kept[lag:]).mean() for lag in lags]
-
-    return mean_estimate(_over_networks(memory, size, count=replicas, seed=seed, symmetry=symmetry))
+        found.append([(kept[:-lag] * kept[lag:]).mean() for lag in lags])
+    return mean_estimate(found)
 
 
 def mean_order(size: int, *, mean: float, beta: float, replicas: int, seed: Seed) -> Estimate:
     """|m| over updates 100 to 200 from an ordered start, independent couplings of mean `mean`/N."""
-
-    def order(couplings: np.ndarray, rng: np.random.Generator) -> float:
-        start = np.ones((1, size))
+    rng, start, found = numpy_generator(seed), np.ones((1, size)), []
+    for _ in range(replicas):
+        couplings = gaussian_couplings(size, mean=mean, seed=rng)
         path = kinetic_path(couplings, beta=beta, states=start, steps=200, seed=rng)
-        return float(abs(path[100:].mean()))
-
-    return mean_estimate(_over_networks(order, size, count=replicas, seed=seed, mean=mean))
+        found.append(abs(path[100:].mean()))
+    return mean_estimate(found)
 
 
 @numba.njit(cache=True)
@@ -88,11 +77,10 @@ def cycle_lengths(
     size: int, *, symmetry: float, count: int, seed: Seed, limit: int = 1_000_000
 ) -> np.ndarray:
     """`cycle_length` from a random start in each of so many networks; NotConverged past `limit`."""
-
-    def length(couplings: np.ndarray, rng: np.random.Generator) -> int:
-        return cycle_length(couplings, rng.choice([-1.0, 1.0], size), limit)
-
-    found = np.array(_over_networks(length, size, count=count, seed=seed, symmetry=symmetry))
+    rng, found = numpy_generator(seed), np.zeros(count, dtype=int)
+    for number in range(count):
+        couplings = gaussian_couplings(size, symmetry=symmetry, seed=rng)
+        found[number] = cycle_length(couplings, rng.choice([-1.0, 1.0], size), limit)
     if not found.all():
         raise NotConverged(f"no cycle closed within {limit} steps at size {size}")
     return found
@@ -102,8 +90,10 @@ def analog_exponents(
     size: int, *, symmetry: float, beta: float, count: int, seed: Seed, steps: int = 300
 ) -> Estimate:
     """Leading exponent of m ← tanh(βJm) per step, its error the scatter over `count` networks."""
+    rng = numpy_generator(seed)
 
-    def exponent(couplings: np.ndarray, rng: np.random.Generator) -> float:
+    def exponent() -> float:
+        couplings = gaussian_couplings(size, symmetry=symmetry, seed=rng)
         state = rng.uniform(-1.0, 1.0, size)
 
         def push(frame: np.ndarray) -> np.ndarray:
@@ -114,7 +104,7 @@ def analog_exponents(
         found = lyapunov_exponents(push, dimension=size, steps=steps, align=300, seed=rng)
         return float(found.value[0])
 
-    return mean_estimate(_over_networks(exponent, size, count=count, seed=seed, symmetry=symmetry))
+    return mean_estimate([exponent() for _ in range(count)])
 
 
 def _largest_root(excess: Callable[[float], float]) -> float:

@@ -1,1 +1,1 @@
-"""From tokens of N bits to the mean field: drawings."""
+"""From tokens of N bits to the mean field."""

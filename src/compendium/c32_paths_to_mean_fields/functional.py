@@ -1,9 +1,8 @@
 """Sums over all tokens, windows and paths of a network of few bits: what the limit is a limit of.
 
-The generating functional of token paths [poclopez2024dynamical, Eqs. (9) and (10)] is
-`Z(g) = Σ_paths Π_t p(x_{t+1} | x_{≤t}) exp(Σ g^α_{a,t} Σ_i W^α_ia x_{i,t})`. Bits of a segment are
-exchangeable, so a token of N bits is one of S = Π_l (n_l + 1) vectors of counts. For N → ∞ the
-sum is dominated by a stationary point in the overlaps m and in conjugate fields m̂ (App. A).
+Z(g) is the generating functional of token paths, with sources g^α_{a,t} of Σ_i W^α_ia x_{i,t}
+[poclopez2024dynamical, Eqs. (9) and (10)]. Bits of a segment are exchangeable, so a token of N bits
+is one of S = Π_l (n_l + 1) vectors of counts.
 
 Windows (T, L) of segment means run from old to new; the newest has the position T − 1, or
 `position`.
@@ -139,12 +138,11 @@ class SaddlePoint:
 def saddle_point(
     network: Network, source: np.ndarray, *, beta: float, window: np.ndarray
 ) -> SaddlePoint:
-    """Solve for m and m̂ at `source` g (steps, 4, P), by climbing to the largest exponent.
+    """Solve for m and m̂ [poclopez2024dynamical, App. A] at `source` g (steps, 4, P).
 
-    m_s = ⟨W tanh(H_s + θ_s)⟩ with H = β W^o A and θ = W (g + m̂), and m̂_s = ∂/∂m_s Σ_{s' > s} ⟨ln
-    cosh(H_s' + θ_s') − ln cosh H_s'⟩. For tokens of means μ = tanh x the exponent is
-    Σ_s ⟨(W g_s) μ_s − D(μ_s | tanh H_s)⟩, D the relative entropy of two bits. It is climbed from
-    the tokens that m̂ = 0 gives. NotConverged where its slope stays above 1e-12.
+    For tokens of means μ = tanh x and fields H = β W^o A the exponent is Σ_s ⟨(W g_s) μ_s −
+    D(μ_s | tanh H_s)⟩, D the relative entropy of two bits. It is climbed to its top from the tokens
+    that m̂ = 0 gives. NotConverged where its slope stays above 1e-12.
     """
     context, share = network.context, network.epsilon
     weights, fractions = torch.tensor(network.semantic), torch.tensor(network.fractions)

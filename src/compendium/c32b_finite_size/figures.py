@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from compendium.common.drawing import intervals, points, quartiles
+from compendium.common.drawing import intervals, points
 from spinformer.core.statistics import Estimate
 from spinformer.plot.style import COLORS, label_panels
 
@@ -67,13 +67,9 @@ def show_onsets(
     Pairs are (measured, computed), each (starts, n); `rate` per token is a line beside the last.
     """
     figure, axes = plt.subplots(1, 2, figsize=(8.4, 3.6))
-
-    panels = [
-        (axes[0], gammas, by_gamma[token], f"token {token}, ", color)
-        for token, color in zip(by_gamma, ("sky", "purple"), strict=True)
-    ]
     for axis, x, (measured, computed), name, color in (
-        *panels,
+        (axes[0], gammas, by_gamma[4], "token 4, ", "sky"),
+        (axes[0], gammas, by_gamma[8], "token 8, ", "purple"),
         (axes[1], tokens, by_token, "", "red"),
     ):
         ends = np.exp(np.quantile(measured, [0.25, 0.5, 0.75], axis=0, method="lower"))
@@ -89,22 +85,6 @@ def show_onsets(
         axis.legend(fontsize=8, loc="upper left")
     axes[0].set_ylim(30.0, 1e9)  # room for the legend
     label_panels(list(axes))
-    return figure
-
-
-def show_breaks(
-    sizes: np.ndarray, *, measured: np.ndarray, expected: np.ndarray, rate: float
-) -> Figure:
-    """Tokens until the 1/N law fails, against N; (starts, sizes). A line of slope 1/(2 `rate`)."""
-    figure, axis = plt.subplots(figsize=(5.8, 3.5))
-    quartiles(axis, sizes, measured, "red", ms=5, label="measured: law off by half")
-    middle, computed = np.median([measured, expected], axis=1)
-    axis.plot(sizes, computed, color=COLORS["blue"], label=r"computed: $300\,b^2/\sigma^2=N$")
-    center = len(sizes) // 2
-    line = middle[center] + np.log(sizes / sizes[center]) / (2.0 * rate)
-    axis.plot(sizes, line, color=COLORS["black"], ls="--", lw=1, label=r"slope $1/(2\lambda)$")
-    axis.set(xscale="log", xlabel="bits $N$", ylabel="tokens until the $1/N$ law fails")
-    axis.legend(fontsize=8)
     return figure
 
 
@@ -125,19 +105,4 @@ def show_closures(
     axes[0].set_ylabel("error over that of the naive mean field")
     axes[0].legend(fontsize=8)
     label_panels(list(axes))
-    return figure
-
-
-def show_exponents(table: Mapping[str, np.ndarray], *, limits: Mapping[float, float]) -> Figure:
-    """Growth of the distance of texts that share their noise, against N; lines: N → ∞."""
-    figure, axis = plt.subplots(figsize=(6.0, 3.6))
-    colors = ("green", "blue", "red", "purple")
-    for (beta, limit), color in zip(limits.items(), colors, strict=False):
-        for seed, style, label in ((0, "o-", f"$β$ = {beta:g}"), (1, "x", None)):
-            rows = (table["beta"] == beta) & (table["seed"] == seed)
-            bits, value, error = (table[column][rows] for column in ("bits", "growth", "error"))
-            points(axis, bits, value, 2.0 * error, color, fmt=style, ms=4.5, lw=1, label=label)
-        axis.axhline(limit, color=COLORS[color], ls="--", lw=1)
-    axis.set(xscale="log", xlabel="bits $N$", ylabel="Lyapunov exponent (nats a token)")
-    axis.legend(fontsize=8)
     return figure

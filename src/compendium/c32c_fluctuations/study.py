@@ -1,15 +1,4 @@
-"""Mean field of a finite network: texts taken as Gaussian, their mean and covariance followed.
-
-Take the window w (T tokens of L segment means) as Gaussian with mean μ and covariance C. The next
-token x has the conditional mean f(w) and, in a segment of n bits, the conditional variance
-(1 − f²)/n. Its exact moments under this assumption,
-
-    ⟨x⟩ = ⟨f⟩,   Cov(x, w) = Cov(f, w),   Cov(x, x) = Cov(f, f) + ⟨1 − f²⟩/n ,
-
-make the next Gaussian, ⟨·⟩ the average over N(μ, C), as in [aguilera2021unifying]. To order 1/N
-the mean is that of `c32b_finite_size.corrections.mean_shift`, since the nodes below have exact
-second moments.
-"""
+"""Finite networks beyond the first order: the Gaussian closure, shared noise, stationary laws."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -20,8 +9,13 @@ from scipy.special import ndtri
 from scipy.stats import binom, qmc, wasserstein_distance
 
 from bookmaker.tables import Rows, stored
-from compendium.c32b_finite_size.corrections import next_means
-from compendium.c32b_finite_size.study import Limit, deviation, follow_limit, median_slope
+from compendium.c32b_finite_size.study import (
+    Limit,
+    deviation,
+    follow_limit,
+    median_slope,
+    next_means,
+)
 from compendium.common.rows import grid, mean_rows, median_rows, near_rows, rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import mean_estimate
@@ -31,8 +25,8 @@ from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Network
 
-# Inverse temperature, and tokens until a random context has settled. The driven cycle is one
-# orbit of four tokens: starts of few tokens are what differs there.
+# Inverse temperature, and tokens until a random context has settled; on the driven cycle, one orbit
+# of four tokens, starts differ only before.
 REGIMES = {
     "driven": (0.5, 8),
     "quasi-periodic": (1.255, 3000),
@@ -52,7 +46,12 @@ _HALF = 512  # of the nodes, a power of two
 
 
 def gaussian_closure(limit: Limit, size: int) -> np.ndarray:
-    """Means (T + steps, L) of the tokens of N = `size` bits, along the path of a limit."""
+    """Means (T + steps, L) of the tokens of N = `size` bits, along the path of a limit.
+
+    With f the mean of the next token x after a window w of Gaussian segment means, its moments
+    ⟨x⟩ = ⟨f⟩, Cov(x, w) = Cov(f, w) and, in a segment of n bits, Cov(x, x) = Cov(f, f) + ⟨1 − f²⟩/n
+    make the next Gaussian, as in [aguilera2021unifying].
+    """
     network, window = limit.network, limit.path[: limit.network.context]
     segments, bits = network.segments, network.counts(size)
     normal, path = _nodes(window.size), list(window)
@@ -292,8 +291,8 @@ def EXPONENTS(beta: float, *, exponent: float, seed: int) -> Rows:
     limit = lyapunov_spectrum(
         network, starts, beta=beta, transient=20_000, steps=20_000, count=1, threads=1
     ).exponents.value
-    told = {"growth": growth.value, "error": growth.error, "limit": np.median(limit[:, 0])}
-    return rows_of(bits=size, **told)
+    middle = np.median(limit[:, 0])
+    return rows_of(bits=size, growth=growth.value, error=growth.error, limit=middle)
 
 
 @stored(

@@ -1,4 +1,4 @@
-"""Drawings of chapter 33: the loop, attractors along β or in a plane by regime, portraits."""
+"""Drawings of chapter 33: attractors along β or in a plane by regime, portraits."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from spinformer.dmft.attractors import Attractors, Regime
-from spinformer.plot.boxes import draw_boxes
 from spinformer.plot.style import COLORS, DIVERGING, label_panels
 
 REGIME_COLORS: dict[Regime, str] = {
@@ -101,36 +100,13 @@ def draw_plane(
     """Regimes (m, n) on one panel and leading exponents, with their scale, on another."""
     half = [0.5 * (values[1] - values[0]) for values in (across, upwards)]
     ends = (across[0] - half[0], across[-1] + half[0], upwards[0] - half[1], upwards[-1] + half[1])
-    palette, place = (
-        ListedColormap([REGIME_COLORS[code] for code in Regime]),
-        _CELLS | {"extent": ends},
-    )
+    palette = ListedColormap([REGIME_COLORS[code] for code in Regime])
+    place = _CELLS | {"extent": ends}
     for axis in axes:
         axis.grid(False)
     axes[0].imshow(regime, cmap=palette, vmin=-0.5, vmax=4.5, **place)
     rates = axes[1].imshow(exponent, cmap=DIVERGING, vmin=-0.2, vmax=0.2, **place)
     axes[1].figure.colorbar(rates, ax=axes[1], label="leading exponent (nats per step)")
-
-
-def show_loop() -> Figure:
-    """A schematic: the window of four tokens, attention, the next token, and the way back."""
-    figure, axis = plt.subplots(figsize=(7.4, 2.7))
-    tokens = ("$x_{t-3}$", "$x_{t-2}$", "$x_{t-1}$", "$x_t$")
-    boxes = {f"token{k}": (0.11 * k, 0.5, text) for k, text in enumerate(tokens)}
-    boxes["attention"] = (0.64, 0.5, "attention $A_t$")
-    boxes["next"] = (1.0, 0.5, "next token\n$x_{t+1}$")
-    arrows, bent = ["token3 attention next"], ["next token3"]
-    colors = {"attention": "blue", "next": "orange"}
-    draw_boxes(boxes, axis=axis, arrows=arrows, bent=bent, colors=colors)
-    for x, y, text in (
-        (0.165, 0.8, "window of $T = 4$ tokens"),
-        (0.64, 0.8, r"softmax with factor $\gamma$"),
-        (1.0, 0.8, r"tanh with factor $\beta$"),
-        (0.66, -0.03, "becomes the newest, the oldest drops out"),
-        (0.66, -0.16, r"position $t$ mod 4 enters with weight $\varepsilon$"),
-    ):
-        axis.text(x, y, text, ha="center", fontsize=9)
-    return figure
 
 
 def show_portraits(

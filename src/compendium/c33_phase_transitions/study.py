@@ -15,18 +15,16 @@ COUNT = 4001
 # Inverse temperatures of the document's six portraits, and where contexts come from.
 SIX = (1.255, 1.26451, 1.266, 1.27, 1.28, 1.4)
 ORIGINS = ("random", "copies")
-RANGES = (
-    ("wide", 0.0, 3.0),
-    ("wide", 0.0, 1.2),
-    ("zoom", 1.24, 1.28),
-    ("zoom", 1.2405, 1.2425),
-    ("zoom", 1.252, 1.261),
-    ("zoom", 1.268, 1.272),
-    ("zoom", 1.277, 1.28),
+
+
+@stored(
+    "shares",
+    rows_of(
+        diagram=["wide"] * 2 + ["zoom"] * 5,
+        low=(0.0, 0.0, 1.24, 1.2405, 1.252, 1.268, 1.277),
+        high=(3.0, 1.2, 1.28, 1.2425, 1.261, 1.272, 1.28),
+    ),
 )
-
-
-@stored("shares", [{"diagram": diagram, "low": low, "high": high} for diagram, low, high in RANGES])
 def SHARES(diagram: str, *, low: float, high: float, count: int = COUNT) -> Rows:
     """Share of each regime among the values of β in [low, high], of `count` in the diagram."""
     network = Network.document()

@@ -1,8 +1,4 @@
-"""How long chaos lasts: escape times of copies of one start, and the lifetime that they give.
-
-An orbit has forgotten its start, so the times are exponential, P(t > s) = exp(−s/τ), and the
-lifetime τ in steps says all (Tél and Lai 2008).
-"""
+"""How long chaos lasts: escape times of copies of one start, and their lifetime τ in steps."""
 
 from functools import cache
 from typing import Any
@@ -21,8 +17,8 @@ from spinformer.core.random import Seed
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import Regime, find_attractors
-from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.lyapunov import lyapunov_spectrum
+from spinformer.dmft.mean_field import trajectory
 from spinformer.dmft.network import Context, Network
 
 _COPIES = 64
@@ -31,8 +27,7 @@ _COPIES = 64
 LONG = (1.2654, 1.2655, 1.26575, 1.266, 1.26625, 1.2665, 1.26675, 1.2669)
 _NEAR_TORUS = (1.2645, 1.265, 1.2653, *LONG, 1.267)
 _NEAR_WEAK = [round(1.2735 + 0.00025 * step, 5) for step in range(13)]
-# Where the weakly chaotic attractor ends, found by halving to 2e-6.
-_CRISIS = 1.276173
+_CRISIS = 1.276173  # where the weakly chaotic attractor ends, found by halving to 2e-6
 _CHUNK = 100
 # A hole in the chaotic set lets many pass near it: one quiet stretch is no escape.
 _IN_A_ROW = 3
@@ -83,17 +78,15 @@ def escape_times(
 ) -> Escapes:
     """Follow copies of the document's context for `horizon` steps: which leave their chaos?
 
-    `transient` steps, in which the copies part, are dropped. rate: growth between that on the
-    chaotic set and that of the attractors beside it. A time is known to one `stretch`.
+    `transient` steps, in which the copies part, are dropped. rate: growth above which one is
+    chaotic. A time is known to one `stretch`.
     """
     network = Network.document()
     start = replicas(protocol_start(network, steps=100_000), count=copies, seed=seed)
-    ensemble = Ensemble(network, start, beta=beta)
-    ensemble.advance(transient)
+    _, start = trajectory(network, start, beta=beta, steps=0, transient=transient)
     batches = horizon // stretch
-    found = lyapunov_spectrum(
-        network, ensemble.state(), beta=beta, steps=batches * stretch, batches=batches, count=1
-    )
+    how = {"steps": batches * stretch, "batches": batches, "count": 1}
+    found = lyapunov_spectrum(network, start, beta=beta, **how)
     growth = found.growth[..., 0].T
     first, escaped, returned = escapes_of(growth, rate=rate)
     return Escapes(

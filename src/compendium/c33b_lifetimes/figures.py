@@ -1,14 +1,12 @@
-"""Drawings of chaos that ends: the idea, survival curves, lifetimes with their intervals."""
+"""Drawings of chaos that ends: the idea, and lifetimes with their intervals."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 
-from compendium.c33b_lifetimes.escapes import Escapes
 from compendium.common.drawing import intervals
 from spinformer.plot.style import COLORS, label_panels
 
@@ -40,24 +38,6 @@ def show_leaking_chaos() -> Figure:
     return figure
 
 
-def show_survival(found: Escapes, *, rate: float) -> Figure:
-    """Growth of a few copies against time, the share of all that are chaotic, its exponential."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.2))
-    edges = np.arange(len(found.growth) + 1) * found.stretch
-    left.plot(edges[:-1] + 0.5 * found.stretch, found.growth[:, :6], lw=0.9)
-    left.axhline(rate, color="0.3", ls="--", lw=1)
-    left.set(xlabel="steps", ylabel="growth rate (nats per step)")
-    alive = (found.times[:, None] >= edges).mean(axis=0)
-    right.step(edges, alive, where="post", color=COLORS["black"], label="still chaotic")
-    law = np.exp(-edges / max(found.lifetime().value, 1.0))
-    right.plot(edges, law, color=COLORS["red"], label="exponential")
-    right.set(yscale="log", xlabel="steps", ylabel="share of the copies")
-    right.set_ylim(0.5 / found.growth.shape[1], 1.3)
-    right.legend()
-    label_panels([left, right])
-    return figure
-
-
 def show_lifetimes(table: Mapping[str, np.ndarray]) -> Figure:
     """Lifetimes of `LIFETIMES` by β, with intervals; an arrow up from `low` where nothing ended."""
     figure, axes = plt.subplots(1, 2, figsize=(8.4, 3.4), sharey=True)
@@ -73,23 +53,4 @@ def show_lifetimes(table: Mapping[str, np.ndarray]) -> Figure:
         axis.locator_params(axis="x", nbins=4)
     axes[0].set_ylabel("lifetime (steps)")
     label_panels(list(axes))
-    return figure
-
-
-def show_parts(points: np.ndarray, *, state: np.ndarray, curve: np.ndarray) -> Figure:
-    """Strobed overlaps (n, P) by part, with the closed curve (m, P), and the series by part."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.5), width_ratios=(1.0, 1.5))
-    dots: dict[str, Any] = {"ls": "", "marker": ".", "rasterized": True}
-    for part, color, name in ((1, "red", "wild part"), (0, "blue", "calm part")):
-        mine = state == part
-        left.plot(*points[mine, :2].T, ms=1.2, color=COLORS[color], **dots)
-        left.plot([], [], "o", ms=5, color=COLORS[color], label=name)
-        right.plot(np.where(mine, points[:, 0], np.nan), ms=1.6, color=COLORS[color], **dots)
-    left.plot(*curve[:, :2].T, ms=1, color=COLORS["black"], **dots)
-    left.plot([], [], color=COLORS["black"], label="closed curve")
-    left.set(xlabel="first output overlap", ylabel="second output overlap")
-    left.set_ylim(top=0.62)
-    left.legend(loc="upper left", fontsize=8)
-    right.set(xlabel="flashes (clock periods)", ylabel="first output overlap")
-    label_panels([left, right])
     return figure

@@ -1,11 +1,9 @@
 """Does chaos switch between structures? Almost-invariant parts of chaotic orbits.
 
-Cut the space into boxes, count how often a point of box i is in box j `LAG` samples later (Ulam's
-method): the matrix of these shares has the eigenvalue 1, and one real eigenvalue λ near 1 more for
-every further part that is left slowly, with the implied time −lag / ln λ. Its right eigenvector is
-nearly constant on each part, with opposite signs. Motion that turns has complex or negative
-eigenvalues of modulus near 1; these are no parts
-[schutte2013metastability, froyland2005statistically].
+The transfer operator of boxes [schutte2013metastability] has the eigenvalue 1, and one real
+eigenvalue λ near 1 more for every further part that is left slowly, with the implied time
+−lag / ln λ and a right eigenvector nearly constant on each part [froyland2005statistically].
+Motion that turns has complex or negative eigenvalues of modulus near 1; these are no parts.
 
 Times are in tokens (steps); a flash is a clock period of four of them.
 """
@@ -33,15 +31,12 @@ from spinformer.dmft.network import OUTPUT, Context, Network
 FLASH = 4  # steps between two flashes
 LAG = 16  # of the transfer operator, in flashes, and the flashes of a block of the shuffled null
 _SIDE = 0.05  # edge of a box of overlaps
-_FLASHES = 30_000  # of the orbits whose modes are looked for
+_FLASHES, _SEEDS = 30_000, (1, 2)  # of the orbits whose modes are looked for
 # Strobed m^o_1 of the closed curve extends over less than 0.24, that of chaos there over more.
 _WIDE = 0.24
 _NEAR = 0.02  # how near an orbit must be to a structure, in the largest overlap, to follow it
-# What an orbit may be near to, and the flashes of a whole round of it.
-STRUCTURES = (("cycle 28", 7), ("closed curve", 4))
 # Growth per token above which an orbit is chaotic; the calm part has three times as much.
 _ALIVE = 0.01
-_SEEDS = (1, 2)
 
 
 def box_labels(points: np.ndarray) -> np.ndarray:
@@ -220,7 +215,7 @@ def GROWTH(beta: float, *, seed: int) -> Rows:
     for part, word in enumerate(("calm", "wild")):
         there = np.ma.masked_array(growth, state != part)
         columns[f"{word} growth"] = there.mean(axis=1).filled(0.0)
-    for name, rounds in STRUCTURES:
+    for name, rounds in (("cycle 28", 7), ("closed curve", 4)):  # flashes of a whole round
         tree = cKDTree(structure_points(name))
         own, other = (tree.query(orbits, p=np.inf)[0] for orbits in (points, mixed))
         columns[f"near {name}"] = own.min(axis=1)

@@ -1,19 +1,13 @@
 """Cycles of a network, stable or not, their bifurcations, and branches of them along β.
 
-A cycle of q steps is a context with Φ_q(x) = x, Φ_q being q compiled steps. The derivative ∂Φ_q/∂x
-is exact (`lyapunov.returned`); its eigenvalues are the Floquet multipliers. Two functions vanish at
-a fold and at the birth of a closed curve (Neimark-Sacker, here TORUS),
+A cycle of q steps is a context with Φ_q(x) = x, Φ_q being q compiled steps, of which the derivative
+∂Φ_q/∂x is exact (`lyapunov.returned`). Functions of its eigenvalues, the multipliers μ, vanish at a
+fold, Π_i (1 − μ_i), and at the birth of a closed curve (Neimark-Sacker, here TORUS),
+Π_{i<j} (1 − μ_i μ_j); this also at a *neutral saddle*, μ and 1/μ real, which is no bifurcation
+[kuznetsov2004elements, Ch. 10]. Derivatives by β and of these conditions are central differences.
 
-    fold: Π_i (1 − μ_i),   torus: Π_{i<j} (1 − μ_i μ_j);
-
-the second one also at a *neutral saddle*, μ and 1/μ real, which is no bifurcation
-[kuznetsov2004elements, Ch. 10]. Cycle and condition together are one system of equations for
-u = (x, β). Derivatives by β and of the conditions are central differences of the compiled return
-map, all in the lanes of one block.
-
-Branches are followed by pseudo-arclength continuation (Keller 1977): from a point u and a unit
-tangent t the predictor is u + h t, and Newton's method corrects it within the plane
-t·(v − u) = h [allgower2003introduction].
+Branches u = (x, β) are followed by pseudo-arclength continuation: from u and the unit tangent t the
+predictor is u + h t, corrected in the plane t·(v − u) = h [allgower2003introduction].
 """
 
 from collections.abc import Callable, Iterable
