@@ -1,17 +1,11 @@
 """Where the answer turns from A to B, and how counts move that point.
 
-The query goes straight from one digit to another, x(t) = (x_A + x_B)/2 + t (x_A − x_B)/2, and
-t* is where the two words are level. A demonstration with the field f counts as e^f copies, and
-h = log(k_A/k_B).
+The query goes straight from one digit to another, x(t) = (x_A + x_B)/2 + t (x_A − x_B)/2, from an
+episode's first demonstration of A to its first of B, and t* is where the two words are level. A
+demonstration with the field f counts as e^f copies, and h = log(k_A/k_B).
 
 In a memory of two patterns of equal norm, ξ = (A + B)/2 + m (A − B)/2 + (anything at right angles),
-a step is m ← tanh(κ m + h/2), κ = β|A − B|²/4 being the `strength`. In a trained model the boundary
-moves by −h/S if it is such a memory,
-
-    S = (∂L/∂t through the query's attention weights) / (∂L/∂h at the query's scores),
-
-L the difference of the two words' scores, measured with one copy of each. An episode's way goes
-from its first demonstration of A to its first of B.
+a step is m ← tanh(κ m + h/2), κ = β|A − B|²/4 being the `strength`.
 
 The table `boundary` has one line a seed, a measure and its arguments `x` and `y` (k_A and k_B of a
 shift, copies, kick); `part` are the images ("valid": held-out ones of the training classes, "test":
@@ -115,10 +109,11 @@ def count_field(shown: Counts, *, lines: Episodes) -> Tensor:
 def stiffness(
     weights: Weights, lines: Episodes, *, position: np.ndarray, kind: str = "softmax"
 ) -> dict[str, np.ndarray]:
-    """Slopes (S, B) by automatic differentiation at `position`, with equal counts.
+    """Slopes (S, B) of L, the `lead`, at `position`, with equal counts.
 
-    "stiffness": S above. "past attention": share of ∂L/∂t that does not pass through attention
-    weights. "in context": share of ∂L/∂h that acts where demonstrations read each other.
+    "stiffness": (∂L/∂t through attention weights) / (∂L/∂h at the query's scores); "past
+    attention": share of ∂L/∂t that does not pass through attention weights; "in context": share of
+    ∂L/∂h that acts where demonstrations read each other.
     """
     t = torch.as_tensor(position).requires_grad_()
     asked, told = (torch.zeros_like(t).requires_grad_() for _ in range(2))
