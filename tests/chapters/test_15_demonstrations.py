@@ -283,7 +283,7 @@ def test_demonstrations_against_memory(trained, monkeypatch):
         shown.append(words)
         return read(*weights, words=words, **options)
 
-    monkeypatch.setattr(study, "read", reading)
+    monkeypatch.setattr(model, "read", reading)
     shares = study.conflict_shares(weights, pools, count=50)
     assert (shares[:, study.NUMBERS.index(1.0)] > 0.8).all()
     assert (np.diff(shares, axis=1) >= 0).all()
