@@ -95,15 +95,14 @@ def test_some_queries_cycle_and_one_rests():
     assert list(found.values()) == pytest.approx([1 / 3, 0.0, 0.0, 1, 1 / 3])
 
 
-def test_loop_jacobians_against_autograd():
-    """Every entry, of the last head of the model and of a small one."""
+def test_the_derivative_of_a_loop_against_autograd():
+    """Of the last head of the model and of a small one."""
     for model, trace in two_models(3):
         for values in (trace.keys, loops.readback_values(model, trace)):
-            at = trace.queries[0, :, 1]
-            given = {"values": values[0], "beta": trace.beta}
-            found = loops.loop_jacobians(trace.keys[0], at=at, **given)[-1]
-            step = loops.attend(trace.keys[0, -1], values=values[0, -1], beta=trace.beta)
-            expected = torch.autograd.functional.jacobian(step, at[-1])
+            keys, at = trace.keys[0, -1], trace.queries[0, -1, 1]
+            given = {"values": values[0, -1], "beta": trace.beta}
+            found = loops.loop_jacobian(keys, at=at, **given)
+            expected = torch.autograd.functional.jacobian(loops.attend(keys, **given), at)
             torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-9)
             assert torch.allclose(found, found.mT, atol=1e-9) == (values is trace.keys)
 

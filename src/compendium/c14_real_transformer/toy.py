@@ -155,10 +155,10 @@ def read_toy(kept: Table = TOY) -> dict[str, dict[str, np.ndarray]]:
     """The stored trainings by goal: "step" (T,), and arrays as `train_toy` gives them."""
     table, found = kept.read(), {}
     for goal in GOALS:
-        names = ("cosine", "loss", "floor")
+        names = ("cosine", "loss", "floor", "step")
         arrays = {n: array_of(table, n, "step", "copy", "layer", goal=goal) for n in names}
         arrays |= {name: arrays[name][..., 0] for name in ("loss", "floor")}
-        found[goal] = arrays | {"step": np.unique(table["step"][table["goal"] == goal])}
+        found[goal] = arrays | {"step": arrays["step"][:, 0, 0]}
     return found
 
 

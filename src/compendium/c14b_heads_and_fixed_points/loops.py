@@ -183,19 +183,16 @@ def end_points(model: LanguageModel, trace: LayerTrace, loop: str) -> Rows:
     return [memory_ends(*pair, beta=beta) for pair in zip(keys, queries, strict=True)]
 
 
-def loop_jacobians(keys: Tensor, *, values: Tensor, at: Tensor, beta: float) -> Tensor:
-    """Derivatives (..., d, d) of loops (see `attend`) at one query (..., d) each.
-
-    Of Σ_j a_j w_j it is β Σ_j a_j w_j (k_j − Σ_i a_i k_i)ᵀ.
-    """
-    weights = torch.softmax(beta * at.unsqueeze(-2) @ keys.mT, dim=-1)
-    return beta * (weights.mT * values).mT @ (keys - weights @ keys)
+def loop_jacobian(keys: Tensor, *, values: Tensor, at: Tensor, beta: float) -> Tensor:
+    """The derivative (d, d) of `attend` at a query (d,), β Σ_j a_j w_j (k_j − Σ_i a_i k_i)ᵀ."""
+    weights = torch.softmax(beta * keys @ at, dim=-1)
+    return beta * (weights.unsqueeze(-1) * values).mT @ (keys - weights @ keys)
 
 
-def leading_eigenvalues(matrices: Tensor) -> np.ndarray:
-    """The eigenvalue of largest modulus of matrices (..., d, d), complex (...)."""
-    found = np.linalg.eigvals(matrices.numpy()).astype(complex)
-    return np.take_along_axis(found, np.abs(found).argmax(-1)[..., None], -1)[..., 0]
+def leading_eigenvalue(matrix: Tensor) -> complex:
+    """The one of largest modulus of a matrix (d, d)."""
+    found = np.linalg.eigvals(matrix.numpy())
+    return complex(found[np.abs(found).argmax()])
 
 
 def _short_step(step: Callable[[Tensor], Tensor], states: Tensor) -> Tensor:
@@ -223,20 +220,21 @@ def gain_sweep(
     resting, count = np.zeros(shape), np.zeros(shape, dtype=int)
     leading = np.full(shape, np.nan, dtype=complex)
     for row, gain in enumerate(gains):
-        points, found = trace.queries[0, :, 0].clone(), np.zeros(len(keys), dtype=bool)
         for head, own in enumerate(keys):
-            step = attend(own, values=gain * values[0, head], beta=trace.beta)
+            louder = gain * values[0, head]
+            step = attend(own, values=louder, beta=trace.beta)
             ends, rested = repeat(step, starts[head], max_steps=max_steps)
             resting[row, head] = float(rested.double().mean())
             count[row, head] = count_points(ends[rested])
-            points[head : head + 1], found[head : head + 1] = repeat(
+            points, found = repeat(
                 partial(_short_step, step),
-                points[head : head + 1],
+                trace.queries[0, head, :1],
                 tolerance=SHORT_STEP * TOLERANCE,
                 max_steps=10 * max_steps,
             )
-        slopes = loop_jacobians(keys, values=gain * values[0], at=points, beta=trace.beta)
-        leading[row, found] = leading_eigenvalues(slopes[found])
+            if found.all():
+                slope = loop_jacobian(own, values=louder, at=points[0], beta=trace.beta)
+                leading[row, head] = leading_eigenvalue(slope)
     return {"resting": resting, "count": count, "leading": leading}
 
 
@@ -334,9 +332,9 @@ def GENERATOR(layer: int) -> Rows:
             step = attend(keys[head], values=read[head], beta=beta)
             states, rests = repeat(step, queries[head], tolerance=1e-6)
             back = ends_of(states, rests, beta * states @ keys[head].mT)
-            slope = loop_jacobians(keys[head], values=read[head], at=states[0], beta=beta)
-            leading = leading_eigenvalues(slope)
+            slope = loop_jacobian(keys[head], values=read[head], at=states[0], beta=beta)
+            leading = leading_eigenvalue(slope)
             row = {"source": source, "head": head, "entries": now.median().item(), **ends}
             row |= {name: back[name] for name in ("count", "resting")}
-            rows.append(row | {"real": float(leading.real), "imaginary": abs(float(leading.imag))})
+            rows.append(row | {"real": leading.real, "imaginary": abs(leading.imag)})
     return rows

@@ -47,7 +47,7 @@ COLUMNS = tuple(" ".join(readout) for readout in READOUTS)
 PENALTIES = (0.1, 1.0, 10.0)  # inverse strengths of the ridge, chosen on validation data
 
 # By part of the split: features (C, n, D), float64, or labels (C, n), of every copy.
-Parts = Mapping[str, np.ndarray]
+Parts = Mapping[str, Tensor | np.ndarray]
 
 
 def probe_accuracies(
@@ -55,7 +55,9 @@ def probe_accuracies(
 ) -> list[float]:
     """Share of the images `on` that logistic regression with C = `penalty` names right, by copy."""
     found = []
-    for copy, (train, known) in enumerate(zip(features["train"], labels["train"], strict=True)):
+    for copy in range(len(labels["train"])):
+        train, asked = (np.asarray(features[part][copy]) for part in ("train", on))
+        known, right = (np.asarray(labels[part][copy]) for part in ("train", on))
         shift = train.mean(0)
         scale = max(float((train - shift).std()), 1e-300)
         chosen = np.arange(len(known))
@@ -63,18 +65,18 @@ def probe_accuracies(
             chosen = np.concatenate([np.flatnonzero(known == c)[:10] for c in np.unique(known)])
         model = LogisticRegression(C=penalty, max_iter=5000, tol=1e-3)
         model.fit((train[chosen] - shift) / scale, known[chosen])
-        found.append(float(model.score((features[on][copy] - shift) / scale, labels[on][copy])))
+        found.append(float(model.score((asked - shift) / scale, right)))
     return found
 
 
 @torch.no_grad()
 def all_features(weights: network.Weights, *, data: Digits) -> dict[tuple[str, int], Parts]:
     """States by pooling and the number of layers before them."""
-    found = {}
+    found: dict[tuple[str, int], Parts] = {}
     passes = {part: network.run(weights, tokens)[0] for part, (tokens, _) in data.items()}
     for depth in DEPTHS:
         states = {part: values[depth].double() for part, values in passes.items()}
-        found["mean", depth] = _arrays({part: x.mean(-2) for part, x in states.items()})
+        found["mean", depth] = {part: x.mean(-2) for part, x in states.items()}
         found["tokens", depth] = leading({part: x.flatten(2) for part, x in states.items()})
     return found
 
@@ -106,11 +108,7 @@ def autoencoder_features(data: Digits, *, seeds: Sequence[int], rate: float, ste
     update_copies(weights, losses=losses, rate=rate, steps=steps)
     with torch.no_grad():
         codes = {part: narrow(x.flatten(2).unsqueeze(2)) for part, (x, _) in data.items()}
-    return _arrays({part: values.squeeze(2).double() for part, values in codes.items()})
-
-
-def _arrays(tensors: Mapping[str, Tensor]) -> Parts:
-    return {part: values.numpy() for part, values in tensors.items()}
+    return {part: values.squeeze(2).double() for part, values in codes.items()}
 
 
 def measure(
@@ -118,10 +116,10 @@ def measure(
 ) -> tuple[dict[tuple[str, int], Parts], Parts]:
     """Features of every copy by (pooling, depth), the same ones of a control, and its labels."""
     data = network.split_digits(seeds)
-    labels = _arrays({part: values for part, (_, values) in data.items()})
+    labels = {part: values for part, (_, values) in data.items()}
     if source in CONTROLS:
         pixels = {part: tokens.flatten(2).double() for part, (tokens, _) in data.items()}
-        kept = leading(pixels) if source == "pca" else _arrays(pixels)
+        kept = leading(pixels) if source == "pca" else pixels
         if source == "autoencoder":
             kept = autoencoder_features(data, seeds=seeds, rate=rate, steps=steps)
         return dict.fromkeys(product(POOLINGS, DEPTHS), kept), labels
