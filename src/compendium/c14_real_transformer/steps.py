@@ -134,7 +134,7 @@ def turned_steps(
 ) -> tuple[np.ndarray, float]:
     """One draw of the null: mean change of U_h by what stands in the place of head h, (H,).
 
-    And the mean over heads of the change by all of them and the layer's bias together.
+    And the change of Σ_h U_h / H by all of them and the layer's bias together.
     """
     reads, writes = head_maps(model, trace.layer)
     writes = _exchanged(writes, trace, numpy_generator(seed))
@@ -186,11 +186,7 @@ def STAGES_TABLE(length: int, source: str) -> Rows:
 
 @stored("turned", grid(length=LENGTHS, seed=range(SEEDS)))
 def TURNED(length: int, seed: int) -> Rows:
-    """One draw of turned heads, over all windows of all texts.
-
-    `whole`: the head's own energy, by what stands in its place; `residual`: Σ_h U_h / H by the
-    whole turned step, the same for all heads of a layer.
-    """
+    """One draw over all windows of all texts: `turned_steps`, `residual` the same for all heads."""
     rows = []
     for trace in traces_of(TEXTS, length):
         alone, together = turned_steps(encoder(), trace, seed=seed)

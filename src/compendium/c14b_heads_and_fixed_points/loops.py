@@ -57,10 +57,7 @@ def attend(keys: Tensor, *, values: Tensor, beta: float) -> Callable[[Tensor], T
 def readback_values(
     model: LanguageModel, trace: LayerTrace, *, turned: Seed | None = None
 ) -> Tensor:
-    """Each head's values as its own query map reads them, W_Q W_O v + b_Q, (B, H, N, d).
-
-    `turned` draws a rotation a head.
-    """
+    """Values as each head's query map reads them, W_Q W_O v + b_Q, (B, H, N, d), or `turned`."""
     bias = model.weights[f"encoder.layer.{trace.layer}.attention.self.query.bias"]
     read = trace.values @ read_of_written(*head_maps(model, trace.layer))
     values = read + bias.unflatten(0, (len(trace.queries[0]), 1, -1))
@@ -68,10 +65,7 @@ def readback_values(
 
 
 def balanced_gauge(model: LanguageModel, trace: LayerTrace) -> tuple[Tensor, Tensor]:
-    """Queries and keys (B, H, N, d) in the gauge in which both maps have equal Gram matrices.
-
-    Attention weights stay. Keys are centered, biases left out of the decomposition.
-    """
+    """Queries and centered keys (B, H, N, d) for which both maps have equal Gram matrices."""
     heads, name = model.architecture.heads, f"encoder.layer.{trace.layer}.attention.self"
     triangle_q, triangle_k = (
         torch.linalg.qr(model.weights[f"{name}.{which}.weight"].unflatten(0, (heads, -1)).mT).R

@@ -35,10 +35,7 @@ def logit_rows(logits: torch.Tensor) -> Rows:
 
 
 def random_tokens(model: LanguageModel, like: torch.Tensor, *, seed: int) -> torch.Tensor:
-    """Windows shaped as `like` (B, N), first and last token kept, the others uniform.
-
-    Drawn from the ordinary tokens, those after the last special one.
-    """
+    """Windows shaped as `like` (B, N); all but first and last are uniform over ordinary tokens."""
     special = ("[CLS]", "[SEP]", "[MASK]", "[UNK]")
     ordinary = 1 + max(model.tokenizer.token_to_id(name) or 0 for name in special)
     shape, most = tuple(like.shape), model.architecture.vocabulary
