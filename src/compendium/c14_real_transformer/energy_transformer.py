@@ -5,8 +5,8 @@ Tokens x_A ∈ R^D, A = 1 … N, are seen normalised, g_A = (x_A − x̄_A)/σ_A
 
     E(g) = −β⁻¹ Σ_C lse_B(β k_B · q_C) − ½ Σ_A Σ_μ max(0, ξ_μ · g_A)²
 
-has queries q_C = Q g_C and keys k_B = K g_B, so that every token stands in it in both roles, and a
-memory of patterns ξ_μ. A step is x ← x − α ∂E/∂g. Shapes: tokens (..., N, D).
+has queries q_C = Q g_C, keys k_B = K g_B and a memory of patterns ξ_μ. A step is x ← x − α ∂E/∂g.
+Shapes: tokens (..., N, D).
 """
 
 from collections.abc import Sequence
@@ -54,8 +54,7 @@ def gradient(layer: EnergyLayer, seen: Tensor) -> Tensor:
 def safe_step(layer: EnergyLayer, tokens: Tensor) -> Tensor:
     """A step size, shape (...), below which one step cannot raise the energy.
 
-    min_A σ_A / (ℓ/2 + max_A ‖∂E/∂g_A‖/√D), ℓ = 2 √N ‖Qᵀ K‖₂: no direction of g in which the energy
-    curves upwards by more, and a step of α lowers a spread by at most α‖∂E/∂g_A‖/√D.
+    min_A σ_A / (ℓ/2 + max_A ‖∂E/∂g_A‖/√D), ℓ = 2 √N ‖Qᵀ K‖₂ (proof: chapter 14).
     """
     size, width = tokens.shape[-2:]
     coupling = torch.linalg.matrix_norm(layer.query_map.mT @ layer.key_map, ord=2)
@@ -69,7 +68,7 @@ def uphill_shares(kind: str, *, factors: Sequence[float], seed: Seed = 0) -> np.
 
     Three steps of TRIALS random layers of width six on six components, warm (β = 0.1), on BATCH
     sets of eight tokens that share a direction. "opposed keys" are minus the queries, without a
-    memory: tokens that repel each other, the case in which the energy curves upwards.
+    memory.
     """
     generator = numpy_generator(seed)
     rising = np.zeros(len(factors))

@@ -1,20 +1,12 @@
 """What attention steps do to the energies they are said to minimize, per layer and per head.
 
-Two energies of a head with keys k_j, evaluated at a query q:
+Two energies of a head with keys k_j at a query q: the Hopfield energy ½q·q − β⁻¹ lse_j(β k_j·q)
+[bal2020energy, Eq. (7)] in the head's own space, and the overlap energy U of
+`spinformer.language.heads`, where also stands what a head's *common* and *specific* steps are and
+how the null turns and exchanges heads; the layer's bias stays.
 
-* the Hopfield energy ½q·q − β⁻¹ lse_j(β k_j·q), [bal2020energy, Eq. (7)] with β, in the head's
-  own space (`spinformer.hopfield.continuous.energy` with the keys as patterns);
-* the overlap energy U of `spinformer.language.heads`, the part of it that can be read off the
-  attention weights, where also stands what a head's *common* and *specific* steps are.
-
-With p_h = Σ_j a_j (k_j − k̄) what a head would return with its centered keys as values, the layer's
-step is Σ_h W_O^h o_h + bias and the descent −∇Σ_h U_h = Σ_h W_Q^hᵀ p_h. Their cosines are those of
-the whole (N, D) arrays of a window, *centered*: without the means over its tokens, since a step
-that is the same for all tells nothing about what a token asked for. The null turns and exchanges
-the heads as there; the layer's bias stays.
-
-Shapes are those of `spinformer.language`: B sequences of N tokens, H heads of width d, model width
-D, L layers from 0; entries of (H, H) have the head that writes first.
+Shapes: B sequences of N tokens, H heads of width d, model width D, L layers from 0; entries of
+(H, H) have the head that writes first.
 """
 
 from collections.abc import Sequence
@@ -47,10 +39,9 @@ def stage_energies(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Energy of every head and token before the layer, and after each stage of it, (B, H, N).
 
-    Keys are held fixed. "hopfield": the query is replaced by softmax(β q·k) k, the step with V = K
-    [bal2020energy, Eq. (12)]; else by what the head's query map reads of the layer's attention
-    output alone, of inputs + this, of their LayerNorm, and of the layer's outputs. kind: "overlap",
-    or "hopfield", with queries written `scale` times as long and keys as much shorter.
+    Stage "hopfield": the query is replaced by softmax(β q·k) k, the step with V = K; the others: by
+    what the head's query map reads of the state. kind: "overlap", or "hopfield", with queries
+    written `scale` times as long and keys as much shorter.
     """
 
     def energy(queries: Tensor) -> Tensor:
@@ -77,10 +68,10 @@ def query_energy(trace: LayerTrace, *, turned: Seed | None = None) -> np.ndarray
 def step_alignment(
     model: LanguageModel, trace: LayerTrace, *, draws: int = 40, seed: Seed = 0
 ) -> dict[str, np.ndarray]:
-    """Centered cosines of a layer's attention step with the descent of its overlap energy.
+    """Cosines of a layer's attention step Σ_h W_O^h o_h with the descent −∇Σ_h U_h.
 
-    `layer` (B,): one number a sequence; `pooled` (): of all sequences together; `null` (draws,):
-    `pooled` with heads turned and permuted.
+    Of the whole (N, D) arrays of a sequence without their means over tokens: `layer` (B,); of all
+    sequences together: `pooled` (), and with heads turned and permuted `null` (draws,).
     """
     generator = numpy_generator(seed)
     reads, writes = head_maps(model, trace.layer)
@@ -92,7 +83,6 @@ def step_alignment(
     descent = torch.einsum("hdD,bhnd->bnD", reads, wanted)
 
     def cosine(outputs: Tensor, *dim: int) -> np.ndarray:
-        """Of the step that the heads would write by output maps (H, D, d)."""
         step = torch.einsum("hDd,bhnd->bnD", outputs, returned)
         lengths = step.square().sum(dim) * descent.square().sum(dim)
         return ((step * descent).sum(dim) / lengths.sqrt()).numpy()
@@ -110,11 +100,7 @@ def _exchanged(writes: Tensor, trace: LayerTrace, generator: np.random.Generator
 
 @torch.no_grad()
 def weight_alignment(model: LanguageModel, layer: int) -> np.ndarray:
-    """Cosines between W_O W_V of head h and W_QᵀW_K of head g: (H, H).
-
-    On the diagonal stands what one head has of the tie W_O W_V = W_QᵀW_K, with which every step is
-    a descent [hoover2023energy]; the other entries, of mismatched heads, are its null.
-    """
+    """Cosines between W_O W_V of head h and W_QᵀW_K of head g, as long vectors: (H, H)."""
     reads, writes = head_maps(model, layer)
     value, key = (
         model.weights[f"encoder.layer.{layer}.attention.self.{name}.weight"].view_as(reads)
@@ -148,16 +134,19 @@ def turned_steps(
 ) -> tuple[np.ndarray, float]:
     """One draw of the null: mean change of U_h by what stands in the place of head h, (H,).
 
-    And the mean over heads of the change by all of them and the layer's bias together.
+    And the change of Σ_h U_h / H by all of them and the layer's bias together.
     """
     reads, writes = head_maps(model, trace.layer)
     writes = _exchanged(writes, trace, numpy_generator(seed))
     returned = _returned(trace, trace.values)
-    alone = returned @ read_of_written(reads, writes)
     bias = model.weights[f"encoder.layer.{trace.layer}.attention.output.dense.bias"]
     step = torch.einsum("hDv,bhnv->bnD", writes, returned) + bias
-    together = torch.einsum("hqD,bnD->bhnq", reads, step)
-    return _change(trace, alone).mean(0).numpy(), float(_change(trace, together).mean())
+    moves = returned @ read_of_written(reads, writes), torch.einsum("hqD,bnD->bhnq", reads, step)
+    before, alone, together = (
+        overlap_energy(trace.queries + moved, keys=trace.keys, beta=trace.beta)
+        for moved in (0.0, *moves)
+    )
+    return (alone - before).mean((0, 2)).numpy(), float((together - before).mean())
 
 
 def stage_changes(model: LanguageModel, trace: LayerTrace) -> np.ndarray:
@@ -197,26 +186,13 @@ def STAGES_TABLE(length: int, source: str) -> Rows:
 
 @stored("turned", grid(length=LENGTHS, seed=range(SEEDS)))
 def TURNED(length: int, seed: int) -> Rows:
-    """One draw of turned heads, over all windows of all texts.
-
-    `whole`: the head's own energy, by what stands in its place; `residual`: Σ_h U_h / H by the
-    whole turned step, the same for all heads of a layer.
-    """
+    """One draw over all windows of all texts: `turned_steps`, `residual` the same for all heads."""
     rows = []
     for trace in traces_of(TEXTS, length):
         alone, together = turned_steps(encoder(), trace, seed=seed)
         heads = range(len(alone))
         rows += rows_of(layer=trace.layer, head=heads, whole=alone, residual=together)
     return rows
-
-
-def _change(trace: LayerTrace, moved: Tensor) -> Tensor:
-    """Mean change of U over tokens where the queries move by (B, H, N, d): (B, H)."""
-    before, after = (
-        overlap_energy(queries, keys=trace.keys, beta=trace.beta)
-        for queries in (trace.queries, trace.queries + moved)
-    )
-    return (after - before).mean(-1)
 
 
 @stored("untrained", grid(kind=("initial", "shuffled"), seed=range(SEEDS)))
@@ -229,10 +205,7 @@ def UNTRAINED(kind: str, seed: int) -> Rows:
 
 
 def lower_rows(length: int, source: str, part: str) -> Rows:
-    """Share of heads whose own energy falls by a part of what they add, less one half.
-
-    Or, of the "whole layer", of layers that leave their own energy lower, less five sixths.
-    """
+    """Share of heads whose own U falls by a part of what they add, less ½; of layers, less 5/6."""
     layer = part == "whole layer"
     table = (STAGES_TABLE if layer else STEPS).read()
     here = (table["length"] == length) & (table["source"] == source)

@@ -2,20 +2,17 @@
 
 The model reads N random patterns x_j of length √D and a noisy copy ξ of one of them, x_c.
 Every layer adds one attention step to the state, ξ ← ξ + W_O Σ_j a_j x_j with
-a = softmax(β (W_K x_j)·(W_Q ξ)), β = 1/√D, and at the end the state is scored against the
-patterns by dot products. Three goals use the same data and the same layers differently:
+a = softmax(β (W_K x_j)·(W_Q ξ)), β = 1/√D. At the end, by dot products with the state, a goal wants
 
-* "recall": the largest ξ·x_j must be that of x_c (retrieve what was asked for);
-* "translate": the largest ξ·(R x_j) must be that of x_c, R a fixed rotation (the values have
-  to live in another frame than the keys);
-* "avoid": the smallest ξ·x_j must be that of x_c (retrieve it in order to move away).
+* "recall": the largest ξ·x_j to be that of x_c;
+* "translate": the largest ξ·(R x_j) to be that of x_c, R a fixed rotation;
+* "avoid": the smallest ξ·x_j to be that of x_c.
 
 Patterns have one length, so that the probability of j given ξ is softmax_j(ξ·x_j/σ²), σ the noise:
-no model can have a smaller loss than these probabilities have, whatever the goal ("floor").
+the loss of these probabilities is the least of any model, whatever the goal ("floor").
 
 Shapes: E copies of the toy, one a seed; batches of B examples, patterns (E, B, N, D), states
 (E, B, D); L layers, counted from 0; weights (L, E, D, D) by name ("query", "key", "output").
-
 """
 
 import math
@@ -61,23 +58,13 @@ def rotation(seeds: Sequence[int]) -> Tensor:
 
 
 def draw_examples(count: int, sources: Sequence[torch.Generator]) -> Examples:
-    """`count` examples a copy, drawn from one generator each.
-
-    Returns patterns (E, B, N, D), queries (E, B, D), which pattern each is of (E, B).
-    """
+    """Patterns (E, B, N, D), queries (E, B, D), which pattern each is of (E, B); B = `count`."""
     drawn = torch.stack([_normal(source, count, PATTERNS, WIDTH) for source in sources])
     patterns = math.sqrt(WIDTH) * normalize(drawn, dim=-1)
     target = torch.stack([torch.randint(PATTERNS, (count,), generator=one) for one in sources])
     noise = torch.stack([_normal(source, count, WIDTH) for source in sources])
     asked = target[..., None, None].expand(*target.shape, 1, WIDTH)
     return patterns, patterns.gather(2, asked).squeeze(2) + NOISE * noise, target
-
-
-def toy_energy(weights: Weights, layer: int, *, patterns: Tensor, states: Tensor) -> Tensor:
-    """Overlap energy (see `overlap_energy`) of a layer's keys at the states (E, B, D): (E, B)."""
-    queries = (states @ weights["query"][layer].mT).unsqueeze(-2)
-    keys = patterns @ weights["key"][layer].mT.unsqueeze(-3)
-    return overlap_energy(queries, keys=keys, beta=WIDTH**-0.5).squeeze(-1)
 
 
 def toy_update(weights: Weights, layer: int, *, patterns: Tensor, states: Tensor) -> Tensor:
@@ -112,7 +99,9 @@ def measure_toy(
     cosines = []
     for layer in range(len(weights["query"])):
         leaf = states.detach().requires_grad_(True)
-        energy = toy_energy(weights, layer, patterns=patterns, states=leaf)
+        queries = (leaf @ weights["query"][layer].mT).unsqueeze(-2)
+        keys = patterns @ weights["key"][layer].mT.unsqueeze(-3)
+        energy = overlap_energy(queries, keys=keys, beta=WIDTH**-0.5)
         (gradient,) = torch.autograd.grad(energy.sum(), leaf)
         with torch.no_grad():
             update = toy_update(weights, layer, patterns=patterns, states=states)
@@ -146,8 +135,9 @@ def train_toy(
     return {"step": np.array(list(kept))} | stacked
 
 
-def toy_rows(goal: str, *, steps: int, seeds: Sequence[int]) -> Rows:
-    """Rows of a stored table: one a copy, layer and eighth of the training."""
+@stored("toy", grid(goal=GOALS))
+def TOY(goal: str, *, steps: int = 4000, seeds: Sequence[int] = range(12)) -> Rows:
+    """The long trainings of twelve copies, a row a copy, layer and eighth of the training."""
     found = train_toy(goal, seeds=seeds, steps=steps, record_every=steps // 8)
     step, copy, layer = np.indices(found["cosine"].shape).reshape(3, -1)
     columns = {name: found[name][step, copy] for name in ("loss", "floor")}
@@ -155,26 +145,20 @@ def toy_rows(goal: str, *, steps: int, seeds: Sequence[int]) -> Rows:
     return rows_of(**place, cosine=found["cosine"].ravel(), **columns)
 
 
-@stored("toy", grid(goal=GOALS))
-def TOY(goal: str) -> Rows:
-    """The long trainings of twelve copies."""
-    return toy_rows(goal, steps=4000, seeds=range(12))
-
-
 @stored("toy_longer", grid(goal=GOALS))
 def LONGER(goal: str) -> Rows:
     """Five other copies, trained ten times as long."""
-    return toy_rows(goal, steps=40_000, seeds=range(200, 205))
+    return TOY.rows(goal, steps=40_000, seeds=range(200, 205))
 
 
 def read_toy(kept: Table = TOY) -> dict[str, dict[str, np.ndarray]]:
     """The stored trainings by goal: "step" (T,), and arrays as `train_toy` gives them."""
     table, found = kept.read(), {}
     for goal in GOALS:
-        names = ("cosine", "loss", "floor")
+        names = ("cosine", "loss", "floor", "step")
         arrays = {n: array_of(table, n, "step", "copy", "layer", goal=goal) for n in names}
         arrays |= {name: arrays[name][..., 0] for name in ("loss", "floor")}
-        found[goal] = arrays | {"step": np.unique(table["step"][table["goal"] == goal])}
+        found[goal] = arrays | {"step": arrays["step"][:, 0, 0]}
     return found
 
 
@@ -189,12 +173,11 @@ def read_toy(kept: Table = TOY) -> dict[str, dict[str, np.ndarray]]:
     within={"value": 0.1, "low": 0.2, "high": 0.2},
 )
 def SETTINGS(goal: str, layers: int, window: int) -> Rows:
-    """Whether depth or length of a training would turn its direction, or another text the depth.
+    """Toy: change by training of the mean cosine over layers, in the direction of the goal.
 
-    Toy: the change by training of the mean cosine over layers, counted up for "recall", down for
-    "translate" and "avoid". Three layers: the long trainings, after each eighth. Two and six:
-    short ones of their own. Model (`window` tokens of a text): ln of how much deeper its overlap
-    energy is than for queries in ten turns, in the layer where that is least.
+    Three layers: the long trainings, after each eighth; two and six: short ones of their own.
+    Model (`window` tokens of a text): ln of how much deeper its overlap energy is than for queries
+    in ten turns, in the layer where that is least.
     """
     if window:
         ratios = []

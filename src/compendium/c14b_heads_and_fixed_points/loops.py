@@ -2,34 +2,25 @@
 
 Keys and values stay fixed. Ways to close the loop from a head's output to its next query:
 
-* "keys": the query is replaced by the attention average of the keys, as in the continuous
-  Hopfield network of [bal2020energy, Eq. (12)] (V = K). Its energy falls at every step.
-* "balanced": the same after rewriting W_Q W_Kᵀ = U S Vᵀ as (U√S)(V√S)ᵀ and centering the keys:
-  no attention weight of the model changes, but the stored patterns do.
-* "readback": the head's own values (V ≠ K), written to the residual stream by W_O and read
-  again by the same head's W_Q.
-* "turned": a control of "readback" that keeps keys, attention and the lengths of what is read, and
-  breaks only its direction: one random rotation of the head's values.
-* "sub-layer": what the model does in full: x ← LayerNorm(x + attention(x)), all heads at once.
+* "keys": q ← Σ_j a_j k_j, the continuous Hopfield network of [bal2020energy, Eq. (12)] (V = K);
+* "balanced": the same after rewriting W_Q W_Kᵀ = U S Vᵀ as (U√S)(V√S)ᵀ and centering the keys;
+* "readback": q ← Σ_j a_j w_j, w the head's own values, written by its W_O and read by its W_Q;
+* "turned": a control of "readback", the values turned by one random rotation a head;
+* "sub-layer": x ← LayerNorm(x + attention(x)), all heads at once.
 
-A *gain* g in front of the values of a loop makes it q ← g Σ_j a_j w_j. With w = k this is the
-loop "keys" at the inverse temperature gβ, with q in units of g, so that its energy falls at every
-gain; other loops may lose their rest as g grows. A fixed point repels as soon as the derivative has
-an eigenvalue outside of the unit circle. An iteration with a short step, q ← q + η(f(q) − q), still
-goes to it as long as no eigenvalue has a real part of 1 or more: so it is found where the loop
-itself does not come to rest, and the prediction can be held against the loop.
+A *gain* g stands in front of the values of a loop. A fixed point repels as soon as the derivative
+has an eigenvalue outside of the unit circle. An iteration with a short step, q ← q + η(f(q) − q),
+still goes to it as long as no eigenvalue has a real part of 1 or more.
 
-Lengths. In the loops "keys" and "balanced" they are measured in units of the largest norm of a
-head's keys, in the others of the root mean square norm of the states that are iterated. Two end
-points are one if they are closer than MERGE_RADIUS of the unit.
+Lengths are measured, in the loops "keys" and "balanced", in units of the largest norm of a head's
+keys, in the others of the root mean square norm of the states that are iterated.
 
-Of a second model, SmolLM2, which is causal, every sixth layer. The memory of a head is what the
-last token sees: all keys, each turned by its own position. Each fourth token of the text asks as if
-it stood last. "readback" is over the median size of the states, which the norm would divide by,
-held fixed. Written before the run: as for the encoder, by their keys the heads show all three kinds
-of resting points (each more than 0.05 of the queries less the error over texts), and some attend to
-at most one key in 32; through its own values no head has more than one resting point, and negative
-feedback leads in more than half of them.
+Of a second model, SmolLM2, every sixth layer. The memory of a head is what the last token sees,
+all keys turned by their positions; each fourth token asks as if it stood last. "readback" is over
+the median size of the states, which the norm would divide by, held fixed. Written before the run:
+by their keys the heads show all three kinds of resting points (each more than 0.05 of the queries
+less the error over texts), and some attend to at most one key in 32; through its own values no head
+has more than one resting point, and negative feedback leads in more than half of them.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,12 +35,7 @@ from bookmaker.tables import Rows, stored
 from compendium.common.models import block_trace, decoder, encoder, head_maps, read_of_written
 from compendium.common.rows import grid, mean_rows, rows_of
 from spinformer.core.random import Seed
-from spinformer.hopfield.fixed_points import (
-    KINDS,
-    classify,
-    effective_entries,
-    find_fixed_points,
-)
+from spinformer.hopfield.fixed_points import KINDS, classify, effective_entries, find_fixed_points
 from spinformer.language.decoder import Decoder, block_queries, token_numbers
 from spinformer.language.encoder import LanguageModel, LayerTrace, project, run_model
 from spinformer.language.heads import random_rotations
@@ -71,10 +57,7 @@ def attend(keys: Tensor, *, values: Tensor, beta: float) -> Callable[[Tensor], T
 def readback_values(
     model: LanguageModel, trace: LayerTrace, *, turned: Seed | None = None
 ) -> Tensor:
-    """Each head's values as its own query map reads them, W_Q W_O v + b_Q, (B, H, N, d).
-
-    Without the other heads, the residual and the normalization; `turned` draws a rotation a head.
-    """
+    """Values as each head's query map reads them, W_Q W_O v + b_Q, (B, H, N, d), or `turned`."""
     bias = model.weights[f"encoder.layer.{trace.layer}.attention.self.query.bias"]
     read = trace.values @ read_of_written(*head_maps(model, trace.layer))
     values = read + bias.unflatten(0, (len(trace.queries[0]), 1, -1))
@@ -82,11 +65,7 @@ def readback_values(
 
 
 def balanced_gauge(model: LanguageModel, trace: LayerTrace) -> tuple[Tensor, Tensor]:
-    """Queries and keys (B, H, N, d) in the gauge in which both maps have equal Gram matrices.
-
-    Attention depends on W_Q W_Kᵀ alone: q → Aᵀq, k → A⁻¹k changes no logit. Keys are centered
-    (their mean adds the same to all logits of a query), biases left out of the decomposition.
-    """
+    """Queries and centered keys (B, H, N, d) for which both maps have equal Gram matrices."""
     heads, name = model.architecture.heads, f"encoder.layer.{trace.layer}.attention.self"
     triangle_q, triangle_k = (
         torch.linalg.qr(model.weights[f"{name}.{which}.weight"].unflatten(0, (heads, -1)).mT).R
@@ -141,19 +120,17 @@ def repeat(
     return states, ~moving()
 
 
-def distinct_states(states: Tensor) -> Tensor:
-    """Number the states (S, d) by the point each lies at: labels (S,) from 0, in order.
+def count_points(states: Tensor) -> int:
+    """At how many points the states (S, d) lie.
 
     A state lies at the first point that it differs from by at most MERGE_RADIUS times the root
     mean square norm of all.
     """
-    labels = torch.full((len(states),), -1)
-    radius = MERGE_RADIUS * states.square().sum(-1).mean().sqrt()
-    while bool((labels < 0).any()):
-        first = int((labels < 0).nonzero()[0])
-        near = (states - states[first]).norm(dim=-1) <= radius
-        labels[near & (labels < 0)] = int(labels.max()) + 1
-    return labels
+    count, radius = 0, MERGE_RADIUS * states.square().sum(-1).mean().sqrt()
+    while len(states):
+        states = states[(states - states[0]).norm(dim=-1) > radius]
+        count += 1
+    return count
 
 
 def ends_of(states: Tensor, rests: Tensor, logits: Tensor) -> dict[str, float]:
@@ -164,16 +141,13 @@ def ends_of(states: Tensor, rests: Tensor, logits: Tensor) -> dict[str, float]:
     other figure).
     """
     kinds = classify(torch.softmax(logits[rests], dim=-1))
-    return _summary(kinds, len(distinct_states(states[rests]).unique()), total=len(rests))
+    return _summary(kinds, count_points(states[rests]), total=len(rests))
 
 
 def memory_ends(
     keys: Tensor, queries: Tensor, *, beta: float, tolerance: float = TOLERANCE
 ) -> dict[str, float]:
-    """Where queries (S, d) end among keys (N, d) that are stored, as `ends_of` says it.
-
-    Slow starts are finished with Newton's method (see `find_fixed_points`).
-    """
+    """Where queries (S, d) end among keys (N, d) that are stored, as `ends_of` says it."""
     found = find_fixed_points(keys, beta=beta, starts=queries, tolerance=tolerance, max_steps=1000)
     kinds = np.repeat(found.kinds, found.basin).tolist()
     return _summary(kinds, len(found.kinds), total=len(queries))
@@ -203,20 +177,16 @@ def end_points(model: LanguageModel, trace: LayerTrace, loop: str) -> Rows:
     return [memory_ends(*pair, beta=beta) for pair in zip(keys, queries, strict=True)]
 
 
-def loop_jacobians(keys: Tensor, *, values: Tensor, at: Tensor, beta: float) -> Tensor:
-    """Derivatives (..., d, d) of loops (see `attend`) at one query (..., d) each.
-
-    Of Σ_j a_j w_j it is β Σ_j a_j w_j (k_j − Σ_i a_i k_i)ᵀ. With w = k that is β times a
-    covariance: symmetric, eigenvalues ≥ 0.
-    """
-    weights = torch.softmax(beta * at.unsqueeze(-2) @ keys.mT, dim=-1)
-    return beta * (weights.mT * values).mT @ (keys - weights @ keys)
+def loop_jacobian(keys: Tensor, *, values: Tensor, at: Tensor, beta: float) -> Tensor:
+    """The derivative (d, d) of `attend` at a query (d,), β Σ_j a_j w_j (k_j − Σ_i a_i k_i)ᵀ."""
+    weights = torch.softmax(beta * keys @ at, dim=-1)
+    return beta * (weights.unsqueeze(-1) * values).mT @ (keys - weights @ keys)
 
 
-def leading_eigenvalues(matrices: Tensor) -> np.ndarray:
-    """The eigenvalue of largest modulus of matrices (..., d, d), complex (...)."""
-    found = np.linalg.eigvals(matrices.numpy()).astype(complex)
-    return np.take_along_axis(found, np.abs(found).argmax(-1)[..., None], -1)[..., 0]
+def leading_eigenvalue(matrix: Tensor) -> complex:
+    """The one of largest modulus of a matrix (d, d)."""
+    found = np.linalg.eigvals(matrix.numpy())
+    return complex(found[np.abs(found).argmax()])
 
 
 def _short_step(step: Callable[[Tensor], Tensor], states: Tensor) -> Tensor:
@@ -244,20 +214,21 @@ def gain_sweep(
     resting, count = np.zeros(shape), np.zeros(shape, dtype=int)
     leading = np.full(shape, np.nan, dtype=complex)
     for row, gain in enumerate(gains):
-        points, found = trace.queries[0, :, 0].clone(), np.zeros(len(keys), dtype=bool)
         for head, own in enumerate(keys):
-            step = attend(own, values=gain * values[0, head], beta=trace.beta)
+            louder = gain * values[0, head]
+            step = attend(own, values=louder, beta=trace.beta)
             ends, rested = repeat(step, starts[head], max_steps=max_steps)
             resting[row, head] = float(rested.double().mean())
-            count[row, head] = len(distinct_states(ends[rested]).unique())
-            points[head : head + 1], found[head : head + 1] = repeat(
+            count[row, head] = count_points(ends[rested])
+            points, found = repeat(
                 partial(_short_step, step),
-                points[head : head + 1],
+                trace.queries[0, head, :1],
                 tolerance=SHORT_STEP * TOLERANCE,
                 max_steps=10 * max_steps,
             )
-        slopes = loop_jacobians(keys, values=gain * values[0], at=points, beta=trace.beta)
-        leading[row, found] = leading_eigenvalues(slopes[found])
+            if found.all():
+                slope = loop_jacobian(own, values=louder, at=points[0], beta=trace.beta)
+                leading[row, head] = leading_eigenvalue(slope)
     return {"resting": resting, "count": count, "leading": leading}
 
 
@@ -306,20 +277,17 @@ def GAIN(loop: str, source: str) -> Rows:
         seed = 1000 * TEXTS.index(source) + trace.layer if loop == "turned" else None
         values = readback_values(encoder(), trace, turned=seed)
         found = gain_sweep(trace, values, gains=GAINS)
-        leading = found.pop("leading").ravel()
-        units = grid(layer=[trace.layer], gain=GAINS, head=range(len(trace.queries[0])))
+        number, head = np.indices(found["count"].shape).reshape(2, -1)
         columns = {name: column.ravel() for name, column in found.items()}
-        lines = rows_of(**columns, real=leading.real, imaginary=leading.imag)
-        rows += [unit | line for unit, line in zip(units, lines, strict=True)]
+        leading = columns.pop("leading")
+        columns |= {"real": leading.real, "imaginary": leading.imag}
+        rows += rows_of(layer=trace.layer, gain=np.array(GAINS)[number], head=head, **columns)
     return rows
 
 
 @torch.no_grad()
 def memory_of(model: Decoder, number: int, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Keys, read-back values (H, N, d) and queries (H, S, d) of one text (1, N, D), in float64.
-
-    All as the last token meets them.
-    """
+    """Keys, read-back values (H, N, d), queries (H, S, d) of a text (1, N, D), as its end sees."""
     trace, last = block_trace(model, inputs, number), inputs.shape[1] - 1
     shared = model.heads // model.key_heads
     keys, values = (x[0].repeat_interleave(shared, 0) for x in (trace.keys, trace.values))
@@ -358,9 +326,9 @@ def GENERATOR(layer: int) -> Rows:
             step = attend(keys[head], values=read[head], beta=beta)
             states, rests = repeat(step, queries[head], tolerance=1e-6)
             back = ends_of(states, rests, beta * states @ keys[head].mT)
-            slope = loop_jacobians(keys[head], values=read[head], at=states[0], beta=beta)
-            leading = leading_eigenvalues(slope)
-            rows += rows_of(source=source, head=head, entries=now.median())
-            rows[-1] |= ends | {name: back[name] for name in ("count", "resting")}
-            rows[-1] |= {"real": float(leading.real), "imaginary": abs(float(leading.imag))}
+            slope = loop_jacobian(keys[head], values=read[head], at=states[0], beta=beta)
+            leading = leading_eigenvalue(slope)
+            row = {"source": source, "head": head, "entries": now.median().item(), **ends}
+            row |= {name: back[name] for name in ("count", "resting")}
+            rows.append(row | {"real": leading.real, "imaginary": abs(leading.imag)})
     return rows

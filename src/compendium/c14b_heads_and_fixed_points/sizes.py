@@ -6,8 +6,7 @@ kind "window": N keys because the window has N tokens. kind "keys": N keys drawn
 the 512 of the longest window, whose hidden states stay as they are. Three windows of random tokens
 stand beside the texts.
 
-Inverse temperatures stand inside: logits are β q·k with β = 1/√d, as in [bal2021transformers, Eq.
-(1)].
+Logits are β q·k with β = 1/√d, as in [bal2021transformers, Eq. (1)].
 """
 
 import numpy as np
@@ -36,10 +35,7 @@ def logit_rows(logits: torch.Tensor) -> Rows:
 
 
 def random_tokens(model: LanguageModel, like: torch.Tensor, *, seed: int) -> torch.Tensor:
-    """Windows shaped as `like` (B, N), first and last token kept, all others drawn uniformly.
-
-    From the ordinary tokens (those after the last special one): text without any statistics.
-    """
+    """Windows shaped as `like` (B, N); all but first and last are uniform over ordinary tokens."""
     special = ("[CLS]", "[SEP]", "[MASK]", "[UNK]")
     ordinary = 1 + max(model.tokenizer.token_to_id(name) or 0 for name in special)
     shape, most = tuple(like.shape), model.architecture.vocabulary

@@ -1,17 +1,11 @@
 """Where the answer turns from A to B, and how counts move that point.
 
-The query goes straight from one digit to another, x(t) = (x_A + x_B)/2 + t (x_A − x_B)/2, and
-t* is where the two words are level. A demonstration with the field f counts as e^f copies, and
-h = log(k_A/k_B).
+The query goes straight from one digit to another, x(t) = (x_A + x_B)/2 + t (x_A − x_B)/2, from an
+episode's first demonstration of A to its first of B, and t* is where the two words are level. A
+demonstration with the field f counts as e^f copies, and h = log(k_A/k_B).
 
 In a memory of two patterns of equal norm, ξ = (A + B)/2 + m (A − B)/2 + (anything at right angles),
-a step is m ← tanh(κ m + h/2), κ = β|A − B|²/4 being the `strength`. In a trained model the boundary
-moves by −h/S if it is such a memory,
-
-    S = (∂L/∂t through the query's attention weights) / (∂L/∂h at the query's scores),
-
-L the difference of the two words' scores, measured with one copy of each. An episode's way goes
-from its first demonstration of A to its first of B.
+a step is m ← tanh(κ m + h/2), κ = β|A − B|²/4 being the `strength`.
 
 The table `boundary` has one line a seed, a measure and its arguments `x` and `y` (k_A and k_B of a
 shift, copies, kick); `part` are the images ("valid": held-out ones of the training classes, "test":
@@ -33,17 +27,14 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from bookmaker.tables import Rows, stored
+from compendium.c15_demonstrations import model
 from compendium.c15_demonstrations.model import (
-    WIDTH,
-    WORDS,
     Counts,
     Episodes,
     Pool,
     Weights,
     draw_episodes,
-    read,
     streams,
-    train,
 )
 from compendium.common.curves import crossing
 from compendium.common.rows import grid, mean_rows, rows_of
@@ -86,7 +77,7 @@ def lead(weights: Weights, lines: Episodes, *, position: Tensor, **options: Any)
     first, second = demonstrations[:, :, ends].unbind(2)
     query = (first + second) / 2 + position.unsqueeze(-1) * (first - second) / 2
     images = torch.cat([demonstrations, query.unsqueeze(2)], 2)
-    logits, _ = read(weights, images=images, words=lines.words, **options)
+    logits, _ = model.read(weights, images=images, words=lines.words, **options)
     picked = logits.gather(-1, lines.words[:, :, ends])
     return picked[..., 0] - picked[..., 1]
 
@@ -115,10 +106,11 @@ def count_field(shown: Counts, *, lines: Episodes) -> Tensor:
 def stiffness(
     weights: Weights, lines: Episodes, *, position: np.ndarray, kind: str = "softmax"
 ) -> dict[str, np.ndarray]:
-    """Slopes (S, B) by automatic differentiation at `position`, with equal counts.
+    """Slopes (S, B) of L, the `lead`, at `position`, with equal counts.
 
-    "stiffness": S above. "past attention": share of ∂L/∂t that does not pass through attention
-    weights. "in context": share of ∂L/∂h that acts where demonstrations read each other.
+    "stiffness": (∂L/∂t through attention weights) / (∂L/∂h at the query's scores); "past
+    attention": share of ∂L/∂t that does not pass through attention weights; "in context": share of
+    ∂L/∂h that acts where demonstrations read each other.
     """
     t = torch.as_tensor(position).requires_grad_()
     asked, told = (torch.zeros_like(t).requires_grad_() for _ in range(2))
@@ -175,7 +167,7 @@ def return_shares(
     distance of the last hidden state from the unmoved one, over that state's norm. Each
     demonstration counts `copies` times; with `own_only` only those with the unmoved query's word.
     """
-    shape = (*episodes.target.shape, WIDTH)
+    shape = (*episodes.target.shape, model.WIDTH)
     drawn = torch.as_tensor(np.random.default_rng([4, 7]).standard_normal(shape))
     direction = normalize(drawn, dim=-1)
     images, words = episodes.images, episodes.words
@@ -183,12 +175,12 @@ def return_shares(
     shares, distances = [], []
     with torch.no_grad():
         if own_only:
-            plain = read(weights, images=images, words=words)[0].argmax(-1)
+            plain = model.read(weights, images=images, words=words)[0].argmax(-1)
             field = field * (words[:, :, :-1] == plain.unsqueeze(-1))
         given: dict[str, Any] = {"images": images, "words": words, "field": field}
-        told, start = read(weights, **given)
+        told, start = model.read(weights, **given)
         for size in KICKS:
-            logits, moved = read(weights, **given, kick=size * direction)
+            logits, moved = model.read(weights, **given, kick=size * direction)
             shares.append((logits.argmax(-1) == told.argmax(-1)).double().mean(1))
             distances.append(((moved - start).norm(dim=-1) / start.norm(dim=-1)).mean(1))
     return torch.stack(shares, 1).numpy(), torch.stack(distances, 1).numpy()
@@ -210,14 +202,14 @@ def conflict_shares(weights: Weights, pools: Sequence[Pool], *, count: int) -> n
     """
     drawn = streams(pools, 1)
     lines = draw_episodes(pools, part="valid", count=count, shown=(1, 1), seeds=drawn, share_a=1.0)
-    draws = torch.as_tensor(np.stack([one.random((count, WORDS)) for one in drawn]))
+    draws = torch.as_tensor(np.stack([one.random((count, model.WORDS)) for one in drawn]))
     words, shares = lines.words.clone(), []
     words[:, :, 0] = draws.scatter(-1, words[:, :, :2], -1.0).argmax(-1)
     asked = torch.stack([words[:, :, 0], lines.target], -1)
     with torch.no_grad():
         for number in NUMBERS:
             field = count_field((number, 1.0), lines=lines)
-            logits, _ = read(weights, images=lines.images, words=words, field=field)
+            logits, _ = model.read(weights, images=lines.images, words=words, field=field)
             told, kept = logits.gather(-1, asked).unbind(-1)
             shares.append((told > kept).double().mean(1))
     return torch.stack(shares, 1).numpy()
@@ -236,7 +228,7 @@ def BOUNDARY(training: str, first_seed: int) -> Rows:
     """Train, then measure the boundary law and, with softmax attention, kicks."""
     seeds = range(first_seed, first_seed + 10)
     kind, goal = ("linear", "balanced") if training == "linear" else ("softmax", training)
-    weights, pools = train(seeds, steps=700, goal=goal, kind=kind)
+    weights, pools = model.train(seeds, steps=700, goal=goal, kind=kind)
     measures = [*_law(weights, pools, "valid", kind), *_law(weights, pools, "test", kind)]
     if kind == "softmax":
         measures += _kicks(weights, pools)
@@ -285,7 +277,7 @@ def _kicks(weights: Weights, pools: list[Pool]) -> Measures:
 @stored("labelings", grid(labelings=(1, 4, 16, 64, 0)))
 def LABELINGS(labelings: int) -> Rows:
     """Train on so many labelings (0: a new one in every episode), then the conflict trials."""
-    weights, pools = train(range(10), steps=1000, labelings=labelings)
+    weights, pools = model.train(range(10), steps=1000, labelings=labelings)
     wins = conflict_shares(weights, pools, count=EPISODES).T.ravel()
     number, seed = np.repeat(NUMBERS, 10), np.tile(range(10), len(NUMBERS))
     return rows_of(number=number, seed=seed, wins=wins)
@@ -339,7 +331,7 @@ def LAW(training: str, images: str, ratio: int) -> Rows:
     return mean_rows((found - regression) / (memory - regression) - 0.5)
 
 
-_fast = cache(lambda: train(range(300, 306), steps=700, rate=6e-3))
+_fast = cache(lambda: model.train(range(300, 306), steps=700, rate=6e-3))
 
 
 @stored(

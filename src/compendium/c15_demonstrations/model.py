@@ -2,15 +2,14 @@
 
 Of the ten classes of digits six are for training and four are kept for the test; which ones, a
 seed decides. An episode takes two classes, A and B, gives each a word (one of WORDS), and shows
-k_A digits of A and k_B of B, each together with its word: the demonstrations. The query is one
-more digit of A or B without a word.
+k_A digits of A and k_B of B, each with its word: the demonstrations. The query is one more digit.
 
-A token is a digit with its word, x = W_E image + e_word; the query's word is "no word". Each of the
-two layers is h ← h + W_O Σ_j a_j W_V n(h_j), then h ← h + W_2 relu(W_1 n(h)), with one attention
-head, a = softmax(q·k_j/√D + f_j), queries and keys of n(h), and n the LayerNorm without gain.
+A token is x = W_E image + e_word; the query's word is "no word". Each of the two layers is
+h ← h + W_O Σ_j a_j W_V n(h_j), then h ← h + W_2 relu(W_1 n(h)), with one attention head,
+a = softmax(q·k_j/√D + f_j), queries and keys of n(h), and n the LayerNorm without gain.
 Demonstrations see each other, the query sees all of them and itself, nobody sees the query. At the
 end the words are scored, W_U n(h_query). f_j is the field of a demonstration: k equal ones are one
-with the field log k, in every layer, exactly, so that counts can be any positive number.
+with the field log k, exactly.
 
 Weights are tensors by name with a leading axis of S independent trainings; tokens are (S, B, T, D).
 """
@@ -41,10 +40,9 @@ Counts = tuple[float, float]
 
 
 class Episodes(NamedTuple):
-    """Row numbers of the images and the words beside them, (S, B, T) both, query last.
+    """Row numbers of the images and the words beside them, (S, B, T): those of A, of B, the query.
 
-    The demonstrations of A come first, then those of B; the query's word is WORDS, "no word".
-    `target` (S, B): the right word for the query.
+    The query's word is WORDS, "no word"; `target` (S, B) the right one.
     """
 
     rows: Tensor
@@ -53,7 +51,7 @@ class Episodes(NamedTuple):
 
     @property
     def images(self) -> Tensor:
-        """The images themselves as inputs, (S, B, T, 64)."""
+        """As inputs, (S, B, T, 64)."""
         return digit_inputs()[self.rows]
 
 
@@ -196,10 +194,10 @@ def train(
     """Train on the cross-entropy of the query's word; weights in float64, and the splits.
 
     goal: "balanced", k of each class, k = 0 … 8, and a query of either class alike, or "matched",
-    k_A and k_B on their own and a query of A with probability k_A/(k_A + k_B). The sizes k and the
-    shuffles of a step are shared by the seeds trained together. The pixels of half of the batches
-    are shuffled, all images of a batch alike: without that the model learns the features of its six
-    classes and no others, as it may with `labelings`, 0 for a new one in every episode.
+    k_A and k_B on their own and a query of A with probability k_A/(k_A + k_B). Sizes and shuffles
+    of a step are shared by the seeds. The pixels of half of the batches are shuffled, all images of
+    a batch alike, against learning the features of six classes and no others; not with `labelings`
+    (0: a new one in every episode).
     """
     pools = [split_digits(seed, labelings=labelings or 0) for seed in seeds]
     generators = [np.random.default_rng([seed, 3]) for seed in seeds]

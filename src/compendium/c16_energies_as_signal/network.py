@@ -1,11 +1,9 @@
-"""A small transformer of vanilla form, many copies of it side by side.
+"""A small transformer of vanilla form [vaswani2017attention], many copies of it side by side.
 
-Tokens are embedded, get learned positions and a LayerNorm; a layer is attention, residual,
-LayerNorm, a feed-forward network with GELU units, residual, LayerNorm, as in
-[vaswani2017attention]. The LayerNorms have no gains and shifts: every state has the norm √D.
-
-Weights have a first axis of C independent copies. Shapes: tokens (C, B, N, pixels), states
-(C, B, N, D), queries and keys (C, B, H, N, d) with d = D/H.
+A layer is attention, residual, LayerNorm, a feed-forward network with GELU units, residual,
+LayerNorm; LayerNorms have no gains and shifts: every state has the norm √D. Weights have a first
+axis of C independent copies. Shapes: tokens (C, B, N, pixels), states (C, B, N, D), queries and
+keys (C, B, H, N, d) with d = D/H.
 
 A head with keys k_1 … k_N at inverse temperature β = 1/√d gives a query q the energy
 E(q) = ½ q·q − β⁻¹ lse_j(β k_j·q), and with its exact partition function a density of queries
@@ -15,10 +13,9 @@ over images, tokens, heads and layers unless said otherwise:
 * "supervised": cross-entropy of the readout;
 * "raw": the energies E of all heads; "raw local": the same, each layer's for that layer alone;
 * "density": −log p(query | the other keys); "density local": for each layer alone; "density held":
-  with queries that the loss does not move, the likelihood of data that do not follow the model;
+  with queries that the loss does not move;
 * "contrast": softplus(ΣE(image) − ΣE(shuffled)), ΣE over layers and heads, and a shuffled image has
-  each patch from another image at the same place: marginals are kept, what patches say about each
-  other is lost.
+  each patch from another image at the same place.
 """
 
 import math
@@ -122,7 +119,6 @@ def leave_one_out_loss(queries: Tensor, *, keys: Tensor) -> Tensor:
     """−log p(q_i | k_j, j ≠ i) in nats, (..., N), of queries and keys (..., N, d), at β = 1/√d.
 
     A mixture of Gaussians of variance 1/β around the other keys, with weights softmax(½β‖k_j‖²).
-    Never below −(d/2) log(β/2π), the height of one such Gaussian.
     """
     sites, width = keys.shape[-2:]
     beta, own = width**-0.5, torch.eye(sites, dtype=torch.bool)
@@ -182,7 +178,7 @@ Digits = dict[str, tuple[Tensor, Tensor]]
 def split_digits(seeds: Sequence[int]) -> Digits:
     """The digits as 16 patches of 2 x 2 pixels, divided as SPLIT says anew for every seed.
 
-    Tokens are centred and scaled by mean and deviation of all that are not for the test.
+    Mean and deviation of all that are not for the test are 0 and 1.
     """
     patches, digits = digit_patches(2, 2)
     orders = [torch.randperm(len(digits), generator=torch_generator(seed)) for seed in seeds]

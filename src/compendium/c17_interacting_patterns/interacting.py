@@ -5,8 +5,7 @@ are weights p ≥ 0 of the patterns, Σ_i p_i = 1, and couplings J_ij = J_ji, sh
 
     E(ξ, p) = ½ ξᵀξ − pᵀXξ − ½ pᵀJp + β⁻¹ Σ_i p_i log p_i .
 
-Its minimum over ξ is ξ = Xᵀp; at rest in p, p = softmax(β(Xξ + Jp)). A damped update is
-log p' = (1 − η) log p + η β (Xξ + Jp) + const.
+A damped update is log p' = (1 − η) log p + η β (Xξ + Jp) + const.
 
 The diagram of the kinds of rest has groups of patterns of norm 1; two of a group overlap by g, two
 of different groups so much that all patterns sum to zero, and J = κ offdiag XXᵀ.

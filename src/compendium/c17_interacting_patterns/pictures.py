@@ -36,7 +36,7 @@ COUNT, NOISE, SEEDS, LOOKS = 60, 0.5, 10, 20
 
 @stored("recall", grid(seed=range(SEEDS)), seconds=7.0, within={"recalled": 0.006})
 def RECALL(seed: int) -> Rows:
-    """Share of queries recalled by each arm: three a face choose its numbers, three test them."""
+    """Share recalled by each arm: three queries a face choose its numbers, three test them."""
     generator = numpy_generator(seed)
     every = images.faces()
     chosen = generator.choice(len(every), size=COUNT, replace=False)

@@ -5,8 +5,7 @@ tokens, the next three the second ones, and so on, each three in random order. A
 the link before it, tag of the link after it, one-hot label or nothing); tags are random unit
 vectors, new in every draw, read with some noise, and the last tokens of the chains carry labels.
 The other tokens are fillers with tags of their own, some with labels. A query is the tag before
-the first token of one chain. Every link spans less than the window of REACH tokens to each side;
-the chain's end lies outside of it for k > 1.
+the first token of one chain. Every link spans less than the window of REACH tokens to each side.
 
 All readers are given match_i, the product of the query's tag with the tag before token i, and L_ij
 of the tag after token i with the tag before token j, for |i − j| ≤ REACH. They learn a handful of
@@ -15,14 +14,13 @@ numbers and answer with gain · Σ_i p_i y_i, y_i the label of token i, one-hot 
 - "dense": p = softmax(s), s_i = β · match_i + b · (i has a label), all tokens.
 - "window": the same, within REACH of the first token only.
 - "interacting": p ← softmax(s + Jp), ROUNDS times; s as in "window", and outside of it one learned
-  number in place of β · match_i; J = κ(L + Lᵀ) off the diagonal and one learned number on it:
-  symmetric, with an energy.
+  number in place of β · match_i; J = κ(L + Lᵀ) off the diagonal and one learned number on it.
 - "directed": the same with J_ji = κL_ij, weight moves from i to the token after it; no energy.
 - "tied layers": LAYERS times, every token adds ω Σ_j a_ij y_j to its own label, with
   a = softmax(β'L + b' · (j has a label)) within its window; then the look of "window".
 - "untied layers": the same, and each layer has its own β', b', ω.
 
-Rounds are chosen so that interactions have as many multiplications for one query as layers.
+ROUNDS have as many multiplications for one query as LAYERS.
 """
 
 from typing import Any, NamedTuple
@@ -49,9 +47,8 @@ STEPS, BATCH, TEST = 300, 32, 500
 LOOK = {"sharpness": 5.0, "label": 0.0, "gain": 5.0}
 INTERACTION = {"pair link": 5.0, "pair self": 0.0, "pair outside": -1.0}
 LAYER = {"layer link": 5.0, "layer bonus": 0.0, "layer add": 1.0}
-# A search instead: where the numbers of readers that interact may lie, positive ones evenly in the
-# logarithm; rounds of settings, each tried on so many lines. Two rounds are random, the others
-# vary the best so far.
+# A search instead: where the numbers may lie, positive ones evenly in the logarithm; rounds of
+# settings, each tried on so many lines. Two rounds are random, the others vary the best so far.
 RANGES = {
     "sharpness": (1.0, 100.0),
     "pair link": (0.5, 100.0),
@@ -158,8 +155,7 @@ def HOPS(arm: str, links: int, rate: float, *, first_seed: int = 0) -> Rows:
     for step in range(STEPS):
         optimizer.param_groups[0]["lr"] = rate * (1.0 - step / STEPS)
         chains = draw_chains(BATCH * SEEDS, links=links, seed=source)
-        # The mean over all readers: each has the gradient of its own mean, smaller by their number,
-        # which Adam does not notice.
+        # The mean over all readers: gradients are smaller by their number, Adam does not notice.
         loss = cross_entropy(logits(arm, numbers, chains), chains.label)
         optimizer.zero_grad()
         loss.backward()

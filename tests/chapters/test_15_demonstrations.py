@@ -6,15 +6,7 @@ import torch
 
 from compendium.c15_demonstrations import boundary as study
 from compendium.c15_demonstrations import model
-from compendium.c15_demonstrations.model import (
-    WORDS,
-    draw_episodes,
-    initial_weights,
-    read,
-    split_digits,
-    streams,
-    train,
-)
+from compendium.c15_demonstrations.model import WORDS, draw_episodes, read, split_digits, train
 from compendium.common.images import digit_labels
 from spinformer.core.statistics import mean_interval
 from spinformer.hopfield.continuous import attention_weights, retrieve
@@ -30,7 +22,7 @@ def trained():
 
 
 def draw_lines(pools, *, copies=1, seed, **options):
-    options |= {"shown": (copies, copies), "seeds": streams(pools, seed)}
+    options |= {"shown": (copies, copies), "seeds": model.streams(pools, seed)}
     return draw_episodes(pools, part="valid", **options)
 
 
@@ -136,7 +128,7 @@ def _plain_read(weights, images, words, *, kind, copies):
 @pytest.mark.parametrize("kind", ["softmax", "linear"])
 def test_fields_are_copies(kind):
     """Against NumPy in which every demonstration is repeated as often as it counts."""
-    weights = {name: weight.double() for name, weight in initial_weights([4]).items()}
+    weights = {name: weight.double() for name, weight in model.initial_weights([4]).items()}
     images = torch.randn(1, 1, 4, 64, generator=torch.Generator().manual_seed(0)).double()
     words = torch.tensor([[[0, 3, 0, WORDS]]])
     field = torch.log(torch.tensor([[[3.0, 1.0, 2.0]]]).double())
@@ -283,7 +275,7 @@ def test_demonstrations_against_memory(trained, monkeypatch):
         shown.append(words)
         return read(*weights, words=words, **options)
 
-    monkeypatch.setattr(study, "read", reading)
+    monkeypatch.setattr(model, "read", reading)
     shares = study.conflict_shares(weights, pools, count=50)
     assert (shares[:, study.NUMBERS.index(1.0)] > 0.8).all()
     assert (np.diff(shares, axis=1) >= 0).all()

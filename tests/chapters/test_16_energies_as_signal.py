@@ -5,6 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
+from known_memories import normal
 from scipy.stats import ttest_rel
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
@@ -16,9 +17,10 @@ from compendium.c16_energies_as_signal.network import head_energy, initial_weigh
 from compendium.common.rows import array_of
 from spinformer.core.random import torch_generator
 
-
-def draw(*shape, seed=0):
-    return torch.randn(shape, generator=torch_generator(seed), dtype=torch.float64)
+BATCH = {
+    "tokens": normal(2, 2, 6, 16, 4),
+    "labels": torch.randint(10, (2, 6), generator=torch_generator(3)),
+}
 
 
 def double(seeds=(0, 1)):
@@ -26,14 +28,12 @@ def double(seeds=(0, 1)):
     return {name: weight.double() for name, weight in initial_weights(seeds).items()}
 
 
-BATCH = {
-    "tokens": draw(2, 6, 16, 4, seed=2),
-    "labels": torch.randint(10, (2, 6), generator=torch_generator(3)),
-}
+def generators():
+    return [torch_generator(seed) for seed in (0, 1)]
 
 
 def test_energies_are_written_out_and_leave_one_out_is_a_mixture():
-    queries, keys = draw(2, 3, 6, 4), 2 * draw(2, 3, 6, 4, seed=1)
+    queries, keys = normal(0, 2, 3, 6, 4), 2 * normal(1, 2, 3, 6, 4)
     loss, beta = network.leave_one_out_loss(queries, keys=keys), 0.5
     sums = torch.einsum("abid,abjd->abij", queries, keys).mul(beta).exp().sum(-1).log()
     torch.testing.assert_close(
@@ -51,7 +51,7 @@ def test_a_copy_is_torchs_encoder():
     weights, tokens = double(), BATCH["tokens"]
     for name in weights:
         if "bias" in name:
-            weights[name] = 0.3 * draw(*weights[name].shape, seed=5)
+            weights[name] = 0.3 * normal(5, *weights[name].shape)
     states, asked, _ = run(weights, tokens)
     options = {"dropout": 0.0, "activation": "gelu", "batch_first": True}
     for copy in range(2):
@@ -78,8 +78,7 @@ def test_a_copy_is_torchs_encoder():
 def loss_of(signal):
     """Of both copies, and the size of its gradient in every weight."""
     weights = {name: weight.requires_grad_() for name, weight in double().items()}
-    generators = [torch_generator(seed) for seed in (0, 1)]
-    loss = network.signal_loss(weights, signal, generators=generators, **BATCH)
+    loss = network.signal_loss(weights, signal, generators=generators(), **BATCH)
     found = torch.autograd.grad(loss.sum(), list(weights.values()), allow_unused=True)
     sizes = (0.0 if slope is None else float(slope.abs().max()) for slope in found)
     return loss.detach(), dict(zip(weights, sizes, strict=True))
@@ -102,10 +101,8 @@ def test_each_signal_reaches_the_weights_that_it_may():
 def test_signals_are_what_they_say():
     weights = double()
     states, queries, keys = run(weights, BATCH["tokens"])
-    order = network.shuffled_patches(
-        BATCH["tokens"], generators=[torch_generator(seed) for seed in (0, 1)]
-    )
-    _, asked, held = run(weights, order)
+    shuffled = network.shuffled_patches(BATCH["tokens"], generators=generators())
+    _, asked, held = run(weights, shuffled)
     gap = head_energy(queries, keys=keys) - head_energy(asked, keys=held)
     scores = logits(weights, states[-1])
     entropies = map(nn.functional.cross_entropy, scores, BATCH["labels"])
@@ -120,19 +117,18 @@ def test_signals_are_what_they_say():
 
 
 def test_shuffled_patches_keep_places_and_break_images():
-    tokens = draw(2, 50, 5, 3)
-    mixed = network.shuffled_patches(tokens, generators=[torch_generator(0), torch_generator(1)])
+    tokens = normal(0, 2, 50, 5, 3)
+    mixed = network.shuffled_patches(tokens, generators=generators())
     assert torch.equal(mixed.sum(-1).sort(1).values, tokens.sum(-1).sort(1).values)
     source = (mixed.unsqueeze(2) == tokens.unsqueeze(1)).all(-1).double().argmax(2)
     assert float((source[:, :, 1:] == source[:, :, :1]).double().mean()) < 0.1
 
 
 def test_a_copy_does_not_depend_on_its_neighbours():
+    given = {"rate": 1e-2, "steps": 5}
     both, alone = (
-        network.train_copies(
-            "contrast", seeds=seeds, rate=1e-2, data=network.split_digits(seeds), steps=5
-        )[5]
-        for seeds in ([4, 7], [7])
+        network.train_copies("contrast", seeds=s, data=network.split_digits(s), **given)[5]
+        for s in ([4, 7], [7])
     )
     for name, weight in alone.items():
         assert torch.allclose(both[name][1], weight[0], atol=1e-4), name
@@ -140,7 +136,7 @@ def test_a_copy_does_not_depend_on_its_neighbours():
 
 def test_a_batch_holds_images_of_the_split_with_their_labels():
     data = network.split_digits([4, 7])
-    tokens, labels = network.draw_batch(data, generators=[torch_generator(0), torch_generator(0)])
+    tokens, labels = network.draw_batch(data, generators=generators())
     for images, kinds, drawn, given in zip(*data["train"], tokens, labels, strict=True):
         places = torch.cdist(drawn.flatten(1), images.flatten(1)).argmin(1)
         assert torch.equal(images[places], drawn)
@@ -148,13 +144,12 @@ def test_a_batch_holds_images_of_the_split_with_their_labels():
 
 
 def test_the_condition_of_a_network_is_written_out():
-    images, weights = draw(2, 5, 16, 4), double([3, 4])
+    images, weights = normal(0, 2, 5, 16, 4), double([3, 4])
     states, queries, keys = run(weights, images)
     found = network.condition(weights, images)
     assert found[0] == pytest.approx(float(keys.square().sum(-1).sqrt().mean()))
-    cosines = nn.functional.cosine_similarity(
-        states[-1].unsqueeze(2), states[-1].unsqueeze(3), dim=-1
-    )
+    ends = states[-1].unsqueeze(2), states[-1].unsqueeze(3)
+    cosines = nn.functional.cosine_similarity(*ends, dim=-1)
     assert found[1] == pytest.approx(float(cosines[..., ~torch.eye(16, dtype=torch.bool)].mean()))
     assert found[2] == pytest.approx(float(network.leave_one_out_loss(queries, keys=keys).mean()))
 
@@ -209,9 +204,8 @@ def test_uniform_attention_gains_what_the_local_density_does():
 
 def test_a_margin_is_over_the_higher_bar(monkeypatch):
     rng = np.random.default_rng(0)
-    given = {
-        name: rng.normal(mean, 1, 10) for name, mean in (("raw", 7), ("random", 6), ("pca", 8))
-    }
+    means = {"raw": 7, "random": 6, "pca": 8}
+    given = {name: rng.normal(mean, 1, 10) for name, mean in means.items()}
     monkeypatch.setattr(scores, "accuracies", lambda source, **_: given[source])
     expected = ttest_rel(given["raw"], given["pca"]).confidence_interval().low
     assert scores.margin("raw", column="mean all") == pytest.approx(expected)

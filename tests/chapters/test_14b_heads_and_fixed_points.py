@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from minilm_model import two_models
+from scipy.special import softmax
 
 from compendium.c14b_heads_and_fixed_points import loops, sizes
 from spinformer.language.encoder import Architecture, LanguageModel, LayerTrace, run_model
@@ -43,17 +44,17 @@ def test_repeat_says_what_rests():
         assert bool(loops.repeat(step, double([[1.0, 2.0]]), max_steps=100)[1]) == (name == "rest")
 
 
-def test_distinct_states_merge_just_inside_the_radius():
+def test_points_merge_just_inside_the_radius():
     """Two states of norm 1 ± 10⁻⁶: one point at 0.99, two at 1.01 times the radius."""
-    for factor, labels in ((0.99, [0, 1, 0, 2, 1]), (1.01, [0, 1, 2, 3, 1])):
+    for factor, count in ((0.99, 3), (1.01, 4)):
         far = double([[0.0, 1.0]])
         pair = double([[1.0, 0.0], [1.0, factor * loops.MERGE_RADIUS]])
         states = torch.cat([pair[:1], far, pair[1:], -far, far])
-        assert loops.distinct_states(states).tolist() == labels
-    assert loops.distinct_states(states[:0]).tolist() == []
+        assert loops.count_points(states) == count
+    assert loops.count_points(states[:0]) == 0
     # Between two points a state stays at the first.
     chain = double([[1.0, step * loops.MERGE_RADIUS] for step in (0.0, 0.8, 1.6)])
-    assert loops.distinct_states(chain).tolist() == [0, 0, 1]
+    assert loops.count_points(chain) == 2
 
 
 def identity_model(keys, values=None):
@@ -94,15 +95,14 @@ def test_some_queries_cycle_and_one_rests():
     assert list(found.values()) == pytest.approx([1 / 3, 0.0, 0.0, 1, 1 / 3])
 
 
-def test_loop_jacobians_against_autograd():
-    """Every entry, of the last head of the model and of a small one."""
+def test_the_derivative_of_a_loop_against_autograd():
+    """Of the last head of the model and of a small one."""
     for model, trace in two_models(3):
         for values in (trace.keys, loops.readback_values(model, trace)):
-            at = trace.queries[0, :, 1]
-            given = {"values": values[0], "beta": trace.beta}
-            found = loops.loop_jacobians(trace.keys[0], at=at, **given)[-1]
-            step = loops.attend(trace.keys[0, -1], values=values[0, -1], beta=trace.beta)
-            expected = torch.autograd.functional.jacobian(step, at[-1])
+            keys, at = trace.keys[0, -1], trace.queries[0, -1, 1]
+            given = {"values": values[0, -1], "beta": trace.beta}
+            found = loops.loop_jacobian(keys, at=at, **given)
+            expected = torch.autograd.functional.jacobian(loops.attend(keys, **given), at)
             torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-9)
             assert torch.allclose(found, found.mT, atol=1e-9) == (values is trace.keys)
 
@@ -190,16 +190,11 @@ def test_readback_is_what_the_heads_own_matrices_make_of_its_values():
 
 
 def test_medians_of_a_small_model_by_hand():
-    """k and s of its heads, against loops over its attention maps."""
     for trace in run_model(example_model(seed=2), torch.arange(18).reshape(2, 9)):
         found = sizes.logit_rows(trace.beta * trace.queries @ trace.keys.mT)
-        for head in range(2):
-            entries, spreads = [], []
-            for queries, keys in zip(trace.queries[:, head], trace.keys[:, head], strict=True):
-                for query in queries.numpy():
-                    logits = keys.numpy() @ query / np.sqrt(4)
-                    weights = np.sort(np.exp(logits) / np.exp(logits).sum())[::-1]
-                    entries.append(next(n for n in range(1, 10) if weights[:n].sum() >= 0.9))
-                    spreads.append(logits.std())
-            assert found[head]["entries"] == np.median(entries)
-            assert found[head]["spread"] == pytest.approx(np.median(spreads), rel=1e-12)
+        for head, row in enumerate(found):
+            logits = (trace.queries[:, head] @ trace.keys[:, head].mT).numpy() / np.sqrt(4)
+            shares = np.sort(softmax(logits, axis=-1))[..., ::-1].cumsum(-1)
+            assert row["entries"] == np.median(1 + (shares < 0.9).sum(-1))
+            assert row["spread"] == pytest.approx(np.median(logits.std(-1)), rel=1e-12)
+        assert len(found) == 2

@@ -1,0 +1,354 @@
+"""Steps of heads and their energies, the toy, and the layer with an energy: all written out."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from known_memories import draw
+from minilm_model import installed_model, two_models
+from scipy.special import logsumexp, softmax
+from scipy.stats import ortho_group
+from torch.autograd.functional import hessian, jacobian
+
+from compendium.c14_real_transformer import energy_transformer, steps, toy
+from compendium.c14_real_transformer.energy_transformer import energy, gradient, normalize
+from spinformer.language.encoder import project, run_model
+from spinformer.language.heads import overlap_energy
+from spinformer.language.text import sample_texts, text_windows
+from spinformer.language.untrained import example_model
+
+TOKENS = torch.tensor([[2, 5, 6, 7, 3], [2, 9, 9, 6, 3]])
+
+
+def asked(model, trace, head, states):
+    """Queries of one head at hidden states (B, N, D), by NumPy, from the weights: (B, N, d)."""
+    bias = model.weights[f"encoder.layer.{trace.layer}.attention.self.query.bias"].numpy()
+    maps = maps_of(model, trace.layer)[0]
+    return states @ maps[head].T + bias.reshape(len(maps), -1)[head]
+
+
+def own_energy(trace, head, queries, kind="overlap"):
+    """U, or the Hopfield energy, of queries (B, N, d) of one head, by NumPy: (B, N)."""
+    keys, beta = trace.keys[:, head].numpy(), trace.beta
+    if kind == "hopfield":
+        scores = np.exp(beta * queries @ keys.swapaxes(1, 2))
+        return 0.5 * (queries**2).sum(-1) - np.log(scores.sum(-1)) / beta
+    scores = queries @ (keys - keys.mean(1, keepdims=True)).swapaxes(1, 2)
+    return -np.log(np.exp(beta * scores).mean(-1)) / beta
+
+
+def mixed(trace, values, head):
+    """What one head's attention makes of `values` (B, H, N, d), by NumPy: (B, N, d)."""
+    weights = torch.softmax(trace.beta * trace.queries[:, head] @ trace.keys[:, head].mT, -1)
+    return (weights @ values[:, head]).numpy()
+
+
+def maps_of(model, layer):
+    """W_Q, W_K, W_V and W_Oᵀ of every head, four arrays (H, d, D)."""
+    name, heads = f"encoder.layer.{layer}.attention", model.architecture.heads
+    maps = [model.weights[f"{name}.self.{which}.weight"] for which in ("query", "key", "value")]
+    maps.append(model.weights[f"{name}.output.dense.weight"].T)
+    return [matrix.numpy().reshape(heads, -1, matrix.shape[-1]) for matrix in maps]
+
+
+def cosine(one, other):
+    return (one * other).sum() / np.linalg.norm(one) / np.linalg.norm(other)
+
+
+def descent(model, trace):
+    """−∇Σ_h U_h of a layer at its inputs, by autograd, without its mean over tokens: (B, N, D)."""
+    states = trace.inputs.clone().requires_grad_()
+    queries = project(model, trace.layer, "query", states=states)
+    overlap_energy(queries, keys=trace.keys, beta=trace.beta).sum().backward()
+    return (states.grad.mean(1, keepdim=True) - states.grad).numpy()
+
+
+@pytest.mark.claim("A14a")
+def test_changes_are_those_of_steps_written_out():
+    """Whole, common and specific part of one head after the other, added to the state itself."""
+    for model, trace in two_models(1):
+        found, output = steps.head_steps(model, trace), maps_of(model, trace.layer)[-1]
+        inputs = trace.inputs.numpy()
+        for head in range(len(output)):
+            step = mixed(trace, trace.values, head) @ output[head]
+            common = step.mean(1, keepdims=True)
+            before = own_energy(trace, head, asked(model, trace, head, inputs))
+            for name, part in (("whole", step), ("common", common), ("specific", step - common)):
+                after = own_energy(trace, head, asked(model, trace, head, inputs + part))
+                expected = (after - before).mean(1)
+                np.testing.assert_allclose(getattr(found, name)[:, head], expected, atol=1e-9)
+
+
+@pytest.mark.claim("A14b")
+@pytest.mark.parametrize("kind", ["hopfield", "overlap"])
+def test_stages_are_the_states_of_the_models_run(kind):
+    """The model's own states after each stage, and the energy of its heads written out."""
+    for model, trace in two_models(4):
+        before, after = steps.stage_energies(model, trace, kind)
+        other = steps.stage_energies(model, trace, kind, scale=0.5)[1]
+        states = {
+            "attention": trace.attended,
+            "residual": trace.inputs + trace.attended,
+            "layer norm": trace.normalized,
+            "feed forward": trace.outputs,
+        }
+        assert list(after) == list(steps.STAGES) == ["hopfield", *states]
+        for head in range(trace.queries.shape[1]):
+            queries = {n: asked(model, trace, head, x.numpy()) for n, x in states.items()}
+            queries["hopfield"] = mixed(trace, trace.keys, head)
+            start = own_energy(trace, head, asked(model, trace, head, trace.inputs.numpy()), kind)
+            np.testing.assert_allclose(before[:, head], start, rtol=1e-9, atol=1e-9)
+            for stage, query in queries.items():
+                expected = own_energy(trace, head, query, kind)
+                np.testing.assert_allclose(after[stage][:, head], expected, rtol=1e-9, atol=1e-9)
+            # Of the energy only the first term, ½ q·q, knows how queries and keys are written.
+            lost = 0.375 * np.square(queries["residual"]).sum(-1) * (kind == "hopfield")
+            found = (after["residual"] - other["residual"])[:, head]
+            np.testing.assert_allclose(found, lost, rtol=1e-9, atol=1e-9)
+        if kind == "hopfield":
+            assert float((after["hopfield"] - before).max()) <= 1e-10
+        else:
+            changes = [(after[stage] - before).mean((1, 2)) for stage in steps.STAGES_OF_U]
+            np.testing.assert_allclose(steps.stage_changes(model, trace), np.stack(changes))
+
+
+def test_heads_that_are_not_turned_write_for_each_other(monkeypatch):
+    """Alone, and together with the layer's bias; in their own places they are the layer's step."""
+    model, trace = example_model(seed=3), run_model(example_model(seed=3), TOKENS)[1]
+    still = torch.eye(4, dtype=torch.float64).expand(2, -1, -1)
+    monkeypatch.setattr(steps, "random_rotations", lambda like, seed: still)
+    output, inputs = maps_of(model, 1)[-1], trace.inputs.numpy()
+
+    def change(head, step):
+        before, after = (
+            own_energy(trace, head, asked(model, trace, head, x)) for x in (inputs, inputs + step)
+        )
+        return (after - before).mean()
+
+    bias = model.weights["encoder.layer.1.attention.output.dense.bias"].numpy()
+    orders = set()
+    for seed in range(6):
+        order = np.random.default_rng(seed).permutation(2)
+        written = [mixed(trace, trace.values, head) @ output[order[head]] for head in range(2)]
+        alone, together = steps.turned_steps(model, trace, seed=seed)
+        np.testing.assert_allclose(alone, [change(h, written[h]) for h in range(2)], atol=1e-10)
+        expected = np.mean([change(head, sum(written) + bias) for head in range(2)])
+        assert together == pytest.approx(expected, abs=1e-10)
+        orders.add(tuple(order))
+    assert len(orders) == 2
+    found = steps.step_alignment(model, trace, draws=40)
+    cosines = np.unique(found["null"].round(9))
+    assert len(cosines) == 2
+    assert np.abs(cosines - found["pooled"]).min() < 1e-8
+
+
+def test_step_alignment_is_the_cosine_of_step_and_descent():
+    """The whole step, of the model's run, and autograd's gradient."""
+    for model, trace in two_models(1):
+        found, down = steps.step_alignment(model, trace, draws=0), descent(model, trace)
+        step = (trace.attended - trace.attended.mean(1, keepdim=True)).numpy()
+        expected = [cosine(*pair) for pair in zip(step, down, strict=True)]
+        np.testing.assert_allclose(found["layer"], expected, atol=1e-9)
+        assert found["pooled"] == pytest.approx(cosine(step, down), abs=1e-9)
+
+
+def test_weight_alignment_is_a_cosine_of_matrices():
+    """Against W_O W_V and W_QᵀW_K multiplied out."""
+    model = example_model(seed=2)
+    query, key, value, output = maps_of(model, 1)
+    expected = [
+        [cosine(output[h].T @ value[h], query[g].T @ key[g]) for g in (0, 1)] for h in (0, 1)
+    ]
+    np.testing.assert_allclose(steps.weight_alignment(model, 1), expected, atol=1e-12)
+
+
+def test_query_energy_by_hand_and_turned():
+    """The mean of `overlap_energy`; turned, as with rotations drawn here: mean and deviation."""
+    trace = run_model(example_model(), TOKENS)[0]
+
+    def energy(turn):
+        return overlap_energy(trace.queries @ turn, keys=trace.keys, beta=0.5).mean((0, 2)).numpy()
+
+    np.testing.assert_allclose(steps.query_energy(trace), energy(torch.eye(4).double()))
+    drawn = np.array([steps.query_energy(trace, turned=seed) for seed in range(300)])
+    turns = torch.from_numpy(ortho_group.rvs(4, size=300, random_state=7))
+    by_hand = np.array([energy(turn) for turn in turns])
+    error = np.hypot(drawn.std(0), by_hand.std(0)) / 300**0.5
+    assert (abs(drawn.mean(0) - by_hand.mean(0)) < 4 * error).all()
+    np.testing.assert_allclose(drawn.std(0), by_hand.std(0), rtol=0.2)
+    # Of each entry, whose variance is 1/4: a null must favor no sign.
+    turns = steps.random_rotations(torch.zeros(1, 2000, 1, 4), seed=0)
+    assert float(turns.mean(0).abs().max()) < 5 * 0.5 / 2000**0.5
+
+
+def test_keys_are_not_equally_long_where_tokens_nearly_are():
+    """What chapter 12 says of a LayerNorm in front of attention, over all heads of the model."""
+    model = installed_model()
+    windows = torch.cat([text_windows(model, text, 128)[:1] for text in sample_texts().values()])
+    spreads, negative = {"inputs": [], "keys": []}, []
+    for trace in run_model(model, windows):
+        for name, found in spreads.items():
+            norms = getattr(trace, name).norm(dim=-1)
+            found.append((norms.std(-1) / norms.mean(-1)).numpy())
+        products = trace.keys @ trace.keys.mT
+        own = products.diagonal(dim1=-2, dim2=-1).clone()
+        products.diagonal(dim1=-2, dim2=-1).fill_(-torch.inf)
+        negative.append(float((own < products.amax(-1)).double().mean()))
+    heads = np.mean(spreads["keys"], axis=1)
+    assert np.median(spreads["inputs"]) == pytest.approx(0.1, abs=0.02)
+    assert np.median(heads) == pytest.approx(1 / 6, abs=0.01)
+    assert heads.max() > 0.4
+    assert np.mean(negative) == pytest.approx(1 / 3, abs=0.03)
+
+
+def draw_toy(count, seeds=(0,)):
+    return toy.draw_examples(count, toy.streams(seeds, 1))
+
+
+def by_hand(weights, layer, patterns, states):
+    """Energy (S,) and update (S, D) of one layer at states (S, D), by the definition."""
+    q, k, o = (weights[name][layer, 0].numpy() for name in toy.NAMES)
+    scores = states @ q.T @ k @ patterns.T / 4
+    energies = -4 * np.log(np.exp(scores - scores.mean(1, keepdims=True)).mean(1))
+    return energies, softmax(scores, axis=1) @ patterns @ o.T
+
+
+def test_the_loss_follows_the_goal():
+    """With W_O = 0 the state stays what it is: scores ξ·x_j/√D, of R x_j, and with the sign."""
+    weights = toy.initial_weights([0], layers=2)
+    weights["output"] = torch.zeros_like(weights["output"])
+    examples, turns = draw_toy(40), toy.rotation([0])
+    patterns, states, target = (part[0].numpy() for part in examples)
+    turn = turns[0].numpy()
+    np.testing.assert_allclose(turn @ turn.T, np.eye(16), atol=1e-12)
+    given = {"recall": patterns, "avoid": -patterns, "translate": patterns @ turn.T}
+    for goal, seen in given.items():
+        loss = toy.toy_loss(weights, goal, examples, turns=turns)
+        scores = np.einsum("bnd,bd->bn", seen, states) / 4
+        expected = np.log(np.exp(scores).sum(1)) - scores[np.arange(40), target]
+        np.testing.assert_allclose(float(loss), expected.mean(), rtol=1e-12)
+
+
+def test_examples_and_weights_have_the_promised_sizes(monkeypatch):
+    """Patterns of length √D, noise of the standard deviation asked for, weights N(0, 1/4D)."""
+    monkeypatch.setattr(toy, "NOISE", 0.5)
+    patterns, states, target = (part[0] for part in draw_toy(4000))
+    torch.testing.assert_close(patterns.norm(dim=-1), torch.full((4000, 16), 4.0).double())
+    noise = states - patterns[torch.arange(4000), target]
+    # 64,000 numbers: their standard deviation is known to 0.3 per cent.
+    assert float(noise.std()) == pytest.approx(0.5, rel=0.015)
+    share = torch.bincount(target, minlength=16).double() / 4000
+    assert float((share - 1 / 16).abs().max()) < 5 * (15 / 256 / 4000) ** 0.5
+    for matrix in toy.initial_weights(range(16)).values():
+        assert float(matrix.std()) == pytest.approx(1 / 8, rel=0.03)
+
+
+def test_copies_are_trained_as_each_would_be_alone():
+    """Weights, rotations, data and three steps of training of copy 1 are those of seed 1."""
+    torch.testing.assert_close(toy.rotation([0, 1])[1], toy.rotation([1])[0])
+    both, one = (
+        toy.train_toy("translate", seeds=seeds, steps=3, record_every=2, layers=2)
+        for seeds in ([0, 1], [1])
+    )
+    assert both["step"].tolist() == [0, 2, 3]
+    for name in ("cosine", "loss", "floor"):
+        np.testing.assert_allclose(both[name][:, 1], one[name][:, 0], atol=1e-12)
+    for name in ("cosine", "loss"):
+        assert abs(both[name][:, 0] - one[name][:, 0]).min() > 1e-9
+
+
+def test_measurements_by_hand(monkeypatch):
+    """Two layers, five examples: each state followed on its own, gradients by differences."""
+    monkeypatch.setattr(toy, "NOISE", 1.5)
+    weights = toy.initial_weights([2], layers=2)
+    found = toy.measure_toy(weights, "avoid", seeds=[2], count=5)
+    patterns, starts, target = (part[0] for part in draw_toy(5, seeds=[2]))
+    cosines, losses, floors = np.zeros((5, 2)), [], []
+    for b in range(5):
+        x, xi = patterns[b].numpy(), starts[b].numpy()
+        # Bayes: the probability of j given its noisy copy, from squared distances.
+        likely = np.exp(-((x - xi) ** 2).sum(1) / (2 * 1.5**2))
+        floors.append(-np.log(likely[target[b]] / likely.sum()))
+        for layer in range(2):
+            up, down = (
+                by_hand(weights, layer, x, xi + shift * np.eye(16))[0] for shift in (1e-5, -1e-5)
+            )
+            step = by_hand(weights, layer, x, xi[None])[1][0]
+            cosines[b, layer] = cosine(step, down - up)
+            xi = xi + step
+        scores = -x @ xi / 4
+        losses.append(np.log(np.exp(scores).sum()) - scores[target[b]])
+    np.testing.assert_allclose(found["cosine"][0], cosines.mean(0), atol=1e-6)
+    assert float(found["loss"][0]) == pytest.approx(np.mean(losses), rel=1e-10)
+    assert float(found["floor"][0]) == pytest.approx(np.mean(floors), rel=1e-10)
+
+
+@pytest.mark.nightly
+@pytest.mark.claim("A14c")
+def test_training_aligns_or_opposes_the_update_as_the_goal_asks():
+    """Short trainings of two copies: recall goes up by more than 0.5, the others below −0.2."""
+    given = {"seeds": [0, 1], "layers": 2, "steps": 150, "record_every": 100}
+    found = {goal: toy.train_toy(goal, **given) for goal in toy.GOALS}
+    assert found["recall"]["step"].tolist() == [0, 100, 150]
+    for goal, record in found.items():
+        cosine = record["cosine"]
+        assert (abs(cosine[0]) < 0.15).all()
+        assert (record["loss"][-1] < record["loss"][0]).all()
+        change = cosine[-1] - cosine[0]
+        assert (change > 0.5).all() if goal == "recall" else (change < -0.2).all()
+
+
+def test_stored_trainings_are_those_of_the_code():
+    """Before training the rows are those of a new run; the loss never falls below its floor."""
+    for (table, seed), goal in product(((toy.TOY, 0), (toy.LONGER, 200)), toy.GOALS):
+        stored = toy.read_toy(table)
+        seeds = [seed, seed + 1]
+        start = toy.measure_toy(toy.initial_weights(seeds), goal, seeds=seeds)
+        np.testing.assert_allclose(stored[goal]["cosine"][0, :2], start["cosine"], rtol=2e-5)
+        np.testing.assert_allclose(stored[goal]["loss"][0, :2], start["loss"], rtol=2e-5)
+        assert (stored[goal]["loss"] > 0.98 * stored[goal]["floor"]).all()
+        assert np.median(stored[goal]["loss"][-1]) < 0.25
+
+
+def energy_layer(seed=0, beta=0.7):
+    maps = [draw(3, 5, seed=[seed, n]) for n in (1, 2)]
+    return energy_transformer.EnergyLayer(*maps, patterns=draw(7, 5, seed=[seed, 3]), beta=beta)
+
+
+def test_energy_is_the_sum_written_out():
+    model, seen = energy_layer(), draw(6, 5, seed=4)
+    total = 0.0
+    for asking in seen.numpy():
+        query = model.query_map.numpy() @ asking
+        scores = [0.7 * float(query @ (model.key_map.numpy() @ other)) for other in seen.numpy()]
+        total -= logsumexp(scores) / 0.7
+    for pattern in model.patterns.numpy():
+        total -= 0.5 * sum(max(0.0, float(pattern @ g)) ** 2 for g in seen.numpy())
+    assert abs(float(energy(model, seen)) - total) < 1e-10 * abs(total)
+
+
+def test_the_normalisation_is_the_gradient_of_a_convex_function():
+    def spreads(y):
+        return 5 * (y.var(-1, correction=0) + 1e-5).sqrt().sum()
+
+    x = draw(1, 5, seed=5)
+    torch.testing.assert_close(normalize(x), jacobian(spreads, x))
+    curvature = hessian(spreads, x).reshape(5, 5)
+    assert float(torch.linalg.eigvalsh(curvature).min()) > -1e-12
+
+
+def test_no_safe_step_raises_the_energy_and_large_ones_do():
+    for trial in range(40):
+        model = energy_layer(trial, beta=float(np.exp(trial / 8 - 2)))
+        if trial % 2:
+            model = model._replace(key_map=-model.query_map, patterns=0.1 * model.patterns)
+        tokens = draw(4, 6, 5, seed=[trial, 9])
+        size = 0.999 * energy_transformer.safe_step(model, tokens)[:, None, None]
+        after = tokens - size * gradient(model, normalize(tokens))
+        change = energy(model, normalize(after)) - energy(model, normalize(tokens))
+        assert float(change.max()) < 1e-10
+    for kind in energy_transformer.KINDS:
+        shares = energy_transformer.uphill_shares(kind, factors=[1.0, 64.0])
+        assert shares[0] == 0.0
+    assert shares[1] > 0.1
