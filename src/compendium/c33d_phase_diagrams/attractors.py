@@ -1,15 +1,9 @@
 """Which orbits lie on one attractor, and which starts end on it.
 
-*Identity.* Two cycles of one period are told apart by their *fingerprints*: the averages of m^o_a
-and of m^o_a m^o_b along the orbit, weighted with the bump function of `dmft.attractors`, one of
-each for every position of the clock, which belongs to the state where ε > 0; their error is the
-scatter over consecutive stretches. Leading exponents must agree, too: a cycle inside of a chaotic
-set may share its averages, not its growth.
-
-*Basins.* A start has settled on an attractor if at two checks in a row its window lies within a
-radius of the windows that the attractor visits at one position of the clock. The *uncertainty
-exponent* α (Grebogi et al. 1983, McDonald et al. 1985): the share of points that have a point of
-another basin at a distance ε goes as ε^α.
+Fingerprints are averages along the orbit, weighted with the bump function of `dmft.attractors`.
+Leading exponents must agree, too: a cycle inside of a chaotic set may share its averages, not its
+growth. A start has settled on an attractor if at two checks in a row its window lies within a
+radius of the windows that the attractor visits at one position of the clock.
 """
 
 from collections.abc import Iterable, Sequence

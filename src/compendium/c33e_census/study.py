@@ -1,14 +1,11 @@
 """What a network does over a range of inverse temperatures, of many networks, and what predicts it.
 
-48 values of β, even in (0, 3 √(L/P)], and 16 more around the end of the driven cycle; 8 random
-contexts each. √(L/P) is the spread of the eigenvalues of ⟨W^v W^o⟩.
-
 1. First look: 3,000 steps, then a period of at most 256 steps in 512. Most orbits have one.
 2. Second look at the others: `find_attractors` after 8,000 steps more.
 3. Third look at what is neither periodic nor chaotic then: the same after 30,000 steps more.
-4. 64 replicas in all of the chaotic orbits, shared evenly among their β and moved apart by 1e-10,
-   are followed for 40,000 steps. One has escaped when its growth stays below a third of the
-   exponent up to the end. Where at least half have, the label is transient chaos.
+4. Replicas of the chaotic orbits, moved apart by 1e-10, are followed for 40,000 steps. One has
+   escaped when its growth stays below a third of the exponent up to the end. Where at least half
+   have, the label is transient chaos.
 
 An orbit is *driven* if all contexts at its β end on one orbit whose period divides that of the
 clock. The onset is the first β where this fails.

@@ -1,14 +1,10 @@
 """The least action of an escape: how improbable the easiest way out of an attractor is.
 
-That the segments of the next token come out as x where the network draws with means m has, to
-leading order in N, the probability exp(−N Σ_l f_l K(x_l, m_l)), with f_l the share of the bits in
-segment l and K the relative entropy of two coins. The probability of a path is exp(−N V[x]), V the
-sum over its tokens: the action of [freidlin2012random], here of a chain with a window. The way
-*down* into another attractor costs nothing: the end may be fixed there, whatever the basins.
-
-Tokens are handled as fields y, x = tanh y, in which K = (y − h) tanh y − ln cosh y + ln cosh h with
-m = tanh h is finite everywhere. K is ½r² with a smooth r, and the action minimized as a sum of
-squares. Conventions of `finite_size`: paths run from old to new.
+The action V of a path sums f_l K(x_l, m_l) over segments and tokens: f_l the share of the bits, K
+the relative entropy of two coins [freidlin2012random, here a chain with a window]. The way *down*
+into another attractor costs nothing: the end may be fixed there, whatever the basins. Tokens are
+handled as fields y, x = tanh y, and the action minimized as a sum of squares, K = ½r². Conventions
+of `finite_size`: paths run from old to new.
 """
 
 import numpy as np

@@ -3,10 +3,9 @@
 Where a text is, is decided by switching the noise off: its window is followed by the mean field
 until it can be recognized.
 
-Predictions, written after a pilot at two sizes and before the table of escapes was made. ln τ is
-linear in N, and a power law of N is worse by more than ten units of deviance over all cycles; its
-slope is the least action, up to an unknown factor of N before the exponential: √N would raise the
-slope by 1/(2N), a tenth of it where τ is some thousand tokens.
+Written down after a pilot at two sizes and before the table: a power law of N is worse by more than
+ten units of deviance over all cycles; the slope of ln τ is the least action, up to an unknown
+factor of N in front: √N would raise it by 1/(2N), a tenth of it where τ is some thousand tokens.
 
 Windows run from old to new, as in `finite_size`, contexts from new to old, as in `mean_field`.
 """

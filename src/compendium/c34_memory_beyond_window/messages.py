@@ -1,16 +1,10 @@
 """What is left of a message in later windows: by linear noise, and from sampled texts.
 
-A message draws the newest token with means x ± s D^{1/2} e, where D = (1 − x²)/f is N times the
-variance of its own noise, e a unit vector over the L segments, s the *strength*. Along a mean-field
-path the window of T deviations is to first order in N^{-1/2} a Gaussian state z of n = T·L numbers,
-`z' = F z + (ξ, 0, …, 0)`, of covariance C/N. Shift the noise of one token by u: k tokens later the
-mean has moved by Φ_k u, and the Fisher information about the shift is [ganguli2008memory, Eq. (3),
-there for a stationary linear network]
-
-    N uᵀ Φ_kᵀ C_k⁻¹ Φ_k u  =  N |B_k e|²,   u = D^{1/2} e,   B_k = C_k^{-1/2} Φ_k D^{1/2} .
-
-With C = S Sᵀ, one step turns S into the factor of `[F S, D^{1/2}]`, whose orthogonal factor O takes
-B along: B' = O₁ᵀ B. No covariance is inverted, which chaos would make impossible.
+A message draws the newest token with means x ± s D^{1/2} e: D = (1 − x²)/f is N times the variance
+of its own noise, e a unit vector over the L segments, s the *strength*. Of the window's n = T·L
+deviations, of covariance C/N, k tokens later, Fisher information about it is N |B_k e|² with
+B_k = C_k^{-1/2} Φ_k D^{1/2} [ganguli2008memory, Eq. (3)], which orthogonal factors take along: no
+covariance is inverted, which chaos would make impossible.
 
 Conventions of `finite_size`: maps (steps, T, L, L) with the axis s counting back, noise
 (T + steps, L) from old to new.

@@ -1,14 +1,10 @@
 """A self-attention network whose tokens are made of letters: sites with q values.
 
 A feature of a role gives every letter s of site i a value W^α_{a,i}(s) that averages to zero over
-the letters. Given the attention vector A every site is drawn from a softmax over its letters,
-
-    P(s_i = s) ∝ exp(β Σ_a A_a W^o_{a,i}(s)) .
-
-A Potts feature (Wu 1982) names one letter of each site: W(s) is 1 for it and −1/(q − 1) else. Their
-variance over the letters is 1/(q − 1); in units in which it is 1, as for bits, β and γ are smaller
-by that factor. Sites fall into segments of equal features, each one multinomial draw. A
-*vocabulary*, one softmax over a list of V words, is a network of N = 1 site and q = V letters.
+the letters. A Potts feature (Wu 1982) is 1 for one letter of each site and −1/(q − 1) for others;
+in units in which its variance 1/(q − 1) is 1, as for bits, β and γ are smaller by that factor.
+Sites fall into segments of equal features, each one multinomial draw. A *vocabulary*, one softmax
+over a list of V words, is a network of N = 1 site and q = V letters.
 
 Conventions of `spinformer.dmft.finite_size`: a token is (L, q), the shares of the letters in each
 segment. Windows (..., T, L, q) and paths (..., steps, L, q) run from *old to new*; `position` is

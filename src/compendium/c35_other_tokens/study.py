@@ -1,12 +1,7 @@
 """Letters and words: deviations from the mean field, regimes, lists of words.
 
-A vocabulary that lists V of all q^N tokens, drawn at random, is a random energy model (Derrida
-1981): around overlaps that the sites would have with probabilities p lie V exp(−N ΔS) words, with
-
-    ΔS = Σ_l f_l Σ_s p_{l,s} ln(q p_{l,s}) ,
-
-the information of a site in nats. Where ln V / N < ΔS there is none, and the softmax condenses on
-the few best words of the list: their overlaps are those of sites at β* < β, ΔS(β*) = ln V / N.
+A list of V of all q^N tokens, drawn at random, is a random energy model (Derrida 1981): where
+ln V / N is below the information ΔS of a site, in nats, the softmax condenses on its best words.
 """
 
 from collections.abc import Sequence

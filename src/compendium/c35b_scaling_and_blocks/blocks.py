@@ -2,14 +2,10 @@
 
 To [poclopez2024dynamical, Eqs. (7), (8), (15)] come a residual connection of strength r, by which
 every bit sees its own last value, and a feed-forward block of strength s, many hidden spins with
-signs U, V at the same β. With A the attention vector
-
-    B_a = A_a + s ⟨V_a tanh(β Σ_b U_b A_b)⟩,   h_l = Σ_a W^o_{l,a} B_a ,
-    u'_l = ½(t₊ + t₋) + ½(t₊ − t₋) u_l,   t± = tanh β(h_l ± r) .
-
-The state is the mean tokens u of the window; with r = s = 0 this is `dmft.mean_field`. Positions
-act on overlaps, not on the residual connection. Exponents are in nats per step, from tangent
-vectors of u. "Linear" blocks take the argument of the hidden tanh for it.
+signs U, V at the same β (`eq-blocks-model`, `eq-blocks-residual` of the chapter). The state is the
+mean tokens u of the window; with r = s = 0 this is `dmft.mean_field`. Positions act on overlaps,
+not on the residual connection. Exponents are in nats per step, from tangent vectors of u.
+"Linear" blocks take the argument of the hidden tanh for it.
 """
 
 from collections.abc import Sequence

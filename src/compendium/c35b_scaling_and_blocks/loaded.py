@@ -1,14 +1,10 @@
 """Self-attention with a number of features proportional to the number of bits, P = αN.
 
 To the few features of [poclopez2024dynamical], whose overlaps are of order one, come αN features
-with independent random signs in all four roles (α is the load, as in [amit1987statistical]). For
-N → ∞ the fields that these make at a bit are Gaussian with covariance over time
-
-    R(t, t') = α Σ_{s,s'} π_t(s) π_t'(s') C(t−s, t'−s'),
-
-π the attention weights, C the overlap (1/N) Σ_i x_i x_i' of two tokens. With h the field of the
-few, u_l = E tanh β(h_l + √R z) and C(t+1, t'+1) = Σ_l f_l E[tanh β(h_l + x) tanh β(h_l' + y)].
-Their scores vanish in the theory, where γ is held fixed. At α = 0 it is `dmft.mean_field`.
+with independent random signs in all four roles (α is the load, as in [amit1987statistical]). The
+fields that these make at a bit are Gaussian, of covariance R over time, C the overlap of two tokens
+(`eq-blocks-crosstalk`, `eq-blocks-loaded` of the chapter). Their scores vanish in the theory, where
+γ is held fixed. At α = 0 it is `dmft.mean_field`.
 """
 
 from functools import cache

@@ -1,11 +1,10 @@
 """Learning in the driven network: relaxed weights, three gradients, the exact one, trainings.
 
 W = tanh θ for the signs of [poclopez2024dynamical, Eqs. (7), (8)], without position. A drawn mean
-of segment l is x_l = 2 Binomial(n, (1 + tanh h_l)/2)/n − 1, n = N/L; tanh h_l in the limit. The
-cost of a step is the surprise of a target token over the *visible* segments, the first V.
-Gradients of its mean over the draws: "limit", through the path of the limit; "straight", through a
-drawn path as if each token were its mean plus a constant; "score", of log P(drawn tokens) times
-later costs (REINFORCE); that of `exact_costs`, for a few bits.
+of segment l is x_l = 2 Binomial(n, (1 + tanh h_l)/2)/n − 1, n = N/L. The cost of a step is the
+surprise of a target token over the *visible* segments, the first V. Gradients: "limit", through
+the path of the means; "straight", through a drawn path as if each token were its mean plus a
+constant; "score", of log P(drawn tokens) times later costs; that of `exact_costs`, for a few bits.
 
 Shapes: S networks side by side, B paths each, L segments, P features, T tokens in a window,
 weights (S, 4, P, L), roles in the order o, v, q, k; time runs from old to new.
