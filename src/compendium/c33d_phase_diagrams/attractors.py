@@ -240,9 +240,8 @@ def ends_apart(
 
 
 class Uncertainty(NamedTuple):
-    """Shares (n,) of points with another label at distances (n,), errors, the exponent α."""
+    """Shares (n,) of points with another label at each distance, errors, the exponent α."""
 
-    distances: np.ndarray
     shares: np.ndarray
     errors: np.ndarray
     exponent: Estimate
@@ -256,7 +255,7 @@ def uncertainty_exponent(
     Errors by leaving out one of the `groups` (B,), integers, at a time: points that share
     neighbors.
     """
-    sizes, points = np.asarray(distances, dtype=float), differ.shape[1]
+    points = differ.shape[1]
     if groups is None:
         groups = np.arange(points) % 50
     shares = differ.mean(axis=1)
@@ -268,12 +267,12 @@ def uncertainty_exponent(
     # A share whose groups all agree is still only counted.
     weights = np.maximum(errors, shares / np.sqrt(points))
     laws = [
-        fit_power(sizes, values=np.maximum(one, 0.5 / points), errors=weights)
+        fit_power(distances, values=np.maximum(one, 0.5 / points), errors=weights)
         for one in (shares, *left_out)
     ]
     value, *slopes = (float(law.slope.value) for law in laws)
     error = float(np.sqrt((count - 1) * np.var(slopes)))
-    return Uncertainty(sizes, shares, errors, Estimate(value=value, error=error, samples=count))
+    return Uncertainty(shares, errors, Estimate(value=value, error=error, samples=count))
 
 
 def grid_neighbors(

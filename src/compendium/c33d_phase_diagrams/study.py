@@ -237,6 +237,6 @@ def LONGER(bits: int, *, seed: int) -> Rows:
     betas = np.linspace(1.4, 2.4, 64)
     found = survey(network, start, beta=betas, exponent_steps=1000 * turn, **how)
     rates = found.exponents.value[found.regime == Regime.CHAOTIC, 0]
-    shares = {one.label.replace(" ", "-"): (found.regime == one).mean() for one in Regime}
+    shares = {one.label: (found.regime == one).mean() for one in _NAMED}
     rate = float(np.median(rates)) if len(rates) else 0.0
     return rows_of(predicted=predicted, onset=seen, **shares, rate=rate)

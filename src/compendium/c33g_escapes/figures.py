@@ -1,4 +1,4 @@
-"""Drawings of escapes by noise: a valley and its pass, lifetimes against the number of bits."""
+"""The drawing of lifetimes against the number of bits."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,23 +8,6 @@ from matplotlib.figure import Figure
 
 from compendium.common.drawing import intervals
 from spinformer.plot.style import COLORS, label_panels
-
-
-def show_chain(
-    sizes: np.ndarray, *, lifetimes: np.ndarray, action: float, constant: float
-) -> Figure:
-    """Exact lifetimes of the one-kind network, ln τ and ln τ − N V, against the number of bits."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(8.0, 3.1))
-    logs, line = np.log(lifetimes), constant + action * sizes
-    left.plot(sizes, logs, "o", ms=4, color=COLORS["blue"], label="exact")
-    left.plot(sizes, line, color=COLORS["black"], lw=1, label="slope: least action")
-    left.set(xlabel="bits $N$", ylabel=r"$\ln\,\tau$")
-    left.legend(fontsize=8)
-    right.plot(sizes, logs - action * sizes, "o-", ms=4, color=COLORS["blue"])
-    right.set(xlabel="bits $N$", ylabel=r"$\ln\,\tau - N V$")
-    right.set_ylim(constant - 0.5, constant + 0.5)
-    label_panels([left, right])
-    return figure
 
 
 def show_escapes(
