@@ -33,7 +33,7 @@ def made(moments, errors, rate=0.0, spread=0.0):
 @pytest.fixture(scope="module")
 def cycles():
     """What 256 random contexts end on at β = 1.27."""
-    return coexisting(1.27, count=256, transient=30_000)
+    return coexisting(beta=1.27, count=256, transient=30_000)
 
 
 def found_at(starts):
@@ -102,17 +102,17 @@ def test_the_clock_is_part_of_the_state_where_it_drives():
 
 
 def test_two_cycles_of_one_period_are_told_apart_and_chaos_is_one_attractor():
-    found = coexisting(1.527, gamma=14.7, count=64, transient=20_000)
+    found = coexisting(beta=1.527, gamma=14.7, count=64, transient=20_000)
     assert found.names == ["periodic 28", "periodic 28"]
     assert found.between > 1e6 * found.within
     one, other = found.sets
     assert len(one) == len(other) == 7
     assert np.linalg.norm(one[:, None] - other, axis=-1).min() > 1e-2
-    wild = coexisting(1.28, count=48, transient=4000)
+    wild = coexisting(beta=1.28, count=48, transient=4000)
     assert wild.names == ["chaotic"]
     assert (wild.numbers == 0).all()
     # At 1.2752 strong chaos is a transient beside weak chaos and a cycle of 224 steps.
-    near = coexisting(1.2752, count=48, transient=120_000)
+    near = coexisting(beta=1.2752, count=48, transient=120_000)
     assert set(near.names) == {"chaotic", "periodic 224"}
     assert len(near.names) == 3
 
@@ -198,14 +198,15 @@ def test_the_error_of_an_exponent_is_its_scatter():
 
 def test_near_starts_end_apart_as_lots_do(cycles):
     distances = 10.0 ** np.arange(-12, 0, 2)
-    apart = attractors.ends_apart(1.27, sets=cycles.sets, distances=distances, count=400)
+    how = {"beta": 1.27, "seed": 0}
+    apart = attractors.ends_apart(cycles.sets, distances=distances, count=400, **how)
     assert apart.shape == (6, 400)
     found = attractors.uncertainty_exponent(apart, distances=distances)
     assert abs(found.exponent.value) < 0.02
     shares = np.bincount(cycles.numbers) / 256
     assert abs(found.shares.mean() - (1 - (shares**2).sum())) < 0.06
     # Pairs that are the same point end together, wherever that is.
-    assert not attractors.ends_apart(1.27, sets=cycles.sets, distances=[0.0], count=20).any()
+    assert not attractors.ends_apart(cycles.sets, distances=[0.0], count=20, **how).any()
 
 
 # ---- following

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from known_networks import UNEVEN
 from scipy.signal import periodogram
 from scipy.stats import binom, norm
@@ -11,6 +13,7 @@ from scipy.stats import binom, norm
 from compendium.c32b_finite_size.corrections import noise_covariance, predicted_rms
 from compendium.c34_memory_beyond_window import messages, study
 from compendium.c34_memory_beyond_window.messages import label_information, predicted_information
+from compendium.c34_memory_beyond_window.study import autocorrelation
 from compendium.common.phase_transitions import protocol_start
 from compendium.common.rows import median_interval
 from compendium.common.windows import MOTIONS, message_start, replicas
@@ -67,6 +70,21 @@ def test_spectra_and_correlations_by_other_means():
     height = power[:, -1].mean() * 20_000 / 2400
     assert table["half_least"].min() < height < table["half_most"].max()
     assert table["half_least"].min() < 15 < table["half_most"].max()
+
+
+@given(st.integers(3, 80), st.integers(0, 10_000), st.booleans())
+@settings(deadline=None, max_examples=25, derandomize=True)
+def test_autocorrelation_is_the_sum_that_defines_it_and_a_constant_has_none(n, seed, unbiased):
+    signal = np.random.default_rng(seed).standard_normal((2, n)).cumsum(axis=1)
+    result = autocorrelation(signal, lags=n - 1, unbiased=unbiased)
+    for x, row in zip(signal - signal.mean(axis=1, keepdims=True), result, strict=True):
+        for lag in range(n):
+            terms = n - lag if unbiased else n
+            expected = np.sum(x[: n - lag] * x[lag:]) / (terms * np.mean(x**2))
+            assert row[lag] == pytest.approx(expected, abs=1e-10)
+    for signal in (np.ones(9), 1.0 + 1e-14 * np.arange(9.0)):
+        with pytest.raises(ValueError, match="constant"):
+            autocorrelation(signal, lags=3)
 
 
 def traced(motion, number, steps):

@@ -12,6 +12,7 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.spatial import cKDTree
 
 from compendium.common.phase_transitions import name as named
@@ -139,7 +140,7 @@ def settle(
 
 
 class Coexisting(NamedTuple):
-    """Attractors that random contexts (B,) of the document's network end on at one β.
+    """Attractors that random contexts (B,) of the document's network end on.
 
     numbers: (B,) as of `identify`. names: regime and period of each. sets: windows of each at
     position 0, (n, T·P), those of a cycle once. within, between: largest distance of two
@@ -154,11 +155,10 @@ class Coexisting(NamedTuple):
 
 
 def coexisting(
-    beta: float, *, count: int, seed: Seed = 0, transient: int = 60_000, **parameters: Any
+    *, count: int, seed: Seed = 0, transient: int = 60_000, **parameters: Any
 ) -> Coexisting:
     """Tell apart what `count` random contexts end on after `transient` steps."""
     network = Network.document()
-    parameters |= {"beta": beta}
     starts = random_contexts(network, seed, count=count)
     how: dict[str, Any] = {"transient": transient, "exponent_steps": 4000}
     found, prints, context = settle(network, starts, **how, **parameters)
@@ -217,13 +217,7 @@ def basins_of_attraction(
 
 
 def ends_apart(
-    beta: float,
-    *,
-    sets: Sequence[np.ndarray],
-    distances: Sequence[float],
-    count: int,
-    seed: Seed = 0,
-    **parameters: Any,
+    sets: Sequence[np.ndarray], *, distances: ArrayLike, count: int, seed: Seed, **parameters: Any
 ) -> np.ndarray:
     """Whether a random context and a second one a distance away end on different `sets`.
 
@@ -231,11 +225,12 @@ def ends_apart(
     """
     rng = numpy_generator(seed)
     base = random_contexts(Network.document(), rng, count=count).attention
-    direction = rng.standard_normal((len(distances), *base.shape))
+    sizes = np.reshape(distances, (-1, 1, 1, 1))
+    direction = rng.standard_normal((len(sizes), *base.shape))
     direction /= np.sqrt((direction**2).sum(axis=(-2, -1), keepdims=True))
-    moved = base + np.reshape(distances, (-1, 1, 1, 1)) * direction
+    moved = base + sizes * direction
     starts = Context(np.concatenate([base[None], moved]), 0)
-    ends = basins_of_attraction(starts, sets=sets, beta=beta, **parameters)
+    ends = basins_of_attraction(starts, sets=sets, **parameters)
     return np.asarray(ends[1:] != ends[0])[:, (ends >= 0).all(axis=0)]
 
 
@@ -252,8 +247,7 @@ def uncertainty_exponent(
 ) -> Uncertainty:
     """Uncertainty exponent from booleans (n, B): does point b have another label at distance n?
 
-    Errors by leaving out one of the `groups` (B,), integers, at a time: points that share
-    neighbors.
+    Errors by leaving out one of the `groups` (B,), points that share neighbors, at a time.
     """
     points = differ.shape[1]
     if groups is None:

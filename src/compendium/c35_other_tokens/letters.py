@@ -57,8 +57,6 @@ class LetterNetwork(AttentionNetwork):
     def _checked_semantic(self) -> np.ndarray:
         return check_array("semantic", self.semantic, shape=(4, "P", "L", "q"))
 
-    # ---- constructors
-
     @classmethod
     def from_binary(cls, network: Network) -> Self:
         """The network of bits as one of two letters, the bit −1 first."""
@@ -76,8 +74,6 @@ class LetterNetwork(AttentionNetwork):
             gamma=(letters - 1) * GAMMA,
             epsilon=0.02,
         )
-
-    # ---- what the dynamics needs
 
     @property
     def letters(self) -> int:
@@ -110,9 +106,9 @@ class LetterNetwork(AttentionNetwork):
         """The cheapest exact form of the average over sites and letters (`kernels`).
 
         Letters of a segment with equal output features form a class; segments with the same
-        classes, in any order of the letters, form a group. Returns `patterns` (rows, P), the output
-        features of the classes relative to a group's first one; `readout` (4, P, rows); and
-        `degeneracy` (groups, classes), how many letters a class holds.
+        classes, in any order, form a group. Returns `patterns` (rows, P), output features of the
+        classes relative to a group's first one; `readout` (4, P, rows); and `degeneracy`
+        (groups, classes), how many letters a class holds.
         """
         groups: dict[bytes, list[tuple[int, np.ndarray, np.ndarray, np.ndarray]]] = {}
         for segment in range(self.segments):
