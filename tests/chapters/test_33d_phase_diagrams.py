@@ -47,9 +47,6 @@ def settled():
     return found_at(random_contexts(NETWORK, 0, count=64))
 
 
-# ---- identity
-
-
 def test_moments_are_the_averages_over_a_period(settled):
     moments, _, _ = moments_of(NETWORK, settled.context, beta=1.27)
     # A whole number of each of the periods 16, 28 and 56.
@@ -134,9 +131,6 @@ def test_what_is_the_same_within_errors():
     assert attractors.identify(made([0.3, 0.0, 0.0], [0.0, 0.0, 0.0])).tolist() == [1, 0, 0]
 
 
-# ---- basins
-
-
 def settled_on(starts, sets, horizon=60_000):
     return attractors.basins_of_attraction(starts, beta=1.27, sets=sets, horizon=horizon)
 
@@ -209,9 +203,6 @@ def test_near_starts_end_apart_as_lots_do(cycles):
     assert not attractors.ends_apart(cycles.sets, distances=[0.0], count=20, **how).any()
 
 
-# ---- following
-
-
 @pytest.mark.parametrize("name", TABLES)
 def test_cells_of_a_stored_plane_again(name):
     layers = study.read_plane(TABLES[name])
@@ -277,9 +268,6 @@ def test_control_cells_are_those_of_the_plane_and_come_out_again():
     chosen = np.append(np.flatnonzero(before == after)[:12], np.flatnonzero(before != after)[:6])
     late = study.cells(name, values[chosen], beta=betas[chosen], transient=200_000, random=False)
     assert (late["regime"] == stored["regime"][mine[chosen]]).all()
-
-
-# ---- longer windows
 
 
 def test_a_longer_network_is_the_document_s_with_slower_bits():

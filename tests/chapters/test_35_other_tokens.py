@@ -73,9 +73,6 @@ MACHINES = {
 }
 
 
-# ---- bits
-
-
 def test_the_document_with_two_letters():
     bits, letters = Network.document(), document(2)
     assert letters == LetterNetwork.from_binary(bits)
@@ -90,9 +87,6 @@ def test_the_document_with_two_letters():
     expected = predicted_rms(bits, noise_covariance(bits, one, maps=maps))
     found = predicted_deviation(letters, 1.1, path=other, position=2)
     assert found == pytest.approx(expected, rel=1e-9)
-
-
-# ---- the map
 
 
 @pytest.mark.parametrize(
@@ -126,9 +120,6 @@ def test_tangent_maps_by_finite_differences(name):
     assert np.mean(slopes, axis=0) == pytest.approx(matrix, abs=1e-7)
 
 
-# ---- onset
-
-
 @pytest.mark.parametrize("letters", [2, 3, 4, 8])
 def test_onset_is_where_a_multiplier_reaches_the_unit_circle(letters):
     for seed in range(4):
@@ -150,9 +141,6 @@ def test_the_network_of_one_feature_rests_on_the_closed_branch(letters):
         beta = logit / (letters * overlap) * (letters - 1)
         following, _ = step(network, context, beta)
         assert following.attention == pytest.approx(context.attention, abs=1e-12)
-
-
-# ---- finite N
 
 
 def every_token(network, size, attention, beta):
@@ -233,9 +221,6 @@ def test_a_vocabulary_is_one_site():
     assert spread == pytest.approx(np.full(3, one), rel=0.1)
 
 
-# ---- lists of words
-
-
 def test_information_of_a_site_and_its_inverse():
     network = anything(4)
     attention = np.array([0.5, -0.8])
@@ -262,9 +247,6 @@ def test_lists_of_words_drawn_one_by_one():
     found = [[*mean, spread**2] for mean, spread in draws]
     error = np.std(wanted, axis=0) * math.sqrt(2 / 1500)
     assert (np.abs(np.mean(found, axis=0) - np.mean(wanted, axis=0)) < 4 * error).all()
-
-
-# ---- the tables and the claims
 
 
 PUSH = np.array([0.5, -0.4, 0.7])

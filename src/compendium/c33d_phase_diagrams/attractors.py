@@ -89,9 +89,8 @@ def separation(moments: np.ndarray, *, other: np.ndarray) -> np.ndarray:
 def identify(prints: Iterable[np.ndarray]) -> np.ndarray:
     """Number attractors by the `Fingerprints` of orbits (B,): integers (B,), the most frequent 0.
 
-    Each orbit is held against the best resolved one of every attractor found so far, the best
-    resolved first; two are the same if fingerprints and leading exponents agree within four errors.
-    Number −1: the same as several, so its errors are too large to tell.
+    The best resolved orbit of each attractor stands for it; others are the same if fingerprints and
+    leading exponents agree within four errors. −1: the same as several, so too coarse to tell.
     """
     moments, error, rate, spread = prints
     order = np.argsort(error, kind="stable")

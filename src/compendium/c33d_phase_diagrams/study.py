@@ -143,10 +143,7 @@ _PATCHES = {
     ],
 )
 def SETTINGS(patch: str, *, finer: int, wait: int) -> Rows:
-    """Score of quasi-periodic motion in a piece of the plane of β and ε, less one half.
-
-    finer: cells for each one of the plane, in either direction. wait: steps dropped.
-    """
+    """Score less ½ of quasi-periodic motion in a patch; `wait`: steps dropped."""
     betas, values = (
         np.arange(low, high, (axis[1] - axis[0]) / finer)
         for (low, high), axis in zip(_PATCHES[patch], (BETAS, UPWARDS["epsilon"]), strict=True)
@@ -165,8 +162,7 @@ def agreement(regime: np.ndarray, *, blocks: int = 10) -> dict[Regime, Estimate]
     """How much more often than by chance the neighbor of a cell has its label: 1 always, 0 never.
 
     (a − p)/(1 − p) with a the share of the four neighbors of a regime's cells that have its label,
-    p that of the regime in the plane. Errors by the jackknife over blocks × blocks pieces, which
-    are nearly independent as cells are not.
+    p that of the regime in the plane. Errors by the jackknife over blocks × blocks pieces.
     """
     rows, columns = (np.arange(n) * blocks // n for n in regime.shape)
     piece = (rows[:, None] * blocks + columns).ravel()

@@ -24,10 +24,7 @@ def path_action(network: Network, fields: np.ndarray, *, beta: float, position: 
 def least_action(
     network: Network, fields: np.ndarray, *, beta: float, position: int, max_steps: int = 300
 ) -> np.ndarray:
-    """Path of locally least action, fields (T + steps, L), whose first and last T tokens stay.
-
-    There may be many local minima: try several guesses.
-    """
+    """Path (T + steps, L) of one of many local minima; its first and last T tokens stay."""
     inner, fixed = slice(network.context, -network.context), torch.tensor(fields)
 
     def residuals(free: Tensor) -> Tensor:

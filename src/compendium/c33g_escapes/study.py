@@ -43,10 +43,7 @@ _LENGTHS = {3.0: 24, 1.27: 112}
 
 
 def recognize(orbits: np.ndarray, *, cycles: np.ndarray, clock: int) -> np.ndarray:
-    """Which of the cycles (n, q, P) each orbit (R, q, P) follows, (R,); −1: none of them.
-
-    Both begin at the same position of the clock; a shift by whole turns of it is no difference.
-    """
+    """Which cycle (n, q, P) orbits (R, q, P) follow, up to turns of the clock, (R,); −1: none."""
     turned = (np.roll(cycles, shift, axis=1) for shift in range(0, orbits.shape[1], clock))
     away = np.min([np.abs(orbits - one[:, None]).max(axis=(2, 3)) for one in turned], axis=0)
     return np.where(away.min(axis=0) <= _TOLERANCE, away.argmin(axis=0), -1)
@@ -136,10 +133,7 @@ class Coexisting(NamedTuple):
 
 @cache
 def coexisting_cycles(beta: float) -> Coexisting:
-    """The cycles of the document's network at β = 3 or 1.27.
-
-    In the order of the period, then of the mean of the first overlap, which no phase changes.
-    """
+    """Cycles of the document at β = 3 or 1.27, by period, then mean of the first overlap."""
     network, length = Network.document(), _LENGTHS[beta]
     ensemble = Ensemble(network, random_contexts(network, 0, count=96), beta=beta, threads=1)
     ensemble.advance(40_000)
@@ -255,10 +249,7 @@ def ACTIONS(cycle: int, *, size: int) -> Rows:
 
 
 def chain_lifetimes(network: Network, sizes: np.ndarray, *, beta: float) -> np.ndarray:
-    """Exact mean times in which a network of one bit kind and a window of one leaves the + side.
-
-    From all bits up: (1 − Q) τ = 1, Q the chances of a step among the positive tokens.
-    """
+    """Exact mean times in which one kind of bit, all up, leaves the + side; a window of one."""
     times = []
     for size in map(int, sizes):
         states = token_states(network, size)
@@ -294,10 +285,7 @@ def rates_over_actions(
 
 
 def rates_off(power: float | None, *, dealt: int = 0, **chosen: str) -> tuple[float, float, int]:
-    """Root mean square over the cycles of rate over action less 1, its error, how many texts.
-
-    With the action of the cycle that is `dealt` places before.
-    """
+    """Root mean square of rate over the action `dealt` cycles before, less 1; its error; texts."""
     value, error, texts = rates_over_actions(power, **chosen)
     action = ACTIONS.read()["action"]
     wrong = action / np.roll(action, dealt)

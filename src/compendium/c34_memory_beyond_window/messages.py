@@ -36,10 +36,7 @@ def fisher_memory(maps: np.ndarray, *, noise: np.ndarray) -> np.ndarray:
 
 
 def memory_profile(maps: np.ndarray, *, noise: np.ndarray) -> np.ndarray:
-    """How much the last window knows of every token of the path, (T + steps,), old to new.
-
-    The trace of B Bᵀ for each token: L where all of its components are known as well as written.
-    """
+    """What the last window knows of each token, old to new: trace of B Bᵀ, (T + steps,)."""
     context, segments = maps.shape[1:3]
     size = context * segments
     # The window is newest first, the profile old to new.
@@ -98,10 +95,7 @@ def trace_message(
 
 
 def predicted_information(memory: np.ndarray, *, size: int, strength: float) -> np.ndarray:
-    """Bits that the best guess has of the message, delay by delay, as long as noise is linear.
-
-    At a distance d of two Gaussians it errs with q = Φ(−d/2) and tells 1 − h(q).
-    """
+    """Bits that the best guess has of the message at each delay, as long as noise is linear."""
     wrong = ndtr(-strength * np.sqrt(size * memory))
     return np.asarray(1.0 - (entr(wrong) + entr(1.0 - wrong)) / np.log(2.0))
 
@@ -110,10 +104,7 @@ def measured_information(
     network: Network, window: np.ndarray, direction: np.ndarray, *, size: int, beta: float,
     position: int, strength: float, delays: np.ndarray, runs: int, seed: int,
 ) -> np.ndarray:  # fmt: skip
-    """Bits about a message at `delays`, from sampled texts of N = `size` bits, `runs` of each sign.
-
-    The newest token of the window is shifted by ± `strength` times D^{1/2} `direction`.
-    """
+    """Bits about a message at `delays`, from texts of N = `size` bits, `runs` of each sign."""
     how: dict[str, Any] = {"beta": beta, "position": position, "runs": runs}
     shift, texts = strength * np.sqrt(token_noise(network, window[-1])) * direction, []
     for own, moved in ((2 * seed, shift), (2 * seed + 1, -shift)):
@@ -133,10 +124,9 @@ def label_information(
 ) -> float:
     """Lower bound, in bits, on the information of a point about which cloud (n, d) it came from.
 
-    Half of each trains two classifiers, Fisher's linear discriminant, the best there is for
-    Gaussian clouds of one shape, and nearest neighbours, which know no shape. A quarter decides
-    which of them guesses, the last quarter is guessed. The bias (1/2n ln 2 bits, Miller and Madow)
-    is taken off.
+    Half of each trains Fisher's linear discriminant and nearest neighbours, a quarter decides which
+    of them guesses, the last quarter is guessed. The bias (1/2n ln 2 bits, Miller and Madow) is
+    taken off.
     """
     from sklearn.neighbors import KNeighborsClassifier
 

@@ -163,10 +163,7 @@ def letter_path(
     position: int,
     draw: Callable[[np.ndarray], np.ndarray] = np.asarray,
 ) -> np.ndarray:
-    """The path (..., T + steps, L, q): in the limit every token equals its probabilities.
-
-    draw: makes a token of its probabilities, where it does not.
-    """
+    """The path (..., T + steps, L, q) of tokens that `draw` makes of their probabilities."""
     for place in range(position, position + steps):
         recent = window[..., -network.context :, :, :]
         attention = attention_of_letters(network, recent, position=place)
@@ -192,10 +189,7 @@ def generate_letters(
 def enumerate_next(
     network: LetterNetwork, size: int, *, beta: float, attention: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The exact law after an attention vector (P,): all tokens (q^N, L, q), probabilities (q^N,).
-
-    One softmax of the energy −N Σ_a A_a m^o_a.
-    """
+    """The law after an attention vector (P,): all tokens (q^N, L, q), probabilities (q^N,)."""
     counts = network.counts(size)
     sites = np.indices((network.letters,) * size).reshape(size, -1).T
     owner = np.repeat(np.eye(network.segments), counts, axis=0)
@@ -204,10 +198,7 @@ def enumerate_next(
 
 
 def overlap_covariance(network: LetterNetwork, chance: np.ndarray) -> np.ndarray:
-    """N times the covariance of the 4P overlaps of a token drawn from `chance` (..., L, q).
-
-    Σ_l f_l Cov_s(W^α_a, W^γ_b), without the factor 1 − ε, whatever N.
-    """
+    """N times the covariance of 4P overlaps, without 1 − ε, drawn from `chance` (..., L, q)."""
     size = 4 * network.features
     values = network.semantic.reshape(size, network.segments, network.letters)
     mean = np.einsum("als,...ls->...al", values, chance)
@@ -220,8 +211,7 @@ def predicted_deviation(
 ) -> np.ndarray:
     """√N times the root mean square of |m^o − m^o_∞| over runs, to first order in N^{-1/2}.
 
-    (T + steps,), for a path of `letter_path` whose window is drawn, too. Deviations in a window
-    move the next attention vector, that the mean of the next token; its draw adds noise.
+    (T + steps,), for a path of `letter_path` whose window is drawn, too.
     """
     context, width = network.context, 4 * network.features
     share = 1.0 - network.epsilon

@@ -74,10 +74,9 @@ class Text(NamedTuple):
 def rollout(
     weights: Tensor, text: Text, *, kind: str, size: int = 0, cut: bool = False, seed: int = 0
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Costs in bits and log-probabilities of what was drawn, (S, B, steps), and the tokens.
+    """Costs in bits and log-probabilities of draws, (S, B, steps); tokens (S, B, T + steps, L).
 
-    These are (S, B, T + steps, L), the window first. size: N, 0 for the limit. cut: gradients pass
-    through one step.
+    size: N, 0 for the limit. cut: gradients pass through one step.
     """
     context, (steps, visible) = text.window.shape[2], text.targets.shape[2:]
     bits, generator = size // weights.shape[-1], torch_generator(seed)
@@ -292,10 +291,7 @@ def stretches(part: str, *, seed: int = 0, draw: int = 0) -> np.ndarray:
 
 
 def tables() -> dict[str, float]:
-    """Bits per bit of tables of pairs of the training part, mixed with ten counts without a pair.
-
-    Of whole bytes, and of their bits as if independent.
-    """
+    """Bits per bit of tables of bytes and of bits after a byte, mixed with ten single counts."""
     read, test = text_bytes("train").astype(int), stretches("test").astype(int)
     bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
     before, after = test[:, 1:-1].ravel(), test[:, 2:].ravel()

@@ -44,10 +44,9 @@ def text_starts(model: Decoder, *, span: int, count: int = 16) -> Tensor:
 
 
 def find_rests(model: Decoder, betas: Sequence[float]) -> tuple[Tensor, Tensor]:
-    """The rests x (n, D) next to the mean of all words, one a β, stable or not, and residuals.
+    """Rests x (n, D) next to the mean of all words, one a β, stable or not; residuals.
 
-    The rest is the same for every length of the window, and a window of one token finds it.
-    ‖F(x) − x‖/√D is in units of the words' root mean square entry.
+    ‖F(x) − x‖/√D, in units of the words' root mean square entry. A window of one token is enough.
     """
     scale = model.embedding.square().mean().sqrt()
     beta = torch.tensor(betas, dtype=model.embedding.dtype)[:, None]
