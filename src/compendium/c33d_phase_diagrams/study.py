@@ -155,9 +155,6 @@ def SETTINGS(patch: str, *, finer: int, wait: int) -> Rows:
     return [{"value": value, "low": value - reach, "high": value + reach, "runs": regime.size}]
 
 
-# ---- summaries
-
-
 def agreement(regime: np.ndarray, *, blocks: int = 10) -> dict[Regime, Estimate]:
     """How much more often than by chance the neighbor of a cell has its label: 1 always, 0 never.
 
@@ -195,9 +192,6 @@ def control_changes(name: str, regime: np.ndarray) -> tuple[np.ndarray, np.ndarr
     stored, (betas, values) = CONTROL.read(), control_cells(name)
     before = regime[np.searchsorted(UPWARDS[name], values), np.searchsorted(BETAS, betas)]
     return np.stack([betas, values], axis=1), before, stored["regime"][stored["plane"] == name]
-
-
-# ---- longer windows
 
 
 def longer_network(bits: int, *, seed: Seed = 0) -> Network:

@@ -44,9 +44,6 @@ _REPLICAS, _STRETCH = 64, 500
 _ONE = 1e-3
 
 
-# ---- the protocol
-
-
 def _looks(network: Network, starts: Context, betas: np.ndarray) -> Columns:
     """The first three looks: labels of every context at every β, (n, contexts), and the ends."""
     shape = len(betas), len(starts.attention)
@@ -149,8 +146,6 @@ def network_row(network: Network, seed: Seed, **sizes: int) -> dict[str, Any]:
     }
 
 
-# ---- the tables
-
 _OURS = {"features": 3, "segments": 3, "context": 4}
 _CELLS = ((0, 0.02, 50), (1, 0.02, 24), (0, 0.002, 10), (0, 0.1, 10), (0, 0.3, 10))
 
@@ -214,9 +209,6 @@ OTHER_SIZES = Table(
     rows=partial(DOCUMENT_SIZE.rows, size=3),
     seconds=3.0,
 )
-
-
-# ---- what the tables say
 
 
 def select(table: Columns, **values: float) -> Columns:

@@ -7,16 +7,23 @@ Written down after a pilot at two sizes and before the table: a power law of N i
 ten units of deviance over all cycles; the slope of ln τ is the least action, up to an unknown
 factor of N in front: √N would raise it by 1/(2N), a tenth of it where τ is some thousand tokens.
 
-Windows run from old to new, as in `finite_size`, contexts from new to old, as in `mean_field`.
+The action V of a path sums f_l K(x_l, m_l) over segments and tokens: f_l the share of the bits, K
+the relative entropy of two coins [freidlin2012random, here a chain with a window]. The way *down*
+into another attractor costs nothing: the end may be fixed there, whatever the basins. Tokens are
+fields y there, x = tanh y, and the action is minimized as a sum of squares, K = ½r².
+
+Windows and paths run from old to new, as in `finite_size`, contexts from new to old.
 """
 
 from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
+from scipy.optimize import least_squares
+from torch import Tensor
 
 from bookmaker.tables import Rows, stored
-from compendium.c33g_escapes.action import least_action, path_action
 from compendium.common.lifetimes import lifetime_estimate
 from compendium.common.rows import grid, near_rows
 from spinformer.core.random import Seed, numpy_generator
@@ -32,7 +39,7 @@ from spinformer.dmft.finite_size import (
     window_of_context,
 )
 from spinformer.dmft.mean_field import random_contexts
-from spinformer.dmft.network import Context, Network
+from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Context, Network
 
 # Noise-free tokens before a text is recognized, and tolerance of the overlaps then.
 _SETTLE, _TOLERANCE = 400, 1e-2
@@ -149,12 +156,8 @@ def coexisting_cycles(beta: float) -> Coexisting:
     periods = np.array([find_period(orbit, longest=length) for orbit in twice])
     order = np.lexsort((overlaps[heads, :: network.positions, 0].mean(axis=1), periods))
     chosen = np.array(heads)[order]
-    return Coexisting(
-        windows=window_of_context(network, states.select(chosen), beta=beta),
-        position=states.position,
-        overlaps=overlaps[chosen],
-        periods=periods[order],
-    )
+    windows = window_of_context(network, states.select(chosen), beta=beta)
+    return Coexisting(windows, states.position, overlaps[chosen], periods[order])
 
 
 # Sizes at which a text lasts some hundred tokens at least, and seldom sixty thousand.
@@ -192,6 +195,72 @@ def ESCAPES(
     found = {"texts": runs, "escaped": life.ended, "total": float(times.sum())}
     found |= {"lifetime": life.value, "low": life.low, "high": life.high}
     return [found | {"elsewhere": int((ends >= 0).sum())}]
+
+
+# ---- the least action
+
+
+def path_action(network: Network, fields: np.ndarray, *, beta: float, position: int) -> np.ndarray:
+    """Action per bit of every token after the first window of fields (T + steps, L), (steps,)."""
+    parts = _residuals(network, torch.tensor(fields), beta=beta, position=position).numpy()
+    return np.asarray(0.5 * (parts**2).sum(axis=1))
+
+
+def least_action(
+    network: Network, fields: np.ndarray, *, beta: float, position: int, max_steps: int = 300
+) -> np.ndarray:
+    """Path (T + steps, L) of one of many local minima; its first and last T tokens stay."""
+    inner, fixed = slice(network.context, -network.context), torch.tensor(fields)
+
+    def residuals(free: Tensor) -> Tensor:
+        moved = free.reshape(-1, fixed.shape[1])
+        path = torch.cat([fixed[: inner.start], moved, fixed[inner.stop :]])
+        return _residuals(network, path, beta=beta, position=position).ravel()
+
+    jacobian = torch.func.jacrev(residuals)
+    found = least_squares(
+        lambda free: residuals(torch.tensor(free)).numpy(),
+        fields[inner].ravel(),
+        jac=lambda free: jacobian(torch.tensor(free)).numpy(),
+        ftol=1e-10,
+        xtol=1e-12,
+        gtol=1e-14,
+        max_nfev=max_steps,
+    )
+    path = fields.copy()
+    path[inner] = found.x.reshape(-1, fields.shape[1])
+    return path
+
+
+def _residuals(network: Network, path: Tensor, *, beta: float, position: int) -> Tensor:
+    """r (steps, L) of the tokens of a path (T + steps, L) of fields after its first window."""
+    context = network.context
+    linear = torch.tensor((1.0 - network.epsilon) * network.semantic * network.fractions)
+    place = torch.tensor(network.epsilon * network.position_overlaps())
+    codes = (position + torch.arange(1 - context, len(path) - context + 1)) % network.positions
+    m = torch.einsum("ral,tl->tra", linear, torch.tanh(path)) + place[codes]
+    # Windows (steps, T, role, feature) before each of the new tokens.
+    m = m[torch.arange(len(path) - context)[:, None] + torch.arange(context)]
+    score = torch.einsum("ntb,nb->nt", m[:, :, KEY], m[:, -1, QUERY])
+    weight = torch.softmax(network.gamma * score, dim=-1)
+    attention = torch.einsum("nt,nta->na", weight, m[:, :, VALUE])
+    wanted = beta * (attention @ torch.tensor(network.semantic[OUTPUT]))
+    return _root(path[context:], wanted) * torch.tensor(np.sqrt(network.fractions))
+
+
+def _root(y: Tensor, h: Tensor) -> Tensor:
+    """r with ½r² = K(tanh y, tanh h), of the sign of y − h."""
+    gap = y - h
+    near = gap.abs() < 1e-3  # the next term of the series is of relative size 1e-9 there
+    apart = torch.where(near, torch.ones_like(gap), gap)
+    far, t = h + apart, torch.tanh(h)
+    # ln 2 cosh y is logaddexp(y, −y).
+    entropy = apart * torch.tanh(far) - torch.logaddexp(far, -far) + torch.logaddexp(h, -h)
+    # 2K/gap² = φ'' + ⅔ gap φ''' + ¼ gap² φ'''' with φ = ln cosh at h.
+    curved = 1.0 - 4.0 / 3.0 * gap * t + 0.25 * gap**2 * (6.0 * t**2 - 2.0)
+    # Saturated tokens have a ratio of exponentially small numbers; the floor keeps its root real.
+    ratio = torch.where(near, (1.0 - t**2) * curved, 2.0 * entropy / apart**2)
+    return gap * torch.sqrt(torch.clamp(ratio, min=1e-30))
 
 
 def first_guesses(cycle: int, *, size: int, texts: int = 60) -> list[tuple[np.ndarray, int]]:

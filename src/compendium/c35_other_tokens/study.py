@@ -43,9 +43,6 @@ ATTENTION = np.array([0.3, -0.2, 0.4])
 BETA = 1.5
 
 
-# ---- deviations from the mean field
-
-
 @stored(
     "deviations",
     [
@@ -122,9 +119,6 @@ EXPONENTS, EXPONENTS_OF_WORDS = (
 )
 
 
-# ---- what random networks of letters settle on
-
-
 @stored(
     "regimes",
     grid(letters=(2, 3, 4, 8), first=(*range(1000, 1100, _BLOCK), *range(2000, 2100, _BLOCK))),
@@ -163,9 +157,6 @@ def one_feature(letters: int, *, context: int = 1) -> LetterNetwork:
         gamma=letters - 1.0,
         epsilon=0.0,
     )
-
-
-# ---- lists of words
 
 
 def site_information(network: LetterNetwork, attention: np.ndarray, *, beta: float) -> float:

@@ -114,10 +114,8 @@ class BlockEnsemble:
         dfield = (self.output * dstream[:, :, None]).sum(axis=1)
         slope = (1.0 - plus**2) * (1.0 + newest) + (1.0 - minus**2) * (1.0 - newest)
         dtoken = 0.5 * self.beta * slope * dfield + stay * frame[:, 0]
-        return (
-            np.concatenate([token[None], window[:-1]]),
-            np.concatenate([dtoken[:, None], frame[:, :-1]], axis=1),
-        )
+        window = np.concatenate([token[None], window[:-1]])
+        return window, np.concatenate([dtoken[:, None], frame[:, :-1]], axis=1)
 
     def advance(self, window: np.ndarray, steps: int, *, position: int = 0) -> np.ndarray:
         """The window after `steps` steps."""
@@ -152,9 +150,8 @@ class BlockEnsemble:
 
 def block_step(blocks: Blocks, window: np.ndarray, *, position: int, beta: float) -> np.ndarray:
     """One step of one system: mean tokens (T, L), the newest at `position` → the next window."""
-    return BlockEnsemble([blocks], beta=[beta]).advance(window[..., None], 1, position=position)[
-        ..., 0
-    ]
+    ensemble = BlockEnsemble([blocks], beta=[beta])
+    return ensemble.advance(window[..., None], 1, position=position)[..., 0]
 
 
 def first_mode(blocks: Blocks) -> tuple[float, float]:
@@ -184,9 +181,6 @@ def first_mode(blocks: Blocks) -> tuple[float, float]:
     found = multipliers([beta])[0]
     together = np.abs(found) > np.abs(found).max() - 1e-7
     return beta, float(np.abs(np.angle(found[together])).min() / (2.0 * np.pi))
-
-
-# ---- the census
 
 
 def make_blocks(network: Network, seed: int, *, condition: str) -> Blocks:

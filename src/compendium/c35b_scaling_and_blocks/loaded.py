@@ -181,9 +181,6 @@ def simulate_loaded(
     return Loaded(means, noise, stacked @ stacked.T / size, scores)
 
 
-# ---- the tables
-
-
 _RULES = ("fixed", "unit, P = 3 + alpha N", "unit, P = 3")
 
 
