@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -48,11 +49,10 @@ def anything(letters, *, seed=0, features=2, segments=5):
 
 def document(letters):
     """The document's network, its signs read as the first two of q letters."""
-    binary = Network.document()
-    return LetterNetwork(
-        semantic=tokens_of.potts((binary.semantic + 1.0) / 2.0, letters=letters), position=binary.position,
-        context=4, gamma=(letters - 1) * binary.gamma, epsilon=binary.epsilon,
-    )  # fmt: skip
+    bits = LetterNetwork.from_binary(Network.document())
+    named = (Network.document().semantic + 1.0) / 2.0
+    gamma = (letters - 1) * bits.gamma
+    return replace(bits, semantic=tokens_of.potts(named, letters=letters), gamma=gamma)
 
 
 MACHINES = {
