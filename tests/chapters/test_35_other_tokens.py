@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,18 +12,9 @@ from scipy.special import softmax
 from scipy.stats import chisquare
 
 from compendium.c32b_finite_size.study import noise_covariance, predicted_rms
-from compendium.c35_other_tokens import letters as letter_tokens
+from compendium.c35_other_tokens import letters as tokens_of
 from compendium.c35_other_tokens import study
-from compendium.c35_other_tokens.letters import (
-    LetterNetwork,
-    enumerate_next,
-    generate_letters,
-    letter_overlaps,
-    letter_path,
-    potts,
-    predicted_deviation,
-    vocabulary,
-)
+from compendium.c35_other_tokens.letters import LetterNetwork, letter_overlaps, vocabulary
 from spinformer.core.statistics import fit_power
 from spinformer.dmft.finite_size import linear_maps, mean_path
 from spinformer.dmft.lyapunov import lyapunov_spectrum, returned
@@ -57,11 +49,10 @@ def anything(letters, *, seed=0, features=2, segments=5):
 
 def document(letters):
     """The document's network, its signs read as the first two of q letters."""
-    binary = Network.document()
-    return LetterNetwork(
-        semantic=potts((binary.semantic + 1.0) / 2.0, letters=letters), position=binary.position,
-        context=4, gamma=(letters - 1) * binary.gamma, epsilon=binary.epsilon,
-    )  # fmt: skip
+    bits = LetterNetwork.from_binary(Network.document())
+    named = (Network.document().semantic + 1.0) / 2.0
+    gamma = (letters - 1) * bits.gamma
+    return replace(bits, semantic=tokens_of.potts(named, letters=letters), gamma=gamma)
 
 
 MACHINES = {
@@ -73,9 +64,6 @@ MACHINES = {
 }
 
 
-# ---- bits
-
-
 def test_the_document_with_two_letters():
     bits, letters = Network.document(), document(2)
     assert letters == LetterNetwork.from_binary(bits)
@@ -84,15 +72,12 @@ def test_the_document_with_two_letters():
     means = rng.uniform(-1.0, 1.0, (4, 3))
     window = np.stack([(1.0 - means) / 2.0, (1.0 + means) / 2.0], axis=-1)
     one = mean_path(bits, 1.1, window=means, steps=6, position=2)
-    other = letter_path(letters, window, beta=1.1, steps=6, position=2)
+    other = tokens_of.letter_path(letters, window, beta=1.1, steps=6, position=2)
     assert np.abs(other[..., 1] - other[..., 0] - one).max() < 1e-12
     maps = linear_maps(bits, 1.1, path=one, position=2)
     expected = predicted_rms(bits, noise_covariance(bits, one, maps=maps))
-    found = predicted_deviation(letters, 1.1, path=other, position=2)
+    found = tokens_of.predicted_deviation(letters, 1.1, path=other, position=2)
     assert found == pytest.approx(expected, rel=1e-9)
-
-
-# ---- the map
 
 
 @pytest.mark.parametrize(
@@ -126,9 +111,6 @@ def test_tangent_maps_by_finite_differences(name):
     assert np.mean(slopes, axis=0) == pytest.approx(matrix, abs=1e-7)
 
 
-# ---- onset
-
-
 @pytest.mark.parametrize("letters", [2, 3, 4, 8])
 def test_onset_is_where_a_multiplier_reaches_the_unit_circle(letters):
     for seed in range(4):
@@ -152,9 +134,6 @@ def test_the_network_of_one_feature_rests_on_the_closed_branch(letters):
         assert following.attention == pytest.approx(context.attention, abs=1e-12)
 
 
-# ---- finite N
-
-
 def every_token(network, size, attention, beta):
     """Tokens site by site with their probabilities, by loops."""
     owner = np.repeat(np.arange(network.segments), network.counts(size))
@@ -170,13 +149,13 @@ def test_one_softmax_over_all_tokens_is_that_of_the_sites(size):
     network = document(3)
     attention, beta = np.array([0.4, -0.3, 0.8]), 1.2
     chances, overlaps, _ = zip(*every_token(network, size, attention, beta), strict=True)
-    tokens, law = enumerate_next(network, size, beta=beta, attention=attention)
+    tokens, law = tokens_of.enumerate_next(network, size, beta=beta, attention=attention)
     assert law == pytest.approx(np.array(chances), abs=1e-12)
     assert network.overlaps(tokens) == pytest.approx(np.array(overlaps), abs=1e-12)
     single, flat = network.probabilities(attention, beta=beta), np.reshape(overlaps, (len(law), -1))
     assert law @ flat == pytest.approx(network.overlaps(single).ravel())
     covariance = size * np.cov(flat.T, aweights=law, ddof=0)
-    assert covariance == pytest.approx(letter_tokens.overlap_covariance(network, single), abs=1e-12)
+    assert covariance == pytest.approx(tokens_of.overlap_covariance(network, single), abs=1e-12)
 
 
 def test_draws_have_the_exact_law():
@@ -184,9 +163,9 @@ def test_draws_have_the_exact_law():
     # A window whose letters are certain, so that its draws are known.
     window = np.eye(3)[np.random.default_rng(1).integers(3, size=(4, 3))]
     how = {"size": size, "beta": beta, "steps": 1, "position": 1}
-    tokens = generate_letters(network, window, runs=20_000, seed=2, **how)
+    tokens = tokens_of.generate_letters(network, window, runs=20_000, seed=2, **how)
     assert (tokens[:, :4] == window).all()
-    attention = letter_tokens.attention_of_letters(network, window, position=1)
+    attention = tokens_of.attention_of_letters(network, window, position=1)
     law = [chance for chance, _, _ in every_token(network, size, attention, beta)]
     # One site a segment: the token names the word.
     word = tokens[:, -1].argmax(axis=-1) @ np.array([9, 3, 1])
@@ -198,16 +177,16 @@ def test_large_networks_follow_the_mean_field_from_any_position():
     network, beta = LetterNetwork.segmented(5, letters=4, segments=4), 3.0
     start = random_contexts(network, 1, count=1).select(0)
     _, context = trajectory(network, start, beta=beta, steps=9, transient=50)
-    window = letter_tokens.letter_window(network, context, beta=beta)
+    window = tokens_of.letter_window(network, context, beta=beta)
     ahead, _ = trajectory(network, context, beta=beta, steps=5)
     how = {"beta": beta, "steps": 5, "position": context.position}
-    path = letter_path(network, window, **how)
+    path = tokens_of.letter_path(network, window, **how)
     # The context's newest attention vector makes the newest token of the window.
     assert letter_overlaps(network, path[3:])[:5] == pytest.approx(ahead, abs=1e-9)
     size = 4 * 10**8
-    tokens = generate_letters(network, window, size=size, runs=400, seed=0, **how)
+    tokens = tokens_of.generate_letters(network, window, size=size, runs=400, seed=0, **how)
     off = np.square(letter_overlaps(network, tokens - path)).sum(axis=2)
-    predicted = predicted_deviation(network, beta, path=path, position=context.position)
+    predicted = tokens_of.predicted_deviation(network, beta, path=path, position=context.position)
     ratio = np.sqrt(size * off.mean(axis=0)) / predicted
     assert np.abs(ratio - 1.0).max() < 0.12
 
@@ -221,7 +200,7 @@ def test_a_vocabulary_is_one_site():
     found = words.mean_overlaps(attention, beta=np.array(beta))
     assert found == pytest.approx(words.semantic[:, :, 0] @ weight)
     how = {"size": 1, "beta": beta, "steps": 3, "position": 3, "runs": 20, "seed": 0}
-    drawn = generate_letters(words, np.full((4, 1, 5), 0.2), **how)
+    drawn = tokens_of.generate_letters(words, np.full((4, 1, 5), 0.2), **how)
     assert set(np.unique(drawn)) == {0.0, 1.0}
     # Scaled down where an overlap exceeds one, and not else.
     binary = document(2)
@@ -231,9 +210,6 @@ def test_a_vocabulary_is_one_site():
     spread = vocabulary(sites, 3 * 10**6, words=4000, seed=1).semantic[0, :, 0].var(axis=1)
     one = 1.5**2 * (2.0 / 9.0) / 4.0 / 3.0
     assert spread == pytest.approx(np.full(3, one), rel=0.1)
-
-
-# ---- lists of words
 
 
 def test_information_of_a_site_and_its_inverse():
@@ -264,9 +240,6 @@ def test_lists_of_words_drawn_one_by_one():
     assert (np.abs(np.mean(found, axis=0) - np.mean(wanted, axis=0)) < 4 * error).all()
 
 
-# ---- the tables and the claims
-
-
 PUSH = np.array([0.5, -0.4, 0.7])
 
 
@@ -282,7 +255,7 @@ def test_the_deviation_of_letters_falls_as_the_root_of_their_number():
     for letters, sizes in ((3, (3, 6, 9)), (4, (3, 6))):
         network, exact = LetterNetwork.segmented(0, letters=letters), []
         for size in sizes:
-            tokens, chance = enumerate_next(network, size, beta=2.0, attention=PUSH)
+            tokens, chance = tokens_of.enumerate_next(network, size, beta=2.0, attention=PUSH)
             overlap = network.overlaps(tokens)[:, OUTPUT]
             exact.append(np.sqrt(chance @ np.square(overlap - chance @ overlap).sum(axis=1)))
         slope = np.log(exact[-1] / exact[0]) / np.log(sizes[-1] / sizes[0])
@@ -301,7 +274,7 @@ def test_the_deviation_of_words_does_not_fall():
         off = value[OUTPUT] - (value[OUTPUT] @ weight)[:, None]
         found.append(np.sqrt((weight * off**2).sum()))
         how = {"size": 1, "beta": 0.0, "steps": 0, "runs": 2000, "position": 3}
-        drawn = generate_letters(words, np.tile(weight, (4, 1, 1)), seed=0, **how)
+        drawn = tokens_of.generate_letters(words, np.tile(weight, (4, 1, 1)), seed=0, **how)
         spread = np.sqrt(letter_overlaps(words, drawn).var(axis=0).sum(axis=-1))
         assert spread == pytest.approx(np.full(4, found[-1]), rel=0.06)
     fit = fit_power([300, 30_000, 3_000_000], values=found, errors=0.01 * np.array(found))

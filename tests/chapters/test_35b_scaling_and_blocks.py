@@ -181,8 +181,6 @@ def test_the_first_mode_is_the_closed_form_and_starts_to_grow_there():
         assert (np.abs(window).max() > 1e-4) == grows
 
 
-# ---- load
-
 SOFT = Network.document().with_parameters(gamma=5.0, epsilon=0.1)
 
 

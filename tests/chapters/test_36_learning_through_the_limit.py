@@ -11,16 +11,7 @@ import torch
 from scipy.optimize import approx_fprime
 
 from compendium.c36_learning_through_the_limit import horizons, learning
-from compendium.c36_learning_through_the_limit.learning import (
-    Text,
-    exact_costs,
-    examples,
-    excess,
-    losses,
-    rollout,
-    surrogate,
-    train,
-)
+from compendium.c36_learning_through_the_limit.learning import Text, examples, rollout, surrogate
 from spinformer.core.statistics import mean_interval
 from spinformer.dmft.finite_size import generate, mean_path, semantic_overlaps
 from spinformer.dmft.lyapunov import lyapunov_spectrum
@@ -80,7 +71,7 @@ def _enumerated(weights, window, targets, size):
 @pytest.mark.parametrize(("size", "steps"), [(3, 3), (6, 2)])
 def test_exact_costs_are_sums_over_all_texts(size, steps):
     weights, window, targets = _draw(0, steps=steps + (size == 3))
-    found = exact_costs(weights, Text(window[None], targets[None], **SETTING), size=size)
+    found = learning.exact_costs(weights, Text(window[None], targets[None], **SETTING), size=size)
     for costs, *start in zip(found, window.numpy(), targets.numpy(), strict=True):
         assert np.allclose(costs, _enumerated(weights.numpy(), *start, size), atol=1e-12)
 
@@ -104,7 +95,7 @@ def test_drawn_paths_have_the_exact_mean_cost_and_reinforce_its_gradient():
     copies, updates, size = 40, 250, 6
     leaf = weights.clone().requires_grad_()
     text = Text(window[None], targets[None], **SETTING)
-    exact = exact_costs(leaf, text, size=size).mean()
+    exact = learning.exact_costs(leaf, text, size=size).mean()
     wanted = torch.autograd.grad(exact, leaf)[0]
     for baseline in (copies, 1):
         many = weights.expand(updates, -1, -1, -1).clone().requires_grad_()
@@ -205,7 +196,7 @@ def test_the_tables_of_bytes_are_counts():
 
 
 def test_seeds_that_are_trained_together_do_not_touch_each_other():
-    both, alone = (train("cycle", seeds=s, updates=3, rate=0.03) for s in ((4, 5), (4,)))
+    both, alone = (learning.train("cycle", seeds=s, updates=3, rate=0.03) for s in ((4, 5), (4,)))
     assert torch.allclose(both[1.0][0], alone[1.0][0], atol=1e-12)
     assert float((both[1.0] - both[0.0]).abs().max()) > 0.01
 
@@ -213,7 +204,7 @@ def test_seeds_that_are_trained_together_do_not_touch_each_other():
 def test_every_update_draws_anew(monkeypatch):
     drawn = Mock(side_effect=learning.rollout)
     monkeypatch.setattr(learning, "rollout", drawn)
-    train("cycle", seeds=(4,), updates=3, rate=0.03, gradient="score", size=99)
+    learning.train("cycle", seeds=(4,), updates=3, rate=0.03, gradient="score", size=99)
     assert len({call.kwargs["seed"] for call in drawn.call_args_list}) == 3
 
 
@@ -221,7 +212,7 @@ def test_every_update_draws_anew(monkeypatch):
 @pytest.mark.parametrize("task", ["cycle", "bytes"])
 def test_a_network_that_knows_nothing_loses_a_bit_per_bit(task, size):
     nothing = torch.zeros(1, 4, learning.FEATURES, learning.SEGMENTS, dtype=torch.float64)
-    assert losses(nothing, task, seeds=(0,), size=size) == pytest.approx(1.0)
+    assert learning.losses(nothing, task, seeds=(0,), size=size) == pytest.approx(1.0)
 
 
 FRESH = (300, 301, 302)
@@ -233,14 +224,18 @@ def fresh():
     shared = {"task": "cycle", "seeds": FRESH, "updates": 32, "rate": 0.1}
     arms = {"limit": {}, "straight": {"size": 9900}, "score": {"size": 9900, "copies": 8}}
     return {
-        name: torch.tanh(train(gradient=name, **shared, **arm)[1.0]) for name, arm in arms.items()
+        name: torch.tanh(learning.train(gradient=name, **shared, **arm)[1.0])
+        for name, arm in arms.items()
     }
 
 
 @pytest.mark.claim("C19")
 def test_at_equal_work_the_limit_beats_reinforce_and_equals_straight_through(fresh):
     """A replication of the tables with other seeds and a smaller budget."""
-    found = {name: losses(theta, "cycle", seeds=FRESH, size=9900) for name, theta in fresh.items()}
+    found = {
+        name: learning.losses(theta, "cycle", seeds=FRESH, size=9900)
+        for name, theta in fresh.items()
+    }
     assert mean_interval(found["limit"] - found["score"])[1] < -0.1
     assert abs((found["limit"] - found["straight"]).mean()) < 0.1
 
@@ -249,7 +244,9 @@ def test_at_equal_work_the_limit_beats_reinforce_and_equals_straight_through(fre
 def test_what_was_trained_in_the_limit_works_at_finite_size(fresh):
     """In trainings of other seeds, tenfold better for ten times the bits."""
     sizes = (0, 990, 9900)
-    limit, few, many = (losses(fresh["limit"], "cycle", seeds=FRESH, size=n) for n in sizes)
+    limit, few, many = (
+        learning.losses(fresh["limit"], "cycle", seeds=FRESH, size=n) for n in sizes
+    )
     assert 3.0 < (few - limit).mean() / (many - limit).mean() < 40.0
     assert mean_interval(many - limit)[1] < 0.02
 
@@ -262,7 +259,7 @@ def test_the_power_of_the_excess_on_the_cycle_is_open():
     def power(found):
         return np.polyfit(np.log(learning.SIZES), np.log(found.mean(1)), 1)[0]
 
-    cycle = np.array([excess("cycle", size) for size in learning.SIZES])
+    cycle = np.array([learning.excess("cycle", size) for size in learning.SIZES])
     drawn = np.array([power(cycle[:, rng.integers(20, size=20)]) for _ in range(400)])
     assert 0.05 < (np.abs(drawn + 1.0) < 0.25).mean() < 0.95
 

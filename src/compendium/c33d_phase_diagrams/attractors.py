@@ -1,15 +1,9 @@
 """Which orbits lie on one attractor, and which starts end on it.
 
-*Identity.* Two cycles of one period are told apart by their *fingerprints*: the averages of m^o_a
-and of m^o_a m^o_b along the orbit, weighted with the bump function of `dmft.attractors`, one of
-each for every position of the clock, which belongs to the state where ε > 0; their error is the
-scatter over consecutive stretches. Leading exponents must agree, too: a cycle inside of a chaotic
-set may share its averages, not its growth.
-
-*Basins.* A start has settled on an attractor if at two checks in a row its window lies within a
-radius of the windows that the attractor visits at one position of the clock. The *uncertainty
-exponent* α (Grebogi et al. 1983, McDonald et al. 1985): the share of points that have a point of
-another basin at a distance ε goes as ε^α.
+Fingerprints are averages along the orbit, weighted with the bump function of `dmft.attractors`.
+Leading exponents must agree, too: a cycle inside of a chaotic set may share its averages, not its
+growth. A start has settled on an attractor if at two checks in a row its window lies within a
+radius of the windows that the attractor visits at one position of the clock.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,6 +12,7 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.spatial import cKDTree
 
 from compendium.common.phase_transitions import name as named
@@ -94,9 +89,8 @@ def separation(moments: np.ndarray, *, other: np.ndarray) -> np.ndarray:
 def identify(prints: Iterable[np.ndarray]) -> np.ndarray:
     """Number attractors by the `Fingerprints` of orbits (B,): integers (B,), the most frequent 0.
 
-    Each orbit is held against the best resolved one of every attractor found so far, the best
-    resolved first; two are the same if fingerprints and leading exponents agree within four errors.
-    Number −1: the same as several, so its errors are too large to tell.
+    The best resolved orbit of each attractor stands for it; others are the same if fingerprints and
+    leading exponents agree within four errors. −1: the same as several, so too coarse to tell.
     """
     moments, error, rate, spread = prints
     order = np.argsort(error, kind="stable")
@@ -145,7 +139,7 @@ def settle(
 
 
 class Coexisting(NamedTuple):
-    """Attractors that random contexts (B,) of the document's network end on at one β.
+    """Attractors that random contexts (B,) of the document's network end on.
 
     numbers: (B,) as of `identify`. names: regime and period of each. sets: windows of each at
     position 0, (n, T·P), those of a cycle once. within, between: largest distance of two
@@ -160,11 +154,10 @@ class Coexisting(NamedTuple):
 
 
 def coexisting(
-    beta: float, *, count: int, seed: Seed = 0, transient: int = 60_000, **parameters: Any
+    *, count: int, seed: Seed = 0, transient: int = 60_000, **parameters: Any
 ) -> Coexisting:
     """Tell apart what `count` random contexts end on after `transient` steps."""
     network = Network.document()
-    parameters |= {"beta": beta}
     starts = random_contexts(network, seed, count=count)
     how: dict[str, Any] = {"transient": transient, "exponent_steps": 4000}
     found, prints, context = settle(network, starts, **how, **parameters)
@@ -223,13 +216,7 @@ def basins_of_attraction(
 
 
 def ends_apart(
-    beta: float,
-    *,
-    sets: Sequence[np.ndarray],
-    distances: Sequence[float],
-    count: int,
-    seed: Seed = 0,
-    **parameters: Any,
+    sets: Sequence[np.ndarray], *, distances: ArrayLike, count: int, seed: Seed, **parameters: Any
 ) -> np.ndarray:
     """Whether a random context and a second one a distance away end on different `sets`.
 
@@ -237,18 +224,18 @@ def ends_apart(
     """
     rng = numpy_generator(seed)
     base = random_contexts(Network.document(), rng, count=count).attention
-    direction = rng.standard_normal((len(distances), *base.shape))
+    sizes = np.reshape(distances, (-1, 1, 1, 1))
+    direction = rng.standard_normal((len(sizes), *base.shape))
     direction /= np.sqrt((direction**2).sum(axis=(-2, -1), keepdims=True))
-    moved = base + np.reshape(distances, (-1, 1, 1, 1)) * direction
+    moved = base + sizes * direction
     starts = Context(np.concatenate([base[None], moved]), 0)
-    ends = basins_of_attraction(starts, sets=sets, beta=beta, **parameters)
+    ends = basins_of_attraction(starts, sets=sets, **parameters)
     return np.asarray(ends[1:] != ends[0])[:, (ends >= 0).all(axis=0)]
 
 
 class Uncertainty(NamedTuple):
-    """Shares (n,) of points with another label at distances (n,), errors, the exponent α."""
+    """Shares (n,) of points with another label at each distance, errors, the exponent α."""
 
-    distances: np.ndarray
     shares: np.ndarray
     errors: np.ndarray
     exponent: Estimate
@@ -259,10 +246,9 @@ def uncertainty_exponent(
 ) -> Uncertainty:
     """Uncertainty exponent from booleans (n, B): does point b have another label at distance n?
 
-    Errors by leaving out one of the `groups` (B,), integers, at a time: points that share
-    neighbors.
+    Errors by leaving out one of the `groups` (B,), points that share neighbors, at a time.
     """
-    sizes, points = np.asarray(distances, dtype=float), differ.shape[1]
+    points = differ.shape[1]
     if groups is None:
         groups = np.arange(points) % 50
     shares = differ.mean(axis=1)
@@ -274,12 +260,12 @@ def uncertainty_exponent(
     # A share whose groups all agree is still only counted.
     weights = np.maximum(errors, shares / np.sqrt(points))
     laws = [
-        fit_power(sizes, values=np.maximum(one, 0.5 / points), errors=weights)
+        fit_power(distances, values=np.maximum(one, 0.5 / points), errors=weights)
         for one in (shares, *left_out)
     ]
     value, *slopes = (float(law.slope.value) for law in laws)
     error = float(np.sqrt((count - 1) * np.var(slopes)))
-    return Uncertainty(sizes, shares, errors, Estimate(value=value, error=error, samples=count))
+    return Uncertainty(shares, errors, Estimate(value=value, error=error, samples=count))
 
 
 def grid_neighbors(

@@ -1,4 +1,4 @@
-"""Drawings of phase diagrams and of doubts about the basin."""
+"""The drawing of a phase diagram."""
 
 from collections.abc import Mapping
 
@@ -8,8 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from compendium.c33_phase_transitions.orbits import PARAMETERS, REGIME_COLORS, draw_plane
-from compendium.c33d_phase_diagrams.attractors import Uncertainty
-from compendium.common.drawing import points
+from compendium.c33d_phase_diagrams.study import BETAS, UPWARDS
 from spinformer.dmft.attractors import Regime
 from spinformer.plot.style import COLORS, label_panels
 
@@ -17,8 +16,6 @@ from spinformer.plot.style import COLORS, label_panels
 def show_plane(
     layers: Mapping[str, np.ndarray],
     *,
-    across: np.ndarray,
-    upwards: np.ndarray,
     name: str,
     curves: Mapping[str, np.ndarray],
     changed: np.ndarray,
@@ -26,7 +23,8 @@ def show_plane(
 ) -> Figure:
     """Regimes and exponents of a plane of `name`, with curves and marked points (n, 2) on top."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.8, 4.1), sharey=True)
-    draw_plane((left, right), layers["regime"], layers["exponent"], across=across, upwards=upwards)
+    plane, upwards = (layers["regime"], layers["exponent"]), UPWARDS[name]
+    draw_plane((left, right), *plane, across=BETAS, upwards=upwards)
     red, blue, green = COLORS["red"], COLORS["blue"], COLORS["green"]
     for axis in (left, right):
         for (word, curve), line, color in zip(
@@ -34,25 +32,11 @@ def show_plane(
         ):
             axis.plot(*curve.T, line, color=color, lw=1.6, label=word)
         axis.plot(*point, "o", ms=8, mfc="none", mew=1.6, color=green, label="document")
-        axis.set(xlabel=PARAMETERS["beta"], xlim=across[[0, -1]], ylim=upwards[[0, -1]])
+        axis.set(xlabel=PARAMETERS["beta"], xlim=BETAS[[0, -1]], ylim=upwards[[0, -1]])
     left.plot(*changed.T, "x", ms=4, mew=1.1, color=red, label="another label later")
     left.set_ylabel(PARAMETERS[name])
     regimes = [Patch(color=REGIME_COLORS[code], label=code.label) for code in Regime]
     handles = [*regimes, *left.get_legend_handles_labels()[0]]
     figure.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=8)
     label_panels([left, right])
-    return figure
-
-
-def show_uncertainty(found: Uncertainty, *, drawn: float) -> Figure:
-    """Share of starts that end elsewhere against how far they were moved, and `drawn` by lot."""
-    figure, axis = plt.subplots(figsize=(6.4, 3.3))
-    shares, errors = found.shares, 2 * found.errors
-    points(axis, found.distances, shares, errors, "blue", ms=4, label="measured")
-    axis.axhline(drawn, color=COLORS["red"], ls="--", label="two starts drawn by lot")
-    smooth = shares[-1] * found.distances / found.distances[-1]
-    axis.plot(found.distances, smooth, ":", color="0.4", label="smooth border, exponent 1")
-    axis.set(xscale="log", yscale="log", ylim=(1e-3, 1.0))
-    axis.set(xlabel="distance of two starts", ylabel="share ending apart")
-    axis.legend(loc="lower left")
     return figure

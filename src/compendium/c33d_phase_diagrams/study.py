@@ -143,10 +143,7 @@ _PATCHES = {
     ],
 )
 def SETTINGS(patch: str, *, finer: int, wait: int) -> Rows:
-    """Score of quasi-periodic motion in a piece of the plane of β and ε, less one half.
-
-    finer: cells for each one of the plane, in either direction. wait: steps dropped.
-    """
+    """Score less ½ of quasi-periodic motion in a patch; `wait`: steps dropped."""
     betas, values = (
         np.arange(low, high, (axis[1] - axis[0]) / finer)
         for (low, high), axis in zip(_PATCHES[patch], (BETAS, UPWARDS["epsilon"]), strict=True)
@@ -158,15 +155,11 @@ def SETTINGS(patch: str, *, finer: int, wait: int) -> Rows:
     return [{"value": value, "low": value - reach, "high": value + reach, "runs": regime.size}]
 
 
-# ---- summaries
-
-
 def agreement(regime: np.ndarray, *, blocks: int = 10) -> dict[Regime, Estimate]:
     """How much more often than by chance the neighbor of a cell has its label: 1 always, 0 never.
 
     (a − p)/(1 − p) with a the share of the four neighbors of a regime's cells that have its label,
-    p that of the regime in the plane. Errors by the jackknife over blocks × blocks pieces, which
-    are nearly independent as cells are not.
+    p that of the regime in the plane. Errors by the jackknife over blocks × blocks pieces.
     """
     rows, columns = (np.arange(n) * blocks // n for n in regime.shape)
     piece = (rows[:, None] * blocks + columns).ravel()
@@ -199,9 +192,6 @@ def control_changes(name: str, regime: np.ndarray) -> tuple[np.ndarray, np.ndarr
     stored, (betas, values) = CONTROL.read(), control_cells(name)
     before = regime[np.searchsorted(UPWARDS[name], values), np.searchsorted(BETAS, betas)]
     return np.stack([betas, values], axis=1), before, stored["regime"][stored["plane"] == name]
-
-
-# ---- longer windows
 
 
 def longer_network(bits: int, *, seed: Seed = 0) -> Network:
@@ -237,6 +227,6 @@ def LONGER(bits: int, *, seed: int) -> Rows:
     betas = np.linspace(1.4, 2.4, 64)
     found = survey(network, start, beta=betas, exponent_steps=1000 * turn, **how)
     rates = found.exponents.value[found.regime == Regime.CHAOTIC, 0]
-    shares = {one.label.replace(" ", "-"): (found.regime == one).mean() for one in Regime}
+    shares = {one.label: (found.regime == one).mean() for one in _NAMED}
     rate = float(np.median(rates)) if len(rates) else 0.0
     return rows_of(predicted=predicted, onset=seen, **shares, rate=rate)

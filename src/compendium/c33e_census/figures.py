@@ -1,4 +1,4 @@
-"""Drawings of many networks: gauges, shares of regimes, a predictor."""
+"""Drawings of many networks: gauges, a predictor."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -28,23 +28,6 @@ def show_gauge(one: Network, two: Network, *, first: np.ndarray, second: np.ndar
     axes[2].set(xlabel="step", ylabel="size of the attention")
     axes[2].legend(loc="upper left")
     label_panels(list(axes))
-    return figure
-
-
-def show_regimes(
-    shares: dict[str, tuple[np.ndarray, str]], *, document: dict[str, float]
-) -> Figure:
-    """Networks ordered by their share of β in a regime: by name, values (n,) and a color."""
-    figure, axis = plt.subplots(figsize=(6.8, 3.6))
-    for name, (values, color) in shares.items():
-        rank = (np.arange(len(values)) + 0.5) / len(values)
-        axis.step(np.sort(values), 1.0 - rank, color=COLORS[color], label=name)
-        more = (values > document[name]).mean()
-        axis.plot(document[name], more, "*", ms=13, mec="black", color=COLORS[color])
-    axis.plot([], [], "*", ms=11, color="white", mec="black", label="the document's network")
-    axis.set_xlabel(r"share of $\beta$ and contexts in a regime")
-    axis.set_ylabel("share of networks with more")
-    axis.legend(loc="upper right")
     return figure
 
 

@@ -1,14 +1,11 @@
 """What a network does over a range of inverse temperatures, of many networks, and what predicts it.
 
-48 values of β, even in (0, 3 √(L/P)], and 16 more around the end of the driven cycle; 8 random
-contexts each. √(L/P) is the spread of the eigenvalues of ⟨W^v W^o⟩.
-
 1. First look: 3,000 steps, then a period of at most 256 steps in 512. Most orbits have one.
 2. Second look at the others: `find_attractors` after 8,000 steps more.
 3. Third look at what is neither periodic nor chaotic then: the same after 30,000 steps more.
-4. 64 replicas in all of the chaotic orbits, shared evenly among their β and moved apart by 1e-10,
-   are followed for 40,000 steps. One has escaped when its growth stays below a third of the
-   exponent up to the end. Where at least half have, the label is transient chaos.
+4. Replicas of the chaotic orbits, moved apart by 1e-10, are followed for 40,000 steps. One has
+   escaped when its growth stays below a third of the exponent up to the end. Where at least half
+   have, the label is transient chaos.
 
 An orbit is *driven* if all contexts at its β end on one orbit whose period divides that of the
 clock. The onset is the first β where this fails.
@@ -45,9 +42,6 @@ _REPLICAS, _STRETCH = 64, 500
 # Orbits of different contexts closer than this are one: just past an onset they are 30 times as
 # far apart, and just before it slow ones have come as near.
 _ONE = 1e-3
-
-
-# ---- the protocol
 
 
 def _looks(network: Network, starts: Context, betas: np.ndarray) -> Columns:
@@ -152,8 +146,6 @@ def network_row(network: Network, seed: Seed, **sizes: int) -> dict[str, Any]:
     }
 
 
-# ---- the tables
-
 _OURS = {"features": 3, "segments": 3, "context": 4}
 _CELLS = ((0, 0.02, 50), (1, 0.02, 24), (0, 0.002, 10), (0, 0.1, 10), (0, 0.3, 10))
 
@@ -217,9 +209,6 @@ OTHER_SIZES = Table(
     rows=partial(DOCUMENT_SIZE.rows, size=3),
     seconds=3.0,
 )
-
-
-# ---- what the tables say
 
 
 def select(table: Columns, **values: float) -> Columns:

@@ -3,21 +3,27 @@
 Where a text is, is decided by switching the noise off: its window is followed by the mean field
 until it can be recognized.
 
-Predictions, written after a pilot at two sizes and before the table of escapes was made. ln τ is
-linear in N, and a power law of N is worse by more than ten units of deviance over all cycles; its
-slope is the least action, up to an unknown factor of N before the exponential: √N would raise the
-slope by 1/(2N), a tenth of it where τ is some thousand tokens.
+Written down after a pilot at two sizes and before the table: a power law of N is worse by more than
+ten units of deviance over all cycles; the slope of ln τ is the least action, up to an unknown
+factor of N in front: √N would raise it by 1/(2N), a tenth of it where τ is some thousand tokens.
 
-Windows run from old to new, as in `finite_size`, contexts from new to old, as in `mean_field`.
+The action V of a path sums f_l K(x_l, m_l) over segments and tokens: f_l the share of the bits, K
+the relative entropy of two coins [freidlin2012random, here a chain with a window]. The way *down*
+into another attractor costs nothing: the end may be fixed there, whatever the basins. Tokens are
+fields y there, x = tanh y, and the action is minimized as a sum of squares, K = ½r².
+
+Windows and paths run from old to new, as in `finite_size`, contexts from new to old.
 """
 
 from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
+from scipy.optimize import least_squares
+from torch import Tensor
 
 from bookmaker.tables import Rows, stored
-from compendium.c33g_escapes.action import least_action, path_action
 from compendium.common.lifetimes import lifetime_estimate
 from compendium.common.rows import grid, near_rows
 from spinformer.core.random import Seed, numpy_generator
@@ -33,7 +39,7 @@ from spinformer.dmft.finite_size import (
     window_of_context,
 )
 from spinformer.dmft.mean_field import random_contexts
-from spinformer.dmft.network import Context, Network
+from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Context, Network
 
 # Noise-free tokens before a text is recognized, and tolerance of the overlaps then.
 _SETTLE, _TOLERANCE = 400, 1e-2
@@ -44,10 +50,7 @@ _LENGTHS = {3.0: 24, 1.27: 112}
 
 
 def recognize(orbits: np.ndarray, *, cycles: np.ndarray, clock: int) -> np.ndarray:
-    """Which of the cycles (n, q, P) each orbit (R, q, P) follows, (R,); −1: none of them.
-
-    Both begin at the same position of the clock; a shift by whole turns of it is no difference.
-    """
+    """Which cycle (n, q, P) orbits (R, q, P) follow, up to turns of the clock, (R,); −1: none."""
     turned = (np.roll(cycles, shift, axis=1) for shift in range(0, orbits.shape[1], clock))
     away = np.min([np.abs(orbits - one[:, None]).max(axis=(2, 3)) for one in turned], axis=0)
     return np.where(away.min(axis=0) <= _TOLERANCE, away.argmin(axis=0), -1)
@@ -137,10 +140,7 @@ class Coexisting(NamedTuple):
 
 @cache
 def coexisting_cycles(beta: float) -> Coexisting:
-    """The cycles of the document's network at β = 3 or 1.27.
-
-    In the order of the period, then of the mean of the first overlap, which no phase changes.
-    """
+    """Cycles of the document at β = 3 or 1.27, by period, then mean of the first overlap."""
     network, length = Network.document(), _LENGTHS[beta]
     ensemble = Ensemble(network, random_contexts(network, 0, count=96), beta=beta, threads=1)
     ensemble.advance(40_000)
@@ -156,12 +156,8 @@ def coexisting_cycles(beta: float) -> Coexisting:
     periods = np.array([find_period(orbit, longest=length) for orbit in twice])
     order = np.lexsort((overlaps[heads, :: network.positions, 0].mean(axis=1), periods))
     chosen = np.array(heads)[order]
-    return Coexisting(
-        windows=window_of_context(network, states.select(chosen), beta=beta),
-        position=states.position,
-        overlaps=overlaps[chosen],
-        periods=periods[order],
-    )
+    windows = window_of_context(network, states.select(chosen), beta=beta)
+    return Coexisting(windows, states.position, overlaps[chosen], periods[order])
 
 
 # Sizes at which a text lasts some hundred tokens at least, and seldom sixty thousand.
@@ -199,6 +195,72 @@ def ESCAPES(
     found = {"texts": runs, "escaped": life.ended, "total": float(times.sum())}
     found |= {"lifetime": life.value, "low": life.low, "high": life.high}
     return [found | {"elsewhere": int((ends >= 0).sum())}]
+
+
+# ---- the least action
+
+
+def path_action(network: Network, fields: np.ndarray, *, beta: float, position: int) -> np.ndarray:
+    """Action per bit of every token after the first window of fields (T + steps, L), (steps,)."""
+    parts = _residuals(network, torch.tensor(fields), beta=beta, position=position).numpy()
+    return np.asarray(0.5 * (parts**2).sum(axis=1))
+
+
+def least_action(
+    network: Network, fields: np.ndarray, *, beta: float, position: int, max_steps: int = 300
+) -> np.ndarray:
+    """Path (T + steps, L) of one of many local minima; its first and last T tokens stay."""
+    inner, fixed = slice(network.context, -network.context), torch.tensor(fields)
+
+    def residuals(free: Tensor) -> Tensor:
+        moved = free.reshape(-1, fixed.shape[1])
+        path = torch.cat([fixed[: inner.start], moved, fixed[inner.stop :]])
+        return _residuals(network, path, beta=beta, position=position).ravel()
+
+    jacobian = torch.func.jacrev(residuals)
+    found = least_squares(
+        lambda free: residuals(torch.tensor(free)).numpy(),
+        fields[inner].ravel(),
+        jac=lambda free: jacobian(torch.tensor(free)).numpy(),
+        ftol=1e-10,
+        xtol=1e-12,
+        gtol=1e-14,
+        max_nfev=max_steps,
+    )
+    path = fields.copy()
+    path[inner] = found.x.reshape(-1, fields.shape[1])
+    return path
+
+
+def _residuals(network: Network, path: Tensor, *, beta: float, position: int) -> Tensor:
+    """r (steps, L) of the tokens of a path (T + steps, L) of fields after its first window."""
+    context = network.context
+    linear = torch.tensor((1.0 - network.epsilon) * network.semantic * network.fractions)
+    place = torch.tensor(network.epsilon * network.position_overlaps())
+    codes = (position + torch.arange(1 - context, len(path) - context + 1)) % network.positions
+    m = torch.einsum("ral,tl->tra", linear, torch.tanh(path)) + place[codes]
+    # Windows (steps, T, role, feature) before each of the new tokens.
+    m = m[torch.arange(len(path) - context)[:, None] + torch.arange(context)]
+    score = torch.einsum("ntb,nb->nt", m[:, :, KEY], m[:, -1, QUERY])
+    weight = torch.softmax(network.gamma * score, dim=-1)
+    attention = torch.einsum("nt,nta->na", weight, m[:, :, VALUE])
+    wanted = beta * (attention @ torch.tensor(network.semantic[OUTPUT]))
+    return _root(path[context:], wanted) * torch.tensor(np.sqrt(network.fractions))
+
+
+def _root(y: Tensor, h: Tensor) -> Tensor:
+    """r with ½r² = K(tanh y, tanh h), of the sign of y − h."""
+    gap = y - h
+    near = gap.abs() < 1e-3  # the next term of the series is of relative size 1e-9 there
+    apart = torch.where(near, torch.ones_like(gap), gap)
+    far, t = h + apart, torch.tanh(h)
+    # ln 2 cosh y is logaddexp(y, −y).
+    entropy = apart * torch.tanh(far) - torch.logaddexp(far, -far) + torch.logaddexp(h, -h)
+    # 2K/gap² = φ'' + ⅔ gap φ''' + ¼ gap² φ'''' with φ = ln cosh at h.
+    curved = 1.0 - 4.0 / 3.0 * gap * t + 0.25 * gap**2 * (6.0 * t**2 - 2.0)
+    # Saturated tokens have a ratio of exponentially small numbers; the floor keeps its root real.
+    ratio = torch.where(near, (1.0 - t**2) * curved, 2.0 * entropy / apart**2)
+    return gap * torch.sqrt(torch.clamp(ratio, min=1e-30))
 
 
 def first_guesses(cycle: int, *, size: int, texts: int = 60) -> list[tuple[np.ndarray, int]]:
@@ -256,10 +318,7 @@ def ACTIONS(cycle: int, *, size: int) -> Rows:
 
 
 def chain_lifetimes(network: Network, sizes: np.ndarray, *, beta: float) -> np.ndarray:
-    """Exact mean times in which a network of one bit kind and a window of one leaves the + side.
-
-    From all bits up: (1 − Q) τ = 1, Q the chances of a step among the positive tokens.
-    """
+    """Exact mean times in which one kind of bit, all up, leaves the + side; a window of one."""
     times = []
     for size in map(int, sizes):
         states = token_states(network, size)
@@ -295,10 +354,7 @@ def rates_over_actions(
 
 
 def rates_off(power: float | None, *, dealt: int = 0, **chosen: str) -> tuple[float, float, int]:
-    """Root mean square over the cycles of rate over action less 1, its error, how many texts.
-
-    With the action of the cycle that is `dealt` places before.
-    """
+    """Root mean square of rate over the action `dealt` cycles before, less 1; its error; texts."""
     value, error, texts = rates_over_actions(power, **chosen)
     action = ACTIONS.read()["action"]
     wrong = action / np.roll(action, dealt)

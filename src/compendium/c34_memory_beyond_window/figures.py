@@ -1,6 +1,6 @@
-"""Drawings of memory beyond the window: spectra, perturbations, Fisher memory, memory times."""
+"""Drawings of memory beyond the window: spectra, Fisher memory, memory times."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -41,27 +41,6 @@ def show_spectra(signals: Columns, *, titles: Sequence[str], window: int) -> Non
     axes[1, 0].set_ylabel("power $|X|^2/n$")
     axes[2, 0].set_ylabel("autocorrelation")
     label_panels(list(axes.ravel()))
-
-
-def show_perturbations(relative: Columns, *, units: Mapping[str, float], window: int) -> None:
-    """Medians of distances (starts, steps + 1): over those at the start, over the dephased ones."""
-    _, (left, right) = plt.subplots(1, 2, figsize=(9.0, 3.4))
-    for motion, distance in relative.items():
-        color = COLORS[MOTION_COLORS[motion]]
-        low, middle, high = np.quantile(np.maximum(distance, 1e-17), (0.25, 0.5, 0.75), axis=0)
-        time = np.arange(distance.shape[1])
-        for axis, unit in ((left, middle[0]), (right, units[motion])):
-            if unit > 1e-9:
-                axis.semilogy(time, middle / unit, color=color, lw=1.2, label=motion)
-                axis.fill_between(time, low / unit, high / unit, color=color, alpha=0.15, lw=0)
-    left.axvspan(0, window, color="0.85")
-    left.set(xlabel="tokens since the change", ylabel="distance / distance at the start")
-    left.set_ylim(1e-8, 1e7)
-    right.axhline(0.5, color="0.3", ls="--", lw=1)
-    right.set(xlabel="tokens since the change", ylabel="distance / dephased distance")
-    right.set_ylim(1e-8, 10)
-    left.legend(fontsize=8, loc="lower right")
-    label_panels([left, right])
 
 
 def show_fisher(curves: Columns, *, profiles: Columns, window: int) -> None:

@@ -1,16 +1,10 @@
 """What is left of a message in later windows: by linear noise, and from sampled texts.
 
-A message draws the newest token with means x ± s D^{1/2} e, where D = (1 − x²)/f is N times the
-variance of its own noise, e a unit vector over the L segments, s the *strength*. Along a mean-field
-path the window of T deviations is to first order in N^{-1/2} a Gaussian state z of n = T·L numbers,
-`z' = F z + (ξ, 0, …, 0)`, of covariance C/N. Shift the noise of one token by u: k tokens later the
-mean has moved by Φ_k u, and the Fisher information about the shift is [ganguli2008memory, Eq. (3),
-there for a stationary linear network]
-
-    N uᵀ Φ_kᵀ C_k⁻¹ Φ_k u  =  N |B_k e|²,   u = D^{1/2} e,   B_k = C_k^{-1/2} Φ_k D^{1/2} .
-
-With C = S Sᵀ, one step turns S into the factor of `[F S, D^{1/2}]`, whose orthogonal factor O takes
-B along: B' = O₁ᵀ B. No covariance is inverted, which chaos would make impossible.
+A message draws the newest token with means x ± s D^{1/2} e: D = (1 − x²)/f is N times the variance
+of its own noise, e a unit vector over the L segments, s the *strength*. Of the window's n = T·L
+deviations, of covariance C/N, k tokens later, Fisher information about it is N |B_k e|² with
+B_k = C_k^{-1/2} Φ_k D^{1/2} [ganguli2008memory, Eq. (3)], which orthogonal factors take along: no
+covariance is inverted, which chaos would make impossible.
 
 Conventions of `finite_size`: maps (steps, T, L, L) with the axis s counting back, noise
 (T + steps, L) from old to new.
@@ -42,10 +36,7 @@ def fisher_memory(maps: np.ndarray, *, noise: np.ndarray) -> np.ndarray:
 
 
 def memory_profile(maps: np.ndarray, *, noise: np.ndarray) -> np.ndarray:
-    """How much the last window knows of every token of the path, (T + steps,), old to new.
-
-    The trace of B Bᵀ for each token: L where all of its components are known as well as written.
-    """
+    """What the last window knows of each token, old to new: trace of B Bᵀ, (T + steps,)."""
     context, segments = maps.shape[1:3]
     size = context * segments
     # The window is newest first, the profile old to new.
@@ -104,10 +95,7 @@ def trace_message(
 
 
 def predicted_information(memory: np.ndarray, *, size: int, strength: float) -> np.ndarray:
-    """Bits that the best guess has of the message, delay by delay, as long as noise is linear.
-
-    At a distance d of two Gaussians it errs with q = Φ(−d/2) and tells 1 − h(q).
-    """
+    """Bits that the best guess has of the message at each delay, as long as noise is linear."""
     wrong = ndtr(-strength * np.sqrt(size * memory))
     return np.asarray(1.0 - (entr(wrong) + entr(1.0 - wrong)) / np.log(2.0))
 
@@ -116,10 +104,7 @@ def measured_information(
     network: Network, window: np.ndarray, direction: np.ndarray, *, size: int, beta: float,
     position: int, strength: float, delays: np.ndarray, runs: int, seed: int,
 ) -> np.ndarray:  # fmt: skip
-    """Bits about a message at `delays`, from sampled texts of N = `size` bits, `runs` of each sign.
-
-    The newest token of the window is shifted by ± `strength` times D^{1/2} `direction`.
-    """
+    """Bits about a message at `delays`, from texts of N = `size` bits, `runs` of each sign."""
     how: dict[str, Any] = {"beta": beta, "position": position, "runs": runs}
     shift, texts = strength * np.sqrt(token_noise(network, window[-1])) * direction, []
     for own, moved in ((2 * seed, shift), (2 * seed + 1, -shift)):
@@ -139,10 +124,9 @@ def label_information(
 ) -> float:
     """Lower bound, in bits, on the information of a point about which cloud (n, d) it came from.
 
-    Half of each trains two classifiers, Fisher's linear discriminant, the best there is for
-    Gaussian clouds of one shape, and nearest neighbours, which know no shape. A quarter decides
-    which of them guesses, the last quarter is guessed. The bias (1/2n ln 2 bits, Miller and Madow)
-    is taken off.
+    Half of each trains Fisher's linear discriminant and nearest neighbours, a quarter decides which
+    of them guesses, the last quarter is guessed. The bias (1/2n ln 2 bits, Miller and Madow) is
+    taken off.
     """
     from sklearn.neighbors import KNeighborsClassifier
 

@@ -67,10 +67,7 @@ def dephased_distance(network: Network, motion: str) -> float:
 def perturbed_distance(
     network: Network, motion: str, *, size: float, starts: int, steps: int, seed: Seed = 0
 ) -> np.ndarray:
-    """Distance of the overlaps after the newest attention vector was moved, (starts, steps + 1).
-
-    By `size` in a random direction, from states on the attractor rounded to eight digits.
-    """
+    """Distance (starts, steps + 1) of overlaps; the newest attention vector moved by `size`."""
     (beta, settle, between), rng = MOTIONS[motion], numpy_generator(seed)
     if between:
         start = protocol_start(network, steps=2000)
@@ -195,10 +192,7 @@ OTHER_TIMES = Table(
     seconds=1.0,
 )
 def SETTINGS(motion: str, left_out: str, time: str) -> Rows:
-    """How far the power of N lies above one half in quasi-periodic motion, below it elsewhere.
-
-    `left_out`: five of the twenty starts, or "none"; `time`: in "texts" or for "linear noise".
-    """
+    """How far the power of N lies above one half in quasi-periodic motion, below it elsewhere."""
     few, many = (_times(motion, size, linear=time != "texts") for size in _ENDS)
     powers = growth_powers(few, many)
     if left_out != "none":

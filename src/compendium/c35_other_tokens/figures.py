@@ -1,4 +1,4 @@
-"""Drawings of the chapter on tokens that are not made of bits."""
+"""The drawing of deviations from the mean field."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ import numpy as np
 
 from compendium.common.drawing import intervals
 from compendium.common.rows import Columns, array_of, groups
-from spinformer.plot.style import COLORS, label_panels
+from spinformer.plot.style import label_panels
 
 SHADES = {2: "black", 3: "blue", 4: "green", 8: "orange"}
 
@@ -34,25 +34,4 @@ def show_deviations(table: Columns, *, seeds: Sequence[int]) -> None:
     axes[0].legend(fontsize=7, ncol=2, loc="upper right")
     axes[1].axhline(1.0, color="0.5", lw=1)
     axes[1].set(xscale="log", xlabel="sites $N$", ylabel="measured over linear theory")
-    label_panels(list(axes))
-
-
-def show_words(table: Columns, *, threshold: float) -> None:
-    """Gap between a list of words and its sites against log₂ V / N, and spread of a draw."""
-    _, axes = plt.subplots(1, 2, figsize=(8.4, 3.4))
-    colors = ("sky", "blue", "green", "black")
-    for (size, rows), color, mark in zip(groups(table, "size"), colors, "osD^", strict=True):
-        style = {"color": COLORS[color], "marker": mark, "ms": 4, "lw": 1, "label": f"$N = {size}$"}
-        share = rows["share"]
-        axes[0].errorbar(share, rows["gap"], rows["error"], capsize=2, **style)
-        axes[1].plot(share, rows["spread"] / rows["sites"], **style)
-    # The limit does not depend on the size.
-    axes[0].plot(share, rows["frozen"], "--", color=COLORS["red"], label=r"$N\to\infty$")
-    for axis in axes:
-        axis.axvline(threshold, color="0.5", lw=1, ls=":")
-        axis.set_xlabel(r"size of the list, $\log_2 V/N$")
-    axes[0].set_ylabel("gap of the means")
-    axes[1].set_ylabel("spread of a draw over that of sites")
-    axes[1].set_ylim(bottom=0.0)
-    axes[0].legend(fontsize=8)
     label_panels(list(axes))

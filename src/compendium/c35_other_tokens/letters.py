@@ -1,14 +1,10 @@
 """A self-attention network whose tokens are made of letters: sites with q values.
 
 A feature of a role gives every letter s of site i a value W^α_{a,i}(s) that averages to zero over
-the letters. Given the attention vector A every site is drawn from a softmax over its letters,
-
-    P(s_i = s) ∝ exp(β Σ_a A_a W^o_{a,i}(s)) .
-
-A Potts feature (Wu 1982) names one letter of each site: W(s) is 1 for it and −1/(q − 1) else. Their
-variance over the letters is 1/(q − 1); in units in which it is 1, as for bits, β and γ are smaller
-by that factor. Sites fall into segments of equal features, each one multinomial draw. A
-*vocabulary*, one softmax over a list of V words, is a network of N = 1 site and q = V letters.
+the letters. A Potts feature (Wu 1982) is 1 for one letter of each site and −1/(q − 1) for others;
+in units in which its variance 1/(q − 1) is 1, as for bits, β and γ are smaller by that factor.
+Sites fall into segments of equal features, each one multinomial draw. A *vocabulary*, one softmax
+over a list of V words, is a network of N = 1 site and q = V letters.
 
 Conventions of `spinformer.dmft.finite_size`: a token is (L, q), the shares of the letters in each
 segment. Windows (..., T, L, q) and paths (..., steps, L, q) run from *old to new*; `position` is
@@ -61,8 +57,6 @@ class LetterNetwork(AttentionNetwork):
     def _checked_semantic(self) -> np.ndarray:
         return check_array("semantic", self.semantic, shape=(4, "P", "L", "q"))
 
-    # ---- constructors
-
     @classmethod
     def from_binary(cls, network: Network) -> Self:
         """The network of bits as one of two letters, the bit −1 first."""
@@ -80,8 +74,6 @@ class LetterNetwork(AttentionNetwork):
             gamma=(letters - 1) * GAMMA,
             epsilon=0.02,
         )
-
-    # ---- what the dynamics needs
 
     @property
     def letters(self) -> int:
@@ -114,9 +106,9 @@ class LetterNetwork(AttentionNetwork):
         """The cheapest exact form of the average over sites and letters (`kernels`).
 
         Letters of a segment with equal output features form a class; segments with the same
-        classes, in any order of the letters, form a group. Returns `patterns` (rows, P), the output
-        features of the classes relative to a group's first one; `readout` (4, P, rows); and
-        `degeneracy` (groups, classes), how many letters a class holds.
+        classes, in any order, form a group. Returns `patterns` (rows, P), output features of the
+        classes relative to a group's first one; `readout` (4, P, rows); and `degeneracy`
+        (groups, classes), how many letters a class holds.
         """
         groups: dict[bytes, list[tuple[int, np.ndarray, np.ndarray, np.ndarray]]] = {}
         for segment in range(self.segments):
@@ -171,10 +163,7 @@ def letter_path(
     position: int,
     draw: Callable[[np.ndarray], np.ndarray] = np.asarray,
 ) -> np.ndarray:
-    """The path (..., T + steps, L, q): in the limit every token equals its probabilities.
-
-    draw: makes a token of its probabilities, where it does not.
-    """
+    """The path (..., T + steps, L, q) of tokens that `draw` makes of their probabilities."""
     for place in range(position, position + steps):
         recent = window[..., -network.context :, :, :]
         attention = attention_of_letters(network, recent, position=place)
@@ -200,10 +189,7 @@ def generate_letters(
 def enumerate_next(
     network: LetterNetwork, size: int, *, beta: float, attention: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The exact law after an attention vector (P,): all tokens (q^N, L, q), probabilities (q^N,).
-
-    One softmax of the energy −N Σ_a A_a m^o_a.
-    """
+    """The law after an attention vector (P,): all tokens (q^N, L, q), probabilities (q^N,)."""
     counts = network.counts(size)
     sites = np.indices((network.letters,) * size).reshape(size, -1).T
     owner = np.repeat(np.eye(network.segments), counts, axis=0)
@@ -212,10 +198,7 @@ def enumerate_next(
 
 
 def overlap_covariance(network: LetterNetwork, chance: np.ndarray) -> np.ndarray:
-    """N times the covariance of the 4P overlaps of a token drawn from `chance` (..., L, q).
-
-    Σ_l f_l Cov_s(W^α_a, W^γ_b), without the factor 1 − ε, whatever N.
-    """
+    """N times the covariance of 4P overlaps, without 1 − ε, drawn from `chance` (..., L, q)."""
     size = 4 * network.features
     values = network.semantic.reshape(size, network.segments, network.letters)
     mean = np.einsum("als,...ls->...al", values, chance)
@@ -228,8 +211,7 @@ def predicted_deviation(
 ) -> np.ndarray:
     """√N times the root mean square of |m^o − m^o_∞| over runs, to first order in N^{-1/2}.
 
-    (T + steps,), for a path of `letter_path` whose window is drawn, too. Deviations in a window
-    move the next attention vector, that the mean of the next token; its draw adds noise.
+    (T + steps,), for a path of `letter_path` whose window is drawn, too.
     """
     context, width = network.context, 4 * network.features
     share = 1.0 - network.epsilon

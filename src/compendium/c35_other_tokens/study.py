@@ -1,12 +1,7 @@
 """Letters and words: deviations from the mean field, regimes, lists of words.
 
-A vocabulary that lists V of all q^N tokens, drawn at random, is a random energy model (Derrida
-1981): around overlaps that the sites would have with probabilities p lie V exp(−N ΔS) words, with
-
-    ΔS = Σ_l f_l Σ_s p_{l,s} ln(q p_{l,s}) ,
-
-the information of a site in nats. Where ln V / N < ΔS there is none, and the softmax condenses on
-the few best words of the list: their overlaps are those of sites at β* < β, ΔS(β*) = ln V / N.
+A list of V of all q^N tokens, drawn at random, is a random energy model (Derrida 1981): where
+ln V / N is below the information ΔS of a site, in nats, the softmax condenses on its best words.
 """
 
 from collections.abc import Sequence
@@ -46,9 +41,6 @@ _BLOCK = 25
 # One step of the document's network from this attention vector.
 ATTENTION = np.array([0.3, -0.2, 0.4])
 BETA = 1.5
-
-
-# ---- deviations from the mean field
 
 
 @stored(
@@ -127,9 +119,6 @@ EXPONENTS, EXPONENTS_OF_WORDS = (
 )
 
 
-# ---- what random networks of letters settle on
-
-
 @stored(
     "regimes",
     grid(letters=(2, 3, 4, 8), first=(*range(1000, 1100, _BLOCK), *range(2000, 2100, _BLOCK))),
@@ -137,8 +126,8 @@ EXPONENTS, EXPONENTS_OF_WORDS = (
 def REGIMES(letters: int, *, first: int) -> Rows:
     """One row for each of 25 random networks, of seeds `first`, `first` + 1, …
 
-    At how many of 48 values of β an orbit is periodic, quasi-periodic, chaotic after 10,000 steps,
-    and at how many it still is chaotic after twice as many more; where rest gives way.
+    At how many of 48 values of β an orbit is quasi-periodic after 10,000 steps, and at how many
+    chaos lasts for twice as many more; where rest gives way.
     """
     seeds, steps = range(first, first + _BLOCK), 10_000
     look = partial(find_attractors, kept=6000, exponents=1, exponent_steps=steps, bins=1, threads=1)
@@ -153,16 +142,9 @@ def REGIMES(letters: int, *, first: int) -> Rows:
             ends = found.context.select(chaotic)
             later = look(machine, ends, beta=beta[chaotic], transient=2 * steps)
             lasting = (later.regime == Regime.CHAOTIC).sum()
-        theory = onset(machine)
-        rows += rows_of(
-            seed=seed,
-            periodic=(found.regime == Regime.PERIODIC).sum(),
-            quasi=(found.regime == Regime.QUASI_PERIODIC).sum(),
-            chaotic=chaotic.sum(),
-            lasting=lasting,
-            onset=theory.critical_beta / (letters - 1),
-            turns=theory.critical_rotation,
-        )
+        quasi = (found.regime == Regime.QUASI_PERIODIC).sum()
+        loss = onset(machine).critical_beta / (letters - 1)
+        rows += rows_of(seed=seed, quasi=quasi, lasting=lasting, onset=loss)
     return rows
 
 
@@ -175,9 +157,6 @@ def one_feature(letters: int, *, context: int = 1) -> LetterNetwork:
         gamma=letters - 1.0,
         epsilon=0.0,
     )
-
-
-# ---- lists of words
 
 
 def site_information(network: LetterNetwork, attention: np.ndarray, *, beta: float) -> float:

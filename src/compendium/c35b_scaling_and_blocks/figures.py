@@ -1,29 +1,10 @@
-"""Drawings of attention with many features, and of the load up to which they move."""
+"""The drawing of many features, and of the load up to which they move."""
 
 import matplotlib.pyplot as plt
 
 from compendium.common.drawing import means_at
 from compendium.common.rows import Columns, groups
 from spinformer.plot.style import COLORS, label_panels
-
-
-def show_scores(table: Columns) -> None:
-    """Deviation of the softmax's arguments and tokens attended, against N, by rule."""
-    _, axes = plt.subplots(1, 2, figsize=(8.4, 3.3))
-    words = ("γ fixed, P = αN", "unit variance, P = αN", "unit variance, P = 3")
-    looks = (("o-", "blue"), ("s-", "green"), ("^-", "red"))
-    for (_, rows), name, (marker, color) in zip(groups(table, "rule"), words, looks, strict=True):
-        for axis, column in zip(axes, ("deviation", "attended"), strict=True):
-            means_at(axis, rows["size"], rows[column], color, fmt=marker, ms=4, label=name)
-    for axis in axes:
-        axis.set(xscale="log", xlabel="bits $N$")
-        axis.set_xticks([300, 600, 1200, 2400], ["300", "600", "1200", "2400"])
-        axis.minorticks_off()
-    axes[0].set(yscale="log", ylabel="deviation of the scores")
-    axes[0].set_ylim(top=2e4)
-    axes[0].legend(fontsize=8, loc="upper left")
-    axes[1].set(ylim=(0.8, 4), ylabel="tokens attended, of 4")
-    label_panels(list(axes))
 
 
 def show_load(paths: Columns, *, limits: Columns, onsets: Columns, largest: float) -> None:

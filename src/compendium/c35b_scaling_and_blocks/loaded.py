@@ -1,14 +1,10 @@
 """Self-attention with a number of features proportional to the number of bits, P = αN.
 
 To the few features of [poclopez2024dynamical], whose overlaps are of order one, come αN features
-with independent random signs in all four roles (α is the load, as in [amit1987statistical]). For
-N → ∞ the fields that these make at a bit are Gaussian with covariance over time
-
-    R(t, t') = α Σ_{s,s'} π_t(s) π_t'(s') C(t−s, t'−s'),
-
-π the attention weights, C the overlap (1/N) Σ_i x_i x_i' of two tokens. With h the field of the
-few, u_l = E tanh β(h_l + √R z) and C(t+1, t'+1) = Σ_l f_l E[tanh β(h_l + x) tanh β(h_l' + y)].
-Their scores vanish in the theory, where γ is held fixed. At α = 0 it is `dmft.mean_field`.
+with independent random signs in all four roles (α is the load, as in [amit1987statistical]). The
+fields that these make at a bit are Gaussian, of covariance R over time, C the overlap of two tokens
+(`eq-blocks-crosstalk`, `eq-blocks-loaded` of the chapter). Their scores vanish in the theory, where
+γ is held fixed. At α = 0 it is `dmft.mean_field`.
 """
 
 from functools import cache
@@ -116,8 +112,7 @@ class Rest(NamedTuple):
 def resting_state(beta: float, *, load: float, context: int) -> Rest:
     """The stationary state, by iteration from one that remembers; beyond 60 lags C is constant.
 
-    C(d) = E[tanh βx tanh βy], Cov(x, y) = (α/T²) Σ_{s,s'} C(|d + s − s'|). ValueError where bits
-    are too steep, or where it does not settle.
+    ValueError where bits are too steep, or where it does not settle.
     """
     if beta * np.sqrt(load) > _STEEPEST:
         raise ValueError(f"beta and load must keep beta √load at most {_STEEPEST:g}")
@@ -186,18 +181,12 @@ def simulate_loaded(
     return Loaded(means, noise, stacked @ stacked.T / size, scores)
 
 
-# ---- the tables
-
-
 _RULES = ("fixed", "unit, P = 3 + alpha N", "unit, P = 3")
 
 
 @stored("scores", grid(rule=_RULES, size=_SIZES, seed=_SEEDS))
 def SCORES(rule: str, *, size: int, seed: int) -> Rows:
-    """Deviation of the softmax's arguments in one text, and 1/Σ π², the tokens that it attends to.
-
-    Few features start from tokens on segments, at β = 2; the others from random bits, at β = 1.
-    """
+    """Deviation of the softmax's arguments in one text, and 1/Σ π², the tokens attended."""
     network, load, beta = Network.document(), 0.0, 2.0
     window: np.ndarray | None = _START
     if rule != _RULES[2]:
@@ -250,10 +239,7 @@ def REST(load: float, *, beta: float, seed: int) -> Rows:
 
 @cache
 def loaded_onset(load: float) -> tuple[float, float, float]:
-    """β where the few start to move at a load, or 0; the best β, and the gain there.
-
-    The gain of the resting state takes the place of β in the linear theory of `dmft.onset`.
-    """
+    """β where the few start to move at a load, or 0; the best β, and the gain there."""
     critical, top = onset(Network.document()).critical_beta, 20.0
 
     def gain(beta: float) -> float:

@@ -1,4 +1,4 @@
-"""Drawings of learning through the limit: quality of the gradients, losses, horizons."""
+"""Drawings of learning through the limit: losses, horizons."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -7,13 +7,6 @@ from compendium.common.drawing import MOTION_COLORS, means_at
 from compendium.common.rows import Columns, array_of, groups
 from spinformer.plot.style import COLORS, label_panels
 
-# Color and name of every estimator.
-GRADIENTS = {
-    "limit": ("blue", "limit"),
-    "straight": ("orange", "straight-through"),
-    "score": ("red", "REINFORCE"),
-    "score, no baseline": ("purple", "REINFORCE, no baseline"),
-}
 # Color, line and name of every arm that is drawn.
 ARMS = {
     "limit": ("blue", "-", "limit"),
@@ -22,25 +15,6 @@ ARMS = {
     "limit, one step": ("blue", ":", "limit, cut after one step"),
     "limit, shuffled": ("purple", ":", "limit, shuffled targets"),
 }
-
-
-def show_quality(table: Columns) -> None:
-    """Bias against the exact gradient, and variance of one path, against N."""
-    _, axes = plt.subplots(1, 2, figsize=(8.6, 3.5))
-    for estimator, rows in groups(table, "estimator"):
-        color, name = GRADIENTS[estimator]
-        sizes, style = rows["size"], {"fmt": "o-", "ms": 4, "label": name}
-        if estimator in ("limit", "straight"):
-            means_at(axes[0], sizes[sizes < 50], rows["bias"][sizes < 50], color, **style)
-        if estimator != "limit":
-            means_at(axes[1], sizes, rows["variance"], color, **style)
-    labels = ("bias / exact gradient", "variance of a path / gradient²")
-    for axis, label in zip(axes, labels, strict=True):
-        axis.set(xscale="log", yscale="log", xlabel="bits N", ylabel=label)
-        axis.legend(fontsize=8)
-    axes[0].set_xticks([3, 6, 9, 15], ["3", "6", "9", "15"])
-    axes[0].set_xticks([], minor=True)
-    label_panels(list(axes))
 
 
 def show_losses(table: Columns, *, tables: dict[str, float]) -> None:

@@ -1,11 +1,10 @@
 """Learning in the driven network: relaxed weights, three gradients, the exact one, trainings.
 
 W = tanh θ for the signs of [poclopez2024dynamical, Eqs. (7), (8)], without position. A drawn mean
-of segment l is x_l = 2 Binomial(n, (1 + tanh h_l)/2)/n − 1, n = N/L; tanh h_l in the limit. The
-cost of a step is the surprise of a target token over the *visible* segments, the first V.
-Gradients of its mean over the draws: "limit", through the path of the limit; "straight", through a
-drawn path as if each token were its mean plus a constant; "score", of log P(drawn tokens) times
-later costs (REINFORCE); that of `exact_costs`, for a few bits.
+of segment l is x_l = 2 Binomial(n, (1 + tanh h_l)/2)/n − 1, n = N/L. The cost of a step is the
+surprise of a target token over the *visible* segments, the first V. Gradients: "limit", through
+the path of the means; "straight", through a drawn path as if each token were its mean plus a
+constant; "score", of log P(drawn tokens) times later costs; that of `exact_costs`, for a few bits.
 
 Shapes: S networks side by side, B paths each, L segments, P features, T tokens in a window,
 weights (S, 4, P, L), roles in the order o, v, q, k; time runs from old to new.
@@ -75,10 +74,9 @@ class Text(NamedTuple):
 def rollout(
     weights: Tensor, text: Text, *, kind: str, size: int = 0, cut: bool = False, seed: int = 0
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Costs in bits and log-probabilities of what was drawn, (S, B, steps), and the tokens.
+    """Costs in bits and log-probabilities of draws, (S, B, steps); tokens (S, B, T + steps, L).
 
-    These are (S, B, T + steps, L), the window first. size: N, 0 for the limit. cut: gradients pass
-    through one step.
+    size: N, 0 for the limit. cut: gradients pass through one step.
     """
     context, (steps, visible) = text.window.shape[2], text.targets.shape[2:]
     bits, generator = size // weights.shape[-1], torch_generator(seed)
@@ -293,10 +291,7 @@ def stretches(part: str, *, seed: int = 0, draw: int = 0) -> np.ndarray:
 
 
 def tables() -> dict[str, float]:
-    """Bits per bit of tables of pairs of the training part, mixed with ten counts without a pair.
-
-    Of whole bytes, and of their bits as if independent.
-    """
+    """Bits per bit of tables of bytes and of bits after a byte, mixed with ten single counts."""
     read, test = text_bytes("train").astype(int), stretches("test").astype(int)
     bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
     before, after = test[:, 1:-1].ravel(), test[:, 2:].ravel()
@@ -385,7 +380,7 @@ def LEARNING(task: str, *, arm: str, block: int) -> Rows:
     seeds = range(10 * block, 10 * block + 10)
     trained = train(task, seeds=seeds, updates=TASKS[task].budget, **setting, **ARMS[arm])
     measured = {"limit": (torch.tanh, 0)} | {f"n{n}": (torch.tanh, n) for n in SIZES}
-    measured |= {"signs": (torch.sign, 0), "signs99": (torch.sign, 99)}
+    measured["signs"] = (torch.sign, 0)
     loss, rows = partial(losses, task=task, seeds=seeds), []
     for share, theta in trained.items():
         found = {name: loss(made(theta), size=size) for name, (made, size) in measured.items()}

@@ -1,12 +1,8 @@
 """A language model that reads the mean of N voices of its own; N → ∞ makes it a map.
 
-N voices draw a token each from the law p = softmax(β z) of what follows, z the logits, and the
-model reads the mean of their embedded words next. For N → ∞ that is the map
-F(x_1 … x_T) = Σ_v p_v e_v on windows of T soft tokens. A leading exponent, in nats a token, is the
-growth of a covector that is pulled back along a stored orbit by exact vector–Jacobian products.
-
-The criteria of R1 to R5 were written before the runs. They stand in the chapter, and what was
-changed afterwards in `book/claims.yml`.
+The map is F(x_1 … x_T) = Σ_v p_v e_v on windows of T soft tokens, p = softmax(β z) of the logits z
+of what follows. A leading exponent, in nats a token, is the growth of a covector that is pulled
+back along a stored orbit by exact vector–Jacobian products.
 
 On another processor a motion in chaos is another one: its exponent is compared within what 16
 starts scatter by. A rest is the same to 1e-3.
@@ -48,10 +44,9 @@ def text_starts(model: Decoder, *, span: int, count: int = 16) -> Tensor:
 
 
 def find_rests(model: Decoder, betas: Sequence[float]) -> tuple[Tensor, Tensor]:
-    """The rests x (n, D) next to the mean of all words, one a β, stable or not, and residuals.
+    """Rests x (n, D) next to the mean of all words, one a β, stable or not; residuals.
 
-    The rest is the same for every length of the window, and a window of one token finds it.
-    ‖F(x) − x‖/√D is in units of the words' root mean square entry.
+    ‖F(x) − x‖/√D, in units of the words' root mean square entry. A window of one token is enough.
     """
     scale = model.embedding.square().mean().sqrt()
     beta = torch.tensor(betas, dtype=model.embedding.dtype)[:, None]

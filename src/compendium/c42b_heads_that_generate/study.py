@@ -26,10 +26,8 @@ def text_inputs(model: Decoder, *, length: int = 128) -> Tensor:
 def kinds(model: Decoder, trace: BlockTrace) -> dict[str, Tensor]:
     """Mean attention (H,) to the first token and to the one before, from the second token on."""
     seen = causal_attention(model, trace)[:, :, 1:]
-    return {
-        "sink": seen[..., 0].mean((0, 2)),
-        "previous": seen.diagonal(0, -2, -1).mean((0, 2)),
-    }
+    previous = seen.diagonal(0, -2, -1)
+    return {"sink": seen[..., 0].mean((0, 2)), "previous": previous.mean((0, 2))}
 
 
 def stage_changes(model: Decoder, number: int, trace: BlockTrace) -> dict[str, Tensor]:
@@ -42,10 +40,8 @@ def stage_changes(model: Decoder, number: int, trace: BlockTrace) -> dict[str, T
         return overlap_energy(asked, keys=keys, **how)[..., 1:].mean(-1)
 
     before = energy(trace.inputs)
-    return {
-        "attention": energy(trace.inputs + trace.attended) - before,
-        "block": energy(trace.outputs) - before,
-    }
+    after = {"attention": trace.inputs + trace.attended, "block": trace.outputs}
+    return {name: energy(states) - before for name, states in after.items()}
 
 
 def layer_report(

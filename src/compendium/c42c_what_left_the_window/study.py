@@ -1,10 +1,7 @@
 """A token is changed, leaves the window, and two texts go on with the same random numbers.
 
-One voice, whole tokens, windows of T. The oldest token of a window of real text is replaced by
-another word of the same texts; both windows go on with the same Gumbel noise, one number a word of
-the vocabulary. If the first new tokens agree, the two windows are the same and stay so.
-
-Tolerances: rounding may turn a draw; shares within 0.15.
+One voice, whole tokens, windows of T; the noise is Gumbel noise, one number a word of the
+vocabulary. Tolerances: rounding may turn a draw; shares within 0.15.
 """
 
 from pydoc_data.topics import topics

@@ -107,10 +107,7 @@ def valley_depth(beta: float) -> float:
 
 
 def change_times(readers: int, *, beta: float) -> tuple[float, float]:
-    """Sweeps that N readers of the keys 1 and −1 need to change sides: one at a time, all at once.
-
-    Relaxation times from matrices of transitions, which stationary weights make symmetric.
-    """
+    """Sweeps that N readers of keys 1 and −1 need to change sides: one at a time, all at once."""
     up = np.arange(readers + 1)
     total = 2.0 * up - readers
     rise = (readers - up) / readers / (1 + np.exp(-2 * beta * (total + 1) / readers))

@@ -1,8 +1,7 @@
 """Networks and starts that the live figures of the book begin from, written for a browser.
 
-`python -m compendium.front.explorables` writes `book/_static/explorables/data.js` anew: no number
-in the live figures is typed in. A page that is opened from a folder may not read files, so the data
-is a script.
+`python -m compendium.front.explorables` writes `book/_static/explorables/data.js` anew, a script: a
+page that is opened from a folder may not read files.
 """
 
 import json

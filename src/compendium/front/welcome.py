@@ -27,10 +27,7 @@ Numbers = Mapping[str, Any]
 
 
 def welcome_numbers(figures: Mapping[str, float]) -> dict[str, Any]:
-    """All that the pictures draw: keys, paths of queries and three motions, to six digits.
-
-    figures: those of `FIGURES`, which chapters have computed.
-    """
+    """Keys, paths of queries and three motions to six digits, and `figures`, those of `FIGURES`."""
     turns = np.array([0.25, 0.25 + 1 / 3, 0.25 + 2 / 3])
     keys = torch.tensor(np.column_stack([np.cos(2 * np.pi * turns), np.sin(2 * np.pi * turns)]))
     states = torch.tensor([[0.25, -0.1], [-0.2, 0.1], [0.05, -1.2], [1.3, 0.6], [-1.0, 1.2]])
@@ -88,10 +85,7 @@ def draw_faces(numbers: Numbers) -> None:
 
 
 def draw_heads(numbers: Numbers) -> None:
-    """One square a head of the pretrained model: what its step does to its own energy.
-
-    Above by all that the head adds, below by the part that depends on the token.
-    """
+    """A square a head: what its step does to its energy, above in full, below the token's part."""
     axis = _panel((5.2, 2.3))
     told: dict[str, Any] = {"style": "normal", "fontsize": 11}
     rows = {"": "all that it adds", "specific_": "what depends on the token"}
