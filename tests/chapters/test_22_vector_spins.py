@@ -7,11 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import gamma, iv
 
-from compendium.c22_vector_spins.study import (
-    METHODS,
-    reaction,
-    solve_adaptive_tap,
-)
+from compendium.c22_vector_spins.study import METHODS, reaction, solve_adaptive_tap
 from compendium.common.exact_spins import three_spins, two_spins
 from spinformer.core.solve import NotConverged, Status
 from spinformer.core.special import log_sphere_integral, mean_alignment
@@ -178,18 +174,14 @@ def test_derivatives_of_the_free_energy(dim, beta, seed, three):
     # Three spins stay collinear only under a change of length.
     push = fields if three else np.random.default_rng(seed).normal(size=fields.shape)
     turn = np.random.default_rng(seed + 1).normal(size=couplings.shape)
-    step = 1e-4 / beta / np.sqrt(dim)
-    up, down = (
-        solve(couplings, fields=fields + s * push, beta=beta).log_partition for s in (step, -step)
-    )
-    want = (exact.magnetization * push).sum()
-    assert abs((up - down) / (2 * step * beta) - want) < 1e-6 * dim
-    step = 1e-4 / beta / dim
-    up, down = (
-        solve(couplings + s * turn, fields=fields, beta=beta).log_partition for s in (step, -step)
-    )
-    want = dim * (exact.correlation * turn).sum()
-    assert abs((up - down) / (2 * step * beta) - want) < 1e-6 * dim
+    by_field = (exact.magnetization * push).sum(), 1e-4 / beta / np.sqrt(dim), 0.0, push
+    by_coupling = dim * (exact.correlation * turn).sum(), 1e-4 / beta / dim, turn, 0.0
+    for want, step, dj, dh in (by_field, by_coupling):
+        up, down = (
+            solve(couplings + s * dj, fields=fields + s * dh, beta=beta).log_partition
+            for s in (step, -step)
+        )
+        assert abs((up - down) / (2 * step * beta) - want) < 1e-6 * dim
 
 
 @settings(deadline=None, max_examples=15, derandomize=True)

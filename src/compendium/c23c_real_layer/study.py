@@ -1,12 +1,8 @@
 """A layer's heads as spin systems, and what their parts are in the layer's residual stream.
 
-A head has queries q, keys k and values v (N, d), attention weights P = softmax(q kᵀ/√d) and an
-output matrix W_O. Its spins have the scaled fields h = v/√(mean v²) and the ordered couplings
-J = g P [bal2021transformers, Sec. 8]. Everything that adds up values is mapped by W_O to the
-residual stream, where the layer's own attention output Σ_heads W_O P v lives. The response
-Σ C_mn ∂J_mn/∂x_i is a vector there by itself: with the G of [bal2021transformers, Eq.
-(sigmaweird)] for softmax couplings it is Σ_heads (G k W_Q + Gᵀ q W_K)/√d, W_Q and W_K (d, D) the
-head's rows of the query and key matrix. Sequences (B, N, D), heads (B, H, N, d), float64.
+The values v of a head, scaled to a mean square length of one in a window, are the fields, its
+attention weights P times g the ordered couplings [bal2021transformers, Sec. 8], β = 1. Sequences
+(B, N, D), heads (B, H, N, d), float64; layers and heads from 0.
 
 Table `layers`: R² = 1 − (squared error)/(squared deviation from the mean of the training texts),
 over tokens and channels, on each of the seven texts from the others.
@@ -20,14 +16,11 @@ over tokens and channels, on each of the seven texts from the others.
   number for all tokens; "gain": correlation over tokens of the logarithms of LayerNorm's factor
   and of the mean gain of the spins.
 
-Written down before the table was made: symmetrised weights predict more than half of the attention
-output in every layer and at least 0.1 more than those of another head, but less than the directed
-ones, which leave out nothing but the own token; gains and orders beyond the first change R² by less
-than 0.05 either way. The response adds less than 0.05 to what the own input tells of the
-feed-forward output, and no more than random units do: the network of a trained model does not
-compute it. The gains of the spins correlate with LayerNorm's by less than 0.5. Without training
-another head's weights do as well as the own. (This last was looked at in two layers of two draws:
-nearly, 0.92 and 0.94. No table holds it.)
+Written down before the table was made, beside the page's: symmetrized weights predict less than
+directed ones, which leave out nothing but the own token; gains and orders beyond the first change
+R² by less than 0.05 either way; random units add as much as the response; gains correlate with
+LayerNorm's by less than 0.5; without training another head's weights do as well as the own (looked
+at in two layers of two draws: nearly, 0.92 and 0.94. No table holds it).
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +33,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from bookmaker.tables import Rows, stored
-from compendium.common.models import block_trace, causal_attention, decoder, encoder
+from compendium.common.models import (
+    block_trace,
+    causal_attention,
+    decoder,
+    encoder,
+    head_maps,
+)
 from compendium.common.rows import array_of, grid, mean_rows
 from spinformer.core.random import torch_generator
 from spinformer.language.decoder import Decoder, token_numbers
@@ -53,12 +52,10 @@ from spinformer.spins.solvers import vector_spins
 class LayerParts(NamedTuple):
     """What the spins of a layer's heads are made of.
 
-    `terms`: by name, (B, H, N, D), what each head's part writes into the residual stream: "own" the
-    value, "uniform" the mean value, "symmetrized" Σ_{j≠i} ½(P + Pᵀ)_ij v_j, "directed" Σ_{j≠i} P_ij
-    v_j, "other head" and "shuffled" as "symmetrized" with the weights of another head and of
-    permuted tokens; "residual", "mixing" and "onsager" of the saddle point. `responses`: by
-    name, (B, N, D): "response", and with the G of another head's weights and of permuted tokens.
-    `gain` (B, H, N): 1/(2τ), `onsager` (B, H, N): the Onsager share of τ.
+    `terms`: by name, (B, H, N, D), what each head's part writes into the residual stream: those of
+    `mixing_terms`, and "residual", "mixing" and "onsager" of the saddle point. `responses`: by
+    name, (B, N, D): "response" Σ C_mn ∂J_mn/∂x_i, and the same of another head's weights and of
+    permuted tokens. `gain` (B, H, N): 1/(2τ), `onsager` (B, H, N): the Onsager share of τ.
     """
 
     terms: dict[str, Tensor]
@@ -68,18 +65,16 @@ class LayerParts(NamedTuple):
 
 
 def layer_parts(model: LanguageModel, trace: LayerTrace, *, strength: float = 0.5) -> LayerParts:
-    """The parts of every head of a layer; `strength` is g.
-
-    Another head is the next one in a random cyclic order, so that no head meets itself.
-    """
-    values, (heads, _, width) = trace.values, trace.values.shape[1:]
-    weights, other, moved = _weights(trace)
-
+    """The parts of every head of a layer; `strength` is g."""
+    values, (weights, other, moved) = trace.values, _weights(trace)
+    root = values.shape[-1] ** 0.5
+    query, output = head_maps(model, trace.layer)
+    key = model.weights[f"encoder.layer.{trace.layer}.attention.self.key.weight"].view_as(query)
     size = values.square().sum(dim=-1).mean(dim=-1).sqrt()[..., None, None]
     fields = values / size
-    solved = vector_spins(strength * weights, fields=fields * width**0.5, beta=1.0, tolerance=1e-8)
+    solved = vector_spins(strength * weights, fields=fields * root, beta=1.0, tolerance=1e-8)
     gain = 0.5 / (solved.saddle.value - strength * weights.diagonal(dim1=-2, dim2=-1))
-    spins = solved.magnetization / width**0.5
+    spins = solved.magnetization / root
     residual = gain.unsqueeze(-1) * fields
     onsager = 1 - gain / (1 - spins.square().sum(dim=-1))
     mixed = {
@@ -87,13 +82,6 @@ def layer_parts(model: LanguageModel, trace: LayerTrace, *, strength: float = 0.
         "mixing": size * (spins - residual),
         "onsager": size * onsager.unsqueeze(-1) * spins,
     }
-
-    name = f"encoder.layer.{trace.layer}.attention"
-    output = model.weights[f"{name}.output.dense.weight"]
-    query, key = (
-        model.weights[f"{name}.self.{which}.weight"].unflatten(0, (heads, width))
-        for which in ("query", "key")
-    )
 
     def response(attention: Tensor) -> Tensor:
         known: Any = {"correlation": solved.correlations, "strength": strength}
@@ -112,20 +100,21 @@ def layer_parts(model: LanguageModel, trace: LayerTrace, *, strength: float = 0.
 
 
 def mixing_terms(model: LanguageModel, trace: LayerTrace) -> dict[str, Tensor]:
-    """The terms of `LayerParts` that need no spins to be solved, and the balanced ones."""
+    """The terms that need no spins to be solved: `mixtures`, "uniform", the mean value, and
+    "shuffled", as "symmetrized" with the weights of permuted tokens."""
     values, (weights, other, moved) = trace.values, _weights(trace)
     mixed = mixtures(values, weights, other)
     mixed["uniform"] = values.mean(dim=-2, keepdim=True).expand_as(values)
     shuffled = weights[..., moved, :][..., moved]
     mixed["shuffled"] = mixtures(values, shuffled, other)["symmetrized"]
-    output = model.weights[f"encoder.layer.{trace.layer}.attention.output.dense.weight"]
-    return written(mixed, output)
+    return written(mixed, head_maps(model, trace.layer)[1])
 
 
 def mixtures(values: Tensor, weights: Tensor, other: Tensor) -> dict[str, Tensor]:
-    """What heads make of values (B, H, N, d) by weights, their own or those of `other` heads.
+    """What heads make of values (B, H, N, d) by weights P, their own or those of `other` heads.
 
-    "balanced" is "symmetrized" with each row of weights divided by its sum.
+    "own" is v, "directed" Σ_{j≠i} P_ij v_j, "symmetrized" Σ_{j≠i} ½(P + Pᵀ)_ij v_j, "balanced" the
+    same with each row of weights divided by its sum.
     """
     directed = weights - torch.diag_embed(weights.diagonal(dim1=-2, dim2=-1))
     between = 0.5 * (directed + directed.mT)
@@ -155,7 +144,8 @@ def without_sinks(
 
 
 def _weights(trace: LayerTrace) -> tuple[Tensor, Tensor, Tensor]:
-    """Attention weights (B, H, N, N), another head for each head, and a permutation of tokens."""
+    """Attention weights (B, H, N, N), for each head another, the next one in a random cyclic
+    order, and a permutation of tokens."""
     generator = torch_generator(0)
     weights = torch.softmax(trace.beta * trace.queries @ trace.keys.mT, dim=-1)
     order = torch.randperm(weights.shape[1], generator=generator)
@@ -165,10 +155,8 @@ def _weights(trace: LayerTrace) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def written(mixed: Mapping[str, Tensor], output: Tensor) -> dict[str, Tensor]:
-    """What heads' parts (B, H, N, d) write into the residual stream, (B, H, N, D), by `output`."""
-    heads = next(iter(mixed.values())).shape[1]
-    matrix = output.unflatten(1, (heads, -1))
-    return {name: torch.einsum("bhnd,ohd->bhno", part, matrix) for name, part in mixed.items()}
+    """What parts (B, H, N, d) write into the stream, (B, H, N, D), by `output` maps (H, D, d)."""
+    return {name: torch.einsum("bhnd,hod->bhno", part, output) for name, part in mixed.items()}
 
 
 def feed_forward_output(model: LanguageModel, trace: LayerTrace) -> Tensor:
@@ -207,8 +195,7 @@ def attention_scores(
 ) -> dict[str, list[float]]:
     """R² of the attention output on each text, by the name of a set of terms, from the other texts.
 
-    `terms` of `LayerParts` or `mixing_terms` and the outputs `targets`, a text each; each of a set
-    is used with one number for a head, by least squares.
+    `terms` and outputs `targets`, a text each; a set has a number for each term and head.
     """
     names = sorted({name for chosen in sets.values() for name in chosen})
     heads = terms[0][names[0]].shape[1]
@@ -333,7 +320,8 @@ def text_blocks(
     values = trace.values.repeat_interleave(model.heads // model.key_heads, 1)
     mixed = mixtures(values, weights, torch.arange(model.heads).roll(1))
     mixed["uniform"] = values.cumsum(2) / torch.arange(1, values.shape[2] + 1)[:, None]
-    terms = {name: part.double() for name, part in written(mixed, block["output"]).items()}
+    output = block["output"].unflatten(1, (model.heads, -1)).transpose(0, 1)
+    terms = {name: part.double() for name, part in written(mixed, output).items()}
 
     exact = values.double()
     size = exact.square().sum(-1).mean(-1).sqrt()[..., None, None]
@@ -366,18 +354,14 @@ def text_blocks(
     within={"score": 2e-3},
 )
 def GENERATOR(layer: int) -> Rows:
-    """What the parts of its spins predict of a layer of SmolLM2, which is causal.
+    """What the parts of its spins predict of a layer of SmolLM2, which is causal: chapter 42b.
 
-    With the fits of the encoder, in every sixth of the 30 layers. What differs: half of all weights
-    are zero, "uniform" is the mean of the tokens seen, and the response Σ C_mn ∂J_mn/∂x is taken by
-    automatic derivatives, so that positions turn and the norm divides; "other head" gives each head
-    the correlations of another.
+    By the fits of the encoder. What differs: "uniform" is the mean of the tokens seen, the response
+    Σ C_mn ∂J_mn/∂x is taken by automatic derivatives, so that positions turn and the norm divides,
+    and "other head" gives each head the correlations of another.
 
-    Written before the run: B9c as for the encoder: symmetrised weights predict more than half of
-    the attention output, and 0.1 more than another head's, and the response adds more than 0.05 to
-    what the own input tells of the feed-forward output. Expected: less than in the encoder, since
-    to symmetrise a causal mask is to show the future. B12, of which the encoder was not asked: the
-    own input predicts more than half of the response.
+    Written before the run: B9c is asked as of the encoder, and expected to be met less, since to
+    symmetrize a causal mask is to show the future.
     """
     model, texts = decoder(), sample_texts()
     words = [token_numbers(model, text)[: WINDOWS * LENGTH] for text in texts.values()]
@@ -444,11 +428,7 @@ def SETTINGS(length: int) -> Rows:
     seconds=1.0,
 )
 def READING(mixing: str, companion: str, layers: str) -> Rows:
-    """What the worse of both halves of the reading lacks, mean of layers, by texts.
-
-    `mixing` is to predict half of the attention output, `companion` to add 0.05 to what the own
-    input tells of the feed-forward output.
-    """
+    """What the worse of both halves of B9c lacks, mean of layers, by texts."""
     table = LAYERS.read()
     chosen = {"all": slice(6), "first three": slice(3), "last three": slice(3, 6)}[layers]
 
