@@ -217,10 +217,9 @@ def test_reductions_between_systems():
     constant = beta * dim * np.trace(couplings)
     assert abs(pair.log_partition - constant - log_sphere_integral(bond, dim=dim)) < 1e-12
     free = two_spins(np.zeros((2, 2)), fields=fields, beta=beta)
-    lengths = np.linalg.norm(fields, axis=1, keepdims=True)
-    kappa = beta * dim**0.5 * lengths
+    kappa = beta * dim**0.5 * np.linalg.norm(fields, axis=1)
     assert abs(free.log_partition - log_sphere_integral(kappa, dim=dim).sum()) < 1e-12
-    means = dim**0.5 * mean_alignment(kappa, dim=dim) * fields / lengths
+    means = dim**0.5 * free_mean(fields / dim**0.5, beta=beta)
     np.testing.assert_allclose(free.magnetization, means, atol=1e-13)
     # A third spin without bonds adds its own factor.
     line = np.outer([0.5, 1.0, -0.7], fields[0])

@@ -194,18 +194,12 @@ def test_what_bounds_the_networks_of_the_table():
     assert 0.1 < looked_up < decided + 0.05 < learned + 0.1
 
 
-def test_limits_of_a_share_between_groups():
-    """A fixed environment leaves all of it to the owner, a fixed owner nothing."""
-    bilinear = draw_bilinear(6, seed=0)
-    owners, crowd = draw_tokens(40, sites=8, dim=6, seed=1), draw_tokens(8, sites=8, dim=6, seed=2)
-    for fixed, share in (("environment", 1.0), ("owner", 0.0)):
-        fields = crowd.expand(40, 8, 8, 6).clone()
-        if fixed == "environment":
-            fields[:] = crowd[0]
-            fields[:, :, 0] = owners[:, None, 0]
-        response = dissect(fields, bilinear=bilinear, beta=1.0).response[:, :, 0]
-        # With the same owner everywhere the groups are copies: between them nothing varies.
-        assert abs(share_between_groups(response) - share) < (1e-12 if share else 0.2)
+def test_a_share_between_groups():
+    """Of sums of an effect of the group and one of each member, of known sizes."""
+    generator = torch.Generator().manual_seed(0)
+    group, member = (torch.randn(4000, n, 3, generator=generator) for n in (1, 8))
+    for size, share in ((0.0, 0.0), (0.5, 0.2), (2.0, 0.8)):
+        assert share_between_groups(size * group + member) == pytest.approx(share, abs=0.02)
 
 
 def test_per_token_fit_finds_what_is_there():

@@ -274,12 +274,6 @@ _AGAIN = _copies({32: 68, 64: 40, 128: 19, 256: 6}, after=FIRST)
 OVERLAPS_AGAIN = stored("overlaps_again", _AGAIN)(_overlap_rows)
 
 
-def glass_susceptibilities() -> dict[float, Trend]:
-    """The stored susceptibilities of the glass, by β."""
-    table = OVERLAPS.read()
-    return {beta: trend(table, "susceptibility", table["beta"] == beta) for beta in SHOWN}
-
-
 def width_exponent(beta: float, *, smallest: int = 32, systems: str = "first") -> Estimate:
     """Exponent with which the mean width of a system's overlaps falls, sizes from `smallest` on."""
     tables = {"first": [OVERLAPS], "new": [OVERLAPS_AGAIN], "all": [OVERLAPS, OVERLAPS_AGAIN]}
@@ -311,9 +305,7 @@ def unrolled_tap(
 
         m(t+1) = tanh(βh + βJ m(t) − β² m(t′) v(t)),   v_i = Σ_j J_ij² (1 − m_j(t)²).
 
-    With `memory` "before" t′ = t − 1: the reaction of the other spins to m_i(t−1) is what J m(t)
-    contains [bolthausen2014iterative]; with "now" t′ = t, the TAP equation iterated as it is
-    written.
+    `memory` "before": t′ = t − 1 [bolthausen2014iterative]; "now": t′ = t, TAP as it is written.
     """
     square, path = couplings**2, np.zeros((layers + 1, len(fields)))
     for t in range(layers):
@@ -326,8 +318,8 @@ def unrolled_tap(
 def state_evolution(layers: int, *, beta: float, field_std: float) -> tuple[np.ndarray, np.ndarray]:
     """Mean of m(t)² and of m(t) m(t−1) in `unrolled_tap` "before", each (layers + 1,), for N → ∞.
 
-    For Gaussian couplings q(t+1) = E tanh² β√(q(t) + field_std²) z, and the same average over two
-    layers whose fields have the covariance of the layers before [bolthausen2014iterative].
+    Two layers have the fields' variance and the covariance of the layers before, Gaussian couplings
+    [bolthausen2014iterative].
     """
     size, pair = np.zeros(layers + 1), np.zeros(layers + 1)
     for t in range(layers):
@@ -372,10 +364,8 @@ def layers_needed(beta: float, *, field_std: float) -> float:
 
 
 def convergence(size: int, **given: Any) -> float:
-    """Share of Gaussian systems whose layers stop changing within 300, to 1e-6 on average.
-
-    `given` as for `layer_distances`, with the `memory` of `unrolled_tap`.
-    """
+    """Share of Gaussian systems whose layers stop changing within 300, to 1e-6 on average;
+    `given` as for `layer_distances`, with the `memory` of `unrolled_tap`."""
     paths = _paths(size, layers=300, **given)
     moved = [np.sqrt(np.mean((path[-1] - path[-2]) ** 2)) for path in paths]
     return float(np.mean(np.array(moved) < 1e-6))

@@ -68,12 +68,7 @@ class Anatomy:
 
 
 def softmax_couplings(
-    fields: Tensor,
-    *,
-    bilinear: Tensor,
-    scale: float = 1.0,
-    strength: float = 1.0,
-    mask_diagonal: bool = True,
+    fields: Tensor, *, bilinear: Tensor, scale: float, strength: float, mask_diagonal: bool = True
 ) -> Tensor:
     """J = g softmax(a h A hᵀ), rows summing to g; (..., N, N), in general not symmetric."""
     scores = scale * (fields @ bilinear) @ fields.mT
@@ -88,8 +83,8 @@ def softmax_response(
     bilinear: Tensor,
     couplings: Tensor,
     correlation: Tensor,
-    scale: float = 1.0,
-    strength: float | Tensor = 1.0,
+    scale: float,
+    strength: float | Tensor,
 ) -> Tensor:
     """Σ C_mn ∂J_mn/∂h in closed form, a (G h Aᵀ + Gᵀ h A): a site as a query, and as a key."""
     weights = response_attention(couplings, correlation=correlation, strength=strength)
@@ -106,10 +101,8 @@ def dissect(
     mask_diagonal: bool = True,
     couplings: Tensor | None = None,
 ) -> Anatomy:
-    """Solve the spins at the couplings of these `fields` h (..., N, D) and take m apart.
-
-    `couplings` replaces the softmax by fixed couplings (..., N, N), without response.
-    """
+    """Take m apart at these `fields` h (..., N, D): at the couplings that they make, or at fixed
+    `couplings` (..., N, N), without response."""
     root, fixed = fields.shape[-1] ** 0.5, couplings is not None
     scores: Any = {"bilinear": bilinear, "scale": gamma * root, "strength": strength}
     if couplings is None:
@@ -143,24 +136,18 @@ def autograd_response(
 
 
 def draw_tokens(
-    batch: int,
-    *,
-    sites: int,
-    dim: int,
-    seed: TorchSeed,
-    prototypes: Tensor | None = None,
-    spread: float = 0.5,
+    batch: int, *, sites: int, dim: int, seed: TorchSeed, prototypes: Tensor | None = None
 ) -> Tensor:
     """Scaled fields h (batch, N, D) of norm one, in random directions, float64.
 
-    With `prototypes` (clusters, D) each is one of them, plus `spread` times a random direction.
+    With `prototypes` (clusters, D) each is one of them, plus one half of a random direction.
     """
     generator = torch_generator(seed)
     fields = torch.randn(batch, sites, dim, generator=generator, dtype=torch.float64)
     fields = nn.functional.normalize(fields, dim=-1)
     if prototypes is not None:
         which = torch.randint(len(prototypes), (batch, sites), generator=generator)
-        fields = nn.functional.normalize(prototypes[which] + spread * fields, dim=-1)
+        fields = nn.functional.normalize(prototypes[which] + 0.5 * fields, dim=-1)
     return fields
 
 

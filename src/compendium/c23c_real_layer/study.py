@@ -33,16 +33,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from bookmaker.tables import Rows, stored
-from compendium.common.models import (
-    block_trace,
-    causal_attention,
-    decoder,
-    encoder,
-    head_maps,
-)
+from compendium.common import models
 from compendium.common.rows import array_of, grid, mean_rows
 from spinformer.core.random import torch_generator
-from spinformer.language.decoder import Decoder, token_numbers
+from spinformer.language.decoder import Decoder
 from spinformer.language.encoder import LanguageModel, LayerTrace, join_traces, run_model
 from spinformer.language.text import sample_texts, text_windows
 from spinformer.spins.module import response_attention
@@ -68,7 +62,7 @@ def layer_parts(model: LanguageModel, trace: LayerTrace, *, strength: float = 0.
     """The parts of every head of a layer; `strength` is g."""
     values, (weights, other, moved) = trace.values, _weights(trace)
     root = values.shape[-1] ** 0.5
-    query, output = head_maps(model, trace.layer)
+    query, output = models.head_maps(model, trace.layer)
     key = model.weights[f"encoder.layer.{trace.layer}.attention.self.key.weight"].view_as(query)
     size = values.square().sum(dim=-1).mean(dim=-1).sqrt()[..., None, None]
     fields = values / size
@@ -107,7 +101,7 @@ def mixing_terms(model: LanguageModel, trace: LayerTrace) -> dict[str, Tensor]:
     mixed["uniform"] = values.mean(dim=-2, keepdim=True).expand_as(values)
     shuffled = weights[..., moved, :][..., moved]
     mixed["shuffled"] = mixtures(values, shuffled, other)["symmetrized"]
-    return written(mixed, head_maps(model, trace.layer)[1])
+    return written(mixed, models.head_maps(model, trace.layer)[1])
 
 
 def mixtures(values: Tensor, weights: Tensor, other: Tensor) -> dict[str, Tensor]:
@@ -130,12 +124,10 @@ def mixtures(values: Tensor, weights: Tensor, other: Tensor) -> dict[str, Tensor
 
 
 def without_sinks(
-    terms: Mapping[str, Tensor], trace: LayerTrace, *, left_out: int
+    terms: Mapping[str, Tensor], trace: LayerTrace, left_out: int
 ) -> tuple[dict[str, Tensor], Tensor]:
-    """Terms and attention output but for the `left_out` tokens of each window that receive most.
-
-    These still act on the others.
-    """
+    """Terms and attention output but for the `left_out` tokens of each window that receive most,
+    which still act on the others."""
     received = _weights(trace)[0].sum((-3, -2))
     keep = received.argsort(-1)[:, : received.shape[-1] - left_out].sort(-1).values
     rows = torch.arange(len(keep))[:, None]
@@ -287,7 +279,7 @@ def _share(wrong: Tensor, whole: Tensor) -> float:
 @torch.no_grad()
 def LAYERS(layer: int) -> Rows:
     """What the parts of one layer predict: a row for each text, target and part."""
-    model, texts = encoder(), sample_texts()
+    model, texts = models.encoder(), sample_texts()
     windows = [text_windows(model, words, LENGTH)[:WINDOWS] for words in texts.values()]
     traces = [run_model(model, tokens)[layer] for tokens in windows]
     found = [(trace, layer_parts(model, trace)) for trace in traces]
@@ -313,10 +305,9 @@ def text_blocks(
     model: Decoder, number: int, inputs: Tensor
 ) -> tuple[dict[str, Tensor], Tensor, dict[str, Tensor]]:
     """What each head's PARTS write into the residual stream, (B, H, N, D), and the output of the
-    attention of a block; its own input, the responses and its output, by token.
-    """
-    trace, block = block_trace(model, inputs, number), model.blocks[number]
-    alone, weights = replace(model, blocks=[block]), causal_attention(model, trace)
+    attention of a block; its own input, the responses and its output, by token."""
+    trace, block = models.block_trace(model, inputs, number), model.blocks[number]
+    alone, weights = replace(model, blocks=[block]), models.causal_attention(model, trace)
     values = trace.values.repeat_interleave(model.heads // model.key_heads, 1)
     mixed = mixtures(values, weights, torch.arange(model.heads).roll(1))
     mixed["uniform"] = values.cumsum(2) / torch.arange(1, values.shape[2] + 1)[:, None]
@@ -332,7 +323,7 @@ def text_blocks(
     def response(correlation: Tensor) -> Tensor:
         """Σ C_mn ∂J_mn/∂x of the one block, (B, N, D)."""
         leaf = trace.inputs.clone().requires_grad_()
-        couplings = STRENGTH * causal_attention(alone, block_trace(alone, leaf, 0))
+        couplings = STRENGTH * models.causal_attention(alone, models.block_trace(alone, leaf, 0))
         return torch.autograd.grad(couplings, leaf, correlation)[0]
 
     stream = trace.inputs + trace.attended
@@ -346,13 +337,7 @@ def text_blocks(
     return terms, trace.attended.double(), flat
 
 
-@stored(
-    "generator",
-    [{"layer": layer} for layer in range(0, 30, 6)],
-    seconds=40.0,
-    rtol=1e-3,
-    within={"score": 2e-3},
-)
+@stored("generator", grid(layer=range(0, 30, 6)), seconds=40.0, rtol=1e-3, within={"score": 2e-3})
 def GENERATOR(layer: int) -> Rows:
     """What the parts of its spins predict of a layer of SmolLM2, which is causal: chapter 42b.
 
@@ -363,24 +348,19 @@ def GENERATOR(layer: int) -> Rows:
     Written before the run: B9c is asked as of the encoder, and expected to be met less, since to
     symmetrize a causal mask is to show the future.
     """
-    model, texts = decoder(), sample_texts()
-    words = [token_numbers(model, text)[: WINDOWS * LENGTH] for text in texts.values()]
-    inputs = (model.embedding[numbers.view(WINDOWS, LENGTH)] for numbers in words)
-    found = [text_blocks(model, layer, states) for states in inputs]
+    model = models.decoder()
+    words = [text[: WINDOWS * LENGTH].view(WINDOWS, LENGTH) for text in models.text_numbers(model)]
+    found = [text_blocks(model, layer, model.embedding[numbers]) for numbers in words]
     terms, goals, blocks = zip(*found, strict=True)
     scores = attention_scores(terms, targets=goals, sets=PARTS)
-    fits = {
-        "fed, own": (("own",), "output"),
-        "fed, response": (("own", "response"), "output"),
-        "fed, other head": (("own", "other head"), "output"),
-        "response of own": (("own",), "response"),
-    }
-    for name, (chosen, goal) in fits.items():
-        scores[name] = unseen_scores(blocks, chosen, [block[goal] for block in blocks])
+    fed, answer = ([block[goal] for block in blocks] for goal in ("output", "response"))
+    for name, chosen in beside_own("response", "other head").items():
+        scores[f"fed, {name}"] = unseen_scores(blocks, chosen, fed)
+    scores["response of own"] = unseen_scores(blocks, ("own",), answer)
     return [
         {"text": text, "part": part, "score": score}
         for part, values in scores.items()
-        for text, score in zip(texts, values, strict=True)
+        for text, score in zip(sample_texts(), values, strict=True)
     ]
 
 
@@ -392,16 +372,14 @@ MIXED = {name: ("own", name) for name in _NAMES}
 @torch.no_grad()
 def mixing_scores(*, length: int, windows: int, left_out: Sequence[int]) -> dict[int, np.ndarray]:
     """R² of the attention output, (sets of MIXED, layers, texts), by the tokens left out."""
-    model = encoder()
+    model = models.encoder()
     rows = [text_windows(model, words, length)[:windows] for words in sample_texts().values()]
     runs = [join_traces([run_model(model, row[None]) for row in text]) for text in rows]
     found: dict[int, list[Any]] = {count: [] for count in left_out}
     for traces in zip(*runs, strict=True):
         terms = [mixing_terms(model, trace) for trace in traces]
         for count, told in found.items():
-            kept = [
-                without_sinks(*text, left_out=count) for text in zip(terms, traces, strict=True)
-            ]
+            kept = [without_sinks(*text, count) for text in zip(terms, traces, strict=True)]
             known, goals = zip(*kept, strict=True)
             told.append(list(attention_scores(known, targets=goals, sets=MIXED).values()))
     return {count: np.swapaxes(np.array(told), 0, 1) for count, told in found.items()}
