@@ -42,7 +42,7 @@ def approximation_errors(
     """Errors of one approximation on a batch of systems whose exact statistics are `truth`.
 
     Root mean square over the spins of m_i − m_i^exact, (...); error of ln Z per spin, (...); and
-    the solution. A system whose equations were not solved counts with its last iterate.
+    the solution, where equations were not solved the last iterate.
     """
     found = solve_mean_field(couplings, fields=fields, beta=beta, method=method, throw=False)
     difference = found.magnetization - truth.magnetization

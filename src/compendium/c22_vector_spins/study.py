@@ -139,8 +139,8 @@ def triple_errors(
 ) -> dict[str, np.ndarray]:
     """Squared errors of the mean spins, by theory, of `draws` random triples in parallel fields.
 
-    Couplings are normal of deviation `strength`, fields of deviation `field`, the same for every
-    `dim`. Where the iteration of a theory does not converge, its last point counts.
+    Couplings and fields are normal of the deviations `strength` and `field`, the same for every
+    `dim`. Where a theory does not converge, its last point counts.
     """
     rng = np.random.default_rng(seed)
     wrong = []

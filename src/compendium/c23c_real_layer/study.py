@@ -7,14 +7,11 @@ attention weights P times g the ordered couplings [bal2021transformers, Sec. 8],
 Table `layers`: R² = 1 − (squared error)/(squared deviation from the mean of the training texts),
 over tokens and channels, on each of the seven texts from the others.
 
-- attention: the output, from `LayerParts.terms` with one number per head and term. "own": the
-  values alone; the others are added to it, 24 numbers in all ("onsager" 36).
-- feed-forward: the network's output, by ridge regression on vectors of a token, a matrix each:
-  "own" is the network's own input, the others stand beside it, "random units" are as many random
-  GELU units of it and "onsager" the own input times the token's Onsager share.
-- normalization: how LayerNorm divides each token of the residual stream. "common gain": R² of one
-  number for all tokens; "gain": correlation over tokens of the logarithms of LayerNorm's factor
-  and of the mean gain of the spins.
+- attention: from terms by heads with a number each, "own" alone, others beside it.
+- feed-forward: by ridge regression, "own" the network's own input, others beside it: "random units"
+  are as many random GELU units of it, "onsager" is it times the token's Onsager share.
+- normalization: "common gain" is one number for all tokens in the place of LayerNorm's factors;
+  "gain" no R² but the correlation over tokens of their logarithms and those of the mean gain.
 
 Written down before the table was made, beside the page's: symmetrized weights predict less than
 directed ones, which leave out nothing but the own token; gains and orders beyond the first change
