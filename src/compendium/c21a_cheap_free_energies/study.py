@@ -347,10 +347,8 @@ def _foretold(layers: int, beta: float, field_std: float) -> np.ndarray:
 def layer_distances(
     size: int, *, beta: float, field_std: float, layers: int, **drawn: int
 ) -> np.ndarray:
-    """Root mean square distances of layers, (2, layers): unrolled TAP, and state evolution.
-
-    `drawn`: how many `systems`, from which `seed`.
-    """
+    """Root mean square distances of layers, (2, layers): of unrolled TAP for so many `systems` from
+    a `seed`, and by state evolution."""
     paths = _paths(size, beta=beta, field_std=field_std, layers=layers, **drawn)
     measured = np.mean([(np.diff(p, axis=0) ** 2).mean(1) for p in paths], axis=0)
     foretold = _foretold(layers, beta, field_std)

@@ -280,8 +280,10 @@ def own_token_share(
     prototypes: Tensor | None = None,
     **options: Any,
 ) -> float:
-    """Share Var(E[r_i | h_i]) / Var(r_i) of the response of a token that its own field decides, from
-    `owners` tokens, each put into as many `environments`, draws of the others."""
+    """Share Var(E[r_i | h_i]) / Var(r_i) of the response that the own field of a token decides.
+
+    From `owners` tokens, each put into as many `environments`, draws of the others.
+    """
     dim = bilinear.shape[-1]
     count = owners * environments
     fields = draw_tokens(count, sites=sites, dim=dim, seed=seed, prototypes=prototypes)
