@@ -266,7 +266,7 @@ def test_the_response():
     found = {"first_step": [], "response": []}
     for prototypes in (None, centres):
         # Eighty tokens, each with ten draws of its companions.
-        fields = draw_tokens(800, sites=12, dim=16, seed=30, prototypes=prototypes, spread=0.5)
+        fields = draw_tokens(800, sites=12, dim=16, seed=30, prototypes=prototypes)
         fields = fields.unflatten(0, (80, 10)).clone()
         fields[:, :, 0] = fields[:, :1, 0]
         parts = dissect(fields, bilinear=bilinear, beta=1.0, strength=0.5)

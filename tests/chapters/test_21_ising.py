@@ -51,7 +51,7 @@ def test_the_commands_ask_for_the_rows_that_are_stored(name, table):
     first = FILES[name].read_text(encoding="utf-8").splitlines()[0]
     match = re.search(r"sweep (\w+) -p (\w+) (\S+) -o", first)
     assert match is not None
-    points = read_points(Chapter(ROOT, match[1]), [(match[2], match[3])])
+    points = read_points(Chapter(ROOT, match[1]), {match[2]: match[3]})
     assert [point.values["seed"] for point in points] == table["seed"].tolist()
 
 

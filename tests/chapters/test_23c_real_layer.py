@@ -166,12 +166,13 @@ def share_by_hand(texts, goals):
 def test_a_unit_of_the_table_by_other_means():
     """Layer 0 of the model again, in NumPy, without the package's terms, which give the same."""
     model, table = installed_model(), LAYERS.read()
-    features, goals, terms = [], [], []
+    features, goals, terms, targets = [], [], [], []
     for words in sample_texts().values():
         trace = run_model(model, text_windows(model, words, 64)[:4])[0]
         terms.append(mixing_terms(model, trace))
         _, between, values = looks_of(trace)
         features.append(written_by(model, 0, np.stack([values, between @ values])))
+        targets.append(trace.attended)
         goals.append(trace.attended.numpy().reshape(-1, 384))
     unseen = 2
     order = [unseen, *(n for n in range(7) if n != unseen)]
@@ -179,10 +180,8 @@ def test_a_unit_of_the_table_by_other_means():
     unit = {"layer": 0, "target": "attention", "part": "symmetrized"}
     here = np.all([table[name] == value for name, value in unit.items()], axis=0)
     assert table["score"][here][unseen] == pytest.approx(score, abs=1e-5)
-    targets = [torch.tensor(goal)[None] for goal in goals]
-    flat = [{name: x.transpose(0, 1).flatten(1, 2)[None] for name, x in t.items()} for t in terms]
     sets = {"symmetrized": ("own", "symmetrized")}
-    again = attention_scores(flat, targets=targets, sets=sets)["symmetrized"]
+    again = attention_scores(terms, targets=targets, sets=sets)["symmetrized"]
     assert again[unseen] == pytest.approx(score, abs=1e-8)
 
 

@@ -26,10 +26,9 @@ def multiply_adds(size: int) -> int:
     return energies + halves + averages + moments
 
 
-def field_differences(
-    couplings: np.ndarray, *, fields: np.ndarray, beta: float, step: float = 1e-4
-) -> np.ndarray:
+def field_differences(couplings: np.ndarray, *, fields: np.ndarray, beta: float) -> np.ndarray:
     """−dF/dh_i (N,) of one system by central differences of the exact free energy."""
+    step = 1e-4
     up, down = (
         solve_exact(couplings, fields=fields + sign * step * np.eye(len(fields)), beta=beta)
         for sign in (1.0, -1.0)
@@ -43,7 +42,7 @@ def approximation_errors(
     """Errors of one approximation on a batch of systems whose exact statistics are `truth`.
 
     Root mean square over the spins of m_i − m_i^exact, (...); error of ln Z per spin, (...); and
-    the solution. A system whose equations were not solved counts with its last iterate.
+    the solution, where equations were not solved the last iterate.
     """
     found = solve_mean_field(couplings, fields=fields, beta=beta, method=method, throw=False)
     difference = found.magnetization - truth.magnetization

@@ -1,43 +1,22 @@
 """Chapter 21a: theories held to simulation, overlaps of copies, and unrolled networks.
 
-ERRORS: how wrong the theories are, against simulation, for four kinds of couplings and many sizes.
+Predictions, written before the tables were made. Exponents of the squared errors: TAP, adaptive
+TAP and belief propagation within 0.2 of −1 in Gaussian couplings; for patterns and rotated spectra
+TAP and belief propagation above −0.3, adaptive TAP below −0.7; on sparse graphs only belief
+propagation falls. Up to 512 spins it came so, but adaptive TAP fell faster (Gaussian: −1.75 ±
+0.16). Hence, before the systems of 1,024 spins and three times as many Gaussian ones and memories
+of up to 256: Gaussian couplings, TAP and belief propagation within 0.15 of −1, known to 0.1,
+adaptive TAP between −2.2 and −1.6; memories, adaptive TAP between −1.4 and −0.7, TAP above −0.3;
+rotated, adaptive TAP below −1.3; sparse, belief propagation between −1.3 and −0.7 (a share ~ 1/N of
+the spins sits on a short loop), both TAP above −0.4.
 
-All couplings have variance 1/N, all fields standard deviation 1/2, and the temperature is high
-enough that one state exists.
+Susceptibility of the glass: at β = 0.8 within 0.2 of the replica-symmetric 2.12 at N = 256; at
+β = 3 it grows with an exponent above one half, known to 0.25. Before 512 spins were added, when it
+was 0.55 ± 0.11: within 0.1 of 2.12, and between 0.5 and 0.9, known to 0.12.
 
-Predictions, written before the run. Gaussian couplings: the squared error of the naive theory
-stays, those of TAP, adaptive TAP and belief propagation fall with exponents within 0.2 of −1.
-Patterns and rotated spectra: TAP and belief propagation stay (exponents above −0.3), adaptive TAP
-falls with an exponent below −0.7. Sparse graphs: all three stay, only belief propagation falls.
-
-Up to 512 spins it came so, but adaptive TAP fell faster (Gaussian couplings: −1.75 ± 0.16).
-Predictions for the wider table, 1,024 spins of every kind and, for Gaussian couplings and memories,
-three times the systems of up to 256, written before its run. Gaussian: TAP and belief propagation
-within 0.15 of −1, known to 0.1; adaptive TAP between −2.2 and −1.6: beyond the loops that it sums,
-the next term is Σ_j β⁴ J_ij⁴ ~ 1/N, its square 1/N². Memories: adaptive TAP between −1.4 and −0.7,
-TAP above −0.3. Rotated: adaptive TAP below −1.3. Sparse: belief propagation between −1.3 and −0.7,
-for a random graph has a number of short loops that does not grow, so that a share ~ 1/N of the
-spins sits on one; adaptive TAP and TAP above −0.4.
-
-A unit computed again agrees to 1e-6 relative on one kind of processor, and within a few parts in
-a hundred of the error bar elsewhere: the simulation's sums are exact, its exponentials are not.
-
-OVERLAPS: overlaps of copies of one system on both sides of the line of de Almeida and Thouless.
-
-Gaussian couplings and fields of standard deviation 1/5, for which the line lies at β = 1.37. Four
-copies of each system climb independent ladders of temperatures, so that N⁻¹ Σ_ij (⟨s_i s_j⟩ −
-⟨s_i⟩⟨s_j⟩)² = N (⟨q₁₂²⟩ − 2⟨q₁₂ q₁₃⟩ + ⟨q₁₂ q₃₄⟩), the susceptibility of the spin glass.
-
-Predictions, written before the table: at β = 0.8 the susceptibility lies within 0.2 of the
-replica-symmetric 2.12 at N = 256; at β = 3 it grows from N = 32 to 256 with an exponent above one
-half that is known to 0.25.
-
-Predictions for 512 spins, twice as many sweeps, written when the others were known (exponent
-0.55 ± 0.11): at β = 0.8 within 0.1 of 2.12; at β = 3 the exponent over all sizes is between 0.5 and
-0.9 and known to 0.12.
-
-A unit computed again agrees to 1e-6 relative on one kind of processor; elsewhere a spin may fall
-the other way, and the averages of one system agree to a tenth.
+A unit computed again agrees to 1e-6 relative on one kind of processor. Elsewhere errors agree
+within a few parts in a hundred of the error bar, as exponentials differ, and averages of overlaps
+of one system to a tenth, as a spin may fall the other way.
 """
 
 import math
@@ -113,10 +92,7 @@ def _random_graph(rng: np.random.Generator, size: int, degree: int) -> np.ndarra
 
 
 def squared_error(found: np.ndarray, *, copies: np.ndarray) -> float:
-    """Mean of (m − m_a)(m − m_b) over spins and pairs of independent means `copies` (C, N).
-
-    The noise of the simulation averages out instead of adding to it.
-    """
+    """Mean of (m − m_a)(m − m_b) over spins and pairs of independent means `copies` (C, N)."""
     return float(np.mean([np.mean(a * b) for a, b in combinations(found - copies, 2)]))
 
 
@@ -139,14 +115,10 @@ def theory_errors(
     return {theory: squared_error(m, copies=means) for theory, m in found.items()}
 
 
-def _copies(systems: Mapping[int, int], *, after: dict[int, int] | None = None) -> Rows:
+def _copies(systems: Mapping[int, int], *, after: Mapping[int, int] = {}) -> Rows:
     """So many systems of each size, numbered on from `after`."""
-    first = dict.fromkeys(systems, 0) | (after or {})
-    return [
-        {"size": size, "copy": first[size] + copy}
-        for size, count in systems.items()
-        for copy in range(count)
-    ]
+    counts = [(size, after.get(size, 0), count) for size, count in systems.items()]
+    return [{"size": n, "copy": first + copy} for n, first, many in counts for copy in range(many)]
 
 
 @stored("errors", [{"kind": kind, **unit} for kind in BETAS for unit in _copies(SYSTEMS[kind])])
@@ -302,12 +274,6 @@ _AGAIN = _copies({32: 68, 64: 40, 128: 19, 256: 6}, after=FIRST)
 OVERLAPS_AGAIN = stored("overlaps_again", _AGAIN)(_overlap_rows)
 
 
-def glass_susceptibilities() -> dict[float, Trend]:
-    """The stored susceptibilities of the glass, by β."""
-    table = OVERLAPS.read()
-    return {beta: trend(table, "susceptibility", table["beta"] == beta) for beta in SHOWN}
-
-
 def width_exponent(beta: float, *, smallest: int = 32, systems: str = "first") -> Estimate:
     """Exponent with which the mean width of a system's overlaps falls, sizes from `smallest` on."""
     tables = {"first": [OVERLAPS], "new": [OVERLAPS_AGAIN], "all": [OVERLAPS, OVERLAPS_AGAIN]}
@@ -326,10 +292,7 @@ def width_exponent(beta: float, *, smallest: int = 32, systems: str = "first") -
     seconds=1.0,
 )
 def WIDTHS(beta: float, smallest: int, systems: str) -> Rows:
-    """Before the line how much faster, beyond it how much slower than on it the width falls.
-
-    On the line itself χ_SG grows as N^⅓, and the variance of the overlap is χ_SG/N.
-    """
+    """Before the line how much faster, beyond it how much slower than on it the width falls."""
     beyond = glass_state(beta, field_std=0.2).stability > 1
     slope = width_exponent(beta, smallest=smallest, systems=systems)
     return _setting(slope, against=-1 / 3, sign=1 if beyond else -1)
@@ -342,9 +305,7 @@ def unrolled_tap(
 
         m(t+1) = tanh(βh + βJ m(t) − β² m(t′) v(t)),   v_i = Σ_j J_ij² (1 − m_j(t)²).
 
-    With `memory` "before" t′ = t − 1: the reaction of the other spins to m_i(t−1) is what J m(t)
-    contains [bolthausen2014iterative]; with "now" t′ = t, the TAP equation iterated as it is
-    written.
+    `memory` "before": t′ = t − 1 [bolthausen2014iterative]; "now": t′ = t, TAP as it is written.
     """
     square, path = couplings**2, np.zeros((layers + 1, len(fields)))
     for t in range(layers):
@@ -357,8 +318,8 @@ def unrolled_tap(
 def state_evolution(layers: int, *, beta: float, field_std: float) -> tuple[np.ndarray, np.ndarray]:
     """Mean of m(t)² and of m(t) m(t−1) in `unrolled_tap` "before", each (layers + 1,), for N → ∞.
 
-    For Gaussian couplings q(t+1) = E tanh² β√(q(t) + field_std²) z, and the same average over two
-    layers whose fields have the covariance of the layers before [bolthausen2014iterative].
+    Two layers have the fields' variance and the covariance of the layers before, Gaussian couplings
+    [bolthausen2014iterative].
     """
     size, pair = np.zeros(layers + 1), np.zeros(layers + 1)
     for t in range(layers):
@@ -386,10 +347,8 @@ def _foretold(layers: int, beta: float, field_std: float) -> np.ndarray:
 def layer_distances(
     size: int, *, beta: float, field_std: float, layers: int, **drawn: int
 ) -> np.ndarray:
-    """Root mean square distances of layers, (2, layers): unrolled TAP, and state evolution.
-
-    `drawn`: how many `systems`, from which `seed`.
-    """
+    """Root mean square distances of layers, (2, layers): of unrolled TAP for so many `systems` from
+    a `seed`, and by state evolution."""
     paths = _paths(size, beta=beta, field_std=field_std, layers=layers, **drawn)
     measured = np.mean([(np.diff(p, axis=0) ** 2).mean(1) for p in paths], axis=0)
     foretold = _foretold(layers, beta, field_std)
@@ -403,10 +362,8 @@ def layers_needed(beta: float, *, field_std: float) -> float:
 
 
 def convergence(size: int, **given: Any) -> float:
-    """Share of Gaussian systems whose layers stop changing within 300, to 1e-6 on average.
-
-    `given` as for `layer_distances`, with the `memory` of `unrolled_tap`.
-    """
+    """Share of Gaussian systems whose layers stop changing within 300, to 1e-6 on average;
+    `given` as for `layer_distances`, with the `memory` of `unrolled_tap`."""
     paths = _paths(size, layers=300, **given)
     moved = [np.sqrt(np.mean((path[-1] - path[-2]) ** 2)) for path in paths]
     return float(np.mean(np.array(moved) < 1e-6))
@@ -427,11 +384,7 @@ def _paths(
     within={"value": 0.11, "low": 0.15, "high": 0.15},
 )
 def DEPTHS(of_the_line: float, size: int, field_std: float) -> Rows:
-    """Share of twenty unrolled networks that converge within 300 layers, less one half.
-
-    At the share `of_the_line` of the β of the line of de Almeida and Thouless.
-    """
+    """Share of 20 unrolled networks that converge, less one half, at a share of the line's β."""
     beta = of_the_line * instability_beta(field_std=field_std)
-    given: Any = {"beta": beta, "field_std": field_std, "systems": 20, "seed": 40}
-    share = convergence(size, **given)
+    share = convergence(size, beta=beta, field_std=field_std, systems=20, seed=40)
     return share_rows(round(20 * share), trials=20, bound=0.5)

@@ -21,8 +21,6 @@ from spinformer.spins.large_d import pair_couplings
 from spinformer.spins.solvers import default_tolerance, vector_spins
 
 METHODS = ("naive", "tap", "adaptive")
-# 1 − m² is kept above this while adaptive TAP is under way.
-_WIDTH = 1e-12
 
 
 def solve_adaptive_tap(
@@ -38,8 +36,7 @@ def solve_adaptive_tap(
         [(diag Λ − βB)⁻¹]_ii = 1 − m_i²,   Λ_i = βV_i + 1/(1 − m_i²),
 
     found anew in every step by the search of `vector_spins` for the unit diagonal. For D = 1 the
-    last is adaptive TAP [opper2001adaptive], for D → ∞ the saddle point. Deep implicit attention
-    [bal2021transformers, Sec. 7] takes such a fixed point for a layer. Anderson's mixing of the
+    last is adaptive TAP [opper2001adaptive], for D → ∞ the saddle point. Anderson's mixing of the
     damped iteration from free spins; the mean spins m (..., N, D) are differentiable.
     """
     check_choice("method", method, METHODS)
@@ -92,7 +89,8 @@ def solve_adaptive_tap(
 
 
 def _width(mean: Tensor) -> Tensor:
-    return (1 - mean.square().sum(-1)).clamp_min(_WIDTH)
+    """1 − m², kept above zero while the iteration is under way."""
+    return (1 - mean.square().sum(-1)).clamp_min(1e-12)
 
 
 def reaction(mean: Tensor, pair: Tensor, beta: Tensor, method: str) -> Tensor:
@@ -141,8 +139,8 @@ def triple_errors(
 ) -> dict[str, np.ndarray]:
     """Squared errors of the mean spins, by theory, of `draws` random triples in parallel fields.
 
-    Couplings are normal of deviation `strength`, fields of deviation `field`, the same for every
-    `dim`. Where the iteration of a theory does not converge, its last point counts.
+    Couplings and fields are normal of the deviations `strength` and `field`, the same for every
+    `dim`. Where a theory does not converge, its last point counts.
     """
     rng = np.random.default_rng(seed)
     wrong = []
@@ -179,10 +177,10 @@ def triple_errors(
     rtol=1e-3,
 )
 def SETTINGS(strength: float, field: float, beta: float) -> Rows:
-    """ln of the error of the best rival over that of adaptive TAP, root mean squares of 12 triples.
+    """ln of a rival's error over that of adaptive TAP, root mean squares of 12 triples.
 
-    The rival is the best of naive theory, TAP and saddle point, or the corrected saddle point; the
-    interval is the jackknife's over the triples.
+    Against the best of naive theory, TAP and saddle point, and against the corrected saddle point;
+    with the jackknife's interval.
     """
     rows = []
     for dim in (1, 2, 4, 8, 16):

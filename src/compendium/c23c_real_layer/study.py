@@ -1,33 +1,23 @@
 """A layer's heads as spin systems, and what their parts are in the layer's residual stream.
 
-A head has queries q, keys k and values v (N, d), attention weights P = softmax(q kᵀ/√d) and an
-output matrix W_O. Its spins have the scaled fields h = v/√(mean v²) and the ordered couplings
-J = g P [bal2021transformers, Sec. 8]. Everything that adds up values is mapped by W_O to the
-residual stream, where the layer's own attention output Σ_heads W_O P v lives. The response
-Σ C_mn ∂J_mn/∂x_i is a vector there by itself: with the G of [bal2021transformers, Eq.
-(sigmaweird)] for softmax couplings it is Σ_heads (G k W_Q + Gᵀ q W_K)/√d, W_Q and W_K (d, D) the
-head's rows of the query and key matrix. Sequences (B, N, D), heads (B, H, N, d), float64.
+The values v of a head, scaled to a mean square length of one in a window, are the fields, its
+attention weights P times g the ordered couplings [bal2021transformers, Sec. 8], β = 1. Sequences
+(B, N, D), heads (B, H, N, d), float64; layers and heads from 0.
 
 Table `layers`: R² = 1 − (squared error)/(squared deviation from the mean of the training texts),
 over tokens and channels, on each of the seven texts from the others.
 
-- attention: the output, from `LayerParts.terms` with one number per head and term. "own": the
-  values alone; the others are added to it, 24 numbers in all ("onsager" 36).
-- feed-forward: the network's output, by ridge regression on vectors of a token, a matrix each:
-  "own" is the network's own input, the others stand beside it, "random units" are as many random
-  GELU units of it and "onsager" the own input times the token's Onsager share.
-- normalization: how LayerNorm divides each token of the residual stream. "common gain": R² of one
-  number for all tokens; "gain": correlation over tokens of the logarithms of LayerNorm's factor
-  and of the mean gain of the spins.
+- attention: from terms by heads with a number each, "own" alone, others beside it.
+- feed-forward: by ridge regression, "own" the network's own input, others beside it: "random units"
+  are as many random GELU units of it, "onsager" is it times the token's Onsager share.
+- normalization: "common gain" is one number for all tokens in the place of LayerNorm's factors;
+  "gain" no R² but the correlation over tokens of their logarithms and those of the mean gain.
 
-Written down before the table was made: symmetrised weights predict more than half of the attention
-output in every layer and at least 0.1 more than those of another head, but less than the directed
-ones, which leave out nothing but the own token; gains and orders beyond the first change R² by less
-than 0.05 either way. The response adds less than 0.05 to what the own input tells of the
-feed-forward output, and no more than random units do: the network of a trained model does not
-compute it. The gains of the spins correlate with LayerNorm's by less than 0.5. Without training
-another head's weights do as well as the own. (This last was looked at in two layers of two draws:
-nearly, 0.92 and 0.94. No table holds it.)
+Written down before the table was made, beside the page's: symmetrized weights predict less than
+directed ones, which leave out nothing but the own token; gains and orders beyond the first change
+R² by less than 0.05 either way; random units add as much as the response; gains correlate with
+LayerNorm's by less than 0.5; without training another head's weights do as well as the own (looked
+at in two layers of two draws: nearly, 0.92 and 0.94. No table holds it).
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,10 +30,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from bookmaker.tables import Rows, stored
-from compendium.common.models import block_trace, causal_attention, decoder, encoder
+from compendium.common import models
 from compendium.common.rows import array_of, grid, mean_rows
 from spinformer.core.random import torch_generator
-from spinformer.language.decoder import Decoder, token_numbers
+from spinformer.language.decoder import Decoder
 from spinformer.language.encoder import LanguageModel, LayerTrace, join_traces, run_model
 from spinformer.language.text import sample_texts, text_windows
 from spinformer.spins.module import response_attention
@@ -53,12 +43,10 @@ from spinformer.spins.solvers import vector_spins
 class LayerParts(NamedTuple):
     """What the spins of a layer's heads are made of.
 
-    `terms`: by name, (B, H, N, D), what each head's part writes into the residual stream: "own" the
-    value, "uniform" the mean value, "symmetrized" Σ_{j≠i} ½(P + Pᵀ)_ij v_j, "directed" Σ_{j≠i} P_ij
-    v_j, "other head" and "shuffled" as "symmetrized" with the weights of another head and of
-    permuted tokens; "residual", "mixing" and "onsager" of the saddle point. `responses`: by
-    name, (B, N, D): "response", and with the G of another head's weights and of permuted tokens.
-    `gain` (B, H, N): 1/(2τ), `onsager` (B, H, N): the Onsager share of τ.
+    `terms`: by name, (B, H, N, D), what each head's part writes into the residual stream: those of
+    `mixing_terms`, and "residual", "mixing" and "onsager" of the saddle point. `responses`: by
+    name, (B, N, D): "response" Σ C_mn ∂J_mn/∂x_i, and the same of another head's weights and of
+    permuted tokens. `gain` (B, H, N): 1/(2τ), `onsager` (B, H, N): the Onsager share of τ.
     """
 
     terms: dict[str, Tensor]
@@ -68,18 +56,16 @@ class LayerParts(NamedTuple):
 
 
 def layer_parts(model: LanguageModel, trace: LayerTrace, *, strength: float = 0.5) -> LayerParts:
-    """The parts of every head of a layer; `strength` is g.
-
-    Another head is the next one in a random cyclic order, so that no head meets itself.
-    """
-    values, (heads, _, width) = trace.values, trace.values.shape[1:]
-    weights, other, moved = _weights(trace)
-
+    """The parts of every head of a layer; `strength` is g."""
+    values, (weights, other, moved) = trace.values, _weights(trace)
+    root = values.shape[-1] ** 0.5
+    query, output = models.head_maps(model, trace.layer)
+    key = model.weights[f"encoder.layer.{trace.layer}.attention.self.key.weight"].view_as(query)
     size = values.square().sum(dim=-1).mean(dim=-1).sqrt()[..., None, None]
     fields = values / size
-    solved = vector_spins(strength * weights, fields=fields * width**0.5, beta=1.0, tolerance=1e-8)
+    solved = vector_spins(strength * weights, fields=fields * root, beta=1.0, tolerance=1e-8)
     gain = 0.5 / (solved.saddle.value - strength * weights.diagonal(dim1=-2, dim2=-1))
-    spins = solved.magnetization / width**0.5
+    spins = solved.magnetization / root
     residual = gain.unsqueeze(-1) * fields
     onsager = 1 - gain / (1 - spins.square().sum(dim=-1))
     mixed = {
@@ -87,13 +73,6 @@ def layer_parts(model: LanguageModel, trace: LayerTrace, *, strength: float = 0.
         "mixing": size * (spins - residual),
         "onsager": size * onsager.unsqueeze(-1) * spins,
     }
-
-    name = f"encoder.layer.{trace.layer}.attention"
-    output = model.weights[f"{name}.output.dense.weight"]
-    query, key = (
-        model.weights[f"{name}.self.{which}.weight"].unflatten(0, (heads, width))
-        for which in ("query", "key")
-    )
 
     def response(attention: Tensor) -> Tensor:
         known: Any = {"correlation": solved.correlations, "strength": strength}
@@ -112,20 +91,21 @@ def layer_parts(model: LanguageModel, trace: LayerTrace, *, strength: float = 0.
 
 
 def mixing_terms(model: LanguageModel, trace: LayerTrace) -> dict[str, Tensor]:
-    """The terms of `LayerParts` that need no spins to be solved, and the balanced ones."""
+    """The terms that need no spins to be solved: `mixtures`, "uniform", the mean value, and
+    "shuffled", as "symmetrized" with the weights of permuted tokens."""
     values, (weights, other, moved) = trace.values, _weights(trace)
     mixed = mixtures(values, weights, other)
     mixed["uniform"] = values.mean(dim=-2, keepdim=True).expand_as(values)
     shuffled = weights[..., moved, :][..., moved]
     mixed["shuffled"] = mixtures(values, shuffled, other)["symmetrized"]
-    output = model.weights[f"encoder.layer.{trace.layer}.attention.output.dense.weight"]
-    return written(mixed, output)
+    return written(mixed, models.head_maps(model, trace.layer)[1])
 
 
 def mixtures(values: Tensor, weights: Tensor, other: Tensor) -> dict[str, Tensor]:
-    """What heads make of values (B, H, N, d) by weights, their own or those of `other` heads.
+    """What heads make of values (B, H, N, d) by weights P, their own or those of `other` heads.
 
-    "balanced" is "symmetrized" with each row of weights divided by its sum.
+    "own" is v, "directed" Σ_{j≠i} P_ij v_j, "symmetrized" Σ_{j≠i} ½(P + Pᵀ)_ij v_j, "balanced" the
+    same with each row of weights divided by its sum.
     """
     directed = weights - torch.diag_embed(weights.diagonal(dim1=-2, dim2=-1))
     between = 0.5 * (directed + directed.mT)
@@ -141,12 +121,10 @@ def mixtures(values: Tensor, weights: Tensor, other: Tensor) -> dict[str, Tensor
 
 
 def without_sinks(
-    terms: Mapping[str, Tensor], trace: LayerTrace, *, left_out: int
+    terms: Mapping[str, Tensor], trace: LayerTrace, left_out: int
 ) -> tuple[dict[str, Tensor], Tensor]:
-    """Terms and attention output but for the `left_out` tokens of each window that receive most.
-
-    These still act on the others.
-    """
+    """Terms and attention output but for the `left_out` tokens of each window that receive most,
+    which still act on the others."""
     received = _weights(trace)[0].sum((-3, -2))
     keep = received.argsort(-1)[:, : received.shape[-1] - left_out].sort(-1).values
     rows = torch.arange(len(keep))[:, None]
@@ -155,7 +133,8 @@ def without_sinks(
 
 
 def _weights(trace: LayerTrace) -> tuple[Tensor, Tensor, Tensor]:
-    """Attention weights (B, H, N, N), another head for each head, and a permutation of tokens."""
+    """Attention weights (B, H, N, N), for each head another, the next one in a random cyclic
+    order, and a permutation of tokens."""
     generator = torch_generator(0)
     weights = torch.softmax(trace.beta * trace.queries @ trace.keys.mT, dim=-1)
     order = torch.randperm(weights.shape[1], generator=generator)
@@ -165,10 +144,8 @@ def _weights(trace: LayerTrace) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def written(mixed: Mapping[str, Tensor], output: Tensor) -> dict[str, Tensor]:
-    """What heads' parts (B, H, N, d) write into the residual stream, (B, H, N, D), by `output`."""
-    heads = next(iter(mixed.values())).shape[1]
-    matrix = output.unflatten(1, (heads, -1))
-    return {name: torch.einsum("bhnd,ohd->bhno", part, matrix) for name, part in mixed.items()}
+    """What parts (B, H, N, d) write into the stream, (B, H, N, D), by `output` maps (H, D, d)."""
+    return {name: torch.einsum("bhnd,hod->bhno", part, output) for name, part in mixed.items()}
 
 
 def feed_forward_output(model: LanguageModel, trace: LayerTrace) -> Tensor:
@@ -207,8 +184,7 @@ def attention_scores(
 ) -> dict[str, list[float]]:
     """R² of the attention output on each text, by the name of a set of terms, from the other texts.
 
-    `terms` of `LayerParts` or `mixing_terms` and the outputs `targets`, a text each; each of a set
-    is used with one number for a head, by least squares.
+    `terms` and outputs `targets`, a text each; a set has a number for each term and head.
     """
     names = sorted({name for chosen in sets.values() for name in chosen})
     heads = terms[0][names[0]].shape[1]
@@ -300,7 +276,7 @@ def _share(wrong: Tensor, whole: Tensor) -> float:
 @torch.no_grad()
 def LAYERS(layer: int) -> Rows:
     """What the parts of one layer predict: a row for each text, target and part."""
-    model, texts = encoder(), sample_texts()
+    model, texts = models.encoder(), sample_texts()
     windows = [text_windows(model, words, LENGTH)[:WINDOWS] for words in texts.values()]
     traces = [run_model(model, tokens)[layer] for tokens in windows]
     found = [(trace, layer_parts(model, trace)) for trace in traces]
@@ -326,14 +302,14 @@ def text_blocks(
     model: Decoder, number: int, inputs: Tensor
 ) -> tuple[dict[str, Tensor], Tensor, dict[str, Tensor]]:
     """What each head's PARTS write into the residual stream, (B, H, N, D), and the output of the
-    attention of a block; its own input, the responses and its output, by token.
-    """
-    trace, block = block_trace(model, inputs, number), model.blocks[number]
-    alone, weights = replace(model, blocks=[block]), causal_attention(model, trace)
+    attention of a block; its own input, the responses and its output, by token."""
+    trace, block = models.block_trace(model, inputs, number), model.blocks[number]
+    alone, weights = replace(model, blocks=[block]), models.causal_attention(model, trace)
     values = trace.values.repeat_interleave(model.heads // model.key_heads, 1)
     mixed = mixtures(values, weights, torch.arange(model.heads).roll(1))
     mixed["uniform"] = values.cumsum(2) / torch.arange(1, values.shape[2] + 1)[:, None]
-    terms = {name: part.double() for name, part in written(mixed, block["output"]).items()}
+    output = block["output"].unflatten(1, (model.heads, -1)).transpose(0, 1)
+    terms = {name: part.double() for name, part in written(mixed, output).items()}
 
     exact = values.double()
     size = exact.square().sum(-1).mean(-1).sqrt()[..., None, None]
@@ -344,7 +320,7 @@ def text_blocks(
     def response(correlation: Tensor) -> Tensor:
         """Σ C_mn ∂J_mn/∂x of the one block, (B, N, D)."""
         leaf = trace.inputs.clone().requires_grad_()
-        couplings = STRENGTH * causal_attention(alone, block_trace(alone, leaf, 0))
+        couplings = STRENGTH * models.causal_attention(alone, models.block_trace(alone, leaf, 0))
         return torch.autograd.grad(couplings, leaf, correlation)[0]
 
     stream = trace.inputs + trace.attended
@@ -358,45 +334,30 @@ def text_blocks(
     return terms, trace.attended.double(), flat
 
 
-@stored(
-    "generator",
-    [{"layer": layer} for layer in range(0, 30, 6)],
-    seconds=40.0,
-    rtol=1e-3,
-    within={"score": 2e-3},
-)
+@stored("generator", grid(layer=range(0, 30, 6)), seconds=40.0, rtol=1e-3, within={"score": 2e-3})
 def GENERATOR(layer: int) -> Rows:
-    """What the parts of its spins predict of a layer of SmolLM2, which is causal.
+    """What the parts of its spins predict of a layer of SmolLM2, which is causal: chapter 42b.
 
-    With the fits of the encoder, in every sixth of the 30 layers. What differs: half of all weights
-    are zero, "uniform" is the mean of the tokens seen, and the response Σ C_mn ∂J_mn/∂x is taken by
-    automatic derivatives, so that positions turn and the norm divides; "other head" gives each head
-    the correlations of another.
+    By the fits of the encoder. What differs: "uniform" is the mean of the tokens seen, the response
+    Σ C_mn ∂J_mn/∂x is taken by automatic derivatives, so that positions turn and the norm divides,
+    and "other head" gives each head the correlations of another.
 
-    Written before the run: B9c as for the encoder: symmetrised weights predict more than half of
-    the attention output, and 0.1 more than another head's, and the response adds more than 0.05 to
-    what the own input tells of the feed-forward output. Expected: less than in the encoder, since
-    to symmetrise a causal mask is to show the future. B12, of which the encoder was not asked: the
-    own input predicts more than half of the response.
+    Written before the run: B9c is asked as of the encoder, and expected to be met less, since to
+    symmetrize a causal mask is to show the future.
     """
-    model, texts = decoder(), sample_texts()
-    words = [token_numbers(model, text)[: WINDOWS * LENGTH] for text in texts.values()]
-    inputs = (model.embedding[numbers.view(WINDOWS, LENGTH)] for numbers in words)
-    found = [text_blocks(model, layer, states) for states in inputs]
+    model = models.decoder()
+    words = [text[: WINDOWS * LENGTH].view(WINDOWS, LENGTH) for text in models.text_numbers(model)]
+    found = [text_blocks(model, layer, model.embedding[numbers]) for numbers in words]
     terms, goals, blocks = zip(*found, strict=True)
     scores = attention_scores(terms, targets=goals, sets=PARTS)
-    fits = {
-        "fed, own": (("own",), "output"),
-        "fed, response": (("own", "response"), "output"),
-        "fed, other head": (("own", "other head"), "output"),
-        "response of own": (("own",), "response"),
-    }
-    for name, (chosen, goal) in fits.items():
-        scores[name] = unseen_scores(blocks, chosen, [block[goal] for block in blocks])
+    fed, answer = ([block[goal] for block in blocks] for goal in ("output", "response"))
+    for name, chosen in beside_own("response", "other head").items():
+        scores[f"fed, {name}"] = unseen_scores(blocks, chosen, fed)
+    scores["response of own"] = unseen_scores(blocks, ("own",), answer)
     return [
         {"text": text, "part": part, "score": score}
         for part, values in scores.items()
-        for text, score in zip(texts, values, strict=True)
+        for text, score in zip(sample_texts(), values, strict=True)
     ]
 
 
@@ -408,16 +369,14 @@ MIXED = {name: ("own", name) for name in _NAMES}
 @torch.no_grad()
 def mixing_scores(*, length: int, windows: int, left_out: Sequence[int]) -> dict[int, np.ndarray]:
     """R² of the attention output, (sets of MIXED, layers, texts), by the tokens left out."""
-    model = encoder()
+    model = models.encoder()
     rows = [text_windows(model, words, length)[:windows] for words in sample_texts().values()]
     runs = [join_traces([run_model(model, row[None]) for row in text]) for text in rows]
     found: dict[int, list[Any]] = {count: [] for count in left_out}
     for traces in zip(*runs, strict=True):
         terms = [mixing_terms(model, trace) for trace in traces]
         for count, told in found.items():
-            kept = [
-                without_sinks(*text, left_out=count) for text in zip(terms, traces, strict=True)
-            ]
+            kept = [without_sinks(*text, count) for text in zip(terms, traces, strict=True)]
             known, goals = zip(*kept, strict=True)
             told.append(list(attention_scores(known, targets=goals, sets=MIXED).values()))
     return {count: np.swapaxes(np.array(told), 0, 1) for count, told in found.items()}
@@ -444,11 +403,7 @@ def SETTINGS(length: int) -> Rows:
     seconds=1.0,
 )
 def READING(mixing: str, companion: str, layers: str) -> Rows:
-    """What the worse of both halves of the reading lacks, mean of layers, by texts.
-
-    `mixing` is to predict half of the attention output, `companion` to add 0.05 to what the own
-    input tells of the feed-forward output.
-    """
+    """What the worse of both halves of B9c lacks, mean of layers, by texts."""
     table = LAYERS.read()
     chosen = {"all": slice(6), "first three": slice(3), "last three": slice(3, 6)}[layers]
 

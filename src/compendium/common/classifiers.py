@@ -1,9 +1,7 @@
-"""Stacks of spin systems, and what they are compared with, that read labels off sets of tokens.
+"""Stacks that read labels off sets of tokens, each an arm of a comparison, by name in `ARMS`.
 
-A stack embeds the tokens, lets one layer drive the next, and reads logits off. Its layers are spin
-systems (`spins.module`), whose magnetizations are the fields of the next with nothing added in
-between [bal2021transformers, Sec. 10], or layers without spins at the same number of parameters.
-Every network is an arm of a comparison, by name in `ARMS`.
+The magnetizations of spins are the fields of the next layer, with nothing added in between
+[bal2021transformers, Sec. 10]; layers without spins have the same number of parameters.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,7 @@
 """Two and three vector spins exactly, by quadrature.
 
 N spins of D components, ‖σ_i‖² = D: E = −Σ_{i,j} J_ij σ_i·σ_j − Σ_i H_i·σ_i over ordered pairs, and
-ln Z = 0 for J = 0 and H = 0. Computed in logarithms, so that large β and
-large D neither overflow nor underflow; ValueError or TypeError for bad input.
+ln Z = 0 for J = 0 and H = 0. ValueError or TypeError for bad input.
 """
 
 from typing import Any

@@ -1,17 +1,8 @@
 """Which networks are the same up to relabeling, and how many different ones there are.
 
-The mean field [poclopez2024dynamical, Eqs. (13)-(16)] does not change if
-
-- a segment changes the sign of all its weights (tanh is odd), or equal segments trade places;
-- a feature a of the attention vector changes its sign, W^o_a, W^v_a and W^{v,pos}_a together, or
-  two of them trade places;
-- a feature b of the scores changes its sign, W^q_b, W^k_b and their positions together, or two
-  of them trade places;
-- the leading position bit changes its sign in all roles: the clock is then half a period ahead;
-- anything happens to W^{o,pos}, which nothing reads.
-
-These are the gauge: B_L × B_P × B_P × Z_2 for L equal segments, P features and at least one
-position bit, with B_n the signed permutations of n things.
+The changes that leave the mean field [poclopez2024dynamical, Eqs. (13)-(16)] as it is, listed in
+chapter 33e, are the gauge: B_L × B_P × B_P × Z_2 for L equal segments, P features of attention, P
+of scores and at least one position bit, with B_n the signed permutations of n things.
 
 A form that no gauge changes: bits with equal output signs (up to one sign for all) have equal
 fields h_u = Σ_b W^o_{b,u} A_b, and of their other weights only the averages m^α_u enter
@@ -122,9 +113,7 @@ def _form(network: Network, flip: float) -> tuple[tuple[float, ...], ...]:
 def count_networks(*, features: int, segments: int, bits: int) -> int:
     """How many networks of L equal segments there are that no gauge turns into each other.
 
-    Counted by Burnside's lemma: the mean over the gauge group of how many networks an element
-    leaves as they are. An element moves the signs of a network around and changes some of them;
-    it leaves 2^c networks, c its cycles, or none if a cycle changes the sign in all.
+    By Burnside's lemma: the mean over the gauge group of how many networks an element leaves.
     """
     flips = (1, -1) if bits else (1,)
     codes = [tuple((1, 1 if bit else flip) for bit in range(bits)) for flip in flips]

@@ -1,13 +1,8 @@
 """Sherrington and Kirkpatrick's model of infinitely many spins, replica-symmetric.
 
-Couplings of mean 0 and variance 1/N, every pair once, fields of standard deviation s. The local
-field of a spin without its own reaction is Gaussian with the variance q + s², so that with
-u = β√(q + s²) z, z a unit normal, two copies of one system have the overlap
-
-    q = E tanh² u   [sherrington1975solvable],
-
-without a field 0 for β ≤ 1 and more beyond. That is right while β² E sech⁴ u is below one; where it
-reaches one, copies fall apart into many states [dealmeida1978stability].
+Couplings of mean 0 and variance 1/N, every pair once, fields of standard deviation s. With
+u = β√(q + s²) z, z a unit normal, two copies of one system have the overlap q = E tanh² u
+[sherrington1975solvable], while β² E sech⁴ u is below one [dealmeida1978stability].
 """
 
 import math

@@ -45,8 +45,7 @@ def digit_patches(high: int, wide: int) -> tuple[Tensor, Tensor]:
 def digit_rows(split: int) -> tuple[Tensor, Tensor, Tensor]:
     """Which of the digits are for training, validation and test.
 
-    297 images, the same for every `split`, are for tuning only; of the others `split` draws 500
-    for the test, the rest is trained on.
+    The validation set is the same for every `split`, which draws the test set of the others.
     """
     aside = torch.randperm(1797, generator=torch_generator(12345))
     others = aside[VALIDATION:]
@@ -91,8 +90,7 @@ def copy_task(split: int) -> Task:
     """Four of 16 tokens are masked and marked; each has the content of the token with its mark.
 
     Every token but the masked ones holds one of 8 contents, and four of these twelve bear a mark
-    each. All stand anywhere. Features are one-hot, times the root of their number: embedded, they
-    are about as large as the positions.
+    each. Features are one-hot, times the root of their number: embedded as large as positions.
     """
 
     def sample(count: int, generator: Generator) -> tuple[Tensor, Tensor]:
