@@ -254,10 +254,9 @@ def settings_faults(path: Path, verdict: str, region: str = "") -> Iterator[str]
 
 def settings_region(table: Mapping[str, np.ndarray], region: str) -> np.ndarray:
     """Which lines of a table of settings lie in a region; all if it is ""."""
-    lines = zip(*(column.tolist() for column in table.values()), strict=True)
-    return np.array(
-        [is_met(region or "True", dict(zip(table, line, strict=True))) for line in lines]
-    )
+    columns = [column.tolist() for column in table.values()]
+    lines = [dict(zip(table, line, strict=True)) for line in zip(*columns, strict=True)]
+    return np.array([is_met(region or "True", line) for line in lines])
 
 
 def settings_words(path: Path, region: str = "") -> str:
