@@ -7,7 +7,7 @@ from pathlib import Path
 
 # Before numpy, torch and numba start their pools: as many processes as cores run the tests, one
 # thread each, whoever starts them.
-for _name in ("OMP", "MKL", "OPENBLAS", "NUMBA"):
+for _name in ("OMP", "NUMBA"):
     os.environ.setdefault(f"{_name}_NUM_THREADS", "1")
 
 import pytest  # noqa: E402

@@ -18,8 +18,7 @@ import torch
 
 import spinformer
 from spinformer.dmft.attractors import Thresholds
-from spinformer.dmft.ensemble import Ensemble
-from spinformer.dmft.network import Context, Network
+from spinformer.dmft.network import Context
 from spinformer.hopfield.discrete import EXPONENTIAL, Separation
 
 BAD: dict[str, Any] = {
@@ -184,6 +183,7 @@ MISFITS: dict[str, list[dict[str, Any]]] = {
     "dmft.attractors.Thresholds": [{name: -1} for name in get_type_hints(Thresholds)],
     "dmft.attractors.find_attractors": [{"kept": 1}, {"exponents": 13}, {"exponent_steps": 19}],
     "dmft.attractors.find_period": [{"longest": 7}, {"orbit": np.zeros((1, 2)), "longest": 1}],
+    "dmft.ensemble.Ensemble": [{"beta": True}],
     "dmft.finite_size.attention_of_window": [{"window": np.ones((3, 3))}],
     "dmft.finite_size.generate": [
         {"size": 100},
@@ -253,8 +253,3 @@ def test_what_does_not_fit_is_refused_by_name(name):
     for changed in MISFITS[name]:
         with pytest.raises((TypeError, ValueError), match=rf"\b{next(iter(changed))}\b"):
             function(**given | changed)
-
-
-def test_a_flag_is_no_temperature():
-    with pytest.raises(TypeError, match=r"^beta must be a real numeric array"):
-        Ensemble(Network.document(), Context(np.zeros((4, 3)), 0), beta=True)

@@ -3,7 +3,6 @@
 import re
 
 import nbformat
-import pytest
 from test_book_of_one_chapter import read_links
 
 from bookmaker.execution import write_page
@@ -31,9 +30,9 @@ mystnb:
 from"""
 
 
-@pytest.fixture
-def page(small_checkout, tmp_path):
-    """The page of the small chapter with a citation, an equation, a box and a figure."""
+def test_page_needs_nothing_from_elsewhere_and_resolves_what_the_source_writes(
+    small_checkout, tmp_path
+):
     chapter = Chapter(small_checkout, "01_small")
     text = chapter.source_path.read_text(encoding="utf-8")
     text = text.replace("# A small chapter\n", f"# A small chapter\n{PROSE}")
@@ -42,12 +41,7 @@ def page(small_checkout, tmp_path):
     notebook = nbformat.from_dict(chapter.template)
     image = nbformat.v4.new_output("display_data", data={"image/svg+xml": "<svg><path/></svg>"})
     notebook.cells[-1].outputs = [nbformat.v4.new_output("stream", text="flat 1.50\n"), image]
-    path = write_page(chapter, notebook, tmp_path)
-    assert path == tmp_path / "01_small.html"
-    return path
-
-
-def test_page_needs_nothing_from_elsewhere_and_resolves_what_the_source_writes(page):
+    page = write_page(chapter, notebook, tmp_path)
     text = page.read_text(encoding="utf-8")
     targets = [target for target in read_links(page).targets if target[0] != "#"]
     assert any("mathjax" in target for target in targets)

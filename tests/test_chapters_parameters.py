@@ -22,14 +22,6 @@ def read(source):
     return cell
 
 
-def test_reads_types_defaults_ranges_and_help():
-    found = read(LINES).parameters
-    assert list(found) == ["beta", "gain", "share", "steps", "network", "text", "loose"]
-    assert (found["beta"].type, found["beta"].default) == ("float", 1.27)
-    assert found["beta"].help == "inverse temperature of the output"
-    assert found["network"].choices == "document | random"
-
-
 @pytest.mark.parametrize(
     ("name", "text", "value"),
     [
@@ -126,7 +118,7 @@ def test_a_requirement_holds_exactly_where_it_says(condition, met, unmet):
         cell.check(dict(zip(names, unmet, strict=True)))
 
 
-@pytest.mark.parametrize("condition", ["", "low <", "exit(low) is None", "high < 9 or other > 1"])
+@pytest.mark.parametrize("condition", ["", "low <", "exit(low) is None", "other > 1", "low < 'x'"])
 def test_a_requirement_that_no_parameters_decide_is_refused(condition):
     with pytest.raises(ParameterError):
         read(f"{THREE}# require: {condition}")

@@ -18,7 +18,6 @@ from typing import Any
 from docutils import nodes
 from pybtex import plugin
 from site_pages import used
-from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
@@ -49,21 +48,15 @@ def assign_numbers(_app: Sphinx, env: BuildEnvironment) -> list[str]:
     return []
 
 
-def _numbered(title: nodes.Node, number: str) -> dict[str, tuple[str | int, ...]]:
+def _numbered(title: nodes.Node, number: str) -> dict[str, tuple]:
     """Write numbers into the contents of a chapter; return them by anchor."""
-    inner = [item for part in title.children[1:] for item in part.children]
-    # Chapters below this one stand among its sections.
-    sections = [item for item in inner if isinstance(item, nodes.list_item)]
-    numbers: dict[str, tuple[str | int, ...]] = {}
+    sections = [item for part in title.children[1:] for item in part.children]
+    # Headings below the sections have none; without an entry they would show the title's.
+    numbers = {item["anchorname"]: () for item in title.findall(nodes.reference)}
     for place, item in enumerate([title, *sections]):
         reference = next(iter(item.findall(nodes.reference)))
         reference["secnumber"] = (number, place) if place else (number,)
         numbers[reference["anchorname"]] = reference["secnumber"]
-    for reference in title.findall(nodes.reference):
-        if reference.get("anchorname") not in numbers and reference.get("anchorname"):
-            # Headings below the sections have none; without an entry they would show the title's.
-            reference.attributes.pop("secnumber", None)
-            numbers[reference["anchorname"]] = ()
     return numbers
 
 
@@ -71,16 +64,12 @@ def _numbered(title: nodes.Node, number: str) -> dict[str, tuple[str | int, ...]
 def pattern(terms: tuple[str, ...]) -> re.Pattern[str]:
     """Return what finds any of the terms in prose, each in a group.
 
-    In one spelling or the other (s or z, a hyphen or a space), with an s behind it or not; terms
-    in small letters also at the beginning of a sentence.
+    With a hyphen or a space, with an s behind it or not, also at the beginning of a sentence.
     """
 
     def loose(term: str) -> str:
-        text = re.escape(term).replace(r"\ ", r"[\s-]").replace(r"\-", r"[\s–-]")
-        text = re.sub(r"iz(?=ation|e)", "i[sz]", text).replace("ior", "iou?r").replace("'", "['’]")
-        if term[0].islower():
-            text = f"[{term[0]}{term[0].upper()}]{text[1:]}"
-        return text
+        text = re.escape(term[1:]).replace(r"\ ", r"[\s-]").replace(r"\-", r"[\s–-]")
+        return f"[{term[0]}{term[0].upper()}]{text}"
 
     each = "|".join(f"({loose(term)})" for term in terms)
     return re.compile(rf"(?<![\w-])(?:{each})s?(?![\w-])")
@@ -90,13 +79,9 @@ def link_terms(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Put the links into a chapter."""
     if not docname.startswith("notebooks/") or GLOSSARY not in app.env.all_docs:
         return
-    # Several terms may share an entry.
-    terms = {
-        term.astext(): item[0]["ids"][0]
-        for item in app.env.get_doctree(GLOSSARY).findall(nodes.definition_list_item)
-        for term in item.findall(nodes.term)
-    }
-    # Longer ones are looked for first.
+    entries = app.env.get_doctree(GLOSSARY).findall(nodes.definition_list_item)
+    # Several terms may share an entry; longer ones are looked for first.
+    terms = {t.astext(): item[0]["ids"][0] for item in entries for t in item.findall(nodes.term)}
     terms = dict(sorted(terms.items(), key=lambda term: len(term[0]), reverse=True))
     page, seen = app.builder.get_relative_uri(docname, GLOSSARY), set[str]()
     for text in list(doctree.findall(nodes.Text)):
@@ -150,13 +135,6 @@ def _rst(paragraph: str) -> str:
     return "".join(pieces)
 
 
-def no_link(
-    _app: Sphinx, _env: object, node: pending_xref, text: nodes.TextElement
-) -> nodes.TextElement | None:
-    """Leave a Python name that has no entry as text: a type of another library, a table."""
-    return text if node["refdomain"] == "py" else None
-
-
 def add_launch_links(app: Sphinx, config: Any) -> None:
     """Turn on launch buttons if readers can reach the repository."""
     if address := repository_address(Path(app.srcdir)):
@@ -181,4 +159,3 @@ def setup(app: Sphinx) -> None:
     app.connect("env-get-updated", assign_numbers, priority=900)
     app.connect("doctree-resolved", link_terms)
     app.connect("autodoc-process-docstring", plain_docstring)
-    app.connect("missing-reference", no_link)

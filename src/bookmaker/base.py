@@ -3,7 +3,6 @@
 import csv
 import io
 import os
-import tempfile
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -57,12 +56,9 @@ class SourceError(BookError):
 
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write `content` to `path`: a reader sees the old file or the whole new one."""
-    handle, name = tempfile.mkstemp(prefix=".", suffix=".part", dir=path.parent)
-    partial = Path(name)
+    partial = path.with_name(f".{path.stem[:40]}-{os.getpid()}.part")
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-        partial.chmod(0o644)
+        partial.write_bytes(content.encode() if isinstance(content, str) else content)
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)

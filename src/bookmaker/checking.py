@@ -11,17 +11,8 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 
+from bookmaker import claims
 from bookmaker.base import BookError, Fault, SourceError, contents, write_atomically
-from bookmaker.claims import FILE as CLAIMS
-from bookmaker.claims import (
-    RESULTS,
-    TABLES,
-    TAG,
-    printed_by_chapter,
-    read_claims,
-    results,
-    settings_faults,
-)
 from bookmaker.pictures import SVG
 from bookmaker.source import Chapter, chapters, code_cells, has_tag, read_notebook
 
@@ -73,29 +64,31 @@ def _cell_problems(cell: NotebookNode) -> Iterator[str]:
         yield "the figure needs a name that begins with `fig-`, a caption and alt text"
     if len(drawn) > 1 or any(SVG not in data for data in drawn):
         yield "a cell draws one figure, which is an SVG: call `use_style()` before"
-    if has_tag(cell, RESULTS) and not results(NotebookNode(cells=[cell])):
-        yield f"the cell is tagged {RESULTS} and prints no line `name = number`"
+    if has_tag(cell, claims.RESULTS) and not claims.results(NotebookNode(cells=[cell])):
+        yield f"the cell is tagged {claims.RESULTS} and prints no line `name = number`"
 
 
 def _claim_faults(root: Path) -> Iterator[Fault]:
     """Yield the rows with a fault, that no cell settles or that their figures do not bear out."""
     try:
-        claims, printed = read_claims(root), printed_by_chapter(root)
+        rows, printed = claims.read_claims(root), claims.printed_by_chapter(root)
     except SourceError as error:
         yield from error.faults
         return
     except BookError:
         return  # a notebook that cannot be read is named as stale
-    for name in set().union(*printed.values()) - {claim.id for claim in claims}:
-        yield Fault(CLAIMS, 1, f"{name}: cells are tagged {TAG}{name}, but there is no row")
-    for claim in claims:
+    for name in set().union(*printed.values()) - {claim.id for claim in rows}:
+        told = f"{name}: cells are tagged {claims.TAG}{name}, but there is no row"
+        yield Fault(claims.FILE, 1, told)
+    for claim in rows:
         if claim.id not in printed.get(claim.chapter, {}):
-            yield claim.fault(f"no cell of {claim.chapter} is tagged {TAG}{claim.id}")
+            yield claim.fault(f"no cell of {claim.chapter} is tagged {claims.TAG}{claim.id}")
         try:
             claim.settle(printed)
             if claim.settings:
-                table = root / TABLES / claim.settings
-                yield from map(claim.fault, settings_faults(table, claim.verdict, claim.region))
+                table = root / claims.TABLES / claim.settings
+                problems = claims.settings_faults(table, claim.verdict, claim.region)
+                yield from map(claim.fault, problems)
         except SourceError as error:
             yield from error.faults
         except (KeyError, OSError, ValueError) as error:

@@ -50,16 +50,10 @@ Printed = Mapping[str, Mapping[str, str]]
 class Claim:
     """One row of the claims table.
 
-    `figures` gives each number of the row a name, error bars too. The cells tagged with the row's
-    id, those of its `chapter` first, hand it over as data (`DATA`), and the row lists its name; or
-    they print it, and the row finds it with a regular expression of one group. Those that are
-    `stored` are read from a stored table, which no parameter of a run changes: "all", or their
-    names. `criterion` is an expression in these names that is true where the statement holds (see
-    `parameters`); `shown` is what the page prints, with `{name}` for a figure. `settings` is the
-    table of settings of a row whose verdict depends on choices, and `region` the condition on its
-    columns under which it `holds if`; a row without a table says in `no_settings` why no choice
-    could turn it; `before` says of a criterion that was changed after the first run what it was
-    and what it gave.
+    CONTRIBUTING.md says what each entry is. `figures` are regular expressions by name; those that
+    are `stored`, all or by name, come from a stored table, which no parameter of a run changes.
+    `criterion` is a condition on them (see `parameters`), `region` one on the columns of
+    `settings`; `shown` is what the page prints, with `{name}` for a figure.
     """
 
     id: str
@@ -260,10 +254,9 @@ def settings_faults(path: Path, verdict: str, region: str = "") -> Iterator[str]
 
 def settings_region(table: Mapping[str, np.ndarray], region: str) -> np.ndarray:
     """Which lines of a table of settings lie in a region; all if it is ""."""
-    lines = zip(*(column.tolist() for column in table.values()), strict=True)
-    return np.array(
-        [is_met(region or "True", dict(zip(table, line, strict=True))) for line in lines]
-    )
+    columns = [column.tolist() for column in table.values()]
+    lines = [dict(zip(table, line, strict=True)) for line in zip(*columns, strict=True)]
+    return np.array([is_met(region or "True", line) for line in lines])
 
 
 def settings_words(path: Path, region: str = "") -> str:

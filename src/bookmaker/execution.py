@@ -24,9 +24,6 @@ from bookmaker.base import BookError, Lost, RunError, write_atomically
 from bookmaker.pictures import keep_pictures
 from bookmaker.source import Chapter, has_tag, read_notebook
 
-# One thread for each library: the same sums in the same order on every machine, and as many
-# processes at a time as there are cores.
-_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 _IN_CELL = re.compile(r"Cell In\[\d+\], line (\d+)")
 _TEMPLATE = Path(__file__).with_name("page.html.j2").read_text(encoding="utf-8")
@@ -51,8 +48,9 @@ def execute(
     kernel died. Raises SourceError or ParameterError before a kernel starts.
     """
     checked = chapter.check_values(values)
-    for name in _THREADS:
-        os.environ.setdefault(name, "1")
+    # One thread, OpenBLAS and MKL read this, too: the same sums in the same order on every machine,
+    # and as many processes at a time as there are cores.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     problem, place, line, kind = "", "", 1, RunError
     # Away from the checkout, so that no chapter depends on where it is run.
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as saved:

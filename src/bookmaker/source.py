@@ -266,13 +266,7 @@ def cell_tree(source: str) -> ast.Module:
 
 
 def cell_meaning(source: str) -> str:
-    """Return what a cell means, equal for cells that do the same.
-
-    >>> cell_meaning("x = [1,2]  # two") == cell_meaning("x = [\\n    1,\\n    2,\\n]")
-    True
-    >>> cell_meaning("x = 1") == cell_meaning("x = 2")
-    False
-    """
+    """Return what a cell means, equal for cells that do the same."""
     # A string alone in a cell is shown, and a semicolon at the end keeps a value from being shown.
     return meaning(cell_tree(source).body) + ";" * source.rstrip().endswith(";")
 

@@ -1,7 +1,6 @@
 """A chapter at many points: an executed notebook and one row of one table for each.
 
-`-p beta 1.2:1.3:11` asks for eleven values from 1.2 to 1.3, `-p kind flat,steep` for two; several
-options multiply. A point that a chapter does not allow is a point all the same: it fails alone.
+A point that a chapter does not allow is a point all the same: it fails alone.
 
 A folder of results holds `points/KEY.ipynb` and `points/KEY.json` for each finished point (a store
 of `bookmaker.sweeps`) and `table.csv`, which is written anew at the end of every call, also of one

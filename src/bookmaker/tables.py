@@ -9,9 +9,7 @@ line is a comment with the command, then come the names of the columns and one l
 
 `python -m bookmaker table CHAPTER NAME` makes it. What is done is kept in `NAME.csv.part`, a file
 a unit: an interrupted command goes on where it stopped, and the table is replaced when all units
-are there. `--workers 2` or `--scheduler ADDRESS` let Dask compute the units (`bookmaker.sweeps`);
-a row depends on its unit alone, so the table is the same. Two processes cannot make one table at a
-time.
+are there. Two processes cannot make one table at a time.
 
 Numbers are written with six significant digits. Trainings amplify rounding, so that another
 processor gives slightly different rows; a chapter prints from a table what an interval or a
@@ -27,7 +25,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
@@ -134,12 +131,9 @@ def read_columns(path: Path) -> dict[str, np.ndarray]:
 
 def tables_of(chapter: str) -> dict[str, Table]:
     """The stored tables of a chapter by name, from the modules of its folder."""
-    package = f"compendium.c{chapter}"
-    if not find_spec(package):
-        return {}
-    folder = Path(import_module(package).__path__[0])
+    folder = Path(__file__).parents[1] / "compendium" / f"c{chapter}"
     found: dict[str, Table] = {}
-    for module in iter_modules([str(folder)], f"{package}."):
+    for module in iter_modules([str(folder)], f"compendium.{folder.name}."):
         for value in vars(import_module(module.name)).values():
             for table in value.values() if isinstance(value, dict) else [value]:
                 if isinstance(table, Table) and table.path.parent == folder:
