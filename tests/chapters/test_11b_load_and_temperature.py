@@ -9,13 +9,15 @@ from scipy.special import erf
 from scipy.stats import norm
 
 from compendium.c11_discrete_memories.study import retrieval_load
-from compendium.c11b_load_and_temperature.replica import (
+from compendium.c11b_load_and_temperature.study import (
     coexistence_load,
+    copies_overlap,
     melting_temperature,
     replica_state,
+    retrieval,
     retrieval_fold,
+    run_heat_bath,
 )
-from compendium.c11b_load_and_temperature.study import copies_overlap, retrieval, run_heat_bath
 
 # E over a unit normal, by a library's adaptive quadrature.
 average = partial(norm.expect, lb=-12, ub=12, limit=400, epsabs=1e-12, epsrel=1e-12)
