@@ -1,7 +1,7 @@
 """Tasks, arms, probes, Monte Carlo of a module, the training loop, and the stored tables."""
 
 import itertools
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -26,6 +26,7 @@ from compendium.c24_training.study import (
 )
 from compendium.common.classifiers import ARMS, COUPLINGS, TokenClassifier, build_classifier
 from compendium.common.images import digit_labels, digits
+from compendium.common.rows import groups
 from compendium.common.spin_modules import sample_module
 from compendium.common.token_tasks import (
     MARKS,
@@ -280,17 +281,12 @@ def test_every_token_is_read_and_only_what_is_asked_counts():
     assert score(model, tokens, labels) == pytest.approx((right, loss), rel=1e-5)
 
 
-def at_best(grid, *, updates=200, **cell):
+def at_best(grid, *, arm, strength, updates=200):
     """Accuracies after the trainings of a cell by split, at the rate of the least median loss."""
-    columns = TABLES[grid].read()
-    lines = [dict(zip(columns, line, strict=True)) for line in zip(*columns.values(), strict=True)]
-    cell |= {"updates": updates, "seen": updates}
-    here = [line for line in lines if cell.items() <= line.items()]
-    losses = defaultdict(list)
-    for line in here:
-        losses[line["rate"]].append(line["held"])
-    best = min(losses, key=lambda rate: np.median(losses[rate]))
-    return {line["split"]: line["accuracy"] for line in here if line["rate"] == best}
+    cells = dict(groups(TABLES[grid].read(), "arm", "strength", "updates", "seen"))
+    rates = groups(cells[arm, strength, updates, updates], "rate")
+    best = min((rows for _, rows in rates), key=lambda rows: np.median(rows["held"]))
+    return dict(zip(best["split"], best["accuracy"], strict=True))
 
 
 @pytest.mark.claim("B10d")
@@ -415,13 +411,9 @@ def test_correlations_along_depth():
 def test_the_choices_are_those_of_the_tuning():
     tuning = TUNING.read()
     assert not set(tuning["split"]) & set(RECALL.read()["split"])
-    losses = defaultdict(lambda: defaultdict(list))
-    names = ("experiment", "arm", "rate", "strength", "loss")
-    for experiment, arm, *cell, loss in zip(*(tuning[name] for name in names), strict=True):
-        losses[experiment, arm][tuple(cell)].append(loss)
-    for (experiment, arm), found in losses.items():
-        best = min(found, key=lambda cell: np.mean(found[cell]))
-        assert EXPERIMENTS[experiment][-1][arm] == best
+    for (experiment, arm), found in groups(tuning, "experiment", "arm"):
+        losses = {cell: np.mean(rows["loss"]) for cell, rows in groups(found, "rate", "strength")}
+        assert EXPERIMENTS[experiment][-1][arm] == min(losses, key=losses.get)
 
 
 @pytest.mark.nightly

@@ -1,21 +1,15 @@
 """The classical memory at a load α and a temperature T: replica-symmetric theory, simulation.
 
 d spins, N = αd random patterns ±1, J_ij = (1/d) Σ_μ x_μi x_μj, J_ii = 0, E = −½ Σ_ij J_ij s_i s_j,
-β = 1/T [amit1985storing; amit1987statistical]. With u = β(√(αr) z + m), z a unit normal,
+β = 1/T; m, q, r and C are the chapter's [amit1985storing; amit1987statistical]. In x = βm and
+y = β√(αr) the averages M = E tanh(yz + x) and Q = E tanh²(yz + x) give T = M/x and
+α = (Ty)²(1 − C)²/Q: at a given T the retrieval states are one curve in y, along which α rises from
+zero to one maximum, the fold, and falls again; beyond it states are no minima. Retrieval is asked
+for at 0.01 ≤ T < 1: below, averages would need ever more nodes.
 
-    m = E tanh u,   q = E tanh² u,   r = q/(1 − C)²,   C = β(1 − q).
-
-m is the overlap with the one pattern that is retrieved, q the overlap of two copies of the state,
-αr the variance of the field that the other patterns exert. In x = βm and y = β√(αr) the averages
-M = E tanh(yz + x) and Q = E tanh²(yz + x) give T = M/x and α = (Ty)²(1 − C)²/Q without any
-iteration: at a given T the retrieval states are one curve in y, along which α rises from zero to
-one maximum, the fold where retrieval ends, and falls again; beyond it states are no minima.
-Retrieval is asked for at 0.01 ≤ T < 1: below, averages would need ever more nodes.
-
-Simulated are heat-bath sweeps: every spin, in order, is drawn anew, up with probability
-1/(1 + exp(−2h_i/T)), h_i = Σ_j J_ij s_j. W is never formed: the products x_μ·s are kept up to date,
-so that a visit costs N operations. `fraction` is of the theory's melting temperature T_M(α). Errors
-are standard errors over independent networks, one pattern and one run in each.
+In a sweep of the heat bath every spin, in order, is drawn anew. W is never formed: the products
+x_μ·s are kept up to date, so that a visit costs N operations. `fraction` is of the theory's T_M(α).
+Errors are standard errors over independent networks, one pattern and one run in each.
 """
 
 import math

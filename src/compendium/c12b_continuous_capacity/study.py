@@ -1,15 +1,9 @@
-"""How much the continuous memory holds: the other patterns as a random energy model.
+"""How much the continuous memory holds: the others as a random energy model, and measured.
 
 N = e^{αd} random patterns x_j of d components, mean square 1. A state ξ of the same length has the
-overlap m = x_i·ξ/d with the pattern it should find, which scores βdm. The other scores are βdu_j
-with u_j = x_j·ξ/d, independent draws whose density falls as e^{−d I(u)}: the energy levels of
-Derrida's model [derrida1981random; lucibello2024exponential]. Their sum Σ_j e^{βdu_j} is e^{dφ},
-
-    φ = α + ψ(β),  ψ(β) = max_u [βu − I(u)],  if β < β_f(α)   (many patterns share it),
-    φ = βu_f(α),   I(u_f) = α,               if β ≥ β_f(α)   (frozen: the largest few hold it),
-
-with β_f = I′(u_f). One step finds the pattern if βm > φ, and the error left is e^{−d(βm − φ)}.
-At finite d, `retrieval_fold` corrects what d → ∞ neglects.
+overlap m = x_i·ξ/d with the pattern it should find and u_j = x_j·ξ/d with the others, whose density
+falls as e^{−d I(u)} [derrida1981random; lucibello2024exponential]; ψ(β) = max_u [βu − I(u)], and
+Σ_j e^{βdu_j} is e^{dφ}, φ = α + ψ(β) or, frozen, βu_f with I(u_f) = α.
 
 Measured in single precision: what is counted is decided by differences of scores of order one.
 Errors are standard errors over independent memories.

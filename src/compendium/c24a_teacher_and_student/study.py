@@ -1,10 +1,9 @@
 """Teacher and student: at what sample size do fields and magnetizations give the couplings away?
 
-A teacher is one spin system (one head, six tokens of eight channels, β = 1) with drawn W_Q, W_K.
-It answers fields H with its magnetizations -dF/dH: "theory", of the saddle point with Gaussian
-noise of deviation 0.02 a component, or "spins", by Monte Carlo of its spins, 512 sweeps or, "long",
-8,192. A student of the same shape fits the answers by least squares. The scores contain W_Q and W_K
-as A = W_Q W_Kᵀ only, so A is what can be recovered.
+A teacher is one spin system (one head, six tokens of eight channels, β = 1) with drawn W_Q, W_K. It
+answers fields H with its magnetizations: "theory", of the saddle point with Gaussian noise, or
+"spins", by Monte Carlo, 512 sweeps or, "long", 8,192. A student of the same shape fits the answers
+by least squares; A = W_Q W_Kᵀ is what can be recovered.
 
 Written before the sizes but 2 and 16 ran, beside the predictions that the chapter gives. (1) The
 bound falls by 8 to 32 samples with an exponent between -0.65 and -0.45, faster below. (2) At the
@@ -33,8 +32,7 @@ from spinformer.spins.module import Solver, SpinTransformerModule
 
 SITES, DIM, NOISE = 6, 8, 0.02
 TEACHERS = 10
-# Below it the mean-field equations surely have a fixed point.
-LIMIT = 0.9
+LIMIT = 0.9  # below it the mean-field equations surely have a fixed point
 SAMPLES = (2, 3, 4, 8, 16, 32, 64, 128)
 LONGER = 16
 STUDENTS: dict[str, dict[str, Any]] = {

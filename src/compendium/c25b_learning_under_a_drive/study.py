@@ -1,14 +1,12 @@
 """Driven vector spins in the place of attention: two tasks, networks, training, stored tables.
 
-Recall: PAIRS tokens hold a key and a value each, then come the same keys in another order,
-alone. No key and no value occurs twice among the pairs, so that without a look-up nobody is right
-more often than once in PAIRS. The text is the help that comes with Python, `pydoc_data.topics`, in
-small letters, runs of blanks made one, digits made zeros; stored tables are those of Python 3.11.
+Recall: PAIRS tokens hold a key and a value each, then come the same keys in another order, alone; no
+key and no value occurs twice among the pairs. The text is the help that comes with Python,
+`pydoc_data.topics`, here that of 3.11, in small letters, runs of blanks made one, digits zeros.
 
 Every network adds two embeddings a token, applies one pre-norm layer, x ← x + mix(x), x ← x + W₂
-relu(W₁ LN(x)), and reads each token out; the arms differ in the mixer only, driven vector spins or
-causal attention, whose sizes agree: four maps of width × width. Tuning uses a seed and validation
-sequences that the results do not use.
+relu(W₁ LN(x)), and reads each token out; the arms differ in the mixer only. Tuning uses a seed and
+validation sequences that the results do not use.
 """
 
 import copy
