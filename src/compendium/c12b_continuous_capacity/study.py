@@ -20,7 +20,7 @@ from scipy.special import logsumexp, softmax, xlogy
 
 from bookmaker.tables import Rows, stored
 from compendium.common.curves import crossing
-from compendium.common.rows import estimate_rows, grid, mean_rows, rows_of
+from compendium.common.rows import array_of, estimate_rows, grid, mean_rows, rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.special import log_sphere_integral, mean_alignment
@@ -30,6 +30,7 @@ BETAS = (0.25, 0.5, 1.0, 2.0)
 BASIN_DIMS = {0.1: (32, 48, 64, 80, 96), 0.2: (16, 24, 32, 40, 48), 0.3: (12, 16, 20, 26, 32)}
 COUNTS = tuple(4**k for k in range(3, 9))
 DIMS = tuple(2**k for k in range(4, 11))
+MEMORIES = {count: 10 if count <= 1024 else 3 for count in COUNTS}
 QUERIES = 100  # at most, of a memory
 KEPT = 0.5  # a pattern is kept above this overlap
 # Uniform on the sphere of radius √d, independent unit normals, independent fair coins ±1. Of each
@@ -323,14 +324,10 @@ def FOLD(dim: int) -> Rows:
     return rows_of(log_count=found)
 
 
-def _memories(count: int) -> int:
-    return 10 if count <= 1024 else 3
-
-
 @stored("kept", grid(count=COUNTS, dim=DIMS))
 def KEPT_TABLE(count: int, dim: int) -> Rows:
     """Overlap that is left of stored patterns."""
-    given: dict[str, Any] = {"beta": dim**-0.5, "memories": _memories(count), "seed": count + dim}
+    given: dict[str, Any] = {"beta": dim**-0.5, "memories": MEMORIES[count], "seed": count + dim}
     return rows_of(overlap=kept_patterns(count, dim=dim, **given)[0])
 
 
@@ -346,10 +343,8 @@ def CROWDS(count: int, dim: int, hotter: float) -> Rows:
 @stored("settings_A13", KEPT_TABLE.units, seconds=0.1)
 def FOUND(count: int, dim: int) -> Rows:
     """Overlap kept, less a half, and whether the theory's fold at that width is passed."""
-    table = KEPT_TABLE.read()
-    ((here,),) = ((table["count"] == count) & (table["dim"] == dim)).nonzero()
-    overlap = Estimate(
-        value=table["overlap"][here], error=table["overlap_error"][here], samples=_memories(count)
-    )
+    table, here = KEPT_TABLE.read(), {"count": count, "dim": dim}
+    value, error = (array_of(table, name, **here).item() for name in ("overlap", "overlap_error"))
+    overlap = Estimate(value=value, error=error, samples=MEMORIES[count])
     passed = np.log(count) > retrieval_fold(dim, beta=dim**-0.5).log_count
     return [{"fold": "passed" if passed else "ahead", **estimate_rows(overlap, bound=0.5)[0]}]

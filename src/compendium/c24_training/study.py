@@ -22,7 +22,7 @@ from compendium.common.rows import Columns, array_of, grid
 from compendium.common.spin_modules import sample_module, stacked
 from compendium.common.token_tasks import Task, copy_task, digit_rows, digit_task, recall_task
 from spinformer.core.random import TorchSeed, torch_generator
-from spinformer.spins.module import ModuleParts, SpinTransformerModule
+from spinformer.spins.module import SpinTransformerModule
 
 
 @torch.no_grad()
@@ -46,32 +46,28 @@ def probe_layers(
             mixed = state[order, torch.arange(state.shape[1])]
             undriven = _off_diagonal(layer(mixed, return_parts=True)[1].correlation)
             state, parts = layer(state, return_parts=True)
-            probe = _probe_spins(parts)
+            mean, whole, meter = parts.solution.value, parts.magnetization, parts.validity()
+            covariance = parts.correlation - mean @ mean.mT
+            single = covariance.diagonal(dim1=-2, dim2=-1).mean(-1)
+            share = (parts.response * whole).sum((-2, -1)) / whole.square().sum((-2, -1))
+            probe = {
+                "correlation": _off_diagonal(parts.correlation),
+                "collective": float((torch.linalg.eigvalsh(covariance)[..., -1] / single).mean()),
+                "response": float(share.mean()),
+                "converged": float(meter.converged.double().mean()),
+                "physical": float(meter.physical.double().mean()),
+                "distance": float(meter.distance.median()),
+            }
         else:
             state, undriven = layer(state), math.nan
             of_spins = "correlation collective response converged physical distance"
             probe = dict.fromkeys(of_spins.split(), math.nan)
-        mean = state.mean(-2, keepdim=True)
-        apart = (state - mean).norm(dim=(-2, -1)) / state.norm(dim=(-2, -1))
-        separation = _separation(mean.squeeze(-2), labels)
+        middle = state.mean(-2)
+        apart = (state - middle[:, None]).norm(dim=(-2, -1)) / state.norm(dim=(-2, -1))
+        separation = _separation(middle, labels)
         probe |= {"residual": float(apart.mean()), "separation": separation, "undriven": undriven}
         probes.append(probe)
     return probes
-
-
-def _probe_spins(parts: ModuleParts) -> dict[str, float]:
-    mean, whole, meter = parts.solution.value, parts.magnetization, parts.validity()
-    covariance = parts.correlation - mean @ mean.mT
-    single = covariance.diagonal(dim1=-2, dim2=-1).mean(-1)
-    share = (parts.response * whole).sum((-2, -1)) / whole.square().sum((-2, -1))
-    return {
-        "correlation": _off_diagonal(parts.correlation),
-        "collective": float((torch.linalg.eigvalsh(covariance)[..., -1] / single).mean()),
-        "response": float(share.mean()),
-        "converged": float(meter.converged.double().mean()),
-        "physical": float(meter.physical.double().mean()),
-        "distance": float(meter.distance.median()),
-    }
 
 
 def _off_diagonal(matrix: Tensor) -> float:

@@ -1,7 +1,7 @@
 """Driven vector spins in the place of attention: two tasks, networks, training, stored tables.
 
-Recall: PAIRS tokens hold a key and a value each, then come the same keys in another order, alone; no
-key and no value occurs twice among the pairs. The text is the help that comes with Python,
+Recall: PAIRS tokens hold a key and a value each, then come the same keys in another order, alone;
+no key and no value occurs twice among the pairs. The text is the help that comes with Python,
 `pydoc_data.topics`, here that of 3.11, in small letters, runs of blanks made one, digits zeros.
 
 Every network adds two embeddings a token, applies one pre-norm layer, x ← x + mix(x), x ← x + W₂
