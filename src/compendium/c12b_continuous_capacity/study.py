@@ -20,7 +20,7 @@ from scipy.special import logsumexp, softmax, xlogy
 
 from bookmaker.tables import Rows, stored
 from compendium.common.curves import crossing
-from compendium.common.rows import array_of, estimate_rows, grid, mean_rows, rows_of
+from compendium.common.rows import estimate_rows, grid, groups, mean_rows, rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.special import log_sphere_integral, mean_alignment
@@ -343,8 +343,8 @@ def CROWDS(count: int, dim: int, hotter: float) -> Rows:
 @stored("settings_A13", KEPT_TABLE.units, seconds=0.1)
 def FOUND(count: int, dim: int) -> Rows:
     """Overlap kept, less a half, and whether the theory's fold at that width is passed."""
-    table, here = KEPT_TABLE.read(), {"count": count, "dim": dim}
-    value, error = (array_of(table, name, **here).item() for name in ("overlap", "overlap_error"))
+    found = dict(groups(KEPT_TABLE.read(), "count", "dim"))[count, dim]
+    value, error = found["overlap"].item(), found["overlap_error"].item()
     overlap = Estimate(value=value, error=error, samples=MEMORIES[count])
     passed = np.log(count) > retrieval_fold(dim, beta=dim**-0.5).log_count
     return [{"fold": "passed" if passed else "ahead", **estimate_rows(overlap, bound=0.5)[0]}]
