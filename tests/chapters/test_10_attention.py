@@ -137,8 +137,9 @@ def test_random_features_converge_as_the_inverse_root():
     np.testing.assert_allclose(np.divide(errors[:-1], errors[1:]), 4.0, rtol=0.35)
 
 
-def operations(family, *, length, budget, width):
+def operations(length, *, width, family, fixed):
     """Those of the matrix products, written out; one that stored the matrix would have more."""
+    budget = FIXED[family] if fixed else length // TOKENS_EACH[family]
     return {
         "low rank": 8 * length * budget * width + 4 * budget**2 * width,
         "sparse": 4 * width * length * (2 * budget + 1),
@@ -149,17 +150,13 @@ def operations(family, *, length, budget, width):
 
 @pytest.mark.claim("A4")
 def test_families_are_linear_at_a_fixed_budget_and_quadratic_at_a_fixed_share():
-    def wanted(length, width, family, fixed):
-        budget = FIXED[family] if fixed else length // TOKENS_EACH[family]
-        return operations(family, length=length, budget=budget, width=width)
-
     for family, kind, exponent in zip(*EXPONENTS.read().values(), strict=True):
         given = {"family": family, "fixed": kind == "fixed"}
         longest = 8192 if kind == "fixed" or family == "recurrent" else 2048
-        ratio = wanted(longest, 32, **given) / wanted(longest // 2, 32, **given)
-        assert exponent == pytest.approx(math.log2(ratio), abs=0.002)
+        full, half = (operations(n, width=32, **given) for n in (longest, longest // 2))
+        assert exponent == pytest.approx(math.log2(full / half), abs=0.002)
         found = count_cost(budgeted, draw(1024, 5), beta=0.4, **given)[0]
-        assert found == pytest.approx(wanted(1024, 5, **given), rel=1e-3)
+        assert found == pytest.approx(operations(1024, width=5, **given), rel=1e-3)
     for length in (128, 256):
         x = draw(length, 6)
         assert count_cost(attention, x, keys=x, values=x) == (24 * length**2, length**2)
