@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from compendium.c25b_learning_under_a_drive.tasks import ALPHABET, cut_text
+from compendium.c25b_learning_under_a_drive.study import ALPHABET, cut_text
 from compendium.common.images import digit_labels, digits
 from spinformer.hopfield.layer import AttentionModule, HopfieldLayer
 from spinformer.spins.module import DrivenSpinModule, SpinTransformerModule

@@ -17,8 +17,8 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.special import erfcinv
 from scipy.stats import norm
 
-from compendium.c11b_load_and_temperature import replica
-from compendium.c12b_continuous_capacity import random_energy
+from compendium.c11b_load_and_temperature import study as warm_memory
+from compendium.c12b_continuous_capacity import study as continuous_capacity
 from compendium.c13_memory_density.study import pair_mixing
 from compendium.c15_demonstrations.boundary import spinodal
 from compendium.c23_anatomy.study import (
@@ -158,25 +158,25 @@ def test_an_answer_is_what_its_formula_gives(exercise, pattern, digits, computed
 @answers("11b.2", "11b.3")
 def test_load_and_temperature():
     top = minimize_scalar(
-        lambda t: -replica.coexistence_load(t), bounds=(0.03, 0.3), method="bounded"
+        lambda t: -warm_memory.coexistence_load(t), bounds=(0.03, 0.3), method="bounded"
     )
     load, at = said("11b", r"all temperatures is ([\d.]+), near \$T=([\d.]+)", 2)
     assert -top.fun == near(load, 3)
     assert top.x == near(at, 2)
     overlap, magnet = said("11b", r"gives ([\d.]+); a magnet .*=([\d.]+)\$\.", 2)
-    assert replica.retrieval_fold(0.99)[1] / 0.1 == near(overlap, 2)
+    assert warm_memory.retrieval_fold(0.99)[1] / 0.1 == near(overlap, 2)
     assert math.sqrt(3) == near(magnet, 2)
 
 
 @answers("12b.2", "12b.3")
 def test_continuous_capacity():
     half = said("12b", r"gives ([\d.]+) \$=I")
-    assert random_energy.capacity(50, overlap=0.5, ensemble="binary") == near(half, 3)
+    assert continuous_capacity.capacity(50, overlap=0.5, ensemble="binary") == near(half, 3)
     goal = math.log(1e6)
     assert goal == near(said("12b", r"10\^6=([\d.]+)"), 1)
     passed, asked = said("12b", r"near \$d=(\d+)\$; the expansion\s.* asks for about (\d+)", 2)
     below, above = (
-        random_energy.retrieval_fold(d, beta=d**-0.5).log_count
+        continuous_capacity.retrieval_fold(d, beta=d**-0.5).log_count
         for d in (int(passed) - 2, int(passed) + 2)
     )
     assert below < goal < above

@@ -68,7 +68,6 @@ def test_attention_acts_on_sets():
 def test_each_relative_is_exact_at_its_limit():
     x = draw(2, 24, 6, seed=1)
     full = scaled_dot_product_attention(x, x, x, scale=0.4)
-    causal = scaled_dot_product_attention(x, x, x, is_causal=True, scale=0.4)
     for block in (1, 7, 24, 100):
         assert_same(streaming_attention(x, block, beta=0.4), full)
     assert_same(low_rank_attention(x, 24, beta=0.4), full, atol=1e-8)
@@ -76,8 +75,6 @@ def test_each_relative_is_exact_at_its_limit():
         mask = torch.ones(24, 24, dtype=torch.bool).tril(window).triu(-window)
         wanted = scaled_dot_product_attention(x, x, x, attn_mask=mask, scale=0.4)
         assert_same(sparse_attention(x, window, beta=0.4), wanted)
-    for block in (1, 6, 24):
-        assert_same(recurrent_attention(x, 1, block=block, beta=0.4), causal)
 
 
 def test_low_rank_is_its_formula():
@@ -89,17 +86,17 @@ def test_low_rank_is_its_formula():
     assert_same(low_rank_attention(x, 6, beta=0.4), wanted)
 
 
-def test_a_bounded_memory_sees_its_block_and_the_latest_means_only():
+@pytest.mark.parametrize(("each", "block", "slots"), [(3, 6, 3), (1, 8, None), (4, 4, 99)])
+def test_a_bounded_memory_sees_its_block_and_the_latest_means_only(each, block, slots):
     x = draw(24, 6, seed=1)
-    found = recurrent_attention(x, 3, block=6, slots=3, beta=0.7)
+    found = recurrent_attention(x, each, block=block, slots=slots, beta=0.7)
     for place in range(24):
-        start = place - place % 6
-        means = [x[i : i + 3].mean(0) for i in range(0, start, 3)][-3:]
+        start = place - place % block
+        means = [x[i : i + each].mean(0) for i in range(0, start, each)][-(slots or 99) :]
         seen = torch.stack([*means, *x[start : place + 1]])
         weights = torch.exp(0.7 * seen @ x[place])
-        weights[: len(means)] *= 3.0
+        weights[: len(means)] *= each
         assert_same(found[place], weights @ seen / weights.sum())
-    assert torch.equal(*(recurrent_attention(x, 3, block=6, slots=slots) for slots in (99, None)))
 
 
 @pytest.mark.parametrize("family", SETTINGS)
@@ -140,8 +137,9 @@ def test_random_features_converge_as_the_inverse_root():
     np.testing.assert_allclose(np.divide(errors[:-1], errors[1:]), 4.0, rtol=0.35)
 
 
-def operations(family, *, length, budget, width):
+def operations(length, *, width, family, fixed):
     """Those of the matrix products, written out; one that stored the matrix would have more."""
+    budget = FIXED[family] if fixed else length // TOKENS_EACH[family]
     return {
         "low rank": 8 * length * budget * width + 4 * budget**2 * width,
         "sparse": 4 * width * length * (2 * budget + 1),
@@ -152,17 +150,13 @@ def operations(family, *, length, budget, width):
 
 @pytest.mark.claim("A4")
 def test_families_are_linear_at_a_fixed_budget_and_quadratic_at_a_fixed_share():
-    def wanted(length, width, family, fixed):
-        budget = FIXED[family] if fixed else length // TOKENS_EACH[family]
-        return operations(family, length=length, budget=budget, width=width)
-
     for family, kind, exponent in zip(*EXPONENTS.read().values(), strict=True):
         given = {"family": family, "fixed": kind == "fixed"}
         longest = 8192 if kind == "fixed" or family == "recurrent" else 2048
-        ratio = wanted(longest, 32, **given) / wanted(longest // 2, 32, **given)
-        assert exponent == pytest.approx(math.log2(ratio), abs=0.002)
+        full, half = (operations(n, width=32, **given) for n in (longest, longest // 2))
+        assert exponent == pytest.approx(math.log2(full / half), abs=0.002)
         found = count_cost(budgeted, draw(1024, 5), beta=0.4, **given)[0]
-        assert found == pytest.approx(wanted(1024, 5, **given), rel=1e-3)
+        assert found == pytest.approx(operations(1024, width=5, **given), rel=1e-3)
     for length in (128, 256):
         x = draw(length, 6)
         assert count_cost(attention, x, keys=x, values=x) == (24 * length**2, length**2)

@@ -9,13 +9,15 @@ from scipy.special import erf
 from scipy.stats import norm
 
 from compendium.c11_discrete_memories.study import retrieval_load
-from compendium.c11b_load_and_temperature.replica import (
+from compendium.c11b_load_and_temperature.study import (
     coexistence_load,
+    copies_overlap,
     melting_temperature,
     replica_state,
+    retrieval,
     retrieval_fold,
+    run_heat_bath,
 )
-from compendium.c11b_load_and_temperature.study import copies_overlap, retrieval, run_heat_bath
 
 # E over a unit normal, by a library's adaptive quadrature.
 average = partial(norm.expect, lb=-12, ub=12, limit=400, epsabs=1e-12, epsrel=1e-12)
@@ -162,9 +164,9 @@ def test_patterns_are_lost_where_the_glass_is_still_there():
     assert melting_temperature(0.05) < 1.0
 
 
-def test_copies_have_the_susceptibility_of_the_replicon():
-    for load, temperature in ((0.05, 1.6), (0.25, 2.2)):
-        found = copies_overlap(250, load=load, temperature=temperature, networks=16, seed=3)
-        theory = 1 / (1 - load / (temperature - 1) ** 2)
-        assert 250 * found.value == pytest.approx(theory, abs=4 * 250 * found.error + 0.05)
-        assert 250 * found.error < 0.25
+@pytest.mark.parametrize(("load", "temperature"), [(0.05, 1.6), (0.25, 2.2)])
+def test_copies_have_the_susceptibility_of_the_replicon(load, temperature):
+    found = copies_overlap(250, load=load, temperature=temperature, networks=16, seed=3)
+    theory = 1 / (1 - load / (temperature - 1) ** 2)
+    assert 250 * found.value == pytest.approx(theory, abs=4 * 250 * found.error + 0.05)
+    assert 250 * found.error < 0.25

@@ -9,12 +9,8 @@ import torch
 from scipy.optimize import curve_fit
 from scipy.stats import norm
 
-from compendium.c12b_continuous_capacity.random_energy import (
-    capacity,
-    one_step_log_count,
-    retrieval_fold,
-)
 from compendium.c12b_continuous_capacity.study import (
+    capacity,
     draw_patterns,
     half_log_count,
     half_overlap,
@@ -22,7 +18,9 @@ from compendium.c12b_continuous_capacity.study import (
     kept_patterns,
     level_log_sums,
     line_fit,
+    one_step_log_count,
     outweighed_at,
+    retrieval_fold,
     weight_concentration,
 )
 from spinformer.hopfield.continuous import retrieve

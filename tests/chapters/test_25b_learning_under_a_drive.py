@@ -8,26 +8,25 @@ import numpy as np
 import pytest
 import torch
 
-from compendium.c25b_learning_under_a_drive import tasks
+from compendium.c25b_learning_under_a_drive import study
 from compendium.c25b_learning_under_a_drive.directions import simulated_entropy
 from compendium.c25b_learning_under_a_drive.study import (
-    ARMS,
-    LOOKS,
-    UPDATES,
-    Network,
-    chosen_setting,
-    score,
-    stationary_spins,
-    train,
-)
-from compendium.c25b_learning_under_a_drive.tasks import (
     ALPHABET,
+    ARMS,
+    COUNTS,
+    LOOKS,
     PAIRS,
+    UPDATES,
     WEIGHTS,
     WINDOW,
+    Network,
+    chosen_setting,
     draw_recall,
     help_text,
+    score,
+    stationary_spins,
     text_part,
+    train,
     whole_windows,
 )
 
@@ -92,8 +91,8 @@ def test_counted_pairs_and_triples_by_dictionaries():
     pieces = {"train": 3000, "validation": 700, "test": 700}
     cut = {part: text_part(part, split=0)[:size] for part, size in pieces.items()}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tasks, "text_part", lambda part, *, split: cut[part])
-        found = tasks.count_bits(0)
+        patch.setattr(study, "text_part", lambda part, *, split: cut[part])
+        (found,) = COUNTS.rows(split=0)
     train = cut["train"].tolist()
     ones, before = Counter(train), Counter(train[:-1])
     twos, pairs_before = Counter(pairwise(train)), Counter(pairwise(train[:-1]))

@@ -206,11 +206,7 @@ def budgeted(tokens: Tensor, *, family: str, fixed: bool, beta: float, seed: int
     return FAMILIES[family](tokens, most, beta=beta, **given)
 
 
-@stored(
-    "exponents",
-    grid(family=FIXED, kind=("fixed", "share")),
-    seconds=2.0,
-)
+@stored("exponents", grid(family=FIXED, kind=("fixed", "share")), seconds=2.0)
 def EXPONENTS(family: str, kind: str) -> Rows:
     """Exponent of the operations at a fixed budget and at a share of the tokens, of width 32."""
     how = {"family": family, "fixed": kind == "fixed", "beta": 0.2}

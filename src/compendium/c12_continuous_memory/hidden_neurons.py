@@ -5,9 +5,7 @@
     τ_v dv/dt = Xᵀ softmax(βh) − v ,    τ_h dh/dt = X v − h
 
 with visible neurons v (d,) and one hidden neuron for each pattern, h (N,). Time is measured in τ_v,
-so that only the ratio ρ = τ_h/τ_v is left. h = Xv, the limit ρ → 0, leaves dv/dt = −∇E of
-`hopfield.continuous`: attention is one Euler step of size τ_v. To first order in ρ,
-(1 + ρA) dv/dt = −∇E, A = β Cov_p(x) the slope of attention.
+so that only the ratio ρ = τ_h/τ_v is left.
 """
 
 from collections.abc import Callable, Sequence
@@ -59,9 +57,9 @@ def flow(
 def slow_flow(
     patterns: Array, *, queries: Array, beta: float, ratio: float = 0.0, **times: Any
 ) -> Array:
-    """The visible neurons alone: (1 + ρA) dv/dt = Xᵀ softmax(βXv) − v; v as in `flow`.
+    """The visible neurons alone: (1 + ρA) dv/dt = Xᵀ softmax(βXv) − v, A = β Cov_p(x).
 
-    ρ = `ratio` = 0 is attention in continuous time; ρ > 0 the first correction.
+    v as in `flow`. ρ = `ratio` = 0 is attention in continuous time; ρ > 0 the first correction.
     """
 
     def velocity(v: Array) -> Array:

@@ -1,28 +1,120 @@
-"""Random continuous memories: when the others outweigh a pattern, what retrieval keeps, basins.
+"""How much the continuous memory holds: the others as a random energy model, and measured.
 
-Patterns are rows of d components, mean square 1, in single precision: what is counted is decided by
-differences of scores of order one. Errors are standard errors over independent memories.
+N = e^{αd} random patterns x_j of d components, mean square 1. A state ξ of the same length has the
+overlap m = x_i·ξ/d with the pattern it should find and u_j = x_j·ξ/d with the others, whose density
+falls as e^{−d I(u)} [derrida1981random; lucibello2024exponential]; ψ(β) = max_u [βu − I(u)], and
+Σ_j e^{βdu_j} is e^{dφ}, φ = α + ψ(β) or, frozen, βu_f with I(u_f) = α.
+
+Measured in single precision: what is counted is decided by differences of scores of order one.
+Errors are standard errors over independent memories.
 """
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import logsumexp, softmax
+from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp, softmax, xlogy
 
 from bookmaker.tables import Rows, stored
-from compendium.c12b_continuous_capacity.random_energy import ENSEMBLES, capacity, retrieval_fold
 from compendium.common.curves import crossing
-from compendium.common.rows import estimate_rows, grid, mean_rows, rows_of
+from compendium.common.rows import estimate_rows, grid, groups, mean_rows, rows_of
 from spinformer.core.random import Seed, numpy_generator
+from spinformer.core.records import record
+from spinformer.core.special import log_sphere_integral, mean_alignment
 from spinformer.core.statistics import Estimate, mean_estimate
 
 BETAS = (0.25, 0.5, 1.0, 2.0)
 BASIN_DIMS = {0.1: (32, 48, 64, 80, 96), 0.2: (16, 24, 32, 40, 48), 0.3: (12, 16, 20, 26, 32)}
 COUNTS = tuple(4**k for k in range(3, 9))
 DIMS = tuple(2**k for k in range(4, 11))
+MEMORIES = {count: 10 if count <= 1024 else 3 for count in COUNTS}
 QUERIES = 100  # at most, of a memory
 KEPT = 0.5  # a pattern is kept above this overlap
+# Uniform on the sphere of radius √d, independent unit normals, independent fair coins ±1. Of each
+# I(u), u ≥ 0, where P(x·ξ/d ≈ u) ~ e^{−dI(u)} of an unrelated pattern, and ψ′(β), the overlap of
+# those that hold the sum while it is not frozen.
+ENSEMBLES: dict[str, tuple[Callable[[float], float], Callable[[float], float]]] = {
+    "spherical": (
+        lambda u: -0.5 * math.log1p(-(u**2)),
+        lambda beta: 2.0 * beta / (1.0 + math.sqrt(1.0 + 4.0 * beta**2)),
+    ),
+    "gaussian": (lambda u: 0.5 * u**2, lambda beta: beta),
+    "binary": (
+        lambda u: 0.5 * float((1 + u) * math.log1p(u) + xlogy(1 - u, 1 - u)),
+        math.tanh,
+    ),
+}
+
+
+def capacity(beta: float, *, overlap: float = 1.0, ensemble: str = "spherical") -> float:
+    """α₁: the largest load at which a state of this overlap m in (0, 1] finds its pattern.
+
+    For a typical pattern. From φ(α₁, β) = βm: βm − ψ(β) while m exceeds the overlap ψ′(β) of the
+    others, which are then not frozen, and else I(m) [lucibello2024exponential].
+    """
+    rate, tilted = ENSEMBLES[ensemble]
+    u = tilted(beta)
+    return beta * (overlap - u) + rate(u) if overlap > u else rate(overlap)
+
+
+@record
+class RetrievalFold:
+    """ln N and overlap at which the state around a typical pattern ends, d finite.
+
+    spread: standard deviation over patterns of the ln N at which theirs ends.
+    """
+
+    log_count: float
+    overlap: float
+    spread: float
+
+
+def one_step_log_count(dim: int, *, beta: float, ensemble: str = "spherical") -> float:
+    """ln N at which one step from a pattern gives it the weight ½, d finite; not for Gaussian.
+
+    ln of 1 + e^{βd}/G, G the exact mean of e^{βx·ξ}: the others are not frozen there.
+    """
+    on_sphere = float(log_sphere_integral(beta * dim, dim=dim))
+    mean = dim * math.log(math.cosh(beta)) if ensemble == "binary" else on_sphere
+    return float(np.logaddexp(0.0, beta * dim - mean))
+
+
+def retrieval_fold(dim: int, *, beta: float) -> RetrievalFold:
+    """The number of spherical patterns up to which a pattern keeps a state of its own, d finite.
+
+    The state is ξ = t·x_i plus little, t = p + (1 − p)A(t), ln(p/(1 − p)) = βdt − ln Σ, with the
+    mean Σ = (N − 1)G(βdt) of the others: the fold is where ln(N − 1) is largest. The weighted mean
+    of finitely many others also has a part across ξ, of mean square dG(2κ)/(NG(κ)²), κ = βdt,
+    which adds β(1 − p) times that to ln Σ. The spread is that of ln Σ from pattern to pattern.
+    """
+
+    def log_mean(kappa: float) -> float:
+        return float(log_sphere_integral(kappa, dim=dim))
+
+    def place(t: float) -> tuple[float, float]:
+        kappa = beta * dim * t
+        mean = float(mean_alignment(kappa, dim=dim))
+        weight = (t - mean) / (1.0 - mean)
+        if not 0.0 < weight < 1.0:
+            return -math.inf, weight
+        return kappa - math.log(weight / (1.0 - weight)) - log_mean(kappa), weight
+
+    # Between this and 1 there is one maximum; below, a minimum, where the global average ends.
+    start = max(np.linspace(0.4, 1.0, 61)[:-1].tolist(), key=lambda t: place(t)[0])
+    around, fine = (start - 0.01, min(start + 0.01, 1.0)), {"xatol": 1e-9}
+    top = minimize_scalar(lambda t: -place(t)[0], bounds=around, method="bounded", options=fine)
+    overlap = float(top.x)
+    (log_sum, weight), kappa = place(overlap), beta * dim * overlap
+    excess = math.exp(log_mean(2.0 * kappa) - 2.0 * log_mean(kappa))
+    across = beta * (1.0 - weight) * dim * excess / math.exp(log_sum)
+    return RetrievalFold(
+        log_count=float(np.logaddexp(0.0, log_sum - across)),
+        overlap=overlap,
+        spread=math.sqrt((excess - 1.0) / math.exp(log_sum)),
+    )
 
 
 def draw_patterns(
@@ -208,7 +300,7 @@ def ONE_STEP(ensemble: str, beta: float, dim: int) -> Rows:
     given: dict[str, Any] = {"beta": beta, "ensemble": ensemble}
     seeds = range(1000 * dim, 1000 * dim + 12)
     found = mean_estimate([np.log(np.median(outweighed_at(dim, seed=s, **given))) for s in seeds])
-    return rows_of(log_count=found.value, log_count_error=found.error)
+    return rows_of(log_count=found)
 
 
 @stored("basins", [{"load": load, "dim": dim} for load, dims in BASIN_DIMS.items() for dim in dims])
@@ -218,14 +310,7 @@ def BASINS(load: float, dim: int) -> Rows:
     halves = half_overlap(count, dim=dim, beta=1.0, memories=8, seed=dim)
     levels = level_log_sums(count - 1, dim=dim, beta=1.0, samples=400, seed=dim + 1)
     one_step, at_rest = (mean_estimate(samples) for samples in halves)
-    return rows_of(
-        count=count,
-        one_step=one_step.value,
-        one_step_error=one_step.error,
-        at_rest=at_rest.value,
-        at_rest_error=at_rest.error,
-        levels=np.median(levels) / dim,
-    )
+    return rows_of(count=count, one_step=one_step, at_rest=at_rest, levels=np.median(levels) / dim)
 
 
 @stored("fold", [{"dim": root**2} for root in range(7, 15)])
@@ -236,25 +321,14 @@ def FOLD(dim: int) -> Rows:
     found = mean_estimate(
         half_log_count(dim, beta=dim**-0.5, log_counts=log_counts, memories=6, seed=dim)
     )
-    return rows_of(log_count=found.value, log_count_error=found.error)
-
-
-def _memories(count: int) -> int:
-    return 10 if count <= 1024 else 3
+    return rows_of(log_count=found)
 
 
 @stored("kept", grid(count=COUNTS, dim=DIMS))
 def KEPT_TABLE(count: int, dim: int) -> Rows:
-    """Overlap that is left of stored patterns, and the share that is kept."""
-    overlap, share = kept_patterns(
-        count, dim=dim, beta=dim**-0.5, memories=_memories(count), seed=count + dim
-    )
-    return rows_of(
-        overlap=overlap.value,
-        overlap_error=overlap.error,
-        share=share.value,
-        share_error=share.error,
-    )
+    """Overlap that is left of stored patterns."""
+    given: dict[str, Any] = {"beta": dim**-0.5, "memories": MEMORIES[count], "seed": count + dim}
+    return rows_of(overlap=kept_patterns(count, dim=dim, **given)[0])
 
 
 @stored(
@@ -269,10 +343,8 @@ def CROWDS(count: int, dim: int, hotter: float) -> Rows:
 @stored("settings_A13", KEPT_TABLE.units, seconds=0.1)
 def FOUND(count: int, dim: int) -> Rows:
     """Overlap kept, less a half, and whether the theory's fold at that width is passed."""
-    table = KEPT_TABLE.read()
-    ((here,),) = ((table["count"] == count) & (table["dim"] == dim)).nonzero()
-    overlap = Estimate(
-        value=table["overlap"][here], error=table["overlap_error"][here], samples=_memories(count)
-    )
+    found = dict(groups(KEPT_TABLE.read(), "count", "dim"))[count, dim]
+    value, error = found["overlap"].item(), found["overlap_error"].item()
+    overlap = Estimate(value=value, error=error, samples=MEMORIES[count])
     passed = np.log(count) > retrieval_fold(dim, beta=dim**-0.5).log_count
     return [{"fold": "passed" if passed else "ahead", **estimate_rows(overlap, bound=0.5)[0]}]

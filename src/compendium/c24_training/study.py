@@ -22,7 +22,7 @@ from compendium.common.rows import Columns, array_of, grid
 from compendium.common.spin_modules import sample_module, stacked
 from compendium.common.token_tasks import Task, copy_task, digit_rows, digit_task, recall_task
 from spinformer.core.random import TorchSeed, torch_generator
-from spinformer.spins.module import ModuleParts, SpinTransformerModule
+from spinformer.spins.module import SpinTransformerModule
 
 
 @torch.no_grad()
@@ -34,46 +34,40 @@ def probe_layers(
     NaN in layers without spins: `correlation` <u_i . u_j> of different spins. `collective`: the
     largest eigenvalue of the covariance C - m mT over its mean diagonal, 1 for spins that fluctuate
     alone, N for one mode of all. `response`: its share of the output. `converged`, `physical`,
-    `distance` as in `spins.module.Validity`. Of any layer: `similarity`, cosine of different tokens
-    in the output; `residual`, the distance of the tokens from their mean, relative to their size
-    [dong2021attention]; `separation`, the share of the variance of the mean output token that lies
-    between the labels. `undriven` is the correlation of the spins, or the similarity of tokens
-    without spins, when every input token of this layer is taken from another sample.
+    `distance` as in `spins.module.Validity`. `undriven`: the correlation when every input token of
+    this layer is taken from another sample, at its own place. Of any layer: `residual`, the
+    distance of the tokens from their mean, relative to their size [dong2021attention];
+    `separation`, the share of the variance of the mean output token that lies between the labels.
     """
     state, probes = model.embed(tokens), []
     for layer in model.layers:
-        # Every token from another sample, at its own place.
-        order = torch.rand(state.shape[:2], generator=torch_generator(17)).argsort(0)
-        mixed = state[order, torch.arange(state.shape[1])]
         if isinstance(layer, SpinTransformerModule):
+            order = torch.rand(state.shape[:2], generator=torch_generator(17)).argsort(0)
+            mixed = state[order, torch.arange(state.shape[1])]
             undriven = _off_diagonal(layer(mixed, return_parts=True)[1].correlation)
             state, parts = layer(state, return_parts=True)
-            probe = _probe_spins(parts)
+            mean, whole, meter = parts.solution.value, parts.magnetization, parts.validity()
+            covariance = parts.correlation - mean @ mean.mT
+            single = covariance.diagonal(dim1=-2, dim2=-1).mean(-1)
+            share = (parts.response * whole).sum((-2, -1)) / whole.square().sum((-2, -1))
+            probe = {
+                "correlation": _off_diagonal(parts.correlation),
+                "collective": float((torch.linalg.eigvalsh(covariance)[..., -1] / single).mean()),
+                "response": float(share.mean()),
+                "converged": float(meter.converged.double().mean()),
+                "physical": float(meter.physical.double().mean()),
+                "distance": float(meter.distance.median()),
+            }
         else:
-            undriven, state = _similarity(layer(mixed)), layer(state)
+            state, undriven = layer(state), math.nan
             of_spins = "correlation collective response converged physical distance"
             probe = dict.fromkeys(of_spins.split(), math.nan)
-        mean = state.mean(-2, keepdim=True)
-        apart = (state - mean).norm(dim=(-2, -1)) / state.norm(dim=(-2, -1))
-        probe |= {"similarity": _similarity(state), "residual": float(apart.mean())}
-        probe |= {"separation": _separation(mean.squeeze(-2), labels), "undriven": undriven}
+        middle = state.mean(-2)
+        apart = (state - middle[:, None]).norm(dim=(-2, -1)) / state.norm(dim=(-2, -1))
+        separation = _separation(middle, labels)
+        probe |= {"residual": float(apart.mean()), "separation": separation, "undriven": undriven}
         probes.append(probe)
     return probes
-
-
-def _probe_spins(parts: ModuleParts) -> dict[str, float]:
-    mean, whole, meter = parts.solution.value, parts.magnetization, parts.validity()
-    covariance = parts.correlation - mean @ mean.mT
-    single = covariance.diagonal(dim1=-2, dim2=-1).mean(-1)
-    share = (parts.response * whole).sum((-2, -1)) / whole.square().sum((-2, -1))
-    return {
-        "correlation": _off_diagonal(parts.correlation),
-        "collective": float((torch.linalg.eigvalsh(covariance)[..., -1] / single).mean()),
-        "response": float(share.mean()),
-        "converged": float(meter.converged.double().mean()),
-        "physical": float(meter.physical.double().mean()),
-        "distance": float(meter.distance.median()),
-    }
 
 
 def _off_diagonal(matrix: Tensor) -> float:
@@ -87,11 +81,6 @@ def _separation(points: Tensor, labels: Tensor) -> float:
     centred, members = points - points.mean(0), nn.functional.one_hot(labels).to(points)
     between = (members.T @ centred).square().sum(1) / members.sum(0).clamp_min(1)
     return float(between.sum() / centred.square().sum())
-
-
-def _similarity(state: Tensor) -> float:
-    unit = nn.functional.normalize(state, dim=-1)
-    return _off_diagonal(unit @ unit.mT)
 
 
 class Look(NamedTuple):
@@ -217,44 +206,30 @@ def REFERENCES(split: int) -> Rows:
     ]
 
 
-_COMMON = ("saddle", "one step", "frozen couplings", "free spins", "attention", "transformer")
-_DIGITS = (
-    *("saddle", "one step", "couplings only", "read-out only", "frozen couplings"),
-    *("no response", "attention", "transformer", "free spins", "limited"),
-)
-_USUAL, _STRONG = (0.01, 0.6), (0.01, 2.0)
+_LOW, _USUAL, _STRONG, _FAST = (0.003, 0.6), (0.01, 0.6), (0.01, 2.0), (0.03, 0.6)
+_COUPLED, _PLAIN = ("saddle", "one step", "frozen couplings"), ("attention", "transformer")
+_PARTS = ("saddle", "one step", "couplings only", "read-out only", "frozen couplings")
+_ON_DIGITS = dict.fromkeys((*_PARTS, "no response", *_PLAIN, "free spins", "limited"), _USUAL)
+_ON_DIGITS |= {"one step": _STRONG, "couplings only": _STRONG}
+_ON_DIGITS |= {"read-out only": (0.03, 2.0), "free spins": _FAST}
+_ON_RECALL = dict.fromkeys((*_COUPLED, "free spins", *_PLAIN), _USUAL)
+_ON_RECALL |= {"one step": _STRONG, "free spins": _LOW}
+_DEEP = {
+    "saddle": _LOW,
+    "attention": _LOW,
+    "attention with skip": _USUAL,
+    "transformer": _USUAL,
+}
+_ON_COPIES = dict.fromkeys((*_COUPLED, "positions", "free spins", *_PLAIN), _FAST)
+_ON_COPIES |= {"saddle": _STRONG, "one step": _STRONG, "positions": _STRONG}
+_ON_COPIES |= {"frozen couplings": (0.03, 2.0), "free spins": _USUAL}
 # Task, depth of the stacks, updates of a training, and the arms that take part with their rate and
 # starting strength: those with the least mean loss in `TUNING`.
 EXPERIMENTS: dict[str, tuple[Callable[[int], Task], int, int, dict[str, tuple[float, float]]]] = {
-    "digits": (
-        digit_task,
-        2,
-        200,
-        dict.fromkeys(_DIGITS, _USUAL)
-        | dict.fromkeys(("one step", "couplings only"), _STRONG)
-        | {"read-out only": (0.03, 2.0), "free spins": (0.03, 0.6)},
-    ),
-    "recall": (
-        recall_task,
-        1,
-        200,
-        dict.fromkeys(_COMMON, _USUAL) | {"one step": _STRONG, "free spins": (0.003, 0.6)},
-    ),
-    "depth": (
-        digit_task,
-        4,
-        120,
-        dict.fromkeys(("saddle", "attention"), (0.003, 0.6))
-        | dict.fromkeys(("attention with skip", "transformer"), _USUAL),
-    ),
-    "copies": (
-        copy_task,
-        1,
-        400,
-        dict.fromkeys((*_COMMON[:3], "positions", *_COMMON[3:]), _STRONG)
-        | dict.fromkeys(("attention", "transformer"), (0.03, 0.6))
-        | {"frozen couplings": (0.03, 2.0), "free spins": _USUAL},
-    ),
+    "digits": (digit_task, 2, 200, _ON_DIGITS),
+    "recall": (recall_task, 1, 200, _ON_RECALL),
+    "depth": (digit_task, 4, 120, _DEEP),
+    "copies": (copy_task, 1, 400, _ON_COPIES),
 }
 
 
@@ -277,10 +252,7 @@ def TUNING(experiment: str, arm: str) -> Rows:
     strengths = STRENGTHS if ARMS[arm].kind == "spins" and not fixed else (0.6,)
     cells = grid(rate=RATES, strength=strengths, split=TUNING_SPLITS)
     found = train_arm(arm, held, cells, depth=depth, steps=steps, looks=(steps,), probed=0)
-    return [
-        {**cell, "accuracy": look.accuracy, "loss": np.nan_to_num(look.loss, nan=math.inf)}
-        for cell, _, _, (look,) in found
-    ]
+    return [cell | {"loss": np.nan_to_num(end.loss, nan=math.inf)} for cell, _, _, (end,) in found]
 
 
 def result_rows(*, experiment: str, arm: str) -> Rows:
@@ -309,8 +281,7 @@ def result_rows(*, experiment: str, arm: str) -> Rows:
                 sampled = sample_module(module, state)
                 drawn = {name: float(sampled[name].mean()) for name in drawn}
             place = {"step": look.step, "layer": layer + 1, "accuracy": look.accuracy}
-            told = four_digits({"loss": look.loss, **look.layers[layer], **drawn})
-            rows.append({**run, **place, **told})
+            rows.append({**run, **place, **four_digits(look.layers[layer] | drawn)})
     return rows
 
 

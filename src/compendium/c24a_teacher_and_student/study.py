@@ -1,29 +1,18 @@
 """Teacher and student: at what sample size do fields and magnetizations give the couplings away?
 
-A teacher is one spin system (one head, six tokens of eight channels, β = 1) with drawn W_Q, W_K.
-It answers fields H with its magnetizations -dF/dH: "theory", of the saddle point with Gaussian
-noise of deviation 0.02 a component, or "spins", by Monte Carlo of its spins, 512 sweeps or, "long",
-8,192. A student of the same shape fits the answers by least squares. The scores contain W_Q and W_K
-as A = W_Q W_Kᵀ only, so A is what can be recovered.
+A teacher is one spin system (one head, six tokens of eight channels, β = 1) with drawn W_Q, W_K. It
+answers fields H with its magnetizations: "theory", of the saddle point with Gaussian noise, or
+"spins", by Monte Carlo, 512 sweeps or, "long", 8,192. A student of the same shape fits the answers
+by least squares; A = W_Q W_Kᵀ is what can be recovered.
 
-Predictions, written before the run (a run that timed it, at another noise, had been seen), for
-g = 1, where couplings exceed the limit, at 16 samples. (1) In theory's data the saddle's error
-stays within twice the bound. (2) The limited student cannot follow and its error stays above 0.3,
-that of the saddle below 0.2; the penalty is in between. (3) On data of spins the error of the
-saddle has a floor of the order 1/D: above 0.05.
-
-Predictions for more sizes, written when 2 and 16 samples were known and before the others ran.
-(4) The bound falls by 8 to 32 samples with an exponent between -0.65 and -0.45, noise alone, and
-faster below, where few answers hardly hold some directions of A. (5) The threshold, the smallest
-size at which the saddle's median error in theory's data is within 1.5 times the median bound, is 4
-samples, three times the numbers that counting asks for; from there on it stays within. (6) On data
-of spins the floor begins to show: from 16 to 32 samples the median error falls by less than 1.35
-(theory's by more), and stays above 0.04. (7) Added before any size beyond 8 ran: from 64 to 128 it
-falls by less than 1.15, while in theory's data it still follows the bound, by more than 1.3.
-With these known (on data of spins 0.020 at 128 samples, the answers themselves 5 per cent off),
-"long" data are drawn sixteen times as long, with a quarter of the noise. (8) Written before they
-ran: at 128 samples their error is above 0.010, a half of that at 512 sweeps, because a bias of the
-order 1/D remains in A.
+Written before the sizes but 2 and 16 ran, beside the predictions that the chapter gives. (1) The
+bound falls by 8 to 32 samples with an exponent between -0.65 and -0.45, faster below. (2) At the
+threshold, three times the numbers that counting asks for, and beyond, the saddle's median error in
+theory's data is within 1.5 times the median bound. (3) On data of spins it is above 0.05 at 16,
+falls by less than 1.35 from there to 32 (theory's by more), and stays above 0.04; from 64 to 128
+theory's still falls by more than 1.3 (added when 8 were known). (4) "long" was added when all was
+known (0.020 at 128 samples): there its error is above 0.010, because a bias of the order 1/D
+remains in A.
 """
 
 import math
@@ -43,8 +32,7 @@ from spinformer.spins.module import Solver, SpinTransformerModule
 
 SITES, DIM, NOISE = 6, 8, 0.02
 TEACHERS = 10
-# Below it the mean-field equations surely have a fixed point.
-LIMIT = 0.9
+LIMIT = 0.9  # below it the mean-field equations surely have a fixed point
 SAMPLES = (2, 3, 4, 8, 16, 32, 64, 128)
 LONGER = 16
 STUDENTS: dict[str, dict[str, Any]] = {

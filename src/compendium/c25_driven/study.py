@@ -1,9 +1,7 @@
 """Chapter 25: mean-field theories of kinetic Ising spins held to simulation and to exact sums.
 
-Prediction for `ORDER`, written before the run: Binder's ratio of the sizes 128 and 512 crosses
-within 0.03 of the critical β of the infinite system, 1.1108, at a height within 0.05 of 0.2705,
-that of a system in which all couple with all, without random fields; smaller sizes cross further
-off.
+Predicted for `ORDER`: Binder's ratio of the sizes 128 and 512 crosses within 0.03 of theory's
+critical β, 1.1108, at a height within 0.05 of 0.2705; smaller sizes cross further off.
 
 A unit computed again agrees to six digits on one kind of processor; another rounds sums of
 couplings otherwise, and a spin that falls the other way starts another history: then the moments

@@ -19,10 +19,17 @@ def grid(**choices: Iterable[Any]) -> Rows:
 
 
 def rows_of(**columns: Any) -> Rows:
-    """Rows from columns (n,): arrays, tensors or lists; a single value stands in every row."""
-    arrays = np.broadcast_arrays(*map(np.atleast_1d, columns.values()))
+    """Rows from columns (n,): arrays, tensors or lists; a single value stands in every row.
+
+    An estimate makes two columns, the second its error: "name" and "name_error".
+    """
+    told: dict[str, Any] = {}
+    for name, column in columns.items():
+        both = isinstance(column, Estimate)
+        told |= {name: column.value, f"{name}_error": column.error} if both else {name: column}
+    arrays = np.broadcast_arrays(*map(np.atleast_1d, told.values()))
     lists = (array.tolist() for array in arrays)
-    return [dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True)]
+    return [dict(zip(told, row, strict=True)) for row in zip(*lists, strict=True)]
 
 
 def groups(table: Columns, *names: str) -> Iterator[tuple[Any, dict[str, np.ndarray]]]:
