@@ -1,8 +1,8 @@
 """The encoder of a language model: its weights, one layer, all layers, with everything on the way.
 
 A BERT encoder [devlin2019bert], written out: embeddings, then per layer attention, residual,
-LayerNorm, a feed-forward network with GELU units, residual, LayerNorm. Shapes and conventions are
-those of the room (see `spinformer.language`); weights have the names of the checkpoint.
+LayerNorm, a feed-forward network with GELU units, residual, LayerNorm. Shapes are those of the room
+(see `spinformer.language`); weights have the names of the checkpoint.
 """
 
 import dataclasses
@@ -137,11 +137,8 @@ def project(model: LanguageModel, layer: int, which: str, *, states: torch.Tenso
     check_choice("which", which, ("query", "key", "value"))
     check_instance("model", model, LanguageModel)
     layer = check_integer("layer", layer, low=0, high=model.architecture.layers - 1)
-    check_tensor("states", states, like=("the model's weights", next(iter(model.weights.values()))))
-    width = model.architecture.width
-    if states.ndim < 2 or states.shape[-1] != width or not states.numel():
-        shape = tuple(states.shape)
-        raise ValueError(f"states must have shape (..., N, {width}), none empty, got {shape}")
+    like = ("the model's weights", next(iter(model.weights.values())))
+    check_tensor("states", states, like=like, shape=(..., "N", model.architecture.width))
     flat = _linear(model, f"encoder.layer.{layer}.attention.self.{which}", states)
     return flat.unflatten(-1, (model.architecture.heads, -1)).transpose(-2, -3)
 
