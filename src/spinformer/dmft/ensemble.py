@@ -81,10 +81,7 @@ class Ensemble:
         return (self.clock.cursor - np.arange(self.window)) % self.window
 
     def _lanes(self, value: np.ndarray, *own: int) -> np.ndarray:
-        """A value of the batch, its own axes last → (blocks, ..., lanes).
-
-        The spare lanes repeat the last system.
-        """
+        """A value of the batch, its own axes last → (blocks, ..., lanes), the last repeated."""
         systems = np.broadcast_to(value, (*self._batch, *own)).reshape(-1, *own)
         filled = np.minimum(np.arange(self.blocks * LANES), len(systems) - 1)
         result = aligned(self.blocks, *own)

@@ -39,7 +39,6 @@ SOURCE = OUTPUT
 _MANTISSA = 4503599627370495  # the low 52 bits
 _ONE = 4607182418800017408  # the bits of 1.0
 
-
 # Kernels allocate nothing, so that arrays need no reference counts, which cost a third of the time.
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "_nrt": False}
 # Without the interpreter's lock, division as in NumPy, and the result kept on disk.
@@ -59,7 +58,6 @@ class _Lanes(types.Type):
 
 _lanes = _Lanes("lanes")
 _VECTOR = ir.VectorType(ir.DoubleType(), LANES)
-
 
 register_model(_Lanes)(lambda manager, kind: models.PrimitiveModel(manager, kind, _VECTOR))
 

@@ -73,7 +73,6 @@ class AttentionNetwork(ABC):
     # ---- what a kind of site has to say
 
     def _checked_semantic(self) -> np.ndarray:
-        """`semantic` as a float64 array, once its shape and entries are right."""
         return check_array("semantic", self.semantic, shape=(4, "P", "L"))
 
     @abstractmethod
@@ -182,10 +181,10 @@ class Network(AttentionNetwork):
     epsilon: weight of the position in a token, in [0, 1]; 0 when K = 0.
     fractions: (L,) share of the N bits in each segment, positive, summing to 1; None: equal.
 
-    *What makes a network rest.* A token is fed back through C = ⟨W^v W^o⟩, an average over the
-    bits, of order N^{−1/2} for independent weights on N bits: then β has to be of order N^{1/2}
-    before anything but the drive of the positions moves (`dmft.onset`). A network that moves at β
-    of order 1 has few kinds of sites (`segmented`), or values correlated with outputs.
+    A token is fed back through C = ⟨W^v W^o⟩, of order N^{−1/2} for independent weights on N bits:
+    then nothing but the drive of the positions moves before β is of order N^{1/2} (`dmft.onset`). A
+    network that moves at β of order 1 has few kinds of sites (`segmented`), or values correlated
+    with outputs.
 
     >>> network = Network.document()
     >>> network.features, network.segments, network.bits, network.context

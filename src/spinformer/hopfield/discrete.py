@@ -161,7 +161,6 @@ def _fields(
 def _check(
     patterns: Any, name: str, states: Any, separation: Any, diagonal: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Patterns (N, d) of ±1, and states (Q, d) of ±1 and 0."""
     patterns = check_array("patterns", patterns, shape=("N", "d"), values=(-1, 1))
     states = check_array(name, states, shape=(None, patterns.shape[1]), values=(-1, 0, 1))
     check_instance("separation", separation, Separation)
@@ -398,9 +397,8 @@ def _sweep_overlaps(
     relative: bool,
     rises: np.ndarray,
 ) -> np.ndarray:
-    """One sweep at a cost of N per visit, for any F. bits: (d, N), patterns transposed. products:
-    (Q, N) x_μ·ξ, kept up to date, as are the rises (Q,). gain, value: at the overlaps d … −d, for
-    a `relative` sum those of e^(x − d). Returns flips (Q,)."""
+    """One sweep at a cost of N per visit, for any F; products (Q, N), x_μ·ξ, and rises (Q,) are
+    kept up to date. gain, value: at the overlaps d … −d. Returns flips (Q,)."""
     d, flips = spins.shape[1], np.zeros(len(spins), dtype=np.int64)
     counts = np.zeros(2 * d + 1, dtype=np.int64)
     for q in range(len(spins)):

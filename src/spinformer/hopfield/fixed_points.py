@@ -97,7 +97,6 @@ def classify(weights: Tensor) -> tuple[str, ...]:
 
 
 def _check_wide(patterns: Tensor) -> Tensor:
-    """Patterns (N, d), without a graph, in float32 or float64, which linear algebra needs."""
     patterns = check_patterns(patterns).detach()
     if patterns.dtype not in (torch.float32, torch.float64):
         raise TypeError(f"patterns must be float32 or float64, got {patterns.dtype}")
@@ -326,10 +325,9 @@ def _slope(
 def _conjugate_gradients(
     product: Callable[[Tensor], Tensor], right: Tensor, tolerance: float, limit: int
 ) -> Tensor:
-    """u with u − `product`(u) = `right`, a system per state, the product symmetric.
+    """u with u − `product`(u) = `right`, a system per state, to `tolerance` of its right-hand side.
 
-    Systems go on until each lacks at most `tolerance` of its right-hand side. One that meets a
-    direction in which 1 − J is not positive, no rest or no stable one, keeps what it has.
+    One that meets a direction in which 1 − J is not positive keeps what it has.
     """
     tolerance = max(tolerance, 8 * torch.finfo(right.dtype).eps)
     solution, lack, direction = torch.zeros_like(right), right, right

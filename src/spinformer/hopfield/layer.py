@@ -232,8 +232,7 @@ class HopfieldLayer(nn.Module):
         key_padding_mask: Tensor | None,
         attn_mask: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, bool]:
-        """Projected queries, keys and values, (B, heads, length, head width), one mask for them,
-        and whether there was a batch."""
+        """Queries, keys, values (B, heads, length, head width), mask; whether there was a batch."""
         pooled, memory = self.pooled_queries, self.memory
         if (queries is None) == (pooled is None):
             raise ValueError("queries must be given exactly where the layer has no pooling")
@@ -349,7 +348,6 @@ def _log_betas(beta: float | Sequence[float] | None, *, heads: int, head_width: 
 
 
 def _features(name: str, value: Any, like: Tensor) -> Tensor:
-    """Finite (batch, length, width), or (length, width) for one sample, of the layer's type."""
     value = check_tensor(name, value)
     if value.dtype != like.dtype and not torch.is_autocast_enabled(value.device.type):
         raise TypeError(f"{name} must be {like.dtype} like the layer, got {value.dtype}")

@@ -71,7 +71,6 @@ def figure_svg(figure: Figure) -> str:
 
 
 def _mark(axes: Axes, figure: Figure) -> None:
-    """Make pictures of what is dense, and note what lies on a picture."""
     with warnings.catch_warnings(action="ignore"):  # matplotlib below 3.11 leaves contours.
         for artist in axes.get_children():
             if _points(artist) > _DENSE:

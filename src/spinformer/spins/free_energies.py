@@ -114,10 +114,8 @@ def _sampled_log_partition(
 ) -> tuple[float, float, bool]:
     """ln Z by thermodynamic integration, N ln 2 − ∫₀^β ⟨E⟩ dβ', its error; have ladders mixed?
 
-    ⟨E⟩ comes from `copies` independent ladders (`monte_carlo.tempered_chains`) over 33 inverse
-    temperatures, the nodes of Clenshaw and Curtis's rule. The error joins the scatter of the copies
-    with the difference to the rule of every other node. Mixed: of every two neighbours more than
-    0.05 of the exchanges were accepted.
+    ⟨E⟩ comes from `copies` independent ladders over the nodes of Clenshaw and Curtis's rule. The
+    error joins the scatter of the copies with the difference to the rule of every other node.
     """
     copies, free = check_integer("copies", copies, low=2), len(fields) * np.log(2.0)
     if not beta:

@@ -136,8 +136,7 @@ def _stationary(transition: np.ndarray) -> np.ndarray:
     """p with W p = p for W > 0, to full relative precision however seldom parts are left.
 
     States are left out one after the other, and what passes through them is added to the
-    transitions of the others (Grassmann, Taksar and Heyman 1985): sums of positive numbers alone,
-    where solving (W − 1) p = 0 subtracts from 1 a chance that may be below its rounding.
+    transitions of the others: sums of positive numbers alone (Grassmann, Taksar and Heyman 1985).
     """
     rate = transition.T.copy()
     count = len(rate)
