@@ -1,7 +1,7 @@
 """Many mean-field systems at once: memory, threads, and nothing else.
 
-An `Ensemble` lays independent systems (values of β, γ and ε, initial contexts) out in blocks of
-`LANES`, keeps their state, and runs kernels over the blocks with threads, which no result feels.
+An `Ensemble` lays independent systems out in blocks of `LANES`, keeps their state, and runs kernels
+over the blocks with threads, which no result feels.
 """
 
 import math
@@ -100,9 +100,9 @@ class Ensemble:
     def run(self, task: _Task) -> tuple[np.ndarray, ...]:
         """Call task(block, clock) for every block, in threads, and collect what it returns.
 
-        A task runs kernels on its block, as many steps on each, and returns the clock after them
-        and any number of arrays (..., W). The ensemble's clock moves on; returned are these arrays
-        with the axes of the batch in front. An exception in a task ends the run.
+        A task runs as many steps on each block and returns the clock after them and any number of
+        arrays (..., W); returned are these, the axes of the batch in front. An exception in a task
+        ends the run.
         """
 
         def work(block: Block) -> tuple[Clock, tuple[np.ndarray, ...]]:

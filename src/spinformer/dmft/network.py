@@ -176,8 +176,8 @@ class Network(AttentionNetwork):
     semantic: (4, P, L) weights W^α_a of each segment, roles in the order o, v, q, k.
     position: (4, P, K) weights W^{α,pos}_a of each position bit; None, or K = 0: no position.
     context: T, how many tokens attention sees, the newest (the query) included.
-    gamma: inverse temperature of the attention softmax, the factor directly in front of the
-        dot product Σ_b m^q_b m^k_b. The document's own γ is √P times this (220 for 127.017).
+    gamma: inverse temperature of attention, in front of the dot product Σ_b m^q_b m^k_b. The
+        document's own γ is √P times this (220 for 127.017).
     epsilon: weight of the position in a token, in [0, 1]; 0 when K = 0.
     fractions: (L,) share of the N bits in each segment, positive, summing to 1; None: equal.
 
@@ -195,10 +195,7 @@ class Network(AttentionNetwork):
 
     @classmethod
     def document(cls) -> Self:
-        """The network of [poclopez2024dynamical, Figures 3 to 5]: P = L = 3, K = 2, T = 4.
-
-        ε = 0.02 and γ = 220/√3 in front of the dot product.
-        """
+        """The network of [poclopez2024dynamical, Figures 3 to 5]: P = L = 3, K = 2, T = 4."""
         signs = {"-": -1.0, "+": 1.0}
         semantic, position = (
             np.array([[[signs[s] for s in row] for row in role.split()] for role in roles])
@@ -259,12 +256,9 @@ class Network(AttentionNetwork):
         return (*self.output_patterns(), np.zeros((0, 0)))
 
     def output_patterns(self) -> tuple[np.ndarray, np.ndarray]:
-        """Group the bits by their output signs: the cheapest exact form of the mean field.
-
-        Returns `patterns` (U, P), the different columns of W^o with w and −w taken as one
-        (tanh is odd), and `readout` (4, P, U) = Σ_{bits of pattern u} f ± W^α_a, such that
-        Σ_l f_l W^α_{a,l} tanh(β W^o_l·A) = Σ_u readout[α, a, u] tanh(β patterns[u]·A).
-        U is at most L, for signs at most 2^{P−1}.
+        """`patterns` (U, P), the different columns of W^o with w and −w as one (tanh is odd), and
+        `readout` (4, P, U): Σ_l f_l W^α_{a,l} tanh(β W^o_l·A) = Σ_u readout[α, a, u]
+        tanh(β patterns[u]·A). U is at most L, for signs at most 2^{P−1}.
         """
         columns = self.semantic[OUTPUT].T
         flip = np.where(columns[:, :1] < 0.0, -1.0, 1.0)

@@ -1,9 +1,8 @@
 """Where the disordered state of a network loses its stability, and how fast it then turns.
 
-At ε = 0 the window A = 0 is a fixed point for every β: all overlaps vanish, and so do
-all scores, and the softmax is flat. To first order in A a token has m^v = β C A with
-C = ⟨W^v W^{o⊤}⟩ (`Network.pair_correlations`); the first-order change of the softmax
-multiplies values that are small themselves, so γ drops out, and a step is
+At ε = 0 the window A = 0 is a fixed point for every β. To first order in A a token has m^v = β C A
+with C = ⟨W^v W^{o⊤}⟩ (`Network.pair_correlations`); the change of the softmax multiplies values
+that are small themselves, so γ drops out, and a step is
 
     δA' = (β/T) C Σ_{s<T} δA_s .
 

@@ -6,13 +6,10 @@ e^{−βE} = Σ_i exp(β x_i·ξ − ½β‖ξ‖²) = Σ_i e^{β‖x_i‖²/2} 
     Z = (2π/β)^{d/2} Σ_i e^{β‖x_i‖²/2},     p(ξ) = Σ_i w_i N(ξ; x_i, 1/β),
     w = softmax(½β‖x_i‖²)        [bal2020energy, Eqs. (13), (16), (17), at β = 1]:
 
-a mixture of N equal Gaussians whose weights are not free: they are tied to the norms of the means.
-A hidden one-of-N unit z with p(ξ, z) ∝ exp(β x_z·ξ − ½β‖ξ‖²) makes it a restricted Boltzmann
-machine, with p(z|ξ) = softmax(β x_z·ξ) and ξ|z ~ N(x_z, 1/β).
-
-Learning the stored patterns: the loss is the exact negative log-likelihood [bal2020energy, Eqs.
-(14), (18)]. Patterns, (N, d), states, (…, d), and data, (M, d), are rows of float torch tensors;
-everything is differentiable unless said otherwise.
+a mixture of N equal Gaussians whose weights are tied to the norms of the means, learned by the
+exact negative log-likelihood [bal2020energy, Eqs. (14), (18)]. Patterns, (N, d), states, (…, d),
+and data, (M, d), are rows of float torch tensors; everything is differentiable unless said
+otherwise.
 """
 
 import math

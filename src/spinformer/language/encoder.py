@@ -28,9 +28,8 @@ _PARTS = ("weight", "bias")
 class Architecture:
     """Sizes of a BERT encoder; the defaults are those of MiniLM [wang2020minilm].
 
-    layers L, heads H, width D (a multiple of H), inner: units of the feed-forward network,
-    vocabulary: number of tokens, positions: longest sequence. Raises TypeError or ValueError
-    for sizes that are not positive integers or do not fit together.
+    Width D is a multiple of the heads H; inner: units of the feed-forward network, vocabulary:
+    number of tokens, positions: longest sequence. Raises TypeError or ValueError for other sizes.
 
     >>> Architecture().head_width, Architecture(heads=6).head_width
     (32, 64)

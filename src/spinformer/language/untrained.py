@@ -44,8 +44,7 @@ def random_weights(model: LanguageModel, kind: str, *, seed: Seed) -> LanguageMo
 def example_model(architecture: Architecture = _SMALL, *, seed: TorchSeed = 0) -> LanguageModel:
     """An encoder of random weights, biases and gains, all of order one, that reads letters.
 
-    Small enough for examples and tests, which then need no files. Its vocabulary is five special
-    tokens and the letters from a on, as words of their own.
+    Its vocabulary is five special tokens and the letters from a on, as words of their own.
 
     >>> model = example_model()
     >>> model.tokenizer.encode("a b a", add_special_tokens=False).ids

@@ -89,7 +89,6 @@ def _mark(axes: Axes, figure: Figure) -> None:
 
 
 def _on_white(image: AxesImage) -> bool:
-    """Return whether most of a picture is white, as dots on paper are."""
     colors = np.asarray(image.to_rgba(np.ma.asarray(image.get_array())))
     return bool(np.median(colors[..., :3].min(axis=-1)) > 0.98)
 

@@ -29,9 +29,9 @@ _INTERVALS, _BURN, _EXCHANGES = 32, 500, 0.05
 class FreeEnergies:
     """ln Z of one system by n methods; printed, a table.
 
-    methods: their names. log_partition, error, converged: (n,) each. error: zero for the
-    exact sum, a standard error for Monte Carlo, NaN for a theory, which does not know its own.
-    converged: of Monte Carlo, whether all neighbours on the ladder of temperatures exchange.
+    log_partition, error, converged: (n,) each. error: zero for the exact sum, a standard error for
+    Monte Carlo, NaN for a theory. converged: of Monte Carlo, whether all neighbours on the ladder
+    of temperatures accepted more than 0.05 of their exchanges.
     """
 
     beta: float

@@ -229,11 +229,10 @@ def check_ising(
     limit: float = _MAX_STRENGTH,
     single: bool = False,
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return J (..., N, N) and h (..., N), broadcast to one batch, and β; or raise.
+    """Return J (..., N, N) and h (..., N), broadcast to one batch, and β.
 
     ValueError if J is not square, symmetric and zero on the diagonal, if h does not fit, if β is
-    negative or β times the largest coupling or field exceeds `limit`, and, with `single`, for a
-    batch of systems.
+    negative or β J or β h exceeds `limit`, and, with `single`, for a batch of systems.
     """
     matrix = check_array("couplings", couplings, symmetric=True)
     field = check_array("fields", fields, shape=(..., matrix.shape[-1]))
