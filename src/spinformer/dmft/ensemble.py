@@ -36,8 +36,6 @@ class Ensemble:
     beta, gamma, epsilon: broadcast to (...); None takes the network's own.
     threads: how many threads; None: as many as the machine has cores.
 
-    Raises TypeError or ValueError, naming the argument, for what does not fit together.
-
     >>> from spinformer.dmft.network import Network
     >>> start = Context(np.zeros((5, 4, 3)), 0)
     >>> ensemble = Ensemble(Network.document(), start, beta=1.2)

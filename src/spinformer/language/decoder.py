@@ -100,7 +100,7 @@ def load_decoder(path: str | Path | None = None, *, dtype: torch.dtype = torch.f
 
     Without `path` the installed file must have the SHA-256 `_WEIGHTS_SHA256`; any GGUF file of the
     Llama layout that is named is read as it is. Raises ModelUnavailable with one sentence that says
-    what is missing, TypeError or ValueError for another kind of `path` or `dtype`.
+    what is missing.
 
     >>> try:
     ...     blocks = len(load_decoder().blocks)
@@ -223,7 +223,7 @@ def run_decoder(
     `states @ model.embedding.T`. inputs[:, 0] has position `start`. With `memory`, a list that is
     empty at first, keys and values are kept there between calls, the last `span` of them, and
     the new tokens see those, too. `watch` is called after each block with its number and its
-    BlockTrace. Raises TypeError or ValueError for inputs of another width or dtype.
+    BlockTrace.
 
     >>> model = example_decoder()
     >>> whole = run_decoder(model, model.embedding[None, :5])
@@ -274,8 +274,6 @@ def run_decoder(
 
 def block_queries(model: Decoder, number: int, states: Tensor, *, start: int = 0) -> Tensor:
     """What states (B, N, D) ask in a block: queries (B, H, N, d), positions turned.
-
-    Raises TypeError or ValueError for a block that is none or states of another width or dtype.
 
     >>> model, seen = example_decoder(), []
     >>> _ = run_decoder(model, model.embedding[None, :5], watch=lambda *block: seen.append(block))

@@ -28,8 +28,8 @@ _PARTS = ("weight", "bias")
 class Architecture:
     """Sizes of a BERT encoder; the defaults are those of MiniLM [wang2020minilm].
 
-    Width D is a multiple of the heads H; inner: units of the feed-forward network, vocabulary:
-    number of tokens, positions: longest sequence. Raises TypeError or ValueError for other sizes.
+    Width D is a multiple of the heads H; inner: units of the feed-forward network, positions:
+    longest sequence.
 
     >>> Architecture().head_width, Architecture(heads=6).head_width
     (32, 64)
@@ -125,8 +125,7 @@ class LayerTrace:
 def project(model: LanguageModel, layer: int, which: str, *, states: torch.Tensor) -> torch.Tensor:
     """Queries, keys or values of `layer` for states (..., N, D): (..., H, N, d).
 
-    which: "query", "key" or "value". Raises ValueError for another name or layer, or states of
-    another width or dtype than the model's.
+    which: "query", "key" or "value".
 
     >>> from spinformer.language.untrained import example_model
     >>> states = torch.zeros(3, 8, dtype=torch.float64)
@@ -144,11 +143,9 @@ def project(model: LanguageModel, layer: int, which: str, *, states: torch.Tenso
 
 @torch.no_grad()
 def run_model(model: LanguageModel, tokens: torch.Tensor) -> list[LayerTrace]:
-    """All layers on token numbers (B, N); the last trace's `outputs` are the final states.
+    """All layers on int64 token numbers (B, N); the last trace's `outputs` are the final states.
 
-    What enters is words + positions + segment 0, normalized. Raises TypeError for anything but an
-    int64 tensor of two axes, ValueError for token numbers outside the vocabulary or sequences
-    longer than the model has positions.
+    What enters is words + positions + segment 0, normalized.
 
     >>> from spinformer.language.untrained import example_model
     >>> traces = run_model(example_model(), torch.tensor([[2, 5, 6, 3]]))
@@ -207,8 +204,7 @@ def _norm(model: LanguageModel, name: str, states: torch.Tensor) -> torch.Tensor
 def join_traces(runs: Sequence[Sequence[LayerTrace]]) -> list[LayerTrace]:
     """Traces of several runs of one model on windows of one length, as those of one batch.
 
-    Running window by window keeps arrays small. Raises ValueError for no run, or runs that differ
-    in their layers or in the shape of a window.
+    Running window by window keeps arrays small.
 
     >>> from spinformer.language.untrained import example_model
     >>> runs = [run_model(example_model(), torch.tensor([[2, n, 6, 3]])) for n in (5, 7, 8)]

@@ -125,8 +125,6 @@ def head_report(
     than two keys (the first of a causal model; a row without any) has no U and is left out.
     draws: of the null. The time is that of H(3 + 2·draws) calls of `read`.
 
-    Raises TypeError or ValueError that names the argument.
-
     >>> layer, x = torch.nn.MultiheadAttention(8, 2, batch_first=True), torch.randn(3, 6, 8)
     >>> q, k, v = functional.linear(x, layer.in_proj_weight).unflatten(-1, (3, 2, 4)).unbind(-3)
     >>> read = lambda x: (x @ layer.in_proj_weight[:8].T).unflatten(-1, (2, 4)).transpose(1, 2)
@@ -229,8 +227,7 @@ def overlap_energy(
     """U of queries (..., S, d) among keys (..., N, d), shape (..., S), differentiable in both.
 
     Without a mask U = −β⁻¹ [lse(β (k − k̄)·q) − log N], k̄ the mean key. mask: broadcastable to
-    (..., S, N), as in `head_report`; a query that sees no key has U = 0. Raises
-    ValueError for another width, no key, or β ≤ 0.
+    (..., S, N), as in `head_report`; a query that sees no key has U = 0.
 
     >>> keys = torch.tensor([[1.0, 0.0], [-1.0, 0.0]])
     >>> [f"{float(-u):.4f}" for u in overlap_energy(torch.eye(2), keys=keys, beta=1.0)]
@@ -278,8 +275,7 @@ def _log_prior(mask: Tensor | None, shape: tuple[int, ...], *, like: Tensor) -> 
 def random_rotations(like: Tensor, *, seed: Seed) -> Tensor:
     """One orthogonal matrix a head, uniform (Haar), for what has shape (B, H, N, d): (H, d, d).
 
-    The Q of a QR decomposition with the signs of the diagonal of R taken out, else its mean is not
-    zero. Raises ValueError for another number of axes.
+    The Q of a QR decomposition, the signs of R's diagonal taken out: else its mean is not zero.
 
     >>> turns = random_rotations(torch.zeros(1, 2, 3, 4), seed=0)
     >>> torch.allclose(turns @ turns.mT, torch.eye(4).expand(2, 4, 4), atol=1e-5)

@@ -43,8 +43,7 @@ class ModelUnavailable(RuntimeError):
 def find_place(path: Any, package: str, inside: str, other: str, digest: str) -> Path:
     """The file of a model's weights: `path`, or `inside` of the installed package (not imported).
 
-    Raises ModelUnavailable where there is none, or another than the one of SHA-256 `digest` is
-    installed, TypeError for a `path` that is none.
+    Raises ModelUnavailable where there is none, or the installed one has not SHA-256 `digest`.
     """
     if path is not None and not isinstance(path, str | Path):
         raise TypeError(f"path must be a str, a Path or None, got {path!r}")
@@ -74,8 +73,7 @@ def load_model(
 
     Without `path` the weights must have the SHA-256 `_WEIGHTS_SHA256`. A `path` of the caller's own
     (a folder with config.json, tokenizer.json and model.safetensors of any BERT encoder) is read as
-    it is. Raises ModelUnavailable with one sentence that says how to get what is missing,
-    ValueError for another `dtype` than float32 and float64.
+    it is. Raises ModelUnavailable with one sentence that says how to get what is missing.
 
     >>> try:
     ...     layers = load_model().architecture.layers

@@ -17,7 +17,7 @@ def random_weights(model: LanguageModel, kind: str, *, seed: Seed) -> LanguageMo
 
     kind = "initial": what training starts from: matrices N(0, 0.02²), biases 0, LayerNorm
     gains 1 (the initialization of [devlin2019bert]). kind = "shuffled": the trained numbers,
-    permuted inside each tensor: same spread, no structure. Raises ValueError for another kind.
+    permuted inside each tensor: same spread, no structure.
 
     >>> control = random_weights(example_model(), "initial", seed=0)
     >>> control.weights["embeddings.LayerNorm.weight"][:3]

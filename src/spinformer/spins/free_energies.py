@@ -72,8 +72,7 @@ def free_energies(
     (naive, tap, plefka3, adaptive, and Bethe's by belief propagation), and Monte Carlo.
 
     couplings: (N, N), symmetric, zero on the diagonal. fields: (N,). sweeps, copies, seed: of the
-    ladders of temperatures. Raises TypeError or ValueError naming the argument; a theory that finds
-    no solution is flagged.
+    ladders of temperatures. A theory that finds no solution is flagged.
 
     >>> chain = np.array([[0.0, 0.7, 0.0], [0.7, 0.0, 0.4], [0.0, 0.4, 0.0]])
     >>> found = free_energies(chain, np.array([0.3, 0.0, 0.0]), 1.0, sweeps=200)

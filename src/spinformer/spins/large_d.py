@@ -170,8 +170,7 @@ def driven_step(
     """m (..., N, D), Q (..., N, N) and ⟨u_i(t+1)·u_j(t)⟩ (..., N, N) after one parallel step.
 
     "naive" leaves K out, "second order" takes the diagonal of Q alone, which is 1 − m²; only
-    "large D" returns more of Q. Free spins start with L(h) and that diagonal. Raises ValueError for
-    another theory.
+    "large D" returns more of Q. Free spins start with L(h) and that diagonal.
 
     >>> one = torch.ones(1, 1)
     >>> system = {"couplings": 2 * one, "fields": one, "beta": one}

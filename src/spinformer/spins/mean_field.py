@@ -198,8 +198,7 @@ def solve_mean_field(
     is the first magnetization, in (−1, 1); the default is tanh βh.
 
     The solver climbs psi: Newton steps where psi is concave, steps along the gradient in atanh m
-    elsewhere, each kept only if psi grows. Raises ValueError for bad input, NotConverged unless
-    `throw` is False.
+    elsewhere, each kept only if psi grows. Raises NotConverged unless `throw` is False.
 
     >>> pair = np.array([[0.0, 0.5], [0.5, 0.0]])
     >>> found = solve_mean_field(pair, fields=np.array([0.2, 0.2]), beta=1.0, method="naive")
@@ -310,7 +309,7 @@ def belief_propagation(
     Spin j tells i the field artanh(tanh βJ_ij tanh θ_{j→i}), θ_{j→i} its own field without what
     i tells it [mezard2009information]; stationary messages make Bethe's ln Z stationary. A share
     `damping` of the old messages is kept. The residual is the largest change of a message in the
-    last step. Raises ValueError for bad input, NotConverged unless `throw` is False.
+    last step. Raises NotConverged unless `throw` is False.
 
     >>> chain = np.array([[0.0, 0.7, 0.0], [0.7, 0.0, 0.4], [0.0, 0.4, 0.0]])
     >>> m = belief_propagation(chain, fields=np.array([0.3, 0.0, 0.0]), beta=1.0).value

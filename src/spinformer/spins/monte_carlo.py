@@ -80,8 +80,7 @@ def sample_ising(
     """Heat-bath averages of one Ising system: magnetization (N,), correlations, energy.
 
     `chains` independent chains start from random states, drop `burn` sweeps and keep `sweeps`
-    each (rounded up to a multiple of `blocks`, the blocks per chain). Raises ValueError or
-    TypeError for input out of range.
+    each (rounded up to a multiple of `blocks`, the blocks per chain).
 
     >>> run = sample_ising(np.zeros((1, 1)), fields=np.array([0.5]), beta=1.0, sweeps=4000)
     >>> bool(abs(run.magnetization.value[0] - np.tanh(0.5)) < 5 * run.magnetization.error[0])
@@ -112,8 +111,7 @@ def sample_vector_spins(
     """Heat-bath averages of one system of D-component spins: ⟨σ_i⟩, ⟨u_i·u_j⟩, ⟨E⟩.
 
     The run is that of `sample_ising`. Spins are drawn from their conditional von Mises-Fisher law
-    with concentration β√D |local field|. Raises ValueError or TypeError for bad input,
-    concentrations that may exceed 1e150 among it.
+    with concentration β√D |local field|. It may not exceed 1e150.
 
     >>> fields = np.array([[0.5, 0.0, 0.0]])
     >>> m = sample_vector_spins(np.zeros((1, 1)), fields=fields, beta=1.0).magnetization
@@ -340,8 +338,7 @@ def tempered_chains(
     Parallel tempering [hukushima1996exchange]: from random starts, `burn` sweeps are dropped and
     `sweeps` kept; after every sweep neighbours in β try to exchange, and after each `every` sweeps
     the overlaps of the copies are taken. `betas` must increase. One or two `threads` give the same
-    result. Couplings are rounded as `_exact_sums` says. Raises ValueError or TypeError for bad
-    input.
+    result. Couplings are rounded as `_exact_sums` says.
 
     >>> free = {"fields": np.array([0.5]), "betas": np.array([1.0])}
     >>> run = tempered_chains(np.zeros((1, 1)), **free, sweeps=4000, burn=10)
