@@ -44,6 +44,14 @@ def test_gradients_of_mean_field_through_scipy():
     assert torch.autograd.gradgradcheck(_magnetization, system)
 
 
+def test_only_the_parameters_that_ask_get_a_gradient():
+    a, unused, fixed, root = torch.tensor([[2.0], [1.0], [3.0], [6.0]]).double()
+    a.requires_grad_()
+    unused.requires_grad_()
+    implicit_root(lambda x, a, f, u: x - a * f, root, a, fixed, unused).sum().backward()
+    assert (a.grad.item(), unused.grad or 0.0, fixed.grad, root.grad) == (3.0, 0.0, None, None)
+
+
 def test_an_inexact_root_is_wrong_by_as_much_and_a_fold_is_refused():
     a = torch.tensor([4.0], dtype=torch.float64, requires_grad=True)
     off = implicit_root(lambda x, a: x * x - a, torch.tensor([2.1], dtype=torch.float64), a)

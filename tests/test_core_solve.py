@@ -33,6 +33,8 @@ def test_require_raises_unless_all_converged_and_says_what_and_why():
             solution(make([1, 0, 4, 1]), make([0.25, 0.0, 7.5, 1.0])).require("the saddle point")
         told = "the saddle point was not found for 3 of 4 systems (step limit: 2, diverged: 1)"
         assert told in str(raised.value)
+    with pytest.raises(NotConverged, match="largest residual is nan"):
+        solution(np.array([4]), np.array([np.nan])).require("x")
 
 
 def linear_case(seed, size, radius):
@@ -75,6 +77,13 @@ def test_anderson_stops_at_the_limit_and_says_so():
         for factor, solved in ((0.999, False), (1.001, True)):
             edge = anderson(step, start, tolerance=factor * largest, max_steps=limit)
             assert bool(edge.converged.all()) == solved
+
+
+def test_anderson_does_not_call_what_has_no_solution_solved():
+    start = torch.zeros(1, 1).double()
+    found = anderson(lambda x: x * x + 1.0, start, tolerance=1e-9, max_steps=80)
+    assert not found.converged
+    assert found.residual.item() >= 0.75 - 1e-12  # x² − x + 1 is nowhere below 3/4
 
 
 def test_anderson_keeps_systems_apart():

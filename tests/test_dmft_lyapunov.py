@@ -62,9 +62,8 @@ def test_the_derivative_of_a_step_equals_autograd(
 @pytest.mark.parametrize(("every", "count"), [(1, None), (2, None), (3, 5), (4, 2)])
 def test_spectrum_equals_householder_qr_on_the_same_orbit(every, count):
     # A soft attention: all six exponents stay above rounding.
-    network = Network.segmented(
-        6, features=2, segments=5, bits=3, context=3, gamma=3.0, epsilon=0.2
-    )
+    sizes = {"features": 2, "segments": 5, "bits": 3, "context": 3}
+    network = Network.segmented(6, **sizes, gamma=3.0, epsilon=0.2)
     start = random_contexts(network, 0, count=1).select(0)
     given = {"steps": 600, "align": 300}
     reference = plain_exponents(network, start, 1.3, count=count, **given)

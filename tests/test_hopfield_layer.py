@@ -196,9 +196,9 @@ def test_from_attention_gives_the_same_numbers(options, batch_first):
 
 
 def test_from_attention_refuses_what_it_cannot_hold():
-    for options in ({"add_bias_kv": True}, {"add_zero_attn": True}):
+    for option in ("add_bias_kv", "add_zero_attn"):
         with pytest.raises(ValueError, match="module must"):
-            HopfieldLayer.from_attention(nn.MultiheadAttention(12, 3, **options))
+            HopfieldLayer.from_attention(nn.MultiheadAttention(12, 3, **{option: True}))
     torch.set_default_dtype(torch.float32)
     layer = HopfieldLayer.from_attention(nn.MultiheadAttention(12, 3, dtype=torch.float64))
     assert float((layer.beta - 0.5).abs().max()) < 1e-15
@@ -327,7 +327,6 @@ def test_bad_calls_are_refused():
 
 
 def test_nothing_is_made_on_another_device_than_that_of_the_input():
-    """As on a GPU, but anywhere: what is made without a device would be a tensor without data."""
     patterns, queries = draw(5, 6), draw(3, 6, seed=1)
     pair, start = torch.tensor([[1.0, 0.0], [-1.0, 0.0]]), torch.tensor([[0.3, 0.01]])
     layer, x = make(tolerance=1e-4, memories=2), draw(2, 5, 12)

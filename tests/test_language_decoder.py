@@ -78,11 +78,9 @@ def test_a_file_is_read_as_the_library_reads_it(tmp_path):
     rng = np.random.default_rng(0)
     file = tmp_path / "small.gguf"
     writer = gguf.GGUFWriter(file, "llama")
-    writer.add_block_count(1)
-    writer.add_head_count(4)
-    writer.add_head_count_kv(2)
-    writer.add_rope_freq_base(1e5)
-    writer.add_layer_norm_rms_eps(1e-5)
+    facts = {"block_count": 1, "head_count": 4, "head_count_kv": 2, "rope_freq_base": 1e5}
+    for name, value in {**facts, "layer_norm_rms_eps": 1e-5}.items():
+        getattr(writer, f"add_{name}")(value)
     writer.add_array("tokenizer.ggml.tokens", ["<|end|>", "a", "b", "ab"])
     writer.add_array("tokenizer.ggml.token_type", [3, 1, 1, 1])
     writer.add_array("tokenizer.ggml.merges", ["a b"])

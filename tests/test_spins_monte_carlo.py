@@ -167,8 +167,7 @@ def test_memory_is_seen_in_the_spins_and_in_the_energy():
     bars = np.kron(np.eye(2), 1 - np.eye(2)) * 3.0
     bars[1, 2] = bars[2, 1] = 1.0
     frozen = sample_ising(bars, fields=np.zeros(4), **run, beta=1.0)
-    assert frozen.block_length == 50
-    assert frozen.block_length < 10 * frozen.autocorrelation_time
+    assert frozen.block_length == 50 < 10 * frozen.autocorrelation_time
 
 
 @pytest.mark.parametrize("sampler", [sample_ising, sample_vector_spins])
@@ -178,8 +177,7 @@ def test_a_spin_that_never_turned_has_an_error_bar(sampler):
     fields = np.array([field]) if sampler is sample_ising else np.array([[field]])
     system = {"fields": fields, "beta": 1.0, "sweeps": 64, "burn": 8}
     runs = [sampler(np.zeros((1, 1)), **system, seed=seed).magnetization for seed in range(300)]
-    values = np.array([np.ravel(run.value)[0] for run in runs])
-    errors = np.array([np.ravel(run.error)[0] for run in runs])
+    values, errors = (np.ravel([getattr(r, part) for r in runs]) for part in ("value", "error"))
     still = values == 1.0
     assert 0.25 < still.mean() < 0.5
     assert np.allclose(errors[still], 2 / 256)
@@ -251,8 +249,7 @@ def test_ladders_follow_the_plain_loop_and_threads_change_nothing():
             np.testing.assert_allclose(getattr(run, name), wanted, rtol=0, atol=1e-13)
     single = {"betas": np.array([1.0]), "sweeps": 5, "burn": 0, "copies": 1}
     first = tempered_chains(couplings, fields=fields, **single)
-    assert first.overlaps.shape == (5, 1, 0)
-    assert first.exchanges.shape == (0,)
+    assert (first.overlaps.shape, first.exchanges.shape) == ((5, 1, 0), (0,))
 
 
 def test_sums_of_rounded_couplings_are_exact_in_any_order():

@@ -3,8 +3,8 @@
 Three rooms follow the documents the book is about: `hopfield` (energies of attention), `spins`
 (free energies and magnetizations) and `dmft` (dynamical mean-field theory of self-attention);
 `language` reads a real language model, `plot` holds the style of the figures. All stand on `core`,
-which holds what they share. What one chapter alone needs lies in `compendium`, a folder a chapter;
-`bookmaker` runs, checks and builds them.
+which holds what they share. Bad input raises a TypeError or ValueError that names the argument.
+What one chapter alone needs lies in `compendium`; `bookmaker` runs, checks and builds chapters.
 """
 
 from spinformer.core.lazy import modules_on_demand

@@ -27,10 +27,9 @@ def anderson(
 
     `start` has shape (..., n, d); every leading index is a system, and `step` must not mix
     them. `damping` in (0, 1] is the step of the plain iteration that is accelerated; the residual
-    is ‖step(x) − x‖/√n. Returned is the best point seen, without a graph. A system whose
-    residual grows threefold over its best (near an unstable solution, say) forgets its history
-    and goes on with a plain damped step; one that has arrived is frozen, so that no result
-    depends on its neighbours. A system whose last step is not finite has DIVERGED.
+    is ‖step(x) − x‖/√n. Returned is the best point seen, without a graph. A system whose residual
+    grows threefold over its best forgets its history and goes on with a plain damped step; one that
+    has arrived is frozen. A system whose last step is not finite has DIVERGED.
 
     >>> found = anderson(torch.cos, torch.zeros(1, 1), tolerance=1e-6, max_steps=50)
     >>> f"{float(found.value):.4f}", bool(found.converged)

@@ -145,8 +145,8 @@ def check_array(
 ) -> np.ndarray:
     """Return `value` as a finite float64 array that obeys the rules.
 
-    `values` lists the only entries allowed (for spins, (-1, 1)). Raises TypeError for
-    non-numeric or masked input and for a tensor with a gradient, ValueError for the rest.
+    `values` lists the only entries allowed (for spins, (-1, 1)). Raises TypeError for non-numeric
+    or masked input and for a tensor with a gradient, ValueError for the rest.
 
     >>> check_array("couplings", [[0.0, 1.0]], square=True)
     Traceback (most recent call last):

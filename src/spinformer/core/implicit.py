@@ -14,9 +14,8 @@ def implicit_root(
 ) -> Tensor:
     """`solution` again, but with the derivatives of the root of `residual`.
 
-    If g(x, θ) = 0 defines x(θ), then dx/dθ = −(∂g/∂x)⁻¹ ∂g/∂θ, whatever the solver did to get
-    there. The Jacobian is dense, built by one backward pass a component, and solved directly: for
-    up to some hundred unknowns a sample.
+    If g(x, θ) = 0 defines x(θ), then dx/dθ = −(∂g/∂x)⁻¹ ∂g/∂θ. The Jacobian is dense, built by one
+    backward pass a component, and solved directly: for up to some hundred unknowns a sample.
 
     residual: g(x, *parameters), shape of x, made of torch operations that `torch.func` can
     differentiate; samples along leading axes must not mix. solution: (..., n), a root for the given

@@ -2,8 +2,7 @@
 
 Along an orbit x_0, x_1, … of x' = f(x) a frame V of k tangent vectors, orthonormal, goes to
 Df(x_t) V = Q R, and Q is the next frame. The exponents are the averages of ln |R_ii| over the
-orbit: R_ii is by how much the i-th direction grew, with what it shares with those before it taken
-out (Benettin et al. 1980).
+orbit (Benettin et al. 1980).
 """
 
 from collections.abc import Callable

@@ -1,8 +1,7 @@
 """Iterations as single operators, so that what transforms or compiles code need not look inside.
 
 An iteration that stops when it has arrived depends on values, which `torch.compile`,
-`torch.export` and `torch.vmap` cannot follow. As a custom operator it is one node for them:
-compiled code calls it, and a batch of batches is one larger batch.
+`torch.export` and `torch.vmap` cannot follow. As a custom operator it is one node for them.
 """
 
 from collections.abc import Callable, Sequence

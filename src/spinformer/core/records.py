@@ -13,9 +13,8 @@ _Class = TypeVar("_Class")
 def record(cls: type[_Class]) -> type[_Class]:
     """A class decorator: frozen dataclass, fields by keyword, comparable and printable.
 
-    A plain one of arrays can neither be compared (the truth value of an array is ambiguous) nor
-    read. Here arrays are equal where shape, type and all entries are (NaN equals NaN), and print as
-    type, shape and range. A record is not hashable.
+    Arrays are equal where shape, type and all entries are (NaN equals NaN), and print as type,
+    shape and range. A record is not hashable.
 
     >>> import numpy as np
     >>> @record

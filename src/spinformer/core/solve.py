@@ -1,9 +1,8 @@
 """One protocol for everything that iterates: what came out, how good it is, why it stopped.
 
 Every solver of the package takes `tolerance` (on the residual that its docstring names) and
-`max_steps`, and returns a `Solution` or a record that extends it. Solvers of equations raise
-`NotConverged` unless they are told `throw=False`; dynamics, where not arriving is a result (a
-query that wanders, a cycle), never raise: `Solution.require` does, if it is called.
+`max_steps`, and returns a `Solution`. Solvers of equations raise `NotConverged` unless they are
+told `throw=False`; dynamics, where not arriving is a result, leave it to `Solution.require`.
 """
 
 from enum import IntEnum

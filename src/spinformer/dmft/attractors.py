@@ -2,7 +2,8 @@
 
 Regimes are decided by three measurements on each orbit after its transient:
 
-- a *period*: the smallest p with |m_{n+p} − m_n| below `Thresholds.distance` over a whole stretch;
+- a *period*: the smallest p with |m_{n+p} − m_n| below `Thresholds.distance` over a whole stretch
+  (rest is period 1, or that of the clock);
 - the leading Lyapunov exponent λ₁ (nats per step) and its standard error;
 - *Birkhoff digits*: the average of m over a stretch, weighted with the bump function
   exp(−1/(t(1−t))), converges faster than any power of the length on a quasi-periodic orbit and
@@ -150,13 +151,8 @@ def _classify(
     jump: tuple[np.ndarray, ...],
     limit: Thresholds,
 ) -> np.ndarray:
-    """Regimes from the period, the Birkhoff digits, λ₁ with its error, and how its growth jumps.
-
-    periodic: a period, and λ₁ not above zero by `neutral` and `sigmas` errors; rest is period 1, or
-    that of the clock. Without a period, quasi-periodic: |λ₁| ≤ neutral and enough digits; chaotic:
-    λ₁ clearly above `neutral` and few digits; transient chaos: none of these, clearly above
-    `neutral` before its jump and not above it after. All else, undecided.
-    """
+    """Regimes; where no other fits, transient chaos is growth clearly above `neutral` before its
+    jump and not above it after."""
     rate, error = exponent
     jumps, before, before_error, after = jump
     above = rate - limit.sigmas * error > limit.neutral
@@ -190,9 +186,9 @@ def find_attractors(
     """Follow a batch of systems to their attractors and say what those are.
 
     parameters: β, γ, ε and threads, as in `Ensemble`. `transient` steps are dropped, `kept` steps
-    streamed into histograms and averages (memory does not grow with `kept`), a short stretch
-    searched for a period, and `exponent_steps` steps averaged for the `exponents` leading Lyapunov
-    exponents (0 of them: none; regimes are then periodic or undecided).
+    streamed into histograms and averages, a short stretch searched for a period, and
+    `exponent_steps` steps averaged for the `exponents` leading Lyapunov exponents (0 of them: none;
+    regimes are then periodic or undecided).
 
     >>> from spinformer.dmft.network import Network
     >>> start = Context(np.full((4, 3), 0.1), 0)

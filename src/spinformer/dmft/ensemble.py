@@ -1,7 +1,7 @@
 """Many mean-field systems at once: memory, threads, and nothing else.
 
-An `Ensemble` lays independent systems (values of β, γ and ε, initial contexts) out in blocks of
-`LANES`, keeps their state, and runs kernels over the blocks with threads, which no result feels.
+An `Ensemble` lays independent systems out in blocks of `LANES`, keeps their state, and runs kernels
+over the blocks with threads, which no result feels.
 """
 
 import math
@@ -35,8 +35,6 @@ class Ensemble:
     context: its attention broadcasts to (..., T, P); all systems share its position.
     beta, gamma, epsilon: broadcast to (...); None takes the network's own.
     threads: how many threads; None: as many as the machine has cores.
-
-    Raises TypeError or ValueError, naming the argument, for what does not fit together.
 
     >>> from spinformer.dmft.network import Network
     >>> start = Context(np.zeros((5, 4, 3)), 0)
@@ -81,10 +79,7 @@ class Ensemble:
         return (self.clock.cursor - np.arange(self.window)) % self.window
 
     def _lanes(self, value: np.ndarray, *own: int) -> np.ndarray:
-        """A value of the batch, its own axes last → (blocks, ..., lanes).
-
-        The spare lanes repeat the last system.
-        """
+        """A value of the batch, its own axes last → (blocks, ..., lanes), the last repeated."""
         systems = np.broadcast_to(value, (*self._batch, *own)).reshape(-1, *own)
         filled = np.minimum(np.arange(self.blocks * LANES), len(systems) - 1)
         result = aligned(self.blocks, *own)
@@ -103,9 +98,9 @@ class Ensemble:
     def run(self, task: _Task) -> tuple[np.ndarray, ...]:
         """Call task(block, clock) for every block, in threads, and collect what it returns.
 
-        A task runs kernels on its block, as many steps on each, and returns the clock after them
-        and any number of arrays (..., W). The ensemble's clock moves on; returned are these arrays
-        with the axes of the batch in front. An exception in a task ends the run.
+        A task runs as many steps on each block and returns the clock after them and any number of
+        arrays (..., W); returned are these, the axes of the batch in front. An exception in a task
+        ends the run.
         """
 
         def work(block: Block) -> tuple[Clock, tuple[np.ndarray, ...]]:

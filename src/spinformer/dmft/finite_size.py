@@ -1,14 +1,11 @@
 """Token by token at finite N: the stochastic network, and how far it is from its mean field.
 
-[poclopez2024dynamical, Eqs. (7) and (8)]: from the window of the last T tokens attention makes
-A_t, and every bit of the next token is drawn on its own, `P(x_i = ±1) ∝ exp(±β Σ_a W^o_ia A_a)`.
-Bits of one segment share their probability, so a token is L binomial draws, exact in distribution
-for any N (`generate`).
+[poclopez2024dynamical, Eqs. (7) and (8)]: attention over the last T tokens makes A_t, and every bit
+of the next token is drawn on its own, `P(x_i = ±1) ∝ exp(±β Σ_a W^o_ia A_a)`: L binomial draws.
 
 Along a mean-field path the deviation δx of a sampled path obeys, to first order,
-`δx_{t+1} = Σ_s M_{t,s} δx_{t−s} + ξ_{t+1}`, where ξ is the binomial noise of the new token, of
-variance (1 − m²)/n for a segment of n bits: a run is off by N^{-1/2} times a factor that follows
-from the maps M (`linear_maps`) without sampling.
+`δx_{t+1} = Σ_s M_{t,s} δx_{t−s} + ξ_{t+1}`, with M of `linear_maps` and ξ the binomial noise of the
+new token, of variance (1 − m²)/n for a segment of n bits.
 
 Conventions. A token is its segment means, shape (L,), entries in [−1, 1]. Windows (..., T, L) and
 paths (..., T + steps, L) run from *old to new*, a `network.Context` from new to old; `position` is
@@ -69,8 +66,7 @@ def semantic_overlaps(network: Network, tokens: np.ndarray) -> np.ndarray:
 def window_of_context(network: Network, context: Context, *, beta: float) -> np.ndarray:
     """The window (..., T, L), oldest first, that a context of the mean field stands for.
 
-    Its tokens are the means that the context's attention vectors make at inverse temperature β;
-    its newest token has the position `context.position`.
+    Its newest token has the position `context.position`.
 
     >>> newest_first = Context(np.array([[9.0] * 3, *np.zeros((3, 3))]), position=3)
     >>> window_of_context(Network.document(), newest_first, beta=1.0)[-1].round(3)
@@ -118,7 +114,7 @@ def mean_path(
     """The path of an infinitely large network, (T + steps, L), the window (T, L) first.
 
     Every token equals its conditional mean ([poclopez2024dynamical, Eq. (13)] before the
-    projection on features): what `generate` tends to as N grows. A plain loop, for short paths.
+    projection on features). A plain loop, for short paths.
 
     >>> still = Network.document().with_parameters(epsilon=0.0)
     >>> path = mean_path(still, 0.5, window=np.ones((4, 3)), steps=200)  # β below the onset
@@ -227,8 +223,7 @@ def token_probabilities(
     >>> token_probabilities(Network.document(), 6, beta=1.0, attention=np.zeros(3))[[0, 1]]
     array([0.015625, 0.03125 ])
     """
-    # Takes a second to import, which everything that draws texts would pay.
-    from scipy.stats import binom
+    from scipy.stats import binom  # takes a second, which all that draws texts would pay
 
     counts = check_instance("network", network, Network).counts(size)
     up = 0.5 * (1.0 + window_means(network, beta, attention=attention))

@@ -1,9 +1,8 @@
 """Compiled steps of the mean field and its tangent maps, `LANES` independent systems side by side.
 
-A step is too few operations to fill a processor's vector units, so a kernel works on a `Block` of
-systems at once: arrays have the lanes, W = `LANES` of them, on their last axis, `get` and `put`
-move such a row between memory and a value of type `lanes`, and arithmetic on these values reads
-as on numbers.
+A kernel works on a `Block` of systems at once: arrays have the lanes, W = `LANES` of them, on their
+last axis, `get` and `put` move such a row between memory and a value of type `lanes`, and
+arithmetic on these values reads as on numbers.
 
 A lane's numbers depend neither on the number of lanes, blocks or threads, nor on the processor:
 no fast-math, products and sums round as IEEE 754 says, fused multiply-adds are asked for by name,
@@ -39,7 +38,6 @@ SOURCE = OUTPUT
 _MANTISSA = 4503599627370495  # the low 52 bits
 _ONE = 4607182418800017408  # the bits of 1.0
 
-
 # Kernels allocate nothing, so that arrays need no reference counts, which cost a third of the time.
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "_nrt": False}
 # Without the interpreter's lock, division as in NumPy, and the result kept on disk.
@@ -59,7 +57,6 @@ class _Lanes(types.Type):
 
 _lanes = _Lanes("lanes")
 _VECTOR = ir.VectorType(ir.DoubleType(), LANES)
-
 
 register_model(_Lanes)(lambda manager, kind: models.PrimitiveModel(manager, kind, _VECTOR))
 
@@ -272,9 +269,8 @@ def _letter_units(block, slot):
 
         y_c = (1 − ε) (p_c − (g_c / g_0) p_0),    p_c ∝ g_c exp(β d_c·A) .
 
-    A feature averages to zero over the letters, so Σ_c p_c R_c = Σ_{c≥1} y_c R_c / (1 − ε), R_c
-    its mean over class c: class 0 needs no row. Shares p_c, c ≥ 1, go into `steep`, and after all
-    of them p_0 / g_0 of every group.
+    A feature averages to zero over the letters, so that class 0 needs no row. Shares p_c, c ≥ 1, go
+    into `steep`, and after all of them p_0 / g_0 of every group.
     """
     groups, classes = block.degeneracy.shape
     attention, hidden, share = block.ring[slot, SOURCE], block.hidden, block.steep[slot]

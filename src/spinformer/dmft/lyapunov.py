@@ -7,9 +7,8 @@ whose derivative is
     δA'    = Σ_τ π_τ [δm^v_τ + γ (m^v_τ − A') (δm^q·m^k_τ + m^q·δm^k_τ)],
     δm^α_τ = (1 − ε) β ⟨W^α (1 − tanh²(β W^o·A_τ)) W^o·δA_τ⟩ .
 
-A frame of k tangent vectors is pushed forward and orthonormalized (modified Gram-Schmidt) every few
-steps, by `kernels.push`; an exponent is the average of the logarithm of what a direction's length
-is multiplied with, in nats per step (Benettin et al. 1980; `core.lyapunov` for any map).
+`kernels.push` orthonormalizes a frame of k tangent vectors every few steps; exponents are in nats
+per step (`core.lyapunov` for any map).
 
 With γ ≈ 127 the map is almost singular wherever the softmax is nearly one-hot: a direction that
 becomes shorter than about 1e-13 before it is orthonormalized is what rounding left of the others.
@@ -45,8 +44,7 @@ class LyapunovSpectrum:
     exponents: (..., k) means with standard errors, widened where neighboring stretches are
         correlated or the growth jumps.
     growth: (..., n, k), of each direction in each of n consecutive stretches.
-    resolved: (..., k), where no length below 1e-13, what rounding left of others, was found in this
-        direction or one before it.
+    resolved: (..., k), where no length below 1e-13 was found in this direction or one before it.
     context: the states at the end.
     """
 

@@ -6,11 +6,9 @@ position of the token that it makes:
     m^α_a = (1 − ε) ⟨W^α_a tanh(β Σ_b W^o_b A_b)⟩ + ε (1/K) Σ_k W^{α,pos}_{a,k} p_k
     A'_a  = Σ_τ m^v_{a,τ} softmax_τ(γ Σ_b m^q_b m^k_{b,τ})
 
-over the last T tokens τ, the newest of them the query. ⟨·⟩ averages over the bits. The state is
-a `Context`: the last T attention vectors and a position, because each token is a function of one
-attention vector and its position. γ stands directly in front of the dot product (the document's
-own γ is √P times it). β, γ and ε are numbers or arrays that broadcast against the batch axes `...`
-of a context; None takes the network's own γ, ε.
+over the last T tokens τ, the newest of them the query. ⟨·⟩ averages over the bits. β, γ and ε are
+numbers or arrays that broadcast against the batch axes `...` of a context; None takes the network's
+own γ, ε.
 
 `step` is the plain NumPy reference, `torch_step` the same with gradients; `trajectory` runs the
 compiled kernels. The average over the bits is `Network.mean_overlaps`.

@@ -73,7 +73,6 @@ class AttentionNetwork(ABC):
     # ---- what a kind of site has to say
 
     def _checked_semantic(self) -> np.ndarray:
-        """`semantic` as a float64 array, once its shape and entries are right."""
         return check_array("semantic", self.semantic, shape=(4, "P", "L"))
 
     @abstractmethod
@@ -177,15 +176,15 @@ class Network(AttentionNetwork):
     semantic: (4, P, L) weights W^α_a of each segment, roles in the order o, v, q, k.
     position: (4, P, K) weights W^{α,pos}_a of each position bit; None, or K = 0: no position.
     context: T, how many tokens attention sees, the newest (the query) included.
-    gamma: inverse temperature of the attention softmax, the factor directly in front of the
-        dot product Σ_b m^q_b m^k_b. The document's own γ is √P times this (220 for 127.017).
+    gamma: inverse temperature of attention, in front of the dot product Σ_b m^q_b m^k_b. The
+        document's own γ is √P times this (220 for 127.017).
     epsilon: weight of the position in a token, in [0, 1]; 0 when K = 0.
     fractions: (L,) share of the N bits in each segment, positive, summing to 1; None: equal.
 
-    *What makes a network rest.* A token is fed back through C = ⟨W^v W^o⟩, an average over the
-    bits, of order N^{−1/2} for independent weights on N bits: then β has to be of order N^{1/2}
-    before anything but the drive of the positions moves (`dmft.onset`). A network that moves at β
-    of order 1 has few kinds of sites (`segmented`), or values correlated with outputs.
+    A token is fed back through C = ⟨W^v W^o⟩, of order N^{−1/2} for independent weights on N bits:
+    then nothing but the drive of the positions moves before β is of order N^{1/2} (`dmft.onset`). A
+    network that moves at β of order 1 has few kinds of sites (`segmented`), or values correlated
+    with outputs.
 
     >>> network = Network.document()
     >>> network.features, network.segments, network.bits, network.context
@@ -196,10 +195,7 @@ class Network(AttentionNetwork):
 
     @classmethod
     def document(cls) -> Self:
-        """The network of [poclopez2024dynamical, Figures 3 to 5]: P = L = 3, K = 2, T = 4.
-
-        ε = 0.02 and γ = 220/√3 in front of the dot product.
-        """
+        """The network of [poclopez2024dynamical, Figures 3 to 5]: P = L = 3, K = 2, T = 4."""
         signs = {"-": -1.0, "+": 1.0}
         semantic, position = (
             np.array([[[signs[s] for s in row] for row in role.split()] for role in roles])
@@ -260,12 +256,9 @@ class Network(AttentionNetwork):
         return (*self.output_patterns(), np.zeros((0, 0)))
 
     def output_patterns(self) -> tuple[np.ndarray, np.ndarray]:
-        """Group the bits by their output signs: the cheapest exact form of the mean field.
-
-        Returns `patterns` (U, P), the different columns of W^o with w and −w taken as one
-        (tanh is odd), and `readout` (4, P, U) = Σ_{bits of pattern u} f ± W^α_a, such that
-        Σ_l f_l W^α_{a,l} tanh(β W^o_l·A) = Σ_u readout[α, a, u] tanh(β patterns[u]·A).
-        U is at most L, for signs at most 2^{P−1}.
+        """`patterns` (U, P), the different columns of W^o with w and −w as one (tanh is odd), and
+        `readout` (4, P, U): Σ_l f_l W^α_{a,l} tanh(β W^o_l·A) = Σ_u readout[α, a, u]
+        tanh(β patterns[u]·A). U is at most L, for signs at most 2^{P−1}.
         """
         columns = self.semantic[OUTPUT].T
         flip = np.where(columns[:, :1] < 0.0, -1.0, 1.0)

@@ -1,9 +1,8 @@
 """Where the disordered state of a network loses its stability, and how fast it then turns.
 
-At ε = 0 the window A = 0 is a fixed point for every β: all overlaps vanish, and so do
-all scores, and the softmax is flat. To first order in A a token has m^v = β C A with
-C = ⟨W^v W^{o⊤}⟩ (`Network.pair_correlations`); the first-order change of the softmax
-multiplies values that are small themselves, so γ drops out, and a step is
+At ε = 0 the window A = 0 is a fixed point for every β. To first order in A a token has m^v = β C A
+with C = ⟨W^v W^{o⊤}⟩ (`Network.pair_correlations`); the change of the softmax multiplies values
+that are small themselves, so γ drops out, and a step is
 
     δA' = (β/T) C Σ_{s<T} δA_s .
 
@@ -57,9 +56,8 @@ def onset(network: AttentionNetwork, *, epsilon: float = 0.0) -> Onset:
     """Instabilities of the disordered state A = 0, and the turns per token at each.
 
     epsilon: the gain of a token is (1 − ε)β, so β is divided by 1 − ε < 1. With ε > 0 the result is
-    exact only if γ = 0 and T is a multiple of 2^K (the positions of a window average to zero).
-    Otherwise the positions drive the state, γ matters, and the true onset is that of a cycle of 2^K
-    steps.
+    exact only if γ = 0 and T is a multiple of 2^K (the positions of a window average to zero); else
+    the positions drive the state, and the true onset is that of a cycle of 2^K steps.
 
     >>> from spinformer.dmft.network import Network
     >>> found = onset(Network.document())
@@ -86,8 +84,8 @@ def onset(network: AttentionNetwork, *, epsilon: float = 0.0) -> Onset:
 def _eigenvalues(matrix: np.ndarray, *, least: float) -> np.ndarray:
     """Eigenvalues of a square matrix, those that vanish as exact zeros.
 
-    Rounding moves a zero of multiplicity k by its k-th root. The range of a matrix is invariant
-    and holds all other eigenvalues, so the matrix is restricted to its range until it is regular.
+    Rounding moves a zero of multiplicity k by its k-th root, so the matrix is restricted to its
+    range, which holds all other eigenvalues, until it is regular.
     """
     size = len(matrix)
     while len(matrix):

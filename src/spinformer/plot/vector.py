@@ -71,7 +71,6 @@ def figure_svg(figure: Figure) -> str:
 
 
 def _mark(axes: Axes, figure: Figure) -> None:
-    """Make pictures of what is dense, and note what lies on a picture."""
     with warnings.catch_warnings(action="ignore"):  # matplotlib below 3.11 leaves contours.
         for artist in axes.get_children():
             if _points(artist) > _DENSE:
@@ -90,7 +89,6 @@ def _mark(axes: Axes, figure: Figure) -> None:
 
 
 def _on_white(image: AxesImage) -> bool:
-    """Return whether most of a picture is white, as dots on paper are."""
     colors = np.asarray(image.to_rgba(np.ma.asarray(image.get_array())))
     return bool(np.median(colors[..., :3].min(axis=-1)) > 0.98)
 

@@ -29,9 +29,9 @@ _INTERVALS, _BURN, _EXCHANGES = 32, 500, 0.05
 class FreeEnergies:
     """ln Z of one system by n methods; printed, a table.
 
-    methods: their names. log_partition, error, converged: (n,) each. error: zero for the
-    exact sum, a standard error for Monte Carlo, NaN for a theory, which does not know its own.
-    converged: of Monte Carlo, whether all neighbours on the ladder of temperatures exchange.
+    log_partition, error, converged: (n,) each. error: zero for the exact sum, a standard error for
+    Monte Carlo, NaN for a theory. converged: of Monte Carlo, whether all neighbours on the ladder
+    of temperatures accepted more than 0.05 of their exchanges.
     """
 
     beta: float
@@ -72,8 +72,7 @@ def free_energies(
     (naive, tap, plefka3, adaptive, and Bethe's by belief propagation), and Monte Carlo.
 
     couplings: (N, N), symmetric, zero on the diagonal. fields: (N,). sweeps, copies, seed: of the
-    ladders of temperatures. Raises TypeError or ValueError naming the argument; a theory that finds
-    no solution is flagged.
+    ladders of temperatures. A theory that finds no solution is flagged.
 
     >>> chain = np.array([[0.0, 0.7, 0.0], [0.7, 0.0, 0.4], [0.0, 0.4, 0.0]])
     >>> found = free_energies(chain, np.array([0.3, 0.0, 0.0]), 1.0, sweeps=200)
@@ -114,10 +113,8 @@ def _sampled_log_partition(
 ) -> tuple[float, float, bool]:
     """ln Z by thermodynamic integration, N ln 2 − ∫₀^β ⟨E⟩ dβ', its error; have ladders mixed?
 
-    ⟨E⟩ comes from `copies` independent ladders (`monte_carlo.tempered_chains`) over 33 inverse
-    temperatures, the nodes of Clenshaw and Curtis's rule. The error joins the scatter of the copies
-    with the difference to the rule of every other node. Mixed: of every two neighbours more than
-    0.05 of the exchanges were accepted.
+    ⟨E⟩ comes from `copies` independent ladders over the nodes of Clenshaw and Curtis's rule. The
+    error joins the scatter of the copies with the difference to the rule of every other node.
     """
     copies, free = check_integer("copies", copies, low=2), len(fields) * np.log(2.0)
     if not beta:

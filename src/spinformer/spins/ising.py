@@ -3,8 +3,7 @@
 E = −Σ_{i<j} J_ij s_i s_j − Σ_i h_i s_i with s_i = ±1, every pair counted once, J (..., N, N)
 symmetric and zero on the diagonal, h (..., N), weights exp(−βE); entropies and ln Z in nats.
 [bal2021transformers, Eq. (binaryrandomising)] sums over ordered pairs, so that a pair couples with
-J_ij + J_ji: `pair_couplings` converts. Mean-field theories of the same model
-are in `mean_field`, its simulation in `monte_carlo`, dynamics without an energy in `kinetic`.
+J_ij + J_ji: `pair_couplings` converts.
 """
 
 import math
@@ -63,9 +62,7 @@ class IsingStatistics:
 def solve_exact(couplings: np.ndarray, *, fields: np.ndarray, beta: float) -> IsingStatistics:
     """Sum over all states, in log space, of one system or a batch; 1 ≤ N ≤ 20, β ≥ 0.
 
-    The spins are split into two halves, so that all 2^N energies are one matrix product of the
-    halves' state tables and every average is a product with the table of probabilities; no list
-    of N-spin states is ever built. Raises ValueError for other couplings, fields or β.
+    All 2^N energies are one matrix product of the state tables of two halves of the spins.
 
     >>> pair = solve_exact(np.array([[0.0, 1.0], [1.0, 0.0]]), fields=np.zeros(2), beta=0.5)
     >>> f"{pair.correlations[0, 1]:.6f} {np.tanh(0.5):.6f}"
@@ -95,11 +92,9 @@ def ising_log_partition(
 ) -> torch.Tensor:
     """Differentiable exact ln Z, shape (...), of the same model in torch.
 
-    Same shapes and convention as `solve_exact`, except that a diagonal is allowed and left out;
-    works in the dtype and on the device of its arguments, and may be differentiated any number
-    of times with respect to couplings (each of the two triangles carries half of a pair), fields
-    and beta (a tensor without axes). Raises TypeError for anything but floating-point tensors of
-    one kind, ValueError for other shapes, NaN, a negative β and more than 20 spins.
+    Same shapes and convention as `solve_exact`, except that a diagonal is allowed and left out.
+    Differentiable any number of times by couplings (each of the two triangles carries half of a
+    pair), fields and beta (a tensor without axes). At most 20 spins.
 
     >>> field = torch.tensor([0.3], requires_grad=True)
     >>> ising_log_partition(torch.zeros(1, 1), fields=field, beta=1.0).backward()
@@ -107,9 +102,9 @@ def ising_log_partition(
     '0.2913 0.2913'
     """
     matrix = check_tensor("couplings", couplings, symmetric=True)
-    field = check_tensor("fields", fields, like=("couplings", matrix))
     size = _few_enough(matrix.shape[-1])
-    _check_fields(matrix.shape, field.shape)
+    field = check_tensor("fields", fields, like=("couplings", matrix), shape=(..., size))
+    check_broadcast(couplings=matrix.shape[:-2], fields=field.shape[:-1])
     if isinstance(beta, torch.Tensor):
         beta = check_tensor("beta", beta, shape=(), low=0.0)
     else:
@@ -120,7 +115,6 @@ def ising_log_partition(
 
 
 def _halves(size: int) -> tuple[np.ndarray, np.ndarray]:
-    """All states of the first half of the spins, and of the others."""
     left = (size + 1) // 2
     return spin_states(left), spin_states(size - left)
 
@@ -172,7 +166,6 @@ def sherrington_kirkpatrick(
 
     J_ij = J_ji of mean 0 and variance 1/N for unordered pairs, zero diagonal, and fields of
     standard deviation `field_std`. Shapes (N, N) and (N,), or (count, N, N) and (count, N).
-    Raises ValueError or TypeError for numbers out of range.
 
     >>> couplings, fields = sherrington_kirkpatrick(3, seed=0, count=2, field_std=0.5)
     >>> couplings.shape, fields.shape, bool((couplings == couplings.swapaxes(1, 2)).all())
@@ -194,7 +187,6 @@ def gaussian_couplings(
     `symmetry` is η = E[J_ij J_ji]/E[J_ij²] of the centred couplings, in [−1, 1]: 1 gives a spin
     glass, 0 independent J_ij and J_ji, −1 antisymmetric ones. J = mean/N + std (√((1+η)/2) S +
     √((1−η)/2) A) with S symmetric and A antisymmetric of unit variance [crisanti1988dynamics].
-    Raises ValueError or TypeError for numbers out of range.
 
     >>> couplings = gaussian_couplings(4, symmetry=1.0, seed=0)
     >>> bool((couplings == couplings.T).all()), float(np.trace(couplings))
@@ -215,7 +207,7 @@ def pair_couplings(ordered: np.ndarray) -> np.ndarray:
     """Couplings of unordered pairs, J_ij + J_ji with zero diagonal, from ordered ones (..., N, N).
 
     In a sum over all i, j a pair enters twice; the diagonal adds the constant −Σ_i J_ii to the
-    energy (s_i² = 1), which is dropped here. Raises ValueError if `ordered` is not square.
+    energy (s_i² = 1), which is dropped here.
 
     >>> pair_couplings(np.array([[5.0, 1.0], [2.0, 5.0]]))
     array([[0., 3.],
@@ -233,20 +225,19 @@ def check_ising(
     limit: float = _MAX_STRENGTH,
     single: bool = False,
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return J (..., N, N) and h (..., N), broadcast to one batch, and β; or raise.
+    """Return J (..., N, N) and h (..., N), broadcast to one batch, and β.
 
     ValueError if J is not square, symmetric and zero on the diagonal, if h does not fit, if β is
-    negative or β times the largest coupling or field exceeds `limit`, and, with `single`, for a
-    batch of systems.
+    negative or β J or β h exceeds `limit`, and, with `single`, for a batch of systems.
     """
     matrix = check_array("couplings", couplings, symmetric=True)
-    field = check_array("fields", fields)
+    field = check_array("fields", fields, shape=(..., matrix.shape[-1]))
     diagonal = np.abs(np.diagonal(matrix, axis1=-2, axis2=-1)).max(initial=0.0)
     if diagonal:
         raise ValueError(
             f"couplings must have a zero diagonal, got entries up to {diagonal:.6g} on it"
         )
-    batch = _check_fields(matrix.shape, field.shape)
+    batch = check_broadcast(couplings=matrix.shape[:-2], fields=field.shape[:-1])
     if single and batch:
         raise ValueError(f"couplings and fields must be those of one system, got batch {batch}")
     beta = check_strength(beta, limit=limit, couplings=matrix, fields=field)
@@ -262,10 +253,3 @@ def check_strength(beta: float, *, limit: float = _MAX_STRENGTH, **arrays: np.nd
         if not strength <= limit:
             raise ValueError(f"beta must keep beta * {name} within {limit:g}, got {strength:.6g}")
     return beta
-
-
-def _check_fields(couplings: tuple[int, ...], fields: tuple[int, ...]) -> tuple[int, ...]:
-    """The common batch of two shapes (..., N, N) and (..., N)."""
-    if not fields or fields[-1] != couplings[-1]:
-        raise ValueError(f"fields must have shape (..., {couplings[-1]}), got {tuple(fields)}")
-    return check_broadcast(couplings=couplings[:-2], fields=fields[:-1])

@@ -34,8 +34,7 @@ def kinetic_path(
 ) -> np.ndarray:
     """Orbits of R replicas in `fields` (N,), or (steps, N), int8 array (steps + 1, R, N).
 
-    From `states` (R, N), without fields unless they are given. Raises ValueError or TypeError for
-    bad input.
+    From `states` (R, N), without fields unless they are given.
 
     >>> ring = np.roll(np.eye(3), 1, axis=0)
     >>> kinetic_path(ring, beta=99.0, states=np.array([[1, -1, -1]]), steps=2, seed=0)[:, 0]
@@ -62,8 +61,6 @@ def kinetic_path(
 
 def log_transitions(couplings: np.ndarray, *, fields: np.ndarray, beta: float) -> np.ndarray:
     """ln P(s'|s) (2^N, 2^N), rows s', of one system of up to 12 spins in `fields` (N,).
-
-    Raises ValueError or TypeError for bad input.
 
     >>> np.exp(log_transitions(np.zeros((1, 1)), fields=np.zeros(1), beta=1.0))
     array([[0.5, 0.5],
@@ -103,9 +100,8 @@ def kinetic_stationary(
 
     Symmetric couplings give detailed balance [peretto1984collective] and zero entropy
     production: it is β Σ_ij (J_ij − J_ji) ⟨s_i(t+1) s_j(t)⟩, since everything else in
-    ln W(s'|s)/W(s|s') depends on one time only. Raises ValueError or TypeError for bad input, and
-    ValueError where β is so large that some transition has no probability left and the stationary
-    state is not unique.
+    ln W(s'|s)/W(s|s') depends on one time only. ValueError where β is so large
+    that some transition has no probability left and the stationary state is not unique.
 
     >>> pair = np.array([[0.0, 0.3], [0.3, 0.0]])
     >>> state = kinetic_stationary(pair, drive=np.zeros(2), beta=1.0)
@@ -136,8 +132,7 @@ def _stationary(transition: np.ndarray) -> np.ndarray:
     """p with W p = p for W > 0, to full relative precision however seldom parts are left.
 
     States are left out one after the other, and what passes through them is added to the
-    transitions of the others (Grassmann, Taksar and Heyman 1985): sums of positive numbers alone,
-    where solving (W − 1) p = 0 subtracts from 1 a chance that may be below its rounding.
+    transitions of the others: sums of positive numbers alone (Grassmann, Taksar and Heyman 1985).
     """
     rate = transition.T.copy()
     count = len(rate)

@@ -27,9 +27,8 @@ the brackets being order 2, the Onsager term.
 *Driven* spins, all redrawn at once in h + J u, J any matrix: no energy. Their mean is 2βθ_i/(1 +
 √(1 + 4β²(θ_i² + K_ii))), θ = h + J m and K = J Q Jᵀ with the covariance Q of the time before.
 
-Torch tensors with any leading batch axes, those of couplings (..., N, N), fields (..., N, D); β is
-(...) at the saddle and in `log_partition`, else (..., 1, 1). Numbers are not checked; `solvers`
-does, and solves.
+Torch tensors, couplings (..., N, N), fields (..., N, D); β is (...) at the saddle and in
+`log_partition`, else (..., 1, 1). Numbers are not checked.
 """
 
 from typing import Any
@@ -171,8 +170,7 @@ def driven_step(
     """m (..., N, D), Q (..., N, N) and ⟨u_i(t+1)·u_j(t)⟩ (..., N, N) after one parallel step.
 
     "naive" leaves K out, "second order" takes the diagonal of Q alone, which is 1 − m²; only
-    "large D" returns more of Q. Free spins start with L(h) and that diagonal. Raises ValueError for
-    another theory.
+    "large D" returns more of Q. Free spins start with L(h) and that diagonal.
 
     >>> one = torch.ones(1, 1)
     >>> system = {"couplings": 2 * one, "fields": one, "beta": one}

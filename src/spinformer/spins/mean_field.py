@@ -13,8 +13,6 @@ S(m) the entropy of independent spins, and every sum over both indices:
 - adaptive: naive plus −½ ln det(Λ − K) − ½ Σ ln v_i + ½ Σ V_i v_i with Λ_i = V_i + 1/v_i and V
             from [(Λ − K)⁻¹]_ii = v_i [opper2001adaptive]: a resummation that knows the
             spectrum of K.
-
-`belief_propagation` passes messages.
 """
 
 import math
@@ -57,7 +55,6 @@ _Functional = Callable[[np.ndarray, np.ndarray | None], _Point]
 
 
 def _expanded(k: np.ndarray, theta: np.ndarray, order: int) -> _Functional:
-    """Plefka's expansion to `order` 1, naive, 2, tap, or 3, plefka3."""
     square, cube = k**2, k**3
 
     def evaluate(x: np.ndarray, _: np.ndarray | None) -> _Point:
@@ -126,11 +123,10 @@ def _unit_diagonal(
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """The shift a for which A = [diag(1 + a) − matrix]⁻¹ has ones on its diagonal.
 
-    `matrix` (N, N) symmetric with zero diagonal, not checked. Returns a (N,), A, and the ln det of
-    what was inverted. a minimises the convex Σ_i a_i − ln det over the positive definite shifts,
-    so it exists and is unique; damped Newton steps of a self-concordant function stay inside that
-    set and converge from any `start` (N,) in it (one outside is replaced), until rounding stops
-    them. For v > 0 this solves [(Λ − K)⁻¹]_ii = v_i of adaptive TAP, scaled by √v on both sides.
+    `matrix` (N, N) symmetric with zero diagonal. Returns a (N,), A, and the ln det of what was
+    inverted. a minimises the convex Σ_i a_i − ln det over the positive definite shifts, so it is
+    unique; damped Newton steps of a self-concordant function converge from any `start` (N,) in that
+    set (one outside is replaced). This is [(Λ − K)⁻¹]_ii = v_i of adaptive TAP, scaled by √v.
     """
 
     def factorise(shift: np.ndarray) -> np.ndarray | None:
@@ -202,9 +198,7 @@ def solve_mean_field(
     is the first magnetization, in (−1, 1); the default is tanh βh.
 
     The solver climbs psi: Newton steps where psi is concave, steps along the gradient in atanh m
-    elsewhere, each kept only if psi grows. Systems of a batch are solved one after the other, so
-    none depends on its neighbours. Raises ValueError for bad input, NotConverged unless `throw` is
-    False.
+    elsewhere, each kept only if psi grows. Raises NotConverged unless `throw` is False.
 
     >>> pair = np.array([[0.0, 0.5], [0.5, 0.0]])
     >>> found = solve_mean_field(pair, fields=np.array([0.2, 0.2]), beta=1.0, method="naive")
@@ -276,7 +270,6 @@ def _climbed(
 
 
 def _scaled_hessian(x: np.ndarray, point: _Point) -> tuple[np.ndarray, np.ndarray]:
-    """√v, and −d²psi/dm² multiplied by it on both sides."""
     spread = np.sqrt(_variance(x))
     return spread, np.eye(len(x)) + spread[:, None] * point.curvature * spread
 
@@ -316,7 +309,7 @@ def belief_propagation(
     Spin j tells i the field artanh(tanh βJ_ij tanh θ_{j→i}), θ_{j→i} its own field without what
     i tells it [mezard2009information]; stationary messages make Bethe's ln Z stationary. A share
     `damping` of the old messages is kept. The residual is the largest change of a message in the
-    last step. Raises ValueError for bad input, NotConverged unless `throw` is False.
+    last step. Raises NotConverged unless `throw` is False.
 
     >>> chain = np.array([[0.0, 0.7, 0.0], [0.7, 0.0, 0.4], [0.0, 0.4, 0.0]])
     >>> m = belief_propagation(chain, fields=np.array([0.3, 0.0, 0.0]), beta=1.0).value

@@ -9,22 +9,20 @@ and the output is −dF/dH. With u = σ/√D and h = H/√D, the units of `large
 
     m_i = −(1/D) dF/dh_i = ⟨u_i⟩ + Σ_{m,n} C_mn ∂J_mn/∂h_i,    C_mn = ⟨u_m·u_n⟩,
 
-Eq. (sigmaweird) divided by √D. The spins are solved with the symmetric part of J, which is all that
-the energy contains, B = J + Jᵀ without diagonal; the second term, the response, takes J as it is.
+Eq. (sigmaweird) divided by √D. The energy contains only B = J + Jᵀ without diagonal; the second
+term, the response, takes J as it is.
 For softmax couplings it is itself attention, with weights G and Gᵀ and value maps A = W_Q W_Kᵀ:
 
     response = a (G h Aᵀ + Gᵀ h A),   G_mk = J_mk (C_mk − Σ_n J_mn C_mn / g),   a = γ√D.
 
-F is the free energy of `large_d` at the saddle point, or that of its mean-field equations. In
-equilibrium every token feels the future, whatever the mask; `DrivenSpinModule` can be causal.
+F is the free energy of `large_d` at the saddle point, or that of its mean-field equations.
 
 Couplings stay where the mean-field equations have one, physical solution if β Σ_j |B_ij| ≤ κ < 1
 for all spins: then β‖B‖ ≤ κ and the naive equations contract; |C_ij| ≤ 1 to second order, since
 m_i·m_j + κ(1−m_i²)(1−m_j²) ≤ ab + κ(1−ab)² ≤ 1 with ab = |m_i||m_j|; and the covariance
 W(W⁻¹ + βB)W, W = diag(1−m²), is positive definite. Rows of softmax couplings sum to g, but columns
-to anything up to g N. Two ways to keep to the bound are `coupling_limit`, g(H) = κ s/(β n(H)) with
-a learned s in (0, 1) and n the largest row sum of A + Aᵀ, J = g A; and a penalty on β n. The
-saddle point needs neither.
+to anything up to g N. `coupling_limit` keeps to the bound by g(H) = κ s/(β n(H)) with a learned s
+in (0, 1) and n the largest row sum of A + Aᵀ, J = g A; the saddle point needs none.
 """
 
 import dataclasses
@@ -36,13 +34,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from spinformer.core.checks import (
-    check_choice,
-    check_flag,
-    check_integer,
-    check_mask,
-    check_real,
-)
+from spinformer.core.checks import check_choice, check_flag, check_integer, check_mask, check_real
 from spinformer.core.operators import is_traced
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status, status_of
@@ -82,8 +74,7 @@ def _softmax_couplings(scores: Tensor, forbidden: Tensor | None) -> Tensor:
 def response_attention(couplings: Tensor, *, correlation: Tensor, strength: Any = 1.0) -> Tensor:
     """G_mk = J_mk (C_mk − Σ_n J_mn C_mn / g): the derivative of Σ J_mn C_mn by the score (m, k).
 
-    C_mk minus its mean under the attention of row m, times that attention: rows sum to zero.
-    `couplings` are J = g softmax with the `strength` g > 0.
+    Rows sum to zero. `couplings` are J = g softmax with the `strength` g > 0.
 
     >>> half = torch.full((2, 2), 0.5)
     >>> response_attention(half, correlation=torch.eye(2))
@@ -116,10 +107,9 @@ class Solver:
     """How the spins of a module are solved.
 
     kind: "saddle", the saddle point of the large-D free energy, which always exists and is unique,
-    or "fixed point", that of the mean-field equations, right for weak couplings. `steps`
-    K ≥ 1 cuts the second short after K plain iterations from the free spins (K = 1: one attention
-    step). `order` of the mean-field equations: 1 is naive, 2 adds the Onsager term.
-    `tolerance` and `max_steps` are those of `solvers.solve_fixed_point`.
+    or "fixed point", that of the mean-field equations, right for weak couplings. `steps` K ≥ 1 cuts
+    the second short after K plain iterations from the free spins. `order` of the equations: 1 is
+    naive, 2 adds the Onsager term. `tolerance` and `max_steps` as in `solvers.solve_fixed_point`.
 
     >>> Solver("saddle", steps=1)
     Traceback (most recent call last):
@@ -171,13 +161,11 @@ class Solver:
 class Validity:
     """How far ⟨σ⟩ can be trusted: one number per system, (batch, heads), of one forward pass.
 
-    Compared is ⟨σ⟩ of each system with the saddle point at the same couplings, solved afresh in
-    double precision; what that leaves out is of order 1/D, and the next order says how much.
-    `converged`: whether the equations were solved. `distance`: ‖⟨σ⟩ − saddle‖/‖saddle‖.
-    `correction`: the next order in 1/D of the saddle's ⟨σ⟩, relative to it. `largest`: the largest
-    |C_ij| of different spins, which cannot exceed one. `lowest`: the smallest eigenvalue of the
-    covariance C − m mᵀ, which cannot be negative. NaN where the numbers overflowed. Spins of one
-    component are none of its business: their `correction` is infinite, and none is trusted.
+    `converged`: whether the equations were solved. `distance`: ‖⟨σ⟩ − saddle‖/‖saddle‖, the saddle
+    point at the same couplings, solved afresh in double precision. `correction`: the next order in
+    1/D of the saddle's ⟨σ⟩, relative to it, infinite for D = 1. `largest`: the largest |C_ij| of
+    different spins, which cannot exceed one. `lowest`: the smallest eigenvalue of the covariance
+    C − m mᵀ, which cannot be negative. NaN where the numbers overflowed.
     """
 
     converged: Tensor
@@ -205,14 +193,11 @@ class Validity:
 class ModuleParts:
     """How a module came to its output; `spins` and `response` (batch, N, dim) in units of it.
 
-    ⟨σ⟩, the `spins`, and `response` make the magnetization. `couplings` J, `pair` B = J + Jᵀ
-    without diagonal and `correlation` C are (batch, heads, N, N), `fields` h and, in `solution`,
-    ⟨u⟩ (batch, heads, N, D), `beta` (heads, 1, 1). `solution` says how far each system, (batch,
-    heads), is from solving its equations: the residual is that of the mean-field equations, or max
-    |C_ii − 1| at the saddle; K steps are converged where it is within the tolerance, else their
-    status is STEP_LIMIT. `validity()` measures more.
-
-    `found` is what the `solver` ended with, `saddle` t*, V⁻¹ and ln det V.
+    `couplings` J, `pair` B = J + Jᵀ without diagonal and `correlation` C are (batch, heads, N, N),
+    `fields` h and, in `solution`, ⟨u⟩ (batch, heads, N, D), `beta` (heads, 1, 1). The residual of
+    `solution`, (batch, heads), is that of the mean-field equations, or max |C_ii − 1| at the
+    saddle; K steps are converged where it is within the tolerance, else STEP_LIMIT. `found` is what
+    the `solver` ended with, `saddle` t*, V⁻¹ and ln det V.
     """
 
     solver: Solver
@@ -258,7 +243,7 @@ class ModuleParts:
 
     @torch.no_grad()
     def validity(self) -> Validity:
-        """The meter of these systems: some twenty factorisations each, without a graph."""
+        """Measured without a graph, at some twenty factorisations a system."""
         mean, pair, fields, beta, correlation = (
             x.detach().double()
             for x in (self.found.value, self.pair, self.fields, self.beta, self.correlation)
@@ -289,8 +274,7 @@ class ModuleParts:
 def _correlation(
     mean: Tensor, pair: Tensor, beta: Tensor, order: int, saddle: _Saddle, *, diagonal: bool = True
 ) -> Tensor:
-    """m mᵀ + V⁻¹/(2β) at the saddle; else m mᵀ [+ β B∘(w wᵀ)], w = 1 − m², and 1 on the diagonal,
-    for which who couples nothing to itself need not ask."""
+    """m mᵀ + V⁻¹/(2β) at the saddle; else m mᵀ [+ β B∘(w wᵀ)], w = 1 − m², 1 on the diagonal."""
     correlation = mean @ mean.mT
     if saddle is not None:
         return correlation + saddle[1] / (2 * beta)
@@ -304,7 +288,6 @@ def _correlation(
 
 
 def _relative(difference: Tensor, whole: Tensor) -> Tensor:
-    """‖difference‖/‖whole‖, or ‖difference‖ where there is nothing to compare it with."""
     size, unit = (torch.linalg.vector_norm(x, dim=(-2, -1)) for x in (difference, whole))
     return size / torch.where(unit > 0, unit, 1.0)
 
@@ -374,10 +357,9 @@ class _CoupledHeads(nn.Module):
         scores, where minus infinity forbids; in equilibrium a pair is free only where both
         directions are. `src_key_padding_mask` (batch, N): True (or minus infinity, and else 0) at
         padded tokens, which are no spins: their output is zero. `return_parts` gives the output
-        and the `ModuleParts` or `DrivenParts`, which are taken before `map_out` and always have a
-        batch. ValueError for another shape, and for `is_causal`, which `nn.TransformerEncoder` sets
-        with a causal mask, where spins feel the future; TypeError for another dtype; input that is
-        not finite, or overflows, comes out as NaN.
+        and the `ModuleParts` or `DrivenParts`, taken before `map_out` and always with a batch.
+        ValueError for another shape, and for `is_causal` where spins feel the future; TypeError for
+        another dtype; input that is not finite, or overflows, comes out as NaN.
         """
         check_flag("return_parts", return_parts)
         if check_flag("is_causal", is_causal) and not self._causal:
@@ -459,7 +441,6 @@ class _CoupledHeads(nn.Module):
             return self._split(fields) / root, queries, keys, beta.exp(), log_strength, weights
 
     def _split(self, channels: Tensor) -> Tensor:
-        """(batch, N, dim) as (batch, heads, N, dim/heads)."""
         return channels.unflatten(-1, (self.heads, -1)).transpose(-3, -2)
 
     def _answer(
@@ -470,7 +451,6 @@ class _CoupledHeads(nn.Module):
 
 
 def _merged(heads: Tensor) -> Tensor:
-    """(batch, heads, N, D) as (batch, N, heads·D)."""
     return heads.transpose(-3, -2).flatten(-2)
 
 
@@ -607,14 +587,13 @@ class DrivenParts:
 class DrivenSpinModule(_CoupledHeads):
     """Driven vector spins with causal softmax couplings: a layer for sequences, out of equilibrium.
 
-    Driven spins [bal2021transformers, footnote 10; poclopez2024dynamical] have couplings of their
-    own in each direction: here J_ij = g softmax over the past j < i of γ (H W_Q)_i·(H W_K)_j/√D,
-    and zero else. The tokens drive the spins with constant fields H for `steps` K parallel steps
-    from free spins, in the theories of `large_d.driven_step`: "naive", "second order" with the
-    lengthening of the fields by fluctuations, or "large D", exact for D → ∞ and of cost N³ a step.
-    There is no free energy, hence no response: the output is ⟨σ(K)⟩. Since J is strictly triangular
-    its N-th power vanishes: the state is stationary, exactly, after N − 1 steps from free spins and
-    after N from any start. What K steps leave out are paths of more than K couplings.
+    Driven spins [bal2021transformers, footnote 10; poclopez2024dynamical]: J_ij = g softmax over
+    the past j < i of γ (H W_Q)_i·(H W_K)_j/√D, and zero else. Constant fields H drive the spins for
+    `steps` K parallel steps from free spins, in a `theory` of `large_d.driven_step`: "naive",
+    "second order" with the lengthening of the fields by fluctuations, or "large D", exact for
+    D → ∞ and of cost N³ a step. There is no free energy, hence no response: the output is ⟨σ(K)⟩.
+    Since J is strictly triangular, the state is stationary, exactly, after N − 1 steps from free
+    spins and N from any start. What K steps leave out are paths of more than K couplings.
 
     `symmetric` spins feel (J + Jᵀ)/2, what an energy would keep of J: then the module is not
     causal, whatever the mask. The other arguments are those of `SpinTransformerModule`.

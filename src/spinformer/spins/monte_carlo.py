@@ -45,10 +45,9 @@ class MonteCarloEstimate:
 
     Errors are standard deviations of block means over the root of the number of blocks, and for
     a spin that never turned what a single turn would have made them; they can be trusted when
-    blocks are much longer than the memory of the chains, which `reliable` states. It looks at
-    the integrated autocorrelation time of the energy (`autocorrelation_time`, in sweeps) and,
-    because an energy does not see a whole system turn over, at `block_memory`: the correlation
-    of the mean spins of consecutive blocks, zero up to noise if they forget.
+    blocks are much longer than the memory of the chains, which `reliable` states: by the integrated
+    `autocorrelation_time` of the energy, in sweeps, and, because an energy does not see a whole
+    system turn over, by `block_memory`, the correlation of mean spins of consecutive blocks.
     """
 
     magnetization: Estimate
@@ -81,8 +80,7 @@ def sample_ising(
     """Heat-bath averages of one Ising system: magnetization (N,), correlations, energy.
 
     `chains` independent chains start from random states, drop `burn` sweeps and keep `sweeps`
-    each (rounded up to a multiple of `blocks`, the blocks per chain). Raises ValueError or
-    TypeError for input out of range.
+    each (rounded up to a multiple of `blocks`, the blocks per chain).
 
     >>> run = sample_ising(np.zeros((1, 1)), fields=np.array([0.5]), beta=1.0, sweeps=4000)
     >>> bool(abs(run.magnetization.value[0] - np.tanh(0.5)) < 5 * run.magnetization.error[0])
@@ -113,8 +111,7 @@ def sample_vector_spins(
     """Heat-bath averages of one system of D-component spins: ⟨σ_i⟩, ⟨u_i·u_j⟩, ⟨E⟩.
 
     The run is that of `sample_ising`. Spins are drawn from their conditional von Mises-Fisher law
-    with concentration β√D |local field|. Raises ValueError or TypeError for bad input,
-    concentrations that may exceed 1e150 among it.
+    with concentration β√D |local field|. It may not exceed 1e150.
 
     >>> fields = np.array([[0.5, 0.0, 0.0]])
     >>> m = sample_vector_spins(np.zeros((1, 1)), fields=fields, beta=1.0).magnetization
@@ -162,10 +159,8 @@ def _run_chains(
 ) -> MonteCarloEstimate:
     """The averages of `sample_ising`, of a `run` of its last five arguments.
 
-    start: draws the first spins, (N,) or (N, D), from a generator. kernel: (spins, system,
-    generator, samples) sweeps spins in place and writes each state to samples (N, sweeps, ...);
-    unit: the length of a spin. offset: a constant of the energy. Every
-    chain draws from a child of the seed's stream. A single block has no scatter and is refused.
+    start: draws the first spins, (N,) or (N, D). kernel: sweeps spins in place and writes each
+    state to samples (N, sweeps, ...). unit: the length of a spin. offset: a constant of the energy.
     """
     sweeps, burn, seed, chains, blocks = run
     check_integer("sweeps", sweeps, low=1, high=_MAX_SWEEPS)
@@ -216,7 +211,7 @@ def _run_chains(
 
 
 def _memory(means: np.ndarray) -> float:
-    """Correlation of consecutive blocks of (chains, blocks, components), all components pooled."""
+    """Correlation of consecutive blocks of (chains, blocks, components), pooled."""
     deviation = means - means.mean((0, 1))
     variance = np.mean(deviation**2)
     if means.shape[1] < 2 or variance == 0:
@@ -340,12 +335,10 @@ def tempered_chains(
 ) -> TemperedRun:
     """Run `copies` independent ladders of one system over the inverse temperatures `betas` (K,).
 
-    Copies at neighbouring temperatures exchange their places, so that cold ones forget (parallel
-    tempering [hukushima1996exchange]). From random starts, `burn` sweeps are dropped and `sweeps`
-    kept; after every sweep neighbours in β try to exchange, and after each `every` sweeps the
-    overlaps of the copies are taken. `betas` must increase. The copies draw from two generators and
-    run in one or two `threads`, which does not change the result. Couplings are rounded as
-    `_exact_sums` says. Raises ValueError or TypeError for bad input.
+    Parallel tempering [hukushima1996exchange]: from random starts, `burn` sweeps are dropped and
+    `sweeps` kept; after every sweep neighbours in β try to exchange, and after each `every` sweeps
+    the overlaps of the copies are taken. `betas` must increase. One or two `threads` give the same
+    result. Couplings are rounded as `_exact_sums` says.
 
     >>> free = {"fields": np.array([0.5]), "betas": np.array([1.0])}
     >>> run = tempered_chains(np.zeros((1, 1)), **free, sweeps=4000, burn=10)
@@ -395,9 +388,8 @@ def tempered_chains(
 def _exact_sums(couplings: np.ndarray, *, fields: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """J (N, N) and h (N,) rounded to float32 so that no sum of them is rounded.
 
-    To multiples of a power of two so small (below 1e-5 for couplings of the size of Sherrington
-    and Kirkpatrick's) that every local field is exact in single precision, in whatever order it is
-    summed: none drifts, and the same seed gives the same run on every processor.
+    To multiples of a power of two (below 1e-5 for couplings of the size of Sherrington and
+    Kirkpatrick's), so that no local field drifts and a seed gives the same run on every processor.
     """
     largest = float((np.abs(couplings).sum(1) + np.abs(fields)).max())
     unit = 2.0 ** (math.ceil(math.log2(largest)) + 1 - _BITS) if largest > 0 else 1.0
@@ -416,11 +408,7 @@ def _ladders(
     rng: np.random.Generator,
     found: tuple[np.ndarray, ...],
 ) -> None:
-    """Ladders of `tempered_chains`; what they find is written to states, sums, energies and swaps.
-
-    spins, local (C·K, N): where copy c at temperature k starts, in row c K + k, and its local
-    fields.
-    """
+    """Ladders from spins and their local fields (C·K, N), copy c at rung k in row c K + k."""
     (matrix, field, betas), (spins, local), (burn, sweeps, every) = system, start, counts
     states, sums, energies, swaps = found
     rows, size = spins.shape

@@ -75,13 +75,12 @@ def vector_spins(
     free energy and, by automatic differentiation, to the magnetization: the error of either falls
     from O(1/D) to O(1/D²).
 
-    `tolerance` on max_i |C_ii − 1|, by default 1e-12 in double and 1e-5 in single precision. Damped
-    Newton with the exact Hessian, started above the spectrum of J; samples of a batch are damped
-    and stopped one by one. Of the saddle, residual (...) is the largest |C_ii − 1|, steps (...)
-    the factorisations of V that the sample needed; converged are samples whose residual is within
-    the tolerance or, where V is so ill-conditioned that rounding allows no less, no longer falls at
-    that level; diverged are those whose numbers overflow. Raises NotConverged where a saddle point
-    was not found, unless `throw` is false.
+    Damped Newton with the exact Hessian, each sample of a batch for itself. Of the saddle, residual
+    (...) is the largest |C_ii − 1|, steps (...) the factorisations of V that the sample needed.
+    Converged are samples whose residual is within `tolerance`, by default 1e-12 in double and 1e-5
+    in single precision, or no longer falls where rounding allows no less; diverged are those whose
+    numbers overflow. Raises NotConverged where a saddle point was not found, unless `throw` is
+    false.
 
     >>> found = vector_spins(torch.zeros(2, 2), fields=torch.ones(2, 3), beta=1.0)
     >>> found.correlations.diagonal().round(decimals=3)
@@ -124,13 +123,8 @@ def _check_system(couplings: Tensor, fields: Tensor, beta: Any) -> tuple[Tensor,
     couplings = check_tensor("couplings", couplings, square=True)
     if couplings.dtype not in (torch.float32, torch.float64):
         raise TypeError(f"couplings must be torch.float32 or torch.float64, got {couplings.dtype}")
-    fields = check_tensor("fields", fields, like=("couplings", couplings))
-    sites = couplings.shape[-1]
-    if fields.ndim < 2 or fields.shape[-2] != sites or fields.shape[-1] < 1:
-        raise ValueError(
-            f"fields must have shape (..., N, D) with N = {sites} like couplings, "
-            f"got {tuple(fields.shape)}"
-        )
+    shape = (..., couplings.shape[-1], "D")
+    fields = check_tensor("fields", fields, like=("couplings", couplings), shape=shape)
     # Everything below divides by the square of β, which must not vanish.
     lowest = torch.finfo(couplings.dtype).tiny ** 0.5
     if isinstance(beta, Tensor):
@@ -139,11 +133,8 @@ def _check_system(couplings: Tensor, fields: Tensor, beta: Any) -> tuple[Tensor,
         beta = couplings.new_tensor(check_real("beta", beta, low=lowest))
     given = {"couplings": couplings.shape[:-2], "fields": fields.shape[:-2], "beta": beta.shape}
     batch = check_broadcast(**given)
-    return (
-        couplings.expand(*batch, sites, sites),
-        fields.expand(*batch, *fields.shape[-2:]),
-        beta.expand(batch),
-    )
+    couplings, fields = (x.expand(*batch, *x.shape[-2:]) for x in (couplings, fields))
+    return couplings, fields, beta.expand(batch)
 
 
 def _limits(tolerance: float | None, max_steps: int, like: Tensor) -> tuple[float, int]:
@@ -208,16 +199,14 @@ def _search(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """(t*, residual, steps, status) by damped Newton; samples leave the batch as they finish.
 
-    A step must keep V positive definite and lower φ (Armijo's rule, up to rounding, which
-    near the minimum drowns differences of φ first); otherwise it is halved. Overshooting is
-    not harmless here: beyond the minimum φ rises to its barrier within a small fraction of
-    the step, and a rule on slopes alone can alternate between the two sides for ever. A step is
-    also halved if it brings a mean square length above three, or half as high again as the
-    highest before: from a point close to the barrier Newton only creeps along it.
+    A step must keep V positive definite and lower φ (Armijo's rule, up to rounding); otherwise it
+    is halved: beyond the minimum φ rises to its barrier within a small fraction of the step, and a
+    rule on slopes alone can alternate between the two sides for ever. It is also halved if it
+    brings a mean square length above three, or half as high again as the highest before: close to
+    the barrier Newton only creeps along it.
 
-    The steps themselves are Newton's for C_ii^(−1/2) = 1: near the barrier C_ii is a pole of t,
-    simple by V⁻¹, double by the fields, and its inverse root is nearly straight. Where that does
-    not descend, or has not arrived after eight tries, they are Newton's for C_ii = 1.
+    Steps are Newton's for C_ii^(−1/2) = 1, nearly straight near the barrier, where C_ii is a pole
+    of t; where that does not descend, or has not arrived after eight tries, for C_ii = 1.
     """
     batch, beta = beta.shape, beta.reshape(-1)
     j, s = (x.reshape(-1, *x.shape[-2:]) for x in (couplings, source))
@@ -293,12 +282,11 @@ def _search(
 
 
 def _keep(mask: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
-    """The samples in `mask`; the tensors themselves, uncopied, if those are all."""
     return tensors if bool(mask.all()) else tuple(tensor[mask] for tensor in tensors)
 
 
 def _like_solution(like: Tensor, *sites: int) -> tuple[Tensor, ...]:
-    """What a compiler is told of the outputs of a search for (..., *sites), like (..., N, ·)."""
+    """What a compiler is told of the outputs of a search for (..., *sites)."""
     batch = like.shape[:-2]
     whole = like.new_empty(batch, dtype=torch.int64)
     return like.new_empty(*batch, *sites), like.new_empty(batch), whole, torch.empty_like(whole)
@@ -324,8 +312,7 @@ def solve_fixed_point(
     `fields` are h = H/√D, the value is ⟨u⟩ = ⟨σ⟩/√D. The couplings J are symmetrised, their
     diagonal is without effect. The iteration is accelerated by `core.anderson.anderson`
     [walker2011anderson]; `tolerance` on the residual ‖L(θ(m)) − m‖/√N, default 1e-5 in single and
-    1e-12 in double precision. A system that has converged is frozen, so the result does not depend
-    on its neighbours. A fixed point always exists; it need not be found, be stable, or give
+    1e-12 in double precision. A fixed point always exists; it need not be found, be stable, or give
     correlations that spins can have. Raises NotConverged where none was found, unless `throw` is
     false.
 
