@@ -1,6 +1,5 @@
-"""Drawings of chapter 33: attractors along β or in a plane by regime, portraits."""
+"""Drawings of chapter 33: attractors along β or in a plane by regime."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -107,27 +106,3 @@ def draw_plane(
     axes[0].imshow(regime, cmap=palette, vmin=-0.5, vmax=4.5, **place)
     rates = axes[1].imshow(exponent, cmap=DIVERGING, vmin=-0.2, vmax=0.2, **place)
     axes[1].figure.colorbar(rates, ax=axes[1], label="leading exponent (nats per step)")
-
-
-def show_portraits(
-    orbits: Sequence[np.ndarray], *, betas: Sequence[float], found: Sequence[Attractors],
-    strobe: int,
-) -> Figure:  # fmt: skip
-    """The first two overlaps of orbits (steps, P): every step pale, every `strobe`-th colored."""
-    rows = -(-len(orbits) // 3)
-    figure, axes = plt.subplots(rows, 3, figsize=(8.6, 3.0 * rows), squeeze=False)
-    style: dict[str, Any] = {"marker": ".", "ls": "", "mew": 0, "rasterized": True}
-    for axis, orbit, beta, one in zip(axes.flat, orbits, betas, found, strict=False):
-        regime, period = Regime(one.regime[0]), int(one.period[0])
-        size, pale = 5.0 if period else 1.6, orbit[: 8 * strobe * max(period, 500)]
-        axis.plot(*pale[:, :2].T, ms=0.6 * size, color="0.75", **style)
-        axis.plot(*orbit[::strobe, :2].T, ms=size, color=REGIME_COLORS[regime], **style)
-        text = f"{regime.label}{f', {period} steps' if period else ''}"
-        axis.set_title(rf"     $\beta$ = {beta:g}: {text}", fontsize=8)
-        axis.set_aspect("equal", adjustable="datalim")
-        axis.locator_params(nbins=4)
-        axis.set_xlabel("$m^o_1$")
-    for row in axes:
-        row[0].set_ylabel("$m^o_2$")
-    label_panels(list(axes.flat))
-    return figure
