@@ -1,14 +1,19 @@
 """Cells of the phase diagrams, their tables, what these say in a few numbers, longer windows."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 from scipy.ndimage import convolve
 
 from bookmaker.tables import Rows, Table, stored
+from compendium.c33_phase_transitions.orbits import PARAMETERS, REGIME_COLORS, draw_plane
 from compendium.c33d_phase_diagrams.attractors import SHORT_STRETCHES, identify, settle, survey
 from compendium.common.phase_transitions import protocol_start
 from compendium.common.rows import grid, rows_of
@@ -19,6 +24,7 @@ from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Context, Network
 from spinformer.dmft.onset import onset
+from spinformer.plot.style import COLORS, label_panels
 
 # Steps kept in every cell, as many for the exponent of the document's context, half as many for
 # those of the random ones; how many of these there are.
@@ -230,3 +236,32 @@ def LONGER(bits: int, *, seed: int) -> Rows:
     shares = {one.label: (found.regime == one).mean() for one in _NAMED}
     rate = float(np.median(rates)) if len(rates) else 0.0
     return rows_of(predicted=predicted, onset=seen, **shares, rate=rate)
+
+
+def show_plane(
+    layers: Mapping[str, np.ndarray],
+    *,
+    name: str,
+    curves: Mapping[str, np.ndarray],
+    changed: np.ndarray,
+    point: tuple[float, float],
+) -> Figure:
+    """Regimes and exponents of a plane of `name`, with curves and marked points (n, 2) on top."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(8.8, 4.1), sharey=True)
+    plane, upwards = (layers["regime"], layers["exponent"]), UPWARDS[name]
+    draw_plane((left, right), *plane, across=BETAS, upwards=upwards)
+    red, blue, green = COLORS["red"], COLORS["blue"], COLORS["green"]
+    for axis in (left, right):
+        for (word, curve), line, color in zip(
+            curves.items(), ("-", "--"), (red, blue), strict=True
+        ):
+            axis.plot(*curve.T, line, color=color, lw=1.6, label=word)
+        axis.plot(*point, "o", ms=8, mfc="none", mew=1.6, color=green, label="document")
+        axis.set(xlabel=PARAMETERS["beta"], xlim=BETAS[[0, -1]], ylim=upwards[[0, -1]])
+    left.plot(*changed.T, "x", ms=4, mew=1.1, color=red, label="another label later")
+    left.set_ylabel(PARAMETERS[name])
+    regimes = [Patch(color=REGIME_COLORS[code], label=code.label) for code in Regime]
+    handles = [*regimes, *left.get_legend_handles_labels()[0]]
+    figure.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=8)
+    label_panels([left, right])
+    return figure
