@@ -19,7 +19,12 @@ from compendium.c32_paths_to_mean_fields.functional import (
 from compendium.common.windows import settled_start
 from spinformer.core.solve import NotConverged
 from spinformer.core.states import spin_states
-from spinformer.dmft.finite_size import attention_of_window, mean_path, token_states
+from spinformer.dmft.finite_size import (
+    attention_of_window,
+    mean_path,
+    token_probabilities,
+    token_states,
+)
 from spinformer.dmft.mean_field import random_contexts, step
 from spinformer.dmft.network import Context, Network
 
@@ -220,6 +225,8 @@ def test_without_sources_the_saddle_point_is_the_mean_field():
 def test_what_does_not_fit_is_refused(function, size, message):
     with pytest.raises(ValueError, match=f"{message} must leave at most"):
         function(small_network(), size, beta=1.0, window=WINDOW, steps=9)
+    with pytest.raises(ValueError, match="attention must"):
+        token_probabilities(small_network(), 3, beta=1.0, attention=np.ones(3))
 
 
 def test_a_saddle_that_is_almost_found_is_not_called_found(monkeypatch):

@@ -225,3 +225,4 @@ def test_a_surrogate_keeps_spectra_and_cross_spectra_and_nothing_else(length):
     np.testing.assert_allclose(crossed[1], crossed[0], atol=1e-4)
     skew = [((x - x.mean(axis=0)) ** 3).mean(axis=0) / x.std(axis=0) ** 3 for x in (series, twin)]
     assert not np.allclose(*skew, rtol=0.05)
+    assert not np.array_equal(twin, phase_surrogate(series, seed=6))

@@ -187,6 +187,7 @@ def test_messages_of_equal_strength_are_equally_legible_when_written():
         bits = predicted_information(memory, size=9999, strength=study.STRENGTH)
         assert bits[:4] == pytest.approx(0.3689, abs=1e-3)
         assert bits[4] < bits[3]
+        assert (np.round(window, 8) == window).all()
     given = {"beta": 1.28, "window": window, "position": position, "direction": direction}
     # Texts of either sign have noise of their own: those of no message differ by chance.
     for strength, wanted in ((study.STRENGTH, 0.3689), (0.0, 0.0)):

@@ -248,6 +248,7 @@ def step_operations(network: Network, context: Context, *, beta: float) -> tuple
     count += network.features
     scores = [dot(key, query) for key in known[:, KEY]]
     powers = [math.exp(score - max(scores)) for score in scores]
-    count += 3 * len(scores) - 1  # with the sum of the powers
-    attention = [dot(powers, column) / sum(powers) for column in known[:, VALUE].T]
+    total = sum(powers)
+    count += 3 * len(scores) - 1
+    attention = [dot(powers, column) / total for column in known[:, VALUE].T]
     return np.array(attention), count + network.features

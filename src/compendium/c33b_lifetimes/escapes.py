@@ -1,4 +1,7 @@
-"""How long chaos lasts: escape times of copies of one start, and their lifetime τ in steps."""
+"""How long chaos lasts: escape times of copies of one start, and their lifetime τ in steps.
+
+An orbit forgets its start, so times are exponential, P(t > s) = exp(−s/τ) (Tél and Lai 2008).
+"""
 
 from functools import cache
 from typing import Any

@@ -126,7 +126,8 @@ def calm_parts(points: np.ndarray) -> np.ndarray:
     """
     labels = box_labels(points)
     value = slow_modes(labels)[1][labels]
-    value = value * np.sign(((value - value.mean()) * np.abs(points).max(axis=-1)).mean())
+    if ((value - value.mean()) * np.abs(points).max(axis=-1)).mean() < 0.0:
+        value = -value
     low, high = np.quantile(value, (0.05, 0.95))
     quarter = 0.25 * (high - low)
     return last_core(value, low=low + quarter, high=high - quarter)

@@ -6,8 +6,8 @@ fold, Π_i (1 − μ_i), and at the birth of a closed curve (Neimark-Sacker, her
 Π_{i<j} (1 − μ_i μ_j); this also at a *neutral saddle*, μ and 1/μ real, which is no bifurcation
 [kuznetsov2004elements, Ch. 10]. Derivatives by β and of these conditions are central differences.
 
-Branches u = (x, β) are followed by pseudo-arclength continuation: from u and the unit tangent t the
-predictor is u + h t, corrected in the plane t·(v − u) = h [allgower2003introduction].
+Branches u = (x, β) are followed by pseudo-arclength continuation (Keller 1977): from u and the unit
+tangent t the predictor is u + h t, corrected in the plane t·(v − u) = h [allgower2003introduction].
 """
 
 from collections.abc import Callable, Iterable

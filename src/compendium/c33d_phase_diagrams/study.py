@@ -44,9 +44,9 @@ def cells(
 ) -> dict[str, np.ndarray]:
     """What cells (n,) at β (n,) and `values` (n,) of γ or ε, whichever `name` says, settle on.
 
-    "regime", "exponent": from the document's context. "attractors": how many of them the random
-    contexts, the same in every cell, end on; "regimes": which occur among these, 1 periodic +
-    2 quasi-periodic + 4 chaotic.
+    "regime", "exponent": from the document's context. With `random`, "attractors": how many of them
+    the random contexts, the same in every cell, end on; "regimes": which occur among these,
+    1 periodic + 2 quasi-periodic + 4 chaotic.
     """
     network = Network.document()
     start = protocol_start(network, steps=100_000)

@@ -348,7 +348,7 @@ def rates_over_actions(
         size, total, ended = (table[k][rows].astype(float) for k in ("size", "total", "escaped"))
         columns = [size] if power is not None else [size, np.log(size)]
         law = escape_law(*columns, total=total / size ** (power or 0.0), ended=ended)
-        ratios.append((law.value[1], law.error[1]) / action[cycle])
+        ratios.append((law.value[1] / action[cycle], law.error[1] / action[cycle]))
         texts += int(table["texts"][rows].sum())
     return *np.array(ratios).T, texts
 

@@ -202,7 +202,7 @@ def _surveyed(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Of a batch of networks by their seeds, (networks, BETAS · WINDOWS) each.
 
-    Code (0 periodic, 1 quasi-periodic, 2 chaotic), Kaplan-Yorke dimension, leading exponent.
+    Code (0 periodic, 1 quasi-periodic, 2 chaotic), Kaplan-Yorke dimension ≤ 4, leading exponent.
     """
     betas = np.repeat(TOP * np.arange(1, BETAS + 1) / BETAS, WINDOWS)
     systems, windows = [], []
