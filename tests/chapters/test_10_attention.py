@@ -75,6 +75,8 @@ def test_each_relative_is_exact_at_its_limit():
         mask = torch.ones(24, 24, dtype=torch.bool).tril(window).triu(-window)
         wanted = scaled_dot_product_attention(x, x, x, attn_mask=mask, scale=0.4)
         assert_same(sparse_attention(x, window, beta=0.4), wanted)
+    causal = scaled_dot_product_attention(x, x, x, is_causal=True, scale=0.4)
+    assert_same(recurrent_attention(x, 1, block=6, beta=0.4), causal)
 
 
 def test_low_rank_is_its_formula():

@@ -113,11 +113,11 @@ def test_stages_are_the_states_of_the_models_run(kind):
             np.testing.assert_allclose(steps.stage_changes(model, trace), np.stack(changes))
 
 
-def test_heads_that_are_not_turned_write_for_each_other(monkeypatch):
-    """Alone, and together with the layer's bias; in their own places they are the layer's step."""
+def test_turned_heads_write_for_each_other(monkeypatch):
+    """Alone, and together with the layer's bias; not turned, in their own places, its step."""
     model, trace = example_model(seed=3), run_model(example_model(seed=3), TOKENS)[1]
-    still = torch.eye(4, dtype=torch.float64).expand(2, -1, -1)
-    monkeypatch.setattr(steps, "random_rotations", lambda like, seed: still)
+    turns = torch.from_numpy(ortho_group.rvs(4, size=2, random_state=7))
+    monkeypatch.setattr(steps, "random_rotations", lambda like, seed: turns)
     output, inputs = maps_of(model, 1)[-1], trace.inputs.numpy()
 
     def change(head, step):
@@ -130,13 +130,15 @@ def test_heads_that_are_not_turned_write_for_each_other(monkeypatch):
     orders = set()
     for seed in range(6):
         order = np.random.default_rng(seed).permutation(2)
-        written = [mixed(trace, trace.values, head) @ output[order[head]] for head in range(2)]
+        values = trace.values @ turns.mT
+        written = [mixed(trace, values, head) @ output[order[head]] for head in range(2)]
         alone, together = steps.turned_steps(model, trace, seed=seed)
         np.testing.assert_allclose(alone, [change(h, written[h]) for h in range(2)], atol=1e-10)
         expected = np.mean([change(head, sum(written) + bias) for head in range(2)])
         assert together == pytest.approx(expected, abs=1e-10)
         orders.add(tuple(order))
     assert len(orders) == 2
+    turns = torch.eye(4, dtype=torch.float64).expand(2, -1, -1)
     found = steps.step_alignment(model, trace, draws=40)
     cosines = np.unique(found["null"].round(9))
     assert len(cosines) == 2
@@ -352,3 +354,22 @@ def test_no_safe_step_raises_the_energy_and_large_ones_do():
         shares = energy_transformer.uphill_shares(kind, factors=[1.0, 64.0])
         assert shares[0] == 0.0
     assert shares[1] > 0.1
+
+
+@pytest.mark.parametrize("count", [1, 8])
+def test_the_safe_step_is_nearly_the_largest(count):
+    """All tokens look at the first, which repels them along u, E ≈ Σ_C (u·g_1)(u·g_C).
+
+    That curves upwards by (1 + √N)‖QᵀK‖ where the bound has 2√N‖QᵀK‖; the forces are small.
+    """
+    u, query, key = torch.linalg.qr(draw(6, 3, seed=2) - draw(6, 3, seed=2).mean(0)).Q.mT
+    maps = torch.stack([u, 1e-4 * query]), torch.stack([-u, key])
+    model = energy_transformer.EnergyLayer(*maps, torch.zeros(1, 6).double(), beta=1e6)
+    first = (torch.arange(count) == 0).double()[:, None]
+    steepest = torch.where(first > 0, (1 + count**0.5) / 2, 0.5)
+    tokens = query + (2 * first - 1) * key + 1e-3 * steepest * u
+    before, slope = energy(model, normalize(tokens)), gradient(model, normalize(tokens))
+    size = energy_transformer.safe_step(model, tokens)
+    for factor, rises in ((0.999, False), (1.1 * 2 * count**0.5 / (1 + count**0.5), True)):
+        after = energy(model, normalize(tokens - factor * size * slope))
+        assert bool(after > before) == rises

@@ -324,6 +324,13 @@ def test_couplings_alone_carry_the_digits():
     assert stats.ttest_rel(*pairs).confidence_interval(0.95).low > 0.05
 
 
+def test_values_are_those_of_the_layer_and_of_the_look():
+    for layer, look, wanted in ((1, 0, [1, 0]), (2, -1, [2, 200]), (-1, 1, [2, 50])):
+        given = {"arm": "saddle", "layer": layer, "look": look}
+        told = [values_of(DIGITS.read(), name=name, **given) for name in ("layer", "step")]
+        assert np.array_equal(np.unique(told, axis=1)[:, 0], wanted)
+
+
 @pytest.mark.claim("B10b")
 def test_copies_are_learned_in_front_of_frozen_couplings():
     """Sooner with trained couplings, with frozen ones beyond the crowd."""

@@ -1,7 +1,8 @@
 """Cheaper relatives of self-attention: what each costs and misses.
 
 All act on tokens (…, N, d), which are their own queries, keys and values, at an inverse temperature
-β. Four are linear in N at a fixed setting; `streaming_attention` is exact and saves memory alone.
+β. Four are linear in N at a fixed setting, the recurrent one only with a fixed number of slots;
+`streaming_attention` is exact and saves memory alone.
 """
 
 import math

@@ -361,10 +361,12 @@ def layers_needed(beta: float, *, field_std: float) -> float:
     return int(np.argmax(close)) + 1 if close.any() else math.nan
 
 
-def convergence(size: int, **given: Any) -> float:
-    """Share of Gaussian systems whose layers stop changing within 300, to 1e-6 on average;
-    `given` as for `layer_distances`, with the `memory` of `unrolled_tap`."""
-    paths = _paths(size, layers=300, **given)
+def convergence(
+    size: int, *, beta: float, field_std: float, systems: int, seed: int, memory: str = "before"
+) -> float:
+    """Share of Gaussian systems whose layers stop changing within 300, to 1e-6 on average."""
+    network: dict[str, Any] = {"beta": beta, "layers": 300, "memory": memory}
+    paths = _paths(size, field_std=field_std, systems=systems, seed=seed, **network)
     moved = [np.sqrt(np.mean((path[-1] - path[-2]) ** 2)) for path in paths]
     return float(np.mean(np.array(moved) < 1e-6))
 

@@ -343,7 +343,8 @@ def GENERATOR(layer: int) -> Rows:
     and "other head" gives each head the correlations of another.
 
     Written before the run: B9c is asked as of the encoder, and expected to be met less, since to
-    symmetrize a causal mask is to show the future.
+    symmetrize a causal mask is to show the future; B12, of which the encoder was not asked: the own
+    input predicts more than half of the response.
     """
     model = models.decoder()
     words = [text[: WINDOWS * LENGTH].view(WINDOWS, LENGTH) for text in models.text_numbers(model)]

@@ -5,7 +5,6 @@ The magnetizations of spins are the fields of the next layer, with nothing added
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -26,7 +25,7 @@ class Arm(NamedTuple):
     kind: str = "spins"
     trained: str = "all"
     layer: bool = False
-    options: Mapping[str, Any] = MappingProxyType({})
+    options: Mapping[str, Any] = {}
 
 
 _ONE_STEP = {"solver": Solver(steps=1)}
