@@ -7,23 +7,7 @@ import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from compendium.c10_attention.study import (
-    EXPONENTS,
-    FAMILIES,
-    FIXED,
-    SETTINGS,
-    TOKENS_EACH,
-    budgeted,
-    count_cost,
-    family_errors,
-    family_operations,
-    kernel_attention,
-    low_rank_attention,
-    multi_head_attention,
-    recurrent_attention,
-    sparse_attention,
-    streaming_attention,
-)
+from compendium.c10_attention import study
 from compendium.common import images
 from spinformer.hopfield.attention import attention
 
@@ -54,7 +38,7 @@ def test_heads_are_chunks_of_the_vector_space():
     q, k, v = draw(2, 5, 12, seed=1), draw(2, 7, 12, seed=2), draw(2, 7, 12, seed=3)
     split = [t.unflatten(-1, (3, 4)).transpose(1, 2) for t in (q, k, v)]
     wanted = scaled_dot_product_attention(*split).transpose(1, 2).flatten(-2)
-    assert_same(multi_head_attention(q, keys=k, values=v, heads=3), wanted)
+    assert_same(study.multi_head_attention(q, keys=k, values=v, heads=3), wanted)
 
 
 @pytest.mark.claim("A3")
@@ -69,14 +53,14 @@ def test_each_relative_is_exact_at_its_limit():
     x = draw(2, 24, 6, seed=1)
     full = scaled_dot_product_attention(x, x, x, scale=0.4)
     for block in (1, 7, 24, 100):
-        assert_same(streaming_attention(x, block, beta=0.4), full)
-    assert_same(low_rank_attention(x, 24, beta=0.4), full, atol=1e-8)
+        assert_same(study.streaming_attention(x, block, beta=0.4), full)
+    assert_same(study.low_rank_attention(x, 24, beta=0.4), full, atol=1e-8)
     for window in (0, 1, 5, 23):
         mask = torch.ones(24, 24, dtype=torch.bool).tril(window).triu(-window)
         wanted = scaled_dot_product_attention(x, x, x, attn_mask=mask, scale=0.4)
-        assert_same(sparse_attention(x, window, beta=0.4), wanted)
+        assert_same(study.sparse_attention(x, window, beta=0.4), wanted)
     causal = scaled_dot_product_attention(x, x, x, is_causal=True, scale=0.4)
-    assert_same(recurrent_attention(x, 1, block=6, beta=0.4), causal)
+    assert_same(study.recurrent_attention(x, 1, block=6, beta=0.4), causal)
 
 
 def test_low_rank_is_its_formula():
@@ -85,13 +69,13 @@ def test_low_rank_is_its_formula():
     core = torch.softmax(0.4 * few @ few.T, -1)
     right = torch.linalg.solve(core, scaled_dot_product_attention(few, x, x, scale=0.4))
     wanted = scaled_dot_product_attention(x, few, right, scale=0.4)
-    assert_same(low_rank_attention(x, 6, beta=0.4), wanted)
+    assert_same(study.low_rank_attention(x, 6, beta=0.4), wanted)
 
 
 @pytest.mark.parametrize(("each", "block", "slots"), [(3, 6, 3), (1, 8, None), (4, 4, 99)])
 def test_a_bounded_memory_sees_its_block_and_the_latest_means_only(each, block, slots):
     x = draw(24, 6, seed=1)
-    found = recurrent_attention(x, each, block=block, slots=slots, beta=0.7)
+    found = study.recurrent_attention(x, each, block=block, slots=slots, beta=0.7)
     for place in range(24):
         start = place - place % block
         means = [x[i : i + each].mean(0) for i in range(0, start, each)][-(slots or 99) :]
@@ -101,19 +85,19 @@ def test_a_bounded_memory_sees_its_block_and_the_latest_means_only(each, block, 
         assert_same(found[place], weights @ seen / weights.sum())
 
 
-@pytest.mark.parametrize("family", SETTINGS)
+@pytest.mark.parametrize("family", study.SETTINGS)
 def test_families_cost_and_miss_what_their_functions_do(family):
     x, causal = draw(64, 5, seed=8), family == "recurrent"
     exact = scaled_dot_product_attention(x, x, x, is_causal=causal, scale=0.4)
     mean = torch.stack([x[: t + 1].mean(0) for t in range(64)]) if causal else x.mean(0)
-    costs = family_operations(x, family=family)
-    errors = family_errors(x, family=family, beta=0.4, seed=3)
-    for setting, cost, error in zip(SETTINGS[family], costs, errors, strict=True):
+    costs = study.family_operations(x, family=family)
+    errors = study.family_errors(x, family=family, beta=0.4, seed=3)
+    for setting, cost, error in zip(study.SETTINGS[family], costs, errors, strict=True):
         given = {"seed": torch.Generator().manual_seed(3)} if family == "kernel" else {}
-        wrong = [FAMILIES[family](x, setting, beta=0.4, **given) - exact for _ in range(3)]
+        wrong = [study.FAMILIES[family](x, setting, beta=0.4, **given) - exact for _ in range(3)]
         wanted = torch.stack(wrong).norm() / 3**0.5 / (exact - mean).norm()
         assert error == pytest.approx(float(wanted), abs=1e-12)
-        found = count_cost(FAMILIES[family], x, setting)[0]
+        found = study.count_cost(study.FAMILIES[family], x, setting)[0]
         assert cost == found / (2 * 64 * 64 * 5 if causal else 4 * 64 * 64 * 5)
 
 
@@ -134,14 +118,14 @@ def test_random_features_converge_as_the_inverse_root():
     exact = scaled_dot_product_attention(x, x, x, scale=0.1)
     errors = []
     for features in (100, 1_600, 25_600):
-        found = [kernel_attention(x, features, beta=0.1, seed=generator) for _ in range(24)]
+        found = [study.kernel_attention(x, features, beta=0.1, seed=generator) for _ in range(24)]
         errors.append(float((torch.stack(found) - exact).square().mean().sqrt()))
     np.testing.assert_allclose(np.divide(errors[:-1], errors[1:]), 4.0, rtol=0.35)
 
 
 def operations(length, *, width, family, fixed):
     """Those of the matrix products, written out; one that stored the matrix would have more."""
-    budget = FIXED[family] if fixed else length // TOKENS_EACH[family]
+    budget = study.FIXED[family] if fixed else length // study.TOKENS_EACH[family]
     return {
         "low rank": 8 * length * budget * width + 4 * budget**2 * width,
         "sparse": 4 * width * length * (2 * budget + 1),
@@ -152,13 +136,13 @@ def operations(length, *, width, family, fixed):
 
 @pytest.mark.claim("A4")
 def test_families_are_linear_at_a_fixed_budget_and_quadratic_at_a_fixed_share():
-    for family, kind, exponent in zip(*EXPONENTS.read().values(), strict=True):
+    for family, kind, exponent in zip(*study.EXPONENTS.read().values(), strict=True):
         given = {"family": family, "fixed": kind == "fixed"}
         longest = 8192 if kind == "fixed" or family == "recurrent" else 2048
         full, half = (operations(n, width=32, **given) for n in (longest, longest // 2))
         assert exponent == pytest.approx(math.log2(full / half), abs=0.002)
-        found = count_cost(budgeted, draw(1024, 5), beta=0.4, **given)[0]
+        found = study.count_cost(study.budgeted, draw(1024, 5), beta=0.4, **given)[0]
         assert found == pytest.approx(operations(1024, width=5, **given), rel=1e-3)
     for length in (128, 256):
         x = draw(length, 6)
-        assert count_cost(attention, x, keys=x, values=x) == (24 * length**2, length**2)
+        assert study.count_cost(attention, x, keys=x, values=x) == (24 * length**2, length**2)

@@ -5,27 +5,14 @@ import pytest
 from scipy.special import erf, erfc
 from scipy.stats import binom
 
-from compendium.c11_discrete_memories.study import (
-    LOADS,
-    all_fixed_probability,
-    basin_edge,
-    capacity_at_error,
-    capacity_curve,
-    capacity_exponent,
-    curves_cross,
-    end_overlaps,
-    exponential_recall,
-    half_capacity,
-    one_step_error,
-    retrieval_load,
-)
+from compendium.c11_discrete_memories import study
 from spinformer.core.statistics import mean_estimate
 from spinformer.hopfield.discrete import Separation, polynomial
 
 
 def test_mean_field_curve_solves_the_equations_of_amit_gutfreund_sompolinsky():
     overlaps = np.linspace(0.9, 0.99, 9001)
-    loads = retrieval_load(overlaps)
+    loads = study.retrieval_load(overlaps)
     assert loads.max() == pytest.approx(0.1379, abs=5e-5)
     assert overlaps[loads.argmax()] == pytest.approx(0.967, abs=5e-4)
     for load in (0.03, 0.1, 0.135):
@@ -33,7 +20,7 @@ def test_mean_field_curve_solves_the_equations_of_amit_gutfreund_sompolinsky():
         for _ in range(5000):  # the three order-parameter equations at T = 0, iterated
             c = np.sqrt(2 / (np.pi * load * r)) * np.exp(-(m**2) / (2 * load * r))
             m, r = erf(m / np.sqrt(2 * load * r)), 1 / (1 - c) ** 2
-        assert retrieval_load(m) == pytest.approx(load, rel=1e-6)
+        assert study.retrieval_load(m) == pytest.approx(load, rel=1e-6)
 
 
 def plain_overlap(d, load, networks, queries, seed):
@@ -57,7 +44,7 @@ def plain_overlap(d, load, networks, queries, seed):
 
 @pytest.mark.claim("A6")
 def test_overlap_at_2000_spins_agrees_with_an_independent_simulation():
-    ours = capacity_curve(2000)[LOADS == 0.16][0]
+    ours = study.capacity_curve(2000)[study.LOADS == 0.16][0]
     plain = plain_overlap(2000, 0.16, networks=6, queries=4, seed=12)
     error = np.sqrt(ours.var(ddof=1) / ours.size + plain.var(ddof=1) / plain.size)
     assert abs(ours.mean() - plain.mean()) < 3 * error
@@ -71,28 +58,28 @@ def test_crossing_finds_where_two_noisy_lines_cross():
             (0.9 - slope * (x - 0.143))[:, None] + 0.02 * rng.normal(size=(6, 40))
             for slope in (1.0, 3.0)
         )
-        found.append(curves_cross(x, small=small, large=large))
+        found.append(study.curves_cross(x, small=small, large=large))
     load, error = np.array([(e.value, e.error) for e in found]).T
     assert abs(load.mean() - 0.143) < 3 * load.std(ddof=1) / np.sqrt(40)
     assert 0.75 < error.mean() / load.std(ddof=1) < 1.35
     with pytest.warns(RuntimeWarning):
-        assert np.isnan(curves_cross(x, small=large, large=large - 1.0).value)
+        assert np.isnan(study.curves_cross(x, small=large, large=large - 1.0).value)
 
 
 def test_runs_start_where_they_should_and_are_compared_with_what_is_asked():
     loads = [0.02, 0.5]
-    exact, far = end_overlaps(
+    exact, far = study.end_overlaps(
         200, loads=loads, starts=[1.0, 0.3], networks=6, queries=4, seed=1
     ).mean(axis=(2, 3))
     assert exact[0] == 1.0
     assert far[0] > 0.95  # four patterns in 200 spins: a wide basin
     assert far[1] < exact[1] < 0.7
     # A single sweep that turns no spin leaves the start: with the diagonal at a huge load.
-    kept = end_overlaps(60, loads=[50.0], starts=[0.6], networks=3, diagonal=True, seed=2)
+    kept = study.end_overlaps(60, loads=[50.0], starts=[0.6], networks=3, diagonal=True, seed=2)
     assert kept.mean() == pytest.approx(0.6, abs=0.15)
     # A random state keeps little of itself without the diagonal, much with it.
     plain, loyal = (
-        end_overlaps(200, loads=[2.0], starts=[0.0], networks=4, diagonal=diagonal).mean()
+        study.end_overlaps(200, loads=[2.0], starts=[0.0], networks=4, diagonal=diagonal).mean()
         for diagonal in (False, True)
     )
     assert plain < 0.25
@@ -103,13 +90,13 @@ def test_basins_end_where_half_of_the_runs_do():
     starts = np.array([0.2, 0.4, 0.6, 0.8])
     share = np.array([0.0, 0.25, 0.75, 1.0])  # of four runs
     ends = np.where(np.arange(4) < (4 * share)[:, None], 0.95, 0.3)[:, None, None]
-    assert basin_edge(starts, ends=ends) == pytest.approx(0.5)
-    assert basin_edge(starts, ends=np.full((4, 1, 1, 2), 1.0)) == pytest.approx(0.2)
-    assert np.isnan(basin_edge(starts, ends=np.full((4, 1, 1, 2), 0.5)))
+    assert study.basin_edge(starts, ends=ends) == pytest.approx(0.5)
+    assert study.basin_edge(starts, ends=np.full((4, 1, 1, 2), 1.0)) == pytest.approx(0.2)
+    assert np.isnan(study.basin_edge(starts, ends=np.full((4, 1, 1, 2), 0.5)))
     # A run that comes back from afar by luck does not count while nearer ones fail.
     lucky = ends.copy()
     lucky[0] = 0.95
-    assert basin_edge(starts, ends=lucky) == pytest.approx(0.5)
+    assert study.basin_edge(starts, ends=lucky) == pytest.approx(0.5)
 
 
 def bit_error(dim, *, count, function):
@@ -124,16 +111,16 @@ def bit_error(dim, *, count, function):
 @pytest.mark.parametrize(("degree", "d", "count"), [(2, 400, 80), (3, 100, 1500), (4, 60, 2500)])
 def test_one_step_error_follows_krotov_and_hopfield(degree, d, count):
     theory = bit_error(d, count=count, function=lambda x: x**degree)
-    assert capacity_at_error(d, degree=degree, error=theory) == pytest.approx(count, rel=1e-9)
+    assert study.capacity_at_error(d, degree=degree, error=theory) == pytest.approx(count, rel=1e-9)
     # Without negative overlaps half of the patterns are silent.
     cut = Separation(name="rectified", function=lambda x: np.maximum(x, 0.0) ** degree)
     for stored, memory in ((count, polynomial(degree)), (2 * count - 1, cut)):
-        shares = one_step_error(d, count=stored, separation=memory, queries=60, seed=16)
+        shares = study.one_step_error(d, count=stored, separation=memory, queries=60, seed=16)
         found = mean_estimate(shares)
         # 2 % for what the Gaussian law leaves out at these sizes.
         assert abs(found.value - theory) < 3 * found.error + 0.02 * theory
     # At many spins it is their law to leading order in 1/d.
-    wide = capacity_at_error(4000, degree=degree, error=0.01)
+    wide = study.capacity_at_error(4000, degree=degree, error=0.01)
     shape = 4000 ** (degree - 1.0) / {2: 1, 3: 3, 4: 15}[degree]
     assert 0.5 * erfc(np.sqrt(shape / (2 * wide))) == pytest.approx(0.01, rel=0.02)
 
@@ -141,7 +128,7 @@ def test_one_step_error_follows_krotov_and_hopfield(degree, d, count):
 @pytest.mark.parametrize(("degree", "dims"), [(2, (200, 400, 800)), (3, (50, 80, 126))])
 @pytest.mark.claim("A7")
 def test_capacity_grows_as_d_to_the_degree_minus_one(degree, dims):
-    fitted = capacity_exponent(dims, degree=degree, bits=10_000, blocks=5, seed=17)
+    fitted = study.capacity_exponent(dims, degree=degree, bits=10_000, blocks=5, seed=17)
     off = abs(fitted["exponent"] - fitted["predicted"])
     assert off < 4 * fitted["exponent_error"] + 0.01
 
@@ -150,7 +137,7 @@ def test_capacity_grows_as_d_to_the_degree_minus_one(degree, dims):
 def test_exponential_memory_loses_patterns_by_the_birthday_law():
     d, counts = 12, np.array([10, 20, 30, 45])
     law = np.exp(-counts * (counts - 1) * d / 2 ** (d + 1))
-    measured = all_fixed_probability(d, counts=counts, networks=200, seed=18).mean(axis=1)
+    measured = study.all_fixed_probability(d, counts=counts, networks=200, seed=18).mean(axis=1)
     assert (abs(measured - law) < 3 * np.sqrt(law * (1 - law) / 200)).all()
 
 
@@ -158,7 +145,7 @@ def test_half_of_the_memories_is_fixed_where_the_likelihood_is_largest():
     """Score and information of P(N) = 2^{−N(N−1)/H(H−1)}, by differences."""
     counts, wins, tries = np.array([2, 3, 4, 6]), np.array([45, 33, 19, 2]), 50
     fixed = np.arange(tries) < wins[:, None]
-    found = half_capacity(counts, fixed=fixed.astype(float))
+    found = study.half_capacity(counts, fixed=fixed.astype(float))
     half, step = found.value, 1e-4
     share, above, below = (
         2.0 ** (-counts * (counts - 1) / (h * (h - 1))) for h in (half, half + step, half - step)
@@ -173,7 +160,7 @@ def test_half_of_the_memories_is_fixed_where_the_likelihood_is_largest():
 def test_exponential_memory_recalls_damaged_patterns_in_one_sweep():
     d, count, damage = 60, 1000, [0.0, 0.1, 0.3]
     how = {"count": count, "corruptions": damage, "queries": 200}
-    one_sweep, final, found = exponential_recall(d, seed=21, **how)
+    one_sweep, final, found = study.exponential_recall(d, seed=21, **how)
     assert (one_sweep[:2] == 1.0).all()
     assert (final >= one_sweep).all()
     # A random pattern is farther than the query's own with probability q, ties with p; sum over
@@ -189,9 +176,9 @@ def test_exponential_memory_recalls_damaged_patterns_in_one_sweep():
 def test_errors_are_the_scatter_over_seeds():
     tried = {"loads": [0.1, 0.15], "networks": 8, "queries": 5}
     turned = {"count": 20, "separation": polynomial(2), "networks": 6, "queries": 4}
-    overlaps = [end_overlaps(200, seed=s, **tried)[0].mean(-1) for s in range(80)]
-    shares = [one_step_error(40, seed=s, **turned) for s in range(150)]
-    fixed = [all_fixed_probability(8, counts=[8], networks=12, seed=s) for s in range(150)]
+    overlaps = [study.end_overlaps(200, seed=s, **tried)[0].mean(-1) for s in range(80)]
+    shares = [study.one_step_error(40, seed=s, **turned) for s in range(150)]
+    fixed = [study.all_fixed_probability(8, counts=[8], networks=12, seed=s) for s in range(150)]
     for samples in map(np.array, (overlaps, shares, fixed)):
         # Were the networks not independent, the means would scatter otherwise.
         claimed = (samples.var(axis=-1, ddof=1) / samples.shape[-1]).mean(axis=0)
@@ -202,7 +189,7 @@ def test_errors_are_the_scatter_over_seeds():
 @pytest.mark.nightly
 def test_errors_of_the_fitted_exponent_are_the_scatter_over_seeds():
     how = {"degree": 2, "blocks": 8, "bits": 1000}
-    fits = [capacity_exponent([20, 30, 45], seed=s, **how) for s in range(24)]
+    fits = [study.capacity_exponent([20, 30, 45], seed=s, **how) for s in range(24)]
     # Weights from eight blocks are noisy themselves, which widens the scatter of the slope.
     bounds = (("capacity", "error", 0.75, 1.35), ("exponent", "exponent_error", 0.8, 1.6))
     for name, error, least, most in bounds:

@@ -9,15 +9,7 @@ from scipy.special import erf
 from scipy.stats import norm
 
 from compendium.c11_discrete_memories.study import retrieval_load
-from compendium.c11b_load_and_temperature.study import (
-    coexistence_load,
-    copies_overlap,
-    melting_temperature,
-    replica_state,
-    retrieval,
-    retrieval_fold,
-    run_heat_bath,
-)
+from compendium.c11b_load_and_temperature import study
 
 # E over a unit normal, by a library's adaptive quadrature.
 average = partial(norm.expect, lb=-12, ub=12, limit=400, epsabs=1e-12, epsrel=1e-12)
@@ -47,12 +39,12 @@ def free_energy(m, q, r, *, load, beta):
 @pytest.mark.parametrize(("load", "temperature"), [(0.05, 0.3), (0.1, 0.2), (0.01, 0.8)])
 def test_states_solve_the_equations_and_have_their_free_energy(load, temperature):
     beta = 1 / temperature
-    state = replica_state(load, temperature=temperature)
+    state = study.replica_state(load, temperature=temperature)
     m, q, r = iterate(load, beta=beta, steps=3000)
     assert (state.overlap, state.copies) == pytest.approx((m, q), rel=1e-8)
     assert state.free_energy == pytest.approx(free_energy(m, q, r, load=load, beta=beta), abs=1e-9)
     ends = beta * np.array([1 - 1e-4, 1 + 1e-4])
-    boltzmann = [b * replica_state(load, temperature=1 / b).free_energy for b in ends]
+    boltzmann = [b * study.replica_state(load, temperature=1 / b).free_energy for b in ends]
     assert np.diff(boltzmann) / np.diff(ends) == pytest.approx(state.energy, rel=1e-5)
 
 
@@ -60,18 +52,18 @@ def test_spin_glass_state_and_where_it_melts():
     for load in (0.04, 0.25):
         frozen = 1 + np.sqrt(load)
         ends = (0.999 * frozen, 1.001 * frozen)
-        below, above = (replica_state(load, temperature=t, retrieval=False) for t in ends)
+        below, above = (study.replica_state(load, temperature=t, retrieval=False) for t in ends)
         assert below.overlap == above.overlap == above.copies == 0.0
         assert 0.0 < below.copies < 0.02
         assert below.replicon < 0.0 < above.replicon
         assert above.replicon == pytest.approx(1 - load / (1.001 * frozen - 1) ** 2)
-    state = replica_state(0.1, temperature=0.6, retrieval=False)
+    state = study.replica_state(0.1, temperature=0.6, retrieval=False)
     _, q, r = iterate(0.1, beta=1 / 0.6, m=0.0, steps=5000)
     assert state.copies == pytest.approx(q, rel=1e-6)
     fourth = average(lambda z: np.cosh(np.sqrt(0.1 * r) * z / 0.6) ** -4.0)
     assert state.replicon == pytest.approx(1 - 0.1 * r / q / 0.6**2 * fourth, rel=1e-6)
     # At a pattern of load 0.05 it is positive: no glass.
-    assert min(replica_state(0.05, temperature=t).replicon for t in (0.03, 0.3, 0.54)) > 0
+    assert min(study.replica_state(0.05, temperature=t).replicon for t in (0.03, 0.3, 0.54)) > 0
 
 
 def test_fold_at_zero_temperature_is_the_known_capacity():
@@ -80,41 +72,43 @@ def test_fold_at_zero_temperature_is_the_known_capacity():
     # At T = 0 the response is C = √(2/π) e^{−y²}/√(αr), m = erf y, √(αr) = m/(√2 y).
     y = brentq(lambda y: erf(y) - overlap, 1.0, 2.0)
     slope = capacity * np.sqrt(2 / np.pi) * np.exp(-(y**2)) * np.sqrt(2) * y / overlap
-    loads = [retrieval_fold(t)[0] for t in (0.01, 0.02)]
+    loads = [study.retrieval_fold(t)[0] for t in (0.01, 0.02)]
     # Two temperatures remove the term in T²: what is left is of third order.
     first = (4 * (loads[0] - capacity) / 0.01 - (loads[1] - capacity) / 0.01) / 2
     assert loads[0] == pytest.approx(capacity, abs=3e-4)
     assert first == pytest.approx(slope, rel=0.2)
-    assert retrieval_fold(0.01)[1] == pytest.approx(overlap, abs=5e-4)
-    assert (1 - 0.999) / np.sqrt(retrieval_fold(0.999)[0]) == pytest.approx(1.95, abs=0.01)
+    assert study.retrieval_fold(0.01)[1] == pytest.approx(overlap, abs=5e-4)
+    assert (1 - 0.999) / np.sqrt(study.retrieval_fold(0.999)[0]) == pytest.approx(1.95, abs=0.01)
 
 
 def test_fold_is_where_iteration_loses_the_pattern():
     for temperature in (0.3, 0.6):
-        load, overlap = retrieval_fold(temperature)
+        load, overlap = study.retrieval_fold(temperature)
         inside, outside = (
             iterate(factor * load, beta=1 / temperature, steps=3000)[0] for factor in (0.995, 1.005)
         )
         assert inside > overlap > 0.5
         assert outside < 1e-3
-        assert melting_temperature(load) == pytest.approx(temperature, abs=1e-7)
-        assert replica_state(0.9999 * load, temperature=temperature).overlap > overlap
+        assert study.melting_temperature(load) == pytest.approx(temperature, abs=1e-7)
+        assert study.replica_state(0.9999 * load, temperature=temperature).overlap > overlap
         with pytest.raises(ValueError, match="sign"):
-            replica_state(1.01 * load, temperature=temperature)
+            study.replica_state(1.01 * load, temperature=temperature)
 
 
 def test_free_energies_cross_at_the_coexistence_load():
     for temperature in (0.05, 0.5):
-        load = coexistence_load(temperature)
+        load = study.coexistence_load(temperature)
         below, there, above = (
-            replica_state(factor * load, temperature=temperature).free_energy
-            - replica_state(factor * load, temperature=temperature, retrieval=False).free_energy
+            study.replica_state(factor * load, temperature=temperature).free_energy
+            - study.replica_state(
+                factor * load, temperature=temperature, retrieval=False
+            ).free_energy
             for factor in (0.9, 1.0, 1.1)
         )
         assert below < -1e-5 < 1e-5 < above
         assert abs(there) < 1e-9
     # At T = 0 the energies of the two states cross at 0.051 to 0.052 (Amit et al.).
-    assert coexistence_load(0.01) == pytest.approx(0.052, abs=0.001)
+    assert study.coexistence_load(0.01) == pytest.approx(0.052, abs=0.001)
 
 
 def test_compiled_sweeps_are_the_plain_ones():
@@ -122,7 +116,7 @@ def test_compiled_sweeps_are_the_plain_ones():
     rng = np.random.default_rng(6)
     patterns = rng.choice([-1.0, 1.0], (5, 30))
     starts, targets = patterns[:3], rng.choice([-1.0, 1.0], (3, 30))
-    states, overlaps, energies = run_heat_bath(
+    states, overlaps, energies = study.run_heat_bath(
         patterns, starts=starts, targets=targets, temperature=0.6, sweeps=6, seed=1
     )
     couplings = patterns.T @ patterns / 30
@@ -140,8 +134,8 @@ def test_compiled_sweeps_are_the_plain_ones():
 
 
 def test_overlap_and_energy_of_the_theory_are_those_of_networks():
-    overlap, energy = retrieval(1500, load=0.08, fraction=0.7, networks=12, seed=11)
-    theory = replica_state(0.08, temperature=0.7 * melting_temperature(0.08))
+    overlap, energy = study.retrieval(1500, load=0.08, fraction=0.7, networks=12, seed=11)
+    theory = study.replica_state(0.08, temperature=0.7 * study.melting_temperature(0.08))
     assert overlap.value == pytest.approx(theory.overlap, abs=3 * overlap.error + 0.01)
     assert energy.value == pytest.approx(theory.energy, rel=0.015)
     assert overlap.error < 0.01
@@ -154,19 +148,19 @@ def test_patterns_are_lost_where_the_glass_is_still_there():
     for _ in range(24):
         patterns = rng.choice([-1.0, 1.0], (10, 200))
         how = {"starts": patterns[:1], "temperature": 1.0, "sweeps": 150}
-        left.append(run_heat_bath(patterns, seed=rng, **how)[1][0, 75:].mean())
+        left.append(study.run_heat_bath(patterns, seed=rng, **how)[1][0, 75:].mean())
     assert abs(np.mean(left)) < 0.2
-    squares = copies_overlap(200, load=0.05, temperature=1.0, networks=16, seed=4)
+    squares = study.copies_overlap(200, load=0.05, temperature=1.0, networks=16, seed=4)
     # A paramagnet of 200 spins would have 1/200 times a factor near one.
     assert squares.value > 4 / 200
-    glass = replica_state(0.05, temperature=1.0, retrieval=False).copies
+    glass = study.replica_state(0.05, temperature=1.0, retrieval=False).copies
     assert squares.value == pytest.approx(glass**2, rel=0.6)
-    assert melting_temperature(0.05) < 1.0
+    assert study.melting_temperature(0.05) < 1.0
 
 
 @pytest.mark.parametrize(("load", "temperature"), [(0.05, 1.6), (0.25, 2.2)])
 def test_copies_have_the_susceptibility_of_the_replicon(load, temperature):
-    found = copies_overlap(250, load=load, temperature=temperature, networks=16, seed=3)
+    found = study.copies_overlap(250, load=load, temperature=temperature, networks=16, seed=3)
     theory = 1 / (1 - load / (temperature - 1) ** 2)
     assert 250 * found.value == pytest.approx(theory, abs=4 * 250 * found.error + 0.05)
     assert 250 * found.error < 0.25

@@ -8,17 +8,7 @@ import pytest
 import torch
 from scipy.special import softmax
 
-from compendium.c12_continuous_memory.study import (
-    CENTRINGS,
-    HALVES,
-    bound_cases,
-    faces_recalled,
-    grouped_patterns,
-    guarantees,
-    prepare_faces,
-    shares_of_kinds,
-    visible_half,
-)
+from compendium.c12_continuous_memory import study
 from compendium.common import images
 from spinformer.core.statistics import mean_interval
 from spinformer.hopfield.continuous import jacobian, update
@@ -41,11 +31,14 @@ def test_faces_return_where_plain_loops_say():
         near = np.linalg.norm(state - memory, axis=1, keepdims=True) < 0.05 * norms
         wanted[centring, equal] = near.sum()
         given |= {"centring": centring, "equal_norm": equal}
-        memory, queries = prepare_faces(torch.as_tensor(faces), **given)
-        assert faces_recalled(memory, queries=queries, coldness=1.0) == near.sum()
+        memory, queries = study.prepare_faces(torch.as_tensor(faces), **given)
+        assert study.faces_recalled(memory, queries=queries, coldness=1.0) == near.sum()
     # Of ±1 a query ends at m = tanh βm: nearer than 5 % to its pattern at β = 2, not at 1.8.
     pair = torch.tensor([[1.0], [-1.0]], dtype=torch.float64)
-    assert [faces_recalled(pair, queries=pair, coldness=beta) for beta in (1.8, 2.0)] == [0, 2]
+    assert [study.faces_recalled(pair, queries=pair, coldness=beta) for beta in (1.8, 2.0)] == [
+        0,
+        2,
+    ]
     assert wanted["mean face", True] == 100
     assert 90 < wanted["none", True] < 100
     assert wanted["none", False] < wanted["mean face", False] < 90
@@ -70,30 +63,30 @@ def test_faces_return_where_plain_loops_say():
 
 def test_prepared_faces_are_what_their_names_say():
     faces = torch.as_tensor(images.faces())
-    assert {int((~visible_half(half)).sum()) for half in HALVES} == {312}
-    assert torch.equal(visible_half("upper"), visible_half("lower").flip(0))
-    lower = faces * visible_half("lower", hidden=0.3)
+    assert {int((~study.visible_half(half)).sum()) for half in study.HALVES} == {312}
+    assert torch.equal(study.visible_half("upper"), study.visible_half("lower").flip(0))
+    lower = faces * study.visible_half("lower", hidden=0.3)
     torch.testing.assert_close(lower, torch.as_tensor(images.mask(faces.numpy(), fraction=0.3)))
-    picture = visible_half("right", hidden=0.2).view(images.FACE_SHAPE)
+    picture = study.visible_half("right", hidden=0.2).view(images.FACE_SHAPE)
     assert torch.equal(picture, (torch.arange(25) < 20).expand(25, 25))
-    seen = visible_half("upper")
-    for centring, equal in product(CENTRINGS, (False, True)):
+    seen = study.visible_half("upper")
+    for centring, equal in product(study.CENTRINGS, (False, True)):
         given = {"seen": seen, "centring": centring, "equal_norm": equal}
-        memory, queries = prepare_faces(faces, **given)
+        memory, queries = study.prepare_faces(faces, **given)
         # Of a face of its own mean only the visible part is known, and its norm.
         shift = {"none": 0.0, "mean face": faces.mean(0)}.get(centring, faces.mean(1, keepdim=True))
         own = faces[:, seen].mean(1, keepdim=True) if centring == "each image" else shift
         scale = 25.0 / (faces - shift).norm(dim=1, keepdim=True) if equal else 1.0
         torch.testing.assert_close(memory, scale * (faces - shift))
         torch.testing.assert_close(queries, scale * (faces - own) * seen)
-        scaled = prepare_faces(faces, scaled_query=True, **given)[1]
+        scaled = study.prepare_faces(faces, scaled_query=True, **given)[1]
         norms = memory.norm(dim=1).mean().expand(100)
         torch.testing.assert_close(scaled.norm(dim=1), norms, rtol=1e-12, atol=0)
         assert float(torch.cosine_similarity(scaled, queries).min()) == pytest.approx(1.0)
 
 
 def test_bound_cases_measure_what_the_definitions_say():
-    cases = bound_cases(1, seed=5)
+    cases = study.bound_cases(1, seed=5)
     rng = np.random.default_rng(5)
     size, width = int(rng.integers(2, 20)), int(rng.integers(2, 40))
     beta, radius = float(np.exp(rng.uniform(-2, 1.5))), float(rng.uniform(0, 0.6))
@@ -105,7 +98,7 @@ def test_bound_cases_measure_what_the_definitions_say():
     for row, slope in zip(weights, cases["slope"], strict=True):
         covariance = np.cov(patterns.T, aweights=row, ddof=0)
         assert slope == pytest.approx(beta * np.linalg.eigvalsh(covariance)[-1], abs=1e-10)
-    many = bound_cases(60, seed=6)
+    many = study.bound_cases(60, seed=6)
     slack = 1 + 1e-12
     assert (many["error"] <= slack * many["error_bound"]).all()
     assert (many["slope"] <= slack * many["sharp_bound"]).all()
@@ -125,7 +118,7 @@ def test_opposite_patterns_all_but_reach_the_bounds(beta):
         rest = 1.0 + math.exp(-2.0 * beta * norm * (norm - radius))
         error = (update(patterns, states=states, beta=beta) - patterns).norm(dim=-1)
         slope = torch.linalg.eigvalsh(jacobian(patterns, states=states, beta=beta))[:, -1]
-        bound = guarantees(patterns, beta=beta, radius=radius)
+        bound = study.guarantees(patterns, beta=beta, radius=radius)
         # The two bounds of the slope are equal for two patterns.
         found = {"error": error * rest, "slope": slope * rest**2, "sharp": slope * rest**2}
         for name, value in found.items():
@@ -139,7 +132,7 @@ def test_the_threshold_is_where_the_ball_just_maps_into_itself():
     others = own.masked_fill(torch.eye(6) > 0, -math.inf).amax(1)
     for beta in (0.2, 1.0):
         radius = 1.0 / (beta * 6 * largest)
-        bound = guarantees(patterns, beta=beta, radius=radius)
+        bound = study.guarantees(patterns, beta=beta, radius=radius)
         assert bound["ball"] == pytest.approx(radius)
         torch.testing.assert_close(bound["separation"], own.diagonal() - others)
         wanted = radius * torch.exp(-beta * (bound["separation"] - bound["stored"]))
@@ -150,10 +143,10 @@ def test_the_threshold_is_where_the_ball_just_maps_into_itself():
 
 
 def test_kinds_are_those_of_the_fixed_points():
-    memories = grouped_patterns(3, clusters=3, members=4, dim=10, seed=2)
+    memories = study.grouped_patterns(3, clusters=3, members=4, dim=10, seed=2)
     assert float(memories.mean(1).abs().max()) < 1e-14
     factors = np.array([0.5, 2.0, 60.0])
-    found = shares_of_kinds(memories, factors=factors)
+    found = study.shares_of_kinds(memories, factors=factors)
     for (row, index), factor in zip(np.ndindex(3, 3), factors.repeat(3), strict=True):
         beta = float(factor) * mean_critical_beta(memories[index])
         points = find_fixed_points(memories[index], beta=beta, starts=memories[index])

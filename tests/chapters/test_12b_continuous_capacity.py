@@ -9,20 +9,7 @@ import torch
 from scipy.optimize import curve_fit
 from scipy.stats import norm
 
-from compendium.c12b_continuous_capacity.study import (
-    capacity,
-    draw_patterns,
-    half_log_count,
-    half_overlap,
-    iterate,
-    kept_patterns,
-    level_log_sums,
-    line_fit,
-    one_step_log_count,
-    outweighed_at,
-    retrieval_fold,
-    weight_concentration,
-)
+from compendium.c12b_continuous_capacity import study
 from spinformer.hopfield.continuous import retrieve
 
 
@@ -52,23 +39,25 @@ def test_capacity_is_where_the_largest_term_of_the_others_reaches_the_score(ense
     u = np.linspace(0, 3.0 if ensemble == "gaussian" else 0.999, 3001)
     rate = np.max(tilts * u[:, None] - cumulants, axis=1)
     for beta, overlap in itertools.product((0.3, 1.0, 2.5), (0.2, 0.6, 0.99)):
-        load = capacity(beta, overlap=overlap, ensemble=ensemble)
+        load = study.capacity(beta, overlap=overlap, ensemble=ensemble)
         for factor, sign in ((0.98, -1), (1.02, 1)):
             there = rate <= factor * load
             noise = (factor * load - rate + beta * u)[there].max()
             assert sign * (noise - beta * overlap) > 0
-    assert capacity(40.0, ensemble="binary") == pytest.approx(np.log(2))
-    assert capacity(7.0, ensemble="gaussian") == 0.5
-    assert capacity(0.5, ensemble="gaussian") == pytest.approx(0.375)
+    assert study.capacity(40.0, ensemble="binary") == pytest.approx(np.log(2))
+    assert study.capacity(7.0, ensemble="gaussian") == 0.5
+    assert study.capacity(0.5, ensemble="gaussian") == pytest.approx(0.375)
 
 
 def test_counts_at_finite_width_are_exact_means():
     overlaps = np.array(list(itertools.product([-1.0, 1.0], repeat=10))).sum(1)
     wanted = np.log(1 + np.exp(7.0) / np.exp(0.7 * overlaps).mean())
-    assert one_step_log_count(10, beta=0.7, ensemble="binary") == pytest.approx(wanted)
+    assert study.one_step_log_count(10, beta=0.7, ensemble="binary") == pytest.approx(wanted)
     for dim, beta in ((12, 1.0), (64, 1 / 8)):
         gap = beta * dim - log_mean(beta * dim, dim=dim)[0]
-        assert one_step_log_count(dim, beta=beta) == pytest.approx(np.logaddexp(0, gap), abs=1e-5)
+        assert study.one_step_log_count(dim, beta=beta) == pytest.approx(
+            np.logaddexp(0, gap), abs=1e-5
+        )
 
 
 @cache
@@ -100,7 +89,7 @@ def fold_by_iteration(dim, *, beta):
 def test_fold_is_where_the_annealed_iteration_collapses(dim):
     beta = dim**-0.5
     log_sum, reaction, spread = fold_by_iteration(dim, beta=beta)
-    fold = retrieval_fold(dim, beta=beta)
+    fold = study.retrieval_fold(dim, beta=beta)
     assert fold.log_count == pytest.approx(np.logaddexp(0, log_sum - reaction), abs=2e-3)
     assert fold.spread == pytest.approx(spread, rel=0.03)
 
@@ -135,7 +124,7 @@ def test_half_as_cold_again_is_still_no_glass():
     for spread in (1.0, 1.5, 8.0):
         scores = memory(64, 64, seed=3) @ memory(512, 64, seed=4).T / 8
         y = float(torch.softmax(spread * scores, -1).square().sum(-1).mean())
-        found = weight_concentration(512, dim=64, spreads=[spread], memories=4, seed=5)
+        found = study.weight_concentration(512, dim=64, spreads=[spread], memories=4, seed=5)
         assert found.mean() == pytest.approx(y, rel=0.25)
         if spread < 2:
             assert y == pytest.approx(np.exp(spread**2) / 512, rel=0.35)
@@ -148,38 +137,38 @@ def test_iteration_in_single_precision_is_that_of_the_package():
     starts = 0.8 * patterns[:40] + 0.6 * memory(40, 64, seed=7)
     exact = retrieve(patterns, queries=starts, beta=1 / 8, tolerance=1e-7, max_steps=400).states
     rows = patterns.numpy().astype(np.float32)
-    overlaps = iterate(rows, starts=starts.numpy(), targets=rows[:40], beta=1 / 8)
+    overlaps = study.iterate(rows, starts=starts.numpy(), targets=rows[:40], beta=1 / 8)
     assert np.abs(overlaps - (exact * patterns[:40]).sum(-1).numpy() / 64).max() < 0.01
     assert 0.2 < (overlaps > 0.5).mean() < 1.0
 
 
 def test_a_growing_memory_outweighs_where_its_sum_does():
     rng = np.random.default_rng(8)
-    own, others = (draw_patterns(count, dim=6, seed=rng) for count in (64, 2**14))
+    own, others = (study.draw_patterns(count, dim=6, seed=rng) for count in (64, 2**14))
     sums = np.cumsum(np.exp(0.8 * (own @ others.T - 6.0)), axis=1)
     wanted = np.where(sums[:, -1] >= 1, np.argmax(sums >= 1, axis=1) + 1, np.inf)
-    assert (outweighed_at(6, beta=0.8, seed=8) == wanted).all()
-    signs = draw_patterns(50, dim=6, ensemble="binary", seed=1)
+    assert (study.outweighed_at(6, beta=0.8, seed=8) == wanted).all()
+    signs = study.draw_patterns(50, dim=6, ensemble="binary", seed=1)
     assert np.abs(signs).min() == 1.0
 
 
 def test_levels_have_the_mean_of_the_sum_and_queries_feel_them():
-    sums = np.exp(level_log_sums(500, dim=20, beta=0.2, samples=400, seed=9))
+    sums = np.exp(study.level_log_sums(500, dim=20, beta=0.2, samples=400, seed=9))
     exact = 500 * np.exp(log_mean(4.0, dim=20)[0])
     assert sums.mean() == pytest.approx(exact, rel=4 * sums.std() / sums.mean() / 20)
-    needed = np.median(level_log_sums(120, dim=24, beta=1.0, samples=300, seed=10)) / 24
-    one, rest = half_overlap(121, dim=24, beta=1.0, memories=6, seed=11)
+    needed = np.median(study.level_log_sums(120, dim=24, beta=1.0, samples=300, seed=10)) / 24
+    one, rest = study.half_overlap(121, dim=24, beta=1.0, memories=6, seed=11)
     assert one.mean() == pytest.approx(needed, abs=0.025)
     assert rest.mean() < one.mean() + 0.02
 
 
 def test_half_of_the_patterns_are_lost_at_the_fold_and_their_share_follows_it():
-    fold = retrieval_fold(49, beta=1 / 7)
+    fold = study.retrieval_fold(49, beta=1 / 7)
     log_counts = fold.log_count + fold.spread * np.linspace(-4, 4, 5)
-    found = half_log_count(49, beta=1 / 7, log_counts=log_counts, memories=6, seed=14)
+    found = study.half_log_count(49, beta=1 / 7, log_counts=log_counts, memories=6, seed=14)
     assert found.mean() == pytest.approx(fold.log_count, abs=0.06)
-    overlap, share = kept_patterns(128, dim=64, beta=1 / 8, memories=12, seed=13)
-    fold = retrieval_fold(64, beta=1 / 8)
+    overlap, share = study.kept_patterns(128, dim=64, beta=1 / 8, memories=12, seed=13)
+    fold = study.retrieval_fold(64, beta=1 / 8)
     theory = norm.cdf((fold.log_count - np.log(128)) / fold.spread)
     assert share.value == pytest.approx(theory, abs=4 * share.error)
     assert 0.01 < share.error < 0.1
@@ -192,6 +181,6 @@ def test_a_line_far_from_its_points_has_wider_errors():
         values = np.array([3.0, middle, 9.0])
         how = {"sigma": errors, "absolute_sigma": widened}
         fit, covariance = curve_fit(lambda x, a, b: a + b * x, x, values, **how)
-        found = line_fit(x, values=values, errors=errors)
+        found = study.line_fit(x, values=values, errors=errors)
         assert [each.value for each in found] == pytest.approx(fit)
         assert [each.error for each in found] == pytest.approx(covariance.diagonal() ** 0.5)

@@ -8,24 +8,14 @@ import torch
 from known_memories import normal
 from scipy.special import ndtr
 
-from compendium.c13_memory_density.study import (
-    DIGITS,
-    HELD_OUT,
-    contrastive_gradient,
-    contrastive_path,
-    free_mixture,
-    learn_digits,
-    pair_mixing,
-    shuffled_digits,
-    swept,
-)
+from compendium.c13_memory_density import study
 from compendium.common.images import digits
 from spinformer.hopfield.density import fit, log_prob, log_weights, loss, loss_gradient
 
 
 @pytest.mark.nightly
 def test_rows_are_the_definitions():
-    exact, near, *longer = HELD_OUT.rows(half=3.0, shift=0.5, seed=2)
+    exact, near, *longer = study.HELD_OUT.rows(half=3.0, shift=0.5, seed=2)
     assert [row["sweeps"] for row in (exact, near, *longer)] == [0, 1, 4, 16]
     # CD-1 stays near the cluster means, whose two bells then have the weights of their norms.
     means = torch.tensor([[3.5, 0.0], [-2.5, 0.0]], dtype=torch.float64)
@@ -37,17 +27,17 @@ def test_rows_are_the_definitions():
     )
     assert near["excess"] == pytest.approx(float(equal - tied), abs=0.6)
     assert 0.0 < exact["excess"] < near["excess"]
-    found, train, test = learn_digits("raw", seed=1)
+    found, train, test = study.learn_digits("raw", seed=1)
     assert (len(train), len(test)) == (1200, 597)
     assert torch.cat([train, test]).sum() == pytest.approx(digits().sum())
-    row = DIGITS.rows(pictures="raw", seed=1)[1]
+    row = study.DIGITS.rows(pictures="raw", seed=1)[1]
     learned, _ = found["cd"]
     weights = log_weights(learned, beta=5.0).exp()
     nearest = ((train[:, None] - learned) ** 2).sum(-1).argmin(1)
     counts = np.bincount(nearest.numpy(), minlength=20)
     free = torch.as_tensor((counts + 0.5) / 1210)
     second = 5.0 * weights[:, None] * learned
-    step = contrastive_gradient(
+    step = study.contrastive_gradient(
         learned, data=train, beta=5.0, steps=10, seed=torch.Generator().manual_seed(721)
     )
     patterns = learned.clone().requires_grad_()
@@ -60,10 +50,10 @@ def test_rows_are_the_definitions():
         "cd_10": float((step - patterns.grad).norm() / second.norm()),
     }
     for name, logits in (("loss", 2.5 * learned.square().sum(1)), ("free", free.log())):
-        mixture = free_mixture(learned, logits=logits, beta=5.0)
+        mixture = study.free_mixture(learned, logits=logits, beta=5.0)
         wanted[name] = -float(mixture.log_prob(test).mean())
     assert {name: row[name] for name in wanted} == pytest.approx(wanted, rel=1e-9)
-    assert (shuffled_digits("equal norm", 0).norm(dim=1) - 5.0).abs().max() < 1e-12
+    assert (study.shuffled_digits("equal norm", 0).norm(dim=1) - 5.0).abs().max() < 1e-12
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -72,7 +62,7 @@ def test_exact_likelihood_beats_cd1_where_radii_differ(seed):
     means = torch.tensor([[2.0, 0.0], [-4.0, 0.0]], dtype=torch.float64)
     train, held_out = (means[torch.arange(4000) % 2] + normal(seed, 4000, 2)).split(2000)
     exact = fit(means, data=train, max_steps=3000, tolerance=1e-12).patterns
-    cd = contrastive_path(means, data=train, rate=0.3, steps=200, seed=seed)[-1]
+    cd = study.contrastive_path(means, data=train, rate=0.3, steps=200, seed=seed)[-1]
     gain = log_prob(exact, states=held_out) - log_prob(cd, states=held_out)
     assert float(gain.mean()) > max(1.0, 5 * float(gain.std()) / math.sqrt(2000))
     # CD-1 sits at the cluster means; its weights are then wrong by the gap of the norms.
@@ -91,17 +81,17 @@ PATTERNS, DATA = 0.7 * normal(8, 3, 2), normal(9, 40, 2) + 0.5
 def test_a_path_takes_the_rate_the_sweeps_and_the_seed_that_it_is_given():
     generator, wanted = torch.Generator().manual_seed(3), PATTERNS
     for share in (1.0, 0.5):
-        slope = contrastive_gradient(wanted, data=DATA, beta=2.0, steps=4, seed=generator)
+        slope = study.contrastive_gradient(wanted, data=DATA, beta=2.0, steps=4, seed=generator)
         wanted = wanted - 0.1 * share * slope
     how = {"data": DATA, "beta": 2.0, "rate": 0.2, "steps": 2, "sweeps": 4, "annealed": True}
-    _, _, last = contrastive_path(PATTERNS, seed=3, **how)
+    _, _, last = study.contrastive_path(PATTERNS, seed=3, **how)
     torch.testing.assert_close(last, wanted, rtol=0, atol=1e-14)
-    assert not torch.equal(contrastive_path(PATTERNS, seed=4, **how)[-1], wanted)
+    assert not torch.equal(study.contrastive_path(PATTERNS, seed=4, **how)[-1], wanted)
 
 
 def test_cd_gradient_approaches_the_exact_one_where_the_chain_mixes():
     exact, many = loss_gradient(PATTERNS, data=DATA), DATA.repeat(2000, 1)
-    short, long = (contrastive_gradient(PATTERNS, data=many, steps=n, seed=4) for n in (1, 8))
+    short, long = (study.contrastive_gradient(PATTERNS, data=many, steps=n, seed=4) for n in (1, 8))
     assert float((long - exact).abs().max()) < 0.01
     assert float((short - exact).abs().max()) > 0.03
 
@@ -114,12 +104,12 @@ def test_pair_mixing_is_the_decay_of_the_gibbs_chain(left, right, beta):
     start = patterns[:1] + normal(6, count, 2) / math.sqrt(beta)
     weight = float(log_weights(patterns, beta=beta)[0].exp())
     for sweeps in (1, 3):
-        after = swept(start, patterns=patterns, beta=beta, steps=sweeps, seed=generator)[:, 0]
+        after = study.swept(start, patterns=patterns, beta=beta, steps=sweeps, seed=generator)[:, 0]
         # The mean is linear in the share p of the first pattern, p − w = λ^sweeps (1 − w).
-        share = weight + pair_mixing(patterns, beta=beta) ** sweeps * (1 - weight)
+        share = weight + study.pair_mixing(patterns, beta=beta) ** sweeps * (1 - weight)
         expected = share * left - (1 - share) * right
         assert abs(float(after.mean()) - expected) < 4 * float(after.std()) / math.sqrt(count)
-    assert pair_mixing(torch.zeros_like(patterns)) == pytest.approx(0.0, abs=1e-12)
+    assert study.pair_mixing(torch.zeros_like(patterns)) == pytest.approx(0.0, abs=1e-12)
     # One far, one near the origin: hops to the far one happen at Φ(0.3), back never.
     patterns = torch.tensor([[2e3], [0.3]], dtype=torch.float64)
-    assert pair_mixing(patterns) == pytest.approx(1.0 - float(ndtr(0.3)), abs=1e-6)
+    assert study.pair_mixing(patterns) == pytest.approx(1.0 - float(ndtr(0.3)), abs=1e-6)

@@ -5,18 +5,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from compendium.c21a_cheap_free_energies.study import (
-    BETAS,
-    ERRORS,
-    OVERLAPS,
-    THEORIES,
-    draw_system,
-    fall_of_errors,
-    glass_susceptibility,
-    squared_error,
-    state_evolution,
-    unrolled_tap,
-)
+from compendium.c21a_cheap_free_energies import study
 from compendium.common.glass import glass_state, instability_beta
 from spinformer.spins.ising import sherrington_kirkpatrick, solve_exact
 from spinformer.spins.mean_field import belief_propagation, solve_mean_field
@@ -27,16 +16,16 @@ def _errors(kind, size, copies, sweeps=800):
     """Mean squared errors against the other sampler of the package, two runs a system."""
     wrong = []
     for copy in range(copies):
-        couplings, fields = draw_system(kind, size=size, seed=10_000 + 97 * copy + size)
-        system = {"fields": fields, "beta": BETAS[kind]}
+        couplings, fields = study.draw_system(kind, size=size, seed=10_000 + 97 * copy + size)
+        system = {"fields": fields, "beta": study.BETAS[kind]}
         run = {"sweeps": sweeps, "burn": 100, "chains": 2, **system}
         one, other = (
             sample_ising(couplings, **run, seed=copy + 50 * k).magnetization.value for k in range(2)
         )
-        found = [solve_mean_field(couplings, **system, method=m).value for m in THEORIES[:-1]]
+        found = [solve_mean_field(couplings, **system, method=m).value for m in study.THEORIES[:-1]]
         found.append(belief_propagation(couplings, **system).value)
         wrong.append([np.mean((m - one) * (m - other)) for m in found])
-    return dict(zip(THEORIES, np.mean(wrong, axis=0), strict=True))
+    return dict(zip(study.THEORIES, np.mean(wrong, axis=0), strict=True))
 
 
 @pytest.mark.claim("B7b")
@@ -63,11 +52,11 @@ def test_the_susceptibility_by_other_means():
         couplings, fields=fields, betas=np.array([0.5, 1.2]), sweeps=20_000, burn=100, copies=4
     )
     exact = solve_exact(couplings, fields=fields, beta=1.2)
-    assert glass_susceptibility(run.overlaps[:, 1], size=9) == pytest.approx(
+    assert study.glass_susceptibility(run.overlaps[:, 1], size=9) == pytest.approx(
         (exact.susceptibility**2).sum() / 9, rel=0.05
     )
     # The stored averages, unweighted.
-    table = OVERLAPS.read()
+    table = study.OVERLAPS.read()
     rows = (table["beta"] == 0.8) & (table["size"] == 256)
     limit = glass_state(0.8, field_std=0.2).susceptibility
     assert table["susceptibility"][rows].mean() == pytest.approx(limit, abs=0.3)
@@ -77,7 +66,7 @@ def test_the_susceptibility_by_other_means():
 @pytest.mark.claim("B7f")
 def test_adaptive_tap_falls_faster_than_the_others():
     """The stored errors by an unweighted fit of their means; medians of sizes 64 against 512."""
-    table = ERRORS.read()
+    table = study.ERRORS.read()
     at = {n: (table["kind"] == "gaussian") & (table["size"] == n) for n in np.unique(table["size"])}
     slopes, fallen = {}, {}
     for theory in ("tap", "adaptive", "beliefs"):
@@ -109,12 +98,12 @@ def test_unrolled_layers_by_linear_algebra():
             np.sqrt(glass_state(beta, field_std=0.5).stability), abs=0.04
         )
         path, wrong = (
-            unrolled_tap(couplings, fields=fields, beta=beta, layers=300, memory=memory)
+            study.unrolled_tap(couplings, fields=fields, beta=beta, layers=300, memory=memory)
             for memory in ("before", "now")
         )
         assert np.abs(path[-1] - m).max() < 1e-9
         assert np.abs(wrong[-1] - wrong[-2]).max() > 0.1
-    cold = unrolled_tap(couplings, fields=fields, beta=3.0, layers=300)
+    cold = study.unrolled_tap(couplings, fields=fields, beta=3.0, layers=300)
     assert np.abs(cold[-1] - cold[-2]).max() > 1e-2
 
 
@@ -122,14 +111,14 @@ def test_the_squared_error_carries_no_noise():
     rng = np.random.default_rng(0)
     truth = rng.uniform(-1, 1, 400)
     values = [
-        squared_error(truth + 0.1, copies=truth + 0.5 * rng.standard_normal((4, 400)))
+        study.squared_error(truth + 0.1, copies=truth + 0.5 * rng.standard_normal((4, 400)))
         for _ in range(200)
     ]
     assert np.mean(values) == pytest.approx(0.01, abs=4 * np.std(values) / np.sqrt(200))
 
 
 def test_exponents_own_up_to_scatter():
-    for key, fall in fall_of_errors().items():
+    for key, fall in study.fall_of_errors().items():
         keep = fall.value > fall.error
         x, y = np.log(fall.sizes[keep]), np.log(fall.value[keep])
         weights = (fall.value / fall.error)[keep]
@@ -140,7 +129,7 @@ def test_exponents_own_up_to_scatter():
 
 def test_ensembles_have_unit_rows_and_their_spectra():
     memory, rotated, graph = (
-        draw_system(kind, size=600, seed=1)[0] for kind in ("patterns", "rotated", "sparse")
+        study.draw_system(kind, size=600, seed=1)[0] for kind in ("patterns", "rotated", "sparse")
     )
     for j in (memory, rotated, graph):
         assert (j == j.T).all()
@@ -154,13 +143,13 @@ def test_ensembles_have_unit_rows_and_their_spectra():
     assert np.linalg.eigvalsh(memory)[-1] == pytest.approx(
         (1 + np.sqrt(2)) ** 2 / np.sqrt(2) - np.sqrt(2), abs=0.1
     )
-    assert not np.array_equal(graph, draw_system("sparse", size=600, seed=2)[0])
+    assert not np.array_equal(graph, study.draw_system("sparse", size=600, seed=2)[0])
 
 
 def test_state_evolution_foretells_a_large_network():
     couplings, fields = sherrington_kirkpatrick(1500, seed=1, field_std=0.5)
-    square, pair = state_evolution(10, beta=1.1, field_std=0.5)
-    path = unrolled_tap(couplings, fields=fields, beta=1.1, layers=10)
+    square, pair = study.state_evolution(10, beta=1.1, field_std=0.5)
+    path = study.unrolled_tap(couplings, fields=fields, beta=1.1, layers=10)
     assert (path**2).mean(1) == pytest.approx(square, abs=0.03)
     assert (path[1:] * path[:-1]).mean(1) == pytest.approx(pair[1:], abs=0.03)
 
@@ -170,7 +159,7 @@ def test_layers_that_have_settled_overlap_as_one_layer_with_itself():
     for beta, std in ((1.2, 0.5), (3.0, 3.0), (4.0, 11.0)):
         glass = glass_state(beta, field_std=std)
         assert glass.stability < 0.8
-        square, pair = state_evolution(90, beta=beta, field_std=std)
+        square, pair = study.state_evolution(90, beta=beta, field_std=std)
         assert square[-1] == pytest.approx(glass.overlap, abs=1e-9)
         assert pair[-1] == pytest.approx(glass.overlap, abs=1e-8), (beta, std)
 

@@ -9,18 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ortho_group
 
-from compendium.c23_anatomy.study import (
-    LEARNED,
-    derivative_errors,
-    dissect,
-    distance_to_saddle,
-    draw_bilinear,
-    draw_tokens,
-    fit_per_token,
-    locality,
-    outside_span,
-    share_between_groups,
-)
+from compendium.c23_anatomy import study
 from compendium.common.exact_spins import two_spins
 from spinformer.spins.module import Solver, SpinTransformerModule, response_attention
 from spinformer.spins.solvers import vector_spins
@@ -38,12 +27,12 @@ from spinformer.spins.solvers import vector_spins
 )
 def test_parts_are_the_gradient(sites, dim, seed, beta, gamma, strength, mask_diagonal):
     """−(1/D) dF/dh by autograd through couplings and saddle point, and the closed-form response."""
-    fields, push = (draw_tokens(2, sites=sites, dim=dim, seed=seed + n) for n in range(2))
+    fields, push = (study.draw_tokens(2, sites=sites, dim=dim, seed=seed + n) for n in range(2))
     options = {"beta": beta, "gamma": gamma, "strength": strength, "mask_diagonal": mask_diagonal}
-    options["bilinear"] = draw_bilinear(dim, seed=seed)
-    shares = dissect(fields, **options).shares()
+    options["bilinear"] = study.draw_bilinear(dim, seed=seed)
+    shares = study.dissect(fields, **options).shares()
     assert sum(shares.values()) == pytest.approx([1.0, 1.0], abs=1e-9)
-    errors = derivative_errors(fields, push=push, **options)
+    errors = study.derivative_errors(fields, push=push, **options)
     scale = 1 + gamma * dim**0.5
     assert errors["autograd"] < 1e-11 * scale
     assert errors["formula"] < 1e-12 * scale
@@ -52,14 +41,17 @@ def test_parts_are_the_gradient(sites, dim, seed, beta, gamma, strength, mask_di
 @pytest.mark.claim("B9")
 def test_rotations_and_spans():
     """All but the response commute with any rotation of the channels; the response does not."""
-    fields, bilinear = draw_tokens(1, sites=5, dim=9, seed=0)[0], draw_bilinear(9, seed=1)
+    fields, bilinear = (
+        study.draw_tokens(1, sites=5, dim=9, seed=0)[0],
+        study.draw_bilinear(9, seed=1),
+    )
     turn = torch.tensor(ortho_group.rvs(9, random_state=2))
-    here = dissect(fields, bilinear=bilinear, beta=1.2, gamma=2.0)
-    both = dissect(fields @ turn, bilinear=turn.T @ bilinear @ turn, beta=1.2, gamma=2.0)
+    here = study.dissect(fields, bilinear=bilinear, beta=1.2, gamma=2.0)
+    both = study.dissect(fields @ turn, bilinear=turn.T @ bilinear @ turn, beta=1.2, gamma=2.0)
     for name, part in here.parts().items():
         torch.testing.assert_close(both.parts()[name], part @ turn, rtol=0, atol=1e-12)
-        assert (outside_span(part, fields=fields) > 1e-3) == (name == "response")
-    held = dissect(fields @ turn, bilinear=bilinear, beta=1.2, couplings=here.couplings)
+        assert (study.outside_span(part, fields=fields) > 1e-3) == (name == "response")
+    held = study.dissect(fields @ turn, bilinear=bilinear, beta=1.2, couplings=here.couplings)
     torch.testing.assert_close(held.spins, here.spins @ turn, rtol=0, atol=1e-12)
     assert (held.response == 0).all()
 
@@ -90,9 +82,9 @@ def test_the_echo_of_a_pair_is_a_number_for_many_components():
 @pytest.mark.parametrize("mask_diagonal", [True, False])
 def test_series_and_onsager_term(mask_diagonal):
     """τ_i⟨u_i⟩ = h_i/2 + Σ_{j≠i} J_ij⟨u_j⟩, its first iterate, and what is left for weak J."""
-    fields, bilinear = draw_tokens(2, sites=7, dim=9, seed=0), draw_bilinear(9, seed=1)
+    fields, bilinear = study.draw_tokens(2, sites=7, dim=9, seed=0), study.draw_bilinear(9, seed=1)
     scores = {"bilinear": bilinear, "strength": 0.02, "mask_diagonal": mask_diagonal}
-    a, beta = dissect(fields, beta=1.4, **scores), 1.4
+    a, beta = study.dissect(fields, beta=1.4, **scores), 1.4
     others = (a.couplings + a.couplings.mT) / 2
     others = others - torch.diag_embed(others.diagonal(dim1=-2, dim2=-1))
     tau = (fields / (2 * a.residual))[..., :1]
@@ -110,18 +102,22 @@ def test_series_and_onsager_term(mask_diagonal):
 
 def test_locality_adds_up():
     """The Jacobian against finite differences, and its frozen part against moving h in G h only."""
-    fields, bilinear = draw_tokens(1, sites=5, dim=4, seed=0)[0], draw_bilinear(4, seed=1)
+    fields, bilinear = (
+        study.draw_tokens(1, sites=5, dim=4, seed=0)[0],
+        study.draw_bilinear(4, seed=1),
+    )
     options = {"beta": 1.0, "gamma": 1.5}
-    total = locality(fields, bilinear=bilinear, **options)
+    total = study.locality(fields, bilinear=bilinear, **options)
     pushes = torch.zeros(4, 5, 4, dtype=torch.float64)
     pushes[:, 2] = 1e-5 * torch.eye(4)
     ahead, behind = (
-        dissect(fields + sign * pushes, bilinear=bilinear, **options).response for sign in (1, -1)
+        study.dissect(fields + sign * pushes, bilinear=bilinear, **options).response
+        for sign in (1, -1)
     )
     block = ((ahead - behind) / 2e-5).square().sum((0, 2))
     torch.testing.assert_close(total[:, 2], block, rtol=1e-6, atol=0)
     # Frozen: the fields that G averages move, G does not.
-    held = dissect(fields, bilinear=bilinear, **options)
+    held = study.dissect(fields, bilinear=bilinear, **options)
     weights = response_attention(held.couplings, correlation=held.correlation, strength=0.5)
 
     def averaged(h):
@@ -129,26 +125,26 @@ def test_locality_adds_up():
 
     torch.testing.assert_close(averaged(fields), held.response, rtol=0, atol=1e-13)
     want = torch.autograd.functional.jacobian(averaged, fields).square().sum(dim=(1, 3))
-    frozen = locality(fields, bilinear=bilinear, frozen=True, **options)
+    frozen = study.locality(fields, bilinear=bilinear, frozen=True, **options)
     torch.testing.assert_close(frozen, want, rtol=1e-12, atol=1e-15)
     assert (frozen.diagonal() == 0).all()
 
 
 def test_deviations_that_are_there_are_seen(monkeypatch):
-    fields, push = (draw_tokens(2, sites=4, dim=5, seed=seed) for seed in (0, 1))
+    fields, push = (study.draw_tokens(2, sites=4, dim=5, seed=seed) for seed in (0, 1))
     options = {"beta": 1.2, "gamma": 2.0, "strength": 0.5}
-    options |= {"bilinear": draw_bilinear(5, seed=2), "push": push}
-    assert derivative_errors(fields, **options)["difference"] < 1e-9
+    options |= {"bilinear": study.draw_bilinear(5, seed=2), "push": push}
+    assert study.derivative_errors(fields, **options)["difference"] < 1e-9
 
     # Parts whose response is off in a single component, and a free energy off by a factor.
     def disturbed(*args, **options):
-        parts = dissect(*args, **options)
+        parts = study.dissect(*args, **options)
         off = torch.zeros_like(parts.response)
         off[0, 0], off[1, 1] = 1e-3, -1e-3
         return replace(parts, response=parts.response + off, free_energy=1.5 * parts.free_energy)
 
     monkeypatch.setattr("compendium.c23_anatomy.study.dissect", disturbed)
-    wrong = derivative_errors(fields, **options)
+    wrong = study.derivative_errors(fields, **options)
     assert (wrong["autograd"], wrong["formula"]) == pytest.approx((1e-3, 1e-3), rel=1e-6)
     assert wrong["difference"] > 1e-2
 
@@ -162,29 +158,29 @@ def test_the_distance_of_a_module_from_the_saddle():
     with torch.no_grad():
         for one in (module, exact):
             one.log_beta += torch.tensor([0.0, 0.7])
-    inputs = draw_tokens(2, sites=5, dim=8, seed=3)
-    distance, converged = distance_to_saddle(module, inputs)
+    inputs = study.draw_tokens(2, sites=5, dim=8, seed=3)
+    distance, converged = study.distance_to_saddle(module, inputs)
     with torch.no_grad():
         found, truth = (one(inputs, return_parts=True)[1].spins for one in (module, exact))
     assert distance == pytest.approx(float((found - truth).norm() / truth.norm()), rel=1e-9)
     assert 1e-4 < distance < 0.1
     assert converged
     module.solver = Solver(max_steps=2)
-    assert not distance_to_saddle(module, inputs)[1]
+    assert not study.distance_to_saddle(module, inputs)[1]
 
 
 @pytest.mark.claim("B12")
 def test_what_bounds_the_networks_of_the_table():
     """A row of the table against a look-up of the clusters on other systems."""
-    table = LEARNED.read()
+    table = study.LEARNED.read()
     unit = {"gamma": 1.0, "surroundings": "clusters", "seed": 3, "systems": 1500, "steps": 400}
     here = np.all([table[name] == value for name, value in unit.items()], axis=0)
     (learned,), (decided,) = table["test"][here], table["decided"][here]
     # No network: the mean response of the tokens of each cluster, on other systems of this draw.
-    bilinear = draw_bilinear(16, seed=301)
-    centres = draw_tokens(1, sites=4, dim=16, seed=302)[0]
-    h = draw_tokens(300, sites=12, dim=16, seed=9, prototypes=centres)
-    response = dissect(h, bilinear=bilinear, beta=1.0).response.flatten(0, 1)
+    bilinear = study.draw_bilinear(16, seed=301)
+    centres = study.draw_tokens(1, sites=4, dim=16, seed=302)[0]
+    h = study.draw_tokens(300, sites=12, dim=16, seed=9, prototypes=centres)
+    response = study.dissect(h, bilinear=bilinear, beta=1.0).response.flatten(0, 1)
     which = (h.flatten(0, 1) @ centres.T).argmax(-1)
     half = len(which) // 2
     means = torch.stack([response[:half][which[:half] == k].mean(0) for k in range(4)])
@@ -199,7 +195,7 @@ def test_a_share_between_groups():
     generator = torch.Generator().manual_seed(0)
     group, member = (torch.randn(4000, n, 3, generator=generator) for n in (1, 8))
     for size, share in ((0.0, 0.0), (0.5, 0.2), (2.0, 0.8)):
-        assert share_between_groups(size * group + member) == pytest.approx(share, abs=0.02)
+        assert study.share_between_groups(size * group + member) == pytest.approx(share, abs=0.02)
 
 
 def test_per_token_fit_finds_what_is_there():
@@ -207,18 +203,18 @@ def test_per_token_fit_finds_what_is_there():
     inputs = torch.randn(4000, 3, generator=generator).double()
     targets = torch.stack([inputs[:, 0] - inputs[:, 1], inputs[:, 2].square()], dim=1)
     wide = {"targets": targets, "width": 64, "steps": 600, "seed": 0}
-    network = fit_per_token(inputs, **wide, elsewhere=(inputs[3000:], targets[3000:]))
+    network = study.fit_per_token(inputs, **wide, elsewhere=(inputs[3000:], targets[3000:]))
     assert network["test"] > 0.97
     assert network["elsewhere"] == pytest.approx(network["test"])
     noise = torch.randn(4000, 2, generator=generator).double()
-    assert fit_per_token(inputs, targets=noise, width=16, steps=300, seed=0)["test"] < 0.02
+    assert study.fit_per_token(inputs, targets=noise, width=16, steps=300, seed=0)["test"] < 0.02
     # Scales are per feature, and from the training set alone: units and offsets of a feature
     # change nothing, nor does what the test set holds change the training.
     units = torch.tensor([1e-3, 1.0, 1e3]).double()
     short = {"targets": targets, "width": 8, "steps": 50, "seed": 0}
-    plain = fit_per_token(inputs, **short)
-    scaled = fit_per_token(inputs * units + 5 * units, **short)
+    plain = study.fit_per_token(inputs, **short)
+    scaled = study.fit_per_token(inputs * units + 5 * units, **short)
     assert scaled["train"] == pytest.approx(plain["train"], abs=1e-6)
     strange = inputs.clone()
     strange[3000:] *= 1e3
-    assert fit_per_token(strange, **short)["train"] == plain["train"]
+    assert study.fit_per_token(strange, **short)["train"] == plain["train"]

@@ -9,16 +9,7 @@ from minilm_model import installed_model
 from sklearn.linear_model import Ridge
 
 from compendium.c23_anatomy.study import dissect
-from compendium.c23c_real_layer.study import (
-    LAYERS,
-    RIDGES,
-    attention_scores,
-    feed_forward_output,
-    feed_forward_scores,
-    layer_parts,
-    mixing_terms,
-    normalization_scores,
-)
+from compendium.c23c_real_layer import study
 from spinformer.language.encoder import run_model
 from spinformer.language.text import sample_texts, text_windows
 from spinformer.language.untrained import example_model
@@ -35,7 +26,7 @@ def weight(name):
 def test_terms_add_up_to_the_attention():
     """Own value times its weight and the directed rest are the output; the others by hand."""
     trace = run_model(MODEL, TOKENS)[1]
-    terms = mixing_terms(MODEL, trace)
+    terms = study.mixing_terms(MODEL, trace)
     weights = torch.softmax(trace.beta * trace.queries @ trace.keys.mT, -1)
     own = weights.diagonal(dim1=-2, dim2=-1).unsqueeze(-1) * terms["own"]
     bias = MODEL.weights["encoder.layer.1.attention.output.dense.bias"]
@@ -58,7 +49,7 @@ def test_terms_add_up_to_the_attention():
 def test_spins_and_response_of_a_head():
     """The saddle point by `dissect`, the response by autograd at fixed correlations."""
     trace = run_model(MODEL, TOKENS)[1]
-    parts = layer_parts(MODEL, trace, strength=0.7)
+    parts = study.layer_parts(MODEL, trace, strength=0.7)
     weights = torch.softmax(trace.beta * trace.queries @ trace.keys.mT, -1)
     correlations = []
     for h in range(2):
@@ -103,12 +94,12 @@ def test_spins_and_response_of_a_head():
 def test_fits_by_another_library():
     """Ridge regression of scikit-learn, on the same splits."""
     traces = [run_model(MODEL, text_windows(MODEL, words, 8)[:1])[1] for words in WORDS.values()]
-    found = [(trace, layer_parts(MODEL, trace)) for trace in traces]
-    ridge = feed_forward_scores(MODEL, found)
+    found = [(trace, study.layer_parts(MODEL, trace)) for trace in traces]
+    ridge = study.feed_forward_scores(MODEL, found)
     inputs = [trace.normalized.flatten(0, 1).numpy() for trace, _ in found]
     responses = [parts.responses["response"].flatten(0, 1).numpy() for _, parts in found]
     both = [np.concatenate(pair, 1) for pair in zip(inputs, responses, strict=True)]
-    outputs = [feed_forward_output(MODEL, trace).flatten(0, 1).numpy() for trace, _ in found]
+    outputs = [study.feed_forward_output(MODEL, trace).flatten(0, 1).numpy() for trace, _ in found]
     differ = 0
     for (name, data), unseen in product((("own", inputs), ("response", both)), range(3)):
         # The ridge is chosen on the next text, the fit is that of the one after it.
@@ -116,7 +107,7 @@ def test_fits_by_another_library():
         center, width = data[train].mean(0), data[train].std(0, ddof=1)
         mean = outputs[train].mean(0)
         best = []
-        for strength in RIDGES:
+        for strength in study.RIDGES:
             fit = Ridge(alpha=strength * len(data[train]), fit_intercept=False)
             fit.fit((data[train] - center) / width, outputs[train] - mean)
             shares = []
@@ -132,7 +123,7 @@ def test_fits_by_another_library():
     spread = trace.residual.std(-1, unbiased=False).flatten().numpy()
     gain = parts.gain.log().mean(1).flatten().numpy()
     want = np.corrcoef(gain, -np.log(spread))[0, 1]
-    assert normalization_scores(found)["gain"][0] == pytest.approx(want, abs=1e-9)
+    assert study.normalization_scores(found)["gain"][0] == pytest.approx(want, abs=1e-9)
 
 
 def looks_of(trace):
@@ -165,11 +156,11 @@ def share_by_hand(texts, goals):
 @pytest.mark.claim("B9c")
 def test_a_unit_of_the_table_by_other_means():
     """Layer 0 of the model again, in NumPy, without the package's terms, which give the same."""
-    model, table = installed_model(), LAYERS.read()
+    model, table = installed_model(), study.LAYERS.read()
     features, goals, terms, targets = [], [], [], []
     for words in sample_texts().values():
         trace = run_model(model, text_windows(model, words, 64)[:4])[0]
-        terms.append(mixing_terms(model, trace))
+        terms.append(study.mixing_terms(model, trace))
         _, between, values = looks_of(trace)
         features.append(written_by(model, 0, np.stack([values, between @ values])))
         targets.append(trace.attended)
@@ -181,7 +172,7 @@ def test_a_unit_of_the_table_by_other_means():
     here = np.all([table[name] == value for name, value in unit.items()], axis=0)
     assert table["score"][here][unseen] == pytest.approx(score, abs=1e-5)
     sets = {"symmetrized": ("own", "symmetrized")}
-    again = attention_scores(terms, targets=targets, sets=sets)["symmetrized"]
+    again = study.attention_scores(terms, targets=targets, sets=sets)["symmetrized"]
     assert again[unseen] == pytest.approx(score, abs=1e-8)
 
 

@@ -11,19 +11,8 @@ from scipy import stats
 from scipy.special import log_softmax
 from torch.nn.functional import cosine_similarity, normalize
 
+from compendium.c24_training import study
 from compendium.c24_training.settings import LAYERS, MIXERS, TABLES, gap
-from compendium.c24_training.study import (
-    COPIES,
-    DIGITS,
-    EXPERIMENTS,
-    RECALL,
-    TUNING,
-    fit,
-    probe_layers,
-    score,
-    train_arm,
-    values_of,
-)
 from compendium.common.classifiers import ARMS, COUPLINGS, TokenClassifier, build_classifier
 from compendium.common.images import digit_labels, digits
 from compendium.common.rows import groups
@@ -165,7 +154,7 @@ def test_couplings_that_see_no_tokens_are_those_of_a_plain_system(arm):
 def test_probes_against_plain_loops():
     model = _digits("saddle", dim=16, strength=1.0)
     tokens, labels = (part[:20] for part in digit_task(0).test)
-    probe = probe_layers(model, tokens, labels=labels)[0]
+    probe = study.probe_layers(model, tokens, labels=labels)[0]
     with torch.no_grad():
         after, parts = model.layers[0](model.embed(tokens), return_parts=True)
         physical = parts.validity().physical
@@ -189,7 +178,7 @@ def test_probes_against_plain_loops():
     for name, value in want.items():
         assert probe[name] == pytest.approx(value, abs=1e-4, rel=0), name
     silent, other = (
-        probe_layers(_digits(arm, dim=16), tokens, labels=labels)[0]
+        study.probe_layers(_digits(arm, dim=16), tokens, labels=labels)[0]
         for arm in ("no response", "attention")
     )
     assert silent["response"] == 0.0
@@ -206,10 +195,10 @@ def test_an_undriven_layer_keeps_only_what_all_samples_share():
     angle = torch.linspace(0, 2 * torch.pi, 61)[:-1]
     own = torch.stack([angle.cos(), angle.sin()], -1)[:, None].expand(60, 4, 2)
     labels = torch.zeros(60, dtype=torch.int64)
-    probe = probe_layers(model, own, labels=labels)[0]
+    probe = study.probe_layers(model, own, labels=labels)[0]
     assert probe["correlation"] > 0.3
     assert abs(probe["undriven"]) < 0.06
-    shared = probe_layers(model, torch.ones(60, 4, 2), labels=labels)[0]
+    shared = study.probe_layers(model, torch.ones(60, 4, 2), labels=labels)[0]
     assert shared["undriven"] == pytest.approx(shared["correlation"], rel=1e-4)
 
 
@@ -245,13 +234,13 @@ def test_runs_side_by_side_are_those_one_by_one(arm, task):
         {"split": 2, "start": 1, "rate": 0.003, "strength": 2.0},
     ]
     given = {"steps": 4, "probed": 0}
-    found = train_arm(arm, task, cells, looks=(0, 4), **given)
+    found = study.train_arm(arm, task, cells, looks=(0, 4), **given)
     for cell, (_, _, own, (start, end)) in zip(cells, found, strict=True):
         shape = {"seed": 1000 * cell["split"] + cell["start"], "strength": cell["strength"]}
         fresh = build_classifier(arm, depth=1, **shape, **own.shape)
         test = task(cell["split"]).test
-        assert start.loss == pytest.approx(score(fresh, *test)[1], rel=1e-5)
-        ((_, _, _, (alone,)),) = train_arm(arm, task, [cell], looks=(4,), **given)
+        assert start.loss == pytest.approx(study.score(fresh, *test)[1], rel=1e-5)
+        ((_, _, _, (alone,)),) = study.train_arm(arm, task, [cell], looks=(4,), **given)
         assert alone.loss == pytest.approx(end.loss, rel=2e-3)
         assert abs(end.loss - start.loss) > 0.001
 
@@ -262,7 +251,7 @@ def test_a_step_that_is_not_finite_is_left_out():
     with torch.no_grad():
         fresh.readout.weight[0] = torch.inf
     start = {name: value.clone() for name, value in fresh.state_dict().items()}
-    fit([fresh], steps=2, **given)
+    study.fit([fresh], steps=2, **given)
     assert all(torch.equal(value, start[name]) for name, value in fresh.state_dict().items())
 
 
@@ -278,7 +267,7 @@ def test_every_token_is_read_and_only_what_is_asked_counts():
     assert len(rows) == 20 * MARKS
     right = np.mean(rows.argmax(1) == wanted)
     loss = -np.mean(log_softmax(rows, axis=1)[np.arange(len(rows)), wanted])
-    assert score(model, tokens, labels) == pytest.approx((right, loss), rel=1e-5)
+    assert study.score(model, tokens, labels) == pytest.approx((right, loss), rel=1e-5)
 
 
 def at_best(grid, *, arm, strength, updates=200):
@@ -316,18 +305,22 @@ def test_couplings_alone_carry_the_digits():
     arms, gaps = ("couplings only", "read-out only"), []
     for strength in (2.0, 1e-6):
         cells = [{"split": 3, "rate": 0.03, "strength": strength}]
-        found = [train_arm(arm, digit_task, cells, **options)[0][3][0].accuracy for arm in arms]
+        found = [
+            study.train_arm(arm, digit_task, cells, **options)[0][3][0].accuracy for arm in arms
+        ]
         gaps.append(found[0] - found[1])
     assert gaps[0] > 0.1
     assert abs(gaps[1]) < 0.08
-    pairs = (values_of(DIGITS.read(), arm=arm, name="accuracy") for arm in arms)
+    pairs = (study.values_of(study.DIGITS.read(), arm=arm, name="accuracy") for arm in arms)
     assert stats.ttest_rel(*pairs).confidence_interval(0.95).low > 0.05
 
 
 def test_values_are_those_of_the_layer_and_of_the_look():
     for layer, look, wanted in ((1, 0, [1, 0]), (2, -1, [2, 200]), (-1, 1, [2, 50])):
         given = {"arm": "saddle", "layer": layer, "look": look}
-        told = [values_of(DIGITS.read(), name=name, **given) for name in ("layer", "step")]
+        told = [
+            study.values_of(study.DIGITS.read(), name=name, **given) for name in ("layer", "step")
+        ]
         assert np.array_equal(np.unique(told, axis=1)[:, 0], wanted)
 
 
@@ -339,8 +332,8 @@ def test_copies_are_learned_in_front_of_frozen_couplings():
     for arm in ("saddle", "frozen couplings", "positions"):
         network = build_classifier(arm, seed=3, depth=1, strength=0.6, **task.shape)
         drawn = [p.detach().clone() for p in network.parameters() if not p.requires_grad]
-        fit([network], tasks=[task], rates=[0.018], seeds=[3], steps=50, probed=0)
-        right[arm] = score(network, tokens, labels)[0]
+        study.fit([network], tasks=[task], rates=[0.018], seeds=[3], steps=50, probed=0)
+        right[arm] = study.score(network, tokens, labels)[0]
         kept = [p for p in network.parameters() if not p.requires_grad]
         assert all(torch.equal(*pair) for pair in zip(drawn, kept, strict=True))
     assert right["saddle"] > right["frozen couplings"] + 0.05
@@ -409,22 +402,24 @@ def test_correlations_along_depth():
     grown = {}
     for strength in (0.01, 0.6):
         stack = _digits("saddle", seed=3, depth=4, strength=strength)
-        layers = probe_layers(stack, tokens, labels=labels)
+        layers = study.probe_layers(stack, tokens, labels=labels)
         grown[strength] = layers[-1]["correlation"] - layers[0]["correlation"]
     assert abs(grown[0.01]) < 0.05
     assert grown[0.6] > 0.2
 
 
 def test_the_choices_are_those_of_the_tuning():
-    tuning = TUNING.read()
-    assert not set(tuning["split"]) & set(RECALL.read()["split"])
+    tuning = study.TUNING.read()
+    assert not set(tuning["split"]) & set(study.RECALL.read()["split"])
     for (experiment, arm), found in groups(tuning, "experiment", "arm"):
         losses = {cell: np.mean(rows["loss"]) for cell, rows in groups(found, "rate", "strength")}
-        assert EXPERIMENTS[experiment][-1][arm] == min(losses, key=losses.get)
+        assert study.EXPERIMENTS[experiment][-1][arm] == min(losses, key=losses.get)
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("table", [TUNING, RECALL, COPIES, TABLES["layers_recall"]])
+@pytest.mark.parametrize(
+    "table", [study.TUNING, study.RECALL, study.COPIES, TABLES["layers_recall"]]
+)
 def test_units_of_the_tables_again(table):
     """All trainings of an arm whose trainings take seconds; its rows were made side by side."""
     from test_tables import deviations

@@ -9,23 +9,7 @@ from scipy.optimize import brentq
 from scipy.special import logsumexp
 from scipy.stats import norm
 
-from compendium.c31_asymmetric_hopfield.pairs import (
-    bipartite_log_probability,
-    conditional_means,
-    iterate_pair,
-    restricted_conditional,
-)
-from compendium.c31_asymmetric_hopfield.study import (
-    EXPONENTS,
-    analog_exponent_theory,
-    analog_exponents,
-    asymmetric_gain,
-    asymmetric_magnetization,
-    cycle_length,
-    cycle_lengths,
-    mean_order,
-    spin_memory,
-)
+from compendium.c31_asymmetric_hopfield import pairs, study
 from spinformer.core.solve import NotConverged
 from spinformer.core.states import overlaps, spin_states
 from spinformer.spins.ising import gaussian_couplings
@@ -43,11 +27,11 @@ def signs(seed, *shape):
 @pytest.mark.claim("C1b")
 def test_conditional_follows_from_the_joint(seed, beta):
     left, right = signs(seed, 3, 5), signs(seed + 1, 3, 4)
-    joint = bipartite_log_probability(left, right=right, beta=beta)
+    joint = pairs.bipartite_log_probability(left, right=right, beta=beta)
     assert logsumexp(joint) == pytest.approx(0.0, abs=1e-12)
     given_x = np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
     x, y = spin_states(5), spin_states(4)
-    means = conditional_means(x, left=left, right=right, beta=beta)
+    means = pairs.conditional_means(x, left=left, right=right, beta=beta)
     np.testing.assert_allclose(given_x @ y, means, rtol=0, atol=1e-12)
     # Independence given x: the joint conditional is the product of its factors.
     factors = 0.5 * (1.0 + y[None] * means[:, None])
@@ -57,9 +41,9 @@ def test_conditional_follows_from_the_joint(seed, beta):
 @pytest.mark.claim("C1a")
 def test_retrieval_reaches_the_curie_weiss_overlap():
     stored = signs(0, 1, 20_000)
-    lost = iterate_pair(stored[0], left=stored, right=stored, beta=0.8, steps=60, seed=0)
+    lost = pairs.iterate_pair(stored[0], left=stored, right=stored, beta=0.8, steps=60, seed=0)
     assert abs(overlaps(lost[30:], patterns=stored).mean()) < 0.03
-    path = iterate_pair(stored[0], left=stored, right=stored, beta=1.5, steps=60, seed=0)
+    path = pairs.iterate_pair(stored[0], left=stored, right=stored, beta=1.5, steps=60, seed=0)
     expected = brentq(lambda m: np.tanh(1.5 * m) - m, 0.1, 1.0)
     assert overlaps(path[30:], patterns=stored).mean() == pytest.approx(expected, abs=3e-3)
 
@@ -71,7 +55,7 @@ def test_restricted_conditional_is_scaled_dot_product_attention(seed, gamma):
     rng = np.random.default_rng(seed)
     left, right = rng.standard_normal((3, 7)), rng.standard_normal((3, 9))  # real-valued
     query, tokens = rng.standard_normal(7), rng.standard_normal((5, 9))
-    got = restricted_conditional(query, allowed=tokens, left=left, right=right, gamma=gamma)
+    got = pairs.restricted_conditional(query, allowed=tokens, left=left, right=right, gamma=gamma)
     q = torch.from_numpy(query[None] @ left.T / 7)
     k = torch.from_numpy(tokens @ right.T / 9)
     v = torch.eye(5, dtype=torch.float64)
@@ -79,11 +63,11 @@ def test_restricted_conditional_is_scaled_dot_product_attention(seed, gamma):
     np.testing.assert_allclose(got, attention[0].numpy(), rtol=0, atol=1e-12)
     # Binary tokens: rows of the table of all states, told that y is one of five.
     left, right = rng.choice([-1.0, 1.0], (2, 3, 5))
-    joint = bipartite_log_probability(left, right=right, beta=0.1 * gamma)
+    joint = pairs.bipartite_log_probability(left, right=right, beta=0.1 * gamma)
     rows, x = rng.choice(32, 5, replace=False), int(rng.integers(32))
     told = np.exp(joint[x, rows] - logsumexp(joint[x, rows]))
     states = spin_states(5)
-    got = restricted_conditional(
+    got = pairs.restricted_conditional(
         states[x], allowed=states[rows], left=left, right=right, gamma=0.5 * gamma
     )
     np.testing.assert_allclose(got, told, rtol=0, atol=1e-12)
@@ -104,20 +88,20 @@ def test_cycles_are_those_of_a_plain_loop_and_short_where_couplings_are_mutual()
         while state.tolist() not in seen:
             seen.append(state.tolist())
             state = np.where(pair @ state > 0, 1.0, -1.0)
-        length = cycle_length(pair, start, 10**6)
+        length = study.cycle_length(pair, start, 10**6)
         assert length == len(seen) - seen.index(state.tolist())
         longest = max(longest, length)
     assert longest > 10
-    assert set(cycle_lengths(20, symmetry=1.0, count=60, seed=3)) <= {1, 2}
+    assert set(study.cycle_lengths(20, symmetry=1.0, count=60, seed=3)) <= {1, 2}
     ring = np.roll(np.eye(12), 1, axis=0)
     start = np.array([1.0] + 11 * [-1.0])
-    assert [cycle_length(ring, start, limit) for limit in (40, 11)] == [12, 0]
+    assert [study.cycle_length(ring, start, limit) for limit in (40, 11)] == [12, 0]
     with pytest.raises(NotConverged, match="5 steps at size 14"):
-        cycle_lengths(14, symmetry=0.0, count=60, seed=3, limit=5)
+        study.cycle_lengths(14, symmetry=0.0, count=60, seed=3, limit=5)
 
 
 def test_exponents_are_those_of_two_neighbouring_orbits():
-    found = analog_exponents(6, symmetry=0.0, beta=2.5, count=2, seed=5, steps=4000)
+    found = study.analog_exponents(6, symmetry=0.0, beta=2.5, count=2, seed=5, steps=4000)
     rng, means = np.random.default_rng(5), []
     for _ in range(2):
         couplings = gaussian_couplings(6, symmetry=0.0, seed=rng)
@@ -136,30 +120,30 @@ def test_exponents_are_those_of_two_neighbouring_orbits():
 
 
 def test_theory_just_above_the_onsets_and_against_adaptive_quadrature():
-    assert analog_exponent_theory(1.0) == pytest.approx(0.0, abs=1e-12)
+    assert study.analog_exponent_theory(1.0) == pytest.approx(0.0, abs=1e-12)
     for excess in (1e-15, 1e-9, 1e-4):
-        assert abs(analog_exponent_theory(1 + excess)) < 3 * excess**2 + 1e-12
-    assert analog_exponent_theory(1.2) > 0
-    critical = 1 / asymmetric_gain(2.0)
-    assert asymmetric_magnetization(2.0, mean=critical * (1 + 1e-14)) < 1e-5
-    assert 0 < asymmetric_magnetization(2.0, mean=critical * 1.001) < 0.1
-    assert asymmetric_magnetization(2.0, mean=critical * 0.99) == 0.0
-    assert asymmetric_magnetization(0.0, mean=3.0) == 0.0
-    assert asymmetric_magnetization(100.0, mean=50.0) == pytest.approx(1.0, abs=1e-9)
+        assert abs(study.analog_exponent_theory(1 + excess)) < 3 * excess**2 + 1e-12
+    assert study.analog_exponent_theory(1.2) > 0
+    critical = 1 / study.asymmetric_gain(2.0)
+    assert study.asymmetric_magnetization(2.0, mean=critical * (1 + 1e-14)) < 1e-5
+    assert 0 < study.asymmetric_magnetization(2.0, mean=critical * 1.001) < 0.1
+    assert study.asymmetric_magnetization(2.0, mean=critical * 0.99) == 0.0
+    assert study.asymmetric_magnetization(0.0, mean=3.0) == 0.0
+    assert study.asymmetric_magnetization(100.0, mean=50.0) == pytest.approx(1.0, abs=1e-9)
     for beta in (0.5, 2.0, 8.0):
         expected = beta * average(lambda z, b=beta: 1 / np.cosh(b * z) ** 2)
-        assert asymmetric_gain(beta) == pytest.approx(expected, abs=1e-10)
-    m = asymmetric_magnetization(2.0, mean=2.0)
+        assert study.asymmetric_gain(beta) == pytest.approx(expected, abs=1e-10)
+    m = study.asymmetric_magnetization(2.0, mean=2.0)
     assert average(lambda z: np.tanh(2.0 * (2.0 * m + z))) == pytest.approx(m, abs=1e-10)
 
 
 @pytest.mark.claim("C1d")
 def test_independent_couplings_order_at_the_critical_mean_and_forget():
-    rng, critical = np.random.default_rng(0), 1 / asymmetric_gain(2.0)
+    rng, critical = np.random.default_rng(0), 1 / study.asymmetric_gain(2.0)
     for ratio in (0.8, 1.2, 1.5):
-        order = mean_order(600, mean=ratio * critical, beta=2.0, replicas=8, seed=rng)
+        order = study.mean_order(600, mean=ratio * critical, beta=2.0, replicas=8, seed=rng)
         assert order.error < 0.03
-        expected = asymmetric_magnetization(2.0, mean=ratio * critical)
+        expected = study.asymmetric_magnetization(2.0, mean=ratio * critical)
         assert order.value == pytest.approx(expected, abs=0.05)
         assert (expected > 0.5) == (ratio > 1)
     pair = gaussian_couplings(1000, symmetry=0.0, seed=rng)
@@ -190,7 +174,7 @@ def test_mutual_couplings_freeze_near_the_simplest_theory_when_cold():
 
 @pytest.mark.claim("C1e")
 def test_stored_exponents_extrapolate_to_the_theory():
-    table = EXPONENTS.read()
+    table = study.EXPONENTS.read()
     chosen = (table["symmetry"] == 0) & (table["beta"] == 3.0) & (table["size"] >= 250)
     size, exponent, error = (table[name][chosen] for name in ("size", "exponent", "error"))
     fit, covariance = np.polyfit(1 / size, exponent, 1, w=1 / error, cov="unscaled")
@@ -198,7 +182,7 @@ def test_stored_exponents_extrapolate_to_the_theory():
         lambda d: average(lambda z: np.tanh(3 * np.sqrt(d) * z) ** 2) - d, 0.1, 1.0, xtol=1e-10
     )
     theory = 0.5 * np.log(9 * average(lambda z: np.cosh(3 * np.sqrt(delta) * z) ** -4.0))
-    assert analog_exponent_theory(3.0) == pytest.approx(theory, abs=1e-8)
+    assert study.analog_exponent_theory(3.0) == pytest.approx(theory, abs=1e-8)
     assert abs(fit[1] - theory) < 3 * np.sqrt(covariance[1, 1]) < 0.009
     mutual = (table["symmetry"] == 1) & (table["beta"] == 3.0)
     assert (table["exponent"][mutual] + 3 * table["error"][mutual] < 0).all()
@@ -216,8 +200,8 @@ def test_memory_and_order_are_those_of_the_second_half_of_every_run():
         orders.append(abs(np.mean([path[t] * 1.0 for t in range(100, 201)])))
     memory = {"symmetry": 1.0, "beta": 2.0, "lags": np.array([3]), "steps": 9}
     for found, expected in (
-        (spin_memory(30, replicas=2, seed=5, **memory), memories),
-        (mean_order(30, mean=1.0, beta=1.0, replicas=2, seed=5), orders),
+        (study.spin_memory(30, replicas=2, seed=5, **memory), memories),
+        (study.mean_order(30, mean=1.0, beta=1.0, replicas=2, seed=5), orders),
     ):
         assert found.value == pytest.approx(np.mean(expected), abs=1e-12)
         assert found.error == pytest.approx(abs(expected[0] - expected[1]) / 2)

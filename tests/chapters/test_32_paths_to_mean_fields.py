@@ -10,12 +10,6 @@ from known_networks import COIN
 from scipy.special import softmax
 
 from compendium.c32_paths_to_mean_fields import functional
-from compendium.c32_paths_to_mean_fields.functional import (
-    enumerate_paths,
-    propagate,
-    saddle_point,
-    step_operations,
-)
 from compendium.common.windows import settled_start
 from spinformer.core.solve import NotConverged
 from spinformer.core.states import spin_states
@@ -58,7 +52,7 @@ def test_a_step_needs_the_operations_that_a_hand_counts():
     other = Network.segmented(1, features=2, segments=5, bits=3, context=6, gamma=9.0)
     for network in (Network.document(), other):
         context = random_contexts(network, 0, count=1).select(0)
-        attention, count = step_operations(network, context, beta=1.2)
+        attention, count = functional.step_operations(network, context, beta=1.2)
         following, _ = step(network, context, 1.2)
         np.testing.assert_allclose(attention, following.attention[0], rtol=0, atol=1e-12)
         t, p, n = network.context, network.features, network.segments
@@ -115,13 +109,13 @@ def plain_means(network, beta, window, steps, position):
 @pytest.mark.claim("C4")
 def test_derivative_equals_plain_enumeration():
     network = small_network()
-    paths = enumerate_paths(network, 3, beta=1.4, window=WINDOW, steps=4)
+    paths = functional.enumerate_paths(network, 3, beta=1.4, window=WINDOW, steps=4)
     expected, norm = plain_means(network, 1.4, WINDOW, 4, 1)
     source = torch.zeros(4, 4, 2, dtype=torch.float64, requires_grad=True)
     functional = paths.generating_functional(source)
     (slope,) = torch.autograd.grad(functional, source)
     assert [norm, functional.item()] == pytest.approx([1.0, 1.0], abs=1e-12)
-    chain = propagate(network, 3, beta=1.4, window=WINDOW, steps=9)
+    chain = functional.propagate(network, 3, beta=1.4, window=WINDOW, steps=9)
     np.testing.assert_allclose(chain.sum(axis=1), 1.0, rtol=0, atol=1e-12)
     means = np.einsum("ts,sra->tra", chain, 3 * network.overlaps(token_states(network, 3)))
     for found in (slope, paths.mean_features(), means[:4]):
@@ -148,14 +142,14 @@ def saddle_at(network, seed, *, window=WINDOW):
     """A random source (2, 4, 3) and the saddle point there."""
     source = np.random.default_rng(seed).normal(size=(2, 4, 3))
     source *= 0.3 / np.abs(source).max()
-    return source, saddle_point(network, source, beta=1.27, window=window)
+    return source, functional.saddle_point(network, source, beta=1.27, window=window)
 
 
 def limits(network, *sources, window=WINDOW, sizes=(9, 12, 15)):
     """ln Z / N for each source by the sum over all paths, extrapolated to infinite N."""
     found = []
     for size in sizes:
-        paths = enumerate_paths(network, size, beta=1.27, window=window, steps=2)
+        paths = functional.enumerate_paths(network, size, beta=1.27, window=window, steps=2)
         sums = [float(paths.generating_functional(torch.from_numpy(one))) for one in sources]
         found.append(np.log(sums) / size)
     return np.polyfit(1 / np.array(sizes), found, 2)[-1]
@@ -212,7 +206,7 @@ def test_the_saddle_point_is_the_limit_at_19_of_20_sources():
 def test_without_sources_the_saddle_point_is_the_mean_field():
     network = Network.document()
     window = np.random.default_rng(2).uniform(-1, 1, (4, 3))
-    found = saddle_point(network, np.zeros((5, 4, 3)), beta=1.1, window=window)
+    found = functional.saddle_point(network, np.zeros((5, 4, 3)), beta=1.1, window=window)
     path = mean_path(network, 1.1, window=window, steps=5)
     np.testing.assert_allclose(found.overlaps, network.overlaps(path[4:]), rtol=0, atol=1e-13)
     assert abs(found.value) < 1e-15
@@ -220,7 +214,8 @@ def test_without_sources_the_saddle_point_is_the_mean_field():
 
 
 @pytest.mark.parametrize(
-    ("function", "size", "message"), [(propagate, 45, "size"), (enumerate_paths, 3, "steps")]
+    ("function", "size", "message"),
+    [(functional.propagate, 45, "size"), (functional.enumerate_paths, 3, "steps")],
 )
 def test_what_does_not_fit_is_refused(function, size, message):
     with pytest.raises(ValueError, match=f"{message} must leave at most"):
@@ -232,7 +227,7 @@ def test_what_does_not_fit_is_refused(function, size, message):
 def test_a_saddle_that_is_almost_found_is_not_called_found(monkeypatch):
     network = small_network()
     given = {"source": 0.2 * np.ones((4, 4, network.features)), "beta": 1.1, "window": WINDOW}
-    saddle_point(network, **given)
+    functional.saddle_point(network, **given)
     monkeypatch.setattr(functional, "root", lambda _, x, **others: SimpleNamespace(x=x + 1e-9))
     with pytest.raises(NotConverged, match="saddle point"):
-        saddle_point(network, **given)
+        functional.saddle_point(network, **given)

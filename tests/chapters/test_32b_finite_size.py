@@ -5,25 +5,8 @@ import pytest
 from known_networks import CONTEXT
 
 from compendium.c32_paths_to_mean_fields.functional import propagate
-from compendium.c32b_finite_size.study import (
-    agreement_times,
-    deviation,
-    follow_limit,
-    linear_fluctuations,
-    mean_shift,
-    median_slope,
-    onset_rows,
-    onset_size,
-    settled_limits,
-)
-from spinformer.dmft.finite_size import (
-    generate,
-    linear_maps,
-    mean_path,
-    semantic_overlaps,
-    token_states,
-    window_means,
-)
+from compendium.c32b_finite_size import study
+from spinformer.dmft import finite_size
 from spinformer.dmft.network import Network
 
 
@@ -33,30 +16,32 @@ def test_both_laws_hold_with_the_computed_coefficients_beyond_the_onset():
     mild = Network.document().with_parameters(gamma=1.0, context=2)
     window = np.array([[1 / 3, -1 / 3, 1 / 3], [-1 / 3, 1 / 3, 1 / 3]])
     run, scaled, sizes = {"window": window, "steps": 3, "position": 1}, [], np.array([9, 12, 15])
-    path = mean_path(mild, 0.8, **run)
-    maps = linear_maps(mild, 0.8, path=path, position=1)
-    shift = mean_shift(mild, 0.8, path=path, maps=maps, position=1)
+    path = finite_size.mean_path(mild, 0.8, **run)
+    maps = finite_size.linear_maps(mild, 0.8, path=path, position=1)
+    shift = study.mean_shift(mild, 0.8, path=path, maps=maps, position=1)
     for size in sizes:
-        mean = propagate(mild, size, beta=0.8, draw_window=True, **run) @ token_states(mild, size)
+        mean = propagate(mild, size, beta=0.8, draw_window=True, **run) @ finite_size.token_states(
+            mild, size
+        )
         scaled.append(size * (mean - path).ravel())
     far = np.polyfit(1.0 / sizes, scaled, 2)[-1].reshape(5, 3)
     assert np.abs(shift[2:]).max() > 0.07
     np.testing.assert_allclose(far, shift, rtol=0.03, atol=0.002)
     # The onset from few and many texts is one number; beyond it both laws hold, before it not.
-    window = window_means(Network.document(), 1.27, attention=CONTEXT)
-    limit = follow_limit(Network.document(), 1.27, window=window, steps=6, position=3)
+    window = finite_size.window_means(Network.document(), 1.27, attention=CONTEXT)
+    limit = study.follow_limit(Network.document(), 1.27, window=window, steps=6, position=3)
     ladder, onsets = 3 * 4 ** np.arange(3, 12), []
     for texts in (200, 2000):
-        missed = [deviation(limit, n, texts=texts, seed=n).missed for n in ladder.tolist()]
+        missed = [study.deviation(limit, n, texts=texts, seed=n).missed for n in ladder.tolist()]
         value, error = np.transpose([(m.value[-1], m.error[-1]) for m in missed])
-        onsets.append(onset_size(ladder, missed=value, errors=error))
+        onsets.append(study.onset_size(ladder, missed=value, errors=error))
     few, many = onsets
     assert many.error < 0.2
     assert abs(few.value - many.value) < 4 * np.hypot(few.error, many.error)
     assert 4.5 < many.value / np.log(10) < 7
     along = limit.shift[-1] / np.linalg.norm(limit.shift[-1])
     for size, holds in ((3 * 10**7, True), (99, False)):
-        rms, bias, _ = deviation(limit, size, texts=3000, seed=1)
+        rms, bias, _ = study.deviation(limit, size, texts=3000, seed=1)
         ratio = rms.value[-1] * np.sqrt(size) / limit.sigma[-1]
         scale = size / np.linalg.norm(limit.shift[-1])
         average = bias.value[-1] @ along * scale
@@ -70,14 +55,16 @@ def test_martingale_subtraction_has_mean_zero_and_finds_the_exact_bias():
     network, size = Network.document().with_parameters(gamma=6.0, context=2), 9
     window = np.array([[1.0, -1.0, 1.0], [-1.0, 1.0, 1.0]])
     run = {"beta": 1.27, "window": window, "steps": 4, "position": 1}
-    limit = follow_limit(network, **run)
-    runs = generate(network, size, runs=40_000, seed=3, **run)
-    linear = linear_fluctuations(runs, maps=limit.maps)[:, 2:]
+    limit = study.follow_limit(network, **run)
+    runs = finite_size.generate(network, size, runs=40_000, seed=3, **run)
+    linear = study.linear_fluctuations(runs, maps=limit.maps)[:, 2:]
     z = linear.mean(axis=0) / (linear.std(axis=0) / 200 + 1e-12)
     assert np.abs(z).max() < 4.5
-    means = propagate(network, size, **run) @ token_states(network, size)
-    truth = semantic_overlaps(network, means) - semantic_overlaps(network, limit.path[2:])
-    result = deviation(limit, size, texts=40_000, seed=3)
+    means = propagate(network, size, **run) @ finite_size.token_states(network, size)
+    truth = finite_size.semantic_overlaps(network, means) - finite_size.semantic_overlaps(
+        network, limit.path[2:]
+    )
+    result = study.deviation(limit, size, texts=40_000, seed=3)
     z = (result.bias.value[2:] - truth) / (result.bias.error[2:] + 1e-12)
     assert np.abs(z).max() < 4.5
     assert np.abs(truth[1:] / result.bias.error[3:]).max() > 10
@@ -86,9 +73,9 @@ def test_martingale_subtraction_has_mean_zero_and_finds_the_exact_bias():
 @pytest.mark.parametrize(("size", "subtracted"), [(9, False), (3 * 10**6, True)])
 def test_errors_are_the_scatter_over_seeds(size, subtracted):
     network = Network.document().with_parameters(gamma=20.0)
-    window = window_means(network, 1.27, attention=CONTEXT)
-    limit = follow_limit(network, 1.27, window=window, steps=4, position=3)
-    found = [deviation(limit, size, texts=60, seed=seed) for seed in range(120)]
+    window = finite_size.window_means(network, 1.27, attention=CONTEXT)
+    limit = study.follow_limit(network, 1.27, window=window, steps=4, position=3)
+    found = [study.deviation(limit, size, texts=60, seed=seed) for seed in range(120)]
     for part, allowed in zip(zip(*found, strict=True), (0.12, 0.12, 0.3), strict=True):
         value, error = np.array([(one.value[5:], one.error[5:]) for one in part]).swapaxes(0, 1)
         # 120 seeds know a scatter to 6 %; several tokens and overlaps, correlated ones.
@@ -102,58 +89,60 @@ def test_errors_are_the_scatter_over_seeds(size, subtracted):
 def test_the_onset_of_a_power_law_is_where_it_crosses():
     sizes = 10.0 ** np.arange(2, 8)
     missed = 30.0 / np.sqrt(sizes)
-    found = onset_size(sizes, missed=missed, errors=0.03 * missed)
+    found = study.onset_size(sizes, missed=missed, errors=0.03 * missed)
     assert found.value == pytest.approx(np.log(9e4))
     # ln N moves by twice the relative error of U, here of two neighbours that share the weight.
     rng = np.random.default_rng(0)
     drawn = missed * (1 + 0.03 * rng.normal(size=(2000, 6)))
-    again = [onset_size(sizes, missed=one, errors=missed).value for one in drawn]
+    again = [study.onset_size(sizes, missed=one, errors=missed).value for one in drawn]
     assert found.error == pytest.approx(np.std(again), rel=0.06)
     # The last crossing counts; the ladder's ends censor.
     bumpy = np.array([0.5, 0.05, 0.4, 0.02, 0.01, 0.001])
-    assert 1e4 < np.exp(onset_size(sizes, missed=bumpy, errors=0 * bumpy).value) < 1e5
+    assert 1e4 < np.exp(study.onset_size(sizes, missed=bumpy, errors=0 * bumpy).value) < 1e5
     for level, value in ((0.05, -np.inf), (1.0, np.inf)):
-        assert onset_size(sizes, missed=np.full(6, level), errors=np.zeros(6)).value == value
+        assert study.onset_size(sizes, missed=np.full(6, level), errors=np.zeros(6)).value == value
 
 
 def test_censored_rows_count_as_larger_and_none_is_dropped():
     x = np.arange(5.0)
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(31, 1)) + 0.7 * x + 0.1 * rng.normal(size=(31, 5))
-    whole = median_slope(x, rows=rows, seed=1)
+    whole = study.median_slope(x, rows=rows, seed=1)
     late = rows.copy()
     late[late > np.quantile(late[:, -1], 0.7)] = np.inf
     assert np.isinf(late).any()
-    cut = median_slope(x, rows=late, seed=1)
+    cut = study.median_slope(x, rows=late, seed=1)
     assert cut.value == pytest.approx(whole.value, abs=1e-12)
     dropped = np.polyfit(x, np.nanmedian(np.where(np.isinf(late), np.nan, late), axis=0), 1)[0]
     assert dropped < whole.value - 0.05  # what leaving the censored out would have given
-    assert np.isnan(median_slope(x, rows=np.where(x > 2, np.inf, rows), seed=1).value)
+    assert np.isnan(study.median_slope(x, rows=np.where(x > 2, np.inf, rows), seed=1).value)
     drawn = rng.normal(size=(40, 31, 1)) * (1 + x) + 0.7 * x
-    found = [median_slope(x, rows=one, seed=seed) for seed, one in enumerate(drawn)]
+    found = [study.median_slope(x, rows=one, seed=seed) for seed, one in enumerate(drawn)]
     scatter = np.std([one.value for one in found])
     assert 0.6 < np.mean([one.error for one in found]) / scatter < 1.6
 
 
 def test_onsets_and_times_follow_the_limit():
     network = Network.document()
-    limits = settled_limits(network, 1.28, count=2, settle=30, steps=5, seed=0)
+    limits = study.settled_limits(network, 1.28, count=2, settle=30, steps=5, seed=0)
     tokens, ladder = np.array([2, 5]), 3 * 10 ** np.arange(1, 10)
-    found = onset_rows(limits, tokens=tokens, sizes=ladder, first=7)
+    found = study.onset_rows(limits, tokens=tokens, sizes=ladder, first=7)
     assert [(row["start"], row["token"]) for row in found] == [(7, 2), (7, 5), (8, 2), (8, 5)]
     for row in found:
         limit, at = limits[row["start"] - 7], 3 + row["token"]
-        missed = [deviation(limit, n, texts=400, seed=9).missed.value[at] for n in ladder.tolist()]
-        alone = onset_size(ladder, missed=np.array(missed), errors=np.zeros(9)).value
+        missed = [
+            study.deviation(limit, n, texts=400, seed=9).missed.value[at] for n in ladder.tolist()
+        ]
+        alone = study.onset_size(ladder, missed=np.array(missed), errors=np.zeros(9)).value
         assert row["onset"] * np.log(10) == pytest.approx(alone, abs=1.5)
         law = 300 * (limit.shift[at] ** 2).sum() / limit.sigma[at] ** 2
         assert row["computed"] == pytest.approx(np.log10(law))
     limit = limits[0]
-    reach = agreement_times(limit, sizes=np.array([3.0, 1e30]), share=0.1)
+    reach = study.agreement_times(limit, sizes=np.array([3.0, 1e30]), share=0.1)
     assert reach.tolist() == [0, 5]
-    overlaps = semantic_overlaps(network, limit.path)
+    overlaps = finite_size.semantic_overlaps(network, limit.path)
     pairs = overlaps[:, None] - overlaps
     width = np.sqrt((pairs**2).sum(axis=2).mean())
     middle = 0.999 * (limit.sigma[6] / (0.1 * width)) ** 2
     expected = np.flatnonzero(limit.sigma[4:] > 0.1 * width * np.sqrt(middle))[0]
-    assert agreement_times(limit, sizes=np.array([middle]), share=0.1) == expected
+    assert study.agreement_times(limit, sizes=np.array([middle]), share=0.1) == expected

@@ -10,16 +10,7 @@ from scipy.stats import ttest_1samp
 
 from compendium.c32_paths_to_mean_fields.functional import propagate
 from compendium.c32b_finite_size.study import follow_limit
-from compendium.c32c_fluctuations.study import (
-    BREAKS,
-    CLOSURES,
-    EXPONENTS,
-    REGIMES,
-    STATIONARY,
-    coupled_growth,
-    gaussian_closure,
-    spread_windows,
-)
+from compendium.c32c_fluctuations import study
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.finite_size import generate, semantic_overlaps, token_states
 from spinformer.dmft.lyapunov import lyapunov_spectrum
@@ -45,7 +36,9 @@ def test_the_closure_has_the_shift_of_order_one_over_n():
     start = 0.6 * np.sin(np.arange(12.0)).reshape(4, 3)
     limit = follow_limit(Network.document(), 1.2, window=start, steps=5, position=3)
     size = 3 * 10**9
-    found = size * semantic_overlaps(limit.network, gaussian_closure(limit, size) - limit.path)
+    found = size * semantic_overlaps(
+        limit.network, study.gaussian_closure(limit, size) - limit.path
+    )
     np.testing.assert_allclose(found, limit.shift, atol=2e-3 * np.abs(limit.shift).max())
 
 
@@ -60,14 +53,14 @@ def test_closed_steps_are_gaussian_integrals_and_beat_the_naive_mean_field():
         mean = weights @ answer
         variance = weights @ answer**2 - mean**2 + weights @ (1.0 - answer**2) / size
         expected.append(mean)
-    np.testing.assert_allclose(gaussian_closure(limit, size)[1:, 0], expected, atol=3e-4)
+    np.testing.assert_allclose(study.gaussian_closure(limit, size)[1:, 0], expected, atol=3e-4)
     # Exact means of a network of nine bits, eight tokens on: the closure is nearer.
     run = {"beta": 1.3, "window": START, "steps": 8, "position": 2}
     limit = follow_limit(SHORT, **run)
     exact = propagate(SHORT, 9, draw_window=True, **run) @ token_states(SHORT, 9)
     off, worse = (
         np.sqrt(((part - exact)[2:] ** 2).sum(axis=1).mean())
-        for part in (gaussian_closure(limit, 9), limit.path)
+        for part in (study.gaussian_closure(limit, 9), limit.path)
     )
     assert off < 0.4 * worse
 
@@ -75,24 +68,24 @@ def test_closed_steps_are_gaussian_integrals_and_beat_the_naive_mean_field():
 def test_texts_that_share_their_noise_grow_apart_as_the_limit_does():
     """Below the onset x → tanh βx contracts by β at rest; pairs of few bits merge."""
     given = {"beta": 0.7, "windows": np.zeros((40, 1, 1)), "position": 0}
-    rates = coupled_growth(COIN, 10**9, steps=40, transient=8, seed=1, **given)
+    rates = study.coupled_growth(COIN, 10**9, steps=40, transient=8, seed=1, **given)
     assert len(rates) == 40
     assert rates.mean() == pytest.approx(np.log(0.7), abs=3e-3)
     given["beta"] = 0.0
-    assert not len(coupled_growth(COIN, 10**6, steps=8, transient=0, seed=1, **given))
+    assert not len(study.coupled_growth(COIN, 10**6, steps=8, transient=0, seed=1, **given))
     # Pairs part by ln 1.5 a step from the unstable rest; later they contract by the slope.
     fixed = brentq(lambda m: np.tanh(1.5 * m) - m, 0.1, 1.0)
     start = np.full((6, 1, 1), 1e-3)
     given = {"beta": 1.5, "position": 0, "steps": 8, "seed": 1, "windows": start}
-    late = coupled_growth(COIN, 10**12, transient=40, **given)
+    late = study.coupled_growth(COIN, 10**12, transient=40, **given)
     assert late.mean() == pytest.approx(np.log(1.5 * (1.0 - fixed**2)), abs=2e-3)
-    assert coupled_growth(COIN, 10**12, transient=0, **given).mean() > 0.3
+    assert study.coupled_growth(COIN, 10**12, transient=0, **given).mean() > 0.3
 
 
 @pytest.mark.claim("C18a")
 def test_the_law_of_the_average_breaks_after_the_logarithm_of_n():
     """Times of all starts on one line, growth measured from the mean field's own tangent vector."""
-    table = BREAKS.read()
+    table = study.BREAKS.read()
     bits = np.unique(table["bits"])
     start = random_contexts(Network.document(), 1, count=16)
     found = lyapunov_spectrum(Network.document(), start, beta=1.28, steps=20_000, count=1)
@@ -107,10 +100,10 @@ def test_the_law_of_the_average_breaks_after_the_logarithm_of_n():
 
 @pytest.mark.claim("C18b")
 def test_the_closure_beats_the_naive_mean_field_except_in_chaos():
-    table = CLOSURES.read()
+    table = study.CLOSURES.read()
     bits = np.unique(table["bits"])
     better = {}
-    for regime in REGIMES:
+    for regime in study.REGIMES:
         logs = np.log(table["closure"] / table["naive"])[table["regime"] == regime]
         test = ttest_1samp(logs.reshape(-1, len(bits)), 0.0)
         better[regime] = (test.statistic < 0) & (test.pvalue < 0.05)
@@ -119,12 +112,14 @@ def test_the_closure_beats_the_naive_mean_field_except_in_chaos():
     assert all(found[core].all() for found in better.values())
     # A unit comes out again.
     rows = (table["regime"] == "quasi-periodic") & (table["start"] == 4)
-    found = CLOSURES.rows("quasi-periodic", start=4, texts=1000, steps=30, exponents=(3, 5, 7))
+    found = study.CLOSURES.rows(
+        "quasi-periodic", start=4, texts=1000, steps=30, exponents=(3, 5, 7)
+    )
     naive = np.array([row["naive"] for row in found])
     assert all(row["closure"] < 0.5 * row["naive"] for row in found)
     np.testing.assert_allclose(naive, table["naive"][rows][2::4], rtol=0.25)
     # The average of the texts without anything subtracted, at a size where noise allows it.
-    windows, position = spread_windows(1.255, count=1, settle=3004, seed=1004)
+    windows, position = study.spread_windows(1.255, count=1, settle=3004, seed=1004)
     run = {"beta": 1.255, "window": windows[0], "steps": 30, "seed": 9, "position": position}
     small, huge = (
         generate(Network.document(), size, runs=runs, **run).tokens.mean(axis=0)
@@ -137,7 +132,7 @@ def test_the_closure_beats_the_naive_mean_field_except_in_chaos():
 
 @pytest.mark.claim("C18c")
 def test_stationary_laws_tend_to_the_measure_of_the_attractor():
-    table = STATIONARY.read()
+    table = study.STATIONARY.read()
     for regime in dict.fromkeys(table["regime"]):
         rows = table["regime"] == regime
         floor = table["floor"][rows].mean()
@@ -152,7 +147,7 @@ def test_stationary_laws_tend_to_the_measure_of_the_attractor():
 
 @pytest.mark.claim("C18e")
 def test_noise_makes_chaos_of_a_cycle_and_exponents_tend_to_the_limit():
-    table = EXPONENTS.read()
+    table = study.EXPONENTS.read()
     network = Network.document()
     start = random_contexts(network, 2, count=16)
     for beta, wait in ((1.27, 30_000), (1.28, 0), (1.4, 0)):

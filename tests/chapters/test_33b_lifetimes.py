@@ -6,25 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from compendium.c33b_lifetimes.escapes import (
-    COLUMNS,
-    LIFETIMES,
-    SEEDS,
-    escape_times,
-    escapes_of,
-    lifetime_estimate,
-)
-from compendium.c33b_lifetimes.switching import (
-    FLASH,
-    ORBITS,
-    calm_parts,
-    chaotic_orbits,
-    followed,
-    last_core,
-    phase_surrogate,
-    shuffled_blocks,
-    slow_modes,
-)
+from compendium.c33b_lifetimes import escapes, switching
 from compendium.c34_memory_beyond_window.study import autocorrelation
 from compendium.common.phase_transitions import protocol_start
 from compendium.common.windows import replicas
@@ -45,20 +27,20 @@ from spinformer.dmft.network import Network
     ],
 )
 def test_an_escape_is_quiet_from_some_stretch_on(loud, first, escaped, returned):
-    found = escapes_of(0.1 * np.array(loud)[:, None], rate=0.05)
+    found = escapes.escapes_of(0.1 * np.array(loud)[:, None], rate=0.05)
     assert [one.item() for one in found] == [first, escaped, returned]
 
 
 def test_times_of_escape_are_exponential_and_another_seed_agrees():
     network, how = Network.document(), {"rate": 0.05, "horizon": 200_000, "stretch": 1000}
-    found = escape_times(1.27375, copies=128, seed=7, **how)
+    found = escapes.escape_times(1.27375, copies=128, seed=7, **how)
     assert found.escaped.mean() > 0.97
     assert not found.returned.any()
     life = found.lifetime()
     times = found.times[found.times > 0] + found.stretch / 2
     assert kstest(times, "expon", args=(0, times.mean())).pvalue > 0.01
     # Of other seeds, in the tables: intervals that hold the truth in 95 of 100 cases overlap.
-    stored, draws = LIFETIMES.read(), SEEDS.read()
+    stored, draws = escapes.LIFETIMES.read(), escapes.SEEDS.read()
     at = np.searchsorted(stored["beta"], draws["beta"])
     np.testing.assert_array_equal(stored["beta"][at], draws["beta"])
     meet = (draws["low"] < stored["high"][at]) & (stored["low"][at] < draws["high"])
@@ -78,13 +60,13 @@ def test_escapes_are_counted_after_the_transient():
     _, start = trajectory(network, start, beta=1.28, steps=0, transient=7)
     given = {"beta": 1.28, "steps": 300, "batches": 3, "count": 1}
     rates = lyapunov_spectrum(network, start, **given).growth[..., 0]
-    found = escape_times(1.28, rate=0.05, horizon=300, copies=2, stretch=100, transient=7)
+    found = escapes.escape_times(1.28, rate=0.05, horizon=300, copies=2, stretch=100, transient=7)
     np.testing.assert_array_equal(found.growth, rates.T)
 
 
 @pytest.mark.nightly
 def test_stored_columns_are_what_the_code_makes():
-    columns, again = COLUMNS.read(), COLUMNS.rows("zoom", 26)
+    columns, again = escapes.COLUMNS.read(), escapes.COLUMNS.rows("zoom", 26)
     mine = (columns["diagram"] == "zoom") & (columns["chunk"] == 26)
     # Rounding decides on which side of a border a column falls.
     assert abs(columns["chaotic"][mine][0] - again[0]["chaotic"]) <= 10
@@ -96,16 +78,18 @@ def test_stored_columns_are_what_the_code_makes():
 @pytest.mark.parametrize("horizon", [0.2, 1.0, 5.0])
 def test_a_lifetime_holds_the_truth_however_many_are_censored(horizon):
     times = np.random.default_rng(4).exponential(1.0, (1500, 20))
-    lives = [lifetime_estimate(np.minimum(own, horizon), ended=own <= horizon) for own in times]
+    lives = [
+        escapes.lifetime_estimate(np.minimum(own, horizon), ended=own <= horizon) for own in times
+    ]
     # With few ends, a count that jumps in whole steps, the interval is on the safe side.
     assert 0.94 < np.mean([found.low <= 1.0 <= found.high for found in lives]) < 0.99
-    whole = lifetime_estimate(np.minimum(times, horizon), ended=times <= horizon)
+    whole = escapes.lifetime_estimate(np.minimum(times, horizon), ended=times <= horizon)
     assert whole.value == pytest.approx(1.0, abs=0.04)
     assert whole.ended == (times <= horizon).sum()
 
 
 def test_nothing_ended_gives_a_lower_end_only():
-    found = lifetime_estimate([10.0, 10.0], ended=[False, False])
+    found = escapes.lifetime_estimate([10.0, 10.0], ended=[False, False])
     assert (found.value, found.high, found.ended) == (np.inf, np.inf, 0)
     # P(no end) = exp(−T/τ) is 2.5 % at the lower end.
     assert np.exp(-20.0 / found.low) == pytest.approx(0.025)
@@ -114,20 +98,24 @@ def test_nothing_ended_gives_a_lower_end_only():
 @pytest.mark.claim("C21")
 def test_the_parts_of_the_chaos_by_counting():
     """No operator: the overlap's size in stretches of 20 flashes, and how slowly it forgets."""
-    points, _ = chaotic_orbits(1.266, count=8, flashes=12_000, seed=21)
+    points, _ = switching.chaotic_orbits(1.266, count=8, flashes=12_000, seed=21)
 
     def memory(series):
         """Tokens until the size of the motion has forgotten all but 1/e, over all orbits."""
         size = (series**2).sum(axis=-1).reshape(len(series), -1, 20).mean(axis=-1)
         falling = autocorrelation(size, lags=60, unbiased=True).mean(axis=0)
         at = int(np.argmax(falling < np.exp(-1.0)))
-        return FLASH * 20 * (at - (np.exp(-1.0) - falling[at]) / (falling[at - 1] - falling[at]))
+        return (
+            switching.FLASH
+            * 20
+            * (at - (np.exp(-1.0) - falling[at]) / (falling[at - 1] - falling[at]))
+        )
 
     slow = memory(points)
-    twin = phase_surrogate(points, seed=0)
-    mixed = shuffled_blocks(points[:, :12_000], block=20, seed=0)
-    wild, _ = chaotic_orbits(1.28, count=8, flashes=12_000, seed=21)
-    table = ORBITS.read()
+    twin = switching.phase_surrogate(points, seed=0)
+    mixed = switching.shuffled_blocks(points[:, :12_000], block=20, seed=0)
+    wild, _ = switching.chaotic_orbits(1.28, count=8, flashes=12_000, seed=21)
+    table = switching.ORBITS.read()
     mine = table["slow"][table["beta"] == 1.266].mean()
     assert slow == pytest.approx(mine, rel=0.4)
     assert max(memory(twin), memory(mixed), memory(wild)) < slow / 3.0
@@ -136,12 +124,12 @@ def test_the_parts_of_the_chaos_by_counting():
     calm = (size < 0.24).mean(axis=1)
     assert (calm > 0.1).all()
     assert (calm < 0.9).all()
-    parts = calm_parts(points)
+    parts = switching.calm_parts(points)
     state = np.round(parts.reshape(8, -1, 20).mean(axis=-1))
     assert ((state == 0) == (size < 0.24))[:, 5:].mean() > 0.85
     # Whatever sign the eigenvector comes with, the wild part is that of the larger overlaps.
     for orbit in points:
-        alone, largest = calm_parts(orbit[None])[0], np.abs(orbit).max(axis=-1)
+        alone, largest = switching.calm_parts(orbit[None])[0], np.abs(orbit).max(axis=-1)
         assert largest[alone == 1].mean() > largest[alone == 0].mean()
     # Long dwells have no memory: beyond two lags of the operator they scatter as exponentials do.
     runs = [(part, len(list(run))) for row in parts for part, run in groupby(row.tolist())]
@@ -155,19 +143,19 @@ def test_the_parts_of_the_chaos_by_counting():
 
 def test_shuffling_keeps_blocks_whole_and_following_is_counted():
     points = np.arange(48.0).reshape(2, 24, 1)
-    mixed = shuffled_blocks(points, block=4, seed=1)
+    mixed = switching.shuffled_blocks(points, block=4, seed=1)
     assert sorted(mixed[0].ravel()) == sorted(points[0].ravel())
     inner = np.diff(mixed[:, :, 0], axis=1).reshape(2, -1)
     assert (inner[:, [n for n in range(23) if n % 4 != 3]] == 1.0).all()
     assert not np.array_equal(mixed[0], points[0])
-    runs = followed(np.array([[0.0, 0.01, 0.5, 0.0, 0.0, 0.019]]), rounds=3)
+    runs = switching.followed(np.array([[0.0, 0.01, 0.5, 0.0, 0.0, 0.019]]), rounds=3)
     assert runs[0].tolist() == [False, False, False, True, True, True]
 
 
 @pytest.mark.nightly
 def test_stored_rows_come_out_again():
-    rows = ORBITS.rows(1.266, seed=5)
-    table = ORBITS.read()
+    rows = switching.ORBITS.rows(1.266, seed=5)
+    table = switching.ORBITS.read()
     here = table["beta"] == 1.266
     for name, tolerance in (("slow", 0.5), ("surrogate", 0.2), ("shuffled", 0.2), ("calm", 0.3)):
         mean = np.mean([row[name] for row in rows])
@@ -182,7 +170,7 @@ def test_the_time_of_two_parts_is_that_of_the_chain(lag):
         chain.append(int(draw > (0.99, 0.03)[chain[-1]]))
     # Within a part 40 boxes at random each, so that ten eigenvalues are some of many.
     labels = np.array(chain) * 40 + np.random.default_rng(1).integers(0, 40, len(chain))
-    times, vector = slow_modes(labels, lag=lag)
+    times, vector = switching.slow_modes(labels, lag=lag)
     assert times[0] == pytest.approx(-1.0 / np.log(0.96), rel=0.1)
     # The second is another real one of the ten largest moduli, or the bound that these set.
     kernel = np.zeros((80, 80))
@@ -206,11 +194,13 @@ def test_turning_is_no_part_and_an_end_that_is_never_left_is_no_trap():
     scattered = [8 * one + rng.integers(0, 8, 6000) for one in (turning, wheel)]
     ended = np.append(rng.integers(0, 80, 20_000), 80)
     for labels in (*scattered, ended):
-        assert slow_modes(labels, lag=1)[0][0] < 1.5
+        assert switching.slow_modes(labels, lag=1)[0][0] < 1.5
 
 
 def test_the_core_that_was_visited_last():
-    seen = last_core(np.array([[0.5, 0.9, 0.5, 0.1], [0.1, 0.5, 0.9, 0.5]]), low=0.2, high=0.8)
+    seen = switching.last_core(
+        np.array([[0.5, 0.9, 0.5, 0.1], [0.1, 0.5, 0.9, 0.5]]), low=0.2, high=0.8
+    )
     assert seen.tolist() == [[-1, 1, 1, 0], [0, 0, 1, 1]]
 
 
@@ -218,11 +208,11 @@ def test_the_core_that_was_visited_last():
 def test_a_surrogate_keeps_spectra_and_cross_spectra_and_nothing_else(length):
     rng = np.random.default_rng(4)
     series = rng.standard_normal((length, 2)).cumsum(axis=0) ** 2
-    twin = phase_surrogate(series, seed=5)
+    twin = switching.phase_surrogate(series, seed=5)
     np.testing.assert_allclose(twin.mean(axis=0), series.mean(axis=0))
     one, two = (np.fft.fft(x - x.mean(axis=0), axis=0) for x in (series, twin))
     crossed = [np.einsum("fi,fj->fij", waves, waves.conj()) for waves in (one, two)]
     np.testing.assert_allclose(crossed[1], crossed[0], atol=1e-4)
     skew = [((x - x.mean(axis=0)) ** 3).mean(axis=0) / x.std(axis=0) ** 3 for x in (series, twin)]
     assert not np.allclose(*skew, rtol=0.05)
-    assert not np.array_equal(twin, phase_surrogate(series, seed=6))
+    assert not np.array_equal(twin, switching.phase_surrogate(series, seed=6))

@@ -8,6 +8,7 @@ from known_networks import tangent_map
 from scipy.optimize import brentq, fsolve
 
 from compendium.c33b_lifetimes.switching import settled_cycle
+from compendium.c33c_bifurcations import study
 from compendium.c33c_bifurcations.cycles import (
     Kind,
     _condition,
@@ -16,13 +17,6 @@ from compendium.c33c_bifurcations.cycles import (
     follow,
     follow_bifurcation,
     follow_cycle,
-)
-from compendium.c33c_bifurcations.study import (
-    ON_CURVE,
-    STAIRCASE,
-    TONGUES,
-    closed_curve,
-    rotation_number,
 )
 from spinformer.core.solve import NotConverged
 from spinformer.dmft.attractors import strobed
@@ -97,7 +91,7 @@ def test_the_curve_ends_on_the_closed_form(torus, plane):
 
 
 def test_a_branch_of_cycles_passes_both_folds_of_its_window():
-    start = cycle(NETWORK, closed_curve([1.25]).select(0), beta=1.25, period=16)
+    start = cycle(NETWORK, study.closed_curve([1.25]).select(0), beta=1.25, period=16)
     branch = follow_cycle(NETWORK, start, step=5e-4, within=(1.24, 1.26), max_steps=80)
     stable = np.abs(branch.multipliers[:, 0]) < 1.0
     assert set(stable.tolist()) == {False, True}
@@ -106,7 +100,7 @@ def test_a_branch_of_cycles_passes_both_folds_of_its_window():
         end, matrix = plainly(context, 16, beta)
         np.testing.assert_allclose(end.attention, context.attention, atol=1e-9)
         assert (np.abs(np.linalg.eigvals(matrix)).max() < 1.0) == stable[i]
-    low, high = (TONGUES.read()[end][0] for end in ("low", "high"))
+    low, high = (study.TONGUES.read()[end][0] for end in ("low", "high"))
     np.testing.assert_allclose([branch.beta.min(), branch.beta.max()], [low, high], atol=3e-6)
 
 
@@ -143,17 +137,17 @@ def test_a_neutral_saddle_is_no_birth_of_a_closed_curve():
 
 @pytest.mark.nightly
 def test_the_staircase_made_again():
-    table = STAIRCASE.read()
+    table = study.STAIRCASE.read()
     for row in (100, 700):
         beta = float(table["beta"][row])
-        (again,) = STAIRCASE.rows(beta, high=beta, count=1)
+        (again,) = study.STAIRCASE.rows(beta, high=beta, count=1)
         for name, near in (("rotation", 2e-7), ("extent", 2e-3), ("first", 3e-4), ("second", 5e-4)):
             assert float(again[name]) == pytest.approx(table[name][row], abs=near)
 
 
 def test_long_runs_lock_inside_of_the_windows_and_nowhere_near():
-    staircase, tongues = STAIRCASE.read(), TONGUES.read()
-    here = staircase["extent"] < ON_CURVE
+    staircase, tongues = study.STAIRCASE.read(), study.TONGUES.read()
+    here = staircase["extent"] < study.ON_CURVE
     for p, q, low, high in zip(*(tongues[k] for k in ("p", "q", "low", "high")), strict=True):
         # At the ends of two windows an unlocked curve or the next window lies beside the cycle.
         share = (staircase["beta"] - low) / (high - low)
@@ -200,7 +194,7 @@ def test_the_cycle_of_28_steps_and_its_doublings():
     down = whole[0]
     saddles = np.arange(np.argmin(down.beta), len(down.beta))
     betas = np.array([1.2671, 1.2675])
-    curves, _ = strobed(NETWORK, closed_curve(betas), beta=betas, count=1000)
+    curves, _ = strobed(NETWORK, study.closed_curve(betas), beta=betas, count=1000)
     for beta, curve in zip(betas.tolist(), curves, strict=True):
         near = saddles[np.argmin(np.abs(down.beta[saddles] - beta))]
         saddle = cycle(NETWORK, down.value.select(int(near)), beta=beta, period=28)
@@ -234,13 +228,13 @@ def test_the_closed_curve_outlives_the_jump_of_the_protocol():
     extent = np.ptp(after[..., 0], axis=1)
     assert extent[1] > 3 * extent[0]
     betas = np.array([1.2660, 1.2671])
-    curve = closed_curve(betas, transient=20_000)
+    curve = study.closed_curve(betas, transient=20_000)
     points, _ = strobed(NETWORK, curve, beta=betas, count=4000)
     assert (np.ptp(points[..., 0], axis=1) < 0.21).all()
     # An exponent of 0.001 would give e^20.
     assert (parting(curve, betas, steps=20_000) < 0.0005).all()
     assert parting(document, 1.28, steps=2000) > 0.005
-    assert (rotation_number(points).error < 1e-5).all()
+    assert (study.rotation_number(points).error < 1e-5).all()
 
 
 def parting(context, beta, *, steps):
@@ -319,13 +313,15 @@ def test_against_the_lift_of_a_circle_map(length):
     lifts = [circle_map(omega, 0.5, 20_000) for omega in omegas]
     truth = np.array([(theta[-1] - theta[0]) / 20_000 for theta in lifts]) % 1
     truth = np.minimum(truth, 1 - truth)
-    found = rotation_number(np.stack([on_a_curve(theta[: length + 1]) for theta in lifts]))
+    found = study.rotation_number(np.stack([on_a_curve(theta[: length + 1]) for theta in lifts]))
     np.testing.assert_allclose(found.value, truth, atol=1e-4)
-    longer = rotation_number(np.stack([on_a_curve(theta[: 2 * length + 1]) for theta in lifts]))
+    longer = study.rotation_number(
+        np.stack([on_a_curve(theta[: 2 * length + 1]) for theta in lifts])
+    )
     # The stated error covers what twice the length changes, and is far below 1/n.
     assert (np.abs(longer.value - found.value) <= 3 * found.error + 1e-12).all()
     assert (found.error < 1e-4 * (4000 / length) ** 3).all()
-    locked = rotation_number(on_a_curve(circle_map(0.3, 0.0, length)))
+    locked = study.rotation_number(on_a_curve(circle_map(0.3, 0.0, length)))
     assert locked.value == pytest.approx(0.3, abs=1e-12)
 
 
@@ -333,9 +329,9 @@ def test_the_error_of_noisy_turns_is_about_their_scatter():
     """It comes from the halves of a run: right to a factor of about two, not of ten."""
     rng = np.random.default_rng(1)
     theta = 0.2 * np.arange(301) + np.cumsum(0.03 * rng.standard_normal((60, 301)), axis=1)
-    found = rotation_number(on_a_curve(theta))
+    found = study.rotation_number(on_a_curve(theta))
     assert 0.5 < found.error.mean() / found.value.std(ddof=1) < 3.0
     # A change in either half is seen.
     change = np.repeat([0.2, 0.2, 0.2, 0.26], 100)
     for turns in (change, change[::-1]):
-        assert rotation_number(on_a_curve(np.cumsum(turns))).error > 0.02
+        assert study.rotation_number(on_a_curve(np.cumsum(turns))).error > 0.02
