@@ -137,13 +137,15 @@ def test_deviations_that_are_there_are_seen(monkeypatch):
     assert study.derivative_errors(fields, **options)["difference"] < 1e-9
 
     # Parts whose response is off in a single component, and a free energy off by a factor.
+    dissect = study.dissect
+
     def disturbed(*args, **options):
-        parts = study.dissect(*args, **options)
+        parts = dissect(*args, **options)
         off = torch.zeros_like(parts.response)
         off[0, 0], off[1, 1] = 1e-3, -1e-3
         return replace(parts, response=parts.response + off, free_energy=1.5 * parts.free_energy)
 
-    monkeypatch.setattr("compendium.c23_anatomy.study.dissect", disturbed)
+    monkeypatch.setattr(study, "dissect", disturbed)
     wrong = study.derivative_errors(fields, **options)
     assert (wrong["autograd"], wrong["formula"]) == pytest.approx((1e-3, 1e-3), rel=1e-6)
     assert wrong["difference"] > 1e-2
