@@ -9,8 +9,9 @@ from compendium.c33_phase_transitions.orbits import REGIME_COLORS, _orbit_image,
 from compendium.c33_phase_transitions.study import SHARES
 from compendium.common.phase_transitions import census, name
 from spinformer.core.statistics import Estimate
-from spinformer.dmft.attractors import Attractors, Regime
-from spinformer.dmft.network import Context
+from spinformer.dmft.attractors import Attractors, Regime, find_attractors
+from spinformer.dmft.mean_field import random_contexts
+from spinformer.dmft.network import Context, Network
 from spinformer.plot.style import COLORS
 
 
@@ -73,3 +74,22 @@ def test_stored_shares_are_those_of_fewer_columns():
         assert found["values"] >= 4
         for regime in Regime:
             assert found[regime.label] == pytest.approx(table[regime.label][row], abs=0.01)
+
+
+@pytest.mark.nightly
+def test_attractors_coexist_at_19_of_20_seeds():
+    """C13: two cycles at β = 1.27, each reached by more than ten of 256 contexts, both stable."""
+    network, met, rare = Network.document(), 0, 0
+    how = {"beta": 1.27, "kept": 2000, "exponents": 1, "exponent_steps": 2000, "bins": 1}
+    for seed in range(20):
+        found = find_attractors(network, random_contexts(network, seed, count=256), **how)
+        rates = {
+            period: np.median(found.exponents.value[found.period == period, 0])
+            for period in (28, 56)
+            if (found.period == period).sum() > 10
+        }
+        met += len(rates) == 2 and max(rates.values()) < -0.001
+        rare += bool((found.period == 16).any())
+    assert met >= 19
+    # One context in three hundred ends on the third cycle: no criterion may ask for it.
+    assert 5 < rare < 17
