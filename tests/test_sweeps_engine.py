@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("distributed")
+import dask
 from distributed import LocalCluster
 
 from bookmaker.base import Lost, RunError
@@ -84,7 +85,9 @@ def test_a_unit_that_kills_every_worker_is_lost_alone(tmp_path, monkeypatch, cap
     log = tmp_path / "log"
     units = [{"number": n, "log": str(log), "deadly": 3, "deaths": 9} for n in range(6)]
     monkeypatch.setattr(engine, "RETRIES", 1)
-    found = dict(stream(logged, units, workers=Workers(count=2)))
+    # Workers of this machine are asked for, whatever cluster it is set up for.
+    with dask.config.set({"scheduler-address": "tcp://127.0.0.1:9"}):
+        found = dict(stream(logged, units, workers=Workers(count=2)))
     assert isinstance(found.pop(3), Lost)
     assert found == {number: number for number in range(6) if number != 3}
     assert log.read_text().split().count("3") == 2
