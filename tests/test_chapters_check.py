@@ -27,6 +27,7 @@ BETA = "beta: float = 1.5  # inverse temperature, in [0, 10]"
         (SOURCE, change("  language: python", "  language: [python"), "1: the file cannot be read"),
         (SOURCE, change("tags: [parameters]", "tags: [parameters"), "20: the file cannot be read"),
         (SOURCE, change("in [1, 100]", "in [1, 100"), "24: count has a range that cannot be read"),
+        (SOURCE, change("= 1.5", "= pi"), "23: beta: "),
         (SOURCE, change("= 1.5 ", "= (1.5 "), "not Python"),
         (SOURCE, change("count < 10", "counts < 10"), "26: no parameter named counts"),
         (SOURCE, change('"flat" or count <', '"steep" or count >'), "26: the chapter requires"),

@@ -1,14 +1,23 @@
 """The command line: list, run, build, and what is left behind when a run fails."""
 
+import os
+import re
 import signal
+import subprocess
+import sys
+import sysconfig
+import venv
 
 import nbformat
 import pytest
 from papermill import inspect_notebook
+from test_book_of_one_chapter import read_links
 
 from bookmaker import __main__ as command
 from bookmaker import base, execution
 from bookmaker.base import Lost, write_atomically
+from bookmaker.execution import write_page
+from bookmaker.source import _INSTALL, Chapter
 from bookmaker.tables import Table
 
 
@@ -174,3 +183,105 @@ def test_who_reads_a_file_while_it_is_replaced_keeps_the_old_one(tmp_path):
         assert reader.read() == "old"
     assert path.read_text() == "new"
     assert list(tmp_path.iterdir()) == [path]
+
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a POSIX environment is laid out")
+SCRIPT = """\
+import importlib.util
+from IPython.core.interactiveshell import InteractiveShell
+
+shell = InteractiveShell.instance()
+before = importlib.util.find_spec("spinformer") is not None
+result = shell.run_cell({source!r})
+importlib.invalidate_caches()
+print(before, result.success, importlib.util.find_spec("spinformer") is not None)
+"""
+
+
+def run_cell(folder, address):
+    """Run the install cell in `folder` with every library at hand except the package."""
+    environment = folder / "environment"
+    venv.create(environment, with_pip=False, symlinks=True)
+    python = environment / "bin" / "python"
+    site = next((environment / "lib").glob("python*")) / "site-packages"
+    # A path listed here is not searched for path files of its own, so the libraries of this
+    # environment are visible and its editable install of the package is not.
+    (site / "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+    variables = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder),
+        "SPINFORMER_REPOSITORY": address,
+        "PIP_NO_BUILD_ISOLATION": "0",
+        "PIP_NO_INDEX": "1",
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "PIP_ROOT_USER_ACTION": "ignore",
+    }
+    command = [str(python), "-c", SCRIPT.format(source=_INSTALL.replace("ADDRESS", ""))]
+    out = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return subprocess.run(command, cwd=folder, env=variables, timeout=300, **out).stdout
+
+
+@pytest.mark.nightly
+def test_installs_from_a_git_address(root, tmp_path):
+    if not (root / ".git").exists():
+        pytest.skip("installing from git needs a git checkout of the book")
+    text = run_cell(tmp_path, f"file://{root}")
+    assert text.strip().endswith("False True True"), text
+
+
+def test_says_what_to_do_while_there_is_no_address(tmp_path):
+    text = run_cell(tmp_path, "")
+    assert "spinformer is missing: run `pip install '.[chapters]'` in its checkout" in text
+    assert text.strip().endswith("False False False"), text
+
+
+PROSE = r"""
+See {cite}`bal2021transformers` and [](../notebooks/01_small.md), [the claims](../book/claims.md),
+[](#eq-small).
+
+$$ E = \tfrac12 $$ (eq-small)
+
+:::{admonition} In short
+A box.
+:::
+"""
+FIGURE = """\
+---
+mystnb:
+  figure:
+    name: fig-small
+    caption: What the figure says.
+  image:
+    alt: A single gray point.
+---
+from"""
+
+
+def test_page_needs_nothing_from_elsewhere_and_resolves_what_the_source_writes(
+    small_checkout, tmp_path
+):
+    chapter = Chapter(small_checkout, "01_small")
+    text = chapter.source_path.read_text(encoding="utf-8")
+    text = text.replace("# A small chapter\n", f"# A small chapter\n{PROSE}")
+    text = text.replace("```{code-cell} ipython3\nfrom", f"```{{code-cell}} ipython3\n{FIGURE}")
+    chapter.source_path.write_text(text, encoding="utf-8")
+    notebook = nbformat.from_dict(chapter.template)
+    image = nbformat.v4.new_output("display_data", data={"image/svg+xml": "<svg><path/></svg>"})
+    notebook.cells[-1].outputs = [nbformat.v4.new_output("stream", text="flat 1.50\n"), image]
+    page = write_page(chapter, notebook, tmp_path)
+    text = page.read_text(encoding="utf-8")
+    targets = [target for target in read_links(page).targets if target[0] != "#"]
+    assert any("mathjax" in target for target in targets)
+    for target in targets:
+        assert target.startswith("data:") or (page.parent / target).is_file(), target
+    assert "https://cdn" not in text
+    body = " ".join(re.sub(r"<[^>]+>", "", text[text.index("<body") :]).split())
+    assert "See [bal2021transformers] and 01_small, the claims" in body
+    for told in ('<div class="box">', "<strong>In short</strong>", 'id="eq-small"'):
+        assert told in text
+    for told in ('aria-label="A single gray point."', "<title>A small chapter"):
+        assert told in text
+    for raw in ("{cite", ":::", "find_spec"):
+        assert raw not in text
+    assert "What the figure says." in body
+    assert "flat 1.50" in body

@@ -8,25 +8,14 @@ import pytest
 import yaml
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
+from bookmaker import claims
 from bookmaker.base import SourceError
-from bookmaker.claims import (
-    DATA,
-    DOCUMENTS,
-    PASSAGES,
-    VERDICTS,
-    claim_tags,
-    printed_by_chapter,
-    read_claims,
-    read_rows,
-    settings_faults,
-    settings_words,
-)
 from bookmaker.parameters import is_met
 
 ROOT = Path(__file__).resolve().parents[1]
-CLAIMS = read_claims(ROOT)
-SETTLED = [claim for claim in CLAIMS if VERDICTS[claim.verdict]]
-PRINTED = printed_by_chapter(ROOT)
+CLAIMS = claims.read_claims(ROOT)
+SETTLED = [claim for claim in CLAIMS if claims.VERDICTS[claim.verdict]]
+PRINTED = claims.printed_by_chapter(ROOT)
 
 
 def numbers(claim):
@@ -35,8 +24,8 @@ def numbers(claim):
 
 
 def test_every_statement_of_the_documents_has_a_row():
-    statements = yaml.safe_load((ROOT / PASSAGES).read_text(encoding="utf-8"))
-    assert set(statements) == {claim.id for claim in CLAIMS if claim.id[0] in DOCUMENTS}
+    statements = yaml.safe_load((ROOT / claims.PASSAGES).read_text(encoding="utf-8"))
+    assert set(statements) == {claim.id for claim in CLAIMS if claim.id[0] in claims.DOCUMENTS}
 
 
 def moved(name, value):
@@ -54,7 +43,7 @@ def test_every_figure_alone_can_turn_the_verdict(claim):
     """Where clauses of a row that fails are unmet beside its own, with up to two others moved."""
     figures = numbers(claim)
     for name in figures:
-        others = [{}] if VERDICTS[claim.verdict] > 0 else beside(figures, name)
+        others = [{}] if claims.VERDICTS[claim.verdict] > 0 else beside(figures, name)
         assert any(
             {is_met(claim.criterion, figures | other | {name: value}) for value in values}
             == {True, False}
@@ -88,7 +77,7 @@ def test_rows_and_their_tests_name_each_other():
 
 
 def test_rows_know_their_part():
-    rows = read_rows(ROOT)
+    rows = claims.read_rows(ROOT)
     # Rows stand in the part of their chapter, those below another one, too; B1 alone is settled
     # in another document's part.
     homes = {"A": "Part I", "B": "Part II", "C": "Part III", "R": "Part IV", "S": "What came out"}
@@ -119,7 +108,7 @@ def rows(tmp_path):
     def rows(text):
         (tmp_path / "book").mkdir(exist_ok=True)
         (tmp_path / "book" / "claims.yml").write_text(text, encoding="utf-8")
-        return read_claims(tmp_path)
+        return claims.read_claims(tmp_path)
 
     return rows
 
@@ -161,12 +150,12 @@ def test_a_row_may_list_figures_that_its_cell_hands_over_as_data(rows):
     cell = new_code_cell("", metadata={"tags": ["claim-A1"]})
     data = {"slope": -1.02, "slope_error": "0.010"}
     printed = new_output("stream", text="slope_error := 9 is what it prints\n")
-    cell.outputs = [printed, new_output("display_data", data={DATA: data})]
-    printed = {"01_small": claim_tags(new_notebook(cells=[cell]))}
+    cell.outputs = [printed, new_output("display_data", data={claims.DATA: data})]
+    printed = {"01_small": claims.claim_tags(new_notebook(cells=[cell]))}
     assert claim.settle(printed) == "slope -1.02 ± 0.010"
-    del cell.outputs[1].data[DATA]["slope"]
+    del cell.outputs[1].data[claims.DATA]["slope"]
     with pytest.raises(SourceError, match="name 'slope' is not defined"):
-        claim.settle({"01_small": claim_tags(new_notebook(cells=[cell]))})
+        claim.settle({"01_small": claims.claim_tags(new_notebook(cells=[cell]))})
 
 
 def test_figures_come_from_the_chapter_of_the_row_first(rows):
@@ -236,15 +225,17 @@ MIXED = [0.2, 0.2, -0.2] * 4
 )
 def test_settings_that_turn_a_verdict_are_named(tmp_path, values, verdict, region, message):
     path = table_of_settings(tmp_path / "s.csv", values)
-    told = "; ".join(settings_faults(path, verdict, region))
+    told = "; ".join(claims.settings_faults(path, verdict, region))
     assert message in told
     assert bool(message) == bool(told)
 
 
 def test_settings_are_told_in_words(tmp_path):
     path = table_of_settings(tmp_path / "s.csv", [0.2] * 8 + [-0.3] * 2 + [0.05] * 2)
-    assert settings_words(path) == (
+    assert claims.settings_words(path) == (
         "10 of 12 settings speak for the statement (rate 0.01, 0.02, 0.03; start cold, warm; 5 runs"
         " each): -0.3 to 0.2, 8 with the whole interval above zero, 2 below"
     )
-    assert settings_words(path, "rate > 0.02").endswith(" below; all 4 with `rate > 0.02` do")
+    assert claims.settings_words(path, "rate > 0.02").endswith(
+        " below; all 4 with `rate > 0.02` do"
+    )

@@ -20,6 +20,7 @@ def test_flag_and_count_follow_the_status_for_numbers_arrays_and_tensors():
         assert list(many.converged) == [True, False, False, False]
         assert [many.count(status) for status in Status] == [1, 2, 0, 0, 1]
         assert status_of(make([True, False])).tolist() == [0, 1]
+    assert not solution(Status.CYCLE, 0.0).converged
     assert (status_of(True), status_of(False)) == (Status.CONVERGED, Status.STEP_LIMIT)
 
 

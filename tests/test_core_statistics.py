@@ -3,14 +3,7 @@ import pytest
 from scipy import stats
 from scipy.optimize import curve_fit
 
-from spinformer.core.statistics import (
-    Estimate,
-    fit_power,
-    integrated_autocorrelation_time,
-    mean_estimate,
-    mean_interval,
-    share_interval,
-)
+from spinformer.core import statistics
 
 
 @pytest.mark.parametrize(
@@ -26,20 +19,20 @@ from spinformer.core.statistics import (
     ],
 )
 def test_an_estimate_prints_its_uncertain_digits(value, error, shown):
-    assert str(Estimate(value=value, error=error)) == shown
-    many = Estimate(value=np.full(2, value), error=np.full(2, error))
+    assert str(statistics.Estimate(value=value, error=error)) == shown
+    many = statistics.Estimate(value=np.full(2, value), error=np.full(2, error))
     assert str(many).startswith("Estimate(value=float64[2]")
 
 
 def test_the_error_of_a_mean_and_students_interval_are_those_of_scipy():
     draws = np.random.default_rng(0).exponential(size=(7, 5))
     for axis in (0, 1, -1):
-        found = mean_estimate(draws, axis=axis)
+        found = statistics.mean_estimate(draws, axis=axis)
         np.testing.assert_allclose(found.value, draws.mean(axis))
         np.testing.assert_allclose(found.error, stats.sem(draws, axis=axis))
         assert found.samples == draws.shape[axis]
     ends = stats.ttest_1samp(draws[0], 0.0).confidence_interval()
-    np.testing.assert_allclose(mean_interval(draws[0]), ends)
+    np.testing.assert_allclose(statistics.mean_interval(draws[0]), ends)
 
 
 def autoregressive(seed, chains, length, memory):
@@ -58,7 +51,7 @@ def test_autoregressive_series_has_its_known_time_and_an_error_that_is_the_scatt
     length = 4000
     series = autoregressive(1, 200, length, memory)
     time = (1 + memory) / (1 - memory)
-    times = np.array([integrated_autocorrelation_time(row) for row in series])
+    times = np.array([statistics.integrated_autocorrelation_time(row) for row in series])
     assert times.mean() == pytest.approx(time, rel=0.05)
     values = series.mean(axis=1)
     errors = series.std(axis=1) / np.sqrt(length / times - 1.0)
@@ -68,19 +61,19 @@ def test_autoregressive_series_has_its_known_time_and_an_error_that_is_the_scatt
 
 def test_chains_share_one_mean_and_count_together():
     pieces = autoregressive(2, 8, 500, 0.5)
-    assert integrated_autocorrelation_time(pieces) == pytest.approx(3.0, rel=0.25)
+    assert statistics.integrated_autocorrelation_time(pieces) == pytest.approx(3.0, rel=0.25)
     # Chains that disagree are correlated for as long as they are: their time is long.
     apart = pieces + 5.0 * np.arange(8)[:, None]
-    assert integrated_autocorrelation_time(apart) > 100
+    assert statistics.integrated_autocorrelation_time(apart) > 100
     # A series of anticorrelated samples is not credited with more samples than it has.
-    assert integrated_autocorrelation_time([1.0, -1.0] * 50) == 1.0
-    assert integrated_autocorrelation_time(np.full(100, 1e8)) == 1.0
+    assert statistics.integrated_autocorrelation_time([1.0, -1.0] * 50) == 1.0
+    assert statistics.integrated_autocorrelation_time(np.full(100, 1e8)) == 1.0
 
 
 @pytest.mark.parametrize("trials", [10, 200])
 def test_a_share_ends_where_a_normal_test_just_rejects_what_was_seen(trials):
     counts = np.arange(trials + 1)
-    ends = np.array([share_interval(int(k), trials=trials) for k in counts])
+    ends = np.array([statistics.share_interval(int(k), trials=trials) for k in counts])
     share = counts[1:-1] / trials
     for side, end in zip((1, -1), ends[1:-1].T, strict=True):
         reach = side * stats.norm.ppf(0.975) * np.sqrt(end * (1 - end) / trials)
@@ -93,7 +86,7 @@ def test_a_power_law_is_the_weighted_fit_of_the_logarithms():
     sizes = np.array([30.0, 100.0, 400.0, 1000.0, 7000.0, 2e4])
     relative = np.array([0.01, 0.03, 0.02, 0.05, 0.01, 0.04])
     values = 3.0 * sizes**-0.7 * np.exp(relative * np.random.default_rng(3).standard_normal(6))
-    found = fit_power(sizes, values=values, errors=values * relative)
+    found = statistics.fit_power(sizes, values=values, errors=values * relative)
     (slope, height), covariance = curve_fit(
         lambda x, slope, height: slope * x + height,
         *np.log([sizes, values]),

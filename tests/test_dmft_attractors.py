@@ -5,14 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spinformer.dmft.attractors import (
-    Regime,
-    Thresholds,
-    _classify,
-    bump_weights,
-    find_attractors,
-    find_period,
-)
+from spinformer.dmft import attractors
 from spinformer.dmft.lyapunov import growth_jump, lyapunov_spectrum
 from spinformer.dmft.mean_field import document_context, random_contexts, trajectory
 from spinformer.dmft.network import Network
@@ -32,16 +25,16 @@ def test_the_period_of_a_cycle_holds_in_every_turn(period, seed):
     rng = np.random.default_rng(seed)
     cycle = rng.normal(size=(period, 3))
     orbit = np.tile(cycle, (400 // period, 1))
-    assert find_period(orbit, longest=100) == period
-    assert period == 1 or find_period(orbit, longest=period - 1) == 0
+    assert attractors.find_period(orbit, longest=100) == period
+    assert period == 1 or attractors.find_period(orbit, longest=period - 1) == 0
     orbit[rng.integers(len(orbit)), rng.integers(3)] += 2e-7
-    assert find_period(orbit, longest=100) == 0
-    assert find_period(orbit, longest=100, distance=3e-7) == period
+    assert attractors.find_period(orbit, longest=100) == 0
+    assert attractors.find_period(orbit, longest=100, distance=3e-7) == period
 
 
 def test_bump_averages_converge_fast_on_rotations():
     angle = 2 * np.pi * (np.sqrt(5) - 1) / 2 * np.arange(4000)
-    weight = bump_weights(4000)
+    weight = attractors.bump_weights(4000)
     assert weight.sum() == pytest.approx(1.0)
     assert abs(weight @ np.cos(angle)) < 1e-13
     assert abs(np.cos(angle).mean()) > 1e-6
@@ -51,8 +44,8 @@ def test_bump_averages_converge_fast_on_rotations():
 def test_regimes_of_the_document_network(start):
     # (β, regime) far from the borders of the regimes; periods from stored trajectories below.
     beta = np.array([0.2, 1.255, 1.26451, 1.28, 1.4])
-    found = find_attractors(NETWORK, start, beta=beta, exponents=2, **QUICK)
-    names = [Regime(code).label for code in found.regime]
+    found = attractors.find_attractors(NETWORK, start, beta=beta, exponents=2, **QUICK)
+    names = [attractors.Regime(code).label for code in found.regime]
     assert names == ["periodic", "quasi-periodic", "periodic", "chaotic", "chaotic"]
     assert found.period.tolist() == [4, 0, 44, 0, 0]
     assert abs(found.exponents.value[1, 0]) < 2e-3
@@ -63,7 +56,7 @@ def test_regimes_of_the_document_network(start):
 @pytest.mark.claim("C13")
 def test_periods_agree_with_a_stored_trajectory(start):
     contexts = random_contexts(NETWORK, 0, count=24)
-    found = find_attractors(NETWORK, contexts, beta=1.27, exponents=0, bins=50, **QUICK)
+    found = attractors.find_attractors(NETWORK, contexts, beta=1.27, exponents=0, bins=50, **QUICK)
     orbit, _ = trajectory(NETWORK, found.context, beta=1.27, steps=500)
     for period, path in zip(found.period, orbit, strict=True):
         seen = [p for p in range(1, 250) if np.abs(path[p:] - path[:-p]).max() < 1e-7]
@@ -75,7 +68,7 @@ def test_periods_agree_with_a_stored_trajectory(start):
 def test_streamed_histograms_equal_those_of_a_stored_trajectory(start):
     beta = np.linspace(1.2, 1.4, 70)
     given = {"beta": beta, "transient": 50}
-    found = find_attractors(NETWORK, start, kept=4000, exponents=0, bins=64, **given)
+    found = attractors.find_attractors(NETWORK, start, kept=4000, exponents=0, bins=64, **given)
     orbit, _ = trajectory(NETWORK, start, steps=4000, **given)
     for b, path in enumerate(orbit):
         near = path[np.abs(path[:, 1]) < 1e-3]
@@ -84,52 +77,54 @@ def test_streamed_histograms_equal_those_of_a_stored_trajectory(start):
             assert np.abs(counted.astype(int) - counts).sum() <= 4
     assert found.section.sum() > 100
     halves = np.stack([orbit[:, :2000], orbit[:, 2000:]])
-    mean = np.einsum("n,hbna->hba", bump_weights(2000), halves)
+    mean = np.einsum("n,hbna->hba", attractors.bump_weights(2000), halves)
     gap = np.abs(mean[0] - mean[1]).max(axis=-1)
     coarse = gap > 1e-9
     assert np.abs(found.digits + np.log10(gap))[coarse].max() < 1e-5
 
 
 def test_borders_of_the_regimes():
-    limit = Thresholds(neutral=0.01, digits_regular=5.0, digits_chaotic=8.0, sigmas=2.0)
+    limit = attractors.Thresholds(neutral=0.01, digits_regular=5.0, digits_chaotic=8.0, sigmas=2.0)
     cases = [
-        (0, 0.0301, 0.01, 8.0, Regime.CHAOTIC),
-        (0, 0.0299, 0.01, 8.0, Regime.UNDECIDED),
-        (0, 0.0301, 0.01, 8.1, Regime.UNDECIDED),
-        (0, 0.01, 0.01, 5.0, Regime.QUASI_PERIODIC),
-        (0, -0.01, 0.01, 5.0, Regime.QUASI_PERIODIC),
-        (0, 0.0101, 0.01, 5.0, Regime.UNDECIDED),
-        (0, 0.0, 0.01, 4.9, Regime.UNDECIDED),
-        (3, 0.0299, 0.01, 0.0, Regime.PERIODIC),
-        (3, 0.0301, 0.01, 0.0, Regime.UNDECIDED),
-        (0, 0.5, np.nan, 0.0, Regime.UNDECIDED),
+        (0, 0.0301, 0.01, 8.0, attractors.Regime.CHAOTIC),
+        (0, 0.0299, 0.01, 8.0, attractors.Regime.UNDECIDED),
+        (0, 0.0301, 0.01, 8.1, attractors.Regime.UNDECIDED),
+        (0, 0.01, 0.01, 5.0, attractors.Regime.QUASI_PERIODIC),
+        (0, -0.01, 0.01, 5.0, attractors.Regime.QUASI_PERIODIC),
+        (0, 0.0101, 0.01, 5.0, attractors.Regime.UNDECIDED),
+        (0, 0.0, 0.01, 4.9, attractors.Regime.UNDECIDED),
+        (3, 0.0299, 0.01, 0.0, attractors.Regime.PERIODIC),
+        (3, 0.0301, 0.01, 0.0, attractors.Regime.UNDECIDED),
+        (0, 0.5, np.nan, 0.0, attractors.Regime.UNDECIDED),
     ]
     period, rate, error, digits, wanted = (np.array(column) for column in zip(*cases, strict=True))
     still = (np.zeros(len(rate), dtype=bool), *np.zeros((3, len(rate))))
-    found = _classify(period, digits, exponent=(rate, error), jump=still, limit=limit)
+    found = attractors._classify(period, digits, exponent=(rate, error), jump=still, limit=limit)
     assert found.tolist() == wanted.tolist()
     # Undecided as a whole: chaos before, surely, and none after is what ended.
-    last, none = Regime.TRANSIENT_CHAOS, Regime.UNDECIDED
+    last, none = attractors.Regime.TRANSIENT_CHAOS, attractors.Regime.UNDECIDED
     before = np.array([0.1, 0.1, 0.01, 0.1, 0.1, 0.0299])
     after = np.array([0.0, 0.05, 0.0, 0.01, 0.011, 0.0])
     for jumps, wanted in ((True, [last, none, none, last, none, none]), (False, [none] * 6)):
         jump = (np.full(6, jumps), before, np.full(6, 0.01), after)
         whole = (np.full(6, 0.05), np.full(6, 0.05))
-        found = _classify(np.zeros(6), np.full(6, 3.0), exponent=whole, jump=jump, limit=limit)
+        found = attractors._classify(
+            np.zeros(6), np.full(6, 3.0), exponent=whole, jump=jump, limit=limit
+        )
         assert found.tolist() == wanted
 
 
 def test_chaos_that_ends_in_the_measurement_is_transient():
     # At β = 1.27 all contexts end on cycles, most after a few thousand steps of chaos.
-    start, limit = random_contexts(NETWORK, 1, count=64), Thresholds(longest=64)
+    start, limit = random_contexts(NETWORK, 1, count=64), attractors.Thresholds(longest=64)
     brief = {"transient": 0, "kept": 4, "exponent_steps": 10_000, "exponents": 1, "bins": 1}
-    found = find_attractors(NETWORK, start, beta=1.27, thresholds=limit, **brief)
+    found = attractors.find_attractors(NETWORK, start, beta=1.27, thresholds=limit, **brief)
     # The same exponents: four steps were kept and twice the longest period was looked at before.
     growth = lyapunov_spectrum(NETWORK, start, beta=1.27, steps=10_000, count=1, transient=132)
     settled = ~growth_jump(growth.growth)[0][:, 0]
     assert growth.exponents == found.exponents
     assert (~settled).sum() > 15
-    assert not (found.regime[~settled] == Regime.CHAOTIC).any()
-    transient = found.regime == Regime.TRANSIENT_CHAOS
+    assert not (found.regime[~settled] == attractors.Regime.CHAOTIC).any()
+    transient = found.regime == attractors.Regime.TRANSIENT_CHAOS
     assert transient.sum() > 15
     assert not settled[transient].any()

@@ -220,6 +220,7 @@ def test_what_does_not_fit_is_refused_by_name():
         (lambda: step(NETWORK, Context(np.ones((2, 3)), 0), 1.0), "attention"),
         (lambda: step(BLIND, Context(np.ones((2, 2)), 0), 1.0, epsilon=0.5), "epsilon"),
         (lambda: NETWORK.overlaps(np.ones(4)), "token"),
+        (lambda: NETWORK.pair_correlations(4, VALUE), "first"),
         (lambda: NETWORK.pair_correlations(VALUE, 4), "second"),
         *((lambda c=change: replace(NETWORK, **c), message) for change, message in networks),
     ]

@@ -21,12 +21,7 @@ from compendium.c11b_load_and_temperature import study as warm_memory
 from compendium.c12b_continuous_capacity import study as continuous_capacity
 from compendium.c13_memory_density.study import pair_mixing
 from compendium.c15_demonstrations.boundary import spinodal
-from compendium.c23_anatomy.study import (
-    dissect,
-    draw_bilinear,
-    draw_tokens,
-    share_between_groups,
-)
+from compendium.c23_anatomy import study
 from compendium.c23c_real_layer.study import mixing_terms
 from compendium.c25_driven.study import critical_beta
 from compendium.c33g_escapes.study import ESCAPES, escape_law
@@ -246,10 +241,13 @@ def test_the_anatomy():
     assert float(solved.free_energy) / 256 == pytest.approx(ordered, abs=0.02)
     assert float(solved.saddle.value[0]) == pytest.approx(2.0, abs=0.02)
     at, size = said("23", r"near \$g = ([\d.]+)\$, where both have a size of about ([\d.]+)\.", 2)
-    fields, bilinear = draw_tokens(24, sites=24, dim=32, seed=0), draw_bilinear(32, seed=1)
+    fields, bilinear = (
+        study.draw_tokens(24, sites=24, dim=32, seed=0),
+        study.draw_bilinear(32, seed=1),
+    )
 
     def sizes(strength):
-        parts = dissect(fields, bilinear=bilinear, beta=1.0, strength=strength).sizes()
+        parts = study.dissect(fields, bilinear=bilinear, beta=1.0, strength=strength).sizes()
         return [float(parts[name].mean()) for name in ("first_step", "higher_orders")]
 
     crossing = brentq(lambda g: float(np.diff(sizes(g))[0]), 0.4, 0.6, xtol=1e-3)
@@ -261,17 +259,17 @@ def test_the_anatomy():
 def test_the_response():
     pattern = r"is ([\d.]+) for random directions and ([\d.]+) for clusters .*"
     told = said("23", rf"{pattern}against ([\d.]+) and ([\d.]+) for the response", 4)
-    bilinear = draw_bilinear(16, seed=1)
-    centres = draw_tokens(1, sites=4, dim=16, seed=6)[0]
+    bilinear = study.draw_bilinear(16, seed=1)
+    centres = study.draw_tokens(1, sites=4, dim=16, seed=6)[0]
     found = {"first_step": [], "response": []}
     for prototypes in (None, centres):
         # Eighty tokens, each with ten draws of its companions.
-        fields = draw_tokens(800, sites=12, dim=16, seed=30, prototypes=prototypes)
+        fields = study.draw_tokens(800, sites=12, dim=16, seed=30, prototypes=prototypes)
         fields = fields.unflatten(0, (80, 10)).clone()
         fields[:, :, 0] = fields[:, :1, 0]
-        parts = dissect(fields, bilinear=bilinear, beta=1.0, strength=0.5)
+        parts = study.dissect(fields, bilinear=bilinear, beta=1.0, strength=0.5)
         for name, shares in found.items():
-            shares.append(share_between_groups(getattr(parts, name)[:, :, 0]))
+            shares.append(study.share_between_groups(getattr(parts, name)[:, :, 0]))
     assert found["first_step"] + found["response"] == [near(value, 2) for value in told]
 
 

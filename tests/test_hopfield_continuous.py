@@ -13,6 +13,7 @@ from scipy.special import logsumexp, softmax
 from torch.autograd.functional import jacobian as derive
 
 from spinformer.core.solve import NotConverged, Status
+from spinformer.hopfield import fixed_points
 from spinformer.hopfield.continuous import (
     attention_weights,
     energy,
@@ -20,14 +21,6 @@ from spinformer.hopfield.continuous import (
     jacobian,
     retrieve,
     update,
-)
-from spinformer.hopfield.fixed_points import (
-    _largest_slope,
-    classify,
-    effective_entries,
-    find_fixed_points,
-    mean_critical_beta,
-    rest,
 )
 
 
@@ -87,16 +80,16 @@ def test_two_opposite_patterns_have_the_magnets_fixed_point():
     # Patterns ±v: the component along v obeys m = tanh(β‖v‖² m), the Curie–Weiss equation.
     v = torch.tensor([1.0, 2.0, -1.0], dtype=torch.float64)
     patterns, norm = torch.stack([v, -v]), 6.0
-    assert mean_critical_beta(patterns) == pytest.approx(1 / norm, rel=1e-12)
+    assert fixed_points.mean_critical_beta(patterns) == pytest.approx(1 / norm, rel=1e-12)
     # Both ends have one energy: the starts are counted each at its own.
-    found = find_fixed_points(patterns, beta=1.0, starts=patterns[[0, 1, 0, 0, 1, 0]])
+    found = fixed_points.find_fixed_points(patterns, beta=1.0, starts=patterns[[0, 1, 0, 0, 1, 0]])
     ends = dict(zip((found.points @ v).sign().tolist(), found.basin.tolist(), strict=True))
     assert ends == {1.0: 4, -1.0: 2}
     others = draw(30, 6, seed=8)
     variance = np.linalg.eigvalsh(np.cov(others.numpy().T, bias=True))[-1]
-    assert mean_critical_beta(others) == pytest.approx(1 / variance, rel=1e-12)
+    assert fixed_points.mean_critical_beta(others) == pytest.approx(1 / variance, rel=1e-12)
     for beta in (0.9 / norm, 1.02 / norm, 2.0 / norm):
-        found = find_fixed_points(patterns, beta=beta)
+        found = fixed_points.find_fixed_points(patterns, beta=beta)
         overlaps = sorted((found.points @ v / norm).tolist())
         if beta * norm < 1:
             assert bool(found.converged.all())
@@ -120,7 +113,7 @@ def test_three_kinds_appear_in_their_order():
         (1.5, "metastable", 3),
         (60.0, "single pattern", 12),
     ):
-        found = find_fixed_points(patterns, beta=beta, starts=patterns)
+        found = fixed_points.find_fixed_points(patterns, beta=beta, starts=patterns)
         assert found.kinds == (kind,) * count
         assert bool(found.converged.all())
         assert bool(found.stable.all())
@@ -128,13 +121,15 @@ def test_three_kinds_appear_in_their_order():
 
 def test_effective_entries_counts_like_a_greedy_loop():
     weights = torch.softmax(draw(200, 17, seed=10, scale=2.0), -1)
-    for row, count in zip(weights.tolist(), effective_entries(weights).tolist(), strict=True):
+    for row, count in zip(
+        weights.tolist(), fixed_points.effective_entries(weights).tolist(), strict=True
+    ):
         held = np.cumsum(sorted(row, reverse=True))
         assert held[count - 1] >= 0.9 > held[count - 1] - min(sorted(row)[-count:])
-    assert effective_entries(torch.full((10,), 0.1)).item() == 9
+    assert fixed_points.effective_entries(torch.full((10,), 0.1)).item() == 9
     even = torch.eye(4).cumsum(0) / torch.arange(1, 5)[:, None]
     kinds = ("single pattern", "metastable", "global average", "global average")
-    assert classify(even) == kinds
+    assert fixed_points.classify(even) == kinds
 
 
 def test_batched_memories_and_gradients_through_retrieval():
@@ -183,7 +178,7 @@ def test_residual_steps_and_status_say_how_retrieval_ended():
 def test_search_counts_the_starts_that_did_not_arrive():
     patterns = draw(20, 5, seed=30)
     starts = draw(60, 5, seed=31, scale=3.0)
-    found = find_fixed_points(patterns, beta=1.5, starts=starts, max_steps=1)
+    found = fixed_points.find_fixed_points(patterns, beta=1.5, starts=starts, max_steps=1)
     assert 0 < int(found.basin.sum()) == int(found.converged.sum()) < 60
     scale = float(patterns.norm(dim=-1).max())
     assert float(gradient(patterns, states=found.points, beta=1.5).norm(dim=-1).max()) < 1e-8
@@ -191,7 +186,7 @@ def test_search_counts_the_starts_that_did_not_arrive():
     assert float(found.residual[~found.converged].min()) > 1e-4
     assert float(torch.pdist(found.points).min()) > 1e-5 * scale
     # Newton may finish a start but not carry it elsewhere: same points, same basins.
-    slow = find_fixed_points(patterns, beta=1.5, starts=starts)
+    slow = fixed_points.find_fixed_points(patterns, beta=1.5, starts=starts)
     assert bool(slow.converged.all())
     for point in found.points:
         assert float((slow.points - point).norm(dim=-1).min()) < 1e-6 * scale
@@ -199,7 +194,9 @@ def test_search_counts_the_starts_that_did_not_arrive():
     assert slow.stable.tolist() == (slopes < 1.0).tolist()
     weights = attention_weights(patterns, states=slow.points, beta=1.5)
     for row, slope in zip(weights, slopes, strict=True):
-        assert _largest_slope(patterns, row, 1.5) == pytest.approx(float(slope), rel=1e-10)
+        assert fixed_points._largest_slope(patterns, row, 1.5) == pytest.approx(
+            float(slope), rel=1e-10
+        )
     assert bool((energy(patterns, states=slow.points, beta=1.5).diff() >= 0).all())
 
 
@@ -230,9 +227,9 @@ def test_first_and_second_derivatives_of_a_rest():
     start = draw(2, 2, 2, 3, seed=7)
 
     def run(keys, beta, bias):
-        return rest(start, keys=keys, beta=beta, bias=bias, **HOW)[0]
+        return fixed_points.rest(start, keys=keys, beta=beta, bias=bias, **HOW)[0]
 
-    assert float(rest(start, keys=keys, beta=beta, bias=bias, **HOW)[1].max()) <= 1e-11
+    assert float(fixed_points.rest(start, keys=keys, beta=beta, bias=bias, **HOW)[1].max()) <= 1e-11
     assert torch.autograd.gradcheck(run, (keys, beta, bias), fast_mode=True)
     start, *few = start[:1, :1, :1, :2], keys[:1, :, :3, :2], beta[:1], bias[:1, :, :1, :3]
     few = tuple(x.detach().requires_grad_() for x in few)
@@ -248,7 +245,7 @@ def test_one_argument_of_a_rest_is_mapped_alone(mapped):
     batch.requires_grad_(mapped != "start")
 
     def one(value):
-        return rest(**given | {mapped: value}, **HOW)
+        return fixed_points.rest(**given | {mapped: value}, **HOW)
 
     found = torch.vmap(one)(batch)
     wanted = tuple(torch.stack(parts) for parts in zip(*map(one, batch), strict=True))

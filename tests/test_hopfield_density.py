@@ -10,16 +10,7 @@ from known_memories import SETTINGS, mixture, normal
 from scipy.optimize import minimize
 
 from spinformer.core.solve import Status
-from spinformer.hopfield.density import (
-    _em_update,
-    fit,
-    log_partition,
-    log_prob,
-    log_weights,
-    loss,
-    loss_gradient,
-    sample,
-)
+from spinformer.hopfield import density
 
 
 def quadrature(patterns, beta):
@@ -41,7 +32,7 @@ def test_log_partition_equals_quadrature(d, beta):
     for seed in range(3):
         patterns = normal(seed, 4, d)
         exact = quadrature(patterns, beta)
-        assert float(log_partition(patterns, beta=beta)) == pytest.approx(exact, abs=1e-12)
+        assert float(density.log_partition(patterns, beta=beta)) == pytest.approx(exact, abs=1e-12)
 
 
 @settings(deadline=None, max_examples=25, derandomize=True)
@@ -50,17 +41,21 @@ def test_log_prob_equals_the_mixture_of_torch_distributions(setting):
     seed, number, d, beta = setting
     patterns, states = normal(seed, number, d), 2 * normal(seed + 1, 7, 2, d)
     expected = mixture(patterns, beta).log_prob(states)
-    got = log_prob(patterns, states=states, beta=beta)
+    got = density.log_prob(patterns, states=states, beta=beta)
     torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-12)
     weights = mixture(patterns, beta).mixture_distribution.logits
-    torch.testing.assert_close(log_weights(patterns, beta=beta), weights, rtol=1e-12, atol=1e-12)
-    assert float(log_weights(100 * patterns).exp().sum()) == pytest.approx(1.0)  # no overflow
+    torch.testing.assert_close(
+        density.log_weights(patterns, beta=beta), weights, rtol=1e-12, atol=1e-12
+    )
+    assert float(density.log_weights(100 * patterns).exp().sum()) == pytest.approx(
+        1.0
+    )  # no overflow
 
 
 def test_samples_have_the_density():
     patterns, beta = 1.2 * normal(3, 3, 2), 1.5
-    drawn = sample(patterns, count=200_000, beta=beta, seed=1)
-    weights = log_weights(patterns, beta=beta).exp()
+    drawn = density.sample(patterns, count=200_000, beta=beta, seed=1)
+    weights = density.log_weights(patterns, beta=beta).exp()
     mean = weights @ patterns
     second = (weights[:, None] * patterns).T @ patterns + torch.eye(2, dtype=torch.float64) / beta
     for values, exact in ((drawn, mean), (drawn[:, :, None] * drawn[:, None, :], second)):
@@ -70,7 +65,7 @@ def test_samples_have_the_density():
 
 def test_what_is_no_number_is_refused():
     with pytest.raises(ValueError, match="too large"):
-        log_partition(1e200 * normal(0, 3, 2))
+        density.log_partition(1e200 * normal(0, 3, 2))
 
 
 @settings(deadline=None, max_examples=25, derandomize=True)
@@ -81,10 +76,10 @@ def test_loss_and_gradient_equal_autograd_through_the_mixture(setting):
     patterns, data = normal(seed, number, d).requires_grad_(), 1.5 * normal(seed + 1, 20, d)
     expected = -mixture(patterns, beta).log_prob(data).mean()
     (slope,) = torch.autograd.grad(expected, patterns)
-    got = loss(patterns, data=data, beta=beta)
+    got = density.loss(patterns, data=data, beta=beta)
     (automatic,) = torch.autograd.grad(got, patterns)
     assert got.item() == pytest.approx(expected.item(), abs=1e-12)
-    by_hand = loss_gradient(patterns.detach(), data=data, beta=beta)
+    by_hand = density.loss_gradient(patterns.detach(), data=data, beta=beta)
     for derived in (slope, automatic):
         torch.testing.assert_close(by_hand, derived, rtol=0, atol=1e-12)
 
@@ -94,8 +89,10 @@ def test_loss_and_gradient_equal_autograd_through_the_mixture(setting):
 def test_em_step_maximises_its_bound_and_never_raises_the_loss(setting):
     seed, number, d, beta = setting
     patterns, data = normal(seed, number, d), 2 * normal(seed + 1, 30, d) + 1
-    after = _em_update(patterns, data=data, beta=beta)
-    fallen = loss(patterns, data=data, beta=beta) - loss(after, data=data, beta=beta)
+    after = density._em_update(patterns, data=data, beta=beta)
+    fallen = density.loss(patterns, data=data, beta=beta) - density.loss(
+        after, data=data, beta=beta
+    )
     assert float(fallen) >= -1e-12
     pull = (torch.softmax(beta * data @ patterns.T, 1).T @ data / 30).numpy()
 
@@ -114,20 +111,20 @@ def test_em_step_maximises_its_bound_and_never_raises_the_loss(setting):
 
 def test_em_and_descent_reach_the_same_likelihood():
     three = torch.tensor([[2.0, 0.0], [0.0, -2.0], [-2.2, 0.4]], dtype=torch.float64)
-    data = sample(three, count=600, seed=3)
+    data = density.sample(three, count=600, seed=3)
     patterns = data[:3].clone()
-    em = fit(patterns, data=data, max_steps=3000, tolerance=1e-13)
+    em = density.fit(patterns, data=data, max_steps=3000, tolerance=1e-13)
     for _ in range(2000):
-        patterns = patterns - 0.5 * loss_gradient(patterns, data=data)
+        patterns = patterns - 0.5 * density.loss_gradient(patterns, data=data)
     assert em.converged
-    assert em.losses[-1] == pytest.approx(float(loss(patterns, data=data)), abs=1e-8)
-    assert float(loss_gradient(em.patterns, data=data).abs().max()) < 1e-5
+    assert em.losses[-1] == pytest.approx(float(density.loss(patterns, data=data)), abs=1e-8)
+    assert float(density.loss_gradient(em.patterns, data=data).abs().max()) < 1e-5
 
 
 def test_status_of_learning():
     data = normal(40, 200, 2) + 1.0
     start = data[:3].clone()
-    found = fit(start, data=data, max_steps=2000, tolerance=1e-8)
+    found = density.fit(start, data=data, max_steps=2000, tolerance=1e-8)
     assert found.status == Status.CONVERGED
     steps = -np.diff(found.losses)
     assert found.residual == steps[-1]
@@ -135,6 +132,6 @@ def test_status_of_learning():
     assert (steps[:-1] >= 1e-8).all()
     assert found.steps == len(steps)
     for x, value in ((start, found.losses[0]), (found.patterns, found.losses[-1])):
-        assert float(loss(x, data=data)) == value
-    short = fit(start, data=data, max_steps=2)
+        assert float(density.loss(x, data=data)) == value
+    short = density.fit(start, data=data, max_steps=2)
     assert (short.status, short.steps) == (Status.STEP_LIMIT, 2)

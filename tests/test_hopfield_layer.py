@@ -199,6 +199,9 @@ def test_from_attention_refuses_what_it_cannot_hold():
     for option in ("add_bias_kv", "add_zero_attn"):
         with pytest.raises(ValueError, match="module must"):
             HopfieldLayer.from_attention(nn.MultiheadAttention(12, 3, **{option: True}))
+    layer = HopfieldLayer.from_attention(nn.MultiheadAttention(12, 3), steps=3, beta=[0.5, 1, 2])
+    assert layer.steps == 3
+    torch.testing.assert_close(layer.beta, torch.tensor([0.5, 1.0, 2.0]), **EXACT)
     torch.set_default_dtype(torch.float32)
     layer = HopfieldLayer.from_attention(nn.MultiheadAttention(12, 3, dtype=torch.float64))
     assert float((layer.beta - 0.5).abs().max()) < 1e-15

@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from spinformer.spins.ising import (
-    gaussian_couplings,
-    ising_log_partition,
-    pair_couplings,
-    sherrington_kirkpatrick,
-    solve_exact,
-)
+from spinformer.spins import ising
 from spinformer.spins.monte_carlo import sample_ising
 
 
@@ -27,7 +21,7 @@ def _glass(seed, size, batch=()):
 @pytest.mark.claim("B2")
 def test_matrix_form_equals_the_plain_loop(size, beta):
     couplings, fields = _glass(size, size)
-    result = solve_exact(couplings, fields=fields, beta=beta)
+    result = ising.solve_exact(couplings, fields=fields, beta=beta)
     states = [np.array(s, float) for s in itertools.product((-1, 1), repeat=size)]
     energies = np.array([-(0.5 * s @ couplings @ s + fields @ s) for s in states])
     weights = np.exp(-beta * (energies - energies.min()))
@@ -46,7 +40,7 @@ def test_open_chain_in_closed_form():
     size, beta = 20, 0.9
     bonds = np.random.default_rng(1).normal(size=size - 1)
     couplings = np.diag(bonds, 1) + np.diag(bonds, -1)
-    result = solve_exact(couplings, fields=np.zeros(size), beta=beta)
+    result = ising.solve_exact(couplings, fields=np.zeros(size), beta=beta)
     expected = size * np.log(2) + np.log(np.cosh(beta * bonds)).sum()
     assert result.log_partition == pytest.approx(expected, rel=1e-13)
     assert result.correlations[3, 15] == pytest.approx(np.prod(np.tanh(beta * bonds[3:15])))
@@ -57,7 +51,7 @@ def test_document_s_ordered_pairs_couple_twice():
     j, h, beta = np.array([[0.7, 0.2], [-0.5, 0.1]]), np.array([0.3, -0.4]), 1.2
     states = map(np.array, itertools.product((-1, 1), repeat=2))
     total = sum(np.exp(beta * (s @ j @ s + h @ s)) for s in states)
-    result = solve_exact(pair_couplings(j), fields=h, beta=beta)
+    result = ising.solve_exact(ising.pair_couplings(j), fields=h, beta=beta)
     assert result.log_partition + beta * np.trace(j) == pytest.approx(np.log(total), rel=1e-13)
 
 
@@ -65,10 +59,10 @@ def test_document_s_ordered_pairs_couple_twice():
 def test_enumeration_autograd_finite_differences_and_monte_carlo_agree():
     beta = 0.8
     couplings, fields = _glass(5, 9)
-    result = solve_exact(couplings, fields=fields, beta=beta)
+    result = ising.solve_exact(couplings, fields=fields, beta=beta)
     h = torch.tensor(fields, requires_grad=True)
     j = torch.tensor(couplings, requires_grad=True)
-    log_z = ising_log_partition(j, fields=h, beta=beta)
+    log_z = ising.ising_log_partition(j, fields=h, beta=beta)
     assert log_z.item() == pytest.approx(float(result.log_partition), rel=1e-13)
     # m = -dF/dh with F = -ln Z / beta, [bal2021transformers, Eq. (sigma)].
     m, pairs = torch.autograd.grad(log_z / beta, (h, j), create_graph=True)
@@ -80,8 +74,8 @@ def test_enumeration_autograd_finite_differences_and_monte_carlo_agree():
     step = 1e-4
     for i in range(9):
         shift = step * np.eye(9)[i]
-        up = solve_exact(couplings, fields=fields + shift, beta=beta).free_energy
-        down = solve_exact(couplings, fields=fields - shift, beta=beta).free_energy
+        up = ising.solve_exact(couplings, fields=fields + shift, beta=beta).free_energy
+        down = ising.solve_exact(couplings, fields=fields - shift, beta=beta).free_energy
         assert -(up - down) / (2 * step) == pytest.approx(result.magnetization[i], abs=1e-7)
     run = sample_ising(couplings, fields=fields, beta=beta, sweeps=12_000)
     found = run.magnetization
@@ -92,17 +86,17 @@ def test_enumeration_autograd_finite_differences_and_monte_carlo_agree():
 
 
 def test_random_couplings_have_the_stated_moments():
-    couplings, fields = sherrington_kirkpatrick(20, seed=1, count=200, field_std=0.5)
+    couplings, fields = ising.sherrington_kirkpatrick(20, seed=1, count=200, field_std=0.5)
     off = couplings[:, ~np.eye(20, dtype=bool)]
     assert np.mean(off) == pytest.approx(0, abs=0.005)
     assert np.var(off) == pytest.approx(1 / 20, rel=0.02)
     assert np.std(fields) == pytest.approx(0.5, rel=0.05)
     assert np.array_equal(couplings, couplings.swapaxes(1, 2))
     assert not np.diagonal(couplings, axis1=1, axis2=2).any()
-    assert sherrington_kirkpatrick(5, seed=1)[0].shape == (5, 5)
+    assert ising.sherrington_kirkpatrick(5, seed=1)[0].shape == (5, 5)
     off = ~np.eye(600, dtype=bool)
     for symmetry in (-1.0, 0.0, 0.6, 1.0):
-        pair = gaussian_couplings(600, symmetry=symmetry, seed=0, mean=5.0, std=0.7)
+        pair = ising.gaussian_couplings(600, symmetry=symmetry, seed=0, mean=5.0, std=0.7)
         assert pair[off].mean() * 600 == pytest.approx(5.0, abs=0.3)
         centred = (pair - pair[off].mean()) / 0.7
         assert (centred[off] ** 2).mean() * 600 == pytest.approx(1.0, abs=0.02)
@@ -112,12 +106,12 @@ def test_random_couplings_have_the_stated_moments():
 
 def test_batch_members_do_not_see_their_neighbours():
     couplings, fields = _glass(9, 7, (3, 2))
-    together = solve_exact(couplings, fields=fields, beta=1.3)
+    together = ising.solve_exact(couplings, fields=fields, beta=1.3)
     for index in np.ndindex(3, 2):
-        alone = solve_exact(couplings[index], fields=fields[index], beta=1.3)
+        alone = ising.solve_exact(couplings[index], fields=fields[index], beta=1.3)
         assert np.array_equal(alone.magnetization, together.magnetization[index])
         assert np.array_equal(alone.log_partition, together.log_partition[index])
-    shared = solve_exact(couplings[0, 0], fields=fields, beta=1.3)
+    shared = ising.solve_exact(couplings[0, 0], fields=fields, beta=1.3)
     assert shared.magnetization.shape == (3, 2, 7)
 
 
@@ -135,12 +129,12 @@ def test_batch_members_do_not_see_their_neighbours():
 def test_bad_input_is_named(arguments, message):
     couplings, fields, beta = arguments
     with pytest.raises(ValueError, match=message):
-        solve_exact(couplings, fields=fields, beta=beta)
+        ising.solve_exact(couplings, fields=fields, beta=beta)
 
 
 def test_bad_tensors_are_named():
     pair = torch.zeros(2, 2)
     with pytest.raises(TypeError, match="fields"):
-        ising_log_partition(pair, fields=torch.zeros(2).double(), beta=1.0)
+        ising.ising_log_partition(pair, fields=torch.zeros(2).double(), beta=1.0)
     with pytest.raises(ValueError, match="broadcast"):
-        ising_log_partition(pair.expand(3, 2, 2), fields=torch.zeros(4, 2), beta=1.0)
+        ising.ising_log_partition(pair.expand(3, 2, 2), fields=torch.zeros(4, 2), beta=1.0)

@@ -6,12 +6,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from compendium.c25_driven.study import (
-    critical_beta,
-    entropy_production,
-    exact_magnetizations,
-    kinetic_mean_field,
-)
+from compendium.c25_driven import study
 from spinformer.core.states import spin_states
 from spinformer.spins.ising import gaussian_couplings
 from spinformer.spins.kinetic import kinetic_path, kinetic_stationary
@@ -38,14 +33,14 @@ def test_exact_dynamics_match_a_loop_over_paths():
             local = beta * path[t + 1] * (x[t] + j @ path[t])
             weight *= np.prod(1 / (1 + np.exp(-2 * local)))
         mean += weight * path[-1]
-    result = exact_magnetizations(j, drive=x, initial=m0, beta=beta)
+    result = study.exact_magnetizations(j, drive=x, initial=m0, beta=beta)
     assert np.allclose(result[-1], mean, atol=1e-13)
 
 
 def test_simulation_matches_exact_dynamics(system):
     couplings, drive, initial = system
     same = {"drive": drive, "initial": initial, "beta": 1.0}
-    exact = exact_magnetizations(couplings, **same)
+    exact = study.exact_magnetizations(couplings, **same)
     start = 2 * np.random.default_rng(3).binomial(1, (1 + initial) / 2, (20_000, 7)) - 1
     run = kinetic_path(couplings, states=start, steps=4, fields=drive, beta=1.0, seed=4)
     pulls = (run.mean(1) - exact) / np.sqrt((1 - exact**2) / 20_000)
@@ -58,8 +53,8 @@ def test_errors_fall_with_the_order_of_the_approximation(system, method, order):
     couplings, drive, initial = system
     run, errors = {"drive": drive, "initial": initial, "beta": 1.0}, []
     for scale in (0.02, 0.04):
-        exact = exact_magnetizations(scale * couplings, **run)
-        found = kinetic_mean_field(scale * couplings, **run, method=method)
+        exact = study.exact_magnetizations(scale * couplings, **run)
+        found = study.kinetic_mean_field(scale * couplings, **run, method=method)
         errors.append(np.abs(found - exact).max())
     assert np.log2(errors[1] / errors[0]) == pytest.approx(order, abs=0.3)
 
@@ -67,7 +62,9 @@ def test_errors_fall_with_the_order_of_the_approximation(system, method, order):
 def test_tap_step_solves_its_equation_for_strong_couplings(system):
     couplings, drive, initial = system
     for beta in (0.5, 5.0, 40.0):
-        m = kinetic_mean_field(couplings, drive=drive, initial=initial, beta=beta, method="tap")
+        m = study.kinetic_mean_field(
+            couplings, drive=drive, initial=initial, beta=beta, method="tap"
+        )
         spread = beta**2 * (couplings**2 @ (1 - m[0] ** 2))
         residual = np.tanh(beta * (drive[0] + couplings @ m[0]) - m[1] * spread) - m[1]
         # tanh' <= 1, so the root is known to rounding times its reaction term.
@@ -79,7 +76,7 @@ def test_gaussian_average_agrees_with_adaptive_quadrature(beta):
     couplings = np.array([[0.0, 1.5, -0.7], [0.4, 0.3, 1.1], [-2.0, 0.6, 0.0]])
     drive, initial = np.array([[0.3, -0.2, 0.1]]), np.array([0.2, -0.5, 0.9])
     run = {"drive": drive, "initial": initial, "beta": beta}
-    found = kinetic_mean_field(couplings, **run, method="gaussian")[1]
+    found = study.kinetic_mean_field(couplings, **run, method="gaussian")[1]
     for i in range(3):
         mean = drive[0, i] + couplings[i] @ initial
         width = np.sqrt(couplings[i] ** 2 @ (1 - initial**2))
@@ -125,7 +122,7 @@ def test_what_the_gaussian_theory_leaves_out_is_the_skewness():
 @pytest.mark.nightly
 def test_height_of_binders_ratio_needs_fields_that_are_spread_evenly():
     """Drawn fields tip the order parameter: 0.44 for 64 spins where the even grid has 0.26."""
-    size, beta, heights = 64, critical_beta(0.1, field="uniform", field_scale=0.5), {}
+    size, beta, heights = 64, study.critical_beta(0.1, field="uniform", field_scale=0.5), {}
     for kind in ("even", "drawn"):
         squares = []
         for rng in np.random.default_rng(5).spawn(40):
@@ -148,18 +145,18 @@ def test_entropy_production_of_asymmetric_couplings(system):
     beta, x = 0.9, drive[0]
     state = kinetic_stationary(couplings, drive=x, beta=beta)
     assert state.entropy_production > 0.1
-    formula = entropy_production(couplings, delayed=state.delayed, beta=beta)
+    formula = study.entropy_production(couplings, delayed=state.delayed, beta=beta)
     assert formula == pytest.approx(state.entropy_production, rel=1e-10)
     # The exact dynamics arrive at the stationary state, and a simulation measures it.
     long = np.tile(x, (60, 1))
-    late = exact_magnetizations(couplings, drive=long, initial=initial, beta=beta)
+    late = study.exact_magnetizations(couplings, drive=long, initial=initial, beta=beta)
     assert np.allclose(late[-1], state.magnetization, atol=1e-9)
     start = np.random.default_rng(0).choice([-1, 1], (20_000, 7))
     path = kinetic_path(couplings, states=start, steps=20, fields=x, beta=beta, seed=1)
     path = path.astype(float)
     delayed = path[-1].T @ path[-2] / 20_000
     assert np.abs(delayed - state.delayed).max() < 4.5 / 20_000**0.5
-    found = entropy_production(couplings, delayed=delayed, beta=beta)
+    found = study.entropy_production(couplings, delayed=delayed, beta=beta)
     assert found == pytest.approx(formula, rel=0.05)
     # A pair is correlated by more than its means are.
     means = np.outer(state.magnetization, state.magnetization)
@@ -182,18 +179,18 @@ def test_symmetric_couplings_give_detailed_balance(size, beta):
     wanted = np.exp(logs - logs.max())
     np.testing.assert_allclose(found.probabilities, wanted / wanted.sum(), rtol=1e-11)
     assert found.entropy_production == pytest.approx(0.0, abs=1e-12)
-    assert abs(entropy_production(couplings, delayed=found.delayed, beta=beta)) < 1e-12
+    assert abs(study.entropy_production(couplings, delayed=found.delayed, beta=beta)) < 1e-12
 
 
 def test_critical_beta_against_closed_forms_and_the_literature():
-    assert critical_beta(0.0, field_scale=0.0) == 1.0
-    even = critical_beta(0.0, field="uniform", field_scale=0.5)
+    assert study.critical_beta(0.0, field_scale=0.0) == 1.0
+    even = study.critical_beta(0.0, field="uniform", field_scale=0.5)
     assert even == pytest.approx(np.arctanh(0.5) / 0.5, rel=1e-10)
     # Aguilera, Moosavi and Shimazaki 2021: J_0 = 1, J_s = 0.1, |x| <= 0.5.
-    literature = critical_beta(0.1, field="uniform", field_scale=0.5)
+    literature = study.critical_beta(0.1, field="uniform", field_scale=0.5)
     assert literature == pytest.approx(1.1108, abs=5e-5)
     for std, field, scale in ((0.5, "gaussian", 0.6), (0.3, "uniform", 0.8)):
-        beta = critical_beta(std, field=field, field_scale=scale)
+        beta = study.critical_beta(std, field=field, field_scale=scale)
         rng = np.random.default_rng(0)
         z, x = rng.standard_normal((2, 1_000_000))
         x = scale * (x if field == "gaussian" else rng.uniform(-1, 1, z.size))
@@ -206,13 +203,13 @@ def test_order_is_prevented_exactly_where_the_density_says():
     # J_0 = 2 H p-wise for uniform ones.
     edge = np.sqrt(2 / np.pi)
     for factor, finite in ((0.999, True), (1.001, False)):
-        assert np.isfinite(critical_beta(0.0, field_scale=factor * edge)) == finite
+        assert np.isfinite(study.critical_beta(0.0, field_scale=factor * edge)) == finite
         width = np.sqrt((factor * edge) ** 2 - 0.3**2)
-        assert np.isfinite(critical_beta(0.3, field_scale=width)) == finite
-        uniform = critical_beta(0.0, field="uniform", field_scale=factor)
+        assert np.isfinite(study.critical_beta(0.3, field_scale=width)) == finite
+        uniform = study.critical_beta(0.0, field="uniform", field_scale=factor)
         assert np.isfinite(uniform) == finite
-    assert critical_beta(0.1, field_scale=1.0) == np.inf
-    assert critical_beta(0.0, field="uniform", field_scale=np.sqrt(3)) == np.inf
+    assert study.critical_beta(0.1, field_scale=1.0) == np.inf
+    assert study.critical_beta(0.0, field="uniform", field_scale=np.sqrt(3)) == np.inf
 
 
 def test_bad_input_is_named():

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import yaml
 
@@ -56,7 +57,7 @@ class SourceError(BookError):
 
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write `content` to `path`: a reader sees the old file or the whole new one."""
-    partial = path.with_name(f".{path.stem[:40]}-{os.getpid()}.part")
+    partial = path.with_name(f".{uuid4().hex}.part")
     try:
         partial.write_bytes(content.encode() if isinstance(content, str) else content)
         os.replace(partial, path)

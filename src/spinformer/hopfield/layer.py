@@ -302,6 +302,7 @@ class AttentionModule(nn.Module):
         self.train(layer.training)
 
     def reset_parameters(self) -> None:
+        """Those of the layer."""
         self.layer.reset_parameters()
 
     def forward(
