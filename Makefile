@@ -73,7 +73,7 @@ test-all: lint ## the rest: style, types, every notebook, page and stored table,
 	$(PYTEST) -m nightly tests notebooks src
 
 portability: $(INSTALLED) ## is make test green on other processors, Pythons and versions? one table
-	$(BIN)/python tests/portability.py --workers $(WORKERS) $(if $(CASES),--only $(CASES))
+	$(BIN)/python .ci/portability.py --workers $(WORKERS) $(if $(CASES),--only $(CASES))
 
 benchmarks: $(INSTALLED) ## what the text says about speed, measured again
 	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done

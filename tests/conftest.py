@@ -21,7 +21,7 @@ NO_BROWSER = (
 )
 
 # Looked through for examples, too (--doctest-modules): these are no tests.
-collect_ignore = ["conftest.py", "portability.py", "data"]
+collect_ignore = ["conftest.py", "data"]
 
 # Imports something of the package that needs no large library: its kernel starts in a second.
 SMALL_CHAPTER = """\

@@ -27,10 +27,10 @@ MAY_IMPORT = {
 # Lines: of code, as ruff formats it, without docstrings and comments, and of everything. A ceiling
 # rises only in a commit that says why.
 CODE_CEILINGS = {
-    "src/spinformer": 5_879,
-    "src/bookmaker": 1_533,
-    "book/_ext": 500,
-    "src/compendium": 12_538,
+    "src/spinformer": 5_657,
+    "src/bookmaker": 1_403,
+    "book/_ext": 460,
+    "src/compendium": 10_751,
 }
 # Words with a letter or a digit, without code cells and displayed equations: the whole book with
 # its pages, a chapter of the main path, one of the further results.
@@ -38,7 +38,7 @@ WORD_CEILINGS = (75_000, 4_000, 2_500)
 NO_PROSE = re.compile(r"\A---\n.*?^---$|^```\{code-cell\}.*?^```$|\$\$.*?\$\$", re.DOTALL | re.M)
 # What a module of the package defines without an underscore.
 NAME_CEILING = 230
-LINE_CEILINGS = {"src": 31_319, "tests": 19_638}
+LINE_CEILINGS = {"src": 27_586, "tests": 17_933}
 
 
 @cache
