@@ -301,6 +301,9 @@ def imported(tree: ast.Module) -> set[Path]:
 
 @cache
 def _module(path: Path, _changed: int) -> tuple[bytes, set[Path]]:
-    """Return the digest of what a module means, and the files that it imports."""
+    """Return the digest of what a module means, and the files that it imports.
+
+    `_changed`, when the file did, is part of the key under which this is kept.
+    """
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return hashlib.sha256(meaning(tree).encode()).digest(), imported(tree)

@@ -3,8 +3,9 @@
 W = tanh θ for the signs of [poclopez2024dynamical, Eqs. (7), (8)], without position. A drawn mean
 of segment l is x_l = 2 Binomial(n, (1 + tanh h_l)/2)/n − 1, n = N/L. The cost of a step is the
 surprise of a target token over the *visible* segments, the first V. Gradients: "limit", through
-the path of the means; "straight", through a drawn path as if each token were its mean plus a
-constant; "score", of log P(drawn tokens) times later costs; that of `exact_costs`, for a few bits.
+the path of the means; "straight" (straight-through), through a drawn path as if each token were
+its mean plus a constant; "score" (REINFORCE), of log P(drawn tokens) times later costs; that of
+`exact_costs`, for a few bits.
 
 Shapes: S networks side by side, B paths each, L segments, P features, T tokens in a window,
 weights (S, 4, P, L), roles in the order o, v, q, k; time runs from old to new.
@@ -130,12 +131,13 @@ def exact_costs(weights: Tensor, text: Text, *, size: int) -> Tensor:
     segments, (count, context) = weights.shape[2], window.shape[:2]
     bits = size // segments
     ups = torch.cartesian_prod(*[torch.arange(bits + 1.0, dtype=weights.dtype)] * segments)
-    kinds = len(ups)
+    kinds = len(ups)  # of tokens; windows are numbered with the oldest token varying slowest
     windows = 2.0 * ups[torch.cartesian_prod(*[torch.arange(kinds)] * context)] / bits - 1.0
     field = _field(weights[None], windows[None], text)[0]
     ways = torch.as_tensor(binom(bits, ups.numpy())).log().sum(-1)
     up, down = logsigmoid(2.0 * field), logsigmoid(-2.0 * field)
     moves = torch.exp(up @ ups.T + down @ (bits - ups).T + ways).reshape(kinds, -1, kinds)
+    # Probabilities of the windows (B, kindsᵀ): each step sums over the oldest token.
     law = (window[:, None] == windows).flatten(2).all(2).to(weights.dtype)
     result = []
     for step in range(targets.shape[1]):
@@ -324,19 +326,19 @@ def train(
     """
     shape = (4, FEATURES, SEGMENTS)
     drawn = [0.5 * np.random.default_rng([seed, 20]).standard_normal(shape) for seed in seeds]
-    weights, draws = {"theta": torch.as_tensor(np.array(drawn))}, count()
+    learned, draws = {"theta": torch.as_tensor(np.array(drawn))}, count()
 
     def batch() -> Tensor:
         step = next(draws)
         text = examples(task, seeds=seeds, draw=step, shuffled=shuffled).repeated(1, copies)
-        theta = torch.tanh(weights["theta"])
-        costs, scores, _ = rollout(theta, text, kind=gradient, seed=step, **how)
+        weights = torch.tanh(learned["theta"])
+        costs, scores, _ = rollout(weights, text, kind=gradient, seed=step, **how)
         return surrogate(costs, scores, kind=gradient, copies=copies)
 
     total = max(updates // copies, 1)
     looks = {share: round(share * total) for share in SHARES}
     fixed: dict[str, Any] = {"rate": rate, "steps": total, "betas": (0.9, 0.99)}
-    found = update_copies(weights, losses=batch, keep=looks.values(), **fixed)
+    found = update_copies(learned, losses=batch, keep=looks.values(), **fixed)
     return {share: found[step]["theta"] for share, step in looks.items()}
 
 
@@ -345,7 +347,7 @@ def losses(
 ) -> np.ndarray:
     """Bits per bit of the target, (S,), at N = `size`, eight copies of each start; 0: the limit."""
     rule, text = TASKS[task], examples(task, seeds=seeds, part=part).repeated(1, 8 if size else 1)
-    with torch.no_grad():
+    with torch.no_grad():  # so that the kind of gradient does not matter
         costs, _, _ = rollout(weights, text, kind="limit", size=size, seed=size)
     told = rule.steps // max(rule.given, 1)  # steps that have a cost
     return (costs.sum(-1).mean(1) / (told * rule.visible)).numpy()

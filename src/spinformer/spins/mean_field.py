@@ -61,6 +61,7 @@ def _expanded(k: np.ndarray, theta: np.ndarray, order: int) -> _Functional:
         m, v = np.tanh(x), _variance(x)
         km = k @ m
         psi = float(np.sum(np.logaddexp(x, -x) - x * m)) + m @ theta + 0.5 * m @ km
+        # Zero where m = tanh(θ + K m).
         gradient, curvature = theta + km - x, -k
         if order > 1:
             onsager = square @ v

@@ -22,7 +22,7 @@ for all spins: then β‖B‖ ≤ κ and the naive equations contract; |C_ij| �
 m_i·m_j + κ(1−m_i²)(1−m_j²) ≤ ab + κ(1−ab)² ≤ 1 with ab = |m_i||m_j|; and the covariance
 W(W⁻¹ + βB)W, W = diag(1−m²), is positive definite. Rows of softmax couplings sum to g, but columns
 to anything up to g N. `coupling_limit` keeps to the bound by g(H) = κ s/(β n(H)) with a learned s
-in (0, 1) and n the largest row sum of A + Aᵀ, J = g A; the saddle point needs none.
+in (0, 1) and n the largest row sum of S + Sᵀ, J = g S; the saddle point needs none.
 """
 
 import dataclasses
@@ -561,6 +561,7 @@ class SpinTransformerModule(_CoupledHeads):
                 order = self.solver.order
                 correlation = _correlation(found.value, pair, beta, order, saddle, diagonal=False)
                 if self.coupling_limit is not None:
+                    # Of J and B in place of the weights and their sum: g drops out.
                     correlation = _limited_correlation(correlation, couplings, pair)
                 scores = response_attention(couplings, correlation=correlation, strength=strength)
                 along, back = _merged(scores @ keys), _merged(scores.mT @ queries)

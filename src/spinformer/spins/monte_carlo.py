@@ -408,7 +408,10 @@ def _ladders(
     rng: np.random.Generator,
     found: tuple[np.ndarray, ...],
 ) -> None:
-    """Ladders from spins and their local fields (C·K, N), copy c at rung k in row c K + k."""
+    """Ladders from spins and their local fields (C·K, N), copy c at rung k in row c K + k.
+
+    system: J, h and the betas. found: states, sums, energies and swaps, which are filled.
+    """
     (matrix, field, betas), (spins, local), (burn, sweeps, every) = system, start, counts
     states, sums, energies, swaps = found
     rows, size = spins.shape
@@ -426,13 +429,13 @@ def _ladders(
             for c in range(copies):
                 for k in range(rungs):
                     row = place[c, k]
-                    own, fields = spins[row], local[row]
-                    turn = np.float32(_flip(betas[k] * fields[i], rng)) - own[i]
+                    own, felt = spins[row], local[row]
+                    turn = np.float32(_flip(betas[k] * felt[i], rng)) - own[i]
                     if turn != 0.0:
                         own[i] += turn
-                        energy[row] -= np.float64(turn) * fields[i]
+                        energy[row] -= np.float64(turn) * felt[i]
                         for j in range(size):
-                            fields[j] += turn * pull[j]
+                            felt[j] += turn * pull[j]
         for c in range(copies):
             for k in range(step % 2, rungs - 1, 2):
                 warm, cold = place[c, k], place[c, k + 1]
