@@ -38,7 +38,7 @@ WORD_CEILINGS = (75_000, 4_000, 2_500)
 NO_PROSE = re.compile(r"\A---\n.*?^---$|^```\{code-cell\}.*?^```$|\$\$.*?\$\$", re.DOTALL | re.M)
 # What a module of the package defines without an underscore.
 NAME_CEILING = 229
-LINE_CEILINGS = {"src": 27_596, "tests": 17_933}
+LINE_CEILINGS = {"src": 27_596, "tests": 17_935}
 
 
 @cache
