@@ -88,7 +88,10 @@ def cycle(
 
 
 def bifurcation(network: Network, start: Cycle, *, kind: Kind, max_steps: int = 200) -> Cycle:
-    """The bifurcation of this kind near the cycle `start`, in β; NotConverged as for `cycle`."""
+    """The bifurcation of this kind near the cycle `start`, in β.
+
+    NotConverged as for `cycle`, or where the condition over its slope stays above 1e-10.
+    """
     found = _solved(network, start, kind=kind, max_steps=max_steps)
     mu = found.multipliers
     turning = (np.abs(np.abs(mu) - 1.0) < _NEAR) & (np.abs(mu.imag) > _NEAR)
@@ -203,7 +206,11 @@ def _solved(network: Network, start: Cycle, *, kind: Kind | None, max_steps: int
         return value, jacobian[:, : u.size]
 
     u = root(square, free, jac=True, options={"xtol": 1e-14, "maxfev": max_steps}).x
-    residual = float(np.abs(square(u)[0]).max())
+    value, jacobian = square(u)
+    if kind is not None:
+        # As a distance in u: a steep condition is above any bound by rounding alone.
+        value[-1] /= max(1.0, float(np.linalg.norm(jacobian[-1])))
+    residual = float(np.abs(value).max())
     if not residual <= _FOUND:
         what = "cycle" if kind is None else f"{kind.name.lower()} of the cycle"
         words = f"no {what} of {start.period} steps was found, the residual is {residual:.1g}"
