@@ -65,7 +65,7 @@ def test_motions_are_what_their_names_say():
     [
         (
             r"finds (\d+) of .*?, (\d+) if the mean .*?, (\d+) if all .*?, and all (\d+) if both",
-            ("A19.raw", "A19.centred", "A19.norm", "A19.both"),
+            ("A19.own", "A19.centred", "A19.norm", "A19.both"),
         ),
         (
             r"(\d+) of 72 attention heads lower their own energy by what they add, and (\d+) raise",

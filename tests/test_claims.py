@@ -76,6 +76,24 @@ def test_rows_and_their_tests_name_each_other():
     assert marked == {(claim.id, claim.test) for claim in CLAIMS if claim.test}
 
 
+MEASURED = {
+    "14_real_transformer": "MiniLM",
+    "23c_real_layer": "MiniLM",
+    "42_generator_as_a_map": "SmolLM2-135M-Instruct",
+    "42b_heads_that_generate": "SmolLM2-135M-Instruct",
+    "42c_what_left_the_window": "SmolLM2-135M-Instruct",
+}
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=[claim.id for claim in CLAIMS])
+def test_what_was_measured_on_one_model_names_it(claim):
+    """Nothing is said of language models in general, and the pages say which one was read."""
+    if model := MEASURED.get(claim.chapter):
+        assert model in f"{claim.statement} {claim.condition} {claim.shown}"
+        page = (ROOT / "notebooks" / f"{claim.chapter}.md").read_text(encoding="utf-8")
+        assert model in page.split("```{code-cell}")[0]
+
+
 def test_rows_know_their_part():
     rows = claims.read_rows(ROOT)
     # Rows stand in the part of their chapter, those below another one, too; B1 alone is settled

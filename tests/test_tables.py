@@ -1,4 +1,4 @@
-"""Stored tables: what an interruption leaves; one unit of every one, computed again."""
+"""Stored tables: what an interruption leaves; a unit of those that say its time, computed again."""
 
 import csv
 import math
@@ -17,8 +17,8 @@ CHAPTERS = sorted(
 TABLES = {
     f"{chapter}:{name}": table for chapter in CHAPTERS for name, table in tables_of(chapter).items()
 }
-# Tables that do not say yet how long their unit takes, and take some seconds; the units of the
-# others are computed again by the tests of their chapters.
+# Tables that do not say yet how long their unit takes, and take some seconds. Of the others that do
+# not say it (a third of all, with units of minutes) no unit is computed again here.
 QUICK = {
     *(f"11b_load_and_temperature:{name}" for name in ("copies", "melting", "retrieval")),
     *(f"12b_continuous_capacity:{name}" for name in ("basins", "fold", "kept", "one_step")),

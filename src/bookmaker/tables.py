@@ -13,8 +13,9 @@ are there. Two processes cannot make one table at a time.
 
 Numbers are written with six significant digits. Trainings amplify rounding, so that another
 processor gives slightly different rows; a chapter prints from a table what an interval or a
-margin covers, and `tests/test_tables.py` computes one unit of every table again and compares it
-within what the table states.
+margin covers. Of every table that says how long a unit takes (`seconds`), `tests/test_tables.py`
+computes one unit again and compares it within what the table states. Tables whose units take
+minutes mostly say nothing, and are not computed again.
 """
 
 import csv

@@ -23,8 +23,8 @@ from spinformer.hopfield.fixed_points import KINDS, find_fixed_points, mean_crit
 def test_faces_return_where_plain_loops_say():
     faces, seen, wanted = images.faces(), np.arange(625) < 313, {}
     given = {"seen": torch.as_tensor(seen), "scaled_query": True}
-    for centring, equal in product(("none", "mean face"), (False, True)):
-        memory = faces if centring == "none" else faces - faces.mean(0)
+    for centring, equal in product(study.INVARIANT, (False, True)):
+        memory = faces - faces.mean(0 if centring == "mean face" else None)
         norms = np.linalg.norm(memory, axis=1, keepdims=True)
         memory, norms = (25.0 * memory / norms, 25.0) if equal else (memory, norms)
         state = memory * seen * np.mean(norms)
@@ -43,8 +43,8 @@ def test_faces_return_where_plain_loops_say():
         2,
     ]
     assert wanted["mean face", True] == 100
-    assert 90 < wanted["none", True] < 100
-    assert wanted["none", False] < wanted["mean face", False] < 90
+    assert 90 < wanted["brightness", True] < 100
+    assert wanted["brightness", False] < wanted["mean face", False] < 90
     spins = images.binarize(faces)
 
     def recalled(stored, separation):
@@ -77,7 +77,8 @@ def test_prepared_faces_are_what_their_names_say():
         given = {"seen": seen, "centring": centring, "equal_norm": equal}
         memory, queries = study.prepare_faces(faces, **given)
         # Of a face of its own mean only the visible part is known, and its norm.
-        shift = {"none": 0.0, "mean face": faces.mean(0)}.get(centring, faces.mean(1, keepdim=True))
+        shifts = {"none": 0.0, "brightness": faces.mean(), "mean face": faces.mean(0)}
+        shift = shifts.get(centring, faces.mean(1, keepdim=True))
         own = faces[:, seen].mean(1, keepdim=True) if centring == "each image" else shift
         scale = 25.0 / (faces - shift).norm(dim=1, keepdim=True) if equal else 1.0
         torch.testing.assert_close(memory, scale * (faces - shift))
@@ -86,6 +87,22 @@ def test_prepared_faces_are_what_their_names_say():
         norms = memory.norm(dim=1).mean().expand(100)
         torch.testing.assert_close(scaled.norm(dim=1), norms, rtol=1e-12, atol=0)
         assert float(torch.cosine_similarity(scaled, queries).min()) == pytest.approx(1.0)
+
+
+def test_counts_of_the_chapter_do_not_hang_on_the_grey_that_is_called_zero():
+    """The same vector added to all faces changes nothing, unless nothing is subtracted."""
+    faces, seen = torch.as_tensor(images.faces()), study.visible_half("lower")
+
+    def recalled(grey, **given):
+        given |= {"seen": seen, "scaled_query": True}
+        memory, queries = study.prepare_faces(faces - grey, **given)
+        return study.faces_recalled(memory, queries=queries, coldness=1.0)
+
+    for centring, equal in product(study.CENTRINGS[1:], (False, True)):
+        counts = {recalled(grey, centring=centring, equal_norm=equal) for grey in (-1.0, 0.0, 1.0)}
+        assert len(counts) == 1
+    # Black as zero: every pixel is positive, and one bright face attracts most queries.
+    assert recalled(-1.0, equal_norm=True) < 40 < 90 < recalled(0.0, equal_norm=True)
 
 
 def test_bound_cases_measure_what_the_definitions_say():

@@ -130,6 +130,32 @@ def test_locality_adds_up():
     assert (frozen.diagonal() == 0).all()
 
 
+def test_own_field_terms_are_what_a_token_adds_alone():
+    """At held weights the response is linear in the fields: each token is fed in alone."""
+    fields = study.draw_tokens(1, sites=5, dim=6, seed=2)[0]
+    options = {"bilinear": study.draw_bilinear(6, seed=3), "gamma": 1.5}
+    for masked in (False, True):
+        known = {**options, "beta": 1.0, "strength": 0.4, "mask_diagonal": masked}
+        held = study.dissect(fields, **known)
+        response, own = study.own_field_term(fields, **known)
+        torch.testing.assert_close(response, held.response)
+        alone = []
+        for site in range(5):
+            single = torch.zeros_like(fields)
+            single[site] = fields[site]
+            part = study.softmax_response(
+                single,
+                bilinear=options["bilinear"],
+                couplings=held.couplings,
+                correlation=held.correlation,
+                scale=1.5 * 6**0.5,
+                strength=0.4,
+            )
+            alone.append(part[site])
+        torch.testing.assert_close(own, torch.stack(alone))
+        assert bool(own.abs().max() > 0.01) is not masked
+
+
 def test_deviations_that_are_there_are_seen(monkeypatch):
     fields, push = (study.draw_tokens(2, sites=4, dim=5, seed=seed) for seed in (0, 1))
     options = {"beta": 1.2, "gamma": 2.0, "strength": 0.5}

@@ -126,6 +126,19 @@ def test_fits_by_another_library():
     assert study.normalization_scores(found)["gain"][0] == pytest.approx(want, abs=1e-9)
 
 
+def test_shuffled_rows_keep_their_entries_and_the_diagonal():
+    weights = torch.arange(2 * 5 * 5.0, dtype=torch.float64).view(2, 5, 5)
+    moved = study.shuffled_rows(weights)
+    torch.testing.assert_close(moved.sort(-1).values, weights)
+    assert torch.equal(moved.diagonal(0, 1, 2), weights.diagonal(0, 1, 2))
+    others = ~torch.eye(5, dtype=torch.bool)
+    assert (moved != weights)[:, others].double().mean() > 0.5
+    # Windows and rows get orders of their own.
+    places = moved - weights[..., :1]
+    assert not torch.equal(places[0], places[1])
+    assert not torch.equal(places[0, 0], places[0, 1])
+
+
 def looks_of(trace):
     """Attention (B, H, N, N), its symmetric part without the diagonal, and values, in NumPy."""
     q, k, v = (x.numpy() for x in (trace.queries, trace.keys, trace.values))
@@ -188,7 +201,8 @@ def test_the_sink_by_other_means():
         for trace in traces:
             weights, between, values = looks_of(trace)
             keep = np.argsort(weights.sum((0, 1, 2)))[: 64 - left_out]
-            parts = np.stack([values, change(between) @ values])[..., keep, :]
+            directed = weights * (1 - np.eye(64))
+            parts = np.stack([values, change(between, directed) @ values])[..., keep, :]
             features.append(written_by(model, 2, parts))
             goals.append(trace.attended[0].numpy()[keep])
         return share_by_hand(features, goals)
@@ -196,8 +210,16 @@ def test_the_sink_by_other_means():
     def balanced(weights):
         return weights / weights.sum(-1, keepdims=True)
 
-    order = np.random.default_rng(0).permutation(64)
-    assert share(lambda w: w, 0) < 0.4
-    assert share(lambda w: w, 1) > 0.5
-    assert share(balanced, 0) > 0.6
-    assert share(lambda w: balanced(w)[..., order, :][..., order], 0) < 0.35
+    def shuffled(_, directed):
+        return balanced(directed + rng.permuted(directed.swapaxes(-1, -2), axis=-1))
+
+    rng = np.random.default_rng(0)
+    order = rng.permutation(64)
+    assert share(lambda w, _: w, 0) < 0.4
+    assert share(lambda w, _: w, 1) > 0.5
+    kept = share(lambda w, _: balanced(w), 0)
+    assert kept > 0.6
+    assert share(lambda w, _: balanced(w)[..., order, :][..., order], 0) < 0.35
+    # P is half of the balanced weights, and predicts as much beside any other Pᵀ.
+    assert share(shuffled, 0) > kept - 0.05
+    assert share(lambda _, p: balanced(p.swapaxes(-1, -2)), 0) < 0.35

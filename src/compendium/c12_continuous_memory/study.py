@@ -17,7 +17,9 @@ from spinformer.core.random import Seed, numpy_generator
 from spinformer.hopfield.continuous import attention_weights, jacobian, retrieve
 from spinformer.hopfield.fixed_points import effective_entries
 
-CENTRINGS = ("none", "mean face", "each image")
+CENTRINGS = ("none", "brightness", "mean face", "each image")
+# Counts with these do not depend on which grey the file of images calls zero.
+INVARIANT = ("brightness", "mean face")
 HALVES = ("lower", "upper", "right", "random")
 
 
@@ -43,14 +45,18 @@ def prepare_faces(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """A memory of the faces (N, d) and queries that know only the pixels `seen` (d,), 0 elsewhere.
 
-    Subtracted is nothing, the mean face, or the mean of each image (of a query that of what is
-    seen). With `equal_norm` every face is brought to norm √d, a query by the norm of its whole
-    face; with `scaled_query` what is seen is brought to the mean norm of the memory.
+    Subtracted is nothing; the brightness, one number, the mean over all faces and pixels; the mean
+    face; or the mean of each image (of a query that of what is seen). With `equal_norm` every face
+    is brought to norm √d, a query by the norm of its whole face; with `scaled_query` what is seen
+    is brought to the mean norm of the memory.
     """
-    memory, queries = faces, faces * seen
-    if centring == "mean face":
-        memory, queries = faces - faces.mean(0), (faces - faces.mean(0)) * seen
-    elif centring == "each image":
+    memory = faces
+    if centring == "brightness":
+        memory = faces - faces.mean()
+    elif centring == "mean face":
+        memory = faces - faces.mean(0)
+    queries = memory * seen
+    if centring == "each image":
         memory = faces - faces.mean(1, keepdim=True)
         queries = (faces - faces[:, seen].mean(1, keepdim=True)) * seen
     if equal_norm:
@@ -166,7 +172,7 @@ def shares_of_kinds(patterns: torch.Tensor, *, factors: np.ndarray) -> np.ndarra
     grid(
         half=HALVES,
         hidden=(0.3, 0.4, 0.5, 0.6, 0.7, 0.8),
-        centring=CENTRINGS[:2],
+        centring=INVARIANT,
         norm=("own", "equal"),
     ),
     seconds=0.5,

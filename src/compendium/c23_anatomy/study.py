@@ -185,6 +185,21 @@ def locality(
     return jacobian.square().sum(dim=(1, 3))
 
 
+def own_field_term(
+    fields: Tensor, *, bilinear: Tensor, gamma: float, **options: Any
+) -> tuple[Tensor, Tensor]:
+    """The response (..., N, D), and its terms a G_ii (A + Aᵀ)h_i that contain the own field alone.
+
+    With a masked diagonal G_ii = 0, and these terms are zero by construction.
+    """
+    held = dissect(fields, bilinear=bilinear, gamma=gamma, **options)
+    row_sums = held.couplings.sum(-1, keepdim=True)
+    weights = response_attention(held.couplings, correlation=held.correlation, strength=row_sums)
+    own = weights.diagonal(dim1=-2, dim2=-1).unsqueeze(-1)
+    scale = gamma * fields.shape[-1] ** 0.5
+    return held.response, scale * own * (fields @ (bilinear + bilinear.mT))
+
+
 def slope_at_zero(function: Callable[[float], Any], *, step: float) -> Any:
     """df/dx at x = 0 from f(±step) and f(±2 step): the error is of the order of step⁴."""
     far_left, left, right, far_right = (function(k * step) for k in (-2.0, -1.0, 1.0, 2.0))

@@ -24,7 +24,7 @@ from compendium.c33b_lifetimes.escapes import escapes_of
 from compendium.c33d_phase_diagrams.attractors import survey
 from compendium.common.gauge import canonical_code
 from compendium.common.networks import draw_networks
-from compendium.common.rows import grid, share_rows
+from compendium.common.rows import grid, rows_of, share_rows
 from compendium.common.windows import replicas
 from spinformer.core.random import Seed
 from spinformer.dmft.attractors import Regime, find_attractors, find_period
@@ -195,6 +195,23 @@ def SETTINGS(family: int, chaotic: int, quasi: int, asked: float) -> Rows:
     table = select(DOCUMENT_SIZE.read(), family=family, epsilon=0.02)
     shows = (table["seen_chaos"] >= chaotic) & (table["seen_quasi"] >= quasi)
     return share_rows(int(shows.sum()), trials=len(shows), bound=asked)
+
+
+# A regime that fills a narrow window of β is missed by a coarse grid.
+@stored("finer", grid(family=(1500,), values=(64, 128, 256, 512, 1024)), seconds=15.0)
+def FINER(values: int, *, family: int, networks: int = 100) -> Rows:
+    """How many of the same networks show a regime where more values of β are tried.
+
+    Three quarters of the values are even ones and one quarter lies around the onset, as in the
+    other tables, whose grid is the first.
+    """
+    drawn = draw_networks(family=family, epsilon=0.02, count=networks, **_OURS)
+    sizes = {"even": 3 * values // 4, "fine": values // 4}
+    rows = [network_row(network, seed, **sizes) for seed, network in drawn.items()]
+    chaos = np.array([row["seen_chaos"] > 0 for row in rows])
+    quasi = np.array([row["seen_quasi"] > 0 for row in rows])
+    counts = {"all": chaos & quasi, "chaos": chaos, "quasi": quasi}
+    return rows_of(networks=networks, **{name: int(seen.sum()) for name, seen in counts.items()})
 
 
 # A family for each cell: one stream of signs would give cells of equal P and L the same weights.

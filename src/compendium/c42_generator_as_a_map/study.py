@@ -191,6 +191,16 @@ def MOTION_TABLE(span: int) -> Rows:
     return motion_rows(decoder(), text_starts(decoder(), span=span), MOTIONS[span])
 
 
+# The model card samples at temperature 0.2 (and from the likeliest words alone, which is left out).
+CARD_BETA = 5.0
+
+
+@stored("card", grid(span=(4,), beta=(CARD_BETA,)))
+def CARD_TABLE(span: int, *, beta: float) -> Rows:
+    """What 16 starts do at the temperature of the model card."""
+    return motion_rows(decoder(), text_starts(decoder(), span=span), (beta,))
+
+
 KINDS = ("essay", "narrative", "dialogue", "law", "list")
 PROMPTS = grid(beta=(0.56, 0.58), steps=(120,)) + grid(beta=(1.0,), steps=(70,))
 
@@ -320,7 +330,8 @@ SHUFFLED = {"attention": HEADS, "feed-forward": INNER, "": HEADS + INNER}
 def changed(model: Decoder, what: str, parts: str = "all", *, seed: int = 0) -> Decoder:
     """The same architecture with other weights: "trained", "fresh" or "shuffled ..." ones.
 
-    fresh: matrices Gaussian with the standard deviation that training began with, 1/√D, gains one.
+    fresh: matrices Gaussian with the standard deviation 1/√D, gains one. (Trainings often begin
+    with smaller output and down matrices, by one over the root of twice the number of blocks.)
     shuffled: the entries of each matrix permuted, or of "attention" or "feed-forward" alone; the
     words keep their embeddings. parts: the only ones that act.
     """

@@ -11,7 +11,10 @@ DIGIT_SHAPE = (8, 8)
 
 
 def faces() -> np.ndarray:
-    """The 100 faces as rows (100, 625) from −1, black, to 1, white, as they are."""
+    """The 100 faces as rows (100, 625) from −1, black, to 1, white, as they are.
+
+    Which grey is called zero is a choice of ours, and dot products depend on it.
+    """
     from skimage.data import lfw_subset
 
     return 2.0 * lfw_subset()[:100].reshape(100, -1).astype(np.float64) - 1.0

@@ -17,7 +17,7 @@ from spinformer.plot.style import COLORS
 # Figures of claims that the pictures show, `row.figure`.
 FIGURES = (
     *(f"A14a.{part}{way}" for part in ("", "specific_") for way in ("lowered", "raised")),
-    *(f"A19.{way}" for way in ("raw", "centred", "norm", "both")),
+    *(f"A19.{way}" for way in ("own", "centred", "norm", "both")),
     *("B13.leak", "B13.causal"),
 )
 HEADS = 72
@@ -74,11 +74,11 @@ def draw_memory(numbers: Numbers) -> None:
 def draw_faces(numbers: Numbers) -> None:
     """How many of 100 half-hidden faces come back, for four ways to prepare the memory."""
     axis = _panel((5.2, 2.4))
-    counts = [numbers["figures"][f"A19.{way}"] for way in ("raw", "centred", "norm", "both")]
+    counts = [numbers["figures"][f"A19.{way}"] for way in ("own", "centred", "norm", "both")]
     axis.barh(range(4), counts, color=[COLORS[t] for t in ("sky", "sky", "blue", "blue")])
     for row, count in enumerate(counts):
         axis.text(count + 1.5, row, f"{count:.0f}", va="center", fontsize=11)
-    ways = ("as they are", "less the mean face", "equal length", "both")
+    ways = ("own length", "less the mean face", "equal length", "both")
     axis.set_yticks(range(4), ways, fontsize=11)
     axis.set(xlim=(0, 112), xlabel="faces recalled of 100")
     axis.invert_yaxis()

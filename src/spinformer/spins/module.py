@@ -458,9 +458,10 @@ class SpinTransformerModule(_CoupledHeads):
     """Vector spins with softmax couplings, in the place of a transformer layer.
 
     `dim` channels are shared out to `heads` systems of dimension D = dim/heads. `solver`: a
-    `Solver`, or the word "saddle" (always there, and faster at usual sizes) or "fixed point".
-    Solved at either, the output is exactly −dF/dH of its free energy F, and differentiated
-    implicitly, any number of times; after K steps it is not. `beta` and `strength` (g) start every
+    `Solver`, or the word "saddle" (always there) or "fixed point" (about as fast for tens of
+    tokens, and faster for hundreds, but not always there). Solved at either, the output is exactly
+    −dF/dH of its free energy F, and differentiated implicitly, any number of times; after K steps
+    it is not. `beta` and `strength` (g) start every
     head and are learned through their logarithm, `gamma` multiplies the paper's 1/√D in the scores.
     `coupling_limit` κ keeps β max_i Σ_j B_ij below κ; `log_strength` then holds the logit of g's
     share of its bound. `response`: add the second term of Eq. (sigmaweird). `normalize`: scale each
