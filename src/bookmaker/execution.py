@@ -20,10 +20,12 @@ from nbconvert import HTMLExporter
 from nbconvert.preprocessors import CoalesceStreamsPreprocessor
 from papermill.exceptions import PapermillExecutionError
 
-from bookmaker.base import BookError, Lost, RunError, write_atomically
+from bookmaker.base import BookError, Lost, RunError, SourceError, write_atomically
 from bookmaker.pictures import keep_pictures
 from bookmaker.source import Chapter, has_tag, read_notebook
 
+# What stands for a number that a run did not hand over.
+MISSING = "(not computed)"
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 _IN_CELL = re.compile(r"Cell In\[\d+\], line (\d+)")
 _TEMPLATE = Path(__file__).with_name("page.html.j2").read_text(encoding="utf-8")
@@ -114,13 +116,20 @@ def rebuild(root: Path, name: str) -> str:
 def write_notebook(chapter: Chapter, executed: nbformat.NotebookNode) -> None:
     """Replace the committed notebook by the source's with the outputs of `executed`.
 
-    A picture that differs from the committed one by rounding is left as it was.
+    A picture that differs from the committed one by rounding is left as it was. Raises SourceError
+    if the text reads a figure that no cell handed over; what was executed is kept even then, so
+    that a name can be mended without executing again.
     """
     # A notebook that is not there, or is damaged, has no picture worth keeping.
     with contextlib.suppress(ValueError, OSError, SyntaxError):
         keep_pictures(executed, read_notebook(chapter.notebook_path))
-    notebook = chapter.spliced(executed)
+    try:
+        notebook, problem = chapter.spliced(executed), None
+    except SourceError as error:
+        notebook, problem = chapter.spliced(executed, missing=MISSING), error
     write_atomically(chapter.notebook_path, nbformat.writes(notebook) + "\n")
+    if problem:
+        raise problem
 
 
 def run(
@@ -134,10 +143,21 @@ def run(
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{chapter.name}.ipynb"
     notebook, error = execute(chapter, values)
+    fill_text(chapter, notebook)
     write_atomically(path, nbformat.writes(notebook) + "\n")
     if error:
         raise RunError(f"{error}\nThe notebook as far as it came: {path}")
     return [path, *([write_page(chapter, notebook, folder)] if html else [])]
+
+
+def fill_text(chapter: Chapter, executed: nbformat.NotebookNode) -> None:
+    """Put the numbers of a run into the text, captions and alt texts of its notebook."""
+    texts = {cell.id: cell for cell in chapter.filled_template(executed, MISSING).cells}
+    for cell in executed.cells:
+        if told := texts.get(cell.id):
+            cell.metadata = told.metadata
+            if cell.cell_type == "markdown":
+                cell.source = told.source
 
 
 def write_page(chapter: Chapter, notebook: nbformat.NotebookNode, folder: Path) -> Path:
