@@ -41,7 +41,7 @@ _BOX = re.compile(r"^:{3,}\{admonition\} In short\n(.*?)^:{3,}$", re.MULTILINE |
 _SENTENCE = re.compile(r"(?<=[.?!])\)? (?=[A-Z\[*$])")
 _CHAPTER = re.compile(r"\{chapter\}`(\w+)`")
 # What a reader may change is always seen; what is not shown at all need not be folded.
-_OPEN = {"parameters", "injected-parameters", "remove-cell", "remove-input"}
+_OPEN = {"show-input", "parameters", "injected-parameters", "remove-cell", "remove-input"}
 # Scripts of live figures, and mathematics that another figure brings along.
 _SHARED = ("uPlot.iife.min.js", "data.js", "frame.js")
 _NEEDS = {"module": ("spins.math.js",)}

@@ -87,7 +87,8 @@ def written(figure: Any, form: str = "", *, formula: bool = False) -> str:
     """
     if is_estimate(figure):
         form = form or _decimals(figure["error"])
-        value, error = (written(figure[part], form, formula=formula) for part in figure)
+        value = written(figure["value"], form, formula=formula)
+        error = written(figure["error"], form, formula=formula)
         return rf"{value} \pm {error}" if formula else f"{value} ± {error}"
     if isinstance(figure, list | dict):
         raise ValueError("is several figures: name one of them")
@@ -97,18 +98,17 @@ def written(figure: Any, form: str = "", *, formula: bool = False) -> str:
         number = int(figure)
         word = _SMALL[number] if 0 <= number < len(_SMALL) else str(number)
         return word.capitalize() if form == "Words" else word
-    below = ""
     if form == "equality":
-        small = float(figure) < ROUNDING
-        below = (r"\text{below }" if formula else "below ") if small else ""
-        text = _without_one(f"{ROUNDING:.0e}") if small else f"{float(figure):.1e}"
+        if float(figure) < ROUNDING:
+            return r"\text{below }10^{-12}" if formula else "below 10⁻¹²"
+        text = f"{float(figure):.1e}"
     elif isinstance(figure, str) and not form:
         text = figure
     else:
         # A text that is a number may be formatted like one.
         figure = float(figure) if isinstance(figure, str) else figure
         text = format(figure, form or ("g" if isinstance(figure, float) else ""))
-    return below + _signs(text, formula=formula)
+    return _signs(text, formula=formula)
 
 
 def _decimals(error: float) -> str:
@@ -116,14 +116,10 @@ def _decimals(error: float) -> str:
     return f".{max(0, 1 - math.floor(math.log10(error)))}f" if error else ".3g"
 
 
-def _without_one(text: str) -> str:
-    return text.removeprefix("1") if text.startswith("1e") else text
-
-
 def _signs(text: str, *, formula: bool) -> str:
     """Return a number with the signs that a keyboard lacks; other text as it is."""
     try:
-        number = float(text.strip().rstrip("%").replace(",", "") or 0) if text[:1] != "e" else 1.0
+        number = float(text.strip().rstrip("%").replace(",", ""))
     except ValueError:
         return text
     if number == 0:
@@ -132,9 +128,9 @@ def _signs(text: str, *, formula: bool) -> str:
         exponent = f"{power[1].replace('+', '')}{power[2]}"
         before = text[: power.start()]
         if formula:
-            text = (rf"{before}\times " if before else "") + f"10^{{{exponent}}}"
+            text = rf"{before}\times 10^{{{exponent}}}"
         else:
-            text = (f"{before} × " if before else "") + f"10{exponent.translate(_RAISED)}"
+            text = f"{before} × 10{exponent.translate(_RAISED)}"
     if formula:
         return text.replace("%", r"\,\%")
     return text.replace("%", " %").replace("-", "−")

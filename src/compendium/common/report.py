@@ -86,17 +86,22 @@ def show_table(
         unit = (units or {}).get(key, "")
         heads.append(f"{head} ({unit})" if unit else head)
         form = (formats or {}).get(key, "")
-        # Words in a column of numbers (none, too short) take no format.
-        cells.append(
-            [entry if isinstance(entry, str) else written(entry, form) for entry in entries[key]]
-        )
-        numbers = [e for e in entries[key] if is_estimate(e) or isinstance(e, int | float)]
-        right.append(bool(numbers))
+        # Texts are shown as they are: words in a column of numbers (none, too short), long numbers.
+        forms = ["" if isinstance(entry, str) else form for entry in entries[key]]
+        cells.append([written(*both) for both in zip(entries[key], forms, strict=True)])
+        right.append(any(map(_is_number, entries[key])))
     lines = list(zip(*cells, strict=True))
     return ShownTable(
         html=_html(heads, lines, right=right, caption=caption, notes=notes),
         text=_text(heads, lines, right=right, caption=caption, notes=notes),
     )
+
+
+def _is_number(entry: Any) -> bool:
+    """Return whether an entry is a number, with its error or as text, and no word."""
+    if isinstance(entry, str):
+        return entry.strip()[-1:].isdecimal() and entry.strip("+-")[:1].isdecimal()
+    return is_estimate(entry) or not isinstance(entry, bool | list | dict)
 
 
 def _columns(
