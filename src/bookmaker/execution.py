@@ -21,6 +21,7 @@ from nbconvert.preprocessors import CoalesceStreamsPreprocessor
 from papermill.exceptions import PapermillExecutionError
 
 from bookmaker.base import BookError, Lost, RunError, SourceError, write_atomically
+from bookmaker.figures import FIGURES
 from bookmaker.pictures import keep_pictures
 from bookmaker.source import Chapter, has_tag, read_notebook
 
@@ -167,6 +168,9 @@ def write_page(chapter: Chapter, notebook: nbformat.NotebookNode, folder: Path) 
     for cell in shown.cells:
         if cell.cell_type == "markdown":
             cell.source = _plain(cell.source)
+        else:
+            # Figures by name are for the text, nothing to show.
+            cell.outputs = [o for o in cell.outputs if set(o.get("data", "-")) != {FIGURES}]
     exporter = HTMLExporter(raw_template=_TEMPLATE, filters={"plain": _plain})
     text, _ = exporter.from_notebook_node(shown, {"metadata": {"name": chapter.title}})
     mathjax = chapter.root / "book" / "_static" / "mathjax"
