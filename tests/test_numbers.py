@@ -40,7 +40,8 @@ kinds = {"kind": ["flat", "steep"], "n": [64, 256], "rate": [0.25 * beta, 1e-14]
 """
 TEXT = """
 The slope is {value}`slope:.3f`, in mathematics $\\lambda={value}`edges[1]:.2f`$, and
-{value}`found:words` of {setting}`64` runs. At $\\beta={value}`beta`$ the share is {value}`share:.2f`.
+{value}`found:words` of {setting}`64` runs.
+At $\\beta={value}`beta`$ the share is {value}`share:.2f`.
 
 | kind | rate |
 |---|---|
