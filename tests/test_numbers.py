@@ -62,7 +62,9 @@ def cell(code, tags=""):
 def source(text):
     """The small chapter with its numbers by name."""
     start = text.index("```{code-cell} ipython3\nfrom bookmaker")
-    text = text[:start].replace("  name: python3\n---", "  name: python3\nnumbers: by-name\n---")
+    text = text[:start].replace(
+        "  name: python3\n---", "  name: python3\nnumbers: by-name\ncited: {a2020b: [0.7]}\n---"
+    )
     text = text.replace("# A small chapter", "# A small chapter of slope {value}`slope:.2f`")
     return text + cell(CELL) + cell(TABLE) + TEXT
 
@@ -119,6 +121,7 @@ def test_other_parameters_fill_their_own_numbers(book, tmp_path, call):
     told = words(read_notebook(tmp_path / "out" / "01_small.ipynb"))
     assert "The slope is 0.167" in told
     assert "At $\\beta=2$ the share is 1.02 ± 0.03." in told
+    assert "**Run with `beta = 2.0`.** Figures" in told
     assert "rises by 0.17 at" in told
     page = (tmp_path / "out" / "01_small.html").read_text(encoding="utf-8")
     assert "The slope is 0.167" in page
@@ -152,6 +155,8 @@ TYPED = "is typed: read it as"
         ("the literature {cited}`0.7`", "the literature 0.7", f"0.7 {TYPED}"),
         ("-0.69 =", "-0.96 =", "-0.96 = log(1/2): gives -0.693147"),
         ("log(1/2)", "lg(1/2)", "cannot be computed"),
+        ("-0.69 = log(1/2)", "-0.69", "-0.69: must read `number = expression`"),
+        ("{cited}`0.7`", "{cited}`0.9`", "cited 0.9: the front matter has it under no source"),
         ("{setting}`64`", "{setting}`46`", "setting 46: no such number"),
         ("`slope:.3f`", "`slop:.3f`", "no figure named 'slop' is handed over (slope)"),
         ("`edges[1]:.2f`", "`edges[2]:.2f`", "edges[2] has no entry '2': 2 entries"),
@@ -231,11 +236,14 @@ def test_pages_and_readme_read_the_notebooks(book, call):
     assert readme.read_text("utf-8").endswith("Slope <!--value 01:slope:.2f-->0.13<!--/-->.\n")
     assert call(book, "check").exit_code == 0
     head = "---\nnumbers: by-name\n---\n\n# Welcome\n\n"
-    (book / "book" / "welcome.md").write_text(head + "It is {value}`01:slop` or 0.13.\n")
+    (book / "book" / "welcome.md").write_text(
+        head + "It is {value}`01:slop` or 0.13, {setting}`2`.\n"
+    )
     assert call(book, "check").output.splitlines() == [
         f"book/welcome.md:7: 0.13 {TYPED} {{value}}`name`, or mark it as {{setting}}, {{cited}} or "
         "{hand}",
         "book/welcome.md:7: no figure named 'slop' is handed over (slope)",
+        "book/welcome.md:7: setting 2: a page without code reads it from a chapter",
     ]
     edit(readme, "01:slope", "01:slop")
     assert "README.md:3: no figure named 'slop'" in call(book, "check").output
@@ -243,9 +251,10 @@ def test_pages_and_readme_read_the_notebooks(book, call):
 
 @pytest.mark.nightly
 def test_the_built_page_shows_the_numbers_and_the_table(book, tmp_path):
-    (book / "book" / "welcome.md").write_text("# Welcome\n\nSlope {value}`01:slope:.2f`.\n")
+    head = "---\nnumbers: by-name\ncited: {a2020b: [0.7]}\n---\n\n# Welcome\n\n"
+    (book / "book" / "welcome.md").write_text(head + "Slope {value}`01:slope:.2f`, {cited}`0.7`.\n")
     pages = build(book, tmp_path / "pages")
-    assert "Slope 0.13." in (pages / "book" / "welcome.html").read_text(encoding="utf-8")
+    assert "Slope 0.13, 0.7." in (pages / "book" / "welcome.html").read_text(encoding="utf-8")
     page = (pages / "notebooks" / "01_small.html").read_text(encoding="utf-8")
     assert "The slope is 0.125" in page
     assert '<td style="text-align: right">0.38</td>' in page
@@ -356,6 +365,7 @@ def test_what_is_no_figure_is_refused(given, error, message):
         (12, "Words", "Twelve", "Twelve"),
         (13, "words", "13", "13"),
         ("non-chaotic", "", "non-chaotic", "non-chaotic"),
+        ("none", ".2f", "none", "none"),
         ("-0.0800", ".2f", "−0.08", "-0.08"),
         ({"error": 0.2, "value": 41.0}, "", "41.00 ± 0.20", r"41.00 \pm 0.20"),
         ({"error": 30.0, "value": -411.0}, "", "−411 ± 30", r"-411 \pm 30"),

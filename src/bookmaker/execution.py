@@ -88,6 +88,9 @@ def execute(
     CoalesceStreamsPreprocessor().preprocess(notebook, {})
     notebook.metadata = nbformat.from_dict(chapter.template.metadata)
     ids = {(cell.cell_type, cell.source): cell.id for cell in chapter.template.cells}
+    fill_text(chapter, notebook)
+    if checked:
+        notebook.cells.insert(1, nbformat.v4.new_markdown_cell(_run_with(checked), id="run-with"))
     loud = []
     for number, cell in enumerate(notebook.cells):
         cell.id = ids.get((cell.cell_type, cell.source), f"added-{number}")
@@ -144,11 +147,19 @@ def run(
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{chapter.name}.ipynb"
     notebook, error = execute(chapter, values)
-    fill_text(chapter, notebook)
     write_atomically(path, nbformat.writes(notebook) + "\n")
     if error:
         raise RunError(f"{error}\nThe notebook as far as it came: {path}")
     return [path, *([write_page(chapter, notebook, folder)] if html else [])]
+
+
+def _run_with(values: Mapping[str, Any]) -> str:
+    """Return what stands at the top of a chapter that was run with other parameters."""
+    given = ", ".join(f"`{name} = {value!r}`" for name, value in values.items())
+    return (
+        f"**Run with {given}.** Figures, tables and the numbers in the text are those of this run. "
+        "Verdicts, and what is read from stored tables, are those of the defaults."
+    )
 
 
 def fill_text(chapter: Chapter, executed: nbformat.NotebookNode) -> None:

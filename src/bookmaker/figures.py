@@ -77,8 +77,8 @@ def written(figure: Any, form: str = "", *, formula: bool = False) -> str:
 
     `form` is a format of Python, or `words` for a small integer in letters (`Words` at the
     beginning of a sentence), or `equality` for a deviation that may be nothing but rounding. An
-    estimate without `form` has two digits of its error. Raises ValueError for a form that does not
-    fit.
+    estimate without `form` has two digits of its error; words stay as they are. Raises ValueError
+    for a form that does not fit.
 
     >>> written(-0.0614, ".2f"), written(-0.0614, ".2f", formula=True), written(0.931, ".0%")
     ('−0.06', '-0.06', '93 %')
@@ -102,13 +102,20 @@ def written(figure: Any, form: str = "", *, formula: bool = False) -> str:
         if float(figure) < ROUNDING:
             return r"\text{below }10^{-12}" if formula else "below 10⁻¹²"
         text = f"{float(figure):.1e}"
-    elif isinstance(figure, str) and not form:
+    elif isinstance(figure, str) and not (form and _is_number(figure)):
+        # Words in the place of a number, too.
         text = figure
     else:
-        # A text that is a number may be formatted like one.
         figure = float(figure) if isinstance(figure, str) else figure
         text = format(figure, form or ("g" if isinstance(figure, float) else ""))
     return _signs(text, formula=formula)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def _decimals(error: float) -> str:
@@ -118,11 +125,10 @@ def _decimals(error: float) -> str:
 
 def _signs(text: str, *, formula: bool) -> str:
     """Return a number with the signs that a keyboard lacks; other text as it is."""
-    try:
-        number = float(text.strip().rstrip("%").replace(",", ""))
-    except ValueError:
+    bare = text.strip().rstrip("%").replace(",", "")
+    if not _is_number(bare):
         return text
-    if number == 0:
+    if float(bare) == 0:
         text = text.replace("-", "")
     if power := _POWER.search(text):
         exponent = f"{power[1].replace('+', '')}{power[2]}"

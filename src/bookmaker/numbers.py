@@ -7,12 +7,16 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from bookmaker.base import Fault, SourceError, write_atomically
 from bookmaker.claims import RESULTS, Claim
 from bookmaker.figures import is_table
 from bookmaker.source import Chapter, chapter_figures, chapters, code_cells, has_tag, read_notebook
 from bookmaker.values import (
+    cited_problem,
     filled,
     hand_problem,
     handed_over,
@@ -26,12 +30,22 @@ from bookmaker.values import (
 
 README = "README.md"
 Reads = set[tuple[str, str]]
-_BY_NAME = re.compile(r"\A---\n(?:(?!---\n).*\n)*?numbers: by-name\n")
+_FRONT_MATTER = re.compile(r"\A---\n(.*?)^---\n", re.DOTALL | re.MULTILINE)
+
+
+def front_matter(text: str) -> dict[str, Any]:
+    """Return what a source says before its text, nothing if that cannot be read."""
+    found = _FRONT_MATTER.match(text)
+    try:
+        said = yaml.safe_load(found[1]) if found else None
+    except yaml.YAMLError:
+        said = None  # named elsewhere
+    return said if isinstance(said, dict) else {}
 
 
 def is_by_name(text: str) -> bool:
     """Return whether a source says in its front matter that no result in it is typed."""
-    return bool(_BY_NAME.match(text))
+    return front_matter(text).get("numbers") == "by-name"
 
 
 def page_text(root: Path, file: str, text: str) -> str:
@@ -86,7 +100,7 @@ def page_faults(root: Path) -> Iterator[Fault]:
             page_text(root, file, text)
         except SourceError as error:
             yield from error.faults
-        yield from _text_faults(text, file, set())
+        yield from _text_faults(text, file, None)
     try:
         if readme_text(root) != (root / README).read_text(encoding="utf-8"):
             yield Fault(
@@ -96,10 +110,18 @@ def page_faults(root: Path) -> Iterator[Fault]:
         yield from error.faults
 
 
-def _text_faults(text: str, file: str, numerals: set[float]) -> Iterator[Fault]:
+def _text_faults(text: str, file: str, numerals: set[float] | None) -> Iterator[Fault]:
+    """Yield typed numbers and wrong marks; `numerals` are those of the code, None without code."""
+    listed = front_matter(text).get("cited") or {}
     for role in roles(text):
-        problem = hand_problem(role)
-        if role.kind == "setting" and numerals:
+        problem = ""
+        if role.kind == "hand":
+            problem = hand_problem(role)
+        elif role.kind == "cited":
+            problem = cited_problem(role, listed)
+        elif role.kind == "setting" and numerals is None:
+            problem = f"setting {role.content}: a page without code reads it from a chapter"
+        elif role.kind == "setting":
             problem = setting_problem(role, numerals)
         if problem:
             yield Fault(file, role.line, problem)

@@ -5,7 +5,7 @@ Text outside of code cells (prose, mathematics, headings, captions, alt texts, t
     {value}`slope:.2f`         a figure of this chapter, or one of its parameters, in a format
     {value}`42:edges[2].beta`  an entry of another chapter's figure
     {setting}`64`              a number that the chapter's code sets
-    {cited}`1.2434`            a number from the literature
+    {cited}`1.2434`            a number from the literature, which the front matter lists
     {hand}`0.5 = tanh(0.549)`  arithmetic that a reader can follow, with the expression for it
 
 and the notebook, the page and README show plain numbers in their place.
@@ -323,9 +323,9 @@ def _is_result(text: str, match: re.Match[str], formula: tuple[int, int] | None)
 
 def hand_problem(role: Role) -> str:
     """Return what is wrong with arithmetic by hand, "" if its expression gives what is shown."""
-    computed = _COMPUTED.fullmatch(role.content) if role.kind == "hand" else None
+    computed = _COMPUTED.fullmatch(role.content)
     if not computed:
-        return ""
+        return f"{role.content}: must read `number = expression`, one number each"
     shown_text = computed["shown"].replace("−", "-")
     expression = computed["expression"].replace("^", "**").replace("−", "-")
     try:
@@ -338,21 +338,32 @@ def hand_problem(role: Role) -> str:
     return "" if abs(value - number) <= room else f"{role.content}: gives {value:.6g}"
 
 
+def cited_problem(role: Role, listed: Mapping[str, list[float]]) -> str:
+    """Return what is wrong with a number from the literature, "" if it is `listed` by its source."""
+    known = {float(number) for numbers in listed.values() for number in numbers}
+    absent = [text for text in _numerals(role.content) if float(text) not in known]
+    told = "the front matter has it under no source, `cited: {author2020word: [number]}`"
+    return f"cited {', '.join(absent)}: {told}" if absent else ""
+
+
 def setting_problem(role: Role, numerals: set[float]) -> str:
     """Return what is wrong with a setting, "" if the chapter's code has its numbers.
 
     `numerals` are those of the code; a percentage may stand there as a fraction.
     """
-    content = re.sub(r"(?<=\d)(?:,|\{,\})(?=\d{3})", "", role.content)
     absent = [
         text
-        for text in _NUMERAL.findall(content)
+        for text in _numerals(role.content)
         if not any(
             math.isclose(float(text), one) or math.isclose(float(text), 100 * one)
             for one in numerals
         )
     ]
     return f"setting {', '.join(absent)}: no such number in the chapter's code" if absent else ""
+
+
+def _numerals(content: str) -> list[str]:
+    return _NUMERAL.findall(re.sub(r"(?<=\d)(?:,|\{,\})(?=\d{3})", "", content))
 
 
 def numerals_of(text: str) -> set[float]:
