@@ -88,9 +88,6 @@ def execute(
     CoalesceStreamsPreprocessor().preprocess(notebook, {})
     notebook.metadata = nbformat.from_dict(chapter.template.metadata)
     ids = {(cell.cell_type, cell.source): cell.id for cell in chapter.template.cells}
-    fill_text(chapter, notebook)
-    if checked:
-        notebook.cells.insert(1, nbformat.v4.new_markdown_cell(_run_with(checked), id="run-with"))
     loud = []
     for number, cell in enumerate(notebook.cells):
         cell.id = ids.get((cell.cell_type, cell.source), f"added-{number}")
@@ -100,6 +97,9 @@ def execute(
             place = cell.id
         outputs = cell.get("outputs", [])
         loud += [(cell.id, o.text) for o in outputs if o.get("name") == "stderr"]
+    fill_text(chapter, notebook)
+    if checked:
+        notebook.cells.insert(1, nbformat.v4.new_markdown_cell(_run_with(checked), id="run-with"))
     if loud and not problem:
         place, problem = loud[0][0], f"the cell writes to stderr: {loud[0][1].strip()}"
     return notebook, kind(str(chapter.fault(line, problem, place))) if problem else None
