@@ -119,10 +119,9 @@ def _text_faults(text: str, file: str, numerals: set[float] | None) -> Iterator[
             problem = hand_problem(role)
         elif role.kind == "cited":
             problem = cited_problem(role, listed)
-        elif role.kind == "setting" and numerals is None:
-            problem = f"setting {role.content}: a page without code reads it from a chapter"
         elif role.kind == "setting":
-            problem = setting_problem(role, numerals)
+            without = f"setting {role.content}: a page without code reads it from a chapter"
+            problem = without if numerals is None else setting_problem(role, numerals)
         if problem:
             yield Fault(file, role.line, problem)
     if is_by_name(text):

@@ -342,7 +342,7 @@ def cited_problem(role: Role, listed: Mapping[str, list[float]]) -> str:
     """Return what is wrong with a cited number, "" if it is `listed` with its source."""
     known = {float(number) for numbers in listed.values() for number in numbers}
     absent = [text for text in _numerals(role.content) if float(text) not in known]
-    told = "the front matter has it under no source, `cited: {author2020word: [number]}`"
+    told = "the front matter has it under no source, `cited: {KEY: [NUMBER]}`"
     return f"cited {', '.join(absent)}: {told}" if absent else ""
 
 
