@@ -165,6 +165,8 @@ class Chapter:
             file = waiting.pop()
             files[file], needed = _module(file, file.stat().st_mtime_ns)
             waiting |= needed - files.keys()
+            if file.parent == SOURCE / "bookmaker":
+                continue  # templates of the tool, which decide no number
             for path in set(file.parent.glob("[!.]*.*[!~]")) - files.keys():
                 if path.is_file() and path.suffix not in (".py", ".pyc"):
                     files[path] = path.read_bytes().replace(b"\r\n", b"\n")
