@@ -72,7 +72,7 @@ def test_what_a_cell_drew_needs_words_and_is_one_drawing(built_checkout, call):
         ("", 1, "the figure needs a name"),
         (figure, 2, "a cell draws one figure"),
         (figure, 1, ""),
-        (":tags: [results]\n\n", 0, "prints no line `name = number`"),
+        (":tags: [results]\n\n", 0, "has no figure and no line `name = number`"),
     ):
         path.write_text(text.replace(cell, head + count * draw + cell), encoding="utf-8")
         assert call(built_checkout, "build").exit_code == 0

@@ -221,3 +221,14 @@ def test_only_what_changes_the_meaning_of_what_is_imported_changes_the_digest(
         path.write_text(f"{old}x = 2\n", encoding="utf-8")
         assert (chapter(small_checkout).digest != digest) == (name in needed), name
         path.write_text(old, encoding="utf-8")
+
+
+def test_a_template_of_the_tool_decides_no_number(small_checkout, tmp_path, monkeypatch):
+    monkeypatch.setattr(source, "SOURCE", tmp_path)
+    (tmp_path / "bookmaker").mkdir()
+    (tmp_path / "bookmaker" / "base.py").write_text("class Fault: ...\n", encoding="utf-8")
+    digest = chapter(small_checkout).digest
+    (tmp_path / "bookmaker" / "template.md").write_text("# A title\n", encoding="utf-8")
+    assert chapter(small_checkout).digest == digest
+    (tmp_path / "bookmaker" / "base.py").write_text("class Fault: x = 1\n", encoding="utf-8")
+    assert chapter(small_checkout).digest != digest

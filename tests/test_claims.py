@@ -10,6 +10,7 @@ from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from bookmaker import claims
 from bookmaker.base import SourceError
+from bookmaker.figures import FIGURES
 from bookmaker.parameters import is_met
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -149,7 +150,7 @@ def small(verdict="holds"):
     ],
 )
 def test_a_figure_across_its_criterion_is_refused(rows, verdict, text, message):
-    (claim,), printed = rows(small(verdict)), {"01_small": {"A1": text}}
+    (claim,), printed = rows(small(verdict)), {"01_small": claims.Settled({"A1": text})}
     if not message:
         assert claim.settle(printed) == text.replace("+-", "±")
         return
@@ -168,16 +169,17 @@ def test_a_row_may_list_figures_that_its_cell_hands_over_as_data(rows):
     cell = new_code_cell("", metadata={"tags": ["claim-A1"]})
     data = {"slope": -1.02, "slope_error": "0.010"}
     printed = new_output("stream", text="slope_error := 9 is what it prints\n")
-    cell.outputs = [printed, new_output("display_data", data={claims.DATA: data})]
+    cell.outputs = [printed, new_output("display_data", data={FIGURES: data})]
     printed = {"01_small": claims.claim_tags(new_notebook(cells=[cell]))}
     assert claim.settle(printed) == "slope -1.02 ± 0.010"
-    del cell.outputs[1].data[claims.DATA]["slope"]
+    del cell.outputs[1].data[FIGURES]["slope"]
     with pytest.raises(SourceError, match="name 'slope' is not defined"):
         claim.settle({"01_small": claims.claim_tags(new_notebook(cells=[cell]))})
 
 
 def test_figures_come_from_the_chapter_of_the_row_first(rows):
-    printed = {"00_other": {"A1": "slope 5 +- 1"}, "01_small": {"A1": "slope -1.0 +- 0.01"}}
+    texts = {"00_other": "slope 5 +- 1", "01_small": "slope -1.0 +- 0.01"}
+    printed = {name: claims.Settled({"A1": text}) for name, text in texts.items()}
     assert rows(small())[0].settle(printed) == "slope -1.0 ± 0.01"
 
 

@@ -17,6 +17,7 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.special import erfcinv
 from scipy.stats import norm
 
+from bookmaker.source import chapters
 from compendium.c11b_load_and_temperature import study as warm_memory
 from compendium.c12b_continuous_capacity import study as continuous_capacity
 from compendium.c13_memory_density.study import pair_mixing
@@ -40,7 +41,7 @@ from spinformer.spins.mean_field import solve_mean_field
 from spinformer.spins.module import SpinTransformerModule
 from spinformer.spins.solvers import vector_spins
 
-CHAPTERS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.md"))
+CHAPTERS = chapters(Path(__file__).parents[1])
 DONE: list[str] = []
 # A derivation or an explanation without a number, or a reading of the chapter's own figures.
 PROOFS = {
@@ -63,8 +64,8 @@ def answers(*names):
 @cache
 def exercises(chapter):
     """The section of the chapter, questions and answers."""
-    (path,) = (path for path in CHAPTERS if path.stem.split("_")[0] == chapter)
-    found = re.search(r"^## Exercises\n(.*?)(?=^## |\Z)", path.read_text(), re.M | re.S)
+    (one,) = (one for one in CHAPTERS if one.name.split("_")[0] == chapter)
+    found = re.search(r"^## Exercises\n(.*?)(?=^## |\Z)", one.shown_text, re.M | re.S)
     return found[1] if found else ""
 
 
@@ -85,8 +86,8 @@ def near(value, digits):
 def test_every_exercise_is_computed_or_named_here():
     """Every one that a chapter asks is in one of the lists, once, and nothing else is."""
     asked = []
-    for path in CHAPTERS:
-        chapter = path.stem.split("_")[0]
+    for one in CHAPTERS:
+        chapter = one.name.split("_")[0]
         # Questions stand before the answers; where both alternate, numbers do not repeat.
         text = re.split(r"\n:::\{admonition\} Answers\n", exercises(chapter))[0]
         asked += {f"{chapter}.{count}" for count in re.findall(r"^(\d)\. ", text, re.M)}

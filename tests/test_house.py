@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 
 # What may be imported of the checkout, by the longest prefix of the importing module's name.
-TOOLS_OF_CHAPTERS = ["bookmaker.tables", "bookmaker.base"]
+TOOLS_OF_CHAPTERS = ["bookmaker.tables", "bookmaker.base", "bookmaker.figures"]
 MAY_IMPORT = {
     "spinformer": ["spinformer.core"],
     "spinformer.core": ["spinformer.core"],
@@ -28,7 +28,7 @@ MAY_IMPORT = {
 # room. Nothing else is counted: explaining costs nothing.
 CODE_CEILINGS = {
     "spinformer": (["src/spinformer"], 7_350),
-    "bookmaker": (["src/bookmaker", "book/_ext"], 2_100),
+    "bookmaker": (["src/bookmaker", "book/_ext"], 2_525),
     "compendium": (["src/compendium"], 11_025),
 }
 CHAPTER_CEILING = 525

@@ -17,6 +17,7 @@ import torch
 from IPython.display import display
 
 from bookmaker.checking import all_faults
+from bookmaker.figures import FIGURES
 from bookmaker.pictures import SVG
 from bookmaker.source import chapters, has_tag, python_source, read_notebook
 from spinformer.language.minilm import ModelUnavailable
@@ -44,7 +45,10 @@ def test_cells_ran_in_order_and_left_clean_outputs(chapter):
     code = [cell for cell in cells if cell.cell_type == "code"]
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
     outputs = [output for cell in code for output in cell.outputs]
-    assert any(output.get("name") == "stdout" for output in outputs)
+    said = (
+        output.get("name") == "stdout" or FIGURES in output.get("data", {}) for output in outputs
+    )
+    assert any(said)
     assert any(SVG in output.get("data", {}) for output in outputs)
     for output in outputs:
         text = output.get("text", "") + str(output.get("data", {}).get("text/plain", ""))

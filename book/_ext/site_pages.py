@@ -23,7 +23,9 @@ from sphinx.util.docutils import SphinxDirective
 from sphinx.util.template import FileRenderer
 
 from bookmaker.base import contents
-from bookmaker.claims import DATA, DOCUMENTS, TABLES, VERDICTS, read_rows, settings_words
+from bookmaker.claims import DOCUMENTS, TABLES, VERDICTS, read_rows, settings_words
+from bookmaker.figures import FIGURES
+from bookmaker.numbers import page_text
 from bookmaker.pictures import figure_file
 from bookmaker.source import Chapter, cell_tree, code_cells, read_notebook
 from bookmaker.tables import read_columns
@@ -39,7 +41,7 @@ _BOX = re.compile(r"^:{3,}\{admonition\} In short\n(.*?)^:{3,}$", re.MULTILINE |
 _SENTENCE = re.compile(r"(?<=[.?!])\)? (?=[A-Z\[*$])")
 _CHAPTER = re.compile(r"\{chapter\}`(\w+)`")
 # What a reader may change is always seen; what is not shown at all need not be folded.
-_OPEN = {"parameters", "injected-parameters", "remove-cell", "remove-input"}
+_OPEN = {"show-input", "parameters", "injected-parameters", "remove-cell", "remove-input"}
 # Scripts of live figures, and mathematics that another figure brings along.
 _SHARED = ("uPlot.iife.min.js", "data.js", "frame.js")
 _NEEDS = {"module": ("spins.math.js",)}
@@ -134,7 +136,7 @@ def card(env: BuildEnvironment, line: str) -> dict[str, str]:
     """Return what a card shows: `chapter: number figure` says which sentence and which figure."""
     name, number, *figure = line.replace(":", "").split()
     chapter = Chapter(Path(env.srcdir), name)
-    shown = {"title": chapter.title, "answer": answer(chapter.text, int(number))}
+    shown = {"title": chapter.title, "answer": answer(chapter.shown_text, int(number))}
     return shown | picture(env, name, *figure)
 
 
@@ -186,7 +188,8 @@ def used(root: Path) -> dict[str, list[str]]:
 def read_chapter(app: Sphinx, docname: str, source: list[str]) -> None:
     """Fold the code of a notebook, as it is read, set what it prints, and append its lists.
 
-    On other pages, {chapter}`12b` becomes a link to the chapter of that number.
+    On other pages, {chapter}`12b` becomes a link to the chapter of that number, and numbers come
+    from the notebooks (see `bookmaker.values`).
     """
     root, name = Path(app.srcdir), docname.removeprefix("notebooks/")
     if name == docname:
@@ -195,7 +198,8 @@ def read_chapter(app: Sphinx, docname: str, source: list[str]) -> None:
             path = next(root.glob(f"notebooks/{match[1]}_*.ipynb"))
             return f"[chapter {match[1]}](/notebooks/{path.name})"
 
-        source[0] = _CHAPTER.sub(link, source[0])
+        text = page_text(root, f"{docname}.md", source[0])
+        source[0] = _CHAPTER.sub(link, text)
         return
     notebook = json.loads(source[0])
     cells = []
@@ -203,7 +207,7 @@ def read_chapter(app: Sphinx, docname: str, source: list[str]) -> None:
         cells.append(cell)
         if "outputs" in cell:
             # Figures of claims are for the tool, nothing to show.
-            cell["outputs"] = [o for o in cell["outputs"] if set(o.get("data", "-")) != {DATA}]
+            cell["outputs"] = [o for o in cell["outputs"] if set(o.get("data", "-")) != {FIGURES}]
             if html := take_printed(cell):
                 cells.append(nbformat.v4.new_markdown_cell(html, id=f"{cell['id']}-printed"))
         tags = cell["metadata"].setdefault("tags", [])

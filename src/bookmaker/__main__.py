@@ -3,6 +3,7 @@
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from bookmaker.base import BookError, Lost, ParameterError, project_root, write_
 from bookmaker.checking import all_faults, write_chapter
 from bookmaker.execution import rebuild, run, write_notebook
 from bookmaker.frame import cover, welcome_pictures, write_pdf
+from bookmaker.numbers import write_readme
 from bookmaker.source import chapters, read_notebook
 from bookmaker.sweeping import POINTS, read_points, sweep_chapter
 from bookmaker.sweeps.engine import Workers, finished, stream
@@ -160,6 +162,13 @@ def build(names: tuple[str, ...], everything: bool, jobs: int) -> None:
         click.echo(f"{name}: {'failed' if problem else 'written'}")
         if problem:
             problems.append(f"{name}: {problem}" if isinstance(problem, Lost) else problem)
+    # Numbers that came anew stand in other chapters' texts, too.
+    for chapter in chapters() if waiting else []:
+        with suppress(BookError):
+            reason, execute = chapter.stale()
+            if reason and not execute:
+                write_notebook(chapter, read_notebook(chapter.notebook_path))
+                click.echo(f"{chapter.name}: text taken over, with numbers of other chapters")
     for problem in problems:
         click.echo(f"Error: {problem}", err=True)
     sys.exit(1 if problems else 0)
@@ -174,12 +183,14 @@ def pdf() -> None:
 
 @main.command("frame")
 def frame() -> None:
-    """Draw what stands around the chapters: README's figure and the front page's pictures."""
+    """Draw the pictures of README and the front page, and write README's numbers, anew."""
     root = project_root()
     for path, content in [cover(root), *welcome_pictures(root)]:
         if not path.exists() or path.read_bytes() != content:
             write_atomically(path, content)
             click.echo(path)
+    for path in write_readme(root):
+        click.echo(path)
 
 
 @main.command("check")

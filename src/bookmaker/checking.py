@@ -6,12 +6,12 @@ not exist) is not asked again here.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from nbformat import NotebookNode
 
-from bookmaker import claims
+from bookmaker import claims, numbers
 from bookmaker.base import BookError, Fault, SourceError, contents, write_atomically
 from bookmaker.pictures import SVG
 from bookmaker.source import Chapter, chapters, code_cells, has_tag, read_notebook
@@ -25,19 +25,30 @@ def all_faults(root: Path, names: tuple[str, ...] = ()) -> list[Fault]:
     """Return the faults of the chapters called `names` (of all and of the claims: none named)."""
     listed = {file for _, files in contents(root) for file in files}
     found: list[Fault] = []
+    rows: list[claims.Claim] = []
+    read: numbers.Reads | None = None
+    try:
+        rows = claims.read_claims(root)
+        read = numbers.all_reads(root, rows)
+    except SourceError as error:
+        found += error.faults
     for chapter in chapters(root, names):
         if f"notebooks/{chapter.name}" not in listed:
             found.append(Fault("_toc.yml", 1, f"does not list notebooks/{chapter.name}"))
-        found += chapter.faults() or _chapter_faults(chapter)
+        found += chapter.faults() or _chapter_faults(chapter, rows, read)
     if not names:
         for path in (root / "notebooks").glob("*.ipynb"):
             if not path.with_suffix(".md").is_file():
                 found.append(Fault(f"notebooks/{path.name}", 1, "has no source"))
-        found += _claim_faults(root)
+        found += numbers.page_faults(root)
+        # Rows that cannot be read settle nothing.
+        found += [] if read is None else _claim_faults(root, rows)
     return sorted(set(found))
 
 
-def _chapter_faults(chapter: Chapter) -> Iterator[Fault]:
+def _chapter_faults(
+    chapter: Chapter, rows: Sequence[claims.Claim], read: numbers.Reads | None
+) -> Iterator[Fault]:
     for line, text in enumerate(chapter.text.split("\n"), start=1):
         if re.search(r"\bTODO\b", text):
             yield chapter.fault(line, f"still to do: {text.strip()}")
@@ -48,11 +59,17 @@ def _chapter_faults(chapter: Chapter) -> Iterator[Fault]:
             yield Fault(values, 1, "changes no parameter")
     except (ValueError, OSError) as error:
         yield Fault(values, 1, f"small values for the test run, a line of JSON: {error}")
-    reason, execute = chapter.stale()
+    try:
+        reason, execute = chapter.stale()
+    except SourceError as error:
+        yield from error.faults
+        return
     if reason:
         yield chapter.fault(1, f"the notebook is stale, {reason}: run `make notebooks`")
     for cell in [] if execute else code_cells(read_notebook(chapter.notebook_path)):
         yield from (chapter.fault(1, problem, cell.id) for problem in _cell_problems(cell))
+    if not reason:
+        yield from numbers.chapter_faults(chapter, rows, read)
 
 
 def _cell_problems(cell: NotebookNode) -> Iterator[str]:
@@ -65,23 +82,21 @@ def _cell_problems(cell: NotebookNode) -> Iterator[str]:
     if len(drawn) > 1 or any(SVG not in data for data in drawn):
         yield "a cell draws one figure, which is an SVG: call `use_style()` before"
     if has_tag(cell, claims.RESULTS) and not claims.results(NotebookNode(cells=[cell])):
-        yield f"the cell is tagged {claims.RESULTS} and prints no line `name = number`"
+        yield f"the cell is tagged {claims.RESULTS} and has no figure and no line `name = number`"
 
 
-def _claim_faults(root: Path) -> Iterator[Fault]:
-    """Yield the rows with a fault, that no cell settles or that their figures do not bear out."""
+def _claim_faults(root: Path, rows: Sequence[claims.Claim]) -> Iterator[Fault]:
+    """Yield the rows that no cell settles or that their figures do not bear out."""
     try:
-        rows, printed = claims.read_claims(root), claims.printed_by_chapter(root)
-    except SourceError as error:
-        yield from error.faults
-        return
+        printed = claims.printed_by_chapter(root)
     except BookError:
         return  # a notebook that cannot be read is named as stale
-    for name in set().union(*printed.values()) - {claim.id for claim in rows}:
+    tagged = {name for chapter in printed.values() for name in chapter.texts}
+    for name in tagged - {claim.id for claim in rows}:
         told = f"{name}: cells are tagged {claims.TAG}{name}, but there is no row"
         yield Fault(claims.FILE, 1, told)
     for claim in rows:
-        if claim.id not in printed.get(claim.chapter, {}):
+        if claim.chapter not in claim.settled_by(printed):
             yield claim.fault(f"no cell of {claim.chapter} is tagged {claims.TAG}{claim.id}")
         try:
             claim.settle(printed)

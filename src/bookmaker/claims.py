@@ -23,9 +23,11 @@ import yaml
 from nbformat import NotebookNode
 
 from bookmaker.base import Fault, SourceError, contents
+from bookmaker.figures import is_estimate, written
 from bookmaker.parameters import condition_names, is_met
 from bookmaker.source import has_tag, read_notebook
 from bookmaker.tables import OUTCOME, read_columns
+from bookmaker.values import handed_over, resolve
 
 # The sign that every value of a table of settings has under a verdict (in its region), 0: any.
 VERDICTS = {"holds": 1, "holds if": 1, "fails": -1, "open": 0}
@@ -33,8 +35,6 @@ FILE, PASSAGES, TABLES = "book/claims.yml", "book/passages.yml", "src/compendium
 # Ids begin with the letter of the document that makes the statement.
 DOCUMENTS = {"A": "bal2020energy", "B": "bal2021transformers", "C": "poclopez2024dynamical"}
 TAG, RESULTS = "claim-", "results"
-# Figures that a cell hands over as data, beside what it prints: names with values.
-DATA = "application/vnd.spinformer.figures+json"
 # Fewer combinations than this say little about the choices that were not made.
 FEWEST = 12
 
@@ -43,15 +43,31 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _RESULT = re.compile(
     r"(?m)^ *([A-Za-z]\w*) *= *([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?inf|nan)(?![\w.])"
 )
-Printed = Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What an executed chapter has for the claims: what their cells printed, and its figures.
+
+    `texts` are by the id of the claim, `figures` by the names under which cells hand them over.
+    """
+
+    texts: Mapping[str, str]
+    figures: Mapping[str, Any] = field(default_factory=dict)
+
+
+# By the name of the chapter.
+Printed = Mapping[str, Settled]
 
 
 @dataclass(frozen=True)
 class Claim:
     """One row of the claims table.
 
-    CONTRIBUTING.md says what each entry is. `figures` are regular expressions by name; those that
-    are `stored`, all or by name, come from a stored table, which no parameter of a run changes.
+    CONTRIBUTING.md says what each entry is. `figures` by name are each `{figure: key}`, what a cell
+    hands over under this key (of the row's chapter, or `42:key`), or a regular expression for what
+    a cell of the claim prints; those that are `stored`, all or by name, come from a stored table,
+    which no parameter of a run changes.
     `criterion` is a condition on them (see `parameters`), `region` one on the columns of
     `settings`; `shown` is what the page prints, with `{name}` for a figure.
     """
@@ -62,7 +78,7 @@ class Claim:
     chapter: str
     test: str
     condition: str = ""
-    figures: Mapping[str, str] = field(default_factory=dict)
+    figures: Mapping[str, str | Mapping[str, str]] = field(default_factory=dict)
     stored: Sequence[str] = ()
     criterion: str = ""
     shown: str = ""
@@ -101,13 +117,40 @@ class Claim:
     def settled_by(self, printed: Printed) -> list[str]:
         """Return the chapters whose cells settle the row, its own first."""
         order = sorted(printed, key=self.chapter.__ne__)
-        return [name for name in order if self.id in printed[name]]
+        return [name for name in order if self.id in printed[name].texts]
+
+    def keys(self) -> Iterator[tuple[str, str]]:
+        """Yield chapter, by its number, and name of the figures that the row reads by key."""
+        for source in self.figures.values():
+            if not isinstance(source, str):
+                number, key = chapter_and_key(source["figure"])
+                yield number or self.chapter.partition("_")[0], re.split(r"[.\[]", key)[0]
 
     def read(self, printed: Printed) -> dict[str, str]:
-        """Return the figures as cells printed them; those that are missing are left out."""
-        text = "".join(printed[name][self.id] for name in self.settled_by(printed))
-        found = {name: re.search(pattern, text) for name, pattern in self.figures.items()}
-        return {name: match[1] for name, match in found.items() if match}
+        """Return the figures as cells gave them; those that are missing are left out."""
+        text = "".join(printed[name].texts[self.id] for name in self.settled_by(printed))
+        found = {}
+        for name, source in self.figures.items():
+            if isinstance(source, str):
+                match = re.search(source, text)
+                given = match[1] if match else None
+            else:
+                given = self._figure(source["figure"], printed)
+            if given is not None:
+                found[name] = given
+        return found
+
+    def _figure(self, key: str, printed: Printed) -> str | None:
+        """Return a number that cells handed over, as text; of an estimate its value."""
+        number, path = chapter_and_key(key)
+        chapter = next((n for n in printed if n.startswith(f"{number}_")), "")
+        settled = printed.get(chapter if number else self.chapter)
+        try:
+            value: Any = resolve(settled.figures, path) if settled else None
+        except ValueError:
+            return None
+        value = value["value"] if is_estimate(value) else value
+        return None if value is None or isinstance(value, list | dict) else str(value)
 
     def met(self, figures: Mapping[str, str]) -> bool:
         """Return whether figures meet the criterion; ValueError if they cannot decide it."""
@@ -125,12 +168,29 @@ class Claim:
         numbers = ", ".join(f"{name} = {text}" for name, text in figures.items())
         try:
             if (met := self.met(figures)) == (VERDICTS[self.verdict] > 0):
-                return self.shown.format_map(figures)
+                return self.shown.format_map({name: _Shown(text) for name, text in figures.items()})
             state = "is met" if met else "is not met"
             problem = f"verdict {self.verdict!r}, but `{self.criterion}` {state} by {numbers}"
         except ValueError as error:
             problem = f"{error}; cells tagged {TAG}{self.id} printed {numbers or 'no figure'}"
         raise SourceError([self.fault(problem)])
+
+
+class _Shown(str):
+    """A figure as text that takes the format of a number, `{slope:.2f}`, as prose does."""
+
+    def __format__(self, form: str) -> str:
+        return written(str(self), form) if form else str(self)
+
+
+def chapter_and_key(text: str) -> tuple[str, str]:
+    """Return the number of the chapter, "" for the row's own, and the key in it.
+
+    >>> chapter_and_key("42:edges[2].beta")
+    ('42', 'edges[2].beta')
+    """
+    found = re.match(r"(\d\d[a-z]?):", text)
+    return (found[1], text[found.end() :]) if found else ("", text)
 
 
 def read_claims(root: Path) -> list[Claim]:
@@ -140,7 +200,7 @@ def read_claims(root: Path) -> list[Claim]:
     for row in yaml.load((root / FILE).read_text(encoding="utf-8"), Loader=_LOADER):
         figures = row.get("figures", {})
         if isinstance(figures, list):
-            row["figures"] = {name: rf"(?m)^{re.escape(name)} := (\S+)$" for name in figures}
+            row["figures"] = {name: {"figure": name} for name in figures}
         try:
             claim = Claim(**row)
         except TypeError as error:
@@ -156,24 +216,21 @@ def read_claims(root: Path) -> list[Claim]:
 
 
 def printed_text(cell: NotebookNode) -> str:
-    """Return what a cell printed, then a line `name := value` for each figure handed over."""
-    outputs = cell.get("outputs", [])
-    data = [figure for o in outputs for figure in o.get("data", {}).get(DATA, {}).items()]
-    lines = "".join(f"\n{name} := {value}\n" for name, value in data)
-    return "".join(output.get("text", "") for output in outputs) + lines
+    """Return what a cell printed."""
+    return "".join(output.get("text", "") for output in cell.get("outputs", []))
 
 
-def claim_tags(notebook: NotebookNode) -> dict[str, str]:
-    """Return for each claim id that cells of `notebook` are tagged with what they printed."""
+def claim_tags(notebook: NotebookNode) -> Settled:
+    """Return what cells tagged with claims printed, and all figures that cells handed over."""
     printed: dict[str, str] = defaultdict(str)
     for cell in notebook.cells:
         for tag in cell.metadata.get("tags", []):
             if tag.startswith(TAG):
                 printed[tag.removeprefix(TAG)] += printed_text(cell)
-    return printed
+    return Settled(printed, handed_over(notebook)[0])
 
 
-def printed_by_chapter(root: Path) -> dict[str, dict[str, str]]:
+def printed_by_chapter(root: Path) -> dict[str, Settled]:
     """Return `claim_tags` of every executed chapter, by its name."""
     paths = sorted((root / "notebooks").glob("*.ipynb"))
     return {path.stem: claim_tags(read_notebook(path)) for path in paths}
@@ -209,13 +266,17 @@ def read_rows(root: Path) -> list[dict[str, Any]]:
 def results(notebook: NotebookNode, claims: Iterable[Claim] = ()) -> dict[str, str]:
     """Return the numbers that a run of a chapter has as its results, as they were printed.
 
-    A cell tagged `results` prints them, one in a line, as `name = 1.23`; words may follow. The
-    figures of the claims that the chapter settles are among them, as `A4.slope`, and `A4.met`,
-    which is 1 where they meet the criterion of the row and 0 where not. What is read from a stored
-    table is no result of a run.
+    A cell tagged `results` hands them over, or prints them, one in a line, as `name = 1.23`; words
+    may follow. The figures of the claims that the chapter settles are among them, as `A4.slope`,
+    and `A4.met`, which is 1 where they meet the criterion of the row and 0 where not. What is read
+    from a stored table is no result of a run.
     """
-    texts = (printed_text(cell) for cell in notebook.cells if has_tag(cell, RESULTS))
-    found = dict(_RESULT.findall("\n".join(texts)))
+    tagged = [cell for cell in notebook.cells if has_tag(cell, RESULTS)]
+    found = dict(_RESULT.findall("\n".join(map(printed_text, tagged))))
+    for name, figure in handed_over(NotebookNode(cells=tagged))[0].items():
+        value = figure["value"] if is_estimate(figure) else figure
+        if isinstance(value, int | float):
+            found[name] = str(value)
     printed = claim_tags(notebook)
     for claim in claims:
         read = {} if claim.stored == "all" else claim.read({claim.chapter: printed})

@@ -20,10 +20,13 @@ from nbconvert import HTMLExporter
 from nbconvert.preprocessors import CoalesceStreamsPreprocessor
 from papermill.exceptions import PapermillExecutionError
 
-from bookmaker.base import BookError, Lost, RunError, write_atomically
+from bookmaker.base import BookError, Lost, RunError, SourceError, write_atomically
+from bookmaker.figures import FIGURES
 from bookmaker.pictures import keep_pictures
 from bookmaker.source import Chapter, has_tag, read_notebook
 
+# What stands for a number that a run did not hand over.
+MISSING = "(not computed)"
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 _IN_CELL = re.compile(r"Cell In\[\d+\], line (\d+)")
 _TEMPLATE = Path(__file__).with_name("page.html.j2").read_text(encoding="utf-8")
@@ -94,6 +97,9 @@ def execute(
             place = cell.id
         outputs = cell.get("outputs", [])
         loud += [(cell.id, o.text) for o in outputs if o.get("name") == "stderr"]
+    fill_text(chapter, notebook)
+    if checked:
+        notebook.cells.insert(1, nbformat.v4.new_markdown_cell(_run_with(checked), id="run-with"))
     if loud and not problem:
         place, problem = loud[0][0], f"the cell writes to stderr: {loud[0][1].strip()}"
     return notebook, kind(str(chapter.fault(line, problem, place))) if problem else None
@@ -114,13 +120,20 @@ def rebuild(root: Path, name: str) -> str:
 def write_notebook(chapter: Chapter, executed: nbformat.NotebookNode) -> None:
     """Replace the committed notebook by the source's with the outputs of `executed`.
 
-    A picture that differs from the committed one by rounding is left as it was.
+    A picture that differs from the committed one by rounding is left as it was. Raises SourceError
+    if the text reads a figure that no cell handed over; what was executed is kept even then, so
+    that a name can be mended without executing again.
     """
     # A notebook that is not there, or is damaged, has no picture worth keeping.
     with contextlib.suppress(ValueError, OSError, SyntaxError):
         keep_pictures(executed, read_notebook(chapter.notebook_path))
-    notebook = chapter.spliced(executed)
+    try:
+        notebook, problem = chapter.spliced(executed), None
+    except SourceError as error:
+        notebook, problem = chapter.spliced(executed, missing=MISSING), error
     write_atomically(chapter.notebook_path, nbformat.writes(notebook) + "\n")
+    if problem:
+        raise problem
 
 
 def run(
@@ -140,6 +153,25 @@ def run(
     return [path, *([write_page(chapter, notebook, folder)] if html else [])]
 
 
+def _run_with(values: Mapping[str, Any]) -> str:
+    """Return what stands at the top of a chapter that was run with other parameters."""
+    given = ", ".join(f"`{name} = {value!r}`" for name, value in values.items())
+    return (
+        f"**Run with {given}.** Figures, tables and the numbers in the text are those of this run. "
+        "Verdicts, and what is read from stored tables, are those of the defaults."
+    )
+
+
+def fill_text(chapter: Chapter, executed: nbformat.NotebookNode) -> None:
+    """Put the numbers of a run into the text, captions and alt texts of its notebook."""
+    texts = {cell.id: cell for cell in chapter.filled_template(executed, MISSING).cells}
+    for cell in executed.cells:
+        if told := texts.get(cell.id):
+            cell.metadata = told.metadata
+            if cell.cell_type == "markdown":
+                cell.source = told.source
+
+
 def write_page(chapter: Chapter, notebook: nbformat.NotebookNode, folder: Path) -> Path:
     """Write the page of an executed chapter into `folder`, with MathJax beside it."""
     shown = nbformat.from_dict(notebook)
@@ -147,6 +179,9 @@ def write_page(chapter: Chapter, notebook: nbformat.NotebookNode, folder: Path) 
     for cell in shown.cells:
         if cell.cell_type == "markdown":
             cell.source = _plain(cell.source)
+        else:
+            # Figures by name are for the text, nothing to show.
+            cell.outputs = [o for o in cell.outputs if set(o.get("data", "-")) != {FIGURES}]
     exporter = HTMLExporter(raw_template=_TEMPLATE, filters={"plain": _plain})
     text, _ = exporter.from_notebook_node(shown, {"metadata": {"name": chapter.title}})
     mathjax = chapter.root / "book" / "_static" / "mathjax"

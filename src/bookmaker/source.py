@@ -16,7 +16,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from bookmaker.base import (
     repository_address,
 )
 from bookmaker.parameters import ParameterCell, parse_parameters
+from bookmaker.values import filled, prose, reported
 
 SOURCE = Path(__file__).resolve().parents[1]
 _EQUATION_LINK = re.compile(r"\[\]\(#(eq-[\w-]+)\)")
@@ -75,7 +76,7 @@ class Chapter:
 
     @property
     def template(self) -> NotebookNode:
-        """The notebook of the source, without outputs.
+        """The notebook of the source, without outputs and with its roles as they are typed.
 
         Raises SourceError for a source that cannot be converted.
         """
@@ -83,16 +84,20 @@ class Chapter:
 
     @cached_property
     def _converted(self) -> tuple[NotebookNode, dict[str, int]]:
+        return self._convert()
+
+    def _convert(self, filled_text: str | None = None) -> tuple[NotebookNode, dict[str, int]]:
         """The notebook, and for each cell the line of the source where its text begins."""
         try:
-            notebook = myst_to_notebook(self.text, add_source_map=True)
+            text = self.text if filled_text is None else filled_text
+            notebook = myst_to_notebook(text, add_source_map=True)
         except Exception as error:
             # Each kind of damage has its own error in Python, jupytext, YAML and nbformat.
             words = " ".join(str(error).split())
             line = re.search(r"at line (\d+)", words)
             fault = self.fault(int(line[1]) if line else 1, f"the file cannot be read: {words}")
             raise SourceError([fault]) from None
-        lines = [line.strip() for line in self.text.split("\n")]
+        lines = [line.strip() for line in text.split("\n")]
         begins = {}
         for number, cell in enumerate(notebook.cells):
             cell.id = f"cell-{number:03d}"
@@ -111,6 +116,31 @@ class Chapter:
         notebook.nbformat, notebook.nbformat_minor = 4, 5
         return notebook, begins
 
+    def filled_text(self, executed: NotebookNode, missing: str | None = None) -> str:
+        """Return the source with the numbers of `executed` in the place of its roles.
+
+        Raises SourceError, as `bookmaker.values.filled` does, unless `missing` stands in.
+        """
+        return filled(
+            self.text,
+            file=f"notebooks/{self.name}.md",
+            own=reported(executed),
+            others=partial(chapter_figures, self.root),
+            missing=missing,
+        )
+
+    def filled_template(self, executed: NotebookNode, missing: str | None = None) -> NotebookNode:
+        """Return the notebook of the source with the numbers of `executed` in its text."""
+        text = self.filled_text(executed, missing)
+        return nbformat.from_dict(self.template) if text == self.text else self._convert(text)[0]
+
+    @cached_property
+    def shown_text(self) -> str:
+        """The source as readers see it, with the numbers of the committed notebook."""
+        if "{" not in prose(self.text):
+            return self.text
+        return self.filled_text(read_notebook(self.notebook_path))
+
     @cached_property
     def parameter_cell(self) -> ParameterCell:
         """What papermill can change in this chapter and what must fit together."""
@@ -120,7 +150,10 @@ class Chapter:
     @property
     def title(self) -> str:
         """The first heading of the source."""
-        return str(self.template.cells[0].source.splitlines()[0].removeprefix("#").strip())
+        heading = str(self.template.cells[0].source.splitlines()[0].removeprefix("#").strip())
+        if "{" in heading:
+            heading = self._convert(self.shown_text)[0].cells[0].source.splitlines()[0][2:]
+        return heading
 
     @cached_property
     def digest(self) -> str:
@@ -132,6 +165,8 @@ class Chapter:
             file = waiting.pop()
             files[file], needed = _module(file, file.stat().st_mtime_ns)
             waiting |= needed - files.keys()
+            if file.parent == SOURCE / "bookmaker":
+                continue  # templates of the tool, which decide no number
             for path in set(file.parent.glob("[!.]*.*[!~]")) - files.keys():
                 if path.is_file() and path.suffix not in (".py", ".pyc"):
                     files[path] = path.read_bytes().replace(b"\r\n", b"\n")
@@ -176,7 +211,10 @@ class Chapter:
             raise SourceError(faults)
 
     def stale(self) -> tuple[str, bool]:
-        """Why the committed notebook must be written anew, "" if not, and whether by executing."""
+        """Why the committed notebook must be written anew, "" if not, and whether by executing.
+
+        Raises SourceError if its text reads a figure that no cell hands over.
+        """
         try:
             notebook = read_notebook(self.notebook_path)
         except BookError as error:
@@ -190,9 +228,12 @@ class Chapter:
             return "its text is not that of the source", False
         return "", False
 
-    def spliced(self, executed: NotebookNode) -> NotebookNode:
-        """Return the notebook of the source with the outputs of `executed`, cell by code cell."""
-        notebook = nbformat.from_dict(self.template)
+    def spliced(self, executed: NotebookNode, missing: str | None = None) -> NotebookNode:
+        """Return the notebook of the source with the outputs of `executed`, cell by code cell.
+
+        Its text has the numbers of `executed`; see `filled_text` for those that are missing.
+        """
+        notebook = self.filled_template(executed, missing)
         for cell, done in zip(code_cells(notebook), code_cells(executed), strict=True):
             cell.outputs = nbformat.from_dict(done.outputs)
             cell.execution_count = done.execution_count
@@ -218,6 +259,16 @@ def chapters(root: Path | None = None, names: tuple[str, ...] = ()) -> list[Chap
         if name not in known:
             raise BookError(f"no chapter named {name!r}; there are: {', '.join(sorted(known))}")
     return [known[name] for name in dict.fromkeys(names) or sorted(known)]
+
+
+def chapter_figures(root: Path, number: str) -> Mapping[str, Any]:
+    """Return the figures and parameters of the chapter with a number; ValueError if it is none."""
+    for path in root.glob(f"notebooks/{number}_*.ipynb"):
+        try:
+            return reported(read_notebook(path))
+        except BookError as error:
+            raise ValueError(str(error)) from None
+    raise ValueError(f"no chapter {number} has a notebook")
 
 
 def read_notebook(path: Path) -> NotebookNode:

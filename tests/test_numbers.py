@@ -1,0 +1,416 @@
+"""Numbers by name: what cells hand over fills the text; what is typed or unread is named."""
+
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+import torch
+from test_book_of_one_chapter import build
+
+from bookmaker import execution, figures, values
+from bookmaker.claims import read_rows, results
+from bookmaker.execution import rebuild
+from bookmaker.figures import plain, written
+from bookmaker.numbers import write_readme
+from bookmaker.source import read_notebook
+from compendium.common.report import show_table
+from spinformer.core.statistics import Estimate
+
+SOURCE = "notebooks/01_small.md"
+NOTEBOOK = "notebooks/01_small.ipynb"
+CELL = """\
+---
+mystnb:
+  figure:
+    name: fig-small
+    caption: |
+      A line that rises by {value}`slope:.2f` at each step.
+  image:
+    alt: A line through {value}`edges[1]:.1f` that ends at {value}`edges[0]:.1f`.
+---
+from compendium.common.report import report_figures, show_table
+
+share = {"value": 0.512 * beta, "error": 0.034}
+report_figures(slope=0.0834 * beta, edges=[1.5, -2.25], share=share, found=count)
+kinds = {"kind": ["flat", "steep"], "n": [64, 256], "rate": [0.25 * beta, 1e-14]}
+"""
+TEXT = """
+The slope is {value}`slope:.3f`, in mathematics $\\lambda={value}`edges[1]:.2f`$, and
+{value}`found:words` of {setting}`64` runs.
+At $\\beta={value}`beta`$ the share is {value}`share:.2f`.
+
+| kind | rate |
+|---|---|
+| flat | {value}`rates[0].rate:.2f` |
+| steep | {value}`rates[n=256].rate:equality` |
+
+:::{admonition} By hand
+Its logarithm is {hand}`-0.69 = log(1/2)`, that of the literature {cited}`0.7`.
+:::
+"""
+TABLE = 'show_table(kinds, name="rates", units={"rate": "nats"}, formats={"rate": ".2f"})'
+
+
+def cell(code, tags=""):
+    return f"\n```{{code-cell}} ipython3\n{tags}{code}\n```\n"
+
+
+def source(text):
+    """The small chapter with its numbers by name."""
+    start = text.index("```{code-cell} ipython3\nfrom bookmaker")
+    text = text[:start].replace(
+        "  name: python3\n---", "  name: python3\nnumbers: by-name\ncited: {a2020b: [0.7]}\n---"
+    )
+    text = text.replace("# A small chapter", "# A small chapter of slope {value}`slope:.2f`")
+    return text + cell(CELL) + cell(TABLE) + TEXT
+
+
+@pytest.fixture(scope="module")
+def numbered(executed_checkout, tmp_path_factory):
+    """A checkout whose chapter hands over its numbers, executed; copy it before you change it."""
+    folder = tmp_path_factory.mktemp("numbered") / "checkout"
+    shutil.copytree(executed_checkout, folder, symlinks=True)
+    path = folder / SOURCE
+    path.write_text(source(path.read_text(encoding="utf-8")), encoding="utf-8")
+    assert rebuild(folder, "01_small") == ""
+    return folder
+
+
+@pytest.fixture
+def book(numbered, tmp_path):
+    shutil.copytree(numbered, tmp_path / "book", symlinks=True)
+    return tmp_path / "book"
+
+
+def edit(path, old, new):
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+
+
+def words(notebook):
+    """All text of a notebook, captions and alt texts included."""
+    told = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
+    for one in notebook.cells:
+        settings = one.metadata.get("mystnb", {})
+        told += [settings["figure"]["caption"], settings["image"]["alt"]] if settings else []
+    return "\n".join(told)
+
+
+def test_text_captions_and_tables_show_the_numbers(book, call):
+    told = words(read_notebook(book / NOTEBOOK))
+    assert "{" not in told.replace(":::{admonition}", "")
+    assert "chapter of slope 0.13" in told
+    assert "The slope is 0.125, in mathematics $\\lambda=-2.25$, and\ntwo of 64 runs." in told
+    assert "At $\\beta=1.5$ the share is 0.77 ± 0.03." in told
+    assert "| flat | 0.38 |\n| steep | below 10⁻¹² |" in told
+    assert "logarithm is −0.69, that of the literature 0.7." in told
+    assert "rises by 0.13 at" in told
+    assert "A line through −2.2 that ends at 1.5." in told
+    assert call(book, "check").output == "checked all chapters and claims: no fault\n"
+    assert call(book, "list").output.startswith("01_small: A small chapter of slope 0.13\n")
+
+
+def test_other_parameters_fill_their_own_numbers(book, tmp_path, call):
+    arguments = ["-p", "beta", "2", "-o", str(tmp_path / "out"), "--html"]
+    assert call(book, "run", "01_small", *arguments).exit_code == 0
+    told = words(read_notebook(tmp_path / "out" / "01_small.ipynb"))
+    assert "The slope is 0.167" in told
+    assert "At $\\beta=2$ the share is 1.02 ± 0.03." in told
+    assert "**Run with `beta = 2.0`.** Figures" in told
+    assert "rises by 0.17 at" in told
+    page = (tmp_path / "out" / "01_small.html").read_text(encoding="utf-8")
+    assert "The slope is 0.167" in page
+    assert re.search(r"<td[^>]*>0.50</td>", page)
+
+
+def test_changed_roles_are_taken_over_without_execution(book, call, monkeypatch):
+    edit(book / SOURCE, "{value}`slope:.3f`", "{value}`slope:.1f`")
+    monkeypatch.setattr(execution, "execute", lambda *a, **k: pytest.fail("executed"))
+    assert "the notebook is stale, its text" in call(book, "check").output
+    assert call(book, "build").exit_code == 0
+    assert "The slope is 0.1, in" in words(read_notebook(book / NOTEBOOK))
+
+
+TYPED = "is typed: read it as"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("The slope is {value}`slope:.3f`", "The slope is 0.126", f"0.126 {TYPED}"),
+        ("\\lambda={value}`edges[1]:.2f`", "\\lambda=2.25", f"2.25 {TYPED}"),
+        ("\\lambda={value}`edges[1]:.2f`", "\\lambda=64", f"64 {TYPED}"),
+        ("{setting}`64` runs", "64 runs", f"64 {TYPED}"),
+        ("{setting}`64` runs", "7 % of the runs", f"7 {TYPED}"),
+        ("{setting}`64` runs", "2 times the runs", f"2 {TYPED}"),
+        ("rises by {value}`slope:.2f`", "rises by 0.31", f"0.31 {TYPED}"),
+        ("through {value}`edges[1]:.1f`", "through -2.2", f"2.2 {TYPED}"),
+        ("| flat | {value}`rates[0].rate:.2f`", "| flat | 0.83", f"0.83 {TYPED}"),
+        ("of slope {value}`slope:.2f`", "of slope 0.31", f"0.31 {TYPED}"),
+        ("the literature {cited}`0.7`", "the literature 0.7", f"0.7 {TYPED}"),
+        ("-0.69 =", "-0.96 =", "-0.96 = log(1/2): gives -0.693147"),
+        ("log(1/2)", "lg(1/2)", "cannot be computed"),
+        ("-0.69 = log(1/2)", "-0.69", "-0.69: must read `number = expression`"),
+        ("{cited}`0.7`", "{cited}`0.9`", "cited 0.9: the front matter has it under no source"),
+        ("{setting}`64`", "{setting}`46`", "setting 46: no such number"),
+        ("`slope:.3f`", "`slop:.3f`", "no figure named 'slop' is handed over (slope)"),
+        ("`edges[1]:.2f`", "`edges[2]:.2f`", "edges[2] has no entry '2': 2 entries"),
+        ("`rates[n=256]", "`rates[n=255]", "0 rows have n=255"),
+        ("`rates[0].rate:", "`rates[0].rat:", "no entry 'rat': keys kind, n, rate"),
+        ("`slope:.3f`", "`slope:.3z`", "slope:.3z: "),
+        ("`slope:.3f`", "`07:slope`", "no chapter 07 has a notebook"),
+        ("`share:.2f`", "`edges`", "is several figures"),
+        ("{value}`found:words` of", "some of", "figure found is handed over, but no text"),
+    ],
+)
+def test_a_number_without_its_source_is_named_by_file_and_line(book, call, old, new, problem):
+    edit(book / SOURCE, old, new)
+    line = (book / SOURCE).read_text(encoding="utf-8").split(new)[0].count("\n") + 1
+    built = call(book, "build")
+    said = call(book, "check").output
+    found = [text for text in said.splitlines() if problem in text]
+    assert found, said
+    if "handed over, but" not in problem:
+        assert found[0].startswith(f"{SOURCE}:{line}: ")
+    # What cannot be filled fails the build, too, and keeps the notebook that is there.
+    fails = new.startswith("`")
+    assert built.exit_code == (1 if fails else 0)
+    if fails:
+        assert f"{SOURCE}:{line}: " in built.stderr
+
+
+def test_an_execution_is_kept_when_a_name_is_wrong(book, call, monkeypatch):
+    edit(book / SOURCE, "0.0834 * beta", "0.0934 * beta")
+    edit(book / SOURCE, "`slope:.3f`", "`slop:.3f`")
+    assert "no figure named 'slop'" in call(book, "build").stderr
+    edit(book / SOURCE, "`slop:.3f`", "`slope:.3f`")
+    monkeypatch.setattr(execution, "execute", lambda *a, **k: pytest.fail("executed"))
+    assert call(book, "build").exit_code == 0
+    assert "The slope is 0.140" in words(read_notebook(book / NOTEBOOK))
+
+
+def test_a_figure_that_comes_twice_is_named(book, call):
+    path = book / SOURCE
+    path.write_text(path.read_text("utf-8") + cell("report_figures(slope=1)"), encoding="utf-8")
+    assert call(book, "build").exit_code == 0
+    assert "figure slope is handed over twice" in call(book, "check").output
+
+
+def test_numbers_of_another_chapter_follow_it(book, call):
+    other = (book / SOURCE).read_text(encoding="utf-8")
+    start = other.index("```{code-cell} ipython3\n---")
+    other = other[:start].replace("{value}`slope:.2f`", "{value}`01:slope:.2f`")
+    (book / "notebooks" / "02_other.md").write_text(
+        other + "\nThere the share is {value}`01:share.value:.3f`.\n", encoding="utf-8"
+    )
+    (book / "tests/papermill/02_other.json").write_text('{"count": 1}\n')
+    edit(
+        book / "_toc.yml", "notebooks/01_small", "notebooks/01_small\n  - file: notebooks/02_other"
+    )
+    assert call(book, "build").exit_code == 0
+    assert call(book, "check").exit_code == 0
+    assert "share is 0.768." in words(read_notebook(book / "notebooks/02_other.ipynb"))
+    edit(book / SOURCE, "0.512 * beta", "0.522 * beta")
+    assert "02_other: text taken over" in call(book, "build", "01_small").output
+    assert "share is 0.783." in words(read_notebook(book / "notebooks/02_other.ipynb"))
+    # It reads the figure as the chapter itself does.
+    edit(book / SOURCE, "the share is {value}`share:.2f`", "the share is large")
+    assert call(book, "build").exit_code == 0
+    assert call(book, "check").exit_code == 0
+
+
+def test_pages_and_readme_read_the_notebooks(book, call):
+    readme = book / "README.md"
+    readme.write_text("# Small\n\nSlope <!--value 01:slope:.2f-->0.99<!--/-->.\n", encoding="utf-8")
+    said = call(book, "check").output
+    assert (
+        said == "README.md:1: has other numbers than the notebooks: run python -m bookmaker frame\n"
+    )
+    assert write_readme(book) == [readme]
+    assert write_readme(book) == []
+    assert readme.read_text("utf-8").endswith("Slope <!--value 01:slope:.2f-->0.13<!--/-->.\n")
+    assert call(book, "check").exit_code == 0
+    head = "---\nnumbers: by-name\n---\n\n# Welcome\n\n"
+    (book / "book" / "welcome.md").write_text(
+        head + "It is {value}`01:slop` or 0.13, {setting}`2`.\n"
+    )
+    assert call(book, "check").output.splitlines() == [
+        f"book/welcome.md:7: 0.13 {TYPED} {{value}}`name`, or mark it as {{setting}}, {{cited}} or "
+        "{hand}",
+        "book/welcome.md:7: no figure named 'slop' is handed over (slope)",
+        "book/welcome.md:7: setting 2: a page without code reads it from a chapter",
+    ]
+    edit(readme, "01:slope", "01:slop")
+    assert "README.md:3: no figure named 'slop'" in call(book, "check").output
+
+
+@pytest.mark.nightly
+def test_the_built_page_shows_the_numbers_and_the_table(book, tmp_path):
+    head = "---\nnumbers: by-name\ncited: {a2020b: [0.7]}\n---\n\n# Welcome\n\n"
+    (book / "book" / "welcome.md").write_text(head + "Slope {value}`01:slope:.2f`, {cited}`0.7`.\n")
+    pages = build(book, tmp_path / "pages")
+    assert "Slope 0.13, 0.7." in (pages / "book" / "welcome.html").read_text(encoding="utf-8")
+    page = (pages / "notebooks" / "01_small.html").read_text(encoding="utf-8")
+    assert "The slope is 0.125" in page
+    assert '<td style="text-align: right">0.38</td>' in page
+
+
+def test_nbval_compares_a_shown_table(book):
+    def compare():
+        command = [sys.executable, "-m", "pytest", "-q", "--nbval", NOTEBOOK, "-c", "/dev/null"]
+        return subprocess.run(command, cwd=book, capture_output=True, text=True, check=False)
+
+    assert compare().returncode == 0
+    # In what is shown alone: the figure handed over is another output.
+    edit(book / NOTEBOOK, ">0.38</td>", ">0.83</td>")
+    result = compare()
+    assert result.returncode == 1
+    assert "0.83" in result.stdout
+
+
+def test_a_claim_names_a_figure_and_formats_it(book, call):
+    row = textwrap.dedent(
+        """\
+        - id: A1
+          statement: It rises.
+          verdict: holds
+          chapter: 01_small
+          test: tests/test_small.py::test_small
+          figures:
+            slope: {figure: slope}
+            error: {figure: share.error}
+            rate: {figure: 'rates[kind=flat].rate'}
+          criterion: slope > 0.1 and error < 0.1 and rate < 0.4
+          shown: 'slope {slope:.2f}, rate {rate:.1f} ± {error}'
+          no_settings: nothing was chosen
+        """
+    )
+    (book / "book" / "claims.yml").write_text(row, encoding="utf-8")
+    edit(book / SOURCE, f"ipython3\n{TABLE}", f"ipython3\n:tags: [claim-A1]\n\n{TABLE}")
+    assert call(book, "build").exit_code == 0
+    assert call(book, "check").exit_code == 0
+    assert [one["told"] for one in read_rows(book)] == ["slope 0.13, rate 0.4 ± 0.034"]
+    (book / "book" / "claims.yml").write_text(row.replace("rate < 0.4", "rate < 0.3"))
+    assert "`slope > 0.1 and error < 0.1 and rate < 0.3` is not met" in call(book, "check").output
+    # A claim is a reader.
+    edit(book / SOURCE, "the share is {value}`share:.2f`", "the share is large")
+    assert call(book, "build").exit_code == 0
+    assert "share is handed over, but" not in call(book, "check").output
+
+
+def test_results_of_a_sweep_are_handed_over(book, call):
+    edit(book / SOURCE, "ipython3\n---\nmystnb:", "ipython3\n---\ntags: [results]\nmystnb:")
+    assert call(book, "build").exit_code == 0
+    assert results(read_notebook(book / NOTEBOOK)) == {
+        "slope": "0.1251",
+        "share": "0.768",
+        "found": "2",
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (2 / 3, 0.666667),
+        (np.float32(0.1), 0.1),
+        (np.int64(3), 3),
+        (torch.tensor(0.25, requires_grad=True), 0.25),
+        (-1e-15, 0.0),
+        (True, True),
+        ("short", "short"),
+        (np.array([[1.0, 2.0]]), [[1.0, 2.0]]),
+        ({"a": (1, 2.5)}, {"a": [1, 2.5]}),
+        (Estimate(value=0.1234567, error=0.01), {"value": 0.123457, "error": 0.01}),
+        (
+            Estimate(value=np.array([1.0, 2.0]), error=np.array([0.1, 0.2])),
+            [{"value": 1.0, "error": 0.1}, {"value": 2.0, "error": 0.2}],
+        ),
+    ],
+)
+def test_figures_are_kept_in_plain_form(given, kept):
+    assert plain("slope", given) == kept
+    assert type(plain("slope", given)) is type(kept)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        (float("nan"), ValueError, "figure slope must be finite, got nan"),
+        ([1.0, np.inf], ValueError, r"figure slope\[1\] must be finite, got inf"),
+        ({"a": None}, TypeError, r"figure slope\[a\] must be a number, .*, got NoneType"),
+        (Estimate(value=1.0, error=np.nan), ValueError, "slope.error must be finite"),
+    ],
+)
+def test_what_is_no_figure_is_refused(given, error, message):
+    with pytest.raises(error, match=message):
+        plain("slope", given)
+
+
+@pytest.mark.parametrize(
+    ("figure", "form", "prose", "formula"),
+    [
+        (-0.0614, ".2f", "−0.06", "-0.06"),
+        (-0.001, ".2f", "0.00", "0.00"),
+        (0.256, ".0%", "26 %", r"26\,\%"),
+        (1340, ",", "1,340", "1,340"),
+        (1.5e-5, ".1e", "1.5 × 10⁻⁵", r"1.5\times 10^{-5}"),
+        (2.5e12, ".1e", "2.5 × 10¹²", r"2.5\times 10^{12}"),
+        (3e-13, "equality", "below 10⁻¹²", r"\text{below }10^{-12}"),
+        (3e-9, "equality", "3.0 × 10⁻⁹", r"3.0\times 10^{-9}"),
+        (12, "Words", "Twelve", "Twelve"),
+        (13, "words", "13", "13"),
+        ("non-chaotic", "", "non-chaotic", "non-chaotic"),
+        ("none", ".2f", "none", "none"),
+        ("-0.0800", ".2f", "−0.08", "-0.08"),
+        ({"error": 0.2, "value": 41.0}, "", "41.00 ± 0.20", r"41.00 \pm 0.20"),
+        ({"error": 30.0, "value": -411.0}, "", "−411 ± 30", r"-411 \pm 30"),
+        (1.0, "", "1", "1"),
+        (True, "", "yes", "yes"),
+    ],
+)
+def test_figures_in_prose_and_in_mathematics(figure, form, prose, formula):
+    assert written(figure, form) == prose
+    assert written(figure, form, formula=True) == formula
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "In 2024 twelve of 12 runs, $N=12$, chapter 33 and section 3.2; see Eq. 4.15.",
+        "Of $2^{64}$ states, $x^{128}+1$, `0.38`, [33](33_x.md), https://a.org/0.5.",
+        "See {cite}`b2020c` and `x = 0.25`.",
+        "Means with 95 % intervals, and a 95 % confidence level.",
+        "A 256-dimensional vector; model-12.5b is a name.",
+        "```bash\nrun -p beta 0.25\n```",
+        "1. one\n\n13. thirteen",
+        "<!-- 0.25 -->",
+    ],
+)
+def test_what_is_no_typed_result(text):
+    assert list(values.typed_numbers(f"# T\n\n{text}\n")) == []
+
+
+def test_a_shown_table_is_aligned_and_refuses_what_does_not_fit():
+    rows = [{"kind": "flat", "rate": 0.5}, {"kind": "<b>", "rate": "none"}]
+    table = show_table(rows, formats={"rate": ".3f"}, caption="Rates", notes="Of two.")
+    assert repr(table) == "Rates\nkind   rate\nflat  0.500\n<b>    none\nOf two."
+    html = table._repr_html_()
+    assert '<th style="text-align: left">kind</th><th style="text-align: right">rate</th>' in html
+    assert "&lt;b&gt;" in html
+    with pytest.raises(ValueError, match=r"formats must name columns \(kind, rate\), got rat"):
+        show_table(rows, formats={"rat": ".3f"})
+    with pytest.raises(ValueError, match=r"columns of one length, got \{'a': 1, 'b': 2\}"):
+        show_table({"a": [1], "b": [1, 2]})
+    with pytest.raises(ValueError, match="rows must all have the same names"):
+        show_table([{"a": 1}, {"b": 1}])
+    with pytest.raises(ValueError, match="must be finite, got nan"):
+        show_table({"a": [float("nan")]})
+
+
+def test_one_bound_is_called_equality():
+    assert figures.ROUNDING == 1e-12
