@@ -141,7 +141,7 @@ def test_a_screen_reader_is_told_at_most_once_in_three_seconds(browser, page):
         ("0.5&points=1,0;-1,0&query=0.5,1", "the average of all patterns, each with weight 0.50"),
         ("0.5&points=1,0;-1,0;0,1", "at a mixture, in which no pattern has more"),
         ("8&points=1,0;-1,0&query=0.5,1", "at pattern 1 with weight 1.00"),
-        ("8&points=1,0;1,0;-1,0&query=0.5,1", "at a mixture, in which no pattern has more"),
+        ("8&points=1,0;1,0;-1,0&query=0.5,1", "at patterns 1 and 2 on one spot with weight 1.00"),
         ("8&points=1,0;-1,0&query=0.5,1&step=2", "has not come to rest after 300 steps"),
         ("8&points=1,0;-1,0&query=0.5,1&step=2.5", "runs away"),
     ],

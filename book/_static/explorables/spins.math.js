@@ -134,5 +134,17 @@ spinformer.spins = (() => {
     return {m: here.m, logZ: here.psi, residual};
   }
 
-  return {exact, solve, inverse, positive};
+  // Both solutions of a theory that lie uphill from above and from below the exact magnetizations (one
+  // twice where there is one), and the better one, whose ln Z is larger; null where none converged.
+  function solutions(method, couplings, fields, beta) {
+    const {m} = exact(couplings, fields, beta);
+    const both = [1, -1].map((side) =>
+      solve(method, couplings, fields, beta, m.map((entry) => 0.5 * entry + 0.45 * side)));
+    const settled = both.filter((point) => point.residual < 1e-8);
+    const better = settled.length ? settled.reduce((a, b) => (b.logZ > a.logZ ? b : a)) : null;
+    const apart = settled.length > 1 ? Math.max(...SITES.map((i) => Math.abs(both[0].m[i] - both[1].m[i]))) : 0;
+    return {both, better, apart};
+  }
+
+  return {exact, solve, solutions, inverse, positive};
 })();
