@@ -243,7 +243,11 @@ spinformer.frame = (() => {
       width: 300, height, legend: {show: false}, cursor: {show: false},
       scales: {x: {time: false, range: range.x}, y: {range: range.y}},
       axes: [axis(x, 30), axis(y, 46)],
-      hooks: {draw: [(drawn) => nameCurves(drawn, names, series)]},
+      hooks: {
+        draw: [(drawn) => nameCurves(drawn, names, series)],
+        // uPlot keeps the axes of data that are gone.
+        setData: [({data}) => box.classList.toggle("explorable-empty", !data[0].length)],
+      },
       series: [{}, ...series.map((hue) => ({
         stroke: () => color(hue), width: 1.25, points: {show: false},
       }))],

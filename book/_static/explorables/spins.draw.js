@@ -57,37 +57,45 @@
     function couplings() { return [state.j12, state.j13, state.j23]; }
     function fields() { return [state.h1, state.h2, state.h3]; }
 
-    function point(beta) {
-      const found = METHOD_NAMES.map((method) => [method, spins.solutions(method, couplings(), fields(), beta)]);
-      return {beta, exact: spins.exact(couplings(), fields(), beta), ...Object.fromEntries(found)};
-    }
-
     // The curves along β.
     function follow() {
       const {low, high} = KNOBS.beta;
-      curves = Array.from({length: GRID}, (_, n) => point(low + ((high - low) * n) / (GRID - 1)));
+      const betas = Array.from({length: GRID}, (_, n) => low + ((high - low) * n) / (GRID - 1));
+      curves = betas.map((beta) => ({beta, exact: spins.exact(couplings(), fields(), beta)}));
+      for (const method of METHOD_NAMES) {
+        spins.branches(method, couplings(), fields(), betas).forEach((found, n) => { curves[n][method] = found; });
+      }
     }
 
-    // What the curves show at the β that is set, the sentence says: it is one of their points.
+    // The point of the curves at the β that is set, started from its neighbours on them.
+    function here() {
+      const beside = curves.filter(({beta}) => Math.abs(beta - state.beta) < (KNOBS.beta.high - KNOBS.beta.low) / (GRID - 1));
+      const found = METHOD_NAMES.map((method) => [method, spins.solutions(method, couplings(), fields(), state.beta,
+        beside.flatMap((point) => point[method]))]);
+      return {beta: state.beta, exact: spins.exact(couplings(), fields(), state.beta), ...Object.fromEntries(found)};
+    }
+
+    // What the curves show at the β that is set the sentence says: it reads one of their points.
     function draw() {
       triangle.paint();
       if (!curves) follow();
-      const at = point(state.beta);
+      const at = here();
       const points = [...curves.filter(({beta}) => Math.abs(beta - at.beta) > 1e-9), at]
         .sort((a, b) => a.beta - b.beta);
       const betas = points.map(({beta}) => beta);
-      const lines = METHOD_NAMES.flatMap((method) => [0, 1].map((which) => points.map((one) => {
-        const {m, residual} = one[method].both[which];
-        return residual < 1e-8 ? m[0] : null;
-      })));
+      const pairs = METHOD_NAMES.map((method) => points.map((point) => spins.bestAndOther(point[method])));
+      // A theory's two lines: the upper and the lower of the two.
+      const lines = pairs.flatMap((pair) => [Math.max, Math.min].map((which) => pair.map((two) =>
+        (two.length ? which(...two.map(({m}) => m[0])) : null))));
       // The last line is drawn on top: the truth.
       values.setData([betas, ...lines, points.map(({exact}) => exact.m[0])]);
-      costs.setData([betas, ...METHOD_NAMES.map((method) => points.map(({beta, exact, [method]: {better}}) =>
-        (better ? (exact.logZ - better.logZ) / beta : null)))]);
+      costs.setData([betas, ...pairs.map((pair) => pair.map(([best], n) =>
+        (best ? (points[n].exact.logZ - best.logZ) / betas[n] : null)))]);
       const told = METHOD_NAMES.map((method) => {
-        const {better, apart} = at[method];
-        if (!better) return `${method} does not converge`;
-        return `${method} ${better.m[0].toFixed(3)}${apart > 1e-3 ? " (the better of two solutions)" : ""}`;
+        const [best, other] = spins.bestAndOther(at[method]), count = at[method].length;
+        if (!best) return `${method} does not converge`;
+        const which = best.logZ - other.logZ < 1e-9 ? "one" : "the better", all = count === 2 ? "two" : count;
+        return `${method} ${best.m[0].toFixed(3)}${count > 1 ? ` (${which} of ${all} solutions)` : ""}`;
       });
       tell(`β = ${state.beta.toFixed(2)}, magnetization of spin 1: exact ${at.exact.m[0].toFixed(3)}, `
         + `${told.join(", ")}.`);

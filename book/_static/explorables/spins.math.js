@@ -134,17 +134,46 @@ spinformer.spins = (() => {
     return {m: here.m, logZ: here.psi, residual};
   }
 
-  // Both solutions of a theory that lie uphill from above and from below the exact magnetizations (one
-  // twice where there is one), and the better one, whose ln Z is larger; null where none converged.
-  function solutions(method, couplings, fields, beta) {
+  // The largest difference between two magnetizations.
+  const far = (a, b) => Math.max(...SITES.map((i) => Math.abs(a.m[i] - b.m[i])));
+
+  // The maxima of ψ uphill from above and from below the exact magnetizations and from the points
+  // `near`, each once, in the order of the first magnetization. No start is symmetric: steps from a
+  // symmetric one would end on a saddle.
+  const ABOVE = [0.45, 0.4, 0.35], ASIDE = [1e-3, -7e-4, 4e-4];
+  function solutions(method, couplings, fields, beta, near = []) {
     const {m} = exact(couplings, fields, beta);
-    const both = [1, -1].map((side) =>
-      solve(method, couplings, fields, beta, m.map((entry) => 0.5 * entry + 0.45 * side)));
-    const settled = both.filter((point) => point.residual < 1e-8);
-    const better = settled.length ? settled.reduce((a, b) => (b.logZ > a.logZ ? b : a)) : null;
-    const apart = settled.length > 1 ? Math.max(...SITES.map((i) => Math.abs(both[0].m[i] - both[1].m[i]))) : 0;
-    return {both, better, apart};
+    const starts = [1, -1].map((side) => m.map((entry, i) => 0.5 * entry + side * ABOVE[i]));
+    starts.push(...near.map((point) => point.m.map((entry, i) => entry + ASIDE[i])));
+    const found = [];
+    for (const start of starts) {
+      const point = solve(method, couplings, fields, beta, start);
+      if (point.residual < 1e-8 && found.every((other) => far(other, point) > 1e-3)) found.push(point);
+    }
+    return found.sort((a, b) => a.m[0] - b.m[0]);
   }
 
-  return {exact, solve, solutions, inverse, positive};
+  // The solutions at each of rising `betas`: what one start misses is found from the next colder or
+  // warmer β, so that a curve ends only where its solution does.
+  function branches(method, couplings, fields, betas) {
+    const found = [];
+    for (let n = betas.length - 1; n >= 0; n -= 1) {
+      found[n] = solutions(method, couplings, fields, betas[n], found[n + 1]);
+    }
+    for (let n = 1; n < betas.length; n += 1) {
+      const missed = found[n - 1].filter((point) => found[n].every((other) => far(point, other) > 0.1));
+      if (missed.length) found[n] = solutions(method, couplings, fields, betas[n], [...missed, ...found[n]]);
+    }
+    return found;
+  }
+
+  // The solution of the largest ln Z and the one farthest from it, the same where there is one; none
+  // where none converged.
+  function bestAndOther(found) {
+    if (!found.length) return [];
+    const best = found.reduce((a, b) => (b.logZ > a.logZ ? b : a));
+    return [best, found.reduce((a, b) => (far(b, best) > far(a, best) ? b : a))];
+  }
+
+  return {exact, solve, solutions, branches, bestAndOther, inverse, positive};
 })();
