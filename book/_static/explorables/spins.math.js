@@ -111,11 +111,15 @@ spinformer.spins = (() => {
           const [up, down] = [moved(1e-5), moved(-1e-5)];
           return SITES.map((i) => (up[i] - down[i]) / 2e-5);
         });
+        // Only where ψ is concave in m: elsewhere the step leads to a saddle.
+        const v = here.m.map((m) => Math.max(1 - m * m, 1e-15));
+        const bend = SITES.map((i) => SITES.map((j) =>
+          -0.5 * (columns[j][i] * Math.sqrt(v[i] / v[j]) + columns[i][j] * Math.sqrt(v[j] / v[i]))));
         const back = inverse(SITES.map((i) => SITES.map((j) => columns[j][i]))).inverse;
         const next = SITES.map((i) =>
           x[i] - SITES.reduce((sum, j) => sum + back[i][j] * here.g[j], 0));
         const there = functional(method, k, theta, next), left = miss(next, there);
-        if (left < 0.5 * residual && there.psi >= here.psi - 1e-12) {
+        if (positive(bend) && left < 0.5 * residual && there.psi >= here.psi - 1e-12) {
           [x, here, residual] = [next, there, left];
           continue;
         }

@@ -1,0 +1,459 @@
+"""The live figures are driven: dragged, pressed, restarted, resized, scrolled past with a thumb.
+
+What the sentence of a figure says is compared with what its charts hold at the same moment.
+"""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from pages import press, until, wait_for, words
+from selenium.webdriver.common.by import By
+
+from compendium.front.explorables import landscape_data, map_data, recall_data
+from spinformer.core.statistics import mean_estimate
+from spinformer.dmft.mean_field import Context, trajectory
+from spinformer.dmft.network import Network
+from spinformer.hopfield import continuous
+from spinformer.spins.ising import solve_exact
+from spinformer.spins.mean_field import solve_mean_field
+
+# What every chart of the page holds: by caption, a list for each axis and curve.
+CHARTS = """return Object.fromEntries([...document.querySelectorAll('.explorable-chart')].map(
+    box => [box.querySelector('figcaption').textContent.split(/[:,;]/)[0],
+            box.plot.data.map(row => Array.from(row))]))"""
+RATES, PATH = "Running exponent", "The last tokens"
+
+
+def charts(browser):
+    return browser.execute_script(CHARTS)
+
+
+def button(browser, text):
+    return browser.find_element(By.XPATH, f"//button[text()='{text}']")
+
+
+def turn(browser, knob, value):
+    """Set a slider as a hand would, to a place between its ends (the logarithm, if it has one)."""
+    browser.execute_script(
+        "const knob = document.querySelector(`[name=${arguments[0]}]`); knob.value = arguments[1];"
+        "knob.dispatchEvent(new Event('input'))",
+        knob,
+        value,
+    )
+
+
+def tokens(browser):
+    return int(words(browser, ".explorable-counter").split()[0].replace(",", ""))
+
+
+def settled(browser, condition=lambda text: True):
+    """The sentence, once a condition holds of it."""
+    return until(browser, lambda: (text := words(browser)) and condition(text) and text)
+
+
+# ---- the text generator as a map
+
+
+STARTS = ("the paper's protocol", "random 1", "random 2", "random 3")
+# Every verdict along a text from each start, stretch by stretch.
+VERDICTS = """(network, starts, beta, stretches, map = spinformer.map) => starts.map((start) => {
+    const parameters = {beta, gamma: network.gamma, epsilon: network.epsilon};
+    const system = new map.System(network, network.starts[start], parameters), rates = [];
+    return Array.from({length: stretches}, () => {
+        const before = system.growth;
+        system.run(2000);
+        system.rescale();
+        rates.push((system.growth - before) / 2000);
+        return map.verdict(rates, 2000)?.says ?? "";
+    });
+})"""
+
+
+@pytest.fixture(scope="module")
+def document_network():
+    return map_data()["the paper's"]
+
+
+@pytest.mark.parametrize(
+    ("beta", "says"), [(1.23, "die out"), (1.242, "die out"), (1.244, "stay"), (1.255, "stay")]
+)
+def test_regular_motion_is_never_called_chaos(run, document_network, beta, says):
+    for verdicts in run(VERDICTS, document_network, STARTS, beta, 40):
+        # Nothing is said of the transient, nor before there is an error.
+        assert verdicts[:5] == [""] * 5
+        assert "grow" not in verdicts
+        assert verdicts[-1] == says
+
+
+@pytest.mark.parametrize("beta", [1.266, 1.28])
+def test_chaos_is_found(run, document_network, beta):
+    for verdicts in run(VERDICTS, document_network, STARTS, beta, 30):
+        assert verdicts[:5] == [""] * 5
+        assert verdicts[-1] == "grow"
+
+
+def test_a_verdict_is_mean_and_error_of_the_last_stretches_after_the_first(run):
+    generator = np.random.default_rng(0)
+    for count, spread, wanted in ((6, 2e-3, 5), (9, 1e-2, 8), (30, 1e-2, 10)):
+        rates = [5.0, *generator.normal(0.1, spread, count - 1)]
+        found = run("spinformer.map.verdict", rates, 2000)
+        estimate = mean_estimate(rates[1:][-wanted:])
+        assert found["mean"] == pytest.approx(float(estimate.value))
+        assert found["error"] == pytest.approx(max(float(estimate.error), 1 / (2000 * wanted)))
+        assert (found["count"], found["says"]) == (wanted, "grow")
+    assert run("spinformer.map.verdict", rates[:5], 2000) is None
+    # Exactly repeating stretches do not make the smallest rate a growth.
+    assert run("spinformer.map.verdict", [1e-5] * 11, 2000)["says"] == "stay"
+    # Chaos that ended: for a while the last stretches say neither.
+    ended = [
+        run("spinformer.map.verdict", [0.1] * 8 + [-0.01] * n, 2000)["says"] for n in (0, 7, 10)
+    ]
+    assert ended == ["grow", "open", "die out"]
+
+
+# Every sentence that stood on the page, before the scripts of the figure and after.
+WITNESS = """window.seen = [];
+    new MutationObserver(() => seen.push(document.querySelector('.explorable-told')?.textContent))
+        .observe(document.documentElement, {childList: true, subtree: true});"""
+
+
+@pytest.mark.parametrize(
+    ("beta", "verdict"),
+    [
+        (1.23, "small changes die out"),
+        (1.255, "neither grow nor die out"),
+        (1.28, "small changes grow: chaos"),
+    ],
+)
+def test_the_sentence_of_the_map_is_what_its_chart_holds(browser, page, beta, verdict):
+    page("map", f"&beta={beta}&start=random%201", first=WITNESS)
+    turn(browser, "pace", np.log(20_000))
+    until(browser, lambda: tokens(browser) > 40_000)
+    button(browser, "Pause").click()
+    text = words(browser)
+    assert verdict in text
+    told = re.search(r"growth (−?[\d.]+) ± ([\d.]+) nats a token over the last (\d+)", text)
+    mean, error, count = float(told[1].replace("−", "-")), float(told[2]), int(told[3])
+    at, rates, _ = charts(browser)[RATES]
+    # Four hundred stretches are kept.
+    ended = tokens(browser) // 2000
+    assert at == [2 * n for n in range(max(1, ended - 399), ended + 1)]
+    assert mean == pytest.approx(np.mean(rates[1:][-count:]), abs=1e-5)
+    assert error >= float(mean_estimate(rates[1:][-count:]).error) - 1e-5
+    # Nothing was said of growth before the twelve thousandth token, and chaos only where it is.
+    for sentence in filter(None, browser.execute_script("return seen")):
+        token = int(re.match(r"Token ([\d,]+)", sentence)[1].replace(",", ""))
+        assert ("growth" in sentence) == (token >= 12_000)
+        assert "chaos" not in sentence or "chaos" in verdict
+
+
+def test_its_charts_hold_the_tokens_of_the_package(browser, page):
+    page("map", "&beta=1.21")
+    until(browser, lambda: tokens(browser) > 300)
+    button(browser, "Pause").click()
+    button(browser, "One token").click()
+    steps = tokens(browser)
+    at, shown = charts(browser)[PATH]
+    assert at == list(range(steps - 240, steps))
+    network, start = Network.document(), map_data()["the paper's"]["starts"][STARTS[0]]
+    context = Context(np.array(start["attention"]), start["position"])
+    # The knob of γ has two decimals.
+    given = {"beta": 1.21, "gamma": round(network.gamma, 2), "epsilon": network.epsilon}
+    wanted, _ = trajectory(network, context, steps=steps, **given)
+    np.testing.assert_allclose(shown, wanted[-240:, 0], atol=1e-9)
+
+
+BLANK = """return document.querySelectorAll('canvas[role=img]')[1].getContext('2d').getImageData(
+    0, 0, 100, 100).data.every(value => value === 0)"""
+
+
+def test_no_chart_holds_anything_at_token_zero(browser, page):
+    """Whatever set the text back: a button, a slider, a list, the diagram, the address."""
+    page("map")
+    ways = {
+        "button": lambda: button(browser, "Start again").click(),
+        "slider": lambda: turn(browser, "beta", 1.21),
+        "list": lambda: browser.execute_script(
+            "const list = document.querySelector('[name=network]'); list.value = 'drawn, seed 4';"
+            "list.dispatchEvent(new Event('change'))"
+        ),
+        "diagram": lambda: press(browser, browser.find_element(By.CSS_SELECTOR, "canvas"), (99, 0)),
+        "address": lambda: browser.execute_script("location.hash = 'map&beta=1.29'"),
+    }
+    for name, set_back in ways.items():
+        turn(browser, "pace", np.log(2000))
+        if button_run := browser.find_elements(By.XPATH, "//button[text()='Run']"):
+            button_run[0].click()
+        until(browser, lambda: tokens(browser) > 5000)
+        button(browser, "Pause").click()
+        held = charts(browser)
+        assert all(len(rows[0]) > 0 for rows in held.values()), name
+        assert not browser.execute_script(BLANK)
+        set_back()
+        until(browser, lambda: tokens(browser) == 0)
+        assert not any(row for rows in charts(browser).values() for row in rows), name
+        assert browser.execute_script(BLANK), name
+        hidden = "getComputedStyle(b.querySelector('.uplot')).visibility === 'hidden'"
+        assert browser.execute_script(
+            f"return [...document.querySelectorAll('.explorable-chart')].every(b => {hidden})"
+        )
+        assert settled(browser).startswith("Token 0 at β = ")
+        assert "told from token 12,000 on" in words(browser)
+
+
+def test_the_map_runs_by_the_newest_entry_of_its_observer(browser, page):
+    """Several may come at once; those before the last are what was."""
+    stub = """window.IntersectionObserver = class {
+        constructor(call) { window.observed = call; } observe() {} };"""
+    page("map", first=stub)
+    wait_for(browser, "!!window.observed")
+    tell = "observed(arguments[0].map(isIntersecting => ({isIntersecting})))"
+    assert tokens(browser) == 0
+    browser.execute_script(tell, [False, True])
+    until(browser, lambda: tokens(browser) > 0)
+    browser.execute_script(tell, [True, False])
+    after = browser.execute_async_script(
+        "const done = arguments[0], told = document.querySelector('.explorable-counter');"
+        "requestAnimationFrame(() => requestAnimationFrame(() => { const first = told.textContent;"
+        " requestAnimationFrame(() => requestAnimationFrame("
+        "  () => done([first, told.textContent]))); }))"
+    )
+    assert after[0] == after[1]
+
+
+# ---- the landscape
+
+
+def shares(text):
+    """{where: percent of the plane} of the landscape's sentence."""
+    told = text.partition("Of the plane ")[2]
+    return {where: int(n) for n, where in re.findall(r"(\d+) % ([^,.]+)", told)}
+
+
+# How many hundredths of a canvas have a colour (what is drawn on it is black, white or grey), and
+# how many of its points are opaque.
+COLOURED = """const sheet = document.querySelectorAll('canvas[role=img]')[arguments[0]];
+    const {data} = sheet.getContext('2d').getImageData(0, 0, sheet.width, sheet.height);
+    let coloured = 0, opaque = 0;
+    for (let n = 0; n < data.length; n += 4) {
+        const [r, g, b, a] = data.subarray(n, n + 4);
+        if (a > 60 && Math.max(r, g, b) - Math.min(r, g, b) > 25) {
+            coloured += 1;
+            opaque += a > 250;
+        }
+    }
+    return [coloured, opaque].map(n => 400 * n / data.length)"""
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_the_basins_are_those_of_the_step_that_is_set(browser, page, small):
+    """By the sentence, by the colours of the plane and by the bars."""
+    page("landscape", "&beta=4", small=small)
+    found = shares(settled(browser, shares))
+    assert list(found) == [f"ends at pattern {n}" for n in (1, 2, 3)]
+    assert browser.execute_script(COLOURED, 0)[0] > 20
+    turn(browser, "step", 2.5)
+    text = settled(browser, lambda text: "step 2.50" in text and shares(text))
+    assert "has not come to rest" in text
+    assert shares(text) == {"does not come to rest": 100}
+    # The discs of the patterns alone.
+    assert browser.execute_script(COLOURED, 0)[0] < 2
+    if not small:
+        assert browser.execute_script(COLOURED, 1)[1] == 0
+    button(browser, "Start again").click()
+    again = settled(browser, lambda text: "step 1.00" in text and shares(text))
+    assert shares(again) == found
+    if not small:
+        assert browser.execute_script(COLOURED, 1)[1] > 0
+
+
+@pytest.mark.parametrize("step", [0.5, 1.0, 1.8, 2.5])
+def test_where_a_path_ends_is_that_of_the_package(run, step):
+    given = landscape_data()
+    generator = np.random.default_rng(round(10 * step))
+    queries = generator.uniform(-2, 2, (20, 2))
+    patterns = torch.tensor(given["patterns"], dtype=torch.float64)
+    text = """(patterns, queries, step, l = spinformer.landscape) => queries.map(
+        (x) => l.end(patterns, l.path(patterns, x, 4, step, 300), 4))"""
+    found = run(text, given["patterns"], queries, step)
+    states = torch.from_numpy(queries)
+    for _ in range(300):
+        before = states
+        states = continuous.update(patterns, states=states, beta=4.0, step_size=step)
+        states = torch.where(states.norm(dim=-1, keepdim=True) < 1e3, states, before)
+    weights = continuous.attention_weights(patterns, states=states, beta=4.0)
+    rests = (states - before).norm(dim=-1) < 1e-6
+    largest = weights.max(dim=-1)
+    wanted = torch.where(largest.values > 0.501, largest.indices, -1)
+    for end, rest, best in zip(found, rests.tolist(), wanted.tolist(), strict=True):
+        assert end == best if rest else end < -1
+    assert any(rests) == (step < 2)
+
+
+def test_its_relief_is_the_energy_of_the_package(run):
+    patterns = landscape_data()["more"]
+    found = run(
+        "(...given) => Array.from(spinformer.landscape.relief(...given))", patterns, 3, 2, 9
+    )
+    middles = 2 * (2 * (np.arange(9) + 0.5) / 9 - 1)
+    states = np.array([[x, -y] for y in middles for x in middles])
+    stored = torch.tensor(patterns, dtype=torch.float64)
+    wanted = continuous.energy(stored, states=torch.from_numpy(states), beta=3.0)
+    np.testing.assert_allclose(found, wanted, atol=1e-12)
+
+
+def test_two_patterns_on_one_spot_have_a_larger_basin(browser, page):
+    page("landscape", "&beta=4")
+    before = shares(settled(browser, shares))
+    button(browser, "Second on top of the first").click()
+    text = settled(browser, lambda text: "one spot" in text and shares(text))
+    assert "rests after" in text
+    assert "at patterns 1 and 2 on one spot with weight 1.00 together" in text
+    after = shares(text)
+    assert set(after) == {"ends at patterns 1 and 2 on one spot", "ends at pattern 3"}
+    assert after["ends at patterns 1 and 2 on one spot"] > before["ends at pattern 1"]
+    # More than the half of the plane that a single pattern would share with the third.
+    assert after["ends at patterns 1 and 2 on one spot"] > 50
+
+
+def test_a_drag_computes_the_relief_once_a_picture(browser, page):
+    page("landscape")
+    settled(browser, shares)
+    # All inputs come before the next picture.
+    browser.execute_script(
+        "const {landscape} = spinformer, {relief} = landscape; window.asked = 0;"
+        "landscape.relief = (...given) => { window.asked += 1; return relief(...given); };"
+        "const knob = document.querySelector('[name=beta]');"
+        "for (let n = 0; n < 40; n += 1) {"
+        " knob.value = Math.log(2 + n / 40); knob.dispatchEvent(new Event('input')); }"
+    )
+    settled(browser, lambda text: "β = 2.97" in text and shares(text))
+    assert browser.execute_script("return asked") == 1
+
+
+# ---- three spins
+
+
+def spins_setting(couplings, fields, beta):
+    names = ("j12", "j13", "j23", "h1", "h2", "h3", "beta")
+    return "".join(
+        f"&{name}={value}" for name, value in zip(names, (*couplings, *fields, beta), strict=True)
+    )
+
+
+def ising(couplings, fields, beta):
+    matrix = np.zeros((3, 3))
+    matrix[[0, 0, 1], [1, 2, 2]] = couplings
+    return {"couplings": matrix + matrix.T, "fields": np.array(fields), "beta": beta}
+
+
+CASES = {
+    # Of two solutions of TAP the curves once followed the worse, and the text told the better.
+    "two solutions": ((1.6, -0.3, -1.45), (1.8, -0.35, -1.5), 1.61),
+    "agree": ((1.0, 1.0, 1.0), (0.0, 0.0, 0.0), 0.8),
+    "all frustrated": ((-1.0, -1.0, -1.0), (0.0, 0.0, 0.0), 2.5),
+    "cold": ((0.85, -1.3, 1.15), (-0.6, 0.25, 0.1), 2.98),
+}
+MAGNETIZATION, COST = (
+    "Magnetization of spin 1",
+    "Free energy of the better solution minus the exact one",
+)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_sentence_of_the_spins_is_a_point_of_their_curves(browser, page, case):
+    page("spins", spins_setting(*CASES[case]))
+    beta = CASES[case][2]
+    text = settled(browser, lambda text: f"β = {beta:.2f}" in text)
+    held = charts(browser)
+    betas, *lines = held[MAGNETIZATION]
+    at = betas.index(beta)
+    exact = solve_exact(**ising(*CASES[case]))
+    told = dict(re.findall(r"(exact|naive|tap|adaptive) (-?[\d.]+\d)", text))
+    assert float(told["exact"]) == pytest.approx(exact.magnetization[0], abs=6e-4)
+    assert lines[-1][at] == pytest.approx(exact.magnetization[0], abs=1e-9)
+    for n, method in enumerate(("naive", "tap", "adaptive")):
+        both = [lines[2 * n][at], lines[2 * n + 1][at]]
+        assert min(abs(float(told[method]) - one) for one in both) < 6e-4, method
+        assert (f"{method} {told[method]} (" in text) == (abs(both[0] - both[1]) > 1e-3)
+        # The curve of the error is that of the solution that the sentence names.
+        costs = held[COST][1 + n]
+        assert costs[at] is not None
+    if case == "two solutions":
+        assert "tap 1.000 (the better of two solutions)" in text
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_branches_are_maxima_of_the_package(run, case):
+    """Each point of each curve solves the package's equations, and none is a saddle."""
+    couplings, fields, _ = CASES[case]
+    betas = np.linspace(0.02, 3.0, 31)
+    for method in ("naive", "tap", "adaptive"):
+        found = run("spinformer.spins.branches", method, couplings, fields, betas)
+        for beta, points in list(zip(betas, found, strict=True))[::6]:
+            assert points
+            for point in points:
+                system = ising(couplings, fields, float(beta))
+                wanted = solve_mean_field(**system, method=method, start=np.array(point["m"]))
+                np.testing.assert_allclose(point["m"], wanted.magnetization, atol=1e-7)
+                assert point["logZ"] == pytest.approx(float(wanted.log_partition), abs=1e-9)
+                assert wanted.stable
+
+
+def test_a_curve_ends_only_where_its_solution_does(run):
+    """Along β the number of solutions changes at a fold, not from point to point."""
+    couplings, fields, _ = CASES["two solutions"]
+    betas = np.linspace(0.02, 3.0, 61)
+    found = run("spinformer.spins.branches", "tap", couplings, fields, betas)
+    counts = np.array([len(points) for points in found])
+    assert np.abs(np.diff(counts)).sum() == 1
+    assert (counts[0], counts[-1]) == (1, 2)
+
+
+# ---- a memory of pictures
+
+
+PARTS = {
+    "its upper half": lambda n: n < 128,
+    "its left half": lambda n: n % 16 < 8,
+    "every third pixel": lambda n: n % 3 == 0,
+    "its upper quarter": lambda n: n < 64,
+}
+
+
+def recalled(run, strength, beta, part):
+    """Of each picture asked for: weights after one step's look, and of the rest."""
+    n = np.arange(256)
+    pictures = np.array(
+        [run("spinformer.recall.decode", t, 256) for t in recall_data()["pictures"]]
+    )
+    stored = pictures * np.array([1.0, strength, 1.0])[:, None]
+    queries = np.where(PARTS[part](n), stored, 0.0)
+    text = """(stored, queries, beta, r = spinformer.recall) => queries.map((query) => [
+        r.weights(stored, query, beta),
+        r.weights(stored, r.rest(stored, query, beta, 200).state, beta)])"""
+    found = np.array(run(text, stored, queries, beta / 16))
+    patterns = torch.from_numpy(stored)
+    rest = continuous.retrieve(
+        patterns, queries=torch.from_numpy(queries), beta=beta / 16, tolerance=1e-7, max_steps=2000
+    ).states
+    wanted = continuous.attention_weights(patterns, states=rest, beta=beta / 16)
+    np.testing.assert_allclose(found[:, 1], wanted, atol=1e-3)
+    return found[:, 0], found[:, 1]
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_what_the_page_says_of_the_pictures_is_so_for_every_part(run, part):
+    once, rest = recalled(run, 1.0, 1.0, part)
+    assert rest.argmax(axis=1).tolist() == [0, 1, 2]
+    if "half" in part:
+        assert once.max(axis=1).min() > 0.98
+    assert recalled(run, 1.0, 0.1, part)[1].max() < 0.6
+    for beta in (0.1, 0.2):
+        rest = recalled(run, 2.0, beta, part)[1]
+        assert rest.argmax(axis=1).tolist() == [1, 1, 1]
+        assert rest.max(axis=1).min() > 0.6
+    # As attention has it, the strong picture takes the place of one of the others alone.
+    assert recalled(run, 2.0, 1.0, part)[1].argmax(axis=1).tolist() == [0, 1, 1]
