@@ -129,17 +129,16 @@ WITNESS = """window.seen = [];
 )
 def test_the_sentence_of_the_map_is_what_its_chart_holds(browser, page, beta, verdict):
     page("map", f"&beta={beta}&start=random%201", first=WITNESS)
-    turn(browser, "pace", np.log(20_000))
-    until(browser, lambda: tokens(browser) > 40_000)
+    turn(browser, "pace", np.log(1000))
+    until(browser, lambda: tokens(browser) > 16_000)
     button(browser, "Pause").click()
     text = words(browser)
     assert verdict in text
     told = re.search(r"growth (−?[\d.]+) ± ([\d.]+) nats a token over the last (\d+)", text)
     mean, error, count = float(told[1].replace("−", "-")), float(told[2]), int(told[3])
     at, rates, _ = charts(browser)[RATES]
-    # Four hundred stretches are kept.
     ended = tokens(browser) // 2000
-    assert at == [2 * n for n in range(max(1, ended - 399), ended + 1)]
+    assert at == [2 * n for n in range(1, ended + 1)]
     assert mean == pytest.approx(np.mean(rates[1:][-count:]), abs=1e-5)
     assert error >= float(mean_estimate(rates[1:][-count:]).error) - 1e-5
     # Nothing was said of growth before the twelve thousandth token, and chaos only where it is.
@@ -457,3 +456,143 @@ def test_what_the_page_says_of_the_pictures_is_so_for_every_part(run, part):
         assert rest.max(axis=1).min() > 0.6
     # As attention has it, the strong picture takes the place of one of the others alone.
     assert recalled(run, 2.0, 1.0, part)[1].argmax(axis=1).tolist() == [0, 1, 1]
+
+
+# ---- a telephone, and other widths
+
+
+@pytest.fixture
+def screen(browser):
+    """`screen(width)`: a window as wide as that, until the test is over."""
+
+    def show(width, **more):
+        size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": False} | more
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+    yield show
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+@pytest.fixture
+def telephone(browser, screen):
+    """A narrow screen that is touched: `swipe(places)` in pixels of the window, one by one."""
+    screen(390, deviceScaleFactor=2, mobile=True)
+    browser.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": True})
+
+    def swipe(*places):
+        for n, (x, y) in enumerate(places):
+            send(browser, "touchMove" if n else "touchStart", [{"x": x, "y": y}])
+        send(browser, "touchEnd", [])
+
+    yield swipe
+    browser.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": False})
+
+
+def send(browser, kind, points):
+    browser.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+
+def scrolled(browser):
+    return browser.execute_script("return Math.round(scrollY)")
+
+
+def sheet_box(browser, place=0):
+    """Left, top, width and height of a canvas that takes presses, brought to the middle."""
+    return browser.execute_script(
+        "const sheet = document.querySelectorAll('.explorable-press')[arguments[0]];"
+        "sheet.scrollIntoView({block: 'center', behavior: 'instant'});"
+        "const box = sheet.getBoundingClientRect();"
+        "return [box.left, box.top, box.width, box.height]",
+        place,
+    )
+
+
+def knob_values(browser):
+    return browser.execute_script(
+        "return [...document.querySelectorAll('input, select')].map(knob => knob.value)"
+    )
+
+
+# A place of the sheet where nothing is taken hold of, in parts of its width and height.
+FREE = {
+    "landscape": (0.5, 0.97),
+    "spins": (0.06, 0.2),
+    "module": (0.06, 0.1),
+    "map": (0.5, 0.8),
+    "recall": (0.5, 0.9),
+}
+
+
+@pytest.mark.parametrize("name", FREE)
+def test_a_thumb_scrolls_past_a_figure_and_changes_nothing(browser, page, telephone, name):
+    page(name)
+    if name == "map":
+        button(browser, "Pause").click()
+        button(browser, "Start again").click()
+    settled(browser, lambda text: name != "landscape" or shares(text))
+    left, top, width, height = sheet_box(browser)
+    x, y = left + FREE[name][0] * width, top + FREE[name][1] * height
+    before, told, knobs = scrolled(browser), words(browser), knob_values(browser)
+    telephone(*((x, y - 20 * n) for n in range(12)))
+    until(browser, lambda: scrolled(browser) > before + 60)
+    assert (words(browser), knob_values(browser)) == (told, knobs)
+    assert "pictures=" not in browser.execute_script("return location.hash")
+
+
+def test_a_thumb_drags_a_pattern_and_drops_the_query(browser, page, telephone):
+    page("landscape", "&beta=8&points=1,0;-1,0&query=0.5,1")
+    settled(browser, lambda text: "at pattern 1 " in text)
+    left, top, width, height = sheet_box(browser)
+    unit = (min(width, height) / 2 - 4) / 2.2
+    x, y = left + width / 2, top + height / 2
+    before = scrolled(browser)
+    telephone((x - unit, y), *((x - unit, y - 10 * n) for n in range(1, 7)))
+    moved = f"points=1%2C0%3B-1%2C{round(60 / unit, 3):g}"[:22]
+    until(browser, lambda: moved in browser.execute_script("return location.hash"))
+    assert scrolled(browser) == before
+    # A tap drops the query where it is.
+    telephone((x - 0.5 * unit, y - 1.5 * unit))
+    settled(browser, lambda text: "at pattern 2 " in text)
+
+
+def test_a_thumb_chooses_a_picture_and_then_draws_in_it(browser, page, telephone):
+    page("recall")
+    left, top, width, height = sheet_box(browser, 1)
+    # Pixels are wide enough for a finger, and the whole picture is on the canvas.
+    cell = int(min(width, height) // 16)
+    assert cell >= 9
+    start = left + (width - 16 * cell) // 2
+    before = scrolled(browser)
+
+    def pixel(row, column):
+        pictures = browser.execute_script("return decodeURIComponent(location.hash)")
+        if "pictures=" not in pictures:
+            return None
+        digits = pictures.partition("pictures=")[2].split(".")[1]
+        return int(digits[4 * row + column // 4], 16) >> (3 - column % 4) & 1
+
+    def place(row, column):
+        return start + (column + 0.5) * cell, top + (row + 0.5) * cell
+
+    # Of the heart these are paper.
+    telephone(place(0, 0))
+    until(browser, lambda: pixel(0, 0) == 1)
+    telephone(*(place(row, 15) for row in range(4)))
+    until(browser, lambda: all(pixel(row, 15) == 1 for row in range(4)))
+    assert pixel(14, 0) == 0
+    assert scrolled(browser) == before
+
+
+@pytest.mark.parametrize("name", ["landscape", "spins", "map", "recall"])
+def test_a_figure_fits_its_window_again_after_a_resize(browser, page, screen, name):
+    page(name)
+    fits = """return [...document.querySelectorAll('canvas')].every(sheet => {
+        const whole = sheet.closest('.explorable-panel').clientWidth, scale = devicePixelRatio;
+        return sheet.clientWidth <= whole + 1
+            && Math.abs(sheet.width - sheet.clientWidth * scale) <= 2
+            && Math.abs(sheet.height - sheet.clientHeight * scale) <= 2; })
+        && [...document.querySelectorAll('.explorable-chart')].every(
+            box => Math.abs(box.plot.width - box.clientWidth) <= 1)"""
+    for width in (1300, 700, 390):
+        screen(width)
+        until(browser, lambda: browser.execute_script(fits))
