@@ -231,19 +231,20 @@ def shares(text):
     return {where: int(n) for n, where in re.findall(r"(\d+) % ([^,.]+)", told)}
 
 
-# How many hundredths of a canvas have a colour (what is drawn on it is black, white or grey), and
-# how many of its points are opaque.
+# How many hundredths of a canvas have a colour (what is drawn on it is black, white or grey), how
+# many have one and are opaque, and how many let shine through what is behind the canvas.
 COLOURED = """const sheet = document.querySelectorAll('canvas[role=img]')[arguments[0]];
     const {data} = sheet.getContext('2d').getImageData(0, 0, sheet.width, sheet.height);
-    let coloured = 0, opaque = 0;
+    let coloured = 0, opaque = 0, thin = 0;
     for (let n = 0; n < data.length; n += 4) {
         const [r, g, b, a] = data.subarray(n, n + 4);
+        thin += a > 0 && a < 160;
         if (a > 60 && Math.max(r, g, b) - Math.min(r, g, b) > 25) {
             coloured += 1;
             opaque += a > 250;
         }
     }
-    return [coloured, opaque].map(n => 400 * n / data.length)"""
+    return [coloured, opaque, thin].map(n => 400 * n / data.length)"""
 
 
 @pytest.mark.parametrize("small", [False, True])
@@ -252,13 +253,17 @@ def test_the_basins_are_those_of_the_step_that_is_set(browser, page, small):
     page("landscape", "&beta=4", small=small)
     found = shares(settled(browser, shares))
     assert list(found) == [f"ends at pattern {n}" for n in (1, 2, 3)]
-    assert browser.execute_script(COLOURED, 0)[0] > 20
+    coloured, _, thin = browser.execute_script(COLOURED, 0)
+    assert coloured > 20
+    assert thin < 2
     turn(browser, "step", 2.5)
     text = settled(browser, lambda text: "step 2.50" in text and shares(text))
     assert "has not come to rest" in text
     assert shares(text) == {"does not come to rest": 100}
-    # The discs of the patterns alone.
-    assert browser.execute_script(COLOURED, 0)[0] < 2
+    # The discs of the patterns alone are coloured, and in the valleys there is not even grey.
+    coloured, _, thin = browser.execute_script(COLOURED, 0)
+    assert coloured < 2
+    assert thin > 5
     if not small:
         assert browser.execute_script(COLOURED, 1)[1] == 0
     button(browser, "Start again").click()
