@@ -416,6 +416,31 @@ def test_a_curve_ends_only_where_its_solution_does(run):
     assert (counts[0], counts[-1]) == (1, 2)
 
 
+# ---- a module of spins
+
+
+@pytest.mark.parametrize("solver", ["fixed point", "one step"])
+def test_the_sentence_of_the_module_is_a_point_of_its_curves(browser, page, solver):
+    page("module", f"&strength=0.2&solver={solver.replace(' ', '%20')}")
+    ours = "Largest correlation of two spins"
+    for strength in (0.8, 0.46):
+        turn(browser, "strength", strength)
+        # The curves are whole: no place on them is empty.
+        until(browser, lambda: None not in charts(browser)[ours][1])
+        text = settled(browser, lambda text, g=strength: f"g = {g:.2f}" in text)
+        told = re.search(r"off by (\d+) %; the meter says (\d+) %.*\(largest ([\d.]+)\)", text)
+        held = charts(browser)
+        strengths, errors, _, meters = held["How far the spins are from the exact ones"]
+        at = strengths.index(strength)
+        assert float(told[1]) == pytest.approx(100 * errors[at], abs=0.51)
+        assert float(told[2]) == pytest.approx(100 * meters[at], abs=0.51)
+        assert float(told[3]) == pytest.approx(held[ours][2][at], abs=0.006)
+        # The point at g is one of the curve: between its neighbours.
+        for curve in (errors, meters, held[ours][1], held[ours][2]):
+            low, high = sorted((curve[at - 1], curve[at + 2]))
+            assert low - 0.01 <= curve[at] <= high + 0.01
+
+
 # ---- a memory of pictures
 
 
@@ -586,6 +611,19 @@ def test_a_thumb_chooses_a_picture_and_then_draws_in_it(browser, page, telephone
     until(browser, lambda: all(pixel(row, 15) == 1 for row in range(4)))
     assert pixel(14, 0) == 0
     assert scrolled(browser) == before
+
+
+def test_on_the_front_page_the_plane_stands_beside_its_settings(browser, page, screen):
+    boxes = """return ['.explorable-knobs', '.explorable-told', 'canvas'].map(chosen => {
+        const box = document.querySelector(chosen).getBoundingClientRect();
+        return [box.left, box.right, box.top, box.bottom]; })"""
+    page("landscape", small=True)
+    screen(1000)
+    knobs, told, plane = until(browser, lambda: browser.execute_script(boxes))
+    assert max(knobs[1], told[1]) <= plane[0]
+    assert told[2] < plane[3]
+    screen(390)
+    until(browser, lambda: (b := browser.execute_script(boxes)) and b[1][3] <= b[2][2])
 
 
 @pytest.mark.parametrize("name", ["landscape", "spins", "map", "recall"])
