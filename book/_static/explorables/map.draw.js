@@ -52,9 +52,9 @@
       label: "Portrait: two overlaps, one colour for each phase of the position clock."});
     const path = frame.chart(panels, {height: 160, label: "The last tokens: first overlap against time.",
       x: "token", y: "m₁", series: ["blue"]});
-    const lines = frame.chart(panels, {height: 160, x: "turns a token", y: "log₁₀ power", series: ["blue"],
+    const lines = frame.chart(panels, {height: 160, x: "frequency (cycles per token)", y: "log₁₀ power", series: ["blue"],
       label: "Spectrum of the last 4,096 tokens; a chaotic text has a floor, a regular one lines."});
-    const rates = frame.chart(panels, {height: 160, x: "thousand tokens", y: "nats a token",
+    const rates = frame.chart(panels, {height: 160, x: "thousand tokens", y: "nats per token",
       series: ["orange", "grey"],
       label: "Running exponent: mean growth of a small change over each stretch of 2,000 tokens."});
     const parting = frame.chart(panels, {height: 160, x: "token", y: "log₁₀ distance", series: ["red"],
@@ -292,9 +292,9 @@
       const found = map.verdict(growth.rate, STRETCH);
       const enough = STRETCH * (map.LEAST + 1);
       tell(`Token ${count.toLocaleString("en")} at β = ${state.beta.toFixed(5)}` + (found
-        ? `: growth ${signed(found.mean)} ± ${found.error.toFixed(5)} nats a token over the last `
+        ? `: growth ${signed(found.mean)} ± ${found.error.toFixed(5)} nats per token over the last `
           + `${found.count} stretches; ${SAYS[found.says]}.`
-        : `. Whether small changes grow is told from token ${enough.toLocaleString("en")} on.`));
+        : `. Whether small changes grow is reported from token ${enough.toLocaleString("en")} on.`));
     }
 
     function signed(number) { return `${number < 0 ? "−" : ""}${Math.abs(number).toFixed(5)}`; }

@@ -66,8 +66,8 @@
       if (!curve || names.some((name) => name !== "strength" && name !== "token")) {
         curve = [];
       }
-      found = module.solve(state.tokens, state);
-      truth = module.solveExactly(state.tokens, state);
+      // Only noted here: a drag changes more often than a picture is drawn.
+      found = null;
       if (write) frame.writeState(NAME, words());
       tick();
     }
@@ -118,6 +118,10 @@
     const tick = frame.ticker(fillCurve, draw);
 
     function draw() {
+      if (!found) {
+        found = module.solve(state.tokens, state);
+        truth = module.solveExactly(state.tokens, state);
+      }
       plane.paint();
       chain.paint();
       const now = point(found, truth);
