@@ -1,9 +1,11 @@
-"""Fixtures for tests of the book as a whole: the checkout, a one-chapter copy, a browser."""
+"""Fixtures for tests of the whole book: the checkout, a one-chapter copy, a browser, figures."""
 
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 # Before numpy, torch and numba start their pools: as many processes as cores run the tests, one
 # thread each, whoever starts them.
@@ -166,3 +168,50 @@ def browser() -> Iterator[object]:
     running.set_page_load_timeout(60)
     yield running
     running.quit()
+
+
+@pytest.fixture
+def run(browser: object) -> Callable[..., Any]:
+    """`run(function, …)`: call a function after the mathematics of all live figures was loaded."""
+    import numpy as np
+    from pages import FIGURES, LIVE_FIGURES
+
+    browser.get("about:blank")
+    for name in ("data.js", *(f"{figure}.math.js" for figure in FIGURES)):
+        # Strict scripts keep their names to themselves but for what they add to `globalThis`.
+        browser.execute_script((LIVE_FIGURES / name).read_text(encoding="utf-8"))
+
+    def call(function: str, *values: Any) -> Any:
+        plain = json.loads(json.dumps(values, default=np.ndarray.tolist))
+        return browser.execute_script(f"return ({function})(...arguments)", *plain)
+
+    return call
+
+
+@pytest.fixture
+def page(browser: object, tmp_path: Path) -> Callable[..., None]:
+    """`page(name, setting)`: open a page that holds nothing but one live figure.
+
+    `small` as on the front page; `first` is a script that runs before those of the book.
+    """
+    from pages import LIVE_FIGURES, until, words
+
+    def open_page(name: str, setting: str = "", *, small: bool = False, first: str = "") -> None:
+        files = ["uPlot.iife.min.js", "data.js", "frame.js", "spins.math.js"]
+        files += [f"{name}.math.js", f"{name}.draw.js"]
+        scripts = [f'<script src="{(LIVE_FIGURES / file).as_uri()}"></script>' for file in files]
+        styles = [
+            f'<link rel="stylesheet" href="{(LIVE_FIGURES / file).as_uri()}">'
+            for file in ("uPlot.min.css", "explorables.css")
+        ]
+        place = f'<div id="{name}" data-explorable="{name}"{" data-small" * small}></div>'
+        view = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        # As on a page of the book, there is text above and below.
+        body = f'<body style="padding: 40vh 0 200vh">{place}<script>{first}</script>'
+        text = f"<!doctype html>{view}{''.join(styles)}{body}{''.join(scripts)}</body>"
+        (tmp_path / "page.html").write_text(text, encoding="utf-8")
+        browser.get("about:blank")
+        browser.get(f"{(tmp_path / 'page.html').as_uri()}#{name}{setting}")
+        until(browser, lambda: words(browser))
+
+    return open_page

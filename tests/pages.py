@@ -1,10 +1,15 @@
-"""What tests of built pages do in a browser."""
+"""What tests of built pages and of live figures do in a browser."""
+
+from pathlib import Path
 
 from selenium.webdriver import ActionChains
 from selenium.webdriver.support.ui import WebDriverWait
 
 # The theme scrolls smoothly; a press must not meet a page that is still moving.
 STILL = "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})"
+
+LIVE_FIGURES = Path(__file__).resolve().parents[1] / "book" / "_static" / "explorables"
+FIGURES = ("landscape", "spins", "module", "map", "recall")
 
 
 def until(browser, condition):
@@ -29,3 +34,8 @@ def press(browser, element, *places):
     for move in moves:
         hand = hand.move_by_offset(*move)
     hand.release().perform()
+
+
+def words(browser, selector=".explorable-told"):
+    """The text of an element; without a selector, the sentence of a live figure."""
+    return browser.find_element("css selector", selector).get_attribute("textContent")

@@ -1,13 +1,11 @@
 """The live figures compute what the package computes: their mathematics, run in a browser."""
 
 import itertools
-import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from pages import press, until
+from pages import FIGURES, LIVE_FIGURES, press, until, words
 from scipy.signal import periodogram
 from scipy.special import softmax
 
@@ -21,24 +19,6 @@ from spinformer.spins.ising import solve_exact
 from spinformer.spins.large_d import free_spins
 from spinformer.spins.mean_field import solve_mean_field
 from spinformer.spins.module import Solver, SpinTransformerModule
-
-FOLDER = Path(__file__).resolve().parents[1] / "book" / "_static" / "explorables"
-FIGURES = ("landscape", "spins", "module", "map", "recall")
-
-
-@pytest.fixture
-def run(browser):
-    """Calls a function after the mathematics was loaded into an empty page."""
-    browser.get("about:blank")
-    for name in ("data.js", *(f"{figure}.math.js" for figure in FIGURES)):
-        # Strict scripts keep their names to themselves but for what they add to `globalThis`.
-        browser.execute_script((FOLDER / name).read_text(encoding="utf-8"))
-
-    def call(function, *values):
-        plain = json.loads(json.dumps(values, default=np.ndarray.tolist))
-        return browser.execute_script(f"return ({function})(...arguments)", *plain)
-
-    return call
 
 
 def assert_near(pairs, tolerance):
@@ -62,31 +42,8 @@ def drawn(number):
 
 
 def test_data_is_what_the_package_writes():
-    stored = (FOLDER / "data.js").read_text(encoding="utf-8")
+    stored = (LIVE_FIGURES / "data.js").read_text(encoding="utf-8")
     assert stored == every_figure(), "run python -m compendium.front.explorables"
-
-
-@pytest.fixture
-def page(browser, tmp_path):
-    """Opens a page that holds nothing but one live figure, with the scripts of the book."""
-
-    def open_page(name, setting=""):
-        files = ["uPlot.iife.min.js", "data.js", "frame.js", "spins.math.js"]
-        files += [f"{name}.math.js", f"{name}.draw.js"]
-        scripts = "".join(f'<script src="{(FOLDER / file).as_uri()}"></script>' for file in files)
-        style = f'<link rel="stylesheet" href="{(FOLDER / "explorables.css").as_uri()}">'
-        place = f'<div id="{name}" data-explorable="{name}"></div>'
-        text = f'<!doctype html><meta charset="utf-8">{style}<body>{place}{scripts}</body>'
-        (tmp_path / "page.html").write_text(text, encoding="utf-8")
-        browser.get("about:blank")
-        browser.get(f"{(tmp_path / 'page.html').as_uri()}#{name}{setting}")
-        until(browser, lambda: words(browser, ".explorable-told"))
-
-    return open_page
-
-
-def words(browser, selector):
-    return browser.find_element("css selector", selector).get_attribute("textContent")
 
 
 @pytest.mark.parametrize(
@@ -107,11 +64,11 @@ def test_the_sentence_says_what_the_knob_shows(browser, page, name):
     for step in (-40, 25, -18, 33):
         press(browser, handle, (0, 0), *[(step // 4, 0)] * 4)
         value = browser.find_element("xpath", shown).text
-        until(browser, lambda now=value: f"{symbol} = {now}" in words(browser, ".explorable-told"))
+        until(browser, lambda now=value: f"{symbol} = {now}" in words(browser))
         seen.add(value)
     assert len(seen) > 2
     # The copy for screen readers lags behind, but it ends at the same sentence.
-    told = words(browser, ".explorable-told")
+    told = words(browser)
     until(browser, lambda: words(browser, ".explorable-heard") == told)
 
 
@@ -141,14 +98,14 @@ def test_a_screen_reader_is_told_at_most_once_in_three_seconds(browser, page):
         ("0.5&points=1,0;-1,0&query=0.5,1", "the average of all patterns, each with weight 0.50"),
         ("0.5&points=1,0;-1,0;0,1", "at a mixture, in which no pattern has more"),
         ("8&points=1,0;-1,0&query=0.5,1", "at pattern 1 with weight 1.00"),
-        ("8&points=1,0;1,0;-1,0&query=0.5,1", "at a mixture, in which no pattern has more"),
+        ("8&points=1,0;1,0;-1,0&query=0.5,1", "at patterns 1 and 2 on one spot with weight 1.00"),
         ("8&points=1,0;-1,0&query=0.5,1&step=2", "has not come to rest after 300 steps"),
         ("8&points=1,0;-1,0&query=0.5,1&step=2.5", "runs away"),
     ],
 )
 def test_the_landscape_says_where_a_query_ends(browser, page, setting, end):
     page("landscape", f"&beta={setting}")
-    assert end in words(browser, ".explorable-told")
+    assert end in words(browser)
 
 
 @pytest.mark.parametrize("number", range(8))
@@ -239,9 +196,9 @@ def test_the_memory_of_pictures_is_that_of_the_package_and_an_address_keeps_them
 def test_half_of_a_drawing_brings_back_the_whole(browser, page):
     """At attention's temperature, by address and by hand; far above it, a mixture."""
     page("recall", "&asked=2&part=its%20left%20half")
-    until(browser, lambda: "picture 2 with weight 1.00" in words(browser, ".explorable-told"))
+    until(browser, lambda: "picture 2 with weight 1.00" in words(browser))
     page("recall", "&asked=2&beta=0.01")
-    until(browser, lambda: "a mixture" in words(browser, ".explorable-told"))
+    until(browser, lambda: "a mixture" in words(browser))
     page("recall")
     sheet = browser.find_element("css selector", ".explorable-press")
     sheet.send_keys(" ")

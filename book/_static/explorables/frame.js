@@ -109,14 +109,13 @@ spinformer.frame = (() => {
     sheet.style.height = `${height}px`;
     const context = sheet.getContext("2d");
     function paint() {
-      const width = sheet.clientWidth, scale = devicePixelRatio || 1;
+      // A style sheet may make the canvas lower than it was asked to be.
+      const width = sheet.clientWidth, tall = sheet.clientHeight, scale = devicePixelRatio || 1;
       if (!width) return;
-      if (sheet.width !== Math.round(width * scale)) {
-        sheet.width = Math.round(width * scale);
-        sheet.height = Math.round(height * scale);
-      }
+      const size = [Math.round(width * scale), Math.round(tall * scale)];
+      if (sheet.width !== size[0] || sheet.height !== size[1]) [sheet.width, sheet.height] = size;
       context.setTransform(scale, 0, 0, scale, 0, 0);
-      draw(context, width, height);
+      draw(context, width, tall);
     }
     new ResizeObserver(paint).observe(sheet);
     return {sheet, paint};
@@ -130,19 +129,60 @@ spinformer.frame = (() => {
       back: ([x, y]) => [(reach * (x - width / 2)) / size, (reach * (height / 2 - y)) / size]};
   }
 
-  // A canvas that takes presses, drags and keys; `keys` says which, to those who do not see it.
-  function pressed(panel, keys) {
-    panel.sheet.classList.add("explorable-press");
-    panel.sheet.style.touchAction = "none";
-    if (!keys) return;
+  // Keys that a canvas takes; `words` says which, to those who do not see it.
+  function keyed(panel, words) {
     panel.sheet.tabIndex = 0;
-    panel.sheet.setAttribute("aria-label", keys);
+    panel.sheet.setAttribute("aria-label", words);
   }
 
   // Where a pointer is on a sheet, in its pixels.
   function pointer(sheet, event) {
     const box = sheet.getBoundingClientRect();
     return [event.clientX - box.left, event.clientY - box.top];
+  }
+
+  // A canvas that takes presses and drags: `down` with the place of a press, `move` with each
+  // further one, `up` at the end. A thumb must still be able to scroll the page: it drags what is at
+  // a place only if `grabs(place)` is true there. Anywhere else its tap is a press, and so is a
+  // drag to the side, but a drag up or down scrolls and presses nothing.
+  const SLOP = 8;
+  function hand(sheet, {down, move, up = () => {}, grabs = () => false}) {
+    let holding = false, waiting = null;
+    sheet.classList.add("explorable-press");
+    function take(event, at) {
+      [holding, waiting] = [true, null];
+      sheet.setPointerCapture(event.pointerId);
+      down(at);
+    }
+    function leave() {
+      waiting = null;
+      if (holding) up();
+      holding = false;
+    }
+    sheet.addEventListener("pointerdown", (event) => {
+      if (!event.isPrimary) return;
+      const at = pointer(sheet, event);
+      if (event.pointerType !== "touch" || grabs(at)) take(event, at);
+      else waiting = at;
+    });
+    sheet.addEventListener("pointermove", (event) => {
+      if (!event.isPrimary) return;
+      const at = pointer(sheet, event);
+      if (waiting) {
+        const [across, along] = [0, 1].map((axis) => Math.abs(at[axis] - waiting[axis]));
+        if (across > SLOP && across > along) take(event, waiting);
+      }
+      if (holding) move(at);
+    });
+    sheet.addEventListener("pointerup", (event) => {
+      if (!event.isPrimary) return;
+      if (waiting) take(event, waiting);
+      leave();
+    });
+    // The browser scrolls.
+    sheet.addEventListener("pointercancel", leave);
+    // The touch follows its pointer: what is held is not scrolled away.
+    sheet.addEventListener("touchstart", (event) => { if (holding) event.preventDefault(); }, {passive: false});
   }
 
   // Calls to what is returned draw once in the next picture; again as long as `fill(until)`, which
@@ -188,9 +228,10 @@ spinformer.frame = (() => {
     context.restore();
   }
 
-  // A line chart by uPlot that keeps the width of its panel; `names` are written at its curves.
+  // A line chart by uPlot that keeps the width of its panel; `names` are written at its curves. Its
+  // element in the page has it as `plot`.
   function chart(parent, {label, height, x, y, series, names = [], range = {}}) {
-    const box = element(parent, "figure", {class: "explorable-panel"});
+    const box = element(parent, "figure", {class: "explorable-panel explorable-chart"});
     element(box, "figcaption", {}, label);
     const place = element(box, "div", {role: "img", "aria-label": label});
     const axis = (text, size) => ({
@@ -202,7 +243,11 @@ spinformer.frame = (() => {
       width: 300, height, legend: {show: false}, cursor: {show: false},
       scales: {x: {time: false, range: range.x}, y: {range: range.y}},
       axes: [axis(x, 30), axis(y, 46)],
-      hooks: {draw: [(drawn) => nameCurves(drawn, names, series)]},
+      hooks: {
+        draw: [(drawn) => nameCurves(drawn, names, series)],
+        // uPlot keeps the axes of data that are gone.
+        setData: [({data}) => box.classList.toggle("explorable-empty", !data[0].length)],
+      },
       series: [{}, ...series.map((hue) => ({
         stroke: () => color(hue), width: 1.25, points: {show: false},
       }))],
@@ -210,7 +255,15 @@ spinformer.frame = (() => {
     new ResizeObserver(() => {
       if (box.clientWidth) plot.setSize({width: box.clientWidth, height});
     }).observe(box);
+    box.plot = plot;
     return plot;
+  }
+
+  // Every chart of a live figure without data.
+  function clear(place) {
+    for (const {plot} of place.querySelectorAll(".explorable-chart")) {
+      plot.setData(plot.series.map(() => []));
+    }
   }
 
   // A sentence of what a figure shows now. What is seen is always the newest; a screen reader is
@@ -250,5 +303,5 @@ spinformer.frame = (() => {
   }
 
   return {still, color, element, readState, writeState, slider, sliders, take, listen, choice, button,
-    canvas, geometry, pressed, pointer, ticker, chart, teller, start};
+    canvas, geometry, keyed, hand, ticker, chart, clear, teller, start};
 })();

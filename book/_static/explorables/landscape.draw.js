@@ -8,20 +8,20 @@
     beta: {label: "β, inverse temperature", low: 0.1, high: 30, digits: 2, log: true},
     step: {label: "step size", low: 0.05, high: 2.5, step: 0.05, digits: 2},
   };
-  const REACH = 2.2, CELLS = 72, FINE = 240, STEPS = 300;
+  const REACH = 2.2, CELLS = 72, FINE = 240, STEPS = 300, GRIP = 20, UNKNOWN = -9;
 
   function build(place) {
     const given = spinformer.data.landscape;
     const state = {beta: given.beta, step: 1, points: given.patterns.map((x) => [...x]),
       query: [...given.query]};
-    let held = "query", basins;
+    let held = "query", basins, states;
     // On the front page the plane alone.
     const small = "small" in place.dataset;
 
     const knobs = frame.element(place, "div", {class: "explorable-knobs"});
     const shown = frame.sliders(knobs, KNOBS, state, (change) => {
       frame.take(KNOBS, state, change);
-      changed("beta" in change);
+      changed(true);
     });
     shown.count = frame.choice(knobs, {name: "count", label: "patterns",
       options: HUES.map((_, i) => String(i + 1)), value: String(state.points.length),
@@ -53,13 +53,15 @@
     const tell = frame.teller(place);
     const panels = frame.element(place, "div", {class: "explorable-panels"});
     const plane = frame.canvas(panels, {height: small ? 440 : 380, draw: drawPlane,
-      label: small ? "Press to drop a query (ring), drag the keys (discs). Colour: where a query ends."
-        : "Landscape: drag patterns (discs) and the query (ring). Colour: which pattern a query "
-          + "from there ends at, grey where it ends at a mixture; darker is lower."});
-    frame.pressed(plane, "Landscape. Keys 1 to 6 take a pattern, Q the query, arrows move it.");
+      label: small ? "Press to drop a query (ring), drag the keys (discs). Colour: where a query ends; none "
+          + "where it does not come to rest."
+        : "Landscape: drag patterns (discs) and the query (ring). Colour: which pattern a query that "
+          + "takes steps of this size from there ends at, grey where it ends at a mixture, none where it "
+          + "does not come to rest; darker is lower."});
+    frame.keyed(plane, "Landscape. Keys 1 to 6 take a pattern, Q the query, arrows move it.");
     const side = small ? null : frame.element(panels, "div");
     const bars = side && frame.canvas(side, {height: 130, draw: drawBars,
-      label: "Attention weights of the query where it stands (pale) and where it ends (full)."});
+      label: "Attention weights of the query where it stands (pale) and, if it comes to rest, there (full)."});
     const circle = side && frame.chart(side, {height: 180, x: "direction in turns", y: "energy",
       series: ["blue", "grey"], names: ["attention", "classical"],
       label: "Energy along the circle of radius 1.5: attention (blue) has a valley for every pattern "
@@ -87,35 +89,33 @@
     function changed(other, write = true) {
       for (const name of Object.keys(KNOBS)) shown[name].show(state[name]);
       shown.count.show(String(state.points.length));
-      if (other || !basins) {
-        basins = {next: 0, ends: new Int8Array(CELLS * CELLS).fill(-2), heights: heights()};
-      }
+      // Only noted here: a drag changes more often than a picture is drawn.
+      if (other || !basins) basins = null;
       if (write) frame.writeState(NAME, words());
       tick();
     }
 
     // ---- pictures
 
-    // Where unit steps from each cell of the plane end; as many as fit into a picture's time.
+    // Where steps of the size that is set lead from each cell of the plane; as many as fit into a
+    // picture's time.
     function fillBasins(until) {
+      basins ??= {next: 0, ends: new Int8Array(CELLS * CELLS).fill(UNKNOWN), high: heights()};
       while (basins.next < CELLS * CELLS && performance.now() < until) {
         // Cells far apart first, so that the whole is there early.
         const cell = (basins.next * 1021) % (CELLS * CELLS);
         const x = coordinate(cell % CELLS), y = -coordinate(Math.floor(cell / CELLS));
-        const end = landscape.path(state.points, [x, y], state.beta, 1, STEPS).at(-1);
-        basins.ends[cell] = landscape.recalled(state.points, end, state.beta);
+        basins.ends[cell] = landscape.end(state.points, follow([x, y]), state.beta);
         basins.next += 1;
       }
       return basins.next < CELLS * CELLS;
     }
 
+    function follow(query) { return landscape.path(state.points, query, state.beta, state.step, STEPS); }
+
     // Energies on a fine grid between 0 and 1.
     function heights() {
-      const values = new Float64Array(FINE * FINE);
-      for (let cell = 0; cell < values.length; cell += 1) {
-        const x = coordinate(cell % FINE, FINE), y = -coordinate(Math.floor(cell / FINE), FINE);
-        values[cell] = landscape.energy(state.points, [x, y], state.beta);
-      }
+      const values = landscape.relief(state.points, state.beta, REACH, FINE);
       const least = values.reduce((a, b) => Math.min(a, b));
       const most = values.reduce((a, b) => Math.max(a, b));
       return values.map((e) => Math.sqrt((e - least) / (most - least + 1e-12)));
@@ -139,13 +139,22 @@
     const cells = sheet(CELLS), relief = sheet(FINE);
     function drawCells() {
       const picture = cells.getContext("2d").createImageData(CELLS, CELLS);
-      const hues = [...HUES.map(channels), channels("grey")];
+      const hues = HUES.map(channels), grey = channels("grey");
       basins.ends.forEach((end, cell) => {
-        picture.data.set([...hues[end < 0 ? HUES.length : end], end === -2 ? 60 : 190], 4 * cell);
+        const thick = end === UNKNOWN ? 60 : end < landscape.MIXTURE ? 0 : 190;
+        picture.data.set([...(hues[end] ?? grey), thick], 4 * cell);
       });
       cells.getContext("2d").putImageData(picture, 0, 0);
+    }
+
+    // The dearest sheet: as long as neither heights nor theme change, it stays as it is.
+    let painted = {};
+    function drawRelief() {
+      const theme = document.documentElement.dataset.theme, {high} = basins;
+      if (painted.high === high && painted.theme === theme) return;
+      painted = {high, theme};
       const over = relief.getContext("2d").createImageData(FINE, FINE);
-      const paper = channels("paper"), line = channels("ink"), {heights: high} = basins;
+      const paper = channels("paper"), line = channels("ink");
       for (let cell = 0; cell < high.length; cell += 1) {
         // How far the next line is, in cells: a line is one and a half of them wide, with soft edges.
         const right = cell % FINE ? cell - 1 : cell + 1, above = cell < FINE ? cell + FINE : cell - FINE;
@@ -153,8 +162,8 @@
         const share = (10 * high[cell]) % 1;
         const near = 1.25 - Math.min(share, 1 - share) / (slope + 1e-9);
         const thick = Math.min(1, Math.max(0, near)) * 0.35;
-        const mixed = paper.map((entry, n) => entry + thick * (line[n] - entry));
-        over.data.set([...mixed, (60 + 185 * high[cell]) * (1 - thick) + 160 * thick], 4 * cell);
+        for (let n = 0; n < 3; n += 1) over.data[4 * cell + n] = paper[n] + thick * (line[n] - paper[n]);
+        over.data[4 * cell + 3] = (60 + 185 * high[cell]) * (1 - thick) + 160 * thick;
       }
       relief.getContext("2d").putImageData(over, 0, 0);
     }
@@ -168,13 +177,13 @@
       context.clearRect(0, 0, width, height);
       if (!basins) return;
       drawCells();
+      drawRelief();
       const [left, top] = at([-REACH, REACH]);
       context.imageSmoothingQuality = "high";
       context.save();
       context.beginPath(); context.roundRect(left, top, 2 * size, 2 * size, 10); context.clip();
       for (const one of [cells, relief]) context.drawImage(one, left, top, 2 * size, 2 * size);
       context.restore();
-      const states = landscape.path(state.points, state.query, state.beta, state.step, STEPS);
       context.strokeStyle = context.fillStyle = frame.color("text");
       context.lineWidth = 1.5;
       context.beginPath();
@@ -203,8 +212,10 @@
 
     function drawBars(context, width, height) {
       context.clearRect(0, 0, width, height);
-      const end = landscape.path(state.points, state.query, state.beta, state.step, STEPS).at(-1);
-      const rows = [state.query, end].map((point) => landscape.weights(state.points, point, state.beta));
+      if (!states) return;
+      const rows = [landscape.weights(state.points, state.query, state.beta)];
+      const rests = landscape.end(state.points, states, state.beta) >= landscape.MIXTURE;
+      if (rests) rows.push(landscape.weights(state.points, states.at(-1), state.beta));
       const each = width / state.points.length, base = height - 18;
       context.font = "11px sans-serif";
       context.textAlign = "center";
@@ -212,17 +223,19 @@
         rows.forEach((weights, which) => {
           context.fillStyle = frame.color(HUES[i]);
           context.globalAlpha = which ? 1 : 0.45;
-          const tall = (base - 16) * (Number.isFinite(weights[i]) ? weights[i] : 0);
+          const tall = (base - 16) * weights[i];
           context.fillRect(i * each + each * (0.15 + 0.36 * which), base - tall, each * 0.33, tall);
         });
         context.globalAlpha = 1;
         context.fillStyle = frame.color("text");
         context.fillText(`${i + 1}`, (i + 0.5) * each, height - 5);
-        context.fillText(rows[1][i].toFixed(2), (i + 0.68) * each, base - (base - 16) * rows[1][i] - 4);
+        const shown = rows.at(-1)[i];
+        context.fillText(shown.toFixed(2), (i + (rests ? 0.68 : 0.32)) * each, base - (base - 16) * shown - 4);
       });
     }
 
     function draw() {
+      states = follow(state.query);
       plane.paint();
       if (!small) drawSide();
       tellOutcome();
@@ -242,25 +255,49 @@
     }
 
     function tellOutcome() {
-      const states = landscape.path(state.points, state.query, state.beta, state.step, STEPS);
       const energies = states.map((point) => landscape.energy(state.points, point, state.beta));
       const climbs = energies.filter((e, n) => n && e > energies[n - 1] + 1e-9).length;
-      tell(`β = ${state.beta.toFixed(2)}, step ${state.step.toFixed(2)}: the query ${outcome(states)}; `
-        + `${climbs} of its steps climb.`);
+      tell(`β = ${state.beta.toFixed(2)}, step ${state.step.toFixed(2)}: the query ${outcome()}; `
+        + `${climbs} of its steps climb.${shares()}`);
     }
 
     // Where the query's path ends, in words.
-    function outcome(states) {
-      const end = states.at(-1), moved = states.length - 1;
-      if (!(Math.hypot(...end) < 1e3)) return "runs away";
-      if (moved === STEPS) return `has not come to rest after ${STEPS} steps`;
-      const weights = landscape.weights(state.points, end, state.beta);
-      const best = landscape.recalled(state.points, end, state.beta), rests = `rests after ${moved} steps`;
-      if (best >= 0) return `${rests} at pattern ${best + 1} with weight ${weights[best].toFixed(2)}`;
+    function outcome() {
+      const end = landscape.end(state.points, states, state.beta), {AWAY, MOVING, MIXTURE} = landscape;
+      if (end === AWAY) return "runs away";
+      if (end === MOVING) return `has not come to rest after ${STEPS} steps`;
+      const weights = landscape.weights(state.points, states.at(-1), state.beta);
+      const rests = `rests after ${states.length - 1} steps`;
       const most = Math.max(...weights), least = Math.min(...weights);
-      return most - least < 0.01
-        ? `${rests} at the average of all patterns, each with weight ${most.toFixed(2)}`
-        : `${rests} at a mixture, in which no pattern has more weight than ${most.toFixed(2)}`;
+      if (end === MIXTURE) {
+        return most - least < 0.01
+          ? `${rests} at the average of all patterns, each with weight ${most.toFixed(2)}`
+          : `${rests} at a mixture, in which no pattern has more weight than ${most.toFixed(2)}`;
+      }
+      const there = members(end), weight = there.reduce((sum, i) => sum + weights[i], 0);
+      return `${rests} at ${named(end)} with weight ${weight.toFixed(2)}${there.length > 1 ? " together" : ""}`;
+    }
+
+    // The patterns on the spot of the first of them.
+    function members(first) {
+      return [...landscape.spots(state.points).entries()].filter(([, spot]) => spot === first).map(([i]) => i);
+    }
+
+    function named(first) {
+      const numbers = members(first).map((i) => i + 1);
+      return numbers.length > 1 ? `patterns ${numbers.slice(0, -1).join(", ")} and ${numbers.at(-1)} on one spot`
+        : `pattern ${numbers[0]}`;
+    }
+
+    // How much of the plane has which colour, once all of it has one.
+    function shares() {
+      if (basins.next < CELLS * CELLS) return "";
+      const share = (belongs) => Math.round((100 * basins.ends.filter(belongs).length) / basins.ends.length);
+      const told = state.points.map((_, i) => [share((end) => end === i), `ends at ${named(i)}`]);
+      told.push([share((end) => end === landscape.MIXTURE), "ends at a mixture"],
+        [share((end) => end < landscape.MIXTURE), "does not come to rest"]);
+      const words = told.filter(([percent]) => percent).map(([percent, what]) => `${percent} % ${what}`);
+      return ` Of the plane ${words.join(", ")}.`;
     }
 
     // ---- hands
@@ -274,20 +311,26 @@
     }
 
     function here() { return frame.geometry(plane.sheet.clientWidth, plane.sheet.clientHeight, REACH); }
-    plane.sheet.addEventListener("pointerdown", (event) => {
-      const {place: at, back} = here(), hand = frame.pointer(plane.sheet, event);
+
+    // What lies under a hand: the query, the number of a pattern, or null.
+    function under(hand) {
+      const {place: at} = here();
       const far = (point) => Math.hypot(at(point)[0] - hand[0], at(point)[1] - hand[1]);
-      const distances = state.points.map(far);
-      const nearest = distances.indexOf(Math.min(...distances));
+      // The query first, which a pattern would hide.
+      const all = [["query", far(state.query)], ...state.points.map((point, i) => [i, far(point)])];
+      const [what, distance] = all.reduce((best, one) => (one[1] < best[1] ? one : best));
+      return distance < GRIP ? what : null;
+    }
+
+    frame.hand(plane.sheet, {
       // On a pattern it is taken; anywhere else the query is dropped.
-      held = far(state.query) > 14 && distances[nearest] < 14 ? nearest : "query";
-      plane.sheet.setPointerCapture(event.pointerId);
-      if (held === "query") move(back(hand));
-      tick();
-    });
-    plane.sheet.addEventListener("pointermove", (event) => {
-      if (!event.buttons) return;
-      move(here().back(frame.pointer(plane.sheet, event)));
+      down(hand) {
+        held = under(hand) ?? "query";
+        if (held === "query") move(here().back(hand));
+        tick();
+      },
+      move: (hand) => move(here().back(hand)),
+      grabs: (hand) => under(hand) !== null,
     });
     plane.sheet.addEventListener("keydown", (event) => {
       const ways = {ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1]};

@@ -18,10 +18,20 @@ spinformer.landscape = (() => {
     return look(patterns, state, beta).weights;
   }
 
-  // The pattern that has more than half of the weight of a state, -1 if none has: a mixture. What
-  // rounding leaves between two equal weights does not count.
+  // Patterns on one spot, closer than their discs are wide, are one to attention: of each pattern the
+  // first that is there.
+  const SPOT = 0.05;
+  function spots(patterns) {
+    return patterns.map((x) =>
+      patterns.findIndex((y) => Math.hypot(x[0] - y[0], x[1] - y[1]) < SPOT));
+  }
+
+  // The first pattern of the spot that has more than half of the weight of a state, -1 if none has: a
+  // mixture. What rounding leaves between two equal weights does not count.
   function recalled(patterns, state, beta) {
-    return weights(patterns, state, beta).findIndex((weight) => weight > 0.501);
+    const first = spots(patterns), found = weights(patterns, state, beta);
+    return found.findIndex((_, i) =>
+      found.reduce((sum, weight, j) => sum + (first[j] === i ? weight : 0), 0) > 0.501);
   }
 
   // E(ξ) = ½ ξᵀξ − β⁻¹ log Σ_i exp(β x_iᵀξ).
@@ -55,5 +65,34 @@ spinformer.landscape = (() => {
     return states;
   }
 
-  return {weights, recalled, energy, classical, update, path};
+  // How a path ends: the number of a pattern (as in `recalled`), or MIXTURE, at rest; MOVING if it
+  // took all its steps without rest; AWAY beyond all patterns. The plane's colours, the bars and the
+  // sentence all ask here.
+  const MIXTURE = -1, MOVING = -2, AWAY = -3;
+  function end(patterns, states, beta) {
+    const last = states.at(-1), before = states.at(-2);
+    if (!(Math.hypot(...last) < 1e3)) return AWAY;
+    const moved = Math.hypot(last[0] - before[0], last[1] - before[1]);
+    return moved < 1e-6 ? recalled(patterns, last, beta) : MOVING;
+  }
+
+  // Energies at the middles of side × side cells of the plane −reach … reach, row by row from above:
+  // without an array for each, a figure asks for tens of thousands.
+  function relief(patterns, beta, reach, side) {
+    const found = new Float64Array(side * side), scores = new Float64Array(patterns.length);
+    for (let cell = 0; cell < found.length; cell += 1) {
+      const x = reach * ((2 * ((cell % side) + 0.5)) / side - 1);
+      const y = reach * (1 - (2 * (Math.floor(cell / side) + 0.5)) / side);
+      let largest = -Infinity, total = 0;
+      for (let i = 0; i < scores.length; i += 1) {
+        scores[i] = beta * (patterns[i][0] * x + patterns[i][1] * y);
+        if (scores[i] > largest) largest = scores[i];
+      }
+      for (let i = 0; i < scores.length; i += 1) total += Math.exp(scores[i] - largest);
+      found[cell] = 0.5 * (x * x + y * y) - (largest + Math.log(total)) / beta;
+    }
+    return found;
+  }
+
+  return {weights, spots, recalled, energy, classical, update, path, end, relief, MIXTURE, MOVING, AWAY};
 })();

@@ -11,13 +11,17 @@
   const RANGES = {"1.2 to 1.3": [1.2, 1.3], "1.26 to 1.28": [1.26, 1.28], "0.5 to 1.5": [0.5, 1.5],
     "0.5 to 4": [0.5, 4]};
   const KEPT = 4096, SHOWN = 240, PART = 1500, COLUMNS = 840, HEIGHT = 340, APART = 1e-10;
+  const STRETCH = 2000, STRETCHES = 400;
+  const SAYS = {grow: "small changes grow: chaos, for now", "die out": "small changes die out: the text repeats",
+    stay: "within the error small changes neither grow nor die out: regular",
+    open: "whether small changes grow is not yet decided"};
 
   function build(place) {
     const data = spinformer.data.map;
     const names = Object.keys(data);
     const state = {network: names[0], start: Object.keys(data[names[0]].starts)[0],
       range: "1.2 to 1.3", beta: 1.275, gamma: Number(data[names[0]].gamma.toFixed(2)), epsilon: data[names[0]].epsilon};
-    let system, recent, count, diagram, apart, marks, speed = 200;
+    let system, near, recent, count, diagram, apart, growth, speed = 200;
     // It moves if it should and somebody sees it.
     let running = !frame.still.matches, seen = false;
 
@@ -34,7 +38,7 @@
     const pace = frame.slider(knobs, {name: "pace", label: "steps a picture", low: 1, high: 20000,
       digits: 0, log: true, value: speed, change: (number) => { speed = Math.max(1, number); }});
     const buttons = frame.element(place, "div", {class: "explorable-buttons"});
-    const go = frame.button(buttons, "Pause", () => { running = !running; told(); tick(); });
+    const go = frame.button(buttons, "Pause", () => { running = !running; draw(); tick(); });
     frame.button(buttons, "One token", () => { running = false; advance(1); draw(); });
     frame.button(buttons, "Start again", restart);
     const counter = frame.element(buttons, "span", {class: "explorable-counter"});
@@ -43,16 +47,16 @@
 
     const orbits = frame.canvas(panels, {height: HEIGHT, draw: drawOrbits, wide: true,
       label: "Orbit diagram: values of the first overlap against β. Press in it to set β."});
-    orbits.sheet.classList.add("explorable-press");
+    frame.hand(orbits.sheet, {down: press, move: press});
     const portrait = frame.canvas(panels, {height: 220, draw: drawPortrait,
       label: "Portrait: two overlaps, one colour for each phase of the position clock."});
     const path = frame.chart(panels, {height: 160, label: "The last tokens: first overlap against time.",
       x: "token", y: "m₁", series: ["blue"]});
-    const lines = frame.chart(panels, {height: 160, x: "turns a token", y: "log₁₀ power", series: ["blue"],
+    const lines = frame.chart(panels, {height: 160, x: "frequency (cycles per token)", y: "log₁₀ power", series: ["blue"],
       label: "Spectrum of the last 4,096 tokens; a chaotic text has a floor, a regular one lines."});
-    const rates = frame.chart(panels, {height: 160, x: "thousand tokens", y: "nats a token",
+    const rates = frame.chart(panels, {height: 160, x: "thousand tokens", y: "nats per token",
       series: ["orange", "grey"],
-      label: "Running exponent: mean growth of a small change over each of the last stretches."});
+      label: "Running exponent: mean growth of a small change over each stretch of 2,000 tokens."});
     const parting = frame.chart(panels, {height: 160, x: "token", y: "log₁₀ distance", series: ["red"],
       label: "Two starts 1e-10 apart: the distance of their texts."});
 
@@ -82,22 +86,18 @@
       restart();
     }
 
+    // Everything from token 0 on: no chart keeps what another setting gave.
     function restart() {
       const start = network().starts[state.start];
+      const beside = {...start, attention: start.attention.map((v) => v.map((x) => x + APART))};
       system = new map.System(network(), start, parameters());
-      recent = {values: new Float64Array(KEPT), other: new Float64Array(KEPT), size: 0};
-      marks = {at: [], rate: [], steps: 0, growth: 0};
+      near = new map.System(network(), beside, parameters());
+      recent = {values: new Float64Array(KEPT), other: new Float64Array(KEPT)};
+      apart = [];
+      growth = {at: [], rate: [], before: 0};
       count = 0;
-      const near = {...start, attention: start.attention.map((v) => v.map((x) => x + APART))};
-      const one = map.trajectory(network(), start, parameters(), PART);
-      const other = map.trajectory(network(), near, parameters(), PART);
-      apart = one.map((row, n) => {
-        const square = row.reduce((sum, x, a) => sum + (x - other[n][a]) ** 2, 0);
-        return Math.log10(Math.sqrt(square) + 1e-17);
-      });
-      parting.setData([apart.map((_, n) => n), apart]);
+      frame.clear(place);
       draw();
-      told();
     }
 
     // ---- time
@@ -109,15 +109,21 @@
         recent.values[at] = system.output[0];
         recent.other[at] = system.output[Math.min(1, system.P - 1)];
         count += 1;
-        if (system.steps - marks.steps >= 2000) {
-          system.rescale();
-          marks.rate.push((system.growth - marks.growth) / (system.steps - marks.steps));
-          marks.at.push(system.steps / 1000);
-          marks.steps = system.steps;
-          marks.growth = system.growth;
-          if (marks.rate.length > 400) { marks.rate.shift(); marks.at.shift(); }
+        if (apart.length < PART) {
+          near.step();
+          const square = system.output.reduce((sum, x, a) => sum + (x - near.output[a]) ** 2, 0);
+          apart.push(Math.log10(Math.sqrt(square) + 1e-17));
         }
+        if (count % STRETCH === 0) endStretch();
       }
+    }
+
+    function endStretch() {
+      system.rescale();
+      growth.rate.push((system.growth - growth.before) / STRETCH);
+      growth.at.push(count / 1000);
+      growth.before = system.growth;
+      if (growth.rate.length > STRETCHES) { growth.rate.shift(); growth.at.shift(); }
     }
 
     let waiting = 0;
@@ -210,21 +216,15 @@
       context.beginPath(); context.moveTo(x, 4); context.lineTo(x, base); context.stroke();
     }
 
-    function press(event) {
-      const box = orbits.sheet.getBoundingClientRect();
-      const share = (event.clientX - box.left - EDGE) / (box.width - EDGE - 8);
+    function press([x]) {
+      const share = (x - EDGE) / (orbits.sheet.clientWidth - EDGE - 8);
       const [low, high] = RANGES[state.range];
       set({beta: Number((low + Math.min(1, Math.max(0, share)) * (high - low)).toFixed(KNOBS.beta.digits))});
     }
-    orbits.sheet.addEventListener("pointerdown", (event) => {
-      orbits.sheet.setPointerCapture(event.pointerId);
-      press(event);
-    });
-    orbits.sheet.addEventListener("pointermove", (event) => { if (event.buttons) press(event); });
 
     function drawPortrait(context, width, height) {
       context.clearRect(0, 0, width, height);
-      if (!recent) return;
+      if (!count) return;
       const size = Math.min(width, height) / 2 - 8, x0 = width / 2, y0 = height / 2;
       let reach = 1e-6;
       const kept = Math.min(count, KEPT);
@@ -264,15 +264,19 @@
 
     let pictures = 0;
     function draw() {
-      counter.textContent = `${system.steps.toLocaleString("en")} tokens`;
+      counter.textContent = `${count.toLocaleString("en")} tokens`;
       orbits.paint();
       portrait.paint();
-      const last = Math.min(SHOWN, count), at = [], values = [];
-      for (let n = count - last; n < count; n += 1) { at.push(n); values.push(recent.values[n % KEPT]); }
-      path.setData([at, values]);
-      rates.setData([marks.at, marks.rate, marks.rate.map(() => 0)]);
-      // The dearest picture, every fifteenth time.
-      if (pictures % 15 === 0 && count >= KEPT) {
+      // At token 0 every chart is empty.
+      if (count) {
+        const last = Math.min(SHOWN, count), at = [], values = [];
+        for (let n = count - last; n < count; n += 1) { at.push(n); values.push(recent.values[n % KEPT]); }
+        path.setData([at, values]);
+        parting.setData([apart.map((_, n) => n), apart]);
+        rates.setData([growth.at, growth.rate, growth.rate.map(() => 0)]);
+      }
+      // The dearest picture, every fifteenth time, and whenever the text stands still.
+      if (count >= KEPT && (pictures % 15 === 0 || !running)) {
         const order = new Float64Array(KEPT);
         for (let n = 0; n < KEPT; n += 1) order[n] = recent.values[(count + n) % KEPT];
         const found = map.power(order);
@@ -282,21 +286,25 @@
       told();
     }
 
+    // Nothing of chaos before enough stretches have passed to know how much they scatter.
     function told() {
       go.textContent = running ? "Pause" : "Run";
-      const rate = marks?.rate.at(-1);
-      const verdict = rate === undefined ? "" : rate > 4e-3
-        ? "small changes grow: chaos, for now" : rate < -1e-3
-          ? "small changes die out: the text repeats" : "small changes stay small: regular";
-      tell(`Token ${system.steps.toLocaleString("en")} at β = ${state.beta.toFixed(5)}`
-        + (rate === undefined ? "." : `: growth ${rate.toFixed(4)} nats a token; ${verdict}.`));
+      const found = map.verdict(growth.rate, STRETCH);
+      const enough = STRETCH * (map.LEAST + 1);
+      tell(`Token ${count.toLocaleString("en")} at β = ${state.beta.toFixed(5)}` + (found
+        ? `: growth ${signed(found.mean)} ± ${found.error.toFixed(5)} nats per token over the last `
+          + `${found.count} stretches; ${SAYS[found.says]}.`
+        : `. Whether small changes grow is reported from token ${enough.toLocaleString("en")} on.`));
     }
+
+    function signed(number) { return `${number < 0 ? "−" : ""}${Math.abs(number).toFixed(5)}`; }
 
     set(frame.readState(NAME), false);
     pace.show(speed);
     frame.listen(NAME, () => set(frame.readState(NAME), false), () => { newDiagram(); draw(); });
-    new IntersectionObserver(([entry]) => {
-      seen = entry.isIntersecting;
+    // Several entries may come at once, the oldest first.
+    new IntersectionObserver((entries) => {
+      seen = entries.at(-1).isIntersecting;
       tick();
     }).observe(place);
     tick();

@@ -187,6 +187,25 @@ spinformer.map = (() => {
     return (system.growth - before) / steps;
   }
 
+  // What the mean growth over each of the stretches of a text, of `length` tokens, says of small
+  // changes. The first stretch holds the transient and does not count; after it the last MOST do, so
+  // that a chaos that ends is forgotten; null before there are LEAST. `error` is the standard error
+  // of the mean, and no less than 1/tokens: even on a closed curve, where nothing grows, the length
+  // of a tangent vector goes up and down by some factor. A growth within three errors is told from
+  // nothing only by its limit: below LITTLE it is none.
+  const LEAST = 5, MOST = 10, LITTLE = 1e-3;
+  function verdict(rates, length) {
+    const last = rates.slice(1).slice(-MOST), n = last.length;
+    if (n < LEAST) return null;
+    const mean = last.reduce((sum, rate) => sum + rate, 0) / n;
+    const variance = last.reduce((sum, rate) => sum + (rate - mean) ** 2, 0) / (n - 1);
+    const error = Math.max(Math.sqrt(variance / n), 1 / (n * length));
+    const away = Math.abs(mean) > 3 * error;
+    const says = away ? (mean > 0 ? "grow" : "die out")
+      : Math.abs(mean) + 3 * error < LITTLE ? "stay" : "open";
+    return {mean, error, count: n, says};
+  }
+
   // Power |X_k|² / Σ w² of a real signal of n = 2^j numbers, k = 0 … n/2: the mean taken off, then
   // weighted with w = sin²(πi/n), so that a line stays narrow at any frequency.
   function power(signal) {
@@ -217,5 +236,5 @@ spinformer.map = (() => {
     return found;
   }
 
-  return {System, trajectory, exponent, power};
+  return {System, trajectory, exponent, verdict, power, LEAST};
 })();

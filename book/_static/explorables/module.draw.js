@@ -37,7 +37,7 @@
     const plane = frame.canvas(left, {height: 300, draw: drawPlane,
       label: "Tokens (discs) act as fields: drag them. Thick arrows: what the module returns; "
         + "rings: the exact answer. Lines between discs: couplings, both directions together."});
-    frame.pressed(plane, "Plane of the tokens. Keys 1 to 3 take a token, arrows move it.");
+    frame.keyed(plane, "Plane of the tokens. Keys 1 to 3 take a token, arrows move it.");
     const chain = frame.canvas(left, {height: 250, draw: drawParts,
       label: "One token taken apart, tip to tail: residual (blue), mixing (orange), higher orders "
         + "(green), response of the couplings (violet); ring: the exact answer."});
@@ -66,8 +66,8 @@
       if (!curve || names.some((name) => name !== "strength" && name !== "token")) {
         curve = [];
       }
-      found = module.solve(state.tokens, state);
-      truth = module.solveExactly(state.tokens, state);
+      // Only noted here: a drag changes more often than a picture is drawn.
+      found = null;
       if (write) frame.writeState(NAME, words());
       tick();
     }
@@ -118,6 +118,10 @@
     const tick = frame.ticker(fillCurve, draw);
 
     function draw() {
+      if (!found) {
+        found = module.solve(state.tokens, state);
+        truth = module.solveExactly(state.tokens, state);
+      }
       plane.paint();
       chain.paint();
       const now = point(found, truth);
@@ -223,19 +227,24 @@
 
     let held = false;
     function here() { return frame.geometry(plane.sheet.clientWidth, plane.sheet.clientHeight, REACH); }
-    plane.sheet.addEventListener("pointerdown", (event) => {
-      const {place: at} = here(), hand = frame.pointer(plane.sheet, event);
+
+    // The token under a hand, -1 if none is near.
+    function under(hand) {
+      const {place: at} = here();
       const distances = state.tokens.map((x) => Math.hypot(at(x)[0] - hand[0], at(x)[1] - hand[1]));
       const nearest = distances.indexOf(Math.min(...distances));
-      held = distances[nearest] < 30;
-      if (!held) return;
-      plane.sheet.setPointerCapture(event.pointerId);
-      set({token: nearest});
+      return distances[nearest] < 30 ? nearest : -1;
+    }
+    frame.hand(plane.sheet, {
+      down(hand) {
+        const token = under(hand);
+        held = token >= 0;
+        if (held) set({token});
+      },
+      move(hand) { if (held) move(here().back(hand)); },
+      up() { held = false; },
+      grabs: (hand) => under(hand) >= 0,
     });
-    plane.sheet.addEventListener("pointermove", (event) => {
-      if (event.buttons && held) move(here().back(frame.pointer(plane.sheet, event)));
-    });
-    plane.sheet.addEventListener("pointerup", () => { held = false; });
     plane.sheet.addEventListener("keydown", (event) => {
       const ways = {ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1]};
       if (["1", "2", "3"].includes(event.key)) set({token: Number(event.key) - 1});

@@ -41,9 +41,10 @@
     const tell = frame.teller(place);
     const panels = frame.element(place, "div", {class: "explorable-six"});
     const sheets = given.pictures.map((_, i) => {
-      const panel = frame.canvas(panels, {height: 176, label: `Picture ${i + 1}: draw in it.`,
+      const label = `Picture ${i + 1}: draw in it (with a thumb: tap it, then draw).`;
+      const panel = frame.canvas(panels, {height: 176, label,
         draw: (context, width, height) => drawPicture(context, width, height, state.pictures[i], i)});
-      frame.pressed(panel, `Picture ${i + 1}. Arrows move the cursor, space turns a pixel.`);
+      frame.keyed(panel, `Picture ${i + 1}. Arrows move the cursor, space turns a pixel.`);
       hands(panel.sheet, i);
       return panel;
     });
@@ -129,8 +130,7 @@
     // ---- hands
 
     function hands(sheet, i) {
-      const at = (event) => {
-        const [x, y] = frame.pointer(sheet, event);
+      const at = ([x, y]) => {
         const cell = Math.floor(Math.min(sheet.clientWidth, sheet.clientHeight) / side);
         const left = Math.floor((sheet.clientWidth - cell * side) / 2);
         const column = Math.floor((x - left) / cell), row = Math.floor(y / cell);
@@ -142,14 +142,17 @@
         state.pictures[i][n] = held;
         changed();
       };
-      sheet.addEventListener("pointerdown", (event) => {
-        const n = at(event);
-        sheet.setPointerCapture(event.pointerId);
-        // The first pixel says whether a stroke draws or erases.
-        held = n >= 0 ? -state.pictures[i][n] : 1;
-        paint(n);
+      frame.hand(sheet, {
+        down(place) {
+          const n = at(place);
+          // The first pixel says whether a stroke draws or erases.
+          held = n >= 0 ? -state.pictures[i][n] : 1;
+          paint(n);
+        },
+        move: (place) => paint(at(place)),
+        // A thumb scrolls over a picture until a tap has chosen it.
+        grabs: () => document.activeElement === sheet,
       });
-      sheet.addEventListener("pointermove", (event) => { if (event.buttons) paint(at(event)); });
       sheet.addEventListener("keydown", (event) => {
         const ways = {ArrowLeft: -1, ArrowRight: 1, ArrowUp: -side, ArrowDown: side};
         if (event.key in ways) cursor = (cursor + ways[event.key] + size) % size;

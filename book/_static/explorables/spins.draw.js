@@ -4,6 +4,7 @@
   const {frame, spins} = spinformer;
   const NAME = "spins";
   const METHODS = {naive: "blue", tap: "orange", adaptive: "green"};
+  const METHOD_NAMES = Object.keys(METHODS);
   const KNOBS = {
     beta: {label: "β, inverse temperature", low: 0.02, high: 3, step: 0.02, digits: 2},
     j12: {label: "coupling of 1 and 2", low: -2, high: 2, step: 0.05, digits: 2},
@@ -32,7 +33,6 @@
     const triangle = frame.canvas(panels, {height: 300, draw: drawTriangle,
       label: "The spins: pull a disc up or down to change its field (arrow beside it), the middle of a "
         + "line to change its coupling. Arrows in the discs: exact magnetization."});
-    frame.pressed(triangle);
     const side = frame.element(panels, "div");
     const values = frame.chart(side, {height: 170, x: "β", y: "m₁", range: {y: [-1.05, 1.05]},
       series: ["blue", "blue", "orange", "orange", "green", "green", "text"],
@@ -47,53 +47,57 @@
       frame.take(KNOBS, state, change);
       for (const name of Object.keys(KNOBS)) shown[name].show(state[name]);
       const fixed = Object.keys(change).every((name) => name === "beta");
-      if (!curves || !fixed) follow();
+      if (!fixed) curves = null;
       if (write) frame.writeState(NAME, state);
-      draw();
+      tick();
     }
+
+    const tick = frame.ticker(() => false, draw);
 
     function couplings() { return [state.j12, state.j13, state.j23]; }
     function fields() { return [state.h1, state.h2, state.h3]; }
 
-    // Both solutions of each theory along β, each started where the last one ended, cold to warm.
+    // The curves along β.
     function follow() {
       const {low, high} = KNOBS.beta;
       const betas = Array.from({length: GRID}, (_, n) => low + ((high - low) * n) / (GRID - 1));
-      const exact = betas.map((beta) => spins.exact(couplings(), fields(), beta));
-      curves = {betas, exact, found: {}};
-      for (const method of Object.keys(METHODS)) {
-        curves.found[method] = [1, -1].map((side) => {
-          let start = exact.at(-1).m.map((m) => 0.5 * m + 0.45 * side);
-          const line = [];
-          for (let n = GRID - 1; n >= 0; n -= 1) {
-            const point = spins.solve(method, couplings(), fields(), betas[n], start);
-            start = point.m;
-            line[n] = point;
-          }
-          return line;
-        });
+      curves = betas.map((beta) => ({beta, exact: spins.exact(couplings(), fields(), beta)}));
+      for (const method of METHOD_NAMES) {
+        spins.branches(method, couplings(), fields(), betas).forEach((found, n) => { curves[n][method] = found; });
       }
     }
 
+    // The point of the curves at the β that is set, started from its neighbours on them.
+    function here() {
+      const beside = curves.filter(({beta}) => Math.abs(beta - state.beta) < (KNOBS.beta.high - KNOBS.beta.low) / (GRID - 1));
+      const found = METHOD_NAMES.map((method) => [method, spins.solutions(method, couplings(), fields(), state.beta,
+        beside.flatMap((point) => point[method]))]);
+      return {beta: state.beta, exact: spins.exact(couplings(), fields(), state.beta), ...Object.fromEntries(found)};
+    }
+
+    // What the curves show at the β that is set the sentence says: it reads one of their points.
     function draw() {
       triangle.paint();
-      const {betas, exact, found} = curves;
-      const lines = Object.keys(METHODS).flatMap((method) =>
-        found[method].map((line) => line.map((point) => (point.residual < 1e-8 ? point.m[0] : null))));
+      if (!curves) follow();
+      const at = here();
+      const points = [...curves.filter(({beta}) => Math.abs(beta - at.beta) > 1e-9), at]
+        .sort((a, b) => a.beta - b.beta);
+      const betas = points.map(({beta}) => beta);
+      const pairs = METHOD_NAMES.map((method) => points.map((point) => spins.bestAndOther(point[method])));
+      // A theory's two lines: the upper and the lower of the two.
+      const lines = pairs.flatMap((pair) => [Math.max, Math.min].map((which) => pair.map((two) =>
+        (two.length ? which(...two.map(({m}) => m[0])) : null))));
       // The last line is drawn on top: the truth.
-      values.setData([betas, ...lines, exact.map((point) => point.m[0])]);
-      const better = (method, n) => Math.max(...found[method].map((line) => line[n].logZ));
-      costs.setData([betas, ...Object.keys(METHODS).map((method) =>
-        betas.map((beta, n) => (exact[n].logZ - better(method, n)) / beta))]);
-      const at = spins.exact(couplings(), fields(), state.beta);
-      const told = Object.keys(METHODS).map((method) => {
-        const two = [1, -1].map((side) => spins.solve(method, couplings(), fields(), state.beta,
-          at.m.map((m) => 0.5 * m + 0.45 * side)));
-        const apart = Math.max(...two[0].m.map((m, i) => Math.abs(m - two[1].m[i])));
-        const best = two[0].logZ >= two[1].logZ ? two[0] : two[1];
-        return `${method} ${best.m[0].toFixed(3)}${apart > 1e-3 ? " (one of two solutions)" : ""}`;
+      values.setData([betas, ...lines, points.map(({exact}) => exact.m[0])]);
+      costs.setData([betas, ...pairs.map((pair) => pair.map(([best], n) =>
+        (best ? (points[n].exact.logZ - best.logZ) / betas[n] : null)))]);
+      const told = METHOD_NAMES.map((method) => {
+        const [best, other] = spins.bestAndOther(at[method]), count = at[method].length;
+        if (!best) return `${method} does not converge`;
+        const which = best.logZ - other.logZ < 1e-9 ? "one" : "the better", all = count === 2 ? "two" : count;
+        return `${method} ${best.m[0].toFixed(3)}${count > 1 ? ` (${which} of ${all} solutions)` : ""}`;
       });
-      tell(`β = ${state.beta.toFixed(2)}, magnetization of spin 1: exact ${at.m[0].toFixed(3)}, `
+      tell(`β = ${state.beta.toFixed(2)}, magnetization of spin 1: exact ${at.exact.m[0].toFixed(3)}, `
         + `${told.join(", ")}.`);
     }
 
@@ -144,12 +148,9 @@
       });
     }
 
-    // Where the hand took hold, and of which value: sums of small moves would be rounded each.
-    let grip = {y: 0, value: 0};
-    triangle.sheet.addEventListener("pointerdown", (event) => {
-      const box = triangle.sheet.getBoundingClientRect();
-      const [x, y] = frame.pointer(triangle.sheet, event);
-      const corners = geometry(box.width, box.height);
+    // The field or coupling nearest to a place, if it is no farther than that.
+    function under([x, y], reach) {
+      const corners = geometry(triangle.sheet.clientWidth, triangle.sheet.clientHeight);
       const places = {};
       corners.forEach((corner, i) => { places[`h${i + 1}`] = corner; });
       PAIRS.forEach(([i, j]) => {
@@ -157,19 +158,25 @@
       });
       const far = ([, [px, py]]) => Math.hypot(px - x, py - y);
       const [nearest] = Object.entries(places).sort((a, b) => far(a) - far(b));
-      held = far(nearest) < 40 ? nearest[0] : null;
-      grip = {y: event.clientY, value: state[held]};
-      if (held) triangle.sheet.setPointerCapture(event.pointerId);
-      triangle.paint();
+      return far(nearest) < reach ? nearest[0] : null;
+    }
+
+    // Where the hand took hold, and of which value: sums of small moves would be rounded each.
+    let grip = {y: 0, value: 0};
+    frame.hand(triangle.sheet, {
+      down(at) {
+        held = under(at, 40);
+        grip = {y: at[1], value: state[held]};
+        triangle.paint();
+      },
+      move([, y]) { if (held) set({[held]: grip.value + (grip.y - y) / 60}); },
+      up() { held = null; triangle.paint(); },
+      // A thumb needs room beside the discs to scroll.
+      grabs: (at) => under(at, 28) !== null,
     });
-    triangle.sheet.addEventListener("pointermove", (event) => {
-      if (!event.buttons || !held) return;
-      set({[held]: grip.value + (grip.y - event.clientY) / 60});
-    });
-    triangle.sheet.addEventListener("pointerup", () => { held = null; triangle.paint(); });
 
     set(frame.readState(NAME), false);
-    frame.listen(NAME, () => set(frame.readState(NAME), false), draw);
+    frame.listen(NAME, () => set(frame.readState(NAME), false), tick);
   }
 
   frame.start(NAME, build);

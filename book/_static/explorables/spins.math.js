@@ -111,11 +111,15 @@ spinformer.spins = (() => {
           const [up, down] = [moved(1e-5), moved(-1e-5)];
           return SITES.map((i) => (up[i] - down[i]) / 2e-5);
         });
+        // Only where ψ is concave in m: elsewhere the step leads to a saddle.
+        const v = here.m.map((m) => Math.max(1 - m * m, 1e-15));
+        const bend = SITES.map((i) => SITES.map((j) =>
+          -0.5 * (columns[j][i] * Math.sqrt(v[i] / v[j]) + columns[i][j] * Math.sqrt(v[j] / v[i]))));
         const back = inverse(SITES.map((i) => SITES.map((j) => columns[j][i]))).inverse;
         const next = SITES.map((i) =>
           x[i] - SITES.reduce((sum, j) => sum + back[i][j] * here.g[j], 0));
         const there = functional(method, k, theta, next), left = miss(next, there);
-        if (left < 0.5 * residual && there.psi >= here.psi - 1e-12) {
+        if (positive(bend) && left < 0.5 * residual && there.psi >= here.psi - 1e-12) {
           [x, here, residual] = [next, there, left];
           continue;
         }
@@ -134,5 +138,46 @@ spinformer.spins = (() => {
     return {m: here.m, logZ: here.psi, residual};
   }
 
-  return {exact, solve, inverse, positive};
+  // The largest difference between two magnetizations.
+  const far = (a, b) => Math.max(...SITES.map((i) => Math.abs(a.m[i] - b.m[i])));
+
+  // The maxima of ψ uphill from above and from below the exact magnetizations and from the points
+  // `near`, each once, in the order of the first magnetization. No start is symmetric: steps from a
+  // symmetric one would end on a saddle.
+  const ABOVE = [0.45, 0.4, 0.35], ASIDE = [1e-3, -7e-4, 4e-4];
+  function solutions(method, couplings, fields, beta, near = []) {
+    const {m} = exact(couplings, fields, beta);
+    const starts = [1, -1].map((side) => m.map((entry, i) => 0.5 * entry + side * ABOVE[i]));
+    starts.push(...near.map((point) => point.m.map((entry, i) => entry + ASIDE[i])));
+    const found = [];
+    for (const start of starts) {
+      const point = solve(method, couplings, fields, beta, start);
+      if (point.residual < 1e-8 && found.every((other) => far(other, point) > 1e-3)) found.push(point);
+    }
+    return found.sort((a, b) => a.m[0] - b.m[0]);
+  }
+
+  // The solutions at each of rising `betas`: what one start misses is found from the next colder or
+  // warmer β, so that a curve ends only where its solution does.
+  function branches(method, couplings, fields, betas) {
+    const found = [];
+    for (let n = betas.length - 1; n >= 0; n -= 1) {
+      found[n] = solutions(method, couplings, fields, betas[n], found[n + 1]);
+    }
+    for (let n = 1; n < betas.length; n += 1) {
+      const missed = found[n - 1].filter((point) => found[n].every((other) => far(point, other) > 0.1));
+      if (missed.length) found[n] = solutions(method, couplings, fields, betas[n], [...missed, ...found[n]]);
+    }
+    return found;
+  }
+
+  // The solution of the largest ln Z and the one farthest from it, the same where there is one; none
+  // where none converged.
+  function bestAndOther(found) {
+    if (!found.length) return [];
+    const best = found.reduce((a, b) => (b.logZ > a.logZ ? b : a));
+    return [best, found.reduce((a, b) => (far(b, best) > far(a, best) ? b : a))];
+  }
+
+  return {exact, solve, solutions, branches, bestAndOther, inverse, positive};
 })();
