@@ -143,7 +143,7 @@ def alignment_over_kappa(kappa: ArrayLike, *, dim: int) -> np.ndarray:
     return ratio
 
 
-def _scaled_bessel(order: ArrayLike, x: np.ndarray) -> np.ndarray:
+def _scaled_bessel(order: float, x: np.ndarray) -> np.ndarray:
     """exp(−x) I_order(x) for x > 0; Debye's expansion where the library gives up."""
     large = x > _LARGEST_BESSEL
     if not large.any():
@@ -193,6 +193,6 @@ def _debye_alignment(nu: float, x: np.ndarray) -> np.ndarray:
     return 1 / (root + nu) - s**2 / 2 + slope / (1 + first * s / 24 + second * s**2 / 1152)
 
 
-def _debye_term(order: ArrayLike, root: np.ndarray) -> np.ndarray:
+def _debye_term(order: float, root: np.ndarray) -> np.ndarray:
     """First correction of Debye's expansion of I_ν(x), with √(ν² + x²) the `root`."""
     return (3 - 5 * (order / root) ** 2) / 24 / root
