@@ -194,7 +194,8 @@ def check_tensor(
             f"got {value.dtype} on {value.device}"
         )
     data, finite = value.detach(), None
-    if not is_traced():
+    # A tensor on the device "meta" has no values either.
+    if not is_traced() and not data.is_meta:
         # A sum that is finite has finite parts, and takes a fortieth of a look at each of them.
         finite = data.sum().isfinite()
         finite = finite if finite else torch.isfinite(data)

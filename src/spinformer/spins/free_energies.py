@@ -59,7 +59,7 @@ class FreeEnergies:
             f"{'method':12s} {'ln Z':>12s} {'F':>12s} {'off':>9s} {'error':>8s}  stable  converged"
         )
         lines = [heads]
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", over="ignore"):
             energy = -self.log_partition / np.float64(self.beta)
         beyond = _beyond(self.log_partition, self.error, self.bounds)
         for row, name in enumerate(self.methods):

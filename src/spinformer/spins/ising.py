@@ -54,7 +54,7 @@ class IsingStatistics:
     @property
     def free_energy(self) -> np.ndarray:
         """F = −ln Z/β, minus infinity at β = 0, where the entropy rules."""
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", over="ignore"):
             return -self.log_partition / np.float64(self.beta)
 
     @property
@@ -128,11 +128,12 @@ def ising_log_partition(
 
 def _check_precision(pair: torch.Tensor, field: torch.Tensor, beta: float | torch.Tensor) -> None:
     """ValueError where rounding would take more than `_LOST` of an exponent."""
-    if is_traced():
+    if is_traced() or pair.is_meta:
         return
     limit = _LOST / torch.finfo(pair.dtype).eps
     pulls = pair.abs().sum((-2, -1)) + field.abs().sum(-1)
-    strength = float(beta) * float(pulls.max()) if pulls.numel() else 0.0
+    inverse_temperature = beta.detach().item() if isinstance(beta, torch.Tensor) else beta
+    strength = inverse_temperature * float(pulls.max()) if pulls.numel() else 0.0
     if not strength <= limit:
         raise ValueError(_too_strong(("couplings", "fields"), limit, strength))
 
@@ -203,7 +204,7 @@ def sherrington_kirkpatrick(
     ((2, 3, 3), (2, 3), True)
     """
     size = check_integer("size", size, low=1)
-    check_real("field_std", field_std, low=0.0)
+    check_real("field_std", field_std, low=0.0, high=_MAX_ENTRY)
     batch = () if count is None else (check_integer("count", count, low=1),)
     rng = numpy_generator(seed)
     upper = np.triu(rng.standard_normal((*batch, size, size)), 1) / math.sqrt(size)
@@ -225,7 +226,8 @@ def gaussian_couplings(
     """
     size = check_integer("size", size, low=1)
     symmetry = check_real("symmetry", symmetry, low=-1.0, high=1.0)
-    mean, std = check_real("mean", mean), check_real("std", std, low=0.0)
+    mean = check_real("mean", mean, low=-_MAX_ENTRY, high=_MAX_ENTRY)
+    std = check_real("std", std, low=0.0, high=_MAX_ENTRY)
     even, odd = np.triu(numpy_generator(seed).standard_normal((2, size, size)) / np.sqrt(size), 1)
     result = np.sqrt(0.5 * (1.0 + symmetry)) * (even + even.T)
     result += np.sqrt(0.5 * (1.0 - symmetry)) * (odd - odd.T)
@@ -244,7 +246,7 @@ def pair_couplings(ordered: np.ndarray) -> np.ndarray:
     array([[0., 3.],
            [3., 0.]])
     """
-    matrix = check_array("ordered", ordered, square=True)
+    matrix = check_array("ordered", ordered, square=True, low=-_MAX_ENTRY, high=_MAX_ENTRY)
     return (matrix + matrix.swapaxes(-1, -2)) * (1 - np.eye(matrix.shape[-1]))
 
 

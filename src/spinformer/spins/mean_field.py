@@ -236,8 +236,20 @@ def _ordered_fields(k: np.ndarray, theta: np.ndarray) -> list[np.ndarray]:
     spread = float(eigenvalues[-1] - eigenvalues[0])
     leading = vectors[:, eigenvalues >= eigenvalues[-1] - 1e-8 * spread]
     order = leading @ (leading.T @ any_vector)
-    order /= np.abs(order).max()
+    # Plus is the sign of the majority, so that of two mirror images the same is met first.
+    order /= math.copysign(float(np.abs(order).max()), float(order.sum()))
     return [theta + sign * (k @ order) + nudge for sign in (1.0, -1.0)]
+
+
+def _is_better(other: Any, best: Any, *, psi: tuple[float, float]) -> bool:
+    """Stable solutions before others, solutions before none, and then the larger psi.
+
+    By more than rounding, so that of two mirror images the first one stays on every processor.
+    """
+    solved = [int(x.status == Status.CONVERGED) + int(x.stable) for x in (other, best)]
+    if solved[0] != solved[1]:
+        return solved[0] > solved[1]
+    return solved[0] > 0 and psi[0] > psi[1] + _ROUNDING * (1 + abs(psi[1]))
 
 
 @record
@@ -251,12 +263,6 @@ class _Climb:
     status: Status
     susceptibility: np.ndarray
     stable: bool
-
-    @property
-    def rank(self) -> tuple[int, float]:
-        """Stable solutions before others, solutions before none, and then the largest psi."""
-        solved = self.status == Status.CONVERGED
-        return int(solved) + int(self.stable), self.point.psi if solved else 0.0
 
 
 def _climb(
@@ -353,7 +359,7 @@ def solve_mean_field(
         if all_starts or (start is None and not best.stable):
             for ordered in _ordered_fields(k[system], theta[system]):
                 other = _climb(evaluate, ordered, **limits)
-                if other.rank > best.rank:
+                if _is_better(other, best, psi=(other.point.psi, best.point.psi)):
                     best = other
         found.append(best)
 
@@ -463,17 +469,11 @@ def belief_propagation(
     if len(messages.strength) and (all_starts or not best.stable):
         for ordered in _ordered_fields(beta * j, beta * h):
             other = messages.settled(messages.next_from(ordered[messages.out]), **run)
-            if _belief_rank(other) > _belief_rank(best):
+            if _is_better(other, best, psi=(other.log_partition, best.log_partition)):
                 best = other
     if throw:
         best.require("the messages of belief propagation")
     return best
-
-
-def _belief_rank(found: Beliefs) -> tuple[int, float]:
-    """As `_Climb.rank`."""
-    solved = bool(found.converged)
-    return int(solved) + int(found.stable), found.log_partition if solved else 0.0
 
 
 def _log_cosh(x: np.ndarray) -> np.ndarray:

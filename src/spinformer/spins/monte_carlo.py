@@ -402,7 +402,10 @@ def _exact_sums(
     for dtype, bits in _BITS.items():
         # In double precision energies, of all spins, are no longer than the fields of each.
         spare = 1 if dtype is np.float32 else 1 + math.ceil(math.log2(len(fields)))
-        unit = 2.0 ** (math.ceil(math.log2(largest)) + spare - bits) if largest > 0 else 1.0
+        unit = 1.0
+        if largest > 0:
+            # The smallest number of all where that is still larger.
+            unit = 2.0 ** max(math.ceil(math.log2(largest)) + spare - bits, -1074)
         lost = 0.0
         rounded = []
         for array in (couplings, fields):
