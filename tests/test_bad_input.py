@@ -172,6 +172,9 @@ MISFITS: dict[str, list[dict[str, Any]]] = {
         {"sizes": [0, 2, 3]},
         {"values": [1, 1]},
         {"errors": [1, 0, 1]},
+        {"errors": [1e-320, 1e-320, 1e-320]},
+        {"values": [1e-300, 1, 1], "errors": [1, 1, 1]},
+        {"sizes": [1.0, 1.0 + 1e-9, 1.0]},
     ],
     "core.statistics.integrated_autocorrelation_time": [
         {"series": [1.0, 2.0, 3.0]},

@@ -1,3 +1,4 @@
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -104,6 +105,26 @@ def test_the_error_names_the_argument(check, error, rules, refused):
 def test_the_error_tells_what_is_allowed_and_what_came(call, told):
     with pytest.raises(ValueError, match=told):
         call()
+
+
+def test_an_asymmetry_of_rounding_is_told_what_mends_it():
+    """Couplings from single precision: the call that the error proposes works."""
+    couplings = np.triu(np.random.default_rng(0).standard_normal((4, 4)), 1)
+    couplings = couplings + couplings.T.astype(np.float32)
+    hint = r"couplings must be symmetric, .*; where that is rounding, pass (\(.*\) / 2)$"
+    for check, given in (
+        (check_array, couplings),
+        (check_array, couplings[None]),
+        (check_tensor, torch.tensor(couplings)),
+        (check_tensor, torch.tensor(couplings)[None]),
+    ):
+        with pytest.raises(ValueError, match=hint) as error:
+            check("couplings", given, symmetric=True)
+        (mended,) = re.findall(hint, str(error.value))
+        check("couplings", eval(mended, {"couplings": given}), symmetric=True)
+    # What is no rounding has no hint: half of a triangle is another system.
+    with pytest.raises(ValueError, match=r"got an asymmetry of [\d.]+$"):
+        check_array("couplings", np.triu(couplings), symmetric=True)
 
 
 def test_symmetric_is_meant_to_ten_digits_of_the_largest_entry():

@@ -1,3 +1,5 @@
+import math
+
 import mpmath
 import numpy as np
 import pytest
@@ -46,6 +48,57 @@ def test_bessel_functions_of_the_sphere_agree_with_forty_digits(dim, kappa):
     assert float(alignment_over_kappa(kappa, dim=dim)) == pytest.approx(
         alignment / kappa, rel=5e-12
     )
+
+
+@pytest.mark.parametrize("dim", [2302, 4000, 10**6, 10**9])
+@pytest.mark.parametrize("ratio", [0.51, 1.0, 10.0])
+def test_alignment_of_many_components_by_its_continued_fraction(dim, ratio):
+    """A_D(κ) for κ of the order of D, where Bessel functions leave the range of numbers."""
+    kappa, order = ratio * dim, dim / 2 - 1
+    # From so far out that the start is forgotten; its own error is of the order of 1/D.
+    steps = 3000
+    fraction = kappa / (order + steps + math.hypot(order + steps, kappa))
+    for n in range(steps, 0, -1):
+        fraction = 1.0 / (2 * (order + n) / kappa + fraction)
+    assert float(mean_alignment(kappa, dim=dim)) == pytest.approx(fraction, rel=3e-12)
+
+
+@pytest.mark.parametrize("dim", [1, 3, 10**9, 10**12])
+def test_the_largest_fields_and_dimensions_stay_in_range(dim):
+    with mpmath.workdps(60):
+        for kappa in (1e-300, 1e3, 1e10, 1e308):
+            if dim < 10 and kappa == 1e-300:
+                continue
+            nu, x = mpmath.mpf(dim) / 2 - 1, mpmath.mpf(kappa)
+            root = mpmath.sqrt(nu**2 + x**2)
+            # Debye's expansion to its second term; for weak fields κ²/2D.
+            log_bessel = root - nu * mpmath.asinh(nu / x) - mpmath.log(2 * mpmath.pi * root) / 2
+            log_bessel += mpmath.log(1 + (3 - 5 * (nu / root) ** 2) / (24 * root))
+            wanted = mpmath.loggamma(nu + 1) - nu * mpmath.log(x / 2) + log_bessel
+            wanted = x**2 / (2 * dim) if kappa < 1e4 < dim else wanted
+            found = float(log_sphere_integral(kappa, dim=dim))
+            assert found == pytest.approx(float(wanted), rel=1e-6, abs=0)
+
+
+def test_what_a_function_returns_is_checked_as_what_enters():
+    for wrong in (
+        lambda z: np.where(z > 0, z, np.nan),
+        lambda z: np.full_like(z, np.inf),
+        lambda z: 1j * z,
+        lambda z: z[:3],
+        lambda z: 1.0,
+        lambda z: None,
+    ):
+        with pytest.raises((TypeError, ValueError), match="what function returns must"):
+            normal_average(wrong)
+
+    def changed(z):
+        z *= 2.0
+        return z**2
+
+    # A function that changes its nodes changes its own.
+    assert normal_average(changed) == pytest.approx(4.0, abs=1e-9)
+    assert normal_average(changed) == pytest.approx(4.0, abs=1e-9)
 
 
 def test_without_a_field_nothing_is_aligned():

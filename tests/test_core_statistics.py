@@ -16,6 +16,8 @@ from spinformer.core import statistics
         (2.0, 0.0, "2"),
         (2.0, float("nan"), "2"),
         (np.float64(1.5), np.float64(0.25), "1.50(25)"),
+        (1.25e-300, 2e-302, "1.25e-300 ± 2e-302"),
+        (1.25e300, 2e298, "1.25e+300 ± 2e+298"),
     ],
 )
 def test_an_estimate_prints_its_uncertain_digits(value, error, shown):
@@ -68,6 +70,40 @@ def test_chains_share_one_mean_and_count_together():
     # A series of anticorrelated samples is not credited with more samples than it has.
     assert statistics.integrated_autocorrelation_time([1.0, -1.0] * 50) == 1.0
     assert statistics.integrated_autocorrelation_time(np.full(100, 1e8)) == 1.0
+
+
+@pytest.mark.parametrize("scale", [2.0**-1000, 1e-150, 1e-14, 1e-7, 1.0, 1e30, 2.0**1000])
+def test_no_scale_of_a_series_changes_what_is_said_of_it(scale):
+    series = autoregressive(4, 3, 400, 0.8)
+    time = statistics.integrated_autocorrelation_time(series)
+    assert time > 5
+    assert statistics.integrated_autocorrelation_time(scale * series) == pytest.approx(time)
+    plain, scaled = statistics.mean_estimate(series[0]), statistics.mean_estimate(scale * series[0])
+    assert scaled.value == pytest.approx(scale * plain.value, rel=1e-12, abs=0)
+    assert scaled.error == pytest.approx(scale * plain.error, rel=1e-12, abs=0)
+    assert statistics.integrated_autocorrelation_time(np.full(100, scale)) == 1.0
+    # What varies by rounding alone is constant.
+    rounded = scale * (1.0 + 1e-15 * np.sign(series[0]))
+    assert statistics.integrated_autocorrelation_time(rounded) == 1.0
+
+
+def test_a_short_series_counts_the_pairs_that_it_has():
+    """ρ(t) is the mean of n − t products, few of n in a short series."""
+    for seed in range(20):
+        short = autoregressive(seed, 2, 7, 0.7)
+        assert statistics.integrated_autocorrelation_time(short) == pytest.approx(plain_time(short))
+
+
+def plain_time(series):
+    """1 + 2 Σ ρ(t) up to the first lag of at least three times the sum, in plain loops."""
+    chains = np.atleast_2d(series) - np.mean(series)
+    length, time = chains.shape[1], 1.0
+    for lag in range(1, length):
+        if lag - 1 >= 3.0 * max(time, 1.0):
+            break
+        products = [row[t] * row[t + lag] for row in chains for t in range(length - lag)]
+        time += 2.0 * np.mean(products) / np.mean(chains**2)
+    return max(time, 1.0)
 
 
 @pytest.mark.parametrize("trials", [10, 200])

@@ -9,6 +9,9 @@ import torch
 from spinformer.spins import ising
 from spinformer.spins.monte_carlo import sample_ising
 
+# Two spins tied to each other, and a third that is free.
+HARD = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
+
 
 def _glass(seed, size, batch=()):
     rng = np.random.default_rng(seed)
@@ -119,7 +122,8 @@ def test_batch_members_do_not_see_their_neighbours():
     ("arguments", "message"),
     [
         ((np.zeros((21, 21)), np.zeros(21), 1.0), "at most 20 spins"),
-        ((np.zeros((2, 2)), np.full(2, 1e200), 1e200), "beta must keep beta \\* fields"),
+        ((np.zeros((2, 2)), np.full(2, 1e200), 1e200), "fields must have entries within"),
+        ((HARD, np.array([0.0, 0.0, 1.0]), 1e16), "beta must keep beta \\* couplings and beta"),
         ((np.array([[0.0, 1.0], [0.5, 0.0]]), np.zeros(2), 1.0), "symmetric"),
         ((np.eye(2), np.zeros(2), 1.0), "zero diagonal"),
         ((np.zeros((2, 2)), np.zeros(3), 1.0), "fields must have shape"),
@@ -132,8 +136,35 @@ def test_bad_input_is_named(arguments, message):
         ising.solve_exact(couplings, fields=fields, beta=beta)
 
 
+@pytest.mark.parametrize("scale", [1e3, 1e8, 1e11])
+def test_a_small_field_beside_a_hard_coupling_is_summed_or_refused(scale):
+    """The third spin is free: tanh 1 whatever couples the others, or no number at all."""
+    alone = np.array([0.0, 0.0, 1.0])
+    for factor in (1.0, 1e6):
+        strong = factor * scale * HARD
+        if factor * scale > 2e11:
+            with pytest.raises(ValueError, match="lost in rounding"):
+                ising.solve_exact(strong, fields=alone, beta=1.0)
+        else:
+            m = ising.solve_exact(strong, fields=alone, beta=1.0).magnetization[2]
+            assert m == pytest.approx(np.tanh(1.0), rel=1e-4)
+    for dtype, limit in ((torch.float32, 800.0), (torch.float64, 4e11)):
+        field = torch.tensor(alone, dtype=dtype, requires_grad=True)
+        given = {"fields": field, "beta": torch.tensor(1.0)}
+        pair = torch.tensor(HARD, dtype=dtype)
+        log_z = ising.ising_log_partition(0.5 * (limit - 2.0) * pair, **given)
+        (m,) = torch.autograd.grad(log_z, field)
+        assert float(m[2].detach()) == pytest.approx(np.tanh(1.0), rel=1e-3)
+        with pytest.raises(ValueError, match="lost in rounding"):
+            ising.ising_log_partition(limit * pair, **given)
+        with pytest.raises(ValueError, match="lost in rounding"):
+            ising.ising_log_partition(float(torch.finfo(dtype).max) * pair, **given)
+
+
 def test_bad_tensors_are_named():
     pair = torch.zeros(2, 2)
+    with pytest.raises(TypeError, match=r"torch\.float32 or torch\.float64"):
+        ising.ising_log_partition(pair.half(), fields=torch.zeros(2).half(), beta=1.0)
     with pytest.raises(TypeError, match="fields"):
         ising.ising_log_partition(pair, fields=torch.zeros(2).double(), beta=1.0)
     with pytest.raises(ValueError, match="broadcast"):

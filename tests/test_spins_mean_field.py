@@ -124,8 +124,12 @@ def test_naive_mean_field_is_critical_at_half_the_inverse_temperature():
     assert edge == pytest.approx(0.5, abs=0.03)
     zero = np.zeros(300)
     for factor, stable in ((0.99, True), (1.01, False)):
-        naive = solve_mean_field(couplings, fields=zero, beta=factor * edge, method="naive")
-        assert bool(naive.stable) is stable
+        options = {"fields": zero, "beta": factor * edge, "method": "naive"}
+        assert bool(solve_mean_field(couplings, **options, start=zero).stable) is stable
+        # Without a start the saddle is left for a stable point, above the critical β a magnet.
+        kept = solve_mean_field(couplings, **options)
+        assert kept.stable
+        assert np.any(np.abs(kept.magnetization) > 1e-3) == (not stable)
     # The Onsager term removes the false transition; the true one is at beta = 1.
     for method in ("tap", "adaptive"):
         assert solve_mean_field(couplings, fields=zero, beta=0.9, method=method).stable
@@ -174,7 +178,12 @@ def test_low_temperature_stays_finite_and_flagged(method):
         result = solve_mean_field(couplings, fields=fields, beta=beta, method=method, throw=False)
         for value in (result.magnetization, result.log_partition, result.residual):
             assert np.all(np.isfinite(value))
-        assert np.all(result.converged == (result.residual < 1e-12))
+        solved, lost = result.residual < 1e-12, result.count(Status.DIVERGED)
+        assert result.converged.sum() == solved.sum() - lost
+        reach = 4.5 * np.linalg.eigvalsh(couplings)[:, -1] + np.abs(fields).sum(1)
+        possible = result.log_partition <= 9 * np.log(2) + beta * reach + 1e-6
+        assert np.all(possible[result.converged])
+        assert not np.any(possible[result.status == Status.DIVERGED])
 
 
 def _next_magnetization(method, k, theta, m):
@@ -230,7 +239,7 @@ def test_what_did_not_converge_is_neither_stable_nor_silent():
 
 
 def test_a_climb_that_cannot_rise_is_stalled(monkeypatch):
-    falls = iter(range(100))
+    falls = itertools.count()
 
     def evaluate(x, _):
         flat = {"gradient": np.ones(2), "curvature": np.zeros((2, 2))}
@@ -240,6 +249,21 @@ def test_a_climb_that_cannot_rise_is_stalled(monkeypatch):
     found = solve_mean_field(np.zeros((2, 2)), fields=np.zeros(2), beta=1.0, throw=False)
     assert found.status == Status.STALLED
     assert found.steps == 0
+    assert not found.stable
+
+
+def test_adaptive_tap_converges_only_where_its_inner_problem_does(monkeypatch):
+    """The point is stationary, but for a functional whose constraint was missed."""
+    couplings, fields = _glass(6, 9)
+    options = {"fields": 0 * fields, "beta": 0.6, "method": "adaptive", "throw": False}
+    assert solve_mean_field(couplings, **options).converged
+    whole = mean_field._unit_diagonal
+    monkeypatch.setattr(mean_field, "_unit_diagonal", lambda m, start=None: whole(m, max_steps=1))
+    cut = solve_mean_field(couplings, **options)
+    # At m = 0 and without fields the equations of state hold whatever the inner problem gave.
+    assert cut.residual <= 1e-12
+    assert not cut.converged
+    assert not cut.stable
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -303,6 +327,153 @@ def test_bad_input_is_named():
         belief_propagation(pair[None], **system)
 
 
+def _ring(size):
+    one_way = np.roll(np.eye(size), 1, axis=0)
+    return one_way + one_way.T
+
+
+def _curie_weiss(size):
+    return (np.ones((size, size)) - np.eye(size)) / size
+
+
+def test_the_bound_is_above_the_exact_sum_and_close_where_both_are_known():
+    for seed in range(20):
+        couplings, fields = _glass(seed, 8)
+        if seed % 2:
+            couplings = np.abs(couplings)
+        for beta in (0.0, 0.5, 3.0, 40.0):
+            system = {"fields": fields, "beta": beta}
+            exact = float(solve_exact(couplings, **system).log_partition)
+            assert mean_field.log_partition_bound(couplings, **system) >= exact - 1e-9
+    # A ring in the cold: N ln 2 above the energy of its two ordered states, by either bound.
+    system = {"fields": np.zeros(10), "beta": 50.0}
+    bound = mean_field.log_partition_bound(_ring(10), **system)
+    assert bound == pytest.approx(10 * np.log(2) + 500, rel=1e-12)
+    # Glasses have a smaller largest eigenvalue than row sum, alternating rings the other way.
+    couplings, fields = sherrington_kirkpatrick(200, seed=0)
+    spectral = 200 * np.log(2) + 100 * np.linalg.eigvalsh(couplings)[-1]
+    assert mean_field.log_partition_bound(couplings, fields=fields, beta=1.0) == pytest.approx(
+        spectral
+    )
+    star = np.zeros((6, 6))
+    star[0, 1:] = star[1:, 0] = 1.0
+    bound = mean_field.log_partition_bound(star, fields=np.ones(6), beta=1.0)
+    assert bound == pytest.approx(6 * np.log(2) + 6 + 5)
+
+
+# Of systems without fields: the exact ln Z in closed form, and how far a theory may be off.
+WITHOUT_FIELDS = {
+    "ring": (_ring(10), 1.0, 11.3329),
+    "cold ring": (_ring(10), 3.0, 30.6934),
+    "frozen ring": (_ring(10), 50.0, 500.6931),
+    "all with all": (_curie_weiss(12), 2.0, 12.0571),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_FIELDS)
+def test_a_saddle_and_an_impossible_value_do_not_pass_for_ln_z(name):
+    """Where fields are zero, independent spins solve every theory, in the cold at a saddle."""
+    couplings, beta, exact = WITHOUT_FIELDS[name]
+    size = len(couplings)
+    assert enumerated(couplings, np.zeros(size), beta) == pytest.approx(exact, abs=1e-4)
+    found = free_energies(couplings, np.zeros(size), beta, sweeps=50, copies=4)
+    for method, log_z, good in zip(
+        found.methods, found.log_partition, found.stable & found.converged, strict=True
+    ):
+        # Of the two ordered states a theory knows one.
+        assert not good or abs(log_z - exact) < 1.2, method
+    assert found.stable[:2].all()
+    naive = found.log_partition[1]
+    assert found.bounds[0] == naive
+    assert exact - 1.2 < naive < exact
+    # A field that is next to nothing changes next to nothing.
+    near = free_energies(couplings, np.full(size, 1e-9), beta, sweeps=4, copies=2)
+    np.testing.assert_allclose(near.log_partition[:-1], found.log_partition[:-1], atol=1e-6)
+
+
+def test_a_start_at_the_saddle_is_told_from_the_stable_point():
+    couplings, cold = _ring(10), {"fields": np.zeros(10), "beta": 3.0}
+    saddle = solve_mean_field(couplings, **cold, method="naive", start=np.zeros(10))
+    assert saddle.converged
+    assert not saddle.stable
+    assert saddle.log_partition == pytest.approx(10 * np.log(2))
+    # Two parts that order at different temperatures, neither held at zero by its symmetry.
+    parts = np.kron(np.diag([1.0, 0.7]), np.ones((3, 3)) - np.eye(3))
+    both = solve_mean_field(parts, fields=np.zeros(6), beta=1.5, method="naive")
+    assert both.stable
+    assert np.abs(both.magnetization).min() > 0.9
+    # TAP's point without magnetization is stable, and its psi larger than ln Z can be.
+    absurd = {**cold, "beta": 50.0}
+    tap = solve_mean_field(couplings, **absurd, start=np.zeros(10), throw=False)
+    assert tap.log_partition == pytest.approx(10 * np.log(2) + 12_500)
+    assert tap.status == Status.DIVERGED
+    assert not tap.stable
+    with pytest.raises(NotConverged, match="diverged"):
+        solve_mean_field(couplings, **absurd, start=np.zeros(10))
+    assert solve_mean_field(couplings, **absurd).log_partition == pytest.approx(500.0)
+
+
+def test_a_value_below_the_naive_bound_is_no_ln_z():
+    # Triangles that are never content make the third order negative, the more the colder.
+    frustrated = np.eye(6) - np.ones((6, 6))
+    options = {"fields": np.zeros(6), "beta": 4.0, "start": np.zeros(6), "throw": False}
+    third = solve_mean_field(frustrated, **options, method="plefka3")
+    assert third.residual <= 1e-12
+    assert third.log_partition < 6 * np.log(2)
+    assert third.status == Status.DIVERGED
+
+
+def test_beliefs_leave_the_saddle_and_stay_below_the_bound():
+    """Above the critical coupling of a dense magnet zero messages are an unstable solution."""
+    couplings, none = _curie_weiss(12), np.zeros(12)
+    for beta, ordered in ((0.9, False), (2.0, True)):
+        found = belief_propagation(couplings, fields=none, beta=beta)
+        assert found.stable
+        assert (np.abs(found.value).min() > 0.5) == ordered
+        # The paramagnetic solution, and its stability by the eigenvalues of all messages.
+        gain = np.tanh(beta / 12)
+        paramagnet = 12 * np.log(2) + 66 * np.log(np.cosh(beta / 12))
+        assert (10 * gain > 1) == ordered
+        assert found.log_partition >= paramagnet - 1e-9
+        assert (found.log_partition > paramagnet + 0.1) == ordered
+    messages = mean_field._Messages(2.0 * couplings, none)
+    assert not messages.returns(np.zeros(132), damping=0.0)
+    assert not messages.returns(np.zeros(132), damping=0.99)
+    weak = mean_field._Messages(0.9 * couplings, none)
+    assert weak.returns(np.zeros(132), damping=0.0)
+    # Messages of a glass in the cold contradict each other around its loops.
+    glass, fields = sherrington_kirkpatrick(12, seed=0)
+    run = {"beta": 30.0, "damping": 0.5, "max_steps": 5000, "throw": False}
+    lost = belief_propagation(glass, fields=fields, **run)
+    assert lost.log_partition > mean_field.log_partition_bound(glass, fields=fields, beta=30.0)
+    assert not lost.converged
+    assert not lost.stable
+
+
+def test_all_starts_find_what_one_misses():
+    """A glass in weak fields: the start follows them into the worse of two stable states."""
+    couplings, fields = sherrington_kirkpatrick(12, seed=2, field_std=0.1)
+    system = {"fields": fields, "beta": 3.0}
+    one, best = (
+        solve_mean_field(couplings, **system, method="naive", all_starts=every)
+        for every in (False, True)
+    )
+    assert one.stable
+    assert best.stable
+    assert best.log_partition > one.log_partition + 2.0
+    assert best.log_partition < enumerated(couplings, fields, 3.0)
+    found = free_energies(couplings, fields, 3.0, sweeps=4, copies=2)
+    assert found.log_partition[1] == best.log_partition
+
+
+def test_an_empty_batch_has_an_empty_solution():
+    found = solve_mean_field(np.zeros((0, 3, 3)), fields=np.zeros((0, 3)), beta=1.0)
+    assert found.magnetization.shape == (0, 3)
+    assert found.susceptibility.shape == (0, 3, 3)
+    assert found.converged.shape == found.stable.shape == (0,)
+    assert found.converged.dtype == found.stable.dtype == bool
+
+
 def enumerated(couplings, fields, beta):
     states = spin_states(len(fields))
     energy = -0.5 * np.einsum("si,ij,sj->s", states, couplings, states) - states @ fields
@@ -350,15 +521,28 @@ def test_the_error_of_a_sampled_sum_is_its_scatter():
     assert 0.7 < scores.std() < 1.4
 
 
+def test_the_error_of_a_sampled_sum_knows_its_quadrature():
+    """Far in the cold ⟨E⟩ changes within a part of the first interval, which all copies miss."""
+    fields = np.array([1.0])
+    run = {"beta": 3000.0, "sweeps": 400, "copies": 8, "seed": 0}
+    value, error, _ = _sampled_log_partition(np.zeros((1, 1)), fields=fields, **run)
+    off = abs(value - enumerated(np.zeros((1, 1)), fields, 300.0) - 2700.0)
+    assert off > 0.1
+    assert off < 3 * error
+
+
 def test_ladders_that_do_not_mix_and_theories_that_do_not_settle_are_flagged():
     # Two states of all spins, far apart and much colder than any rung beside.
     block = 40.0 * (np.ones((6, 6)) - np.eye(6))
     run = {"sweeps": 50, "copies": 2, "seed": 0}
     assert not _sampled_log_partition(block, fields=np.zeros(6), beta=5.0, **run)[-1]
-    couplings, fields = sherrington_kirkpatrick(12, seed=3)
-    found = free_energies(couplings, fields + 0.01, 20.0, sweeps=20, copies=2)
-    assert not found.converged.all()
-    assert " no" in str(found)
+    # An odd ring of antiferromagnets, in which one pair is never content.
+    odd = -_ring(9)
+    found = free_energies(odd, np.zeros(9), 2.0, sweeps=20, copies=2)
+    lines = dict(zip(found.methods, str(found).splitlines()[1:], strict=True))
+    assert lines["tap"].endswith("  above the bound")
+    assert not found.converged[found.methods.index("tap")]
+    assert lines["exact"].endswith("  yes")
 
 
 def test_what_does_not_fit_is_refused_by_name():

@@ -221,6 +221,21 @@ def test_it_stands_in_the_encoder_of_torch(options):
     assert stack.layers[0].query.grad.abs().max() > 0
 
 
+@pytest.mark.parametrize("options", [*SOLVERS, DRIVEN])
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_mask_that_is_no_bias_is_refused_by_name(options, bad):
+    """NaN would be forbidden here and NaN there, infinity all of one row's attention."""
+    module, inputs = _module(**options), _inputs(2, 4, 12)
+    mask = torch.zeros(4, 4, dtype=DOUBLE)
+    mask[1, 0] = bad
+    with pytest.raises(ValueError, match="src_mask must be boolean, or finite and minus infinity"):
+        module(inputs, src_mask=mask)
+    padding = torch.zeros(2, 4, dtype=DOUBLE)
+    padding[0, 1] = bad
+    with pytest.raises(ValueError, match="src_key_padding_mask must be boolean, or 0 and minus"):
+        module(inputs, src_key_padding_mask=padding)
+
+
 def test_masks_are_read_as_torch_means_them():
     """A float mask is a bias, minus infinity forbids; heads of a batch are laid out batch first."""
     module, inputs = _module(solver="saddle"), _inputs(2, 4, 12)

@@ -202,7 +202,7 @@ def test_every_temperature_of_a_ladder_has_its_own_averages():
 
 def plain_ladders(couplings, *, fields, betas, sweeps, burn, copies, every, seed):
     """The draws of `tempered_chains` in plain Python, every local field summed anew."""
-    j, h = (a.astype(float) for a in _exact_sums(couplings, fields=fields))
+    j, h = (a.astype(float) for a in _exact_sums(couplings, fields=fields, beta=1.7))
     half = -(-copies // 2)
     streams = np.random.default_rng(seed).spawn(2)
     chosen = [streams[c >= half] for c in range(copies)]
@@ -254,7 +254,7 @@ def test_ladders_follow_the_plain_loop_and_threads_change_nothing():
 
 def test_sums_of_rounded_couplings_are_exact_in_any_order():
     couplings, fields = sherrington_kirkpatrick(700, seed=0, field_std=0.5)
-    j, h = _exact_sums(couplings, fields=fields)
+    j, h = _exact_sums(couplings, fields=fields, beta=1.0)
     assert j.dtype == h.dtype == np.float32
     assert np.abs(j - couplings).max() < 1e-5
     signs = np.random.default_rng(1).choice([-1.0, 1.0], 700)
@@ -269,7 +269,46 @@ def test_sums_of_rounded_couplings_are_exact_in_any_order():
     for value in j[0] * worst:
         running += value
     assert running[0] == np.abs(j[0]).astype(float).sum() + abs(float(h[0]))
-    assert np.abs(_exact_sums(1e-3 * couplings, fields=0 * h)[0] - 1e-3 * couplings).max() < 1e-8
+    weak = 1e-3 * couplings
+    assert np.abs(_exact_sums(weak, fields=0 * h, beta=1.0)[0] - weak).max() < 1e-8
+
+
+@pytest.mark.parametrize("hard", [1e5, 1e6, 1e10, 1e39])
+def test_a_small_field_beside_a_hard_coupling_is_sampled_or_refused(hard):
+    """The third spin is free: tanh 0.1, and no rounded field; a third coupling decides the second
+    and third of three, which hang on the first."""
+    pair = hard * np.kron(np.diag([1.0, 0.0]), np.array([[0.0, 1.0], [1.0, 0.0]]))
+    pair[1, 2] = pair[2, 1] = 0.3
+    fields = np.array([0.0, 0.0, 0.0, 0.1])
+    run = {"betas": np.array([0.5, 1.0]), "sweeps": 20_000, "burn": 20, "copies": 4}
+    if hard > 1e11:
+        with pytest.raises(ValueError, match=r"beta must keep beta \* couplings"):
+            tempered_chains(pair, fields=fields, **run)
+        return
+    j, h = _exact_sums(pair, fields=fields, beta=1.0)
+    assert j.dtype == np.float64
+    assert j[1, 2] == pytest.approx(0.3, rel=1e-4)
+    assert h[3] == pytest.approx(0.1, rel=1e-4)
+    found = tempered_chains(pair, fields=fields, **run)
+    spread = found.magnetization[:, 1, 3].std(ddof=1) / 2 + 2e-3
+    assert abs(found.magnetization[:, 1, 3].mean() - np.tanh(0.1)) < 4 * spread
+    # Energies of all rungs, which are exchanged, stay what the states have.
+    wanted = -(hard + 0.1 * np.tanh(0.1) + 0.3 * np.tanh(0.3)) / 4
+    assert found.energy[:, 1].mean() - wanted == pytest.approx(0.0, abs=0.02 + 1e-16 * hard)
+
+
+def test_what_rounding_would_change_is_refused():
+    # Half a unit of double precision beside such couplings, 2⁻¹⁴.
+    pair, fields = np.array([[0.0, 4e10], [4e10, 0.0]]), np.array([16.5 * 2.0**-14, 0.0])
+    run = {"sweeps": 4, "burn": 0}
+    with pytest.raises(ValueError, match="couplings and fields must not differ in size"):
+        tempered_chains(pair, fields=fields, betas=np.array([5.0]), **run)
+    # What changes no exponent may be lost.
+    tempered_chains(pair, fields=1e-9 * fields, betas=np.array([1.0]), **run)
+    tempered_chains(1e39 * pair, fields=fields, betas=np.array([0.0]), **run)
+    # Single precision wherever it holds all entries.
+    assert _exact_sums(pair, fields=pair[0], beta=1.0)[0].dtype == np.float32
+    assert _exact_sums(pair, fields=fields, beta=1.0)[0].dtype == np.float64
 
 
 def test_bad_input_is_named():

@@ -194,7 +194,8 @@ def check_tensor(
             f"got {value.dtype} on {value.device}"
         )
     data, finite = value.detach(), None
-    if not is_traced():
+    # A tensor on the device "meta" has no values either.
+    if not is_traced() and not data.is_meta:
         # A sum that is finite has finite parts, and takes a fortieth of a look at each of them.
         finite = data.sum().isfinite()
         finite = finite if finite else torch.isfinite(data)
@@ -302,4 +303,8 @@ def _check_entries(
     if symmetric and 0 not in data.shape:
         asymmetry = float(abs(data - data.swapaxes(-1, -2)).max())
         if asymmetry > 1e-10 * max(float(abs(data).max()), 1e-300):
-            raise ValueError(f"{name} must be symmetric, got an asymmetry of {asymmetry:.3g}")
+            hint = ""
+            if asymmetry <= 1e-4 * float(abs(data).max()):
+                turned = "T" if len(got) == 2 else "swapaxes(-1, -2)"
+                hint = f"; where that is rounding, pass ({name} + {name}.{turned}) / 2"
+            raise ValueError(f"{name} must be symmetric, got an asymmetry of {asymmetry:.3g}{hint}")

@@ -17,6 +17,8 @@ _STEEP, _STEEPEST = 50.0, 4e4
 _UNDERFLOW = 1e-250
 # Beyond, the library's Bessel functions give NaN.
 _LARGEST_BESSEL = 1e9
+# Terms of a power series: more take memory, and there the asymptotic expansion is exact.
+_MOST_TERMS = 1e6
 
 
 def normal_average(
@@ -24,7 +26,8 @@ def normal_average(
 ) -> float:
     """E f(z) over a unit normal z, `function` applied to an array of nodes, 3,000 or more.
 
-    `steepness`, at most 4e4: f is as steep as tanh(steepness · z), say a function of it. The error
+    What the function returns must be finite, one number for each node, |z| ≤ 9.01. `steepness`, at
+    most 4e4: f is as steep as tanh(steepness · z), say a function of it. The error
     falls as exp(−2π s/h) with the spacing h of the nodes and the distance s of the function's
     singularities from the real axis: with the right steepness it is rounding.
 
@@ -37,7 +40,8 @@ def normal_average(
     check_function("function", function)
     steepness = check_real("steepness", steepness, low=0.0, high=_STEEPEST)
     points, weights = normal_rule(max(steepness, _STEEP))
-    return float(weights @ function(points))
+    values = check_array("what function returns", function(points.copy()), shape=points.shape)
+    return float(weights @ values)
 
 
 def normal_rule(steepness: float) -> tuple[np.ndarray, np.ndarray]:
@@ -81,14 +85,15 @@ def log_sphere_integral(kappa: ArrayLike, *, dim: int) -> np.ndarray:
     size = np.abs(check_array("kappa", kappa))
     # I_{−1/2} is cosh: no Bessel routine needed.
     if dim == 1:
-        return size + np.log1p(np.exp(-2 * size)) - np.log(2.0)
+        return size + np.log1p(np.exp(-2 * np.minimum(size, 400.0))) - np.log(2.0)
     nu = dim / 2 - 1
     positive = np.where(size > 0, size, 1.0)
     scaled = _scaled_bessel(nu, positive)
     with np.errstate(divide="ignore"):
         direct = gammaln(nu + 1) - nu * np.log(positive / 2) + positive + np.log(scaled)
     result = np.where(size > 0, direct, 0.0)
-    rest = (size > 0) & (scaled <= _UNDERFLOW)
+    # Not `scaled <= …`: for orders of some 1e11 the library gives NaN.
+    rest = (size > 0) & ~(scaled > _UNDERFLOW)
     if rest.any():
         result[rest] = _log_series(size[rest], nu)
     return result
@@ -132,30 +137,62 @@ def alignment_over_kappa(kappa: ArrayLike, *, dim: int) -> np.ndarray:
     safe = below > _UNDERFLOW
     above = _scaled_bessel(nu + 1, y) / (np.where(safe, below, 1.0) * y)
     if not safe.all():
-        # A_D(κ)/κ = G_{D+2}(κ) / (D G_D(κ)), whose logarithms do not underflow.
-        logs = [log_sphere_integral(y[~safe], dim=d) for d in (dim + 2, dim)]
-        above[~safe] = np.exp(logs[0] - logs[1]) / dim
+        above[~safe] = _debye_alignment(nu, y[~safe])
     ratio = np.empty_like(kappa)
     ratio[small], ratio[~small] = fraction, above
     return ratio
 
 
-def _scaled_bessel(order: ArrayLike, x: np.ndarray) -> np.ndarray:
+def _scaled_bessel(order: float, x: np.ndarray) -> np.ndarray:
     """exp(−x) I_order(x) for x > 0; Debye's expansion where the library gives up."""
     large = x > _LARGEST_BESSEL
     if not large.any():
         return ive(order, x)
     y = np.where(large, x, 1.0)
     root = np.hypot(order, y)
-    exponent = np.square(order) / (root + y) - order * np.arcsinh(order / y)
-    debye = np.exp(exponent) / np.sqrt(2 * np.pi * root)
-    debye *= 1 + (3 - 5 * (order / root) ** 2) / (24 * root)
+    # Written so that no sum or product of the largest numbers leaves their range.
+    exponent = order * (order / root) / (1 + y / root) - order * np.arcsinh(order / y)
+    debye = np.exp(exponent) / (np.sqrt(2 * np.pi) * np.sqrt(root))
+    debye *= 1 + _debye_term(order, root)
     return np.where(large, debye, ive(order, np.where(large, 1.0, x)))
 
 
 def _log_series(kappa: np.ndarray, nu: float) -> np.ndarray:
-    """Power series of ln G_D, Γ(ν+1) Σ_k (κ²/4)^k / (k! Γ(ν+1+k))."""
-    peak = float(((np.sqrt(nu**2 + kappa**2) - nu) / 2).max())
-    k = np.arange(int(peak + 12 * np.sqrt(peak + 1)) + 40)[:, None]
-    terms = 2 * k * np.log(kappa / 2) - gammaln(k + 1) - gammaln(nu + 1 + k) + gammaln(nu + 1)
-    return np.asarray(logsumexp(terms, axis=0))
+    """Power series of ln G_D, Γ(ν+1) Σ_k (κ²/4)^k / (k! Γ(ν+1+k)).
+
+    Where it would take more than a million terms, the logarithm of Debye's expansion.
+    """
+    root = np.hypot(nu, kappa)
+    peaks = 0.5 * kappa * (kappa / (root + nu))
+    result = np.empty_like(kappa)
+    few = peaks < _MOST_TERMS
+    if few.any():
+        peak = float(peaks[few].max())
+        k = np.arange(int(peak + 12 * np.sqrt(peak + 1)) + 40)
+        # ln Γ(ν+1+k) − ln Γ(ν+1) as a sum: the difference would lose the digits that large ν take.
+        rising = np.concatenate([[0.0], np.cumsum(np.log(nu + k[1:]))])
+        terms = 2 * k[:, None] * np.log(kappa[few] / 2) - (gammaln(k + 1) + rising)[:, None]
+        result[few] = logsumexp(terms, axis=0)
+    x, root = kappa[~few], root[~few]
+    bent = root - nu * np.arcsinh(nu / x) - 0.5 * np.log(2 * np.pi * root)
+    result[~few] = bent + np.log1p(_debye_term(nu, root)) + gammaln(nu + 1) - nu * np.log(x / 2)
+    return result
+
+
+def _debye_alignment(nu: float, x: np.ndarray) -> np.ndarray:
+    """A_D(κ)/κ, the derivative of the logarithm of Debye's expansion, for orders of 1,000 or more.
+
+    ln I_ν = √(ν² + κ²) − ν arsinh(ν/κ) − ½ ln 2π√(ν² + κ²) + ln(1 + u₁ + u₂).
+    """
+    root = np.hypot(nu, x)
+    s, q = 1 / root, (nu / root) ** 2
+    # Derivatives of s and q by κ, divided by κ, are −s³ and −2qs².
+    first, second = 3 - 5 * q, 81 - 462 * q + 385 * q**2
+    slope = s**3 * (10 * q - first) / 24
+    slope = slope - s**4 * (2 * q * (770 * q - 462) + 2 * second) / 1152
+    return 1 / (root + nu) - s**2 / 2 + slope / (1 + first * s / 24 + second * s**2 / 1152)
+
+
+def _debye_term(order: float, root: np.ndarray) -> np.ndarray:
+    """First correction of Debye's expansion of I_ν(x), with √(ν² + x²) the `root`."""
+    return (3 - 5 * (order / root) ** 2) / 24 / root

@@ -1,5 +1,6 @@
 """Numbers with their errors: estimates, correlated series, power laws, shares."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,8 @@ class Estimate:
             return repr(self)
         if not np.isfinite(self.error) or self.error <= 0:
             return f"{self.value:.6g}"
+        if not 1e-15 < self.error < 1e15:
+            return f"{self.value:.6g} ± {self.error:.2g}"
         digits = max(0, 1 - int(np.floor(np.log10(float(f"{self.error:.1e}")))))
         scaled = round(float(self.error) * 10**digits)
         return f"{self.value:.{digits}f}({scaled})" if digits else f"{self.value:.0f}({scaled})"
@@ -47,11 +50,20 @@ def mean_estimate(samples: ArrayLike, *, axis: int = 0) -> Estimate:
     if values.ndim == 0 or values.shape[axis] < 2:
         raise ValueError(f"samples must hold at least 2 along axis {axis}, got {values.shape}")
     count = values.shape[axis]
+    # Squares of what is divided by a power of two neither overflow nor vanish; no digit changes.
+    unit = _unit(values)
+    scaled = values / unit
     return Estimate(
-        value=values.mean(axis=axis),
-        error=values.std(axis=axis, ddof=1) / np.sqrt(count),
+        value=unit * scaled.mean(axis=axis),
+        error=unit * (scaled.std(axis=axis, ddof=1) / np.sqrt(count)),
         samples=count,
     )
+
+
+def _unit(values: np.ndarray) -> float:
+    """The power of two just below the largest |value|; 1 for zeros."""
+    largest = float(np.abs(values).max(initial=0.0))
+    return math.ldexp(1.0, math.frexp(largest)[1] - 1) if largest > 0 else 1.0
 
 
 def mean_interval(samples: ArrayLike) -> tuple[float, float]:
@@ -76,7 +88,8 @@ def integrated_autocorrelation_time(series: ArrayLike) -> float:
     In this convention the variance of the mean of n samples is var · time / n and
     independent samples have time 1. The sum stops at the first lag W ≥ 3 · time(W)
     (Sokal's automatic window; Madras and Sokal 1988). `series` has shape (n,) or (chains, n),
-    n ≥ 4; chains share one mean. A constant series has time 1.
+    n ≥ 4; chains share one mean. A constant series has time 1, and so has one that varies by less
+    than 1e-14 of its largest value: rounding.
 
     >>> integrated_autocorrelation_time([1.0, 1.0, 1.0, 1.0])
     1.0
@@ -84,12 +97,14 @@ def integrated_autocorrelation_time(series: ArrayLike) -> float:
     values = check_array("series", series)
     if values.ndim not in (1, 2) or values.shape[-1] < 4:
         raise ValueError(f"series must have shape (n,) or (chains, n), n >= 4, got {values.shape}")
+    # In a unit of its own: no scale of a series decides whether it counts as constant.
+    values = values / _unit(values)
     centred = np.atleast_2d(values) - values.mean()
     length = centred.shape[1]
     padded = 1 << (2 * length - 1).bit_length()
     spectrum = np.abs(np.fft.rfft(centred, padded)) ** 2
     covariance = np.fft.irfft(spectrum, padded)[:, :length].mean(0) / np.arange(length, 0, -1)
-    if covariance[0] <= 1e-28 * max(1.0, float(np.abs(values).max()) ** 2):
+    if covariance[0] <= 1e-28:
         return 1.0
     times = 2 * np.cumsum(covariance / covariance[0]) - 1
     enough = np.arange(length) >= 3.0 * np.maximum(times, 1.0)
@@ -124,7 +139,8 @@ class PowerLaw:
 def fit_power(sizes: ArrayLike, *, values: ArrayLike, errors: ArrayLike) -> PowerLaw:
     """Weighted least squares of log(values) on log(sizes); at least three positive values.
 
-    `sizes`, `values` and `errors` have shape (n,).
+    `sizes`, `values` and `errors` have shape (n,); errors are between 1e-15 and 1e15 of the values,
+    and sizes differ by 1e-6 of themselves at least.
 
     >>> sizes = np.array([10.0, 100.0, 1000.0])
     >>> print(fit_power(sizes, values=3.0 * sizes**-0.5, errors=0.01 * sizes**-0.5).slope)
@@ -136,8 +152,15 @@ def fit_power(sizes: ArrayLike, *, values: ArrayLike, errors: ArrayLike) -> Powe
     check_integer("number of sizes", len(sizes), low=3)
     if not ((sizes > 0).all() and (values > 0).all() and (errors > 0).all()):
         raise ValueError("sizes, values and errors must be positive for a power law")
-    if np.ptp(sizes) == 0.0:
+    if np.ptp(np.log(sizes)) < 1e-6:
         raise ValueError(f"sizes must differ for a power law, got {sizes}")
+    with np.errstate(over="ignore", under="ignore"):
+        relative = errors / values
+    if not (relative.min() >= 1e-15 and relative.max() <= 1e15):
+        raise ValueError(
+            "errors must be between 1e-15 and 1e15 of the values, got "
+            f"{relative.min():.3g} to {relative.max():.3g} of them"
+        )
     (slope, intercept), covariance = np.polyfit(
         np.log(sizes), np.log(values), 1, w=values / errors, cov="unscaled"
     )

@@ -16,6 +16,7 @@ from spinformer.spins.mean_field import (
     Beliefs,
     MeanFieldSolution,
     belief_propagation,
+    log_partition_bound,
     solve_mean_field,
 )
 from spinformer.spins.monte_carlo import tempered_chains
@@ -23,22 +24,29 @@ from spinformer.spins.monte_carlo import tempered_chains
 # Intervals of the integral over β, sweeps that are dropped, and the least share of exchanges by
 # which ladders mix.
 _INTERVALS, _BURN, _EXCHANGES = 32, 500, 0.05
+# Methods that sum or sample and have no point that could be a saddle.
+_SUMS = ("exact", "monte carlo")
 
 
 @record
 class FreeEnergies:
     """ln Z of one system by n methods; printed, a table.
 
-    log_partition, error, converged: (n,) each. error: zero for the exact sum, a standard error for
-    Monte Carlo, NaN for a theory. converged: of Monte Carlo, whether all neighbours on the ladder
-    of temperatures accepted more than 0.05 of their exchanges.
+    log_partition, error, stable, converged: (n,) each. error: zero for the exact sum, a standard
+    error for Monte Carlo, NaN for a theory. stable: whether the point of a theory is a maximum of
+    its free energy and no saddle; True for the other two. converged: whether the equations were
+    solved, and of Monte Carlo, whether all neighbours on the ladder of temperatures accepted more
+    than 0.05 of their exchanges; False for a value outside the bounds. bounds: what ln Z lies
+    between, the naive value and `mean_field.log_partition_bound`.
     """
 
     beta: float
     methods: tuple[str, ...]
     log_partition: np.ndarray
     error: np.ndarray
+    stable: np.ndarray
     converged: np.ndarray
+    bounds: tuple[float, float]
 
     @property
     def off(self) -> np.ndarray:
@@ -47,16 +55,31 @@ class FreeEnergies:
         return self.log_partition - self.log_partition[self.methods.index(reference)]
 
     def __str__(self) -> str:
-        lines = [f"{'method':12s} {'ln Z':>12s} {'F':>12s} {'off':>9s} {'error':>8s}  converged"]
-        with np.errstate(divide="ignore"):
+        heads = (
+            f"{'method':12s} {'ln Z':>12s} {'F':>12s} {'off':>9s} {'error':>8s}  stable  converged"
+        )
+        lines = [heads]
+        with np.errstate(divide="ignore", over="ignore"):
             energy = -self.log_partition / np.float64(self.beta)
-        columns = (self.log_partition, energy, self.off, self.error, self.converged)
-        rows = zip(self.methods, *columns, strict=True)
-        for name, log_z, free, off, error, converged in rows:
-            known = "" if np.isnan(error) else f"{error:.4f}"
-            word = "yes" if converged else "no"
-            lines.append(f"{name:12s} {log_z:12.4f} {free:12.4f} {off:9.4f} {known:>8s}  {word}")
+        beyond = _beyond(self.log_partition, self.error, self.bounds)
+        for row, name in enumerate(self.methods):
+            known = "" if np.isnan(self.error[row]) else f"{self.error[row]:.4f}"
+            stable = "" if name in _SUMS else "yes" if self.stable[row] else "no"
+            word = "yes" if self.converged[row] else "no"
+            if beyond[row]:
+                word = "above the bound" if beyond[row] > 0 else "below the bound"
+            lines.append(
+                f"{name:12s} {self.log_partition[row]:12.4f} {energy[row]:12.4f} "
+                f"{self.off[row]:9.4f} {known:>8s}  {stable:6s}  {word}"
+            )
         return "\n".join(lines)
+
+
+def _beyond(log_z: np.ndarray, error: np.ndarray, bounds: tuple[float, float]) -> np.ndarray:
+    """1 where ln Z is above the bounds by more than its error allows, −1 where it is below."""
+    allowed = 5.0 * np.nan_to_num(error) + 1e-9 * (1.0 + np.abs(bounds[1]))
+    high, low = log_z > bounds[1] + allowed, log_z < bounds[0] - allowed
+    return high.astype(int) - low.astype(int)
 
 
 def free_energies(
@@ -72,7 +95,9 @@ def free_energies(
     (naive, tap, plefka3, adaptive, and Bethe's by belief propagation), and Monte Carlo.
 
     couplings: (N, N), symmetric, zero on the diagonal. fields: (N,). sweeps, copies, seed: of the
-    ladders of temperatures. A theory that finds no solution is flagged.
+    ladders of temperatures. A theory begins at independent spins and along plus and minus the
+    leading eigenvector of the couplings, and the best stable point is kept. One that finds no
+    solution, a saddle, or what ln Z cannot be, is flagged.
 
     >>> chain = np.array([[0.0, 0.7, 0.0], [0.7, 0.0, 0.4], [0.0, 0.4, 0.0]])
     >>> found = free_energies(chain, np.array([0.3, 0.0, 0.0]), 1.0, sweeps=200)
@@ -83,28 +108,34 @@ def free_energies(
     """
     pair, field, beta = check_ising(couplings, fields=fields, beta=beta, single=True)
     system: dict[str, Any] = {"fields": field, "beta": beta}
-
-    def told(method: str) -> tuple[float, float, bool]:
-        """ln Z, its error, and whether it converged."""
-        if method == "exact":
-            return float(solve_exact(pair, **system).log_partition), 0.0, True
-        if method == "monte carlo":
-            run: dict[str, Any] = {"sweeps": sweeps, "copies": copies, "seed": seed}
-            return _sampled_log_partition(pair, **system, **run)
-        solved: Beliefs | MeanFieldSolution
-        if method == "bethe":
-            solved = belief_propagation(pair, **system, damping=0.5, max_steps=5000, throw=False)
-        else:
-            solved = solve_mean_field(pair, **system, method=method, throw=False)
-        return float(solved.log_partition), np.nan, bool(solved.converged)
-
-    methods: tuple[str, ...] = (*METHODS, "bethe", "monte carlo")
+    options: dict[str, Any] = {**system, "all_starts": True, "throw": False}
+    rows: list[tuple[str, float, float, bool, bool]] = []  # method, ln Z, error, stable, converged
     if len(field) <= MAX_LISTED_SPINS:
-        methods = ("exact", *methods)
-    columns = zip(*map(told, methods), strict=True)
-    log_z, error, converged = (np.array(column) for column in columns)
+        rows.append(("exact", float(solve_exact(pair, **system).log_partition), 0.0, True, True))
+    solved: Beliefs | MeanFieldSolution
+    for method in (*METHODS, "bethe"):
+        if method == "bethe":
+            solved = belief_propagation(pair, **options, damping=0.5, max_steps=5000)
+        else:
+            solved = solve_mean_field(pair, **options, method=method)
+        flags = bool(solved.stable), bool(solved.converged)
+        rows.append((method, float(solved.log_partition), np.nan, *flags))
+    run: dict[str, Any] = {"sweeps": sweeps, "copies": copies, "seed": seed}
+    value, scatter, mixed = _sampled_log_partition(pair, **system, **run)
+    rows.append(("monte carlo", value, scatter, True, mixed))
+    log_z = np.array([row[1] for row in rows])
+    error = np.array([row[2] for row in rows])
+    methods = tuple(row[0] for row in rows)
+    highest = float(log_partition_bound(pair, **system))
+    bounds = (float(log_z[methods.index("naive")]), highest)
     return FreeEnergies(
-        beta=beta, methods=methods, log_partition=log_z, error=error, converged=converged
+        beta=beta,
+        methods=methods,
+        log_partition=log_z,
+        error=error,
+        stable=np.array([row[3] for row in rows]),
+        converged=np.array([row[4] for row in rows]) & (_beyond(log_z, error, bounds) == 0),
+        bounds=bounds,
     )
 
 

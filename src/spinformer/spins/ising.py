@@ -19,13 +19,18 @@ from spinformer.core.checks import (
     check_real,
     check_tensor,
 )
+from spinformer.core.operators import is_traced
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.states import MAX_LISTED_SPINS, spin_states
 from spinformer.spins import large_d
 
-# Largest β times a coupling or a field: third powers, summed over a system, stay finite.
-_MAX_STRENGTH = 1e90
+# What rounding may change of an exponent βE, a sum over the whole system: beyond, a field of one
+# beside couplings of 1e16 would be lost without a word.
+_LOST = 1e-4
+_MAX_STRENGTH = _LOST / float(np.finfo(np.float64).eps)
+# Largest coupling or field: their squares, summed over a system, stay finite at β = 0, too.
+_MAX_ENTRY = 1e150
 
 # Elements of the table of states held at once for a batch of small systems.
 _CHUNK = 1 << 21
@@ -49,7 +54,7 @@ class IsingStatistics:
     @property
     def free_energy(self) -> np.ndarray:
         """F = −ln Z/β, minus infinity at β = 0, where the entropy rules."""
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", over="ignore"):
             return -self.log_partition / np.float64(self.beta)
 
     @property
@@ -61,6 +66,9 @@ class IsingStatistics:
 
 def solve_exact(couplings: np.ndarray, *, fields: np.ndarray, beta: float) -> IsingStatistics:
     """Sum over all states, in log space, of one system or a batch; 1 ≤ N ≤ 20, β ≥ 0.
+
+    Exponents are sums over a system and carry its rounding: where β(Σ|J| + Σ|h|) exceeds 4.5e11,
+    so that more than 1e-4 of one would be lost, the call is refused.
 
     All 2^N energies are one matrix product of the state tables of two halves of the spins.
 
@@ -94,7 +102,8 @@ def ising_log_partition(
 
     Same shapes and convention as `solve_exact`, except that a diagonal is allowed and left out.
     Differentiable any number of times by couplings (each of the two triangles carries half of a
-    pair), fields and beta (a tensor without axes). At most 20 spins.
+    pair), fields and beta (a tensor without axes). At most 20 spins, in single or double precision,
+    and as strong as their precision allows: β(Σ|J| + Σ|h|) up to 838 or 4.5e11.
 
     >>> field = torch.tensor([0.3], requires_grad=True)
     >>> ising_log_partition(torch.zeros(1, 1), fields=field, beta=1.0).backward()
@@ -102,6 +111,8 @@ def ising_log_partition(
     '0.2913 0.2913'
     """
     matrix = check_tensor("couplings", couplings, symmetric=True)
+    if matrix.dtype not in (torch.float32, torch.float64):
+        raise TypeError(f"couplings must be torch.float32 or torch.float64, got {matrix.dtype}")
     size = _few_enough(matrix.shape[-1])
     field = check_tensor("fields", fields, like=("couplings", matrix), shape=(..., size))
     check_broadcast(couplings=matrix.shape[:-2], fields=field.shape[:-1])
@@ -109,9 +120,30 @@ def ising_log_partition(
         beta = check_tensor("beta", beta, shape=(), low=0.0)
     else:
         beta = check_real("beta", beta, low=0.0)
-    a, b = (torch.tensor(half).to(field) for half in _halves(size))
     pair = 0.5 * large_d.pair_couplings(matrix)
+    _check_precision(pair.detach(), field.detach(), beta)
+    a, b = (torch.tensor(half).to(field) for half in _halves(size))
     return torch.logsumexp(_exponents(beta * pair, beta * field, a, b).flatten(-2), -1)
+
+
+def _check_precision(pair: torch.Tensor, field: torch.Tensor, beta: float | torch.Tensor) -> None:
+    """ValueError where rounding would take more than `_LOST` of an exponent."""
+    if is_traced() or pair.is_meta:
+        return
+    limit = _LOST / torch.finfo(pair.dtype).eps
+    pulls = pair.abs().sum((-2, -1)) + field.abs().sum(-1)
+    inverse_temperature = beta.detach().item() if isinstance(beta, torch.Tensor) else beta
+    strength = inverse_temperature * float(pulls.max()) if pulls.numel() else 0.0
+    if not strength <= limit:
+        raise ValueError(_too_strong(("couplings", "fields"), limit, strength))
+
+
+def _too_strong(names: tuple[str, ...], limit: float, strength: float) -> str:
+    terms = " and ".join(f"beta * {name}" for name in names)
+    return (
+        f"beta must keep {terms}, in absolute value summed over a system, within {limit:.3g}, "
+        f"beyond which small terms are lost in rounding, got {strength:.6g}"
+    )
 
 
 def _halves(size: int) -> tuple[np.ndarray, np.ndarray]:
@@ -172,7 +204,7 @@ def sherrington_kirkpatrick(
     ((2, 3, 3), (2, 3), True)
     """
     size = check_integer("size", size, low=1)
-    check_real("field_std", field_std, low=0.0)
+    check_real("field_std", field_std, low=0.0, high=_MAX_ENTRY)
     batch = () if count is None else (check_integer("count", count, low=1),)
     rng = numpy_generator(seed)
     upper = np.triu(rng.standard_normal((*batch, size, size)), 1) / math.sqrt(size)
@@ -194,7 +226,8 @@ def gaussian_couplings(
     """
     size = check_integer("size", size, low=1)
     symmetry = check_real("symmetry", symmetry, low=-1.0, high=1.0)
-    mean, std = check_real("mean", mean), check_real("std", std, low=0.0)
+    mean = check_real("mean", mean, low=-_MAX_ENTRY, high=_MAX_ENTRY)
+    std = check_real("std", std, low=0.0, high=_MAX_ENTRY)
     even, odd = np.triu(numpy_generator(seed).standard_normal((2, size, size)) / np.sqrt(size), 1)
     result = np.sqrt(0.5 * (1.0 + symmetry)) * (even + even.T)
     result += np.sqrt(0.5 * (1.0 - symmetry)) * (odd - odd.T)
@@ -213,7 +246,7 @@ def pair_couplings(ordered: np.ndarray) -> np.ndarray:
     array([[0., 3.],
            [3., 0.]])
     """
-    matrix = check_array("ordered", ordered, square=True)
+    matrix = check_array("ordered", ordered, square=True, low=-_MAX_ENTRY, high=_MAX_ENTRY)
     return (matrix + matrix.swapaxes(-1, -2)) * (1 - np.eye(matrix.shape[-1]))
 
 
@@ -222,13 +255,14 @@ def check_ising(
     *,
     fields: np.ndarray,
     beta: float,
-    limit: float = _MAX_STRENGTH,
+    limit: float = math.inf,
     single: bool = False,
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """Return J (..., N, N) and h (..., N), broadcast to one batch, and β.
 
     ValueError if J is not square, symmetric and zero on the diagonal, if h does not fit, if β is
-    negative or β J or β h exceeds `limit`, and, with `single`, for a batch of systems.
+    negative or an entry of β J or β h exceeds `limit`, where the energy of a system has more digits
+    than double precision (`check_strength`), and, with `single`, for a batch of systems.
     """
     matrix = check_array("couplings", couplings, symmetric=True)
     field = check_array("fields", fields, shape=(..., matrix.shape[-1]))
@@ -245,11 +279,27 @@ def check_ising(
     return np.broadcast_to(matrix, shape), np.broadcast_to(field, shape[:-1]), beta
 
 
-def check_strength(beta: float, *, limit: float = _MAX_STRENGTH, **arrays: np.ndarray) -> float:
-    """Return β if it is not negative and keeps β times every entry of `arrays` within `limit`."""
+def check_strength(
+    beta: float, *, couplings: np.ndarray, fields: np.ndarray, limit: float = math.inf
+) -> float:
+    """Return β ≥ 0 if energies of `couplings` (..., N, N) in `fields` (..., N) keep their digits.
+
+    ValueError if an entry times β exceeds `limit`, or their absolute sum over a system 4.5e11: an
+    exponent would lose more than 1e-4 to rounding.
+    """
     beta = check_real("beta", beta, low=0.0)
-    for name, array in arrays.items():
-        strength = beta * float(np.abs(array).max(initial=0.0))
-        if not strength <= limit:
-            raise ValueError(f"beta must keep beta * {name} within {limit:g}, got {strength:.6g}")
+    largest = {}
+    for name, array in (("couplings", couplings), ("fields", fields)):
+        highest = float(np.abs(array).max(initial=0.0))
+        if highest > _MAX_ENTRY:
+            raise ValueError(f"{name} must have entries within {_MAX_ENTRY:g}, got {highest:.6g}")
+        if beta * highest > limit:
+            raise ValueError(
+                f"beta must keep beta * {name} within {limit:g}, got {beta * highest:.6g}"
+            )
+        axes = (-2, -1) if name == "couplings" else -1
+        largest[name] = float(np.abs(array).sum(axis=axes).max(initial=0.0))
+    strength = beta * sum(largest.values())
+    if not strength <= _MAX_STRENGTH:
+        raise ValueError(_too_strong(tuple(largest), _MAX_STRENGTH, strength))
     return beta

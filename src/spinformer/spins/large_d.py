@@ -49,8 +49,12 @@ class _InverseLogdet(torch.autograd.Function):
     @staticmethod
     def forward(matrix: Tensor) -> tuple[Tensor, Tensor]:
         factor, info = torch.linalg.cholesky_ex(matrix)
-        # A sample without a factor (never a converged one) must stay visible as NaN.
-        lost = info != 0
+        # A sample without a factor (never a converged one) must stay visible as NaN, and one that
+        # overflowed too: the inverse of infinity would look like a number.
+        pivots = factor.diagonal(dim1=-2, dim2=-1)
+        lost = (info != 0) | ~((pivots > 0) & pivots.isfinite()).all(-1)
+        eye = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
+        factor = torch.where(lost[..., None, None], eye, factor)
         inverse = torch.cholesky_inverse(factor).masked_fill(lost[..., None, None], torch.nan)
         logdet = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         return inverse, logdet.masked_fill(lost, torch.nan)
@@ -66,7 +70,7 @@ class _InverseLogdet(torch.autograd.Function):
 
 
 def inverse_logdet(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """(V⁻¹, ln det V) of positive-definite (..., N, N); NaN for any other."""
+    """(V⁻¹, ln det V) of positive-definite, finite (..., N, N); NaN for any other."""
     inverse, logdet = _InverseLogdet.apply(matrix)
     return inverse, logdet
 

@@ -13,6 +13,11 @@ S(m) the entropy of independent spins, and every sum over both indices:
 - adaptive: naive plus −½ ln det(Λ − K) − ½ Σ ln v_i + ½ Σ V_i v_i with Λ_i = V_i + 1/v_i and V
             from [(Λ − K)⁻¹]_ii = v_i [opper2001adaptive]: a resummation that knows the
             spectrum of K.
+
+What ln Z cannot be is known at little cost. The naive psi(m) bounds it from below at every m, and,
+since no state has less energy, it is at most N ln 2 + Σ|θ_i| + min(½ Σ|K_ij|, N λ_max(K)/2)
+(`log_partition_bound`). A solution of the equations whose psi lies outside is none of the system:
+its status is DIVERGED.
 """
 
 import math
@@ -33,6 +38,13 @@ METHODS = ("naive", "tap", "plefka3", "adaptive")
 _MAX_EXPANDED = 1e6
 # What the constraint inside the adaptive functional may miss at a solution.
 _SLACK = 1e-9
+# How far beyond a bound, relative to its size, rounding may carry a value.
+_ROUNDING = 1e-9
+# Perturbation of the ordered starts, so that no symmetry holds a climb at a saddle.
+_NUDGE = 1e-3
+# Steps of the linearised messages without damping, at most how many with it, and the factor beyond
+# which they clearly grow or fall.
+_TANGENT_STEPS, _MOST_TANGENT_STEPS, _CLEAR = 300, 30_000, 1e12
 
 
 @record
@@ -163,7 +175,8 @@ class MeanFieldSolution(Solution[np.ndarray]):
 
     value (..., N): the magnetizations. residual (...): the largest change
     max_i |tanh(atanh m_i + g_i) − m_i| that the equation of state still asks for. status (...):
-    CONVERGED, STEP_LIMIT, or STALLED where no step along the way raises psi any further.
+    CONVERGED; STEP_LIMIT; STALLED where no step along the way raises psi any further; DIVERGED
+    where psi is no possible ln Z, above `log_partition_bound` or below the naive psi(m).
     log_partition (...): psi at the point, the approximate ln Z. susceptibility (..., N, N):
     dm_i/d(βh_j), by linear response. stable (...): whether the point is a maximum of psi (a
     positive definite susceptibility) and converged.
@@ -182,6 +195,114 @@ class MeanFieldSolution(Solution[np.ndarray]):
         return self.value
 
 
+def log_partition_bound(couplings: np.ndarray, *, fields: np.ndarray, beta: float) -> np.ndarray:
+    """An upper bound of ln Z (...): N ln 2 plus β times a bound of the largest −E of a state.
+
+    `couplings` (..., N, N), `fields` (..., N). −E is at most Σ|h_i| plus the smaller of Σ_{i<j}
+    |J_ij| and N λ_max(J)/2.
+
+    >>> ring = np.roll(np.eye(10), 1, axis=0) + np.roll(np.eye(10), -1, axis=0)
+    >>> bound = log_partition_bound(ring, fields=np.zeros(10), beta=50.0)
+    >>> f"{bound:.3f} {10 * np.log(2) + 500:.3f}"
+    '506.931 506.931'
+    """
+    matrix, field, beta = check_ising(couplings, fields=fields, beta=beta)
+    batch, size = field.shape[:-1], field.shape[-1]
+    systems = zip(matrix.reshape(-1, size, size), field.reshape(-1, size), strict=True)
+    bounds = [_upper_bound(beta * j, beta * h) for j, h in systems]
+    return np.array(bounds, dtype=float).reshape(batch)[()]
+
+
+def _upper_bound(k: np.ndarray, theta: np.ndarray) -> float:
+    size = len(theta)
+    if not size:
+        return 0.0
+    rows = 0.5 * float(np.abs(k).sum())
+    spectral = 0.5 * size * float(np.linalg.eigvalsh(k)[-1])
+    return size * math.log(2.0) + float(np.abs(theta).sum()) + min(rows, spectral)
+
+
+def _ordered_fields(k: np.ndarray, theta: np.ndarray) -> list[np.ndarray]:
+    """θ + K m (N,) for m along plus and minus the leading eigenvector of K, slightly perturbed.
+
+    Without fields the independent spins tanh θ are a stationary point at every temperature, in the
+    cold a saddle. The leading eigenvector is the direction in which it is left first; of several
+    with one eigenvalue a fixed vector is projected, so that the choice is not left to the library.
+    """
+    rng = np.random.default_rng(0)
+    any_vector = rng.standard_normal(len(theta))
+    nudge = _NUDGE * rng.standard_normal(len(theta))
+    eigenvalues, vectors = np.linalg.eigh(k)
+    spread = float(eigenvalues[-1] - eigenvalues[0])
+    leading = vectors[:, eigenvalues >= eigenvalues[-1] - 1e-8 * spread]
+    order = leading @ (leading.T @ any_vector)
+    # Plus is the sign of the majority, so that of two mirror images the same is met first.
+    order /= math.copysign(float(np.abs(order).max()), float(order.sum()))
+    return [theta + sign * (k @ order) + nudge for sign in (1.0, -1.0)]
+
+
+def _is_better(other: Any, best: Any, *, psi: tuple[float, float]) -> bool:
+    """Stable solutions before others, solutions before none, and then the larger psi.
+
+    By more than rounding, so that of two mirror images the first one stays on every processor.
+    """
+    solved = [int(x.status == Status.CONVERGED) + int(x.stable) for x in (other, best)]
+    if solved[0] != solved[1]:
+        return solved[0] > solved[1]
+    return solved[0] > 0 and psi[0] > psi[1] + _ROUNDING * (1 + abs(psi[1]))
+
+
+@record
+class _Climb:
+    """Where the climb of one system ended: x = atanh m, the point there, how, and its response."""
+
+    x: np.ndarray
+    point: _Point
+    residual: float
+    steps: int
+    status: Status
+    susceptibility: np.ndarray
+    stable: bool
+
+
+def _climb(
+    evaluate: _Functional,
+    first: np.ndarray,
+    *,
+    naive: _Functional,
+    bound: float,
+    tolerance: float,
+    max_steps: int,
+) -> _Climb:
+    """The climb of one system from atanh m = `first`, (N,)."""
+    x, point, status = first, evaluate(first, None), Status.STEP_LIMIT
+    for steps in range(max_steps + 1):
+        residual = float(np.abs(np.tanh(x + point.gradient) - np.tanh(x)).max(initial=0.0))
+        if residual <= tolerance or steps == max_steps:
+            break
+        moved = _climbed(evaluate, x, point)
+        if moved is None:
+            status = Status.STALLED
+            break
+        x, point = moved
+    if residual <= tolerance and point.slack <= _SLACK:
+        lowest = naive(x, None).psi
+        allowed = _ROUNDING * (1 + abs(bound) + abs(lowest))
+        possible = lowest - allowed <= point.psi <= bound + allowed
+        status = Status.CONVERGED if possible else Status.DIVERGED
+    chi, maximum = _response(x, point)
+    stable = maximum and status == Status.CONVERGED
+    return _Climb(
+        x=x,
+        point=point,
+        residual=residual,
+        steps=steps,
+        status=status,
+        susceptibility=chi,
+        stable=stable,
+    )
+
+
 def solve_mean_field(
     couplings: np.ndarray,
     *,
@@ -189,6 +310,7 @@ def solve_mean_field(
     beta: float,
     method: str = "tap",
     start: np.ndarray | None = None,
+    all_starts: bool = False,
     tolerance: float = 1e-12,
     max_steps: int = 500,
     throw: bool = True,
@@ -196,7 +318,10 @@ def solve_mean_field(
     """Stationary point of "naive", "tap", "plefka3" or "adaptive" (see the head of the module).
 
     `couplings` (..., N, N), `fields` (..., N), β ≥ 0 times either at most 1e6. `start` (..., N)
-    is the first magnetization, in (−1, 1); the default is tanh βh.
+    is the first magnetization, in (−1, 1). Without one the climb begins at tanh βh, and where that
+    leads to no stable point, as below a critical temperature without fields, it begins again along
+    plus and minus the leading eigenvector of the couplings. Of all the best is kept: stable before
+    others, then the largest psi. With `all_starts` the three are tried in any case.
 
     The solver climbs psi: Newton steps where psi is concave, steps along the gradient in atanh m
     elsewhere, each kept only if psi grows. Raises NotConverged unless `throw` is False.
@@ -212,6 +337,7 @@ def solve_mean_field(
     tolerance = check_real("tolerance", tolerance, low=0.0, open_low=True)
     max_steps = check_integer("max_steps", max_steps, low=1)
     check_flag("throw", throw)
+    check_flag("all_starts", all_starts)
     batch, size = field.shape[:-1], field.shape[-1]
     k, theta = beta * matrix.reshape(-1, size, size), beta * field.reshape(-1, size)
     first = theta
@@ -223,26 +349,32 @@ def solve_mean_field(
     found = []
     for system in range(len(theta)):
         evaluate = _functional(method, k[system], theta[system])
-        x = first[system]
-        point, status = evaluate(x, None), Status.STEP_LIMIT
-        for steps in range(max_steps + 1):
-            residual = float(np.abs(np.tanh(x + point.gradient) - np.tanh(x)).max())
-            if residual <= tolerance or steps == max_steps:
-                break
-            moved = _climbed(evaluate, x, point)
-            if moved is None:
-                status = Status.STALLED
-                break
-            x, point = moved
-        if residual <= tolerance and point.slack <= _SLACK:
-            status = Status.CONVERGED
-        chi, maximum = _response(x, point)
-        stable = maximum and status == Status.CONVERGED
-        found.append((np.tanh(x), residual, steps, int(status), point.psi, chi, stable))
-    names = ("value", "residual", "steps", "status", "log_partition", "susceptibility", "stable")
-    columns = zip(names, map(np.array, zip(*found, strict=True)), strict=True)
-    told: Any = {name: column.reshape(batch + column.shape[1:]) for name, column in columns}
-    solution = MeanFieldSolution(**told)
+        limits: Any = {
+            "naive": _functional("naive", k[system], theta[system]),
+            "bound": _upper_bound(k[system], theta[system]),
+            "tolerance": tolerance,
+            "max_steps": max_steps,
+        }
+        best = _climb(evaluate, first[system], **limits)
+        if all_starts or (start is None and not best.stable):
+            for ordered in _ordered_fields(k[system], theta[system]):
+                other = _climb(evaluate, ordered, **limits)
+                if _is_better(other, best, psi=(other.point.psi, best.point.psi)):
+                    best = other
+        found.append(best)
+
+    def gathered(parts: list[Any], *axes: int, dtype: Any = float) -> np.ndarray:
+        return np.array(parts, dtype=dtype).reshape((*batch, *axes))
+
+    solution = MeanFieldSolution(
+        value=gathered([np.tanh(climb.x) for climb in found], size),
+        residual=gathered([climb.residual for climb in found]),
+        steps=gathered([climb.steps for climb in found], dtype=int),
+        status=gathered([int(climb.status) for climb in found], dtype=int),
+        log_partition=gathered([climb.point.psi for climb in found]),
+        susceptibility=gathered([climb.susceptibility for climb in found], size, size),
+        stable=gathered([climb.stable for climb in found], dtype=bool),
+    )
     if throw:
         solution.require(f"the magnetization of the {method} free energy")
     return solution
@@ -289,10 +421,13 @@ def _response(x: np.ndarray, point: _Point) -> tuple[np.ndarray, bool]:
 class Beliefs(Solution[np.ndarray]):
     """What belief propagation ended with. value: (N,) magnetizations, `steps` rounds of messages.
 
-    log_partition: Bethe's ln Z, exact where the couplings form a tree.
+    log_partition: Bethe's ln Z, exact where the couplings form a tree. status: DIVERGED where that
+    is above `log_partition_bound`. stable: whether a small change of the messages dies out, which
+    makes their point a maximum of Bethe's ln Z (Heskes 2003), and whether they converged.
     """
 
     log_partition: float
+    stable: bool
 
 
 def belief_propagation(
@@ -301,6 +436,7 @@ def belief_propagation(
     fields: np.ndarray,
     beta: float,
     damping: float = 0.0,
+    all_starts: bool = False,
     tolerance: float = 1e-10,
     max_steps: int = 1000,
     throw: bool = True,
@@ -308,9 +444,12 @@ def belief_propagation(
     """Magnetizations and ln Z of one system by belief propagation, exact on a tree of couplings.
 
     Spin j tells i the field artanh(tanh βJ_ij tanh θ_{j→i}), θ_{j→i} its own field without what
-    i tells it [mezard2009information]; stationary messages make Bethe's ln Z stationary. A share
-    `damping` of the old messages is kept. The residual is the largest change of a message in the
-    last step. Raises NotConverged unless `throw` is False.
+    i tells it [mezard2009information]; stationary messages make Bethe's ln Z stationary. A fraction
+    `damping` of the old messages is kept. The first messages are zero; where they lead to no stable
+    point, or with `all_starts`, others begin as the fields of the states along plus and minus the
+    leading eigenvector of the couplings, and the best is kept as in `solve_mean_field`. The
+    residual is the largest change of a message in the last step. Raises NotConverged unless `throw`
+    is False.
 
     >>> chain = np.array([[0.0, 0.7, 0.0], [0.7, 0.0, 0.4], [0.0, 0.4, 0.0]])
     >>> m = belief_propagation(chain, fields=np.array([0.3, 0.0, 0.0]), beta=1.0).value
@@ -322,38 +461,97 @@ def belief_propagation(
     tolerance = check_real("tolerance", tolerance, low=0.0, open_low=True)
     max_steps = check_integer("max_steps", max_steps, low=1)
     check_flag("throw", throw)
-
-    def log_cosh(x: np.ndarray) -> np.ndarray:  # ln 2 cosh x
-        return np.abs(x) + np.log1p(np.exp(-2.0 * np.abs(x)))
-
-    into, out = np.nonzero(j)
-    # back[e]: the edge that runs the other way.
-    back = np.argsort(out * len(h) + into, kind="stable")
-    strength = beta * j[into, out]
-    told = np.zeros(len(into))
-    residual, steps = math.inf, 0
-    while residual > tolerance and steps < max_steps:
-        total = beta * h + np.bincount(into, told, minlength=len(h))
-        cavity = total[out] - told[back]
-        # artanh(tanh a tanh b) = ½ ln [cosh(a + b) / cosh(a − b)], in which nothing saturates.
-        new = 0.5 * (log_cosh(cavity + strength) - log_cosh(cavity - strength))
-        residual = float(np.abs(new - told).max(initial=0.0))
-        told = damping * told + (1.0 - damping) * new
-        steps += 1
-    total = beta * h + np.bincount(into, told, minlength=len(h))
-    cavity = total[out] - told[back]
-    # Of every pair of spins, twice, and of every message what normalizes it.
-    pairs = np.logaddexp(
-        log_cosh(cavity + cavity[back]) + strength, log_cosh(cavity - cavity[back]) - strength
-    )
-    messages = log_cosh(cavity + strength) + log_cosh(cavity - strength)
-    found = Beliefs(
-        value=np.tanh(total),
-        residual=residual,
-        steps=steps,
-        status=Status.CONVERGED if residual <= tolerance else Status.STEP_LIMIT,
-        log_partition=float(log_cosh(total).sum() + 0.5 * (messages - pairs).sum()),
-    )
+    check_flag("all_starts", all_starts)
+    messages = _Messages(beta * j, beta * h)
+    bound = _upper_bound(beta * j, beta * h)
+    run: Any = {"damping": damping, "tolerance": tolerance, "max_steps": max_steps, "bound": bound}
+    best = messages.settled(np.zeros(len(messages.strength)), **run)
+    if len(messages.strength) and (all_starts or not best.stable):
+        for ordered in _ordered_fields(beta * j, beta * h):
+            other = messages.settled(messages.next_from(ordered[messages.out]), **run)
+            if _is_better(other, best, psi=(other.log_partition, best.log_partition)):
+                best = other
     if throw:
-        found.require("the messages of belief propagation")
-    return found
+        best.require("the messages of belief propagation")
+    return best
+
+
+def _log_cosh(x: np.ndarray) -> np.ndarray:
+    """ln 2 cosh x."""
+    return np.abs(x) + np.log1p(np.exp(-2.0 * np.abs(x)))
+
+
+class _Messages:
+    """The messages of one system, one for each ordered pair of coupled spins, from `out` `into`.
+
+    A cavity field is that of the spin that tells, without what it is told by the one it tells.
+    """
+
+    def __init__(self, k: np.ndarray, theta: np.ndarray) -> None:
+        self.theta = theta
+        self.into, self.out = np.nonzero(k)
+        # back[e]: the edge that runs the other way.
+        self.back = np.argsort(self.out * len(theta) + self.into, kind="stable")
+        self.strength = k[self.into, self.out]
+
+    def totals(self, told: np.ndarray) -> np.ndarray:
+        """θ and all that is told, (N,)."""
+        return self.theta + np.bincount(self.into, told, minlength=len(self.theta))
+
+    def cavities(self, told: np.ndarray) -> np.ndarray:
+        return self.totals(told)[self.out] - told[self.back]
+
+    def next_from(self, cavity: np.ndarray) -> np.ndarray:
+        # artanh(tanh a tanh b) = ½ ln [cosh(a + b) / cosh(a − b)], in which nothing saturates.
+        return 0.5 * (_log_cosh(cavity + self.strength) - _log_cosh(cavity - self.strength))
+
+    def settled(
+        self, told: np.ndarray, *, damping: float, tolerance: float, max_steps: int, bound: float
+    ) -> Beliefs:
+        residual, steps = math.inf, 0
+        while residual > tolerance and steps < max_steps:
+            new = self.next_from(self.cavities(told))
+            residual = float(np.abs(new - told).max(initial=0.0))
+            told = damping * told + (1.0 - damping) * new
+            steps += 1
+        total, log_z = self.totals(told), self.log_partition(told)
+        status = Status.CONVERGED if residual <= tolerance else Status.STEP_LIMIT
+        if status == Status.CONVERGED and log_z > bound + _ROUNDING * (1 + abs(bound)):
+            status = Status.DIVERGED
+        return Beliefs(
+            value=np.tanh(total),
+            residual=residual,
+            steps=steps,
+            status=status,
+            log_partition=log_z,
+            stable=status == Status.CONVERGED and self.returns(told, damping=damping),
+        )
+
+    def log_partition(self, told: np.ndarray) -> float:
+        total, cavity = self.totals(told), self.cavities(told)
+        # Of every pair of spins, twice, and of every message what normalizes it.
+        pairs = np.logaddexp(
+            _log_cosh(cavity + cavity[self.back]) + self.strength,
+            _log_cosh(cavity - cavity[self.back]) - self.strength,
+        )
+        each = _log_cosh(cavity + self.strength) + _log_cosh(cavity - self.strength)
+        return float(_log_cosh(total).sum() + 0.5 * (each - pairs).sum())
+
+    def returns(self, told: np.ndarray, *, damping: float) -> bool:
+        """Whether a small change of stationary messages dies out, by steps linearised there."""
+        if not len(told):
+            return True
+        cavity = self.cavities(told)
+        gain = 0.5 * (np.tanh(cavity + self.strength) - np.tanh(cavity - self.strength))
+        change = np.random.default_rng(0).standard_normal(len(told))
+        sizes = [float(np.linalg.norm(change))]
+        for _ in range(min(math.ceil(_TANGENT_STEPS / (1.0 - damping)), _MOST_TANGENT_STEPS)):
+            felt = np.bincount(self.into, change, minlength=len(self.theta))
+            moved = gain * (felt[self.out] - change[self.back])
+            change = damping * change + (1.0 - damping) * moved
+            sizes.append(float(np.linalg.norm(change)))
+            if not sizes[0] / _CLEAR < sizes[-1] < sizes[0] * _CLEAR:
+                break
+        # By then the fastest direction rules; up to rounding one that neither grows nor falls, as
+        # around a ring in the cold, does not leave.
+        return sizes[-1] <= sizes[len(sizes) // 2] * (1.0 + 1e-9)

@@ -409,6 +409,10 @@ class _CoupledHeads(nn.Module):
             if forbidden.is_floating_point():
                 never = forbidden == -torch.inf
                 forbidden, bias = never, forbidden.masked_fill(never, 0.0)
+                if not is_traced() and not bool(bias.isfinite().all()):
+                    raise ValueError(
+                        "src_mask must be boolean, or finite and minus infinity, got NaN or inf"
+                    )
         if padded is not None:
             allowed = [(batch, sites)] if src.ndim == 3 else [(sites,), (1, sites)]
             padded = check_mask("src_key_padding_mask", padded, allowed).reshape(batch, sites)

@@ -31,8 +31,10 @@ _CHUNK = 1024
 _MAX_CONCENTRATION = 1e150
 # Pairs (N, N), fields (N,) or (N, D), and β.
 _System = tuple[np.ndarray, np.ndarray, float]
-# Bits of a single-precision significand, with one to spare for the difference 2 J s.
-_BITS = 23
+# Bits of a significand in single and double precision, with one to spare for the difference 2 J s.
+_BITS = {np.float32: 23, np.float64: 52}
+# What rounding may change of a coupling or field, of itself or of its exponent.
+_LOST = 1e-4
 
 
 @record
@@ -338,7 +340,8 @@ def tempered_chains(
     Parallel tempering [hukushima1996exchange]: from random starts, `burn` sweeps are dropped and
     `sweeps` kept; after every sweep neighbours in β try to exchange, and after each `every` sweeps
     the overlaps of the copies are taken. `betas` must increase. One or two `threads` give the same
-    result. Couplings are rounded as `_exact_sums` says.
+    result. Couplings and fields are rounded to multiples of one unit, for exact sums, by less than
+    1e-4 of themselves, or of 1/β; ValueError where they differ too much in size for that.
 
     >>> free = {"fields": np.array([0.5]), "betas": np.array([1.0])}
     >>> run = tempered_chains(np.zeros((1, 1)), **free, sweeps=4000, burn=10)
@@ -349,7 +352,7 @@ def tempered_chains(
     if len(betas) < 1 or np.any(np.diff(betas) <= 0):
         raise ValueError(f"betas must increase, got {betas}")
     matrix, field, _ = check_ising(couplings, fields=fields, beta=float(betas[-1]), single=True)
-    matrix, field = _exact_sums(matrix, fields=field)
+    matrix, field = _exact_sums(matrix, fields=field, beta=float(betas[-1]))
     sweeps = check_integer("sweeps", sweeps, low=1, high=_MAX_SWEEPS)
     burn = check_integer("burn", burn, low=0, high=_MAX_SWEEPS)
     copies = check_integer("copies", copies, low=1, high=10_000)
@@ -362,7 +365,7 @@ def tempered_chains(
 
     def work(own: slice, rng: np.random.Generator) -> None:
         up = rng.random((own.stop - own.start, rungs, size)) < 0.5
-        spins = np.where(up, np.float32(1.0), np.float32(-1.0)).reshape(-1, size)
+        spins = np.where(up, 1.0, -1.0).astype(matrix.dtype).reshape(-1, size)
         found = (states[own], sums[own], energies[own], swaps[own])
         local = spins @ matrix + field
         _ladders((matrix, field, betas), (spins, local), (burn, sweeps, every), rng, found)
@@ -385,19 +388,38 @@ def tempered_chains(
     )
 
 
-def _exact_sums(couplings: np.ndarray, *, fields: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """J (N, N) and h (N,) rounded to float32 so that no sum of them is rounded.
+def _exact_sums(
+    couplings: np.ndarray, *, fields: np.ndarray, beta: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """J (N, N) and h (N,) rounded so that no sum of them is rounded, in single precision if it may.
 
     To multiples of a power of two (below 1e-5 for couplings of the size of Sherrington and
     Kirkpatrick's), so that no local field drifts and a seed gives the same run on every processor.
+    Where single precision would change an entry x by more than 1e-4 |x|, and βx by more than 1e-4,
+    as of a small field beside a hard coupling, double precision is taken; ValueError if that would.
     """
     largest = float((np.abs(couplings).sum(1) + np.abs(fields)).max())
-    unit = 2.0 ** (math.ceil(math.log2(largest)) + 1 - _BITS) if largest > 0 else 1.0
-
-    def rounded(array: np.ndarray) -> np.ndarray:
-        return (np.round(array / unit) * unit).astype(np.float32)
-
-    return rounded(couplings), rounded(fields)
+    for dtype, bits in _BITS.items():
+        # In double precision energies, of all spins, are no longer than the fields of each.
+        spare = 1 if dtype is np.float32 else 1 + math.ceil(math.log2(len(fields)))
+        unit = 1.0
+        if largest > 0:
+            # The smallest number of all where that is still larger.
+            unit = 2.0 ** max(math.ceil(math.log2(largest)) + spare - bits, -1074)
+        lost = 0.0
+        rounded = []
+        for array in (couplings, fields):
+            with np.errstate(over="ignore"):
+                rounded.append((np.round(array / unit) * unit).astype(dtype))
+            change = np.abs(rounded[-1] - array)
+            matters = (change > _LOST * np.abs(array)) & (change > _LOST / max(beta, 1e-300))
+            lost = max(lost, float(np.abs(array[matters | ~np.isfinite(change)]).max(initial=0.0)))
+        if not lost:
+            return rounded[0], rounded[1]
+    raise ValueError(
+        f"couplings and fields must not differ in size so much that the smaller are lost: "
+        f"{lost:.3g} cannot be held beside {largest:.3g}"
+    )
 
 
 @njit(nogil=True, cache=True)

@@ -40,6 +40,8 @@ from spinformer.spins.large_d import (
 
 # Newton's tries with the steps that suit poles, see `_search`.
 _BENT_STEPS = 8
+# What rounding may leave of |C_ii − 1| where a search is called converged.
+_LOOSE = 1e-3
 
 
 @record
@@ -78,9 +80,10 @@ def vector_spins(
     Damped Newton with the exact Hessian, each sample of a batch for itself. Of the saddle, residual
     (...) is the largest |C_ii − 1|, steps (...) the factorisations of V that the sample needed.
     Converged are samples whose residual is within `tolerance`, by default 1e-12 in double and 1e-5
-    in single precision, or no longer falls where rounding allows no less; diverged are those whose
-    numbers overflow. Raises NotConverged where a saddle point was not found, unless `throw` is
-    false.
+    in single precision, or no longer falls where rounding allows no less and is at most 1e-3, else
+    they are stalled, as for β|J| of some 1e4 in single precision; diverged are those whose numbers
+    overflow, and become NaN. Raises NotConverged where a saddle point was not found, unless `throw`
+    is false.
 
     >>> found = vector_spins(torch.zeros(2, 2), fields=torch.ones(2, 3), beta=1.0)
     >>> found.correlations.diagonal().round(decimals=3)
@@ -251,11 +254,14 @@ def _search(
         condition = trial.amax(-1) * torch.linalg.matrix_norm(inverse)
         floored = (off <= 4 * eps * condition) & (off >= 0.5 * residual[at])
         done = accepted & ((off <= tolerance) | floored)
+        # Rounding may end a search, but lengths that are off by more are no solution.
+        arrived = off <= max(tolerance, _LOOSE)
         new = at[accepted]
         here[new], residual[new], lowest[new] = trial[accepted], off[accepted], phi[accepted]
         limit[new] = (1.5 * highest[accepted]).clamp_min(3)
-        status[at[done]] = int(Status.CONVERGED)
-        active, j, s = _keep(status[active] != int(Status.CONVERGED), active, j, s)
+        status[at[done & arrived]] = int(Status.CONVERGED)
+        status[at[done & ~arrived]] = int(Status.STALLED)
+        active, j, s = _keep(status[active] == int(Status.STEP_LIMIT), active, j, s)
         at, b, gradient, lengths, hessian = _keep(
             accepted & ~done, at, b, gradient, lengths, hessian
         )
