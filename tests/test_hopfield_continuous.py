@@ -264,34 +264,35 @@ def test_one_argument_of_a_rest_is_mapped_alone(mapped):
 @pytest.mark.parametrize("part", ["states", "scaled", "content", "bias"])
 def test_a_hop_and_a_rest_hide_nothing_that_is_not_finite(part):
     """The kernel itself returns 0 for some of these; only what a mask forbids may give 0."""
-    given = {"states": draw(5, 3), "scaled": draw(4, 3, seed=1), "content": draw(4, 3, seed=2)}
-    given |= {"bias": draw(5, 4, seed=3)}
-    given["bias"][2] = -torch.inf
+    shapes = {"states": (5, 3), "scaled": (4, 3), "content": (4, 3), "bias": (5, 4)}
+    # Four axes, as the fused kernel wants them.
+    given = {n: draw(1, 1, *shape, seed=i) for i, (n, shape) in enumerate(shapes.items())}
+    given["bias"][..., 2, :] = -torch.inf
     torch._dynamo.reset()
     compiled = torch.compile(hop, backend="eager")
     for bad in (torch.nan, torch.inf):
         spoilt = {name: x.clone() for name, x in given.items()}
-        spoilt[part][0, 0] = bad
+        spoilt[part][..., 0, :] = bad
         for run in (hop, compiled):
             sound = run(**given)
             assert bool(sound.isfinite().all())
-            assert float(sound[2].abs().max()) == 0.0
-            lost = run(**spoilt)[:, 0].isnan()
+            assert float(sound[..., 2, :].abs().max()) == 0.0
+            lost = run(**spoilt)[0, 0].isnan().all(-1)
             # What is wrong with one state, or with the row of a mask, is told of that one alone.
             own = part in ("states", "bias")
             assert lost.tolist() == [True] + [not own] * 4
         keys, beta = spoilt["scaled" if part == "scaled" else "content"], torch.ones(()).double()
         how = {"keys": keys, "beta": beta, "bias": spoilt["bias"], "tolerance": 1e-6}
         state, moved, _ = fixed_points.rest(spoilt["states"], **how, max_steps=50)
-        assert state[:, 0].isnan().tolist() == lost.tolist() == moved.isnan().tolist()
+        assert state[0, 0, :, 0].isnan().tolist() == lost.tolist() == moved[0, 0].isnan().tolist()
 
 
 def test_scores_that_overflow_downwards_are_no_mask():
     for dtype, large in ((torch.float32, 1e30), (torch.float64, 1e200), (torch.bfloat16, 1e30)):
-        keys = torch.full((3, 2), large, dtype=dtype)
+        keys = torch.full((1, 1, 3, 2), large, dtype=dtype)
         assert bool(hop(-keys, scaled=keys, content=keys).isnan().all())
     # Half precision is summed in single: nothing overflows there.
-    keys = torch.full((3, 2), 6e4, dtype=torch.float16)
+    keys = torch.full((1, 1, 3, 2), 6e4, dtype=torch.float16)
     assert bool(hop(-keys, scaled=keys, content=torch.ones_like(keys)).isfinite().all())
 
 

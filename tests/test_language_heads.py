@@ -243,11 +243,23 @@ def test_padding_takes_no_part(decoder):
     names = ("queries", "keys", "values", "states", "outputs")
     short = {name: given[name][1:, ..., :4, :] for name in names}
     alone = call({**given, **short, "mask": given["mask"][:4, :4]}, draws=0)
+    whole = call({**given, **short}, draws=0, **kept)
+    np.testing.assert_allclose(found.whole[1:], whole.whole, atol=1e-12)
     full = call(given, draws=0)
     for part in parts:
         for name in ("energy", "whole", "common", "specific", "fell", "cosine"):
             np.testing.assert_allclose(getattr(part, name)[1:], getattr(alone, name), atol=1e-12)
             np.testing.assert_allclose(getattr(part, name)[0], getattr(full, name)[0], atol=1e-12)
+    # Numbers near the end of the range, where a query times a key would overflow.
+    x = torch.randn(2, 5, 8).double()
+    hidden = torch.arange(5).expand(2, 5) > 2
+    reports = []
+    for size in (1.0, 1e308):
+        states = x.where(~hidden[..., None], size * x.sign())
+        read = {"read": lambda y: heads(y), "output": torch.eye(8).double(), "states": states}
+        how = {"keys": heads(x), "values": heads(x), "padding": hidden, "draws": 2}
+        reports.append(head_report(heads(states), **how, **read))
+    assert reports[0] == reports[1]
     with pytest.raises(ValueError, match="padding must be None where queries"):
         head_report(
             given["queries"][..., :5, :],
@@ -290,7 +302,7 @@ def test_an_overlap_energy_is_a_number_or_refused():
     # Where scores are small, log N is not subtracted from what is nearly log N.
     queries, keys = torch.randn(2, 6, 3).unbind()
     for mask in (None, torch.ones(6, 6, dtype=torch.bool).tril()):
-        for beta in (1e-30, 1e-6, 1e-3, 0.1, 2.0):
+        for beta in (1e-30, 1e-6, 1e-3, 0.1, 0.7, 2.0):
             given = {"beta": beta, "mask": mask}
             found = overlap_energy(queries.requires_grad_(), keys=keys, **given)
             wide = queries.detach().double().requires_grad_()
@@ -300,9 +312,13 @@ def test_an_overlap_energy_is_a_number_or_refused():
                 torch.autograd.grad(u.sum(), x)[0] for u, x in ((found, queries), (exact, wide))
             ]
             torch.testing.assert_close(slopes[0].double(), slopes[1], rtol=1e-5, atol=1e-6)
+            weights = torch.full((6, 6), 1 / 6) if mask is None else mask / mask.sum(-1, True)
+            scores = wide.detach() @ keys.double().T
+            if beta > 0.01:
+                means = (weights * (beta * scores).exp()).sum(-1).log() / beta
+                wanted = (weights * scores).sum(-1) - means
+                torch.testing.assert_close(exact.detach(), wanted, rtol=1e-6, atol=1e-6)
             if beta < 1e-3:  # the second cumulant
-                weights = torch.full((6, 6), 1 / 6) if mask is None else mask / mask.sum(-1, True)
-                scores = wide.detach() @ keys.double().T
                 spread = (weights * scores**2).sum(-1) - (weights * scores).sum(-1) ** 2
                 torch.testing.assert_close(
                     exact.detach(), -0.5 * beta * spread, rtol=1e-4, atol=1e-13
