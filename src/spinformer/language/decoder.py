@@ -25,7 +25,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from spinformer.core.attention import fused_attention
-from spinformer.core.checks import check_choice, check_instance, check_integer, check_tensor
+from spinformer.core.checks import (
+    check_choice,
+    check_function,
+    check_instance,
+    check_integer,
+    check_real,
+    check_tensor,
+)
 from spinformer.core.records import record
 from spinformer.language.minilm import ModelUnavailable, find_place
 
@@ -68,6 +75,43 @@ class Decoder:
     base: float = 1e5
     epsilon: float = 1e-5
     tokenizer: Any = dataclasses.field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("heads", "key_heads"):
+            check_integer(name, getattr(self, name), low=1)
+        check_real("base", self.base, low=0.0, open_low=True)
+        check_real("epsilon", self.epsilon, low=0.0)
+        if self.embedding.ndim != 2:
+            raise ValueError(f"embedding must have 2 axes, got {tuple(self.embedding.shape)}")
+        if self.heads % self.key_heads or self.width % (2 * self.heads):
+            raise ValueError(
+                f"heads must divide half of the width {self.width} and be a multiple of the "
+                f"{self.key_heads} key_heads, got {self.heads}"
+            )
+        width, shared = self.width, self.key_heads * self.head_width
+        if tuple(self.final_gain.shape) != (width,):
+            raise ValueError(f"final_gain must have shape {(width,)}, got {self.final_gain.shape}")
+        shapes: dict[str, tuple[Any, ...]] = {
+            **dict.fromkeys(("query", "output"), (width, width)),
+            **dict.fromkeys(("key", "value"), (shared, width)),
+            **dict.fromkeys(("gate", "up"), ("F", width)),
+            **dict.fromkeys(("attention_gain", "feed_forward_gain"), (width,)),
+        }
+        for number, block in enumerate(self.blocks):
+            missing = {*shapes, "down"} - set(block)
+            if missing:
+                raise ValueError(f"blocks[{number}] lacks {sorted(missing)}")
+            for name, shape in [*shapes.items(), ("down", (width, len(block["gate"])))]:
+                # Values are not looked at: a layer that is spoilt on purpose gives NaN.
+                part = block[name]
+                if not isinstance(part, Tensor) or part.dtype != self.embedding.dtype:
+                    raise TypeError(f"blocks[{number}] {name} must be {self.embedding.dtype}")
+                if part.ndim != len(shape) or any(
+                    isinstance(n, int) and n != m for n, m in zip(shape, part.shape, strict=True)
+                ):
+                    raise ValueError(
+                        f"blocks[{number}] {name} must have shape {shape}, got {tuple(part.shape)}"
+                    )
 
     @property
     def width(self) -> int:
@@ -134,12 +178,7 @@ def load_decoder(path: str | Path | None = None, *, dtype: torch.dtype = torch.f
             epsilon=facts["llama.attention.layer_norm_rms_epsilon"],
             tokenizer=_tokenizer(facts),
         )
-    # A damaged file may say anything: nest lists without end, ask for more than there is memory,
-    # have numbers in place of words.
-    except (
-        ValueError, TypeError, LookupError, AttributeError, ArithmeticError, struct.error,
-        RecursionError, MemoryError, RuntimeError,
-    ) as error:  # fmt: skip
+    except Exception as error:  # a damaged file may say anything, lists nested without end, too
         raise ModelUnavailable(
             f"{file} is no GGUF file of the Llama layout: {type(error).__name__} {error}"
         ) from None
@@ -252,6 +291,8 @@ def run_decoder(
     """
     _check_states(model, "inputs", inputs)
     kept = 0 if memory is None else _check_memory(model, memory, inputs)
+    if watch is not None:
+        check_function("watch", watch)
     if span is not None:
         span = check_integer("span", span, low=1)
     if start is None and kept:
@@ -351,7 +392,10 @@ def block_queries(model: Decoder, number: int, states: Tensor, *, start: int = 0
 
 def token_numbers(model: Decoder, text: str) -> Tensor:
     """Token numbers of a text, (N,), as the model's own tokenizer cuts it, nothing added."""
+    check_instance("model", model, Decoder)
     check_instance("text", text, str)
+    if model.tokenizer is None:
+        raise ValueError("model must have a tokenizer, this one has none")
     return torch.tensor(model.tokenizer.encode(text, add_special_tokens=False).ids)
 
 
@@ -381,9 +425,8 @@ def example_decoder(*, blocks: int = 2, vocabulary: int = 32, seed: int = 0) -> 
 
 def _check_states(model: Decoder, name: str, states: Tensor) -> None:
     check_instance("model", model, Decoder)
-    check_tensor(
-        name, states, shape=(None, None, model.width), like=("the embedding", model.embedding)
-    )
+    like = ("the embedding", model.embedding)
+    check_tensor(name, states, shape=("B", "N", model.width), like=like)
 
 
 def _norm(model: Decoder, states: Tensor, gain: Tensor) -> Tensor:
