@@ -14,6 +14,7 @@ from torch.autograd.functional import jacobian as derive
 
 from spinformer.core.solve import NotConverged, Status
 from spinformer.hopfield import fixed_points
+from spinformer.hopfield.attention import hop
 from spinformer.hopfield.continuous import (
     attention_weights,
     energy,
@@ -258,3 +259,71 @@ def test_one_argument_of_a_rest_is_mapped_alone(mapped):
         torch.testing.assert_close(*slopes, rtol=0, atol=1e-9)
     if mapped == "bias":  # a batch of biases is met without a map, too
         torch.testing.assert_close(one(batch)[0], wanted[0], rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("part", ["states", "scaled", "content", "bias"])
+def test_a_hop_and_a_rest_hide_nothing_that_is_not_finite(part, biased):
+    """The kernel itself returns 0 for some of these; only what a mask forbids may give 0."""
+    shapes = {"states": (5, 3), "scaled": (4, 3), "content": (4, 3), "bias": (5, 4)}
+    # Four axes, as the fused kernel wants them.
+    given = {n: draw(1, 1, *shape, seed=i) for i, (n, shape) in enumerate(shapes.items())}
+    given["bias"][..., 2, :] = -torch.inf
+    if not biased:
+        given["bias"] = None
+    if given[part] is None:
+        return
+    torch._dynamo.reset()
+    compiled = torch.compile(hop, backend="eager")
+    for bad in (torch.nan, torch.inf):
+        spoilt = given | {part: given[part].clone()}
+        spoilt[part][..., 0, :] = bad
+        for run in (hop, compiled):
+            sound = run(**given)
+            assert bool(sound.isfinite().all())
+            assert not biased or float(sound[..., 2, :].abs().max()) == 0.0
+            lost = run(**spoilt)[0, 0].isnan().all(-1)
+            # What is wrong with one state, or with the row of a mask, is told of that one alone.
+            own = part in ("states", "bias")
+            assert lost.tolist() == [True] + [not own] * 4
+        keys, beta = spoilt["scaled" if part == "scaled" else "content"], torch.ones(()).double()
+        how = {"keys": keys, "beta": beta, "bias": spoilt["bias"], "tolerance": 1e-6}
+        state, moved, _ = fixed_points.rest(spoilt["states"], **how, max_steps=50)
+        assert state[0, 0].isnan().all(-1).tolist() == lost.tolist()
+        assert moved[0, 0].isnan().tolist() == lost.tolist()
+
+
+def test_scores_that_overflow_downwards_are_no_mask():
+    for dtype, large in ((torch.float32, 1e30), (torch.float64, 1e200), (torch.bfloat16, 1e30)):
+        keys = torch.full((1, 1, 3, 2), large, dtype=dtype)
+        assert bool(hop(-keys, scaled=keys, content=keys).isnan().all())
+    # Half precision is summed in single: nothing overflows there.
+    keys = torch.full((1, 1, 3, 2), 6e4, dtype=torch.float16)
+    assert bool(hop(-keys, scaled=keys, content=torch.ones_like(keys)).isfinite().all())
+
+
+def test_transforms_and_compilers_find_no_check_in_their_way():
+    patterns, states = draw(4, 3), draw(5, 3, seed=1)
+    torch._dynamo.reset()
+    for function in (update, energy, gradient, attention_weights, jacobian):
+        wanted = function(patterns, states=states, beta=2.0)
+
+        def one(x, function=function):
+            return function(patterns, states=x, beta=2.0)
+
+        torch.testing.assert_close(torch.vmap(one)(states), wanted)
+        compiled = torch.compile(one, backend="eager", fullgraph=True)
+        torch.testing.assert_close(compiled(states), wanted)
+
+
+@pytest.mark.parametrize("spoil", ["meta", "sparse", "eight bits", "complex"])
+def test_tensors_of_no_use_are_refused_by_name(spoil):
+    patterns = torch.eye(3)
+    states = {
+        "meta": patterns.to("meta"),
+        "sparse": patterns.to_sparse(),
+        "eight bits": patterns.to(torch.float8_e4m3fn),
+        "complex": patterns.to(torch.complex64),
+    }[spoil]
+    with pytest.raises(TypeError, match="states must "):
+        update(patterns, states=states)

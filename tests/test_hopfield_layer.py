@@ -98,8 +98,13 @@ def test_memory_alone_pooling_and_dropout():
     wanted = explicit(pool, pool.pooled_queries.expand(3, -1, -1), patterns)
     torch.testing.assert_close(pool(patterns=patterns), wanted, **EXACT)
     pool.dropout = 0.5
-    assert not torch.equal(pool(patterns=patterns), pool(patterns=patterns))
-    torch.testing.assert_close(pool.eval()(patterns=patterns), wanted, **EXACT)
+    for weights in (False, True):
+        # The weights that are returned are read by a path of their own.
+        one, other = (pool.train()(patterns=patterns, need_weights=weights) for _ in range(2))
+        one, other = (one[0], other[0]) if weights else (one, other)
+        assert not torch.equal(one, other)
+        read = pool.eval()(patterns=patterns, need_weights=weights)
+        torch.testing.assert_close(read[0] if weights else read, wanted, **EXACT)
 
 
 def test_the_record_says_what_another_hop_would_do():
@@ -119,10 +124,12 @@ def test_the_record_says_what_another_hop_would_do():
     def ended(**options):
         return make(**options)(queries, patterns=patterns, return_states=True)[1]
 
-    nearly = ended(tolerance=tolerance, steps=9)
+    with pytest.warns(RuntimeWarning, match="did not come to rest in 9 hops"):
+        nearly = ended(tolerance=tolerance, steps=9)
     assert torch.equal(nearly.converged, nearly.residual <= tolerance)
     assert bool((~nearly.converged & (nearly.residual < 1e-3)).any())
-    short = ended(tolerance=tolerance, steps=2)
+    with pytest.warns(RuntimeWarning, match="in 2 hops"):
+        short = ended(tolerance=tolerance, steps=2)
     assert short.count(Status.STEP_LIMIT) > 0
     assert int(short.steps.max()) == 2
     fixed, one_more = ended(steps=6), ended(steps=7)
@@ -314,9 +321,17 @@ def test_bad_calls_are_refused():
         ({"attn_mask": torch.ones(5, 4, 4)}, "attn_mask must have shape"),
         ({"attn_mask": math.inf * torch.ones(4, 4)}, "attn_mask must have entr"),
         ({"attn_mask": torch.ones(4, 4).long()}, "attn_mask must be a boolean"),
-        ({"key_padding_mask": torch.ones(2, 4) > 0}, "the masks must leave"),
+        ({"attn_mask": math.nan * torch.ones(4, 4)}, "attn_mask must have entries below inf"),
+        ({"key_padding_mask": math.nan * torch.ones(2, 4)}, "key_padding_mask must have entries"),
+        (
+            {"key_padding_mask": 1e308 * torch.ones(2, 4), "attn_mask": 1e308 * torch.ones(4, 4)},
+            "key_padding_mask plus attn_mask must have entries below infinity",
+        ),
         ({"key_padding_mask": torch.ones(2, 3) > 0}, "key_padding_mask must have"),
         ({"queries": x[..., :5]}, "queries must have width 12"),
+        ({"patterns": x[..., :5]}, "patterns must have width 12, got 5"),
+        ({"values": x[..., :5]}, "values must have width 12, got 5"),
+        ({"queries": x.to("meta")}, "queries must hold values"),
     ]
     for name, bad in product(("queries", "patterns"), (math.nan * x, x.float(), x.numpy())):
         calls.append(({name: bad}, f"{name} must be .*(finite|like|torch)"))
@@ -327,6 +342,168 @@ def test_bad_calls_are_refused():
     assert bool(torch.isfinite(layer(large, patterns=large)).all())
     _, infinite = make(steps=3)(1e300 * x, patterns=1e300 * x, return_states=True)
     assert bool((infinite.status == Status.DIVERGED).any())
+
+
+def test_maps_of_ones_own_must_fit_each_other():
+    x, layer = draw(2, 4, 12), make()
+    layer.to_key = nn.Linear(12, 9)
+    with pytest.raises(ValueError, match="to_query and to_key must give the same width, got 4 and"):
+        layer(x, patterns=x)
+    layer.to_key = nn.Linear(12, 10)
+    with pytest.raises(ValueError, match="to_key must give a multiple of the 3 heads, got 10"):
+        layer(x, patterns=x)
+    plain = HopfieldLayer.from_attention(nn.MultiheadAttention(12, 3, kdim=5, vdim=5))
+    with pytest.raises(ValueError, match="patterns must have width 5, got 12"):
+        plain(x, patterns=x)
+
+
+def spoil(layer, what):
+    """NaN, or numbers whose products overflow, in one place of a layer's parameters."""
+    with torch.no_grad():
+        if what == "scores too large":
+            layer.to_query.weight.fill_(1e200)
+            # All scores overflow downwards, which the kernel takes for a mask.
+            layer.to_key.weight.fill_(-1e200)
+        elif what == "keys too large for the second hop":
+            layer.to_key.weight.mul_(1e200)
+        elif what == "one entry of to_query.weight":
+            layer.to_query.weight[0, 0] = math.nan
+        else:
+            layer.get_parameter(what).fill_(math.nan)
+
+
+SPOILT = ["log_beta", "to_key.weight", "one entry of to_query.weight", "to_value.weight"]
+SPOILT += ["memory", "pattern_norm.bias", "scores too large", "keys too large for the second hop"]
+
+
+# Torch's tracer itself asks a tensor for a gradient it has not.
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
+@pytest.mark.parametrize("stop", [{"steps": 3}, {"tolerance": 1e-6}])
+def test_a_weight_that_is_not_finite_never_gives_a_number(stop):
+    """Eager and compiled, with the weights or by the kernel, which returns 0 for scores of NaN."""
+    torch._dynamo.reset()
+    layer, x = make(memories=2, learn_beta=True, **stop), draw(2, 5, 12)
+    layer.warned = True
+    start = copy.deepcopy(layer.state_dict())
+    compiled = torch.compile(layer, backend="eager")
+    for what, run, need_weights in product(SPOILT, (layer, compiled), (False, True)):
+        given = {"patterns": x, "need_weights": need_weights, "return_states": True}
+        layer.load_state_dict(start)
+        output, *_, found = run(x, **given)
+        assert bool(output.isfinite().all())
+        assert found.count(Status.DIVERGED) == 0
+        spoil(layer, what)
+        output, *_, found = run(x, **given)
+        assert bool(output.isnan().all()), (what, need_weights)
+        # One row of the query map is one head's.
+        heads = 1 if "one" in what else 3
+        assert bool((found.status[:, :heads] == Status.DIVERGED).all()), what
+        assert bool(found.value[:, :heads].isnan().all()), what
+        (slope,) = torch.autograd.grad(output.sum(), layer.to_key.bias)
+        assert bool(slope.isnan().any()), what
+    # Fixed steps of one: nothing but the read.
+    layer = make(learn_beta=True)
+    spoil(layer, "log_beta")
+    assert bool(layer(x, patterns=x).isnan().all())
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
+@pytest.mark.parametrize("stop", [{"steps": 1}, {"steps": 3}, {"tolerance": 1e-9, "steps": 300}])
+def test_a_query_that_may_look_nowhere_reads_nothing(stop):
+    """Left padding under a causal mask, an empty sample, one masked head: eager and compiled."""
+    layer, x = make(**stop), draw(3, 5, 12, seed=7)
+    with torch.no_grad():
+        layer.to_output.bias.normal_()
+    padding = torch.zeros(3, 5, dtype=torch.bool)
+    padding[0, :2] = True
+    padding[1] = True
+    later = torch.ones(5, 5, dtype=torch.bool).triu(1)
+    masked = torch.zeros(3, 3, 5, 5, dtype=torch.bool)
+    masked[2, 1] = True
+    allowed = ~(padding[:, None, None, :] | later | masked)
+    closed = (later | masked).flatten(0, 1)
+    numbers = torch.zeros(closed.shape).masked_fill(closed, -math.inf)
+    blind = ~allowed.any(-1)
+    assert 0 < int(blind.sum()) < blind.numel()
+    torch._dynamo.reset()
+    for run in (layer, torch.compile(layer, backend="eager")):
+        for mask in (closed, numbers):
+            output, weights, found = run(
+                x, patterns=x, key_padding_mask=padding, attn_mask=mask, need_weights=True,
+                return_states=True,
+            )  # fmt: skip
+            plain = run(x, patterns=x, key_padding_mask=padding, attn_mask=mask)
+            torch.testing.assert_close(plain, output, **EXACT)
+            assert float(weights[blind].detach().abs().max()) == 0.0
+            torch.testing.assert_close(weights[~blind].sum(-1), torch.ones(int((~blind).sum())))
+            # A sample in which nothing may be seen gives the bias of the output map alone.
+            empty = layer.to_output.bias.expand(5, 12)
+            torch.testing.assert_close(output[1], empty, **EXACT)
+            # The others do not notice.
+            alone = layer(x[2:], patterns=x[2:], attn_mask=mask[6:])
+            torch.testing.assert_close(output[2:], alone, **EXACT)
+            assert bool((found.status != Status.DIVERGED).all())
+            slopes = torch.autograd.grad(plain.square().sum(), layer.to_key.weight)
+            assert bool(slopes[0].isfinite().all())
+    if stop == {"steps": 1}:
+        held = layer.to_value(layer.pattern_norm(x)).unflatten(-1, (3, 4)).transpose(1, 2)
+        wanted = layer.to_output((weights @ held).transpose(1, 2).flatten(-2))
+        torch.testing.assert_close(output, wanted, **EXACT)
+        torch.manual_seed(1)
+        module = nn.MultiheadAttention(12, 3, batch_first=True)
+        other = AttentionModule.from_attention(module)
+        masks = {"key_padding_mask": padding, "attn_mask": closed, "need_weights": False}
+        torch.testing.assert_close(other(x, x, x, **masks), module(x, x, x, **masks), **EXACT)
+
+
+def test_a_layer_says_once_that_it_did_not_come_to_rest():
+    """At β = 0.99 two patterns ±1 have one fixed point, 0, which a hop nears by a factor 0.99."""
+    x = torch.tensor([[[1.0], [-1.0]]])
+    layer = HopfieldLayer(1, tolerance=1e-9, beta=0.99)
+    for name, _ in list(layer.named_children()):
+        setattr(layer, name, nn.Identity())
+    layer.log_beta.requires_grad_()
+    with pytest.warns(
+        RuntimeWarning, match="2 of 2 states did not come to rest within 100"
+    ) as told:
+        layer(x, patterns=x)
+    assert told[0].filename == __file__
+    layer(x, patterns=x)  # said once
+    layer.steps, layer.warned = 10_000, False
+    layer(x, patterns=x)
+    layer.steps, layer.warned = 100, False
+    with sdpa_kernel(SDPBackend.MATH):
+        torch.vmap(lambda y: layer(y, patterns=y))(x[None])  # no values to be looked at
+
+
+def test_a_tolerance_below_rounding_is_that_of_the_type():
+    layer, x = make(tolerance=1e-12), draw(2, 5, 12)
+    with torch.no_grad():
+        layer.log_beta.fill_(1.0)
+    exact = layer.double()(x, patterns=x, return_states=True)[1]
+    single = layer.float()(x.float(), patterns=x.float(), return_states=True)[1]
+    assert bool(exact.converged.all())
+    assert float(exact.residual.max()) <= 1e-12
+    assert bool(single.converged.all())
+    assert int(single.steps.max()) < int(exact.steps.max()) < 100
+    # Some states still move in the last place when they are let go.
+    assert 1e-12 < float(single.residual.max()) < 1e-5
+    torch.testing.assert_close(single.value.double(), exact.value, rtol=0, atol=1e-4)
+
+
+def test_in_the_place_of_attention_the_batch_is_where_it_was():
+    """Torch's layers put the length first unless told; read the other way, numbers differ."""
+    torch.manual_seed(0)
+    block, x = nn.TransformerEncoderLayer(12, 3, 20, dropout=0.0), draw(5, 2, 12)
+    wanted = block(x)
+    block.self_attn = AttentionModule.from_attention(block.self_attn)
+    assert block.self_attn.batch_first is False
+    torch.testing.assert_close(block(x), wanted, rtol=0, atol=1e-11)
+    block.self_attn.layer.batch_first = True
+    assert block.self_attn.batch_first is True
+    assert float((block(x) - wanted).abs().max().detach()) > 1e-3
+    made = AttentionModule.from_attention(nn.MultiheadAttention(12, 3, dropout=0.3), steps=3)
+    assert (made.layer.dropout, made.layer.steps) == (0.3, 3)
 
 
 def test_nothing_is_made_on_another_device_than_that_of_the_input():

@@ -1,5 +1,6 @@
 """Reports on heads: beside the code of chapter 14, a decoder written out, heads made to fall."""
 
+import math
 import re
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from torch.nn import functional
 
 from compendium.c14_real_transformer.steps import turned_steps
 from spinformer.language.encoder import project, run_model
-from spinformer.language.heads import head_report
+from spinformer.language.heads import HeadReport, head_report, overlap_energy
 from spinformer.language.untrained import example_model
 from spinformer.plot.heads import show_heads
 
@@ -205,6 +206,125 @@ def test_heads_made_to_descend_or_climb_are_told_from_the_null(sign):
         plt.close()
 
 
+class FirstOnly:
+    """A map that gives NaN from its second call on."""
+
+    def __init__(self, read):
+        self.read, self.calls = read, 0
+
+    def __call__(self, states):
+        self.calls += 1
+        return self.read(states) * (1.0 if self.calls == 1 else torch.nan)
+
+
+def test_padding_takes_no_part(decoder):
+    """Only what stands in the padding changes; and the numbers are those of the shorter texts."""
+    _, given = decoder
+    padding = torch.zeros(3, 6, dtype=torch.bool)
+    padding[1:, 4:] = True
+    there = ~padding[:, None, :, None]
+    kept = dict.fromkeys(("mask", "outputs"))
+    found = call(given, padding=padding, draws=3, **kept)
+    for seed, size in ((1, 1.0), (2, 1e200)):
+        torch.manual_seed(seed)
+        drawn = size * torch.randn_like(given["states"])
+        other = {"states": given["states"].where(there[:, 0], drawn)}
+        other["queries"] = given["read"](other["states"])
+        for name in ("keys", "values"):
+            other[name] = given[name].where(there, size * torch.randn_like(given[name]))
+        assert call(given, padding=padding, draws=3, **kept | other) == found
+    counted = {**kept, "mask": ~padding[:, None, None]}
+    with pytest.warns(RuntimeWarning, match="give padding="):
+        wrong = call(given, draws=3, **counted)
+    assert np.abs(wrong.whole[1:] - found.whole[1:]).max() > 1e-3
+    # With its outputs, under a causal mask, and by a mask of numbers.
+    numbers = torch.zeros(6, 6).double().masked_fill(~given["mask"], -torch.inf)
+    parts = [call(given, padding=padding, draws=0, mask=mask) for mask in (given["mask"], numbers)]
+    names = ("queries", "keys", "values", "states", "outputs")
+    short = {name: given[name][1:, ..., :4, :] for name in names}
+    alone = call({**given, **short, "mask": given["mask"][:4, :4]}, draws=0)
+    whole = call({**given, **short}, draws=0, **kept)
+    np.testing.assert_allclose(found.whole[1:], whole.whole, atol=1e-12)
+    full = call(given, draws=0)
+    for part in parts:
+        for name in ("energy", "whole", "common", "specific", "fell", "cosine"):
+            np.testing.assert_allclose(getattr(part, name)[1:], getattr(alone, name), atol=1e-12)
+            np.testing.assert_allclose(getattr(part, name)[0], getattr(full, name)[0], atol=1e-12)
+    # Numbers near the end of the range, where a query times a key would overflow.
+    x = torch.randn(2, 5, 8).double()
+    hidden = torch.arange(5).expand(2, 5) > 2
+    reports = []
+    for size in (1.0, 1e308):
+        states = x.where(~hidden[..., None], size * x.sign())
+        read = {"read": lambda y: heads(y), "output": torch.eye(8).double(), "states": states}
+        how = {"keys": heads(x), "values": heads(x), "padding": hidden, "draws": 2}
+        reports.append(head_report(heads(states), **how, **read))
+    assert reports[0] == reports[1]
+    with pytest.raises(ValueError, match="padding must be None where queries"):
+        head_report(
+            given["queries"][..., :5, :],
+            **{name: given[name] for name in ("keys", "values", "output")},
+            states=given["states"][:, :5],
+            read=given["read"],
+            padding=padding,
+        )
+
+
+def test_rows_print_as_lines_and_distances_are_in_spreads_of_a_sample():
+    zero, pair = np.zeros((1, 1)), np.array([[0.0], [2.0]])
+    names = ("energy", "common", "specific", "fell", "cosine", "centered_cosine")
+    nulls = {f"null_{name}": pair for name in ("whole", "specific", "centered_cosine")}
+    report = HeadReport(**dict.fromkeys(names, zero), whole=np.array([[3.0]]), **nulls)
+    # Mean 1 and, of two draws, a spread of √2, which a divisor of two would call 1.
+    assert report.z("whole") == pytest.approx([math.sqrt(2.0)])
+    (row,) = report.table()
+    assert row["whole_z"] == pytest.approx(math.sqrt(2.0))
+    assert "whole +3 (z +1.4), common +0, " in str(row)
+    assert str(report) == str(row)
+    figure = show_heads(report)
+    (bars,) = [c for c in figure.axes[0].collections if len(c.get_segments()) == 1][:1]
+    low, high = bars.get_segments()[0][:, 1]
+    assert (low, high) == pytest.approx((1.0 - 2 * math.sqrt(2.0), 1.0 + 2 * math.sqrt(2.0)))
+    plt.close()
+
+
+def test_an_overlap_energy_is_a_number_or_refused():
+    keys = torch.tensor([[1.0, 0.0], [-1.0, 0.0]])
+    for changed, message in (
+        ({"mask": torch.full((2, 2), torch.nan)}, "mask must have entries below infinity"),
+        ({"mask": torch.full((2, 2), torch.inf)}, "mask must have entries below infinity"),
+        ({"mask": 1e39 * torch.ones(2, 2).double()}, "mask must have entries below infinity"),
+        ({"queries": torch.full((2, 2), 1e30), "keys": 1e30 * keys}, "overflow in the energy"),
+    ):
+        given = {"queries": torch.eye(2), "keys": keys, "beta": 1.0} | changed
+        with pytest.raises(ValueError, match=message):
+            overlap_energy(given.pop("queries"), **given)
+    # Where scores are small, log N is not subtracted from what is nearly log N.
+    queries, keys = torch.randn(2, 6, 3).unbind()
+    for mask in (None, torch.ones(6, 6, dtype=torch.bool).tril()):
+        for beta in (1e-30, 1e-6, 1e-3, 0.1, 0.7, 2.0):
+            given = {"beta": beta, "mask": mask}
+            found = overlap_energy(queries.requires_grad_(), keys=keys, **given)
+            wide = queries.detach().double().requires_grad_()
+            exact = overlap_energy(wide, keys=keys.double(), **given)
+            torch.testing.assert_close(found.double(), exact, rtol=1e-5, atol=1e-6)
+            slopes = [
+                torch.autograd.grad(u.sum(), x)[0] for u, x in ((found, queries), (exact, wide))
+            ]
+            torch.testing.assert_close(slopes[0].double(), slopes[1], rtol=1e-5, atol=1e-6)
+            weights = torch.full((6, 6), 1 / 6) if mask is None else mask / mask.sum(-1, True)
+            scores = wide.detach() @ keys.double().T
+            if beta > 0.01:
+                means = (weights * (beta * scores).exp()).sum(-1).log() / beta
+                wanted = (weights * scores).sum(-1) - means
+                torch.testing.assert_close(exact.detach(), wanted, rtol=1e-6, atol=1e-6)
+            if beta < 1e-3:  # the second cumulant
+                spread = (weights * scores**2).sum(-1) - (weights * scores).sum(-1) ** 2
+                torch.testing.assert_close(
+                    exact.detach(), -0.5 * beta * spread, rtol=1e-4, atol=1e-13
+                )
+
+
 def test_what_does_not_fit_is_refused(decoder):
     _, given = decoder
     for changed, message in (
@@ -215,7 +335,15 @@ def test_what_does_not_fit_is_refused(decoder):
         ({name: given[name][:, [0, 1, 0]] for name in ("keys", "values")}, "keys and values must"),
         ({"values": given["values"][:, :1]}, "keys and values must"),
         ({"mask": torch.ones(5, 6) > 0}, "mask must"),
-        ({"mask": torch.eye(6) > 0}, "mask must"),
+        ({"mask": torch.eye(6) > 0}, "mask and padding must leave two keys"),
+        ({"mask": torch.full((6, 6), torch.nan)}, "mask must have entries below infinity"),
+        ({"mask": torch.full((6, 6), torch.inf)}, "mask must have entries below infinity"),
+        ({"padding": torch.zeros(3, 5) > 0}, "padding must have shape"),
+        ({"padding": torch.zeros(3, 6)}, "padding must be a boolean"),
+        ({"read": lambda y: given["read"](y).detach()}, "read must keep the gradient"),
+        ({"read": lambda y: given["read"](y) + 0j}, "read must be"),
+        ({"read": lambda y: given["read"](y).float()}, "read must be"),
+        ({"read": FirstOnly(given["read"])}, "read must give finite queries"),
         ({"mask": torch.ones(6, 6).int()}, "mask must"),
         ({"output": given["output"].T}, "output must"),
         ({"states": given["states"].half()}, "states must"),

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from spinformer.core.checks import check_integer, check_real
+from spinformer.core.checks import check_function, check_integer, check_real
 from spinformer.core.solve import Solution, status_of
 
 # Steps that the mixing remembers, and the growth of the residual that makes it forget.
@@ -29,15 +29,17 @@ def anderson(
     them. `damping` in (0, 1] is the step of the plain iteration that is accelerated; the residual
     is ‖step(x) − x‖/√n. Returned is the best point seen, without a graph. A system whose residual
     grows threefold over its best forgets its history and goes on with a plain damped step; one that
-    has arrived is frozen. A system whose last step is not finite has DIVERGED.
+    has arrived is frozen. A system whose last step is not finite has DIVERGED. ValueError where
+    `step` returns another shape or type.
 
     >>> found = anderson(torch.cos, torch.zeros(1, 1), tolerance=1e-6, max_steps=50)
     >>> f"{float(found.value):.4f}", bool(found.converged)
     ('0.7391', True)
     """
-    if not isinstance(start, Tensor):
-        raise TypeError(f"start must be a tensor, got {type(start).__name__}")
-    if start.ndim < 2:
+    check_function("step", step)
+    if not isinstance(start, Tensor) or not start.is_floating_point():
+        raise TypeError(f"start must be a floating-point tensor, got {type(start).__name__}")
+    if start.ndim < 2 or 0 in start.shape[-2:]:
         raise ValueError(f"start must have shape (..., n, d), got {tuple(start.shape)}")
     damping = check_real("damping", damping, low=0.0, high=1.0, open_low=True)
     tolerance = check_real("tolerance", tolerance, low=0.0)
@@ -58,7 +60,10 @@ def anderson(
     known = torch.ones(len(x), _HISTORY, 1, dtype=torch.float64, device=x.device)
     previous = None
     for iteration in range(1, max_steps + 1):
-        residual = step(x.reshape(shape)).reshape(x.shape) - x
+        landed = step(x.reshape(shape))
+        if previous is None:
+            _check_step(landed, start)
+        residual = landed.reshape(x.shape) - x
         norm = residual.norm(dim=-1) / sites**0.5
         astray = norm > _ASTRAY * best_norm
         better = norm < best_norm
@@ -96,3 +101,11 @@ def anderson(
         steps=torch.full(batch, iteration, device=x.device),
         status=status_of(arrived, finite=arrived | torch.isfinite(norm)).reshape(batch),
     )
+
+
+def _check_step(landed: Tensor, start: Tensor) -> None:
+    if not isinstance(landed, Tensor) or (landed.shape, landed.dtype) != (start.shape, start.dtype):
+        made = f"{landed.dtype} {tuple(landed.shape)}" if isinstance(landed, Tensor) else landed
+        raise ValueError(
+            f"step must return what start is, {start.dtype} {tuple(start.shape)}, got {made!r:.60}"
+        )

@@ -186,8 +186,17 @@ def check_tensor(
 
     from spinformer.core.operators import is_traced
 
-    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+    if not isinstance(value, torch.Tensor) or value.dtype not in (
+        torch.float64,
+        torch.float32,
+        torch.bfloat16,
+        torch.float16,
+    ):
+        # Eight bits are no type to compute in.
         raise TypeError(f"{name} must be a floating-point torch tensor, got {_kind(value)}")
+    if value.is_meta or value.layout != torch.strided:
+        kind = "the meta device" if value.is_meta else f"layout {value.layout}"
+        raise TypeError(f"{name} must hold values, densely, got a tensor of {kind}")
     if like is not None and (value.dtype, value.device) != (like[1].dtype, like[1].device):
         raise TypeError(
             f"{name} must be {like[1].dtype} on {like[1].device} like {like[0]}, "
@@ -197,8 +206,7 @@ def check_tensor(
     # A tensor on the device "meta" has no values either.
     if not is_traced() and not data.is_meta:
         # A sum that is finite has finite parts, and takes a fortieth of a look at each of them.
-        finite = data.sum().isfinite()
-        finite = finite if finite else torch.isfinite(data)
+        finite = math.isfinite(data.sum()) or torch.isfinite(data)
     _check_entries(name, data, finite, **rules)
     return value
 
@@ -292,7 +300,7 @@ def _check_entries(
             raise ValueError(f"{name} must have shape ({told}), got {got}")
     if finite is None:
         return
-    if not bool(finite.all()):
+    if finite is not True and not bool(finite.all()):
         raise ValueError(f"{name} must be finite, got NaN or infinite entries")
     too_low = low is not None and bool(((data <= low) if open_low else (data < low)).any())
     if too_low or (high is not None and bool((data > high).any())):

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from spinformer.core.attention import nan_factor
 from spinformer.core.checks import check_broadcast, check_tensor
 from spinformer.hopfield.inputs import check_beta, check_result
 
@@ -68,9 +69,29 @@ def hop(
     """Σ_i p_i c_i with p = softmax(scaled·ξ + bias), (..., S, d'), content (..., N, d').
 
     `scaled` are the keys times β; `dropout` is the probability that a weight is dropped. Runs in
-    the framework's fused kernel. `bias` may be boolean, True where a state may look.
+    the framework's fused kernel. `bias` may be boolean, True where a state may look. The sum of a
+    state that may look nowhere is empty, 0. NaN comes out where something that is not finite goes
+    in or a score may overflow (`core.attention`).
 
     >>> hop(torch.zeros(1, 2), scaled=torch.eye(2), content=torch.eye(2))
+    tensor([[0.5000, 0.5000]])
+    """
+    landed = bare_hop(states, scaled=scaled, content=content, bias=bias, dropout=dropout)
+    factor = nan_factor(states, keys=scaled, contents=(content,), mask=bias)
+    return landed if factor is None else landed * factor
+
+
+def bare_hop(
+    states: Tensor,
+    *,
+    scaled: Tensor,
+    content: Tensor,
+    bias: Tensor | None = None,
+    dropout: float = 0.0,
+) -> Tensor:
+    """A `hop` that hides what is not finite: `nan_factor` of the first state settles all hops.
+
+    >>> bare_hop(torch.zeros(1, 2), scaled=torch.eye(2), content=torch.eye(2))
     tensor([[0.5000, 0.5000]])
     """
     if bias is not None:
@@ -83,11 +104,14 @@ def hop(
 
 
 def read_weights(states: Tensor, *, scaled: Tensor, bias: Tensor | None) -> Tensor:
-    """p of a `hop`, (..., S, N), made explicitly."""
+    """p of a `hop`, (..., S, N), made explicitly: 0 for a state that may look nowhere."""
     scores = states @ scaled.mT
-    if bias is not None:
-        scores = scores + as_bias(bias, scores.dtype)
-    return torch.softmax(scores, dim=-1)
+    if bias is None:
+        return torch.softmax(scores, dim=-1)
+    bias = as_bias(bias, scores.dtype)
+    blind = (bias == -math.inf).all(-1, keepdim=True)
+    scores = scores + bias.masked_fill(blind, 0.0)
+    return torch.softmax(scores, dim=-1).masked_fill(blind, 0.0)
 
 
 def as_bias(mask: Tensor, dtype: torch.dtype) -> Tensor:

@@ -47,7 +47,8 @@ from spinformer.core.states import hebbian_couplings
 class Separation:
     """F, a function that acts elementwise on a NumPy array of overlaps x_μ·ξ, not divided by d.
 
-    It must be finite from −d to d.
+    It must be finite from −d to d. Where it returns another shape or what are no real numbers, a
+    TypeError or ValueError says so.
 
     >>> rectified = Separation(name="rectified cube", function=lambda x: np.maximum(x, 0) ** 3)
     >>> rectified(np.array([-2.0, 2.0]))
@@ -61,7 +62,17 @@ class Separation:
         check_function("function", self.function)
 
     def __call__(self, overlaps: np.ndarray) -> np.ndarray:
-        return np.asarray(self.function(overlaps))
+        found = np.asarray(self.function(overlaps))
+        if found.dtype.kind not in "biuf":
+            raise TypeError(f"function of separation must return real numbers, got {found.dtype}")
+        if found.shape != np.shape(overlaps):
+            raise ValueError(
+                f"function of separation must act elementwise: of shape {np.shape(overlaps)} it "
+                f"made {found.shape}"
+            )
+        if np.isnan(found).any():
+            raise ValueError(f"function of separation must be finite, {self} gives NaN")
+        return found
 
     def __str__(self) -> str:
         return self.name
@@ -153,7 +164,13 @@ def _fields(
         # Without a spin of its own the state of i enters no overlap: x_μ·ξ moves by ±x_μi.
         odd = value(products + 1.0) - value(products - 1.0)
         field = np.where(unknown, 0.5 * odd @ patterns, field)
-    return field + count * states if diagonal else field
+    if diagonal:
+        field = field + count * states
+    if not np.isfinite(field).all():
+        raise ValueError(
+            f"function of separation must be finite, {separation} is not at overlaps to ±{d}"
+        )
+    return field
 
 
 def _check(

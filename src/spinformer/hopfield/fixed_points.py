@@ -19,16 +19,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from spinformer.core.attention import nan_factor
 from spinformer.core.checks import check_real, check_tensor
 from spinformer.core.implicit import implicit_root
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, status_of
-from spinformer.hopfield.attention import hop, read_weights
+from spinformer.hopfield.attention import bare_hop, read_weights
 from spinformer.hopfield.continuous import attention_weights, energy, gradient, jacobian, retrieve
 from spinformer.hopfield.inputs import check_beta, check_patterns, check_result, check_states
 
 KINDS = ("single pattern", "metastable", "global average")
 _MERGED = 1e-5  # two end points nearer than this, in units of the largest norm, are one
+# What rounding moves a state by at a fixed point, in units in the last place of the longest key.
+_ROUNDING = 4.0
 
 
 @record
@@ -214,7 +217,10 @@ def rest(
 
     start: (..., S, d). keys: (..., N, d). beta: broadcasts with the keys. bias: (..., S, N).
     Returns the states (..., S, d), how far the last hop of each moved it, and its hops (integers),
-    both (..., S). A state that has arrived stays put: none depends on its neighbours.
+    both (..., S). A state that has arrived stays put: none depends on its neighbours. A tolerance
+    below what rounding leaves (`rest_tolerance`) counts as that. Where something that is not finite
+    goes in, or a score may overflow, the state is NaN and so is how far it moved. Nothing else is
+    checked.
 
     The states carry the implicit derivative in `keys`, `beta` and `bias` to any order (from the
     second on through a dense Jacobian, d products), and none in `start`. Inside `torch.vmap` a
@@ -225,11 +231,28 @@ def rest(
     >>> f"{float(state[0, 0]):.3f}", bool((moved <= 1e-6).all())
     ('4.000', True)
     """
+    solve: Any = _Rest.apply
     if torch.compiler.is_compiling():
         # The loop stays outside of the graph. Saying so at the top would import torch's compiler.
-        alone: Any = torch.compiler.disable(_Rest.apply)
-        return alone(tolerance, max_steps, start, keys, beta, bias)
-    return _Rest.apply(tolerance, max_steps, start, keys, beta, bias)
+        solve = torch.compiler.disable(_Rest.apply)
+    state, moved, hops = solve(tolerance, max_steps, start, keys, beta, bias)
+    factor = nan_factor(start, keys=keys * beta, contents=(keys,), mask=bias, again=True)
+    if factor is not None:
+        state, moved = state * factor, moved * factor.squeeze(-1)
+    return state, moved, hops
+
+
+def rest_tolerance(keys: Tensor, tolerance: float) -> Tensor:
+    """How little a hop among keys (..., N, d) can be asked to move a state, (..., 1).
+
+    The tolerance, or what rounding leaves where that is more: a few units in the last place of the
+    longest key.
+
+    >>> rest_tolerance(torch.eye(2), 1e-3), rest_tolerance(torch.eye(2), 0.0) < 1e-5
+    (tensor([0.0010]), tensor([True]))
+    """
+    longest = torch.linalg.vector_norm(keys.detach(), dim=-1).amax(-1, keepdim=True)
+    return (_ROUNDING * torch.finfo(keys.dtype).eps * longest).clamp_min(tolerance)
 
 
 class _Rest(torch.autograd.Function):
@@ -245,14 +268,15 @@ class _Rest(torch.autograd.Function):
         scaled = keys * beta
 
         def step(state: Tensor) -> tuple[Tensor, Tensor]:
-            landed = hop(state, scaled=scaled, content=keys, bias=bias)
+            landed = bare_hop(state, scaled=scaled, content=keys, bias=bias)
             return landed, torch.linalg.vector_norm(landed - state, dim=-1)
 
+        enough = rest_tolerance(keys, tolerance)
         state, moved = step(start)
         hops = torch.ones_like(moved, dtype=torch.int64)
         for _ in range(max_steps - 1):
             # A state that is no longer finite moves by NaN, which is not above anything.
-            going = moved > tolerance
+            going = moved > enough
             if not bool(going.any()):
                 break
             landed, shift = step(state)

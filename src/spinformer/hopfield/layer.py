@@ -11,6 +11,7 @@ scores.
 """
 
 import math
+import warnings
 from collections.abc import Sequence
 from functools import reduce
 from typing import Any, Self
@@ -19,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from spinformer.core.attention import nan_factor
 from spinformer.core.checks import (
     check_instance,
     check_integer,
@@ -28,11 +30,13 @@ from spinformer.core.checks import (
 )
 from spinformer.core.operators import is_traced
 from spinformer.core.solve import Solution, status_of
-from spinformer.hopfield.attention import as_bias, hop, read_weights
-from spinformer.hopfield.fixed_points import rest
+from spinformer.hopfield.attention import as_bias, bare_hop, read_weights
+from spinformer.hopfield.fixed_points import rest, rest_tolerance
 
 # How still a state must be to count as at rest, where nobody says it.
 _TOLERANCE = 1e-3
+# Calls between a warning and the line that called the layer: `_warn`, `forward` and two of torch's.
+_OUTSIDE = 5
 
 
 class HopfieldLayer(nn.Module):
@@ -40,8 +44,10 @@ class HopfieldLayer(nn.Module):
 
     width: features of queries, patterns and output. heads: their number, which divides it.
     steps: n − 1 hops and a read (default 1: attention). tolerance: instead, hop until no state
-        moves farther than this, or `steps` times (default 100), then read; the derivative is
-        implicit, and the query has none through the rest it reached (it chooses the basin).
+        moves farther than this (or than rounding does), or `steps` times (default 100), then read;
+        the derivative is implicit, and the query has none through the rest it reached (it chooses
+        the basin). Where that is not enough, output and gradient are inexact: RuntimeWarning, once
+        (never with `warned = True`, nor under a compiler or a transform).
     beta: one inverse temperature > 0, or one per head (default 1/√(width/heads)). Its logarithm is
         the parameter `log_beta`, which learns after `layer.log_beta.requires_grad_()`.
     memories: number of learned patterns, stored beside those given to `forward`, or alone.
@@ -56,6 +62,10 @@ class HopfieldLayer(nn.Module):
 
     A state's rest never depends on its neighbours. Second derivatives are right through a rest;
     through fixed steps the fused kernel refuses them, torch's math kernel has them (and `vmap`).
+    With a tolerance `torch.compile(fullgraph=True)`, `torch.export` and `vmap` of `torch.func.grad`
+    fail, because the number of hops depends on values; `torch.compile` alone and `vmap` work.
+
+    A weight or an input that is not finite gives NaN, never a plausible number.
 
     >>> layer = HopfieldLayer(8, heads=2, steps=3)
     >>> tokens = torch.zeros(1, 5, 8)
@@ -82,7 +92,7 @@ class HopfieldLayer(nn.Module):
         self.tolerance = None if tolerance is None else check_real("tolerance", tolerance, low=0.0)
         default = 1 if tolerance is None else 100
         self.steps = check_integer("steps", default if steps is None else steps, low=1)
-        self.dropout, self.batch_first = 0.0, True
+        self.dropout, self.batch_first, self.warned = 0.0, True, False
         self._start = _log_betas(beta, heads=heads, head_width=width // heads)
         self.log_beta = nn.Parameter(torch.tensor(self._start), requires_grad=False)
         self.query_norm: nn.Module = nn.LayerNorm(width)
@@ -127,13 +137,15 @@ class HopfieldLayer(nn.Module):
         `memories`; values: (B, N, ...), if not the patterns. One sample may come without batch
         axis, (S, width). key_padding_mask (B, N) and attn_mask, (S, N) or (B · heads, S, N): True
         where a query may not look; floating-point ones are added to the scores. Learned memories
-        are never masked. A query that may look at nothing has no update: it raises ValueError.
+        are never masked. What a query that may look at nothing retrieves in a head is 0, eager and
+        compiled (its output is then what `to_output` makes of that), and so are its weights.
 
         need_weights: also the weights of the read, (B, heads, S, N + memories), made explicitly.
         return_states: also the states that read the values, (B, heads, S, head width), as the
         value of a `Solution`. Its residual, (B, heads, S), is how far the last hop moved each (with
         a tolerance), or one more would (fixed steps); its steps are the hops made; CONVERGED is a
-        residual within the tolerance (fixed steps: 1e-3), DIVERGED a state that is not finite.
+        residual within the tolerance (fixed steps: 1e-3), DIVERGED a state, key or value that is
+        not finite or a score that may overflow, and then the state and what it reads are NaN.
         Inside `torch.compile` and the transforms of `torch.func`, values are not checked.
         """
         state, keys, held, mask, batched = self._prepare(
@@ -142,9 +154,13 @@ class HopfieldLayer(nn.Module):
         beta = self.beta.view(-1, 1, 1)
         how: dict[str, Any] = {"scaled": keys * beta, "bias": mask}
         dropout = self.dropout if self.training else 0.0
+        # The kernel would hide what is not finite. States stay among the keys, so that their start
+        # settles it for all hops.
+        contents = (keys,) if held is keys else (keys, held)
+        factor = nan_factor(state, keys=how["scaled"], contents=contents, mask=mask, again=True)
         if self.tolerance is None:
             for _ in range(self.steps - 1):
-                state = hop(state, content=keys, dropout=dropout, **how)
+                state = bare_hop(state, content=keys, dropout=dropout, **how)
         else:
             # A small tolerance means nothing in half precision.
             wide = torch.promote_types(state.dtype, torch.float32)
@@ -157,12 +173,18 @@ class HopfieldLayer(nn.Module):
                     tolerance=self.tolerance,
                     max_steps=self.steps,
                 )
+                still = moved <= rest_tolerance(keys.to(wide), self.tolerance)
             state = found.to(state.dtype)
+            self._warn(still, moved)
+        if factor is not None:
+            state = state * factor
         if need_weights:
             weights = read_weights(state, **how)
             content = functional.dropout(weights, dropout) @ held
         else:
-            content = hop(state, content=held, dropout=dropout, **how)
+            content = bare_hop(state, content=held, dropout=dropout, **how)
+            if factor is not None:
+                content = content * factor
         output = self.to_output(content.transpose(1, 2).flatten(-2))
         if not batched:
             output = output.squeeze(0)
@@ -172,10 +194,10 @@ class HopfieldLayer(nn.Module):
         if return_states:
             if self.tolerance is None:
                 with torch.no_grad():
-                    landed = hop(state, content=keys, **how)
+                    landed = bare_hop(state, content=keys, **how)
                 moved = torch.linalg.vector_norm(landed - state.detach(), dim=-1)
                 hops = torch.full_like(moved, self.steps - 1, dtype=torch.int64)
-            still = moved <= (_TOLERANCE if self.tolerance is None else self.tolerance)
+                still = moved <= _TOLERANCE
             status = status_of(still, finite=torch.isfinite(state.detach()).all(-1))
             results.append(Solution(value=state, residual=moved, steps=hops, status=status))
         return results[0] if len(results) == 1 else tuple(results)
@@ -254,8 +276,12 @@ class HopfieldLayer(nn.Module):
             raise ValueError(f"{told} must have one batch size, got {sizes}")
         (size,) = sizes
         states = given["queries"] if pooled is None else pooled.expand(size, -1, -1)
-        if states.shape[-1] != self.width:
-            raise ValueError(f"queries must have width {self.width}, got {states.shape[-1]}")
+        taken = {"queries": self.width} if pooled is None else {}
+        taken["patterns"] = _width_taken(self.pattern_norm, self.to_key)
+        taken["values"] = _width_taken(self.pattern_norm, self.to_value)
+        for name, width in taken.items():
+            if name in given and width not in (None, given[name].shape[-1]):
+                raise ValueError(f"{name} must have width {width}, got {given[name].shape[-1]}")
         stored, content = ([given[n]] if n in given else [] for n in ("patterns", "values"))
         count = sum(x.shape[1] for x in stored)
         if content and content[0].shape[1] != count:
@@ -264,18 +290,42 @@ class HopfieldLayer(nn.Module):
             )
         learned = [] if memory is None else [memory.expand(size, -1, -1)]
         normed = self.pattern_norm(torch.cat([*stored, *learned], dim=1))
-        keys = held = self._split(self.to_key(normed))
+        keys = held = self._split("to_key", self.to_key(normed))
         if self.to_value is not None:
             source = self.pattern_norm(torch.cat([*content, *learned], 1)) if content else normed
-            held = self._split(self.to_value(source))
-        start = self._split(self.to_query(self.query_norm(states)))
+            held = self._split("to_value", self.to_value(source))
+        start = self._split("to_query", self.to_query(self.query_norm(states)))
+        if start.shape[-1] != keys.shape[-1]:
+            raise ValueError(
+                f"to_query and to_key must give the same width, got {start.shape[-1]} and "
+                f"{keys.shape[-1]} a head"
+            )
         shape = (size, self.heads, states.shape[1], count)
         free = sum(x.shape[1] for x in learned)
         mask = _mask(key_padding_mask, attn_mask, shape, free, start.dtype)
         return start, keys, held, mask, batched
 
-    def _split(self, features: Tensor) -> Tensor:
+    def _split(self, name: str, features: Tensor) -> Tensor:
+        if features.shape[-1] % self.heads:
+            raise ValueError(
+                f"{name} must give a multiple of the {self.heads} heads, got {features.shape[-1]}"
+            )
         return features.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+    def _warn(self, still: Tensor, moved: Tensor) -> None:
+        """Say once that states had not come to rest when the hops were used up."""
+        if is_traced() or self.warned or bool(still.all()):
+            return
+        self.warned = True
+        left = moved[~still].detach()
+        warnings.warn(
+            f"{len(left)} of {still.numel()} states did not come to rest in {self.steps} hops: "
+            f"the last one moved them by up to {float(left.max()):.3g}, tolerance "
+            f"{self.tolerance:.3g}. Output and gradient are inexact; raise steps or tolerance, or "
+            "read return_states (this is said once)",
+            RuntimeWarning,
+            stacklevel=_OUTSIDE,
+        )
 
 
 class AttentionModule(nn.Module):
@@ -283,7 +333,10 @@ class AttentionModule(nn.Module):
 
     `encoder_layer.self_attn = AttentionModule(layer)` puts it into torch's transformers, whose
     layers start as copies (`nn.TransformerEncoder(..., enable_nested_tensor=False)` saves a
-    warning). Raises ValueError where a query may look at nothing, for which torch returns NaN.
+    warning). A query that may look at nothing reads 0 in that head, as from torch's kernel; its
+    weights are 0, where torch says NaN. `from_attention` keeps `batch_first`, which is False in
+    torch's layers unless said and True in a `HopfieldLayer`: with the wrong one, and no mask, a
+    batch is read as a sequence and nothing complains.
 
     >>> module, x = AttentionModule(HopfieldLayer(8, heads=2, steps=3)), torch.ones(1, 4, 8)
     >>> output, weights = module(x, x, x)
@@ -298,8 +351,33 @@ class AttentionModule(nn.Module):
     def __init__(self, layer: HopfieldLayer) -> None:
         super().__init__()
         self.layer = check_instance("layer", layer, HopfieldLayer)
-        self.batch_first = layer.batch_first
         self.train(layer.training)
+
+    @classmethod
+    def from_attention(
+        cls,
+        module: nn.MultiheadAttention,
+        *,
+        steps: int | None = None,
+        tolerance: float | None = None,
+        beta: float | Sequence[float] | None = None,
+    ) -> Self:
+        """What takes the place of `module`: its weights, dropout and `batch_first`.
+
+        As `HopfieldLayer.from_attention`, whose errors are raised.
+
+        >>> block = nn.TransformerEncoderLayer(8, 2, 16)
+        >>> block.self_attn = AttentionModule.from_attention(block.self_attn, steps=3)
+        >>> block.self_attn.batch_first
+        False
+        """
+        how: dict[str, Any] = {"steps": steps, "tolerance": tolerance, "beta": beta}
+        return cls(HopfieldLayer.from_attention(module, **how))
+
+    @property
+    def batch_first(self) -> bool:
+        """Whether the batch is the first axis, as the layer says."""
+        return self.layer.batch_first
 
     def reset_parameters(self) -> None:
         """Those of the layer."""
@@ -344,6 +422,13 @@ def _log_betas(beta: float | Sequence[float] | None, *, heads: int, head_width: 
     return [math.log(check_real("beta", value, low=0.0, open_low=True)) for value in each]
 
 
+def _width_taken(norm: nn.Module, linear: nn.Module | None) -> int | None:
+    """How wide the input of a norm and a map must be, None where they do not say."""
+    if isinstance(norm, nn.LayerNorm):
+        return norm.normalized_shape[-1]
+    return linear.in_features if isinstance(linear, nn.Linear) else None
+
+
 def _features(name: str, value: Any, like: Tensor) -> Tensor:
     value = check_tensor(name, value)
     if value.dtype != like.dtype and not torch.is_autocast_enabled(value.device.type):
@@ -376,8 +461,8 @@ def _mask(
         mask = check_mask(name, mask, shapes)
         if mask.dtype == torch.bool:
             mask = ~mask
-        elif not is_traced() and not bool((mask < math.inf).all()):
-            raise ValueError(f"{name} must have entries below infinity")
+        else:
+            _check_bias(name, mask, dtype)
         if name == "key_padding_mask":
             mask = mask.reshape(batch, 1, 1, given)
         masks.append(mask.reshape(shape) if mask.ndim == 3 else mask)
@@ -387,9 +472,14 @@ def _mask(
         whole = reduce(torch.logical_and, masks)
     else:
         whole = reduce(torch.add, [as_bias(mask, dtype) for mask in masks])
+        _check_bias("key_padding_mask plus attn_mask", whole, dtype)
     if memories:
         return functional.pad(whole, (0, memories), value=whole.dtype == torch.bool)
-    seen = whole if whole.dtype == torch.bool else whole > -math.inf
-    if not is_traced() and not bool(seen.any(-1).all()):
-        raise ValueError("the masks must leave at least one pattern to every query")
     return whole
+
+
+def _check_bias(name: str, mask: Tensor, dtype: torch.dtype) -> None:
+    """Refuse NaN and what is infinite in `dtype`, but not −inf. A compiler sees no values: there
+    `nan_factor` answers."""
+    if not is_traced() and mask.numel() and not bool(mask.detach().amax().to(dtype) < math.inf):
+        raise ValueError(f"{name} must have entries below infinity in {dtype}, got NaN or larger")

@@ -24,7 +24,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from spinformer.core.checks import check_choice, check_instance, check_integer, check_tensor
+from spinformer.core.attention import fused_attention
+from spinformer.core.checks import (
+    check_choice,
+    check_function,
+    check_instance,
+    check_integer,
+    check_real,
+    check_tensor,
+)
 from spinformer.core.records import record
 from spinformer.language.minilm import ModelUnavailable, find_place
 
@@ -67,6 +75,43 @@ class Decoder:
     base: float = 1e5
     epsilon: float = 1e-5
     tokenizer: Any = dataclasses.field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("heads", "key_heads"):
+            check_integer(name, getattr(self, name), low=1)
+        check_real("base", self.base, low=0.0, open_low=True)
+        check_real("epsilon", self.epsilon, low=0.0)
+        if self.embedding.ndim != 2:
+            raise ValueError(f"embedding must have 2 axes, got {tuple(self.embedding.shape)}")
+        if self.heads % self.key_heads or self.width % (2 * self.heads):
+            raise ValueError(
+                f"heads must divide half of the width {self.width} and be a multiple of the "
+                f"{self.key_heads} key_heads, got {self.heads}"
+            )
+        width, shared = self.width, self.key_heads * self.head_width
+        if tuple(self.final_gain.shape) != (width,):
+            raise ValueError(f"final_gain must have shape {(width,)}, got {self.final_gain.shape}")
+        shapes: dict[str, tuple[Any, ...]] = {
+            **dict.fromkeys(("query", "output"), (width, width)),
+            **dict.fromkeys(("key", "value"), (shared, width)),
+            **dict.fromkeys(("gate", "up"), ("F", width)),
+            **dict.fromkeys(("attention_gain", "feed_forward_gain"), (width,)),
+        }
+        for number, block in enumerate(self.blocks):
+            missing = {*shapes, "down"} - set(block)
+            if missing:
+                raise ValueError(f"blocks[{number}] lacks {sorted(missing)}")
+            for name, shape in [*shapes.items(), ("down", (width, len(block["gate"])))]:
+                # Values are not looked at: a layer that is spoilt on purpose gives NaN.
+                part = block[name]
+                if not isinstance(part, Tensor) or part.dtype != self.embedding.dtype:
+                    raise TypeError(f"blocks[{number}] {name} must be {self.embedding.dtype}")
+                if part.ndim != len(shape) or any(
+                    isinstance(n, int) and n != m for n, m in zip(shape, part.shape, strict=True)
+                ):
+                    raise ValueError(
+                        f"blocks[{number}] {name} must have shape {shape}, got {tuple(part.shape)}"
+                    )
 
     @property
     def width(self) -> int:
@@ -118,6 +163,8 @@ def load_decoder(path: str | Path | None = None, *, dtype: torch.dtype = torch.f
         if facts["general.architecture"] != "llama":
             raise ValueError(f"its architecture is {facts['general.architecture']}")
         weights = {name: torch.from_numpy(m).to(dtype) for name, m in matrices.items()}
+        for name, matrix in weights.items():
+            check_tensor(name, matrix)
         return Decoder(
             blocks=[
                 {ours: weights[f"blk.{b}.{theirs}.weight"] for theirs, ours in _MATRICES.items()}
@@ -131,8 +178,10 @@ def load_decoder(path: str | Path | None = None, *, dtype: torch.dtype = torch.f
             epsilon=facts["llama.attention.layer_norm_rms_epsilon"],
             tokenizer=_tokenizer(facts),
         )
-    except (ValueError, KeyError, struct.error) as error:
-        raise ModelUnavailable(f"{file} is no GGUF file of the Llama layout: {error}") from None
+    except Exception as error:  # a damaged file may say anything, lists nested without end, too
+        raise ModelUnavailable(
+            f"{file} is no GGUF file of the Llama layout: {type(error).__name__} {error}"
+        ) from None
 
 
 def _read_gguf(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -214,16 +263,23 @@ def run_decoder(
     *,
     memory: list[tuple[Tensor, Tensor]] | None = None,
     span: int | None = None,
-    start: int = 0,
+    start: int | None = None,
     watch: Callable[[int, BlockTrace], None] | None = None,
 ) -> Tensor:
     """Final states (B, N, D) of inputs (B, N, D), embedded words or mixtures of them.
 
-    Each token looks at itself and at those before it. Logits of the token that follows are
-    `states @ model.embedding.T`. inputs[:, 0] has position `start`. With `memory`, a list that is
-    empty at first, keys and values are kept there between calls, the last `span` of them, and
-    the new tokens see those, too. `watch` is called after each block with its number and its
-    BlockTrace.
+    Each token looks at itself and at those before it, with `span` at the span − 1 before it only,
+    in every block. Logits of the token that follows are `states @ model.embedding.T`.
+
+    memory: a list that is empty at first; keys and values of each block are kept there between
+    calls, with `span` the last `span` of them, and the new tokens see those, too. start: the
+    position of inputs[:, 0], 0 unless given; it must be given where the memory holds tokens, which
+    do not say how many came before them. watch: called after each block with its number and its
+    BlockTrace. Where a weight is not finite, or a score overflows, states are NaN.
+
+    Raises TypeError or ValueError that names the argument, for a memory of another model or batch
+    and a `start` before the end of what it holds, too; the memory is changed only by a call that
+    ends.
 
     >>> model = example_decoder()
     >>> whole = run_decoder(model, model.embedding[None, :5])
@@ -234,8 +290,19 @@ def run_decoder(
     True
     """
     _check_states(model, "inputs", inputs)
-    turn = _angles(model, start=start, states=inputs)
-    states = inputs
+    kept = 0 if memory is None else _check_memory(model, memory, inputs)
+    if watch is not None:
+        check_function("watch", watch)
+    if span is not None:
+        span = check_integer("span", span, low=1)
+    if start is None and kept:
+        raise ValueError(f"start must be given where memory holds tokens, of which it has {kept}")
+    start = check_integer("start", 0 if start is None else start, low=0)
+    if start < kept:
+        raise ValueError(f"start must be at least the {kept} tokens that memory holds, got {start}")
+    turn, length = _angles(model, start=start, states=inputs), inputs.shape[1]
+    states, shared = inputs, model.heads // model.key_heads
+    memories: list[tuple[Tensor, Tensor]] = []
     for number, block in enumerate(model.blocks):
         entered = states
         read = _norm(model, states, block["attention_gain"])
@@ -243,23 +310,28 @@ def run_decoder(
             _heads(model, read, block[name]) for name in ("query", "key", "value")
         )
         queries, keys = _turned(queries, turn), _turned(keys, turn)
-        if memory is not None:
-            if len(memory) == number:
-                memory.append((keys[:, :, :0], values[:, :, :0]))
-            old = memory[number]
-            keys, values = torch.cat((old[0], keys), 2), torch.cat((old[1], values), 2)
-            if span is not None:
-                keys, values = keys[:, :, -span:], values[:, :, -span:]
-            memory[number] = (keys, values)
-        shared, seen = model.heads // model.key_heads, keys.shape[2]
+        if kept and memory is not None:
+            old_keys, old_values = memory[number]
+            keys, values = torch.cat((old_keys, keys), 2), torch.cat((old_values, values), 2)
+        if span is not None:
+            # What no new token sees any more.
+            keys, values = (x[:, :, -(span + length - 1) :] for x in (keys, values))
+        seen = keys.shape[2]
         # Up to its own key, the last keys being those of the new tokens.
-        mask = keys.new_ones(inputs.shape[1], seen, dtype=torch.bool).tril(seen - inputs.shape[1])
-        brought = functional.scaled_dot_product_attention(
+        mask = keys.new_ones(length, seen, dtype=torch.bool).tril(seen - length)
+        if span is not None:
+            mask = mask.triu(seen - length - span + 1)
+        brought = fused_attention(
             queries,
-            keys.repeat_interleave(shared, 1),
-            values.repeat_interleave(shared, 1),
-            attn_mask=mask,
+            keys=keys.repeat_interleave(shared, 1),
+            values=values.repeat_interleave(shared, 1),
+            mask=mask,
+            scale=model.head_width**-0.5,
         )
+        if span is not None:
+            memories.append((keys[:, :, -span:], values[:, :, -span:]))
+        else:
+            memories.append((keys, values))
         attended = functional.linear(brought.transpose(1, 2).flatten(2), block["output"])
         states = states + attended
         read = _norm(model, states, block["feed_forward_gain"])
@@ -269,7 +341,37 @@ def run_decoder(
         if watch is not None:
             told = {"inputs": entered, "queries": queries, "keys": keys, "values": values}
             watch(number, BlockTrace(**told, attended=attended, outputs=states))
+    if memory is not None:
+        memory[:] = memories
     return _norm(model, states, model.final_gain)
+
+
+def _check_memory(model: Decoder, memory: Any, inputs: Tensor) -> int:
+    """How many tokens a memory holds; TypeError or ValueError where it is none of this model."""
+    check_instance("memory", memory, list)
+    if not memory:
+        return 0
+    if len(memory) != len(model.blocks):
+        raise ValueError(
+            f"memory must be of a model of {len(model.blocks)} blocks, got {len(memory)}"
+        )
+    first = memory[0]
+    for pair in memory:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise TypeError(f"memory must hold pairs of keys and values, got {pair!r:.60}")
+        for part in pair:
+            check_tensor(
+                "memory",
+                part,
+                like=("the embedding", model.embedding),
+                shape=(len(inputs), model.key_heads, None, model.head_width),
+            )
+            if part.shape != first[0].shape:
+                raise ValueError(
+                    "memory must hold as many keys and values of every block, got "
+                    f"{tuple(first[0].shape)} and {tuple(part.shape)}"
+                )
+    return first[0].shape[2]
 
 
 def block_queries(model: Decoder, number: int, states: Tensor, *, start: int = 0) -> Tensor:
@@ -290,7 +392,10 @@ def block_queries(model: Decoder, number: int, states: Tensor, *, start: int = 0
 
 def token_numbers(model: Decoder, text: str) -> Tensor:
     """Token numbers of a text, (N,), as the model's own tokenizer cuts it, nothing added."""
+    check_instance("model", model, Decoder)
     check_instance("text", text, str)
+    if model.tokenizer is None:
+        raise ValueError("model must have a tokenizer, this one has none")
     return torch.tensor(model.tokenizer.encode(text, add_special_tokens=False).ids)
 
 
@@ -320,9 +425,8 @@ def example_decoder(*, blocks: int = 2, vocabulary: int = 32, seed: int = 0) -> 
 
 def _check_states(model: Decoder, name: str, states: Tensor) -> None:
     check_instance("model", model, Decoder)
-    check_tensor(
-        name, states, shape=(None, None, model.width), like=("the embedding", model.embedding)
-    )
+    like = ("the embedding", model.embedding)
+    check_tensor(name, states, shape=("B", "N", model.width), like=like)
 
 
 def _norm(model: Decoder, states: Tensor, gain: Tensor) -> Tensor:

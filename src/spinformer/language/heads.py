@@ -20,6 +20,7 @@ values (G = H: none do), model width D.
 """
 
 import math
+import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -34,14 +35,38 @@ from spinformer.core.checks import (
     check_real,
     check_tensor,
 )
+from spinformer.core.operators import is_traced
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.statistics import mean_interval
 
 # What rounding in half of the layers of a model may do to what hooks have seen.
 _SAME = 1e-3
+# Scores below this are summed by what they differ from 0.
+_SMALL = 0.05
 # The logarithm of a share that is none.
 _FORBIDDEN = -100.0
+
+
+class HeadRow(dict[str, float]):
+    """A row of a `HeadReport`, by column; printed as one line of rounded numbers.
+
+    >>> print(HeadRow(head=3, energy=-1.23456, whole=0.5, whole_error=0.012, whole_z=2.04))
+    head 3: energy -1.235, whole +0.5 ± 0.012 (z +2.0)
+    """
+
+    def __str__(self) -> str:
+        parts = []
+        for name, value in self.items():
+            if name == "head" or name.endswith(("_error", "_z")):
+                continue
+            part = f"{name} {value:+.4g}"
+            if not np.isnan(self.get(f"{name}_error", np.nan)):
+                part += f" ± {self[f'{name}_error']:.2g}"
+            if not np.isnan(self.get(f"{name}_z", np.nan)):
+                part += f" (z {self[f'{name}_z']:+.1f})"
+            parts.append(part)
+        return f"head {self['head']}: {', '.join(parts)}"
 
 
 @record
@@ -69,12 +94,13 @@ class HeadReport:
     def z(self, name: str) -> np.ndarray:
         """(H,): how far "whole", "specific" or "centered_cosine" is from its null, in its spreads.
 
-        NaN with fewer than two draws.
+        NaN with fewer than two draws, or where all draws and the head are equal.
         """
         null = getattr(self, f"null_{name}")
         if len(null) < 2:
             return np.full(self.energy.shape[1], np.nan)
-        found: np.ndarray = (getattr(self, name).mean(0) - null.mean(0)) / null.std(0, ddof=1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found: np.ndarray = (getattr(self, name).mean(0) - null.mean(0)) / null.std(0, ddof=1)
         return found
 
     def half(self, name: str) -> np.ndarray:
@@ -84,8 +110,11 @@ class HeadReport:
             return np.full(values.shape[1], np.nan)
         return np.array([0.5 * np.subtract(*mean_interval(column)[::-1]) for column in values.T])
 
-    def table(self) -> list[dict[str, float]]:
-        """One row a head: means over sequences, `_error` their `half`, `_z` their distance `z`."""
+    def table(self) -> list[HeadRow]:
+        """One row a head: means over sequences, `_error` their `half`, `_z` their distance `z`.
+
+        Rows are dictionaries of unrounded numbers that print as one line each.
+        """
         columns = {"head": np.arange(self.energy.shape[1])}
         for name in ("energy", "whole", "common", "specific", "fell", "cosine", "centered_cosine"):
             columns[name] = getattr(self, name).mean(0)
@@ -94,7 +123,10 @@ class HeadReport:
             if name in ("whole", "specific", "centered_cosine"):
                 columns[f"{name}_z"] = self.z(name)
         rows = zip(*(column.tolist() for column in columns.values()), strict=True)
-        return [dict(zip(columns, row, strict=True)) for row in rows]
+        return [HeadRow(zip(columns, row, strict=True)) for row in rows]
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.table()))
 
 
 @torch.no_grad()
@@ -108,6 +140,7 @@ def head_report(
     output: Tensor,
     outputs: Tensor | None = None,
     mask: Tensor | None = None,
+    padding: Tensor | None = None,
     beta: float | None = None,
     draws: int = 20,
     seed: Seed = 0,
@@ -123,7 +156,12 @@ def head_report(
     mask: broadcastable to (B, H, S, N), True where a query may look, or numbers added to the
     scores, as in `scaled_dot_product_attention`. beta: 1/√d unless given. A query that sees fewer
     than two keys (the first of a causal model; a row without any) has no U and is left out.
+    padding: (B, N) booleans, True where a token is padding, for queries and keys of the same
+    tokens: such a key is seen by nobody and such a query is not counted, whatever stands there. A
+    mask alone, which hides such keys, still counts their queries (RuntimeWarning).
     draws: of the null. The time is that of H(3 + 2·draws) calls of `read`.
+    Raises TypeError or ValueError that names the argument where shapes or types do not fit, `read`
+    gives other queries, no gradient or what is not finite, or a number overflows.
 
     >>> layer, x = torch.nn.MultiheadAttention(8, 2, batch_first=True), torch.randn(3, 6, 8)
     >>> q, k, v = functional.linear(x, layer.in_proj_weight).unflatten(-1, (3, 2, 4)).unbind(-3)
@@ -153,25 +191,45 @@ def head_report(
     draws = check_integer("draws", draws, low=0)
     beta = width**-0.5 if beta is None else check_real("beta", beta, low=0.0, open_low=True)
     keys, values = (x.repeat_interleave(heads // x.shape[1], dim=1) for x in (keys, values))
-    found = check_tensor("read", check_function("read", read)(states), shape=queries.shape)
-    if float((found - queries).abs().max()) > _SAME * float(queries.abs().max()):
+    check_function("read", read)
+    shape = (size, heads, length, count)
+    prior = _log_prior(mask, shape, like=queries)
+    there = torch.ones(size, length, dtype=torch.bool, device=queries.device)
+    if padding is not None:
+        there = ~_check_padding(padding, shape).to(queries.device)
+        prior = _log_prior(_without(mask, there, like=queries), shape, like=queries)
+        # Whatever stands in the padding takes no part: a token of the sequence stands in for it.
+        first = there.int().argmax(1)
+        rows = torch.arange(size, device=queries.device)
+        states = torch.where(there[..., None], states, states[rows, first][:, None])
+        own = there[:, None, :, None]
+        queries = torch.where(own, queries, queries[rows, :, first][:, :, None])
+        keys, values = keys.where(own, 0.0), values.where(own, 0.0)
+    found = check_tensor("read", read(states), like=("queries", queries), shape=queries.shape)
+    off = (found - queries).movedim(1, 2)[there]
+    if off.numel() and float(off.abs().max()) > _SAME * float(queries.abs().max()):
         raise ValueError("read must return the queries at the states, and returns others")
 
-    prior = _log_prior(mask, (size, heads, length, count), like=queries)
     tokens = torch.full_like(queries[..., 0], count > 1, dtype=torch.bool)
     if prior is not None:
         tokens = (prior > -math.inf).sum(-1) > 1
+    tokens = tokens & there[:, None]
     if not bool(tokens.any(-1).all()):
-        raise ValueError("mask must leave two keys to at least one query of every head")
+        raise ValueError("mask and padding must leave two keys to a query of every head")
+    if prior is not None and padding is None and length == count:
+        _warn_of_padding(prior, tokens)
     weights = tokens.to(queries) / tokens.sum(-1, keepdim=True)
     scores = beta * queries @ keys.mT
     returned = torch.softmax(scores if prior is None else scores + prior, dim=-1) @ values
     writes = output.unflatten(-1, (heads, -1)).movedim(1, 0)
     steps = torch.einsum("hDv,bhsv->hbsD", writes, returned)
     if outputs is not None:
-        left = check_tensor("outputs", outputs, shape=states.shape) - steps.sum(0)
-        left = left[tokens.all(1)]
-        if float((left - left.mean(0)).abs().max()) > _SAME * float(outputs.abs().max()):
+        check_tensor("outputs", outputs, like=("queries", queries), shape=states.shape)
+        seen = tokens.all(1)
+        if not bool(seen.any()):
+            raise ValueError("outputs must be None where no query sees two keys in every head")
+        left = (outputs - steps.sum(0))[seen]
+        if float((left - left.mean(0)).abs().max()) > _SAME * float(outputs[seen].abs().max()):
             raise ValueError(
                 "outputs must be what the heads write and a bias; these queries, keys, values, "
                 "mask and beta, in this order of heads, give another"
@@ -199,6 +257,8 @@ def head_report(
     with torch.enable_grad():
         point = states.detach().clone().requires_grad_()
         depths = (_overlap(read(point), keys, beta, prior) * tokens).sum((0, 2))
+        if not depths.requires_grad:
+            raise ValueError("read must keep the gradient: no detach and no torch.no_grad inside")
         slopes = [torch.autograd.grad(x, point, retain_graph=True)[0] for x in depths]
     down = -torch.stack(slopes)
     bare = down - common(down)
@@ -218,6 +278,12 @@ def head_report(
         null[:, draw] = torch.stack([values.mean(0) for values in drawn])
     names = ("null_whole", "null_specific", "null_centered_cosine")
     told |= dict(zip(names, null, strict=True))
+    for name, column in told.items():
+        if not bool(column.isfinite().all()):
+            raise ValueError(
+                f"{name} of the report is not finite: read must give finite queries at the states "
+                f"plus what a head adds, and numbers must be within the range of {queries.dtype}"
+            )
     return HeadReport(**{name: column.double().cpu().numpy() for name, column in told.items()})
 
 
@@ -227,7 +293,8 @@ def overlap_energy(
     """U of queries (..., S, d) among keys (..., N, d), shape (..., S), differentiable in both.
 
     Without a mask U = −β⁻¹ [lse(β (k − k̄)·q) − log N], k̄ the mean key. mask: broadcastable to
-    (..., S, N), as in `head_report`; a query that sees no key has U = 0.
+    (..., S, N), as in `head_report`; a query that sees no key has U = 0. ValueError where it
+    overflows.
 
     >>> keys = torch.tensor([[1.0, 0.0], [-1.0, 0.0]])
     >>> [f"{float(-u):.4f}" for u in overlap_energy(torch.eye(2), keys=keys, beta=1.0)]
@@ -238,15 +305,30 @@ def overlap_energy(
     beta = check_real("beta", beta, low=0.0, open_low=True)
     batch = check_broadcast(queries=queries.shape[:-2], keys=keys.shape[:-2])
     shape = (*batch, queries.shape[-2], keys.shape[-2])
-    return _overlap(queries, keys, beta, _log_prior(mask, shape, like=queries))
+    found = _overlap(queries, keys, beta, _log_prior(mask, shape, like=queries))
+    if not is_traced() and not bool(found.detach().isfinite().all()):
+        raise ValueError(
+            f"overflow in the energy: queries, keys or beta are too large for {found.dtype}, or "
+            "beta is too small"
+        )
+    return found
 
 
 def _overlap(queries: Tensor, keys: Tensor, beta: float, prior: Tensor | None) -> Tensor:
     scores = beta * queries @ (keys - keys.mean(-2, keepdim=True)).mT
     if prior is None:
-        return -(torch.logsumexp(scores, dim=-1) - math.log(keys.shape[-2])) / beta
-    lse = torch.logsumexp(scores + prior, dim=-1)
-    return -(lse - (prior.exp() * scores).sum(-1)) / beta
+        found = torch.logsumexp(scores, dim=-1) - math.log(keys.shape[-2])
+        chances = torch.full_like(scores, 1.0 / keys.shape[-2])
+    else:
+        chances = prior.exp()
+        scores = scores - (chances * scores).sum(-1, keepdim=True)
+        found = torch.logsumexp(scores + prior, dim=-1)
+    # Among small scores both logarithms are nearly log N, and what is left of them is rounding.
+    small = (scores.detach().abs() * (chances > 0)).amax(-1) < _SMALL
+    if is_traced() or bool(small.any()):
+        series = torch.log1p((chances * torch.expm1(scores.clamp(-1.0, 1.0))).sum(-1))
+        found = torch.where(small, series, found)
+    return -found / beta
 
 
 def _log_prior(mask: Tensor | None, shape: tuple[int, ...], *, like: Tensor) -> Tensor | None:
@@ -264,12 +346,51 @@ def _log_prior(mask: Tensor | None, shape: tuple[int, ...], *, like: Tensor) -> 
     if mask.dtype == torch.bool:
         mask = torch.zeros_like(mask, dtype=like.dtype).masked_fill(~mask, -math.inf)
     mask = mask.to(like)
+    if not is_traced() and mask.numel() and not bool(mask.detach().amax() < math.inf):
+        raise ValueError(f"mask must have entries below infinity in {like.dtype}")
     blind = (mask == -math.inf).all(-1)
     first = torch.eye(1, shape[-1], dtype=mask.dtype, device=mask.device).log()
     mask = torch.where(blind[..., None], first, mask)
     prior = torch.log_softmax(mask, dim=-1)
     # Some code forbids by a large number.
     return prior.masked_fill(prior < _FORBIDDEN, -math.inf)
+
+
+def _check_padding(padding: Tensor, shape: tuple[int, ...]) -> Tensor:
+    if not isinstance(padding, Tensor) or padding.dtype != torch.bool:
+        raise TypeError(f"padding must be a boolean torch tensor, got {padding!r:.60}")
+    if shape[2] != shape[3]:
+        raise ValueError(
+            f"padding must be None where queries ({shape[2]}) and keys ({shape[3]}) are not of the "
+            "same tokens: mask both"
+        )
+    if tuple(padding.shape) != (shape[0], shape[3]):
+        raise ValueError(
+            f"padding must have shape {(shape[0], shape[3])}, got {tuple(padding.shape)}"
+        )
+    return padding
+
+
+def _without(mask: Tensor | None, there: Tensor, *, like: Tensor) -> Tensor:
+    """`mask` that hides the keys of tokens that are not `there` (B, N), too."""
+    there = there[:, None, None]
+    if mask is None:
+        return there
+    if mask.dtype == torch.bool:
+        return mask & there
+    return mask.to(like).masked_fill(~there, -math.inf)
+
+
+def _warn_of_padding(prior: Tensor, tokens: Tensor) -> None:
+    """Say that keys are hidden from all queries whose own queries are counted."""
+    hidden = (prior == -math.inf).all(-2)
+    if bool((hidden & tokens).any()):
+        warnings.warn(
+            "mask hides keys from all queries, but not the queries of the same tokens: if these "
+            "are padding, give padding=, or what stands there is counted",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
 
 def random_rotations(like: Tensor, *, seed: Seed) -> Tensor:
@@ -281,8 +402,7 @@ def random_rotations(like: Tensor, *, seed: Seed) -> Tensor:
     >>> torch.allclose(turns @ turns.mT, torch.eye(4).expand(2, 4, 4), atol=1e-5)
     True
     """
-    if like.ndim != 4:
-        raise ValueError(f"like must have 4 axes (B, H, N, d), got {tuple(like.shape)}")
+    check_tensor("like", like, ndim=4)
     shape = (like.shape[1], like.shape[3], like.shape[3])
     found = torch.linalg.qr(torch.from_numpy(numpy_generator(seed).standard_normal(shape)))
     signs = found.R.diagonal(dim1=-2, dim2=-1).sign()

@@ -90,9 +90,14 @@ def load_model(
         if not (folder / name).is_file():
             raise ModelUnavailable(f"no file {name} in the model folder {folder}")
     architecture = _architecture(folder)
+    try:
+        stored = load_file(folder / "model.safetensors")
+        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    except Exception as error:  # their readers have errors of their own
+        raise ModelUnavailable(f"the model in {folder} cannot be read: {error}") from None
     weights = {
         name.removeprefix("bert."): tensor.to(dtype)
-        for name, tensor in load_file(folder / "model.safetensors").items()
+        for name, tensor in stored.items()
         if tensor.is_floating_point()
     }
     for name, shape in architecture.weight_shapes().items():
@@ -102,7 +107,8 @@ def load_model(
                 f"the weights in {folder} do not fit their config.json: {name} must have shape "
                 f"{shape}, got {found}"
             )
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        if not bool(weights[name].isfinite().all()):
+            raise ModelUnavailable(f"the weights in {folder} are not finite: {name}")
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return LanguageModel(weights=weights, architecture=architecture, tokenizer=tokenizer)
@@ -113,9 +119,16 @@ def _architecture(folder: Path) -> Architecture:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except ValueError as error:
         raise ModelUnavailable(f"{folder / 'config.json'} is no JSON: {error}") from None
+    if not isinstance(config, dict):
+        raise ModelUnavailable(f"{folder / 'config.json'} must be a table, got {config!r:.60}")
     if config.get("model_type") != "bert" or config.get("hidden_act") != "gelu":
         raise ModelUnavailable(f"the model in {folder} is not a BERT encoder with GELU units")
     missing = [key for key in _SIZES.values() if key not in config]
     if missing:
         raise ModelUnavailable(f"{folder / 'config.json'} lacks {', '.join(missing)}")
-    return Architecture(**{name: config[key] for name, key in _SIZES.items()})
+    try:
+        return Architecture(**{name: config[key] for name, key in _SIZES.items()})
+    except (TypeError, ValueError) as error:
+        raise ModelUnavailable(
+            f"{folder / 'config.json'} has sizes that cannot be: {error}"
+        ) from None

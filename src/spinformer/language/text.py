@@ -61,11 +61,15 @@ def text_windows(model: LanguageModel, text: str, length: int) -> torch.Tensor:
     check_instance("model", model, LanguageModel)
     check_instance("text", text, str)
     length = check_integer("length", length, low=3, high=model.architecture.positions)
+    if model.tokenizer is None:
+        raise ValueError("model must have a tokenizer, this one has none")
+    first, last = model.tokenizer.token_to_id("[CLS]"), model.tokenizer.token_to_id("[SEP]")
+    if first is None or last is None:
+        raise ValueError("model must have a tokenizer with [CLS] and [SEP]")
     tokens = model.tokenizer.encode(text, add_special_tokens=False).ids
     inside = length - 2
     if len(tokens) < inside:
         raise ValueError(f"text must hold at least {inside} tokens, got {len(tokens)}")
-    first, last = model.tokenizer.token_to_id("[CLS]"), model.tokenizer.token_to_id("[SEP]")
     rows = [
         [first, *tokens[start : start + inside], last]
         for start in range(0, len(tokens) - inside + 1, inside)
