@@ -93,13 +93,20 @@ def test_borders_of_the_regimes():
         (0, -0.01, 0.01, 5.0, attractors.Regime.QUASI_PERIODIC),
         (0, 0.0101, 0.01, 5.0, attractors.Regime.UNDECIDED),
         (0, 0.0, 0.01, 4.9, attractors.Regime.UNDECIDED),
+        # Zero within its error, or to what so many steps resolve.
+        (0, -0.009, 0.0046, 5.0, attractors.Regime.QUASI_PERIODIC),
+        (0, -0.009, 0.0044, 5.0, attractors.Regime.UNDECIDED),
+        (0, 0.001, 0.0, 5.0, attractors.Regime.QUASI_PERIODIC),
+        (0, -0.0011, 0.0, 5.0, attractors.Regime.UNDECIDED),
         (3, 0.0299, 0.01, 0.0, attractors.Regime.PERIODIC),
         (3, 0.0301, 0.01, 0.0, attractors.Regime.UNDECIDED),
         (0, 0.5, np.nan, 0.0, attractors.Regime.UNDECIDED),
     ]
     period, rate, error, digits, wanted = (np.array(column) for column in zip(*cases, strict=True))
     still = (np.zeros(len(rate), dtype=bool), *np.zeros((3, len(rate))))
-    found = attractors._classify(period, digits, exponent=(rate, error), jump=still, limit=limit)
+    found = attractors._classify(
+        period, digits, exponent=(rate, error), resolution=0.001, jump=still, limit=limit
+    )
     assert found.tolist() == wanted.tolist()
     # Undecided as a whole: chaos before, surely, and none after is what ended.
     last, none = attractors.Regime.TRANSIENT_CHAOS, attractors.Regime.UNDECIDED
@@ -109,7 +116,7 @@ def test_borders_of_the_regimes():
         jump = (np.full(6, jumps), before, np.full(6, 0.01), after)
         whole = (np.full(6, 0.05), np.full(6, 0.05))
         found = attractors._classify(
-            np.zeros(6), np.full(6, 3.0), exponent=whole, jump=jump, limit=limit
+            np.zeros(6), np.full(6, 3.0), exponent=whole, resolution=0.0, jump=jump, limit=limit
         )
         assert found.tolist() == wanted
 
@@ -128,3 +135,32 @@ def test_chaos_that_ends_in_the_measurement_is_transient():
     transient = found.regime == attractors.Regime.TRANSIENT_CHAOS
     assert transient.sum() > 15
     assert not settled[transient].any()
+
+
+def test_a_slow_approach_to_a_cycle_is_no_quasi_periodic_motion():
+    # λ₁ is −0.00054: small, but not zero. What approaches so slowly is undecided until it is there.
+    semantic = np.random.default_rng(6).normal(size=(4, 3, 5))
+    network = Network(semantic=semantic, context=4, gamma=30.0)
+    start = random_contexts(network, 0, count=1).select(0)
+    beta = np.linspace(0.5, 6.0, 40)[[5, 30]]
+    names, periods = [], []
+    for transient in (5_000, 50_000):
+        found = attractors.find_attractors(
+            network, start, beta=beta, transient=transient, kept=5_000
+        )
+        names.append([attractors.Regime(code).label for code in found.regime])
+        periods.append(found.period.tolist())
+    # The other is quasi-periodic however long it waits.
+    assert names == [["quasi-periodic", "undecided"], ["quasi-periodic", "periodic"]]
+    assert periods == [[0, 0], [0, 50]]
+
+
+def test_a_network_of_one_variable_has_one_exponent():
+    network = Network(semantic=np.ones((4, 1, 1)), context=1, gamma=1.0)
+    start = random_contexts(network, 0, count=2)
+    brief = {"beta": 0.5, "transient": 100, "kept": 100, "exponent_steps": 100}
+    found = attractors.find_attractors(network, start, **brief)
+    # The map is x → tanh βx, whose multiplier at its fixed point 0 is β.
+    assert found.exponents.value == pytest.approx(np.full((2, 1), np.log(0.5)))
+    with pytest.raises(ValueError, match=r"exponents must be an integer in \[0, 1\], got 2"):
+        attractors.find_attractors(network, start, exponents=2, **brief)

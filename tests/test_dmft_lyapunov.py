@@ -75,6 +75,20 @@ def test_spectrum_equals_householder_qr_on_the_same_orbit(every, count):
     assert lyapunov_spectrum(network, Context(np.full((3, 2), 1e3), 0), **given).resolved.all()
 
 
+@pytest.mark.parametrize("count", [2, None])
+def test_where_a_long_interval_leaves_rounding_nothing_is_resolved(count):
+    # In chaos, where vectors grow by e^0.14 a step and lie along the first of them after a while.
+    start = random_contexts(NETWORK, 0, count=8)
+    given = {"beta": 1.28, "steps": 4096, "transient": 1000, "count": count}
+    usual = lyapunov_spectrum(NETWORK, start, **given)
+    for every, least in ((32, 2), (64, 2), (128, 1)):
+        found = lyapunov_spectrum(NETWORK, start, every=every, **given)
+        wrong = np.abs(found.exponents.value - usual.exponents.value) > 1e-3
+        assert not (found.resolved & wrong).any()
+        assert (found.resolved.sum(axis=-1) >= least).all()
+        assert count or wrong.any()
+
+
 def test_what_is_averaged_follows_the_alignment():
     # In chaos the leading direction is found in 150 steps, and rounding is not felt in 200.
     start = random_contexts(NETWORK, 0, count=1).select(0)
@@ -182,3 +196,8 @@ def test_transient_steps_come_before_the_frame():
     assert whole == lyapunov_spectrum(NETWORK, moved, beta=1.3, steps=80, count=2)
     end = trajectory(NETWORK, moved, beta=1.3, steps=1, transient=500 + 80 - 1)[1]
     assert whole.context == end
+
+
+def test_fewer_steps_than_stretches_are_averaged_one_by_one():
+    start = random_contexts(NETWORK, 0, count=1)
+    assert lyapunov_spectrum(NETWORK, start, beta=1.2, steps=5).growth.shape == (1, 5, 12)

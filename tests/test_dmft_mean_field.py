@@ -17,8 +17,19 @@ from compendium.c32_paths_to_mean_fields.functional import (
 )
 from spinformer.dmft import kernels
 from spinformer.dmft.ensemble import Ensemble
-from spinformer.dmft.finite_size import semantic_overlaps, window_of_context
-from spinformer.dmft.mean_field import document_context, random_contexts, step, trajectory
+from spinformer.dmft.finite_size import (
+    semantic_overlaps,
+    token_probabilities,
+    window_of_context,
+)
+from spinformer.dmft.lyapunov import growth_jump, lyapunov_spectrum, returned
+from spinformer.dmft.mean_field import (
+    attend,
+    document_context,
+    random_contexts,
+    step,
+    trajectory,
+)
 from spinformer.dmft.network import OUTPUT, VALUE, Context, Network
 
 NETWORK = Network.document()
@@ -211,6 +222,11 @@ def test_what_does_not_fit_is_refused_by_name():
         ({"position": np.ones((4, 3, 0))}, "epsilon"),
         ({"semantic": np.full((4, 3, 3), np.nan)}, "semantic"),
         ({"fractions": np.array([0.3, 0.3, 0.4 + 1e-9])}, "fractions"),
+        # What overflows or vanishes in products later would be blamed on something else there.
+        ({"semantic": np.full((4, 3, 3), 1e200)}, "semantic"),
+        ({"semantic": np.full((4, 3, 3), 1e-200)}, "semantic"),
+        ({"position": np.full((4, 3, 2), 1e200)}, "position"),
+        ({"gamma": 1e300}, "gamma"),
     ]
     given = {"beta": 1.0, "steps": 3}
     calls = [
@@ -219,7 +235,18 @@ def test_what_does_not_fit_is_refused_by_name():
         (lambda: step(NETWORK, Context(np.ones((4, 2)), 0), 1.0), "attention"),
         (lambda: step(NETWORK, Context(np.ones((2, 3)), 0), 1.0), "attention"),
         (lambda: step(BLIND, Context(np.ones((2, 2)), 0), 1.0, epsilon=0.5), "epsilon"),
+        (lambda: step(NETWORK, Context(np.ones((4, 3)), 0), 1e300), "beta"),
+        (lambda: step(NETWORK, Context(np.ones((4, 3)), 0), 1.0, gamma=1e300), "gamma"),
+        (lambda: attend(np.full((2, 4, 3), 1e200), gamma=1.0), "window"),
+        (lambda: Context(np.full((4, 3), 1e300), 0), "attention"),
         (lambda: NETWORK.overlaps(np.ones(4)), "token"),
+        (lambda: NETWORK.placed(np.zeros((4, 2)), 0), "overlaps"),
+        (lambda: NETWORK.placed(np.zeros((4, 3)), 1.5), "positions"),
+        (lambda: Ensemble(NETWORK, PAIR, beta=1.0).run(None), "task"),
+        (lambda: token_probabilities(NETWORK, 3 * 10**6, beta=1.0, attention=np.zeros(3)), "size"),
+        (lambda: lyapunov_spectrum(NETWORK, PAIR, **given, every=500), "every"),
+        (lambda: returned(NETWORK, PAIR, beta=1.4, steps=30_000), "steps"),
+        (lambda: growth_jump(np.full((9, 1), 1e200)), "growth"),
         (lambda: NETWORK.pair_correlations(4, VALUE), "first"),
         (lambda: NETWORK.pair_correlations(VALUE, 4), "second"),
         *((lambda c=change: replace(NETWORK, **c), message) for change, message in networks),

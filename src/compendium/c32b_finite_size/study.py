@@ -308,7 +308,7 @@ def _limits(motion: str, chunk: int, *, steps: int) -> list[Limit]:
     if motion == _OTHERS:
         new = draw_networks(family=5, features=3, segments=3, context=4, epsilon=0.02, count=_CHUNK)
         for seed, network in new.items():
-            found += settled_limits(network, 2.0, count=1, settle=60, steps=steps, seed=seed)
+            found += settled_limits(network, 2.0, count=1, settle=10_000, steps=steps, seed=seed)
         return found
     network, beta = Network.document(), MOTIONS[motion][0]
     for number in range(_CHUNK * chunk + 1, _CHUNK * (chunk + 1) + 1):
@@ -330,12 +330,13 @@ def LAWS(
     single, average: what `texts` texts give over theory, with errors.
     """
     network, beta = Network.document(), BETAS[regime]
-    origin, how = document_context(network), {"settle": 2000}
-    if regime == "periodic":
-        origin, how = random_contexts(network, seed, count=32), {"settle": 20_000}
-    elif regime == "chaotic":  # followed for few tokens only: later states depend on rounding
-        how = {"settle": 60, "look": 20}
-    window, position = settled_start(network, beta, origin, **how)
+    if regime == "chaotic":
+        window, position = message_start(network, "chaos at 1.28", number=seed)
+    else:
+        origin, settle = document_context(network), 2000
+        if regime == "periodic":
+            origin, settle = random_contexts(network, seed, count=32), 20_000
+        window, position = settled_start(network, beta, origin, settle=settle)
     limit = follow_limit(network, beta, window=window, steps=token, position=position)
     sigma, length = limit.sigma[-1], np.linalg.norm(limit.shift[-1])
     along, rows = limit.shift[-1] / length, []

@@ -17,6 +17,7 @@ from compendium.c32b_finite_size.study import (
     next_means,
 )
 from compendium.common.rows import grid, mean_rows, median_rows, near_rows, rows_of
+from compendium.common.windows import exponent_of_chaos
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import mean_estimate
 from spinformer.dmft.ensemble import Ensemble
@@ -25,13 +26,13 @@ from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Network
 
-# Inverse temperature, and tokens until a random context has settled; on the driven cycle, one orbit
-# of four tokens, starts differ only before.
+# Inverse temperature, and tokens until a random context has settled, eight relaxation times or
+# more; on the driven cycle, one orbit of four tokens, starts differ only before.
 REGIMES = {
     "driven": (0.5, 8),
     "quasi-periodic": (1.255, 3000),
-    "periodic": (1.27, 3000),
-    "chaotic": (1.28, 100),
+    "periodic": (1.27, 20_000),
+    "chaotic": (1.28, 216),
 }
 # β of the stationary laws, each with one attractor for all of 96 random contexts.
 _LAWS = {"driven": 0.5, "quasi-periodic": 1.255, "chaos at 1.28": 1.28, "chaos at 1.4": 1.4}
@@ -329,8 +330,8 @@ BREAKS_AGAIN = stored("breaks_again", grid(start=range(120, 240)))(BREAKS.rows)
 def PACE(beyond: str, left_out: str) -> Rows:
     """How far the pace times 2 λ is from one half or three halves, the nearer of the two."""
     again = left_out == "the first 120"
-    table, grown = (BREAKS_AGAIN if again else BREAKS).read(), EXPONENTS.read()
-    rate = float(grown["limit"][grown["beta"] == 1.28][0])
+    table = (BREAKS_AGAIN if again else BREAKS).read()
+    rate = float(exponent_of_chaos(1.28).value)
     bits = np.unique(table["bits"])
     measured = table["measured"].reshape(-1, len(bits))
     if left_out != "none" and not again:

@@ -65,7 +65,7 @@ _NAMED = {
     "1.268 to 1.272": _CYCLE,
     "1.277 to 1.28": _CHAOS,
 }
-_LABELS = dict(zip(SIX, (_TORUS, _CYCLE, _CHAOS, _CYCLE, _CHAOS, _CHAOS), strict=True))
+_LABELS = dict(zip(SIX, (_TORUS, _TORUS, _CHAOS, _CYCLE, _CHAOS, _CHAOS), strict=True))
 _WAITS = (10_000, 30_000, 100_000)
 
 
@@ -76,14 +76,14 @@ _WAITS = (10_000, 30_000, 100_000)
     within={"value": 0.05, "low": 0.05, "high": 0.05},
 )
 def NAMED_RANGES(betas: str, context: str, wait: int) -> Rows:
-    """Share of 101 values of β whose motion is the one named for the range, less 0.9."""
+    """Share of 256 values of β whose motion is the one named for the range, less 0.95."""
     network, (low, high) = Network.document(), map(float, betas.split(" to "))
     start = protocol_start(network, steps=100_000)
     if context == "random":
         start = random_contexts(network, 1, count=1).select(0)
-    tried = np.linspace(low, high, 101)
+    tried = np.linspace(low, high, 256)
     found = find_attractors(network, start, beta=tried, transient=wait, bins=1, exponents=1)
-    return share_rows(int((found.regime == _NAMED[betas]).sum()), trials=len(tried), bound=0.9)
+    return share_rows(int((found.regime == _NAMED[betas]).sum()), trials=len(tried), bound=0.95)
 
 
 @stored(

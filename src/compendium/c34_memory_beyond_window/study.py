@@ -17,9 +17,9 @@ from compendium.c34_memory_beyond_window.messages import (
 )
 from compendium.common.phase_transitions import protocol_start
 from compendium.common.rows import grid, median_rows, rows_of
-from compendium.common.windows import MOTIONS, message_start, replicas
+from compendium.common.windows import MOTIONS, chaotic_contexts, message_start, replicas
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.dmft.mean_field import random_contexts, trajectory
+from spinformer.dmft.mean_field import trajectory
 from spinformer.dmft.network import Context, Network
 
 STRENGTH = 0.01  # of a message, in standard deviations of the noise of a token of one bit
@@ -71,16 +71,17 @@ def perturbed_distance(
     (beta, settle, between), rng = MOTIONS[motion], numpy_generator(seed)
     if between:
         start = protocol_start(network, steps=2000)
+        _, start = trajectory(network, start, beta=beta, steps=0, transient=settle)
+        states = [start.attention]
+        # Along one orbit further apart than in the table, to spread over the attractor.
+        for _ in range(starts - 1):
+            ahead = network.positions * (1 + 7 * between)
+            _, start = trajectory(network, start, beta=beta, steps=0, transient=ahead)
+            states.append(start.attention)
+        attention = np.round(states, 8)
     else:
-        start = random_contexts(network, rng, count=starts)
-    _, start = trajectory(network, start, beta=beta, steps=0, transient=settle)
-    states = [start.attention]
-    # Along one orbit further apart than in the table, to spread over the attractor.
-    for _ in range(starts - 1 if between else 0):
-        ahead = network.positions * (1 + 7 * between)
-        _, start = trajectory(network, start, beta=beta, steps=0, transient=ahead)
-        states.append(start.attention)
-    attention = np.round(states if between else states[0], 8)
+        start = chaotic_contexts(network, motion, seed=rng, count=starts)
+        attention = start.attention
     direction = rng.standard_normal((starts, network.features))
     moved = attention.copy()
     moved[:, 0] += size * direction / np.linalg.norm(direction, axis=1, keepdims=True)

@@ -8,66 +8,99 @@ import torch
 from bookmaker.tables import Rows, stored
 from compendium.common.phase_transitions import protocol_start
 from compendium.common.rows import Columns, array_of, grid, median_interval, near_rows, rows_of
-from compendium.common.windows import MOTIONS, message_start
+from compendium.common.windows import (
+    MOTIONS,
+    chaotic_contexts,
+    exponent_of_chaos,
+    message_start,
+)
 from spinformer.core.statistics import mean_interval
 from spinformer.dmft.finite_size import generate, mean_path, semantic_overlaps
 from spinformer.dmft.lyapunov import lyapunov_spectrum
-from spinformer.dmft.mean_field import random_contexts, torch_step, trajectory
+from spinformer.dmft.mean_field import torch_step, trajectory
 from spinformer.dmft.network import Context, Network
 
-GROWTH_STARTS = {"periodic": 10, "quasi-periodic": 10, "chaos at 1.266": 20, "chaos at 1.28": 40}
+# Chunks of starts of the table of gradients, and starts in each. In chaos the growth over a hundred
+# tokens differs from start to start by as much as it is.
+_CHUNKS = {"periodic": 1, "quasi-periodic": 1, "chaos at 1.266": 20, "chaos at 1.28": 4}
+_REGULAR_STARTS, _CHAOTIC_STARTS = 10, 100
 CHAOTIC = ("chaos at 1.266", "chaos at 1.28")
+_REGULAR = ("periodic", "quasi-periodic")
 
 
-def growth_start(network: Network, motion: str, *, number: int) -> Context:
-    """A context on the attractor, `number` of many: along one orbit, or random ones in chaos."""
+def growth_starts(network: Network, motion: str, *, chunk: int) -> Context:
+    """Contexts (starts, T, P) on the attractor: along one orbit, or random ones in chaos."""
+    if motion in CHAOTIC:
+        return chaotic_contexts(network, motion, seed=chunk, count=_CHAOTIC_STARTS)
     beta, settle, between = MOTIONS[motion]
-    if between:
-        origin = protocol_start(network, steps=2000)
-    else:
-        origin = random_contexts(network, number, count=1).select(0)
-    _, found = trajectory(network, origin, beta=beta, steps=0, transient=settle + number * between)
-    return Context(np.round(found.attention, 8), found.position)
+    origin = protocol_start(network, steps=2000)
+    _, context = trajectory(network, origin, beta=beta, steps=0, transient=settle)
+    states = []
+    # Starts of one position, spread along the orbit.
+    for _ in range(_REGULAR_STARTS):
+        states.append(context.attention)
+        ahead = network.positions * between
+        _, context = trajectory(network, context, beta=beta, steps=0, transient=ahead)
+    return Context(np.round(states, 8), context.position)
 
 
 def gradient_norms(
     network: Network, context: Context, *, beta: float, horizons: tuple[int, ...]
 ) -> np.ndarray:
-    """Norm of ∂m^o_1/∂W, the first overlap of token t + h in all weights, for every horizon h."""
-    weights = torch.tensor(network.semantic, requires_grad=True)
+    """Norm of ∂m^o_1/∂W, the first overlap of token t + h in all weights, (..., horizons h)."""
     fixed: dict[str, Any] = {"beta": beta, "gamma": network.gamma, "epsilon": network.epsilon}
     fixed["position_overlaps"] = torch.tensor(network.position_overlaps())
     fixed["fractions"] = torch.tensor(network.fractions)
-    attention, path = torch.tensor(context.attention), []
-    for position in range(context.position, context.position + max(horizons)):
-        attention, overlap = torch_step(weights, attention=attention, position=position, **fixed)
-        path.append(overlap[0])
-    found = [torch.autograd.grad(path[h - 1], weights, retain_graph=True)[0] for h in horizons]
-    return torch.stack(found).flatten(1).norm(dim=1).numpy()
+    weights = torch.tensor(network.semantic)
+    *batch, context_length, features = context.attention.shape
+    starts = torch.tensor(context.attention).reshape(-1, context_length, features)
+
+    def overlaps_ahead(weights: torch.Tensor, attention: torch.Tensor) -> torch.Tensor:
+        path = []
+        for position in range(context.position, context.position + max(horizons)):
+            attention, overlap = torch_step(
+                weights, attention=attention, position=position, **fixed
+            )
+            path.append(overlap[0])
+        return torch.stack([path[horizon - 1] for horizon in horizons])
+
+    gradient = torch.func.vmap(torch.func.jacrev(overlaps_ahead), in_dims=(None, 0))
+    norms = gradient(weights, starts).flatten(2).norm(dim=2).numpy()
+    return norms.reshape(*batch, len(horizons))
 
 
 @stored(
     "growth",
-    [{"motion": m, "start": n} for m, count in GROWTH_STARTS.items() for n in range(count)],
+    [{"motion": m, "chunk": n} for m, count in _CHUNKS.items() for n in range(count)],
     seconds=2.0,
     rtol=1e-2,
 )
-def GROWTH(motion: str, *, start: int) -> Rows:
-    """Norm of the gradient at every horizon, from one start."""
+def GROWTH(motion: str, *, chunk: int) -> Rows:
+    """Norm of the gradient at every horizon, from the starts of a chunk."""
     network = Network.document()
     horizons = tuple(2**k for k in range(8 if motion in CHAOTIC else 9))
-    context = growth_start(network, motion, number=start)
+    context = growth_starts(network, motion, chunk=chunk)
     norms = gradient_norms(network, context, beta=MOTIONS[motion][0], horizons=horizons)
-    return rows_of(horizon=horizons, norm=norms)
+    rows = []
+    for number, found in enumerate(norms, chunk * len(norms)):
+        rows += rows_of(start=number, horizon=horizons, norm=found)
+    return rows
 
 
-@stored("rates", grid(motion=GROWTH_STARTS))
+@stored("rates", grid(motion=_REGULAR))
 def RATES(motion: str) -> Rows:
-    """Leading Lyapunov exponent of a motion, nats per token, with its error."""
-    network = Network.document()
-    start, beta = growth_start(network, motion, number=100), MOTIONS[motion][0]
+    """Leading Lyapunov exponent of a regular motion, nats per token, with its error."""
+    network, beta = Network.document(), MOTIONS[motion][0]
+    start = growth_starts(network, motion, chunk=0).select(0)
     found = lyapunov_spectrum(network, start, beta=beta, steps=100_000, transient=1000, count=1)
     return rows_of(rate=found.exponents.value, error=found.exponents.error)
+
+
+def exponents() -> dict[str, float]:
+    """Leading exponents of all motions, nats per token; of chaos the converged ones."""
+    table = RATES.read()
+    found = dict(zip(table["motion"].tolist(), table["rate"].tolist(), strict=True))
+    return found | {name: float(exponent_of_chaos(MOTIONS[name][0]).value) for name in CHAOTIC}
 
 
 def sampled_derivative(
@@ -120,7 +153,7 @@ def growth_slopes(table: Columns, motion: str, *, first: int, last: int) -> np.n
 def GROWTHS(motion: str, *, first: int, last: int, middle: str) -> Rows:
     """Half less the distance from 1 of the gradient's growth over the exponent of the motion."""
     found = growth_slopes(GROWTH.read(), motion, first=first, last=last)
-    found = found / array_of(RATES.read(), "rate", "motion", motion=motion)
+    found = found / exponents()[motion]
     mean = (found.mean(), *mean_interval(found))
     interval = mean if middle == "mean" else median_interval(found)
     return near_rows(interval, aim=1.0, within=0.5, runs=len(found))

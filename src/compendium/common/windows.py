@@ -1,21 +1,62 @@
 """Five motions of the document's network, and windows on their attractors to begin from."""
 
+from pathlib import Path
+
 import numpy as np
 
+from bookmaker.tables import read_columns
 from compendium.common.phase_transitions import protocol_start
 from spinformer.core.random import Seed, numpy_generator
+from spinformer.core.statistics import Estimate
 from spinformer.dmft.finite_size import mean_path, window_of_context
 from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import Context, Network
+from spinformer.dmft.settling import settled_contexts
 
-# Inverse temperature; tokens after which transients are over; tokens between two starts.
+# Tokens in which random contexts come e times nearer to the attractor, as measured by
+# `python -m bookmaker table 33_phase_transitions relaxation`; of the driven cycle 1/|λ₁|.
+RELAXATION = {
+    "driven": 3.1,
+    "periodic": 1900.0,
+    "quasi-periodic": 290.0,
+    "chaos at 1.266": 520.0,
+    "chaos at 1.28": 27.0,
+}
+# Inverse temperature; tokens after which transients are over, eight relaxation times or more;
+# tokens between two starts on one orbit, 0 where each has an orbit of its own.
 MOTIONS: dict[str, tuple[float, int, int]] = {
     "driven": (0.5, 2000, 1),
     "periodic": (1.27, 20_000, 3),
     "quasi-periodic": (1.255, 3000, 137),
-    "chaos at 1.266": (1.266, 60, 0),
-    "chaos at 1.28": (1.28, 60, 0),
+    "chaos at 1.266": (1.266, 4160, 0),
+    "chaos at 1.28": (1.28, 216, 0),
 }
+_EXPONENTS = Path(__file__).parents[1] / "c33_phase_transitions" / "exponents.csv"
+
+
+def exponent_of_chaos(beta: float) -> Estimate:
+    """The converged leading exponent at β = 1.266, 1.28 or 1.4, nats a token, with its error."""
+    table = read_columns(_EXPONENTS)
+    here = table["beta"] == beta
+    if not here.any():
+        raise ValueError(f"beta must be one of {np.unique(table['beta'])}, got {beta}")
+    weight = table["contexts"][here] / table["contexts"][here].sum()
+    value = weight @ table["exponent"][here]
+    error = np.sqrt(weight**2 @ table["exponent_error"][here] ** 2)
+    return Estimate(value=value, error=error, samples=int(table["contexts"][here].sum()))
+
+
+def chaotic_contexts(network: Network, motion: str, *, seed: Seed, count: int) -> Context:
+    """Contexts (count,) on the attractor of a chaotic motion, the same on every machine."""
+    starts = random_contexts(network, seed, count=count)
+    beta, settle, _ = MOTIONS[motion]
+    return settled_contexts(
+        network,
+        starts,
+        beta=beta,
+        relaxation=RELAXATION[motion],
+        multiple=settle / RELAXATION[motion],
+    )
 
 
 def settled_start(
@@ -45,16 +86,17 @@ def message_start(network: Network, motion: str, *, number: int) -> tuple[np.nda
     """A window (T, L) on the attractor of a motion and its position, `number` of many.
 
     The same on every machine: starts lie along one orbit where motion is regular; in chaos each has
-    its own random context, followed for 60 tokens. Windows are rounded to eight digits.
+    its own random context. Windows are rounded to eight digits.
     """
     beta, settle, between = MOTIONS[motion]
-    if motion in ("driven", "quasi-periodic"):
-        origin = protocol_start(network, steps=2000)
+    if not between:
+        context = chaotic_contexts(network, motion, seed=number, count=1).select(0)
+        return np.round(window_of_context(network, context, beta=beta), 8), context.position
+    if motion == "periodic":
+        origin = random_contexts(network, 0, count=32)
     else:
-        seed, count = (0, 32) if between else (number, 1)
-        origin = random_contexts(network, seed, count=count)
-    look = 120 if between else 1
-    window, position = settled_start(network, beta, origin, settle=settle, look=look)
+        origin = protocol_start(network, steps=2000)
+    window, position = settled_start(network, beta, origin, settle=settle, look=120)
     ahead = number * between
     path = mean_path(network, beta, window=window, steps=ahead, position=position)
     return np.round(path[ahead:], 8), (position + ahead) % network.positions

@@ -63,10 +63,11 @@ class Thresholds:
     distance: a period must repeat to this in every overlap, in units of the largest that the
         weights allow (`AttentionNetwork.reach`): 1 for signs.
     longest: longest period looked for, over twice as many steps.
-    neutral: |λ₁| at most this is zero.
+    neutral: |λ₁| at most this is zero, if it is zero within its error, too.
     digits_regular: at least so many Birkhoff digits on a quasi-periodic orbit …
     digits_chaotic: … and at most so many on a chaotic one (weak chaos in narrow bands has 5 to 8).
-    sigmas: λ₁ of a chaotic orbit exceeds `neutral` by so many standard errors.
+    sigmas: λ₁ of a chaotic orbit exceeds `neutral` by so many standard errors, and a λ₁ that counts
+        as zero is at most so many away from it.
 
     >>> Thresholds(sigmas=4.0).sigmas
     4.0
@@ -148,17 +149,23 @@ def _classify(
     digits: np.ndarray,
     *,
     exponent: tuple[np.ndarray, np.ndarray],
+    resolution: float,
     jump: tuple[np.ndarray, ...],
     limit: Thresholds,
 ) -> np.ndarray:
     """Regimes; where no other fits, transient chaos is growth clearly above `neutral` before its
-    jump and not above it after."""
+    jump and not above it after.
+
+    resolution: exponents below it are zero whatever their error says.
+    """
     rate, error = exponent
     jumps, before, before_error, after = jump
     above = rate - limit.sigmas * error > limit.neutral
     ended = jumps & (before - limit.sigmas * before_error > limit.neutral)
     ended = ended & (after <= limit.neutral)
-    calm = (np.abs(rate) <= limit.neutral) & (digits >= limit.digits_regular)
+    # A slow approach to a cycle has a small exponent, too, but one that its error tells from zero.
+    zero = np.abs(rate) <= np.minimum(limit.neutral, np.fmax(limit.sigmas * error, resolution))
+    calm = zero & (digits >= limit.digits_regular)
     return np.select(
         [
             (period > 0) & ~above,
@@ -178,7 +185,7 @@ def find_attractors(
     transient: int = 100_000,
     kept: int = 20_000,
     exponent_steps: int = 10_000,
-    exponents: int = 2,
+    exponents: int | None = None,
     bins: int = 1000,
     thresholds: Thresholds | None = None,
     **parameters: Unpack[Parameters],
@@ -187,8 +194,9 @@ def find_attractors(
 
     parameters: β, γ, ε and threads, as in `Ensemble`. `transient` steps are dropped, `kept` steps
     streamed into histograms and averages, a short stretch searched for a period, and
-    `exponent_steps` steps averaged for the `exponents` leading Lyapunov exponents (0 of them: none;
-    regimes are then periodic or undecided).
+    `exponent_steps` steps averaged for the `exponents` leading Lyapunov exponents (None: two, if
+    the network has two; 0: none, and regimes are periodic or undecided). A motion that no regime
+    fits is undecided; most often it has not settled yet, and a longer `transient` decides it.
 
     >>> from spinformer.dmft.network import Network
     >>> start = Context(np.full((4, 3), 0.1), 0)
@@ -206,6 +214,7 @@ def find_attractors(
     transient = check_integer("transient", transient, low=0)
     kept = check_integer("kept", kept, low=2)
     bins = check_integer("bins", bins, low=1, high=2**16)
+    exponents = min(2, most) if exponents is None else exponents
     exponents = check_integer("exponents", exponents, low=0, high=most)
     check_integer("exponent_steps", exponent_steps, low=_STRETCHES if exponents else 0)
     # Weights of zero move nothing.
@@ -240,7 +249,15 @@ def find_attractors(
         state, rates = found.context, found.exponents
         first = (rates.value[..., 0], rates.error[..., 0])
         jump = tuple(part[..., 0] for part in growth_jump(found.growth))
-        regime = _classify(period, digits, exponent=first, jump=jump, limit=limit)
+        regime = _classify(
+            period,
+            digits,
+            exponent=first,
+            # In so many steps a vector that neither grows nor shrinks may change by a factor e.
+            resolution=1.0 / exponent_steps,
+            jump=jump,
+            limit=limit,
+        )
     else:
         empty = np.zeros((*period.shape, 0))
         rates = Estimate(value=empty, error=empty)

@@ -12,7 +12,7 @@ from typing import Required, TypedDict
 
 import numpy as np
 
-from spinformer.core.checks import check_integer
+from spinformer.core.checks import check_function, check_integer
 from spinformer.dmft import kernels
 from spinformer.dmft.kernels import LANES, SOURCE, Block, Clock, aligned
 from spinformer.dmft.network import AttentionNetwork, Context, fitting, parameters
@@ -102,6 +102,8 @@ class Ensemble:
         arrays (..., W); returned are these, the axes of the batch in front. An exception in a task
         ends the run.
         """
+
+        check_function("task", task)
 
         def work(block: Block) -> tuple[Clock, tuple[np.ndarray, ...]]:
             return task(block, self.clock)

@@ -28,7 +28,17 @@ from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.dmft import kernels
 from spinformer.dmft.mean_field import attend, softmax_weights
-from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Context, Network, fitting
+from spinformer.dmft.network import (
+    KEY,
+    LARGEST,
+    LARGEST_ATTENTION,
+    OUTPUT,
+    QUERY,
+    VALUE,
+    Context,
+    Network,
+    fitting,
+)
 
 _MOST_STATES = 2**21  # that still fit comfortably in memory
 
@@ -58,7 +68,8 @@ def semantic_overlaps(network: Network, tokens: np.ndarray) -> np.ndarray:
     array([0.98  , 0.3267, 0.3267])
     """
     check_instance("network", network, Network)
-    tokens = check_array("tokens", tokens, shape=(..., network.segments))
+    shape = (..., network.segments)
+    tokens = check_array("tokens", tokens, shape=shape, low=-LARGEST, high=LARGEST)
     pattern = network.semantic[OUTPUT] * network.fractions
     return (1.0 - network.epsilon) * (tokens @ pattern.T)
 
@@ -85,8 +96,11 @@ def window_means(network: Network, beta: float, *, attention: np.ndarray) -> np.
     array([-0.7616,  0.7616, -0.7616])
     """
     check_instance("network", network, Network)
-    beta = check_real("beta", beta, low=0.0)
-    attention = check_array("attention", attention, shape=(..., network.features))
+    beta = check_real("beta", beta, low=0.0, high=LARGEST)
+    far = LARGEST_ATTENTION
+    attention = check_array(
+        "attention", attention, shape=(..., network.features), low=-far, high=far
+    )
     return np.tanh(beta * (attention @ network.semantic[OUTPUT]))
 
 
@@ -161,7 +175,7 @@ def generate(
     """
     check_instance("network", network, Network)
     counts = network.counts(size)
-    beta = check_real("beta", beta, low=0.0)
+    beta = check_real("beta", beta, low=0.0, high=LARGEST)
     steps = check_integer("steps", steps, low=0)
     runs = check_integer("runs", runs, low=1)
     check_flag("draw_window", draw_window)
@@ -205,10 +219,8 @@ def token_states(network: Network, size: int) -> np.ndarray:
     array([[-1., -1., -1.],
            [-1., -1.,  0.]])
     """
-    counts = check_instance("network", network, Network).counts(size)
+    counts = _enumerable_counts(network, size)
     shape = tuple(int(count) + 1 for count in counts)
-    if math.prod(map(float, shape)) > _MOST_STATES:
-        raise ValueError(f"size must leave at most {_MOST_STATES} tokens, got {size}")
     ups = np.indices(shape).reshape(len(counts), -1).T
     return 2.0 * ups / counts - 1.0
 
@@ -225,13 +237,21 @@ def token_probabilities(
     """
     from scipy.stats import binom  # takes a second, which all that draws texts would pay
 
-    counts = check_instance("network", network, Network).counts(size)
+    counts = _enumerable_counts(network, size)
     up = 0.5 * (1.0 + window_means(network, beta, attention=attention))
     table = np.ones((*up.shape[:-1], 1))
     for segment, bits in enumerate(counts):
         chance = binom.pmf(np.arange(bits + 1), bits, up[..., segment, None])
         table = (table[..., :, None] * chance[..., None, :]).reshape(*up.shape[:-1], -1)
     return table
+
+
+def _enumerable_counts(network: Network, size: int) -> np.ndarray:
+    """Bits of each segment (L,); ValueError if the tokens are too many to be listed."""
+    counts = check_instance("network", network, Network).counts(size)
+    if math.prod(counts.astype(float) + 1.0) > _MOST_STATES:
+        raise ValueError(f"size must leave at most {_MOST_STATES} tokens, got {size}")
+    return counts
 
 
 # ---- to first order in N^{-1/2}
@@ -250,7 +270,7 @@ def linear_maps(
     ((1, 4, 3, 3), True)
     """
     check_instance("network", network, Network)
-    beta = check_real("beta", beta, low=0.0)
+    beta = check_real("beta", beta, low=0.0, high=LARGEST)
     context, segments = network.context, network.segments
     path = check_array("path", path, shape=(None, segments), low=-1.0, high=1.0)
     position = context - 1 if position is None else check_integer("position", position)

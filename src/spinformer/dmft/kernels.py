@@ -28,7 +28,8 @@ from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE
 LANES = 64
 # Lengths below this count as an exact zero of the tangent map; log 0 is replaced by its log.
 _ZERO_LENGTH = 1e-140
-# A direction of the frame shorter than this is what rounding left of the others.
+# A direction of the frame shorter than this, in units of its length before the others were taken
+# out of it or of one, whichever is longer, is what rounding left.
 _ROUNDING_LENGTH = 1e-13
 # Below e^−300 a softmax weight is held at e^−300: no double sees the difference in a sum, and
 # the squares that a tangent map's norm needs stay clear of underflow.
@@ -457,7 +458,8 @@ class _Frame(NamedTuple):
 
     vectors: (k, T·P, W), components in the order of the ring: slot · P + feature.
     mantissa, exponent: (k, W), growth so far = mantissa · 2^exponent. lost: (k, W), how many
-        lengths were below `_ROUNDING_LENGTH`.
+        lengths were below `_ROUNDING_LENGTH`. whole: (k, W), squares of the lengths before the
+        frame is orthonormalized.
     units (T, U, W), mean (U, W), query (P, W), score (T, W): changes along one vector, of the
         hidden units by age, of their average over the window, of query and scores.
     pull: (U, W), of a score by the units of its key, the same for every vector.
@@ -467,6 +469,7 @@ class _Frame(NamedTuple):
     mantissa: np.ndarray
     exponent: np.ndarray
     lost: np.ndarray
+    whole: np.ndarray
     units: np.ndarray
     mean: np.ndarray
     query: np.ndarray
@@ -481,7 +484,7 @@ def frame(block: Block, start: np.ndarray) -> _Frame:
     vectors = aligned(*start.shape)
     vectors[...] = start[..., None]
     exponent, lost = np.zeros((2, count, LANES), dtype=np.int64)
-    shapes = ((context, units), (units,), (features,), (context,), (units,))
+    shapes = ((count,), (context, units), (units,), (features,), (context,), (units,))
     scratch = (aligned(*shape) for shape in shapes)
     return _Frame(vectors, aligned(count) + 1.0, exponent, lost, *scratch)
 
@@ -544,10 +547,14 @@ def _orthonormalize(tangent, length):
     """Modified Gram-Schmidt; the lengths multiply mantissa · 2^exponent."""
     frame, mantissa, exponent = tangent.vectors, tangent.mantissa, tangent.exponent
     for i in range(frame.shape[0]):
+        put(tangent.whole[i], _dot(frame[i], frame[i]))
+    for i in range(frame.shape[0]):
         put(length, _dot(frame[i], frame[i]))
         for j in range(LANES):
             r = np.sqrt(length[j])
-            tangent.lost[i, j] += 1 if r < _ROUNDING_LENGTH else 0
+            # A vector that grew by e^70 along the others keeps e^34 of rounding beside them.
+            longest = max(1.0, np.sqrt(tangent.whole[i, j]))
+            tangent.lost[i, j] += 1 if r < _ROUNDING_LENGTH * longest else 0
             grown = mantissa[i, j] * (r if r >= _ZERO_LENGTH else _ZERO_LENGTH)
             bits = np.float64(grown).view(np.int64)
             exponent[i, j] += (bits >> 52) - 1023

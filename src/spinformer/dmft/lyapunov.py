@@ -10,11 +10,13 @@ whose derivative is
 `kernels.push` orthonormalizes a frame of k tangent vectors every few steps; exponents are in nats
 per step (`core.lyapunov` for any map).
 
-With γ ≈ 127 the map is almost singular wherever the softmax is nearly one-hot: a direction that
-becomes shorter than about 1e-13 before it is orthonormalized is what rounding left of the others.
-Where one was met (`resolved` is False) the exponent and all below it are only upper bounds (their
-exact sum is the orbit average of log |det|). An error is that of the average as a sample of the
-motion in the run: of a transient that outlives the run it cannot know.
+With γ ≈ 127 the map is almost singular wherever the softmax is nearly one-hot, and between two
+orthonormalizations all vectors turn towards the fastest direction. A direction of which the others
+leave less than about 1e-13, of its length or of one, is what rounding left of them. Where one was
+met (`resolved` is False) the exponent and all below it are not to be used; before rounding they are
+upper bounds (their exact sum is the orbit average of log |det|). A direction that the map destroys
+counts as 1e-140 long. An error is that of the average as a sample of the motion in the run: of a
+transient that outlives the run it cannot know.
 """
 
 from typing import Unpack
@@ -29,10 +31,16 @@ from spinformer.dmft.ensemble import Ensemble, Parameters
 from spinformer.dmft.kernels import LANES, Block, Clock
 from spinformer.dmft.network import AttentionNetwork, Context
 
+# Stretches of the steps that are averaged, from which errors are taken.
+_BATCHES = 20
 # The largest t of a jump that chance is allowed: one chaotic run in a thousand has more.
 _JUMP = 6.0
+# Growth whose squares a double holds.
+_FASTEST = 1e100
 # Growth that differs by less than this differs by rounding.
 _ROUNDING = 1e-9
+# Steps between orthonormalizations: in more of them nothing but the leading direction is left.
+_LONGEST_INTERVAL = 128
 # An error from fewer blocks is itself too uncertain.
 _FEWEST_BLOCKS = 4
 
@@ -44,7 +52,7 @@ class LyapunovSpectrum:
     exponents: (..., k) means with standard errors, widened where neighboring stretches are
         correlated or the growth jumps.
     growth: (..., n, k), of each direction in each of n consecutive stretches.
-    resolved: (..., k), where no length below 1e-13 was found in this direction or one before it.
+    resolved: (..., k), where rounding never took the place of this direction or of one before it.
     context: the states at the end.
     """
 
@@ -63,15 +71,17 @@ def lyapunov_spectrum(
     transient: int = 0,
     align: int = 500,
     every: int | None = None,
-    batches: int = 20,
+    batches: int | None = None,
     **parameters: Unpack[Parameters],
 ) -> LyapunovSpectrum:
     """The `count` largest Lyapunov exponents (None: all T·P) of a batch of systems.
 
     parameters: β, γ, ε and threads, as in `Ensemble`. After `transient` steps the frame turns into
     the expanding directions during `align` steps, then `steps` steps are averaged, in `batches`
-    stretches from which the error is taken. every: steps between orthonormalizations; None: 2 for
-    more than two exponents, 4 for one or two.
+    stretches (None: 20, or one a step if there are fewer) from which the error is taken; a single
+    one gives none (NaN). every: steps between orthonormalizations, at most 128; None: 2 for more
+    than two exponents, 4 for one or two. The longer the interval, the fewer are `resolved`.
+    Raises ValueError where tangent vectors grow beyond what a double holds.
 
     >>> from spinformer.dmft.network import Network
     >>> start = Context(np.full((4, 3), 0.1), 0)
@@ -84,8 +94,10 @@ def lyapunov_spectrum(
     count = dimension if count is None else check_integer("count", count, low=1, high=dimension)
     steps = check_integer("steps", steps, low=1)
     align = check_integer("align", align, low=0)
+    batches = min(_BATCHES, steps) if batches is None else batches
     batches = check_integer("batches", batches, low=1, high=steps)
-    every = (4 if count <= 2 else 2) if every is None else check_integer("every", every, low=1)
+    every = (4 if count <= 2 else 2) if every is None else every
+    every = check_integer("every", every, low=1, high=_LONGEST_INTERVAL)
     lengths = np.diff(np.linspace(0, steps, batches + 1).astype(int))
     ensemble.advance(check_integer("transient", transient, low=0))
     # Generic but fixed directions: no axis of the frame is an invariant subspace.
@@ -103,6 +115,11 @@ def lyapunov_spectrum(
         return clock, (growth, frame.lost)
 
     growth, lost = ensemble.run(task)
+    if not np.isfinite(growth).all():
+        raise ValueError(
+            f"every must keep tangent vectors within what a double holds, got {every}: "
+            "they grow too fast for these weights, beta and gamma"
+        )
     return LyapunovSpectrum(
         exponents=_average(growth, lengths),
         growth=growth,
@@ -122,7 +139,7 @@ def growth_jump(growth: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray,
     >>> jumps, before, after
     (array([ True]), array([0.1]), array([0.]))
     """
-    growth = check_array("growth", growth, shape=(..., "n", "k"))
+    growth = check_array("growth", growth, shape=(..., "n", "k"), low=-_FASTEST, high=_FASTEST)
     many = growth.shape[-2]
     mean = growth.mean(axis=-2, keepdims=True)
     if many < 2 * _FEWEST_BLOCKS:
@@ -169,7 +186,8 @@ def returned(
 
     Where the steps are the period of a cycle, this is the monodromy matrix, whose eigenvalues are
     the Floquet multipliers. Rows and columns run over age (newest first), then feature.
-    parameters: β, γ, ε and threads, as in `Ensemble`.
+    parameters: β, γ, ε and threads, as in `Ensemble`. Raises ValueError where the derivative grows
+    beyond what a double holds, as over thousands of steps in chaos.
 
     >>> from spinformer.dmft.network import Network
     >>> from spinformer.core.lyapunov import lyapunov_exponents
@@ -199,4 +217,9 @@ def returned(
 
     # vectors[j, i] is the component i of the vector that began as axis j.
     (vectors,) = ensemble.run(task)
+    if not np.isfinite(vectors).all():
+        raise ValueError(
+            f"steps must keep the derivative within what a double holds, got {steps}: "
+            "it grows too fast for these weights, beta and gamma"
+        )
     return ensemble.state(), np.ascontiguousarray(np.swapaxes(vectors[..., ring()], -1, -2))

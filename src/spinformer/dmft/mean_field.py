@@ -32,6 +32,7 @@ from spinformer.core.random import Seed, numpy_generator
 from spinformer.dmft.ensemble import Ensemble, Parameters
 from spinformer.dmft.network import (
     KEY,
+    LARGEST,
     OUTPUT,
     QUERY,
     VALUE,
@@ -94,8 +95,9 @@ def attend(window: np.ndarray, *, gamma: float | np.ndarray, newest: int = 0) ->
     >>> attend(np.ones((2, 4, 3)), gamma=5.0)
     array([1., 1., 1.])
     """
-    window = check_array("window", window, shape=(..., "n", 4, "P"))
-    gamma = check_array("gamma", gamma, low=0.0)
+    far = 2.0 * LARGEST
+    window = check_array("window", window, shape=(..., "n", 4, "P"), low=-far, high=far)
+    gamma = check_array("gamma", gamma, low=0.0, high=LARGEST)
     newest = check_choice("newest", newest, (0, -1))
     weight = softmax_weights(window, gamma=gamma, newest=newest)
     return np.einsum("...t,...ta->...a", weight, window[..., VALUE, :])
@@ -173,7 +175,7 @@ def document_context(network: Network, beta: float = 3.0, *, steps: int = 100_00
     (4, 3)
     """
     check_instance("network", network, Network)
-    beta = check_real("beta", beta, low=0.0)
+    beta = check_real("beta", beta, low=0.0, high=LARGEST)
     text = [network.placed(network.overlaps(np.sign(network.semantic[OUTPUT, 0])), 0)]
     history: list[np.ndarray] = []
     for position in range(1, network.context + 1):

@@ -27,6 +27,11 @@ from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.states import spin_states
 
+# Weights, β and γ beyond this would overflow in products; weights all below the other vanish there.
+LARGEST = 1e50
+_SMALLEST = 1e-50
+# An attention vector is an average of values: the largest weights with room for rounding.
+LARGEST_ATTENTION = 1e60
 # The roles, in the order in which arrays hold them.
 OUTPUT, VALUE, QUERY, KEY = range(4)
 
@@ -49,13 +54,22 @@ class AttentionNetwork(ABC):
     def __post_init__(self) -> None:
         """Validate, and store read-only float64 arrays."""
         semantic = self._checked_semantic().copy()
+        check_array("semantic", semantic, low=-LARGEST, high=LARGEST)
+        sizes = np.abs(semantic).reshape(4, -1).max(axis=1)
+        if ((sizes > 0.0) & (sizes < _SMALLEST)).any():
+            raise ValueError(
+                f"semantic must be zero or reach {_SMALLEST} in every role, got {sizes}"
+            )
         features, segments = semantic.shape[1:3]
         position = np.zeros((4, features, 0))
         if self.position is not None:
-            position = check_array("position", self.position, shape=(4, features, None)).copy()
+            shape = (4, features, None)
+            position = check_array(
+                "position", self.position, shape=shape, low=-LARGEST, high=LARGEST
+            ).copy()
         bits = check_integer("bits (axis 2 of position)", position.shape[2], low=0, high=20)
         context = check_integer("context", self.context, low=1)
-        gamma = check_real("gamma", self.gamma, low=0.0)
+        gamma = check_real("gamma", self.gamma, low=0.0, high=LARGEST)
         epsilon = check_real("epsilon", self.epsilon, low=0.0, high=1.0)
         if not bits and epsilon > 0.0:
             raise ValueError(f"epsilon must be 0 without position bits, got {epsilon}")
@@ -141,7 +155,11 @@ class AttentionNetwork(ABC):
         epsilon: None takes the network's own; an array has axes for roles and features.
         """
         share = self.epsilon if epsilon is None else epsilon
-        drive = self._position_overlaps[np.asarray(positions) % self.positions]
+        overlaps = check_array("overlaps", overlaps, shape=(..., 4, self.features))
+        places = np.asarray(positions)
+        if places.dtype.kind not in "iu":
+            raise TypeError(f"positions must be integers, got {places.dtype}")
+        drive = self._position_overlaps[places % self.positions]
         return np.asarray((1.0 - share) * overlaps + share * drive)
 
     @cached_property
@@ -249,7 +267,8 @@ class Network(AttentionNetwork):
 
     def mean_overlaps(self, attention: np.ndarray, *, beta: np.ndarray) -> np.ndarray:
         """m^α_a of the token of means tanh(β W^o A), (..., 4, P), of attention (..., P)."""
-        return self.overlaps(np.tanh(beta[..., None] * (attention @ self.semantic[OUTPUT])))
+        field = np.asarray(beta)[..., None] * (attention @ self.semantic[OUTPUT])
+        return self.overlaps(np.tanh(field))
 
     def hidden_units(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """`output_patterns`, and no degeneracy: a unit is a tanh."""
@@ -289,7 +308,8 @@ class Context:
     position: int
 
     def __init__(self, attention: np.ndarray, position: int) -> None:
-        vectors = check_array("attention", attention, shape=(..., "T", "P"))
+        far = LARGEST_ATTENTION
+        vectors = check_array("attention", attention, shape=(..., "T", "P"), low=-far, high=far)
         object.__setattr__(self, "attention", vectors)
         object.__setattr__(self, "position", check_integer("position", position, low=0))
 
@@ -324,8 +344,9 @@ def parameters(
 
     None takes the network's own.
     """
-    beta = check_array("beta", beta, low=0.0)
-    gamma = check_array("gamma", network.gamma if gamma is None else gamma, low=0.0)
+    beta = check_array("beta", beta, low=0.0, high=LARGEST)
+    gamma = network.gamma if gamma is None else gamma
+    gamma = check_array("gamma", gamma, low=0.0, high=LARGEST)
     epsilon = network.epsilon if epsilon is None else epsilon
     epsilon = check_array("epsilon", epsilon, low=0.0, high=1.0)
     if not network.bits and epsilon.any():
