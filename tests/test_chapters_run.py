@@ -13,8 +13,7 @@ import pytest
 from papermill import inspect_notebook
 from test_book_of_one_chapter import read_links
 
-from bookmaker import __main__ as command
-from bookmaker import base, execution
+from bookmaker import base, command, execution
 from bookmaker.base import Lost, write_atomically
 from bookmaker.execution import write_page
 from bookmaker.source import _INSTALL, Chapter
@@ -65,7 +64,7 @@ def test_run_writes_notebook_and_page_with_the_values(small_checkout, tmp_path, 
             "got kind = 'steep', count = 10",
         ),
         ("-p beta 1 -p beta 2", "a parameter is given twice among beta, beta"),
-        ("-o notebooks", "output must not be the folder of the committed notebooks"),
+        ("-o notebooks", "output must not be a folder of the project itself, got notebooks"),
         ("-o README.md/out", "[Errno 20] Not a directory: 'README.md/out'"),
         (f"-o {300 * 'x'}", f"[Errno 36] File name too long: '{300 * 'x'}'"),
     ],
@@ -90,7 +89,7 @@ def test_a_failed_run_leaves_the_notebook_as_far_as_it_came(small_checkout, call
     result = call(small_checkout, "run", "01_small", "-p", "beta", "2", "-o", "out")
     assert result.exit_code == 1
     assert result.stderr == (
-        "Error: notebooks/01_small.md:38: ZeroDivisionError: division by zero\n"
+        "Error: notebooks/01_small.md:40: ZeroDivisionError: division by zero\n"
         "The notebook as far as it came: out/01_small.ipynb\n"
     )
     assert printed(small_checkout / "out" / "01_small.ipynb") == "flat 2.00\nflat 2.00\n"
@@ -117,9 +116,9 @@ def test_build_executes_only_the_stale_and_one_that_cannot_be_read_hides_no_othe
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ("x = 1\nimport warnings; warnings.warn('late')", ":37: the cell writes to stderr"),
-        ("%notmagic", ":37: the cell writes to stderr: UsageError: Line magic function"),
-        ("import os; os._exit(1)", ":37: the kernel died in this cell"),
+        ("x = 1\nimport warnings; warnings.warn('late')", ":39: the cell writes to stderr"),
+        ("%notmagic", ":39: the cell writes to stderr: UsageError: Line magic function"),
+        ("import os; os._exit(1)", ":39: the kernel died in this cell"),
     ],
 )
 def test_a_cell_that_writes_to_stderr_or_fails_keeps_the_old_notebook(
@@ -156,7 +155,9 @@ def test_a_worker_that_died_is_said_in_a_line_and_a_build_that_is_ended_writes_n
     source.write_text(source.read_text(encoding="utf-8") + "\nMore prose.\n", encoding="utf-8")
     result = call(built_checkout, "build")
     assert result.exit_code == 130
-    assert result.stderr == "stopped: what is finished is kept; the same command goes on\n"
+    assert result.stderr == (
+        "stopped: the chapters that are finished are kept in notebooks; the same command goes on\n"
+    )
     assert path.read_bytes() == before
     assert sorted(path.parent.iterdir()) == [path, source]
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from bookmaker.base import RunError
-from bookmaker.sweeps.engine import ABOUT, add, finished, writing
+from bookmaker.sweeps.engine import ABOUT, LOCK, add, finished, writing
 
 pytest.importorskip("distributed")
 import dask
@@ -136,6 +136,13 @@ def test_the_room_of_sweeps_needs_no_large_library():
 
 
 WORK = {"work": "squares"}
+
+
+def found(folder):
+    """Results of all kinds."""
+    return finished(folder, sound=lambda key, result: True)
+
+
 HOLD = """
 import sys, time
 from pathlib import Path
@@ -168,12 +175,12 @@ def test_only_whole_results_have_a_final_name(tmp_path):
         with largest_file(5), pytest.raises(OSError, match="File too large"):
             add(folder, "p4", "sixteen")
     assert sorted(path.name for path in folder.iterdir()) == [
-        ABOUT, "p1.json", "p2.json", "p3.json"
+        ABOUT, LOCK, "p1.json", "p2.json", "p3.json"
     ]  # fmt: skip
-    assert finished(folder) == whole
+    assert found(folder) == whole
     for cut in ("", '{"ü": [2.5', "\0\0\0"):
         (folder / "p2.json").write_text(cut)
-        assert set(finished(folder)) == {"p1", "p3"}
+        assert set(found(folder)) == {"p1", "p3"}
 
 
 def test_one_process_at_a_time_and_a_killed_one_leaves_no_lock(tmp_path):
@@ -194,7 +201,7 @@ def test_one_process_at_a_time_and_a_killed_one_leaves_no_lock(tmp_path):
         # Removed as finished by who waited for nobody: the next one begins anew.
         shutil.rmtree(folder)
         with writing(folder, about=WORK):
-            assert finished(folder) == {}
+            assert found(folder) == {}
 
 
 def test_other_work_is_refused_and_left_as_it_is(tmp_path):
