@@ -135,7 +135,7 @@ def _chunk(function: Callable[..., Any], units: Sequence[Unit]) -> list[Any] | R
         raise
     except Exception as error:
         if isinstance(error, OSError) and has_no_room(error):
-            return OSError(*error.args)
+            return OSError(error.errno, error.strerror, error.filename)
         return RunError(traceback.format_exc().strip())
 
 
