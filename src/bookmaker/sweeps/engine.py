@@ -212,7 +212,7 @@ def writing(folder: Path, *, about: Mapping[str, Any]) -> Iterator[None]:
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder, which is made if it is not there."""
-    while True:
+    for _ in range(100):
         folder.mkdir(parents=True, exist_ok=True)
         try:
             lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
@@ -227,6 +227,7 @@ def _locked(folder: Path) -> Iterator[None]:
             raise RunError(f"another process is at work on {folder}") from None
         finally:
             os.close(lock)
+    raise RunError(f"{folder} is removed again and again: choose another folder")
 
 
 def _is_open_at(descriptor: int, path: Path) -> bool:
