@@ -21,7 +21,7 @@ from bookmaker.base import (
 )
 from bookmaker.checking import all_faults, write_chapter
 from bookmaker.execution import rebuild, run, write_notebook
-from bookmaker.frame import cover, welcome_pictures, write_pdf
+from bookmaker.frame import cover, readme, welcome_pictures, write_pdf
 from bookmaker.source import chapters, read_notebook
 from bookmaker.sweeping import POINTS, finished_points, read_points, sweep_chapter
 from bookmaker.sweeps.engine import Workers, stream
@@ -200,9 +200,9 @@ def pdf() -> None:
 
 @main.command("frame")
 def frame() -> None:
-    """Draw what stands around the chapters: README's figure and the front page's pictures."""
+    """Make what stands around the chapters: README's figure and row, the front page's pictures."""
     root = project_root()
-    for path, content in [cover(root), *welcome_pictures(root)]:
+    for path, content in [readme(root), cover(root), *welcome_pictures(root)]:
         if not path.exists() or path.read_bytes() != content:
             write_atomically(path, content)
             click.echo(path)

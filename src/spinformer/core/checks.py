@@ -302,4 +302,7 @@ def _check_entries(
     if symmetric and 0 not in data.shape:
         asymmetry = float(abs(data - data.swapaxes(-1, -2)).max())
         if asymmetry > 1e-10 * max(float(abs(data).max()), 1e-300):
-            raise ValueError(f"{name} must be symmetric, got an asymmetry of {asymmetry:.3g}")
+            raise ValueError(
+                f"{name} must be symmetric, got an asymmetry of {asymmetry:.3g}; if that is rounding, "
+                "give (J + J.T) / 2"
+            )
