@@ -49,7 +49,12 @@ def test_run_writes_notebook_and_page_with_the_values(small_checkout, tmp_path, 
     assert result.exit_code == 0, result.stderr
     names = ["01_small.html", "01_small.ipynb", "mathjax"]
     assert sorted(p.name for p in out.iterdir()) == names
-    assert "steep 2.00" in (out / "01_small.html").read_text(encoding="utf-8")
+    page = (out / "01_small.html").read_text(encoding="utf-8")
+    assert "steep 2.00" in page
+    # Between the title and everything else.
+    begin = page.index("<body")
+    told = page.index("Run with other parameters", begin)
+    assert page.index("A small chapter", begin) < told < page.index("Builds on", begin)
     assert printed(out / "01_small.ipynb") == "steep 2.00\nsteep 2.00\n"
 
 
@@ -76,6 +81,93 @@ def test_run_refuses_in_one_line_before_a_kernel_starts(
     result = call(small_checkout, "run", "01_small", "-o", "out", *arguments.split())
     assert (result.exit_code, result.stderr) == (2, f"Error: {message}\n")
     assert not (small_checkout / "out").exists()
+
+
+def test_own_folders_are_those_of_the_checkout(root):
+    """All folders that are committed at the top, and those that are made there."""
+    command = ["git", "ls-tree", "-d", "--name-only", "HEAD"]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip("this is no git checkout")
+    assert {*done.stdout.split(), "_build", ".venv", ".git"} <= set(base.OWN_FOLDERS)
+
+
+def test_a_page_with_other_parameters_says_so_at_its_top(small_checkout, tmp_path):
+    chapter = Chapter(small_checkout, "01_small")
+    told = execution.parameters_told(chapter, {"beta": 2.0, "count": 2, "kind": "steep"})
+    assert "`beta` = `2.0` (default `1.5`), `kind` = `'steep'` (default `'flat'`)" in told
+    for word in ("text", "claims", "stored tables", "defaults"):
+        assert word in told
+    assert "count" not in told
+    assert execution.parameters_told(chapter, {"beta": 1.5}) == ""
+    assert execution.parameters_told(chapter, {}) == ""
+
+
+@pytest.mark.parametrize("name", ["10_attention/..", "10_attention/", "..", "", "common", "x\0"])
+def test_a_table_is_asked_for_by_the_name_of_a_chapter(small_checkout, call, name):
+    result = call(small_checkout, "table", name)
+    assert result.exit_code == 2
+    assert (
+        f"Error: no folder of stored tables for {name!r}; there are: 10_attention, "
+        in result.stderr
+    )
+
+
+@pytest.mark.parametrize("library", ["click", "nbformat", "papermill", "yaml"])
+def test_without_its_libraries_the_command_names_the_extra(library):
+    code = f"import sys; sys.modules[{library!r}] = None; sys.argv = ['bookmaker', 'check']; "
+    code += "from bookmaker.__main__ import main; main()"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode
+    assert done.stderr == (
+        f"Error: {library} is missing: bookmaker needs the libraries of the extra `book`, "
+        "`pip install 'spinformer[book]'` or, in a checkout, `pip install '.[book]'`\n"
+    )
+
+
+def test_ctrl_c_while_libraries_are_imported_is_a_line():
+    """Also where a library would make an error of its own of it."""
+    code = "import os, signal, sys, types\n"
+    code += "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    code += "class Pressed:\n"
+    code += "    def find_spec(self, name, path=None, target=None):\n"
+    code += "        if name == 'bookmaker.command':\n"
+    code += "            os.kill(os.getpid(), signal.SIGINT)\n"
+    code += "sys.meta_path.insert(0, Pressed())\n"
+    code += "from bookmaker.__main__ import main\nmain()\n"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "stopped: nothing was written\n")
+
+
+def test_a_page_that_finds_no_room_is_told_in_a_sentence(small_checkout, call, monkeypatch):
+    """The files beside it, too; the notebook, which was there before, is kept."""
+    write = base.write_atomically
+
+    def full(path, content):
+        if "mathjax" in str(path):
+            raise OSError(28, "No space left on device", str(path))
+        write(path, content)
+
+    monkeypatch.setattr(execution, "write_atomically", full)
+    result = call(small_checkout, "run", "01_small", "-p", "beta", "2", "-o", "out", "--html")
+    assert result.exit_code == 1
+    assert re.fullmatch(
+        r"Error: the page could not be written, \[Errno 28\] No space left on device: "
+        r"'out/mathjax/.*'; out/01_small.ipynb is kept\n",
+        result.stderr,
+    )
+    assert "Run with other parameters" in (small_checkout / "out" / "01_small.ipynb").read_text()
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(base.Path, "write_bytes", full)
+    with pytest.raises(OSError, match="No space left on device: '.*/a.txt'"):
+        write_atomically(tmp_path / "a.txt", "x")
 
 
 def add_cell(checkout, lines):

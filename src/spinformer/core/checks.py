@@ -303,6 +303,6 @@ def _check_entries(
         asymmetry = float(abs(data - data.swapaxes(-1, -2)).max())
         if asymmetry > 1e-10 * max(float(abs(data).max()), 1e-300):
             raise ValueError(
-                f"{name} must be symmetric, got an asymmetry of {asymmetry:.3g}; if that is rounding, "
-                "give (J + J.T) / 2"
+                f"{name} must be symmetric, got an asymmetry of {asymmetry:.3g}; if that is "
+                "rounding, give (J + J.T) / 2"
             )
