@@ -107,10 +107,8 @@ def test_a_page_with_other_parameters_says_so_at_its_top(small_checkout, tmp_pat
 def test_a_table_is_asked_for_by_the_name_of_a_chapter(small_checkout, call, name):
     result = call(small_checkout, "table", name)
     assert result.exit_code == 2
-    assert (
-        f"Error: no folder of stored tables for {name!r}; there are: 10_attention, "
-        in result.stderr
-    )
+    told = f"Error: no folder of stored tables for {name!r}; there are: 10_attention, 11"
+    assert result.stderr.startswith(told)
 
 
 @pytest.mark.parametrize("library", ["click", "nbformat", "papermill", "yaml"])
@@ -166,7 +164,7 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(base.Path, "write_bytes", full)
-    with pytest.raises(OSError, match="No space left on device: '.*/a.txt'"):
+    with pytest.raises(OSError, match=r"No space left on device: '.*/a\.txt'"):
         write_atomically(tmp_path / "a.txt", "x")
 
 
