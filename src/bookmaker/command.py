@@ -46,7 +46,8 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            click.echo(f"stopped: {ctx.meta.get(_KEPT, 'nothing was written')}", err=True)
+            kept = f": {ctx.meta[_KEPT]}" if _KEPT in ctx.meta else ""
+            click.echo(f"stopped{kept}", err=True)
             sys.exit(130)
         except ModuleNotFoundError as error:
             click.echo(f"Error: {missing_library(error)}", err=True)
@@ -105,7 +106,7 @@ def run_chapter(name: str, values: dict[str, str], output: Path, html: bool) -> 
     """Run chapter NAME with other parameters into a folder of your own."""
     (chapter,) = chapters(names=(name,))
     refuse_own_folders(chapter.root, output)
-    keep(f"nothing of this run is kept in {output}")
+    keep(f"what was finished by then is kept in {output}")
     click.echo("\n".join(map(str, run(chapter, output, values, html=html))))
 
 
