@@ -48,9 +48,12 @@ _MYST = {
 class QuietKernel(AsyncKernelManager):
     """A kernel that says nothing on the terminal, also while it starts, or is ended then."""
 
-    async def start_kernel(self, **options: Any) -> None:
+    # The asynchronous manager of the library itself departs from its parent in this type.
+    async def start_kernel(  # type: ignore[override]
+        self, *arguments: Any, **options: Any
+    ) -> None:
         """Start it with nowhere to complain to."""
-        await super().start_kernel(stderr=subprocess.DEVNULL, **options)
+        await super().start_kernel(*arguments, stderr=subprocess.DEVNULL, **options)
 
 
 def execute(
