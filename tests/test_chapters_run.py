@@ -1,5 +1,6 @@
 """The command line: list, run, build, and what is left behind when a run fails."""
 
+import asyncio
 import os
 import re
 import signal
@@ -10,6 +11,8 @@ import venv
 
 import nbformat
 import pytest
+from jupyter_client.manager import AsyncKernelManager
+from jupyter_core.utils import ensure_event_loop
 from papermill import inspect_notebook
 from test_book_of_one_chapter import read_links
 
@@ -137,6 +140,28 @@ def test_ctrl_c_while_libraries_are_imported_is_a_line():
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (130, "stopped: nothing was written\n")
+
+
+def test_a_run_that_is_stopped_leaves_nothing_that_complains(small_checkout, monkeypatch):
+    """No task that waits for a kernel, and no kernel with a way to the terminal."""
+    loop, waiting, options, started = ensure_event_loop(), [], {}, {}
+
+    def stop(*_, **given):
+        options.update(given)
+        waiting.append(loop.create_task(asyncio.sleep(60)))
+        loop.run_until_complete(asyncio.sleep(0))
+        raise KeyboardInterrupt
+
+    async def start(_, **given):
+        started.update(given)
+
+    monkeypatch.setattr(execution.papermill, "execute_notebook", stop)
+    with pytest.raises(KeyboardInterrupt):
+        execution.execute(Chapter(small_checkout, "01_small"), {})
+    assert waiting[0].cancelled()
+    monkeypatch.setattr(AsyncKernelManager, "start_kernel", start)
+    loop.run_until_complete(options["kernel_manager_class"]().start_kernel(env={}))
+    assert started == {"env": {}, "stderr": subprocess.DEVNULL}
 
 
 def test_a_page_that_finds_no_room_is_told_in_a_sentence(small_checkout, call, monkeypatch):

@@ -96,7 +96,8 @@ def stream(
 
     The value of a unit whose process died, every time it was tried, is the error `Lost`. `chunk`
     units make a task. Whoever stops early closes the iterator, which ends the workers. Raises
-    RunError where there are no workers to be had or a unit raises there; here what it raises.
+    RunError where there are no workers to be had or a unit raises there, OSError where the disk of
+    one of them is full; here what a unit raises.
     """
     if not units or workers == HERE:
         for place, unit in enumerate(units):
