@@ -7,30 +7,35 @@ INSTALLED := $(VENV)/.installed
 CHAPTERS := $(BIN)/python -m bookmaker
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --nbval --doctest-modules
 
+TORCH_FROM = $(BIN)/pip install --quiet --constraint constraints.txt --index-url
+
 # One thread per process: same sums in the same order on every machine.
 export OMP_NUM_THREADS ?= 1
 # A hundred processes import the same modules: what one has compiled the others read.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help book test test-all install notebooks reproduce html pdf check lint portability benchmarks links clean
+.PHONY: help book test test-all install notebooks reproduce html pdf check lint portability times benchmarks links clean
 
 book: notebooks html ## environment, stale chapters, pages: says where to open them
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 	@echo "Settings: PYTHON=python3.12 (with which Python), WORKERS=4 (processes at a time),"
-	@echo "TORCH_INDEX=https://download.pytorch.org/whl/cpu (make install: torch without CUDA)"
+	@echo "TORCH_INDEX=https://… (from where to take torch; empty: from PyPI; not set: its CPU build"
+	@echo "where there is no NVIDIA driver)"
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, $(PYTHON) is %d.%d: make PYTHON=python3.12, say" % sys.version_info[:2] or 0)'
 	@echo "Environment in $(VENV):"
 	$(PYTHON) -m venv $(VENV)
 ifdef TORCH_INDEX
-	@echo "torch from $(TORCH_INDEX), some 200 MB:"
-	$(BIN)/pip install --quiet --constraint constraints.txt --index-url $(TORCH_INDEX) torch
-else
-	@echo "On Linux this fetches torch with CUDA, some gigabytes; without a GPU stop and run"
-	@echo "  make install TORCH_INDEX=https://download.pytorch.org/whl/cpu"
+	@echo "torch from $(TORCH_INDEX):"
+	$(TORCH_FROM) $(TORCH_INDEX) torch
+else ifeq ($(origin TORCH_INDEX),undefined)
+	@index=$$($(BIN)/python .ci/torch_index.py); \
+	if [ -z "$$index" ]; then echo "torch from PyPI (on Linux with CUDA, some gigabytes):"; \
+	else echo "No NVIDIA driver: torch for the processor, some 200 MB, from $$index:"; \
+	  $(TORCH_FROM) "$$index" torch || echo "That failed: torch follows from PyPI."; fi
 endif
 	@echo "Libraries in the versions of constraints.txt; this takes one to three minutes:"
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[book,test,sweep]'
@@ -66,7 +71,7 @@ lint: $(INSTALLED) ## style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: $(INSTALLED) ## physics, claims, every chapter: those of the core path whole, others small; five minutes
+test: $(INSTALLED) ## physics, claims, every chapter: those of the core path whole, others small; about 5.5 min
 	$(PYTEST) -m "not nightly" tests notebooks src
 
 test-all: lint ## the rest: style, types, every notebook, page and stored table, what was killed
@@ -74,6 +79,9 @@ test-all: lint ## the rest: style, types, every notebook, page and stored table,
 
 portability: $(INSTALLED) ## is make test green on other processors, Pythons and versions? one table
 	$(BIN)/python .ci/portability.py --workers $(WORKERS) $(if $(CASES),--only $(CASES))
+
+times: ## how long book and test take, in a fresh clone; rewrites the sentences that say so
+	$(BIN)/python .ci/times.py book test
 
 benchmarks: $(INSTALLED) ## what the text says about speed, measured again
 	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done

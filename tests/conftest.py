@@ -40,6 +40,8 @@ kernelspec:
 
 # A small chapter
 
+**Builds on** nothing. **Leads to** nothing.
+
 ```{code-cell} ipython3
 :tags: [remove-cell, nbval-ignore-output, install]
 
@@ -86,6 +88,7 @@ def write_checkout(folder: Path) -> Path:
         "book/welcome.md": "# Welcome\n",
         "book/claims.yml": "[]\n",
         "book/passages.yml": "{}\n",
+        "book/results.md": "# Results\n\n```{cards}\n01_small: 1\n```\n",
         # As long as nobody decided where the book lives.
         "pyproject.toml": '[project]\nname = "small"\n',
         "README.md": "# Small\n",
@@ -102,7 +105,7 @@ def write_checkout(folder: Path) -> Path:
 @pytest.fixture
 def call(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     """`call(folder, "run", …)`: the command line in a folder, in this process, which is faster."""
-    from bookmaker.__main__ import main
+    from bookmaker.command import main
 
     def call(folder: Path, *arguments: str) -> Result:
         monkeypatch.chdir(folder)

@@ -89,6 +89,7 @@ def test_prose_comments_format_and_tags_are_taken_over_without_execution(
         lambda text: text.replace('"cells"', '<<<<<<< HEAD\n"cells"\n=======', 1),
         lambda text: text.replace('"code": "', '"code": "0', 1),
         lambda text: text.replace('"execution_count": 3', '"execution_count": 7'),
+        lambda text: json.dumps(json.loads(text) | {"metadata": {"spinformer": ["x"]}}),
     ],
 )
 def test_a_damaged_notebook_counts_as_stale(built_checkout, damage):

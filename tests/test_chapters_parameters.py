@@ -78,6 +78,16 @@ def test_a_path_is_absolute_and_leads_to_something(tmp_path, monkeypatch):
         cell.check({"model": file})
 
 
+@pytest.mark.parametrize("text", ["٣", "1_0", "１", "1e", "0x3", "infinity", "nan", "3 3", ""])
+def test_a_number_is_written_in_ascii_digits(text):
+    """Python's own int and float take more than a reader means."""
+    cell = read("count: int = 1  # a number\nbeta: float = 1.0  # a number\n")
+    for name in ("count", "beta"):
+        with pytest.raises(ParameterError, match=f"{name} must be"):
+            cell.check({name: text})
+    assert cell.check({"count": "+3", "beta": ".5e-1"}) == {"count": 3, "beta": 0.05}
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -1,5 +1,6 @@
 """The command line: list, run, build, and what is left behind when a run fails."""
 
+import asyncio
 import os
 import re
 import signal
@@ -10,11 +11,12 @@ import venv
 
 import nbformat
 import pytest
+from jupyter_client.manager import AsyncKernelManager
+from jupyter_core.utils import ensure_event_loop
 from papermill import inspect_notebook
 from test_book_of_one_chapter import read_links
 
-from bookmaker import __main__ as command
-from bookmaker import base, execution
+from bookmaker import base, command, execution
 from bookmaker.base import Lost, write_atomically
 from bookmaker.execution import write_page
 from bookmaker.source import _INSTALL, Chapter
@@ -50,7 +52,12 @@ def test_run_writes_notebook_and_page_with_the_values(small_checkout, tmp_path, 
     assert result.exit_code == 0, result.stderr
     names = ["01_small.html", "01_small.ipynb", "mathjax"]
     assert sorted(p.name for p in out.iterdir()) == names
-    assert "steep 2.00" in (out / "01_small.html").read_text(encoding="utf-8")
+    page = (out / "01_small.html").read_text(encoding="utf-8")
+    assert "steep 2.00" in page
+    # Between the title and everything else.
+    begin = page.index("<body")
+    told = page.index("Run with other parameters", begin)
+    assert page.index("A small chapter", begin) < told < page.index("Builds on", begin)
     assert printed(out / "01_small.ipynb") == "steep 2.00\nsteep 2.00\n"
 
 
@@ -65,7 +72,7 @@ def test_run_writes_notebook_and_page_with_the_values(small_checkout, tmp_path, 
             "got kind = 'steep', count = 10",
         ),
         ("-p beta 1 -p beta 2", "a parameter is given twice among beta, beta"),
-        ("-o notebooks", "output must not be the folder of the committed notebooks"),
+        ("-o notebooks", "output must not be a folder of the project itself, got notebooks"),
         ("-o README.md/out", "[Errno 20] Not a directory: 'README.md/out'"),
         (f"-o {300 * 'x'}", f"[Errno 36] File name too long: '{300 * 'x'}'"),
     ],
@@ -79,6 +86,113 @@ def test_run_refuses_in_one_line_before_a_kernel_starts(
     assert not (small_checkout / "out").exists()
 
 
+def test_own_folders_are_those_of_the_checkout(root):
+    """All folders that are committed at the top, and those that are made there."""
+    command = ["git", "ls-tree", "-d", "--name-only", "HEAD"]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip("this is no git checkout")
+    assert {*done.stdout.split(), "_build", ".venv", ".git"} <= set(base.OWN_FOLDERS)
+
+
+def test_a_page_with_other_parameters_says_so_at_its_top(small_checkout, tmp_path):
+    chapter = Chapter(small_checkout, "01_small")
+    told = execution.parameters_told(chapter, {"beta": 2.0, "count": 2, "kind": "steep"})
+    assert "`beta` = `2.0` (default `1.5`), `kind` = `'steep'` (default `'flat'`)" in told
+    for word in ("text", "claims", "stored tables", "defaults"):
+        assert word in told
+    assert "count" not in told
+    assert execution.parameters_told(chapter, {"beta": 1.5}) == ""
+    assert execution.parameters_told(chapter, {}) == ""
+
+
+@pytest.mark.parametrize("name", ["10_attention/..", "10_attention/", "..", "", "common", "x\0"])
+def test_a_table_is_asked_for_by_the_name_of_a_chapter(small_checkout, call, name):
+    result = call(small_checkout, "table", name)
+    assert result.exit_code == 2
+    told = f"Error: no folder of stored tables for {name!r}; there are: 10_attention, 11"
+    assert result.stderr.startswith(told)
+
+
+@pytest.mark.parametrize("library", ["click", "nbformat", "papermill", "yaml"])
+def test_without_its_libraries_the_command_names_the_extra(library):
+    code = f"import sys; sys.modules[{library!r}] = None; sys.argv = ['bookmaker', 'check']; "
+    code += "from bookmaker.__main__ import main; main()"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode
+    assert done.stderr == (
+        f"Error: {library} is missing: bookmaker needs the libraries of the extra `book`, "
+        "`pip install 'spinformer[book]'` or, in a checkout, `pip install '.[book]'`\n"
+    )
+
+
+def test_ctrl_c_while_libraries_are_imported_is_a_line():
+    """Also where a library would make an error of its own of it."""
+    code = "import os, signal, sys, types\n"
+    code += "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    code += "class Pressed:\n"
+    code += "    def find_spec(self, name, path=None, target=None):\n"
+    code += "        if name == 'bookmaker.command':\n"
+    code += "            os.kill(os.getpid(), signal.SIGINT)\n"
+    code += "sys.meta_path.insert(0, Pressed())\n"
+    code += "from bookmaker.__main__ import main\nmain()\n"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "stopped: nothing was written\n")
+
+
+def test_a_run_that_is_stopped_leaves_nothing_that_complains(small_checkout, monkeypatch):
+    """No task that waits for a kernel, and no kernel with a way to the terminal."""
+    loop, waiting, options, started = ensure_event_loop(), [], {}, {}
+
+    def stop(*_, **given):
+        options.update(given)
+        waiting.append(loop.create_task(asyncio.sleep(60)))
+        loop.run_until_complete(asyncio.sleep(0))
+        raise KeyboardInterrupt
+
+    async def start(_, **given):
+        started.update(given)
+
+    monkeypatch.setattr(execution.papermill, "execute_notebook", stop)
+    with pytest.raises(KeyboardInterrupt):
+        execution.execute(Chapter(small_checkout, "01_small"), {})
+    assert waiting[0].cancelled()
+    monkeypatch.setattr(AsyncKernelManager, "start_kernel", start)
+    loop.run_until_complete(options["kernel_manager_class"]().start_kernel(env={}))
+    assert started == {"env": {}, "stderr": subprocess.DEVNULL}
+
+
+def test_a_page_that_finds_no_room_is_told_in_a_sentence(small_checkout, call, monkeypatch):
+    """The files beside it, too; the notebook, which was there before, is kept."""
+    write = base.write_atomically
+
+    def full(path, content):
+        if "mathjax" in str(path):
+            raise OSError(28, "No space left on device", str(path))
+        write(path, content)
+
+    monkeypatch.setattr(execution, "write_atomically", full)
+    result = call(small_checkout, "run", "01_small", "-p", "beta", "2", "-o", "out", "--html")
+    assert result.exit_code == 1
+    assert re.fullmatch(
+        r"Error: the page could not be written, \[Errno 28\] No space left on device: "
+        r"'out/mathjax/.*'; out/01_small.ipynb is kept\n",
+        result.stderr,
+    )
+    assert "Run with other parameters" in (small_checkout / "out" / "01_small.ipynb").read_text()
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(base.Path, "write_bytes", full)
+    with pytest.raises(OSError, match=r"No space left on device: '.*/a\.txt'"):
+        write_atomically(tmp_path / "a.txt", "x")
+
+
 def add_cell(checkout, lines):
     path = checkout / "notebooks" / "01_small.md"
     text = path.read_text(encoding="utf-8")
@@ -90,7 +204,7 @@ def test_a_failed_run_leaves_the_notebook_as_far_as_it_came(small_checkout, call
     result = call(small_checkout, "run", "01_small", "-p", "beta", "2", "-o", "out")
     assert result.exit_code == 1
     assert result.stderr == (
-        "Error: notebooks/01_small.md:38: ZeroDivisionError: division by zero\n"
+        "Error: notebooks/01_small.md:40: ZeroDivisionError: division by zero\n"
         "The notebook as far as it came: out/01_small.ipynb\n"
     )
     assert printed(small_checkout / "out" / "01_small.ipynb") == "flat 2.00\nflat 2.00\n"
@@ -117,9 +231,9 @@ def test_build_executes_only_the_stale_and_one_that_cannot_be_read_hides_no_othe
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ("x = 1\nimport warnings; warnings.warn('late')", ":37: the cell writes to stderr"),
-        ("%notmagic", ":37: the cell writes to stderr: UsageError: Line magic function"),
-        ("import os; os._exit(1)", ":37: the kernel died in this cell"),
+        ("x = 1\nimport warnings; warnings.warn('late')", ":39: the cell writes to stderr"),
+        ("%notmagic", ":39: the cell writes to stderr: UsageError: Line magic function"),
+        ("import os; os._exit(1)", ":39: the kernel died in this cell"),
     ],
 )
 def test_a_cell_that_writes_to_stderr_or_fails_keeps_the_old_notebook(
@@ -156,7 +270,9 @@ def test_a_worker_that_died_is_said_in_a_line_and_a_build_that_is_ended_writes_n
     source.write_text(source.read_text(encoding="utf-8") + "\nMore prose.\n", encoding="utf-8")
     result = call(built_checkout, "build")
     assert result.exit_code == 130
-    assert result.stderr == "stopped: what is finished is kept; the same command goes on\n"
+    assert result.stderr == (
+        "stopped: the chapters that are finished are kept in notebooks; the same command goes on\n"
+    )
     assert path.read_bytes() == before
     assert sorted(path.parent.iterdir()) == [path, source]
 

@@ -28,7 +28,7 @@ MAY_IMPORT = {
 # room. Nothing else is counted: explaining costs nothing.
 CODE_CEILINGS = {
     "spinformer": (["src/spinformer"], 7_350),
-    "bookmaker": (["src/bookmaker", "book/_ext"], 2_525),
+    "bookmaker": (["src/bookmaker", "book/_ext"], 2_775),
     "compendium": (["src/compendium"], 11_025),
 }
 CHAPTER_CEILING = 525

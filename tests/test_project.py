@@ -1,7 +1,12 @@
 """The files that describe the project agree with one another."""
 
+import os
 import re
+import runpy
+import shutil
+import subprocess
 import sys
+import time
 import tomllib
 from importlib import import_module
 from importlib.metadata import packages_distributions
@@ -11,7 +16,7 @@ import pytest
 import test_house
 import yaml
 
-from bookmaker.frame import _STYLE, cover, joined
+from bookmaker.frame import _STYLE, LAUNCH_ROW, cover, joined, readme
 from bookmaker.source import chapters
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -149,6 +154,113 @@ def test_the_reference_leads_from_tasks_to_what_there_is_and_leaves_nothing_out(
         for path in (ROOT / "src" / "spinformer" / room).glob("[a-z]*.py"):
             if path.stem not in ("kernels", "checks", "inputs"):
                 assert f"{room}.{path.stem}" in listed, path
+
+
+def test_every_stated_time_of_a_command_is_that_of_the_file():
+    """`make times` writes them; there are none beside them, in words or in seconds."""
+    script = runpy.run_path(str(ROOT / ".ci" / "times.py"))
+    times, other = script["read_times"](), re.compile(r"\b(?:minutes?|hours?|\d+ (?:s|min))\b")
+    stated = set()
+    for page in script["PAGES"]:
+        text = (ROOT / page).read_text(encoding="utf-8")
+        assert script["with_times"](text, times) == text, "run python .ci/times.py"
+        for line in text.splitlines():
+            if named := script["NAMED"].search(line):
+                stated |= {named["make"] or named["target"]} & set(times)
+                assert not other.search(script["STATED"].sub("", line)), line
+    assert stated == set(times)
+    # The sentences follow the file.
+    changed = times | {"test": {"minutes": 7.25}}
+    assert "about 7.25 min" in script["with_times"]("make test # all: about 5 min\n", changed)
+    with pytest.raises(ValueError, match="no time for `make links`"):
+        script["with_times"]("make links # about 2 min\n", times)
+
+
+@pytest.mark.parametrize(
+    ("platform", "driver", "answer", "patience", "index"),
+    [
+        ("linux", False, lambda _: True, 60, "https://download.pytorch.org/whl/cpu"),
+        ("linux", True, lambda _: True, 60, ""),
+        ("darwin", False, lambda _: True, 60, ""),
+        ("linux", False, lambda _: False, 60, ""),
+        ("linux", False, lambda _: Path("/nowhere/at/all").read_text(), 60, ""),
+        # Who does not answer is waited for shortly.
+        ("linux", False, lambda _: time.sleep(10) or True, 0.1, ""),
+    ],
+)
+def test_torch_comes_without_cuda_where_there_is_no_driver_and_the_address_answers(
+    monkeypatch, platform, driver, answer, patience, index
+):
+    script = runpy.run_path(str(ROOT / ".ci" / "torch_index.py"))
+    names = script["torch_index"].__globals__
+    monkeypatch.setitem(names, "needs_cuda", lambda: driver)
+    monkeypatch.setitem(names, "PATIENCE", patience)
+    monkeypatch.setattr(sys, "platform", platform)
+    assert script["torch_index"](answer) == index
+
+
+def test_a_driver_is_seen(monkeypatch, tmp_path):
+    script = runpy.run_path(str(ROOT / ".ci" / "torch_index.py"))
+    names = script["needs_cuda"].__globals__
+    monkeypatch.setitem(names, "DRIVER", tmp_path / "nvidia")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert not script["needs_cuda"]()
+    (tmp_path / "nvidia").mkdir()
+    assert script["needs_cuda"]()
+    (tmp_path / "nvidia").rmdir()
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    assert script["needs_cuda"]()
+
+
+# What stands for Python, and in the environment that it makes for pip, notes how it is called.
+STUB = """\
+#!/bin/sh
+echo "$(basename $0) $*" >> {log}
+case "$*" in
+  "-m venv "*) mkdir -p "$3/bin"; cp $0 "$3/bin/python"; cp $0 "$3/bin/pip";;
+  .ci/torch_index.py) echo "$FOUND";;
+  *" torch") exit $FAILS;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("found", "fails", "setting", "asked"),
+    [
+        ("http://cpu", 0, [], ["http://cpu"]),
+        ("http://cpu", 1, [], ["http://cpu"]),
+        ("", 0, [], []),
+        ("http://cpu", 0, ["TORCH_INDEX="], []),
+        ("http://cpu", 0, ["TORCH_INDEX=http://mine"], ["http://mine"]),
+    ],
+)
+def test_make_installs_torch_from_where_it_should(tmp_path, found, fails, setting, asked):
+    if not shutil.which("make"):
+        pytest.skip("there is no make")
+    log, python = tmp_path / "log", tmp_path / "python"
+    python.write_text(STUB.format(log=log))
+    python.chmod(0o755)
+    command = ["make", "install", f"PYTHON={python}", f"VENV={tmp_path}/environment", *setting]
+    variables = {name: os.environ[name] for name in os.environ if name != "TORCH_INDEX"}
+    variables |= {"FOUND": found, "FAILS": str(fails), "MAKEFLAGS": ""}
+    subprocess.run(command, cwd=ROOT, env=variables, check=True, capture_output=True)
+    calls = log.read_text().splitlines()
+    assert re.findall(r"--index-url (\S+) torch$", "\n".join(calls), re.M) == asked
+    # The rest follows, from PyPI; torch is taken there if it is not there yet.
+    assert any("--editable .[book,test,sweep]" in call for call in calls)
+
+
+def test_colab_and_binder_are_named_where_there_is_an_address(tmp_path):
+    assert readme(ROOT)[1] == (ROOT / "README.md").read_bytes(), "run python -m bookmaker frame"
+    address = '\n[project.urls]\nRepository = "https://example.org/b"\n'
+    for urls, count in (("", 0), (address, 1), (address, 1), ("", 0)):
+        (tmp_path / "pyproject.toml").write_text(f"[project]\nname = 'b'\n{urls}")
+        if not (tmp_path / "README.md").exists():
+            shutil.copy(ROOT / "README.md", tmp_path)
+        path, text = readme(tmp_path)
+        assert text.decode().count(LAUNCH_ROW) == count
+        path.write_bytes(text)
 
 
 def test_the_cover_is_what_a_chapter_drew():

@@ -1,6 +1,7 @@
 """The same values on Dask's workers as here, in whatever chunks, and whatever dies."""
 
 import contextlib
+import errno
 import json
 import os
 import resource
@@ -8,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -16,7 +18,7 @@ import numpy as np
 import pytest
 
 from bookmaker.base import RunError
-from bookmaker.sweeps.engine import ABOUT, add, finished, writing
+from bookmaker.sweeps.engine import ABOUT, LOCK, add, finished, remove, writing
 
 pytest.importorskip("distributed")
 import dask
@@ -71,6 +73,10 @@ def refuse(number):
     return number
 
 
+def fill(path):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+
 def test_values_do_not_depend_on_chunks_and_workers(scheduler):
     units = [{"seed": seed, "size": 40} for seed in range(50)]
     here = sweep(energy, units)
@@ -109,6 +115,34 @@ def test_an_error_arrives_with_its_traceback(scheduler):
         sweep(refuse, units)
 
 
+def test_workers_listen_on_this_machine_alone(monkeypatch):
+    """The dashboard and every other port: whoever shares the network must not reach them."""
+    psutil = pytest.importorskip("psutil")
+
+    def listening():
+        here = psutil.Process()
+        found = set()
+        for process in [here, *here.children(recursive=True)]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                ports = getattr(process, "net_connections", None) or process.connections
+                found |= {c.laddr for c in ports(kind="inet") if c.status == psutil.CONN_LISTEN}
+        return found
+
+    before = listening()
+    with engine._client(Workers(count=1), 1) as client:
+        opened = listening() - before
+        port = int(client.dashboard_link.partition("//")[2].split("/")[0].rpartition(":")[2])
+    assert port in {address.port for address in opened}
+    assert {address.ip for address in opened} <= {"127.0.0.1", "::1"}
+
+
+def test_a_full_disk_of_a_worker_is_told_as_one_of_this_process(scheduler):
+    workers = Workers(scheduler=scheduler)
+    with pytest.raises(OSError, match="No space left") as caught:
+        sweep(fill, [{"path": "/x"}], workers=workers)
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, "/x")
+
+
 def test_what_is_missing_is_said_in_a_line(monkeypatch):
     monkeypatch.setattr(engine, "PATIENCE", 0.5)
     for address in ("tcp://127.0.0.1:9", "nonsense://x"):
@@ -136,6 +170,13 @@ def test_the_room_of_sweeps_needs_no_large_library():
 
 
 WORK = {"work": "squares"}
+
+
+def found(folder):
+    """Results of all kinds."""
+    return finished(folder, sound=lambda key, result: True)
+
+
 HOLD = """
 import sys, time
 from pathlib import Path
@@ -168,12 +209,12 @@ def test_only_whole_results_have_a_final_name(tmp_path):
         with largest_file(5), pytest.raises(OSError, match="File too large"):
             add(folder, "p4", "sixteen")
     assert sorted(path.name for path in folder.iterdir()) == [
-        ABOUT, "p1.json", "p2.json", "p3.json"
+        ABOUT, LOCK, "p1.json", "p2.json", "p3.json"
     ]  # fmt: skip
-    assert finished(folder) == whole
+    assert found(folder) == whole
     for cut in ("", '{"ü": [2.5', "\0\0\0"):
         (folder / "p2.json").write_text(cut)
-        assert set(finished(folder)) == {"p1", "p3"}
+        assert set(found(folder)) == {"p1", "p3"}
 
 
 def test_one_process_at_a_time_and_a_killed_one_leaves_no_lock(tmp_path):
@@ -194,7 +235,56 @@ def test_one_process_at_a_time_and_a_killed_one_leaves_no_lock(tmp_path):
         # Removed as finished by who waited for nobody: the next one begins anew.
         shutil.rmtree(folder)
         with writing(folder, about=WORK):
-            assert finished(folder) == {}
+            assert found(folder) == {}
+
+
+def test_of_many_that_start_at_once_one_holds_the_store(tmp_path, monkeypatch):
+    """Also where writing takes time, as on a disk in a network: nobody replaces what is locked."""
+    number, folder, holders = 6, tmp_path / "squares", []
+    begin, end = threading.Barrier(number), threading.Barrier(number)
+    pause = threading.local()
+    write = engine.write_atomically
+
+    def slow(path, content):
+        time.sleep(0.03 * pause.place)
+        write(path, content)
+
+    monkeypatch.setattr(engine, "write_atomically", slow)
+
+    def start(place):
+        pause.place = place
+        begin.wait(60)
+        try:
+            with writing(folder, about=WORK):
+                holders.append(place)
+                end.wait(60)  # until all others have tried
+        except RunError:
+            end.wait(60)
+
+    threads = [threading.Thread(target=start, args=(place,)) for place in range(number)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(holders) == 1
+
+
+def test_a_store_that_goes_while_its_lock_is_asked_for_is_made_again(tmp_path, monkeypatch):
+    """Who has finished removes the store, with the lock that somebody has just opened."""
+    folder, gone = tmp_path / "squares", []
+    lock = engine.fcntl.flock
+
+    def late(file, how):
+        if not gone:
+            gone.append(folder)
+            remove(folder)
+        lock(file, how)
+
+    monkeypatch.setattr(engine.fcntl, "flock", late)
+    with writing(folder, about=WORK):
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["squares"]
+        with pytest.raises(RunError, match="another process"), writing(folder, about=WORK):
+            pass
 
 
 def test_other_work_is_refused_and_left_as_it_is(tmp_path):

@@ -157,3 +157,26 @@ def test_an_interrupted_table_goes_on_and_the_old_one_stays_until_the_new_is_who
     assert calls == [0, 1, 2, 2, 3]
     assert list(table.read()["twice"]) == [0, 2, 4, 6]
     assert [file.name for file in tmp_path.iterdir()] == ["sums.csv"]
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", "[3]", "null", "7"])
+def test_a_damaged_unit_is_computed_again_and_none_is_without_a_row(tmp_path, text):
+    """One that is dropped would leave its rows out without a word."""
+    broken = [True]
+
+    def rows(seed):
+        if seed == 1 and broken:
+            raise KeyboardInterrupt
+        return [{"twice": 2 * seed}]
+
+    table = Table(path=tmp_path / "t.csv", units=[{"seed": 0}, {"seed": 1}], rows=rows)
+    with pytest.raises(KeyboardInterrupt):
+        table.make()
+    (done,) = table.part.glob("p*.json")
+    done.write_text(text)
+    broken.clear()
+    table.make()
+    assert list(table.read()["twice"]) == [0, 2]
+    empty = Table(path=tmp_path / "e.csv", units=[{"seed": 0}], rows=lambda seed: [])
+    with pytest.raises(ValueError, match=r"the unit \{'seed': 0\} of e has no row"):
+        empty.make()

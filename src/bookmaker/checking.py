@@ -4,6 +4,7 @@ What the build of the pages refuses by itself (a source that is not cited rightl
 not exist) is not asked again here.
 """
 
+import csv
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -12,18 +13,30 @@ from pathlib import Path
 from nbformat import NotebookNode
 
 from bookmaker import claims, numbers
-from bookmaker.base import BookError, Fault, SourceError, contents, write_atomically
+from bookmaker.base import (
+    CONTENTS,
+    BookError,
+    Fault,
+    SourceError,
+    contents,
+    read_yaml,
+    write_atomically,
+)
+from bookmaker.frame import main_path
 from bookmaker.pictures import SVG
 from bookmaker.source import Chapter, chapters, code_cells, has_tag, read_notebook
 
 _TEMPLATE = Path(__file__).with_name("template.md")
+CARDS, WELCOME = "book/results.md", "book/welcome.md"
+_CARD = re.compile(r"^(\w+): *\d+ *(fig-\S+)?", re.MULTILINE)
+LINKS_FORM = "**Builds on** [a chapter](11_x.md). **Leads to** [another](13_y.md)."
+_LINKS = re.compile(r"^\*\*Builds on\*\* (.*?)\. \*\*Leads to\*\* (.*)\.$", re.MULTILINE)
 # What the parameters of the template become in the test run.
 _VALUES = {"beta_high": 2.0, "count": 5}
 
 
 def all_faults(root: Path, names: tuple[str, ...] = ()) -> list[Fault]:
     """Return the faults of the chapters called `names` (of all and of the claims: none named)."""
-    listed = {file for _, files in contents(root) for file in files}
     found: list[Fault] = []
     rows: list[claims.Claim] = []
     read: numbers.Reads | None = None
@@ -32,10 +45,18 @@ def all_faults(root: Path, names: tuple[str, ...] = ()) -> list[Fault]:
         read = numbers.all_reads(root, rows)
     except SourceError as error:
         found += error.faults
+    try:
+        listed = {file for _, files in contents(root) for file in files}
+    except SourceError as error:
+        listed = None
+        found += error.faults
     for chapter in chapters(root, names):
-        if f"notebooks/{chapter.name}" not in listed:
-            found.append(Fault("_toc.yml", 1, f"does not list notebooks/{chapter.name}"))
-        found += chapter.faults() or _chapter_faults(chapter, rows, read)
+        if listed is not None and f"notebooks/{chapter.name}" not in listed:
+            found.append(Fault(CONTENTS, 1, f"does not list notebooks/{chapter.name}"))
+        unsound = chapter.faults()
+        found += unsound or _chapter_faults(chapter, rows, read)
+        if listed is not None and not unsound:
+            found += _place_faults(chapter)
     if not names:
         for path in (root / "notebooks").glob("*.ipynb"):
             if not path.with_suffix(".md").is_file():
@@ -46,6 +67,44 @@ def all_faults(root: Path, names: tuple[str, ...] = ()) -> list[Fault]:
     return sorted(set(found))
 
 
+def _place_faults(chapter: Chapter) -> Iterator[Fault]:
+    """Yield what is missing where the book leads to a chapter."""
+    name, root = chapter.name, chapter.root
+    cards = _CARD.findall(_text(root, CARDS))
+    if name not in [card for card, _ in cards]:
+        yield Fault(CARDS, 1, f"has no card for {name}: a line `{name}: 1 fig-…`")
+    for figure in [figure for card, figure in cards if card == name and figure]:
+        if f"name: {figure}\n" not in chapter.text:
+            yield Fault(CARDS, 1, f"the card of {name} shows {figure}, which is not there")
+    course = _text(root, WELCOME).partition("**A course.**")[2]
+    on_path = course and f"notebooks/{name}" in main_path(root)
+    if on_path and name not in re.findall(r"notebooks/(\w+)", course):
+        yield Fault(WELCOME, 1, f"the course leaves out {name}, a chapter of the main path")
+    links = chapter_links(chapter.text)
+    if links is None:
+        yield chapter.fault(1, f"must end with a paragraph `{LINKS_FORM}`")
+        return
+    for here, there, verb in ((0, 1, "leads to"), (1, 0, "builds on")):
+        for other in sorted(links[here]):
+            back = chapter_links(_text(root, f"notebooks/{other}.md"))
+            if back is None or name not in back[there]:
+                yield chapter.fault(1, f"{other} does not say that it {verb} {name}")
+
+
+def chapter_links(text: str) -> tuple[set[str], set[str]] | None:
+    """Return the chapters that a chapter builds on and those that it leads to, if it says so."""
+    found = _LINKS.search(text)
+    if not found:
+        return None
+    low, high = (set(re.findall(r"\((\w+)\.md\)", part)) for part in found.groups())
+    return low, high
+
+
+def _text(root: Path, file: str) -> str:
+    path = root / file
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+
+
 def _chapter_faults(
     chapter: Chapter, rows: Sequence[claims.Claim], read: numbers.Reads | None
 ) -> Iterator[Fault]:
@@ -54,7 +113,10 @@ def _chapter_faults(
             yield chapter.fault(line, f"still to do: {text.strip()}")
     values = f"tests/papermill/{chapter.name}.json"
     try:
-        checked = chapter.check_values(json.loads((chapter.root / values).read_text("utf-8")))
+        small = json.loads((chapter.root / values).read_text("utf-8"))
+        if not isinstance(small, dict):
+            raise ValueError(f"expected values by name, got {small!r:.60}")
+        checked = chapter.check_values(small)
         if checked.items() <= chapter.parameter_cell.defaults.items():
             yield Fault(values, 1, "changes no parameter")
     except (ValueError, OSError) as error:
@@ -91,6 +153,10 @@ def _claim_faults(root: Path, rows: Sequence[claims.Claim]) -> Iterator[Fault]:
         printed = claims.printed_by_chapter(root)
     except BookError:
         return  # a notebook that cannot be read is named as stale
+    try:
+        yield from _passage_faults(root, rows)
+    except SourceError as error:
+        yield from error.faults
     tagged = {name for chapter in printed.values() for name in chapter.texts}
     for name in tagged - {claim.id for claim in rows}:
         told = f"{name}: cells are tagged {claims.TAG}{name}, but there is no row"
@@ -106,34 +172,69 @@ def _claim_faults(root: Path, rows: Sequence[claims.Claim]) -> Iterator[Fault]:
                 yield from map(claim.fault, problems)
         except SourceError as error:
             yield from error.faults
-        except (KeyError, OSError, ValueError) as error:
+        except (ArithmeticError, LookupError, OSError, TypeError, ValueError, csv.Error) as error:
             yield claim.fault(f"settings: {error}")
+
+
+def _passage_faults(root: Path, rows: list[claims.Claim]) -> Iterator[Fault]:
+    """Yield the statements of a document of which nobody says where it makes them, and the rest."""
+    passages, lines = read_yaml(root, claims.PASSAGES, dict)
+    for row in rows:
+        if row.id[:1] in claims.DOCUMENTS and row.id not in passages:
+            told = f"{row.id} has no line that says where its document states it"
+            yield Fault(claims.PASSAGES, 1, told)
+    known = {row.id for row in rows}
+    for (name, passage), line in zip(passages.items(), lines, strict=True):
+        if name not in known:
+            yield Fault(claims.PASSAGES, line, f"{name}: there is no row")
+        if not isinstance(passage, str):
+            yield Fault(claims.PASSAGES, line, f"{name}: must be text, got {passage!r:.60}")
 
 
 def write_chapter(root: Path, name: str, title: str) -> list[Path]:
     """Write what a chapter called `name` begins with; return the files written.
 
-    Its line in the contents stands behind the chapter whose number comes before. Raises
-    BookError, and writes nothing, if the name does not fit or its number is taken.
+    Its lines in the contents and among the cards stand behind the chapter whose number comes
+    before. Raises BookError, and writes nothing, if the name does not fit, its number is taken or
+    the contents are damaged.
     """
     number, _, words = name.partition("_")
     if not re.fullmatch(r"\d\d[a-z]?_[a-z][a-z0-9_]*", name):
         raise BookError(f"a chapter is called NN_words or, between two, 11b_words, got {name!r}")
     if taken := list((root / "notebooks").glob(f"{number}_*")):
         raise BookError(f"the number {number} is taken: notebooks/{taken[0].name}")
-    toc = root / "_toc.yml"
-    lines = toc.read_text(encoding="utf-8").splitlines(keepends=True)
-    known = [n for n, line in enumerate(lines) if "file: notebooks/" in line]
-    place = max((n for n in known if lines[n].split("/")[1] < name), default=known[0] - 1)
-    indent = lines[known[0]].partition("-")[0]
-    lines.insert(place + 1, f"{indent}- file: notebooks/{name}\n")
+    contents(root)
+    toc = _text(root, CONTENTS)
+    listed = _with_line(toc, r"( *- file: notebooks/)(\w+)", name, r"\g<1>" + name)
+    if listed == toc:
+        told = "no line `- file: notebooks/NAME` that a new chapter could stand behind"
+        raise SourceError([Fault(CONTENTS, 1, told)])
     text = _TEMPLATE.read_text(encoding="utf-8")
     text = text.replace("TITLE", title or "TODO a question or a finding")
+    label = words.replace("_", "-")
     written = {
-        root / "notebooks" / f"{name}.md": text.replace("LABEL", words.replace("_", "-")),
+        root / "notebooks" / f"{name}.md": text.replace("LABEL", label),
         root / "tests" / "papermill" / f"{name}.json": json.dumps(_VALUES) + "\n",
-        toc: "".join(lines),
+        root / CONTENTS: listed,
     }
+    if cards := _text(root, CARDS):
+        card = f"{name}: 1 fig-{label}"
+        written[root / CARDS] = _with_line(cards, r"()(\d\d\w+): *\d.*", name, card)
     for path, content in written.items():
         write_atomically(path, content)
     return list(written)
+
+
+def _with_line(text: str, pattern: str, name: str, line: str) -> str:
+    """Return a text with one more line, behind those of the chapters whose names come before.
+
+    `pattern` is such a line, its second group the name of the chapter; `line` may use the groups.
+    """
+    lines = text.splitlines()
+    found = {number: m for number, told in enumerate(lines) if (m := re.fullmatch(pattern, told))}
+    if not found:
+        return text
+    before = [number for number, match in found.items() if match[2] < name]
+    place = max(before) + 1 if before else min(found)
+    lines.insert(place, next(iter(found.values())).expand(line))
+    return "\n".join(lines) + "\n"

@@ -13,16 +13,15 @@ above zero speaks for the statement, and `runs`, the trainings, starts or system
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from string import Formatter
 from typing import Any
 
 import numpy as np
-import yaml
 from nbformat import NotebookNode
 
-from bookmaker.base import Fault, SourceError, contents
+from bookmaker.base import Fault, SourceError, contents, read_yaml
 from bookmaker.figures import is_estimate, written
 from bookmaker.parameters import condition_names, is_met
 from bookmaker.source import has_tag, read_notebook
@@ -38,8 +37,6 @@ TAG, RESULTS = "claim-", "results"
 # Fewer combinations than this say little about the choices that were not made.
 FEWEST = 12
 
-# Ten times as fast, where it is.
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _RESULT = re.compile(
     r"(?m)^ *([A-Za-z]\w*) *= *([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?inf|nan)(?![\w.])"
 )
@@ -69,7 +66,8 @@ class Claim:
     a cell of the claim prints; those that are `stored`, all or by name, come from a stored table,
     which no parameter of a run changes.
     `criterion` is a condition on them (see `parameters`), `region` one on the columns of
-    `settings`; `shown` is what the page prints, with `{name}` for a figure.
+    `settings`; `shown` is what the page prints, with `{name}` for a figure; `line` is where the row
+    begins in its file.
     """
 
     id: str
@@ -86,10 +84,11 @@ class Claim:
     region: str = ""
     no_settings: str = ""
     before: str = ""
+    line: int = 1
 
     def fault(self, message: str) -> Fault:
         """Return a fault of this row."""
-        return Fault(FILE, 1, f"{self.id}: {message}")
+        return Fault(FILE, self.line, f"{self.id}: {message}")
 
     def problems(self) -> Iterator[str]:
         """Yield what is wrong with the row by itself."""
@@ -193,19 +192,63 @@ def chapter_and_key(text: str) -> tuple[str, str]:
     return (found[1], text[found.end() :]) if found else ("", text)
 
 
+def _form_problems(row: object) -> Iterator[str]:
+    """Yield what keeps an entry of the file from being a row at all."""
+    if not isinstance(row, dict):
+        yield f"must be a mapping of entries, got {row!r:.60}"
+        return
+    entries = {entry.name: entry.default is MISSING for entry in fields(Claim)}
+    del entries["line"]
+    required = [name for name, needed in entries.items() if needed and name != "figures"]
+    if missing := [name for name in required if name not in row]:
+        yield f"needs the entry {', '.join(missing)}"
+    if unknown := [str(name) for name in row if name not in entries]:
+        yield f"has no entry {', '.join(unknown)}; there are: {', '.join(entries)}"
+    for name in [name for name in row if name in entries]:
+        value = row[name]
+        if name == "figures":
+            yield from _figure_problems(value)
+        elif name == "stored" and isinstance(value, list):
+            if not all(isinstance(figure, str) for figure in value):
+                yield f"stored must list names of figures, got {value!r:.60}"
+        elif not isinstance(value, str):
+            yield f"{name} must be text, got {value!r:.60}"
+
+
+def _figure_problems(figures: object) -> Iterator[str]:
+    if isinstance(figures, list) and all(isinstance(name, str) for name in figures):
+        return
+    if not isinstance(figures, dict):
+        yield f"figures must be names, or names with regular expressions, got {figures!r:.60}"
+        return
+    for name, pattern in figures.items():
+        if isinstance(pattern, dict):
+            if list(pattern) != ["figure"] or not isinstance(pattern["figure"], str):
+                yield f"the figure {name} must be {{figure: name}}, got {pattern!r:.60}"
+            continue
+        try:
+            groups = re.compile(pattern).groups
+        except (re.error, TypeError) as error:
+            yield f"the figure {name} has no regular expression: {error}"
+        else:
+            if groups != 1:
+                yield f"the figure {name} needs a regular expression with one group, not {groups}"
+
+
 def read_claims(root: Path) -> list[Claim]:
     """Return the rows of `book/claims.yml`; SourceError that names every row with a fault."""
     claims: dict[str, Claim] = {}
     faults: list[Fault] = []
-    for row in yaml.load((root / FILE).read_text(encoding="utf-8"), Loader=_LOADER):
+    rows, lines = read_yaml(root, FILE, list)
+    for row, line in zip(rows, lines, strict=True):
+        if problems := list(_form_problems(row)):
+            name = row.get("id") if isinstance(row, dict) else "a row"
+            faults += [Fault(FILE, line, f"{name}: {problem}") for problem in problems]
+            continue
         figures = row.get("figures", {})
         if isinstance(figures, list):
-            row["figures"] = {name: {"figure": name} for name in figures}
-        try:
-            claim = Claim(**row)
-        except TypeError as error:
-            faults.append(Fault(FILE, 1, f"{row.get('id')}: {error}"))
-            continue
+            figures = {name: {"figure": name} for name in figures}
+        claim = Claim(**row | {"figures": figures, "line": line})
         faults += map(claim.fault, claim.problems())
         if claim.id in claims:
             faults.append(claim.fault("there are two rows"))
@@ -243,7 +286,7 @@ def read_rows(root: Path) -> list[dict[str, Any]]:
     whose verdict does not follow from its figures.
     """
     printed = printed_by_chapter(root)
-    passages = yaml.safe_load((root / PASSAGES).read_text(encoding="utf-8"))
+    passages, _ = read_yaml(root, PASSAGES, dict)
     # Further results stand below the part of the book that they belong to.
     parts = {
         Path(file).name: (re.findall(r"Part [IVX]+", caption) or caption.split(":"))[0]

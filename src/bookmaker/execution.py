@@ -4,10 +4,12 @@ The page of a chapter that was run reads without a network: pictures and style a
 lies in a folder beside it.
 """
 
+import asyncio
 import contextlib
+import logging
 import os
 import re
-import shutil
+import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +17,8 @@ from typing import Any
 
 import nbformat
 import papermill
+from jupyter_client.manager import AsyncKernelManager
+from jupyter_core.utils import ensure_event_loop
 from nbclient.exceptions import DeadKernelError
 from nbconvert import HTMLExporter
 from nbconvert.preprocessors import CoalesceStreamsPreprocessor
@@ -30,6 +34,8 @@ MISSING = "(not computed)"
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 _IN_CELL = re.compile(r"Cell In\[\d+\], line (\d+)")
 _TEMPLATE = Path(__file__).with_name("page.html.j2").read_text(encoding="utf-8")
+# That a kernel died is said here; papermill says so, too, where nobody has set up logging.
+logging.getLogger("papermill").addHandler(logging.NullHandler())
 # What MyST adds to Markdown, in HTML: sources, boxes, labels of equations, links within the book.
 _MYST = {
     r"\{cite(?::\w+)?\}`([^`]+)`": r"[\1]",
@@ -42,13 +48,25 @@ _MYST = {
 }
 
 
+class QuietKernel(AsyncKernelManager):
+    """A kernel that says nothing on the terminal, also while it starts, or is ended then."""
+
+    # The asynchronous manager of the library itself departs from its parent in this type.
+    async def start_kernel(  # type: ignore[override]
+        self, *arguments: Any, **options: Any
+    ) -> None:
+        """Start it with nowhere to complain to."""
+        await super().start_kernel(*arguments, stderr=subprocess.DEVNULL, **options)
+
+
 def execute(
     chapter: Chapter, values: Mapping[str, Any]
 ) -> tuple[nbformat.NotebookNode, RunError | None]:
     """Return the chapter's notebook, executed in a fresh folder with `values` as parameters.
 
-    Behind it comes what is wrong, with its line: a cell raised or wrote to stderr, or (`Lost`) the
-    kernel died. Raises SourceError or ParameterError before a kernel starts.
+    Below its title it says which values are not the defaults. Behind it comes what is wrong, with
+    its line: a cell raised or wrote to stderr, or (`Lost`) the kernel died. Raises SourceError or
+    ParameterError before a kernel starts.
     """
     checked = chapter.check_values(values)
     # One thread, OpenBLAS and MKL read this, too: the same sums in the same order on every machine,
@@ -70,12 +88,18 @@ def execute(
                 # What a cell writes comes as its output; a kernel whose worker ends under it may
                 # complain on the terminal.
                 extra_arguments=["--IPKernelApp.log_level=50", "--IPKernelApp.no_stderr=True"],
+                kernel_manager_class=QuietKernel,
                 # A kernel that is asked to end while a cell runs, since Ctrl-C or a worker's end
                 # stops the run, closes its sockets under that cell and complains of it.
                 shutdown_kernel="immediate",
             )
+        except KeyboardInterrupt:
+            _end_tasks()
+            raise
         except DeadKernelError:
             problem, kind = "the kernel died in this cell (out of memory?)", Lost
+        except RuntimeError as error:
+            raise Lost(f"{chapter.name}: no kernel could be started: {error}") from None
         except PapermillExecutionError as error:
             # A magic that does not exist raises nothing and says so on stderr.
             if error.traceback:
@@ -102,7 +126,39 @@ def execute(
         notebook.cells.insert(1, nbformat.v4.new_markdown_cell(_run_with(checked), id="run-with"))
     if loud and not problem:
         place, problem = loud[0][0], f"the cell writes to stderr: {loud[0][1].strip()}"
+    if told := parameters_told(chapter, checked):
+        title, _, text = notebook.cells[0].source.partition("\n")
+        notebook.cells[0].source = f"{title}\n\n{told}\n{text}"
     return notebook, kind(str(chapter.fault(line, problem, place))) if problem else None
+
+
+def _end_tasks() -> None:
+    """Cancel what a run that was stopped has left waiting for its kernel, which complains else."""
+    loop = ensure_event_loop()
+    # What already ended with an error, since its kernel did, was to be read by nobody.
+    loop.set_exception_handler(lambda *_: None)
+    waiting = asyncio.all_tasks(loop)
+    for task in waiting:
+        task.cancel()
+    if waiting and not loop.is_running():
+        loop.run_until_complete(asyncio.gather(*waiting, return_exceptions=True))
+
+
+def parameters_told(chapter: Chapter, values: Mapping[str, Any]) -> str:
+    """Return what a reader of a run with other parameters must know, "" where all are defaults."""
+    defaults = chapter.parameter_cell.defaults
+    changed = [
+        f"`{name}` = `{value!r}` (default `{defaults[name]!r}`)"
+        for name, value in values.items()
+        if value != defaults[name]
+    ]
+    if not changed:
+        return ""
+    return (
+        f"> **Run with other parameters:** {', '.join(changed)}. The code was executed with these "
+        "values. The text, the captions, the verdicts on claims and the stored tables were not "
+        "computed anew: they describe the defaults.\n"
+    )
 
 
 def rebuild(root: Path, name: str) -> str:
@@ -150,7 +206,12 @@ def run(
     write_atomically(path, nbformat.writes(notebook) + "\n")
     if error:
         raise RunError(f"{error}\nThe notebook as far as it came: {path}")
-    return [path, *([write_page(chapter, notebook, folder)] if html else [])]
+    if not html:
+        return [path]
+    try:
+        return [path, write_page(chapter, notebook, folder)]
+    except OSError as problem:
+        raise RunError(f"the page could not be written, {problem}; {path} is kept") from None
 
 
 def _run_with(values: Mapping[str, Any]) -> str:
@@ -184,8 +245,12 @@ def write_page(chapter: Chapter, notebook: nbformat.NotebookNode, folder: Path) 
             cell.outputs = [o for o in cell.outputs if set(o.get("data", "-")) != {FIGURES}]
     exporter = HTMLExporter(raw_template=_TEMPLATE, filters={"plain": _plain})
     text, _ = exporter.from_notebook_node(shown, {"metadata": {"name": chapter.title}})
-    mathjax = chapter.root / "book" / "_static" / "mathjax"
-    shutil.copytree(mathjax, folder / "mathjax", dirs_exist_ok=True)
+    static = chapter.root / "book" / "_static"
+    for file in sorted((static / "mathjax").rglob("*")):
+        if file.is_file():
+            copy = folder / file.relative_to(static)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(copy, file.read_bytes())
     page = folder / f"{chapter.name}.html"
     write_atomically(page, text)
     return page

@@ -1,4 +1,4 @@
-"""What stands around the chapters: README's figure, the front page's pictures, the PDF.
+"""What stands around the chapters: README's figure and row, the front page's pictures, the PDF.
 
 `python -m bookmaker frame` draws all anew, with the numbers of `book/_static/welcome/`;
 `python -m bookmaker pdf` puts the built pages of the main path in one, which Chromium prints.
@@ -13,13 +13,18 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from bookmaker.base import BookError, contents
+from bookmaker.base import BookError, contents, repository_address
 from bookmaker.claims import printed_by_chapter, read_claims
 from bookmaker.pictures import figure_file
 from bookmaker.source import read_notebook
 
 # The figure that README.md shows.
 COVER = ("33_phase_transitions", "fig-phase-wide")
+# Its row on where else a chapter runs, as long as the repository has an address.
+LAUNCH_ROW = (
+    "| Colab, Binder | the buttons above each chapter of the published book; the first cell of a "
+    "chapter installs the package where it is missing |\n"
+)
 FOLDER = Path("book") / "_static" / "welcome"
 # The theme prints the title of a page from what stands before its article, which is the first's.
 _STYLE = (
@@ -34,6 +39,22 @@ def cover(root: Path) -> tuple[Path, bytes]:
     """Return the file of README's figure and what belongs there."""
     notebook = read_notebook(root / "notebooks" / f"{COVER[0]}.ipynb")
     return root / "book" / "_static" / "cover.svg", figure_file(notebook, COVER[1])
+
+
+def readme(root: Path) -> tuple[Path, bytes]:
+    """Return README.md and its text: it names Colab and Binder where an address is set.
+
+    Without one no chapter has a button that leads there.
+    """
+    path = root / "README.md"
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    lines = [line for line in lines if not line.startswith(LAUNCH_ROW[:9])]
+    if repository_address(root):
+        for place, line in enumerate(lines):
+            if line.startswith("| only the package |"):
+                lines.insert(place + 1, LAUNCH_ROW)
+                break
+    return path, "".join(lines).encode()
 
 
 def claim_figures(root: Path, names: tuple[str, ...]) -> dict[str, float]:

@@ -36,8 +36,24 @@ _LINE = re.compile(
 _ALMOST = re.compile(r"\bin \[|\bin \([-\d]|\b(?:one|path) of ?[\[{(]")
 _REQUIRE = re.compile(r"^\s*# requires?\b:?(?P<condition>[^#]*)#?(?P<reason>.*)$")
 _EXISTS = {"file": os.path.isfile, "folder": os.path.isdir}
-_TYPES: dict[str, type] = {"int": int, "float": float, "str": str}
+_TYPES = ("int", "float", "str")
+# Python also takes 1_0, digits of other alphabets and words such as infinity.
+_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII)
 _FUNCTIONS = {"abs": abs}
+
+
+def read_number(text: str, kind: str) -> int | float:
+    """Return the number, an int or a float, that a text states; ValueError if it states none.
+
+    >>> read_number("-1.5e3", "float")
+    -1500.0
+    >>> read_number("1_0", "int")
+    Traceback (most recent call last):
+    ValueError: '1_0' is no number
+    """
+    if not _NUMBER.fullmatch(text.strip(" ")):
+        raise ValueError(f"{text!r} is no number")
+    return int(text) if kind == "int" else float(text)
 
 
 @dataclass
@@ -68,7 +84,7 @@ class Parameter:
     def parse(self, given: object) -> Any:
         """Return what a text, or a value, stands for; ParameterError if it is not allowed."""
         with suppress(ValueError):
-            value = _TYPES[self.type](str(given))
+            value = str(given) if self.type == "str" else read_number(str(given), self.type)
             if self._allows(value):
                 return value
         raise ParameterError(
@@ -183,7 +199,7 @@ def condition_names(condition: str) -> list[str]:
     """
     try:
         names = compile(condition, "condition", "eval").co_names
-    except SyntaxError:
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise ParameterError(f"{condition!r} is no condition") from None
     return [name for name in names if name not in _FUNCTIONS]
 
@@ -196,5 +212,6 @@ def is_met(condition: str, values: Mapping[str, Any]) -> bool:
     """
     try:
         return bool(eval(condition, {"__builtins__": _FUNCTIONS}, dict(values)))
-    except (ArithmeticError, NameError, SyntaxError, TypeError, ValueError) as error:
+    except Exception as error:
+        # Whatever Python may raise in a line that somebody wrote.
         raise ParameterError(f"{condition!r} cannot be decided: {error}") from None

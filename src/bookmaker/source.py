@@ -219,8 +219,8 @@ class Chapter:
             notebook = read_notebook(self.notebook_path)
         except BookError as error:
             return str(error), True
-        known = notebook.metadata.get("spinformer", {})
-        if known.get("code") != self.digest:
+        known = notebook.metadata.get("spinformer")
+        if not isinstance(known, dict) or known.get("code") != self.digest:
             return "its code or what it imports changed", True
         if known.get("outputs") != outputs_digest(notebook):
             return "its outputs are not those it was executed with", True

@@ -9,6 +9,7 @@ those asked for first, in their order. All were computed by the same code; a fol
 came from other code is refused.
 """
 
+import math
 import platform
 import time
 from collections.abc import Mapping, Sequence
@@ -26,11 +27,13 @@ from jupyter_core.utils import ensure_event_loop
 from bookmaker.base import BookError, Lost, ParameterError, RunError, csv_text, write_atomically
 from bookmaker.claims import read_claims, results
 from bookmaker.execution import execute
-from bookmaker.parameters import Parameter
+from bookmaker.parameters import Parameter, read_number
 from bookmaker.source import Chapter
 from bookmaker.sweeps.engine import Workers, complete, finished, key_of, writing
 
 TABLE, POINTS = "table.csv", "points"
+# The most points that one command asks for.
+MOST = 100_000
 _LIBRARIES = ("spinformer", "numpy", "scipy", "torch", "numba")
 
 Row = dict[str, Any]
@@ -54,11 +57,13 @@ class Point:
 def read_points(chapter: Chapter, asked: Mapping[str, str]) -> list[Point]:
     """Return the points that options ask for, by the name of the parameter, each once, in order.
 
-    Raises ParameterError for a name that the chapter does not have, a range that is none, or where
-    no point at all is allowed.
+    Raises ParameterError for a name that the chapter does not have, a range that is none, more than
+    100,000 points, or where no point at all is allowed.
     """
     cell = chapter.parameter_cell
     lists = [_values(cell.named(name), text) for name, text in asked.items()]
+    if (count := math.prod(map(len, lists))) > MOST:
+        raise ParameterError(f"{count} points are asked for, at most {MOST} at a time")
     found: dict[str, Point] = {}
     for chosen in product(*lists):
         texts = dict(zip(asked, chosen, strict=True))
@@ -83,16 +88,45 @@ def _values(parameter: Parameter, text: str) -> list[str]:
         if ":" not in part or parameter.type == "str":
             found.append(part.strip())
             continue
-        try:
-            low, high, count = part.split(":")
-            values = np.linspace(float(low), float(high), int(count))
-        except ValueError:
-            raise ParameterError(
-                f"{parameter.name}: a range reads low:high:count, 1.2:1.3:11 say, got {part!r}"
-            ) from None
+        values = _spaced(parameter.name, part)
         # Twelve digits: 1.23, not 1.2300000000000002; whole numbers without a point.
         found += [f"{value:.12g}" for value in values]
     return found
+
+
+def _spaced(name: str, text: str) -> np.ndarray:
+    """The values of a range: as many as its third number says, not that far from one another."""
+    error = ParameterError(
+        f"{name}: a range reads low:high:count, 40:80:5 say for five values from 40 to 80, with a "
+        f"count from 1 to {MOST}, got {text!r:.60}"
+    )
+    try:
+        low, high, count = text.split(":")
+        ends = (read_number(low, "float"), read_number(high, "float"))
+        number = int(read_number(count, "int"))
+    except ValueError:
+        raise error from None
+    if not 1 <= number <= MOST:
+        raise error
+    # Numbers near the largest one overflow.
+    with np.errstate(over="ignore", invalid="ignore"):
+        values = np.linspace(*ends, number)
+    if not np.isfinite(values).all():
+        raise error
+    return values
+
+
+def finished_points(folder: Path) -> dict[str, Row]:
+    """Return the rows of the points that are finished in a folder of results, by key."""
+    return finished(folder / POINTS, sound=_is_row)
+
+
+def _is_row(key: str, row: Any) -> bool:
+    """Whether a stored result is a row, and that of the point it is called after."""
+    if not isinstance(row, dict) or not isinstance(row.get("error"), str):
+        return False
+    values, figures = row.get("values"), row.get("figures")
+    return isinstance(values, dict) and isinstance(figures, dict) and key_of(values) == key
 
 
 def sweep_chapter(
@@ -121,7 +155,7 @@ def sweep_chapter(
         return row | {"values": units[key]["values"], "figures": figures}
 
     with writing(kept_in, about={"chapter": chapter.name, "code": chapter.digest}):
-        done = finished(kept_in)
+        done = finished_points(folder)
         units = {
             point.key: {"values": dict(point.values)}
             for point in wanted
@@ -131,7 +165,7 @@ def sweep_chapter(
         try:
             complete(kept_in, run, units, workers=workers, title=chapter.name, kept=kept)
         finally:
-            done = finished(kept_in)
+            done = finished_points(folder)
             write_atomically(table, _table(chapter, points, done))
     errors = [(point, point.error or done[point.key]["error"]) for point in points]
     failed = [f"  {point.asked}: {error.splitlines()[0]}" for point, error in errors if error]

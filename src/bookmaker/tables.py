@@ -20,7 +20,6 @@ minutes mostly say nothing, and are not computed again.
 
 import csv
 import math
-import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -32,10 +31,11 @@ from typing import Any
 
 import numpy as np
 
-from bookmaker.base import Lost, csv_text, write_atomically
-from bookmaker.sweeps.engine import HERE, Workers, complete, finished, key_of, writing
+from bookmaker.base import BookError, Lost, csv_text, write_atomically
+from bookmaker.sweeps.engine import HERE, Workers, complete, finished, key_of, remove, writing
 
 Rows = list[dict[str, Any]]
+_COMPENDIUM = Path(__file__).parents[1] / "compendium"
 # The columns of a table of settings (`claims`) that are no choices.
 OUTCOME = ("value", "low", "high", "runs")
 
@@ -72,6 +72,11 @@ class Table:
         chapter = self.path.parent.name.removeprefix("c")
         return f"python -m bookmaker table {chapter} {self.path.stem}"
 
+    @property
+    def part(self) -> Path:
+        """The folder that keeps what is done until all is."""
+        return self.path.with_suffix(".csv.part")
+
     def read(self) -> dict[str, np.ndarray]:
         """Columns by name, as int64, float64 or strings; FileNotFoundError if it was not made."""
         return read_columns(self.path)
@@ -79,26 +84,29 @@ class Table:
     def make(self, workers: Workers = HERE) -> None:
         """Compute the units that are not done yet and write the table.
 
-        Raises ValueError where the columns of a row are not those of the first, RunError if
-        another process makes the table, RunError if there are no workers, and what `rows` raises.
+        Raises ValueError where the columns of a row are not those of the first or a unit has no
+        row, RunError if another process makes the table, RunError if there are no workers, and what
+        `rows` raises.
         """
-        part = self.path.with_suffix(".csv.part")
+        part = self.part
         units = {key_of(unit): unit for unit in self.units}
 
         def kept(key: str, rows: Rows | Lost) -> Rows:
             if isinstance(rows, Lost):
                 raise rows
+            if not rows:
+                raise ValueError(f"the unit {units[key]} of {self.path.stem} has no row")
             return rows_as_text(units[key], rows)
 
         with writing(part, about={"table": self.path.stem}):
-            done = finished(part)
+            done = finished(part, sound=_are_rows)
             missing = {key: unit for key, unit in units.items() if key not in done}
             complete(part, self.rows, missing, workers=workers, title=self.path.stem, kept=kept)
-            done = finished(part)
+            done = finished(part, sound=_are_rows)
             rows = [row for key in units for row in done[key]]
             text = csv_text(list(rows[0]), rows)
             write_atomically(self.path, f"# {self.command}\n{text}")
-            shutil.rmtree(part)
+            remove(part)
 
 
 def stored(
@@ -131,8 +139,15 @@ def read_columns(path: Path) -> dict[str, np.ndarray]:
 
 
 def tables_of(chapter: str) -> dict[str, Table]:
-    """The stored tables of a chapter by name, from the modules of its folder."""
-    folder = Path(__file__).parents[1] / "compendium" / f"c{chapter}"
+    """The stored tables of a chapter by name, from the modules of its folder.
+
+    Raises BookError if no folder is called like the chapter.
+    """
+    folders = {p.name[1:]: p for p in _COMPENDIUM.glob("c[0-9]*") if p.is_dir()}
+    if chapter not in folders:
+        there = ", ".join(sorted(folders))
+        raise BookError(f"no folder of stored tables for {chapter!r}; there are: {there}")
+    folder = folders[chapter]
     found: dict[str, Table] = {}
     for module in iter_modules([str(folder)], f"compendium.{folder.name}."):
         for value in vars(import_module(module.name)).values():
@@ -140,6 +155,11 @@ def tables_of(chapter: str) -> dict[str, Table]:
                 if isinstance(table, Table) and table.path.parent == folder:
                     found[table.path.stem] = table
     return found
+
+
+def _are_rows(_key: str, rows: object) -> bool:
+    """Whether a stored result is what `rows_as_text` gives."""
+    return isinstance(rows, list) and bool(rows) and all(isinstance(row, dict) for row in rows)
 
 
 def _column(values: Sequence[str]) -> np.ndarray:

@@ -9,7 +9,9 @@ except where the function raises `Lost`: its unit is not to blame.
 What is finished is kept in a folder that survives any death of its writer. Each finished unit is a
 file of JSON, written under another name and renamed when it is whole; a writer that is killed, or
 whose disk is full, leaves nothing under a final name. `about.json` says what work it is. Who writes
-holds a lock on it that the system gives back when the process ends, however it ends.
+holds a lock on the file `lock` that the system gives back when the process ends, however it ends.
+That file is opened, or made if it is not there, in one step, and never replaced: whoever comes at
+the same time asks for the same lock.
 """
 
 import contextlib
@@ -17,22 +19,25 @@ import fcntl
 import hashlib
 import json
 import logging
+import os
+import shutil
 import signal
 import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from tqdm import tqdm
 
-from bookmaker.base import Lost, RunError, write_atomically
+from bookmaker.base import Lost, RunError, has_no_room, write_atomically
 
 # How long a scheduler may take to answer, in seconds; how often a unit is tried again whose process
 # died.
 PATIENCE, RETRIES = 10.0, 2
 
-ABOUT = "about.json"
+ABOUT, LOCK = "about.json", "lock"
 
 Unit = Mapping[str, Any]
 
@@ -91,7 +96,8 @@ def stream(
 
     The value of a unit whose process died, every time it was tried, is the error `Lost`. `chunk`
     units make a task. Whoever stops early closes the iterator, which ends the workers. Raises
-    RunError where there are no workers to be had or a unit raises there; here what it raises.
+    RunError where there are no workers to be had or a unit raises there, OSError where the disk of
+    one of them is full; here what a unit raises.
     """
     if not units or workers == HERE:
         for place, unit in enumerate(units):
@@ -116,19 +122,21 @@ def stream(
             except (KilledWorker, Lost) as error:
                 lost = Lost(f"the worker died here, every time it was tried: {error}")
                 values = [lost] * len(units[start : start + chunk])
-            if isinstance(values, RunError):
+            if isinstance(values, RunError | OSError):
                 raise values
             yield from enumerate(values, start)
             future.release()
 
 
-def _chunk(function: Callable[..., Any], units: Sequence[Unit]) -> list[Any] | RunError:
+def _chunk(function: Callable[..., Any], units: Sequence[Unit]) -> list[Any] | RunError | OSError:
     """What a worker does in one task: the values, or what a unit raised; Dask tries Lost again."""
     try:
         return [function(**unit) for unit in units]
     except Lost:
         raise
-    except Exception:
+    except Exception as error:
+        if isinstance(error, OSError) and has_no_room(error):
+            return OSError(error.errno, error.strerror, error.filename)
         return RunError(traceback.format_exc().strip())
 
 
@@ -193,18 +201,49 @@ def writing(folder: Path, *, about: Mapping[str, Any]) -> Iterator[None]:
     `about` says what work it is; what is there must belong to the same. Raises RunError if
     another process holds it or if it belongs to other work, OSError if it cannot be written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / ABOUT).exists():
-        write_atomically(folder / ABOUT, json.dumps(about))
-    with (folder / ABOUT).open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RunError(f"another process is at work on {folder}") from None
-        known = file.read().decode(errors="replace")
+    with _locked(folder):
+        if not (folder / ABOUT).exists():
+            write_atomically(folder / ABOUT, json.dumps(about))
+        known = (folder / ABOUT).read_text(encoding="utf-8", errors="replace")
         if known != json.dumps(about):
             raise RunError(f"{folder} belongs to {known}, not to {about}: choose another folder")
         yield
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder, which is made if it is not there."""
+    for _ in range(100):
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+        except FileNotFoundError:
+            continue  # Removed in between by who had finished.
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_open_at(lock, folder / LOCK):
+                yield
+                return
+        except BlockingIOError:
+            raise RunError(f"another process is at work on {folder}") from None
+        finally:
+            os.close(lock)
+    raise RunError(f"{folder} is removed again and again: choose another folder")
+
+
+def _is_open_at(descriptor: int, path: Path) -> bool:
+    """Whether the open file is the one that has this name now: not one that was removed."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def remove(folder: Path) -> None:
+    """Remove a store that the caller holds, in one step for everybody who comes now."""
+    gone = folder.with_name(f".{uuid4().hex}{folder.suffix}")
+    folder.rename(gone)
+    shutil.rmtree(gone)
 
 
 def add(folder: Path, key: str, result: Any) -> None:
@@ -212,11 +251,16 @@ def add(folder: Path, key: str, result: Any) -> None:
     write_atomically(folder / f"{key}.json", json.dumps(result, ensure_ascii=False))
 
 
-def finished(folder: Path) -> dict[str, Any]:
-    """Return the results of finished units by key."""
+def finished(folder: Path, *, sound: Callable[[str, Any], bool]) -> dict[str, Any]:
+    """Return the results of finished units by key.
+
+    What is there and is not `sound(key, result)` is not finished: a damaged file is computed anew.
+    """
     found = {}
     for path in sorted(folder.glob("p*.json")):
         # If the machine itself went down before the disk had it, there is half of it.
-        with contextlib.suppress(ValueError):
-            found[path.stem] = json.loads(path.read_bytes())
+        with contextlib.suppress(ValueError, RecursionError):
+            result = json.loads(path.read_bytes())
+            if sound(path.stem, result):
+                found[path.stem] = result
     return found
