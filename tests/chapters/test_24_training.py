@@ -431,4 +431,7 @@ def test_units_of_the_tables_again(table):
         if unit["arm"] == arm and unit.get("experiment") in (None, "recall", "copies")
     )
     within = dict.fromkeys(("accuracy", "residual", "separation"), 0.05)
+    # Near zero a loss says how far beyond certainty a network went before its rate fell to zero,
+    # which rounding alone multiplies by several: 0.0001 and 0.0004 are the same training.
+    within |= dict.fromkeys(("loss", "bits", "held"), 0.01)
     assert deviations(replace(table, checked=chosen, rtol=0.05, within=within)) == []
