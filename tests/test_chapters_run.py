@@ -260,7 +260,7 @@ def test_a_worker_that_died_is_said_in_a_line_and_a_build_that_is_ended_writes_n
     monkeypatch.setattr(command, "rebuild", die)
     result = call(built_checkout, "build", "--all")
     assert (result.exit_code, result.stderr) == (1, "Error: 01_small: the worker died here\n")
-    table = Table(path=built_checkout / "squares.csv", units=[{"x": 1}], rows=die)
+    table = Table(path=built_checkout / "squares.csv", units=[{"x": 1}], rows=die, seconds=1)
     monkeypatch.setattr(command, "tables_of", lambda _: {"squares": table})
     result = call(built_checkout, "table", "01_small", "squares")
     assert (result.exit_code, result.stderr) == (1, "Error: the worker died here\n")
@@ -275,6 +275,20 @@ def test_a_worker_that_died_is_said_in_a_line_and_a_build_that_is_ended_writes_n
     )
     assert path.read_bytes() == before
     assert sorted(path.parent.iterdir()) == [path, source]
+
+
+def test_the_small_unit_of_a_table_is_made_by_its_command(built_checkout, call, monkeypatch):
+    path = built_checkout / "squares.csv"
+    made = {"path": path, "units": [{"x": 5}], "rows": lambda x: [{"y": x**2}], "seconds": 1.0}
+    tables = {"squares": Table(**made, small={"x": 2}), "cubes": Table(**made)}
+    monkeypatch.setattr(command, "tables_of", lambda _: tables)
+    result = call(built_checkout, "table", "01_small", "squares", "--small")
+    assert result.exit_code == 0, result.output
+    assert path.with_name("squares.small.csv").read_text("utf-8").splitlines()[1:] == ["x,y", "2,4"]
+    assert not path.exists()
+    result = call(built_checkout, "table", "01_small", "cubes", "--small")
+    assert result.exit_code != 0
+    assert "Error: 01_small has the tables with a small unit squares\n" in result.stderr
 
 
 @pytest.mark.nightly

@@ -146,16 +146,21 @@ def sweep(
 @main.command("table")
 @click.argument("chapter")
 @click.argument("name", required=False)
+@option("--small", is_flag=True, help="Make the rows of its small unit, which tests compute again.")
 @workers_option(default=0)
 @scheduler_option
-def table(chapter: str, name: str | None, **workers: Any) -> None:
+def table(chapter: str, name: str | None, small: bool, **workers: Any) -> None:
     """Make a chapter's stored table anew, or go on with it; without NAME list what there is."""
     found = tables_of(chapter)
+    if small:
+        found = {name: table for name, table in found.items() if table.small is not None}
     if name not in found:
-        raise BookError(f"{chapter} has the tables {', '.join(sorted(found)) or 'none'}")
-    keep(f"what is finished is kept in {found[name].part}; the same command goes on")
-    found[name].make(workers=Workers(**workers))
-    click.echo(found[name].path)
+        kind = "tables with a small unit" if small else "tables"
+        raise BookError(f"{chapter} has the {kind} {', '.join(sorted(found)) or 'none'}")
+    made = found[name].again if small else found[name]
+    keep(f"what is finished is kept in {made.part}; the same command goes on")
+    made.make(workers=Workers(**workers))
+    click.echo(made.path)
 
 
 @main.command("build")

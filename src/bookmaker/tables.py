@@ -11,19 +11,20 @@ line is a comment with the command, then come the names of the columns and one l
 a unit: an interrupted command goes on where it stopped, and the table is replaced when all units
 are there. Two processes cannot make one table at a time.
 
+Every table names the unit that `tests/test_tables.py` computes again, and what it costs: up to a
+second in `make test`, up to a minute in `make test-all`. Where every unit is dearer, `small` is one
+of the same code at a smaller size, whose rows lie in `NAME.small.csv`; `--small` makes these.
+
 Numbers are written with six significant digits. Trainings amplify rounding, so that another
 processor gives slightly different rows; a chapter prints from a table what an interval or a
-margin covers. Of every table that says how long a unit takes (`seconds`), `tests/test_tables.py`
-computes one unit again and compares it within what the table states. Tables whose units take
-minutes mostly say nothing, and are not computed again.
+margin covers, and a unit computed again is compared within what the table states.
 """
 
 import csv
-import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -45,14 +46,16 @@ class Table:
     """One table: where it lies, the units of work, and `rows(**unit)`, a list of dictionaries.
 
     `units` are dictionaries of numbers and words; every row has the columns of its unit, then
-    those that `rows` gives, the same for all units. A test computes the unit `checked` again,
-    which takes about `seconds` (infinite: nobody has said so yet); numbers may differ by `rtol` of
-    their size, or by what `within` says of their column (infinite: the column is not compared).
+    those that `rows` gives, the same for all units. A test computes the unit `checked` again or,
+    where every unit is too dear, the unit `small`: arguments of `rows` that ask for less work, with
+    a table of its own. It takes about `seconds` of one core; numbers may differ by
+    `rtol` of their size, or by what `within` says of their column (infinite: the column is not
+    compared).
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     table = Table(path=Path(folder) / "squares.csv", units=[{"x": 2}, {"x": 3}],
-    ...                   rows=lambda x: [{"square": x**2}])
+    ...                   rows=lambda x: [{"square": x**2}], seconds=0.1)
     ...     table.make()
     ...     table.read()["square"]
     array([4, 9])
@@ -61,8 +64,9 @@ class Table:
     path: Path
     units: Sequence[dict[str, Any]]
     rows: Callable[..., Rows]
+    seconds: float
     checked: int = 0
-    seconds: float = math.inf
+    small: Mapping[str, Any] | None = None
     rtol: float = 1e-5
     within: Mapping[str, float] = field(default_factory=dict)
 
@@ -70,7 +74,16 @@ class Table:
     def command(self) -> str:
         """What to type to make it anew."""
         chapter = self.path.parent.name.removeprefix("c")
-        return f"python -m bookmaker table {chapter} {self.path.stem}"
+        name, _, small = self.path.stem.partition(".")
+        return f"python -m bookmaker table {chapter} {name}{small and ' --small'}"
+
+    @property
+    def again(self) -> "Table":
+        """The table whose unit `checked` is computed again: this one, or that of unit `small`."""
+        if self.small is None:
+            return self
+        path = self.path.with_suffix(".small.csv")
+        return replace(self, path=path, units=[dict(self.small)], checked=0, small=None)
 
     @property
     def part(self) -> Path:

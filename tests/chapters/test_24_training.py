@@ -2,7 +2,6 @@
 
 import itertools
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -414,21 +413,3 @@ def test_the_choices_are_those_of_the_tuning():
     for (experiment, arm), found in groups(tuning, "experiment", "arm"):
         losses = {cell: np.mean(rows["loss"]) for cell, rows in groups(found, "rate", "strength")}
         assert study.EXPERIMENTS[experiment][-1][arm] == min(losses, key=losses.get)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    "table", [study.TUNING, study.RECALL, study.COPIES, TABLES["layers_recall"]]
-)
-def test_units_of_the_tables_again(table):
-    """All trainings of an arm whose trainings take seconds; its rows were made side by side."""
-    from test_tables import deviations
-
-    arm = "averaging" if "strength" in table.units[0] else "attention"
-    (chosen, *_) = (
-        place
-        for place, unit in enumerate(table.units)
-        if unit["arm"] == arm and unit.get("experiment") in (None, "recall", "copies")
-    )
-    within = dict.fromkeys(("accuracy", "residual", "separation"), 0.05)
-    assert deviations(replace(table, checked=chosen, rtol=0.05, within=within)) == []

@@ -263,7 +263,7 @@ def exponential_recall(
     return np.transpose(shares)
 
 
-@stored("capacity", [{"dim": dim} for dim in NETWORKS], seconds=3.0, within={"overlap": 0.05})
+@stored("capacity", [{"dim": dim} for dim in NETWORKS], seconds=2.0, within={"overlap": 0.05})
 def CAPACITY(dim: int) -> Rows:
     """Overlap left of a stored pattern, a row for each load and network."""
     ends = end_overlaps(dim, loads=LOADS.tolist(), networks=NETWORKS[dim], seed=dim)[0].mean(-1)
@@ -274,7 +274,7 @@ def CAPACITY(dim: int) -> Rows:
 @stored(
     "exponents",
     [{"degree": degree} for degree in SIZES],
-    seconds=3.0,
+    seconds=0.7,
     within={"capacity": 0.02, "error": 0.2, "exponent": 0.02, "exponent_error": 0.01},
 )
 def EXPONENTS(degree: int) -> Rows:
@@ -286,7 +286,7 @@ def EXPONENTS(degree: int) -> Rows:
 @stored(
     "birthday",
     [{"dim": dim} for dim in (10, 13, 16)],
-    seconds=3.0,
+    seconds=1.0,
     within={"share": 0.02, "half": 0.5, "half_error": 0.1},
 )
 def BIRTHDAY(dim: int) -> Rows:
@@ -320,7 +320,7 @@ def STEEPER(below: float, above: float, sizes: str) -> Rows:
 @stored(
     "settings_A7",
     grid(degree=tuple(SIZES), target=(0.003, 0.01, 0.03, 0.1)),
-    seconds=3.0,
+    seconds=0.7,
     within={"value": 0.03, "low": 0.03, "high": 0.03},
 )
 def DEGREES(degree: int, target: float) -> Rows:
@@ -348,7 +348,7 @@ def birthday_scale(dim: int, *, filling: float) -> tuple[float, float]:
 @stored(
     "settings_A8",
     grid(small=(9, 10, 11), filling=(0.6, 0.9, 1.3, 1.6), root=("of d", "none")),
-    seconds=5.0,
+    seconds=3.0,
     within={"value": 0.05, "low": 0.05, "high": 0.05},
 )
 def DOUBLINGS(small: int, filling: float, root: str) -> Rows:

@@ -296,7 +296,7 @@ def copies_overlap(
     return mean_estimate(np.reshape(squares, (networks, 20)).mean(axis=1))
 
 
-@stored("retrieval", grid(dim=NETWORKS, load=LOADS, fraction=FRACTIONS))
+@stored("retrieval", grid(dim=NETWORKS, load=LOADS, fraction=FRACTIONS), seconds=2.0)
 def RETRIEVAL(dim: int, load: float, fraction: float) -> Rows:
     """Overlap kept and energy below the temperature of melting."""
     overlap, energy = retrieval(
@@ -305,7 +305,7 @@ def RETRIEVAL(dim: int, load: float, fraction: float) -> Rows:
     return rows_of(overlap=overlap, energy=energy)
 
 
-@stored("melting", grid(dim=NETWORKS, load=LOADS))
+@stored("melting", grid(dim=NETWORKS, load=LOADS), seconds=1.5)
 def MELTING(dim: int, load: float) -> Rows:
     """Where heated networks lose their pattern, a row for each."""
     seed = dim + round(1e4 * load) + 1
@@ -313,14 +313,16 @@ def MELTING(dim: int, load: float) -> Rows:
     return rows_of(network=range(len(fractions)), fraction=fractions)
 
 
-@stored("copies", grid(dim=(500, 1000, 2000), temperature=(0.9, 1.0, 1.1, 1.35, 1.5, 1.8)))
+@stored(
+    "copies", grid(dim=(500, 1000, 2000), temperature=(0.9, 1.0, 1.1, 1.35, 1.5, 1.8)), seconds=3.0
+)
 def COPIES(dim: int, temperature: float) -> Rows:
     """Squared overlap of two copies that started at random."""
     how: dict[str, Any] = {"temperature": temperature, "seed": dim + round(100 * temperature)}
     return rows_of(squared=copies_overlap(dim, load=GLASS_LOAD, networks=32, **how))
 
 
-@stored("settings_A6b", MELTING.units, seconds=0.5)
+@stored("settings_A6b", MELTING.units, seconds=0.1)
 def MELTS_LATER(dim: int, load: float) -> Rows:
     """Temperature at which networks lose a pattern, less 1 + √α, where the theory's glass ends."""
     table = MELTING.read()

@@ -187,7 +187,7 @@ def elsewhere(one: tuple[Array, Array], *, other: tuple[Array, Array]) -> dict[s
     grid(start=["in balance"], ratio=(0.03, 0.3, 1.0, 3.0, 30.0))
     + grid(start=["empty"], ratio=(0.03, 0.3, 1.0, 3.0, 10.0))
     + grid(start=["unit steps"], ratio=[0.0]),
-    seconds=3.0,
+    seconds=1.0,
     within={"count": 2, "tried": 2, "low": 0.02, "high": 0.02},
 )
 def ENDS(start: str, ratio: float) -> Rows:

@@ -175,7 +175,7 @@ def shares_of_kinds(patterns: torch.Tensor, *, factors: np.ndarray) -> np.ndarra
         centring=INVARIANT,
         norm=("own", "equal"),
     ),
-    seconds=0.5,
+    seconds=0.1,
     within={"value": 0.011, "low": 0.011, "high": 0.011},
 )
 def SETTINGS(half: str, hidden: float, centring: str, norm: str) -> Rows:

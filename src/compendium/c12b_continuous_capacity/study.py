@@ -294,6 +294,7 @@ def line_fit(x: np.ndarray, *, values: np.ndarray, errors: np.ndarray) -> tuple[
         # Widths at which so many patterns reach the capacity of the theory.
         for dim in (round(log / capacity(beta, ensemble=ensemble)) for log in (5, 7, 9, 11))
     ],
+    seconds=1.0,
 )
 def ONE_STEP(ensemble: str, beta: float, dim: int) -> Rows:
     """ln N at which half of the patterns are outweighed in one step."""
@@ -303,7 +304,11 @@ def ONE_STEP(ensemble: str, beta: float, dim: int) -> Rows:
     return rows_of(log_count=found)
 
 
-@stored("basins", [{"load": load, "dim": dim} for load, dims in BASIN_DIMS.items() for dim in dims])
+@stored(
+    "basins",
+    [{"load": load, "dim": dim} for load, dims in BASIN_DIMS.items() for dim in dims],
+    seconds=0.1,
+)
 def BASINS(load: float, dim: int) -> Rows:
     """Overlap that half of the noisy queries need, beside that of independent levels."""
     count = round(np.exp(load * dim))
@@ -313,7 +318,7 @@ def BASINS(load: float, dim: int) -> Rows:
     return rows_of(count=count, one_step=one_step, at_rest=at_rest, levels=np.median(levels) / dim)
 
 
-@stored("fold", [{"dim": root**2} for root in range(7, 15)])
+@stored("fold", [{"dim": root**2} for root in range(7, 15)], seconds=0.2)
 def FOLD(dim: int) -> Rows:
     """ln N at which half of the patterns lose their state."""
     fold = retrieval_fold(dim, beta=dim**-0.5)
@@ -324,7 +329,7 @@ def FOLD(dim: int) -> Rows:
     return rows_of(log_count=found)
 
 
-@stored("kept", grid(count=COUNTS, dim=DIMS))
+@stored("kept", grid(count=COUNTS, dim=DIMS), seconds=0.1)
 def KEPT_TABLE(count: int, dim: int) -> Rows:
     """Overlap that is left of stored patterns."""
     given: dict[str, Any] = {"beta": dim**-0.5, "memories": MEMORIES[count], "seed": count + dim}
@@ -332,7 +337,7 @@ def KEPT_TABLE(count: int, dim: int) -> Rows:
 
 
 @stored(
-    "settings_A13b", grid(count=(128, 512, 2048), dim=(16, 64, 256), hotter=(1.0, 1.5)), seconds=1.0
+    "settings_A13b", grid(count=(128, 512, 2048), dim=(16, 64, 256), hotter=(1.0, 1.5)), seconds=0.1
 )
 def CROWDS(count: int, dim: int, hotter: float) -> Rows:
     """Y of an unrelated query at β = `hotter`/√d, less the 0.1 of a glass."""

@@ -91,7 +91,7 @@ PICTURES, PATTERNS = ("raw", "equal norm"), 20
     "held_out",
     grid(half=[3.0], shift=SHIFTS, seed=range(SEEDS))
     + grid(half=[2.0], shift=[0.5], seed=range(SEEDS)),
-    seconds=1.0,
+    seconds=0.1,
     within={"excess": 0.02},
 )
 def HELD_OUT(half: float, shift: float, seed: int, count: int = 1000) -> Rows:
@@ -204,7 +204,7 @@ def lost_by_cd(pictures: str, *, beta: float, schedule: str, split: int) -> floa
 @stored(
     "settings_A12",
     grid(pictures=PICTURES, beta=(1.0, 2.0, 5.0), schedule=("constant", "annealed")),
-    seconds=20.0,
+    seconds=5.0,
     within={"value": 1.0, "low": 2.0, "high": 2.0},
 )
 def SETTINGS(pictures: str, beta: float, schedule: str) -> Rows:

@@ -163,7 +163,7 @@ def traces_of(sources: Sequence[str], length: int) -> list[LayerTrace]:
 
 
 _UNITS = grid(length=LENGTHS, source=TEXTS)
-_CHECK: dict[str, Any] = {"checked": 3, "seconds": 6.0, "rtol": 1e-3}
+_CHECK: dict[str, Any] = {"checked": 3, "seconds": 4.0, "rtol": 1e-3}
 
 
 @stored("steps", _UNITS, **_CHECK, within=dict.fromkeys(PARTS, 1e-4))
@@ -184,7 +184,7 @@ def STAGES_TABLE(length: int, source: str) -> Rows:
     return rows_of(layer=range(len(changes)), change=np.mean(changes, axis=1))
 
 
-@stored("turned", grid(length=LENGTHS, seed=range(SEEDS)))
+@stored("turned", grid(length=LENGTHS, seed=range(SEEDS)), seconds=6.0)
 def TURNED(length: int, seed: int) -> Rows:
     """One draw over all windows of all texts: `turned_steps`, `residual` the same for all heads."""
     rows = []
@@ -195,7 +195,7 @@ def TURNED(length: int, seed: int) -> Rows:
     return rows
 
 
-@stored("untrained", grid(kind=("initial", "shuffled"), seed=range(SEEDS)))
+@stored("untrained", grid(kind=("initial", "shuffled"), seed=range(SEEDS)), seconds=2.0)
 def UNTRAINED(kind: str, seed: int) -> Rows:
     """Mean overlap energy of one draw of weights, over heads and one window of each text."""
     control = random_weights(encoder(), kind, seed=seed)

@@ -135,7 +135,13 @@ def train_toy(
     return {"step": np.array(list(kept))} | stacked
 
 
-@stored("toy", grid(goal=GOALS))
+@stored(
+    "toy",
+    grid(goal=GOALS),
+    small={"goal": "recall", "steps": 80, "seeds": [0, 1]},
+    seconds=2.0,
+    within={"cosine": 1e-3, "loss": 1e-3},
+)
 def TOY(goal: str, *, steps: int = 4000, seeds: Sequence[int] = range(12)) -> Rows:
     """The long trainings of twelve copies, a row a copy, layer and eighth of the training."""
     found = train_toy(goal, seeds=seeds, steps=steps, record_every=steps // 8)
@@ -145,10 +151,16 @@ def TOY(goal: str, *, steps: int = 4000, seeds: Sequence[int] = range(12)) -> Ro
     return rows_of(**place, cosine=found["cosine"].ravel(), **columns)
 
 
-@stored("toy_longer", grid(goal=GOALS))
-def LONGER(goal: str) -> Rows:
+@stored(
+    "toy_longer",
+    grid(goal=GOALS),
+    small={"goal": "avoid", "steps": 80},
+    seconds=2.0,
+    within={"cosine": 1e-3, "loss": 1e-3},
+)
+def LONGER(goal: str, *, steps: int = 40_000) -> Rows:
     """Five other copies, trained ten times as long."""
-    return TOY.rows(goal, steps=40_000, seeds=range(200, 205))
+    return TOY.rows(goal, steps=steps, seeds=range(200, 205))
 
 
 def read_toy(kept: Table = TOY) -> dict[str, dict[str, np.ndarray]]:
@@ -169,7 +181,7 @@ def read_toy(kept: Table = TOY) -> dict[str, dict[str, np.ndarray]]:
         *grid(goal=[f"depth in {name}" for name in TEXTS], layers=(6,), window=LENGTHS),
     ],
     checked=1,
-    seconds=6.0,
+    seconds=3.0,
     within={"value": 0.1, "low": 0.2, "high": 0.2},
 )
 def SETTINGS(goal: str, layers: int, window: int) -> Rows:

@@ -223,12 +223,15 @@ Measures = Iterable[tuple[str, str, float, float, np.ndarray]]
     "boundary",
     grid(training=("balanced", "linear", "matched"), first_seed=(0,))
     + grid(training=("balanced",), first_seed=(10,)),
+    small={"training": "balanced", "first_seed": 0, "count": 2, "steps": 300},
+    seconds=5.0,
+    within={"value": 0.01},
 )
-def BOUNDARY(training: str, first_seed: int) -> Rows:
-    """Train, then measure the boundary law and, with softmax attention, kicks."""
-    seeds = range(first_seed, first_seed + 10)
+def BOUNDARY(training: str, first_seed: int, *, count: int = 10, steps: int = 700) -> Rows:
+    """Train `count` seeds, then measure the boundary law and, with softmax attention, kicks."""
+    seeds = range(first_seed, first_seed + count)
     kind, goal = ("linear", "balanced") if training == "linear" else ("softmax", training)
-    weights, pools = model.train(seeds, steps=700, goal=goal, kind=kind)
+    weights, pools = model.train(seeds, steps=steps, goal=goal, kind=kind)
     measures = [*_law(weights, pools, "valid", kind), *_law(weights, pools, "test", kind)]
     if kind == "softmax":
         measures += _kicks(weights, pools)
@@ -274,12 +277,18 @@ def _kicks(weights: Weights, pools: list[Pool]) -> Measures:
         yield f"radius, {name}", "test", copies, 0, radius(shares)
 
 
-@stored("labelings", grid(labelings=(1, 4, 16, 64, 0)))
-def LABELINGS(labelings: int) -> Rows:
+@stored(
+    "labelings",
+    grid(labelings=(1, 4, 16, 64, 0)),
+    small={"labelings": 4, "seeds": 2, "steps": 100},
+    seconds=1.5,
+    within={"wins": 0.03},
+)
+def LABELINGS(labelings: int, *, seeds: int = 10, steps: int = 1000) -> Rows:
     """Train on so many labelings (0: a new one in every episode), then the conflict trials."""
-    weights, pools = model.train(range(10), steps=1000, labelings=labelings)
+    weights, pools = model.train(range(seeds), steps=steps, labelings=labelings)
     wins = conflict_shares(weights, pools, count=EPISODES).T.ravel()
-    number, seed = np.repeat(NUMBERS, 10), np.tile(range(10), len(NUMBERS))
+    number, seed = np.repeat(NUMBERS, seeds), np.tile(range(seeds), len(NUMBERS))
     return rows_of(number=number, seed=seed, wins=wins)
 
 
@@ -321,7 +330,7 @@ def laws(most: float) -> tuple[float, float]:
 @stored(
     "settings_A16b",
     grid(training=STORED, images=("training classes", "unseen classes"), ratio=(4, 8)),
-    seconds=0.5,
+    seconds=0.1,
 )
 def LAW(training: str, images: str, ratio: int) -> Rows:
     """How the boundary saturates: −½ as a step of linear regression, ½ as a memory."""
@@ -337,7 +346,7 @@ _fast = cache(lambda: model.train(range(300, 306), steps=700, rate=6e-3))
 @stored(
     "settings_A16",
     grid(training=(*STORED, FAST), demonstrations=(1, 8), kick=(0.5, 2.0)),
-    seconds=0.5,
+    seconds=0.1,
 )
 def PULL(training: str, demonstrations: int, kick: float) -> Rows:
     """One half less what is left of a kick to the query, unseen classes."""

@@ -171,7 +171,7 @@ def HOPS_AGAIN(arm: str, links: int, rate: float) -> Rows:
     return HOPS.rows(arm, links, rate, first_seed=SEEDS)
 
 
-@stored("search", grid(arm=LINKED, links=LINKS, seed=range(3)))
+@stored("search", grid(arm=LINKED, links=LINKS, seed=range(3)), seconds=1.5)
 @torch.no_grad()
 def SEARCH(arm: str, links: int, seed: int) -> Rows:
     """Accuracy on 1000 lines of the best reader that a random search of 384 settings finds."""

@@ -121,7 +121,11 @@ def _copies(systems: Mapping[int, int], *, after: Mapping[int, int] = {}) -> Row
     return [{"size": n, "copy": first + copy} for n, first, many in counts for copy in range(many)]
 
 
-@stored("errors", [{"kind": kind, **unit} for kind in BETAS for unit in _copies(SYSTEMS[kind])])
+@stored(
+    "errors",
+    [{"kind": kind, **unit} for kind in BETAS for unit in _copies(SYSTEMS[kind])],
+    seconds=3.0,
+)
 def ERRORS(kind: str, size: int, copy: int) -> Rows:
     """Squared errors of the theories in one system."""
     # The noise of all pairs is about 1/(copies · sweeps · √N), and the error of adaptive TAP in
@@ -133,7 +137,7 @@ def ERRORS(kind: str, size: int, copy: int) -> Rows:
 COLD = 1.2
 
 
-@stored("errors_colder", _copies({32: 96, 64: 72, 128: 48, 256: 20}), seconds=1.0, rtol=1e-2)
+@stored("errors_colder", _copies({32: 96, 64: 72, 128: 48, 256: 20}), seconds=5.0, rtol=1e-2)
 def COLDER(size: int, copy: int) -> Rows:
     """As `ERRORS`, Gaussian couplings at β = 1.2, other systems."""
     run = {"sweeps": 10_000 if size < 256 else 25_600, "seed": 1000 * size + 500 + copy}
@@ -179,7 +183,7 @@ def _setting(slope: Estimate, *, against: float, sign: int) -> Rows:
     return [{"value": value, "low": value - wide, "high": value + wide, "runs": slope.samples}]
 
 
-@stored("settings_B7f", grid(smallest=(32, 64, 128), largest=(512, 1024), half=(0, 1)), seconds=1.0)
+@stored("settings_B7f", grid(smallest=(32, 64, 128), largest=(512, 1024), half=(0, 1)), seconds=0.1)
 def FASTER(smallest: int, largest: int, half: int) -> Rows:
     """How much faster than 1/N the squared error of adaptive TAP falls, by its exponent."""
     table = ERRORS.read()
@@ -213,7 +217,7 @@ CLAUSES = {
         if kind == "gaussian" or beta != COLD
         if kind != "rotated" or (smallest, systems) == (32, "all")
     ],
-    seconds=1.0,
+    seconds=0.1,
 )
 def EXACT(clause: str, smallest: int, systems: str, beta: float) -> Rows:
     """How far an exponent of B7b, or a difference of two, lies on the side that is asked for."""
@@ -268,10 +272,10 @@ def _overlap_rows(size: int, copy: int) -> Rows:
 
 
 FIRST = {32: 200, 64: 120, 128: 60, 256: 24, 512: 24}
-OVERLAPS = stored("overlaps", _copies(FIRST))(_overlap_rows)
+OVERLAPS = stored("overlaps", _copies(FIRST), seconds=0.5)(_overlap_rows)
 # Drawn after the region of B7c, until time was up.
 _AGAIN = _copies({32: 68, 64: 40, 128: 19, 256: 6}, after=FIRST)
-OVERLAPS_AGAIN = stored("overlaps_again", _AGAIN)(_overlap_rows)
+OVERLAPS_AGAIN = stored("overlaps_again", _AGAIN, seconds=0.5)(_overlap_rows)
 
 
 def width_exponent(beta: float, *, smallest: int = 32, systems: str = "first") -> Estimate:
@@ -289,7 +293,7 @@ def width_exponent(beta: float, *, smallest: int = 32, systems: str = "first") -
         *grid(beta=(0.8, 1.0, 2.0, 3.0), smallest=(32, 64, 128), systems=("first", "all")),
         *grid(beta=(0.8, 1.0, 2.0, 3.0), smallest=(32, 64), systems=("new",)),
     ],
-    seconds=1.0,
+    seconds=0.1,
 )
 def WIDTHS(beta: float, smallest: int, systems: str) -> Rows:
     """Before the line how much faster, beyond it how much slower than on it the width falls."""
@@ -381,7 +385,7 @@ def _paths(
 @stored(
     "settings_B7d",
     grid(of_the_line=(0.3, 0.5, 0.7, 0.8, 0.9, 1.2), size=(128, 512), field_std=(0.2, 0.5)),
-    seconds=2.0,
+    seconds=0.1,
     rtol=0.0,
     within={"value": 0.11, "low": 0.15, "high": 0.15},
 )

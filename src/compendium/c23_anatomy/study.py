@@ -273,7 +273,7 @@ def distance_to_saddle(module: SpinTransformerModule, inputs: Tensor) -> tuple[f
         sites=(12, 48),
         scores=("random", "identity"),
     ),
-    seconds=2.0,
+    seconds=0.1,
     within={"value": 0.02, "low": 0.02, "high": 0.02},
 )
 def MOSTLY_RESIDUAL(strength: float, gamma: float, sites: int, scores: str) -> Rows:
@@ -414,7 +414,7 @@ def LEARNED(gamma: float, surroundings: str, seed: int) -> Rows:
         data=("1500 systems, 400", "1500 systems, 2500", "3000 systems, 2500"),
         seeds=("first five", "last five"),
     ),
-    seconds=1.0,
+    seconds=0.1,
 )
 def SETTINGS(gamma: float, data: str, seeds: str) -> Rows:
     """How far what is learned of clusters lies above one half: median and range of five."""

@@ -288,7 +288,7 @@ def _share(wrong: Tensor, whole: Tensor) -> float:
     return 1 - float(wrong.square().sum() / whole.square().sum())
 
 
-@stored("layers", [{"layer": layer} for layer in range(6)])
+@stored("layers", [{"layer": layer} for layer in range(6)], seconds=12.0, rtol=1e-3)
 @torch.no_grad()
 def LAYERS(layer: int) -> Rows:
     """What the parts of one layer predict: a row for each text, target and part."""
@@ -421,7 +421,7 @@ def SETTINGS(length: int) -> Rows:
         companion=("response", "onsager"),
         layers=("all", "first three", "last three"),
     ),
-    seconds=1.0,
+    seconds=0.1,
 )
 def READING(mixing: str, companion: str, layers: str) -> Rows:
     """What the worse of both halves of B9c lacks, mean of layers, by texts."""

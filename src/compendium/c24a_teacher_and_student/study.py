@@ -134,6 +134,8 @@ def learn(
         *grid(data=("spins",), student=("saddle",), samples=SAMPLES),
         *grid(data=("long",), student=("saddle",), samples=(8, 32, 128)),
     ],
+    seconds=4.0,
+    rtol=0.05,
 )
 def TEACHER(data: str, student: str, samples: int) -> Rows:
     """One row a teacher: relative error of A and what noise allows.
@@ -156,7 +158,12 @@ def TEACHER(data: str, student: str, samples: int) -> Rows:
     return rows
 
 
-@tables.stored("scale", grid(data=("theory", "spins"), samples=(16,)))
+@tables.stored(
+    "scale",
+    grid(data=("theory", "spins"), samples=(16,)),
+    seconds=5.0,
+    within={"beta": 1e-3, "strength": 1e-3},
+)
 def SCALE(data: str, samples: int) -> Rows:
     """One row a teacher: what ln β and ln g of the saddle's student are above the teacher's."""
     return [
@@ -201,7 +208,7 @@ def _fresh(seed: int, **options: Any) -> SpinTransformerModule:
 @tables.stored(
     "settings_B10c",
     grid(samples=(4, 8, 16, 32, 64, 128), factor=(1.5, 2.0, 3.0)),
-    seconds=1.0,
+    seconds=0.1,
 )
 def SETTINGS(samples: int, factor: float) -> Rows:
     """How far the error of ten students over their own bounds is below `factor`, by the median."""

@@ -171,7 +171,7 @@ def squared_errors(
 @stored(
     "sizes",
     grid(symmetry=(0.0, 1.0), size=(16, 32, 64, 128, 256)),
-    seconds=1.0,
+    seconds=0.5,
     rtol=0.2,
     within={"value": 2e-4, "error": 2e-4},
 )
@@ -247,7 +247,7 @@ def binder_crossing(
     return at, ratio
 
 
-@stored("order", grid(size=(64, 128, 256, 512), copy=range(24)))
+@stored("order", grid(size=(64, 128, 256, 512), copy=range(24)), seconds=0.2)
 def ORDER(size: int, copy: int) -> Rows:
     """The moments of one network at each inverse temperature."""
     run = order_moments(size, betas=np.array(BETAS), systems=1, steps=600, seed=1000 * size + copy)
@@ -267,7 +267,7 @@ def stored_moments(size: int) -> np.ndarray:
         for small, large in combinations((64, 128, 256, 512), 2)
         for choice in grid(half=("all", "even", "odd"), betas=(5, 3))
     ],
-    seconds=1.0,
+    seconds=0.1,
 )
 def CROSSINGS(small: int, large: int, half: str, betas: int) -> Rows:
     """What the crossing lacks to be 0.05 off theory's critical point, with two bootstrap errors.

@@ -247,7 +247,13 @@ def _thinned(batch: Batch) -> Batch:
     return Batch(*(part[::4] for part in batch))
 
 
-@stored("tuning", [*grid(task=("recall",), arm=ARMS), *grid(task=("text",), arm=TEXT_ARMS)])
+@stored(
+    "tuning",
+    [*grid(task=("recall",), arm=ARMS), *grid(task=("text",), arm=TEXT_ARMS)],
+    checked=ARMS.index("attention"),
+    seconds=10.0,
+    within={"bits": 0.1},
+)
 def TUNING(task: str, arm: str) -> Rows:
     """Validation bits of all settings of one arm; read from the past alone if it is symmetric."""
     held, past_alone = held_batch(task, part="validation"), arm == "symmetric"
@@ -304,6 +310,10 @@ def RECALL(arm: str, seed: int) -> Rows:
         for split in splits
         for arm in arms
     ],
+    checked=TEXT_ARMS.index("attention"),
+    seconds=3.0,
+    # Another Python has another help text, as in `COUNTS`.
+    within=dict.fromkeys(("bits", "bits_quarter", "bits_past"), 0.1),
 )
 def TEXT(arm: str, split: int, seed: int) -> Rows:
     """Bits per character of the test part in one pass, and read from the past alone; entropy.

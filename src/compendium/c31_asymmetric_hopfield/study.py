@@ -152,7 +152,7 @@ def asymmetric_gain(beta: float) -> float:
         )
     ],
     checked=13,
-    seconds=1.0,
+    seconds=0.5,
     # Chaos amplifies rounding: another processor follows other orbits.
     within={"exponent": 0.01, "error": 0.003},
 )
@@ -178,7 +178,7 @@ def MEMORY(symmetry: float, *, beta: float) -> Rows:
 @stored(
     "order",
     grid(ratio=(0.5, 0.8, 1.0, 1.2, 1.5, 2.0), beta=(2.0,)),
-    seconds=1.0,
+    seconds=0.2,
     within={"order": 0.1, "error": 0.05},
 )
 def ORDER(ratio: float, *, beta: float) -> Rows:
@@ -191,7 +191,7 @@ def ORDER(ratio: float, *, beta: float) -> Rows:
 @stored(
     "settings_C1a",
     grid(beta=(0.5, 0.8, 1.2, 1.5, 3.0), size=(1000, 10_000), features=(1, 3, 10)),
-    seconds=2.0,
+    seconds=0.1,
     within={"value": 0.05, "low": 0.05, "high": 0.05},
 )
 def HELD(beta: float, size: int, features: int) -> Rows:
@@ -208,7 +208,7 @@ def HELD(beta: float, size: int, features: int) -> Rows:
 @stored(
     "settings_C1c",
     grid(beta=(0.5, 0.8, 1.25, 1.5, 2.0, 3.0), size=(200, 800), lag=(50, 250)),
-    seconds=3.0,
+    seconds=0.2,
     within={"value": 0.1, "low": 0.1, "high": 0.1},
 )
 def FROZEN(beta: float, size: int, lag: int) -> Rows:
@@ -222,7 +222,7 @@ def FROZEN(beta: float, size: int, lag: int) -> Rows:
 @stored(
     "settings_C1d",
     grid(ratio=(0.0, 0.5, 0.8, 1.2, 1.5, 2.0), beta=(1.0, 2.0, 4.0), size=(250, 1000)),
-    seconds=2.0,
+    seconds=0.1,
     within={"value": 0.1, "low": 0.1, "high": 0.1},
 )
 def ORDERED(ratio: float, beta: float, size: int) -> Rows:

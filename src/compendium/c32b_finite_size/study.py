@@ -373,7 +373,16 @@ def SETTINGS(text: str, regime: str, decade: int) -> Rows:
     return near_rows(found, aim=1.0, within=_ALLOWED[text], runs=_TEXTS)
 
 
-@stored("onsets", [*grid(motion=MOTIONS, chunk=range(2)), {"motion": _OTHERS, "chunk": 0}])
+# Decades: a text's median may pass another line of its grid of sizes.
+_CLOSE = {"onset": 0.1, "computed": 1e-3}
+
+
+@stored(
+    "onsets",
+    [*grid(motion=MOTIONS, chunk=range(2)), {"motion": _OTHERS, "chunk": 0}],
+    seconds=1.0,
+    within=_CLOSE,
+)
 def ONSETS(motion: str, chunk: int) -> Rows:
     """Onset eight tokens after each start, log10 of the bits, measured and computed."""
     limits = _limits(motion, chunk, steps=8)
@@ -381,14 +390,16 @@ def ONSETS(motion: str, chunk: int) -> Rows:
     return [{name: row[name] for name in ("start", "onset", "computed")} for row in rows]
 
 
-@stored("growth", grid(chunk=range(10)))
+@stored("growth", grid(chunk=range(10)), seconds=1.5, within=_CLOSE)
 def GROWTH(chunk: int) -> Rows:
     """Onset in chaos at β = 1.28 after 3, 6, … 42 tokens, log10 of the bits, as in `ONSETS`."""
     limits = _limits("chaos at 1.28", chunk, steps=int(LATER[-1]))
     return onset_rows(limits, tokens=LATER, sizes=_DECADES, first=_CHUNK * chunk)
 
 
-@stored("steepness", [{"gamma": float(2**power)} for power in range(2, 10)])
+@stored(
+    "steepness", [{"gamma": float(2**power)} for power in range(2, 10)], seconds=1.0, within=_CLOSE
+)
 def STEEPNESS(gamma: float) -> Rows:
     """Onset four and eight tokens after thirty random windows, at a steepness of the softmax."""
     document = Network.document()

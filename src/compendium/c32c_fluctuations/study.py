@@ -150,7 +150,13 @@ def _root(limit: Limit, part: np.ndarray) -> np.ndarray:
     return np.sqrt(square.cumsum() / np.arange(1, len(square) + 1))
 
 
-@stored("closures", grid(regime=REGIMES, start=range(10)))
+@stored(
+    "closures",
+    grid(regime=REGIMES, start=range(10)),
+    small={"regime": "quasi-periodic", "start": 0, "texts": 200, "exponents": [3.0, 4.0]},
+    rtol=0.01,
+    seconds=1.5,
+)
 def CLOSURES(
     regime: str, *, start: int, texts: int = 4_000, steps: int = 30,
     exponents: Sequence[float] = tuple(np.arange(2.0, 7.1, 0.5)),
@@ -176,18 +182,19 @@ def CLOSURES(
 @stored(
     "settings_C18b",
     grid(regime=("driven", "quasi-periodic", "periodic")),
-    seconds=120.0,
+    small={"regime": "driven", "starts": 2, "texts": 100},
+    seconds=2.0,
     within={"value": 0.1, "low": 0.2, "high": 0.2},
 )
-def SETTINGS(regime: str) -> Rows:
+def SETTINGS(regime: str, *, starts: int = 12, texts: int = 1000) -> Rows:
     """Gain of the closure over the naive mean field, from other starts than those of `CLOSURES`."""
     horizons, sizes = (15, 30, 60, 120), range(3, 8)
-    gains, last = np.empty((len(horizons), len(sizes), 12)), np.array(horizons) - 1
-    for start in range(100, 112):
+    gains, last = np.empty((len(horizons), len(sizes), starts)), np.array(horizons) - 1
+    for start in range(100, 100 + starts):
         limit = _limit(regime, start=start, steps=max(horizons), seed=1000)
         for column, exponent in enumerate(sizes):
             size = _bits(exponent)
-            bias = deviation(limit, size, texts=1000, seed=start).bias.value
+            bias = deviation(limit, size, texts=texts, seed=start).bias.value
             naive, closed = (_root(limit, one) for one in (bias, bias - _closure(limit, size)))
             gains[:, column, start - 100] = np.log(naive[last] / closed[last])
     return [
@@ -200,7 +207,7 @@ def SETTINGS(regime: str) -> Rows:
 _NEARLY = {"measured": 8.0, "expected": 8.0}
 
 
-@stored("breaks", grid(start=range(120)), checked=3, seconds=0.5, within=_NEARLY)
+@stored("breaks", grid(start=range(120)), checked=3, seconds=0.2, within=_NEARLY)
 def BREAKS(start: int) -> Rows:
     """First token at which the 1/N law of the average text is wrong by half, from a start in chaos.
 
@@ -316,7 +323,9 @@ def EXPONENTS_APART(beta: float, exponent: float, seed: int, allowed: float) -> 
 
 
 # Drawn after the region of C18a.
-BREAKS_AGAIN = stored("breaks_again", grid(start=range(120, 240)))(BREAKS.rows)
+BREAKS_AGAIN = stored(
+    "breaks_again", grid(start=range(120, 240)), checked=3, seconds=0.2, within=_NEARLY
+)(BREAKS.rows)
 
 
 @stored(
@@ -325,7 +334,7 @@ BREAKS_AGAIN = stored("breaks_again", grid(start=range(120, 240)))(BREAKS.rows)
         beyond=("1e4", "1e5", "1e6", "1e7"),
         left_out=("none", "0 to 39", "40 to 79", "80 to 119", "the first 120"),
     ),
-    seconds=2.0,
+    seconds=0.1,
 )
 def PACE(beyond: str, left_out: str) -> Rows:
     """How far the pace times 2 λ is from one half or three halves, the nearer of the two."""

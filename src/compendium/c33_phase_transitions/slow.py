@@ -39,9 +39,11 @@ def RELAXATION_TIMES(motion: str, seed: int) -> Rows:
 @stored(
     "exponents",
     grid(beta=(1.266, 1.28, 1.4), seed=(1, 2)),
-    within={"exponent": 1e-3, "error": 1e-4},
+    small={"beta": 1.28, "seed": 1, "contexts": 16, "length": 500},
+    seconds=1.0,
+    within={"exponent": 1e-3, "exponent_error": 1e-4},
 )
-def EXPONENTS(beta: float, seed: int) -> Rows:
+def EXPONENTS(beta: float, seed: int, *, contexts: int = _CONTEXTS, length: int = _LENGTH) -> Rows:
     """Leading exponent of chaos, nats a token: mean over the contexts that stay in it, its error.
 
     Each of 512 contexts is followed for 800,000 tokens. One that is not chaotic at the end is left
@@ -49,13 +51,13 @@ def EXPONENTS(beta: float, seed: int) -> Rows:
     """
     network = Network.document()
     slowest = max(RELAXATION[motion] for motion in RELAXATION if "chaos" in motion)
-    starts = random_contexts(network, seed, count=_CONTEXTS)
+    starts = random_contexts(network, seed, count=contexts)
     starts = settled_contexts(network, starts, beta=beta, relaxation=slowest, threads=1)
     growth = lyapunov_spectrum(
         network,
         starts,
         beta=beta,
-        steps=_STRETCHES * _LENGTH,
+        steps=_STRETCHES * length,
         batches=_STRETCHES,
         count=1,
         threads=1,

@@ -24,6 +24,9 @@ ORIGINS = ("random", "copies")
         low=(0.0, 0.0, 1.24, 1.2405, 1.252, 1.268, 1.277),
         high=(3.0, 1.2, 1.28, 1.2425, 1.261, 1.272, 1.28),
     ),
+    checked=3,
+    seconds=9.0,
+    within=dict.fromkeys((regime.label for regime in Regime), 0.02),
 )
 def SHARES(diagram: str, *, low: float, high: float, count: int = COUNT) -> Rows:
     """Share of each regime among the values of β in [low, high], of `count` in the diagram."""
@@ -72,7 +75,7 @@ _WAITS = (10_000, 30_000, 100_000)
 @stored(
     "settings_C9",
     grid(betas=_NAMED, context=("the document's", "random"), wait=_WAITS),
-    seconds=5.0,
+    seconds=0.2,
     within={"value": 0.05, "low": 0.05, "high": 0.05},
 )
 def NAMED_RANGES(betas: str, context: str, wait: int) -> Rows:
@@ -89,7 +92,7 @@ def NAMED_RANGES(betas: str, context: str, wait: int) -> Rows:
 @stored(
     "settings_C10",
     grid(beta=SIX, contexts=("draw 1", "draw 2"), wait=_WAITS),
-    seconds=3.0,
+    seconds=0.2,
     within={"value": 0.1, "low": 0.1, "high": 0.1},
 )
 def MOST_CONTEXTS(beta: float, contexts: str, wait: int) -> Rows:

@@ -115,6 +115,11 @@ def _interval(life: Lifetime) -> dict[str, float]:
         for beta in _NEAR_TORUS
     ]
     + grid(beta=_NEAR_WEAK, rate=(0.05,), horizon=(2_000_000,)),
+    small={"beta": 1.2735, "rate": 0.05, "horizon": 60_000},
+    seconds=1.5,
+    # Chaos amplifies rounding, as below.
+    within={"chaotic": 12, "escaped": 6, "lifetime": 5e3, "low": 5e3, "high": 5e3, "ends": np.inf}
+    | {"growth": 0.02, "returned": 3},
 )
 def LIFETIMES(beta: float, *, rate: float, horizon: int) -> Rows:
     """Escapes of copies of the document's context at one β, and what they end on."""
@@ -207,7 +212,17 @@ def CRISIS(distance: float) -> Rows:
     return [{"copies": len(first), "escaped": life.ended, **_interval(life)}]
 
 
-@stored("columns", grid(diagram=DIAGRAMS, chunk=range(-(-COUNT // _CHUNK))))
+_CHUNKS = -(-COUNT // _CHUNK)
+
+
+# The last chunk of the zoom is one column.
+@stored(
+    "columns",
+    grid(diagram=DIAGRAMS, chunk=range(_CHUNKS)),
+    checked=2 * _CHUNKS - 1,
+    seconds=1.5,
+    within={"before": 0.03, "after": 0.03},
+)
 def COLUMNS(diagram: str, chunk: int) -> Rows:
     """Columns of one chunk of a diagram that are chaotic after 1e5 steps, and 2e6 steps later."""
     network = Network.document()

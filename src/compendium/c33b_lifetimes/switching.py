@@ -133,10 +133,19 @@ def calm_parts(points: np.ndarray) -> np.ndarray:
     return last_core(value, low=low + quarter, high=high - quarter)
 
 
-@stored("orbits", grid(beta=(*LONG, 1.28, 1.3, 1.4), seed=_SEEDS))
-def ORBITS(beta: float, *, seed: int) -> Rows:
+_SHORT = {"beta": 1.28, "seed": 1, "flashes": 4000}
+
+
+@stored(
+    "orbits",
+    grid(beta=(*LONG, 1.28, 1.3, 1.4), seed=_SEEDS),
+    small=_SHORT,
+    seconds=3.0,
+    rtol=1e-3,
+)
+def ORBITS(beta: float, *, seed: int, flashes: int = _FLASHES) -> Rows:
     """One row an orbit: times of its modes (tokens), those of its two nulls, its calm share."""
-    points, _ = chaotic_orbits(beta, count=12, flashes=_FLASHES, seed=seed)
+    points, _ = chaotic_orbits(beta, count=12, flashes=flashes, seed=seed)
     rng = np.random.default_rng((seed, 1))
     (slow, follow), (surrogate, _), (shuffled, _) = (
         np.transpose([FLASH * slow_modes(box_labels(one))[0] for one in twin])
@@ -147,10 +156,10 @@ def ORBITS(beta: float, *, seed: int) -> Rows:
     return rows_of(orbit=orbit, **times, calm=calm)
 
 
-@stored("ends", ORBITS.units)
-def ENDS(beta: float, *, seed: int) -> Rows:
+@stored("ends", ORBITS.units, small=_SHORT, seconds=0.1, within={"growth": 0.02})
+def ENDS(beta: float, *, seed: int, flashes: int = _FLASHES) -> Rows:
     """Growth over 8,000 tokens after the orbits of `ORBITS`, asked afterwards: still chaotic?"""
-    _, context = chaotic_orbits(beta, count=12, flashes=_FLASHES, seed=seed)
+    _, context = chaotic_orbits(beta, count=12, flashes=flashes, seed=seed)
     growth = lyapunov_spectrum(
         Network.document(), context, beta=beta, steps=8000, batches=1, count=1, threads=1
     ).growth[:, 0, 0]
@@ -229,7 +238,7 @@ _NULLS = {"next mode": "next", "same spectrum": "surrogate", "shuffled blocks": 
 _CHOICES = [unit | {"null": null} for unit in ORBITS.units for null in _NULLS]
 
 
-@stored("settings_C21", _CHOICES, seconds=0.5)
+@stored("settings_C21", _CHOICES, seconds=0.1)
 def SLOWER(beta: float, *, seed: int, null: str) -> Rows:
     """ln of the time of the slowest mode over three times that of a null, orbit by orbit."""
     table = lasting_orbits()

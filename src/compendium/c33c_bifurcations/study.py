@@ -79,6 +79,9 @@ def rotation_number(points: np.ndarray) -> Estimate:
         {"low": 1.265, "high": 1.2675, "count": 320},
         {"low": 1.2675, "high": 1.26758, "count": 192},
     ],
+    checked=2,
+    seconds=2.0,
+    within={"error": 1e-9},
 )
 def STAIRCASE(low: float, *, high: float, count: int) -> Rows:
     """Rotation number (turns per clock period) and exponents at `count` values of β."""

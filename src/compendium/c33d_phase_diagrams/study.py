@@ -100,6 +100,8 @@ GAMMA, EPSILON = (
         path=Path(__file__).with_name(f"{name}.csv"),
         units=[{"first": first, "count": count} for first in range(0, len(UPWARDS[name]), count)],
         rows=partial(_plane_rows, name),
+        small={"first": 12, "count": 1},
+        seconds=1.5,
     )
     for name, count in (("gamma", 50), ("epsilon", 100))
 )
@@ -124,10 +126,16 @@ def control_cells(name: str) -> tuple[np.ndarray, np.ndarray]:
     return BETAS[columns], UPWARDS[name][rows]
 
 
-@stored("control", grid(plane=UPWARDS, chunk=range(_CONTROL // _CHUNK)))
-def CONTROL(plane: str, chunk: int) -> Rows:
-    """Cells of one chunk after ten times the transient."""
-    betas, values = (part[chunk * _CHUNK : (chunk + 1) * _CHUNK] for part in control_cells(plane))
+@stored(
+    "control",
+    grid(plane=UPWARDS, chunk=range(_CONTROL // _CHUNK)),
+    small={"plane": "epsilon", "chunk": 1, "count": 12},
+    seconds=0.2,
+)
+def CONTROL(plane: str, chunk: int, *, count: int = _CHUNK) -> Rows:
+    """The first `count` cells of one chunk after ten times the transient."""
+    first = chunk * _CHUNK
+    betas, values = (part[first : first + count] for part in control_cells(plane))
     found = cells(plane, values, beta=betas, transient=200_000, random=False)
     return rows_of(beta=betas, value=values, regime=found["regime"])
 
@@ -147,6 +155,8 @@ _PATCHES = {
         *grid(patch=("middle",), finer=(1, 2), wait=(20_000, 100_000)),
         *grid(patch=("far",), finer=(1, 2), wait=(20_000,)),
     ],
+    seconds=0.3,
+    within={"value": 0.1, "low": 0.1, "high": 0.1},
 )
 def SETTINGS(patch: str, *, finer: int, wait: int) -> Rows:
     """Score less ½ of quasi-periodic motion in a patch; `wait`: steps dropped."""

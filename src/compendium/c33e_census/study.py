@@ -188,7 +188,7 @@ _KINDS = grid(family=(0, 1), chaotic=(1, 2, 4), quasi=(1, 2, 4))
 @stored(
     "settings_C16",
     [{**kind, "asked": asked} for asked in (0.05, 0.5) for kind in _KINDS],
-    seconds=0.5,
+    seconds=0.1,
 )
 def SETTINGS(family: int, chaotic: int, quasi: int, asked: float) -> Rows:
     """Share of networks with both motions at so many β, `chaotic` and `quasi`, less that asked."""

@@ -155,7 +155,7 @@ def MEMORY_TIMES(motion: str, start: int, *, sizes: tuple[int, ...] = SIZES) -> 
     return rows
 
 
-@stored("spectra", grid(seed=range(10)))
+@stored("spectra", grid(seed=range(10)), seconds=0.2)
 def SPECTRA(seed: int) -> Rows:
     """Spectrum and autocorrelation of m^o_1 at β = 1.266 over 64 copies of the document's context.
 
@@ -180,6 +180,8 @@ OTHER_TIMES = Table(
     path=Path(__file__).with_name("other_times.csv"),
     units=grid(motion=MOTIONS, start=range(11, 21)),
     rows=partial(MEMORY_TIMES.rows, sizes=_ENDS),
+    seconds=1.5,
+    within={"measured": 5.0, "dephased": 1.0},
 )
 
 
@@ -190,7 +192,7 @@ OTHER_TIMES = Table(
         left_out=("none", "0 to 4", "5 to 9", "10 to 14", "15 to 19"),
         time=("texts", "linear noise"),
     ),
-    seconds=1.0,
+    seconds=0.1,
 )
 def SETTINGS(motion: str, left_out: str, time: str) -> Rows:
     """How far the power of N lies above one half in quasi-periodic motion, below it elsewhere."""

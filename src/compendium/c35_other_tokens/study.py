@@ -113,7 +113,7 @@ EXPONENTS, EXPONENTS_OF_WORDS = (
             for letters, words in kinds
             for rest in grid(family=FAMILIES, smallest=_SIZES[:3])
         ],
-        seconds=0.5,
+        seconds=0.1,
     )(_exponent_rows)
     for row, kinds in (("C17", _SITES[1:]), ("C17b", _WORDS))
 )
@@ -122,6 +122,8 @@ EXPONENTS, EXPONENTS_OF_WORDS = (
 @stored(
     "regimes",
     grid(letters=(2, 3, 4, 8), first=(*range(1000, 1100, _BLOCK), *range(2000, 2100, _BLOCK))),
+    seconds=1.5,
+    within={"quasi": 2, "lasting": 2},
 )
 def REGIMES(letters: int, *, first: int) -> Rows:
     """One row for each of 25 random networks, of seeds `first`, `first` + 1, …
@@ -207,6 +209,7 @@ def random_words(
         for size in (30, 60, 120, 240)
         for share in (0.1, 0.2, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.8, 1.0)
     ],
+    seconds=0.1,
 )
 def WORDS(size: int, *, share: float, first: int, lists: int = 20) -> Rows:
     """Lists of V = 2^(`share` N) words of N = `size` bits, seeds from `first`, as one row.

@@ -271,7 +271,12 @@ def SETTINGS(condition: str, *, epsilon: float) -> Rows:
     return [{"measure": m} | row for m in measures for row in mean_rows(one[m] - two[m])]
 
 
-@stored("longer", grid(condition=("bare", "residual 1/2", "feed 1", "both 1/2, 1")))
+@stored(
+    "longer",
+    grid(condition=("bare", "residual 1/2", "feed 1", "both 1/2, 1")),
+    seconds=11.0,
+    within=dict.fromkeys(("early", "still", "late"), 4),
+)
 def LONGER(condition: str) -> Rows:
     """How many chaotic systems of every tenth network are chaotic after ten times the wait."""
     networks = _drawn(0, 0, 10 * _CHUNK, 10)

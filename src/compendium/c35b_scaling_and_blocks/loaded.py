@@ -184,7 +184,7 @@ def simulate_loaded(
 _RULES = ("fixed", "unit, P = 3 + alpha N", "unit, P = 3")
 
 
-@stored("scores", grid(rule=_RULES, size=_SIZES, seed=_SEEDS))
+@stored("scores", grid(rule=_RULES, size=_SIZES, seed=_SEEDS), seconds=0.1)
 def SCORES(rule: str, *, size: int, seed: int) -> Rows:
     """Deviation of the softmax's arguments in one text, and 1/Σ π², the tokens attended."""
     network, load, beta = Network.document(), 0.0, 2.0
@@ -217,7 +217,7 @@ def _distances(gamma: float, *, size: int, load: float, beta: float, seed: int) 
     return [float(np.sqrt((gap**2).mean())) for gap in off]
 
 
-@stored("paths", grid(size=_SIZES, seed=_SEEDS))
+@stored("paths", grid(size=_SIZES, seed=_SEEDS), seconds=0.1)
 def PATHS(size: int, *, seed: int) -> Rows:
     """Distance of one text from the theory, with and without load."""
     found = _distances(_GAMMA, size=size, load=_LOAD, beta=1.4, seed=seed)
@@ -227,7 +227,11 @@ def PATHS(size: int, *, seed: int) -> Rows:
 _AT_REST = ((0.25, 1.0), (0.5, 0.5), (0.5, 1.0), (1.0, 1.0))
 
 
-@stored("rest", [{"load": at, "beta": beta, "seed": n} for at, beta in _AT_REST for n in _SEEDS])
+@stored(
+    "rest",
+    [{"load": at, "beta": beta, "seed": n} for at, beta in _AT_REST for n in _SEEDS],
+    seconds=0.2,
+)
 def REST(load: float, *, beta: float, seed: int) -> Rows:
     """Token correlations C(1), C(2) and the crosstalk in one text at rest, with flat attention."""
     network, drop = Network.document().with_parameters(gamma=0.0, epsilon=0.0), 40
@@ -252,7 +256,7 @@ def loaded_onset(load: float) -> tuple[float, float, float]:
     return float(start), best, gain(best)
 
 
-@stored("limits", [{"load": round(0.05 * n, 2)} for n in range(25)])
+@stored("limits", [{"load": round(0.05 * n, 2)} for n in range(25)], checked=6, seconds=0.1)
 def LIMITS(load: float) -> Rows:
     """What the theory says at a load: β of the onset (0: none), the best β and the gain there."""
     return [dict(zip(("onset", "best", "gain"), loaded_onset(load), strict=True))]
@@ -264,7 +268,9 @@ def largest_load(table: dict[str, np.ndarray]) -> float:
     return float(np.interp(table["onset"][0], table["gain"][falling], table["load"][falling]))
 
 
-@stored("onsets", grid(load=(0.15, 0.3, 0.8, 1.2), size=_SIZES[:3], seed=(1, 2, 3, 4, 5)))
+@stored(
+    "onsets", grid(load=(0.15, 0.3, 0.8, 1.2), size=_SIZES[:3], seed=(1, 2, 3, 4, 5)), seconds=1.5
+)
 def ONSETS(load: float, *, size: int, seed: int) -> Rows:
     """Root mean square overlap m^o with the few features in one text, at the best β of the load."""
     network = Network.document().with_parameters(gamma=_GAMMA, epsilon=0.0)
@@ -292,7 +298,7 @@ def power(table: dict[str, np.ndarray], *, column: str, chosen: np.ndarray) -> P
         size=(600, 1200),
         texts=("0 to 4", "5 to 9"),
     ),
-    seconds=3.0,
+    seconds=0.1,
     within={"value": 0.2, "low": 0.3, "high": 0.3},
 )
 def CLOSER(load: float, beta: float, gamma: float, size: int, texts: str) -> Rows:

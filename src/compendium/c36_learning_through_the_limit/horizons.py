@@ -87,7 +87,7 @@ def GROWTH(motion: str, *, chunk: int) -> Rows:
     return rows
 
 
-@stored("rates", grid(motion=_REGULAR))
+@stored("rates", grid(motion=_REGULAR), seconds=0.2, within={"rate": 1e-4, "error": 1e-4})
 def RATES(motion: str) -> Rows:
     """Leading Lyapunov exponent of a regular motion, nats per token, with its error."""
     network, beta = Network.document(), MOTIONS[motion][0]
@@ -148,7 +148,7 @@ def growth_slopes(table: Columns, motion: str, *, first: int, last: int) -> np.n
 @stored(
     "settings_C19c",
     grid(motion=CHAOTIC, first=(8, 16, 32), last=(64, 128), middle=("mean", "median")),
-    seconds=0.5,
+    seconds=0.1,
 )
 def GROWTHS(motion: str, *, first: int, last: int, middle: str) -> Rows:
     """Half less the distance from 1 of the gradient's growth over the exponent of the motion."""

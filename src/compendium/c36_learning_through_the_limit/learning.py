@@ -360,6 +360,8 @@ def losses(
         for unit in grid(task=TASKS, arm=ARMS, copies=(1, 2, 8), rate=(0.03, 0.1, 0.3))
         if (unit["copies"] > 1) == unit["arm"].startswith("score") and "shuffled" not in unit["arm"]
     ],
+    seconds=5.0,
+    within={"loss": 0.02},
 )
 def TUNING(task: str, *, arm: str, copies: int, rate: float) -> Rows:
     """Mean loss of the validation seeds at the arm's own N after the whole budget."""
@@ -372,15 +374,23 @@ def TUNING(task: str, *, arm: str, copies: int, rate: float) -> Rows:
 @stored(
     "learning",
     grid(task=("cycle",), arm=ARMS, block=(0, 1)) + grid(task=("bytes",), arm=ARMS, block=(0,)),
+    # Later two of the ten trainings amplify rounding, and with it what is drawn at finite N.
+    small={"task": "cycle", "arm": "limit", "block": 0, "updates": 40},
+    seconds=1.5,
+    rtol=1e-3,
 )
-def LEARNING(task: str, *, arm: str, block: int) -> Rows:
-    """Losses of ten seeds; copies and rate are the best in `TUNING`, a control's the limit's."""
+def LEARNING(task: str, *, arm: str, block: int, updates: int | None = None) -> Rows:
+    """Losses of ten seeds; copies and rate are the best in `TUNING`, a control's the limit's.
+
+    After the task's budget of updates, or so many.
+    """
     table, name = TUNING.read(), "limit" if arm == "limit, shuffled" else arm
     own = np.flatnonzero((table["task"] == task) & (table["arm"] == name))
     best = own[np.argmin(table["loss"][own])]
     setting: dict[str, Any] = {"copies": int(table["copies"][best]), "rate": table["rate"][best]}
     seeds = range(10 * block, 10 * block + 10)
-    trained = train(task, seeds=seeds, updates=TASKS[task].budget, **setting, **ARMS[arm])
+    updates = TASKS[task].budget if updates is None else updates
+    trained = train(task, seeds=seeds, updates=updates, **setting, **ARMS[arm])
     measured = {"limit": (torch.tanh, 0)} | {f"n{n}": (torch.tanh, n) for n in SIZES}
     measured["signs"] = (torch.sign, 0)
     loss, rows = partial(losses, task=task, seeds=seeds), []
@@ -404,7 +414,7 @@ def excess(task: str, size: int, *, share: float = 1.0) -> np.ndarray:
 @stored(
     "settings_C19",
     grid(task=TASKS, rival=("score", "straight"), size=SIZES, budget=(0.25, 1.0)),
-    seconds=0.5,
+    seconds=0.1,
 )
 def RIVALS(task: str, rival: str, size: int, budget: float) -> Rows:
     """Bits per bit by which the limit ends below a rival of N = 9,900, seed by seed, at `size`."""
@@ -413,7 +423,7 @@ def RIVALS(task: str, rival: str, size: int, budget: float) -> Rows:
     return mean_rows(theirs - ours)
 
 
-@stored("settings_C19b", grid(task=TASKS, size=SIZES, budget=(0.25, 0.5, 1.0)), seconds=0.5)
+@stored("settings_C19b", grid(task=TASKS, size=SIZES, budget=(0.25, 0.5, 1.0)), seconds=0.1)
 def EXCESSES(task: str, size: int, budget: float) -> Rows:
     """0.02 bits per bit less the excess of a training in the limit, after a share of the budget."""
     return mean_rows(0.02 - excess(task, size, share=budget))
@@ -427,7 +437,7 @@ def EXCESSES(task: str, size: int, budget: float) -> Rows:
         for smallest, largest in ((99, 9900), (99, 99_000), (990, 99_000))
         for middle in ("mean", "median")
     ],
-    seconds=1.0,
+    seconds=0.1,
 )
 def POWERS(task: str, smallest: int, largest: int, middle: str) -> Rows:
     """Power of N of the "mean" or "median" excess of the seeds, 2,000 times drawn again."""

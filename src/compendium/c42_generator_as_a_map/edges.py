@@ -70,37 +70,51 @@ CIRCLES = {
 }
 
 
-@stored("circles", grid(span=CIRCLES))
-def CIRCLE_TABLE(span: int) -> Rows:
-    """Size and exponent of the small oscillation, begun at 0.02 from the rest, after 240 tokens."""
+@stored(
+    "circles",
+    grid(span=CIRCLES),
+    small={"span": 4, "settle": 8, "measure": 8},
+    seconds=10.0,
+    within={"size": 1e-4, "exponent": 2e-3},
+)
+def CIRCLE_TABLE(span: int, *, settle: int = 240, measure: int = 100) -> Rows:
+    """Size and exponent of the small oscillation, begun at 0.02 from the rest, once settled."""
     model, betas = decoder(), torch.tensor(CIRCLES[span])[:, None]
     rests, nudged = beside_rests(model, CIRCLES[span], span=span, size=0.02)
-    orbit = follow(model, nudged, beta=betas, steps=340)[:, 240:]
-    rates = exponents(model, orbit, span=span, beta=betas, align=25)
+    orbit = follow(model, nudged, beta=betas, steps=settle + measure)[:, settle:]
+    rates = exponents(model, orbit, span=span, beta=betas, align=measure // 4)
     sizes = distances(orbit, rests).square().mean(1).sqrt()
     return rows_of(beta=CIRCLES[span], size=sizes, exponent=rates)
 
 
-@stored("onset", grid(span=(8,)))
-def ONSET_TABLE(span: int) -> Rows:
-    """Sizes over 40 tokens of the oscillation of β = 0.6175 at other β, a share of it at first."""
+@stored(
+    "onset",
+    grid(span=(8,)),
+    small={"span": 8, "settle": 20, "block": 4},
+    seconds=10.0,
+    within={"size": 1e-5},
+)
+def ONSET_TABLE(span: int, *, settle: int = 220, block: int = 40) -> Rows:
+    """Sizes of the oscillation of β = 0.6175 at other β, a share of it at first, block by block."""
     model, choices = decoder(), {"beta": (0.6135, 0.6143), "share": (0.15, 0.4, 1.0)}
     betas, shares = torch.tensor([*itertools.product(*choices.values())]).T
     rests, nudged = beside_rests(model, [0.6175, *betas], span=span, size=0.02)
-    begun = follow(model, nudged[:1], beta=0.6175, steps=220)[:, -span:] - rests[0]
+    begun = follow(model, nudged[:1], beta=0.6175, steps=settle)[:, -span:] - rests[0]
     windows = rests[1:, None] + shares[:, None, None] * begun
-    orbit = follow(model, windows, beta=betas[:, None], steps=240)[:, span:]
-    sizes = distances(orbit, rests[1:]).unflatten(1, (6, 40)).square().mean(2).sqrt().flatten()
-    units = grid(**choices, token=range(40, 241, 40))
+    orbit = follow(model, windows, beta=betas[:, None], steps=6 * block)[:, span:]
+    sizes = distances(orbit, rests[1:]).unflatten(1, (6, block)).square().mean(2).sqrt().flatten()
+    units = grid(**choices, token=range(block, 6 * block + 1, block))
     return [unit | {"size": float(size)} for unit, size in zip(units, sizes, strict=True)]
 
 
-@stored("branches", grid(span=(4, 8)))
-def BRANCH_TABLE(span: int) -> Rows:
-    """Distance from the rest of orbits followed along β by 0.01, 60 tokens each, 16 / T a way.
+@stored(
+    "branches", grid(span=(4, 8)), small={"span": 8, "steps": 3}, seconds=15.0, within={"away": 0.1}
+)
+def BRANCH_TABLE(span: int, *, steps: int = 60) -> Rows:
+    """Distance from the rest of orbits followed along β by 0.01, `steps` tokens each, 16 / T a way.
 
     Up: they begin at the rest and are nudged by a thousandth at each step. Down: they begin as
-    texts. away: mean over the last 20 tokens.
+    texts. away: mean over the last third of the tokens.
     """
     model, betas = decoder(), np.linspace(0.54, 0.7, 17).round(2)
     rests, nudged = beside_rests(model, betas.tolist(), span=span, size=1e-3)
@@ -113,9 +127,11 @@ def BRANCH_TABLE(span: int) -> Rows:
         place = np.where(ways == "up", k, 16 - k)
         noise = torch.randn(windows[:count].shape, generator=generator) / model.width**0.5
         windows[:count] += 1e-3 * rests[k].norm() * noise
-        orbit = follow(model, windows, beta=torch.tensor(betas[place]).float()[:, None], steps=60)
+        orbit = follow(
+            model, windows, beta=torch.tensor(betas[place]).float()[:, None], steps=steps
+        )
         windows = orbit[:, -span:].clone()
-        away = distances(orbit[:, -20:], rests[place]).mean(1)
+        away = distances(orbit[:, -(steps // 3) :], rests[place]).mean(1)
         rows += rows_of(way=ways, beta=betas[place], start=starts, away=away)
     return rows
 
@@ -128,7 +144,9 @@ LIVES = [
 ]
 
 
-@stored("lives", LIVES)
+@stored(
+    "lives", LIVES, small={"span": 4, "beta": 0.3, "horizon": 60}, seconds=15.0, within={"time": 1}
+)
 def LIFE_TABLE(span: int, *, beta: float, horizon: int) -> Rows:
     """The last of a text's tokens far from the rest, if it `ended` so by the horizon; 16 texts."""
     model = decoder()
@@ -170,7 +188,7 @@ def mean_lives(span: int) -> dict[float, Lifetime]:
         *grid(span=(4,), life=(60, 100, 200, 400, 700, 1000), rest=("multipliers", "orbits")),
         *grid(span=(8,), life=(400, 700, 1000), rest=("multipliers", "orbits")),
     ],
-    seconds=1.0,
+    seconds=0.1,
 )
 def COEXISTENCE(span: int, *, life: int, rest: str) -> Rows:
     """Stretch of β, less 0.02, from where chaos lives `life` tokens to where the rest is lost."""
@@ -214,23 +232,35 @@ def stream(
     return torch.stack(orbit, 1), np.array(growth)
 
 
-@stored("diagram", [{"span": 8, "steps": 600}])
-def DIAGRAM_TABLE(span: int, *, steps: int) -> Rows:
-    """The last 40 tokens of 48 streams along " the" and a line's end, each word itself at 1."""
-    model, betas = decoder(), 0.4 + 0.02 * torch.arange(48)
+@stored(
+    "diagram",
+    [{"span": 8, "steps": 600}],
+    small={"span": 8, "steps": 12, "streams": 12, "last": 4},
+    seconds=3.0,
+    within={"the": 1e-3, "line": 1e-3},
+)
+def DIAGRAM_TABLE(span: int, *, steps: int, streams: int = 48, last: int = 40) -> Rows:
+    """The `last` tokens of streams along " the" and a line's end, each word itself at 1."""
+    model, betas = decoder(), 0.4 + 0.02 * torch.arange(streams)
     begin, mean = text_starts(model, span=span, count=2)[1:], model.embedding.mean(0)
     axes = model.embedding[[int(token_numbers(model, word)[0]) for word in (" the", "\n")]] - mean
-    orbit, _ = stream(model, begin.expand(48, -1, -1), betas=betas, steps=steps, settle=steps)
-    found = (orbit[:, -40:] - mean) @ (axes / axes.square().sum(1, keepdim=True)).T
+    orbit, _ = stream(model, begin.expand(streams, -1, -1), betas=betas, steps=steps, settle=steps)
+    found = (orbit[:, -last:] - mean) @ (axes / axes.square().sum(1, keepdim=True)).T
     the, line = found.flatten(0, 1).T.numpy().round(4)
-    return rows_of(beta=betas.double().numpy().round(4).repeat(40), the=the, line=line)
+    return rows_of(beta=betas.double().numpy().round(4).repeat(last), the=the, line=line)
 
 
-@stored("streams", grid(span=(8,), beta=(0.54, 0.58, 0.6, 1.0)))
-def STREAM_TABLE(span: int, *, beta: float) -> Rows:
-    """Exponents of 16 streams over 50 tokens, and how far their last 20 are from the rest."""
+@stored(
+    "streams",
+    grid(span=(8,), beta=(0.54, 0.58, 0.6, 1.0)),
+    small={"span": 8, "beta": 0.58, "settle": 2, "measure": 4},
+    seconds=8.0,
+    within={"exponent": 0.01, "away": 0.01},
+)
+def STREAM_TABLE(span: int, *, beta: float, settle: int = 60, measure: int = 50) -> Rows:
+    """Exponents of 16 streams, and how far their last 20 tokens are from the rest."""
     model, betas = decoder(), torch.full((16,), beta)
     windows = text_starts(model, span=span)
-    orbit, growth = stream(model, windows, betas=betas, steps=130, settle=60)
+    orbit, growth = stream(model, windows, betas=betas, steps=settle + 20 + measure, settle=settle)
     away = distances(orbit[:, -20:], find_rests(model, [beta])[0].expand(16, -1)).mean(1)
     return rows_of(start=np.arange(16), exponent=growth[20:].mean(0), away=away)

@@ -182,30 +182,50 @@ def motion_rows(
     return rows_of(beta=np.repeat(betas, count), start=starts, exponent=rates, lag=lags, gap=gaps)
 
 
+# In single precision fifty tokens of chaos are other tokens on another processor.
+_IN_CHAOS = {"exponent": 0.1, "lag": np.inf, "gap": 0.5}
 MOTIONS = {4: (0.5, 0.6, 0.65, 0.7, 0.8, 1.0, 2.0), 8: (0.5, 0.6, 0.7, 1.0), 16: (1.0,)}
 
 
-@stored("motions", grid(span=MOTIONS))
-def MOTION_TABLE(span: int) -> Rows:
-    """What 16 starts, fifteen of text and one of the chat template, do after 100 tokens."""
-    return motion_rows(decoder(), text_starts(decoder(), span=span), MOTIONS[span])
+@stored(
+    "motions",
+    grid(span=MOTIONS),
+    small={"span": 4, "count": 1, "settle": 2, "measure": 52},
+    seconds=30.0,
+    within=_IN_CHAOS,
+)
+def MOTION_TABLE(span: int, *, count: int = 16, settle: int = 100, measure: int = 120) -> Rows:
+    """What starts, one of the chat template and the others of text, do once settled."""
+    begin = text_starts(decoder(), span=span, count=count)
+    return motion_rows(decoder(), begin, MOTIONS[span], settle=settle, measure=measure)
 
 
 # The model card samples at temperature 0.2 (and from the likeliest words alone, which is left out).
 CARD_BETA = 5.0
 
 
-@stored("card", grid(span=(4,), beta=(CARD_BETA,)))
-def CARD_TABLE(span: int, *, beta: float) -> Rows:
-    """What 16 starts do at the temperature of the model card."""
-    return motion_rows(decoder(), text_starts(decoder(), span=span), (beta,))
+@stored(
+    "card",
+    grid(span=(4,), beta=(CARD_BETA,)),
+    small={"span": 4, "beta": CARD_BETA, "count": 1, "settle": 2, "measure": 52},
+    seconds=30.0,
+    within=_IN_CHAOS,
+)
+def CARD_TABLE(
+    span: int, *, beta: float, count: int = 16, settle: int = 100, measure: int = 120
+) -> Rows:
+    """What starts do at the temperature of the model card, once settled."""
+    begin = text_starts(decoder(), span=span, count=count)
+    return motion_rows(decoder(), begin, (beta,), settle=settle, measure=measure)
 
 
 KINDS = ("essay", "narrative", "dialogue", "law", "list")
 PROMPTS = grid(beta=(0.56, 0.58), steps=(120,)) + grid(beta=(1.0,), steps=(70,))
 
 
-@stored("prompts", PROMPTS)
+@stored(
+    "prompts", PROMPTS, small={"beta": 1.0, "steps": 12}, seconds=20.0, within={"exponent": 0.01}
+)
 def PROMPT_TABLE(beta: float, *, steps: int) -> Rows:
     """Tokens until texts, plain or before a template, stay at rest; at β = 1 their exponent."""
     model, texts = decoder(), sample_texts()
@@ -228,14 +248,22 @@ def settled_texts(model: Decoder, *, beta: float) -> Tensor:
 VOICES = (1, 10, 100, 1000, 10_000)
 
 
-@stored("voices", grid(beta=(0.5, 1.0), voices=(*VOICES, 100_000)))
-def VOICES_TABLE(beta: float, *, voices: int) -> Rows:
+@stored(
+    "voices",
+    grid(beta=(0.5, 1.0), voices=(*VOICES, 100_000)),
+    small={"beta": 0.5, "voices": 100, "steps": 3},
+    seconds=20.0,
+    within={"distance": 0.02, "error": 0.01, "apart": 1e-5},
+)
+def VOICES_TABLE(beta: float, *, voices: int, steps: int = 24) -> Rows:
     """Distance of laws of voices and the map that began alike; `apart`: of the map's own orbits."""
     model, rows = decoder(), []
     begin = settled_texts(model, beta=beta)
-    both = (follow(model, begin, beta=beta, steps=24, voices=number) for number in (None, voices))
+    both = (
+        follow(model, begin, beta=beta, steps=steps, voices=number) for number in (None, voices)
+    )
     orbits = torch.cat(list(both))
-    for step in range(1, 25):
+    for step in range(1, steps + 1):
         laws, spoken = law(model, orbits[:, step : step + 4], beta=beta).chunk(2)
         distance = 0.5 * (laws - spoken).abs().sum(1)
         apart = 0.5 * (laws - laws.roll(1, 0)).abs().sum(1).mean()
@@ -246,7 +274,7 @@ def VOICES_TABLE(beta: float, *, voices: int) -> Rows:
 @stored(
     "settings_R4",
     grid(beta=(0.5, 1.0), tokens=(1, 2, 4, 8), threshold=(0.1, 0.2, 0.25, 0.3, 0.4)),
-    seconds=1.0,
+    seconds=0.1,
 )
 def CROWD(beta: float, *, tokens: int, threshold: float) -> Rows:
     """How far one voice is outside a threshold and 10,000 inside for some tokens, the smaller."""
@@ -314,10 +342,16 @@ def LOOP_TABLE(span: int, *, horizon: int) -> Rows:
     return rows_of(start=np.arange(starts), loop=loops, way=ways)
 
 
-@stored("cold", grid(span=(4,), beta=(4.0, 16.0, 64.0)))
-def COLD_TABLE(span: int, *, beta: float) -> Rows:
-    """The map at large β, 80 tokens from 16 starts of LOOP_TABLE: return of the last 32."""
-    begin = text_starts(decoder(), span=span)
+@stored(
+    "cold",
+    grid(span=(4,), beta=(4.0, 16.0, 64.0)),
+    small={"span": 4, "beta": 4.0, "count": 3},
+    seconds=20.0,
+    within={"lag": np.inf, "gap": 0.5},
+)
+def COLD_TABLE(span: int, *, beta: float, count: int = 16) -> Rows:
+    """The map at large β, 80 tokens from starts of LOOP_TABLE: return of the last 32."""
+    begin = text_starts(decoder(), span=span, count=count)
     orbit = follow(decoder(), begin, beta=beta, steps=80)[:, span:]
     lags, gaps = returns(orbit, longest=32)
     return rows_of(start=np.arange(len(begin)), lag=lags, gap=gaps)
@@ -363,18 +397,25 @@ OTHERS = ("shuffled attention", "shuffled feed-forward", "shuffled", "fresh")
     "controls",
     grid(weights=("trained",), parts=("attention", "feed-forward"))
     + grid(weights=OTHERS, parts=("all",)),
+    small={"weights": "shuffled attention", "parts": "all", "count": 1, "settle": 2, "measure": 50},
+    seconds=25.0,
+    within=_IN_CHAOS,
 )
-def CONTROL_TABLE(weights: str, *, parts: str) -> Rows:
-    """Motions of a window of four tokens, four starts, with other weights or one part alone."""
+def CONTROL_TABLE(
+    weights: str, *, parts: str, count: int = 4, settle: int = 80, measure: int = 100
+) -> Rows:
+    """Motions of a window of four tokens, some starts, with other weights or one part alone."""
     model = changed(decoder(), weights, parts)
-    begin = text_starts(model, span=4, count=4)
-    return motion_rows(model, begin, (1.0, 3.0), settle=80, measure=100)
+    begin = text_starts(model, span=4, count=count)
+    return motion_rows(model, begin, (1.0, 3.0), settle=settle, measure=measure)
 
 
 @stored(
     "untrained",
     grid(weights=("fresh",), draw=range(1, 7), span=(4,))
     + grid(weights=("shuffled",), draw=range(1, 6), span=(4,)),
+    seconds=30.0,
+    within={"value": 0.05, "low": 0.1, "high": 0.1},
 )
 def UNTRAINED(weights: str, *, draw: int, span: int) -> Rows:
     """Minus the exponent of other weights at β = 1, one draw, four starts, 30 + 52 tokens."""

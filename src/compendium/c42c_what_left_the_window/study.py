@@ -61,7 +61,13 @@ PAIRS = ("changed", "unrelated")
 LEFT = [(4, 1.0, 128), (8, 0.5, 256), (8, 1.0, 256), (8, 2.0, 48)]
 
 
-@stored("left", [{"span": span, "beta": beta, "count": count} for span, beta, count in LEFT])
+@stored(
+    "left",
+    [{"span": span, "beta": beta, "count": count} for span, beta, count in LEFT],
+    small={"span": 4, "beta": 1.0, "count": 8},
+    seconds=20.0,
+    within={"distance": 0.05, "error": 0.03, "apart": 0.13},
+)
 def LEFT_TABLE(span: int, *, beta: float, count: int) -> Rows:
     """Distances of laws by lag: `changed` pairs, and `unrelated` windows with one noise."""
     model, rows, few = decoder(), [], min(count // 4, 16)
@@ -79,7 +85,7 @@ def LEFT_TABLE(span: int, *, beta: float, count: int) -> Rows:
 @stored(
     "settings_R9",
     [{"span": span, "beta": beta, "lag": lag} for span, beta, _ in LEFT for lag in LAGS[4:]],
-    seconds=1.0,
+    seconds=0.1,
 )
 def REMEMBERED(span: int, *, beta: float, lag: int) -> Rows:
     """Distance of the laws less a tenth of that of unrelated windows, by window, β and lag."""
@@ -146,7 +152,7 @@ def RECURRENCE_TABLE(source: str) -> Rows:
 @stored(
     "settings_R10",
     grid(texts=("texts", "help"), null=("unrelated", "shuffled"), distance=(16, 32, 64)),
-    seconds=1.0,
+    seconds=0.1,
 )
 def COMPARED(texts: str, *, null: str, distance: int) -> Rows:
     """Recurrence in real texts less that in what the model with a window of eight says."""
