@@ -176,7 +176,7 @@ def _claim_faults(root: Path, rows: Sequence[claims.Claim]) -> Iterator[Fault]:
             yield claim.fault(f"settings: {error}")
 
 
-def _passage_faults(root: Path, rows: list[claims.Claim]) -> Iterator[Fault]:
+def _passage_faults(root: Path, rows: Sequence[claims.Claim]) -> Iterator[Fault]:
     """Yield the statements of a document of which nobody says where it makes them, and the rest."""
     passages, lines = read_yaml(root, claims.PASSAGES, dict)
     for row in rows:
