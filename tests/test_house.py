@@ -28,7 +28,7 @@ MAY_IMPORT = {
 # room. Nothing else is counted: explaining costs nothing.
 CODE_CEILINGS = {
     "spinformer": (["src/spinformer"], 7_350),
-    "bookmaker": (["src/bookmaker", "book/_ext"], 2_775),
+    "bookmaker": (["src/bookmaker", "book/_ext"], 2_950),
     "compendium": (["src/compendium"], 11_900),
 }
 CHAPTER_CEILING = 560
