@@ -146,6 +146,19 @@ def test_what_else_a_chapter_or_a_row_needs_in_the_book_is_told(
     assert message in call(built_checkout, "check").stderr
 
 
+def test_links_between_chapters_go_both_ways(built_checkout, call):
+    path = built_checkout / SOURCE
+    text = path.read_text(encoding="utf-8")
+    links = "**Builds on** nothing. **Leads to** nothing."
+    assert links in text
+    path.write_text(text.replace("to** nothing", "to** [x](02_x.md)"), encoding="utf-8")
+    told = "notebooks/01_small.md:1: 02_x does not say that it builds on 01_small"
+    back = links.replace("on** nothing", "on** [it](01_small.md)")
+    for other, missing in ((links, True), (back, False)):
+        path.with_name("02_x.md").write_text(text.replace(links, other), encoding="utf-8")
+        assert (told in call(built_checkout, "check").stderr) == missing
+
+
 def test_no_fault_is_said_and_several_are_named_together(built_checkout, call):
     assert call(built_checkout, "check").output == "checked all chapters and claims: no fault\n"
     (built_checkout / "tests/papermill/01_small.json").unlink()

@@ -301,7 +301,7 @@ def test_chapters_that_several_processes_build_are_the_same(built_checkout, call
     result = call(built_checkout, "build", "--all", "--jobs", "2")
     assert result.exit_code == 1
     assert "01_small: written\n" in result.stdout
-    assert "Error: notebooks/02_bad.md:32: NameError: name 'x' is not defined" in result.stderr
+    assert "Error: notebooks/02_bad.md:34: NameError: name 'x' is not defined" in result.stderr
     assert (folder / "01_small.ipynb").read_bytes() == before
 
 

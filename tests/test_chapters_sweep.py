@@ -124,6 +124,7 @@ def test_a_sweep_says_how_many_points_there_are(chapter, call, no_kernel):
         "src/x",
         "tests",
         "book/sweep",
+        "_build",
         "benchmarks",
         ".git",
         "x/../book",

@@ -4,5 +4,5 @@
 reads and checks what papermill passes on, `execution` runs notebooks and shows one as a page,
 `claims` connects the statements of the documents with the cells that settle them, `checking` lists
 what a chapter lacks and begins one, `frame` makes what stands around them. The command line is
-`python -m bookmaker`, or `bookmaker`; it needs the libraries of the extra `book`.
+`python -m bookmaker`, or `bookmaker` (`command`); it needs the libraries of the extra `book`.
 """

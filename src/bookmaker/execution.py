@@ -128,7 +128,7 @@ def execute(
         place, problem = loud[0][0], f"the cell writes to stderr: {loud[0][1].strip()}"
     if told := parameters_told(chapter, checked):
         title, _, text = notebook.cells[0].source.partition("\n")
-        notebook.cells[0].source = f"{title}\n\n{told}\n{text}"
+        notebook.cells[0].source = f"{title}\n\n{told}\n\n{text.lstrip()}"
     return notebook, kind(str(chapter.fault(line, problem, place))) if problem else None
 
 
@@ -157,7 +157,7 @@ def parameters_told(chapter: Chapter, values: Mapping[str, Any]) -> str:
     return (
         f"> **Run with other parameters:** {', '.join(changed)}. The code was executed with these "
         "values. The text, the captions, the verdicts on claims and the stored tables were not "
-        "computed anew: they describe the defaults.\n"
+        "computed anew: they describe the defaults."
     )
 
 
