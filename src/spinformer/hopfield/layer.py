@@ -276,9 +276,11 @@ class HopfieldLayer(nn.Module):
             raise ValueError(f"{told} must have one batch size, got {sizes}")
         (size,) = sizes
         states = given["queries"] if pooled is None else pooled.expand(size, -1, -1)
-        taken = {"queries": self.width} if pooled is None else {}
-        taken["patterns"] = _width_taken(self.pattern_norm, self.to_key)
-        taken["values"] = _width_taken(self.pattern_norm, self.to_value)
+        taken = {
+            "queries": self.width,
+            "patterns": _width_taken(self.pattern_norm, self.to_key),
+            "values": _width_taken(self.pattern_norm, self.to_value),
+        }
         for name, width in taken.items():
             if name in given and width not in (None, given[name].shape[-1]):
                 raise ValueError(f"{name} must have width {width}, got {given[name].shape[-1]}")
