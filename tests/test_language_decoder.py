@@ -138,6 +138,12 @@ def test_weights_that_are_not_finite_give_no_states():
         model = example_decoder()
         model.blocks[1][name][0, 0] = torch.nan
         assert bool(run_decoder(model, normal(2, 2, 4, 16)).isnan().any()), name
+    # Scores that overflow downwards: the kernel takes them for a mask and reads 0.
+    model = example_decoder()
+    block = model.blocks[1]
+    block["query"][:4] = -1e160 * block["key"][:4]
+    block["key"] *= 1e160
+    assert bool(run_decoder(model, normal(2, 2, 4, 16)).isnan().all())
 
 
 def test_a_decoder_of_parts_that_do_not_fit_is_refused():
