@@ -215,6 +215,7 @@ def test_status_says_why_retrieval_stopped():
         (lambda x: x.astype(str), "return real numbers"),
         (lambda x: x.sum(), "must act elementwise"),
         (lambda x: np.where(x > 2, np.inf, x), "finite|overflows"),
+        (lambda x: np.ma.masked_less(x, 0), "return no masked entries"),
     ],
 )
 def test_what_a_separation_returns_is_checked(function, message):

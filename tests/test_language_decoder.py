@@ -109,6 +109,7 @@ def test_a_memory_must_be_of_the_model_and_the_position_must_follow_it():
     calls = [
         ({"start": None}, "start must be given where memory holds tokens, of which it has 4"),
         ({"start": 3}, "start must be at least the 4 tokens that memory holds, got 3"),
+        ({"start": 2**40}, "start must be an integer in"),
         ({"span": 0}, "span must be"),
         ({"span": -2}, "span must be"),
         ({"span": 1.5}, "span must be"),
@@ -144,6 +145,8 @@ def test_weights_that_are_not_finite_give_no_states():
     block["query"][:4] = -1e160 * block["key"][:4]
     block["key"] *= 1e160
     assert bool(run_decoder(model, normal(2, 2, 4, 16)).isnan().all())
+    # Squares that overflow make a norm's factor 0.
+    assert bool(run_decoder(example_decoder(), 1e200 * normal(2, 2, 4, 16)).isnan().all())
 
 
 def test_a_decoder_of_parts_that_do_not_fit_is_refused():

@@ -62,7 +62,10 @@ class Separation:
         check_function("function", self.function)
 
     def __call__(self, overlaps: np.ndarray) -> np.ndarray:
-        found = np.asarray(self.function(overlaps))
+        made = self.function(overlaps)
+        if isinstance(made, np.ma.MaskedArray):
+            raise TypeError("function of separation must return no masked entries")
+        found = np.asarray(made)
         if found.dtype.kind not in "biuf":
             raise TypeError(f"function of separation must return real numbers, got {found.dtype}")
         if found.shape != np.shape(overlaps):
@@ -72,7 +75,7 @@ class Separation:
             )
         if np.isnan(found).any():
             raise ValueError(f"function of separation must be finite, {self} gives NaN")
-        return found
+        return found.astype(np.float64, copy=False)
 
     def __str__(self) -> str:
         return self.name

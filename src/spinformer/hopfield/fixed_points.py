@@ -124,8 +124,10 @@ def mean_critical_beta(patterns: Tensor) -> float:
     """
     patterns = _check_wide(patterns)
     uniform = torch.full_like(patterns[:, 0], 1.0 / len(patterns))
-    largest = _largest_slope(patterns, uniform, 1.0)
-    return 1.0 / largest if largest > 0.0 else float("inf")
+    # In units of the largest entry, so that squares of small ones do not vanish.
+    unit = float(patterns.abs().max()) or 1.0
+    largest = _largest_slope(patterns / unit, uniform, 1.0)
+    return 1.0 / largest / unit / unit if largest > 0.0 else float("inf")
 
 
 def find_fixed_points(
