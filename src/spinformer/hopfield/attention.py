@@ -101,7 +101,9 @@ def bare_hop(
     bias: Tensor | None = None,
     dropout: float = 0.0,
 ) -> Tensor:
-    """A `hop` that hides what is not finite: `nan_factor` of the first state settles all hops.
+    """A `hop` that checks nothing and hides what is not finite.
+
+    `core.attention.nan_factor` of the first state settles all the hops that follow.
 
     >>> bare_hop(torch.zeros(1, 2), scaled=torch.eye(2), content=torch.eye(2))
     tensor([[0.5000, 0.5000]])

@@ -248,7 +248,7 @@ def rest_tolerance(keys: Tensor, tolerance: float) -> Tensor:
     """How little a hop among keys (..., N, d) can be asked to move a state, (..., 1).
 
     The tolerance, or what rounding leaves where that is more: a few units in the last place of the
-    longest key.
+    longest key. Nothing is checked.
 
     >>> rest_tolerance(torch.eye(2), 1e-3), rest_tolerance(torch.eye(2), 0.0) < 1e-5
     (tensor([0.0010]), tensor([True]))
