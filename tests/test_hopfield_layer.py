@@ -332,6 +332,8 @@ def test_bad_calls_are_refused():
         ({"patterns": x[..., :5]}, "patterns must have width 12, got 5"),
         ({"values": x[..., :5]}, "values must have width 12, got 5"),
         ({"queries": x.to("meta")}, "queries must hold values"),
+        ({"attn_mask": torch.zeros(4, 4, device="meta") > 0}, "attn_mask must hold values"),
+        ({"attn_mask": torch.zeros(4, 4, device="meta")}, "attn_mask must hold values"),
     ]
     for name, bad in product(("queries", "patterns"), (math.nan * x, x.float(), x.numpy())):
         calls.append(({name: bad}, f"{name} must be .*(finite|like|torch)"))
@@ -534,7 +536,7 @@ def test_nothing_is_made_on_another_device_than_that_of_the_input():
 
 def scaled(part, size):
     """A layer whose input, or one map, is so large that squares or scores overflow."""
-    layer, x = make(steps=2, memories=1), draw(2, 5, 12)
+    layer, x = make(steps=2, memories=1).float(), draw(2, 5, 12).float()
     if part == "queries":
         return layer, {"queries": size * x, "patterns": x}
     if part == "patterns":
@@ -546,10 +548,10 @@ def scaled(part, size):
 def test_a_norm_whose_squares_overflow_gives_nan(part):
     """Torch's own gives its bias there, as if the input were zero."""
     torch._dynamo.reset()
-    for size in (1e100, 1e200):
+    for size in (1e15, 1e30):
         layer, given = scaled(part, size)
         for run in (layer, torch.compile(layer, backend="eager")):
-            assert bool(run(**given).isfinite().all()) is (size == 1e100)
+            assert bool(run(**given).isfinite().all()) is (size == 1e15)
 
 
 class Map(nn.Module):
