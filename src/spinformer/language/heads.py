@@ -324,7 +324,6 @@ def _overlap(queries: Tensor, keys: Tensor, beta: float, prior: Tensor | None) -
         seen = (prior > -math.inf).any(-2).unsqueeze(-1)
         keys = torch.where(seen, keys, 0.0)
         center = keys.sum(-2, keepdim=True) / seen.sum(-2, keepdim=True)
-        keys = torch.where(seen, keys, center)
     scores = beta * queries @ (keys - center).mT
     if prior is None:
         # What rounding leaves of the mean shifts all scores alike.
