@@ -257,9 +257,9 @@ def DIAGRAM_TABLE(span: int, *, steps: int, streams: int = 48, last: int = 40) -
 @stored(
     "streams",
     grid(span=(8,), beta=(0.54, 0.58, 0.6, 1.0)),
-    small={"span": 8, "beta": 0.58, "settle": 2, "align": 2, "measure": 4},
-    seconds=5.0,
-    within={"exponent": 0.01, "away": 0.01},
+    small={"span": 8, "beta": 0.58, "settle": 1, "align": 1, "measure": 2},
+    seconds=3.0,
+    within={"exponent": 0.15, "away": 0.01},
 )
 def STREAM_TABLE(
     span: int, *, beta: float, settle: int = 60, align: int = 20, measure: int = 50

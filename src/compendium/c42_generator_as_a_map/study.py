@@ -189,7 +189,7 @@ def motion_rows(
 
 
 # Of the small units, so short that chaos cannot amplify the rounding of single precision by much.
-_SHORT = {"settle": 2, "measure": 8, "last": 4}
+_SHORT = {"settle": 0, "measure": 4, "last": 2}
 _CLOSE = {"exponent": 0.01, "gap": 0.01}
 MOTIONS = {4: (0.5, 0.6, 0.65, 0.7, 0.8, 1.0, 2.0), 8: (0.5, 0.6, 0.7, 1.0), 16: (1.0,)}
 
@@ -198,7 +198,7 @@ MOTIONS = {4: (0.5, 0.6, 0.65, 0.7, 0.8, 1.0, 2.0), 8: (0.5, 0.6, 0.7, 1.0), 16:
     "motions",
     grid(span=MOTIONS),
     small={"span": 4, "count": 2} | _SHORT,
-    seconds=10.0,
+    seconds=5.0,
     within=_CLOSE,
 )
 def MOTION_TABLE(span: int, *, count: int = 16, **lengths: int) -> Rows:
@@ -337,7 +337,7 @@ def LOOP_TABLE(span: int, *, horizon: int) -> Rows:
     "cold",
     grid(span=(4,), beta=(4.0, 16.0, 64.0)),
     small={"span": 4, "beta": 16.0, "steps": 12, "last": 4},
-    seconds=10.0,
+    seconds=5.0,
     within={"gap": 0.01},
 )
 def COLD_TABLE(span: int, *, beta: float, steps: int = 80, last: int = 32) -> Rows:
@@ -388,7 +388,7 @@ OTHERS = ("shuffled attention", "shuffled feed-forward", "shuffled", "fresh")
     grid(weights=("trained",), parts=("attention", "feed-forward"))
     + grid(weights=OTHERS, parts=("all",)),
     small={"weights": "shuffled attention", "parts": "all"} | _SHORT,
-    seconds=10.0,
+    seconds=3.0,
     within=_CLOSE,
 )
 def CONTROL_TABLE(
@@ -405,7 +405,7 @@ def CONTROL_TABLE(
     grid(weights=("fresh",), draw=range(1, 7), span=(4,))
     + grid(weights=("shuffled",), draw=range(1, 6), span=(4,)),
     small={"weights": "fresh", "draw": 1, "span": 4} | _SHORT,
-    seconds=10.0,
+    seconds=4.0,
     within=dict.fromkeys(("value", "low", "high"), 0.01),
 )
 def UNTRAINED(
