@@ -183,7 +183,7 @@ def CLOSURES(
     "settings_C18b",
     grid(regime=("driven", "quasi-periodic", "periodic")),
     small={"regime": "driven", "starts": 2, "texts": 100},
-    seconds=2.0,
+    seconds=1.0,
     within={"value": 0.1, "low": 0.2, "high": 0.2},
 )
 def SETTINGS(regime: str, *, starts: int = 12, texts: int = 1000) -> Rows:
