@@ -58,7 +58,13 @@ def anderson(
     known = torch.ones(len(x), _HISTORY, 1, dtype=torch.float64, device=x.device)
     previous = None
     for iteration in range(1, max_steps + 1):
-        residual = step(x.reshape(shape)).reshape(x.shape) - x
+        stepped = step(x.reshape(shape))
+        if not isinstance(stepped, Tensor) or (stepped.shape, stepped.dtype) != (shape, x.dtype):
+            kind = type(stepped).__name__
+            if isinstance(stepped, Tensor):
+                kind = f"{stepped.dtype} of shape {tuple(stepped.shape)}"
+            raise ValueError(f"step must return {x.dtype} of shape {tuple(shape)}, got {kind}")
+        residual = stepped.reshape(x.shape) - x
         norm = residual.norm(dim=-1) / sites**0.5
         astray = norm > _ASTRAY * best_norm
         better = norm < best_norm
