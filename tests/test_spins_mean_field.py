@@ -486,6 +486,8 @@ def test_the_table_holds_theories_to_the_tight_bound():
     good = table.converged[row] & table.stable[row]
     assert not good or abs(table.log_partition[row] - exact) < 5.0
     assert exact < table.bounds[1] < loose.log_partition
+    tight = solve_mean_field(couplings, fields=fields, beta=5.0, all_starts=True, throw=False)
+    assert not tight.converged or tight.log_partition <= table.bounds[1]
 
 
 def test_an_empty_batch_has_an_empty_solution():
