@@ -158,7 +158,15 @@ STATES, INPUTS = ONES(1, 2, 8).double(), ONES(1, 6, 16).double()
 COSH = Separation(name="cosh", function=np.cosh)
 # What does not fit the other arguments of an example; the first of several is named.
 MISFITS: dict[str, list[dict[str, Any]]] = {
-    "core.anderson.anderson": [{"start": ONES(3)}, {"start": np.ones((1, 1))}, {"damping": 1.5}],
+    "core.anderson.anderson": [
+        {"start": ONES(3)},
+        {"start": np.ones((1, 1))},
+        {"damping": 1.5},
+        {"step": lambda x: x[..., :0]},
+        {"step": lambda x: x.double()},
+        {"step": lambda x: None},
+        {"step": lambda x: 1j * x},
+    ],
     "core.chaos.kaplan_yorke_dimension": [{"exponents": [0.0, 1.0]}, {"exponents": 1.0}],
     "core.lyapunov.lyapunov_exponents": [
         {"count": 4},
