@@ -236,7 +236,7 @@ def BREAKS(start: int) -> Rows:
         grid(regime=_LAWS, exponent=(2.0, 3.0, 4.0, 5.0, 6.0, 7.0), seed=(0, 1)),
         key=itemgetter("seed"),
     ),
-    seconds=2.0,
+    seconds=1.5,
     within={"distance": 0.005, "null": 0.001, "floor": 1e-9},
 )
 def STATIONARY(regime: str, *, exponent: float, seed: int) -> Rows:
@@ -283,7 +283,7 @@ def _transport(one: np.ndarray, other: np.ndarray) -> float:
         key=itemgetter("seed"),
     ),
     checked=6,
-    seconds=2.0,
+    seconds=0.7,
     within={"growth": 0.03, "error": 0.01, "limit": 0.005},
 )
 def EXPONENTS(beta: float, *, exponent: float, seed: int) -> Rows:

@@ -43,7 +43,7 @@ def SHARES(diagram: str, *, low: float, high: float, count: int = COUNT) -> Rows
     "portraits",
     [*grid(origin=ORIGINS[:1], beta=SIX), {"origin": ORIGINS[1], "beta": SIX[1]}],
     checked=4,
-    seconds=2.0,
+    seconds=0.5,
     within={"first": 0.05},
 )
 def PORTRAITS(origin: str, *, beta: float) -> Rows:

@@ -231,7 +231,7 @@ def _surveyed(
         for family, chunks in ((0, 10), (1, 5))
         for chunk in range(chunks)
     ],
-    seconds=15.0,
+    seconds=4.0,
     rtol=1e-3,
     within=dict.fromkeys(("chaos", "quasi", "dimension", "variety"), 0.1) | {"exponent": 0.01},
 )
