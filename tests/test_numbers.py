@@ -184,6 +184,15 @@ def test_a_number_without_its_source_is_named_by_file_and_line(book, call, old, 
         assert f"{SOURCE}:{line}: " in built.stderr
 
 
+@pytest.mark.parametrize("fence", ["```", "````", ":::"])
+def test_numbers_behind_a_directive_are_read_as_well(fence):
+    """Its closing fence opens no code, and its backticks pair with no later ones."""
+    text = f"{fence}{{note}} A box of 0.4\nof {{cite}}`a2020b`.\n{fence}\n"
+    text += "It is 0.126 in {cite}`a2020b`, {value}`slope`.\n```text\n0.7\n```\nIt is 64.\n"
+    assert list(values.typed_numbers(text)) == [(1, "0.4"), (4, "0.126"), (8, "64")]
+    assert [(role.content, role.line) for role in values.roles(text)] == [("slope", 4)]
+
+
 def test_an_execution_is_kept_when_a_name_is_wrong(book, call, monkeypatch):
     edit(book / SOURCE, "0.0834 * beta", "0.0934 * beta")
     edit(book / SOURCE, "`slope:.3f`", "`slop:.3f`")
