@@ -219,7 +219,7 @@ CARD_BETA = 5.0
     grid(span=(4,), beta=(CARD_BETA,)),
     small={"span": 4, "beta": CARD_BETA, "count": 1, "settle": 2, "measure": 52},
     seconds=30.0,
-    within=_IN_CHAOS,
+    within=_CLOSE,
 )
 def CARD_TABLE(
     span: int, *, beta: float, count: int = 16, settle: int = 100, measure: int = 120
