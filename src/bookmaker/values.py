@@ -98,6 +98,7 @@ def prose(text: str) -> str:
     Captions and alt texts stay: they stand at the head of code cells.
     """
     kept, closing, state = [], "", "prose"
+    directives: list[str] = []
     for number, line in enumerate(text.split("\n")):
         bare = line.strip()
         fence = _FENCE.match(line)
@@ -109,7 +110,13 @@ def prose(text: str) -> str:
                 state = "matter"
             elif fence and fence[2].startswith("{code-cell}"):
                 state, closing = "head", fence[1]
-            elif fence and not fence[2].startswith("{"):
+            elif fence and fence[2].startswith("{"):
+                # What a directive holds is prose. Its fence would be taken for a mark of code.
+                directives.append(fence[1])
+                line, show = line.replace(fence[1], " " * len(fence[1]), 1), True
+            elif directives and bare.startswith(directives[-1]) and not bare.strip("`~"):
+                directives.pop()
+            elif fence:
                 state, closing = "code", fence[1]
             else:
                 show = True
