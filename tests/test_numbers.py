@@ -404,6 +404,15 @@ def test_what_is_no_typed_result(text):
     assert list(values.typed_numbers(f"# T\n\n{text}\n")) == []
 
 
+def test_what_stands_in_and_after_a_directive_is_prose():
+    text = "# T\n\n```{note} Of 0.1\nIt is 0.2.\n```\n\nIt is 0.3 `x = 0.4`.\n\n"
+    text += "```bash\nrun 0.5\n```\n\n````{note}\n```\n0.6\n```\n{setting}`0.7`, 0.8\n````\n\n"
+    text += "```{code-cell}\n0.9\n```\n0.11\n"
+    typed = [number for _, number in values.typed_numbers(text)]
+    assert typed == ["0.1", "0.2", "0.3", "0.8", "0.11"]
+    assert [role.content for role in values.roles(text)] == ["0.7"]
+
+
 def test_a_shown_table_is_aligned_and_refuses_what_does_not_fit():
     rows = [{"kind": "flat", "rate": 0.5}, {"kind": "<b>", "rate": "none"}]
     table = show_table(rows, formats={"rate": ".3f"}, caption="Rates", notes="Of two.")
