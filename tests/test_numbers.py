@@ -218,11 +218,12 @@ def test_numbers_of_another_chapter_follow_it(book, call):
         other + "\nThere the share is {value}`01:share.value:.3f`.\n", encoding="utf-8"
     )
     (book / "tests/papermill/02_other.json").write_text('{"count": 1}\n')
+    edit(book / "book/results.md", "01_small: 1\n", "01_small: 1\n02_other: 1\n")
     edit(
         book / "_toc.yml", "notebooks/01_small", "notebooks/01_small\n  - file: notebooks/02_other"
     )
     assert call(book, "build").exit_code == 0
-    assert call(book, "check").exit_code == 0
+    assert (told := call(book, "check")).exit_code == 0, told.output
     assert "share is 0.768." in words(read_notebook(book / "notebooks/02_other.ipynb"))
     edit(book / SOURCE, "0.512 * beta", "0.522 * beta")
     assert "02_other: text taken over" in call(book, "build", "01_small").output
@@ -230,7 +231,7 @@ def test_numbers_of_another_chapter_follow_it(book, call):
     # It reads the figure as the chapter itself does.
     edit(book / SOURCE, "the share is {value}`share:.2f`", "the share is large")
     assert call(book, "build").exit_code == 0
-    assert call(book, "check").exit_code == 0
+    assert (told := call(book, "check")).exit_code == 0, told.output
 
 
 def test_pages_and_readme_read_the_notebooks(book, call):
@@ -243,7 +244,7 @@ def test_pages_and_readme_read_the_notebooks(book, call):
     assert write_readme(book) == [readme]
     assert write_readme(book) == []
     assert readme.read_text("utf-8").endswith("Slope <!--value 01:slope:.2f-->0.13<!--/-->.\n")
-    assert call(book, "check").exit_code == 0
+    assert (told := call(book, "check")).exit_code == 0, told.output
     head = "---\nnumbers: by-name\n---\n\n# Welcome\n\n"
     (book / "book" / "welcome.md").write_text(
         head + "It is {value}`01:slop` or 0.13, {setting}`2`.\n"
@@ -300,9 +301,10 @@ def test_a_claim_names_a_figure_and_formats_it(book, call):
         """
     )
     (book / "book" / "claims.yml").write_text(row, encoding="utf-8")
+    (book / "book" / "passages.yml").write_text("A1: Section 1\n", encoding="utf-8")
     edit(book / SOURCE, f"ipython3\n{TABLE}", f"ipython3\n:tags: [claim-A1]\n\n{TABLE}")
     assert call(book, "build").exit_code == 0
-    assert call(book, "check").exit_code == 0
+    assert (told := call(book, "check")).exit_code == 0, told.output
     assert [one["told"] for one in read_rows(book)] == ["slope 0.13, rate 0.4 ± 0.034"]
     (book / "book" / "claims.yml").write_text(row.replace("rate < 0.4", "rate < 0.3"))
     assert "`slope > 0.1 and error < 0.1 and rate < 0.3` is not met" in call(book, "check").output
