@@ -309,7 +309,7 @@ def memory_of(model: Decoder, number: int, inputs: Tensor) -> tuple[Tensor, Tens
 @stored(
     "generator",
     [{"layer": layer} for layer in range(0, 30, 6)],
-    seconds=40.0,
+    seconds=5.0,
     within={"single": 0.05, "metastable": 0.05, "average": 0.05, "real": 0.01, "imaginary": 0.01},
 )
 def GENERATOR(layer: int) -> Rows:

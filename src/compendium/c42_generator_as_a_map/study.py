@@ -158,7 +158,7 @@ def returns(orbit: Tensor, *, longest: int) -> tuple[np.ndarray, np.ndarray]:
         *grid(span=(4,), beta=(0.6, 0.65), bits=(64,)),
     ],
     checked=1,
-    seconds=15.0,
+    seconds=3.0,
     within=dict.fromkeys(("real", "imaginary", "size"), 0.01),
 )
 def REST_TABLE(span: int, *, beta: float, bits: int) -> Rows:
@@ -342,7 +342,7 @@ def greedy_loops(
     "loops",
     grid(span=(2, 4, 8), horizon=(600,)) + grid(span=(16,), horizon=(400,)),
     checked=1,
-    seconds=12.0,
+    seconds=15.0,
     within={"loop": np.inf, "way": np.inf},
 )
 def LOOP_TABLE(span: int, *, horizon: int) -> Rows:
