@@ -114,7 +114,7 @@ def prose(text: str) -> str:
                 # What a directive holds is prose. Its fence would be taken for a mark of code.
                 directives.append(fence[1])
                 line, show = line.replace(fence[1], " " * len(fence[1]), 1), True
-            elif fence and directives and fence[1].startswith(directives[-1]) and not fence[2]:
+            elif directives and bare.startswith(directives[-1]) and not bare.strip("`~"):
                 directives.pop()
             elif fence:
                 state, closing = "code", fence[1]
