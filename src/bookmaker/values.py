@@ -110,13 +110,6 @@ def prose(text: str) -> str:
                 state = "matter"
             elif fence and fence[2].startswith("{code-cell}"):
                 state, closing = "head", fence[1]
-<<<<<<< HEAD
-=======
-            elif fence and fence[2].startswith("{"):
-                # What a directive holds is prose. Its fence would be taken for a mark of code.
-                directives.append(fence[1])
-                line, show = line.replace(fence[1], " " * len(fence[1]), 1), True
->>>>>>> c4
             elif directives and bare.startswith(directives[-1]) and not bare.strip("`~"):
                 directives.pop()
             elif fence and fence[2].startswith("{"):
