@@ -43,6 +43,8 @@ _NO_PROSE = re.compile(
     re.DOTALL,
 )
 _TOKEN = re.compile(r"(?<![\w.^])(?<![A-Za-z]-)(?:\d+(?:(?:,|\{,\})\d{3})*(?:\.\d+)?|\.\d+)")
+# A number may follow it at once, `\approx1.5`; the digits of `\frac12` are two numbers.
+_COMMAND = re.compile(r"\\(?![dt]?frac)[A-Za-z]+")
 _PERCENT = re.compile(r"(?:\s|\\,)*\\?(?:%|per ?cent\b)(\s*(?:interval|confidence|level))?")
 # A number behind these names a place, no result.
 _PLACE = re.compile(
@@ -300,7 +302,8 @@ def typed_numbers(text: str) -> Iterator[tuple[int, str]]:
         visible[role.begin : role.end] = _blank("".join(visible[role.begin : role.end]))
     left = _NO_PROSE.sub(lambda match: "".join(_blank(match[0])), "".join(visible))
     formulas = [match.span() for match in _FORMULA.finditer(left)]
-    for match in _TOKEN.finditer(left):
+    apart = _COMMAND.sub(lambda match: " " * len(match[0]), left)
+    for match in _TOKEN.finditer(apart):
         begin, end = match.span()
         if _is_result(left, match, next((f for f in formulas if f[0] < begin < f[1]), None)):
             yield left.count("\n", 0, begin) + 1, left[begin:end]
