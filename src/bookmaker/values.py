@@ -98,6 +98,7 @@ def prose(text: str) -> str:
     Captions and alt texts stay: they stand at the head of code cells.
     """
     kept, closing, state = [], "", "prose"
+    directives: list[str] = []  # the fences that opened those in which a line stands
     for number, line in enumerate(text.split("\n")):
         bare = line.strip()
         fence = _FENCE.match(line)
@@ -109,7 +110,14 @@ def prose(text: str) -> str:
                 state = "matter"
             elif fence and fence[2].startswith("{code-cell}"):
                 state, closing = "head", fence[1]
-            elif fence and not fence[2].startswith("{"):
+            elif directives and bare.startswith(directives[-1]) and not bare.strip("`~"):
+                directives.pop()
+            elif fence and fence[2].startswith("{"):
+                # Its text is read; left in, the fence would pair with a later backtick.
+                directives.append(fence[1])
+                line = line.replace(fence[1], " " * len(fence[1]), 1)
+                show = True
+            elif fence:
                 state, closing = "code", fence[1]
             else:
                 show = True

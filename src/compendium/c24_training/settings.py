@@ -139,7 +139,7 @@ TABLES = {
             "updates": 20 // one.depth,
             "count": 2,
         },
-        seconds=4.0,
+        seconds=5.0,
         rtol=0.05,
         within=WITHIN,
     )

@@ -33,7 +33,7 @@ TWIN = 0.05
 @stored(
     "pairs",
     grid(span=(4,), beta=(0.61, 0.63)) + grid(span=(8,), beta=(0.61, 0.615, 0.63)),
-    seconds=10.0,
+    seconds=3.0,
     rtol=1e-2,
 )
 def PAIR_TABLE(span: int, *, beta: float) -> Rows:
@@ -54,7 +54,7 @@ def lost_at(rows: Columns) -> float:
     return float(np.interp(0, logs[after - 1 : after + 1], betas[after - 1 : after + 1]))
 
 
-@stored("cycle", [{"span": 4, "beta": 0.63}], seconds=15.0, within={"away": 5e-4})
+@stored("cycle", [{"span": 4, "beta": 0.63}], seconds=10.0, within={"away": 5e-4})
 def CYCLE_TABLE(span: int, *, beta: float) -> Rows:
     """Twenty tokens of an oscillation: distance from rest; that from five before, rounded up."""
     rests, nudged = beside_rests(decoder(), [beta], span=span, size=0.06)

@@ -158,7 +158,7 @@ def returns(orbit: Tensor, *, longest: int) -> tuple[np.ndarray, np.ndarray]:
         *grid(span=(4,), beta=(0.6, 0.65), bits=(64,)),
     ],
     checked=1,
-    seconds=15.0,
+    seconds=3.0,
     within=dict.fromkeys(("real", "imaginary", "size"), 0.01),
 )
 def REST_TABLE(span: int, *, beta: float, bits: int) -> Rows:
@@ -219,7 +219,7 @@ CARD_BETA = 5.0
     grid(span=(4,), beta=(CARD_BETA,)),
     small={"span": 4, "beta": CARD_BETA, "count": 1, "settle": 2, "measure": 52},
     seconds=30.0,
-    within=_IN_CHAOS,
+    within=_CLOSE,
 )
 def CARD_TABLE(
     span: int, *, beta: float, count: int = 16, settle: int = 100, measure: int = 120
@@ -342,7 +342,7 @@ def greedy_loops(
     "loops",
     grid(span=(2, 4, 8), horizon=(600,)) + grid(span=(16,), horizon=(400,)),
     checked=1,
-    seconds=12.0,
+    seconds=15.0,
     within={"loop": np.inf, "way": np.inf},
 )
 def LOOP_TABLE(span: int, *, horizon: int) -> Rows:
