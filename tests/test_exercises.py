@@ -136,7 +136,7 @@ FORMULAS = [
     ),
     ("33.2", r"it is back: (\d+) steps", 0, lambda: 4 * 11 / math.gcd(3, 11)),
     (
-        *("33d.1", r"0\.05 at \$n = (\d+)\$\. .* in (\d+) of 100", 0),
+        *("33d.1", r"0\.05 at \$n = (\d+)\$\. .* in (\d+) % of the cells", 0),
         lambda: [math.ceil(math.log(0.05) / math.log(0.9)), 100 * 0.9**8],
     ),
     ("34.3", r"0\.1 = (\d+)\$ tokens", 0, lambda: math.log(1e6) / 0.1),
