@@ -29,6 +29,9 @@ BAD: dict[str, Any] = {
     "nothing in it": np.zeros((0, 3)),
     "NaN in it": torch.full((2, 3), float("nan")),
     "four hundred digits": 10**400,
+    "complex numbers": torch.ones((2, 3), dtype=torch.complex64),
+    "no values, on the meta device": torch.ones((2, 3), device="meta"),
+    "eight bits": torch.ones((2, 3)).to(torch.float8_e4m3fn),
 }
 # What no argument of such a name may be, in any function of the package with an example.
 OUT_OF_RANGE: dict[str, Any] = {
@@ -44,7 +47,8 @@ OUT_OF_RANGE: dict[str, Any] = {
     **dict.fromkeys(("couplings", "ordered"), np.ones((2, 3))),
 }
 # They say that they check nothing: results, and parts that a chapter shows at work.
-UNCHECKED = {"Solution", "descend", "example_decoder", "rest"}
+UNCHECKED = {"Solution", "HeadRow", "descend", "example_decoder", "rest", "rest_tolerance"}
+UNCHECKED |= {"fused_attention", "nan_factor", "bare_hop"}
 UNCHECKED |= {"response_attention", "driven_step", "entropy_rate", "softmax_weights"}
 # Inner steps that a chapter shows at work.
 NO_NONSENSE = UNCHECKED | {"Solver", "hop"}
@@ -154,7 +158,15 @@ STATES, INPUTS = ONES(1, 2, 8).double(), ONES(1, 6, 16).double()
 COSH = Separation(name="cosh", function=np.cosh)
 # What does not fit the other arguments of an example; the first of several is named.
 MISFITS: dict[str, list[dict[str, Any]]] = {
-    "core.anderson.anderson": [{"start": ONES(3)}, {"start": np.ones((1, 1))}, {"damping": 1.5}],
+    "core.anderson.anderson": [
+        {"start": ONES(3)},
+        {"start": np.ones((1, 1))},
+        {"damping": 1.5},
+        {"step": lambda x: x[..., :0]},
+        {"step": lambda x: x.double()},
+        {"step": lambda x: None},
+        {"step": lambda x: 1j * x},
+    ],
     "core.chaos.kaplan_yorke_dimension": [{"exponents": [0.0, 1.0]}, {"exponents": 1.0}],
     "core.lyapunov.lyapunov_exponents": [
         {"count": 4},

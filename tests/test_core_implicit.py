@@ -70,6 +70,9 @@ def test_an_inexact_root_is_wrong_by_as_much_and_a_fold_is_refused():
         (lambda x, a: x.sum() - a, torch.ones(2), torch.ones(1), ValueError, "residual must"),
         (torch.sub, torch.full((1,), np.nan), torch.ones(1), ValueError, "solution"),
         (torch.sub, torch.ones(1), torch.ones(1).int(), TypeError, r"parameters\[0"),
+        (lambda x, a: x * np.nan, torch.ones(1), torch.ones(1), ValueError, "residual must be fin"),
+        (lambda x, a: x + 0j, torch.ones(1), torch.ones(1), TypeError, "residual must be"),
+        (lambda x, a: x.double(), torch.ones(1), torch.ones(1), TypeError, "residual must be"),
     ],
 )
 def test_bad_input_names_the_argument(residual, solution, parameter, error, told):

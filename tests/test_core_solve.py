@@ -114,3 +114,17 @@ def test_anderson_forgets_where_the_residual_grew_threefold():
     plain = [x + 0.5 * residuals[i] for i, x in enumerate(seen)]
     assert torch.allclose(seen[4], plain[3])
     assert not torch.allclose(seen[3], plain[2])
+
+
+def test_anderson_refuses_a_step_that_changes_its_argument():
+    """Its answer would be the same array, and the residual zero."""
+    with pytest.raises(ValueError, match="step must leave its argument"):
+        anderson(lambda x: x.mul_(0.5).add_(1), torch.zeros(1, 1), tolerance=1e-6, max_steps=50)
+
+
+@pytest.mark.parametrize(
+    "step", [lambda x: x[:1], lambda x: x[..., 0], lambda x: x.float(), lambda x: x + 0j, list]
+)
+def test_anderson_refuses_a_step_of_another_shape_or_type(step):
+    with pytest.raises(ValueError, match="step must return what start is"):
+        anderson(step, torch.zeros(2, 3, 1).double(), tolerance=1e-6, max_steps=5)

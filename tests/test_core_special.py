@@ -92,6 +92,15 @@ def test_what_a_function_returns_is_checked_as_what_enters():
         with pytest.raises((TypeError, ValueError), match="what function returns must"):
             normal_average(wrong)
 
+    # What grows so fast that nodes up to nine are not enough, by closed averages, or too fast.
+    for rate in (4.0, 9.0, 18.0):
+        found = normal_average(lambda z, a=rate: np.exp(a * z))
+        assert found == pytest.approx(np.exp(rate**2 / 2), rel=1e-12)
+    assert normal_average(lambda z: np.exp(0.45 * z**2)) == pytest.approx(np.sqrt(10), rel=1e-12)
+    for rate in (0.5, 0.6, 1.0):
+        with pytest.raises(ValueError, match="must grow more slowly than exp"):
+            normal_average(lambda z, a=rate: np.exp(a * z**2))
+
     def changed(z):
         z *= 2.0
         return z**2

@@ -54,6 +54,10 @@ def test_steps_that_show_no_relaxation_are_refused():
     ):
         with pytest.raises(ValueError, match="steps must be"):
             relaxation_time(NETWORK, starts, **call)
+    with pytest.raises(ValueError, match="context must hold contexts that differ"):
+        relaxation_time(NETWORK, Context(np.full((40, 4, 3), 0.1), 0), beta=1.28, steps=480)
+    with pytest.raises(ValueError, match="beta must be a single number"):
+        relaxation_time(NETWORK, starts, beta=np.full(2000, 1.28), steps=480)
     with pytest.raises(ValueError, match="context must hold at least 20"):
         relaxation_time(NETWORK, starts.select(slice(5)), beta=1.28, steps=480)
 

@@ -327,3 +327,25 @@ def test_tensors_of_no_use_are_refused_by_name(spoil):
     }[spoil]
     with pytest.raises(TypeError, match="states must "):
         update(patterns, states=states)
+
+
+def test_a_hop_refuses_by_name_what_does_not_fit():
+    given = {"states": draw(5, 3), "scaled": draw(4, 3, seed=1), "content": draw(4, 2, seed=2)}
+    for changed, message in (
+        ({"scaled": draw(4, 2)}, "scaled must be as wide as states"),
+        ({"content": draw(3, 2)}, "as many as content"),
+        ({"content": draw(4, 2).float()}, "content must be a tensor"),
+        ({"bias": torch.zeros(5, 4).float()}, "bias must be boolean or torch.float64"),
+        ({"bias": torch.zeros(5, 4).int()}, "bias must be boolean or torch.float64"),
+        ({"dropout": 1.5}, "dropout must be"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=message):
+            hop(**given | changed)
+
+
+def test_squares_of_small_patterns_do_not_vanish():
+    patterns = draw(5, 3).float()
+    wanted = fixed_points.mean_critical_beta(patterns)
+    for size in (1e-25, 1e25):
+        found = fixed_points.mean_critical_beta(size * patterns)
+        assert found == pytest.approx(wanted / size**2, rel=1e-5)

@@ -135,3 +135,12 @@ def test_status_of_learning():
         assert float(density.loss(x, data=data)) == value
     short = density.fit(start, data=data, max_steps=2)
     assert (short.status, short.steps) == (Status.STEP_LIMIT, 2)
+
+
+def test_lengths_that_leave_no_digits_to_the_weights_are_refused():
+    patterns, data = torch.ones(2, 3).double(), torch.eye(3).double()
+    for changed in ({"beta": 1e30}, {"data": 1e15 * data}):
+        with pytest.raises(ValueError, match="beta times the squared length"):
+            density.fit(patterns, **{"data": data} | changed)
+    with pytest.raises(ValueError, match="overflow in the sample"):
+        density.sample(patterns.float(), count=2, beta=1e-300)

@@ -205,3 +205,29 @@ def test_status_says_why_retrieval_stopped():
         retrieve(patterns, queries=queries, seed=5, max_steps=last).require("a fixed point")
     short = retrieve(patterns, queries=queries, schedule="synchronous", max_steps=1)
     assert (short.residual == (short.states != queries).sum(axis=1)).all()
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda x: x**2 + 0j, "return real numbers, got complex128"),
+        (lambda x: np.where(x > 2, np.nan, x), "must be finite, spoilt gives NaN"),
+        (lambda x: x.astype(str), "return real numbers"),
+        (lambda x: x.sum(), "must act elementwise"),
+        (lambda x: np.where(x > 2, np.inf, x), "finite|overflows"),
+        (lambda x: np.ma.masked_less(x, 0), "return no masked entries"),
+    ],
+)
+def test_what_a_separation_returns_is_checked(function, message):
+    """By every function that takes one, and every schedule."""
+    spoilt = Separation(name="spoilt", function=function)
+    patterns, states = np.ones((1, 4)), np.array([[1, 1, 1, -1]])
+    calls = [
+        lambda: energy(patterns, states=np.ones((1, 4)), separation=spoilt),
+        lambda: fields(patterns, states=states, separation=spoilt),
+        lambda: retrieve(patterns, queries=states, separation=spoilt),
+        lambda: retrieve(patterns, queries=states, separation=spoilt, schedule="synchronous"),
+    ]
+    for call in calls:
+        with pytest.raises((TypeError, ValueError), match=message):
+            call()

@@ -332,6 +332,8 @@ def test_bad_calls_are_refused():
         ({"patterns": x[..., :5]}, "patterns must have width 12, got 5"),
         ({"values": x[..., :5]}, "values must have width 12, got 5"),
         ({"queries": x.to("meta")}, "queries must hold values"),
+        ({"attn_mask": torch.zeros(4, 4, device="meta") > 0}, "attn_mask must hold values"),
+        ({"attn_mask": torch.zeros(4, 4, device="meta")}, "attn_mask must hold values"),
     ]
     for name, bad in product(("queries", "patterns"), (math.nan * x, x.float(), x.numpy())):
         calls.append(({name: bad}, f"{name} must be .*(finite|like|torch)"))
@@ -463,9 +465,7 @@ def test_a_layer_says_once_that_it_did_not_come_to_rest():
     for name, _ in list(layer.named_children()):
         setattr(layer, name, nn.Identity())
     layer.log_beta.requires_grad_()
-    with pytest.warns(
-        RuntimeWarning, match="2 of 2 states did not come to rest within 100"
-    ) as told:
+    with pytest.warns(RuntimeWarning, match="2 of 2 states did not come to rest in 100") as told:
         layer(x, patterns=x)
     assert told[0].filename == __file__
     layer(x, patterns=x)  # said once
@@ -532,3 +532,65 @@ def test_nothing_is_made_on_another_device_than_that_of_the_input():
         parts.append(implicit_root(lambda z, a: z * z - a, patterns.abs().sqrt(), patterns.abs()))
     parts += [value for one in made for value in vars(one).values() if isinstance(value, Tensor)]
     assert {part.device.type for part in parts} == {"cpu"}
+
+
+def scaled(part, size):
+    """A layer whose input, or one map, is so large that squares or scores overflow."""
+    layer, x = make(steps=2, memories=1).float(), draw(2, 5, 12).float()
+    if part == "queries":
+        return layer, {"queries": size * x, "patterns": x}
+    if part == "patterns":
+        return layer, {"queries": x, "patterns": size * x}
+    return layer, {"queries": x, "patterns": x, "values": size * x}
+
+
+@pytest.mark.parametrize("part", ["queries", "patterns", "values"])
+def test_a_norm_whose_squares_overflow_gives_nan(part):
+    """Torch's own gives its bias there, as if the input were zero."""
+    torch._dynamo.reset()
+    for size in (1e15, 1e30):
+        layer, given = scaled(part, size)
+        for run in (layer, torch.compile(layer, backend="eager")):
+            assert bool(run(**given).isfinite().all()) is (size == 1e15)
+
+
+class Map(nn.Module):
+    """A map of one's own that does not do what a layer needs."""
+
+    def __init__(self, change):
+        super().__init__()
+        self.change = change
+
+    def forward(self, x):
+        return self.change(x)
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "message"),
+    [
+        ("to_key", lambda x: x[:, :3], "to_key and to_value must keep every pattern, got 3 and 5"),
+        ("to_value", lambda x: x[:, :3], "must keep every pattern, got 5 and 3"),
+        ("to_query", lambda x: x.float(), "must give one real dtype"),
+        ("to_value", lambda x: x + 0j, "must give one real dtype"),
+    ],
+)
+def test_a_map_that_drops_patterns_or_changes_the_type_is_refused(part, change, message):
+    """The kernel would read beyond the shorter of keys and values."""
+    layer, x = make(), draw(2, 5, 12)
+    setattr(layer, part, Map(change))
+    with pytest.raises((ValueError, TypeError), match=message):
+        layer(x, patterns=x)
+
+
+def test_parameters_and_settings_that_were_changed_are_looked_at():
+    x = draw(2, 5, 12)
+    layer = make()
+    layer.log_beta.data = torch.zeros(2)
+    with pytest.raises(ValueError, match=r"log_beta must have shape \(3,\), got \(2,\)"):
+        layer(x, patterns=x)
+    for dropout in (1.5, -0.1, math.nan):
+        layer = make()
+        layer.dropout = dropout
+        with pytest.raises(ValueError, match="dropout must be"):
+            layer(x, patterns=x)
+        layer.eval()(x, patterns=x)

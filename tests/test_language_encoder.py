@@ -10,6 +10,7 @@ import pytest
 import safetensors.torch
 import torch
 from minilm_model import installed_model
+from tokenizers import Tokenizer, models
 
 from compendium.c14b_heads_and_fixed_points.sizes import random_tokens
 from spinformer.language import decoder, minilm
@@ -167,7 +168,31 @@ def test_loader_refuses_files_that_do_not_fit_together(tmp_path):
         (json.dumps(config | {"hidden_act": "relu"}), "GELU"),
         (json.dumps(lacking), "lacks hidden_size"),
         ("{", "is no JSON"),
+        ("[]", "must be a table"),
+        (json.dumps(config | {"hidden_size": "wide"}), "sizes that cannot be: width must be"),
+        (json.dumps(config | {"num_attention_heads": 3}), "sizes that cannot be: width must be"),
     ):
         (folder / "config.json").write_text(text)
         with pytest.raises(ModelUnavailable, match=words):
             load_model(folder)
+    (folder / "config.json").write_text(json.dumps(config))
+    whole = {name: (folder / name).read_bytes() for name in ("tokenizer.json", "model.safetensors")}
+    for name, bytes_ in whole.items():
+        (folder / name).write_bytes(bytes_[:40])
+        with pytest.raises(ModelUnavailable, match="cannot be read"):
+            load_model(folder)
+        (folder / name).write_bytes(bytes_)
+    spoilt = safetensors.torch.load(whole["model.safetensors"])
+    next(iter(spoilt.values())).flatten()[0] = torch.nan
+    safetensors.torch.save_file(spoilt, folder / "model.safetensors")
+    with pytest.raises(ModelUnavailable, match="are not finite"):
+        load_model(folder)
+
+
+def test_a_text_needs_a_tokenizer_with_ends():
+    model = example_model()
+    with pytest.raises(ValueError, match="model must have a tokenizer, this one has none"):
+        text_windows(replace(model, tokenizer=None), "a b c", 4)
+    bare = Tokenizer(models.WordLevel({"a": 0, "[UNK]": 1}, unk_token="[UNK]"))
+    with pytest.raises(ValueError, match=r"a tokenizer with \[CLS\] and \[SEP\]"):
+        text_windows(replace(model, tokenizer=bare), "a a a", 3)

@@ -9,7 +9,7 @@ from scipy.integrate import quad
 from compendium.c25_driven import study
 from spinformer.core.states import spin_states
 from spinformer.spins.ising import gaussian_couplings
-from spinformer.spins.kinetic import kinetic_path, kinetic_stationary
+from spinformer.spins.kinetic import kinetic_path, kinetic_stationary, log_transitions
 
 
 @pytest.fixture
@@ -210,6 +210,25 @@ def test_order_is_prevented_exactly_where_the_density_says():
         assert np.isfinite(uniform) == finite
     assert study.critical_beta(0.1, field_scale=1.0) == np.inf
     assert study.critical_beta(0.0, field="uniform", field_scale=np.sqrt(3)) == np.inf
+
+
+@pytest.mark.parametrize("hard", [1e3, 1e11, 1e16])
+def test_a_small_field_beside_a_hard_coupling_is_kept_or_refused(hard):
+    """Spin 0 follows spin 1; the third, on its own, is up with probability 1/(1 + e⁻²)."""
+    couplings = np.zeros((3, 3))
+    couplings[0, 1] = hard
+    fields = np.array([0.0, 0.0, 1.0])
+    if hard > 1e12:
+        with pytest.raises(ValueError, match="lost in rounding"):
+            log_transitions(couplings, fields=fields, beta=1.0)
+        with pytest.raises(ValueError, match="lost in rounding"):
+            kinetic_path(
+                couplings, beta=1.0, states=np.ones((1, 3)), steps=1, seed=0, fields=fields
+            )
+        return
+    transition = np.exp(log_transitions(couplings, fields=fields, beta=1.0))
+    up = transition[spin_states(3)[:, 2] > 0].sum(0)
+    np.testing.assert_allclose(up, 1 / (1 + np.exp(-2.0)), rtol=1e-4)
 
 
 def test_bad_input_is_named():

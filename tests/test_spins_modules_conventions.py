@@ -2,6 +2,8 @@
 
 import copy
 import io
+import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -234,6 +236,124 @@ def test_a_mask_that_is_no_bias_is_refused_by_name(options, bad):
     padding[0, 1] = bad
     with pytest.raises(ValueError, match="src_key_padding_mask must be boolean, or 0 and minus"):
         module(inputs, src_key_padding_mask=padding)
+
+
+def layers_of_the_page():
+    """The three layers that book/use.md makes, by the names it gives them, and its words."""
+    page = (Path(__file__).parents[1] / "book" / "use.md").read_text(encoding="utf-8")
+    section = page.partition("## A layer in your own model")[2].partition("\n## ")[0]
+    (code,) = re.findall(r"^```python\n(.*?)^```", section, re.M | re.S)
+    kept: dict[str, nn.Module] = {}
+    scope = {"keep": kept}
+    # The page gives one name to three layers, one after the other.
+    torch.manual_seed(0)
+    exec(
+        re.sub(r"^(layer(?:\.self_attn)? = .*)$", r"\1\nkeep[len(keep)] = layer", code, flags=re.M),
+        scope,
+    )
+    return list({id(layer): layer for layer in kept.values()}.values()), section
+
+
+def test_what_the_page_says_of_masks_is_what_layers_do():
+    """Ragged sentences: each is computed as if it were alone, by the polarity that is written."""
+    layers, words = layers_of_the_page()
+    assert len(layers) == 3
+    assert "`src_key_padding_mask` (batch, N) is true where a token is padding" in words
+    assert "`src_mask` is true at (i, j) where token i may not be coupled to token j" in words
+    inputs = _inputs(2, 6, 32, dtype=torch.float32)
+    padding = torch.arange(6) >= torch.tensor([[5], [4]])
+    for layer in layers:
+        layer.eval()
+        with torch.no_grad():
+            together = layer(inputs, src_key_padding_mask=padding)
+            alone = layer(inputs[1:, :4])
+            other = layer(inputs, src_key_padding_mask=~padding)
+        torch.testing.assert_close(together[1:, :4], alone, rtol=0, atol=1e-5)
+        assert (other[1:, :4] - alone).abs().max() > 1e-2
+        # (i, j) and not (j, i): the first row is forbidden, the first column is not.
+        row = torch.zeros(6, 6, dtype=torch.bool)
+        row[0, 1:] = True
+        if isinstance(layer, DrivenSpinModule | SpinTransformerModule):
+            couplings = layer(inputs, src_mask=row, return_parts=True)[1].couplings
+            assert couplings[..., 0, :].abs().max() == 0
+            assert couplings[..., 1:, 0].abs().min() > 0
+    equilibrium, driven = layers[1:]
+    with pytest.raises(ValueError, match="every token feels the future"):
+        equilibrium(inputs, is_causal=True)
+    later = torch.cat([inputs[:, :3], inputs[:, 3:] + 1.0], dim=1)
+    with torch.no_grad():
+        torch.testing.assert_close(driven(later)[:, :3], driven(inputs)[:, :3])
+        assert (equilibrium(later) - equilibrium(inputs))[:, :3].abs().max() > 1e-2
+
+
+def test_units_of_what_goes_in_and_comes_out():
+    """Tokens are fields H on spins of length √D: alone, ⟨σ⟩ = √D L(H/√D), by its first terms."""
+    weak = 1e-3 * _inputs(1, 1, 12)
+    for options in ({"solver": "saddle"}, FIXED):
+        module = _module(beta=1.7, normalize=False, **options)
+        output, parts = module(weak, return_parts=True)
+        # Of a weak field H: ⟨σ⟩ = βH, whatever D; the opposite order of √D would give β D^±½ H.
+        torch.testing.assert_close(output, 1.7 * weak, rtol=1e-5, atol=0)
+        torch.testing.assert_close(parts.fields.transpose(1, 2).flatten(2), weak / 2)
+        torch.testing.assert_close(parts.spins, output)
+        # F = −(β/2) H² for each spin of any D, less that without a field.
+        rise = module.free_energy(weak) - module.free_energy(0 * weak)
+        torch.testing.assert_close(rise, -0.85 * weak.square().sum((1, 2)), rtol=1e-4, atol=1e-12)
+    driven = _module(theory="second order", beta=1.7)
+    driven.normalize = False
+    torch.testing.assert_close(driven(weak), 1.7 * weak, rtol=1e-5, atol=0)
+
+
+@pytest.mark.filterwarnings("ignore:.*did not converge:RuntimeWarning")
+@pytest.mark.parametrize("options", [*SOLVERS, {"channel_maps": True}, DRIVEN])
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_parameters_that_are_no_numbers_do_not_hide(options, bad):
+    """A module's own parameters reach its output: nothing finite comes out of NaN."""
+    inputs = _inputs(2, 4, 12)
+    names = [name for name, _ in _module(**options).named_parameters()]
+    for name in names:
+        module = _module(**options)
+        with torch.no_grad():
+            module.get_parameter(name).flatten()[0] = bad
+            output, parts = module(inputs, return_parts=True)
+        if (name, bad) == ("log_strength", float("inf")) and "coupling_limit" in options:
+            continue  # the share of its bound is one
+        assert not output.isfinite().all(), name
+        if name not in ("map_out",) and options != DRIVEN:
+            assert not parts.validity().trusted(10.0).all(), name
+
+
+@pytest.mark.parametrize("options", [*SOLVERS, DRIVEN])
+def test_strengths_and_temperatures_beyond_numbers_are_their_limits(options):
+    inputs = _inputs(2, 4, 12)
+    for name in ("log_strength", "log_beta"):
+        module = _module(**options)
+        module.warned = True
+        with torch.no_grad():
+            module.get_parameter(name).fill_(-1000.0)
+            output, parts = module(inputs, return_parts=True)
+            alone = module(inputs, src_mask=torch.ones(4, 4, dtype=torch.bool))
+        if name == "log_strength":
+            torch.testing.assert_close(output, alone, rtol=0, atol=1e-12)
+        elif options != DRIVEN:
+            assert not parts.validity().converged.any()
+
+
+def test_a_mask_may_be_of_another_precision_than_the_module():
+    module, inputs = _module(dtype=torch.float32), _inputs(2, 4, 12, dtype=torch.float32)
+    forbidden = torch.ones(4, 4).tril(-2) > 0
+    want = module(inputs, src_mask=forbidden)
+    for lowest in (-torch.inf, -1e300):
+        mask = torch.zeros(4, 4, dtype=DOUBLE).masked_fill(forbidden, lowest)
+        torch.testing.assert_close(module(inputs, src_mask=mask), want)
+    with pytest.raises(ValueError, match="src_mask must be"):
+        module(inputs, src_mask=-mask)
+
+
+@pytest.mark.parametrize("solver", [None, 3, ["saddle"]])
+def test_a_solver_that_is_none_is_refused_when_it_is_given(solver):
+    with pytest.raises(TypeError, match="solver must be a word or a Solver"):
+        SpinTransformerModule(12, heads=3, solver=solver)
 
 
 def test_masks_are_read_as_torch_means_them():

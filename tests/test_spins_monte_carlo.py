@@ -184,6 +184,27 @@ def test_a_spin_that_never_turned_has_an_error_bar(sampler):
     assert 0.7 < values.std() / np.sqrt((errors**2).mean()) < 1.1
 
 
+@pytest.mark.parametrize("size", [2, 8])
+def test_chains_that_are_trapped_on_one_side_do_not_call_it_the_mean(size):
+    """Spins tied to each other never turn: one run in eight sees all four chains on one side."""
+    couplings = 100.0 * (np.ones((size, size)) - np.eye(size))
+    fields = np.zeros(size)
+    fields[-1] = 0.1
+    agreed = 0
+    for seed in range(24):
+        run = sample_ising(couplings, fields=fields, beta=1.0, sweeps=400, burn=16, seed=seed)
+        assert not run.reliable
+        if np.abs(run.magnetization.value).min() == 1.0:
+            agreed += 1
+            assert np.all(run.magnetization.error == 1.0)
+    assert agreed
+    # A strong field is no trap: its state is found from either side.
+    held = sample_ising(0 * couplings, fields=np.full(size, 20.0), beta=1.0, sweeps=400)
+    assert held.reliable
+    assert np.all(held.magnetization.value == 1.0)
+    assert np.all(held.magnetization.error < 0.01)
+
+
 def test_every_temperature_of_a_ladder_has_its_own_averages():
     couplings, fields = sherrington_kirkpatrick(9, seed=2, field_std=0.3)
     betas = np.array([0.4, 1.1, 2.5])

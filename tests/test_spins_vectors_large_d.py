@@ -1,5 +1,8 @@
 """The large-D free energy against Bessel functions, quadrature, Monte Carlo and autograd."""
 
+import math
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -247,3 +250,40 @@ def test_bad_input(change, error, message):
     arguments = {"couplings": torch.zeros(3, 3), "fields": torch.zeros(3, 4), "beta": 1.0} | change
     with pytest.raises(error, match=message):
         vector_spins(**arguments)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_rounding_leaves_is_a_solution_or_said_to_be_none(dtype):
+    """Two spins tied to each other are one spin in twice the field; a third is free."""
+    tied = torch.zeros(3, 3, dtype=dtype)
+    tied[0, 1] = tied[1, 0] = 1.0
+    # L(2) at β = 1.
+    exact = (math.sqrt(17.0) - 1.0) / 4.0
+    stalled = 0
+    for power in range(2, 19):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            found = vector_spins(
+                10.0**power * tied, fields=torch.ones(3, 3, dtype=dtype), beta=1.0, throw=False
+            )
+        if found.saddle.converged:
+            close = 1e-3 + 10.0**-power
+            assert float(found.magnetization[0, 0]) == pytest.approx(exact, abs=close)
+            assert float(found.saddle.residual) <= 1e-3
+        elif int(found.saddle.status) == Status.STALLED:
+            assert float(found.saddle.residual) > 1e-3
+            stalled += 1
+        else:
+            # Overflow and what has no factor is no number, and no zero either.
+            assert int(found.saddle.status) == Status.DIVERGED
+            for part in (found.magnetization, found.correlations, found.free_energy):
+                assert part.isnan().all()
+    assert stalled
+
+
+def test_what_overflows_is_not_a_number():
+    pair, fields = torch.zeros(2, 2).double(), torch.ones(2, 3).double()
+    found = vector_spins(pair, fields=fields, beta=1e300, throw=False)
+    assert int(found.saddle.status) == Status.DIVERGED
+    assert found.magnetization.isnan().all()
+    assert found.correlations.isnan().all()

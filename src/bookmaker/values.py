@@ -43,6 +43,8 @@ _NO_PROSE = re.compile(
     re.DOTALL,
 )
 _TOKEN = re.compile(r"(?<![\w.^])(?<![A-Za-z]-)(?:\d+(?:(?:,|\{,\})\d{3})*(?:\.\d+)?|\.\d+)")
+# A number may follow it at once, `\approx1.5`; the digits of `\frac12` are two numbers.
+_COMMAND = re.compile(r"\\(?![dt]?frac)[A-Za-z]+")
 _PERCENT = re.compile(r"(?:\s|\\,)*\\?(?:%|per ?cent\b)(\s*(?:interval|confidence|level))?")
 # A number behind these names a place, no result.
 _PLACE = re.compile(
@@ -98,7 +100,7 @@ def prose(text: str) -> str:
     Captions and alt texts stay: they stand at the head of code cells.
     """
     kept, closing, state = [], "", "prose"
-    directives: list[str] = []
+    directives: list[str] = []  # the fences that opened those in which a line stands
     for number, line in enumerate(text.split("\n")):
         bare = line.strip()
         fence = _FENCE.match(line)
@@ -110,12 +112,13 @@ def prose(text: str) -> str:
                 state = "matter"
             elif fence and fence[2].startswith("{code-cell}"):
                 state, closing = "head", fence[1]
-            elif fence and fence[2].startswith("{"):
-                # What a directive holds is prose. Its fence would be taken for a mark of code.
-                directives.append(fence[1])
-                line, show = line.replace(fence[1], " " * len(fence[1]), 1), True
             elif directives and bare.startswith(directives[-1]) and not bare.strip("`~"):
                 directives.pop()
+            elif fence and fence[2].startswith("{"):
+                # Its text is read; left in, the fence would pair with a later backtick.
+                directives.append(fence[1])
+                line = line.replace(fence[1], " " * len(fence[1]), 1)
+                show = True
             elif fence:
                 state, closing = "code", fence[1]
             else:
@@ -299,7 +302,8 @@ def typed_numbers(text: str) -> Iterator[tuple[int, str]]:
         visible[role.begin : role.end] = _blank("".join(visible[role.begin : role.end]))
     left = _NO_PROSE.sub(lambda match: "".join(_blank(match[0])), "".join(visible))
     formulas = [match.span() for match in _FORMULA.finditer(left)]
-    for match in _TOKEN.finditer(left):
+    apart = _COMMAND.sub(lambda match: " " * len(match[0]), left)
+    for match in _TOKEN.finditer(apart):
         begin, end = match.span()
         if _is_result(left, match, next((f for f in formulas if f[0] < begin < f[1]), None)):
             yield left.count("\n", 0, begin) + 1, left[begin:end]

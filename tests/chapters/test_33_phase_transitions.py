@@ -1,10 +1,14 @@
 """What chapter 33 computes beyond the theory, and the diagrams that it draws."""
 
+import re
+from pathlib import Path
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
+from compendium.c33_phase_transitions import study
 from compendium.c33_phase_transitions.orbits import REGIME_COLORS, _orbit_image, show_orbit_diagram
 from compendium.c33_phase_transitions.study import SHARES
 from compendium.common.phase_transitions import census, name
@@ -13,6 +17,8 @@ from spinformer.dmft.attractors import Attractors, Regime, find_attractors
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Context, Network
 from spinformer.plot.style import COLORS
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def made(regime, period, histogram, section):
@@ -93,3 +99,31 @@ def test_attractors_coexist_at_19_of_20_seeds():
     assert met >= 19
     # One context in three hundred ends on the third cycle: no criterion may ask for it.
     assert 5 < rare < 17
+
+
+def test_labels_of_the_six_values_are_those_that_the_text_reports():
+    text = (ROOT / "notebooks" / "33_phase_transitions.md").read_text("utf-8")
+    [[cycle, *tori, hot]] = re.findall(
+        r"([\d.]+) is called periodic, ([\d.]+) and ([\d.]+) quasi-periodic, "
+        r"and (.*) chaotic \(C10\)",
+        text,
+    )
+    wanted = {float(cycle): Regime.PERIODIC}
+    wanted |= {float(beta): Regime.QUASI_PERIODIC for beta in tori}
+    wanted |= {float(beta): Regime.CHAOTIC for beta in re.findall(r"\d\.\d+", hot)}
+    assert wanted == study.LABELS
+    # Against them nearly all contexts at 1.26451 end on a cycle.
+    table = study.MOST_CONTEXTS.read()
+    other = table["beta"] == 1.26451
+    assert (table["high"][other] < -0.3).all()
+    assert (table["low"][~other] > 0.0).all()
+
+
+def test_the_table_of_ranges_asks_for_what_the_criterion_asks():
+    claims = (ROOT / "book" / "claims.yml").read_text("utf-8")
+    row = re.sub(r"\s+", " ", claims[claims.index("- id: C9\n") : claims.index("- id: C9b\n")])
+    asked = re.findall(r"(?:below|cycle|quasi|window|chaos) > ([\d.]+)", row)
+    assert asked == [str(study.LEAST_SHARE)] * 5
+    # A whole range of its label stands at what is left to one.
+    best = study.NAMED_RANGES.read()["value"].max()
+    assert best == pytest.approx(1.0 - study.LEAST_SHARE)

@@ -348,7 +348,7 @@ def birthday_scale(dim: int, *, filling: float) -> tuple[float, float]:
 @stored(
     "settings_A8",
     grid(small=(9, 10, 11), filling=(0.6, 0.9, 1.3, 1.6), root=("of d", "none")),
-    seconds=3.0,
+    seconds=1.0,
     within={"value": 0.05, "low": 0.05, "high": 0.05},
 )
 def DOUBLINGS(small: int, filling: float, root: str) -> Rows:

@@ -296,7 +296,7 @@ def copies_overlap(
     return mean_estimate(np.reshape(squares, (networks, 20)).mean(axis=1))
 
 
-@stored("retrieval", grid(dim=NETWORKS, load=LOADS, fraction=FRACTIONS), seconds=2.0)
+@stored("retrieval", grid(dim=NETWORKS, load=LOADS, fraction=FRACTIONS), seconds=0.5)
 def RETRIEVAL(dim: int, load: float, fraction: float) -> Rows:
     """Overlap kept and energy below the temperature of melting."""
     overlap, energy = retrieval(

@@ -181,7 +181,7 @@ def read_toy(kept: Table = TOY) -> dict[str, dict[str, np.ndarray]]:
         *grid(goal=[f"depth in {name}" for name in TEXTS], layers=(6,), window=LENGTHS),
     ],
     checked=1,
-    seconds=3.0,
+    seconds=1.0,
     within={"value": 0.1, "low": 0.2, "high": 0.2},
 )
 def SETTINGS(goal: str, layers: int, window: int) -> Rows:

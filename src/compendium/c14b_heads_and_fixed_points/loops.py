@@ -241,7 +241,7 @@ def first_traces(source: str) -> list[LayerTrace]:
     "ends",
     grid(loop=LOOPS, source=TEXTS),
     checked=len(TEXTS),
-    seconds=6.0,
+    seconds=4.0,
     within={"count": 1} | dict.fromkeys((*SHARES, "resting"), 0.02),
 )
 def ENDS(loop: str, source: str) -> Rows:
@@ -267,7 +267,7 @@ def SETTINGS(loop: str, source: str, asked: float) -> Rows:
 @stored(
     "gain",
     grid(loop=("readback", "turned"), source=TEXTS),
-    seconds=17.0,
+    seconds=8.0,
     within={"resting": 0.07, "count": 1, "real": 2e-3, "imaginary": 2e-3},
 )
 def GAIN(loop: str, source: str) -> Rows:
@@ -309,7 +309,7 @@ def memory_of(model: Decoder, number: int, inputs: Tensor) -> tuple[Tensor, Tens
 @stored(
     "generator",
     [{"layer": layer} for layer in range(0, 30, 6)],
-    seconds=40.0,
+    seconds=5.0,
     within={"single": 0.05, "metastable": 0.05, "average": 0.05, "real": 0.01, "imaginary": 0.01},
 )
 def GENERATOR(layer: int) -> Rows:

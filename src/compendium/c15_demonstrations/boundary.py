@@ -225,7 +225,7 @@ Measures = Iterable[tuple[str, str, float, float, np.ndarray]]
     + grid(training=("balanced",), first_seed=(10,)),
     small={"training": "balanced", "first_seed": 0, "count": 2, "steps": 300},
     seconds=5.0,
-    within={"value": 0.01},
+    within={"value": 0.1},  # one of the EPISODES that a radius is read from moves it by half that
 )
 def BOUNDARY(training: str, first_seed: int, *, count: int = 10, steps: int = 700) -> Rows:
     """Train `count` seeds, then measure the boundary law and, with softmax attention, kicks."""

@@ -170,7 +170,7 @@ def score_rows(source: str, *, seeds: Sequence[int], steps: int = STEPS) -> Rows
 
 def _table(name: str, *sources: str, blocks: Sequence[int], steps: int = STEPS) -> Table:
     """A seed decides split, first weights and batches; a block has ten."""
-    seconds = 3.0 if steps == STEPS else 25.0
+    seconds = 3.0 if steps == STEPS else 30.0
     units = [{"source": one, "block": block} for block in blocks for one in sources]
     within = dict.fromkeys(COLUMNS, 0.01)  # a few of the test images change sides
 

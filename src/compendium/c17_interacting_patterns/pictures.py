@@ -34,7 +34,7 @@ ARMS = ("attention", "interacting", "whitened", "pseudo-inverse", "equal norms",
 COUNT, NOISE, SEEDS, LOOKS = 60, 0.5, 10, 20
 
 
-@stored("recall", grid(seed=range(SEEDS)), seconds=7.0, within={"recalled": 0.006})
+@stored("recall", grid(seed=range(SEEDS)), seconds=4.0, within={"recalled": 0.006})
 def RECALL(seed: int) -> Rows:
     """Share recalled by each arm: three queries a face choose its numbers, three test them."""
     generator = numpy_generator(seed)
@@ -126,7 +126,7 @@ def complete(seed: int, *, data: str, count: int = 60) -> tuple[Array, dict[str,
     "completion",
     grid(data=("digits", "faces"), seed=range(SEEDS)),
     checked=3,
-    seconds=10.0,
+    seconds=2.0,
     within={"error": 2e-3},
 )
 def COMPLETION(data: str, seed: int, count: int = 60) -> Rows:

@@ -141,7 +141,7 @@ def accuracy(arm: str, numbers: Numbers, chains: Chains) -> Tensor:
     return right.unflatten(0, (len(numbers["sharpness"]), -1)).float().mean(-1)
 
 
-_TRAINED: dict[str, Any] = {"seconds": 20.0, "within": {"validation": 0.02, "test": 0.02}}
+_TRAINED: dict[str, Any] = {"seconds": 3.0, "within": {"validation": 0.02, "test": 0.02}}
 
 
 @stored("hops", grid(arm=ARMS, links=LINKS, rate=RATES), checked=6, **_TRAINED)
@@ -171,7 +171,7 @@ def HOPS_AGAIN(arm: str, links: int, rate: float) -> Rows:
     return HOPS.rows(arm, links, rate, first_seed=SEEDS)
 
 
-@stored("search", grid(arm=LINKED, links=LINKS, seed=range(3)), seconds=1.5)
+@stored("search", grid(arm=LINKED, links=LINKS, seed=range(3)), seconds=1.0)
 @torch.no_grad()
 def SEARCH(arm: str, links: int, seed: int) -> Rows:
     """Accuracy on 1000 lines of the best reader that a random search of 384 settings finds."""

@@ -173,7 +173,7 @@ def triple_errors(
         {"strength": 0.6, "field": 1.0, "beta": 1.0},
         {"strength": 1.0, "field": 1.0, "beta": 1.0},
     ],
-    seconds=20.0,
+    seconds=8.0,
     rtol=1e-3,
 )
 def SETTINGS(strength: float, field: float, beta: float) -> Rows:

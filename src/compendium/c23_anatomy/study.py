@@ -373,7 +373,7 @@ FITS = {"clusters": (SHORT, (1500, 2500), LONG), "random": (SHORT, LONG)}
         for seed in range(10)
         for surroundings, gamma in (("clusters", 1.0), ("clusters", 3.0), ("random", 1.0))
     ],
-    seconds=60.0,
+    seconds=10.0,
     within={"decided": 1e-4, "train": 0.03, "test": 0.03, "elsewhere": math.inf},
 )
 def LEARNED(gamma: float, surroundings: str, seed: int) -> Rows:

@@ -350,7 +350,7 @@ def text_blocks(
     return terms, trace.attended.double(), flat
 
 
-@stored("generator", grid(layer=range(0, 30, 6)), seconds=40.0, rtol=1e-3, within={"score": 2e-3})
+@stored("generator", grid(layer=range(0, 30, 6)), seconds=15.0, rtol=1e-3, within={"score": 2e-3})
 def GENERATOR(layer: int) -> Rows:
     """What the parts of its spins predict of a layer of SmolLM2, which is causal: chapter 42b.
 

@@ -279,7 +279,7 @@ def chosen_setting(arm: str, *, task: str) -> dict[str, Any]:
     "recall",
     [{"arm": arm, "seed": seed} for seed in SEEDS for arm in (*ARMS, SHUFFLED)],
     checked=len(ARMS),  # shuffled answers: nothing is learned that could amplify rounding much
-    seconds=10.0,
+    seconds=3.0,
     within={"entropy": 0.3, "strength": 0.3, "bits": 0.1, "accuracy": 0.1},
 )
 def RECALL(arm: str, seed: int) -> Rows:

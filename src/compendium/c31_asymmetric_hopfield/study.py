@@ -165,7 +165,7 @@ def EXPONENTS(size: int, *, symmetry: float, beta: float, networks: int) -> Rows
 @stored(
     "memory",
     rows_of(symmetry=(1.0, 0.5, 0.0, 1.0), beta=(2.0, 2.0, 2.0, 0.5)),
-    seconds=2.0,
+    seconds=1.0,
     within={"kept": 0.1, "error": 0.05},
 )
 def MEMORY(symmetry: float, *, beta: float) -> Rows:

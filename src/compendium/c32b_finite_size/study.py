@@ -320,7 +320,7 @@ def _limits(motion: str, chunk: int, *, steps: int) -> list[Limit]:
 _NEARLY = {"average": 0.2, "missed_error": 0.01}
 
 
-@stored("laws", grid(regime=BETAS), checked=2, seconds=3.0, rtol=0.05, within=_NEARLY)
+@stored("laws", grid(regime=BETAS), checked=2, seconds=0.5, rtol=0.05, within=_NEARLY)
 def LAWS(
     regime: str, *, texts: int = _TEXTS, token: int = 8, seed: int = 0,
     exponents: Sequence[float] = tuple(np.arange(1.5, 9.01, 0.5)),

@@ -43,7 +43,7 @@ def SHARES(diagram: str, *, low: float, high: float, count: int = COUNT) -> Rows
     "portraits",
     [*grid(origin=ORIGINS[:1], beta=SIX), {"origin": ORIGINS[1], "beta": SIX[1]}],
     checked=4,
-    seconds=2.0,
+    seconds=0.5,
     within={"first": 0.05},
 )
 def PORTRAITS(origin: str, *, beta: float) -> Rows:
@@ -68,7 +68,9 @@ _NAMED = {
     "1.268 to 1.272": _CYCLE,
     "1.277 to 1.28": _CHAOS,
 }
-_LABELS = dict(zip(SIX, (_TORUS, _TORUS, _CHAOS, _CYCLE, _CHAOS, _CHAOS), strict=True))
+LABELS = dict(zip(SIX, (_TORUS, _TORUS, _CHAOS, _CYCLE, _CHAOS, _CHAOS), strict=True))
+# Share of the values of β in a range that must have its label.
+LEAST_SHARE = 0.95
 _WAITS = (10_000, 30_000, 100_000)
 
 
@@ -86,7 +88,9 @@ def NAMED_RANGES(betas: str, context: str, wait: int) -> Rows:
         start = random_contexts(network, 1, count=1).select(0)
     tried = np.linspace(low, high, 256)
     found = find_attractors(network, start, beta=tried, transient=wait, bins=1, exponents=1)
-    return share_rows(int((found.regime == _NAMED[betas]).sum()), trials=len(tried), bound=0.95)
+    return share_rows(
+        int((found.regime == _NAMED[betas]).sum()), trials=len(tried), bound=LEAST_SHARE
+    )
 
 
 @stored(
@@ -100,4 +104,4 @@ def MOST_CONTEXTS(beta: float, contexts: str, wait: int) -> Rows:
     network = Network.document()
     pool = random_contexts(network, int(contexts[-1]), count=128)
     found = find_attractors(network, pool, beta=beta, transient=wait, bins=1, exponents=1)
-    return share_rows(int((found.regime == _LABELS[beta]).sum()), trials=128, bound=0.5)
+    return share_rows(int((found.regime == LABELS[beta]).sum()), trials=128, bound=0.5)

@@ -147,7 +147,7 @@ def LIFETIMES(beta: float, *, rate: float, horizon: int) -> Rows:
     "seeds",
     # Where strong chaos lives long enough to be seen and is over in time.
     grid(beta=_NEAR_WEAK[2:11], rate=(0.05,), horizon=(1_000_000,), seed=range(1, 6)),
-    seconds=8.0,
+    seconds=1.5,
     # Chaos amplifies rounding: another processor draws other copies.
     within={"escaped": 6.0, "total": 6e6, "lifetime": 9e4, "low": 9e4, "high": 2e5},
 )
@@ -197,7 +197,7 @@ def _weak_chaos() -> Context:
 @stored(
     "crisis",
     grid(distance=(5e-6, 1e-5, 2e-5, 4e-5, 8e-5, 1.6e-4)),
-    seconds=20.0,
+    seconds=3.0,
     within={"escaped": 6.0, "lifetime": 3e3, "low": 3e3, "high": 4e3},
 )
 def CRISIS(distance: float) -> Rows:

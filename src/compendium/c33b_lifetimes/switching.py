@@ -197,7 +197,7 @@ def followed(distance: np.ndarray, *, rounds: int) -> np.ndarray:
     return np.asarray(binary_opening(distance < _NEAR, np.ones((1, rounds), dtype=bool)))
 
 
-@stored("growth", grid(beta=(1.266,), seed=_SEEDS), seconds=20.0)
+@stored("growth", grid(beta=(1.266,), seed=_SEEDS), seconds=5.0)
 def GROWTH(beta: float, *, seed: int) -> Rows:
     """One row an orbit: growth per token in the calm and the wild part; nearness to structures.
 

@@ -105,7 +105,7 @@ _P, _Q = (1, 5, 4, 3, 5, 7, 9, 11, 13, 15), (4, 19, 15, 11, 18, 25, 32, 39, 46, 
 _AT = [1.25, 1.25971111, 1.261722, 1.2646, 1.26645, 1.26707, 1.26735, 1.2675, 1.26755, 1.267573]
 
 
-@stored("tongues", rows_of(p=_P, q=_Q, near=_AT), checked=3, seconds=3.0, within={"width": 4e-9})
+@stored("tongues", rows_of(p=_P, q=_Q, near=_AT), checked=3, seconds=0.7, within={"width": 4e-9})
 def TONGUES(p: int, *, q: int, near: float) -> Rows:
     """Both ends in β of the window in which the closed curve is locked to p/q; `near` is by it.
 

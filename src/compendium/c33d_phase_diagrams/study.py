@@ -220,7 +220,7 @@ def longer_network(bits: int, *, seed: Seed = 0) -> Network:
     return replace(document, position=position, context=2**bits)
 
 
-@stored("longer", grid(bits=(2, 3, 4, 5), seed=range(10)), seconds=3.0)
+@stored("longer", grid(bits=(2, 3, 4, 5), seed=range(10)), seconds=0.1)
 def LONGER(bits: int, *, seed: int) -> Rows:
     """Shares of regimes at 64 values of β between 1.4 and 2.4, after 5,000 turns of the clock.
 

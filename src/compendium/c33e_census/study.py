@@ -157,7 +157,7 @@ _CELLS = ((0, 0.02, 50), (1, 0.02, 24), (0, 0.002, 10), (0, 0.1, 10), (0, 0.3, 1
         for family, epsilon, chunks in _CELLS
         for chunk in range(chunks)
     ],
-    seconds=10.0,
+    seconds=1.0,
 )
 def DOCUMENT_SIZE(*, family: int, epsilon: float, chunk: int, size: int = 10, **own: int) -> Rows:
     """The rows of `size` networks of one cell, `network_row` of each."""
@@ -167,7 +167,7 @@ def DOCUMENT_SIZE(*, family: int, epsilon: float, chunk: int, size: int = 10, **
 
 
 # Every tenth network of the first family.
-@stored("longer", grid(family=(0,), number=range(0, 500, 10)), seconds=5.0)
+@stored("longer", grid(family=(0,), number=range(0, 500, 10)), seconds=0.1)
 def LONGER(number: int, *, family: int) -> Rows:
     """How many of 64 random systems keep their label, with the steps and rules of chapter 33."""
     drawn = draw_networks(family=family, epsilon=0.02, count=number + 1, **_OURS)
@@ -224,7 +224,7 @@ OTHER_SIZES = Table(
     path=Path(__file__).with_name("other_sizes.csv"),
     units=[{**size, "chunk": chunk} for size in _SIZES for chunk in range(3)],
     rows=partial(DOCUMENT_SIZE.rows, size=3),
-    seconds=3.0,
+    seconds=0.3,
 )
 
 

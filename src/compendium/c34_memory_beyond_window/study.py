@@ -121,7 +121,7 @@ def ladder(longest: int) -> np.ndarray:
 @stored(
     "memory_times",
     grid(motion=MOTIONS, start=range(1, 11)),
-    seconds=15.0,
+    seconds=4.0,
     within={"measured": 5.0, "dephased": 1.0},
 )
 def MEMORY_TIMES(motion: str, start: int, *, sizes: tuple[int, ...] = SIZES) -> Rows:

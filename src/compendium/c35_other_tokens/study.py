@@ -51,7 +51,7 @@ BETA = 1.5
         for seeds in FAMILIES.values()
         for seed in seeds
     ],
-    seconds=5.0,
+    seconds=0.2,
     within={"deviation": 0.02, "error": 0.01},
 )
 def DEVIATIONS(

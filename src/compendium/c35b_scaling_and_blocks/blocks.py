@@ -231,7 +231,7 @@ def _surveyed(
         for family, chunks in ((0, 10), (1, 5))
         for chunk in range(chunks)
     ],
-    seconds=15.0,
+    seconds=4.0,
     rtol=1e-3,
     within=dict.fromkeys(("chaos", "quasi", "dimension", "variety"), 0.1) | {"exponent": 0.01},
 )
@@ -261,7 +261,7 @@ def _fresh(condition: str, epsilon: float) -> dict[str, np.ndarray]:
 @stored(
     "settings_C23",
     grid(condition=("residual 1/2", "residual 1", "feed 1", "both 1/2, 1"), epsilon=(0.02, 0.1)),
-    seconds=60.0,
+    seconds=25.0,
     within={"value": 0.02, "low": 0.03, "high": 0.03},
 )
 def SETTINGS(condition: str, *, epsilon: float) -> Rows:

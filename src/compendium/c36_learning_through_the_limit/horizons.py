@@ -124,7 +124,7 @@ def sampled_derivative(
     "shares",
     grid(motion=("periodic",), size=(999_999,), start=range(24))
     + grid(motion=("chaos at 1.28",), size=(999, 9999, 99_999, 999_999), start=range(24)),
-    seconds=8.0,
+    seconds=0.3,
     rtol=1e-2,
 )
 def SHARES_LEFT(motion: str, *, size: int, start: int) -> Rows:

@@ -215,7 +215,7 @@ def one_bit(strength: float) -> dict[str, tuple[float, float, float]]:
     return found
 
 
-@stored("quality", grid(seed=range(10), size=(3, 6, 9, 15, *SIZES)), seconds=2.0, rtol=1e-3)
+@stored("quality", grid(seed=range(10), size=(3, 6, 9, 15, *SIZES)), seconds=0.3, rtol=1e-3)
 def QUALITY(seed: int, *, size: int) -> Rows:
     """Bias over the norm of the reference, cosine of an update with it, variance of one path.
 

@@ -33,7 +33,7 @@ TWIN = 0.05
 @stored(
     "pairs",
     grid(span=(4,), beta=(0.61, 0.63)) + grid(span=(8,), beta=(0.61, 0.615, 0.63)),
-    seconds=10.0,
+    seconds=3.0,
     rtol=1e-2,
 )
 def PAIR_TABLE(span: int, *, beta: float) -> Rows:
@@ -54,7 +54,7 @@ def lost_at(rows: Columns) -> float:
     return float(np.interp(0, logs[after - 1 : after + 1], betas[after - 1 : after + 1]))
 
 
-@stored("cycle", [{"span": 4, "beta": 0.63}], seconds=15.0, within={"away": 5e-4})
+@stored("cycle", [{"span": 4, "beta": 0.63}], seconds=10.0, within={"away": 5e-4})
 def CYCLE_TABLE(span: int, *, beta: float) -> Rows:
     """Twenty tokens of an oscillation: distance from rest; that from five before, rounded up."""
     rests, nudged = beside_rests(decoder(), [beta], span=span, size=0.06)
@@ -108,23 +108,27 @@ def ONSET_TABLE(span: int, *, settle: int = 220, block: int = 40) -> Rows:
 
 
 @stored(
-    "branches", grid(span=(4, 8)), small={"span": 8, "steps": 3}, seconds=15.0, within={"away": 0.1}
+    "branches",
+    grid(span=(4, 8)),
+    small={"span": 8, "steps": 3, "values": 3},
+    seconds=5.0,
+    within={"away": 0.01},
 )
-def BRANCH_TABLE(span: int, *, steps: int = 60) -> Rows:
-    """Distance from the rest of orbits followed along β by 0.01, `steps` tokens each, 16 / T a way.
+def BRANCH_TABLE(span: int, *, steps: int = 60, values: int = 17) -> Rows:
+    """Distance from the rest of orbits followed along `values` of β, 16 / T a way.
 
-    Up: they begin at the rest and are nudged by a thousandth at each step. Down: they begin as
-    texts. away: mean over the last third of the tokens.
+    Up: they begin at the rest and are nudged by a thousandth at each β. Down: they begin as texts.
+    away: mean over the last third of the `steps` at each β.
     """
-    model, betas = decoder(), np.linspace(0.54, 0.7, 17).round(2)
+    model, betas = decoder(), np.linspace(0.54, 0.7, values).round(2)
     rests, nudged = beside_rests(model, betas.tolist(), span=span, size=1e-3)
     count, rows = 16 // span, []
     texts = text_starts(model, span=span, count=count)
     windows = torch.cat((nudged[:1].expand(count, -1, -1), texts))
     ways, starts = np.repeat(["up", "down"], count), np.tile(np.arange(count), 2)
     generator = torch.Generator().manual_seed(1)
-    for k in range(17):
-        place = np.where(ways == "up", k, 16 - k)
+    for k in range(values):
+        place = np.where(ways == "up", k, values - 1 - k)
         noise = torch.randn(windows[:count].shape, generator=generator) / model.width**0.5
         windows[:count] += 1e-3 * rests[k].norm() * noise
         orbit = follow(
@@ -253,14 +257,21 @@ def DIAGRAM_TABLE(span: int, *, steps: int, streams: int = 48, last: int = 40) -
 @stored(
     "streams",
     grid(span=(8,), beta=(0.54, 0.58, 0.6, 1.0)),
-    small={"span": 8, "beta": 0.58, "settle": 2, "measure": 4},
-    seconds=8.0,
-    within={"exponent": 0.01, "away": 0.01},
+    small={"span": 8, "beta": 0.58, "settle": 1, "align": 1, "measure": 2},
+    seconds=3.0,
+    within={"exponent": 0.15, "away": 0.01},
 )
-def STREAM_TABLE(span: int, *, beta: float, settle: int = 60, measure: int = 50) -> Rows:
-    """Exponents of 16 streams, and how far their last 20 tokens are from the rest."""
+def STREAM_TABLE(
+    span: int, *, beta: float, settle: int = 60, align: int = 20, measure: int = 50
+) -> Rows:
+    """Exponents of 16 streams, and how far their last 20 tokens are from the rest.
+
+    The twins turn for `align` tokens before their growth is measured.
+    """
     model, betas = decoder(), torch.full((16,), beta)
     windows = text_starts(model, span=span)
-    orbit, growth = stream(model, windows, betas=betas, steps=settle + 20 + measure, settle=settle)
+    orbit, growth = stream(
+        model, windows, betas=betas, steps=settle + align + measure, settle=settle
+    )
     away = distances(orbit[:, -20:], find_rests(model, [beta])[0].expand(16, -1)).mean(1)
-    return rows_of(start=np.arange(16), exponent=growth[20:].mean(0), away=away)
+    return rows_of(start=np.arange(16), exponent=growth[align:].mean(0), away=away)

@@ -72,7 +72,7 @@ def _earlier(trace: BlockTrace) -> Tensor:
     "heads",
     grid(layer=range(30)),
     checked=2,
-    seconds=25.0,
+    seconds=8.0,
     rtol=1e-2,
     within=dict.fromkeys(("whole", "common", "specific", "attention", "block"), 1e-3),
 )

@@ -137,7 +137,7 @@ def words_of(source: str) -> np.ndarray:
     return np.stack([text[:400] for text in numbers if len(text) >= 400])
 
 
-@stored("recurrences", grid(source=("texts", "help", "window 8", "window 64")), seconds=4.0)
+@stored("recurrences", grid(source=("texts", "help", "window 8", "window 64")), seconds=3.0)
 def RECURRENCE_TABLE(source: str) -> Rows:
     """Recurrence at distances up to 64 words; errors by leaving a seventh of the texts out."""
     words, rows = words_of(source), []

@@ -60,9 +60,12 @@ def anderson(
     known = torch.ones(len(x), _HISTORY, 1, dtype=torch.float64, device=x.device)
     previous = None
     for iteration in range(1, max_steps + 1):
+        before = x.clone() if previous is None else x
         landed = step(x.reshape(shape))
         if previous is None:
             _check_step(landed, start)
+            if not bool(((x == before) | before.isnan()).all()):
+                raise ValueError("step must leave its argument as it is, and changes it in place")
         residual = landed.reshape(x.shape) - x
         norm = residual.norm(dim=-1) / sites**0.5
         astray = norm > _ASTRAY * best_norm

@@ -27,7 +27,7 @@ def fused_attention(
     queries: (..., S, d). keys: (..., N, d). values: (..., N, d_v). mask: broadcasts to (..., S, N),
     boolean, True where a query may look, or numbers added to the scores. A query that may look
     nowhere gives 0; one whose scores may overflow, or that meets a key, value or mask that is not
-    finite, gives NaN, with or without a compiler.
+    finite, gives NaN, with or without a compiler. Shapes and types are not checked.
 
     >>> fused_attention(torch.zeros(1, 2), keys=torch.eye(2), values=torch.eye(2))
     tensor([[0.5000, 0.5000]])
@@ -54,7 +54,8 @@ def nan_factor(
     It is NaN where a key, an entry of `contents` (..., N, d') or the mask is not finite (−inf is
     how a mask forbids), and where a score may exceed the largest number: |k·q| is at most the
     sum of |q| times the largest |k|. With `again` what is read of the first content meets the keys
-    once more, any number of times. Multiplying makes the gradient NaN, too.
+    once more, any number of times. Multiplying makes the gradient NaN, too. Shapes and types are
+    not checked.
 
     >>> keys = torch.eye(2)
     >>> nan_factor(keys, keys=keys, contents=(keys,)) is None

@@ -221,6 +221,9 @@ def check_mask(name: str, mask: Any, shapes: Sequence[tuple[int, ...]]) -> torch
         raise TypeError(
             f"{name} must be a boolean or floating-point torch tensor, got {mask!r:.60}"
         )
+    if mask.is_meta or mask.layout != torch.strided:
+        # A kernel would read such a mask from memory that is none.
+        raise TypeError(f"{name} must hold values, densely, got a mask without")
     if tuple(mask.shape) not in shapes:
         wanted = " or ".join(map(str, shapes))
         raise ValueError(f"{name} must have shape {wanted}, got {tuple(mask.shape)}")

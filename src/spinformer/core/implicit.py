@@ -50,8 +50,10 @@ def _check(residual: Any, solution: Tensor, parameters: tuple[Tensor, ...]) -> N
     wanted = tuple(check_tensor("solution", solution, shape=(..., None)).shape)
     for index, parameter in enumerate(parameters):
         check_tensor(f"parameters[{index}]", parameter)
-    shape = tuple(residual(solution, *parameters).shape)
-    if shape != wanted:
+    value = residual(solution, *parameters)
+    check_tensor("residual", value, like=("solution", solution))
+    if tuple(value.shape) != wanted:
+        shape = tuple(value.shape)
         raise ValueError(f"residual must return the shape of solution, {wanted}, got {shape}")
 
 

@@ -13,6 +13,9 @@ from spinformer.core.checks import check_array, check_function, check_integer, c
 # The k of tanh(kz) that an average is always made for, and up to which nodes are made at all.
 _STEEP, _STEEPEST = 50.0, 4e4
 
+# The last nodes of an average, and those for functions that grow fast: the weights end at 1e-314.
+_REACH, _FAR_REACH = 9.0, 38.0
+
 # Scaled Bessel functions below this have lost digits or are about to.
 _UNDERFLOW = 1e-250
 # Beyond, the library's Bessel functions give NaN.
@@ -26,10 +29,11 @@ def normal_average(
 ) -> float:
     """E f(z) over a unit normal z, `function` applied to an array of nodes, 3,000 or more.
 
-    What the function returns must be finite, one number for each node, |z| ≤ 9.01. `steepness`, at
-    most 4e4: f is as steep as tanh(steepness · z), say a function of it. The error
-    falls as exp(−2π s/h) with the spacing h of the nodes and the distance s of the function's
-    singularities from the real axis: with the right steepness it is rounding.
+    What the function returns must be finite, one number for each node: |z| ≤ 9, and up to 38 where
+    it grows so fast that more counts. `steepness`, at most 4e4: f is as steep as
+    tanh(steepness · z), say a function of it. The error falls as exp(−2π s/h) with the spacing h of
+    the nodes and the distance s of the function's singularities from the real axis: with the right
+    steepness it is rounding.
 
     >>> f"{normal_average(lambda z: z**4):.12f}"
     '3.000000000000'
@@ -41,7 +45,25 @@ def normal_average(
     steepness = check_real("steepness", steepness, low=0.0, high=_STEEPEST)
     points, weights = normal_rule(max(steepness, _STEEP))
     values = check_array("what function returns", function(points.copy()), shape=points.shape)
+    if _ends_are_small(weights * values):
+        return float(weights @ values)
+    points, weights = _normal_rule(_quarters(max(steepness, _STEEP)), _FAR_REACH)
+    with np.errstate(all="ignore"):
+        values = np.asarray(function(points.copy()), dtype=float)
+        terms = weights * values
+    if not _ends_are_small(terms):
+        raise ValueError(
+            "what function returns must grow more slowly than exp(z**2 / 2), and be finite up to "
+            f"|z| = {_FAR_REACH:g}, for an average"
+        )
     return float(weights @ values)
+
+
+def _ends_are_small(terms: np.ndarray) -> bool:
+    """Whether what lies beyond the last terms of a sum is rounding, as they are."""
+    sizes = np.abs(terms)
+    largest = float(sizes.max())
+    return math.isfinite(largest) and max(sizes[0], sizes[-1]) <= 1e-12 * largest
 
 
 def normal_rule(steepness: float) -> tuple[np.ndarray, np.ndarray]:
@@ -56,13 +78,17 @@ def normal_rule(steepness: float) -> tuple[np.ndarray, np.ndarray]:
     """
     steepness = check_real("steepness", steepness, low=0.0, high=_STEEPEST)
     # In steps, so that what is solved for may change the steepness, and the points stay.
-    return _normal_rule(math.ceil(4.0 * math.log2(max(steepness, 1.5))))
+    return _normal_rule(_quarters(steepness), _REACH)
+
+
+def _quarters(steepness: float) -> int:
+    return math.ceil(4.0 * math.log2(max(steepness, 1.5)))
 
 
 @lru_cache(maxsize=16)
-def _normal_rule(quarters: int) -> tuple[np.ndarray, np.ndarray]:
+def _normal_rule(quarters: int, reach: float) -> tuple[np.ndarray, np.ndarray]:
     spacing = 0.3 / 2.0 ** (quarters / 4.0)
-    half = math.ceil(9.0 / spacing)
+    half = math.ceil(reach / spacing)
     points = spacing * np.arange(-half, half + 1)
     weights = np.exp(-0.5 * points**2)
     weights /= weights.sum()

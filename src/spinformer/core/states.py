@@ -5,11 +5,15 @@ The first spin is the most significant bit of a state's number and −1 is the b
 0 is all −1 and the last one all +1; read from left to right, a row is the number in binary.
 """
 
+from typing import Any
+
 import numpy as np
 
 from spinformer.core.checks import check_array, check_flag, check_integer
 
 MAX_LISTED_SPINS = 20
+# Products of larger entries leave the range of numbers.
+_LARGEST = 1e150
 
 
 def spin_states(count: int) -> np.ndarray:
@@ -43,9 +47,10 @@ def hebbian_couplings(
            [-1., -1.,  0.]])
     """
     check_flag("diagonal", diagonal)
-    patterns = check_array("patterns", patterns, ndim=2)
+    within: Any = {"low": -_LARGEST, "high": _LARGEST}
+    patterns = check_array("patterns", patterns, ndim=2, **within)
     if other is not None:
-        return patterns.T @ check_array("other", other, shape=(patterns.shape[0], None))
+        return patterns.T @ check_array("other", other, shape=(patterns.shape[0], None), **within)
     couplings = patterns.T @ patterns
     if not diagonal:
         np.fill_diagonal(couplings, 0.0)
@@ -60,6 +65,7 @@ def overlaps(states: np.ndarray, *, patterns: np.ndarray) -> np.ndarray:
     >>> overlaps(np.array([1, 1, -1, 1]), patterns=np.array([[1, 1, 1, 1], [-1, -1, 1, -1]]))
     array([ 0.5, -1. ])
     """
-    patterns = check_array("patterns", patterns, shape=(None, "N"))
-    states = check_array("states", states, shape=(..., patterns.shape[1]))
+    within: Any = {"low": -_LARGEST, "high": _LARGEST}
+    patterns = check_array("patterns", patterns, shape=(None, "N"), **within)
+    states = check_array("states", states, shape=(..., patterns.shape[1]), **within)
     return states @ patterns.T / patterns.shape[1]

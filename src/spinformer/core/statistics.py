@@ -87,15 +87,16 @@ def integrated_autocorrelation_time(series: ArrayLike) -> float:
 
     In this convention the variance of the mean of n samples is var · time / n and
     independent samples have time 1. The sum stops at the first lag W ≥ 3 · time(W)
-    (Sokal's automatic window; Madras and Sokal 1988). `series` has shape (n,) or (chains, n),
-    n ≥ 4; chains share one mean. A constant series has time 1, and so has one that varies by less
-    than 1e-14 of its largest value: rounding.
+    (Sokal's automatic window; Madras and Sokal 1988). Where it has fallen below half of its maximum
+    before, as that of a trend, whose far ends are anticorrelated, it is the maximum. `series` has
+    shape (n,) or (chains, n), n ≥ 4; chains share one mean. A constant series has time 1, and so
+    has one that varies by less than 1e-14 of its largest value: rounding.
 
     >>> integrated_autocorrelation_time([1.0, 1.0, 1.0, 1.0])
     1.0
     """
     values = check_array("series", series)
-    if values.ndim not in (1, 2) or values.shape[-1] < 4:
+    if values.ndim not in (1, 2) or not values.size or values.shape[-1] < 4:
         raise ValueError(f"series must have shape (n,) or (chains, n), n >= 4, got {values.shape}")
     # In a unit of its own: no scale of a series decides whether it counts as constant.
     values = values / _unit(values)
@@ -109,7 +110,9 @@ def integrated_autocorrelation_time(series: ArrayLike) -> float:
     times = 2 * np.cumsum(covariance / covariance[0]) - 1
     enough = np.arange(length) >= 3.0 * np.maximum(times, 1.0)
     stop = int(np.argmax(enough)) if enough.any() else length - 1
-    return float(max(times[stop], 1.0))
+    # Products of far ends of one slow change are negative and would take back what it has summed.
+    longest = float(times[: stop + 1].max())
+    return max(float(times[stop]), 1.0) if times[stop] >= 0.5 * longest else longest
 
 
 def share_interval(successes: int, *, trials: int) -> tuple[float, float]:
@@ -165,10 +168,12 @@ def fit_power(sizes: ArrayLike, *, values: ArrayLike, errors: ArrayLike) -> Powe
         np.log(sizes), np.log(values), 1, w=values / errors, cov="unscaled"
     )
     residual = (np.log(values) - slope * np.log(sizes) - intercept) * values / errors
+    with np.errstate(over="ignore"):
+        scale = float(np.exp(intercept))
     return PowerLaw(
         slope=Estimate(
             value=float(slope), error=float(np.sqrt(covariance[0, 0])), samples=len(sizes)
         ),
-        scale=float(np.exp(intercept)),
+        scale=scale,
         chi2=float(residual @ residual / (len(sizes) - 2)),
     )

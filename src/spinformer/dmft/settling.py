@@ -51,19 +51,23 @@ def relaxation_time(
 
     >>> from spinformer.dmft.mean_field import random_contexts
     >>> from spinformer.dmft.network import Network
-    >>> starts = random_contexts(Network.document(), 0, count=2000)
-    >>> found = relaxation_time(Network.document(), starts, beta=1.28, steps=480)
-    >>> bool(20 < found.value < 35)
+    >>> starts = random_contexts(Network.document(), 0, count=1000)
+    >>> found = relaxation_time(Network.document(), starts, beta=1.255, steps=4800)
+    >>> bool(220 < found.value < 330)
     True
     """
     stretches = check_integer("stretches", stretches, low=8, high=10_000)
     steps = check_integer("steps", steps, low=stretches)
+    for name in ("beta", "gamma", "epsilon"):
+        given = np.asarray(parameters.get(name, 0.0)).shape
+        if given:
+            raise ValueError(f"{name} must be a single number, got shape {given}")
     ensemble = Ensemble(network, context, **parameters)
     length = steps // stretches
     if length * stretches != steps or length % network.positions:
         raise ValueError(
-            f"steps must be a multiple of {stretches} stretches of whole turns of the clock "
-            f"of {network.positions}, got {steps}"
+            f"steps must be a multiple of {stretches * network.positions}, "
+            f"{stretches} stretches of whole turns of the clock, got {steps}"
         )
     squares = []
     for _ in range(stretches):
@@ -73,13 +77,19 @@ def relaxation_time(
     if len(table) < _GROUPS:
         raise ValueError(f"context must hold at least {_GROUPS} contexts, got {len(table)}")
     excess, scatter = _excess(table)
+    # Equal contexts differ by the rounding of their mean.
+    if not scatter[0] > 1e-12 * np.abs(excess[0]):
+        raise ValueError("context must hold contexts that differ, got one motion for all")
     error = np.hypot(scatter, _SMALLEST * np.abs(excess[0]) + np.finfo(float).tiny)
     tail = _tail(excess, error=error, steps=steps)
     parts = [
         _slope(_excess(np.delete(table, slice(group, None, _GROUPS), axis=0))[0], tail, error)
         for group in range(_GROUPS)
     ]
-    value = length / _slope(excess, tail, error)
+    slope = _slope(excess, tail, error)
+    if not slope * stretches > 4.0:
+        raise ValueError(f"steps must be several times the relaxation time, got {steps}")
+    value = length / slope
     spread = np.std([length / part for part in parts])
     return Estimate(value=value, error=np.sqrt(_GROUPS - 1.0) * spread, samples=len(table))
 

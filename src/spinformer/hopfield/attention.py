@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from spinformer.core.attention import nan_factor
-from spinformer.core.checks import check_broadcast, check_tensor
+from spinformer.core.checks import check_broadcast, check_real, check_tensor
 from spinformer.hopfield.inputs import check_beta, check_result
 
 
@@ -71,11 +71,23 @@ def hop(
     `scaled` are the keys times β; `dropout` is the probability that a weight is dropped. Runs in
     the framework's fused kernel. `bias` may be boolean, True where a state may look. The sum of a
     state that may look nowhere is empty, 0. NaN comes out where something that is not finite goes
-    in or a score may overflow (`core.attention`).
+    in or a score may overflow (`core.attention`). TypeError or ValueError where shapes, types or a
+    `dropout` outside [0, 1] do not fit.
 
     >>> hop(torch.zeros(1, 2), scaled=torch.eye(2), content=torch.eye(2))
     tensor([[0.5000, 0.5000]])
     """
+    for name, x in (("states", states), ("scaled", scaled), ("content", content)):
+        if not isinstance(x, Tensor) or x.ndim < 2 or x.dtype != states.dtype:
+            raise TypeError(f"{name} must be a tensor of matrices, of one dtype with states")
+    if scaled.shape[-1] != states.shape[-1] or scaled.shape[-2] != content.shape[-2]:
+        raise ValueError(
+            f"scaled must be as wide as states and as many as content, got {tuple(states.shape)}, "
+            f"{tuple(scaled.shape)} and {tuple(content.shape)}"
+        )
+    if bias is not None and bias.dtype not in (torch.bool, states.dtype):
+        raise TypeError(f"bias must be boolean or {states.dtype}, got {bias.dtype}")
+    dropout = check_real("dropout", dropout, low=0.0, high=1.0)
     landed = bare_hop(states, scaled=scaled, content=content, bias=bias, dropout=dropout)
     factor = nan_factor(states, keys=scaled, contents=(content,), mask=bias)
     return landed if factor is None else landed * factor
@@ -89,7 +101,9 @@ def bare_hop(
     bias: Tensor | None = None,
     dropout: float = 0.0,
 ) -> Tensor:
-    """A `hop` that hides what is not finite: `nan_factor` of the first state settles all hops.
+    """A `hop` that checks nothing and hides what is not finite.
+
+    `core.attention.nan_factor` of the first state settles all the hops that follow.
 
     >>> bare_hop(torch.zeros(1, 2), scaled=torch.eye(2), content=torch.eye(2))
     tensor([[0.5000, 0.5000]])

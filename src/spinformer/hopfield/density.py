@@ -27,6 +27,9 @@ from spinformer.core.solve import Solution, Status
 from spinformer.hopfield.continuous import energy
 from spinformer.hopfield.inputs import check_beta, check_patterns, check_result
 
+# Beyond this the logarithms of weights, of that size, have no digits behind the point to spare.
+_MOST = 1e12
+
 
 def log_weights(patterns: Tensor, *, beta: float = 1.0) -> Tensor:
     """ln w_i = log softmax(½β‖x_i‖²), shape (N,).
@@ -75,7 +78,7 @@ def sample(patterns: Tensor, *, count: int, beta: float = 1.0, seed: TorchSeed =
     weights = log_weights(patterns, beta=beta).exp()
     means = patterns[torch.multinomial(weights, count, replacement=True, generator=generator)]
     noise = torch.empty_like(means).normal_(generator=generator)
-    return means + noise / math.sqrt(beta)
+    return check_result("sample", means + noise / math.sqrt(beta))
 
 
 def _check_sample(patterns: Tensor, data: Tensor, beta: float) -> tuple[Tensor, Tensor, float]:
@@ -160,6 +163,7 @@ def fit(
 
     Expectation–maximisation, which has no step size, until a step lowers the loss by less than
     `tolerance` nats. (Descent, X ← X − rate·∇L [bal2020energy, Eq. (20)], takes `loss_gradient`.)
+    ValueError where β times a squared length exceeds 1e12.
 
     >>> found = fit(torch.ones(1, 2), data=torch.tensor([[1.0, 0.0], [3.0, 0.0]]))
     >>> found.patterns, bool(found.converged)
@@ -169,6 +173,12 @@ def fit(
     max_steps = check_integer("max_steps", max_steps, low=1)
     tolerance = check_real("tolerance", tolerance, low=0.0)
     patterns, data = patterns.detach().clone(), data.detach()
+    largest = beta * max(float(x.double().square().sum(-1).max()) for x in (patterns, data))
+    if largest > _MOST:
+        raise ValueError(
+            f"beta times the squared length of patterns and data must be at most {_MOST:.0g}, got "
+            f"{largest:.3g}: weights of patterns would be rounding"
+        )
     losses = [float(loss(patterns, data=data, beta=beta))]
     # Below this a change of the loss is rounding.
     rounding = 100.0 * torch.finfo(patterns.dtype).eps

@@ -62,7 +62,10 @@ class Separation:
         check_function("function", self.function)
 
     def __call__(self, overlaps: np.ndarray) -> np.ndarray:
-        found = np.asarray(self.function(overlaps))
+        made = self.function(overlaps)
+        if isinstance(made, np.ma.MaskedArray):
+            raise TypeError("function of separation must return no masked entries")
+        found = np.asarray(made)
         if found.dtype.kind not in "biuf":
             raise TypeError(f"function of separation must return real numbers, got {found.dtype}")
         if found.shape != np.shape(overlaps):
@@ -72,7 +75,7 @@ class Separation:
             )
         if np.isnan(found).any():
             raise ValueError(f"function of separation must be finite, {self} gives NaN")
-        return found
+        return found.astype(np.float64, copy=False)
 
     def __str__(self) -> str:
         return self.name
@@ -119,14 +122,17 @@ def energy(patterns: Any, *, states: Any, separation: Separation = CLASSICAL) ->
     >>> energy([[1, 1, -1]], states=[[1, 1, -1], [1, 0, 1]])
     array([-4.5,  0. ])
     """
-    patterns, states = _check(patterns, "states", states, separation, False)
+    return _energy(*_check(patterns, "states", states, separation, False), separation)
+
+
+def _energy(patterns: np.ndarray, states: np.ndarray, separation: Separation) -> np.ndarray:
     with np.errstate(over="ignore"):
         result = 0.0 - separation(states @ patterns.T).sum(axis=1)
     if not np.isfinite(result).all():
         raise ValueError(
             f"states overlap with patterns so much that the sum of {separation} overflows"
         )
-    return result
+    return np.asarray(result)
 
 
 def fields(
@@ -144,6 +150,7 @@ def fields(
     return _fields(patterns, states, separation, diagonal)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _fields(
     patterns: np.ndarray, states: np.ndarray, separation: Separation, diagonal: bool
 ) -> np.ndarray:
@@ -328,10 +335,9 @@ def _synchronous(
         return changed
 
     def height() -> np.ndarray:
-        products = spins @ patterns.T
         if separation == EXPONENTIAL:
-            return -np.asarray(logsumexp(products, axis=1))
-        return -separation(products).sum(axis=1)
+            return -np.asarray(logsumexp(spins @ patterns.T, axis=1))
+        return _energy(patterns, spins, separation)
 
     found = _relax(spins, visit, height, max_steps, numpy_generator(0))
     status = np.where(cycling, int(Status.CYCLE), status_of(residual == 0))

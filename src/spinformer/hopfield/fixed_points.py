@@ -124,8 +124,10 @@ def mean_critical_beta(patterns: Tensor) -> float:
     """
     patterns = _check_wide(patterns)
     uniform = torch.full_like(patterns[:, 0], 1.0 / len(patterns))
-    largest = _largest_slope(patterns, uniform, 1.0)
-    return 1.0 / largest if largest > 0.0 else float("inf")
+    # In units of the largest entry, so that squares of small ones do not vanish.
+    unit = float(patterns.abs().max()) or 1.0
+    largest = _largest_slope(patterns / unit, uniform, 1.0)
+    return 1.0 / largest / unit / unit if largest > 0.0 else float("inf")
 
 
 def find_fixed_points(
@@ -246,7 +248,7 @@ def rest_tolerance(keys: Tensor, tolerance: float) -> Tensor:
     """How little a hop among keys (..., N, d) can be asked to move a state, (..., 1).
 
     The tolerance, or what rounding leaves where that is more: a few units in the last place of the
-    longest key.
+    longest key. Nothing is checked.
 
     >>> rest_tolerance(torch.eye(2), 1e-3), rest_tolerance(torch.eye(2), 0.0) < 1e-5
     (tensor([0.0010]), tensor([True]))

@@ -153,7 +153,9 @@ class HopfieldLayer(nn.Module):
         )
         beta = self.beta.view(-1, 1, 1)
         how: dict[str, Any] = {"scaled": keys * beta, "bias": mask}
-        dropout = self.dropout if self.training else 0.0
+        dropout = 0.0
+        if self.training and self.dropout:
+            dropout = check_real("dropout", self.dropout, low=0.0, high=1.0)
         # The kernel would hide what is not finite. States stay among the keys, so that their start
         # settles it for all hops.
         contents = (keys,) if held is keys else (keys, held)
@@ -253,6 +255,10 @@ class HopfieldLayer(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, bool]:
         """Queries, keys, values (B, heads, length, head width), mask; whether there was a batch."""
         pooled, memory = self.pooled_queries, self.memory
+        if tuple(self.log_beta.shape) != (self.heads,):
+            raise ValueError(
+                f"log_beta must have shape {(self.heads,)}, got {tuple(self.log_beta.shape)}"
+            )
         if (queries is None) == (pooled is None):
             raise ValueError("queries must be given exactly where the layer has no pooling")
         if patterns is None and memory is None:
@@ -276,9 +282,11 @@ class HopfieldLayer(nn.Module):
             raise ValueError(f"{told} must have one batch size, got {sizes}")
         (size,) = sizes
         states = given["queries"] if pooled is None else pooled.expand(size, -1, -1)
-        taken = {"queries": self.width} if pooled is None else {}
-        taken["patterns"] = _width_taken(self.pattern_norm, self.to_key)
-        taken["values"] = _width_taken(self.pattern_norm, self.to_value)
+        taken = {
+            "queries": self.width,
+            "patterns": _width_taken(self.pattern_norm, self.to_key),
+            "values": _width_taken(self.pattern_norm, self.to_value),
+        }
         for name, width in taken.items():
             if name in given and width not in (None, given[name].shape[-1]):
                 raise ValueError(f"{name} must have width {width}, got {given[name].shape[-1]}")
@@ -289,17 +297,27 @@ class HopfieldLayer(nn.Module):
                 f"values must be as many as the patterns, {count}, got {content[0].shape[1]}"
             )
         learned = [] if memory is None else [memory.expand(size, -1, -1)]
-        normed = self.pattern_norm(torch.cat([*stored, *learned], dim=1))
+        normed = _normed(self.pattern_norm, torch.cat([*stored, *learned], dim=1))
         keys = held = self._split("to_key", self.to_key(normed))
         if self.to_value is not None:
-            source = self.pattern_norm(torch.cat([*content, *learned], 1)) if content else normed
+            source = normed
+            if content:
+                source = _normed(self.pattern_norm, torch.cat([*content, *learned], dim=1))
             held = self._split("to_value", self.to_value(source))
-        start = self._split("to_query", self.to_query(self.query_norm(states)))
+        start = self._split("to_query", self.to_query(_normed(self.query_norm, states)))
         if start.shape[-1] != keys.shape[-1]:
             raise ValueError(
                 f"to_query and to_key must give the same width, got {start.shape[-1]} and "
                 f"{keys.shape[-1]} a head"
             )
+        if keys.shape[:-1] != held.shape[:-1]:
+            raise ValueError(
+                f"to_key and to_value must keep every pattern, got {keys.shape[2]} and "
+                f"{held.shape[2]}"
+            )
+        types = {x.dtype for x in (start, keys, held)}
+        if len(types) > 1 or not start.is_floating_point():
+            raise TypeError(f"to_query, to_key and to_value must give one real dtype, got {types}")
         shape = (size, self.heads, states.shape[1], count)
         free = sum(x.shape[1] for x in learned)
         mask = _mask(key_padding_mask, attn_mask, shape, free, start.dtype)
@@ -420,6 +438,19 @@ def _log_betas(beta: float | Sequence[float] | None, *, heads: int, head_width: 
     if len(each) != heads:
         raise ValueError(f"beta must be one number or one per head ({heads}), got {len(each)}")
     return [math.log(check_real("beta", value, low=0.0, open_low=True)) for value in each]
+
+
+def _normed(norm: nn.Module, features: Tensor) -> Tensor:
+    """norm(features), NaN where squares overflow: there a LayerNorm gives its bias."""
+    found = norm(features)
+    if not isinstance(norm, nn.LayerNorm):
+        return found
+    wide = torch.promote_types(features.dtype, torch.float32)
+    data = features.detach()
+    if not is_traced() and math.isfinite(torch.linalg.vector_norm(data, dtype=wide)):
+        return found
+    size = data.abs().amax(-1, keepdim=True).to(wide).square() * data.shape[-1]
+    return found + (0.0 * size).to(found.dtype)
 
 
 def _width_taken(norm: nn.Module, linear: nn.Module | None) -> int | None:

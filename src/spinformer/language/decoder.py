@@ -45,6 +45,8 @@ _MATRICES = {
     **{"attn_norm": "attention_gain", "ffn_norm": "feed_forward_gain"},
 }
 
+# Positions up to which an angle is exact to 1e-6.
+_FARTHEST = 2**31
 # Numbers of a GGUF file by their code, for struct; blocks of 32 weights by the matrix's code.
 _NUMBERS = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
 _BLOCKS = {
@@ -297,7 +299,7 @@ def run_decoder(
         span = check_integer("span", span, low=1)
     if start is None and kept:
         raise ValueError(f"start must be given where memory holds tokens, of which it has {kept}")
-    start = check_integer("start", 0 if start is None else start, low=0)
+    start = check_integer("start", 0 if start is None else start, low=0, high=_FARTHEST)
     if start < kept:
         raise ValueError(f"start must be at least the {kept} tokens that memory holds, got {start}")
     turn, length = _angles(model, start=start, states=inputs), inputs.shape[1]
@@ -431,7 +433,8 @@ def _check_states(model: Decoder, name: str, states: Tensor) -> None:
 
 def _norm(model: Decoder, states: Tensor, gain: Tensor) -> Tensor:
     size = states.square().mean(-1, keepdim=True) + model.epsilon
-    return gain * states * size.rsqrt()
+    # Squares that overflow give NaN: their inverse root is a plausible 0.
+    return gain * states * (size.rsqrt() + 0 * size)
 
 
 def _heads(model: Decoder, states: Tensor, matrix: Tensor) -> Tensor:
@@ -442,7 +445,7 @@ def _heads(model: Decoder, states: Tensor, matrix: Tensor) -> Tensor:
 
 def _angles(model: Decoder, *, start: int, states: Tensor) -> tuple[Tensor, Tensor]:
     """Cosines and sines (N, d/2) of the angles by which positions turn pairs of entries."""
-    start = check_integer("start", start, low=0)
+    start = check_integer("start", start, low=0, high=_FARTHEST)
     half = torch.arange(0, model.head_width, 2, dtype=torch.float64) / model.head_width
     places = torch.arange(start, start + states.shape[1], dtype=torch.float64)
     angles = places[:, None] * model.base**-half

@@ -155,6 +155,8 @@ def run_model(model: LanguageModel, tokens: torch.Tensor) -> list[LayerTrace]:
     check_instance("model", model, LanguageModel)
     if not isinstance(tokens, torch.Tensor) or tokens.dtype != torch.int64 or tokens.ndim != 2:
         raise TypeError("tokens must be an int64 tensor with 2 axes (sequences, tokens)")
+    if tokens.is_meta:
+        raise TypeError("tokens must hold values, got a tensor of the meta device")
     sizes, shape = model.architecture, tuple(tokens.shape)
     if not 1 <= shape[1] <= sizes.positions or not shape[0]:
         raise ValueError(

@@ -205,7 +205,9 @@ def head_report(
         own = there[:, None, :, None]
         queries = torch.where(own, queries, queries[rows, :, first][:, :, None])
         keys, values = keys.where(own, 0.0), values.where(own, 0.0)
-    found = check_tensor("read", read(states), like=("queries", queries), shape=queries.shape)
+    found = check_tensor(
+        "read", read(states.clone()), like=("queries", queries), shape=queries.shape
+    )
     off = (found - queries).movedim(1, 2)[there]
     if off.numel() and float(off.abs().max()) > _SAME * float(queries.abs().max()):
         raise ValueError("read must return the queries at the states, and returns others")
@@ -315,8 +317,17 @@ def overlap_energy(
 
 
 def _overlap(queries: Tensor, keys: Tensor, beta: float, prior: Tensor | None) -> Tensor:
-    scores = beta * queries @ (keys - keys.mean(-2, keepdim=True)).mT
     if prior is None:
+        center = keys.mean(-2, keepdim=True)
+    else:
+        # Keys that nobody may see take no part, however large they are.
+        seen = (prior > -math.inf).any(-2).unsqueeze(-1)
+        keys = torch.where(seen, keys, 0.0)
+        center = keys.sum(-2, keepdim=True) / seen.sum(-2, keepdim=True)
+    scores = beta * queries @ (keys - center).mT
+    if prior is None:
+        # What rounding leaves of the mean shifts all scores alike.
+        scores = scores - scores.mean(-1, keepdim=True)
         found = torch.logsumexp(scores, dim=-1) - math.log(keys.shape[-2])
         chances = torch.full_like(scores, 1.0 / keys.shape[-2])
     else:

@@ -250,6 +250,8 @@ class ModuleParts:
         )
         root, batch = fields.shape[-1] ** 0.5, fields.shape[:-2]
         finite = (mean.sum((-2, -1)) + pair.sum((-2, -1)) + fields.sum((-2, -1))).isfinite()
+        # Nor is anything known where the temperature is.
+        finite = finite & (beta[..., 0, 0].expand(batch) > 1e-150)
         safe = finite[..., None, None]
         pair, fields = (torch.where(safe, x, 0.0) for x in (pair, fields * root))
         temperature = torch.where(finite, beta[..., 0, 0].expand(batch), 1.0)
@@ -407,6 +409,8 @@ class _CoupledHeads(nn.Module):
             if forbidden.ndim == 3:
                 forbidden = forbidden.unflatten(0, (batch, self.heads))
             if forbidden.is_floating_point():
+                # In the precision of the scores, where −1e300 may be minus infinity.
+                forbidden = forbidden.to(torch.promote_types(src.dtype, torch.float32))
                 never = forbidden == -torch.inf
                 forbidden, bias = never, forbidden.masked_fill(never, 0.0)
                 if not is_traced() and not bool(bias.isfinite().all()):
@@ -510,6 +514,8 @@ class SpinTransformerModule(_CoupledHeads):
         start = math.log(g) if coupling_limit is None else 0.0
         super().__init__(dim, heads, beta, start, gamma, channel_maps, device, dtype)
         self.coupling_limit = coupling_limit
+        if not isinstance(solver, str | Solver):
+            raise TypeError(f"solver must be a word or a Solver, got {solver!r:.60}")
         self.solver = Solver(solver) if isinstance(solver, str) else solver
         self.response = check_flag("response", response)
         self.normalize = check_flag("normalize", normalize)
@@ -568,7 +574,9 @@ class SpinTransformerModule(_CoupledHeads):
                 if self.coupling_limit is not None:
                     # Of J and B in place of the weights and their sum: g drops out.
                     correlation = _limited_correlation(correlation, couplings, pair)
-                scores = response_attention(couplings, correlation=correlation, strength=strength)
+                # A strength that is too small for a number couples nothing, and divides nothing.
+                divisor = strength.clamp_min(torch.finfo(strength.dtype).tiny)
+                scores = response_attention(couplings, correlation=correlation, strength=divisor)
                 along, back = _merged(scores @ keys), _merged(scores.mT @ queries)
                 query, key = (x.to(along.dtype) for x in (self.query, self.key))
                 scale = self.gamma * queries.shape[-1] ** 0.5

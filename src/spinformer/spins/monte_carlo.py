@@ -49,7 +49,9 @@ class MonteCarloEstimate:
     a spin that never turned what a single turn would have made them; they can be trusted when
     blocks are much longer than the memory of the chains, which `reliable` states: by the integrated
     `autocorrelation_time` of the energy, in sweeps, and, because an energy does not see a whole
-    system turn over, by `block_memory`, the correlation of mean spins of consecutive blocks.
+    system turn over, by `block_memory`, the correlation of mean spins of consecutive blocks. Where
+    a spin never turned, and does not come back when a chain starts with all spins reversed, its
+    error is its length, and `block_memory` is one.
     """
 
     magnetization: Estimate
@@ -200,13 +202,23 @@ def _run_chains(
     # Spins that all blocks saw in the same state have no scatter, and yet a run of n sweeps knows
     # their mean to one turn in n only.
     error = magnetization.error
-    error = np.where(error > 0.0, error, 2.0 * unit / (length * chains * blocks))
+    still = error == 0.0
+    error = np.where(still, 2.0 * unit / (length * chains * blocks), error)
+    memory = _memory(means.reshape(chains, blocks, -1))
+    if still.any():
+        # Did all chains find that state, or were they born in it? One that starts at the opposite
+        # of the last tells, drawn apart from the run.
+        turned = -spins
+        opposite, _, _ = swept(turned, length * blocks, np.random.default_rng(0))
+        trapped = still & (unit * opposite * magnetization.value < 0.0)
+        error = np.where(trapped, unit, error)
+        memory = 1.0 if trapped.any() else memory
     return MonteCarloEstimate(
         magnetization=dataclasses.replace(magnetization, error=error),
         correlations=mean_estimate(pair_sums / length),
         energy=mean_estimate(energy.mean(1)),
         autocorrelation_time=integrated_autocorrelation_time(energy.reshape(chains, -1)),
-        block_memory=_memory(means.reshape(chains, blocks, -1)),
+        block_memory=memory,
         block_length=length,
         blocks=chains * blocks,
     )
