@@ -15,7 +15,8 @@ from bookmaker import execution, figures, values
 from bookmaker.claims import read_rows, results
 from bookmaker.execution import rebuild
 from bookmaker.figures import plain, written
-from bookmaker.numbers import write_readme
+from bookmaker.measured import write_results
+from bookmaker.numbers import page_text, write_readme
 from bookmaker.source import read_notebook
 from compendium.common.report import show_table
 from spinformer.core.statistics import Estimate
@@ -247,23 +248,55 @@ def test_pages_and_readme_read_the_notebooks(book, call):
     assert write_readme(book) == []
     assert readme.read_text("utf-8").endswith("Slope <!--value 01:slope:.2f-->0.13<!--/-->.\n")
     assert (told := call(book, "check")).exit_code == 0, told.output
-    head = "---\nnumbers: by-name\n---\n\n# Welcome\n\n"
     (book / "book" / "welcome.md").write_text(
-        head + "It is {value}`01:slop` or 0.13, {setting}`2`.\n"
+        "# Welcome\n\nIt is {value}`01:slop` or 0.13, {setting}`40` and, in `run 80`, "
+        "{setting}`80`.\n\n```{figure} a.svg\n:width: 75%\n:alt: Bars of 57.\n```\n"
     )
     assert call(book, "check").output.splitlines() == [
-        f"book/welcome.md:7: 0.13 {TYPED} {{value}}`name`, or mark it as {{setting}}, {{cited}} or "
+        f"book/welcome.md:3: 0.13 {TYPED} {{value}}`name`, or mark it as {{setting}}, {{cited}} or "
         "{hand}",
-        "book/welcome.md:7: no figure named 'slop' is handed over (slope)",
-        "book/welcome.md:7: setting 2: a page without code reads it from a chapter",
+        "book/welcome.md:3: no figure named 'slop' is handed over (slope)",
+        "book/welcome.md:3: setting 40: no such number in its code",
+        f"book/welcome.md:7: 57 {TYPED} {{value}}`name`, or mark it as {{setting}}, {{cited}} or "
+        "{hand}",
     ]
     edit(readme, "01:slope", "01:slop")
     assert "README.md:3: no figure named 'slop'" in call(book, "check").output
 
 
+def test_what_benchmarks_measured_is_read_from_their_file(book, call):
+    (book / "benchmarks").mkdir()
+    script = book / "benchmarks" / "speed.py"
+    script.write_text("STEPS = 120_000\n", encoding="utf-8")
+    path = write_results(str(script), {"ratio": {"low": 1 / 3, "high": 2.5}, "steps": 120_000})
+    assert path == book / "benchmarks" / "results" / "speed.json"
+    (book / "book" / "times.yml").write_text("test: {minutes: 5.5}\n", encoding="utf-8")
+    text = "# Use\n\nAs {value}`benchmarks:speed.ratio.low:.2f` in {setting}`120,000` steps, "
+    page = book / "book" / "welcome.md"
+    page.write_text(text + "{value}`times:test.minutes` min.\n", encoding="utf-8")
+    readme = book / "README.md"
+    readme.write_text("# Small\n\n<!--value benchmarks:speed.steps:,--><!--/--> steps\n")
+    assert write_readme(book) == [readme]
+    assert ":,-->120,000<!--/--> steps" in readme.read_text(encoding="utf-8")
+    assert (told := call(book, "check")).exit_code == 0, told.output
+    shown = page_text(book, "book/welcome.md", page.read_text(encoding="utf-8"))
+    assert "As 0.33 in 120,000 steps, 5.5 min." in shown
+    # A typed number and an unknown name are faults; one in a block of code is not.
+    edit(readme, "steps\n", "steps, 2.5 times as fast\n\n```bash\nrun 0.7 # 2.5 min\n```\n")
+    edit(page, "speed.ratio.low", "speed.ratio.lowest")
+    edit(page, "times:test", "times:tests")
+    assert call(book, "check").output.splitlines() == [
+        "README.md:3: 2.5 is typed: write <!--value CHAPTER:NAME--><!--/--> in its place",
+        "book/welcome.md:3: no figure named 'tests' is handed over (test)",
+        "book/welcome.md:3: speed.ratio.lowest has no entry 'lowest': keys low, high",
+    ]
+    path.write_text("{", encoding="utf-8")
+    assert "benchmarks/results/speed.json cannot be read" in call(book, "check").output
+
+
 @pytest.mark.nightly
 def test_the_built_page_shows_the_numbers_and_the_table(book, tmp_path):
-    head = "---\nnumbers: by-name\ncited: {a2020b: [0.7]}\n---\n\n# Welcome\n\n"
+    head = "---\ncited: {a2020b: [0.7]}\n---\n\n# Welcome\n\n"
     (book / "book" / "welcome.md").write_text(head + "Slope {value}`01:slope:.2f`, {cited}`0.7`.\n")
     pages = build(book, tmp_path / "pages")
     assert "Slope 0.13, 0.7." in (pages / "book" / "welcome.html").read_text(encoding="utf-8")
@@ -391,6 +424,15 @@ def test_figures_in_prose_and_in_mathematics(figure, form, prose, formula):
     assert written(figure, form, formula=True) == formula
 
 
+def test_a_percentage_by_hand_is_no_comment_of_mathematics():
+    own = {}
+    shown = {
+        role.formula: values.shown(role, own, lambda number: {})
+        for role in values.roles("Of {hand}`25 % = 1/4`, $p={hand}`25 % = 1/4`$.")
+    }
+    assert shown == {False: "25 %", True: r"25\,\%"}
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -403,6 +445,7 @@ def test_figures_in_prose_and_in_mathematics(figure, form, prose, formula):
         "```bash\nrun -p beta 0.25\n```",
         "1. one\n\n13. thirteen",
         "<!-- 0.25 -->",
+        "It needs Python 3.11, chapters 33c, 33, 32 and 35; CC BY 4.0.",
     ],
 )
 def test_what_is_no_typed_result(text):
