@@ -53,7 +53,8 @@ _SHAPE = re.compile(r"^\s*:(?:width|height|scale):.*$", re.MULTILINE)
 # A number behind these names a place or a version, no result.
 _PLACE = re.compile(
     r"(?:Python|CC BY|[Cc]hapters?|Parts?|exercises?|answers?|[Ss]ections?|[Ff]igures?|Figs?\."
-    r"|Eqs?\.|[Tt]ables?|[Aa]ppendix|[Pp]ages?|[Ll]ayers?|claims?)(?: \d+[a-z]?(?:,| and| to))* \(?$"
+    r"|Eqs?\.|[Tt]ables?|[Aa]ppendix|[Pp]ages?|[Ll]ayers?|claims?)"
+    r"(?: \d+[a-z]?(?:,| and| to))* \(?$"
 )
 _LARGEST = 12
 _NUMERAL = re.compile(r"(?<![\w.])\d[\d_]*(?:\.\d*)?(?:[eE][-+]?\d+)?|(?<![\w.])\.\d+")
