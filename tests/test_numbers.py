@@ -344,6 +344,24 @@ def test_a_claim_names_a_figure_and_formats_it(book, call):
     assert [one["told"] for one in read_rows(book)] == ["slope 0.13, rate 0.4 ± 0.034"]
     (book / "book" / "claims.yml").write_text(row.replace("rate < 0.4", "rate < 0.3"))
     assert "`slope > 0.1 and error < 0.1 and rate < 0.3` is not met" in call(book, "check").output
+    # Its words read figures, too; what is typed there is a setting or a fault.
+    words = row.replace("rate {rate", "in {value}`edges[1]:.2f` of 64 {setting}`64` rate {rate")
+    words = words.replace(
+        "  chapter:", "  condition: it has {value}`found:words` of 2.5\n  chapter:"
+    )
+    (book / "book" / "claims.yml").write_text(words.replace("of 2.5", "of two"))
+    assert (told := call(book, "check")).exit_code == 0, told.output
+    (told,) = read_rows(book)
+    assert told["told"] == "slope 0.13, in −2.25 of 64 64 rate 0.4 ± 0.034"
+    assert told["condition"] == "it has two of two"
+    (book / "book" / "claims.yml").write_text(words.replace("of 64", "of 46"))
+    assert call(book, "check").output.splitlines() == [
+        "book/claims.yml:1: A1: 2.5 is typed: read it, {name} or {value}`name`",
+        "book/claims.yml:1: A1: 46 is typed: read it, {name} or {value}`name`",
+    ]
+    (book / "book" / "claims.yml").write_text(words.replace("`edges", "`edge").replace("2.5", "2"))
+    assert "book/claims.yml:1: A1: no figure named 'edge'" in call(book, "check").output
+    (book / "book" / "claims.yml").write_text(row.replace("rate < 0.4", "rate < 0.3"))
     # A claim is a reader.
     edit(book / SOURCE, "the share is {value}`share:.2f`", "the share is large")
     assert call(book, "build").exit_code == 0

@@ -18,6 +18,7 @@ from bookmaker.figures import is_table
 from bookmaker.measured import BENCHMARKS
 from bookmaker.source import Chapter, chapter_figures, chapters, code_cells, has_tag, read_notebook
 from bookmaker.values import (
+    Role,
     cited_problem,
     filled,
     hand_problem,
@@ -85,7 +86,16 @@ def chapter_faults(chapter: Chapter, rows: Sequence[Claim], read: Reads | None) 
     yield from _mark_faults(chapter.text, file, numerals)
     if is_by_name(chapter.text):
         yield from _typed_faults(chapter.text, file)
-    if read is None or not is_by_name(chapter.text):
+    if not is_by_name(chapter.text):
+        return
+    for claim in rows:
+        if claim.chapter == chapter.name:
+            for typed in claim.typed():
+                # A setting needs no mark in a row.
+                if setting_problem(Role("setting", typed, 0, 0, 1, False), numerals):
+                    told = f"{typed} is typed: read it, {{name}} or {{value}}`name`"
+                    yield claim.fault(told)
+    if read is None:
         return
     notebook = read_notebook(chapter.notebook_path)
     _, twice = handed_over(notebook)

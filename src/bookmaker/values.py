@@ -294,13 +294,18 @@ def readme_typed(text: str) -> Iterator[tuple[int, str]]:
     yield from typed_numbers(_README.sub(lambda match: "".join(_blank(match[0])), text))
 
 
+def without_roles(text: str) -> str:
+    """Return a text with blanks in the place of its roles."""
+    return _ROLE.sub(lambda match: "".join(_blank(match[0])), text)
+
+
 def shown_code(text: str) -> str:
     """Return the code that a text shows its readers: its blocks, and what stands in backticks."""
     visible = prose(text)
     lines = zip(text.split("\n"), visible.split("\n"), strict=True)
     blocks = [line for line, kept in lines if not kept.strip()]
-    plain_text = _ROLE.sub(" ", visible)
-    return "\n".join([*blocks, *re.findall(r"(?<![}`])`([^`\n]+)`", plain_text)])
+    quoted = re.findall(r"(?<![}`])`([^`\n]+)`", without_roles(visible))
+    return "\n".join([*blocks, *quoted])
 
 
 def readme_reads(text: str) -> list[tuple[str, str]]:
