@@ -1,5 +1,6 @@
 """Numbers by name: what cells hand over fills the text; what is typed or unread is named."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -500,3 +501,14 @@ def test_a_shown_table_is_aligned_and_refuses_what_does_not_fit():
 
 def test_one_bound_is_called_equality():
     assert figures.ROUNDING == 1e-12
+
+
+def test_no_chapter_prints_what_it_could_hand_over(root):
+    """A printed line has no name: text cannot read it, and a page cannot set it as a table."""
+    printed = []
+    for path in sorted((root / "notebooks").glob("*.ipynb")):
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            for output in cell.get("outputs", []):
+                if output.get("name") == "stdout":
+                    printed.append(f"{path.name}: {''.join(output['text'])}")
+    assert printed == []
