@@ -21,6 +21,8 @@ from spinformer.core.records import record
 from spinformer.core.solve import Solution, status_of
 from spinformer.hopfield.inputs import check_beta, check_result, check_states
 
+_PATTERNS = (..., "N", "d")
+
 
 @record
 class ContinuousRetrieval(Solution[torch.Tensor]):
@@ -76,8 +78,9 @@ def gradient(patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0)
     >>> gradient(torch.eye(2), states=torch.zeros(2))
     tensor([-0.5000, -0.5000])
     """
-    patterns, states, beta = _check(patterns, states=states, beta=beta)
-    return check_result("gradient", states - _weights(patterns, states, beta) @ patterns)
+    patterns, states, beta = _check(patterns, states=states, beta=beta, finite=False)
+    result = states - _weights(patterns, states, beta) @ patterns
+    return check_result("gradient", result, patterns=patterns, states=states)
 
 
 def jacobian(patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0) -> torch.Tensor:
@@ -90,11 +93,12 @@ def jacobian(patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0)
     tensor([[ 0.2500, -0.2500],
             [-0.2500,  0.2500]])
     """
-    patterns, states, beta = _check(patterns, states=states, beta=beta)
+    patterns, states, beta = _check(patterns, states=states, beta=beta, finite=False)
     weights = _weights(patterns, states, beta)
     each = patterns if states.ndim == 1 else patterns.unsqueeze(-3)
     centred = each - (weights @ patterns).unsqueeze(-2)
-    return check_result("jacobian", beta * centred.mT @ (weights.unsqueeze(-1) * centred))
+    result = beta * centred.mT @ (weights.unsqueeze(-1) * centred)
+    return check_result("jacobian", result, patterns=patterns, states=states)
 
 
 def update(
@@ -109,11 +113,11 @@ def update(
     >>> update(torch.eye(2), states=torch.zeros(2))
     tensor([0.5000, 0.5000])
     """
-    patterns, states, beta = _check(patterns, states=states, beta=beta)
+    patterns, states, beta = _check(patterns, states=states, beta=beta, finite=False)
     step_size = check_real("step_size", step_size, low=0.0)
-    return check_result(
-        "update", _moved(states, _weights(patterns, states, beta) @ patterns, step_size)
-    )
+    target = _weights(patterns, states, beta) @ patterns
+    result = _moved(states, target, step_size)
+    return check_result("update", result, patterns=patterns, states=states)
 
 
 def retrieve(
@@ -183,10 +187,17 @@ def retrieve(
 
 
 def _check(
-    patterns: Any, *, states: Any, beta: Any, name: str = "states"
+    patterns: Any, *, states: Any, beta: Any, name: str = "states", finite: bool = True
 ) -> tuple[torch.Tensor, torch.Tensor, float]:
-    patterns = check_tensor("patterns", patterns, shape=(..., "N", "d"))
-    return patterns, check_states(name, states, patterns=patterns), check_beta(beta)
+    """The arguments, checked; without `finite` all but whether patterns and states are.
+
+    A caller may leave that to `check_result` if the result contains p @ patterns, p the softmax of
+    the scores. A state that is not finite has no finite score, and its softmax is NaN; a pattern
+    that is not has a score of NaN, +inf or −inf, and the softmax is NaN or multiplies it by 0.
+    """
+    patterns = check_tensor("patterns", patterns, finite=finite, shape=_PATTERNS)
+    states = check_states(name, states, patterns=patterns, finite=finite)
+    return patterns, states, check_beta(beta)
 
 
 def _scores(patterns: torch.Tensor, states: torch.Tensor, beta: float) -> torch.Tensor:

@@ -14,22 +14,36 @@ def check_patterns(patterns: Any) -> torch.Tensor:
     return check_tensor("patterns", patterns, shape=("N", "d"))
 
 
-def check_states(name: str, states: Any, *, patterns: torch.Tensor) -> torch.Tensor:
-    """States (..., d) that fit `patterns` (..., N, d) in width, type, device and batch axes."""
+def check_states(
+    name: str, states: Any, *, patterns: torch.Tensor, finite: bool = True
+) -> torch.Tensor:
+    """States (..., d) that fit `patterns` (..., N, d) in width, type, device and batch axes.
+
+    `finite` as in `check_tensor`.
+    """
     fitting = (..., patterns.shape[-1])
-    states = check_tensor(name, states, like=("patterns", patterns), shape=fitting)
-    check_broadcast(**{name: states.shape[:-2], "patterns": patterns.shape[:-2]})
+    states = check_tensor(name, states, like=("patterns", patterns), finite=finite, shape=fitting)
+    if states.ndim > 2 and patterns.ndim > 2:
+        check_broadcast(**{name: states.shape[:-2], "patterns": patterns.shape[:-2]})
     return states
 
 
-def check_result(what: str, result: torch.Tensor) -> torch.Tensor:
+def check_result(what: str, result: torch.Tensor, **unseen: torch.Tensor) -> torch.Tensor:
     """`result`, if it is finite; ValueError where finite input was too large for its type.
 
+    unseen: arguments whose entries nobody has looked at, because the result is finite only if they
+    are. If it is not, or is empty, they are looked at now, and the error names the one at fault.
     A compiler and the transforms of `torch.func` see no values: they get what is not finite.
     """
-    data = result.detach()
+    if is_traced():
+        return result
+    data = result.detach() if result.requires_grad else result
     # The sum is far faster than a look at each part, and not finite unless all of them are.
-    if is_traced() or math.isfinite(data.sum()) or bool(torch.isfinite(data).all()):
+    if math.isfinite(data.sum()) and (not unseen or data.numel()):
+        return result
+    for name, argument in unseen.items():
+        check_tensor(name, argument)
+    if bool(torch.isfinite(data).all()):
         return result
     raise ValueError(
         f"overflow in the {what}: beta, patterns or states are too large for {result.dtype}, "
