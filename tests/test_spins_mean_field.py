@@ -552,7 +552,7 @@ def test_the_error_of_a_sampled_sum_is_its_scatter():
     found = [_sampled_log_partition(couplings, **run, seed=seed) for seed in range(40)]
     scores = np.array([(value - exact) / error for value, error, _ in found])
     assert abs(scores.mean()) < 0.6
-    assert 0.7 < scores.std() < 1.4
+    assert 0.7 < scores.std() < 1.2
 
 
 def test_the_error_of_a_sampled_sum_knows_its_quadrature():
