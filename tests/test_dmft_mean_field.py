@@ -173,6 +173,13 @@ def test_torch_form_and_its_gradients():
     )
 
 
+def test_random_contexts_fill_the_range_of_the_values():
+    weights = np.random.default_rng(1).normal(size=(4, 3, 5))
+    network = Network(semantic=weights, context=4, gamma=1.0)
+    drawn = np.abs(random_contexts(network, 0, count=2000).attention).max(axis=(0, 1))
+    assert drawn == pytest.approx(np.abs(weights[VALUE]).mean(axis=1), rel=2e-3)
+
+
 def test_counts_of_segments_are_whole():
     # Rounded counts that happen to add up are not whole ones.
     uneven = replace(Network.segmented(0, segments=2), fractions=np.array([0.45, 0.55]))
