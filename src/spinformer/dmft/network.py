@@ -159,6 +159,11 @@ class AttentionNetwork(ABC):
         places = np.asarray(positions)
         if places.dtype.kind not in "iu":
             raise TypeError(f"positions must be integers, got {places.dtype}")
+        return self._placed(overlaps, places, share)
+
+    def _placed(
+        self, overlaps: np.ndarray, places: np.ndarray, share: float | np.ndarray
+    ) -> np.ndarray:
         drive = self._position_overlaps[places % self.positions]
         return np.asarray((1.0 - share) * overlaps + share * drive)
 
@@ -268,13 +273,17 @@ class Network(AttentionNetwork):
 
     def overlaps(self, token: np.ndarray) -> np.ndarray:
         """m^α_a = Σ_l f_l W^α_{a,l} x_l, (..., 4, P), of the segments' mean bits, (..., L)."""
-        token = check_array("token", token, shape=(..., self.segments), low=-1.0, high=1.0)
+        return self._overlaps(
+            check_array("token", token, shape=(..., self.segments), low=-1.0, high=1.0)
+        )
+
+    def _overlaps(self, token: np.ndarray) -> np.ndarray:
         return np.einsum("ral,...l->...ra", self.semantic * self.fractions, token)
 
     def mean_overlaps(self, attention: np.ndarray, *, beta: np.ndarray) -> np.ndarray:
         """m^α_a of the token of means tanh(β W^o A), (..., 4, P), of attention (..., P)."""
         field = np.asarray(beta)[..., None] * (attention @ self.semantic[OUTPUT])
-        return self.overlaps(np.tanh(field))
+        return self._overlaps(np.tanh(field))
 
     def hidden_units(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """`output_patterns`, and no degeneracy: a unit is a tanh."""
