@@ -14,7 +14,7 @@ import numpy as np
 
 from spinformer.core.checks import check_function, check_integer
 from spinformer.dmft import kernels, narrow_kernels
-from spinformer.dmft.blocks import Block, Clock
+from spinformer.dmft.kernel_inputs import Block, Clock
 from spinformer.dmft.kernels import SOURCE
 from spinformer.dmft.network import AttentionNetwork, Context, fitting, parameters
 
