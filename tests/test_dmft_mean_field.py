@@ -15,7 +15,9 @@ from compendium.c32_paths_to_mean_fields.functional import (
     odd_correlations,
     overlaps_correlations,
 )
+from compendium.c35_other_tokens.letters import LetterNetwork
 from spinformer.dmft import kernels
+from spinformer.dmft.attractors import find_attractors
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.finite_size import (
     semantic_overlaps,
@@ -132,6 +134,44 @@ def test_results_do_not_depend_on_lanes_threads_or_chunks():
     assert (np.concatenate(parts, axis=1) == whole).all()
     again, _ = trajectory(NETWORK, ensemble.state(), beta=beta, steps=50)
     assert (again == ensemble.record(50)).all()
+
+
+LETTERS = LetterNetwork.segmented(0, letters=3)
+
+
+@pytest.mark.parametrize("network", [NETWORK, LETTERS], ids=["bits", "letters"])
+def test_a_system_moves_the_same_in_a_narrow_block_and_in_a_wide_one(network):
+    many = 30
+    contexts, beta = random_contexts(network, 2, count=many), np.linspace(1.2, 2.8, many)
+
+    def measured(part):
+        context, given = contexts.select(part), {"beta": beta[part]}
+        orbit, end = trajectory(network, context, steps=50, **given)
+        settled = find_attractors(
+            network, context, transient=200, kept=300, exponent_steps=100, exponents=3, **given
+        )
+        turn, monodromy = returned(network, context, steps=7, **given)
+        return {
+            "lanes": Ensemble(network, context, **given).lanes,
+            "orbit": orbit,
+            "end": end.attention,
+            "histogram": settled.histogram,
+            "section": settled.section,
+            "digits": settled.digits,
+            "period": settled.period,
+            "exponents": settled.exponents.value,
+            "errors": settled.exponents.error,
+            "turn": turn.attention,
+            "monodromy": monodromy,
+        }
+
+    wide = measured(slice(None))
+    # One system, a block that is not full, three blocks.
+    for part in (slice(4, 5), slice(9, 14), slice(2, 26)):
+        narrow = measured(part)
+        assert (narrow.pop("lanes"), wide["lanes"]) == (8, 64)
+        for name, values in narrow.items():
+            assert values.tobytes() == wide[name][part].tobytes(), name
 
 
 def test_the_start_of_the_document_is_a_growing_window():
