@@ -84,7 +84,7 @@ def entries(text):
 def arguments(found):
     """Names of the arguments that a docstring must explain; for a record, its fields."""
     if inspect.isclass(found):
-        if issubclass(found, enum.Enum | Exception):
+        if issubclass(found, enum.Enum | Exception | dict):
             return []
         if dataclasses.is_dataclass(found):
             return [field.name for field in dataclasses.fields(found) if field.init]
