@@ -2,7 +2,7 @@
 
 Regimes are decided by three measurements on each orbit after its transient:
 
-- a *period*: the smallest p with |m_{n+p} − m_n| below `Thresholds.distance` over a whole stretch
+- a *period*: the smallest p with `|m_{n+p} − m_n|` below `Thresholds.distance` over a whole stretch
   (a fixed point has period 1, or that of the positional code);
 - the leading Lyapunov exponent λ₁ (nats per step) and its standard error;
 - *Birkhoff digits*: the average of m over a stretch, weighted with the bump function
@@ -331,8 +331,9 @@ def find_attractors(
 
     References
     ----------
-    Weighted Birkhoff averages: [das2017quantitative]. The section: [poclopez2024dynamical, Figure
-    3].
+    Weighted Birkhoff averages: [das2017quantitative].
+
+    The section: [poclopez2024dynamical, Figure 3].
 
     Examples
     --------

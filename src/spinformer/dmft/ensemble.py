@@ -23,16 +23,9 @@ _Task = Callable[[Block, Clock], tuple[Clock, tuple[np.ndarray, ...]]]
 class Parameters(TypedDict, total=False):
     """Keyword arguments of an `Ensemble` besides the network and the context.
 
-    Attributes
-    ----------
-    beta : float or ndarray
-        Inverse temperature β of the tokens, required.
-    gamma : float or ndarray, optional
-        Inverse temperature γ of attention; None takes that of the network.
-    epsilon : float or ndarray, optional
-        Weight ε of the position; None takes that of the network.
-    threads : int, optional
-        Number of threads; None uses as many as the machine has cores.
+    These are the inverse temperature `beta` of the tokens, which is required, the inverse
+    temperature `gamma` of attention, the weight `epsilon` of the position, and the number of
+    `threads`. Numbers and arrays are as in `Ensemble`.
     """
 
     beta: Required[float | np.ndarray]
@@ -183,6 +176,11 @@ class Ensemble:
         ----------
         steps : int
             Number of steps.
+
+        Raises
+        ------
+        ValueError
+            If `steps` is negative.
         """
         if check_integer("steps", steps, low=0):
             self.run(lambda block, clock: (kernels.advance(steps, block, clock), ()))

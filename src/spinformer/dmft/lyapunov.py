@@ -16,7 +16,7 @@ orthonormalizations all vectors turn towards the fastest direction. If less than
 direction, relative to its length or to one, is independent of the directions before it, only
 rounding is left of it. Where this happened (`resolved` is False), the exponent and all below it
 must not be used. Before rounding they are upper bounds, because their exact sum is the orbit
-average of log |det|. A direction that the map destroys counts as 1e-140 long. An error is that of
+average of `log |det|`. A direction that the map destroys counts as 1e-140 long. An error is that of
 the average as a sample of the motion in the run; it cannot include a transient that outlives the
 run.
 """

@@ -12,9 +12,9 @@ z = e^{iθ} the sum is e^{iθ(T−1)/2} sin(Tθ/2)/sin(θ/2), so that the phase 
 
     β = (T/|μ|) sin(φ/(T+1)) / sin(Tφ/(T+1)) ,
 
-from 1/|μ| for μ > 0 (the state magnetizes) to T/|μ| for μ < 0 (a rotation with a period of T + 1
-tokens). Other roots of the phase, θ = 2(φ + kπ)/(T+1), reach |z| = 1 at larger β: there |μ|β/T is
-1/(sin φ cot(θ/2) − cos φ), where it is positive at all, and cot falls with θ.
+from `1/|μ|` for μ > 0 (the state magnetizes) to `T/|μ|` for μ < 0 (a rotation with a period of T +
+1 tokens). Other roots of the phase, θ = 2(φ + kπ)/(T+1), reach `|z| = 1` at larger β: there
+`|μ|β/T` is 1/(sin φ cot(θ/2) − cos φ), where it is positive at all, and cot falls with θ.
 
 This is the linearization of [poclopez2024dynamical, Eqs. (13)-(16)]; the document gives no such
 formula.
