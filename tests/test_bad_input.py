@@ -224,6 +224,7 @@ MISFITS: dict[str, list[dict[str, Any]]] = {
         {"values": ONES(3, 4)},
         {"values": ONES(2, 4).double()},
         {"mask": ONES(1, 2) < 0},
+        {"mask": torch.tensor([[True, True], [False, False]]), "queries": ONES(2, 2)},
         {"mask": ONES(3, 3) > 0},
         {"mask": ONES(1, 2)},
     ],

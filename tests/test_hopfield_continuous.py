@@ -168,6 +168,10 @@ def test_residual_steps_and_status_say_how_retrieval_ended():
     torch.testing.assert_close(part.residual, moves[:middle][part.steps - 1, range(40)])
     with pytest.raises(NotConverged, match="fixed point"):
         part.require("a fixed point of the memory")
+    # A given number of steps is taken to its end, and still said to have arrived where it has.
+    given_steps = retrieve(patterns, queries=queries, beta=0.7, tolerance=1e-7, steps=middle)
+    assert (given_steps.steps == middle).all()
+    assert torch.equal(given_steps.converged, found.steps <= middle)
     wild = retrieve(patterns, queries=queries, beta=0.7, steps=2000, step_size=3.0)
     assert (wild.status == Status.DIVERGED).all()
     # What overflowed stops there, though it never arrives.

@@ -123,7 +123,9 @@ def test_other_parameters_fill_their_own_numbers(book, tmp_path, call):
     told = words(read_notebook(tmp_path / "out" / "01_small.ipynb"))
     assert "The slope is 0.167" in told
     assert "At $\\beta=2$ the share is 1.02 ± 0.03." in told
-    assert "**Run with `beta = 2.0`.** Figures" in told
+    # The top says what is this run's and what is not, once.
+    assert told.count("Run with") == 1
+    assert "parameters:** `beta` = `2.0` (default `1.5`). Figures, tables and the numbers" in told
     assert "rises by 0.17 at" in told
     page = (tmp_path / "out" / "01_small.html").read_text(encoding="utf-8")
     assert "The slope is 0.167" in page

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _MOST = 2**63 - 1
+_SQUARE = (..., "N", "N")
 
 
 def check_integer(name: str, value: Any, *, low: int | None = None, high: int | None = None) -> int:
@@ -54,7 +55,10 @@ def check_real(
     Traceback (most recent call last):
     ValueError: beta must be a finite number in (0.0, inf), got 0.0
     """
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+    # Most often it is a float; whether a class is a number's takes longer to find out.
+    if type(value) is not float and (
+        isinstance(value, bool) or not isinstance(value, numbers.Real)
+    ):
         raise TypeError(
             f"{name} must be a real number{_interval(low, high, open_low)}, got {_kind(value)}"
         )
@@ -174,17 +178,22 @@ def check_array(
 
 
 def check_tensor(
-    name: str, value: Any, *, like: tuple[str, torch.Tensor] | None = None, **rules: Unpack[_Rules]
+    name: str,
+    value: Any,
+    *,
+    like: tuple[str, torch.Tensor] | None = None,
+    finite: bool = True,
+    **rules: Unpack[_Rules],
 ) -> torch.Tensor:
     """Return a finite floating-point tensor that obeys the rules, the same object.
 
-    `like=(other name, other tensor)` asks for its dtype and device. Raises TypeError for what is
-    not a tensor of such a type, ValueError for the rest. What a compiler or a transform of
-    `torch.func` looks at has a type and a shape, but no values to be checked.
+    `like=(other name, other tensor)` asks for its dtype and device. Without `finite` only type and
+    shape are looked at: for a caller whose result cannot be finite unless the entries are, and who
+    looks at that. Raises TypeError for what is not a tensor of such a type, ValueError for the
+    rest. What a compiler or a transform of `torch.func` looks at has a type and a shape, but no
+    values to be checked.
     """
     import torch  # whoever has a tensor has it; who has none need not wait for it
-
-    from spinformer.core.operators import is_traced
 
     if not isinstance(value, torch.Tensor) or value.dtype not in (
         torch.float64,
@@ -197,17 +206,23 @@ def check_tensor(
     if value.is_meta or value.layout != torch.strided:
         kind = "the meta device" if value.is_meta else f"layout {value.layout}"
         raise TypeError(f"{name} must hold values, densely, got a tensor of {kind}")
-    if like is not None and (value.dtype, value.device) != (like[1].dtype, like[1].device):
+    if like is not None and (value.dtype != like[1].dtype or value.device != like[1].device):
         raise TypeError(
             f"{name} must be {like[1].dtype} on {like[1].device} like {like[0]}, "
             f"got {value.dtype} on {value.device}"
         )
-    data, finite = value.detach(), None
+    if not finite:
+        _check_entries(name, value, None, **rules)
+        return value
+
+    from spinformer.core.operators import is_traced
+
+    data, entries = value.detach(), None
     # A tensor on the device "meta" has no values either.
     if not is_traced() and not data.is_meta:
         # A sum that is finite has finite parts, and takes a fortieth of a look at each of them.
-        finite = math.isfinite(data.sum()) or torch.isfinite(data)
-    _check_entries(name, data, finite, **rules)
+        entries = math.isfinite(data.sum()) or torch.isfinite(data)
+    _check_entries(name, data, entries, **rules)
     return value
 
 
@@ -236,8 +251,12 @@ def check_broadcast(**shapes: Sequence[int]) -> tuple[int, ...]:
     >>> check_broadcast(couplings=(3, 1), fields=(4,))
     (3, 4)
     """
+    different = {tuple(shape) for shape in shapes.values()}
+    if len(different) == 1:
+        # Most often there is nothing to broadcast, which NumPy takes longer to see.
+        return different.pop()
     try:
-        return np.broadcast_shapes(*(tuple(shape) for shape in shapes.values()))
+        return np.broadcast_shapes(*different)
     except ValueError:
         told = ", ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
         raise ValueError(
@@ -267,17 +286,27 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _fits(got: tuple[int, ...], wanted: tuple[Any, ...]) -> bool:
-    if wanted[:1] == (...,):
+def _fits(got: tuple[int, ...], wanted: Sequence[Any]) -> bool:
+    if wanted and wanted[0] is ...:
         wanted = wanted[1:]
         got = got[-len(wanted) :]
     if len(got) != len(wanted):
         return False
-    axes = dict(zip(wanted, got, strict=True))
-    return all(
-        want in (None, n) or (isinstance(want, str) and axes[want] == n > 0)
-        for want, n in zip(wanted, got, strict=True)
-    )
+    lengths: dict[str, int] = {}
+    for want, length in zip(wanted, got, strict=True):
+        if isinstance(want, str):
+            if length == 0 or lengths.setdefault(want, length) != length:
+                return False
+        elif want is not None and want != length:
+            return False
+    return True
+
+
+def _check_shape(name: str, got: tuple[int, ...], wanted: Sequence[Any]) -> None:
+    if not _fits(got, wanted):
+        axes = ["any" if n is None else "..." if n is ... else str(n) for n in wanted]
+        told = ", ".join(axes) + "," * (len(axes) == 1)
+        raise ValueError(f"{name} must have shape ({told}), got {got}")
 
 
 def _check_entries(
@@ -296,11 +325,10 @@ def _check_entries(
     got = tuple(data.shape)
     if ndim is not None and len(got) != ndim:
         raise ValueError(f"{name} must have {ndim} axes, got shape {got}")
-    for wanted in (shape, (..., "N", "N") if square or symmetric else None):
-        if wanted is not None and not _fits(got, tuple(wanted)):
-            axes = ["any" if n is None else "..." if n is ... else str(n) for n in wanted]
-            told = ", ".join(axes) + "," * (len(axes) == 1)
-            raise ValueError(f"{name} must have shape ({told}), got {got}")
+    if shape is not None:
+        _check_shape(name, got, shape)
+    if square or symmetric:
+        _check_shape(name, got, _SQUARE)
     if finite is None:
         return
     if finite is not True and not bool(finite.all()):

@@ -274,6 +274,12 @@ class AttentionNetwork(ABC):
         return np.asarray((1.0 - share) * overlaps + share * drive)
 
     @cached_property
+    def compiled_weights(self) -> tuple[np.ndarray, ...]:
+        """`hidden_units` and `position_overlaps` as the compiled step takes them, made once."""
+        weights = (*self.hidden_units(), self.position_overlaps())
+        return tuple(np.ascontiguousarray(array) for array in weights)
+
+    @cached_property
     def _position_overlaps(self) -> np.ndarray:
         code = spin_states(self.bits)
         return np.einsum("rak,pk->pra", self.position, code) / max(self.bits, 1)
