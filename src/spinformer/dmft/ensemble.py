@@ -26,7 +26,18 @@ _FEW = 3 * narrow_kernels.LANES
 
 
 def kernels_of(block: Block) -> Any:
-    """The kernels for as many lanes as a block has: `kernels` or `narrow_kernels`."""
+    """Choose the compiled kernels for the number of lanes of a block.
+
+    Parameters
+    ----------
+    block : Block
+        The systems.
+
+    Returns
+    -------
+    module
+        The kernels, `dmft.kernels` or `dmft.narrow_kernels`.
+    """
     return _KERNELS[block.beta.size]
 
 
