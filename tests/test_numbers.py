@@ -361,8 +361,14 @@ def test_a_claim_names_a_figure_and_formats_it(book, call):
         "book/claims.yml:1: A1: 2.5 is typed: read it, {name} or {value}`name`",
         "book/claims.yml:1: A1: 46 is typed: read it, {name} or {value}`name`",
     ]
+    (book / "book" / "claims.yml").write_text(words.replace("of 2.5", "of {hand}`3 = 1 + 1`"))
+    assert call(book, "check").output.splitlines() == [
+        "book/claims.yml:1: A1: 3 = 1 + 1: gives 2",
+    ]
     (book / "book" / "claims.yml").write_text(words.replace("`edges", "`edge").replace("2.5", "2"))
     assert "book/claims.yml:1: A1: no figure named 'edge'" in call(book, "check").output
+    (book / "book" / "claims.yml").write_text(words.replace("`found", "`fond").replace("2.5", "2"))
+    assert "book/claims.yml:1: A1: no figure named 'fond'" in call(book, "check").output
     (book / "book" / "claims.yml").write_text(row.replace("rate < 0.4", "rate < 0.3"))
     # A claim is a reader.
     edit(book / SOURCE, "the share is {value}`share:.2f`", "the share is large")

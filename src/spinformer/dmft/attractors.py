@@ -27,8 +27,8 @@ import numpy as np
 from spinformer.core.checks import check_array, check_instance, check_integer, check_real
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate
-from spinformer.dmft.blocks import Block, Clock
 from spinformer.dmft.ensemble import Ensemble, Parameters, kernels_of
+from spinformer.dmft.kernel_inputs import Block, Clock
 from spinformer.dmft.kernels import smallest_period as search_period
 from spinformer.dmft.lyapunov import growth_jump, lyapunov_spectrum
 from spinformer.dmft.network import OUTPUT, AttentionNetwork, Context

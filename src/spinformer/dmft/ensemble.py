@@ -14,11 +14,12 @@ import numpy as np
 
 from spinformer.core.checks import check_function, check_integer
 from spinformer.dmft import kernels, narrow_kernels
-from spinformer.dmft.blocks import Block, Clock
+from spinformer.dmft.kernel_inputs import Block, Clock
 from spinformer.dmft.kernels import SOURCE
 from spinformer.dmft.network import AttentionNetwork, Context, fitting, parameters
 
 _Task = Callable[[Block, Clock], tuple[Clock, tuple[np.ndarray, ...]]]
+_CORES = os.cpu_count() or 1
 # By the number of lanes.
 _KERNELS: dict[int, Any] = {module.LANES: module for module in (kernels, narrow_kernels)}
 # A step of a wide block takes a little longer than one of three narrow ones.
@@ -103,12 +104,14 @@ class Ensemble:
     ) -> None:
         contexts, position = fitting(network, context)
         *values, self._batch = parameters(network, beta, gamma, epsilon, batch=contexts.shape[:-2])
-        threads = os.cpu_count() or 1 if threads is None else threads
-        self.threads = check_integer("threads", threads, low=1)
+        self.threads = check_integer("threads", _CORES if threads is None else threads, low=1)
         self._systems = math.prod(self._batch)
         compiled = narrow_kernels if self._systems <= _FEW else kernels
         self.lanes, self._aligned = compiled.LANES, compiled.aligned
         self.blocks = -(-self._systems // self.lanes)
+        # The system in each lane; the last one is repeated.
+        places = np.arange(self.blocks * self.lanes).reshape(self.blocks, self.lanes)
+        self._filled = np.minimum(places, self._systems - 1)
         self.features, self.window = network.features, network.context
         self.clock = Clock(0, position)
         weights = network.compiled_weights
@@ -116,9 +119,13 @@ class Ensemble:
         self._ring[:, self.slots(), SOURCE] = self._lanes(contexts, self.window, self.features)
         units, groups = len(weights[0]), len(weights[2])
         scratch = ((units,), (self.window, units + groups), (self.window + 1,))
+        # β, γ and ε side by side, so that they are laid out at once.
+        own = np.empty((*self._batch, len(values)))
+        for number, value in enumerate(values):
+            own[..., number] = value
         self._blocks = [
-            Block(ring, *(self._aligned(*shape) for shape in scratch), *own, *weights)
-            for ring, *own in zip(self._ring, *map(self._lanes, values), strict=True)
+            Block(ring, *(self._aligned(*shape) for shape in scratch), *rows, *weights)
+            for ring, rows in zip(self._ring, self._lanes(own, len(values)), strict=True)
         ]
         self.run(lambda block, clock: (compiled.warm(block, clock) or clock, ()))
 
@@ -137,9 +144,8 @@ class Ensemble:
     def _lanes(self, value: np.ndarray, *own: int) -> np.ndarray:
         """A value of the batch, its own axes last → (blocks, ..., lanes), the last repeated."""
         systems = np.broadcast_to(value, (*self._batch, *own)).reshape(-1, *own)
-        filled = np.minimum(np.arange(self.blocks * self.lanes), len(systems) - 1)
         result = self._aligned(self.blocks, *own)
-        result[...] = np.moveaxis(systems[filled].reshape(self.blocks, self.lanes, *own), 1, -1)
+        result[...] = systems[self._filled].transpose(0, *range(2, 2 + len(own)), 1)
         return result
 
     def _gather(self, parts: Sequence[np.ndarray]) -> np.ndarray:

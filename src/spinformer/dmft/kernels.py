@@ -23,7 +23,7 @@ from numba import njit, types
 from numba.core.cgutils import get_or_insert_function
 from numba.extending import intrinsic, models, overload, register_model
 
-from spinformer.dmft.blocks import Block, Clock, TangentFrame
+from spinformer.dmft.kernel_inputs import Block, Clock, TangentFrame
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE
 
 # 64, unless this file is executed for another width, as `narrow_kernels` does.

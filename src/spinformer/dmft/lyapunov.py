@@ -28,8 +28,8 @@ import numpy as np
 from spinformer.core.checks import check_array, check_integer
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate
-from spinformer.dmft.blocks import Block, Clock
 from spinformer.dmft.ensemble import Ensemble, Parameters, kernels_of
+from spinformer.dmft.kernel_inputs import Block, Clock
 from spinformer.dmft.network import AttentionNetwork, Context
 
 # Stretches of the steps that are averaged, from which errors are taken.
