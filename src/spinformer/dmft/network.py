@@ -642,8 +642,9 @@ class Context:
         object.__setattr__(self, "position", check_integer("position", position, low=0))
 
     def select(self, index: Any) -> Self:
-        """Select contexts by an index into the axes of the batch, for example one or a list of
-        them.
+        """Select contexts by an index into the axes of the batch.
+
+        The index may select one of them or, for example, a list of them.
 
         Parameters
         ----------
