@@ -84,13 +84,14 @@ def entries(text):
 def arguments(found):
     """Names of the arguments that a docstring must explain; for a record, its fields."""
     if inspect.isclass(found):
-        if issubclass(found, enum.Enum | Exception):
+        if issubclass(found, enum.Enum | Exception | dict):
             return []
         if dataclasses.is_dataclass(found):
             return [field.name for field in dataclasses.fields(found) if field.init]
     stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
     parameters = inspect.signature(found).parameters.values()
-    return [stars.get(p.kind, "") + p.name for p in parameters if p.name not in ("self", "cls")]
+    own = ("self", "cls") if "." in found.__qualname__ else ()
+    return [stars.get(p.kind, "") + p.name for p in parameters if p.name not in own]
 
 
 def refuses(found):

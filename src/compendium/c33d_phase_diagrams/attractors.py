@@ -19,8 +19,8 @@ from compendium.common.phase_transitions import name as named
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import Estimate, fit_power
 from spinformer.dmft.attractors import Attractors, Thresholds, bump_weights, find_attractors
-from spinformer.dmft.blocks import Block, Clock
 from spinformer.dmft.ensemble import Ensemble, kernels_of
+from spinformer.dmft.kernel_inputs import Block, Clock
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Context, Network
 

@@ -21,10 +21,33 @@ _SQUARE = (..., "N", "N")
 
 
 def check_integer(name: str, value: Any, *, low: int | None = None, high: int | None = None) -> int:
-    """Return `value` as an int in [low, high]; TypeError or ValueError otherwise.
+    """Check that an argument is an integer in a closed interval.
 
-    Without `high`, whatever a compiled loop can count to: 2⁶³ − 1.
+    Parameters
+    ----------
+    name : str
+        Name of the argument, for the error.
+    value : object
+        What was given.
+    low : int or None, default None
+        Smallest value allowed.
+    high : int or None, default None
+        Largest value allowed. None allows what a compiled loop can count to, 2⁶³ − 1.
 
+    Returns
+    -------
+    int
+        The value as an int.
+
+    Raises
+    ------
+    TypeError
+        If the value is not an integer. Booleans are none.
+    ValueError
+        If the value is outside the interval.
+
+    Examples
+    --------
     >>> check_integer("steps", 3, low=1)
     3
     >>> check_integer("steps", 0, low=1)
@@ -49,8 +72,35 @@ def check_real(
     high: float | None = None,
     open_low: bool = False,
 ) -> float:
-    """Return `value` as a finite float in [low, high] (or (low, high] with `open_low`).
+    """Check that an argument is a finite real number in an interval.
 
+    Parameters
+    ----------
+    name : str
+        Name of the argument, for the error.
+    value : object
+        What was given.
+    low : float or None, default None
+        Smallest value allowed.
+    high : float or None, default None
+        Largest value allowed.
+    open_low : bool, default False
+        Whether `low` itself is excluded.
+
+    Returns
+    -------
+    float
+        The value as a float.
+
+    Raises
+    ------
+    TypeError
+        If the value is not a real number. Booleans are none.
+    ValueError
+        If the value is not finite or outside the interval.
+
+    Examples
+    --------
     >>> check_real("beta", 0, low=0.0, open_low=True)
     Traceback (most recent call last):
     ValueError: beta must be a finite number in (0.0, inf), got 0.0
@@ -76,8 +126,27 @@ def check_real(
 
 
 def check_flag(name: str, value: Any) -> bool:
-    """Return `value` if it is True or False; TypeError otherwise: the word "False" is true.
+    """Check that an argument is True or False.
 
+    Parameters
+    ----------
+    name : str
+        Name of the argument, for the error.
+    value : object
+        What was given. The word "False" would count as true and is refused.
+
+    Returns
+    -------
+    bool
+        The value as a bool.
+
+    Raises
+    ------
+    TypeError
+        If the value is not a boolean.
+
+    Examples
+    --------
     >>> check_flag("progress", "False")
     Traceback (most recent call last):
     TypeError: progress must be True or False, got str 'False'
@@ -88,8 +157,29 @@ def check_flag(name: str, value: Any) -> bool:
 
 
 def check_choice(name: str, value: Any, allowed: Iterable[Any]) -> Any:
-    """Return `value` if it is one of `allowed`; ValueError otherwise.
+    """Check that an argument is one of the values allowed.
 
+    Parameters
+    ----------
+    name : str
+        Name of the argument, for the error.
+    value : object
+        What was given.
+    allowed : iterable
+        The values allowed.
+
+    Returns
+    -------
+    object
+        The value allowed that equals what was given.
+
+    Raises
+    ------
+    ValueError
+        If the value is none of them.
+
+    Examples
+    --------
     >>> check_choice("method", "exact", ("tap", "naive"))
     Traceback (most recent call last):
     ValueError: method must be one of ['tap', 'naive'], got 'exact'
@@ -103,8 +193,29 @@ def check_choice(name: str, value: Any, allowed: Iterable[Any]) -> Any:
 
 
 def check_instance(name: str, value: Any, kind: type[_T]) -> _T:
-    """Return `value` if it is an instance of the class `kind`; TypeError otherwise.
+    """Check that an argument is an instance of a class.
 
+    Parameters
+    ----------
+    name : str
+        Name of the argument, for the error.
+    value : object
+        What was given.
+    kind : type
+        The class.
+
+    Returns
+    -------
+    object
+        The same object.
+
+    Raises
+    ------
+    TypeError
+        If the value is not an instance of the class.
+
+    Examples
+    --------
     >>> check_instance("model", 3, dict)
     Traceback (most recent call last):
     TypeError: model must be a dict, got int 3
@@ -115,8 +226,27 @@ def check_instance(name: str, value: Any, kind: type[_T]) -> _T:
 
 
 def check_function(name: str, value: Any) -> Any:
-    """Return `value` if it can be called; TypeError otherwise.
+    """Check that an argument can be called.
 
+    Parameters
+    ----------
+    name : str
+        Name of the argument, for the error.
+    value : object
+        What was given.
+
+    Returns
+    -------
+    callable
+        The same object.
+
+    Raises
+    ------
+    TypeError
+        If the value cannot be called.
+
+    Examples
+    --------
     >>> check_function("step", 3)
     Traceback (most recent call last):
     TypeError: step must be a function, got int 3
@@ -147,11 +277,35 @@ class _Rules(TypedDict, total=False):
 def check_array(
     name: str, value: Any, *, values: Iterable[float] | None = None, **rules: Unpack[_Rules]
 ) -> np.ndarray:
-    """Return `value` as a finite float64 array that obeys the rules.
+    """Check that an argument is a finite real array that obeys rules of shape and range.
 
-    `values` lists the only entries allowed (for spins, (-1, 1)). Raises TypeError for non-numeric
-    or masked input and for a tensor with a gradient, ValueError for the rest.
+    Parameters
+    ----------
+    name : str
+        Name of the argument, for the error.
+    value : array_like
+        What was given.
+    values : iterable of float or None, default None
+        The only entries allowed, for spins (-1, 1).
+    **rules : keyword arguments
+        Rules `shape`, `ndim`, `low`, `high`, `open_low`, `square` and `symmetric`. A shape may
+        hold None for an axis of any length, letters for an axis of any length but 0 (the same
+        letter for the same length), and begin with `...` for any leading axes.
 
+    Returns
+    -------
+    ndarray of float64
+        The value as an array.
+
+    Raises
+    ------
+    TypeError
+        If the value is not numeric or is masked, or is a tensor with a gradient.
+    ValueError
+        If an entry is not finite, or a rule is broken.
+
+    Examples
+    --------
     >>> check_array("couplings", [[0.0, 1.0]], square=True)
     Traceback (most recent call last):
     ValueError: couplings must have shape (..., N, N), got (1, 2)
@@ -185,13 +339,37 @@ def check_tensor(
     finite: bool = True,
     **rules: Unpack[_Rules],
 ) -> torch.Tensor:
-    """Return a finite floating-point tensor that obeys the rules, the same object.
+    """Check that an argument is a finite tensor that obeys rules of shape and range.
 
-    `like=(other name, other tensor)` asks for its dtype and device. Without `finite` only type and
-    shape are looked at: for a caller whose result cannot be finite unless the entries are, and who
-    looks at that. Raises TypeError for what is not a tensor of such a type, ValueError for the
-    rest. What a compiler or a transform of `torch.func` looks at has a type and a shape, but no
-    values to be checked.
+    What a compiler or a transform of `torch.func` looks at has a type and a shape, but no values
+    to be checked.
+
+    Parameters
+    ----------
+    name : str
+        Name of the argument, for the error.
+    value : Tensor
+        What was given.
+    like : tuple of str and Tensor, or None, default None
+        Name and value of another argument, whose dtype and device the tensor must have.
+    finite : bool, default True
+        Whether entries are looked at. Without it only type and shape are: for a caller whose
+        result cannot be finite unless the entries are, and who looks at that.
+    **rules : keyword arguments
+        Rules as in `check_array`.
+
+    Returns
+    -------
+    Tensor
+        The same object.
+
+    Raises
+    ------
+    TypeError
+        If the value is not a dense floating-point tensor, or differs from `like` in dtype or
+        device.
+    ValueError
+        If an entry is not finite, or a rule is broken.
     """
     import torch  # whoever has a tensor has it; who has none need not wait for it
 
@@ -227,7 +405,29 @@ def check_tensor(
 
 
 def check_mask(name: str, mask: Any, shapes: Sequence[tuple[int, ...]]) -> torch.Tensor:
-    """Return `mask` if it is a tensor of booleans or floating numbers of one of the `shapes`."""
+    """Check that an argument is an attention mask of one of the shapes allowed.
+
+    Parameters
+    ----------
+    name : str
+        Name of the argument, for the error.
+    mask : Tensor of bool or of floating-point numbers
+        What was given.
+    shapes : sequence of tuple of int
+        The shapes allowed.
+
+    Returns
+    -------
+    Tensor
+        The same object.
+
+    Raises
+    ------
+    TypeError
+        If the mask is not a dense tensor of one of these types.
+    ValueError
+        If its shape is none of them.
+    """
     import torch
 
     if not (
@@ -246,8 +446,25 @@ def check_mask(name: str, mask: Any, shapes: Sequence[tuple[int, ...]]) -> torch
 
 
 def check_broadcast(**shapes: Sequence[int]) -> tuple[int, ...]:
-    """The common batch shape of arguments given as name=shape; ValueError naming all if none.
+    """Common batch shape of several arguments.
 
+    Parameters
+    ----------
+    **shapes : sequence of int
+        Batch shape of each argument, by its name.
+
+    Returns
+    -------
+    tuple of int
+        The shape to which all broadcast.
+
+    Raises
+    ------
+    ValueError
+        If there is none. The message names all arguments.
+
+    Examples
+    --------
     >>> check_broadcast(couplings=(3, 1), fields=(4,))
     (3, 4)
     """

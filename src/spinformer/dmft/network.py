@@ -270,6 +270,11 @@ class AttentionNetwork(ABC):
         places = np.asarray(positions)
         if places.dtype.kind not in "iu":
             raise TypeError(f"positions must be integers, got {places.dtype}")
+        return self._placed(overlaps, places, share)
+
+    def _placed(
+        self, overlaps: np.ndarray, places: np.ndarray, share: float | np.ndarray
+    ) -> np.ndarray:
         drive = self._position_overlaps[places % self.positions]
         return np.asarray((1.0 - share) * overlaps + share * drive)
 
@@ -501,7 +506,11 @@ class Network(AttentionNetwork):
         ValueError
             If the last axis is not L or an entry is outside of [−1, 1].
         """
-        token = check_array("token", token, shape=(..., self.segments), low=-1.0, high=1.0)
+        return self._overlaps(
+            check_array("token", token, shape=(..., self.segments), low=-1.0, high=1.0)
+        )
+
+    def _overlaps(self, token: np.ndarray) -> np.ndarray:
         return np.einsum("ral,...l->...ra", self.semantic * self.fractions, token)
 
     def mean_overlaps(self, attention: np.ndarray, *, beta: np.ndarray) -> np.ndarray:
@@ -532,7 +541,7 @@ class Network(AttentionNetwork):
         [poclopez2024dynamical, Eq. (13)]
         """
         field = np.asarray(beta)[..., None] * (attention @ self.semantic[OUTPUT])
-        return self.overlaps(np.tanh(field))
+        return self._overlaps(np.tanh(field))
 
     def hidden_units(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Prepare the average over the bits for the compiled step: units are hyperbolic tangents.
@@ -633,8 +642,9 @@ class Context:
         object.__setattr__(self, "position", check_integer("position", position, low=0))
 
     def select(self, index: Any) -> Self:
-        """Select contexts by an index into the axes of the batch, for example one or a list of
-        them.
+        """Select contexts by an index into the axes of the batch.
+
+        The index may select one of them or, for example, a list of them.
 
         Parameters
         ----------

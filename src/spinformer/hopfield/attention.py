@@ -63,6 +63,7 @@ def attention(
     References
     ----------
     [bal2020energy, Eq. (1)]
+
     [vaswani2017attention, Eq. (1)]
 
     Examples

@@ -422,7 +422,12 @@ def _check(
     that is not has a score of NaN, +inf or −inf, and the softmax is NaN or multiplies it by 0.
     """
     patterns = check_tensor("patterns", patterns, finite=finite, shape=_PATTERNS)
-    states = check_states(name, states, patterns=patterns, finite=finite)
+    try:
+        states = check_states(name, states, patterns=patterns, finite=finite)
+    except (TypeError, ValueError):
+        # Of two arguments at fault the first is named.
+        check_tensor("patterns", patterns)
+        raise
     return patterns, states, check_beta(beta)
 
 

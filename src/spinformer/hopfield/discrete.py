@@ -136,6 +136,7 @@ def polynomial(degree: int) -> Separation:
     References
     ----------
     [krotov2016dense]
+
     [bal2020energy, Eq. (5)]
 
     Examples
@@ -401,7 +402,9 @@ def retrieve(
     References
     ----------
     [hopfield1982neural]
+
     [bal2020energy, Eqs. (4), (5), (6)]
+
     [goleschacc1985decreasing], for synchronous updates.
 
     Examples

@@ -153,6 +153,7 @@ def classify(weights: Tensor) -> tuple[str, ...]:
     References
     ----------
     [ramsauer2020hopfield, Sec. 3]
+
     [bal2020energy, Sec. 5]
 
     Examples
@@ -277,6 +278,7 @@ def find_fixed_points(
     References
     ----------
     [ramsauer2020hopfield, Sec. 3]
+
     [bal2020energy, Sec. 5]
 
     Examples

@@ -110,6 +110,7 @@ class HopfieldLayer(nn.Module):
     References
     ----------
     [bal2020energy, Sec. 3]
+
     [ramsauer2020hopfield, Sec. 2], whose Hopfield, HopfieldPooling and HopfieldLayer are options
     of one class here.
 

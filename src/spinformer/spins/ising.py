@@ -335,7 +335,7 @@ def gaussian_couplings(
     mean : float, default 0
         Coupling strength of the mean; every J_ij has the mean `mean`/N.
     std : float, default 1
-        Coupling strength of the disorder; every J_ij has the variance `std`²/N.
+        Coupling strength of the disorder; every J_ij has the variance (`std`)²/N.
 
     Returns
     -------

@@ -335,7 +335,9 @@ def mean_field(
 
     References
     ----------
-    [thouless1977solution], [plefka1982convergence]
+    [thouless1977solution]
+
+    [plefka1982convergence]
     """
     theta = fields + pair @ mean
     if square is not None:

@@ -429,7 +429,13 @@ def solve_mean_field(
 
     References
     ----------
-    [thouless1977solution], [plefka1982convergence], [georges1991expand], [opper2001adaptive]
+    TAP: [thouless1977solution].
+
+    The expansion: [plefka1982convergence].
+
+    Its third order: [georges1991expand].
+
+    Adaptive TAP: [opper2001adaptive].
 
     Examples
     --------

@@ -18,9 +18,9 @@ response is itself attention, with weights G and Gᵀ and value maps A = W_Q W_K
 
 F is the free energy of `large_d` at the saddle point, or that of its mean-field equations.
 
-The mean-field equations have one, physical solution if β Σ_j |B_ij| ≤ κ < 1 for all spins. Then
-β‖B‖ ≤ κ and the naive equations contract; |C_ij| ≤ 1 to second order, since
-m_i·m_j + κ(1−m_i²)(1−m_j²) ≤ ab + κ(1−ab)² ≤ 1 with ab = |m_i||m_j|; and the covariance
+The mean-field equations have one, physical solution if `β Σ_j |B_ij| ≤ κ < 1` for all spins. Then
+β‖B‖ ≤ κ and the naive equations contract; `|C_ij| ≤ 1` to second order, since
+m_i·m_j + κ(1−m_i²)(1−m_j²) ≤ ab + κ(1−ab)² ≤ 1 with `ab = |m_i||m_j|`; and the covariance
 W(W⁻¹ + βB)W, W = diag(1−m²), is positive definite. Rows of softmax couplings sum to g, but columns
 sum to anything up to g N. `coupling_limit` keeps to the bound by g(H) = κ s/(β n(H)) with a learned
 s in (0, 1) and n the largest row sum of S + Sᵀ, J = g S. The saddle point needs no such bound.
@@ -335,8 +335,10 @@ class ModuleParts:
 
     @property
     def correlation(self) -> Tensor:
-        """Correlations C = −(1/D) ∂F/∂J of the free energy of the solver, shape (batch, heads, N,
-        N)."""
+        """Correlations C, shape (batch, heads, N, N).
+
+        They are −(1/D) ∂F/∂J of the free energy F of the solver.
+        """
         return _correlation(self.found.value, self.pair, self.beta, self.solver.order, self.saddle)
 
     @property
@@ -889,7 +891,9 @@ class DrivenSpinModule(_CoupledHeads):
 
     References
     ----------
-    [bal2021transformers, footnote 10], [poclopez2024dynamical]
+    [bal2021transformers, footnote 10]
+
+    [poclopez2024dynamical]
 
     Examples
     --------

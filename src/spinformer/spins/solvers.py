@@ -396,8 +396,7 @@ def solve_fixed_point(
     max_steps: int = 500,
     throw: bool = True,
 ) -> Solution[Tensor]:
-    r"""Solve the mean-field (TAP) equations of vector spins by an accelerated fixed-point
-    iteration.
+    r"""Solve the mean-field (TAP) equations of vector spins by fixed-point iteration.
 
     Each system of the batch starts from its free spins, and Anderson acceleration speeds up the
     iteration. A fixed point always exists. The iteration need not find it, and it need not be
@@ -450,7 +449,9 @@ def solve_fixed_point(
 
     References
     ----------
-    [walker2011anderson], [thouless1977solution]
+    Anderson acceleration: [walker2011anderson].
+
+    The Onsager term: [thouless1977solution].
 
     Examples
     --------
