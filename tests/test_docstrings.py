@@ -24,13 +24,15 @@ ORDER = (
     "Parameters",
     "Attributes",
     "Returns",
+    "Yields",
     "Raises",
     "Warns",
+    "See Also",
     "Notes",
     "References",
     "Examples",
 )
-ENTRIES = {"Parameters", "Attributes", "Returns", "Raises", "Warns"}
+ENTRIES = {"Parameters", "Attributes", "Returns", "Yields", "Raises", "Warns"}
 
 
 def members(found):
@@ -139,8 +141,8 @@ def faults(found):
     if any(not name.partition(" : ")[2] for name in named):
         yield "each argument must have a type"
     returned = None if inspect.isclass(found) else inspect.signature(found).return_annotation
-    if (returned not in (None, "None")) != ("Returns" in told):
-        yield f"Returns must be there for what returns something, here {returned}"
+    if (returned not in (None, "None")) != bool({"Returns", "Yields"} & told.keys()):
+        yield f"Returns or Yields must be there for what returns something, here {returned}"
     if refuses(found) and "Raises" not in told:
         yield "Raises must say what the checks raise"
 

@@ -1,4 +1,4 @@
-"""Fixed points of a batch of maps by Anderson's mixing."""
+"""Anderson acceleration of fixed-point iterations, for a batch of maps."""
 
 from collections.abc import Callable
 

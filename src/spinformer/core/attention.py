@@ -1,4 +1,4 @@
-"""The framework's fused attention kernel, with NaN wherever it would hide that something is not.
+"""Fused attention kernel of the framework, with NaN wherever it would hide a value not finite.
 
 On a CPU `scaled_dot_product_attention` returns 0 for a query whose scores are all NaN or −inf, so
 that a weight that has become NaN, or a score that overflows, gives a plausible result. Here it

@@ -1,4 +1,4 @@
-"""What a spectrum of exponents alone says about chaos."""
+"""Kaplan–Yorke dimension of an attractor from its Lyapunov exponents."""
 
 import numpy as np
 

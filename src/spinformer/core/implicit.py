@@ -1,4 +1,4 @@
-"""Derivatives of a root that some solver found, by the implicit function theorem."""
+"""Derivatives of a root that a solver has found, by the implicit function theorem."""
 
 from collections.abc import Callable
 from typing import Any

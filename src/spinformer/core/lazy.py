@@ -1,4 +1,4 @@
-"""Packages whose modules are there without being imported one by one."""
+"""Lazy import of the modules of a package."""
 
 from collections.abc import Callable, Iterable
 from importlib import import_module

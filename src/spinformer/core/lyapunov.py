@@ -1,8 +1,8 @@
-"""Lyapunov exponents of any map, by pushing a frame of tangent vectors along its orbit.
+"""Lyapunov exponents of any map, by the QR method of tangent vectors.
 
-Along an orbit x_0, x_1, … of x' = f(x) a frame V of k tangent vectors, orthonormal, goes to
-Df(x_t) V = Q R, and Q is the next frame. The exponents are the averages of ln |R_ii| over the
-orbit (Benettin et al. 1980).
+Along an orbit x_0, x_1, … of x' = f(x) an orthonormal basis V of k tangent vectors is mapped to
+Df(x_t) V = Q R, and Q is the next basis. The exponents are the averages of ln |R_ii| over the
+orbit [benettin1980lyapunov].
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
-"""Iterations as single operators, so that what transforms or compiles code need not look inside.
+"""Iterations as custom operators of torch, which compilers and transforms need not look into.
 
-An iteration that stops when it has arrived depends on values, which `torch.compile`,
-`torch.export` and `torch.vmap` cannot follow. As a custom operator it is one node for them.
+An iteration that stops when it has converged depends on values, which `torch.compile`,
+`torch.export` and `torch.vmap` cannot follow. As a custom operator it is a single node for them.
 """
 
 from collections.abc import Callable, Sequence

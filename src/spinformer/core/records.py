@@ -1,4 +1,4 @@
-"""Results that compare and print: frozen dataclasses whose fields may be arrays."""
+"""Immutable records that compare and print: frozen dataclasses whose fields may be arrays."""
 
 import dataclasses
 from collections.abc import Mapping

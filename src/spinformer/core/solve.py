@@ -1,8 +1,9 @@
-"""One protocol for everything that iterates: what came out, how good it is, why it stopped.
+"""Common result of all iterations: the solution, its residual, and why the iteration stopped.
 
 Every solver of the package takes `tolerance` (on the residual that its docstring names) and
 `max_steps`, and returns a `Solution`. Solvers of equations raise `NotConverged` unless they are
-told `throw=False`; dynamics, where not arriving is a result, leave it to `Solution.require`.
+called with `throw=False`. Dynamics, where it is a result that no fixed point was reached, leave it
+to `Solution.require`.
 """
 
 from enum import IntEnum

@@ -1,4 +1,4 @@
-"""Special functions that several rooms need: spheres in D dimensions, and averages over normals."""
+"""Special functions: integrals over spheres in D dimensions, and Gaussian expectations."""
 
 import math
 from collections.abc import Callable

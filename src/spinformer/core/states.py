@@ -1,8 +1,8 @@
-"""Spins ±1: the table of all their states, patterns stored in couplings, overlaps.
+"""Ising spins ±1: enumeration of all states, Hebbian couplings, and overlaps with patterns.
 
-One convention for all rooms. Patterns are the rows of a (P, N) array: P patterns of N spins each.
-The first spin is the most significant bit of a state's number and −1 is the bit 0, so that state
-0 is all −1 and the last one all +1; read from left to right, a row is the number in binary.
+One convention holds in all rooms. Patterns are the rows of a (P, N) array, P patterns of N spins
+each. The first spin is the most significant bit of a state's number and −1 is the bit 0, so that
+state 0 is all −1 and the last one all +1. Read from left to right, a row is the number in binary.
 """
 
 from typing import Any

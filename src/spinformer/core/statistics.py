@@ -1,4 +1,4 @@
-"""Numbers with their errors: estimates, correlated series, power laws, shares."""
+"""Statistics: error bars, confidence intervals, autocorrelation times and power-law fits."""
 
 import math
 from typing import Any

@@ -1,8 +1,10 @@
-"""Attention by its formula [bal2020energy, Eq. (1)], and as one hop of a continuous memory.
+"""Scaled dot-product attention, and the retrieval step of a continuous memory.
 
-Shapes: queries (..., S, d), keys (..., N, d), values (..., N, d_v). β = 1/√d unless given.
-`attention` is the plain definition, `hop` the framework's kernel, which the layer runs. Masks are
-True where a query may look; only `hopfield.layer` takes them as `torch.nn.MultiheadAttention` does.
+Shapes: queries (..., S, d), keys (..., N, d), values (..., N, d_v). β is 1/√d unless given.
+`attention` is the plain definition [bal2020energy, Eq. (1)]. `hop` is a retrieval step in the
+framework's fused kernel, which the layer runs. Masks are True where a query may attend to a key.
+Only `hopfield.layer` takes them in the convention of `torch.nn.MultiheadAttention`, which is the
+opposite one.
 """
 
 import math

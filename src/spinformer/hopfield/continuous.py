@@ -1,15 +1,16 @@
 """The continuous Hopfield network: energy, gradient, update and retrieval.
 
-Conventions. Stored patterns are the *rows* of `patterns`, shape (..., N, d): the transpose of the
-document's X ∈ R^{d×N}, so that a pattern is a key and a batch of queries is a matrix of rows, as in
-attention. States have shape (..., S, d), or (d,) for a single one; leading axes broadcast as in
-`torch.matmul`. The inverse temperature β stands inside the logarithm and its inverse in front,
-E = ½ ξᵀξ − β⁻¹ log Σ_i exp(β x_iᵀξ): [bal2020energy, Eqs. (7), (8)] is β = 1; the energy of
-[ramsauer2020hopfield, Sec. 2] is larger by the constant β⁻¹ log N + ½M², M the largest norm, and
-[bal2021transformers, Eq. (2)] lacks the factor β⁻¹.
+Conventions. Stored patterns are the *rows* of `patterns`, shape (..., N, d), the transpose of X ∈
+R^{d×N} in [bal2020energy], so that a pattern is a key and a batch of queries is a matrix of rows,
+as in attention. States have shape (..., S, d), or (d,) for a single one. Leading axes broadcast as
+in `torch.matmul`. The inverse temperature β is inside the logarithm and its inverse in front, E =
+½ ξᵀξ − β⁻¹ log Σ_i exp(β x_iᵀξ). In [bal2020energy, Eqs. (7), (8)] β is 1. The energy of
+[ramsauer2020hopfield, Sec. 2] is larger by the constant β⁻¹ log N + ½M², with M the largest norm,
+and [bal2021transformers, Eq. (2)] lacks the factor β⁻¹.
 
 All functions work on floating-point torch tensors and are differentiable in every tensor argument.
-Where a score β x_iᵀξ overflows, the result is not finite: ValueError, but `retrieve` says DIVERGED.
+Where a score β x_iᵀξ overflows, the result is not finite. This raises ValueError, except in
+`retrieve`, where the status is DIVERGED.
 """
 
 from typing import Any

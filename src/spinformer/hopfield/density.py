@@ -1,15 +1,15 @@
-"""The continuous memory as a probability model: p(ξ) = e^{−βE(ξ)}/Z, normalized exactly.
+"""The continuous memory as a normalized probability model, p(ξ) = e^{−βE(ξ)}/Z.
 
-E(ξ) = ½‖ξ‖² − β⁻¹ lse(β x_i·ξ) is `continuous.energy`. Because
-e^{−βE} = Σ_i exp(β x_i·ξ − ½β‖ξ‖²) = Σ_i e^{β‖x_i‖²/2} exp(−½β‖ξ − x_i‖²),
+E(ξ) = ½‖ξ‖² − β⁻¹ lse(β x_i·ξ) is `continuous.energy`. Because e^{−βE} = Σ_i exp(β x_i·ξ − ½β‖ξ‖²)
+= Σ_i e^{β‖x_i‖²/2} exp(−½β‖ξ − x_i‖²),
 
     Z = (2π/β)^{d/2} Σ_i e^{β‖x_i‖²/2},     p(ξ) = Σ_i w_i N(ξ; x_i, 1/β),
-    w = softmax(½β‖x_i‖²)        [bal2020energy, Eqs. (13), (16), (17), at β = 1]:
+    w = softmax(½β‖x_i‖²)        [bal2020energy, Eqs. (13), (16), (17), at β = 1].
 
-a mixture of N equal Gaussians whose weights are tied to the norms of the means, learned by the
-exact negative log-likelihood [bal2020energy, Eqs. (14), (18)]. Patterns, (N, d), states, (…, d),
-and data, (M, d), are rows of float torch tensors; everything is differentiable unless said
-otherwise.
+The density is a mixture of N equal Gaussians whose weights are tied to the norms of the means. It
+is fitted by the exact negative log-likelihood [bal2020energy, Eqs. (14), (18)]. Patterns, (N, d),
+states, (…, d), and data, (M, d), are rows of floating-point torch tensors. Everything is
+differentiable unless said otherwise.
 """
 
 import math

@@ -1,23 +1,25 @@
-"""Discrete associative memories: E(ξ) = −Σ_μ F(x_μ·ξ) on spins, retrieved by flipping spins.
+"""Discrete associative memories with the energy E(ξ) = −Σ_μ F(x_μ·ξ), retrieved by spin flips.
 
-F decides how sharply stored patterns are told apart: x²/2 is Hopfield's network
-[hopfield1982neural] with the Hebbian couplings W = Σ_μ x_μ x_μᵀ, x^a the dense memory
-[krotov2016dense; bal2020energy, Eq. (5)], e^x the exponential one [demircigil2017model;
-bal2020energy, Eq. (6)]. Any other F is a `Separation` of one's own.
+The separation function F decides how sharply stored patterns are distinguished. F = x²/2 is
+Hopfield's network [hopfield1982neural] with the Hebbian couplings W = Σ_μ x_μ x_μᵀ, F = x^a the
+dense associative memory [krotov2016dense; bal2020energy, Eq. (5)], and F = e^x the exponential one
+[demircigil2017model; bal2020energy, Eq. (6)]. Any other F is a `Separation` that the caller
+defines.
 
-Conventions. Patterns are the rows of an (N, d) array of ±1, the document's X transposed. States
-are rows of a (Q, d) array; entries may be ±1 or, in a query, 0 for "unknown". Energies carry no
-β and no bias.
+Conventions. Patterns are the rows of an (N, d) array of ±1, the transpose of X in [bal2020energy].
+States are rows of a (Q, d) array. Their entries are ±1 or, in a query, 0 for an unknown spin.
+Energies carry no β and no bias.
 
-One update for every F: ξ_i ← sgn h_i, where the field h_i is half the energy it would cost to turn
-spin i down instead of up, everything else kept,
+There is one update for every F, ξ_i ← sgn h_i. The field h_i is half the energy it would cost to
+set spin i to −1 instead of +1, all other spins held fixed,
 
     h_i = ½[E(ξ_i = −1) − E(ξ_i = +1)] = Σ_μ x_μi G(x_μ·ξ − x_μi ξ_i),
     G(x) = ½[F(x + 1) − F(x − 1)].
 
-For the classical energy G(x) = x and h_i = Σ_{j≠i} w_ij ξ_j. The document's rule (its Eq. (4)), the
-sign of minus the gradient, contains the diagonal, too, w_ii = N, a pull of every spin towards
-itself: `diagonal=True`. A field of exactly zero leaves a spin as it is (an unknown one becomes +1).
+For the classical energy G(x) = x and h_i = Σ_{j≠i} w_ij ξ_j. The rule of [bal2020energy, Eq. (4)],
+the sign of minus the gradient, contains the diagonal w_ii = N as well, which pulls every spin
+towards itself. It is available as `diagonal=True`. A field of exactly zero leaves a spin as it is,
+and an unknown spin becomes +1.
 """
 
 from collections.abc import Callable

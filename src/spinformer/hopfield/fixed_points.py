@@ -1,15 +1,16 @@
-"""Fixed points of the continuous Hopfield update: how many patterns they hold, search, stability.
+"""Fixed points of the continuous Hopfield update: search, classification and stability.
 
-A fixed point obeys ξ* = Σ_i p_i x_i with p = softmax(β X ξ*) (patterns are rows, see
-`continuous`, whose conventions hold here). They are sorted by how many patterns share the weight p:
-an average over all patterns, a metastable state over a subset, or a single pattern
+A fixed point obeys ξ* = Σ_i p_i x_i with p = softmax(β X ξ*) (patterns are rows, see `continuous`,
+whose conventions hold here). Fixed points are classified by the number of patterns that share the
+weight p: an average over all patterns, a metastable state over a subset, or a single pattern
 [ramsauer2020hopfield, Sec. 3; bal2020energy, Sec. 5].
 
-`rest` hops, ξ ← Σ_i p_i k_i with p = softmax(β k·ξ + b), b an optional bias of the scores (−inf: no
-such pattern), until nothing moves. A hop's Jacobian J = β Kᵀ(diag p − ppᵀ)K is symmetric and
-positive semidefinite, below 1 at a stable rest. The derivative of a rest, dξ = (1 − J)⁻¹ ∂f, is
-found by conjugate gradients: memory of one hop however many were made. With `max_steps` used up
-outside of a rest, it is wrong by as much as the residual tells.
+`rest` iterates the retrieval step ξ ← Σ_i p_i k_i with p = softmax(β k·ξ + b) to its fixed point,
+with an optional bias b of the scores (−inf excludes a pattern). The Jacobian of a step, J = β
+Kᵀ(diag p − ppᵀ)K, is symmetric and positive semidefinite, and below 1 at a stable fixed point. The
+derivative of a fixed point, dξ = (1 − J)⁻¹ ∂f, is found by conjugate gradients, which takes the
+memory of one step however many were made. If `max_steps` is reached before the fixed point, the
+derivative is inexact by as much as the residual.
 """
 
 from collections.abc import Callable

@@ -1,13 +1,14 @@
-"""Attention as a trainable Hopfield layer: projections, norms, and hops to a memory, per head.
+"""Attention as a trainable Hopfield layer: projections, norms and retrieval steps in every head.
 
-Queries are states, patterns are what is stored. In each head the state hops over the keys,
-ξ ← Σ_i p_i k_i, and at last reads the values, Σ_i p_i v_i; p = softmax(β k·ξ). One read without a
-hop is multi-head attention [bal2020energy, Sec. 3; ramsauer2020hopfield, Sec. 2, whose Hopfield,
-HopfieldPooling and HopfieldLayer are options of one class here].
+Queries are states, and patterns are what is stored. In each head the state takes retrieval steps
+among the keys, ξ ← Σ_i p_i k_i, and at last reads the values, Σ_i p_i v_i, with p = softmax(β
+k·ξ). One read without a retrieval step before it is multi-head attention [bal2020energy, Sec. 3;
+ramsauer2020hopfield, Sec. 2, whose Hopfield, HopfieldPooling and HopfieldLayer are options of one
+class here].
 
-Masks are those of `torch.nn.MultiheadAttention`: True leaves a pattern out (elsewhere in this
-room, as in torch's scaled_dot_product_attention, it lets a query look), numbers are added to the
-scores.
+Masks are those of `torch.nn.MultiheadAttention`: True leaves a pattern out, and numbers are added
+to the scores. Elsewhere in this package, as in torch's scaled_dot_product_attention, True lets a
+query attend.
 """
 
 import math

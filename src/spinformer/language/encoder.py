@@ -1,8 +1,9 @@
-"""The encoder of a language model: its weights, one layer, all layers, with everything on the way.
+"""Encoder of a language model (BERT): weights, forward pass, and all intermediate states.
 
-A BERT encoder [devlin2019bert], written out: embeddings, then per layer attention, residual,
-LayerNorm, a feed-forward network with GELU units, residual, LayerNorm. Shapes are those of the room
-(see `spinformer.language`); weights have the names of the checkpoint.
+A BERT encoder [devlin2019bert] consists of embeddings and then, in every layer, of attention, a
+residual connection, LayerNorm, a feed-forward network with GELU units, a residual connection and
+LayerNorm. Shapes are those of the room (see `spinformer.language`). Weights have the names of the
+checkpoint.
 """
 
 import dataclasses

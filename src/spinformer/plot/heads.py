@@ -1,4 +1,4 @@
-"""What heads of attention do to their own energies, one layer by points, many by maps."""
+"""Plots of the overlap energies of attention heads, for one layer or for many."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""One figure style for the whole book: sizes, a colour-blind-safe palette, small helpers."""
+"""Figure style of the whole book: sizes, a color-blind-safe palette, and small helpers."""
 
 import sys
 
