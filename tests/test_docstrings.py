@@ -14,7 +14,7 @@ import pytest
 import spinformer
 
 # Rooms of the package whose public names are in this form.
-ROOMS = ("core", "hopfield", "language", "plot")
+ROOMS = ("core", "hopfield", "spins", "dmft", "language", "plot")
 
 ORDER = (
     "Parameters",
