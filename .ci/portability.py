@@ -14,6 +14,7 @@ must run to its end there, and no package that was there before may be replaced.
 
 import argparse
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -22,7 +23,7 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -30,6 +31,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "_build" / "portability"
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+# The kernels of OpenBLAS that every processor of the last ten years can run.
+KERNELS = ("Haswell", "Nehalem")
 # Asked in an environment: the dispatched instruction sets of its NumPy that this machine has.
 DISPATCHED = """
 try:
@@ -80,16 +83,22 @@ class Case(NamedTuple):
     threads: int = 1
 
 
-def cases(pythons: list[str]) -> dict[str, Case]:
+def blas_kernels() -> list[str]:
+    """The kernels of OpenBLAS that this processor can run."""
+    told = Path("/proc/cpuinfo")
+    wide = told.is_file() and "avx512f" in told.read_text(encoding="utf-8").split()
+    return [*KERNELS, "SkylakeX"] if wide else [*KERNELS]
+
+
+def cases(pythons: list[str], kernels: Sequence[str]) -> dict[str, Case]:
     """The table's rows by name: the first Python stands for what is not about Python."""
     first = pythons[0]
-    told = Path("/proc/cpuinfo")
-    blas = ["Haswell", "Nehalem"]
-    if told.is_file() and "avx512f" in told.read_text(encoding="utf-8").split():
-        blas.append("SkylakeX")
     return {
         **{f"Python {python}": Case(python) for python in pythons},
-        **{f"OpenBLAS {name}": Case(first, settings={"OPENBLAS_CORETYPE": name}) for name in blas},
+        **{
+            f"OpenBLAS {name}": Case(first, settings={"OPENBLAS_CORETYPE": name})
+            for name in kernels
+        },
         **{level: Case(first, settings=LEVELS[level]) for level in LEVELS},
         "two threads": Case(first, threads=2),
         "no browser": Case(first, settings={"WITHOUT_BROWSER": "1"}),
@@ -216,11 +225,18 @@ def read(interpreter: str, workers: int) -> tuple[bool, str]:
 def main() -> None:
     """Run the cases and print the table; exit 1 if one is not green."""
     pythons = installed_pythons()
-    rows = cases(list(pythons))
+    rows = cases(list(pythons), blas_kernels())
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", choices=rows, default=rows, help="cases by name")
+    parser.add_argument(
+        "--list", action="store_true", help="print as JSON the cases that any processor can run"
+    )
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     chosen = parser.parse_args()
+    if chosen.list:
+        # Each may run on another machine than the one that lists them.
+        print(json.dumps(list(cases(list(pythons), KERNELS))))
+        return
     print(f"{'where':<18} {'green':<5} {'time':>8}  what came", flush=True)
     FOLDER.mkdir(parents=True, exist_ok=True)
     good = True

@@ -14,8 +14,8 @@ from functools import partial
 import numpy as np
 from scipy.optimize import fsolve
 
-from compendium.c33c_bifurcations.cycles import cycle
-from compendium.c33c_bifurcations.study import closed_curve
+from compendium.common.closed_curve import closed_curve
+from spinformer.dmft.cycles import cycle
 from spinformer.dmft.mean_field import step
 from spinformer.dmft.network import Context, Network
 

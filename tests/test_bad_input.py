@@ -228,6 +228,9 @@ MISFITS: dict[str, list[dict[str, Any]]] = {
         {"mask": ONES(3, 3) > 0},
         {"mask": ONES(1, 2)},
     ],
+    "dmft.cycles.cycle": [{"period": 3}, {"start": Context(np.zeros((2, 4, 3)), 0)}],
+    "dmft.cycles.follow_cycle": [{"step": 0.0}, {"within": (0.6, 0.4)}],
+    "dmft.cycles.continuation": [{"step": 0.0}, {"within": (0.6,)}, {"start": [[1.0, 0.0]]}],
     "hopfield.density.log_prob": [{"states": ONES(3, 1)}],
     "hopfield.discrete.energy": [
         {"patterns": [1, 1, -1]},

@@ -5,9 +5,9 @@ import pytest
 from known_networks import tangent_map
 
 from compendium.c32_paths_to_mean_fields.functional import odd_correlations
-from compendium.c33c_bifurcations.cycles import Kind, bifurcation, cycle
 from compendium.c33c_bifurcations.study import rotation_number
 from spinformer.dmft.attractors import strobed
+from spinformer.dmft.cycles import Kind, bifurcation, cycle
 from spinformer.dmft.mean_field import random_contexts, step, trajectory
 from spinformer.dmft.network import Context, Network
 from spinformer.dmft.onset import onset

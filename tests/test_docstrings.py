@@ -8,11 +8,15 @@ import inspect
 import pkgutil
 import re
 import textwrap
+from pathlib import Path
 
 import pytest
+import yaml
+from sphinx.ext.napoleon import Config, NumpyDocstring
 
 import spinformer
 
+ROOT = Path(__file__).resolve().parents[1]
 # Rooms of the package whose public names are in this form.
 ROOMS = ("core", "hopfield", "spins", "dmft", "language", "plot")
 
@@ -210,3 +214,25 @@ def test_what_is_not_in_the_form_is_seen(old, new, words):
         spoilt.__doc__ = "Energy of a state.\n\n>>> example([1.0])\n1.0"
         words = "section of their own"
     assert any(words in fault for fault in faults(spoilt))
+
+
+def test_a_page_shows_sections_formulas_as_typed_and_links_to_sources(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "book" / "_ext")
+    links = importlib.import_module("site_links")
+    settings = yaml.safe_load((ROOT / "_config.yml").read_text("utf-8"))["sphinx"]["config"]
+    chosen = {name: value for name, value in settings.items() if name.startswith("napoleon_")}
+    update = EVERY["spinformer.hopfield.continuous.update"]
+    lines = inspect.getdoc(update).split("\n")
+    formula = [line for line in lines if r"\operatorname" in line]
+    assert formula
+    links.plain_docstring(None, "function", "", update, None, lines)
+    shown = str(NumpyDocstring("\n".join(lines), Config(**chosen))).split("\n")
+    assert set(formula) <= set(shown)
+    assert ".. rubric:: Notes" in shown
+    assert any(line.startswith(":Parameters: * **patterns** (*Tensor") for line in shown)
+    assert any(":cite:t:`bal2020energy`" in line for line in shown)
+    assert ">>> update(torch.eye(2), states=torch.zeros(2))" in shown
+    # A record lists its fields once, and not as entries of their own.
+    found = EVERY["spinformer.core.statistics.Estimate"]
+    lines = inspect.getdoc(found).split("\n")
+    assert ".. attribute::" not in str(NumpyDocstring("\n".join(lines), Config(**chosen)))

@@ -240,6 +240,26 @@ def test_numbers_of_another_chapter_follow_it(book, call):
     assert (told := call(book, "check")).exit_code == 0, told.output
 
 
+def test_a_setting_may_stand_in_what_a_chapter_shares_with_others(book, call):
+    edit(book / SOURCE, "{setting}`64`", "{setting}`4,321`")
+    said = call(book, "build").output + call(book, "check").output
+    assert "setting 4321: no such number in its code" in said
+    package = book / "src" / "compendium"
+    for name, text in {
+        "c01_small/study.py": "from compendium.common.ranges import COUNT\n",
+        "common/ranges.py": "COUNT = 4321\n",
+        "common/other.py": "COUNT = 1234\n",
+    }.items():
+        path = package / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert call(book, "build").exit_code == 0
+    assert call(book, "check").exit_code == 0
+    edit(book / SOURCE, "{setting}`4,321`", "{setting}`1,234`")
+    said = call(book, "build").output + call(book, "check").output
+    assert "setting 1234: no such number in its code" in said
+
+
 def test_pages_and_readme_read_the_notebooks(book, call):
     readme = book / "README.md"
     readme.write_text("# Small\n\nSlope <!--value 01:slope:.2f-->0.99<!--/-->.\n", encoding="utf-8")

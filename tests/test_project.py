@@ -1,5 +1,6 @@
 """The files that describe the project agree with one another."""
 
+import json
 import os
 import re
 import runpy
@@ -268,6 +269,25 @@ def test_the_cover_is_what_a_chapter_drew():
     path, picture = cover(ROOT)
     assert path.read_bytes() == picture
     assert path.relative_to(ROOT).as_posix() in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_weekly_run_takes_its_cases_from_the_script():
+    """What is run by itself is what `make portability` runs, on whatever processor."""
+    script = runpy.run_path(str(ROOT / ".ci" / "portability.py"))
+    listed = subprocess.run(
+        [sys.executable, str(ROOT / ".ci" / "portability.py"), "--list"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    names = json.loads(listed.stdout)
+    assert len(names) >= 9
+    assert set(names) <= script["cases"](list(script["PYTHONS"]), script["blas_kernels"]()).keys()
+    workflow = ROOT / ".github" / "workflows" / "portability.yml"
+    jobs = yaml.safe_load(workflow.read_text(encoding="utf-8"))["jobs"]
+    assert "portability.py --list" in jobs["cases"]["steps"][-1]["run"]
+    cases = jobs["same"]["strategy"]["matrix"]["case"]
+    assert cases == "${{ fromJSON(needs.cases.outputs.names) }}"
 
 
 def test_every_reference_is_cited_and_every_citation_has_one():

@@ -258,8 +258,9 @@ def test_what_the_page_says_of_masks_is_what_layers_do():
     """Ragged sentences: each is computed as if it were alone, by the polarity that is written."""
     layers, words = layers_of_the_page()
     assert len(layers) == 3
-    assert "`src_key_padding_mask` (batch, N) is true where a token is padding" in words
-    assert "`src_mask` is true at (i, j) where token i may not be coupled to token j" in words
+    words = " ".join(words.split())
+    assert "| `src_key_padding_mask` | `SpinTransformerModule` | a token is padding |" in words
+    assert "`src_mask` is True at (i, j) where token i may not be coupled to token j" in words
     inputs = _inputs(2, 6, 32, dtype=torch.float32)
     padding = torch.arange(6) >= torch.tensor([[5], [4]])
     for layer in layers:

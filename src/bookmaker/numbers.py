@@ -164,11 +164,19 @@ def _typed_faults(text: str, file: str) -> Iterator[Fault]:
 
 
 def _numerals(chapter: Chapter) -> set[float]:
-    """Return the numbers in a chapter's code and in that of its folder."""
+    """Return the numbers in a chapter's code, in its folder, and in what these share with others.
+
+    Shared are the modules of `compendium.common` that the cells or the folder import.
+    """
     code = [cell.source for cell in code_cells(chapter.template)]
     number = chapter.name.partition("_")[0]
     folders = chapter.root.glob(f"src/compendium/c{number}_*")
     code += [path.read_text("utf-8") for folder in folders for path in sorted(folder.glob("*.py"))]
+    shared = re.findall(r"^from compendium\.common(?:\.| import )(\w+)", "\n".join(code), re.M)
+    for name in sorted(set(shared)):
+        path = chapter.root / "src" / "compendium" / "common" / f"{name}.py"
+        if path.is_file():
+            code.append(path.read_text("utf-8"))
     return numerals_of("\n".join(code)) | _SMALL
 
 

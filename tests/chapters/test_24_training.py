@@ -11,12 +11,9 @@ from scipy.special import log_softmax
 from torch.nn.functional import cosine_similarity, normalize
 
 from compendium.c24_training import study
+from compendium.c24_training.classifiers import ARMS, COUPLINGS, TokenClassifier, build_classifier
 from compendium.c24_training.settings import LAYERS, MIXERS, TABLES, gap
-from compendium.common.classifiers import ARMS, COUPLINGS, TokenClassifier, build_classifier
-from compendium.common.images import digit_labels, digits
-from compendium.common.rows import groups
-from compendium.common.spin_modules import sample_module
-from compendium.common.token_tasks import (
+from compendium.c24_training.token_tasks import (
     MARKS,
     SYMBOLS,
     TOKENS,
@@ -26,6 +23,9 @@ from compendium.common.token_tasks import (
     digit_task,
     recall_task,
 )
+from compendium.common.images import digit_labels, digits
+from compendium.common.rows import groups
+from compendium.common.spin_modules import sample_module
 from spinformer.core.special import mean_alignment
 from spinformer.spins.module import SpinTransformerModule
 from spinformer.spins.solvers import vector_spins

@@ -9,8 +9,9 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from compendium.c33_phase_transitions import study
-from compendium.c33_phase_transitions.orbits import REGIME_COLORS, _orbit_image, show_orbit_diagram
+from compendium.c33_phase_transitions.orbits import _orbit_image, show_orbit_diagram
 from compendium.c33_phase_transitions.study import SHARES
+from compendium.common.drawing import REGIME_COLORS
 from compendium.common.phase_transitions import census, name
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import Attractors, Regime, find_attractors
@@ -103,7 +104,7 @@ def test_attractors_coexist_at_19_of_20_seeds():
 
 def test_labels_of_the_six_values_are_those_that_the_text_reports():
     text = (ROOT / "notebooks" / "33_phase_transitions.md").read_text("utf-8")
-    text = re.sub(r"\{setting\}`([\d.]+)`", r"\1", text)
+    text = re.sub(r"\{setting\}`([^`]+)`", r"\1", text)
     [[cycle, *tori, hot]] = re.findall(
         r"([\d.]+) is called periodic, ([\d.]+) and ([\d.]+) quasi-periodic, "
         r"and (.*) chaotic \(C10\)",

@@ -8,6 +8,7 @@ from scipy.stats import kstest
 
 from compendium.c33b_lifetimes import escapes, switching
 from compendium.c34_memory_beyond_window.study import autocorrelation
+from compendium.common.lifetimes import escapes_of
 from compendium.common.phase_transitions import protocol_start
 from compendium.common.windows import replicas
 from spinformer.dmft.lyapunov import lyapunov_spectrum
@@ -27,7 +28,7 @@ from spinformer.dmft.network import Network
     ],
 )
 def test_an_escape_is_quiet_from_some_stretch_on(loud, first, escaped, returned):
-    found = escapes.escapes_of(0.1 * np.array(loud)[:, None], rate=0.05)
+    found = escapes_of(0.1 * np.array(loud)[:, None], rate=0.05)
     assert [one.item() for one in found] == [first, escaped, returned]
 
 

@@ -9,17 +9,18 @@ from scipy.optimize import brentq, fsolve
 
 from compendium.c33b_lifetimes.switching import settled_cycle
 from compendium.c33c_bifurcations import study
-from compendium.c33c_bifurcations.cycles import (
+from compendium.common.closed_curve import closed_curve
+from spinformer.core.solve import NotConverged
+from spinformer.dmft.attractors import strobed
+from spinformer.dmft.cycles import (
     Kind,
     _condition,
     bifurcation,
+    continuation,
     cycle,
-    follow,
     follow_bifurcation,
     follow_cycle,
 )
-from spinformer.core.solve import NotConverged
-from spinformer.dmft.attractors import strobed
 from spinformer.dmft.mean_field import document_context, step, trajectory
 from spinformer.dmft.network import Context, Network
 from spinformer.dmft.onset import onset
@@ -91,7 +92,7 @@ def test_the_curve_ends_on_the_closed_form(torus, plane):
 
 
 def test_a_branch_of_cycles_passes_both_folds_of_its_window():
-    start = cycle(NETWORK, study.closed_curve([1.25]).select(0), beta=1.25, period=16)
+    start = cycle(NETWORK, closed_curve([1.25]).select(0), beta=1.25, period=16)
     branch = follow_cycle(NETWORK, start, step=5e-4, within=(1.24, 1.26), max_steps=80)
     stable = np.abs(branch.multipliers[:, 0]) < 1.0
     assert set(stable.tolist()) == {False, True}
@@ -194,7 +195,7 @@ def test_the_cycle_of_28_steps_and_its_doublings():
     down = whole[0]
     saddles = np.arange(np.argmin(down.beta), len(down.beta))
     betas = np.array([1.2671, 1.2675])
-    curves, _ = strobed(NETWORK, study.closed_curve(betas), beta=betas, count=1000)
+    curves, _ = strobed(NETWORK, closed_curve(betas), beta=betas, count=1000)
     for beta, curve in zip(betas.tolist(), curves, strict=True):
         near = saddles[np.argmin(np.abs(down.beta[saddles] - beta))]
         saddle = cycle(NETWORK, down.value.select(int(near)), beta=beta, period=28)
@@ -228,7 +229,7 @@ def test_the_closed_curve_outlives_the_jump_of_the_protocol():
     extent = np.ptp(after[..., 0], axis=1)
     assert extent[1] > 3 * extent[0]
     betas = np.array([1.2660, 1.2671])
-    curve = study.closed_curve(betas, transient=20_000)
+    curve = closed_curve(betas, transient=20_000)
     points, _ = strobed(NETWORK, curve, beta=betas, count=4000)
     assert (np.ptp(points[..., 0], axis=1) < 0.21).all()
     # An exponent of 0.001 would give e^20.
@@ -260,12 +261,13 @@ def test_curves_are_followed_and_no_other_is_taken():
 
     start = np.array([1.0, 0.05])
     for sign in (1, -1):
-        x, y = follow(ellipse, start, step=0.1 * sign, within=EVERYWHERE, max_steps=60).T
+        x, y = continuation(ellipse, start, step=0.1 * sign, within=EVERYWHERE, max_steps=60).T
         np.testing.assert_allclose(x**2 + y**2 / 9.0, 1.0, atol=1e-9)
         turned = sign * np.unwrap(np.arctan2(y / 3.0, x))
         assert (np.diff(turned) > 0).all()
         assert turned[-1] - turned[0] > 5.5
-    x, p = follow(ladder, np.array([0.0, -0.3]), step=0.6, within=(-9.0, 0.5), max_steps=200).T
+    start = np.array([0.0, -0.3])
+    x, p = continuation(ladder, start, step=0.6, within=(-9.0, 0.5), max_steps=200).T
     # The first point beyond the bounds is the last.
     assert p[-1] > 0.5 >= p[-2]
     np.testing.assert_allclose(x, 0.3 * (1.0 + np.tanh(p / 0.05)), atol=1e-9)
@@ -280,7 +282,7 @@ def test_steps_grow_shrink_and_end():
 
     def steps(equations, step, most):
         start = np.array([0.3, 0.0])
-        return follow(equations, start, step=step, within=EVERYWHERE, max_steps=most)
+        return continuation(equations, start, step=step, within=EVERYWHERE, max_steps=most)
 
     # It gives up below the smallest step, not far below it.
     assert 2e-6 < 0.5 - steps(wall, 0.1, 1000)[-1, 1] < 2e-5

@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from compendium.common.copies import draw_copies, times_copies, update_copies
-from compendium.common.token_tasks import digit_patches
+from compendium.common.patches import digit_patches
 from spinformer.core.random import torch_generator
 from spinformer.hopfield.continuous import energy
 

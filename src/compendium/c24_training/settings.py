@@ -20,9 +20,9 @@ import torch
 
 from bookmaker.tables import Rows, Table, stored
 from compendium.c24_training.study import WITHIN, four_digits, train_arm
+from compendium.c24_training.token_tasks import Task, copy_task, digit_task, recall_task
 from compendium.common.exact_spins import two_spins
 from compendium.common.rows import array_of, grid, median_rows, share_rows
-from compendium.common.token_tasks import Task, copy_task, digit_task, recall_task
 from spinformer.core.random import torch_generator
 from spinformer.spins.module import SpinTransformerModule
 

@@ -16,11 +16,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import cross_entropy
 
 from bookmaker.tables import Rows, Table, stored
-from compendium.common.classifiers import ARMS, TokenClassifier, build_classifier
+from compendium.c24_training.classifiers import ARMS, TokenClassifier, build_classifier
+from compendium.c24_training.token_tasks import Task, copy_task, digit_rows, digit_task, recall_task
 from compendium.common.images import digit_labels, digits
 from compendium.common.rows import Columns, array_of, grid
 from compendium.common.spin_modules import sample_module, stacked
-from compendium.common.token_tasks import Task, copy_task, digit_rows, digit_task, recall_task
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.spins.module import SpinTransformerModule
 

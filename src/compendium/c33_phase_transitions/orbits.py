@@ -1,31 +1,16 @@
-"""Drawings of chapter 33: attractors along β or in a plane by regime."""
+"""The diagram of chapter 33: attractors along β, by regime."""
 
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.colors import ListedColormap, to_rgb
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from compendium.common.drawing import PARAMETERS, REGIME_COLORS
 from spinformer.dmft.attractors import Attractors, Regime
-from spinformer.plot.style import COLORS, DIVERGING, label_panels
-
-REGIME_COLORS: dict[Regime, str] = {
-    Regime.PERIODIC: COLORS["black"],
-    Regime.QUASI_PERIODIC: COLORS["orange"],
-    Regime.CHAOTIC: COLORS["purple"],
-    Regime.UNDECIDED: COLORS["sky"],
-    Regime.TRANSIENT_CHAOS: COLORS["green"],
-}
-
-# What the parameters of a network are called along an axis.
-PARAMETERS = {
-    "beta": r"inverse temperature $\beta$",
-    "gamma": r"attention $\gamma$",
-    "epsilon": r"share of the position $\varepsilon$",
-}
+from spinformer.plot.style import COLORS, label_panels
 
 _ROWS = 480  # of a drawn diagram, where values are
 _CELLS: dict[str, Any] = {"origin": "lower", "aspect": "auto", "interpolation": "nearest"}
@@ -86,23 +71,3 @@ def show_orbit_diagram(found: Attractors, *, beta: np.ndarray) -> Figure:
     figure.legend(*bottom.get_legend_handles_labels(), loc="outside lower center", **style)
     label_panels([top, bottom])
     return figure
-
-
-def draw_plane(
-    axes: tuple[Axes, Axes],
-    regime: np.ndarray,
-    exponent: np.ndarray,
-    *,
-    across: np.ndarray,
-    upwards: np.ndarray,
-) -> None:
-    """Regimes (m, n) on one panel and leading exponents, with their scale, on another."""
-    half = [0.5 * (values[1] - values[0]) for values in (across, upwards)]
-    ends = (across[0] - half[0], across[-1] + half[0], upwards[0] - half[1], upwards[-1] + half[1])
-    palette = ListedColormap([REGIME_COLORS[code] for code in Regime])
-    place = _CELLS | {"extent": ends}
-    for axis in axes:
-        axis.grid(False)
-    axes[0].imshow(regime, cmap=palette, vmin=-0.5, vmax=4.5, **place)
-    rates = axes[1].imshow(exponent, cmap=DIVERGING, vmin=-0.2, vmax=0.2, **place)
-    axes[1].figure.colorbar(rates, ax=axes[1], label="leading exponent (nats per step)")

@@ -3,15 +3,13 @@
 import numpy as np
 
 from bookmaker.tables import Rows, stored
-from compendium.common.phase_transitions import protocol_start
+from compendium.common.phase_transitions import COUNT, DIAGRAMS, protocol_start
 from compendium.common.rows import grid, rows_of, share_rows
 from compendium.common.windows import replicas
 from spinformer.dmft.attractors import Regime, find_attractors
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Context, Network
 
-DIAGRAMS = {"wide": (0.0, 3.0), "zoom": (1.24, 1.28)}
-COUNT = 4001
 # Inverse temperatures of the document's six portraits, and where contexts come from.
 SIX = (1.255, 1.26451, 1.266, 1.27, 1.28, 1.4)
 ORIGINS = ("random", "copies")

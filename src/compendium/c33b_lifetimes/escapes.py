@@ -7,13 +7,17 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
 from bookmaker.tables import Rows, stored
-from compendium.c33_phase_transitions.study import COUNT, DIAGRAMS
-from compendium.c33d_phase_diagrams.attractors import survey
-from compendium.common.lifetimes import Lifetime, lifetime_estimate
-from compendium.common.phase_transitions import census, name, protocol_start
+from compendium.common.lifetimes import Lifetime, escapes_of, lifetime_estimate
+from compendium.common.phase_transitions import (
+    COUNT,
+    DIAGRAMS,
+    census,
+    name,
+    protocol_start,
+    survey,
+)
 from compendium.common.rows import grid, rows_of
 from compendium.common.windows import replicas
 from spinformer.core.random import Seed
@@ -32,8 +36,6 @@ _NEAR_TORUS = (1.2645, 1.265, 1.2653, *LONG, 1.267)
 _NEAR_WEAK = [round(1.2735 + 0.00025 * step, 5) for step in range(13)]
 _CRISIS = 1.276173  # where the weakly chaotic attractor ends, found by halving to 2e-6
 _CHUNK = 100
-# A hole in the chaotic set lets many pass near it: one quiet stretch is no escape.
-_IN_A_ROW = 3
 
 
 @record
@@ -54,19 +56,6 @@ class Escapes:
     def lifetime(self) -> Lifetime:
         """From escaped and censored times."""
         return lifetime_estimate(self.times, ended=self.escaped)
-
-
-def escapes_of(growth: np.ndarray, *, rate: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """First stretch of an escape, whether there was one, and whether chaos returned, each (B,).
-
-    A copy escapes at the first of three stretches in a row whose growth (n, B) is below `rate`.
-    """
-    quiet = growth < rate
-    runs = sliding_window_view(quiet, _IN_A_ROW, axis=0).all(axis=-1)
-    escaped = runs.any(axis=0)
-    first = np.where(escaped, runs.argmax(axis=0), len(quiet))
-    later = np.arange(len(quiet))[:, None] >= first
-    return first, np.asarray(escaped), np.asarray((later & ~quiet).any(axis=0))
 
 
 def escape_times(

@@ -19,11 +19,11 @@ from scipy.spatial import cKDTree
 
 from bookmaker.tables import Rows, stored
 from compendium.c33b_lifetimes.escapes import LONG
-from compendium.c33c_bifurcations.cycles import Cycle, Kind, bifurcation, cycle
-from compendium.c33c_bifurcations.study import closed_curve
+from compendium.common.closed_curve import closed_curve
 from compendium.common.rows import grid, median_rows, rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.dmft.attractors import strobed
+from spinformer.dmft.cycles import Cycle, Kind, bifurcation, cycle
 from spinformer.dmft.lyapunov import lyapunov_spectrum, returned
 from spinformer.dmft.mean_field import random_contexts, tokens
 from spinformer.dmft.network import OUTPUT, Context, Network

@@ -7,7 +7,6 @@ radius of the windows that the attractor visits at one position of the clock.
 """
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -16,9 +15,10 @@ from numpy.typing import ArrayLike
 from scipy.spatial import cKDTree
 
 from compendium.common.phase_transitions import name as named
+from compendium.common.phase_transitions import survey
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import Estimate, fit_power
-from spinformer.dmft.attractors import Attractors, Thresholds, bump_weights, find_attractors
+from spinformer.dmft.attractors import Attractors, bump_weights
 from spinformer.dmft.ensemble import Ensemble, kernels_of
 from spinformer.dmft.kernel_inputs import Block, Clock
 from spinformer.dmft.mean_field import random_contexts
@@ -118,12 +118,6 @@ def identify(prints: Iterable[np.ndarray]) -> np.ndarray:
     _, place, counts = np.unique(numbers[known], return_inverse=True, return_counts=True)
     numbers[known] = np.argsort(-counts, kind="stable").argsort()[place]
     return numbers
-
-
-# For stretches of some thousand steps: averages have fewer digits there, exponents larger errors.
-SHORT_STRETCHES = Thresholds(longest=512, digits_regular=5.0, neutral=4e-3)
-# Regimes and leading exponents of orbits that are followed for a short while.
-survey = partial(find_attractors, exponents=1, bins=1, thresholds=SHORT_STRETCHES)
 
 
 def settle(

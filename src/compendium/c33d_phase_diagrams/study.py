@@ -8,14 +8,16 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from scipy.ndimage import convolve
 
 from bookmaker.tables import Rows, Table, stored
-from compendium.c33_phase_transitions.orbits import PARAMETERS, REGIME_COLORS, draw_plane
-from compendium.c33d_phase_diagrams.attractors import SHORT_STRETCHES, identify, settle, survey
-from compendium.common.phase_transitions import protocol_start
+from compendium.c33d_phase_diagrams.attractors import identify, settle
+from compendium.common.drawing import PARAMETERS, REGIME_COLORS
+from compendium.common.phase_transitions import SHORT_STRETCHES, protocol_start, survey
 from compendium.common.rows import grid, rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import Estimate
@@ -24,7 +26,7 @@ from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Context, Network
 from spinformer.dmft.onset import onset
-from spinformer.plot.style import COLORS, label_panels
+from spinformer.plot.style import COLORS, DIVERGING, label_panels
 
 # Steps kept in every cell, as many for the exponent of the document's context, half as many for
 # those of the random ones; how many of these there are.
@@ -246,6 +248,27 @@ def LONGER(bits: int, *, seed: int) -> Rows:
     shares = {one.label: (found.regime == one).mean() for one in _NAMED}
     rate = float(np.median(rates)) if len(rates) else 0.0
     return rows_of(predicted=predicted, onset=seen, **shares, rate=rate)
+
+
+def draw_plane(
+    axes: tuple[Axes, Axes],
+    regime: np.ndarray,
+    exponent: np.ndarray,
+    *,
+    across: np.ndarray,
+    upwards: np.ndarray,
+) -> None:
+    """Regimes (m, n) on one panel and leading exponents, with their scale, on another."""
+    half = [0.5 * (values[1] - values[0]) for values in (across, upwards)]
+    ends = (across[0] - half[0], across[-1] + half[0], upwards[0] - half[1], upwards[-1] + half[1])
+    palette = ListedColormap([REGIME_COLORS[code] for code in Regime])
+    place: dict[str, Any] = {"origin": "lower", "aspect": "auto", "interpolation": "nearest"}
+    place["extent"] = ends
+    for axis in axes:
+        axis.grid(False)
+    axes[0].imshow(regime, cmap=palette, vmin=-0.5, vmax=4.5, **place)
+    rates = axes[1].imshow(exponent, cmap=DIVERGING, vmin=-0.2, vmax=0.2, **place)
+    axes[1].figure.colorbar(rates, ax=axes[1], label="leading exponent (nats per step)")
 
 
 def show_plane(

@@ -20,10 +20,10 @@ import numpy as np
 from scipy.stats import entropy, rankdata
 
 from bookmaker.tables import Rows, Table, stored
-from compendium.c33b_lifetimes.escapes import escapes_of
-from compendium.c33d_phase_diagrams.attractors import survey
 from compendium.common.gauge import canonical_code
+from compendium.common.lifetimes import escapes_of
 from compendium.common.networks import draw_networks
+from compendium.common.phase_transitions import survey
 from compendium.common.rows import grid, rows_of, share_rows
 from compendium.common.windows import replicas
 from spinformer.core.random import Seed

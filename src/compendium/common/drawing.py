@@ -1,4 +1,4 @@
-"""Points with error bars, their intervals, medians with quartiles, means with intervals."""
+"""Points with error bars, intervals, quartiles; colors of regimes, labels of parameters."""
 
 from typing import Any
 
@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
 from spinformer.core.statistics import mean_interval
+from spinformer.dmft.attractors import Regime
 from spinformer.plot.style import COLORS
 
 # A color of the palette for every kind of motion of the mean field.
@@ -16,6 +17,21 @@ MOTION_COLORS = {
     "quasi-periodic": "orange",
     "chaos at 1.266": "purple",
     "chaos at 1.28": "red",
+}
+
+REGIME_COLORS: dict[Regime, str] = {
+    Regime.PERIODIC: COLORS["black"],
+    Regime.QUASI_PERIODIC: COLORS["orange"],
+    Regime.CHAOTIC: COLORS["purple"],
+    Regime.UNDECIDED: COLORS["sky"],
+    Regime.TRANSIENT_CHAOS: COLORS["green"],
+}
+
+# What the parameters of a network are called along an axis.
+PARAMETERS = {
+    "beta": r"inverse temperature $\beta$",
+    "gamma": r"attention $\gamma$",
+    "epsilon": r"share of the position $\varepsilon$",
 }
 
 

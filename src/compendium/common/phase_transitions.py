@@ -1,12 +1,22 @@
-"""The start of the document's diagrams, and regimes counted and named."""
+"""The document's diagrams and their start; regimes found along them, counted and named."""
 
 from collections import Counter
+from functools import partial
 
 import numpy as np
 
-from spinformer.dmft.attractors import Attractors, Regime
+from spinformer.dmft.attractors import Attractors, Regime, Thresholds, find_attractors
 from spinformer.dmft.mean_field import document_context
 from spinformer.dmft.network import Context, Network
+
+# Ranges of β of the document's two diagrams, and the values of β in each.
+DIAGRAMS = {"wide": (0.0, 3.0), "zoom": (1.24, 1.28)}
+COUNT = 4001
+
+# For stretches of some thousand steps: averages have fewer digits there, exponents larger errors.
+SHORT_STRETCHES = Thresholds(longest=512, digits_regular=5.0, neutral=4e-3)
+# Regimes and leading exponents of orbits that are followed for a short while.
+survey = partial(find_attractors, exponents=1, bins=1, thresholds=SHORT_STRETCHES)
 
 
 def protocol_start(network: Network, *, steps: int) -> Context:

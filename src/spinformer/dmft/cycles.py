@@ -10,19 +10,28 @@ Branches u = (x, β) are followed by pseudo-arclength continuation (Keller 1977)
 tangent t the predictor is u + h t, corrected in the plane t·(v − u) = h [allgower2003introduction].
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from enum import IntEnum
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.optimize import root
 
+from spinformer.core.checks import (
+    check_array,
+    check_choice,
+    check_function,
+    check_instance,
+    check_integer,
+    check_real,
+)
 from spinformer.core.records import record
 from spinformer.core.solve import NotConverged
 from spinformer.dmft.lyapunov import returned
-from spinformer.dmft.network import Context, Network
+from spinformer.dmft.network import AttentionNetwork, Context, fitting
 
 # (n + 1,) → residual (m,) and Jacobian (m, n + 1).
 Equations = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -34,9 +43,13 @@ _DIFFERENCE = 1e-7
 _NEAR = 1e-5
 # Along a branch: cosine of the largest turn of the tangent in one step; largest distance between
 # predictor and corrector in units of the step; bounds of the step in units of the first one.
-_STRAIGHT, _ASTRAY = np.cos(np.radians(30.0)), 0.5
-_SMALLEST, _LARGEST = 1e-4, 10.0
-_NEWTON_STEPS, _QUICK = 8, 3
+_STRAIGHT = np.cos(np.radians(30.0))
+_ASTRAY = 0.5
+_SMALLEST = 1e-4
+_LARGEST = 10.0
+# Newton steps of a corrector, and how many are few: then the step grows.
+_NEWTON_STEPS = 8
+_QUICK = 3
 
 
 class Kind(IntEnum):
@@ -67,12 +80,23 @@ class Cycle:
 
 
 def cycle(
-    network: Network, start: Context, *, period: int, beta: float, max_steps: int = 200
+    network: AttentionNetwork, start: Context, *, period: int, beta: float, max_steps: int = 200
 ) -> Cycle:
     """The cycle of `period` steps (or a divisor) that Newton's method reaches from `start`.
 
-    NotConverged where an entry of |Φ(x) − x| stays above 1e-10.
+    start: one context (T, P). beta: inverse temperature. max_steps: evaluations of Φ. The cycle may
+    be unstable. Raises NotConverged where an entry of |Φ(x) − x| stays above 1e-10, and ValueError
+    where the clock of the network does not return after `period` steps.
+
+    >>> from spinformer.dmft.network import Network
+    >>> driven = cycle(Network.document(), Context(np.zeros((4, 3)), 0), period=4, beta=0.5)
+    >>> driven.period, bool(np.abs(driven.multipliers).max() < 1.0)
+    (4, True)
     """
+    _check_single(network, start)
+    period = check_integer("period", period, low=1)
+    beta = check_real("beta", beta, low=0.0)
+    max_steps = check_integer("max_steps", max_steps, low=1)
     # At ε = 0 a period need not bring the position back; it does not matter then.
     unit = network.positions if network.epsilon > 0.0 else 1
     if period % unit:
@@ -87,11 +111,24 @@ def cycle(
     return found
 
 
-def bifurcation(network: Network, start: Cycle, *, kind: Kind, max_steps: int = 200) -> Cycle:
+def bifurcation(
+    network: AttentionNetwork, start: Cycle, *, kind: Kind, max_steps: int = 200
+) -> Cycle:
     """The bifurcation of this kind near the cycle `start`, in β.
 
-    NotConverged as for `cycle`, or where the condition over its slope stays above 1e-10.
+    start: a cycle, or a guess of one, near the bifurcation. Raises NotConverged as for `cycle`, or
+    where the condition over its slope stays above 1e-10, or at a neutral saddle.
+
+    >>> from spinformer.dmft.network import Network
+    >>> network, origin = Network.document(), Context(np.zeros((4, 3)), 0)
+    >>> driven = cycle(network, origin, period=4, beta=1.244)
+    >>> born = bifurcation(network, driven, kind=Kind.TORUS)
+    >>> bool(abs(np.abs(born.multipliers[0]) - 1.0) < 1e-6)
+    True
     """
+    _check_cycle(network, start)
+    kind = Kind(check_choice("kind", kind, Kind))
+    max_steps = check_integer("max_steps", max_steps, low=1)
     found = _solved(network, start, kind=kind, max_steps=max_steps)
     mu = found.multipliers
     turning = (np.abs(np.abs(mu) - 1.0) < _NEAR) & (np.abs(mu.imag) > _NEAR)
@@ -101,36 +138,62 @@ def bifurcation(network: Network, start: Cycle, *, kind: Kind, max_steps: int = 
 
 
 def follow_bifurcation(
-    network: Network, start: Cycle, *, name: str, values: Iterable[float]
+    network: AttentionNetwork, start: Cycle, *, name: str, values: ArrayLike
 ) -> np.ndarray:
     """(n, 3): β, γ or ε (`name`), turns a period, of a closed curve's birth at values of γ or ε.
 
-    The rows end at a strong resonance 1:2, beyond which the equations go on along neutral saddles.
+    start: the birth at parameters near the first of `values`, each of which begins at the one
+    before. name: "gamma" or "epsilon". The rows end where none is found any more, as at a strong
+    resonance 1:2, beyond which the equations go on along neutral saddles.
+
+    >>> from spinformer.dmft.network import Network
+    >>> network, origin = Network.document(), Context(np.zeros((4, 3)), 0)
+    >>> driven = cycle(network, origin, period=4, beta=1.244)
+    >>> born = bifurcation(network, driven, kind=Kind.TORUS)
+    >>> line = follow_bifurcation(network, born, name="gamma", values=[network.gamma])
+    >>> bool(np.isclose(line[0, 0], born.beta))
+    True
     """
+    _check_cycle(network, start)
+    name = check_choice("name", name, ("gamma", "epsilon"))
+    numbers = check_array("values", values, shape=("n",))
     rows = []
     with suppress(NotConverged):
-        for value in values:
+        for value in numbers:
             given: dict[str, Any] = {name: float(value)}
             start = bifurcation(network.with_parameters(**given), start, kind=Kind.TORUS)
             rows.append((start.beta, float(value), start.rotation))
-    return np.array(rows)
+    return np.reshape(rows, (-1, 3))
 
 
 def follow_cycle(
-    network: Network,
+    network: AttentionNetwork,
     start: Cycle,
     *,
     step: float,
     within: tuple[float, float],
     max_steps: int = 200,
 ) -> Cycle:
-    """The branch of cycles through `start`, past its folds, in β; arrays with an axis in front."""
+    """The branch of cycles through `start`, past its folds, in β; arrays with an axis in front.
+
+    step: first steplength in the space of the state and β; its sign says in which direction of β.
+    within: bounds of β between which the branch is followed. max_steps: points at most. Raises
+    NotConverged where `start` is no cycle.
+
+    >>> from spinformer.dmft.network import Network
+    >>> network, origin = Network.document(), Context(np.zeros((4, 3)), 0)
+    >>> driven = cycle(network, origin, period=4, beta=0.5)
+    >>> branch = follow_cycle(network, driven, step=0.05, within=(0.4, 0.6))
+    >>> branch.multipliers.shape[1], bool(branch.beta[-1] > 0.6)
+    (12, True)
+    """
+    _check_cycle(network, start)
     equations, origin = _equations(network, start, kind=None), _place(start)
-    points = follow(equations, origin, step=step, within=within, max_steps=max_steps)
+    points = continuation(equations, origin, step=step, within=within, max_steps=max_steps)
     return _at(network, start, points)
 
 
-def follow(
+def continuation(
     equations: Equations,
     start: np.ndarray,
     *,
@@ -140,10 +203,24 @@ def follow(
 ) -> np.ndarray:
     """Points (m, n + 1) of F(u) = 0, n equations for n + 1 unknowns, in order from near `start`.
 
+    Pseudo-arclength continuation. equations: u (n + 1,) → F (n,) and its Jacobian (n, n + 1).
     step: first steplength; its sign says in which direction of the last unknown. The curve ends at
     the first point that has this unknown beyond the bounds `within`, where even the smallest step
-    fails, or after `max_steps`. NotConverged where the start is no solution.
+    fails, or after `max_steps`. Raises NotConverged where the start is no solution.
+
+    >>> def circle(u):
+    ...     return np.array([u @ u - 1.0]), 2.0 * u[None]
+    >>> points = continuation(circle, [1.0, 0.0], step=0.1, within=(-2.0, 0.9), max_steps=50)
+    >>> bool(np.allclose(np.linalg.norm(points, axis=1), 1.0))
+    True
     """
+    check_function("equations", equations)
+    start = check_array("start", start, shape=("n",))
+    step = check_real("step", step)
+    if step == 0.0:
+        raise ValueError("step must not be zero: its sign is a direction, got 0.0")
+    low, high = _bounds(within)
+    max_steps = check_integer("max_steps", max_steps, low=1)
     along = np.append(np.zeros(len(start) - 1), np.sign(step))
     v, t, _ = _corrected(equations, start, along)
     if not t.any():
@@ -156,11 +233,36 @@ def follow(
             continue
         v, t = new, turned
         points.append(v)
-        if not within[0] <= v[-1] <= within[1]:
+        if not low <= v[-1] <= high:
             break
         if effort <= _QUICK:
             h = min(1.3 * h, _LARGEST * abs(step))
     return np.array(points)
+
+
+def _check_single(network: AttentionNetwork, start: Context) -> None:
+    """Whether `start` is one context, no batch, that fits the network."""
+    check_instance("start", start, Context)
+    fitting(network, start)
+    check_array("start.attention", start.attention, shape=("T", "P"))
+
+
+def _check_cycle(network: AttentionNetwork, start: Cycle) -> None:
+    """Whether `start` is one cycle, or a guess of one, of the network."""
+    check_instance("start", start, Cycle)
+    _check_single(network, start.value)
+    check_real("start.beta", start.beta, low=0.0)
+
+
+def _bounds(within: tuple[float, float]) -> tuple[float, float]:
+    """Two ordered numbers, infinities allowed."""
+    try:
+        low, high = map(float, within)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        raise TypeError(f"within must be two numbers, got {type(within).__name__}") from None
+    if not low < high:
+        raise ValueError(f"within must be two numbers in order, got {low} and {high}")
+    return low, high
 
 
 def _corrected(
@@ -185,7 +287,7 @@ def _place(start: Cycle) -> np.ndarray:
     return np.append(start.value.attention, start.beta)
 
 
-def _at(network: Network, start: Cycle, u: np.ndarray) -> Cycle:
+def _at(network: AttentionNetwork, start: Cycle, u: np.ndarray) -> Cycle:
     """The cycle like `start` at u = (x, β), (..., n + 1)."""
     x = u[..., :-1].reshape(*u.shape[:-1], *start.value.attention.shape[-2:])
     value, beta = Context(x, start.value.position), u[..., -1][()]
@@ -196,7 +298,7 @@ def _at(network: Network, start: Cycle, u: np.ndarray) -> Cycle:
     return replace(start, value=value, beta=beta, multipliers=multipliers)
 
 
-def _solved(network: Network, start: Cycle, *, kind: Kind | None, max_steps: int) -> Cycle:
+def _solved(network: AttentionNetwork, start: Cycle, *, kind: Kind | None, max_steps: int) -> Cycle:
     """The cycle at the β of `start`, or with a kind its bifurcation at some β, from there."""
     equations, origin = _equations(network, start, kind=kind), _place(start)
     free, known = np.split(origin, [origin.size - (kind is None)])
@@ -226,7 +328,7 @@ def _condition(multipliers: np.ndarray, kind: Kind) -> np.ndarray:
     return np.real(np.prod(1.0 - multipliers, axis=-1))
 
 
-def _equations(network: Network, start: Cycle, *, kind: Kind | None) -> Equations:
+def _equations(network: AttentionNetwork, start: Cycle, *, kind: Kind | None) -> Equations:
     """u = (x, β) → Φ(x) − x and, if a kind is given, its condition; the Jacobian."""
     size = start.value.attention.size
     # Without a condition the derivative by x is exact and needs no differences.

@@ -12,7 +12,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import one_hot
 
-from compendium.common.images import DIGIT_SHAPE, digit_labels, digits
+from compendium.common.patches import digit_patches
 from spinformer.core.random import torch_generator
 
 VALIDATION, TEST = 297, 500
@@ -31,15 +31,6 @@ class Task(NamedTuple):
     validation: tuple[Tensor, Tensor]
     test: tuple[Tensor, Tensor]
     shape: dict[str, Any]
-
-
-def digit_patches(high: int, wide: int) -> tuple[Tensor, Tensor]:
-    """The digits as tokens (1797, N, pixels), patches of so many rows and columns; their labels."""
-    # Back to the grey values 0 … 16, integers: their sums have no rounding.
-    pixels = torch.tensor(8.0 * (digits() + 1.0), dtype=torch.float32)
-    down, across = DIGIT_SHAPE[0] // high, DIGIT_SHAPE[1] // wide
-    cut = pixels.reshape(-1, down, high, across, wide).transpose(2, 3)
-    return cut.reshape(-1, down * across, high * wide), torch.tensor(digit_labels())
 
 
 def digit_rows(split: int) -> tuple[Tensor, Tensor, Tensor]:
