@@ -18,7 +18,7 @@ import spinformer
 
 ROOT = Path(__file__).resolve().parents[1]
 # Rooms of the package whose public names are in this form.
-ROOMS = ("core", "hopfield", "language", "plot")
+ROOMS = ("core", "hopfield", "spins", "dmft", "language", "plot")
 
 ORDER = (
     "Parameters",

@@ -1,9 +1,10 @@
-"""Spin systems: exact answers, approximate free energies, and modules built on them.
+"""Spin systems: exact answers, approximate free energies, and neural-network layers built on them.
 
-Ising spins: `ising` sums over all states, `mean_field` has their mean-field equations,
-`free_energies` all of these side by side. Vector spins: `large_d` has free energy and mean field of
-many components, `solvers` solves these. `monte_carlo` samples either kind, `kinetic` has no energy,
-`module` is a network's layer.
+For Ising spins `ising` sums over all states, `mean_field` has the mean-field equations (naive, TAP,
+adaptive TAP, belief propagation), and `free_energies` compares all of these. For vector spins
+`large_d` has free energy and mean field for many components, and `solvers` solves them.
+`monte_carlo` samples both kinds, `kinetic` has driven spins without an energy, and `module` has
+layers of neural networks.
 """
 
 from spinformer.core.lazy import modules_on_demand
