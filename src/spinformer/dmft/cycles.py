@@ -61,10 +61,18 @@ class Kind(IntEnum):
 
 @record
 class Cycle:
-    """A context (T, P) on a cycle, or near one, at β; of a branch each with an axis in front.
+    """A cycle of a network, with its multipliers; of a branch, each field has an axis in front.
 
-    period: steps until the state comes back for the first time. multipliers: (T·P,) complex, of one
-    period, the largest modulus first.
+    Attributes
+    ----------
+    value : Context, attention of shape (T, P)
+        A context on the cycle, or near one.
+    beta : float or ndarray, shape (m,)
+        Inverse temperature β.
+    period : int
+        Number of steps until the state returns for the first time.
+    multipliers : ndarray, shape (T·P,)
+        Complex eigenvalues of the monodromy matrix of one period, the largest modulus first.
     """
 
     value: Context
@@ -82,12 +90,45 @@ class Cycle:
 def cycle(
     network: AttentionNetwork, start: Context, *, period: int, beta: float, max_steps: int = 200
 ) -> Cycle:
-    """The cycle of `period` steps (or a divisor) that Newton's method reaches from `start`.
+    r"""Find a cycle, stable or not, by Newton's method on the period map.
 
-    start: one context (T, P). beta: inverse temperature. max_steps: evaluations of Φ. The cycle may
-    be unstable. Raises NotConverged where an entry of |Φ(x) − x| stays above 1e-10, and ValueError
-    where the clock of the network does not return after `period` steps.
+    Parameters
+    ----------
+    network : AttentionNetwork
+        The network, with its γ, ε and window of T tokens.
+    start : Context, attention of shape (T, P)
+        One context near the cycle.
+    period : int
+        Number of steps of the cycle, or a multiple of it.
+    beta : float
+        Inverse temperature β, at least 0.
+    max_steps : int, default 200
+        Largest number of evaluations of the period map.
 
+    Returns
+    -------
+    Cycle
+        The cycle, with its smallest period and its multipliers.
+
+    Raises
+    ------
+    NotConverged
+        If an entry of |Φ(x) − x| stays above 1e-10.
+    ValueError
+        If the positional code does not return after `period` steps, or an argument is out of range.
+    TypeError
+        If an argument has the wrong type.
+
+    Notes
+    -----
+    A cycle solves
+
+    .. math:: \Phi_q(x) - x = 0,
+
+    where Φ_q is q compiled steps. Its derivative, the monodromy matrix, is exact.
+
+    Examples
+    --------
     >>> from spinformer.dmft.network import Network
     >>> driven = cycle(Network.document(), Context(np.zeros((4, 3)), 0), period=4, beta=0.5)
     >>> driven.period, bool(np.abs(driven.multipliers).max() < 1.0)
@@ -114,11 +155,48 @@ def cycle(
 def bifurcation(
     network: AttentionNetwork, start: Cycle, *, kind: Kind, max_steps: int = 200
 ) -> Cycle:
-    """The bifurcation of this kind near the cycle `start`, in β.
+    r"""Find a bifurcation of a cycle in β: a fold or a Neimark-Sacker bifurcation.
 
-    start: a cycle, or a guess of one, near the bifurcation. Raises NotConverged as for `cycle`, or
-    where the condition over its slope stays above 1e-10, or at a neutral saddle.
+    Parameters
+    ----------
+    network : AttentionNetwork
+        The network, with its γ, ε and window of T tokens.
+    start : Cycle
+        A cycle near the bifurcation, or a guess of one.
+    kind : Kind
+        FOLD (saddle-node), or TORUS (Neimark-Sacker, the birth of a closed curve).
+    max_steps : int, default 200
+        Largest number of evaluations of the period map.
 
+    Returns
+    -------
+    Cycle
+        The cycle at the bifurcation, with its β and its multipliers.
+
+    Raises
+    ------
+    NotConverged
+        If no cycle is found, if the condition over its slope stays above 1e-10, or if what is found
+        is a neutral saddle.
+    ValueError
+        If an argument is out of range.
+    TypeError
+        If an argument has the wrong type.
+
+    Notes
+    -----
+    The condition that is solved together with the cycle is
+
+    .. math:: \prod_i (1 - \mu_i) = 0 \quad\text{or}\quad \prod_{i<j} (1 - \mu_i \mu_j) = 0
+
+    for a fold or a Neimark-Sacker bifurcation. A flip (period doubling) is not searched for.
+
+    References
+    ----------
+    [kuznetsov2004elements, Ch. 10]
+
+    Examples
+    --------
     >>> from spinformer.dmft.network import Network
     >>> network, origin = Network.document(), Context(np.zeros((4, 3)), 0)
     >>> driven = cycle(network, origin, period=4, beta=1.244)
@@ -140,12 +218,35 @@ def bifurcation(
 def follow_bifurcation(
     network: AttentionNetwork, start: Cycle, *, name: str, values: ArrayLike
 ) -> np.ndarray:
-    """(n, 3): β, γ or ε (`name`), turns a period, of a closed curve's birth at values of γ or ε.
+    """Follow a Neimark-Sacker bifurcation along γ or ε.
 
-    start: the birth at parameters near the first of `values`, each of which begins at the one
-    before. name: "gamma" or "epsilon". The rows end where none is found any more, as at a strong
-    resonance 1:2, beyond which the equations go on along neutral saddles.
+    Parameters
+    ----------
+    network : AttentionNetwork
+        The network, with its γ, ε and window of T tokens.
+    start : Cycle
+        The bifurcation at parameters near the first of `values`.
+    name : str
+        Parameter that is varied, "gamma" or "epsilon".
+    values : array_like, shape (n,)
+        Values of that parameter. The search at each begins at the result of the one before.
 
+    Returns
+    -------
+    ndarray, shape (m, 3)
+        Rows of β, the parameter, and the rotation number per period, with m ≤ n: they end where no
+        bifurcation is found any more, as at a strong resonance 1:2, beyond which the equations
+        continue along neutral saddles.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range.
+    TypeError
+        If an argument has the wrong type.
+
+    Examples
+    --------
     >>> from spinformer.dmft.network import Network
     >>> network, origin = Network.document(), Context(np.zeros((4, 3)), 0)
     >>> driven = cycle(network, origin, period=4, beta=1.244)
@@ -174,12 +275,45 @@ def follow_cycle(
     within: tuple[float, float],
     max_steps: int = 200,
 ) -> Cycle:
-    """The branch of cycles through `start`, past its folds, in β; arrays with an axis in front.
+    """Continue a branch of cycles in β, past its folds.
 
-    step: first steplength in the space of the state and β; its sign says in which direction of β.
-    within: bounds of β between which the branch is followed. max_steps: points at most. Raises
-    NotConverged where `start` is no cycle.
+    Parameters
+    ----------
+    network : AttentionNetwork
+        The network, with its γ, ε and window of T tokens.
+    start : Cycle
+        A cycle on the branch.
+    step : float
+        First steplength in the space of the state and β. Its sign is the direction of β.
+    within : tuple of float
+        Lower and upper bound of β between which the branch is followed.
+    max_steps : int, default 200
+        Largest number of points.
 
+    Returns
+    -------
+    Cycle
+        The branch: each field has an axis of points in front.
+
+    Raises
+    ------
+    NotConverged
+        If `start` is no cycle.
+    ValueError
+        If an argument is out of range.
+    TypeError
+        If an argument has the wrong type.
+
+    Notes
+    -----
+    Pseudo-arclength continuation, see `continuation`.
+
+    References
+    ----------
+    [allgower2003introduction]
+
+    Examples
+    --------
     >>> from spinformer.dmft.network import Network
     >>> network, origin = Network.document(), Context(np.zeros((4, 3)), 0)
     >>> driven = cycle(network, origin, period=4, beta=0.5)
@@ -201,13 +335,49 @@ def continuation(
     within: tuple[float, float],
     max_steps: int,
 ) -> np.ndarray:
-    """Points (m, n + 1) of F(u) = 0, n equations for n + 1 unknowns, in order from near `start`.
+    r"""Follow a curve of solutions by pseudo-arclength continuation.
 
-    Pseudo-arclength continuation. equations: u (n + 1,) → F (n,) and its Jacobian (n, n + 1).
-    step: first steplength; its sign says in which direction of the last unknown. The curve ends at
-    the first point that has this unknown beyond the bounds `within`, where even the smallest step
-    fails, or after `max_steps`. Raises NotConverged where the start is no solution.
+    Parameters
+    ----------
+    equations : callable
+        Maps unknowns u, shape (n + 1,), to F(u), shape (n,), and its Jacobian, shape (n, n + 1).
+    start : ndarray, shape (n + 1,)
+        A point near the curve.
+    step : float
+        First steplength. Its sign is the direction of the last unknown.
+    within : tuple of float
+        Lower and upper bound of the last unknown.
+    max_steps : int
+        Largest number of points.
 
+    Returns
+    -------
+    ndarray, shape (m, n + 1)
+        Points with F(u) = 0, in order. The curve ends at the first point beyond the bounds, where
+        the smallest step fails, or after `max_steps`.
+
+    Raises
+    ------
+    NotConverged
+        If no solution is found near the start.
+    ValueError
+        If an argument is out of range.
+    TypeError
+        If an argument has the wrong type.
+
+    Notes
+    -----
+    From a point u with unit tangent t the predictor is u + h t; Newton's method corrects it in the
+    plane
+
+    .. math:: t \cdot (v - u) = h .
+
+    References
+    ----------
+    [allgower2003introduction]
+
+    Examples
+    --------
     >>> def circle(u):
     ...     return np.array([u @ u - 1.0]), 2.0 * u[None]
     >>> points = continuation(circle, [1.0, 0.0], step=0.1, within=(-2.0, 0.9), max_steps=50)
