@@ -1,10 +1,12 @@
-"""Cycles of a network, stable or not, their bifurcations, and branches of them along β.
+"""Cycles of a network, stable or unstable: Newton's method, bifurcations, numerical continuation in
+β.
 
-A cycle of q steps is a context with Φ_q(x) = x, Φ_q being q compiled steps, of which the derivative
-∂Φ_q/∂x is exact (`lyapunov.returned`). Functions of its eigenvalues, the multipliers μ, vanish at a
-fold, Π_i (1 − μ_i), and at the birth of a closed curve (Neimark-Sacker, here TORUS),
-Π_{i<j} (1 − μ_i μ_j); this also at a *neutral saddle*, μ and 1/μ real, which is no bifurcation
-[kuznetsov2004elements, Ch. 10]. Derivatives by β and of these conditions are central differences.
+A cycle of q steps is a fixed point Φ_q(x) = x of q compiled steps, whose derivative ∂Φ_q/∂x, the
+monodromy matrix, is exact (`lyapunov.returned`). Functions of its eigenvalues, the Floquet
+multipliers μ, vanish at bifurcations: Π_i (1 − μ_i) at a fold, and Π_{i<j} (1 − μ_i μ_j) at a
+Neimark–Sacker bifurcation, the birth of a closed curve (here TORUS). The latter also vanishes at a
+*neutral saddle*, μ and 1/μ real, which is no bifurcation [kuznetsov2004elements, Ch. 10].
+Derivatives by β and of these conditions are central differences.
 
 Branches u = (x, β) are followed by pseudo-arclength continuation (Keller 1977): from u and the unit
 tangent t the predictor is u + h t, corrected in the plane t·(v − u) = h [allgower2003introduction].
@@ -53,7 +55,7 @@ _QUICK = 3
 
 
 class Kind(IntEnum):
-    """What happens to a cycle."""
+    """Bifurcation of a cycle: FOLD (saddle-node) or TORUS (Neimark–Sacker)."""
 
     FOLD = 0
     TORUS = 1
@@ -61,10 +63,18 @@ class Kind(IntEnum):
 
 @record
 class Cycle:
-    """A context (T, P) on a cycle, or near one, at β; of a branch each with an axis in front.
+    """A cycle, its Floquet multipliers, or a branch of cycles with an axis in front of every array.
 
-    period: steps until the state comes back for the first time. multipliers: (T·P,) complex, of one
-    period, the largest modulus first.
+    Attributes
+    ----------
+    value : Context
+        A context on the cycle, attention of shape (T, P).
+    beta : float or ndarray
+        Inverse temperature β of the tokens.
+    period : int
+        Number of steps until the state returns for the first time.
+    multipliers : ndarray of complex, shape (T·P,)
+        Floquet multipliers of one period, the largest modulus first.
     """
 
     value: Context
@@ -74,7 +84,7 @@ class Cycle:
 
     @property
     def rotation(self) -> float:
-        """Turns a period of the multiplier that is nearest to the unit circle."""
+        """Rotation number, in turns per period, of the multiplier nearest to the unit circle."""
         nearest = self.multipliers[np.abs(np.abs(self.multipliers) - 1.0).argmin()]
         return float(np.abs(np.angle(nearest)) / (2 * np.pi))
 
@@ -82,12 +92,40 @@ class Cycle:
 def cycle(
     network: AttentionNetwork, start: Context, *, period: int, beta: float, max_steps: int = 200
 ) -> Cycle:
-    """The cycle of `period` steps (or a divisor) that Newton's method reaches from `start`.
+    """Find a cycle, stable or unstable, by Newton's method.
 
-    start: one context (T, P). beta: inverse temperature. max_steps: evaluations of Φ. The cycle may
-    be unstable. Raises NotConverged where an entry of |Φ(x) − x| stays above 1e-10, and ValueError
-    where the clock of the network does not return after `period` steps.
+    The cycle found has the given period or a divisor of it.
 
+    Parameters
+    ----------
+    network : AttentionNetwork
+        The network.
+    start : Context
+        One context, attention of shape (T, P), near the cycle.
+    period : int
+        Number of steps of the cycle.
+    beta : float
+        Inverse temperature β of the tokens.
+    max_steps : int, default 200
+        Largest number of evaluations of Φ.
+
+    Returns
+    -------
+    Cycle
+        The cycle and its Floquet multipliers.
+
+    Raises
+    ------
+    NotConverged
+        If an entry of Φ(x) − x stays above 1e-10 in absolute value.
+    TypeError
+        If `start` is not a `Context`.
+    ValueError
+        If `period` is not a multiple of the period of the positional code while ε > 0, or an
+        argument is out of its range.
+
+    Examples
+    --------
     >>> from spinformer.dmft.network import Network
     >>> driven = cycle(Network.document(), Context(np.zeros((4, 3)), 0), period=4, beta=0.5)
     >>> driven.period, bool(np.abs(driven.multipliers).max() < 1.0)
@@ -114,11 +152,48 @@ def cycle(
 def bifurcation(
     network: AttentionNetwork, start: Cycle, *, kind: Kind, max_steps: int = 200
 ) -> Cycle:
-    """The bifurcation of this kind near the cycle `start`, in β.
+    r"""Find a fold or Neimark–Sacker bifurcation of a cycle, in β.
 
-    start: a cycle, or a guess of one, near the bifurcation. Raises NotConverged as for `cycle`, or
-    where the condition over its slope stays above 1e-10, or at a neutral saddle.
+    Parameters
+    ----------
+    network : AttentionNetwork
+        The network.
+    start : Cycle
+        A cycle, or a guess of one, near the bifurcation.
+    kind : Kind
+        The kind of bifurcation.
+    max_steps : int, default 200
+        Largest number of evaluations of the equations.
 
+    Returns
+    -------
+    Cycle
+        The cycle at the bifurcation, with its β.
+
+    Raises
+    ------
+    NotConverged
+        If an entry of Φ(x) − x, or the condition over its slope, stays above 1e-10, or if the
+        solution is a neutral saddle.
+    TypeError
+        If `start` is not a `Cycle`.
+    ValueError
+        If `kind` is no `Kind`, or an argument is out of its range.
+
+    Notes
+    -----
+    With the Floquet multipliers μ, the conditions of a fold and of a Neimark–Sacker bifurcation are
+
+    .. math::
+
+        \prod_i (1 - \mu_i) = 0, \qquad \prod_{i<j} (1 - \mu_i \mu_j) = 0.
+
+    References
+    ----------
+    [kuznetsov2004elements, Ch. 10]
+
+    Examples
+    --------
     >>> from spinformer.dmft.network import Network
     >>> network, origin = Network.document(), Context(np.zeros((4, 3)), 0)
     >>> driven = cycle(network, origin, period=4, beta=1.244)
@@ -140,12 +215,37 @@ def bifurcation(
 def follow_bifurcation(
     network: AttentionNetwork, start: Cycle, *, name: str, values: ArrayLike
 ) -> np.ndarray:
-    """(n, 3): β, γ or ε (`name`), turns a period, of a closed curve's birth at values of γ or ε.
+    """Follow a Neimark–Sacker bifurcation, the birth of a closed curve, along γ or ε.
 
-    start: the birth at parameters near the first of `values`, each of which begins at the one
-    before. name: "gamma" or "epsilon". The rows end where none is found any more, as at a strong
-    resonance 1:2, beyond which the equations go on along neutral saddles.
+    Each value begins at the bifurcation found for the one before. The rows end where none is found
+    any more, as at a strong resonance 1:2, beyond which the equations continue along neutral
+    saddles.
 
+    Parameters
+    ----------
+    network : AttentionNetwork
+        The network.
+    start : Cycle
+        The bifurcation at parameters near the first of `values`.
+    name : {"gamma", "epsilon"}
+        The parameter that changes.
+    values : array-like, shape (n,)
+        Values of this parameter.
+
+    Returns
+    -------
+    ndarray, shape (n, 3)
+        Rows of β, the value of the parameter, and the rotation number in turns per period.
+
+    Raises
+    ------
+    TypeError
+        If `start` is not a `Cycle`.
+    ValueError
+        If `name` is not one of the two, or a value is out of its range.
+
+    Examples
+    --------
     >>> from spinformer.dmft.network import Network
     >>> network, origin = Network.document(), Context(np.zeros((4, 3)), 0)
     >>> driven = cycle(network, origin, period=4, beta=1.244)
@@ -174,12 +274,41 @@ def follow_cycle(
     within: tuple[float, float],
     max_steps: int = 200,
 ) -> Cycle:
-    """The branch of cycles through `start`, past its folds, in β; arrays with an axis in front.
+    """Follow a branch of cycles in β, past its folds, by pseudo-arclength continuation.
 
-    step: first steplength in the space of the state and β; its sign says in which direction of β.
-    within: bounds of β between which the branch is followed. max_steps: points at most. Raises
-    NotConverged where `start` is no cycle.
+    Parameters
+    ----------
+    network : AttentionNetwork
+        The network.
+    start : Cycle
+        A cycle on the branch.
+    step : float
+        First step length in the space of the state and β; its sign gives the direction of β.
+    within : tuple of float
+        Bounds of β between which the branch is followed.
+    max_steps : int, default 200
+        Largest number of points.
 
+    Returns
+    -------
+    Cycle
+        The points of the branch, arrays with an axis in front.
+
+    Raises
+    ------
+    NotConverged
+        If `start` is no cycle.
+    TypeError
+        If `start` is not a `Cycle` or `within` is not two numbers.
+    ValueError
+        If `step` is zero, or an argument is out of its range.
+
+    References
+    ----------
+    [allgower2003introduction]
+
+    Examples
+    --------
     >>> from spinformer.dmft.network import Network
     >>> network, origin = Network.document(), Context(np.zeros((4, 3)), 0)
     >>> driven = cycle(network, origin, period=4, beta=0.5)
@@ -201,13 +330,52 @@ def continuation(
     within: tuple[float, float],
     max_steps: int,
 ) -> np.ndarray:
-    """Points (m, n + 1) of F(u) = 0, n equations for n + 1 unknowns, in order from near `start`.
+    r"""Compute a solution curve of n equations for n + 1 unknowns by pseudo-arclength continuation.
 
-    Pseudo-arclength continuation. equations: u (n + 1,) → F (n,) and its Jacobian (n, n + 1).
-    step: first steplength; its sign says in which direction of the last unknown. The curve ends at
-    the first point that has this unknown beyond the bounds `within`, where even the smallest step
-    fails, or after `max_steps`. Raises NotConverged where the start is no solution.
+    The curve ends at the first point that has the last unknown outside of the bounds `within`,
+    where even the smallest step fails, or after `max_steps` points.
 
+    Parameters
+    ----------
+    equations : callable
+        Function of u (n + 1,) that returns F (n,) and its Jacobian (n, n + 1).
+    start : ndarray, shape (n + 1,)
+        A point near the curve.
+    step : float
+        First step length; its sign gives the direction of the last unknown.
+    within : tuple of float
+        Bounds of the last unknown.
+    max_steps : int
+        Largest number of points.
+
+    Returns
+    -------
+    ndarray, shape (m, n + 1)
+        Points of the curve, in order from near `start`.
+
+    Raises
+    ------
+    NotConverged
+        If no solution is found near `start`.
+    TypeError
+        If `equations` is not a function or `within` is not two numbers.
+    ValueError
+        If `step` is zero, the bounds are not in order, or an argument is out of its range.
+
+    Notes
+    -----
+    From a point u with the unit tangent t, a step of length h solves
+
+    .. math::
+
+        F(v) = 0, \qquad t \cdot (v - u) = h.
+
+    References
+    ----------
+    [allgower2003introduction]
+
+    Examples
+    --------
     >>> def circle(u):
     ...     return np.array([u @ u - 1.0]), 2.0 * u[None]
     >>> points = continuation(circle, [1.0, 0.0], step=0.1, within=(-2.0, 0.9), max_steps=50)
