@@ -295,6 +295,9 @@ def find_attractors(
     motion that fits no regime is undecided. Most often it has not reached its attractor yet, and a
     longer `transient` decides it.
 
+    Attractors can coexist at the same parameters, so that the result depends on the basin of
+    attraction in which a context starts. Use many contexts to find them all.
+
     Parameters
     ----------
     network : AttentionNetwork

@@ -1,10 +1,12 @@
-"""Cycles of a network, stable or not, their bifurcations, and branches of them along β.
+"""Cycles of a network, stable or unstable: Newton's method, bifurcations, numerical continuation in
+β.
 
-A cycle of q steps is a context with Φ_q(x) = x, Φ_q being q compiled steps, of which the derivative
-∂Φ_q/∂x is exact (`lyapunov.returned`). Functions of its eigenvalues, the multipliers μ, vanish at a
-fold, Π_i (1 − μ_i), and at the birth of a closed curve (Neimark-Sacker, here TORUS),
-Π_{i<j} (1 − μ_i μ_j); this also at a *neutral saddle*, μ and 1/μ real, which is no bifurcation
-[kuznetsov2004elements, Ch. 10]. Derivatives by β and of these conditions are central differences.
+A cycle of q steps is a fixed point Φ_q(x) = x of q compiled steps, whose derivative ∂Φ_q/∂x, the
+monodromy matrix, is exact (`lyapunov.returned`). Functions of its eigenvalues, the Floquet
+multipliers μ, vanish at bifurcations: Π_i (1 − μ_i) at a fold, and Π_{i<j} (1 − μ_i μ_j) at a
+Neimark–Sacker bifurcation, the birth of a closed curve (here TORUS). The latter also vanishes at a
+*neutral saddle*, μ and 1/μ real, which is no bifurcation [kuznetsov2004elements, Ch. 10].
+Derivatives by β and of these conditions are central differences.
 
 Branches u = (x, β) are followed by pseudo-arclength continuation (Keller 1977): from u and the unit
 tangent t the predictor is u + h t, corrected in the plane t·(v − u) = h [allgower2003introduction].
@@ -53,7 +55,7 @@ _QUICK = 3
 
 
 class Kind(IntEnum):
-    """What happens to a cycle."""
+    """Bifurcation of a cycle: FOLD (saddle-node) or TORUS (Neimark–Sacker)."""
 
     FOLD = 0
     TORUS = 1
@@ -61,18 +63,18 @@ class Kind(IntEnum):
 
 @record
 class Cycle:
-    """A cycle of a network, with its multipliers; of a branch, each field has an axis in front.
+    """A cycle, its Floquet multipliers, or a branch of cycles with an axis in front of every array.
 
     Attributes
     ----------
-    value : Context, attention of shape (T, P)
-        A context on the cycle, or near one.
-    beta : float or ndarray, shape (m,)
-        Inverse temperature β.
+    value : Context
+        A context on the cycle, attention of shape (T, P).
+    beta : float or ndarray
+        Inverse temperature β of the tokens.
     period : int
         Number of steps until the state returns for the first time.
-    multipliers : ndarray, shape (T·P,)
-        Complex eigenvalues of the monodromy matrix of one period, the largest modulus first.
+    multipliers : ndarray of complex, shape (T·P,)
+        Floquet multipliers of one period, the largest modulus first.
     """
 
     value: Context
@@ -82,7 +84,7 @@ class Cycle:
 
     @property
     def rotation(self) -> float:
-        """Turns a period of the multiplier that is nearest to the unit circle."""
+        """Rotation number, in turns per period, of the multiplier nearest to the unit circle."""
         nearest = self.multipliers[np.abs(np.abs(self.multipliers) - 1.0).argmin()]
         return float(np.abs(np.angle(nearest)) / (2 * np.pi))
 
@@ -90,42 +92,37 @@ class Cycle:
 def cycle(
     network: AttentionNetwork, start: Context, *, period: int, beta: float, max_steps: int = 200
 ) -> Cycle:
-    r"""Find a cycle, stable or not, by Newton's method on the period map.
+    """Find a cycle, stable or unstable, by Newton's method.
+
+    The cycle found has the given period or a divisor of it.
 
     Parameters
     ----------
     network : AttentionNetwork
-        The network, with its γ, ε and window of T tokens.
-    start : Context, attention of shape (T, P)
-        One context near the cycle.
+        The network.
+    start : Context
+        One context, attention of shape (T, P), near the cycle.
     period : int
-        Number of steps of the cycle, or a multiple of it.
+        Number of steps of the cycle.
     beta : float
-        Inverse temperature β, at least 0.
+        Inverse temperature β of the tokens.
     max_steps : int, default 200
-        Largest number of evaluations of the period map.
+        Largest number of evaluations of Φ.
 
     Returns
     -------
     Cycle
-        The cycle, with its smallest period and its multipliers.
+        The cycle and its Floquet multipliers.
 
     Raises
     ------
     NotConverged
-        If an entry of |Φ(x) − x| stays above 1e-10.
-    ValueError
-        If the positional code does not return after `period` steps, or an argument is out of range.
+        If an entry of Φ(x) − x stays above 1e-10 in absolute value.
     TypeError
-        If an argument has the wrong type.
-
-    Notes
-    -----
-    A cycle solves
-
-    .. math:: \Phi_q(x) - x = 0,
-
-    where Φ_q is q compiled steps. Its derivative, the monodromy matrix, is exact.
+        If `start` is not a `Context`.
+    ValueError
+        If `period` is not a multiple of the period of the positional code while ε > 0, or an
+        argument is out of its range.
 
     Examples
     --------
@@ -155,41 +152,41 @@ def cycle(
 def bifurcation(
     network: AttentionNetwork, start: Cycle, *, kind: Kind, max_steps: int = 200
 ) -> Cycle:
-    r"""Find a bifurcation of a cycle in β: a fold or a Neimark-Sacker bifurcation.
+    r"""Find a fold or Neimark–Sacker bifurcation of a cycle, in β.
 
     Parameters
     ----------
     network : AttentionNetwork
-        The network, with its γ, ε and window of T tokens.
+        The network.
     start : Cycle
-        A cycle near the bifurcation, or a guess of one.
+        A cycle, or a guess of one, near the bifurcation.
     kind : Kind
-        FOLD (saddle-node), or TORUS (Neimark-Sacker, the birth of a closed curve).
+        The kind of bifurcation.
     max_steps : int, default 200
-        Largest number of evaluations of the period map.
+        Largest number of evaluations of the equations.
 
     Returns
     -------
     Cycle
-        The cycle at the bifurcation, with its β and its multipliers.
+        The cycle at the bifurcation, with its β.
 
     Raises
     ------
     NotConverged
-        If no cycle is found, if the condition over its slope stays above 1e-10, or if what is found
-        is a neutral saddle.
-    ValueError
-        If an argument is out of range.
+        If an entry of Φ(x) − x, or the condition over its slope, stays above 1e-10, or if the
+        solution is a neutral saddle.
     TypeError
-        If an argument has the wrong type.
+        If `start` is not a `Cycle`.
+    ValueError
+        If `kind` is no `Kind`, or an argument is out of its range.
 
     Notes
     -----
-    The condition that is solved together with the cycle is
+    With the Floquet multipliers μ, the conditions of a fold and of a Neimark–Sacker bifurcation are
 
-    .. math:: \prod_i (1 - \mu_i) = 0 \quad\text{or}\quad \prod_{i<j} (1 - \mu_i \mu_j) = 0
+    .. math::
 
-    for a fold or a Neimark-Sacker bifurcation. A flip (period doubling) is not searched for.
+        \prod_i (1 - \mu_i) = 0, \qquad \prod_{i<j} (1 - \mu_i \mu_j) = 0.
 
     References
     ----------
@@ -218,32 +215,34 @@ def bifurcation(
 def follow_bifurcation(
     network: AttentionNetwork, start: Cycle, *, name: str, values: ArrayLike
 ) -> np.ndarray:
-    """Follow a Neimark-Sacker bifurcation along γ or ε.
+    """Follow a Neimark–Sacker bifurcation, the birth of a closed curve, along γ or ε.
+
+    Each value begins at the bifurcation found for the one before. The rows end where none is found
+    any more, as at a strong resonance 1:2, beyond which the equations continue along neutral
+    saddles.
 
     Parameters
     ----------
     network : AttentionNetwork
-        The network, with its γ, ε and window of T tokens.
+        The network.
     start : Cycle
         The bifurcation at parameters near the first of `values`.
-    name : str
-        Parameter that is varied, "gamma" or "epsilon".
-    values : array_like, shape (n,)
-        Values of that parameter. The search at each begins at the result of the one before.
+    name : {"gamma", "epsilon"}
+        The parameter that changes.
+    values : array-like, shape (n,)
+        Values of this parameter.
 
     Returns
     -------
-    ndarray, shape (m, 3)
-        Rows of β, the parameter, and the rotation number per period, with m ≤ n: they end where no
-        bifurcation is found any more, as at a strong resonance 1:2, beyond which the equations
-        continue along neutral saddles.
+    ndarray, shape (n, 3)
+        Rows of β, the value of the parameter, and the rotation number in turns per period.
 
     Raises
     ------
-    ValueError
-        If an argument is out of range.
     TypeError
-        If an argument has the wrong type.
+        If `start` is not a `Cycle`.
+    ValueError
+        If `name` is not one of the two, or a value is out of its range.
 
     Examples
     --------
@@ -275,38 +274,34 @@ def follow_cycle(
     within: tuple[float, float],
     max_steps: int = 200,
 ) -> Cycle:
-    """Continue a branch of cycles in β, past its folds.
+    """Follow a branch of cycles in β, past its folds, by pseudo-arclength continuation.
 
     Parameters
     ----------
     network : AttentionNetwork
-        The network, with its γ, ε and window of T tokens.
+        The network.
     start : Cycle
         A cycle on the branch.
     step : float
-        First steplength in the space of the state and β. Its sign is the direction of β.
+        First step length in the space of the state and β; its sign gives the direction of β.
     within : tuple of float
-        Lower and upper bound of β between which the branch is followed.
+        Bounds of β between which the branch is followed.
     max_steps : int, default 200
         Largest number of points.
 
     Returns
     -------
     Cycle
-        The branch: each field has an axis of points in front.
+        The points of the branch, arrays with an axis in front.
 
     Raises
     ------
     NotConverged
         If `start` is no cycle.
-    ValueError
-        If an argument is out of range.
     TypeError
-        If an argument has the wrong type.
-
-    Notes
-    -----
-    Pseudo-arclength continuation, see `continuation`.
+        If `start` is not a `Cycle` or `within` is not two numbers.
+    ValueError
+        If `step` is zero, or an argument is out of its range.
 
     References
     ----------
@@ -335,42 +330,45 @@ def continuation(
     within: tuple[float, float],
     max_steps: int,
 ) -> np.ndarray:
-    r"""Follow a curve of solutions by pseudo-arclength continuation.
+    r"""Compute a solution curve of n equations for n + 1 unknowns by pseudo-arclength continuation.
+
+    The curve ends at the first point that has the last unknown outside of the bounds `within`,
+    where even the smallest step fails, or after `max_steps` points.
 
     Parameters
     ----------
     equations : callable
-        Maps unknowns u, shape (n + 1,), to F(u), shape (n,), and its Jacobian, shape (n, n + 1).
+        Function of u (n + 1,) that returns F (n,) and its Jacobian (n, n + 1).
     start : ndarray, shape (n + 1,)
         A point near the curve.
     step : float
-        First steplength. Its sign is the direction of the last unknown.
+        First step length; its sign gives the direction of the last unknown.
     within : tuple of float
-        Lower and upper bound of the last unknown.
+        Bounds of the last unknown.
     max_steps : int
         Largest number of points.
 
     Returns
     -------
     ndarray, shape (m, n + 1)
-        Points with F(u) = 0, in order. The curve ends at the first point beyond the bounds, where
-        the smallest step fails, or after `max_steps`.
+        Points of the curve, in order from near `start`.
 
     Raises
     ------
     NotConverged
-        If no solution is found near the start.
-    ValueError
-        If an argument is out of range.
+        If no solution is found near `start`.
     TypeError
-        If an argument has the wrong type.
+        If `equations` is not a function or `within` is not two numbers.
+    ValueError
+        If `step` is zero, the bounds are not in order, or an argument is out of its range.
 
     Notes
     -----
-    From a point u with unit tangent t the predictor is u + h t; Newton's method corrects it in the
-    plane
+    From a point u with the unit tangent t, a step of length h solves
 
-    .. math:: t \cdot (v - u) = h .
+    .. math::
+
+        F(v) = 0, \qquad t \cdot (v - u) = h.
 
     References
     ----------
