@@ -134,7 +134,7 @@ def operations(network: Network) -> tuple[int, int, int]:
 def lane_action(ensemble: Ensemble, steps: int) -> Callable[[], int]:
     def run() -> int:
         ensemble.advance(steps)
-        return steps * ensemble.blocks * kernels.LANES
+        return steps * ensemble.blocks * ensemble.lanes
 
     return run
 

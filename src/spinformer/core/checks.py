@@ -519,11 +519,10 @@ def _fits(got: tuple[int, ...], wanted: Sequence[Any]) -> bool:
     return True
 
 
-def _check_shape(name: str, got: tuple[int, ...], wanted: Sequence[Any]) -> None:
-    if not _fits(got, wanted):
-        axes = ["any" if n is None else "..." if n is ... else str(n) for n in wanted]
-        told = ", ".join(axes) + "," * (len(axes) == 1)
-        raise ValueError(f"{name} must have shape ({told}), got {got}")
+def _misfit(name: str, got: tuple[int, ...], wanted: Sequence[Any]) -> ValueError:
+    axes = ["any" if n is None else "..." if n is ... else str(n) for n in wanted]
+    told = ", ".join(axes) + "," * (len(axes) == 1)
+    return ValueError(f"{name} must have shape ({told}), got {got}")
 
 
 def _check_entries(
@@ -542,10 +541,10 @@ def _check_entries(
     got = tuple(data.shape)
     if ndim is not None and len(got) != ndim:
         raise ValueError(f"{name} must have {ndim} axes, got shape {got}")
-    if shape is not None:
-        _check_shape(name, got, shape)
-    if square or symmetric:
-        _check_shape(name, got, _SQUARE)
+    if shape is not None and not _fits(got, shape):
+        raise _misfit(name, got, shape)
+    if (square or symmetric) and not _fits(got, _SQUARE):
+        raise _misfit(name, got, _SQUARE)
     if finite is None:
         return
     if finite is not True and not bool(finite.all()):

@@ -342,10 +342,11 @@ def find_attractors(
     --------
     >>> from spinformer.dmft.network import Network
     >>> start = Context(np.full((4, 3), 0.1), 0)
+    >>> beta = np.linspace(0.4, 0.5, 32)
     >>> found = find_attractors(
-    ...     Network.document(), start, beta=0.5, transient=2000, kept=200, exponent_steps=200
+    ...     Network.document(), start, beta=beta, transient=2000, kept=200, exponent_steps=200
     ... )
-    >>> Regime(int(found.regime)).label, int(found.period)
+    >>> Regime(int(found.regime[-1])).label, int(found.period[-1])
     ('periodic', 4)
     """
     limit = check_instance(

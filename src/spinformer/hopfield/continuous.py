@@ -437,7 +437,7 @@ def _scores(patterns: torch.Tensor, states: torch.Tensor, beta: float) -> torch.
 
 
 def _weights(patterns: torch.Tensor, states: torch.Tensor, beta: float) -> torch.Tensor:
-    return torch.softmax(_scores(patterns, states, beta), dim=-1)
+    return torch.softmax(beta * (states @ patterns.mT), dim=-1)
 
 
 def _energy_of(states: torch.Tensor, scores: torch.Tensor, beta: float) -> torch.Tensor:
