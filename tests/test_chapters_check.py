@@ -55,6 +55,7 @@ ROW = """\
         ("tests/papermill/01_small.json", lambda data: b'{"count": }', "1: small values"),
         ("tests/papermill/01_small.json", lambda data: b'{"cout": 1}', "no parameter named cout"),
         ("tests/papermill/01_small.json", lambda data: DEFAULTS, "changes no parameter"),
+        ("tests/papermill/01_small.json", lambda data: b'{"count": 2}', "changes no parameter"),
         ("tests/papermill/01_small.json", lambda data: b'{"kind": "steep", "count": 10}', "1: "),
         (
             "book/claims.yml",

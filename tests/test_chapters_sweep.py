@@ -15,7 +15,7 @@ from typing import Any
 import nbformat
 import pytest
 
-from bookmaker import execution, sweeping
+from bookmaker import command, execution, sweeping
 from bookmaker.base import RunError
 from bookmaker.claims import Claim, read_claims, results
 from bookmaker.source import Chapter, read_notebook
@@ -112,6 +112,13 @@ def test_what_can_be_no_point_is_refused_before_anything_starts(chapter, call, p
     assert result.exit_code == 2
     assert message in result.stderr
     assert not (chapter.root / "out").exists()
+
+
+@pytest.mark.parametrize("failed", [0, 2])
+def test_a_sweep_with_failed_points_ends_with_one(chapter, call, monkeypatch, failed):
+    monkeypatch.setattr(command, "sweep_chapter", lambda *_, **__: ("3 points", failed))
+    result = call(chapter.root, "sweep", "01_small", "-p", "beta", "1,2,3", "-o", "out")
+    assert result.exit_code == min(failed, 1)
 
 
 def test_a_sweep_says_how_many_points_there_are(chapter, call, no_kernel):

@@ -237,6 +237,9 @@ MIXED = [0.2, 0.2, -0.2] * 4
         ([-0.2] * 11 + [0.0], "fails", "", "but 1 of 12 settings say otherwise"),
         ([0.2] * 11 + [0.05], "holds", "", "but intervals of 1 of 12 settings include zero"),
         ([-0.2] * 11 + [-0.05], "fails", "", "but intervals of 1 of 12 settings include zero"),
+        # An interval that ends at zero holds it.
+        ([0.2] * 11 + [0.1], "holds", "", "but intervals of 1 of 12 settings include zero"),
+        ([-0.2] * 11 + [-0.1], "fails", "", "but intervals of 1 of 12 settings include zero"),
         ([0.2] * 11 + [-0.01], "holds if", "", "but 1 of 12 settings say otherwise"),
         ([0.2, -0.2] * 6, "open", "", ""),
         ([0.2] * 11, "holds", "", "has 11 lines"),

@@ -199,6 +199,11 @@ def test_numbers_behind_a_directive_are_read_as_well(fence):
     assert [(role.content, role.line) for role in values.roles(text)] == [("slope", 4)]
 
 
+def test_a_year_has_no_comma():
+    text = "In 1950 there were 1,950 runs, of 2021 ones 2,021."
+    assert [number for _, number in values.typed_numbers(text)] == ["1,950", "2,021"]
+
+
 def test_an_execution_is_kept_when_a_name_is_wrong(book, call, monkeypatch):
     edit(book / SOURCE, "0.0834 * beta", "0.0934 * beta")
     edit(book / SOURCE, "`slope:.3f`", "`slop:.3f`")
@@ -214,6 +219,17 @@ def test_a_figure_that_comes_twice_is_named(book, call):
     path.write_text(path.read_text("utf-8") + cell("report_figures(slope=1)"), encoding="utf-8")
     assert call(book, "build").exit_code == 0
     assert "figure slope is handed over twice" in call(book, "check").output
+
+
+def test_a_result_needs_no_reader(book, call):
+    path = book / SOURCE
+    extra = cell("report_figures(extra=1.5)", ":tags: [results]\n\n")
+    extra += cell("report_figures(other=2.5)")
+    path.write_text(path.read_text("utf-8") + extra, encoding="utf-8")
+    assert call(book, "build").exit_code == 0
+    said = call(book, "check").output
+    assert "figure other is handed over, but no text" in said
+    assert "figure extra" not in said
 
 
 def test_numbers_of_another_chapter_follow_it(book, call):

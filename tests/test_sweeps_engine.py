@@ -73,6 +73,10 @@ def refuse(number):
     return number
 
 
+def lose(number):
+    raise Lost(f"{number} is gone")
+
+
 def fill(path):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
@@ -105,6 +109,13 @@ def test_a_unit_that_kills_every_worker_is_lost_alone(tmp_path, monkeypatch, cap
     assert found == {number: number for number in range(6) if number != 3}
     assert log.read_text().split().count("3") == 2
     assert capsys.readouterr().out.startswith("workers: 2, dashboard http://127.0.0.1:")
+
+
+def test_of_a_chunk_that_is_lost_every_unit_is_told_and_no_more(scheduler):
+    units = [{"number": number} for number in range(3)]
+    found = dict(stream(lose, units, workers=Workers(scheduler=scheduler), chunk=2))
+    assert sorted(found) == [0, 1, 2]
+    assert all(isinstance(value, Lost) for value in found.values())
 
 
 def test_an_error_arrives_with_its_traceback(scheduler):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from bookmaker.tables import Table, rows_as_text, tables_of
+from compendium.c21_ising import study
 
 ROOT = Path(__file__).resolve().parents[1]
 CHAPTERS = sorted(
@@ -83,6 +84,12 @@ def test_every_stored_table_has_a_unit_that_is_computed_again():
     quick = [table.seconds for table in tables if table.seconds <= QUICK]
     assert sum(quick) < 60
     assert sum(table.seconds for table in tables) - sum(quick) < 1200
+
+
+def test_a_table_that_a_module_imports_is_not_of_its_chapter(monkeypatch):
+    own, other = tables_of("21_ising"), tables_of("33_phase_transitions")
+    monkeypatch.setattr(study, "IMPORTED", other["exponents"], raising=False)
+    assert tables_of("21_ising").keys() == own.keys()
 
 
 def test_a_small_unit_has_a_table_of_its_own(tmp_path):

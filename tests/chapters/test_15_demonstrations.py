@@ -285,3 +285,13 @@ def test_demonstrations_against_memory(trained, monkeypatch):
     lines = draw_lines(pools, count=50, seed=1, share_a=1.0)
     assert not (shown[0][:, :, :1] == lines.words[:, :, :2]).any()
     assert torch.equal(shown[0][:, :, 1], lines.words[:, :, 1])
+
+
+def test_slopes_go_through_zero_and_up_to_a_ratio():
+    x, y = np.repeat(study.COUNTS, 2, axis=0).T
+    seed, h = np.arange(len(x)) % 2, np.log(x / y)
+    value = np.where(x / y > 4, 9.0, (1.0 + seed) * h)
+    table = {"measure": np.full(len(x), "scaled shift"), "x": x, "y": y, "seed": seed}
+    table["value"] = value
+    assert study.law_slopes(table, most=4) == pytest.approx([1.0, 2.0])
+    assert study.law_slopes(table, most=8).min() > 2.1
