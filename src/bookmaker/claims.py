@@ -1,7 +1,7 @@
 """The statements of the three documents, and which cell and which test settles each.
 
-`book/claims.yml` holds one row for every statement. Rows are settled by cells that carry the
-tag `claim-<id>`. A row names figures among what those cells printed and states a criterion in
+`book/claims/NAME.yml` holds a row for every statement that chapter NAME settles. Rows are settled
+by cells that carry the tag `claim-<id>`. A row names figures among what those cells printed and states a criterion in
 them; the verdict follows, and a row whose figures say otherwise fails the build.
 
 A row whose verdict depends on choices (a rate, a start, a threshold, a window, a null) names a
@@ -30,9 +30,11 @@ from bookmaker.values import handed_over, resolve
 
 # The sign that every value of a table of settings has under a verdict (in its region), 0: any.
 VERDICTS = {"holds": 1, "holds if": 1, "fails": -1, "open": 0}
-FILE, PASSAGES, TABLES = "book/claims.yml", "book/passages.yml", "src/compendium"
+FOLDER, TABLES = "book/claims", "src/compendium"
 # Ids begin with the letter of the document that makes the statement.
 DOCUMENTS = {"A": "bal2020energy", "B": "bal2021transformers", "C": "poclopez2024dynamical"}
+# The order of the rows, then that of the numbers in their ids.
+_LETTERS = "ABCSR"
 TAG, RESULTS = "claim-", "results"
 # Fewer combinations than this say little about the choices that were not made.
 FEWEST = 12
@@ -61,7 +63,7 @@ Printed = Mapping[str, Settled]
 class Claim:
     """One row of the claims table.
 
-    CONTRIBUTING.md says what each entry is. `figures` by name are each `{figure: key}`, what a cell
+    CONTRIBUTING.md says what each entry is; `chapter` is what its file is called after. `figures` by name are each `{figure: key}`, what a cell
     hands over under this key (of the row's chapter, or `42:key`), or a regular expression for what
     a cell of the claim prints; those that are `stored`, all or by name, come from a stored table,
     which no parameter of a run changes.
@@ -75,6 +77,7 @@ class Claim:
     verdict: str
     chapter: str
     test: str
+    passage: str = ""
     condition: str = ""
     figures: Mapping[str, str | Mapping[str, str]] = field(default_factory=dict)
     stored: Sequence[str] = ()
@@ -88,12 +91,20 @@ class Claim:
 
     def fault(self, message: str) -> Fault:
         """Return a fault of this row."""
-        return Fault(FILE, self.line, f"{self.id}: {message}")
+        return Fault(claims_file(self.chapter), self.line, f"{self.id}: {message}")
+
+    @property
+    def order(self) -> tuple[int, int, str]:
+        """What rows are sorted by: document, number, letters behind it."""
+        number = re.search(r"\d+", self.id)
+        return _LETTERS.find(self.id[:1]), int(number[0]) if number else 0, self.id
 
     def problems(self) -> Iterator[str]:
         """Yield what is wrong with the row by itself."""
         if self.verdict not in VERDICTS:
             yield f"verdict must be one of {' | '.join(VERDICTS)}, got {self.verdict!r}"
+        if self.id[:1] in DOCUMENTS and not self.passage:
+            yield "needs the entry passage: where its document states it"
         if bool(self.settings) == bool(self.no_settings):
             yield "needs a table of settings, or no_settings: why no choice turns it"
         if not VERDICTS.get(self.verdict):
@@ -198,7 +209,8 @@ def _form_problems(row: object) -> Iterator[str]:
         yield f"must be a mapping of entries, got {row!r:.60}"
         return
     entries = {entry.name: entry.default is MISSING for entry in fields(Claim)}
-    del entries["line"]
+    for name in ("chapter", "line"):
+        del entries[name]
     required = [name for name, needed in entries.items() if needed and name != "figures"]
     if missing := [name for name in required if name not in row]:
         yield f"needs the entry {', '.join(missing)}"
@@ -236,26 +248,50 @@ def _figure_problems(figures: object) -> Iterator[str]:
 
 
 def read_claims(root: Path) -> list[Claim]:
-    """Return the rows of `book/claims.yml`; SourceError that names every row with a fault."""
+    """Return the rows of all chapters in order; SourceError that names every row with a fault."""
     claims: dict[str, Claim] = {}
     faults: list[Fault] = []
-    rows, lines = read_yaml(root, FILE, list)
+    for path in sorted((root / FOLDER).glob("*.yml")):
+        try:
+            found = _chapter_claims(root, path.stem)
+        except SourceError as error:
+            faults += error.faults
+            continue
+        for claim in found:
+            if first := claims.get(claim.id):
+                place = f"{claims_file(first.chapter)}:{first.line}"
+                faults.append(claim.fault(f"there are two rows, the other is {place}"))
+            claims[claim.id] = claim
+    if faults:
+        raise SourceError(faults)
+    return sorted(claims.values(), key=lambda claim: claim.order)
+
+
+def claims_file(chapter: str) -> str:
+    """Return where the rows of a chapter are, below the checkout."""
+    return f"{FOLDER}/{chapter}.yml"
+
+
+def _chapter_claims(root: Path, chapter: str) -> list[Claim]:
+    """Return the rows of one chapter; SourceError that names every row with a fault."""
+    file = claims_file(chapter)
+    claims: list[Claim] = []
+    faults: list[Fault] = []
+    rows, lines = read_yaml(root, file, list)
     for row, line in zip(rows, lines, strict=True):
         if problems := list(_form_problems(row)):
             name = row.get("id") if isinstance(row, dict) else "a row"
-            faults += [Fault(FILE, line, f"{name}: {problem}") for problem in problems]
+            faults += [Fault(file, line, f"{name}: {problem}") for problem in problems]
             continue
         figures = row.get("figures", {})
         if isinstance(figures, list):
             figures = {name: {"figure": name} for name in figures}
-        claim = Claim(**row | {"figures": figures, "line": line})
+        claim = Claim(**row | {"figures": figures, "chapter": chapter, "line": line})
         faults += map(claim.fault, claim.problems())
-        if claim.id in claims:
-            faults.append(claim.fault("there are two rows"))
-        claims[claim.id] = claim
+        claims.append(claim)
     if faults:
         raise SourceError(faults)
-    return list(claims.values())
+    return claims
 
 
 def printed_text(cell: NotebookNode) -> str:
@@ -280,13 +316,12 @@ def printed_by_chapter(root: Path) -> dict[str, Settled]:
 
 
 def read_rows(root: Path) -> list[dict[str, Any]]:
-    """Return the rows as pages show them: their figures in words (`told`), chapters, part, passage.
+    """Return the rows as pages show them: their figures in words (`told`), chapters and part.
 
     `chapters` are those whose cells settle the row, its own first. Raises SourceError for a row
     whose verdict does not follow from its figures.
     """
     printed = printed_by_chapter(root)
-    passages, _ = read_yaml(root, PASSAGES, dict)
     # Further results stand below the part of the book that they belong to.
     parts = {
         Path(file).name: (re.findall(r"Part [IVX]+", caption) or caption.split(":"))[0]
@@ -300,7 +335,6 @@ def read_rows(root: Path) -> list[dict[str, Any]]:
             "document": claim.id[0],
             "chapters": claim.settled_by(printed),
             "part": parts.get(claim.chapter, "elsewhere"),
-            "passage": passages.get(claim.id, ""),
         }
         for claim in read_claims(root)
     ]

@@ -7,14 +7,19 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from bookmaker.base import Fault, SourceError, write_atomically
 from bookmaker.claims import RESULTS, Claim
 from bookmaker.figures import is_table
-from bookmaker.source import Chapter, chapter_figures, chapters, code_cells, has_tag, read_notebook
+from bookmaker.source import (
+    Chapter,
+    chapter_figures,
+    chapters,
+    code_cells,
+    front_matter,
+    has_tag,
+    read_notebook,
+)
 from bookmaker.values import (
     cited_problem,
     filled,
@@ -30,18 +35,6 @@ from bookmaker.values import (
 
 README = "README.md"
 Reads = set[tuple[str, str]]
-_FRONT_MATTER = re.compile(r"\A---\n(.*?)^---\n", re.DOTALL | re.MULTILINE)
-
-
-def front_matter(text: str) -> dict[str, Any]:
-    """Return what a source says before its text, nothing if that cannot be read."""
-    found = _FRONT_MATTER.match(text)
-    try:
-        said = yaml.safe_load(found[1]) if found else None
-    except yaml.YAMLError:
-        said = None  # named elsewhere
-    return said if isinstance(said, dict) else {}
-
 
 def is_by_name(text: str) -> bool:
     """Return whether a source says in its front matter that no result in it is typed."""
