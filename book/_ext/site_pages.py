@@ -128,7 +128,7 @@ def picture(env: BuildEnvironment, chapter: str, name: str) -> dict[str, str]:
 
 
 def card(env: BuildEnvironment, name: str) -> dict[str, str]:
-    """Return what the card of a chapter shows: title, a sentence of its summary, a figure if any."""
+    """Return what a card shows: title, a sentence of the summary, the figure if there is one."""
     chapter = Chapter(Path(env.srcdir), name)
     place = read_place(chapter)
     told = statements(chapter.shown_text)[place.sentence - 1]

@@ -99,7 +99,9 @@ def _file_faults(chapter: Chapter) -> Iterator[Fault]:
     for form in _TEMPLATES:
         file = form.replace("NAME", chapter.name)
         if not form.startswith("src/") and not (chapter.root / file).is_file():
-            yield Fault(file, 1, "is missing (`[]` are no claims)" if ".yml" in file else "is missing")
+            yield Fault(
+                file, 1, "is missing (`[]` are no claims)" if ".yml" in file else "is missing"
+            )
         for line, text in enumerate(_text(chapter.root, file).split("\n"), start=1):
             if re.search(r"\bTODO\b", text):
                 yield Fault(file, line, f"still to do: {text.strip()}")
@@ -172,7 +174,6 @@ def _cell_problems(cell: NotebookNode) -> Iterator[str]:
     if has_tag(cell, claims.RESULTS) and not claims.results(NotebookNode(cells=[cell])):
         yield f"the cell is tagged {claims.RESULTS} and has no figure and no line `name = number`"
 
-
     for output in cell.outputs:
         shown = output.get("text", "") + str(output.get("data", {}).get("text/plain", ""))
         for what, pattern in _FLEETING.items():
@@ -228,13 +229,15 @@ def _tag_fault(chapter: Chapter, name: str) -> Fault:
 
 
 def claim_marks(root: Path) -> dict[tuple[str, str], tuple[str, int]]:
-    """Return file and line of every mark `claim` of a test, by the id and the test as rows say it."""
+    """Return file and line of each mark `claim` of a test, by id and test as a row says them."""
     found = {}
     for path in sorted((root / "tests").rglob("test_*.py")):
         text, file = path.read_text(encoding="utf-8"), path.relative_to(root).as_posix()
         # Reading the others would take seconds.
-        for node in ast.parse(text).body if "pytest.mark.claim(" in text else ():
-            for mark in getattr(node, "decorator_list", ()):
+        nodes = ast.parse(text).body if "pytest.mark.claim(" in text else []
+        for node in nodes:
+            marks = node.decorator_list if isinstance(node, ast.FunctionDef) else []
+            for mark in marks:
                 if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.claim":
                     for name in mark.args:
                         key = ast.literal_eval(name), f"{file}::{node.name}"

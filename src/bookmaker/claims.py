@@ -1,8 +1,9 @@
 """The statements of the three documents, and which cell and which test settles each.
 
 `book/claims/NAME.yml` holds a row for every statement that chapter NAME settles. Rows are settled
-by cells that carry the tag `claim-<id>`. A row names figures among what those cells printed and states a criterion in
-them; the verdict follows, and a row whose figures say otherwise fails the build.
+by cells that carry the tag `claim-<id>`. A row names figures among what those cells handed over
+and states a criterion in them; the verdict follows, and a row whose figures say otherwise fails
+the build.
 
 A row whose verdict depends on choices (a rate, a start, a threshold, a window, a null) names a
 table of settings, stored below `src/compendium`. Every line of it is one combination: a column
@@ -63,8 +64,8 @@ Printed = Mapping[str, Settled]
 class Claim:
     """One row of the claims table.
 
-    CONTRIBUTING.md says what each entry is; `chapter` is what its file is called after. `figures` by name are each `{figure: key}`, what a cell
-    hands over under this key (of the row's chapter, or `42:key`), or a regular expression for what
+    CONTRIBUTING.md says what each entry is; `chapter` is the name of the file. `figures` by name are
+    each `{figure: key}`, what a cell hands over under this key (of the row's chapter, or `42:key`), or a regular expression for what
     a cell of the claim prints; those that are `stored`, all or by name, come from a stored table,
     which no parameter of a run changes.
     `criterion` is a condition on them (see `parameters`), `region` one on the columns of

@@ -238,7 +238,7 @@ def check(names: tuple[str, ...]) -> None:
 @click.argument("name")
 @click.argument("title", default="")
 def new(name: str, title: str) -> None:
-    """Begin chapter NAME (NN_words): its source, claims, tests, folder, and its line in the contents.
+    """Begin chapter NAME (NN_words): its source, claims, tests, folder and line in the contents.
 
     TITLE is a question or a finding.
     """

@@ -36,6 +36,7 @@ from bookmaker.values import (
 README = "README.md"
 Reads = set[tuple[str, str]]
 
+
 def is_by_name(text: str) -> bool:
     """Return whether a source says in its front matter that no result in it is typed."""
     return front_matter(text).get("numbers") == "by-name"

@@ -66,7 +66,7 @@ def read_place(chapter: Chapter) -> Place:
     entry = re.search(r"^book:", text, re.MULTILINE)
     line = text.count("\n", 0, entry.start()) + 1 if entry else 1
     problems = _problems(said, text)
-    if problems:
+    if said is None or problems:
         raise SourceError([chapter.fault(line, f"the front matter: {text}") for text in problems])
     return Place(
         chapter.name,
@@ -145,7 +145,9 @@ def contents_text(text: str, places: Iterable[Place]) -> str:
         below[place.caption(captions)].append(place.name)
     written = []
     for caption, lines in sections:
-        files = [(number, found) for number, line in enumerate(lines) if (found := _FILE.fullmatch(line))]
+        files = [
+            (number, found) for number, line in enumerate(lines) if (found := _FILE.fullmatch(line))
+        ]
         listed = [number for number, found in files if found[2].startswith("notebooks/")]
         kept = [line for number, line in enumerate(lines) if number not in listed]
         if files:
