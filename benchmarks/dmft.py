@@ -1,6 +1,6 @@
 """Speed of the mean field of self-attention: one run, medians, every number measured here.
 
-    python benchmarks/dmft.py [--full]
+    python benchmarks/dmft.py [--full] [--write]
 
 Rows: a step of the document's network batched over β (compiled lanes), of a scalar compiled loop
 with the C library's exp and tanh, of plain NumPy and of batched torch; other sizes; sites with
@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from numba import njit
 
+from bookmaker.measured import write_results
 from compendium.c33e_census.study import network_row
 from compendium.c35_other_tokens.letters import LetterNetwork
 from spinformer.dmft import kernels
@@ -32,6 +33,8 @@ from spinformer.dmft.mean_field import document_context, random_contexts, step, 
 from spinformer.dmft.network import Context, Network
 
 LANES = 512
+# Of the document's two figures.
+VALUES, TRANSIENT, KEPT = 4001, 100_000, 20_000
 
 
 def medians(actions: dict[str, Callable[[], int]], repeats: int = 7) -> dict[str, float]:
@@ -139,7 +142,8 @@ def lane_action(ensemble: Ensemble, steps: int) -> Callable[[], int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--full", action="store_true", help="also run Figures 3a and 3b")
-    full = parser.parse_args().full
+    parser.add_argument("--write", action="store_true", help="store the time of the two figures")
+    options = parser.parse_args()
     torch.set_num_threads(1)
     model = next(
         (
@@ -294,17 +298,25 @@ def main() -> None:
     spent = time.process_time() - begin
     print(f"\none network through the census, the document's: 64 beta, 8 contexts: {spent:.2f} s")
 
-    if not full:
+    if not (options.full or options.write):
         return
     print("\nFigures 3a and 3b, 2 x 4001 values of beta, 100,000 + 20,000 steps, all cores")
+    seconds = []
     for label, exponents in (("diagrams alone", 0), ("with two exponents each", 2)):
         wall, spent = time.perf_counter(), time.process_time()
         for low, high in ((0.0, 3.0), (1.24, 1.28)):
-            find_attractors(network, start, beta=np.linspace(low, high, 4001), exponents=exponents)
+            betas = np.linspace(low, high, VALUES)
+            find_attractors(network, start, beta=betas, exponents=exponents,
+                            transient=TRANSIENT, kept=KEPT)  # fmt: skip
+        seconds.append(time.process_time() - spent)
         print(f"  {label:26s} {time.perf_counter() - wall:6.1f} s wall, "
-              f"{time.process_time() - spent:6.1f} s of processor time")  # fmt: skip
+              f"{seconds[-1]:6.1f} s of processor time")  # fmt: skip
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"  most memory {memory:.2f} GiB; document: 8002 x 5 min on two cores, 8 GB each")
+    if options.write:
+        figures = {"diagrams": seconds[0], "with_exponents": seconds[1]}
+        sizes = {"values": VALUES, "steps": TRANSIENT + KEPT, "torch": torch.__version__}
+        write_results(__file__, sizes | figures)
 
 
 if __name__ == "__main__":

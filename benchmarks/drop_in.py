@@ -1,6 +1,6 @@
 """Layers in the place of torch's own, in two common training loops: accuracies and times.
 
-    python benchmarks/drop_in.py [--task digits] [--seeds 3]
+    python benchmarks/drop_in.py [--task digits] [--seeds 3] [--write]
 
 Digits: the 1,797 of 8 × 8 pixels, a row of them a token, read by two layers and the mean over
 tokens. Characters: windows of 32 of the help that comes with Python, the next one asked at every
@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from bookmaker.measured import write_results
 from compendium.c25b_learning_under_a_drive.study import ALPHABET, cut_text
 from compendium.common.images import digit_labels, digits
 from spinformer.hopfield.layer import AttentionModule, HopfieldLayer
@@ -135,10 +136,13 @@ def main() -> None:
     parser.add_argument("--task", choices=list(LAYERS), action="append")
     parser.add_argument("--layer", choices=[make.__name__ for make in LAYERS["digits"]])
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--write", action="store_true", help="store what the pages state")
     options = parser.parse_args()
     torch.set_num_threads(1)
     print(f"{platform.processor() or platform.machine()}, torch {torch.__version__}, one thread")
+    measured: dict[str, dict[str, dict[str, float]]] = {}
     for task in options.task or LAYERS:
+        measured[task] = {}
         for make in LAYERS[task]:
             if options.layer not in (None, make.__name__):
                 continue
@@ -146,9 +150,21 @@ def main() -> None:
             runs = [train(make, task, rate=rate, seed=seed) for seed in range(options.seeds)]
             test = sorted(run["test"] for run in runs)
             seconds = statistics.median(run["seconds"] for run in runs)
+            measured[task][make.__name__] = {
+                "rate": rate,
+                "median": statistics.median(test),
+                "low": test[0],
+                "high": test[-1],
+                "seconds": seconds,
+            }
             shown = f"{statistics.median(test):.3f} ({test[0]:.3f} to {test[-1]:.3f})"
             told = f"{task:10s} {make.__name__:13s} rate {rate:5g}  right {shown}"
             print(f"{told}  {seconds:5.1f} s", flush=True)
+    if options.write:
+        for layers in measured.values():
+            for layer in layers.values():
+                layer["ratio"] = layer["seconds"] / layers["torch_layer"]["seconds"]
+        write_results(__file__, measured | {"steps": STEPS, "window": WINDOW - 1})
 
 
 if __name__ == "__main__":

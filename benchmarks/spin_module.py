@@ -2,7 +2,7 @@
 
 Process time of one thread, single precision, medians of interleaved runs, and ratios within the
 same run. The yardstick is the layer at its own default feed-forward width, 2048, and at the
-common four times the model width. Run: python benchmarks/spin_module.py [--width 64]
+common four times the model width. Run: python benchmarks/spin_module.py [--width 64] [--write]
 """
 
 import argparse
@@ -12,12 +12,21 @@ import time
 
 import torch
 
+from bookmaker.measured import write_results
 from spinformer.spins.module import DrivenSpinModule, Solver, SpinTransformerModule
 
 HEADS = 4
 # Batch and number of tokens, of about the same cost.
 SIZES = ((64, 8), (32, 16), (16, 64), (8, 128))
 ONE_STEP = Solver(steps=1)
+# The pages state how the time of these compares with that of torch's layer of four widths.
+YARDSTICK = "TransformerEncoderLayer, 4 widths"
+STATED = {
+    "saddle": "spin module, saddle",
+    "one_step": "spin module, K = 1",
+    "driven": "driven module, 2 steps",
+}
+MOST_SITES = 64
 
 
 def contestants(width: int) -> dict[str, torch.nn.Module]:
@@ -26,7 +35,7 @@ def contestants(width: int) -> dict[str, torch.nn.Module]:
 
     return {
         "TransformerEncoderLayer, default 2048": layer(2048),
-        "TransformerEncoderLayer, 4 widths": layer(4 * width),
+        YARDSTICK: layer(4 * width),
         "spin module, K = 1": SpinTransformerModule(width, heads=HEADS, solver=ONE_STEP),
         "spin module, K = 1, order 1": SpinTransformerModule(
             width, heads=HEADS, solver=Solver(steps=1, order=1)
@@ -57,11 +66,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--width", type=int, default=128)
+    parser.add_argument("--write", action="store_true", help="store what the pages state")
     options = parser.parse_args()
     rounds, width = options.rounds, options.width
     torch.set_num_threads(1)
     torch.manual_seed(0)
     print(f"{platform.machine()}, {platform.system()}, torch {torch.__version__}, one thread")
+    ratios: dict[str, list[float]] = {name: [] for name in STATED}
     for batch, sites in SIZES:
         inputs = torch.randn(batch, sites, width, requires_grad=True)
         modules = contestants(width)
@@ -77,6 +88,9 @@ def main() -> None:
             name: int(modules[name](inputs, return_parts=True)[1].solution.steps.max())
             for name in solved
         }
+        if sites <= MOST_SITES:
+            for name, contestant in STATED.items():
+                ratios[name].append(medians[contestant] / medians[YARDSTICK])
         yardsticks = list(medians.values())[:2]
         print(f"N = {sites}, batch {batch}, width {width}, {HEADS} heads")
         print(f"  at most {', '.join(f'{n} steps ({name})' for name, n in most.items())}")
@@ -85,6 +99,12 @@ def main() -> None:
                 f"  {name:38} {1e3 * median:7.1f} ms   "
                 f"{median / yardsticks[0]:5.2f} x 2048   {median / yardsticks[1]:5.2f} x 4 widths"
             )
+    if options.write:
+        stated = {
+            name: {"low": min(values), "high": max(values)} for name, values in ratios.items()
+        }
+        sizes = {"width": width, "hidden": 4 * width, "most_sites": MOST_SITES}
+        write_results(__file__, sizes | stated)
 
 
 if __name__ == "__main__":

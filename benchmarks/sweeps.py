@@ -1,9 +1,10 @@
-"""What a sweep costs beside what it computes: python benchmarks/sweeps.py (three minutes).
+"""What a sweep costs beside what it computes: python benchmarks/sweeps.py [--write].
 
 On a machine that others use, too, wall times wander; so runs that are compared take turns, and
 where workers only wait (a unit that sleeps) the load does not matter.
 """
 
+import argparse
 import json
 import os
 import resource
@@ -20,6 +21,7 @@ from distributed import LocalCluster
 
 from bookmaker import sweeping
 from bookmaker.execution import execute
+from bookmaker.measured import write_results
 from bookmaker.source import Chapter, read_notebook
 from bookmaker.sweeping import POINTS, read_points, run_point, sweep_chapter
 from bookmaker.sweeps.engine import Workers, add, stream, writing
@@ -123,7 +125,8 @@ def processes(units: list[dict[str, int]], count: int) -> float:
         return time.perf_counter() - begin
 
 
-def two_workers(pairs: int = 4) -> None:
+def two_workers(pairs: int = 4) -> dict[str, float]:
+    """Return how many times as fast two workers are as one, and two bare processes."""
     units = [{"seed": seed} for seed in range(24)]
     workers, bare = [], []
     for _ in range(pairs):
@@ -136,6 +139,7 @@ def two_workers(pairs: int = 4) -> None:
         f"({min(workers):.2f} to {max(workers):.2f}), bare processes in turns with them "
         f"{np.median(bare):.2f} ({min(bare):.2f} to {max(bare):.2f})"
     )
+    return {"workers": float(np.median(workers)), "processes": float(np.median(bare))}
 
 
 def resuming(count: int = 10_000) -> None:
@@ -163,10 +167,15 @@ def resuming(count: int = 10_000) -> None:
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", action="store_true", help="store what the pages state")
+    options = parser.parse_args()
     print(f"load of the machine at the start: {os.getloadavg()[0]:.1f}")
     resuming()
     many_short_units()
     waiting_units()
     added_to_a_point()
     points_of_a_chapter()
-    two_workers()
+    speedup = two_workers()
+    if options.write:
+        write_results(__file__, speedup)

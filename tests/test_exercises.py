@@ -320,7 +320,7 @@ def test_two_tokens():
     weak = said("24", r"turns into \$([\d.]+)\$ for")
     alike = two_tokens(torch.ones(1, 2, 1).double(), strength=1e-9, normalize=False)
     assert float(alike[0, 0]) == near(weak, 3)
-    told, modules = said("24", r"\$([\d.]+)\^L<0.001\$ gives \$L>([\d.]+)\$: eight", 2)
+    told, modules = said("24", r"\$([\d.]+)\^L<10\^\{-3\}\$ gives \$L>([\d.]+)\$: eight", 2)
     angle = 1e-4
     tokens = torch.tensor([[[1.0, angle], [1.0, -angle]]], dtype=torch.float64)
     out = two_tokens(tokens, strength=0.5)

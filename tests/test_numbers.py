@@ -1,5 +1,6 @@
 """Numbers by name: what cells hand over fills the text; what is typed or unread is named."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -15,7 +16,8 @@ from bookmaker import execution, figures, values
 from bookmaker.claims import read_rows, results
 from bookmaker.execution import rebuild
 from bookmaker.figures import plain, written
-from bookmaker.numbers import write_readme
+from bookmaker.measured import write_results
+from bookmaker.numbers import page_text, write_readme
 from bookmaker.source import read_notebook
 from compendium.common.report import show_table
 from spinformer.core.statistics import Estimate
@@ -247,23 +249,55 @@ def test_pages_and_readme_read_the_notebooks(book, call):
     assert write_readme(book) == []
     assert readme.read_text("utf-8").endswith("Slope <!--value 01:slope:.2f-->0.13<!--/-->.\n")
     assert (told := call(book, "check")).exit_code == 0, told.output
-    head = "---\nnumbers: by-name\n---\n\n# Welcome\n\n"
     (book / "book" / "welcome.md").write_text(
-        head + "It is {value}`01:slop` or 0.13, {setting}`2`.\n"
+        "# Welcome\n\nIt is {value}`01:slop` or 0.13, {setting}`40` and, in `run 80`, "
+        "{setting}`80`.\n\n```{figure} a.svg\n:width: 75%\n:alt: Bars of 57.\n```\n"
     )
     assert call(book, "check").output.splitlines() == [
-        f"book/welcome.md:7: 0.13 {TYPED} {{value}}`name`, or mark it as {{setting}}, {{cited}} or "
+        f"book/welcome.md:3: 0.13 {TYPED} {{value}}`name`, or mark it as {{setting}}, {{cited}} or "
         "{hand}",
-        "book/welcome.md:7: no figure named 'slop' is handed over (slope)",
-        "book/welcome.md:7: setting 2: a page without code reads it from a chapter",
+        "book/welcome.md:3: no figure named 'slop' is handed over (slope)",
+        "book/welcome.md:3: setting 40: no such number in its code",
+        f"book/welcome.md:7: 57 {TYPED} {{value}}`name`, or mark it as {{setting}}, {{cited}} or "
+        "{hand}",
     ]
     edit(readme, "01:slope", "01:slop")
     assert "README.md:3: no figure named 'slop'" in call(book, "check").output
 
 
+def test_what_benchmarks_measured_is_read_from_their_file(book, call):
+    (book / "benchmarks").mkdir()
+    script = book / "benchmarks" / "speed.py"
+    script.write_text("STEPS = 120_000\n", encoding="utf-8")
+    path = write_results(str(script), {"ratio": {"low": 1 / 3, "high": 2.5}, "steps": 120_000})
+    assert path == book / "benchmarks" / "results" / "speed.json"
+    (book / "book" / "times.yml").write_text("test: {minutes: 5.5}\n", encoding="utf-8")
+    text = "# Use\n\nAs {value}`benchmarks:speed.ratio.low:.2f` in {setting}`120,000` steps, "
+    page = book / "book" / "welcome.md"
+    page.write_text(text + "{value}`times:test.minutes` min.\n", encoding="utf-8")
+    readme = book / "README.md"
+    readme.write_text("# Small\n\n<!--value benchmarks:speed.steps:,--><!--/--> steps\n")
+    assert write_readme(book) == [readme]
+    assert ":,-->120,000<!--/--> steps" in readme.read_text(encoding="utf-8")
+    assert (told := call(book, "check")).exit_code == 0, told.output
+    shown = page_text(book, "book/welcome.md", page.read_text(encoding="utf-8"))
+    assert "As 0.33 in 120,000 steps, 5.5 min." in shown
+    # A typed number and an unknown name are faults; one in a block of code is not.
+    edit(readme, "steps\n", "steps, 2.5 times as fast\n\n```bash\nrun 0.7 # 2.5 min\n```\n")
+    edit(page, "speed.ratio.low", "speed.ratio.lowest")
+    edit(page, "times:test", "times:tests")
+    assert call(book, "check").output.splitlines() == [
+        "README.md:3: 2.5 is typed: write <!--value CHAPTER:NAME--><!--/--> in its place",
+        "book/welcome.md:3: no figure named 'tests' is handed over (test)",
+        "book/welcome.md:3: speed.ratio.lowest has no entry 'lowest': keys low, high",
+    ]
+    path.write_text("{", encoding="utf-8")
+    assert "benchmarks/results/speed.json cannot be read" in call(book, "check").output
+
+
 @pytest.mark.nightly
 def test_the_built_page_shows_the_numbers_and_the_table(book, tmp_path):
-    head = "---\nnumbers: by-name\ncited: {a2020b: [0.7]}\n---\n\n# Welcome\n\n"
+    head = "---\ncited: {a2020b: [0.7]}\n---\n\n# Welcome\n\n"
     (book / "book" / "welcome.md").write_text(head + "Slope {value}`01:slope:.2f`, {cited}`0.7`.\n")
     pages = build(book, tmp_path / "pages")
     assert "Slope 0.13, 0.7." in (pages / "book" / "welcome.html").read_text(encoding="utf-8")
@@ -310,6 +344,24 @@ def test_a_claim_names_a_figure_and_formats_it(book, call):
     assert [one["told"] for one in read_rows(book)] == ["slope 0.13, rate 0.4 ± 0.034"]
     (book / "book" / "claims.yml").write_text(row.replace("rate < 0.4", "rate < 0.3"))
     assert "`slope > 0.1 and error < 0.1 and rate < 0.3` is not met" in call(book, "check").output
+    # Its words read figures, too; what is typed there is a setting or a fault.
+    words = row.replace("rate {rate", "in {value}`edges[1]:.2f` of 64 {setting}`64` rate {rate")
+    words = words.replace(
+        "  chapter:", "  condition: it has {value}`found:words` of 2.5\n  chapter:"
+    )
+    (book / "book" / "claims.yml").write_text(words.replace("of 2.5", "of two"))
+    assert (told := call(book, "check")).exit_code == 0, told.output
+    (told,) = read_rows(book)
+    assert told["told"] == "slope 0.13, in −2.25 of 64 64 rate 0.4 ± 0.034"
+    assert told["condition"] == "it has two of two"
+    (book / "book" / "claims.yml").write_text(words.replace("of 64", "of 46"))
+    assert call(book, "check").output.splitlines() == [
+        "book/claims.yml:1: A1: 2.5 is typed: read it, {name} or {value}`name`",
+        "book/claims.yml:1: A1: 46 is typed: read it, {name} or {value}`name`",
+    ]
+    (book / "book" / "claims.yml").write_text(words.replace("`edges", "`edge").replace("2.5", "2"))
+    assert "book/claims.yml:1: A1: no figure named 'edge'" in call(book, "check").output
+    (book / "book" / "claims.yml").write_text(row.replace("rate < 0.4", "rate < 0.3"))
     # A claim is a reader.
     edit(book / SOURCE, "the share is {value}`share:.2f`", "the share is large")
     assert call(book, "build").exit_code == 0
@@ -391,6 +443,15 @@ def test_figures_in_prose_and_in_mathematics(figure, form, prose, formula):
     assert written(figure, form, formula=True) == formula
 
 
+def test_a_percentage_by_hand_is_no_comment_of_mathematics():
+    own = {}
+    shown = {
+        role.formula: values.shown(role, own, lambda number: {})
+        for role in values.roles("Of {hand}`25 % = 1/4`, $p={hand}`25 % = 1/4`$.")
+    }
+    assert shown == {False: "25 %", True: r"25\,\%"}
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -403,6 +464,7 @@ def test_figures_in_prose_and_in_mathematics(figure, form, prose, formula):
         "```bash\nrun -p beta 0.25\n```",
         "1. one\n\n13. thirteen",
         "<!-- 0.25 -->",
+        "It needs Python 3.11, chapters 33c, 33, 32 and 35; CC BY 4.0.",
     ],
 )
 def test_what_is_no_typed_result(text):
@@ -437,3 +499,14 @@ def test_a_shown_table_is_aligned_and_refuses_what_does_not_fit():
 
 def test_one_bound_is_called_equality():
     assert figures.ROUNDING == 1e-12
+
+
+def test_no_chapter_prints_what_it_could_hand_over(root):
+    """A printed line has no name: text cannot read it, and a page cannot set it as a table."""
+    printed = []
+    for path in sorted((root / "notebooks").glob("*.ipynb")):
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            for output in cell.get("outputs", []):
+                if output.get("name") == "stdout":
+                    printed.append(f"{path.name}: {''.join(output['text'])}")
+    assert printed == []

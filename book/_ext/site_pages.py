@@ -16,7 +16,6 @@ import matplotlib.pyplot as plt
 import nbformat
 from docutils import nodes
 from docutils.parsers.rst import directives
-from site_printed import take_printed
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
@@ -187,21 +186,17 @@ def read_chapter(app: Sphinx, docname: str, source: list[str]) -> None:
         source[0] = _CHAPTER.sub(link, text)
         return
     notebook = json.loads(source[0])
-    cells = []
     for cell in notebook["cells"]:
-        cells.append(cell)
         if "outputs" in cell:
             # Figures of claims are for the tool, nothing to show.
             cell["outputs"] = [o for o in cell["outputs"] if set(o.get("data", "-")) != {FIGURES}]
-            if html := take_printed(cell):
-                cells.append(nbformat.v4.new_markdown_cell(html, id=f"{cell['id']}-printed"))
         tags = cell["metadata"].setdefault("tags", [])
         if cell["cell_type"] == "code" and not _OPEN & set(tags):
             tags.append("hide-input")
     mine = [row for row in _ROWS(root) if name in row["chapters"]]
     names = [full.rpartition(".")[::2] for full in used(root)[name]]
     lists = rendered(app.env, "chapter", mine=mine, names=names)
-    notebook["cells"] = [*cells, nbformat.v4.new_markdown_cell(lists, id="lists")]
+    notebook["cells"].append(nbformat.v4.new_markdown_cell(lists, id="lists"))
     source[0] = json.dumps(notebook)
 
 

@@ -27,7 +27,14 @@ from bookmaker.figures import is_estimate, written
 from bookmaker.parameters import condition_names, is_met
 from bookmaker.source import has_tag, read_notebook
 from bookmaker.tables import OUTCOME, read_columns
-from bookmaker.values import handed_over, resolve
+from bookmaker.values import (
+    filled,
+    handed_over,
+    resolve,
+    roles,
+    typed_numbers,
+    without_roles,
+)
 
 # The sign that every value of a table of settings has under a verdict (in its region), 0: any.
 VERDICTS = {"holds": 1, "holds if": 1, "fails": -1, "open": 0}
@@ -69,8 +76,9 @@ class Claim:
     a cell of the claim prints; those that are `stored`, all or by name, come from a stored table,
     which no parameter of a run changes.
     `criterion` is a condition on them (see `parameters`), `region` one on the columns of
-    `settings`; `shown` is what the page prints, with `{name}` for a figure; `line` is where the row
-    begins in its file.
+    `settings`; `shown` is what the page prints, with `{name}` for a figure. It and `condition` may
+    read other figures of the chapter as its text does, {value}`edges[0].beta`. `line` is where the
+    row begins in its file.
     """
 
     id: str
@@ -116,7 +124,8 @@ class Claim:
             yield "shown or the condition is missing"
         try:
             compared = set(condition_names(self.criterion))
-            quoted = {name for _, name, _, _ in Formatter().parse(self.shown) if name is not None}
+            fields_shown = Formatter().parse(without_roles(self.shown))
+            quoted = {name for _, name, _, _ in fields_shown if name is not None}
         except ValueError as error:
             yield str(error)
             return
@@ -136,6 +145,27 @@ class Claim:
             if not isinstance(source, str):
                 number, key = chapter_and_key(source["figure"])
                 yield number or self.chapter.partition("_")[0], re.split(r"[.\[]", key)[0]
+        for role in roles(f"{self.shown}\n{self.condition}"):
+            yield role.reads[0] or self.chapter.partition("_")[0], role.reads[1]
+
+    def typed(self) -> Iterator[str]:
+        """Yield the numbers that stand in the row's words without a name."""
+        for text in (self.statement, self.condition, self.shown, self.no_settings):
+            # `{slope:.2f}` is a name, too.
+            bare = re.sub(r"\{\w+(?::[^}]*)?\}", " ", without_roles(text))
+            yield from (number for _, number in typed_numbers(bare))
+
+    def words(self, text: str, printed: Printed) -> str:
+        """Return a text of the row with the numbers of the figures that it reads, as prose does.
+
+        Raises SourceError that names the row if one is not there.
+        """
+        figures = {name.partition("_")[0]: chapter.figures for name, chapter in printed.items()}
+        own = figures.get(self.chapter.partition("_")[0], {})
+        try:
+            return filled(text, file=FILE, own=own, others=lambda number: figures.get(number, {}))
+        except SourceError as error:
+            raise SourceError([self.fault(fault.message) for fault in error.faults]) from None
 
     def read(self, printed: Printed) -> dict[str, str]:
         """Return the figures as cells gave them; those that are missing are left out."""
@@ -179,7 +209,8 @@ class Claim:
         numbers = ", ".join(f"{name} = {text}" for name, text in figures.items())
         try:
             if (met := self.met(figures)) == (VERDICTS[self.verdict] > 0):
-                return self.shown.format_map({name: _Shown(text) for name, text in figures.items()})
+                shown = {name: _Shown(text) for name, text in figures.items()}
+                return self.words(self.shown, printed).format_map(shown)
             state = "is met" if met else "is not met"
             problem = f"verdict {self.verdict!r}, but `{self.criterion}` {state} by {numbers}"
         except ValueError as error:
@@ -333,6 +364,7 @@ def read_rows(root: Path) -> list[dict[str, Any]]:
         vars(claim)
         | {
             "told": claim.settle(printed),
+            "condition": claim.words(claim.condition, printed),
             "document": claim.id[0],
             "chapters": claim.settled_by(printed),
             "part": parts.get(claim.chapter, "elsewhere"),

@@ -1,6 +1,7 @@
 """Checks of the numbers in the text: each has a source, and each figure has a reader.
 
-A chapter or page whose front matter says `numbers: by-name` may hold no result that is typed.
+A chapter whose front matter says `numbers: by-name` may hold no result that is typed; the pages
+without code and README hold none.
 """
 
 import re
@@ -11,6 +12,7 @@ from pathlib import Path
 from bookmaker.base import Fault, SourceError, write_atomically
 from bookmaker.claims import RESULTS, Claim
 from bookmaker.figures import is_table
+from bookmaker.measured import BENCHMARKS
 from bookmaker.source import (
     Chapter,
     chapter_figures,
@@ -21,6 +23,7 @@ from bookmaker.source import (
     read_notebook,
 )
 from bookmaker.values import (
+    Role,
     cited_problem,
     filled,
     hand_problem,
@@ -28,12 +31,16 @@ from bookmaker.values import (
     numerals_of,
     readme,
     readme_reads,
+    readme_typed,
     roles,
     setting_problem,
+    shown_code,
     typed_numbers,
 )
 
 README = "README.md"
+EXPLORABLES = "book/_static/explorables"
+_SMALL = set(map(float, range(13)))
 Reads = set[tuple[str, str]]
 
 
@@ -69,8 +76,20 @@ def chapter_faults(chapter: Chapter, rows: Sequence[Claim], read: Reads | None) 
     """
     criteria = [claim.criterion for claim in rows if claim.chapter == chapter.name]
     numerals = _numerals(chapter) | numerals_of("\n".join(criteria))
-    yield from _text_faults(chapter.text, f"notebooks/{chapter.name}.md", numerals)
-    if read is None or not is_by_name(chapter.text):
+    file = f"notebooks/{chapter.name}.md"
+    yield from _mark_faults(chapter.text, file, numerals)
+    if is_by_name(chapter.text):
+        yield from _typed_faults(chapter.text, file)
+    if not is_by_name(chapter.text):
+        return
+    for claim in rows:
+        if claim.chapter == chapter.name:
+            for typed in claim.typed():
+                # A setting needs no mark in a row.
+                if setting_problem(Role("setting", typed, 0, 0, 1, False), numerals):
+                    told = f"{typed} is typed: read it, {{name}} or {{value}}`name`"
+                    yield claim.fault(told)
+    if read is None:
         return
     notebook = read_notebook(chapter.notebook_path)
     _, twice = handed_over(notebook)
@@ -86,17 +105,28 @@ def chapter_faults(chapter: Chapter, rows: Sequence[Claim], read: Reads | None) 
                 yield chapter.fault(_line_of(chapter.text, name), told)
 
 
+def pages(root: Path) -> list[Path]:
+    """Return the sources of the pages without code."""
+    book = root / "book"
+    return sorted([*book.glob("*.md"), *book.glob("reference/*.md")])
+
+
 def page_faults(root: Path) -> Iterator[Fault]:
     """Yield what is wrong with the numbers of the pages without code, README's too."""
-    for path in sorted((root / "book").glob("*.md")):
+    for path in pages(root):
         file, text = path.relative_to(root).as_posix(), path.read_text(encoding="utf-8")
         try:
             page_text(root, file, text)
         except SourceError as error:
             yield from error.faults
-        yield from _text_faults(text, file, None)
+        yield from _mark_faults(text, file, _page_numerals(root, text))
+        yield from _typed_faults(text, file)
+    text = (root / README).read_text(encoding="utf-8")
+    for line, number in readme_typed(text):
+        told = "write <!--value CHAPTER:NAME--><!--/--> in its place"
+        yield Fault(README, line, f"{number} is typed: {told}")
     try:
-        if readme_text(root) != (root / README).read_text(encoding="utf-8"):
+        if readme_text(root) != text:
             yield Fault(
                 README, 1, "has other numbers than the notebooks: run python -m bookmaker frame"
             )
@@ -104,8 +134,8 @@ def page_faults(root: Path) -> Iterator[Fault]:
         yield from error.faults
 
 
-def _text_faults(text: str, file: str, numerals: set[float] | None) -> Iterator[Fault]:
-    """Yield typed numbers and wrong marks; `numerals` are those of the code, None without code."""
+def _mark_faults(text: str, file: str, numerals: set[float]) -> Iterator[Fault]:
+    """Yield the numbers that are not what their marks say; `numerals` are those of the code."""
     listed = front_matter(text).get("cited") or {}
     for role in roles(text):
         problem = ""
@@ -114,14 +144,15 @@ def _text_faults(text: str, file: str, numerals: set[float] | None) -> Iterator[
         elif role.kind == "cited":
             problem = cited_problem(role, listed)
         elif role.kind == "setting":
-            without = f"setting {role.content}: a page without code reads it from a chapter"
-            problem = without if numerals is None else setting_problem(role, numerals)
+            problem = setting_problem(role, numerals)
         if problem:
             yield Fault(file, role.line, problem)
-    if is_by_name(text):
-        for line, number in typed_numbers(text):
-            told = f"{number} is typed: read it as {{value}}`name`, or mark it as {{setting}}, "
-            yield Fault(file, line, told + "{cited} or {hand}")
+
+
+def _typed_faults(text: str, file: str) -> Iterator[Fault]:
+    for line, number in typed_numbers(text):
+        told = f"{number} is typed: read it as {{value}}`name`, or mark it as {{setting}}, "
+        yield Fault(file, line, told + "{cited} or {hand}")
 
 
 def _numerals(chapter: Chapter) -> set[float]:
@@ -130,7 +161,22 @@ def _numerals(chapter: Chapter) -> set[float]:
     number = chapter.name.partition("_")[0]
     folders = chapter.root.glob(f"src/compendium/c{number}_*")
     code += [path.read_text("utf-8") for folder in folders for path in sorted(folder.glob("*.py"))]
-    return numerals_of("\n".join(code)) | set(map(float, range(13)))
+    return numerals_of("\n".join(code)) | _SMALL
+
+
+def _page_numerals(root: Path, text: str) -> set[float]:
+    """Return the numbers that a page without cells may call settings.
+
+    They stand in the code that it shows, in that of its live figures, and in that of the benchmarks
+    whose results it reads.
+    """
+    code = [shown_code(_FRONT_MATTER.sub("", text))]
+    names = {role.reads[1] for role in roles(text) if role.reads[0] == BENCHMARKS}
+    files = {root / BENCHMARKS / f"{name}.py" for name in names}
+    for name in re.findall(r"\{explorable\} (\w+)", text):
+        files |= set((root / EXPLORABLES).glob(f"{name}.*.js"))
+    code += [path.read_text(encoding="utf-8") for path in sorted(files) if path.is_file()]
+    return numerals_of("\n".join(code)) | _SMALL
 
 
 def all_reads(root: Path, rows: Sequence[Claim]) -> Reads:
@@ -141,7 +187,7 @@ def all_reads(root: Path, rows: Sequence[Claim]) -> Reads:
         # One that cannot be read is named elsewhere.
         text = chapter.source_path.read_text(encoding="utf-8", errors="replace")
         found |= {(role.reads[0] or own, role.reads[1]) for role in roles(text)}
-    for path in (root / "book").glob("*.md"):
+    for path in pages(root):
         found |= {role.reads for role in roles(path.read_text(encoding="utf-8"))}
     for claim in rows:
         found |= set(claim.keys())

@@ -34,6 +34,7 @@ from bookmaker.base import (
     project_root,
     repository_address,
 )
+from bookmaker.measured import BENCHMARKS, TIMES, measured
 from bookmaker.parameters import ParameterCell, parse_parameters
 from bookmaker.values import filled, prose, reported
 
@@ -279,7 +280,12 @@ def chapters(root: Path | None = None, names: tuple[str, ...] = ()) -> list[Chap
 
 
 def chapter_figures(root: Path, number: str) -> Mapping[str, Any]:
-    """Return the figures and parameters of the chapter with a number; ValueError if it is none."""
+    """Return the figures and parameters of the chapter with a number; ValueError if it is none.
+
+    What was measured is read as if `benchmarks` and `times` were chapters.
+    """
+    if number in (BENCHMARKS, TIMES):
+        return measured(root, number)
     for path in root.glob(f"notebooks/{number}_*.ipynb"):
         try:
             return reported(read_notebook(path))

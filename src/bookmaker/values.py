@@ -4,6 +4,7 @@ Text outside of code cells (prose, mathematics, headings, captions, alt texts, t
 
     {value}`slope:.2f`         a figure of this chapter, or one of its parameters, in a format
     {value}`42:edges[2].beta`  an entry of another chapter's figure
+    {value}`benchmarks:dmft.steps`  what a benchmark measured; {value}`times:test.minutes`
     {setting}`64`              a number that the chapter's code sets
     {cited}`1.2434`            a number from the literature, which the front matter lists
     {hand}`0.5 = tanh(0.549)`  arithmetic that a reader can follow, with the expression for it
@@ -28,7 +29,8 @@ from bookmaker.figures import FIGURES, is_table, written
 MARKS = ("setting", "cited", "hand")
 _ROLE = re.compile(rf"\{{(value|{'|'.join(MARKS)})\}}(`+)(.+?)(?<!`)\2(?!`)", re.DOTALL)
 _READ = re.compile(
-    r"(?:(?P<chapter>\d\d[a-z]?):)?(?P<path>[A-Za-z]\w*(?:\.\w+|\[[^\]]*\])*)(?::(?P<form>.*))?"
+    r"(?:(?P<chapter>\d\d[a-z]?|benchmarks|times):)?"
+    r"(?P<path>[A-Za-z]\w*(?:\.\w+|\[[^\]]*\])*)(?::(?P<form>.*))?"
 )
 _STEP = re.compile(r"\[[^\]]*\]|\w+")
 _COMPUTED = re.compile(r"(?P<shown>[-−]?[\d.]+)(?P<percent> ?%)? = (?P<expression>.+)")
@@ -46,10 +48,13 @@ _TOKEN = re.compile(r"(?<![\w.^])(?<![A-Za-z]-)(?:\d+(?:(?:,|\{,\})\d{3})*(?:\.\
 # A number may follow it at once, `\approx1.5`; the digits of `\frac12` are two numbers.
 _COMMAND = re.compile(r"\\(?![dt]?frac)[A-Za-z]+")
 _PERCENT = re.compile(r"(?:\s|\\,)*\\?(?:%|per ?cent\b)(\s*(?:interval|confidence|level))?")
-# A number behind these names a place, no result.
+# The shape of a picture on the page.
+_SHAPE = re.compile(r"^\s*:(?:width|height|scale):.*$", re.MULTILINE)
+# A number behind these names a place or a version, no result.
 _PLACE = re.compile(
-    r"(?:[Cc]hapters?|Parts?|exercises?|answers?|[Ss]ections?|[Ff]igures?|Figs?\.|Eqs?\.|[Tt]ables?"
-    r"|[Aa]ppendix|[Pp]ages?|[Ll]ayers?|claims?)(?: \d+(?:,| and| to))* \(?$"
+    r"(?:Python|CC BY|[Cc]hapters?|Parts?|exercises?|answers?|[Ss]ections?|[Ff]igures?|Figs?\."
+    r"|Eqs?\.|[Tt]ables?|[Aa]ppendix|[Pp]ages?|[Ll]ayers?|claims?)"
+    r"(?: \d+[a-z]?(?:,| and| to))* \(?$"
 )
 _LARGEST = 12
 _NUMERAL = re.compile(r"(?<![\w.])\d[\d_]*(?:\.\d*)?(?:[eE][-+]?\d+)?|(?<![\w.])\.\d+")
@@ -227,7 +232,8 @@ def shown(role: Role, own: Mapping[str, Any], others: Lookup) -> str:
         if not computed:
             return role.content
         number = computed["shown"].replace("−", "-")
-        return written(number, formula=role.formula) + (" %" if computed["percent"] else "")
+        # A bare % begins a comment in mathematics.
+        return written(number + ("%" if computed["percent"] else ""), formula=role.formula)
     found = _READ.fullmatch(role.content)
     if not found:
         raise ValueError(f"{role.content!r} must be a name, chapter:name, or either with :format")
@@ -283,6 +289,25 @@ def readme(text: str, *, file: str, others: Lookup) -> str:
     return done
 
 
+def readme_typed(text: str) -> Iterator[tuple[int, str]]:
+    """Yield line and number for each that is typed into such a file, as `typed_numbers` does."""
+    yield from typed_numbers(_README.sub(lambda match: "".join(_blank(match[0])), text))
+
+
+def without_roles(text: str) -> str:
+    """Return a text with blanks in the place of its roles."""
+    return _ROLE.sub(lambda match: "".join(_blank(match[0])), text)
+
+
+def shown_code(text: str) -> str:
+    """Return the code that a text shows its readers: its blocks, and what stands in backticks."""
+    visible = prose(text)
+    lines = zip(text.split("\n"), visible.split("\n"), strict=True)
+    blocks = [line for line, kept in lines if not kept.strip()]
+    quoted = re.findall(r"(?<![}`])`([^`\n]+)`", without_roles(visible))
+    return "\n".join([*blocks, *quoted])
+
+
 def readme_reads(text: str) -> list[tuple[str, str]]:
     """Return chapter and name of the figures that such a file reads."""
     return [
@@ -300,7 +325,9 @@ def typed_numbers(text: str) -> Iterator[tuple[int, str]]:
     visible = list(prose(text))
     for role in roles(text):
         visible[role.begin : role.end] = _blank("".join(visible[role.begin : role.end]))
-    left = _NO_PROSE.sub(lambda match: "".join(_blank(match[0])), "".join(visible))
+    left = "".join(visible)
+    for hidden in (_NO_PROSE, _SHAPE):
+        left = hidden.sub(lambda match: "".join(_blank(match[0])), left)
     formulas = [match.span() for match in _FORMULA.finditer(left)]
     apart = _COMMAND.sub(lambda match: " " * len(match[0]), left)
     for match in _TOKEN.finditer(apart):
@@ -370,7 +397,7 @@ def setting_problem(role: Role, numerals: set[float]) -> str:
             for one in numerals
         )
     ]
-    return f"setting {', '.join(absent)}: no such number in the chapter's code" if absent else ""
+    return f"setting {', '.join(absent)}: no such number in its code" if absent else ""
 
 
 def _numerals(content: str) -> list[str]:
