@@ -172,7 +172,7 @@ def _cell_problems(cell: NotebookNode) -> Iterator[str]:
     if len(drawn) > 1 or any(SVG not in data for data in drawn):
         yield "a cell draws one figure, which is an SVG: call `use_style()` before"
     if has_tag(cell, claims.RESULTS) and not claims.results(NotebookNode(cells=[cell])):
-        yield f"the cell is tagged {claims.RESULTS} and has no figure and no line `name = number`"
+        yield f"the cell is tagged {claims.RESULTS} and hands over no number"
 
     for output in cell.outputs:
         shown = output.get("text", "") + str(output.get("data", {}).get("text/plain", ""))
@@ -200,7 +200,7 @@ def _claim_faults(root: Path, rows: Sequence[claims.Claim]) -> Iterator[Fault]:
         return  # a notebook that cannot be read is named as stale
     known = {claim.id for claim in rows}
     for name, settled in printed.items():
-        for unknown in sorted(settled.texts.keys() - known):
+        for unknown in sorted(settled.tags - known):
             yield _tag_fault(Chapter(root, name), unknown)
     for path in sorted((root / claims.FOLDER).glob("*.yml")):
         if path.stem not in printed and not (root / "notebooks" / f"{path.stem}.md").is_file():
@@ -235,9 +235,8 @@ def claim_marks(root: Path) -> dict[tuple[str, str], tuple[str, int]]:
         text, file = path.read_text(encoding="utf-8"), path.relative_to(root).as_posix()
         # Reading the others would take seconds.
         nodes = ast.parse(text).body if "pytest.mark.claim(" in text else []
-        for node in nodes:
-            marks = node.decorator_list if isinstance(node, ast.FunctionDef) else []
-            for mark in marks:
+        for node in (node for node in nodes if isinstance(node, ast.FunctionDef)):
+            for mark in node.decorator_list:
                 if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.claim":
                     for name in mark.args:
                         key = ast.literal_eval(name), f"{file}::{node.name}"

@@ -12,7 +12,6 @@ above zero speaks for the statement, and `runs`, the trainings, starts or system
 """
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
@@ -47,19 +46,12 @@ TAG, RESULTS = "claim-", "results"
 # Fewer combinations than this say little about the choices that were not made.
 FEWEST = 12
 
-_RESULT = re.compile(
-    r"(?m)^ *([A-Za-z]\w*) *= *([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?inf|nan)(?![\w.])"
-)
-
 
 @dataclass(frozen=True)
 class Settled:
-    """What an executed chapter has for the claims: what their cells printed, and its figures.
+    """What an executed chapter has for the claims: `tags`, their ids, and its figures by name."""
 
-    `texts` are by the id of the claim, `figures` by the names under which cells hand them over.
-    """
-
-    texts: Mapping[str, str]
+    tags: frozenset[str]
     figures: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -71,10 +63,9 @@ Printed = Mapping[str, Settled]
 class Claim:
     """One row of the claims table.
 
-    CONTRIBUTING.md says what each entry is; `chapter` is the name of the file. `figures` by name are
-    each `{figure: key}`, what a cell hands over under this key (of the row's chapter, or `42:key`), or a regular expression for what
-    a cell of the claim prints; those that are `stored`, all or by name, come from a stored table,
-    which no parameter of a run changes.
+    CONTRIBUTING.md says what each entry is; `chapter` is the name of the file. `figures` are, by
+    name, the keys under which cells hand them over (of the row's chapter, or `42:key`); those that are
+    `stored`, all or by name, come from a stored table, which no parameter of a run changes.
     `criterion` is a condition on them (see `parameters`), `region` one on the columns of
     `settings`; `shown` is what the page prints, with `{name}` for a figure. It and `condition` may
     read other figures of the chapter as its text does, {value}`edges[0].beta`. `line` is where the
@@ -88,7 +79,7 @@ class Claim:
     test: str
     passage: str = ""
     condition: str = ""
-    figures: Mapping[str, str | Mapping[str, str]] = field(default_factory=dict)
+    figures: Mapping[str, str] = field(default_factory=dict)
     stored: Sequence[str] = ()
     criterion: str = ""
     shown: str = ""
@@ -137,14 +128,13 @@ class Claim:
     def settled_by(self, printed: Printed) -> list[str]:
         """Return the chapters whose cells settle the row, its own first."""
         order = sorted(printed, key=self.chapter.__ne__)
-        return [name for name in order if self.id in printed[name].texts]
+        return [name for name in order if self.id in printed[name].tags]
 
     def keys(self) -> Iterator[tuple[str, str]]:
         """Yield chapter, by its number, and name of the figures that the row reads by key."""
-        for source in self.figures.values():
-            if not isinstance(source, str):
-                number, key = chapter_and_key(source["figure"])
-                yield number or self.chapter.partition("_")[0], re.split(r"[.\[]", key)[0]
+        for path in self.figures.values():
+            number, key = chapter_and_key(path)
+            yield number or self.chapter.partition("_")[0], re.split(r"[.\[]", key)[0]
         for role in roles(f"{self.shown}\n{self.condition}"):
             yield role.reads[0] or self.chapter.partition("_")[0], role.reads[1]
 
@@ -163,23 +153,19 @@ class Claim:
         figures = {name.partition("_")[0]: chapter.figures for name, chapter in printed.items()}
         own = figures.get(self.chapter.partition("_")[0], {})
         try:
-            return filled(text, file=FILE, own=own, others=lambda number: figures.get(number, {}))
+            return filled(
+                text,
+                file=claims_file(self.chapter),
+                own=own,
+                others=lambda number: figures.get(number, {}),
+            )
         except SourceError as error:
             raise SourceError([self.fault(fault.message) for fault in error.faults]) from None
 
     def read(self, printed: Printed) -> dict[str, str]:
         """Return the figures as cells gave them; those that are missing are left out."""
-        text = "".join(printed[name].texts[self.id] for name in self.settled_by(printed))
-        found = {}
-        for name, source in self.figures.items():
-            if isinstance(source, str):
-                match = re.search(source, text)
-                given = match[1] if match else None
-            else:
-                given = self._figure(source["figure"], printed)
-            if given is not None:
-                found[name] = given
-        return found
+        given = {name: self._figure(key, printed) for name, key in self.figures.items()}
+        return {name: text for name, text in given.items() if text is not None}
 
     def _figure(self, key: str, printed: Printed) -> str | None:
         """Return a number that cells handed over, as text; of an estimate its value."""
@@ -214,7 +200,7 @@ class Claim:
             state = "is met" if met else "is not met"
             problem = f"verdict {self.verdict!r}, but `{self.criterion}` {state} by {numbers}"
         except ValueError as error:
-            problem = f"{error}; cells tagged {TAG}{self.id} printed {numbers or 'no figure'}"
+            problem = f"{error}; cells handed over {numbers or 'no figure'}"
         raise SourceError([self.fault(problem)])
 
 
@@ -263,20 +249,11 @@ def _figure_problems(figures: object) -> Iterator[str]:
     if isinstance(figures, list) and all(isinstance(name, str) for name in figures):
         return
     if not isinstance(figures, dict):
-        yield f"figures must be names, or names with regular expressions, got {figures!r:.60}"
+        yield f"figures must be names, or names each with a key, got {figures!r:.60}"
         return
-    for name, pattern in figures.items():
-        if isinstance(pattern, dict):
-            if list(pattern) != ["figure"] or not isinstance(pattern["figure"], str):
-                yield f"the figure {name} must be {{figure: name}}, got {pattern!r:.60}"
-            continue
-        try:
-            groups = re.compile(pattern).groups
-        except (re.error, TypeError) as error:
-            yield f"the figure {name} has no regular expression: {error}"
-        else:
-            if groups != 1:
-                yield f"the figure {name} needs a regular expression with one group, not {groups}"
+    for name, key in figures.items():
+        if not isinstance(key, str):
+            yield f"the figure {name} must be a key, as in `{name}: slope.error`, got {key!r:.60}"
 
 
 def read_claims(root: Path) -> list[Claim]:
@@ -317,7 +294,7 @@ def _chapter_claims(root: Path, chapter: str) -> list[Claim]:
             continue
         figures = row.get("figures", {})
         if isinstance(figures, list):
-            figures = {name: {"figure": name} for name in figures}
+            figures = {name: name for name in figures}
         claim = Claim(**row | {"figures": figures, "chapter": chapter, "line": line})
         faults += map(claim.fault, claim.problems())
         claims.append(claim)
@@ -326,19 +303,11 @@ def _chapter_claims(root: Path, chapter: str) -> list[Claim]:
     return claims
 
 
-def printed_text(cell: NotebookNode) -> str:
-    """Return what a cell printed."""
-    return "".join(output.get("text", "") for output in cell.get("outputs", []))
-
-
 def claim_tags(notebook: NotebookNode) -> Settled:
-    """Return what cells tagged with claims printed, and all figures that cells handed over."""
-    printed: dict[str, str] = defaultdict(str)
-    for cell in notebook.cells:
-        for tag in cell.metadata.get("tags", []):
-            if tag.startswith(TAG):
-                printed[tag.removeprefix(TAG)] += printed_text(cell)
-    return Settled(printed, handed_over(notebook)[0])
+    """Return the claims that cells are tagged with, and all figures that cells handed over."""
+    tags = [tag for cell in notebook.cells for tag in cell.metadata.get("tags", [])]
+    mine = frozenset(tag.removeprefix(TAG) for tag in tags if tag.startswith(TAG))
+    return Settled(mine, handed_over(notebook)[0])
 
 
 def printed_by_chapter(root: Path) -> dict[str, Settled]:
@@ -374,15 +343,14 @@ def read_rows(root: Path) -> list[dict[str, Any]]:
 
 
 def results(notebook: NotebookNode, claims: Iterable[Claim] = ()) -> dict[str, str]:
-    """Return the numbers that a run of a chapter has as its results, as they were printed.
+    """Return the numbers that a run of a chapter has as its results, as text.
 
-    A cell tagged `results` hands them over, or prints them, one in a line, as `name = 1.23`; words
-    may follow. The figures of the claims that the chapter settles are among them, as `A4.slope`,
-    and `A4.met`, which is 1 where they meet the criterion of the row and 0 where not. What is read
-    from a stored table is no result of a run.
+    A cell tagged `results` hands them over. The figures of the claims that the chapter settles are
+    among them, as `A4.slope`, and `A4.met`, which is 1 where they meet the criterion of the row and
+    0 where not. What is read from a stored table is no result of a run.
     """
     tagged = [cell for cell in notebook.cells if has_tag(cell, RESULTS)]
-    found = dict(_RESULT.findall("\n".join(map(printed_text, tagged))))
+    found = {}
     for name, figure in handed_over(NotebookNode(cells=tagged))[0].items():
         value = figure["value"] if is_estimate(figure) else figure
         if isinstance(value, int | float):

@@ -14,6 +14,7 @@ from bookmaker.claims import RESULTS, Claim
 from bookmaker.figures import is_table
 from bookmaker.measured import BENCHMARKS
 from bookmaker.source import (
+    FRONT_MATTER,
     Chapter,
     chapter_figures,
     chapters,
@@ -170,7 +171,7 @@ def _page_numerals(root: Path, text: str) -> set[float]:
     They stand in the code that it shows, in that of its live figures, and in that of the benchmarks
     whose results it reads.
     """
-    code = [shown_code(_FRONT_MATTER.sub("", text))]
+    code = [shown_code(FRONT_MATTER.sub("", text))]
     names = {role.reads[1] for role in roles(text) if role.reads[0] == BENCHMARKS}
     files = {root / BENCHMARKS / f"{name}.py" for name in names}
     for name in re.findall(r"\{explorable\} (\w+)", text):

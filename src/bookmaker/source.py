@@ -39,7 +39,7 @@ from bookmaker.parameters import ParameterCell, parse_parameters
 from bookmaker.values import filled, prose, reported
 
 SOURCE = Path(__file__).resolve().parents[1]
-_FRONT_MATTER = re.compile(r"\A---\n(.*?)^---\n", re.DOTALL | re.MULTILINE)
+FRONT_MATTER = re.compile(r"\A---\n(.*?)^---\n", re.DOTALL | re.MULTILINE)
 _EQUATION_LINK = re.compile(r"\[\]\(#(eq-[\w-]+)\)")
 # Runs before anything of the package: on Colab the notebook is all there is. A folder that is
 # called like the package and lies beside the notebook has no origin.
@@ -258,7 +258,7 @@ class Chapter:
 
 def front_matter(text: str) -> dict[str, Any]:
     """Return what a source says before its text, nothing if that cannot be read."""
-    found = _FRONT_MATTER.match(text)
+    found = FRONT_MATTER.match(text)
     try:
         said = yaml.safe_load(found[1]) if found else None
     except yaml.YAMLError:
