@@ -64,8 +64,8 @@ class Claim:
     """One row of the claims table.
 
     CONTRIBUTING.md says what each entry is; `chapter` is the name of the file. `figures` are, by
-    name, the keys under which cells hand them over (of the row's chapter, or `42:key`); those that are
-    `stored`, all or by name, come from a stored table, which no parameter of a run changes.
+    name, the keys under which cells hand them over (of the row's chapter, or `42:key`); those that
+    are `stored`, all or by name, come from a stored table, which no parameter of a run changes.
     `criterion` is a condition on them (see `parameters`), `region` one on the columns of
     `settings`; `shown` is what the page prints, with `{name}` for a figure. It and `condition` may
     read other figures of the chapter as its text does, {value}`edges[0].beta`. `line` is where the

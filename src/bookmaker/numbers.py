@@ -13,6 +13,7 @@ from bookmaker.base import Fault, SourceError, write_atomically
 from bookmaker.claims import RESULTS, Claim
 from bookmaker.figures import is_table
 from bookmaker.measured import BENCHMARKS
+from bookmaker.parameters import TESTS_USE
 from bookmaker.source import (
     FRONT_MATTER,
     Chapter,
@@ -158,7 +159,8 @@ def _typed_faults(text: str, file: str) -> Iterator[Fault]:
 
 def _numerals(chapter: Chapter) -> set[float]:
     """Return the numbers in a chapter's code and in that of its folder."""
-    code = [cell.source for cell in code_cells(chapter.template)]
+    # A value that only the tests use is no setting of what the text shows.
+    code = [TESTS_USE.sub("", cell.source) for cell in code_cells(chapter.template)]
     number = chapter.name.partition("_")[0]
     folders = chapter.root.glob(f"src/compendium/c{number}_*")
     code += [path.read_text("utf-8") for folder in folders for path in sorted(folder.glob("*.py"))]

@@ -34,6 +34,7 @@ _LINE = re.compile(
     r"|one of \{(?P<choices>[^{}]*)\}|path of \{(?P<path>file|folder)\}))?"
     r"(?:; tests use (?P<small>[^=;]+?))?"
 )
+TESTS_USE = re.compile(r"; tests use [^=;\n]+$", re.MULTILINE)
 # What was probably meant to be one of those at the end.
 _ALMOST = re.compile(r"\btests use\b|\bin \[|\bin \([-\d]|\b(?:one|path) of ?[\[{(]")
 _REQUIRE = re.compile(r"^\s*# requires?\b:?(?P<condition>[^#]*)#?(?P<reason>.*)$")
