@@ -36,6 +36,7 @@ kernelspec:
   display_name: Python 3
   language: python
   name: python3
+book: {rank: main, card: {sentence: 1}, evening: How small a chapter can be}
 ---
 
 # A small chapter
@@ -52,7 +53,7 @@ kernelspec:
 :tags: [parameters]
 
 beta: float = 1.5  # inverse temperature, in [0, 10]
-count: int = 2  # how often, in [1, 100]
+count: int = 2  # how often, in [1, 100]; tests use 1
 kind: str = "flat"  # which landscape, one of {flat | steep}
 # require: kind == "flat" or count < 10  # steep is slow
 ```
@@ -63,6 +64,10 @@ from bookmaker.base import Fault
 for _ in range(count):
     print(Fault(kind, 1, f"{kind} {beta:.2f}").message)
 ```
+
+:::{admonition} In short
+Is it small? It is small.
+:::
 """
 
 SMALL_CONTENTS = """\
@@ -83,12 +88,11 @@ def write_checkout(folder: Path) -> Path:
     """Write a checkout that holds one small chapter, `01_small`, and nothing executed."""
     files = {
         "notebooks/01_small.md": SMALL_CHAPTER,
-        "tests/papermill/01_small.json": '{"count": 1, "kind": "flat"}\n',
+        "tests/chapters/test_01_small.py": "",
         "_toc.yml": SMALL_CONTENTS,
         "book/welcome.md": "# Welcome\n",
-        "book/claims.yml": "[]\n",
-        "book/passages.yml": "{}\n",
-        "book/results.md": "# Results\n\n```{cards}\n01_small: 1\n```\n",
+        "book/claims/01_small.yml": "[]\n",
+        "book/results.md": "# Results\n\n```{cards}\n```\n",
         # As long as nobody decided where the book lives.
         "pyproject.toml": '[project]\nname = "small"\n',
         "README.md": "# Small\n",

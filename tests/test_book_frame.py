@@ -12,6 +12,7 @@ import pytest
 from bookmaker.base import contents
 from bookmaker.frame import FOLDER, claim_figures, main_path
 from bookmaker.numbers import page_text
+from bookmaker.places import all_places
 from compendium.front.welcome import FIGURES, HEADS, head_tones, welcome_numbers
 from spinformer.plot.style import COLORS
 
@@ -111,22 +112,23 @@ def test_picture_of_the_heads_draws_and_tells_every_head(printed):
     assert alt.format(*told) in WELCOME
 
 
-def test_the_course_is_the_main_path_that_the_pdf_holds_and_every_chapter_has_a_card():
+def test_the_main_path_is_what_the_pdf_holds_and_the_front_page_counts():
     """Parts I to IV and the synthesis; what is below them is called further results."""
     chapters = {file for _, files in contents(ROOT) for file in files if "notebooks/" in file}
     further = {f for caption, files in contents(ROOT) if "Further" in caption for f in files}
-    course = re.findall(r"notebooks/\w+", WELCOME.split("**A course.**")[1].split("\n")[0])
+    places = all_places(ROOT)
+    course = [f"notebooks/{place.name}" for place in places if place.rank == "main"]
     pages = main_path(ROOT)
     assert pages[:2] + pages[-1:] == ["book/welcome", "book/part1", "notebooks/51_synthesis"]
     assert [page for page in pages if page in chapters] == course
     assert set(course) == chapters - further
     assert len(course) == 22
     assert "The twenty-two chapters" in WELCOME
-    results = (ROOT / "book" / "results.md").read_text()
-    cards = re.findall(r"^(\w+): \d", results, flags=re.M)
-    assert sorted(cards) == sorted(Path(chapter).name for chapter in chapters)
-    for chapter, figure in re.findall(r"^(\w+): \d (fig-\S+)", results, flags=re.M):
-        assert f"name: {figure}\n" in (ROOT / "notebooks" / f"{chapter}.md").read_text(), chapter
+    assert "Twenty-two chapters" in (ROOT / "book" / "results.md").read_text(encoding="utf-8")
+    # With the page that opens Part I.
+    assert len([place for place in places if place.evening]) == 6
+    assert "The seven pages below" in WELCOME
+    assert all(place.figure for place in places)
 
 
 def test_scales_that_the_front_page_names():

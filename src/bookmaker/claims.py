@@ -261,11 +261,8 @@ def read_claims(root: Path) -> list[Claim]:
     claims: dict[str, Claim] = {}
     faults: list[Fault] = []
     for path in sorted((root / FOLDER).glob("*.yml")):
-        try:
-            found = _chapter_claims(root, path.stem)
-        except SourceError as error:
-            faults += error.faults
-            continue
+        found, problems = _chapter_claims(root, path.stem)
+        faults += problems
         for claim in found:
             if first := claims.get(claim.id):
                 place = f"{claims_file(first.chapter)}:{first.line}"
@@ -281,12 +278,15 @@ def claims_file(chapter: str) -> str:
     return f"{FOLDER}/{chapter}.yml"
 
 
-def _chapter_claims(root: Path, chapter: str) -> list[Claim]:
-    """Return the rows of one chapter; SourceError that names every row with a fault."""
+def _chapter_claims(root: Path, chapter: str) -> tuple[list[Claim], list[Fault]]:
+    """Return the rows of one chapter, and what is wrong with its file and with each of them."""
     file = claims_file(chapter)
     claims: list[Claim] = []
     faults: list[Fault] = []
-    rows, lines = read_yaml(root, file, list)
+    try:
+        rows, lines = read_yaml(root, file, list)
+    except SourceError as error:
+        return [], error.faults
     for row, line in zip(rows, lines, strict=True):
         if problems := list(_form_problems(row)):
             name = row.get("id") if isinstance(row, dict) else "a row"
@@ -298,9 +298,7 @@ def _chapter_claims(root: Path, chapter: str) -> list[Claim]:
         claim = Claim(**row | {"figures": figures, "chapter": chapter, "line": line})
         faults += map(claim.fault, claim.problems())
         claims.append(claim)
-    if faults:
-        raise SourceError(faults)
-    return claims
+    return claims, faults
 
 
 def claim_tags(notebook: NotebookNode) -> Settled:
