@@ -28,6 +28,7 @@ collect_ignore = ["conftest.py", "data"]
 # Imports something of the package that needs no large library: its kernel starts in a second.
 SMALL_CHAPTER = """\
 ---
+book: {rank: main, card: {sentence: 1}, evening: How small a chapter can be}
 jupytext:
   text_representation:
     extension: .md
@@ -36,7 +37,6 @@ kernelspec:
   display_name: Python 3
   language: python
   name: python3
-book: {rank: main, card: {sentence: 1}, evening: How small a chapter can be}
 ---
 
 # A small chapter

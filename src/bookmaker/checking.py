@@ -82,9 +82,10 @@ def _contents_faults(root: Path) -> Iterator[Fault]:
     """Yield the line of the contents that is not what the chapters' front matter says."""
     text = _text(root, CONTENTS)
     try:
-        made = contents_text(text, all_places(root))
+        places = all_places(root)
     except SourceError:
         return  # a chapter without its place is named as such
+    made = contents_text(text, places)
     for line, (there, wanted) in enumerate(
         zip_longest(text.splitlines(), made.splitlines(), fillvalue=""), start=1
     ):
