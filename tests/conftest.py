@@ -41,6 +41,10 @@ kernelspec:
 
 # A small chapter
 
+:::{admonition} In short
+Is it small? It is small.
+:::
+
 **Builds on** nothing. **Leads to** nothing.
 
 ```{code-cell} ipython3
@@ -64,10 +68,6 @@ from bookmaker.base import Fault
 for _ in range(count):
     print(Fault(kind, 1, f"{kind} {beta:.2f}").message)
 ```
-
-:::{admonition} In short
-Is it small? It is small.
-:::
 """
 
 SMALL_CONTENTS = """\

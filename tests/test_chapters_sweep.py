@@ -316,7 +316,7 @@ def test_a_table_of_points_that_end_in_every_way(chapter, call):
     assert good["double"] == "2.0"
     assert float(good["seconds"]) > 0
     assert good["versions"].startswith("python ")
-    assert raised["error"] == "notebooks/01_small.md:46: ValueError: seven"
+    assert raised["error"] == "notebooks/01_small.md:51: ValueError: seven"
     assert "the kernel died in this cell" in died["error"]
     assert Counter((chapter.root / "log").read_text().split()) == {"1": 1, "7": 1, "8": 3}
     names = {path.stem for path in (folder / POINTS).glob("*.ipynb")}

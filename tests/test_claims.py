@@ -195,7 +195,8 @@ def test_two_rows_of_one_statement_are_named_with_both_places(rows):
     with pytest.raises(SourceError) as caught:
         rows(small(), chapter="02_other")
     assert str(caught.value) == (
-        "book/claims/02_other.yml:1: A1: there are two rows, the other is book/claims/01_small.yml:1"
+        "book/claims/02_other.yml:1: A1: there are two rows, "
+        "the other is book/claims/01_small.yml:1"
     )
 
 

@@ -62,11 +62,6 @@ MARKED = """import pytest
 def test_small():
     pass
 """
-BOX = """
-:::{admonition} In short
-It rises.
-:::
-"""
 
 
 def cell(code, tags=""):
@@ -80,7 +75,7 @@ def source(text):
         "  name: python3\n---", "  name: python3\nnumbers: by-name\ncited: {a2020b: [0.7]}\n---"
     )
     text = text.replace("# A small chapter", "# A small chapter of slope {value}`slope:.2f`")
-    return text + cell(CELL) + cell(TABLE) + TEXT + BOX
+    return text + cell(CELL) + cell(TABLE) + TEXT
 
 
 @pytest.fixture(scope="module")
@@ -231,7 +226,7 @@ def test_numbers_of_another_chapter_follow_it(book, call):
     start = other.index("```{code-cell} ipython3\n---")
     other = other[:start].replace("{value}`slope:.2f`", "{value}`01:slope:.2f`")
     (book / "notebooks" / "02_other.md").write_text(
-        other + cell("print(1)") + BOX + "\nThere the share is {value}`01:share.value:.3f`.\n",
+        other + cell("print(1)") + "\nThere the share is {value}`01:share.value:.3f`.\n",
         encoding="utf-8",
     )
     (book / "book/claims/02_other.yml").write_text("[]\n")
