@@ -25,7 +25,7 @@ from compendium.c15_demonstrations.boundary import spinodal
 from compendium.c23_anatomy import study
 from compendium.c23c_real_layer.study import mixing_terms
 from compendium.c25_driven.study import critical_beta
-from compendium.c33g_escapes.study import ESCAPES, escape_law
+from compendium.c33b_lifetimes.finite_size_escapes import ESCAPES, escape_law
 from compendium.c35_other_tokens.letters import LetterNetwork
 from compendium.c35_other_tokens.study import ATTENTION, BETA, site_information
 from compendium.c36_learning_through_the_limit.learning import one_bit

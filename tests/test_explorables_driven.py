@@ -418,7 +418,9 @@ def test_the_branches_are_maxima_of_the_package(run, case):
             assert points
             for point in points:
                 system = ising(couplings, fields, float(beta))
-                wanted = solve_mean_field(**system, method=method, start=np.array(point["m"]))
+                # A solution above the bound on ln Z is told as diverged; it is one of the equations.
+                start = np.array(point["m"])
+                wanted = solve_mean_field(**system, method=method, start=start, throw=False)
                 np.testing.assert_allclose(point["m"], wanted.magnetization, atol=1e-7)
                 assert point["logZ"] == pytest.approx(float(wanted.log_partition), abs=1e-9)
                 assert wanted.stable

@@ -242,7 +242,7 @@ def layers_of_the_page():
     """The three layers that book/use.md makes, by the names it gives them, and its words."""
     page = (Path(__file__).parents[1] / "book" / "use.md").read_text(encoding="utf-8")
     section = page.partition("## A layer in your own model")[2].partition("\n## ")[0]
-    (code,) = re.findall(r"^```python\n(.*?)^```", section, re.M | re.S)
+    code, *_ = re.findall(r"^```python\n(.*?)^```", section, re.M | re.S)
     kept: dict[str, nn.Module] = {}
     scope = {"keep": kept}
     # The page gives one name to three layers, one after the other.

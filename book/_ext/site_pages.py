@@ -35,7 +35,7 @@ from spinformer.plot.vector import figure_svg
 
 PACKAGES = ("spinformer", "compendium", "bookmaker")
 # Checks of arguments and compiled inner loops, which nobody calls from outside.
-_INTERNAL = re.compile(r"\.(\w*inputs|kernels|checks|_\w+|__main__)(\.|$)")
+_INTERNAL = re.compile(r"\.(\w*inputs|\w*kernels|checks|_\w+|__main__)(\.|$)")
 _CHAPTER = re.compile(r"\{chapter\}`(\w+)`")
 # What a reader may change is always seen; what is not shown at all need not be folded.
 _OPEN = {"show-input", "parameters", "injected-parameters", "remove-cell", "remove-input"}

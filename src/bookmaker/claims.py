@@ -29,6 +29,7 @@ from bookmaker.tables import OUTCOME, read_columns
 from bookmaker.values import (
     filled,
     handed_over,
+    reported,
     resolve,
     roles,
     typed_numbers,
@@ -49,7 +50,10 @@ FEWEST = 12
 
 @dataclass(frozen=True)
 class Settled:
-    """What an executed chapter has for the claims: `tags`, their ids, and its figures by name."""
+    """What an executed chapter has for the claims: `tags`, their ids, and what it reads by name.
+
+    `figures` are those that cells handed over, and the parameters.
+    """
 
     tags: frozenset[str]
     figures: Mapping[str, Any] = field(default_factory=dict)
@@ -302,10 +306,10 @@ def _chapter_claims(root: Path, chapter: str) -> tuple[list[Claim], list[Fault]]
 
 
 def claim_tags(notebook: NotebookNode) -> Settled:
-    """Return the claims that cells are tagged with, and all figures that cells handed over."""
+    """Return the claims that cells are tagged with, and what the text can read by name."""
     tags = [tag for cell in notebook.cells for tag in cell.metadata.get("tags", [])]
     mine = frozenset(tag.removeprefix(TAG) for tag in tags if tag.startswith(TAG))
-    return Settled(mine, handed_over(notebook)[0])
+    return Settled(mine, reported(notebook))
 
 
 def printed_by_chapter(root: Path) -> dict[str, Settled]:

@@ -104,6 +104,7 @@ def test_attractors_coexist_at_19_of_20_seeds():
 
 def test_labels_of_the_six_values_are_those_that_the_text_reports():
     text = (ROOT / "notebooks" / "33_phase_transitions.md").read_text("utf-8")
+    text = re.sub(r"\{setting\}`([\d.]+)`", r"\1", text)
     [[cycle, *tori, hot]] = re.findall(
         r"([\d.]+) is called periodic, ([\d.]+) and ([\d.]+) quasi-periodic, "
         r"and (.*) chaotic \(C10\)",

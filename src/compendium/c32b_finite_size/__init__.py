@@ -1,1 +1,1 @@
-"""How the average over tokens of N bits deviates from its mean-field limit."""
+"""Finite networks: deviation from the mean field, closure, stationary law, exponents."""

@@ -1,1 +1,1 @@
-"""How long the chaos of the document's network lasts: three tables and their live counterparts."""
+"""How long chaos lasts, what slows it, and escapes from cycles by the noise of finite N."""

@@ -25,9 +25,9 @@ import numpy as np
 from spinformer.core.checks import check_array, check_instance, check_integer, check_real
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate
-from spinformer.dmft import kernels
-from spinformer.dmft.ensemble import Ensemble, Parameters
-from spinformer.dmft.kernels import LANES, Block, Clock
+from spinformer.dmft.ensemble import Ensemble, Parameters, kernels_of
+from spinformer.dmft.kernel_inputs import Block, Clock
+from spinformer.dmft.kernels import smallest_period as search_period
 from spinformer.dmft.lyapunov import growth_jump, lyapunov_spectrum
 from spinformer.dmft.network import OUTPUT, AttentionNetwork, Context
 
@@ -141,7 +141,7 @@ def find_period(orbit: np.ndarray, *, longest: int, distance: float = 1e-7) -> i
     check_integer("steps of orbit", len(orbit), low=2)
     longest = check_integer("longest", longest, low=1, high=len(orbit) // 2)
     distance = check_real("distance", distance, low=0.0)
-    return int(kernels.smallest_period(np.ascontiguousarray(orbit), longest, distance))
+    return int(search_period(np.ascontiguousarray(orbit), longest, distance))
 
 
 def _classify(
@@ -223,7 +223,8 @@ def find_attractors(
     weights = bump_weights(kept // 2)
 
     def task(block: Block, clock: Clock) -> tuple[Clock, tuple[np.ndarray, ...]]:
-        histogram, section = np.zeros((2, LANES, bins), dtype=np.uint32)
+        kernels = kernels_of(block)
+        histogram, section = np.zeros((2, ensemble.lanes, bins), dtype=np.uint32)
         sums, overlap = kernels.aligned(2, ensemble.features), kernels.aligned(ensemble.features)
         clock = kernels.survey(
             kept, histogram, section, sums, weights, _PLANE, 1.0 / reach, overlap, block, clock
@@ -231,9 +232,7 @@ def find_attractors(
         orbit = kernels.aligned(2 * limit.longest, ensemble.features)
         clock = kernels.record(orbit, 1, block, clock)
         lanes = np.ascontiguousarray(np.moveaxis(orbit, -1, 0))
-        period = [
-            kernels.smallest_period(lane, limit.longest, limit.distance * unit) for lane in lanes
-        ]
+        period = [search_period(lane, limit.longest, limit.distance * unit) for lane in lanes]
         return clock, (histogram.T, section.T, sums, np.array(period))
 
     ensemble.advance(transient)

@@ -1,23 +1,34 @@
 """Many mean-field systems at once: memory, threads, and nothing else.
 
-An `Ensemble` lays independent systems out in blocks of `LANES`, keeps their state, and runs kernels
-over the blocks with threads, which no result feels.
+An `Ensemble` lays independent systems out in blocks, of 8 lanes if they are few, else of 64, keeps
+their state, and runs kernels over the blocks with threads. No result depends on lanes or threads.
 """
 
 import math
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Required, TypedDict
+from typing import Any, Required, TypedDict
 
 import numpy as np
 
 from spinformer.core.checks import check_function, check_integer
-from spinformer.dmft import kernels
-from spinformer.dmft.kernels import LANES, SOURCE, Block, Clock, aligned
+from spinformer.dmft import kernels, narrow_kernels
+from spinformer.dmft.kernel_inputs import Block, Clock
+from spinformer.dmft.kernels import SOURCE
 from spinformer.dmft.network import AttentionNetwork, Context, fitting, parameters
 
 _Task = Callable[[Block, Clock], tuple[Clock, tuple[np.ndarray, ...]]]
+_CORES = os.cpu_count() or 1
+# By the number of lanes.
+_KERNELS: dict[int, Any] = {module.LANES: module for module in (kernels, narrow_kernels)}
+# A step of a wide block takes a little longer than one of three narrow ones.
+_FEW = 3 * narrow_kernels.LANES
+
+
+def kernels_of(block: Block) -> Any:
+    """The kernels for as many lanes as a block has: `kernels` or `narrow_kernels`."""
+    return _KERNELS[block.beta.size]
 
 
 class Parameters(TypedDict, total=False):
@@ -55,22 +66,30 @@ class Ensemble:
     ) -> None:
         contexts, position = fitting(network, context)
         *values, self._batch = parameters(network, beta, gamma, epsilon, batch=contexts.shape[:-2])
-        threads = os.cpu_count() or 1 if threads is None else threads
-        self.threads = check_integer("threads", threads, low=1)
-        self.blocks = -(-math.prod(self._batch) // LANES)
+        self.threads = check_integer("threads", _CORES if threads is None else threads, low=1)
+        self._systems = math.prod(self._batch)
+        compiled = narrow_kernels if self._systems <= _FEW else kernels
+        self.lanes, self._aligned = compiled.LANES, compiled.aligned
+        self.blocks = -(-self._systems // self.lanes)
+        # The system in each lane; the last one is repeated.
+        places = np.arange(self.blocks * self.lanes).reshape(self.blocks, self.lanes)
+        self._filled = np.minimum(places, self._systems - 1)
         self.features, self.window = network.features, network.context
         self.clock = Clock(0, position)
-        weights = [*network.hidden_units(), network.position_overlaps()]
-        weights = [np.ascontiguousarray(array) for array in weights]
-        self._ring = aligned(self.blocks, self.window, 4, self.features)
+        weights = network.compiled_weights
+        self._ring = self._aligned(self.blocks, self.window, 4, self.features)
         self._ring[:, self.slots(), SOURCE] = self._lanes(contexts, self.window, self.features)
         units, groups = len(weights[0]), len(weights[2])
         scratch = ((units,), (self.window, units + groups), (self.window + 1,))
+        # β, γ and ε side by side, so that they are laid out at once.
+        own = np.empty((*self._batch, len(values)))
+        for number, value in enumerate(values):
+            own[..., number] = value
         self._blocks = [
-            Block(ring, *(aligned(*shape) for shape in scratch), *own, *weights)
-            for ring, *own in zip(self._ring, *map(self._lanes, values), strict=True)
+            Block(ring, *(self._aligned(*shape) for shape in scratch), *rows, *weights)
+            for ring, rows in zip(self._ring, self._lanes(own, len(values)), strict=True)
         ]
-        self.run(lambda block, clock: (kernels.warm(block, clock) or clock, ()))
+        self.run(lambda block, clock: (compiled.warm(block, clock) or clock, ()))
 
     # ---- layout
 
@@ -81,16 +100,15 @@ class Ensemble:
     def _lanes(self, value: np.ndarray, *own: int) -> np.ndarray:
         """A value of the batch, its own axes last → (blocks, ..., lanes), the last repeated."""
         systems = np.broadcast_to(value, (*self._batch, *own)).reshape(-1, *own)
-        filled = np.minimum(np.arange(self.blocks * LANES), len(systems) - 1)
-        result = aligned(self.blocks, *own)
-        result[...] = np.moveaxis(systems[filled].reshape(self.blocks, LANES, *own), 1, -1)
+        result = self._aligned(self.blocks, *own)
+        result[...] = systems[self._filled].transpose(0, *range(2, 2 + len(own)), 1)
         return result
 
     def _gather(self, parts: Sequence[np.ndarray]) -> np.ndarray:
         """Per-block arrays (..., lanes) → the batch's axes first."""
         stacked = np.moveaxis(np.stack(parts), -1, 1)
-        systems = stacked.reshape(self.blocks * LANES, *stacked.shape[2:])
-        systems = systems[: math.prod(self._batch)]
+        systems = stacked.reshape(self.blocks * self.lanes, *stacked.shape[2:])
+        systems = systems[: self._systems]
         return np.ascontiguousarray(systems).reshape((*self._batch, *systems.shape[1:]))
 
     # ---- running
@@ -108,7 +126,8 @@ class Ensemble:
         def work(block: Block) -> tuple[Clock, tuple[np.ndarray, ...]]:
             return task(block, self.clock)
 
-        threads = min(self.threads, self.blocks)
+        # Narrow blocks are so few that a thread for each would take longer to start than to run.
+        threads = 1 if self._systems <= _FEW else min(self.threads, self.blocks)
         if threads == 1:
             # A single system's return map is asked for thousands of times: no thread for each.
             results = list(map(work, self._blocks))
@@ -126,7 +145,7 @@ class Ensemble:
     def advance(self, steps: int) -> None:
         """Run `steps` steps, keeping nothing but the state."""
         if check_integer("steps", steps, low=0):
-            self.run(lambda block, clock: (kernels.advance(steps, block, clock), ()))
+            self.run(lambda block, clock: (kernels_of(block).advance(steps, block, clock), ()))
 
     def record(self, steps: int, *, every: int = 1) -> np.ndarray:
         """Semantic m^o, factor 1 − ε included, of `steps` tokens, every `every`-th one.
@@ -137,8 +156,8 @@ class Ensemble:
         every = check_integer("every", every, low=1)
 
         def task(block: Block, clock: Clock) -> tuple[Clock, tuple[np.ndarray, ...]]:
-            out = np.empty((steps, self.features, LANES))
-            return kernels.record(out, every, block, clock), (out,)
+            out = np.empty((steps, self.features, self.lanes))
+            return kernels_of(block).record(out, every, block, clock), (out,)
 
         return self.run(task)[0]
 

@@ -15,7 +15,7 @@ of `push` (`spinformer.dmft.mean_field.torch_step`).
 import math
 import operator
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
@@ -23,9 +23,11 @@ from numba import njit, types
 from numba.core.cgutils import get_or_insert_function
 from numba.extending import intrinsic, models, overload, register_model
 
+from spinformer.dmft.kernel_inputs import Block, Clock, TangentFrame
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE
 
-LANES = 64
+# 64, unless this file is executed for another width, as `narrow_kernels` does.
+LANES: int = globals().get("LANES", 64)
 # Lengths below this count as an exact zero of the tangent map; log 0 is replaced by its log.
 _ZERO_LENGTH = 1e-140
 # A direction of the frame shorter than this, in units of its length before the others were taken
@@ -41,8 +43,16 @@ _ONE = 4607182418800017408  # the bits of 1.0
 
 # Kernels allocate nothing, so that arrays need no reference counts, which cost a third of the time.
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "_nrt": False}
-# Without the interpreter's lock, division as in NumPy, and the result kept on disk.
-_kernel: Any = njit(nogil=True, cache=True, **_OPTIONS)
+
+
+def _kernel(function: Callable[..., Any]) -> Any:
+    """Compile without the interpreter's lock, division as in NumPy, and keep the result on disk."""
+    # Numba keeps it by source file, name, bytecode and argument types, none of which tells how
+    # many lanes there are: without them in the name one width would be given the other's code.
+    function.__qualname__ += f"_{LANES}_lanes"
+    return njit(nogil=True, cache=True, **_OPTIONS)(function)
+
+
 # As a part of every kernel that calls it: a call would copy all of a `Block`.
 _inlined: Any = njit(forceinline=True, **_OPTIONS)
 # Given by the machine instructions that it stands for.
@@ -56,7 +66,7 @@ class _Lanes(types.Type):
     """The type of `LANES` doubles that move together."""
 
 
-_lanes = _Lanes("lanes")
+_lanes = _Lanes(f"lanes{LANES}")
 _VECTOR = ir.VectorType(ir.DoubleType(), LANES)
 
 register_model(_Lanes)(lambda manager, kind: models.PrimitiveModel(manager, kind, _VECTOR))
@@ -225,39 +235,6 @@ def aligned(*shape: int) -> np.ndarray:
     memory = np.zeros(size + 8)
     first = -memory.ctypes.data // 8 % 8
     return memory[first : first + size].reshape(*shape, LANES)
-
-
-class Block(NamedTuple):
-    """`LANES` systems of one network: state, scratch memory, parameters, weights; last axis W.
-
-    ring: (T, 4, P, W), of each token in the window the attention vector that it is made from and
-        its value, query (γ included) and key, written round and round.
-    hidden: (U, W), (1 − ε) tanh(β w_u·A) of the newest token. steep: (T, U + groups, W), slope of
-        the hidden units of each token; with letters the shares of their classes.
-    weight: (T + 1, W), softmax weights by age, not normalized, and the inverse of their sum.
-    beta, gamma, epsilon: (W,).
-    patterns, readout, degeneracy, drive: `AttentionNetwork.hidden_units()` and
-        `AttentionNetwork.position_overlaps()`.
-    """
-
-    ring: np.ndarray
-    hidden: np.ndarray
-    steep: np.ndarray
-    weight: np.ndarray
-    beta: np.ndarray
-    gamma: np.ndarray
-    epsilon: np.ndarray
-    patterns: np.ndarray
-    readout: np.ndarray
-    degeneracy: np.ndarray
-    drive: np.ndarray
-
-
-class Clock(NamedTuple):
-    """The slot of the newest attention vector, and the position of the token that it makes."""
-
-    cursor: int
-    position: int
 
 
 @_inlined
@@ -453,31 +430,7 @@ def smallest_period(orbit, largest, distance):
 # ---- tangent maps
 
 
-class _Frame(NamedTuple):
-    """k tangent vectors of a block, what became of their lengths, and memory to push them.
-
-    vectors: (k, T·P, W), components in the order of the ring: slot · P + feature.
-    mantissa, exponent: (k, W), growth so far = mantissa · 2^exponent. lost: (k, W), how many
-        lengths were below `_ROUNDING_LENGTH`. whole: (k, W), squares of the lengths before the
-        frame is orthonormalized.
-    units (T, U, W), mean (U, W), query (P, W), score (T, W): changes along one vector, of the
-        hidden units by age, of their average over the window, of query and scores.
-    pull: (U, W), of a score by the units of its key, the same for every vector.
-    """
-
-    vectors: np.ndarray
-    mantissa: np.ndarray
-    exponent: np.ndarray
-    lost: np.ndarray
-    whole: np.ndarray
-    units: np.ndarray
-    mean: np.ndarray
-    query: np.ndarray
-    score: np.ndarray
-    pull: np.ndarray
-
-
-def frame(block: Block, start: np.ndarray) -> _Frame:
+def frame(block: Block, start: np.ndarray) -> TangentFrame:
     """Tangent vectors (k, T·P), the same in every lane, nothing of which is grown or lost yet."""
     count, units = len(start), len(block.patterns)
     context, _, features = block.ring.shape[:3]
@@ -486,7 +439,7 @@ def frame(block: Block, start: np.ndarray) -> _Frame:
     exponent, lost = np.zeros((2, count, LANES), dtype=np.int64)
     shapes = ((count,), (context, units), (units,), (features,), (context,), (units,))
     scratch = (aligned(*shape) for shape in shapes)
-    return _Frame(vectors, aligned(count) + 1.0, exponent, lost, *scratch)
+    return TangentFrame(vectors, aligned(count) + 1.0, exponent, lost, *scratch)
 
 
 @_inlined

@@ -26,9 +26,8 @@ import numpy as np
 from spinformer.core.checks import check_array, check_integer
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate
-from spinformer.dmft import kernels
-from spinformer.dmft.ensemble import Ensemble, Parameters
-from spinformer.dmft.kernels import LANES, Block, Clock
+from spinformer.dmft.ensemble import Ensemble, Parameters, kernels_of
+from spinformer.dmft.kernel_inputs import Block, Clock
 from spinformer.dmft.network import AttentionNetwork, Context
 
 # Stretches of the steps that are averaged, from which errors are taken.
@@ -104,10 +103,11 @@ def lyapunov_spectrum(
     axes = np.linalg.qr(np.random.default_rng(0).normal(size=(dimension, count)))[0]
 
     def task(block: Block, clock: Clock) -> tuple[Clock, tuple[np.ndarray, ...]]:
+        kernels = kernels_of(block)
         frame = kernels.frame(block, axes.T)
         clock = kernels.push(align, every, frame, block, clock)
         frame.lost[:] = 0
-        growth = np.empty((batches, count, LANES))
+        growth = np.empty((batches, count, ensemble.lanes))
         for n, length in enumerate(lengths):
             frame.mantissa[:], frame.exponent[:] = 1.0, 0
             clock = kernels.push(length, every, frame, block, clock)
@@ -212,6 +212,7 @@ def returned(
     axes = np.eye(dimension)[ring()]
 
     def task(block: Block, clock: Clock) -> tuple[Clock, tuple[np.ndarray, ...]]:
+        kernels = kernels_of(block)
         frame = kernels.frame(block, axes)
         return kernels.push(steps, 0, frame, block, clock), (frame.vectors,)
 

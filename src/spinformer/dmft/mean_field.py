@@ -66,9 +66,20 @@ def tokens(
     """
     attention, position = fitting(network, context)
     beta, _, share, _ = parameters(network, beta, None, epsilon, batch=attention.shape[:-2])
+    return _tokens(network, attention, position, beta=beta, share=share)
+
+
+def _tokens(
+    network: AttentionNetwork,
+    attention: np.ndarray,
+    position: int,
+    *,
+    beta: np.ndarray,
+    share: np.ndarray,
+) -> np.ndarray:
     semantic = network.mean_overlaps(attention, beta=beta[..., None])
     positions = position - np.arange(network.context)
-    return network.placed(semantic, positions, epsilon=share[..., None, None, None])
+    return network._placed(semantic, positions, share[..., None, None, None])
 
 
 def softmax_weights(
@@ -99,6 +110,10 @@ def attend(window: np.ndarray, *, gamma: float | np.ndarray, newest: int = 0) ->
     window = check_array("window", window, shape=(..., "n", 4, "P"), low=-far, high=far)
     gamma = check_array("gamma", gamma, low=0.0, high=LARGEST)
     newest = check_choice("newest", newest, (0, -1))
+    return _attend(window, gamma=gamma, newest=newest)
+
+
+def _attend(window: np.ndarray, *, gamma: np.ndarray, newest: int = 0) -> np.ndarray:
     weight = softmax_weights(window, gamma=gamma, newest=newest)
     return np.einsum("...t,...ta->...a", weight, window[..., VALUE, :])
 
@@ -125,7 +140,8 @@ def step(
     )
     attention = np.broadcast_to(attention, (*batch, *attention.shape[-2:]))
     made = network.mean_overlaps(attention[..., 0, :], beta=beta)
-    newest = attend(tokens(network, context, beta, epsilon=share), gamma=gamma)
+    window = _tokens(network, context.attention, position, beta=beta, share=share)
+    newest = _attend(window, gamma=gamma)
     following = np.concatenate([newest[..., None, :], attention[..., :-1, :]], axis=-2)
     semantic = (1.0 - share[..., None]) * made[..., OUTPUT, :]
     return Context(following, (position + 1) % network.positions), semantic

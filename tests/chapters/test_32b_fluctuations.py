@@ -9,8 +9,8 @@ from scipy.optimize import brentq
 from scipy.stats import ttest_1samp
 
 from compendium.c32_paths_to_mean_fields.functional import propagate
+from compendium.c32b_finite_size import fluctuations as study
 from compendium.c32b_finite_size.study import follow_limit
-from compendium.c32c_fluctuations import study
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.finite_size import generate, semantic_overlaps, token_states
 from spinformer.dmft.lyapunov import lyapunov_spectrum

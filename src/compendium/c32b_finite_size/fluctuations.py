@@ -231,7 +231,7 @@ def BREAKS(start: int) -> Rows:
 
 
 @stored(
-    "laws",
+    "stationary",
     sorted(
         grid(regime=_LAWS, exponent=(2.0, 3.0, 4.0, 5.0, 6.0, 7.0), seed=(0, 1)),
         key=itemgetter("seed"),

@@ -6,8 +6,8 @@ from known_networks import COIN
 from scipy.optimize import brentq, minimize
 from scipy.stats import binom, kstest
 
-from compendium.c33g_escapes import study
-from compendium.c33g_escapes.study import least_action, path_action
+from compendium.c33b_lifetimes import finite_size_escapes as study
+from compendium.c33b_lifetimes.finite_size_escapes import least_action, path_action
 from compendium.common.lifetimes import lifetime_estimate
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.finite_size import mean_path, token_states

@@ -1,1 +1,0 @@
-"""Corrections to the mean field of a finite network: bias, closure, stationary law, exponents."""
