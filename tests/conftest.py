@@ -28,6 +28,7 @@ collect_ignore = ["conftest.py", "data"]
 # Imports something of the package that needs no large library: its kernel starts in a second.
 SMALL_CHAPTER = """\
 ---
+book: {rank: main, card: {sentence: 1}, evening: How small a chapter can be}
 jupytext:
   text_representation:
     extension: .md
@@ -39,6 +40,10 @@ kernelspec:
 ---
 
 # A small chapter
+
+:::{admonition} In short
+Is it small? It is small.
+:::
 
 **Builds on** nothing. **Leads to** nothing.
 
@@ -52,7 +57,7 @@ kernelspec:
 :tags: [parameters]
 
 beta: float = 1.5  # inverse temperature, in [0, 10]
-count: int = 2  # how often, in [1, 100]
+count: int = 2  # how often, in [1, 100]; tests use 1
 kind: str = "flat"  # which landscape, one of {flat | steep}
 # require: kind == "flat" or count < 10  # steep is slow
 ```
@@ -83,12 +88,11 @@ def write_checkout(folder: Path) -> Path:
     """Write a checkout that holds one small chapter, `01_small`, and nothing executed."""
     files = {
         "notebooks/01_small.md": SMALL_CHAPTER,
-        "tests/papermill/01_small.json": '{"count": 1, "kind": "flat"}\n',
+        "tests/chapters/test_01_small.py": "",
         "_toc.yml": SMALL_CONTENTS,
         "book/welcome.md": "# Welcome\n",
-        "book/claims.yml": "[]\n",
-        "book/passages.yml": "{}\n",
-        "book/results.md": "# Results\n\n```{cards}\n01_small: 1\n```\n",
+        "book/claims/01_small.yml": "[]\n",
+        "book/results.md": "# Results\n\n```{cards}\n```\n",
         # As long as nobody decided where the book lives.
         "pyproject.toml": '[project]\nname = "small"\n',
         "README.md": "# Small\n",

@@ -14,6 +14,7 @@ from bookmaker.base import contents
 from bookmaker.claims import read_claims
 from bookmaker.frame import FOLDER, claim_figures, main_path
 from bookmaker.numbers import chapter_faults, page_faults, page_text
+from bookmaker.places import all_places
 from bookmaker.source import Chapter
 from compendium.front.welcome import FIGURES, HEADS, head_tones, welcome_numbers
 from spinformer.plot.style import COLORS
@@ -114,22 +115,23 @@ def test_picture_of_the_heads_draws_and_tells_every_head(printed):
     assert alt.format(*told) in WELCOME
 
 
-def test_the_course_is_the_main_path_that_the_pdf_holds_and_every_chapter_has_a_card():
+def test_the_main_path_is_what_the_pdf_holds_and_the_front_page_counts():
     """Parts I to IV and the synthesis; what is below them is called further results."""
     chapters = {file for _, files in contents(ROOT) for file in files if "notebooks/" in file}
     further = {f for caption, files in contents(ROOT) if "Further" in caption for f in files}
-    course = re.findall(r"notebooks/\w+", WELCOME.split("**A course.**")[1].split("\n")[0])
+    places = all_places(ROOT)
+    course = [f"notebooks/{place.name}" for place in places if place.rank == "main"]
     pages = main_path(ROOT)
     assert pages[:2] + pages[-1:] == ["book/welcome", "book/part1", "notebooks/51_synthesis"]
     assert [page for page in pages if page in chapters] == course
     assert set(course) == chapters - further
     assert len(course) == 22
     assert "The twenty-two chapters" in WELCOME
-    results = (ROOT / "book" / "results.md").read_text()
-    cards = re.findall(r"^(\w+): \d", results, flags=re.M)
-    assert sorted(cards) == sorted(Path(chapter).name for chapter in chapters)
-    for chapter, figure in re.findall(r"^(\w+): \d (fig-\S+)", results, flags=re.M):
-        assert f"name: {figure}\n" in (ROOT / "notebooks" / f"{chapter}.md").read_text(), chapter
+    assert "Twenty-two chapters" in (ROOT / "book" / "results.md").read_text(encoding="utf-8")
+    # With the page that opens Part I.
+    assert len([place for place in places if place.evening]) == 6
+    assert "The seven pages below" in WELCOME
+    assert all(place.figure for place in places)
 
 
 def test_scales_that_the_front_page_names():
@@ -160,14 +162,16 @@ def test_chapters_that_build_on_one_another_say_so_both_ways_and_none_builds_on_
 
 @pytest.fixture
 def links(tmp_path):
-    """The checkout as links, but for README and the folder of the pages, whose files are links."""
+    """The checkout as links, but for README and the folders of the pages and of the claims."""
     for path in ROOT.iterdir():
         if path.name not in ("book", "README.md", ".git"):
             (tmp_path / path.name).symlink_to(path)
     shutil.copy(ROOT / "README.md", tmp_path)
-    (tmp_path / "book").mkdir()
-    for path in (ROOT / "book").iterdir():
-        (tmp_path / "book" / path.name).symlink_to(path)
+    for folder in ("book", "book/claims"):
+        (tmp_path / folder).mkdir()
+        for path in (ROOT / folder).iterdir():
+            if path.name != "claims":
+                (tmp_path / folder / path.name).symlink_to(path)
     return tmp_path
 
 
@@ -223,7 +227,7 @@ def test_a_falsified_number_on_a_page_is_a_fault(links, file, pattern, text, pro
 )
 def test_a_falsified_number_of_a_claim_is_a_fault(links, chapter, pattern, text, problem):
     before = list(chapter_faults(Chapter(ROOT, chapter), read_claims(ROOT), None))
-    falsified(links, "book/claims.yml", pattern, text)
+    falsified(links, f"book/claims/{chapter}.yml", pattern, text)
     after = list(chapter_faults(Chapter(links, chapter), read_claims(links), None))
     (fault,) = set(after) - set(before)
     assert problem in fault.message

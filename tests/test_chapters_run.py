@@ -204,7 +204,7 @@ def test_a_failed_run_leaves_the_notebook_as_far_as_it_came(small_checkout, call
     result = call(small_checkout, "run", "01_small", "-p", "beta", "2", "-o", "out")
     assert result.exit_code == 1
     assert result.stderr == (
-        "Error: notebooks/01_small.md:40: ZeroDivisionError: division by zero\n"
+        "Error: notebooks/01_small.md:45: ZeroDivisionError: division by zero\n"
         "The notebook as far as it came: out/01_small.ipynb\n"
     )
     assert printed(small_checkout / "out" / "01_small.ipynb") == "flat 2.00\nflat 2.00\n"
@@ -231,9 +231,9 @@ def test_build_executes_only_the_stale_and_one_that_cannot_be_read_hides_no_othe
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ("x = 1\nimport warnings; warnings.warn('late')", ":39: the cell writes to stderr"),
-        ("%notmagic", ":39: the cell writes to stderr: UsageError: Line magic function"),
-        ("import os; os._exit(1)", ":39: the kernel died in this cell"),
+        ("x = 1\nimport warnings; warnings.warn('late')", ":44: the cell writes to stderr"),
+        ("%notmagic", ":44: the cell writes to stderr: UsageError: Line magic function"),
+        ("import os; os._exit(1)", ":44: the kernel died in this cell"),
     ],
 )
 def test_a_cell_that_writes_to_stderr_or_fails_keeps_the_old_notebook(
@@ -301,7 +301,7 @@ def test_chapters_that_several_processes_build_are_the_same(built_checkout, call
     result = call(built_checkout, "build", "--all", "--jobs", "2")
     assert result.exit_code == 1
     assert "01_small: written\n" in result.stdout
-    assert "Error: notebooks/02_bad.md:34: NameError: name 'x' is not defined" in result.stderr
+    assert "Error: notebooks/02_bad.md:39: NameError: name 'x' is not defined" in result.stderr
     assert (folder / "01_small.ipynb").read_bytes() == before
 
 

@@ -18,6 +18,7 @@ import pytest
 from bookmaker import command, execution, sweeping
 from bookmaker.base import RunError
 from bookmaker.claims import Claim, read_claims, results
+from bookmaker.figures import FIGURES
 from bookmaker.source import Chapter, read_notebook
 from bookmaker.sweeping import POINTS, TABLE, read_points, sweep_chapter
 from bookmaker.sweeps.engine import Workers
@@ -35,9 +36,14 @@ if beta == 7:
     raise ValueError("seven")
 if beta == 8:
     os.kill(os.getpid(), 9)
-print(f"double = {2 * beta:.1f} in units of one half")
+display({"application/vnd.spinformer.figures+json": {"double": 2 * beta}}, raw=True)
 ```
 """
+
+
+def handed(**figures):
+    """The output of a cell that hands figures over."""
+    return nbformat.v4.new_output("display_data", data={FIGURES: figures})
 
 
 @pytest.fixture
@@ -67,9 +73,7 @@ def no_kernel(monkeypatch):
     def execute(chapter, values, **_):
         ran.append(values)
         notebook = nbformat.from_dict(chapter.template)
-        notebook.cells[-1].outputs = [
-            nbformat.v4.new_output("stream", text=f"double = {2 * values['beta']:.1f}\n")
-        ]
+        notebook.cells[-1].outputs = [handed(double=2 * values["beta"])]
         return notebook, None
 
     monkeypatch.setattr(sweeping, "execute", execute)
@@ -263,18 +267,22 @@ def test_a_dry_run_lists_and_writes_nothing(chapter, call, no_kernel):
 
 
 def test_figures_of_claims_are_results_but_for_what_a_stored_table_holds():
-    cell = nbformat.v4.new_code_cell("", metadata={"tags": ["claim-A1", "results"]})
-    text = "slope: 3.1 +- 0.2\n  rate = -1.5e-3 a step\nm = 2.x\nv2 = inf\n"
-    cell.outputs = [nbformat.v4.new_output("stream", text=text)]
-    notebook = nbformat.v4.new_notebook(cells=[cell])
-    figures = {"slope": r"slope: ([\d.]+)", "error": r"\+- ([\d.]+)"}
+    def cell(tag, **figures):
+        made = nbformat.v4.new_code_cell("", metadata={"tags": [tag]})
+        made.outputs = [handed(**figures)]
+        return made
+
+    ran = cell("results", rate=-1.5e-3, v2=7, word="warm")
+    fit = cell("claim-A1", fit={"value": 3.1, "error": 0.2})
+    notebook = nbformat.v4.new_notebook(cells=[ran, fit])
+    figures = {"slope": "fit", "error": "fit.error"}
 
     def found(limit=3, **row):
         claim = Claim("A1", "It rises.", "holds", "01_small", "", figures=figures,
                       criterion=f"slope > {limit} and error < 1", **row)  # fmt: skip
         return results(notebook, [claim])
 
-    own = {"rate": "-1.5e-3", "v2": "inf"}
+    own = {"rate": "-0.0015", "v2": "7"}
     assert found() == own | {"A1.slope": "3.1", "A1.error": "0.2", "A1.met": "1"}
     assert found(limit=4)["A1.met"] == "0"
     assert found(stored=["error"]) == own | {"A1.slope": "3.1"}
@@ -315,7 +323,7 @@ def test_a_table_of_points_that_end_in_every_way(chapter, call):
     assert good["double"] == "2.0"
     assert float(good["seconds"]) > 0
     assert good["versions"].startswith("python ")
-    assert raised["error"] == "notebooks/01_small.md:46: ValueError: seven"
+    assert raised["error"] == "notebooks/01_small.md:51: ValueError: seven"
     assert "the kernel died in this cell" in died["error"]
     assert Counter((chapter.root / "log").read_text().split()) == {"1": 1, "7": 1, "8": 3}
     names = {path.stem for path in (folder / POINTS).glob("*.ipynb")}

@@ -1,12 +1,10 @@
 """The claims table: every verdict follows from figures, every row is held by a test."""
 
-import ast
 import itertools
 import re
 from pathlib import Path
 
 import pytest
-import yaml
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from bookmaker import claims
@@ -25,9 +23,15 @@ def numbers(claim):
     return {name: float(text) for name, text in found.items()}
 
 
-def test_every_statement_of_the_documents_has_a_row():
-    statements = yaml.safe_load((ROOT / claims.PASSAGES).read_text(encoding="utf-8"))
-    assert set(statements) == {claim.id for claim in CLAIMS if claim.id[0] in claims.DOCUMENTS}
+def test_rows_come_by_document_and_number_from_the_file_of_their_chapter():
+    names = [claim.id for claim in CLAIMS]
+    assert names[:3] == ["A1", "A2", "A3"]
+    assert "".join(dict.fromkeys(name[0] for name in names)) == "ABCSR"
+    # C9 before C10, and a letter behind its number.
+    assert names.index("C9") < names.index("C9b") < names.index("C10")
+    files = {path.stem for path in (ROOT / claims.FOLDER).iterdir()}
+    assert files == {path.stem for path in (ROOT / "notebooks").glob("[0-9]*.md")}
+    assert all(claim.passage for claim in CLAIMS if claim.id[0] in claims.DOCUMENTS)
 
 
 def moved(name, value):
@@ -65,19 +69,6 @@ def beside(figures, name):
     return [{}, *({a: x, b: y} for a, b in pairs for x in far[a] for y in far[b])]
 
 
-def test_rows_and_their_tests_name_each_other():
-    marked = {
-        (argument.value, f"{path.relative_to(ROOT).as_posix()}::{node.name}")
-        for path in (ROOT / "tests").rglob("test_*.py")
-        if "pytest.mark.claim(" in (text := path.read_text(encoding="utf-8"))
-        for node in ast.parse(text).body
-        for mark in getattr(node, "decorator_list", ())
-        if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.claim"
-        for argument in mark.args
-    }
-    assert marked == {(claim.id, claim.test) for claim in CLAIMS if claim.test}
-
-
 MEASURED = {
     "14_real_transformer": "MiniLM",
     "23c_real_layer": "MiniLM",
@@ -107,13 +98,13 @@ def test_rows_know_their_part():
 ROW = """\
 - id: A1
   statement: It falls.
+  passage: Section 1
   verdict: {verdict}
   condition: for small numbers
-  chapter: 01_small
   test: tests/test_small.py::test_small
   figures:
-    slope: 'slope ([-.0-9]+)'
-    slope_error: 'slope [-.0-9]+ \\+- ([.0-9]+)'
+    slope: fit.slope
+    slope_error: fit.error
   criterion: {criterion}
   shown: 'slope {{slope}} ± {{slope_error}}'
   no_settings: nothing was chosen
@@ -123,14 +114,20 @@ CRITERION = "abs(slope + 1) < 0.1 and slope_error < 0.02"
 
 @pytest.fixture
 def rows(tmp_path):
-    """The rows of a text, as `claims.yml` of a book."""
+    """The rows of a text, as those of a chapter."""
 
-    def rows(text):
-        (tmp_path / "book").mkdir(exist_ok=True)
-        (tmp_path / "book" / "claims.yml").write_text(text, encoding="utf-8")
+    def rows(text, chapter="01_small"):
+        path = tmp_path / "book" / "claims" / f"{chapter}.yml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
         return claims.read_claims(tmp_path)
 
     return rows
+
+
+def settled(**figures):
+    """A chapter with a cell for A1 that handed figures over."""
+    return claims.Settled(frozenset({"A1"}), figures)
 
 
 def small(verdict="holds"):
@@ -138,26 +135,30 @@ def small(verdict="holds"):
 
 
 @pytest.mark.parametrize(
-    ("verdict", "text", "message"),
+    ("verdict", "fit", "message"),
     [
-        ("holds", "slope -1.02 +- 0.01", ""),
-        ("holds if", "slope -1.02 +- 0.01", ""),
-        ("fails", "slope -0.52 +- 0.01", ""),
-        ("holds", "slope -0.52 +- 0.01", "is not met by slope = -0.52, slope_error = 0.01"),
-        ("holds", "slope -1.02 +- 0.10", "is not met by slope = -1.02, slope_error = 0.10"),
-        ("fails", "slope -1.02 +- 0.01", "is met by slope = -1.02"),
-        ("holds", "nothing", "cells tagged claim-A1 printed no figure"),
-        ("holds", "slope - +- 0.01", "could not convert string to float: '-'"),
+        ("holds", {"slope": -1.02, "error": 0.01}, ""),
+        ("holds if", {"slope": -1.02, "error": 0.01}, ""),
+        ("fails", {"slope": -0.52, "error": 0.01}, ""),
+        (
+            "holds",
+            {"slope": -0.52, "error": 0.01},
+            "is not met by slope = -0.52, slope_error = 0.01",
+        ),
+        ("holds", {"slope": -1.02, "error": 0.1}, "is not met by slope = -1.02, slope_error = 0.1"),
+        ("fails", {"slope": -1.02, "error": 0.01}, "is met by slope = -1.02"),
+        ("holds", {}, "cells handed over no figure"),
+        ("holds", {"slope": "-", "error": 0.01}, "could not convert string to float: '-'"),
     ],
 )
-def test_a_figure_across_its_criterion_is_refused(rows, verdict, text, message):
-    (claim,), printed = rows(small(verdict)), {"01_small": claims.Settled({"A1": text})}
+def test_a_figure_across_its_criterion_is_refused(rows, verdict, fit, message):
+    (claim,), printed = rows(small(verdict)), {"01_small": settled(fit=fit)}
     if not message:
-        assert claim.settle(printed) == text.replace("+-", "±")
+        assert claim.settle(printed) == f"slope {fit['slope']} ± {fit['error']}"
         return
     with pytest.raises(SourceError) as caught:
         claim.settle(printed)
-    assert str(caught.value).startswith("book/claims.yml:1: A1: ")
+    assert str(caught.value).startswith("book/claims/01_small.yml:1: A1: ")
     assert message in str(caught.value)
     if "is " in message:
         assert CRITERION in str(caught.value)
@@ -178,10 +179,25 @@ def test_a_row_may_list_figures_that_its_cell_hands_over_as_data(rows):
         claim.settle({"01_small": claims.claim_tags(new_notebook(cells=[cell]))})
 
 
-def test_figures_come_from_the_chapter_of_the_row_first(rows):
-    texts = {"00_other": "slope 5 +- 1", "01_small": "slope -1.0 +- 0.01"}
-    printed = {name: claims.Settled({"A1": text}) for name, text in texts.items()}
+def test_figures_come_from_the_chapter_of_the_row_unless_a_key_names_another(rows):
+    printed = {
+        "00_other": settled(fit={"slope": 5, "error": 1}),
+        "01_small": settled(fit={"slope": -1.0, "error": 0.01}),
+    }
     assert rows(small())[0].settle(printed) == "slope -1.0 ± 0.01"
+    (claim,) = rows(small("fails").replace("fit.slope", "'00:fit.slope'"))
+    assert claim.settle(printed) == "slope 5 ± 0.01"
+    assert claim.settled_by(printed) == ["01_small", "00_other"]
+
+
+def test_two_rows_of_one_statement_are_named_with_both_places(rows):
+    rows(small())
+    with pytest.raises(SourceError) as caught:
+        rows(small(), chapter="02_other")
+    assert str(caught.value) == (
+        "book/claims/02_other.yml:1: A1: there are two rows, "
+        "the other is book/claims/01_small.yml:1"
+    )
 
 
 @pytest.mark.parametrize(
@@ -199,6 +215,10 @@ def test_figures_come_from_the_chapter_of_the_row_first(rows):
             "condition is missing",
         ),
         (("test: tests/test_small.py::test_small", ""), "needs the entry test"),
+        (("passage: Section 1", ""), "needs the entry passage"),
+        (("slope: fit.slope", "slope: 3"), "the figure slope must be a key, as in"),
+        (("slope: fit.slope", "slope: {figure: fit.slope}"), "the figure slope must be a key"),
+        (("verdict: holds", "chapter: 01_small\n  verdict: holds"), "has no entry chapter"),
         (("  no_settings: nothing was chosen\n", ""), "needs a table of settings, or no_settings"),
         (("  no_settings", "  settings: s.csv\n  no_settings"), "needs a table of settings, or"),
     ],
@@ -208,10 +228,10 @@ def test_rows_that_cannot_decide_are_named_together(rows, change, message):
         rows(small().replace(*change) + 2 * small())
     told = str(caught.value).splitlines()
     # The first row, which was changed, and the last one.
-    assert all(re.match(r"book/claims\.yml:\d+: A1: ", line) for line in told)
-    assert told[0].startswith("book/claims.yml:1: ")
+    assert all(re.match(r"book/claims/01_small\.yml:\d+: A1: ", line) for line in told)
+    assert told[0].startswith("book/claims/01_small.yml:1: ")
     assert any(message in line for line in told)
-    assert told[-1].endswith("there are two rows")
+    assert any("there are two rows, the other is book/claims/01_small.yml:" in t for t in told)
 
 
 def table_of_settings(path, values):

@@ -55,6 +55,13 @@ Its logarithm is {hand}`-0.69 = log(1/2)`, that of the literature {cited}`0.7`.
 :::
 """
 TABLE = 'show_table(kinds, name="rates", units={"rate": "nats"}, formats={"rate": ".2f"})'
+MARKED = """import pytest
+
+
+@pytest.mark.claim("A1")
+def test_small():
+    pass
+"""
 
 
 def cell(code, tags=""):
@@ -237,10 +244,11 @@ def test_numbers_of_another_chapter_follow_it(book, call):
     start = other.index("```{code-cell} ipython3\n---")
     other = other[:start].replace("{value}`slope:.2f`", "{value}`01:slope:.2f`")
     (book / "notebooks" / "02_other.md").write_text(
-        other + "\nThere the share is {value}`01:share.value:.3f`.\n", encoding="utf-8"
+        other + cell("print(1)") + "\nThere the share is {value}`01:share.value:.3f`.\n",
+        encoding="utf-8",
     )
-    (book / "tests/papermill/02_other.json").write_text('{"count": 1}\n')
-    edit(book / "book/results.md", "01_small: 1\n", "01_small: 1\n02_other: 1\n")
+    (book / "book/claims/02_other.yml").write_text("[]\n")
+    (book / "tests/chapters/test_02_other.py").write_text("")
     edit(
         book / "_toc.yml", "notebooks/01_small", "notebooks/01_small\n  - file: notebooks/02_other"
     )
@@ -362,50 +370,49 @@ def test_a_claim_names_a_figure_and_formats_it(book, call):
         """\
         - id: A1
           statement: It rises.
+          passage: Section 1
           verdict: holds
-          chapter: 01_small
-          test: tests/test_small.py::test_small
+          test: tests/chapters/test_01_small.py::test_small
           figures:
-            slope: {figure: slope}
-            error: {figure: share.error}
-            rate: {figure: 'rates[kind=flat].rate'}
+            slope: slope
+            error: share.error
+            rate: rates[kind=flat].rate
           criterion: slope > 0.1 and error < 0.1 and rate < 0.4
           shown: 'slope {slope:.2f}, rate {rate:.1f} ± {error}'
           no_settings: nothing was chosen
         """
     )
-    (book / "book" / "claims.yml").write_text(row, encoding="utf-8")
-    (book / "book" / "passages.yml").write_text("A1: Section 1\n", encoding="utf-8")
+    rows = book / "book" / "claims" / "01_small.yml"
+    rows.write_text(row, encoding="utf-8")
+    (book / "tests/chapters/test_01_small.py").write_text(MARKED, encoding="utf-8")
     edit(book / SOURCE, f"ipython3\n{TABLE}", f"ipython3\n:tags: [claim-A1]\n\n{TABLE}")
     assert call(book, "build").exit_code == 0
     assert (told := call(book, "check")).exit_code == 0, told.output
     assert [one["told"] for one in read_rows(book)] == ["slope 0.13, rate 0.4 ± 0.034"]
-    (book / "book" / "claims.yml").write_text(row.replace("rate < 0.4", "rate < 0.3"))
+    rows.write_text(row.replace("rate < 0.4", "rate < 0.3"))
     assert "`slope > 0.1 and error < 0.1 and rate < 0.3` is not met" in call(book, "check").output
     # Its words read figures, too; what is typed there is a setting or a fault.
     words = row.replace("rate {rate", "in {value}`edges[1]:.2f` of 64 {setting}`64` rate {rate")
-    words = words.replace(
-        "  chapter:", "  condition: it has {value}`found:words` of 2.5\n  chapter:"
-    )
-    (book / "book" / "claims.yml").write_text(words.replace("of 2.5", "of two"))
+    words = words.replace("  test:", "  condition: it has {value}`found:words` of 2.5\n  test:")
+    rows.write_text(words.replace("of 2.5", "of two"))
     assert (told := call(book, "check")).exit_code == 0, told.output
     (told,) = read_rows(book)
     assert told["told"] == "slope 0.13, in −2.25 of 64 64 rate 0.4 ± 0.034"
     assert told["condition"] == "it has two of two"
-    (book / "book" / "claims.yml").write_text(words.replace("of 64", "of 46"))
+    rows.write_text(words.replace("of 64", "of 46"))
     assert call(book, "check").output.splitlines() == [
-        "book/claims.yml:1: A1: 2.5 is typed: read it, {name} or {value}`name`",
-        "book/claims.yml:1: A1: 46 is typed: read it, {name} or {value}`name`",
+        "book/claims/01_small.yml:1: A1: 2.5 is typed: read it, {name} or {value}`name`",
+        "book/claims/01_small.yml:1: A1: 46 is typed: read it, {name} or {value}`name`",
     ]
-    (book / "book" / "claims.yml").write_text(words.replace("of 2.5", "of {hand}`3 = 1 + 1`"))
+    rows.write_text(words.replace("of 2.5", "of {hand}`3 = 1 + 1`"))
     assert call(book, "check").output.splitlines() == [
-        "book/claims.yml:1: A1: 3 = 1 + 1: gives 2",
+        "book/claims/01_small.yml:1: A1: 3 = 1 + 1: gives 2",
     ]
-    (book / "book" / "claims.yml").write_text(words.replace("`edges", "`edge").replace("2.5", "2"))
-    assert "book/claims.yml:1: A1: no figure named 'edge'" in call(book, "check").output
-    (book / "book" / "claims.yml").write_text(words.replace("`found", "`fond").replace("2.5", "2"))
-    assert "book/claims.yml:1: A1: no figure named 'fond'" in call(book, "check").output
-    (book / "book" / "claims.yml").write_text(row.replace("rate < 0.4", "rate < 0.3"))
+    rows.write_text(words.replace("`edges", "`edge").replace("2.5", "2"))
+    assert "book/claims/01_small.yml:1: A1: no figure named 'edge'" in call(book, "check").output
+    rows.write_text(words.replace("`found", "`fond").replace("2.5", "2"))
+    assert "book/claims/01_small.yml:1: A1: no figure named 'fond'" in call(book, "check").output
+    rows.write_text(row.replace("rate < 0.4", "rate < 0.3"))
     # A claim is a reader.
     edit(book / SOURCE, "the share is {value}`share:.2f`", "the share is large")
     assert call(book, "build").exit_code == 0

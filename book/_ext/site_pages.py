@@ -26,6 +26,7 @@ from bookmaker.claims import DOCUMENTS, TABLES, VERDICTS, read_rows, settings_wo
 from bookmaker.figures import FIGURES
 from bookmaker.numbers import page_text
 from bookmaker.pictures import figure_file
+from bookmaker.places import all_places, read_place, statements
 from bookmaker.source import Chapter, cell_tree, code_cells, read_notebook
 from bookmaker.tables import read_columns
 from compendium.common.settings import show_settings
@@ -35,9 +36,6 @@ from spinformer.plot.vector import figure_svg
 PACKAGES = ("spinformer", "compendium", "bookmaker")
 # Checks of arguments and compiled inner loops, which nobody calls from outside.
 _INTERNAL = re.compile(r"\.(\w*inputs|\w*kernels|checks|_\w+|__main__)(\.|$)")
-_BOX = re.compile(r"^:{3,}\{admonition\} In short\n(.*?)^:{3,}$", re.MULTILINE | re.DOTALL)
-# Behind a full stop, at the next capital: not in "e.g. 3", not within mathematics.
-_SENTENCE = re.compile(r"(?<=[.?!])\)? (?=[A-Z\[*$])")
 _CHAPTER = re.compile(r"\{chapter\}`(\w+)`")
 # What a reader may change is always seen; what is not shown at all need not be folded.
 _OPEN = {"show-input", "parameters", "injected-parameters", "remove-cell", "remove-input"}
@@ -47,7 +45,7 @@ _NEEDS = {"module": ("spins.math.js",)}
 
 _TEMPLATES = FileRenderer(str(Path(__file__).with_name("templates")))
 _TEMPLATES.env.trim_blocks = _TEMPLATES.env.lstrip_blocks = True
-_ROWS = cache(read_rows)
+_ROWS, _PLACES = cache(read_rows), cache(all_places)
 
 
 class FromTemplate(SphinxDirective):
@@ -77,6 +75,7 @@ def rendered(env: BuildEnvironment, name: str, **given: Any) -> str:
         "drawn_settings": partial(drawn_settings, env),
         "picture": partial(picture, env),
         "card": partial(card, env),
+        "places": _PLACES(root),
         "chapters_below": [
             (caption, [Path(file).name for file in files if file.startswith("notebooks/")])
             for caption, files in contents(root)
@@ -115,15 +114,11 @@ def drawn_settings(env: BuildEnvironment, name: str) -> str:
     return offered(env, f"{table.parent.name}-{table.stem}.svg", drawn)
 
 
-def picture(env: BuildEnvironment, chapter: str, name: str = "") -> dict[str, str]:
-    """Return where a chapter's figure is for Sphinx to copy, its caption and its other words.
-
-    Without a name it is the second one, since the first mostly draws the idea.
-    """
+def picture(env: BuildEnvironment, chapter: str, name: str) -> dict[str, str]:
+    """Return where a chapter's figure is for Sphinx to copy, its caption and its other words."""
     notebook = read_notebook(Path(env.srcdir, "notebooks", f"{chapter}.ipynb"))
     told = [cell.metadata.get("mystnb", {}) for cell in notebook.cells]
     known = {settings["figure"]["name"]: settings for settings in told if "figure" in settings}
-    name = name or list(known)[:2][-1]
     return {
         "uri": offered(env, f"{name}.svg", figure_file(notebook, name)),
         "caption": " ".join(known[name]["figure"]["caption"].split()),
@@ -131,25 +126,15 @@ def picture(env: BuildEnvironment, chapter: str, name: str = "") -> dict[str, st
     }
 
 
-def card(env: BuildEnvironment, line: str) -> dict[str, str]:
-    """Return what a card shows: `chapter: number figure` says which sentence and which figure."""
-    name, number, *figure = line.replace(":", "").split()
+def card(env: BuildEnvironment, name: str) -> dict[str, str]:
+    """Return what a card shows: title, a sentence of the summary, the figure if there is one."""
     chapter = Chapter(Path(env.srcdir), name)
-    shown = {"title": chapter.title, "answer": answer(chapter.shown_text, int(number))}
-    return shown | picture(env, name, *figure)
-
-
-def answer(text: str, number: int = 1) -> str:
-    """Return a sentence of a chapter's "In short", counted without the questions.
-
-    >>> answer(":::{admonition} In short\\nIs it? Yes, it is. Very.\\n:::\\n", 2)
-    'Very.'
-    """
-    found = _BOX.search(text)
-    sentences = _SENTENCE.split(" ".join(found[1].split())) if found else []
+    place = read_place(chapter)
+    told = statements(chapter.shown_text)[place.sentence - 1]
     # Chapters link to each other within their folder.
-    told = [re.sub(r"\]\((\w+)\.md\)", r"](../notebooks/\1.md)", s) for s in sentences]
-    return [s for s in told if not s.endswith("?")][number - 1]
+    answer = re.sub(r"\]\((\w+)\.md\)", r"](../notebooks/\1.md)", told)
+    drawn = picture(env, name, place.figure) if place.figure else {}
+    return {"title": chapter.title, "answer": answer} | drawn
 
 
 @cache

@@ -4,10 +4,11 @@ What the build of the pages refuses by itself (a source that is not cited rightl
 not exist) is not asked again here.
 """
 
+import ast
 import csv
-import json
 import re
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from pathlib import Path
 
 from nbformat import NotebookNode
@@ -19,20 +20,27 @@ from bookmaker.base import (
     Fault,
     SourceError,
     contents,
-    read_yaml,
     write_atomically,
 )
-from bookmaker.frame import main_path
+from bookmaker.figures import FIGURES
 from bookmaker.pictures import SVG
+from bookmaker.places import Place, all_places, contents_text, read_place
 from bookmaker.source import Chapter, chapters, code_cells, has_tag, read_notebook
 
-_TEMPLATE = Path(__file__).with_name("template.md")
-CARDS, WELCOME = "book/results.md", "book/welcome.md"
-_CARD = re.compile(r"^(\w+): *\d+ *(fig-\S+)?", re.MULTILINE)
+# What a chapter begins with, by the places that it has.
+_TEMPLATES = {
+    "notebooks/NAME.md": "source.md",
+    "book/claims/NAME.yml": "claims.yml",
+    "tests/chapters/test_NAME.py": "tests.txt",
+    "src/compendium/cNAME/__init__.py": "folder.txt",
+}
 LINKS_FORM = "**Builds on** [a chapter](11_x.md). **Leads to** [another](13_y.md)."
 _LINKS = re.compile(r"^\*\*Builds on\*\* (.*?)\. \*\*Leads to\*\* (.*)\.$", re.MULTILINE)
-# What the parameters of the template become in the test run.
-_VALUES = {"beta_high": 2.0, "count": 5}
+# What an output shows that is another one in the next run or on the next machine.
+_FLEETING = {
+    "an address or a path": re.compile(r"0x[0-9a-f]{6,}|/tmp/|/home/|/root/"),
+    "minus zero": re.compile(r"(?<![\w.])-0(\.0*)?(?![\w.])"),
+}
 
 
 def all_faults(root: Path, names: tuple[str, ...] = ()) -> list[Fault]:
@@ -47,6 +55,7 @@ def all_faults(root: Path, names: tuple[str, ...] = ()) -> list[Fault]:
         found += error.faults
     try:
         listed = {file for _, files in contents(root) for file in files}
+        found += _contents_faults(root)
     except SourceError as error:
         listed = None
         found += error.faults
@@ -55,8 +64,9 @@ def all_faults(root: Path, names: tuple[str, ...] = ()) -> list[Fault]:
             found.append(Fault(CONTENTS, 1, f"does not list notebooks/{chapter.name}"))
         unsound = chapter.faults()
         found += unsound or _chapter_faults(chapter, rows, read)
-        if listed is not None and not unsound:
-            found += _place_faults(chapter)
+        if not unsound:
+            found += _link_faults(chapter)
+        found += _file_faults(chapter)
     if not names:
         for path in (root / "notebooks").glob("*.ipynb"):
             if not path.with_suffix(".md").is_file():
@@ -64,22 +74,43 @@ def all_faults(root: Path, names: tuple[str, ...] = ()) -> list[Fault]:
         found += numbers.page_faults(root)
         # Rows that cannot be read settle nothing.
         found += [] if read is None else _claim_faults(root, rows)
+        found += [] if read is None else _test_faults(root, rows)
     return sorted(set(found))
 
 
-def _place_faults(chapter: Chapter) -> Iterator[Fault]:
-    """Yield what is missing where the book leads to a chapter."""
+def _contents_faults(root: Path) -> Iterator[Fault]:
+    """Yield the line of the contents that is not what the chapters' front matter says."""
+    text = _text(root, CONTENTS)
+    try:
+        places = all_places(root)
+    except SourceError:
+        return  # a chapter without its place is named as such
+    made = contents_text(text, places)
+    for line, (there, wanted) in enumerate(
+        zip_longest(text.splitlines(), made.splitlines(), fillvalue=""), start=1
+    ):
+        if there != wanted:
+            told = f"expected `{wanted.strip()}` by the front matter of the chapters"
+            yield Fault(CONTENTS, line, f"{told}: run python -m bookmaker frame")
+            return
+
+
+def _file_faults(chapter: Chapter) -> Iterator[Fault]:
+    """Yield what is missing, or still to do, in the files of a chapter; a study may be missing."""
+    for form in _TEMPLATES:
+        file = form.replace("NAME", chapter.name)
+        if not form.startswith("src/") and not (chapter.root / file).is_file():
+            yield Fault(
+                file, 1, "is missing (`[]` are no claims)" if ".yml" in file else "is missing"
+            )
+        for line, text in enumerate(_text(chapter.root, file).split("\n"), start=1):
+            if re.search(r"\bTODO\b", text):
+                yield Fault(file, line, f"still to do: {text.strip()}")
+
+
+def _link_faults(chapter: Chapter) -> Iterator[Fault]:
+    """Yield the links between chapters that are missing or go one way."""
     name, root = chapter.name, chapter.root
-    cards = _CARD.findall(_text(root, CARDS))
-    if name not in [card for card, _ in cards]:
-        yield Fault(CARDS, 1, f"has no card for {name}: a line `{name}: 1 fig-…`")
-    for figure in [figure for card, figure in cards if card == name and figure]:
-        if f"name: {figure}\n" not in chapter.text:
-            yield Fault(CARDS, 1, f"the card of {name} shows {figure}, which is not there")
-    course = _text(root, WELCOME).partition("**A course.**")[2]
-    on_path = course and f"notebooks/{name}" in main_path(root)
-    if on_path and name not in re.findall(r"notebooks/(\w+)", course):
-        yield Fault(WELCOME, 1, f"the course leaves out {name}, a chapter of the main path")
     links = chapter_links(chapter.text)
     if links is None:
         yield chapter.fault(1, f"must end with a paragraph `{LINKS_FORM}`")
@@ -108,19 +139,14 @@ def _text(root: Path, file: str) -> str:
 def _chapter_faults(
     chapter: Chapter, rows: Sequence[claims.Claim], read: numbers.Reads | None
 ) -> Iterator[Fault]:
-    for line, text in enumerate(chapter.text.split("\n"), start=1):
-        if re.search(r"\bTODO\b", text):
-            yield chapter.fault(line, f"still to do: {text.strip()}")
-    values = f"tests/papermill/{chapter.name}.json"
+    if not chapter.parameter_cell.small:
+        told = "no parameter has a value for the test run, `; tests use 3` behind its range"
+        yield chapter.fault(1, told, chapter.parameters_id)
+    place = None
     try:
-        small = json.loads((chapter.root / values).read_text("utf-8"))
-        if not isinstance(small, dict):
-            raise ValueError(f"expected values by name, got {small!r:.60}")
-        checked = chapter.check_values(small)
-        if checked.items() <= chapter.parameter_cell.defaults.items():
-            yield Fault(values, 1, "changes no parameter")
-    except (ValueError, OSError) as error:
-        yield Fault(values, 1, f"small values for the test run, a line of JSON: {error}")
+        place = read_place(chapter)
+    except SourceError as error:
+        yield from error.faults
     try:
         reason, execute = chapter.stale()
     except SourceError as error:
@@ -128,8 +154,11 @@ def _chapter_faults(
         return
     if reason:
         yield chapter.fault(1, f"the notebook is stale, {reason}: run `make notebooks`")
-    for cell in [] if execute else code_cells(read_notebook(chapter.notebook_path)):
-        yield from (chapter.fault(1, problem, cell.id) for problem in _cell_problems(cell))
+    if not execute:
+        cells = code_cells(read_notebook(chapter.notebook_path))
+        for cell in cells:
+            yield from (chapter.fault(1, problem, cell.id) for problem in _cell_problems(cell))
+        yield from (chapter.fault(1, problem) for problem in _output_problems(cells, place))
     if not reason:
         yield from numbers.chapter_faults(chapter, rows, read)
 
@@ -144,7 +173,24 @@ def _cell_problems(cell: NotebookNode) -> Iterator[str]:
     if len(drawn) > 1 or any(SVG not in data for data in drawn):
         yield "a cell draws one figure, which is an SVG: call `use_style()` before"
     if has_tag(cell, claims.RESULTS) and not claims.results(NotebookNode(cells=[cell])):
-        yield f"the cell is tagged {claims.RESULTS} and has no figure and no line `name = number`"
+        yield f"the cell is tagged {claims.RESULTS} and hands over no number"
+
+    for output in cell.outputs:
+        shown = output.get("text", "") + str(output.get("data", {}).get("text/plain", ""))
+        for what, pattern in _FLEETING.items():
+            if found := pattern.search(shown):
+                yield f"the output shows {what}, {found[0]!r}"
+
+
+def _output_problems(cells: Sequence[NotebookNode], place: Place | None) -> Iterator[str]:
+    """Yield what a chapter as a whole does not show."""
+    outputs = [output for cell in cells for output in cell.outputs]
+    data = [output.get("data", {}) for output in outputs]
+    printed = any(output.get("name") == "stdout" for output in outputs)
+    if not (printed or any(FIGURES in shown for shown in data)):
+        yield "no cell hands over a figure or prints one"
+    if place and place.figure and not any(SVG in shown for shown in data):
+        yield f"no cell draws {place.figure}, which its card shows"
 
 
 def _claim_faults(root: Path, rows: Sequence[claims.Claim]) -> Iterator[Fault]:
@@ -153,14 +199,13 @@ def _claim_faults(root: Path, rows: Sequence[claims.Claim]) -> Iterator[Fault]:
         printed = claims.printed_by_chapter(root)
     except BookError:
         return  # a notebook that cannot be read is named as stale
-    try:
-        yield from _passage_faults(root, rows)
-    except SourceError as error:
-        yield from error.faults
-    tagged = {name for chapter in printed.values() for name in chapter.texts}
-    for name in tagged - {claim.id for claim in rows}:
-        told = f"{name}: cells are tagged {claims.TAG}{name}, but there is no row"
-        yield Fault(claims.FILE, 1, told)
+    known = {claim.id for claim in rows}
+    for name, settled in printed.items():
+        for unknown in sorted(settled.tags - known):
+            yield _tag_fault(Chapter(root, name), unknown)
+    for path in sorted((root / claims.FOLDER).glob("*.yml")):
+        if path.stem not in printed and not (root / "notebooks" / f"{path.stem}.md").is_file():
+            yield Fault(claims.claims_file(path.stem), 1, f"there is no chapter {path.stem}")
     for claim in rows:
         if claim.chapter not in claim.settled_by(printed):
             yield claim.fault(f"no cell of {claim.chapter} is tagged {claims.TAG}{claim.id}")
@@ -177,27 +222,51 @@ def _claim_faults(root: Path, rows: Sequence[claims.Claim]) -> Iterator[Fault]:
             yield claim.fault(f"settings: {error}")
 
 
-def _passage_faults(root: Path, rows: Sequence[claims.Claim]) -> Iterator[Fault]:
-    """Yield the statements of a document of which nobody says where it makes them, and the rest."""
-    passages, lines = read_yaml(root, claims.PASSAGES, dict)
-    for row in rows:
-        if row.id[:1] in claims.DOCUMENTS and row.id not in passages:
-            told = f"{row.id} has no line that says where its document states it"
-            yield Fault(claims.PASSAGES, 1, told)
-    known = {row.id for row in rows}
-    for (name, passage), line in zip(passages.items(), lines, strict=True):
-        if name not in known:
-            yield Fault(claims.PASSAGES, line, f"{name}: there is no row")
-        if not isinstance(passage, str):
-            yield Fault(claims.PASSAGES, line, f"{name}: must be text, got {passage!r:.60}")
+def _tag_fault(chapter: Chapter, name: str) -> Fault:
+    """Return the fault of a tag in a chapter that no row of the claims is called like."""
+    text = _text(chapter.root, f"notebooks/{chapter.name}.md")
+    place = re.search(rf"\b{claims.TAG}{re.escape(name)}\b", text)
+    line = text.count("\n", 0, place.start()) + 1 if place else 1
+    return chapter.fault(line, f"a cell is tagged {claims.TAG}{name}, but there is no row {name}")
+
+
+def claim_marks(root: Path) -> dict[tuple[str, str], tuple[str, int]]:
+    """Return file and line of each mark `claim` of a test, by id and test as a row says them."""
+    found = {}
+    for path in sorted((root / "tests").rglob("test_*.py")):
+        text, file = path.read_text(encoding="utf-8"), path.relative_to(root).as_posix()
+        # Reading the others would take seconds.
+        nodes = ast.parse(text).body if "pytest.mark.claim(" in text else []
+        for node in (node for node in nodes if isinstance(node, ast.FunctionDef)):
+            for mark in node.decorator_list:
+                if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.claim":
+                    for name in mark.args:
+                        key = ast.literal_eval(name), f"{file}::{node.name}"
+                        found[key] = (file, mark.lineno)
+    return found
+
+
+def _test_faults(root: Path, rows: Sequence[claims.Claim]) -> Iterator[Fault]:
+    """Yield rows whose test does not name them, and tests whose row names another."""
+    try:
+        marks = claim_marks(root)
+    except (SyntaxError, ValueError) as error:
+        yield Fault("tests", 1, f"a test that cannot be read: {error}")
+        return
+    named = {(claim.id, claim.test): claim for claim in rows}
+    for key in named.keys() - marks.keys():
+        told = f'{key[1]} is no test that is marked @pytest.mark.claim("{key[0]}")'
+        yield named[key].fault(told)
+    for key in marks.keys() - named.keys():
+        file, line = marks[key]
+        yield Fault(file, line, f"marked for {key[0]}, but the row of {key[0]} names no such test")
 
 
 def write_chapter(root: Path, name: str, title: str) -> list[Path]:
     """Write what a chapter called `name` begins with; return the files written.
 
-    Its lines in the contents and among the cards stand behind the chapter whose number comes
-    before. Raises BookError, and writes nothing, if the name does not fit, its number is taken or
-    the contents are damaged.
+    Raises BookError, and writes nothing, if the name does not fit, its number is taken, the
+    contents are damaged or a chapter does not say its place.
     """
     number, _, words = name.partition("_")
     if not re.fullmatch(r"\d\d[a-z]?_[a-z][a-z0-9_]*", name):
@@ -205,37 +274,17 @@ def write_chapter(root: Path, name: str, title: str) -> list[Path]:
     if taken := list((root / "notebooks").glob(f"{number}_*")):
         raise BookError(f"the number {number} is taken: notebooks/{taken[0].name}")
     contents(root)
-    toc = _text(root, CONTENTS)
-    listed = _with_line(toc, r"( *- file: notebooks/)(\w+)", name, r"\g<1>" + name)
-    if listed == toc:
-        told = "no line `- file: notebooks/NAME` that a new chapter could stand behind"
-        raise SourceError([Fault(CONTENTS, 1, told)])
-    text = _TEMPLATE.read_text(encoding="utf-8")
-    text = text.replace("TITLE", title or "TODO a question or a finding")
     label = words.replace("_", "-")
-    written = {
-        root / "notebooks" / f"{name}.md": text.replace("LABEL", label),
-        root / "tests" / "papermill" / f"{name}.json": json.dumps(_VALUES) + "\n",
-        root / CONTENTS: listed,
-    }
-    if cards := _text(root, CARDS):
-        card = f"{name}: 1 fig-{label}"
-        written[root / CARDS] = _with_line(cards, r"()(\d\d\w+): *\d.*", name, card)
+    place = Place(name, rank="main", sentence=1, figure=f"fig-{label}")
+    written = {root / CONTENTS: contents_text(_text(root, CONTENTS), [*all_places(root), place])}
+    title = title or "TODO a question or a finding"
+    filled = {"LABEL": label, "NAME": name, "TITLE": title}
+    for file, template in _TEMPLATES.items():
+        text = (Path(__file__).parent / "template" / template).read_text(encoding="utf-8")
+        for mark, content in filled.items():
+            text = text.replace(mark, content)
+        written[root / file.replace("NAME", name)] = text
     for path, content in written.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, content)
     return list(written)
-
-
-def _with_line(text: str, pattern: str, name: str, line: str) -> str:
-    """Return a text with one more line, behind those of the chapters whose names come before.
-
-    `pattern` is such a line, its second group the name of the chapter; `line` may use the groups.
-    """
-    lines = text.splitlines()
-    found = {number: m for number, told in enumerate(lines) if (m := re.fullmatch(pattern, told))}
-    if not found:
-        return text
-    before = [number for number, match in found.items() if match[2] < name]
-    place = max(before) + 1 if before else min(found)
-    lines.insert(place, next(iter(found.values())).expand(line))
-    return "\n".join(lines) + "\n"

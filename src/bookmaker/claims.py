@@ -1,8 +1,9 @@
 """The statements of the three documents, and which cell and which test settles each.
 
-`book/claims.yml` holds one row for every statement. Rows are settled by cells that carry the
-tag `claim-<id>`. A row names figures among what those cells printed and states a criterion in
-them; the verdict follows, and a row whose figures say otherwise fails the build.
+`book/claims/NAME.yml` holds a row for every statement that chapter NAME settles. Rows are settled
+by cells that carry the tag `claim-<id>`. A row names figures among what those cells handed over
+and states a criterion in them; the verdict follows, and a row whose figures say otherwise fails
+the build.
 
 A row whose verdict depends on choices (a rate, a start, a threshold, a window, a null) names a
 table of settings, stored below `src/compendium`. Every line of it is one combination: a column
@@ -11,7 +12,6 @@ above zero speaks for the statement, and `runs`, the trainings, starts or system
 """
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
@@ -38,26 +38,24 @@ from bookmaker.values import (
 
 # The sign that every value of a table of settings has under a verdict (in its region), 0: any.
 VERDICTS = {"holds": 1, "holds if": 1, "fails": -1, "open": 0}
-FILE, PASSAGES, TABLES = "book/claims.yml", "book/passages.yml", "src/compendium"
+FOLDER, TABLES = "book/claims", "src/compendium"
 # Ids begin with the letter of the document that makes the statement.
 DOCUMENTS = {"A": "bal2020energy", "B": "bal2021transformers", "C": "poclopez2024dynamical"}
+# The order of the rows, then that of the numbers in their ids.
+_LETTERS = "ABCSR"
 TAG, RESULTS = "claim-", "results"
 # Fewer combinations than this say little about the choices that were not made.
 FEWEST = 12
 
-_RESULT = re.compile(
-    r"(?m)^ *([A-Za-z]\w*) *= *([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?inf|nan)(?![\w.])"
-)
-
 
 @dataclass(frozen=True)
 class Settled:
-    """What an executed chapter has for the claims: what their cells printed, and what it reads.
+    """What an executed chapter has for the claims: `tags`, their ids, and what it reads by name.
 
-    `texts` are by the id of the claim, `figures` and parameters by name.
+    `figures` are those that cells handed over, and the parameters.
     """
 
-    texts: Mapping[str, str]
+    tags: frozenset[str]
     figures: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -69,10 +67,9 @@ Printed = Mapping[str, Settled]
 class Claim:
     """One row of the claims table.
 
-    CONTRIBUTING.md says what each entry is. `figures` by name are each `{figure: key}`, what a cell
-    hands over under this key (of the row's chapter, or `42:key`), or a regular expression for what
-    a cell of the claim prints; those that are `stored`, all or by name, come from a stored table,
-    which no parameter of a run changes.
+    CONTRIBUTING.md says what each entry is; `chapter` is the name of the file. `figures` are, by
+    name, the keys under which cells hand them over (of the row's chapter, or `42:key`); those that
+    are `stored`, all or by name, come from a stored table, which no parameter of a run changes.
     `criterion` is a condition on them (see `parameters`), `region` one on the columns of
     `settings`; `shown` is what the page prints, with `{name}` for a figure. It and `condition` may
     read other figures of the chapter as its text does, {value}`edges[0].beta`. `line` is where the
@@ -84,8 +81,9 @@ class Claim:
     verdict: str
     chapter: str
     test: str
+    passage: str = ""
     condition: str = ""
-    figures: Mapping[str, str | Mapping[str, str]] = field(default_factory=dict)
+    figures: Mapping[str, str] = field(default_factory=dict)
     stored: Sequence[str] = ()
     criterion: str = ""
     shown: str = ""
@@ -97,12 +95,20 @@ class Claim:
 
     def fault(self, message: str) -> Fault:
         """Return a fault of this row."""
-        return Fault(FILE, self.line, f"{self.id}: {message}")
+        return Fault(claims_file(self.chapter), self.line, f"{self.id}: {message}")
+
+    @property
+    def order(self) -> tuple[int, int, str]:
+        """What rows are sorted by: document, number, letters behind it."""
+        number = re.search(r"\d+", self.id)
+        return _LETTERS.find(self.id[:1]), int(number[0]) if number else 0, self.id
 
     def problems(self) -> Iterator[str]:
         """Yield what is wrong with the row by itself."""
         if self.verdict not in VERDICTS:
             yield f"verdict must be one of {' | '.join(VERDICTS)}, got {self.verdict!r}"
+        if self.id[:1] in DOCUMENTS and not self.passage:
+            yield "needs the entry passage: where its document states it"
         if bool(self.settings) == bool(self.no_settings):
             yield "needs a table of settings, or no_settings: why no choice turns it"
         if not VERDICTS.get(self.verdict):
@@ -126,14 +132,13 @@ class Claim:
     def settled_by(self, printed: Printed) -> list[str]:
         """Return the chapters whose cells settle the row, its own first."""
         order = sorted(printed, key=self.chapter.__ne__)
-        return [name for name in order if self.id in printed[name].texts]
+        return [name for name in order if self.id in printed[name].tags]
 
     def keys(self) -> Iterator[tuple[str, str]]:
         """Yield chapter, by its number, and name of the figures that the row reads by key."""
-        for source in self.figures.values():
-            if not isinstance(source, str):
-                number, key = chapter_and_key(source["figure"])
-                yield number or self.chapter.partition("_")[0], re.split(r"[.\[]", key)[0]
+        for path in self.figures.values():
+            number, key = chapter_and_key(path)
+            yield number or self.chapter.partition("_")[0], re.split(r"[.\[]", key)[0]
         for role in roles(f"{self.shown}\n{self.condition}"):
             yield role.reads[0] or self.chapter.partition("_")[0], role.reads[1]
 
@@ -152,23 +157,19 @@ class Claim:
         figures = {name.partition("_")[0]: chapter.figures for name, chapter in printed.items()}
         own = figures.get(self.chapter.partition("_")[0], {})
         try:
-            return filled(text, file=FILE, own=own, others=lambda number: figures.get(number, {}))
+            return filled(
+                text,
+                file=claims_file(self.chapter),
+                own=own,
+                others=lambda number: figures.get(number, {}),
+            )
         except SourceError as error:
             raise SourceError([self.fault(fault.message) for fault in error.faults]) from None
 
     def read(self, printed: Printed) -> dict[str, str]:
         """Return the figures as cells gave them; those that are missing are left out."""
-        text = "".join(printed[name].texts[self.id] for name in self.settled_by(printed))
-        found = {}
-        for name, source in self.figures.items():
-            if isinstance(source, str):
-                match = re.search(source, text)
-                given = match[1] if match else None
-            else:
-                given = self._figure(source["figure"], printed)
-            if given is not None:
-                found[name] = given
-        return found
+        given = {name: self._figure(key, printed) for name, key in self.figures.items()}
+        return {name: text for name, text in given.items() if text is not None}
 
     def _figure(self, key: str, printed: Printed) -> str | None:
         """Return a number that cells handed over, as text; of an estimate its value."""
@@ -203,7 +204,7 @@ class Claim:
             state = "is met" if met else "is not met"
             problem = f"verdict {self.verdict!r}, but `{self.criterion}` {state} by {numbers}"
         except ValueError as error:
-            problem = f"{error}; cells tagged {TAG}{self.id} printed {numbers or 'no figure'}"
+            problem = f"{error}; cells handed over {numbers or 'no figure'}"
         raise SourceError([self.fault(problem)])
 
 
@@ -230,7 +231,8 @@ def _form_problems(row: object) -> Iterator[str]:
         yield f"must be a mapping of entries, got {row!r:.60}"
         return
     entries = {entry.name: entry.default is MISSING for entry in fields(Claim)}
-    del entries["line"]
+    for name in ("chapter", "line"):
+        del entries[name]
     required = [name for name, needed in entries.items() if needed and name != "figures"]
     if missing := [name for name in required if name not in row]:
         yield f"needs the entry {', '.join(missing)}"
@@ -251,58 +253,63 @@ def _figure_problems(figures: object) -> Iterator[str]:
     if isinstance(figures, list) and all(isinstance(name, str) for name in figures):
         return
     if not isinstance(figures, dict):
-        yield f"figures must be names, or names with regular expressions, got {figures!r:.60}"
+        yield f"figures must be names, or names each with a key, got {figures!r:.60}"
         return
-    for name, pattern in figures.items():
-        if isinstance(pattern, dict):
-            if list(pattern) != ["figure"] or not isinstance(pattern["figure"], str):
-                yield f"the figure {name} must be {{figure: name}}, got {pattern!r:.60}"
-            continue
-        try:
-            groups = re.compile(pattern).groups
-        except (re.error, TypeError) as error:
-            yield f"the figure {name} has no regular expression: {error}"
-        else:
-            if groups != 1:
-                yield f"the figure {name} needs a regular expression with one group, not {groups}"
+    for name, key in figures.items():
+        if not isinstance(key, str):
+            yield f"the figure {name} must be a key, as in `{name}: slope.error`, got {key!r:.60}"
 
 
 def read_claims(root: Path) -> list[Claim]:
-    """Return the rows of `book/claims.yml`; SourceError that names every row with a fault."""
+    """Return the rows of all chapters in order; SourceError that names every row with a fault."""
     claims: dict[str, Claim] = {}
     faults: list[Fault] = []
-    rows, lines = read_yaml(root, FILE, list)
+    for path in sorted((root / FOLDER).glob("*.yml")):
+        found, problems = _chapter_claims(root, path.stem)
+        faults += problems
+        for claim in found:
+            if first := claims.get(claim.id):
+                place = f"{claims_file(first.chapter)}:{first.line}"
+                faults.append(claim.fault(f"there are two rows, the other is {place}"))
+            claims[claim.id] = claim
+    if faults:
+        raise SourceError(faults)
+    return sorted(claims.values(), key=lambda claim: claim.order)
+
+
+def claims_file(chapter: str) -> str:
+    """Return where the rows of a chapter are, below the checkout."""
+    return f"{FOLDER}/{chapter}.yml"
+
+
+def _chapter_claims(root: Path, chapter: str) -> tuple[list[Claim], list[Fault]]:
+    """Return the rows of one chapter, and what is wrong with its file and with each of them."""
+    file = claims_file(chapter)
+    claims: list[Claim] = []
+    faults: list[Fault] = []
+    try:
+        rows, lines = read_yaml(root, file, list)
+    except SourceError as error:
+        return [], error.faults
     for row, line in zip(rows, lines, strict=True):
         if problems := list(_form_problems(row)):
             name = row.get("id") if isinstance(row, dict) else "a row"
-            faults += [Fault(FILE, line, f"{name}: {problem}") for problem in problems]
+            faults += [Fault(file, line, f"{name}: {problem}") for problem in problems]
             continue
         figures = row.get("figures", {})
         if isinstance(figures, list):
-            figures = {name: {"figure": name} for name in figures}
-        claim = Claim(**row | {"figures": figures, "line": line})
+            figures = {name: name for name in figures}
+        claim = Claim(**row | {"figures": figures, "chapter": chapter, "line": line})
         faults += map(claim.fault, claim.problems())
-        if claim.id in claims:
-            faults.append(claim.fault("there are two rows"))
-        claims[claim.id] = claim
-    if faults:
-        raise SourceError(faults)
-    return list(claims.values())
-
-
-def printed_text(cell: NotebookNode) -> str:
-    """Return what a cell printed."""
-    return "".join(output.get("text", "") for output in cell.get("outputs", []))
+        claims.append(claim)
+    return claims, faults
 
 
 def claim_tags(notebook: NotebookNode) -> Settled:
-    """Return what cells tagged with claims printed, and what the text can read by name."""
-    printed: dict[str, str] = defaultdict(str)
-    for cell in notebook.cells:
-        for tag in cell.metadata.get("tags", []):
-            if tag.startswith(TAG):
-                printed[tag.removeprefix(TAG)] += printed_text(cell)
-    return Settled(printed, reported(notebook))
+    """Return the claims that cells are tagged with, and what the text can read by name."""
+    tags = [tag for cell in notebook.cells for tag in cell.metadata.get("tags", [])]
+    mine = frozenset(tag.removeprefix(TAG) for tag in tags if tag.startswith(TAG))
+    return Settled(mine, reported(notebook))
 
 
 def printed_by_chapter(root: Path) -> dict[str, Settled]:
@@ -312,13 +319,12 @@ def printed_by_chapter(root: Path) -> dict[str, Settled]:
 
 
 def read_rows(root: Path) -> list[dict[str, Any]]:
-    """Return the rows as pages show them: their figures in words (`told`), chapters, part, passage.
+    """Return the rows as pages show them: their figures in words (`told`), chapters and part.
 
     `chapters` are those whose cells settle the row, its own first. Raises SourceError for a row
     whose verdict does not follow from its figures.
     """
     printed = printed_by_chapter(root)
-    passages, _ = read_yaml(root, PASSAGES, dict)
     # Further results stand below the part of the book that they belong to.
     parts = {
         Path(file).name: (re.findall(r"Part [IVX]+", caption) or caption.split(":"))[0]
@@ -333,22 +339,20 @@ def read_rows(root: Path) -> list[dict[str, Any]]:
             "document": claim.id[0],
             "chapters": claim.settled_by(printed),
             "part": parts.get(claim.chapter, "elsewhere"),
-            "passage": passages.get(claim.id, ""),
         }
         for claim in read_claims(root)
     ]
 
 
 def results(notebook: NotebookNode, claims: Iterable[Claim] = ()) -> dict[str, str]:
-    """Return the numbers that a run of a chapter has as its results, as they were printed.
+    """Return the numbers that a run of a chapter has as its results, as text.
 
-    A cell tagged `results` hands them over, or prints them, one in a line, as `name = 1.23`; words
-    may follow. The figures of the claims that the chapter settles are among them, as `A4.slope`,
-    and `A4.met`, which is 1 where they meet the criterion of the row and 0 where not. What is read
-    from a stored table is no result of a run.
+    A cell tagged `results` hands them over. The figures of the claims that the chapter settles are
+    among them, as `A4.slope`, and `A4.met`, which is 1 where they meet the criterion of the row and
+    0 where not. What is read from a stored table is no result of a run.
     """
     tagged = [cell for cell in notebook.cells if has_tag(cell, RESULTS)]
-    found = dict(_RESULT.findall("\n".join(map(printed_text, tagged))))
+    found = {}
     for name, figure in handed_over(NotebookNode(cells=tagged))[0].items():
         value = figure["value"] if is_estimate(figure) else figure
         if isinstance(value, int | float):

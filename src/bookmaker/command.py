@@ -22,7 +22,7 @@ from bookmaker.base import (
 )
 from bookmaker.checking import all_faults, write_chapter
 from bookmaker.execution import rebuild, run, write_notebook
-from bookmaker.frame import cover, readme, welcome_pictures, write_pdf
+from bookmaker.frame import contents_file, cover, readme, welcome_pictures, write_pdf
 from bookmaker.source import chapters, read_notebook
 from bookmaker.sweeping import POINTS, finished_points, read_points, sweep_chapter
 from bookmaker.sweeps.engine import Workers, stream
@@ -214,9 +214,9 @@ def pdf() -> None:
 
 @main.command("frame")
 def frame() -> None:
-    """Make what stands around the chapters: README's figure and row, the front page's pictures."""
+    """Make what stands around the chapters: contents, README, the front page's pictures."""
     root = project_root()
-    for path, content in [readme(root), cover(root), *welcome_pictures(root)]:
+    for path, content in [contents_file(root), readme(root), cover(root), *welcome_pictures(root)]:
         if not path.exists() or path.read_bytes() != content:
             write_atomically(path, content)
             click.echo(path)
@@ -236,8 +236,11 @@ def check(names: tuple[str, ...]) -> None:
 
 @main.command("new")
 @click.argument("name")
-@option("--title", default="", help="Title of the chapter: a question or a finding.")
+@click.argument("title", default="")
 def new(name: str, title: str) -> None:
-    """Begin chapter NAME (NN_words): its source, values for its test run, its place in the book."""
+    """Begin chapter NAME (NN_words): its source, claims, tests, folder and line in the contents.
+
+    TITLE is a question or a finding.
+    """
     click.echo("\n".join(map(str, write_chapter(project_root(), name, title))))
     click.echo("every TODO in it says what belongs there; then `build` and `check` it")

@@ -1,4 +1,4 @@
-"""What stands around the chapters: README's figure and row, the front page's pictures, the PDF.
+"""What stands around the chapters: contents, README's figure and row, the front page's pictures.
 
 `python -m bookmaker frame` draws all anew, with the numbers of `book/_static/welcome/`;
 `python -m bookmaker pdf` puts the built pages of the main path in one, which Chromium prints.
@@ -13,9 +13,10 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from bookmaker.base import BookError, contents, repository_address
+from bookmaker.base import CONTENTS, BookError, contents, repository_address
 from bookmaker.claims import printed_by_chapter, read_claims
 from bookmaker.pictures import figure_file
+from bookmaker.places import all_places, contents_text
 from bookmaker.source import read_notebook
 
 # The figure that README.md shows.
@@ -94,11 +95,17 @@ def main_path(root: Path) -> list[str]:
 
     What is called further results, and what surrounds the chapters, is left to the pages.
     """
+    main = {f"notebooks/{place.name}" for place in all_places(root) if place.rank == "main"}
     pages = ["book/welcome"]
     for caption, files in contents(root):
-        part, further = caption.startswith("Part "), "Further results" in caption
-        pages += [f for f in files if part or (f.startswith("notebooks/") and not further)]
+        pages += [file for file in files if caption.startswith("Part ") or file in main]
     return pages
+
+
+def contents_file(root: Path) -> tuple[Path, bytes]:
+    """Return the file of the contents and what belongs there, as the chapters say."""
+    path = root / CONTENTS
+    return path, contents_text(path.read_text(encoding="utf-8"), all_places(root)).encode()
 
 
 def write_pdf(root: Path, html: Path) -> Path:

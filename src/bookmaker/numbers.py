@@ -8,15 +8,22 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from bookmaker.base import Fault, SourceError, write_atomically
 from bookmaker.claims import RESULTS, Claim
 from bookmaker.figures import is_table
 from bookmaker.measured import BENCHMARKS
-from bookmaker.source import Chapter, chapter_figures, chapters, code_cells, has_tag, read_notebook
+from bookmaker.parameters import TESTS_USE
+from bookmaker.source import (
+    FRONT_MATTER,
+    Chapter,
+    chapter_figures,
+    chapters,
+    code_cells,
+    front_matter,
+    has_tag,
+    read_notebook,
+)
 from bookmaker.values import (
     Role,
     cited_problem,
@@ -37,17 +44,6 @@ README = "README.md"
 EXPLORABLES = "book/_static/explorables"
 _SMALL = set(map(float, range(13)))
 Reads = set[tuple[str, str]]
-_FRONT_MATTER = re.compile(r"\A---\n(.*?)^---\n", re.DOTALL | re.MULTILINE)
-
-
-def front_matter(text: str) -> dict[str, Any]:
-    """Return what a source says before its text, nothing if that cannot be read."""
-    found = _FRONT_MATTER.match(text)
-    try:
-        said = yaml.safe_load(found[1]) if found else None
-    except yaml.YAMLError:
-        said = None  # named elsewhere
-    return said if isinstance(said, dict) else {}
 
 
 def is_by_name(text: str) -> bool:
@@ -168,7 +164,8 @@ def _numerals(chapter: Chapter) -> set[float]:
 
     Shared are the modules of `compendium.common` that the cells or the folder import.
     """
-    code = [cell.source for cell in code_cells(chapter.template)]
+    # A value that only the tests use is no setting of what the text shows.
+    code = [TESTS_USE.sub("", cell.source) for cell in code_cells(chapter.template)]
     number = chapter.name.partition("_")[0]
     folders = chapter.root.glob(f"src/compendium/c{number}_*")
     code += [path.read_text("utf-8") for folder in folders for path in sorted(folder.glob("*.py"))]
@@ -186,7 +183,7 @@ def _page_numerals(root: Path, text: str) -> set[float]:
     They stand in the code that it shows, in that of its live figures, and in that of the benchmarks
     whose results it reads.
     """
-    code = [shown_code(_FRONT_MATTER.sub("", text))]
+    code = [shown_code(FRONT_MATTER.sub("", text))]
     names = {role.reads[1] for role in roles(text) if role.reads[0] == BENCHMARKS}
     files = {root / BENCHMARKS / f"{name}.py" for name in names}
     for name in re.findall(r"\{explorable\} (\w+)", text):

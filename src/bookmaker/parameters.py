@@ -5,12 +5,13 @@ show the default. Each line of a chapter's parameters cell therefore carries a t
 end of its comment, the values allowed; lines of comment say which values fit together, and why:
 
     beta_low: float = 0.5  # lowest inverse temperature, in [0, 10]
-    beta_high: float = 1.5  # highest inverse temperature, in [0, 10]
+    beta_high: float = 1.5  # highest inverse temperature, in [0, 10]; tests use 1.0
     network: str = "document"  # which network, one of {document | random}
     text: str = ""  # text to read, path of {file}
     # require: beta_low < beta_high  # the figure runs from the one to the other
 
 `path of {file}` and `path of {folder}` allow the absolute path of one that exists, or nothing.
+`tests use` says a value for the test run, which should take seconds.
 Such conditions, and the criteria of the claims, stand in the book's own files, so Python decides
 them; of its functions they know `abs`.
 """
@@ -31,9 +32,11 @@ _LINE = re.compile(
     r"(?P<name>\w+) *: *(?P<type>int|float|str) *= *(?P<default>[^=]*?) *# *(?P<help>[^=]*?)"
     r"(?:,? *(?:in (?P<range>[\[(][^\s,]+, [^\s,]+[\])])"
     r"|one of \{(?P<choices>[^{}]*)\}|path of \{(?P<path>file|folder)\}))?"
+    r"(?:; tests use (?P<small>[^=;]+?))?"
 )
+TESTS_USE = re.compile(r"; tests use [^=;\n]+$", re.MULTILINE)
 # What was probably meant to be one of those at the end.
-_ALMOST = re.compile(r"\bin \[|\bin \([-\d]|\b(?:one|path) of ?[\[{(]")
+_ALMOST = re.compile(r"\btests use\b|\bin \[|\bin \([-\d]|\b(?:one|path) of ?[\[{(]")
 _REQUIRE = re.compile(r"^\s*# requires?\b:?(?P<condition>[^#]*)#?(?P<reason>.*)$")
 _EXISTS = {"file": os.path.isfile, "folder": os.path.isdir}
 _TYPES = ("int", "float", "str")
@@ -61,7 +64,7 @@ class Parameter:
     """One parameter of a chapter: an int, a float or a str, and what it may be, as it is written.
 
     Numbers lie in `range`, words are among `choices`, texts lead to a `path` ("file", "folder"),
-    if there is any.
+    if there is any. `small` is its value in the test run, None where that is the default.
     """
 
     name: str
@@ -71,6 +74,7 @@ class Parameter:
     range: str
     choices: str
     path: str
+    small: Any
 
     @property
     def allowed(self) -> str:
@@ -121,6 +125,12 @@ class ParameterCell:
         """The values of all parameters where none is given."""
         return {name: parameter.default for name, parameter in self.parameters.items()}
 
+    @property
+    def small(self) -> dict[str, Any]:
+        """The values of the test run, of those parameters that it changes."""
+        given = self.parameters.values()
+        return {known.name: known.small for known in given if known.small is not None}
+
     def check(self, values: Mapping[str, object]) -> dict[str, Any]:
         """Return `values`, or what texts stand for, each checked for itself and together.
 
@@ -163,6 +173,7 @@ def _add_requirement(cell: ParameterCell, line: str) -> None:
         for name in condition_names(condition):
             cell.named(name)
         cell.check({})
+        cell.check(cell.small)
 
 
 def _add_parameter(cell: ParameterCell, line: str) -> None:
@@ -179,7 +190,8 @@ def _add_parameter(cell: ParameterCell, line: str) -> None:
     if _ALMOST.search(parameter.help):
         raise ParameterError(
             f"{name} has a range that cannot be read: the comment must end with `in [low, high]`, "
-            "`(` and `)` for open ends, `one of {a | b}`, `path of {file}` or `path of {folder}`"
+            "`(` and `)` for open ends, `one of {a | b}`, `path of {file}` or `path of {folder}`, "
+            "and behind it for the test run `; tests use 3`"
         )
     if parameter.range if text else parameter.choices or parameter.path:
         raise ParameterError(f"{name} has limits that are not those of a {parameter.type}")
@@ -188,6 +200,9 @@ def _add_parameter(cell: ParameterCell, line: str) -> None:
     except (SyntaxError, ValueError) as error:
         raise ParameterError(f"{name}: {error}") from None
     parameter.default = parameter.parse(default)
+    parameter.small = parameter.parse(parameter.small) if parameter.small else None
+    if parameter.small == parameter.default:
+        raise ParameterError(f"the tests use the default of {name}: leave that out")
     cell.parameters[name] = parameter
 
 

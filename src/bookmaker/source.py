@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+import yaml
 from IPython.core.inputtransformer2 import TransformerManager
 from jupytext.myst import myst_to_notebook
 from nbformat import NotebookNode
@@ -38,6 +39,7 @@ from bookmaker.parameters import ParameterCell, parse_parameters
 from bookmaker.values import filled, prose, reported
 
 SOURCE = Path(__file__).resolve().parents[1]
+FRONT_MATTER = re.compile(r"\A---\n(.*?)^---\n", re.DOTALL | re.MULTILINE)
 _EQUATION_LINK = re.compile(r"\[\]\(#(eq-[\w-]+)\)")
 # Runs before anything of the package: on Colab the notebook is all there is. A folder that is
 # called like the package and lies beside the notebook has no origin.
@@ -149,6 +151,11 @@ class Chapter:
         return parse_parameters(self._tagged("parameters")[0].source)
 
     @property
+    def parameters_id(self) -> str:
+        """The id of the cell tagged `parameters`."""
+        return str(self._tagged("parameters")[0].id)
+
+    @property
     def title(self) -> str:
         """The first heading of the source."""
         heading = str(self.template.cells[0].source.splitlines()[0].removeprefix("#").strip())
@@ -247,6 +254,16 @@ class Chapter:
 
     def _tagged(self, tag: str) -> list[NotebookNode]:
         return [cell for cell in self.template.cells if has_tag(cell, tag)]
+
+
+def front_matter(text: str) -> dict[str, Any]:
+    """Return what a source says before its text, nothing if that cannot be read."""
+    found = FRONT_MATTER.match(text)
+    try:
+        said = yaml.safe_load(found[1]) if found else None
+    except yaml.YAMLError:
+        said = None  # named elsewhere
+    return said if isinstance(said, dict) else {}
 
 
 def chapters(root: Path | None = None, names: tuple[str, ...] = ()) -> list[Chapter]:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
+from bookmaker.claims import read_claims
 from compendium.c33_phase_transitions import study
 from compendium.c33_phase_transitions.orbits import _orbit_image, show_orbit_diagram
 from compendium.c33_phase_transitions.study import SHARES
@@ -122,9 +123,8 @@ def test_labels_of_the_six_values_are_those_that_the_text_reports():
 
 
 def test_the_table_of_ranges_asks_for_what_the_criterion_asks():
-    claims = (ROOT / "book" / "claims.yml").read_text("utf-8")
-    row = re.sub(r"\s+", " ", claims[claims.index("- id: C9\n") : claims.index("- id: C9b\n")])
-    asked = re.findall(r"(?:below|cycle|quasi|window|chaos) > ([\d.]+)", row)
+    (row,) = (claim for claim in read_claims(ROOT) if claim.id == "C9")
+    asked = re.findall(r"(?:below|cycle|quasi|window|chaos) > ([\d.]+)", row.criterion)
     assert asked == [str(study.LEAST_SHARE)] * 5
     # A whole range of its label stands at what is left to one.
     best = study.NAMED_RANGES.read()["value"].max()
