@@ -83,7 +83,7 @@ portability: $(INSTALLED) ## is make test green on other processors, Pythons and
 times: ## how long book and test take, in a fresh clone; rewrites the sentences that say so
 	$(BIN)/python .ci/times.py book test
 
-benchmarks: $(INSTALLED) ## what the text says about speed, measured again
+benchmarks: $(INSTALLED) ## what the code costs; a page's own numbers: python benchmarks/NAME.py --write
 	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done
 
 links: $(INSTALLED) ## whether the links that leave the book still lead anywhere

@@ -8,8 +8,6 @@ nothing is measured and the sentences are written from the file as it is.
 """
 
 import argparse
-import os
-import platform
 import re
 import subprocess
 import tempfile
@@ -19,8 +17,9 @@ from pathlib import Path
 
 import yaml
 
+from bookmaker.measured import TIMES_FILE, machine
+
 ROOT = Path(__file__).resolve().parents[1]
-FILE = "book/times.yml"
 PAGES = ("README.md", "CONTRIBUTING.md", "book/use.md", "Makefile")
 HEAD = "# Minutes that a command takes. `make times` measures these and writes them, here and in"
 # A line that names a command, as `make test` or as the target `test:`, and a time.
@@ -30,7 +29,7 @@ STATED = re.compile(r"\babout \d+(?:\.\d+)? min\b")
 
 def read_times() -> dict[str, dict[str, object]]:
     """Return for each command its minutes and where they were measured."""
-    times: dict[str, dict[str, object]] = yaml.safe_load((ROOT / FILE).read_text("utf-8"))
+    times: dict[str, dict[str, object]] = yaml.safe_load((ROOT / TIMES_FILE).read_text("utf-8"))
     return times
 
 
@@ -42,7 +41,7 @@ def with_times(text: str, times: Mapping[str, Mapping[str, object]]) -> str:
         if named and STATED.search(line):
             command = named["make"] or named["target"]
             if command not in times:
-                raise ValueError(f"{FILE} has no time for `make {command}`: {line}")
+                raise ValueError(f"{TIMES_FILE} has no time for `make {command}`: {line}")
             line = STATED.sub(f"about {times[command]['minutes']} min", line)
         lines.append(line)
     return "\n".join(lines) + "\n"
@@ -65,17 +64,11 @@ def measured(names: list[str]) -> dict[str, dict[str, object]]:
     return found
 
 
-def machine() -> str:
-    """Return what a time depends on most."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{cores} cores, {platform.machine()}, Python {platform.python_version()}"
-
-
 def write(times: Mapping[str, Mapping[str, object]]) -> None:
     """Write the file and the sentences."""
     text = f"{HEAD}\n# the sentences of {', '.join(PAGES)}.\n"
     text += yaml.safe_dump(dict(times), sort_keys=True, allow_unicode=True)
-    (ROOT / FILE).write_text(text, encoding="utf-8")
+    (ROOT / TIMES_FILE).write_text(text, encoding="utf-8")
     for page in PAGES:
         path = ROOT / page
         path.write_text(with_times(path.read_text("utf-8"), times), encoding="utf-8")

@@ -73,7 +73,7 @@ def example(function):
 def everything():
     """Functions and classes of the package whose example calls them."""
     for module in pkgutil.walk_packages(spinformer.__path__, "spinformer."):
-        if re.search(r"\.(kernels|checks|plot)", module.name):
+        if re.search(r"\.(kernel_inputs|\w*kernels|checks|plot)", module.name):
             continue
         for own, found in vars(importlib.import_module(module.name)).items():
             here = getattr(found, "__module__", "") == module.name and callable(found)
@@ -224,6 +224,7 @@ MISFITS: dict[str, list[dict[str, Any]]] = {
         {"values": ONES(3, 4)},
         {"values": ONES(2, 4).double()},
         {"mask": ONES(1, 2) < 0},
+        {"mask": torch.tensor([[True, True], [False, False]]), "queries": ONES(2, 2)},
         {"mask": ONES(3, 3) > 0},
         {"mask": ONES(1, 2)},
     ],

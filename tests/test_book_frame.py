@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import shutil
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -10,8 +11,10 @@ import numpy as np
 import pytest
 
 from bookmaker.base import contents
+from bookmaker.claims import read_claims
 from bookmaker.frame import FOLDER, claim_figures, main_path
-from bookmaker.numbers import page_text
+from bookmaker.numbers import chapter_faults, page_faults, page_text
+from bookmaker.source import Chapter
 from compendium.front.welcome import FIGURES, HEADS, head_tones, welcome_numbers
 from spinformer.plot.style import COLORS
 
@@ -153,3 +156,74 @@ def test_chapters_that_build_on_one_another_say_so_both_ways_and_none_builds_on_
     back = {(name, high) for name in down for high in down[name]}
     assert {pair for pair in pairs ^ back if set(pair) <= set(up)} == set()
     TopologicalSorter(up).prepare()
+
+
+@pytest.fixture
+def links(tmp_path):
+    """The checkout as links, but for README and the folder of the pages, whose files are links."""
+    for path in ROOT.iterdir():
+        if path.name not in ("book", "README.md", ".git"):
+            (tmp_path / path.name).symlink_to(path)
+    shutil.copy(ROOT / "README.md", tmp_path)
+    (tmp_path / "book").mkdir()
+    for path in (ROOT / "book").iterdir():
+        (tmp_path / "book" / path.name).symlink_to(path)
+    return tmp_path
+
+
+def falsified(root, file, pattern, text):
+    """Write a page in which the first match of a pattern is another text; return its line."""
+    path = root / file
+    source = path.read_text(encoding="utf-8")
+    place = re.search(pattern, source, flags=re.DOTALL)
+    assert place, pattern
+    path.unlink()
+    path.write_text(source[: place.start()] + text + source[place.end() :], encoding="utf-8")
+    return source.count("\n", 0, place.start()) + 1
+
+
+@pytest.mark.parametrize(
+    ("file", "pattern", "text", "problem"),
+    [
+        # Typed in the place of the name: prose, alt text, table, mathematics.
+        ("book/welcome.md", r"{value}`25:pair[^`]*`", "0.13", "0.13 is typed"),
+        ("book/welcome.md", r"{value}`33e:shown[^`]*`", "61 %", "61 is typed"),
+        ("book/welcome.md", r"(?<=length: ){value}`[^`]*`", "75", "75 is typed"),
+        ("book/use.md", r"{value}`benchmarks:drop_in[^`]*median[^`]*`", "97.4 %", "97.4 is typed"),
+        ("book/use.md", r"{value}`benchmarks:spin_module.saddle[^`]*`", "2.9", "2.9 is typed"),
+        ("book/part1.md", r"{value}`11:capacity:.2f`", "0.41", "0.41 is typed"),
+        ("book/sweeps.md", r"{value}`benchmarks:sweeps[^`]*`", "1.99", "1.99 is typed"),
+        ("README.md", r"How fast\n", "How fast\n\nIt takes 1.5 s.", "1.5 is typed"),
+        # Another name, another mark.
+        ("book/welcome.md", r"equilibrium\]", "equilibria]", "0 rows have dynamics=equilibria"),
+        ("book/use.md", r"torch_layer.low", "torch_layer.least", "has no entry 'least'"),
+        ("book/welcome.md", r"25 = sqrt\(625\)", "24 = sqrt(625)", "gives 25"),
+        ("book/explorables.md", r"(?<={setting}`)1.275", "1.725", "no such number in its code"),
+        # README is filled from the names.
+        ("README.md", r"(?<=:,-->)4,001", "4,010", "other numbers than the notebooks"),
+        ("README.md", r"(?<=minutes:.1f-->)[\d.]+", "0.1", "other numbers than the notebooks"),
+    ],
+)
+def test_a_falsified_number_on_a_page_is_a_fault(links, file, pattern, text, problem):
+    line = falsified(links, file, pattern, text)
+    (fault,) = page_faults(links)
+    assert fault.path == file
+    assert problem in fault.message
+    assert fault.line in (1, line, line + 2)
+
+
+@pytest.mark.parametrize(
+    ("chapter", "pattern", "text", "problem"),
+    [
+        ("33e_census", r"{share:.3f}(?=; lower)", "0.651", "C16: 0.651 is typed"),
+        ("31_asymmetric_hopfield", r"(?<={pairs} of ){value}`pairs.all`", "37", "C1b: 37 is typed"),
+        ("12b_continuous_capacity", r"49 = 7\^2", "94 = 7^2", "A13: 94 = 7^2: gives 49"),
+        ("33_phase_transitions", r"1\.252\n", "1.225\n", "C9: 1.225 is typed"),
+    ],
+)
+def test_a_falsified_number_of_a_claim_is_a_fault(links, chapter, pattern, text, problem):
+    before = list(chapter_faults(Chapter(ROOT, chapter), read_claims(ROOT), None))
+    falsified(links, "book/claims.yml", pattern, text)
+    after = list(chapter_faults(Chapter(links, chapter), read_claims(links), None))
+    (fault,) = set(after) - set(before)
+    assert problem in fault.message

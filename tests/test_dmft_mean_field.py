@@ -15,7 +15,9 @@ from compendium.c32_paths_to_mean_fields.functional import (
     odd_correlations,
     overlaps_correlations,
 )
+from compendium.c35_other_tokens.letters import LetterNetwork
 from spinformer.dmft import kernels
+from spinformer.dmft.attractors import find_attractors
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.finite_size import (
     semantic_overlaps,
@@ -134,6 +136,44 @@ def test_results_do_not_depend_on_lanes_threads_or_chunks():
     assert (again == ensemble.record(50)).all()
 
 
+LETTERS = LetterNetwork.segmented(0, letters=3)
+
+
+@pytest.mark.parametrize("network", [NETWORK, LETTERS], ids=["bits", "letters"])
+def test_a_system_moves_the_same_in_a_narrow_block_and_in_a_wide_one(network):
+    many = 30
+    contexts, beta = random_contexts(network, 2, count=many), np.linspace(1.2, 2.8, many)
+
+    def measured(part):
+        context, given = contexts.select(part), {"beta": beta[part]}
+        orbit, end = trajectory(network, context, steps=50, **given)
+        settled = find_attractors(
+            network, context, transient=200, kept=300, exponent_steps=100, exponents=3, **given
+        )
+        turn, monodromy = returned(network, context, steps=7, **given)
+        return {
+            "lanes": Ensemble(network, context, **given).lanes,
+            "orbit": orbit,
+            "end": end.attention,
+            "histogram": settled.histogram,
+            "section": settled.section,
+            "digits": settled.digits,
+            "period": settled.period,
+            "exponents": settled.exponents.value,
+            "errors": settled.exponents.error,
+            "turn": turn.attention,
+            "monodromy": monodromy,
+        }
+
+    wide = measured(slice(None))
+    # One system, a block that is not full, three blocks.
+    for part in (slice(4, 5), slice(9, 14), slice(2, 26)):
+        narrow = measured(part)
+        assert (narrow.pop("lanes"), wide["lanes"]) == (8, 64)
+        for name, values in narrow.items():
+            assert values.tobytes() == wide[name][part].tobytes(), name
+
+
 def test_the_start_of_the_document_is_a_growing_window():
     network, beta = Network.segmented(5, bits=3, context=5), 1.1
     context = document_context(network, beta, steps=0)
@@ -171,6 +211,13 @@ def test_torch_form_and_its_gradients():
     assert torch.autograd.gradcheck(
         lambda *leaves: torch_path(network, context, leaves, steps=4), leaves, atol=1e-7
     )
+
+
+def test_random_contexts_fill_the_range_of_the_values():
+    weights = np.random.default_rng(1).normal(size=(4, 3, 5))
+    network = Network(semantic=weights, context=4, gamma=1.0)
+    drawn = np.abs(random_contexts(network, 0, count=2000).attention).max(axis=(0, 1))
+    assert drawn == pytest.approx(np.abs(weights[VALUE]).mean(axis=1), rel=2e-3)
 
 
 def test_counts_of_segments_are_whole():

@@ -12,6 +12,7 @@ from compendium.common.windows import (
     exponent_of_chaos,
     message_start,
 )
+from spinformer.dmft import settling
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import Context, Network
@@ -35,13 +36,29 @@ def test_a_fixed_point_is_approached_at_its_multiplier(beta, steps):
     assert found.error < 0.01 * found.value
 
 
-def test_errors_of_a_relaxation_time_are_its_scatter():
+def test_errors_of_the_documents_relaxation_time_are_of_the_size_of_its_scatter():
     found = [
         relaxation_time(NETWORK, random_contexts(NETWORK, seed, count=4096), beta=1.255, steps=4800)
         for seed in range(6)
     ]
     values, errors = np.array([[one.value, one.error] for one in found]).T
     assert 0.3 < values.std(ddof=1) / errors.mean() < 2.5
+
+
+def test_errors_of_a_relaxation_time_are_its_scatter():
+    found = [
+        relaxation_time(COIN, random_contexts(COIN, seed, count=400), beta=0.9, steps=120)
+        for seed in range(60)
+    ]
+    values, errors = np.array([[one.value, one.error] for one in found]).T
+    assert 0.75 < values.std(ddof=1) / np.sqrt((errors**2).mean()) < 1.1
+
+
+def test_the_first_stretch_is_no_part_of_the_tail():
+    """Even where nothing falls by e² before it is lost: what relaxes within it is averaged in."""
+    excess = np.exp(-0.2 * np.arange(20))
+    error = np.full(20, excess[8] / 8.5)
+    assert settling._tail(excess, error=error, steps=200) == slice(1, 9)
 
 
 def test_steps_that_show_no_relaxation_are_refused():

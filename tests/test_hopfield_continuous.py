@@ -1,5 +1,6 @@
 """The continuous network against autograd, NumPy/SciPy and the theorems it should obey."""
 
+import itertools
 import math
 
 import numpy as np
@@ -168,6 +169,10 @@ def test_residual_steps_and_status_say_how_retrieval_ended():
     torch.testing.assert_close(part.residual, moves[:middle][part.steps - 1, range(40)])
     with pytest.raises(NotConverged, match="fixed point"):
         part.require("a fixed point of the memory")
+    # A given number of steps is taken to its end, and still said to have arrived where it has.
+    given_steps = retrieve(patterns, queries=queries, beta=0.7, tolerance=1e-7, steps=middle)
+    assert (given_steps.steps == middle).all()
+    assert torch.equal(given_steps.converged, found.steps <= middle)
     wild = retrieve(patterns, queries=queries, beta=0.7, steps=2000, step_size=3.0)
     assert (wild.status == Status.DIVERGED).all()
     # What overflowed stops there, though it never arrives.
@@ -216,6 +221,28 @@ def test_overflow_and_misfits_are_refused(function):
     ):
         with pytest.raises((ValueError, TypeError), match=message):
             function(patterns, states=states)
+
+
+@pytest.mark.parametrize(
+    "function", [energy, attention_weights, gradient, jacobian, update], ids=lambda f: f.__name__
+)
+@pytest.mark.parametrize("batch", [(), (2,)], ids=["one memory", "two memories"])
+def test_an_entry_that_is_not_finite_is_refused_wherever_it_is(function, batch):
+    """Some of these functions look at their result alone, where such an entry must be seen."""
+    for bad, sign in itertools.product((torch.nan, torch.inf, -torch.inf), (-1.0, 0.0, 1.0)):
+        # Weights that underflow to 0 where the sign is that of the bad entry.
+        given = {"patterns": sign * torch.ones(*batch, 3, 2), "states": torch.full((4, 2), 200.0)}
+        for name, sound in given.items():
+            for place in itertools.product(*map(range, sound.shape)):
+                spoilt = sound.clone()
+                spoilt[place] = bad
+                arguments = given | {name: spoilt}
+                with pytest.raises(ValueError, match=f"^{name} must be finite"):
+                    function(arguments["patterns"], states=arguments["states"])
+    # Nothing is computed of no states, so that nothing shows in a result.
+    spoilt = torch.full((*batch, 3, 2), torch.nan)
+    with pytest.raises(ValueError, match=r"^patterns must be finite"):
+        function(spoilt, states=torch.ones(0, 2))
 
 
 HOW = {"tolerance": 1e-11, "max_steps": 3000}

@@ -109,6 +109,16 @@ def test_em_step_maximises_its_bound_and_never_raises_the_loss(setting):
     np.testing.assert_allclose(slope, 0.0, atol=1e-9)
 
 
+def test_a_pattern_that_no_datum_chooses_still_shares_the_weight():
+    far = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-900.0, -900.0]], dtype=torch.float64)
+    data = normal(5, 30, 2).abs() + 1.0
+    pull = torch.softmax(data @ far.T, 1).T @ data / 30
+    assert float(pull[2].abs().max()) == 0.0
+    after = density._em_update(far, data=data, beta=1.0)
+    weights = density.log_weights(after).exp()
+    torch.testing.assert_close(weights[:, None] * after, pull, rtol=0, atol=1e-12)
+
+
 def test_em_and_descent_reach_the_same_likelihood():
     three = torch.tensor([[2.0, 0.0], [0.0, -2.0], [-2.2, 0.4]], dtype=torch.float64)
     data = density.sample(three, count=600, seed=3)

@@ -185,6 +185,16 @@ def test_exponential_memory_decides_ties_as_exact_arithmetic_does(d):
         np.testing.assert_allclose(kept.energies[0, -1], -d)
 
 
+def test_overlaps_that_no_state_has_are_asked_of_no_function():
+    """Beyond ±d one's own may have no value; a state on its pattern is next to that."""
+    bowl = Separation(name="bowl", function=lambda x: -np.sqrt(25.0 - x * x))
+    patterns = spins(np.random.default_rng(3), 2, 5)
+    states = np.concatenate([patterns, -patterns])
+    found = fields(patterns, states=states, separation=bowl)
+    for (q, i), field in np.ndenumerate(found):
+        assert field == pytest.approx(halves(patterns, states[q], i, bowl), abs=1e-12)
+
+
 def test_status_says_why_retrieval_stopped():
     rng = np.random.default_rng(31)
     patterns, queries = spins(rng, 12, 80), spins(rng, 200, 80)

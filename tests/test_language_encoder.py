@@ -189,6 +189,12 @@ def test_loader_refuses_files_that_do_not_fit_together(tmp_path):
         load_model(folder)
 
 
+def test_only_what_does_not_fill_a_window_is_dropped():
+    for text, rows in (("a b c", 1), ("a b c d", 2), ("a b c d e", 2)):
+        windows = text_windows(example_model(), text, 4)
+        assert windows[:, 1:3].tolist() == [[5, 6], [7, 8]][:rows]
+
+
 def test_a_text_needs_a_tokenizer_with_ends():
     model = example_model()
     with pytest.raises(ValueError, match="model must have a tokenizer, this one has none"):

@@ -123,7 +123,9 @@ def test_other_parameters_fill_their_own_numbers(book, tmp_path, call):
     told = words(read_notebook(tmp_path / "out" / "01_small.ipynb"))
     assert "The slope is 0.167" in told
     assert "At $\\beta=2$ the share is 1.02 ± 0.03." in told
-    assert "**Run with `beta = 2.0`.** Figures" in told
+    # The top says what is this run's and what is not, once.
+    assert told.count("Run with") == 1
+    assert "parameters:** `beta` = `2.0` (default `1.5`). Figures, tables and the numbers" in told
     assert "rises by 0.17 at" in told
     page = (tmp_path / "out" / "01_small.html").read_text(encoding="utf-8")
     assert "The slope is 0.167" in page
@@ -379,8 +381,14 @@ def test_a_claim_names_a_figure_and_formats_it(book, call):
         "book/claims.yml:1: A1: 2.5 is typed: read it, {name} or {value}`name`",
         "book/claims.yml:1: A1: 46 is typed: read it, {name} or {value}`name`",
     ]
+    (book / "book" / "claims.yml").write_text(words.replace("of 2.5", "of {hand}`3 = 1 + 1`"))
+    assert call(book, "check").output.splitlines() == [
+        "book/claims.yml:1: A1: 3 = 1 + 1: gives 2",
+    ]
     (book / "book" / "claims.yml").write_text(words.replace("`edges", "`edge").replace("2.5", "2"))
     assert "book/claims.yml:1: A1: no figure named 'edge'" in call(book, "check").output
+    (book / "book" / "claims.yml").write_text(words.replace("`found", "`fond").replace("2.5", "2"))
+    assert "book/claims.yml:1: A1: no figure named 'fond'" in call(book, "check").output
     (book / "book" / "claims.yml").write_text(row.replace("rate < 0.4", "rate < 0.3"))
     # A claim is a reader.
     edit(book / SOURCE, "the share is {value}`share:.2f`", "the share is large")

@@ -161,6 +161,16 @@ def test_a_small_field_beside_a_hard_coupling_is_summed_or_refused(scale):
             ising.ising_log_partition(float(torch.finfo(dtype).max) * pair, **given)
 
 
+def test_digits_are_lost_in_the_sum_over_a_system_and_not_over_a_spin():
+    """Each of twelve spins feels half of what a system may hold, all together six times as much."""
+    couplings = 2e10 * (1 - np.eye(12))
+    with pytest.raises(ValueError, match="lost in rounding"):
+        ising.solve_exact(couplings, fields=np.zeros(12), beta=1.0)
+    pairs = np.kron(np.eye(6), 1 - np.eye(2))
+    one = ising.solve_exact(2e10 * pairs, fields=np.zeros(12), beta=1.0)
+    assert one.energy == pytest.approx(-6 * 2e10)
+
+
 def test_bad_tensors_are_named():
     pair = torch.zeros(2, 2)
     with pytest.raises(TypeError, match=r"torch\.float32 or torch\.float64"):

@@ -239,6 +239,10 @@ def test_bad_input_is_named():
     ):
         with pytest.raises(ValueError, match=message):
             kinetic_path(**run, **change)
+    # Twelve are not too many.
+    free = log_transitions(np.zeros((12, 12)), fields=np.zeros(12), beta=1.0)
+    assert free.shape == (4096, 4096)
+    assert free[0, 0] == pytest.approx(-12 * np.log(2))
     for message, size, beta in (("at most 12", 13, 1.0), ("every transition", 2, 1e4)):
         with pytest.raises(ValueError, match=message):
             kinetic_stationary(np.eye(size), drive=np.ones(size), beta=beta)

@@ -472,6 +472,16 @@ def test_all_starts_find_what_one_misses():
     assert found.log_partition[1] == best.log_partition
 
 
+@pytest.mark.parametrize("method", ["naive", "tap"])
+def test_a_field_turned_over_changes_no_ln_z(method):
+    """Starts lie to both sides of the independent spins: none is preferred to its mirror image."""
+    options = {"beta": 3.0, "method": method, "all_starts": True, "throw": False}
+    for seed in range(8):
+        couplings, fields = sherrington_kirkpatrick(10, seed=seed, field_std=0.2)
+        one, other = (solve_mean_field(couplings, fields=x, **options) for x in (fields, -fields))
+        assert one.log_partition == pytest.approx(other.log_partition, abs=1e-8)
+
+
 def test_the_table_holds_theories_to_the_tight_bound():
     """TAP in a cold glass, 40.7 for 25.1, below what the largest eigenvalue allows."""
     rng = np.random.default_rng(0)
@@ -542,7 +552,7 @@ def test_the_error_of_a_sampled_sum_is_its_scatter():
     found = [_sampled_log_partition(couplings, **run, seed=seed) for seed in range(40)]
     scores = np.array([(value - exact) / error for value, error, _ in found])
     assert abs(scores.mean()) < 0.6
-    assert 0.7 < scores.std() < 1.4
+    assert 0.7 < scores.std() < 1.2
 
 
 def test_the_error_of_a_sampled_sum_knows_its_quadrature():

@@ -242,7 +242,7 @@ def layers_of_the_page():
     """The three layers that book/use.md makes, by the names it gives them, and its words."""
     page = (Path(__file__).parents[1] / "book" / "use.md").read_text(encoding="utf-8")
     section = page.partition("## A layer in your own model")[2].partition("\n## ")[0]
-    (code,) = re.findall(r"^```python\n(.*?)^```", section, re.M | re.S)
+    code, *_ = re.findall(r"^```python\n(.*?)^```", section, re.M | re.S)
     kept: dict[str, nn.Module] = {}
     scope = {"keep": kept}
     # The page gives one name to three layers, one after the other.
@@ -258,8 +258,9 @@ def test_what_the_page_says_of_masks_is_what_layers_do():
     """Ragged sentences: each is computed as if it were alone, by the polarity that is written."""
     layers, words = layers_of_the_page()
     assert len(layers) == 3
-    assert "`src_key_padding_mask` (batch, N) is true where a token is padding" in words
-    assert "`src_mask` is true at (i, j) where token i may not be coupled to token j" in words
+    words = " ".join(words.split())
+    assert "| `src_key_padding_mask` | `SpinTransformerModule` | a token is padding |" in words
+    assert "`src_mask` is True at (i, j) where token i may not be coupled to token j" in words
     inputs = _inputs(2, 6, 32, dtype=torch.float32)
     padding = torch.arange(6) >= torch.tensor([[5], [4]])
     for layer in layers:

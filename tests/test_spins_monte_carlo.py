@@ -170,6 +170,11 @@ def test_memory_is_seen_in_the_spins_and_in_the_energy():
     assert frozen.block_length == 50 < 10 * frozen.autocorrelation_time
 
 
+def test_no_run_is_shorter_than_asked():
+    run = sample_ising(np.zeros((1, 1)), fields=np.zeros(1), beta=1.0, sweeps=100, blocks=16)
+    assert (run.block_length, run.blocks) == (7, 64)
+
+
 @pytest.mark.parametrize("sampler", [sample_ising, sample_vector_spins])
 def test_a_spin_that_never_turned_has_an_error_bar(sampler):
     # One turn in a run of 256 sweeps is expected; a third of the runs see none.

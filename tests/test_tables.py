@@ -204,8 +204,7 @@ def test_a_damaged_unit_is_computed_again_and_none_is_without_a_row(tmp_path, te
             raise KeyboardInterrupt
         return [{"twice": 2 * seed}]
 
-    units = [{"seed": 0}, {"seed": 1}]
-    table = Table(path=tmp_path / "t.csv", units=units, rows=rows, seconds=1)
+    table = Table(path=tmp_path / "t.csv", units=[{"seed": 0}, {"seed": 1}], rows=rows, seconds=1)
     with pytest.raises(KeyboardInterrupt):
         table.make()
     (done,) = table.part.glob("p*.json")
@@ -213,6 +212,6 @@ def test_a_damaged_unit_is_computed_again_and_none_is_without_a_row(tmp_path, te
     broken.clear()
     table.make()
     assert list(table.read()["twice"]) == [0, 2]
-    empty = Table(path=tmp_path / "e.csv", units=units[:1], rows=lambda seed: [], seconds=1)
+    empty = Table(path=tmp_path / "e.csv", units=[{"seed": 0}], rows=lambda seed: [], seconds=1)
     with pytest.raises(ValueError, match=r"the unit \{'seed': 0\} of e has no row"):
         empty.make()

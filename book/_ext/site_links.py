@@ -27,6 +27,9 @@ GLOSSARY = "book/glossary"
 _CHAPTER = re.compile(r"(?:^|/)(?P<number>\d\d[a-z]?)_\w+$")
 _CITED = re.compile(r"\[([a-z]+\d{4}[a-z][^\]]*)\]")
 _EXAMPLE = re.compile(r"((?:^ *>>>.*\n(?:(?! *$).*\n?)*)+)", re.MULTILINE)
+# Sections of NumPy's form, and formulas with the indented lines that belong to them.
+_SECTION = re.compile(r"^(?:Parameters|Attributes|Returns|Notes|References|Examples)\n-{5,}$", re.M)
+_FORMULA = re.compile(r"(^\.\. math::.*\n(?:(?: +.*)?\n)*)", re.MULTILINE)
 _KEY = re.compile(r"\b[a-z]{2,}\d{4}[a-z]+\b")
 
 
@@ -104,16 +107,38 @@ def link_terms(app: Sphinx, doctree: nodes.document, docname: str) -> None:
 
 
 def plain_docstring(
+    _app: Sphinx, _what: str, _name: str, _object: object, _options: object, lines: list[str]
+) -> None:
+    """Make reStructuredText of a docstring: code in backticks, sources cited, all else as typed.
+
+    Napoleon comes afterwards and reads the sections of NumPy's form, whose layout is kept.
+    """
+    text = "\n".join(lines) + "\n"
+    parts = _EXAMPLE.split(text)
+    if _SECTION.search(text):
+        parts[::2] = map(_sections, parts[::2])
+        text = "".join(parts)
+    else:
+        parts[::2] = ["\n\n".join(map(_rst, re.split(r"\n *\n", part))) for part in parts[::2]]
+        text = "\n".join(parts)
+    lines[:] = text.split("\n")
+
+
+def list_chapters(
     app: Sphinx, what: str, name: str, _object: object, _options: object, lines: list[str]
 ) -> None:
-    """Make reStructuredText of a docstring: code in backticks, sources cited, all else as typed."""
-    parts = _EXAMPLE.split("\n".join(lines) + "\n")
-    parts[::2] = ["\n\n".join(map(_rst, re.split(r"\n *\n", text))) for text in parts[::2]]
-    lines[:] = "\n".join(parts).split("\n")
+    """Append the chapters that use a function, behind its last section."""
     chapters = [chapter for chapter, names in used(Path(app.srcdir)).items() if name in names]
     if chapters and what in ("function", "class"):
         shown = [f":doc:`chapter {c.partition('_')[0]} </notebooks/{c}>`" for c in chapters]
         lines += ["", f"*Used in* {', '.join(shown)}.", ""]
+
+
+def _sections(text: str) -> str:
+    """Text in NumPy's form, its layout and its formulas as typed."""
+    pieces = _FORMULA.split(text)
+    pieces[::2] = map(_inline, pieces[::2])
+    return "".join(pieces)
 
 
 def _rst(paragraph: str) -> str:
@@ -123,6 +148,11 @@ def _rst(paragraph: str) -> str:
     # What is explained name by name, each with its own lines, is a list.
     if text != paragraph and not text.strip().startswith(("*", "-")):
         text = "\n".join(f"* {line}" for line in text.strip("\n").split("\n"))
+    return _inline(text)
+
+
+def _inline(text: str) -> str:
+    """Code, sources and characters that reStructuredText would read, in text of any layout."""
     pieces = re.split(r"(`+[^`]+`+)", text)
     pieces[1::2] = [f"``{code.strip('`')}``\\ " for code in pieces[1::2]]
     pieces[::2] = [
@@ -158,4 +188,6 @@ def setup(app: Sphinx) -> None:
     # Behind Sphinx's own numbers.
     app.connect("env-get-updated", assign_numbers, priority=900)
     app.connect("doctree-resolved", link_terms)
-    app.connect("autodoc-process-docstring", plain_docstring)
+    # Before napoleon, which reads the sections, and behind it.
+    app.connect("autodoc-process-docstring", plain_docstring, priority=400)
+    app.connect("autodoc-process-docstring", list_chapters, priority=900)

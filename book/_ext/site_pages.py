@@ -34,7 +34,7 @@ from spinformer.plot.vector import figure_svg
 
 PACKAGES = ("spinformer", "compendium", "bookmaker")
 # Checks of arguments and compiled inner loops, which nobody calls from outside.
-_INTERNAL = re.compile(r"\.(\w*inputs|kernels|checks|_\w+|__main__)(\.|$)")
+_INTERNAL = re.compile(r"\.(\w*inputs|\w*kernels|checks|_\w+|__main__)(\.|$)")
 _BOX = re.compile(r"^:{3,}\{admonition\} In short\n(.*?)^:{3,}$", re.MULTILINE | re.DOTALL)
 # Behind a full stop, at the next capital: not in "e.g. 3", not within mathematics.
 _SENTENCE = re.compile(r"(?<=[.?!])\)? (?=[A-Z\[*$])")

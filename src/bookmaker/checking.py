@@ -166,6 +166,7 @@ def _claim_faults(root: Path, rows: Sequence[claims.Claim]) -> Iterator[Fault]:
             yield claim.fault(f"no cell of {claim.chapter} is tagged {claims.TAG}{claim.id}")
         try:
             claim.settle(printed)
+            claim.words(claim.condition, printed)
             if claim.settings:
                 table = root / claims.TABLES / claim.settings
                 problems = claims.settings_faults(table, claim.verdict, claim.region)

@@ -29,6 +29,7 @@ from bookmaker.tables import OUTCOME, read_columns
 from bookmaker.values import (
     filled,
     handed_over,
+    reported,
     resolve,
     roles,
     typed_numbers,
@@ -51,9 +52,9 @@ _RESULT = re.compile(
 
 @dataclass(frozen=True)
 class Settled:
-    """What an executed chapter has for the claims: what their cells printed, and its figures.
+    """What an executed chapter has for the claims: what their cells printed, and what it reads.
 
-    `texts` are by the id of the claim, `figures` by the names under which cells hand them over.
+    `texts` are by the id of the claim, `figures` and parameters by name.
     """
 
     texts: Mapping[str, str]
@@ -295,13 +296,13 @@ def printed_text(cell: NotebookNode) -> str:
 
 
 def claim_tags(notebook: NotebookNode) -> Settled:
-    """Return what cells tagged with claims printed, and all figures that cells handed over."""
+    """Return what cells tagged with claims printed, and what the text can read by name."""
     printed: dict[str, str] = defaultdict(str)
     for cell in notebook.cells:
         for tag in cell.metadata.get("tags", []):
             if tag.startswith(TAG):
                 printed[tag.removeprefix(TAG)] += printed_text(cell)
-    return Settled(printed, handed_over(notebook)[0])
+    return Settled(printed, reported(notebook))
 
 
 def printed_by_chapter(root: Path) -> dict[str, Settled]:

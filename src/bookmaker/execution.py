@@ -122,8 +122,6 @@ def execute(
         outputs = cell.get("outputs", [])
         loud += [(cell.id, o.text) for o in outputs if o.get("name") == "stderr"]
     fill_text(chapter, notebook)
-    if checked:
-        notebook.cells.insert(1, nbformat.v4.new_markdown_cell(_run_with(checked), id="run-with"))
     if loud and not problem:
         place, problem = loud[0][0], f"the cell writes to stderr: {loud[0][1].strip()}"
     if told := parameters_told(chapter, checked):
@@ -155,9 +153,9 @@ def parameters_told(chapter: Chapter, values: Mapping[str, Any]) -> str:
     if not changed:
         return ""
     return (
-        f"> **Run with other parameters:** {', '.join(changed)}. The code was executed with these "
-        "values. The text, the captions, the verdicts on claims and the stored tables were not "
-        "computed anew: they describe the defaults."
+        f"> **Run with other parameters:** {', '.join(changed)}. Figures, tables and the "
+        "numbers that the text reads from them are those of this run. The words of the text, the "
+        "verdicts on claims and what is read from stored tables describe the defaults."
     )
 
 
@@ -212,15 +210,6 @@ def run(
         return [path, write_page(chapter, notebook, folder)]
     except OSError as problem:
         raise RunError(f"the page could not be written, {problem}; {path} is kept") from None
-
-
-def _run_with(values: Mapping[str, Any]) -> str:
-    """Return what stands at the top of a chapter that was run with other parameters."""
-    given = ", ".join(f"`{name} = {value!r}`" for name, value in values.items())
-    return (
-        f"**Run with {given}.** Figures, tables and the numbers in the text are those of this run. "
-        "Verdicts, and what is read from stored tables, are those of the defaults."
-    )
 
 
 def fill_text(chapter: Chapter, executed: nbformat.NotebookNode) -> None:

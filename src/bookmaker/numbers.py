@@ -90,6 +90,8 @@ def chapter_faults(chapter: Chapter, rows: Sequence[Claim], read: Reads | None) 
         return
     for claim in rows:
         if claim.chapter == chapter.name:
+            for fault in _mark_faults(f"{claim.shown}\n{claim.condition}", file, numerals):
+                yield claim.fault(fault.message)
             for typed in claim.typed():
                 # A setting needs no mark in a row.
                 if setting_problem(Role("setting", typed, 0, 0, 1, False), numerals):

@@ -139,6 +139,17 @@ def test_shuffled_rows_keep_their_entries_and_the_diagonal():
     assert not torch.equal(places[0, 0], places[0, 1])
 
 
+def test_the_tokens_left_out_are_those_that_receive_most():
+    trace = run_model(MODEL, TOKENS)[1]
+    terms = study.mixing_terms(MODEL, trace)
+    received = torch.softmax(trace.beta * trace.queries @ trace.keys.mT, -1).sum((1, 2))
+    kept, goals = study.without_sinks(terms, trace, 2)
+    for b, row in enumerate(received.tolist()):
+        rest = [i for i in range(6) if row[i] < sorted(row)[-2]]
+        torch.testing.assert_close(kept["own"][b], terms["own"][b][:, rest])
+        torch.testing.assert_close(goals[b], trace.attended[b, rest])
+
+
 def looks_of(trace):
     """Attention (B, H, N, N), its symmetric part without the diagonal, and values, in NumPy."""
     q, k, v = (x.numpy() for x in (trace.queries, trace.keys, trace.values))

@@ -182,6 +182,28 @@ def test_chaos_lies_where_the_multipliers_say_that_the_rest_is_stable():
     assert lives[0].high < lives[1].low < lives[1].high < lives[2].low
 
 
+def test_a_life_ends_at_its_last_token_far_away_or_is_cut_off(monkeypatch):
+    """Starts by a script, each at its number: far from the fixed point for so many tokens."""
+    lives, clock = 3 * np.arange(16) + 1, [0]
+
+    def scripted(model, windows, *, beta, steps):
+        places = clock[0] + 1 + torch.arange(steps)
+        numbers = windows[:, :1, 1].expand(-1, steps)
+        far = places <= torch.tensor(lives)[numbers.long()]
+        clock[0] += steps
+        return torch.cat([windows, torch.stack([10.0 * edges.FAR * far, numbers], -1)], 1)
+
+    starts = torch.stack([torch.zeros(16, 4), torch.arange(16.0)[:, None].expand(-1, 4)], -1)
+    monkeypatch.setattr(edges, "decoder", lambda: None)
+    monkeypatch.setattr(edges, "find_rests", lambda *_: torch.zeros(1, 2))
+    monkeypatch.setattr(edges, "text_starts", lambda *_, span: starts)
+    monkeypatch.setattr(edges, "distances", lambda orbit, _: orbit[..., 0])
+    monkeypatch.setattr(edges, "follow", scripted)
+    rows = edges.LIFE_TABLE.rows(4, beta=0.5, horizon=60)
+    assert [row["ended"] for row in rows] == (lives <= 40).astype(int).tolist()
+    assert [row["time"] for row in rows] == np.where(lives <= 40, lives, 60).tolist()
+
+
 def test_other_weights_are_what_they_say():
     model = example_decoder()
     one, other = (study.changed(model, k).blocks[1] for k in ("trained", "shuffled attention"))

@@ -18,10 +18,9 @@ from compendium.common.phase_transitions import name as named
 from compendium.common.phase_transitions import survey
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import Estimate, fit_power
-from spinformer.dmft import kernels
 from spinformer.dmft.attractors import Attractors, bump_weights
-from spinformer.dmft.ensemble import Ensemble
-from spinformer.dmft.kernels import LANES, Block, Clock
+from spinformer.dmft.ensemble import Ensemble, kernels_of
+from spinformer.dmft.kernel_inputs import Block, Clock
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Context, Network
 
@@ -62,11 +61,11 @@ def moments_of(
     weights = bump_weights(turns)
 
     def task(block: Block, clock: Clock) -> tuple[Clock, tuple[np.ndarray, ...]]:
-        orbit, stretches = np.empty((turns * phases, network.features, LANES)), []
+        orbit, stretches = np.empty((turns * phases, network.features, ensemble.lanes)), []
         for _ in range(_STRETCHES):
             begin = clock.position
-            clock = kernels.record(orbit, 1, block, clock)
-            seen = orbit.reshape(turns, phases, -1, LANES)
+            clock = kernels_of(block).record(orbit, 1, block, clock)
+            seen = orbit.reshape(turns, phases, -1, ensemble.lanes)
             products = seen[:, :, first] * seen[:, :, second]
             both = [np.tensordot(weights, part, axes=1) for part in (seen, products)]
             stretches.append(np.roll(np.concatenate(both, axis=1), begin, axis=0))

@@ -23,15 +23,54 @@ def anderson(
     tolerance: float,
     max_steps: int,
 ) -> Solution[Tensor]:
-    """Solve x = step(x) by Anderson's mixing (Walker and Ni 2011), each system for itself.
+    r"""Anderson acceleration of fixed-point iterations, for a batch of systems.
 
-    `start` has shape (..., n, d); every leading index is a system, and `step` must not mix
-    them. `damping` in (0, 1] is the step of the plain iteration that is accelerated; the residual
-    is ‖step(x) − x‖/√n. Returned is the best point seen, without a graph. A system whose residual
-    grows threefold over its best forgets its history and goes on with a plain damped step; one that
-    has arrived is frozen. A system whose last step is not finite has DIVERGED. ValueError where
-    `step` returns another shape or type.
+    Every leading index of the state is a system of its own. The best point that was seen is
+    returned, without a graph. A system that has converged is frozen. A system whose residual grows
+    to more than three times its best forgets its history and continues with a plain damped step.
 
+    Parameters
+    ----------
+    step : callable
+        The map whose fixed point is wanted. It takes and returns a tensor of the shape of `start`,
+        and must not mix systems.
+    start : Tensor, shape (..., n, d)
+        Initial states of the systems.
+    damping : float, default 1.0
+        Damping of the plain iteration that is accelerated, in (0, 1].
+    tolerance : float
+        Residual at or below which a system counts as converged, not negative.
+    max_steps : int
+        Largest number of calls of `step`, at least 1.
+
+    Returns
+    -------
+    Solution
+        Fixed points, residuals, and the status of every system. A system whose last step is not
+        finite has DIVERGED.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong type.
+    ValueError
+        If a shape does not fit, a value is not allowed, or `step` returns another shape or type or
+        changes its argument in place.
+
+    Notes
+    -----
+    The equation and the residual of a system are
+
+    .. math::
+
+        x = f(x), \qquad r = \lVert f(x) - x \rVert / \sqrt{n}.
+
+    References
+    ----------
+    [walker2011anderson]
+
+    Examples
+    --------
     >>> found = anderson(torch.cos, torch.zeros(1, 1), tolerance=1e-6, max_steps=50)
     >>> f"{float(found.value):.4f}", bool(found.converged)
     ('0.7391', True)

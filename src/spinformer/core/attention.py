@@ -22,13 +22,40 @@ def fused_attention(
     mask: Tensor | None = None,
     scale: float = 1.0,
 ) -> Tensor:
-    """Σ_i p_i v_i with p = softmax(scale · k·q + mask), (..., S, d_v), in the fused kernel.
+    r"""Scaled dot-product attention in the framework's fused kernel, with NaN kept visible.
 
-    queries: (..., S, d). keys: (..., N, d). values: (..., N, d_v). mask: broadcasts to (..., S, N),
-    boolean, True where a query may look, or numbers added to the scores. A query that may look
-    nowhere gives 0; one whose scores may overflow, or that meets a key, value or mask that is not
-    finite, gives NaN, with or without a compiler. Shapes and types are not checked.
+    A query that may attend to no key gives 0. A query whose scores may overflow, or that meets a
+    key, value or mask that is not finite, gives NaN, with or without a compiler. Shapes and types
+    are not checked.
 
+    Parameters
+    ----------
+    queries : Tensor, shape (..., S, d)
+        Queries, one a row.
+    keys : Tensor, shape (..., N, d)
+        Keys, one a row.
+    values : Tensor, shape (..., N, d_v)
+        Values, one for each key.
+    mask : Tensor, broadcastable to (..., S, N), or None, default None
+        Booleans that are True where a query may attend, or numbers added to the scores.
+    scale : float, default 1.0
+        Factor of the scores, the inverse temperature.
+
+    Returns
+    -------
+    Tensor, shape (..., S, d_v)
+        Values averaged with the attention weights of each query.
+
+    Notes
+    -----
+
+    .. math::
+
+        \sum_i p_i\, v_i, \qquad p = \operatorname{softmax}(\text{scale} \cdot k \cdot q +
+        \text{mask}).
+
+    Examples
+    --------
     >>> fused_attention(torch.zeros(1, 2), keys=torch.eye(2), values=torch.eye(2))
     tensor([[0.5000, 0.5000]])
     """
@@ -49,14 +76,38 @@ def nan_factor(
     scale: float = 1.0,
     again: bool = False,
 ) -> Tensor | None:
-    """What to multiply the reads of queries (..., S, d) by, (..., S, 1): 1, or NaN; None if all 1.
+    """Factor that marks attention outputs as NaN where an input or a score is not finite.
 
-    It is NaN where a key, an entry of `contents` (..., N, d') or the mask is not finite (−inf is
-    how a mask forbids), and where a score may exceed the largest number: |k·q| is at most the
-    sum of |q| times the largest |k|. With `again` what is read of the first content meets the keys
-    once more, any number of times. Multiplying makes the gradient NaN, too. Shapes and types are
-    not checked.
+    The factor is NaN where a key, an entry of `contents` or the mask is not finite (the value −inf
+    is how a mask forbids), and where a score may exceed the largest number. Multiplying by it
+    makes the gradient NaN, too. Shapes and types are not checked.
 
+    Parameters
+    ----------
+    queries : Tensor, shape (..., S, d)
+        Queries, one a row.
+    keys : Tensor, shape (..., N, d)
+        Keys, one a row.
+    contents : tuple of Tensor, each of shape (..., N, d')
+        Vectors that are averaged with the attention weights.
+    mask : Tensor, broadcastable to (..., S, N), or None, default None
+        Booleans, or numbers added to the scores.
+    scale : float, default 1.0
+        Factor of the scores.
+    again : bool, default False
+        Whether the average of the first content meets the keys again, any number of times.
+
+    Returns
+    -------
+    Tensor, shape (..., S, 1), or None
+        1 or NaN for each query. None if all are 1.
+
+    Notes
+    -----
+    A score |k·q| is at most the sum of |q| times the largest entry of |k|.
+
+    Examples
+    --------
     >>> keys = torch.eye(2)
     >>> nan_factor(keys, keys=keys, contents=(keys,)) is None
     True

@@ -6,11 +6,40 @@ from spinformer.core.checks import check_array
 
 
 def kaplan_yorke_dimension(exponents: np.ndarray) -> np.ndarray:
-    """D = j + (λ_1 + … + λ_j)/|λ_{j+1}|, j the last sum that is not negative; (..., k) → (...).
+    r"""Kaplan–Yorke (Lyapunov) dimension of an attractor.
 
-    exponents: the largest first. 0 where λ_1 < 0, and k where no sum is negative (then the
-    dimension is at least k) [kaplan1979chaotic].
+    Parameters
+    ----------
+    exponents : ndarray, shape (..., k)
+        Lyapunov exponents, the largest first.
 
+    Returns
+    -------
+    ndarray, shape (...)
+        The dimension. It is 0 where the largest exponent is negative. Where no sum is negative it
+        is k, and the dimension is at least k.
+
+    Raises
+    ------
+    TypeError
+        If the exponents are not a real numeric array.
+    ValueError
+        If the exponents are not sorted or not finite.
+
+    Notes
+    -----
+    With j the last index at which the sum of the exponents is not negative,
+
+    .. math::
+
+        D = j + \frac{\lambda_1 + \dots + \lambda_j}{\lvert \lambda_{j+1} \rvert}.
+
+    References
+    ----------
+    [kaplan1979chaotic]
+
+    Examples
+    --------
     >>> kaplan_yorke_dimension(np.array([[0.1, 0.0, -0.4], [-0.1, -0.2, -0.3]])).tolist()
     [2.25, 0.0]
     """

@@ -17,13 +17,37 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _MOST = 2**63 - 1
+_SQUARE = (..., "N", "N")
 
 
 def check_integer(name: str, value: Any, *, low: int | None = None, high: int | None = None) -> int:
-    """Return `value` as an int in [low, high]; TypeError or ValueError otherwise.
+    """Check that an argument is an integer in a closed interval.
 
-    Without `high`, whatever a compiled loop can count to: 2⁶³ − 1.
+    Parameters
+    ----------
+    name : str
+        Name of the argument, for the error.
+    value : object
+        What was given.
+    low : int or None, default None
+        Smallest value allowed.
+    high : int or None, default None
+        Largest value allowed. None allows what a compiled loop can count to, 2⁶³ − 1.
 
+    Returns
+    -------
+    int
+        The value as an int.
+
+    Raises
+    ------
+    TypeError
+        If the value is not an integer. Booleans are none.
+    ValueError
+        If the value is outside the interval.
+
+    Examples
+    --------
     >>> check_integer("steps", 3, low=1)
     3
     >>> check_integer("steps", 0, low=1)
@@ -48,13 +72,43 @@ def check_real(
     high: float | None = None,
     open_low: bool = False,
 ) -> float:
-    """Return `value` as a finite float in [low, high] (or (low, high] with `open_low`).
+    """Check that an argument is a finite real number in an interval.
 
+    Parameters
+    ----------
+    name : str
+        Name of the argument, for the error.
+    value : object
+        What was given.
+    low : float or None, default None
+        Smallest value allowed.
+    high : float or None, default None
+        Largest value allowed.
+    open_low : bool, default False
+        Whether `low` itself is excluded.
+
+    Returns
+    -------
+    float
+        The value as a float.
+
+    Raises
+    ------
+    TypeError
+        If the value is not a real number. Booleans are none.
+    ValueError
+        If the value is not finite or outside the interval.
+
+    Examples
+    --------
     >>> check_real("beta", 0, low=0.0, open_low=True)
     Traceback (most recent call last):
     ValueError: beta must be a finite number in (0.0, inf), got 0.0
     """
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+    # Most often it is a float; whether a class is a number's takes longer to find out.
+    if type(value) is not float and (
+        isinstance(value, bool) or not isinstance(value, numbers.Real)
+    ):
         raise TypeError(
             f"{name} must be a real number{_interval(low, high, open_low)}, got {_kind(value)}"
         )
@@ -72,8 +126,27 @@ def check_real(
 
 
 def check_flag(name: str, value: Any) -> bool:
-    """Return `value` if it is True or False; TypeError otherwise: the word "False" is true.
+    """Check that an argument is True or False.
 
+    Parameters
+    ----------
+    name : str
+        Name of the argument, for the error.
+    value : object
+        What was given. The word "False" would count as true and is refused.
+
+    Returns
+    -------
+    bool
+        The value as a bool.
+
+    Raises
+    ------
+    TypeError
+        If the value is not a boolean.
+
+    Examples
+    --------
     >>> check_flag("progress", "False")
     Traceback (most recent call last):
     TypeError: progress must be True or False, got str 'False'
@@ -84,8 +157,29 @@ def check_flag(name: str, value: Any) -> bool:
 
 
 def check_choice(name: str, value: Any, allowed: Iterable[Any]) -> Any:
-    """Return `value` if it is one of `allowed`; ValueError otherwise.
+    """Check that an argument is one of the values allowed.
 
+    Parameters
+    ----------
+    name : str
+        Name of the argument, for the error.
+    value : object
+        What was given.
+    allowed : iterable
+        The values allowed.
+
+    Returns
+    -------
+    object
+        The value allowed that equals what was given.
+
+    Raises
+    ------
+    ValueError
+        If the value is none of them.
+
+    Examples
+    --------
     >>> check_choice("method", "exact", ("tap", "naive"))
     Traceback (most recent call last):
     ValueError: method must be one of ['tap', 'naive'], got 'exact'
@@ -99,8 +193,29 @@ def check_choice(name: str, value: Any, allowed: Iterable[Any]) -> Any:
 
 
 def check_instance(name: str, value: Any, kind: type[_T]) -> _T:
-    """Return `value` if it is an instance of the class `kind`; TypeError otherwise.
+    """Check that an argument is an instance of a class.
 
+    Parameters
+    ----------
+    name : str
+        Name of the argument, for the error.
+    value : object
+        What was given.
+    kind : type
+        The class.
+
+    Returns
+    -------
+    object
+        The same object.
+
+    Raises
+    ------
+    TypeError
+        If the value is not an instance of the class.
+
+    Examples
+    --------
     >>> check_instance("model", 3, dict)
     Traceback (most recent call last):
     TypeError: model must be a dict, got int 3
@@ -111,8 +226,27 @@ def check_instance(name: str, value: Any, kind: type[_T]) -> _T:
 
 
 def check_function(name: str, value: Any) -> Any:
-    """Return `value` if it can be called; TypeError otherwise.
+    """Check that an argument can be called.
 
+    Parameters
+    ----------
+    name : str
+        Name of the argument, for the error.
+    value : object
+        What was given.
+
+    Returns
+    -------
+    callable
+        The same object.
+
+    Raises
+    ------
+    TypeError
+        If the value cannot be called.
+
+    Examples
+    --------
     >>> check_function("step", 3)
     Traceback (most recent call last):
     TypeError: step must be a function, got int 3
@@ -143,11 +277,35 @@ class _Rules(TypedDict, total=False):
 def check_array(
     name: str, value: Any, *, values: Iterable[float] | None = None, **rules: Unpack[_Rules]
 ) -> np.ndarray:
-    """Return `value` as a finite float64 array that obeys the rules.
+    """Check that an argument is a finite real array that obeys rules of shape and range.
 
-    `values` lists the only entries allowed (for spins, (-1, 1)). Raises TypeError for non-numeric
-    or masked input and for a tensor with a gradient, ValueError for the rest.
+    Parameters
+    ----------
+    name : str
+        Name of the argument, for the error.
+    value : array_like
+        What was given.
+    values : iterable of float or None, default None
+        The only entries allowed, for spins (-1, 1).
+    **rules : keyword arguments
+        Rules `shape`, `ndim`, `low`, `high`, `open_low`, `square` and `symmetric`. A shape may
+        hold None for an axis of any length, letters for an axis of any length but 0 (the same
+        letter for the same length), and begin with `...` for any leading axes.
 
+    Returns
+    -------
+    ndarray of float64
+        The value as an array.
+
+    Raises
+    ------
+    TypeError
+        If the value is not numeric or is masked, or is a tensor with a gradient.
+    ValueError
+        If an entry is not finite, or a rule is broken.
+
+    Examples
+    --------
     >>> check_array("couplings", [[0.0, 1.0]], square=True)
     Traceback (most recent call last):
     ValueError: couplings must have shape (..., N, N), got (1, 2)
@@ -174,17 +332,46 @@ def check_array(
 
 
 def check_tensor(
-    name: str, value: Any, *, like: tuple[str, torch.Tensor] | None = None, **rules: Unpack[_Rules]
+    name: str,
+    value: Any,
+    *,
+    like: tuple[str, torch.Tensor] | None = None,
+    finite: bool = True,
+    **rules: Unpack[_Rules],
 ) -> torch.Tensor:
-    """Return a finite floating-point tensor that obeys the rules, the same object.
+    """Check that an argument is a finite tensor that obeys rules of shape and range.
 
-    `like=(other name, other tensor)` asks for its dtype and device. Raises TypeError for what is
-    not a tensor of such a type, ValueError for the rest. What a compiler or a transform of
-    `torch.func` looks at has a type and a shape, but no values to be checked.
+    What a compiler or a transform of `torch.func` looks at has a type and a shape, but no values
+    to be checked.
+
+    Parameters
+    ----------
+    name : str
+        Name of the argument, for the error.
+    value : Tensor
+        What was given.
+    like : tuple of str and Tensor, or None, default None
+        Name and value of another argument, whose dtype and device the tensor must have.
+    finite : bool, default True
+        Whether entries are looked at. Without it only type and shape are: for a caller whose
+        result cannot be finite unless the entries are, and who looks at that.
+    **rules : keyword arguments
+        Rules as in `check_array`.
+
+    Returns
+    -------
+    Tensor
+        The same object.
+
+    Raises
+    ------
+    TypeError
+        If the value is not a dense floating-point tensor, or differs from `like` in dtype or
+        device.
+    ValueError
+        If an entry is not finite, or a rule is broken.
     """
     import torch  # whoever has a tensor has it; who has none need not wait for it
-
-    from spinformer.core.operators import is_traced
 
     if not isinstance(value, torch.Tensor) or value.dtype not in (
         torch.float64,
@@ -197,22 +384,50 @@ def check_tensor(
     if value.is_meta or value.layout != torch.strided:
         kind = "the meta device" if value.is_meta else f"layout {value.layout}"
         raise TypeError(f"{name} must hold values, densely, got a tensor of {kind}")
-    if like is not None and (value.dtype, value.device) != (like[1].dtype, like[1].device):
+    if like is not None and (value.dtype != like[1].dtype or value.device != like[1].device):
         raise TypeError(
             f"{name} must be {like[1].dtype} on {like[1].device} like {like[0]}, "
             f"got {value.dtype} on {value.device}"
         )
-    data, finite = value.detach(), None
+    if not finite:
+        _check_entries(name, value, None, **rules)
+        return value
+
+    from spinformer.core.operators import is_traced
+
+    data, entries = value.detach(), None
     # A tensor on the device "meta" has no values either.
     if not is_traced() and not data.is_meta:
         # A sum that is finite has finite parts, and takes a fortieth of a look at each of them.
-        finite = math.isfinite(data.sum()) or torch.isfinite(data)
-    _check_entries(name, data, finite, **rules)
+        entries = math.isfinite(data.sum()) or torch.isfinite(data)
+    _check_entries(name, data, entries, **rules)
     return value
 
 
 def check_mask(name: str, mask: Any, shapes: Sequence[tuple[int, ...]]) -> torch.Tensor:
-    """Return `mask` if it is a tensor of booleans or floating numbers of one of the `shapes`."""
+    """Check that an argument is an attention mask of one of the shapes allowed.
+
+    Parameters
+    ----------
+    name : str
+        Name of the argument, for the error.
+    mask : Tensor of bool or of floating-point numbers
+        What was given.
+    shapes : sequence of tuple of int
+        The shapes allowed.
+
+    Returns
+    -------
+    Tensor
+        The same object.
+
+    Raises
+    ------
+    TypeError
+        If the mask is not a dense tensor of one of these types.
+    ValueError
+        If its shape is none of them.
+    """
     import torch
 
     if not (
@@ -231,13 +446,34 @@ def check_mask(name: str, mask: Any, shapes: Sequence[tuple[int, ...]]) -> torch
 
 
 def check_broadcast(**shapes: Sequence[int]) -> tuple[int, ...]:
-    """The common batch shape of arguments given as name=shape; ValueError naming all if none.
+    """Common batch shape of several arguments.
 
+    Parameters
+    ----------
+    **shapes : sequence of int
+        Batch shape of each argument, by its name.
+
+    Returns
+    -------
+    tuple of int
+        The shape to which all broadcast.
+
+    Raises
+    ------
+    ValueError
+        If there is none. The message names all arguments.
+
+    Examples
+    --------
     >>> check_broadcast(couplings=(3, 1), fields=(4,))
     (3, 4)
     """
+    different = {tuple(shape) for shape in shapes.values()}
+    if len(different) == 1:
+        # Most often there is nothing to broadcast, which NumPy takes longer to see.
+        return different.pop()
     try:
-        return np.broadcast_shapes(*(tuple(shape) for shape in shapes.values()))
+        return np.broadcast_shapes(*different)
     except ValueError:
         told = ", ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
         raise ValueError(
@@ -267,17 +503,27 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _fits(got: tuple[int, ...], wanted: tuple[Any, ...]) -> bool:
-    if wanted[:1] == (...,):
+def _fits(got: tuple[int, ...], wanted: Sequence[Any]) -> bool:
+    if wanted and wanted[0] is ...:
         wanted = wanted[1:]
         got = got[-len(wanted) :]
     if len(got) != len(wanted):
         return False
-    axes = dict(zip(wanted, got, strict=True))
-    return all(
-        want in (None, n) or (isinstance(want, str) and axes[want] == n > 0)
-        for want, n in zip(wanted, got, strict=True)
-    )
+    lengths: dict[str, int] = {}
+    for want, length in zip(wanted, got, strict=True):
+        if isinstance(want, str):
+            if length == 0 or lengths.setdefault(want, length) != length:
+                return False
+        elif want is not None and want != length:
+            return False
+    return True
+
+
+def _check_shape(name: str, got: tuple[int, ...], wanted: Sequence[Any]) -> None:
+    if not _fits(got, wanted):
+        axes = ["any" if n is None else "..." if n is ... else str(n) for n in wanted]
+        told = ", ".join(axes) + "," * (len(axes) == 1)
+        raise ValueError(f"{name} must have shape ({told}), got {got}")
 
 
 def _check_entries(
@@ -296,11 +542,10 @@ def _check_entries(
     got = tuple(data.shape)
     if ndim is not None and len(got) != ndim:
         raise ValueError(f"{name} must have {ndim} axes, got shape {got}")
-    for wanted in (shape, (..., "N", "N") if square or symmetric else None):
-        if wanted is not None and not _fits(got, tuple(wanted)):
-            axes = ["any" if n is None else "..." if n is ... else str(n) for n in wanted]
-            told = ", ".join(axes) + "," * (len(axes) == 1)
-            raise ValueError(f"{name} must have shape ({told}), got {got}")
+    if shape is not None:
+        _check_shape(name, got, shape)
+    if square or symmetric:
+        _check_shape(name, got, _SQUARE)
     if finite is None:
         return
     if finite is not True and not bool(finite.all()):

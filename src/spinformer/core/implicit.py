@@ -12,21 +12,55 @@ from spinformer.core.checks import check_function, check_tensor
 def implicit_root(
     residual: Callable[..., Any], solution: Tensor, *parameters: Tensor, jacobian: bool = False
 ) -> Tensor:
-    """`solution` again, but with the derivatives of the root of `residual`.
+    r"""Derivative of the root of an equation by the implicit function theorem.
 
-    If g(x, θ) = 0 defines x(θ), then dx/dθ = −(∂g/∂x)⁻¹ ∂g/∂θ. The Jacobian is dense, built by one
-    backward pass a component, and solved directly: for up to some hundred unknowns a sample.
+    The value is that of `solution`, which some solver has found. The result is differentiable any
+    number of times in the parameters, and under `torch.vmap`. For a fixed point x = f(x) pass the
+    residual x − f(x).
 
-    residual: g(x, *parameters), shape of x, made of torch operations that `torch.func` can
-    differentiate; samples along leading axes must not mix. solution: (..., n), a root for the given
-    parameters (not checked: an inexact root gives a derivative inexact by as much). parameters:
-    floating-point tensors. The result is differentiable any number of times in the parameters, and
-    under `torch.vmap`. For a fixed point x = f(x) pass x - f(x). torch.linalg.LinAlgError on
-    backward where ∂g/∂x is singular, as at a bifurcation.
+    Parameters
+    ----------
+    residual : callable
+        The function g(x, *parameters), made of torch operations that `torch.func` can
+        differentiate. It returns the shape of x, and samples along leading axes must not mix. With
+        `jacobian` it returns g and ∂g/∂x, the latter of shape (..., n, n).
+    solution : Tensor, shape (..., n)
+        A root for the given parameters. This is not checked, and an inexact root gives a
+        derivative that is inexact by as much.
+    *parameters : Tensor
+        Floating-point tensors on which the root depends.
+    jacobian : bool, default False
+        Whether `residual` returns its Jacobian as well. Nothing is checked or refused then, and
+        first derivatives work under a compiler, too.
 
-    With `jacobian` the residual returns g and ∂g/∂x (..., n, n), and nothing is checked or refused;
-    it also works under a compiler then, for first derivatives.
+    Returns
+    -------
+    Tensor, shape (..., n)
+        The root, with its derivatives.
 
+    Raises
+    ------
+    TypeError
+        If `residual` cannot be called or an argument is not a floating-point tensor.
+    ValueError
+        If `residual` returns another shape, or a value is not finite.
+    torch.linalg.LinAlgError
+        On backward, if ∂g/∂x is singular, as at a bifurcation.
+
+    Notes
+    -----
+    If g(x, θ) = 0 defines x(θ), then
+
+    .. math::
+
+        \frac{dx}{d\theta} = -\left(\frac{\partial g}{\partial x}\right)^{-1} \frac{\partial
+        g}{\partial \theta}.
+
+    The Jacobian is dense, built by one backward pass for each component, and the system is solved
+    directly. This is meant for up to some hundred unknowns in a sample.
+
+    Examples
+    --------
     >>> square = torch.tensor([4.0], requires_grad=True)
     >>> root = implicit_root(lambda x, a: x * x - a, torch.tensor([2.0]), square)
     >>> root.sum().backward()

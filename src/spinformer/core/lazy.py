@@ -9,10 +9,28 @@ from types import ModuleType
 def modules_on_demand(
     package: str, path: Iterable[str]
 ) -> tuple[Callable[[str], ModuleType], Callable[[], list[str]]]:
-    """The functions `__getattr__` and `__dir__` of a package: a module is imported when it is used.
+    """Lazy import of the modules of a package.
 
-    `package` and `path` are the package's `__name__` and `__path__`.
+    Parameters
+    ----------
+    package : str
+        Name of the package, its `__name__`.
+    path : iterable of str
+        Folders of the package, its `__path__`.
 
+    Returns
+    -------
+    tuple of two callables
+        The functions `__getattr__` and `__dir__` of the package. A module is imported when it is
+        first used.
+
+    Raises
+    ------
+    AttributeError
+        From the first function, for a name that is no module of the package.
+
+    Examples
+    --------
     >>> import spinformer
     >>> spinformer.hopfield.continuous.__name__
     'spinformer.hopfield.continuous'

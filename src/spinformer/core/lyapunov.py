@@ -21,17 +21,60 @@ _Push = Callable[[np.ndarray], np.ndarray]
 def lyapunov_exponents(
     push: _Push, *, dimension: int, steps: int, count: int = 1, align: int = 0, seed: Seed = 0
 ) -> Estimate:
-    """The `count` largest Lyapunov exponents (count,), nats per step, the largest first.
+    r"""Largest Lyapunov exponents of a map, by Benettin's QR method.
 
-    push: takes a frame (dimension, count) at the present state, applies the tangent map there,
-        moves the state on, and returns the new frame. It is called once a step.
-    align: steps dropped first, in which the frame, random at the start, turns into the expanding
-        directions.
+    An orthonormal basis of tangent vectors is carried along the orbit and re-orthonormalized in
+    every step.
 
-    The error is the scatter of the means of 20 consecutive stretches over √20: right if a stretch
-    is longer than the orbit's memory, too small if a transient ends within the run. A direction
-    that shrinks to nothing has exponent −∞ and no error (NaN).
+    Parameters
+    ----------
+    push : callable
+        Takes a basis, shape (dimension, count), at the present state, applies the tangent map
+        there, moves the state on, and returns the new basis. It is called once in each step.
+    dimension : int
+        Dimension of the state space, at least 1.
+    steps : int
+        Number of steps over which the exponents are averaged, at least 1.
+    count : int, default 1
+        Number of exponents, from 1 to `dimension`.
+    align : int, default 0
+        Number of steps that are dropped first, in which the random initial basis aligns with the
+        expanding directions.
+    seed : int or numpy.random.Generator, default 0
+        Source of the random initial basis.
 
+    Returns
+    -------
+    Estimate
+        The exponents, shape (count,), in nats per step, the largest first, with their standard
+        errors. A direction that shrinks to nothing has exponent −∞ and the error NaN.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong type.
+    ValueError
+        If a value is not allowed, or `push` returns another shape or what is not finite.
+
+    Notes
+    -----
+    With the basis V_t and the tangent map Df, the QR decomposition in each step gives the next
+    basis and the growth,
+
+    .. math::
+
+        Df(x_t)\, V_t = V_{t+1} R_t, \qquad \lambda_i = \frac1T \sum_t \ln \lvert (R_t)_{ii}
+        \rvert.
+
+    The error is the scatter of the means of 20 consecutive stretches over √20. It is right if a
+    stretch is longer than the orbit's memory, and too small if a transient ends within the run.
+
+    References
+    ----------
+    [benettin1980lyapunov]
+
+    Examples
+    --------
     >>> doubling = lyapunov_exponents(lambda frame: 2.0 * frame, dimension=3, steps=10)
     >>> f"{doubling.value[0]:.6f}"
     '0.693147'

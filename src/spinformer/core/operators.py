@@ -11,12 +11,27 @@ import torch
 
 
 def iteration_operator(name: str, *, axes: Sequence[int]) -> Callable[[Callable[..., Any]], Any]:
-    """Register a function as the operator `spinformer::name`, with a rule for `torch.vmap`.
+    """Registration of an iteration as a custom operator of torch, with a rule for `torch.vmap`.
 
-    The function takes tensors first, of which the last `axes` belong to one system each (the
-    leading ones are a batch and broadcast), then numbers; it has no gradient and returns new
-    tensors of the common batch. Its `register_fake` is left to the caller.
+    An iteration that stops when it has converged depends on values, which compilers cannot follow.
+    As a custom operator it is a single node for them.
 
+    Parameters
+    ----------
+    name : str
+        Name of the operator, `spinformer::name`.
+    axes : sequence of int
+        For each tensor argument, the number of its last axes that belong to one system.
+
+    Returns
+    -------
+    callable
+        A decorator. The function that it takes has tensors first, whose leading axes are a batch
+        and broadcast, and then numbers. It has no gradient and returns new tensors of the common
+        batch. Its `register_fake` is left to the caller.
+
+    Examples
+    --------
     >>> @iteration_operator("example_halve", axes=(1,))
     ... def halve(values: torch.Tensor, times: int) -> torch.Tensor:
     ...     return values / 2**times
@@ -47,8 +62,15 @@ def iteration_operator(name: str, *, axes: Sequence[int]) -> Callable[[Callable[
 
 
 def is_traced() -> bool:
-    """Whether a compiler, an export or a transform of `torch.func` looks at what is done.
+    """Whether a compiler, an export or a transform of `torch.func` is tracing the code.
 
+    Returns
+    -------
+    bool
+        True while values are not available for checks.
+
+    Examples
+    --------
     >>> is_traced(), torch.vmap(lambda x: x + is_traced())(torch.zeros(1))
     (False, tensor([1.]))
     """

@@ -20,8 +20,28 @@ TorchSeed = Union[int, "torch.Generator"]
 
 
 def numpy_generator(seed: Seed) -> np.random.Generator:
-    """The NumPy generator that `seed` stands for: a non-negative integer, or one to go on with.
+    """Random number generator of NumPy from a seed.
 
+    Parameters
+    ----------
+    seed : int or numpy.random.Generator
+        An integer that is not negative starts a new stream. A generator is used as it is and moved
+        on.
+
+    Returns
+    -------
+    numpy.random.Generator
+        The generator.
+
+    Raises
+    ------
+    TypeError
+        If the seed is neither. None is refused, because nobody could repeat the result.
+    ValueError
+        If the integer is negative.
+
+    Examples
+    --------
     >>> int(numpy_generator(7).integers(100)), int(numpy_generator(7).integers(100))
     (94, 94)
     """
@@ -31,8 +51,30 @@ def numpy_generator(seed: Seed) -> np.random.Generator:
 
 
 def torch_generator(seed: TorchSeed, *, device: Any = None) -> torch.Generator:
-    """The torch generator that `seed` stands for, on `device` (None: the CPU).
+    """Random number generator of torch from a seed.
 
+    Parameters
+    ----------
+    seed : int or torch.Generator
+        An integer that is not negative starts a new stream. A generator is used as it is and moved
+        on.
+    device : torch.device, str or None, default None
+        Device of the generator. None is the CPU.
+
+    Returns
+    -------
+    torch.Generator
+        The generator.
+
+    Raises
+    ------
+    TypeError
+        If the seed is neither.
+    ValueError
+        If the integer is negative, or the generator is on another device.
+
+    Examples
+    --------
     >>> int(torch.randint(100, (), generator=torch_generator(7)))
     15
     """

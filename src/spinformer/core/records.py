@@ -11,11 +11,24 @@ _Class = TypeVar("_Class")
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, eq_default=False)
 def record(cls: type[_Class]) -> type[_Class]:
-    """A class decorator: frozen dataclass, fields by keyword, comparable and printable.
+    """Class decorator for immutable records whose fields may be arrays.
 
-    Arrays are equal where shape, type and all entries are (NaN equals NaN), and print as type,
-    shape and range. A record is not hashable.
+    The class becomes a frozen dataclass with keyword arguments. Arrays are equal where shape, type
+    and all entries are (NaN equals NaN), and print as type, shape and range. A record is not
+    hashable.
 
+    Parameters
+    ----------
+    cls : type
+        Class with annotated fields.
+
+    Returns
+    -------
+    type
+        The class as a dataclass.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> @record
     ... class Point:

@@ -16,7 +16,7 @@ _V = TypeVar("_V")
 
 
 class Status(IntEnum):
-    """Why an iteration stopped."""
+    """Reason why an iteration stopped."""
 
     CONVERGED = 0
     STEP_LIMIT = 1  # `max_steps` steps were not enough
@@ -26,16 +26,26 @@ class Status(IntEnum):
 
 
 class NotConverged(RuntimeError):
-    """A solver that was asked to raise did not reach its tolerance."""
+    """Failure of a solver to reach its tolerance, where it was asked to raise."""
 
 
 @record
 class Solution(Generic[_V]):
-    """What an iteration ended with, for one system or a batch (axes `...`).
+    """Result of an iteration, for one system or for a batch of systems with axes `...`.
 
-    value: what was solved for. residual: (...), what the equation still asks for, in the
-    solver's own measure. steps: (...), integers. status: (...), values of `Status`.
+    Attributes
+    ----------
+    value : array_like
+        What was solved for.
+    residual : array_like, shape (...)
+        Violation of the equation, in the solver's own measure.
+    steps : array_like of int, shape (...)
+        Number of steps.
+    status : array_like of int, shape (...)
+        Why each system stopped, as values of `Status`.
 
+    Examples
+    --------
     >>> found = Solution(value=2.0, residual=0.5, steps=3, status=Status.STEP_LIMIT)
     >>> found.converged, found.count(Status.STEP_LIMIT)
     (False, 1)
@@ -48,16 +58,39 @@ class Solution(Generic[_V]):
 
     @property
     def converged(self) -> Any:
-        """(...) booleans: the residual is within the tolerance."""
+        """Whether the residual of each system is within the tolerance, booleans of shape (...)."""
         return self.status == Status.CONVERGED
 
     def count(self, status: Status) -> int:
-        """How many systems of the batch ended with `status`."""
+        """Number of systems that stopped for a given reason.
+
+        Parameters
+        ----------
+        status : Status
+            The reason.
+
+        Returns
+        -------
+        int
+            How many systems of the batch have this status.
+        """
         found = self.status == status
         return int(found.sum() if np.ndim(self.status) else found)
 
     def require(self, what: str) -> None:
-        """Raise `NotConverged` unless every system converged; `what` names the unknown."""
+        """Require that every system has converged.
+
+        Parameters
+        ----------
+        what : str
+            Name of the unknown, for the error.
+
+        Raises
+        ------
+        NotConverged
+            If a system has not converged. The message gives the number of systems and the largest
+            residual.
+        """
         counts = {s.name.lower().replace("_", " "): self.count(s) for s in Status if s}
         failed = {name: count for name, count in counts.items() if count}
         if failed:
@@ -77,10 +110,22 @@ class Solution(Generic[_V]):
 
 
 def status_of(converged: Any, *, finite: Any = None) -> Any:
-    """`Status` of booleans, of their type: CONVERGED where True, else STEP_LIMIT.
+    """Status of systems from booleans.
 
-    Of tensors DIVERGED, where `finite`, of the same shape, is given and False.
+    Parameters
+    ----------
+    converged : bool, ndarray or Tensor of bool, shape (...)
+        Whether each system has converged.
+    finite : Tensor of bool, shape (...), or None, default None
+        For tensors, whether the state of each system is finite.
 
+    Returns
+    -------
+    int, ndarray or Tensor of int, shape (...)
+        CONVERGED where True, otherwise STEP_LIMIT, and DIVERGED where a state is not finite.
+
+    Examples
+    --------
     >>> status_of(np.array([True, False]))
     array([0, 1])
     """

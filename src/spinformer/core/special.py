@@ -27,14 +27,43 @@ _MOST_TERMS = 1e6
 def normal_average(
     function: Callable[[np.ndarray], np.ndarray], *, steepness: float = 1.0
 ) -> float:
-    """E f(z) over a unit normal z, `function` applied to an array of nodes, 3,000 or more.
+    r"""Gaussian expectation of a function of one variable.
 
-    What the function returns must be finite, one number for each node: |z| ≤ 9, and up to 38 where
-    it grows so fast that more counts. `steepness`, at most 4e4: f is as steep as
-    tanh(steepness · z), say a function of it. The error falls as exp(−2π s/h) with the spacing h of
-    the nodes and the distance s of the function's singularities from the real axis: with the right
-    steepness it is rounding.
+    Parameters
+    ----------
+    function : callable
+        Maps an array of 3,000 or more nodes to an array of the same shape. What it returns must be
+        finite for |z| ≤ 9, and up to 38 where it grows so fast that more nodes count.
+    steepness : float, default 1.0
+        Steepness k, at most 4e4, if the function is as steep as tanh(kz), for example a function
+        of it.
 
+    Returns
+    -------
+    float
+        The expectation over a standard normal z.
+
+    Raises
+    ------
+    TypeError
+        If `function` cannot be called or the steepness is not a number.
+    ValueError
+        If the steepness is not allowed, or the function returns another shape, is not finite, or
+        grows too fast.
+
+    Notes
+    -----
+
+    .. math::
+
+        \mathbb{E} f(z) = \int \frac{dz}{\sqrt{2\pi}}\, e^{-z^2/2} f(z).
+
+    The error falls as exp(−2π s/h), with the spacing h of the nodes and the distance s of the
+    function's singularities from the real axis. With the right steepness it is at the level of
+    rounding.
+
+    Examples
+    --------
     >>> f"{normal_average(lambda z: z**4):.12f}"
     '3.000000000000'
     >>> k = 2000.0
@@ -67,11 +96,35 @@ def _ends_are_small(terms: np.ndarray) -> bool:
 
 
 def normal_rule(steepness: float) -> tuple[np.ndarray, np.ndarray]:
-    """Points and weights of averages over a unit normal, as few as tanh(steepness · z) needs.
+    """Quadrature nodes and weights for Gaussian expectations (trapezoidal rule).
 
-    The trapezoidal rule: the poles of tanh(kz) lie π/2k off the axis and cost exp(−π²/kh) at the
-    spacing h, rounding for h = 0.3/k. About 60 points for each unit of the steepness.
+    Parameters
+    ----------
+    steepness : float
+        Steepness k of the steepest function tanh(kz) that is to be averaged, from 0 to 4e4.
 
+    Returns
+    -------
+    points : ndarray, shape (n,)
+        The nodes.
+    weights : ndarray, shape (n,)
+        The weights, which sum to 1.
+
+    Raises
+    ------
+    TypeError
+        If the steepness is not a number.
+    ValueError
+        If the steepness is not allowed.
+
+    Notes
+    -----
+    The poles of tanh(kz) are at a distance π/2k from the real axis and cost an error exp(−π²/kh)
+    at the spacing h, which is rounding for h = 0.3/k. There are about 60 nodes for each unit of
+    the steepness.
+
+    Examples
+    --------
     >>> points, weights = normal_rule(3.0)
     >>> len(points) < 250, f"{weights @ np.tanh(3.0 * points + 1.0):.10f}"
     (True, '0.2505587108')
@@ -98,12 +151,40 @@ def _normal_rule(quarters: int, reach: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def log_sphere_integral(kappa: ArrayLike, *, dim: int) -> np.ndarray:
-    """ln G_D(κ): logarithm of the mean of exp(κ x₁) over the unit sphere in R^D.
+    r"""Log generating function of a uniform unit vector in D dimensions.
 
-    G_D(κ) = Γ(ν+1) (2/κ)^ν I_ν(κ) with ν = D/2 − 1; even in κ, G_D(0) = 1; D = 1 gives cosh κ.
-    `kappa` may have any shape; `dim` ≥ 1. Where the scaled Bessel function underflows (large D,
-    small κ) the power series is summed in log-space instead.
+    Parameters
+    ----------
+    kappa : array_like, any shape
+        Length κ of the field.
+    dim : int
+        Dimension D of the space, at least 1.
 
+    Returns
+    -------
+    ndarray, shape of `kappa`
+        ln G_D(κ), the logarithm of the mean of exp(κ x₁) over the unit sphere.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not numeric.
+    ValueError
+        If `kappa` is not finite or `dim` is smaller than 1.
+
+    Notes
+    -----
+    With ν = D/2 − 1 and the modified Bessel function I,
+
+    .. math::
+
+        G_D(\kappa) = \Gamma(\nu + 1)\, (2/\kappa)^\nu\, I_\nu(\kappa).
+
+    The function is even in κ with G_D(0) = 1, and D = 1 gives cosh κ. Where the scaled Bessel
+    function underflows (large D, small κ), the power series is summed in log-space.
+
+    Examples
+    --------
     >>> f"{float(log_sphere_integral(2.0, dim=3)):.6f}", f"{np.log(np.sinh(2.0) / 2.0):.6f}"
     ('0.595220', '0.595220')
     """
@@ -126,10 +207,38 @@ def log_sphere_integral(kappa: ArrayLike, *, dim: int) -> np.ndarray:
 
 
 def mean_alignment(kappa: ArrayLike, *, dim: int) -> np.ndarray:
-    """A_D(κ) = I_{D/2}(κ)/I_{D/2−1}(κ): mean of x₁ on the unit sphere under exp(κ x₁).
+    r"""Langevin function in D dimensions: mean alignment of a unit vector with a field.
 
-    The derivative of `log_sphere_integral`; tanh κ for D = 1, coth κ − 1/κ for D = 3.
+    Parameters
+    ----------
+    kappa : array_like, any shape
+        Length κ of the field.
+    dim : int
+        Dimension D of the space, at least 1.
 
+    Returns
+    -------
+    ndarray, shape of `kappa`
+        Mean of x₁ on the unit sphere under exp(κ x₁).
+
+    Raises
+    ------
+    TypeError
+        If an argument is not numeric.
+    ValueError
+        If `kappa` is not finite or `dim` is smaller than 1.
+
+    Notes
+    -----
+
+    .. math::
+
+        A_D(\kappa) = \frac{I_{D/2}(\kappa)}{I_{D/2 - 1}(\kappa)}.
+
+    It is the derivative of `log_sphere_integral`, tanh κ for D = 1 and coth κ − 1/κ for D = 3.
+
+    Examples
+    --------
     >>> f"{float(mean_alignment(0.5, dim=1)):.6f}", f"{np.tanh(0.5):.6f}"
     ('0.462117', '0.462117')
     """
@@ -139,8 +248,29 @@ def mean_alignment(kappa: ArrayLike, *, dim: int) -> np.ndarray:
 
 
 def alignment_over_kappa(kappa: ArrayLike, *, dim: int) -> np.ndarray:
-    """A_D(κ)/κ for κ ≥ 0, continuous at κ = 0 where it is 1/D; ValueError for κ < 0.
+    """Mean alignment of a unit vector with a field, divided by the length of the field.
 
+    Parameters
+    ----------
+    kappa : array_like, any shape
+        Length κ of the field, not negative.
+    dim : int
+        Dimension D of the space, at least 1.
+
+    Returns
+    -------
+    ndarray, shape of `kappa`
+        A_D(κ)/κ (see `mean_alignment`), which is continuous at κ = 0, where it is 1/D.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not numeric.
+    ValueError
+        If `kappa` is negative or not finite, or `dim` is smaller than 1.
+
+    Examples
+    --------
     >>> float(alignment_over_kappa(0.0, dim=4))
     0.25
     """

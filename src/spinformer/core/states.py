@@ -17,10 +17,27 @@ _LARGEST = 1e150
 
 
 def spin_states(count: int) -> np.ndarray:
-    """Every configuration of `count` spins, shape (2^count, count), entries −1.0 and 1.0.
+    """Enumeration of all configurations of Ising spins.
 
-    `count` from 0 to 20: the table of more would not fit a laptop.
+    Parameters
+    ----------
+    count : int
+        Number of spins, from 0 to 20. The table of more would not fit a laptop.
 
+    Returns
+    -------
+    ndarray, shape (2^count, count)
+        All configurations with entries −1.0 and 1.0. The first spin is the most significant bit.
+
+    Raises
+    ------
+    TypeError
+        If the number is not an integer.
+    ValueError
+        If the number is not in [0, 20].
+
+    Examples
+    --------
     >>> spin_states(2)
     array([[-1., -1.],
            [-1.,  1.],
@@ -35,12 +52,43 @@ def spin_states(count: int) -> np.ndarray:
 def hebbian_couplings(
     patterns: np.ndarray, *, other: np.ndarray | None = None, diagonal: bool = False
 ) -> np.ndarray:
-    """Couplings J_ij = Σ_a x_ai y_aj of stored patterns, no factor 1/N in front.
+    r"""Hebbian couplings of stored patterns, with no factor 1/N in front.
 
-    `patterns` x has shape (P, N). Without `other` y = x: Hopfield's symmetric (N, N) couplings,
-    whose diagonal, P for ±1 patterns, is set to zero unless `diagonal` is true. With `other` y of
-    shape (P, M): the (N, M) couplings of a bipartite network.
+    Parameters
+    ----------
+    patterns : ndarray, shape (P, N)
+        Stored patterns x, one a row.
+    other : ndarray, shape (P, M), or None, default None
+        Second patterns y of a bipartite network. None takes y = x, which gives Hopfield's
+        symmetric couplings.
+    diagonal : bool, default False
+        Whether the diagonal, which is P for ±1 patterns, is kept. It is set to zero otherwise.
 
+    Returns
+    -------
+    ndarray, shape (N, N) or (N, M)
+        The couplings.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong type.
+    ValueError
+        If a shape does not fit or an entry is not finite or above 1e150.
+
+    Notes
+    -----
+
+    .. math::
+
+        J_{ij} = \sum_a x_{ai}\, y_{aj}.
+
+    References
+    ----------
+    [hopfield1982neural]
+
+    Examples
+    --------
     >>> hebbian_couplings(np.array([[1, 1, -1]]))
     array([[ 0.,  1., -1.],
            [ 1.,  0., -1.],
@@ -58,10 +106,36 @@ def hebbian_couplings(
 
 
 def overlaps(states: np.ndarray, *, patterns: np.ndarray) -> np.ndarray:
-    """m_a = (1/N) Σ_i x_ai s_i, shape (..., P): 1 for a state equal to the pattern.
+    r"""Overlaps of spin states with stored patterns.
 
-    `states` (..., N), `patterns` (P, N).
+    Parameters
+    ----------
+    states : ndarray, shape (..., N)
+        Spin states.
+    patterns : ndarray, shape (P, N)
+        Stored patterns, one a row.
 
+    Returns
+    -------
+    ndarray, shape (..., P)
+        The overlaps, 1 for a state equal to the pattern.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not numeric.
+    ValueError
+        If a shape does not fit or an entry is not finite or above 1e150.
+
+    Notes
+    -----
+
+    .. math::
+
+        m_a = \frac1N \sum_i x_{ai}\, s_i.
+
+    Examples
+    --------
     >>> overlaps(np.array([1, 1, -1, 1]), patterns=np.array([[1, 1, 1, 1], [-1, -1, 1, -1]]))
     array([ 0.5, -1. ])
     """

@@ -13,11 +13,22 @@ from spinformer.core.records import record
 
 @record
 class Estimate:
-    """A number, or an array of numbers, with its standard error.
+    """Number, or array of numbers, with its standard error.
 
-    value, error: of one shape. samples: the number of independent samples that those behind them
-    are worth (or an array that broadcasts; NaN where the error is no scatter over samples).
+    It prints with the uncertain digits in brackets, so that 0.295(13) means 0.295 ± 0.013.
 
+    Attributes
+    ----------
+    value : float or ndarray, any shape
+        The estimate.
+    error : float or ndarray, shape of the value
+        Its standard error.
+    samples : float or ndarray, broadcastable to the value
+        Number of independent samples that the estimate is worth. NaN where the error is no scatter
+        over samples.
+
+    Examples
+    --------
     >>> print(Estimate(value=0.2953, error=0.0131, samples=300))
     0.295(13)
     """
@@ -40,8 +51,37 @@ class Estimate:
 
 
 def mean_estimate(samples: ArrayLike, *, axis: int = 0) -> Estimate:
-    """Mean of independent samples along `axis` and its standard error (at least two samples).
+    r"""Sample mean and its standard error.
 
+    Parameters
+    ----------
+    samples : array_like, any shape
+        Independent samples, at least two along `axis`.
+    axis : int, default 0
+        Axis of the samples.
+
+    Returns
+    -------
+    Estimate
+        Mean and standard error, of the shape of `samples` without `axis`.
+
+    Raises
+    ------
+    TypeError
+        If the samples are not numeric or the axis is not an integer.
+    ValueError
+        If there is no such axis, there are fewer than two samples, or one is not finite.
+
+    Notes
+    -----
+
+    .. math::
+
+        \bar x = \frac1n \sum_i x_i, \qquad \sigma_{\bar x}^2 = \frac{1}{n (n - 1)} \sum_i (x_i -
+        \bar x)^2.
+
+    Examples
+    --------
     >>> print(mean_estimate([1.0, 2.0, 3.0, 4.0]))
     2.50(65)
     """
@@ -67,11 +107,32 @@ def _unit(values: np.ndarray) -> float:
 
 
 def mean_interval(samples: ArrayLike) -> tuple[float, float]:
-    """Student's interval of 95 % for the mean of independent samples (n,), n ≥ 2.
+    """Student's 95 % confidence interval of a mean.
 
-    For a comparison in pairs (two models trained from the same seed on the same split, say),
+    For a paired comparison (two models trained from the same seed on the same split, for example)
     `samples` are the differences.
 
+    Parameters
+    ----------
+    samples : array_like, shape (n,)
+        Independent samples, n at least 2.
+
+    Returns
+    -------
+    low : float
+        Lower end of the interval.
+    high : float
+        Upper end of the interval.
+
+    Raises
+    ------
+    TypeError
+        If the samples are not numeric.
+    ValueError
+        If they are not one axis of at least two finite numbers.
+
+    Examples
+    --------
     >>> low, high = mean_interval([1.0, 2.0, 3.0, 4.0])
     >>> f"{low:.3f} to {high:.3f}"
     '0.446 to 4.554'
@@ -83,15 +144,41 @@ def mean_interval(samples: ArrayLike) -> tuple[float, float]:
 
 
 def integrated_autocorrelation_time(series: ArrayLike) -> float:
-    """Integrated autocorrelation time 1 + 2 Σ_t ρ(t) of a series, in its own steps.
+    r"""Integrated autocorrelation time of a time series, in steps of the series.
 
-    In this convention the variance of the mean of n samples is var · time / n and
-    independent samples have time 1. The sum stops at the first lag W ≥ 3 · time(W)
-    (Sokal's automatic window; Madras and Sokal 1988). Where it has fallen below half of its maximum
-    before, as that of a trend, whose far ends are anticorrelated, it is the maximum. `series` has
-    shape (n,) or (chains, n), n ≥ 4; chains share one mean. A constant series has time 1, and so
-    has one that varies by less than 1e-14 of its largest value: rounding.
+    Parameters
+    ----------
+    series : array_like, shape (n,) or (chains, n)
+        The series, n at least 4. Chains share one mean.
 
+    Returns
+    -------
+    float
+        The integrated autocorrelation time. It is 1 for independent samples, for a constant
+        series, and for one that varies by less than 1e-14 of its largest value, which is rounding.
+
+    Raises
+    ------
+    TypeError
+        If the series is not numeric.
+    ValueError
+        If its shape is not allowed or an entry is not finite.
+
+    Notes
+    -----
+    With the autocorrelation function ρ,
+
+    .. math::
+
+        \tau = 1 + 2 \sum_{t=1}^{W} \rho(t),
+
+    so that the variance of the mean of n samples is the variance times τ/n. The sum stops at the
+    first lag W ≥ 3 τ(W) (Sokal's automatic window; Madras and Sokal 1988). Where the sum has
+    fallen below half of its maximum before, as that of a trend, whose far ends are anticorrelated,
+    the maximum is returned.
+
+    Examples
+    --------
     >>> integrated_autocorrelation_time([1.0, 1.0, 1.0, 1.0])
     1.0
     """
@@ -116,8 +203,31 @@ def integrated_autocorrelation_time(series: ArrayLike) -> float:
 
 
 def share_interval(successes: int, *, trials: int) -> tuple[float, float]:
-    """Wilson's interval of 95 % for a share, of which `successes` of `trials` were seen.
+    """Wilson's 95 % confidence interval of a proportion.
 
+    Parameters
+    ----------
+    successes : int
+        Number of successes, from 0 to `trials`.
+    trials : int
+        Number of trials, at least 1.
+
+    Returns
+    -------
+    low : float
+        Lower end of the interval.
+    high : float
+        Upper end of the interval.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not an integer.
+    ValueError
+        If an argument is out of range.
+
+    Examples
+    --------
     >>> low, high = share_interval(0, trials=10)
     >>> f"{low:.3f} to {high:.3f}"
     '0.000 to 0.278'
@@ -132,7 +242,17 @@ def share_interval(successes: int, *, trials: int) -> tuple[float, float]:
 
 @record
 class PowerLaw:
-    """Fit of `value = scale · size^slope`: the slope with its error, and chi² per freedom."""
+    """Result of a power-law fit, value = scale · size^slope.
+
+    Attributes
+    ----------
+    slope : Estimate
+        Exponent of the power law, with its standard error.
+    scale : float
+        Prefactor.
+    chi2 : float
+        Chi-squared per degree of freedom.
+    """
 
     slope: Estimate
     scale: float
@@ -140,11 +260,39 @@ class PowerLaw:
 
 
 def fit_power(sizes: ArrayLike, *, values: ArrayLike, errors: ArrayLike) -> PowerLaw:
-    """Weighted least squares of log(values) on log(sizes); at least three positive values.
+    r"""Power-law fit by weighted least squares of logarithms.
 
-    `sizes`, `values` and `errors` have shape (n,); errors are between 1e-15 and 1e15 of the values,
-    and sizes differ by 1e-6 of themselves at least.
+    Parameters
+    ----------
+    sizes : array_like, shape (n,)
+        Positive sizes, n at least 3, which differ by at least 1e-6 of themselves.
+    values : array_like, shape (n,)
+        Positive values.
+    errors : array_like, shape (n,)
+        Their standard errors, between 1e-15 and 1e15 of the values.
 
+    Returns
+    -------
+    PowerLaw
+        Exponent with its error, prefactor, and chi-squared per degree of freedom.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not numeric.
+    ValueError
+        If a shape does not fit, there are fewer than three sizes, or a number is out of range.
+
+    Notes
+    -----
+
+    .. math::
+
+        \ln v_i = \ln(\text{scale}) + \text{slope} \cdot \ln(\text{size}_i), \qquad \text{weight}_i
+        = (v_i / \sigma_i)^2.
+
+    Examples
+    --------
     >>> sizes = np.array([10.0, 100.0, 1000.0])
     >>> print(fit_power(sizes, values=3.0 * sizes**-0.5, errors=0.01 * sizes**-0.5).slope)
     -0.5000(10)

@@ -1,19 +1,21 @@
-"""Attractors of the mean field: their regimes, and how they look once a turn of the clock.
+"""Attractors of the mean field: classification of their regimes, and the stroboscopic map.
 
 Regimes are decided by three measurements on each orbit after its transient:
 
-- a *period*: the smallest p with |m_{n+p} − m_n| below `Thresholds.distance` over a whole stretch
-  (rest is period 1, or that of the clock);
+- a *period*: the smallest p with `|m_{n+p} − m_n|` below `Thresholds.distance` over a whole stretch
+  (a fixed point has period 1, or that of the positional code);
 - the leading Lyapunov exponent λ₁ (nats per step) and its standard error;
 - *Birkhoff digits*: the average of m over a stretch, weighted with the bump function
-  exp(−1/(t(1−t))), converges faster than any power of the length on a quasi-periodic orbit and
-  like chance on a chaotic one (Das, Saiki, Sander and Yorke 2017). The digits are
-  −log₁₀ of the largest difference between the averages over two consecutive stretches.
+  exp(−1/(t(1−t))), converges faster than any power of the length on a quasi-periodic orbit and as
+  slowly as an average of random numbers on a chaotic one (Das, Saiki, Sander and Yorke 2017). The
+  digits are −log₁₀ of the largest difference between the averages over two consecutive stretches.
 
-A label is a statement about the steps that were run: chaos may last longer and end all the same.
+A label is a statement about the steps that were run: a chaotic transient may last longer than these
+and still end.
 
-The position of a token is a clock of 2^K steps that drives the network. Seen once a turn of it
-(`strobed`), a cycle of 2^K steps is a point, a quasi-periodic motion a closed curve.
+The positional code drives the network with a period of 2^K steps. In the stroboscopic map (the
+function `strobed`), which samples the orbit once per period, a cycle of 2^K steps is a point and a
+quasi-periodic motion is a closed curve.
 """
 
 from dataclasses import replace
@@ -25,9 +27,9 @@ import numpy as np
 from spinformer.core.checks import check_array, check_instance, check_integer, check_real
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate
-from spinformer.dmft import kernels
-from spinformer.dmft.ensemble import Ensemble, Parameters
-from spinformer.dmft.kernels import LANES, Block, Clock
+from spinformer.dmft.ensemble import Ensemble, Parameters, kernels_of
+from spinformer.dmft.kernel_inputs import Block, Clock
+from spinformer.dmft.kernels import smallest_period as search_period
 from spinformer.dmft.lyapunov import growth_jump, lyapunov_spectrum
 from spinformer.dmft.network import OUTPUT, AttentionNetwork, Context
 
@@ -38,7 +40,10 @@ _PLANE = 1e-3
 
 
 class Regime(IntEnum):
-    """What an orbit settled on; `label` is the name that tables print."""
+    """Dynamical regime of an orbit: periodic, quasi-periodic, chaotic, undecided, transient chaos.
+
+    The property `label` is the name in words that tables print.
+    """
 
     PERIODIC = 0
     QUASI_PERIODIC = 1
@@ -48,8 +53,10 @@ class Regime(IntEnum):
 
     @property
     def label(self) -> str:
-        """The name in words.
+        """Name of the regime in words.
 
+        Examples
+        --------
         >>> Regime.QUASI_PERIODIC.label
         'quasi-periodic'
         """
@@ -58,17 +65,33 @@ class Regime(IntEnum):
 
 @record
 class Thresholds:
-    """What counts as what; the defaults are for stretches of 10,000 steps and more.
+    """Thresholds that classify attractors; the defaults are for stretches of 10,000 steps and more.
 
-    distance: a period must repeat to this in every overlap, in units of the largest that the
-        weights allow (`AttentionNetwork.reach`): 1 for signs.
-    longest: longest period looked for, over twice as many steps.
-    neutral: |λ₁| at most this is zero, if it is zero within its error, too.
-    digits_regular: at least so many Birkhoff digits on a quasi-periodic orbit …
-    digits_chaotic: … and at most so many on a chaotic one (weak chaos in narrow bands has 5 to 8).
-    sigmas: λ₁ of a chaotic orbit exceeds `neutral` by so many standard errors, and a λ₁ that counts
-        as zero is at most so many away from it.
+    Parameters
+    ----------
+    distance : float, default 1e-7
+        Largest deviation from a period in every overlap, in units of the largest overlap that the
+        weights allow (`AttentionNetwork.reach`), which is 1 for signs.
+    longest : int, default 2048
+        Longest period that is searched for, over twice as many steps.
+    neutral : float, default 2e-3
+        Largest absolute Lyapunov exponent, in nats per step, that counts as zero, if it is also
+        zero within its error.
+    digits_regular : float, default 6.0
+        Least number of Birkhoff digits of a quasi-periodic orbit.
+    digits_chaotic : float, default 9.0
+        Largest number of Birkhoff digits of a chaotic orbit; weak chaos in narrow bands has 5 to 8.
+    sigmas : float, default 3.0
+        Number of standard errors by which λ₁ of a chaotic orbit exceeds `neutral`, and within which
+        a λ₁ counts as zero.
 
+    Raises
+    ------
+    ValueError
+        If a threshold is negative, or `longest` is not between 1 and 2²⁰.
+
+    Examples
+    --------
     >>> Thresholds(sigmas=4.0).sigmas
     4.0
     """
@@ -89,13 +112,27 @@ class Thresholds:
 
 @record
 class Attractors:
-    """What each orbit of a batch settled on; every array has the batch's shape in front.
+    """Attractors of a batch of orbits; every array has the axes of the batch in front.
 
-    regime: values of `Regime`. period: 0 where none was found. exponents: (..., k), with errors,
-    which are wide where the exponent jumped while it was measured, because a transient ended.
-    digits: Birkhoff digits. histogram, section: (..., bins) visits of m^o_1, all and with
-    |m^o_2| < 0.001, in equal bins of the interval `span`: as far as the network's weights let
-    an overlap go, [−1, 1] for signs. context: states at the end.
+    Attributes
+    ----------
+    regime : ndarray of int, shape (...)
+        Values of `Regime`.
+    period : ndarray of int, shape (...)
+        Period in steps, 0 where none was found.
+    exponents : Estimate
+        Leading Lyapunov exponents (..., k) in nats per step. Their errors are wide where the
+        exponent jumped while it was measured, because a transient ended.
+    digits : ndarray, shape (...)
+        Birkhoff digits.
+    histogram : ndarray, shape (..., bins)
+        Number of visits of m^o_1 to equal bins of the interval `span`.
+    section : ndarray, shape (..., bins)
+        The same for the visits in the Poincaré section where m^o_2 is within 0.001 of zero.
+    span : tuple of float
+        Interval of the bins, as far as the weights let an overlap go: [−1, 1] for signs.
+    context : Context
+        States at the end.
     """
 
     regime: np.ndarray
@@ -108,7 +145,18 @@ class Attractors:
     context: Context
 
     def select(self, index: Any) -> Self:
-        """The orbits at `index` of the batch's axes."""
+        """Select orbits by an index into the axes of the batch.
+
+        Parameters
+        ----------
+        index : int, slice, or array-like
+            Index into the leading axes.
+
+        Returns
+        -------
+        Attractors
+            The selected orbits.
+        """
         chosen = {
             n: value[index] for n, value in vars(self).items() if isinstance(value, np.ndarray)
         }
@@ -117,8 +165,37 @@ class Attractors:
 
 
 def bump_weights(length: int) -> np.ndarray:
-    """Weights exp(−1/(t(1−t))) at t = (n + ½)/length, normalized to sum 1.
+    r"""Compute the bump weights of a weighted Birkhoff average.
 
+    Parameters
+    ----------
+    length : int
+        Number n of steps in the average.
+
+    Returns
+    -------
+    ndarray, shape (length,)
+        Weights with the sum 1.
+
+    Raises
+    ------
+    ValueError
+        If `length` is below 1.
+
+    Notes
+    -----
+    Before normalization the weights are
+
+    .. math::
+
+        w_n = \exp\Big(-\frac{1}{t(1-t)}\Big), \qquad t = \frac{n + \frac12}{\mathrm{length}}.
+
+    References
+    ----------
+    [das2017quantitative]
+
+    Examples
+    --------
     >>> bump_weights(3).round(3)
     array([0.038, 0.925, 0.038])
     """
@@ -129,11 +206,32 @@ def bump_weights(length: int) -> np.ndarray:
 
 
 def find_period(orbit: np.ndarray, *, longest: int, distance: float = 1e-7) -> int:
-    """Smallest period p ≤ `longest` of an orbit (steps, P), 0 if there is none.
+    """Find the smallest period of an orbit.
 
-    Every pair n, n + p must agree to `distance` in every overlap; `longest` is at most half the
-    steps.
+    Every pair of states p steps apart must agree in every component.
 
+    Parameters
+    ----------
+    orbit : ndarray, shape (steps, P)
+        The orbit.
+    longest : int
+        Longest period that is searched for, at most half of the steps.
+    distance : float, default 1e-7
+        Largest absolute difference of states one period apart.
+
+    Returns
+    -------
+    int
+        The period in steps, 0 if there is none.
+
+    Raises
+    ------
+    ValueError
+        If `orbit` does not have two axes and at least two steps, or an argument is out of its
+        range.
+
+    Examples
+    --------
     >>> find_period(np.tile([[0.0], [1.0], [0.5]], (4, 1)), longest=6)
     3
     """
@@ -141,7 +239,7 @@ def find_period(orbit: np.ndarray, *, longest: int, distance: float = 1e-7) -> i
     check_integer("steps of orbit", len(orbit), low=2)
     longest = check_integer("longest", longest, low=1, high=len(orbit) // 2)
     distance = check_real("distance", distance, low=0.0)
-    return int(kernels.smallest_period(np.ascontiguousarray(orbit), longest, distance))
+    return int(search_period(np.ascontiguousarray(orbit), longest, distance))
 
 
 def _classify(
@@ -190,14 +288,55 @@ def find_attractors(
     thresholds: Thresholds | None = None,
     **parameters: Unpack[Parameters],
 ) -> Attractors:
-    """Follow a batch of systems to their attractors and say what those are.
+    """Iterate a batch of systems to their attractors and classify these into regimes.
 
-    parameters: β, γ, ε and threads, as in `Ensemble`. `transient` steps are dropped, `kept` steps
-    streamed into histograms and averages, a short stretch searched for a period, and
-    `exponent_steps` steps averaged for the `exponents` leading Lyapunov exponents (None: two, if
-    the network has two; 0: none, and regimes are periodic or undecided). A motion that no regime
-    fits is undecided; most often it has not settled yet, and a longer `transient` decides it.
+    After the transient the orbit is streamed into histograms and weighted Birkhoff averages, a
+    short stretch is searched for a period, and the leading Lyapunov exponents are measured. A
+    motion that fits no regime is undecided. Most often it has not reached its attractor yet, and a
+    longer `transient` decides it.
 
+    Parameters
+    ----------
+    network : AttentionNetwork
+        The network.
+    context : Context
+        Initial states, of one system or of a batch.
+    transient : int, default 100000
+        Number of steps that are dropped.
+    kept : int, default 20000
+        Number of steps of the histograms and averages.
+    exponent_steps : int, default 10000
+        Number of steps over which Lyapunov exponents are averaged.
+    exponents : int, optional
+        Number of leading Lyapunov exponents; None is two, if the network has two. With 0 there are
+        none, and regimes are periodic or undecided.
+    bins : int, default 1000
+        Number of bins of the histograms.
+    thresholds : Thresholds, optional
+        Thresholds of the classification; None takes the defaults.
+    **parameters : Unpack[Parameters]
+        The inverse temperatures `beta` and `gamma`, `epsilon` and `threads`, as in `Ensemble`.
+
+    Returns
+    -------
+    Attractors
+        Regime, period, exponents, Birkhoff digits and histograms of every system.
+
+    Raises
+    ------
+    TypeError
+        If `thresholds` is of another class.
+    ValueError
+        If the context does not fit the network, or an argument is out of its range.
+
+    References
+    ----------
+    Weighted Birkhoff averages: [das2017quantitative].
+
+    The section: [poclopez2024dynamical, Figure 3].
+
+    Examples
+    --------
     >>> from spinformer.dmft.network import Network
     >>> start = Context(np.full((4, 3), 0.1), 0)
     >>> found = find_attractors(
@@ -223,7 +362,8 @@ def find_attractors(
     weights = bump_weights(kept // 2)
 
     def task(block: Block, clock: Clock) -> tuple[Clock, tuple[np.ndarray, ...]]:
-        histogram, section = np.zeros((2, LANES, bins), dtype=np.uint32)
+        kernels = kernels_of(block)
+        histogram, section = np.zeros((2, ensemble.lanes, bins), dtype=np.uint32)
         sums, overlap = kernels.aligned(2, ensemble.features), kernels.aligned(ensemble.features)
         clock = kernels.survey(
             kept, histogram, section, sums, weights, _PLANE, 1.0 / reach, overlap, block, clock
@@ -231,9 +371,7 @@ def find_attractors(
         orbit = kernels.aligned(2 * limit.longest, ensemble.features)
         clock = kernels.record(orbit, 1, block, clock)
         lanes = np.ascontiguousarray(np.moveaxis(orbit, -1, 0))
-        period = [
-            kernels.smallest_period(lane, limit.longest, limit.distance * unit) for lane in lanes
-        ]
+        period = [search_period(lane, limit.longest, limit.distance * unit) for lane in lanes]
         return clock, (histogram.T, section.T, sums, np.array(period))
 
     ensemble.advance(transient)
@@ -285,11 +423,37 @@ def strobed(
     transient: int = 0,
     **parameters: Unpack[Parameters],
 ) -> tuple[np.ndarray, Context]:
-    """Semantic m^o, factor 1 − ε included, of every token at position 0: (..., count, P).
+    """Sample the stroboscopic section: the tokens at position 0, once per period of the drive.
 
-    The first of them at least `transient` steps after the start; with them the context at the
-    end. parameters: β, γ, ε and threads, as in `Ensemble`.
+    The first of them is at least `transient` steps after the start.
 
+    Parameters
+    ----------
+    network : AttentionNetwork
+        The network.
+    context : Context
+        Initial states, of one system or of a batch.
+    count : int
+        Number of points of the section.
+    transient : int, default 0
+        Number of steps that are dropped first.
+    **parameters : Unpack[Parameters]
+        The inverse temperatures `beta` and `gamma`, `epsilon` and `threads`, as in `Ensemble`.
+
+    Returns
+    -------
+    points : ndarray, shape (..., count, P)
+        Semantic overlaps m^o of the tokens at position 0, with their factor 1 − ε.
+    context : Context
+        The states at the end.
+
+    Raises
+    ------
+    ValueError
+        If the context does not fit the network, or an argument is out of its range.
+
+    Examples
+    --------
     >>> from spinformer.dmft.network import Network
     >>> points, end = strobed(Network.document(), Context(np.zeros((4, 3)), 0), beta=1.2, count=5)
     >>> points.shape

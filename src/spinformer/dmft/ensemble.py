@@ -1,27 +1,54 @@
 """Many mean-field systems at once: memory, threads, and nothing else.
 
-An `Ensemble` lays independent systems out in blocks of `LANES`, keeps their state, and runs kernels
-over the blocks with threads, which no result feels.
+An `Ensemble` lays independent systems out in blocks, of 8 lanes if they are few, else of 64, keeps
+their state, and runs kernels over the blocks with threads. No result depends on lanes or threads.
 """
 
 import math
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Required, TypedDict
+from typing import Any, Required, TypedDict
 
 import numpy as np
 
 from spinformer.core.checks import check_function, check_integer
-from spinformer.dmft import kernels
-from spinformer.dmft.kernels import LANES, SOURCE, Block, Clock, aligned
+from spinformer.dmft import kernels, narrow_kernels
+from spinformer.dmft.kernel_inputs import Block, Clock
+from spinformer.dmft.kernels import SOURCE
 from spinformer.dmft.network import AttentionNetwork, Context, fitting, parameters
 
 _Task = Callable[[Block, Clock], tuple[Clock, tuple[np.ndarray, ...]]]
+_CORES = os.cpu_count() or 1
+# By the number of lanes.
+_KERNELS: dict[int, Any] = {module.LANES: module for module in (kernels, narrow_kernels)}
+# A step of a wide block takes a little longer than one of three narrow ones.
+_FEW = 3 * narrow_kernels.LANES
+
+
+def kernels_of(block: Block) -> Any:
+    """Choose the compiled kernels for the number of lanes of a block.
+
+    Parameters
+    ----------
+    block : Block
+        The systems.
+
+    Returns
+    -------
+    module
+        The kernels, `dmft.kernels` or `dmft.narrow_kernels`.
+    """
+    return _KERNELS[block.beta.size]
 
 
 class Parameters(TypedDict, total=False):
-    """What an `Ensemble` takes besides a network and a context."""
+    """Keyword arguments of an `Ensemble` besides the network and the context.
+
+    These are the inverse temperature `beta` of the tokens, which is required, the inverse
+    temperature `gamma` of attention, the weight `epsilon` of the position, and the number of
+    `threads`. Numbers and arrays are as in `Ensemble`.
+    """
 
     beta: Required[float | np.ndarray]
     gamma: float | np.ndarray | None
@@ -30,12 +57,34 @@ class Parameters(TypedDict, total=False):
 
 
 class Ensemble:
-    """State of a batch of systems of one network.
+    """State of a batch of mean-field systems of one network, iterated by compiled kernels.
 
-    context: its attention broadcasts to (..., T, P); all systems share its position.
-    beta, gamma, epsilon: broadcast to (...); None takes the network's own.
-    threads: how many threads; None: as many as the machine has cores.
+    Parameters
+    ----------
+    network : AttentionNetwork
+        The network.
+    context : Context
+        Initial states; their attention broadcasts to (..., T, P), and all systems share the
+        position.
+    beta : float or ndarray
+        Inverse temperature β of the tokens; it broadcasts to (...).
+    gamma : float or ndarray, optional
+        Inverse temperature γ of attention; None takes that of the network.
+    epsilon : float or ndarray, optional
+        Weight ε of the position; None takes that of the network.
+    threads : int, optional
+        Number of threads; None uses as many as the machine has cores. No result depends on it.
 
+    Raises
+    ------
+    TypeError
+        If `network` or `context` is of another class.
+    ValueError
+        If the context does not fit the network, shapes do not broadcast, or a parameter is out of
+        its range.
+
+    Examples
+    --------
     >>> from spinformer.dmft.network import Network
     >>> start = Context(np.zeros((5, 4, 3)), 0)
     >>> ensemble = Ensemble(Network.document(), start, beta=1.2)
@@ -55,52 +104,78 @@ class Ensemble:
     ) -> None:
         contexts, position = fitting(network, context)
         *values, self._batch = parameters(network, beta, gamma, epsilon, batch=contexts.shape[:-2])
-        threads = os.cpu_count() or 1 if threads is None else threads
-        self.threads = check_integer("threads", threads, low=1)
-        self.blocks = -(-math.prod(self._batch) // LANES)
+        self.threads = check_integer("threads", _CORES if threads is None else threads, low=1)
+        self._systems = math.prod(self._batch)
+        compiled = narrow_kernels if self._systems <= _FEW else kernels
+        self.lanes, self._aligned = compiled.LANES, compiled.aligned
+        self.blocks = -(-self._systems // self.lanes)
+        # The system in each lane; the last one is repeated.
+        places = np.arange(self.blocks * self.lanes).reshape(self.blocks, self.lanes)
+        self._filled = np.minimum(places, self._systems - 1)
         self.features, self.window = network.features, network.context
         self.clock = Clock(0, position)
-        weights = [*network.hidden_units(), network.position_overlaps()]
-        weights = [np.ascontiguousarray(array) for array in weights]
-        self._ring = aligned(self.blocks, self.window, 4, self.features)
+        weights = network.compiled_weights
+        self._ring = self._aligned(self.blocks, self.window, 4, self.features)
         self._ring[:, self.slots(), SOURCE] = self._lanes(contexts, self.window, self.features)
         units, groups = len(weights[0]), len(weights[2])
         scratch = ((units,), (self.window, units + groups), (self.window + 1,))
+        # β, γ and ε side by side, so that they are laid out at once.
+        own = np.empty((*self._batch, len(values)))
+        for number, value in enumerate(values):
+            own[..., number] = value
         self._blocks = [
-            Block(ring, *(aligned(*shape) for shape in scratch), *own, *weights)
-            for ring, *own in zip(self._ring, *map(self._lanes, values), strict=True)
+            Block(ring, *(self._aligned(*shape) for shape in scratch), *rows, *weights)
+            for ring, rows in zip(self._ring, self._lanes(own, len(values)), strict=True)
         ]
-        self.run(lambda block, clock: (kernels.warm(block, clock) or clock, ()))
+        self.run(lambda block, clock: (compiled.warm(block, clock) or clock, ()))
 
     # ---- layout
 
     def slots(self) -> np.ndarray:
-        """Slots of the ring by age, the newest first."""
+        """Compute the slots of the ring buffer by age, the newest first.
+
+        Returns
+        -------
+        ndarray of int, shape (T,)
+            Indices into the ring buffer of the window.
+        """
         return (self.clock.cursor - np.arange(self.window)) % self.window
 
     def _lanes(self, value: np.ndarray, *own: int) -> np.ndarray:
         """A value of the batch, its own axes last → (blocks, ..., lanes), the last repeated."""
         systems = np.broadcast_to(value, (*self._batch, *own)).reshape(-1, *own)
-        filled = np.minimum(np.arange(self.blocks * LANES), len(systems) - 1)
-        result = aligned(self.blocks, *own)
-        result[...] = np.moveaxis(systems[filled].reshape(self.blocks, LANES, *own), 1, -1)
+        result = self._aligned(self.blocks, *own)
+        result[...] = systems[self._filled].transpose(0, *range(2, 2 + len(own)), 1)
         return result
 
     def _gather(self, parts: Sequence[np.ndarray]) -> np.ndarray:
         """Per-block arrays (..., lanes) → the batch's axes first."""
         stacked = np.moveaxis(np.stack(parts), -1, 1)
-        systems = stacked.reshape(self.blocks * LANES, *stacked.shape[2:])
-        systems = systems[: math.prod(self._batch)]
+        systems = stacked.reshape(self.blocks * self.lanes, *stacked.shape[2:])
+        systems = systems[: self._systems]
         return np.ascontiguousarray(systems).reshape((*self._batch, *systems.shape[1:]))
 
     # ---- running
 
     def run(self, task: _Task) -> tuple[np.ndarray, ...]:
-        """Call task(block, clock) for every block, in threads, and collect what it returns.
+        """Run a task on every block of systems, in threads, and collect its results.
 
-        A task runs as many steps on each block and returns the clock after them and any number of
-        arrays (..., W); returned are these, the axes of the batch in front. An exception in a task
-        ends the run.
+        Parameters
+        ----------
+        task : callable
+            Called as `task(block, clock)`. It runs the same number of steps on each block and
+            returns the clock after them and any number of arrays (..., W), W being the number of
+            systems in a block. An exception in a task ends the run.
+
+        Returns
+        -------
+        tuple of ndarray
+            The arrays of all systems, with the axes of the batch in front.
+
+        Raises
+        ------
+        TypeError
+            If `task` is not a function.
         """
 
         check_function("task", task)
@@ -108,7 +183,8 @@ class Ensemble:
         def work(block: Block) -> tuple[Clock, tuple[np.ndarray, ...]]:
             return task(block, self.clock)
 
-        threads = min(self.threads, self.blocks)
+        # Narrow blocks are so few that a thread for each would take longer to start than to run.
+        threads = 1 if self._systems <= _FEW else min(self.threads, self.blocks)
         if threads == 1:
             # A single system's return map is asked for thousands of times: no thread for each.
             results = list(map(work, self._blocks))
@@ -124,25 +200,57 @@ class Ensemble:
         return tuple(self._gather(parts) for parts in arrays)
 
     def advance(self, steps: int) -> None:
-        """Run `steps` steps, keeping nothing but the state."""
+        """Iterate the map without recording a trajectory.
+
+        Parameters
+        ----------
+        steps : int
+            Number of steps.
+
+        Raises
+        ------
+        ValueError
+            If `steps` is negative.
+        """
         if check_integer("steps", steps, low=0):
-            self.run(lambda block, clock: (kernels.advance(steps, block, clock), ()))
+            self.run(lambda block, clock: (kernels_of(block).advance(steps, block, clock), ()))
 
     def record(self, steps: int, *, every: int = 1) -> np.ndarray:
-        """Semantic m^o, factor 1 − ε included, of `steps` tokens, every `every`-th one.
+        """Iterate the map and record the trajectory.
 
-        Shape (..., steps, P).
+        Parameters
+        ----------
+        steps : int
+            Number of tokens that are recorded.
+        every : int, default 1
+            Sampling interval: the last of every `every` tokens is recorded.
+
+        Returns
+        -------
+        ndarray, shape (..., steps, P)
+            Semantic overlaps m^o with their factor 1 − ε.
+
+        Raises
+        ------
+        ValueError
+            If `steps` is negative or `every` is below 1.
         """
         steps = check_integer("steps", steps, low=0)
         every = check_integer("every", every, low=1)
 
         def task(block: Block, clock: Clock) -> tuple[Clock, tuple[np.ndarray, ...]]:
-            out = np.empty((steps, self.features, LANES))
-            return kernels.record(out, every, block, clock), (out,)
+            out = np.empty((steps, self.features, self.lanes))
+            return kernels_of(block).record(out, every, block, clock), (out,)
 
         return self.run(task)[0]
 
     def state(self) -> Context:
-        """The contexts now: attention (..., T, P), newest first, and the position."""
+        """Return the current contexts of all systems.
+
+        Returns
+        -------
+        Context
+            Attention (..., T, P), the newest vector first, and the position.
+        """
         vectors = self._gather(list(self._ring[:, self.slots(), SOURCE]))
         return Context(vectors, self.clock.position)

@@ -1,16 +1,18 @@
-"""Token by token at finite N: the stochastic network, and how far it is from its mean field.
+"""Finite-size networks: tokens of N bits, sampled, enumerated, and linearized around the mean
+field.
 
-[poclopez2024dynamical, Eqs. (7) and (8)]: attention over the last T tokens makes A_t, and every bit
-of the next token is drawn on its own, `P(x_i = ±1) ∝ exp(±β Σ_a W^o_ia A_a)`: L binomial draws.
+In the stochastic network of [poclopez2024dynamical, Eqs. (7) and (8)] attention over the last T
+tokens gives A_t, and every bit of the next token is drawn independently,
+`P(x_i = ±1) ∝ exp(±β Σ_a W^o_ia A_a)`, which takes L binomial draws.
 
 Along a mean-field path the deviation δx of a sampled path obeys, to first order,
 `δx_{t+1} = Σ_s M_{t,s} δx_{t−s} + ξ_{t+1}`, with M of `linear_maps` and ξ the binomial noise of the
 new token, of variance (1 − m²)/n for a segment of n bits.
 
-Conventions. A token is its segment means, shape (L,), entries in [−1, 1]. Windows (..., T, L) and
-paths (..., T + steps, L) run from *old to new*, a `network.Context` from new to old; `position` is
-that of the newest token of a window, which is also the query, counted modulo 2^K, by default T − 1.
-γ is the factor directly in front of the dot product.
+Conventions. A token is given by its segment means, shape (L,), entries in [−1, 1]. Windows
+(..., T, L) and paths (..., T + steps, L) run from *old to new*, a `network.Context` from new to
+old; `position` is that of the newest token of a window, which is also the query, counted modulo
+2^K, by default T − 1. γ is the factor directly in front of the dot product.
 """
 
 import math
@@ -45,11 +47,17 @@ _MOST_STATES = 2**21  # that still fit comfortably in memory
 
 @record
 class TokenRuns:
-    """Sampled paths: R runs of `steps` new tokens after a window of T.
+    """Sampled paths: R runs of `steps` new tokens after a window of T tokens.
 
-    tokens: (R, T + steps, L) segment means, the first T of them the window the run began with.
-    means: (R, T + steps, L) the conditional mean `tanh(β W^o A)` of each token; for the window, the
-        means that it was drawn from.
+    Attributes
+    ----------
+    network : Network
+        The network.
+    tokens : ndarray, shape (R, T + steps, L)
+        Segment means of the tokens, the first T of them the window with which the run began.
+    means : ndarray, shape (R, T + steps, L)
+        Conditional mean `tanh(β W^o A)` of each token; for the window, the means from which it was
+        drawn.
     """
 
     network: Network
@@ -58,11 +66,36 @@ class TokenRuns:
 
 
 def semantic_overlaps(network: Network, tokens: np.ndarray) -> np.ndarray:
-    """`(1 − ε) m^o_a` of tokens given by segment means (..., L); shape (..., P).
+    """Compute the semantic overlaps (1 − ε) m^o_a of tokens.
 
-    The first term of [poclopez2024dynamical, Eq. (15)], the one its figures show; linear, so
-    differences of tokens may be given, too.
+    This is the term that the figures of the paper show. It is linear, so that differences of tokens
+    may be given, too.
 
+    Parameters
+    ----------
+    network : Network
+        The network.
+    tokens : ndarray, shape (..., L)
+        Segment means of tokens.
+
+    Returns
+    -------
+    ndarray, shape (..., P)
+        Semantic overlaps with the output features, with their factor 1 − ε.
+
+    Raises
+    ------
+    TypeError
+        If `network` is not a `Network`.
+    ValueError
+        If the last axis of `tokens` is not L.
+
+    References
+    ----------
+    The first term of [poclopez2024dynamical, Eq. (15)].
+
+    Examples
+    --------
     >>> machine = Network.document()
     >>> np.round(semantic_overlaps(machine, machine.semantic[OUTPUT, 0]), 4)
     array([0.98  , 0.3267, 0.3267])
@@ -75,10 +108,31 @@ def semantic_overlaps(network: Network, tokens: np.ndarray) -> np.ndarray:
 
 
 def window_of_context(network: Network, context: Context, *, beta: float) -> np.ndarray:
-    """The window (..., T, L), oldest first, that a context of the mean field stands for.
+    """Convert a context of the mean field to a window of mean tokens, the oldest first.
 
-    Its newest token has the position `context.position`.
+    The newest token of the window has the position `context.position`.
 
+    Parameters
+    ----------
+    network : Network
+        The network.
+    context : Context
+        State of the mean field, of one system or of a batch.
+    beta : float
+        Inverse temperature β of the tokens.
+
+    Returns
+    -------
+    ndarray, shape (..., T, L)
+        Segment means of the window.
+
+    Raises
+    ------
+    ValueError
+        If the context does not fit the network, or `beta` is negative.
+
+    Examples
+    --------
     >>> newest_first = Context(np.array([[9.0] * 3, *np.zeros((3, 3))]), position=3)
     >>> window_of_context(Network.document(), newest_first, beta=1.0)[-1].round(3)
     array([-1.,  1.,  1.])
@@ -88,10 +142,35 @@ def window_of_context(network: Network, context: Context, *, beta: float) -> np.
 
 
 def window_means(network: Network, beta: float, *, attention: np.ndarray) -> np.ndarray:
-    """Mean tokens `tanh(β W^o A)`, shape (..., L), of attention vectors (..., P), order kept.
+    """Compute the mean tokens tanh(β W^o A) of attention vectors, in the same order.
 
-    [poclopez2024dynamical, Eq. (8)].
+    Parameters
+    ----------
+    network : Network
+        The network.
+    beta : float
+        Inverse temperature β of the tokens.
+    attention : ndarray, shape (..., P)
+        Attention vectors A.
 
+    Returns
+    -------
+    ndarray, shape (..., L)
+        Conditional means of the segments, in [−1, 1].
+
+    Raises
+    ------
+    TypeError
+        If `network` is not a `Network`.
+    ValueError
+        If the last axis of `attention` is not P, or `beta` is negative.
+
+    References
+    ----------
+    [poclopez2024dynamical, Eq. (8)]
+
+    Examples
+    --------
     >>> window_means(Network.document(), 0.5, attention=np.array([0.0, 2.0, 0.0])).round(4)
     array([-0.7616,  0.7616, -0.7616])
     """
@@ -105,10 +184,37 @@ def window_means(network: Network, beta: float, *, attention: np.ndarray) -> np.
 
 
 def attention_of_window(network: Network, window: np.ndarray, *, position: int) -> np.ndarray:
-    """A, shape (..., P), of windows (..., T, L) [poclopez2024dynamical, Eqs. (4), (5), (8), (15)].
+    """Compute the attention vector A of windows of tokens.
 
-    The plain reference of the compiled step.
+    This is the plain reference of the compiled step.
 
+    Parameters
+    ----------
+    network : Network
+        The network.
+    window : ndarray, shape (..., T, L)
+        Segment means of the last T tokens, the oldest first.
+    position : int
+        Position of the newest token, counted modulo 2^K.
+
+    Returns
+    -------
+    ndarray, shape (..., P)
+        Attention vectors A.
+
+    Raises
+    ------
+    TypeError
+        If `network` is not a `Network`.
+    ValueError
+        If the last axes of `window` are not (T, L), or entries are outside of [−1, 1].
+
+    References
+    ----------
+    [poclopez2024dynamical, Eqs. (4), (5), (8), (15)]
+
+    Examples
+    --------
     >>> machine = Network.document().with_parameters(gamma=0.0, epsilon=0.0)
     >>> attention_of_window(machine, np.ones((4, 3)), position=3)  # plain mean of the values
     array([-0.33333333, -0.33333333,  0.33333333])
@@ -125,11 +231,41 @@ def attention_of_window(network: Network, window: np.ndarray, *, position: int) 
 def mean_path(
     network: Network, beta: float, *, window: np.ndarray, steps: int, position: int | None = None
 ) -> np.ndarray:
-    """The path of an infinitely large network, (T + steps, L), the window (T, L) first.
+    """Compute the path of an infinitely large network, in which every token equals its mean.
 
-    Every token equals its conditional mean ([poclopez2024dynamical, Eq. (13)] before the
-    projection on features). A plain loop, for short paths.
+    This is a plain loop, for short paths.
 
+    Parameters
+    ----------
+    network : Network
+        The network.
+    beta : float
+        Inverse temperature β of the tokens.
+    window : ndarray, shape (T, L)
+        Segment means of the initial tokens, the oldest first.
+    steps : int
+        Number of new tokens.
+    position : int, optional
+        Position of the newest token of the window; None is T − 1.
+
+    Returns
+    -------
+    ndarray, shape (T + steps, L)
+        Segment means of all tokens, the window first.
+
+    Raises
+    ------
+    TypeError
+        If `network` is not a `Network`.
+    ValueError
+        If `window` does not have the shape (T, L), or an argument is out of its range.
+
+    References
+    ----------
+    [poclopez2024dynamical, Eq. (13)] before the projection on features.
+
+    Examples
+    --------
     >>> still = Network.document().with_parameters(epsilon=0.0)
     >>> path = mean_path(still, 0.5, window=np.ones((4, 3)), steps=200)  # β below the onset
     >>> path.shape, bool(np.abs(path[-1]).max() < 1e-6)
@@ -161,12 +297,59 @@ def generate(
     position: int | None = None,
     draw_window: bool = True,
 ) -> TokenRuns:
-    """R independent runs of `steps` tokens of N = `size` bits, each L binomial draws.
+    r"""Sample texts of a network of N bits: R independent runs of `steps` tokens.
 
-    window: (T, L) or (R, T, L) means of the initial tokens. With `draw_window` they are drawn
-        too; without it the window is taken as it stands.
-    size: N; the segments must hold whole numbers of bits (multiples of L for equal ones).
+    A token takes one binomial draw per segment, so that the cost does not depend on N.
 
+    Parameters
+    ----------
+    network : Network
+        The network.
+    size : int
+        Number N of bits; the segments must hold whole numbers of them (multiples of L for equal
+        ones).
+    beta : float
+        Inverse temperature β of the tokens.
+    window : ndarray, shape (T, L) or (R, T, L)
+        Means of the initial tokens, the oldest first.
+    steps : int
+        Number of new tokens.
+    runs : int
+        Number R of independent runs.
+    seed : Seed
+        Seed or random generator.
+    position : int, optional
+        Position of the newest token of the window; None is T − 1.
+    draw_window : bool, default True
+        Whether the initial tokens are drawn, too; otherwise the window is taken as it is.
+
+    Returns
+    -------
+    TokenRuns
+        Tokens and their conditional means.
+
+    Raises
+    ------
+    TypeError
+        If `network` is not a `Network`.
+    ValueError
+        If the segments do not hold whole numbers of bits, `window` has another shape, or an
+        argument is out of its range.
+
+    Notes
+    -----
+    Every bit of the next token is drawn independently,
+
+    .. math::
+
+        P(x_i = \pm 1) \propto \exp\Big(\pm \beta \sum_a W^o_{ia} A_a\Big).
+
+    References
+    ----------
+    [poclopez2024dynamical, Eqs. (7) and (8)]
+
+    Examples
+    --------
     >>> runs = generate(
     ...     Network.document(), 300, beta=1.27, window=np.zeros((4, 3)), steps=2, runs=5, seed=0
     ... )
@@ -210,11 +393,30 @@ def generate(
 
 
 def token_states(network: Network, size: int) -> np.ndarray:
-    """Every distinguishable token of `size` bits as segment means, shape (S, L).
+    """List every distinguishable token of `size` bits.
 
-    `S = Π_l (n_l + 1)`, at most 2²¹, for segments of n_l bits; the first segment varies slowest,
-    each from −1 to 1: for segments of one bit `core.states.spin_states`.
+    There are S = Π_l (n_l + 1) of them, at most 2²¹, for segments of n_l bits. The first segment
+    varies slowest, each from −1 to 1; for segments of one bit these are `core.states.spin_states`.
 
+    Parameters
+    ----------
+    network : Network
+        The network.
+    size : int
+        Number N of bits.
+
+    Returns
+    -------
+    ndarray, shape (S, L)
+        Segment means of the tokens.
+
+    Raises
+    ------
+    ValueError
+        If there are more than 2²¹ tokens, or the segments do not hold whole numbers of bits.
+
+    Examples
+    --------
     >>> token_states(Network.document(), 6)[[0, 1]]
     array([[-1., -1., -1.],
            [-1., -1.,  0.]])
@@ -228,10 +430,45 @@ def token_states(network: Network, size: int) -> np.ndarray:
 def token_probabilities(
     network: Network, size: int, *, beta: float, attention: np.ndarray
 ) -> np.ndarray:
-    """p(token | A), shape (..., S), for all S `token_states`, given A (..., P); sums to 1.
+    r"""Compute the exact next-token distribution p(token given A).
 
-    [poclopez2024dynamical, Eq. (8)].
+    Parameters
+    ----------
+    network : Network
+        The network.
+    size : int
+        Number N of bits.
+    beta : float
+        Inverse temperature β of the tokens.
+    attention : ndarray, shape (..., P)
+        Attention vectors A.
 
+    Returns
+    -------
+    ndarray, shape (..., S)
+        Probabilities of all S tokens of `token_states`, in the same order, with the sum 1.
+
+    Raises
+    ------
+    ValueError
+        If there are more than 2²¹ tokens, the segments do not hold whole numbers of bits, or the
+        last axis of `attention` is not P.
+
+    Notes
+    -----
+    The distribution is a product of binomial distributions. With k_l bits of segment l that are +1,
+
+    .. math::
+
+        p = \prod_l \binom{n_l}{k_l} p_l^{k_l} (1 - p_l)^{n_l - k_l},
+        \qquad p_l = \tfrac12 \Big[1 + \tanh\Big(\beta \sum_a W^o_{a,l} A_a\Big)\Big].
+
+    References
+    ----------
+    [poclopez2024dynamical, Eq. (8)]
+
+    Examples
+    --------
     >>> token_probabilities(Network.document(), 6, beta=1.0, attention=np.zeros(3))[[0, 1]]
     array([0.015625, 0.03125 ])
     """
@@ -260,10 +497,43 @@ def _enumerable_counts(network: Network, size: int) -> np.ndarray:
 def linear_maps(
     network: Network, beta: float, *, path: np.ndarray, position: int | None = None
 ) -> np.ndarray:
-    """`M[t, s] = ∂x_{T+t} / ∂x_{T+t−1−s}` along a mean-field path, shape (steps, T, L, L).
+    r"""Compute the Jacobian of each step along a mean-field path, for linear noise propagation.
 
-    path: (T + steps, L), as `mean_path` gives it for this `position`, at least one step.
+    Parameters
+    ----------
+    network : Network
+        The network.
+    beta : float
+        Inverse temperature β of the tokens.
+    path : ndarray, shape (T + steps, L)
+        Segment means, as `mean_path` gives them for this `position`, with at least one step.
+    position : int, optional
+        Position of the newest token of the first window; None is T − 1.
 
+    Returns
+    -------
+    ndarray, shape (steps, T, L, L)
+        Jacobians M[t, s], the derivatives of the token T + t by the token s + 1 steps before it.
+
+    Raises
+    ------
+    TypeError
+        If `network` is not a `Network`.
+    ValueError
+        If `path` is too short or has another number of segments, or an argument is out of its
+        range.
+
+    Notes
+    -----
+    The Jacobian and the linear equation of the deviations, with binomial noise ξ, are
+
+    .. math::
+
+        M_{t,s} = \frac{\partial x_{T+t}}{\partial x_{T+t-1-s}}, \qquad
+        \delta x_{T+t} = \sum_{s=0}^{T-1} M_{t,s}\, \delta x_{T+t-1-s} + \xi_{T+t}.
+
+    Examples
+    --------
     >>> machine = Network.document().with_parameters(gamma=0.0)  # every token weighs the same
     >>> maps = linear_maps(machine, 1.0, path=np.zeros((5, 3)))
     >>> maps.shape, bool(np.allclose(maps, maps[:, :1]))

@@ -15,7 +15,7 @@ of `push` (`spinformer.dmft.mean_field.torch_step`).
 import math
 import operator
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
@@ -23,9 +23,11 @@ from numba import njit, types
 from numba.core.cgutils import get_or_insert_function
 from numba.extending import intrinsic, models, overload, register_model
 
+from spinformer.dmft.kernel_inputs import Block, Clock, TangentFrame
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE
 
-LANES = 64
+# 64, unless this file is executed for another width, as `narrow_kernels` does.
+LANES: int = globals().get("LANES", 64)
 # Lengths below this count as an exact zero of the tangent map; log 0 is replaced by its log.
 _ZERO_LENGTH = 1e-140
 # A direction of the frame shorter than this, in units of its length before the others were taken
@@ -41,8 +43,16 @@ _ONE = 4607182418800017408  # the bits of 1.0
 
 # Kernels allocate nothing, so that arrays need no reference counts, which cost a third of the time.
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "_nrt": False}
-# Without the interpreter's lock, division as in NumPy, and the result kept on disk.
-_kernel: Any = njit(nogil=True, cache=True, **_OPTIONS)
+
+
+def _kernel(function: Callable[..., Any]) -> Any:
+    """Compile without the interpreter's lock, division as in NumPy, and keep the result on disk."""
+    # Numba keeps it by source file, name, bytecode and argument types, none of which tells how
+    # many lanes there are: without them in the name one width would be given the other's code.
+    function.__qualname__ += f"_{LANES}_lanes"
+    return njit(nogil=True, cache=True, **_OPTIONS)(function)
+
+
 # As a part of every kernel that calls it: a call would copy all of a `Block`.
 _inlined: Any = njit(forceinline=True, **_OPTIONS)
 # Given by the machine instructions that it stands for.
@@ -56,7 +66,7 @@ class _Lanes(types.Type):
     """The type of `LANES` doubles that move together."""
 
 
-_lanes = _Lanes("lanes")
+_lanes = _Lanes(f"lanes{LANES}")
 _VECTOR = ir.VectorType(ir.DoubleType(), LANES)
 
 register_model(_Lanes)(lambda manager, kind: models.PrimitiveModel(manager, kind, _VECTOR))
@@ -120,7 +130,24 @@ def _shifted(builder, x, t):
 
 @_intrinsic
 def fma(typingctx, x, y, z):
-    """x·y + z rounded once."""
+    """Compute the fused multiply-add x·y + z, rounded once.
+
+    Parameters
+    ----------
+    typingctx : Context
+        Typing context of the compiler, not given by the caller.
+    x : lanes or float
+        First factor.
+    y : lanes or float
+        Second factor.
+    z : lanes or float
+        The addend.
+
+    Returns
+    -------
+    lanes
+        The result in every lane.
+    """
 
     def codegen(context, builder, signature, args):
         kind = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
@@ -137,7 +164,20 @@ def _address(context: Any, builder: Any, kind: Any, row: Any) -> Any:
 
 @_intrinsic
 def get(typingctx, row):
-    """The lanes of a contiguous row (W,)."""
+    """Load the lanes of a contiguous row.
+
+    Parameters
+    ----------
+    typingctx : Context
+        Typing context of the compiler, not given by the caller.
+    row : ndarray, shape (W,)
+        The row in memory.
+
+    Returns
+    -------
+    lanes
+        Its values.
+    """
 
     def codegen(context, builder, signature, args):
         return builder.load(_address(context, builder, row, args[0]), align=8)
@@ -147,7 +187,22 @@ def get(typingctx, row):
 
 @_intrinsic
 def put(typingctx, row, value):
-    """Write lanes to a contiguous row (W,)."""
+    """Store lanes in a contiguous row.
+
+    Parameters
+    ----------
+    typingctx : Context
+        Typing context of the compiler, not given by the caller.
+    row : ndarray, shape (W,)
+        The row in memory, which is overwritten.
+    value : lanes
+        The values.
+
+    Returns
+    -------
+    None
+        Nothing; the row is written.
+    """
 
     def codegen(context, builder, signature, args):
         builder.store(args[1], _address(context, builder, row, args[0]), align=8)
@@ -185,16 +240,40 @@ def _reduced(x):
 
 @_inlined
 def exp(x):
-    """e^x for x ≤ 700, held at e^−300 below −300; within 1 ulp of math.exp."""
+    """Compute the exponential e^x by a polynomial, within 1 ulp of `math.exp`.
+
+    Below x = −300 the result is held at e^−300.
+
+    Parameters
+    ----------
+    x : lanes
+        Exponents, at most 700.
+
+    Returns
+    -------
+    lanes
+        The exponentials.
+    """
     r, rest, t = _reduced(_larger(x, _EXP_FLOOR))
     return _shifted(1.0 + (r + rest), t)
 
 
 @_inlined
 def expm1_double(x):
-    """e^{2x} − 1, held at |x| = 300 beyond, accurate near 0; tanh x is e / (e + 2) of it.
+    """Compute e^{2x} − 1, accurate near 0, from which tanh x follows.
 
-    Within 3 ulp of math.tanh for every x.
+    With e the result, tanh x is e / (e + 2), within 3 ulp of `math.tanh` for every x. Beyond an
+    absolute value of 300 it is held at that of 300.
+
+    Parameters
+    ----------
+    x : lanes
+        Arguments.
+
+    Returns
+    -------
+    lanes
+        The values e^{2x} − 1.
     """
     r, rest, t = _reduced(_larger(_smaller(2.0 * x, 600.0), -600.0))
     scale = _shifted(1.0, t)
@@ -220,44 +299,24 @@ def _at(x, r):
 
 
 def aligned(*shape: int) -> np.ndarray:
-    """Memory (*shape, W) that begins with a line of the cache: others cost up to a quarter more."""
+    """Allocate zeros of shape (..., W), aligned to a line of the cache.
+
+    Memory that is not aligned costs up to a quarter more time.
+
+    Parameters
+    ----------
+    *shape : int
+        Axes in front of the lanes.
+
+    Returns
+    -------
+    ndarray, shape (..., W)
+        Zeros in float64.
+    """
     size = math.prod(shape) * LANES
     memory = np.zeros(size + 8)
     first = -memory.ctypes.data // 8 % 8
     return memory[first : first + size].reshape(*shape, LANES)
-
-
-class Block(NamedTuple):
-    """`LANES` systems of one network: state, scratch memory, parameters, weights; last axis W.
-
-    ring: (T, 4, P, W), of each token in the window the attention vector that it is made from and
-        its value, query (γ included) and key, written round and round.
-    hidden: (U, W), (1 − ε) tanh(β w_u·A) of the newest token. steep: (T, U + groups, W), slope of
-        the hidden units of each token; with letters the shares of their classes.
-    weight: (T + 1, W), softmax weights by age, not normalized, and the inverse of their sum.
-    beta, gamma, epsilon: (W,).
-    patterns, readout, degeneracy, drive: `AttentionNetwork.hidden_units()` and
-        `AttentionNetwork.position_overlaps()`.
-    """
-
-    ring: np.ndarray
-    hidden: np.ndarray
-    steep: np.ndarray
-    weight: np.ndarray
-    beta: np.ndarray
-    gamma: np.ndarray
-    epsilon: np.ndarray
-    patterns: np.ndarray
-    readout: np.ndarray
-    degeneracy: np.ndarray
-    drive: np.ndarray
-
-
-class Clock(NamedTuple):
-    """The slot of the newest attention vector, and the position of the token that it makes."""
-
-    cursor: int
-    position: int
 
 
 @_inlined
@@ -379,13 +438,41 @@ def _rebuild(block, clock, tangent):
 
 @_kernel
 def warm(block, clock):
-    """What a block needs before its first step."""
+    """Initialise the cached overlaps of a block before its first step.
+
+    Parameters
+    ----------
+    block : Block
+        The systems, whose ring buffer holds the attention vectors.
+    clock : Clock
+        Slot and position of the newest attention vector.
+
+    Returns
+    -------
+    None
+        Nothing; the block is filled.
+    """
     _rebuild(block, clock, False)
 
 
 @_kernel
 def advance(steps, block, clock):
-    """`steps` steps; returns the clock after them."""
+    """Iterate the mean-field map of a block.
+
+    Parameters
+    ----------
+    steps : int
+        Number of steps.
+    block : Block
+        The systems, which are changed.
+    clock : Clock
+        The time index before the first step.
+
+    Returns
+    -------
+    Clock
+        The time index after the last step.
+    """
     for _ in range(steps):
         clock = _step(block, clock, False)
     return clock
@@ -393,9 +480,23 @@ def advance(steps, block, clock):
 
 @_kernel
 def record(out, every, block, clock):
-    """Run out.shape[0] · every steps, m^o of the last step of each stretch in out[i] (P, W).
+    """Iterate the mean-field map of a block and record the semantic overlaps m^o.
 
-    Of m^o the semantic part, 1 − ε included.
+    Parameters
+    ----------
+    out : ndarray, shape (n, P, W)
+        Filled with the semantic m^o, its factor 1 − ε included, of the last step of each interval.
+    every : int
+        Sampling interval; n · every steps are run.
+    block : Block
+        The systems, which are changed.
+    clock : Clock
+        The time index before the first step.
+
+    Returns
+    -------
+    Clock
+        The time index after the last step.
     """
     for i in range(out.shape[0]):
         for _ in range(every):
@@ -407,12 +508,36 @@ def record(out, every, block, clock):
 
 @_kernel
 def survey(steps, histogram, section, sums, weights, tolerance, scale, overlap, block, clock):
-    """Histograms and weighted Birkhoff sums over `steps` steps.
+    """Accumulate histograms and weighted Birkhoff sums along an orbit.
 
-    histogram, section: (W, bins) visits of scale · m^o_1 in [−1, 1], the second only where
-    |m^o_2| < tolerance; with one feature m^o_2 is m^o_1. sums: (2, P, W); step n adds
-    weights[n'] m^o to sums[half], where half and n' say where in two stretches of weights.size
-    steps it falls. overlap: (P, W), scratch memory.
+    Parameters
+    ----------
+    steps : int
+        Number of steps.
+    histogram : ndarray of int, shape (W, bins)
+        Incremented by the visits of scale · m^o_1 to equal bins of [−1, 1].
+    section : ndarray of int, shape (W, bins)
+        Incremented by the visits with m^o_2 within `tolerance` of zero; with one feature m^o_2 is
+        m^o_1.
+    sums : ndarray, shape (2, P, W)
+        Incremented by the weighted m^o of two consecutive stretches of `len(weights)` steps.
+    weights : ndarray, shape (n,)
+        Weights of the Birkhoff average.
+    tolerance : float
+        Half the thickness of the section.
+    scale : float
+        Factor that brings m^o_1 into [−1, 1].
+    overlap : ndarray, shape (P, W)
+        Scratch memory.
+    block : Block
+        The systems, which are changed.
+    clock : Clock
+        The time index before the first step.
+
+    Returns
+    -------
+    Clock
+        The time index after the last step.
     """
     plane = min(1, overlap.shape[0] - 1)
     bins = histogram.shape[1]
@@ -435,7 +560,22 @@ def survey(steps, histogram, section, sums, weights, tolerance, scale, overlap, 
 
 @_kernel
 def smallest_period(orbit, largest, distance):
-    """Smallest p ≤ `largest` with |orbit[n + p] − orbit[n]| ≤ distance for all n of (steps, P)."""
+    """Find the smallest period of an orbit.
+
+    Parameters
+    ----------
+    orbit : ndarray, shape (steps, P)
+        The orbit, contiguous.
+    largest : int
+        Longest period that is searched for.
+    distance : float
+        Largest absolute difference, in every component, of states one period apart.
+
+    Returns
+    -------
+    int
+        The period in steps, 0 if there is none.
+    """
     for p in range(1, largest + 1):
         n = len(orbit) - p - 1
         while n >= 0:
@@ -453,32 +593,21 @@ def smallest_period(orbit, largest, distance):
 # ---- tangent maps
 
 
-class _Frame(NamedTuple):
-    """k tangent vectors of a block, what became of their lengths, and memory to push them.
+def frame(block: Block, start: np.ndarray) -> TangentFrame:
+    """Construct a frame of tangent vectors, the same in every lane.
 
-    vectors: (k, T·P, W), components in the order of the ring: slot · P + feature.
-    mantissa, exponent: (k, W), growth so far = mantissa · 2^exponent. lost: (k, W), how many
-        lengths were below `_ROUNDING_LENGTH`. whole: (k, W), squares of the lengths before the
-        frame is orthonormalized.
-    units (T, U, W), mean (U, W), query (P, W), score (T, W): changes along one vector, of the
-        hidden units by age, of their average over the window, of query and scores.
-    pull: (U, W), of a score by the units of its key, the same for every vector.
+    Parameters
+    ----------
+    block : Block
+        The systems that it belongs to.
+    start : ndarray, shape (k, T·P)
+        The tangent vectors.
+
+    Returns
+    -------
+    TangentFrame
+        The frame, with a growth of 1.
     """
-
-    vectors: np.ndarray
-    mantissa: np.ndarray
-    exponent: np.ndarray
-    lost: np.ndarray
-    whole: np.ndarray
-    units: np.ndarray
-    mean: np.ndarray
-    query: np.ndarray
-    score: np.ndarray
-    pull: np.ndarray
-
-
-def frame(block: Block, start: np.ndarray) -> _Frame:
-    """Tangent vectors (k, T·P), the same in every lane, nothing of which is grown or lost yet."""
     count, units = len(start), len(block.patterns)
     context, _, features = block.ring.shape[:3]
     vectors = aligned(*start.shape)
@@ -486,7 +615,7 @@ def frame(block: Block, start: np.ndarray) -> _Frame:
     exponent, lost = np.zeros((2, count, LANES), dtype=np.int64)
     shapes = ((count,), (context, units), (units,), (features,), (context,), (units,))
     scratch = (aligned(*shape) for shape in shapes)
-    return _Frame(vectors, aligned(count) + 1.0, exponent, lost, *scratch)
+    return TangentFrame(vectors, aligned(count) + 1.0, exponent, lost, *scratch)
 
 
 @_inlined
@@ -574,9 +703,27 @@ def _orthonormalize(tangent, length):
 
 @_kernel
 def push(steps, every, tangent, block, clock):
-    """`steps` steps of a `frame`, orthonormalized every `every` steps and at the end.
+    """Evolve tangent vectors along an orbit, with QR orthonormalization (Lyapunov exponents).
 
-    With `every` 0 the vectors are pushed as they are.
+    The vectors are orthonormalized at regular intervals and at the end.
+
+    Parameters
+    ----------
+    steps : int
+        Number of steps.
+    every : int
+        Number of steps between orthonormalizations; 0 leaves the vectors as they are.
+    tangent : TangentFrame
+        The tangent vectors, which are changed.
+    block : Block
+        The systems, which are changed.
+    clock : Clock
+        The time index before the first step.
+
+    Returns
+    -------
+    Clock
+        The time index after the last step.
     """
     context = block.ring.shape[0]
     _rebuild(block, clock, True)
@@ -599,9 +746,37 @@ def push(steps, every, tangent, block, clock):
 
 @njit(cache=True)
 def write_texts(rng, semantic, output, place, counts, beta, gamma, context, first, tokens, means):
-    """Fill `tokens` and `means` after the first `context` rows of every run.
+    """Sample texts of a finite network: every token is one binomial draw per segment.
 
-    semantic: (4, P, L) with fractions and 1 − ε multiplied in; place: (2^K, 4, P) times ε.
+    Parameters
+    ----------
+    rng : Generator
+        Random generator.
+    semantic : ndarray, shape (4, P, L)
+        Weights, with the fractions of the segments and 1 − ε multiplied in.
+    output : ndarray, shape (P, L)
+        Output weights W^o.
+    place : ndarray, shape (2^K, 4, P)
+        Overlaps of the positional code times ε.
+    counts : ndarray of int, shape (L,)
+        Number of bits of each segment.
+    beta : float
+        Inverse temperature β of the tokens.
+    gamma : float
+        Inverse temperature γ of attention.
+    context : int
+        Context length T.
+    first : int
+        Position of the first token.
+    tokens : ndarray, shape (R, T + steps, L)
+        Segment means; rows after the first T of every run are filled.
+    means : ndarray, shape (R, T + steps, L)
+        Conditional means of the tokens; rows after the first T are filled.
+
+    Returns
+    -------
+    None
+        Nothing; `tokens` and `means` are filled.
     """
     runs, length, segments = tokens.shape
     features = output.shape[0]

@@ -1,22 +1,24 @@
-"""Lyapunov exponents of the mean field of self-attention.
+"""Lyapunov exponents by QR of the mean field of self-attention, and the monodromy matrix of a
+cycle.
 
-The state is the window of T attention vectors, so a tangent vector has T·P components. A step
-shifts the window and makes one new vector, A' = Σ_τ π_τ m^v_τ with π the softmax of γ m^q·m^k_τ,
+The state is the window of T attention vectors, so that a tangent vector has T·P components. A step
+shifts the window and produces one new vector, A' = Σ_τ π_τ m^v_τ with π the softmax of γ m^q·m^k_τ,
 whose derivative is
 
     δA'    = Σ_τ π_τ [δm^v_τ + γ (m^v_τ − A') (δm^q·m^k_τ + m^q·δm^k_τ)],
     δm^α_τ = (1 − ε) β ⟨W^α (1 − tanh²(β W^o·A_τ)) W^o·δA_τ⟩ .
 
-`kernels.push` orthonormalizes a frame of k tangent vectors every few steps; exponents are in nats
-per step (`core.lyapunov` for any map).
+`kernels.push` orthonormalizes a frame of k tangent vectors every few steps, and exponents are in
+nats per step (`core.lyapunov` has the same for any map).
 
 With γ ≈ 127 the map is almost singular wherever the softmax is nearly one-hot, and between two
-orthonormalizations all vectors turn towards the fastest direction. A direction of which the others
-leave less than about 1e-13, of its length or of one, is what rounding left of them. Where one was
-met (`resolved` is False) the exponent and all below it are not to be used; before rounding they are
-upper bounds (their exact sum is the orbit average of log |det|). A direction that the map destroys
-counts as 1e-140 long. An error is that of the average as a sample of the motion in the run: of a
-transient that outlives the run it cannot know.
+orthonormalizations all vectors turn towards the fastest direction. If less than about 1e-13 of a
+direction, relative to its length or to one, is independent of the directions before it, only
+rounding is left of it. Where this happened (`resolved` is False), the exponent and all below it
+must not be used. Before rounding they are upper bounds, because their exact sum is the orbit
+average of `log |det|`. A direction that the map destroys counts as 1e-140 long. An error is that of
+the average as a sample of the motion in the run; it cannot include a transient that outlives the
+run.
 """
 
 from typing import Unpack
@@ -26,9 +28,8 @@ import numpy as np
 from spinformer.core.checks import check_array, check_integer
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate
-from spinformer.dmft import kernels
-from spinformer.dmft.ensemble import Ensemble, Parameters
-from spinformer.dmft.kernels import LANES, Block, Clock
+from spinformer.dmft.ensemble import Ensemble, Parameters, kernels_of
+from spinformer.dmft.kernel_inputs import Block, Clock
 from spinformer.dmft.network import AttentionNetwork, Context
 
 # Stretches of the steps that are averaged, from which errors are taken.
@@ -47,13 +48,19 @@ _FEWEST_BLOCKS = 4
 
 @record
 class LyapunovSpectrum:
-    """Lyapunov exponents of a batch (...) of systems, nats per step, the largest first.
+    """Lyapunov exponents of a batch (...) of systems, in nats per step, the largest first.
 
-    exponents: (..., k) means with standard errors, widened where neighboring stretches are
+    Attributes
+    ----------
+    exponents : Estimate
+        Means (..., k) with standard errors, which are widened where neighbouring stretches are
         correlated or the growth jumps.
-    growth: (..., n, k), of each direction in each of n consecutive stretches.
-    resolved: (..., k), where rounding never took the place of this direction or of one before it.
-    context: the states at the end.
+    growth : ndarray, shape (..., n, k)
+        Growth rate of each direction in each of n consecutive stretches, in nats per step.
+    resolved : ndarray of bool, shape (..., k)
+        Whether this direction and all before it were always larger than rounding.
+    context : Context
+        The states at the end.
     """
 
     exponents: Estimate
@@ -74,15 +81,61 @@ def lyapunov_spectrum(
     batches: int | None = None,
     **parameters: Unpack[Parameters],
 ) -> LyapunovSpectrum:
-    """The `count` largest Lyapunov exponents (None: all T·P) of a batch of systems.
+    r"""Compute the largest Lyapunov exponents by QR (the method of Benettin) of a batch of systems.
 
-    parameters: β, γ, ε and threads, as in `Ensemble`. After `transient` steps the frame turns into
-    the expanding directions during `align` steps, then `steps` steps are averaged, in `batches`
-    stretches (None: 20, or one a step if there are fewer) from which the error is taken; a single
-    one gives none (NaN). every: steps between orthonormalizations, at most 128; None: 2 for more
-    than two exponents, 4 for one or two. The longer the interval, the fewer are `resolved`.
-    Raises ValueError where tangent vectors grow beyond what a double holds.
+    After the transient, the frame of tangent vectors turns into the expanding directions during
+    `align` steps. The growth of the next `steps` steps is averaged in stretches, from which the
+    errors are taken.
 
+    Parameters
+    ----------
+    network : AttentionNetwork
+        The network.
+    context : Context
+        Initial state, of one system or of a batch.
+    steps : int
+        Number of steps that are averaged.
+    count : int, optional
+        Number of exponents; None computes all T·P.
+    transient : int, default 0
+        Number of steps that are dropped first.
+    align : int, default 500
+        Number of steps in which the tangent vectors align.
+    every : int, optional
+        Number of steps between orthonormalizations, at most 128; None is 2 for more than two
+        exponents and 4 for one or two. The longer the interval, the fewer exponents are resolved.
+    batches : int, optional
+        Number of stretches; None is 20, or one for each step if there are fewer. A single one gives
+        no error (NaN).
+    **parameters : Unpack[Parameters]
+        The inverse temperatures `beta` and `gamma`, `epsilon` and `threads`, as in `Ensemble`.
+
+    Returns
+    -------
+    LyapunovSpectrum
+        Exponents in nats per step with errors, growth rates and final states.
+
+    Raises
+    ------
+    ValueError
+        If tangent vectors grow beyond the range of a double, the context does not fit the network,
+        or an argument is out of its range.
+
+    Notes
+    -----
+    With the tangent map written as a product of QR factors, the exponents are
+
+    .. math::
+
+        \lambda_i = \lim_{n \to \infty} \frac{1}{n} \sum_{t=1}^{n} \ln (R_t)_{ii},
+        \qquad Q_t R_t = M_t\, Q_{t-1}.
+
+    References
+    ----------
+    [benettin1980lyapunov]
+
+    Examples
+    --------
     >>> from spinformer.dmft.network import Network
     >>> start = Context(np.full((4, 3), 0.1), 0)
     >>> found = lyapunov_spectrum(Network.document(), start, beta=0.5, steps=1000, count=2)
@@ -104,10 +157,11 @@ def lyapunov_spectrum(
     axes = np.linalg.qr(np.random.default_rng(0).normal(size=(dimension, count)))[0]
 
     def task(block: Block, clock: Clock) -> tuple[Clock, tuple[np.ndarray, ...]]:
+        kernels = kernels_of(block)
         frame = kernels.frame(block, axes.T)
         clock = kernels.push(align, every, frame, block, clock)
         frame.lost[:] = 0
-        growth = np.empty((batches, count, LANES))
+        growth = np.empty((batches, count, ensemble.lanes))
         for n, length in enumerate(lengths):
             frame.mantissa[:], frame.exponent[:] = 1.0, 0
             clock = kernels.push(length, every, frame, block, clock)
@@ -129,12 +183,35 @@ def lyapunov_spectrum(
 
 
 def growth_jump(growth: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Whether growth (..., n, k) jumps by more than chance would, as where a transient ends.
+    """Detect a change point in growth rates, as where a chaotic transient ends.
 
-    Returns that, the mean before the moment of the largest two-sample t with its error, and the
-    mean after it, each (..., k). Differences that are rounding have t = 0. Fewer than 8 stretches
-    are too few to tell.
+    The series is split where the two-sample t statistic of the parts before and after is largest.
+    It jumps if that t is larger than chance would make it. Fewer than 8 stretches are too few to
+    decide, and differences of the size of rounding have t = 0.
 
+    Parameters
+    ----------
+    growth : ndarray, shape (..., n, k)
+        Growth rates of k directions in n consecutive stretches, as in `LyapunovSpectrum`.
+
+    Returns
+    -------
+    jumps : ndarray of bool, shape (..., k)
+        Whether the growth rate jumps.
+    before : ndarray, shape (..., k)
+        Mean growth rate before the change point.
+    error : ndarray, shape (..., k)
+        Standard error of the mean before.
+    after : ndarray, shape (..., k)
+        Mean growth rate after the change point.
+
+    Raises
+    ------
+    ValueError
+        If `growth` has fewer than two axes, or entries that are not finite.
+
+    Examples
+    --------
     >>> jumps, before, _, after = growth_jump(np.repeat([0.1, 0.0], 5)[:, None])
     >>> jumps, before, after
     (array([ True]), array([0.1]), array([0.]))
@@ -182,13 +259,46 @@ def _average(growth: np.ndarray, lengths: np.ndarray) -> Estimate:
 def returned(
     network: AttentionNetwork, context: Context, *, steps: int, **parameters: Unpack[Parameters]
 ) -> tuple[Context, np.ndarray]:
-    """The context after `steps` steps, and its derivative (..., T·P, T·P) by the context before.
+    r"""Compute the derivative of `steps` iterations of the map, the monodromy matrix of a cycle.
 
-    Where the steps are the period of a cycle, this is the monodromy matrix, whose eigenvalues are
-    the Floquet multipliers. Rows and columns run over age (newest first), then feature.
-    parameters: β, γ, ε and threads, as in `Ensemble`. Raises ValueError where the derivative grows
-    beyond what a double holds, as over thousands of steps in chaos.
+    If the number of steps is the period of a cycle, the derivative is its monodromy matrix, whose
+    eigenvalues are the Floquet multipliers. Rows and columns run over age (newest first), then
+    feature.
 
+    Parameters
+    ----------
+    network : AttentionNetwork
+        The network.
+    context : Context
+        Initial state, of one system or of a batch.
+    steps : int
+        Number of steps.
+    **parameters : Unpack[Parameters]
+        The inverse temperatures `beta` and `gamma`, `epsilon` and `threads`, as in `Ensemble`.
+
+    Returns
+    -------
+    context : Context
+        The state after these steps.
+    derivative : ndarray, shape (..., T·P, T·P)
+        Derivative of the state after the steps by the state before them.
+
+    Raises
+    ------
+    ValueError
+        If the derivative grows beyond the range of a double, as over thousands of steps in chaos,
+        or an argument is out of its range.
+
+    Notes
+    -----
+    With the Jacobian M_t of the step at time t, the derivative is
+
+    .. math::
+
+        \frac{\partial x_n}{\partial x_0} = M_{n-1} \cdots M_1 M_0.
+
+    Examples
+    --------
     >>> from spinformer.dmft.network import Network
     >>> from spinformer.core.lyapunov import lyapunov_exponents
     >>> network, states = Network.document(), [Context(np.full((4, 3), 0.1), 0)]
@@ -212,6 +322,7 @@ def returned(
     axes = np.eye(dimension)[ring()]
 
     def task(block: Block, clock: Clock) -> tuple[Clock, tuple[np.ndarray, ...]]:
+        kernels = kernels_of(block)
         frame = kernels.frame(block, axes)
         return kernels.push(steps, 0, frame, block, clock), (frame.vectors,)
 

@@ -1,16 +1,16 @@
-"""Mean field of self-attention with 1-bit tokens in the limit N → ∞.
+"""Dynamical mean-field theory of self-attention with tokens of bits, in the limit N → ∞.
 
-One step [poclopez2024dynamical, Eqs. (13)-(16)], with A the newest attention vector, p the
-position of the token that it makes:
+One step of the map is [poclopez2024dynamical, Eqs. (13)-(16)], with A the newest attention vector
+and p the position of the token that it produces:
 
     m^α_a = (1 − ε) ⟨W^α_a tanh(β Σ_b W^o_b A_b)⟩ + ε (1/K) Σ_k W^{α,pos}_{a,k} p_k
     A'_a  = Σ_τ m^v_{a,τ} softmax_τ(γ Σ_b m^q_b m^k_{b,τ})
 
-over the last T tokens τ, the newest of them the query. ⟨·⟩ averages over the bits. β, γ and ε are
-numbers or arrays that broadcast against the batch axes `...` of a context; None takes the network's
-own γ, ε.
+over the last T tokens τ, the newest of which is the query; ⟨·⟩ averages over the bits. β, γ and ε
+are numbers or arrays that broadcast against the batch axes `...` of a context; None takes the γ and
+ε of the network.
 
-`step` is the plain NumPy reference, `torch_step` the same with gradients; `trajectory` runs the
+`step` is the plain NumPy reference, `torch_step` the same with gradients, and `trajectory` runs the
 compiled kernels. The average over the bits is `Network.mean_overlaps`.
 """
 
@@ -56,28 +56,88 @@ def tokens(
     *,
     epsilon: float | np.ndarray | None = None,
 ) -> np.ndarray:
-    """Overlaps m^α_a, position included, of the T tokens in the window: (..., T, 4, P).
+    """Compute the overlaps m^α_a, position included, of the T tokens in the window.
 
-    Newest first, roles in the order o, v, q, k.
+    Parameters
+    ----------
+    network : AttentionNetwork
+        The network.
+    context : Context
+        State of the mean field, of one system or of a batch.
+    beta : float or ndarray
+        Inverse temperature β of the tokens.
+    epsilon : float or ndarray, optional
+        Weight ε of the position; None takes that of the network.
 
+    Returns
+    -------
+    ndarray, shape (..., T, 4, P)
+        Overlaps, the newest token first, roles in the order o, v, q, k.
+
+    Raises
+    ------
+    ValueError
+        If the context does not fit the network, or a parameter is out of its range.
+
+    References
+    ----------
+    [poclopez2024dynamical, Eqs. (13) and (15)]
+
+    Examples
+    --------
     >>> window = tokens(Network.document(), Context(np.zeros((4, 3)), 0), 1.2)
     >>> window.shape, bool(np.abs(window).max() <= 0.02)
     ((4, 4, 3), True)
     """
     attention, position = fitting(network, context)
     beta, _, share, _ = parameters(network, beta, None, epsilon, batch=attention.shape[:-2])
+    return _tokens(network, attention, position, beta=beta, share=share)
+
+
+def _tokens(
+    network: AttentionNetwork,
+    attention: np.ndarray,
+    position: int,
+    *,
+    beta: np.ndarray,
+    share: np.ndarray,
+) -> np.ndarray:
     semantic = network.mean_overlaps(attention, beta=beta[..., None])
     positions = position - np.arange(network.context)
-    return network.placed(semantic, positions, epsilon=share[..., None, None, None])
+    return network._placed(semantic, positions, share[..., None, None, None])
 
 
 def softmax_weights(
     window: np.ndarray, *, gamma: float | np.ndarray, newest: int = 0
 ) -> np.ndarray:
-    """softmax_τ(γ Σ_b m^q_b m^k_{b,τ}), (..., n), over tokens (..., n, 4, P).
+    r"""Compute the attention weights of the tokens in a window.
 
-    newest: where among the n the query stands.
+    Arguments are not checked.
 
+    Parameters
+    ----------
+    window : ndarray, shape (..., n, 4, P)
+        Overlaps of n tokens, roles in the order o, v, q, k.
+    gamma : float or ndarray
+        Inverse temperature γ in front of the dot product.
+    newest : int, default 0
+        Index of the query among the n tokens.
+
+    Returns
+    -------
+    ndarray, shape (..., n)
+        Attention weights, which are positive and sum to 1.
+
+    Notes
+    -----
+    With the query of the newest token and the keys of all,
+
+    .. math::
+
+        \pi_\tau = \operatorname{softmax}_\tau\Big(\gamma \sum_b m^q_b\, m^k_{b,\tau}\Big).
+
+    Examples
+    --------
     >>> softmax_weights(np.ones((2, 4, 3)), gamma=5.0)
     array([0.5, 0.5])
     """
@@ -87,11 +147,42 @@ def softmax_weights(
 
 
 def attend(window: np.ndarray, *, gamma: float | np.ndarray, newest: int = 0) -> np.ndarray:
-    """Attention vector (..., P) of the newest token, from the tokens (..., n, 4, P).
+    r"""Compute the attention vector of the newest token from the tokens in a window.
 
-    [poclopez2024dynamical, Eq. (14)]; the newest of the n ≥ 1 tokens comes first, or last where
-    `newest` is −1.
+    Parameters
+    ----------
+    window : ndarray, shape (..., n, 4, P)
+        Overlaps of n ≥ 1 tokens, roles in the order o, v, q, k.
+    gamma : float or ndarray
+        Inverse temperature γ in front of the dot product.
+    newest : {0, -1}, default 0
+        Whether the newest token comes first (0) or last (−1).
 
+    Returns
+    -------
+    ndarray, shape (..., P)
+        Attention vector A, the weighted average of the values.
+
+    Raises
+    ------
+    ValueError
+        If a shape does not fit, `gamma` is negative, or `newest` is neither 0 nor −1.
+
+    Notes
+    -----
+    The attention vector is
+
+    .. math::
+
+        A_a = \sum_\tau m^v_{a,\tau} \operatorname{softmax}_\tau\Big(\gamma \sum_b m^q_b\,
+            m^k_{b,\tau}\Big).
+
+    References
+    ----------
+    [poclopez2024dynamical, Eq. (14)]
+
+    Examples
+    --------
     >>> attend(np.ones((2, 4, 3)), gamma=5.0)
     array([1., 1., 1.])
     """
@@ -99,6 +190,10 @@ def attend(window: np.ndarray, *, gamma: float | np.ndarray, newest: int = 0) ->
     window = check_array("window", window, shape=(..., "n", 4, "P"), low=-far, high=far)
     gamma = check_array("gamma", gamma, low=0.0, high=LARGEST)
     newest = check_choice("newest", newest, (0, -1))
+    return _attend(window, gamma=gamma, newest=newest)
+
+
+def _attend(window: np.ndarray, *, gamma: np.ndarray, newest: int = 0) -> np.ndarray:
     weight = softmax_weights(window, gamma=gamma, newest=newest)
     return np.einsum("...t,...ta->...a", weight, window[..., VALUE, :])
 
@@ -111,10 +206,41 @@ def step(
     gamma: float | np.ndarray | None = None,
     epsilon: float | np.ndarray | None = None,
 ) -> tuple[Context, np.ndarray]:
-    """One step in plain NumPy: the next context and the new token's semantic m^o, (..., P).
+    """Iterate the mean-field map once, in plain NumPy.
 
-    The semantic part carries its factor 1 − ε.
+    This is the reference of the compiled kernels.
 
+    Parameters
+    ----------
+    network : AttentionNetwork
+        The network.
+    context : Context
+        State of the mean field, of one system or of a batch.
+    beta : float or ndarray
+        Inverse temperature β of the tokens.
+    gamma : float or ndarray, optional
+        Inverse temperature γ of attention; None takes that of the network.
+    epsilon : float or ndarray, optional
+        Weight ε of the position; None takes that of the network.
+
+    Returns
+    -------
+    context : Context
+        The next context.
+    semantic : ndarray, shape (..., P)
+        Semantic overlaps m^o of the new token, with their factor 1 − ε.
+
+    Raises
+    ------
+    ValueError
+        If the context does not fit the network, or a parameter is out of its range.
+
+    References
+    ----------
+    [poclopez2024dynamical, Eqs. (13)-(16)]
+
+    Examples
+    --------
     >>> following, overlap = step(Network.document(), Context(np.zeros((4, 3)), 3), 1.2)
     >>> following.position, overlap
     (0, array([0., 0., 0.]))
@@ -125,7 +251,8 @@ def step(
     )
     attention = np.broadcast_to(attention, (*batch, *attention.shape[-2:]))
     made = network.mean_overlaps(attention[..., 0, :], beta=beta)
-    newest = attend(tokens(network, context, beta, epsilon=share), gamma=gamma)
+    window = _tokens(network, context.attention, position, beta=beta, share=share)
+    newest = _attend(window, gamma=gamma)
     following = np.concatenate([newest[..., None, :], attention[..., :-1, :]], axis=-2)
     semantic = (1.0 - share[..., None]) * made[..., OUTPUT, :]
     return Context(following, (position + 1) % network.positions), semantic
@@ -142,12 +269,39 @@ def torch_step(
     gamma: Tensor | float,
     epsilon: Tensor | float,
 ) -> tuple[Tensor, Tensor]:
-    """`step` in torch, differentiable in weights, context, β, γ and ε; arguments are not checked.
+    """Iterate the mean-field map once in torch, differentiable in all real arguments.
 
-    semantic (4, P, L), any real entries; fractions (L,); position_overlaps (2^K, 4, P) as
-    `Network.position_overlaps` gives them; attention (..., T, P), newest first; beta, gamma and
-    epsilon scalars. Returns the next attention window (..., T, P) and semantic m^o (..., P), which
-    carries its factor 1 − ε.
+    It is differentiable in weights, context, β, γ and ε. Arguments are not checked.
+
+    Parameters
+    ----------
+    semantic : Tensor, shape (4, P, L)
+        Weights of the segments, any real entries, roles in the order o, v, q, k.
+    fractions : Tensor, shape (L,)
+        Fraction of the bits in each segment.
+    position_overlaps : Tensor, shape (2^K, 4, P)
+        Overlaps of the positional code, as `Network.position_overlaps` gives them.
+    attention : Tensor, shape (..., T, P)
+        Window of attention vectors, the newest first.
+    position : int
+        Position of the token that the newest vector produces.
+    beta : Tensor or float
+        Inverse temperature β of the tokens, a scalar.
+    gamma : Tensor or float
+        Inverse temperature γ of attention, a scalar.
+    epsilon : Tensor or float
+        Weight ε of the position, a scalar.
+
+    Returns
+    -------
+    attention : Tensor, shape (..., T, P)
+        The next window of attention vectors.
+    semantic : Tensor, shape (..., P)
+        Semantic overlaps m^o of the new token, with their factor 1 − ε.
+
+    References
+    ----------
+    [poclopez2024dynamical, Eqs. (13)-(16)]
     """
     import torch
 
@@ -166,11 +320,37 @@ def torch_step(
 
 
 def document_context(network: Network, beta: float = 3.0, *, steps: int = 100_000) -> Context:
-    """The initial context of the document: at β = 3, from the token W^o_1, after 100,000 steps.
+    """Compute the initial context of the paper: from the token W^o_1 at β = 3, after 100,000 steps.
 
-    The first steps see a window that holds fewer than T tokens, until W^o_1, at position 0, has
-    left it [poclopez2024dynamical, the protocol of Figures 3 to 5].
+    The first steps see a window of fewer than T tokens, until W^o_1, at position 0, has left it.
 
+    Parameters
+    ----------
+    network : Network
+        The network.
+    beta : float, default 3.0
+        Inverse temperature β of the tokens.
+    steps : int, default 100000
+        Number of steps after the window has filled.
+
+    Returns
+    -------
+    Context
+        The context after these steps.
+
+    Raises
+    ------
+    TypeError
+        If `network` is not a `Network`.
+    ValueError
+        If `beta` or `steps` is negative.
+
+    References
+    ----------
+    [poclopez2024dynamical, the protocol of Figures 3 to 5]
+
+    Examples
+    --------
     >>> document_context(Network.document(), steps=1000).attention.shape
     (4, 3)
     """
@@ -189,10 +369,31 @@ def document_context(network: Network, beta: float = 3.0, *, steps: int = 100_00
 
 
 def random_contexts(network: AttentionNetwork, seed: Seed, *, count: int) -> Context:
-    """`count` contexts of independent attention vectors, position 0.
+    """Draw contexts of independent, uniformly distributed attention vectors at position 0.
 
-    Each component is uniform within the `reach` of the values: in [−1, 1] for signs.
+    Each component is uniform within the largest values that the weights allow, [−1, 1] for signs.
 
+    Parameters
+    ----------
+    network : AttentionNetwork
+        The network.
+    seed : Seed
+        Seed or random generator.
+    count : int
+        Number of contexts.
+
+    Returns
+    -------
+    Context
+        A batch of contexts, attention of shape (count, T, P).
+
+    Raises
+    ------
+    ValueError
+        If `count` is below 1.
+
+    Examples
+    --------
     >>> random_contexts(Network.document(), 0, count=5).attention.shape
     (5, 4, 3)
     """
@@ -214,12 +415,42 @@ def trajectory(
     transient: int = 0,
     **parameters: Unpack[Parameters],
 ) -> tuple[np.ndarray, Context]:
-    """Semantic m^o (factor 1 − ε included) of `steps` tokens after `transient` dropped ones.
+    """Iterate the mean-field map with the compiled kernels, and return the trajectory.
 
-    parameters: β, γ, ε and threads, as in `Ensemble`. They and the batch of the context broadcast
-    like arrays: contexts (C, 1, T, P) and β (B,) give (C, B). Returns overlaps (..., steps, P) and
-    the final context.
+    The parameters and the batch of the context broadcast like arrays: contexts (C, 1, T, P) and β
+    (B,) give (C, B).
 
+    Parameters
+    ----------
+    network : AttentionNetwork
+        The network.
+    context : Context
+        Initial state, of one system or of a batch.
+    steps : int
+        Number of tokens that are kept.
+    transient : int, default 0
+        Number of tokens that are dropped first.
+    **parameters : Unpack[Parameters]
+        The inverse temperatures `beta` and `gamma`, `epsilon` and `threads`, as in `Ensemble`.
+
+    Returns
+    -------
+    overlaps : ndarray, shape (..., steps, P)
+        Semantic overlaps m^o of the kept tokens, with their factor 1 − ε.
+    context : Context
+        The final state.
+
+    Raises
+    ------
+    ValueError
+        If the context does not fit the network, or a parameter is out of its range.
+
+    References
+    ----------
+    [poclopez2024dynamical, Eqs. (13)-(16)]
+
+    Examples
+    --------
     >>> network = Network.document()
     >>> start = random_contexts(network, 0, count=2)
     >>> overlaps, end = trajectory(network, start, beta=1.2, steps=8)

@@ -1,8 +1,8 @@
-"""Where the disordered state of a network loses its stability, and how fast it then turns.
+"""Linear stability of the disordered state of a network: onset of order, and its rotation number.
 
 At ε = 0 the window A = 0 is a fixed point for every β. To first order in A a token has m^v = β C A
-with C = ⟨W^v W^{o⊤}⟩ (`Network.pair_correlations`); the change of the softmax multiplies values
-that are small themselves, so γ drops out, and a step is
+with C = ⟨W^v W^{o⊤}⟩ (`Network.pair_correlations`). The change of the softmax multiplies values
+that are small themselves, so that γ drops out, and a step is
 
     δA' = (β/T) C Σ_{s<T} δA_s .
 
@@ -12,11 +12,12 @@ z = e^{iθ} the sum is e^{iθ(T−1)/2} sin(Tθ/2)/sin(θ/2), so that the phase 
 
     β = (T/|μ|) sin(φ/(T+1)) / sin(Tφ/(T+1)) ,
 
-from 1/|μ| for μ > 0 (the state magnetizes) to T/|μ| for μ < 0 (one turn in T + 1 tokens). Other
-roots of the phase, θ = 2(φ + kπ)/(T+1), reach |z| = 1 at larger β: there |μ|β/T is
-1/(sin φ cot(θ/2) − cos φ), where it is positive at all, and cot falls with θ.
+from `1/|μ|` for μ > 0 (the state magnetizes) to `T/|μ|` for μ < 0 (a rotation with a period of T +
+1 tokens). Other roots of the phase, θ = 2(φ + kπ)/(T+1), reach `|z| = 1` at larger β: there
+`|μ|β/T` is 1/(sin φ cot(θ/2) − cos φ), where it is positive at all, and cot falls with θ.
 
-Linearization of [poclopez2024dynamical, Eqs. (13)-(16)]; the document gives no such formula.
+This is the linearization of [poclopez2024dynamical, Eqs. (13)-(16)]; the document gives no such
+formula.
 """
 
 import numpy as np
@@ -31,10 +32,18 @@ _SINGULAR = 1e-12
 
 @record
 class Onset:
-    """Instabilities of the disordered state, one for each eigenvalue of ⟨W^v W^o⟩, earliest first.
+    """Instabilities of the disordered state, one for each eigenvalue of ⟨W^v W^o⟩.
 
-    mu: (P,) complex eigenvalues. beta: (P,) where each gets |z| = 1, infinite for μ = 0.
-    rotation: (P,) turns per token there, in [0, 1/(T + 1)]; 0 where the state magnetizes.
+    They are sorted by β, the earliest first.
+
+    Attributes
+    ----------
+    mu : ndarray of complex, shape (P,)
+        Eigenvalues μ of ⟨W^v W^o⟩.
+    beta : ndarray, shape (P,)
+        Critical inverse temperature at which each mode reaches the modulus 1; infinite for μ = 0.
+    rotation : ndarray, shape (P,)
+        Rotation number there, in turns per token, in [0, 1/(T + 1)]; 0 where the state magnetizes.
     """
 
     mu: np.ndarray
@@ -43,22 +52,57 @@ class Onset:
 
     @property
     def critical_beta(self) -> float:
-        """Inverse temperature above which the disordered state is unstable."""
+        """Critical inverse temperature, above which the disordered state is unstable."""
         return float(self.beta[0])
 
     @property
     def critical_rotation(self) -> float:
-        """Turns per token of what takes over."""
+        """Rotation number of the first instability, in turns per token."""
         return float(self.rotation[0])
 
 
 def onset(network: AttentionNetwork, *, epsilon: float = 0.0) -> Onset:
-    """Instabilities of the disordered state A = 0, and the turns per token at each.
+    r"""Compute critical β and rotation number of the instabilities of the disordered state.
 
-    epsilon: the gain of a token is (1 − ε)β, so β is divided by 1 − ε < 1. With ε > 0 the result is
-    exact only if γ = 0 and T is a multiple of 2^K (the positions of a window average to zero); else
-    the positions drive the state, and the true onset is that of a cycle of 2^K steps.
+    With ε > 0 the result is exact only if γ = 0 and T is a multiple of 2^K, because the positions
+    in a window then average to zero. Otherwise the positions drive the state, and the true onset is
+    the bifurcation of a cycle of 2^K steps.
 
+    Parameters
+    ----------
+    network : AttentionNetwork
+        The network.
+    epsilon : float, default 0
+        Weight ε of the position, in [0, 1). The gain of a token is (1 − ε)β, so that the critical β
+        is divided by 1 − ε.
+
+    Returns
+    -------
+    Onset
+        Eigenvalues, critical inverse temperatures and rotation numbers, sorted by β.
+
+    Raises
+    ------
+    TypeError
+        If `network` is of another class.
+    ValueError
+        If `epsilon` is not in [0, 1).
+
+    Notes
+    -----
+    The mode of an eigenvalue μ with the argument φ becomes unstable at
+
+    .. math::
+
+        \beta_c = \frac{T}{|\mu|}\, \frac{\sin(\varphi/(T+1))}{\sin(T\varphi/(T+1))},
+        \qquad \text{rotation number } \frac{|\varphi|}{\pi (T+1)}.
+
+    References
+    ----------
+    Linearization of [poclopez2024dynamical, Eqs. (13)-(16)].
+
+    Examples
+    --------
     >>> from spinformer.dmft.network import Network
     >>> found = onset(Network.document())
     >>> f"{found.critical_beta:.5f} {found.critical_rotation:.5f}"

@@ -1,13 +1,14 @@
-"""Starts on an attractor: how long an ensemble takes to get there, and contexts that have waited.
+"""Relaxation time of an ensemble to its attractor, and contexts on the attractor.
 
 The average of an observable over an ensemble of contexts relaxes to its value on the attractor, in
-the end as e^{−t/τ}: τ, the *relaxation time*, is 27 tokens in the chaos of the document's network
-at β = 1.28 and hundreds at 1.266, where a context stays in a calm or a wild part of the attractor
-for as long. What is measured from starts that have waited for less than a few τ is a transient.
+the end as e^{−t/τ}. The *relaxation time* τ is 27 tokens in the chaos of the document's network at
+β = 1.28. At 1.266 it is hundreds of tokens, and a context stays for as long in a part of the
+attractor where the motion is more, or less, chaotic. A measurement from starts that have been
+iterated for less than a few τ is a measurement of the transient.
 
 Here the observable is the mean square of the semantic overlaps, Σ_a (m^o_a)², averaged over whole
-turns of the clock. On a cycle or a closed curve τ is that of the approach, or the lifetime of the
-chaotic transient before it, whichever is longer.
+periods of the positional code. On a cycle or a closed curve τ is that of the approach, or the
+lifetime of the chaotic transient before it, whichever is longer.
 """
 
 import math
@@ -39,16 +40,50 @@ def relaxation_time(
     stretches: int = 60,
     **parameters: Unpack[Parameters],
 ) -> Estimate:
-    """τ in tokens, from an ensemble of contexts (B, T, P), with its jackknife error.
+    r"""Estimate the relaxation time of an ensemble to its attractor, with a jackknife error.
 
-    `steps` tokens are averaged in `stretches`, which must be whole turns of the clock; the last
-    quarter of them stands for the attractor. The tail of what is left, from e² times to once eight
-    standard errors, is fitted by an exponential. parameters: β, γ, ε and threads, as in `Ensemble`.
+    The trajectory is averaged in stretches, and the last quarter of them stands for the attractor.
+    The tail of the remaining excess, from e² times to once eight standard errors, is fitted by an
+    exponential. A relaxation slower than the run is not detected: make the run longer, with more
+    contexts, until the result no longer changes.
 
-    What relaxes more slowly than the run lasts is not seen: make it longer, with more contexts,
-    until the answer stands. Raises ValueError where the fit is impossible: too many steps leave
-    fewer than three stretches to the tail, too few leave it no end.
+    Parameters
+    ----------
+    network : AttentionNetwork
+        The network.
+    context : Context
+        An ensemble of at least 20 contexts, attention of shape (B, T, P), which must differ.
+    steps : int
+        Number of tokens, a multiple of `stretches` times the period 2^K of the positional code.
+    stretches : int, default 60
+        Number of stretches that are averaged, from 8 to 10,000.
+    **parameters : Unpack[Parameters]
+        The inverse temperatures `beta` and `gamma`, `epsilon` and `threads`, as in `Ensemble`; each
+        a single number.
 
+    Returns
+    -------
+    Estimate
+        The relaxation time τ in tokens and its error.
+
+    Raises
+    ------
+    ValueError
+        If the fit is impossible: too many steps leave fewer than three stretches to the tail, and
+        too few leave it no end. Also if there are too few contexts, or if they are all equal, or if
+        an argument is out of its range.
+
+    Notes
+    -----
+    The fitted tail of the excess over the value on the attractor is
+
+    .. math::
+
+        \Big\langle \sum_a (m^o_a)^2 \Big\rangle_t
+            - \Big\langle \sum_a (m^o_a)^2 \Big\rangle_\infty \propto e^{-t/\tau}.
+
+    Examples
+    --------
     >>> from spinformer.dmft.mean_field import random_contexts
     >>> from spinformer.dmft.network import Network
     >>> starts = random_contexts(Network.document(), 0, count=1000)
@@ -133,13 +168,39 @@ def settled_contexts(
     multiple: float = 8.0,
     **parameters: Unpack[Parameters],
 ) -> Context:
-    """Contexts after `multiple` relaxation times, in tokens, rounded to eight decimals.
+    """Iterate contexts for several relaxation times, so that they lie on the attractor.
 
-    After eight of them e^−8 = 0.0003 of an ensemble's distance from the attractor is left. The
-    compiled steps give the same numbers on every machine, and what differs in the starts by the
-    rounding of a library is rounded away unless chaos made it large: begin with rounded or drawn
-    contexts. parameters: β, γ, ε and threads, as in `Ensemble`.
+    After eight relaxation times e^−8 = 0.0003 of the distance of an ensemble from the attractor is
+    left. The contexts are rounded to eight decimals. The compiled steps give the same numbers on
+    every machine, and differences in the starts that come from the rounding of a library are
+    removed by the rounding unless chaos has amplified them. For this reason, begin with rounded or
+    drawn contexts.
 
+    Parameters
+    ----------
+    network : AttentionNetwork
+        The network.
+    context : Context
+        Initial states, of one system or of a batch.
+    relaxation : float
+        Relaxation time τ in tokens, as `relaxation_time` gives it.
+    multiple : float, default 8.0
+        Number of relaxation times.
+    **parameters : Unpack[Parameters]
+        The inverse temperatures `beta` and `gamma`, `epsilon` and `threads`, as in `Ensemble`.
+
+    Returns
+    -------
+    Context
+        The contexts at the end.
+
+    Raises
+    ------
+    ValueError
+        If `relaxation` or `multiple` is negative, or the context does not fit the network.
+
+    Examples
+    --------
     >>> from spinformer.dmft.mean_field import random_contexts
     >>> from spinformer.dmft.network import Network
     >>> starts = random_contexts(Network.document(), 0, count=5)

@@ -24,11 +24,50 @@ def attention(
     beta: float | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """softmax(β Q Kᵀ) V, shape (..., S, d_v) [bal2020energy, Eq. (1)].
+    r"""Scaled dot-product attention, by its definition.
 
-    `mask` is boolean, broadcastable to (..., S, N), True where a query may look; each query needs
-    at least one True.
+    Parameters
+    ----------
+    queries : Tensor, shape (..., S, d)
+        Queries, one a row.
+    keys : Tensor, shape (..., N, d)
+        Keys, one a row.
+    values : Tensor, shape (..., N, d_v)
+        Values, one for each key.
+    beta : float or None, default None
+        Inverse temperature, positive. None is 1/√d.
+    mask : Tensor of bool, broadcastable to (..., S, N), or None, default None
+        True where a query may attend to a key. Each query needs at least one True.
 
+    Returns
+    -------
+    Tensor, shape (..., S, d_v)
+        Values averaged with the attention weights of each query.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not a floating-point tensor, the dtypes differ, or the mask is not
+        boolean.
+    ValueError
+        If a shape does not fit, the mask leaves no key to a query, or the result overflows its
+        dtype.
+
+    Notes
+    -----
+
+    .. math::
+
+        \operatorname{softmax}(\beta\, Q K^\top)\, V.
+
+    References
+    ----------
+    [bal2020energy, Eq. (1)]
+
+    [vaswani2017attention, Eq. (1)]
+
+    Examples
+    --------
     >>> pair = torch.eye(2)
     >>> attention(torch.zeros(1, 2), keys=pair, values=pair)
     tensor([[0.5000, 0.5000]])
@@ -66,14 +105,48 @@ def hop(
     bias: Tensor | None = None,
     dropout: float = 0.0,
 ) -> Tensor:
-    """Σ_i p_i c_i with p = softmax(scaled·ξ + bias), (..., S, d'), content (..., N, d').
+    r"""Retrieval step of a continuous memory, in the framework's fused attention kernel.
 
-    `scaled` are the keys times β; `dropout` is the probability that a weight is dropped. Runs in
-    the framework's fused kernel. `bias` may be boolean, True where a state may look. The sum of a
-    state that may look nowhere is empty, 0. NaN comes out where something that is not finite goes
-    in or a score may overflow (`core.attention`). TypeError or ValueError where shapes, types or a
-    `dropout` outside [0, 1] do not fit.
+    A step with content equal to the keys is one iteration of the Hopfield update. With other
+    content it reads values, as attention does. A state that may attend to no pattern retrieves 0.
+    The result is NaN where an input is not finite or a score may overflow.
 
+    Parameters
+    ----------
+    states : Tensor, shape (..., S, d)
+        States, one a row.
+    scaled : Tensor, shape (..., N, d)
+        Keys multiplied by the inverse temperature β.
+    content : Tensor, shape (..., N, d')
+        Vectors to be averaged, one for each key.
+    bias : Tensor, broadcastable to (..., S, N), or None, default None
+        Numbers added to the scores, or booleans that are True where a state may attend to a
+        pattern.
+    dropout : float, default 0.0
+        Probability with which each attention weight is dropped, in [0, 1].
+
+    Returns
+    -------
+    Tensor, shape (..., S, d')
+        Content averaged with the attention weights of each state.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not a tensor of matrices, or the dtypes differ.
+    ValueError
+        If the shapes do not fit or `dropout` is outside [0, 1].
+
+    Notes
+    -----
+    With c_i the content and b the bias, a step computes
+
+    .. math::
+
+        \sum_i p_i\, c_i, \qquad p = \operatorname{softmax}(\beta\, k \cdot \xi + b).
+
+    Examples
+    --------
     >>> hop(torch.zeros(1, 2), scaled=torch.eye(2), content=torch.eye(2))
     tensor([[0.5000, 0.5000]])
     """
@@ -101,10 +174,30 @@ def bare_hop(
     bias: Tensor | None = None,
     dropout: float = 0.0,
 ) -> Tensor:
-    """A `hop` that checks nothing and hides what is not finite.
+    """Retrieval step that checks nothing and does not mark what is not finite.
 
-    `core.attention.nan_factor` of the first state settles all the hops that follow.
+    One call of `core.attention.nan_factor` on the first state is enough for all steps that follow.
 
+    Parameters
+    ----------
+    states : Tensor, shape (..., S, d)
+        States, one a row.
+    scaled : Tensor, shape (..., N, d)
+        Keys multiplied by the inverse temperature β.
+    content : Tensor, shape (..., N, d')
+        Vectors to be averaged, one for each key.
+    bias : Tensor, broadcastable to (..., S, N), or None, default None
+        Numbers added to the scores, or booleans as in `hop`.
+    dropout : float, default 0.0
+        Probability with which each attention weight is dropped.
+
+    Returns
+    -------
+    Tensor, shape (..., S, d')
+        Content averaged with the attention weights of each state.
+
+    Examples
+    --------
     >>> bare_hop(torch.zeros(1, 2), scaled=torch.eye(2), content=torch.eye(2))
     tensor([[0.5000, 0.5000]])
     """
@@ -118,7 +211,22 @@ def bare_hop(
 
 
 def read_weights(states: Tensor, *, scaled: Tensor, bias: Tensor | None) -> Tensor:
-    """p of a `hop`, (..., S, N), made explicitly: 0 for a state that may look nowhere."""
+    """Attention weights of a retrieval step, computed explicitly.
+
+    Parameters
+    ----------
+    states : Tensor, shape (..., S, d)
+        States, one a row.
+    scaled : Tensor, shape (..., N, d)
+        Keys multiplied by the inverse temperature β.
+    bias : Tensor, broadcastable to (..., S, N), or None
+        Numbers added to the scores, or booleans as in `hop`.
+
+    Returns
+    -------
+    Tensor, shape (..., S, N)
+        Softmax weights. All are 0 for a state that may attend to no pattern.
+    """
     scores = states @ scaled.mT
     if bias is None:
         return torch.softmax(scores, dim=-1)
@@ -129,7 +237,20 @@ def read_weights(states: Tensor, *, scaled: Tensor, bias: Tensor | None) -> Tens
 
 
 def as_bias(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """A mask as numbers to be added to the scores: 0 where True, −inf where False."""
+    """Additive form of an attention mask.
+
+    Parameters
+    ----------
+    mask : Tensor of bool or of numbers, any shape
+        Mask that is True where a query may attend, or numbers to be added to the scores.
+    dtype : torch.dtype
+        Floating-point type of the result.
+
+    Returns
+    -------
+    Tensor, shape of the mask
+        0 where a boolean mask is True and −inf where it is False. Numbers stay as they are.
+    """
     if mask.dtype != torch.bool:
         return mask.to(dtype)
     return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, -math.inf)

@@ -21,19 +21,33 @@ from spinformer.core.records import record
 from spinformer.core.solve import Solution, status_of
 from spinformer.hopfield.inputs import check_beta, check_result, check_states
 
+_PATTERNS = (..., "N", "d")
+
 
 @record
 class ContinuousRetrieval(Solution[torch.Tensor]):
-    """What `retrieve` found; queries have shape (..., S, d) and T is the number of steps taken.
+    """Result of an iterated retrieval from a continuous Hopfield network.
 
-    value: final states, the shape of the queries (broadcast against the patterns). residual:
-    (..., S), how far the last step of each moved it. steps: (..., S), the steps each took. status:
-    (..., S), CONVERGED where the residual is at most the tolerance, DIVERGED where a state is
-    no longer finite (steps beyond 2 do that), else STEP_LIMIT.
-    energies: (T + 1, ..., S), the energy of the query and after each step.
-    attention: (..., S, N), the softmax weights of the last step of each query; for step size 1
-        `states = attention @ patterns`.
-    trajectory: (T + 1, ..., S, d) if asked for, else None.
+    The queries have shape (..., S, d), and T is the number of retrieval steps that were taken.
+
+    Attributes
+    ----------
+    value : Tensor, shape (..., S, d)
+        Final states, with the shape of the queries broadcast against the patterns.
+    residual : Tensor, shape (..., S)
+        Euclidean length of the last step of each query.
+    steps : Tensor of int, shape (..., S)
+        Number of steps that each query took.
+    status : Tensor of int, shape (..., S)
+        CONVERGED where the residual is at most the tolerance, DIVERGED where a state is no longer
+        finite (steps longer than 2 do that), otherwise STEP_LIMIT.
+    energies : Tensor, shape (T + 1, ..., S)
+        Energy of each query before the first step and after every step.
+    attention : Tensor, shape (..., S, N)
+        Softmax weights of the last step of each query. For a step size of 1, `states = attention @
+        patterns`.
+    trajectory : Tensor, shape (T + 1, ..., S, d), or None
+        All states in order, if they were asked for.
     """
 
     energies: torch.Tensor
@@ -42,15 +56,50 @@ class ContinuousRetrieval(Solution[torch.Tensor]):
 
     @property
     def states(self) -> torch.Tensor:
-        """(..., S, d): where each query ended."""
+        """Final states of the queries, shape (..., S, d)."""
         return self.value
 
 
 def energy(patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0) -> torch.Tensor:
-    """E(ξ) = ½ ξᵀξ − β⁻¹ log Σ_i exp(β x_iᵀξ), shape (..., S).
+    r"""Energy of the continuous (modern) Hopfield network.
 
-    [bal2020energy, Eqs. (7), (8)] with β.
+    Parameters
+    ----------
+    patterns : Tensor, shape (..., N, d)
+        Stored patterns, one a row.
+    states : Tensor, shape (..., S, d) or (d,)
+        States, one a row. Leading axes broadcast against those of `patterns`.
+    beta : float, default 1.0
+        Inverse temperature, positive.
 
+    Returns
+    -------
+    Tensor, shape (..., S)
+        The energy of each state.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not a floating-point tensor or a number, or the dtypes differ.
+    ValueError
+        If a shape does not fit, a value is not allowed, or the result overflows its dtype.
+
+    Notes
+    -----
+    The energy of a state ξ among the patterns x_i is
+
+    .. math::
+
+        E(\xi) = \tfrac12\, \xi^\top \xi - \beta^{-1} \log \sum_i \exp(\beta\, x_i^\top \xi).
+
+    The first term keeps the state bounded, and the log-sum-exp rewards overlap with a pattern.
+
+    References
+    ----------
+    [bal2020energy, Eqs. (7), (8)], where β is 1.
+
+    Examples
+    --------
     >>> energy(torch.eye(2), states=torch.zeros(2))
     tensor(-0.6931)
     """
@@ -61,8 +110,42 @@ def energy(patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0) -
 def attention_weights(
     patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0
 ) -> torch.Tensor:
-    """softmax_i(β x_iᵀξ), shape (..., S, N): how much each pattern contributes to the update.
+    r"""Attention weights of a retrieval step: the softmax of the scores.
 
+    Parameters
+    ----------
+    patterns : Tensor, shape (..., N, d)
+        Stored patterns, one a row.
+    states : Tensor, shape (..., S, d) or (d,)
+        States, one a row. Leading axes broadcast against those of `patterns`.
+    beta : float, default 1.0
+        Inverse temperature, positive.
+
+    Returns
+    -------
+    Tensor, shape (..., S, N)
+        Contribution of each pattern to the update of each state. Rows sum to 1.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not a floating-point tensor or a number, or the dtypes differ.
+    ValueError
+        If a shape does not fit, a value is not allowed, or the result overflows its dtype.
+
+    Notes
+    -----
+
+    .. math::
+
+        p_i(\xi) = \operatorname{softmax}_i(\beta\, x_i^\top \xi).
+
+    References
+    ----------
+    [bal2020energy, Eq. (10)]
+
+    Examples
+    --------
     >>> attention_weights(torch.eye(2), states=torch.zeros(2))
     tensor([0.5000, 0.5000])
     """
@@ -71,49 +154,158 @@ def attention_weights(
 
 
 def gradient(patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0) -> torch.Tensor:
-    """∇E = ξ − Σ_i softmax_i(β x_iᵀξ) x_i, the shape of the states [bal2020energy, Eq. (10)].
+    r"""Gradient of the energy of the continuous Hopfield network.
 
+    Parameters
+    ----------
+    patterns : Tensor, shape (..., N, d)
+        Stored patterns, one a row.
+    states : Tensor, shape (..., S, d) or (d,)
+        States, one a row. Leading axes broadcast against those of `patterns`.
+    beta : float, default 1.0
+        Inverse temperature, positive.
+
+    Returns
+    -------
+    Tensor, shape (..., S, d)
+        The gradient at each state. It vanishes at a fixed point of the update.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not a floating-point tensor or a number, or the dtypes differ.
+    ValueError
+        If a shape does not fit, a value is not allowed, or the result overflows its dtype.
+
+    Notes
+    -----
+    With the attention weights p the gradient is the state minus the retrieved pattern,
+
+    .. math::
+
+        \nabla E(\xi) = \xi - \sum_i p_i\, x_i, \qquad p_i = \operatorname{softmax}_i(\beta\,
+        x_i^\top \xi).
+
+    References
+    ----------
+    [bal2020energy, Eq. (10)]
+
+    Examples
+    --------
     >>> gradient(torch.eye(2), states=torch.zeros(2))
     tensor([-0.5000, -0.5000])
     """
-    patterns, states, beta = _check(patterns, states=states, beta=beta)
-    return check_result("gradient", states - _weights(patterns, states, beta) @ patterns)
+    patterns, states, beta = _check(patterns, states=states, beta=beta, finite=False)
+    result = states - _weights(patterns, states, beta) @ patterns
+    return check_result("gradient", result, patterns=patterns, states=states)
 
 
 def jacobian(patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0) -> torch.Tensor:
-    """∂f/∂ξ of the update f(ξ) = Σ_i softmax_i(β x_iᵀξ) x_i, shape (..., S, d, d).
+    r"""Jacobian of the retrieval step of the continuous Hopfield network.
 
-    It equals β Cov_p(x), the covariance of the patterns under the softmax weights p, and is
-    therefore symmetric and positive semidefinite; the Hessian of the energy is 1 − ∂f/∂ξ ≤ 1.
+    Parameters
+    ----------
+    patterns : Tensor, shape (..., N, d)
+        Stored patterns, one a row.
+    states : Tensor, shape (..., S, d) or (d,)
+        States, one a row. Leading axes broadcast against those of `patterns`.
+    beta : float, default 1.0
+        Inverse temperature, positive.
 
+    Returns
+    -------
+    Tensor, shape (..., S, d, d)
+        Derivative of the updated state with respect to the state.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not a floating-point tensor or a number, or the dtypes differ.
+    ValueError
+        If a shape does not fit, a value is not allowed, or the result overflows its dtype.
+
+    Notes
+    -----
+    The Jacobian of the update f(ξ) = Σ_i p_i x_i is the covariance of the patterns under the
+    attention weights p,
+
+    .. math::
+
+        \frac{\partial f}{\partial \xi} = \beta \operatorname{Cov}_p(x).
+
+    It is therefore symmetric and positive semidefinite. The Hessian of the energy is the identity
+    minus this Jacobian, and its eigenvalues are at most 1.
+
+    Examples
+    --------
     >>> jacobian(torch.eye(2), states=torch.zeros(2))
     tensor([[ 0.2500, -0.2500],
             [-0.2500,  0.2500]])
     """
-    patterns, states, beta = _check(patterns, states=states, beta=beta)
+    patterns, states, beta = _check(patterns, states=states, beta=beta, finite=False)
     weights = _weights(patterns, states, beta)
     each = patterns if states.ndim == 1 else patterns.unsqueeze(-3)
     centred = each - (weights @ patterns).unsqueeze(-2)
-    return check_result("jacobian", beta * centred.mT @ (weights.unsqueeze(-1) * centred))
+    result = beta * centred.mT @ (weights.unsqueeze(-1) * centred)
+    return check_result("jacobian", result, patterns=patterns, states=states)
 
 
 def update(
     patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0, step_size: float = 1.0
 ) -> torch.Tensor:
-    """One step ξ − γ ∇E(ξ) = (1 − γ) ξ + γ Σ_i softmax_i(β x_iᵀξ) x_i, the shape of the states.
+    r"""Retrieval step of the continuous Hopfield network.
 
-    γ = `step_size` ≥ 0. γ = 1 is attention with the patterns as keys and values. The energy falls
-    for every 0 < γ < 2: the Hessian is at most 1, so a step changes E by at most
-    −γ (1 − γ/2) ‖∇E‖² [bal2020energy, Eqs. (11), (12)].
+    With a step size of 1 the update is attention with the patterns as keys and values.
 
+    Parameters
+    ----------
+    patterns : Tensor, shape (..., N, d)
+        Stored patterns, one a row.
+    states : Tensor, shape (..., S, d) or (d,)
+        States, one a row. Leading axes broadcast against those of `patterns`.
+    beta : float, default 1.0
+        Inverse temperature, positive.
+    step_size : float, default 1.0
+        Step size γ of gradient descent on the energy, not negative.
+
+    Returns
+    -------
+    Tensor, shape (..., S, d)
+        The states after one step.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not a floating-point tensor or a number, or the dtypes differ.
+    ValueError
+        If a shape does not fit, a value is not allowed, or the result overflows its dtype.
+
+    Notes
+    -----
+    A step moves the state down the gradient of the energy,
+
+    .. math::
+
+        \xi' = \xi - \gamma\, \nabla E(\xi) = (1 - \gamma)\, \xi + \gamma \sum_i
+        \operatorname{softmax}_i(\beta\, x_i^\top \xi)\, x_i.
+
+    The energy falls for every 0 < γ < 2. The eigenvalues of the Hessian are at most 1, so that a
+    step changes E by at most −γ (1 − γ/2) ‖∇E‖².
+
+    References
+    ----------
+    [bal2020energy, Eqs. (11), (12)]
+
+    Examples
+    --------
     >>> update(torch.eye(2), states=torch.zeros(2))
     tensor([0.5000, 0.5000])
     """
-    patterns, states, beta = _check(patterns, states=states, beta=beta)
+    patterns, states, beta = _check(patterns, states=states, beta=beta, finite=False)
     step_size = check_real("step_size", step_size, low=0.0)
-    return check_result(
-        "update", _moved(states, _weights(patterns, states, beta) @ patterns, step_size)
-    )
+    target = _weights(patterns, states, beta) @ patterns
+    result = _moved(states, target, step_size)
+    return check_result("update", result, patterns=patterns, states=states)
 
 
 def retrieve(
@@ -127,13 +319,51 @@ def retrieve(
     max_steps: int = 10_000,
     keep_trajectory: bool = False,
 ) -> ContinuousRetrieval:
-    """Iterate the update from `queries`, exactly `steps` times or until it stops moving.
+    """Iterate the retrieval step of the continuous Hopfield network.
 
-    With `steps=n` every query takes n steps (differentiable). With `steps=None` each query stops
-    at its own first step that moves it by at most `tolerance` (Euclidean), or after `max_steps`,
-    whatever the others in the batch do. A step of size γ is γ times the residual ‖ξ − f(ξ)‖ of the
-    fixed-point equation, before it.
+    With `steps=n` every query takes n steps, and the result is differentiable. With `steps=None`
+    each query stops at its own first step that moves it by at most `tolerance`, or after
+    `max_steps`, independently of the other queries in the batch.
 
+    Parameters
+    ----------
+    patterns : Tensor, shape (..., N, d)
+        Stored patterns, one a row.
+    queries : Tensor, shape (..., S, d) or (d,)
+        Initial states, one a row. Leading axes broadcast against those of `patterns`.
+    beta : float, default 1.0
+        Inverse temperature, positive.
+    steps : int or None, default None
+        Number of steps, at least 1. None iterates until the tolerance is reached.
+    step_size : float, default 1.0
+        Step size γ, positive.
+    tolerance : float, default 1e-10
+        Euclidean length of a step at or below which a query counts as converged, not negative.
+    max_steps : int, default 10000
+        Largest number of steps where `steps` is None, at least 1.
+    keep_trajectory : bool, default False
+        Whether to return all intermediate states.
+
+    Returns
+    -------
+    ContinuousRetrieval
+        Final states, their energies and attention weights, and whether each query converged.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong type, or the dtypes differ.
+    ValueError
+        If a shape does not fit or a value is not allowed. A state that overflows raises no error,
+        but its status is DIVERGED.
+
+    Notes
+    -----
+    A step of size γ has γ times the length ‖ξ − f(ξ)‖ of the residual of the fixed-point equation
+    before it.
+
+    Examples
+    --------
     >>> found = retrieve(4.0 * torch.eye(2), queries=torch.tensor([1.0, 0.0]), tolerance=1e-6)
     >>> bool(found.converged), f"{float(found.states[0]):.1f}"
     (True, '4.0')
@@ -183,10 +413,22 @@ def retrieve(
 
 
 def _check(
-    patterns: Any, *, states: Any, beta: Any, name: str = "states"
+    patterns: Any, *, states: Any, beta: Any, name: str = "states", finite: bool = True
 ) -> tuple[torch.Tensor, torch.Tensor, float]:
-    patterns = check_tensor("patterns", patterns, shape=(..., "N", "d"))
-    return patterns, check_states(name, states, patterns=patterns), check_beta(beta)
+    """The arguments, checked; without `finite` all but whether patterns and states are.
+
+    A caller may leave that to `check_result` if the result contains p @ patterns, p the softmax of
+    the scores. A state that is not finite has no finite score, and its softmax is NaN; a pattern
+    that is not has a score of NaN, +inf or −inf, and the softmax is NaN or multiplies it by 0.
+    """
+    patterns = check_tensor("patterns", patterns, finite=finite, shape=_PATTERNS)
+    try:
+        states = check_states(name, states, patterns=patterns, finite=finite)
+    except (TypeError, ValueError):
+        # Of two arguments at fault the first is named.
+        check_tensor("patterns", patterns)
+        raise
+    return patterns, states, check_beta(beta)
 
 
 def _scores(patterns: torch.Tensor, states: torch.Tensor, beta: float) -> torch.Tensor:

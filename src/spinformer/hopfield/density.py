@@ -32,8 +32,40 @@ _MOST = 1e12
 
 
 def log_weights(patterns: Tensor, *, beta: float = 1.0) -> Tensor:
-    """ln w_i = log softmax(½β‖x_i‖²), shape (N,).
+    r"""Log mixture weights of the Gaussians that a continuous memory consists of.
 
+    Parameters
+    ----------
+    patterns : Tensor, shape (N, d)
+        Stored patterns, one a row.
+    beta : float, default 1.0
+        Inverse temperature, positive.
+
+    Returns
+    -------
+    Tensor, shape (N,)
+        Natural logarithm of each weight. The weights sum to 1.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not a floating-point tensor or a number, or the dtypes differ.
+    ValueError
+        If a shape does not fit, a value is not allowed, or the result overflows its dtype.
+
+    Notes
+    -----
+
+    .. math::
+
+        \ln w_i = \log \operatorname{softmax}_i(\tfrac12 \beta \lVert x_i \rVert^2).
+
+    References
+    ----------
+    [bal2020energy, Eq. (16)], where β is 1.
+
+    Examples
+    --------
     >>> log_weights(torch.eye(2)).exp()
     tensor([0.5000, 0.5000])
     """
@@ -42,8 +74,41 @@ def log_weights(patterns: Tensor, *, beta: float = 1.0) -> Tensor:
 
 
 def log_partition(patterns: Tensor, *, beta: float = 1.0) -> Tensor:
-    """log Z = (d/2) log(2π/β) + lse(½β‖x_i‖²), a scalar [bal2020energy, Eq. (17)].
+    r"""Log partition function of a continuous memory.
 
+    Parameters
+    ----------
+    patterns : Tensor, shape (N, d)
+        Stored patterns, one a row.
+    beta : float, default 1.0
+        Inverse temperature, positive.
+
+    Returns
+    -------
+    Tensor, shape ()
+        The logarithm of Z.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not a floating-point tensor or a number, or the dtypes differ.
+    ValueError
+        If a shape does not fit, a value is not allowed, or the result overflows its dtype.
+
+    Notes
+    -----
+
+    .. math::
+
+        \log Z = \tfrac{d}{2} \log \frac{2\pi}{\beta} + \log \sum_i \exp(\tfrac12 \beta \lVert x_i
+        \rVert^2).
+
+    References
+    ----------
+    [bal2020energy, Eq. (17)], where β is 1.
+
+    Examples
+    --------
     >>> log_partition(torch.zeros(1, 2), beta=2 * math.pi)
     tensor(0.)
     """
@@ -55,8 +120,44 @@ def log_partition(patterns: Tensor, *, beta: float = 1.0) -> Tensor:
 
 
 def log_prob(patterns: Tensor, *, states: Tensor, beta: float = 1.0) -> Tensor:
-    """log p(ξ) = −βE(ξ) − log Z, shape (…), in nats.
+    r"""Log-likelihood of states under the density of a continuous memory.
 
+    Parameters
+    ----------
+    patterns : Tensor, shape (N, d)
+        Stored patterns, one a row.
+    states : Tensor, shape (..., d)
+        States, one a row.
+    beta : float, default 1.0
+        Inverse temperature, positive.
+
+    Returns
+    -------
+    Tensor, shape (...)
+        Normalized log density of each state, in nats.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not a floating-point tensor or a number, or the dtypes differ.
+    ValueError
+        If a shape does not fit, a value is not allowed, or the result overflows its dtype.
+
+    Notes
+    -----
+
+    .. math::
+
+        \log p(\xi) = -\beta E(\xi) - \log Z.
+
+    The density is a mixture of N Gaussians of variance 1/β whose means are the patterns.
+
+    References
+    ----------
+    [bal2020energy, Eqs. (13), (16), (17)], where β is 1.
+
+    Examples
+    --------
     >>> f"{log_prob(torch.zeros(1, 2), states=torch.tensor([1.0, 0.0]), beta=2 * math.pi):.4f}"
     '-3.1416'
     """
@@ -66,9 +167,36 @@ def log_prob(patterns: Tensor, *, states: Tensor, beta: float = 1.0) -> Tensor:
 
 @torch.no_grad()
 def sample(patterns: Tensor, *, count: int, beta: float = 1.0, seed: TorchSeed = 0) -> Tensor:
-    """`count` independent exact samples of p, shape (count, d): a pattern by its weight, then
-    Gaussian noise of variance 1/β. No gradient.
+    """Exact, independent samples from the density of a continuous memory.
 
+    Each sample is a pattern that is drawn by its mixture weight, plus Gaussian noise of variance
+    1/β. There is no gradient.
+
+    Parameters
+    ----------
+    patterns : Tensor, shape (N, d)
+        Stored patterns, one a row.
+    count : int
+        Number of samples, at least 1.
+    beta : float, default 1.0
+        Inverse temperature, positive.
+    seed : int or torch.Generator, default 0
+        Source of the random numbers.
+
+    Returns
+    -------
+    Tensor, shape (count, d)
+        The samples, one a row.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not a floating-point tensor or a number, or the dtypes differ.
+    ValueError
+        If a shape does not fit, a value is not allowed, or the result overflows its dtype.
+
+    Examples
+    --------
     >>> sample(torch.zeros(1, 2), count=3).shape
     torch.Size([3, 2])
     """
@@ -92,8 +220,42 @@ def _check_sample(patterns: Tensor, data: Tensor, beta: float) -> tuple[Tensor, 
 
 
 def loss(patterns: Tensor, *, data: Tensor, beta: float = 1.0) -> Tensor:
-    """The exact negative log-likelihood per datum, −mean log p(ξ), in nats.
+    r"""Negative log-likelihood of data under the density of a continuous memory.
 
+    Parameters
+    ----------
+    patterns : Tensor, shape (N, d)
+        Stored patterns, one a row.
+    data : Tensor, shape (M, d)
+        Data, one a row.
+    beta : float, default 1.0
+        Inverse temperature, positive.
+
+    Returns
+    -------
+    Tensor, shape ()
+        The mean of −log p over the data, in nats.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not a floating-point tensor or a number, or the dtypes differ.
+    ValueError
+        If a shape does not fit, a value is not allowed, or the result overflows its dtype.
+
+    Notes
+    -----
+
+    .. math::
+
+        L(X) = -\frac1M \sum_{\mu=1}^M \log p(\xi_\mu).
+
+    References
+    ----------
+    [bal2020energy, Eqs. (14), (18)]
+
+    Examples
+    --------
     >>> f"{loss(torch.zeros(1, 2), data=torch.ones(3, 2), beta=2 * math.pi):.4f}"
     '6.2832'
     """
@@ -102,12 +264,48 @@ def loss(patterns: Tensor, *, data: Tensor, beta: float = 1.0) -> Tensor:
 
 
 def loss_gradient(patterns: Tensor, *, data: Tensor, beta: float = 1.0) -> Tensor:
-    """Gradient of `loss` by hand, shape (N, d).
+    r"""Gradient of the negative log-likelihood with respect to the patterns, in closed form.
 
-    Row i is β(w_i x_i − s_i), s_i = mean over data of softmax_i(β X ξ) ξ. In the document's
-    layout: −β E[ξ ⊗ softmax(βXᵀξ)] + β X diag(softmax(½β diag XᵀX)) [bal2020energy, Eq. (19)]; it
-    prints the second term without the diag, which would be one d-vector in place of a d × N matrix.
+    Parameters
+    ----------
+    patterns : Tensor, shape (N, d)
+        Stored patterns, one a row.
+    data : Tensor, shape (M, d)
+        Data, one a row.
+    beta : float, default 1.0
+        Inverse temperature, positive.
 
+    Returns
+    -------
+    Tensor, shape (N, d)
+        The gradient, one row for each pattern.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not a floating-point tensor or a number, or the dtypes differ.
+    ValueError
+        If a shape does not fit, a value is not allowed, or the result overflows its dtype.
+
+    Notes
+    -----
+    Row i is the difference of the model's and the data's pull on pattern i,
+
+    .. math::
+
+        \frac{\partial L}{\partial x_i} = \beta\, (w_i x_i - s_i), \qquad s_i = \frac1M \sum_\mu
+        \operatorname{softmax}_i(\beta X \xi_\mu)\, \xi_\mu.
+
+    In the source's layout, with patterns as columns, this is −β E[ξ ⊗ softmax(βXᵀξ)] + β X
+    diag(softmax(½β diag XᵀX)). The source prints the second term without the outer diag, which
+    would be one vector of length d in place of a d × N matrix.
+
+    References
+    ----------
+    [bal2020energy, Eq. (19)]
+
+    Examples
+    --------
     >>> loss_gradient(torch.zeros(1, 2), data=torch.ones(3, 2))
     tensor([[-1., -1.]])
     """
@@ -135,19 +333,28 @@ def _em_update(patterns: Tensor, *, data: Tensor, beta: float = 1.0) -> Tensor:
 
 @record
 class Fit(Solution[Tensor]):
-    """What `fit` learned.
+    """Result of the expectation–maximization (EM) fit of a continuous memory.
 
-    value: (N, d), the last iterate. residual: what the last step lowered the loss by, in nats.
-    steps: steps made. status: CONVERGED if that was less than the tolerance and no rise, else
-    STEP_LIMIT.
-    losses: (steps + 1,), exact `loss` on the data before the first and after every step.
+    Attributes
+    ----------
+    value : Tensor, shape (N, d)
+        Patterns after the last step.
+    residual : float
+        Decrease of the loss in the last step, in nats.
+    steps : int
+        Number of EM steps.
+    status : Status
+        CONVERGED if the last decrease was smaller than the tolerance and the loss did not rise,
+        otherwise STEP_LIMIT.
+    losses : ndarray, shape (steps + 1,)
+        Negative log-likelihood of the data before the first step and after every step, in nats.
     """
 
     losses: np.ndarray
 
     @property
     def patterns(self) -> Tensor:
-        """(N, d): the patterns learned."""
+        """Fitted patterns, shape (N, d)."""
         return self.value
 
 
@@ -159,12 +366,54 @@ def fit(
     max_steps: int = 500,
     tolerance: float = 1e-10,
 ) -> Fit:
-    """The stored patterns of maximum likelihood, from `data`, (M, d), starting from `patterns`.
+    r"""Maximum-likelihood patterns of a continuous memory, by expectation–maximization (EM).
 
-    Expectation–maximisation, which has no step size, until a step lowers the loss by less than
-    `tolerance` nats. (Descent, X ← X − rate·∇L [bal2020energy, Eq. (20)], takes `loss_gradient`.)
-    ValueError where β times a squared length exceeds 1e12.
+    The iteration has no step size and never raises the loss. It stops when a step lowers the loss
+    by less than `tolerance`. For gradient descent use `loss_gradient`.
 
+    Parameters
+    ----------
+    patterns : Tensor, shape (N, d)
+        Initial patterns, one a row.
+    data : Tensor, shape (M, d)
+        Data, one a row.
+    beta : float, default 1.0
+        Inverse temperature, positive.
+    max_steps : int, default 500
+        Largest number of EM steps, at least 1.
+    tolerance : float, default 1e-10
+        Decrease of the loss, in nats, below which the fit counts as converged. It is not negative.
+
+    Returns
+    -------
+    Fit
+        Fitted patterns, and the loss after every step.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong type, or the dtypes differ.
+    ValueError
+        If a shape does not fit, a value is not allowed, or β times the squared length of a pattern
+        or datum exceeds 1e12.
+
+    Notes
+    -----
+    With s_i the mean over the data of softmax_i(β X ξ) ξ, the new pattern points along s_i and its
+    length solves
+
+    .. math::
+
+        \operatorname{softmax}_i(\tfrac12 \beta \lVert x \rVert^2)\; x_i = s_i.
+
+    The lengths of all patterns follow from one monotone equation for their common normalization.
+
+    References
+    ----------
+    [bal2020energy, Eqs. (18), (20)], where the likelihood is maximized by gradient descent.
+
+    Examples
+    --------
     >>> found = fit(torch.ones(1, 2), data=torch.tensor([[1.0, 0.0], [3.0, 0.0]]))
     >>> found.patterns, bool(found.converged)
     (tensor([[2., 0.]]), True)

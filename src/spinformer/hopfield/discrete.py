@@ -45,11 +45,27 @@ from spinformer.core.states import hebbian_couplings
 
 @dataclass(frozen=True, kw_only=True)
 class Separation:
-    """F, a function that acts elementwise on a NumPy array of overlaps x_μ·ξ, not divided by d.
+    """Separation function F of a dense associative memory.
 
-    It must be finite from −d to d. Where it returns another shape or what are no real numbers, a
-    TypeError or ValueError says so.
+    The function acts elementwise on a NumPy array of overlaps x_μ·ξ, which are not divided by d.
+    It must be finite from −d to d.
 
+    Parameters
+    ----------
+    name : str
+        Name, for messages.
+    function : callable
+        Maps an array of overlaps to an array of real numbers of the same shape.
+
+    Raises
+    ------
+    TypeError
+        If `function` cannot be called, or returns masked entries or what are no real numbers.
+    ValueError
+        If `function` returns another shape or NaN.
+
+    Examples
+    --------
     >>> rectified = Separation(name="rectified cube", function=lambda x: np.maximum(x, 0) ** 3)
     >>> rectified(np.array([-2.0, 2.0]))
     array([0., 8.])
@@ -93,10 +109,38 @@ class _Power:
 
 
 def polynomial(degree: int) -> Separation:
-    """F(x) = x^degree, an integer from 2 to 20. Degree 2 is twice the classical energy.
+    """Separation function of a polynomial dense associative memory.
 
-    Odd degrees tell ξ from −ξ, even ones and the classical energy do not.
+    Parameters
+    ----------
+    degree : int
+        Degree a, from 2 to 20.
 
+    Returns
+    -------
+    Separation
+        The function F(x) = x^a.
+
+    Raises
+    ------
+    TypeError
+        If the degree is not an integer.
+    ValueError
+        If the degree is not in [2, 20].
+
+    Notes
+    -----
+    Degree 2 is twice the classical energy. Odd degrees distinguish ξ from −ξ. Even degrees and the
+    classical energy do not.
+
+    References
+    ----------
+    [krotov2016dense]
+
+    [bal2020energy, Eq. (5)]
+
+    Examples
+    --------
     >>> float(polynomial(3)(np.array(-2.0)))
     -8.0
     """
@@ -113,12 +157,47 @@ EXPONENTIAL = Separation(name="exponential", function=np.exp)
 
 
 def energy(patterns: Any, *, states: Any, separation: Separation = CLASSICAL) -> np.ndarray:
-    """E(ξ) = −Σ_μ F(x_μ·ξ), shape (Q,) [bal2020energy, Eqs. (2), (5), (6)].
+    r"""Energy of a discrete Hopfield network or dense associative memory.
 
-    The classical energy is −½ ξᵀWξ with the whole W, its diagonal included (with w_ii = 0 it is
-    larger by the constant N·d/2). Raises ValueError where the energy would overflow, as the
-    exponential one does for overlaps above 700; `retrieve` follows −ln Σ F there.
+    Parameters
+    ----------
+    patterns : ndarray, shape (N, d)
+        Stored patterns with entries ±1, one a row.
+    states : ndarray, shape (Q, d)
+        States with entries ±1, or 0 for an unknown spin, one a row.
+    separation : Separation, default CLASSICAL
+        Function F of the overlaps in the energy.
 
+    Returns
+    -------
+    ndarray, shape (Q,)
+        The energy of each state.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong type.
+    ValueError
+        If a shape or an entry is not allowed, or the energy overflows, as the exponential energy
+        does for overlaps above 700.
+
+    Notes
+    -----
+
+    .. math::
+
+        E(\xi) = -\sum_\mu F(x_\mu \cdot \xi).
+
+    The classical energy is −½ ξᵀWξ with the diagonal of W included. With w_ii = 0 the energy is
+    larger by the constant N·d/2. Where the exponential energy overflows, `retrieve` follows −ln Σ
+    F.
+
+    References
+    ----------
+    [bal2020energy, Eqs. (2), (5), (6)]
+
+    Examples
+    --------
     >>> energy([[1, 1, -1]], states=[[1, 1, -1], [1, 0, 1]])
     array([-4.5,  0. ])
     """
@@ -138,11 +217,50 @@ def _energy(patterns: np.ndarray, states: np.ndarray, separation: Separation) ->
 def fields(
     patterns: Any, *, states: Any, separation: Separation = CLASSICAL, diagonal: bool = False
 ) -> np.ndarray:
-    """The fields h_i of all spins of all states at once, shape (Q, d); see the module's text.
+    r"""Local fields of all spins of a discrete Hopfield network or dense associative memory.
 
-    Exact as long as the integers stay below 2^53. For the exponential memory h is divided by
-    max_μ F(x_μ·ξ), a positive factor for each state, and a tie is decided by rounding.
+    A field is half the energy difference between the two states of one spin, all other spins held
+    fixed.
 
+    Parameters
+    ----------
+    patterns : ndarray, shape (N, d)
+        Stored patterns with entries ±1, one a row.
+    states : ndarray, shape (Q, d)
+        States with entries ±1, or 0 for an unknown spin, one a row.
+    separation : Separation, default CLASSICAL
+        Function F of the overlaps in the energy.
+    diagonal : bool, default False
+        Whether the couplings keep their diagonal w_ii = N, which pulls every spin towards itself.
+        Only the classical memory has couplings.
+
+    Returns
+    -------
+    ndarray, shape (Q, d)
+        The field h_i on every spin of every state.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong type.
+    ValueError
+        If a shape or an entry is not allowed, `diagonal` is given for another than the classical
+        memory, or the separation function is not finite.
+
+    Notes
+    -----
+
+    .. math::
+
+        h_i = \tfrac12 \left[E(\xi_i = -1) - E(\xi_i = +1)\right] = \sum_\mu x_{\mu i}\, G(x_\mu
+        \cdot \xi - x_{\mu i} \xi_i), \qquad G(x) = \tfrac12 \left[F(x + 1) - F(x - 1)\right].
+
+    The result is exact as long as the integers stay below 2^53. For the exponential memory the
+    field is divided by max_μ F(x_μ·ξ), which is positive for each state, and a tie is decided by
+    rounding.
+
+    Examples
+    --------
     >>> fields([[1, 1, -1]], states=[[1, -1, -1]])
     array([[0., 2., 0.]])
     """
@@ -196,16 +314,26 @@ def _check(
 
 @record
 class DiscreteRetrieval(Solution[np.ndarray]):
-    """What retrieval returns for Q queries.
+    """Result of retrieval from a discrete associative memory, for Q queries.
 
-    value: (Q, d), ±1, where each query ended. residual: (Q,), spins that changed in its last
-    sweep. steps: (Q,), sweeps in which at least one spin changed. status: (Q,), CONVERGED for a
-    fixed point, CYCLE for a cycle of two states, STEP_LIMIT for neither.
-    energies: (Q, sweeps + 1), energy before the first and after each sweep; for the exponential
-        memory −ln Σ_μ F, which orders states as E does and cannot overflow.
-    flips: (Q,), spins changed in all (filling in an unknown spin counts).
-    rises: (Q,), flips of a ±1 spin after which the energy, summed anew over all patterns, was
-        higher than before; None for synchronous updates and for the classical energy.
+    Attributes
+    ----------
+    value : ndarray, shape (Q, d)
+        Final states with entries ±1.
+    residual : ndarray of int, shape (Q,)
+        Number of spins that changed in the last sweep.
+    steps : ndarray of int, shape (Q,)
+        Number of sweeps in which at least one spin changed.
+    status : ndarray of int, shape (Q,)
+        CONVERGED for a fixed point, CYCLE for a cycle of two states, and STEP_LIMIT for neither.
+    energies : ndarray, shape (Q, sweeps + 1)
+        Energy before the first sweep and after each sweep. For the exponential memory it is −ln
+        Σ_μ F, which orders states as E does and cannot overflow.
+    flips : ndarray of int, shape (Q,)
+        Total number of spin flips. Filling in an unknown spin counts.
+    rises : ndarray of int, shape (Q,), or None
+        Number of flips of a ±1 spin after which the energy, summed anew over all patterns, was
+        higher than before. None for synchronous updates and for the classical energy.
     """
 
     energies: np.ndarray
@@ -214,7 +342,7 @@ class DiscreteRetrieval(Solution[np.ndarray]):
 
     @property
     def states(self) -> np.ndarray:
-        """(Q, d): where each query ended."""
+        """Final states of the queries, shape (Q, d)."""
         return self.value
 
 
@@ -228,17 +356,59 @@ def retrieve(
     max_steps: int = 100,
     seed: Seed = 0,
 ) -> DiscreteRetrieval:
-    """Let the queries, (Q, d) with entries ±1 or 0, relax until nothing changes.
+    """Retrieval from a discrete Hopfield network or dense associative memory by spin flips.
 
-    schedule: "asynchronous" visits the spins one by one, in a new random order each sweep (the
-        same order for all queries), each seeing the latest state of the others; "synchronous"
-        updates all spins at once and stops at a fixed point or a cycle of two states.
-    diagonal: classical energy only; see the module's text. max_steps: sweeps, at least 1.
+    Parameters
+    ----------
+    patterns : ndarray, shape (N, d)
+        Stored patterns with entries ±1, one a row.
+    queries : ndarray, shape (Q, d)
+        Initial states with entries ±1, or 0 for an unknown spin.
+    separation : Separation, default CLASSICAL
+        Function F of the overlaps in the energy.
+    schedule : {"asynchronous", "synchronous"}, default "asynchronous"
+        Asynchronous updates visit the spins one by one, in a new random order each sweep, which is
+        the same for all queries. Synchronous updates change all spins at once and stop at a fixed
+        point or a cycle of two states.
+    diagonal : bool, default False
+        Whether the couplings keep their diagonal w_ii = N, which pulls every spin towards itself.
+        Only the classical memory has couplings.
+    max_steps : int, default 100
+        Largest number of sweeps, at least 1.
+    seed : int or numpy.random.Generator, default 0
+        Source of the random orders.
 
-    No asynchronous flip raises the energy: it ends in a fixed point. Synchronous updates of the
-    classical network end in a fixed point or a 2-cycle [goleschacc1985decreasing]. Ties are
-    decided as in exact arithmetic where the values of F are integers, or exponential.
+    Returns
+    -------
+    DiscreteRetrieval
+        Final states, energies, numbers of flips, and whether each query converged.
 
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong type.
+    ValueError
+        If a shape or a value is not allowed, `diagonal` is given for another than the classical
+        memory, or the separation function is not finite.
+
+    Notes
+    -----
+    The update sets each spin to the sign of its field, ξ_i ← sgn h_i (see `fields`). A field of
+    exactly zero leaves a spin as it is, and an unknown spin becomes +1. No asynchronous flip
+    raises the energy, so that asynchronous retrieval ends in a fixed point. Synchronous updates of
+    the classical network end in a fixed point or a cycle of two states. Ties are decided as in
+    exact arithmetic where the values of F are integers, or exponential.
+
+    References
+    ----------
+    [hopfield1982neural]
+
+    [bal2020energy, Eqs. (4), (5), (6)]
+
+    [goleschacc1985decreasing], for synchronous updates.
+
+    Examples
+    --------
     >>> found = retrieve([[1, 1, 1, -1], [1, -1, 1, 1]], queries=[[1, 1, 0, 0]])
     >>> found.states, bool(found.converged[0])
     (array([[ 1.,  1.,  1., -1.]]), True)
@@ -265,11 +435,32 @@ def retrieve(
 def descend(
     couplings: np.ndarray, *, queries: np.ndarray, max_steps: int = 100, seed: Seed = 0
 ) -> DiscreteRetrieval:
-    """Asynchronous retrieval with symmetric couplings W, (d, d), given outright.
+    """Asynchronous (Glauber, zero-temperature) dynamics of a network with given couplings.
 
-    Energy −½ ξᵀWξ, the diagonal of W as it stands. Nothing is checked, which would cost more than
-    relaxing a few queries. float32 is exact for integers while all |h_i| < 2^24.
+    Nothing is checked, because a check would cost more than the relaxation of a few queries.
 
+    Parameters
+    ----------
+    couplings : ndarray, shape (d, d)
+        Symmetric couplings W, whose diagonal is used as it is.
+    queries : ndarray, shape (Q, d)
+        Initial states with entries ±1, or 0 for an unknown spin.
+    max_steps : int, default 100
+        Largest number of sweeps.
+    seed : int or numpy.random.Generator, default 0
+        Source of the random orders.
+
+    Returns
+    -------
+    DiscreteRetrieval
+        Final states and their energies −½ ξᵀWξ.
+
+    Notes
+    -----
+    Couplings in float32 are exact for integers as long as all |h_i| < 2^24.
+
+    Examples
+    --------
     >>> descend(np.ones((3, 3)) - np.eye(3), queries=np.eye(3)).states[0]
     array([1., 1., 1.])
     """

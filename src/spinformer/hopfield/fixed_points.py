@@ -36,14 +36,29 @@ _ROUNDING = 4.0
 
 @record
 class FixedPoints(Solution[Tensor]):
-    """Distinct fixed points, K of them, sorted by energy (lowest first), found from S starts.
+    """Distinct fixed points of the Hopfield update, ordered by energy, with their stability.
 
-    value: (K, d). residual: (S,), ‖ξ − f(ξ)‖ where each start ended. steps: (S,), updates it
-    took. status: (S,), CONVERGED where it arrived, if need be by Newton's method.
-    entries: (K,) integers, the fewest softmax weights that sum to 0.9. kinds: K names out of
-    `KINDS`. stable: (K,) booleans, whether the largest eigenvalue of the update's Jacobian is
-    below 1: a strict minimum of the energy.
-    basin: (K,) integers, how many of the starts ended there.
+    K fixed points were found from S starts. The one with the lowest energy comes first.
+
+    Attributes
+    ----------
+    value : Tensor, shape (K, d)
+        The fixed points, one a row.
+    residual : Tensor, shape (S,)
+        Distance ‖ξ − f(ξ)‖ where each start ended.
+    steps : Tensor of int, shape (S,)
+        Number of updates from each start.
+    status : Tensor of int, shape (S,)
+        CONVERGED where a start reached a fixed point, if necessary by Newton's method.
+    entries : Tensor of int, shape (K,)
+        Smallest number of softmax weights that sum to 0.9.
+    kinds : tuple of str, length K
+        Kind of each fixed point, one of `KINDS`.
+    stable : Tensor of bool, shape (K,)
+        Whether the largest eigenvalue of the update's Jacobian is below 1, so that the fixed point
+        is a strict minimum of the energy.
+    basin : Tensor of int, shape (K,)
+        Number of starts in the basin of attraction of each fixed point.
     """
 
     entries: Tensor
@@ -53,17 +68,43 @@ class FixedPoints(Solution[Tensor]):
 
     @property
     def points(self) -> Tensor:
-        """(K, d): the fixed points."""
+        """Fixed points, shape (K, d)."""
         return self.value
 
 
 def effective_entries(weights: Tensor) -> Tensor:
-    """Fewest entries of each softmax row that sum to at least 0.9, integers, shape (...).
+    """Effective number of patterns in each row of attention weights.
 
-    `weights` has shape (..., N), rows non-negative and summing to 1 (to 1e-4). A few rounding
-    errors less count as reaching it: 9 of 10 equal weights do sum to 0.9 [ramsauer2020hopfield,
-    Sec. 3 and Fig. 2, their k].
+    The effective number is the smallest number of weights that sum to at least 0.9.
 
+    Parameters
+    ----------
+    weights : Tensor, shape (..., N)
+        Attention weights, not negative, with rows that sum to 1 within 1e-4.
+
+    Returns
+    -------
+    Tensor of int, shape (...)
+        Effective number of patterns of each row.
+
+    Raises
+    ------
+    TypeError
+        If the weights are not a floating-point tensor.
+    ValueError
+        If a weight is negative or a row does not sum to 1.
+
+    Notes
+    -----
+    A sum that falls short of 0.9 by a few rounding errors counts as reaching it, so that 9 of 10
+    equal weights do sum to 0.9.
+
+    References
+    ----------
+    [ramsauer2020hopfield, Sec. 3 and Fig. 2], where this number is called k.
+
+    Examples
+    --------
     >>> effective_entries(torch.tensor([[0.8, 0.15, 0.05], [0.95, 0.05, 0.0]]))
     tensor([2, 1])
     """
@@ -84,11 +125,39 @@ def effective_entries(weights: Tensor) -> Tensor:
 
 
 def classify(weights: Tensor) -> tuple[str, ...]:
-    """The kind of each row of `weights`, shape (K, N), as one of `KINDS`.
+    """Classification of fixed points: single pattern, metastable state or global average.
 
-    With k the fewest entries that sum to 0.9: "single pattern" for k = 1, "global average" for
-    k > N/2 (class I above), "metastable" between. N = 1 counts as single pattern.
+    Parameters
+    ----------
+    weights : Tensor, shape (K, N)
+        Attention weights at each fixed point. Rows sum to 1.
 
+    Returns
+    -------
+    tuple of str, length K
+        The kind of each row, one of `KINDS`.
+
+    Raises
+    ------
+    TypeError
+        If the weights are not a floating-point tensor.
+    ValueError
+        If the weights are not a matrix, a weight is negative, or a row does not sum to 1.
+
+    Notes
+    -----
+    With k the effective number of patterns (see `effective_entries`), the kind is "single pattern"
+    for k = 1, "global average" for k > N/2 (class I of the source), and "metastable" in between. A
+    memory of one pattern counts as a single pattern.
+
+    References
+    ----------
+    [ramsauer2020hopfield, Sec. 3]
+
+    [bal2020energy, Sec. 5]
+
+    Examples
+    --------
     >>> classify(torch.tensor([[1.0, 0.0, 0.0, 0.0], [0.5, 0.5, 0.0, 0.0]]))
     ('single pattern', 'metastable')
     """
@@ -113,12 +182,39 @@ def _largest_slope(patterns: Tensor, weights: Tensor, beta: float) -> float:
 
 
 def mean_critical_beta(patterns: Tensor) -> float:
-    """β_c = 1/λ_max(Cov): below it the mean of *centred* patterns is stable, above it is not.
+    r"""Critical inverse temperature at which the mean of the centred patterns loses stability.
 
-    For patterns (N, d) of zero mean, ξ = 0 is a fixed point at every β with uniform weights, and
-    the Jacobian there is β Cov (Cov with 1/N). Patterns of non-zero mean c are centred first: with
-    the field βx_iᵀc in the scores the mean in general is no fixed point. Inf for identical ones.
+    Parameters
+    ----------
+    patterns : Tensor, shape (N, d)
+        Stored patterns, one a row, in float32 or float64. They are centred first.
 
+    Returns
+    -------
+    float
+        The critical inverse temperature β_c. It is infinite if all patterns are identical.
+
+    Raises
+    ------
+    TypeError
+        If the patterns are not a float32 or float64 tensor.
+    ValueError
+        If the patterns are not a finite nonempty matrix, or their squares overflow.
+
+    Notes
+    -----
+    For patterns of zero mean, ξ = 0 is a fixed point at every β with uniform weights, and the
+    Jacobian there is β times the covariance of the patterns (with 1/N). Its stability is lost at
+
+    .. math::
+
+        \beta_c = 1 / \lambda_{\max}(\operatorname{Cov}(x)).
+
+    Patterns of nonzero mean c are centred first, because the scores βx_iᵀc act as a field, and
+    with it the mean is in general no fixed point.
+
+    Examples
+    --------
     >>> f"{mean_critical_beta(torch.eye(2)):.3f}"
     '2.000'
     """
@@ -138,13 +234,55 @@ def find_fixed_points(
     tolerance: float = 1e-10,
     max_steps: int = 2_000,
 ) -> FixedPoints:
-    """Fixed points that the update reaches from `starts` (default: the mean and every pattern).
+    r"""Search for the fixed points of the continuous Hopfield update.
 
-    `patterns` (N, d), `starts` (S, d). The update runs to `tolerance`; starts still moving after
-    `max_steps` (it slows down near a bifurcation) are finished with Newton's method on
-    ξ − f(ξ) = 0 and kept only if that arrives within 0.1 of where they were, in units of the
-    largest pattern norm. Points closer than 1e-5 (same unit) are one.
+    The update runs from every start until it converges. A start that is still moving after
+    `max_steps`, as happens near a bifurcation, is finished with Newton's method on ξ − f(ξ) = 0,
+    and kept only if Newton's method arrives within 0.1 of where the start was, in units of the
+    largest pattern norm. End points closer than 1e-5 in the same unit count as one.
 
+    Parameters
+    ----------
+    patterns : Tensor, shape (N, d)
+        Stored patterns, one a row, in float32 or float64.
+    beta : float
+        Inverse temperature, positive.
+    starts : Tensor, shape (S, d), or None, default None
+        Initial states. None takes the mean and every pattern.
+    tolerance : float, default 1e-10
+        Length of a step, in units of the largest pattern norm, at or below which a start counts as
+        converged. It is positive.
+    max_steps : int, default 2000
+        Largest number of updates from each start, at least 1.
+
+    Returns
+    -------
+    FixedPoints
+        The distinct fixed points, lowest energy first, with kind, stability and basin size.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong type, or the dtypes differ.
+    ValueError
+        If a shape does not fit, a value is not allowed, or the squared norms overflow.
+
+    Notes
+    -----
+    A fixed point obeys
+
+    .. math::
+
+        \xi^* = \sum_i \operatorname{softmax}_i(\beta\, x_i^\top \xi^*)\, x_i.
+
+    References
+    ----------
+    [ramsauer2020hopfield, Sec. 3]
+
+    [bal2020energy, Sec. 5]
+
+    Examples
+    --------
     >>> found = find_fixed_points(4.0 * torch.eye(2, dtype=torch.float64), beta=1.0)
     >>> found.kinds, found.basin.tolist(), found.stable.tolist()
     (('single pattern', 'single pattern', 'global average'), [1, 1, 1], [True, True, False])
@@ -215,19 +353,52 @@ def rest(
     tolerance: float,
     max_steps: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Hop from `start` until every state moves by at most `tolerance`, for itself.
+    r"""Fixed point of the retrieval step, with implicit derivatives.
 
-    start: (..., S, d). keys: (..., N, d). beta: broadcasts with the keys. bias: (..., S, N).
-    Returns the states (..., S, d), how far the last hop of each moved it, and its hops (integers),
-    both (..., S). A state that has arrived stays put: none depends on its neighbours. A tolerance
-    below what rounding leaves (`rest_tolerance`) counts as that. Where something that is not finite
-    goes in, or a score may overflow, the state is NaN and so is how far it moved. Nothing else is
-    checked.
+    Every state is iterated until it moves by at most `tolerance`, independently of the others. A
+    state that has arrived stays where it is. A tolerance below rounding (see `rest_tolerance`)
+    counts as rounding. Where an input is not finite or a score may overflow, the state is NaN and
+    so is its last move. Nothing else is checked.
 
-    The states carry the implicit derivative in `keys`, `beta` and `bias` to any order (from the
-    second on through a dense Jacobian, d products), and none in `start`. Inside `torch.vmap` a
-    whole batch hops together.
+    Parameters
+    ----------
+    start : Tensor, shape (..., S, d)
+        Initial states, one a row.
+    keys : Tensor, shape (..., N, d)
+        Keys, one a row.
+    beta : Tensor, broadcastable to the keys
+        Inverse temperatures.
+    bias : Tensor, shape (..., S, N), or None, default None
+        Numbers added to the scores. The value −inf excludes a pattern.
+    tolerance : float
+        Euclidean length of a step at or below which a state counts as converged.
+    max_steps : int
+        Largest number of retrieval steps.
 
+    Returns
+    -------
+    states : Tensor, shape (..., S, d)
+        The fixed points.
+    moved : Tensor, shape (..., S)
+        Euclidean length of the last step of each state.
+    hops : Tensor of int, shape (..., S)
+        Number of retrieval steps of each state.
+
+    Notes
+    -----
+    The fixed points carry the implicit derivative in `keys`, `beta` and `bias`,
+
+    .. math::
+
+        d\xi = (1 - J)^{-1}\, \partial f, \qquad J = \beta K^\top (\operatorname{diag} p - p
+        p^\top) K,
+
+    to any order, and none in `start`. The linear system is solved by conjugate gradients, and from
+    the second order on through a dense Jacobian, d products. Inside `torch.vmap` a whole batch is
+    iterated together.
+
+    Examples
+    --------
     >>> state, moved, hops = rest(torch.tensor([[1.0, 0.0]]), keys=4 * torch.eye(2),
     ...                           beta=torch.ones(()), tolerance=1e-6, max_steps=50)
     >>> f"{float(state[0, 0]):.3f}", bool((moved <= 1e-6).all())
@@ -245,11 +416,24 @@ def rest(
 
 
 def rest_tolerance(keys: Tensor, tolerance: float) -> Tensor:
-    """How little a hop among keys (..., N, d) can be asked to move a state, (..., 1).
+    """Smallest tolerance that rounding allows for the fixed point of a retrieval step.
 
-    The tolerance, or what rounding leaves where that is more: a few units in the last place of the
-    longest key. Nothing is checked.
+    Nothing is checked.
 
+    Parameters
+    ----------
+    keys : Tensor, shape (..., N, d)
+        Keys, one a row.
+    tolerance : float
+        Tolerance that is asked for.
+
+    Returns
+    -------
+    Tensor, shape (..., 1)
+        The tolerance, or a few units in the last place of the longest key if that is larger.
+
+    Examples
+    --------
     >>> rest_tolerance(torch.eye(2), 1e-3), rest_tolerance(torch.eye(2), 0.0) < 1e-5
     (tensor([0.0010]), tensor([True]))
     """

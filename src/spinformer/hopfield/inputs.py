@@ -10,26 +10,100 @@ from spinformer.core.operators import is_traced
 
 
 def check_patterns(patterns: Any) -> torch.Tensor:
-    """Real patterns as rows, (N, d), N > 0, d > 0."""
+    """Check the stored patterns of a continuous memory.
+
+    Parameters
+    ----------
+    patterns : Tensor, shape (N, d)
+        Stored patterns, one a row, with N and d at least 1.
+
+    Returns
+    -------
+    Tensor, shape (N, d)
+        The same tensor.
+
+    Raises
+    ------
+    TypeError
+        If they are not a floating-point tensor.
+    ValueError
+        If they are not a nonempty matrix or not finite.
+    """
     return check_tensor("patterns", patterns, shape=("N", "d"))
 
 
-def check_states(name: str, states: Any, *, patterns: torch.Tensor) -> torch.Tensor:
-    """States (..., d) that fit `patterns` (..., N, d) in width, type, device and batch axes."""
+def check_states(
+    name: str, states: Any, *, patterns: torch.Tensor, finite: bool = True
+) -> torch.Tensor:
+    """Check states against the stored patterns of a continuous memory.
+
+    Parameters
+    ----------
+    name : str
+        Name of the argument, for the error.
+    states : Tensor, shape (..., d)
+        States, one a row.
+    patterns : Tensor, shape (..., N, d)
+        Patterns that the states must fit in width, dtype, device and batch axes.
+    finite : bool
+        Whether their entries are looked at now, as in `check_tensor`.
+
+    Returns
+    -------
+    Tensor, shape (..., d)
+        The same tensor.
+
+    Raises
+    ------
+    TypeError
+        If the states are not a floating-point tensor, or differ from the patterns in dtype or
+        device.
+    ValueError
+        If their width or batch axes do not fit the patterns, or they are not finite.
+    """
     fitting = (..., patterns.shape[-1])
-    states = check_tensor(name, states, like=("patterns", patterns), shape=fitting)
-    check_broadcast(**{name: states.shape[:-2], "patterns": patterns.shape[:-2]})
+    states = check_tensor(name, states, like=("patterns", patterns), finite=finite, shape=fitting)
+    if states.ndim > 2 and patterns.ndim > 2:
+        check_broadcast(**{name: states.shape[:-2], "patterns": patterns.shape[:-2]})
     return states
 
 
-def check_result(what: str, result: torch.Tensor) -> torch.Tensor:
-    """`result`, if it is finite; ValueError where finite input was too large for its type.
+def check_result(what: str, result: torch.Tensor, **unseen: torch.Tensor) -> torch.Tensor:
+    """Check that a result has not overflowed its dtype.
 
-    A compiler and the transforms of `torch.func` see no values: they get what is not finite.
+    A compiler and the transforms of `torch.func` see no values. They receive a result that is not
+    finite unchanged.
+
+    Parameters
+    ----------
+    what : str
+        Name of the result, for the error.
+    result : Tensor, any shape
+        A result of finite input.
+    **unseen : Tensor
+        Arguments whose entries nobody has looked at, because the result is finite only if they
+        are. If it is not, or is empty, they are looked at now, and the error names the one at
+        fault.
+
+    Returns
+    -------
+    Tensor, shape of the result
+        The same tensor.
+
+    Raises
+    ------
+    ValueError
+        If an entry is not finite.
     """
-    data = result.detach()
+    if is_traced():
+        return result
+    data = result.detach() if result.requires_grad else result
     # The sum is far faster than a look at each part, and not finite unless all of them are.
-    if is_traced() or math.isfinite(data.sum()) or bool(torch.isfinite(data).all()):
+    if math.isfinite(data.sum()) and (not unseen or data.numel()):
+        return result
+    for name, argument in unseen.items():
+        check_tensor(name, argument)
+    if bool(torch.isfinite(data).all()):
         return result
     raise ValueError(
         f"overflow in the {what}: beta, patterns or states are too large for {result.dtype}, "
@@ -38,5 +112,23 @@ def check_result(what: str, result: torch.Tensor) -> torch.Tensor:
 
 
 def check_beta(beta: Any) -> float:
-    """An inverse temperature > 0."""
+    """Check an inverse temperature.
+
+    Parameters
+    ----------
+    beta : float
+        Inverse temperature, positive.
+
+    Returns
+    -------
+    float
+        The same number.
+
+    Raises
+    ------
+    TypeError
+        If it is not a real number.
+    ValueError
+        If it is not positive and finite.
+    """
     return check_real("beta", beta, low=0.0, open_low=True)

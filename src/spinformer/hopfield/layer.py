@@ -40,33 +40,82 @@ _OUTSIDE = 5
 
 
 class HopfieldLayer(nn.Module):
-    """Multi-head continuous Hopfield retrieval, differentiable, in place of attention.
+    r"""Multi-head continuous Hopfield layer, a differentiable replacement of attention.
 
-    width: features of queries, patterns and output. heads: their number, which divides it.
-    steps: n − 1 hops and a read (default 1: attention). tolerance: instead, hop until no state
-        moves farther than this (or than rounding does), or `steps` times (default 100), then read;
-        the derivative is implicit, and the query has none through the rest it reached (it chooses
-        the basin). Where that is not enough, output and gradient are inexact: RuntimeWarning, once
-        (never with `warned = True`, nor under a compiler or a transform).
-    beta: one inverse temperature > 0, or one per head (default 1/√(width/heads)). Its logarithm is
-        the parameter `log_beta`, which learns after `layer.log_beta.requires_grad_()`.
-    memories: number of learned patterns, stored beside those given to `forward`, or alone.
-    pooling: number of learned queries; then `forward` takes none, and the output has this length.
+    In each head the states of the queries take retrieval steps among the keys and at last read the
+    values. With one step, a read without a retrieval step before it, the layer is multi-head
+    attention. With learned patterns it is a lookup, and with learned queries it pools a sequence.
 
-    The maps are attributes, and what is put in their place, an identity, say, is used:
-    `query_norm`, `pattern_norm` (LayerNorm), `to_query`, `to_key`, `to_value`, `to_output`
-    (Linear). `to_value = None` ties values to keys, so that the read is one more hop. So are
-    `dropout` (0.0), a probability on the weights, when training, with a tolerance at the read only;
-    `batch_first` (True), False for (length, batch, width). Type and device are torch's defaults, or
-    those of `layer.to`.
+    Parameters
+    ----------
+    width : int
+        Number of features of queries, patterns and output, at least 1.
+    heads : int, default 1
+        Number of heads, which divides the width.
+    steps : int or None, default None
+        Without a tolerance, number of steps including the read, that is n − 1 retrieval steps and
+        a read (default 1). With a tolerance, largest number of retrieval steps (default 100).
+    tolerance : float or None, default None
+        If given, states are iterated until none moves farther than this, or than rounding does,
+        and then read the values. The derivative is then implicit.
+    beta : float, sequence of float or None, default None
+        Inverse temperature, one for all heads or one for each head, positive. None is
+        1/√(width/heads). Its logarithm is the parameter `log_beta`, which learns after
+        `layer.log_beta.requires_grad_()`.
+    memories : int, default 0
+        Number of learned patterns, which are stored beside those given to `forward`, or alone.
+    pooling : int, default 0
+        Number of learned queries. If there are any, `forward` takes no queries and the output has
+        this length.
 
-    A state's rest never depends on its neighbours. Second derivatives are right through a rest;
-    through fixed steps the fused kernel refuses them, torch's math kernel has them (and `vmap`).
-    With a tolerance `torch.compile(fullgraph=True)`, `torch.export` and `vmap` of `torch.func.grad`
-    fail, because the number of hops depends on values; `torch.compile` alone and `vmap` work.
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong type.
+    ValueError
+        If a value is not allowed or `heads` does not divide `width`.
+
+    Warns
+    -----
+    RuntimeWarning
+        If states did not reach the tolerance within `steps`, so that output and gradient are
+        inexact. It is given once, and never with `warned = True`, nor under a compiler or a
+        transform.
+
+    Notes
+    -----
+    In each head the state ξ moves among the keys and then reads the values,
+
+    .. math::
+
+        \xi \leftarrow \sum_i p_i\, k_i, \qquad \text{output} = \sum_i p_i\, v_i, \qquad p =
+        \operatorname{softmax}(\beta\, k \cdot \xi).
+
+    The maps are attributes and may be replaced, by an identity, for example: `query_norm`,
+    `pattern_norm` (LayerNorm), `to_query`, `to_key`, `to_value`, `to_output` (Linear). `to_value =
+    None` ties the values to the keys, so that the read is one more retrieval step. Further
+    attributes are `dropout` (0.0), the probability with which an attention weight is dropped in
+    training, with a tolerance at the read only, and `batch_first` (True), which is False for
+    (length, batch, width). Dtype and device are torch's defaults, or those of `layer.to`.
+
+    The fixed point of a state never depends on its neighbours. With a tolerance the query has no
+    gradient through the fixed point that it reached, because it only selects the basin of
+    attraction. Second derivatives are right through a fixed point. Through a fixed number of steps
+    the fused kernel refuses them, whereas torch's math kernel has them (and `vmap`). With a
+    tolerance `torch.compile(fullgraph=True)`, `torch.export` and `vmap` of `torch.func.grad` fail,
+    because the number of steps depends on values, whereas `torch.compile` alone and `vmap` work.
 
     A weight or an input that is not finite gives NaN, never a plausible number.
 
+    References
+    ----------
+    [bal2020energy, Sec. 3]
+
+    [ramsauer2020hopfield, Sec. 2], whose Hopfield, HopfieldPooling and HopfieldLayer are options
+    of one class here.
+
+    Examples
+    --------
     >>> layer = HopfieldLayer(8, heads=2, steps=3)
     >>> tokens = torch.zeros(1, 5, 8)
     >>> layer(tokens, patterns=tokens).shape
@@ -106,7 +155,7 @@ class HopfieldLayer(nn.Module):
         )
 
     def reset_parameters(self) -> None:
-        """Draw every map, memory and pooled query anew; norms and β are as they started."""
+        """Redraw every map, learned pattern and learned query, and reset norms and β."""
         for part in self.children():
             getattr(part, "reset_parameters", bool)()
         with torch.no_grad():
@@ -131,22 +180,60 @@ class HopfieldLayer(nn.Module):
         need_weights: bool = False,
         return_states: bool = False,
     ) -> Any:
-        """Retrieved values (B, S, width); with them, if asked for, weights and a `Solution`.
+        """Multi-head retrieval of values for a batch of queries.
 
-        queries: (B, S, width), or None with `pooling`. patterns: (B, N, width), or None with
-        `memories`; values: (B, N, ...), if not the patterns. One sample may come without batch
-        axis, (S, width). key_padding_mask (B, N) and attn_mask, (S, N) or (B · heads, S, N): True
-        where a query may not look; floating-point ones are added to the scores. Learned memories
-        are never masked. What a query that may look at nothing retrieves in a head is 0, eager and
-        compiled (its output is then what `to_output` makes of that), and so are its weights.
+        One sample may come without its batch axis, (S, width).
 
-        need_weights: also the weights of the read, (B, heads, S, N + memories), made explicitly.
-        return_states: also the states that read the values, (B, heads, S, head width), as the
-        value of a `Solution`. Its residual, (B, heads, S), is how far the last hop moved each (with
-        a tolerance), or one more would (fixed steps); its steps are the hops made; CONVERGED is a
-        residual within the tolerance (fixed steps: 1e-3), DIVERGED a state, key or value that is
-        not finite or a score that may overflow, and then the state and what it reads are NaN.
-        Inside `torch.compile` and the transforms of `torch.func`, values are not checked.
+        Parameters
+        ----------
+        queries : Tensor, shape (B, S, width), or None, default None
+            Queries, or None with `pooling`.
+        patterns : Tensor, shape (B, N, width), or None, default None
+            Stored patterns, or None with `memories`.
+        values : Tensor, shape (B, N, ...), or None, default None
+            Input of the values, if it is not the patterns.
+        key_padding_mask : Tensor, shape (B, N), or None, default None
+            True for a pattern that no query may attend to. Floating-point numbers are added to the
+            scores.
+        attn_mask : Tensor, shape (S, N) or (B · heads, S, N), or None, default None
+            True where a query may not attend to a pattern. Floating-point numbers are added to the
+            scores.
+        need_weights : bool, default False
+            Whether to return the attention weights of the read as well.
+        return_states : bool, default False
+            Whether to return the states that read the values as well.
+
+        Returns
+        -------
+        output : Tensor, shape (B, S, width)
+            Retrieved values. It is returned alone if nothing else is asked for, and otherwise as
+            the first entry of a tuple.
+        weights : Tensor, shape (B, heads, S, N + memories)
+            With `need_weights`, the attention weights of the read.
+        states : Solution
+            With `return_states`, the states that read the values, (B, heads, S, head width), as
+            its value.
+
+        Raises
+        ------
+        TypeError
+            If an argument is not a tensor of the layer's dtype, or a mask is of another type.
+        ValueError
+            If a shape does not fit, or queries or patterns are given or missing against the
+            layer's options.
+
+        Notes
+        -----
+        Learned patterns are never masked. A query that may attend to nothing retrieves 0 in a
+        head, eager and compiled, and its weights are 0. Its output is what `to_output` makes of
+        that.
+
+        The residual of the `Solution`, (B, heads, S), is the length of the last step of each state
+        with a tolerance, and of one more step for a fixed number of steps. Its status is CONVERGED
+        where the residual is within the tolerance (1e-3 for a fixed number of steps), and DIVERGED
+        where a state, key or value is not finite or a score may overflow. In the latter case the
+        state and what it reads are NaN. Inside `torch.compile` and the transforms of `torch.func`,
+        values are not checked.
         """
         state, keys, held, mask, batched = self._prepare(
             queries, patterns, values, key_padding_mask, attn_mask
@@ -213,12 +300,37 @@ class HopfieldLayer(nn.Module):
         tolerance: float | None = None,
         beta: float | Sequence[float] | None = None,
     ) -> Self:
-        """A layer with the weights of `module`, and its output for the same masks at one step.
+        """Hopfield layer with the weights of a multi-head attention module of torch.
 
-        The weights are copied, there are no norms; the rest is as in the layer. Raises
-        ValueError for `add_bias_kv` or `add_zero_attn`, which append patterns that this layer does
-        not have.
+        The weights are copied and there are no norms. With one step the layer gives the output of
+        `module` for the same masks.
 
+        Parameters
+        ----------
+        module : torch.nn.MultiheadAttention
+            Module whose weights, dropout and `batch_first` are taken over.
+        steps : int or None, default None
+            Number of steps, as in `HopfieldLayer`.
+        tolerance : float or None, default None
+            Tolerance of the fixed point, as in `HopfieldLayer`.
+        beta : float, sequence of float or None, default None
+            Inverse temperature, as in `HopfieldLayer`.
+
+        Returns
+        -------
+        HopfieldLayer
+            The layer, in the training mode of `module`.
+
+        Raises
+        ------
+        TypeError
+            If an argument is of the wrong type.
+        ValueError
+            If `module` has `add_bias_kv` or `add_zero_attn`, which append patterns that this layer
+            does not have, or a value is not allowed.
+
+        Examples
+        --------
         >>> attention = nn.MultiheadAttention(8, 2, batch_first=True)
         >>> layer, x = HopfieldLayer.from_attention(attention), torch.ones(1, 3, 8)
         >>> torch.allclose(layer(x, patterns=x), attention(x, x, x)[0], atol=1e-6)
@@ -347,15 +459,30 @@ class HopfieldLayer(nn.Module):
 
 
 class AttentionModule(nn.Module):
-    """A `HopfieldLayer` that is called as `torch.nn.MultiheadAttention` is, mask for mask.
+    """Hopfield layer with the call signature of `torch.nn.MultiheadAttention`.
 
-    `encoder_layer.self_attn = AttentionModule(layer)` puts it into torch's transformers, whose
-    layers start as copies (`nn.TransformerEncoder(..., enable_nested_tensor=False)` saves a
-    warning). A query that may look at nothing reads 0 in that head, as from torch's kernel; its
-    weights are 0, where torch says NaN. `from_attention` keeps `batch_first`, which is False in
-    torch's layers unless said and True in a `HopfieldLayer`: with the wrong one, and no mask, a
-    batch is read as a sequence and nothing complains.
+    `encoder_layer.self_attn = AttentionModule(layer)` puts the layer into torch's transformers.
 
+    Parameters
+    ----------
+    layer : HopfieldLayer
+        The layer that is called.
+
+    Raises
+    ------
+    TypeError
+        If `layer` is not a HopfieldLayer.
+
+    Notes
+    -----
+    The layers of torch's transformers start as copies of one. `nn.TransformerEncoder(...,
+    enable_nested_tensor=False)` avoids a warning. A query that may attend to nothing reads 0 in
+    that head, as with torch's kernel. Its weights are 0, where torch returns NaN. `from_attention`
+    keeps `batch_first`, which is False by default in torch's layers and True in a `HopfieldLayer`.
+    With the wrong value, and no mask, a batch is read as a sequence and no error is raised.
+
+    Examples
+    --------
     >>> module, x = AttentionModule(HopfieldLayer(8, heads=2, steps=3)), torch.ones(1, 4, 8)
     >>> output, weights = module(x, x, x)
     >>> output.shape, weights.shape
@@ -380,10 +507,33 @@ class AttentionModule(nn.Module):
         tolerance: float | None = None,
         beta: float | Sequence[float] | None = None,
     ) -> Self:
-        """What takes the place of `module`: its weights, dropout and `batch_first`.
+        """Replacement of a multi-head attention module of torch, with its weights.
 
-        As `HopfieldLayer.from_attention`, whose errors are raised.
+        Parameters
+        ----------
+        module : torch.nn.MultiheadAttention
+            Module whose weights, dropout and `batch_first` are taken over.
+        steps : int or None, default None
+            Number of steps, as in `HopfieldLayer`.
+        tolerance : float or None, default None
+            Tolerance of the fixed point, as in `HopfieldLayer`.
+        beta : float, sequence of float or None, default None
+            Inverse temperature, as in `HopfieldLayer`.
 
+        Returns
+        -------
+        AttentionModule
+            The replacement, to be called as `module` is.
+
+        Raises
+        ------
+        TypeError
+            If an argument is of the wrong type.
+        ValueError
+            If a value is not allowed, or for a module that `HopfieldLayer.from_attention` refuses.
+
+        Examples
+        --------
         >>> block = nn.TransformerEncoderLayer(8, 2, 16)
         >>> block.self_attn = AttentionModule.from_attention(block.self_attn, steps=3)
         >>> block.self_attn.batch_first
@@ -394,11 +544,11 @@ class AttentionModule(nn.Module):
 
     @property
     def batch_first(self) -> bool:
-        """Whether the batch is the first axis, as the layer says."""
+        """Whether the batch is the first axis."""
         return self.layer.batch_first
 
     def reset_parameters(self) -> None:
-        """Those of the layer."""
+        """Redraw the parameters of the layer (see `HopfieldLayer.reset_parameters`)."""
         self.layer.reset_parameters()
 
     def forward(
@@ -412,7 +562,43 @@ class AttentionModule(nn.Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Output and weights (or None), as torch has them; `is_causal` is a hint: give the mask."""
+        """Attention output and weights, with the arguments of `torch.nn.MultiheadAttention`.
+
+        Parameters
+        ----------
+        query : Tensor, shape (B, S, width)
+            Queries.
+        key : Tensor, shape (B, N, width)
+            Stored patterns.
+        value : Tensor, shape (B, N, ...)
+            Input of the values.
+        key_padding_mask : Tensor, shape (B, N), or None, default None
+            True for a pattern that no query may attend to. Floating-point numbers are added to the
+            scores.
+        need_weights : bool, default True
+            Whether to return the attention weights.
+        attn_mask : Tensor, shape (S, N) or (B · heads, S, N), or None, default None
+            True where a query may not attend to a key. Floating-point numbers are added to the
+            scores.
+        average_attn_weights : bool, default True
+            Whether to average the weights over the heads.
+        is_causal : bool, default False
+            Hint that `attn_mask` is causal. The mask must be given all the same.
+
+        Returns
+        -------
+        output : Tensor, shape (B, S, width)
+            Retrieved values.
+        weights : Tensor, shape (B, S, N) or (B, heads, S, N), or None
+            Attention weights of the read.
+
+        Raises
+        ------
+        TypeError
+            If an argument is not a tensor of the layer's dtype.
+        ValueError
+            If a shape does not fit, or `is_causal` is given without a mask.
+        """
         if is_causal and attn_mask is None:
             raise ValueError("attn_mask must be given with is_causal, as torch asks for")
         found = self.layer(

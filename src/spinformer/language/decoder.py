@@ -57,13 +57,43 @@ _BLOCKS = {
 
 @record
 class Decoder:
-    """A causal language model: B blocks, width D, H query heads on K key heads, V words.
+    """Causal language model (decoder-only transformer) of the Llama layout.
 
-    embedding (V, D) is also the read-out: logits are final states times its transpose. A block
-    holds query (D, D), key, value (Kd, D), output (D, D), gate, up (F, D), down (D, F) and the
-    gains of its two norms (D,). base: the slowest of a head's angles turns by 1/base a token,
-    nearly.
+    The model has D features, H query heads of width d that share K groups of keys and values
+    (grouped-query attention), and V words.
 
+    Attributes
+    ----------
+    blocks : sequence of dict of str to Tensor
+        For each block the matrices query (D, D), key and value (K·d, D), output (D, D), gate and
+        up (F, D), down (D, F), and the gains attention_gain and feed_forward_gain of its two norms
+        (D,).
+    embedding : Tensor, shape (V, D)
+        Word embeddings, which are also the read-out: logits are final states times its transpose.
+    final_gain : Tensor, shape (D,)
+        Gain of the last norm.
+    heads : int
+        Number of query heads H.
+    key_heads : int
+        Number of key heads K, which divides H.
+    base : float, default 1e5
+        Base of the rotary position embedding. The slowest angle of a head advances by nearly
+        1/base in each token.
+    epsilon : float, default 1e-5
+        Constant added to the mean square in the norms.
+    tokenizer : object or None, default None
+        Tokenizer with the method `encode`, needed only to read text.
+
+    Raises
+    ------
+    TypeError
+        If a number or a matrix is of the wrong type.
+    ValueError
+        If a shape does not fit, a block lacks a matrix, or the numbers of heads do not divide the
+        width.
+
+    Examples
+    --------
     >>> model = example_decoder()
     >>> len(model.blocks), model.width, model.head_width, tuple(model.embedding.shape)
     (2, 16, 4, (32, 16))
@@ -117,21 +147,35 @@ class Decoder:
 
     @property
     def width(self) -> int:
-        """D, the number of entries of a state."""
+        """Model width D, the number of entries of a state."""
         return self.embedding.shape[1]
 
     @property
     def head_width(self) -> int:
-        """d, the number of entries of a query; attention's temperature is √d."""
+        """Head width d, the number of entries of a query. The temperature of attention is √d."""
         return self.width // self.heads
 
 
 @record
 class BlockTrace:
-    """What a block computed: `inputs` (B, N, D) enter, its heads add `attended`, `outputs` leave.
+    """Intermediate states of one transformer block of a decoder.
 
-    queries (B, H, N, d), keys, values (B, K, M, d), positions turned: query head h reads key head
-    h // (H/K).
+    Positions are applied to queries and keys by rotation. Query head h reads key head h // (H/K).
+
+    Attributes
+    ----------
+    inputs : Tensor, shape (B, N, D)
+        States that enter the block.
+    queries : Tensor, shape (B, H, N, d)
+        Queries, rotated by their positions.
+    keys : Tensor, shape (B, K, M, d)
+        Keys, rotated by their positions.
+    values : Tensor, shape (B, K, M, d)
+        Values.
+    attended : Tensor, shape (B, N, D)
+        Output of the attention heads, which is added to the inputs.
+    outputs : Tensor, shape (B, N, D)
+        States that leave the block.
     """
 
     inputs: Tensor
@@ -143,12 +187,38 @@ class BlockTrace:
 
 
 def load_decoder(path: str | Path | None = None, *, dtype: torch.dtype = torch.float32) -> Decoder:
-    """Read the language model, in float32 or float64; some seconds, 0.6 GB in float32.
+    """Load a pretrained decoder from a GGUF file of the Llama layout.
 
-    Without `path` the installed file must have the SHA-256 `_WEIGHTS_SHA256`; any GGUF file of the
-    Llama layout that is named is read as it is. Raises ModelUnavailable with one sentence that says
-    what is missing.
+    Reading takes some seconds, and 0.6 GB of memory in float32. Without `path` the installed file
+    must have the SHA-256 `_WEIGHTS_SHA256`. A file that is named is read as it is.
 
+    Parameters
+    ----------
+    path : str, Path or None, default None
+        GGUF file. None takes the file of the installed package.
+    dtype : torch.dtype, default torch.float32
+        float32 or float64.
+
+    Returns
+    -------
+    Decoder
+        The model, with its tokenizer.
+
+    Raises
+    ------
+    TypeError
+        If `path` is of the wrong type.
+    ValueError
+        If `dtype` is another.
+    ModelUnavailable
+        If the file is missing or cannot be read. The message says in one sentence what is missing.
+
+    References
+    ----------
+    [benallal2025smollm2]
+
+    Examples
+    --------
     >>> try:
     ...     blocks = len(load_decoder().blocks)
     ... except ModelUnavailable:
@@ -268,21 +338,65 @@ def run_decoder(
     start: int | None = None,
     watch: Callable[[int, BlockTrace], None] | None = None,
 ) -> Tensor:
-    """Final states (B, N, D) of inputs (B, N, D), embedded words or mixtures of them.
+    r"""Forward pass of a decoder, with an optional key-value (KV) cache and sliding window.
 
-    Each token looks at itself and at those before it, with `span` at the span − 1 before it only,
-    in every block. Logits of the token that follows are `states @ model.embedding.T`.
+    Each token attends to itself and to the tokens before it. Logits of the token that follows are
+    `states @ model.embedding.T`. Where a weight is not finite, or a score overflows, states are
+    NaN.
 
-    memory: a list that is empty at first; keys and values of each block are kept there between
-    calls, with `span` the last `span` of them, and the new tokens see those, too. start: the
-    position of inputs[:, 0], 0 unless given; it must be given where the memory holds tokens, which
-    do not say how many came before them. watch: called after each block with its number and its
-    BlockTrace. Where a weight is not finite, or a score overflows, states are NaN.
+    Parameters
+    ----------
+    model : Decoder
+        The language model.
+    inputs : Tensor, shape (B, N, D)
+        Embedded tokens, or mixtures of embeddings.
+    memory : list of pairs of Tensor, or None, default None
+        Key-value cache. Pass a list that is empty at first. The keys and values of each block are
+        kept there between calls, with `span` the last `span` of them, and new tokens attend to
+        them as well. It is changed only by a call that succeeds.
+    span : int or None, default None
+        Length of the sliding window. In every block a token attends to itself and to the span − 1
+        tokens before it.
+    start : int or None, default None
+        Position of the first token of the inputs. None is 0. It must be given where the cache
+        holds tokens, because these do not say how many came before them.
+    watch : callable or None, default None
+        Called after each block with its number and its `BlockTrace`.
 
-    Raises TypeError or ValueError that names the argument, for a memory of another model or batch
-    and a `start` before the end of what it holds, too; the memory is changed only by a call that
-    ends.
+    Returns
+    -------
+    Tensor, shape (B, N, D)
+        Final states, normalized.
 
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong type, or the cache holds anything but pairs of tensors.
+    ValueError
+        If a shape does not fit, a value is not allowed, the cache belongs to another model or
+        batch, or `start` is missing or before the end of what the cache holds.
+
+    Notes
+    -----
+    A block adds the output of its heads and then that of its feed-forward network,
+
+    .. math::
+
+        x \leftarrow x + W_o \sum_j \operatorname{softmax}_j(q \cdot k_j / \sqrt d)\, v_j, \qquad x
+        \leftarrow x + W_{\text{down}} \left(\operatorname{silu}(W_{\text{gate}}\, n) \odot
+        W_{\text{up}}\, n\right),
+
+    where n is the state divided by its root mean square (RMSNorm). Queries and keys carry rotary
+    position embeddings (RoPE).
+
+    References
+    ----------
+    [vaswani2017attention, Eq. (1)]
+
+    [su2021roformer]
+
+    Examples
+    --------
     >>> model = example_decoder()
     >>> whole = run_decoder(model, model.embedding[None, :5])
     >>> kept = []
@@ -377,8 +491,33 @@ def _check_memory(model: Decoder, memory: Any, inputs: Tensor) -> int:
 
 
 def block_queries(model: Decoder, number: int, states: Tensor, *, start: int = 0) -> Tensor:
-    """What states (B, N, D) ask in a block: queries (B, H, N, d), positions turned.
+    """Queries of states in one block of a decoder, with rotary position embeddings.
 
+    Parameters
+    ----------
+    model : Decoder
+        The language model.
+    number : int
+        Number of the block, counted from 0.
+    states : Tensor, shape (B, N, D)
+        States that enter the block.
+    start : int, default 0
+        Position of the first state.
+
+    Returns
+    -------
+    Tensor, shape (B, H, N, d)
+        The queries.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong type.
+    ValueError
+        If there is no such block, or a shape or value is not allowed.
+
+    Examples
+    --------
     >>> model, seen = example_decoder(), []
     >>> _ = run_decoder(model, model.embedding[None, :5], watch=lambda *block: seen.append(block))
     >>> number, block = seen[1]
@@ -393,7 +532,27 @@ def block_queries(model: Decoder, number: int, states: Tensor, *, start: int = 0
 
 
 def token_numbers(model: Decoder, text: str) -> Tensor:
-    """Token numbers of a text, (N,), as the model's own tokenizer cuts it, nothing added."""
+    """Tokenize a text: the token numbers of the model's own tokenizer.
+
+    Parameters
+    ----------
+    model : Decoder
+        A language model with a tokenizer.
+    text : str
+        The text. No special tokens are added.
+
+    Returns
+    -------
+    Tensor of int, shape (N,)
+        The token numbers.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong type.
+    ValueError
+        If the model has no tokenizer.
+    """
     check_instance("model", model, Decoder)
     check_instance("text", text, str)
     if model.tokenizer is None:
@@ -402,8 +561,26 @@ def token_numbers(model: Decoder, text: str) -> Tensor:
 
 
 def example_decoder(*, blocks: int = 2, vocabulary: int = 32, seed: int = 0) -> Decoder:
-    """A decoder of random weights in float64, width 16, four heads on two key heads, to try things.
+    """Small decoder of random weights, for trying things out.
 
+    It has width 16 and four query heads on two key heads, in float64.
+
+    Parameters
+    ----------
+    blocks : int, default 2
+        Number of blocks.
+    vocabulary : int, default 32
+        Number of words.
+    seed : int, default 0
+        Seed of the random weights.
+
+    Returns
+    -------
+    Decoder
+        The model, without a tokenizer.
+
+    Examples
+    --------
     >>> example_decoder(blocks=3).heads
     4
     """

@@ -26,11 +26,38 @@ _PARTS = ("weight", "bias")
 
 @record
 class Architecture:
-    """Sizes of a BERT encoder; the defaults are those of MiniLM [wang2020minilm].
+    """Sizes of a BERT encoder, by default those of MiniLM.
 
-    Width D is a multiple of the heads H; inner: units of the feed-forward network, positions:
-    longest sequence.
+    Attributes
+    ----------
+    layers : int, default 6
+        Number of layers.
+    heads : int, default 12
+        Number of heads H in each layer, which divides the width.
+    width : int, default 384
+        Model width D.
+    inner : int, default 1536
+        Number of units of the feed-forward network.
+    vocabulary : int, default 30522
+        Number of tokens in the vocabulary.
+    positions : int, default 512
+        Length of the longest sequence, in tokens.
+    layer_norm_eps : float, default 1e-12
+        Constant added to the variance in LayerNorm.
 
+    Raises
+    ------
+    TypeError
+        If a size is not an integer.
+    ValueError
+        If a size is not positive, or `heads` does not divide `width`.
+
+    References
+    ----------
+    [wang2020minilm]
+
+    Examples
+    --------
     >>> Architecture().head_width, Architecture(heads=6).head_width
     (32, 64)
     """
@@ -54,11 +81,17 @@ class Architecture:
 
     @property
     def head_width(self) -> int:
-        """Dimension d of one head's queries, keys and values."""
+        """Head width d, the dimension of queries, keys and values."""
         return self.width // self.heads
 
     def weight_shapes(self) -> dict[str, tuple[int, ...]]:
-        """The weights that a model of these sizes needs, by name, and their shapes."""
+        """Names and shapes of the weights of a model of these sizes.
+
+        Returns
+        -------
+        dict of str to tuple of int
+            The shape of each weight, by its name in the checkpoint.
+        """
         width, inner = self.width, self.inner
         heads = ("self.query", "self.key", "self.value", "output.dense")
         matrices = {f"attention.{name}": (width, width) for name in heads}
@@ -80,10 +113,17 @@ class Architecture:
 
 @record
 class LanguageModel:
-    """Weights by name (as in the checkpoint), their sizes, and the tokenizer.
+    """Pretrained or random encoder: weights, sizes and tokenizer.
 
-    weights: floating-point tensors of one dtype. tokenizer: an object with `encode`, `decode` and
-    `token_to_id`, as in the package tokenizers; only reading text needs it.
+    Attributes
+    ----------
+    weights : mapping of str to Tensor
+        Floating-point weights of one dtype, by their names in the checkpoint.
+    architecture : Architecture
+        The sizes.
+    tokenizer : object or None
+        Tokenizer with `encode`, `decode` and `token_to_id`, as in the package tokenizers. Only
+        reading text needs it.
     """
 
     weights: Mapping[str, torch.Tensor] = dataclasses.field(repr=False)
@@ -93,13 +133,32 @@ class LanguageModel:
 
 @record
 class LayerTrace:
-    """What layer number `layer` computed for a batch of sequences.
+    """Intermediate states of one layer of an encoder, for a batch of sequences.
 
-    `inputs` (B, N, D) enters; `queries`, `keys`, `values` (B, H, N, d) are its projections;
-    `attended` (B, N, D) is the output of the attention, biases included; `residual` =
-    inputs + attended; `normalized` = LayerNorm(residual); `outputs` leaves the layer after
-    the feed-forward network, its residual and its LayerNorm.
+    Attributes
+    ----------
+    layer : int
+        Number of the layer, counted from 0.
+    inputs : Tensor, shape (B, N, D)
+        States that enter the layer.
+    queries : Tensor, shape (B, H, N, d)
+        Queries of the inputs.
+    keys : Tensor, shape (B, H, N, d)
+        Keys of the inputs.
+    values : Tensor, shape (B, H, N, d)
+        Values of the inputs.
+    attended : Tensor, shape (B, N, D)
+        Output of the attention, biases included.
+    residual : Tensor, shape (B, N, D)
+        Inputs plus `attended`.
+    normalized : Tensor, shape (B, N, D)
+        LayerNorm of `residual`.
+    outputs : Tensor, shape (B, N, D)
+        States that leave the layer, after the feed-forward network, its residual connection and
+        its LayerNorm.
 
+    Examples
+    --------
     >>> from spinformer.language.untrained import example_model
     >>> trace = run_model(example_model(), torch.tensor([[2, 5, 6, 3]]))[1]
     >>> trace.layer, tuple(trace.queries.shape), trace.beta
@@ -123,10 +182,33 @@ class LayerTrace:
 
 
 def project(model: LanguageModel, layer: int, which: str, *, states: torch.Tensor) -> torch.Tensor:
-    """Queries, keys or values of `layer` for states (..., N, D): (..., H, N, d).
+    """Query, key or value projection of one layer of an encoder.
 
-    which: "query", "key" or "value".
+    Parameters
+    ----------
+    model : LanguageModel
+        The encoder.
+    layer : int
+        Number of the layer, counted from 0.
+    which : {"query", "key", "value"}
+        The projection.
+    states : Tensor, shape (..., N, D)
+        States that enter the layer, of the weights' dtype.
 
+    Returns
+    -------
+    Tensor, shape (..., H, N, d)
+        The projected states of every head.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong type.
+    ValueError
+        If there is no such layer or projection, or the shape does not fit.
+
+    Examples
+    --------
     >>> from spinformer.language.untrained import example_model
     >>> states = torch.zeros(3, 8, dtype=torch.float64)
     >>> tuple(project(example_model(), 0, "key", states=states).shape)
@@ -143,10 +225,33 @@ def project(model: LanguageModel, layer: int, which: str, *, states: torch.Tenso
 
 @torch.no_grad()
 def run_model(model: LanguageModel, tokens: torch.Tensor) -> list[LayerTrace]:
-    """All layers on int64 token numbers (B, N); the last trace's `outputs` are the final states.
+    """Forward pass of an encoder, with the intermediate states of every layer.
 
-    What enters is words + positions + segment 0, normalized.
+    Parameters
+    ----------
+    model : LanguageModel
+        The encoder.
+    tokens : Tensor of int64, shape (B, N)
+        Token numbers. Word, position and segment 0 embeddings are added and normalized.
 
+    Returns
+    -------
+    list of LayerTrace
+        One trace for each layer. The `outputs` of the last one are the final states.
+
+    Raises
+    ------
+    TypeError
+        If `tokens` is not an int64 matrix or `model` is not a LanguageModel.
+    ValueError
+        If a sequence is empty or too long, or a token is not in the vocabulary.
+
+    References
+    ----------
+    [devlin2019bert]
+
+    Examples
+    --------
     >>> from spinformer.language.untrained import example_model
     >>> traces = run_model(example_model(), torch.tensor([[2, 5, 6, 3]]))
     >>> [trace.layer for trace in traces], torch.equal(traces[1].inputs, traces[0].outputs)
@@ -204,10 +309,29 @@ def _norm(model: LanguageModel, name: str, states: torch.Tensor) -> torch.Tensor
 
 
 def join_traces(runs: Sequence[Sequence[LayerTrace]]) -> list[LayerTrace]:
-    """Traces of several runs of one model on windows of one length, as those of one batch.
+    """Concatenate the layer traces of several runs along the batch.
 
     Running window by window keeps arrays small.
 
+    Parameters
+    ----------
+    runs : sequence of sequences of LayerTrace
+        Traces of one model on windows of one length, as returned by `run_model`.
+
+    Returns
+    -------
+    list of LayerTrace
+        One trace for each layer, whose batch holds all runs.
+
+    Raises
+    ------
+    TypeError
+        If `runs` holds anything else.
+    ValueError
+        If the runs differ in layers or in the length of their windows.
+
+    Examples
+    --------
     >>> from spinformer.language.untrained import example_model
     >>> runs = [run_model(example_model(), torch.tensor([[2, n, 6, 3]])) for n in (5, 7, 8)]
     >>> [tuple(trace.inputs.shape) for trace in join_traces(runs)]

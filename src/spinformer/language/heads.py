@@ -49,8 +49,12 @@ _FORBIDDEN = -100.0
 
 
 class HeadRow(dict[str, float]):
-    """A row of a `HeadReport`, by column; printed as one line of rounded numbers.
+    """Row of the table of a `HeadReport`, a dictionary by column.
 
+    It prints as one line of rounded numbers.
+
+    Examples
+    --------
     >>> print(HeadRow(head=3, energy=-1.23456, whole=0.5, whole_error=0.012, whole_z=2.04))
     head 3: energy -1.235, whole +0.5 ± 0.012 (z +2.0)
     """
@@ -71,13 +75,33 @@ class HeadRow(dict[str, float]):
 
 @record
 class HeadReport:
-    """What each head of a layer does to its own overlap energy U_h; means over tokens.
+    """Change of the overlap energy of each attention head of a layer by its own output.
 
-    (B, H), one number a sequence: `energy`, U before the step; `change` by the `whole` step of the
-    head, by its `common` and by its `specific` part alone; `fell`, the share of tokens whose U the
-    whole step lowers; `cosine` of step and descent −∇U_h over the tokens of a sequence, and
-    `centered_cosine` of both without their means over tokens. (draws, H), of turned heads:
-    `null_whole`, `null_specific`, `null_centered_cosine`, means over sequences.
+    All numbers are means over tokens. B is the number of sequences and H the number of heads. The
+    null distribution rotates the output of the heads at random.
+
+    Attributes
+    ----------
+    energy : ndarray, shape (B, H)
+        Overlap energy U_h before the step.
+    whole : ndarray, shape (B, H)
+        Change of U_h by the whole output of the head.
+    common : ndarray, shape (B, H)
+        Change of U_h by the part of the output that is common to all tokens.
+    specific : ndarray, shape (B, H)
+        Change of U_h by the rest, which is specific to a token.
+    fell : ndarray, shape (B, H)
+        Fraction of the tokens whose U_h the whole output lowers.
+    cosine : ndarray, shape (B, H)
+        Cosine between the output and the descent direction −∇U_h over the tokens of a sequence.
+    centered_cosine : ndarray, shape (B, H)
+        The same, with both centred over tokens.
+    null_whole : ndarray, shape (draws, H)
+        `whole` of rotated outputs, averaged over sequences.
+    null_specific : ndarray, shape (draws, H)
+        `specific` of rotated outputs, averaged over sequences.
+    null_centered_cosine : ndarray, shape (draws, H)
+        `centered_cosine` of rotated outputs, averaged over sequences.
     """
 
     energy: np.ndarray
@@ -92,9 +116,18 @@ class HeadReport:
     null_centered_cosine: np.ndarray
 
     def z(self, name: str) -> np.ndarray:
-        """(H,): how far "whole", "specific" or "centered_cosine" is from its null, in its spreads.
+        """Z-scores of a quantity relative to its null distribution.
 
-        NaN with fewer than two draws, or where all draws and the head are equal.
+        Parameters
+        ----------
+        name : {"whole", "specific", "centered_cosine"}
+            The quantity.
+
+        Returns
+        -------
+        ndarray, shape (H,)
+            Distance of each head from the mean of its null, in standard deviations of the null.
+            NaN with fewer than two draws, or where all draws and the head are equal.
         """
         null = getattr(self, f"null_{name}")
         if len(null) < 2:
@@ -104,16 +137,31 @@ class HeadReport:
         return found
 
     def half(self, name: str) -> np.ndarray:
-        """(H,): half of Student's 95 % interval of a mean over sequences; NaN for a single one."""
+        """Half width of Student's 95 % confidence interval of a mean over sequences.
+
+        Parameters
+        ----------
+        name : str
+            The quantity, an attribute of shape (B, H).
+
+        Returns
+        -------
+        ndarray, shape (H,)
+            The half width for each head. NaN for a single sequence.
+        """
         values = getattr(self, name)
         if len(values) < 2:
             return np.full(values.shape[1], np.nan)
         return np.array([0.5 * np.subtract(*mean_interval(column)[::-1]) for column in values.T])
 
     def table(self) -> list[HeadRow]:
-        """One row a head: means over sequences, `_error` their `half`, `_z` their distance `z`.
+        """Table of the report, one row for each head.
 
-        Rows are dictionaries of unrounded numbers that print as one line each.
+        Returns
+        -------
+        list of HeadRow
+            Means over sequences. A column with `_error` holds their `half`, and one with `_z`
+            their `z`. The numbers are not rounded.
         """
         columns = {"head": np.arange(self.energy.shape[1])}
         for name in ("energy", "whole", "common", "specific", "fell", "cosine", "centered_cosine"):
@@ -145,24 +193,69 @@ def head_report(
     draws: int = 20,
     seed: Seed = 0,
 ) -> HeadReport:
-    """Energies, steps and alignments of all heads of one layer, with their nulls.
+    """Energies, changes and alignments of all attention heads of a layer, with null distributions.
 
-    queries (B, H, S, d), keys (B, G, N, d), values (B, G, N, d_v): as they meet, rotations of
-    positions applied; head h reads group h // (H/G). states (B, S, D): what the heads' outputs are
-    added to. read: the map from such states to queries, everything between: normalization, query
-    matrix, bias, rotation; it must return `queries` at `states`. output (D, H·d_v): the weight of
-    the output map. outputs (B, S, D): what the attention returned; if given, a mask, β or order
-    of heads that does not explain it is refused.
-    mask: broadcastable to (B, H, S, N), True where a query may look, or numbers added to the
-    scores, as in `scaled_dot_product_attention`. beta: 1/√d unless given. A query that sees fewer
-    than two keys (the first of a causal model; a row without any) has no U and is left out.
-    padding: (B, N) booleans, True where a token is padding, for queries and keys of the same
-    tokens: such a key is seen by nobody and such a query is not counted, whatever stands there. A
-    mask alone, which hides such keys, still counts their queries (RuntimeWarning).
-    draws: of the null. The time is that of H(3 + 2·draws) calls of `read`.
-    Raises TypeError or ValueError that names the argument where shapes or types do not fit, `read`
-    gives other queries, no gradient or what is not finite, or a number overflows.
+    B is the number of sequences, S of queries, N of keys, H of heads of width d, G of groups of
+    heads that share keys and values (grouped-query attention; G = H if there is no sharing), and D
+    the model width.
 
+    Parameters
+    ----------
+    queries : Tensor, shape (B, H, S, d)
+        Queries as they meet the keys, with position rotations applied, in float32 or float64.
+    keys : Tensor, shape (B, G, N, d)
+        Keys. Head h reads group h // (H/G).
+    values : Tensor, shape (B, G, N, d_v)
+        Values.
+    states : Tensor, shape (B, S, D)
+        States to which the outputs of the heads are added.
+    read : callable
+        Map from such states to queries, with everything in between (normalization, query matrix,
+        bias, rotation). It must return `queries` at `states`.
+    output : Tensor, shape (D, H·d_v)
+        Weight of the output projection.
+    outputs : Tensor, shape (B, S, D), or None, default None
+        Output of the attention. If it is given, a mask, β or order of heads that does not explain
+        it is refused.
+    mask : Tensor, broadcastable to (B, H, S, N), or None, default None
+        True where a query may attend, or numbers added to the scores, as in
+        `scaled_dot_product_attention`.
+    padding : Tensor of bool, shape (B, N), or None, default None
+        True where a token is padding, for queries and keys of the same tokens. No query attends to
+        such a key, and such a query is not counted.
+    beta : float or None, default None
+        Inverse temperature, positive. None is 1/√d.
+    draws : int, default 20
+        Number of draws of the null distribution.
+    seed : int or numpy.random.Generator, default 0
+        Source of the random rotations.
+
+    Returns
+    -------
+    HeadReport
+        Energies, changes, alignments and their nulls.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong type, or the dtypes differ.
+    ValueError
+        If a shape does not fit, `read` gives other queries, no gradient or what is not finite,
+        `outputs` is not explained, or a number overflows.
+
+    Warns
+    -----
+    RuntimeWarning
+        If the mask alone hides padding, so that the queries of the padding are counted.
+
+    Notes
+    -----
+    A query that attends to fewer than two keys (the first of a causal model, or a row without any)
+    has no overlap energy and is left out. The time is that of H(3 + 2·draws) calls of `read`. For
+    the energy see `overlap_energy`.
+
+    Examples
+    --------
     >>> layer, x = torch.nn.MultiheadAttention(8, 2, batch_first=True), torch.randn(3, 6, 8)
     >>> q, k, v = functional.linear(x, layer.in_proj_weight).unflatten(-1, (3, 2, 4)).unbind(-3)
     >>> read = lambda x: (x @ layer.in_proj_weight[:8].T).unflatten(-1, (2, 4)).transpose(1, 2)
@@ -292,12 +385,52 @@ def head_report(
 def overlap_energy(
     queries: Tensor, *, keys: Tensor, beta: float, mask: Tensor | None = None
 ) -> Tensor:
-    """U of queries (..., S, d) among keys (..., N, d), shape (..., S), differentiable in both.
+    r"""Overlap energy of attention queries, the energy up to the origin of the keys.
 
-    Without a mask U = −β⁻¹ [lse(β (k − k̄)·q) − log N], k̄ the mean key. mask: broadcastable to
-    (..., S, N), as in `head_report`; a query that sees no key has U = 0. ValueError where it
-    overflows.
+    It is differentiable in queries and keys.
 
+    Parameters
+    ----------
+    queries : Tensor, shape (..., S, d)
+        Queries, one a row.
+    keys : Tensor, shape (..., N, d)
+        Keys, one a row.
+    beta : float
+        Inverse temperature, positive.
+    mask : Tensor, broadcastable to (..., S, N), or None, default None
+        True where a query may attend, or numbers added to the scores.
+
+    Returns
+    -------
+    Tensor, shape (..., S)
+        The energy of each query, which is never positive. It is 0 for a query that attends to no
+        key.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong type, or the dtypes differ.
+    ValueError
+        If a shape does not fit, a value is not allowed, or the energy overflows.
+
+    Notes
+    -----
+    With the scores s_j = β q·k_j and the attention p⁰ that the mask alone would give,
+
+    .. math::
+
+        U = -\beta^{-1} \left[\log \sum_j p^0_j\, e^{s_j} - \sum_j p^0_j\, s_j\right] =
+        -\beta^{-1}\, \mathrm{KL}(p^0 \,\Vert\, \text{attention}).
+
+    Without a mask it is −β⁻¹ [log Σ_j exp(β (k_j − k̄)·q) − log N], with the mean key k̄.
+
+    References
+    ----------
+    [bal2020energy, Eq. (7)], of which it is the part that does not depend on the origin of the
+    keys.
+
+    Examples
+    --------
     >>> keys = torch.tensor([[1.0, 0.0], [-1.0, 0.0]])
     >>> [f"{float(-u):.4f}" for u in overlap_energy(torch.eye(2), keys=keys, beta=1.0)]
     ['0.4338', '0.0000']
@@ -405,10 +538,34 @@ def _warn_of_padding(prior: Tensor, tokens: Tensor) -> None:
 
 
 def random_rotations(like: Tensor, *, seed: Seed) -> Tensor:
-    """One orthogonal matrix a head, uniform (Haar), for what has shape (B, H, N, d): (H, d, d).
+    """Random orthogonal matrices, uniform in the Haar measure, one for each head.
 
-    The Q of a QR decomposition, the signs of R's diagonal taken out: else its mean is not zero.
+    Parameters
+    ----------
+    like : Tensor, shape (B, H, N, d)
+        Tensor that gives number of heads, width, dtype and device.
+    seed : int or numpy.random.Generator
+        Source of the random numbers.
 
+    Returns
+    -------
+    Tensor, shape (H, d, d)
+        The orthogonal matrices.
+
+    Raises
+    ------
+    TypeError
+        If `like` is not a floating-point tensor, or the seed is of the wrong type.
+    ValueError
+        If `like` has not four axes.
+
+    Notes
+    -----
+    Each matrix is the Q of a QR decomposition of a Gaussian matrix. The signs of the diagonal of R
+    are taken out, because otherwise the mean of Q would not be zero.
+
+    Examples
+    --------
     >>> turns = random_rotations(torch.zeros(1, 2, 3, 4), seed=0)
     >>> torch.allclose(turns @ turns.mT, torch.eye(4).expand(2, 4, 4), atol=1e-5)
     True

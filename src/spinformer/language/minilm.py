@@ -32,7 +32,10 @@ _SIZES = {
 
 
 class ModelUnavailable(RuntimeError):
-    """The model's files are missing or are not the expected ones; the message says what to do."""
+    """Failure to find or read a pretrained model.
+
+    The message says what is missing and how to get it.
+    """
 
     def _render_traceback_(self) -> list[str]:
         # IPython shows these lines in place of a traceback: a reader without the model sees
@@ -41,9 +44,32 @@ class ModelUnavailable(RuntimeError):
 
 
 def find_place(path: Any, package: str, inside: str, other: str, digest: str) -> Path:
-    """The file of a model's weights: `path`, or `inside` of the installed package (not imported).
+    """Locate the file of a model's weights and verify its checksum.
 
-    Raises ModelUnavailable where there is none, or the installed one has not SHA-256 `digest`.
+    Parameters
+    ----------
+    path : str, Path or None
+        A path of the caller's own, which is returned unchecked.
+    package : str
+        Installed package that holds the weights. It is not imported.
+    inside : str
+        Path of the weights inside the package.
+    other : str
+        What else could be named, for the error.
+    digest : str
+        SHA-256 of the weights.
+
+    Returns
+    -------
+    Path
+        The file, or the path of the caller's own.
+
+    Raises
+    ------
+    TypeError
+        If `path` is of the wrong type.
+    ModelUnavailable
+        If the package is not installed, or its weights have another SHA-256.
     """
     if path is not None and not isinstance(path, str | Path):
         raise TypeError(f"path must be a str, a Path or None, got {path!r}")
@@ -69,12 +95,40 @@ def find_place(path: Any, package: str, inside: str, other: str, digest: str) ->
 def load_model(
     path: str | Path | None = None, *, dtype: torch.dtype = torch.float64
 ) -> LanguageModel:
-    """Read the language model; float64 by default, so that printed figures reproduce.
+    """Load the pretrained encoder MiniLM, or any BERT encoder.
 
-    Without `path` the weights must have the SHA-256 `_WEIGHTS_SHA256`. A `path` of the caller's own
-    (a folder with config.json, tokenizer.json and model.safetensors of any BERT encoder) is read as
-    it is. Raises ModelUnavailable with one sentence that says how to get what is missing.
+    Without `path` the weights must have the SHA-256 `_WEIGHTS_SHA256`. A folder of the caller's
+    own is read as it is.
 
+    Parameters
+    ----------
+    path : str, Path or None, default None
+        Folder with config.json, tokenizer.json and model.safetensors. None takes the installed
+        package.
+    dtype : torch.dtype, default torch.float64
+        float32 or float64. In float64 printed figures reproduce.
+
+    Returns
+    -------
+    LanguageModel
+        Weights, sizes and tokenizer.
+
+    Raises
+    ------
+    TypeError
+        If `path` is of the wrong type.
+    ValueError
+        If `dtype` is another.
+    ModelUnavailable
+        If a file is missing, cannot be read, or does not fit the others. The message says in one
+        sentence how to get what is missing.
+
+    References
+    ----------
+    [wang2020minilm]
+
+    Examples
+    --------
     >>> try:
     ...     layers = load_model().architecture.layers
     ... except ModelUnavailable:

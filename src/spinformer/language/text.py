@@ -19,10 +19,27 @@ TEXTS = ("essay", "narrative", "dialogue", "law", "protocol", "list", "verse")
 
 
 def sample_text(path: str | Path | None = None) -> str:
-    """English text to read: the essay that ships with the package, or the file `path`.
+    """Sample text in English: the essay that ships with the package, or a file.
 
-    Raises ValueError if `path` is no file of UTF-8 text.
+    Parameters
+    ----------
+    path : str, Path or None, default None
+        File of UTF-8 text. None takes the essay.
 
+    Returns
+    -------
+    str
+        The text.
+
+    Raises
+    ------
+    TypeError
+        If `path` is of the wrong type.
+    ValueError
+        If `path` names no file of UTF-8 text.
+
+    Examples
+    --------
     >>> sample_text()[:17]
     'A magnet is the s'
     """
@@ -37,10 +54,18 @@ def sample_text(path: str | Path | None = None) -> str:
 
 
 def sample_texts() -> dict[str, str]:
-    """All texts that ship with the package, by the names in TEXTS: kinds of English, not samples.
+    """Sample texts of all kinds that ship with the package.
 
-    Each fills one window of 512 tokens, or four of 128 (see `text_windows`).
+    Each text fills one window of 512 tokens, or four of 128 (see `text_windows`). They are
+    examples of kinds of English, not random samples.
 
+    Returns
+    -------
+    dict of str to str
+        The texts, by the names in `TEXTS`.
+
+    Examples
+    --------
     >>> list(sample_texts())[1:3], sample_texts()["narrative"][:15]
     (['narrative', 'dialogue'], 'Call me Ishmael')
     """
@@ -49,10 +74,34 @@ def sample_texts() -> dict[str, str]:
 
 
 def text_windows(model: LanguageModel, text: str, length: int) -> torch.Tensor:
-    """Token numbers of consecutive stretches of `text`, each [CLS] … [SEP]: (windows, length).
+    """Tokenize a text and cut it into consecutive windows of equal length.
 
-    A last stretch that does not fill a window is dropped.
+    Each window begins with [CLS] and ends with [SEP]. A last window that is not full is dropped.
 
+    Parameters
+    ----------
+    model : LanguageModel
+        An encoder with a tokenizer.
+    text : str
+        The text.
+    length : int
+        Length of a window in tokens, from 3 to the number of positions of the model.
+
+    Returns
+    -------
+    Tensor of int, shape (windows, length)
+        Token numbers.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong type.
+    ValueError
+        If the length is out of range, the text does not fill one window, or the model lacks a
+        tokenizer with [CLS] and [SEP].
+
+    Examples
+    --------
     >>> from spinformer.language.untrained import example_model
     >>> text_windows(example_model(), "a b c d e", 4)
     tensor([[2, 5, 6, 3],

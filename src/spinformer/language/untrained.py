@@ -13,12 +13,37 @@ _SMALL = Architecture(layers=2, heads=2, width=8, inner=12, vocabulary=20, posit
 
 
 def random_weights(model: LanguageModel, kind: str, *, seed: Seed) -> LanguageModel:
-    """A control with the same architecture and no learning in its connections.
+    """Untrained control of an encoder: its initialization, or its weights shuffled.
 
-    kind = "initial": what training starts from: matrices N(0, 0.02²), biases 0, LayerNorm
-    gains 1 (the initialization of [devlin2019bert]). kind = "shuffled": the trained numbers,
-    permuted inside each tensor: same spread, no structure.
+    Parameters
+    ----------
+    model : LanguageModel
+        The encoder whose architecture is kept.
+    kind : {"initial", "shuffled"}
+        "initial" is what training starts from: matrices N(0, 0.02²), biases 0 and LayerNorm gains
+        1. "shuffled" permutes the trained numbers inside each tensor, which keeps their
+        distribution and removes their structure.
+    seed : int or numpy.random.Generator
+        Source of the random numbers.
 
+    Returns
+    -------
+    LanguageModel
+        The control, with the same tokenizer.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong type.
+    ValueError
+        If `kind` is another.
+
+    References
+    ----------
+    [devlin2019bert], for the initialization.
+
+    Examples
+    --------
     >>> control = random_weights(example_model(), "initial", seed=0)
     >>> control.weights["embeddings.LayerNorm.weight"][:3]
     tensor([1., 1., 1.], dtype=torch.float64)
@@ -42,10 +67,29 @@ def random_weights(model: LanguageModel, kind: str, *, seed: Seed) -> LanguageMo
 
 
 def example_model(architecture: Architecture = _SMALL, *, seed: TorchSeed = 0) -> LanguageModel:
-    """An encoder of random weights, biases and gains, all of order one, that reads letters.
+    """Small encoder of random weights, biases and gains of order one, which reads letters.
 
-    Its vocabulary is five special tokens and the letters from a on, as words of their own.
+    Its vocabulary consists of five special tokens and the letters from a on, each as a word.
 
+    Parameters
+    ----------
+    architecture : Architecture, default two layers of width 8
+        Sizes of the encoder.
+    seed : int or torch.Generator, default 0
+        Source of the random weights.
+
+    Returns
+    -------
+    LanguageModel
+        The encoder, with its tokenizer.
+
+    Raises
+    ------
+    TypeError
+        If `architecture` is not an Architecture, or the seed is of the wrong type.
+
+    Examples
+    --------
     >>> model = example_model()
     >>> model.tokenizer.encode("a b a", add_special_tokens=False).ids
     [5, 6, 5]

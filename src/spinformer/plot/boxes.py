@@ -16,12 +16,25 @@ def draw_boxes(
     bent: Sequence[str] = (),
     colors: Mapping[str, str] | None = None,
 ) -> None:
-    """Draw boxes {name: (x, y, text)} with x and y in [0, 1], and `arrows`.
+    """Draw a block diagram: boxes with a few words each, connected by arrows.
 
-    An arrow is "from to", "from to: label" or a chain, "one two three"; `bent` ones run below the
-    row of boxes (feedback). `colors` {name: name in COLORS} gives the frame of a box another color
-    than black. The panel loses its axes.
+    The panel loses its axes.
 
+    Parameters
+    ----------
+    boxes : mapping of str to tuple (x, y, text)
+        The boxes by name, with x and y in [0, 1].
+    axis : matplotlib.axes.Axes
+        Panel that is drawn on.
+    arrows : sequence of str, default ()
+        Each arrow is "from to", "from to: label", or a chain such as "one two three".
+    bent : sequence of str, default ()
+        Arrows of the same form that run below the row of boxes, for feedback.
+    colors : mapping of str to str, or None, default None
+        Name in `COLORS` of the frame of a box, which is black otherwise.
+
+    Examples
+    --------
     >>> import matplotlib.pyplot as plt
     >>> axis = plt.figure().subplots()
     >>> draw_boxes({"a": (0, 0, "in"), "b": (1, 0, "out")}, axis=axis, arrows=["a b"])

@@ -16,10 +16,27 @@ _PARTS = {"whole": "black", "common": "sky", "specific": "orange"}
 
 
 def show_heads(reports: HeadReport | Sequence[HeadReport]) -> Figure:
-    """One report: the parts of each head's step and its alignment, gray what turned heads do.
+    """Plot how attention heads change their own overlap energy.
 
-    Several, one a layer: maps (layer, head) of the change of U by the whole step and by its
-    specific part, both in spreads of the null, so that heads of any model compare.
+    One report is drawn as points for each head: the parts of its change and its alignment, with
+    the null distribution in gray. Several reports, one for each layer, are drawn as two maps
+    (layer, head) of the change by the whole output and by its specific part. Both are in standard
+    deviations of the null, so that heads of any model can be compared.
+
+    Parameters
+    ----------
+    reports : HeadReport or sequence of HeadReport
+        Report of one layer, or reports of several layers.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
+
+    Raises
+    ------
+    TypeError
+        If `reports` holds anything else.
     """
     if isinstance(reports, HeadReport):
         return _layer(reports)
@@ -57,8 +74,23 @@ def _layer(report: HeadReport) -> Figure:
 
 
 def head_map(axis: Axes, values: np.ndarray, *, label: str, limit: float, digits: int = 2) -> None:
-    """Signed numbers of every head (L, H) as a map with the numbers written in.
+    """Draw a heat map of a signed quantity of every head, with the numbers written in.
 
+    Parameters
+    ----------
+    axis : matplotlib.axes.Axes
+        Panel that is drawn on.
+    values : ndarray, shape (L, H)
+        The quantity, by layer and head.
+    label : str
+        Label of the color bar.
+    limit : float
+        Absolute value at which the colors saturate.
+    digits : int, default 2
+        Number of decimal places of the numbers.
+
+    Examples
+    --------
     >>> head_map(plt.gca(), np.eye(2) - 0.5, label="cosine", limit=1.0)
     >>> plt.close()
     """

@@ -26,7 +26,10 @@ DIVERGING = "PuOr"
 
 
 def use_style() -> None:
-    """Set the book's matplotlib defaults (size in inches, palette); a notebook shows SVG."""
+    """Set the book's defaults of matplotlib: sizes in inches and a color-blind-safe palette.
+
+    In a notebook figures are shown as SVG.
+    """
     plt.rcParams.update(
         {
             "figure.figsize": (6.4, 3.8),
@@ -59,6 +62,12 @@ def use_style() -> None:
 
 
 def label_panels(axes: list[Axes]) -> None:
-    """Write a, b, c, … above the upper-left corner of each panel."""
+    """Write the letters a, b, c, … above the upper left corner of each panel.
+
+    Parameters
+    ----------
+    axes : list of matplotlib.axes.Axes
+        The panels in order.
+    """
     for letter, axis in zip("abcdefghijklmnopqrstuvwxyz", axes, strict=False):
         axis.set_title(letter, loc="left", fontweight="bold")

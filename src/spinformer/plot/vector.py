@@ -52,8 +52,20 @@ _GLYPH = re.compile(
 
 
 def figure_svg(figure: Figure) -> str:
-    """Return a figure as the text of an SVG file, white behind it.
+    """Vector graphic (SVG) of a figure, on a white background.
 
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+        The figure.
+
+    Returns
+    -------
+    str
+        Text of the SVG file.
+
+    Examples
+    --------
     >>> figure = Figure(figsize=(1, 1))
     >>> line = figure.add_subplot().plot([0, 1], [0, 1])
     >>> figure_svg(figure)[:4]

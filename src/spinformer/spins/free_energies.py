@@ -1,4 +1,4 @@
-"""Every free energy of one system of Ising spins (`ising`): exact, approximate, sampled."""
+"""Comparison of free energies of one Ising system: exact, mean-field theories, Monte Carlo."""
 
 from typing import Any
 
@@ -30,14 +30,28 @@ _SUMS = ("exact", "monte carlo")
 
 @record
 class FreeEnergies:
-    """ln Z of one system by n methods; printed, a table.
+    """Estimates of ln Z of one Ising system by n methods; printing it shows a table.
 
-    log_partition, error, stable, converged: (n,) each. error: zero for the exact sum, a standard
-    error for Monte Carlo, NaN for a theory. stable: whether the point of a theory is a maximum of
-    its free energy and no saddle; True for the other two. converged: whether the equations were
-    solved, and of Monte Carlo, whether all neighbours on the ladder of temperatures accepted more
-    than 0.05 of their exchanges; False for a value outside the bounds. bounds: what ln Z lies
-    between, the naive value and `mean_field.log_partition_bound`.
+    Attributes
+    ----------
+    beta : float
+        Inverse temperature.
+    methods : tuple of str
+        Names of the n methods, in the order of the arrays.
+    log_partition : ndarray, shape (n,)
+        Values of ln Z, in nats.
+    error : ndarray, shape (n,)
+        Zero for exact enumeration, a standard error for Monte Carlo, NaN for a mean-field theory.
+    stable : ndarray of bool, shape (n,)
+        Whether the point of a theory is a maximum of its psi rather than a saddle point; True for
+        exact enumeration and Monte Carlo.
+    converged : ndarray of bool, shape (n,)
+        Whether the equations were solved. For Monte Carlo: whether all neighbours on the
+        temperature ladder accepted more than 0.05 of their swaps. False for a value outside of the
+        bounds.
+    bounds : tuple of float
+        Lower and upper bound of ln Z: the naive mean-field value and
+        `mean_field.log_partition_bound`.
     """
 
     beta: float
@@ -50,7 +64,10 @@ class FreeEnergies:
 
     @property
     def off(self) -> np.ndarray:
-        """ln Z (n,) minus that of the exact sum or, for too many spins, of Monte Carlo."""
+        """Error of each ln Z, shape (n,): its difference from the reference method.
+
+        The reference is exact enumeration or, for too many spins, Monte Carlo.
+        """
         reference = "exact" if "exact" in self.methods else "monte carlo"
         return self.log_partition - self.log_partition[self.methods.index(reference)]
 
@@ -91,14 +108,53 @@ def free_energies(
     copies: int = 16,
     seed: Seed = 0,
 ) -> FreeEnergies:
-    """ln Z of one system by every method: exact up to 20 spins, the theories of `mean_field`
-    (naive, tap, plefka3, adaptive, and Bethe's by belief propagation), and Monte Carlo.
+    r"""Compare ln Z of one Ising system by enumeration, mean-field theories and Monte Carlo.
 
-    couplings: (N, N), symmetric, zero on the diagonal. fields: (N,). sweeps, copies, seed: of the
-    ladders of temperatures. A theory begins at independent spins and along plus and minus the
-    leading eigenvector of the couplings, and the best stable point is kept. One that finds no
-    solution, a saddle, or what ln Z cannot be, is flagged.
+    The methods are exact enumeration (up to 20 spins), the theories of `mean_field` (naive, tap,
+    plefka3, adaptive, and the Bethe approximation by belief propagation), and thermodynamic
+    integration over parallel tempering. A theory starts from independent spins and along plus and
+    minus the leading eigenvector of the couplings, and the best stable point is kept. A theory that
+    finds no solution, only a saddle point, or a value outside of the bounds of ln Z is flagged.
 
+    Parameters
+    ----------
+    couplings : ndarray, shape (N, N)
+        Couplings J, symmetric with zero diagonal.
+    fields : ndarray, shape (N,)
+        External fields h.
+    beta : float
+        Inverse temperature β ≥ 0.
+    sweeps : int, default 1000
+        Monte Carlo sweeps kept on each temperature ladder.
+    copies : int, default 16
+        Number of independent replicas of the temperature ladder, at least 2.
+    seed : Seed, default 0
+        Seed or random generator of the Monte Carlo run.
+
+    Returns
+    -------
+    FreeEnergies
+        One value of ln Z for each method, with errors and flags.
+
+    Raises
+    ------
+    ValueError
+        If the system is no Ising model (see `ising.check_ising`), or another argument is out of its
+        range.
+
+    Notes
+    -----
+    Monte Carlo obtains ln Z by thermodynamic integration,
+
+    .. math::
+
+        \ln Z(\beta) = N \ln 2 - \int_0^\beta \langle E \rangle_{\beta'} \, \mathrm{d}\beta',
+
+    with the Clenshaw–Curtis rule. Its error joins the scatter of the replicas with the difference
+    from the rule of every other node.
+
+    Examples
+    --------
     >>> chain = np.array([[0.0, 0.7, 0.0], [0.7, 0.0, 0.4], [0.0, 0.4, 0.0]])
     >>> found = free_energies(chain, np.array([0.3, 0.0, 0.0]), 1.0, sweeps=200)
     >>> found.methods

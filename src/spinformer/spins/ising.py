@@ -1,9 +1,13 @@
-"""Ising spins exactly: ln Z and averages as sums over all states; and couplings.
+"""Exact statistics of Ising spins by enumeration, and random couplings.
 
-E = −Σ_{i<j} J_ij s_i s_j − Σ_i h_i s_i with s_i = ±1, every pair counted once, J (..., N, N)
-symmetric and zero on the diagonal, h (..., N), weights exp(−βE); entropies and ln Z in nats.
-[bal2021transformers, Eq. (binaryrandomising)] sums over ordered pairs, so that a pair couples with
-J_ij + J_ji: `pair_couplings` converts.
+The model is the Ising model with pairwise couplings, E = −Σ_{i<j} J_ij s_i s_j − Σ_i h_i s_i with
+s_i = ±1. Every pair is counted once, J (..., N, N) is symmetric and zero on the diagonal, h has the
+shape (..., N), and states have the Boltzmann weights exp(−βE). Entropies and ln Z are in nats.
+[bal2021transformers, Eq. (binaryrandomising)] sums over ordered pairs instead, so that a pair
+couples with J_ij + J_ji: `pair_couplings` converts from that convention.
+
+`solve_exact` and `ising_log_partition` sum over all states; `sherrington_kirkpatrick` and
+`gaussian_couplings` draw spin-glass couplings.
 """
 
 import math
@@ -38,10 +42,24 @@ _CHUNK = 1 << 21
 
 @record
 class IsingStatistics:
-    """Exact averages of one system or a batch (leading axes `...`).
+    """Exact equilibrium averages of one Ising system or of a batch of them.
 
-    log_partition (...): ln Z. magnetization (..., N): ⟨s_i⟩. correlations (..., N, N):
-    ⟨s_i s_j⟩. energy (...): ⟨E⟩. entropy (...): −Σ p ln p.
+    Leading axes `...` are those of the batch.
+
+    Attributes
+    ----------
+    beta : float
+        Inverse temperature, outside of the energy.
+    log_partition : ndarray, shape (...)
+        Logarithm of the partition function, ln Z, in nats.
+    magnetization : ndarray, shape (..., N)
+        Mean spins ⟨s_i⟩.
+    correlations : ndarray, shape (..., N, N)
+        Second moments ⟨s_i s_j⟩; the means are not subtracted.
+    energy : ndarray, shape (...)
+        Mean energy ⟨E⟩.
+    entropy : ndarray, shape (...)
+        Gibbs entropy −Σ p ln p, in nats.
     """
 
     beta: float
@@ -53,25 +71,61 @@ class IsingStatistics:
 
     @property
     def free_energy(self) -> np.ndarray:
-        """F = −ln Z/β, minus infinity at β = 0, where the entropy rules."""
+        """Helmholtz free energy F = −ln Z/β, shape (...).
+
+        At β = 0, where the entropy dominates, it is minus infinity.
+        """
         with np.errstate(divide="ignore", over="ignore"):
             return -self.log_partition / np.float64(self.beta)
 
     @property
     def susceptibility(self) -> np.ndarray:
-        """d⟨s_i⟩/d(βh_j) = ⟨s_i s_j⟩ − ⟨s_i⟩⟨s_j⟩, shape (..., N, N)."""
+        """Susceptibility d⟨s_i⟩/d(βh_j), the connected correlations, shape (..., N, N).
+
+        By the fluctuation–dissipation theorem it equals ⟨s_i s_j⟩ − ⟨s_i⟩⟨s_j⟩.
+        """
         m = self.magnetization
         return self.correlations - m[..., :, None] * m[..., None, :]
 
 
 def solve_exact(couplings: np.ndarray, *, fields: np.ndarray, beta: float) -> IsingStatistics:
-    """Sum over all states, in log space, of one system or a batch; 1 ≤ N ≤ 20, β ≥ 0.
+    r"""Compute ln Z and all first and second moments by exact enumeration of the states.
 
-    Exponents are sums over a system and carry its rounding: where β(Σ|J| + Σ|h|) exceeds 4.5e11,
-    so that more than 1e-4 of one would be lost, the call is refused.
+    The sum runs over all 2^N states, in log space, so that it does not overflow at large β. All
+    energies come from one matrix product of the tables of states of two halves of the spins.
 
-    All 2^N energies are one matrix product of the state tables of two halves of the spins.
+    Parameters
+    ----------
+    couplings : ndarray, shape (..., N, N)
+        Couplings J, symmetric with zero diagonal, for 1 ≤ N ≤ 20 spins.
+    fields : ndarray, shape (..., N)
+        External fields h; they broadcast against the batch of the couplings.
+    beta : float
+        Inverse temperature β ≥ 0, in units of one over energy.
 
+    Returns
+    -------
+    IsingStatistics
+        The averages of every system of the batch.
+
+    Raises
+    ------
+    ValueError
+        If the couplings are not symmetric with zero diagonal, if there are more than 20 spins, if
+        shapes do not fit, or if β times the summed absolute couplings and fields of a system
+        exceeds 4.5e11. Beyond that an exponent would lose more than 1e-4 to rounding.
+
+    Notes
+    -----
+    With the convention of one term for each pair,
+
+    .. math::
+
+        Z = \sum_{s \in \{-1, 1\}^N}
+            \exp\Big[\beta \sum_{i<j} J_{ij} s_i s_j + \beta \sum_i h_i s_i\Big].
+
+    Examples
+    --------
     >>> pair = solve_exact(np.array([[0.0, 1.0], [1.0, 0.0]]), fields=np.zeros(2), beta=0.5)
     >>> f"{pair.correlations[0, 1]:.6f} {np.tanh(0.5):.6f}"
     '0.462117 0.462117'
@@ -98,13 +152,37 @@ def solve_exact(couplings: np.ndarray, *, fields: np.ndarray, beta: float) -> Is
 def ising_log_partition(
     couplings: torch.Tensor, *, fields: torch.Tensor, beta: float | torch.Tensor
 ) -> torch.Tensor:
-    """Differentiable exact ln Z, shape (...), of the same model in torch.
+    """Compute the exact ln Z of the Ising model in torch, differentiable to any order.
 
-    Same shapes and convention as `solve_exact`, except that a diagonal is allowed and left out.
-    Differentiable any number of times by couplings (each of the two triangles carries half of a
-    pair), fields and beta (a tensor without axes). At most 20 spins, in single or double precision,
-    and as strong as their precision allows: β(Σ|J| + Σ|h|) up to 838 or 4.5e11.
+    Convention and shapes are those of `solve_exact`, except that a diagonal of the couplings is
+    allowed and left out. The first derivatives by the fields are β times the magnetizations.
 
+    Parameters
+    ----------
+    couplings : Tensor, shape (..., N, N)
+        Symmetric couplings J in single or double precision, N ≤ 20. In the derivative each of the
+        two triangles carries half of a pair.
+    fields : Tensor, shape (..., N)
+        External fields h, of the same dtype and device.
+    beta : float or Tensor
+        Inverse temperature β ≥ 0; a tensor has no axes, and the result is differentiable by it.
+
+    Returns
+    -------
+    Tensor, shape (...)
+        Logarithm of the partition function, in nats.
+
+    Raises
+    ------
+    TypeError
+        If a tensor is neither in single nor in double precision, or dtypes differ.
+    ValueError
+        If shapes do not fit, there are more than 20 spins, or β times the summed absolute couplings
+        and fields exceeds 838 in single or 4.5e11 in double precision, where rounding would take
+        more than 1e-4 of an exponent.
+
+    Examples
+    --------
     >>> field = torch.tensor([0.3], requires_grad=True)
     >>> ising_log_partition(torch.zeros(1, 1), fields=field, beta=1.0).backward()
     >>> f"{float(field.grad):.4f} {np.tanh(0.3):.4f}"
@@ -194,11 +272,37 @@ def _few_enough(size: int) -> int:
 def sherrington_kirkpatrick(
     size: int, *, seed: Seed, count: int | None = None, field_std: float = 0.0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Random couplings and fields of the model of [sherrington1975solvable], Gaussian.
+    """Draw the couplings and fields of the Sherrington–Kirkpatrick spin glass.
 
-    J_ij = J_ji of mean 0 and variance 1/N for unordered pairs, zero diagonal, and fields of
-    standard deviation `field_std`. Shapes (N, N) and (N,), or (count, N, N) and (count, N).
+    Parameters
+    ----------
+    size : int
+        Number N of spins, at least 1.
+    seed : Seed
+        Seed or random generator; the same seed gives the same couplings.
+    count : int, optional
+        Number of independent samples (disorder realizations); None draws one without a batch axis.
+    field_std : float, default 0
+        Standard deviation of the Gaussian fields, in units of energy.
 
+    Returns
+    -------
+    couplings : ndarray, shape (N, N) or (count, N, N)
+        Symmetric couplings J_ij = J_ji of mean 0 and variance 1/N, with zero diagonal.
+    fields : ndarray, shape (N,) or (count, N)
+        Gaussian fields of mean 0.
+
+    Raises
+    ------
+    ValueError
+        If `size` or `count` is below 1, or `field_std` is negative.
+
+    References
+    ----------
+    [sherrington1975solvable]
+
+    Examples
+    --------
     >>> couplings, fields = sherrington_kirkpatrick(3, seed=0, count=2, field_std=0.5)
     >>> couplings.shape, fields.shape, bool((couplings == couplings.swapaxes(1, 2)).all())
     ((2, 3, 3), (2, 3), True)
@@ -214,12 +318,50 @@ def sherrington_kirkpatrick(
 def gaussian_couplings(
     size: int, *, seed: Seed, symmetry: float = 0.0, mean: float = 0.0, std: float = 1.0
 ) -> np.ndarray:
-    """Gaussian couplings (N, N) of mean `mean`/N and variance `std`²/N, zero diagonal.
+    r"""Draw Gaussian couplings between a spin glass and an asymmetric network.
 
-    `symmetry` is η = E[J_ij J_ji]/E[J_ij²] of the centred couplings, in [−1, 1]: 1 gives a spin
-    glass, 0 independent J_ij and J_ji, −1 antisymmetric ones. J = mean/N + std (√((1+η)/2) S +
-    √((1−η)/2) A) with S symmetric and A antisymmetric of unit variance [crisanti1988dynamics].
+    The degree of symmetry η interpolates between symmetric couplings (a spin glass, which has an
+    energy), independent J_ij and J_ji (fully asymmetric), and antisymmetric couplings.
 
+    Parameters
+    ----------
+    size : int
+        Number N of spins, at least 1.
+    seed : Seed
+        Seed or random generator.
+    symmetry : float, default 0
+        Degree of symmetry η = E[J_ij J_ji]/E[J_ij²] of the centred couplings, between −1 and 1: 1
+        gives a spin glass, 0 independent J_ij and J_ji, −1 antisymmetric couplings.
+    mean : float, default 0
+        Coupling strength of the mean; every J_ij has the mean `mean`/N.
+    std : float, default 1
+        Coupling strength of the disorder; every J_ij has the variance (`std`)²/N.
+
+    Returns
+    -------
+    ndarray, shape (N, N)
+        Couplings with zero diagonal; row i holds the couplings into spin i.
+
+    Raises
+    ------
+    ValueError
+        If `symmetry` is outside of [−1, 1], `size` is below 1, or `std` is negative.
+
+    Notes
+    -----
+    With S symmetric and A antisymmetric, both with Gaussian entries of unit variance over N,
+
+    .. math::
+
+        J = \frac{\mathrm{mean}}{N}
+            + \mathrm{std} \left(\sqrt{\frac{1+\eta}{2}}\, S + \sqrt{\frac{1-\eta}{2}}\, A\right).
+
+    References
+    ----------
+    [crisanti1988dynamics]
+
+    Examples
+    --------
     >>> couplings = gaussian_couplings(4, symmetry=1.0, seed=0)
     >>> bool((couplings == couplings.T).all()), float(np.trace(couplings))
     (True, 0.0)
@@ -237,11 +379,28 @@ def gaussian_couplings(
 
 
 def pair_couplings(ordered: np.ndarray) -> np.ndarray:
-    """Couplings of unordered pairs, J_ij + J_ji with zero diagonal, from ordered ones (..., N, N).
+    """Convert couplings of ordered pairs to couplings of unordered pairs.
 
-    In a sum over all i, j a pair enters twice; the diagonal adds the constant −Σ_i J_ii to the
-    energy (s_i² = 1), which is dropped here.
+    In a sum over all i and j a pair enters twice, so that it couples with J_ij + J_ji. The diagonal
+    only adds the constant −Σ_i J_ii to the energy, since s_i² = 1, and it is dropped here.
 
+    Parameters
+    ----------
+    ordered : ndarray, shape (..., N, N)
+        Couplings J of the energy −Σ_{i,j} J_ij s_i s_j, any real matrix.
+
+    Returns
+    -------
+    ndarray, shape (..., N, N)
+        The symmetric matrix J + Jᵀ with zero diagonal, for the energy −Σ_{i<j}.
+
+    Raises
+    ------
+    ValueError
+        If the last two axes are not square, or entries are not finite.
+
+    Examples
+    --------
     >>> pair_couplings(np.array([[5.0, 1.0], [2.0, 5.0]]))
     array([[0., 3.],
            [3., 0.]])
@@ -258,11 +417,36 @@ def check_ising(
     limit: float = math.inf,
     single: bool = False,
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return J (..., N, N) and h (..., N), broadcast to one batch, and β.
+    """Check couplings, fields and temperature of the Ising model and broadcast them to one batch.
 
-    ValueError if J is not square, symmetric and zero on the diagonal, if h does not fit, if β is
-    negative or an entry of β J or β h exceeds `limit`, where the energy of a system has more digits
-    than double precision (`check_strength`), and, with `single`, for a batch of systems.
+    Parameters
+    ----------
+    couplings : ndarray, shape (..., N, N)
+        Couplings J, to be symmetric with zero diagonal.
+    fields : ndarray, shape (..., N)
+        External fields h.
+    beta : float
+        Inverse temperature β ≥ 0.
+    limit : float, optional
+        Largest allowed absolute entry of βJ and βh.
+    single : bool, default False
+        Whether only one system is allowed, without batch axes.
+
+    Returns
+    -------
+    couplings : ndarray, shape (..., N, N)
+        The couplings, broadcast to the batch (a read-only view).
+    fields : ndarray, shape (..., N)
+        The fields, broadcast to the batch (a read-only view).
+    beta : float
+        The inverse temperature.
+
+    Raises
+    ------
+    ValueError
+        If J is not square, symmetric and zero on the diagonal, if h does not fit, if β is negative,
+        if an entry of βJ or βh exceeds `limit`, if the energy of a system has more digits than
+        double precision (see `check_strength`), or, with `single`, for a batch of systems.
     """
     matrix = check_array("couplings", couplings, symmetric=True)
     field = check_array("fields", fields, shape=(..., matrix.shape[-1]))
@@ -282,10 +466,29 @@ def check_ising(
 def check_strength(
     beta: float, *, couplings: np.ndarray, fields: np.ndarray, limit: float = math.inf
 ) -> float:
-    """Return β ≥ 0 if energies of `couplings` (..., N, N) in `fields` (..., N) keep their digits.
+    """Check that double precision resolves the energies of a system in units of the temperature.
 
-    ValueError if an entry times β exceeds `limit`, or their absolute sum over a system 4.5e11: an
-    exponent would lose more than 1e-4 to rounding.
+    Parameters
+    ----------
+    beta : float
+        Inverse temperature β ≥ 0.
+    couplings : ndarray, shape (..., N, N)
+        Couplings J.
+    fields : ndarray, shape (..., N)
+        External fields h.
+    limit : float, optional
+        Largest allowed absolute entry of βJ and βh.
+
+    Returns
+    -------
+    float
+        The inverse temperature.
+
+    Raises
+    ------
+    ValueError
+        If an entry times β exceeds `limit`, or if the absolute sum over a system exceeds 4.5e11,
+        where an exponent would lose more than 1e-4 to rounding.
     """
     beta = check_real("beta", beta, low=0.0)
     largest = {}

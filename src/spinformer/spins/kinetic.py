@@ -1,12 +1,13 @@
-"""Driven Ising spins, which have no energy: simulated, and exactly.
+"""The kinetic Ising model: parallel Glauber dynamics, stationary state, entropy production.
 
-All spins are redrawn at once,
+The couplings need not be symmetric, so that in general there is no energy. All spins are redrawn at
+once,
 
     P(s_i(t+1) = ±1 | s(t)) ∝ exp(±β (x_i(t) + Σ_j J_ij s_j(t))),
 
-J (N, N) any matrix: row i holds the couplings into spin i, the diagonal (a memory of itself) is
-allowed, β is written outside. Fields x(t) act on the step from t to t + 1. States are listed in the
-order of `core.states.spin_states`, entropy production is in nats a step.
+with any matrix J (N, N): row i holds the couplings into spin i, a diagonal (self-coupling) is
+allowed, and β is written outside. The fields x(t) act on the step from t to t + 1. States are
+listed in the order of `core.states.spin_states`, and entropy production is in nats per step.
 `ising.gaussian_couplings` draws networks between symmetric and asymmetric.
 """
 
@@ -32,10 +33,45 @@ def kinetic_path(
     seed: Seed,
     fields: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Orbits of R replicas in `fields` (N,), or (steps, N), int8 array (steps + 1, R, N).
+    r"""Simulate trajectories of the kinetic Ising model under parallel Glauber dynamics.
 
-    From `states` (R, N), without fields unless they are given.
+    Parameters
+    ----------
+    couplings : ndarray, shape (N, N)
+        Couplings J; row i holds the couplings into spin i. Any real matrix.
+    beta : float
+        Inverse temperature β ≥ 0.
+    states : ndarray, shape (R, N)
+        Initial states of R replicas, entries −1 and 1.
+    steps : int
+        Number of parallel updates.
+    seed : Seed
+        Seed or random generator.
+    fields : ndarray, shape (N,) or (steps, N), optional
+        External fields x, constant or one row for each step; without them there are none.
 
+    Returns
+    -------
+    ndarray of int8, shape (steps + 1, R, N)
+        The trajectories, initial states first.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, `states` has entries other than −1 and 1, or rounding would take more
+        than 1e-4 of an exponent (see `ising.check_strength`).
+
+    Notes
+    -----
+    Given the state before, spins are independent with
+
+    .. math::
+
+        P(s_i(t+1) = 1 \mid s(t)) = \tfrac12 \Big[1 + \tanh \beta
+            \Big(x_i(t) + \sum_j J_{ij} s_j(t)\Big)\Big].
+
+    Examples
+    --------
     >>> ring = np.roll(np.eye(3), 1, axis=0)
     >>> kinetic_path(ring, beta=99.0, states=np.array([[1, -1, -1]]), steps=2, seed=0)[:, 0]
     array([[ 1, -1, -1],
@@ -60,8 +96,30 @@ def kinetic_path(
 
 
 def log_transitions(couplings: np.ndarray, *, fields: np.ndarray, beta: float) -> np.ndarray:
-    """ln P(s'|s) (2^N, 2^N), rows s', of one system of up to 12 spins in `fields` (N,).
+    """Compute the logarithm of the transition matrix of the kinetic Ising model.
 
+    Parameters
+    ----------
+    couplings : ndarray, shape (N, N)
+        Couplings J of one system of at most 12 spins.
+    fields : ndarray, shape (N,)
+        Constant external fields x.
+    beta : float
+        Inverse temperature β ≥ 0.
+
+    Returns
+    -------
+    ndarray, shape (2^N, 2^N)
+        Values of ln P(s′ given s); rows are the later states s′, columns the earlier states s. The
+        exponentials of each column sum to one.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, or there are more than 12 spins.
+
+    Examples
+    --------
     >>> np.exp(log_transitions(np.zeros((1, 1)), fields=np.zeros(1), beta=1.0))
     array([[0.5, 0.5],
            [0.5, 0.5]])
@@ -81,9 +139,29 @@ def log_transitions(couplings: np.ndarray, *, fields: np.ndarray, beta: float) -
 
 @record
 class StationaryStatistics:
-    """Stationary state under a constant drive: probabilities (2^N,), magnetization (N,),
-    correlations (N, N), delayed (N, N) as ⟨s_i(t+1) s_j(t)⟩, and the entropy production
-    Σ_{s,s'} p(s) W(s'|s) ln [p(s) W(s'|s) / p(s') W(s|s')] ≥ 0.
+    r"""Exact stationary state of a kinetic Ising model under constant fields.
+
+    Attributes
+    ----------
+    probabilities : ndarray, shape (2^N,)
+        Stationary probabilities p(s) of all states.
+    magnetization : ndarray, shape (N,)
+        Mean spins ⟨s_i⟩.
+    correlations : ndarray, shape (N, N)
+        Equal-time moments ⟨s_i s_j⟩; the means are not subtracted.
+    delayed : ndarray, shape (N, N)
+        Time-delayed moments ⟨s_i(t+1) s_j(t)⟩.
+    entropy_production : float
+        Rate of entropy production in nats per step, nonnegative, and zero under detailed balance.
+
+    Notes
+    -----
+    With the transition probabilities W,
+
+    .. math::
+
+        \sigma = \sum_{s, s'} p(s)\, W(s' \mid s)
+            \ln \frac{p(s)\, W(s' \mid s)}{p(s')\, W(s \mid s')} \ge 0.
     """
 
     probabilities: np.ndarray
@@ -96,13 +174,48 @@ class StationaryStatistics:
 def kinetic_stationary(
     couplings: np.ndarray, *, drive: np.ndarray, beta: float
 ) -> StationaryStatistics:
-    """Exact stationary state of one system of up to 12 spins under the constant `drive` (N,).
+    r"""Compute the exact stationary distribution and entropy production of a kinetic Ising model.
 
-    Symmetric couplings give detailed balance [peretto1984collective] and zero entropy
-    production: it is β Σ_ij (J_ij − J_ji) ⟨s_i(t+1) s_j(t)⟩, since everything else in
-    ln W(s'|s)/W(s|s') depends on one time only. ValueError where β is so large
-    that some transition has no probability left and the stationary state is not unique.
+    Symmetric couplings give detailed balance and therefore zero entropy production.
 
+    Parameters
+    ----------
+    couplings : ndarray, shape (N, N)
+        Couplings J of one system of at most 12 spins; row i holds the couplings into spin i.
+    drive : ndarray, shape (N,)
+        Constant external fields x.
+    beta : float
+        Inverse temperature β ≥ 0.
+
+    Returns
+    -------
+    StationaryStatistics
+        Probabilities, moments and the entropy production.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, there are more than 12 spins, or β is so large that some transition
+        has no probability left in double precision and the stationary state is not unique.
+
+    Notes
+    -----
+    Everything in the logarithm of W(s′ given s)/W(s given s′) except for the couplings depends on
+    one time only, so that the entropy production is
+
+    .. math::
+
+        \sigma = \beta \sum_{i,j} (J_{ij} - J_{ji}) \langle s_i(t+1)\, s_j(t) \rangle.
+
+    The stationary distribution is found by the elimination algorithm of Grassmann, Taksar and
+    Heyman (1985), which only adds positive numbers and is accurate for rare states.
+
+    References
+    ----------
+    Detailed balance of symmetric couplings under parallel updates: [peretto1984collective].
+
+    Examples
+    --------
     >>> pair = np.array([[0.0, 0.3], [0.3, 0.0]])
     >>> state = kinetic_stationary(pair, drive=np.zeros(2), beta=1.0)
     >>> f"{abs(state.entropy_production):.6f}"

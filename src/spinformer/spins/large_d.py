@@ -1,12 +1,13 @@
-"""Vector spins of many components: free energy and mean-field equations, driven ones too.
+"""Vector spins with many components: saddle point, mean field with Onsager term, driven dynamics.
 
-N spins of D components, ‖σ_i‖² = D, E = −Σ_{i,j} J_ij σ_i·σ_j − Σ_i H_i·σ_i over ordered pairs, J
-any real matrix, so that a pair couples with J_ij + J_ji and a diagonal entry adds the constant
-−D J_ii; Z = ⟨exp(−βE)⟩ over free spins. Everything here is in units in which nothing grows with D:
-spins u = σ/√D of length one, fields h = H/√D, and E/D with the same J and β. Three theories:
+N spins of D components, ‖σ_i‖² = D, have the energy E = −Σ_{i,j} J_ij σ_i·σ_j − Σ_i H_i·σ_i over
+ordered pairs with any real matrix J, so that a pair couples with J_ij + J_ji and a diagonal entry
+adds the constant −D J_ii. The partition function Z = ⟨exp(−βE)⟩ is an average over free spins.
+Everything here is in units in which nothing grows with D: spins u = σ/√D of length one, fields
+h = H/√D, and E/D with the same J and β. There are three theories:
 
-*Saddle point*, exact for D → ∞. A multiplier t_i for the length of each spin makes the integral
-Gaussian, with V = diag(t) − J, J symmetrised, and S = h hᵀ:
+*Saddle point*, exact for D → ∞. A Lagrange multiplier t_i for the length of each spin makes the
+integral Gaussian, with V = diag(t) − J, J symmetrised, and S = h hᵀ:
 
     φ(t) = β Σ_i t_i − ½ ln det V + (β/4) tr(S V⁻¹),
     ln Z/D = −(N/2)(1 + ln 2β) + φ(t*) − 1/(2D) ln det[φ''(t*)/(2β²)] + O(1/D²),
@@ -22,13 +23,14 @@ order [thouless1977solution; plefka1982convergence]
     m_i = L(θ_i),  θ_i = h_i + Σ_j B_ij m_j [− β m_i Σ_j B_ij² (1−m_j²)],
     L(θ) = 2βθ / (1 + √(1 + 4β²θ²)),
 
-the brackets being order 2, the Onsager term.
+where the terms in brackets belong to order 2; the one in θ_i is the Onsager reaction term.
 
-*Driven* spins, all redrawn at once in h + J u, J any matrix: no energy. Their mean is 2βθ_i/(1 +
-√(1 + 4β²(θ_i² + K_ii))), θ = h + J m and K = J Q Jᵀ with the covariance Q of the time before.
+*Driven* spins, all redrawn at once in the field h + J u with any matrix J, have no energy. Their
+mean is 2βθ_i/(1 + √(1 + 4β²(θ_i² + K_ii))) with θ = h + J m and K = J Q Jᵀ, where Q is the
+covariance at the time before.
 
-Torch tensors, couplings (..., N, N), fields (..., N, D); β is (...) at the saddle and in
-`log_partition`, else (..., 1, 1). Numbers are not checked.
+All arguments are torch tensors, couplings (..., N, N) and fields (..., N, D); β has the shape (...)
+at the saddle point and in `log_partition`, and otherwise (..., 1, 1). Values are not checked.
 """
 
 from typing import Any
@@ -70,13 +72,41 @@ class _InverseLogdet(torch.autograd.Function):
 
 
 def inverse_logdet(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """(V⁻¹, ln det V) of positive-definite, finite (..., N, N); NaN for any other."""
+    """Compute the inverse and the log-determinant of positive definite matrices.
+
+    One Cholesky factorisation serves both results, and the backward pass takes two matrix products.
+
+    Parameters
+    ----------
+    matrix : Tensor, shape (..., N, N)
+        Symmetric matrices V.
+
+    Returns
+    -------
+    inverse : Tensor, shape (..., N, N)
+        Inverse V⁻¹; NaN where V is not positive definite or not finite.
+    logdet : Tensor, shape (...)
+        Logarithm of the determinant, ln det V; NaN in the same places.
+    """
     inverse, logdet = _InverseLogdet.apply(matrix)
     return inverse, logdet
 
 
 def field_source(fields: Tensor) -> Tensor:
-    """What φ needs of the fields h (..., N, D), the smaller of h and S = h hᵀ."""
+    """Reduce the fields to the smaller of h and its Gram matrix S = h hᵀ.
+
+    The action φ depends on the fields through S alone.
+
+    Parameters
+    ----------
+    fields : Tensor, shape (..., N, D)
+        External fields h = H/√D.
+
+    Returns
+    -------
+    Tensor, shape (..., N, D) or (..., N, N)
+        The fields h if D < N, else the Gram matrix S.
+    """
     return fields if fields.shape[-1] < fields.shape[-2] else fields @ fields.mT
 
 
@@ -85,19 +115,92 @@ def _is_square(source: Tensor) -> bool:
 
 
 def spread(inverse: Tensor, source: Tensor) -> Tensor:
-    """P = V⁻¹ S V⁻¹."""
+    """Compute the field part of the correlations, P = V⁻¹ S V⁻¹.
+
+    Parameters
+    ----------
+    inverse : Tensor, shape (..., N, N)
+        Inverse V⁻¹.
+    source : Tensor, shape (..., N, D) or (..., N, N)
+        Fields h or their Gram matrix, as `field_source` gives them.
+
+    Returns
+    -------
+    Tensor, shape (..., N, N)
+        The matrix P, four times ⟨u⟩⟨u⟩ᵀ.
+    """
     half = inverse @ source
     return half @ (inverse if _is_square(source) else half.mT)
 
 
 def exponent(t: Tensor, inverse: Tensor, logdet: Tensor, source: Tensor, beta: Tensor) -> Tensor:
-    """φ (...) of t, and of V⁻¹ and ln det V that belong to it."""
+    r"""Compute the effective action φ(t) of the Lagrange multipliers.
+
+    Parameters
+    ----------
+    t : Tensor, shape (..., N)
+        Lagrange multipliers.
+    inverse : Tensor, shape (..., N, N)
+        Inverse V⁻¹ that belongs to t.
+    logdet : Tensor, shape (...)
+        Logarithm ln det V that belongs to t.
+    source : Tensor, shape (..., N, D) or (..., N, N)
+        Fields h or their Gram matrix, as `field_source` gives them.
+    beta : Tensor, shape (...)
+        Inverse temperature β.
+
+    Returns
+    -------
+    Tensor, shape (...)
+        The action φ(t).
+
+    Notes
+    -----
+    The saddle point is the minimum of
+
+    .. math::
+
+        \varphi(t) = \beta \sum_i t_i - \tfrac12 \ln\det V
+            + \tfrac{\beta}{4} \operatorname{tr}(h h^\top V^{-1}),
+        \qquad V = \operatorname{diag}(t) - J.
+
+    References
+    ----------
+    [bal2021transformers, Eq. (partfun)]
+    """
     other = inverse if _is_square(source) else inverse @ source
     return beta * t.sum(-1) - 0.5 * logdet + beta / 4 * (source * other).sum((-1, -2))
 
 
 def slopes(inverse: Tensor, passed: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
-    """∂φ/∂t (..., N) and φ'' (..., N, N) at V⁻¹ and P."""
+    r"""Compute gradient and Hessian of the effective action φ.
+
+    Parameters
+    ----------
+    inverse : Tensor, shape (..., N, N)
+        Inverse V⁻¹.
+    passed : Tensor, shape (..., N, N)
+        The matrix P = V⁻¹ S V⁻¹, as `spread` gives it.
+    beta : Tensor, shape (...)
+        Inverse temperature β.
+
+    Returns
+    -------
+    gradient : Tensor, shape (..., N)
+        Derivatives ∂φ/∂t_i = β(1 − C_ii).
+    hessian : Tensor, shape (..., N, N)
+        Second derivatives φ''.
+
+    Notes
+    -----
+    With entrywise products,
+
+    .. math::
+
+        \frac{\partial \varphi}{\partial t_i} = \beta \Big(1 - \frac{(V^{-1})_{ii}}{2\beta}
+            - \frac{P_{ii}}{4}\Big), \qquad
+        \varphi'' = \tfrac12 V^{-1} \circ V^{-1} + \tfrac{\beta}{2} V^{-1} \circ P.
+    """
     lengths = inverse.diagonal(dim1=-2, dim2=-1) / (2 * beta[..., None])
     lengths = lengths + passed.diagonal(dim1=-2, dim2=-1) / 4
     curvature = 0.5 * inverse * (inverse + beta[..., None, None] * passed)
@@ -107,32 +210,134 @@ def slopes(inverse: Tensor, passed: Tensor, beta: Tensor) -> tuple[Tensor, Tenso
 def saddle_log_partition(
     t: Tensor, inverse: Tensor, logdet: Tensor, source: Tensor, beta: Tensor
 ) -> Tensor:
-    """ln Z/D (...) of the leading order at t*, and V⁻¹ and ln det V that belong to it."""
+    """Compute ln Z/D to leading order in 1/D at the saddle point.
+
+    Parameters
+    ----------
+    t : Tensor, shape (..., N)
+        Lagrange multipliers t* at the saddle point.
+    inverse : Tensor, shape (..., N, N)
+        Inverse V⁻¹ that belongs to t*.
+    logdet : Tensor, shape (...)
+        Logarithm ln det V that belongs to t*.
+    source : Tensor, shape (..., N, D) or (..., N, N)
+        Fields h or their Gram matrix, as `field_source` gives them.
+    beta : Tensor, shape (...)
+        Inverse temperature β.
+
+    Returns
+    -------
+    Tensor, shape (...)
+        The leading order −(N/2)(1 + ln 2β) + φ(t*), in nats per component.
+    """
     phi = exponent(t, inverse, logdet, source, beta)
     return phi - t.shape[-1] / 2 * (1 + (2 * beta).log())
 
 
 def langevin_gain(square: Tensor, beta: Tensor) -> Tensor:
-    """L(θ)/θ at θ²: between 0 and β, falling with the field."""
+    r"""Compute the gain L(θ)/θ of a free spin, the ratio of magnetization to field.
+
+    Parameters
+    ----------
+    square : Tensor
+        Squared field θ²; any shape that broadcasts against β.
+    beta : Tensor
+        Inverse temperature β.
+
+    Returns
+    -------
+    Tensor
+        The gain, between 0 and β, which decreases with the field.
+
+    Notes
+    -----
+    The gain is that of the Langevin function for many components,
+
+    .. math::
+
+        \frac{L(\theta)}{\theta} = \frac{2\beta}{1 + \sqrt{1 + 4\beta^2\theta^2}}.
+    """
     return 2 * beta / (1 + (1 + 4 * beta * beta * square).sqrt())
 
 
 def free_spins(fields: Tensor, beta: Tensor) -> Tensor:
-    """L(h) (..., N, D)."""
+    """Compute the magnetization L(h) of free spins, the large-D Langevin response.
+
+    Parameters
+    ----------
+    fields : Tensor, shape (..., N, D)
+        External fields h = H/√D.
+    beta : Tensor, shape (..., 1, 1)
+        Inverse temperature β.
+
+    Returns
+    -------
+    Tensor, shape (..., N, D)
+        Mean spins ⟨u⟩ without couplings.
+    """
     return langevin_gain(fields.square().sum(dim=-1, keepdim=True), beta) * fields
 
 
 def onsager_gain(mean: Tensor, square: Tensor, beta: Tensor) -> Tensor:
-    """β Σ_j B_ij² (1 − m_j²), (..., N, 1): what multiplies −m_i; `square` is B∘B."""
+    """Compute the factor of the Onsager reaction term, β Σ_j B_ij² (1 − m_j²).
+
+    Parameters
+    ----------
+    mean : Tensor, shape (..., N, D)
+        Magnetizations m.
+    square : Tensor, shape (..., N, N)
+        Entrywise square B∘B of the pair couplings.
+    beta : Tensor, shape (..., 1, 1)
+        Inverse temperature β.
+
+    Returns
+    -------
+    Tensor, shape (..., N, 1)
+        The factor that multiplies −m_i in the field θ_i.
+    """
     return beta * (square @ (1 - mean.square().sum(dim=-1, keepdim=True)))
 
 
 def mean_field(
     mean: Tensor, fields: Tensor, pair: Tensor, beta: Tensor, square: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """θ (..., N, D) at m and the gain L(θ)/θ there; `square` is B∘B for order 2, None for order 1.
+    r"""Compute the local field θ(m) and the gain of the mean-field (TAP) equations of vector spins.
 
-    A step of the iteration is m ← L(θ).
+    One step of the fixed-point iteration is m ← L(θ), the product of the two results.
+
+    Parameters
+    ----------
+    mean : Tensor, shape (..., N, D)
+        Magnetizations m.
+    fields : Tensor, shape (..., N, D)
+        External fields h = H/√D.
+    pair : Tensor, shape (..., N, N)
+        Pair couplings B = J + Jᵀ with zero diagonal.
+    beta : Tensor, shape (..., 1, 1)
+        Inverse temperature β.
+    square : Tensor, shape (..., N, N), or None
+        Entrywise square B∘B for order 2, with the Onsager term; None for order 1.
+
+    Returns
+    -------
+    theta : Tensor, shape (..., N, D)
+        Local fields θ.
+    gain : Tensor, shape (..., N, 1)
+        The ratio L(θ)/θ.
+
+    Notes
+    -----
+    The local field is
+
+    .. math::
+
+        \theta_i = h_i + \sum_j B_{ij} m_j - \beta m_i \sum_j B_{ij}^2 (1 - m_j^2).
+
+    References
+    ----------
+    [thouless1977solution]
+
+    [plefka1982convergence]
     """
     theta = fields + pair @ mean
     if square is not None:
@@ -143,9 +348,38 @@ def mean_field(
 def log_partition(
     mean: Tensor, *, couplings: Tensor, fields: Tensor, beta: Tensor, order: int = 2
 ) -> Tensor:
-    """ln Z/D of order 1 or 2 at given m, shape (...); stationary in m at the fixed point.
+    r"""Compute the mean-field ln Z/D of vector spins at given magnetizations.
 
-    The diagonal of the couplings J adds β Σ J_ii.
+    The result is stationary in m at the fixed point of the mean-field equations of the same order.
+    The diagonal of the couplings adds β Σ J_ii.
+
+    Parameters
+    ----------
+    mean : Tensor, shape (..., N, D)
+        Magnetizations m.
+    couplings : Tensor, shape (..., N, N)
+        Couplings J of ordered pairs.
+    fields : Tensor, shape (..., N, D)
+        External fields h = H/√D.
+    beta : Tensor, shape (...)
+        Inverse temperature β.
+    order : {1, 2}, default 2
+        Order in the couplings: 1 is naive mean field, 2 adds the Onsager term.
+
+    Returns
+    -------
+    Tensor, shape (...)
+        Approximation of ln Z/D, in nats per component.
+
+    Notes
+    -----
+    To second order, with B = J + Jᵀ without diagonal,
+
+    .. math::
+
+        \frac{\ln Z}{D} = \tfrac12 \sum_i \ln(1 - m_i^2)
+            + \beta \Big(\tfrac12 \sum_{ij} B_{ij}\, m_i \cdot m_j + \sum_i h_i \cdot m_i\Big)
+            + \tfrac{\beta^2}{4} \sum_{ij} B_{ij}^2 (1 - m_i^2)(1 - m_j^2).
     """
     pair, width = pair_couplings(couplings), 1 - mean.square().sum(-1)
     linear = ((fields + pair @ mean / 2) * mean).sum((-2, -1))
@@ -157,7 +391,18 @@ def log_partition(
 
 
 def pair_couplings(couplings: Tensor) -> Tensor:
-    """B = J + Jᵀ with zero diagonal, (..., N, N)."""
+    """Compute the couplings of unordered pairs, B = J + Jᵀ with zero diagonal.
+
+    Parameters
+    ----------
+    couplings : Tensor, shape (..., N, N)
+        Couplings J of ordered pairs.
+
+    Returns
+    -------
+    Tensor, shape (..., N, N)
+        Pair couplings B.
+    """
     pair = couplings + couplings.mT
     return pair - torch.diag_embed(pair.diagonal(dim1=-2, dim2=-1))
 
@@ -171,11 +416,52 @@ def driven_step(
     beta: Tensor,
     theory: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """m (..., N, D), Q (..., N, N) and ⟨u_i(t+1)·u_j(t)⟩ (..., N, N) after one parallel step.
+    r"""Advance the mean-field equations of driven vector spins by one parallel update.
 
-    "naive" leaves K out, "second order" takes the diagonal of Q alone, which is 1 − m²; only
-    "large D" returns more of Q. Free spins start with L(h) and that diagonal.
+    The means and covariances of the spins at one time give those at the next. Free spins start with
+    the mean L(h) and the diagonal covariance 1 − m².
 
+    Parameters
+    ----------
+    mean : Tensor, shape (..., N, D)
+        Magnetizations m at time t.
+    covariance : Tensor, shape (..., N, N)
+        Covariance Q of the spins at time t, ⟨u_i·u_j⟩ − m_i·m_j.
+    couplings : Tensor, shape (..., N, N)
+        Couplings J into each spin, any real matrix.
+    fields : Tensor, shape (..., N, D)
+        External fields h = H/√D.
+    beta : Tensor, shape (..., 1, 1)
+        Inverse temperature β.
+    theory : {"naive", "second order", "large D"}
+        Theory of the fluctuations: "naive" neglects K; "second order" uses the diagonal of Q alone,
+        which is 1 − m²; "large D" uses the whole of Q, and only this theory returns more of Q than
+        its diagonal.
+
+    Returns
+    -------
+    mean : Tensor, shape (..., N, D)
+        Magnetizations at time t + 1.
+    covariance : Tensor, shape (..., N, N)
+        Covariance at time t + 1.
+    delayed : Tensor, shape (..., N, N)
+        Time-delayed correlations ⟨u_i(t+1)·u_j(t)⟩.
+
+    Raises
+    ------
+    ValueError
+        If `theory` is not one of the three.
+
+    Notes
+    -----
+    With θ = h + J m and K = J Q Jᵀ, the magnetization is
+
+    .. math::
+
+        m_i(t+1) = \frac{2\beta\theta_i}{1 + \sqrt{1 + 4\beta^2(\theta_i^2 + K_{ii})}}.
+
+    Examples
+    --------
     >>> one = torch.ones(1, 1)
     >>> system = {"couplings": 2 * one, "fields": one, "beta": one}
     >>> for theory in THEORIES:
@@ -202,10 +488,34 @@ def driven_step(
 
 
 def entropy_rate(delayed: Tensor, *, couplings: Tensor, beta: Tensor) -> Tensor:
-    """σ/D = β Σ_ij (J_ij − J_ji) ⟨u_i(t+1)·u_j(t)⟩, (...): nats a step and per component.
+    r"""Compute the entropy production per component of driven vector spins.
 
-    That of a stationary state under constant fields; zero for symmetric couplings.
+    It is that of a stationary state under constant fields, and zero for symmetric couplings.
 
+    Parameters
+    ----------
+    delayed : Tensor, shape (..., N, N)
+        Time-delayed correlations ⟨u_i(t+1)·u_j(t)⟩, as `driven_step` gives them.
+    couplings : Tensor, shape (..., N, N)
+        Couplings J into each spin.
+    beta : Tensor, shape (..., 1, 1)
+        Inverse temperature β.
+
+    Returns
+    -------
+    Tensor, shape (...)
+        Entropy production in nats per step and component.
+
+    Notes
+    -----
+    The rate is
+
+    .. math::
+
+        \frac{\sigma}{D} = \beta \sum_{ij} (J_{ij} - J_{ji}) \langle u_i(t+1) \cdot u_j(t) \rangle.
+
+    Examples
+    --------
     >>> turn = torch.tensor([[0.0, 1.0], [-1.0, 0.0]])
     >>> entropy_rate(0.5 * turn, couplings=turn, beta=torch.ones(1, 1))
     tensor(2.)

@@ -1,23 +1,25 @@
-"""Mean-field theories of Ising spins, as free energies psi(m) and as messages.
+"""Mean-field theories of Ising spins: naive mean field, TAP, adaptive TAP, belief propagation.
 
-E = −Σ_{i<j} J_ij s_i s_j − Σ_i h_i s_i, every pair once (`ising.pair_couplings` converts), J
-symmetric with zero diagonal; K = βJ, θ = βh. The stationary value of psi stands for ln Z and the
-stationary point for the magnetizations, so d ln Z/dθ_i = m_i holds exactly. With v_i = 1 − m_i²,
-S(m) the entropy of independent spins, and every sum over both indices:
+The energy is E = −Σ_{i<j} J_ij s_i s_j − Σ_i h_i s_i with every pair counted once
+(`ising.pair_couplings` converts), J is symmetric with zero diagonal, K = βJ and θ = βh. Each theory
+is a variational function psi(m) of the magnetizations m. Its stationary value approximates ln Z and
+its stationary point the magnetizations, so that d ln Z/dθ_i = m_i holds exactly. With v_i = 1 −
+m_i², S(m) the entropy of independent spins, and every sum over both indices:
 
 - naive:    psi = S + θ·m + ½ m·K·m, a lower bound of ln Z at every m, stationary where
             m_i = tanh(θ_i + Σ_j K_ij m_j);
-- tap:      adds ¼ Σ K_ij² v_i v_j, and −m_i Σ_j K_ij² v_j to that field [thouless1977solution;
-            plefka1982convergence];
-- plefka3:  adds ⅓ Σ K_ij³ m_i v_i m_j v_j + ⅙ Tr (K diag v)³ [georges1991expand];
+- tap:      adds ¼ Σ K_ij² v_i v_j, and the Onsager reaction term −m_i Σ_j K_ij² v_j to that field
+            [thouless1977solution; plefka1982convergence];
+- plefka3:  adds ⅓ Σ K_ij³ m_i v_i m_j v_j + ⅙ Tr (K diag v)³, the third order of the Plefka
+            expansion [georges1991expand];
 - adaptive: naive plus −½ ln det(Λ − K) − ½ Σ ln v_i + ½ Σ V_i v_i with Λ_i = V_i + 1/v_i and V
-            from [(Λ − K)⁻¹]_ii = v_i [opper2001adaptive]: a resummation that knows the
+            from [(Λ − K)⁻¹]_ii = v_i [opper2001adaptive]: a resummation that depends on the
             spectrum of K.
 
-What ln Z cannot be is known at little cost. The naive psi(m) bounds it from below at every m, and,
-since no state has less energy, it is at most N ln 2 + Σ|θ_i| + min(½ Σ|K_ij|, N λ_max(K)/2)
-(`log_partition_bound` has a tighter one). A solution of the equations whose psi lies outside is
-none of the system: its status is DIVERGED.
+Two bounds of ln Z cost little. The naive psi(m) is a lower bound at every m. Since no state has
+less energy than the ground state, an upper bound is N ln 2 + Σ|θ_i| + min(½ Σ|K_ij|, N λ_max(K)/2),
+and `log_partition_bound` has a tighter one. If the psi of a solution lies outside of these bounds,
+the solution does not describe the system, and its status is DIVERGED.
 """
 
 import math
@@ -173,18 +175,30 @@ def _unit_diagonal(
 
 @record
 class MeanFieldSolution(Solution[np.ndarray]):
-    """A stationary point of one approximation, for one system or a batch (axes `...`).
+    """A stationary point of a mean-field free energy, for one system or a batch of them.
 
-    value (..., N): the magnetizations. residual (...): the largest change
-    max_i |tanh(atanh m_i + g_i) − m_i| that the equation of state still asks for. status (...):
-    CONVERGED; STEP_LIMIT; STALLED where no step along the way raises psi any further; DIVERGED
-    where psi is no possible ln Z, above a bound of it or below the naive psi(m).
-    log_partition (...): psi at the point, the approximate ln Z. susceptibility (..., N, N):
-    dm_i/d(βh_j), by linear response. stable (...): whether the point is a maximum of psi (a
-    positive definite susceptibility) and converged.
+    Leading axes `...` are those of the batch. Where `converged` is False the numbers are those of
+    the last iterate. Where `stable` is False the susceptibility is that of a saddle point, and NaN
+    if it is singular.
 
-    Where `converged` is False the numbers are those of the last iterate; where `stable` is False
-    the susceptibility is that of a saddle (NaN if singular).
+    Attributes
+    ----------
+    value : ndarray, shape (..., N)
+        The magnetizations m.
+    residual : ndarray, shape (...)
+        The largest change max_i abs(tanh(atanh m_i + g_i) − m_i) that the equation of state still
+        asks for, g being the gradient of psi.
+    steps : ndarray of int, shape (...)
+        Number of steps taken.
+    status : ndarray of int, shape (...)
+        A value of `core.solve.Status`: CONVERGED; STEP_LIMIT; STALLED where no step increases psi
+        any further; DIVERGED where psi is outside of the bounds of ln Z.
+    log_partition : ndarray, shape (...)
+        The stationary value psi(m), the approximation of ln Z in nats.
+    susceptibility : ndarray, shape (..., N, N)
+        Linear response dm_i/d(βh_j), the inverse of the negative Hessian of psi.
+    stable : ndarray of bool, shape (...)
+        Whether the point is a maximum of psi (a positive definite susceptibility) and converged.
     """
 
     log_partition: np.ndarray
@@ -193,18 +207,50 @@ class MeanFieldSolution(Solution[np.ndarray]):
 
     @property
     def magnetization(self) -> np.ndarray:
-        """The magnetizations m (..., N), another name of `value`."""
+        """Magnetizations m, shape (..., N), another name of `value`."""
         return self.value
 
 
 def log_partition_bound(couplings: np.ndarray, *, fields: np.ndarray, beta: float) -> np.ndarray:
-    """An upper bound of ln Z (...): N ln 2 plus β times a bound of the largest −E of a state.
+    r"""Compute an upper bound of ln Z from a semidefinite relaxation of the ground-state energy.
 
-    `couplings` (..., N, N), `fields` (..., N). −E is at most Σ|h_i| plus the smaller of Σ_{i<j}
-    |J_ij| and N λ_max(J)/2, and at most ½ Σ Λ_i for every Λ that makes diag Λ − J positive
-    definite, J with the fields as couplings to one more spin: the least is a semidefinite
-    relaxation, found to 0.02 nats a spin, and close to the largest −E. The smallest of the three.
+    The bound is N ln 2 plus β times an upper bound of the largest −E of any state, for which the
+    smallest of three is taken.
 
+    Parameters
+    ----------
+    couplings : ndarray, shape (..., N, N)
+        Couplings J, symmetric with zero diagonal.
+    fields : ndarray, shape (..., N)
+        External fields h.
+    beta : float
+        Inverse temperature β ≥ 0.
+
+    Returns
+    -------
+    ndarray, shape (...)
+        The upper bound of ln Z, in nats.
+
+    Raises
+    ------
+    ValueError
+        If couplings, fields or β are not those of an Ising model (see `ising.check_ising`).
+
+    Notes
+    -----
+    The first two bounds are `Σ_i |h_i|` plus the smaller of `Σ_{i<j} |J_ij|` and `N λ_max(J)/2`.
+    The third is a semidefinite relaxation,
+
+    .. math::
+
+        \max_s (-E) \le \min_{\Lambda}
+            \Big\{ \tfrac12 \sum_i \Lambda_i : \operatorname{diag} \Lambda - J \succ 0 \Big\},
+
+    in which J contains the fields as couplings to one more spin. An interior-point method finds it
+    to 0.02 nats per spin, and it is close to the largest −E.
+
+    Examples
+    --------
     >>> ring = np.roll(np.eye(10), 1, axis=0) + np.roll(np.eye(10), -1, axis=0)
     >>> bound = log_partition_bound(ring, fields=np.zeros(10), beta=50.0)
     >>> f"{bound:.3f} {10 * np.log(2) + 500:.3f}"
@@ -327,18 +373,72 @@ def solve_mean_field(
     max_steps: int = 500,
     throw: bool = True,
 ) -> MeanFieldSolution:
-    """Stationary point of "naive", "tap", "plefka3" or "adaptive" (see the head of the module).
+    r"""Solve the naive mean-field, TAP, third-order Plefka or adaptive TAP equations.
 
-    `couplings` (..., N, N), `fields` (..., N), β ≥ 0 times either at most 1e6. `start` (..., N)
-    is the first magnetization, in (−1, 1). Without one the climb begins at tanh βh, and where that
-    leads to no stable point, as below a critical temperature without fields, it begins again along
-    plus and minus the leading eigenvector of the couplings. Of all the best is kept: stable before
-    others, then the largest psi. With `all_starts` the three are tried in any case, and psi is held
-    against the tightest bound.
+    The solver looks for a maximum of the mean-field free energy psi(m) of the head of this module.
+    It takes Newton steps where psi is concave and steps along the gradient in atanh m elsewhere,
+    and it keeps a step only if psi grows.
 
-    The solver climbs psi: Newton steps where psi is concave, steps along the gradient in atanh m
-    elsewhere, each kept only if psi grows. Raises NotConverged unless `throw` is False.
+    Parameters
+    ----------
+    couplings : ndarray, shape (..., N, N)
+        Couplings J, symmetric with zero diagonal.
+    fields : ndarray, shape (..., N)
+        External fields h.
+    beta : float
+        Inverse temperature β ≥ 0; β times a coupling or field is at most 1e6.
+    method : {"naive", "tap", "plefka3", "adaptive"}, default "tap"
+        The approximation.
+    start : ndarray, shape (..., N), optional
+        Initial magnetizations, inside (−1, 1). Without them the ascent begins at tanh βh. Where
+        that leads to no stable point, as below a critical temperature without fields, it begins
+        again along plus and minus the leading eigenvector of the couplings.
+    all_starts : bool, default False
+        Whether all three starts are tried in any case, and psi is compared with the tightest bound
+        (`log_partition_bound`).
+    tolerance : float, default 1e-12
+        Largest residual of the equation of state, positive.
+    max_steps : int, default 500
+        Largest number of steps from one start.
+    throw : bool, default True
+        Whether a system that did not converge raises an error.
 
+    Returns
+    -------
+    MeanFieldSolution
+        The best point of all starts: stable ones before others, then the largest psi.
+
+    Raises
+    ------
+    NotConverged
+        If a system did not converge and `throw` is True.
+    ValueError
+        If the system is no Ising model (see `ising.check_ising`), or another argument is out of its
+        range.
+
+    Notes
+    -----
+    The TAP equations, which are the default, are
+
+    .. math::
+
+        m_i = \tanh\Big[\beta h_i + \beta \sum_j J_{ij} m_j
+            - \beta^2 m_i \sum_j J_{ij}^2 (1 - m_j^2)\Big];
+
+    the naive mean-field equations lack the last term, the Onsager reaction term.
+
+    References
+    ----------
+    TAP: [thouless1977solution].
+
+    The expansion: [plefka1982convergence].
+
+    Its third order: [georges1991expand].
+
+    Adaptive TAP: [opper2001adaptive].
+
+    Examples
+    --------
     >>> pair = np.array([[0.0, 0.5], [0.5, 0.0]])
     >>> found = solve_mean_field(pair, fields=np.array([0.2, 0.2]), beta=1.0, method="naive")
     >>> m = found.magnetization
@@ -434,11 +534,23 @@ def _response(x: np.ndarray, point: _Point) -> tuple[np.ndarray, bool]:
 
 @record
 class Beliefs(Solution[np.ndarray]):
-    """What belief propagation ended with. value: (N,) magnetizations, `steps` rounds of messages.
+    """Result of belief propagation: magnetizations and the Bethe approximation of ln Z.
 
-    log_partition: Bethe's ln Z, exact where the couplings form a tree. status: DIVERGED where that
-    is above a bound of ln Z. stable: whether a small change of the messages dies out, which
-    makes their point a maximum of Bethe's ln Z (Heskes 2003), and whether they converged.
+    Attributes
+    ----------
+    value : ndarray, shape (N,)
+        The magnetizations, means of the beliefs.
+    residual : float
+        The largest change of a message in the last step.
+    steps : int
+        Number of rounds of messages.
+    status : Status
+        How the iteration ended; DIVERGED where the Bethe ln Z is above an upper bound of ln Z.
+    log_partition : float
+        Bethe approximation of ln Z in nats, exact where the couplings form a tree.
+    stable : bool
+        Whether the messages converged and a small change of them decays. Their fixed point is then
+        a maximum of the Bethe ln Z (Heskes 2003).
     """
 
     log_partition: float
@@ -456,16 +568,64 @@ def belief_propagation(
     max_steps: int = 1000,
     throw: bool = True,
 ) -> Beliefs:
-    """Magnetizations and ln Z of one system by belief propagation, exact on a tree of couplings.
+    r"""Run belief propagation (the cavity method, Bethe approximation) on one Ising system.
 
-    Spin j tells i the field artanh(tanh βJ_ij tanh θ_{j→i}), θ_{j→i} its own field without what
-    i tells it [mezard2009information]; stationary messages make Bethe's ln Z stationary. A fraction
-    `damping` of the old messages is kept. The first messages are zero; where they lead to no stable
-    point, or with `all_starts`, others begin as the fields of the states along plus and minus the
-    leading eigenvector of the couplings, and the best is kept as in `solve_mean_field`. The
-    residual is the largest change of a message in the last step. Raises NotConverged unless `throw`
-    is False.
+    The result is exact on a tree of couplings. The first messages are zero. Where they lead to no
+    stable fixed point, or with `all_starts`, further runs begin from the fields of the states along
+    plus and minus the leading eigenvector of the couplings, and the best result is kept as in
+    `solve_mean_field`.
 
+    Parameters
+    ----------
+    couplings : ndarray, shape (N, N)
+        Couplings J of one system, symmetric with zero diagonal.
+    fields : ndarray, shape (N,)
+        External fields h.
+    beta : float
+        Inverse temperature β ≥ 0.
+    damping : float, default 0
+        Fraction of the old messages that is kept in each round, from 0 to 0.999.
+    all_starts : bool, default False
+        Whether all three starts are tried in any case, and ln Z is compared with the tightest
+        bound.
+    tolerance : float, default 1e-10
+        Largest change of a message at a fixed point, positive.
+    max_steps : int, default 1000
+        Largest number of rounds from one start.
+    throw : bool, default True
+        Whether an error is raised if the messages did not converge.
+
+    Returns
+    -------
+    Beliefs
+        Magnetizations, the Bethe ln Z, and how the iteration ended.
+
+    Raises
+    ------
+    NotConverged
+        If the messages did not converge and `throw` is True.
+    ValueError
+        If the system is no Ising model (see `ising.check_ising`), or another argument is out of its
+        range.
+
+    Notes
+    -----
+    The message from spin j to spin i is a field, and the cavity field of j is its own field without
+    the message from i,
+
+    .. math::
+
+        u_{j \to i} = \operatorname{artanh}\big(\tanh \beta J_{ij} \, \tanh \theta_{j \to i}\big),
+        \qquad \theta_{j \to i} = \beta h_j + \sum_{k \ne i} u_{k \to j}.
+
+    Fixed points of the messages are stationary points of the Bethe ln Z.
+
+    References
+    ----------
+    [mezard2009information]
+
+    Examples
+    --------
     >>> chain = np.array([[0.0, 0.7, 0.0], [0.7, 0.0, 0.4], [0.0, 0.4, 0.0]])
     >>> m = belief_propagation(chain, fields=np.array([0.3, 0.0, 0.0]), beta=1.0).value
     >>> f"{m[2] / np.tanh(0.3):.6f} {np.tanh(0.7) * np.tanh(0.4):.6f}"

@@ -1,7 +1,8 @@
-"""Collectives of vector spins as neural-network modules: fields in, magnetizations out.
+"""Neural-network layers of vector spins: fields in, magnetizations out.
 
-[bal2021transformers, Secs. 7 and 8]. Every head is a system of N spins σ_i in R^D, ‖σ_i‖² = D =
-dim/heads, in the field of its channels, with couplings that depend on the whole input H,
+They are the layers of [bal2021transformers, Secs. 7 and 8]. Every head is a system of N spins σ_i
+in R^D, ‖σ_i‖² = D = dim/heads, in the field of its channels, with couplings that depend on the
+whole input H,
 
     J = g softmax(γ (H W_Q)(H W_K)ᵀ/√D),    E = −Σ_{i,j} J_ij σ_i·σ_j − Σ_i H_i·σ_i,
 
@@ -9,20 +10,20 @@ and the output is −dF/dH. With u = σ/√D and h = H/√D, the units of `large
 
     m_i = −(1/D) dF/dh_i = ⟨u_i⟩ + Σ_{m,n} C_mn ∂J_mn/∂h_i,    C_mn = ⟨u_m·u_n⟩,
 
-Eq. (sigmaweird) divided by √D. The energy contains only B = J + Jᵀ without diagonal; the second
-term, the response, takes J as it is.
-For softmax couplings it is itself attention, with weights G and Gᵀ and value maps A = W_Q W_Kᵀ:
+which is Eq. (sigmaweird) divided by √D. The energy contains only B = J + Jᵀ without diagonal,
+whereas the second term, the response of the couplings, takes J as it is. For softmax couplings this
+response is itself attention, with weights G and Gᵀ and value maps A = W_Q W_Kᵀ:
 
     response = a (G h Aᵀ + Gᵀ h A),   G_mk = J_mk (C_mk − Σ_n J_mn C_mn / g),   a = γ√D.
 
 F is the free energy of `large_d` at the saddle point, or that of its mean-field equations.
 
-Couplings stay where the mean-field equations have one, physical solution if β Σ_j |B_ij| ≤ κ < 1
-for all spins: then β‖B‖ ≤ κ and the naive equations contract; |C_ij| ≤ 1 to second order, since
-m_i·m_j + κ(1−m_i²)(1−m_j²) ≤ ab + κ(1−ab)² ≤ 1 with ab = |m_i||m_j|; and the covariance
+The mean-field equations have one, physical solution if `β Σ_j |B_ij| ≤ κ < 1` for all spins. Then
+β‖B‖ ≤ κ and the naive equations contract; `|C_ij| ≤ 1` to second order, since
+m_i·m_j + κ(1−m_i²)(1−m_j²) ≤ ab + κ(1−ab)² ≤ 1 with `ab = |m_i||m_j|`; and the covariance
 W(W⁻¹ + βB)W, W = diag(1−m²), is positive definite. Rows of softmax couplings sum to g, but columns
-to anything up to g N. `coupling_limit` keeps to the bound by g(H) = κ s/(β n(H)) with a learned s
-in (0, 1) and n the largest row sum of S + Sᵀ, J = g S; the saddle point needs none.
+sum to anything up to g N. `coupling_limit` keeps to the bound by g(H) = κ s/(β n(H)) with a learned
+s in (0, 1) and n the largest row sum of S + Sᵀ, J = g S. The saddle point needs no such bound.
 """
 
 import dataclasses
@@ -72,10 +73,35 @@ def _softmax_couplings(scores: Tensor, forbidden: Tensor | None) -> Tensor:
 
 
 def response_attention(couplings: Tensor, *, correlation: Tensor, strength: Any = 1.0) -> Tensor:
-    """G_mk = J_mk (C_mk − Σ_n J_mn C_mn / g): the derivative of Σ J_mn C_mn by the score (m, k).
+    r"""Compute the attention weights G of the response of softmax couplings to the fields.
 
-    Rows sum to zero. `couplings` are J = g softmax with the `strength` g > 0.
+    G is the derivative of Σ J_mn C_mn by the score (m, k), and its rows sum to zero. Arguments are
+    not checked.
 
+    Parameters
+    ----------
+    couplings : Tensor, shape (..., N, N)
+        Couplings J = g softmax, rows summing to g.
+    correlation : Tensor, shape (..., N, N)
+        Correlations C_mn = ⟨u_m·u_n⟩.
+    strength : float or Tensor, default 1.0
+        Coupling strength g > 0; a tensor broadcasts against the couplings.
+
+    Returns
+    -------
+    Tensor, shape (..., N, N)
+        The weights G.
+
+    Notes
+    -----
+    The weights are
+
+    .. math::
+
+        G_{mk} = J_{mk} \Big(C_{mk} - \frac{1}{g} \sum_n J_{mn} C_{mn}\Big).
+
+    Examples
+    --------
     >>> half = torch.full((2, 2), 0.5)
     >>> response_attention(half, correlation=torch.eye(2))
     tensor([[ 0.2500, -0.2500],
@@ -104,13 +130,30 @@ def _limited_correlation(correlation: Tensor, attention: Tensor, pair: Tensor) -
 
 @dataclasses.dataclass(frozen=True)
 class Solver:
-    """How the spins of a module are solved.
+    """Choice of the equations of a spin module and of how they are solved.
 
-    kind: "saddle", the saddle point of the large-D free energy, which always exists and is unique,
-    or "fixed point", that of the mean-field equations, right for weak couplings. `steps` K ≥ 1 cuts
-    the second short after K plain iterations from the free spins. `order` of the equations: 1 is
-    naive, 2 adds the Onsager term. `tolerance` and `max_steps` as in `solvers.solve_fixed_point`.
+    Parameters
+    ----------
+    kind : {"saddle", "fixed point"}, default "fixed point"
+        The saddle point of the large-D free energy, which always exists and is unique, or the fixed
+        point of the mean-field equations, accurate for weak couplings.
+    steps : int, optional
+        Number K ≥ 1 of plain iterations from the free spins, after which the fixed-point iteration
+        is truncated; None iterates to convergence.
+    order : {1, 2}, default 2
+        Order of the mean-field equations: 1 is naive, 2 adds the Onsager term.
+    tolerance : float, optional
+        Largest residual, as in `solvers.solve_fixed_point`; None depends on the precision.
+    max_steps : int, default 300
+        Largest number of iterations.
 
+    Raises
+    ------
+    ValueError
+        If an argument is not one of its choices, or `steps` is given for the saddle point.
+
+    Examples
+    --------
     >>> Solver("saddle", steps=1)
     Traceback (most recent call last):
     ValueError: steps must be None for the solver "saddle", which has no K steps
@@ -134,11 +177,39 @@ class Solver:
                 raise ValueError('steps must be None for the solver "saddle", which has no K steps')
 
     def limit(self, like: Tensor) -> float:
-        """The tolerance, by default that of the precision of `like`."""
+        """Choose the tolerance, by default that of the precision of a tensor.
+
+        Parameters
+        ----------
+        like : Tensor
+            A tensor in single or double precision.
+
+        Returns
+        -------
+        float
+            The tolerance on the residual.
+        """
         return default_tolerance(like) if self.tolerance is None else self.tolerance
 
     def solve(self, fields: Tensor, pair: Tensor, beta: Tensor) -> tuple[Solution[Tensor], _Saddle]:
-        """`found` and `saddle` of `ModuleParts`, for h, B and β (..., 1, 1)."""
+        """Solve the spins of all heads in given fields, without checking arguments.
+
+        Parameters
+        ----------
+        fields : Tensor, shape (batch, heads, N, D)
+            External fields h = H/√D.
+        pair : Tensor, shape (batch, heads, N, N)
+            Pair couplings B = J + Jᵀ with zero diagonal.
+        beta : Tensor, shape (heads, 1, 1)
+            Inverse temperatures β.
+
+        Returns
+        -------
+        found : Solution of Tensor
+            Magnetizations ⟨u⟩ (batch, heads, N, D); residual and status are None after K steps.
+        saddle : tuple of Tensor, or None
+            The multipliers t*, V⁻¹ and ln det V at the saddle point; None for the fixed point.
+        """
         if self.steps is not None:
             square = pair.square() if self.order == 2 else None
             mean = free_spins(fields, beta)
@@ -159,13 +230,25 @@ class Solver:
 
 @record
 class Validity:
-    """How far ⟨σ⟩ can be trusted: one number per system, (batch, heads), of one forward pass.
+    """Diagnostics of a forward pass: how accurate ⟨σ⟩ is, for each system (batch, heads).
 
-    `converged`: whether the equations were solved. `distance`: ‖⟨σ⟩ − saddle‖/‖saddle‖, the saddle
-    point at the same couplings, solved afresh in double precision. `correction`: the next order in
-    1/D of the saddle's ⟨σ⟩, relative to it, infinite for D = 1. `largest`: the largest |C_ij| of
-    different spins, which cannot exceed one. `lowest`: the smallest eigenvalue of the covariance
-    C − m mᵀ, which cannot be negative. NaN where the numbers overflowed.
+    Values are NaN where the numbers overflowed.
+
+    Attributes
+    ----------
+    converged : Tensor of bool, shape (batch, heads)
+        Whether the equations were solved.
+    distance : Tensor, shape (batch, heads)
+        Relative distance ‖⟨σ⟩ − saddle‖/‖saddle‖ from the saddle point at the same couplings, which
+        is solved again in double precision.
+    correction : Tensor, shape (batch, heads)
+        The next order in 1/D of the ⟨σ⟩ of the saddle point, relative to it; infinite for D = 1.
+    largest : Tensor, shape (batch, heads)
+        The largest absolute correlation C_ij of different spins, which cannot exceed one in a
+        system of spins.
+    lowest : Tensor, shape (batch, heads)
+        The smallest eigenvalue of the covariance C − m mᵀ, which cannot be negative in a system of
+        spins.
     """
 
     converged: Tensor
@@ -176,28 +259,59 @@ class Validity:
 
     @property
     def physical(self) -> Tensor:
-        """(batch, heads) booleans: correlations that spins of length one can have."""
+        """Whether spins of length one can have these correlations, shape (batch, heads).
+
+        The largest correlation must not exceed one and the covariance must not have a negative
+        eigenvalue, within single precision.
+        """
         return (self.largest <= 1 + _ROUNDING) & (self.lowest >= -_ROUNDING)
 
     @property
     def expected_error(self) -> Tensor:
-        """(batch, heads): what to expect for ‖⟨σ⟩ − exact‖/‖exact‖ at these couplings."""
+        """Expected relative error ‖⟨σ⟩ − exact‖/‖exact‖ at these couplings, shape (batch, heads).
+
+        It is the sum of the distance from the saddle point and of its correction.
+        """
         return self.distance + self.correction
 
     def trusted(self, tolerance: float = 0.2) -> Tensor:
-        """(batch, heads) booleans: converged, physical, and off by less than `tolerance`."""
+        """Decide which systems are converged, physical, and accurate enough.
+
+        Parameters
+        ----------
+        tolerance : float, default 0.2
+            Largest expected relative error of ⟨σ⟩.
+
+        Returns
+        -------
+        Tensor of bool, shape (batch, heads)
+            True where all three conditions hold.
+        """
         return self.converged & self.physical & (self.expected_error <= tolerance)
 
 
 @record
 class ModuleParts:
-    """How a module came to its output; `spins` and `response` (batch, N, dim) in units of it.
+    """Intermediate results of a spin module: fields, couplings, solution and response.
 
-    `couplings` J, `pair` B = J + Jᵀ without diagonal and `correlation` C are (batch, heads, N, N),
-    `fields` h and, in `solution`, ⟨u⟩ (batch, heads, N, D), `beta` (heads, 1, 1). The residual of
-    `solution`, (batch, heads), is that of the mean-field equations, or max |C_ii − 1| at the
-    saddle; K steps are converged where it is within the tolerance, else STEP_LIMIT. `found` is what
-    the `solver` ended with, `saddle` t*, V⁻¹ and ln det V.
+    Attributes
+    ----------
+    solver : Solver
+        The solver of the module.
+    fields : Tensor, shape (batch, heads, N, D)
+        External fields h = H/√D.
+    couplings : Tensor, shape (batch, heads, N, N)
+        Softmax couplings J.
+    pair : Tensor, shape (batch, heads, N, N)
+        Pair couplings B = J + Jᵀ without diagonal.
+    beta : Tensor, shape (heads, 1, 1)
+        Inverse temperatures β.
+    found : Solution of Tensor
+        Magnetizations ⟨u⟩ (batch, heads, N, D) as the solver returned them.
+    saddle : tuple of Tensor, or None
+        The multipliers t*, V⁻¹ and ln det V at the saddle point; None for the fixed point.
+    response : Tensor, shape (batch, N, dim)
+        The second term of Eq. (sigmaweird), in units of the output; zeros without it.
     """
 
     solver: Solver
@@ -211,22 +325,30 @@ class ModuleParts:
 
     @property
     def spins(self) -> Tensor:
-        """⟨σ⟩."""
+        """Mean spins ⟨σ⟩ of all heads, shape (batch, N, dim), without the response."""
         return _merged(self.found.value) * self.fields.shape[-1] ** 0.5
 
     @property
     def magnetization(self) -> Tensor:
-        """⟨σ⟩ and the response, −dF/dH."""
+        """Magnetizations −dF/dH, shape (batch, N, dim): mean spins plus response."""
         return self.spins + self.response
 
     @property
     def correlation(self) -> Tensor:
-        """C, what −∂F/∂J of the solver's free energy is, divided by D."""
+        """Correlations C, shape (batch, heads, N, N).
+
+        They are −(1/D) ∂F/∂J of the free energy F of the solver.
+        """
         return _correlation(self.found.value, self.pair, self.beta, self.solver.order, self.saddle)
 
     @property
     def solution(self) -> Solution[Tensor]:
-        """How the solver ended; how far K steps are from a solution, one step more tells."""
+        """Solution ⟨u⟩ of the spins with its residual and status, shape (batch, heads, N, D).
+
+        The residual (batch, heads) is that of the mean-field equations, or max abs(C_ii − 1) at the
+        saddle point. After K steps it is measured by one more step, and the status is CONVERGED
+        where the residual is within the tolerance and STEP_LIMIT elsewhere.
+        """
         if self.found.status is not None:
             return self.found
         mean = self.found.value
@@ -243,7 +365,15 @@ class ModuleParts:
 
     @torch.no_grad()
     def validity(self) -> Validity:
-        """Measured without a graph, at some twenty factorisations a system."""
+        """Measure how accurate the magnetizations of this forward pass are.
+
+        No graph is recorded. The cost is about twenty factorisations per system.
+
+        Returns
+        -------
+        Validity
+            One value of each diagnostic per system.
+        """
         mean, pair, fields, beta, correlation = (
             x.detach().double()
             for x in (self.found.value, self.pair, self.fields, self.beta, self.correlation)
@@ -329,7 +459,7 @@ class _CoupledHeads(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw W_Q and W_K anew, and put everything else back to where it started."""
+        """Redraw W_Q and W_K, and return all other parameters to their initial values."""
         with torch.no_grad():
             for weight in (self.query, self.key):
                 weight.copy_(torch.randn_like(weight) / self.dim**0.5)
@@ -341,7 +471,7 @@ class _CoupledHeads(nn.Module):
 
     @property
     def self_attn(self) -> nn.Module:
-        """What `nn.TransformerEncoder` asks for the order of the axes: the module itself."""
+        """The module itself, which `nn.TransformerEncoder` asks for the order of the axes."""
         return self
 
     def forward(
@@ -353,15 +483,42 @@ class _CoupledHeads(nn.Module):
         *,
         return_parts: bool = False,
     ) -> Any:
-        """Magnetizations for `src` (batch, N, dim) or (N, dim), same shape.
+        """Compute the magnetizations of all heads for a batch of token sequences.
 
-        `src_mask` (N, N) or (batch·heads, N, N): True where J_ij is forbidden, or added to the
-        scores, where minus infinity forbids; in equilibrium a pair is free only where both
-        directions are. `src_key_padding_mask` (batch, N): True (or minus infinity, and else 0) at
-        padded tokens, which are no spins: their output is zero. `return_parts` gives the output
-        and the `ModuleParts` or `DrivenParts`, taken before `map_out` and always with a batch.
-        ValueError for another shape, and for `is_causal` where spins feel the future; TypeError for
-        another dtype; input that is not finite, or overflows, comes out as NaN.
+        Input that is not finite, or that overflows, gives NaN.
+
+        Parameters
+        ----------
+        src : Tensor, shape (batch, N, dim) or (N, dim)
+            Tokens, in the dtype of the parameters.
+        src_mask : Tensor, shape (N, N) or (batch·heads, N, N), optional
+            Attention mask. A boolean mask is True where J_ij is forbidden; a floating-point mask is
+            added to the scores, and minus infinity forbids. In equilibrium a pair is free only
+            where both directions are.
+        src_key_padding_mask : Tensor, shape (batch, N), optional
+            True, or minus infinity and else 0, at padded tokens. They are no spins, and their
+            output is zero.
+        is_causal : bool, default False
+            Whether tokens must not depend on later ones; only a `DrivenSpinModule` without
+            `symmetric` can be causal.
+        return_parts : bool, default False
+            Whether to return the intermediate results, too.
+
+        Returns
+        -------
+        output : Tensor, shape of `src`
+            The magnetizations.
+        parts : ModuleParts or DrivenParts
+            Intermediate results, taken before `map_out` and always with a batch axis; only with
+            `return_parts`.
+
+        Raises
+        ------
+        TypeError
+            If `src` has another dtype than the parameters.
+        ValueError
+            If a shape does not fit, a mask holds NaN or plus infinity, or `is_causal` is True where
+            spins depend on later ones.
         """
         check_flag("return_parts", return_parts)
         if check_flag("is_causal", is_causal) and not self._causal:
@@ -374,9 +531,19 @@ class _CoupledHeads(nn.Module):
         return (out, parts()) if return_parts else out
 
     def fields(self, inputs: Tensor) -> Tensor:
-        """The external fields H that `inputs` (batch, N, dim) impose: mapped, then normalised.
+        """Compute the external fields H that tokens impose: mapped by `map_in`, then normalized.
 
-        Tokens whose squares overflow become NaN, since they would look like free spins.
+        Tokens whose squares overflow become NaN, because they would look like free spins otherwise.
+
+        Parameters
+        ----------
+        inputs : Tensor, shape (batch, N, dim)
+            Tokens.
+
+        Returns
+        -------
+        Tensor, shape (batch, N, dim)
+            Fields H, in at least single precision.
         """
         if self.map_in is not None:
             inputs = inputs @ self.map_in
@@ -463,27 +630,81 @@ def _merged(heads: Tensor) -> Tensor:
 
 
 class SpinTransformerModule(_CoupledHeads):
-    """Vector spins with softmax couplings, in the place of a transformer layer.
+    r"""A transformer layer of vector spins in equilibrium, with softmax couplings.
 
-    `dim` channels are shared out to `heads` systems of dimension D = dim/heads. `solver`: a
-    `Solver`, or the word "saddle" (always there) or "fixed point" (about as fast for tens of
-    tokens, and faster for hundreds, but not always there). Solved at either, the output is exactly
-    −dF/dH of its free energy F, and differentiated implicitly, any number of times; after K steps
-    it is not. `beta` and `strength` (g) start every
-    head and are learned through their logarithm, `gamma` multiplies the paper's 1/√D in the scores.
-    `coupling_limit` κ keeps β max_i Σ_j B_ij below κ; `log_strength` then holds the logit of g's
-    share of its bound. `response`: add the second term of Eq. (sigmaweird). `normalize`: scale each
-    input token to norm √dim before it acts as a field. `channel_maps`: learned linear maps in front
-    of the fields and behind the magnetizations, started at the identity.
+    The `dim` channels are split into `heads` systems of spins of dimension D = dim/heads. Solved at
+    the saddle point or at a fixed point, the output is exactly −dF/dH of the free energy F of the
+    module, and it is differentiated implicitly, to any order; after K steps it is not exactly a
+    gradient.
 
-    Called as `torch.nn.TransformerEncoderLayer` with `batch_first` is, alone or in
+    The module is called as `torch.nn.TransformerEncoderLayer` with `batch_first` is, alone or in
     `nn.TransformerEncoder(module, 2, enable_nested_tensor=False)`, whose layers start as copies:
-    `reset_parameters` draws one anew. Parameters: `query`, `key` (dim, dim), `log_beta`,
-    `log_strength` (heads,), with `channel_maps` also `map_in`, `map_out`. Warns once where a system
-    did not converge (with `warned = True` never, nor under `torch.vmap`, `torch.compile` and
-    `torch.export`); `validity()` of the parts measures how far a pass can be trusted. Half
-    precision and autocast solve in single precision.
+    `reset_parameters` draws one anew. Its trainable parameters are `query` and `key` (dim, dim),
+    `log_beta` and `log_strength` (heads,), and with `channel_maps` also `map_in` and `map_out`.
+    Half precision and autocast solve in single precision.
 
+    Parameters
+    ----------
+    dim : int
+        Number of channels, a multiple of `heads`.
+    heads : int
+        Number of heads, each one a system of spins.
+    solver : Solver or str, default "saddle"
+        A `Solver`, or "saddle" (a solution always exists) or "fixed point" (about as fast for tens
+        of tokens and faster for hundreds, but a solution need not be found).
+    beta : float, default 1.0
+        Initial inverse temperature of every head, learned through its logarithm.
+    strength : float, optional
+        Initial coupling strength g of every head, learned through its logarithm; None is 0.5.
+    gamma : float, default 1.0
+        Factor of the scores, in addition to the 1/√D of the paper.
+    coupling_limit : float, optional
+        Upper bound κ of β max_i Σ_j B_ij. With it `log_strength` holds the logit of the fraction of
+        the bound that g reaches, and `strength` must be None.
+    response : bool, default True
+        Whether to add the response of the couplings, the second term of Eq. (sigmaweird).
+    normalize : bool, default True
+        Whether to scale each input token to the norm √dim before it acts as a field.
+    channel_maps : bool, default False
+        Whether to learn linear maps in front of the fields and behind the magnetizations, which
+        start at the identity.
+    device : device, optional
+        Device of the parameters.
+    dtype : dtype, optional
+        Floating-point type of the parameters.
+
+    Raises
+    ------
+    TypeError
+        If `dtype` is not a floating-point type or `solver` is neither a word nor a `Solver`.
+    ValueError
+        If `dim` is not a multiple of `heads`, or another argument is out of its range.
+
+    Warns
+    -----
+    RuntimeWarning
+        Once, if a system did not converge. There is no warning with `warned = True`, nor under
+        `torch.vmap`, `torch.compile` and `torch.export`. The `validity()` of the parts measures how
+        accurate a pass is.
+
+    Notes
+    -----
+    With couplings that depend on the fields, the output is
+
+    .. math::
+
+        m_i = -\frac{\mathrm{d}F}{\mathrm{d}H_i} = \langle \sigma_i \rangle
+            + \sum_{m,n} \langle \sigma_m \cdot \sigma_n \rangle
+            \frac{\partial J_{mn}}{\partial H_i},
+        \qquad J = g \operatorname{softmax}
+            \Big(\frac{\gamma}{\sqrt{D}} (H W_Q)(H W_K)^\top\Big).
+
+    References
+    ----------
+    [bal2021transformers, Eq. (sigmaweird)]
+
+    Examples
+    --------
     >>> module = SpinTransformerModule(8, heads=2)
     >>> output, parts = module(torch.ones(1, 3, 8), return_parts=True)
     >>> torch.allclose(parts.magnetization, output), bool(parts.validity().converged.all())
@@ -540,9 +761,20 @@ class SpinTransformerModule(_CoupledHeads):
         return parts.magnetization, lambda: parts
 
     def free_energy(self, fields: Tensor) -> Tensor:
-        """F(H) of all heads, (batch,), at the magnetizations the module computes for `fields`.
+        """Compute the free energy F(H) of all heads.
 
-        At a solution −dF/dH is the module's output for these fields (before `map_out`).
+        It is evaluated at the magnetizations that the module computes for these fields. At a
+        solution −dF/dH is the output of the module (before `map_out`).
+
+        Parameters
+        ----------
+        fields : Tensor, shape (batch, N, dim)
+            External fields H.
+
+        Returns
+        -------
+        Tensor, shape (batch,)
+            Free energy, summed over the heads.
         """
         parts = self._solve(self._read(fields, None, None)[0], None, None)
         fields, beta = parts.fields, parts.beta[..., 0, 0]
@@ -588,10 +820,15 @@ class SpinTransformerModule(_CoupledHeads):
 
 @record
 class DrivenParts:
-    """How a driven module came to its output.
+    """Intermediate results of a driven spin module.
 
-    `couplings` J (batch, heads, N, N). `entropy_production` (batch, heads): nats a step, per spin
-    and component, if the state is stationary.
+    Attributes
+    ----------
+    couplings : Tensor, shape (batch, heads, N, N)
+        Softmax couplings J.
+    entropy_production : Tensor, shape (batch, heads)
+        Entropy production in nats per step, spin and component, provided that the state is
+        stationary.
     """
 
     couplings: Tensor
@@ -599,19 +836,67 @@ class DrivenParts:
 
 
 class DrivenSpinModule(_CoupledHeads):
-    """Driven vector spins with causal softmax couplings: a layer for sequences, out of equilibrium.
+    r"""A causal layer for sequences, made of driven vector spins out of equilibrium.
 
-    Driven spins [bal2021transformers, footnote 10; poclopez2024dynamical]: J_ij = g softmax over
-    the past j < i of γ (H W_Q)_i·(H W_K)_j/√D, and zero else. Constant fields H drive the spins for
-    `steps` K parallel steps from free spins, in a `theory` of `large_d.driven_step`: "naive",
-    "second order" with the lengthening of the fields by fluctuations, or "large D", exact for
-    D → ∞ and of cost N³ a step. There is no free energy, hence no response: the output is ⟨σ(K)⟩.
-    Since J is strictly triangular, the state is stationary, exactly, after N − 1 steps from free
-    spins and N from any start. What K steps leave out are paths of more than K couplings.
+    Softmax couplings J_ij = g softmax reach over the past j < i only. Constant fields H drive the
+    spins for K parallel steps from free spins, and the output is their mean ⟨σ(K)⟩. There is no
+    free energy, hence no response term. Since J is strictly triangular, the state is stationary,
+    exactly, after N − 1 steps from free spins and after N steps from any start; K steps leave out
+    paths of more than K couplings.
 
-    `symmetric` spins feel (J + Jᵀ)/2, what an energy would keep of J: then the module is not
-    causal, whatever the mask. The other arguments are those of `SpinTransformerModule`.
+    Parameters
+    ----------
+    dim : int
+        Number of channels, a multiple of `heads`.
+    heads : int
+        Number of heads, each one a system of spins.
+    steps : int, default 2
+        Number K of parallel updates.
+    theory : {"naive", "second order", "large D"}, default "second order"
+        Mean-field theory of `large_d.driven_step`: "second order" corrects for the fluctuations of
+        the fields, and "large D" is exact for D → ∞ and costs N³ per step.
+    beta : float, default 1.0
+        Initial inverse temperature of every head, learned through its logarithm.
+    strength : float, default 0.5
+        Initial coupling strength g of every head, learned through its logarithm.
+    gamma : float, default 1.0
+        Factor of the scores, in addition to the 1/√D of the paper.
+    symmetric : bool, default False
+        Whether to use (J + Jᵀ)/2, the part of J that an energy would contain; then the module is
+        not causal, whatever the mask.
+    channel_maps : bool, default False
+        Whether to learn linear maps in front of the fields and behind the magnetizations, which
+        start at the identity.
+    device : device, optional
+        Device of the parameters.
+    dtype : dtype, optional
+        Floating-point type of the parameters.
 
+    Raises
+    ------
+    TypeError
+        If `dtype` is not a floating-point type.
+    ValueError
+        If `dim` is not a multiple of `heads`, or another argument is out of its range.
+
+    Notes
+    -----
+    The couplings are
+
+    .. math::
+
+        J_{ij} = g \operatorname{softmax}_{j<i}
+            \Big(\frac{\gamma}{\sqrt{D}} (H W_Q)_i \cdot (H W_K)_j\Big),
+        \qquad J_{ij} = 0 \text{ for } j \ge i.
+
+    References
+    ----------
+    [bal2021transformers, footnote 10]
+
+    [poclopez2024dynamical]
+
+    Examples
+    --------
     >>> module = DrivenSpinModule(8, heads=2)
     >>> module(torch.ones(1, 3, 8)).shape
     torch.Size([1, 3, 8])

@@ -1,10 +1,11 @@
-"""Heat-bath Monte Carlo of spins: chains with error bars, and ladders of temperatures.
+"""Heat-bath (Gibbs sampling) Monte Carlo of Ising and vector spins, and parallel tempering.
 
-Ising spins: E = −Σ_{i<j} J_ij s_i s_j − Σ_i h_i s_i, every pair once (`ising.pair_couplings`
-converts), J (N, N) symmetric with zero diagonal, h (N,). Vector spins, ‖σ_i‖² = D: E = −Σ_{i,j}
-J_ij σ_i·σ_j − Σ_i H_i·σ_i over ordered pairs [bal2021transformers, Eq. (vectorrandomising)], J any
-real matrix: a pair couples with J_ij + J_ji and a diagonal entry adds the constant −D J_ii; D = 1
-is the Ising model with ordered pairs. Weights are exp(−βE).
+Ising spins have the energy E = −Σ_{i<j} J_ij s_i s_j − Σ_i h_i s_i with every pair counted once
+(`ising.pair_couplings` converts), J (N, N) symmetric with zero diagonal, h (N,). Vector spins have
+‖σ_i‖² = D and E = −Σ_{i,j} J_ij σ_i·σ_j − Σ_i H_i·σ_i over ordered pairs
+[bal2021transformers, Eq. (vectorrandomising)] with any real matrix J: a pair couples with
+J_ij + J_ji, and a diagonal entry adds the constant −D J_ii; D = 1 is the Ising model with ordered
+pairs. Boltzmann weights are exp(−βE).
 """
 
 import dataclasses
@@ -39,19 +40,35 @@ _LOST = 1e-4
 
 @record
 class MonteCarloEstimate:
-    """Averages of a Monte Carlo run with their standard errors, each an `Estimate`.
+    """Averages of a Monte Carlo run with standard errors from blocking.
 
-    `magnetization` is ⟨s_i⟩, shape (N,), for Ising spins and ⟨σ_i⟩, shape (N, D) with
-    ‖σ_i‖² = D, for vector spins. `correlations` is ⟨s_i s_j⟩, or ⟨u_i·u_j⟩ with u = σ/√D: ones
-    on the diagonal, means not subtracted. `energy` is ⟨E⟩.
+    Errors are standard deviations of block means over the square root of the number of blocks. They
+    can be trusted when blocks are much longer than the autocorrelation time of the chains, which
+    `reliable` states. Two measures are needed: the autocorrelation time of the energy, and the
+    correlation of the mean spins of consecutive blocks, because the energy does not detect a
+    reversal of the whole system.
 
-    Errors are standard deviations of block means over the root of the number of blocks, and for
-    a spin that never turned what a single turn would have made them; they can be trusted when
-    blocks are much longer than the memory of the chains, which `reliable` states: by the integrated
-    `autocorrelation_time` of the energy, in sweeps, and, because an energy does not see a whole
-    system turn over, by `block_memory`, the correlation of mean spins of consecutive blocks. Where
-    a spin never turned, and does not come back when a chain starts with all spins reversed, its
-    error is its length, and `block_memory` is one.
+    Attributes
+    ----------
+    magnetization : Estimate
+        Mean spins ⟨s_i⟩, shape (N,), of Ising spins, or ⟨σ_i⟩, shape (N, D) with ‖σ_i‖² = D, of
+        vector spins. A spin that never flipped has the error that a single flip would have caused.
+        If in addition it does not return when a chain starts with all spins reversed, its error is
+        its length.
+    correlations : Estimate
+        Second moments ⟨s_i s_j⟩, or ⟨u_i·u_j⟩ with u = σ/√D, shape (N, N): ones on the diagonal,
+        means not subtracted.
+    energy : Estimate
+        Mean energy ⟨E⟩ of the system.
+    autocorrelation_time : float
+        Integrated autocorrelation time of the energy, in sweeps.
+    block_memory : float
+        Correlation of the mean spins of consecutive blocks; one if a spin never flipped and does
+        not return from the reversed start.
+    block_length : int
+        Sweeps in a block.
+    blocks : int
+        Number of blocks of all chains together.
     """
 
     magnetization: Estimate
@@ -64,7 +81,11 @@ class MonteCarloEstimate:
 
     @property
     def reliable(self) -> bool:
-        """Whether blocks are ten autocorrelation times of the energy long, and forget."""
+        """Whether blocks are long enough for the errors to be trusted.
+
+        They must be ten autocorrelation times of the energy long, and the mean spins of consecutive
+        blocks must be uncorrelated within the noise.
+        """
         noise = 3 / math.sqrt(self.blocks)
         long_enough = self.block_length >= 10 * self.autocorrelation_time
         return long_enough and self.block_memory < 0.05 + noise
@@ -81,11 +102,52 @@ def sample_ising(
     chains: int = 4,
     blocks: int = 16,
 ) -> MonteCarloEstimate:
-    """Heat-bath averages of one Ising system: magnetization (N,), correlations, energy.
+    r"""Estimate averages of one Ising system by heat-bath (Gibbs sampling) Monte Carlo.
 
-    `chains` independent chains start from random states, drop `burn` sweeps and keep `sweeps`
-    each (rounded up to a multiple of `blocks`, the blocks per chain).
+    Independent chains start from random states. In a sweep every spin is redrawn once from its
+    conditional distribution, given all others.
 
+    Parameters
+    ----------
+    couplings : ndarray, shape (N, N)
+        Couplings J of one system, symmetric with zero diagonal.
+    fields : ndarray, shape (N,)
+        External fields h.
+    beta : float
+        Inverse temperature β ≥ 0.
+    sweeps : int, default 4096
+        Sweeps kept of each chain, rounded up to a multiple of `blocks`.
+    burn : int, default 512
+        Burn-in: sweeps dropped at the beginning of each chain.
+    seed : Seed, default 0
+        Seed or random generator.
+    chains : int, default 4
+        Number of independent chains.
+    blocks : int, default 16
+        Number of blocks per chain, from which errors are taken; `chains` times `blocks` is at least
+        2.
+
+    Returns
+    -------
+    MonteCarloEstimate
+        Magnetization (N,), correlations (N, N) and energy with standard errors.
+
+    Raises
+    ------
+    ValueError
+        If the system is no Ising model (see `ising.check_ising`), or a count is out of its range.
+
+    Notes
+    -----
+    The conditional distribution of a spin is
+
+    .. math::
+
+        P(s_i = 1 \mid s_{\setminus i})
+            = \Big[1 + \exp\big(-2\beta \big(h_i + \sum_j J_{ij} s_j\big)\big)\Big]^{-1}.
+
+    Examples
+    --------
     >>> run = sample_ising(np.zeros((1, 1)), fields=np.array([0.5]), beta=1.0, sweeps=4000)
     >>> bool(abs(run.magnetization.value[0] - np.tanh(0.5)) < 5 * run.magnetization.error[0])
     True
@@ -112,11 +174,55 @@ def sample_vector_spins(
     chains: int = 4,
     blocks: int = 16,
 ) -> MonteCarloEstimate:
-    """Heat-bath averages of one system of D-component spins: ⟨σ_i⟩, ⟨u_i·u_j⟩, ⟨E⟩.
+    r"""Estimate averages of one system of D-component spins by heat-bath Monte Carlo.
 
-    The run is that of `sample_ising`. Spins are drawn from their conditional von Mises-Fisher law
-    with concentration β√D |local field|. It may not exceed 1e150.
+    Spins are redrawn one after the other from their conditional distribution, which is a von
+    Mises–Fisher distribution. The chains are run and analysed as those of `sample_ising`.
 
+    Parameters
+    ----------
+    couplings : ndarray, shape (N, N)
+        Couplings J of ordered pairs, any real matrix.
+    fields : ndarray, shape (N, D)
+        External fields H, D ≥ 1.
+    beta : float
+        Inverse temperature β ≥ 0.
+    sweeps : int, default 2048
+        Sweeps kept of each chain, rounded up to a multiple of `blocks`.
+    burn : int, default 256
+        Burn-in: sweeps dropped at the beginning of each chain.
+    seed : Seed, default 0
+        Seed or random generator.
+    chains : int, default 4
+        Number of independent chains.
+    blocks : int, default 16
+        Number of blocks per chain, from which errors are taken; `chains` times `blocks` is at least
+        2.
+
+    Returns
+    -------
+    MonteCarloEstimate
+        Magnetization ⟨σ_i⟩ (N, D), correlations ⟨u_i·u_j⟩ (N, N) with u = σ/√D, and energy.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, a count is out of its range, or a concentration may exceed 1e150.
+
+    Notes
+    -----
+    Given the others, the direction of a spin has the density
+
+    .. math::
+
+        p(u_i) \propto \exp(\kappa_i \cdot u_i), \qquad
+        \kappa_i = \beta \sqrt{D} \Big(H_i + \sum_{j \ne i} (J_{ij} + J_{ji}) \sigma_j\Big),
+
+    whose concentration is the length of κ_i. It is drawn by rejection from the envelope of Wood
+    (1994).
+
+    Examples
+    --------
     >>> fields = np.array([[0.5, 0.0, 0.0]])
     >>> m = sample_vector_spins(np.zeros((1, 1)), fields=fields, beta=1.0).magnetization
     >>> kappa = np.sqrt(3) * 0.5
@@ -320,12 +426,21 @@ def _vector_sweeps(
 
 @record
 class TemperedRun:
-    """C copies of one system at each of K inverse temperatures, sweep by sweep.
+    """Result of parallel tempering: C replicas of one system at K inverse temperatures.
 
-    magnetization (C, K, N): mean spins of each copy over the kept sweeps. energy (C, K): mean
-    energy per spin. overlaps (samples, K, P): s^a·s^b/N of the P = C(C − 1)/2 pairs of copies,
-    in the order of `itertools.combinations`. exchanges (K − 1): share of accepted exchanges
-    between neighbours, NaN where none was tried.
+    Attributes
+    ----------
+    betas : ndarray, shape (K,)
+        Inverse temperatures of the ladder, increasing.
+    magnetization : ndarray, shape (C, K, N)
+        Mean spins of each replica over the kept sweeps.
+    energy : ndarray, shape (C, K)
+        Mean energy per spin.
+    overlaps : ndarray, shape (samples, K, P)
+        Replica overlaps s^a·s^b/N of the P = C(C − 1)/2 pairs of replicas, in the order of
+        `itertools.combinations`.
+    exchanges : ndarray, shape (K − 1,)
+        Swap acceptance rate between neighbouring temperatures, NaN where no swap was tried.
     """
 
     betas: np.ndarray
@@ -347,14 +462,63 @@ def tempered_chains(
     seed: Seed = 0,
     threads: int = 1,
 ) -> TemperedRun:
-    """Run `copies` independent ladders of one system over the inverse temperatures `betas` (K,).
+    r"""Sample one Ising system by parallel tempering (replica exchange Monte Carlo).
 
-    Parallel tempering [hukushima1996exchange]: from random starts, `burn` sweeps are dropped and
-    `sweeps` kept; after every sweep neighbours in β try to exchange, and after each `every` sweeps
-    the overlaps of the copies are taken. `betas` must increase. One or two `threads` give the same
-    result. Couplings and fields are rounded to multiples of one unit, for exact sums, by less than
-    1e-4 of themselves, or of 1/β; ValueError where they differ too much in size for that.
+    Each of `copies` independent replicas is a ladder of chains, one at every inverse temperature,
+    which start from random states. After every heat-bath sweep neighbouring temperatures try to
+    swap their states. One or two threads give the same result.
 
+    Parameters
+    ----------
+    couplings : ndarray, shape (N, N)
+        Couplings J of one system, symmetric with zero diagonal.
+    fields : ndarray, shape (N,)
+        External fields h.
+    betas : ndarray, shape (K,)
+        Inverse temperatures β ≥ 0, strictly increasing.
+    sweeps : int
+        Number of sweeps that are kept.
+    burn : int
+        Burn-in: number of sweeps that are dropped first.
+    copies : int, default 2
+        Number C of independent replicas of the ladder.
+    every : int, default 1
+        Interval, in sweeps, at which the overlaps of the replicas are recorded.
+    seed : Seed, default 0
+        Seed or random generator.
+    threads : int, default 1
+        Number of threads; more than two make no difference.
+
+    Returns
+    -------
+    TemperedRun
+        Averages of each replica at each temperature, replica overlaps, and swap acceptance rates.
+
+    Raises
+    ------
+    ValueError
+        If the system is no Ising model (see `ising.check_ising`), `betas` does not increase, a
+        count is out of its range, or couplings and fields differ too much in size to be rounded to
+        one unit.
+
+    Notes
+    -----
+    Two neighbours with energies E and E′ at β < β′ swap with the probability
+
+    .. math::
+
+        \min\{1, \exp[(\beta' - \beta)(E' - E)]\}.
+
+    Couplings and fields are rounded to multiples of one unit, so that sums of them are exact and a
+    seed gives the same run on every processor. This changes them by less than 1e-4 of themselves,
+    or of 1/β.
+
+    References
+    ----------
+    [hukushima1996exchange]
+
+    Examples
+    --------
     >>> free = {"fields": np.array([0.5]), "betas": np.array([1.0])}
     >>> run = tempered_chains(np.zeros((1, 1)), **free, sweeps=4000, burn=10)
     >>> bool(abs(run.magnetization.mean() - np.tanh(0.5)) < 0.05)

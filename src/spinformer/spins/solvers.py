@@ -1,8 +1,9 @@
-"""Vector spins solved: the saddle point and the fixed point of the equations in `large_d`.
+"""Solvers for vector spins: saddle point and mean-field fixed point, with implicit differentiation.
 
-Arguments are torch tensors with any leading batch axes: couplings (..., N, N), fields (..., N, D),
-beta a positive number or (...). Results are differentiable any number of times: unknowns, found by
-any iteration, get the derivatives of the implicit function theorem.
+They solve the equations in `large_d`. Arguments are torch tensors with any leading batch axes:
+couplings (..., N, N), fields (..., N, D), and beta, a positive number or a tensor (...). Results
+are differentiable to any order: whatever iteration finds the unknowns, their derivatives are those
+of the implicit function theorem.
 """
 
 import dataclasses
@@ -46,12 +47,21 @@ _LOOSE = 1e-3
 
 @record
 class VectorSpins:
-    """Thermodynamics of a batch of vector-spin systems, ‖σ_i‖² = D (see `large_d`).
+    """Thermodynamics of a batch of vector-spin systems with ‖σ_i‖² = D, by the saddle point.
 
-    saddle: the multipliers t* (..., N), differentiable. free_energy: (...), F = −ln Z/β, extensive
-    in N and D. magnetization: (..., N, D), ⟨σ⟩ = −∂F/∂H at fixed couplings. correlations:
-    (..., N, N), ⟨σ_i·σ_j⟩/D of the leading order, magnetizations included, ones on the diagonal;
-    −∂F/∂J_ij = D C_ij for ordered pairs.
+    See `large_d` for the equations and units.
+
+    Attributes
+    ----------
+    saddle : Solution of Tensor
+        The Lagrange multipliers t* (..., N), differentiable, and how the solver ended.
+    free_energy : Tensor, shape (...)
+        Free energy F = −ln Z/β, extensive in N and D.
+    magnetization : Tensor, shape (..., N, D)
+        Mean spins ⟨σ⟩ = −∂F/∂H at fixed couplings.
+    correlations : Tensor, shape (..., N, N)
+        Second moments C = ⟨σ_i·σ_j⟩/D of the leading order, magnetizations included, with ones on
+        the diagonal; −∂F/∂J_ij = D C_ij for ordered pairs.
     """
 
     saddle: Solution[Tensor]
@@ -70,21 +80,64 @@ def vector_spins(
     max_steps: int = 200,
     throw: bool = True,
 ) -> VectorSpins:
-    """Free energy, magnetization [bal2021transformers, Eq. (sigma)] and correlations at the saddle.
+    r"""Solve the large-D saddle point of vector spins for free energy and magnetization.
 
-    `fields` are H (..., N, D), magnetization and free energy those of spins of length √D. Of the
-    couplings only the symmetric part acts. `corrected` adds the next order in 1/D to the
-    free energy and, by automatic differentiation, to the magnetization: the error of either falls
-    from O(1/D) to O(1/D²).
+    The multipliers t* are found by a damped Newton method with the exact Hessian, for each system
+    of a batch on its own. The solution always exists and is unique. Only the symmetric part of the
+    couplings has an effect.
 
-    Damped Newton with the exact Hessian, each sample of a batch for itself. Of the saddle, residual
-    (...) is the largest |C_ii − 1|, steps (...) the factorisations of V that the sample needed.
-    Converged are samples whose residual is within `tolerance`, by default 1e-12 in double and 1e-5
-    in single precision, or no longer falls where rounding allows no less and is at most 1e-3, else
-    they are stalled, as for β|J| of some 1e4 in single precision; diverged are those whose numbers
-    overflow, and become NaN. Raises NotConverged where a saddle point was not found, unless `throw`
-    is false.
+    Parameters
+    ----------
+    couplings : Tensor, shape (..., N, N)
+        Couplings J of ordered pairs, in single or double precision.
+    fields : Tensor, shape (..., N, D)
+        External fields H of spins of length √D.
+    beta : float or Tensor, shape (...)
+        Inverse temperature, positive.
+    corrected : bool, default False
+        Whether to add the next order in 1/D to the free energy and, by automatic differentiation,
+        to the magnetization. The error of each then falls from O(1/D) to O(1/D²).
+    tolerance : float, optional
+        Largest residual max abs(C_ii − 1) of a converged system; by default 1e-12 in double and
+        1e-5 in single precision.
+    max_steps : int, default 200
+        Largest number of factorisations of V.
+    throw : bool, default True
+        Whether a system that did not converge raises an error.
 
+    Returns
+    -------
+    VectorSpins
+        Multipliers, free energy, magnetization ⟨σ⟩ and correlations. The status of a system is
+        CONVERGED also where rounding allows no smaller residual and it is at most 1e-3; STALLED
+        where rounding leaves more, as for β times couplings of some 1e4 in single precision; and
+        DIVERGED where numbers overflow, which makes them NaN.
+
+    Raises
+    ------
+    NotConverged
+        If a saddle point was not found and `throw` is True.
+    TypeError
+        If a tensor is neither in single nor in double precision, or dtypes differ.
+    ValueError
+        If shapes do not fit or β is not positive.
+
+    Notes
+    -----
+    At the saddle point the spins have length one in units of √D,
+
+    .. math::
+
+        \frac{(V^{-1})_{ii}}{2\beta} + \tfrac14 (V^{-1} h h^\top V^{-1})_{ii} = 1,
+        \qquad \langle \sigma \rangle = \tfrac12 V^{-1} H,
+        \qquad V = \operatorname{diag}(t^*) - J.
+
+    References
+    ----------
+    [bal2021transformers, Eqs. (partfun) and (sigma)]
+
+    Examples
+    --------
     >>> found = vector_spins(torch.zeros(2, 2), fields=torch.ones(2, 3), beta=1.0)
     >>> found.correlations.diagonal().round(decimals=3)
     tensor([1., 1.])
@@ -147,14 +200,44 @@ def _limits(tolerance: float | None, max_steps: int, like: Tensor) -> tuple[floa
 
 
 def default_tolerance(like: Tensor) -> float:
-    """1e-12 in double and 1e-5 in single precision."""
+    """Choose the default tolerance for the precision of a tensor.
+
+    Parameters
+    ----------
+    like : Tensor
+        A tensor in single or double precision.
+
+    Returns
+    -------
+    float
+        The tolerance: 1e-12 in double and 1e-5 in single precision.
+    """
     return 1e-12 if like.dtype == torch.float64 else 1e-5
 
 
 def saddle_of(
     couplings: Tensor, source: Tensor, beta: Tensor, tolerance: float, max_steps: int
 ) -> Solution[Tensor]:
-    """t* (..., N) of symmetric couplings, all of one batch shape; nothing is checked."""
+    """Find the saddle point t* of symmetric couplings, without checking arguments.
+
+    Parameters
+    ----------
+    couplings : Tensor, shape (..., N, N)
+        Symmetric couplings J.
+    source : Tensor, shape (..., N, D) or (..., N, N)
+        Fields h or their Gram matrix, as `large_d.field_source` gives them.
+    beta : Tensor, shape (...)
+        Inverse temperature β; all arguments have the same batch shape.
+    tolerance : float
+        Largest residual max abs(C_ii − 1) of a converged system.
+    max_steps : int
+        Largest number of factorisations of V.
+
+    Returns
+    -------
+    Solution of Tensor
+        Lagrange multipliers t* (..., N), differentiable by the implicit function theorem.
+    """
     given = (couplings, source, beta)
     t, residual, steps, status = _search(*(x.detach() for x in given), tolerance, max_steps)
     t = implicit_root(_stationarity, t, *given, jacobian=True)
@@ -313,15 +396,65 @@ def solve_fixed_point(
     max_steps: int = 500,
     throw: bool = True,
 ) -> Solution[Tensor]:
-    """Solve m = L(θ(m)) from the free spins, each system of the batch for itself.
+    r"""Solve the mean-field (TAP) equations of vector spins by fixed-point iteration.
 
-    `fields` are h = H/√D, the value is ⟨u⟩ = ⟨σ⟩/√D. The couplings J are symmetrised, their
-    diagonal is without effect. The iteration is accelerated by `core.anderson.anderson`
-    [walker2011anderson]; `tolerance` on the residual ‖L(θ(m)) − m‖/√N, default 1e-5 in single and
-    1e-12 in double precision. A fixed point always exists; it need not be found, be stable, or give
-    correlations that spins can have. Raises NotConverged where none was found, unless `throw` is
-    false.
+    Each system of the batch starts from its free spins, and Anderson acceleration speeds up the
+    iteration. A fixed point always exists. The iteration need not find it, and it need not be
+    stable or give correlations that spins can have.
 
+    Parameters
+    ----------
+    couplings : Tensor, shape (..., N, N)
+        Couplings J of ordered pairs; they are symmetrised, and their diagonal has no effect.
+    fields : Tensor, shape (..., N, D)
+        External fields h = H/√D.
+    beta : float or Tensor, shape (...)
+        Inverse temperature, positive.
+    order : {1, 2}, default 2
+        Order in the couplings: 1 is naive mean field, 2 adds the Onsager term.
+    tolerance : float, optional
+        Largest residual ‖L(θ(m)) − m‖/√N; by default 1e-12 in double and 1e-5 in single precision.
+    max_steps : int, default 500
+        Largest number of iterations.
+    throw : bool, default True
+        Whether a system that did not converge raises an error.
+
+    Returns
+    -------
+    Solution of Tensor
+        Magnetizations m = ⟨u⟩ = ⟨σ⟩/√D (..., N, D), differentiable by the implicit function
+        theorem.
+
+    Raises
+    ------
+    NotConverged
+        If a fixed point was not found and `throw` is True.
+    TypeError
+        If a tensor is neither in single nor in double precision, or dtypes differ.
+    ValueError
+        If shapes do not fit, β is not positive, `order` is neither 1 nor 2, or β times fields and
+        couplings is so large that its square overflows.
+
+    Notes
+    -----
+    The equations are
+
+    .. math::
+
+        m_i = L(\theta_i), \qquad
+        \theta_i = h_i + \sum_j B_{ij} m_j - \beta m_i \sum_j B_{ij}^2 (1 - m_j^2), \qquad
+        L(\theta) = \frac{2\beta\theta}{1 + \sqrt{1 + 4\beta^2\theta^2}},
+
+    with B = J + Jᵀ without diagonal; order 1 lacks the Onsager term with the squared couplings.
+
+    References
+    ----------
+    Anderson acceleration: [walker2011anderson].
+
+    The Onsager term: [thouless1977solution].
+
+    Examples
+    --------
     >>> couplings, fields = torch.zeros(2, 2), torch.tensor([[2.0], [0.0]])
     >>> solve_fixed_point(couplings, fields=fields, beta=0.75).value
     tensor([[0.7208],
@@ -345,7 +478,28 @@ def solve_fixed_point(
 def fixed_point_of(
     pair: Tensor, fields: Tensor, beta: Tensor, order: int, tolerance: float, max_steps: int
 ) -> Solution[Tensor]:
-    """`solve_fixed_point` for B, h and β (..., 1, 1) that need no check."""
+    """Solve the mean-field equations for pair couplings, without checking arguments.
+
+    Parameters
+    ----------
+    pair : Tensor, shape (..., N, N)
+        Pair couplings B = J + Jᵀ with zero diagonal.
+    fields : Tensor, shape (..., N, D)
+        External fields h = H/√D.
+    beta : Tensor, shape (..., 1, 1)
+        Inverse temperature β.
+    order : {1, 2}
+        Order in the couplings, as in `solve_fixed_point`.
+    tolerance : float
+        Largest residual ‖L(θ(m)) − m‖/√N.
+    max_steps : int
+        Largest number of iterations.
+
+    Returns
+    -------
+    Solution of Tensor
+        Magnetizations m = ⟨u⟩ (..., N, D), differentiable by the implicit function theorem.
+    """
     given = (fields, pair, beta)
     known = (x.detach() for x in given)
     mean, residual, steps, status = _iterate(*known, order, tolerance, max_steps)
