@@ -65,20 +65,19 @@ BOUNDS = {"tap": 0.015, "third": 0.015, "adaptive": 0.05}
 
 @stored(
     "settings_B7",
-    grid(clause=("naive", *BOUNDS, "edge"), seeds=("0 to 7", "8 to 15", "16 to 23")),
+    grid(clause=("naive", *BOUNDS, "edge"), first_seed=(0, 8, 16)),
     seconds=0.1,
 )
-def SETTINGS(clause: str, seeds: str) -> Rows:
+def SETTINGS(clause: str, first_seed: int) -> Rows:
     """What is left to each bound of B7, over the bound: the median of eight runs of the chapter.
 
     The naive error over five times that of TAP, other errors and the edge under their bounds.
     """
     table = read_columns(Path(__file__).with_name("cheap.csv"))
-    first = int(seeds.split(" ")[0])
     if clause == "naive":
         left = table["B7.naive"] / (5.0 * table["B7.tap"]) - 1.0
     elif clause == "edge":
         left = 1.0 - abs(table["B7.edge"] - 0.5) / 0.05
     else:
         left = 1.0 - table[f"B7.{clause}"] / BOUNDS[clause]
-    return median_rows(left[first : first + 8])
+    return median_rows(left[first_seed : first_seed + 8])

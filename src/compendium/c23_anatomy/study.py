@@ -409,16 +409,16 @@ def LEARNED(gamma: float, surroundings: str, seed: int) -> Rows:
 
 @stored(
     "settings_B12",
-    grid(
-        gamma=(1.0, 3.0),
-        data=("1500 systems, 400", "1500 systems, 2500", "3000 systems, 2500"),
-        seeds=("first five", "last five"),
-    ),
+    [
+        {"gamma": gamma, "systems": systems, "steps": steps, "seeds": seeds}
+        for gamma in (1.0, 3.0)
+        for systems, steps in ((1500, 400), (1500, 2500), (3000, 2500))
+        for seeds in ("first five", "last five")
+    ],
     seconds=0.1,
 )
-def SETTINGS(gamma: float, data: str, seeds: str) -> Rows:
+def SETTINGS(gamma: float, systems: int, steps: int, seeds: str) -> Rows:
     """How far what is learned of clusters lies above one half: median and range of five."""
-    systems, steps = (int(word) for word in data.split(" systems, "))
     cell = {"surroundings": "clusters", "gamma": gamma, "systems": systems, "steps": steps}
     above = array_of(LEARNED.read(), "test", "seed", **cell) - 0.5
     return median_rows(above[:5] if seeds == "first five" else above[5:])

@@ -60,11 +60,11 @@ def PORTRAITS(origin: str, *, beta: float) -> Rows:
 # What the document's captions call the motions, in ranges of β and at its six values.
 _CYCLE, _TORUS, _CHAOS = Regime.PERIODIC, Regime.QUASI_PERIODIC, Regime.CHAOTIC
 _NAMED = {
-    "0 to 1.2": _CYCLE,
-    "1.2405 to 1.2425": _CYCLE,
-    "1.252 to 1.261": _TORUS,
-    "1.268 to 1.272": _CYCLE,
-    "1.277 to 1.28": _CHAOS,
+    (0.0, 1.2): _CYCLE,
+    (1.2405, 1.2425): _CYCLE,
+    (1.252, 1.261): _TORUS,
+    (1.268, 1.272): _CYCLE,
+    (1.277, 1.28): _CHAOS,
 }
 LABELS = dict(zip(SIX, (_TORUS, _TORUS, _CHAOS, _CYCLE, _CHAOS, _CHAOS), strict=True))
 # Share of the values of β in a range that must have its label.
@@ -74,32 +74,35 @@ _WAITS = (10_000, 30_000, 100_000)
 
 @stored(
     "settings_C9",
-    grid(betas=_NAMED, context=("the document's", "random"), wait=_WAITS),
+    [
+        {"beta_from": low, "beta_to": high, **choice}
+        for low, high in _NAMED
+        for choice in grid(context=("the document's", "random"), wait=_WAITS)
+    ],
     seconds=0.2,
     within={"value": 0.05, "low": 0.05, "high": 0.05},
 )
-def NAMED_RANGES(betas: str, context: str, wait: int) -> Rows:
+def NAMED_RANGES(beta_from: float, beta_to: float, context: str, wait: int) -> Rows:
     """Share of 256 values of β whose motion is the one named for the range, less 0.95."""
-    network, (low, high) = Network.document(), map(float, betas.split(" to "))
+    network = Network.document()
     start = protocol_start(network, steps=100_000)
     if context == "random":
         start = random_contexts(network, 1, count=1).select(0)
-    tried = np.linspace(low, high, 256)
+    tried = np.linspace(beta_from, beta_to, 256)
     found = find_attractors(network, start, beta=tried, transient=wait, bins=1, exponents=1)
-    return share_rows(
-        int((found.regime == _NAMED[betas]).sum()), trials=len(tried), bound=LEAST_SHARE
-    )
+    named = int((found.regime == _NAMED[beta_from, beta_to]).sum())
+    return share_rows(named, trials=len(tried), bound=LEAST_SHARE)
 
 
 @stored(
     "settings_C10",
-    grid(beta=SIX, contexts=("draw 1", "draw 2"), wait=_WAITS),
+    grid(beta=SIX, draw=(1, 2), wait=_WAITS),
     seconds=0.2,
     within={"value": 0.1, "low": 0.1, "high": 0.1},
 )
-def MOST_CONTEXTS(beta: float, contexts: str, wait: int) -> Rows:
+def MOST_CONTEXTS(beta: float, draw: int, wait: int) -> Rows:
     """Share of 128 random contexts with the motion that the document shows, less one half."""
     network = Network.document()
-    pool = random_contexts(network, int(contexts[-1]), count=128)
+    pool = random_contexts(network, draw, count=128)
     found = find_attractors(network, pool, beta=beta, transient=wait, bins=1, exponents=1)
     return share_rows(int((found.regime == LABELS[beta]).sum()), trials=128, bound=0.5)
