@@ -127,7 +127,12 @@ def test_exponents_of_chaos_agree_with_other_contexts():
         assert abs(chaotic.mean() - stored.value) < slack * error
     table = EXPONENTS.read()
     for beta in np.unique(table["beta"]):
-        one, other = table["exponent"][table["beta"] == beta]
+        here = table["beta"] == beta
+        one, other = table["exponent"][here]
+        # Errors of independent means add in squares, each by its number of contexts.
+        parts = table["contexts"][here] * table["exponent_error"][here]
+        joined = np.hypot(*parts) / table["contexts"][here].sum()
+        assert exponent_of_chaos(beta).error == pytest.approx(joined)
         assert abs(one - other) < 4.0 * np.hypot(*table["exponent_error"][table["beta"] == beta])
 
 
