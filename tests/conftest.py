@@ -90,7 +90,7 @@ def write_checkout(folder: Path) -> Path:
         "notebooks/01_small.md": SMALL_CHAPTER,
         "tests/chapters/test_01_small.py": "",
         "_toc.yml": SMALL_CONTENTS,
-        "book/welcome.md": "# Welcome\n",
+        "book/welcome.md": "# Welcome\n\n```{evening}\n```\n\n```{course}\n```\n",
         "book/claims/01_small.yml": "[]\n",
         "book/results.md": "# Results\n\n```{cards}\n```\n",
         # As long as nobody decided where the book lives.
