@@ -172,6 +172,8 @@ def _cell_problems(cell: NotebookNode) -> Iterator[str]:
         yield "the figure needs a name that begins with `fig-`, a caption and alt text"
     if len(drawn) > 1 or any(SVG not in data for data in drawn):
         yield "a cell draws one figure, which is an SVG: call `use_style()` before"
+    if drawn and any("text/html" in o.get("data", {}) for o in cell.outputs):
+        yield "a cell that draws shows no table, which would be set as a second figure: two cells"
     if has_tag(cell, claims.RESULTS) and not claims.results(NotebookNode(cells=[cell])):
         yield f"the cell is tagged {claims.RESULTS} and hands over no number"
 
