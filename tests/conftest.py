@@ -41,7 +41,7 @@ kernelspec:
 
 # A small chapter
 
-:::{admonition} In short
+:::{admonition} Summary
 Is it small? It is small.
 :::
 

@@ -80,7 +80,7 @@ ROW = """\
         (SOURCE, change(COUNT, "in [1, 100]; tests use"), "31: count has a range that cannot be"),
         (SOURCE, change(BOOK, ""), "1: the front matter: needs `book: {rank: main | further"),
         (SOURCE, change("rank: main", "rank: first"), "2: the front matter: rank must be one of"),
-        (SOURCE, change("sentence: 1", "sentence: 2"), "the box `In short` has 1 that are no"),
+        (SOURCE, change("sentence: 1", "sentence: 2"), "the box `Summary` has 1 that are no"),
         (SOURCE, change("sentence: 1", "sentence: one"), "2: the front matter: the card shows"),
         (SOURCE, change("{sentence: 1}", "{sentence: 1, figure: fig-x}"), "2: the front matter: "),
         (SOURCE, change("evening:", "morning:"), "2: the front matter: book has no entry morning"),

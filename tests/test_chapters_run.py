@@ -371,7 +371,7 @@ See {cite}`bal2021transformers` and [](../notebooks/01_small.md), [the claims](.
 
 $$ E = \tfrac12 $$ (eq-small)
 
-:::{admonition} In short
+:::{admonition} Summary
 A box.
 :::
 """
@@ -407,7 +407,7 @@ def test_page_needs_nothing_from_elsewhere_and_resolves_what_the_source_writes(
     assert "https://cdn" not in text
     body = " ".join(re.sub(r"<[^>]+>", "", text[text.index("<body") :]).split())
     assert "See [bal2021transformers] and 01_small, the claims" in body
-    for told in ('<div class="box">', "<strong>In short</strong>", 'id="eq-small"'):
+    for told in ('<div class="box">', "<strong>Summary</strong>", 'id="eq-small"'):
         assert told in text
     for told in ('aria-label="A single gray point."', "<title>A small chapter"):
         assert told in text

@@ -25,7 +25,7 @@ CLOSING = "What came out"
 _PARTS = ("0", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX")
 _CAPTION = re.compile(r" *(?:- +)?caption: *[\"']?(.*?)[\"']? *")
 _FILE = re.compile(r"( *- file: )(\S+) *")
-_BOX = re.compile(r"^:{3,}\{admonition\} In short\n(.*?)^:{3,}$", re.MULTILINE | re.DOTALL)
+_BOX = re.compile(r"^:{3,}\{admonition\} Summary\n(.*?)^:{3,}$", re.MULTILINE | re.DOTALL)
 # Behind a full stop, at the next capital: not in "e.g. 3", not within mathematics.
 _SENTENCE = re.compile(r"(?<=[.?!])\)? (?=[A-Z\[*$])")
 
@@ -94,7 +94,7 @@ def _problems(said: Any, text: str) -> list[str]:
     sentence = card.get("sentence")
     count = len(statements(text))
     if type(sentence) is not int or not 1 <= sentence <= count:
-        told = f"the card shows sentence {sentence!r:.60}, but the box `In short` has {count}"
+        told = f"the card shows sentence {sentence!r:.60}, but the box `Summary` has {count}"
         problems.append(told + " that are no questions")
     if not isinstance(said.get("evening", ""), str):
         problems.append(f"evening must be a line of text, got {said['evening']!r:.60}")
@@ -115,9 +115,9 @@ def all_places(root: Path) -> list[Place]:
 
 
 def statements(text: str) -> list[str]:
-    """Return the sentences of a chapter's "In short" that are no questions.
+    """Return the sentences of a chapter's "Summary" that are no questions.
 
-    >>> statements(":::{admonition} In short\\nIs it? Yes, it is. Very.\\n:::\\n")
+    >>> statements(":::{admonition} Summary\\nIs it? Yes, it is. Very.\\n:::\\n")
     ['Yes, it is.', 'Very.']
     """
     found = _BOX.search(text)
