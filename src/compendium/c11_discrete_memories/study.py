@@ -22,7 +22,7 @@ from spinformer.core.statistics import Estimate, fit_power, mean_estimate
 from spinformer.hopfield.discrete import (
     EXPONENTIAL,
     Separation,
-    descend,
+    asynchronous_dynamics,
     fields,
     polynomial,
     retrieve,
@@ -78,7 +78,7 @@ def end_overlaps(
                 flips = round(0.5 * (1.0 - overlap) * dim)
                 tried = _damaged(targets, flips, rng) if flips else targets
                 run = int(rng.integers(2**31))
-                found = descend(weights, queries=tried, max_steps=500, seed=run)
+                found = asynchronous_dynamics(weights, queries=tried, max_steps=500, seed=run)
                 compared = targets if overlap else tried
                 result[b, p, n] = (found.states * compared).mean(axis=1)
     return result
