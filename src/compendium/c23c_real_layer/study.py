@@ -75,7 +75,7 @@ def layer_parts(model: LanguageModel, trace: LayerTrace, *, strength: float = 0.
     }
 
     def response(attention: Tensor) -> Tensor:
-        known: Any = {"correlation": solved.correlations, "strength": strength}
+        known: Any = {"correlation": solved.correlations, "coupling_strength": strength}
         g = response_attention(strength * attention, **known)
         pulls = g @ trace.keys @ query + g.mT @ trace.queries @ key
         return trace.beta * pulls.sum(dim=1)
