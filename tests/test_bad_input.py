@@ -43,7 +43,7 @@ OUT_OF_RANGE: dict[str, Any] = {
     **dict.fromkeys(("sweeps", "copies", "chains", "blocks", "replicas", "runs", "every"), 0),
     **dict.fromkeys(("kept", "bins", "threads", "stretches", "stretch", "cd_steps", "rate"), 0),
     **dict.fromkeys(("method", "solver", "theory", "schedule", "kernel"), "no such"),
-    **{"epsilon": 1.5, "level": 1.5, "corruption": 0.6, "order": 3, "position": 0.5},
+    **{"epsilon": 1.5, "level": 1.5, "alpha": 2.5, "corruption": 0.6, "order": 3, "position": 0.5},
     **dict.fromkeys(("couplings", "ordered"), np.ones((2, 3))),
 }
 # They say that they check nothing: results, and parts that a chapter shows at work.
