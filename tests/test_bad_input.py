@@ -178,7 +178,7 @@ MISFITS: dict[str, list[dict[str, Any]]] = {
     "core.states.hebbian_couplings": [{"patterns": np.ones(3)}, {"other": np.ones((3, 3))}],
     "core.states.overlaps": [{"states": np.ones(3)}, {"states": 1.0}, {"patterns": np.ones(4)}],
     "core.states.spin_states": [{"count": 21}],
-    "core.statistics.fit_power": [
+    "core.statistics.fit_power_law": [
         {"sizes": [1, 2], "values": [1, 1], "errors": [1, 1]},
         {"sizes": [2, 2, 2]},
         {"sizes": [0, 2, 3]},
@@ -213,12 +213,12 @@ MISFITS: dict[str, list[dict[str, Any]]] = {
     "dmft.finite_size.semantic_overlaps": [{"tokens": np.ones((4, 2))}],
     "dmft.finite_size.window_means": [{"attention": np.ones(2)}],
     "dmft.finite_size.window_of_context": [{"context": Context(np.ones((3, 3)), 0)}],
-    "dmft.lyapunov.growth_jump": [{"growth": np.ones(9)}, {"growth": 1.0}],
+    "dmft.lyapunov.detect_change_point": [{"growth": np.ones(9)}, {"growth": 1.0}],
     "dmft.lyapunov.lyapunov_spectrum": [{"count": 13}],
     "dmft.mean_field.step": [{"epsilon": -0.1}],
     "dmft.mean_field.trajectory": [{"beta": np.ones((0, 2))}],
     "dmft.network.Context": [{"attention": np.ones(3)}, {"position": -1}],
-    "dmft.onset.onset": [{"epsilon": 1.0}],
+    "dmft.linear_stability.onset": [{"epsilon": 1.0}],
     "hopfield.attention.attention": [
         {"queries": ONES(2, 5)},
         {"values": ONES(3, 4)},
@@ -228,9 +228,9 @@ MISFITS: dict[str, list[dict[str, Any]]] = {
         {"mask": ONES(3, 3) > 0},
         {"mask": ONES(1, 2)},
     ],
-    "dmft.cycles.cycle": [{"period": 3}, {"start": Context(np.zeros((2, 4, 3)), 0)}],
-    "dmft.cycles.follow_cycle": [{"step": 0.0}, {"within": (0.6, 0.4)}],
-    "dmft.cycles.continuation": [{"step": 0.0}, {"within": (0.6,)}, {"start": [[1.0, 0.0]]}],
+    "dmft.cycles.find_cycle": [{"period": 3}, {"start": Context(np.zeros((2, 4, 3)), 0)}],
+    "dmft.cycles.continue_cycle": [{"step": 0.0}, {"within": (0.6, 0.4)}],
+    "dmft.cycles.pseudo_arclength": [{"step": 0.0}, {"within": (0.6,)}, {"start": [[1.0, 0.0]]}],
     "hopfield.density.log_prob": [{"states": ONES(3, 1)}],
     "hopfield.discrete.energy": [
         {"patterns": [1, 1, -1]},

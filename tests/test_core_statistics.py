@@ -135,7 +135,7 @@ def test_a_power_law_is_the_weighted_fit_of_the_logarithms():
     sizes = np.array([30.0, 100.0, 400.0, 1000.0, 7000.0, 2e4])
     relative = np.array([0.01, 0.03, 0.02, 0.05, 0.01, 0.04])
     values = 3.0 * sizes**-0.7 * np.exp(relative * np.random.default_rng(3).standard_normal(6))
-    found = statistics.fit_power(sizes, values=values, errors=values * relative)
+    found = statistics.fit_power_law(sizes, values=values, errors=values * relative)
     (slope, height), covariance = curve_fit(
         lambda x, slope, height: slope * x + height,
         *np.log([sizes, values]),

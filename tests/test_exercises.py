@@ -33,8 +33,8 @@ from compendium.c36_learning_through_the_limit.learning import one_bit
 from compendium.c51_synthesis.study import readers_in_equilibrium
 from compendium.common.exact_spins import two_spins
 from spinformer.core.solve import Status
+from spinformer.dmft.linear_stability import onset
 from spinformer.dmft.network import Network
-from spinformer.dmft.onset import onset
 from spinformer.language.encoder import run_model
 from spinformer.language.text import sample_texts, text_windows
 from spinformer.spins.ising import sherrington_kirkpatrick

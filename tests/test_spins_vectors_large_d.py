@@ -6,8 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from compendium.common.exact_spins import three_spins
 from spinformer.core.solve import NotConverged, Status

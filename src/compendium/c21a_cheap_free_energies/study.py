@@ -30,7 +30,7 @@ from bookmaker.tables import Rows, stored
 from compendium.common.glass import glass_state, instability_beta
 from compendium.common.rows import Columns, grid, share_rows
 from spinformer.core.special import normal_rule
-from spinformer.core.statistics import Estimate, fit_power, mean_estimate
+from spinformer.core.statistics import Estimate, fit_power_law, mean_estimate
 from spinformer.spins.ising import sherrington_kirkpatrick
 from spinformer.spins.mean_field import belief_propagation, solve_mean_field
 from spinformer.spins.monte_carlo import TemperedRun, tempered_chains
@@ -163,7 +163,7 @@ def trend(table: Columns, name: str, rows: np.ndarray) -> Trend:
     means = [mean_estimate(table[name][rows & (table["size"] == n)]) for n in sizes]
     value, error = np.array([(mean.value, mean.error) for mean in means]).T
     keep = value > error
-    fit = fit_power(sizes[keep], values=value[keep], errors=error[keep])
+    fit = fit_power_law(sizes[keep], values=value[keep], errors=error[keep])
     wide = float(fit.slope.error) * max(1.0, fit.chi2**0.5)
     slope = Estimate(value=fit.slope.value, error=wide, samples=int(rows.sum()))
     return Trend(sizes, value, error, slope)

@@ -259,7 +259,7 @@ class PowerLaw:
     chi2: float
 
 
-def fit_power(sizes: ArrayLike, *, values: ArrayLike, errors: ArrayLike) -> PowerLaw:
+def fit_power_law(sizes: ArrayLike, *, values: ArrayLike, errors: ArrayLike) -> PowerLaw:
     r"""Power-law fit by weighted least squares of logarithms.
 
     Parameters
@@ -294,7 +294,7 @@ def fit_power(sizes: ArrayLike, *, values: ArrayLike, errors: ArrayLike) -> Powe
     Examples
     --------
     >>> sizes = np.array([10.0, 100.0, 1000.0])
-    >>> print(fit_power(sizes, values=3.0 * sizes**-0.5, errors=0.01 * sizes**-0.5).slope)
+    >>> print(fit_power_law(sizes, values=3.0 * sizes**-0.5, errors=0.01 * sizes**-0.5).slope)
     -0.5000(10)
     """
     sizes = check_array("sizes", sizes, ndim=1)
