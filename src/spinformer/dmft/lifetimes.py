@@ -46,9 +46,9 @@ def estimate_lifetime(times: ArrayLike, *, ended: ArrayLike) -> Lifetime:
 
     Parameters
     ----------
-    times : array_like, shape (n,)
+    times : array_like, shape (..., n)
         Time of each escape, or until the end of the run where there was none.
-    ended : array_like of bool, shape (n,)
+    ended : array_like of bool, shape (..., n)
         Whether each time ended with an escape; the others are censored.
 
     Returns
@@ -82,7 +82,7 @@ def estimate_lifetime(times: ArrayLike, *, ended: ArrayLike) -> Lifetime:
     >>> found.value, found.ended
     (45.0, 2)
     """
-    spans = check_array("times", times, shape=("n",), low=0.0, high=_LONGEST)
+    spans = check_array("times", times, shape=(..., "n"), low=0.0, high=_LONGEST)
     flags = check_array("ended", ended, values=(0, 1))
     if flags.shape != spans.shape:
         raise ValueError(f"ended must have shape {spans.shape} as times, got {flags.shape}")
@@ -117,7 +117,8 @@ class EscapeTimes:
 def detect_escapes(growth: np.ndarray, *, threshold: float) -> EscapeTimes:
     """Detect escapes from chaos in growth rates of tangent vectors.
 
-    An orbit escapes at the first of three stretches in a row whose growth rate is below a threshold.
+    An orbit escapes at the first of three stretches in a row that grow more slowly than a
+    threshold.
 
     Parameters
     ----------
