@@ -15,8 +15,7 @@ from spinformer.core.implicit import implicit_root
 from spinformer.core.solve import Solution
 from spinformer.core.special import alignment_over_kappa
 from spinformer.spins.exact_vectors import three_spins
-from spinformer.spins.ising import pair_couplings as ising_couplings
-from spinformer.spins.ising import solve_exact
+from spinformer.spins.ising import pair_couplings as ising_couplings, solve_exact
 from spinformer.spins.large_d import pair_couplings
 from spinformer.spins.solvers import default_tolerance, solve_saddle_point
 
