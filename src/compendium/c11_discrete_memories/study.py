@@ -24,7 +24,7 @@ from compendium.common.rows import (
     rows_of,
 )
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.core.statistics import Estimate, fit_power, mean_estimate
+from spinformer.core.statistics import Estimate, fit_power_law, mean_estimate
 from spinformer.hopfield.discrete import (
     EXPONENTIAL,
     Separation,
@@ -204,7 +204,7 @@ def capacity_exponent(
     capacity, told = np.exp(mean.value), {"dim": np.asarray(dims)}
     told |= {"capacity": capacity, "error": capacity * mean.error}
     power, theory = (
-        fit_power(dims, values=values, errors=values * mean.error).slope
+        fit_power_law(dims, values=values, errors=values * mean.error).slope
         for values in (capacity, predicted)
     )
     fitted = {"exponent": power.value, "exponent_error": power.error, "predicted": theory.value}

@@ -20,7 +20,7 @@ from bookmaker.tables import Rows, stored
 from compendium.common.images import digits
 from compendium.common.rows import grid, mean_rows, numbered
 from spinformer.core.random import TorchSeed, numpy_generator, torch_generator
-from spinformer.core.special import normal_average
+from spinformer.core.special import gaussian_expectation
 from spinformer.hopfield.density import fit_em, log_weights, loss, loss_gradient
 
 
@@ -268,6 +268,6 @@ def pair_mixing(patterns: Tensor, *, beta: float = 1.0) -> float:
 
     def crossed(here: Tensor, there: Tensor) -> float:
         shift = beta * float((there - here) @ here)
-        return normal_average(lambda z: expit(shift + spread * z), steepness=spread / 2)
+        return gaussian_expectation(lambda z: expit(shift + spread * z), steepness=spread / 2)
 
     return 1.0 - crossed(first, second) - crossed(second, first)

@@ -13,7 +13,7 @@ from compendium.c17_interacting_patterns.readers import (
     RATES,
 )
 from compendium.common.rows import array_of, groups, mean_rows
-from spinformer.core.statistics import mean_interval
+from spinformer.core.statistics import student_interval
 
 PICTURE_TASKS = ("recall", "digits", "faces")
 TASKS = (*PICTURE_TASKS, *(f"hops {links}" for links in LINKS))
@@ -97,7 +97,7 @@ def over_controls(found: Scores) -> Scores:
 
 def over_equals(task: str) -> tuple[str, np.ndarray]:
     """The control of equal resources over which the gain is surely smallest, and those gains."""
-    return min(over_controls(scores(task)).items(), key=lambda one: mean_interval(one[1])[0])
+    return min(over_controls(scores(task)).items(), key=lambda one: student_interval(one[1])[0])
 
 
 def _links(task: str) -> int:

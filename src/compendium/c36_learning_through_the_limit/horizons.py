@@ -14,7 +14,7 @@ from compendium.common.windows import (
     exponent_of_chaos,
     message_start,
 )
-from spinformer.core.statistics import mean_interval
+from spinformer.core.statistics import student_interval
 from spinformer.dmft.finite_size import generate, mean_path, semantic_overlaps
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import torch_step, trajectory
@@ -154,6 +154,6 @@ def GROWTHS(motion: str, *, first: int, last: int, middle: str) -> Rows:
     """Half less the distance from 1 of the gradient's growth over the exponent of the motion."""
     found = growth_slopes(GROWTH.read(), motion, first=first, last=last)
     found = found / exponents()[motion]
-    mean = (found.mean(), *mean_interval(found))
+    mean = (found.mean(), *student_interval(found))
     interval = mean if middle == "mean" else median_interval(found)
     return near_rows(interval, aim=1.0, within=0.5, runs=len(found))
