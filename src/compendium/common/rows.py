@@ -18,6 +18,15 @@ def grid(**choices: Iterable[Any]) -> Rows:
     return [dict(zip(choices, unit, strict=True)) for unit in product(*choices.values())]
 
 
+def numbered(units: Rows, *, first: int = 1) -> Rows:
+    """Units of a robustness table each of which has raw runs of its own, which `data` counts.
+
+    >>> numbered([{"size": 500}, {"size": 1000}], first=7)
+    [{'data': 7, 'size': 500}, {'data': 8, 'size': 1000}]
+    """
+    return [{"data": first + place, **unit} for place, unit in enumerate(units)]
+
+
 def rows_of(**columns: Any) -> Rows:
     """Rows from columns (n,): arrays, tensors or lists; a single value stands in every row.
 
