@@ -18,6 +18,15 @@ def grid(**choices: Iterable[Any]) -> Rows:
     return [dict(zip(choices, unit, strict=True)) for unit in product(*choices.values())]
 
 
+def numbered(units: Iterable[dict[str, Any]], *, first: int = 0) -> Rows:
+    """Units with a first column `data`, numbers from `first` on: each line has runs of its own.
+
+    >>> numbered(grid(beta=(0.5, 2.0)), first=10)
+    [{'data': 10, 'beta': 0.5}, {'data': 11, 'beta': 2.0}]
+    """
+    return [{"data": number} | unit for number, unit in enumerate(units, first)]
+
+
 def rows_of(**columns: Any) -> Rows:
     """Rows from columns (n,): arrays, tensors or lists; a single value stands in every row.
 
