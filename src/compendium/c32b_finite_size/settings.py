@@ -179,7 +179,7 @@ CONFIRM_GAINS = stored(
 
 
 def laws_apart(data: int, regime: str, decade: float) -> Rows:
-    """ln 2 minus ln of the distance from the attractor over that of two samples of it; four seeds."""
+    """ln of twice the distance of two samples of the attractor over that from it; four seeds."""
     logs = []
     for seed in range(4 * data, 4 * data + 4):
         line = STATIONARY.rows(regime, exponent=decade, seed=seed)[0]

@@ -8,7 +8,7 @@ import numpy as np
 from bookmaker.tables import Rows, stored
 from compendium.c33e_census.study import DOCUMENT_SIZE, network_row, select
 from compendium.common.networks import draw_networks
-from compendium.common.rows import grid, share_rows
+from compendium.common.rows import share_rows
 
 REGIONS = {"C16": "epsilon <= 0.1"}
 # Networks of a sample; share of them that "some" asks for.
