@@ -125,7 +125,7 @@ _REGULAR = [regime for regime in REGIMES if regime != "chaotic"]
 
 
 def closure_gains(
-    data: str, regime: str, bits: float, *, first: int, starts: int = 12, texts: int = 1000
+    data: str, regime: str, bits: int, *, first: int, starts: int = 12, texts: int = 1000
 ) -> Rows:
     """ln of the naive mean field's error over the closure's, over so many tokens; twelve starts."""
     gains = np.array(
@@ -140,26 +140,22 @@ def closure_gains(
     ]
 
 
-def first_gains(
-    data: str, regime: str, bits: float, *, starts: int = 12, texts: int = 1000
-) -> Rows:
+def first_gains(data: str, regime: str, bits: int, *, starts: int = 12, texts: int = 1000) -> Rows:
     """`closure_gains` of the starts 100 to 111."""
     return closure_gains(data, regime, bits, first=100, starts=starts, texts=texts)
 
 
-def fresh_gains(
-    data: str, regime: str, bits: float, *, starts: int = 12, texts: int = 1000
-) -> Rows:
+def fresh_gains(data: str, regime: str, bits: int, *, starts: int = 12, texts: int = 1000) -> Rows:
     """`closure_gains` of the starts 300 to 311."""
     return closure_gains(data, regime, bits, first=300, starts=starts, texts=texts)
 
 
-_SMALL = {"data": "driven 1000", "regime": "driven", "bits": 1e3, "starts": 2, "texts": 100}
+_SMALL = {"data": "driven 1000", "regime": "driven", "bits": 1000, "starts": 2, "texts": 100}
 GAINS = stored(
     "settings_C18b",
     [
-        {"data": f"{unit['regime']} {unit['bits']:.0f}"} | unit
-        for unit in grid(regime=_REGULAR, bits=(1e3, 1e4, 1e5, 1e6, 1e7))
+        {"data": f"{unit['regime']} {unit['bits']}"} | unit
+        for unit in grid(regime=_REGULAR, bits=[10**decade for decade in range(3, 8)])
     ],
     small=_SMALL,
     seconds=0.3,
@@ -169,8 +165,8 @@ GAINS = stored(
 CONFIRM_GAINS = stored(
     "confirm_C18b",
     [
-        {"data": f"{unit['regime']} {unit['bits']:.0f} again"} | unit
-        for unit in grid(regime=_REGULAR, bits=(2e3, 2e4, 2e5, 2e6, 5e6))
+        {"data": f"{unit['regime']} {unit['bits']} again"} | unit
+        for unit in grid(regime=_REGULAR, bits=(2000, 20_000, 200_000, 2_000_000, 5_000_000))
     ],
     small=_SMALL | {"data": "driven 1000 again"},
     seconds=0.3,
