@@ -26,7 +26,6 @@ from torch import Tensor
 
 from bookmaker.tables import Rows, stored
 from compendium.common.lifetimes import lifetime_estimate
-from compendium.common.rows import grid
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import find_period
