@@ -71,7 +71,7 @@ def rendered(env: BuildEnvironment, name: str, **given: Any) -> str:
         "documents": DOCUMENTS,
         "anchor": anchor_of_test,
         "words": lambda test: test.partition("::test_")[2].replace("_", " "),
-        "settings_words": lambda table, region: settings_words(root / TABLES / table, region),
+        "settings_words": lambda row: settings_words(root, row),
         "drawn_settings": partial(drawn_settings, env),
         "picture": partial(picture, env),
         "card": partial(card, env),

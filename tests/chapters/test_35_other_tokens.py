@@ -15,7 +15,7 @@ from compendium.c32b_finite_size.study import noise_covariance, predicted_rms
 from compendium.c35_other_tokens import letters as tokens_of
 from compendium.c35_other_tokens import study
 from compendium.c35_other_tokens.letters import LetterNetwork, letter_overlaps, vocabulary
-from spinformer.core.statistics import fit_power
+from spinformer.core.statistics import fit_power_law
 from spinformer.dmft.finite_size import linear_maps, mean_path
 from spinformer.dmft.lyapunov import lyapunov_spectrum, returned
 from spinformer.dmft.mean_field import random_contexts, step, trajectory
@@ -277,5 +277,5 @@ def test_the_deviation_of_words_does_not_fall():
         drawn = tokens_of.generate_letters(words, np.tile(weight, (4, 1, 1)), seed=0, **how)
         spread = np.sqrt(letter_overlaps(words, drawn).var(axis=0).sum(axis=-1))
         assert spread == pytest.approx(np.full(4, found[-1]), rel=0.06)
-    fit = fit_power([300, 30_000, 3_000_000], values=found, errors=0.01 * np.array(found))
+    fit = fit_power_law([300, 30_000, 3_000_000], values=found, errors=0.01 * np.array(found))
     assert abs(fit.slope.value) < 0.02

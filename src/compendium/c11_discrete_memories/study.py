@@ -18,11 +18,11 @@ from bookmaker.tables import Rows, stored
 from compendium.common.curves import crossing
 from compendium.common.rows import array_of, estimate_rows, grid, near_rows, rows_of
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.core.statistics import Estimate, fit_power, mean_estimate
+from spinformer.core.statistics import Estimate, fit_power_law, mean_estimate
 from spinformer.hopfield.discrete import (
     EXPONENTIAL,
     Separation,
-    descend,
+    asynchronous_dynamics,
     fields,
     polynomial,
     retrieve,
@@ -78,7 +78,7 @@ def end_overlaps(
                 flips = round(0.5 * (1.0 - overlap) * dim)
                 tried = _damaged(targets, flips, rng) if flips else targets
                 run = int(rng.integers(2**31))
-                found = descend(weights, queries=tried, max_steps=500, seed=run)
+                found = asynchronous_dynamics(weights, queries=tried, max_steps=500, seed=run)
                 compared = targets if overlap else tried
                 result[b, p, n] = (found.states * compared).mean(axis=1)
     return result
@@ -198,7 +198,7 @@ def capacity_exponent(
     capacity, told = np.exp(mean.value), {"dim": np.asarray(dims)}
     told |= {"capacity": capacity, "error": capacity * mean.error}
     power, theory = (
-        fit_power(dims, values=values, errors=values * mean.error).slope
+        fit_power_law(dims, values=values, errors=values * mean.error).slope
         for values in (capacity, predicted)
     )
     fitted = {"exponent": power.value, "exponent_error": power.error, "predicted": theory.value}

@@ -19,7 +19,7 @@ from scipy.integrate import odeint
 from bookmaker.tables import Rows, stored
 from compendium.common.rows import grid, groups, rows_of
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.core.statistics import share_interval
+from spinformer.core.statistics import wilson_interval
 from spinformer.hopfield.continuous import retrieve
 
 Array = np.ndarray
@@ -178,7 +178,7 @@ def elsewhere(one: tuple[Array, Array], *, other: tuple[Array, Array]) -> dict[s
     both = one[1] & other[1]
     apart = _length(one[0] - other[0]) > APART
     count, tried = int((apart & both).sum()), int(both.sum())
-    low, high = share_interval(count, trials=tried)
+    low, high = wilson_interval(count, trials=tried)
     return {"count": count, "tried": tried, "low": low, "high": high}
 
 

@@ -20,8 +20,8 @@ from bookmaker.tables import Rows, stored
 from compendium.common.images import digits
 from compendium.common.rows import grid, mean_rows
 from spinformer.core.random import TorchSeed, torch_generator
-from spinformer.core.special import normal_average
-from spinformer.hopfield.density import fit, log_weights, loss, loss_gradient
+from spinformer.core.special import gaussian_expectation
+from spinformer.hopfield.density import fit_em, log_weights, loss, loss_gradient
 
 
 def swept(states: Tensor, *, patterns: Tensor, beta: float, steps: int, seed: TorchSeed) -> Tensor:
@@ -110,7 +110,7 @@ def HELD_OUT(half: float, shift: float, seed: int, count: int = 1000) -> Rows:
             how: dict[str, Any] = {"data": train, "seed": 520 + seed, "sweeps": sweeps}
             learned = contrastive_path(means, rate=0.3, steps=100, **how)[-1]
         else:
-            learned = fit(means, data=train, max_steps=100).patterns
+            learned = fit_em(means, data=train, max_steps=100).patterns
         excess = loss(learned, data=held_out) + truth.log_prob(held_out).mean()
         rows.append({"sweeps": sweeps, "excess": float(excess)})
     return rows
@@ -133,7 +133,7 @@ def learn_digits(
     """
     train, test = shuffled_digits(pictures, 600 + seed).split([1200, 597])
     start = train[:patterns]
-    exact = fit(start, data=train, beta=beta, max_steps=steps, tolerance=1e-6)
+    exact = fit_em(start, data=train, beta=beta, max_steps=steps, tolerance=1e-6)
     path = contrastive_path(start, data=train, beta=beta, rate=3.0, steps=steps, seed=620 + seed)
     losses = np.array([float(loss(one, data=train, beta=beta)) for one in path])
     return {"exact": (exact.patterns, exact.losses), "cd": (path[-1], losses)}, train, test
@@ -190,7 +190,7 @@ def lost_by_cd(pictures: str, *, beta: float, schedule: str, split: int) -> floa
     """
     train, tune, test = shuffled_digits(pictures, 900 + split).split([1000, 300, 497])
     start, falling = train[:PATTERNS], schedule == "annealed"
-    exact = fit(start, data=train, beta=beta, max_steps=60, tolerance=1e-6).patterns
+    exact = fit_em(start, data=train, beta=beta, max_steps=60, tolerance=1e-6).patterns
     how: dict[str, Any] = {"data": train, "beta": beta, "steps": 60, "seed": split}
     tried = []
     for rate in (0.3, 1.0, 3.0):
@@ -224,6 +224,6 @@ def pair_mixing(patterns: Tensor, *, beta: float = 1.0) -> float:
 
     def crossed(here: Tensor, there: Tensor) -> float:
         shift = beta * float((there - here) @ here)
-        return normal_average(lambda z: expit(shift + spread * z), steepness=spread / 2)
+        return gaussian_expectation(lambda z: expit(shift + spread * z), steepness=spread / 2)
 
     return 1.0 - crossed(first, second) - crossed(second, first)

@@ -30,7 +30,7 @@ from compendium.c16_energies_as_signal.network import ALONE, SIGNALS, WIDTH, Dig
 from compendium.common.copies import update_copies
 from compendium.common.rows import array_of, grid, groups, mean_rows, rows_of
 from spinformer.core.random import torch_generator
-from spinformer.core.statistics import mean_interval
+from spinformer.core.statistics import student_interval
 
 STEPS, LONGER = 150, 600
 RATES = (1e-4, 1e-3, 3e-3, 1e-2)
@@ -198,7 +198,7 @@ def margin(source: str, *, column: str, block: int = 0, updates: int = STEPS) ->
     """Points by which `source` is surely above both bars: the smaller lower end."""
     mine = accuracies(source, column=column, block=block, updates=updates)
     bars = [accuracies(bar, column=column, block=block) for bar in BARS]
-    return min(mean_interval(mine - bar)[0] for bar in bars)
+    return min(student_interval(mine - bar)[0] for bar in bars)
 
 
 SPLITS = ("first ten", "other ten", "third ten")

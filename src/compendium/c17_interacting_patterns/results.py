@@ -6,7 +6,7 @@ from bookmaker.tables import Rows, stored
 from compendium.c17_interacting_patterns import pictures
 from compendium.c17_interacting_patterns.readers import ARMS, HOPS, HOPS_AGAIN, LINKS, RATES
 from compendium.common.rows import array_of, grid, groups, mean_rows
-from spinformer.core.statistics import mean_interval
+from spinformer.core.statistics import student_interval
 
 TASKS = ("recall", "digits", "faces", *(f"hops {links}" for links in LINKS))
 # No controls of the criterion: what interacts itself, and what uses more stored numbers.
@@ -52,7 +52,7 @@ def over_controls(found: Scores) -> Scores:
 
 def over_equals(task: str) -> tuple[str, np.ndarray]:
     """The control of equal resources over which the gain is surely smallest, and those gains."""
-    return min(over_controls(scores(task)).items(), key=lambda one: mean_interval(one[1])[0])
+    return min(over_controls(scores(task)).items(), key=lambda one: student_interval(one[1])[0])
 
 
 _BY_RATE = grid(task=TASKS[3:], choice=[f"rate {rate}" for rate in RATES])

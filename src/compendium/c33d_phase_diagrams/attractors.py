@@ -17,7 +17,7 @@ from scipy.spatial import cKDTree
 from compendium.common.phase_transitions import name as named
 from compendium.common.phase_transitions import survey
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.core.statistics import Estimate, fit_power
+from spinformer.core.statistics import Estimate, fit_power_law
 from spinformer.dmft.attractors import Attractors, bump_weights
 from spinformer.dmft.ensemble import Ensemble, kernels_of
 from spinformer.dmft.kernel_inputs import Block, Clock
@@ -253,7 +253,7 @@ def uncertainty_exponent(
     # A share whose groups all agree is still only counted.
     weights = np.maximum(errors, shares / np.sqrt(points))
     laws = [
-        fit_power(distances, values=np.maximum(one, 0.5 / points), errors=weights)
+        fit_power_law(distances, values=np.maximum(one, 0.5 / points), errors=weights)
         for one in (shares, *left_out)
     ]
     value, *slopes = (float(law.slope.value) for law in laws)

@@ -17,8 +17,8 @@ from scipy.special import softmax
 from bookmaker.tables import Rows, stored
 from compendium.common.rows import grid, rows_of
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.core.special import normal_rule
-from spinformer.core.statistics import PowerLaw, fit_power, mean_estimate
+from spinformer.core.special import gaussian_quadrature
+from spinformer.core.statistics import PowerLaw, fit_power_law, mean_estimate
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
 from spinformer.dmft.onset import onset
 
@@ -47,12 +47,12 @@ def _pair_average(
     first: np.ndarray, second: np.ndarray, *, width: float, along: np.ndarray, across: np.ndarray
 ) -> np.ndarray:
     """E[tanh(first + width z) tanh(second + along z + across w)], z, w normal, second (n, L)."""
-    points, weights = normal_rule(max(width, float(np.hypot(along, across).max())))
+    points, weights = gaussian_quadrature(max(width, float(np.hypot(along, across).max())))
     one = np.tanh(first[:, None] + width * points) * weights
     found = np.empty(second.shape)
     for n, (mean, shared, own) in enumerate(zip(second, along, across, strict=True)):
         # Tokens that were made from much the same others have little of their own.
-        inner, inner_weights = normal_rule(float(own))
+        inner, inner_weights = gaussian_quadrature(float(own))
         fields = mean[:, None, None] + shared * points[:, None] + own * inner
         found[n] = (one * (np.tanh(fields) @ inner_weights)).sum(axis=-1)
     return found
@@ -88,7 +88,7 @@ def loaded_path(
         fields[n] = (attention[n, seen] @ overlap[:, VALUE]) @ network.semantic[OUTPUT]
         cover = load * attention[: n + 1] @ correlation @ attention[n]
         noise[n], width = cover[n], beta * float(np.sqrt(cover[n]))
-        points, weights = normal_rule(width)
+        points, weights = gaussian_quadrature(width)
         means[new] = np.tanh(beta * fields[n][:, None] + width * points) @ weights
         row = (means[:context] * network.fractions) @ means[new]
         if n:
@@ -288,4 +288,4 @@ def power(table: dict[str, np.ndarray], *, column: str, chosen: np.ndarray) -> P
     sizes = np.unique(table["size"][chosen])
     means = [mean_estimate(table[column][chosen & (table["size"] == size)]) for size in sizes]
     values, errors = ([getattr(mean, part) for mean in means] for part in ("value", "error"))
-    return fit_power(sizes, values=values, errors=errors)
+    return fit_power_law(sizes, values=values, errors=errors)

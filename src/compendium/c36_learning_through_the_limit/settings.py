@@ -23,7 +23,7 @@ from compendium.c36_learning_through_the_limit.learning import (
     excess,
 )
 from compendium.common.rows import array_of, grid, mean_rows, median_rows, near_rows
-from spinformer.core.statistics import mean_interval
+from spinformer.core.statistics import student_interval
 
 REGIONS = {"C19": 'rival == "score"', "C19b": "size >= 990"}
 # Bits per bit that a training in the limit may lose at finite N; by how much the growth of a
@@ -156,7 +156,7 @@ def GRADIENTS_IN_CHAOS(
     if part == "growth":
         found = growth_slopes(GROWTH.read(), motion, first=first, last=128)
         own = np.array_split(found / exponents()[motion], _GROUPS[motion])[group]
-        return near_rows((own.mean(), *mean_interval(own)), aim=1.0, within=_OFF, runs=len(own))
+        return near_rows((own.mean(), *student_interval(own)), aim=1.0, within=_OFF, runs=len(own))
     left = array_of(SHARES_LEFT.read(), "share", "start", motion=motion, size=bits, horizon=_AHEAD)
     return median_rows(_LOST - left[_chosen(group, _FEW)])
 

@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from bookmaker.tables import OUTCOME
+from bookmaker.tables import DATA, OUTCOME
 from compendium.common.drawing import intervals
 from spinformer.plot.style import COLORS
 
@@ -21,7 +21,7 @@ def show_settings(table: Mapping[str, np.ndarray], *, value: str) -> Figure:
     chosen = {
         f"{name} {choice}": (table[name] == choice)[order]
         for name in table
-        if name not in OUTCOME
+        if name != DATA and name not in OUTCOME
         for choice in np.unique(table[name])
         if (table[name] != choice).any()
     }
