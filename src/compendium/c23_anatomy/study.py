@@ -17,7 +17,6 @@ import torch
 from torch import Tensor, nn
 
 from bookmaker.tables import Rows, stored
-from compendium.common.exact_spins import two_spins
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.spins.exact_vectors import two_spins
 from spinformer.spins.module import SpinTransformerModule, response_attention
