@@ -11,8 +11,8 @@ from torch import nn
 from torch.nn.utils import parametrizations
 
 from spinformer.core.solve import Status
-from spinformer.hopfield.entmax import entmax
 from spinformer.hopfield.layer import AttentionModule, HopfieldLayer, replace_attention
+from spinformer.hopfield.separation import entmax
 
 CLOSE = {"rtol": 0, "atol": 1e-11}
 LATER = torch.ones(5, 5, dtype=torch.bool).triu(1)

@@ -15,8 +15,8 @@ from torch.nn import functional
 
 from spinformer.core.attention import nan_factor
 from spinformer.core.checks import check_broadcast, check_real, check_tensor
-from spinformer.hopfield.entmax import unchecked_entmax
 from spinformer.hopfield.inputs import check_alpha, check_beta, check_result
+from spinformer.hopfield.separation import unchecked_entmax
 
 
 def attention(
@@ -43,7 +43,7 @@ def attention(
     mask : Tensor of bool, broadcastable to (..., S, N), or None, default None
         True where a query may attend to a key. Each query needs at least one True.
     alpha : float, default 1.0
-        Index of the separation by α-entmax: 1 is softmax, 2 sparsemax (see `hopfield.entmax`).
+        Index of the separation by α-entmax: 1 is softmax, 2 sparsemax (see `hopfield.separation`).
 
     Returns
     -------
@@ -135,7 +135,7 @@ def retrieval_step(
     dropout : float, default 0.0
         Probability with which each attention weight is dropped, in [0, 1].
     alpha : float, default 1.0
-        Index of the separation by α-entmax: 1 is softmax, 2 sparsemax (see `hopfield.entmax`).
+        Index of the separation by α-entmax: 1 is softmax, 2 sparsemax (see `hopfield.separation`).
 
     Returns
     -------

@@ -10,8 +10,8 @@ and [bal2021transformers, Eq. (2)] lacks the factor β⁻¹.
 
 The index `alpha` chooses the separation of patterns. At 1 the weights are softmax, as above. From
 1.01 to 2 log-sum-exp gives way to the convex conjugate Ω* of the Tsallis entropy, and softmax to
-its gradient α-entmax [santos2024sparse], sparsemax at 2 (see `hopfield.entmax`). As Ω* is convex,
-too, a step of size below 2 still lowers the energy.
+its gradient α-entmax [santos2024sparse], sparsemax at 2 (see `hopfield.separation`). As Ω* is
+convex, too, a step of size below 2 still lowers the energy.
 
 All functions work on floating-point torch tensors and are differentiable in every tensor argument.
 Where a score β x_iᵀξ overflows, the result is not finite. This raises ValueError, except in
@@ -25,14 +25,14 @@ import torch
 from spinformer.core.checks import check_flag, check_integer, check_real, check_tensor
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, status_of
-from spinformer.hopfield.entmax import (
+from spinformer.hopfield.inputs import check_alpha, check_beta, check_result, check_states
+from spinformer.hopfield.separation import (
     conjugate_at,
     covariance_weights,
     separation_margin,
     unchecked_conjugate,
     unchecked_entmax,
 )
-from spinformer.hopfield.inputs import check_alpha, check_beta, check_result, check_states
 
 _PATTERNS = (..., "N", "d")
 
@@ -87,7 +87,7 @@ def energy(
     beta : float, default 1.0
         Inverse temperature, positive.
     alpha : float, default 1.0
-        Index of the separation by α-entmax: 1 is softmax, 2 sparsemax (see `hopfield.entmax`).
+        Index of the separation by α-entmax: 1 is softmax, 2 sparsemax (see `hopfield.separation`).
 
     Returns
     -------
@@ -144,7 +144,7 @@ def attention_weights(
     beta : float, default 1.0
         Inverse temperature, positive.
     alpha : float, default 1.0
-        Index of the separation by α-entmax: 1 is softmax, 2 sparsemax (see `hopfield.entmax`).
+        Index of the separation by α-entmax: 1 is softmax, 2 sparsemax (see `hopfield.separation`).
 
     Returns
     -------
@@ -193,7 +193,7 @@ def gradient(
     beta : float, default 1.0
         Inverse temperature, positive.
     alpha : float, default 1.0
-        Index of the separation by α-entmax: 1 is softmax, 2 sparsemax (see `hopfield.entmax`).
+        Index of the separation by α-entmax: 1 is softmax, 2 sparsemax (see `hopfield.separation`).
 
     Returns
     -------
@@ -244,7 +244,7 @@ def jacobian(
     beta : float, default 1.0
         Inverse temperature, positive.
     alpha : float, default 1.0
-        Index of the separation by α-entmax: 1 is softmax, 2 sparsemax (see `hopfield.entmax`).
+        Index of the separation by α-entmax: 1 is softmax, 2 sparsemax (see `hopfield.separation`).
 
     Returns
     -------
@@ -262,7 +262,7 @@ def jacobian(
     -----
     The Jacobian of the update f(ξ) = Σ_i p_i x_i is the covariance of the patterns under the
     attention weights p (for sparse weights another distribution, see
-    `hopfield.entmax.covariance_weights`),
+    `hopfield.separation.covariance_weights`),
 
     .. math::
 
@@ -308,7 +308,7 @@ def update(
     beta : float, default 1.0
         Inverse temperature, positive.
     alpha : float, default 1.0
-        Index of the separation by α-entmax: 1 is softmax, 2 sparsemax (see `hopfield.entmax`).
+        Index of the separation by α-entmax: 1 is softmax, 2 sparsemax (see `hopfield.separation`).
     step_size : float, default 1.0
         Step size γ of gradient descent on the energy, not negative.
 
@@ -379,7 +379,7 @@ def retrieve(
     beta : float, default 1.0
         Inverse temperature, positive.
     alpha : float, default 1.0
-        Index of the separation by α-entmax: 1 is softmax, 2 sparsemax (see `hopfield.entmax`).
+        Index of the separation by α-entmax: 1 is softmax, 2 sparsemax (see `hopfield.separation`).
     steps : int or None, default None
         Number of steps, at least 1. None iterates until the tolerance is reached.
     step_size : float, default 1.0
@@ -475,7 +475,7 @@ def exact_retrieval_beta(patterns: torch.Tensor, *, alpha: float) -> torch.Tenso
     patterns : Tensor, shape (..., N, d)
         Stored patterns, one a row.
     alpha : float
-        Index of the separation by α-entmax, 1 or from 1.01 to 2 (see `hopfield.entmax`).
+        Index of the separation by α-entmax, 1 or from 1.01 to 2 (see `hopfield.separation`).
 
     Returns
     -------

@@ -27,7 +27,6 @@ from spinformer.core.records import record
 from spinformer.core.solve import Solution, status_of
 from spinformer.hopfield.attention import masked_attention_weights, unchecked_retrieval_step
 from spinformer.hopfield.continuous import attention_weights, energy, gradient, jacobian, retrieve
-from spinformer.hopfield.entmax import covariance_weights
 from spinformer.hopfield.inputs import (
     check_alpha,
     check_beta,
@@ -35,6 +34,7 @@ from spinformer.hopfield.inputs import (
     check_result,
     check_states,
 )
+from spinformer.hopfield.separation import covariance_weights
 
 KINDS = ("single pattern", "metastable", "global average")
 _MERGED = 1e-5  # two end points nearer than this, in units of the largest norm, are one
@@ -205,7 +205,7 @@ def mean_critical_beta(patterns: Tensor, *, alpha: float = 1.0) -> float:
     patterns : Tensor, shape (N, d)
         Stored patterns, one a row, in float32 or float64. They are centred first.
     alpha : float, default 1.0
-        Index of the separation by α-entmax: 1 is softmax, 2 sparsemax (see `hopfield.entmax`).
+        Index of the separation by α-entmax: 1 is softmax, 2 sparsemax (see `hopfield.separation`).
 
     Returns
     -------
@@ -270,7 +270,7 @@ def find_fixed_points(
     beta : float
         Inverse temperature, positive.
     alpha : float, default 1.0
-        Index of the separation by α-entmax: 1 is softmax, 2 sparsemax (see `hopfield.entmax`).
+        Index of the separation by α-entmax: 1 is softmax, 2 sparsemax (see `hopfield.separation`).
     starts : Tensor, shape (S, d), or None, default None
         Initial states. None takes the mean and every pattern.
     tolerance : float, default 1e-10
@@ -431,7 +431,7 @@ def fixed_point(
     bias : Tensor, shape (..., S, N), or None, default None
         Numbers added to the scores. The value −inf excludes a pattern.
     alpha : float, default 1.0
-        Index of the separation by α-entmax: 1 is softmax, 2 sparsemax (see `hopfield.entmax`).
+        Index of the separation by α-entmax: 1 is softmax, 2 sparsemax (see `hopfield.separation`).
     tolerance : float
         Euclidean length of a step at or below which a state counts as converged.
     max_steps : int
@@ -456,8 +456,8 @@ def fixed_point(
         p^\top) K,
 
     to any order, and none in `start`. (For sparse weights the Jacobian has the distribution of
-    `hopfield.entmax.covariance_weights` in place of p.) The linear system is solved by conjugate
-    gradients, and from the second order on through a dense Jacobian, d products. Inside
+    `hopfield.separation.covariance_weights` in place of p.) The linear system is solved by
+    conjugate gradients, and from the second order on through a dense Jacobian, d products. Inside
     `torch.vmap` a whole batch is iterated together.
 
     Examples

@@ -72,7 +72,7 @@ class HopfieldLayer(nn.Module):
         1/√(width/heads). Its logarithm is the parameter `log_beta`, which learns after
         `layer.log_beta.requires_grad_()`.
     alpha : float, default 1.0
-        Index of the separation by α-entmax: 1 is softmax, 2 sparsemax (see `hopfield.entmax`).
+        Index of the separation by α-entmax: 1 is softmax, 2 sparsemax (see `hopfield.separation`).
         Only softmax runs in the framework's fused kernel.
     memories : int, default 0
         Number of learned patterns, which are stored beside those given to `forward`, or alone.

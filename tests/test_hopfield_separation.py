@@ -6,8 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from known_memories import draw
 from scipy.optimize import brentq
 from torch.autograd.functional import jacobian as derive
@@ -15,7 +14,7 @@ from torch.autograd.functional import jacobian as derive
 from spinformer.core.solve import Status
 from spinformer.hopfield import continuous, fixed_points
 from spinformer.hopfield.attention import attention, masked_attention_weights, retrieval_step
-from spinformer.hopfield.entmax import (
+from spinformer.hopfield.separation import (
     covariance_weights,
     entmax,
     entmax_conjugate,
