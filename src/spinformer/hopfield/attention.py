@@ -166,10 +166,8 @@ def retrieval_step(
         if not isinstance(x, Tensor) or x.ndim < 2 or x.dtype != states.dtype:
             raise TypeError(f"{name} must be a tensor of matrices, of one dtype with states")
     if scaled.shape[-1] != states.shape[-1] or scaled.shape[-2] != content.shape[-2]:
-        raise ValueError(
-            f"scaled must be as wide as states and as many as content, got {tuple(states.shape)}, "
-            f"{tuple(scaled.shape)} and {tuple(content.shape)}"
-        )
+        shapes = f"{tuple(states.shape)}, {tuple(scaled.shape)} and {tuple(content.shape)}"
+        raise ValueError(f"scaled must be as wide as states and as many as content, got {shapes}")
     if bias is not None and bias.dtype not in (torch.bool, states.dtype):
         raise TypeError(f"bias must be boolean or {states.dtype}, got {bias.dtype}")
     dropout = check_real("dropout", dropout, low=0.0, high=1.0)
@@ -282,4 +280,5 @@ def additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
     """
     if mask.dtype != torch.bool:
         return mask.to(dtype)
-    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, -math.inf)
+    zeros = torch.zeros(mask.shape, dtype=dtype, device=mask.device)
+    return zeros.masked_fill(~mask, -math.inf)

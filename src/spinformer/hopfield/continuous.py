@@ -283,7 +283,8 @@ def jacobian(
     weights, factor = covariance_weights(weights, alpha)
     each = patterns if states.ndim == 1 else patterns.unsqueeze(-3)
     centred = each - (weights @ patterns).unsqueeze(-2)
-    result = beta * centred.mT @ (weights.unsqueeze(-1) * centred) * factor[..., None, None]
+    covariance = beta * centred.mT @ (weights.unsqueeze(-1) * centred)
+    result = covariance * factor[..., None, None]
     return check_result("jacobian", result, patterns=patterns, states=states)
 
 
@@ -411,8 +412,8 @@ def retrieve(
 
     Examples
     --------
-    >>> found = retrieve(4.0 * torch.eye(2), queries=torch.tensor([1.0, 0.0]), tolerance=1e-6)
-    >>> bool(found.converged), f"{float(found.states[0]):.1f}"
+    >>> result = retrieve(4.0 * torch.eye(2), queries=torch.tensor([1.0, 0.0]), tolerance=1e-6)
+    >>> bool(result.converged), f"{float(result.states[0]):.1f}"
     (True, '4.0')
     """
     patterns, query, beta = _check(patterns, states=queries, beta=beta, name="queries")

@@ -193,7 +193,8 @@ def _largest_slope(patterns: Tensor, weights: Tensor, beta: float) -> float:
     """Largest eigenvalue of β Cov_p(x), the Jacobian of the update where p are its weights."""
     scaled = weights.sqrt().unsqueeze(-1) * (patterns - weights @ patterns)
     # The smaller of the two Gram matrices has the same largest eigenvalue.
-    gram = scaled @ scaled.mT if patterns.shape[0] <= patterns.shape[1] else scaled.mT @ scaled
+    fewer_patterns = patterns.shape[0] <= patterns.shape[1]
+    gram = scaled @ scaled.mT if fewer_patterns else scaled.mT @ scaled
     return beta * float(torch.linalg.eigvalsh(check_result("squared norms", gram))[-1])
 
 
@@ -307,8 +308,8 @@ def find_fixed_points(
 
     Examples
     --------
-    >>> found = find_fixed_points(4.0 * torch.eye(2, dtype=torch.float64), beta=1.0)
-    >>> found.kinds, found.basin.tolist(), found.stable.tolist()
+    >>> result = find_fixed_points(4.0 * torch.eye(2, dtype=torch.float64), beta=1.0)
+    >>> result.kinds, result.basin.tolist(), result.stable.tolist()
     (('single pattern', 'single pattern', 'global average'), [1, 1, 1], [True, True, False])
     """
     patterns = _check_wide(patterns)

@@ -155,9 +155,12 @@ class HopfieldLayer(nn.Module):
         self.heads = check_integer("heads", heads, low=1)
         if width % heads:
             raise ValueError(f"heads must divide width {width}, got {heads}")
-        self.tolerance = None if tolerance is None else check_real("tolerance", tolerance, low=0.0)
-        default = 1 if tolerance is None else 100
-        self.steps = check_integer("steps", default if steps is None else steps, low=1)
+        if tolerance is not None:
+            tolerance = check_real("tolerance", tolerance, low=0.0)
+        if steps is None:
+            steps = 1 if tolerance is None else 100
+        self.tolerance = tolerance
+        self.steps = check_integer("steps", steps, low=1)
         self.alpha = check_alpha(alpha)
         self.dropout = 0.0
         self.batch_first = True
@@ -927,5 +930,7 @@ def _allowed(name: str, mask: Tensor, shapes: list[tuple[int, ...]], dtype: torc
 def _check_bias(name: str, mask: Tensor, dtype: torch.dtype) -> None:
     """Refuse NaN and what is infinite in `dtype`, but not −inf. A compiler sees no values: there
     `nan_factor` answers."""
-    if not is_traced() and mask.numel() and not bool(mask.detach().amax().to(dtype) < math.inf):
+    if is_traced() or not mask.numel():
+        return
+    if not bool(mask.detach().amax().to(dtype) < math.inf):
         raise ValueError(f"{name} must have entries below infinity in {dtype}, got NaN or larger")

@@ -77,7 +77,8 @@ def entmax(scores: Tensor, *, alpha: float) -> Tensor:
     >>> entmax(torch.tensor([2.0, 0.8, -1.0]), alpha=2.0)
     tensor([1., 0., 0.])
     """
-    scores, alpha = check_scores(scores), check_alpha(alpha)
+    scores = check_scores(scores)
+    alpha = check_alpha(alpha)
     return unchecked_entmax(scores, alpha)
 
 
@@ -124,7 +125,8 @@ def entmax_conjugate(scores: Tensor, *, alpha: float) -> Tensor:
     >>> entmax_conjugate(torch.zeros(2), alpha=2.0), entmax_conjugate(torch.zeros(2), alpha=1.0)
     (tensor(0.2500), tensor(0.6931))
     """
-    scores, alpha = check_scores(scores), check_alpha(alpha)
+    scores = check_scores(scores)
+    alpha = check_alpha(alpha)
     return unchecked_conjugate(scores, alpha)
 
 
