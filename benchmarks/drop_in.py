@@ -122,13 +122,13 @@ def train(
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    found = {"seconds": time.process_time() - start}
+    figures = {"seconds": time.process_time() - start}
     model.eval()
     with torch.no_grad():
         for part in ("validation", "test"):
             inputs, labels = data[part]
-            found[part] = float((logits(inputs).argmax(-1) == labels.flatten()).float().mean())
-    return found
+            figures[part] = float((logits(inputs).argmax(-1) == labels.flatten()).float().mean())
+    return figures
 
 
 def main() -> None:
@@ -158,8 +158,8 @@ def main() -> None:
                 "seconds": seconds,
             }
             shown = f"{statistics.median(test):.3f} ({test[0]:.3f} to {test[-1]:.3f})"
-            told = f"{task:10s} {make.__name__:13s} rate {rate:5g}  right {shown}"
-            print(f"{told}  {seconds:5.1f} s", flush=True)
+            line = f"{task:10s} {make.__name__:13s} rate {rate:5g}  right {shown}"
+            print(f"{line}  {seconds:5.1f} s", flush=True)
     if options.write:
         for layers in measured.values():
             for layer in layers.values():

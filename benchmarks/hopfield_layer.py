@@ -113,12 +113,12 @@ def main() -> None:
         resting = HopfieldLayer(WIDTH, heads=HEADS, tolerance=tolerance, beta=beta, steps=200)
         torch.manual_seed(0)
         queries, patterns = torch.randn(2, BATCH, LENGTH, WIDTH)
-        _, found = resting(queries, patterns=patterns, return_states=True)
-        steps = int(found.steps.max()) + 1
+        _, solution = resting(queries, patterns=patterns, return_states=True)
+        steps = int(solution.steps.max()) + 1
         fixed = HopfieldLayer(WIDTH, heads=HEADS, steps=steps, beta=beta)
         fixed.load_state_dict(resting.state_dict())
         medians, ratios = compare({"fixed": fixed, "resting": resting}, repeats, base="fixed")
-        share = float(found.converged.double().mean())
+        share = float(solution.converged.double().mean())
         for name, seconds in medians.items():
             print(
                 f"tolerance {tolerance:g}, beta {beta or 'default'}, {steps} steps, "

@@ -36,9 +36,9 @@ def main() -> None:
                 sweeps = VISITS // (SIZE * copies)
                 took = seconds(beta, copies=copies, threads=threads, sweeps=sweeps)
                 rates[beta, copies, threads].append(threads * SIZE * copies * sweeps / took)
-    for (beta, copies, threads), found in rates.items():
-        how = "one thread" if threads == 1 else "two threads"
-        print(f"beta {beta}, {copies:2d} copies, {how}: {np.median(found):.2g} visits a second")
+    for (beta, copies, threads), visits in rates.items():
+        used = "one thread" if threads == 1 else "two threads"
+        print(f"beta {beta}, {copies:2d} copies, {used}: {np.median(visits):.2g} visits a second")
 
 
 if __name__ == "__main__":

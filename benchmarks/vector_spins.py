@@ -113,7 +113,7 @@ def scipy_forward(couplings: Tensor, fields: Tensor) -> Tensor:
             return value, 1 - np.diag(v) / 2 - np.diag(p) / 4, 0.5 * v * (v + p)
 
         start = np.full(sites, np.abs(j).sum(1).max() + 1)
-        found = minimize(
+        optimum = minimize(
             lambda t: parts(t)[0],
             start,
             jac=lambda t: parts(t)[1],
@@ -121,8 +121,8 @@ def scipy_forward(couplings: Tensor, fields: Tensor) -> Tensor:
             method="trust-exact",
             options={"gtol": 1e-5},
         )
-        mean = np.linalg.solve(np.diag(found.x) - j, h) / 2
-        total += -dimension * (found.fun - sites / 2 * (1 + np.log(2))) + (mean**2).sum()
+        mean = np.linalg.solve(np.diag(optimum.x) - j, h) / 2
+        total += -dimension * (optimum.fun - sites / 2 * (1 + np.log(2))) + (mean**2).sum()
     return torch.tensor(total)
 
 
@@ -137,7 +137,7 @@ def clock(works: dict[str, tuple[Callable[[], object], int]]) -> dict[str, float
                 start = time.process_time()
                 work()
                 times[name].append(time.process_time() - start)
-    return {name: 1e3 * statistics.median(found) for name, found in times.items()}
+    return {name: 1e3 * statistics.median(measured) for name, measured in times.items()}
 
 
 def main() -> None:
@@ -180,7 +180,7 @@ def main() -> None:
                     "unrolled Newton, autograd": lambda b=both: b(unrolled),
                     "SciPy trust-exact, forward": lambda j=couplings, h=fields: scipy_forward(j, h),
                 }
-            found = clock(
+            milliseconds = clock(
                 {"one Cholesky": (unit, options.repeats)}
                 | {
                     name: (work, options.repeats if name == "spinformer" else 3)
@@ -189,8 +189,8 @@ def main() -> None:
             )
             for name, work in methods.items():
                 print(
-                    f"  {name:28s} {found[name]:9.1f} ms  "
-                    f"{found[name] / found['one Cholesky']:8.0f} Cholesky  "
+                    f"  {name:28s} {milliseconds[name]:9.1f} ms  "
+                    f"{milliseconds[name] / milliseconds['one Cholesky']:8.0f} Cholesky  "
                     f"value {float(work().detach()):.2f}"
                 )
 

@@ -158,7 +158,7 @@ def test_the_address_is_one_setting_and_is_taken_over_without_execution(built_ch
 
 
 def module_meaning(text):
-    return source.meaning(ast.parse(text))
+    return source.ast_fingerprint(ast.parse(text))
 
 
 def test_what_a_cell_and_a_module_mean():

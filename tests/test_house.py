@@ -28,7 +28,7 @@ MAY_IMPORT = {
 # room. Nothing else is counted: explaining costs nothing.
 CODE_CEILINGS = {
     "spinformer": (["src/spinformer"], 7_350),
-    "bookmaker": (["src/bookmaker", "book/_ext"], 3_160),
+    "bookmaker": (["src/bookmaker", "book/_ext"], 3_460),
     "compendium": (["src/compendium"], 11_900),
 }
 # Of one chapter's folder. It was 560 while second halves (32b, 33b) and the networks and tasks of

@@ -289,7 +289,8 @@ def test_pages_and_readme_read_the_notebooks(book, call):
     readme.write_text("# Small\n\nSlope <!--value 01:slope:.2f-->0.99<!--/-->.\n", encoding="utf-8")
     said = call(book, "check").output
     assert (
-        said == "README.md:1: has other numbers than the notebooks: run python -m bookmaker frame\n"
+        said
+        == "README.md:1: has other numbers than the notebooks: run python -m bookmaker welcome\n"
     )
     assert write_readme(book) == [readme]
     assert write_readme(book) == []

@@ -17,8 +17,8 @@ import pytest
 import test_house
 import yaml
 
-from bookmaker.frame import _STYLE, LAUNCH_ROW, cover, joined, readme
 from bookmaker.source import chapters
+from bookmaker.welcome import _STYLE, LAUNCH_ROW, cover, joined, readme
 
 ROOT = Path(__file__).resolve().parents[1]
 # What a package is called on PyPI and on conda-forge, where the two differ.
@@ -254,7 +254,7 @@ def test_make_installs_torch_from_where_it_should(tmp_path, found, fails, settin
 
 
 def test_colab_and_binder_are_named_where_there_is_an_address(tmp_path):
-    assert readme(ROOT)[1] == (ROOT / "README.md").read_bytes(), "run python -m bookmaker frame"
+    assert readme(ROOT)[1] == (ROOT / "README.md").read_bytes(), "run python -m bookmaker welcome"
     address = '\n[project.urls]\nRepository = "https://example.org/b"\n'
     for urls, count in (("", 0), (address, 1), (address, 1), ("", 0)):
         (tmp_path / "pyproject.toml").write_text(f"[project]\nname = 'b'\n{urls}")

@@ -157,7 +157,7 @@ def _inline(text: str) -> str:
     pieces[1::2] = [f"``{code.strip('`')}``\\ " for code in pieces[1::2]]
     pieces[::2] = [
         _CITED.sub(
-            lambda found: f"({_KEY.sub(lambda key: f':cite:t:`{key[0]}`', found[1])})",
+            lambda match: f"({_KEY.sub(lambda key: f':cite:t:`{key[0]}`', match[1])})",
             re.sub(r"([|_\\]|(?<!^)\*|^\*(?! ))", r"\\\1", words, flags=re.MULTILINE),
         )
         for words in pieces[::2]

@@ -38,7 +38,7 @@ class RunError(BookError):
     exit_code = 1
 
 
-class Lost(RunError):
+class WorkerDied(RunError):
     """A unit of work whose process died; the unit itself need not be the reason."""
 
 

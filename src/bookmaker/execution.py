@@ -24,7 +24,7 @@ from nbconvert import HTMLExporter
 from nbconvert.preprocessors import CoalesceStreamsPreprocessor
 from papermill.exceptions import PapermillExecutionError
 
-from bookmaker.base import BookError, Lost, RunError, SourceError, write_atomically
+from bookmaker.base import BookError, RunError, SourceError, WorkerDied, write_atomically
 from bookmaker.figures import FIGURES
 from bookmaker.pictures import keep_pictures
 from bookmaker.source import Chapter, has_tag, read_notebook
@@ -65,14 +65,17 @@ def execute(
     """Return the chapter's notebook, executed in a fresh folder with `values` as parameters.
 
     Below its title it says which values are not the defaults. Behind it comes what is wrong, with
-    its line: a cell raised or wrote to stderr, or (`Lost`) the kernel died. Raises SourceError or
-    ParameterError before a kernel starts.
+    its line: a cell raised or wrote to stderr, or (`WorkerDied`) the kernel died. Raises
+    SourceError or ParameterError before a kernel starts.
     """
     checked = chapter.check_values(values)
     # One thread, OpenBLAS and MKL read this, too: the same sums in the same order on every machine,
     # and as many processes at a time as there are cores.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    problem, place, line, kind = "", "", 1, RunError
+    problem = ""
+    place = ""
+    line = 1
+    kind = RunError
     # Away from the checkout, so that no chapter depends on where it is run.
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as saved:
         reached = Path(saved) / f"{chapter.name}.ipynb"
@@ -97,15 +100,15 @@ def execute(
             _end_tasks()
             raise
         except DeadKernelError:
-            problem, kind = "the kernel died in this cell (out of memory?)", Lost
+            problem, kind = "the kernel died in this cell (out of memory?)", WorkerDied
         except RuntimeError as error:
-            raise Lost(f"{chapter.name}: no kernel could be started: {error}") from None
+            raise WorkerDied(f"{chapter.name}: no kernel could be started: {error}") from None
         except PapermillExecutionError as error:
             # A magic that does not exist raises nothing and says so on stderr.
             if error.traceback:
                 problem = f"{error.ename}: {' '.join(_ESCAPE.sub('', error.evalue).split())}"
-            if found := _IN_CELL.search(_ESCAPE.sub("", "\n".join(error.traceback))):
-                line = int(found[1])
+            if match := _IN_CELL.search(_ESCAPE.sub("", "\n".join(error.traceback))):
+                line = int(match[1])
         notebook = nbformat.read(reached, as_version=4)
     # Times, versions, and where in time a cell's prints are cut into messages, would make two runs
     # of the same code differ.
@@ -182,9 +185,9 @@ def write_notebook(chapter: Chapter, executed: nbformat.NotebookNode) -> None:
     with contextlib.suppress(ValueError, OSError, SyntaxError):
         keep_pictures(executed, read_notebook(chapter.notebook_path))
     try:
-        notebook, problem = chapter.spliced(executed), None
+        notebook, problem = chapter.merge_outputs(executed), None
     except SourceError as error:
-        notebook, problem = chapter.spliced(executed, missing=MISSING), error
+        notebook, problem = chapter.merge_outputs(executed, missing=MISSING), error
     write_atomically(chapter.notebook_path, nbformat.writes(notebook) + "\n")
     if problem:
         raise problem
@@ -216,10 +219,10 @@ def fill_text(chapter: Chapter, executed: nbformat.NotebookNode) -> None:
     """Put the numbers of a run into the text, captions and alt texts of its notebook."""
     texts = {cell.id: cell for cell in chapter.filled_template(executed, MISSING).cells}
     for cell in executed.cells:
-        if told := texts.get(cell.id):
-            cell.metadata = told.metadata
+        if filled_cell := texts.get(cell.id):
+            cell.metadata = filled_cell.metadata
             if cell.cell_type == "markdown":
-                cell.source = told.source
+                cell.source = filled_cell.source
 
 
 def write_page(chapter: Chapter, notebook: nbformat.NotebookNode, folder: Path) -> Path:
@@ -246,6 +249,6 @@ def write_page(chapter: Chapter, notebook: nbformat.NotebookNode, folder: Path) 
 
 
 def _plain(text: str) -> str:
-    for pattern, told in _MYST.items():
-        text = re.sub(pattern, told, text)
+    for pattern, words in _MYST.items():
+        text = re.sub(pattern, words, text)
     return text

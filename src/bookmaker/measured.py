@@ -49,10 +49,10 @@ def measured(root: Path, source: str) -> dict[str, Any]:
             return dict(read_yaml(root, TIMES_FILE, dict)[0])
         except SourceError as error:
             raise ValueError(str(error)) from None
-    found = {}
+    results = {}
     for path in sorted((root / RESULTS).glob("*.json")):
         try:
-            found[path.stem] = json.loads(path.read_text(encoding="utf-8"))
+            results[path.stem] = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
             raise ValueError(f"{RESULTS}/{path.name} cannot be read: {error}") from None
-    return found
+    return results

@@ -91,8 +91,8 @@ def chapter_faults(chapter: Chapter, rows: Sequence[Claim], read: Reads | None) 
             for typed in claim.typed():
                 # A setting needs no mark in a row.
                 if setting_problem(Role("setting", typed, 0, 0, 1, False), numerals):
-                    told = f"{typed} is typed: read it, {{name}} or {{value}}`name`"
-                    yield claim.fault(told)
+                    message = f"{typed} is typed: read it, {{name}} or {{value}}`name`"
+                    yield claim.fault(message)
     if read is None:
         return
     notebook = read_notebook(chapter.notebook_path)
@@ -105,8 +105,8 @@ def chapter_faults(chapter: Chapter, rows: Sequence[Claim], read: Reads | None) 
         for name, figure in mine.items():
             # A table is read where it is shown.
             if not (is_table(figure) or has_tag(cell, RESULTS) or (number, name) in read):
-                told = f"figure {name} is handed over, but no text and no claim reads it"
-                yield chapter.fault(_line_of(chapter.text, name), told)
+                message = f"figure {name} is handed over, but no text and no claim reads it"
+                yield chapter.fault(_line_of(chapter.text, name), message)
 
 
 def pages(root: Path) -> list[Path]:
@@ -127,12 +127,12 @@ def page_faults(root: Path) -> Iterator[Fault]:
         yield from _typed_faults(text, file)
     text = (root / README).read_text(encoding="utf-8")
     for line, number in readme_typed(text):
-        told = "write <!--value CHAPTER:NAME--><!--/--> in its place"
-        yield Fault(README, line, f"{number} is typed: {told}")
+        message = "write <!--value CHAPTER:NAME--><!--/--> in its place"
+        yield Fault(README, line, f"{number} is typed: {message}")
     try:
         if readme_text(root) != text:
             yield Fault(
-                README, 1, "has other numbers than the notebooks: run python -m bookmaker frame"
+                README, 1, "has other numbers than the notebooks: run python -m bookmaker welcome"
             )
     except SourceError as error:
         yield from error.faults
@@ -155,8 +155,8 @@ def _mark_faults(text: str, file: str, numerals: set[float]) -> Iterator[Fault]:
 
 def _typed_faults(text: str, file: str) -> Iterator[Fault]:
     for line, number in typed_numbers(text):
-        told = f"{number} is typed: read it as {{value}}`name`, or mark it as {{setting}}, "
-        yield Fault(file, line, told + "{cited} or {hand}")
+        message = f"{number} is typed: read it as {{value}}`name`, or mark it as {{setting}}, "
+        yield Fault(file, line, message + "{cited} or {hand}")
 
 
 def _numerals(chapter: Chapter) -> set[float]:
@@ -194,17 +194,17 @@ def _page_numerals(root: Path, text: str) -> set[float]:
 
 def all_reads(root: Path, rows: Sequence[Claim]) -> Reads:
     """Return the figures, by number of chapter and name, that texts and claims of the book read."""
-    found = set(readme_reads((root / README).read_text(encoding="utf-8")))
+    read = set(readme_reads((root / README).read_text(encoding="utf-8")))
     for chapter in chapters(root):
         own = chapter.name.partition("_")[0]
         # One that cannot be read is named elsewhere.
         text = chapter.source_path.read_text(encoding="utf-8", errors="replace")
-        found |= {(role.reads[0] or own, role.reads[1]) for role in roles(text)}
+        read |= {(role.reads[0] or own, role.reads[1]) for role in roles(text)}
     for path in pages(root):
-        found |= {role.reads for role in roles(path.read_text(encoding="utf-8"))}
+        read |= {role.reads for role in roles(path.read_text(encoding="utf-8"))}
     for claim in rows:
-        found |= set(claim.keys())
-    return found
+        read |= set(claim.keys())
+    return read
 
 
 def _line_of(text: str, name: str) -> int:

@@ -32,9 +32,9 @@ def keep_pictures(executed: nbformat.NotebookNode, before: nbformat.NotebookNode
 
     So a chapter that is executed on another processor leaves its notebook as it was.
     """
-    known = {cell.id: drawing(cell) for cell in before.cells}
+    drawn_before = {cell.id: drawing(cell) for cell in before.cells}
     for cell in executed.cells:
-        old, new = known.get(cell.id), drawing(cell)
+        old, new = drawn_before.get(cell.id), drawing(cell)
         if old and new and alike(new[SVG], old[SVG]):
             new[SVG] = old[SVG]
 

@@ -219,15 +219,15 @@ def one_line(text: str) -> str:
 
 def choices_in_words(table: Columns) -> str:
     """Return what was tried of each choice, as `rate 0.01, 0.1; start cold, warm`."""
-    told = []
+    parts = []
     for name in choices(table):
         tried = np.unique(table[name])
         are_numbers = tried.dtype.kind in "if"
         words = [f"{level:g}" if are_numbers else str(level) for level in tried]
         if len(words) > 6 and are_numbers:
             words = [f"{words[0]} to {words[-1]}"]
-        told.append(f"{name.replace('_', ' ')} {', '.join(words)}")
-    return "; ".join(told)
+        parts.append(f"{name.replace('_', ' ')} {', '.join(words)}")
+    return "; ".join(parts)
 
 
 def in_words(table: Columns, region: str = "") -> str:

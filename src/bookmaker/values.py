@@ -78,10 +78,10 @@ class Role:
     @property
     def reads(self) -> tuple[str, str]:
         """The number of the chapter ("" for this one) and the name of the figure it reads."""
-        found = _READ.fullmatch(self.content)
-        if self.kind != "value" or not found:
+        match = _READ.fullmatch(self.content)
+        if self.kind != "value" or not match:
             return "", ""
-        return found["chapter"] or "", _STEP.findall(found["path"])[0]
+        return match["chapter"] or "", _STEP.findall(match["path"])[0]
 
 
 def roles(text: str) -> list[Role]:
@@ -89,14 +89,14 @@ def roles(text: str) -> list[Role]:
     visible = prose(text)
     lines = [place for place, letter in enumerate(text) if letter == "\n"]
     formulas = [match.span() for match in _FORMULA.finditer(visible)]
-    found = []
+    all_roles = []
     for match in _ROLE.finditer(visible):
         begin, end = match.span()
         formula = any(first < begin and end < last for first, last in formulas)
         content = " ".join(match[3].split()) if match[1] == "value" else match[3].strip()
         line = bisect(lines, begin - 1) + 1
-        found.append(Role(match[1], content, begin, end, line, formula))
-    return found
+        all_roles.append(Role(match[1], content, begin, end, line, formula))
+    return all_roles
 
 
 def prose(text: str) -> str:
@@ -143,14 +143,14 @@ def prose(text: str) -> str:
 
 def handed_over(notebook: NotebookNode) -> tuple[dict[str, Any], list[str]]:
     """Return the figures that cells of a notebook handed over, and the names that came twice."""
-    found: dict[str, Any] = {}
+    all_figures: dict[str, Any] = {}
     twice = []
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
             figures = output.get("data", {}).get(FIGURES, {})
-            twice += figures.keys() & found.keys()
-            found |= figures
-    return found, twice
+            twice += figures.keys() & all_figures.keys()
+            all_figures |= figures
+    return all_figures, twice
 
 
 def reported(notebook: NotebookNode) -> dict[str, Any]:
@@ -160,14 +160,14 @@ def reported(notebook: NotebookNode) -> dict[str, Any]:
 
 def parameters(notebook: NotebookNode) -> dict[str, Any]:
     """Return the parameters of a notebook, with the values of its run."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for cell in notebook.cells:
         if {"parameters", "injected-parameters"} & set(cell.metadata.get("tags", [])):
             for node in ast.parse(cell.source).body:
                 target = getattr(node, "target", None) or getattr(node, "targets", [None])[0]
                 if isinstance(target, ast.Name):
-                    found[target.id] = ast.literal_eval(node.value)
-    return found
+                    values[target.id] = ast.literal_eval(node.value)
+    return values
 
 
 def resolve(figures: Mapping[str, Any], path: str) -> Any:
@@ -234,13 +234,13 @@ def shown(role: Role, own: Mapping[str, Any], others: Lookup) -> str:
         number = computed["shown"].replace("−", "-")
         # A bare % begins a comment in mathematics.
         return written(number + ("%" if computed["percent"] else ""), formula=role.formula)
-    found = _READ.fullmatch(role.content)
-    if not found:
+    match = _READ.fullmatch(role.content)
+    if not match:
         raise ValueError(f"{role.content!r} must be a name, chapter:name, or either with :format")
-    figures = others(found["chapter"]) if found["chapter"] else own
-    value = resolve(figures, found["path"])
+    figures = others(match["chapter"]) if match["chapter"] else own
+    value = resolve(figures, match["path"])
     try:
-        return written(value, found["form"] or "", formula=role.formula)
+        return written(value, match["form"] or "", formula=role.formula)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{role.content}: {error}") from None
 
@@ -256,11 +256,11 @@ def filled(
     pieces, end, faults = [], 0, []
     for role in roles(text):
         try:
-            told = shown(role, own, others)
+            words = shown(role, own, others)
         except ValueError as error:
             faults.append(Fault(file, role.line, str(error)))
-            told = missing or ""
-        pieces += [text[end : role.begin], told]
+            words = missing or ""
+        pieces += [text[end : role.begin], words]
         end = role.end
     if faults and missing is None:
         raise SourceError(faults)
@@ -277,11 +277,11 @@ def readme(text: str, *, file: str, others: Lookup) -> str:
     def number(match: re.Match[str]) -> str:
         line = text.count("\n", 0, match.start()) + 1
         try:
-            told = shown(Role("value", match[2].strip(), 0, 0, line, False), {}, others)
+            words = shown(Role("value", match[2].strip(), 0, 0, line, False), {}, others)
         except ValueError as error:
             faults.append(Fault(file, line, str(error)))
-            told = match[3]
-        return f"{match[1]}{told}{match[4]}"
+            words = match[3]
+        return f"{match[1]}{words}{match[4]}"
 
     done = _README.sub(number, text)
     if faults:
@@ -311,7 +311,7 @@ def shown_code(text: str) -> str:
 def readme_reads(text: str) -> list[tuple[str, str]]:
     """Return chapter and name of the figures that such a file reads."""
     return [
-        Role("value", found[1].strip(), 0, 0, 1, False).reads for found in _README.findall(text)
+        Role("value", match[1].strip(), 0, 0, 1, False).reads for match in _README.findall(text)
     ]
 
 
@@ -378,10 +378,10 @@ def hand_problem(role: Role) -> str:
 
 def cited_problem(role: Role, listed: Mapping[str, list[float]]) -> str:
     """Return what is wrong with a cited number, "" if it is `listed` with its source."""
-    known = {float(number) for numbers in listed.values() for number in numbers}
-    absent = [text for text in _numerals(role.content) if float(text) not in known]
-    told = "the front matter has it under no source, `cited: {KEY: [NUMBER]}`"
-    return f"cited {', '.join(absent)}: {told}" if absent else ""
+    allowed = {float(number) for numbers in listed.values() for number in numbers}
+    absent = [text for text in _numerals(role.content) if float(text) not in allowed]
+    message = "the front matter has it under no source, `cited: {KEY: [NUMBER]}`"
+    return f"cited {', '.join(absent)}: {message}" if absent else ""
 
 
 def setting_problem(role: Role, numerals: set[float]) -> str:

@@ -23,13 +23,13 @@ def rows_of(**columns: Any) -> Rows:
 
     An estimate makes two columns, the second its error: "name" and "name_error".
     """
-    told: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     for name, column in columns.items():
         both = isinstance(column, Estimate)
-        told |= {name: column.value, f"{name}_error": column.error} if both else {name: column}
-    arrays = np.broadcast_arrays(*map(np.atleast_1d, told.values()))
+        by_name |= {name: column.value, f"{name}_error": column.error} if both else {name: column}
+    arrays = np.broadcast_arrays(*map(np.atleast_1d, by_name.values()))
     lists = (array.tolist() for array in arrays)
-    return [dict(zip(told, row, strict=True)) for row in zip(*lists, strict=True)]
+    return [dict(zip(by_name, row, strict=True)) for row in zip(*lists, strict=True)]
 
 
 def groups(table: Columns, *names: str) -> Iterator[tuple[Any, dict[str, np.ndarray]]]:
@@ -83,18 +83,18 @@ def share_rows(hits: int, *, trials: int, bound: float, sign: int = 1) -> Rows:
     return _line(value, min(both), max(both), trials)
 
 
-def estimate_rows(found: Estimate, *, bound: float = 0.0) -> Rows:
+def estimate_rows(estimate: Estimate, *, bound: float = 0.0) -> Rows:
     """The line of a table of settings for an estimate less a bound, two of its errors each way."""
-    value, wide = found.value - bound, 2.0 * found.error
-    return _line(value, value - wide, value + wide, found.samples)
+    value, wide = estimate.value - bound, 2.0 * estimate.error
+    return _line(value, value - wide, value + wide, estimate.samples)
 
 
-def near_rows(found: Sequence[float], *, aim: float, within: float, runs: int) -> Rows:
+def near_rows(measured: Sequence[float], *, aim: float, within: float, runs: int) -> Rows:
     """The line for a value and its interval: `within` less their distance from `aim`.
 
     >>> near_rows((0.75, 0.5, 1.5), aim=1.0, within=1.0, runs=5)
     [{'value': 0.75, 'low': 0.5, 'high': 1.0, 'runs': 5}]
     """
-    off, *ends = (abs(one - aim) for one in found)
-    least = 0.0 if found[1] < aim < found[2] else min(ends)
+    off, *ends = (abs(one - aim) for one in measured)
+    least = 0.0 if measured[1] < aim < measured[2] else min(ends)
     return _line(within - off, within - max(ends), within - least, runs)

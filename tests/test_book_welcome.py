@@ -12,15 +12,15 @@ import pytest
 
 from bookmaker.base import contents
 from bookmaker.claims import read_claims
-from bookmaker.frame import FOLDER, claim_figures, main_path
 from bookmaker.numbers import chapter_faults, page_faults, page_text
 from bookmaker.places import all_places
 from bookmaker.source import Chapter
+from bookmaker.welcome import FOLDER, claim_figures, main_path
 from compendium.front.welcome import FIGURES, HEADS, head_tones, welcome_numbers
 from spinformer.plot.style import COLORS
 
 ROOT = Path(__file__).resolve().parents[1]
-AGAIN = "run python -m bookmaker frame"
+AGAIN = "run python -m bookmaker welcome"
 STORED = json.loads((ROOT / FOLDER / "pictures.json").read_text())
 # As the page shows it, with its numbers.
 WELCOME = page_text(
