@@ -389,7 +389,7 @@ def test_a_claim_names_a_figure_and_formats_it(book, call):
     edit(book / SOURCE, f"ipython3\n{TABLE}", f"ipython3\n:tags: [claim-A1]\n\n{TABLE}")
     assert call(book, "build").exit_code == 0
     assert (told := call(book, "check")).exit_code == 0, told.output
-    assert [one["told"] for one in read_rows(book)] == ["slope 0.13, rate 0.4 ± 0.034"]
+    assert [one["evidence"] for one in read_rows(book)] == ["slope 0.13, rate 0.4 ± 0.034"]
     rows.write_text(row.replace("rate < 0.4", "rate < 0.3"))
     assert "`slope > 0.1 and error < 0.1 and rate < 0.3` is not met" in call(book, "check").output
     # Its words read figures, too; what is typed there is a setting or a fault.
