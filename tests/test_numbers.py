@@ -398,7 +398,7 @@ def test_a_claim_names_a_figure_and_formats_it(book, call):
     rows.write_text(words.replace("of 2.5", "of two"))
     assert (told := call(book, "check")).exit_code == 0, told.output
     (told,) = read_rows(book)
-    assert told["told"] == "slope 0.13, in −2.25 of 64 64 rate 0.4 ± 0.034"
+    assert told["evidence"] == "slope 0.13, in −2.25 of 64 64 rate 0.4 ± 0.034"
     assert told["condition"] == "it has two of two"
     rows.write_text(words.replace("of 64", "of 46"))
     assert call(book, "check").output.splitlines() == [
