@@ -191,7 +191,8 @@ def read(interpreter: str, workers: int) -> tuple[bool, str]:
     """
     folder = FOLDER / "reader"
     shutil.rmtree(folder, ignore_errors=True)
-    empty, binaries = folder / "notebooks", folder / "env" / "bin"
+    empty = folder / "notebooks"
+    binaries = folder / "env" / "bin"
     empty.mkdir(parents=True)
     subprocess.run([interpreter, "-m", "venv", str(folder / "env")], check=True)
     pip = [str(binaries / "pip")]
@@ -243,7 +244,8 @@ def main() -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     good = True
     for name in chosen.only:
-        begin, case = time.monotonic(), rows[name]
+        begin = time.monotonic()
+        case = rows[name]
         if name == READER:
             green, message = read(pythons[case.python], chosen.workers)
         else:

@@ -22,7 +22,8 @@ from spinformer.dmft.network import Context, Network
 
 def median(action: Callable[[], np.ndarray], repeats: int) -> tuple[float, np.ndarray]:
     """Milliseconds of processor time, and what the action returns."""
-    times, result = [], action()
+    times = []
+    result = action()
     for _ in range(repeats):
         begin = time.process_time()
         result = action()

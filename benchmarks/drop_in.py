@@ -76,10 +76,8 @@ Data = dict[str, tuple[Tensor, Tensor]]
 def digit_data(seed: int) -> Data:
     """Rows (n, 8, 8) and labels (n,), three fifths to train on."""
     order = torch.randperm(1797, generator=torch.Generator().manual_seed(seed))
-    images, labels = (
-        torch.as_tensor(digits()).float().reshape(-1, 8, 8),
-        torch.as_tensor(digit_labels()),
-    )
+    images = torch.as_tensor(digits()).float().reshape(-1, 8, 8)
+    labels = torch.as_tensor(digit_labels())
     parts = zip(("train", "validation", "test"), order.split((1078, 359, 360)), strict=True)
     return {name: (images[part], labels[part]) for name, part in parts}
 

@@ -14,7 +14,9 @@ import numpy as np
 from spinformer.spins.ising import sherrington_kirkpatrick
 from spinformer.spins.monte_carlo import parallel_tempering
 
-SIZE, VISITS, ROUNDS = 1024, 10_000_000, 5
+SIZE = 1024
+VISITS = 10_000_000
+ROUNDS = 5
 
 
 def main() -> None:

@@ -72,7 +72,8 @@ def with_generic_derivative(couplings: Tensor, fields: Tensor) -> Tensor:
 
 def unrolled(couplings: Tensor, fields: Tensor, tolerance: float = 1e-5) -> Tensor:
     """Plain damped Newton, damped for the batch as a whole, kept in the graph step by step."""
-    j, h = (couplings + couplings.mT) / 2, fields / fields.shape[-1] ** 0.5
+    j = (couplings + couplings.mT) / 2
+    h = fields / fields.shape[-1] ** 0.5
     t = j.detach().abs().sum(-1).amax(-1, keepdim=True) + 1 + h.detach().norm(dim=-1)
     for _ in range(60):
         v = torch.linalg.inv(torch.diag_embed(t) - j)

@@ -144,7 +144,10 @@ def test_ctrl_c_while_libraries_are_imported_is_a_line():
 
 def test_a_run_that_is_stopped_leaves_nothing_that_complains(small_checkout, monkeypatch):
     """No task that waits for a kernel, and no kernel with a way to the terminal."""
-    loop, waiting, options, started = ensure_event_loop(), [], {}, {}
+    loop = ensure_event_loop()
+    waiting = []
+    options = {}
+    started = {}
 
     def stop(*_, **given):
         options.update(given)

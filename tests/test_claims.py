@@ -152,7 +152,8 @@ def small(verdict="holds"):
     ],
 )
 def test_a_figure_across_its_criterion_is_refused(rows, verdict, fit, message):
-    (claim,), printed = rows(small(verdict)), {"01_small": settled(fit=fit)}
+    (claim,) = rows(small(verdict))
+    printed = {"01_small": settled(fit=fit)}
     if not message:
         assert claim.evaluate(printed) == f"slope {fit['slope']} ± {fit['error']}"
         return
@@ -166,7 +167,8 @@ def test_a_figure_across_its_criterion_is_refused(rows, verdict, fit, message):
 
 def test_a_row_may_list_figures_that_its_cell_hands_over_as_data(rows):
     text = small()
-    begin, end = text.index("  figures:"), text.index("  criterion:")
+    begin = text.index("  figures:")
+    end = text.index("  criterion:")
     (claim,) = rows(f"{text[:begin]}  figures: [slope, slope_error]\n{text[end:]}")
     cell = new_code_cell("", metadata={"tags": ["claim-A1"]})
     data = {"slope": -1.02, "slope_error": "0.010"}

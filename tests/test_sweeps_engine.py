@@ -251,8 +251,11 @@ def test_one_process_at_a_time_and_a_killed_one_leaves_no_lock(tmp_path):
 
 def test_of_many_that_start_at_once_one_holds_the_store(tmp_path, monkeypatch):
     """Also where writing takes time, as on a disk in a network: nobody replaces what is locked."""
-    number, folder, holders = 6, tmp_path / "squares", []
-    begin, end = threading.Barrier(number), threading.Barrier(number)
+    number = 6
+    folder = tmp_path / "squares"
+    holders = []
+    begin = threading.Barrier(number)
+    end = threading.Barrier(number)
     pause = threading.local()
     write = engine.write_atomically
 
@@ -282,7 +285,8 @@ def test_of_many_that_start_at_once_one_holds_the_store(tmp_path, monkeypatch):
 
 def test_a_store_that_goes_while_its_lock_is_asked_for_is_made_again(tmp_path, monkeypatch):
     """Who has finished removes the store, with the lock that somebody has just opened."""
-    folder, gone = tmp_path / "squares", []
+    folder = tmp_path / "squares"
+    gone = []
     lock = engine.fcntl.flock
 
     def late(file, how):

@@ -86,13 +86,15 @@ def link_terms(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     # Several terms may share an entry; longer ones are looked for first.
     terms = {t.astext(): item[0]["ids"][0] for item in entries for t in item.findall(nodes.term)}
     terms = dict(sorted(terms.items(), key=lambda term: len(term[0]), reverse=True))
-    page, seen = app.builder.get_relative_uri(docname, GLOSSARY), set[str]()
+    page = app.builder.get_relative_uri(docname, GLOSSARY)
+    seen = set[str]()
     for text in list(doctree.findall(nodes.Text)):
         inline = text.parent
         paragraph = inline.parent if isinstance(inline, nodes.emphasis | nodes.strong) else inline
         if not isinstance(paragraph, nodes.paragraph) or isinstance(paragraph.parent, nodes.entry):
             continue
-        pieces, end = [], 0
+        pieces = []
+        end = 0
         for match in pattern(tuple(terms)).finditer(text):
             place = list(terms.values())[match.lastindex - 1]
             if place in seen:

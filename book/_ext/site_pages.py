@@ -46,7 +46,8 @@ _NEEDS = {"module": ("spins.math.js",)}
 
 _TEMPLATES = FileRenderer(str(Path(__file__).with_name("templates")))
 _TEMPLATES.env.trim_blocks = _TEMPLATES.env.lstrip_blocks = True
-_ROWS, _PLACES = cache(read_rows), cache(all_places)
+_ROWS = cache(read_rows)
+_PLACES = cache(all_places)
 
 
 class FromTemplate(SphinxDirective):
@@ -189,7 +190,8 @@ def read_chapter(app: Sphinx, docname: str, source: list[str]) -> None:
     On other pages, {chapter}`12b` becomes a link to the chapter of that number, and numbers come
     from the notebooks (see `bookmaker.values`).
     """
-    root, name = Path(app.srcdir), docname.removeprefix("notebooks/")
+    root = Path(app.srcdir)
+    name = docname.removeprefix("notebooks/")
     if name == docname:
 
         def link(match: re.Match[str]) -> str:

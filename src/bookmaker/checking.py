@@ -110,7 +110,8 @@ def _file_faults(chapter: Chapter) -> Iterator[Fault]:
 
 def _link_faults(chapter: Chapter) -> Iterator[Fault]:
     """Yield the links between chapters that are missing or go one way."""
-    name, root = chapter.name, chapter.root
+    name = chapter.name
+    root = chapter.root
     links = chapter_links(chapter.text)
     if links is None:
         yield chapter.fault(1, f"must end with a paragraph `{LINKS_FORM}`")
@@ -127,8 +128,12 @@ def chapter_links(text: str) -> tuple[set[str], set[str]] | None:
     match = _LINKS.search(text)
     if not match:
         return None
-    low, high = (set(re.findall(r"\((\w+)\.md\)", part)) for part in match.groups())
-    return low, high
+    builds_on, leads_to = match.groups()
+    return _linked_chapters(builds_on), _linked_chapters(leads_to)
+
+
+def _linked_chapters(text: str) -> set[str]:
+    return set(re.findall(r"\((\w+)\.md\)", text))
 
 
 def _text(root: Path, file: str) -> str:
@@ -165,7 +170,8 @@ def _chapter_faults(
 
 def _cell_problems(cell: NotebookNode) -> Iterator[str]:
     settings = cell.metadata.get("mystnb", {})
-    figure, image = settings.get("figure", {}), settings.get("image", {})
+    figure = settings.get("figure", {})
+    image = settings.get("image", {})
     drawn = [o.data for o in cell.outputs if {SVG, "image/png"} & o.get("data", {}).keys()]
     words = len(figure.get("caption", "")) > 20 and len(image.get("alt", "")) > 20
     if (drawn or figure) and not (words and figure.get("name", "").startswith("fig-")):
@@ -233,7 +239,8 @@ def claim_marks(root: Path) -> dict[tuple[str, str], tuple[str, int]]:
     """Return file and line of each mark `claim` of a test, by id and test as a row says them."""
     marks = {}
     for path in sorted((root / "tests").rglob("test_*.py")):
-        text, file = path.read_text(encoding="utf-8"), path.relative_to(root).as_posix()
+        text = path.read_text(encoding="utf-8")
+        file = path.relative_to(root).as_posix()
         # Reading the others would take seconds.
         nodes = ast.parse(text).body if "pytest.mark.claim(" in text else []
         for node in (node for node in nodes if isinstance(node, ast.FunctionDef)):

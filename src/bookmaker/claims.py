@@ -46,12 +46,14 @@ from bookmaker.values import (
 VERDICTS = {"holds": 1, "holds if": 1, "held in": 1, "fails": -1, "open": 0, "identity": 1}
 # Verdicts of a part of the settings: with a region.
 REGIONAL = ("holds if", "held in")
-FOLDER, TABLES = "book/claims", "src/compendium"
+FOLDER = "book/claims"
+TABLES = "src/compendium"
 # Ids begin with the letter of the document that makes the statement.
 DOCUMENTS = {"A": "bal2020energy", "B": "bal2021transformers", "C": "poclopez2024dynamical"}
 # The order of the rows, then that of the numbers in their ids.
 _LETTERS = "ABCSR"
-TAG, RESULTS = "claim-", "results"
+TAG = "claim-"
+RESULTS = "results"
 
 
 @dataclass(frozen=True)
@@ -454,7 +456,8 @@ def settings_faults(path: Path, verdict: str, region: str = "") -> Iterator[str]
     every line of `region`, a condition on the columns ("" for all lines). What is *open* needs
     nothing.
     """
-    table, named = read_columns(path), f"the table of settings {path.name}"
+    table = read_columns(path)
+    named = f"the table of settings {path.name}"
     value, low, high = (table[name] for name in OUTCOME[:3])
     if len(value) < robustness.FEWEST:
         yield f"{named} has {len(value)} lines, at least {robustness.FEWEST} needed"

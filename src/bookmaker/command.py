@@ -178,7 +178,8 @@ def build(names: tuple[str, ...], everything: bool, jobs: int) -> None:
     """
     selected = chapters(names=names)
     keep("the chapters that are finished are kept in notebooks; the same command goes on")
-    waiting, problems = [], []
+    waiting = []
+    problems = []
     for chapter in selected:
         try:
             chapter.require_sound()

@@ -100,7 +100,8 @@ def execute(
             _end_tasks()
             raise
         except DeadKernelError:
-            problem, kind = "the kernel died in this cell (out of memory?)", WorkerDied
+            problem = "the kernel died in this cell (out of memory?)"
+            kind = WorkerDied
         except RuntimeError as error:
             raise WorkerDied(f"{chapter.name}: no kernel could be started: {error}") from None
         except PapermillExecutionError as error:
@@ -126,7 +127,8 @@ def execute(
         loud += [(cell.id, o.text) for o in outputs if o.get("name") == "stderr"]
     fill_text(chapter, notebook)
     if loud and not problem:
-        place, problem = loud[0][0], f"the cell writes to stderr: {loud[0][1].strip()}"
+        place = loud[0][0]
+        problem = f"the cell writes to stderr: {loud[0][1].strip()}"
     if told := parameters_told(chapter, checked):
         title, _, text = notebook.cells[0].source.partition("\n")
         notebook.cells[0].source = f"{title}\n\n{told}\n\n{text.lstrip()}"
@@ -185,9 +187,11 @@ def write_notebook(chapter: Chapter, executed: nbformat.NotebookNode) -> None:
     with contextlib.suppress(ValueError, OSError, SyntaxError):
         keep_pictures(executed, read_notebook(chapter.notebook_path))
     try:
-        notebook, problem = chapter.merge_outputs(executed), None
+        notebook = chapter.merge_outputs(executed)
+        problem = None
     except SourceError as error:
-        notebook, problem = chapter.merge_outputs(executed, missing=MISSING), error
+        notebook = chapter.merge_outputs(executed, missing=MISSING)
+        problem = error
     write_atomically(chapter.notebook_path, nbformat.writes(notebook) + "\n")
     if problem:
         raise problem

@@ -15,7 +15,8 @@ from typing import Any
 from bookmaker.base import SourceError, read_yaml, write_atomically
 from bookmaker.figures import plain
 
-BENCHMARKS, TIMES = "benchmarks", "times"
+BENCHMARKS = "benchmarks"
+TIMES = "times"
 RESULTS = f"{BENCHMARKS}/results"
 TIMES_FILE = "book/times.yml"
 

@@ -64,7 +64,8 @@ def readme_text(root: Path) -> str:
 
 def write_readme(root: Path) -> list[Path]:
     """Write the numbers of the notebooks into README; return what was written."""
-    path, text = root / README, readme_text(root)
+    path = root / README
+    text = readme_text(root)
     if path.read_text(encoding="utf-8") == text:
         return []
     write_atomically(path, text)
@@ -118,7 +119,8 @@ def pages(root: Path) -> list[Path]:
 def page_faults(root: Path) -> Iterator[Fault]:
     """Yield what is wrong with the numbers of the pages without code, README's too."""
     for path in pages(root):
-        file, text = path.relative_to(root).as_posix(), path.read_text(encoding="utf-8")
+        file = path.relative_to(root).as_posix()
+        text = path.read_text(encoding="utf-8")
         try:
             page_text(root, file, text)
         except SourceError as error:

@@ -103,9 +103,9 @@ class Parameter:
             return not value or (os.path.isabs(value) and _EXISTS[self.path](value))
         if self.type == "str":
             return True
-        low, high = map(float, self.range[1:-1].split(", ") if self.range else ("-inf", "inf"))
-        above = value > low or (value == low and self.range.startswith("["))
-        below = value < high or (value == high and self.range.endswith("]"))
+        low, high = self.range[1:-1].split(", ") if self.range else ("-inf", "inf")
+        above = value > float(low) or (value == float(low) and self.range.startswith("["))
+        below = value < float(high) or (value == float(high) and self.range.endswith("]"))
         return above and below and math.isfinite(value)
 
 
@@ -172,7 +172,8 @@ def parse_parameters(source: str) -> ParameterCell:
 
 def _add_requirement(cell: ParameterCell, line: str) -> None:
     if match := _REQUIRE.match(line):
-        condition, reason = match["condition"].strip(), match["reason"].strip()
+        condition = match["condition"].strip()
+        reason = match["reason"].strip()
         cell.requirements[condition] = f" ({reason})" if reason else ""
         for name in condition_names(condition):
             cell.named(name)
@@ -190,7 +191,8 @@ def _add_parameter(cell: ParameterCell, line: str) -> None:
             f"{', '.join(_TYPES)}, without an `=` in the comment"
         )
     parameter = Parameter(**match.groupdict(""))
-    name, text = parameter.name, parameter.type == "str"
+    name = parameter.name
+    text = parameter.type == "str"
     if _ALMOST.search(parameter.help):
         raise ParameterError(
             f"{name} has a range that cannot be read: the comment must end with `in [low, high]`, "

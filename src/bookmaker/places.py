@@ -104,7 +104,8 @@ def _problems(said: Any, text: str) -> list[str]:
 
 def all_places(root: Path) -> list[Place]:
     """Return the places of all chapters in order; SourceError that names all that have none."""
-    places, faults = [], []
+    places = []
+    faults = []
     for chapter in chapters(root):
         try:
             places.append(read_place(chapter))

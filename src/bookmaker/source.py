@@ -105,7 +105,8 @@ class Chapter:
         for number, cell in enumerate(notebook.cells):
             cell.id = f"cell-{number:03d}"
             # Options of the cell stand before its text.
-            begin, head = notebook.metadata.source_map[number], cell.source.split("\n")[0].strip()
+            begin = notebook.metadata.source_map[number]
+            head = cell.source.split("\n")[0].strip()
             begins[cell.id] = (lines.index(head, begin) if head in lines[begin:] else begin) + 1
             if has_tag(cell, "install"):
                 cell.source = _INSTALL.replace("ADDRESS", repository_address(self.root))
@@ -116,7 +117,8 @@ class Chapter:
         kernel = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
         metadata = {"kernelspec": kernel, "language_info": {"name": "python"}}
         notebook.metadata = nbformat.from_dict(metadata)
-        notebook.nbformat, notebook.nbformat_minor = 4, 5
+        notebook.nbformat = 4
+        notebook.nbformat_minor = 5
         return notebook, begins
 
     def filled_text(self, executed: NotebookNode, missing: str | None = None) -> str:

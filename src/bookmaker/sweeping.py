@@ -38,7 +38,8 @@ from bookmaker.parameters import Parameter, read_number
 from bookmaker.source import Chapter
 from bookmaker.sweeps.engine import Workers, complete, finished, locked_store, parameter_hash
 
-TABLE, POINTS = "table.csv", "points"
+TABLE = "table.csv"
+POINTS = "points"
 # The most points that one command asks for.
 MOST = 100_000
 _LIBRARIES = ("spinformer", "numpy", "scipy", "torch", "numba")
@@ -132,7 +133,8 @@ def _is_row(key: str, row: Any) -> bool:
     """Whether a stored result is a row, and that of the point it is called after."""
     if not isinstance(row, dict) or not isinstance(row.get("error"), str):
         return False
-    values, figures = row.get("values"), row.get("figures")
+    values = row.get("values")
+    figures = row.get("figures")
     return isinstance(values, dict) and isinstance(figures, dict) and parameter_hash(values) == key
 
 
@@ -149,7 +151,8 @@ def sweep_chapter(
     chapter.require_sound()
     wanted = [point for point in points if not point.error]
     claims = [claim for claim in read_claims(chapter.root) if claim.chapter == chapter.name]
-    kept_in, table = folder / POINTS, folder / TABLE
+    kept_in = folder / POINTS
+    table = folder / TABLE
 
     def kept(key: str, row: Row | WorkerDied) -> Row:
         if isinstance(row, WorkerDied):

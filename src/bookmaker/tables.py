@@ -50,7 +50,8 @@ _COMPENDIUM = Path(__file__).parents[1] / "compendium"
 OUTCOME = ("value", "low", "high", "runs")
 DATA = "data"
 # A table called confirm_ID is drawn for a region, which its first line records behind this.
-CONFIRM, _REGION = "confirm_", "  # region: "
+CONFIRM = "confirm_"
+_REGION = "  # region: "
 
 
 @dataclass(frozen=True, kw_only=True)

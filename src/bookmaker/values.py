@@ -104,7 +104,9 @@ def prose(text: str) -> str:
 
     Captions and alt texts stay: they stand at the head of code cells.
     """
-    kept, closing, state = [], "", "prose"
+    kept = []
+    closing = ""
+    state = "prose"
     directives: list[str] = []  # the fences that opened those in which a line stands
     for number, line in enumerate(text.split("\n")):
         bare = line.strip()
@@ -116,7 +118,8 @@ def prose(text: str) -> str:
             if number == 0 and bare == "---":
                 state = "matter"
             elif fence and fence[2].startswith("{code-cell}"):
-                state, closing = "head", fence[1]
+                state = "head"
+                closing = fence[1]
             elif directives and bare.startswith(directives[-1]) and not bare.strip("`~"):
                 directives.pop()
             elif fence and fence[2].startswith("{"):
@@ -125,7 +128,8 @@ def prose(text: str) -> str:
                 line = line.replace(fence[1], " " * len(fence[1]), 1)
                 show = True
             elif fence:
-                state, closing = "code", fence[1]
+                state = "code"
+                closing = fence[1]
             else:
                 show = True
         elif bare.startswith(closing) and not bare.strip("`~"):
@@ -253,7 +257,9 @@ def filled(
     Raises SourceError that names every role that cannot be filled, by file and line, unless
     `missing` says what stands in its place.
     """
-    pieces, end, faults = [], 0, []
+    pieces = []
+    end = 0
+    faults = []
     for role in roles(text):
         try:
             words = shown(role, own, others)
@@ -341,7 +347,8 @@ def _blank(text: str) -> list[str]:
 
 
 def _is_result(text: str, match: re.Match[str], formula: tuple[int, int] | None) -> bool:
-    before, after = text[: match.start()][-80:], text[match.end() :][:40]
+    before = text[: match.start()][-80:]
+    after = text[match.end() :][:40]
     if _PLACE.search(" ".join(before.split()) + " " * before[-1:].isspace()):
         return False
     percent = _PERCENT.match(after)

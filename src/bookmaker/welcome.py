@@ -117,7 +117,8 @@ def write_pdf(root: Path, html: Path) -> Path:
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if not files[0].is_file() or not chromium:
         raise BookError("the PDF needs the pages (`make html`) and Chromium (`.ci/browser`)")
-    path, whole = html / "book.pdf", html / "book" / "whole.html"
+    path = html / "book.pdf"
+    whole = html / "book" / "whole.html"
     whole.write_text(joined(files), encoding="utf-8")
     # Without a network, and with time for MathJax to set all formulas.
     command = [chromium, "--headless=new", "--no-sandbox", "--disable-gpu"]
@@ -134,7 +135,8 @@ def joined(files: Sequence[Path]) -> str:
     pages = {file.stem: file.read_text(encoding="utf-8") for file in files}
 
     def renamed(match: re.Match[str], here: str) -> str:
-        kind, target = match[1] or match[3], match[2] or match[4] or ""
+        kind = match[1] or match[3]
+        target = match[2] or match[4] or ""
         path, _, place = target.partition("#")
         name = Path(path).stem if path else here
         if kind in ("id", "url"):

@@ -35,9 +35,11 @@ from bookmaker.base import RunError, WorkerDied, has_no_room, write_atomically
 
 # How long a scheduler may take to answer, in seconds; how often a unit is tried again whose process
 # died.
-PATIENCE, RETRIES = 10.0, 2
+PATIENCE = 10.0
+RETRIES = 2
 
-ABOUT, LOCK = "about.json", "lock"
+ABOUT = "about.json"
+LOCK = "lock"
 
 Unit = Mapping[str, Any]
 

@@ -80,7 +80,9 @@ def show_table(
             "rows": [list(row) for row in zip(*entries.values(), strict=True)],
         }
         display({FIGURES: {name: table}}, raw=True)
-    heads, cells, right = [], [], []
+    heads = []
+    cells = []
+    right = []
     for key in keys:
         head = (headers or {}).get(key, key.replace("_", " "))
         unit = (units or {}).get(key, "")
