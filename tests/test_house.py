@@ -31,7 +31,7 @@ MAY_IMPORT = {
 # room. Nothing else is counted: explaining costs nothing.
 CODE_CEILINGS = {
     "spinformer": (["src/spinformer"], 7_700),
-    "bookmaker": (["src/bookmaker", "book/_ext"], 3_460),
+    "bookmaker": (["src/bookmaker", "book/_ext"], 3_600),
     "compendium": (["src/compendium"], 13_300),
 }
 # Of one chapter's folder; the largest is chapter 24's, with seven tasks and ten robustness tables.

@@ -27,10 +27,16 @@ from papermill.exceptions import PapermillExecutionError
 from bookmaker.base import BookError, RunError, SourceError, WorkerDied, write_atomically
 from bookmaker.figures import FIGURES
 from bookmaker.pictures import keep_pictures
+from bookmaker.provenance import stored_cells
 from bookmaker.source import Chapter, has_tag, read_notebook
 
 # What stands for a number that a run did not hand over.
 MISSING = "(not computed)"
+# Below a cell of a run with other parameters.
+STORED = (
+    "> *From a stored table, which the parameters of this run do not change: it describes the "
+    "defaults.*"
+)
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 _IN_CELL = re.compile(r"Cell In\[\d+\], line (\d+)")
 _TEMPLATE = Path(__file__).with_name("page.html.j2").read_text(encoding="utf-8")
@@ -129,10 +135,23 @@ def execute(
     if loud and not problem:
         place = loud[0][0]
         problem = f"the cell writes to stderr: {loud[0][1].strip()}"
-    if told := parameters_told(chapter, checked):
+    if note := parameters_told(chapter, checked):
         title, _, text = notebook.cells[0].source.partition("\n")
-        notebook.cells[0].source = f"{title}\n\n{told}\n\n{text.lstrip()}"
+        notebook.cells[0].source = f"{title}\n\n{note}\n\n{text.lstrip()}"
+        mark_stored(chapter.root, notebook)
     return notebook, kind(str(chapter.fault(line, problem, place))) if problem else None
+
+
+def mark_stored(root: Path, notebook: nbformat.NotebookNode) -> None:
+    """Say below each output that is read from a stored table that no parameter changes it."""
+    stored = stored_cells(root, notebook)
+    cells = []
+    for cell in notebook.cells:
+        cells.append(cell)
+        shown = [o for o in cell.get("outputs", []) if set(o.get("data", "-")) != {FIGURES}]
+        if cell.id in stored and shown:
+            cells.append(nbformat.v4.new_markdown_cell(STORED, id=f"{cell.id[:50]}-stored"))
+    notebook.cells = cells
 
 
 def _end_tasks() -> None:
@@ -160,7 +179,8 @@ def parameters_told(chapter: Chapter, values: Mapping[str, Any]) -> str:
     return (
         f"> **Run with other parameters:** {', '.join(changed)}. Figures, tables and the "
         "numbers that the text reads from them are those of this run. The words of the text, the "
-        "verdicts on claims and what is read from stored tables describe the defaults."
+        "verdicts on claims and what is read from stored tables, which is marked, describe the "
+        "defaults."
     )
 
 

@@ -1,7 +1,6 @@
 """Checks of the numbers in the text: each has a source, and each figure has a reader.
 
-A chapter whose front matter says `numbers: by-name` may hold no result that is typed; the pages
-without code and README hold none.
+Neither a chapter nor a page without code nor README may hold a result that is typed.
 """
 
 import re
@@ -30,6 +29,7 @@ from bookmaker.values import (
     filled,
     hand_problem,
     handed_over,
+    integers,
     numerals_of,
     readme,
     readme_reads,
@@ -37,6 +37,7 @@ from bookmaker.values import (
     roles,
     setting_problem,
     shown_code,
+    spelled_numbers,
     typed_numbers,
 )
 
@@ -44,11 +45,6 @@ README = "README.md"
 EXPLORABLES = "book/_static/explorables"
 _SMALL = set(map(float, range(13)))
 Reads = set[tuple[str, str]]
-
-
-def is_by_name(text: str) -> bool:
-    """Return whether a source says in its front matter that no result in it is typed."""
-    return front_matter(text).get("numbers") == "by-name"
 
 
 def page_text(root: Path, file: str, text: str) -> str:
@@ -81,10 +77,10 @@ def chapter_faults(chapter: Chapter, rows: Sequence[Claim], read: Reads | None) 
     numerals = _numerals(chapter) | numerals_of("\n".join(criteria))
     file = f"notebooks/{chapter.name}.md"
     yield from _mark_faults(chapter.text, file, numerals)
-    if is_by_name(chapter.text):
-        yield from _typed_faults(chapter.text, file)
-    if not is_by_name(chapter.text):
-        return
+    yield from _typed_faults(chapter.text, file)
+    notebook = read_notebook(chapter.notebook_path)
+    figures, twice = handed_over(notebook)
+    yield from _word_faults(chapter.text, file, numerals | set(integers(figures)))
     for claim in rows:
         if claim.chapter == chapter.name:
             for fault in _mark_faults(f"{claim.shown}\n{claim.condition}", file, numerals):
@@ -96,8 +92,6 @@ def chapter_faults(chapter: Chapter, rows: Sequence[Claim], read: Reads | None) 
                     yield claim.fault(message)
     if read is None:
         return
-    notebook = read_notebook(chapter.notebook_path)
-    _, twice = handed_over(notebook)
     number = chapter.name.partition("_")[0]
     for name in twice:
         yield chapter.fault(_line_of(chapter.text, name), f"figure {name} is handed over twice")
@@ -159,6 +153,14 @@ def _typed_faults(text: str, file: str) -> Iterator[Fault]:
     for line, number in typed_numbers(text):
         message = f"{number} is typed: read it as {{value}}`name`, or mark it as {{setting}}, "
         yield Fault(file, line, message + "{cited} or {hand}")
+
+
+def _word_faults(text: str, file: str, numbers: set[float]) -> Iterator[Fault]:
+    """Yield the numbers in letters, from thirteen on, that neither code nor figure knows."""
+    for line, word, number in spelled_numbers(text):
+        if number not in numbers:
+            message = f"{word}: neither code nor figure of the chapter is {number}: read one"
+            yield Fault(file, line, f"{message}, {{value}}`name`")
 
 
 def _numerals(chapter: Chapter) -> set[float]:

@@ -57,6 +57,21 @@ _PLACE = re.compile(
     r"(?: \d+[a-z]?(?:,| and| to))* \(?$"
 )
 _LARGEST = 12
+# An integer before one of these is a result, however small it is.
+_UNIT = re.compile(
+    r"\s+(?:nats?|bits?|ms|seconds?|minutes?|hours?|tokens?|steps?|heads?|networks?|texts?|samples?)\b"
+)
+_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
+_TEENS = ["thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"]
+_DIGITS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+_SPELLED = {word: 13 + place for place, word in enumerate(_TEENS)}
+_SPELLED |= {word: 20 + 10 * place for place, word in enumerate(_TENS)}
+_SPELLED |= {
+    f"{tens}-{digit}": _SPELLED[tens] + place
+    for tens in _TENS
+    for place, digit in enumerate(_DIGITS, start=1)
+}
+_WORD = re.compile(rf"\b(?:{'|'.join(_TEENS)}|(?:{'|'.join(_TENS)})(?:-\w+)?)\b", re.IGNORECASE)
 _NUMERAL = re.compile(r"(?<![\w.])\d[\d_]*(?:\.\d*)?(?:[eE][-+]?\d+)?|(?<![\w.])\.\d+")
 _FUNCTIONS = {name: value for name, value in vars(math).items() if name[0] != "_"}
 _FUNCTIONS |= {"abs": abs, "round": round, "sum": sum, "ln": math.log}
@@ -321,19 +336,46 @@ def readme_reads(text: str) -> list[tuple[str, str]]:
     ]
 
 
-def typed_numbers(text: str) -> Iterator[tuple[int, str]]:
-    """Yield line and number for each that is typed into a source and not marked as what it is.
+def integers(figure: Any) -> Iterator[int]:
+    """Yield the integers among figures: in lists, dictionaries and tables, too."""
+    if isinstance(figure, int) and not isinstance(figure, bool):
+        yield figure
+    elif isinstance(figure, list | dict):
+        for entry in figure.values() if isinstance(figure, dict) else figure:
+            yield from integers(entry)
 
-    These are all decimals, percentages and "3 times", in mathematics, too, and integers above
-    twelve, in mathematics only where a formula ends in one (`$n=64$`). A year, the number of a
-    chapter, figure or equation, a list's, and what stands in code is none of them.
+
+def spelled_numbers(text: str) -> Iterator[tuple[int, str, int]]:
+    """Yield line, word and number for each from thirteen to ninety-nine that a source spells.
+
+    Smaller ones are pronouns as often as they are results.
     """
+    left = _typed_text(text)
+    for match in _WORD.finditer(left):
+        if number := _SPELLED.get(match[0].lower()):
+            yield left.count("\n", 0, match.start()) + 1, match[0], number
+
+
+def _typed_text(text: str) -> str:
+    """Return the prose of a source with blanks for roles, code and addresses."""
     visible = list(prose(text))
     for role in roles(text):
         visible[role.begin : role.end] = _blank("".join(visible[role.begin : role.end]))
     left = "".join(visible)
     for hidden in (_NO_PROSE, _SHAPE):
         left = hidden.sub(lambda match: "".join(_blank(match[0])), left)
+    return left
+
+
+def typed_numbers(text: str) -> Iterator[tuple[int, str]]:
+    """Yield line and number for each that is typed into a source and not marked as what it is.
+
+    These are all decimals, percentages and "3 times", in mathematics, too, and integers above
+    twelve, in mathematics only where a formula ends in one (`$n=64$`), and below that before a
+    unit, `8 tokens`. A year, the number of a chapter, figure or equation, a list's, and what stands
+    in code is none of them.
+    """
+    left = _typed_text(text)
     formulas = [match.span() for match in _FORMULA.finditer(left)]
     apart = _COMMAND.sub(lambda match: " " * len(match[0]), left)
     for match in _TOKEN.finditer(apart):
@@ -354,7 +396,7 @@ def _is_result(text: str, match: re.Match[str], formula: tuple[int, int] | None)
     percent = _PERCENT.match(after)
     if percent and percent[1]:
         return False
-    if "." in match[0] or percent or re.match(r"\s+times\b", after):
+    if "." in match[0] or percent or re.match(r"\s+times\b", after) or _UNIT.match(after):
         return True
     number = int(re.sub(r"\D", "", match[0]))
     if number <= _LARGEST or re.match(r"\w|-[a-z]", after):
