@@ -36,22 +36,31 @@ BAD: dict[str, Any] = {
 # What no argument of such a name may be, in any function of the package with an example.
 OUT_OF_RANGE: dict[str, Any] = {
     **dict.fromkeys(("beta", "gamma", "tolerance", "distance", "field_std", "radius"), -1.0),
-    **dict.fromkeys(("load", "scale", "strength", "step_size", "damping"), -1.0),
-    **dict.fromkeys(("steps", "count", "seed", "align", "transient", "burn", "draws"), -1),
+    **dict.fromkeys(
+        ("load", "scale", "strength", "coupling_strength", "step_size", "damping"), -1.0
+    ),
+    **dict.fromkeys(("steps", "count", "seed", "align", "transient", "burn_in", "draws"), -1),
     **dict.fromkeys(("exponents", "observed", "plane", "phase"), -1),
     **dict.fromkeys(("max_steps", "dim", "size", "heads", "length", "trials", "batches"), 0),
-    **dict.fromkeys(("sweeps", "copies", "chains", "blocks", "replicas", "runs", "every"), 0),
+    **dict.fromkeys(("sweeps", "chains", "blocks", "replicas", "runs", "every"), 0),
     **dict.fromkeys(("kept", "bins", "threads", "stretches", "stretch", "cd_steps", "rate"), 0),
     **dict.fromkeys(("method", "solver", "theory", "schedule", "kernel"), "no such"),
     **{"epsilon": 1.5, "level": 1.5, "corruption": 0.6, "order": 3, "position": 0.5},
     **dict.fromkeys(("couplings", "ordered"), np.ones((2, 3))),
 }
 # They say that they check nothing: results, and parts that a chapter shows at work.
-UNCHECKED = {"Solution", "HeadRow", "descend", "example_decoder", "rest", "rest_tolerance"}
-UNCHECKED |= {"fused_attention", "nan_factor", "bare_hop"}
+UNCHECKED = {
+    "Solution",
+    "HeadRow",
+    "asynchronous_dynamics",
+    "example_decoder",
+    "fixed_point",
+    "fixed_point_tolerance",
+}
+UNCHECKED |= {"fused_attention", "nan_factor", "unchecked_retrieval_step"}
 UNCHECKED |= {"response_attention", "driven_step", "entropy_rate", "softmax_weights"}
 # Inner steps that a chapter shows at work.
-NO_NONSENSE = UNCHECKED | {"Solver", "hop"}
+NO_NONSENSE = UNCHECKED | {"Solver", "retrieval_step"}
 # A bar that is shown or not; what torch itself reads and refuses.
 NOT_TRIED = {"progress", "device", "dtype"}
 
@@ -174,7 +183,7 @@ MISFITS: dict[str, list[dict[str, Any]]] = {
         {"push": lambda frame: frame[:1]},
     ],
     "core.special.alignment_over_kappa": [{"kappa": -1.0}],
-    "core.special.normal_average": [{"steepness": 5e4}],
+    "core.special.gaussian_expectation": [{"steepness": 5e4}],
     "core.states.hebbian_couplings": [{"patterns": np.ones(3)}, {"other": np.ones((3, 3))}],
     "core.states.overlaps": [{"states": np.ones(3)}, {"states": 1.0}, {"patterns": np.ones(4)}],
     "core.states.spin_states": [{"count": 21}],
@@ -193,8 +202,8 @@ MISFITS: dict[str, list[dict[str, Any]]] = {
         {"series": np.ones((2, 2, 9))},
     ],
     "core.statistics.mean_estimate": [{"axis": 1}],
-    "core.statistics.mean_interval": [{"samples": [1.0]}],
-    "core.statistics.share_interval": [{"successes": 11}],
+    "core.statistics.student_interval": [{"samples": [1.0]}],
+    "core.statistics.wilson_interval": [{"successes": 11}],
     "dmft.attractors.Thresholds": [{name: -1} for name in get_type_hints(Thresholds)],
     "dmft.attractors.find_attractors": [{"kept": 1}, {"exponents": 13}, {"exponent_steps": 19}],
     "dmft.attractors.find_period": [{"longest": 7}, {"orbit": np.zeros((1, 2)), "longest": 1}],

@@ -13,7 +13,7 @@ from compendium.c34_memory_beyond_window import messages, study
 from compendium.c34_memory_beyond_window.messages import label_information, predicted_information
 from compendium.c34_memory_beyond_window.study import autocorrelation
 from compendium.common.rows import median_interval
-from spinformer.core.statistics import mean_interval
+from spinformer.core.statistics import student_interval
 from spinformer.dmft.document import MOTIONS, attractor_window
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.finite_size import attention_of_window, linear_maps, mean_path, window_means
@@ -57,7 +57,7 @@ def test_spectra_and_correlations_by_other_means():
     chaos = signals(copies, beta=1.266, dropped=1000, kept=2400)
     frequency, power = periodogram(chaos, detrend="constant")
     shares = power[:, frequency < 0.25].sum(axis=1) / power.sum(axis=1)
-    assert mean_interval(shares)[0] > 0.5
+    assert student_interval(shares)[0] > 0.5
     late = np.abs([correlation(chaos, lag) for lag in range(160, 200)]).max()
     rest = np.abs([correlation(chaos, lag) for lag in range(1000, 1040)]).max()
     assert rest < 0.1 < late
