@@ -187,9 +187,7 @@ def normal_form(system: AttentionNetwork | Map, point: Cycle) -> NormalForm:
     ('3.000000', 'supercritical')
     """
     common, values = checked_cycle(system, point)
-    kind = point.kind
-    if kind is None:
-        raise ValueError("point must be a bifurcation, got a cycle without a kind")
+    kind = _kind_of("point", point)
     problem = CycleProblem(common, period=point.period, parameters=values)
     return _normal_form(problem, common.flat(point.value), kind, exact=_is_exact(system))
 
@@ -261,8 +259,9 @@ def switch_branch(
     twice = CycleProblem(common, period=2 * point.period, parameters=fixed, free=(name,))
     origin = np.append(x, values[name])
     for _ in range(max_steps):
-        u, tangent, _ = corrected(twice, origin + distance * along, along)
-        if tangent.any():
+        correction = corrected(twice, origin + distance * along, along)
+        u = correction.point
+        if correction.found:
             half = common.advance(u[None, : common.size], steps=point.period, **twice.parameters(u))
             if np.abs(half[0] - u[: common.size]).max() > 0.5 * distance * np.abs(along).max():
                 return twice.cycle(u)
@@ -344,9 +343,7 @@ def continue_bifurcation(
     True
     """
     common, values = checked_cycle(system, start)
-    kind = start.kind
-    if kind is None:
-        raise ValueError("start must be a bifurcation, got a cycle without a kind")
+    kind = _kind_of("start", start)
     names = _two_names(parameters, common.names)
     bounds = _two_bounds(within, names=names, values=values)
     step = check_real("step", step, low=0.0, open_low=True)
@@ -451,8 +448,7 @@ def bifurcation_values(
     True
     """
     common, given = checked_cycle(system, start)
-    if start.kind is None:
-        raise ValueError("start must be a bifurcation, got a cycle without a kind")
+    kind = _kind_of("start", start)
     solved = checked_parameter(common, parameter)
     others = tuple(other for other in common.names if other != solved)
     name = check_choice("name", name, others)
@@ -468,12 +464,20 @@ def bifurcation_values(
                 period=point.period,
                 multipliers=point.multipliers,
             )
-            point = find_bifurcation(system, guess, kind=start.kind, parameter=solved)
+            point = find_bifurcation(system, guess, kind=kind, parameter=solved)
             rows.append((point.parameters[solved], float(value), point.rotation))
     return np.reshape(rows, (-1, 3))
 
 
 # ---- normal forms
+
+
+def _kind_of(name: str, point: Cycle) -> Bifurcation:
+    """The kind of a fold, flip or Neimark–Sacker bifurcation."""
+    if point.kind is None or point.kind == Bifurcation.BRANCH_POINT:
+        got = "a cycle without a kind" if point.kind is None else "a branch point"
+        raise ValueError(f"{name} must be a bifurcation: fold, flip or Neimark–Sacker, got {got}")
+    return point.kind
 
 
 def _is_exact(system: AttentionNetwork | Map) -> bool:
@@ -793,8 +797,8 @@ def _through_zero(
             chord = end - u
             length = float(np.linalg.norm(chord))
             if length > _CRITICAL * share:
-                v, t, _ = corrected(problem, u + share * chord, chord / length)
-                if t.any():
-                    sizes.append(abs(test(v)))
+                correction = corrected(problem, u + share * chord, chord / length)
+                if correction.found:
+                    sizes.append(abs(test(correction.point)))
         near.append(max(sizes, default=0.0))
     return near[1] < near[0]

@@ -47,6 +47,8 @@ _STRAIGHT = np.cos(np.radians(30.0))
 _ASTRAY = 0.5
 _SMALLEST = 1e-4
 _LARGEST = 10.0
+# A step, in units of the first one, that may cross a branch point.
+_PASSING = 1e-2
 # Newton steps of a corrector, and how many are few: then the step grows.
 _NEWTON_STEPS = 8
 _QUICK = 3
@@ -56,14 +58,21 @@ _FIRST_STEP = 0.02
 _WIDE = 1.0
 # How exactly a special point is located between two points of a curve, in units of their distance.
 _LOCATED = 1e-9
+# How much finer a piece of a curve is traced on which a special point was lost.
+_FINER = 0.05
 
 
 class Bifurcation(IntEnum):
-    """Bifurcation of a cycle: FOLD (saddle-node), NEIMARK_SACKER or FLIP (period doubling)."""
+    """Bifurcation of a cycle: FOLD (saddle-node), NEIMARK_SACKER, FLIP, or BRANCH_POINT.
+
+    A flip doubles the period. At a branch point, a pitchfork or transcritical bifurcation, two
+    branches cross.
+    """
 
     FOLD = 0
     NEIMARK_SACKER = 1
     FLIP = 2
+    BRANCH_POINT = 3
 
     @property
     def label(self) -> str:
@@ -74,7 +83,7 @@ class Bifurcation(IntEnum):
         >>> Bifurcation.NEIMARK_SACKER.label
         'Neimark–Sacker'
         """
-        return ("fold", "Neimark–Sacker", "flip")[self.value]
+        return ("fold", "Neimark–Sacker", "flip", "branch point")[self.value]
 
 
 @record
@@ -270,7 +279,7 @@ def find_bifurcation(
     start : Cycle
         A cycle, or a guess of one, near the bifurcation.
     kind : Bifurcation
-        The kind of bifurcation.
+        The kind of bifurcation, any but BRANCH_POINT, where the equations are singular.
     parameter : str, optional
         The parameter that is solved for; None is `beta` of a network, or the only parameter of a
         map.
@@ -316,7 +325,8 @@ def find_bifurcation(
     True
     """
     common, values = checked_cycle(system, start)
-    kind = Bifurcation(check_choice("kind", kind, Bifurcation))
+    solvable = (Bifurcation.FOLD, Bifurcation.NEIMARK_SACKER, Bifurcation.FLIP)
+    kind = Bifurcation(check_choice("kind", kind, solvable))
     name = checked_parameter(common, parameter)
     max_steps = check_integer("max_steps", max_steps, low=1)
     fixed = {other: value for other, value in values.items() if other != name}
@@ -570,11 +580,14 @@ def trace_curve(
         If no solution is found near `start`.
     """
     # Where the curve begins it is corrected across `along`, so that the start's parameter stays.
-    v, t, _ = corrected(equations, start, along)
-    if not t.any():
+    begin = corrected(equations, start, along)
+    if not begin.found:
         raise NotConverged("no solution was found near the start of the curve")
+    v = begin.point
+    t = begin.tangent
     points = [v]
     tangents = [t]
+    orientation = begin.orientation
     h = step
     free = len(bounds)
     reason = f"max_steps = {max_steps} points were not enough"
@@ -583,12 +596,16 @@ def trace_curve(
         if h < _SMALLEST * step:
             reason = f"steps of {h:.1g} failed"
             break
-        new, turned, effort = corrected(equations, v + h * t, t)
-        if not np.linalg.norm(new - v - h * t) <= _ASTRAY * h or turned @ t < _STRAIGHT:
+        new = corrected(equations, v + h * t, t)
+        astray = not np.linalg.norm(new.point - v - h * t) <= _ASTRAY * h
+        # Another orientation: another branch, unless even small steps pass a branch point.
+        crossed = new.orientation != orientation and h > _PASSING * step
+        if astray or crossed or new.tangent @ t < _STRAIGHT:
             h *= 0.5
             continue
-        v = new
-        t = turned
+        v = new.point
+        t = new.tangent
+        orientation = new.orientation
         points.append(v)
         tangents.append(t)
         if not ((bounds[:, 0] <= v[-free:]) & (v[-free:] <= bounds[:, 1])).all():
@@ -599,7 +616,7 @@ def trace_curve(
             reason = "the curve is closed"
             complete = True
             break
-        if effort <= _QUICK:
+        if new.effort <= _QUICK:
             h = min(1.3 * h, _LARGEST * step)
     return Curve(
         points=np.array(points), tangents=np.array(tangents), complete=complete, reason=reason
@@ -642,9 +659,33 @@ def joined(one: Curve, other: Curve) -> Curve:
     )
 
 
-def corrected(
-    equations: Equations, guess: np.ndarray, t: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, int]:
+@record
+class Correction:
+    """A point of a curve that Newton's method found from a guess.
+
+    Attributes
+    ----------
+    point : ndarray, shape (n + 1,)
+        The point, or the guess where none was found.
+    tangent : ndarray, shape (n + 1,)
+        Unit tangent of the curve on the side of the given direction, zero where none was found.
+    effort : int
+        Number of Newton steps.
+    orientation : float
+        Sign of the determinant of the Jacobian with the tangent below it. It stays the same along a
+        curve, so that another sign tells of another curve or of a branch point between.
+    found : bool
+        Whether there is a point.
+    """
+
+    point: np.ndarray
+    tangent: np.ndarray
+    effort: int
+    orientation: float
+    found: bool
+
+
+def corrected(equations: Equations, guess: np.ndarray, t: np.ndarray) -> Correction:
     """Correct a guess by Newton's method in the plane through it across a direction.
 
     Parameters
@@ -658,12 +699,8 @@ def corrected(
 
     Returns
     -------
-    point : ndarray, shape (n + 1,)
-        The point of the curve.
-    tangent : ndarray, shape (n + 1,)
-        Unit tangent there on the side of `t`, zero where no point was found.
-    effort : int
-        Number of Newton steps.
+    Correction
+        The point of the curve, its tangent, and whether it was found.
     """
     v = guess
     for effort in range(_NEWTON_STEPS + 1):
@@ -672,10 +709,14 @@ def corrected(
             break
         if np.abs(value).max() <= _FOUND:
             null = np.linalg.svd(jacobian)[2][-1]
-            return v, null * np.sign(null @ t), effort
+            tangent = null * np.sign(null @ t)
+            sign = float(np.linalg.slogdet(np.vstack([jacobian, tangent]))[0])
+            return Correction(point=v, tangent=tangent, effort=effort, orientation=sign, found=True)
         off = np.append(value, t @ (v - guess))
         v = v - np.linalg.lstsq(np.vstack([jacobian, t]), off, rcond=None)[0]
-    return guess, np.zeros_like(t), _NEWTON_STEPS
+    return Correction(
+        point=guess, tangent=np.zeros_like(t), effort=_NEWTON_STEPS, orientation=0.0, found=False
+    )
 
 
 def located(
@@ -699,23 +740,61 @@ def located(
     ndarray of shape (n + 1,), or None
         The point, None where it could not be found.
     """
+    found = _between(equations, curve, index=index, test=test)
+    if found is not None:
+        return found
+    # Where the curve bends too much between the two points it is traced again with finer steps.
+    chord = curve.points[index + 1] - curve.points[index]
+    length = float(np.linalg.norm(chord))
+    finer = trace_curve(
+        equations,
+        curve.points[index],
+        along=curve.tangents[index],
+        step=length * _FINER,
+        bounds=np.array([[-np.inf, np.inf]]),
+        max_steps=round(4.0 / _FINER),
+        closed=False,
+    )
+    passed = (finer.points - curve.points[index + 1]) @ curve.tangents[index + 1] > 0.0
+    count = int(passed.argmax()) + 1 if passed.any() else len(finer.points)
+    signs = np.sign([test(point) for point in finer.points[:count]])
+    changes = np.flatnonzero(signs[1:] * signs[:-1] < 0)
+    if not len(changes):
+        return None
+    return _between(equations, finer, index=int(changes[0]), test=test)
+
+
+def _between(
+    equations: Equations, curve: Curve, *, index: int, test: Callable[[np.ndarray], float]
+) -> np.ndarray | None:
+    """A zero of a test function on the segment of a curve behind a point, None if it is lost."""
     first, last = curve.points[index : index + 2]
+    begin, end = curve.tangents[index : index + 2]
     chord = last - first
     length = float(np.linalg.norm(chord))
     if not length:
         return None
-    direction = chord / length
+
+    def point(share: float) -> np.ndarray | None:
+        # Hermite's cubic through both points along both tangents.
+        s = share
+        cubic = first + s**2 * (3.0 - 2.0 * s) * chord
+        cubic = cubic + length * s * (1.0 - s) * ((1.0 - s) * begin - s * end)
+        correction = corrected(equations, cubic, chord / length)
+        return correction.point if correction.found else None
 
     def value(share: float) -> float:
+        v = point(share)
         # NaN, where a point between the two is lost, ends the search.
-        v, t, _ = corrected(equations, first + share * chord, direction)
-        return test(v) if t.any() else np.nan
+        return np.nan if v is None else test(v)
 
     if not value(0.0) * value(1.0) <= 0.0:
         return None
-    share, search = brentq(value, 0.0, 1.0, xtol=_LOCATED, full_output=True, disp=False)
-    v, t, _ = corrected(equations, first + share * chord, direction)
-    return v if search.converged and t.any() else None
+    try:
+        share = brentq(value, 0.0, 1.0, xtol=_LOCATED)
+    except ValueError:
+        return None
+    return point(float(share))
 
 
 def ending_on_bounds(equations: Equations, curve: Curve, *, bounds: np.ndarray) -> Curve:
@@ -1007,14 +1086,19 @@ def _branch(problem: CycleProblem, curve: Curve) -> Branch:
     """The branch of cycles of a curve, its ends at the bounds, with the bifurcations on it."""
     multipliers = problem.multipliers(curve.points)
     bifurcations: list[tuple[float, Cycle]] = []
-    for kind in Bifurcation:
+    for kind in (Bifurcation.FOLD, Bifurcation.FLIP, Bifurcation.NEIMARK_SACKER):
         test = _test(problem, kind)
         signs = np.sign(bifurcation_condition(multipliers, kind))
         for index in np.flatnonzero(signs[1:] * signs[:-1] < 0):
             u = located(problem, curve, index=int(index), test=test)
             if u is None:
                 continue
-            point = problem.cycle(u, kind=kind)
+            own = kind
+            ahead = curve.tangents[index : index + 2, -1]
+            if kind == Bifurcation.FOLD and ahead[0] * ahead[1] > 0.0:
+                # The branch does not turn back: another one crosses it.
+                own = Bifurcation.BRANCH_POINT
+            point = problem.cycle(u, kind=own)
             try:
                 real_bifurcation(point)
             except NotConverged:

@@ -334,7 +334,10 @@ class _MapSystem(System):
         if self.map.jacobian == "torch":
             import torch
 
-            given = {name: torch.as_tensor(value) for name, value in parameters.items()}
+            given = {
+                name: torch.as_tensor(value, dtype=torch.float64)
+                for name, value in parameters.items()
+            }
             result = self.map.step(torch.from_numpy(columns), **given)
             following = np.asarray(result.detach().numpy(), dtype=float)
         else:
@@ -356,8 +359,10 @@ class _MapSystem(System):
         if self.map.jacobian == "torch":
             import torch
 
-            given = {name: torch.tensor(value) for name, value in spread.items()}
-            one = torch.func.jacfwd(lambda x, p: self.map.step(x, **p))
+            given = {
+                name: torch.tensor(value, dtype=torch.float64) for name, value in spread.items()
+            }
+            one = torch.func.jacrev(lambda x, p: self.map.step(x, **p))
             tangent = torch.func.vmap(one, in_dims=(1, 0))(torch.from_numpy(columns), given)
             return np.asarray(tangent.detach().numpy(), dtype=float)
         assert callable(self.map.jacobian)
