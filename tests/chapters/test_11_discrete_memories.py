@@ -6,13 +6,14 @@ from scipy.special import erf, erfc
 from scipy.stats import binom
 
 from compendium.c11_discrete_memories import study
+from compendium.common.classical_capacity import retrieval_load
 from spinformer.core.statistics import mean_estimate
 from spinformer.hopfield.discrete import Separation, polynomial
 
 
 def test_mean_field_curve_solves_the_equations_of_amit_gutfreund_sompolinsky():
     overlaps = np.linspace(0.9, 0.99, 9001)
-    loads = study.retrieval_load(overlaps)
+    loads = retrieval_load(overlaps)
     assert loads.max() == pytest.approx(0.1379, abs=5e-5)
     assert overlaps[loads.argmax()] == pytest.approx(0.967, abs=5e-4)
     for load in (0.03, 0.1, 0.135):
@@ -20,7 +21,7 @@ def test_mean_field_curve_solves_the_equations_of_amit_gutfreund_sompolinsky():
         for _ in range(5000):  # the three order-parameter equations at T = 0, iterated
             c = np.sqrt(2 / (np.pi * load * r)) * np.exp(-(m**2) / (2 * load * r))
             m, r = erf(m / np.sqrt(2 * load * r)), 1 / (1 - c) ** 2
-        assert study.retrieval_load(m) == pytest.approx(load, rel=1e-6)
+        assert retrieval_load(m) == pytest.approx(load, rel=1e-6)
 
 
 def plain_overlap(d, load, networks, queries, seed):

@@ -8,7 +8,7 @@ from scipy.optimize import brentq
 from scipy.special import erf
 from scipy.stats import norm
 
-from compendium.c11_discrete_memories.study import retrieval_load
+from compendium.common.classical_capacity import retrieval_load
 from compendium.c11b_load_and_temperature import study
 
 # E over a unit normal, by a library's adaptive quadrature.

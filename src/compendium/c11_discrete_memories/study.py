@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
-from scipy.special import erfcinv, erfinv
+from scipy.special import erfcinv
 from scipy.stats import binom
 
 from bookmaker.tables import Rows, stored
@@ -38,16 +38,6 @@ NETWORKS = {500: 32, 1000: 16, 2000: 8}
 LOADS = np.round(np.arange(0.10, 0.181, 0.01), 2)
 SIZES = {2: (200, 400, 800, 1600), 3: (50, 80, 126, 200), 4: (36, 50, 70)}
 MEMORIES = 1000
-
-
-def retrieval_load(overlap: np.ndarray) -> np.ndarray:
-    """α at which retrieval states of the overlap m in (0, 1) exist, w_ii = 0, T = 0, d → ∞.
-
-    With m = erf y, y(√(2α) + 2e^{−y²}/√π) = erf y [amit1985storing]. α(m) has one maximum, where
-    retrieval disappears; states below its m are no minima.
-    """
-    y = erfinv(overlap)
-    return 0.5 * np.maximum(overlap / y - 2.0 * np.exp(-(y**2)) / np.sqrt(np.pi), 0.0) ** 2
 
 
 def end_overlaps(
