@@ -64,6 +64,30 @@ def test_faces_return_where_plain_loops_say():
     assert recalled(spins, EXPONENTIAL) == 1.0
 
 
+def test_image_sets_are_disjoint_and_equal_norms_gain_where_plain_loops_say():
+    rows = [study.image_set(name)[0].numpy() for name in study.IMAGE_SETS]
+    assert [one.shape for one in rows[:3]] == [(100, 625), (100, 625), (100, 64)]
+    # No digit is twice in the file, so that twelve hundred distinct rows share none.
+    assert len(np.unique(np.concatenate(rows[2:]), axis=0)) == 1200
+    assert not (rows[0][:, None] == rows[1]).all(-1).any()
+    memory = rows[4] - rows[4].mean()
+    returned = {}
+    for equal in (True, False):
+        norms = np.linalg.norm(memory, axis=1, keepdims=True)
+        patterns = 8.0 * memory / norms if equal else memory
+        lengths = np.linalg.norm(patterns, axis=1, keepdims=True)
+        states = patterns * (np.arange(64) < 32)
+        states *= lengths.mean() / np.linalg.norm(states, axis=1, keepdims=True)
+        for _ in range(300):
+            scores = 64 / np.mean(lengths**2) * states @ patterns.T
+            states = softmax(scores, axis=1) @ patterns
+        returned[equal] = np.linalg.norm(states - patterns, axis=1) < 0.05 * lengths[:, 0]
+    line = study.settings_A19.rows("digits 3", half="lower", centring="brightness")[0]
+    gained = returned[True].astype(float) - returned[False]
+    assert line["value"] == pytest.approx(gained.mean(), abs=0.011)
+    assert line["low"] == pytest.approx(student_interval(gained)[0], abs=0.011)
+
+
 def test_prepared_faces_are_what_their_names_say():
     faces = torch.as_tensor(images.faces())
     assert {int((~study.visible_half(half)).sum()) for half in study.HALVES} == {312}
