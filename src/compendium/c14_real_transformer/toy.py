@@ -25,7 +25,7 @@ from torch.nn.functional import cosine_similarity, cross_entropy, normalize
 
 from bookmaker.tables import Rows, Table, stored
 from compendium.c14_real_transformer.steps import LENGTHS, query_energy, traces_of
-from compendium.common.copies import update_copies
+from compendium.common.replicas import train_replicas
 from compendium.common.rows import array_of, grid, mean_rows, numbered, rows_of
 from spinformer.core.random import torch_generator
 from spinformer.language.heads import overlap_energy
@@ -150,7 +150,7 @@ def trained_weights(
     weights = initial_weights(seeds, layers=layers)
     sources = streams(seeds, 2)
     turns = rotation(seeds)
-    return update_copies(
+    return train_replicas(
         weights,
         losses=lambda: toy_loss(weights, goal, draw_examples(BATCH, sources), turns=turns),
         rate=rate,

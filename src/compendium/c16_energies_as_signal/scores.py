@@ -27,7 +27,7 @@ from torch.nn import functional
 from bookmaker.tables import Rows, Table, stored
 from compendium.c16_energies_as_signal import network
 from compendium.c16_energies_as_signal.network import ALONE, SIGNALS, WIDTH, Digits, affine
-from compendium.common.copies import update_copies
+from compendium.common.replicas import train_replicas
 from compendium.common.rows import array_of, grid, groups, mean_rows, numbered, rows_of
 from spinformer.core.random import torch_generator
 from spinformer.core.statistics import student_interval
@@ -105,7 +105,7 @@ def autoencoder_features(data: Digits, *, seeds: Sequence[int], rate: float, ste
         wide = functional.gelu(affine(weights, "wide", narrow(images)))
         return (affine(weights, "out", wide) - images).square().mean((1, 2, 3))
 
-    update_copies(weights, losses=losses, rate=rate, steps=steps)
+    train_replicas(weights, losses=losses, rate=rate, steps=steps)
     with torch.no_grad():
         codes = {part: narrow(x.flatten(2).unsqueeze(2)) for part, (x, _) in data.items()}
     return {part: values.squeeze(2).double() for part, values in codes.items()}
