@@ -23,9 +23,9 @@ from compendium.c21a_cheap_free_energies.study import (
     overlap_run,
     trend,
 )
-from compendium.common.glass import glass_state, instability_beta
 from compendium.common.rows import Columns, grid, share_rows
 from spinformer.core.statistics import Estimate
+from spinformer.spins.sherrington_kirkpatrick import almeida_thouless_beta, replica_symmetric_state
 
 # Of which theory an exponent is asked, and of which one it must be ahead, by how much.
 CLAUSES = {
@@ -115,7 +115,7 @@ OVERLAP_GROUPS = 12
 
 def width_row(beta: float, slope: Estimate) -> dict[str, Any]:
     """Before the line how much faster, beyond it how much slower than on it widths fall."""
-    beyond = glass_state(beta, field_std=0.2).stability > 1
+    beyond = replica_symmetric_state(beta, field_std=0.2).stability > 1
     return exponent_row(slope, against=-1 / 3, sign=1 if beyond else -1)
 
 
@@ -171,7 +171,7 @@ UNROLLED_AGAIN = grid(of_the_line=(0.2, 0.4, 0.6, 0.75), size=(128, 256), field_
 
 def depth_rows(of_the_line: float, size: int, field_std: float, *, seed: int) -> Rows:
     """Share of unrolled networks that converge less one half, at a fraction of the line's β."""
-    beta = of_the_line * instability_beta(field_std=field_std)
+    beta = of_the_line * almeida_thouless_beta(field_std=field_std)
     share = convergence(size, beta=beta, field_std=field_std, systems=NETWORKS, seed=seed)
     (line,) = share_rows(round(NETWORKS * share), trials=NETWORKS, bound=0.5)
     return [{"data": f"seed {seed}", **line}]

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from bookmaker.tables import Rows, stored
-from compendium.common.exact_spins import two_spins
 from spinformer.core.random import TorchSeed, torch_generator
+from spinformer.spins.exact_vectors import two_spins
 from spinformer.spins.module import SpinTransformerModule, response_attention
-from spinformer.spins.solvers import vector_spins
+from spinformer.spins.solvers import solve_saddle_point
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def softmax_response(
     strength: float | Tensor,
 ) -> Tensor:
     """Σ C_mn ∂J_mn/∂h in closed form, a (G h Aᵀ + Gᵀ h A): a site as a query, and as a key."""
-    weights = response_attention(couplings, correlation=correlation, strength=strength)
+    weights = response_attention(couplings, correlation=correlation, coupling_strength=strength)
     return scale * ((weights @ fields) @ bilinear.mT + (weights.mT @ fields) @ bilinear)
 
 
@@ -107,7 +107,7 @@ def dissect(
     if couplings is None:
         couplings = softmax_couplings(fields, **scores, mask_diagonal=mask_diagonal)
     couplings = couplings.expand(*fields.shape[:-1], fields.shape[-2])
-    solved = vector_spins(couplings, fields=fields * root, beta=beta)
+    solved = solve_saddle_point(couplings, fields=fields * root, beta=beta)
     known: Any = {"couplings": couplings, "correlation": solved.correlations}
     response = torch.zeros_like(fields) if fixed else softmax_response(fields, **known, **scores)
     symmetric = (couplings + couplings.mT) / 2
@@ -193,7 +193,9 @@ def own_field_term(
     """
     held = dissect(fields, bilinear=bilinear, gamma=gamma, **options)
     row_sums = held.couplings.sum(-1, keepdim=True)
-    weights = response_attention(held.couplings, correlation=held.correlation, strength=row_sums)
+    weights = response_attention(
+        held.couplings, correlation=held.correlation, coupling_strength=row_sums
+    )
     own = weights.diagonal(dim1=-2, dim2=-1).unsqueeze(-1)
     scale = gamma * fields.shape[-1] ** 0.5
     return held.response, scale * own * (fields @ (bilinear + bilinear.mT))
@@ -223,7 +225,7 @@ def derivative_errors(
         return softmax_couplings(h, bilinear=bilinear, scale=gamma * root, **options)
 
     anatomy, probe = anatomy_at(fields), fields.clone().requires_grad_()
-    solved = vector_spins(couplings_of(probe), fields=probe * root, beta=beta)
+    solved = solve_saddle_point(couplings_of(probe), fields=probe * root, beta=beta)
     (slope,) = torch.autograd.grad(-solved.free_energy.sum() / root**2, probe)
     automatic = autograd_response(fields, couplings_of, correlation=anatomy.correlation)
     along = slope_at_zero(lambda x: -anatomy_at(fields + x * push).free_energy, step=1e-3) / root**2
@@ -258,7 +260,7 @@ def distance_to_saddle(module: SpinTransformerModule, inputs: Tensor) -> tuple[f
     module.warned = True  # whether it converged is part of the answer
     _, parts = module(inputs, return_parts=True)
     fields = parts.fields * parts.fields.shape[-1] ** 0.5
-    found = vector_spins(parts.couplings, fields=fields, beta=parts.beta[:, 0, 0])
+    found = solve_saddle_point(parts.couplings, fields=fields, beta=parts.beta[:, 0, 0])
     truth = found.magnetization.transpose(1, 2).flatten(2)
     distance = (parts.spins - truth).norm() / truth.norm()
     return float(distance), bool(parts.solution.converged.all())

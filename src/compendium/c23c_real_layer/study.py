@@ -37,7 +37,7 @@ from spinformer.language.decoder import Decoder
 from spinformer.language.encoder import LanguageModel, LayerTrace, join_traces, run_model
 from spinformer.language.text import sample_texts, text_windows
 from spinformer.spins.module import response_attention
-from spinformer.spins.solvers import vector_spins
+from spinformer.spins.solvers import solve_saddle_point
 
 
 class LayerParts(NamedTuple):
@@ -63,7 +63,7 @@ def layer_parts(model: LanguageModel, trace: LayerTrace, *, strength: float = 0.
     key = model.weights[f"encoder.layer.{trace.layer}.attention.self.key.weight"].view_as(query)
     size = values.square().sum(dim=-1).mean(dim=-1).sqrt()[..., None, None]
     fields = values / size
-    solved = vector_spins(strength * weights, fields=fields * root, beta=1.0, tolerance=1e-8)
+    solved = solve_saddle_point(strength * weights, fields=fields * root, beta=1.0, tolerance=1e-8)
     gain = 0.5 / (solved.saddle.value - strength * weights.diagonal(dim1=-2, dim2=-1))
     spins = solved.magnetization / root
     residual = gain.unsqueeze(-1) * fields
@@ -75,7 +75,7 @@ def layer_parts(model: LanguageModel, trace: LayerTrace, *, strength: float = 0.
     }
 
     def response(attention: Tensor) -> Tensor:
-        known: Any = {"correlation": solved.correlations, "strength": strength}
+        known: Any = {"correlation": solved.correlations, "coupling_strength": strength}
         g = response_attention(strength * attention, **known)
         pulls = g @ trace.keys @ query + g.mT @ trace.queries @ key
         return trace.beta * pulls.sum(dim=1)
@@ -342,7 +342,7 @@ def text_blocks(
     exact = values.double()
     size = exact.square().sum(-1).mean(-1).sqrt()[..., None, None]
     fields, couplings = exact / size * model.head_width**0.5, STRENGTH * weights.double()
-    solved = vector_spins(couplings, fields=fields, beta=1.0, tolerance=1e-8)
+    solved = solve_saddle_point(couplings, fields=fields, beta=1.0, tolerance=1e-8)
     correlation = solved.correlations.to(inputs)
 
     def response(correlation: Tensor) -> Tensor:

@@ -33,9 +33,9 @@ from compendium.c24_training.token_tasks import (
     digit_task,
     recall_task,
 )
-from compendium.common.exact_spins import two_spins
 from compendium.common.rows import array_of, grid, median_rows, share_rows
 from spinformer.core.random import torch_generator
+from spinformer.spins.exact_vectors import two_spins
 from spinformer.spins.module import SpinTransformerModule
 
 # What spins may lose against attention and still stand in its place.
@@ -518,7 +518,7 @@ def METER(dim: int, couplings: str, beta: float, solver: str) -> Rows:
     trusted = wrong = 0
     options: Any = {"beta": beta, "solver": solver, "normalize": False, "dtype": torch.float64}
     for strength in COUPLINGS[couplings]:
-        module = SpinTransformerModule(dim, heads=1, strength=strength, **options)
+        module = SpinTransformerModule(dim, heads=1, coupling_strength=strength, **options)
         module.warned = True  # its meter is asked instead
         size = 2 * torch.rand(EACH, 1, 1, generator=generator, dtype=torch.float64)
         tokens = size * torch.randn(EACH, 2, dim, generator=generator, dtype=torch.float64)

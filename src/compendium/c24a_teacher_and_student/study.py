@@ -44,7 +44,7 @@ STUDENTS: dict[str, dict[str, Any]] = {
 
 def teacher(seed: int) -> SpinTransformerModule:
     """A system with W_Q, W_K drawn from `seed` and g = 1, in double precision."""
-    return _fresh(seed, solver="saddle", strength=1.0)
+    return _fresh(seed, solver="saddle", coupling_strength=1.0)
 
 
 def examples(

@@ -17,11 +17,11 @@ from compendium.common.rows import estimate_rows, grid, mean_rows, rows_of
 from spinformer.core.lyapunov import lyapunov_exponents
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.solve import NotConverged
-from spinformer.core.special import normal_average
+from spinformer.core.special import gaussian_expectation
 from spinformer.core.states import overlaps
 from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.spins.ising import gaussian_couplings
-from spinformer.spins.kinetic import kinetic_path
+from spinformer.spins.kinetic import glauber_trajectory
 
 LAGS = np.array([2, 4, 8, 16, 32, 64, 250])  # of the table of memory, in updates
 
@@ -38,7 +38,7 @@ def spin_memory(
     for _ in range(replicas):
         couplings = gaussian_couplings(size, symmetry=symmetry, seed=rng)
         first = rng.choice([-1.0, 1.0], (1, size))
-        path = kinetic_path(couplings, beta=beta, states=first, steps=steps, seed=rng)
+        path = glauber_trajectory(couplings, beta=beta, states=first, steps=steps, seed=rng)
         kept = path[steps // 2 :, 0].astype(float)
         found.append([(kept[:-lag] * kept[lag:]).mean() for lag in lags])
     return mean_estimate(found)
@@ -49,7 +49,7 @@ def mean_order(size: int, *, mean: float, beta: float, replicas: int, seed: Seed
     rng, start, found = numpy_generator(seed), np.ones((1, size)), []
     for _ in range(replicas):
         couplings = gaussian_couplings(size, mean=mean, seed=rng)
-        path = kinetic_path(couplings, beta=beta, states=start, steps=200, seed=rng)
+        path = glauber_trajectory(couplings, beta=beta, states=start, steps=200, seed=rng)
         found.append(abs(path[100:].mean()))
     return mean_estimate(found)
 
@@ -122,23 +122,23 @@ def analog_exponent_theory(beta: float) -> float:
 
     def square(width: float) -> float:
         slope = beta * width
-        return normal_average(lambda z: np.tanh(slope * z) ** 2, steepness=slope)
+        return gaussian_expectation(lambda z: np.tanh(slope * z) ** 2, steepness=slope)
 
     slope = beta * _largest_root(lambda width: np.sqrt(square(width)) - width) if beta > 1 else 0.0
-    fourth = normal_average(lambda z: (1.0 - np.tanh(slope * z) ** 2) ** 2, steepness=slope)
+    fourth = gaussian_expectation(lambda z: (1.0 - np.tanh(slope * z) ** 2) ** 2, steepness=slope)
     return float(np.log(beta) + 0.5 * np.log(fourth))
 
 
 def asymmetric_magnetization(beta: float, *, mean: float) -> float:
     """Stationary m ≥ 0 without fields, J_0 = `mean`: m = E tanh β(J_0 m + z), z a unit normal."""
     return _largest_root(
-        lambda m: normal_average(lambda z: np.tanh(beta * (mean * m + z)), steepness=beta) - m
+        lambda m: gaussian_expectation(lambda z: np.tanh(beta * (mean * m + z)), steepness=beta) - m
     )
 
 
 def asymmetric_gain(beta: float) -> float:
     """β E sech² βz: its inverse is the critical mean of `asymmetric_magnetization`."""
-    return beta * normal_average(lambda z: 1.0 - np.tanh(beta * z) ** 2, steepness=beta)
+    return beta * gaussian_expectation(lambda z: 1.0 - np.tanh(beta * z) ** 2, steepness=beta)
 
 
 @stored(

@@ -26,11 +26,11 @@ from compendium.c35_other_tokens.letters import (
 )
 from compendium.common.rows import Columns, grid, mean_rows, rows_of
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.core.statistics import fit_power, mean_estimate
+from spinformer.core.statistics import fit_power_law, mean_estimate
 from spinformer.dmft.attractors import Regime, find_attractors
+from spinformer.dmft.linear_stability import onset
 from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import OUTPUT, Network
-from spinformer.dmft.onset import onset
 
 _STEPS = 8
 _SIZES = (3_000, 30_000, 300_000, 3_000_000, 30_000_000, 300_000_000)
@@ -94,7 +94,7 @@ def slopes(
     for seed in seeds:
         keep = mine & (table["seed"] == seed)
         size, deviation, error = (table[name][keep] for name in ("size", "deviation", "error"))
-        found.append(fit_power(size, values=deviation, errors=error).slope.value)
+        found.append(fit_power_law(size, values=deviation, errors=error).slope.value)
     return np.array(found)
 
 
