@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from bookmaker.tables import Rows, stored
 from compendium.common.networks import draw_networks
-from compendium.common.rows import grid, near_rows, rows_of
+from compendium.common.rows import grid, rows_of
 from spinformer.core.lyapunov import lyapunov_exponents
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
@@ -357,21 +357,6 @@ def LAWS(
             missed_error=missed.error[-1],
         )
     return rows
-
-
-# What a ratio of measured and predicted errors may be off.
-_ALLOWED = {"single": 0.1, "average": 0.25}
-
-
-@stored("settings_C5", grid(text=_ALLOWED, regime=BETAS, decade=range(3, 10)), seconds=0.1)
-def SETTINGS(text: str, regime: str, decade: int) -> Rows:
-    """C5: what the ratio of measured and predicted errors may be off less what it is off."""
-    table = LAWS.read()
-    sizes = np.where(table["regime"] == regime, np.log10(table["bits"]), np.inf)
-    here = int(np.argmin(abs(sizes - decade)))
-    ratio, wide = table[text][here], 2.0 * table[f"{text}_error"][here]
-    found = (ratio, ratio - wide, ratio + wide)
-    return near_rows(found, aim=1.0, within=_ALLOWED[text], runs=_TEXTS)
 
 
 # Decades: a text's median may pass another line of its grid of sizes.

@@ -19,7 +19,7 @@ from scipy.spatial import cKDTree
 
 from bookmaker.tables import Rows, stored
 from compendium.c33b_lifetimes.escapes import LONG
-from compendium.common.rows import grid, median_rows, rows_of
+from compendium.common.rows import grid, rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.dmft.attractors import stroboscopic_section
 from spinformer.dmft.cycles import Bifurcation, Cycle, find_bifurcation, find_cycle
@@ -36,7 +36,7 @@ _FLASHES, _SEEDS = 30_000, (1, 2)  # of the orbits whose modes are looked for
 _WIDE = 0.24
 _NEAR = 0.02  # how near an orbit must be to a structure, in the largest overlap, to follow it
 # Growth per token above which an orbit is chaotic; the calm part has three times as much.
-_ALIVE = 0.01
+LASTING = 0.01
 
 
 def box_labels(points: np.ndarray) -> np.ndarray:
@@ -135,6 +135,34 @@ def calm_parts(points: np.ndarray) -> np.ndarray:
     return last_core(value, low=low + quarter, high=high - quarter)
 
 
+def mode_times(points: np.ndarray, *, seed: int) -> dict[str, np.ndarray]:
+    """Implied times (orbits,) in tokens: of the slowest mode, of the next, of the two nulls."""
+    rng = np.random.default_rng((seed, 1))
+    twins = {
+        "own": points,
+        "surrogate": phase_surrogate(points, seed=rng),
+        "shuffled": shuffled_blocks(points, seed=rng),
+    }
+    times = {
+        name: np.array([FLASH * slow_modes(box_labels(orbit))[0] for orbit in twin])
+        for name, twin in twins.items()
+    }
+    return {
+        "slow": times["own"][:, 0],
+        "next": times["own"][:, 1],
+        "surrogate": times["surrogate"][:, 0],
+        "shuffled": times["shuffled"][:, 0],
+    }
+
+
+def growth_afterwards(context: Context, *, beta: float) -> np.ndarray:
+    """Growth per token (orbits,) over the 8,000 tokens after contexts: still chaotic?"""
+    spectrum = lyapunov_spectrum(
+        Network.document(), context, beta=beta, steps=8000, batches=1, count=1, threads=1
+    )
+    return spectrum.growth[:, 0, 0]
+
+
 _SHORT = {"beta": 1.28, "seed": 1, "flashes": 4000}
 
 
@@ -148,29 +176,22 @@ _SHORT = {"beta": 1.28, "seed": 1, "flashes": 4000}
 def ORBITS(beta: float, *, seed: int, flashes: int = _FLASHES) -> Rows:
     """One row an orbit: times of its modes (tokens), those of its two nulls, its calm share."""
     points, _ = chaotic_orbits(beta, count=12, flashes=flashes, seed=seed)
-    rng = np.random.default_rng((seed, 1))
-    (slow, follow), (surrogate, _), (shuffled, _) = (
-        np.transpose([FLASH * slow_modes(box_labels(one))[0] for one in twin])
-        for twin in (points, phase_surrogate(points, seed=rng), shuffled_blocks(points, seed=rng))
-    )
-    calm, orbit = (calm_parts(points) == 0).mean(axis=1), np.arange(len(points))
-    times = {"slow": slow, "next": follow, "surrogate": surrogate, "shuffled": shuffled}
-    return rows_of(orbit=orbit, **times, calm=calm)
+    times = mode_times(points, seed=seed)
+    calm = (calm_parts(points) == 0).mean(axis=1)
+    return rows_of(orbit=np.arange(len(points)), **times, calm=calm)
 
 
 @stored("ends", ORBITS.units, small=_SHORT, seconds=0.1, within={"growth": 0.02})
 def ENDS(beta: float, *, seed: int, flashes: int = _FLASHES) -> Rows:
     """Growth over 8,000 tokens after the orbits of `ORBITS`, asked afterwards: still chaotic?"""
     _, context = chaotic_orbits(beta, count=12, flashes=flashes, seed=seed)
-    growth = lyapunov_spectrum(
-        Network.document(), context, beta=beta, steps=8000, batches=1, count=1, threads=1
-    ).growth[:, 0, 0]
+    growth = growth_afterwards(context, beta=beta)
     return rows_of(orbit=np.arange(len(growth)), growth=growth)
 
 
 def lasting_orbits() -> dict[str, np.ndarray]:
     """The rows of `ORBITS` that are chaotic to the end: the change onto a cycle is slow as well."""
-    kept = ENDS.read()["growth"] > _ALIVE
+    kept = ENDS.read()["growth"] > LASTING
     return {name: column[kept] for name, column in ORBITS.read().items()}
 
 
@@ -234,15 +255,3 @@ def GROWTH(beta: float, *, seed: int) -> Rows:
         columns[f"follows {name}"] = followed(own, rounds=rounds).mean(axis=1)
         columns[f"mixed {name}"] = followed(other, rounds=rounds).mean(axis=1)
     return rows_of(**columns)
-
-
-_NULLS = {"next mode": "next", "same spectrum": "surrogate", "shuffled blocks": "shuffled"}
-_CHOICES = [unit | {"null": null} for unit in ORBITS.units for null in _NULLS]
-
-
-@stored("settings_C21", _CHOICES, seconds=0.1)
-def SLOWER(beta: float, *, seed: int, null: str) -> Rows:
-    """ln of the time of the slowest mode over three times that of a null, orbit by orbit."""
-    table = lasting_orbits()
-    here = (table["beta"] == beta) & (table["seed"] == seed)
-    return median_rows(np.log(table["slow"] / (3.0 * table[_NULLS[null]]))[here])

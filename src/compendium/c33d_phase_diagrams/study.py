@@ -142,37 +142,6 @@ def CONTROL(plane: str, chunk: int, *, count: int = _CHUNK) -> Rows:
     return rows_of(beta=betas, value=values, regime=found["regime"])
 
 
-# Pieces of the plane of β and ε about the document's parameters, ends of both.
-_PATCHES = {
-    "near": ((1.22, 1.29), (0.0, 0.03)),
-    "middle": ((1.2, 1.4), (0.0, 0.06)),
-    "far": ((1.1, 1.7), (0.0, 0.12)),
-}
-
-
-@stored(
-    "settings_C14",
-    [
-        *grid(patch=("near",), finer=(1, 2, 4), wait=(20_000, 100_000)),
-        *grid(patch=("middle",), finer=(1, 2), wait=(20_000, 100_000)),
-        *grid(patch=("far",), finer=(1, 2), wait=(20_000,)),
-    ],
-    seconds=0.3,
-    within={"value": 0.1, "low": 0.1, "high": 0.1},
-)
-def SETTINGS(patch: str, *, finer: int, wait: int) -> Rows:
-    """Score less ½ of quasi-periodic motion in a patch; `wait`: steps dropped."""
-    betas, values = (
-        np.arange(low, high, (axis[1] - axis[0]) / finer)
-        for (low, high), axis in zip(_PATCHES[patch], (BETAS, UPWARDS["epsilon"]), strict=True)
-    )
-    found = _grid("epsilon", values, betas=betas, transient=wait, random=False)
-    regime = found["regime"].reshape(len(values), -1)
-    score = agreement(regime, blocks=5)[Regime.QUASI_PERIODIC]
-    value, reach = score.value - 0.5, 1.96 * score.error
-    return [{"value": value, "low": value - reach, "high": value + reach, "runs": regime.size}]
-
-
 def agreement(regime: np.ndarray, *, blocks: int = 10) -> dict[Regime, Estimate]:
     """How much more often than by chance the neighbor of a cell has its label: 1 always, 0 never.
 

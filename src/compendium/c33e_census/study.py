@@ -22,7 +22,7 @@ from scipy.stats import entropy, rankdata
 from bookmaker.tables import Rows, Table, stored
 from compendium.common.gauge import canonical_code
 from compendium.common.networks import draw_networks
-from compendium.common.rows import grid, rows_of, share_rows
+from compendium.common.rows import grid, rows_of
 from spinformer.core.random import Seed
 from spinformer.dmft.attractors import Regime, find_attractors, find_period
 from spinformer.dmft.ensemble import Ensemble
@@ -180,21 +180,6 @@ def LONGER(number: int, *, family: int) -> Rows:
     beta = found["betas"][rows]
     late = find_attractors(network, where, beta=beta, exponents=1, bins=1, threads=1).regime
     return [{"seed": seed, "systems": 64, "stayed": int((early[rows, lanes] == late).sum())}]
-
-
-_KINDS = grid(family=(0, 1), chaotic=(1, 2, 4), quasi=(1, 2, 4))
-
-
-@stored(
-    "settings_C16",
-    [{**kind, "asked": asked} for asked in (0.05, 0.5) for kind in _KINDS],
-    seconds=0.1,
-)
-def SETTINGS(family: int, chaotic: int, quasi: int, asked: float) -> Rows:
-    """Share of networks with both motions at so many β, `chaotic` and `quasi`, less that asked."""
-    table = select(DOCUMENT_SIZE.read(), family=family, epsilon=0.02)
-    shows = (table["seen_chaos"] >= chaotic) & (table["seen_quasi"] >= quasi)
-    return share_rows(int(shows.sum()), trials=len(shows), bound=asked)
 
 
 # A regime that fills a narrow window of β is missed by a coarse grid.

@@ -15,7 +15,7 @@ from compendium.c34_memory_beyond_window.messages import (
     predicted_information,
     trace_message,
 )
-from compendium.common.rows import grid, median_rows, rows_of
+from compendium.common.rows import grid, rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.dmft.document import MOTIONS, attractor_window, chaotic_contexts
 from spinformer.dmft.mean_field import document_context, trajectory
@@ -28,7 +28,7 @@ SIZES = (9999, 31_623, 99_999, 316_227, 999_999, 3_162_276, 9_999_999, 31_622_77
 # Sizes of a second table, of other starts, which the first did not choose its thresholds by.
 _ENDS = (999_999, 99_999_999)
 # Tokens that a message is followed for, where not 1,024.
-_LOOKED_AT = {"quasi-periodic": 16_384}
+LONGEST = {"quasi-periodic": 16_384}
 
 
 def autocorrelation(signal: np.ndarray, *, lags: int, unbiased: bool = False) -> np.ndarray:
@@ -138,7 +138,7 @@ def MEMORY_TIMES(motion: str, start: int, *, sizes: tuple[int, ...] = SIZES) -> 
     window, position = attractor_window(network, motion, number=start)
     sent: dict[str, Any] = {"window": window, "direction": message_direction(network, start)}
     sent |= {"beta": beta, "position": position}
-    steps, far = _LOOKED_AT.get(motion, 1024), dephased_distance(network, motion)
+    steps, far = LONGEST.get(motion, 1024), dephased_distance(network, motion)
     memory, spread = trace_message(network, steps=steps, **sent)
     rows = []
     for row, size in enumerate(sizes):
@@ -189,33 +189,3 @@ OTHER_TIMES = Table(
     seconds=1.5,
     within={"measured": 5.0, "dephased": 1.0},
 )
-
-
-@stored(
-    "settings_C12",
-    grid(
-        motion=MOTIONS,
-        left_out=("none", "0 to 4", "5 to 9", "10 to 14", "15 to 19"),
-        time=("texts", "linear noise"),
-    ),
-    seconds=0.1,
-)
-def SETTINGS(motion: str, left_out: str, time: str) -> Rows:
-    """How far the power of N lies above one half in quasi-periodic motion, below it elsewhere."""
-    few, many = (_times(motion, size, linear=time != "texts") for size in _ENDS)
-    powers = growth_powers(few, many)
-    if left_out != "none":
-        first = int(left_out.split(" to ")[0])
-        powers = np.delete(powers, slice(first, first + 5))
-    return median_rows(powers - 0.5 if motion == "quasi-periodic" else 0.5 - powers)
-
-
-def _times(motion: str, size: int, *, linear: bool) -> np.ndarray:
-    """Memory times of all twenty starts, at most as long as was looked at."""
-    longest, found = float(_LOOKED_AT.get(motion, 1024)), []
-    for table in (MEMORY_TIMES.read(), OTHER_TIMES.read()):
-        mine = (table["motion"] == motion) & (table["size"] == size)
-        names = ("fisher", "dephased") if linear else ("measured",)
-        times = [np.where(table[name] < 0, longest, table[name])[mine] for name in names]
-        found.append(np.min(times, axis=0).clip(max=longest))
-    return np.concatenate(found)

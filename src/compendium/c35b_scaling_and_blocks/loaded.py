@@ -15,7 +15,7 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.special import softmax
 
 from bookmaker.tables import Rows, stored
-from compendium.common.rows import grid, mean_rows, rows_of
+from compendium.common.rows import grid, rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.special import gaussian_quadrature
 from spinformer.core.statistics import PowerLaw, fit_power_law, mean_estimate
@@ -208,7 +208,9 @@ def _theory(gamma: float, beta: float, load: float) -> np.ndarray:
     return loaded_path(network, _START, beta=beta, load=load, steps=_STEPS).means
 
 
-def _distances(gamma: float, *, size: int, load: float, beta: float, seed: int) -> list[float]:
+def distances_from_theory(
+    gamma: float, *, size: int, load: float, beta: float, seed: int
+) -> list[float]:
     """Root mean square distance of a text's mean bits from the theory, with and without load."""
     network = Network.document().with_parameters(gamma=gamma)
     how: dict[str, Any] = {"size": size, "load": load, "beta": beta, "seed": seed}
@@ -220,7 +222,7 @@ def _distances(gamma: float, *, size: int, load: float, beta: float, seed: int) 
 @stored("paths", grid(size=_SIZES, seed=_SEEDS), seconds=0.1)
 def PATHS(size: int, *, seed: int) -> Rows:
     """Distance of one text from the theory, with and without load."""
-    found = _distances(_GAMMA, size=size, load=_LOAD, beta=1.4, seed=seed)
+    found = distances_from_theory(_GAMMA, size=size, load=_LOAD, beta=1.4, seed=seed)
     return [dict(zip(("with", "without"), found, strict=True))]
 
 
@@ -287,22 +289,3 @@ def power(table: dict[str, np.ndarray], *, column: str, chosen: np.ndarray) -> P
     means = [mean_estimate(table[column][chosen & (table["size"] == size)]) for size in sizes]
     values, errors = ([getattr(mean, part) for mean in means] for part in ("value", "error"))
     return fit_power_law(sizes, values=values, errors=errors)
-
-
-@stored(
-    "settings_C22",
-    grid(
-        load=(0.1, 0.25, 0.5),
-        beta=(1.0, 1.4, 2.0),
-        gamma=(1.0, 5.0, 20.0, 127.0),
-        size=(600, 1200),
-        first_text=(0, 5),
-    ),
-    seconds=0.1,
-    within={"value": 0.2, "low": 0.3, "high": 0.3},
-)
-def CLOSER(load: float, beta: float, gamma: float, size: int, first_text: int) -> Rows:
-    """ln of a text's distance from the theory without load over that with it, five texts."""
-    how: dict[str, Any] = {"size": size, "load": load, "beta": beta}
-    found = [_distances(gamma, seed=seed, **how) for seed in range(first_text, first_text + 5)]
-    return mean_rows(np.diff(np.log(found))[:, 0])

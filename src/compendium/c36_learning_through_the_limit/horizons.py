@@ -6,9 +6,8 @@ import numpy as np
 import torch
 
 from bookmaker.tables import Rows, stored
-from compendium.common.rows import Columns, array_of, grid, median_interval, near_rows, rows_of
+from compendium.common.rows import Columns, array_of, grid, rows_of
 from compendium.common.stored_exponents import exponent_of_chaos
-from spinformer.core.statistics import student_interval
 from spinformer.dmft.document import MOTIONS, attractor_window, chaotic_contexts
 from spinformer.dmft.finite_size import generate, mean_path, semantic_overlaps
 from spinformer.dmft.lyapunov import lyapunov_spectrum
@@ -139,17 +138,3 @@ def growth_slopes(table: Columns, motion: str, *, first: int, last: int) -> np.n
     """Mean logarithmic growth of the gradient per token between two horizons, start by start."""
     low, high = (array_of(table, "norm", "start", motion=motion, horizon=h) for h in (first, last))
     return np.log(high / low) / (last - first)
-
-
-@stored(
-    "settings_C19c",
-    grid(motion=CHAOTIC, first=(8, 16, 32), last=(64, 128), middle=("mean", "median")),
-    seconds=0.1,
-)
-def GROWTHS(motion: str, *, first: int, last: int, middle: str) -> Rows:
-    """Half less the distance from 1 of the gradient's growth over the exponent of the motion."""
-    found = growth_slopes(GROWTH.read(), motion, first=first, last=last)
-    found = found / exponents()[motion]
-    mean = (found.mean(), *student_interval(found))
-    interval = mean if middle == "mean" else median_interval(found)
-    return near_rows(interval, aim=1.0, within=0.5, runs=len(found))

@@ -18,7 +18,7 @@ def grid(**choices: Iterable[Any]) -> Rows:
     return [dict(zip(choices, unit, strict=True)) for unit in product(*choices.values())]
 
 
-def numbered(units: Rows, *, first: int = 1) -> Rows:
+def numbered(units: Iterable[dict[str, Any]], *, first: int = 1) -> Rows:
     """Units of a robustness table each of which has raw runs of its own, which `data` counts.
 
     >>> numbered([{"size": 500}, {"size": 1000}], first=7)
