@@ -234,13 +234,10 @@ _AGAIN = _copies({32: 68, 64: 40, 128: 19, 256: 6}, after=FIRST)
 OVERLAPS_AGAIN = stored("overlaps_again", _AGAIN, seconds=0.5)(_overlap_rows)
 
 
-def width_exponent(beta: float, *, smallest: int = 32, systems: str = "first") -> Estimate:
-    """Exponent with which the mean width of a system's overlaps falls, sizes from `smallest` on."""
-    tables = {"first": [OVERLAPS], "new": [OVERLAPS_AGAIN], "all": [OVERLAPS, OVERLAPS_AGAIN]}
-    read = [table.read() for table in tables[systems]]
-    table = {name: np.concatenate([t[name] for t in read]) for name in ("beta", "size", "spread")}
-    here = (table["beta"] == beta) & (table["size"] >= smallest)
-    return trend(table, "spread", here).slope
+def width_exponent(beta: float) -> Estimate:
+    """Exponent with which the mean width of a system's overlaps falls, sizes 32 to 512."""
+    table = OVERLAPS.read()
+    return trend(table, "spread", table["beta"] == beta).slope
 
 
 def unrolled_tap(
