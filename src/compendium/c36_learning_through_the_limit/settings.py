@@ -147,9 +147,10 @@ _FEW, _AHEAD = 8, 80
 def GRADIENTS_IN_CHAOS(
     data: str, part: str, motion: str, bits: int, group: int, first: int
 ) -> Rows:
-    """Growth: a quarter minus the distance from 1 of the gradient's growth over the Lyapunov exponent.
+    """Growth of the gradient in chaos, and what is left of it at finite size.
 
-    Growth is the mean over the starts of a group between `first` and 128 tokens ahead. Finite
+    Growth: a quarter minus the distance from 1 of the growth over the Lyapunov exponent. Growth
+    is the mean over the starts of a group between `first` and 128 tokens ahead. Finite
     size: half minus the share of the gradient that is left at so many bits, eighty tokens ahead;
     the median of eight starts.
     """
