@@ -25,7 +25,8 @@ from spinformer.dmft.network import Context, Network
 
 @pytest.mark.claim("C6")
 def test_position_is_a_longer_token_and_alone_tells_the_order():
-    network, rng = Network.document(), np.random.default_rng(3)
+    network = Network.document()
+    rng = np.random.default_rng(3)
     bits = rng.choice([-1.0, 1.0], (4, 60))
     window = bits.reshape(4, 3, 20).mean(axis=2)
     for position in (3, 6):
@@ -55,7 +56,9 @@ def test_a_step_needs_the_operations_that_a_hand_counts():
         attention, count = functional.step_operations(network, context, beta=1.2)
         following, _ = step(network, context, 1.2)
         np.testing.assert_allclose(attention, following.attention[0], rtol=0, atol=1e-12)
-        t, p, n = network.context, network.features, network.segments
+        t = network.context
+        p = network.features
+        n = network.segments
         by_hand = n * (2 * p - 1) + n  # fields and tanh
         by_hand += 3 * p * (2 * n - 1) + 3 * p  # v, q, k of the new token, and its position
         by_hand += p + t * (2 * p - 1)  # scores
@@ -90,7 +93,8 @@ def plain_means(network, beta, window, steps, position):
     total = np.zeros((steps, 4, network.features))
     norm = 0.0
     for path in product(bits, repeat=steps):
-        tokens, probability = list(window), 1.0
+        tokens = list(window)
+        probability = 1.0
         for new in range(steps):
             m = []
             for age in range(network.context):
@@ -170,7 +174,8 @@ def tilted(network, source):
 def test_saddle_point_is_stationary_and_the_limit_of_exact_sums():
     network = Network.document().with_parameters(context=2, gamma=6.0)
     source, found = saddle_at(network, 0)
-    m, conjugate = found.overlaps, found.conjugate
+    m = found.overlaps
+    conjugate = found.conjugate
     assert np.abs(conjugate[0]).max() > 0.1
     assert not conjugate[1].any()  # nothing comes after the last token
 

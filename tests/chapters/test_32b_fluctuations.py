@@ -43,11 +43,14 @@ def test_the_closure_has_the_shift_of_order_one_over_n():
 
 
 def test_closed_steps_are_gaussian_integrals_and_beat_the_naive_mean_field():
-    size, beta = 20, 2.0
+    size = 20
+    beta = 2.0
     points, weights = np.polynomial.hermite_e.hermegauss(60)
     weights = weights / weights.sum()
     limit = follow_limit(COIN, beta, window=np.array([[0.5]]), steps=2, position=0)
-    mean, variance, expected = 0.5, 0.75 / size, []
+    mean = 0.5
+    variance = 0.75 / size
+    expected = []
     for _ in range(2):
         answer = np.tanh(beta * (mean + points * np.sqrt(variance)))
         mean = weights @ answer

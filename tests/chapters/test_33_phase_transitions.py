@@ -87,7 +87,9 @@ def test_stored_shares_are_those_of_fewer_columns():
 @pytest.mark.nightly
 def test_attractors_coexist_at_19_of_20_seeds():
     """C13: two cycles at β = 1.27, each reached by more than ten of 256 contexts, both stable."""
-    network, met, rare = Network.document(), 0, 0
+    network = Network.document()
+    met = 0
+    rare = 0
     how = {"beta": 1.27, "kept": 2000, "exponents": 1, "exponent_steps": 2000, "bins": 1}
     for seed in range(20):
         found = find_attractors(network, random_contexts(network, seed, count=256), **how)

@@ -36,7 +36,8 @@ def test_the_action_is_the_relative_entropy_of_the_tokens():
     for gap in (0.9e-3, 1.1e-3):
         near = path.copy()
         near[-1] += gap
-        x, m = np.tanh(near[-1]), np.tanh(path[-1])
+        x = np.tanh(near[-1])
+        m = np.tanh(path[-1])
         found = path_action(network, near, beta=1.3, position=6)[0]
         assert found == pytest.approx(relative_entropy(x, m).mean(), rel=1e-6)
         assert found == pytest.approx(((x - m) ** 2 / (2 * (1 - m**2))).mean(), rel=2e-3)
@@ -44,8 +45,10 @@ def test_the_action_is_the_relative_entropy_of_the_tokens():
 
 def test_the_least_action_of_a_reversible_chain_is_its_free_energy():
     """Detailed balance: the law of m is exp N (s(m) + ln cosh βm), s the entropy of a bit."""
-    beta, fixed = 1.3, rest(1.3)
-    up, down = 0.5 * (1 + fixed), 0.5 * (1 - fixed)
+    beta = 1.3
+    fixed = rest(1.3)
+    up = 0.5 * (1 + fixed)
+    down = 0.5 * (1 - fixed)
     entropy = -up * np.log(up) - down * np.log(down)
     expected = entropy + np.log(np.cosh(beta * fixed)) - np.log(2.0)
     guess = np.linspace(np.arctanh(fixed), 0.0, 81)[:, None]
@@ -56,7 +59,9 @@ def test_the_least_action_of_a_reversible_chain_is_its_free_energy():
 
 
 def test_escapes_take_the_time_of_the_exact_chain(monkeypatch):
-    beta, size, fixed = 1.2, 31, rest(1.2)
+    beta = 1.2
+    size = 31
+    fixed = rest(1.2)
     states = token_states(COIN, size)[:, 0]
     up = 0.5 * (1 + np.tanh(beta * states))[:, None]
     chances = binom.pmf(np.rint(0.5 * size * (1 + states)), size, up)
@@ -88,11 +93,13 @@ def test_orbits_are_recognized():
 
 def test_the_law_of_escapes_is_the_maximum_of_the_censored_likelihood():
     rng = np.random.default_rng(4)
-    x, horizon = np.array([1.0, 2.0, 3.0, 4.0]), 40.0
+    x = np.array([1.0, 2.0, 3.0, 4.0])
+    horizon = 40.0
     laws = []
     for draw in range(300):
         times = rng.exponential(np.exp(0.5 + 0.9 * x)[:, None], (4, 60))
-        ended, total = (times < horizon).sum(axis=1), np.minimum(times, horizon).sum(axis=1)
+        ended = (times < horizon).sum(axis=1)
+        total = np.minimum(times, horizon).sum(axis=1)
         law = study.escape_law(x, total=total, ended=ended)
         laws.append(law)
         if draw == 0:
@@ -113,7 +120,8 @@ def test_the_law_of_escapes_is_the_maximum_of_the_censored_likelihood():
 
 def test_a_text_that_stays_is_compared_at_the_clock_of_the_cycles(monkeypatch):
     """Whatever the number of noise-free tokens; a text elsewhere has left half a stretch before."""
-    network, beta = Network.document(), 1.25
+    network = Network.document()
+    beta = 1.25
     start = Context(np.full((1, 4, 3), 0.1), 0)
     # At this β it goes to a cycle of 16 steps: four flashes of the clock.
     ensemble = Ensemble(network, start, beta=beta)
@@ -140,7 +148,8 @@ def slopes(table, cycle, seed):
     """
     rows = (table["beta"] == 3.0) & (table["cycle"] == cycle) & (table["seed"] == seed)
     size, ended, total = (table[name][rows].astype(float) for name in ("size", "escaped", "total"))
-    logs, weight = np.log(total / ended), np.sqrt(ended)
+    logs = np.log(total / ended)
+    weight = np.sqrt(ended)
     found = []
     for x, y in ((size, logs), (size, logs - 0.5 * np.log(size)), (np.log(size), logs)):
         line = np.polyfit(x, y, 1, w=weight)
@@ -150,7 +159,8 @@ def slopes(table, cycle, seed):
 
 @pytest.mark.claim("C18d")
 def test_times_to_escape_grow_exponentially_at_the_rate_of_the_least_action():
-    table, actions = study.ESCAPES.read(), study.ACTIONS.read()["action"]
+    table = study.ESCAPES.read()
+    actions = study.ACTIONS.read()["action"]
     for seed in (0, 1):
         four = [slopes(table, cycle, seed) for cycle in range(4)]
         exponential, power = (sum(one[k][1] for one in four) for k in (0, 2))

@@ -33,7 +33,8 @@ def test_an_escape_is_quiet_from_some_stretch_on(loud, first, escaped, returned)
 
 
 def test_times_of_escape_are_exponential_and_another_seed_agrees():
-    network, how = Network.document(), {"rate": 0.05, "horizon": 200_000, "stretch": 1000}
+    network = Network.document()
+    how = {"rate": 0.05, "horizon": 200_000, "stretch": 1000}
     found = escapes.escape_times(1.27375, copies=128, seed=7, **how)
     assert found.escaped.mean() > 0.97
     assert not found.returned.any()
@@ -41,7 +42,8 @@ def test_times_of_escape_are_exponential_and_another_seed_agrees():
     times = found.times[found.times > 0] + found.stretch / 2
     assert kstest(times, "expon", args=(0, times.mean())).pvalue > 0.01
     # Of other seeds, in the tables: intervals that hold the truth in 95 of 100 cases overlap.
-    stored, draws = escapes.LIFETIMES.read(), escapes.SEEDS.read()
+    stored = escapes.LIFETIMES.read()
+    draws = escapes.SEEDS.read()
     at = np.searchsorted(stored["beta"], draws["beta"])
     np.testing.assert_array_equal(stored["beta"][at], draws["beta"])
     meet = (draws["low"] < stored["high"][at]) & (stored["low"][at] < draws["high"])
@@ -67,7 +69,8 @@ def test_escapes_are_counted_after_the_transient():
 
 @pytest.mark.nightly
 def test_stored_columns_are_what_the_code_makes():
-    columns, again = escapes.COLUMNS.read(), escapes.COLUMNS.rows("zoom", 26)
+    columns = escapes.COLUMNS.read()
+    again = escapes.COLUMNS.rows("zoom", 26)
     mine = (columns["diagram"] == "zoom") & (columns["chunk"] == 26)
     # Rounding decides on which side of a border a column falls.
     assert abs(columns["chaotic"][mine][0] - again[0]["chaotic"]) <= 10
@@ -130,7 +133,8 @@ def test_the_parts_of_the_chaos_by_counting():
     assert ((state == 0) == (size < 0.24))[:, 5:].mean() > 0.85
     # Whatever sign the eigenvector comes with, the wild part is that of the larger overlaps.
     for orbit in points:
-        alone, largest = switching.calm_parts(orbit[None])[0], np.abs(orbit).max(axis=-1)
+        alone = switching.calm_parts(orbit[None])[0]
+        largest = np.abs(orbit).max(axis=-1)
         assert largest[alone == 1].mean() > largest[alone == 0].mean()
     # Long dwells have no memory: beyond two lags of the operator they scatter as exponentials do.
     runs = [(part, len(list(run))) for row in parts for part, run in groupby(row.tolist())]

@@ -97,7 +97,8 @@ def test_a_branch_of_cycles_passes_both_folds_of_its_window():
     stable = np.abs(branch.multipliers[:, 0]) < 1.0
     assert set(stable.tolist()) == {False, True}
     for i in range(0, len(stable), 9):
-        context, beta = branch.value.select(i), float(branch.beta[i])
+        context = branch.value.select(i)
+        beta = float(branch.beta[i])
         end, matrix = plainly(context, 16, beta)
         np.testing.assert_allclose(end.attention, context.attention, atol=1e-9)
         assert (np.abs(np.linalg.eigvals(matrix)).max() < 1.0) == stable[i]
@@ -108,7 +109,8 @@ def test_a_branch_of_cycles_passes_both_folds_of_its_window():
 def test_what_is_called_found_solves_the_equations(torus):
     """At every number of steps: some are too few."""
     start = cycle(NETWORK, ZERO, beta=1.26, period=4)
-    cycles, births = [], []
+    cycles = []
+    births = []
     for steps in range(3, 24, 2):
         with suppress(NotConverged):
             cycles.append(cycle(NETWORK, ZERO, beta=1.26, period=4, max_steps=steps).value)
@@ -147,7 +149,8 @@ def test_the_staircase_made_again():
 
 
 def test_long_runs_lock_inside_of_the_windows_and_nowhere_near():
-    staircase, tongues = study.STAIRCASE.read(), study.TONGUES.read()
+    staircase = study.STAIRCASE.read()
+    tongues = study.TONGUES.read()
     here = staircase["extent"] < study.ON_CURVE
     for p, q, low, high in zip(*(tongues[k] for k in ("p", "q", "low", "high")), strict=True):
         # At the ends of two windows an unlocked curve or the next window lies beside the cycle.
@@ -161,7 +164,8 @@ def test_long_runs_lock_inside_of_the_windows_and_nowhere_near():
 
 def branch(beta, *, period, step, **how):
     """Downwards in β, then upwards, from where runs end."""
-    start, how = settled_cycle(beta, period=period), {"within": (1.245, 1.285), **how}
+    start = settled_cycle(beta, period=period)
+    how = {"within": (1.245, 1.285), **how}
     return [follow_cycle(NETWORK, start, step=sign * step, **how) for sign in (-1, 1)]
 
 
@@ -188,7 +192,8 @@ def test_the_cycle_of_28_steps_and_its_doublings():
             assert np.abs(flips - end).min() < 5e-5
     # Where the other leaves, that of 28 is unstable, and both halves of the doubled one are one.
     at = int(np.argmin(doubled[0].beta))
-    start, beta = doubled[0].value.select(at), float(doubled[0].beta[at])
+    start = doubled[0].value.select(at)
+    beta = float(doubled[0].beta[at])
     assert abs(cycle(NETWORK, start, beta=beta, period=28).multipliers[0]) > 1.1
     _, after = trajectory(NETWORK, start, beta=beta, steps=0, transient=28)
     assert np.abs(after.attention - start.attention).max() < 0.02
@@ -224,7 +229,8 @@ def test_resonances_of_the_onset_and_where_the_driven_cycle_flips_first(torus):
 @pytest.mark.claim("C9b")
 def test_the_closed_curve_outlives_the_jump_of_the_protocol():
     """By finite differences of two orbits, no tangent map: on the curve they part linearly."""
-    document, before = document_context(NETWORK), np.array([1.2652, 1.2656])
+    document = document_context(NETWORK)
+    before = np.array([1.2652, 1.2656])
     after, _ = strobed(NETWORK, document, beta=before, count=1000, transient=100_000)
     extent = np.ptp(after[..., 0], axis=1)
     assert extent[1] > 3 * extent[0]
@@ -255,7 +261,8 @@ def test_curves_are_followed_and_no_other_is_taken():
 
     def ladder(u):
         # Curves x = s(p) + integer: s rises by 0.6 within a tenth of the first step.
-        rise, slope = 0.3 * (1.0 + np.tanh(u[1] / 0.05)), 6.0 / np.cosh(u[1] / 0.05) ** 2
+        rise = 0.3 * (1.0 + np.tanh(u[1] / 0.05))
+        slope = 6.0 / np.cosh(u[1] / 0.05) ** 2
         angle = np.pi * (u[0] - rise)
         return np.array([np.sin(angle)]), np.pi * np.cos(angle) * np.array([[1.0, -slope]])
 

@@ -75,7 +75,8 @@ def test_errors_of_moments_are_their_scatter(settled):
 def test_another_phase_of_an_orbit_is_the_same_attractor(settled):
     one, errors, _ = moments_of(NETWORK, settled.context, beta=1.27)
     later, _, _ = moments_of(NETWORK, moved(settled.context, 12, beta=1.27), beta=1.27)
-    both, zeros = np.concatenate([one, later]), np.zeros(128)
+    both = np.concatenate([one, later])
+    zeros = np.zeros(128)
     numbers = attractors.identify([both, np.tile(errors, 2), zeros, zeros])
     assert (numbers[:64] == numbers[64:]).all()
     assert (np.array([28, 56, 16])[numbers[:64]] == settled.period).all()
@@ -178,7 +179,8 @@ def test_exponents_of_borders_whose_dimension_is_known():
 
 
 def test_the_error_of_an_exponent_is_its_scatter():
-    rng, distances = np.random.default_rng(0), 10.0 ** -np.arange(5)
+    rng = np.random.default_rng(0)
+    distances = 10.0 ** -np.arange(5)
     # Every base point has its own threshold, so that its answers hang together.
     chance = 0.4 * distances[:, None] ** 0.3
     draws = (rng.random(1000) < chance for _ in range(60))
@@ -235,10 +237,12 @@ def test_the_criterion_of_the_planes_by_counting():
         layers = study.read_plane(table)
         regime = layers["regime"]
         few = regime[:60, 40:100]
-        padded, places = np.pad(few, 1, constant_values=-1), ((0, 1), (2, 1), (1, 0), (1, 2))
+        padded = np.pad(few, 1, constant_values=-1)
+        places = ((0, 1), (2, 1), (1, 0), (1, 2))
         around = np.array([padded[down : down + 60, right : right + 60] for down, right in places])
         for code, score in study.agreement(few).items():
-            mine, share = around[:, few == code], (few == code).mean()
+            mine = around[:, few == code]
+            share = (few == code).mean()
             alike = (mine == code).sum() / (mine >= 0).sum()
             assert score.value == pytest.approx((alike - share) / (1 - share))
         # The same labels, thrown about, are dust.

@@ -96,7 +96,8 @@ def traced(motion, number, steps):
 
 def bits_and_loops(beta, window, position, size, steps, runs, seed):
     """Windows after `steps` tokens, bits drawn one by one in numpy, attention by the reference."""
-    rng, each = np.random.default_rng(seed), size // NETWORK.segments
+    rng = np.random.default_rng(seed)
+    each = size // NETWORK.segments
 
     def drawn(means):
         return 2.0 * rng.binomial(each, 0.5 * (1.0 + means)) / each - 1.0
@@ -113,7 +114,8 @@ def bits_and_loops(beta, window, position, size, steps, runs, seed):
 def test_memory_times_by_bits_and_loops():
     # Every row of the table stands on this: what linear noise says of a message agrees with
     # texts drawn by other code, beyond the window and in all five motions.
-    size, runs = 9_999_999, 1500
+    size = 9_999_999
+    runs = 1500
     for motion, delay in zip(MOTIONS, (6, 20, 24, 7, 9), strict=True):
         beta = MOTIONS[motion][0]
         window, position, direction, memory = traced(motion, 2, steps=delay)
@@ -262,7 +264,8 @@ def stacked(maps, noise):
 @pytest.mark.parametrize("network", [Network.document(), SHORT])
 def test_memory_equals_the_inverse_covariance_between_responses(network):
     _, maps, noise = along_a_path(network, 1.3, 9)
-    context, segments = network.context, network.segments
+    context = network.context
+    segments = network.segments
     found = messages.fisher_memory(maps, noise=noise)
     for steps in (0, 1, 2, 4, 9):
         rows = stacked(maps[:steps], noise[: context + steps])

@@ -81,7 +81,8 @@ def test_the_limit_is_the_mean_path_of_the_network_of_signs():
     rng = np.random.default_rng(1)
     how = {"position": np.ones((4, 3, 0)), "context": 2, "gamma": 3.0, "epsilon": 0.0}
     network = Network(semantic=rng.choice([-1.0, 1.0], (4, 3, 5)), **how)
-    window, targets = rng.uniform(-1.0, 1.0, (2, 5)), rng.choice([-1.0, 1.0], (6, 4))
+    window = rng.uniform(-1.0, 1.0, (2, 5))
+    targets = rng.choice([-1.0, 1.0], (6, 4))
     path = mean_path(network, 0.9, window=window, steps=6)
     given = (torch.tensor(part) for part in (network.semantic, window[None], targets[None]))
     costs, scores, tokens = _rolled(*given, beta=0.9, gamma=3.0)
@@ -93,7 +94,9 @@ def test_the_limit_is_the_mean_path_of_the_network_of_signs():
 
 def test_drawn_paths_have_the_exact_mean_cost_and_reinforce_its_gradient():
     weights, window, targets = _draw(3, steps=4)
-    copies, updates, size = 40, 250, 6
+    copies = 40
+    updates = 250
+    size = 6
     leaf = weights.clone().requires_grad_()
     text = Text(window[None], targets[None], **SETTING)
     exact = learning.exact_costs(leaf, text, size=size).mean()
@@ -105,13 +108,16 @@ def test_drawn_paths_have_the_exact_mean_cost_and_reinforce_its_gradient():
         value = surrogate(costs, scores, kind="score", copies=baseline)
         found = torch.autograd.grad(value.sum(), many)[0]
         for drawn, truth in ((value, exact), (found, wanted)):
-            drawn, truth = drawn.detach().flatten(1 if drawn.ndim > 1 else 0), truth.detach()
+            drawn = drawn.detach().flatten(1 if drawn.ndim > 1 else 0)
+            truth = truth.detach()
             error = drawn.std(0) / updates**0.5
             assert float(((drawn.mean(0) - truth.flatten()) / error).abs().max()) < 4.0
 
 
 def test_the_weight_of_a_score_is_what_came_later_less_that_of_the_other_copies():
-    copies, starts, steps = 3, 2, 4
+    copies = 3
+    starts = 2
+    steps = 4
     costs = torch.as_tensor(np.random.default_rng(0).random((1, copies * starts, steps)))
     scores = torch.zeros_like(costs, requires_grad=True)
     value = surrogate(costs, scores, kind="score", copies=copies)
@@ -132,7 +138,8 @@ def test_told_tokens_are_those_of_the_target_and_only_they_cost():
     assert torch.equal(costs > 0, torch.tensor([[False, True] * 2 + [False]] * 2))
     # Of a told token the score holds the network's own segment alone: that of a single bit mean.
     field = _plain_field(weights.numpy(), path[0, 1:3].numpy(), **SETTING)[2]
-    up, n = 1.0 / (1.0 + np.exp(-2.0 * field)), 10
+    up = 1.0 / (1.0 + np.exp(-2.0 * field))
+    n = 10
     ups = n * (1.0 + float(tokens[0, 1, 2])) / 2
     wanted = ups * np.log(up) + (n - ups) * np.log(1.0 - up)
     assert float(scores[0, 1]) == pytest.approx(wanted, abs=1e-9)
@@ -185,7 +192,8 @@ def test_shuffled_targets_keep_their_tokens_and_lose_their_order():
 
 def test_the_tables_of_bytes_are_counts():
     read = list(learning.text_bytes("train"))
-    pairs, alone = Counter(pairwise(read)), Counter(read)
+    pairs = Counter(pairwise(read))
+    alone = Counter(read)
     told = []
     for before, after in chain.from_iterable(map(pairwise, _test_bytes()[:, 1:])):
         share = (alone[after] + 0.5) / (len(read) + 128)
@@ -267,7 +275,8 @@ def test_the_power_of_the_excess_on_the_cycle_is_open():
 
 @pytest.mark.claim("C19c")
 def test_the_gradient_grows_at_the_exponent_of_the_motion():
-    network, table = Network.document(), horizons.GROWTH.read()
+    network = Network.document()
+    table = horizons.GROWTH.read()
     starts = random_contexts(network, 5, count=64)
     for motion, beta in (("chaos at 1.266", 1.266), ("chaos at 1.28", 1.28)):
         how = {"steps": 20_000, "transient": 4160, "count": 1}
@@ -303,7 +312,8 @@ def test_gradient_norms_are_those_of_finite_differences():
 
 @pytest.mark.parametrize("motion", ["periodic", "quasi-periodic"])
 def test_starts_of_a_regular_motion_lie_along_one_orbit_at_one_position(motion):
-    network, (beta, _, between) = Network.document(), MOTIONS[motion]
+    network = Network.document()
+    (beta, _, between) = MOTIONS[motion]
     starts = horizons.growth_starts(network, motion, chunk=0)
     turns = network.positions * between
     _, ahead = trajectory(network, starts, beta=beta, steps=1, transient=turns - 1)
@@ -312,7 +322,10 @@ def test_starts_of_a_regular_motion_lie_along_one_orbit_at_one_position(motion):
 
 
 def test_the_sampled_derivative_is_a_difference_of_sampled_means():
-    network, beta, step, runs = Network.document().with_parameters(gamma=10.0), 1.2, 0.05, 12_000
+    network = Network.document().with_parameters(gamma=10.0)
+    beta = 1.2
+    step = 0.05
+    runs = 12_000
     window = np.array([[0.5, -0.5, 0.2]] * 4)
     setting = {"window": window, "position": 3, "steps": 3}
     found = horizons.sampled_derivative(network, 99, beta=beta, runs=runs, seed=0, **setting)

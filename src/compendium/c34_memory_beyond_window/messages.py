@@ -106,7 +106,8 @@ def measured_information(
 ) -> np.ndarray:  # fmt: skip
     """Bits about a message at `delays`, from texts of N = `size` bits, `runs` of each sign."""
     how: dict[str, Any] = {"beta": beta, "position": position, "runs": runs}
-    shift, texts = strength * np.sqrt(token_noise(network, window[-1])) * direction, []
+    shift = strength * np.sqrt(token_noise(network, window[-1])) * direction
+    texts = []
     for own, moved in ((2 * seed, shift), (2 * seed + 1, -shift)):
         sent = np.concatenate([window[:-1], window[-1:] + moved])
         run = generate(network, size, window=sent, steps=int(delays.max()), seed=own, **how)
