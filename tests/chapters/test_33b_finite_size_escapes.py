@@ -169,10 +169,33 @@ def test_times_to_escape_grow_exponentially_at_the_rate_of_the_least_action():
         ratio = np.array([[one[k][0] for k in (0, 1)] for one in four]) / actions[:, None]
         assert 1.05 < ratio[:, 0].mean() < 1.25
         assert abs(ratio[:, 1].mean() - 1.0) < 0.1
-    # Each cycle is within a quarter; with the actions of other cycles they are not.
-    for power in (0.25, 0.5, 0.75):
-        own, *dealt = (study.rates_off(power, dealt=places)[0] for places in range(4))
-        assert own < 0.2 < 0.4 < min(dealt)
+    # With the root of N in front each cycle is within a quarter; with the actions of others not.
+    rates = [study.rate_over_action(cycle, power=0.5, seeds=range(4)) for cycle in range(4)]
+    ratio = np.array([rate.value for rate in rates])
+    off = [
+        np.sqrt(((ratio * actions / np.roll(actions, places) - 1.0) ** 2).mean())
+        for places in range(4)
+    ]
+    assert off[0] < 0.1
+    assert min(off[1:]) > 0.4
+
+
+def test_a_rate_over_its_action_is_the_slope_of_a_line_through_the_logarithms():
+    """`rate_over_action` takes the power of N out, the right sizes and the right seeds."""
+    table = study.ESCAPES.read()
+    action = study.ACTIONS.read()["action"][1]
+    chosen = (table["beta"] == 3.0) & (table["cycle"] == 1) & (table["seed"] == 2)
+    size = table["size"][chosen]
+    life = table["total"][chosen] / table["escaped"][chosen]
+    for power in (0.0, 0.5):
+        line = np.polyfit(size, np.log(life / size**power), 1, w=np.sqrt(table["escaped"][chosen]))
+        rate = study.rate_over_action(1, power=power, seeds=[2])
+        assert rate.value == pytest.approx(line[0] / action, rel=0.02)
+        assert rate.samples == table["texts"][chosen].sum()
+    half = size >= np.sort(size)[len(size) // 2]
+    line = np.polyfit(size[half], np.log(life[half]), 1, w=np.sqrt(table["escaped"][chosen][half]))
+    larger = study.rate_over_action(1, power=0.0, seeds=[2], larger_half=True)
+    assert larger.value == pytest.approx(line[0] / action, rel=0.02)
 
 
 def test_cycles_are_four_and_guesses_begin_and_end_on_them():
