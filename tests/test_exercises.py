@@ -32,8 +32,8 @@ from compendium.c35_other_tokens.study import ATTENTION, BETA, site_information
 from compendium.c36_learning_through_the_limit.learning import one_bit
 from compendium.c51_synthesis.study import readers_in_equilibrium
 from spinformer.core.solve import Status
+from spinformer.dmft.linear_stability import onset
 from spinformer.dmft.network import Network
-from spinformer.dmft.onset import onset
 from spinformer.language.encoder import run_model
 from spinformer.language.text import sample_texts, text_windows
 from spinformer.spins.exact_vectors import two_spins

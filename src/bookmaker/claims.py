@@ -398,7 +398,7 @@ def printed_by_chapter(root: Path) -> dict[str, Settled]:
 
 
 def read_rows(root: Path) -> list[dict[str, Any]]:
-    """Return the rows as pages show them: their figures in words (`told`), chapters and part.
+    """Return the rows as pages show them: figures in words (`told`), how `sure`, chapters, part.
 
     `chapters` are those whose cells settle the row, its own first. Raises SourceError for a row
     whose verdict does not follow from its figures.
@@ -414,6 +414,7 @@ def read_rows(root: Path) -> list[dict[str, Any]]:
         vars(claim)
         | {
             "told": claim.settle(printed),
+            "sure": how_sure(root, vars(claim)),
             "condition": claim.words(claim.condition, printed),
             "document": claim.id[0],
             "chapters": claim.settled_by(printed),
@@ -495,12 +496,32 @@ def region_to_confirm(root: Path, table: Table) -> str:
 
 
 def settings_words(root: Path, claim: Mapping[str, Any]) -> str:
-    """Return what the robustness tables of a row gave, in a sentence or two for the claims page."""
+    """Return what the robustness tables of a row gave, choice by choice, for the claims page."""
     table = read_columns(root / TABLES / claim["settings"])
-    words = robustness.in_words(table, claim["region"])
+    words = f"Of {robustness.in_words(table, claim['region'])}."
     if claim["confirmed"]:
         fresh = read_columns(root / TABLES / claim["confirmed"])
-        words += f". Fresh runs, drawn once this region was written: {robustness.in_words(fresh)}"
-    elif claim["verdict"] == "held in":
-        words += ". The region was found afterwards; no fresh runs have confirmed it"
+        words += (
+            f" Fresh runs, drawn once this region was written: of {robustness.in_words(fresh)}."
+        )
     return words
+
+
+def how_sure(root: Path, claim: Mapping[str, Any]) -> str:
+    """Return in one sentence what a row's verdict rests on: the settings that stand, or its proof.
+
+    Those of fresh runs come first, where there are any; what is still judged by the former rule
+    says so.
+    """
+    if claim["identity"] or claim["no_settings"]:
+        return claim["identity"] or claim["no_settings"]
+    if claim["confirmed"]:
+        fresh = read_columns(root / TABLES / claim["confirmed"])
+        return f"of {robustness.tally(fresh)}, all of fresh runs"
+    if not claim["settings"]:
+        return ""
+    counts = robustness.tally(read_columns(root / TABLES / claim["settings"]), claim["region"])
+    if not claim["region"]:
+        return f"of {counts}"
+    where = "in a region that was found afterwards and that no fresh runs have confirmed"
+    return f"{where}, of {counts}"

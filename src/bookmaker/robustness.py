@@ -58,13 +58,12 @@ class Tally:
     against: int
 
     def __str__(self) -> str:
-        """Return the counts in words, without those that are zero."""
-        counts = {
-            "stand": self.standing,
-            "undecided": self.undecided,
-            "against": self.against,
-        }
-        return ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+        """Return the counts in words."""
+        from_runs = f" from {self.data} sets of runs" if self.data else ""
+        return (
+            f"{self.lines} settings{from_runs}: {self.standing} stand, {self.undecided} undecided, "
+            f"{self.against} against"
+        )
 
 
 def tally(table: Columns, region: str = "") -> Tally:
@@ -233,14 +232,8 @@ def choices_in_words(table: Columns) -> str:
 
 def in_words(table: Columns, region: str = "") -> str:
     """Return choices, runs and counts of a robustness table in one sentence for the claims page."""
-    counts = tally(table)
     value = table["value"]
-    where = f"; with `{region}` {_of(tally(table, region))}" if region else ""
+    where = f"; with `{region}` {tally(table, region)}" if region else ""
     return (
-        f"{_of(counts)} ({choices_in_words(table)}): {value.min():.2g} to {value.max():.2g}{where}"
+        f"{tally(table)} ({choices_in_words(table)}); {value.min():.2g} to {value.max():.2g}{where}"
     )
-
-
-def _of(counts: Tally) -> str:
-    from_runs = f" from {counts.data} sets of runs" if counts.data else ""
-    return f"of {counts.lines} settings{from_runs} {counts}"

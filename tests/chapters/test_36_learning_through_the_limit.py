@@ -12,8 +12,8 @@ from scipy.optimize import approx_fprime
 
 from compendium.c36_learning_through_the_limit import horizons, learning
 from compendium.c36_learning_through_the_limit.learning import Text, examples, rollout, surrogate
-from compendium.common.windows import MOTIONS
 from spinformer.core.statistics import student_interval
+from spinformer.dmft.document import MOTIONS
 from spinformer.dmft.finite_size import generate, mean_path, semantic_overlaps
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts, trajectory
@@ -312,10 +312,9 @@ def test_gradient_norms_are_those_of_finite_differences():
 
 @pytest.mark.parametrize("motion", ["periodic", "quasi-periodic"])
 def test_starts_of_a_regular_motion_lie_along_one_orbit_at_one_position(motion):
-    network = Network.document()
-    (beta, _, between) = MOTIONS[motion]
+    network, beta = Network.document(), MOTIONS[motion].beta
     starts = horizons.growth_starts(network, motion, chunk=0)
-    turns = network.positions * between
+    turns = network.positions * MOTIONS[motion].spacing
     _, ahead = trajectory(network, starts, beta=beta, steps=1, transient=turns - 1)
     assert ahead.position == starts.position
     assert np.abs(ahead.attention[:-1] - starts.attention[1:]).max() < 1e-6

@@ -43,7 +43,9 @@ def held_overlap(data: int, beta: float, size: int, features: int) -> Rows:
 
 HELD = stored(
     "settings_C1a",
-    numbered(grid(beta=(0.5, 0.8, 1.2, 1.5, 3.0), size=(1000, 10_000), features=(1, 3, 10))),
+    numbered(
+        grid(beta=(0.5, 0.8, 1.2, 1.5, 3.0), size=(1000, 10_000), features=(1, 3, 10)), first=0
+    ),
     seconds=0.1,
     within={"value": 0.05, "low": 0.05, "high": 0.05},
 )(held_overlap)
@@ -73,7 +75,7 @@ def frozen_memory(data: int, beta: float, size: int, lag: int) -> Rows:
 
 FROZEN = stored(
     "settings_C1c",
-    numbered(grid(beta=(0.5, 0.8, 1.25, 1.5, 2.0, 3.0), size=(200, 800), lag=(50, 250))),
+    numbered(grid(beta=(0.5, 0.8, 1.25, 1.5, 2.0, 3.0), size=(200, 800), lag=(50, 250)), first=0),
     seconds=0.2,
     within=_NOISY,
 )(frozen_memory)
@@ -96,7 +98,9 @@ def ordered_mean(data: int, ratio: float, beta: float, size: int) -> Rows:
 
 ORDERED = stored(
     "settings_C1d",
-    numbered(grid(ratio=(0.0, 0.5, 0.8, 1.2, 1.5, 2.0), beta=(1.0, 2.0, 4.0), size=(250, 1000))),
+    numbered(
+        grid(ratio=(0.0, 0.5, 0.8, 1.2, 1.5, 2.0), beta=(1.0, 2.0, 4.0), size=(250, 1000)), first=0
+    ),
     seconds=0.1,
     within=_NOISY,
 )(ordered_mean)
@@ -119,7 +123,9 @@ def growth_exponent(data: int, symmetry: float, beta: float, size: int) -> Rows:
 # symmetry: correlation of J_ij with J_ji, 0 for independent couplings.
 CHAOTIC = stored(
     "settings_C1e",
-    numbered(grid(symmetry=(0.0, 0.5), beta=(0.6, 1.0, 1.25, 1.5, 2.0, 3.0), size=(250, 500))),
+    numbered(
+        grid(symmetry=(0.0, 0.5), beta=(0.6, 1.0, 1.25, 1.5, 2.0, 3.0), size=(250, 500)), first=0
+    ),
     checked=12,
     seconds=0.3,
     within={"value": 0.02, "low": 0.02, "high": 0.02},

@@ -16,7 +16,7 @@ from compendium.c32b_finite_size.study import (
     next_means,
 )
 from compendium.common.rows import grid, rows_of
-from compendium.common.windows import exponent_of_chaos
+from compendium.common.stored_exponents import exponent_of_chaos
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import mean_estimate
 from spinformer.dmft.ensemble import Ensemble

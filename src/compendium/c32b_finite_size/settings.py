@@ -18,8 +18,9 @@ from compendium.c32b_finite_size.fluctuations import (
 )
 from compendium.c32b_finite_size.study import deviation, follow_limit, median_slope
 from compendium.common.rows import estimate_rows, grid, mean_rows, near_rows, numbered
-from compendium.common.windows import exponent_of_chaos, message_start
+from compendium.common.stored_exponents import exponent_of_chaos
 from spinformer.core.statistics import Estimate, mean_estimate
+from spinformer.dmft.document import attractor_window
 from spinformer.dmft.network import Network
 
 REGIONS = {
@@ -53,7 +54,7 @@ def law_ratios(data: int, regime: str, decade: int) -> Rows:
     Eight tokens after a start on an attractor, number `data` of its motion.
     """
     network = Network.document()
-    window, position = message_start(network, _MOTIONS[regime], number=data)
+    window, position = attractor_window(network, _MOTIONS[regime], number=data)
     limit = follow_limit(network, _BETAS[regime], window=window, steps=_AHEAD, position=position)
     size = _whole(10.0**decade)
     rms, bias, _ = deviation(limit, size, texts=_TEXTS, seed=data)

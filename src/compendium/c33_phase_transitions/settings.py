@@ -54,7 +54,8 @@ RANGES = stored(
             one | choice
             for one in _RANGES
             for choice in grid(law=START_LAWS, wait=(10_000, 30_000, 100_000))
-        ]
+        ],
+        first=0,
     ),
     seconds=0.3,
     within=_CLOSE,
@@ -72,7 +73,7 @@ CONFIRM_RANGES = stored(
 
 PORTRAITS_OF_CONTEXTS = stored(
     "settings_C10",
-    numbered(grid(beta=SIX, law=START_LAWS, wait=(10_000, 30_000, 100_000))),
+    numbered(grid(beta=SIX, law=START_LAWS, wait=(10_000, 30_000, 100_000)), first=0),
     seconds=0.2,
     within={"value": 0.1, "low": 0.1, "high": 0.1},
 )(most_contexts)

@@ -3,12 +3,12 @@
 import numpy as np
 
 from bookmaker.tables import Rows, stored
-from compendium.common.phase_transitions import COUNT, DIAGRAMS, protocol_start
 from compendium.common.rows import grid, rows_of
-from compendium.common.windows import replicas
 from spinformer.dmft.attractors import Regime, find_attractors
-from spinformer.dmft.mean_field import random_contexts
+from spinformer.dmft.document import DIAGRAM_VALUES, DIAGRAMS
+from spinformer.dmft.mean_field import document_context, random_contexts
 from spinformer.dmft.network import Context, Network
+from spinformer.dmft.settling import perturbed_replicas
 
 # Inverse temperatures of the document's six portraits, and where contexts come from.
 SIX = (1.255, 1.26451, 1.266, 1.27, 1.28, 1.4)
@@ -26,12 +26,12 @@ ORIGINS = ("random", "copies")
     seconds=9.0,
     within=dict.fromkeys((regime.label for regime in Regime), 0.02),
 )
-def SHARES(diagram: str, *, low: float, high: float, count: int = COUNT) -> Rows:
+def SHARES(diagram: str, *, low: float, high: float, count: int = DIAGRAM_VALUES) -> Rows:
     """Share of each regime among the values of β in [low, high], of `count` in the diagram."""
     network = Network.document()
     betas = np.linspace(*DIAGRAMS[diagram], count)
     chosen = betas[(betas >= low) & (betas <= high)]
-    start = protocol_start(network, steps=100_000)
+    start = document_context(network, steps=100_000, decimals=8)
     found = find_attractors(network, start, beta=chosen, bins=1, exponents=1)
     shares = {regime.label: float(np.mean(found.regime == regime)) for regime in Regime}
     return [{"values": len(chosen), **shares}]
@@ -47,8 +47,8 @@ def SHARES(diagram: str, *, low: float, high: float, count: int = COUNT) -> Rows
 def PORTRAITS(origin: str, *, beta: float) -> Rows:
     """What 256 contexts settle on after 100,000 steps, one row each, the document's first."""
     network = Network.document()
-    start = protocol_start(network, steps=100_000)
-    pool = replicas(start, count=256, seed=0)
+    start = document_context(network, steps=100_000, decimals=8)
+    pool = perturbed_replicas(start, count=256, seed=0)
     if origin == ORIGINS[0]:
         drawn = random_contexts(network, 0, count=255).attention
         pool = Context(np.concatenate([start.attention[None], drawn]), start.position)

@@ -25,7 +25,6 @@ from scipy.optimize import least_squares
 from torch import Tensor
 
 from bookmaker.tables import Rows, stored
-from compendium.common.lifetimes import lifetime_estimate
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import find_period
@@ -39,6 +38,7 @@ from spinformer.dmft.finite_size import (
     window_means,
     window_of_context,
 )
+from spinformer.dmft.lifetimes import estimate_lifetime
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Context, Network
 
@@ -209,7 +209,7 @@ def ESCAPES(
         Network.document(), size, window=known.windows[cycle], cycles=known.overlaps, home=cycle,
         every=every or (24 if beta == 3.0 else 28), horizon=horizon, runs=runs, **where,
     )  # fmt: skip
-    life = lifetime_estimate(times, ended=times < horizon)
+    life = estimate_lifetime(times, ended=times < horizon)
     found = {"texts": runs, "escaped": life.ended, "total": float(times.sum())}
     found |= {"lifetime": life.value, "low": life.low, "high": life.high}
     return [found | {"elsewhere": int((ends >= 0).sum())}]

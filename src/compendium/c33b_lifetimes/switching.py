@@ -19,12 +19,12 @@ from scipy.spatial import cKDTree
 
 from bookmaker.tables import Rows, stored
 from compendium.c33b_lifetimes.escapes import LONG
-from compendium.common.closed_curve import closed_curve
 from compendium.common.rows import grid, rows_of
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.dmft.attractors import strobed
-from spinformer.dmft.cycles import Cycle, Kind, bifurcation, cycle
-from spinformer.dmft.lyapunov import lyapunov_spectrum, returned
+from spinformer.dmft.attractors import stroboscopic_section
+from spinformer.dmft.cycles import Bifurcation, Cycle, find_bifurcation, find_cycle
+from spinformer.dmft.document import closed_curve
+from spinformer.dmft.lyapunov import lyapunov_spectrum, period_map
 from spinformer.dmft.mean_field import random_contexts, tokens
 from spinformer.dmft.network import OUTPUT, Context, Network
 
@@ -110,7 +110,9 @@ def chaotic_orbits(
     """
     network = Network.document()
     starts = random_contexts(network, seed, count=2 * count)
-    points, end = strobed(network, starts, beta=beta, count=flashes, transient=20_000, threads=1)
+    points, end = stroboscopic_section(
+        network, starts, beta=beta, count=flashes, transient=20_000, threads=1
+    )
     wide = np.ptp(points[:, -flashes // 8 :, 0], axis=1) > _WIDE
     # Calm stretches of chaos can be long; they are narrow too, so the whole orbit speaks as well.
     wide |= np.ptp(points[:, flashes // 2 :, 0], axis=1) > 2.0 * _WIDE
@@ -197,9 +199,9 @@ def settled_cycle(beta: float, *, period: int) -> Cycle:
     """The cycle of `period` steps on which the first of 96 random contexts ends."""
     network = Network.document()
     starts, count = random_contexts(network, 3, count=96), 1 + period // FLASH
-    points, ends = strobed(network, starts, beta=beta, count=count, transient=400_000)
+    points, ends = stroboscopic_section(network, starts, beta=beta, count=count, transient=400_000)
     back = np.flatnonzero(np.abs(points[:, -1] - points[:, 0]).max(axis=1) < 1e-7)
-    found = (cycle(network, ends.select(at), beta=beta, period=period) for at in back)
+    found = (find_cycle(network, ends.select(at), beta=beta, period=period) for at in back)
     return next(one for one in found if one.period == period)
 
 
@@ -208,9 +210,9 @@ def structure_points(name: str) -> np.ndarray:
     """Strobed m^o (n, P) of "cycle 28" at the fold where it is born, or of the "closed curve"."""
     network = Network.document()
     if name == "closed curve":
-        return strobed(network, closed_curve([1.266]), beta=1.266, count=4000)[0][0]
-    born = bifurcation(network, settled_cycle(1.2672, period=28), kind=Kind.FOLD)
-    return strobed(network, born.value, beta=born.beta, count=7)[0]
+        return stroboscopic_section(network, closed_curve([1.266]), beta=1.266, count=4000)[0][0]
+    born = find_bifurcation(network, settled_cycle(1.2672, period=28), kind=Bifurcation.FOLD)
+    return stroboscopic_section(network, born.value, beta=born.beta, count=7)[0]
 
 
 def followed(distance: np.ndarray, *, rounds: int) -> np.ndarray:
@@ -230,12 +232,12 @@ def GROWTH(beta: float, *, seed: int) -> Rows:
     vector = np.random.default_rng(seed).standard_normal((len(context.attention), 12, 1))
     seen, rates = [], []
     for _ in range(50 + flashes):
-        context, matrix = returned(network, context, beta=beta, steps=FLASH, threads=1)
+        context, matrix = period_map(network, context, beta=beta, steps=FLASH, threads=1)
         vector = matrix @ vector
         length = np.linalg.norm(vector, axis=1, keepdims=True)
         vector = vector / length
         rates.append(np.log(length[:, 0, 0]) / FLASH)
-        # The token at position 0 is the one before the newest, as `strobed` leaves it.
+        # The token at position 0 is the one before the newest, as `stroboscopic_section` leaves it.
         seen.append(tokens(network, context, beta)[:, 1, OUTPUT])
     # The first fifty only turn the vector.
     points, growth = np.stack(seen[50:], axis=1), np.stack(rates[50:], axis=1)

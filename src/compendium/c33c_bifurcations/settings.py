@@ -3,14 +3,13 @@
 The table `confirm_C9b` was drawn after its region had been written down.
 """
 
-
 from bookmaker.tables import Rows, stored
-from compendium.common.phase_transitions import protocol_start
 from compendium.common.rows import grid, mean_rows, numbered
 from compendium.common.starts import START_LAWS, draw_starts
-from compendium.common.windows import replicas
 from spinformer.dmft.attractors import Regime, find_attractors
+from spinformer.dmft.mean_field import document_context
 from spinformer.dmft.network import Network
+from spinformer.dmft.settling import perturbed_replicas
 
 REGIONS = {"C9b": 'law != "narrow"'}
 # The last value of β before the jump; copies of the document's context are moved apart by 1e-10.
@@ -21,8 +20,8 @@ def jump_of_chaos(data: int, law: str, beta: float, wait: int) -> Rows:
     """Share of contexts in chaos at `beta` minus that at 1.265, minus one half; 128 contexts."""
     network = Network.document()
     if law == _DOCUMENT:
-        start = protocol_start(network, steps=100_000)
-        starts = replicas(start, count=_CONTEXTS, seed=data)
+        start = document_context(network, steps=100_000, decimals=8)
+        starts = perturbed_replicas(start, count=_CONTEXTS, seed=data)
     else:
         starts = draw_starts(network, law, count=_CONTEXTS, seed=data)
     chaotic = []
@@ -36,7 +35,9 @@ _CLOSE = {"value": 0.1, "low": 0.1, "high": 0.1}
 
 JUMPS = stored(
     "settings_C9b",
-    numbered(grid(law=(_DOCUMENT, *START_LAWS), beta=(1.2656, 1.266), wait=(20_000, 60_000))),
+    numbered(
+        grid(law=(_DOCUMENT, *START_LAWS), beta=(1.2656, 1.266), wait=(20_000, 60_000)), first=0
+    ),
     seconds=0.5,
     within=_CLOSE,
 )(jump_of_chaos)

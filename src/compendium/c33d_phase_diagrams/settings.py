@@ -9,11 +9,12 @@ import numpy as np
 
 from bookmaker.tables import Rows, stored
 from compendium.c33d_phase_diagrams.study import agreement
-from compendium.common.phase_transitions import protocol_start, survey
 from compendium.common.rows import grid, numbered, share_rows
 from compendium.common.starts import START_LAWS, draw_starts
 from spinformer.dmft.attractors import Regime, find_attractors
+from spinformer.dmft.mean_field import document_context
 from spinformer.dmft.network import Network
+from spinformer.dmft.regimes import classify_regimes
 
 REGIONS = {"C14": 'patch != "far"'}
 _CONTEXTS = 256
@@ -29,7 +30,7 @@ _DOCUMENT = "the document's"
 
 @stored(
     "settings_C13",
-    numbered(grid(beta=(1.27,), law=START_LAWS, wait=(40_000, 60_000, 80_000, 120_000))),
+    numbered(grid(beta=(1.27,), law=START_LAWS, wait=(40_000, 60_000, 80_000, 120_000)), first=0),
     seconds=0.5,
     within={"value": 0.1, "low": 0.1, "high": 0.1},
 )
@@ -54,13 +55,13 @@ def patch_scores(data: int, patch: str, law: str, cells: int) -> Rows:
     """
     network = Network.document()
     if law == _DOCUMENT:
-        start = protocol_start(network, steps=100_000)
+        start = document_context(network, steps=100_000, decimals=8)
     else:
         start = draw_starts(network, law, count=1, seed=data).select(0)
     (low, high), (weak, strong) = _PATCHES[patch]
     betas = np.linspace(low, high, cells)
     epsilons = np.linspace(weak, strong, cells)
-    reached = survey(
+    reached = classify_regimes(
         network,
         start,
         beta=np.tile(betas, cells),
@@ -90,7 +91,7 @@ def patch_scores(data: int, patch: str, law: str, cells: int) -> Rows:
 
 PIECES = stored(
     "settings_C14",
-    numbered(grid(patch=_PATCHES, law=(_DOCUMENT, *START_LAWS), cells=(32, 64))),
+    numbered(grid(patch=_PATCHES, law=(_DOCUMENT, *START_LAWS), cells=(32, 64)), first=0),
     seconds=1.0,
     within={"value": 0.1, "low": 0.1, "high": 0.1},
 )(patch_scores)

@@ -17,15 +17,15 @@ from scipy.ndimage import convolve
 from bookmaker.tables import Rows, Table, stored
 from compendium.c33d_phase_diagrams.attractors import identify, settle
 from compendium.common.drawing import PARAMETERS, REGIME_COLORS
-from compendium.common.phase_transitions import SHORT_STRETCHES, protocol_start, survey
 from compendium.common.rows import grid, rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import Regime
 from spinformer.dmft.ensemble import Ensemble
-from spinformer.dmft.mean_field import random_contexts
+from spinformer.dmft.linear_stability import onset
+from spinformer.dmft.mean_field import document_context, random_contexts
 from spinformer.dmft.network import Context, Network
-from spinformer.dmft.onset import onset
+from spinformer.dmft.regimes import SHORT_STRETCHES, classify_regimes
 from spinformer.plot.style import COLORS, DIVERGING, label_panels
 
 # Steps kept in every cell, as many for the exponent of the document's context, half as many for
@@ -51,9 +51,9 @@ def cells(
     1 periodic + 2 quasi-periodic + 4 chaotic.
     """
     network = Network.document()
-    start = protocol_start(network, steps=100_000)
+    start = document_context(network, steps=100_000, decimals=8)
     where: dict[str, Any] = {"beta": beta, name: values, "transient": transient}
-    found = survey(network, start, kept=_KEPT, exponent_steps=_KEPT, **where)
+    found = classify_regimes(network, start, kept=_KEPT, exponent_steps=_KEPT, **where)
     layers = {"regime": found.regime, "exponent": found.exponents.value[:, 0]}
     if random:
         # One batch: the contexts of a cell lie side by side, and share the position with all.
@@ -212,7 +212,7 @@ def LONGER(bits: int, *, seed: int) -> Rows:
     limits = replace(SHORT_STRETCHES, longest=longest, neutral=neutral)
     how: dict[str, Any] = {"transient": 5000 * turn, "kept": 1000 * turn, "thresholds": limits}
     betas = np.linspace(1.4, 2.4, 64)
-    found = survey(network, start, beta=betas, exponent_steps=1000 * turn, **how)
+    found = classify_regimes(network, start, beta=betas, exponent_steps=1000 * turn, **how)
     rates = found.exponents.value[found.regime == Regime.CHAOTIC, 0]
     shares = {one.label: (found.regime == one).mean() for one in _NAMED}
     rate = float(np.median(rates)) if len(rates) else 0.0

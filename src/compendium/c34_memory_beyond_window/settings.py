@@ -12,12 +12,12 @@ from compendium.c34_memory_beyond_window.study import (
     MEMORY_TIMES,
     autocorrelation,
 )
-from compendium.common.phase_transitions import protocol_start
 from compendium.common.rows import grid, mean_rows, median_rows, numbered
 from compendium.common.starts import draw_starts
-from compendium.common.windows import MOTIONS, replicas
-from spinformer.dmft.mean_field import trajectory
+from spinformer.dmft.document import MOTIONS
+from spinformer.dmft.mean_field import document_context, trajectory
 from spinformer.dmft.network import Network
+from spinformer.dmft.settling import perturbed_replicas
 
 REGIONS = {
     "C11": 'measure == "low frequencies" or beta < 1.265',
@@ -82,8 +82,8 @@ def slow_motion(data: int, beta: float, law: str) -> Rows:
     """
     network = Network.document()
     if law == _DOCUMENT:
-        start = protocol_start(network, steps=100_000)
-        starts = replicas(start, count=_ORBITS, seed=data)
+        start = document_context(network, steps=100_000, decimals=8)
+        starts = perturbed_replicas(start, count=_ORBITS, seed=data)
     else:
         starts = draw_starts(network, law, count=_ORBITS, seed=data)
     overlaps, _ = trajectory(network, starts, beta=beta, steps=_SAMPLES, transient=60_000)
@@ -100,7 +100,7 @@ def slow_motion(data: int, beta: float, law: str) -> Rows:
 
 SLOW_MOTION = stored(
     "settings_C11",
-    numbered(grid(beta=_BETAS, law=_LAWS)),
+    numbered(grid(beta=_BETAS, law=_LAWS), first=0),
     seconds=1.0,
     within={"value": 0.05, "low": 0.05, "high": 0.05},
 )(slow_motion)

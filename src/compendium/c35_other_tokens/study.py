@@ -28,9 +28,9 @@ from compendium.common.rows import Columns, grid, rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import fit_power_law, mean_estimate
 from spinformer.dmft.attractors import Regime, find_attractors
+from spinformer.dmft.linear_stability import onset
 from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import OUTPUT, Network
-from spinformer.dmft.onset import onset
 
 _STEPS = 8
 _SIZES = (3_000, 30_000, 300_000, 3_000_000, 30_000_000, 300_000_000)

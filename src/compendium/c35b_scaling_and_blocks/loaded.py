@@ -19,8 +19,8 @@ from compendium.common.rows import grid, rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.special import gaussian_quadrature
 from spinformer.core.statistics import PowerLaw, fit_power_law, mean_estimate
+from spinformer.dmft.linear_stability import onset
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
-from spinformer.dmft.onset import onset
 
 # At rest averages are sums over odd Hermite orders, on a grid that resolves tanh(80 z).
 _ORDERS, _STEEPEST, _LAGS = 150, 80.0, 60
@@ -83,7 +83,7 @@ def loaded_path(
     for n in range(steps):
         new = context + n
         seen = np.arange(new - 1, n - 1, -1)
-        overlap = network.placed(network.overlaps(means[seen]), seen)
+        overlap = network.with_position_code(network.overlaps(means[seen]), seen)
         attention[n, seen] = softmax(network.gamma * overlap[:, KEY] @ overlap[0, QUERY])
         fields[n] = (attention[n, seen] @ overlap[:, VALUE]) @ network.semantic[OUTPUT]
         cover = load * attention[: n + 1] @ correlation @ attention[n]
@@ -161,7 +161,7 @@ def simulate_loaded(
 
     def overlaps(bits: np.ndarray, place: int) -> np.ndarray:
         # (4, P + αN), with the few features and with the random ones.
-        own = network.placed(few @ bits / size, place)
+        own = network.with_position_code(few @ bits / size, place)
         other = (signs @ bits.astype(np.float32)).astype(float) / size
         return np.concatenate([own, other], axis=1)
 

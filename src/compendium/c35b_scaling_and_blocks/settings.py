@@ -35,7 +35,8 @@ CLOSER = stored(
             beta=(1.0, 1.4, 2.0),
             gamma=(1.0, 5.0, 20.0, 127.0),
             size=(600, 1200),
-        )
+        ),
+        first=0,
     ),
     seconds=0.3,
     within=_NEARLY,

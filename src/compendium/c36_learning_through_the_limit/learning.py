@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity, logsigmoid, pad
 
 from bookmaker.tables import Rows, Table, stored
-from compendium.common.copies import times_copies, update_copies
+from compendium.common.replicas import multiply_replicas, train_replicas
 from compendium.common.rows import array_of, grid, rows_of
 from spinformer.core.random import numpy_generator, torch_generator
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE
@@ -155,7 +155,8 @@ def surprise(field: Tensor, *, target: Tensor) -> Tensor:
 def _field(weights: Tensor, window: Tensor, text: Text) -> Tensor:
     """h = β W^o A of the next token, (S, B, L), from windows (S, B, T, L)."""
     values, queries, keys = (
-        times_copies(window, weights[:, role].mT) / window.shape[3] for role in (VALUE, QUERY, KEY)
+        multiply_replicas(window, weights[:, role].mT) / window.shape[3]
+        for role in (VALUE, QUERY, KEY)
     )
     attention = torch.softmax(text.gamma * (queries[:, :, -1:] * keys).sum(-1), -1)
     mixed = (attention[..., None] * values).sum(2)
@@ -338,7 +339,7 @@ def train(
     total = max(updates // copies, 1)
     looks = {share: round(share * total) for share in SHARES}
     fixed: dict[str, Any] = {"rate": rate, "steps": total, "betas": (0.9, 0.99)}
-    found = update_copies(learned, losses=batch, keep=looks.values(), **fixed)
+    found = train_replicas(learned, losses=batch, keep=looks.values(), **fixed)
     return {share: found[step]["theta"] for share, step in looks.items()}
 
 

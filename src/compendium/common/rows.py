@@ -18,13 +18,13 @@ def grid(**choices: Iterable[Any]) -> Rows:
     return [dict(zip(choices, unit, strict=True)) for unit in product(*choices.values())]
 
 
-def numbered(units: Iterable[dict[str, Any]], *, first: int = 0) -> Rows:
-    """Units with a first column `data`, numbers from `first` on: each line has runs of its own.
+def numbered(units: Iterable[dict[str, Any]], *, first: int = 1) -> Rows:
+    """Units of a robustness table each of which has raw runs of its own, which `data` counts.
 
-    >>> numbered(grid(beta=(0.5, 2.0)), first=10)
-    [{'data': 10, 'beta': 0.5}, {'data': 11, 'beta': 2.0}]
+    >>> numbered([{"size": 500}, {"size": 1000}], first=7)
+    [{'data': 7, 'size': 500}, {'data': 8, 'size': 1000}]
     """
-    return [{"data": number} | unit for number, unit in enumerate(units, first)]
+    return [{"data": first + place, **unit} for place, unit in enumerate(units)]
 
 
 def rows_of(**columns: Any) -> Rows:
