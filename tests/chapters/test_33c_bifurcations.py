@@ -111,7 +111,8 @@ def test_a_branch_of_cycles_passes_both_folds_of_its_window():
 def test_what_is_called_found_solves_the_equations(torus):
     """At every number of steps: some are too few."""
     start = find_cycle(NETWORK, ZERO, beta=1.26, period=4)
-    cycles, births = [], []
+    cycles = []
+    births = []
     for steps in range(3, 24, 2):
         with suppress(NotConverged):
             cycles.append(find_cycle(NETWORK, ZERO, beta=1.26, period=4, max_steps=steps).value)
@@ -173,7 +174,8 @@ def test_long_runs_lock_inside_of_the_windows_and_nowhere_near():
 
 def branch(beta, *, period, step, **how):
     """Downwards in β, then upwards, from where runs end."""
-    start, how = settled_cycle(beta, period=period), {"within": (1.245, 1.285), **how}
+    start = settled_cycle(beta, period=period)
+    how = {"within": (1.245, 1.285), **how}
     return [continue_cycle(NETWORK, start, step=sign * step, **how) for sign in (-1, 1)]
 
 
@@ -200,7 +202,8 @@ def test_the_cycle_of_28_steps_and_its_doublings():
             assert np.abs(flips - end).min() < 5e-5
     # Where the other leaves, that of 28 is unstable, and both halves of the doubled one are one.
     at = int(np.argmin(doubled[0].beta))
-    start, beta = doubled[0].value.select(at), float(doubled[0].beta[at])
+    start = doubled[0].value.select(at)
+    beta = float(doubled[0].beta[at])
     assert abs(find_cycle(NETWORK, start, beta=beta, period=28).multipliers[0]) > 1.1
     _, after = trajectory(NETWORK, start, beta=beta, steps=0, transient=28)
     assert np.abs(after.attention - start.attention).max() < 0.02
@@ -236,7 +239,8 @@ def test_resonances_of_the_onset_and_where_the_driven_cycle_flips_first(torus):
 @pytest.mark.claim("C9b")
 def test_the_closed_curve_outlives_the_jump_of_the_protocol():
     """By finite differences of two orbits, no tangent map: on the curve they part linearly."""
-    document, before = document_context(NETWORK), np.array([1.2652, 1.2656])
+    document = document_context(NETWORK)
+    before = np.array([1.2652, 1.2656])
     after, _ = stroboscopic_section(NETWORK, document, beta=before, count=1000, transient=100_000)
     extent = np.ptp(after[..., 0], axis=1)
     assert extent[1] > 3 * extent[0]

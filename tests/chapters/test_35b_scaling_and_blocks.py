@@ -220,7 +220,7 @@ def test_the_resting_state_is_that_of_a_sampled_process():
     beta = 1.2
     rest = resting_state(beta, load=load, context=4)
     c = rest.value
-    (i, j, s, r) = np.indices((6, 6, 4, 4))
+    i, j, s, r = np.indices((6, 6, 4, 4))
     cover = load / 16 * c[np.abs(i - j + s - r)].sum(axis=(2, 3))
     assert cover[0, 0] == pytest.approx(rest.noise, rel=1e-8)
     rng = np.random.default_rng(0)

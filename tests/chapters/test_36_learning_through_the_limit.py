@@ -312,7 +312,8 @@ def test_gradient_norms_are_those_of_finite_differences():
 
 @pytest.mark.parametrize("motion", ["periodic", "quasi-periodic"])
 def test_starts_of_a_regular_motion_lie_along_one_orbit_at_one_position(motion):
-    network, beta = Network.document(), MOTIONS[motion].beta
+    network = Network.document()
+    beta = MOTIONS[motion].beta
     starts = horizons.growth_starts(network, motion, chunk=0)
     turns = network.positions * MOTIONS[motion].spacing
     _, ahead = trajectory(network, starts, beta=beta, steps=1, transient=turns - 1)

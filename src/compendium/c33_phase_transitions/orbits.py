@@ -47,7 +47,8 @@ def show_orbit_diagram(found: Attractors, *, beta: np.ndarray) -> Figure:
     )
     wide = 0.5 * (beta[0] == beta[-1])  # a diagram of one value is a strip
     # Rows of the image no thinner than the pixels of the figure, or visits would be lost between.
-    bins, (low, high) = found.histogram.shape[1], found.span
+    bins = found.histogram.shape[1]
+    low, high = found.span
     seen = np.linspace(low, high, bins)[found.histogram.any(axis=0)]
     reach = 1.05 * max(np.abs(seen).max(), high / bins)
     image = _orbit_image(found, rows=min(bins, round(_ROWS * (high - low) / (2 * reach))))
@@ -60,7 +61,8 @@ def show_orbit_diagram(found: Attractors, *, beta: np.ndarray) -> Figure:
     rates = found.exponents.value
     dots: dict[str, Any] = {"ls": "", "marker": ".", "rasterized": True}
     for regime, color in REGIME_COLORS.items():
-        chosen, label = found.regime == regime, regime.label
+        chosen = found.regime == regime
+        label = regime.label
         bottom.plot(beta[chosen], rates[chosen, 0], ms=1.5, color=color, label=label, **dots)
     bottom.plot(beta, rates[:, 1], ms=0.7, color="0.6", label="second", **dots)
     bottom.axhline(0, color="0.3", lw=0.8)

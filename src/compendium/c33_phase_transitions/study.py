@@ -58,7 +58,9 @@ def PORTRAITS(origin: str, *, beta: float) -> Rows:
 
 
 # What the document's captions call the motions, in ranges of β and at its six values.
-_CYCLE, _TORUS, _CHAOS = Regime.PERIODIC, Regime.QUASI_PERIODIC, Regime.CHAOTIC
+_CYCLE = Regime.PERIODIC
+_TORUS = Regime.QUASI_PERIODIC
+_CHAOS = Regime.CHAOTIC
 NAMED_RANGES = {
     (0.0, 1.2): _CYCLE,
     (1.2405, 1.2425): _CYCLE,

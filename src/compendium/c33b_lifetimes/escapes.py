@@ -108,7 +108,8 @@ def _interval(life: Lifetime) -> dict[str, float]:
 )
 def LIFETIMES(beta: float, *, rate: float, horizon: int) -> Rows:
     """Escapes of copies of the document's context at one β, and what they end on."""
-    found, ends = escape_times(beta, rate=rate, horizon=horizon), ""
+    found = escape_times(beta, rate=rate, horizon=horizon)
+    ends = ""
     if found.escaped.any():
         left = found.context.select(found.escaped)
         after = classify_regimes(
@@ -139,7 +140,8 @@ def LIFETIMES(beta: float, *, rate: float, horizon: int) -> Rows:
 def SEEDS(beta: float, *, rate: float, horizon: int, seed: int) -> Rows:
     """Escapes of copies that other noise parts, with the time at risk of all of them together."""
     found = escape_times(beta, rate=rate, horizon=horizon, seed=seed)
-    ended, total = found.escaped.sum(), float(found.times.sum())
+    ended = found.escaped.sum()
+    total = float(found.times.sum())
     return rows_of(escaped=ended, total=total, **_interval(found.lifetime()))
 
 
@@ -155,7 +157,9 @@ def lifetime_law(table: dict[str, np.ndarray], *, draws: dict[str, np.ndarray]) 
     life = (own @ (known * table["escaped"]) + more @ draws["total"]) / ended
     weight = ended / life**2
     common = weight @ life / weight.sum()
-    away, logs, sharp = betas - 1.275, np.log(life), np.sqrt(ended)
+    away = betas - 1.275
+    logs = np.log(life)
+    sharp = np.sqrt(ended)
     line, spread = np.polyfit(away, logs, 1, w=sharp, cov="unscaled")
     return {
         "beta": betas,
@@ -187,7 +191,8 @@ def _weak_chaos() -> Context:
 )
 def CRISIS(distance: float) -> Rows:
     """Time on the weakly chaotic set at β = 1.276173 + distance, before strong chaos sets in."""
-    beta, stretch = _CRISIS + distance, 100
+    beta = _CRISIS + distance
+    stretch = 100
     found = lyapunov_spectrum(
         Network.document(), _weak_chaos(), beta=beta, steps=4000 * stretch, batches=4000, count=1
     )
@@ -217,7 +222,8 @@ def COLUMNS(diagram: str, chunk: int) -> Rows:
     chaotic = np.flatnonzero(early.regime == Regime.CHAOTIC)
     if not len(chaotic):
         return rows_of(chaotic=0, beta=betas[0], before=0.0, after=0.0, ends="none")
-    state, wait = early.context.select(chaotic), 2_000_000
+    state = early.context.select(chaotic)
+    wait = 2_000_000
     late = find_attractors(network, state, beta=betas[chaotic], transient=wait, bins=1, exponents=1)
     return rows_of(
         chaotic=len(chaotic),

@@ -55,7 +55,8 @@ def slow_modes(labels: np.ndarray, *, lag: int = LAG) -> tuple[np.ndarray, np.nd
     """
     values = np.atleast_2d(labels)
     size = int(values.max()) + 1
-    before, after = values[:, :-lag].ravel(), values[:, lag:].ravel()
+    before = values[:, :-lag].ravel()
+    after = values[:, lag:].ravel()
     ones = np.ones(len(before))
     counts = coo_matrix((ones, (before, after)), shape=(size, size)).tocsr()
     total = np.bincount(before, minlength=size)
@@ -85,7 +86,8 @@ def phase_surrogate(series: np.ndarray, *, seed: Seed) -> np.ndarray:
 
     The phases of every frequency turn by one angle for all components [prichard1994generating].
     """
-    n, mean = series.shape[-2], series.mean(axis=-2, keepdims=True)
+    n = series.shape[-2]
+    mean = series.mean(axis=-2, keepdims=True)
     waves = np.fft.rfft(series - mean, axis=-2)
     angle = 2.0 * np.pi * numpy_generator(seed).random(waves.shape[:-1])
     if n % 2 == 0:
@@ -95,7 +97,8 @@ def phase_surrogate(series: np.ndarray, *, seed: Seed) -> np.ndarray:
 
 def shuffled_blocks(points: np.ndarray, *, block: int = LAG, seed: Seed) -> np.ndarray:
     """Series (orbits, n, d) cut into blocks, the same for all d, in random order; n is cut too."""
-    orbits, number = len(points), points.shape[1] // block
+    orbits = len(points)
+    number = points.shape[1] // block
     cut = points[:, : number * block].reshape(orbits, number, block, -1)
     order = np.argsort(numpy_generator(seed).random((orbits, number)), axis=1)[..., None, None]
     return np.take_along_axis(cut, order, axis=1).reshape(orbits, number * block, -1)
@@ -198,7 +201,8 @@ def lasting_orbits() -> dict[str, np.ndarray]:
 def settled_cycle(beta: float, *, period: int) -> Cycle:
     """The cycle of `period` steps on which the first of 96 random contexts ends."""
     network = Network.document()
-    starts, count = random_contexts(network, 3, count=96), 1 + period // FLASH
+    starts = random_contexts(network, 3, count=96)
+    count = 1 + period // FLASH
     points, ends = stroboscopic_section(network, starts, beta=beta, count=count, transient=400_000)
     back = np.flatnonzero(np.abs(points[:, -1] - points[:, 0]).max(axis=1) < 1e-7)
     found = (find_cycle(network, ends.select(at), beta=beta, period=period) for at in back)
@@ -227,10 +231,12 @@ def GROWTH(beta: float, *, seed: int) -> Rows:
     `near …`: the smallest distance to a structure; `follows …`: share of flashes in whole rounds
     near it, and `mixed …` the same of the shuffled orbit.
     """
-    network, flashes = Network.document(), 4000
+    network = Network.document()
+    flashes = 4000
     _, context = chaotic_orbits(beta, count=16, flashes=2000, seed=seed)
     vector = np.random.default_rng(seed).standard_normal((len(context.attention), 12, 1))
-    seen, rates = [], []
+    seen = []
+    rates = []
     for _ in range(50 + flashes):
         context, matrix = period_map(network, context, beta=beta, steps=FLASH, threads=1)
         vector = matrix @ vector
@@ -240,7 +246,8 @@ def GROWTH(beta: float, *, seed: int) -> Rows:
         # The token at position 0 is the one before the newest, as `stroboscopic_section` leaves it.
         seen.append(tokens(network, context, beta)[:, 1, OUTPUT])
     # The first fifty only turn the vector.
-    points, growth = np.stack(seen[50:], axis=1), np.stack(rates[50:], axis=1)
+    points = np.stack(seen[50:], axis=1)
+    growth = np.stack(rates[50:], axis=1)
     points -= network.epsilon * network.position_overlaps()[0, OUTPUT]
     state = calm_parts(points)
     mixed = shuffled_blocks(points, block=4, seed=np.random.default_rng((seed, 2)))

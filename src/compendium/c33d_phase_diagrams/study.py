@@ -30,9 +30,11 @@ from spinformer.plot.style import COLORS, DIVERGING, label_panels
 
 # Steps kept in every cell, as many for the exponent of the document's context, half as many for
 # those of the random ones; how many of these there are.
-_KEPT, _RANDOM = 4_000, 8
+_KEPT = 4_000
+_RANDOM = 8
 # Random cells that are run ten times longer, and how many of them are a unit.
-_CONTROL, _CHUNK = 800, 400
+_CONTROL = 800
+_CHUNK = 400
 # The regimes that a statement about attractors can name.
 _NAMED = (Regime.PERIODIC, Regime.QUASI_PERIODIC, Regime.CHAOTIC)
 # The planes: β across, γ or ε upwards. Random contexts are run in each so-manieth row and column.
@@ -83,8 +85,10 @@ def _letters(layer: np.ndarray) -> list[str]:
 
 def _plane_rows(name: str, *, first: int, count: int) -> Rows:
     """Rows `first` to `first + count` of a plane, as `read_plane` reads them."""
-    number, coarse = first + np.arange(count), COARSE[name]
-    values, chosen = UPWARDS[name][number], number % coarse == 0
+    number = first + np.arange(count)
+    coarse = COARSE[name]
+    values = UPWARDS[name][number]
+    chosen = number % coarse == 0
     found = _grid(name, values, betas=BETAS, random=coarse == 1)
     crowd = found if coarse == 1 else _grid(name, values[chosen], betas=BETAS[::coarse])
     columns: dict[str, Any] = {"row": number, "value": values}
@@ -111,7 +115,8 @@ GAMMA, EPSILON = (
 
 def read_plane(table: Table) -> dict[str, np.ndarray]:
     """The layers of a plane, arrays (rows, β); of attractors and regimes `COARSE` times fewer."""
-    stored, layers = table.read(), {}
+    stored = table.read()
+    layers = {}
     for name in ("regime", "attractors", "regimes"):
         codes = [list(line.encode()) for line in stored[name] if line]
         layers[name] = np.array(codes) - ord("a")
@@ -150,7 +155,8 @@ def agreement(regime: np.ndarray, *, blocks: int = 10) -> dict[Regime, Estimate]
     """
     rows, columns = (np.arange(n) * blocks // n for n in regime.shape)
     piece = (rows[:, None] * blocks + columns).ravel()
-    one, found = np.ones(regime.shape), {}
+    one = np.ones(regime.shape)
+    found = {}
     cross = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
     for code in _NAMED:
         own = (regime == code).astype(float)
@@ -176,7 +182,8 @@ def mixed(regimes: np.ndarray) -> np.ndarray:
 
 def control_changes(name: str, regime: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Points (n, 2) of the control cells of a plane, their labels, and those ten times later."""
-    stored, (betas, values) = CONTROL.read(), control_cells(name)
+    stored = CONTROL.read()
+    betas, values = control_cells(name)
     before = regime[np.searchsorted(UPWARDS[name], values), np.searchsorted(BETAS, betas)]
     return np.stack([betas, values], axis=1), before, stored["regime"][stored["plane"] == name]
 
@@ -198,8 +205,10 @@ def LONGER(bits: int, *, seed: int) -> Rows:
     `rate`: median leading exponent of the chaotic ones, nats per token. `onset`: the first of 64
     values around the closed form at which an orbit of 20,000 turns does not return after one more.
     """
-    network, slower = longer_network(bits, seed=seed), 2**bits // 4
-    start, turn = random_contexts(network, seed, count=1).select(0), network.positions
+    network = longer_network(bits, seed=seed)
+    slower = 2**bits // 4
+    start = random_contexts(network, seed, count=1).select(0)
+    turn = network.positions
     predicted = onset(network, epsilon=network.epsilon).critical_beta
     betas = np.linspace(predicted - 0.063, predicted + 0.063, 64)
     ensemble = Ensemble(network, start, beta=betas)
@@ -208,7 +217,8 @@ def LONGER(bits: int, *, seed: int) -> Rows:
     gone = np.abs(orbit[:, turn:] - orbit[:, :turn]).max(axis=(1, 2)) > 1e-5
     seen = float(betas[gone.argmax()]) if gone.any() else float("inf")
     # The thresholds are `SHORT_STRETCHES` for as many turns, not as many tokens.
-    longest, neutral = SHORT_STRETCHES.longest * slower, SHORT_STRETCHES.neutral / slower
+    longest = SHORT_STRETCHES.longest * slower
+    neutral = SHORT_STRETCHES.neutral / slower
     limits = replace(SHORT_STRETCHES, longest=longest, neutral=neutral)
     how: dict[str, Any] = {"transient": 5000 * turn, "kept": 1000 * turn, "thresholds": limits}
     betas = np.linspace(1.4, 2.4, 64)
@@ -250,9 +260,12 @@ def show_plane(
 ) -> Figure:
     """Regimes and exponents of a plane of `name`, with curves and marked points (n, 2) on top."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.8, 4.1), sharey=True)
-    plane, upwards = (layers["regime"], layers["exponent"]), UPWARDS[name]
+    plane = (layers["regime"], layers["exponent"])
+    upwards = UPWARDS[name]
     draw_plane((left, right), *plane, across=BETAS, upwards=upwards)
-    red, blue, green = COLORS["red"], COLORS["blue"], COLORS["green"]
+    red = COLORS["red"]
+    blue = COLORS["blue"]
+    green = COLORS["green"]
     for axis in (left, right):
         for (word, curve), line, color in zip(
             curves.items(), ("-", "--"), (red, blue), strict=True

@@ -36,9 +36,15 @@ from spinformer.dmft.settling import perturbed_replicas
 
 Columns = dict[str, np.ndarray]
 # All numbers of steps are multiples of the longest clock, 8, so that orbits stay in phase.
-_FIRST, _SECOND, _THIRD, _LONGEST = 3000, 8000, 30_000, 256
-_EVEN, _FINE, _CONTEXTS = 48, 16, 8
-_REPLICAS, _STRETCH = 64, 500
+_FIRST = 3000
+_SECOND = 8000
+_THIRD = 30_000
+_LONGEST = 256
+_EVEN = 48
+_FINE = 16
+_CONTEXTS = 8
+_REPLICAS = 64
+_STRETCH = 500
 # Orbits of different contexts closer than this are one: just past an onset they are 30 times as
 # far apart, and just before it slow ones have come as near.
 _ONE = 1e-3
@@ -63,7 +69,8 @@ def _looks(network: Network, starts: Context, betas: np.ndarray) -> Columns:
         if len(rest):
             left = Context(ends[rest], state.position)
             found = classify_regimes(network, left, beta=beta[rest], transient=wait, **how)
-            regime[rest], period[rest] = found.regime, found.period
+            regime[rest] = found.regime
+            period[rest] = found.period
             exponent[rest] = found.exponents.value[:, 0]
             ends[rest] = found.context.attention
     clock = (period > 0) & (network.positions % np.maximum(period, 1) == 0)
@@ -102,7 +109,8 @@ def chaos_ends(
     network: Network, found: Columns, *, position: int, seed: Seed, horizon: int = 40_000
 ) -> np.ndarray:
     """At which β, (n,), at least half of the replicas of chaotic ends of a `sweep` calm down."""
-    chaotic, ended = found["regime"] == Regime.CHAOTIC, np.full(len(found["betas"]), False)
+    chaotic = found["regime"] == Regime.CHAOTIC
+    ended = np.full(len(found["betas"]), False)
     rows = np.flatnonzero(chaotic.any(axis=1))
     if len(rows):
         share = max(1, _REPLICAS // len(rows))
@@ -126,8 +134,10 @@ def network_row(network: Network, seed: Seed, **sizes: int) -> dict[str, Any]:
 
     Shares are over the even β; what is `seen` counts all. `measured`: 0 if the driven cycle lasts.
     """
-    found, known = sweep(network, seed, **sizes), onset(network, epsilon=network.epsilon)
-    regime, even = found["regime"], found["regime"][: sizes.get("even", _EVEN)]
+    found = sweep(network, seed, **sizes)
+    known = onset(network, epsilon=network.epsilon)
+    regime = found["regime"]
+    even = found["regime"][: sizes.get("even", _EVEN)]
     driven = found["driven"][: len(even), None] & (even == Regime.PERIODIC)
     kinds = (Regime.QUASI_PERIODIC, Regime.CHAOTIC, Regime.TRANSIENT_CHAOS, Regime.UNDECIDED)
     shares = [float((even == kind).mean()) for kind in kinds]
@@ -183,7 +193,7 @@ def LONGER(number: int, *, family: int) -> Rows:
 
 
 # A regime that fills a narrow window of β is missed by a coarse grid.
-@stored("finer", grid(family=(1500,), values=(64, 128, 256, 512, 1024)), seconds=15.0)
+@stored("finer", grid(family=(1500,), values=(64, 128, 256, 512, 1024, 2048)), seconds=15.0)
 def FINER(values: int, *, family: int, networks: int = 100) -> Rows:
     """How many of the same networks show a regime where more values of β are tried.
 
@@ -255,11 +265,13 @@ class Judged(NamedTuple):
 
 def judge(score: np.ndarray, *, label: np.ndarray, draws: int = 2000) -> Judged:
     """Threshold of the largest sum of both rates on even networks, judgment on the odd ones."""
-    seen, truth = score[::2], label[::2]
+    seen = score[::2]
+    truth = label[::2]
     options = np.unique(seen)
     gains = [(seen[truth] >= cut).mean() + (seen[~truth] < cut).mean() for cut in options]
     threshold = float(options[int(np.argmax(gains))])
-    held, truth = score[1::2], label[1::2]
+    held = score[1::2]
+    truth = label[1::2]
     confusion = np.bincount(2 * truth + (held >= threshold), minlength=4).reshape(2, 2)
     picks = np.random.default_rng(0).integers(len(truth), size=(draws, len(truth)))
     areas = _areas(rankdata(held[picks], axis=1), truth[picks])

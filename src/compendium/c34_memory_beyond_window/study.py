@@ -112,7 +112,8 @@ def forgotten_at(delays: np.ndarray, *, information: np.ndarray) -> float:
 
 def growth_powers(few: np.ndarray, many: np.ndarray) -> np.ndarray:
     """Power of N by which times, of at least half a token, grow over a factor of 100, each."""
-    few, many = np.maximum(few, 0.5), np.maximum(many, 0.5)
+    few = np.maximum(few, 0.5)
+    many = np.maximum(many, 0.5)
     with np.errstate(invalid="ignore"):
         return np.nan_to_num(np.log(many / few) / np.log(100.0), nan=0.0, posinf=np.inf)
 
@@ -134,11 +135,13 @@ def MEMORY_TIMES(motion: str, start: int, *, sizes: tuple[int, ...] = SIZES) -> 
     fisher: by linear noise. dephased: when the predicted deviation reaches the distance of runs
     that share only the clock. measured: from sampled texts.
     """
-    network, beta = Network.document(), MOTIONS[motion].beta
+    network = Network.document()
+    beta = MOTIONS[motion].beta
     window, position = attractor_window(network, motion, number=start)
     sent: dict[str, Any] = {"window": window, "direction": message_direction(network, start)}
     sent |= {"beta": beta, "position": position}
-    steps, far = LONGEST.get(motion, 1024), dephased_distance(network, motion)
+    steps = LONGEST.get(motion, 1024)
+    far = dephased_distance(network, motion)
     memory, spread = trace_message(network, steps=steps, **sent)
     rows = []
     for row, size in enumerate(sizes):
@@ -167,14 +170,16 @@ def SPECTRA(seed: int) -> Rows:
     ½, mean and range. early, …: largest |autocorrelation| at `ends`, averaged over the orbits
     first.
     """
-    network, samples = Network.document(), 20_000
+    network = Network.document()
+    samples = 20_000
     # Of random contexts three in a thousand end on the torus that coexists with this chaos.
     starts = perturbed_replicas(
         document_context(network, steps=100_000, decimals=8), count=64, seed=seed
     )
     found, _ = trajectory(network, starts, beta=1.266, steps=samples, transient=100_000)
     frequency, power = periodogram(found[..., 0])
-    below, half = power[:, frequency < 1.0 / network.context].sum(axis=1), power[:, -1]
+    below = power[:, frequency < 1.0 / network.context].sum(axis=1)
+    half = power[:, -1]
     lines = {"half": half.mean(), "half_least": half.min(), "half_most": half.max()}
     mean = np.abs(autocorrelation(found[..., 0], lags=2000).mean(axis=0))
     ends = {"early": (1, 20), "middle": (40, 80), "late": (160, 320), "rest": (1000, 2000)}

@@ -66,14 +66,18 @@ def DEVIATIONS(
     sites = LetterNetwork.segmented(seed, letters=letters)
     rows = []
     for size in sizes:
-        network, drawn = sites, size
+        network = sites
+        drawn = size
         if words:
-            network, drawn = vocabulary(sites, size, words=words, seed=seed + 1), 1
+            network = vocabulary(sites, size, words=words, seed=seed + 1)
+            drawn = 1
         variance = float((network.semantic[OUTPUT] ** 2).mean())
-        network, beta = network.with_parameters(gamma=GAMMA / variance), BETA / variance
+        network = network.with_parameters(gamma=GAMMA / variance)
+        beta = BETA / variance
         start = random_contexts(network, seed, count=1).select(0)
         _, context = trajectory(network, start, beta=beta, steps=0, transient=1000, threads=1)
-        window, position = letter_window(network, context, beta=beta), context.position
+        window = letter_window(network, context, beta=beta)
+        position = context.position
         begin: dict[str, Any] = {"beta": beta, "position": position, "steps": _STEPS}
         path = letter_path(network, window, **begin)
         texts = generate_letters(network, window, size=drawn, runs=runs, seed=seed, **begin)
@@ -81,7 +85,8 @@ def DEVIATIONS(
         square = mean_estimate((off**2).sum(axis=2).mean(axis=1))
         rms = float(np.sqrt(square.value))
         predicted = predicted_deviation(network, beta, path=path, position=position)[-_STEPS:]
-        theory, error = np.sqrt((predicted**2).mean() / drawn), square.error / (2.0 * rms)
+        theory = np.sqrt((predicted**2).mean() / drawn)
+        error = square.error / (2.0 * rms)
         rows += rows_of(size=size, deviation=rms, error=error, predicted=theory)
     return rows
 
@@ -111,7 +116,8 @@ def REGIMES(letters: int, *, first: int) -> Rows:
     At how many of 48 values of β an orbit is quasi-periodic after 10,000 steps, and at how many
     chaos lasts for twice as many more; where rest gives way.
     """
-    seeds, steps = range(first, first + _BLOCK), 10_000
+    seeds = range(first, first + _BLOCK)
+    steps = 10_000
     look = partial(find_attractors, kept=6000, exponents=1, exponent_steps=steps, bins=1, threads=1)
     machines = [LetterNetwork.segmented(seed, letters=letters) for seed in seeds]
     beta = np.linspace(0.5, 4.0, 48) * (letters - 1)
@@ -119,7 +125,8 @@ def REGIMES(letters: int, *, first: int) -> Rows:
     rows = []
     for seed, machine in zip(seeds, machines, strict=True):
         found = look(machine, start, beta=beta, transient=steps)
-        lasting, chaotic = 0, found.regime == Regime.CHAOTIC
+        lasting = 0
+        chaotic = found.regime == Regime.CHAOTIC
         if chaotic.any():
             ends = found.context.select(chaotic)
             later = look(machine, ends, beta=beta[chaotic], transient=2 * steps)
@@ -172,7 +179,8 @@ def random_words(
     ways = (gammaln(counts + 1) - gammaln(ones + 1) - gammaln(counts - ones + 1)).sum(axis=1)
     expected = np.exp(np.minimum(size * (log_words - np.log(2.0)) + ways, 700.0))
     # Beyond so many words in a cell their number is as good as certain.
-    drawn, few = expected.copy(), expected < 1e12
+    drawn = expected.copy()
+    few = expected < 1e12
     drawn[few] = numpy_generator(seed).poisson(expected[few])
     overlaps = (2.0 * ones / counts - 1.0) @ (network.semantic[OUTPUT] * network.fractions).T
     with np.errstate(divide="ignore"):

@@ -23,11 +23,16 @@ from spinformer.dmft.linear_stability import onset
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
 
 # At rest averages are sums over odd Hermite orders, on a grid that resolves tanh(80 z).
-_ORDERS, _STEEPEST, _LAGS = 150, 80.0, 60
+_ORDERS = 150
+_STEEPEST = 80.0
+_LAGS = 60
 # The softmax of paths and onsets is soft enough for the random features' scores, of deviation
 # γ√(α/N), to be small at the sizes that are simulated.
-_GAMMA, _LOAD, _STEPS = 5.0, 0.25, 30
-_SIZES, _SEEDS = (300, 600, 1200, 2400), range(1, 11)
+_GAMMA = 5.0
+_LOAD = 0.25
+_STEPS = 30
+_SIZES = (300, 600, 1200, 2400)
+_SEEDS = range(1, 11)
 # Signs of the first tokens on the three segments, newest first.
 _START = np.array([[1.0, 1.0, 1.0], [1.0, -1.0, 1.0], [-1.0, -1.0, 1.0], [-1.0, 1.0, -1.0]])
 
@@ -74,11 +79,14 @@ def loaded_path(
     network: Network, window: np.ndarray, *, beta: float, load: float, steps: int
 ) -> Loaded:
     """The mean field at load α from T given tokens: signs (T, L), newest first."""
-    context, total = network.context, network.context + steps
-    means, correlation = np.zeros((total, network.segments)), np.eye(total)
+    context = network.context
+    total = network.context + steps
+    means = np.zeros((total, network.segments))
+    correlation = np.eye(total)
     means[:context] = window[::-1]
     correlation[:context, :context] = (means[:context] * network.fractions) @ means[:context].T
-    attention, noise = np.zeros((steps, total)), np.zeros(steps)
+    attention = np.zeros((steps, total))
+    noise = np.zeros(steps)
     fields = np.zeros((steps, network.segments))
     for n in range(steps):
         new = context + n
@@ -150,7 +158,8 @@ def simulate_loaded(
 
     window: signs (T, L) of the first tokens, newest first; None: random bits.
     """
-    rng, context = numpy_generator(seed), network.context
+    rng = numpy_generator(seed)
+    context = network.context
     many, few = round(load * size), network.weights(size)  # (4, P, N)
     signs = rng.integers(0, 2, (4, many, size), dtype=np.int8).astype(np.float32) * 2 - 1
     counts = network.counts(size)
@@ -166,7 +175,8 @@ def simulate_loaded(
         return np.concatenate([own, other], axis=1)
 
     seen = [overlaps(bits, place) for place, bits in enumerate(tokens)]
-    scores, noise = np.empty((steps, context)), np.empty(steps)
+    scores = np.empty((steps, context))
+    noise = np.empty(steps)
     for n in range(steps):
         last = np.array(seen[: -context - 1 : -1])
         scores[n] = network.gamma * last[:, KEY] @ last[0, QUERY]
@@ -187,10 +197,15 @@ _RULES = ("fixed", "unit, P = 3 + alpha N", "unit, P = 3")
 @stored("scores", grid(rule=_RULES, size=_SIZES, seed=_SEEDS), seconds=0.1)
 def SCORES(rule: str, *, size: int, seed: int) -> Rows:
     """Deviation of the softmax's arguments in one text, and 1/Σ π², the tokens attended."""
-    network, load, beta = Network.document(), 0.0, 2.0
+    network = Network.document()
+    load = 0.0
+    beta = 2.0
     window: np.ndarray | None = _START
     if rule != _RULES[2]:
-        network, load, beta, window = network.with_parameters(epsilon=0.0), _LOAD, 1.0, None
+        network = network.with_parameters(epsilon=0.0)
+        load = _LOAD
+        beta = 1.0
+        window = None
     if rule != "fixed":
         # Overlaps √N m in place of m, and 1/√P in front of their products.
         features = network.features + round(load * size)
@@ -236,7 +251,8 @@ _AT_REST = ((0.25, 1.0), (0.5, 0.5), (0.5, 1.0), (1.0, 1.0))
 )
 def REST(load: float, *, beta: float, seed: int) -> Rows:
     """Token correlations C(1), C(2) and the crosstalk in one text at rest, with flat attention."""
-    network, drop = Network.document().with_parameters(gamma=0.0, epsilon=0.0), 40
+    network = Network.document().with_parameters(gamma=0.0, epsilon=0.0)
+    drop = 40
     run = simulate_loaded(network, size=1500, load=load, beta=beta, steps=120, seed=seed)
     late = run.correlation[drop:, drop:]
     first, second = (np.diagonal(late, lag).mean() for lag in (1, 2))
@@ -246,7 +262,8 @@ def REST(load: float, *, beta: float, seed: int) -> Rows:
 @cache
 def loaded_onset(load: float) -> tuple[float, float, float]:
     """β where the few start to move at a load, or 0; the best β, and the gain there."""
-    critical, top = onset(Network.document()).critical_beta, 20.0
+    critical = onset(Network.document()).critical_beta
+    top = 20.0
 
     def gain(beta: float) -> float:
         return resting_state(float(beta), load=load, context=4).gain

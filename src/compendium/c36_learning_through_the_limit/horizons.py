@@ -17,7 +17,8 @@ from spinformer.dmft.network import Context, Network
 # Chunks of starts of the table of gradients, and starts in each. In chaos the growth over a hundred
 # tokens differs from start to start by as much as it is.
 _CHUNKS = {"periodic": 1, "quasi-periodic": 1, "chaos at 1.266": 20, "chaos at 1.28": 4}
-_REGULAR_STARTS, _CHAOTIC_STARTS = 10, 100
+_REGULAR_STARTS = 10
+_CHAOTIC_STARTS = 100
 CHAOTIC = ("chaos at 1.266", "chaos at 1.28")
 _REGULAR = ("periodic", "quasi-periodic")
 
@@ -85,7 +86,8 @@ def GROWTH(motion: str, *, chunk: int) -> Rows:
 @stored("rates", grid(motion=_REGULAR), seconds=0.2, within={"rate": 1e-4, "error": 1e-4})
 def RATES(motion: str) -> Rows:
     """Leading Lyapunov exponent of a regular motion, nats per token, with its error."""
-    network, beta = Network.document(), MOTIONS[motion].beta
+    network = Network.document()
+    beta = MOTIONS[motion].beta
     start = growth_starts(network, motion, chunk=0).select(0)
     found = lyapunov_spectrum(network, start, beta=beta, steps=100_000, transient=1000, count=1)
     return rows_of(rate=found.exponents.value, error=found.exponents.error)
@@ -106,8 +108,10 @@ def sampled_derivative(
     ⟨(m − ⟨m⟩) Σ_t ∂_β log P(x_t | past)⟩ with ∂_β log P = Σ_l n (x_l − tanh h_l) h_l/β.
     """
     how: dict[str, Any] = {"beta": beta, "runs": runs, "seed": seed, "draw_window": False}
-    found, context = generate(network, size, **how, **setting), network.context
-    means, tokens = found.means[:, context:], found.tokens[:, context:]
+    found = generate(network, size, **how, **setting)
+    context = network.context
+    means = found.means[:, context:]
+    tokens = found.tokens[:, context:]
     field = np.arctanh(np.clip(means, -1.0 + 1e-15, 1.0 - 1e-15)) / beta
     # A token moves its own overlaps, too: the score up to and including it.
     score = np.cumsum(((tokens - means) * field) @ network.counts(size), axis=1)
@@ -124,7 +128,8 @@ def sampled_derivative(
 )
 def SHARES_LEFT(motion: str, *, size: int, start: int) -> Rows:
     """Projection of the derivative at N on that of the limit, over the latter's square."""
-    network, beta = Network.document(), MOTIONS[motion].beta
+    network = Network.document()
+    beta = MOTIONS[motion].beta
     window, position = attractor_window(network, motion, number=start)
     setting: dict[str, Any] = {"window": window, "position": position, "steps": 80}
     high, low = (mean_path(network, beta + side, **setting) for side in (1e-7, -1e-7))
