@@ -178,9 +178,10 @@ def EXPONENTS(size: int, *, symmetry: float, beta: float, networks: int) -> Rows
 def MEMORY(symmetry: float, *, beta: float) -> Rows:
     """C(τ) at `LAGS` of ten networks of 500 spins, a row for each lag, with errors."""
     size = 500
-    run = {"steps": 1000, "replicas": 10, "seed": 0}
-    found = spin_memory(size, symmetry=symmetry, beta=beta, lags=LAGS, **run)
-    return rows_of(lag=LAGS, kept=found.value, error=found.error)
+    memory = spin_memory(
+        size, symmetry=symmetry, beta=beta, lags=LAGS, steps=1000, replicas=10, seed=0
+    )
+    return rows_of(lag=LAGS, kept=memory.value, error=memory.error)
 
 
 @stored(

@@ -184,8 +184,8 @@ def CLOSURES(
             "closure": bias.value - _closure(limit, size),
             "sampling": bias.error,
         }
-        found = {name: _root(limit, part)[-1] for name, part in parts.items()}
-        rows += rows_of(bits=size, **found)
+        errors = {name: _root(limit, part)[-1] for name, part in parts.items()}
+        rows.append({"bits": size} | errors)
     return rows
 
 
@@ -220,7 +220,8 @@ def BREAKS(start: int) -> Rows:
     for size in map(_bits, range(4, 13)):
         bias = deviation(limit, size, texts=400, seed=start).bias.value
         law = limit.shift / size
-        off, whole = (np.linalg.norm(part[context:], axis=1) for part in (bias - law, law))
+        off = np.linalg.norm((bias - law)[context:], axis=1)
+        whole = np.linalg.norm(law[context:], axis=1)
         late = limit.onset()[context:] > size
         rows.append({"bits": size, "measured": first(off > 0.5 * whole), "expected": first(late)})
     return rows
@@ -265,8 +266,12 @@ def STATIONARY(regime: str, *, exponent: float, seed: int) -> Rows:
             looks.append(ensemble.record(network.context))
             ensemble.advance(_BETWEEN - network.context)
         limits.append(np.concatenate(looks, axis=1))
-    pairs = {"distance": (law, limits[0]), "null": (law[::2], law[1::2]), "floor": limits}
-    return rows_of(bits=size, **{name: _transport(*pair) for name, pair in pairs.items()})
+    return rows_of(
+        bits=size,
+        distance=_transport(law, limits[0]),
+        null=_transport(law[::2], law[1::2]),
+        floor=_transport(limits[0], limits[1]),
+    )
 
 
 def _transport(one: np.ndarray, other: np.ndarray) -> float:

@@ -34,7 +34,7 @@ def SHARES(diagram: str, *, low: float, high: float, count: int = DIAGRAM_VALUES
     start = document_context(network, steps=100_000, decimals=8)
     found = find_attractors(network, start, beta=chosen, bins=1, exponents=1)
     shares = {regime.label: float(np.mean(found.regime == regime)) for regime in Regime}
-    return [{"values": len(chosen), **shares}]
+    return [{"values": len(chosen)} | shares]
 
 
 @stored(

@@ -73,8 +73,9 @@ def escape_times(
     )
     _, start = trajectory(network, start, beta=beta, steps=0, transient=transient)
     batches = horizon // stretch
-    how = {"steps": batches * stretch, "batches": batches, "count": 1}
-    found = lyapunov_spectrum(network, start, beta=beta, **how)
+    found = lyapunov_spectrum(
+        network, start, beta=beta, steps=batches * stretch, batches=batches, count=1
+    )
     growth = found.growth[..., 0].T
     escapes = detect_escapes(growth, threshold=rate)
     return Escapes(
@@ -85,10 +86,6 @@ def escape_times(
         stretch=stretch,
         context=found.context,
     )
-
-
-def _interval(life: Lifetime) -> dict[str, float]:
-    return {"lifetime": life.value, "low": life.low, "high": life.high}
 
 
 # rate: growth that separates chaos from what lies beside it, a torus or cycles with growth up to 0
@@ -118,13 +115,16 @@ def LIFETIMES(beta: float, *, rate: float, horizon: int) -> Rows:
         kinds = sorted(count_regimes(after).items(), key=lambda item: -item[1])
         ends = "; ".join(f"{count} {regime_label(*kind)}" for kind, count in kinds)
     early = found.growth[0][found.growth[0] >= rate]
+    life = found.lifetime()
     return rows_of(
         copies=_COPIES,
         chaotic=(found.times > 0).sum(),
         growth=np.median(early) if len(early) else 0.0,
         escaped=found.escaped.sum(),
         returned=found.returned.sum(),
-        **_interval(found.lifetime()),
+        lifetime=life.value,
+        low=life.low,
+        high=life.high,
         ends=ends,
     )
 
@@ -142,7 +142,8 @@ def SEEDS(beta: float, *, rate: float, horizon: int, seed: int) -> Rows:
     found = escape_times(beta, rate=rate, horizon=horizon, seed=seed)
     ended = found.escaped.sum()
     total = float(found.times.sum())
-    return rows_of(escaped=ended, total=total, **_interval(found.lifetime()))
+    life = found.lifetime()
+    return rows_of(escaped=ended, total=total, lifetime=life.value, low=life.low, high=life.high)
 
 
 def lifetime_law(table: dict[str, np.ndarray], *, draws: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -151,7 +152,8 @@ def lifetime_law(table: dict[str, np.ndarray], *, draws: dict[str, np.ndarray]) 
     One lifetime for all, `common`, and `middle` exp(`slope` (β − 1.275)).
     """
     betas = np.unique(draws["beta"])
-    own, more = ((one["beta"] == betas[:, None]).astype(float) for one in (table, draws))
+    own = (table["beta"] == betas[:, None]).astype(float)
+    more = (draws["beta"] == betas[:, None]).astype(float)
     ended = own @ table["escaped"] + more @ draws["escaped"]
     known = np.where(table["escaped"] > 0, table["lifetime"], 0.0)
     life = (own @ (known * table["escaped"]) + more @ draws["total"]) / ended
@@ -199,7 +201,13 @@ def CRISIS(distance: float) -> Rows:
     # Weak chaos grows at 0.02, strong at 0.14; now the escape is upwards.
     escapes = detect_escapes(-found.growth[..., 0].T, threshold=-0.06)
     life = estimate_lifetime(escapes.first * float(stretch), ended=escapes.escaped)
-    return [{"copies": len(escapes.first), "escaped": life.ended, **_interval(life)}]
+    return rows_of(
+        copies=len(escapes.first),
+        escaped=life.ended,
+        lifetime=life.value,
+        low=life.low,
+        high=life.high,
+    )
 
 
 _CHUNKS = -(-DIAGRAM_VALUES // _CHUNK)

@@ -17,7 +17,7 @@ Windows and paths run from old to new, as in `finite_size`, contexts from new to
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from scipy.optimize import least_squares
 from torch import Tensor
 
 from bookmaker.tables import Rows, stored
+from compendium.common.rows import rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import find_period
@@ -76,9 +77,19 @@ def ends_on(
 
 
 def noise_escapes(
-    network: Network, size: int, *, window: np.ndarray, cycles: np.ndarray, home: int, every: int,
-    horizon: int, runs: int, seed: Seed, **where: Any,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    network: Network,
+    size: int,
+    *,
+    beta: float,
+    window: np.ndarray,
+    position: int,
+    cycles: np.ndarray,
+    home: int,
+    every: int,
+    horizon: int,
+    runs: int,
+    seed: Seed,
+) -> tuple[np.ndarray, np.ndarray]:
     """When and where `runs` texts of N = `size` bits leave cycle `home`: times, ends, (R,) each.
 
     times: tokens, the middle of the `every` tokens between two looks, whole turns of the clock; the
@@ -89,15 +100,26 @@ def noise_escapes(
     windows = np.repeat(window[None], runs, axis=0)
     times = np.full(runs, float(horizon))
     ends = np.full(runs, -1)
-    how: dict[str, Any] = {"steps": every, "seed": numpy_generator(seed), "draw_window": False}
+    rng = numpy_generator(seed)
     for passed in range(every, horizon + 1, every):
         if not len(inside):
             break
-        texts = generate(network, size, window=windows, runs=len(inside), **how, **where)
+        texts = generate(
+            network,
+            size,
+            beta=beta,
+            window=windows,
+            steps=every,
+            runs=len(inside),
+            seed=rng,
+            position=position,
+            draw_window=False,
+        )
         windows = texts.tokens[:, -network.context :]
-        found = ends_on(network, windows, cycles=cycles, **where)
-        out = found != home
-        times[inside[out]], ends[inside[out]] = passed - 0.5 * every, found[out]
+        reached = ends_on(network, windows, beta=beta, position=position, cycles=cycles)
+        out = reached != home
+        times[inside[out]] = passed - 0.5 * every
+        ends[inside[out]] = reached[out]
         inside = inside[~out]
         windows = windows[~out]
     return times, ends
@@ -210,15 +232,29 @@ def ESCAPES(
 ) -> Rows:
     """Escapes of texts of N = `size` bits from one of the `coexisting_cycles`."""
     known = coexisting_cycles(beta)
-    where: dict[str, Any] = {"beta": beta, "position": known.position, "seed": seed}
     times, ends = noise_escapes(
-        Network.document(), size, window=known.windows[cycle], cycles=known.overlaps, home=cycle,
-        every=every or (24 if beta == 3.0 else 28), horizon=horizon, runs=runs, **where,
-    )  # fmt: skip
+        Network.document(),
+        size,
+        beta=beta,
+        window=known.windows[cycle],
+        position=known.position,
+        cycles=known.overlaps,
+        home=cycle,
+        every=every or (24 if beta == 3.0 else 28),
+        horizon=horizon,
+        runs=runs,
+        seed=seed,
+    )
     life = estimate_lifetime(times, ended=times < horizon)
-    found = {"texts": runs, "escaped": life.ended, "total": float(times.sum())}
-    found |= {"lifetime": life.value, "low": life.low, "high": life.high}
-    return [found | {"elsewhere": int((ends >= 0).sum())}]
+    return rows_of(
+        texts=runs,
+        escaped=life.ended,
+        total=float(times.sum()),
+        lifetime=life.value,
+        low=life.low,
+        high=life.high,
+        elsewhere=int((ends >= 0).sum()),
+    )
 
 
 LARGER_ESCAPES = stored(
@@ -320,12 +356,27 @@ def first_guesses(cycle: int, *, size: int, texts: int = 60) -> list[tuple[np.nd
     beta = 3.0
     start = known.position
     context = network.context
-    how: dict[str, Any] = {"window": known.windows[cycle], "position": start, "draw_window": False}
-    tokens = generate(network, size, beta=beta, steps=288, runs=texts, seed=0, **how).tokens
+    tokens = generate(
+        network,
+        size,
+        beta=beta,
+        window=known.windows[cycle],
+        steps=288,
+        runs=texts,
+        seed=0,
+        position=start,
+        draw_window=False,
+    ).tokens
     looks = range(0, 288, 8)
-    on: dict[str, Any] = {"beta": beta, "cycles": known.overlaps}
     ends = [
-        ends_on(network, tokens[:, at : at + context], position=start + at, **on) for at in looks
+        ends_on(
+            network,
+            tokens[:, at : at + context],
+            beta=beta,
+            position=start + at,
+            cycles=known.overlaps,
+        )
+        for at in looks
     ]
 
     def follow(window: np.ndarray, place: int) -> np.ndarray:

@@ -31,7 +31,9 @@ from spinformer.dmft.network import OUTPUT, Context, Network
 FLASH = 4  # steps between two flashes
 LAG = 16  # of the transfer operator, in flashes, and the flashes of a block of the shuffled null
 _SIDE = 0.05  # edge of a box of overlaps
-_FLASHES, _SEEDS = 30_000, (1, 2)  # of the orbits whose modes are looked for
+# Of the orbits whose modes are looked for.
+_FLASHES = 30_000
+_SEEDS = (1, 2)
 # Strobed m^o_1 of the closed curve extends over less than 0.24, that of chaos there over more.
 _WIDE = 0.24
 _NEAR = 0.02  # how near an orbit must be to a structure, in the largest overlap, to follow it
@@ -181,7 +183,7 @@ def ORBITS(beta: float, *, seed: int, flashes: int = _FLASHES) -> Rows:
     points, _ = chaotic_orbits(beta, count=12, flashes=flashes, seed=seed)
     times = mode_times(points, seed=seed)
     calm = (calm_parts(points) == 0).mean(axis=1)
-    return rows_of(orbit=np.arange(len(points)), **times, calm=calm)
+    return rows_of({"orbit": np.arange(len(points))} | times, calm=calm)
 
 
 @stored("ends", ORBITS.units, small=_SHORT, seconds=0.1, within={"growth": 0.02})
@@ -257,8 +259,9 @@ def GROWTH(beta: float, *, seed: int) -> Rows:
         columns[f"{word} growth"] = there.mean(axis=1).filled(0.0)
     for name, rounds in (("cycle 28", 7), ("closed curve", 4)):  # flashes of a whole round
         tree = cKDTree(structure_points(name))
-        own, other = (tree.query(orbits, p=np.inf)[0] for orbits in (points, mixed))
+        own = tree.query(points, p=np.inf)[0]
+        other = tree.query(mixed, p=np.inf)[0]
         columns[f"near {name}"] = own.min(axis=1)
         columns[f"follows {name}"] = followed(own, rounds=rounds).mean(axis=1)
         columns[f"mixed {name}"] = followed(other, rounds=rounds).mean(axis=1)
-    return rows_of(**columns)
+    return rows_of(columns)
