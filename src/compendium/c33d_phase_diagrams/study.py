@@ -72,10 +72,12 @@ def cells(
     return layers
 
 
-def _grid(name: str, values: np.ndarray, *, betas: np.ndarray, **how: Any) -> dict[str, np.ndarray]:
+def _grid(
+    name: str, values: np.ndarray, *, betas: np.ndarray, random: bool = True
+) -> dict[str, np.ndarray]:
     """`cells` at all pairs of β and γ or ε, row by row of the latter."""
     beta = np.tile(betas, len(values))
-    return cells(name, np.repeat(values, len(betas)), beta=beta, **how)
+    return cells(name, np.repeat(values, len(betas)), beta=beta, random=random)
 
 
 def _letters(layer: np.ndarray) -> list[str]:
@@ -98,19 +100,22 @@ def _plane_rows(name: str, *, first: int, count: int) -> Rows:
         columns[layer][chosen] = _letters(crowd[layer].reshape(chosen.sum(), -1))
     thousandths = np.rint(1000.0 * found["exponent"]).astype(int).reshape(count, -1)
     columns["exponent"] = [" ".join(map(str, line)) for line in thousandths]
-    return rows_of(**columns)
+    return rows_of(columns)
 
 
-GAMMA, EPSILON = (
-    Table(
+def _plane_table(name: str, *, count: int) -> Table:
+    """The table of a plane, so many rows of it a unit."""
+    return Table(
         path=Path(__file__).with_name(f"{name}.csv"),
         units=[{"first": first, "count": count} for first in range(0, len(UPWARDS[name]), count)],
         rows=partial(_plane_rows, name),
         small={"first": 12, "count": 1},
         seconds=1.5,
     )
-    for name, count in (("gamma", 50), ("epsilon", 100))
-)
+
+
+GAMMA = _plane_table("gamma", count=50)
+EPSILON = _plane_table("epsilon", count=100)
 
 
 def read_plane(table: Table) -> dict[str, np.ndarray]:
@@ -141,10 +146,12 @@ def control_cells(name: str) -> tuple[np.ndarray, np.ndarray]:
 )
 def CONTROL(plane: str, chunk: int, *, count: int = _CHUNK) -> Rows:
     """The first `count` cells of one chunk after ten times the transient."""
-    first = chunk * _CHUNK
-    betas, values = (part[first : first + count] for part in control_cells(plane))
-    found = cells(plane, values, beta=betas, transient=200_000, random=False)
-    return rows_of(beta=betas, value=values, regime=found["regime"])
+    chosen = slice(chunk * _CHUNK, chunk * _CHUNK + count)
+    all_betas, all_values = control_cells(plane)
+    betas = all_betas[chosen]
+    values = all_values[chosen]
+    later = cells(plane, values, beta=betas, transient=200_000, random=False)
+    return rows_of(beta=betas, value=values, regime=later["regime"])
 
 
 def agreement(regime: np.ndarray, *, blocks: int = 10) -> dict[Regime, Estimate]:
@@ -153,16 +160,19 @@ def agreement(regime: np.ndarray, *, blocks: int = 10) -> dict[Regime, Estimate]
     (a − p)/(1 − p) with a the share of the four neighbors of a regime's cells that have its label,
     p that of the regime in the plane. Errors by the jackknife over blocks × blocks pieces.
     """
-    rows, columns = (np.arange(n) * blocks // n for n in regime.shape)
+    height, width = regime.shape
+    rows = np.arange(height) * blocks // height
+    columns = np.arange(width) * blocks // width
     piece = (rows[:, None] * blocks + columns).ravel()
     one = np.ones(regime.shape)
-    found = {}
+    scores = {}
     cross = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
     for code in _NAMED:
         own = (regime == code).astype(float)
         if 0.0 < own.mean() < 1.0:
             # Neighbors alike, neighbors, cells of the regime, cells, in each piece.
-            around, all_around = (convolve(x, cross, mode="constant") for x in (own, one))
+            around = convolve(own, cross, mode="constant")
+            all_around = convolve(one, cross, mode="constant")
             layers = (around * own, all_around * own, own, one)
             counts = np.stack([np.bincount(piece, x.ravel(), minlength=blocks**2) for x in layers])
             total = counts.sum(axis=1, keepdims=True)
@@ -170,8 +180,8 @@ def agreement(regime: np.ndarray, *, blocks: int = 10) -> dict[Regime, Estimate]
             alike, neighbors, mine, cells = np.hstack([total - counts, total])
             score = (alike / neighbors - mine / cells) / (1.0 - mine / cells)
             error = np.sqrt((blocks**2 - 1.0) * score[:-1].var())
-            found[code] = Estimate(value=float(score[-1]), error=float(error))
-    return found
+            scores[code] = Estimate(value=float(score[-1]), error=float(error))
+    return scores
 
 
 def mixed(regimes: np.ndarray) -> np.ndarray:
@@ -220,13 +230,19 @@ def LONGER(bits: int, *, seed: int) -> Rows:
     longest = SHORT_STRETCHES.longest * slower
     neutral = SHORT_STRETCHES.neutral / slower
     limits = replace(SHORT_STRETCHES, longest=longest, neutral=neutral)
-    how: dict[str, Any] = {"transient": 5000 * turn, "kept": 1000 * turn, "thresholds": limits}
-    betas = np.linspace(1.4, 2.4, 64)
-    found = classify_regimes(network, start, beta=betas, exponent_steps=1000 * turn, **how)
-    rates = found.exponents.value[found.regime == Regime.CHAOTIC, 0]
-    shares = {one.label: (found.regime == one).mean() for one in _NAMED}
+    reached = classify_regimes(
+        network,
+        start,
+        beta=np.linspace(1.4, 2.4, 64),
+        transient=5000 * turn,
+        kept=1000 * turn,
+        exponent_steps=1000 * turn,
+        thresholds=limits,
+    )
+    rates = reached.exponents.value[reached.regime == Regime.CHAOTIC, 0]
+    shares = {one.label: (reached.regime == one).mean() for one in _NAMED}
     rate = float(np.median(rates)) if len(rates) else 0.0
-    return rows_of(predicted=predicted, onset=seen, **shares, rate=rate)
+    return rows_of({"predicted": predicted, "onset": seen} | shares, rate=rate)
 
 
 def draw_plane(
@@ -241,13 +257,24 @@ def draw_plane(
     half = [0.5 * (values[1] - values[0]) for values in (across, upwards)]
     ends = (across[0] - half[0], across[-1] + half[0], upwards[0] - half[1], upwards[-1] + half[1])
     palette = ListedColormap([REGIME_COLORS[code] for code in Regime])
-    place: dict[str, Any] = {"origin": "lower", "aspect": "auto", "interpolation": "nearest"}
-    place["extent"] = ends
-    for axis in axes:
+    images = []
+    for axis, layer, colors, low, high in (
+        (axes[0], regime, palette, -0.5, 4.5),
+        (axes[1], exponent, DIVERGING, -0.2, 0.2),
+    ):
         axis.grid(False)
-    axes[0].imshow(regime, cmap=palette, vmin=-0.5, vmax=4.5, **place)
-    rates = axes[1].imshow(exponent, cmap=DIVERGING, vmin=-0.2, vmax=0.2, **place)
-    axes[1].figure.colorbar(rates, ax=axes[1], label="leading exponent (nats per step)")
+        image = axis.imshow(
+            layer,
+            cmap=colors,
+            vmin=low,
+            vmax=high,
+            origin="lower",
+            aspect="auto",
+            interpolation="nearest",
+            extent=ends,
+        )
+        images.append(image)
+    axes[1].figure.colorbar(images[1], ax=axes[1], label="leading exponent (nats per step)")
 
 
 def show_plane(

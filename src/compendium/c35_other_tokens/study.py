@@ -6,7 +6,6 @@ ln V / N is below the information ΔS of a site, in nats, the softmax condenses 
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
@@ -78,9 +77,17 @@ def DEVIATIONS(
         _, context = trajectory(network, start, beta=beta, steps=0, transient=1000, threads=1)
         window = letter_window(network, context, beta=beta)
         position = context.position
-        begin: dict[str, Any] = {"beta": beta, "position": position, "steps": _STEPS}
-        path = letter_path(network, window, **begin)
-        texts = generate_letters(network, window, size=drawn, runs=runs, seed=seed, **begin)
+        path = letter_path(network, window, beta=beta, steps=_STEPS, position=position)
+        texts = generate_letters(
+            network,
+            window,
+            size=drawn,
+            beta=beta,
+            steps=_STEPS,
+            position=position,
+            runs=runs,
+            seed=seed,
+        )
         off = letter_overlaps(network, texts[:, -_STEPS:] - path[-_STEPS:])
         square = mean_estimate((off**2).sum(axis=2).mean(axis=1))
         rms = float(np.sqrt(square.value))
@@ -96,12 +103,14 @@ def fit_exponents(
 ) -> np.ndarray:
     """Exponent of the deviation against N of each network, from N = `smallest` on: (seeds,)."""
     mine = (table["letters"] == letters) & (table["words"] == words) & (table["size"] >= smallest)
-    found = []
+    powers = []
     for seed in seeds:
         keep = mine & (table["seed"] == seed)
-        size, deviation, error = (table[name][keep] for name in ("size", "deviation", "error"))
-        found.append(fit_power_law(size, values=deviation, errors=error).slope.value)
-    return np.array(found)
+        law = fit_power_law(
+            table["size"][keep], values=table["deviation"][keep], errors=table["error"][keep]
+        )
+        powers.append(law.slope.value)
+    return np.array(powers)
 
 
 @stored(
@@ -209,13 +218,17 @@ def WORDS(size: int, *, share: float, first: int, lists: int = 20) -> Rows:
     letters = LetterNetwork.from_binary(network)
     log_words = share * np.log(2.0)
     cold = min(BETA, freezing_beta(letters, ATTENTION, log_words=log_words))
-    goal, frozen = (
-        letters.mean_overlaps(ATTENTION, beta=np.array(beta))[OUTPUT] for beta in (BETA, cold)
-    )
-    how: dict[str, Any] = {"log_words": log_words, "attention": ATTENTION, "beta": BETA}
-    draws = [random_words(network, size, seed=first + k, **how) for k in range(lists)]
-    means, spreads = map(np.array, zip(*draws, strict=True))
-    squares = ((means - goal) ** 2).sum(axis=1)
+    goal = letters.mean_overlaps(ATTENTION, beta=np.array(BETA))[OUTPUT]
+    frozen = letters.mean_overlaps(ATTENTION, beta=np.array(cold))[OUTPUT]
+    means = []
+    spreads = []
+    for seed in range(first, first + lists):
+        mean, spread = random_words(
+            network, size, log_words=log_words, attention=ATTENTION, beta=BETA, seed=seed
+        )
+        means.append(mean)
+        spreads.append(spread)
+    squares = ((np.array(means) - goal) ** 2).sum(axis=1)
     gap = float(np.sqrt(squares.mean()))
     bits = np.tanh(BETA * (ATTENTION @ network.semantic[OUTPUT]))
     variance = float(network.features * (network.fractions @ (1.0 - bits**2)))
@@ -223,6 +236,6 @@ def WORDS(size: int, *, share: float, first: int, lists: int = 20) -> Rows:
         gap=gap,
         error=squares.std(ddof=1) / np.sqrt(lists) / (2.0 * max(gap, 1e-300)),
         frozen=np.linalg.norm(frozen - goal),
-        spread=np.sqrt(np.mean(spreads**2)),
+        spread=np.sqrt(np.mean(np.square(spreads))),
         sites=np.sqrt(variance / size),
     )

@@ -112,7 +112,8 @@ class BlockEnsemble:
         bent = bent if self.linear else np.tanh(bent)
         stream = attention + (self.outward * bent).sum(axis=1)
         field = (self.output * stream[:, None]).sum(axis=0)
-        plus, minus = (np.tanh(self.beta * (field + r)) for r in (self.residual, -self.residual))
+        plus = np.tanh(self.beta * (field + self.residual))
+        minus = np.tanh(self.beta * (field - self.residual))
         stay = 0.5 * (plus - minus)
         token = 0.5 * (plus + minus) + stay * newest
 
@@ -156,8 +157,11 @@ class BlockEnsemble:
         growth = np.reshape(logs[_ALIGN // _EVERY :], (_STRETCHES, -1, *logs[0].shape))
         found = mean_estimate(growth.mean(axis=1) / _EVERY)
         order = np.argsort(-found.value, axis=1, kind="stable")
-        value, error = (np.take_along_axis(x, order, axis=1) for x in (found.value, found.error))
-        return Estimate(value=value, error=error, samples=_STRETCHES)
+        return Estimate(
+            value=np.take_along_axis(found.value, order, axis=1),
+            error=np.take_along_axis(found.error, order, axis=1),
+            samples=_STRETCHES,
+        )
 
 
 def block_step(blocks: Blocks, window: np.ndarray, *, position: int, beta: float) -> np.ndarray:
@@ -204,8 +208,9 @@ def make_blocks(network: Network, seed: int, *, condition: str) -> Blocks:
 
 def _drawn(family: int, *places: int, epsilon: float = 0.02) -> dict[int, Network]:
     """Networks of a family of the document's size, at the places `start, stop, step`."""
-    sizes: dict[str, Any] = {"features": 3, "segments": 3, "context": 4, "epsilon": epsilon}
-    drawn = draw_networks(family=family, count=places[1], **sizes)
+    drawn = draw_networks(
+        family=family, features=3, segments=3, context=4, epsilon=epsilon, count=places[1]
+    )
     return dict(islice(drawn.items(), *places))
 
 
@@ -273,6 +278,6 @@ def CENSUS(condition: str, *, family: int, chunk: int, epsilon: float = 0.02) ->
 def LONGER(condition: str) -> Rows:
     """How many chaotic systems of every tenth network are chaotic after ten times the wait."""
     networks = _drawn(0, 0, 10 * _CHUNK, 10)
-    waits = _WAIT, 10 * _WAIT
-    early, late = (_surveyed(networks, condition=condition, wait=wait)[0] == 2 for wait in waits)
+    early = _surveyed(networks, condition=condition, wait=_WAIT)[0] == 2
+    late = _surveyed(networks, condition=condition, wait=10 * _WAIT)[0] == 2
     return rows_of(early=early.sum(), still=(early & late).sum(), late=late.sum())

@@ -33,7 +33,8 @@ from spinformer.language.text import sample_texts
 SEGMENTS = 11
 FEATURES = 12
 CONTEXT = 4
-LENGTH, BYTE = 8, 8  # tokens of a cycle, segments that a byte fills
+LENGTH = 8  # tokens of a cycle
+BYTE = 8  # segments that a byte fills
 # steps: tokens after the window. visible, given: V, as in `Text`. budget: updates with one path of
 # every start. tuned: validation seeds.
 TASKS = {
@@ -42,15 +43,25 @@ TASKS = {
 }
 SIZES = (99, 990, 9900, 99_000)
 SHARES = (0.0, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)  # of the budget, where one looks
-# What each arm changes in `train`.
-ARMS: dict[str, dict[str, Any]] = {
-    "limit": {},
-    "limit, one step": {"cut": True},
-    "limit, shuffled": {"shuffled": True},
-    "straight, 99": {"gradient": "straight", "size": 99},
-    "straight, 9900": {"gradient": "straight", "size": 9900},
-    "score, 99": {"gradient": "score", "size": 99},
-    "score, 9900": {"gradient": "score", "size": 9900},
+
+
+class Arm(NamedTuple):
+    """What an arm of the comparison changes in `train`."""
+
+    gradient: str = "limit"
+    size: int = 0
+    cut: bool = False
+    shuffled: bool = False
+
+
+ARMS = {
+    "limit": Arm(),
+    "limit, one step": Arm(cut=True),
+    "limit, shuffled": Arm(shuffled=True),
+    "straight, 99": Arm(gradient="straight", size=99),
+    "straight, 9900": Arm(gradient="straight", size=9900),
+    "score, 99": Arm(gradient="score", size=99),
+    "score, 9900": Arm(gradient="score", size=9900),
 }
 _COPIES = 8  # paths of every start in an update of `gradients`
 
@@ -70,8 +81,10 @@ class Text(NamedTuple):
 
     def repeated(self, networks: int, paths: int) -> Self:
         """The same text for so many times as many networks and paths, copy by copy."""
-        window, targets = (part.repeat(networks, paths, 1, 1) for part in self[:2])
-        return self._replace(window=window, targets=targets)
+        return self._replace(
+            window=self.window.repeat(networks, paths, 1, 1),
+            targets=self.targets.repeat(networks, paths, 1, 1),
+        )
 
 
 def rollout(
@@ -165,10 +178,10 @@ def surprise(field: Tensor, *, target: Tensor) -> Tensor:
 
 def _field(weights: Tensor, window: Tensor, text: Text) -> Tensor:
     """h = β W^o A of the next token, (S, B, L), from windows (S, B, T, L)."""
-    values, queries, keys = (
-        multiply_replicas(window, weights[:, role].mT) / window.shape[3]
-        for role in (VALUE, QUERY, KEY)
-    )
+    segments = window.shape[3]
+    values = multiply_replicas(window, weights[:, VALUE].mT) / segments
+    queries = multiply_replicas(window, weights[:, QUERY].mT) / segments
+    keys = multiply_replicas(window, weights[:, KEY].mT) / segments
     attention = torch.softmax(text.gamma * (queries[:, :, -1:] * keys).sum(-1), -1)
     mixed = (attention[..., None] * values).sum(2)
     return text.beta * (mixed @ weights[:, OUTPUT])
@@ -216,7 +229,7 @@ def one_bit(strength: float) -> dict[str, tuple[float, float, float]]:
     h₁ = a and h₂ = a x₁; in the limit x₁ is its mean, whatever is drawn.
     """
     up = 1.0 / (1.0 + np.exp(-2.0 * strength))
-    found = {}
+    means = {}
     a = torch.full((64, 1, 1, 1), strength, dtype=torch.float64, requires_grad=True)
     ones = torch.ones_like(a)
     text = Text(ones, ones.expand(-1, -1, 2, -1), beta=1.0, gamma=0.0, given=2)
@@ -227,9 +240,11 @@ def one_bit(strength: float) -> dict[str, tuple[float, float, float]]:
         # The mean over both steps, of which the second alone has a cost.
         value = 2.0 * surrogate(costs, scores, kind=kind).sum()
         slopes = torch.autograd.grad(value, a)[0].flatten()
-        first, other = (float(slopes[(tokens[:, 0, 1, 0] - x).abs().argmin()]) for x in (1, -1))
-        found[kind] = (first, other, float(up * first + (1.0 - up) * other))
-    return found
+        drawn = tokens[:, 0, 1, 0]
+        first = float(slopes[(drawn - 1).abs().argmin()])
+        other = float(slopes[(drawn + 1).abs().argmin()])
+        means[kind] = (first, other, float(up * first + (1.0 - up) * other))
+    return means
 
 
 @stored("quality", grid(seed=range(10), size=(3, 6, 9, 15, *SIZES)), seconds=0.3, rtol=1e-3)
@@ -338,13 +353,14 @@ def train(
     rate: float,
     copies: int = 1,
     gradient: str = "limit",
+    size: int = 0,
+    cut: bool = False,
     shuffled: bool = False,
-    **how: Any,
 ) -> dict[float, Tensor]:
     """θ (S, 4, P, L) of seeds side by side after each of SHARES of the budget.
 
     updates: with one path of every start; with `copies` as many fewer, for the same work. θ is
-    normal at first, of standard deviation ½.
+    normal at first, of standard deviation ½. size, cut: as in `rollout`.
     """
     shape = (4, FEATURES, SEGMENTS)
     drawn = [0.5 * np.random.default_rng([seed, 20]).standard_normal(shape) for seed in seeds]
@@ -355,14 +371,33 @@ def train(
         step = next(draws)
         text = examples(task, seeds=seeds, draw=step, shuffled=shuffled).repeated(1, copies)
         weights = torch.tanh(learned["theta"])
-        costs, scores, _ = rollout(weights, text, kind=gradient, seed=step, **how)
+        costs, scores, _ = rollout(weights, text, kind=gradient, size=size, cut=cut, seed=step)
         return surrogate(costs, scores, kind=gradient, copies=copies)
 
     total = max(updates // copies, 1)
     looks = {share: round(share * total) for share in SHARES}
-    fixed: dict[str, Any] = {"rate": rate, "steps": total, "betas": (0.9, 0.99)}
-    found = train_replicas(learned, losses=batch, keep=looks.values(), **fixed)
-    return {share: found[step]["theta"] for share, step in looks.items()}
+    kept = train_replicas(
+        learned, losses=batch, rate=rate, steps=total, keep=looks.values(), betas=(0.9, 0.99)
+    )
+    return {share: kept[step]["theta"] for share, step in looks.items()}
+
+
+def train_arm(
+    task: str, arm: str, *, seeds: Sequence[int], updates: int, rate: float, copies: int
+) -> dict[float, Tensor]:
+    """`train` with what an arm changes in it."""
+    chosen = ARMS[arm]
+    return train(
+        task,
+        seeds=seeds,
+        updates=updates,
+        rate=rate,
+        copies=copies,
+        gradient=chosen.gradient,
+        size=chosen.size,
+        cut=chosen.cut,
+        shuffled=chosen.shuffled,
+    )
 
 
 def losses(
@@ -391,9 +426,9 @@ def TUNING(task: str, *, arm: str, copies: int, rate: float) -> Rows:
     """Mean loss of the validation seeds at the arm's own N after the whole budget."""
     seeds = range(100, 100 + TASKS[task].tuned)
     updates = TASKS[task].budget
-    trained = train(task, seeds=seeds, updates=updates, copies=copies, rate=rate, **ARMS[arm])
+    trained = train_arm(task, arm, seeds=seeds, updates=updates, copies=copies, rate=rate)
     weights = torch.tanh(trained[1.0])
-    size = ARMS[arm].get("size", 0)
+    size = ARMS[arm].size
     return rows_of(loss=losses(weights, task, seeds=seeds, size=size, part="validation").mean())
 
 
@@ -414,17 +449,24 @@ def LEARNING(task: str, *, arm: str, block: int, updates: int | None = None) -> 
     name = "limit" if arm == "limit, shuffled" else arm
     own = np.flatnonzero((table["task"] == task) & (table["arm"] == name))
     best = own[np.argmin(table["loss"][own])]
-    setting: dict[str, Any] = {"copies": int(table["copies"][best]), "rate": table["rate"][best]}
     seeds = range(10 * block, 10 * block + 10)
     updates = TASKS[task].budget if updates is None else updates
-    trained = train(task, seeds=seeds, updates=updates, **setting, **ARMS[arm])
+    trained = train_arm(
+        task,
+        arm,
+        seeds=seeds,
+        updates=updates,
+        rate=table["rate"][best],
+        copies=int(table["copies"][best]),
+    )
     measured = {"limit": (torch.tanh, 0)} | {f"n{n}": (torch.tanh, n) for n in SIZES}
     measured["signs"] = (torch.sign, 0)
-    loss = partial(losses, task=task, seeds=seeds)
     rows = []
     for share, theta in trained.items():
-        found = {name: loss(made(theta), size=size) for name, (made, size) in measured.items()}
-        rows += rows_of(seed=list(seeds), share=share, **found)
+        columns: dict[str, Any] = {"seed": list(seeds), "share": share}
+        for column_name, (weights_of, size) in measured.items():
+            columns[column_name] = losses(weights_of(theta), task, seeds=seeds, size=size)
+        rows += rows_of(columns)
     return rows
 
 
