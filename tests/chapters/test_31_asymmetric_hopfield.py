@@ -54,7 +54,9 @@ def test_retrieval_reaches_the_curie_weiss_overlap():
 @pytest.mark.claim("C2")
 def test_restricted_conditional_is_scaled_dot_product_attention(seed, gamma):
     rng = np.random.default_rng(seed)
-    left, right = rng.standard_normal((3, 7)), rng.standard_normal((3, 9))  # real-valued
+    # Real-valued features.
+    left = rng.standard_normal((3, 7))
+    right = rng.standard_normal((3, 9))
     query = rng.standard_normal(7)
     tokens = rng.standard_normal((5, 9))
     got = pairs.restricted_conditional(query, allowed=tokens, left=left, right=right, gamma=gamma)
@@ -185,8 +187,13 @@ def test_mutual_couplings_freeze_near_the_simplest_theory_when_cold():
 def test_stored_exponents_extrapolate_to_the_theory():
     table = study.EXPONENTS.read()
     chosen = (table["symmetry"] == 0) & (table["beta"] == 3.0) & (table["size"] >= 250)
-    size, exponent, error = (table[name][chosen] for name in ("size", "exponent", "error"))
-    fit, covariance = np.polyfit(1 / size, exponent, 1, w=1 / error, cov="unscaled")
+    fit, covariance = np.polyfit(
+        1 / table["size"][chosen],
+        table["exponent"][chosen],
+        1,
+        w=1 / table["error"][chosen],
+        cov="unscaled",
+    )
     delta = brentq(
         lambda d: average(lambda z: np.tanh(3 * np.sqrt(d) * z) ** 2) - d, 0.1, 1.0, xtol=1e-10
     )
@@ -198,7 +205,10 @@ def test_stored_exponents_extrapolate_to_the_theory():
 
 
 def test_memory_and_order_are_those_of_the_second_half_of_every_run():
-    one, other, memories, orders = *(np.random.default_rng(5) for _ in range(2)), [], []
+    one = np.random.default_rng(5)
+    other = np.random.default_rng(5)
+    memories = []
+    orders = []
     for _ in range(2):
         couplings = gaussian_couplings(30, symmetry=1.0, seed=one)
         first = one.choice([-1.0, 1.0], (1, 30))
@@ -209,9 +219,11 @@ def test_memory_and_order_are_those_of_the_second_half_of_every_run():
             couplings, beta=1.0, states=np.ones((1, 30)), steps=200, seed=other
         )
         orders.append(abs(np.mean([path[t] * 1.0 for t in range(100, 201)])))
-    memory = {"symmetry": 1.0, "beta": 2.0, "lags": np.array([3]), "steps": 9}
+    memory = study.spin_memory(
+        30, symmetry=1.0, beta=2.0, lags=np.array([3]), steps=9, replicas=2, seed=5
+    )
     for found, expected in (
-        (study.spin_memory(30, replicas=2, seed=5, **memory), memories),
+        (memory, memories),
         (study.mean_order(30, mean=1.0, beta=1.0, replicas=2, seed=5), orders),
     ):
         assert found.value == pytest.approx(np.mean(expected), abs=1e-12)

@@ -15,16 +15,14 @@ def test_both_laws_hold_with_the_computed_coefficients_beyond_the_onset():
     # The coefficient of 1/N against exact sums over all texts, extrapolated to infinite N.
     mild = Network.document().with_parameters(gamma=1.0, context=2)
     window = np.array([[1 / 3, -1 / 3, 1 / 3], [-1 / 3, 1 / 3, 1 / 3]])
-    run = {"window": window, "steps": 3, "position": 1}
     scaled = []
     sizes = np.array([9, 12, 15])
-    path = finite_size.mean_path(mild, 0.8, **run)
+    path = finite_size.mean_path(mild, 0.8, window=window, steps=3, position=1)
     maps = finite_size.linear_maps(mild, 0.8, path=path, position=1)
     shift = study.mean_shift(mild, 0.8, path=path, maps=maps, position=1)
     for size in sizes:
-        mean = propagate(mild, size, beta=0.8, draw_window=True, **run) @ finite_size.token_states(
-            mild, size
-        )
+        law = propagate(mild, size, beta=0.8, window=window, steps=3, position=1, draw_window=True)
+        mean = law @ finite_size.token_states(mild, size)
         scaled.append(size * (mean - path).ravel())
     far = np.polyfit(1.0 / sizes, scaled, 2)[-1].reshape(5, 3)
     assert np.abs(shift[2:]).max() > 0.07
@@ -58,13 +56,15 @@ def test_martingale_subtraction_has_mean_zero_and_finds_the_exact_bias():
     network = Network.document().with_parameters(gamma=6.0, context=2)
     size = 9
     window = np.array([[1.0, -1.0, 1.0], [-1.0, 1.0, 1.0]])
-    run = {"beta": 1.27, "window": window, "steps": 4, "position": 1}
-    limit = study.follow_limit(network, **run)
-    runs = finite_size.generate(network, size, runs=40_000, seed=3, **run)
+    limit = study.follow_limit(network, 1.27, window=window, steps=4, position=1)
+    runs = finite_size.generate(
+        network, size, beta=1.27, window=window, steps=4, position=1, runs=40_000, seed=3
+    )
     linear = study.linear_fluctuations(runs, maps=limit.maps)[:, 2:]
     z = linear.mean(axis=0) / (linear.std(axis=0) / 200 + 1e-12)
     assert np.abs(z).max() < 4.5
-    means = propagate(network, size, **run) @ finite_size.token_states(network, size)
+    law = propagate(network, size, beta=1.27, window=window, steps=4, position=1)
+    means = law @ finite_size.token_states(network, size)
     truth = finite_size.semantic_overlaps(network, means) - finite_size.semantic_overlaps(
         network, limit.path[2:]
     )

@@ -91,9 +91,16 @@ def test_attractors_coexist_at_19_of_20_seeds():
     network = Network.document()
     met = 0
     rare = 0
-    how = {"beta": 1.27, "kept": 2000, "exponents": 1, "exponent_steps": 2000, "bins": 1}
     for seed in range(20):
-        found = find_attractors(network, random_contexts(network, seed, count=256), **how)
+        found = find_attractors(
+            network,
+            random_contexts(network, seed, count=256),
+            beta=1.27,
+            kept=2000,
+            exponents=1,
+            exponent_steps=2000,
+            bins=1,
+        )
         rates = {
             period: np.median(found.exponents.value[found.period == period, 0])
             for period in (28, 56)
@@ -142,7 +149,7 @@ def test_contexts_close_to_zero_end_on_the_closed_curve_and_others_in_chaos():
 
 def test_the_threshold_of_the_ranges_stands_once():
     """C9: the row compares with what the table subtracts, not with a number of its own."""
-    (row,) = (claim for claim in read_claims(ROOT) if claim.id == "C9")
+    [row] = [claim for claim in read_claims(ROOT) if claim.id == "C9"]
     assert row.figures["asked"] == "least_share"
     for share in ("below", "cycle", "quasi", "window", "chaos"):
         assert f"{share} > asked" in row.criterion

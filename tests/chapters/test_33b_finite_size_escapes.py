@@ -112,7 +112,9 @@ def test_the_law_of_escapes_is_the_maximum_of_the_censored_likelihood():
             assert law.value == pytest.approx(best.x, abs=1e-4)
             free = ended @ np.log(total / ended) + ended.sum()
             assert law.deviance == pytest.approx(2 * (best.fun - free), abs=1e-6)
-    values, errors, deviances = map(np.array, zip(*laws, strict=True))
+    values = np.array([law.value for law in laws])
+    errors = np.array([law.error for law in laws])
+    deviances = np.array([law.deviance for law in laws])
     assert values[:, 1].mean() == pytest.approx(0.9, abs=0.02)
     assert values.std(axis=0) == pytest.approx(errors.mean(axis=0), rel=0.15)
     assert kstest(deviances, "chi2", args=(2,)).pvalue > 0.01
@@ -147,8 +149,9 @@ def slopes(table, cycle, seed):
     ln of a lifetime from k escapes has the variance 1/k.
     """
     rows = (table["beta"] == 3.0) & (table["cycle"] == cycle) & (table["seed"] == seed)
-    size, ended, total = (table[name][rows].astype(float) for name in ("size", "escaped", "total"))
-    logs = np.log(total / ended)
+    size = table["size"][rows].astype(float)
+    ended = table["escaped"][rows].astype(float)
+    logs = np.log(table["total"][rows] / ended)
     weight = np.sqrt(ended)
     found = []
     for x, y in ((size, logs), (size, logs - 0.5 * np.log(size)), (np.log(size), logs)):
@@ -163,7 +166,8 @@ def test_times_to_escape_grow_exponentially_at_the_rate_of_the_least_action():
     actions = study.ACTIONS.read()["action"]
     for seed in (0, 1):
         four = [slopes(table, cycle, seed) for cycle in range(4)]
-        exponential, power = (sum(one[k][1] for one in four) for k in (0, 2))
+        exponential = sum(one[0][1] for one in four)
+        power = sum(one[2][1] for one in four)
         assert power - exponential > 50
         assert exponential < 35  # of about 15 expected: four lines through 24 points
         ratio = np.array([[one[k][0] for k in (0, 1)] for one in four]) / actions[:, None]

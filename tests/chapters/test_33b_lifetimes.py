@@ -34,8 +34,9 @@ def test_an_escape_is_quiet_from_some_stretch_on(loud, first, escaped, returned)
 
 def test_times_of_escape_are_exponential_and_another_seed_agrees():
     network = Network.document()
-    how = {"rate": 0.05, "horizon": 200_000, "stretch": 1000}
-    found = escapes.escape_times(1.27375, copies=128, seed=7, **how)
+    found = escapes.escape_times(
+        1.27375, rate=0.05, horizon=200_000, stretch=1000, copies=128, seed=7
+    )
     assert found.escaped.mean() > 0.97
     assert not found.returned.any()
     life = found.lifetime()
@@ -61,8 +62,8 @@ def test_escapes_are_counted_after_the_transient():
     network = Network.document()
     start = perturbed_replicas(document_context(network, steps=100_000, decimals=8), count=2)
     _, start = trajectory(network, start, beta=1.28, steps=0, transient=7)
-    given = {"beta": 1.28, "steps": 300, "batches": 3, "count": 1}
-    rates = lyapunov_spectrum(network, start, **given).growth[..., 0]
+    spectrum = lyapunov_spectrum(network, start, beta=1.28, steps=300, batches=3, count=1)
+    rates = spectrum.growth[..., 0]
     found = escapes.escape_times(1.28, rate=0.05, horizon=300, copies=2, stretch=100, transient=7)
     np.testing.assert_array_equal(found.growth, rates.T)
 
@@ -213,7 +214,8 @@ def test_a_surrogate_keeps_spectra_and_cross_spectra_and_nothing_else(length):
     series = rng.standard_normal((length, 2)).cumsum(axis=0) ** 2
     twin = switching.phase_surrogate(series, seed=5)
     np.testing.assert_allclose(twin.mean(axis=0), series.mean(axis=0))
-    one, two = (np.fft.fft(x - x.mean(axis=0), axis=0) for x in (series, twin))
+    one = np.fft.fft(series - series.mean(axis=0), axis=0)
+    two = np.fft.fft(twin - twin.mean(axis=0), axis=0)
     crossed = [np.einsum("fi,fj->fij", waves, waves.conj()) for waves in (one, two)]
     np.testing.assert_allclose(crossed[1], crossed[0], atol=1e-4)
     skew = [((x - x.mean(axis=0)) ** 3).mean(axis=0) / x.std(axis=0) ** 3 for x in (series, twin)]

@@ -54,7 +54,8 @@ def test_a_cycle_against_a_plain_root_finder(beta):
 
 
 def test_the_least_period_is_found_and_failures_are_refused():
-    twice, once = (find_cycle(NETWORK, ZERO, beta=1.2, period=period) for period in (24, 4))
+    twice = find_cycle(NETWORK, ZERO, beta=1.2, period=24)
+    once = find_cycle(NETWORK, ZERO, beta=1.2, period=4)
     assert twice.period == once.period == 4
     np.testing.assert_allclose(np.abs(twice.multipliers), np.abs(once.multipliers), atol=1e-9)
     free = NETWORK.with_parameters(epsilon=0.0)
@@ -104,8 +105,9 @@ def test_a_branch_of_cycles_passes_both_folds_of_its_window():
         end, matrix = plainly(context, 16, beta)
         np.testing.assert_allclose(end.attention, context.attention, atol=1e-9)
         assert (np.abs(np.linalg.eigvals(matrix)).max() < 1.0) == stable[i]
-    low, high = (study.TONGUES.read()[end][0] for end in ("low", "high"))
-    np.testing.assert_allclose([branch.beta.min(), branch.beta.max()], [low, high], atol=3e-6)
+    window = study.TONGUES.read()
+    assert branch.beta.min() == pytest.approx(window["low"][0], abs=3e-6)
+    assert branch.beta.max() == pytest.approx(window["high"][0], abs=3e-6)
 
 
 def test_what_is_called_found_solves_the_equations(torus):
@@ -134,15 +136,17 @@ def test_a_neutral_saddle_is_no_birth_of_a_closed_curve():
     there = NETWORK.with_parameters(epsilon=0.206)
     first = find_cycle(there, ZERO, beta=0.8, period=4)
     branch = continue_cycle(there, first, step=0.005, within=(0.8, 1.45))
-    born, neutral = (
+    condition = _condition(branch.multipliers, Bifurcation.NEIMARK_SACKER)
+    places = np.flatnonzero(np.diff(np.sign(condition)))
+    assert len(places) == 2
+    cycles = [
         find_cycle(there, branch.value.select(at), beta=float(branch.beta[at]), period=4)
-        for at in np.flatnonzero(
-            np.diff(np.sign(_condition(branch.multipliers, Bifurcation.NEIMARK_SACKER)))
-        )
-    )
-    assert (
-        abs(find_bifurcation(there, born, kind=Bifurcation.NEIMARK_SACKER).beta - born.beta) < 0.05
-    )
+        for at in places
+    ]
+    born = cycles[0]
+    neutral = cycles[1]
+    birth = find_bifurcation(there, born, kind=Bifurcation.NEIMARK_SACKER)
+    assert abs(birth.beta - born.beta) < 0.05
     assert np.isreal(neutral.multipliers[:2]).all()
     with pytest.raises(NotConverged, match="neutral saddle"):
         find_bifurcation(there, neutral, kind=Bifurcation.NEIMARK_SACKER)
@@ -172,11 +176,13 @@ def test_long_runs_lock_inside_of_the_windows_and_nowhere_near():
         assert not np.isclose(staircase["rotation"][below], p / q, atol=1e-9).any()
 
 
-def branch(beta, *, period, step, **how):
+def branch(beta, *, period, step, max_steps):
     """Downwards in β, then upwards, from where runs end."""
     start = settled_cycle(beta, period=period)
-    how = {"within": (1.245, 1.285), **how}
-    return [continue_cycle(NETWORK, start, step=sign * step, **how) for sign in (-1, 1)]
+    return [
+        continue_cycle(NETWORK, start, step=way, within=(1.245, 1.285), max_steps=max_steps)
+        for way in (-step, step)
+    ]
 
 
 def flips_of(branch):
@@ -257,10 +263,10 @@ def test_the_closed_curve_outlives_the_jump_of_the_protocol():
 def parting(context, beta, *, steps):
     """Growth per step of the logarithm of a distance of 1e-9."""
     twin = Context(context.attention + 1e-9, context.position)
-    one, two = (
-        trajectory(NETWORK, start, beta=beta, steps=0, transient=steps)[1].attention
-        for start in (context, twin)
-    )
+    _, first = trajectory(NETWORK, context, beta=beta, steps=0, transient=steps)
+    _, second = trajectory(NETWORK, twin, beta=beta, steps=0, transient=steps)
+    one = first.attention
+    two = second.attention
     return np.log(np.linalg.norm(two - one, axis=(-2, -1)) / (1e-9 * np.sqrt(12))) / steps
 
 

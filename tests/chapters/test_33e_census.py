@@ -25,7 +25,7 @@ from spinformer.dmft.network import Context, Network
 def test_no_network_of_the_tables_is_counted_twice():
     seen = set()
     for table in (DOCUMENT_SIZE, OTHER_SIZES):
-        for row in rows_of(**table.read()):
+        for row in rows_of(table.read()):
             if row["epsilon"] == 0.02:
                 key = row["features"], row["segments"], row["context"], row["code"]
                 assert key not in seen
@@ -39,7 +39,7 @@ def test_no_network_of_the_tables_is_counted_twice():
 @pytest.mark.nightly
 @pytest.mark.claim("C16")
 def test_the_share_of_networks_with_all_three_regimes():
-    wide = [row for row in rows_of(**DOCUMENT_SIZE.read()) if row["epsilon"] == 0.02]
+    wide = [row for row in rows_of(DOCUMENT_SIZE.read()) if row["epsilon"] == 0.02]
     for family in (0, 1):
         rows = [row for row in wide if row["family"] == family]
         both = sum(row["seen_chaos"] > 0 and row["seen_quasi"] > 0 for row in rows)
@@ -59,10 +59,11 @@ def test_the_share_of_networks_with_all_three_regimes():
 def test_what_the_chapter_quotes_of_other_sizes_and_longer_waits():
     table = OTHER_SIZES.read()
     ours = select(DOCUMENT_SIZE.read(), family=0, epsilon=0.02)
-    features, seen = (np.append(table[key], ours[key][:9]) for key in ("features", "seen_chaos"))
-    chaos = seen > 0
+    features = np.append(table["features"], ours["features"][:9])
+    chaos = np.append(table["seen_chaos"], ours["seen_chaos"][:9]) > 0
     assert (chaos.sum(), len(chaos)) == (106, 324)
-    few, many = (chaos[features == number].mean() for number in (2, 6))
+    few = chaos[features == 2].mean()
+    many = chaos[features == 6].mean()
     assert many == pytest.approx(2 * few, rel=0.1)
     late = LONGER.read()
     assert len(late["seed"]) == 50
@@ -252,8 +253,15 @@ def test_counts_and_forms_against_enumeration(sizes):
 def test_a_gauge_changes_neither_code_nor_motion(sizes):
     features, segments, bits = sizes
     for seed in range(6):
-        own = {"bits": bits, "epsilon": 0.1 if bits else 0.0, "context": 2, "gamma": 3.0}
-        network = Network.segmented(seed, features=features, segments=segments, **own)
+        network = Network.segmented(
+            seed,
+            features=features,
+            segments=segments,
+            bits=bits,
+            epsilon=0.1 if bits else 0.0,
+            context=2,
+            gamma=3.0,
+        )
         other = random_gauge(network, seed + 1)
         assert canonical_code(other) == canonical_code(network)
         if features < 4 and seed == 0:

@@ -90,8 +90,10 @@ def traced(motion, number, steps):
     """A window with its position, the direction of a message, and the memory of it."""
     window, position = attractor_window(NETWORK, motion, number=number)
     direction = messages.message_direction(NETWORK, number)
-    how = {"beta": MOTIONS[motion].beta, "position": position, "steps": steps}
-    memory, _ = messages.trace_message(NETWORK, window, direction, **how)
+    beta = MOTIONS[motion].beta
+    memory, _ = messages.trace_message(
+        NETWORK, window, direction, beta=beta, position=position, steps=steps
+    )
     return window, position, direction, memory
 
 
@@ -137,10 +139,9 @@ def test_memory_times_by_bits_and_loops():
     for motion in MOTIONS:
         count = 0
         for rows in tables:
-            few, many = (
-                rows["measured"][(rows["motion"] == motion) & (rows["size"] == n)]
-                for n in study.SIZES[4::4]
-            )
+            here = rows["motion"] == motion
+            few = rows["measured"][here & (rows["size"] == study.SIZES[4])]
+            many = rows["measured"][here & (rows["size"] == study.SIZES[8])]
             count += int(((few > 0) & ((many < 0) | (many > 10.0 * few))).sum())
         assert (count >= 15) == (motion == "quasi-periodic"), (motion, count)
 
@@ -191,11 +192,20 @@ def test_messages_of_equal_strength_are_equally_legible_when_written():
         assert bits[:4] == pytest.approx(0.3689, abs=1e-3)
         assert bits[4] < bits[3]
         assert (np.round(window, 8) == window).all()
-    given = {"beta": 1.28, "window": window, "position": position, "direction": direction}
     # Texts of either sign have noise of their own: those of no message differ by chance.
     for strength, wanted in ((study.STRENGTH, 0.3689), (0.0, 0.0)):
-        how = {"strength": strength, "delays": np.array([2]), "runs": 3000, "seed": 0}
-        [bits] = messages.measured_information(NETWORK, size=9999, **given, **how)
+        [bits] = messages.measured_information(
+            NETWORK,
+            window,
+            direction,
+            size=9999,
+            beta=1.28,
+            position=position,
+            strength=strength,
+            delays=np.array([2]),
+            runs=3000,
+            seed=0,
+        )
         assert abs(bits - wanted) < 0.15
     assert bits != pytest.approx(-1.0 / (3000 * np.log(2.0)))
 

@@ -150,7 +150,9 @@ def test_one_softmax_over_all_tokens_is_that_of_the_sites(size):
     network = document(3)
     attention = np.array([0.4, -0.3, 0.8])
     beta = 1.2
-    chances, overlaps, _ = zip(*every_token(network, size, attention, beta), strict=True)
+    every = list(every_token(network, size, attention, beta))
+    chances = [chance for chance, _, _ in every]
+    overlaps = [overlap for _, overlap, _ in every]
     tokens, law = tokens_of.enumerate_next(network, size, beta=beta, attention=attention)
     assert law == pytest.approx(np.array(chances), abs=1e-12)
     assert network.overlaps(tokens) == pytest.approx(np.array(overlaps), abs=1e-12)
@@ -167,8 +169,9 @@ def test_draws_have_the_exact_law():
     beta = 2.0
     # A window whose letters are certain, so that its draws are known.
     window = np.eye(3)[np.random.default_rng(1).integers(3, size=(4, 3))]
-    how = {"size": size, "beta": beta, "steps": 1, "position": 1}
-    tokens = tokens_of.generate_letters(network, window, runs=20_000, seed=2, **how)
+    tokens = tokens_of.generate_letters(
+        network, window, size=size, beta=beta, steps=1, position=1, runs=20_000, seed=2
+    )
     assert (tokens[:, :4] == window).all()
     attention = tokens_of.attention_of_letters(network, window, position=1)
     law = [chance for chance, _, _ in every_token(network, size, attention, beta)]
@@ -185,12 +188,14 @@ def test_large_networks_follow_the_mean_field_from_any_position():
     _, context = trajectory(network, start, beta=beta, steps=9, transient=50)
     window = tokens_of.letter_window(network, context, beta=beta)
     ahead, _ = trajectory(network, context, beta=beta, steps=5)
-    how = {"beta": beta, "steps": 5, "position": context.position}
-    path = tokens_of.letter_path(network, window, **how)
+    position = context.position
+    path = tokens_of.letter_path(network, window, beta=beta, steps=5, position=position)
     # The context's newest attention vector makes the newest token of the window.
     assert letter_overlaps(network, path[3:])[:5] == pytest.approx(ahead, abs=1e-9)
     size = 4 * 10**8
-    tokens = tokens_of.generate_letters(network, window, size=size, runs=400, seed=0, **how)
+    tokens = tokens_of.generate_letters(
+        network, window, size=size, beta=beta, steps=5, position=position, runs=400, seed=0
+    )
     off = np.square(letter_overlaps(network, tokens - path)).sum(axis=2)
     predicted = tokens_of.predicted_deviation(network, beta, path=path, position=context.position)
     ratio = np.sqrt(size * off.mean(axis=0)) / predicted
@@ -206,8 +211,9 @@ def test_a_vocabulary_is_one_site():
     weight = softmax([beta * attention @ words.semantic[0, :, 0, v] for v in range(5)])
     found = words.mean_overlaps(attention, beta=np.array(beta))
     assert found == pytest.approx(words.semantic[:, :, 0] @ weight)
-    how = {"size": 1, "beta": beta, "steps": 3, "position": 3, "runs": 20, "seed": 0}
-    drawn = tokens_of.generate_letters(words, np.full((4, 1, 5), 0.2), **how)
+    drawn = tokens_of.generate_letters(
+        words, np.full((4, 1, 5), 0.2), size=1, beta=beta, steps=3, position=3, runs=20, seed=0
+    )
     assert set(np.unique(drawn)) == {0.0, 1.0}
     # Scaled down where an overlap exceeds one, and not else.
     binary = document(2)
@@ -243,9 +249,17 @@ def test_lists_of_words_drawn_one_by_one():
         weight = softmax(beta * size * overlaps @ attention)
         mean = weight @ overlaps
         wanted.append([*mean, weight @ ((overlaps - mean) ** 2).sum(axis=1)])
-    how = {"log_words": np.log(words) / size, "attention": attention, "beta": beta}
-    draws = (study.random_words(network, size, **how, seed=k) for k in range(1500))
-    found = [[*mean, spread**2] for mean, spread in draws]
+    found = []
+    for seed in range(1500):
+        mean, spread = study.random_words(
+            network,
+            size,
+            log_words=np.log(words) / size,
+            attention=attention,
+            beta=beta,
+            seed=seed,
+        )
+        found.append([*mean, spread**2])
     error = np.std(wanted, axis=0) * math.sqrt(2 / 1500)
     assert (np.abs(np.mean(found, axis=0) - np.mean(wanted, axis=0)) < 4 * error).all()
 
@@ -284,8 +298,16 @@ def test_the_deviation_of_words_does_not_fall():
         weight = softmax(5.0 * PUSH @ value[OUTPUT])
         off = value[OUTPUT] - (value[OUTPUT] @ weight)[:, None]
         found.append(np.sqrt((weight * off**2).sum()))
-        how = {"size": 1, "beta": 0.0, "steps": 0, "runs": 2000, "position": 3}
-        drawn = tokens_of.generate_letters(words, np.tile(weight, (4, 1, 1)), seed=0, **how)
+        drawn = tokens_of.generate_letters(
+            words,
+            np.tile(weight, (4, 1, 1)),
+            size=1,
+            beta=0.0,
+            steps=0,
+            runs=2000,
+            position=3,
+            seed=0,
+        )
         spread = np.sqrt(letter_overlaps(words, drawn).var(axis=0).sum(axis=-1))
         assert spread == pytest.approx(np.full(4, found[-1]), rel=0.06)
     fit = fit_power_law([300, 30_000, 3_000_000], values=found, errors=0.01 * np.array(found))

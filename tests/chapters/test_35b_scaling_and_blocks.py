@@ -33,7 +33,9 @@ def _exact(blocks, *, size, beta):
     hidden = 2 * size // 3
     weights = network.weights(size)
     own = np.repeat(WINDOW, network.counts(size), axis=1)
-    into, out = (np.repeat(part, hidden // part.shape[1], axis=1) for part in blocks.hidden)
+    copies = hidden // blocks.hidden.shape[2]
+    into = np.repeat(blocks.hidden[0], copies, axis=1)
+    out = np.repeat(blocks.hidden[1], copies, axis=1)
     code = spin_states(network.bits)
     spins = spin_states(hidden)
 
@@ -67,7 +69,8 @@ def test_the_mean_field_is_the_limit_of_exact_sums_over_all_texts():
     window = block_step(blocks, WINDOW, position=3, beta=beta)
     limit = block_step(blocks, window, position=4, beta=beta)[0]
     # Hidden spins in proportion to the bits: the error is a / N, so 3 u_9 - 2 u_6 has lost it.
-    small, large = (_exact(blocks, size=size, beta=beta) for size in (6, 9))
+    small = _exact(blocks, size=6, beta=beta)
+    large = _exact(blocks, size=9, beta=beta)
     error = np.abs(large - limit).max()
     rest = np.abs(3.0 * large - 2.0 * small - limit).max()
     assert 0.002 < error < 0.2
@@ -162,10 +165,9 @@ def test_chaos_of_the_census_by_twins_that_part():
         stored = table["chaos"][rows].mean()
         assert _parting(networks, condition).mean() == pytest.approx(stored, abs=0.06), condition
     # What the chapter quotes of this table and of the longer waits.
-    chaos, quasi = (
-        [table[name][first & (table["condition"] == at)].mean() for at in study.CONDITIONS]
-        for name in ("chaos", "quasi")
-    )
+    conditions = [first & (table["condition"] == at) for at in study.CONDITIONS]
+    chaos = [table["chaos"][here].mean() for here in conditions]
+    quasi = [table["quasi"][here].mean() for here in conditions]
     assert chaos[0] / chaos[2] == pytest.approx(6, abs=0.5)
     assert [round(one / quasi[0]) for one in quasi[1:3]] == [3, 4]
     longer = study.LONGER.read()
@@ -174,7 +176,8 @@ def test_chaos_of_the_census_by_twins_that_part():
 
 def test_the_first_mode_is_the_closed_form_and_starts_to_grow_there():
     for network in (Network.segmented(0), Network.segmented(6), Network.document()):
-        network, wanted = network.with_parameters(epsilon=0.0), onset(network)
+        wanted = onset(network)
+        network = network.with_parameters(epsilon=0.0)
         found = study.first_mode(Blocks(network=network))
         assert found == pytest.approx((wanted.critical_beta, wanted.critical_rotation), rel=1e-6)
     blocks = make_blocks(network, 3, condition="both 1/2, 1")
@@ -203,8 +206,12 @@ def test_explicit_networks_follow_the_theory_at_their_load():
     draws = 24
     steps = 8
     path = loaded_path(SOFT, WINDOW, beta=1.4, load=0.4, steps=steps)
-    how = {"size": size, "load": 0.4, "beta": 1.4, "steps": steps, "window": WINDOW}
-    runs = [loaded.simulate_loaded(SOFT, seed=seed, **how) for seed in range(draws)]
+    runs = [
+        loaded.simulate_loaded(
+            SOFT, size=size, load=0.4, beta=1.4, steps=steps, seed=seed, window=WINDOW
+        )
+        for seed in range(draws)
+    ]
     for name in ("means", "correlation", "noise"):
         got = np.array([getattr(run, name) for run in runs])
         error = got.std(axis=0, ddof=1) / np.sqrt(draws) + 4.0 / size
@@ -241,8 +248,10 @@ def test_pair_averages_are_sums_over_the_plane():
     x, y = np.meshgrid(grid, grid, indexing="ij")
     for beta, tolerance in ((1.3, 1e-4), (8.0, 1e-3)):
         along = beta * both / np.sqrt(0.7)
-        how = {"width": beta * 0.7**0.5, "across": np.sqrt(beta**2 * there - along**2)}
-        found = loaded._pair_average(beta * first, beta * second, along=along, **how)
+        across = np.sqrt(beta**2 * there - along**2)
+        found = loaded._pair_average(
+            beta * first, beta * second, width=beta * 0.7**0.5, along=along, across=across
+        )
         for n in range(2):
             law = multivariate_normal(cov=[[0.7, both[n]], [both[n], there[n]]])
             weight = law.pdf(np.stack([x, y], axis=-1))
@@ -290,9 +299,12 @@ def test_the_largest_load_is_where_the_gain_meets_the_onset():
     critical = onset(Network.document().with_parameters(epsilon=0.0)).critical_beta
     assert limits["onset"][0] == pytest.approx(critical, rel=1e-4)
     edge = loaded.largest_load(limits)
+
     # On a grid of temperatures no gain at a larger load, and one at a smaller, is enough.
-    above, below = (
-        max(resting_state(beta, load=load, context=4).gain for beta in np.linspace(2.0, 8.0, 7))
-        for load in (edge + 0.03, edge - 0.05)
-    )
+    def largest_gain(load):
+        betas = np.linspace(2.0, 8.0, 7)
+        return max(resting_state(beta, load=load, context=4).gain for beta in betas)
+
+    above = largest_gain(edge + 0.03)
+    below = largest_gain(edge - 0.05)
     assert above < critical < below
