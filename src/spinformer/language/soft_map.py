@@ -36,6 +36,8 @@ from spinformer.core.statistics import Estimate, mean_estimate
 
 # Bytes that the logits of the windows read at once, their probabilities and one copy may take.
 _MEMORY = 1e9
+# Entries of a window up to which its derivative is written out.
+_DENSE = 16
 # Stretches of an orbit, from which the errors of exponents are taken.
 _STRETCHES = 10
 
@@ -618,7 +620,7 @@ class SoftTokenMap:
         beta : float, optional
             Inverse temperature; None is that of the map.
         count : int, default 1
-            Number of multipliers, at most T·D − 2.
+            Number of multipliers, at most T·D.
         tolerance : float, default 1e-3
             Relative accuracy of the iteration.
 
@@ -637,7 +639,7 @@ class SoftTokenMap:
         if tuple(token.shape) != (self.width,):
             raise ValueError(f"token must have shape {(self.width,)}, got {tuple(token.shape)}")
         size = self.window * self.width
-        count = check_integer("count", count, low=1, high=size - 2)
+        count = check_integer("count", count, low=1, high=size)
         (flat_beta,) = self._betas(beta).reshape(-1).unsqueeze(0)
         leaf = token.detach().expand(1, self.window, -1).clone().requires_grad_()
         following = self._mean(leaf, flat_beta)
@@ -648,10 +650,14 @@ class SoftTokenMap:
             pulled = _pull_back(leaf, following, covector.reshape(leaf.shape))
             return pulled.detach().cpu().numpy().ravel()
 
+        # One more than asked for, so that a complex pair is not cut.
+        asked = count + 1
+        if size <= max(_DENSE, asked + 2):
+            # Too few entries for an Arnoldi iteration.
+            matrix = np.array([product(row) for row in np.eye(size, dtype=kind)])
+            return _leading(np.linalg.eigvals(matrix), count)
         operator = LinearOperator((size, size), matvec=product, dtype=kind)
         begin = np.random.default_rng(0).normal(size=size).astype(kind)
-        # One more than asked for, so that a complex pair is not cut.
-        asked = min(count + 1, size - 2)
         try:
             found = eigs(
                 operator,
@@ -663,7 +669,7 @@ class SoftTokenMap:
             )
         except ArpackNoConvergence as error:
             raise NotConverged(f"the multipliers were not found: {error}") from None
-        return np.asarray(found[np.argsort(-abs(found), kind="stable")][:count])
+        return _leading(found, count)
 
     def critical_beta(
         self, *, within: tuple[float, float] = (0.05, 4.0), tolerance: float = 1e-3
@@ -1336,6 +1342,11 @@ def _pull_back(leaf: Tensor, following: Tensor, covector: Tensor) -> Tensor:
     (back,) = torch.autograd.grad(following, leaf, covector[:, -1], retain_graph=True)
     back[:, 1:] += covector[:, :-1]
     return back
+
+
+def _leading(values: np.ndarray, count: int) -> np.ndarray:
+    """The `count` values of the largest modulus, largest first."""
+    return np.asarray(values[np.argsort(-abs(values), kind="stable")][:count], dtype=complex)
 
 
 def _orthonormal(vectors: Tensor) -> tuple[Tensor, Tensor]:
