@@ -270,7 +270,7 @@ def main() -> None:
     def spectrum(count: int | None, every: int | None) -> Callable[[], int]:
         def run() -> int:
             lyapunov_spectrum(network, start, beta=betas, steps=1000, count=count, align=0,
-                              every=every, batches=1, threads=1)  # fmt: skip
+                              qr_interval=every, batches=1, threads=1)  # fmt: skip
             return 1000 * LANES
 
         return run

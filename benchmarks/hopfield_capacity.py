@@ -24,7 +24,7 @@ from bookmaker.measured import write_results
 from compendium.c11_discrete_memories.study import end_overlaps
 from spinformer.core.states import hebbian_couplings
 from spinformer.core.statistics import mean_estimate
-from spinformer.hopfield.discrete import descend, retrieve
+from spinformer.hopfield.discrete import asynchronous_dynamics, retrieve
 
 
 def plain_fields(weights: np.ndarray, queries: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -105,7 +105,7 @@ def main() -> None:
 
     methods: dict[str, Callable[[], np.ndarray]] = {
         "spinformer kernel": lambda: (
-            descend(single, queries=queries, max_steps=1000, seed=1).states
+            asynchronous_dynamics(single, queries=queries, max_steps=1000, seed=1).states
         ),
         "with couplings and checks": lambda: (
             retrieve(patterns, queries=queries, max_steps=1000, seed=1).states

@@ -69,7 +69,7 @@ def main() -> None:
         }
         report(f"exact sum, N = {size}", calls)
     j, h = sherrington_kirkpatrick(64, seed=0, field_std=0.5)
-    short = {"sweeps": 64, "burn": 0, "chains": 1, "blocks": 4}
+    short = {"sweeps": 64, "burn_in": 0, "chains": 1, "blocks": 4}
     report(
         "64 Ising sweeps, N = 64", {"ours": lambda: sample_ising(j, fields=h, beta=0.7, **short)}
     )

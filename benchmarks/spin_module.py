@@ -49,7 +49,7 @@ def contestants(width: int) -> dict[str, torch.nn.Module]:
         ),
         "spin module, saddle": SpinTransformerModule(width, heads=HEADS, solver="saddle"),
         "spin module, saddle, g = 2": SpinTransformerModule(
-            width, heads=HEADS, solver="saddle", strength=2.0
+            width, heads=HEADS, solver="saddle", coupling_strength=2.0
         ),
         "driven module, 2 steps": DrivenSpinModule(width, heads=HEADS),
     }

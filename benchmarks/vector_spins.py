@@ -26,8 +26,13 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from spinformer.core.implicit import implicit_root
-from spinformer.spins.large_d import field_source, inverse_logdet, slopes, spread
-from spinformer.spins.solvers import vector_spins
+from spinformer.spins.large_d import (
+    action_gradient,
+    field_correlation,
+    field_source,
+    inverse_logdet,
+)
+from spinformer.spins.solvers import solve_saddle_point
 
 SIZES = ((32, 128, 8), (128, 64, 8), (256, 64, 8))
 
@@ -45,19 +50,21 @@ def loss(energy: Tensor, mean: Tensor) -> Tensor:
 
 
 def ours(couplings: Tensor, fields: Tensor) -> Tensor:
-    result = vector_spins(couplings, fields=fields, beta=1.0)
+    result = solve_saddle_point(couplings, fields=fields, beta=1.0)
     return loss(result.free_energy, result.magnetization)
 
 
 def with_generic_derivative(couplings: Tensor, fields: Tensor) -> Tensor:
     """The same saddle, its derivative by a dense Jacobian a backward pass at a time."""
     with torch.no_grad():
-        t = vector_spins(couplings, fields=fields, beta=1.0).saddle.value
+        t = solve_saddle_point(couplings, fields=fields, beta=1.0).saddle.value
 
     def slope(t: Tensor, couplings: Tensor, fields: Tensor) -> Tensor:
         source = field_source(fields / fields.shape[-1] ** 0.5)
         inverse, _ = inverse_logdet(torch.diag_embed(t) - (couplings + couplings.mT) / 2)
-        return slopes(inverse, spread(inverse, source), t.new_ones(t.shape[:-1]))[0]
+        return action_gradient(
+            inverse, field_correlation(inverse, source), t.new_ones(t.shape[:-1])
+        )[0]
 
     t = implicit_root(slope, t, couplings, fields)
     return _observe(t, couplings, fields)
@@ -154,7 +161,7 @@ def main() -> None:
         for kind in ("glass", "softmax"):
             couplings, fields = systems(sites, dimension, batch, kind)
             with torch.no_grad():
-                saddle = vector_spins(couplings, fields=fields, beta=1.0).saddle
+                saddle = solve_saddle_point(couplings, fields=fields, beta=1.0).saddle
                 matrix = torch.diag_embed(saddle.value) - (couplings + couplings.mT) / 2
 
             def unit(m: Tensor = matrix) -> Tensor:

@@ -36,22 +36,31 @@ BAD: dict[str, Any] = {
 # What no argument of such a name may be, in any function of the package with an example.
 OUT_OF_RANGE: dict[str, Any] = {
     **dict.fromkeys(("beta", "gamma", "tolerance", "distance", "field_std", "radius"), -1.0),
-    **dict.fromkeys(("load", "scale", "strength", "step_size", "damping"), -1.0),
-    **dict.fromkeys(("steps", "count", "seed", "align", "transient", "burn", "draws"), -1),
+    **dict.fromkeys(
+        ("load", "scale", "strength", "coupling_strength", "step_size", "damping"), -1.0
+    ),
+    **dict.fromkeys(("steps", "count", "seed", "align", "transient", "burn_in", "draws"), -1),
     **dict.fromkeys(("exponents", "observed", "plane", "phase"), -1),
     **dict.fromkeys(("max_steps", "dim", "size", "heads", "length", "trials", "batches"), 0),
-    **dict.fromkeys(("sweeps", "copies", "chains", "blocks", "replicas", "runs", "every"), 0),
+    **dict.fromkeys(("sweeps", "chains", "blocks", "replicas", "runs", "every"), 0),
     **dict.fromkeys(("kept", "bins", "threads", "stretches", "stretch", "cd_steps", "rate"), 0),
     **dict.fromkeys(("method", "solver", "theory", "schedule", "kernel"), "no such"),
     **{"epsilon": 1.5, "level": 1.5, "corruption": 0.6, "order": 3, "position": 0.5},
     **dict.fromkeys(("couplings", "ordered"), np.ones((2, 3))),
 }
 # They say that they check nothing: results, and parts that a chapter shows at work.
-UNCHECKED = {"Solution", "HeadRow", "descend", "example_decoder", "rest", "rest_tolerance"}
-UNCHECKED |= {"fused_attention", "nan_factor", "bare_hop"}
+UNCHECKED = {
+    "Solution",
+    "HeadRow",
+    "asynchronous_dynamics",
+    "example_decoder",
+    "fixed_point",
+    "fixed_point_tolerance",
+}
+UNCHECKED |= {"fused_attention", "nan_factor", "unchecked_retrieval_step"}
 UNCHECKED |= {"response_attention", "driven_step", "entropy_rate", "softmax_weights"}
 # Inner steps that a chapter shows at work.
-NO_NONSENSE = UNCHECKED | {"Solver", "hop"}
+NO_NONSENSE = UNCHECKED | {"Solver", "retrieval_step"}
 # A bar that is shown or not; what torch itself reads and refuses.
 NOT_TRIED = {"progress", "device", "dtype"}
 
@@ -174,11 +183,11 @@ MISFITS: dict[str, list[dict[str, Any]]] = {
         {"push": lambda frame: frame[:1]},
     ],
     "core.special.alignment_over_kappa": [{"kappa": -1.0}],
-    "core.special.normal_average": [{"steepness": 5e4}],
+    "core.special.gaussian_expectation": [{"steepness": 5e4}],
     "core.states.hebbian_couplings": [{"patterns": np.ones(3)}, {"other": np.ones((3, 3))}],
     "core.states.overlaps": [{"states": np.ones(3)}, {"states": 1.0}, {"patterns": np.ones(4)}],
     "core.states.spin_states": [{"count": 21}],
-    "core.statistics.fit_power": [
+    "core.statistics.fit_power_law": [
         {"sizes": [1, 2], "values": [1, 1], "errors": [1, 1]},
         {"sizes": [2, 2, 2]},
         {"sizes": [0, 2, 3]},
@@ -193,8 +202,8 @@ MISFITS: dict[str, list[dict[str, Any]]] = {
         {"series": np.ones((2, 2, 9))},
     ],
     "core.statistics.mean_estimate": [{"axis": 1}],
-    "core.statistics.mean_interval": [{"samples": [1.0]}],
-    "core.statistics.share_interval": [{"successes": 11}],
+    "core.statistics.student_interval": [{"samples": [1.0]}],
+    "core.statistics.wilson_interval": [{"successes": 11}],
     "dmft.attractors.Thresholds": [{name: -1} for name in get_type_hints(Thresholds)],
     "dmft.attractors.find_attractors": [{"kept": 1}, {"exponents": 13}, {"exponent_steps": 19}],
     "dmft.attractors.find_period": [{"longest": 7}, {"orbit": np.zeros((1, 2)), "longest": 1}],
@@ -213,12 +222,12 @@ MISFITS: dict[str, list[dict[str, Any]]] = {
     "dmft.finite_size.semantic_overlaps": [{"tokens": np.ones((4, 2))}],
     "dmft.finite_size.window_means": [{"attention": np.ones(2)}],
     "dmft.finite_size.window_of_context": [{"context": Context(np.ones((3, 3)), 0)}],
-    "dmft.lyapunov.growth_jump": [{"growth": np.ones(9)}, {"growth": 1.0}],
+    "dmft.lyapunov.detect_change_point": [{"growth": np.ones(9)}, {"growth": 1.0}],
     "dmft.lyapunov.lyapunov_spectrum": [{"count": 13}],
     "dmft.mean_field.step": [{"epsilon": -0.1}],
     "dmft.mean_field.trajectory": [{"beta": np.ones((0, 2))}],
     "dmft.network.Context": [{"attention": np.ones(3)}, {"position": -1}],
-    "dmft.onset.onset": [{"epsilon": 1.0}],
+    "dmft.linear_stability.onset": [{"epsilon": 1.0}],
     "hopfield.attention.attention": [
         {"queries": ONES(2, 5)},
         {"values": ONES(3, 4)},
@@ -228,9 +237,9 @@ MISFITS: dict[str, list[dict[str, Any]]] = {
         {"mask": ONES(3, 3) > 0},
         {"mask": ONES(1, 2)},
     ],
-    "dmft.cycles.cycle": [{"period": 3}, {"start": Context(np.zeros((2, 4, 3)), 0)}],
-    "dmft.cycles.follow_cycle": [{"step": 0.0}, {"within": (0.6, 0.4)}],
-    "dmft.cycles.continuation": [{"step": 0.0}, {"within": (0.6,)}, {"start": [[1.0, 0.0]]}],
+    "dmft.cycles.find_cycle": [{"period": 3}, {"start": Context(np.zeros((2, 4, 3)), 0)}],
+    "dmft.cycles.continue_cycle": [{"step": 0.0}, {"within": (0.6, 0.4)}],
+    "dmft.cycles.pseudo_arclength": [{"step": 0.0}, {"within": (0.6,)}, {"start": [[1.0, 0.0]]}],
     "hopfield.density.log_prob": [{"states": ONES(3, 1)}],
     "hopfield.discrete.energy": [
         {"patterns": [1, 1, -1]},

@@ -233,3 +233,10 @@ def test_a_template_of_the_tool_decides_no_number(small_checkout, tmp_path, monk
     assert chapter(small_checkout).digest == digest
     (tmp_path / "bookmaker" / "base.py").write_text("class Fault: x = 1\n", encoding="utf-8")
     assert chapter(small_checkout).digest != digest
+
+
+def test_a_name_that_a_room_exports_stands_for_its_module():
+    room = ast.parse("from spinformer.dmft import lyapunov_spectrum")
+    module = ast.parse("from spinformer.dmft.lyapunov import lyapunov_spectrum")
+    assert source.imported(room) == source.imported(module) != set()
+    assert source.imported(ast.parse("from spinformer import core")) == set()

@@ -274,14 +274,3 @@ def test_settings_that_turn_a_verdict_are_named(tmp_path, values, verdict, regio
     told = "; ".join(claims.settings_faults(path, verdict, region))
     assert message in told
     assert bool(message) == bool(told)
-
-
-def test_settings_are_told_in_words(tmp_path):
-    path = table_of_settings(tmp_path / "s.csv", [0.2] * 8 + [-0.3] * 2 + [0.05] * 2)
-    assert claims.settings_words(path) == (
-        "10 of 12 settings speak for the statement (rate 0.01, 0.02, 0.03; start cold, warm; 5 runs"
-        " each): -0.3 to 0.2, 8 with the whole interval above zero, 2 below"
-    )
-    assert claims.settings_words(path, "rate > 0.02").endswith(
-        " below; all 4 with `rate > 0.02` do"
-    )

@@ -13,7 +13,7 @@ import torch
 from known_memories import draw
 from torch import nn
 
-from spinformer.hopfield.attention import attention, hop
+from spinformer.hopfield.attention import attention, retrieval_step
 from spinformer.hopfield.continuous import energy, update
 from spinformer.hopfield.layer import AttentionModule, HopfieldLayer
 from spinformer.language.heads import head_report, overlap_energy
@@ -75,8 +75,8 @@ CALLS = {
         lambda: attention,
         lambda f, x, how: f(x, keys=x, values=x, **how),
     ),
-    "`hopfield.attention.hop`": (
-        lambda: hop,
+    "`hopfield.attention.retrieval_step`": (
+        lambda: retrieval_step,
         lambda f, x, how: f(x, scaled=x, content=x, **how),
     ),
     "`language.heads.overlap_energy`": (

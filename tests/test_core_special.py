@@ -8,9 +8,9 @@ from scipy.special import gammaln
 
 from spinformer.core.special import (
     alignment_over_kappa,
+    gaussian_expectation,
     log_sphere_integral,
     mean_alignment,
-    normal_average,
 )
 
 # Series, continued fraction, scaled Bessel functions and their underflow: every branch and both
@@ -90,24 +90,26 @@ def test_what_a_function_returns_is_checked_as_what_enters():
         lambda z: None,
     ):
         with pytest.raises((TypeError, ValueError), match="what function returns must"):
-            normal_average(wrong)
+            gaussian_expectation(wrong)
 
     # What grows so fast that nodes up to nine are not enough, by closed averages, or too fast.
     for rate in (4.0, 9.0, 18.0):
-        found = normal_average(lambda z, a=rate: np.exp(a * z))
+        found = gaussian_expectation(lambda z, a=rate: np.exp(a * z))
         assert found == pytest.approx(np.exp(rate**2 / 2), rel=1e-12)
-    assert normal_average(lambda z: np.exp(0.45 * z**2)) == pytest.approx(np.sqrt(10), rel=1e-12)
+    assert gaussian_expectation(lambda z: np.exp(0.45 * z**2)) == pytest.approx(
+        np.sqrt(10), rel=1e-12
+    )
     for rate in (0.5, 0.6, 1.0):
         with pytest.raises(ValueError, match="must grow more slowly than exp"):
-            normal_average(lambda z, a=rate: np.exp(a * z**2))
+            gaussian_expectation(lambda z, a=rate: np.exp(a * z**2))
 
     def changed(z):
         z *= 2.0
         return z**2
 
     # A function that changes its nodes changes its own.
-    assert normal_average(changed) == pytest.approx(4.0, abs=1e-9)
-    assert normal_average(changed) == pytest.approx(4.0, abs=1e-9)
+    assert gaussian_expectation(changed) == pytest.approx(4.0, abs=1e-9)
+    assert gaussian_expectation(changed) == pytest.approx(4.0, abs=1e-9)
 
 
 def test_without_a_field_nothing_is_aligned():
@@ -132,11 +134,13 @@ def flat_share(slope, height):
 
 def test_normal_average_of_functions_with_closed_averages():
     for power, expected in ((0, 1.0), (1, 0.0), (2, 1.0), (6, 15.0), (10, 945.0)):
-        assert normal_average(lambda z, p=power: z**p) == pytest.approx(expected, abs=1e-9)
-    assert normal_average(lambda z: np.exp(0.7 * z)) == pytest.approx(np.exp(0.245), rel=1e-13)
+        assert gaussian_expectation(lambda z, p=power: z**p) == pytest.approx(expected, abs=1e-9)
+    assert gaussian_expectation(lambda z: np.exp(0.7 * z)) == pytest.approx(
+        np.exp(0.245), rel=1e-13
+    )
     # tanh has its poles at π/(2 slope) off the axis, which sets the error that is stated.
     for slope, tolerance in ((40.0, 1e-12), (100.0, 1e-7)):
-        found = normal_average(lambda z, a=slope: np.tanh(a * z) ** 2)
+        found = gaussian_expectation(lambda z, a=slope: np.tanh(a * z) ** 2)
         assert found == pytest.approx(1.0 - flat_share(slope, 0.0), abs=tolerance)
 
 
@@ -144,5 +148,7 @@ def test_normal_average_of_functions_with_closed_averages():
 def test_averages_over_a_normal_are_exact_when_the_steepness_is_told(slope):
     for height in (0.0, 0.8):
         wanted = flat_share(slope, height)
-        told = normal_average(lambda z, h=height: np.tanh(slope * z - h) ** 2, steepness=slope)
+        told = gaussian_expectation(
+            lambda z, h=height: np.tanh(slope * z - h) ** 2, steepness=slope
+        )
         assert 1.0 - told == pytest.approx(wanted, rel=2e-9)

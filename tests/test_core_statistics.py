@@ -34,7 +34,7 @@ def test_the_error_of_a_mean_and_students_interval_are_those_of_scipy():
         np.testing.assert_allclose(found.error, stats.sem(draws, axis=axis))
         assert found.samples == draws.shape[axis]
     ends = stats.ttest_1samp(draws[0], 0.0).confidence_interval()
-    np.testing.assert_allclose(statistics.mean_interval(draws[0]), ends)
+    np.testing.assert_allclose(statistics.student_interval(draws[0]), ends)
 
 
 def autoregressive(seed, chains, length, memory):
@@ -122,7 +122,7 @@ def test_a_trend_is_no_series_of_independent_samples(length):
 @pytest.mark.parametrize("trials", [10, 200])
 def test_a_share_ends_where_a_normal_test_just_rejects_what_was_seen(trials):
     counts = np.arange(trials + 1)
-    ends = np.array([statistics.share_interval(int(k), trials=trials) for k in counts])
+    ends = np.array([statistics.wilson_interval(int(k), trials=trials) for k in counts])
     share = counts[1:-1] / trials
     for side, end in zip((1, -1), ends[1:-1].T, strict=True):
         reach = side * stats.norm.ppf(0.975) * np.sqrt(end * (1 - end) / trials)
@@ -135,7 +135,7 @@ def test_a_power_law_is_the_weighted_fit_of_the_logarithms():
     sizes = np.array([30.0, 100.0, 400.0, 1000.0, 7000.0, 2e4])
     relative = np.array([0.01, 0.03, 0.02, 0.05, 0.01, 0.04])
     values = 3.0 * sizes**-0.7 * np.exp(relative * np.random.default_rng(3).standard_normal(6))
-    found = statistics.fit_power(sizes, values=values, errors=values * relative)
+    found = statistics.fit_power_law(sizes, values=values, errors=values * relative)
     (slope, height), covariance = curve_fit(
         lambda x, slope, height: slope * x + height,
         *np.log([sizes, values]),

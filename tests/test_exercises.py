@@ -31,16 +31,16 @@ from compendium.c35_other_tokens.letters import LetterNetwork
 from compendium.c35_other_tokens.study import ATTENTION, BETA, site_information
 from compendium.c36_learning_through_the_limit.learning import one_bit
 from compendium.c51_synthesis.study import readers_in_equilibrium
-from compendium.common.exact_spins import two_spins
 from spinformer.core.solve import Status
+from spinformer.dmft.linear_stability import onset
 from spinformer.dmft.network import Network
-from spinformer.dmft.onset import onset
 from spinformer.language.encoder import run_model
 from spinformer.language.text import sample_texts, text_windows
+from spinformer.spins.exact_vectors import two_spins
 from spinformer.spins.ising import sherrington_kirkpatrick
 from spinformer.spins.mean_field import solve_mean_field
 from spinformer.spins.module import SpinTransformerModule
-from spinformer.spins.solvers import vector_spins
+from spinformer.spins.solvers import solve_saddle_point
 
 CHAPTERS = chapters(Path(__file__).parents[1])
 DONE: list[str] = []
@@ -232,7 +232,7 @@ def test_rests_of_a_glass():
 def test_vector_spins():
     told = said("22", r"Both give ([\d.]+): a pair")
     pair = torch.tensor([[0, 0.5], [0.5, 0]]).double()
-    by_package = vector_spins(pair, fields=torch.zeros(2, 1).double(), beta=1.0).correlations
+    by_package = solve_saddle_point(pair, fields=torch.zeros(2, 1).double(), beta=1.0).correlations
     assert float(by_package[0, 1]) == near(told, 3)
     exact = two_spins(pair.numpy(), fields=np.zeros((2, 100)), beta=1.0)
     assert exact.correlation[0, 1] == pytest.approx(told, abs=2e-3)
@@ -243,7 +243,7 @@ def test_the_anatomy():
     ordered = said("23", r"which is \$(-[\d.]+)\$ at \$g = 2\$")
     assert -2 + (1 + math.log(4)) / 2 == near(ordered, 3)
     uniform = torch.full((256, 256), 2.0 / 256, dtype=torch.float64)
-    solved = vector_spins(uniform, fields=0 * uniform[:, :1], beta=1.0)
+    solved = solve_saddle_point(uniform, fields=0 * uniform[:, :1], beta=1.0)
     assert float(solved.free_energy) / 256 == pytest.approx(ordered, abs=0.02)
     assert float(solved.saddle.value[0]) == pytest.approx(2.0, abs=0.02)
     told = r"a little below $g = \tfrac12$, where each has a size of about a tenth"
@@ -318,12 +318,12 @@ def two_tokens(tokens, **options):
 @answers("24.1", "24.5")
 def test_two_tokens():
     weak = said("24", r"turns into \$([\d.]+)\$ for")
-    alike = two_tokens(torch.ones(1, 2, 1).double(), strength=1e-9, normalize=False)
+    alike = two_tokens(torch.ones(1, 2, 1).double(), coupling_strength=1e-9, normalize=False)
     assert float(alike[0, 0]) == near(weak, 3)
     told, modules = said("24", r"\$([\d.]+)\^L<10\^\{-3\}\$ gives \$L>([\d.]+)\$: eight", 2)
     angle = 1e-4
     tokens = torch.tensor([[[1.0, angle], [1.0, -angle]]], dtype=torch.float64)
-    out = two_tokens(tokens, strength=0.5)
+    out = two_tokens(tokens, coupling_strength=0.5)
     shrink = float(out[0, 1] / out[0, 0]) / angle
     assert shrink == near(told, 3)
     assert math.log(0.001) / math.log(shrink) == near(modules, 1)

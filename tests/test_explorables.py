@@ -16,7 +16,7 @@ from spinformer.dmft.network import Network
 from spinformer.hopfield import continuous
 from spinformer.hopfield.discrete import CLASSICAL
 from spinformer.spins.ising import solve_exact
-from spinformer.spins.large_d import free_spins
+from spinformer.spins.large_d import langevin_response
 from spinformer.spins.mean_field import solve_mean_field
 from spinformer.spins.module import Solver, SpinTransformerModule
 
@@ -243,10 +243,11 @@ def test_the_module_is_that_of_the_package(run, number, solver):
     # Weak enough that the fixed point is one: two solvers may end at different ones of several.
     strength = float(generator.uniform(0.1, 0.4 if solver == "fixed point" else 2.0))
     beta, gamma = generator.uniform(0.3, 1.2, 2).tolist()
-    chosen = {"strength": strength, "beta": beta, "gamma": gamma}
+    shared = {"beta": beta, "gamma": gamma}
     module = SpinTransformerModule(
-        2, heads=1, normalize=False, dtype=torch.float64, solver=SOLVERS[solver], **chosen
-    )
+        2, heads=1, normalize=False, dtype=torch.float64, solver=SOLVERS[solver],
+        coupling_strength=strength, **shared,
+    )  # fmt: skip
     angle = np.deg2rad(40.0 * number)
     turn = [[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]]
     with torch.no_grad():
@@ -254,12 +255,12 @@ def test_the_module_is_that_of_the_package(run, number, solver):
         module.key.copy_(torch.eye(2))
         output, parts = module(torch.from_numpy(tokens) * 2**0.5, return_parts=True)
         meter = parts.validity()
-    knobs = chosen | {"turn": 40.0 * number, "solver": solver}
+    knobs = {"strength": strength, **shared, "turn": 40.0 * number, "solver": solver}
     found = run("spinformer.module.solve", tokens, knobs)
     m, h = parts.solution.value[0, 0], parts.fields[0, 0]
     # A free spin of this length has the gain β(1 − m²); one step is felt from free spins.
     gain = beta * (1 - m.square().sum(-1, keepdim=True))
-    felt = parts.pair[0, 0] @ (free_spins(h, parts.beta[0]) if solver == "one step" else m)
+    felt = parts.pair[0, 0] @ (langevin_response(h, parts.beta[0]) if solver == "one step" else m)
     told = {"m": m, "c": parts.correlation[0, 0], "j": parts.couplings[0, 0]}
     told |= {"output": output / 2**0.5, "response": parts.response[0] / 2**0.5}
     told |= {"residual": gain * h, "mixing": gain * felt, "onsager": m - gain * (h + felt)}

@@ -6,8 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from known_memories import draw
 from scipy.optimize import brentq
 from scipy.special import logsumexp, softmax
@@ -15,7 +14,7 @@ from torch.autograd.functional import jacobian as derive
 
 from spinformer.core.solve import NotConverged, Status
 from spinformer.hopfield import fixed_points
-from spinformer.hopfield.attention import hop
+from spinformer.hopfield.attention import retrieval_step
 from spinformer.hopfield.continuous import (
     attention_weights,
     energy,
@@ -255,9 +254,12 @@ def test_first_and_second_derivatives_of_a_rest():
     start = draw(2, 2, 2, 3, seed=7)
 
     def run(keys, beta, bias):
-        return fixed_points.rest(start, keys=keys, beta=beta, bias=bias, **HOW)[0]
+        return fixed_points.fixed_point(start, keys=keys, beta=beta, bias=bias, **HOW)[0]
 
-    assert float(fixed_points.rest(start, keys=keys, beta=beta, bias=bias, **HOW)[1].max()) <= 1e-11
+    assert (
+        float(fixed_points.fixed_point(start, keys=keys, beta=beta, bias=bias, **HOW)[1].max())
+        <= 1e-11
+    )
     assert torch.autograd.gradcheck(run, (keys, beta, bias), fast_mode=True)
     start, *few = start[:1, :1, :1, :2], keys[:1, :, :3, :2], beta[:1], bias[:1, :, :1, :3]
     few = tuple(x.detach().requires_grad_() for x in few)
@@ -273,7 +275,7 @@ def test_one_argument_of_a_rest_is_mapped_alone(mapped):
     batch.requires_grad_(mapped != "start")
 
     def one(value):
-        return fixed_points.rest(**given | {mapped: value}, **HOW)
+        return fixed_points.fixed_point(**given | {mapped: value}, **HOW)
 
     found = torch.vmap(one)(batch)
     wanted = tuple(torch.stack(parts) for parts in zip(*map(one, batch), strict=True))
@@ -301,11 +303,11 @@ def test_a_hop_and_a_rest_hide_nothing_that_is_not_finite(part, biased):
     if given[part] is None:
         return
     torch._dynamo.reset()
-    compiled = torch.compile(hop, backend="eager")
+    compiled = torch.compile(retrieval_step, backend="eager")
     for bad in (torch.nan, torch.inf):
         spoilt = given | {part: given[part].clone()}
         spoilt[part][..., 0, :] = bad
-        for run in (hop, compiled):
+        for run in (retrieval_step, compiled):
             sound = run(**given)
             assert bool(sound.isfinite().all())
             assert not biased or float(sound[..., 2, :].abs().max()) == 0.0
@@ -315,7 +317,7 @@ def test_a_hop_and_a_rest_hide_nothing_that_is_not_finite(part, biased):
             assert lost.tolist() == [True] + [not own] * 4
         keys, beta = spoilt["scaled" if part == "scaled" else "content"], torch.ones(()).double()
         how = {"keys": keys, "beta": beta, "bias": spoilt["bias"], "tolerance": 1e-6}
-        state, moved, _ = fixed_points.rest(spoilt["states"], **how, max_steps=50)
+        state, moved, _ = fixed_points.fixed_point(spoilt["states"], **how, max_steps=50)
         assert state[0, 0].isnan().all(-1).tolist() == lost.tolist()
         assert moved[0, 0].isnan().tolist() == lost.tolist()
 
@@ -323,10 +325,10 @@ def test_a_hop_and_a_rest_hide_nothing_that_is_not_finite(part, biased):
 def test_scores_that_overflow_downwards_are_no_mask():
     for dtype, large in ((torch.float32, 1e30), (torch.float64, 1e200), (torch.bfloat16, 1e30)):
         keys = torch.full((1, 1, 3, 2), large, dtype=dtype)
-        assert bool(hop(-keys, scaled=keys, content=keys).isnan().all())
+        assert bool(retrieval_step(-keys, scaled=keys, content=keys).isnan().all())
     # Half precision is summed in single: nothing overflows there.
     keys = torch.full((1, 1, 3, 2), 6e4, dtype=torch.float16)
-    assert bool(hop(-keys, scaled=keys, content=torch.ones_like(keys)).isfinite().all())
+    assert bool(retrieval_step(-keys, scaled=keys, content=torch.ones_like(keys)).isfinite().all())
 
 
 def test_transforms_and_compilers_find_no_check_in_their_way():
@@ -367,7 +369,7 @@ def test_a_hop_refuses_by_name_what_does_not_fit():
         ({"dropout": 1.5}, "dropout must be"),
     ):
         with pytest.raises((TypeError, ValueError), match=message):
-            hop(**given | changed)
+            retrieval_step(**given | changed)
 
 
 def test_squares_of_small_patterns_do_not_vanish():

@@ -123,7 +123,7 @@ def test_em_and_descent_reach_the_same_likelihood():
     three = torch.tensor([[2.0, 0.0], [0.0, -2.0], [-2.2, 0.4]], dtype=torch.float64)
     data = density.sample(three, count=600, seed=3)
     patterns = data[:3].clone()
-    em = density.fit(patterns, data=data, max_steps=3000, tolerance=1e-13)
+    em = density.fit_em(patterns, data=data, max_steps=3000, tolerance=1e-13)
     for _ in range(2000):
         patterns = patterns - 0.5 * density.loss_gradient(patterns, data=data)
     assert em.converged
@@ -134,7 +134,7 @@ def test_em_and_descent_reach_the_same_likelihood():
 def test_status_of_learning():
     data = normal(40, 200, 2) + 1.0
     start = data[:3].clone()
-    found = density.fit(start, data=data, max_steps=2000, tolerance=1e-8)
+    found = density.fit_em(start, data=data, max_steps=2000, tolerance=1e-8)
     assert found.status == Status.CONVERGED
     steps = -np.diff(found.losses)
     assert found.residual == steps[-1]
@@ -143,7 +143,7 @@ def test_status_of_learning():
     assert found.steps == len(steps)
     for x, value in ((start, found.losses[0]), (found.patterns, found.losses[-1])):
         assert float(density.loss(x, data=data)) == value
-    short = density.fit(start, data=data, max_steps=2)
+    short = density.fit_em(start, data=data, max_steps=2)
     assert (short.status, short.steps) == (Status.STEP_LIMIT, 2)
 
 
@@ -151,6 +151,6 @@ def test_lengths_that_leave_no_digits_to_the_weights_are_refused():
     patterns, data = torch.ones(2, 3).double(), torch.eye(3).double()
     for changed in ({"beta": 1e30}, {"data": 1e15 * data}):
         with pytest.raises(ValueError, match="beta times the squared length"):
-            density.fit(patterns, **{"data": data} | changed)
+            density.fit_em(patterns, **{"data": data} | changed)
     with pytest.raises(ValueError, match="overflow in the sample"):
         density.sample(patterns.float(), count=2, beta=1e-300)

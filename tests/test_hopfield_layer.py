@@ -1,4 +1,4 @@
-"""The trainable layer: the formula, hops until rest, and its place in torch."""
+"""The trainable layer: the formula, steps to the fixed point, and its place in torch."""
 
 import copy
 import io
@@ -124,11 +124,11 @@ def test_the_record_says_what_another_hop_would_do():
     def ended(**options):
         return make(**options)(queries, patterns=patterns, return_states=True)[1]
 
-    with pytest.warns(RuntimeWarning, match="did not come to rest in 9 hops"):
+    with pytest.warns(RuntimeWarning, match="reached no fixed point in 9 steps"):
         nearly = ended(tolerance=tolerance, steps=9)
     assert torch.equal(nearly.converged, nearly.residual <= tolerance)
     assert bool((~nearly.converged & (nearly.residual < 1e-3)).any())
-    with pytest.warns(RuntimeWarning, match="in 2 hops"):
+    with pytest.warns(RuntimeWarning, match="in 2 steps"):
         short = ended(tolerance=tolerance, steps=2)
     assert short.count(Status.STEP_LIMIT) > 0
     assert int(short.steps.max()) == 2
@@ -264,7 +264,7 @@ def test_half_precision_is_near(options):
         mixed, found = layer(x, patterns=x, return_states=True)
     if layer.tolerance is not None:
         assert float(found.residual.max()) <= layer.tolerance
-        assert found.residual.dtype == torch.float32  # hops are not made in half precision
+        assert found.residual.dtype == torch.float32  # steps are not taken in half precision
     half = layer.bfloat16()(x.bfloat16(), patterns=x.bfloat16())
     for got in (mixed, half):
         assert got.dtype == torch.bfloat16
@@ -366,7 +366,7 @@ def spoil(layer, what):
             layer.to_query.weight.fill_(1e200)
             # All scores overflow downwards, which the kernel takes for a mask.
             layer.to_key.weight.fill_(-1e200)
-        elif what == "keys too large for the second hop":
+        elif what == "keys too large for the second step":
             layer.to_key.weight.mul_(1e200)
         elif what == "one entry of to_query.weight":
             layer.to_query.weight[0, 0] = math.nan
@@ -375,7 +375,7 @@ def spoil(layer, what):
 
 
 SPOILT = ["log_beta", "to_key.weight", "one entry of to_query.weight", "to_value.weight"]
-SPOILT += ["memory", "pattern_norm.bias", "scores too large", "keys too large for the second hop"]
+SPOILT += ["memory", "pattern_norm.bias", "scores too large", "keys too large for the second step"]
 
 
 # Torch's tracer itself asks a tensor for a gradient it has not.
@@ -458,14 +458,14 @@ def test_a_query_that_may_look_nowhere_reads_nothing(stop):
         torch.testing.assert_close(other(x, x, x, **masks), module(x, x, x, **masks), **EXACT)
 
 
-def test_a_layer_says_once_that_it_did_not_come_to_rest():
-    """At β = 0.99 two patterns ±1 have one fixed point, 0, which a hop nears by a factor 0.99."""
+def test_a_layer_says_once_that_it_did_not_converge():
+    """At β = 0.99 two patterns ±1 have one fixed point, 0, approached by 0.99 a step."""
     x = torch.tensor([[[1.0], [-1.0]]])
     layer = HopfieldLayer(1, tolerance=1e-9, beta=0.99)
     for name, _ in list(layer.named_children()):
         setattr(layer, name, nn.Identity())
     layer.log_beta.requires_grad_()
-    with pytest.warns(RuntimeWarning, match="2 of 2 states did not come to rest in 100") as told:
+    with pytest.warns(RuntimeWarning, match="2 of 2 states reached no fixed point in 100") as told:
         layer(x, patterns=x)
     assert told[0].filename == __file__
     layer(x, patterns=x)  # said once
@@ -523,7 +523,7 @@ def test_nothing_is_made_on_another_device_than_that_of_the_input():
             find_fixed_points(patterns, beta=2.0),
             # Newton's method finishes what is slow.
             find_fixed_points(pair, starts=start, beta=1.001, max_steps=20),
-            density.fit(patterns, data=queries, max_steps=5),
+            density.fit_em(patterns, data=queries, max_steps=5),
             anderson(torch.cos, queries[None], tolerance=1e-8, max_steps=30),
         ]
         parts = [*torch.autograd.grad(output.sum(), (layer.memory, layer.to_key.weight))]

@@ -9,7 +9,7 @@ from scipy.integrate import quad
 from compendium.c25_driven import study
 from spinformer.core.states import spin_states
 from spinformer.spins.ising import gaussian_couplings
-from spinformer.spins.kinetic import kinetic_path, kinetic_stationary, log_transitions
+from spinformer.spins.kinetic import glauber_trajectory, kinetic_stationary, log_transitions
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_simulation_matches_exact_dynamics(system):
     same = {"drive": drive, "initial": initial, "beta": 1.0}
     exact = study.exact_magnetizations(couplings, **same)
     start = 2 * np.random.default_rng(3).binomial(1, (1 + initial) / 2, (20_000, 7)) - 1
-    run = kinetic_path(couplings, states=start, steps=4, fields=drive, beta=1.0, seed=4)
+    run = glauber_trajectory(couplings, states=start, steps=4, fields=drive, beta=1.0, seed=4)
     pulls = (run.mean(1) - exact) / np.sqrt((1 - exact**2) / 20_000)
     assert np.abs(pulls).max() < 4.5
     assert 0.5 < np.mean(pulls**2) < 1.7
@@ -131,7 +131,7 @@ def test_height_of_binders_ratio_needs_fields_that_are_spread_evenly():
                 fields = rng.uniform(-0.5, 0.5, size)
             couplings = gaussian_couplings(size, mean=1.0, std=0.1, seed=rng)
             run = {"beta": beta, "steps": 900, "fields": fields, "seed": rng}
-            path = kinetic_path(couplings, states=rng.choice([-1.0, 1.0], (8, size)), **run)
+            path = glauber_trajectory(couplings, states=rng.choice([-1.0, 1.0], (8, size)), **run)
             square = path[300:].mean(-1) ** 2
             squares.append((square.mean(), (square**2).mean()))
         second, fourth = np.mean(squares, axis=0)
@@ -152,7 +152,7 @@ def test_entropy_production_of_asymmetric_couplings(system):
     late = study.exact_magnetizations(couplings, drive=long, initial=initial, beta=beta)
     assert np.allclose(late[-1], state.magnetization, atol=1e-9)
     start = np.random.default_rng(0).choice([-1, 1], (20_000, 7))
-    path = kinetic_path(couplings, states=start, steps=20, fields=x, beta=beta, seed=1)
+    path = glauber_trajectory(couplings, states=start, steps=20, fields=x, beta=beta, seed=1)
     path = path.astype(float)
     delayed = path[-1].T @ path[-2] / 20_000
     assert np.abs(delayed - state.delayed).max() < 4.5 / 20_000**0.5
@@ -222,7 +222,7 @@ def test_a_small_field_beside_a_hard_coupling_is_kept_or_refused(hard):
         with pytest.raises(ValueError, match="lost in rounding"):
             log_transitions(couplings, fields=fields, beta=1.0)
         with pytest.raises(ValueError, match="lost in rounding"):
-            kinetic_path(
+            glauber_trajectory(
                 couplings, beta=1.0, states=np.ones((1, 3)), steps=1, seed=0, fields=fields
             )
         return
@@ -238,7 +238,7 @@ def test_bad_input_is_named():
         ("states", {"states": 0.5 * np.eye(2)}),
     ):
         with pytest.raises(ValueError, match=message):
-            kinetic_path(**run, **change)
+            glauber_trajectory(**run, **change)
     # Twelve are not too many.
     free = log_transitions(np.zeros((12, 12)), fields=np.zeros(12), beta=1.0)
     assert free.shape == (4096, 4096)

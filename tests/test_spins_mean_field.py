@@ -4,8 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from spinformer.core.solve import NotConverged, Status
 from spinformer.core.states import spin_states
@@ -379,7 +378,7 @@ def test_a_saddle_and_an_impossible_value_do_not_pass_for_ln_z(name):
     couplings, beta, exact = WITHOUT_FIELDS[name]
     size = len(couplings)
     assert enumerated(couplings, np.zeros(size), beta) == pytest.approx(exact, abs=1e-4)
-    found = free_energies(couplings, np.zeros(size), beta, sweeps=50, copies=4)
+    found = free_energies(couplings, np.zeros(size), beta, sweeps=50, replicas=4)
     for method, log_z, good in zip(
         found.methods, found.log_partition, found.stable & found.converged, strict=True
     ):
@@ -393,7 +392,7 @@ def test_a_saddle_and_an_impossible_value_do_not_pass_for_ln_z(name):
     ordered = solve_mean_field(couplings, fields=np.zeros(size), beta=beta, method="naive").value
     assert ordered.min() > 0.5
     # A field that is next to nothing changes next to nothing.
-    near = free_energies(couplings, np.full(size, 1e-9), beta, sweeps=4, copies=2)
+    near = free_energies(couplings, np.full(size, 1e-9), beta, sweeps=4, replicas=2)
     np.testing.assert_allclose(near.log_partition[:-1], found.log_partition[:-1], atol=1e-6)
 
 
@@ -468,7 +467,7 @@ def test_all_starts_find_what_one_misses():
     assert best.stable
     assert best.log_partition > one.log_partition + 2.0
     assert best.log_partition < enumerated(couplings, fields, 3.0)
-    found = free_energies(couplings, fields, 3.0, sweeps=4, copies=2)
+    found = free_energies(couplings, fields, 3.0, sweeps=4, replicas=2)
     assert found.log_partition[1] == best.log_partition
 
 
@@ -489,7 +488,7 @@ def test_the_table_holds_theories_to_the_tight_bound():
     fields = 0.3 * rng.standard_normal(10)
     exact = enumerated(couplings, fields, 5.0)
     loose = solve_mean_field(couplings, fields=fields, beta=5.0, throw=False)
-    table = free_energies(couplings, fields, 5.0, sweeps=20, copies=4)
+    table = free_energies(couplings, fields, 5.0, sweeps=20, replicas=4)
     row = dict(zip(table.methods, range(7), strict=True))["tap"]
     assert loose.converged
     assert loose.log_partition > exact + 10.0
@@ -548,7 +547,7 @@ def test_more_spins_than_can_be_summed_are_held_against_monte_carlo():
 def test_the_error_of_a_sampled_sum_is_its_scatter():
     couplings, fields = sherrington_kirkpatrick(6, field_std=0.3, seed=1)
     exact = enumerated(couplings, fields, 1.5)
-    run = {"fields": fields, "beta": 1.5, "sweeps": 150, "copies": 16}
+    run = {"fields": fields, "beta": 1.5, "sweeps": 150, "replicas": 16}
     found = [_sampled_log_partition(couplings, **run, seed=seed) for seed in range(40)]
     scores = np.array([(value - exact) / error for value, error, _ in found])
     assert abs(scores.mean()) < 0.6
@@ -556,9 +555,9 @@ def test_the_error_of_a_sampled_sum_is_its_scatter():
 
 
 def test_the_error_of_a_sampled_sum_knows_its_quadrature():
-    """Far in the cold ⟨E⟩ changes within a part of the first interval, which all copies miss."""
+    """Far in the cold ⟨E⟩ changes within a part of the first interval, which all replicas miss."""
     fields = np.array([1.0])
-    run = {"beta": 3000.0, "sweeps": 400, "copies": 8, "seed": 0}
+    run = {"beta": 3000.0, "sweeps": 400, "replicas": 8, "seed": 0}
     value, error, _ = _sampled_log_partition(np.zeros((1, 1)), fields=fields, **run)
     off = abs(value - enumerated(np.zeros((1, 1)), fields, 300.0) - 2700.0)
     assert off > 0.1
@@ -568,11 +567,11 @@ def test_the_error_of_a_sampled_sum_knows_its_quadrature():
 def test_ladders_that_do_not_mix_and_theories_that_do_not_settle_are_flagged():
     # Two states of all spins, far apart and much colder than any rung beside.
     block = 40.0 * (np.ones((6, 6)) - np.eye(6))
-    run = {"sweeps": 50, "copies": 2, "seed": 0}
+    run = {"sweeps": 50, "replicas": 2, "seed": 0}
     assert not _sampled_log_partition(block, fields=np.zeros(6), beta=5.0, **run)[-1]
     # An odd ring of antiferromagnets, in which one pair is never content.
     odd = -_ring(9)
-    found = free_energies(odd, np.zeros(9), 2.0, sweeps=20, copies=2)
+    found = free_energies(odd, np.zeros(9), 2.0, sweeps=20, replicas=2)
     lines = dict(zip(found.methods, str(found).splitlines()[1:], strict=True))
     assert lines["tap"].endswith("  above the bound")
     assert not found.converged[found.methods.index("tap")]
@@ -582,5 +581,5 @@ def test_ladders_that_do_not_mix_and_theories_that_do_not_settle_are_flagged():
 def test_what_does_not_fit_is_refused_by_name():
     with pytest.raises(ValueError, match="one system"):
         free_energies(np.zeros((3, 3)), np.zeros((2, 3)), 1.0)
-    with pytest.raises(ValueError, match="copies must be"):
-        free_energies(np.zeros((3, 3)), np.zeros(3), 1.0, copies=1)
+    with pytest.raises(ValueError, match="replicas must be"):
+        free_energies(np.zeros((3, 3)), np.zeros(3), 1.0, replicas=1)

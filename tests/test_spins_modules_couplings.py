@@ -4,8 +4,7 @@ import itertools
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from compendium.c23_anatomy.study import autograd_response, softmax_couplings, softmax_response
 from spinformer.spins.module import response_attention
@@ -82,5 +81,7 @@ def test_closed_form_equals_autograd(sites, dim, scale, strength, seed, mask_dia
 
     automatic = autograd_response(fields, couplings_of, correlation=correlation)
     torch.testing.assert_close(closed, automatic, rtol=1e-12, atol=1e-12 * (1 + scale))
-    rows = response_attention(couplings, correlation=correlation, strength=strength).sum(-1)
+    rows = response_attention(couplings, correlation=correlation, coupling_strength=strength).sum(
+        -1
+    )
     assert rows.abs().max() < 1e-13 * (1 + strength)

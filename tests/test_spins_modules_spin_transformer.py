@@ -2,14 +2,13 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from compendium.c23_anatomy.study import slope_at_zero, softmax_couplings, softmax_response
 from spinformer.core.solve import Status
-from spinformer.spins.large_d import free_spins, mean_field
+from spinformer.spins.large_d import langevin_response, mean_field
 from spinformer.spins.module import Solver, SpinTransformerModule
-from spinformer.spins.solvers import solve_fixed_point, vector_spins
+from spinformer.spins.solvers import solve_fixed_point, solve_saddle_point
 
 DOUBLE = torch.float64
 
@@ -30,12 +29,12 @@ def _inputs(batch=2, sites=5, dim=12, seed=1):
 @pytest.mark.parametrize(
     "options",
     [
-        {"order": 1, "strength": 1.5, "beta": 0.4},
-        {"order": 1, "strength": 0.4, "beta": 2.0},
-        {"order": 2, "strength": 1.5, "beta": 0.4},
-        {"order": 2, "strength": 0.4, "beta": 2.0},
-        {"solver": "saddle", "strength": 1.5, "beta": 0.4},
-        {"solver": "saddle", "strength": 4.0, "beta": 1.0},
+        {"order": 1, "coupling_strength": 1.5, "beta": 0.4},
+        {"order": 1, "coupling_strength": 0.4, "beta": 2.0},
+        {"order": 2, "coupling_strength": 1.5, "beta": 0.4},
+        {"order": 2, "coupling_strength": 0.4, "beta": 2.0},
+        {"solver": "saddle", "coupling_strength": 1.5, "beta": 0.4},
+        {"solver": "saddle", "coupling_strength": 4.0, "beta": 1.0},
         {"order": 2, "coupling_limit": 0.9, "beta": 1.3},
         {"solver": "saddle", "coupling_limit": 6.0, "beta": 1.3},
     ],
@@ -133,11 +132,13 @@ def test_orders_approach_the_saddle_point_of_large_dimension():
     errors = {1: [], 2: []}
     for strength in (0.01, 0.02, 0.04):
         for order in (1, 2):
-            module = _module(dim=8, heads=1, steps=None, order=order, strength=strength, beta=1.5)
+            module = _module(
+                dim=8, heads=1, steps=None, order=order, coupling_strength=strength, beta=1.5
+            )
             with torch.no_grad():
                 _, parts = module(inputs, return_parts=True)
                 fields = module.fields(inputs)
-                large = vector_spins(parts.couplings[:, 0], fields=fields, beta=1.5)
+                large = solve_saddle_point(parts.couplings[:, 0], fields=fields, beta=1.5)
                 spins = parts.magnetization - parts.response
                 errors[order].append((spins - large.magnetization).norm().item())
     for order, want in ((1, 4.0), (2, 8.0)):
@@ -146,7 +147,7 @@ def test_orders_approach_the_saddle_point_of_large_dimension():
 
 
 def test_failure_to_converge_is_said():
-    module = _module(steps=None, beta=3.0, strength=2.0, max_steps=2)
+    module = _module(steps=None, beta=3.0, coupling_strength=2.0, max_steps=2)
     with torch.no_grad(), pytest.warns(RuntimeWarning, match="6 of 6 systems did not converge"):
         _, parts = module(_inputs(), return_parts=True)
     assert not parts.solution.converged.all()
@@ -158,7 +159,7 @@ def test_failure_to_converge_is_said():
 @pytest.mark.parametrize("order", [1, 2])
 def test_steps_are_converged_only_where_they_arrived(steps, order):
     """The residual of K steps is the distance to K + 1 steps, measured here by that module."""
-    options = {"order": order, "beta": 1.0, "strength": 0.4, "tolerance": 1e-9}
+    options = {"order": order, "beta": 1.0, "coupling_strength": 0.4, "tolerance": 1e-9}
     with torch.no_grad():
         (_, parts), (_, later) = (
             _module(steps=n, **options)(_inputs(), return_parts=True) for n in (steps, steps + 1)
@@ -166,7 +167,7 @@ def test_steps_are_converged_only_where_they_arrived(steps, order):
     if steps == 1:
         square = parts.pair.square() if order == 2 else None
         given = (parts.fields, parts.pair, parts.beta, square)
-        theta, gain = mean_field(free_spins(parts.fields, parts.beta), *given)
+        theta, gain = mean_field(langevin_response(parts.fields, parts.beta), *given)
         torch.testing.assert_close(parts.solution.value, gain * theta)
     change = later.solution.value - parts.solution.value
     want = change.square().sum((-2, -1)).sqrt() / 5**0.5
@@ -182,7 +183,7 @@ def test_steps_are_converged_only_where_they_arrived(steps, order):
     ("options", "call", "error", "words"),
     [
         ({"heads": 4}, {}, ValueError, "multiple of heads"),
-        ({"coupling_limit": 1.0, "strength": 0.5}, {}, ValueError, "strength"),
+        ({"coupling_limit": 1.0, "coupling_strength": 0.5}, {}, ValueError, "coupling_strength"),
         ({"dtype": torch.int64}, {}, TypeError, "dtype"),
         ({}, {"src": torch.ones(6)}, ValueError, "src"),
         ({}, {"src": torch.ones(1, 2, 6).double()}, TypeError, "src"),

@@ -7,7 +7,7 @@ from known_memories import normal
 from compendium.c24a_teacher_and_student.study import coupling_excess
 from spinformer.spins.module import Solver, SpinTransformerModule, Validity, _limited_correlation
 from spinformer.spins.monte_carlo import sample_vector_spins
-from spinformer.spins.solvers import vector_spins
+from spinformer.spins.solvers import solve_saddle_point
 
 DOUBLE = torch.float64
 SOLVERS = {
@@ -27,7 +27,7 @@ def test_the_meter_says_what_monte_carlo_finds():
     seed, strength = 3, 4.0
     inputs, measured, words, truth = normal(seed, 1, 8, 16), {}, {}, None
     for name, options in SOLVERS.items():
-        module = _module(strength=strength, seed=seed, **options)
+        module = _module(coupling_strength=strength, seed=seed, **options)
         module.warned = True
         with torch.no_grad():
             _, parts = module(inputs, return_parts=True)
@@ -51,13 +51,13 @@ def test_the_meter_says_what_monte_carlo_finds():
 
 
 def test_the_correction_is_what_the_next_order_adds():
-    module = _module(dim=12, heads=3, strength=1.5, solver="saddle", beta=1.2)
+    module = _module(dim=12, heads=3, coupling_strength=1.5, solver="saddle", beta=1.2)
     inputs = normal(0, 2, 5, 12)
     with torch.no_grad():
         _, parts = module(inputs, return_parts=True)
         given = {"fields": parts.fields * 2, "beta": torch.tensor(1.2, dtype=DOUBLE)}
         leading, next_order = (
-            vector_spins(parts.pair / 2, **given, corrected=c) for c in (False, True)
+            solve_saddle_point(parts.pair / 2, **given, corrected=c) for c in (False, True)
         )
     spins = leading.magnetization
     want = (next_order.magnetization - spins).norm(dim=(-2, -1)) / spins.norm(dim=(-2, -1))
@@ -77,8 +77,8 @@ def test_a_pair_without_field_has_no_physical_solution_beyond_strength_one_half(
     with t = (1 + √(1 + 16β²g²))/(4β), which is below one always.
     """
     silent = torch.zeros(1, 2, 16, dtype=DOUBLE)
-    module = _module(strength=coupling, normalize=False, solver="fixed point")
-    saddle = _module(strength=coupling, normalize=False, solver="saddle")
+    module = _module(coupling_strength=coupling, normalize=False, solver="fixed point")
+    saddle = _module(coupling_strength=coupling, normalize=False, solver="saddle")
     with torch.no_grad():
         found, right = (m(silent, return_parts=True)[1].validity() for m in (module, saddle))
     assert found.converged.all()
@@ -95,7 +95,7 @@ def test_a_pair_without_field_has_no_physical_solution_beyond_strength_one_half(
 def test_single_precision_is_measured_in_double():
     """The distance of a float32 saddle is its rounding and tolerance, not zero by construction."""
     torch.manual_seed(0)
-    module = SpinTransformerModule(16, heads=2, strength=2.0, solver="saddle")
+    module = SpinTransformerModule(16, heads=2, coupling_strength=2.0, solver="saddle")
     with torch.no_grad():
         _, parts = module(normal(0, 3, 9, 16).float(), return_parts=True)
     distance = parts.validity().distance
@@ -108,7 +108,7 @@ def test_the_limit_keeps_what_it_promises():
     inputs = normal(5, 6, 12, 16)
     sharp = {"gamma": 4.0, "beta": 2.0, "heads": 4}
     for order in (1, 2):
-        free = _module(solver=Solver(order=order), strength=2.0, seed=2, **sharp)
+        free = _module(solver=Solver(order=order), coupling_strength=2.0, seed=2, **sharp)
         kept = _module(solver=Solver(order=order), coupling_limit=0.95, seed=2, **sharp)
         free.warned = True
         with torch.no_grad():
@@ -159,7 +159,9 @@ def test_free_spins_have_one_free_energy_whatever_the_solver():
     """Zero without fields: it is normalised to free spins. With fields both theories are exact."""
     for size in (0.0, 0.7):
         saddle, fixed = (
-            _module(strength=1e-14, beta=0.8, solver=s).free_energy(normal(0, 2, 3, 16) * size)
+            _module(coupling_strength=1e-14, beta=0.8, solver=s).free_energy(
+                normal(0, 2, 3, 16) * size
+            )
             for s in ("saddle", "fixed point")
         )
         torch.testing.assert_close(saddle, fixed, rtol=1e-9, atol=2e-10)

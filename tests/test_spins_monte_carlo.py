@@ -12,9 +12,9 @@ from spinformer.spins.ising import pair_couplings, sherrington_kirkpatrick, solv
 from spinformer.spins.monte_carlo import (
     MonteCarloEstimate,
     _exact_sums,
+    parallel_tempering,
     sample_ising,
     sample_vector_spins,
-    tempered_chains,
 )
 
 # With a few hundred comparisons in this file, 4.5 standard errors leave room for chance only.
@@ -58,7 +58,7 @@ def test_two_coupled_spins_match_bessel_functions(dim):
 
 def test_sweeps_are_the_heat_bath_spin_by_spin():
     couplings, fields = sherrington_kirkpatrick(5, seed=1, field_std=0.5)
-    counts = {"sweeps": 12, "burn": 5, "chains": 1, "blocks": 3, "seed": 7}
+    counts = {"sweeps": 12, "burn_in": 5, "chains": 1, "blocks": 3, "seed": 7}
     run = sample_ising(couplings, fields=fields, beta=1.5, **counts)
     (rng,) = np.random.default_rng(7).spawn(1)
     s = np.where(rng.random(5) < 0.5, 1.0, -1.0)
@@ -140,7 +140,7 @@ def test_large_concentrations_keep_their_digits(dim, kappa):
 def test_spins_near_zero_temperature_end_and_are_right():
     run = sample_ising(np.zeros((2, 2)), fields=np.array([1e4, -1e4]), beta=10.0, sweeps=64)
     assert np.array_equal(run.magnetization.value, [1.0, -1.0])
-    system = {"fields": np.ones((2, 3)), "sweeps": 40, "burn": 20}
+    system = {"fields": np.ones((2, 3)), "sweeps": 40, "burn_in": 20}
     for beta in (1e16, 1e40):
         run = sample_vector_spins(np.eye(2)[::-1], beta=beta, **system)
         # Ground state: σ along (1, 1, 1), so E = −2 σ·σ − 2 h·σ = −6 − 6.
@@ -180,7 +180,7 @@ def test_a_spin_that_never_turned_has_an_error_bar(sampler):
     # One turn in a run of 256 sweeps is expected; a third of the runs see none.
     field = 0.5 * np.log(255.0)
     fields = np.array([field]) if sampler is sample_ising else np.array([[field]])
-    system = {"fields": fields, "beta": 1.0, "sweeps": 64, "burn": 8}
+    system = {"fields": fields, "beta": 1.0, "sweeps": 64, "burn_in": 8}
     runs = [sampler(np.zeros((1, 1)), **system, seed=seed).magnetization for seed in range(300)]
     values, errors = (np.ravel([getattr(r, part) for r in runs]) for part in ("value", "error"))
     still = values == 1.0
@@ -197,7 +197,7 @@ def test_chains_that_are_trapped_on_one_side_do_not_call_it_the_mean(size):
     fields[-1] = 0.1
     agreed = 0
     for seed in range(24):
-        run = sample_ising(couplings, fields=fields, beta=1.0, sweeps=400, burn=16, seed=seed)
+        run = sample_ising(couplings, fields=fields, beta=1.0, sweeps=400, burn_in=16, seed=seed)
         assert not run.reliable
         if np.abs(run.magnetization.value).min() == 1.0:
             agreed += 1
@@ -213,30 +213,30 @@ def test_chains_that_are_trapped_on_one_side_do_not_call_it_the_mean(size):
 def test_every_temperature_of_a_ladder_has_its_own_averages():
     couplings, fields = sherrington_kirkpatrick(9, seed=2, field_std=0.3)
     betas = np.array([0.4, 1.1, 2.5])
-    counts = {"sweeps": 30_000, "burn": 200, "copies": 4, "seed": 1}
-    run = tempered_chains(2 * couplings, fields=fields, betas=betas, **counts)
+    counts = {"sweeps": 30_000, "burn_in": 200, "replicas": 4, "seed": 1}
+    run = parallel_tempering(2 * couplings, fields=fields, betas=betas, **counts)
     for k, beta in enumerate(betas):
         exact = solve_exact(2 * couplings, fields=fields, beta=beta)
         spread = run.magnetization[:, k].std(0, ddof=1) / 2 + 2e-3
         pulls = (run.magnetization[:, k].mean(0) - exact.magnetization) / spread
         assert np.sqrt(np.mean(pulls**2)) < 2
         assert run.energy[:, k].mean() == pytest.approx(exact.energy / 9, abs=0.01)
-        # <q> of two independent copies is the mean square magnetization.
+        # <q> of two independent replicas is the mean square magnetization.
         assert run.overlaps[:, k].mean() == pytest.approx(np.mean(exact.magnetization**2), abs=0.03)
-    assert ((run.exchanges > 0.1) & (run.exchanges < 1)).all()
+    assert ((run.swap_acceptance > 0.1) & (run.swap_acceptance < 1)).all()
 
 
-def plain_ladders(couplings, *, fields, betas, sweeps, burn, copies, every, seed):
-    """The draws of `tempered_chains` in plain Python, every local field summed anew."""
+def plain_ladders(couplings, *, fields, betas, sweeps, burn_in, replicas, every, seed):
+    """The draws of `parallel_tempering` in plain Python, every local field summed anew."""
     j, h = (a.astype(float) for a in _exact_sums(couplings, fields=fields, beta=1.7))
-    half = -(-copies // 2)
+    half = -(-replicas // 2)
     streams = np.random.default_rng(seed).spawn(2)
-    chosen = [streams[c >= half] for c in range(copies)]
-    shapes = ((half, len(betas), len(h)), (copies - half, len(betas), len(h)))
+    chosen = [streams[c >= half] for c in range(replicas)]
+    shapes = ((half, len(betas), len(h)), (replicas - half, len(betas), len(h)))
     starts = [rng.random(shape) < 0.5 for rng, shape in zip(streams, shapes, strict=True)]
     spins = np.where(np.concatenate(starts), 1.0, -1.0)
     kept, energies, swaps = [], [], []
-    for step in range(burn + sweeps):
+    for step in range(burn_in + sweeps):
         for i in range(len(h)):
             for rng, ladder in zip(chosen, spins, strict=True):
                 for beta, s in zip(betas, ladder, strict=True):
@@ -251,31 +251,39 @@ def plain_ladders(couplings, *, fields, betas, sweeps, burn, copies, every, seed
                     spins[c, [k, k + 1]] = spins[c, [k + 1, k]]
                     energy[c, [k, k + 1]] = energy[c, [k + 1, k]]
                 swaps.append((k, accepted))
-        if step >= burn:
+        if step >= burn_in:
             kept.append(spins.copy())
             energies.append(energy / len(h))
     states = np.array(kept[every - 1 :: every])
-    pairs = [(a, b) for a in range(copies) for b in range(a + 1, copies)]
+    pairs = [(a, b) for a in range(replicas) for b in range(a + 1, replicas)]
     return {
         "magnetization": np.mean(kept, axis=0),
         "energy": np.mean(energies, axis=0),
         "overlaps": np.stack([(states[:, a] * states[:, b]).mean(-1) for a, b in pairs], axis=-1),
-        "exchanges": [np.mean([a for n, a in swaps if n == k]) for k in range(len(betas) - 1)],
+        "swap_acceptance": [
+            np.mean([a for n, a in swaps if n == k]) for k in range(len(betas) - 1)
+        ],
     }
 
 
 def test_ladders_follow_the_plain_loop_and_threads_change_nothing():
     couplings, fields = sherrington_kirkpatrick(70, seed=4, field_std=0.5)
-    options = {"betas": np.array([0.0, 1.0, 1.7]), "sweeps": 9, "burn": 3, "copies": 5, "every": 2}
+    options = {
+        "betas": np.array([0.0, 1.0, 1.7]),
+        "sweeps": 9,
+        "burn_in": 3,
+        "replicas": 5,
+        "every": 2,
+    }
     plain = plain_ladders(couplings, fields=fields, **options, seed=3)
     for threads in (1, 2):
-        run = tempered_chains(couplings, fields=fields, **options, seed=3, threads=threads)
+        run = parallel_tempering(couplings, fields=fields, **options, seed=3, threads=threads)
         assert run.overlaps.shape == (4, 3, 10)
         for name, wanted in plain.items():
             np.testing.assert_allclose(getattr(run, name), wanted, rtol=0, atol=1e-13)
-    single = {"betas": np.array([1.0]), "sweeps": 5, "burn": 0, "copies": 1}
-    first = tempered_chains(couplings, fields=fields, **single)
-    assert (first.overlaps.shape, first.exchanges.shape) == ((5, 1, 0), (0,))
+    single = {"betas": np.array([1.0]), "sweeps": 5, "burn_in": 0, "replicas": 1}
+    first = parallel_tempering(couplings, fields=fields, **single)
+    assert (first.overlaps.shape, first.swap_acceptance.shape) == ((5, 1, 0), (0,))
 
 
 def test_sums_of_rounded_couplings_are_exact_in_any_order():
@@ -306,16 +314,16 @@ def test_a_small_field_beside_a_hard_coupling_is_sampled_or_refused(hard):
     pair = hard * np.kron(np.diag([1.0, 0.0]), np.array([[0.0, 1.0], [1.0, 0.0]]))
     pair[1, 2] = pair[2, 1] = 0.3
     fields = np.array([0.0, 0.0, 0.0, 0.1])
-    run = {"betas": np.array([0.5, 1.0]), "sweeps": 20_000, "burn": 20, "copies": 4}
+    run = {"betas": np.array([0.5, 1.0]), "sweeps": 20_000, "burn_in": 20, "replicas": 4}
     if hard > 1e11:
         with pytest.raises(ValueError, match=r"beta must keep beta \* couplings"):
-            tempered_chains(pair, fields=fields, **run)
+            parallel_tempering(pair, fields=fields, **run)
         return
     j, h = _exact_sums(pair, fields=fields, beta=1.0)
     assert j.dtype == np.float64
     assert j[1, 2] == pytest.approx(0.3, rel=1e-4)
     assert h[3] == pytest.approx(0.1, rel=1e-4)
-    found = tempered_chains(pair, fields=fields, **run)
+    found = parallel_tempering(pair, fields=fields, **run)
     spread = found.magnetization[:, 1, 3].std(ddof=1) / 2 + 2e-3
     assert abs(found.magnetization[:, 1, 3].mean() - np.tanh(0.1)) < 4 * spread
     # Energies of all rungs, which are exchanged, stay what the states have.
@@ -326,12 +334,12 @@ def test_a_small_field_beside_a_hard_coupling_is_sampled_or_refused(hard):
 def test_what_rounding_would_change_is_refused():
     # Half a unit of double precision beside such couplings, 2⁻¹⁴.
     pair, fields = np.array([[0.0, 4e10], [4e10, 0.0]]), np.array([16.5 * 2.0**-14, 0.0])
-    run = {"sweeps": 4, "burn": 0}
+    run = {"sweeps": 4, "burn_in": 0}
     with pytest.raises(ValueError, match="couplings and fields must not differ in size"):
-        tempered_chains(pair, fields=fields, betas=np.array([5.0]), **run)
+        parallel_tempering(pair, fields=fields, betas=np.array([5.0]), **run)
     # What changes no exponent may be lost.
-    tempered_chains(pair, fields=1e-9 * fields, betas=np.array([1.0]), **run)
-    tempered_chains(1e39 * pair, fields=fields, betas=np.array([0.0]), **run)
+    parallel_tempering(pair, fields=1e-9 * fields, betas=np.array([1.0]), **run)
+    parallel_tempering(1e39 * pair, fields=fields, betas=np.array([0.0]), **run)
     # Single precision wherever it holds all entries.
     assert _exact_sums(pair, fields=pair[0], beta=1.0)[0].dtype == np.float32
     assert _exact_sums(pair, fields=fields, beta=1.0)[0].dtype == np.float64
@@ -350,4 +358,6 @@ def test_bad_input_is_named():
         ("zero diagonal", {"couplings": np.eye(2)}),
     ):
         with pytest.raises(ValueError, match=message):
-            tempered_chains(**{**system, "betas": np.ones(1), "sweeps": 4, "burn": 0, **change})
+            parallel_tempering(
+                **{**system, "betas": np.ones(1), "sweeps": 4, "burn_in": 0, **change}
+            )

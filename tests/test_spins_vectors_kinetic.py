@@ -6,7 +6,7 @@ import torch
 from known_memories import normal
 
 from compendium.c25b_learning_under_a_drive.directions import sample_von_mises_fisher
-from spinformer.spins.large_d import THEORIES, driven_step, entropy_rate, free_spins
+from spinformer.spins.large_d import THEORIES, driven_step, entropy_rate, langevin_response
 from spinformer.spins.module import DrivenSpinModule
 
 ONE = torch.ones(1, 1, dtype=torch.float64)
@@ -23,7 +23,7 @@ def _system(sites=6, seed=0, size=1.2):
 def _theory(couplings, fields, *, theory, steps=STEPS):
     couplings, fields = torch.as_tensor(couplings), torch.as_tensor(fields)
     given = {"couplings": couplings, "fields": fields, "beta": ONE, "theory": theory}
-    mean = free_spins(fields, ONE)
+    mean = langevin_response(fields, ONE)
     covariance = torch.diag_embed(1 - mean.square().sum(-1))
     for _ in range(steps):
         mean, covariance, delayed = driven_step(mean, covariance, **given)
@@ -97,7 +97,7 @@ def _module(**options):
 
 @pytest.mark.parametrize("theory", THEORIES)
 def test_future_tokens_do_not_change_the_past(theory):
-    module = _module(theory=theory, steps=4, strength=2.0, channel_maps=True)
+    module = _module(theory=theory, steps=4, coupling_strength=2.0, channel_maps=True)
     inputs = normal(1, 2, 6, 8).requires_grad_()
     output = module(inputs)
     changed = inputs.detach().clone()
@@ -114,9 +114,11 @@ def test_future_tokens_do_not_change_the_past(theory):
 def test_a_triangular_network_is_stationary_after_as_many_steps_as_it_has_tokens(theory):
     inputs = normal(1, 2, 5, 8)
     with torch.no_grad():
-        early = _module(theory=theory, steps=3, strength=2.0)(inputs)
-        late, parts = _module(theory=theory, steps=6, strength=2.0)(inputs, return_parts=True)
-        later = _module(theory=theory, steps=9, strength=2.0)(inputs)
+        early = _module(theory=theory, steps=3, coupling_strength=2.0)(inputs)
+        late, parts = _module(theory=theory, steps=6, coupling_strength=2.0)(
+            inputs, return_parts=True
+        )
+        later = _module(theory=theory, steps=9, coupling_strength=2.0)(inputs)
     assert ((early - late).abs().amax((-2, -1)) > 1e-6).all()
     torch.testing.assert_close(late, later, rtol=0, atol=1e-13)
     # Every coupling is one-way, so that all of it produces entropy.
@@ -146,7 +148,7 @@ def test_symmetric_spins_feel_half_of_each_direction(theory):
 
 @pytest.mark.parametrize("theory", THEORIES)
 def test_gradients(theory):
-    module = _module(theory=theory, steps=3, strength=1.5, gamma=1.4, channel_maps=True)
+    module = _module(theory=theory, steps=3, coupling_strength=1.5, gamma=1.4, channel_maps=True)
     names = [name for name, _ in module.named_parameters()]
     values = [p.detach().clone().requires_grad_() for p in module.parameters()]
 

@@ -6,14 +6,13 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from compendium.common.exact_spins import three_spins
 from spinformer.core.solve import NotConverged, Status
+from spinformer.spins.exact_vectors import three_spins
 from spinformer.spins.large_d import inverse_logdet
 from spinformer.spins.monte_carlo import sample_vector_spins
-from spinformer.spins.solvers import vector_spins
+from spinformer.spins.solvers import solve_saddle_point
 
 
 def _system(*batch, sites=5, dimension=4, strength=0.4, seed=0):
@@ -28,7 +27,7 @@ def _system(*batch, sites=5, dimension=4, strength=0.4, seed=0):
 @pytest.mark.parametrize("dimension", [3, 11])
 def test_mean_spin_is_minus_the_derivative_of_the_free_energy(dimension):
     couplings, fields, beta = (x.requires_grad_() for x in _system(3, dimension=dimension))
-    result = vector_spins(couplings, fields=fields, beta=beta)
+    result = solve_saddle_point(couplings, fields=fields, beta=beta)
     by_fields, by_couplings = torch.autograd.grad(result.free_energy.sum(), (fields, couplings))
     assert (by_fields + result.magnetization).abs().max() < 1e-12
     assert (by_couplings + dimension * result.correlations).abs().max() < 1e-12 * dimension
@@ -44,7 +43,7 @@ def test_three_spins_in_fields_by_quadrature():
         fields[:, 0] = np.sqrt(dimension) * np.array([0.5, -0.3, 0.8])
         truth = three_spins(couplings, fields=fields, beta=0.8)
         j, h = torch.tensor(couplings), torch.tensor(fields)
-        result = vector_spins(j, fields=h, beta=0.8, corrected=True)
+        result = solve_saddle_point(j, fields=h, beta=0.8, corrected=True)
         energy = abs(-0.8 * float(result.free_energy) - truth.log_partition) / dimension
         mean = np.abs(result.magnetization.numpy() - truth.magnetization).max() / dimension**0.5
         errors.append([energy, mean, np.abs(result.correlations.numpy() - truth.correlation).max()])
@@ -60,10 +59,12 @@ def test_monte_carlo_agrees_within_error_bars():
     sites, dimension, beta = 8, 12, 0.9
     couplings = 0.35 * generator.standard_normal((sites, sites)) / np.sqrt(sites)
     fields = generator.standard_normal((sites, dimension))
-    found = sample_vector_spins(couplings, fields=fields, beta=beta, sweeps=6000, burn=200, seed=1)
+    found = sample_vector_spins(
+        couplings, fields=fields, beta=beta, sweeps=6000, burn_in=200, seed=1
+    )
     assert found.reliable
     j, h = torch.tensor(couplings), torch.tensor(fields)
-    plain, better = (vector_spins(j, fields=h, beta=beta, corrected=c) for c in (False, True))
+    plain, better = (solve_saddle_point(j, fields=h, beta=beta, corrected=c) for c in (False, True))
     leading, score = (
         (theory.magnetization.numpy() - found.magnetization.value) / found.magnetization.error
         for theory in (plain, better)
@@ -79,7 +80,8 @@ def test_monte_carlo_agrees_within_error_bars():
 def test_derivatives_once_and_twice():
     def every(couplings, fields, beta):
         result, plain = (
-            vector_spins(couplings, fields=fields, beta=beta, corrected=c) for c in (True, False)
+            solve_saddle_point(couplings, fields=fields, beta=beta, corrected=c)
+            for c in (True, False)
         )
         better = (result.free_energy, result.magnetization)
         return *better, plain.magnetization, plain.correlations, plain.saddle.value
@@ -112,7 +114,7 @@ def test_converges_without_nan_over_the_whole_range(kind, dtype):
         shape = (len(settings_), sites, 8)
         fields = scale * torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
         beta = torch.tensor([b for _, b, _ in settings_], dtype=dtype)
-        result = vector_spins(couplings, fields=fields, beta=beta, corrected=True)
+        result = solve_saddle_point(couplings, fields=fields, beta=beta, corrected=True)
         assert bool(result.saddle.converged.all())
         assert float(result.saddle.residual.max()) < (1e-8 if dtype == torch.float64 else 2e-2)
         for value in (result.free_energy, result.magnetization, result.correlations):
@@ -127,9 +129,9 @@ def test_a_sample_does_not_depend_on_its_neighbours():
     fields[2] = 0.0
     # Fields of their own, or one for all.
     for some in (fields, fields[0]):
-        together = vector_spins(couplings, fields=some, beta=beta, corrected=True)
+        together = solve_saddle_point(couplings, fields=some, beta=beta, corrected=True)
         for k, field in enumerate(some.expand(6, 12, 4)):
-            alone = vector_spins(couplings[k], fields=field, beta=beta[k], corrected=True)
+            alone = solve_saddle_point(couplings[k], fields=field, beta=beta[k], corrected=True)
             assert int(alone.saddle.steps) == int(together.saddle.steps[k])
             for name in ("free_energy", "magnetization", "correlations"):
                 got, want = getattr(together, name)[k], getattr(alone, name)
@@ -142,9 +144,9 @@ def test_free_spins_in_closed_form():
     strength = fields.square().sum(-1) / 7
     expected = (1 + (1 + 4 * 1.3**2 * strength).sqrt()) / (4 * 1.3)
     none = torch.zeros(4, 4, dtype=torch.float64)
-    saddle = vector_spins(none, fields=fields, beta=1.3).saddle
+    saddle = solve_saddle_point(none, fields=fields, beta=1.3).saddle
     torch.testing.assert_close(saddle.value, expected, rtol=1e-12, atol=0)
-    nothing = vector_spins(none, fields=0 * fields, beta=1.3, corrected=True)
+    nothing = solve_saddle_point(none, fields=0 * fields, beta=1.3, corrected=True)
     assert abs(float(nothing.free_energy)) < 1e-12
 
 
@@ -152,24 +154,24 @@ def test_free_spins_in_closed_form():
 @given(seed=st.integers(0, 10**6), sites=st.integers(1, 7), dimension=st.integers(1, 9))
 def test_invariances(seed, sites, dimension):
     couplings, fields, beta = _system(sites=sites, dimension=dimension, seed=seed)
-    reference = vector_spins(couplings, fields=fields, beta=beta, corrected=True)
+    reference = solve_saddle_point(couplings, fields=fields, beta=beta, corrected=True)
     generator = torch.Generator().manual_seed(seed)
     random = torch.randn(dimension, dimension, generator=generator, dtype=torch.float64)
     rotation = torch.linalg.qr(random).Q
     order = torch.randperm(sites, generator=generator)
     moved = {"couplings": couplings[order][:, order].mT, "fields": fields[order] @ rotation}
-    turned = vector_spins(**moved, beta=beta, corrected=True)
+    turned = solve_saddle_point(**moved, beta=beta, corrected=True)
     close = {"rtol": 1e-9, "atol": 1e-9}
     torch.testing.assert_close(turned.free_energy, reference.free_energy, **close)
     expected = reference.magnetization[order] @ rotation
     torch.testing.assert_close(turned.magnetization, expected, **close)
     # A diagonal coupling is a constant energy, and beta only sets the unit of energy.
     eye = torch.eye(sites, dtype=torch.float64)
-    lifted = vector_spins(couplings + eye, fields=fields, beta=beta)
-    plain = vector_spins(couplings, fields=fields, beta=beta)
+    lifted = solve_saddle_point(couplings + eye, fields=fields, beta=beta)
+    plain = solve_saddle_point(couplings, fields=fields, beta=beta)
     shift = plain.free_energy - sites * dimension
     torch.testing.assert_close(lifted.free_energy, shift, **close)
-    scaled = vector_spins(beta * couplings, fields=beta * fields, beta=1.0)
+    scaled = solve_saddle_point(beta * couplings, fields=beta * fields, beta=1.0)
     torch.testing.assert_close(scaled.free_energy / beta, plain.free_energy, **close)
 
 
@@ -177,7 +179,7 @@ def test_invariances(seed, sites, dimension):
 def test_the_residual_is_what_the_lengths_lack(tolerance):
     """C_ii - 1 recomputed by a plain inverse, and the rule that stops is the tolerance."""
     couplings, fields, beta = _system(20, sites=8, strength=0.8, seed=4)
-    found = vector_spins(couplings, fields=fields, beta=beta, tolerance=tolerance).saddle
+    found = solve_saddle_point(couplings, fields=fields, beta=beta, tolerance=tolerance).saddle
     v = torch.diag_embed(found.value) - (couplings + couplings.mT) / 2
     inverse = torch.linalg.inv(v)
     means = inverse @ fields / 2 / 4**0.5
@@ -190,7 +192,7 @@ def test_the_residual_is_what_the_lengths_lack(tolerance):
         assert off.max() > 1e-4 * tolerance
     # A step less than it took is not enough, and says so.
     given = {"tolerance": tolerance, "max_steps": int(found.steps.max()) - 1, "throw": False}
-    fewer = vector_spins(couplings, fields=fields, beta=beta, **given).saddle
+    fewer = solve_saddle_point(couplings, fields=fields, beta=beta, **given).saddle
     late = found.steps == found.steps.max()
     assert torch.equal(fewer.converged, ~late)
     assert (fewer.residual[late] > tolerance).all()
@@ -207,7 +209,7 @@ def test_every_try_that_is_accepted_lowers_the_exponent():
     couplings = torch.softmax(10 * noise, -1) * spread_out(0, 2, 200, 1, 1)
     fields = torch.randn(200, 2, 4, generator=draw, dtype=torch.float64)
     system = {"fields": fields * spread_out(-3, 1, 200, 2, 1), "beta": spread_out(1, 2, 200)}
-    cut = [vector_spins(couplings, **system, max_steps=n, throw=False) for n in range(2, 16)]
+    cut = [solve_saddle_point(couplings, **system, max_steps=n, throw=False) for n in range(2, 16)]
     energies = torch.stack([found.free_energy for found in cut])
     assert (energies.diff(dim=0) > -1e-12 * energies[-1].abs()).all()
 
@@ -221,17 +223,19 @@ def test_no_numbers_where_there_is_no_system():
 
 def test_slow_convergence_is_reported_and_never_silent():
     couplings, fields, beta = _system()
-    saddle = vector_spins(couplings, fields=fields, beta=beta, max_steps=2, throw=False).saddle
+    saddle = solve_saddle_point(
+        couplings, fields=fields, beta=beta, max_steps=2, throw=False
+    ).saddle
     assert int(saddle.status) == Status.STEP_LIMIT
     assert not bool(saddle.converged)
     assert float(saddle.residual) > 1e-12
     with pytest.raises(NotConverged, match=r"saddle point t\* was not found .step limit after \d"):
-        vector_spins(couplings, fields=fields, beta=beta, max_steps=2)
+        solve_saddle_point(couplings, fields=fields, beta=beta, max_steps=2)
     hopeless = torch.full((3, 3), 1e300, dtype=torch.float64)
-    lost = vector_spins(hopeless, fields=fields[:3], beta=1.0, throw=False).saddle
+    lost = solve_saddle_point(hopeless, fields=fields[:3], beta=1.0, throw=False).saddle
     assert int(lost.status) == Status.DIVERGED
     with pytest.raises(NotConverged, match="diverged after"):
-        vector_spins(hopeless, fields=fields[:3], beta=1.0)
+        solve_saddle_point(hopeless, fields=fields[:3], beta=1.0)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +253,7 @@ def test_slow_convergence_is_reported_and_never_silent():
 def test_bad_input(change, error, message):
     arguments = {"couplings": torch.zeros(3, 3), "fields": torch.zeros(3, 4), "beta": 1.0} | change
     with pytest.raises(error, match=message):
-        vector_spins(**arguments)
+        solve_saddle_point(**arguments)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -263,7 +267,7 @@ def test_what_rounding_leaves_is_a_solution_or_said_to_be_none(dtype):
     for power in range(2, 19):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            found = vector_spins(
+            found = solve_saddle_point(
                 10.0**power * tied, fields=torch.ones(3, 3, dtype=dtype), beta=1.0, throw=False
             )
         if found.saddle.converged:
@@ -283,7 +287,7 @@ def test_what_rounding_leaves_is_a_solution_or_said_to_be_none(dtype):
 
 def test_what_overflows_is_not_a_number():
     pair, fields = torch.zeros(2, 2).double(), torch.ones(2, 3).double()
-    found = vector_spins(pair, fields=fields, beta=1e300, throw=False)
+    found = solve_saddle_point(pair, fields=fields, beta=1e300, throw=False)
     assert int(found.saddle.status) == Status.DIVERGED
     assert found.magnetization.isnan().all()
     assert found.correlations.isnan().all()

@@ -18,6 +18,7 @@ from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
+from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.template import FileRenderer
 
@@ -71,7 +72,8 @@ def rendered(env: BuildEnvironment, name: str, **given: Any) -> str:
         "documents": DOCUMENTS,
         "anchor": anchor_of_test,
         "words": lambda test: test.partition("::test_")[2].replace("_", " "),
-        "settings_words": lambda table, region: settings_words(root / TABLES / table, region),
+        "settings_words": lambda row: settings_words(root, row),
+        "surprises": lambda names: [named_row(root, name) for name in names],
         "drawn_settings": partial(drawn_settings, env),
         "picture": partial(picture, env),
         "card": partial(card, env),
@@ -83,6 +85,14 @@ def rendered(env: BuildEnvironment, name: str, **given: Any) -> str:
         "modules": lambda rooms: [m for room in rooms for m in modules(root / "src", room)],
     }
     return _TEMPLATES.render(f"{name}.j2", book | given)
+
+
+def named_row(root: Path, name: str) -> dict[str, Any]:
+    """Return the row of the claims with this id; ExtensionError if there is none."""
+    for row in _ROWS(root):
+        if row["id"] == name.strip():
+            return row
+    raise ExtensionError(f"book/claims.md shows the claim {name}, but there is no such row")
 
 
 def anchor_of_test(test: str) -> str:

@@ -214,10 +214,7 @@ def _claim_faults(root: Path, rows: Sequence[claims.Claim]) -> Iterator[Fault]:
         try:
             claim.settle(printed)
             claim.words(claim.condition, printed)
-            if claim.settings:
-                table = root / claims.TABLES / claim.settings
-                problems = claims.settings_faults(table, claim.verdict, claim.region)
-                yield from map(claim.fault, problems)
+            yield from map(claim.fault, claim.settings_faults(root))
         except SourceError as error:
             yield from error.faults
         except (ArithmeticError, LookupError, OSError, TypeError, ValueError, csv.Error) as error:

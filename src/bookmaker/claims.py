@@ -5,10 +5,14 @@ by cells that carry the tag `claim-<id>`. A row names figures among what those c
 and states a criterion in them; the verdict follows, and a row whose figures say otherwise fails
 the build.
 
-A row whose verdict depends on choices (a rate, a start, a threshold, a window, a null) names a
-table of settings, stored below `src/compendium`. Every line of it is one combination: a column
-for each choice, then `value` with its interval `low`, `high` (95 %), arranged so that a value
-above zero speaks for the statement, and `runs`, the trainings, starts or systems behind it.
+A verdict that somebody has judged depends on choices (a rate, a start, a window, a null), so its
+row names a robustness table, stored below `src/compendium` (see `robustness`). `holds` and `fails`
+need the sign of its value in all lines. `holds if` has a region and the table of fresh runs that
+confirmed it, `held in` a region that was found afterwards and that nothing confirmed yet. An
+exact statement is an `identity`: it has no such table and takes part in no count.
+
+`rule: 2` in a row says that it is held to this. The others are still held to what was asked before:
+one sign, and no interval that includes zero, in every line of a region of any size.
 """
 
 import re
@@ -21,11 +25,12 @@ from typing import Any
 import numpy as np
 from nbformat import NotebookNode
 
-from bookmaker.base import Fault, SourceError, contents, read_yaml
+from bookmaker import robustness
+from bookmaker.base import BookError, Fault, SourceError, contents, read_yaml
 from bookmaker.figures import is_estimate, written
 from bookmaker.parameters import condition_names, is_met
 from bookmaker.source import has_tag, read_notebook
-from bookmaker.tables import OUTCOME, read_columns
+from bookmaker.tables import CONFIRM, OUTCOME, Table, read_columns, recorded_region
 from bookmaker.values import (
     filled,
     handed_over,
@@ -36,16 +41,17 @@ from bookmaker.values import (
     without_roles,
 )
 
-# The sign that every value of a table of settings has under a verdict (in its region), 0: any.
-VERDICTS = {"holds": 1, "holds if": 1, "fails": -1, "open": 0}
+# What speaks for a verdict, of the figures and of every value in a robustness table: that the
+# criterion is met (1) or not (-1); 0 where nothing has to.
+VERDICTS = {"holds": 1, "holds if": 1, "held in": 1, "fails": -1, "open": 0, "identity": 1}
+# Verdicts of a part of the settings: with a region.
+REGIONAL = ("holds if", "held in")
 FOLDER, TABLES = "book/claims", "src/compendium"
 # Ids begin with the letter of the document that makes the statement.
 DOCUMENTS = {"A": "bal2020energy", "B": "bal2021transformers", "C": "poclopez2024dynamical"}
 # The order of the rows, then that of the numbers in their ids.
 _LETTERS = "ABCSR"
 TAG, RESULTS = "claim-", "results"
-# Fewer combinations than this say little about the choices that were not made.
-FEWEST = 12
 
 
 @dataclass(frozen=True)
@@ -89,8 +95,11 @@ class Claim:
     shown: str = ""
     settings: str = ""
     region: str = ""
+    confirmed: str = ""
+    identity: str = ""
     no_settings: str = ""
-    before: str = ""
+    before: Sequence[str] = ()
+    rule: int = 1
     line: int = 1
 
     def fault(self, message: str) -> Fault:
@@ -109,13 +118,12 @@ class Claim:
             yield f"verdict must be one of {' | '.join(VERDICTS)}, got {self.verdict!r}"
         if self.id[:1] in DOCUMENTS and not self.passage:
             yield "needs the entry passage: where its document states it"
-        if bool(self.settings) == bool(self.no_settings):
-            yield "needs a table of settings, or no_settings: why no choice turns it"
+        yield from self._rule_problems() if self.rule == 2 else self._old_problems()
         if not VERDICTS.get(self.verdict):
             if self.criterion or self.figures or self.shown:
                 yield f"a row that is {self.verdict!r} has no figures and no criterion"
             return
-        if not self.shown or not (self.condition or self.verdict == "holds"):
+        if not self.shown or not (self.condition or self.verdict in ("holds", "identity")):
             yield "shown or the condition is missing"
         try:
             compared = set(condition_names(self.criterion))
@@ -128,6 +136,63 @@ class Claim:
             yield f"{', '.join(sorted(unknown))} is not among the figures"
         if idle := set(self.figures) - compared:
             yield f"the criterion does not depend on the figure {', '.join(sorted(idle))}"
+
+    def _rule_problems(self) -> Iterator[str]:
+        """Yield the entries that the verdict lacks, or has and cannot have."""
+        identity = self.verdict == "identity"
+        wanted = {
+            "identity": identity,
+            "settings": not identity and VERDICTS[self.verdict] != 0,
+            "region": self.verdict in REGIONAL,
+            "confirmed": self.verdict == "holds if",
+        }
+        refused = {
+            "identity": not identity,
+            "settings": identity,
+            "region": self.verdict not in REGIONAL,
+            "confirmed": self.verdict != "holds if",
+            "no_settings": True,
+        }
+        for name, needed in wanted.items():
+            if needed and not getattr(self, name):
+                yield f"a row with the verdict {self.verdict!r} needs the entry {name}"
+        for name, unfit in refused.items():
+            if unfit and getattr(self, name):
+                yield f"a row with the verdict {self.verdict!r} has no entry {name}"
+        named = f"{robustness_name(self.id)}.csv"
+        if self.confirmed and self.confirmed.rpartition("/")[2] != named:
+            yield f"confirmed must be a table called {named}, got {self.confirmed}"
+
+    def _old_problems(self) -> Iterator[str]:
+        if bool(self.settings) == bool(self.no_settings):
+            yield "needs a table of settings, or no_settings: why no choice turns it"
+        for name in ("confirmed", "identity"):
+            if getattr(self, name):
+                yield f"the entry {name} needs `rule: 2`"
+        if self.verdict in ("identity", "held in"):
+            yield f"the verdict {self.verdict!r} needs `rule: 2`"
+
+    def settings_faults(self, root: Path) -> Iterator[str]:
+        """Yield what is wrong with the row's robustness tables, and what they do not bear out.
+
+        Raises what reading them raises: OSError, ValueError, `csv.Error`, LookupError.
+        """
+        if not self.settings:
+            return
+        table = root / TABLES / self.settings
+        if self.rule == 1:
+            yield from settings_faults(table, self.verdict, self.region)
+            return
+        problems = list(robustness.table_faults(table))
+        yield from problems
+        if problems:
+            return
+        sign = VERDICTS[self.verdict]
+        yield from robustness.verdict_faults(table, self.verdict, sign=sign, region=self.region)
+        if self.confirmed:
+            fresh = root / TABLES / self.confirmed
+            problems = list(robustness.table_faults(fresh))
+            yield from problems or robustness.confirmation_faults(fresh, table, self.region)
 
     def settled_by(self, printed: Printed) -> list[str]:
         """Return the chapters whose cells settle the row, its own first."""
@@ -245,6 +310,13 @@ def _form_problems(row: object) -> Iterator[str]:
         elif name == "stored" and isinstance(value, list):
             if not all(isinstance(figure, str) for figure in value):
                 yield f"stored must list names of figures, got {value!r:.60}"
+        elif name == "before":
+            entries_before = value if isinstance(value, list) else [value]
+            if not all(isinstance(entry, str) for entry in entries_before):
+                yield f"before must be a text or a list of texts, got {value!r:.60}"
+        elif name == "rule":
+            if value not in (1, 2):
+                yield f"rule must be 1 or 2, got {value!r:.60}"
         elif not isinstance(value, str):
             yield f"{name} must be text, got {value!r:.60}"
 
@@ -299,7 +371,14 @@ def _chapter_claims(root: Path, chapter: str) -> tuple[list[Claim], list[Fault]]
         figures = row.get("figures", {})
         if isinstance(figures, list):
             figures = {name: name for name in figures}
-        claim = Claim(**row | {"figures": figures, "chapter": chapter, "line": line})
+        before = row.get("before", [])
+        entries = {
+            "figures": figures,
+            "before": [before] if isinstance(before, str) else before,
+            "chapter": chapter,
+            "line": line,
+        }
+        claim = Claim(**row | entries)
         faults += map(claim.fault, claim.problems())
         claims.append(claim)
     return claims, faults
@@ -319,7 +398,7 @@ def printed_by_chapter(root: Path) -> dict[str, Settled]:
 
 
 def read_rows(root: Path) -> list[dict[str, Any]]:
-    """Return the rows as pages show them: their figures in words (`told`), chapters and part.
+    """Return the rows as pages show them: figures in words (`told`), how `sure`, chapters, part.
 
     `chapters` are those whose cells settle the row, its own first. Raises SourceError for a row
     whose verdict does not follow from its figures.
@@ -335,6 +414,7 @@ def read_rows(root: Path) -> list[dict[str, Any]]:
         vars(claim)
         | {
             "told": claim.settle(printed),
+            "sure": how_sure(root, vars(claim)),
             "condition": claim.words(claim.condition, printed),
             "document": claim.id[0],
             "chapters": claim.settled_by(printed),
@@ -368,7 +448,7 @@ def results(notebook: NotebookNode, claims: Iterable[Claim] = ()) -> dict[str, s
 
 
 def settings_faults(path: Path, verdict: str, region: str = "") -> Iterator[str]:
-    """What is wrong with a table of settings, and with a verdict that it does not bear out.
+    """Yield what was wrong with a table of settings, and with its verdict, before `rule: 2`.
 
     *Holds* and *fails* need the whole interval on one side of zero in every line; *holds if* in
     every line of `region`, a condition on the columns ("" for all lines). What is *open* needs
@@ -376,12 +456,12 @@ def settings_faults(path: Path, verdict: str, region: str = "") -> Iterator[str]
     """
     table, named = read_columns(path), f"the table of settings {path.name}"
     value, low, high = (table[name] for name in OUTCOME[:3])
-    if len(value) < FEWEST:
-        yield f"{named} has {len(value)} lines, at least {FEWEST} needed"
+    if len(value) < robustness.FEWEST:
+        yield f"{named} has {len(value)} lines, at least {robustness.FEWEST} needed"
     if not np.all((low <= value) & (value <= high)):
         yield f"{named} has a value outside its interval"
     if sign := VERDICTS[verdict]:
-        inside = settings_region(table, region)
+        inside = robustness.in_region(table, region)
         turned = inside & (sign * value <= 0)
         unsure = inside & ~turned & (np.minimum(sign * low, sign * high) <= 0)
         lines = f"{inside.sum()} settings" + (f" with {region}" if region else "")
@@ -393,29 +473,55 @@ def settings_faults(path: Path, verdict: str, region: str = "") -> Iterator[str]
             yield f"verdict {verdict!r}, but intervals of {unsure.sum()} of {lines} include zero"
 
 
-def settings_region(table: Mapping[str, np.ndarray], region: str) -> np.ndarray:
-    """Which lines of a table of settings lie in a region; all if it is ""."""
-    columns = [column.tolist() for column in table.values()]
-    lines = [dict(zip(table, line, strict=True)) for line in zip(*columns, strict=True)]
-    return np.array([is_met(region or "True", line) for line in lines])
+def robustness_name(claim: str) -> str:
+    """Return the name of the table that confirms the region of a row."""
+    return f"{CONFIRM}{claim}"
 
 
-def settings_words(path: Path, region: str = "") -> str:
-    """The choices that were tried and what they gave, in one sentence for the claims page."""
-    table = read_columns(path)
-    value, runs = table["value"], table["runs"]
-    choices = []
-    for name in [name for name in table if name not in OUTCOME]:
-        tried = np.unique(table[name])
-        numbers = tried.dtype.kind in "if"
-        words = [f"{x:g}" if numbers else str(x) for x in tried]
-        told = f"{words[0]} to {words[-1]}" if len(words) > 6 and numbers else ", ".join(words)
-        choices.append(f"{name.replace('_', ' ')} {told}")
-    each = f"{runs.min()}" if runs.min() == runs.max() else f"{runs.min()} to {runs.max()}"
-    where = f"; all {settings_region(table, region).sum()} with `{region}` do" if region else ""
-    return (
-        f"{np.count_nonzero(value > 0)} of {len(value)} settings speak for the statement "
-        f"({'; '.join(choices)}; {each} runs each): {value.min():.2g} to {value.max():.2g}, "
-        f"{np.count_nonzero(table['low'] > 0)} with the whole interval above zero, "
-        f"{np.count_nonzero(table['high'] < 0)} below{where}"
-    )
+def region_to_confirm(root: Path, table: Table) -> str:
+    """Return the region that a table is drawn for, "" if it confirms none.
+
+    It is that of the row that names the table, or that the table was drawn for if no row does any
+    longer. Raises BookError if there is none: a region is written before its table is drawn.
+    """
+    if not table.path.stem.startswith(CONFIRM) or ".small" in table.path.stem:
+        return ""
+    named = f"{table.path.parent.name}/{table.path.name}"
+    regions = [claim.region for claim in read_claims(root) if claim.confirmed == named]
+    if not regions and table.path.is_file():
+        regions = [recorded_region(table.path)]
+    if not any(regions):
+        raise BookError(f"write its region first: no row of the claims says `confirmed: {named}`")
+    return robustness.one_line(regions[0])
+
+
+def settings_words(root: Path, claim: Mapping[str, Any]) -> str:
+    """Return what the robustness tables of a row gave, choice by choice, for the claims page."""
+    table = read_columns(root / TABLES / claim["settings"])
+    words = f"Of {robustness.in_words(table, claim['region'])}."
+    if claim["confirmed"]:
+        fresh = read_columns(root / TABLES / claim["confirmed"])
+        words += (
+            f" Fresh runs, drawn once this region was written: of {robustness.in_words(fresh)}."
+        )
+    return words
+
+
+def how_sure(root: Path, claim: Mapping[str, Any]) -> str:
+    """Return in one sentence what a row's verdict rests on: the settings that stand, or its proof.
+
+    Those of fresh runs come first, where there are any; what is still judged by the former rule
+    says so.
+    """
+    if claim["identity"] or claim["no_settings"]:
+        return claim["identity"] or claim["no_settings"]
+    if claim["confirmed"]:
+        fresh = read_columns(root / TABLES / claim["confirmed"])
+        return f"of {robustness.tally(fresh)}, all of fresh runs"
+    if not claim["settings"]:
+        return ""
+    counts = robustness.tally(read_columns(root / TABLES / claim["settings"]), claim["region"])
+    if not claim["region"]:
+        return f"of {counts}"
+    where = "in a region that was found afterwards and that no fresh runs have confirmed"
+    return f"{where}, of {counts}"

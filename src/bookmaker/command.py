@@ -21,6 +21,7 @@ from bookmaker.base import (
     write_atomically,
 )
 from bookmaker.checking import all_faults, write_chapter
+from bookmaker.claims import region_to_confirm
 from bookmaker.execution import rebuild, run, write_notebook
 from bookmaker.frame import contents_file, cover, readme, welcome_pictures, write_pdf
 from bookmaker.source import chapters, read_notebook
@@ -158,8 +159,9 @@ def table(chapter: str, name: str | None, small: bool, **workers: Any) -> None:
         kind = "tables with a small unit" if small else "tables"
         raise BookError(f"{chapter} has the {kind} {', '.join(sorted(found)) or 'none'}")
     made = found[name].again if small else found[name]
+    region = region_to_confirm(project_root(), made)
     keep(f"what is finished is kept in {made.part}; the same command goes on")
-    made.make(workers=Workers(**workers))
+    made.make(workers=Workers(**workers), region=region)
     click.echo(made.path)
 
 

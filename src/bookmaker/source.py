@@ -6,8 +6,8 @@ taken over from the source without executing anything.
 
 The first covers the code cells and every module of the checkout that they need, as syntax trees
 without comments and docstrings, and the data files beside those modules. It does not depend on
-the version of Python that computes it. The `__init__` of a package gives its modules and says
-what it is: it decides no number.
+the version of Python that computes it. The `__init__` of a package gives its modules and names from
+them, and says what it is: it decides no number, and a name that it gives stands for its module.
 """
 
 import ast
@@ -368,9 +368,30 @@ def imported(tree: ast.Module) -> set[Path]:
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+            homes = _exports(SOURCE / node.module.replace(".", "/") / "__init__.py")
+            own = {alias.name for alias in node.names}
+            names |= {node.module, *(f"{node.module}.{name}" for name in own)}
+            names |= {homes[name] for name in own & homes.keys()}
     paths = {SOURCE / f"{name.replace('.', '/')}.py" for name in names}
     return {path for path in paths if path.is_file()}
+
+
+@cache
+def _exports(init: Path) -> dict[str, str]:
+    """Return, by name, the modules from which a package exports names when they are first used.
+
+    They stand in its block `if TYPE_CHECKING:`.
+    """
+    if not init.is_file():
+        return {}
+    blocks = ast.parse(init.read_text(encoding="utf-8")).body
+    nodes = [node for block in blocks if isinstance(block, ast.If) for node in block.body]
+    return {
+        alias.name: str(node.module)
+        for node in nodes
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
 
 
 @cache

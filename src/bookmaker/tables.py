@@ -37,8 +37,12 @@ from bookmaker.sweeps.engine import HERE, Workers, complete, finished, key_of, r
 
 Rows = list[dict[str, Any]]
 _COMPENDIUM = Path(__file__).parents[1] / "compendium"
-# The columns of a table of settings (`claims`) that are no choices.
+# The columns of a robustness table (`robustness`) that are no choices: what a line gave, and the id
+# of the raw runs behind it.
 OUTCOME = ("value", "low", "high", "runs")
+DATA = "data"
+# A table called confirm_ID is drawn for a region, which its first line records behind this.
+CONFIRM, _REGION = "confirm_", "  # region: "
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,8 +98,11 @@ class Table:
         """Columns by name, as int64, float64 or strings; FileNotFoundError if it was not made."""
         return read_columns(self.path)
 
-    def make(self, workers: Workers = HERE) -> None:
+    def make(self, workers: Workers = HERE, *, region: str = "") -> None:
         """Compute the units that are not done yet and write the table.
+
+        Of a confirming table the first line records the `region` that it was drawn for; what was
+        done for another region is not gone on with.
 
         Raises ValueError where the columns of a row are not those of the first or a unit has no
         row, RunError if another process makes the table, RunError if there are no workers, and what
@@ -111,14 +118,16 @@ class Table:
                 raise ValueError(f"the unit {units[key]} of {self.path.stem} has no row")
             return rows_as_text(units[key], rows)
 
-        with writing(part, about={"table": self.path.stem}):
+        recorded = {"region": region} if region else {}
+        with writing(part, about={"table": self.path.stem} | recorded):
             done = finished(part, sound=_are_rows)
             missing = {key: unit for key, unit in units.items() if key not in done}
             complete(part, self.rows, missing, workers=workers, title=self.path.stem, kept=kept)
             done = finished(part, sound=_are_rows)
             rows = [row for key in units for row in done[key]]
             text = csv_text(list(rows[0]), rows)
-            write_atomically(self.path, f"# {self.command}\n{text}")
+            header = f"# {self.command}{_REGION}{region}" if region else f"# {self.command}"
+            write_atomically(self.path, f"{header}\n{text}")
             remove(part)
 
 
@@ -149,6 +158,12 @@ def read_columns(path: Path) -> dict[str, np.ndarray]:
     return {
         name: _column(values) for name, values in zip(names, zip(*lines, strict=True), strict=True)
     }
+
+
+def recorded_region(path: Path) -> str:
+    """Return the region that a confirming table was drawn for, by its first line; "" if none."""
+    with path.open(encoding="utf-8") as file:
+        return file.readline().partition(_REGION)[2].strip()
 
 
 def tables_of(chapter: str) -> dict[str, Table]:

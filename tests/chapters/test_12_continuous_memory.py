@@ -12,7 +12,7 @@ from scipy.special import logsumexp, softmax
 
 from compendium.c12_continuous_memory import hidden_neurons, study
 from compendium.common import images
-from spinformer.core.statistics import mean_interval
+from spinformer.core.statistics import student_interval
 from spinformer.hopfield import continuous
 from spinformer.hopfield.continuous import jacobian, update
 from spinformer.hopfield.discrete import CLASSICAL, EXPONENTIAL, retrieve
@@ -60,7 +60,7 @@ def test_faces_return_where_plain_loops_say():
     )
     assert min(alone) == 1.0
     assert np.mean(two) > 0.5
-    assert mean_interval(six)[1] < 0.25
+    assert student_interval(six)[1] < 0.25
     assert recalled(spins, EXPONENTIAL) == 1.0
 
 

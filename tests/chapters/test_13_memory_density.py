@@ -10,7 +10,7 @@ from scipy.special import ndtr
 
 from compendium.c13_memory_density import study
 from compendium.common.images import digits
-from spinformer.hopfield.density import fit, log_prob, log_weights, loss, loss_gradient
+from spinformer.hopfield.density import fit_em, log_prob, log_weights, loss, loss_gradient
 
 
 @pytest.mark.nightly
@@ -61,7 +61,7 @@ def test_rows_are_the_definitions():
 def test_exact_likelihood_beats_cd1_where_radii_differ(seed):
     means = torch.tensor([[2.0, 0.0], [-4.0, 0.0]], dtype=torch.float64)
     train, held_out = (means[torch.arange(4000) % 2] + normal(seed, 4000, 2)).split(2000)
-    exact = fit(means, data=train, max_steps=3000, tolerance=1e-12).patterns
+    exact = fit_em(means, data=train, max_steps=3000, tolerance=1e-12).patterns
     cd = study.contrastive_path(means, data=train, rate=0.3, steps=200, seed=seed)[-1]
     gain = log_prob(exact, states=held_out) - log_prob(cd, states=held_out)
     assert float(gain.mean()) > max(1.0, 5 * float(gain.std()) / math.sqrt(2000))

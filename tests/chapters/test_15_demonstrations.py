@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from compendium.c15_demonstrations import boundary as study
-from compendium.c15_demonstrations import model
+from compendium.c15_demonstrations import boundary as study, model
 from compendium.c15_demonstrations.model import WORDS, draw_episodes, read, split_digits, train
 from compendium.common.images import digit_labels
-from spinformer.core.statistics import mean_interval
+from spinformer.core.statistics import student_interval
 from spinformer.hopfield.continuous import attention_weights, retrieve
 
 # Of the distance between the two patterns of `_answer`.
@@ -229,7 +228,7 @@ def test_softmax_readers_saturate_as_a_memory_and_linear_ones_do_not(trained):
     assert np.median(four[both] / two[both]) > (memory + regression) / 2
     linear = {"training": "linear", "first_seed": 0, "part": "valid"}
     found = study.saturation(study.BOUNDARY.read(), **linear)
-    assert mean_interval(found)[1] < sum(study.laws(8)) / 2
+    assert student_interval(found)[1] < sum(study.laws(8)) / 2
 
 
 def test_kicks_and_their_radius(trained, monkeypatch):

@@ -16,7 +16,7 @@ from compendium.c17_interacting_patterns.interacting import (
 )
 from compendium.c17_interacting_patterns.readers import LABELS, REACH, TAG, draw_chains
 from compendium.common.rows import array_of
-from spinformer.core.statistics import mean_interval
+from spinformer.core.statistics import student_interval
 from spinformer.hopfield import continuous
 
 
@@ -82,7 +82,7 @@ def test_interactions_gain_over_a_look_at_the_same_tokens():
     hops = results.scores("hops 4")
     assert hops["window"].mean() < hops["dense"].mean()
     for task in results.TASKS:
-        assert mean_interval(results.over_a_look(task))[0] > 0
+        assert student_interval(results.over_a_look(task))[0] > 0
     recall = results.scores("recall")
     np.testing.assert_array_equal(
         results.over_a_look("recall"), recall["interacting"] - recall["attention"]
@@ -98,10 +98,10 @@ def test_fits_beat_a_look_but_not_a_regression_on_other_faces():
         error = {name: ((lower - truth) ** 2).mean() for name, lower in found.items()}
         look.append(error["attention"] - error["interacting"])
         linear.append(error["linear"] - error["interacting"])
-    assert mean_interval(look)[0] > 0
-    assert mean_interval(linear)[1] < 0
+    assert student_interval(look)[0] > 0
+    assert student_interval(linear)[1] < 0
     for task in results.TASKS:
-        assert mean_interval(results.over_equals(task)[1])[0] < 0
+        assert student_interval(results.over_equals(task)[1])[0] < 0
 
 
 def test_the_strongest_control_is_that_of_the_lowest_end(monkeypatch):

@@ -6,10 +6,10 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from compendium.c21a_cheap_free_energies import study
-from compendium.common.glass import glass_state, instability_beta
 from spinformer.spins.ising import sherrington_kirkpatrick, solve_exact
 from spinformer.spins.mean_field import belief_propagation, solve_mean_field
-from spinformer.spins.monte_carlo import sample_ising, tempered_chains
+from spinformer.spins.monte_carlo import parallel_tempering, sample_ising
+from spinformer.spins.sherrington_kirkpatrick import almeida_thouless_beta, replica_symmetric_state
 
 
 def _errors(kind, size, copies, sweeps=800):
@@ -18,7 +18,7 @@ def _errors(kind, size, copies, sweeps=800):
     for copy in range(copies):
         couplings, fields = study.draw_system(kind, size=size, seed=10_000 + 97 * copy + size)
         system = {"fields": fields, "beta": study.BETAS[kind]}
-        run = {"sweeps": sweeps, "burn": 100, "chains": 2, **system}
+        run = {"sweeps": sweeps, "burn_in": 100, "chains": 2, **system}
         one, other = (
             sample_ising(couplings, **run, seed=copy + 50 * k).magnetization.value for k in range(2)
         )
@@ -48,8 +48,8 @@ def test_which_theory_becomes_exact_by_other_simulation():
 def test_the_susceptibility_by_other_means():
     # The estimator from four copies against the exact correlations of a small system.
     couplings, fields = sherrington_kirkpatrick(9, seed=3, field_std=0.3)
-    run = tempered_chains(
-        couplings, fields=fields, betas=np.array([0.5, 1.2]), sweeps=20_000, burn=100, copies=4
+    run = parallel_tempering(
+        couplings, fields=fields, betas=np.array([0.5, 1.2]), sweeps=20_000, burn_in=100, replicas=4
     )
     exact = solve_exact(couplings, fields=fields, beta=1.2)
     assert study.glass_susceptibility(run.overlaps[:, 1], size=9) == pytest.approx(
@@ -58,7 +58,7 @@ def test_the_susceptibility_by_other_means():
     # The stored averages, unweighted.
     table = study.OVERLAPS.read()
     rows = (table["beta"] == 0.8) & (table["size"] == 256)
-    limit = glass_state(0.8, field_std=0.2).susceptibility
+    limit = replica_symmetric_state(0.8, field_std=0.2).susceptibility
     assert table["susceptibility"][rows].mean() == pytest.approx(limit, abs=0.3)
     assert table["halves"].mean() == pytest.approx(1.0, abs=0.02)
 
@@ -95,7 +95,7 @@ def test_unrolled_layers_by_linear_algebra():
         before, now = (np.abs(np.linalg.eigvals(a)).max() for a in (back, first - reaction))
         assert now > 1 > before
         assert before == pytest.approx(
-            np.sqrt(glass_state(beta, field_std=0.5).stability), abs=0.04
+            np.sqrt(replica_symmetric_state(beta, field_std=0.5).stability), abs=0.04
         )
         path, wrong = (
             study.unrolled_tap(couplings, fields=fields, beta=beta, layers=300, memory=memory)
@@ -157,7 +157,7 @@ def test_state_evolution_foretells_a_large_network():
 def test_layers_that_have_settled_overlap_as_one_layer_with_itself():
     # Where the state is stable the layers stop, so their overlap is q, however steep the tanh.
     for beta, std in ((1.2, 0.5), (3.0, 3.0), (4.0, 11.0)):
-        glass = glass_state(beta, field_std=std)
+        glass = replica_symmetric_state(beta, field_std=std)
         assert glass.stability < 0.8
         square, pair = study.state_evolution(90, beta=beta, field_std=std)
         assert square[-1] == pytest.approx(glass.overlap, abs=1e-9)
@@ -166,7 +166,7 @@ def test_layers_that_have_settled_overlap_as_one_layer_with_itself():
 
 def test_exact_sums_approach_the_limit_as_one_over_the_size():
     beta, std = 0.8, 0.5
-    limit = glass_state(beta, field_std=std)
+    limit = replica_symmetric_state(beta, field_std=std)
     squares = []
     for size, count in ((6, 4000), (12, 1000)):
         couplings, fields = sherrington_kirkpatrick(size, seed=1, count=count, field_std=std)
@@ -179,18 +179,18 @@ def test_exact_sums_approach_the_limit_as_one_over_the_size():
 
 
 def test_the_line_without_a_field_near_it_and_on_it():
-    assert instability_beta() == 1.0
-    assert glass_state(0.9).susceptibility == pytest.approx(1 / (1 - 0.81))
+    assert almeida_thouless_beta() == 1.0
+    assert replica_symmetric_state(0.9).susceptibility == pytest.approx(1 / (1 - 0.81))
     # q = (b - 1) + O((b-1)^2) just beyond the edge, and no stable state there.
-    cold = glass_state(1.02)
+    cold = replica_symmetric_state(1.02)
     assert cold.overlap == pytest.approx(0.02, rel=0.1)
     assert cold.stability > 1.0
     assert cold.susceptibility == np.inf
-    line = [instability_beta(field_std=h) for h in (0.2, 0.5, 1.0)]
+    line = [almeida_thouless_beta(field_std=h) for h in (0.2, 0.5, 1.0)]
     assert line == sorted(line)
     for h, beta in zip((0.2, 0.5, 1.0), line, strict=True):
-        assert glass_state(beta, field_std=h).stability == pytest.approx(1, abs=1e-8)
-    assert instability_beta(field_std=30.0) == np.inf
+        assert replica_symmetric_state(beta, field_std=h).stability == pytest.approx(1, abs=1e-8)
+    assert almeida_thouless_beta(field_std=30.0) == np.inf
 
 
 CASES = [(0.8, 0.5), (1.7, 0.0), (3.0, 1.0), (20.0, 5.0), (20.0, 50.0), (3.0, 900.0)]
@@ -199,7 +199,7 @@ CASES = [(0.8, 0.5), (1.7, 0.0), (3.0, 1.0), (20.0, 5.0), (20.0, 50.0), (3.0, 90
 @pytest.mark.parametrize(("beta", "std"), CASES)
 def test_the_state_by_other_quadrature(beta, std):
     """q and the stability over u = β(field), on whose scale sech² is smooth however cold."""
-    found = glass_state(beta, field_std=std)
+    found = replica_symmetric_state(beta, field_std=std)
     width = beta * np.hypot(np.sqrt(found.overlap), std)
 
     def average(power):
@@ -215,4 +215,4 @@ def test_the_state_by_other_quadrature(beta, std):
 def test_bad_input_is_named():
     for change in ({"beta": 21.0}, {"field_std": 2000.0}):
         with pytest.raises(ValueError, match=next(iter(change))):
-            glass_state(**{"beta": 1.0} | change)
+            replica_symmetric_state(**{"beta": 1.0} | change)

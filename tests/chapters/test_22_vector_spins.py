@@ -3,16 +3,15 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy.special import gamma, iv
 
 from compendium.c22_vector_spins.study import METHODS, reaction, solve_adaptive_tap
-from compendium.common.exact_spins import three_spins, two_spins
 from spinformer.core.solve import NotConverged, Status
 from spinformer.core.special import log_sphere_integral, mean_alignment
+from spinformer.spins.exact_vectors import three_spins, two_spins
 from spinformer.spins.mean_field import solve_mean_field
-from spinformer.spins.solvers import vector_spins
+from spinformer.spins.solvers import solve_saddle_point
 
 DOUBLE = torch.float64
 
@@ -41,7 +40,10 @@ def test_many_components_are_the_saddle_point():
         fields = torch.zeros(5, dim, dtype=DOUBLE)
         fields[:, :3] = _system()[1]
         found = solve_adaptive_tap(couplings, fields=fields, beta=0.9)
-        m = vector_spins(couplings, fields=fields * dim**0.5, beta=0.9).magnetization / dim**0.5
+        m = (
+            solve_saddle_point(couplings, fields=fields * dim**0.5, beta=0.9).magnetization
+            / dim**0.5
+        )
         gaps.append(float((found.value - m).norm()))
     np.testing.assert_allclose(np.divide(gaps[:-1], gaps[1:]), 4.0, rtol=0.1)
     assert gaps[-1] < 3e-3
@@ -87,7 +89,9 @@ def test_exact_systems(dim):
         truth = exact(couplings, fields=h * dim**0.5, beta=0.9).magnetization / dim**0.5
         j, field = torch.tensor(couplings), torch.tensor(h)
         found = [solve_adaptive_tap(j, fields=field, beta=0.9, method=m).value for m in METHODS]
-        found.append(vector_spins(j, fields=field * dim**0.5, beta=0.9).magnetization / dim**0.5)
+        found.append(
+            solve_saddle_point(j, fields=field * dim**0.5, beta=0.9).magnetization / dim**0.5
+        )
         wrong.append([np.abs(mean.numpy() - truth).max() for mean in found])
     naive, tap, adaptive, saddle = np.sqrt(np.mean(np.square(wrong), axis=0))
     assert adaptive < min(0.8 * min(naive, tap, saddle), 0.05 / dim)

@@ -5,14 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy.stats import ortho_group
 
 from compendium.c23_anatomy import study
-from compendium.common.exact_spins import two_spins
+from spinformer.spins.exact_vectors import two_spins
 from spinformer.spins.module import Solver, SpinTransformerModule, response_attention
-from spinformer.spins.solvers import vector_spins
+from spinformer.spins.solvers import solve_saddle_point
 
 
 @settings(deadline=None, max_examples=12, derandomize=True)
@@ -66,7 +65,7 @@ def test_the_echo_of_a_pair_is_a_number_for_many_components():
         return (down + up - 2 * none) / (2 * 0.02**2 * fields[1, 1])
 
     def saddle(bond, fields):
-        found = vector_spins(torch.tensor(bond), fields=torch.tensor(fields), beta=1.0)
+        found = solve_saddle_point(torch.tensor(bond), fields=torch.tensor(fields), beta=1.0)
         return found.magnetization.numpy()
 
     # From a free spin's answer across and along its direction, chapter 22's case for the hand.
@@ -118,7 +117,9 @@ def test_locality_adds_up():
     torch.testing.assert_close(total[:, 2], block, rtol=1e-6, atol=0)
     # Frozen: the fields that G averages move, G does not.
     held = study.dissect(fields, bilinear=bilinear, **options)
-    weights = response_attention(held.couplings, correlation=held.correlation, strength=0.5)
+    weights = response_attention(
+        held.couplings, correlation=held.correlation, coupling_strength=0.5
+    )
 
     def averaged(h):
         return 1.5 * 4**0.5 * (weights @ h @ bilinear.T + weights.T @ h @ bilinear)
@@ -179,7 +180,7 @@ def test_deviations_that_are_there_are_seen(monkeypatch):
 
 def test_the_distance_of_a_module_from_the_saddle():
     torch.manual_seed(0)
-    options = {"heads": 2, "strength": 0.3, "dtype": torch.float64}
+    options = {"heads": 2, "coupling_strength": 0.3, "dtype": torch.float64}
     module = SpinTransformerModule(8, solver=Solver(max_steps=300), **options)
     exact = SpinTransformerModule(8, solver="saddle", **options)
     exact.load_state_dict(module.state_dict())

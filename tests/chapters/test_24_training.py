@@ -12,7 +12,7 @@ from torch.nn.functional import cosine_similarity, normalize
 
 from compendium.c24_training import study
 from compendium.c24_training.classifiers import ARMS, COUPLINGS, TokenClassifier, build_classifier
-from compendium.c24_training.settings import LAYERS, MIXERS, TABLES, gap
+from compendium.c24_training.settings import LAYERS, MIXERS, TABLES, Cell, accuracy_lead
 from compendium.c24_training.token_tasks import (
     MARKS,
     SYMBOLS,
@@ -28,7 +28,7 @@ from compendium.common.rows import groups
 from compendium.common.spin_modules import sample_module
 from spinformer.core.special import mean_alignment
 from spinformer.spins.module import SpinTransformerModule
-from spinformer.spins.solvers import vector_spins
+from spinformer.spins.solvers import solve_saddle_point
 
 SHAPE = digit_task(0).shape
 
@@ -146,7 +146,9 @@ def test_couplings_that_see_no_tokens_are_those_of_a_plain_system(arm):
         else:
             couplings = layer.couplings * (1 - torch.eye(4))
     for pair, own, mean in zip(couplings, fields.split(3, -1), found.split(3, -1), strict=True):
-        want = vector_spins(pair.expand(2, 4, 4), fields=own.contiguous(), beta=1.0).magnetization
+        want = solve_saddle_point(
+            pair.expand(2, 4, 4), fields=own.contiguous(), beta=1.0
+        ).magnetization
         torch.testing.assert_close(mean, want, rtol=0, atol=1e-7)
 
 
@@ -204,12 +206,12 @@ def test_an_undriven_layer_keeps_only_what_all_samples_share():
 def test_drawn_spins_of_a_module():
     """One free spin exactly; the output at many components, where the saddle is exact."""
     torch.manual_seed(0)
-    module = SpinTransformerModule(3, heads=1, strength=1e-9)
+    module = SpinTransformerModule(3, heads=1, coupling_strength=1e-9)
     field = torch.tensor([1.0, 2.0, 2.0])
     found = sample_module(module, field[None, None], sweeps=2000)
     exact = mean_alignment(3.0, dim=3) * field[None].numpy() / 3**0.5
     np.testing.assert_allclose(found["spins"][0].numpy(), exact, atol=0.06)
-    module = SpinTransformerModule(128, heads=2, strength=1.5, channel_maps=True)
+    module = SpinTransformerModule(128, heads=2, coupling_strength=1.5, channel_maps=True)
     with torch.no_grad():
         module.map_in.copy_(torch.randn(128, 128) / 8)
         module.map_out.zero_()
@@ -289,9 +291,9 @@ def test_couplings_that_are_numbers_by_hand():
     ):
         first, second = (at_best(grid, arm=arm, strength=strength, updates=updates) for arm in arms)
         gains = [first[split] - second[split] for split in first]
-        seen = {"seen": f"{updates} of {updates}", "measure": "accuracy"}
-        pair = [(arm, strength) for arm in arms]
-        assert gap(grid, arms=pair, **seen) == pytest.approx(gains, abs=1e-12)
+        cells = [Cell(arm, strength, updates) for arm in arms]
+        lead = accuracy_lead(grid, *cells, seen=updates)
+        assert lead == pytest.approx(gains, abs=1e-12)
         # From weak couplings every pair gains; from strong ones five cannot tell it.
         assert grid != "digits" or (min(gains) > 0) == (strength == 0.3)
 
@@ -378,7 +380,7 @@ def test_the_meter_on_pairs_by_monte_carlo():
     generator, believed = torch.Generator().manual_seed(3), []
     cases = ((0.3, "saddle"), (1.0, "saddle"), (1.0, "fixed point"), (2.0, "saddle"))
     for strength, solver in cases:
-        options = {"strength": strength, "normalize": False, "dtype": torch.float64}
+        options = {"coupling_strength": strength, "normalize": False, "dtype": torch.float64}
         module = SpinTransformerModule(3, heads=1, solver=solver, **options)
         module.warned = True
         tokens = torch.randn(4, 2, 3, generator=generator, dtype=torch.float64)
@@ -389,7 +391,9 @@ def test_the_meter_on_pairs_by_monte_carlo():
     assert len(believed) >= 6
     assert max(believed) < 0.2
     # One component: nothing is trusted, however weak the couplings.
-    ising = SpinTransformerModule(1, heads=1, solver="saddle", strength=0.01, normalize=False)
+    ising = SpinTransformerModule(
+        1, heads=1, solver="saddle", coupling_strength=0.01, normalize=False
+    )
     _, parts = ising(torch.randn(5, 3, 1, generator=generator), return_parts=True)
     assert not parts.validity().trusted().any()
 

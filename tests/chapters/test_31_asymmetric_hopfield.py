@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy.optimize import brentq
 from scipy.special import logsumexp
 from scipy.stats import norm
@@ -13,7 +12,7 @@ from compendium.c31_asymmetric_hopfield import pairs, study
 from spinformer.core.solve import NotConverged
 from spinformer.core.states import overlaps, spin_states
 from spinformer.spins.ising import gaussian_couplings
-from spinformer.spins.kinetic import kinetic_path
+from spinformer.spins.kinetic import glauber_trajectory
 
 seeds = st.integers(0, 10_000)
 
@@ -147,7 +146,7 @@ def test_independent_couplings_order_at_the_critical_mean_and_forget():
         assert order.value == pytest.approx(expected, abs=0.05)
         assert (expected > 0.5) == (ratio > 1)
     pair = gaussian_couplings(1000, symmetry=0.0, seed=rng)
-    state = kinetic_path(pair, states=np.ones((1, 1000)), beta=2.0, steps=40, seed=rng)[:, 0]
+    state = glauber_trajectory(pair, states=np.ones((1, 1000)), beta=2.0, steps=40, seed=rng)[:, 0]
     assert abs(np.mean(state[20] * state[22])) < 4 / np.sqrt(1000)
 
 
@@ -193,10 +192,12 @@ def test_memory_and_order_are_those_of_the_second_half_of_every_run():
     for _ in range(2):
         couplings = gaussian_couplings(30, symmetry=1.0, seed=one)
         first = one.choice([-1.0, 1.0], (1, 30))
-        path = kinetic_path(couplings, beta=2.0, states=first, steps=9, seed=one)[:, 0]
+        path = glauber_trajectory(couplings, beta=2.0, states=first, steps=9, seed=one)[:, 0]
         memories.append(np.mean([path[t] * 1.0 @ path[t + 3] / 30 for t in range(4, 7)]))
         couplings = gaussian_couplings(30, mean=1.0, seed=other)
-        path = kinetic_path(couplings, beta=1.0, states=np.ones((1, 30)), steps=200, seed=other)
+        path = glauber_trajectory(
+            couplings, beta=1.0, states=np.ones((1, 30)), steps=200, seed=other
+        )
         orders.append(abs(np.mean([path[t] * 1.0 for t in range(100, 201)])))
     memory = {"symmetry": 1.0, "beta": 2.0, "lags": np.array([3]), "steps": 9}
     for found, expected in (

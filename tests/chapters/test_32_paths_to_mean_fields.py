@@ -10,7 +10,6 @@ from known_networks import COIN
 from scipy.special import softmax
 
 from compendium.c32_paths_to_mean_fields import functional
-from compendium.common.windows import settled_start
 from spinformer.core.solve import NotConverged
 from spinformer.core.states import spin_states
 from spinformer.dmft.finite_size import (
@@ -21,6 +20,7 @@ from spinformer.dmft.finite_size import (
 )
 from spinformer.dmft.mean_field import random_contexts, step
 from spinformer.dmft.network import Context, Network
+from spinformer.dmft.settling import settled_window
 
 
 @pytest.mark.claim("C6")
@@ -67,12 +67,12 @@ def test_a_step_needs_the_operations_that_a_hand_counts():
             assert 100 * 100 * count < 600 * 2.1e9 / 120_000
 
 
-def test_settled_start_takes_the_most_common_attractor_and_the_largest_of_two():
+def test_settled_window_takes_the_most_common_attractor_and_the_largest_of_two():
     # A ferromagnet: m = tanh(2 m), +0.957504 or −0.957504 by the sign it begins with.
     network = COIN.with_parameters(context=2)
     for signs, expected in (([1, 1, -1], 1), ([-1, 1, -1], -1), ([-1, 1], 1)):
         start = Context(0.8 * np.array(signs)[:, None, None] * np.ones((2, 1)), 0)
-        window, _ = settled_start(network, 2.0, start, settle=200, look=5)
+        window, _ = settled_window(network, 2.0, context=start, transient=200, steps=5)
         np.testing.assert_allclose(window, 0.957504 * expected, atol=1e-6)
 
 

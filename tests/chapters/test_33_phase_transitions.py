@@ -13,11 +13,11 @@ from compendium.c33_phase_transitions import study
 from compendium.c33_phase_transitions.orbits import _orbit_image, show_orbit_diagram
 from compendium.c33_phase_transitions.study import SHARES
 from compendium.common.drawing import REGIME_COLORS
-from compendium.common.phase_transitions import census, name
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import Attractors, Regime, find_attractors
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Context, Network
+from spinformer.dmft.regimes import count_regimes, regime_label
 from spinformer.plot.style import COLORS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,8 +38,8 @@ def made(regime, period, histogram, section):
 
 def test_a_census_counts_regimes_and_periods():
     found = made([2, 0, 0, 1, 0, 2], [0, 4, 28, 0, 4, 0], np.zeros((6, 1)), np.zeros((6, 1)))
-    counted = census(found)
-    named = [(name(*kind), count) for kind, count in counted.items()]
+    counted = count_regimes(found)
+    named = [(regime_label(*kind), count) for kind, count in counted.items()]
     assert named == [("periodic 4", 2), ("periodic 28", 1), ("quasi-periodic", 1), ("chaotic", 2)]
 
 

@@ -8,9 +8,9 @@ from scipy.stats import binom, kstest
 
 from compendium.c33b_lifetimes import finite_size_escapes as study
 from compendium.c33b_lifetimes.finite_size_escapes import least_action, path_action
-from compendium.common.lifetimes import lifetime_estimate
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.finite_size import mean_path, token_states
+from spinformer.dmft.lifetimes import estimate_lifetime
 from spinformer.dmft.network import Context, Network
 
 
@@ -72,7 +72,7 @@ def test_escapes_take_the_time_of_the_exact_chain(monkeypatch):
         position=0, cycles=cycles, home=0, every=1, horizon=160, runs=300, seed=3,
     )  # fmt: skip
     escaped = found < 160
-    life = lifetime_estimate(found, ended=escaped)
+    life = estimate_lifetime(found, ended=escaped)
     assert 150 < life.ended < 300
     assert (found[~escaped] == 160).all()
     assert (ends[escaped] == 1).all()

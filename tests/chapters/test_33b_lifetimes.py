@@ -8,12 +8,11 @@ from scipy.stats import kstest
 
 from compendium.c33b_lifetimes import escapes, switching
 from compendium.c34_memory_beyond_window.study import autocorrelation
-from compendium.common.lifetimes import escapes_of
-from compendium.common.phase_transitions import protocol_start
-from compendium.common.windows import replicas
+from spinformer.dmft.lifetimes import detect_escapes, estimate_lifetime
 from spinformer.dmft.lyapunov import lyapunov_spectrum
-from spinformer.dmft.mean_field import trajectory
+from spinformer.dmft.mean_field import document_context, trajectory
 from spinformer.dmft.network import Network
+from spinformer.dmft.settling import perturbed_replicas
 
 
 @pytest.mark.parametrize(
@@ -28,8 +27,9 @@ from spinformer.dmft.network import Network
     ],
 )
 def test_an_escape_is_quiet_from_some_stretch_on(loud, first, escaped, returned):
-    found = escapes_of(0.1 * np.array(loud)[:, None], rate=0.05)
-    assert [one.item() for one in found] == [first, escaped, returned]
+    found = detect_escapes(0.1 * np.array(loud)[:, None], threshold=0.05)
+    assert (found.first.item(), found.escaped.item()) == (first, escaped)
+    assert found.returned.item() == returned
 
 
 def test_times_of_escape_are_exponential_and_another_seed_agrees():
@@ -57,7 +57,7 @@ def test_times_of_escape_are_exponential_and_another_seed_agrees():
 
 def test_escapes_are_counted_after_the_transient():
     network = Network.document()
-    start = replicas(protocol_start(network, steps=100_000), count=2)
+    start = perturbed_replicas(document_context(network, steps=100_000, decimals=8), count=2)
     _, start = trajectory(network, start, beta=1.28, steps=0, transient=7)
     given = {"beta": 1.28, "steps": 300, "batches": 3, "count": 1}
     rates = lyapunov_spectrum(network, start, **given).growth[..., 0]
@@ -79,18 +79,16 @@ def test_stored_columns_are_what_the_code_makes():
 @pytest.mark.parametrize("horizon", [0.2, 1.0, 5.0])
 def test_a_lifetime_holds_the_truth_however_many_are_censored(horizon):
     times = np.random.default_rng(4).exponential(1.0, (1500, 20))
-    lives = [
-        escapes.lifetime_estimate(np.minimum(own, horizon), ended=own <= horizon) for own in times
-    ]
+    lives = [estimate_lifetime(np.minimum(own, horizon), ended=own <= horizon) for own in times]
     # With few ends, a count that jumps in whole steps, the interval is on the safe side.
     assert 0.94 < np.mean([found.low <= 1.0 <= found.high for found in lives]) < 0.99
-    whole = escapes.lifetime_estimate(np.minimum(times, horizon), ended=times <= horizon)
+    whole = estimate_lifetime(np.minimum(times, horizon), ended=times <= horizon)
     assert whole.value == pytest.approx(1.0, abs=0.04)
     assert whole.ended == (times <= horizon).sum()
 
 
 def test_nothing_ended_gives_a_lower_end_only():
-    found = escapes.lifetime_estimate([10.0, 10.0], ended=[False, False])
+    found = estimate_lifetime([10.0, 10.0], ended=[False, False])
     assert (found.value, found.high, found.ended) == (np.inf, np.inf, 0)
     # P(no end) = exp(−T/τ) is 2.5 % at the lower end.
     assert np.exp(-20.0 / found.low) == pytest.approx(0.025)

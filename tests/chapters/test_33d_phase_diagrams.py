@@ -7,7 +7,7 @@ from scipy.ndimage import gaussian_filter
 from compendium.c33d_phase_diagrams import attractors, study
 from compendium.c33d_phase_diagrams.attractors import coexisting, moments_of
 from compendium.c33d_phase_diagrams.study import BETAS, COARSE, UPWARDS
-from spinformer.core.statistics import share_interval
+from spinformer.core.statistics import wilson_interval
 from spinformer.dmft.attractors import Regime, find_attractors
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.mean_field import random_contexts, trajectory
@@ -251,7 +251,7 @@ def test_the_criterion_of_the_planes_by_counting():
             # The condition of the claim: half the resolution, and the strip is no region.
             assert study.agreement(regime[::2, ::2])[Regime.QUASI_PERIODIC].value < 0.5
         _, before, after = study.control_changes(name, regime)
-        assert share_interval(int((before != after).sum()), trials=800)[1] < 0.1
+        assert wilson_interval(int((before != after).sum()), trials=800)[1] < 0.1
 
 
 @pytest.mark.nightly

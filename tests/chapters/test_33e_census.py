@@ -17,9 +17,9 @@ from compendium.common.gauge import canonical_code, canonical_form, count_networ
 from compendium.common.networks import draw_networks
 from compendium.common.rows import rows_of
 from spinformer.dmft.attractors import Regime
+from spinformer.dmft.linear_stability import onset
 from spinformer.dmft.mean_field import random_contexts, step, trajectory
 from spinformer.dmft.network import Context, Network
-from spinformer.dmft.onset import onset
 
 
 def test_no_network_of_the_tables_is_counted_twice():

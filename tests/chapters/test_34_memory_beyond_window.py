@@ -12,13 +12,14 @@ from compendium.c32b_finite_size.study import noise_covariance, predicted_rms
 from compendium.c34_memory_beyond_window import messages, study
 from compendium.c34_memory_beyond_window.messages import label_information, predicted_information
 from compendium.c34_memory_beyond_window.study import autocorrelation
-from compendium.common.phase_transitions import protocol_start
 from compendium.common.rows import median_interval
-from compendium.common.windows import MOTIONS, message_start, replicas
-from spinformer.core.statistics import mean_interval
+from spinformer.core.statistics import student_interval
+from spinformer.dmft.document import MOTIONS, attractor_window
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.finite_size import attention_of_window, linear_maps, mean_path, window_means
+from spinformer.dmft.mean_field import document_context
 from spinformer.dmft.network import OUTPUT, Context, Network
+from spinformer.dmft.settling import perturbed_replicas
 
 NETWORK = Network.document()
 SHORT = replace(UNEVEN, context=3)
@@ -38,7 +39,7 @@ def correlation(signal, lag):
 
 @pytest.mark.claim("C11")
 def test_spectra_and_correlations_by_other_means():
-    start = protocol_start(NETWORK, steps=20_000)
+    start = document_context(NETWORK, steps=20_000, decimals=8)
     one = Context(start.attention[None], start.position)
     quasi = signals(one, beta=1.255, dropped=3000, kept=4000)
     # Turns of the orbit counted in the strobed plane of m and its change, no spectrum involved.
@@ -52,11 +53,11 @@ def test_spectra_and_correlations_by_other_means():
     returns = [correlation(quasi, lag) for lag in range(1000, 1020)]
     assert np.abs(returns).max() > 0.9
     # Chaos, many copies of one start.
-    copies = replicas(start, count=64, size=1e-4, seed=5)
+    copies = perturbed_replicas(start, count=64, size=1e-4, seed=5)
     chaos = signals(copies, beta=1.266, dropped=1000, kept=2400)
     frequency, power = periodogram(chaos, detrend="constant")
     shares = power[:, frequency < 0.25].sum(axis=1) / power.sum(axis=1)
-    assert mean_interval(shares)[0] > 0.5
+    assert student_interval(shares)[0] > 0.5
     late = np.abs([correlation(chaos, lag) for lag in range(160, 200)]).max()
     rest = np.abs([correlation(chaos, lag) for lag in range(1000, 1040)]).max()
     assert rest < 0.1 < late
@@ -87,9 +88,9 @@ def test_autocorrelation_is_the_sum_that_defines_it_and_a_constant_has_none(n, u
 
 def traced(motion, number, steps):
     """A window with its position, the direction of a message, and the memory of it."""
-    window, position = message_start(NETWORK, motion, number=number)
+    window, position = attractor_window(NETWORK, motion, number=number)
     direction = messages.message_direction(NETWORK, number)
-    how = {"beta": MOTIONS[motion][0], "position": position, "steps": steps}
+    how = {"beta": MOTIONS[motion].beta, "position": position, "steps": steps}
     memory, _ = messages.trace_message(NETWORK, window, direction, **how)
     return window, position, direction, memory
 
@@ -115,7 +116,7 @@ def test_memory_times_by_bits_and_loops():
     # texts drawn by other code, beyond the window and in all five motions.
     size, runs = 9_999_999, 1500
     for motion, delay in zip(MOTIONS, (6, 20, 24, 7, 9), strict=True):
-        beta = MOTIONS[motion][0]
+        beta = MOTIONS[motion].beta
         window, position, direction, memory = traced(motion, 2, steps=delay)
         strength = 1.0 / np.sqrt(size * memory[-1])  # two standard deviations apart
         shift = strength * np.sqrt((1.0 - window[-1] ** 2) * NETWORK.segments) * direction

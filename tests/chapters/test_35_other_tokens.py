@@ -12,15 +12,14 @@ from scipy.special import softmax
 from scipy.stats import chisquare
 
 from compendium.c32b_finite_size.study import noise_covariance, predicted_rms
-from compendium.c35_other_tokens import letters as tokens_of
-from compendium.c35_other_tokens import study
+from compendium.c35_other_tokens import letters as tokens_of, study
 from compendium.c35_other_tokens.letters import LetterNetwork, letter_overlaps, vocabulary
-from spinformer.core.statistics import fit_power
+from spinformer.core.statistics import fit_power_law
 from spinformer.dmft.finite_size import linear_maps, mean_path
-from spinformer.dmft.lyapunov import lyapunov_spectrum, returned
+from spinformer.dmft.linear_stability import onset
+from spinformer.dmft.lyapunov import lyapunov_spectrum, period_map
 from spinformer.dmft.mean_field import random_contexts, step, trajectory
 from spinformer.dmft.network import OUTPUT, Context, Network
-from spinformer.dmft.onset import onset
 
 
 def anything(letters, *, seed=0, features=2, segments=5):
@@ -100,7 +99,7 @@ def test_the_compiled_step_is_the_plain_one_whatever_the_logits(name, beta, step
 def test_tangent_maps_by_finite_differences(name):
     network = MACHINES[name].with_parameters(gamma=5.0)
     context = random_contexts(network, 1, count=1).select(0)
-    _, matrix = returned(network, context, beta=1.4, steps=1)
+    _, matrix = period_map(network, context, beta=1.4, steps=1)
 
     def after(flat):
         moved = Context(flat.reshape(context.attention.shape), 0)
@@ -277,5 +276,5 @@ def test_the_deviation_of_words_does_not_fall():
         drawn = tokens_of.generate_letters(words, np.tile(weight, (4, 1, 1)), seed=0, **how)
         spread = np.sqrt(letter_overlaps(words, drawn).var(axis=0).sum(axis=-1))
         assert spread == pytest.approx(np.full(4, found[-1]), rel=0.06)
-    fit = fit_power([300, 30_000, 3_000_000], values=found, errors=0.01 * np.array(found))
+    fit = fit_power_law([300, 30_000, 3_000_000], values=found, errors=0.01 * np.array(found))
     assert abs(fit.slope.value) < 0.02

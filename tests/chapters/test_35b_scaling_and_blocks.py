@@ -7,17 +7,16 @@ from scipy.optimize import approx_fprime
 from scipy.special import expit, softmax
 from scipy.stats import linregress, multivariate_normal
 
-from compendium.c35b_scaling_and_blocks import blocks as study
-from compendium.c35b_scaling_and_blocks import loaded
+from compendium.c35b_scaling_and_blocks import blocks as study, loaded
 from compendium.c35b_scaling_and_blocks.blocks import BlockEnsemble, Blocks, block_step, make_blocks
 from compendium.c35b_scaling_and_blocks.loaded import loaded_path, resting_state
 from spinformer.core.states import spin_states
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.finite_size import mean_path
+from spinformer.dmft.linear_stability import onset
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Context, Network
-from spinformer.dmft.onset import onset
 
 WINDOW = np.array([[1.0, 1.0, -1.0], [1.0, -1.0, 1.0], [-1.0, -1.0, 1.0], [-1.0, 1.0, -1.0]])
 

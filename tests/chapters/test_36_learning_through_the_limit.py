@@ -12,8 +12,8 @@ from scipy.optimize import approx_fprime
 
 from compendium.c36_learning_through_the_limit import horizons, learning
 from compendium.c36_learning_through_the_limit.learning import Text, examples, rollout, surrogate
-from compendium.common.windows import MOTIONS
-from spinformer.core.statistics import mean_interval
+from spinformer.core.statistics import student_interval
+from spinformer.dmft.document import MOTIONS
 from spinformer.dmft.finite_size import generate, mean_path, semantic_overlaps
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts, trajectory
@@ -237,7 +237,7 @@ def test_at_equal_work_the_limit_beats_reinforce_and_equals_straight_through(fre
         name: learning.losses(theta, "cycle", seeds=FRESH, size=9900)
         for name, theta in fresh.items()
     }
-    assert mean_interval(found["limit"] - found["score"])[1] < -0.1
+    assert student_interval(found["limit"] - found["score"])[1] < -0.1
     assert abs((found["limit"] - found["straight"]).mean()) < 0.1
 
 
@@ -249,7 +249,7 @@ def test_what_was_trained_in_the_limit_works_at_finite_size(fresh):
         learning.losses(fresh["limit"], "cycle", seeds=FRESH, size=n) for n in sizes
     )
     assert 3.0 < (few - limit).mean() / (many - limit).mean() < 40.0
-    assert mean_interval(many - limit)[1] < 0.02
+    assert student_interval(many - limit)[1] < 0.02
 
 
 @pytest.mark.claim("C19d")
@@ -274,7 +274,7 @@ def test_the_gradient_grows_at_the_exponent_of_the_motion():
         rates = lyapunov_spectrum(network, starts, beta=beta, **how).exponents.value
         # At 1.266 a few contexts in a thousand begin on the closed curve, where nothing grows.
         rate = rates[rates > 0.02].mean()
-        low, high = mean_interval(horizons.growth_slopes(table, motion, first=64, last=128))
+        low, high = student_interval(horizons.growth_slopes(table, motion, first=64, last=128))
         assert low < rate < high < 2.0 * rate
 
 
@@ -303,9 +303,9 @@ def test_gradient_norms_are_those_of_finite_differences():
 
 @pytest.mark.parametrize("motion", ["periodic", "quasi-periodic"])
 def test_starts_of_a_regular_motion_lie_along_one_orbit_at_one_position(motion):
-    network, (beta, _, between) = Network.document(), MOTIONS[motion]
+    network, beta = Network.document(), MOTIONS[motion].beta
     starts = horizons.growth_starts(network, motion, chunk=0)
-    turns = network.positions * between
+    turns = network.positions * MOTIONS[motion].spacing
     _, ahead = trajectory(network, starts, beta=beta, steps=1, transient=turns - 1)
     assert ahead.position == starts.position
     assert np.abs(ahead.attention[:-1] - starts.attention[1:]).max() < 1e-6

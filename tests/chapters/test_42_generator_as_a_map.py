@@ -10,7 +10,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from compendium.c42_generator_as_a_map import edges, study
 from compendium.common.models import decoder, next_token_distribution
 from compendium.common.rows import groups
-from spinformer.core.statistics import mean_interval
+from spinformer.core.statistics import student_interval
 from spinformer.language.decoder import encode, example_decoder, run_decoder
 from spinformer.language.minilm import ModelUnavailable
 from spinformer.language.text import sample_texts
@@ -166,7 +166,7 @@ def test_chaos_lies_where_the_multipliers_say_that_the_rest_is_stable():
     )
     assert 0.61 < edges.critical_beta(dict(groups(edges.PAIR_TABLE.read(), "span"))[4]) < 0.6225
     texts = dict(groups(study.MOTION_TABLE.read(), "span", "beta"))[4, 0.6]["exponent"]
-    assert mean_interval(texts)[0] > 0
+    assert student_interval(texts)[0] > 0
     assert max(ways[span, 0.59, "up"]["away"].max() for span in (4, 8)) < 3e-4
     # Above, what came up is as far as the oscillation and the cycle that were begun elsewhere.
     cycle = edges.CYCLE_TABLE.read()["away"]

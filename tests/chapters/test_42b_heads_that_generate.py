@@ -12,7 +12,7 @@ from compendium.c23c_real_layer.study import text_blocks
 from compendium.c42b_heads_that_generate.study import kinds, layer_report, stage_changes
 from compendium.common.models import block_trace, causal_attention
 from spinformer.language.decoder import block_queries, example_decoder
-from spinformer.spins.solvers import vector_spins
+from spinformer.spins.solvers import solve_saddle_point
 
 
 def inputs_of(model, *, length=9, count=3):
@@ -111,7 +111,7 @@ def test_parts_of_a_causal_block_add_up_and_its_response_is_a_derivative():
     torch.testing.assert_close(terms["uniform"][:, :, 4], terms["own"][:, :, :5].mean(2))
     values = trace.values.repeat_interleave(2, 1)
     fields = 2.0 * values / values.square().sum(-1).mean(-1).sqrt()[..., None, None]
-    c = vector_spins(0.5 * weights, fields=fields, beta=1.0, tolerance=1e-8).correlations
+    c = solve_saddle_point(0.5 * weights, fields=fields, beta=1.0, tolerance=1e-8).correlations
     step = torch.randn(inputs.shape, generator=torch.Generator().manual_seed(1)).double()
     alone = replace(model, blocks=model.blocks[1:])
     moved = (block_trace(alone, trace.inputs + h * step, 0) for h in (1e-5, -1e-5))

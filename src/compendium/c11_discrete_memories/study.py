@@ -5,7 +5,6 @@ are taken over independent networks: queries of one network share its patterns.
 """
 
 from collections.abc import Sequence
-from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -16,13 +15,20 @@ from scipy.stats import binom
 
 from bookmaker.tables import Rows, stored
 from compendium.common.curves import crossing
-from compendium.common.rows import array_of, estimate_rows, grid, near_rows, rows_of
+from compendium.common.rows import (
+    array_of,
+    estimate_rows,
+    grid,
+    near_rows,
+    numbered,
+    rows_of,
+)
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.core.statistics import Estimate, fit_power, mean_estimate
+from spinformer.core.statistics import Estimate, fit_power_law, mean_estimate
 from spinformer.hopfield.discrete import (
     EXPONENTIAL,
     Separation,
-    descend,
+    asynchronous_dynamics,
     fields,
     polynomial,
     retrieve,
@@ -78,7 +84,7 @@ def end_overlaps(
                 flips = round(0.5 * (1.0 - overlap) * dim)
                 tried = _damaged(targets, flips, rng) if flips else targets
                 run = int(rng.integers(2**31))
-                found = descend(weights, queries=tried, max_steps=500, seed=run)
+                found = asynchronous_dynamics(weights, queries=tried, max_steps=500, seed=run)
                 compared = targets if overlap else tried
                 result[b, p, n] = (found.states * compared).mean(axis=1)
     return result
@@ -198,7 +204,7 @@ def capacity_exponent(
     capacity, told = np.exp(mean.value), {"dim": np.asarray(dims)}
     told |= {"capacity": capacity, "error": capacity * mean.error}
     power, theory = (
-        fit_power(dims, values=values, errors=values * mean.error).slope
+        fit_power_law(dims, values=values, errors=values * mean.error).slope
         for values in (capacity, predicted)
     )
     fitted = {"exponent": power.value, "exponent_error": power.error, "predicted": theory.value}
@@ -304,59 +310,103 @@ def capacity_curve(dim: int) -> np.ndarray:
     return array_of(CAPACITY.read(), "overlap", "load", "network", dim=dim)
 
 
+def lost_overlap(dim: int, *, start: float, diagonal: str, networks: int, seed: Seed) -> Estimate:
+    """Overlap at N/d = 0.12 minus that at 0.17, below and above the capacity of 0.138.
+
+    Runs begin with the overlap `start`; the `diagonal` of the weights is "zero", or "kept", w_ii=N.
+    """
+    ends = end_overlaps(
+        dim,
+        loads=(0.12, 0.17),
+        starts=(start,),
+        networks=networks,
+        diagonal=diagonal == "kept",
+        seed=seed,
+    )
+    overlaps = ends[0].mean(axis=-1)
+    return mean_estimate(overlaps[0] - overlaps[1])
+
+
 @stored(
     "settings_A6",
-    grid(below=(0.11, 0.12, 0.13), above=(0.15, 0.16, 0.17), sizes=("500 1000", "1000 2000")),
-    seconds=0.1,
+    numbered(2 * grid(small=(500, 1000), start=(1.0, 0.8), diagonal=("zero", "kept"))),
+    seconds=4.0,
+    within={"value": 0.1, "low": 0.1, "high": 0.1},
 )
-def STEEPER(below: float, above: float, sizes: str) -> Rows:
-    """Overlap lost between two loads around 0.14: by how much more in the larger networks."""
-    curves = (capacity_curve(int(dim)) for dim in sizes.split())
-    small, large = (mean_estimate((one[below == LOADS] - one[above == LOADS])[0]) for one in curves)
-    error, runs = np.hypot(small.error, large.error), min(small.samples, large.samples)
-    return estimate_rows(Estimate(value=large.value - small.value, error=error, samples=runs))
+def settings_A6(data: int, small: int, start: float, diagonal: str) -> Rows:
+    """How much more overlap networks of twice as many spins lose from N/d = 0.12 to 0.17.
+
+    A loss that grows with the size is what makes the capacity a transition.
+    """
+    rng = numpy_generator(1000 + data)
+    given: dict[str, Any] = {"start": start, "diagonal": diagonal, "networks": 16, "seed": rng}
+    few = lost_overlap(small, **given)
+    many = lost_overlap(2 * small, **given)
+    error = float(np.hypot(few.error, many.error))
+    return estimate_rows(Estimate(value=many.value - few.value, error=error, samples=16))
+
+
+@stored(
+    "confirm_A6",
+    numbered(
+        grid(small=(400, 500, 700, 1000), start=(1.0, 0.9, 0.8), diagonal=("zero",)), first=101
+    ),
+    seconds=4.0,
+    within={"value": 0.1, "low": 0.1, "high": 0.1},
+)
+def confirm_A6(data: int, small: int, start: float, diagonal: str) -> Rows:
+    """Fresh networks of four pairs of sizes, without the diagonal."""
+    return settings_A6.rows(data, small=small, start=start, diagonal=diagonal)
 
 
 @stored(
     "settings_A7",
-    grid(degree=tuple(SIZES), target=(0.003, 0.01, 0.03, 0.1)),
+    numbered(grid(degree=tuple(SIZES), target=(0.003, 0.01, 0.03, 0.1))),
     seconds=0.7,
     within={"value": 0.03, "low": 0.03, "high": 0.03},
 )
-def DEGREES(degree: int, target: float) -> Rows:
-    """Capacity at a share `target` of errors: what its exponent lacks to be 0.1 from a - 1."""
-    found = capacity_exponent(
-        SIZES[degree], degree=degree, target=target, bits=20_000, blocks=10, seed=10 + degree
+def settings_A7(data: int, degree: int, target: float) -> Rows:
+    """0.1 minus the distance of the exponent from a − 1, with another error that is allowed."""
+    result = capacity_exponent(
+        SIZES[degree], degree=degree, target=target, bits=20_000, blocks=10, seed=2000 + data
     )
-    power, wide = found["exponent"], 2.0 * found["exponent_error"]
+    power = result["exponent"]
+    wide = 2.0 * result["exponent_error"]
     return near_rows((power, power - wide, power + wide), aim=degree - 1, within=0.1, runs=10)
 
 
-@cache
-def birthday_scale(dim: int, *, filling: float) -> tuple[float, float]:
-    """log₂ of the scale H of the birthday law 2^{−N(N−1)/H²}, with its error.
+def birthday_scale(dim: int, *, filling: float, seed: Seed) -> Estimate:
+    """log₂ of the scale H of the birthday law 2^{−N(N−1)/H²}.
 
-    From one share, at N = `filling` times the number at which the law turns.
+    From one fraction, at N = `filling` times the number at which the law turns.
     """
     count = round(filling * np.sqrt(2.0 ** (dim + 1) / dim))
-    found = all_fixed_probability(dim, counts=[count], networks=MEMORIES, seed=3 * dim)
-    share = float(found.mean())
-    scale = 0.5 * np.log2(count * (count - 1) * np.log(2) / -np.log(share))
-    return scale, np.sqrt((1 - share) / share / MEMORIES) / (2 * np.log(2) * -np.log(share))
+    fixed = all_fixed_probability(dim, counts=[count], networks=MEMORIES, seed=seed)
+    fraction = float(fixed.mean())
+    scale = 0.5 * np.log2(count * (count - 1) * np.log(2) / -np.log(fraction))
+    error = np.sqrt((1 - fraction) / fraction / MEMORIES) / (2 * np.log(2) * -np.log(fraction))
+    return Estimate(value=float(scale), error=float(error), samples=MEMORIES)
 
 
 @stored(
     "settings_A8",
-    grid(small=(9, 10, 11), filling=(0.6, 0.9, 1.3, 1.6), root=("of d", "none")),
+    numbered(grid(small=(9, 10, 11), filling=(0.6, 0.9, 1.3, 1.6))),
     seconds=1.0,
     within={"value": 0.05, "low": 0.05, "high": 0.05},
 )
-def DOUBLINGS(small: int, filling: float, root: str) -> Rows:
-    """What κ of N = 2^{κd} (over √d, or not) lacks to be 0.1 from a half, from d to d + 6."""
-    (first, one), (second, other) = (
-        birthday_scale(dim, filling=filling) for dim in (small, small + 6)
-    )
-    if root == "of d":
-        second += 0.5 * np.log2((small + 6) / small)
-    kappa, wide = (second - first) / 6, 2 * np.hypot(one, other) / 6
-    return near_rows((kappa, kappa - wide, kappa + wide), aim=0.5, within=0.1, runs=MEMORIES)
+def settings_A8(data: int, small: int, filling: float) -> Rows:
+    """0.1 minus the distance of κ, in N = 2^{κd}, from a half: as the law says, and without √d.
+
+    From the scales at d and at d + 6.
+    """
+    large = small + 6
+    rng = numpy_generator(3000 + data)
+    first = birthday_scale(small, filling=filling, seed=rng)
+    second = birthday_scale(large, filling=filling, seed=rng)
+    wide = 2 * float(np.hypot(first.error, second.error)) / 6
+    rows = []
+    for root, correction in (("divided out", 0.5 * np.log2(large / small)), ("left in", 0.0)):
+        kappa = (second.value + correction - first.value) / 6
+        line = near_rows((kappa, kappa - wide, kappa + wide), aim=0.5, within=0.1, runs=MEMORIES)
+        rows.append({"root": root, **line[0]})
+    return rows

@@ -22,7 +22,7 @@ from numba import njit
 from scipy.optimize import brentq, minimize_scalar
 
 from bookmaker.tables import Rows, stored
-from compendium.common.rows import grid, mean_rows, rows_of
+from compendium.common.rows import grid, mean_rows, numbered, rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, mean_estimate
@@ -322,9 +322,9 @@ def COPIES(dim: int, temperature: float) -> Rows:
     return rows_of(squared=copies_overlap(dim, load=GLASS_LOAD, networks=32, **how))
 
 
-@stored("settings_A6b", MELTING.units, seconds=0.1)
-def MELTS_LATER(dim: int, load: float) -> Rows:
-    """Temperature at which networks lose a pattern, less 1 + √α, where the theory's glass ends."""
+@stored("settings_A6b", numbered(MELTING.units), seconds=0.1)
+def settings_A6b(data: int, dim: int, load: float) -> Rows:
+    """Temperature at which networks lose a pattern minus 1 + √α, where the theory's glass ends."""
     table = MELTING.read()
     lost = table["fraction"][(table["dim"] == dim) & (table["load"] == load)]
     return mean_rows(lost * melting_temperature(load) - (1 + load**0.5))

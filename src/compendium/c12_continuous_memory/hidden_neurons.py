@@ -17,9 +17,9 @@ from numpy.typing import ArrayLike
 from scipy.integrate import odeint
 
 from bookmaker.tables import Rows, stored
-from compendium.common.rows import grid, groups, rows_of
+from compendium.common.rows import grid, numbered, share_rows
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.core.statistics import share_interval
+from spinformer.core.statistics import wilson_interval
 from spinformer.hopfield.continuous import retrieve
 
 Array = np.ndarray
@@ -178,7 +178,7 @@ def elsewhere(one: tuple[Array, Array], *, other: tuple[Array, Array]) -> dict[s
     both = one[1] & other[1]
     apart = _length(one[0] - other[0]) > APART
     count, tried = int((apart & both).sum()), int(both.sum())
-    low, high = share_interval(count, trials=tried)
+    low, high = wilson_interval(count, trials=tried)
     return {"count": count, "tried": tried, "low": low, "high": high}
 
 
@@ -197,14 +197,33 @@ def ENDS(start: str, ratio: float) -> Rows:
     return [elsewhere(ends(drawn, beta=0.8, ratio=0.0), other=other)]
 
 
+_WITHIN = dict.fromkeys(("value", "low", "high"), 0.02)
+
+
 @stored(
     "settings_A9b",
-    [{**unit, "allowed": allowed} for unit in ENDS.units[:-1] for allowed in (0.1, 0.2)],
-    seconds=0.1,
+    numbered(2 * grid(start=("in balance", "empty"), ratio=(0.1, 1.0, 10.0), beta=(0.5, 0.8, 1.2))),
+    seconds=2.0,
+    within=_WITHIN,
 )
-def SETTINGS_ENDS(start: str, ratio: float, allowed: float) -> Rows:
-    """The share that is allowed less that of the queries that end elsewhere."""
-    found = dict(groups(ENDS.read(), "start", "ratio"))[start, ratio]
-    share = found["count"] / found["tried"]
-    low, high = allowed - found["high"], allowed - found["low"]
-    return rows_of(value=allowed - share, low=low, high=high, runs=found["tried"])
+def settings_A9b(data: int, start: str, ratio: float, beta: float) -> Rows:
+    """One tenth minus the fraction of queries that end elsewhere than in attention."""
+    drawn = memories(10, queries=20, seed=100 + data)
+    reference = ends(drawn, beta=beta, ratio=0.0)
+    result = elsewhere(reference, other=ends(drawn, beta=beta, ratio=ratio, empty=start == "empty"))
+    return share_rows(int(result["count"]), trials=int(result["tried"]), bound=0.1, sign=-1)
+
+
+@stored(
+    "confirm_A9b",
+    numbered(
+        grid(start=("in balance",), ratio=(0.03, 0.3, 3.0, 30.0), beta=(0.6, 1.0, 1.5))
+        + grid(start=("in balance",), ratio=(0.1, 10.0), beta=(0.8, 1.2)),
+        first=201,
+    ),
+    seconds=2.0,
+    within=_WITHIN,
+)
+def confirm_A9b(data: int, start: str, ratio: float, beta: float) -> Rows:
+    """Fresh memories, other ratios and temperatures, in balance."""
+    return settings_A9b.rows(data, start=start, ratio=ratio, beta=beta)

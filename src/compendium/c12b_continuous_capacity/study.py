@@ -10,21 +10,34 @@ Errors are standard errors over independent memories.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp, softmax, xlogy
+from torch import Tensor
 
 from bookmaker.tables import Rows, stored
 from compendium.common.curves import crossing
-from compendium.common.rows import estimate_rows, grid, groups, mean_rows, rows_of
+from compendium.common.models import block_trace, decoder, encoder
+from compendium.common.rows import (
+    estimate_rows,
+    grid,
+    mean_rows,
+    median_rows,
+    numbered,
+    rows_of,
+)
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.special import log_sphere_integral, mean_alignment
 from spinformer.core.statistics import Estimate, mean_estimate
+from spinformer.language.decoder import token_numbers
+from spinformer.language.encoder import run_model
+from spinformer.language.text import TEXTS, sample_texts, text_windows
 
 BETAS = (0.25, 0.5, 1.0, 2.0)
 BASIN_DIMS = {0.1: (32, 48, 64, 80, 96), 0.2: (16, 24, 32, 40, 48), 0.3: (12, 16, 20, 26, 32)}
@@ -178,20 +191,29 @@ def iterate(
 
 
 def kept_patterns(
-    count: int, *, dim: int, beta: float, memories: int, seed: Seed = 0
+    count: int,
+    *,
+    dim: int,
+    beta: float,
+    memories: int,
+    ensemble: str = "spherical",
+    seed: Seed = 0,
 ) -> tuple[Estimate, Estimate]:
-    """What is left of stored spherical patterns: mean overlap, and share with one above `KEPT`.
+    """What is left of stored patterns: mean overlap, and fraction with one above `KEPT`.
 
     The first `QUERIES` (fewer if N = `count` is smaller) of each of `memories` memories are tried.
     """
-    found = []
+    overlaps = []
+    fractions = []
     for rng in numpy_generator(seed).spawn(memories):
-        patterns = draw_patterns(count, dim=dim, seed=rng)
+        patterns = draw_patterns(count, dim=dim, ensemble=ensemble, seed=rng)
         tried = patterns[:QUERIES]
-        rest = iterate(patterns, starts=tried, targets=tried, beta=beta)
-        found.append([rest.mean(), (rest > KEPT).mean()])
-    overlaps, shares = np.transpose(found)
-    return mean_estimate(overlaps), mean_estimate(shares)
+        ends = iterate(patterns, starts=tried, targets=tried, beta=beta)
+        # Of each pattern's own square length: one for all on the sphere.
+        ends = ends / (tried**2).mean(axis=1)
+        overlaps.append(ends.mean())
+        fractions.append((ends > KEPT).mean())
+    return mean_estimate(overlaps), mean_estimate(fractions)
 
 
 def half_overlap(count: int, *, dim: int, beta: float, memories: int, seed: Seed = 0) -> np.ndarray:
@@ -254,7 +276,13 @@ def level_log_sums(
 
 
 def weight_concentration(
-    count: int, *, dim: int, spreads: ArrayLike, memories: int, seed: Seed = 0
+    count: int,
+    *,
+    dim: int,
+    spreads: ArrayLike,
+    memories: int,
+    ensemble: str = "spherical",
+    seed: Seed = 0,
 ) -> np.ndarray:
     """Mean Σ p² of an unrelated query's softmax weights at β = s/√d, (spreads, memories).
 
@@ -262,8 +290,8 @@ def weight_concentration(
     """
     found = []
     for rng in numpy_generator(seed).spawn(memories):
-        patterns = draw_patterns(count, dim=dim, seed=rng)
-        queries = draw_patterns(32, dim=dim, seed=rng)
+        patterns = draw_patterns(count, dim=dim, ensemble=ensemble, seed=rng)
+        queries = draw_patterns(32, dim=dim, ensemble=ensemble, seed=rng)
         scores = (queries @ patterns.T).astype(np.float64) / np.sqrt(dim)
         weights = (softmax(spread * scores, axis=1) for spread in np.asarray(spreads))
         found.append([(one**2).sum(axis=1).mean() for one in weights])
@@ -336,20 +364,126 @@ def KEPT_TABLE(count: int, dim: int) -> Rows:
     return rows_of(overlap=kept_patterns(count, dim=dim, **given)[0])
 
 
-@stored(
-    "settings_A13b", grid(count=(128, 512, 2048), dim=(16, 64, 256), hotter=(1.0, 1.5)), seconds=0.1
-)
-def CROWDS(count: int, dim: int, hotter: float) -> Rows:
-    """Y of an unrelated query at β = `hotter`/√d, less the 0.1 of a glass."""
-    found = weight_concentration(count, dim=dim, spreads=[hotter], memories=10, seed=count)
-    return mean_rows(found[0] - 0.1)
-
-
-@stored("settings_A13", KEPT_TABLE.units, seconds=0.1)
-def FOUND(count: int, dim: int) -> Rows:
-    """Overlap kept, less a half, and whether the theory's fold at that width is passed."""
-    found = dict(groups(KEPT_TABLE.read(), "count", "dim"))[count, dim]
-    value, error = found["overlap"].item(), found["overlap_error"].item()
-    overlap = Estimate(value=value, error=error, samples=MEMORIES[count])
+def kept_rows(data: int, *, patterns: str, count: int, dim: int) -> Rows:
+    """Overlap kept at β = 1/√d minus a half, and whether the theory's fold is passed there."""
+    overlap, _ = kept_patterns(
+        count, dim=dim, beta=dim**-0.5, memories=5, ensemble=patterns, seed=4000 + data
+    )
     passed = np.log(count) > retrieval_fold(dim, beta=dim**-0.5).log_count
     return [{"fold": "passed" if passed else "ahead", **estimate_rows(overlap, bound=0.5)[0]}]
+
+
+def ahead_of_fold(units: Rows) -> Rows:
+    """Those units whose number of patterns is below the theory's fold at their width."""
+    return [
+        unit
+        for unit in units
+        if np.log(unit["count"]) < retrieval_fold(unit["dim"], beta=unit["dim"] ** -0.5).log_count
+    ]
+
+
+LAWS = ("spherical", "gaussian")
+
+
+@stored(
+    "settings_A13",
+    numbered(grid(patterns=LAWS, count=(64, 256, 1024, 4096), dim=(16, 64, 256, 1024))),
+    seconds=0.5,
+    within={"value": 0.01, "low": 0.01, "high": 0.01},
+)
+def settings_A13(data: int, patterns: str, count: int, dim: int) -> Rows:
+    """Patterns of one length and Gaussian ones."""
+    return kept_rows(data, patterns=patterns, count=count, dim=dim)
+
+
+@stored(
+    "confirm_A13",
+    numbered(
+        ahead_of_fold(grid(patterns=LAWS, count=(100, 500, 2000), dim=(48, 100, 200, 400, 800))),
+        first=101,
+    ),
+    seconds=0.5,
+    within={"value": 0.01, "low": 0.01, "high": 0.01},
+)
+def confirm_A13(data: int, patterns: str, count: int, dim: int) -> Rows:
+    """Fresh memories of other sizes, all that are ahead of the fold."""
+    return kept_rows(data, patterns=patterns, count=count, dim=dim)
+
+
+@stored(
+    "settings_A13b",
+    numbered(grid(patterns=ENSEMBLES, count=(128, 512, 2048), dim=(16, 64, 256))),
+    seconds=0.2,
+)
+def settings_A13b(data: int, patterns: str, count: int, dim: int) -> Rows:
+    """Y of an unrelated query at β = 1.5/√d minus the 0.1 of a glass: just out of it is above."""
+    concentration = weight_concentration(
+        count, dim=dim, spreads=[1.5], memories=10, ensemble=patterns, seed=5000 + data
+    )
+    return mean_rows(concentration[0] - 0.1)
+
+
+def trained_scores(model: str, source: str, *, length: int, special: str) -> Iterator[Tensor]:
+    """Scores β q·k (H, S, N) of the heads of a layer on the first tokens of a text, at β = 1/√d.
+
+    Of each layer of MiniLM, which sees all `length` tokens; or of every sixth of SmolLM2, where the
+    last 32 ask and none sees what comes later. With `special` "left out" [CLS] and [SEP], or the
+    first token of the text, neither ask nor are seen.
+    """
+    text = sample_texts()[source]
+    if model == "MiniLM":
+        inner = slice(1, -1) if special == "left out" else slice(None)
+        for trace in run_model(encoder(), text_windows(encoder(), text, length)[:1]):
+            scores = trace.beta * trace.queries[0] @ trace.keys[0].mT
+            yield scores[:, inner, inner]
+        return
+    generator = decoder()
+    tokens = generator.embedding[token_numbers(generator, text)[:length]][None]
+    first = 1 if special == "left out" else 0
+    for layer in range(0, 30, 6):
+        block = block_trace(generator, tokens, layer)
+        keys = block.keys[0].repeat_interleave(generator.heads // generator.key_heads, 0)
+        scores = block.queries[0] @ keys.mT / generator.head_width**0.5
+        later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+        yield scores.masked_fill(later, -torch.inf)[:, -32:, first:]
+
+
+def concentrations(scores: Sequence[Tensor], *, spread: float) -> np.ndarray:
+    """Σ p² of the softmax weights of all heads at β = `spread`/√d, (heads, queries)."""
+    weights = [torch.softmax(spread * one.double(), dim=-1) for one in scores]
+    return torch.cat([one.square().sum(-1) for one in weights]).numpy()
+
+
+@stored(
+    "settings_A13c",
+    [
+        {"data": f"{model} {source} {length}", "model": model, "length": length, **choice}
+        for model, lengths in (("MiniLM", (128, 512)), ("SmolLM2", (128, 256)))
+        for length in lengths
+        for source in TEXTS
+        for choice in grid(source=[source], special=("kept", "left out"))
+    ],
+    seconds=1.0,
+    within=dict.fromkeys(("value", "low", "high", "at_beta", "beyond", "crossing"), 0.03),
+)
+@torch.no_grad()
+def settings_A13c(data: str, model: str, length: int, source: str, special: str) -> Rows:
+    """How far the median head is from a glass at 1.5/√d that it is out of at 1/√d.
+
+    The smaller of 0.1 − Y at 1/√d and Y − 0.1 at 1.5/√d, Y by the mean or the median of its
+    queries. at_beta, beyond: Y of the median head at the two; crossing: fraction of heads with Y
+    below 0.1 at the first and above at the second.
+    """
+    scores = list(trained_scores(model, source, length=length, special=special))
+    rows = []
+    for query, average in (("mean", np.mean), ("median", np.median)):
+        here = average(concentrations(scores, spread=1.0), axis=1)
+        colder = average(concentrations(scores, spread=1.5), axis=1)
+        row = {
+            "query": query,
+            "at_beta": float(np.median(here)),
+            "beyond": float(np.median(colder)),
+            "crossing": float(((here < 0.1) & (colder > 0.1)).mean()),
+        }
+        rows.append(row | median_rows(np.minimum(0.1 - here, colder - 0.1))[0])
+    return rows

@@ -27,13 +27,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bookmaker.tables import Rows, stored
-from compendium.common.glass import glass_state, instability_beta
 from compendium.common.rows import Columns, grid, share_rows
-from spinformer.core.special import normal_rule
-from spinformer.core.statistics import Estimate, fit_power, mean_estimate
+from spinformer.core.special import gaussian_quadrature
+from spinformer.core.statistics import Estimate, fit_power_law, mean_estimate
 from spinformer.spins.ising import sherrington_kirkpatrick
 from spinformer.spins.mean_field import belief_propagation, solve_mean_field
-from spinformer.spins.monte_carlo import TemperedRun, tempered_chains
+from spinformer.spins.monte_carlo import TemperedRun, parallel_tempering
+from spinformer.spins.sherrington_kirkpatrick import almeida_thouless_beta, replica_symmetric_state
 
 BETAS = {"gaussian": 0.8, "patterns": 0.5, "rotated": 0.8, "sparse": 0.8}
 THEORIES = ("naive", "tap", "adaptive", "beliefs")
@@ -102,9 +102,9 @@ def theory_errors(
     """Squared error of every theory in one system, at the kind's β of `BETAS` if none is given."""
     couplings, fields = draw_system(kind, size=size, seed=seed)
     beta = BETAS[kind] if beta is None else beta
-    run: dict[str, Any] = {"sweeps": sweeps, "every": sweeps, "copies": copies, "seed": seed}
-    means = tempered_chains(
-        couplings, fields=fields, betas=np.array([beta]), burn=300, **run
+    run: dict[str, Any] = {"sweeps": sweeps, "every": sweeps, "replicas": copies, "seed": seed}
+    means = parallel_tempering(
+        couplings, fields=fields, betas=np.array([beta]), burn_in=300, **run
     ).magnetization[:, 0]
     system: dict[str, Any] = {"fields": fields, "beta": beta, "throw": False}
     found = {
@@ -163,7 +163,7 @@ def trend(table: Columns, name: str, rows: np.ndarray) -> Trend:
     means = [mean_estimate(table[name][rows & (table["size"] == n)]) for n in sizes]
     value, error = np.array([(mean.value, mean.error) for mean in means]).T
     keep = value > error
-    fit = fit_power(sizes[keep], values=value[keep], errors=error[keep])
+    fit = fit_power_law(sizes[keep], values=value[keep], errors=error[keep])
     wide = float(fit.slope.error) * max(1.0, fit.chi2**0.5)
     slope = Estimate(value=fit.slope.value, error=wide, samples=int(rows.sum()))
     return Trend(sizes, value, error, slope)
@@ -243,8 +243,8 @@ def overlap_run(size: int, *, sweeps: int, seed: int) -> TemperedRun:
     """Four copies of one system on the ladder, fields of 1/5; a third of the sweeps is dropped."""
     couplings, fields = sherrington_kirkpatrick(size, seed=seed, field_std=0.2)
     kept = 2 * sweeps // 3
-    run: dict[str, Any] = {"sweeps": kept, "burn": sweeps - kept, "every": 2, "seed": seed}
-    return tempered_chains(couplings, fields=fields, betas=LADDER, copies=4, **run)
+    run: dict[str, Any] = {"sweeps": kept, "burn_in": sweeps - kept, "every": 2, "seed": seed}
+    return parallel_tempering(couplings, fields=fields, betas=LADDER, replicas=4, **run)
 
 
 def glass_susceptibility(overlaps: np.ndarray, *, size: int) -> float:
@@ -297,7 +297,7 @@ def width_exponent(beta: float, *, smallest: int = 32, systems: str = "first") -
 )
 def WIDTHS(beta: float, smallest: int, systems: str) -> Rows:
     """Before the line how much faster, beyond it how much slower than on it the width falls."""
-    beyond = glass_state(beta, field_std=0.2).stability > 1
+    beyond = replica_symmetric_state(beta, field_std=0.2).stability > 1
     slope = width_exponent(beta, smallest=smallest, systems=systems)
     return _setting(slope, against=-1 / 3, sign=1 if beyond else -1)
 
@@ -328,7 +328,7 @@ def state_evolution(layers: int, *, beta: float, field_std: float) -> tuple[np.n
     size, pair = np.zeros(layers + 1), np.zeros(layers + 1)
     for t in range(layers):
         now = math.hypot(math.sqrt(size[t]), field_std)
-        outer, weights = normal_rule(beta * now)
+        outer, weights = gaussian_quadrature(beta * now)
         size[t + 1] = weights @ np.tanh(beta * now * outer) ** 2
         if t == 0:
             continue
@@ -336,8 +336,8 @@ def state_evolution(layers: int, *, beta: float, field_std: float) -> tuple[np.n
         before = math.hypot(math.sqrt(size[t - 1]), field_std)
         shared = (pair[t] + field_std**2) / before if before > 0 else 0.0
         rest = math.sqrt(max(now**2 - shared**2, 0.0))
-        outer, weights = normal_rule(beta * max(before, shared))
-        inner, inner_weights = normal_rule(beta * rest)
+        outer, weights = gaussian_quadrature(beta * max(before, shared))
+        inner, inner_weights = gaussian_quadrature(beta * rest)
         told = np.tanh(beta * (shared * outer[:, None] + rest * inner)) @ inner_weights
         pair[t + 1] = weights @ (np.tanh(beta * before * outer) * told)
     return size, pair
@@ -391,6 +391,6 @@ def _paths(
 )
 def DEPTHS(of_the_line: float, size: int, field_std: float) -> Rows:
     """Share of 20 unrolled networks that converge, less one half, at a share of the line's β."""
-    beta = of_the_line * instability_beta(field_std=field_std)
+    beta = of_the_line * almeida_thouless_beta(field_std=field_std)
     share = convergence(size, beta=beta, field_std=field_std, systems=20, seed=40)
     return share_rows(round(20 * share), trials=20, bound=0.5)

@@ -9,16 +9,15 @@ from scipy.special import stdtrit
 from torch import Tensor
 
 from bookmaker.tables import Rows, stored
-from compendium.common.exact_spins import three_spins
 from spinformer.core.anderson import anderson
 from spinformer.core.checks import check_choice
 from spinformer.core.implicit import implicit_root
 from spinformer.core.solve import Solution
 from spinformer.core.special import alignment_over_kappa
-from spinformer.spins.ising import pair_couplings as ising_couplings
-from spinformer.spins.ising import solve_exact
+from spinformer.spins.exact_vectors import three_spins
+from spinformer.spins.ising import pair_couplings as ising_couplings, solve_exact
 from spinformer.spins.large_d import pair_couplings
-from spinformer.spins.solvers import default_tolerance, vector_spins
+from spinformer.spins.solvers import default_tolerance, solve_saddle_point
 
 METHODS = ("naive", "tap", "adaptive")
 
@@ -35,9 +34,9 @@ def solve_adaptive_tap(
 
         [(diag Λ − βB)⁻¹]_ii = 1 − m_i²,   Λ_i = βV_i + 1/(1 − m_i²),
 
-    found anew in every step by the search of `vector_spins` for the unit diagonal. For D = 1 the
-    last is adaptive TAP [opper2001adaptive], for D → ∞ the saddle point. Anderson's mixing of the
-    damped iteration from free spins; the mean spins m (..., N, D) are differentiable.
+    found anew in every step by the search of `solve_saddle_point` for the unit diagonal. For D = 1
+    the last is adaptive TAP [opper2001adaptive], for D → ∞ the saddle point. Anderson's mixing of
+    the damped iteration from free spins; the mean spins m (..., N, D) are differentiable.
     """
     check_choice("method", method, METHODS)
     pair, dim = pair_couplings(couplings), fields.shape[-1]
@@ -103,7 +102,7 @@ def reaction(mean: Tensor, pair: Tensor, beta: Tensor, method: str) -> Tensor:
     # t with [(diag t − S βB S)⁻¹]_ii = 1: a saddle point without fields, at β = ½.
     root = width.sqrt()
     scaled = root[..., None] * (beta[..., None, None] * pair) * root[..., None, :]
-    t = vector_spins(scaled, fields=torch.zeros_like(root)[..., None], beta=0.5).saddle.value
+    t = solve_saddle_point(scaled, fields=torch.zeros_like(root)[..., None], beta=0.5).saddle.value
     return (t - 1) / (beta[..., None] * width)
 
 
@@ -159,14 +158,14 @@ def triple_errors(
             for name in METHODS
         }
         for name, order in (("saddle", False), ("corrected", True)):
-            large = vector_spins(j, fields=h * dim**0.5, beta=beta, corrected=order)
+            large = solve_saddle_point(j, fields=h * dim**0.5, beta=beta, corrected=order)
             found[name] = large.magnetization / dim**0.5
         wrong.append([float(((mean.numpy() - truth) ** 2).sum()) for mean in found.values()])
     return dict(zip(found, np.array(wrong).T, strict=True))
 
 
 @stored(
-    "settings_B7e",
+    "rivals",
     [
         {"strength": 0.3, "field": 1.0, "beta": 1.0},
         {"strength": 0.3, "field": 0.2, "beta": 2.0},
@@ -176,7 +175,7 @@ def triple_errors(
     seconds=8.0,
     rtol=1e-3,
 )
-def SETTINGS(strength: float, field: float, beta: float) -> Rows:
+def rivals(strength: float, field: float, beta: float) -> Rows:
     """ln of a rival's error over that of adaptive TAP, root mean squares of 12 triples.
 
     Against the best of naive theory, TAP and saddle point, and against the corrected saddle point;

@@ -40,7 +40,9 @@ ARMS = {
     "couplings only": Arm(trained="couplings"),
     "read-out only": Arm(trained="read-out"),
     # Couplings too weak to matter, not zero, whose logarithm is none.
-    "free spins": Arm("spins", "rest", options={**_ONE_STEP, "response": False, "strength": 1e-6}),
+    "free spins": Arm(
+        "spins", "rest", options={**_ONE_STEP, "response": False, "coupling_strength": 1e-6}
+    ),
     "attention": Arm("attention"),
     "attention with skip": Arm("attention with skip"),
     "transformer": Arm("transformer"),
@@ -90,7 +92,7 @@ class PositionSpins(nn.Module):
     def __init__(self, dim: int, *, heads: int, tokens: int, strength: float) -> None:
         super().__init__()
         still: dict[str, Any] = {"response": False, "gamma": 0.0, "channel_maps": True}
-        self.spins = SpinTransformerModule(dim, heads=heads, strength=strength, **still)
+        self.spins = SpinTransformerModule(dim, heads=heads, coupling_strength=strength, **still)
         self.spins.query.requires_grad_(False)
         self.spins.key.requires_grad_(False)
         # As far apart as the scores of fresh queries and keys are.
@@ -145,7 +147,7 @@ def _mixer(arm: Arm, dim: int, heads: int, tokens: int, strength: float) -> nn.M
         return nn.TransformerEncoderLayer(dim, heads, 4 * dim, **options)
     if arm.kind != "spins":
         return PlainMixer(arm.kind, dim, heads=heads)
-    start = {} if "coupling_limit" in arm.options else {"strength": strength}
+    start = {} if "coupling_limit" in arm.options else {"coupling_strength": strength}
     module = SpinTransformerModule(dim, heads=heads, channel_maps=True, **{**start, **arm.options})
     module.warned = True  # its meter is asked instead
     return module

@@ -262,7 +262,7 @@ def TUNING(experiment: str, arm: str) -> Rows:
     def held(split: int) -> Task:
         return task(split)._replace(test=task(split).validation)
 
-    fixed = {"strength", "coupling_limit"} & {*ARMS[arm].options}
+    fixed = {"coupling_strength", "coupling_limit"} & {*ARMS[arm].options}
     strengths = STRENGTHS if ARMS[arm].kind == "spins" and not fixed else (0.6,)
     cells = grid(rate=RATES, strength=strengths, split=TUNING_SPLITS)
     found = train_arm(arm, held, cells, depth=depth, steps=steps, looks=(steps,), probed=0)

@@ -17,11 +17,11 @@ from scipy.optimize import brentq
 
 from bookmaker.tables import Rows, stored
 from compendium.common.rows import array_of, grid, near_rows, rows_of
-from spinformer.core.special import normal_average, normal_rule
+from spinformer.core.special import gaussian_expectation, gaussian_quadrature
 from spinformer.core.states import spin_states
 from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.spins.ising import gaussian_couplings
-from spinformer.spins.kinetic import kinetic_path, kinetic_stationary, log_transitions
+from spinformer.spins.kinetic import glauber_trajectory, kinetic_stationary, log_transitions
 
 KINETIC_METHODS = ("naive", "tap", "gaussian")
 
@@ -49,7 +49,7 @@ def kinetic_mean_field(
             path.append(_solve_onsager(mean, spread))
         else:
             width = np.sqrt(spread)
-            nodes, weights = normal_rule(width.max())
+            nodes, weights = gaussian_quadrature(width.max())
             path.append(np.tanh(mean[:, None] + width[:, None] * nodes) @ weights)
     return np.array(path)
 
@@ -86,7 +86,7 @@ def critical_beta(
                 return np.asarray(np.tanh(beta * (field_scale + width * z)) / field_scale)
             return np.asarray(z * np.tanh(beta * width * z) / width)
 
-        return normal_average(turned, steepness=beta * width)
+        return gaussian_expectation(turned, steepness=beta * width)
 
     high = 1.0
     while gain(high) < 1.0:
@@ -113,7 +113,7 @@ def entropy_by_three_routes(
     state = kinetic_stationary(couplings, drive=fields, beta=beta)
     m, rng = state.magnetization, np.random.default_rng(seed)
     start = np.where(rng.random((replicas, len(m))) < 0.5 * (1.0 + m), 1.0, -1.0)
-    path = kinetic_path(couplings, beta=beta, states=start, steps=20, fields=fields, seed=rng)
+    path = glauber_trajectory(couplings, beta=beta, states=start, steps=20, fields=fields, seed=rng)
     late = np.mean([new.T @ old.astype(float) / replicas for old, new in pairwise(path[10:])], 0)
     v, square = 1 - m**2, (beta * (couplings - couplings.T)) ** 2
     produced = {
@@ -160,7 +160,7 @@ def squared_errors(
         halves = []
         for rng in np.random.default_rng(copy).spawn(2):
             start = rng.choice([-1.0, 1.0], (replicas // 2, size))
-            halves.append(kinetic_path(couplings, states=start, seed=rng, **run)[-1].mean(0))
+            halves.append(glauber_trajectory(couplings, states=start, seed=rng, **run)[-1].mean(0))
         run = {"beta": beta, "drive": np.tile(fields, (steps, 1)), "initial": np.zeros(size)}
         for method in KINETIC_METHODS:
             end = kinetic_mean_field(couplings, **run, method=method)[-1]
@@ -209,7 +209,7 @@ def order_moments(
         run: Any = {"steps": steps, "fields": fields, "seed": rng}
         for column, beta in enumerate(betas.tolist()):
             start = rng.choice([-1.0, 1.0], (replicas, size))
-            path = kinetic_path(couplings, beta=beta, states=start, **run)
+            path = glauber_trajectory(couplings, beta=beta, states=start, **run)
             mean = path[steps // 3 :].mean(-1)
             moments[:, copy, column] = np.abs(mean).mean(), (mean**2).mean(), (mean**4).mean()
     return moments

@@ -108,7 +108,7 @@ class SpinLayer(nn.Module):
             heads=HEADS,
             steps=1 if arm == "one step" else STEPS,
             theory="naive" if arm == "naive" else "second order",
-            strength=strength,
+            coupling_strength=strength,
             gamma=0.0 if arm == "uniform" else 1.0,
             symmetric=arm == "symmetric",
             channel_maps=True,

@@ -84,7 +84,9 @@ def generate_bits_reference(
     for step in range(steps):
         recent = np.array(path[-network.context :])
         overlaps = np.einsum("rai,ti->tra", weights, recent) / weights.shape[2]
-        m = network.placed(overlaps, position + step + np.arange(1 - network.context, 1))
+        m = network.with_position_code(
+            overlaps, position + step + np.arange(1 - network.context, 1)
+        )
         mean = np.tanh(beta * (attend(m, gamma=network.gamma, newest=-1) @ weights[OUTPUT]))
         path.append(np.where(rng.random(len(mean)) < 0.5 * (1.0 + mean), 1.0, -1.0))
     return np.array(path, dtype=np.int8)

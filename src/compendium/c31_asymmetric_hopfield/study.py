@@ -12,16 +12,14 @@ import numpy as np
 from scipy.optimize import brentq
 
 from bookmaker.tables import Rows, stored
-from compendium.c31_asymmetric_hopfield.pairs import iterate_pair
-from compendium.common.rows import estimate_rows, grid, mean_rows, rows_of
+from compendium.common.rows import grid, rows_of
 from spinformer.core.lyapunov import lyapunov_exponents
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.solve import NotConverged
-from spinformer.core.special import normal_average
-from spinformer.core.states import overlaps
+from spinformer.core.special import gaussian_expectation
 from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.spins.ising import gaussian_couplings
-from spinformer.spins.kinetic import kinetic_path
+from spinformer.spins.kinetic import glauber_trajectory
 
 LAGS = np.array([2, 4, 8, 16, 32, 64, 250])  # of the table of memory, in updates
 
@@ -38,7 +36,7 @@ def spin_memory(
     for _ in range(replicas):
         couplings = gaussian_couplings(size, symmetry=symmetry, seed=rng)
         first = rng.choice([-1.0, 1.0], (1, size))
-        path = kinetic_path(couplings, beta=beta, states=first, steps=steps, seed=rng)
+        path = glauber_trajectory(couplings, beta=beta, states=first, steps=steps, seed=rng)
         kept = path[steps // 2 :, 0].astype(float)
         found.append([(kept[:-lag] * kept[lag:]).mean() for lag in lags])
     return mean_estimate(found)
@@ -49,7 +47,7 @@ def mean_order(size: int, *, mean: float, beta: float, replicas: int, seed: Seed
     rng, start, found = numpy_generator(seed), np.ones((1, size)), []
     for _ in range(replicas):
         couplings = gaussian_couplings(size, mean=mean, seed=rng)
-        path = kinetic_path(couplings, beta=beta, states=start, steps=200, seed=rng)
+        path = glauber_trajectory(couplings, beta=beta, states=start, steps=200, seed=rng)
         found.append(abs(path[100:].mean()))
     return mean_estimate(found)
 
@@ -122,23 +120,23 @@ def analog_exponent_theory(beta: float) -> float:
 
     def square(width: float) -> float:
         slope = beta * width
-        return normal_average(lambda z: np.tanh(slope * z) ** 2, steepness=slope)
+        return gaussian_expectation(lambda z: np.tanh(slope * z) ** 2, steepness=slope)
 
     slope = beta * _largest_root(lambda width: np.sqrt(square(width)) - width) if beta > 1 else 0.0
-    fourth = normal_average(lambda z: (1.0 - np.tanh(slope * z) ** 2) ** 2, steepness=slope)
+    fourth = gaussian_expectation(lambda z: (1.0 - np.tanh(slope * z) ** 2) ** 2, steepness=slope)
     return float(np.log(beta) + 0.5 * np.log(fourth))
 
 
 def asymmetric_magnetization(beta: float, *, mean: float) -> float:
     """Stationary m ≥ 0 without fields, J_0 = `mean`: m = E tanh β(J_0 m + z), z a unit normal."""
     return _largest_root(
-        lambda m: normal_average(lambda z: np.tanh(beta * (mean * m + z)), steepness=beta) - m
+        lambda m: gaussian_expectation(lambda z: np.tanh(beta * (mean * m + z)), steepness=beta) - m
     )
 
 
 def asymmetric_gain(beta: float) -> float:
     """β E sech² βz: its inverse is the critical mean of `asymmetric_magnetization`."""
-    return beta * normal_average(lambda z: 1.0 - np.tanh(beta * z) ** 2, steepness=beta)
+    return beta * gaussian_expectation(lambda z: 1.0 - np.tanh(beta * z) ** 2, steepness=beta)
 
 
 @stored(
@@ -186,58 +184,3 @@ def ORDER(ratio: float, *, beta: float) -> Rows:
     mean = ratio / asymmetric_gain(beta)
     found = mean_order(500, mean=mean, beta=beta, replicas=10, seed=0)
     return rows_of(order=found.value, error=found.error)
-
-
-@stored(
-    "settings_C1a",
-    grid(beta=(0.5, 0.8, 1.2, 1.5, 3.0), size=(1000, 10_000), features=(1, 3, 10)),
-    seconds=0.1,
-    within={"value": 0.05, "low": 0.05, "high": 0.05},
-)
-def HELD(beta: float, size: int, features: int) -> Rows:
-    """Overlap with the first feature over updates 30 to 60, from 0.5, less 0.1; ten draws."""
-    found = []
-    for rng in numpy_generator(features).spawn(10):
-        kept = rng.choice([-1.0, 1.0], (features, size))
-        start = np.where(rng.random(size) < 0.75, 1.0, -1.0) * kept[0]
-        path = iterate_pair(start, left=kept, right=kept, beta=beta, steps=60, seed=rng)
-        found.append(overlaps(path[30:], patterns=kept)[:, 0].mean() - 0.1)
-    return mean_rows(np.array(found))
-
-
-@stored(
-    "settings_C1c",
-    grid(beta=(0.5, 0.8, 1.25, 1.5, 2.0, 3.0), size=(200, 800), lag=(50, 250)),
-    seconds=0.2,
-    within={"value": 0.1, "low": 0.1, "high": 0.1},
-)
-def FROZEN(beta: float, size: int, lag: int) -> Rows:
-    """C(lag) of symmetric couplings, less 0.05; ten networks."""
-    run = {"steps": 1000, "replicas": 10, "seed": size}
-    kept = spin_memory(size, symmetry=1.0, beta=beta, lags=np.array([lag]), **run)
-    one = Estimate(value=kept.value[0], error=kept.error[0], samples=10)
-    return estimate_rows(one, bound=0.05)
-
-
-@stored(
-    "settings_C1d",
-    grid(ratio=(0.0, 0.5, 0.8, 1.2, 1.5, 2.0), beta=(1.0, 2.0, 4.0), size=(250, 1000)),
-    seconds=0.1,
-    within={"value": 0.1, "low": 0.1, "high": 0.1},
-)
-def ORDERED(ratio: float, beta: float, size: int) -> Rows:
-    """|m| of independent couplings, their mean over the critical one, less 0.1; ten networks."""
-    mean = ratio / asymmetric_gain(beta)
-    return estimate_rows(mean_order(size, mean=mean, beta=beta, replicas=10, seed=size), bound=0.1)
-
-
-_KINDS = [{name: unit[name] for name in ("symmetry", "beta", "size")} for unit in EXPONENTS.units]
-
-
-@stored("settings_C1e", _KINDS, seconds=0.1)
-def SETTINGS(symmetry: float, beta: float, size: int) -> Rows:
-    """C1e: one kind of couplings at one temperature and size."""
-    table = EXPONENTS.read()
-    here = (table["symmetry"] == symmetry) & (table["beta"] == beta) & (table["size"] == size)
-    value, error, runs = (table[name][here].item() for name in ("exponent", "error", "networks"))
-    return estimate_rows(Estimate(value=value, error=error, samples=runs))

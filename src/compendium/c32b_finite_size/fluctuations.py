@@ -13,11 +13,10 @@ from compendium.c32b_finite_size.study import (
     Limit,
     deviation,
     follow_limit,
-    median_slope,
     next_means,
 )
-from compendium.common.rows import grid, mean_rows, median_rows, near_rows, rows_of
-from compendium.common.windows import exponent_of_chaos
+from compendium.common.rows import grid, rows_of
+from compendium.common.stored_exponents import exponent_of_chaos
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import mean_estimate
 from spinformer.dmft.ensemble import Ensemble
@@ -181,29 +180,16 @@ def CLOSURES(
     return rows
 
 
-@stored(
-    "settings_C18b",
-    grid(regime=("driven", "quasi-periodic", "periodic")),
-    small={"regime": "driven", "starts": 2, "texts": 100},
-    seconds=1.0,
-    within={"value": 0.1, "low": 0.2, "high": 0.2},
-)
-def SETTINGS(regime: str, *, starts: int = 12, texts: int = 1000) -> Rows:
-    """Gain of the closure over the naive mean field, from other starts than those of `CLOSURES`."""
-    horizons, sizes = (15, 30, 60, 120), range(3, 8)
-    gains, last = np.empty((len(horizons), len(sizes), starts)), np.array(horizons) - 1
-    for start in range(100, 100 + starts):
-        limit = _limit(regime, start=start, steps=max(horizons), seed=1000)
-        for column, exponent in enumerate(sizes):
-            size = _bits(exponent)
-            bias = deviation(limit, size, texts=texts, seed=start).bias.value
-            naive, closed = (_root(limit, one) for one in (bias, bias - _closure(limit, size)))
-            gains[:, column, start - 100] = np.log(naive[last] / closed[last])
-    return [
-        {"tokens": horizon, "size": f"10^{exponent}"} | mean_rows(gains[row, column])[0]
-        for row, horizon in enumerate(horizons)
-        for column, exponent in enumerate(sizes)
-    ]
+def closed_gains(
+    regime: str, *, start: int, bits: int, texts: int, horizons: Sequence[int]
+) -> np.ndarray:
+    """ln of the naive mean field's error over the closure's, after each horizon, from one start."""
+    limit = _limit(regime, start=start, steps=max(horizons), seed=1000)
+    bias = deviation(limit, bits, texts=texts, seed=start).bias.value
+    naive = _root(limit, bias)
+    closed = _root(limit, bias - _closure(limit, bits))
+    last = np.array(horizons) - 1
+    return np.log(naive[last] / closed[last])
 
 
 _NEARLY = {"measured": 8.0, "expected": 8.0}
@@ -313,60 +299,7 @@ def mean_field_exponent(beta: float) -> float:
     return float(table["limit"][table["beta"] == beta][0])
 
 
-@stored(
-    "settings_C18e",
-    [
-        unit | {"allowed": allowed}
-        for unit in EXPONENTS.units
-        if unit["exponent"] > 5
-        for allowed in (0.015, 0.03)
-    ],
-    seconds=0.1,
-)
-def EXPONENTS_APART(beta: float, exponent: float, seed: int, allowed: float) -> Rows:
-    """What exponents may differ from the mean field's by less what they do, with two errors."""
-    table = EXPONENTS.read()
-    here = (table["beta"] == beta) & (table["exponent"] == exponent) & (table["seed"] == seed)
-    growth, error = (table[name][here].item() for name in ("growth", "error"))
-    found = (growth, growth - 2.0 * error, growth + 2.0 * error)
-    return near_rows(found, aim=mean_field_exponent(beta), within=allowed, runs=_PAIRS)
-
-
 # Drawn after the region of C18a.
 BREAKS_AGAIN = stored(
     "breaks_again", grid(start=range(120, 240)), checked=3, seconds=0.2, within=_NEARLY
 )(BREAKS.rows)
-
-
-@stored(
-    "settings_C18a",
-    grid(
-        beyond=("1e4", "1e5", "1e6", "1e7"),
-        left_out=("none", "0 to 39", "40 to 79", "80 to 119", "the first 120"),
-    ),
-    seconds=0.1,
-)
-def PACE(beyond: str, left_out: str) -> Rows:
-    """How far the pace times 2 λ is from one half or three halves, the nearer of the two."""
-    again = left_out == "the first 120"
-    table = (BREAKS_AGAIN if again else BREAKS).read()
-    rate = float(exponent_of_chaos(1.28).value)
-    bits = np.unique(table["bits"])
-    measured = table["measured"].reshape(-1, len(bits))
-    if left_out != "none" and not again:
-        first = int(left_out.split(" to ")[0])
-        measured = np.delete(measured, slice(first, first + 40), axis=0)
-    use = bits > float(beyond)
-    pace = median_slope(np.log(bits[use]), rows=measured[:, use], seed=0)
-    value, wide = 2 * rate * pace.value, 4 * rate * pace.error
-    found = (value, value - wide, value + wide)
-    return near_rows(found, aim=1.0, within=0.5, runs=len(measured))
-
-
-@stored("settings_C18c", grid(regime=list(_LAWS)[1:], exponent=(4.0, 5.0, 6.0, 7.0)), seconds=0.1)
-def LAWS_APART(regime: str, exponent: float) -> Rows:
-    """ln 2 less ln of distance over null, over floor, in both seeds: their median and range."""
-    table = STATIONARY.read()
-    here = (table["regime"] == regime) & (table["exponent"] == exponent)
-    over = [table["distance"][here] / table[null][here] for null in ("null", "floor")]
-    return median_rows(np.log(2.0 / np.concatenate(over)))

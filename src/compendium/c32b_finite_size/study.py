@@ -17,12 +17,12 @@ from numpy.typing import ArrayLike
 
 from bookmaker.tables import Rows, stored
 from compendium.common.networks import draw_networks
-from compendium.common.rows import grid, near_rows, rows_of
-from compendium.common.windows import MOTIONS, message_start, settled_start
+from compendium.common.rows import grid, rows_of
 from spinformer.core.lyapunov import lyapunov_exponents
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, mean_estimate
+from spinformer.dmft.document import MOTIONS, attractor_window
 from spinformer.dmft.finite_size import (
     TokenRuns,
     generate,
@@ -34,6 +34,7 @@ from spinformer.dmft.finite_size import (
 )
 from spinformer.dmft.mean_field import attend, document_context, random_contexts, trajectory
 from spinformer.dmft.network import Network
+from spinformer.dmft.settling import settled_window
 
 _OTHERS = "other networks"
 # Inverse temperatures of the four regimes.
@@ -52,7 +53,7 @@ _STEP = 3e-5  # of a second difference, small beside one over the steepness of a
 def next_means(network: Network, windows: np.ndarray, *, beta: float, position: int) -> np.ndarray:
     """Mean tokens (..., L) after windows (..., T, L), newest at `position`, that may leave ±1."""
     overlaps = np.einsum("ral,...l->...ra", network.semantic * network.fractions, windows)
-    m = network.placed(overlaps, position + np.arange(1 - network.context, 1))
+    m = network.with_position_code(overlaps, position + np.arange(1 - network.context, 1))
     return window_means(network, beta, attention=attend(m, gamma=network.gamma, newest=-1))
 
 
@@ -310,9 +311,9 @@ def _limits(motion: str, chunk: int, *, steps: int) -> list[Limit]:
         for seed, network in new.items():
             found += settled_limits(network, 2.0, count=1, settle=10_000, steps=steps, seed=seed)
         return found
-    network, beta = Network.document(), MOTIONS[motion][0]
+    network, beta = Network.document(), MOTIONS[motion].beta
     for number in range(_CHUNK * chunk + 1, _CHUNK * (chunk + 1) + 1):
-        window, position = message_start(network, motion, number=number)
+        window, position = attractor_window(network, motion, number=number)
         found.append(follow_limit(network, beta, window=window, steps=steps, position=position))
     return found
 
@@ -331,12 +332,12 @@ def LAWS(
     """
     network, beta = Network.document(), BETAS[regime]
     if regime == "chaotic":
-        window, position = message_start(network, "chaos at 1.28", number=seed)
+        window, position = attractor_window(network, "chaos at 1.28", number=seed)
     else:
         origin, settle = document_context(network), 2000
         if regime == "periodic":
             origin, settle = random_contexts(network, seed, count=32), 20_000
-        window, position = settled_start(network, beta, origin, settle=settle)
+        window, position = settled_window(network, beta, context=origin, transient=settle)
     limit = follow_limit(network, beta, window=window, steps=token, position=position)
     sigma, length = limit.sigma[-1], np.linalg.norm(limit.shift[-1])
     along, rows = limit.shift[-1] / length, []
@@ -356,21 +357,6 @@ def LAWS(
             missed_error=missed.error[-1],
         )
     return rows
-
-
-# What a ratio of measured and predicted errors may be off.
-_ALLOWED = {"single": 0.1, "average": 0.25}
-
-
-@stored("settings_C5", grid(text=_ALLOWED, regime=BETAS, decade=range(3, 10)), seconds=0.1)
-def SETTINGS(text: str, regime: str, decade: int) -> Rows:
-    """C5: what the ratio of measured and predicted errors may be off less what it is off."""
-    table = LAWS.read()
-    sizes = np.where(table["regime"] == regime, np.log10(table["bits"]), np.inf)
-    here = int(np.argmin(abs(sizes - decade)))
-    ratio, wide = table[text][here], 2.0 * table[f"{text}_error"][here]
-    found = (ratio, ratio - wide, ratio + wide)
-    return near_rows(found, aim=1.0, within=_ALLOWED[text], runs=_TEXTS)
 
 
 # Decades: a text's median may pass another line of its grid of sizes.

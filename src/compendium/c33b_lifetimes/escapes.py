@@ -9,24 +9,18 @@ from typing import Any
 import numpy as np
 
 from bookmaker.tables import Rows, stored
-from compendium.common.lifetimes import Lifetime, escapes_of, lifetime_estimate
-from compendium.common.phase_transitions import (
-    COUNT,
-    DIAGRAMS,
-    census,
-    name,
-    protocol_start,
-    survey,
-)
 from compendium.common.rows import grid, rows_of
-from compendium.common.windows import replicas
 from spinformer.core.random import Seed
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import Regime, find_attractors
+from spinformer.dmft.document import DIAGRAM_VALUES, DIAGRAMS
+from spinformer.dmft.lifetimes import Lifetime, detect_escapes, estimate_lifetime
 from spinformer.dmft.lyapunov import lyapunov_spectrum
-from spinformer.dmft.mean_field import trajectory
+from spinformer.dmft.mean_field import document_context, trajectory
 from spinformer.dmft.network import Context, Network
+from spinformer.dmft.regimes import classify_regimes, count_regimes, regime_label
+from spinformer.dmft.settling import perturbed_replicas
 
 _COPIES = 64
 
@@ -55,7 +49,7 @@ class Escapes:
 
     def lifetime(self) -> Lifetime:
         """From escaped and censored times."""
-        return lifetime_estimate(self.times, ended=self.escaped)
+        return estimate_lifetime(self.times, ended=self.escaped)
 
 
 def escape_times(
@@ -74,17 +68,19 @@ def escape_times(
     chaotic. A time is known to one `stretch`.
     """
     network = Network.document()
-    start = replicas(protocol_start(network, steps=100_000), count=copies, seed=seed)
+    start = perturbed_replicas(
+        document_context(network, steps=100_000, decimals=8), count=copies, seed=seed
+    )
     _, start = trajectory(network, start, beta=beta, steps=0, transient=transient)
     batches = horizon // stretch
     how = {"steps": batches * stretch, "batches": batches, "count": 1}
     found = lyapunov_spectrum(network, start, beta=beta, **how)
     growth = found.growth[..., 0].T
-    first, escaped, returned = escapes_of(growth, rate=rate)
+    escapes = detect_escapes(growth, threshold=rate)
     return Escapes(
-        times=first * stretch,
-        escaped=escaped,
-        returned=returned,
+        times=escapes.first * stretch,
+        escaped=escapes.escaped,
+        returned=escapes.returned,
         growth=growth,
         stretch=stretch,
         context=found.context,
@@ -115,11 +111,11 @@ def LIFETIMES(beta: float, *, rate: float, horizon: int) -> Rows:
     found, ends = escape_times(beta, rate=rate, horizon=horizon), ""
     if found.escaped.any():
         left = found.context.select(found.escaped)
-        after = survey(
+        after = classify_regimes(
             Network.document(), left, beta=beta, transient=0, kept=10_000, exponent_steps=10_000
         )
-        kinds = sorted(census(after).items(), key=lambda item: -item[1])
-        ends = "; ".join(f"{count} {name(*kind)}" for kind, count in kinds)
+        kinds = sorted(count_regimes(after).items(), key=lambda item: -item[1])
+        ends = "; ".join(f"{count} {regime_label(*kind)}" for kind, count in kinds)
     early = found.growth[0][found.growth[0] >= rate]
     return rows_of(
         copies=_COPIES,
@@ -196,12 +192,12 @@ def CRISIS(distance: float) -> Rows:
         Network.document(), _weak_chaos(), beta=beta, steps=4000 * stretch, batches=4000, count=1
     )
     # Weak chaos grows at 0.02, strong at 0.14; now the escape is upwards.
-    first, escaped, _ = escapes_of(-found.growth[..., 0].T, rate=-0.06)
-    life = lifetime_estimate(first * float(stretch), ended=escaped)
-    return [{"copies": len(first), "escaped": life.ended, **_interval(life)}]
+    escapes = detect_escapes(-found.growth[..., 0].T, threshold=-0.06)
+    life = estimate_lifetime(escapes.first * float(stretch), ended=escapes.escaped)
+    return [{"copies": len(escapes.first), "escaped": life.ended, **_interval(life)}]
 
 
-_CHUNKS = -(-COUNT // _CHUNK)
+_CHUNKS = -(-DIAGRAM_VALUES // _CHUNK)
 
 
 # The last chunk of the zoom is one column.
@@ -215,8 +211,8 @@ _CHUNKS = -(-COUNT // _CHUNK)
 def COLUMNS(diagram: str, chunk: int) -> Rows:
     """Columns of one chunk of a diagram that are chaotic after 1e5 steps, and 2e6 steps later."""
     network = Network.document()
-    start = protocol_start(network, steps=100_000)
-    betas = np.linspace(*DIAGRAMS[diagram], COUNT)[chunk * _CHUNK : (chunk + 1) * _CHUNK]
+    start = document_context(network, steps=100_000, decimals=8)
+    betas = np.linspace(*DIAGRAMS[diagram], DIAGRAM_VALUES)[chunk * _CHUNK : (chunk + 1) * _CHUNK]
     early = find_attractors(network, start, beta=betas, bins=1, exponents=1)
     chaotic = np.flatnonzero(early.regime == Regime.CHAOTIC)
     if not len(chaotic):

@@ -15,6 +15,7 @@ fields y there, x = tanh y, and the action is minimized as a sum of squares, K =
 Windows and paths run from old to new, as in `finite_size`, contexts from new to old.
 """
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -24,9 +25,8 @@ from scipy.optimize import least_squares
 from torch import Tensor
 
 from bookmaker.tables import Rows, stored
-from compendium.common.lifetimes import lifetime_estimate
-from compendium.common.rows import grid, near_rows
 from spinformer.core.random import Seed, numpy_generator
+from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import find_period
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.finite_size import (
@@ -38,6 +38,7 @@ from spinformer.dmft.finite_size import (
     window_means,
     window_of_context,
 )
+from spinformer.dmft.lifetimes import estimate_lifetime
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Context, Network
 
@@ -170,6 +171,13 @@ _SIZES = {
 }
 
 
+# Sizes at which N times the least action is near 6.6 and 8, the horizon for each, and the tokens
+# between two looks: far less than a text stays.
+_LARGER = {0: (6900, 8400), 1: (3300, 3900), 2: (4500, 5400), 3: (9000, 10_800)}
+_HORIZONS, _SELDOM = (150_000, 600_000), 720
+LARGER_SEEDS = (10,)
+
+
 @stored(
     "escapes",
     [
@@ -185,19 +193,47 @@ _SIZES = {
     within={"total": 4e3, "lifetime": 30.0, "low": 30.0, "high": 30.0, "elsewhere": 4},
 )
 def ESCAPES(
-    beta: float, *, cycle: int, size: int, runs: int = 128, horizon: int = 60_000, seed: Seed = 0
+    beta: float,
+    *,
+    cycle: int,
+    size: int,
+    runs: int = 128,
+    horizon: int = 60_000,
+    seed: Seed = 0,
+    every: int | None = None,
 ) -> Rows:
     """Escapes of texts of N = `size` bits from one of the `coexisting_cycles`."""
     known = coexisting_cycles(beta)
     where: dict[str, Any] = {"beta": beta, "position": known.position, "seed": seed}
     times, ends = noise_escapes(
         Network.document(), size, window=known.windows[cycle], cycles=known.overlaps, home=cycle,
-        every=24 if beta == 3.0 else 28, horizon=horizon, runs=runs, **where,
+        every=every or (24 if beta == 3.0 else 28), horizon=horizon, runs=runs, **where,
     )  # fmt: skip
-    life = lifetime_estimate(times, ended=times < horizon)
+    life = estimate_lifetime(times, ended=times < horizon)
     found = {"texts": runs, "escaped": life.ended, "total": float(times.sum())}
     found |= {"lifetime": life.value, "low": life.low, "high": life.high}
     return [found | {"elsewhere": int((ends >= 0).sum())}]
+
+
+LARGER_ESCAPES = stored(
+    "larger_escapes",
+    [
+        {
+            "beta": 3.0,
+            "cycle": cycle,
+            "size": size,
+            "seed": seed,
+            "horizon": horizon,
+            "every": _SELDOM,
+        }
+        for seed in LARGER_SEEDS
+        for cycle, sizes in _LARGER.items()
+        for size, horizon in zip(sizes, _HORIZONS, strict=True)
+    ],
+    small={"beta": 3.0, "cycle": 0, "size": 3000, "seed": 10, "horizon": 7200, "every": _SELDOM},
+    seconds=1.0,
+    within={"total": 4e5, "lifetime": 3e3, "low": 3e3, "high": 4e3, "escaped": 6, "elsewhere": 6},
+)(ESCAPES.rows)
 
 
 # ---- the least action
@@ -339,51 +375,35 @@ def chain_lifetimes(network: Network, sizes: np.ndarray, *, beta: float) -> np.n
     return np.array(times)
 
 
-def rates_over_actions(
-    power: float | None, *, sizes: str = "all", seeds: str = "0 1"
-) -> tuple[np.ndarray, np.ndarray, int]:
-    """Slope over least action of the four cycles at β = 3 with its error (4,), how many texts.
+def rate_over_action(
+    cycle: int,
+    *,
+    power: float | None,
+    seeds: Sequence[int],
+    larger_half: bool = False,
+    more: bool = False,
+) -> Estimate:
+    """Slope of ln τ against N over the least action of one of the four cycles at β = 3.
 
-    power: of N in front, fitted too if None. sizes: "all", "without the least" or "the largest".
+    power: of N in front of the exponential, fitted too if None. larger_half: of the sizes, without
+    the smaller ones. more: with the sizes of `LARGER_ESCAPES`. `samples`: texts.
     """
-    table, action = ESCAPES.read(), ACTIONS.read()["action"]
-    ratios, texts = [], 0
-    for cycle in range(4):
-        rows = (table["beta"] == 3.0) & (table["cycle"] == cycle)
-        rows &= np.isin(table["seed"], [int(seed) for seed in seeds.split()])
+    table = ESCAPES.read()
+    if more:
+        larger = LARGER_ESCAPES.read()
+        table = {name: np.concatenate([table[name], larger[name]]) for name in table}
+        seeds = [*seeds, *LARGER_SEEDS]
+    rows = (table["beta"] == 3.0) & (table["cycle"] == cycle) & np.isin(table["seed"], seeds)
+    if larger_half:
         drawn = np.unique(table["size"][rows])
-        kept = {"all": drawn, "without the least": drawn[1:], "without the largest": drawn[:-1]}
-        rows &= np.isin(table["size"], kept[sizes])
-        size, total, ended = (table[k][rows].astype(float) for k in ("size", "total", "escaped"))
-        columns = [size] if power is not None else [size, np.log(size)]
-        law = escape_law(*columns, total=total / size ** (power or 0.0), ended=ended)
-        ratios.append((law.value[1] / action[cycle], law.error[1] / action[cycle]))
-        texts += int(table["texts"][rows].sum())
-    return *np.array(ratios).T, texts
-
-
-def rates_off(power: float | None, *, dealt: int = 0, **chosen: str) -> tuple[float, float, int]:
-    """Root mean square of rate over the action `dealt` cycles before, less 1; its error; texts."""
-    value, error, texts = rates_over_actions(power, **chosen)
-    action = ACTIONS.read()["action"]
-    wrong = action / np.roll(action, dealt)
-    off = value * wrong - 1.0
-    root = float(np.sqrt((off**2).mean()))
-    return root, float(np.linalg.norm(off * error * wrong)) / (len(off) * root), texts
-
-
-@stored(
-    "settings_C18d",
-    grid(
-        power=("0", "0.25", "0.5", "0.75", "1", "free"),
-        sizes=("all", "without the least", "without the largest"),
-        seeds=("0", "1", "0 1", "2", "3", "2 3"),
-    ),
-    seconds=0.1,
-)
-def SETTINGS(power: str, sizes: str, seeds: str) -> Rows:
-    """What `rates_off` lacks to ¼, where the rate is still said to be the action; two errors."""
-    free = None if power == "free" else float(power)
-    off, error, texts = rates_off(free, sizes=sizes, seeds=seeds)
-    ends = off, off - 2.0 * error, off + 2.0 * error
-    return near_rows(ends, aim=0.0, within=0.25, runs=texts)
+        rows &= table["size"] >= drawn[len(drawn) // 2]
+    size = table["size"][rows].astype(float)
+    total = table["total"][rows].astype(float)
+    columns = [size] if power is not None else [size, np.log(size)]
+    law = escape_law(*columns, total=total / size ** (power or 0.0), ended=table["escaped"][rows])
+    action = ACTIONS.read()["action"][cycle]
+    return Estimate(
+        value=law.value[1] / action,
+        error=law.error[1] / action,
+        samples=int(table["texts"][rows].sum()),
+    )

@@ -19,12 +19,12 @@ from scipy.spatial import cKDTree
 
 from bookmaker.tables import Rows, stored
 from compendium.c33b_lifetimes.escapes import LONG
-from compendium.common.closed_curve import closed_curve
-from compendium.common.rows import grid, median_rows, rows_of
+from compendium.common.rows import grid, rows_of
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.dmft.attractors import strobed
-from spinformer.dmft.cycles import Cycle, Kind, bifurcation, cycle
-from spinformer.dmft.lyapunov import lyapunov_spectrum, returned
+from spinformer.dmft.attractors import stroboscopic_section
+from spinformer.dmft.cycles import Bifurcation, Cycle, find_bifurcation, find_cycle
+from spinformer.dmft.document import closed_curve
+from spinformer.dmft.lyapunov import lyapunov_spectrum, period_map
 from spinformer.dmft.mean_field import random_contexts, tokens
 from spinformer.dmft.network import OUTPUT, Context, Network
 
@@ -36,7 +36,7 @@ _FLASHES, _SEEDS = 30_000, (1, 2)  # of the orbits whose modes are looked for
 _WIDE = 0.24
 _NEAR = 0.02  # how near an orbit must be to a structure, in the largest overlap, to follow it
 # Growth per token above which an orbit is chaotic; the calm part has three times as much.
-_ALIVE = 0.01
+LASTING = 0.01
 
 
 def box_labels(points: np.ndarray) -> np.ndarray:
@@ -110,7 +110,9 @@ def chaotic_orbits(
     """
     network = Network.document()
     starts = random_contexts(network, seed, count=2 * count)
-    points, end = strobed(network, starts, beta=beta, count=flashes, transient=20_000, threads=1)
+    points, end = stroboscopic_section(
+        network, starts, beta=beta, count=flashes, transient=20_000, threads=1
+    )
     wide = np.ptp(points[:, -flashes // 8 :, 0], axis=1) > _WIDE
     # Calm stretches of chaos can be long; they are narrow too, so the whole orbit speaks as well.
     wide |= np.ptp(points[:, flashes // 2 :, 0], axis=1) > 2.0 * _WIDE
@@ -133,6 +135,34 @@ def calm_parts(points: np.ndarray) -> np.ndarray:
     return last_core(value, low=low + quarter, high=high - quarter)
 
 
+def mode_times(points: np.ndarray, *, seed: int) -> dict[str, np.ndarray]:
+    """Implied times (orbits,) in tokens: of the slowest mode, of the next, of the two nulls."""
+    rng = np.random.default_rng((seed, 1))
+    twins = {
+        "own": points,
+        "surrogate": phase_surrogate(points, seed=rng),
+        "shuffled": shuffled_blocks(points, seed=rng),
+    }
+    times = {
+        name: np.array([FLASH * slow_modes(box_labels(orbit))[0] for orbit in twin])
+        for name, twin in twins.items()
+    }
+    return {
+        "slow": times["own"][:, 0],
+        "next": times["own"][:, 1],
+        "surrogate": times["surrogate"][:, 0],
+        "shuffled": times["shuffled"][:, 0],
+    }
+
+
+def growth_afterwards(context: Context, *, beta: float) -> np.ndarray:
+    """Growth per token (orbits,) over the 8,000 tokens after contexts: still chaotic?"""
+    spectrum = lyapunov_spectrum(
+        Network.document(), context, beta=beta, steps=8000, batches=1, count=1, threads=1
+    )
+    return spectrum.growth[:, 0, 0]
+
+
 _SHORT = {"beta": 1.28, "seed": 1, "flashes": 4000}
 
 
@@ -146,29 +176,22 @@ _SHORT = {"beta": 1.28, "seed": 1, "flashes": 4000}
 def ORBITS(beta: float, *, seed: int, flashes: int = _FLASHES) -> Rows:
     """One row an orbit: times of its modes (tokens), those of its two nulls, its calm share."""
     points, _ = chaotic_orbits(beta, count=12, flashes=flashes, seed=seed)
-    rng = np.random.default_rng((seed, 1))
-    (slow, follow), (surrogate, _), (shuffled, _) = (
-        np.transpose([FLASH * slow_modes(box_labels(one))[0] for one in twin])
-        for twin in (points, phase_surrogate(points, seed=rng), shuffled_blocks(points, seed=rng))
-    )
-    calm, orbit = (calm_parts(points) == 0).mean(axis=1), np.arange(len(points))
-    times = {"slow": slow, "next": follow, "surrogate": surrogate, "shuffled": shuffled}
-    return rows_of(orbit=orbit, **times, calm=calm)
+    times = mode_times(points, seed=seed)
+    calm = (calm_parts(points) == 0).mean(axis=1)
+    return rows_of(orbit=np.arange(len(points)), **times, calm=calm)
 
 
 @stored("ends", ORBITS.units, small=_SHORT, seconds=0.1, within={"growth": 0.02})
 def ENDS(beta: float, *, seed: int, flashes: int = _FLASHES) -> Rows:
     """Growth over 8,000 tokens after the orbits of `ORBITS`, asked afterwards: still chaotic?"""
     _, context = chaotic_orbits(beta, count=12, flashes=flashes, seed=seed)
-    growth = lyapunov_spectrum(
-        Network.document(), context, beta=beta, steps=8000, batches=1, count=1, threads=1
-    ).growth[:, 0, 0]
+    growth = growth_afterwards(context, beta=beta)
     return rows_of(orbit=np.arange(len(growth)), growth=growth)
 
 
 def lasting_orbits() -> dict[str, np.ndarray]:
     """The rows of `ORBITS` that are chaotic to the end: the change onto a cycle is slow as well."""
-    kept = ENDS.read()["growth"] > _ALIVE
+    kept = ENDS.read()["growth"] > LASTING
     return {name: column[kept] for name, column in ORBITS.read().items()}
 
 
@@ -176,9 +199,9 @@ def settled_cycle(beta: float, *, period: int) -> Cycle:
     """The cycle of `period` steps on which the first of 96 random contexts ends."""
     network = Network.document()
     starts, count = random_contexts(network, 3, count=96), 1 + period // FLASH
-    points, ends = strobed(network, starts, beta=beta, count=count, transient=400_000)
+    points, ends = stroboscopic_section(network, starts, beta=beta, count=count, transient=400_000)
     back = np.flatnonzero(np.abs(points[:, -1] - points[:, 0]).max(axis=1) < 1e-7)
-    found = (cycle(network, ends.select(at), beta=beta, period=period) for at in back)
+    found = (find_cycle(network, ends.select(at), beta=beta, period=period) for at in back)
     return next(one for one in found if one.period == period)
 
 
@@ -187,9 +210,9 @@ def structure_points(name: str) -> np.ndarray:
     """Strobed m^o (n, P) of "cycle 28" at the fold where it is born, or of the "closed curve"."""
     network = Network.document()
     if name == "closed curve":
-        return strobed(network, closed_curve([1.266]), beta=1.266, count=4000)[0][0]
-    born = bifurcation(network, settled_cycle(1.2672, period=28), kind=Kind.FOLD)
-    return strobed(network, born.value, beta=born.beta, count=7)[0]
+        return stroboscopic_section(network, closed_curve([1.266]), beta=1.266, count=4000)[0][0]
+    born = find_bifurcation(network, settled_cycle(1.2672, period=28), kind=Bifurcation.FOLD)
+    return stroboscopic_section(network, born.value, beta=born.beta, count=7)[0]
 
 
 def followed(distance: np.ndarray, *, rounds: int) -> np.ndarray:
@@ -209,12 +232,12 @@ def GROWTH(beta: float, *, seed: int) -> Rows:
     vector = np.random.default_rng(seed).standard_normal((len(context.attention), 12, 1))
     seen, rates = [], []
     for _ in range(50 + flashes):
-        context, matrix = returned(network, context, beta=beta, steps=FLASH, threads=1)
+        context, matrix = period_map(network, context, beta=beta, steps=FLASH, threads=1)
         vector = matrix @ vector
         length = np.linalg.norm(vector, axis=1, keepdims=True)
         vector = vector / length
         rates.append(np.log(length[:, 0, 0]) / FLASH)
-        # The token at position 0 is the one before the newest, as `strobed` leaves it.
+        # The token at position 0 is the one before the newest, as `stroboscopic_section` leaves it.
         seen.append(tokens(network, context, beta)[:, 1, OUTPUT])
     # The first fifty only turn the vector.
     points, growth = np.stack(seen[50:], axis=1), np.stack(rates[50:], axis=1)
@@ -232,15 +255,3 @@ def GROWTH(beta: float, *, seed: int) -> Rows:
         columns[f"follows {name}"] = followed(own, rounds=rounds).mean(axis=1)
         columns[f"mixed {name}"] = followed(other, rounds=rounds).mean(axis=1)
     return rows_of(**columns)
-
-
-_NULLS = {"next mode": "next", "same spectrum": "surrogate", "shuffled blocks": "shuffled"}
-_CHOICES = [unit | {"null": null} for unit in ORBITS.units for null in _NULLS]
-
-
-@stored("settings_C21", _CHOICES, seconds=0.1)
-def SLOWER(beta: float, *, seed: int, null: str) -> Rows:
-    """ln of the time of the slowest mode over three times that of a null, orbit by orbit."""
-    table = lasting_orbits()
-    here = (table["beta"] == beta) & (table["seed"] == seed)
-    return median_rows(np.log(table["slow"] / (3.0 * table[_NULLS[null]]))[here])

@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 
 from bookmaker.tables import Rows, stored
-from compendium.common.closed_curve import closed_curve
 from compendium.common.rows import rows_of
 from spinformer.core.solve import NotConverged
 from spinformer.core.statistics import Estimate
-from spinformer.dmft.attractors import bump_weights, strobed
-from spinformer.dmft.cycles import Cycle, Kind, bifurcation, cycle, follow_cycle
+from spinformer.dmft.attractors import bump_weights, stroboscopic_section
+from spinformer.dmft.cycles import Bifurcation, Cycle, continue_cycle, find_bifurcation, find_cycle
+from spinformer.dmft.document import closed_curve
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.network import Network
@@ -59,7 +59,7 @@ def rotation_number(points: np.ndarray) -> Estimate:
 def STAIRCASE(low: float, *, high: float, count: int) -> Rows:
     """Rotation number (turns per clock period) and exponents at `count` values of β."""
     network, betas = Network.document(), np.linspace(low, high, count)
-    points, context = strobed(network, closed_curve(betas), beta=betas, count=6000)
+    points, context = stroboscopic_section(network, closed_curve(betas), beta=betas, count=6000)
     turns = rotation_number(points)
     spectrum = lyapunov_spectrum(network, context, beta=betas, steps=100_000, count=2).exponents
     return rows_of(
@@ -87,11 +87,11 @@ def TONGUES(p: int, *, q: int, near: float) -> Rows:
     network = Network.document()
     inside, within = _locked(network, p, q, near), (near - 5e-3, near + 5e-3)
     # Along the branch the state moves by much while β hardly does: the step is one of the state.
-    branch = follow_cycle(network, inside, step=1e-3, within=within, max_steps=150)
+    branch = continue_cycle(network, inside, step=1e-3, within=within, max_steps=150)
     folds = []
     for at in (int(branch.beta.argmin()), int(branch.beta.argmax())):
         guess = replace(branch, value=branch.value.select(at), beta=branch.beta[at])
-        folds.append(bifurcation(network, guess, kind=Kind.FOLD).beta)
+        folds.append(find_bifurcation(network, guess, kind=Bifurcation.FOLD).beta)
     (low, high), leading = folds, branch.multipliers[:, 0]
     focus = bool((np.abs(leading[np.abs(leading) < 1.0].imag) > 1e-6).any())
     return [{"low": f"{low:.9f}", "high": f"{high:.9f}", "width": high - low, "focus": focus}]
@@ -104,13 +104,13 @@ def _locked(network: Network, p: int, q: int, near: float) -> Cycle:
         ensemble.advance(4 * 7)
         state = ensemble.state()
         with suppress(NotConverged):
-            found = cycle(network, state, beta=near, period=4 * q, max_steps=15)
+            found = find_cycle(network, state, beta=near, period=4 * q, max_steps=15)
             moved = np.abs(found.value.attention - state.attention).max()
             if found.period == 4 * q and moved < 0.05:
                 return found
         with suppress(NotConverged):
             guess = Cycle(value=state, beta=near, period=4 * q, multipliers=np.empty(0))
-            fold = bifurcation(network, guess, kind=Kind.FOLD, max_steps=60)
+            fold = find_bifurcation(network, guess, kind=Bifurcation.FOLD, max_steps=60)
             if abs(fold.beta - near) < _NEAR:
                 return fold
     raise RuntimeError(f"no cycle with rotation {p}/{q} was found near beta {near}")

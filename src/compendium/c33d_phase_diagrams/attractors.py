@@ -3,7 +3,7 @@
 Fingerprints are averages along the orbit, weighted with the bump function of `dmft.attractors`.
 Leading exponents must agree, too: a cycle inside of a chaotic set may share its averages, not its
 growth. A start has settled on an attractor if at two checks in a row its window lies within a
-radius of the windows that the attractor visits at one position of the clock.
+radius of the windows that the attractor visits at one position of the time.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,15 +14,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial import cKDTree
 
-from compendium.common.phase_transitions import name as named
-from compendium.common.phase_transitions import survey
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.core.statistics import Estimate, fit_power
+from spinformer.core.statistics import Estimate, fit_power_law
 from spinformer.dmft.attractors import Attractors, bump_weights
 from spinformer.dmft.ensemble import Ensemble, kernels_of
-from spinformer.dmft.kernel_inputs import Block, Clock
+from spinformer.dmft.kernel_inputs import SystemBatch, TimeIndex
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Context, Network
+from spinformer.dmft.regimes import classify_regimes, regime_label
 
 # Fingerprints are averages over so many consecutive stretches. They and exponents agree within so
 # much each, and so many errors.
@@ -60,20 +59,20 @@ def moments_of(
     first, second = np.triu_indices(network.features)
     weights = bump_weights(turns)
 
-    def task(block: Block, clock: Clock) -> tuple[Clock, tuple[np.ndarray, ...]]:
+    def task(batch: SystemBatch, time: TimeIndex) -> tuple[TimeIndex, tuple[np.ndarray, ...]]:
         orbit, stretches = np.empty((turns * phases, network.features, ensemble.lanes)), []
         for _ in range(_STRETCHES):
-            begin = clock.position
-            clock = kernels_of(block).record(orbit, 1, block, clock)
+            begin = time.position
+            time = kernels_of(batch).record(orbit, 1, batch, time)
             seen = orbit.reshape(turns, phases, -1, ensemble.lanes)
             products = seen[:, :, first] * seen[:, :, second]
             both = [np.tensordot(weights, part, axes=1) for part in (seen, products)]
             stretches.append(np.roll(np.concatenate(both, axis=1), begin, axis=0))
         moments = np.array(stretches)
         # Without a share the positions are names only.
-        timeless = block.epsilon == 0.0
+        timeless = batch.epsilon == 0.0
         moments[..., timeless] = moments[..., timeless].mean(axis=1, keepdims=True)
-        return clock, (moments,)
+        return time, (moments,)
 
     moments = ensemble.run(task)[0]
     scatter = moments.var(axis=-3, ddof=1).mean(axis=(-2, -1))
@@ -125,7 +124,7 @@ def settle(
 ) -> tuple[Attractors, Fingerprints, Context]:
     """Regimes and fingerprints of what starts (B, T, P) end on, and the contexts at the end."""
     how: dict[str, Any] = {"kept": 4000, "exponent_steps": exponent_steps} | parameters
-    found = survey(network, starts, transient=transient, **how)
+    found = classify_regimes(network, starts, transient=transient, **how)
     moments, error, ends = moments_of(network, found.context, **parameters)
     rate, spread = found.exponents.value[:, 0], found.exponents.error[:, 0]
     return found, Fingerprints(moments, error, rate, spread), ends
@@ -157,7 +156,7 @@ def coexisting(
     numbers = identify(prints)
     known, first = np.unique(numbers, return_index=True)
     heads = first[known >= 0]
-    names = [named(found.regime[head], found.period[head]) for head in heads]
+    names = [regime_label(found.regime[head], found.period[head]) for head in heads]
     ensemble = Ensemble(network, context.select(heads), **parameters)
     ensemble.advance(-context.position % network.positions)
     windows = []
@@ -253,7 +252,7 @@ def uncertainty_exponent(
     # A share whose groups all agree is still only counted.
     weights = np.maximum(errors, shares / np.sqrt(points))
     laws = [
-        fit_power(distances, values=np.maximum(one, 0.5 / points), errors=weights)
+        fit_power_law(distances, values=np.maximum(one, 0.5 / points), errors=weights)
         for one in (shares, *left_out)
     ]
     value, *slopes = (float(law.slope.value) for law in laws)

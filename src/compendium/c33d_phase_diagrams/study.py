@@ -17,15 +17,15 @@ from scipy.ndimage import convolve
 from bookmaker.tables import Rows, Table, stored
 from compendium.c33d_phase_diagrams.attractors import identify, settle
 from compendium.common.drawing import PARAMETERS, REGIME_COLORS
-from compendium.common.phase_transitions import SHORT_STRETCHES, protocol_start, survey
 from compendium.common.rows import grid, rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import Regime
 from spinformer.dmft.ensemble import Ensemble
-from spinformer.dmft.mean_field import random_contexts
+from spinformer.dmft.linear_stability import onset
+from spinformer.dmft.mean_field import document_context, random_contexts
 from spinformer.dmft.network import Context, Network
-from spinformer.dmft.onset import onset
+from spinformer.dmft.regimes import SHORT_STRETCHES, classify_regimes
 from spinformer.plot.style import COLORS, DIVERGING, label_panels
 
 # Steps kept in every cell, as many for the exponent of the document's context, half as many for
@@ -51,9 +51,9 @@ def cells(
     1 periodic + 2 quasi-periodic + 4 chaotic.
     """
     network = Network.document()
-    start = protocol_start(network, steps=100_000)
+    start = document_context(network, steps=100_000, decimals=8)
     where: dict[str, Any] = {"beta": beta, name: values, "transient": transient}
-    found = survey(network, start, kept=_KEPT, exponent_steps=_KEPT, **where)
+    found = classify_regimes(network, start, kept=_KEPT, exponent_steps=_KEPT, **where)
     layers = {"regime": found.regime, "exponent": found.exponents.value[:, 0]}
     if random:
         # One batch: the contexts of a cell lie side by side, and share the position with all.
@@ -142,37 +142,6 @@ def CONTROL(plane: str, chunk: int, *, count: int = _CHUNK) -> Rows:
     return rows_of(beta=betas, value=values, regime=found["regime"])
 
 
-# Pieces of the plane of β and ε about the document's parameters, ends of both.
-_PATCHES = {
-    "near": ((1.22, 1.29), (0.0, 0.03)),
-    "middle": ((1.2, 1.4), (0.0, 0.06)),
-    "far": ((1.1, 1.7), (0.0, 0.12)),
-}
-
-
-@stored(
-    "settings_C14",
-    [
-        *grid(patch=("near",), finer=(1, 2, 4), wait=(20_000, 100_000)),
-        *grid(patch=("middle",), finer=(1, 2), wait=(20_000, 100_000)),
-        *grid(patch=("far",), finer=(1, 2), wait=(20_000,)),
-    ],
-    seconds=0.3,
-    within={"value": 0.1, "low": 0.1, "high": 0.1},
-)
-def SETTINGS(patch: str, *, finer: int, wait: int) -> Rows:
-    """Score less ½ of quasi-periodic motion in a patch; `wait`: steps dropped."""
-    betas, values = (
-        np.arange(low, high, (axis[1] - axis[0]) / finer)
-        for (low, high), axis in zip(_PATCHES[patch], (BETAS, UPWARDS["epsilon"]), strict=True)
-    )
-    found = _grid("epsilon", values, betas=betas, transient=wait, random=False)
-    regime = found["regime"].reshape(len(values), -1)
-    score = agreement(regime, blocks=5)[Regime.QUASI_PERIODIC]
-    value, reach = score.value - 0.5, 1.96 * score.error
-    return [{"value": value, "low": value - reach, "high": value + reach, "runs": regime.size}]
-
-
 def agreement(regime: np.ndarray, *, blocks: int = 10) -> dict[Regime, Estimate]:
     """How much more often than by chance the neighbor of a cell has its label: 1 always, 0 never.
 
@@ -243,7 +212,7 @@ def LONGER(bits: int, *, seed: int) -> Rows:
     limits = replace(SHORT_STRETCHES, longest=longest, neutral=neutral)
     how: dict[str, Any] = {"transient": 5000 * turn, "kept": 1000 * turn, "thresholds": limits}
     betas = np.linspace(1.4, 2.4, 64)
-    found = survey(network, start, beta=betas, exponent_steps=1000 * turn, **how)
+    found = classify_regimes(network, start, beta=betas, exponent_steps=1000 * turn, **how)
     rates = found.exponents.value[found.regime == Regime.CHAOTIC, 0]
     shares = {one.label: (found.regime == one).mean() for one in _NAMED}
     rate = float(np.median(rates)) if len(rates) else 0.0

@@ -21,18 +21,18 @@ from scipy.stats import entropy, rankdata
 
 from bookmaker.tables import Rows, Table, stored
 from compendium.common.gauge import canonical_code
-from compendium.common.lifetimes import escapes_of
 from compendium.common.networks import draw_networks
-from compendium.common.phase_transitions import survey
-from compendium.common.rows import grid, rows_of, share_rows
-from compendium.common.windows import replicas
+from compendium.common.rows import grid, rows_of
 from spinformer.core.random import Seed
 from spinformer.dmft.attractors import Regime, find_attractors, find_period
 from spinformer.dmft.ensemble import Ensemble
+from spinformer.dmft.lifetimes import detect_escapes
+from spinformer.dmft.linear_stability import onset
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Context, Network
-from spinformer.dmft.onset import onset
+from spinformer.dmft.regimes import classify_regimes
+from spinformer.dmft.settling import perturbed_replicas
 
 Columns = dict[str, np.ndarray]
 # All numbers of steps are multiples of the longest clock, 8, so that orbits stay in phase.
@@ -62,7 +62,7 @@ def _looks(network: Network, starts: Context, betas: np.ndarray) -> Columns:
         rest = np.flatnonzero(~np.isin(regime, (Regime.PERIODIC, Regime.CHAOTIC)))
         if len(rest):
             left = Context(ends[rest], state.position)
-            found = survey(network, left, beta=beta[rest], transient=wait, **how)
+            found = classify_regimes(network, left, beta=beta[rest], transient=wait, **how)
             regime[rest], period[rest] = found.regime, found.period
             exponent[rest] = found.exponents.value[:, 0]
             ends[rest] = found.context.attention
@@ -109,15 +109,15 @@ def chaos_ends(
         at = np.repeat(rows, share)
         lane = np.concatenate([np.resize(np.flatnonzero(chaotic[row]), share) for row in rows])
         zero = Context(np.zeros((network.context, network.features)), 0)
-        noise = replicas(zero, count=len(at), seed=seed).attention
+        noise = perturbed_replicas(zero, count=len(at), seed=seed).attention
         moved = Context(found["ends"][at, lane] + noise, position)
         stretches = horizon // _STRETCH
         how: dict[str, Any] = {"steps": stretches * _STRETCH, "batches": stretches, "threads": 1}
         rates = lyapunov_spectrum(network, moved, beta=found["betas"][at], count=1, **how)
         # Each against a third of its own exponent.
         excess = rates.growth[..., 0].T - found["exponent"][at, lane] / 3.0
-        _, escaped, returned = escapes_of(excess, rate=0.0)
-        ended[rows] = (escaped & ~returned).reshape(-1, share).mean(axis=1) >= 0.5
+        escapes = detect_escapes(excess, threshold=0.0)
+        ended[rows] = (escapes.escaped & ~escapes.returned).reshape(-1, share).mean(axis=1) >= 0.5
     return ended
 
 
@@ -180,21 +180,6 @@ def LONGER(number: int, *, family: int) -> Rows:
     beta = found["betas"][rows]
     late = find_attractors(network, where, beta=beta, exponents=1, bins=1, threads=1).regime
     return [{"seed": seed, "systems": 64, "stayed": int((early[rows, lanes] == late).sum())}]
-
-
-_KINDS = grid(family=(0, 1), chaotic=(1, 2, 4), quasi=(1, 2, 4))
-
-
-@stored(
-    "settings_C16",
-    [{**kind, "asked": asked} for asked in (0.05, 0.5) for kind in _KINDS],
-    seconds=0.1,
-)
-def SETTINGS(family: int, chaotic: int, quasi: int, asked: float) -> Rows:
-    """Share of networks with both motions at so many β, `chaotic` and `quasi`, less that asked."""
-    table = select(DOCUMENT_SIZE.read(), family=family, epsilon=0.02)
-    shows = (table["seen_chaos"] >= chaotic) & (table["seen_quasi"] >= quasi)
-    return share_rows(int(shows.sum()), trials=len(shows), bound=asked)
 
 
 # A regime that fills a narrow window of β is missed by a coarse grid.

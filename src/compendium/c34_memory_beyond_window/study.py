@@ -15,12 +15,12 @@ from compendium.c34_memory_beyond_window.messages import (
     predicted_information,
     trace_message,
 )
-from compendium.common.phase_transitions import protocol_start
-from compendium.common.rows import grid, median_rows, rows_of
-from compendium.common.windows import MOTIONS, chaotic_contexts, message_start, replicas
+from compendium.common.rows import grid, rows_of
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.dmft.mean_field import trajectory
+from spinformer.dmft.document import MOTIONS, attractor_window, chaotic_contexts
+from spinformer.dmft.mean_field import document_context, trajectory
 from spinformer.dmft.network import Context, Network
+from spinformer.dmft.settling import perturbed_replicas
 
 STRENGTH = 0.01  # of a message, in standard deviations of the noise of a token of one bit
 LEAST = 0.1  # bits below which a message counts as forgotten
@@ -28,7 +28,7 @@ SIZES = (9999, 31_623, 99_999, 316_227, 999_999, 3_162_276, 9_999_999, 31_622_77
 # Sizes of a second table, of other starts, which the first did not choose its thresholds by.
 _ENDS = (999_999, 99_999_999)
 # Tokens that a message is followed for, where not 1,024.
-_LOOKED_AT = {"quasi-periodic": 16_384}
+LONGEST = {"quasi-periodic": 16_384}
 
 
 def autocorrelation(signal: np.ndarray, *, lags: int, unbiased: bool = False) -> np.ndarray:
@@ -56,10 +56,11 @@ def onset(distance: np.ndarray, *, level: float) -> tuple[float, int]:
 
 def dephased_distance(network: Network, motion: str) -> float:
     """Rms distance of the overlaps of two runs that have nothing in common but the clock."""
-    beta, settle, _ = MOTIONS[motion]
-    start = protocol_start(network, steps=2000)
+    chosen = MOTIONS[motion]
+    start = document_context(network, steps=2000, decimals=8)
     steps = 20_000 - 20_000 % network.positions
-    orbit, _ = trajectory(network, start, beta=beta, steps=steps, transient=max(settle, 20_000))
+    transient = max(chosen.transient, 20_000)
+    orbit, _ = trajectory(network, start, beta=chosen.beta, steps=steps, transient=transient)
     by_position = orbit.reshape(-1, network.positions, network.features)
     return float(np.sqrt(2.0 * by_position.var(axis=0).sum(axis=1).mean()))
 
@@ -68,14 +69,17 @@ def perturbed_distance(
     network: Network, motion: str, *, size: float, starts: int, steps: int, seed: Seed = 0
 ) -> np.ndarray:
     """Distance (starts, steps + 1) of overlaps; the newest attention vector moved by `size`."""
-    (beta, settle, between), rng = MOTIONS[motion], numpy_generator(seed)
-    if between:
-        start = protocol_start(network, steps=2000)
+    beta = MOTIONS[motion].beta
+    spacing = MOTIONS[motion].spacing
+    rng = numpy_generator(seed)
+    if spacing:
+        start = document_context(network, steps=2000, decimals=8)
+        settle = MOTIONS[motion].transient
         _, start = trajectory(network, start, beta=beta, steps=0, transient=settle)
         states = [start.attention]
         # Along one orbit further apart than in the table, to spread over the attractor.
         for _ in range(starts - 1):
-            ahead = network.positions * (1 + 7 * between)
+            ahead = network.positions * (1 + 7 * spacing)
             _, start = trajectory(network, start, beta=beta, steps=0, transient=ahead)
             states.append(start.attention)
         attention = np.round(states, 8)
@@ -130,11 +134,11 @@ def MEMORY_TIMES(motion: str, start: int, *, sizes: tuple[int, ...] = SIZES) -> 
     fisher: by linear noise. dephased: when the predicted deviation reaches the distance of runs
     that share only the clock. measured: from sampled texts.
     """
-    network, beta = Network.document(), MOTIONS[motion][0]
-    window, position = message_start(network, motion, number=start)
+    network, beta = Network.document(), MOTIONS[motion].beta
+    window, position = attractor_window(network, motion, number=start)
     sent: dict[str, Any] = {"window": window, "direction": message_direction(network, start)}
     sent |= {"beta": beta, "position": position}
-    steps, far = _LOOKED_AT.get(motion, 1024), dephased_distance(network, motion)
+    steps, far = LONGEST.get(motion, 1024), dephased_distance(network, motion)
     memory, spread = trace_message(network, steps=steps, **sent)
     rows = []
     for row, size in enumerate(sizes):
@@ -165,7 +169,9 @@ def SPECTRA(seed: int) -> Rows:
     """
     network, samples = Network.document(), 20_000
     # Of random contexts three in a thousand end on the torus that coexists with this chaos.
-    starts = replicas(protocol_start(network, steps=100_000), count=64, seed=seed)
+    starts = perturbed_replicas(
+        document_context(network, steps=100_000, decimals=8), count=64, seed=seed
+    )
     found, _ = trajectory(network, starts, beta=1.266, steps=samples, transient=100_000)
     frequency, power = periodogram(found[..., 0])
     below, half = power[:, frequency < 1.0 / network.context].sum(axis=1), power[:, -1]
@@ -183,33 +189,3 @@ OTHER_TIMES = Table(
     seconds=1.5,
     within={"measured": 5.0, "dephased": 1.0},
 )
-
-
-@stored(
-    "settings_C12",
-    grid(
-        motion=MOTIONS,
-        left_out=("none", "0 to 4", "5 to 9", "10 to 14", "15 to 19"),
-        time=("texts", "linear noise"),
-    ),
-    seconds=0.1,
-)
-def SETTINGS(motion: str, left_out: str, time: str) -> Rows:
-    """How far the power of N lies above one half in quasi-periodic motion, below it elsewhere."""
-    few, many = (_times(motion, size, linear=time != "texts") for size in _ENDS)
-    powers = growth_powers(few, many)
-    if left_out != "none":
-        first = int(left_out.split(" to ")[0])
-        powers = np.delete(powers, slice(first, first + 5))
-    return median_rows(powers - 0.5 if motion == "quasi-periodic" else 0.5 - powers)
-
-
-def _times(motion: str, size: int, *, linear: bool) -> np.ndarray:
-    """Memory times of all twenty starts, at most as long as was looked at."""
-    longest, found = float(_LOOKED_AT.get(motion, 1024)), []
-    for table in (MEMORY_TIMES.read(), OTHER_TIMES.read()):
-        mine = (table["motion"] == motion) & (table["size"] == size)
-        names = ("fisher", "dephased") if linear else ("measured",)
-        times = [np.where(table[name] < 0, longest, table[name])[mine] for name in names]
-        found.append(np.min(times, axis=0).clip(max=longest))
-    return np.concatenate(found)

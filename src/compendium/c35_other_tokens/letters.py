@@ -34,7 +34,7 @@ from spinformer.dmft.network import (
     AttentionNetwork,
     Context,
     Network,
-    fitting,
+    check_context,
 )
 
 # Of the networks that are drawn, in units of features of variance 1.
@@ -145,13 +145,15 @@ def attention_of_letters(
     network: LetterNetwork, window: np.ndarray, *, position: int
 ) -> np.ndarray:
     """A, shape (..., P), of windows (..., T, L, q) [poclopez2024dynamical, Eqs. (4), (5), (15)]."""
-    m = network.placed(network.overlaps(window), position + np.arange(1 - network.context, 1))
+    m = network.with_position_code(
+        network.overlaps(window), position + np.arange(1 - network.context, 1)
+    )
     return attend(m, gamma=network.gamma, newest=-1)
 
 
 def letter_window(network: LetterNetwork, context: Context, *, beta: float) -> np.ndarray:
     """The window (..., T, L, q), oldest first, of mean tokens that a context stands for."""
-    return network.probabilities(fitting(network, context)[0][..., ::-1, :], beta=beta)
+    return network.probabilities(check_context(network, context)[0][..., ::-1, :], beta=beta)
 
 
 def letter_path(
@@ -225,7 +227,7 @@ def predicted_deviation(
     result = [np.trace(one[outputs, outputs]) for one in noise[:context]]
     for t in range(len(path) - context):
         places = position + t + np.arange(1 - context, 1)
-        placed = network.placed(network.overlaps(path[t : t + context]), places)
+        placed = network.with_position_code(network.overlaps(path[t : t + context]), places)
         m = torch.tensor(placed[::-1].copy())
         pull = jacrev(attended)(m).flatten(1).numpy()
         answer = share * network.response(attended(m).numpy(), beta=np.array(beta))

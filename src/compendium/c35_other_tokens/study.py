@@ -24,18 +24,19 @@ from compendium.c35_other_tokens.letters import (
     predicted_deviation,
     vocabulary,
 )
-from compendium.common.rows import Columns, grid, mean_rows, rows_of
+from compendium.common.rows import Columns, grid, rows_of
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.core.statistics import fit_power, mean_estimate
+from spinformer.core.statistics import fit_power_law, mean_estimate
 from spinformer.dmft.attractors import Regime, find_attractors
+from spinformer.dmft.linear_stability import onset
 from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import OUTPUT, Network
-from spinformer.dmft.onset import onset
 
 _STEPS = 8
 _SIZES = (3_000, 30_000, 300_000, 3_000_000, 30_000_000, 300_000_000)
 # Letters, and words of the list or 0 for sites.
-_SITES, _WORDS = ((2, 0), (3, 0), (4, 0), (8, 0)), ((2, 64), (2, 256), (8, 64))
+SITES = ((2, 0), (3, 0), (4, 0), (8, 0))
+WORD_LISTS = ((2, 64), (2, 256), (8, 64))
 FAMILIES = {"first": range(10), "second": range(100, 110)}
 _BLOCK = 25
 # One step of the document's network from this attention vector.
@@ -47,7 +48,7 @@ BETA = 1.5
     "deviations",
     [
         {"letters": letters, "words": words, "seed": seed}
-        for letters, words in (*_SITES, *_WORDS)
+        for letters, words in (*SITES, *WORD_LISTS)
         for seeds in FAMILIES.values()
         for seed in seeds
     ],
@@ -85,7 +86,7 @@ def DEVIATIONS(
     return rows
 
 
-def slopes(
+def fit_exponents(
     table: Columns, *, letters: int, words: int, seeds: Sequence[int], smallest: int = 30_000
 ) -> np.ndarray:
     """Exponent of the deviation against N of each network, from N = `smallest` on: (seeds,)."""
@@ -94,29 +95,8 @@ def slopes(
     for seed in seeds:
         keep = mine & (table["seed"] == seed)
         size, deviation, error = (table[name][keep] for name in ("size", "deviation", "error"))
-        found.append(fit_power(size, values=deviation, errors=error).slope.value)
+        found.append(fit_power_law(size, values=deviation, errors=error).slope.value)
     return np.array(found)
-
-
-def _exponent_rows(letters: int, *, words: int, family: str, smallest: int) -> Rows:
-    """What sites lack to be off −1/2 by 0.05, and by how much words fall faster than N^(−1/4)."""
-    which: dict[str, Any] = {"seeds": FAMILIES[family], "smallest": smallest}
-    found = slopes(DEVIATIONS.read(), letters=letters, words=words, **which)
-    return mean_rows(-0.25 - found if words else 0.05 - abs(found + 0.5))
-
-
-EXPONENTS, EXPONENTS_OF_WORDS = (
-    stored(
-        f"settings_{row}",
-        [
-            {"letters": letters, "words": words, **rest}
-            for letters, words in kinds
-            for rest in grid(family=FAMILIES, smallest=_SIZES[:3])
-        ],
-        seconds=0.1,
-    )(_exponent_rows)
-    for row, kinds in (("C17", _SITES[1:]), ("C17b", _WORDS))
-)
 
 
 @stored(

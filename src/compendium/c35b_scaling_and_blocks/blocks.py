@@ -9,7 +9,6 @@ not on the residual connection. Exponents are in nats per step, from tangent vec
 """
 
 from collections.abc import Sequence
-from functools import cache
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -20,7 +19,7 @@ from scipy.stats import entropy
 
 from bookmaker.tables import Rows, stored
 from compendium.common.networks import draw_networks
-from compendium.common.rows import grid, mean_rows, rows_of
+from compendium.common.rows import grid, rows_of
 from spinformer.core.chaos import kaplan_yorke_dimension
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import Estimate, mean_estimate
@@ -248,27 +247,6 @@ def CENSUS(condition: str, *, family: int, chunk: int, epsilon: float = 0.02) ->
         variety=[entropy(np.bincount(labels, minlength=3)) for labels in code],
         exponent=np.maximum(leading, 0.0).mean(axis=1),
     )
-
-
-@cache
-def _fresh(condition: str, epsilon: float) -> dict[str, np.ndarray]:
-    """The rows of sixty networks that are not in the census, as columns."""
-    how = {"condition": condition, "family": 2, "epsilon": epsilon}
-    rows = [row for chunk in range(5) for row in CENSUS.rows(chunk=chunk, **how)]
-    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
-
-
-@stored(
-    "settings_C23",
-    grid(condition=("residual 1/2", "residual 1", "feed 1", "both 1/2, 1"), epsilon=(0.02, 0.1)),
-    seconds=25.0,
-    within={"value": 0.02, "low": 0.03, "high": 0.03},
-)
-def SETTINGS(condition: str, *, epsilon: float) -> Rows:
-    """Paired differences from the bare network, by four readings of complexity."""
-    one, two = (_fresh(name, epsilon) for name in (condition, "bare"))
-    measures = ("chaos", "dimension", "variety", "exponent")
-    return [{"measure": m} | row for m in measures for row in mean_rows(one[m] - two[m])]
 
 
 @stored(

@@ -15,12 +15,12 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.special import softmax
 
 from bookmaker.tables import Rows, stored
-from compendium.common.rows import grid, mean_rows, rows_of
+from compendium.common.rows import grid, rows_of
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.core.special import normal_rule
-from spinformer.core.statistics import PowerLaw, fit_power, mean_estimate
+from spinformer.core.special import gaussian_quadrature
+from spinformer.core.statistics import PowerLaw, fit_power_law, mean_estimate
+from spinformer.dmft.linear_stability import onset
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
-from spinformer.dmft.onset import onset
 
 # At rest averages are sums over odd Hermite orders, on a grid that resolves tanh(80 z).
 _ORDERS, _STEEPEST, _LAGS = 150, 80.0, 60
@@ -47,12 +47,12 @@ def _pair_average(
     first: np.ndarray, second: np.ndarray, *, width: float, along: np.ndarray, across: np.ndarray
 ) -> np.ndarray:
     """E[tanh(first + width z) tanh(second + along z + across w)], z, w normal, second (n, L)."""
-    points, weights = normal_rule(max(width, float(np.hypot(along, across).max())))
+    points, weights = gaussian_quadrature(max(width, float(np.hypot(along, across).max())))
     one = np.tanh(first[:, None] + width * points) * weights
     found = np.empty(second.shape)
     for n, (mean, shared, own) in enumerate(zip(second, along, across, strict=True)):
         # Tokens that were made from much the same others have little of their own.
-        inner, inner_weights = normal_rule(float(own))
+        inner, inner_weights = gaussian_quadrature(float(own))
         fields = mean[:, None, None] + shared * points[:, None] + own * inner
         found[n] = (one * (np.tanh(fields) @ inner_weights)).sum(axis=-1)
     return found
@@ -83,12 +83,12 @@ def loaded_path(
     for n in range(steps):
         new = context + n
         seen = np.arange(new - 1, n - 1, -1)
-        overlap = network.placed(network.overlaps(means[seen]), seen)
+        overlap = network.with_position_code(network.overlaps(means[seen]), seen)
         attention[n, seen] = softmax(network.gamma * overlap[:, KEY] @ overlap[0, QUERY])
         fields[n] = (attention[n, seen] @ overlap[:, VALUE]) @ network.semantic[OUTPUT]
         cover = load * attention[: n + 1] @ correlation @ attention[n]
         noise[n], width = cover[n], beta * float(np.sqrt(cover[n]))
-        points, weights = normal_rule(width)
+        points, weights = gaussian_quadrature(width)
         means[new] = np.tanh(beta * fields[n][:, None] + width * points) @ weights
         row = (means[:context] * network.fractions) @ means[new]
         if n:
@@ -161,7 +161,7 @@ def simulate_loaded(
 
     def overlaps(bits: np.ndarray, place: int) -> np.ndarray:
         # (4, P + αN), with the few features and with the random ones.
-        own = network.placed(few @ bits / size, place)
+        own = network.with_position_code(few @ bits / size, place)
         other = (signs @ bits.astype(np.float32)).astype(float) / size
         return np.concatenate([own, other], axis=1)
 
@@ -208,7 +208,9 @@ def _theory(gamma: float, beta: float, load: float) -> np.ndarray:
     return loaded_path(network, _START, beta=beta, load=load, steps=_STEPS).means
 
 
-def _distances(gamma: float, *, size: int, load: float, beta: float, seed: int) -> list[float]:
+def distances_from_theory(
+    gamma: float, *, size: int, load: float, beta: float, seed: int
+) -> list[float]:
     """Root mean square distance of a text's mean bits from the theory, with and without load."""
     network = Network.document().with_parameters(gamma=gamma)
     how: dict[str, Any] = {"size": size, "load": load, "beta": beta, "seed": seed}
@@ -220,7 +222,7 @@ def _distances(gamma: float, *, size: int, load: float, beta: float, seed: int) 
 @stored("paths", grid(size=_SIZES, seed=_SEEDS), seconds=0.1)
 def PATHS(size: int, *, seed: int) -> Rows:
     """Distance of one text from the theory, with and without load."""
-    found = _distances(_GAMMA, size=size, load=_LOAD, beta=1.4, seed=seed)
+    found = distances_from_theory(_GAMMA, size=size, load=_LOAD, beta=1.4, seed=seed)
     return [dict(zip(("with", "without"), found, strict=True))]
 
 
@@ -286,23 +288,4 @@ def power(table: dict[str, np.ndarray], *, column: str, chosen: np.ndarray) -> P
     sizes = np.unique(table["size"][chosen])
     means = [mean_estimate(table[column][chosen & (table["size"] == size)]) for size in sizes]
     values, errors = ([getattr(mean, part) for mean in means] for part in ("value", "error"))
-    return fit_power(sizes, values=values, errors=errors)
-
-
-@stored(
-    "settings_C22",
-    grid(
-        load=(0.1, 0.25, 0.5),
-        beta=(1.0, 1.4, 2.0),
-        gamma=(1.0, 5.0, 20.0, 127.0),
-        size=(600, 1200),
-        first_text=(0, 5),
-    ),
-    seconds=0.1,
-    within={"value": 0.2, "low": 0.3, "high": 0.3},
-)
-def CLOSER(load: float, beta: float, gamma: float, size: int, first_text: int) -> Rows:
-    """ln of a text's distance from the theory without load over that with it, five texts."""
-    how: dict[str, Any] = {"size": size, "load": load, "beta": beta}
-    found = [_distances(gamma, seed=seed, **how) for seed in range(first_text, first_text + 5)]
-    return mean_rows(np.diff(np.log(found))[:, 0])
+    return fit_power_law(sizes, values=values, errors=errors)

@@ -6,18 +6,12 @@ import numpy as np
 import torch
 
 from bookmaker.tables import Rows, stored
-from compendium.common.phase_transitions import protocol_start
-from compendium.common.rows import Columns, array_of, grid, median_interval, near_rows, rows_of
-from compendium.common.windows import (
-    MOTIONS,
-    chaotic_contexts,
-    exponent_of_chaos,
-    message_start,
-)
-from spinformer.core.statistics import mean_interval
+from compendium.common.rows import Columns, array_of, grid, rows_of
+from compendium.common.stored_exponents import exponent_of_chaos
+from spinformer.dmft.document import MOTIONS, attractor_window, chaotic_contexts
 from spinformer.dmft.finite_size import generate, mean_path, semantic_overlaps
 from spinformer.dmft.lyapunov import lyapunov_spectrum
-from spinformer.dmft.mean_field import torch_step, trajectory
+from spinformer.dmft.mean_field import document_context, torch_step, trajectory
 from spinformer.dmft.network import Context, Network
 
 # Chunks of starts of the table of gradients, and starts in each. In chaos the growth over a hundred
@@ -32,14 +26,15 @@ def growth_starts(network: Network, motion: str, *, chunk: int) -> Context:
     """Contexts (starts, T, P) on the attractor: along one orbit, or random ones in chaos."""
     if motion in CHAOTIC:
         return chaotic_contexts(network, motion, seed=chunk, count=_CHAOTIC_STARTS)
-    beta, settle, between = MOTIONS[motion]
-    origin = protocol_start(network, steps=2000)
+    beta = MOTIONS[motion].beta
+    settle = MOTIONS[motion].transient
+    origin = document_context(network, steps=2000, decimals=8)
     _, context = trajectory(network, origin, beta=beta, steps=0, transient=settle)
     states = []
     # Starts of one position, spread along the orbit.
     for _ in range(_REGULAR_STARTS):
         states.append(context.attention)
-        ahead = network.positions * between
+        ahead = network.positions * MOTIONS[motion].spacing
         _, context = trajectory(network, context, beta=beta, steps=0, transient=ahead)
     return Context(np.round(states, 8), context.position)
 
@@ -80,7 +75,7 @@ def GROWTH(motion: str, *, chunk: int) -> Rows:
     network = Network.document()
     horizons = tuple(2**k for k in range(8 if motion in CHAOTIC else 9))
     context = growth_starts(network, motion, chunk=chunk)
-    norms = gradient_norms(network, context, beta=MOTIONS[motion][0], horizons=horizons)
+    norms = gradient_norms(network, context, beta=MOTIONS[motion].beta, horizons=horizons)
     rows = []
     for number, found in enumerate(norms, chunk * len(norms)):
         rows += rows_of(start=number, horizon=horizons, norm=found)
@@ -90,7 +85,7 @@ def GROWTH(motion: str, *, chunk: int) -> Rows:
 @stored("rates", grid(motion=_REGULAR), seconds=0.2, within={"rate": 1e-4, "error": 1e-4})
 def RATES(motion: str) -> Rows:
     """Leading Lyapunov exponent of a regular motion, nats per token, with its error."""
-    network, beta = Network.document(), MOTIONS[motion][0]
+    network, beta = Network.document(), MOTIONS[motion].beta
     start = growth_starts(network, motion, chunk=0).select(0)
     found = lyapunov_spectrum(network, start, beta=beta, steps=100_000, transient=1000, count=1)
     return rows_of(rate=found.exponents.value, error=found.exponents.error)
@@ -100,7 +95,7 @@ def exponents() -> dict[str, float]:
     """Leading exponents of all motions, nats per token; of chaos the converged ones."""
     table = RATES.read()
     found = dict(zip(table["motion"].tolist(), table["rate"].tolist(), strict=True))
-    return found | {name: float(exponent_of_chaos(MOTIONS[name][0]).value) for name in CHAOTIC}
+    return found | {name: float(exponent_of_chaos(MOTIONS[name].beta).value) for name in CHAOTIC}
 
 
 def sampled_derivative(
@@ -129,8 +124,8 @@ def sampled_derivative(
 )
 def SHARES_LEFT(motion: str, *, size: int, start: int) -> Rows:
     """Projection of the derivative at N on that of the limit, over the latter's square."""
-    network, beta = Network.document(), MOTIONS[motion][0]
-    window, position = message_start(network, motion, number=start)
+    network, beta = Network.document(), MOTIONS[motion].beta
+    window, position = attractor_window(network, motion, number=start)
     setting: dict[str, Any] = {"window": window, "position": position, "steps": 80}
     high, low = (mean_path(network, beta + side, **setting) for side in (1e-7, -1e-7))
     limit = semantic_overlaps(network, (high - low)[network.context :] / 2e-7)
@@ -143,17 +138,3 @@ def growth_slopes(table: Columns, motion: str, *, first: int, last: int) -> np.n
     """Mean logarithmic growth of the gradient per token between two horizons, start by start."""
     low, high = (array_of(table, "norm", "start", motion=motion, horizon=h) for h in (first, last))
     return np.log(high / low) / (last - first)
-
-
-@stored(
-    "settings_C19c",
-    grid(motion=CHAOTIC, first=(8, 16, 32), last=(64, 128), middle=("mean", "median")),
-    seconds=0.1,
-)
-def GROWTHS(motion: str, *, first: int, last: int, middle: str) -> Rows:
-    """Half less the distance from 1 of the gradient's growth over the exponent of the motion."""
-    found = growth_slopes(GROWTH.read(), motion, first=first, last=last)
-    found = found / exponents()[motion]
-    mean = (found.mean(), *mean_interval(found))
-    interval = mean if middle == "mean" else median_interval(found)
-    return near_rows(interval, aim=1.0, within=0.5, runs=len(found))

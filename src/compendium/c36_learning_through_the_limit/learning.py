@@ -23,9 +23,9 @@ from scipy.special import binom
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, logsigmoid, pad
 
-from bookmaker.tables import Rows, stored
-from compendium.common.copies import times_copies, update_copies
-from compendium.common.rows import array_of, grid, mean_rows, near_rows, rows_of
+from bookmaker.tables import Rows, Table, stored
+from compendium.common.replicas import multiply_replicas, train_replicas
+from compendium.common.rows import array_of, grid, rows_of
 from spinformer.core.random import numpy_generator, torch_generator
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE
 from spinformer.language.text import sample_texts
@@ -155,7 +155,8 @@ def surprise(field: Tensor, *, target: Tensor) -> Tensor:
 def _field(weights: Tensor, window: Tensor, text: Text) -> Tensor:
     """h = β W^o A of the next token, (S, B, L), from windows (S, B, T, L)."""
     values, queries, keys = (
-        times_copies(window, weights[:, role].mT) / window.shape[3] for role in (VALUE, QUERY, KEY)
+        multiply_replicas(window, weights[:, role].mT) / window.shape[3]
+        for role in (VALUE, QUERY, KEY)
     )
     attention = torch.softmax(text.gamma * (queries[:, :, -1:] * keys).sum(-1), -1)
     mixed = (attention[..., None] * values).sum(2)
@@ -338,7 +339,7 @@ def train(
     total = max(updates // copies, 1)
     looks = {share: round(share * total) for share in SHARES}
     fixed: dict[str, Any] = {"rate": rate, "steps": total, "betas": (0.9, 0.99)}
-    found = update_copies(learned, losses=batch, keep=looks.values(), **fixed)
+    found = train_replicas(learned, losses=batch, keep=looks.values(), **fixed)
     return {share: found[step]["theta"] for share, step in looks.items()}
 
 
@@ -400,52 +401,26 @@ def LEARNING(task: str, *, arm: str, block: int, updates: int | None = None) -> 
     return rows
 
 
-def column(task: str, arm: str, *, measure: str, share: float = 1.0) -> np.ndarray:
-    """One measure of every seed (S,) from the table `learning`, after a share of the budget."""
-    return array_of(LEARNING.read(), measure, "seed", task=task, arm=arm, share=share)
+# Seeds drawn after the regions of C19 and C19b.
+LEARNING_AGAIN = stored(
+    "learning_again",
+    grid(task=("cycle",), arm=("limit", "score, 9900"), block=(2, 3))
+    + grid(task=("bytes",), arm=("limit", "score, 9900"), block=(1, 2, 3)),
+    small={"task": "cycle", "arm": "limit", "block": 2, "updates": 20},
+    seconds=1.0,
+    rtol=1e-3,
+)(LEARNING.rows)
 
 
-def excess(task: str, size: int, *, share: float = 1.0) -> np.ndarray:
-    """Loss at N = `size` less that in the limit, (seeds,), of trainings in the limit."""
-    at_size, limit = (column(task, "limit", measure=m, share=share) for m in (f"n{size}", "limit"))
+def column(
+    task: str, arm: str, *, measure: str, share: float = 1.0, table: Table = LEARNING
+) -> np.ndarray:
+    """One measure of every seed (S,) from a table of trainings, after a share of the budget."""
+    return array_of(table.read(), measure, "seed", task=task, arm=arm, share=share)
+
+
+def excess(task: str, size: int, *, share: float = 1.0, table: Table = LEARNING) -> np.ndarray:
+    """Loss at N = `size` minus that in the limit, (seeds,), of trainings in the limit."""
+    at_size = column(task, "limit", measure=f"n{size}", share=share, table=table)
+    limit = column(task, "limit", measure="limit", share=share, table=table)
     return at_size - limit
-
-
-@stored(
-    "settings_C19",
-    grid(task=TASKS, rival=("score", "straight"), size=SIZES, budget=(0.25, 1.0)),
-    seconds=0.1,
-)
-def RIVALS(task: str, rival: str, size: int, budget: float) -> Rows:
-    """Bits per bit by which the limit ends below a rival of N = 9,900, seed by seed, at `size`."""
-    arms, measure = ("limit", f"{rival}, 9900"), f"n{size}"
-    ours, theirs = (column(task, arm, measure=measure, share=budget) for arm in arms)
-    return mean_rows(theirs - ours)
-
-
-@stored("settings_C19b", grid(task=TASKS, size=SIZES, budget=(0.25, 0.5, 1.0)), seconds=0.1)
-def EXCESSES(task: str, size: int, budget: float) -> Rows:
-    """0.02 bits per bit less the excess of a training in the limit, after a share of the budget."""
-    return mean_rows(0.02 - excess(task, size, share=budget))
-
-
-@stored(
-    "settings_C19d",
-    [
-        {"task": task, "smallest": smallest, "largest": largest, "middle": middle}
-        for task in TASKS
-        for smallest, largest in ((99, 9900), (99, 99_000), (990, 99_000))
-        for middle in ("mean", "median")
-    ],
-    seconds=0.1,
-)
-def POWERS(task: str, smallest: int, largest: int, middle: str) -> Rows:
-    """Power of N of the "mean" or "median" excess of the seeds, 2,000 times drawn again."""
-    sizes = [size for size in SIZES if smallest <= size <= largest]
-    found = np.array([excess(task, size) for size in sizes])
-    seeds, rng = found.shape[1], np.random.default_rng(0)
-    drawn = np.vstack([np.arange(seeds), rng.integers(seeds, size=(2000, seeds))])
-    levels = np.log(np.maximum(getattr(np, middle)(found[:, drawn], axis=-1), 1e-6))
-    powers = np.polyfit(np.log(sizes), levels, 1)[0]
-    interval = (powers[0], *np.quantile(powers[1:], (0.025, 0.975)))
-    return near_rows(interval, aim=-1.0, within=0.25, runs=seeds)

@@ -19,9 +19,9 @@ from compendium.c42_generator_as_a_map.study import (
     multipliers,
     text_starts,
 )
-from compendium.common.lifetimes import Lifetime, lifetime_estimate
 from compendium.common.models import decoder
 from compendium.common.rows import Columns, grid, groups, rows_of
+from spinformer.dmft.lifetimes import Lifetime, estimate_lifetime
 from spinformer.language.decoder import Decoder, encode, run_decoder
 
 # Farther than this from the rest, in its lengths, is chaos; small oscillations reach 0.05.
@@ -183,7 +183,7 @@ def side_by_side(span: int) -> list[float]:
 def mean_lives(span: int) -> dict[float, Lifetime]:
     """The mean life of chaos beside the rest by β."""
     lives = groups(dict(groups(LIFE_TABLE.read(), "span"))[span], "beta")
-    return {b: lifetime_estimate(rows["time"], ended=rows["ended"]) for b, rows in lives}
+    return {b: estimate_lifetime(rows["time"], ended=rows["ended"]) for b, rows in lives}
 
 
 @stored(

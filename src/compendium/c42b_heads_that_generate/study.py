@@ -13,7 +13,7 @@ from torch import Tensor
 from bookmaker.tables import Rows, stored
 from compendium.common.models import block_trace, causal_attention, decoder, text_numbers
 from compendium.common.rows import grid, rows_of
-from spinformer.core.statistics import mean_interval
+from spinformer.core.statistics import student_interval
 from spinformer.language.decoder import BlockTrace, Decoder, block_queries
 from spinformer.language.heads import HeadReport, head_report, overlap_energy
 
@@ -90,6 +90,6 @@ def HEAD_TABLE(layer: int) -> Rows:
     columns: dict[str, Any] = {name: [row[name] for row in told] for name in names}
     for name, changes in stage_changes(model, layer, trace).items():
         total = changes.sum(1).numpy()
-        low, high = mean_interval(total)
+        low, high = student_interval(total)
         columns |= {f"layer_{name}": total.mean(), f"layer_{name}_error": 0.5 * (high - low)}
     return rows_of(**columns, **kinds(model, trace))

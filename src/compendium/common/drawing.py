@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
-from spinformer.core.statistics import mean_interval
+from spinformer.core.statistics import student_interval
 from spinformer.dmft.attractors import Regime
 from spinformer.plot.style import COLORS
 
@@ -56,7 +56,7 @@ def quartiles(axis: Axes, x: ArrayLike, rows: np.ndarray, color: str, **style: A
 
 def means(axis: Axes, x: ArrayLike, rows: np.ndarray, color: str, **style: Any) -> None:
     """Mean and Student's interval of samples (samples, n)."""
-    low, high = np.transpose([mean_interval(column) for column in rows.T])
+    low, high = np.transpose([student_interval(column) for column in rows.T])
     intervals(axis, x, [low, rows.mean(0), high], color, **style)
 
 
@@ -64,7 +64,7 @@ def means_at(axis: Axes, across: np.ndarray, values: np.ndarray, color: str, **s
     """Mean and Student's interval of the values (n,) at each of the places `across` (n,)."""
     places = np.unique(across)
     rows = [values[across == place] for place in places]
-    ends = [(mean_interval(row)[0], row.mean(), mean_interval(row)[1]) for row in rows]
+    ends = [(student_interval(row)[0], row.mean(), student_interval(row)[1]) for row in rows]
     intervals(axis, places, np.transpose(ends), color, **style)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.stats import binom
 
 from bookmaker.tables import Rows
-from spinformer.core.statistics import Estimate, mean_interval, share_interval
+from spinformer.core.statistics import Estimate, student_interval, wilson_interval
 
 Columns = Mapping[str, np.ndarray]
 
@@ -16,6 +16,15 @@ Columns = Mapping[str, np.ndarray]
 def grid(**choices: Iterable[Any]) -> Rows:
     """The units of a table that has every combination of choices, the last changing fastest."""
     return [dict(zip(choices, unit, strict=True)) for unit in product(*choices.values())]
+
+
+def numbered(units: Iterable[dict[str, Any]], *, first: int = 1) -> Rows:
+    """Units of a robustness table each of which has raw runs of its own, which `data` counts.
+
+    >>> numbered([{"size": 500}, {"size": 1000}], first=7)
+    [{'data': 7, 'size': 500}, {'data': 8, 'size': 1000}]
+    """
+    return [{"data": first + place, **unit} for place, unit in enumerate(units)]
 
 
 def rows_of(**columns: Any) -> Rows:
@@ -72,13 +81,13 @@ def median_rows(samples: np.ndarray) -> Rows:
 
 def mean_rows(samples: np.ndarray) -> Rows:
     """The line of a table of settings that samples give by their mean, with Student's interval."""
-    return _line(np.mean(samples), *mean_interval(samples), len(samples))
+    return _line(np.mean(samples), *student_interval(samples), len(samples))
 
 
 def share_rows(hits: int, *, trials: int, bound: float, sign: int = 1) -> Rows:
     """The line for a share less a bound, with Wilson's interval; with `sign` −1 the reverse."""
     share = hits / trials if trials else 0.0
-    ends = share_interval(hits, trials=max(trials, 1))
+    ends = wilson_interval(hits, trials=max(trials, 1))
     value, *both = (sign * (one - bound) for one in (share, *ends))
     return _line(value, min(both), max(both), trials)
 

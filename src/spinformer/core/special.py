@@ -24,7 +24,7 @@ _LARGEST_BESSEL = 1e9
 _MOST_TERMS = 1e6
 
 
-def normal_average(
+def gaussian_expectation(
     function: Callable[[np.ndarray], np.ndarray], *, steepness: float = 1.0
 ) -> float:
     r"""Gaussian expectation of a function of one variable.
@@ -64,19 +64,19 @@ def normal_average(
 
     Examples
     --------
-    >>> f"{normal_average(lambda z: z**4):.12f}"
+    >>> f"{gaussian_expectation(lambda z: z**4):.12f}"
     '3.000000000000'
     >>> k = 2000.0
-    >>> f"{normal_average(lambda z: k - k * np.tanh(k * z) ** 2, steepness=k):.5f}"
+    >>> f"{gaussian_expectation(lambda z: k - k * np.tanh(k * z) ** 2, steepness=k):.5f}"
     '0.79788'
     """
     check_function("function", function)
     steepness = check_real("steepness", steepness, low=0.0, high=_STEEPEST)
-    points, weights = normal_rule(max(steepness, _STEEP))
+    points, weights = gaussian_quadrature(max(steepness, _STEEP))
     values = check_array("what function returns", function(points.copy()), shape=points.shape)
     if _ends_are_small(weights * values):
         return float(weights @ values)
-    points, weights = _normal_rule(_quarters(max(steepness, _STEEP)), _FAR_REACH)
+    points, weights = _gaussian_quadrature(_quarters(max(steepness, _STEEP)), _FAR_REACH)
     with np.errstate(all="ignore"):
         values = np.asarray(function(points.copy()), dtype=float)
         terms = weights * values
@@ -95,7 +95,7 @@ def _ends_are_small(terms: np.ndarray) -> bool:
     return math.isfinite(largest) and max(sizes[0], sizes[-1]) <= 1e-12 * largest
 
 
-def normal_rule(steepness: float) -> tuple[np.ndarray, np.ndarray]:
+def gaussian_quadrature(steepness: float) -> tuple[np.ndarray, np.ndarray]:
     """Quadrature nodes and weights for Gaussian expectations (trapezoidal rule).
 
     Parameters
@@ -125,13 +125,13 @@ def normal_rule(steepness: float) -> tuple[np.ndarray, np.ndarray]:
 
     Examples
     --------
-    >>> points, weights = normal_rule(3.0)
+    >>> points, weights = gaussian_quadrature(3.0)
     >>> len(points) < 250, f"{weights @ np.tanh(3.0 * points + 1.0):.10f}"
     (True, '0.2505587108')
     """
     steepness = check_real("steepness", steepness, low=0.0, high=_STEEPEST)
     # In steps, so that what is solved for may change the steepness, and the points stay.
-    return _normal_rule(_quarters(steepness), _REACH)
+    return _gaussian_quadrature(_quarters(steepness), _REACH)
 
 
 def _quarters(steepness: float) -> int:
@@ -139,7 +139,7 @@ def _quarters(steepness: float) -> int:
 
 
 @lru_cache(maxsize=16)
-def _normal_rule(quarters: int, reach: float) -> tuple[np.ndarray, np.ndarray]:
+def _gaussian_quadrature(quarters: int, reach: float) -> tuple[np.ndarray, np.ndarray]:
     spacing = 0.3 / 2.0 ** (quarters / 4.0)
     half = math.ceil(reach / spacing)
     points = spacing * np.arange(-half, half + 1)

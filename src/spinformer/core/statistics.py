@@ -106,7 +106,7 @@ def _unit(values: np.ndarray) -> float:
     return math.ldexp(1.0, math.frexp(largest)[1] - 1) if largest > 0 else 1.0
 
 
-def mean_interval(samples: ArrayLike) -> tuple[float, float]:
+def student_interval(samples: ArrayLike) -> tuple[float, float]:
     """Student's 95 % confidence interval of a mean.
 
     For a paired comparison (two models trained from the same seed on the same split, for example)
@@ -133,7 +133,7 @@ def mean_interval(samples: ArrayLike) -> tuple[float, float]:
 
     Examples
     --------
-    >>> low, high = mean_interval([1.0, 2.0, 3.0, 4.0])
+    >>> low, high = student_interval([1.0, 2.0, 3.0, 4.0])
     >>> f"{low:.3f} to {high:.3f}"
     '0.446 to 4.554'
     """
@@ -202,7 +202,7 @@ def integrated_autocorrelation_time(series: ArrayLike) -> float:
     return max(float(times[stop]), 1.0) if times[stop] >= 0.5 * longest else longest
 
 
-def share_interval(successes: int, *, trials: int) -> tuple[float, float]:
+def wilson_interval(successes: int, *, trials: int) -> tuple[float, float]:
     """Wilson's 95 % confidence interval of a proportion.
 
     Parameters
@@ -228,7 +228,7 @@ def share_interval(successes: int, *, trials: int) -> tuple[float, float]:
 
     Examples
     --------
-    >>> low, high = share_interval(0, trials=10)
+    >>> low, high = wilson_interval(0, trials=10)
     >>> f"{low:.3f} to {high:.3f}"
     '0.000 to 0.278'
     """
@@ -259,7 +259,7 @@ class PowerLaw:
     chi2: float
 
 
-def fit_power(sizes: ArrayLike, *, values: ArrayLike, errors: ArrayLike) -> PowerLaw:
+def fit_power_law(sizes: ArrayLike, *, values: ArrayLike, errors: ArrayLike) -> PowerLaw:
     r"""Power-law fit by weighted least squares of logarithms.
 
     Parameters
@@ -294,7 +294,7 @@ def fit_power(sizes: ArrayLike, *, values: ArrayLike, errors: ArrayLike) -> Powe
     Examples
     --------
     >>> sizes = np.array([10.0, 100.0, 1000.0])
-    >>> print(fit_power(sizes, values=3.0 * sizes**-0.5, errors=0.01 * sizes**-0.5).slope)
+    >>> print(fit_power_law(sizes, values=3.0 * sizes**-0.5, errors=0.01 * sizes**-0.5).slope)
     -0.5000(10)
     """
     sizes = check_array("sizes", sizes, ndim=1)

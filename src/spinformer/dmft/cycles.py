@@ -2,9 +2,9 @@
 β.
 
 A cycle of q steps is a fixed point Φ_q(x) = x of q compiled steps, whose derivative ∂Φ_q/∂x, the
-monodromy matrix, is exact (`lyapunov.returned`). Functions of its eigenvalues, the Floquet
+monodromy matrix, is exact (`lyapunov.period_map`). Functions of its eigenvalues, the Floquet
 multipliers μ, vanish at bifurcations: Π_i (1 − μ_i) at a fold, and Π_{i<j} (1 − μ_i μ_j) at a
-Neimark–Sacker bifurcation, the birth of a closed curve (here TORUS). The latter also vanishes at a
+Neimark–Sacker bifurcation, the birth of a closed curve. The latter also vanishes at a
 *neutral saddle*, μ and 1/μ real, which is no bifurcation [kuznetsov2004elements, Ch. 10].
 Derivatives by β and of these conditions are central differences.
 
@@ -32,8 +32,8 @@ from spinformer.core.checks import (
 )
 from spinformer.core.records import record
 from spinformer.core.solve import NotConverged
-from spinformer.dmft.lyapunov import returned
-from spinformer.dmft.network import AttentionNetwork, Context, fitting
+from spinformer.dmft.lyapunov import period_map
+from spinformer.dmft.network import AttentionNetwork, Context, check_context
 
 # (n + 1,) → residual (m,) and Jacobian (m, n + 1).
 Equations = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -54,11 +54,11 @@ _NEWTON_STEPS = 8
 _QUICK = 3
 
 
-class Kind(IntEnum):
-    """Bifurcation of a cycle: FOLD (saddle-node) or TORUS (Neimark–Sacker)."""
+class Bifurcation(IntEnum):
+    """Bifurcation of a cycle: FOLD (saddle-node) or NEIMARK_SACKER."""
 
     FOLD = 0
-    TORUS = 1
+    NEIMARK_SACKER = 1
 
 
 @record
@@ -89,7 +89,7 @@ class Cycle:
         return float(np.abs(np.angle(nearest)) / (2 * np.pi))
 
 
-def cycle(
+def find_cycle(
     network: AttentionNetwork, start: Context, *, period: int, beta: float, max_steps: int = 200
 ) -> Cycle:
     """Find a cycle, stable or unstable, by Newton's method.
@@ -127,7 +127,7 @@ def cycle(
     Examples
     --------
     >>> from spinformer.dmft.network import Network
-    >>> driven = cycle(Network.document(), Context(np.zeros((4, 3)), 0), period=4, beta=0.5)
+    >>> driven = find_cycle(Network.document(), Context(np.zeros((4, 3)), 0), period=4, beta=0.5)
     >>> driven.period, bool(np.abs(driven.multipliers).max() < 1.0)
     (4, True)
     """
@@ -142,15 +142,15 @@ def cycle(
     guess = Cycle(value=start, beta=beta, period=period, multipliers=np.empty(0))
     found = _solved(network, guess, kind=None, max_steps=max_steps)
     for shorter in range(unit, period, unit):
-        end, _ = returned(network, found.value, beta=beta, steps=shorter, threads=1)
+        end, _ = period_map(network, found.value, beta=beta, steps=shorter, threads=1)
         gap = np.abs(end.attention - found.value.attention).max()
         if period % shorter == 0 and gap < _SAME:
             return _at(network, replace(found, period=shorter), _place(found))
     return found
 
 
-def bifurcation(
-    network: AttentionNetwork, start: Cycle, *, kind: Kind, max_steps: int = 200
+def find_bifurcation(
+    network: AttentionNetwork, start: Cycle, *, kind: Bifurcation, max_steps: int = 200
 ) -> Cycle:
     r"""Find a fold or Neimark–Sacker bifurcation of a cycle, in β.
 
@@ -160,7 +160,7 @@ def bifurcation(
         The network.
     start : Cycle
         A cycle, or a guess of one, near the bifurcation.
-    kind : Kind
+    kind : Bifurcation
         The kind of bifurcation.
     max_steps : int, default 200
         Largest number of evaluations of the equations.
@@ -178,7 +178,7 @@ def bifurcation(
     TypeError
         If `start` is not a `Cycle`.
     ValueError
-        If `kind` is no `Kind`, or an argument is out of its range.
+        If `kind` is no `Bifurcation`, or an argument is out of its range.
 
     Notes
     -----
@@ -196,23 +196,23 @@ def bifurcation(
     --------
     >>> from spinformer.dmft.network import Network
     >>> network, origin = Network.document(), Context(np.zeros((4, 3)), 0)
-    >>> driven = cycle(network, origin, period=4, beta=1.244)
-    >>> born = bifurcation(network, driven, kind=Kind.TORUS)
+    >>> driven = find_cycle(network, origin, period=4, beta=1.244)
+    >>> born = find_bifurcation(network, driven, kind=Bifurcation.NEIMARK_SACKER)
     >>> bool(abs(np.abs(born.multipliers[0]) - 1.0) < 1e-6)
     True
     """
     _check_cycle(network, start)
-    kind = Kind(check_choice("kind", kind, Kind))
+    kind = Bifurcation(check_choice("kind", kind, Bifurcation))
     max_steps = check_integer("max_steps", max_steps, low=1)
     found = _solved(network, start, kind=kind, max_steps=max_steps)
     mu = found.multipliers
     turning = (np.abs(np.abs(mu) - 1.0) < _NEAR) & (np.abs(mu.imag) > _NEAR)
-    if kind == Kind.TORUS and not turning.any():
+    if kind == Bifurcation.NEIMARK_SACKER and not turning.any():
         raise NotConverged("no birth of a closed curve was found, but a neutral saddle")
     return found
 
 
-def follow_bifurcation(
+def continue_bifurcation(
     network: AttentionNetwork, start: Cycle, *, name: str, values: ArrayLike
 ) -> np.ndarray:
     """Follow a Neimark–Sacker bifurcation, the birth of a closed curve, along γ or ε.
@@ -248,9 +248,9 @@ def follow_bifurcation(
     --------
     >>> from spinformer.dmft.network import Network
     >>> network, origin = Network.document(), Context(np.zeros((4, 3)), 0)
-    >>> driven = cycle(network, origin, period=4, beta=1.244)
-    >>> born = bifurcation(network, driven, kind=Kind.TORUS)
-    >>> line = follow_bifurcation(network, born, name="gamma", values=[network.gamma])
+    >>> driven = find_cycle(network, origin, period=4, beta=1.244)
+    >>> born = find_bifurcation(network, driven, kind=Bifurcation.NEIMARK_SACKER)
+    >>> line = continue_bifurcation(network, born, name="gamma", values=[network.gamma])
     >>> bool(np.isclose(line[0, 0], born.beta))
     True
     """
@@ -261,12 +261,14 @@ def follow_bifurcation(
     with suppress(NotConverged):
         for value in numbers:
             given: dict[str, Any] = {name: float(value)}
-            start = bifurcation(network.with_parameters(**given), start, kind=Kind.TORUS)
+            start = find_bifurcation(
+                network.with_parameters(**given), start, kind=Bifurcation.NEIMARK_SACKER
+            )
             rows.append((start.beta, float(value), start.rotation))
     return np.reshape(rows, (-1, 3))
 
 
-def follow_cycle(
+def continue_cycle(
     network: AttentionNetwork,
     start: Cycle,
     *,
@@ -311,18 +313,18 @@ def follow_cycle(
     --------
     >>> from spinformer.dmft.network import Network
     >>> network, origin = Network.document(), Context(np.zeros((4, 3)), 0)
-    >>> driven = cycle(network, origin, period=4, beta=0.5)
-    >>> branch = follow_cycle(network, driven, step=0.05, within=(0.4, 0.6))
+    >>> driven = find_cycle(network, origin, period=4, beta=0.5)
+    >>> branch = continue_cycle(network, driven, step=0.05, within=(0.4, 0.6))
     >>> branch.multipliers.shape[1], bool(branch.beta[-1] > 0.6)
     (12, True)
     """
     _check_cycle(network, start)
     equations, origin = _equations(network, start, kind=None), _place(start)
-    points = continuation(equations, origin, step=step, within=within, max_steps=max_steps)
+    points = pseudo_arclength(equations, origin, step=step, within=within, max_steps=max_steps)
     return _at(network, start, points)
 
 
-def continuation(
+def pseudo_arclength(
     equations: Equations,
     start: np.ndarray,
     *,
@@ -378,7 +380,7 @@ def continuation(
     --------
     >>> def circle(u):
     ...     return np.array([u @ u - 1.0]), 2.0 * u[None]
-    >>> points = continuation(circle, [1.0, 0.0], step=0.1, within=(-2.0, 0.9), max_steps=50)
+    >>> points = pseudo_arclength(circle, [1.0, 0.0], step=0.1, within=(-2.0, 0.9), max_steps=50)
     >>> bool(np.allclose(np.linalg.norm(points, axis=1), 1.0))
     True
     """
@@ -411,7 +413,7 @@ def continuation(
 def _check_single(network: AttentionNetwork, start: Context) -> None:
     """Whether `start` is one context, no batch, that fits the network."""
     check_instance("start", start, Context)
-    fitting(network, start)
+    check_context(network, start)
     check_array("start.attention", start.attention, shape=("T", "P"))
 
 
@@ -459,14 +461,16 @@ def _at(network: AttentionNetwork, start: Cycle, u: np.ndarray) -> Cycle:
     """The cycle like `start` at u = (x, β), (..., n + 1)."""
     x = u[..., :-1].reshape(*u.shape[:-1], *start.value.attention.shape[-2:])
     value, beta = Context(x, start.value.position), u[..., -1][()]
-    _, matrix = returned(network, value, beta=beta, steps=start.period, threads=1)
+    _, matrix = period_map(network, value, beta=beta, steps=start.period, threads=1)
     values = np.linalg.eigvals(matrix).astype(complex)
     order = np.argsort(-np.abs(values), axis=-1, kind="stable")
     multipliers = np.take_along_axis(values, order, axis=-1)
     return replace(start, value=value, beta=beta, multipliers=multipliers)
 
 
-def _solved(network: AttentionNetwork, start: Cycle, *, kind: Kind | None, max_steps: int) -> Cycle:
+def _solved(
+    network: AttentionNetwork, start: Cycle, *, kind: Bifurcation | None, max_steps: int
+) -> Cycle:
     """The cycle at the β of `start`, or with a kind its bifurcation at some β, from there."""
     equations, origin = _equations(network, start, kind=kind), _place(start)
     free, known = np.split(origin, [origin.size - (kind is None)])
@@ -488,15 +492,15 @@ def _solved(network: AttentionNetwork, start: Cycle, *, kind: Kind | None, max_s
     return _at(network, start, np.append(u, known))
 
 
-def _condition(multipliers: np.ndarray, kind: Kind) -> np.ndarray:
+def _condition(multipliers: np.ndarray, kind: Bifurcation) -> np.ndarray:
     """The function (...) of multipliers (..., n) that vanishes at a bifurcation of the kind."""
-    if kind == Kind.TORUS:
+    if kind == Bifurcation.NEIMARK_SACKER:
         first, second = np.triu_indices(multipliers.shape[-1], 1)
         multipliers = multipliers[..., first] * multipliers[..., second]
     return np.real(np.prod(1.0 - multipliers, axis=-1))
 
 
-def _equations(network: AttentionNetwork, start: Cycle, *, kind: Kind | None) -> Equations:
+def _equations(network: AttentionNetwork, start: Cycle, *, kind: Bifurcation | None) -> Equations:
     """u = (x, β) → Φ(x) − x and, if a kind is given, its condition; the Jacobian."""
     size = start.value.attention.size
     # Without a condition the derivative by x is exact and needs no differences.
@@ -508,7 +512,7 @@ def _equations(network: AttentionNetwork, start: Cycle, *, kind: Kind | None) ->
         # A wall at β = 0.
         states, betas = points[:, :-1], np.maximum(points[:, -1], 0.0)
         begin = Context(states.reshape(-1, *start.value.attention.shape), start.value.position)
-        end, matrices = returned(network, begin, beta=betas, steps=start.period, threads=1)
+        end, matrices = period_map(network, begin, beta=betas, steps=start.period, threads=1)
         value = end.attention.reshape(states.shape) - states
         if kind is not None:
             value = np.column_stack([value, _condition(np.linalg.eigvals(matrices), kind)])

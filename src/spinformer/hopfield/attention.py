@@ -1,8 +1,8 @@
 """Scaled dot-product attention, and the retrieval step of a continuous memory.
 
 Shapes: queries (..., S, d), keys (..., N, d), values (..., N, d_v). β is 1/√d unless given.
-`attention` is the plain definition [bal2020energy, Eq. (1)]. `hop` is a retrieval step in the
-framework's fused kernel, which the layer runs. Masks are True where a query may attend to a key.
+`attention` is the plain definition [bal2020energy, Eq. (1)]. `retrieval_step` runs in the
+framework's fused kernel, as the layer does. Masks are True where a query may attend to a key.
 Only `hopfield.layer` takes them in the convention of `torch.nn.MultiheadAttention`, which is the
 opposite one.
 """
@@ -96,10 +96,10 @@ def _check_attention(queries: Tensor, *, keys: Tensor, values: Tensor, beta: flo
     return check_beta(1.0 / math.sqrt(width) if beta is None else beta)
 
 
-# -- a hop ------------------------------------------------------------------------------------
+# -- a retrieval step --------------------------------------------------------------------------
 
 
-def hop(
+def retrieval_step(
     states: Tensor,
     *,
     scaled: Tensor,
@@ -149,7 +149,7 @@ def hop(
 
     Examples
     --------
-    >>> hop(torch.zeros(1, 2), scaled=torch.eye(2), content=torch.eye(2))
+    >>> retrieval_step(torch.zeros(1, 2), scaled=torch.eye(2), content=torch.eye(2))
     tensor([[0.5000, 0.5000]])
     """
     for name, x in (("states", states), ("scaled", scaled), ("content", content)):
@@ -163,12 +163,14 @@ def hop(
     if bias is not None and bias.dtype not in (torch.bool, states.dtype):
         raise TypeError(f"bias must be boolean or {states.dtype}, got {bias.dtype}")
     dropout = check_real("dropout", dropout, low=0.0, high=1.0)
-    landed = bare_hop(states, scaled=scaled, content=content, bias=bias, dropout=dropout)
+    landed = unchecked_retrieval_step(
+        states, scaled=scaled, content=content, bias=bias, dropout=dropout
+    )
     factor = nan_factor(states, keys=scaled, contents=(content,), mask=bias)
     return landed if factor is None else landed * factor
 
 
-def bare_hop(
+def unchecked_retrieval_step(
     states: Tensor,
     *,
     scaled: Tensor,
@@ -189,7 +191,7 @@ def bare_hop(
     content : Tensor, shape (..., N, d')
         Vectors to be averaged, one for each key.
     bias : Tensor, broadcastable to (..., S, N), or None, default None
-        Numbers added to the scores, or booleans as in `hop`.
+        Numbers added to the scores, or booleans as in `retrieval_step`.
     dropout : float, default 0.0
         Probability with which each attention weight is dropped.
 
@@ -200,7 +202,7 @@ def bare_hop(
 
     Examples
     --------
-    >>> bare_hop(torch.zeros(1, 2), scaled=torch.eye(2), content=torch.eye(2))
+    >>> unchecked_retrieval_step(torch.zeros(1, 2), scaled=torch.eye(2), content=torch.eye(2))
     tensor([[0.5000, 0.5000]])
     """
     if bias is not None:
@@ -212,7 +214,7 @@ def bare_hop(
     )
 
 
-def read_weights(states: Tensor, *, scaled: Tensor, bias: Tensor | None) -> Tensor:
+def masked_attention_weights(states: Tensor, *, scaled: Tensor, bias: Tensor | None) -> Tensor:
     """Attention weights of a retrieval step, computed explicitly.
 
     Parameters
@@ -222,7 +224,7 @@ def read_weights(states: Tensor, *, scaled: Tensor, bias: Tensor | None) -> Tens
     scaled : Tensor, shape (..., N, d)
         Keys multiplied by the inverse temperature β.
     bias : Tensor, broadcastable to (..., S, N), or None
-        Numbers added to the scores, or booleans as in `hop`.
+        Numbers added to the scores, or booleans as in `retrieval_step`.
 
     Returns
     -------
@@ -232,13 +234,13 @@ def read_weights(states: Tensor, *, scaled: Tensor, bias: Tensor | None) -> Tens
     scores = states @ scaled.mT
     if bias is None:
         return torch.softmax(scores, dim=-1)
-    bias = as_bias(bias, scores.dtype)
+    bias = additive_mask(bias, scores.dtype)
     blind = (bias == -math.inf).all(-1, keepdim=True)
     scores = scores + bias.masked_fill(blind, 0.0)
     return torch.softmax(scores, dim=-1).masked_fill(blind, 0.0)
 
 
-def as_bias(mask: Tensor, dtype: torch.dtype) -> Tensor:
+def additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
     """Additive form of an attention mask.
 
     Parameters

@@ -289,7 +289,7 @@ def loss_gradient(patterns: Tensor, *, data: Tensor, beta: float = 1.0) -> Tenso
 
     Notes
     -----
-    Row i is the difference of the model's and the data's pull on pattern i,
+    Row i is the difference of the model's and the data's force on pattern i,
 
     .. math::
 
@@ -311,7 +311,7 @@ def loss_gradient(patterns: Tensor, *, data: Tensor, beta: float = 1.0) -> Tenso
     """
     patterns, data, beta = _check_sample(patterns, data, beta)
     weights = log_weights(patterns, beta=beta).exp()
-    slope = beta * (weights[:, None] * patterns - _pull(patterns, data, beta))
+    slope = beta * (weights[:, None] * patterns - _sufficient_statistics(patterns, data, beta))
     return check_result("gradient", slope)
 
 
@@ -324,15 +324,15 @@ def _em_update(patterns: Tensor, *, data: Tensor, beta: float = 1.0) -> Tensor:
     along s_i and its length t_i solves t_i e^{βt_i²/2} = ‖s_i‖ S, S = Σ_j e^{βt_j²/2}: one monotone
     equation for S. A pattern with s_i = 0 goes to 0.
     """
-    pull = _pull(patterns, data, beta)
-    lengths = check_result("mean", pull.norm(dim=-1))
+    moments = _sufficient_statistics(patterns, data, beta)
+    lengths = check_result("mean", moments.norm(dim=-1))
     target = _lengths(lengths.double().cpu().numpy(), beta)
-    scale = torch.as_tensor(target, dtype=pull.dtype, device=pull.device)
-    return pull * (scale / lengths.clamp_min(torch.finfo(pull.dtype).tiny))[:, None]
+    scale = torch.as_tensor(target, dtype=moments.dtype, device=moments.device)
+    return moments * (scale / lengths.clamp_min(torch.finfo(moments.dtype).tiny))[:, None]
 
 
 @record
-class Fit(Solution[Tensor]):
+class EMResult(Solution[Tensor]):
     """Result of the expectation–maximization (EM) fit of a continuous memory.
 
     Attributes
@@ -358,14 +358,14 @@ class Fit(Solution[Tensor]):
         return self.value
 
 
-def fit(
+def fit_em(
     patterns: Tensor,
     *,
     data: Tensor,
     beta: float = 1.0,
     max_steps: int = 500,
     tolerance: float = 1e-10,
-) -> Fit:
+) -> EMResult:
     r"""Maximum-likelihood patterns of a continuous memory, by expectation–maximization (EM).
 
     The iteration has no step size and never raises the loss. It stops when a step lowers the loss
@@ -386,7 +386,7 @@ def fit(
 
     Returns
     -------
-    Fit
+    EMResult
         Fitted patterns, and the loss after every step.
 
     Raises
@@ -414,7 +414,7 @@ def fit(
 
     Examples
     --------
-    >>> found = fit(torch.ones(1, 2), data=torch.tensor([[1.0, 0.0], [3.0, 0.0]]))
+    >>> found = fit_em(torch.ones(1, 2), data=torch.tensor([[1.0, 0.0], [3.0, 0.0]]))
     >>> found.patterns, bool(found.converged)
     (tensor([[2., 0.]]), True)
     """
@@ -438,7 +438,7 @@ def fit(
         fallen = losses[-2] - losses[-1]
         if -rounding * (1.0 + abs(losses[-1])) <= fallen < tolerance:
             status = Status.CONVERGED
-    return Fit(
+    return EMResult(
         value=patterns,
         residual=losses[-2] - losses[-1],
         steps=len(losses) - 1,
@@ -447,22 +447,22 @@ def fit(
     )
 
 
-def _pull(patterns: Tensor, data: Tensor, beta: float) -> Tensor:
+def _sufficient_statistics(patterns: Tensor, data: Tensor, beta: float) -> Tensor:
     """s_i = mean over the data of softmax_i(β X ξ) ξ, shape (N, d)."""
     return torch.softmax(beta * data @ patterns.T, -1).T @ data / data.shape[0]
 
 
-def _lengths(pull: np.ndarray, beta: float) -> np.ndarray:
-    """t_i ≥ 0 with t_i softmax_i(½βt²) = `pull`_i; β is scaled away by t → √β t."""
-    active = pull > 0
-    result = np.zeros_like(pull)
+def _lengths(moments: np.ndarray, beta: float) -> np.ndarray:
+    """t_i ≥ 0 with t_i softmax_i(½βt²) = `moments`_i; β is scaled away by t → √β t."""
+    active = moments > 0
+    result = np.zeros_like(moments)
     if not active.any():
         return result
-    log_pull = np.log(math.sqrt(beta) * pull[active])
+    log_moments = np.log(math.sqrt(beta) * moments[active])
 
     def squares(log_z: float) -> np.ndarray:
         # t e^{t²/2} = sZ  ⇔  t² e^{t²} = (sZ)²  ⇔  t² = W₀((sZ)²) = ω(2 ln s + 2 ln Z).
-        return wrightomega(2.0 * (log_pull + log_z))
+        return wrightomega(2.0 * (log_moments + log_z))
 
     # Inactive patterns sit at t = 0 and contribute e⁰ each to Z.
     idle = np.count_nonzero(~active)
@@ -471,7 +471,7 @@ def _lengths(pull: np.ndarray, beta: float) -> np.ndarray:
         # Σ e^{t²/2} + idle = Z, divided by Z; falls with Z, since e^{t²/2}/Z = s/t.
         return float(np.exp(0.5 * squares(log_z) - log_z).sum() + idle * math.exp(-log_z) - 1.0)
 
-    low, high = math.log(pull.size), math.log(pull.size) + 1.0
+    low, high = math.log(moments.size), math.log(moments.size) + 1.0
     while excess(high) > 0:
         high += high - low
     # Σ e^{t²/2} ≥ N: with Z = N, the smallest value there is, all lengths vanish.

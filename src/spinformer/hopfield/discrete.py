@@ -426,7 +426,7 @@ def retrieve(
     # Single precision holds every integer below 2^24 exactly and halves the memory traffic.
     if patterns.size < 2**24:
         couplings = couplings.astype(np.float32)
-    found = descend(couplings, queries=states, max_steps=max_steps, seed=rng)
+    found = asynchronous_dynamics(couplings, queries=states, max_steps=max_steps, seed=rng)
     if not diagonal:
         # The diagonal left out of W is −½N for each known spin; after one sweep all are known.
         found.energies[:, 0] -= 0.5 * len(patterns) * (states != 0).sum(axis=1)
@@ -434,7 +434,7 @@ def retrieve(
     return found
 
 
-def descend(
+def asynchronous_dynamics(
     couplings: np.ndarray, *, queries: np.ndarray, max_steps: int = 100, seed: Seed = 0
 ) -> DiscreteRetrieval:
     """Asynchronous (Glauber, zero-temperature) dynamics of a network with given couplings.
@@ -463,7 +463,7 @@ def descend(
 
     Examples
     --------
-    >>> descend(np.ones((3, 3)) - np.eye(3), queries=np.eye(3)).states[0]
+    >>> asynchronous_dynamics(np.ones((3, 3)) - np.eye(3), queries=np.eye(3)).states[0]
     array([1., 1., 1.])
     """
     spins, field = queries.astype(np.int8), queries.astype(couplings.dtype) @ couplings
@@ -569,7 +569,7 @@ def _relax(
 
 
 @njit(nogil=True, cache=True)
-def _turned(field: float, old: np.int8) -> np.int8:
+def _sign_update(field: float, old: np.int8) -> np.int8:
     if field > 0:
         return np.int8(1)
     if field < 0:
@@ -587,7 +587,7 @@ def _sweep_couplings(
     for q in range(count):
         for i in order:
             old = spins[q, i]
-            new = _turned(field[q, i], old)
+            new = _sign_update(field[q, i], old)
             if new != old:
                 step = weights.dtype.type(new - old)
                 row = weights[i]
@@ -624,7 +624,7 @@ def _sweep_overlaps(
             else:
                 for mu in range(product.size):
                     field += gain[d - product[mu] + bit[mu] * old] * bit[mu]
-            new = _turned(field, old)
+            new = _sign_update(field, old)
             if new == old:
                 continue
             flips[q] += 1

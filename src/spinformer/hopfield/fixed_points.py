@@ -5,8 +5,8 @@ whose conventions hold here). Fixed points are classified by the number of patte
 weight p: an average over all patterns, a metastable state over a subset, or a single pattern
 [ramsauer2020hopfield, Sec. 3; bal2020energy, Sec. 5].
 
-`rest` iterates the retrieval step ξ ← Σ_i p_i k_i with p = softmax(β k·ξ + b) to its fixed point,
-with an optional bias b of the scores (−inf excludes a pattern). The Jacobian of a step, J = β
+`fixed_point` iterates the retrieval step ξ ← Σ_i p_i k_i with p = softmax(β k·ξ + b), with an
+optional bias b of the scores (−inf excludes a pattern). The Jacobian of a step, J = β
 Kᵀ(diag p − ppᵀ)K, is symmetric and positive semidefinite, and below 1 at a stable fixed point. The
 derivative of a fixed point, dξ = (1 − J)⁻¹ ∂f, is found by conjugate gradients, which takes the
 memory of one step however many were made. If `max_steps` is reached before the fixed point, the
@@ -25,7 +25,7 @@ from spinformer.core.checks import check_real, check_tensor
 from spinformer.core.implicit import implicit_root
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, status_of
-from spinformer.hopfield.attention import bare_hop, read_weights
+from spinformer.hopfield.attention import masked_attention_weights, unchecked_retrieval_step
 from spinformer.hopfield.continuous import attention_weights, energy, gradient, jacobian, retrieve
 from spinformer.hopfield.inputs import check_beta, check_patterns, check_result, check_states
 
@@ -342,10 +342,10 @@ def _newton(patterns: Tensor, state: Tensor, beta: float, tolerance: float) -> T
     return None
 
 
-# -- the derivative of a rest -------------------------------------------------------------------
+# -- the derivative of a fixed point --------------------------------------------------------------
 
 
-def rest(
+def fixed_point(
     start: Tensor,
     *,
     keys: Tensor,
@@ -357,9 +357,9 @@ def rest(
     r"""Fixed point of the retrieval step, with implicit derivatives.
 
     Every state is iterated until it moves by at most `tolerance`, independently of the others. A
-    state that has arrived stays where it is. A tolerance below rounding (see `rest_tolerance`)
-    counts as rounding. Where an input is not finite or a score may overflow, the state is NaN and
-    so is its last move. Nothing else is checked.
+    state that has arrived stays where it is. A tolerance below rounding counts as rounding (see
+    `fixed_point_tolerance`). Where an input is not finite or a score may overflow, the state is
+    NaN and so is its last move. Nothing else is checked.
 
     Parameters
     ----------
@@ -382,7 +382,7 @@ def rest(
         The fixed points.
     moved : Tensor, shape (..., S)
         Euclidean length of the last step of each state.
-    hops : Tensor of int, shape (..., S)
+    steps : Tensor of int, shape (..., S)
         Number of retrieval steps of each state.
 
     Notes
@@ -400,23 +400,23 @@ def rest(
 
     Examples
     --------
-    >>> state, moved, hops = rest(torch.tensor([[1.0, 0.0]]), keys=4 * torch.eye(2),
+    >>> state, moved, steps = fixed_point(torch.tensor([[1.0, 0.0]]), keys=4 * torch.eye(2),
     ...                           beta=torch.ones(()), tolerance=1e-6, max_steps=50)
     >>> f"{float(state[0, 0]):.3f}", bool((moved <= 1e-6).all())
     ('4.000', True)
     """
-    solve: Any = _Rest.apply
+    solve: Any = _FixedPoint.apply
     if torch.compiler.is_compiling():
         # The loop stays outside of the graph. Saying so at the top would import torch's compiler.
-        solve = torch.compiler.disable(_Rest.apply)
-    state, moved, hops = solve(tolerance, max_steps, start, keys, beta, bias)
+        solve = torch.compiler.disable(_FixedPoint.apply)
+    state, moved, steps = solve(tolerance, max_steps, start, keys, beta, bias)
     factor = nan_factor(start, keys=keys * beta, contents=(keys,), mask=bias, again=True)
     if factor is not None:
         state, moved = state * factor, moved * factor.squeeze(-1)
-    return state, moved, hops
+    return state, moved, steps
 
 
-def rest_tolerance(keys: Tensor, tolerance: float) -> Tensor:
+def fixed_point_tolerance(keys: Tensor, tolerance: float) -> Tensor:
     """Smallest tolerance that rounding allows for the fixed point of a retrieval step.
 
     Nothing is checked.
@@ -435,14 +435,14 @@ def rest_tolerance(keys: Tensor, tolerance: float) -> Tensor:
 
     Examples
     --------
-    >>> rest_tolerance(torch.eye(2), 1e-3), rest_tolerance(torch.eye(2), 0.0) < 1e-5
+    >>> fixed_point_tolerance(torch.eye(2), 1e-3), fixed_point_tolerance(torch.eye(2), 0.0) < 1e-5
     (tensor([0.0010]), tensor([True]))
     """
     longest = torch.linalg.vector_norm(keys.detach(), dim=-1).amax(-1, keepdim=True)
     return (_ROUNDING * torch.finfo(keys.dtype).eps * longest).clamp_min(tolerance)
 
 
-class _Rest(torch.autograd.Function):
+class _FixedPoint(torch.autograd.Function):
     @staticmethod
     def forward(
         tolerance: float,
@@ -455,12 +455,12 @@ class _Rest(torch.autograd.Function):
         scaled = keys * beta
 
         def step(state: Tensor) -> tuple[Tensor, Tensor]:
-            landed = bare_hop(state, scaled=scaled, content=keys, bias=bias)
+            landed = unchecked_retrieval_step(state, scaled=scaled, content=keys, bias=bias)
             return landed, torch.linalg.vector_norm(landed - state, dim=-1)
 
-        enough = rest_tolerance(keys, tolerance)
+        enough = fixed_point_tolerance(keys, tolerance)
         state, moved = step(start)
-        hops = torch.ones_like(moved, dtype=torch.int64)
+        steps = torch.ones_like(moved, dtype=torch.int64)
         for _ in range(max_steps - 1):
             # A state that is no longer finite moves by NaN, which is not above anything.
             going = moved > enough
@@ -469,8 +469,8 @@ class _Rest(torch.autograd.Function):
             landed, shift = step(state)
             state = torch.where(going.unsqueeze(-1), landed, state)
             moved = torch.where(going, shift, moved)
-            hops = hops + going
-        return state, moved, hops
+            steps = steps + going
+        return state, moved, steps
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -481,23 +481,25 @@ class _Rest(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
         again = torch.is_grad_enabled()
-        # Fresh views keep the partial derivatives of one hop apart from the dependence of the
+        # Fresh views keep the partial derivatives of one step apart from the dependence of the
         # state on the parameters, which its own node supplies when this pass is differentiated.
         fresh = (lambda x: x.view_as(x)) if again else (lambda x: x.detach())
         state, *parts = (fresh(saved) for saved in ctx.saved_tensors)
 
         def lack(u: Tensor, given: Tensor, *point: Tensor) -> Tensor:
-            return u - _slope(*point)(u) - given
+            return u - _jacobian_product(*point)(u) - given
 
         with torch.no_grad():
-            product = _slope(state, *parts)
+            product = _jacobian_product(state, *parts)
             adjoint = _conjugate_gradients(product, grad, ctx.tolerance, ctx.max_steps)
         with torch.enable_grad():
             if again:
                 adjoint = implicit_root(lack, adjoint, grad, state, *parts)
             parts = [x if x.requires_grad else x.requires_grad_() for x in parts]
             keys, beta, *bias = parts
-            weights = read_weights(state, scaled=keys * beta, bias=bias[0] if bias else None)
+            weights = masked_attention_weights(
+                state, scaled=keys * beta, bias=bias[0] if bias else None
+            )
             grads = torch.autograd.grad(weights @ keys, parts, adjoint, create_graph=again)
         return (None, None, None, *grads, *[None] * (3 - len(parts)))
 
@@ -512,15 +514,15 @@ class _Rest(torch.autograd.Function):
                 x = x.movedim(dim, 0)
                 x = x.reshape(len(x), *[1] * (rank + 1 - x.ndim), *x.shape[1:])
             moved.append(x)
-        return _Rest.apply(*moved), (0, 0, 0)
+        return _FixedPoint.apply(*moved), (0, 0, 0)
 
 
-def _slope(
+def _jacobian_product(
     state: Tensor, keys: Tensor, beta: Tensor, bias: Tensor | None = None
 ) -> Callable[[Tensor], Tensor]:
-    """u → J u with the Jacobian J = β Kᵀ(diag p − ppᵀ)K of a hop at `state`."""
+    """u → J u with the Jacobian J = β Kᵀ(diag p − ppᵀ)K of a retrieval step at `state`."""
     scaled = keys * beta
-    weights = read_weights(state, scaled=scaled, bias=bias)
+    weights = masked_attention_weights(state, scaled=scaled, bias=bias)
     mean = weights @ keys
 
     def product(u: Tensor) -> Tensor:

@@ -31,10 +31,14 @@ from spinformer.core.checks import (
 )
 from spinformer.core.operators import is_traced
 from spinformer.core.solve import Solution, status_of
-from spinformer.hopfield.attention import as_bias, bare_hop, read_weights
-from spinformer.hopfield.fixed_points import rest, rest_tolerance
+from spinformer.hopfield.attention import (
+    additive_mask,
+    masked_attention_weights,
+    unchecked_retrieval_step,
+)
+from spinformer.hopfield.fixed_points import fixed_point, fixed_point_tolerance
 
-# How still a state must be to count as at rest, where nobody says it.
+# How short a step must be to count as converged, where nobody says it.
 _TOLERANCE = 1e-3
 # Calls between a warning and the line that called the layer: `_warn`, `forward` and two of torch's.
 _OUTSIDE = 5
@@ -245,34 +249,34 @@ class HopfieldLayer(nn.Module):
         if self.training and self.dropout:
             dropout = check_real("dropout", self.dropout, low=0.0, high=1.0)
         # The kernel would hide what is not finite. States stay among the keys, so that their start
-        # settles it for all hops.
+        # settles it for all steps.
         contents = (keys,) if held is keys else (keys, held)
         factor = nan_factor(state, keys=how["scaled"], contents=contents, mask=mask, again=True)
         if self.tolerance is None:
             for _ in range(self.steps - 1):
-                state = bare_hop(state, content=keys, dropout=dropout, **how)
+                state = unchecked_retrieval_step(state, content=keys, dropout=dropout, **how)
         else:
             # A small tolerance means nothing in half precision.
             wide = torch.promote_types(state.dtype, torch.float32)
             with torch.autocast(state.device.type, enabled=False):
-                found, moved, hops = rest(
+                found, moved, taken = fixed_point(
                     state.to(wide),
                     keys=keys.to(wide),
                     beta=beta.to(wide),
-                    bias=None if mask is None else as_bias(mask, wide),
+                    bias=None if mask is None else additive_mask(mask, wide),
                     tolerance=self.tolerance,
                     max_steps=self.steps,
                 )
-                still = moved <= rest_tolerance(keys.to(wide), self.tolerance)
+                still = moved <= fixed_point_tolerance(keys.to(wide), self.tolerance)
             state = found.to(state.dtype)
             self._warn(still, moved)
         if factor is not None:
             state = state * factor
         if need_weights:
-            weights = read_weights(state, **how)
+            weights = masked_attention_weights(state, **how)
             content = functional.dropout(weights, dropout) @ held
         else:
-            content = bare_hop(state, content=held, dropout=dropout, **how)
+            content = unchecked_retrieval_step(state, content=held, dropout=dropout, **how)
             if factor is not None:
                 content = content * factor
         output = self.to_output(content.transpose(1, 2).flatten(-2))
@@ -284,12 +288,12 @@ class HopfieldLayer(nn.Module):
         if return_states:
             if self.tolerance is None:
                 with torch.no_grad():
-                    landed = bare_hop(state, content=keys, **how)
+                    landed = unchecked_retrieval_step(state, content=keys, **how)
                 moved = torch.linalg.vector_norm(landed - state.detach(), dim=-1)
-                hops = torch.full_like(moved, self.steps - 1, dtype=torch.int64)
+                taken = torch.full_like(moved, self.steps - 1, dtype=torch.int64)
                 still = moved <= _TOLERANCE
             status = status_of(still, finite=torch.isfinite(state.detach()).all(-1))
-            results.append(Solution(value=state, residual=moved, steps=hops, status=status))
+            results.append(Solution(value=state, residual=moved, steps=taken, status=status))
         return results[0] if len(results) == 1 else tuple(results)
 
     @classmethod
@@ -444,13 +448,13 @@ class HopfieldLayer(nn.Module):
         return features.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
     def _warn(self, still: Tensor, moved: Tensor) -> None:
-        """Say once that states had not come to rest when the hops were used up."""
+        """Say once that states had not reached a fixed point when the steps were used up."""
         if is_traced() or self.warned or bool(still.all()):
             return
         self.warned = True
         left = moved[~still].detach()
         warnings.warn(
-            f"{len(left)} of {still.numel()} states did not come to rest in {self.steps} hops: "
+            f"{len(left)} of {still.numel()} states reached no fixed point in {self.steps} steps: "
             f"the last one moved them by up to {float(left.max()):.3g}, tolerance "
             f"{self.tolerance:.3g}. Output and gradient are inexact; raise steps or tolerance, or "
             "read return_states (this is said once)",
@@ -689,7 +693,7 @@ def _mask(
     if all(mask.dtype == torch.bool for mask in masks):
         whole = reduce(torch.logical_and, masks)
     else:
-        whole = reduce(torch.add, [as_bias(mask, dtype) for mask in masks])
+        whole = reduce(torch.add, [additive_mask(mask, dtype) for mask in masks])
         _check_bias("key_padding_mask plus attn_mask", whole, dtype)
     if memories:
         return functional.pad(whole, (0, memories), value=whole.dtype == torch.bool)

@@ -38,7 +38,7 @@ from spinformer.core.checks import (
 from spinformer.core.operators import is_traced
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
-from spinformer.core.statistics import mean_interval
+from spinformer.core.statistics import student_interval
 
 # What rounding in half of the layers of a model may do to what hooks have seen.
 _SAME = 1e-3
@@ -152,7 +152,7 @@ class HeadReport:
         values = getattr(self, name)
         if len(values) < 2:
             return np.full(values.shape[1], np.nan)
-        return np.array([0.5 * np.subtract(*mean_interval(column)[::-1]) for column in values.T])
+        return np.array([0.5 * np.subtract(*student_interval(column)[::-1]) for column in values.T])
 
     def table(self) -> list[HeadRow]:
         """Table of the report, one row for each head.

@@ -19,7 +19,7 @@ from spinformer.spins.mean_field import (
     log_partition_bound,
     solve_mean_field,
 )
-from spinformer.spins.monte_carlo import tempered_chains
+from spinformer.spins.monte_carlo import parallel_tempering
 
 # Intervals of the integral over β, sweeps that are dropped, and the least share of exchanges by
 # which ladders mix.
@@ -105,7 +105,7 @@ def free_energies(
     beta: float,
     *,
     sweeps: int = 1000,
-    copies: int = 16,
+    replicas: int = 16,
     seed: Seed = 0,
 ) -> FreeEnergies:
     r"""Compare ln Z of one Ising system by enumeration, mean-field theories and Monte Carlo.
@@ -126,7 +126,7 @@ def free_energies(
         Inverse temperature β ≥ 0.
     sweeps : int, default 1000
         Monte Carlo sweeps kept on each temperature ladder.
-    copies : int, default 16
+    replicas : int, default 16
         Number of independent replicas of the temperature ladder, at least 2.
     seed : Seed, default 0
         Seed or random generator of the Monte Carlo run.
@@ -176,7 +176,7 @@ def free_energies(
             solved = solve_mean_field(pair, **options, method=method)
         flags = bool(solved.stable), bool(solved.converged)
         rows.append((method, float(solved.log_partition), np.nan, *flags))
-    run: dict[str, Any] = {"sweeps": sweeps, "copies": copies, "seed": seed}
+    run: dict[str, Any] = {"sweeps": sweeps, "replicas": replicas, "seed": seed}
     value, scatter, mixed = _sampled_log_partition(pair, **system, **run)
     rows.append(("monte carlo", value, scatter, True, mixed))
     log_z = np.array([row[1] for row in rows])
@@ -196,25 +196,37 @@ def free_energies(
 
 
 def _sampled_log_partition(
-    couplings: np.ndarray, *, fields: np.ndarray, beta: float, sweeps: int, copies: int, seed: Seed
+    couplings: np.ndarray,
+    *,
+    fields: np.ndarray,
+    beta: float,
+    sweeps: int,
+    replicas: int,
+    seed: Seed,
 ) -> tuple[float, float, bool]:
     """ln Z by thermodynamic integration, N ln 2 − ∫₀^β ⟨E⟩ dβ', its error; have ladders mixed?
 
-    ⟨E⟩ comes from `copies` independent ladders over the nodes of Clenshaw and Curtis's rule. The
-    error joins the scatter of the copies with the difference to the rule of every other node.
+    ⟨E⟩ comes from `replicas` independent ladders over the nodes of Clenshaw and Curtis's rule. The
+    error joins the scatter of the replicas with the difference to the rule of every other node.
     """
-    copies, free = check_integer("copies", copies, low=2), len(fields) * np.log(2.0)
+    replicas, free = check_integer("replicas", replicas, low=2), len(fields) * np.log(2.0)
     if not beta:
         return free, 0.0, True
     nodes = np.cos(np.pi * np.arange(_INTERVALS + 1) / _INTERVALS)[::-1]
-    run: Any = {"sweeps": sweeps, "burn": _BURN, "every": sweeps, "copies": copies, "seed": seed}
-    ladders = tempered_chains(couplings, fields=fields, betas=0.5 * beta * (1.0 + nodes), **run)
+    run: Any = {
+        "sweeps": sweeps,
+        "burn_in": _BURN,
+        "every": sweeps,
+        "replicas": replicas,
+        "seed": seed,
+    }
+    ladders = parallel_tempering(couplings, fields=fields, betas=0.5 * beta * (1.0 + nodes), **run)
     energy = len(fields) * ladders.energy
     sums = free - 0.5 * beta * energy @ _weights(nodes)
     coarse = free - 0.5 * beta * energy[:, ::2] @ _weights(nodes[::2])
     found = mean_estimate(sums)
     error = np.hypot(found.error, np.abs((sums - coarse).mean()))
-    return float(found.value), float(error), bool(ladders.exchanges.min() > _EXCHANGES)
+    return float(found.value), float(error), bool(ladders.swap_acceptance.min() > _EXCHANGES)
 
 
 def _weights(nodes: np.ndarray) -> np.ndarray:

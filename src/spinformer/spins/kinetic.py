@@ -24,7 +24,7 @@ _MAX_EXACT_SPINS = 12
 _PANEL = 32
 
 
-def kinetic_path(
+def glauber_trajectory(
     couplings: np.ndarray,
     *,
     beta: float,
@@ -73,7 +73,7 @@ def kinetic_path(
     Examples
     --------
     >>> ring = np.roll(np.eye(3), 1, axis=0)
-    >>> kinetic_path(ring, beta=99.0, states=np.array([[1, -1, -1]]), steps=2, seed=0)[:, 0]
+    >>> glauber_trajectory(ring, beta=99.0, states=np.array([[1, -1, -1]]), steps=2, seed=0)[:, 0]
     array([[ 1, -1, -1],
            [-1,  1, -1],
            [-1, -1,  1]], dtype=int8)

@@ -114,7 +114,7 @@ def _is_square(source: Tensor) -> bool:
     return source.shape[-1] == source.shape[-2]
 
 
-def spread(inverse: Tensor, source: Tensor) -> Tensor:
+def field_correlation(inverse: Tensor, source: Tensor) -> Tensor:
     """Compute the field part of the correlations, P = V⁻¹ S V⁻¹.
 
     Parameters
@@ -133,7 +133,9 @@ def spread(inverse: Tensor, source: Tensor) -> Tensor:
     return half @ (inverse if _is_square(source) else half.mT)
 
 
-def exponent(t: Tensor, inverse: Tensor, logdet: Tensor, source: Tensor, beta: Tensor) -> Tensor:
+def effective_action(
+    t: Tensor, inverse: Tensor, logdet: Tensor, source: Tensor, beta: Tensor
+) -> Tensor:
     r"""Compute the effective action φ(t) of the Lagrange multipliers.
 
     Parameters
@@ -172,7 +174,7 @@ def exponent(t: Tensor, inverse: Tensor, logdet: Tensor, source: Tensor, beta: T
     return beta * t.sum(-1) - 0.5 * logdet + beta / 4 * (source * other).sum((-1, -2))
 
 
-def slopes(inverse: Tensor, passed: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
+def action_gradient(inverse: Tensor, passed: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
     r"""Compute gradient and Hessian of the effective action φ.
 
     Parameters
@@ -180,7 +182,7 @@ def slopes(inverse: Tensor, passed: Tensor, beta: Tensor) -> tuple[Tensor, Tenso
     inverse : Tensor, shape (..., N, N)
         Inverse V⁻¹.
     passed : Tensor, shape (..., N, N)
-        The matrix P = V⁻¹ S V⁻¹, as `spread` gives it.
+        The matrix P = V⁻¹ S V⁻¹, as `field_correlation` gives it.
     beta : Tensor, shape (...)
         Inverse temperature β.
 
@@ -230,7 +232,7 @@ def saddle_log_partition(
     Tensor, shape (...)
         The leading order −(N/2)(1 + ln 2β) + φ(t*), in nats per component.
     """
-    phi = exponent(t, inverse, logdet, source, beta)
+    phi = effective_action(t, inverse, logdet, source, beta)
     return phi - t.shape[-1] / 2 * (1 + (2 * beta).log())
 
 
@@ -260,7 +262,7 @@ def langevin_gain(square: Tensor, beta: Tensor) -> Tensor:
     return 2 * beta / (1 + (1 + 4 * beta * beta * square).sqrt())
 
 
-def free_spins(fields: Tensor, beta: Tensor) -> Tensor:
+def langevin_response(fields: Tensor, beta: Tensor) -> Tensor:
     """Compute the magnetization L(h) of free spins, the large-D Langevin response.
 
     Parameters

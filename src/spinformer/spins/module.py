@@ -44,13 +44,18 @@ from spinformer.spins.large_d import (
     driven_step,
     entropy_rate,
     field_source,
-    free_spins,
     inverse_logdet,
+    langevin_response,
     log_partition,
     mean_field,
     saddle_log_partition,
 )
-from spinformer.spins.solvers import default_tolerance, fixed_point_of, saddle_of, vector_spins
+from spinformer.spins.solvers import (
+    default_tolerance,
+    fixed_point_of,
+    saddle_of,
+    solve_saddle_point,
+)
 
 # t*, V⁻¹ and ln det V, of the saddle point alone.
 _Saddle = tuple[Tensor, Tensor, Tensor] | None
@@ -72,7 +77,9 @@ def _softmax_couplings(scores: Tensor, forbidden: Tensor | None) -> Tensor:
     return weights if never is eye and len(eye) > 1 else weights.masked_fill(never, 0.0)
 
 
-def response_attention(couplings: Tensor, *, correlation: Tensor, strength: Any = 1.0) -> Tensor:
+def response_attention(
+    couplings: Tensor, *, correlation: Tensor, coupling_strength: Any = 1.0
+) -> Tensor:
     r"""Compute the attention weights G of the response of softmax couplings to the fields.
 
     G is the derivative of Σ J_mn C_mn by the score (m, k), and its rows sum to zero. Arguments are
@@ -84,7 +91,7 @@ def response_attention(couplings: Tensor, *, correlation: Tensor, strength: Any 
         Couplings J = g softmax, rows summing to g.
     correlation : Tensor, shape (..., N, N)
         Correlations C_mn = ⟨u_m·u_n⟩.
-    strength : float or Tensor, default 1.0
+    coupling_strength : float or Tensor, default 1.0
         Coupling strength g > 0; a tensor broadcasts against the couplings.
 
     Returns
@@ -108,7 +115,7 @@ def response_attention(couplings: Tensor, *, correlation: Tensor, strength: Any 
             [-0.2500,  0.2500]])
     """
     weighted = couplings * correlation
-    return weighted - couplings * (weighted.sum(dim=-1, keepdim=True) / strength)
+    return weighted - couplings * (weighted.sum(dim=-1, keepdim=True) / coupling_strength)
 
 
 def _limited_correlation(correlation: Tensor, attention: Tensor, pair: Tensor) -> Tensor:
@@ -212,7 +219,7 @@ class Solver:
         """
         if self.steps is not None:
             square = pair.square() if self.order == 2 else None
-            mean = free_spins(fields, beta)
+            mean = langevin_response(fields, beta)
             for _ in range(self.steps):
                 theta, gain = mean_field(mean, fields, pair, beta, square)
                 mean = gain * theta
@@ -386,7 +393,7 @@ class ModuleParts:
         pair, fields = (torch.where(safe, x, 0.0) for x in (pair, fields * root))
         temperature = torch.where(finite, beta[..., 0, 0].expand(batch), 1.0)
         options: Any = {"beta": temperature, "corrected": True, "throw": False}
-        solved = vector_spins(pair / 2, fields=fields, **options)
+        solved = solve_saddle_point(pair / 2, fields=fields, **options)
         t = solved.saddle.value
         saddle = torch.linalg.solve_ex(torch.diag_embed(t) - pair / 2, fields).result / 2
         eye = torch.eye(pair.shape[-1], dtype=torch.bool, device=pair.device)
@@ -654,13 +661,13 @@ class SpinTransformerModule(_CoupledHeads):
         of tokens and faster for hundreds, but a solution need not be found).
     beta : float, default 1.0
         Initial inverse temperature of every head, learned through its logarithm.
-    strength : float, optional
+    coupling_strength : float, optional
         Initial coupling strength g of every head, learned through its logarithm; None is 0.5.
     gamma : float, default 1.0
         Factor of the scores, in addition to the 1/√D of the paper.
     coupling_limit : float, optional
         Upper bound κ of β max_i Σ_j B_ij. With it `log_strength` holds the logit of the fraction of
-        the bound that g reaches, and `strength` must be None.
+        the bound that g reaches, and `coupling_strength` must be None.
     response : bool, default True
         Whether to add the response of the couplings, the second term of Eq. (sigmaweird).
     normalize : bool, default True
@@ -718,7 +725,7 @@ class SpinTransformerModule(_CoupledHeads):
         heads: int,
         solver: Solver | str = "saddle",
         beta: float = 1.0,
-        strength: float | None = None,
+        coupling_strength: float | None = None,
         gamma: float = 1.0,
         coupling_limit: float | None = None,
         response: bool = True,
@@ -729,9 +736,10 @@ class SpinTransformerModule(_CoupledHeads):
     ) -> None:
         if coupling_limit is not None:
             check_real("coupling_limit", coupling_limit, low=0.0, open_low=True)
-            if strength is not None:
-                raise ValueError("strength must be None where coupling_limit is given")
-        g = check_real("strength", 0.5 if strength is None else strength, low=0.0, open_low=True)
+            if coupling_strength is not None:
+                raise ValueError("coupling_strength must be None where coupling_limit is given")
+        given = 0.5 if coupling_strength is None else coupling_strength
+        g = check_real("coupling_strength", given, low=0.0, open_low=True)
         start = math.log(g) if coupling_limit is None else 0.0
         super().__init__(dim, heads, beta, start, gamma, channel_maps, device, dtype)
         self.coupling_limit = coupling_limit
@@ -808,7 +816,9 @@ class SpinTransformerModule(_CoupledHeads):
                     correlation = _limited_correlation(correlation, couplings, pair)
                 # A strength that is too small for a number couples nothing, and divides nothing.
                 divisor = strength.clamp_min(torch.finfo(strength.dtype).tiny)
-                scores = response_attention(couplings, correlation=correlation, strength=divisor)
+                scores = response_attention(
+                    couplings, correlation=correlation, coupling_strength=divisor
+                )
                 along, back = _merged(scores @ keys), _merged(scores.mT @ queries)
                 query, key = (x.to(along.dtype) for x in (self.query, self.key))
                 scale = self.gamma * queries.shape[-1] ** 0.5
@@ -857,7 +867,7 @@ class DrivenSpinModule(_CoupledHeads):
         the fields, and "large D" is exact for D → ∞ and costs N³ per step.
     beta : float, default 1.0
         Initial inverse temperature of every head, learned through its logarithm.
-    strength : float, default 0.5
+    coupling_strength : float, default 0.5
         Initial coupling strength g of every head, learned through its logarithm.
     gamma : float, default 1.0
         Factor of the scores, in addition to the 1/√D of the paper.
@@ -910,14 +920,15 @@ class DrivenSpinModule(_CoupledHeads):
         steps: int = 2,
         theory: str = "second order",
         beta: float = 1.0,
-        strength: float = 0.5,
+        coupling_strength: float = 0.5,
         gamma: float = 1.0,
         symmetric: bool = False,
         channel_maps: bool = False,
         device: Any = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        start = math.log(check_real("strength", strength, low=0.0, open_low=True))
+        g = check_real("coupling_strength", coupling_strength, low=0.0, open_low=True)
+        start = math.log(g)
         super().__init__(dim, heads, beta, start, gamma, channel_maps, device, dtype)
         self.steps = check_integer("steps", steps, low=1)
         self.theory = check_choice("theory", theory, THEORIES)
@@ -934,7 +945,7 @@ class DrivenSpinModule(_CoupledHeads):
         couplings = log_strength.exp() * weights
         if self.symmetric:
             couplings = 0.5 * (couplings + couplings.mT)
-        mean = free_spins(scaled, beta)
+        mean = langevin_response(scaled, beta)
         covariance = torch.diag_embed(1 - mean.square().sum(dim=-1))
         given: Any = {"couplings": couplings, "fields": scaled, "beta": beta}
         for _ in range(self.steps):

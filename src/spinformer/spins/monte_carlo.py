@@ -97,7 +97,7 @@ def sample_ising(
     fields: np.ndarray,
     beta: float,
     sweeps: int = 4096,
-    burn: int = 512,
+    burn_in: int = 512,
     seed: Seed = 0,
     chains: int = 4,
     blocks: int = 16,
@@ -117,7 +117,7 @@ def sample_ising(
         Inverse temperature β ≥ 0.
     sweeps : int, default 4096
         Sweeps kept of each chain, rounded up to a multiple of `blocks`.
-    burn : int, default 512
+    burn_in : int, default 512
         Burn-in: sweeps dropped at the beginning of each chain.
     seed : Seed, default 0
         Seed or random generator.
@@ -159,7 +159,7 @@ def sample_ising(
     def start(rng: np.random.Generator) -> np.ndarray:
         return np.where(rng.random(len(field)) < 0.5, 1.0, -1.0)
 
-    run = (sweeps, burn, seed, chains, blocks)
+    run = (sweeps, burn_in, seed, chains, blocks)
     return _run_chains(start, _ising_sweeps, (pair, field, beta), run)
 
 
@@ -169,7 +169,7 @@ def sample_vector_spins(
     fields: np.ndarray,
     beta: float,
     sweeps: int = 2048,
-    burn: int = 256,
+    burn_in: int = 256,
     seed: Seed = 0,
     chains: int = 4,
     blocks: int = 16,
@@ -189,7 +189,7 @@ def sample_vector_spins(
         Inverse temperature β ≥ 0.
     sweeps : int, default 2048
         Sweeps kept of each chain, rounded up to a multiple of `blocks`.
-    burn : int, default 256
+    burn_in : int, default 256
         Burn-in: sweeps dropped at the beginning of each chain.
     seed : Seed, default 0
         Seed or random generator.
@@ -253,7 +253,7 @@ def sample_vector_spins(
         spins = rng.standard_normal((size, dim))
         return spins / np.linalg.norm(spins, axis=1, keepdims=True)
 
-    run, system = (sweeps, burn, seed, chains, blocks), (scaled_pair, scaled_field, beta)
+    run, system = (sweeps, burn_in, seed, chains, blocks), (scaled_pair, scaled_field, beta)
     constant = -dim * float(np.trace(matrix))
     return _run_chains(start, _vector_sweeps, system, run, unit=math.sqrt(dim), offset=constant)
 
@@ -272,9 +272,9 @@ def _run_chains(
     start: draws the first spins, (N,) or (N, D). kernel: sweeps spins in place and writes each
     state to samples (N, sweeps, ...). unit: the length of a spin. offset: a constant of the energy.
     """
-    sweeps, burn, seed, chains, blocks = run
+    sweeps, burn_in, seed, chains, blocks = run
     check_integer("sweeps", sweeps, low=1, high=_MAX_SWEEPS)
-    check_integer("burn", burn, low=0, high=_MAX_SWEEPS)
+    check_integer("burn_in", burn_in, low=0, high=_MAX_SWEEPS)
     check_integer("chains", chains, low=1, high=_MAX_BLOCKS)
     check_integer("blocks", blocks, low=1, high=_MAX_BLOCKS)
     if chains * blocks < 2:
@@ -300,7 +300,7 @@ def _run_chains(
     kept = []
     for rng in numpy_generator(seed).spawn(chains):
         spins = start(rng)
-        swept(spins, burn, rng)
+        swept(spins, burn_in, rng)
         kept += [swept(spins, length, rng) for _ in range(blocks)]
     spin_sums, pair_sums, energy = map(np.array, zip(*kept, strict=True))
     means = unit * spin_sums / length
@@ -439,7 +439,7 @@ class TemperedRun:
     overlaps : ndarray, shape (samples, K, P)
         Replica overlaps s^a·s^b/N of the P = C(C − 1)/2 pairs of replicas, in the order of
         `itertools.combinations`.
-    exchanges : ndarray, shape (K − 1,)
+    swap_acceptance : ndarray, shape (K − 1,)
         Swap acceptance rate between neighbouring temperatures, NaN where no swap was tried.
     """
 
@@ -447,24 +447,24 @@ class TemperedRun:
     magnetization: np.ndarray
     energy: np.ndarray
     overlaps: np.ndarray
-    exchanges: np.ndarray
+    swap_acceptance: np.ndarray
 
 
-def tempered_chains(
+def parallel_tempering(
     couplings: np.ndarray,
     *,
     fields: np.ndarray,
     betas: np.ndarray,
     sweeps: int,
-    burn: int,
-    copies: int = 2,
+    burn_in: int,
+    replicas: int = 2,
     every: int = 1,
     seed: Seed = 0,
     threads: int = 1,
 ) -> TemperedRun:
     r"""Sample one Ising system by parallel tempering (replica exchange Monte Carlo).
 
-    Each of `copies` independent replicas is a ladder of chains, one at every inverse temperature,
+    Each of `replicas` independent replicas is a ladder of chains, one at every inverse temperature,
     which start from random states. After every heat-bath sweep neighbouring temperatures try to
     swap their states. One or two threads give the same result.
 
@@ -478,9 +478,9 @@ def tempered_chains(
         Inverse temperatures β ≥ 0, strictly increasing.
     sweeps : int
         Number of sweeps that are kept.
-    burn : int
+    burn_in : int
         Burn-in: number of sweeps that are dropped first.
-    copies : int, default 2
+    replicas : int, default 2
         Number C of independent replicas of the ladder.
     every : int, default 1
         Interval, in sweeps, at which the overlaps of the replicas are recorded.
@@ -520,7 +520,7 @@ def tempered_chains(
     Examples
     --------
     >>> free = {"fields": np.array([0.5]), "betas": np.array([1.0])}
-    >>> run = tempered_chains(np.zeros((1, 1)), **free, sweeps=4000, burn=10)
+    >>> run = parallel_tempering(np.zeros((1, 1)), **free, sweeps=4000, burn_in=10)
     >>> bool(abs(run.magnetization.mean() - np.tanh(0.5)) < 0.05)
     True
     """
@@ -530,29 +530,29 @@ def tempered_chains(
     matrix, field, _ = check_ising(couplings, fields=fields, beta=float(betas[-1]), single=True)
     matrix, field = _exact_sums(matrix, fields=field, beta=float(betas[-1]))
     sweeps = check_integer("sweeps", sweeps, low=1, high=_MAX_SWEEPS)
-    burn = check_integer("burn", burn, low=0, high=_MAX_SWEEPS)
-    copies = check_integer("copies", copies, low=1, high=10_000)
+    burn_in = check_integer("burn_in", burn_in, low=0, high=_MAX_SWEEPS)
+    replicas = check_integer("replicas", replicas, low=1, high=10_000)
     every = check_integer("every", every, low=1, high=sweeps)
     threads = check_integer("threads", threads, low=1, high=1024)
     size, rungs, kept = len(field), len(betas), sweeps // every
-    states = np.empty((copies, kept, rungs, size), np.int8)
-    sums = np.zeros((copies, rungs, size))
-    energies, swaps = np.zeros((copies, rungs)), np.zeros((copies, 2, rungs))
+    states = np.empty((replicas, kept, rungs, size), np.int8)
+    sums = np.zeros((replicas, rungs, size))
+    energies, swaps = np.zeros((replicas, rungs)), np.zeros((replicas, 2, rungs))
 
     def work(own: slice, rng: np.random.Generator) -> None:
         up = rng.random((own.stop - own.start, rungs, size)) < 0.5
         spins = np.where(up, 1.0, -1.0).astype(matrix.dtype).reshape(-1, size)
         found = (states[own], sums[own], energies[own], swaps[own])
         local = spins @ matrix + field
-        _ladders((matrix, field, betas), (spins, local), (burn, sweeps, every), rng, found)
+        _ladders((matrix, field, betas), (spins, local), (burn_in, sweeps, every), rng, found)
 
-    # Each half of the copies has a generator of its own, whether one thread runs both or two.
-    half = -(-copies // 2)
+    # Each half of the replicas has a generator of its own, whether one thread runs both or two.
+    half = -(-replicas // 2)
     with ThreadPoolExecutor(min(threads, 2)) as pool:
-        halves = (slice(0, half), slice(half, copies))
+        halves = (slice(0, half), slice(half, replicas))
         list(pool.map(work, halves, numpy_generator(seed).spawn(2)))
-    overlaps = np.empty((kept, rungs, copies * (copies - 1) // 2))
-    for column, (a, b) in enumerate(combinations(range(copies), 2)):
+    overlaps = np.empty((kept, rungs, replicas * (replicas - 1) // 2))
+    for column, (a, b) in enumerate(combinations(range(replicas), 2)):
         overlaps[..., column] = (states[a] == states[b]).mean(-1) * 2.0 - 1.0
     tried, accepted = swaps[..., : rungs - 1].sum(0)
     return TemperedRun(
@@ -560,7 +560,7 @@ def tempered_chains(
         magnetization=sums / sweeps,
         energy=energies / sweeps,
         overlaps=overlaps,
-        exchanges=np.divide(accepted, tried, out=np.full(rungs - 1, np.nan), where=tried > 0),
+        swap_acceptance=np.divide(accepted, tried, out=np.full(rungs - 1, np.nan), where=tried > 0),
     )
 
 
@@ -610,21 +610,21 @@ def _ladders(
 
     system: J, h and the betas. found: states, sums, energies and swaps, which are filled.
     """
-    (matrix, field, betas), (spins, local), (burn, sweeps, every) = system, start, counts
+    (matrix, field, betas), (spins, local), (burn_in, sweeps, every) = system, start, counts
     states, sums, energies, swaps = found
     rows, size = spins.shape
     rungs = len(betas)
-    copies = rows // rungs
+    replicas = rows // rungs
     energy = np.zeros(rows)
     for row in range(rows):
         for i in range(size):
             energy[row] -= 0.5 * spins[row, i] * (np.float64(local[row, i]) + field[i])
     # place[c, k]: the row at the k-th temperature, so that an exchange moves no spins.
-    place = np.arange(rows).reshape(copies, rungs)
-    for step in range(burn + sweeps):
+    place = np.arange(rows).reshape(replicas, rungs)
+    for step in range(burn_in + sweeps):
         for i in range(size):
             pull = matrix[i]
-            for c in range(copies):
+            for c in range(replicas):
                 for k in range(rungs):
                     row = place[c, k]
                     own, felt = spins[row], local[row]
@@ -634,7 +634,7 @@ def _ladders(
                         energy[row] -= np.float64(turn) * felt[i]
                         for j in range(size):
                             felt[j] += turn * pull[j]
-        for c in range(copies):
+        for c in range(replicas):
             for k in range(step % 2, rungs - 1, 2):
                 warm, cold = place[c, k], place[c, k + 1]
                 gain = (betas[k + 1] - betas[k]) * (energy[cold] - energy[warm])
@@ -642,11 +642,11 @@ def _ladders(
                 if gain >= 0.0 or rng.standard_exponential() > -gain:
                     place[c, k], place[c, k + 1] = cold, warm
                     swaps[c, 1, k] += 1
-            if step >= burn:
+            if step >= burn_in:
                 for k in range(rungs):
                     row = place[c, k]
                     energies[c, k] += energy[row] / size
                     for i in range(size):
                         sums[c, k, i] += spins[row, i]
-                    if (step - burn + 1) % every == 0:
-                        states[c, (step - burn) // every, k] = spins[row]
+                    if (step - burn_in + 1) % every == 0:
+                        states[c, (step - burn_in) // every, k] = spins[row]

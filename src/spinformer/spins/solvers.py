@@ -27,16 +27,16 @@ from spinformer.core.operators import iteration_operator
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status
 from spinformer.spins.large_d import (
-    exponent,
+    action_gradient,
+    effective_action,
+    field_correlation,
     field_source,
-    free_spins,
     inverse_logdet,
+    langevin_response,
     mean_field,
     onsager_gain,
     pair_couplings,
     saddle_log_partition,
-    slopes,
-    spread,
 )
 
 # Newton's tries with the steps that suit poles, see `_search`.
@@ -70,7 +70,7 @@ class VectorSpins:
     correlations: Tensor
 
 
-def vector_spins(
+def solve_saddle_point(
     couplings: Tensor,
     *,
     fields: Tensor,
@@ -138,7 +138,7 @@ def vector_spins(
 
     Examples
     --------
-    >>> found = vector_spins(torch.zeros(2, 2), fields=torch.ones(2, 3), beta=1.0)
+    >>> found = solve_saddle_point(torch.zeros(2, 2), fields=torch.ones(2, 3), beta=1.0)
     >>> found.correlations.diagonal().round(decimals=3)
     tensor([1., 1.])
     """
@@ -155,11 +155,13 @@ def vector_spins(
         if check_flag("throw", throw):
             saddle.require("the saddle point t*")
         inverse, logdet = inverse_logdet(torch.diag_embed(saddle.value) - symmetric)
-        passed = spread(inverse, source)
+        passed = field_correlation(inverse, source)
         log_z = dim * saddle_log_partition(saddle.value, inverse, logdet, source, beta)
         mean = 0.5 * inverse @ fields
         if corrected:
-            scaled = slopes(inverse, passed, beta)[1] / (2 * beta.square())[..., None, None]
+            scaled = (
+                action_gradient(inverse, passed, beta)[1] / (2 * beta.square())[..., None, None]
+            )
             log_z = log_z - 0.5 * inverse_logdet(scaled)[1]
             (mean,) = torch.autograd.grad((log_z / beta).sum(), fields, create_graph=recorded)
         correlations = inverse / (2 * beta)[..., None, None] + passed / 4
@@ -249,7 +251,7 @@ def _stationarity(
 ) -> tuple[Tensor, Tensor]:
     """∂φ/∂t (..., N) and φ'' (..., N, N) at any t."""
     inverse, _ = inverse_logdet(torch.diag_embed(t) - couplings)
-    return slopes(inverse, spread(inverse, source), beta)
+    return action_gradient(inverse, field_correlation(inverse, source), beta)
 
 
 def _starts(couplings: Tensor, source: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
@@ -322,12 +324,12 @@ def _search(
         at, trial, factor, own = _keep(info == 0, at, trial, factor, own)
 
         b, inverse = beta[at], torch.cholesky_inverse(factor)
-        passed = spread(inverse, own)
-        gradient, hessian = slopes(inverse, passed, b)
+        passed = field_correlation(inverse, own)
+        gradient, hessian = action_gradient(inverse, passed, b)
         lengths = 1 - gradient / b[:, None]
         highest, off = lengths.amax(-1), (1 - lengths).abs().amax(-1)
         logdet = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        phi, level = exponent(trial, inverse, logdet, own, b), b * trial.sum(-1)
+        phi, level = effective_action(trial, inverse, logdet, own, b), b * trial.sum(-1)
         # `scale` is already that of the next try, half the one of this step.
         target = lowest[at] + 2e-3 * scale[at] * slope[at] + 8 * eps * (level.abs() + phi.abs())
         lower = (phi <= target) & (highest <= limit[at])
@@ -518,7 +520,9 @@ def _iterate(
         theta, gain = mean_field(mean, fields, pair, beta, square)
         return gain * theta
 
-    found = anderson(step, free_spins(fields, beta), tolerance=tolerance, max_steps=max_steps)
+    found = anderson(
+        step, langevin_response(fields, beta), tolerance=tolerance, max_steps=max_steps
+    )
     return found.value.contiguous().clone(), found.residual, found.steps, found.status
 
 
