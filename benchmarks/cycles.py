@@ -14,25 +14,26 @@ from functools import partial
 import numpy as np
 from scipy.optimize import fsolve
 
-from compendium.common.closed_curve import closed_curve
-from spinformer.dmft.cycles import cycle
+from spinformer.dmft.cycles import find_cycle
+from spinformer.dmft.document import closed_curve
 from spinformer.dmft.mean_field import step
 from spinformer.dmft.network import Context, Network
 
 
 def median(action: Callable[[], np.ndarray], repeats: int) -> tuple[float, np.ndarray]:
     """Milliseconds of processor time, and what the action returns."""
-    times, found = [], action()
+    times = []
+    result = action()
     for _ in range(repeats):
         begin = time.process_time()
-        found = action()
+        result = action()
         times.append(1e3 * (time.process_time() - begin))
-    return float(np.median(times)), found
+    return float(np.median(times)), result
 
 
 def newton(start: Context, beta: float, period: int, network: Network) -> np.ndarray:
     """The cycle by the package."""
-    return cycle(network, start, beta=beta, period=period).value.attention.ravel()
+    return find_cycle(network, start, beta=beta, period=period).value.attention.ravel()
 
 
 def plainly(start: Context, beta: float, period: int, network: Network) -> np.ndarray:
@@ -51,7 +52,7 @@ def main() -> None:
     """Print one row a cycle."""
     network = Network.document()
     zero = Context(np.zeros((4, 3)), 0)
-    cases = [("driven", 1.26, 4, cycle(network, zero, beta=1.26, period=4).value)]
+    cases = [("driven", 1.26, 4, find_cycle(network, zero, beta=1.26, period=4).value)]
     for beta, period in ((1.25, 16), (1.2646, 44)):
         cases.append(("locked", beta, period, closed_curve([beta]).select(0)))
     print("cycle            Newton, ms    fsolve, ms    apart")

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from scipy.special import softmax
 
-from spinformer.dmft.lyapunov import returned
+from spinformer.dmft.lyapunov import period_map
 from spinformer.dmft.mean_field import torch_step
 from spinformer.dmft.network import Network
 
@@ -79,7 +79,7 @@ def plain_step(network, beta, window, position):
 
 def tangent_map(network, context, beta, **parameters):
     """∂(next window)/∂(window), (T·P, T·P), which tests hold to autograd and to differences."""
-    return returned(network, context, beta=beta, steps=1, **parameters)[1]
+    return period_map(network, context, beta=beta, steps=1, **parameters)[1]
 
 
 def step_in_torch(network, attention, position, **changed):

@@ -45,7 +45,7 @@ OUT_OF_RANGE: dict[str, Any] = {
     **dict.fromkeys(("sweeps", "chains", "blocks", "replicas", "runs", "every"), 0),
     **dict.fromkeys(("kept", "bins", "threads", "stretches", "stretch", "cd_steps", "rate"), 0),
     **dict.fromkeys(("method", "solver", "theory", "schedule", "kernel"), "no such"),
-    **{"epsilon": 1.5, "level": 1.5, "corruption": 0.6, "order": 3, "position": 0.5},
+    **{"epsilon": 1.5, "level": 1.5, "alpha": 2.5, "corruption": 0.6, "order": 3, "position": 0.5},
     **dict.fromkeys(("couplings", "ordered"), np.ones((2, 3))),
 }
 # They say that they check nothing: results, and parts that a chapter shows at work.
@@ -128,7 +128,8 @@ def is_number(result):
 @pytest.mark.parametrize("name", named(sorted(IMPORTED), NO_NONSENSE))
 def test_nonsense_is_refused_by_name(name):
     function = EVERY[name]
-    given, parameters = call_of(function), inspect.signature(function).parameters
+    given = call_of(function)
+    parameters = inspect.signature(function).parameters
     # What an example leaves out is tried, too; words are true, so that a flag must refuse them.
     left_out = {p.name for p in parameters.values() if p.kind == p.KEYWORD_ONLY} - NOT_TRIED
     flags = {p.name for p in parameters.values() if isinstance(p.default, bool)}
@@ -155,15 +156,18 @@ def test_nonsense_is_refused_by_name(name):
 
 @pytest.mark.parametrize("name", named(EVERY, UNCHECKED))
 def test_what_is_out_of_range_is_refused_by_name(name):
-    function, given = EVERY[name], call_of(EVERY[name])
+    function = EVERY[name]
+    given = call_of(EVERY[name])
     names = {*given, *inspect.signature(function).parameters}
     for argument in OUT_OF_RANGE.keys() & names:
         with pytest.raises((TypeError, ValueError), match=rf"\b{argument}\b"):
             function(**given | {argument: OUT_OF_RANGE[argument]})
 
 
-ONES, WIDE = torch.ones, np.ones((1, 800))
-STATES, INPUTS = ONES(1, 2, 8).double(), ONES(1, 6, 16).double()
+ONES = torch.ones
+WIDE = np.ones((1, 800))
+STATES = ONES(1, 2, 8).double()
+INPUTS = ONES(1, 6, 16).double()
 COSH = Separation(name="cosh", function=np.cosh)
 # What does not fit the other arguments of an example; the first of several is named.
 MISFITS: dict[str, list[dict[str, Any]]] = {
@@ -222,12 +226,12 @@ MISFITS: dict[str, list[dict[str, Any]]] = {
     "dmft.finite_size.semantic_overlaps": [{"tokens": np.ones((4, 2))}],
     "dmft.finite_size.window_means": [{"attention": np.ones(2)}],
     "dmft.finite_size.window_of_context": [{"context": Context(np.ones((3, 3)), 0)}],
-    "dmft.lyapunov.growth_jump": [{"growth": np.ones(9)}, {"growth": 1.0}],
+    "dmft.lyapunov.detect_change_point": [{"growth": np.ones(9)}, {"growth": 1.0}],
     "dmft.lyapunov.lyapunov_spectrum": [{"count": 13}],
     "dmft.mean_field.step": [{"epsilon": -0.1}],
     "dmft.mean_field.trajectory": [{"beta": np.ones((0, 2))}],
     "dmft.network.Context": [{"attention": np.ones(3)}, {"position": -1}],
-    "dmft.onset.onset": [{"epsilon": 1.0}],
+    "dmft.linear_stability.onset": [{"epsilon": 1.0}],
     "hopfield.attention.attention": [
         {"queries": ONES(2, 5)},
         {"values": ONES(3, 4)},
@@ -237,9 +241,9 @@ MISFITS: dict[str, list[dict[str, Any]]] = {
         {"mask": ONES(3, 3) > 0},
         {"mask": ONES(1, 2)},
     ],
-    "dmft.cycles.cycle": [{"period": 3}, {"start": Context(np.zeros((2, 4, 3)), 0)}],
-    "dmft.cycles.follow_cycle": [{"step": 0.0}, {"within": (0.6, 0.4)}],
-    "dmft.cycles.continuation": [{"step": 0.0}, {"within": (0.6,)}, {"start": [[1.0, 0.0]]}],
+    "dmft.cycles.find_cycle": [{"period": 3}, {"start": Context(np.zeros((2, 4, 3)), 0)}],
+    "dmft.cycles.continue_cycle": [{"step": 0.0}, {"within": (0.6, 0.4)}, {"direction": "left"}],
+    "dmft.cycles.pseudo_arclength": [{"step": 0.0}, {"within": (0.6,)}, {"start": [[1.0, 0.0]]}],
     "hopfield.density.log_prob": [{"states": ONES(3, 1)}],
     "hopfield.discrete.energy": [
         {"patterns": [1, 1, -1]},

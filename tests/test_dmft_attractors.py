@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from spinformer.dmft import attractors
-from spinformer.dmft.lyapunov import growth_jump, lyapunov_spectrum
+from spinformer.dmft.lyapunov import detect_change_point, lyapunov_spectrum
 from spinformer.dmft.mean_field import document_context, random_contexts, trajectory
 from spinformer.dmft.network import Network
 
@@ -128,7 +127,7 @@ def test_chaos_that_ends_in_the_measurement_is_transient():
     found = attractors.find_attractors(NETWORK, start, beta=1.27, thresholds=limit, **brief)
     # The same exponents: four steps were kept and twice the longest period was looked at before.
     growth = lyapunov_spectrum(NETWORK, start, beta=1.27, steps=10_000, count=1, transient=132)
-    settled = ~growth_jump(growth.growth)[0][:, 0]
+    settled = ~detect_change_point(growth.growth)[0][:, 0]
     assert growth.exponents == found.exponents
     assert (~settled).sum() > 15
     assert not (found.regime[~settled] == attractors.Regime.CHAOTIC).any()

@@ -5,12 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from known_networks import step_in_torch, tangent_map
 
 from spinformer.core.lyapunov import lyapunov_exponents
-from spinformer.dmft.lyapunov import _average, growth_jump, lyapunov_spectrum, returned
+from spinformer.dmft.lyapunov import _average, detect_change_point, lyapunov_spectrum, period_map
 from spinformer.dmft.mean_field import document_context, random_contexts, trajectory
 from spinformer.dmft.network import Context, Network
 
@@ -23,7 +22,7 @@ def plain_exponents(network, context, beta, *, count, **how):
 
     def push(frame):
         nonlocal state
-        state, tangent = returned(network, state, beta=beta, steps=1)
+        state, tangent = period_map(network, state, beta=beta, steps=1)
         return tangent @ frame
 
     return lyapunov_exponents(push, dimension=dimension, count=count or dimension, **how).value
@@ -59,15 +58,15 @@ def test_the_derivative_of_a_step_equals_autograd(
     assert np.abs(pushed - jacobian.numpy().reshape(size, size)).max() < 1e-11 * scale
 
 
-@pytest.mark.parametrize(("every", "count"), [(1, None), (2, None), (3, 5), (4, 2)])
-def test_spectrum_equals_householder_qr_on_the_same_orbit(every, count):
+@pytest.mark.parametrize(("qr_interval", "count"), [(1, None), (2, None), (3, 5), (4, 2)])
+def test_spectrum_equals_householder_qr_on_the_same_orbit(qr_interval, count):
     # A soft attention: all six exponents stay above rounding.
     sizes = {"features": 2, "segments": 5, "bits": 3, "context": 3}
     network = Network.segmented(6, **sizes, gamma=3.0, epsilon=0.2)
     start = random_contexts(network, 0, count=1).select(0)
     given = {"steps": 600, "align": 300}
     reference = plain_exponents(network, start, 1.3, count=count, **given)
-    given |= {"beta": 1.3, "count": count, "every": every}
+    given |= {"beta": 1.3, "count": count, "qr_interval": qr_interval}
     found = lyapunov_spectrum(network, start, **given)
     assert found.resolved.all()
     assert np.abs(found.exponents.value - reference).max() < 5e-3
@@ -81,8 +80,8 @@ def test_where_a_long_interval_leaves_rounding_nothing_is_resolved(count):
     start = random_contexts(NETWORK, 0, count=8)
     given = {"beta": 1.28, "steps": 4096, "transient": 1000, "count": count}
     usual = lyapunov_spectrum(NETWORK, start, **given)
-    for every, least in ((32, 2), (64, 2), (128, 1)):
-        found = lyapunov_spectrum(NETWORK, start, every=every, **given)
+    for interval, least in ((32, 2), (64, 2), (128, 1)):
+        found = lyapunov_spectrum(NETWORK, start, qr_interval=interval, **given)
         wrong = np.abs(found.exponents.value - usual.exponents.value) > 1e-3
         assert not (found.resolved & wrong).any()
         assert (found.resolved.sum(axis=-1) >= least).all()
@@ -123,7 +122,7 @@ def test_errors_are_the_scatter_over_independent_contexts(beta, steps):
     stated = np.sqrt((found.exponents.error**2).mean(axis=0))
     scatter = found.exponents.value.std(axis=0, ddof=1)
     assert ((scatter / stated > 0.75) & (scatter / stated < 1.1)).all()
-    assert growth_jump(found.growth)[0].mean() < 0.01
+    assert detect_change_point(found.growth)[0].mean() < 0.01
 
 
 def test_an_error_grows_with_correlations_between_stretches():
@@ -144,7 +143,7 @@ def test_an_error_reaches_to_where_a_transient_went(last):
     # Stretches 0 … last − 1 grow at 0.15, the rest at 0, which is what lasts.
     noise = 0.01 * np.random.default_rng(last).normal(size=(500, 20, 1))
     growth = noise + np.where(np.arange(20) < last, 0.15, 0.0)[:, None]
-    jumps, before, error, after = growth_jump(growth)
+    jumps, before, error, after = detect_change_point(growth)
     assert jumps.all()
     # Both levels, the first with its error (of one stretch, where one is all there is).
     assert 0.85 < np.sqrt((((before - 0.15) / error) ** 2).mean()) < 1.15
@@ -152,10 +151,10 @@ def test_an_error_reaches_to_where_a_transient_went(last):
     found = _average(growth, np.full(20, 100))
     assert (found.value / found.error).max() < 2.0
     assert np.median(found.value / found.error) == pytest.approx(1.0, abs=0.1)
-    assert growth_jump(noise)[0].mean() < 0.02
+    assert detect_change_point(noise)[0].mean() < 0.02
     assert _average(noise, np.full(20, 100)).error.mean() < 0.004
     # Too few stretches to tell; and rounding is no jump.
-    assert not growth_jump(growth[:, :7])[0].any()
+    assert not detect_change_point(growth[:, :7])[0].any()
     assert not _average(np.zeros((20, 1)), np.full(20, 1)).error.any()
 
 
@@ -166,7 +165,7 @@ def test_averages_and_errors_by_hand():
     assert np.isnan(_average(np.ones((1, 1)), np.ones(1)).error).all()
     # Before a jump: two means are taken from eight numbers, which leave 8 over 6.
     steps = np.array([1, 3, 1, 3, 11, 13, 11, 13])[:, None]
-    jumps, before, error, after = growth_jump(steps)
+    jumps, before, error, after = detect_change_point(steps)
     assert jumps.all()
     assert (before, after) == (pytest.approx(2.0), pytest.approx(12.0))
     assert error == pytest.approx(np.sqrt(8 / 6 / 4))
@@ -177,14 +176,14 @@ def test_nothing_below_a_lost_direction_is_resolved():
     # All bits of one kind: each step leaves 2·3 − 3 old directions and one new one.
     dead = Network.segmented(0, features=3, segments=1, bits=1)
     start = random_contexts(dead, 0, count=1)
-    found = lyapunov_spectrum(dead, start, beta=1.0, steps=205, align=50, every=2)
+    found = lyapunov_spectrum(dead, start, beta=1.0, steps=205, align=50, qr_interval=2)
     assert np.isfinite(found.exponents.value).all()
     assert found.resolved[0, [0, -1]].tolist() == [True, False]
     # The slowest five shrink by less than e³ a step, the others by more than e⁹. Which of these
     # is lost first is decided by rounding; what follows from it is not.
     network = Network.segmented(3, segments=2)
     start = random_contexts(network, 0, count=1)
-    found = lyapunov_spectrum(network, start, beta=1.2, steps=2000, align=50, every=1)
+    found = lyapunov_spectrum(network, start, beta=1.2, steps=2000, align=50, qr_interval=1)
     assert 5 <= found.resolved.sum() < 12
     assert (np.diff(found.resolved[0].astype(int)) <= 0).all()
 

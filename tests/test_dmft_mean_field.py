@@ -6,8 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from known_networks import merged, plain_step, step_in_torch
 from numba import njit
 
@@ -24,7 +23,7 @@ from spinformer.dmft.finite_size import (
     token_probabilities,
     window_of_context,
 )
-from spinformer.dmft.lyapunov import growth_jump, lyapunov_spectrum, returned
+from spinformer.dmft.lyapunov import detect_change_point, lyapunov_spectrum, period_map
 from spinformer.dmft.mean_field import (
     attend,
     document_context,
@@ -150,7 +149,7 @@ def test_a_system_moves_the_same_in_a_narrow_block_and_in_a_wide_one(network):
         settled = find_attractors(
             network, context, transient=200, kept=300, exponent_steps=100, exponents=3, **given
         )
-        turn, monodromy = returned(network, context, steps=7, **given)
+        turn, monodromy = period_map(network, context, steps=7, **given)
         return {
             "lanes": Ensemble(network, context, **given).lanes,
             "orbit": orbit,
@@ -287,13 +286,13 @@ def test_what_does_not_fit_is_refused_by_name():
         (lambda: attend(np.full((2, 4, 3), 1e200), gamma=1.0), "window"),
         (lambda: Context(np.full((4, 3), 1e300), 0), "attention"),
         (lambda: NETWORK.overlaps(np.ones(4)), "token"),
-        (lambda: NETWORK.placed(np.zeros((4, 2)), 0), "overlaps"),
-        (lambda: NETWORK.placed(np.zeros((4, 3)), 1.5), "positions"),
+        (lambda: NETWORK.with_position_code(np.zeros((4, 2)), 0), "overlaps"),
+        (lambda: NETWORK.with_position_code(np.zeros((4, 3)), 1.5), "positions"),
         (lambda: Ensemble(NETWORK, PAIR, beta=1.0).run(None), "task"),
         (lambda: token_probabilities(NETWORK, 3 * 10**6, beta=1.0, attention=np.zeros(3)), "size"),
-        (lambda: lyapunov_spectrum(NETWORK, PAIR, **given, every=500), "every"),
-        (lambda: returned(NETWORK, PAIR, beta=1.4, steps=30_000), "steps"),
-        (lambda: growth_jump(np.full((9, 1), 1e200)), "growth"),
+        (lambda: lyapunov_spectrum(NETWORK, PAIR, **given, qr_interval=500), "qr_interval"),
+        (lambda: period_map(NETWORK, PAIR, beta=1.4, steps=30_000), "steps"),
+        (lambda: detect_change_point(np.full((9, 1), 1e200)), "growth"),
         (lambda: NETWORK.pair_correlations(4, VALUE), "first"),
         (lambda: NETWORK.pair_correlations(VALUE, 4), "second"),
         *((lambda c=change: replace(NETWORK, **c), message) for change, message in networks),

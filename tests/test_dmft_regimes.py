@@ -6,11 +6,11 @@ from known_networks import tangent_map
 
 from compendium.c32_paths_to_mean_fields.functional import odd_correlations
 from compendium.c33c_bifurcations.study import rotation_number
-from spinformer.dmft.attractors import strobed
-from spinformer.dmft.cycles import Kind, bifurcation, cycle
+from spinformer.dmft.attractors import stroboscopic_section
+from spinformer.dmft.cycles import Bifurcation, find_bifurcation, find_cycle
+from spinformer.dmft.linear_stability import onset
 from spinformer.dmft.mean_field import random_contexts, step, trajectory
 from spinformer.dmft.network import Context, Network
-from spinformer.dmft.onset import onset
 
 
 def drawn(seed, *, bits=2, context=4, **others):
@@ -41,7 +41,7 @@ def test_strobed_points_are_the_tokens_at_position_0(transient):
     network = drawn(3)
     start = random_contexts(network, 2, count=1).select(0)
     whole, _ = trajectory(network, start, beta=0.8, steps=30)
-    points, end = strobed(network, start, beta=0.8, count=4, transient=transient)
+    points, end = stroboscopic_section(network, start, beta=0.8, count=4, transient=transient)
     # Kept is the last token of every period, of whole periods after the transient.
     first = transient + -transient % 4 + 4
     assert np.array_equal(points, whole[first::4][:4])
@@ -59,8 +59,8 @@ def test_explicit_bits_of_real_weights_are_segments_and_starts_and_parameters_ar
     assert end.attention.shape == (4, 2, 2, 3, 2)
     other, _ = trajectory(explicit, start, beta=1.5, steps=20)
     assert np.allclose(found[:, 1, 0], other, atol=1e-12)
-    assert np.allclose(network.reach, np.abs(weights) @ network.fractions)
-    assert np.abs(found).max() <= network.reach[0].max()
+    assert np.allclose(network.overlap_bound, np.abs(weights) @ network.fractions)
+    assert np.abs(found).max() <= network.overlap_bound[0].max()
 
 
 def test_the_onset_scales_with_the_weights():
@@ -75,14 +75,14 @@ def test_the_onset_scales_with_the_weights():
 def test_cycles_curves_and_their_bifurcations_of_real_weights():
     """The driven cycle loses its stability where long runs leave it, and turns as they turn."""
     network = drawn(6)
-    first = cycle(network, Context(np.zeros((4, 3)), 0), beta=0.5, period=4)
+    first = find_cycle(network, Context(np.zeros((4, 3)), 0), beta=0.5, period=4)
     assert abs(first.multipliers[0]) < 1.0
     expected = onset(network, epsilon=0.02).critical_beta
-    near = cycle(network, first.value, beta=expected, period=4)
-    point = bifurcation(network, near, kind=Kind.TORUS)
+    near = find_cycle(network, first.value, beta=expected, period=4)
+    point = find_bifurcation(network, near, kind=Bifurcation.NEIMARK_SACKER)
     assert point.beta == pytest.approx(expected, rel=0.1)
     betas = point.beta + np.array([-0.01, 1e-3, 0.01])
-    points, _ = strobed(network, point.value, beta=betas, count=4000, transient=60_000)
+    points, _ = stroboscopic_section(network, point.value, beta=betas, count=4000, transient=60_000)
     spread = np.ptp(points, axis=1).max(axis=1)
     assert spread[0] < 1e-6 < 1e-3 < spread[2]
     turn = rotation_number(points[1])

@@ -5,14 +5,9 @@ import pytest
 from known_networks import COIN
 
 from compendium.c33_phase_transitions.slow import EXPONENTS, RELAXATION_TIMES
-from compendium.common.windows import (
-    MOTIONS,
-    RELAXATION,
-    chaotic_contexts,
-    exponent_of_chaos,
-    message_start,
-)
+from compendium.common.stored_exponents import exponent_of_chaos
 from spinformer.dmft import settling
+from spinformer.dmft.document import MOTIONS, attractor_window, chaotic_contexts
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import Context, Network
@@ -102,16 +97,15 @@ def test_settled_starts_are_rounded_and_come_from_the_compiled_steps():
 
 
 def test_every_motion_waits_for_eight_of_its_relaxation_times():
-    assert list(RELAXATION) == list(MOTIONS)
     table = RELAXATION_TIMES.read()
-    for motion, (beta, settle, _) in MOTIONS.items():
-        assert settle >= 8.0 * RELAXATION[motion]
+    for motion, chosen in MOTIONS.items():
+        assert chosen.transient >= 8.0 * chosen.relaxation
         measured = table["time"][table["motion"] == motion]
         if motion == "driven":
             start = Context(np.full((4, 3), 0.1), 0)
-            rate = lyapunov_spectrum(NETWORK, start, beta=beta, steps=2000, count=1)
+            rate = lyapunov_spectrum(NETWORK, start, beta=chosen.beta, steps=2000, count=1)
             measured = -1.0 / rate.exponents.value
-        assert np.mean(measured) == pytest.approx(RELAXATION[motion], rel=0.15)
+        assert np.mean(measured) == pytest.approx(chosen.relaxation, rel=0.15)
 
 
 def test_exponents_of_chaos_agree_with_other_contexts():
@@ -137,7 +131,7 @@ def test_exponents_of_chaos_agree_with_other_contexts():
 
 
 def test_starts_in_chaos_are_those_of_the_settled_ensemble():
-    window, position = message_start(NETWORK, "chaos at 1.28", number=5)
+    window, position = attractor_window(NETWORK, "chaos at 1.28", number=5)
     start = chaotic_contexts(NETWORK, "chaos at 1.28", seed=5, count=1)
     assert position == start.position == 216 % 4
     wanted = np.tanh(1.28 * start.attention[0, ::-1] @ NETWORK.semantic[0])

@@ -6,8 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from known_memories import draw
 from scipy.optimize import brentq
 from scipy.special import logsumexp, softmax

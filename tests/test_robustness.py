@@ -294,15 +294,25 @@ def test_what_stood_is_told_in_words_with_undecided_apart_from_against(book, tmp
     assert book("holds if", CONFIRMED, settings=ASKED, confirm=confirm) == []
     claim = vars(claims.read_claims(tmp_path)[0])
     assert claims.settings_words(tmp_path, claim) == (
-        "of 12 settings from 12 sets of runs 8 stand, 4 against (rate 0.01, 0.02, 0.03; start cold)"
-        ": -0.2 to 0.2; with `rate < 0.025` of 8 settings from 8 sets of runs 8 stand. Fresh runs, "
-        "drawn once this region was written: of 20 settings from 20 sets of runs 10 stand, 9 "
-        "undecided, 1 against (rate 0.01, 0.02; start cold): -0.2 to 0.2"
+        "Of 12 settings from 12 sets of runs: 8 stand, 0 undecided, 4 against (rate 0.01, 0.02, "
+        "0.03; start cold); -0.2 to 0.2; with `rate < 0.025` 8 settings from 8 sets of runs: 8 "
+        "stand, 0 undecided, 0 against. Fresh runs, drawn once this region was written: of 20 "
+        "settings from 20 sets of runs: 10 stand, 9 undecided, 1 against (rate 0.01, 0.02; start "
+        "cold); -0.2 to 0.2."
     )
-    claim = claim | {"verdict": "held in", "confirmed": ""}
-    assert claims.settings_words(tmp_path, claim).endswith(
-        ". The region was found afterwards; no fresh runs have confirmed it"
+    sure = claims.how_sure(tmp_path, claim)
+    assert sure == (
+        "of 20 settings from 20 sets of runs: 10 stand, 9 undecided, 1 against, all of fresh runs"
     )
+    assert claims.how_sure(tmp_path, claim | {"verdict": "held in", "confirmed": ""}) == (
+        "in a region that was found afterwards and that no fresh runs have confirmed, of 8 "
+        "settings from 8 sets of runs: 8 stand, 0 undecided, 0 against"
+    )
+    everywhere = claim | {"verdict": "open", "confirmed": "", "region": ""}
+    assert claims.how_sure(tmp_path, everywhere).endswith(": 8 stand, 0 undecided, 4 against")
+    proved = everywhere | {"settings": "", "identity": "a theorem"}
+    assert claims.how_sure(tmp_path, proved) == "a theorem"
+    assert claims.how_sure(tmp_path, proved | {"identity": ""}) == ""
 
 
 def test_a_draw_is_known_by_the_words_of_its_name():

@@ -4,8 +4,7 @@ import itertools
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from compendium.c23_anatomy.study import autograd_response, softmax_couplings, softmax_response
 from spinformer.spins.module import response_attention

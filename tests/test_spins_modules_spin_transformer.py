@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from compendium.c23_anatomy.study import slope_at_zero, softmax_couplings, softmax_response
 from spinformer.core.solve import Status

@@ -6,8 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from spinformer.core.solve import NotConverged, Status
 from spinformer.spins.exact_vectors import three_spins

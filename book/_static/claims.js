@@ -65,12 +65,18 @@
     const name = asked.get(key) ?? "";
     if (rows.some((row) => word(row, key) === name)) wanted[key] = name;
   }
-  addEventListener("hashchange", () => {
+  // A link to a claim opens what is folded in it.
+  function reach() {
     const row = document.getElementById(location.hash.slice(1));
-    if (!row?.hidden) return;
-    Object.assign(wanted, {part: "", verdict: ""});
-    show();
+    if (!row?.classList.contains("claim")) return;
+    if (row.hidden) {
+      Object.assign(wanted, {part: "", verdict: ""});
+      show();
+    }
+    row.querySelector("details").open = true;
     row.scrollIntoView();
-  });
+  }
+  addEventListener("hashchange", reach);
   show();
+  if (location.hash) reach();
 })();

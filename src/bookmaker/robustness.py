@@ -26,7 +26,8 @@ Columns = Mapping[str, np.ndarray]
 # Of as many sets of raw runs a verdict needs lines: fewer say little about what was not tried.
 FEWEST = 12
 # Of a confirming table at most so many lines may be against, and at least so many must stand.
-MOST_AGAINST, LEAST_STANDING = 1 / 20, 1 / 2
+MOST_AGAINST = 1 / 20
+LEAST_STANDING = 1 / 2
 # A column whose name has one of these words, in the plural too, says which random draw a line is
 # from. Nobody who repeats the work can choose it, so no region may name it.
 DRAWS = frozenset(
@@ -58,13 +59,12 @@ class Tally:
     against: int
 
     def __str__(self) -> str:
-        """Return the counts in words, without those that are zero."""
-        counts = {
-            "stand": self.standing,
-            "undecided": self.undecided,
-            "against": self.against,
-        }
-        return ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+        """Return the counts in words."""
+        from_runs = f" from {self.data} sets of runs" if self.data else ""
+        return (
+            f"{self.lines} settings{from_runs}: {self.standing} stand, {self.undecided} undecided, "
+            f"{self.against} against"
+        )
 
 
 def tally(table: Columns, region: str = "") -> Tally:
@@ -190,7 +190,8 @@ def confirmation_faults(path: Path, settings: Path, region: str) -> Iterator[str
             f"{path.name} was made {made_for}, the row has `{one_line(region)}`: draw fresh runs, "
             "with new ids, for this one"
         )
-    fresh, asked = read_columns(path), read_columns(settings)
+    fresh = read_columns(path)
+    asked = read_columns(settings)
     if set(fresh) != set(asked):
         yield f"{path.name} has the columns {', '.join(fresh)}, not {', '.join(asked)}"
         return
@@ -220,27 +221,21 @@ def one_line(text: str) -> str:
 
 def choices_in_words(table: Columns) -> str:
     """Return what was tried of each choice, as `rate 0.01, 0.1; start cold, warm`."""
-    told = []
+    parts = []
     for name in choices(table):
         tried = np.unique(table[name])
         are_numbers = tried.dtype.kind in "if"
         words = [f"{level:g}" if are_numbers else str(level) for level in tried]
         if len(words) > 6 and are_numbers:
             words = [f"{words[0]} to {words[-1]}"]
-        told.append(f"{name.replace('_', ' ')} {', '.join(words)}")
-    return "; ".join(told)
+        parts.append(f"{name.replace('_', ' ')} {', '.join(words)}")
+    return "; ".join(parts)
 
 
 def in_words(table: Columns, region: str = "") -> str:
     """Return choices, runs and counts of a robustness table in one sentence for the claims page."""
-    counts = tally(table)
     value = table["value"]
-    where = f"; with `{region}` {_of(tally(table, region))}" if region else ""
+    where = f"; with `{region}` {tally(table, region)}" if region else ""
     return (
-        f"{_of(counts)} ({choices_in_words(table)}): {value.min():.2g} to {value.max():.2g}{where}"
+        f"{tally(table)} ({choices_in_words(table)}); {value.min():.2g} to {value.max():.2g}{where}"
     )
-
-
-def _of(counts: Tally) -> str:
-    from_runs = f" from {counts.data} sets of runs" if counts.data else ""
-    return f"of {counts.lines} settings{from_runs} {counts}"

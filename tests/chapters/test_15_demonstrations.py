@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from compendium.c15_demonstrations import boundary as study
-from compendium.c15_demonstrations import model
+from compendium.c15_demonstrations import boundary as study, model
 from compendium.c15_demonstrations.model import WORDS, draw_episodes, read, split_digits, train
 from compendium.common.images import digit_labels
 from spinformer.core.statistics import student_interval

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy.special import gamma, iv
 
 from compendium.c22_vector_spins.study import METHODS, reaction, solve_adaptive_tap

@@ -12,7 +12,7 @@ from torch.nn.functional import cosine_similarity, normalize
 
 from compendium.c24_training import study
 from compendium.c24_training.classifiers import ARMS, COUPLINGS, TokenClassifier, build_classifier
-from compendium.c24_training.settings import LAYERS, MIXERS, TABLES, gap
+from compendium.c24_training.settings import LAYERS, MIXERS, TABLES, Cell, accuracy_lead
 from compendium.c24_training.token_tasks import (
     MARKS,
     SYMBOLS,
@@ -291,9 +291,9 @@ def test_couplings_that_are_numbers_by_hand():
     ):
         first, second = (at_best(grid, arm=arm, strength=strength, updates=updates) for arm in arms)
         gains = [first[split] - second[split] for split in first]
-        seen = {"seen": f"{updates} of {updates}", "measure": "accuracy"}
-        pair = [(arm, strength) for arm in arms]
-        assert gap(grid, arms=pair, **seen) == pytest.approx(gains, abs=1e-12)
+        cells = [Cell(arm, strength, updates) for arm in arms]
+        lead = accuracy_lead(grid, *cells, seen=updates)
+        assert lead == pytest.approx(gains, abs=1e-12)
         # From weak couplings every pair gains; from strong ones five cannot tell it.
         assert grid != "digits" or (min(gains) > 0) == (strength == 0.3)
 

@@ -9,21 +9,21 @@ from scipy.optimize import brentq, fsolve
 
 from compendium.c33b_lifetimes.switching import settled_cycle
 from compendium.c33c_bifurcations import study
-from compendium.common.closed_curve import closed_curve
 from spinformer.core.solve import NotConverged
-from spinformer.dmft.attractors import strobed
+from spinformer.dmft.attractors import stroboscopic_section
+from spinformer.dmft.bifurcations import bifurcation_values
 from spinformer.dmft.cycles import (
-    Kind,
-    _condition,
-    bifurcation,
-    continuation,
-    cycle,
-    follow_bifurcation,
-    follow_cycle,
+    Bifurcation,
+    bifurcation_condition,
+    continue_cycle,
+    find_bifurcation,
+    find_cycle,
+    pseudo_arclength,
 )
+from spinformer.dmft.document import closed_curve
+from spinformer.dmft.linear_stability import onset
 from spinformer.dmft.mean_field import document_context, step, trajectory
 from spinformer.dmft.network import Context, Network
-from spinformer.dmft.onset import onset
 
 NETWORK = Network.document()
 ZERO = Context(np.zeros((4, 3)), 0)
@@ -44,7 +44,7 @@ def test_a_cycle_against_a_plain_root_finder(beta):
     def gap(x):
         return plainly(Context(x.reshape(4, 3), 0), 4, beta)[0].attention.ravel() - x
 
-    found = cycle(NETWORK, ZERO, beta=beta, period=4)
+    found = find_cycle(NETWORK, ZERO, beta=beta, period=4)
     root = fsolve(gap, np.zeros(12), xtol=1e-13)
     np.testing.assert_allclose(found.value.attention.ravel(), root, atol=1e-10)
     _, matrix = plainly(found.value, 4, beta)
@@ -54,25 +54,28 @@ def test_a_cycle_against_a_plain_root_finder(beta):
 
 
 def test_the_least_period_is_found_and_failures_are_refused():
-    twice, once = (cycle(NETWORK, ZERO, beta=1.2, period=period) for period in (24, 4))
+    twice = find_cycle(NETWORK, ZERO, beta=1.2, period=24)
+    once = find_cycle(NETWORK, ZERO, beta=1.2, period=4)
     assert twice.period == once.period == 4
     np.testing.assert_allclose(np.abs(twice.multipliers), np.abs(once.multipliers), atol=1e-9)
     free = NETWORK.with_parameters(epsilon=0.0)
-    assert cycle(free, ZERO, beta=1.1, period=6).period == 1
+    assert find_cycle(free, ZERO, beta=1.1, period=6).period == 1
     with pytest.raises(ValueError, match="multiple of 4"):
-        cycle(NETWORK, ZERO, beta=1.4, period=6)
+        find_cycle(NETWORK, ZERO, beta=1.4, period=6)
 
 
 @pytest.fixture(scope="module")
 def torus():
-    return bifurcation(NETWORK, cycle(NETWORK, ZERO, beta=1.26, period=4), kind=Kind.TORUS)
+    return find_bifurcation(
+        NETWORK, find_cycle(NETWORK, ZERO, beta=1.26, period=4), kind=Bifurcation.NEIMARK_SACKER
+    )
 
 
 def test_a_neimark_sacker_point_by_bisection(torus):
     """Against the modulus of the leading multiplier, no condition and no extended system."""
 
     def leading(beta):
-        return cycle(NETWORK, ZERO, beta=beta, period=4).multipliers[0]
+        return find_cycle(NETWORK, ZERO, beta=beta, period=4).multipliers[0]
 
     by_hand = brentq(lambda beta: abs(leading(beta)) - 1.0, 1.2, 1.3, xtol=1e-13)
     assert torus.beta == pytest.approx(by_hand, abs=1e-10)
@@ -83,7 +86,7 @@ def test_a_neimark_sacker_point_by_bisection(torus):
 @pytest.mark.parametrize("plane", ["gamma", "epsilon"])
 def test_the_curve_ends_on_the_closed_form(torus, plane):
     values = np.linspace(getattr(NETWORK, plane), 0.0, 12)
-    curve = follow_bifurcation(NETWORK, torus, name=plane, values=values)
+    curve = bifurcation_values(NETWORK, torus, name=plane, values=values)
     exact = onset(NETWORK, epsilon=0.02 if plane == "gamma" else 0.0)
     np.testing.assert_array_equal(curve[:, 1], values)
     np.testing.assert_allclose(curve[0, [0, 2]], [torus.beta, torus.rotation], atol=1e-9)
@@ -92,28 +95,37 @@ def test_the_curve_ends_on_the_closed_form(torus, plane):
 
 
 def test_a_branch_of_cycles_passes_both_folds_of_its_window():
-    start = cycle(NETWORK, closed_curve([1.25]).select(0), beta=1.25, period=16)
-    branch = follow_cycle(NETWORK, start, step=5e-4, within=(1.24, 1.26), max_steps=80)
+    start = find_cycle(NETWORK, closed_curve([1.25]).select(0), beta=1.25, period=16)
+    branch = continue_cycle(
+        NETWORK, start, step=5e-4, within=(1.24, 1.26), direction="up", max_steps=80, throw=False
+    )
     stable = np.abs(branch.multipliers[:, 0]) < 1.0
     assert set(stable.tolist()) == {False, True}
     for i in range(0, len(stable), 9):
-        context, beta = branch.value.select(i), float(branch.beta[i])
+        context = branch.value.select(i)
+        beta = float(branch.beta[i])
         end, matrix = plainly(context, 16, beta)
         np.testing.assert_allclose(end.attention, context.attention, atol=1e-9)
         assert (np.abs(np.linalg.eigvals(matrix)).max() < 1.0) == stable[i]
-    low, high = (study.TONGUES.read()[end][0] for end in ("low", "high"))
-    np.testing.assert_allclose([branch.beta.min(), branch.beta.max()], [low, high], atol=3e-6)
+    window = study.TONGUES.read()
+    assert branch.beta.min() == pytest.approx(window["low"][0], abs=3e-6)
+    assert branch.beta.max() == pytest.approx(window["high"][0], abs=3e-6)
 
 
 def test_what_is_called_found_solves_the_equations(torus):
     """At every number of steps: some are too few."""
-    start = cycle(NETWORK, ZERO, beta=1.26, period=4)
-    cycles, births = [], []
+    start = find_cycle(NETWORK, ZERO, beta=1.26, period=4)
+    cycles = []
+    births = []
     for steps in range(3, 24, 2):
         with suppress(NotConverged):
-            cycles.append(cycle(NETWORK, ZERO, beta=1.26, period=4, max_steps=steps).value)
+            cycles.append(find_cycle(NETWORK, ZERO, beta=1.26, period=4, max_steps=steps).value)
         with suppress(NotConverged):
-            births.append(bifurcation(NETWORK, start, kind=Kind.TORUS, max_steps=steps).beta)
+            births.append(
+                find_bifurcation(
+                    NETWORK, start, kind=Bifurcation.NEIMARK_SACKER, max_steps=steps
+                ).beta
+            )
     assert 1 < len(cycles) < 11
     assert 1 < len(births) < 11
     for found in cycles:
@@ -124,16 +136,22 @@ def test_what_is_called_found_solves_the_equations(torus):
 def test_a_neutral_saddle_is_no_birth_of_a_closed_curve():
     """Beyond the resonance the condition vanishes where two real multipliers are inverse."""
     there = NETWORK.with_parameters(epsilon=0.206)
-    first = cycle(there, ZERO, beta=0.8, period=4)
-    branch = follow_cycle(there, first, step=0.005, within=(0.8, 1.45))
-    born, neutral = (
-        cycle(there, branch.value.select(at), beta=float(branch.beta[at]), period=4)
-        for at in np.flatnonzero(np.diff(np.sign(_condition(branch.multipliers, Kind.TORUS))))
-    )
-    assert abs(bifurcation(there, born, kind=Kind.TORUS).beta - born.beta) < 0.05
+    first = find_cycle(there, ZERO, beta=0.8, period=4)
+    branch = continue_cycle(there, first, step=0.005, within=(0.8, 1.45), direction="up")
+    condition = bifurcation_condition(branch.multipliers, Bifurcation.NEIMARK_SACKER)
+    places = np.flatnonzero(np.diff(np.sign(condition)))
+    assert len(places) == 2
+    cycles = [
+        find_cycle(there, branch.value.select(at), beta=float(branch.beta[at]), period=4)
+        for at in places
+    ]
+    born = cycles[0]
+    neutral = cycles[1]
+    birth = find_bifurcation(there, born, kind=Bifurcation.NEIMARK_SACKER)
+    assert abs(birth.beta - born.beta) < 0.05
     assert np.isreal(neutral.multipliers[:2]).all()
     with pytest.raises(NotConverged, match="neutral saddle"):
-        bifurcation(there, neutral, kind=Kind.TORUS)
+        find_bifurcation(there, neutral, kind=Bifurcation.NEIMARK_SACKER)
 
 
 @pytest.mark.nightly
@@ -147,7 +165,8 @@ def test_the_staircase_made_again():
 
 
 def test_long_runs_lock_inside_of_the_windows_and_nowhere_near():
-    staircase, tongues = study.STAIRCASE.read(), study.TONGUES.read()
+    staircase = study.STAIRCASE.read()
+    tongues = study.TONGUES.read()
     here = staircase["extent"] < study.ON_CURVE
     for p, q, low, high in zip(*(tongues[k] for k in ("p", "q", "low", "high")), strict=True):
         # At the ends of two windows an unlocked curve or the next window lies beside the cycle.
@@ -159,10 +178,11 @@ def test_long_runs_lock_inside_of_the_windows_and_nowhere_near():
         assert not np.isclose(staircase["rotation"][below], p / q, atol=1e-9).any()
 
 
-def branch(beta, *, period, step, **how):
+def branch(beta, *, period, step, max_steps):
     """Downwards in β, then upwards, from where runs end."""
-    start, how = settled_cycle(beta, period=period), {"within": (1.245, 1.285), **how}
-    return [follow_cycle(NETWORK, start, step=sign * step, **how) for sign in (-1, 1)]
+    start = settled_cycle(beta, period=period)
+    options = {"within": (1.245, 1.285), "step": step, "max_steps": max_steps, "throw": False}
+    return [continue_cycle(NETWORK, start, direction=way, **options) for way in ("down", "up")]
 
 
 def flips_of(branch):
@@ -188,25 +208,26 @@ def test_the_cycle_of_28_steps_and_its_doublings():
             assert np.abs(flips - end).min() < 5e-5
     # Where the other leaves, that of 28 is unstable, and both halves of the doubled one are one.
     at = int(np.argmin(doubled[0].beta))
-    start, beta = doubled[0].value.select(at), float(doubled[0].beta[at])
-    assert abs(cycle(NETWORK, start, beta=beta, period=28).multipliers[0]) > 1.1
+    start = doubled[0].value.select(at)
+    beta = float(doubled[0].beta[at])
+    assert abs(find_cycle(NETWORK, start, beta=beta, period=28).multipliers[0]) > 1.1
     _, after = trajectory(NETWORK, start, beta=beta, steps=0, transient=28)
     assert np.abs(after.attention - start.attention).max() < 0.02
     down = whole[0]
     saddles = np.arange(np.argmin(down.beta), len(down.beta))
     betas = np.array([1.2671, 1.2675])
-    curves, _ = strobed(NETWORK, closed_curve(betas), beta=betas, count=1000)
+    curves, _ = stroboscopic_section(NETWORK, closed_curve(betas), beta=betas, count=1000)
     for beta, curve in zip(betas.tolist(), curves, strict=True):
         near = saddles[np.argmin(np.abs(down.beta[saddles] - beta))]
-        saddle = cycle(NETWORK, down.value.select(int(near)), beta=beta, period=28)
+        saddle = find_cycle(NETWORK, down.value.select(int(near)), beta=beta, period=28)
         assert np.abs(saddle.multipliers[0]) > 1.0
-        flash, _ = strobed(NETWORK, saddle.value, beta=beta, count=7)
+        flash, _ = stroboscopic_section(NETWORK, saddle.value, beta=beta, count=7)
         assert np.linalg.norm(curve[:, None] - flash, axis=-1).min() > 0.02
 
 
 def test_resonances_of_the_onset_and_where_the_driven_cycle_flips_first(torus):
     """What the chapter says of larger ε."""
-    rows = follow_bifurcation(NETWORK, torus, name="epsilon", values=np.arange(20, 240, 2) / 1000)
+    rows = bifurcation_values(NETWORK, torus, name="epsilon", values=np.arange(20, 240, 2) / 1000)
     turns = {round(1000 * epsilon): turn for _, epsilon, turn in rows}
     assert turns[30] == pytest.approx(1 / 4, abs=1e-3)
     assert turns[84] == pytest.approx(1 / 3, abs=1e-3)
@@ -214,8 +235,8 @@ def test_resonances_of_the_onset_and_where_the_driven_cycle_flips_first(torus):
     assert 0.44 < rows[-1, 2] < 0.5
     for epsilon, flips in ((0.17, False), (0.19, True)):
         there = NETWORK.with_parameters(epsilon=epsilon)
-        first = cycle(there, ZERO, beta=0.8, period=4)
-        branch = follow_cycle(there, first, step=0.01, within=(0.8, 1.5))
+        first = find_cycle(there, ZERO, beta=0.8, period=4)
+        branch = continue_cycle(there, first, step=0.01, within=(0.8, 1.5), direction="up")
         left = branch.multipliers[np.argmax(np.abs(branch.multipliers[:, 0]) > 1.0), 0]
         assert (abs(left.imag) < 1e-9) == flips
         assert left.real < -0.5
@@ -224,13 +245,14 @@ def test_resonances_of_the_onset_and_where_the_driven_cycle_flips_first(torus):
 @pytest.mark.claim("C9b")
 def test_the_closed_curve_outlives_the_jump_of_the_protocol():
     """By finite differences of two orbits, no tangent map: on the curve they part linearly."""
-    document, before = document_context(NETWORK), np.array([1.2652, 1.2656])
-    after, _ = strobed(NETWORK, document, beta=before, count=1000, transient=100_000)
+    document = document_context(NETWORK)
+    before = np.array([1.2652, 1.2656])
+    after, _ = stroboscopic_section(NETWORK, document, beta=before, count=1000, transient=100_000)
     extent = np.ptp(after[..., 0], axis=1)
     assert extent[1] > 3 * extent[0]
     betas = np.array([1.2660, 1.2671])
     curve = closed_curve(betas, transient=20_000)
-    points, _ = strobed(NETWORK, curve, beta=betas, count=4000)
+    points, _ = stroboscopic_section(NETWORK, curve, beta=betas, count=4000)
     assert (np.ptp(points[..., 0], axis=1) < 0.21).all()
     # An exponent of 0.001 would give e^20.
     assert (parting(curve, betas, steps=20_000) < 0.0005).all()
@@ -241,10 +263,10 @@ def test_the_closed_curve_outlives_the_jump_of_the_protocol():
 def parting(context, beta, *, steps):
     """Growth per step of the logarithm of a distance of 1e-9."""
     twin = Context(context.attention + 1e-9, context.position)
-    one, two = (
-        trajectory(NETWORK, start, beta=beta, steps=0, transient=steps)[1].attention
-        for start in (context, twin)
-    )
+    _, first = trajectory(NETWORK, context, beta=beta, steps=0, transient=steps)
+    _, second = trajectory(NETWORK, twin, beta=beta, steps=0, transient=steps)
+    one = first.attention
+    two = second.attention
     return np.log(np.linalg.norm(two - one, axis=(-2, -1)) / (1e-9 * np.sqrt(12))) / steps
 
 
@@ -255,19 +277,20 @@ def test_curves_are_followed_and_no_other_is_taken():
 
     def ladder(u):
         # Curves x = s(p) + integer: s rises by 0.6 within a tenth of the first step.
-        rise, slope = 0.3 * (1.0 + np.tanh(u[1] / 0.05)), 6.0 / np.cosh(u[1] / 0.05) ** 2
+        rise = 0.3 * (1.0 + np.tanh(u[1] / 0.05))
+        slope = 6.0 / np.cosh(u[1] / 0.05) ** 2
         angle = np.pi * (u[0] - rise)
         return np.array([np.sin(angle)]), np.pi * np.cos(angle) * np.array([[1.0, -slope]])
 
     start = np.array([1.0, 0.05])
     for sign in (1, -1):
-        x, y = continuation(ellipse, start, step=0.1 * sign, within=EVERYWHERE, max_steps=60).T
+        x, y = pseudo_arclength(ellipse, start, step=0.1 * sign, within=EVERYWHERE, max_steps=60).T
         np.testing.assert_allclose(x**2 + y**2 / 9.0, 1.0, atol=1e-9)
         turned = sign * np.unwrap(np.arctan2(y / 3.0, x))
         assert (np.diff(turned) > 0).all()
         assert turned[-1] - turned[0] > 5.5
     start = np.array([0.0, -0.3])
-    x, p = continuation(ladder, start, step=0.6, within=(-9.0, 0.5), max_steps=200).T
+    x, p = pseudo_arclength(ladder, start, step=0.6, within=(-9.0, 0.5), max_steps=200).T
     # The first point beyond the bounds is the last.
     assert p[-1] > 0.5 >= p[-2]
     np.testing.assert_allclose(x, 0.3 * (1.0 + np.tanh(p / 0.05)), atol=1e-9)
@@ -282,7 +305,7 @@ def test_steps_grow_shrink_and_end():
 
     def steps(equations, step, most):
         start = np.array([0.3, 0.0])
-        return continuation(equations, start, step=step, within=EVERYWHERE, max_steps=most)
+        return pseudo_arclength(equations, start, step=step, within=EVERYWHERE, max_steps=most)
 
     # It gives up below the smallest step, not far below it.
     assert 2e-6 < 0.5 - steps(wall, 0.1, 1000)[-1, 1] < 2e-5

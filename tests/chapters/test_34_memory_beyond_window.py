@@ -12,13 +12,14 @@ from compendium.c32b_finite_size.study import noise_covariance, predicted_rms
 from compendium.c34_memory_beyond_window import messages, study
 from compendium.c34_memory_beyond_window.messages import label_information, predicted_information
 from compendium.c34_memory_beyond_window.study import autocorrelation
-from compendium.common.phase_transitions import protocol_start
 from compendium.common.rows import median_interval
-from compendium.common.windows import MOTIONS, message_start, replicas
 from spinformer.core.statistics import student_interval
+from spinformer.dmft.document import MOTIONS, attractor_window
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.finite_size import attention_of_window, linear_maps, mean_path, window_means
+from spinformer.dmft.mean_field import document_context
 from spinformer.dmft.network import OUTPUT, Context, Network
+from spinformer.dmft.settling import perturbed_replicas
 
 NETWORK = Network.document()
 SHORT = replace(UNEVEN, context=3)
@@ -38,7 +39,7 @@ def correlation(signal, lag):
 
 @pytest.mark.claim("C11")
 def test_spectra_and_correlations_by_other_means():
-    start = protocol_start(NETWORK, steps=20_000)
+    start = document_context(NETWORK, steps=20_000, decimals=8)
     one = Context(start.attention[None], start.position)
     quasi = signals(one, beta=1.255, dropped=3000, kept=4000)
     # Turns of the orbit counted in the strobed plane of m and its change, no spectrum involved.
@@ -52,7 +53,7 @@ def test_spectra_and_correlations_by_other_means():
     returns = [correlation(quasi, lag) for lag in range(1000, 1020)]
     assert np.abs(returns).max() > 0.9
     # Chaos, many copies of one start.
-    copies = replicas(start, count=64, size=1e-4, seed=5)
+    copies = perturbed_replicas(start, count=64, size=1e-4, seed=5)
     chaos = signals(copies, beta=1.266, dropped=1000, kept=2400)
     frequency, power = periodogram(chaos, detrend="constant")
     shares = power[:, frequency < 0.25].sum(axis=1) / power.sum(axis=1)
@@ -87,16 +88,19 @@ def test_autocorrelation_is_the_sum_that_defines_it_and_a_constant_has_none(n, u
 
 def traced(motion, number, steps):
     """A window with its position, the direction of a message, and the memory of it."""
-    window, position = message_start(NETWORK, motion, number=number)
+    window, position = attractor_window(NETWORK, motion, number=number)
     direction = messages.message_direction(NETWORK, number)
-    how = {"beta": MOTIONS[motion][0], "position": position, "steps": steps}
-    memory, _ = messages.trace_message(NETWORK, window, direction, **how)
+    beta = MOTIONS[motion].beta
+    memory, _ = messages.trace_message(
+        NETWORK, window, direction, beta=beta, position=position, steps=steps
+    )
     return window, position, direction, memory
 
 
 def bits_and_loops(beta, window, position, size, steps, runs, seed):
     """Windows after `steps` tokens, bits drawn one by one in numpy, attention by the reference."""
-    rng, each = np.random.default_rng(seed), size // NETWORK.segments
+    rng = np.random.default_rng(seed)
+    each = size // NETWORK.segments
 
     def drawn(means):
         return 2.0 * rng.binomial(each, 0.5 * (1.0 + means)) / each - 1.0
@@ -113,9 +117,10 @@ def bits_and_loops(beta, window, position, size, steps, runs, seed):
 def test_memory_times_by_bits_and_loops():
     # Every row of the table stands on this: what linear noise says of a message agrees with
     # texts drawn by other code, beyond the window and in all five motions.
-    size, runs = 9_999_999, 1500
+    size = 9_999_999
+    runs = 1500
     for motion, delay in zip(MOTIONS, (6, 20, 24, 7, 9), strict=True):
-        beta = MOTIONS[motion][0]
+        beta = MOTIONS[motion].beta
         window, position, direction, memory = traced(motion, 2, steps=delay)
         strength = 1.0 / np.sqrt(size * memory[-1])  # two standard deviations apart
         shift = strength * np.sqrt((1.0 - window[-1] ** 2) * NETWORK.segments) * direction
@@ -134,10 +139,9 @@ def test_memory_times_by_bits_and_loops():
     for motion in MOTIONS:
         count = 0
         for rows in tables:
-            few, many = (
-                rows["measured"][(rows["motion"] == motion) & (rows["size"] == n)]
-                for n in study.SIZES[4::4]
-            )
+            here = rows["motion"] == motion
+            few = rows["measured"][here & (rows["size"] == study.SIZES[4])]
+            many = rows["measured"][here & (rows["size"] == study.SIZES[8])]
             count += int(((few > 0) & ((many < 0) | (many > 10.0 * few))).sum())
         assert (count >= 15) == (motion == "quasi-periodic"), (motion, count)
 
@@ -188,11 +192,20 @@ def test_messages_of_equal_strength_are_equally_legible_when_written():
         assert bits[:4] == pytest.approx(0.3689, abs=1e-3)
         assert bits[4] < bits[3]
         assert (np.round(window, 8) == window).all()
-    given = {"beta": 1.28, "window": window, "position": position, "direction": direction}
     # Texts of either sign have noise of their own: those of no message differ by chance.
     for strength, wanted in ((study.STRENGTH, 0.3689), (0.0, 0.0)):
-        how = {"strength": strength, "delays": np.array([2]), "runs": 3000, "seed": 0}
-        [bits] = messages.measured_information(NETWORK, size=9999, **given, **how)
+        [bits] = messages.measured_information(
+            NETWORK,
+            window,
+            direction,
+            size=9999,
+            beta=1.28,
+            position=position,
+            strength=strength,
+            delays=np.array([2]),
+            runs=3000,
+            seed=0,
+        )
         assert abs(bits - wanted) < 0.15
     assert bits != pytest.approx(-1.0 / (3000 * np.log(2.0)))
 
@@ -262,7 +275,8 @@ def stacked(maps, noise):
 @pytest.mark.parametrize("network", [Network.document(), SHORT])
 def test_memory_equals_the_inverse_covariance_between_responses(network):
     _, maps, noise = along_a_path(network, 1.3, 9)
-    context, segments = network.context, network.segments
+    context = network.context
+    segments = network.segments
     found = messages.fisher_memory(maps, noise=noise)
     for steps in (0, 1, 2, 4, 9):
         rows = stacked(maps[:steps], noise[: context + steps])

@@ -10,21 +10,33 @@ Errors are standard errors over independent memories.
 """
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp, softmax, xlogy
+from torch import Tensor
 
 from bookmaker.tables import Rows, stored
 from compendium.common.curves import crossing
-from compendium.common.rows import estimate_rows, grid, groups, mean_rows, rows_of
+from compendium.common.models import block_trace, decoder, encoder
+from compendium.common.rows import (
+    estimate_rows,
+    grid,
+    mean_rows,
+    median_rows,
+    numbered,
+    rows_of,
+)
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.special import log_sphere_integral, mean_alignment
 from spinformer.core.statistics import Estimate, mean_estimate
+from spinformer.language.decoder import encode
+from spinformer.language.encoder import run_model
+from spinformer.language.text import TEXTS, sample_texts, text_windows
 
 BETAS = (0.25, 0.5, 1.0, 2.0)
 BASIN_DIMS = {0.1: (32, 48, 64, 80, 96), 0.2: (16, 24, 32, 40, 48), 0.3: (12, 16, 20, 26, 32)}
@@ -104,10 +116,15 @@ def retrieval_fold(dim: int, *, beta: float) -> RetrievalFold:
 
     # Between this and 1 there is one maximum; below, a minimum, where the global average ends.
     start = max(np.linspace(0.4, 1.0, 61)[:-1].tolist(), key=lambda t: place(t)[0])
-    around, fine = (start - 0.01, min(start + 0.01, 1.0)), {"xatol": 1e-9}
-    top = minimize_scalar(lambda t: -place(t)[0], bounds=around, method="bounded", options=fine)
+    top = minimize_scalar(
+        lambda t: -place(t)[0],
+        bounds=(start - 0.01, min(start + 0.01, 1.0)),
+        method="bounded",
+        options={"xatol": 1e-9},
+    )
     overlap = float(top.x)
-    (log_sum, weight), kappa = place(overlap), beta * dim * overlap
+    log_sum, weight = place(overlap)
+    kappa = beta * dim * overlap
     excess = math.exp(log_mean(2.0 * kappa) - 2.0 * log_mean(kappa))
     across = beta * (1.0 - weight) * dim * excess / math.exp(log_sum)
     return RetrievalFold(
@@ -138,20 +155,22 @@ def outweighed_at(
     One memory grows pattern by pattern, until more than half of the 64 are outweighed or it holds
     2^20; infinite for those that are not. One step: the state is the pattern.
     """
-    rng, chunk = numpy_generator(seed), 2**14
+    rng = numpy_generator(seed)
+    chunk = 2**14
     own = draw_patterns(64, dim=dim, ensemble=ensemble, seed=rng)
     top = beta * (own.astype(np.float64) ** 2).sum(axis=1)
-    total, found = np.zeros(len(own)), np.full(len(own), np.inf)
+    total = np.zeros(len(own))
+    outweighed = np.full(len(own), np.inf)
     for begin in range(0, 2**20, chunk):
         others = draw_patterns(chunk, dim=dim, ensemble=ensemble, seed=rng)
         scores = beta * (own @ others.T).astype(np.float64) - top[:, None]
         sums = total[:, None] + np.cumsum(np.exp(scores), axis=1)
-        new = np.isinf(found) & (sums[:, -1] >= 1.0)
-        found[new] = begin + 1 + np.argmax(sums[new] >= 1.0, axis=1)
+        new = np.isinf(outweighed) & (sums[:, -1] >= 1.0)
+        outweighed[new] = begin + 1 + np.argmax(sums[new] >= 1.0, axis=1)
         total = sums[:, -1]
-        if np.isfinite(found).sum() > len(own) // 2 + 1:
+        if np.isfinite(outweighed).sum() > len(own) // 2 + 1:
             break
-    return found
+    return outweighed
 
 
 def iterate(
@@ -178,20 +197,30 @@ def iterate(
 
 
 def kept_patterns(
-    count: int, *, dim: int, beta: float, memories: int, seed: Seed = 0
+    count: int,
+    *,
+    dim: int,
+    beta: float,
+    memories: int,
+    ensemble: str = "spherical",
+    seed: Seed = 0,
 ) -> tuple[Estimate, Estimate]:
-    """What is left of stored spherical patterns: mean overlap, and share with one above `KEPT`.
+    """What is left of stored patterns: mean overlap, and fraction with one above `KEPT`.
 
     The first `QUERIES` (fewer if N = `count` is smaller) of each of `memories` memories are tried.
     """
-    found = []
+    overlaps = []
+    fractions = []
     for rng in numpy_generator(seed).spawn(memories):
-        patterns = draw_patterns(count, dim=dim, seed=rng)
+        patterns = draw_patterns(count, dim=dim, ensemble=ensemble, seed=rng)
         tried = patterns[:QUERIES]
-        rest = iterate(patterns, starts=tried, targets=tried, beta=beta)
-        found.append([rest.mean(), (rest > KEPT).mean()])
-    overlaps, shares = np.transpose(found)
-    return mean_estimate(overlaps), mean_estimate(shares)
+        ends = iterate(patterns, starts=tried, targets=tried, beta=beta)
+        if ensemble == "gaussian":
+            # In units of a pattern's own square length, which is d for the others.
+            ends = ends / (tried**2).mean(axis=1)
+        overlaps.append(ends.mean())
+        fractions.append((ends > KEPT).mean())
+    return mean_estimate(overlaps), mean_estimate(fractions)
 
 
 def half_overlap(count: int, *, dim: int, beta: float, memories: int, seed: Seed = 0) -> np.ndarray:
@@ -201,7 +230,8 @@ def half_overlap(count: int, *, dim: int, beta: float, memories: int, seed: Seed
     interpolation between, and a random direction besides. Found means the weight ½ in the step, and
     an overlap above `KEPT` at rest.
     """
-    overlaps, found = np.linspace(0.1, 1.0, 19), []
+    overlaps = np.linspace(0.1, 1.0, 19)
+    halves = []
     for rng in numpy_generator(seed).spawn(memories):
         patterns = draw_patterns(count, dim=dim, seed=rng)
         tried = patterns[:QUERIES]
@@ -214,8 +244,8 @@ def half_overlap(count: int, *, dim: int, beta: float, memories: int, seed: Seed
             weights = softmax(beta * (starts @ patterns.T).astype(np.float64), axis=1)
             last = iterate(patterns, starts=starts, targets=tried, beta=beta)
             shares.append([(np.diagonal(weights) > 0.5).mean(), (last > KEPT).mean()])
-        found.append([_half(overlaps, kind) for kind in np.transpose(shares)])
-    return np.transpose(found)
+        halves.append([_half(overlaps, kind) for kind in np.transpose(shares)])
+    return np.transpose(halves)
 
 
 def half_log_count(
@@ -226,15 +256,17 @@ def half_log_count(
     A memory grows through the given ln N, linear interpolation between; its first 40 patterns are
     tried.
     """
-    counts, found = np.rint(np.exp(log_counts)).astype(int), []
+    counts = np.rint(np.exp(log_counts)).astype(int)
+    halves = []
     for rng in numpy_generator(seed).spawn(memories):
-        patterns, lost = draw_patterns(counts[-1], dim=dim, seed=rng), []
+        patterns = draw_patterns(counts[-1], dim=dim, seed=rng)
+        lost = []
         for count in counts:
             tried = patterns[: min(40, count)]
-            rest = iterate(patterns[:count], starts=tried, targets=tried, beta=beta)
-            lost.append((rest <= KEPT).mean())
-        found.append(_half(np.log(counts), np.array(lost)))
-    return np.array(found)
+            ends = iterate(patterns[:count], starts=tried, targets=tried, beta=beta)
+            lost.append((ends <= KEPT).mean())
+        halves.append(_half(np.log(counts), np.array(lost)))
+    return np.array(halves)
 
 
 def _half(places: np.ndarray, shares: np.ndarray) -> float:
@@ -254,20 +286,26 @@ def level_log_sums(
 
 
 def weight_concentration(
-    count: int, *, dim: int, spreads: ArrayLike, memories: int, seed: Seed = 0
+    count: int,
+    *,
+    dim: int,
+    spreads: ArrayLike,
+    memories: int,
+    ensemble: str = "spherical",
+    seed: Seed = 0,
 ) -> np.ndarray:
     """Mean Σ p² of an unrelated query's softmax weights at β = s/√d, (spreads, memories).
 
     1/N if all patterns share the weight, of order 1 where a few hold it: the glass.
     """
-    found = []
+    concentration = []
     for rng in numpy_generator(seed).spawn(memories):
-        patterns = draw_patterns(count, dim=dim, seed=rng)
-        queries = draw_patterns(32, dim=dim, seed=rng)
+        patterns = draw_patterns(count, dim=dim, ensemble=ensemble, seed=rng)
+        queries = draw_patterns(32, dim=dim, ensemble=ensemble, seed=rng)
         scores = (queries @ patterns.T).astype(np.float64) / np.sqrt(dim)
         weights = (softmax(spread * scores, axis=1) for spread in np.asarray(spreads))
-        found.append([(one**2).sum(axis=1).mean() for one in weights])
-    return np.transpose(found)
+        concentration.append([(one**2).sum(axis=1).mean() for one in weights])
+    return np.transpose(concentration)
 
 
 def line_fit(x: np.ndarray, *, values: np.ndarray, errors: np.ndarray) -> tuple[Estimate, Estimate]:
@@ -275,13 +313,11 @@ def line_fit(x: np.ndarray, *, values: np.ndarray, errors: np.ndarray) -> tuple[
 
     Errors are widened by the root of chi² per freedom where that exceeds one.
     """
-    found, covariance = np.polyfit(x, values, 1, w=1.0 / errors, cov="unscaled")
-    chi2 = (((values - np.polyval(found, x)) / errors) ** 2).sum() / (len(x) - 2)
+    line, covariance = np.polyfit(x, values, 1, w=1.0 / errors, cov="unscaled")
+    chi2 = (((values - np.polyval(line, x)) / errors) ** 2).sum() / (len(x) - 2)
     spread = np.sqrt(np.diag(covariance) * max(chi2, 1.0))
-    slope, intercept = (
-        Estimate(value=value, error=error)
-        for value, error in zip(found.tolist(), spread.tolist(), strict=True)
-    )
+    slope = Estimate(value=float(line[0]), error=float(spread[0]))
+    intercept = Estimate(value=float(line[1]), error=float(spread[1]))
     return intercept, slope
 
 
@@ -298,10 +334,11 @@ def line_fit(x: np.ndarray, *, values: np.ndarray, errors: np.ndarray) -> tuple[
 )
 def ONE_STEP(ensemble: str, beta: float, dim: int) -> Rows:
     """ln N at which half of the patterns are outweighed in one step."""
-    given: dict[str, Any] = {"beta": beta, "ensemble": ensemble}
-    seeds = range(1000 * dim, 1000 * dim + 12)
-    found = mean_estimate([np.log(np.median(outweighed_at(dim, seed=s, **given))) for s in seeds])
-    return rows_of(log_count=found)
+    log_counts = [
+        np.log(np.median(outweighed_at(dim, beta=beta, ensemble=ensemble, seed=seed)))
+        for seed in range(1000 * dim, 1000 * dim + 12)
+    ]
+    return rows_of(log_count=mean_estimate(log_counts))
 
 
 @stored(
@@ -312,10 +349,14 @@ def ONE_STEP(ensemble: str, beta: float, dim: int) -> Rows:
 def BASINS(load: float, dim: int) -> Rows:
     """Overlap that half of the noisy queries need, beside that of independent levels."""
     count = round(np.exp(load * dim))
-    halves = half_overlap(count, dim=dim, beta=1.0, memories=8, seed=dim)
+    one_step, at_rest = half_overlap(count, dim=dim, beta=1.0, memories=8, seed=dim)
     levels = level_log_sums(count - 1, dim=dim, beta=1.0, samples=400, seed=dim + 1)
-    one_step, at_rest = (mean_estimate(samples) for samples in halves)
-    return rows_of(count=count, one_step=one_step, at_rest=at_rest, levels=np.median(levels) / dim)
+    return rows_of(
+        count=count,
+        one_step=mean_estimate(one_step),
+        at_rest=mean_estimate(at_rest),
+        levels=np.median(levels) / dim,
+    )
 
 
 @stored("fold", [{"dim": root**2} for root in range(7, 15)], seconds=0.2)
@@ -323,33 +364,145 @@ def FOLD(dim: int) -> Rows:
     """ln N at which half of the patterns lose their state."""
     fold = retrieval_fold(dim, beta=dim**-0.5)
     log_counts = fold.log_count + fold.spread * np.array([-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0])
-    found = mean_estimate(
-        half_log_count(dim, beta=dim**-0.5, log_counts=log_counts, memories=6, seed=dim)
-    )
-    return rows_of(log_count=found)
+    halves = half_log_count(dim, beta=dim**-0.5, log_counts=log_counts, memories=6, seed=dim)
+    return rows_of(log_count=mean_estimate(halves))
 
 
 @stored("kept", grid(count=COUNTS, dim=DIMS), seconds=0.1)
 def KEPT_TABLE(count: int, dim: int) -> Rows:
     """Overlap that is left of stored patterns."""
-    given: dict[str, Any] = {"beta": dim**-0.5, "memories": MEMORIES[count], "seed": count + dim}
-    return rows_of(overlap=kept_patterns(count, dim=dim, **given)[0])
+    overlap, _ = kept_patterns(
+        count, dim=dim, beta=dim**-0.5, memories=MEMORIES[count], seed=count + dim
+    )
+    return rows_of(overlap=overlap)
+
+
+def kept_rows(data: int, *, patterns: str, count: int, dim: int) -> Rows:
+    """Overlap kept at β = 1/√d minus a half, and whether the theory's fold is passed there."""
+    overlap, _ = kept_patterns(
+        count, dim=dim, beta=dim**-0.5, memories=5, ensemble=patterns, seed=4000 + data
+    )
+    passed = np.log(count) > retrieval_fold(dim, beta=dim**-0.5).log_count
+    return [{"fold": "passed" if passed else "ahead", **estimate_rows(overlap, bound=0.5)[0]}]
+
+
+def ahead_of_fold(units: Rows) -> Rows:
+    """Those units whose number of patterns is below the theory's fold at their width."""
+    return [
+        unit
+        for unit in units
+        if np.log(unit["count"]) < retrieval_fold(unit["dim"], beta=unit["dim"] ** -0.5).log_count
+    ]
+
+
+LAWS = ("spherical", "gaussian")
 
 
 @stored(
-    "settings_A13b", grid(count=(128, 512, 2048), dim=(16, 64, 256), hotter=(1.0, 1.5)), seconds=0.1
+    "settings_A13",
+    numbered(grid(patterns=LAWS, count=(64, 256, 1024, 4096), dim=(16, 64, 256, 1024))),
+    seconds=0.5,
+    within={"value": 0.01, "low": 0.01, "high": 0.01},
 )
-def CROWDS(count: int, dim: int, hotter: float) -> Rows:
-    """Y of an unrelated query at β = `hotter`/√d, less the 0.1 of a glass."""
-    found = weight_concentration(count, dim=dim, spreads=[hotter], memories=10, seed=count)
-    return mean_rows(found[0] - 0.1)
+def settings_A13(data: int, patterns: str, count: int, dim: int) -> Rows:
+    """Patterns of one length and Gaussian ones."""
+    return kept_rows(data, patterns=patterns, count=count, dim=dim)
 
 
-@stored("settings_A13", KEPT_TABLE.units, seconds=0.1)
-def FOUND(count: int, dim: int) -> Rows:
-    """Overlap kept, less a half, and whether the theory's fold at that width is passed."""
-    found = dict(groups(KEPT_TABLE.read(), "count", "dim"))[count, dim]
-    value, error = found["overlap"].item(), found["overlap_error"].item()
-    overlap = Estimate(value=value, error=error, samples=MEMORIES[count])
-    passed = np.log(count) > retrieval_fold(dim, beta=dim**-0.5).log_count
-    return [{"fold": "passed" if passed else "ahead", **estimate_rows(overlap, bound=0.5)[0]}]
+@stored(
+    "confirm_A13",
+    numbered(
+        ahead_of_fold(grid(patterns=LAWS, count=(100, 500, 2000), dim=(48, 100, 200, 400, 800))),
+        first=101,
+    ),
+    seconds=0.5,
+    within={"value": 0.01, "low": 0.01, "high": 0.01},
+)
+def confirm_A13(data: int, patterns: str, count: int, dim: int) -> Rows:
+    """Fresh memories of other sizes, all that are ahead of the fold."""
+    return kept_rows(data, patterns=patterns, count=count, dim=dim)
+
+
+@stored(
+    "settings_A13b",
+    numbered(grid(patterns=ENSEMBLES, count=(128, 512, 2048), dim=(16, 64, 256))),
+    seconds=0.2,
+)
+def settings_A13b(data: int, patterns: str, count: int, dim: int) -> Rows:
+    """Y of an unrelated query at β = 1.5/√d minus the 0.1 of a glass: just out of it is above."""
+    concentration = weight_concentration(
+        count, dim=dim, spreads=[1.5], memories=10, ensemble=patterns, seed=5000 + data
+    )
+    return mean_rows(concentration[0] - 0.1)
+
+
+def trained_scores(model: str, source: str, *, length: int, special: str) -> Iterator[Tensor]:
+    """Scores β q·k (H, S, N) of the heads of a layer on the first tokens of a text, at β = 1/√d.
+
+    Of each layer of MiniLM, which sees all `length` tokens; or of every sixth of SmolLM2, where the
+    last 32 ask and none sees what comes later. With `special` "left out" [CLS] and [SEP], or the
+    first token of the text, neither ask nor are seen.
+    """
+    text = sample_texts()[source]
+    if model == "MiniLM":
+        inner = slice(1, -1) if special == "left out" else slice(None)
+        for trace in run_model(encoder(), text_windows(encoder(), text, length)[:1]):
+            scores = trace.beta * trace.queries[0] @ trace.keys[0].mT
+            yield scores[:, inner, inner]
+        return
+    generator = decoder()
+    tokens = generator.embedding[encode(generator, text)[:length]][None]
+    first = 1 if special == "left out" else 0
+    for layer in range(0, 30, 6):
+        block = block_trace(generator, tokens, layer)
+        keys = block.keys[0].repeat_interleave(generator.heads // generator.key_heads, 0)
+        scores = block.queries[0] @ keys.mT / generator.head_width**0.5
+        later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+        yield scores.masked_fill(later, -torch.inf)[:, -32:, first:]
+
+
+def concentrations(scores: Sequence[Tensor], *, spread: float) -> np.ndarray:
+    """Σ p² of the softmax weights of all heads at β = `spread`/√d, (heads, queries)."""
+    weights = [torch.softmax(spread * one.double(), dim=-1) for one in scores]
+    return torch.cat([one.square().sum(-1) for one in weights]).numpy()
+
+
+@stored(
+    "settings_A13c",
+    [
+        {
+            "data": f"{model} {source} {length}",
+            "model": model,
+            "length": length,
+            "source": source,
+            "special": special,
+        }
+        for model, lengths in (("MiniLM", (128, 512)), ("SmolLM2", (128, 256)))
+        for length in lengths
+        for source in TEXTS
+        for special in ("kept", "left out")
+    ],
+    seconds=1.0,
+    within=dict.fromkeys(("value", "low", "high", "at_beta", "beyond", "crossing"), 0.03),
+)
+@torch.no_grad()
+def settings_A13c(data: str, model: str, length: int, source: str, special: str) -> Rows:
+    """How far the median head is from a glass at 1.5/√d that it is out of at 1/√d.
+
+    The smaller of 0.1 − Y at 1/√d and Y − 0.1 at 1.5/√d, Y by the mean or the median of its
+    queries. at_beta, beyond: Y of the median head at the two; crossing: fraction of heads with Y
+    below 0.1 at the first and above at the second.
+    """
+    scores = list(trained_scores(model, source, length=length, special=special))
+    rows = []
+    for query, average in (("mean", np.mean), ("median", np.median)):
+        here = average(concentrations(scores, spread=1.0), axis=1)
+        colder = average(concentrations(scores, spread=1.5), axis=1)
+        row = {
+            "query": query,
+            "at_beta": float(np.median(here)),
+            "beyond": float(np.median(colder)),
+            "crossing": float(((here < 0.1) & (colder > 0.1)).mean()),
+        }
+        rows.append(row | median_rows(np.minimum(0.1 - here, colder - 0.1))[0])
+    return rows

@@ -7,7 +7,6 @@ weights 0.1, and the largest weight is anything from 0.27 to 0.92, which is not 
 """
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,8 +17,8 @@ from torch.nn.functional import normalize
 
 from bookmaker.tables import Rows, stored
 from compendium.common.images import digits
-from compendium.common.rows import grid, mean_rows
-from spinformer.core.random import TorchSeed, torch_generator
+from compendium.common.rows import grid, mean_rows, numbered
+from spinformer.core.random import TorchSeed, numpy_generator, torch_generator
 from spinformer.core.special import gaussian_expectation
 from spinformer.hopfield.density import fit_em, log_weights, loss, loss_gradient
 
@@ -65,7 +64,8 @@ def contrastive_path(
 
     Annealed: the rate falls linearly to zero.
     """
-    generator, path = torch_generator(seed), [start]
+    generator = torch_generator(seed)
+    path = [start]
     for step in range(steps):
         slope = contrastive_gradient(path[-1], data=data, beta=beta, steps=sweeps, seed=generator)
         falling = 1.0 - step / steps if annealed else 1.0
@@ -84,7 +84,8 @@ def free_mixture(means: Tensor, *, logits: Tensor, beta: float) -> MixtureSameFa
 
 SEEDS = 10
 SHIFTS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25)
-PICTURES, PATTERNS = ("raw", "equal norm"), 20
+PICTURES = ("raw", "equal norm")
+PATTERNS = 20
 
 
 @stored(
@@ -107,8 +108,9 @@ def HELD_OUT(half: float, shift: float, seed: int, count: int = 1000) -> Rows:
     rows = []
     for sweeps in (0, 1, 4, 16) if shift == 0.5 else (0, 1):
         if sweeps:
-            how: dict[str, Any] = {"data": train, "seed": 520 + seed, "sweeps": sweeps}
-            learned = contrastive_path(means, rate=0.3, steps=100, **how)[-1]
+            learned = contrastive_path(
+                means, data=train, rate=0.3, steps=100, sweeps=sweeps, seed=520 + seed
+            )[-1]
         else:
             learned = fit_em(means, data=train, max_steps=100).patterns
         excess = loss(learned, data=held_out) + truth.log_prob(held_out).mean()
@@ -155,9 +157,10 @@ def DIGITS(pictures: str, seed: int) -> Rows:
     of a pattern and share of the images. effective: exp of the entropy of the weights. cd_k: length
     of the error of the CD-k gradient over that of the exact second term.
     """
-    beta, rows = 5.0, []
-    found, train, test = learn_digits(pictures, beta=beta, seed=seed)
-    for method, (learned, _) in found.items():
+    beta = 5.0
+    rows = []
+    by_method, train, test = learn_digits(pictures, beta=beta, seed=seed)
+    for method, (learned, _) in by_method.items():
         weights = log_weights(learned, beta=beta).exp()
         nearest = torch.cdist(train, learned).argmin(1)
         counts = torch.bincount(nearest, minlength=PATTERNS)
@@ -174,9 +177,10 @@ def DIGITS(pictures: str, seed: int) -> Rows:
             "share": float(counts.max()) / len(train),
             "effective": float(Categorical(probs=weights).entropy().exp()),
         }
-        given: dict[str, Any] = {"data": train, "beta": beta, "seed": 720 + seed}
         for sweeps in (1, 10, 100):
-            step = contrastive_gradient(learned, steps=sweeps, **given)
+            step = contrastive_gradient(
+                learned, data=train, beta=beta, steps=sweeps, seed=720 + seed
+            )
             row[f"cd_{sweeps}"] = float((step - exact).norm() / second.norm())
         rows.append(row)
     return rows
@@ -189,28 +193,72 @@ def lost_by_cd(pictures: str, *, beta: float, schedule: str, split: int) -> floa
     and the patterns of the second half of the steps are averaged.
     """
     train, tune, test = shuffled_digits(pictures, 900 + split).split([1000, 300, 497])
-    start, falling = train[:PATTERNS], schedule == "annealed"
+    start = train[:PATTERNS]
+    annealed = schedule == "annealed"
     exact = fit_em(start, data=train, beta=beta, max_steps=60, tolerance=1e-6).patterns
-    how: dict[str, Any] = {"data": train, "beta": beta, "steps": 60, "seed": split}
     tried = []
     for rate in (0.3, 1.0, 3.0):
-        path = contrastive_path(start, rate=rate, annealed=falling, **how)
-        tried.append(torch.stack(path[-30:]).mean(0) if falling else path[-1])
+        path = contrastive_path(
+            start, data=train, beta=beta, rate=rate, steps=60, annealed=annealed, seed=split
+        )
+        tried.append(torch.stack(path[-30:]).mean(0) if annealed else path[-1])
     losses = [float(loss(patterns, data=tune, beta=beta)) for patterns in tried]
     best = tried[int(np.nanargmin(losses))]
     return float(loss(best, data=test, beta=beta) - loss(exact, data=test, beta=beta))
 
 
+SCHEDULES = ("constant", "annealed")
+
+
 @stored(
     "settings_A12",
-    grid(pictures=PICTURES, beta=(1.0, 2.0, 5.0), schedule=("constant", "annealed")),
+    numbered(grid(pictures=PICTURES, beta=(0.5, 1.0, 2.0, 5.0), schedule=SCHEDULES)),
     seconds=5.0,
     within={"value": 1.0, "low": 2.0, "high": 2.0},
 )
-def SETTINGS(pictures: str, beta: float, schedule: str) -> Rows:
-    """One nat less what CD-1 loses to exact learning, over five splits."""
-    lost = [lost_by_cd(pictures, beta=beta, schedule=schedule, split=s) for s in range(5)]
+def settings_A12(data: int, pictures: str, beta: float, schedule: str) -> Rows:
+    """One nat minus what CD-1 loses to exact learning, over five splits of its own."""
+    splits = range(10 * data, 10 * data + 5)
+    lost = [lost_by_cd(pictures, beta=beta, schedule=schedule, split=split) for split in splits]
     return mean_rows(1.0 - np.array(lost))
+
+
+@stored(
+    "confirm_A12",
+    numbered(grid(pictures=PICTURES, beta=(0.5, 0.7, 1.0), schedule=SCHEDULES), first=101),
+    seconds=5.0,
+    within={"value": 1.0, "low": 2.0, "high": 2.0},
+)
+def confirm_A12(data: int, pictures: str, beta: float, schedule: str) -> Rows:
+    """Fresh splits, at β up to one."""
+    return settings_A12.rows(data, pictures=pictures, beta=beta, schedule=schedule)
+
+
+@stored(
+    "settings_A11",
+    numbered(grid(clusters=(3, 5), dim=(8, 32), spread=(1.0, 2.0), start=("data", "centres"))),
+    seconds=0.5,
+    within={"value": 0.02, "low": 0.02, "high": 0.02},
+)
+def settings_A11(data: int, clusters: int, dim: int, spread: float, start: str) -> Rows:
+    """One tenth minus the spread of the learned norms, over that of the clusters' distances.
+
+    `clusters` of equal shares, unit Gaussians at distances 7 − `spread` to 7 + `spread` in random
+    directions. Exact learning begins at their centres or at one point of each; five draws.
+    """
+    left = []
+    for rng in numpy_generator(6000 + data).spawn(5):
+        directions = rng.standard_normal((clusters, dim))
+        directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+        distances = 7.0 + spread * np.linspace(-1.0, 1.0, clusters)
+        centres = distances[:, None] * directions
+        points = centres.repeat(200, axis=0) + rng.standard_normal((200 * clusters, dim))
+        begin = centres if start == "centres" else points[::200]
+        learned = fit_em(
+            torch.as_tensor(begin), data=torch.as_tensor(points), max_steps=500, tolerance=1e-8
+        )
+        left.append(float(learned.patterns.norm(dim=1).std()) / distances.std(ddof=1))
+    return mean_rows(0.1 - np.array(left))
 
 
 def pair_mixing(patterns: Tensor, *, beta: float = 1.0) -> float:

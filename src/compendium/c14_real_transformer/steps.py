@@ -19,7 +19,8 @@ from torch.nn import functional
 
 from bookmaker.tables import Rows, stored
 from compendium.common.models import encoder, head_maps, read_of_written
-from compendium.common.rows import grid, rows_of, share_rows
+from compendium.common.rows import grid, mean_rows, rows_of, share_rows
+from compendium.common.text_units import named_windows, unread_windows, window_traces
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.hopfield.continuous import energy as hopfield_energy
 from spinformer.language.encoder import LanguageModel, LayerTrace, join_traces, project, run_model
@@ -204,18 +205,63 @@ def UNTRAINED(kind: str, seed: int) -> Rows:
     return [{"layer": t.layer, "energy": float(query_energy(t).mean())} for t in traces]
 
 
-def lower_rows(length: int, source: str, part: str) -> Rows:
-    """Share of heads whose own U falls by a part of what they add, less ½; of layers, less 5/6."""
-    layer = part == "whole layer"
-    table = (STAGES_TABLE if layer else STEPS).read()
-    here = (table["length"] == length) & (table["source"] == source)
-    falls = table["change" if layer else part][here] < 0
-    return share_rows(int(falls.sum()), trials=len(falls), bound=5 / 6 if layer else 1 / 2)
+LOWERED = 0.9  # a head descends if its energy falls, heads together if so many of them do
 
 
-HEADS, PASSES = (
-    stored(name, [unit | {"part": part} for part in parts for unit in _UNITS], seconds=0.1)(
-        lower_rows
-    )
-    for name, parts in (("settings_A14a", PARTS), ("settings_A14b", ("whole layer",)))
+def descent_rows(source: str, length: int, window: int, values: str) -> Rows:
+    """Fraction of heads whose energy falls in an attention step, minus `LOWERED`.
+
+    With `values` "keys" the step is the softmax average of the keys, and the energy the Hopfield
+    energy of the query; with "own" it is what the head adds to the state, and the energy is U.
+    """
+    falls = []
+    for trace in window_traces(source, length, window):
+        if values == "keys":
+            before, after = stage_energies(encoder(), trace, "hopfield")
+            change = (after["hopfield"] - before).mean((0, 2)).numpy()
+        else:
+            change = head_steps(encoder(), trace).whole.mean(0)
+        falls.append(change < 0)
+    heads = np.concatenate(falls)
+    return share_rows(int(heads.sum()), trials=len(heads), bound=LOWERED)
+
+
+@stored(
+    "settings_A14a",
+    [
+        {**unit, "values": values}
+        for unit in named_windows(sources=TEXTS, lengths=(32, 128), windows=(0, 1))
+        for values in ("keys", "own")
+    ],
+    seconds=1.0,
+    within=dict.fromkeys(("value", "low", "high"), 0.03),
 )
+def settings_A14a(data: str, source: str, length: int, window: int, values: str) -> Rows:
+    """Steps towards an average of the keys, and what the heads add with their own values."""
+    return descent_rows(source, length, window, values)
+
+
+@stored(
+    "confirm_A14a",
+    [{**unit, "values": "keys"} for unit in unread_windows()],
+    seconds=1.0,
+    within=dict.fromkeys(("value", "low", "high"), 0.03),
+)
+def confirm_A14a(data: str, source: str, length: int, window: int, values: str) -> Rows:
+    """Text that was not read before, with values equal to keys."""
+    return descent_rows(source, length, window, values)
+
+
+@stored(
+    "settings_A14b",
+    [
+        {"data": f"{unit['source']} {unit['length']}", **unit}
+        for unit in grid(source=TEXTS, length=(32, 128))
+    ],
+    seconds=4.0,
+    within=dict.fromkeys(("value", "low", "high"), 0.01),
+)
+def settings_A14b(data: str, source: str, length: int) -> Rows:
+    """Minus the change of Σ_h U_h / H by the layer that raises it most, over windows of a text."""
+    changes = [stage_changes(encoder(), trace)[-1] for trace in traces_of([source], length)]
+    return mean_rows(-max(changes, key=np.mean))

@@ -16,7 +16,7 @@ Shapes: E copies of the toy, one a seed; batches of B examples, patterns (E, B, 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -25,8 +25,8 @@ from torch.nn.functional import cosine_similarity, cross_entropy, normalize
 
 from bookmaker.tables import Rows, Table, stored
 from compendium.c14_real_transformer.steps import LENGTHS, query_energy, traces_of
-from compendium.common.copies import update_copies
-from compendium.common.rows import array_of, grid, mean_rows, rows_of
+from compendium.common.replicas import train_replicas
+from compendium.common.rows import array_of, grid, mean_rows, numbered, rows_of
 from spinformer.core.random import torch_generator
 from spinformer.language.heads import overlap_energy
 from spinformer.language.text import TEXTS
@@ -67,19 +67,39 @@ def draw_examples(count: int, sources: Sequence[torch.Generator]) -> Examples:
     return patterns, patterns.gather(2, asked).squeeze(2) + NOISE * noise, target
 
 
-def toy_update(weights: Weights, layer: int, *, patterns: Tensor, states: Tensor) -> Tensor:
-    """The attention output that a layer adds to the states (E, B, D)."""
+def toy_update(
+    weights: Weights,
+    layer: int,
+    *,
+    patterns: Tensor,
+    states: Tensor,
+    matched: Callable[[Tensor], Tensor] | None = None,
+) -> Tensor:
+    """The attention output that a layer adds to the states (E, B, D).
+
+    Of attention weights as they are, or as `matched` changes them.
+    """
     # (W_K x)·(W_Q ξ) = x·(W_Kᵀ W_Q ξ): the keys need not be formed.
     asked = states @ weights["query"][layer].mT @ weights["key"][layer]
     attention = torch.softmax(_overlaps(patterns, asked), dim=-1)
+    if matched is not None:
+        attention = matched(attention)
     return (attention.unsqueeze(-2) @ patterns).squeeze(-2) @ weights["output"][layer].mT
 
 
-def toy_loss(weights: Weights, goal: str, examples: Examples, *, turns: Tensor) -> Tensor:
-    """Loss of each copy, (E,), after all layers; `turns` are R."""
+def toy_loss(
+    weights: Weights,
+    goal: str,
+    examples: Examples,
+    *,
+    turns: Tensor,
+    matched: Callable[[Tensor], Tensor] | None = None,
+) -> Tensor:
+    """Loss of each copy, (E,), after all layers; `turns` are R, `matched` as in `toy_update`."""
     patterns, states, target = examples
     for layer in range(len(weights["query"])):
-        states = states + toy_update(weights, layer, patterns=patterns, states=states)
+        update = toy_update(weights, layer, patterns=patterns, states=states, matched=matched)
+        states = states + update
     if goal == "translate":
         patterns = patterns @ turns.mT.unsqueeze(-3)
     scores = _overlaps(patterns, states)
@@ -114,24 +134,43 @@ def measure_toy(
     return {name: values.numpy() for name, values in found.items()}
 
 
+def trained_weights(
+    goal: str,
+    *,
+    seeds: Sequence[int],
+    steps: int,
+    keep: Collection[int] = (),
+    layers: int = 3,
+    rate: float = RATE,
+) -> dict[int, dict[str, Tensor]]:
+    """Weights of copies by the number of updates, those in `keep` and the last.
+
+    By Adam with a falling rate; each copy is trained as it would be alone.
+    """
+    weights = initial_weights(seeds, layers=layers)
+    sources = streams(seeds, 2)
+    turns = rotation(seeds)
+    return train_replicas(
+        weights,
+        losses=lambda: toy_loss(weights, goal, draw_examples(BATCH, sources), turns=turns),
+        rate=rate,
+        steps=steps,
+        keep=keep,
+    )
+
+
 def train_toy(
     goal: str, *, seeds: Sequence[int], steps: int, record_every: int, layers: int = 3
 ) -> dict[str, np.ndarray]:
-    """Train copies, each as it would be alone, by Adam with a falling rate, and measure on the way.
+    """Train copies and measure on the way.
 
     "step" (T,), from 0, and arrays of `measure_toy` with T as first axis.
     """
-    weights = initial_weights(seeds, layers=layers)
-    sources, turns = streams(seeds, 2), rotation(seeds)
-    kept = update_copies(
-        weights,
-        losses=lambda: toy_loss(weights, goal, draw_examples(BATCH, sources), turns=turns),
-        rate=RATE,
-        steps=steps,
-        keep=range(0, steps, record_every),
+    kept = trained_weights(
+        goal, seeds=seeds, steps=steps, keep=range(0, steps, record_every), layers=layers
     )
-    found = [measure_toy(one, goal, seeds=seeds) for one in kept.values()]
-    stacked = {name: np.stack([measured[name] for measured in found]) for name in found[0]}
+    measured = [measure_toy(weights, goal, seeds=seeds) for weights in kept.values()]
+    stacked = {name: np.stack([one[name] for one in measured]) for name in measured[0]}
     return {"step": np.array(list(kept))} | stacked
 
 
@@ -174,40 +213,60 @@ def read_toy(kept: Table = TOY) -> dict[str, dict[str, np.ndarray]]:
     return found
 
 
+def moved_weights(attention: Tensor) -> Tensor:
+    """Attention weights (..., N) of a null that matches nothing: each is the next pattern's."""
+    return attention.roll(1, dims=-1)
+
+
+@torch.no_grad()
+def step_benefits(
+    weights: Weights, goal: str, *, seeds: Sequence[int], count: int = 2000
+) -> dict[str, np.ndarray]:
+    """How much lower the loss of each copy, (E,), is for its attention steps, in nats.
+
+    Than without them ("no steps"), and than for steps of the same weights to patterns that do not
+    match the query ("moved weights"), in all layers.
+    """
+    examples = draw_examples(count, streams(seeds, 4))
+    turns = rotation(seeds)
+    own = toy_loss(weights, goal, examples, turns=turns)
+    none = {name: matrix[:0] for name, matrix in weights.items()}
+    without = toy_loss(none, goal, examples, turns=turns)
+    moved = toy_loss(weights, goal, examples, turns=turns, matched=moved_weights)
+    return {"no steps": (without - own).numpy(), "moved weights": (moved - own).numpy()}
+
+
 @stored(
     "settings_A14c",
-    [
-        *grid(goal=GOALS, layers=(3, 2, 6), window=(0,)),
-        *grid(goal=[f"depth in {name}" for name in TEXTS], layers=(6,), window=LENGTHS),
-    ],
+    numbered(grid(goal=GOALS, layers=(1, 2, 3, 6), rate=(0.003, 0.01))),
+    seconds=8.0,
+    within=dict.fromkeys(("value", "low", "high"), 0.1),
+)
+def settings_A14c(data: int, goal: str, layers: int, rate: float, *, steps: int = 600) -> Rows:
+    """Nats of the loss that five trained copies owe to their attention steps, by two nulls."""
+    seeds = range(1000 + 10 * data, 1005 + 10 * data)
+    weights = trained_weights(goal, seeds=seeds, steps=steps, layers=layers, rate=rate)[steps]
+    benefits = step_benefits(weights, goal, seeds=seeds)
+    return [{"null": null, **mean_rows(nats)[0]} for null, nats in benefits.items()]
+
+
+@stored(
+    "turned_depths",
+    grid(source=TEXTS, window=LENGTHS),
     checked=1,
     seconds=1.0,
-    within={"value": 0.1, "low": 0.2, "high": 0.2},
+    within={"value": 0.01, "low": 0.02, "high": 0.02},
 )
-def SETTINGS(goal: str, layers: int, window: int) -> Rows:
-    """Toy: change by training of the mean cosine over layers, in the direction of the goal.
+def turned_depths(source: str, window: int) -> Rows:
+    """ln of how much deeper a model's overlap energy is than for queries in ten turns.
 
-    Three layers: the long trainings, after each eighth; two and six: short ones of their own.
-    Model (`window` tokens of a text): ln of how much deeper its overlap energy is than for queries
-    in ten turns, in the layer where that is least.
+    In the layer where that is least, over windows of so many tokens of a text.
     """
-    if window:
-        ratios = []
-        for trace in traces_of([goal.removeprefix("depth in ")], window):
-            draws = [query_energy(trace, turned=seed).mean() for seed in range(10)]
-            ratios.append(np.log(query_energy(trace).mean() / np.array(draws)))
-        return [{"steps": 0, **mean_rows(min(ratios, key=np.mean))[0]}]
-    if layers == 3:
-        trained = [read_toy(table)[goal] for table in (TOY, LONGER)]
-    else:
-        seeds = range(100, 105)
-        trained = [train_toy(goal, seeds=seeds, steps=120, record_every=120, layers=layers)]
-    sign = 1 if goal == "recall" else -1
-    return [
-        {"steps": int(step)} | mean_rows(sign * (values - one["cosine"][0]).mean(-1))[0]
-        for one in trained
-        for step, values in zip(one["step"][1:], one["cosine"][1:], strict=True)
-    ]
+    ratios = []
+    for trace in traces_of([source], window):
+        draws = [query_energy(trace, turned=seed).mean() for seed in range(10)]
+        ratios.append(np.log(query_energy(trace).mean() / np.array(draws)))
+    return mean_rows(min(ratios, key=np.mean))
 
 
 def _normal(stream: torch.Generator, *shape: int) -> Tensor:

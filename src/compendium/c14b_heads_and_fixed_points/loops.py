@@ -34,9 +34,10 @@ from torch.nn import functional
 from bookmaker.tables import Rows, stored
 from compendium.common.models import block_trace, decoder, encoder, head_maps, read_of_written
 from compendium.common.rows import grid, mean_rows, rows_of
+from compendium.common.text_units import named_windows, unread_windows, window_traces
 from spinformer.core.random import Seed
 from spinformer.hopfield.fixed_points import KINDS, classify, effective_entries, find_fixed_points
-from spinformer.language.decoder import Decoder, block_queries, token_numbers
+from spinformer.language.decoder import Decoder, block_queries, encode
 from spinformer.language.encoder import LanguageModel, LayerTrace, project, run_model
 from spinformer.language.heads import random_rotations
 from spinformer.language.text import TEXTS, sample_texts, text_windows
@@ -253,15 +254,44 @@ def ENDS(loop: str, source: str) -> Rows:
     ]
 
 
-_SETTINGS = grid(loop=("keys", "readback"), source=TEXTS, asked=(0.02, 0.05))
+SHOWN = 0.02  # of its queries a head has on average at fixed points of a kind that it shows
 
 
-@stored("settings_A15", _SETTINGS, seconds=0.1)
-def SETTINGS(loop: str, source: str, asked: float) -> Rows:
-    """For each kind of end point the mean share of a head's queries there, less that asked for."""
-    table = ENDS.read()
-    here = (table["loop"] == loop) & (table["source"] == source)
-    return [{"kind": k} | row for k in SHARES for row in mean_rows(table[k][here] - asked)]
+def kinds_rows(source: str, length: int, window: int, loop: str) -> Rows:
+    """Mean fraction of a head's queries at the rarest of the three kinds, minus `SHOWN`."""
+    heads = [
+        row
+        for trace in window_traces(source, length, window)
+        for row in end_points(encoder(), trace, loop)
+    ]
+    fractions = [np.array([row[kind] for row in heads]) for kind in SHARES]
+    return mean_rows(min(fractions, key=np.mean) - SHOWN)
+
+
+@stored(
+    "settings_A15",
+    [
+        {**unit, "loop": loop}
+        for unit in named_windows(sources=TEXTS, lengths=(32, 128), windows=(0, 1))
+        for loop in ("keys", "readback")
+    ],
+    seconds=4.0,
+    within=dict.fromkeys(("value", "low", "high"), 0.02),
+)
+def settings_A15(data: str, source: str, length: int, window: int, loop: str) -> Rows:
+    """Heads of MiniLM iterated on their keys, and through their own values."""
+    return kinds_rows(source, length, window, loop)
+
+
+@stored(
+    "confirm_A15",
+    [{**unit, "loop": "keys"} for unit in unread_windows()],
+    seconds=4.0,
+    within=dict.fromkeys(("value", "low", "high"), 0.02),
+)
+def confirm_A15(data: str, source: str, length: int, window: int, loop: str) -> Rows:
+    """Text that was not read before, on the keys."""
+    return kinds_rows(source, length, window, loop)
 
 
 @stored(
@@ -318,7 +348,7 @@ def GENERATOR(layer: int) -> Rows:
     beta = model.head_width**-0.5
     rows: Rows = []
     for source, text in sample_texts().items():
-        numbers = token_numbers(model, text)[:128]
+        numbers = encode(model, text)[:128]
         keys, read, queries = memory_of(model, layer, model.embedding[numbers][None])
         for head in range(model.heads):
             now = effective_entries(torch.softmax(beta * queries[head] @ keys[head].mT, -1))

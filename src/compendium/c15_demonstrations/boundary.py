@@ -37,7 +37,7 @@ from compendium.c15_demonstrations.model import (
     streams,
 )
 from compendium.common.curves import crossing
-from compendium.common.rows import grid, mean_rows, rows_of
+from compendium.common.rows import grid, mean_rows, numbered, rows_of
 
 REACH, HALVINGS = 1.5, 16
 CONTROLS = ("none", "shuffled words", "other classes")
@@ -327,17 +327,40 @@ def laws(most: float) -> tuple[float, float]:
     return float(np.log2(most)), 3 * (most - 1) / (most + 1)
 
 
+def boundary_saturation(
+    weights: Weights, pools: Sequence[Pool], *, part: str, ratio: int
+) -> np.ndarray:
+    """Shift of the boundary at `ratio` : 1 over that at 2 : 1, of the trainings that have both."""
+    lines = draw_episodes(pools, part=part, count=EPISODES, shown=(1, 1), seeds=streams(pools, 5))
+    shifted = [
+        np.median(shifts(weights, lines, shown=shown), axis=1) for shown in ((ratio, 1), (2, 1))
+    ]
+    far, near = shifted
+    known = np.isfinite(far) & np.isfinite(near)
+    return np.asarray(far[known] / near[known])
+
+
 @stored(
     "settings_A16b",
-    grid(training=STORED, images=("training classes", "unseen classes"), ratio=(4, 8)),
-    seconds=0.1,
+    numbered(3 * grid(goal=("balanced", "matched"), rate=(2e-3, 3e-3))),
+    seconds=60.0,
+    small={"data": 0, "goal": "balanced", "rate": 2e-3, "steps": 300},
+    within=dict.fromkeys(("value", "low", "high"), 0.3),
 )
-def LAW(training: str, images: str, ratio: int) -> Rows:
-    """How the boundary saturates: −½ as a step of linear regression, ½ as a memory."""
-    part = {"training classes": "valid", "unseen classes": "test"}[images]
-    found = saturation(BOUNDARY.read(), most=ratio, part=part, **STORED[training])
-    memory, regression = laws(ratio)
-    return mean_rows((found - regression) / (memory - regression) - 0.5)
+def settings_A16b(data: int, goal: str, rate: float, *, steps: int = 700) -> Rows:
+    """Place of the boundary's shift at 8 : 1 between regression, −½, and a memory, ½.
+
+    Six trainings, on held-out images of the training classes and on classes not seen.
+    """
+    seeds = range(1000 + 10 * data, 1006 + 10 * data)
+    weights, pools = model.train(seeds, steps=steps, goal=goal, rate=rate)
+    memory, regression = laws(8)
+    rows = []
+    for images, part in (("training classes", "valid"), ("unseen classes", "test")):
+        ratios = boundary_saturation(weights, pools, part=part, ratio=8)
+        place = (ratios - regression) / (memory - regression) - 0.5
+        rows.append({"images": images, **mean_rows(place)[0]})
+    return rows
 
 
 _fast = cache(lambda: model.train(range(300, 306), steps=700, rate=6e-3))
@@ -345,16 +368,16 @@ _fast = cache(lambda: model.train(range(300, 306), steps=700, rate=6e-3))
 
 @stored(
     "settings_A16",
-    grid(training=(*STORED, FAST), demonstrations=(1, 8), kick=(0.5, 2.0)),
+    grid(data=(*STORED, FAST), demonstrations=(1, 8), kick=(0.5, 2.0)),
     seconds=0.1,
 )
-def PULL(training: str, demonstrations: int, kick: float) -> Rows:
-    """One half less what is left of a kick to the query, unseen classes."""
-    if training == FAST:
+def settings_A16(data: str, demonstrations: int, kick: float) -> Rows:
+    """One half minus what is left of a kick to the query, unseen classes; `data` are trainings."""
+    if data == FAST:
         weights, pools = _fast()
         drawn = draw_queries(pools, count=EPISODES, copies=demonstrations, seed=3)
         moved = return_shares(weights, drawn)[1].T
     else:
         name = f"moved, copies {demonstrations}"
-        moved = column(BOUNDARY.read(), name, part="test", **STORED[training])
+        moved = column(BOUNDARY.read(), name, part="test", **STORED[data])
     return mean_rows(0.5 - moved[KICKS.index(kick)] / kick)

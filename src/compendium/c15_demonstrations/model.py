@@ -24,8 +24,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from compendium.common.copies import draw_copies, times_copies, update_copies
 from compendium.common.images import digit_labels, digits
+from compendium.common.replicas import draw_replicas, multiply_replicas, train_replicas
 from spinformer.core.random import numpy_generator, torch_generator
 
 WORDS = 8
@@ -125,7 +125,7 @@ def initial_weights(seeds: Sequence[int]) -> dict[str, Tensor]:
     scales = {"word": 1.0} | {f"down{layer}": 0.5 * HIDDEN**-0.5 for layer in range(LAYERS)}
     generators = [torch_generator(seed) for seed in seeds]
     return {
-        name: scales.get(name, WIDTH**-0.5) * draw_copies(*size, generators=generators)
+        name: scales.get(name, WIDTH**-0.5) * draw_replicas(*size, generators=generators)
         for name, size in sizes.items()
     }
 
@@ -151,7 +151,7 @@ def read(
     """
     trainings, _, length, _ = images.shape
     embedded = weights["word"][torch.arange(trainings)[:, None, None], words]
-    hidden = times_copies(images, weights["image"]) + embedded
+    hidden = multiply_replicas(images, weights["image"]) + embedded
     if kick is not None:
         hidden[:, :, -1] += kick * hidden[:, :, -1].norm(dim=-1, keepdim=True)
     asked = hidden.new_zeros(*hidden.shape[:2], length - 1) if field is None else field
@@ -164,18 +164,20 @@ def read(
         seen = _normalized(hidden)
         # Of the last layer only the query is read.
         readers = hidden if layer == 0 else hidden[:, :, -1:]
-        asks = times_copies(_normalized(readers), weights[f"query{layer}"])
-        keys, values = (times_copies(seen, weights[f"{name}{layer}"]) for name in ("key", "value"))
+        asks = multiply_replicas(_normalized(readers), weights[f"query{layer}"])
+        keys, values = (
+            multiply_replicas(seen, weights[f"{name}{layer}"]) for name in ("key", "value")
+        )
         found = asks @ keys.mT / math.sqrt(WIDTH)
         if kind == "softmax":
             attention = torch.softmax(found + fields, dim=-1)
         else:
             attention = torch.softmax(fields.expand_as(found), dim=-1) * found
         mixed = (attention.detach() if frozen else attention) @ values
-        hidden = readers + times_copies(mixed, weights[f"mix{layer}"])
-        inner = torch.relu(times_copies(_normalized(hidden), weights[f"up{layer}"]))
-        hidden = hidden + times_copies(inner, weights[f"down{layer}"])
-    return times_copies(_normalized(hidden), weights["out"])[:, :, 0], hidden[:, :, 0]
+        hidden = readers + multiply_replicas(mixed, weights[f"mix{layer}"])
+        inner = torch.relu(multiply_replicas(_normalized(hidden), weights[f"up{layer}"]))
+        hidden = hidden + multiply_replicas(inner, weights[f"down{layer}"])
+    return multiply_replicas(_normalized(hidden), weights["out"])[:, :, 0], hidden[:, :, 0]
 
 
 def _normalized(x: Tensor) -> Tensor:
@@ -217,7 +219,7 @@ def train(
         logits, _ = read(weights, images=images, words=episodes.words, kind=kind)
         return functional.cross_entropy(logits.mT, episodes.target, reduction="none").mean(-1)
 
-    kept = update_copies(
-        weights, losses=losses, rate=rate, steps=steps, warm=50, betas=(0.9, 0.99)
+    kept = train_replicas(
+        weights, losses=losses, rate=rate, steps=steps, warmup=50, betas=(0.9, 0.99)
     )[steps]
     return {name: weight.double() for name, weight in kept.items()}, pools

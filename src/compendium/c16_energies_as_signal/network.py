@@ -25,8 +25,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from compendium.common.copies import draw_copies, times_copies, update_copies
 from compendium.common.patches import digit_patches
+from compendium.common.replicas import draw_replicas, multiply_replicas, train_replicas
 from spinformer.core.random import torch_generator
 from spinformer.hopfield.continuous import energy
 
@@ -48,7 +48,7 @@ def initial_weights(seeds: Sequence[int]) -> dict[str, Tensor]:
     generators = [torch_generator(seed) for seed in seeds]
     biased = [name for name in sizes if name.endswith(("up", "down", "readout"))]
     weights = draw_maps(sizes, biased=biased, generators=generators)
-    return weights | {"position": draw_copies(TOKENS, WIDTH, generators=generators)}
+    return weights | {"position": draw_replicas(TOKENS, WIDTH, generators=generators)}
 
 
 def draw_maps(
@@ -59,7 +59,7 @@ def draw_maps(
 ) -> dict[str, Tensor]:
     """Matrices (C, rows, columns), N(0, 1/rows), by name, and "NAME bias" of zeros for some."""
     weights = {
-        name: draw_copies(*size, generators=generators) / size[0] ** 0.5
+        name: draw_replicas(*size, generators=generators) / size[0] ** 0.5
         for name, size in sizes.items()
     }
     return weights | {f"{name} bias": torch.zeros_like(weights[name][:, :1]) for name in biased}
@@ -67,7 +67,7 @@ def draw_maps(
 
 def affine(weights: Weights, name: str, states: Tensor) -> Tensor:
     """States (C, B, N, D) through the matrix and bias of that name."""
-    return times_copies(states, weights[name]) + weights[f"{name} bias"].unsqueeze(1)
+    return multiply_replicas(states, weights[name]) + weights[f"{name} bias"].unsqueeze(1)
 
 
 def run(
@@ -77,14 +77,14 @@ def run(
 
     `local`: no gradient passes from a layer to the one before.
     """
-    embedded = times_copies(tokens, weights["embedding"])
+    embedded = multiply_replicas(tokens, weights["embedding"])
     state = _normalized(embedded + weights["position"].unsqueeze(1))
     states, asked, held = [state], [], []
     for layer in range(LAYERS):
         if local:
             state = state.detach()
         queries, keys, values = (
-            times_copies(state, weights[f"{layer}.{name}"])
+            multiply_replicas(state, weights[f"{layer}.{name}"])
             .unflatten(-1, (HEADS, HEAD_WIDTH))
             .transpose(-2, -3)
             for name in ("query", "key", "value")
@@ -92,7 +92,7 @@ def run(
         # Written out: the framework's kernel takes twice as long for heads this small.
         weight = torch.softmax(HEAD_WIDTH**-0.5 * queries @ keys.mT, dim=-1)
         heads = (weight @ values).transpose(-2, -3).flatten(-2)
-        state = _normalized(state + times_copies(heads, weights[f"{layer}.output"]))
+        state = _normalized(state + multiply_replicas(heads, weights[f"{layer}.output"]))
         inner = functional.gelu(affine(weights, f"{layer}.up", state))
         state = _normalized(state + affine(weights, f"{layer}.down", inner))
         states.append(state)
@@ -217,4 +217,4 @@ def train_copies(
         tokens, labels = draw_batch(data, generators=generators)
         return signal_loss(weights, signal, tokens=tokens, labels=labels, generators=generators)
 
-    return update_copies(weights, losses=losses, rate=rate, steps=steps, keep=keep)
+    return train_replicas(weights, losses=losses, rate=rate, steps=steps, keep=keep)

@@ -27,8 +27,8 @@ from torch.nn import functional
 from bookmaker.tables import Rows, Table, stored
 from compendium.c16_energies_as_signal import network
 from compendium.c16_energies_as_signal.network import ALONE, SIGNALS, WIDTH, Digits, affine
-from compendium.common.copies import update_copies
-from compendium.common.rows import array_of, grid, groups, mean_rows, rows_of
+from compendium.common.replicas import train_replicas
+from compendium.common.rows import array_of, grid, groups, mean_rows, numbered, rows_of
 from spinformer.core.random import torch_generator
 from spinformer.core.statistics import student_interval
 
@@ -105,7 +105,7 @@ def autoencoder_features(data: Digits, *, seeds: Sequence[int], rate: float, ste
         wide = functional.gelu(affine(weights, "wide", narrow(images)))
         return (affine(weights, "out", wide) - images).square().mean((1, 2, 3))
 
-    update_copies(weights, losses=losses, rate=rate, steps=steps)
+    train_replicas(weights, losses=losses, rate=rate, steps=steps)
     with torch.no_grad():
         codes = {part: narrow(x.flatten(2).unsqueeze(2)) for part, (x, _) in data.items()}
     return {part: values.squeeze(2).double() for part, values in codes.items()}
@@ -204,17 +204,21 @@ def margin(source: str, *, column: str, block: int = 0, updates: int = STEPS) ->
 SPLITS = ("first ten", "other ten", "third ten")
 
 
+def _trainings() -> Rows:
+    """Every set of ten trainings by an energy, once: signal, updates and ten splits."""
+    first = grid(signal=ALONE, updates=(STEPS,), splits=SPLITS[:1])
+    again = grid(signal=NEAREST, updates=(STEPS,), splits=SPLITS[1:])
+    longer = grid(signal=NEAREST, updates=(LONGER,), splits=SPLITS)
+    return numbered(first + again + longer)
+
+
 @stored(
     "settings_A17",
-    [
-        *grid(signal=(*ALONE, "supervised"), updates=(STEPS,), splits=SPLITS[:1], readout=COLUMNS),
-        *grid(signal=NEAREST, updates=(STEPS,), splits=SPLITS[1:], readout=COLUMNS),
-        *grid(signal=(*NEAREST, "supervised"), updates=(LONGER,), splits=SPLITS, readout=COLUMNS),
-    ],
+    [{**unit, "readout": readout} for unit in _trainings() for readout in COLUMNS],
     seconds=0.1,
 )
-def SETTINGS(signal: str, updates: int, splits: str, readout: str) -> Rows:
-    """Points by which the higher bar is above a signal in one read-out, over ten splits."""
+def settings_A17(data: int, signal: str, updates: int, splits: str, readout: str) -> Rows:
+    """Points by which the higher bar is above an energy in one read-out, over ten splits."""
     block = SPLITS.index(splits)
     mine = accuracies(signal, column=readout, block=block, updates=updates)
     bars = [accuracies(bar, column=readout, block=block) - mine for bar in BARS]

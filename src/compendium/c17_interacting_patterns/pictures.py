@@ -34,20 +34,37 @@ ARMS = ("attention", "interacting", "whitened", "pseudo-inverse", "equal norms",
 COUNT, NOISE, SEEDS, LOOKS = 60, 0.5, 10, 20
 
 
-@stored("recall", grid(seed=range(SEEDS)), seconds=4.0, within={"recalled": 0.006})
-def RECALL(seed: int) -> Rows:
-    """Share recalled by each arm: three queries a face choose its numbers, three test them."""
+def recalled(seed: int, *, count: int) -> Rows:
+    """Fraction recalled by each arm: three queries a face choose its numbers, three test them."""
     generator = numpy_generator(seed)
     every = images.faces()
-    chosen = generator.choice(len(every), size=COUNT, replace=False)
+    chosen = generator.choice(len(every), size=count, replace=False)
     stored = every[chosen] / np.sqrt(np.mean((every[chosen] ** 2).sum(1)))
-    tuning, test = (_spoil(np.tile(stored, (3, 1)), generator) for _ in range(2))
+    tuning = _spoil(np.tile(stored, (3, 1)), generator)
+    test = _spoil(np.tile(stored, (3, 1)), generator)
     rows = []
     for arm in ARMS:
         tried = product(FACE_BETAS, *_OTHERS.get(arm, ([0.0], [0.0])))
-        best = max(tried, key=lambda numbers: _share(arm, stored, tuning, *numbers))
-        rows.append({"arm": arm, "recalled": _share(arm, stored, test, *best)})
+        best = max(tried, key=lambda numbers: _recalled(arm, stored, tuning, *numbers))
+        rows.append({"arm": arm, "recalled": _recalled(arm, stored, test, *best)})
     return rows
+
+
+@stored("recall", grid(seed=range(SEEDS)), seconds=4.0, within={"recalled": 0.006})
+def RECALL(seed: int) -> Rows:
+    """COUNT stored faces."""
+    return recalled(seed, count=COUNT)
+
+
+@stored(
+    "recall_counts",
+    grid(count=(40, 80), seed=range(100, 110)),
+    seconds=4.0,
+    within={"recalled": 0.009},
+)
+def recall_counts(count: int, seed: int) -> Rows:
+    """Other numbers of faces, drawn by other seeds."""
+    return recalled(seed, count=count)
 
 
 def _spoil(rows: Array, generator: np.random.Generator) -> Array:
@@ -58,10 +75,10 @@ def _spoil(rows: Array, generator: np.random.Generator) -> Array:
     return pictures.reshape(len(rows), -1)
 
 
-def _share(
+def _recalled(
     arm: str, stored: Array, queries: Array, beta: float, second: float, clamped: float
 ) -> float:
-    """Share of queries whose own pattern holds more than half of the weight at the end."""
+    """Fraction of queries whose own pattern holds more than half of the weight at the end."""
     if arm in ("whitened", "equal norms"):
         mean = stored.mean(0)
         # The mean is that of whole pictures: it is taken off where a pixel is seen.
@@ -86,7 +103,8 @@ def _share(
         elif arm == "distances":
             scores = scores - 0.5 * gram.diagonal()
         weights = softmax(beta * scores, axis=-1)
-    own = weights.reshape(-1, COUNT, COUNT).diagonal(axis1=1, axis2=2)
+    size = len(stored)
+    own = weights.reshape(-1, size, size).diagonal(axis1=1, axis2=2)
     return float((own > 0.5).mean())
 
 
@@ -134,6 +152,17 @@ def COMPLETION(data: str, seed: int, count: int = 60) -> Rows:
     truth, found = complete(seed, data=data, count=count)
     errors = [_error(lower, truth) for lower in found.values()]
     return rows_of(method=list(found), error=errors)
+
+
+@stored(
+    "completion_counts",
+    grid(data=("digits", "faces"), count=(30, 90), seed=range(100, 110)),
+    seconds=3.0,
+    within={"error": 2e-3},
+)
+def completion_counts(data: str, count: int, seed: int) -> Rows:
+    """Other numbers of stored pictures, drawn by other seeds."""
+    return COMPLETION.rows(data, seed, count)
 
 
 def _error(completed: Array, truth: Array) -> float:

@@ -4,50 +4,95 @@ import numpy as np
 
 from bookmaker.tables import Rows, stored
 from compendium.c17_interacting_patterns import pictures
-from compendium.c17_interacting_patterns.readers import ARMS, HOPS, HOPS_AGAIN, LINKS, RATES
-from compendium.common.rows import array_of, grid, groups, mean_rows
+from compendium.c17_interacting_patterns.readers import (
+    ARMS,
+    HOPS,
+    HOPS_AGAIN,
+    LENGTH,
+    LINKS,
+    RATES,
+)
+from compendium.common.rows import array_of, groups, mean_rows
 from spinformer.core.statistics import student_interval
 
-TASKS = ("recall", "digits", "faces", *(f"hops {links}" for links in LINKS))
+PICTURE_TASKS = ("recall", "digits", "faces")
+TASKS = (*PICTURE_TASKS, *(f"hops {links}" for links in LINKS))
 # No controls of the criterion: what interacts itself, and what uses more stored numbers.
 NO_CONTROLS = ("interacting", "directed", pictures.MORE)
+# Scores by method, more is better: fractions, or minus the error; one a seed.
 Scores = dict[str, np.ndarray]
 
 
-def scores(task: str, *, choice: str = "", again: bool = False) -> Scores:
-    """What each method scores in a task, by seed, more is better: shares, or minus the error.
-
-    Of the hops at the rate of the `choice`, or the best on the validation lines; with `again` those
-    of the ten other seeds follow, and the rate is chosen by all.
-    """
+def picture_scores(task: str, *, count: int = pictures.COUNT) -> Scores:
+    """Fractions recalled, or minus the errors of what is completed, with `count` stored."""
     if task == "recall":
-        return {arm: rows["recalled"] for arm, rows in groups(pictures.RECALL.read(), "arm")}
-    if task in ("digits", "faces"):
-        by_method = groups(pictures.COMPLETION.read(), "data", "method")
-        return {name: -rows["error"] for (data, name), rows in by_method if data == task}
-    tables = [HOPS.read(), *([HOPS_AGAIN.read()] if again else [])]
-    rates = [place for place, rate in enumerate(RATES) if choice in ("", f"rate {rate}")]
-    found = {}
+        column, sign, axis = "recalled", 1.0, "arm"
+        table = pictures.RECALL if count == pictures.COUNT else pictures.recall_counts
+    else:
+        column, sign, axis = "error", -1.0, "method"
+        table = pictures.COMPLETION if count == pictures.COUNT else pictures.completion_counts
+    rows = table.read()
+    here = np.full(len(rows[column]), True)
+    if "data" in rows:
+        here &= rows["data"] == task
+    if "count" in rows:
+        here &= rows["count"] == count
+    chosen = {name: values[here] for name, values in rows.items()}
+    return {method: sign * one[column] for method, one in groups(chosen, axis)}
+
+
+def hop_scores(links: int, *, rate: float | None = None, again: bool = False) -> Scores:
+    """Right answers at a learning rate, or at that which is best on the validation lines.
+
+    With `again` those of the ten other seeds follow, of two arms, and the rate is chosen by all.
+    """
+    tables = [HOPS.read()]
+    if again:
+        tables.append(HOPS_AGAIN.read())
+    rates = [place for place, one in enumerate(RATES) if rate in (None, one)]
+    scores = {}
     for arm in ("dense", "interacting") if again else ARMS:
-        about = {"arm": arm, "links": int(task.split()[1])}
-        validation, test = (
-            np.hstack([array_of(table, name, "rate", "seed", **about)[rates] for table in tables])
-            for name in ("validation", "test")
-        )
-        found[arm] = test[validation.mean(1).argmax()]
-    return found
+        by_rate = {}
+        for name in ("validation", "test"):
+            arrays = [
+                array_of(table, name, "rate", "seed", arm=arm, links=links)[rates]
+                for table in tables
+            ]
+            by_rate[name] = np.hstack(arrays)
+        scores[arm] = by_rate["test"][by_rate["validation"].mean(1).argmax()]
+    return scores
 
 
-def over_a_look(task: str, *, choice: str = "") -> np.ndarray:
-    """Gains over one plain look at the same patterns, by dot products or by "distances"."""
-    found = scores(task, choice=choice, again=task == "hops 2")
-    look = "distances" if choice == "distances" else "attention"
-    return found["interacting"] - found["dense" if "hops" in task else look]
+def scores(task: str) -> Scores:
+    """What each method scores in one of the TASKS at its usual number of pictures and best rate."""
+    if task in PICTURE_TASKS:
+        return picture_scores(task)
+    return hop_scores(_links(task))
+
+
+def gains_over_look(
+    task: str, *, look: str = "dot products", count: int = pictures.COUNT
+) -> np.ndarray:
+    """Gains in a task with pictures over one look at them by "dot products" or "distances"."""
+    by_method = picture_scores(task, count=count)
+    plain = "distances" if look == "distances" else "attention"
+    return by_method["interacting"] - by_method[plain]
+
+
+def over_a_look(task: str) -> np.ndarray:
+    """Gains over one plain look at the same patterns; twenty seeds of two links, else ten."""
+    if task in PICTURE_TASKS:
+        return gains_over_look(task)
+    links = _links(task)
+    by_arm = hop_scores(links, again=links == 2)
+    return by_arm["interacting"] - by_arm["dense"]
 
 
 def over_controls(found: Scores) -> Scores:
     """Gains of the seeds over each control of equal resources."""
-    return {n: found["interacting"] - one for n, one in found.items() if n not in NO_CONTROLS}
+    return {
+        name: found["interacting"] - one for name, one in found.items() if name not in NO_CONTROLS
+    }
 
 
 def over_equals(task: str) -> tuple[str, np.ndarray]:
@@ -55,43 +100,49 @@ def over_equals(task: str) -> tuple[str, np.ndarray]:
     return min(over_controls(scores(task)).items(), key=lambda one: student_interval(one[1])[0])
 
 
-_BY_RATE = grid(task=TASKS[3:], choice=[f"rate {rate}" for rate in RATES])
+def _links(task: str) -> int:
+    return LINKS[TASKS.index(task) - len(PICTURE_TASKS)]
+
+
+# Numbers of stored pictures.
+COUNTS = {"recall": (40, 60, 80), "digits": (30, 60, 90), "faces": (30, 60, 90)}
+_PICTURES = [
+    {"data": f"{task} {count}", "task": task, "stored": count, "rate": 0.0}
+    for task, counts in COUNTS.items()
+    for count in counts
+]
+_CHAINS = [
+    {"data": f"{task} {rate}", "task": task, "stored": LENGTH, "rate": rate}
+    for task in TASKS[len(PICTURE_TASKS) :]
+    for rate in RATES
+]
 
 
 @stored(
     "settings_A18b",
-    [*grid(task=TASKS[:3], choice=("dot products", "distances")), *_BY_RATE],
-    checked=1,
+    [{**unit, "look": look} for unit in _PICTURES for look in ("dot products", "distances")]
+    + [{**unit, "look": "dot products"} for unit in _CHAINS],
+    checked=2,
     seconds=0.1,
 )
-def SETTINGS(task: str, choice: str) -> Rows:
-    """Gain of interactions over one plain look, by the look's score or by the rate of learning."""
-    return mean_rows(over_a_look(task, choice=choice))
+def settings_A18b(data: str, task: str, stored: int, rate: float, look: str) -> Rows:
+    """Gain of interactions over one plain look, with so many pictures or at a rate of learning."""
+    if task in PICTURE_TASKS:
+        return mean_rows(gains_over_look(task, look=look, count=stored))
+    links = _links(task)
+    by_arm = hop_scores(links, rate=rate, again=links == 2)
+    return mean_rows(by_arm["interacting"] - by_arm["dense"])
 
 
-# What a gain must exceed to matter: shares of tokens or pictures, or of the variance.
+# What a gain must exceed to matter: fractions of tokens or pictures, or of the variance.
 MATTERS = 0.02
 
 
-@stored(
-    "settings_A18c",
-    [
-        *grid(task=("recall",), choice=("seeds 0 to 4", "seeds 5 to 9")),
-        *grid(task=("digits", "faces"), choice=("30 stored", "60 stored", "90 stored")),
-        *_BY_RATE,
-    ],
-    seconds=0.1,
-)
-def OVER_EQUALS(task: str, choice: str) -> Rows:
-    """Gain over the control of equal resources that is best in the mean, less what matters."""
-    if task == "recall":
-        first = int(choice.split()[1])
-        found = {arm: each[first : first + 5] for arm, each in scores(task).items()}
-    elif "hops" in task or choice == "60 stored":
-        found = scores(task, choice=choice)
+@stored("settings_A18c", _PICTURES + _CHAINS, seconds=0.1)
+def settings_A18c(data: str, task: str, stored: int, rate: float) -> Rows:
+    """Gain over the control of equal resources that is best on average, minus what matters."""
+    if task in PICTURE_TASKS:
+        by_method = picture_scores(task, count=stored)
     else:
-        given = {"data": task, "count": int(choice[:2])}
-        seeds = (pictures.COMPLETION.rows(seed=seed, **given) for seed in range(pictures.SEEDS))
-        methods = zip(*seeds, strict=True)
-        found = {rows[0]["method"]: np.array([-row["error"] for row in rows]) for rows in methods}
-    return mean_rows(min(over_controls(found).values(), key=np.mean) - MATTERS)
+        by_method = hop_scores(_links(task), rate=rate)
+    return mean_rows(min(over_controls(by_method).values(), key=np.mean) - MATTERS)

@@ -15,8 +15,7 @@ from spinformer.core.implicit import implicit_root
 from spinformer.core.solve import Solution
 from spinformer.core.special import alignment_over_kappa
 from spinformer.spins.exact_vectors import three_spins
-from spinformer.spins.ising import pair_couplings as ising_couplings
-from spinformer.spins.ising import solve_exact
+from spinformer.spins.ising import pair_couplings as ising_couplings, solve_exact
 from spinformer.spins.large_d import pair_couplings
 from spinformer.spins.solvers import default_tolerance, solve_saddle_point
 
@@ -166,7 +165,7 @@ def triple_errors(
 
 
 @stored(
-    "settings_B7e",
+    "rivals",
     [
         {"strength": 0.3, "field": 1.0, "beta": 1.0},
         {"strength": 0.3, "field": 0.2, "beta": 2.0},
@@ -176,7 +175,7 @@ def triple_errors(
     seconds=8.0,
     rtol=1e-3,
 )
-def SETTINGS(strength: float, field: float, beta: float) -> Rows:
+def rivals(strength: float, field: float, beta: float) -> Rows:
     """ln of a rival's error over that of adaptive TAP, root mean squares of 12 triples.
 
     Against the best of naive theory, TAP and saddle point, and against the corrected saddle point;

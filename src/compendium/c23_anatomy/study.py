@@ -9,7 +9,7 @@ for random directions by less than 0.02; on other prototypes it makes R² worse.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,6 @@ import torch
 from torch import Tensor, nn
 
 from bookmaker.tables import Rows, stored
-from compendium.common.rows import array_of, grid, mean_rows, median_rows
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.spins.exact_vectors import two_spins
 from spinformer.spins.module import SpinTransformerModule, response_attention
@@ -267,26 +266,6 @@ def distance_to_saddle(module: SpinTransformerModule, inputs: Tensor) -> tuple[f
     return float(distance), bool(parts.solution.converged.all())
 
 
-@stored(
-    "settings_B9",
-    grid(
-        strength=(0.1, 0.5, 1.0, 2.0),
-        gamma=(0.3, 1.0, 3.0, 10.0),
-        sites=(12, 48),
-        scores=("random", "identity"),
-    ),
-    seconds=0.1,
-    within={"value": 0.02, "low": 0.02, "high": 0.02},
-)
-def MOSTLY_RESIDUAL(strength: float, gamma: float, sites: int, scores: str) -> Rows:
-    """Share of the residual in the magnetization, less one half; twelve systems of 32 channels."""
-    fields = draw_tokens(12, sites=sites, dim=32, seed=sites)
-    identity = torch.eye(32, dtype=torch.float64)
-    bilinear = draw_bilinear(32, seed=sites + 1) if scores == "random" else identity
-    found = dissect(fields, bilinear=bilinear, beta=1.0, gamma=gamma, strength=strength)
-    return mean_rows(found.shares()["residual"].numpy() - 0.5)
-
-
 def own_token_share(
     bilinear: Tensor,
     *,
@@ -362,10 +341,74 @@ def fit_per_token(
     return {"train": score(x[:cut], y[:cut]), "test": score(x[cut:], y[cut:]), "elsewhere": far}
 
 
-SITES, DIM, WIDTH = 12, 16, 128
+SITES = 12
+DIM = 16
+WIDTH = 128
 # (systems, steps) of the networks.
 SHORT, LONG = (1500, 400), (3000, 2500)
 FITS = {"clusters": (SHORT, (1500, 2500), LONG), "random": (SHORT, LONG)}
+CASES = (("clusters", 1.0), ("clusters", 3.0), ("random", 1.0))
+WITHIN = {"decided": 1e-4, "train": 0.03, "test": 0.03, "elsewhere": math.inf}
+
+
+def learned_rows(
+    gamma: float,
+    surroundings: str,
+    seed: int,
+    *,
+    lessons: Sequence[tuple[int, int]],
+    mask_diagonal: bool = True,
+) -> Rows:
+    """A row for each of the `lessons` (systems, steps): `decided`, what the own field decides of
+    the variance, and the R² of a network.
+
+    "elsewhere": around four other prototypes. Fewer systems are the first of more.
+    """
+    first = 100 * seed
+    most = max(systems for systems, _ in lessons)
+    physics: Any = {
+        "bilinear": draw_bilinear(DIM, seed=first + 1),
+        "gamma": gamma,
+        "beta": 1.0,
+        "mask_diagonal": mask_diagonal,
+    }
+
+    def data(systems: int, number: int, prototypes: Tensor | None) -> tuple[Tensor, Tensor]:
+        """h_i and ⟨u_i⟩ side by side, and the response r_i, a row a token."""
+        fields = draw_tokens(
+            systems, sites=SITES, dim=DIM, seed=first + number, prototypes=prototypes
+        )
+        parts = dissect(fields, **physics)
+        return torch.cat([fields, parts.spins], -1).flatten(0, 1), parts.response.flatten(0, 1)
+
+    centres = None
+    away = None
+    if surroundings == "clusters":
+        centres = draw_tokens(1, sites=4, dim=DIM, seed=first + 2)[0]
+        others = draw_tokens(1, sites=4, dim=DIM, seed=first + 3)[0]
+        away = data(most // 4, 6, others)
+    decided = own_token_share(
+        sites=SITES,
+        prototypes=centres,
+        owners=400,
+        environments=12,
+        seed=first + 4,
+        **physics,
+    )
+    inputs, targets = data(most, 5, centres)
+    rows = []
+    for systems, steps in lessons:
+        part = slice(0, systems * SITES)
+        fit = fit_per_token(
+            inputs[part],
+            targets=targets[part],
+            width=WIDTH,
+            steps=steps,
+            seed=seed,
+            elsewhere=away,
+        )
+        rows.append({"systems": systems, "steps": steps, "decided": decided, **fit})
+    return rows
 
 
 @stored(
@@ -373,54 +416,27 @@ FITS = {"clusters": (SHORT, (1500, 2500), LONG), "random": (SHORT, LONG)}
     [
         {"gamma": gamma, "surroundings": surroundings, "seed": seed}
         for seed in range(10)
-        for surroundings, gamma in (("clusters", 1.0), ("clusters", 3.0), ("random", 1.0))
+        for surroundings, gamma in CASES
     ],
     seconds=10.0,
-    within={"decided": 1e-4, "train": 0.03, "test": 0.03, "elsewhere": math.inf},
+    within=WITHIN,
 )
 def LEARNED(gamma: float, surroundings: str, seed: int) -> Rows:
-    """A row a network: `decided`, what the own field decides of the variance, and its R².
-
-    "elsewhere": around four other prototypes. Fewer systems are the first of more.
-    """
-    first = 100 * seed
-    physics: Any = {"bilinear": draw_bilinear(DIM, seed=first + 1), "gamma": gamma, "beta": 1.0}
-
-    def data(systems: int, number: int, prototypes: Tensor | None) -> tuple[Tensor, Tensor]:
-        """h_i and ⟨u_i⟩ side by side, and the response r_i, a row a token."""
-        drawn: Any = {"seed": first + number, "prototypes": prototypes}
-        fields = draw_tokens(systems, sites=SITES, dim=DIM, **drawn)
-        parts = dissect(fields, **physics)
-        return torch.cat([fields, parts.spins], -1).flatten(0, 1), parts.response.flatten(0, 1)
-
-    centres = away = None
-    if surroundings == "clusters":
-        centres, others = (draw_tokens(1, sites=4, dim=DIM, seed=first + n)[0] for n in (2, 3))
-        away = data(LONG[0] // 4, 6, others)
-    crowd: Any = {"sites": SITES, "prototypes": centres, "owners": 400, "environments": 12}
-    decided = own_token_share(seed=first + 4, **crowd, **physics)
-    inputs, targets = data(LONG[0], 5, centres)
-    rows = []
-    for systems, steps in FITS[surroundings]:
-        part = slice(0, systems * SITES)
-        given: Any = {"targets": targets[part], "elsewhere": away}
-        fit = fit_per_token(inputs[part], width=WIDTH, steps=steps, seed=seed, **given)
-        rows.append({"systems": systems, "steps": steps, "decided": decided, **fit})
-    return rows
+    """What networks learn of the response of couplings without a diagonal."""
+    return learned_rows(gamma, surroundings, seed, lessons=FITS[surroundings])
 
 
 @stored(
-    "settings_B12",
+    "learned_kept",
     [
-        {"gamma": gamma, "systems": systems, "steps": steps, "seeds": seeds}
-        for gamma in (1.0, 3.0)
-        for systems, steps in ((1500, 400), (1500, 2500), (3000, 2500))
-        for seeds in ("first five", "last five")
+        {"gamma": gamma, "surroundings": surroundings, "seed": seed}
+        for seed in range(10)
+        for surroundings, gamma in CASES
     ],
-    seconds=0.1,
+    seconds=10.0,
+    within=WITHIN,
 )
-def SETTINGS(gamma: float, systems: int, steps: int, seeds: str) -> Rows:
-    """How far what is learned of clusters lies above one half: median and range of five."""
-    cell = {"surroundings": "clusters", "gamma": gamma, "systems": systems, "steps": steps}
-    above = array_of(LEARNED.read(), "test", "seed", **cell) - 0.5
-    return median_rows(above[:5] if seeds == "first five" else above[5:])
+def learned_kept(gamma: float, surroundings: str, seed: int) -> Rows:
+    """The same with the diagonal kept, as in Bal's sum over all pairs."""
+    lessons = FITS[surroundings]
+    return learned_rows(gamma, surroundings, seed, lessons=lessons, mask_diagonal=False)

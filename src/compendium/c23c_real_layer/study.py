@@ -31,7 +31,7 @@ from torch.nn import functional
 
 from bookmaker.tables import Rows, stored
 from compendium.common import models
-from compendium.common.rows import array_of, grid, mean_rows
+from compendium.common.rows import grid
 from spinformer.core.random import torch_generator
 from spinformer.language.decoder import Decoder
 from spinformer.language.encoder import LanguageModel, LayerTrace, join_traces, run_model
@@ -288,13 +288,13 @@ def _share(wrong: Tensor, whole: Tensor) -> float:
     return 1 - float(wrong.square().sum() / whole.square().sum())
 
 
-@stored("layers", [{"layer": layer} for layer in range(6)], seconds=12.0, rtol=1e-3)
 @torch.no_grad()
-def LAYERS(layer: int) -> Rows:
-    """What the parts of one layer predict: a row for each text, target and part."""
-    model, texts = models.encoder(), sample_texts()
-    windows = [text_windows(model, words, LENGTH)[:WINDOWS] for words in texts.values()]
-    traces = [run_model(model, tokens)[layer] for tokens in windows]
+def layer_rows(layer: int, *, windows: slice) -> Rows:
+    """What the parts of one layer predict of these windows: a row for each text, target, part."""
+    model = models.encoder()
+    texts = sample_texts()
+    tokens = [text_windows(model, words, LENGTH)[windows] for words in texts.values()]
+    traces = [run_model(model, one)[layer] for one in tokens]
     found = [(trace, layer_parts(model, trace)) for trace in traces]
     terms, attended = [parts.terms for _, parts in found], [trace.attended for trace in traces]
     targets = {
@@ -308,6 +308,18 @@ def LAYERS(layer: int) -> Rows:
         for part, values in scores.items()
         for text, score in zip(texts, values, strict=True)
     ]
+
+
+@stored("layers", [{"layer": layer} for layer in range(6)], seconds=12.0, rtol=1e-3)
+def LAYERS(layer: int) -> Rows:
+    """What the parts of one layer predict of the first windows of each text."""
+    return layer_rows(layer, windows=slice(WINDOWS))
+
+
+@stored("layers_later", [{"layer": layer} for layer in range(6)], seconds=12.0, rtol=1e-3)
+def layers_later(layer: int) -> Rows:
+    """The same of the windows that follow."""
+    return layer_rows(layer, windows=slice(WINDOWS, 2 * WINDOWS))
 
 
 PARTS = beside_own("uniform", "symmetrized", "balanced", "directed", "other head")
@@ -387,10 +399,16 @@ MIXED = {name: ("own", name) for name in _NAMES}
 
 
 @torch.no_grad()
-def mixing_scores(*, length: int, windows: int, left_out: Sequence[int]) -> dict[int, np.ndarray]:
-    """R² of the attention output, (sets of MIXED, layers, texts), by the tokens left out."""
+def mixing_scores(
+    *, length: int, windows: int, left_out: Sequence[int], skipped: int = 0
+) -> dict[int, np.ndarray]:
+    """R² of the attention output, (sets of MIXED, layers, texts), by the tokens left out.
+
+    Of so many `windows` of each text, behind the first that are `skipped`.
+    """
     model = models.encoder()
-    rows = [text_windows(model, words, length)[:windows] for words in sample_texts().values()]
+    chosen = slice(skipped, skipped + windows)
+    rows = [text_windows(model, words, length)[chosen] for words in sample_texts().values()]
     runs = [join_traces([run_model(model, row[None]) for row in text]) for text in rows]
     found: dict[int, list[Any]] = {count: [] for count in left_out}
     for traces in zip(*runs, strict=True):
@@ -402,35 +420,55 @@ def mixing_scores(*, length: int, windows: int, left_out: Sequence[int]) -> dict
     return {count: np.swapaxes(np.array(told), 0, 1) for count, told in found.items()}
 
 
-@stored("settings_B9d", [{"length": length} for length in (32, 64, 128)], seconds=20.0)
-def SETTINGS(length: int) -> Rows:
-    """How much more balanced weights predict than with Pᵀ shuffled, less 0.1, by texts."""
-    found = mixing_scores(length=length, windows=256 // length, left_out=(0, 1, 2, 8))
-    rows = []
-    for count, scores in found.items():
-        balanced = scores[[*MIXED].index("balanced")].mean(0)
-        shuffled = scores[[*MIXED].index("balanced shuffled")].mean(0)
-        rows += [{"left_out": count} | row for row in mean_rows(balanced - shuffled - 0.1)]
-    return rows
+def centred_twice(scores: Tensor) -> Tensor:
+    """Scores (..., N, N) less the means of their rows and of their columns.
+
+    A constant in a row drops out of the softmax; the mean of a column says how popular a token is
+    with all others, which is no relation of two tokens.
+    """
+    rows = scores.mean(-1, keepdim=True)
+    columns = scores.mean(-2, keepdim=True)
+    return scores - rows - columns + scores.mean((-2, -1), keepdim=True)
 
 
-@stored(
-    "settings_B9c",
-    grid(
-        mixing=("symmetrized", "all orders", "onsager"),
-        companion=("response", "onsager"),
-        layers=("all", "first three", "last three"),
-    ),
-    seconds=0.1,
-)
-def READING(mixing: str, companion: str, layers: str) -> Rows:
-    """What the worse of both halves of B9c lacks, mean of layers, by texts."""
-    table = LAYERS.read()
-    chosen = {"all": slice(6), "first three": slice(3), "last three": slice(3, 6)}[layers]
+def pair_correlation(first: Tensor, second: Tensor) -> Tensor:
+    """Correlation (...) of the entries beside the diagonal of two matrices (..., N, N)."""
+    pairs = ~torch.eye(first.shape[-1], dtype=torch.bool)
+    left = first[..., pairs]
+    right = second[..., pairs]
+    left = left - left.mean(-1, keepdim=True)
+    right = right - right.mean(-1, keepdim=True)
+    return (left * right).sum(-1) / (left.norm(dim=-1) * right.norm(dim=-1))
 
-    def score(target: str, part: str) -> np.ndarray:
-        found = array_of(table, "score", "layer", "text", target=target, part=part)
-        return np.asarray(found[chosen].mean(0))
 
-    added = score("feed-forward", companion) - score("feed-forward", "own")
-    return mean_rows(np.minimum(score("attention", mixing) - 0.5, added - 0.05))
+TRANSPOSES = ("own", "other head", "relabelled")
+
+
+@torch.no_grad()
+def score_symmetry(*, length: int, windows: slice) -> dict[str, np.ndarray]:
+    """How the scores of a head, centred twice, correlate with a transpose: (layers, texts) by name.
+
+    "own": that of the same head. Two nulls keep the scores and replace their transpose alone:
+    "other head" by that of another head of the layer, mean of all eleven; "relabelled" by the own
+    one with tokens in a random order. Means over heads and windows.
+    """
+    model = models.encoder()
+    generator = torch_generator(0)
+    found: dict[str, list[list[float]]] = {name: [] for name in TRANSPOSES}
+    for words in sample_texts().values():
+        by_layer: dict[str, list[float]] = {name: [] for name in TRANSPOSES}
+        for trace in run_model(model, text_windows(model, words, length)[windows]):
+            scores = centred_twice(trace.beta * trace.queries @ trace.keys.mT)
+            heads = scores.shape[1]
+            order = torch.randperm(length, generator=generator)
+            others = [
+                pair_correlation(scores, scores.roll(shift, 1).mT).mean()
+                for shift in range(1, heads)
+            ]
+            relabelled = scores.mT[..., order, :][..., order]
+            by_layer["own"].append(float(pair_correlation(scores, scores.mT).mean()))
+            by_layer["other head"].append(float(torch.stack(others).mean()))
+            by_layer["relabelled"].append(float(pair_correlation(scores, relabelled).mean()))
+        for name, values in by_layer.items():
+            found[name].append(values)
+    return {name: np.array(values).T for name, values in found.items()}

@@ -25,7 +25,7 @@ from torch.func import functional_call
 
 from bookmaker import tables
 from bookmaker.tables import Rows
-from compendium.common.rows import array_of, grid, median_rows
+from compendium.common.rows import array_of, grid
 from compendium.common.spin_modules import LimitedSpinModule, sample_module, stacked
 from spinformer.core.random import torch_generator
 from spinformer.spins.module import Solver, SpinTransformerModule
@@ -66,7 +66,9 @@ def bilinear(model: SpinTransformerModule) -> Tensor:
     return (model.query @ model.key.mT).detach()
 
 
-def noise_bound(model: SpinTransformerModule, fields: Tensor, *, step: float = 1e-5) -> Tensor:
+def noise_bound(
+    model: SpinTransformerModule, fields: Tensor, *, noise: float = NOISE, step: float = 1e-5
+) -> Tensor:
     """The least relative error of A from answers to `fields` with noise; infinite if too few.
 
     With J the derivative of all answers by (A, ln β, ln g), no unbiased student has a mean square
@@ -90,7 +92,7 @@ def noise_bound(model: SpinTransformerModule, fields: Tensor, *, step: float = 1
         ahead, behind = (torch.vmap(answer)(base + sign * pushes) for sign in (1, -1))
     jacobian = ((ahead - behind) / (2 * step)).flatten(1).T
     variance = torch.linalg.inv(jacobian.mT @ jacobian).diagonal()[:size].sum()
-    return NOISE * variance.sqrt() / target.norm()
+    return noise * variance.sqrt() / target.norm()
 
 
 def coupling_excess(pair: Tensor, *, beta: Tensor, limit: float = LIMIT) -> Tensor:
@@ -204,17 +206,3 @@ def _fresh(seed: int, **options: Any) -> SpinTransformerModule:
         module = kind(DIM, heads=1, dtype=torch.float64, **options)
         module.warned = True  # its meter is asked instead
         return module
-
-
-@tables.stored(
-    "settings_B10c",
-    grid(samples=(4, 8, 16, 32, 64, 128), factor=(1.5, 2.0, 3.0)),
-    seconds=0.1,
-)
-def SETTINGS(samples: int, factor: float) -> Rows:
-    """How far the error of ten students over their own bounds is below `factor`, by the median."""
-    cell: Any = {"data": "theory", "student": "saddle", "samples": samples}
-    errors, bound = (
-        array_of(TEACHER.read(), name, "teacher", **cell) for name in ("error", "bound")
-    )
-    return median_rows(factor - errors / bound)

@@ -12,13 +12,11 @@ import numpy as np
 from scipy.optimize import brentq
 
 from bookmaker.tables import Rows, stored
-from compendium.c31_asymmetric_hopfield.pairs import iterate_pair
-from compendium.common.rows import estimate_rows, grid, mean_rows, rows_of
+from compendium.common.rows import grid, rows_of
 from spinformer.core.lyapunov import lyapunov_exponents
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.solve import NotConverged
 from spinformer.core.special import gaussian_expectation
-from spinformer.core.states import overlaps
 from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.spins.ising import gaussian_couplings
 from spinformer.spins.kinetic import glauber_trajectory
@@ -34,7 +32,8 @@ def spin_memory(
 
     Each runs `steps` parallel updates from a random state; the first half is dropped.
     """
-    rng, found = numpy_generator(seed), []
+    rng = numpy_generator(seed)
+    found = []
     for _ in range(replicas):
         couplings = gaussian_couplings(size, symmetry=symmetry, seed=rng)
         first = rng.choice([-1.0, 1.0], (1, size))
@@ -46,7 +45,9 @@ def spin_memory(
 
 def mean_order(size: int, *, mean: float, beta: float, replicas: int, seed: Seed) -> Estimate:
     """|m| over updates 100 to 200 from an ordered start, independent couplings of mean `mean`/N."""
-    rng, start, found = numpy_generator(seed), np.ones((1, size)), []
+    rng = numpy_generator(seed)
+    start = np.ones((1, size))
+    found = []
     for _ in range(replicas):
         couplings = gaussian_couplings(size, mean=mean, seed=rng)
         path = glauber_trajectory(couplings, beta=beta, states=start, steps=200, seed=rng)
@@ -61,7 +62,10 @@ def cycle_length(couplings: np.ndarray, start: np.ndarray, limit: int) -> int:
     1 or 2 for symmetric J [goles1981comportement]. A field of exactly zero turns the spin down. No
     path is stored. 0 if none closed within `limit` steps, up to three times those to and around it.
     """
-    power, length, slow, fast = 1, 0, start.copy(), start.copy()
+    power = 1
+    length = 0
+    slow = start.copy()
+    fast = start.copy()
     for _ in range(limit):
         for i, field in enumerate(couplings @ fast):
             fast[i] = 1.0 if field > 0.0 else -1.0
@@ -69,7 +73,9 @@ def cycle_length(couplings: np.ndarray, start: np.ndarray, limit: int) -> int:
         if np.array_equal(slow, fast):
             return length
         if power == length:
-            slow, power, length = fast.copy(), 2 * power, 0
+            slow = fast.copy()
+            power = 2 * power
+            length = 0
     return 0
 
 
@@ -77,7 +83,8 @@ def cycle_lengths(
     size: int, *, symmetry: float, count: int, seed: Seed, limit: int = 1_000_000
 ) -> np.ndarray:
     """`cycle_length` from a random start in each of so many networks; NotConverged past `limit`."""
-    rng, found = numpy_generator(seed), np.zeros(count, dtype=int)
+    rng = numpy_generator(seed)
+    found = np.zeros(count, dtype=int)
     for number in range(count):
         couplings = gaussian_couplings(size, symmetry=symmetry, seed=rng)
         found[number] = cycle_length(couplings, rng.choice([-1.0, 1.0], size), limit)
@@ -170,9 +177,11 @@ def EXPONENTS(size: int, *, symmetry: float, beta: float, networks: int) -> Rows
 )
 def MEMORY(symmetry: float, *, beta: float) -> Rows:
     """C(τ) at `LAGS` of ten networks of 500 spins, a row for each lag, with errors."""
-    size, run = 500, {"steps": 1000, "replicas": 10, "seed": 0}
-    found = spin_memory(size, symmetry=symmetry, beta=beta, lags=LAGS, **run)
-    return rows_of(lag=LAGS, kept=found.value, error=found.error)
+    size = 500
+    memory = spin_memory(
+        size, symmetry=symmetry, beta=beta, lags=LAGS, steps=1000, replicas=10, seed=0
+    )
+    return rows_of(lag=LAGS, kept=memory.value, error=memory.error)
 
 
 @stored(
@@ -186,58 +195,3 @@ def ORDER(ratio: float, *, beta: float) -> Rows:
     mean = ratio / asymmetric_gain(beta)
     found = mean_order(500, mean=mean, beta=beta, replicas=10, seed=0)
     return rows_of(order=found.value, error=found.error)
-
-
-@stored(
-    "settings_C1a",
-    grid(beta=(0.5, 0.8, 1.2, 1.5, 3.0), size=(1000, 10_000), features=(1, 3, 10)),
-    seconds=0.1,
-    within={"value": 0.05, "low": 0.05, "high": 0.05},
-)
-def HELD(beta: float, size: int, features: int) -> Rows:
-    """Overlap with the first feature over updates 30 to 60, from 0.5, less 0.1; ten draws."""
-    found = []
-    for rng in numpy_generator(features).spawn(10):
-        kept = rng.choice([-1.0, 1.0], (features, size))
-        start = np.where(rng.random(size) < 0.75, 1.0, -1.0) * kept[0]
-        path = iterate_pair(start, left=kept, right=kept, beta=beta, steps=60, seed=rng)
-        found.append(overlaps(path[30:], patterns=kept)[:, 0].mean() - 0.1)
-    return mean_rows(np.array(found))
-
-
-@stored(
-    "settings_C1c",
-    grid(beta=(0.5, 0.8, 1.25, 1.5, 2.0, 3.0), size=(200, 800), lag=(50, 250)),
-    seconds=0.2,
-    within={"value": 0.1, "low": 0.1, "high": 0.1},
-)
-def FROZEN(beta: float, size: int, lag: int) -> Rows:
-    """C(lag) of symmetric couplings, less 0.05; ten networks."""
-    run = {"steps": 1000, "replicas": 10, "seed": size}
-    kept = spin_memory(size, symmetry=1.0, beta=beta, lags=np.array([lag]), **run)
-    one = Estimate(value=kept.value[0], error=kept.error[0], samples=10)
-    return estimate_rows(one, bound=0.05)
-
-
-@stored(
-    "settings_C1d",
-    grid(ratio=(0.0, 0.5, 0.8, 1.2, 1.5, 2.0), beta=(1.0, 2.0, 4.0), size=(250, 1000)),
-    seconds=0.1,
-    within={"value": 0.1, "low": 0.1, "high": 0.1},
-)
-def ORDERED(ratio: float, beta: float, size: int) -> Rows:
-    """|m| of independent couplings, their mean over the critical one, less 0.1; ten networks."""
-    mean = ratio / asymmetric_gain(beta)
-    return estimate_rows(mean_order(size, mean=mean, beta=beta, replicas=10, seed=size), bound=0.1)
-
-
-_KINDS = [{name: unit[name] for name in ("symmetry", "beta", "size")} for unit in EXPONENTS.units]
-
-
-@stored("settings_C1e", _KINDS, seconds=0.1)
-def SETTINGS(symmetry: float, beta: float, size: int) -> Rows:
-    """C1e: one kind of couplings at one temperature and size."""
-    table = EXPONENTS.read()
-    here = (table["symmetry"] == symmetry) & (table["beta"] == beta) & (table["size"] == size)
-    value, error, runs = (table[name][here].item() for name in ("exponent", "error", "networks"))
-    return estimate_rows(Estimate(value=value, error=error, samples=runs))

@@ -13,11 +13,10 @@ from compendium.c32b_finite_size.study import (
     Limit,
     deviation,
     follow_limit,
-    median_slope,
     next_means,
 )
-from compendium.common.rows import grid, mean_rows, median_rows, near_rows, rows_of
-from compendium.common.windows import exponent_of_chaos
+from compendium.common.rows import grid, rows_of
+from compendium.common.stored_exponents import exponent_of_chaos
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import mean_estimate
 from spinformer.dmft.ensemble import Ensemble
@@ -36,7 +35,8 @@ REGIMES = {
 }
 # β of the stationary laws, each with one attractor for all of 96 random contexts.
 _LAWS = {"driven": 0.5, "quasi-periodic": 1.255, "chaos at 1.28": 1.28, "chaos at 1.4": 1.4}
-_SNAPSHOTS, _BETWEEN = 20, 101
+_SNAPSHOTS = 20
+_BETWEEN = 101
 # Tokens between two times that a distance is set back: once around the clock of the document.
 _EVERY = 4
 # Tokens until every random context has settled; at β = 1.27 one in five needs more than 3,000.
@@ -55,9 +55,12 @@ def gaussian_closure(limit: Limit, size: int) -> np.ndarray:
     ⟨x⟩ = ⟨f⟩, Cov(x, w) = Cov(f, w) and, in a segment of n bits, Cov(x, x) = Cov(f, f) + ⟨1 − f²⟩/n
     make the next Gaussian, as in [aguilera2021unifying].
     """
-    network, window = limit.network, limit.path[: limit.network.context]
-    segments, bits = network.segments, network.counts(size)
-    normal, path = _nodes(window.size), list(window)
+    network = limit.network
+    window = limit.path[: limit.network.context]
+    segments = network.segments
+    bits = network.counts(size)
+    normal = _nodes(window.size)
+    path = list(window)
     covariance = np.diag(((1.0 - window**2) / bits).ravel())
     for start in range(len(limit.path) - len(window)):
         level, turn = np.linalg.eigh(covariance)
@@ -93,8 +96,12 @@ def coupled_growth(
     segments move in steps, and pairs nearer than one merge. Stretches at whose end a pair has
     merged do not count.
     """
-    counts, reach, rng = network.counts(size), 0.1 / np.sqrt(size), numpy_generator(seed)
-    first, away, logs = windows, rng.standard_normal(windows.shape), []
+    counts = network.counts(size)
+    reach = 0.1 / np.sqrt(size)
+    rng = numpy_generator(seed)
+    first = windows
+    away = rng.standard_normal(windows.shape)
+    logs = []
     for begin in range(position, position + transient + steps, _EVERY):
         # Merged pairs begin anew in a direction of their own.
         fresh = rng.standard_normal(first.shape)
@@ -167,7 +174,8 @@ def CLOSURES(
 
     sampling: the standard error of that average, which no prediction can beat.
     """
-    limit, rows = _limit(regime, start=start, steps=steps, seed=1000), []
+    limit = _limit(regime, start=start, steps=steps, seed=1000)
+    rows = []
     for size in map(_bits, exponents):
         bias = deviation(limit, size, texts=texts, seed=start).bias
         parts = {
@@ -176,34 +184,21 @@ def CLOSURES(
             "closure": bias.value - _closure(limit, size),
             "sampling": bias.error,
         }
-        found = {name: _root(limit, part)[-1] for name, part in parts.items()}
-        rows += rows_of(bits=size, **found)
+        errors = {name: _root(limit, part)[-1] for name, part in parts.items()}
+        rows.append({"bits": size} | errors)
     return rows
 
 
-@stored(
-    "settings_C18b",
-    grid(regime=("driven", "quasi-periodic", "periodic")),
-    small={"regime": "driven", "starts": 2, "texts": 100},
-    seconds=1.0,
-    within={"value": 0.1, "low": 0.2, "high": 0.2},
-)
-def SETTINGS(regime: str, *, starts: int = 12, texts: int = 1000) -> Rows:
-    """Gain of the closure over the naive mean field, from other starts than those of `CLOSURES`."""
-    horizons, sizes = (15, 30, 60, 120), range(3, 8)
-    gains, last = np.empty((len(horizons), len(sizes), starts)), np.array(horizons) - 1
-    for start in range(100, 100 + starts):
-        limit = _limit(regime, start=start, steps=max(horizons), seed=1000)
-        for column, exponent in enumerate(sizes):
-            size = _bits(exponent)
-            bias = deviation(limit, size, texts=texts, seed=start).bias.value
-            naive, closed = (_root(limit, one) for one in (bias, bias - _closure(limit, size)))
-            gains[:, column, start - 100] = np.log(naive[last] / closed[last])
-    return [
-        {"tokens": horizon, "size": f"10^{exponent}"} | mean_rows(gains[row, column])[0]
-        for row, horizon in enumerate(horizons)
-        for column, exponent in enumerate(sizes)
-    ]
+def closed_gains(
+    regime: str, *, start: int, bits: int, texts: int, horizons: Sequence[int]
+) -> np.ndarray:
+    """ln of the naive mean field's error over the closure's, after each horizon, from one start."""
+    limit = _limit(regime, start=start, steps=max(horizons), seed=1000)
+    bias = deviation(limit, bits, texts=texts, seed=start).bias.value
+    naive = _root(limit, bias)
+    closed = _root(limit, bias - _closure(limit, bits))
+    last = np.array(horizons) - 1
+    return np.log(naive[last] / closed[last])
 
 
 _NEARLY = {"measured": 8.0, "expected": 8.0}
@@ -223,8 +218,10 @@ def BREAKS(start: int) -> Rows:
 
     rows = []
     for size in map(_bits, range(4, 13)):
-        bias, law = deviation(limit, size, texts=400, seed=start).bias.value, limit.shift / size
-        off, whole = (np.linalg.norm(part[context:], axis=1) for part in (bias - law, law))
+        bias = deviation(limit, size, texts=400, seed=start).bias.value
+        law = limit.shift / size
+        off = np.linalg.norm((bias - law)[context:], axis=1)
+        whole = np.linalg.norm(law[context:], axis=1)
         late = limit.onset()[context:] > size
         rows.append({"bits": size, "measured": first(off > 0.5 * whole), "expected": first(late)})
     return rows
@@ -245,7 +242,10 @@ def STATIONARY(regime: str, *, exponent: float, seed: int) -> Rows:
     Mean over the overlaps of the Wasserstein-1 distance, of 500 texts and twenty looks at four
     tokens each. null: for two halves of the texts; floor: for two samples of the attractor.
     """
-    network, beta, size, texts = Network.document(), _LAWS[regime], _bits(exponent), 500
+    network = Network.document()
+    beta = _LAWS[regime]
+    size = _bits(exponent)
+    texts = 500
     rng = numpy_generator(seed)
     windows, place = spread_windows(beta, count=texts, settle=5_000, seed=rng)
     found = []
@@ -260,13 +260,18 @@ def STATIONARY(regime: str, *, exponent: float, seed: int) -> Rows:
     law = np.concatenate(found, axis=1)
     limits = []
     for _ in range(2):
-        ensemble, looks = _settled(rng, beta=beta, count=texts, settle=5_000), []
+        ensemble = _settled(rng, beta=beta, count=texts, settle=5_000)
+        looks = []
         for _ in range(_SNAPSHOTS):
             looks.append(ensemble.record(network.context))
             ensemble.advance(_BETWEEN - network.context)
         limits.append(np.concatenate(looks, axis=1))
-    pairs = {"distance": (law, limits[0]), "null": (law[::2], law[1::2]), "floor": limits}
-    return rows_of(bits=size, **{name: _transport(*pair) for name, pair in pairs.items()})
+    return rows_of(
+        bits=size,
+        distance=_transport(law, limits[0]),
+        null=_transport(law[::2], law[1::2]),
+        floor=_transport(limits[0], limits[1]),
+    )
 
 
 def _transport(one: np.ndarray, other: np.ndarray) -> float:
@@ -291,13 +296,15 @@ def EXPONENTS(beta: float, *, exponent: float, seed: int) -> Rows:
 
     limit: of the mean field, the median of sixteen random contexts.
     """
-    size, network = _bits(exponent), Network.document()
+    size = _bits(exponent)
+    network = Network.document()
     windows, position = spread_windows(beta, count=_PAIRS, settle=_SETTLED, seed=seed)
     rates = coupled_growth(
         network, size, beta=beta, windows=windows, position=position, steps=400,
         transient=200, seed=seed,
     )  # fmt: skip
-    growth, starts = mean_estimate(rates), random_contexts(network, 0, count=16)
+    growth = mean_estimate(rates)
+    starts = random_contexts(network, 0, count=16)
     limit = lyapunov_spectrum(
         network, starts, beta=beta, transient=20_000, steps=20_000, count=1, threads=1
     ).exponents.value
@@ -313,60 +320,7 @@ def mean_field_exponent(beta: float) -> float:
     return float(table["limit"][table["beta"] == beta][0])
 
 
-@stored(
-    "settings_C18e",
-    [
-        unit | {"allowed": allowed}
-        for unit in EXPONENTS.units
-        if unit["exponent"] > 5
-        for allowed in (0.015, 0.03)
-    ],
-    seconds=0.1,
-)
-def EXPONENTS_APART(beta: float, exponent: float, seed: int, allowed: float) -> Rows:
-    """What exponents may differ from the mean field's by less what they do, with two errors."""
-    table = EXPONENTS.read()
-    here = (table["beta"] == beta) & (table["exponent"] == exponent) & (table["seed"] == seed)
-    growth, error = (table[name][here].item() for name in ("growth", "error"))
-    found = (growth, growth - 2.0 * error, growth + 2.0 * error)
-    return near_rows(found, aim=mean_field_exponent(beta), within=allowed, runs=_PAIRS)
-
-
 # Drawn after the region of C18a.
 BREAKS_AGAIN = stored(
     "breaks_again", grid(start=range(120, 240)), checked=3, seconds=0.2, within=_NEARLY
 )(BREAKS.rows)
-
-
-@stored(
-    "settings_C18a",
-    grid(
-        beyond=("1e4", "1e5", "1e6", "1e7"),
-        left_out=("none", "0 to 39", "40 to 79", "80 to 119", "the first 120"),
-    ),
-    seconds=0.1,
-)
-def PACE(beyond: str, left_out: str) -> Rows:
-    """How far the pace times 2 λ is from one half or three halves, the nearer of the two."""
-    again = left_out == "the first 120"
-    table = (BREAKS_AGAIN if again else BREAKS).read()
-    rate = float(exponent_of_chaos(1.28).value)
-    bits = np.unique(table["bits"])
-    measured = table["measured"].reshape(-1, len(bits))
-    if left_out != "none" and not again:
-        first = int(left_out.split(" to ")[0])
-        measured = np.delete(measured, slice(first, first + 40), axis=0)
-    use = bits > float(beyond)
-    pace = median_slope(np.log(bits[use]), rows=measured[:, use], seed=0)
-    value, wide = 2 * rate * pace.value, 4 * rate * pace.error
-    found = (value, value - wide, value + wide)
-    return near_rows(found, aim=1.0, within=0.5, runs=len(measured))
-
-
-@stored("settings_C18c", grid(regime=list(_LAWS)[1:], exponent=(4.0, 5.0, 6.0, 7.0)), seconds=0.1)
-def LAWS_APART(regime: str, exponent: float) -> Rows:
-    """ln 2 less ln of distance over null, over floor, in both seeds: their median and range."""
-    table = STATIONARY.read()
-    here = (table["regime"] == regime) & (table["exponent"] == exponent)
-    over = [table["distance"][here] / table[null][here] for null in ("null", "floor")]
-    return median_rows(np.log(2.0 / np.concatenate(over)))

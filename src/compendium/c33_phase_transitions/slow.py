@@ -2,8 +2,8 @@
 
 from bookmaker.tables import Rows, stored
 from compendium.common.rows import grid, rows_of
-from compendium.common.windows import MOTIONS, RELAXATION
 from spinformer.core.statistics import mean_estimate
+from spinformer.dmft.document import MOTIONS
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Network
@@ -19,7 +19,10 @@ _STEPS = {
 }
 # Contexts, stretches and steps of each behind an exponent; growth below which a stretch is not
 # chaotic: on the closed curve that coexists with chaos at 1.266 it is zero.
-_CONTEXTS, _STRETCHES, _LENGTH, _CALM = 512, 40, 20_000, 0.02
+_CONTEXTS = 512
+_STRETCHES = 40
+_LENGTH = 20_000
+_CALM = 0.02
 
 
 @stored(
@@ -30,7 +33,8 @@ _CONTEXTS, _STRETCHES, _LENGTH, _CALM = 512, 40, 20_000, 0.02
 )
 def RELAXATION_TIMES(motion: str, seed: int) -> Rows:
     """Tokens in which 8,192 random contexts come e times nearer to the attractor, with error."""
-    network, beta = Network.document(), MOTIONS[motion][0]
+    network = Network.document()
+    beta = MOTIONS[motion].beta
     starts = random_contexts(network, seed, count=8192)
     found = relaxation_time(network, starts, beta=beta, steps=_STEPS[motion], threads=1)
     return rows_of(time=found)
@@ -50,7 +54,7 @@ def EXPONENTS(beta: float, seed: int, *, contexts: int = _CONTEXTS, length: int 
     out: it has left for another attractor or began on one.
     """
     network = Network.document()
-    slowest = max(RELAXATION[motion] for motion in RELAXATION if "chaos" in motion)
+    slowest = max(one.relaxation for name, one in MOTIONS.items() if "chaos" in name)
     starts = random_contexts(network, seed, count=contexts)
     starts = settled_contexts(network, starts, beta=beta, relaxation=slowest, threads=1)
     growth = lyapunov_spectrum(

@@ -3,12 +3,12 @@
 import numpy as np
 
 from bookmaker.tables import Rows, stored
-from compendium.common.phase_transitions import COUNT, DIAGRAMS, protocol_start
-from compendium.common.rows import grid, rows_of, share_rows
-from compendium.common.windows import replicas
+from compendium.common.rows import grid, rows_of
 from spinformer.dmft.attractors import Regime, find_attractors
-from spinformer.dmft.mean_field import random_contexts
+from spinformer.dmft.document import DIAGRAM_VALUES, DIAGRAMS
+from spinformer.dmft.mean_field import document_context, random_contexts
 from spinformer.dmft.network import Context, Network
+from spinformer.dmft.settling import perturbed_replicas
 
 # Inverse temperatures of the document's six portraits, and where contexts come from.
 SIX = (1.255, 1.26451, 1.266, 1.27, 1.28, 1.4)
@@ -26,15 +26,15 @@ ORIGINS = ("random", "copies")
     seconds=9.0,
     within=dict.fromkeys((regime.label for regime in Regime), 0.02),
 )
-def SHARES(diagram: str, *, low: float, high: float, count: int = COUNT) -> Rows:
+def SHARES(diagram: str, *, low: float, high: float, count: int = DIAGRAM_VALUES) -> Rows:
     """Share of each regime among the values of β in [low, high], of `count` in the diagram."""
     network = Network.document()
     betas = np.linspace(*DIAGRAMS[diagram], count)
     chosen = betas[(betas >= low) & (betas <= high)]
-    start = protocol_start(network, steps=100_000)
+    start = document_context(network, steps=100_000, decimals=8)
     found = find_attractors(network, start, beta=chosen, bins=1, exponents=1)
     shares = {regime.label: float(np.mean(found.regime == regime)) for regime in Regime}
-    return [{"values": len(chosen), **shares}]
+    return [{"values": len(chosen)} | shares]
 
 
 @stored(
@@ -47,8 +47,8 @@ def SHARES(diagram: str, *, low: float, high: float, count: int = COUNT) -> Rows
 def PORTRAITS(origin: str, *, beta: float) -> Rows:
     """What 256 contexts settle on after 100,000 steps, one row each, the document's first."""
     network = Network.document()
-    start = protocol_start(network, steps=100_000)
-    pool = replicas(start, count=256, seed=0)
+    start = document_context(network, steps=100_000, decimals=8)
+    pool = perturbed_replicas(start, count=256, seed=0)
     if origin == ORIGINS[0]:
         drawn = random_contexts(network, 0, count=255).attention
         pool = Context(np.concatenate([start.attention[None], drawn]), start.position)
@@ -58,8 +58,10 @@ def PORTRAITS(origin: str, *, beta: float) -> Rows:
 
 
 # What the document's captions call the motions, in ranges of β and at its six values.
-_CYCLE, _TORUS, _CHAOS = Regime.PERIODIC, Regime.QUASI_PERIODIC, Regime.CHAOTIC
-_NAMED = {
+_CYCLE = Regime.PERIODIC
+_TORUS = Regime.QUASI_PERIODIC
+_CHAOS = Regime.CHAOTIC
+NAMED_RANGES = {
     (0.0, 1.2): _CYCLE,
     (1.2405, 1.2425): _CYCLE,
     (1.252, 1.261): _TORUS,
@@ -67,42 +69,3 @@ _NAMED = {
     (1.277, 1.28): _CHAOS,
 }
 LABELS = dict(zip(SIX, (_TORUS, _TORUS, _CHAOS, _CYCLE, _CHAOS, _CHAOS), strict=True))
-# Share of the values of β in a range that must have its label.
-LEAST_SHARE = 0.95
-_WAITS = (10_000, 30_000, 100_000)
-
-
-@stored(
-    "settings_C9",
-    [
-        {"beta_from": low, "beta_to": high, **choice}
-        for low, high in _NAMED
-        for choice in grid(context=("the document's", "random"), wait=_WAITS)
-    ],
-    seconds=0.2,
-    within={"value": 0.05, "low": 0.05, "high": 0.05},
-)
-def NAMED_RANGES(beta_from: float, beta_to: float, context: str, wait: int) -> Rows:
-    """Share of 256 values of β whose motion is the one named for the range, less 0.95."""
-    network = Network.document()
-    start = protocol_start(network, steps=100_000)
-    if context == "random":
-        start = random_contexts(network, 1, count=1).select(0)
-    tried = np.linspace(beta_from, beta_to, 256)
-    found = find_attractors(network, start, beta=tried, transient=wait, bins=1, exponents=1)
-    named = int((found.regime == _NAMED[beta_from, beta_to]).sum())
-    return share_rows(named, trials=len(tried), bound=LEAST_SHARE)
-
-
-@stored(
-    "settings_C10",
-    grid(beta=SIX, draw=(1, 2), wait=_WAITS),
-    seconds=0.2,
-    within={"value": 0.1, "low": 0.1, "high": 0.1},
-)
-def MOST_CONTEXTS(beta: float, draw: int, wait: int) -> Rows:
-    """Share of 128 random contexts with the motion that the document shows, less one half."""
-    network = Network.document()
-    pool = random_contexts(network, draw, count=128)
-    found = find_attractors(network, pool, beta=beta, transient=wait, bins=1, exponents=1)
-    return share_rows(int((found.regime == LABELS[beta]).sum()), trials=128, bound=0.5)

@@ -9,24 +9,18 @@ from typing import Any
 import numpy as np
 
 from bookmaker.tables import Rows, stored
-from compendium.common.lifetimes import Lifetime, escapes_of, lifetime_estimate
-from compendium.common.phase_transitions import (
-    COUNT,
-    DIAGRAMS,
-    census,
-    name,
-    protocol_start,
-    survey,
-)
 from compendium.common.rows import grid, rows_of
-from compendium.common.windows import replicas
 from spinformer.core.random import Seed
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import Regime, find_attractors
+from spinformer.dmft.document import DIAGRAM_VALUES, DIAGRAMS
+from spinformer.dmft.lifetimes import Lifetime, detect_escapes, estimate_lifetime
 from spinformer.dmft.lyapunov import lyapunov_spectrum
-from spinformer.dmft.mean_field import trajectory
+from spinformer.dmft.mean_field import document_context, trajectory
 from spinformer.dmft.network import Context, Network
+from spinformer.dmft.regimes import classify_regimes, count_regimes, regime_label
+from spinformer.dmft.settling import perturbed_replicas
 
 _COPIES = 64
 
@@ -55,7 +49,7 @@ class Escapes:
 
     def lifetime(self) -> Lifetime:
         """From escaped and censored times."""
-        return lifetime_estimate(self.times, ended=self.escaped)
+        return estimate_lifetime(self.times, ended=self.escaped)
 
 
 def escape_times(
@@ -74,25 +68,24 @@ def escape_times(
     chaotic. A time is known to one `stretch`.
     """
     network = Network.document()
-    start = replicas(protocol_start(network, steps=100_000), count=copies, seed=seed)
+    start = perturbed_replicas(
+        document_context(network, steps=100_000, decimals=8), count=copies, seed=seed
+    )
     _, start = trajectory(network, start, beta=beta, steps=0, transient=transient)
     batches = horizon // stretch
-    how = {"steps": batches * stretch, "batches": batches, "count": 1}
-    found = lyapunov_spectrum(network, start, beta=beta, **how)
+    found = lyapunov_spectrum(
+        network, start, beta=beta, steps=batches * stretch, batches=batches, count=1
+    )
     growth = found.growth[..., 0].T
-    first, escaped, returned = escapes_of(growth, rate=rate)
+    escapes = detect_escapes(growth, threshold=rate)
     return Escapes(
-        times=first * stretch,
-        escaped=escaped,
-        returned=returned,
+        times=escapes.first * stretch,
+        escaped=escapes.escaped,
+        returned=escapes.returned,
         growth=growth,
         stretch=stretch,
         context=found.context,
     )
-
-
-def _interval(life: Lifetime) -> dict[str, float]:
-    return {"lifetime": life.value, "low": life.low, "high": life.high}
 
 
 # rate: growth that separates chaos from what lies beside it, a torus or cycles with growth up to 0
@@ -112,22 +105,26 @@ def _interval(life: Lifetime) -> dict[str, float]:
 )
 def LIFETIMES(beta: float, *, rate: float, horizon: int) -> Rows:
     """Escapes of copies of the document's context at one β, and what they end on."""
-    found, ends = escape_times(beta, rate=rate, horizon=horizon), ""
+    found = escape_times(beta, rate=rate, horizon=horizon)
+    ends = ""
     if found.escaped.any():
         left = found.context.select(found.escaped)
-        after = survey(
+        after = classify_regimes(
             Network.document(), left, beta=beta, transient=0, kept=10_000, exponent_steps=10_000
         )
-        kinds = sorted(census(after).items(), key=lambda item: -item[1])
-        ends = "; ".join(f"{count} {name(*kind)}" for kind, count in kinds)
+        kinds = sorted(count_regimes(after).items(), key=lambda item: -item[1])
+        ends = "; ".join(f"{count} {regime_label(*kind)}" for kind, count in kinds)
     early = found.growth[0][found.growth[0] >= rate]
+    life = found.lifetime()
     return rows_of(
         copies=_COPIES,
         chaotic=(found.times > 0).sum(),
         growth=np.median(early) if len(early) else 0.0,
         escaped=found.escaped.sum(),
         returned=found.returned.sum(),
-        **_interval(found.lifetime()),
+        lifetime=life.value,
+        low=life.low,
+        high=life.high,
         ends=ends,
     )
 
@@ -143,8 +140,10 @@ def LIFETIMES(beta: float, *, rate: float, horizon: int) -> Rows:
 def SEEDS(beta: float, *, rate: float, horizon: int, seed: int) -> Rows:
     """Escapes of copies that other noise parts, with the time at risk of all of them together."""
     found = escape_times(beta, rate=rate, horizon=horizon, seed=seed)
-    ended, total = found.escaped.sum(), float(found.times.sum())
-    return rows_of(escaped=ended, total=total, **_interval(found.lifetime()))
+    ended = found.escaped.sum()
+    total = float(found.times.sum())
+    life = found.lifetime()
+    return rows_of(escaped=ended, total=total, lifetime=life.value, low=life.low, high=life.high)
 
 
 def lifetime_law(table: dict[str, np.ndarray], *, draws: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -153,13 +152,16 @@ def lifetime_law(table: dict[str, np.ndarray], *, draws: dict[str, np.ndarray]) 
     One lifetime for all, `common`, and `middle` exp(`slope` (β − 1.275)).
     """
     betas = np.unique(draws["beta"])
-    own, more = ((one["beta"] == betas[:, None]).astype(float) for one in (table, draws))
+    own = (table["beta"] == betas[:, None]).astype(float)
+    more = (draws["beta"] == betas[:, None]).astype(float)
     ended = own @ table["escaped"] + more @ draws["escaped"]
     known = np.where(table["escaped"] > 0, table["lifetime"], 0.0)
     life = (own @ (known * table["escaped"]) + more @ draws["total"]) / ended
     weight = ended / life**2
     common = weight @ life / weight.sum()
-    away, logs, sharp = betas - 1.275, np.log(life), np.sqrt(ended)
+    away = betas - 1.275
+    logs = np.log(life)
+    sharp = np.sqrt(ended)
     line, spread = np.polyfit(away, logs, 1, w=sharp, cov="unscaled")
     return {
         "beta": betas,
@@ -191,17 +193,24 @@ def _weak_chaos() -> Context:
 )
 def CRISIS(distance: float) -> Rows:
     """Time on the weakly chaotic set at β = 1.276173 + distance, before strong chaos sets in."""
-    beta, stretch = _CRISIS + distance, 100
+    beta = _CRISIS + distance
+    stretch = 100
     found = lyapunov_spectrum(
         Network.document(), _weak_chaos(), beta=beta, steps=4000 * stretch, batches=4000, count=1
     )
     # Weak chaos grows at 0.02, strong at 0.14; now the escape is upwards.
-    first, escaped, _ = escapes_of(-found.growth[..., 0].T, rate=-0.06)
-    life = lifetime_estimate(first * float(stretch), ended=escaped)
-    return [{"copies": len(first), "escaped": life.ended, **_interval(life)}]
+    escapes = detect_escapes(-found.growth[..., 0].T, threshold=-0.06)
+    life = estimate_lifetime(escapes.first * float(stretch), ended=escapes.escaped)
+    return rows_of(
+        copies=len(escapes.first),
+        escaped=life.ended,
+        lifetime=life.value,
+        low=life.low,
+        high=life.high,
+    )
 
 
-_CHUNKS = -(-COUNT // _CHUNK)
+_CHUNKS = -(-DIAGRAM_VALUES // _CHUNK)
 
 
 # The last chunk of the zoom is one column.
@@ -215,13 +224,14 @@ _CHUNKS = -(-COUNT // _CHUNK)
 def COLUMNS(diagram: str, chunk: int) -> Rows:
     """Columns of one chunk of a diagram that are chaotic after 1e5 steps, and 2e6 steps later."""
     network = Network.document()
-    start = protocol_start(network, steps=100_000)
-    betas = np.linspace(*DIAGRAMS[diagram], COUNT)[chunk * _CHUNK : (chunk + 1) * _CHUNK]
+    start = document_context(network, steps=100_000, decimals=8)
+    betas = np.linspace(*DIAGRAMS[diagram], DIAGRAM_VALUES)[chunk * _CHUNK : (chunk + 1) * _CHUNK]
     early = find_attractors(network, start, beta=betas, bins=1, exponents=1)
     chaotic = np.flatnonzero(early.regime == Regime.CHAOTIC)
     if not len(chaotic):
         return rows_of(chaotic=0, beta=betas[0], before=0.0, after=0.0, ends="none")
-    state, wait = early.context.select(chaotic), 2_000_000
+    state = early.context.select(chaotic)
+    wait = 2_000_000
     late = find_attractors(network, state, beta=betas[chaotic], transient=wait, bins=1, exponents=1)
     return rows_of(
         chaotic=len(chaotic),

@@ -19,24 +19,26 @@ from scipy.spatial import cKDTree
 
 from bookmaker.tables import Rows, stored
 from compendium.c33b_lifetimes.escapes import LONG
-from compendium.common.closed_curve import closed_curve
-from compendium.common.rows import grid, median_rows, rows_of
+from compendium.common.rows import grid, rows_of
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.dmft.attractors import strobed
-from spinformer.dmft.cycles import Cycle, Kind, bifurcation, cycle
-from spinformer.dmft.lyapunov import lyapunov_spectrum, returned
+from spinformer.dmft.attractors import stroboscopic_section
+from spinformer.dmft.cycles import Bifurcation, Cycle, find_bifurcation, find_cycle
+from spinformer.dmft.document import closed_curve
+from spinformer.dmft.lyapunov import lyapunov_spectrum, period_map
 from spinformer.dmft.mean_field import random_contexts, tokens
 from spinformer.dmft.network import OUTPUT, Context, Network
 
 FLASH = 4  # steps between two flashes
 LAG = 16  # of the transfer operator, in flashes, and the flashes of a block of the shuffled null
 _SIDE = 0.05  # edge of a box of overlaps
-_FLASHES, _SEEDS = 30_000, (1, 2)  # of the orbits whose modes are looked for
+# Of the orbits whose modes are looked for.
+_FLASHES = 30_000
+_SEEDS = (1, 2)
 # Strobed m^o_1 of the closed curve extends over less than 0.24, that of chaos there over more.
 _WIDE = 0.24
 _NEAR = 0.02  # how near an orbit must be to a structure, in the largest overlap, to follow it
 # Growth per token above which an orbit is chaotic; the calm part has three times as much.
-_ALIVE = 0.01
+LASTING = 0.01
 
 
 def box_labels(points: np.ndarray) -> np.ndarray:
@@ -55,7 +57,8 @@ def slow_modes(labels: np.ndarray, *, lag: int = LAG) -> tuple[np.ndarray, np.nd
     """
     values = np.atleast_2d(labels)
     size = int(values.max()) + 1
-    before, after = values[:, :-lag].ravel(), values[:, lag:].ravel()
+    before = values[:, :-lag].ravel()
+    after = values[:, lag:].ravel()
     ones = np.ones(len(before))
     counts = coo_matrix((ones, (before, after)), shape=(size, size)).tocsr()
     total = np.bincount(before, minlength=size)
@@ -85,7 +88,8 @@ def phase_surrogate(series: np.ndarray, *, seed: Seed) -> np.ndarray:
 
     The phases of every frequency turn by one angle for all components [prichard1994generating].
     """
-    n, mean = series.shape[-2], series.mean(axis=-2, keepdims=True)
+    n = series.shape[-2]
+    mean = series.mean(axis=-2, keepdims=True)
     waves = np.fft.rfft(series - mean, axis=-2)
     angle = 2.0 * np.pi * numpy_generator(seed).random(waves.shape[:-1])
     if n % 2 == 0:
@@ -95,7 +99,8 @@ def phase_surrogate(series: np.ndarray, *, seed: Seed) -> np.ndarray:
 
 def shuffled_blocks(points: np.ndarray, *, block: int = LAG, seed: Seed) -> np.ndarray:
     """Series (orbits, n, d) cut into blocks, the same for all d, in random order; n is cut too."""
-    orbits, number = len(points), points.shape[1] // block
+    orbits = len(points)
+    number = points.shape[1] // block
     cut = points[:, : number * block].reshape(orbits, number, block, -1)
     order = np.argsort(numpy_generator(seed).random((orbits, number)), axis=1)[..., None, None]
     return np.take_along_axis(cut, order, axis=1).reshape(orbits, number * block, -1)
@@ -110,7 +115,9 @@ def chaotic_orbits(
     """
     network = Network.document()
     starts = random_contexts(network, seed, count=2 * count)
-    points, end = strobed(network, starts, beta=beta, count=flashes, transient=20_000, threads=1)
+    points, end = stroboscopic_section(
+        network, starts, beta=beta, count=flashes, transient=20_000, threads=1
+    )
     wide = np.ptp(points[:, -flashes // 8 :, 0], axis=1) > _WIDE
     # Calm stretches of chaos can be long; they are narrow too, so the whole orbit speaks as well.
     wide |= np.ptp(points[:, flashes // 2 :, 0], axis=1) > 2.0 * _WIDE
@@ -133,6 +140,34 @@ def calm_parts(points: np.ndarray) -> np.ndarray:
     return last_core(value, low=low + quarter, high=high - quarter)
 
 
+def mode_times(points: np.ndarray, *, seed: int) -> dict[str, np.ndarray]:
+    """Implied times (orbits,) in tokens: of the slowest mode, of the next, of the two nulls."""
+    rng = np.random.default_rng((seed, 1))
+    twins = {
+        "own": points,
+        "surrogate": phase_surrogate(points, seed=rng),
+        "shuffled": shuffled_blocks(points, seed=rng),
+    }
+    times = {
+        name: np.array([FLASH * slow_modes(box_labels(orbit))[0] for orbit in twin])
+        for name, twin in twins.items()
+    }
+    return {
+        "slow": times["own"][:, 0],
+        "next": times["own"][:, 1],
+        "surrogate": times["surrogate"][:, 0],
+        "shuffled": times["shuffled"][:, 0],
+    }
+
+
+def growth_afterwards(context: Context, *, beta: float) -> np.ndarray:
+    """Growth per token (orbits,) over the 8,000 tokens after contexts: still chaotic?"""
+    spectrum = lyapunov_spectrum(
+        Network.document(), context, beta=beta, steps=8000, batches=1, count=1, threads=1
+    )
+    return spectrum.growth[:, 0, 0]
+
+
 _SHORT = {"beta": 1.28, "seed": 1, "flashes": 4000}
 
 
@@ -146,39 +181,33 @@ _SHORT = {"beta": 1.28, "seed": 1, "flashes": 4000}
 def ORBITS(beta: float, *, seed: int, flashes: int = _FLASHES) -> Rows:
     """One row an orbit: times of its modes (tokens), those of its two nulls, its calm share."""
     points, _ = chaotic_orbits(beta, count=12, flashes=flashes, seed=seed)
-    rng = np.random.default_rng((seed, 1))
-    (slow, follow), (surrogate, _), (shuffled, _) = (
-        np.transpose([FLASH * slow_modes(box_labels(one))[0] for one in twin])
-        for twin in (points, phase_surrogate(points, seed=rng), shuffled_blocks(points, seed=rng))
-    )
-    calm, orbit = (calm_parts(points) == 0).mean(axis=1), np.arange(len(points))
-    times = {"slow": slow, "next": follow, "surrogate": surrogate, "shuffled": shuffled}
-    return rows_of(orbit=orbit, **times, calm=calm)
+    times = mode_times(points, seed=seed)
+    calm = (calm_parts(points) == 0).mean(axis=1)
+    return rows_of({"orbit": np.arange(len(points))} | times, calm=calm)
 
 
 @stored("ends", ORBITS.units, small=_SHORT, seconds=0.1, within={"growth": 0.02})
 def ENDS(beta: float, *, seed: int, flashes: int = _FLASHES) -> Rows:
     """Growth over 8,000 tokens after the orbits of `ORBITS`, asked afterwards: still chaotic?"""
     _, context = chaotic_orbits(beta, count=12, flashes=flashes, seed=seed)
-    growth = lyapunov_spectrum(
-        Network.document(), context, beta=beta, steps=8000, batches=1, count=1, threads=1
-    ).growth[:, 0, 0]
+    growth = growth_afterwards(context, beta=beta)
     return rows_of(orbit=np.arange(len(growth)), growth=growth)
 
 
 def lasting_orbits() -> dict[str, np.ndarray]:
     """The rows of `ORBITS` that are chaotic to the end: the change onto a cycle is slow as well."""
-    kept = ENDS.read()["growth"] > _ALIVE
+    kept = ENDS.read()["growth"] > LASTING
     return {name: column[kept] for name, column in ORBITS.read().items()}
 
 
 def settled_cycle(beta: float, *, period: int) -> Cycle:
     """The cycle of `period` steps on which the first of 96 random contexts ends."""
     network = Network.document()
-    starts, count = random_contexts(network, 3, count=96), 1 + period // FLASH
-    points, ends = strobed(network, starts, beta=beta, count=count, transient=400_000)
+    starts = random_contexts(network, 3, count=96)
+    count = 1 + period // FLASH
+    points, ends = stroboscopic_section(network, starts, beta=beta, count=count, transient=400_000)
     back = np.flatnonzero(np.abs(points[:, -1] - points[:, 0]).max(axis=1) < 1e-7)
-    found = (cycle(network, ends.select(at), beta=beta, period=period) for at in back)
+    found = (find_cycle(network, ends.select(at), beta=beta, period=period) for at in back)
     return next(one for one in found if one.period == period)
 
 
@@ -187,9 +216,9 @@ def structure_points(name: str) -> np.ndarray:
     """Strobed m^o (n, P) of "cycle 28" at the fold where it is born, or of the "closed curve"."""
     network = Network.document()
     if name == "closed curve":
-        return strobed(network, closed_curve([1.266]), beta=1.266, count=4000)[0][0]
-    born = bifurcation(network, settled_cycle(1.2672, period=28), kind=Kind.FOLD)
-    return strobed(network, born.value, beta=born.beta, count=7)[0]
+        return stroboscopic_section(network, closed_curve([1.266]), beta=1.266, count=4000)[0][0]
+    born = find_bifurcation(network, settled_cycle(1.2672, period=28), kind=Bifurcation.FOLD)
+    return stroboscopic_section(network, born.value, beta=born.beta, count=7)[0]
 
 
 def followed(distance: np.ndarray, *, rounds: int) -> np.ndarray:
@@ -204,20 +233,23 @@ def GROWTH(beta: float, *, seed: int) -> Rows:
     `near …`: the smallest distance to a structure; `follows …`: share of flashes in whole rounds
     near it, and `mixed …` the same of the shuffled orbit.
     """
-    network, flashes = Network.document(), 4000
+    network = Network.document()
+    flashes = 4000
     _, context = chaotic_orbits(beta, count=16, flashes=2000, seed=seed)
     vector = np.random.default_rng(seed).standard_normal((len(context.attention), 12, 1))
-    seen, rates = [], []
+    seen = []
+    rates = []
     for _ in range(50 + flashes):
-        context, matrix = returned(network, context, beta=beta, steps=FLASH, threads=1)
+        context, matrix = period_map(network, context, beta=beta, steps=FLASH, threads=1)
         vector = matrix @ vector
         length = np.linalg.norm(vector, axis=1, keepdims=True)
         vector = vector / length
         rates.append(np.log(length[:, 0, 0]) / FLASH)
-        # The token at position 0 is the one before the newest, as `strobed` leaves it.
+        # The token at position 0 is the one before the newest, as `stroboscopic_section` leaves it.
         seen.append(tokens(network, context, beta)[:, 1, OUTPUT])
     # The first fifty only turn the vector.
-    points, growth = np.stack(seen[50:], axis=1), np.stack(rates[50:], axis=1)
+    points = np.stack(seen[50:], axis=1)
+    growth = np.stack(rates[50:], axis=1)
     points -= network.epsilon * network.position_overlaps()[0, OUTPUT]
     state = calm_parts(points)
     mixed = shuffled_blocks(points, block=4, seed=np.random.default_rng((seed, 2)))
@@ -227,20 +259,9 @@ def GROWTH(beta: float, *, seed: int) -> Rows:
         columns[f"{word} growth"] = there.mean(axis=1).filled(0.0)
     for name, rounds in (("cycle 28", 7), ("closed curve", 4)):  # flashes of a whole round
         tree = cKDTree(structure_points(name))
-        own, other = (tree.query(orbits, p=np.inf)[0] for orbits in (points, mixed))
+        own = tree.query(points, p=np.inf)[0]
+        other = tree.query(mixed, p=np.inf)[0]
         columns[f"near {name}"] = own.min(axis=1)
         columns[f"follows {name}"] = followed(own, rounds=rounds).mean(axis=1)
         columns[f"mixed {name}"] = followed(other, rounds=rounds).mean(axis=1)
-    return rows_of(**columns)
-
-
-_NULLS = {"next mode": "next", "same spectrum": "surrogate", "shuffled blocks": "shuffled"}
-_CHOICES = [unit | {"null": null} for unit in ORBITS.units for null in _NULLS]
-
-
-@stored("settings_C21", _CHOICES, seconds=0.1)
-def SLOWER(beta: float, *, seed: int, null: str) -> Rows:
-    """ln of the time of the slowest mode over three times that of a null, orbit by orbit."""
-    table = lasting_orbits()
-    here = (table["beta"] == beta) & (table["seed"] == seed)
-    return median_rows(np.log(table["slow"] / (3.0 * table[_NULLS[null]]))[here])
+    return rows_of(columns)

@@ -3,7 +3,7 @@
 Fingerprints are averages along the orbit, weighted with the bump function of `dmft.attractors`.
 Leading exponents must agree, too: a cycle inside of a chaotic set may share its averages, not its
 growth. A start has settled on an attractor if at two checks in a row its window lies within a
-radius of the windows that the attractor visits at one position of the clock.
+radius of the windows that the attractor visits at one position of the time.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,21 +14,24 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial import cKDTree
 
-from compendium.common.phase_transitions import name as named
-from compendium.common.phase_transitions import survey
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import Estimate, fit_power_law
 from spinformer.dmft.attractors import Attractors, bump_weights
 from spinformer.dmft.ensemble import Ensemble, kernels_of
-from spinformer.dmft.kernel_inputs import Block, Clock
+from spinformer.dmft.kernel_inputs import SystemBatch, TimeIndex
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Context, Network
+from spinformer.dmft.regimes import classify_regimes, regime_label
 
 # Fingerprints are averages over so many consecutive stretches. They and exponents agree within so
 # much each, and so many errors.
-_STRETCHES, _SAME, _NEUTRAL, _SIGMAS = 4, 1e-4, 8e-3, 4.0
+_STRETCHES = 4
+_SAME = 1e-4
+_NEUTRAL = 8e-3
+_SIGMAS = 4.0
 # Turns of the clock of which the sets of attractors are made; how near a start must come to one.
-_TURNS, _RADIUS = 512, 1e-4
+_TURNS = 512
+_RADIUS = 1e-4
 
 
 # ---- identity
@@ -52,7 +55,8 @@ def moments_of(
     network: Network, context: Context, *, kept: int = 4000, **parameters: Any
 ) -> tuple[np.ndarray, np.ndarray, Context]:
     """Moments and errors of `Fingerprints` from about `kept` steps, and the contexts at the end."""
-    ensemble, phases = Ensemble(network, context, **parameters), network.positions
+    ensemble = Ensemble(network, context, **parameters)
+    phases = network.positions
     turns = kept // (_STRETCHES * phases)
     # A stretch that holds whole periods of a long cycle would repeat its own error unseen.
     while any(turns % divisor == 0 for divisor in range(2, turns)):
@@ -60,20 +64,21 @@ def moments_of(
     first, second = np.triu_indices(network.features)
     weights = bump_weights(turns)
 
-    def task(block: Block, clock: Clock) -> tuple[Clock, tuple[np.ndarray, ...]]:
-        orbit, stretches = np.empty((turns * phases, network.features, ensemble.lanes)), []
+    def task(batch: SystemBatch, time: TimeIndex) -> tuple[TimeIndex, tuple[np.ndarray, ...]]:
+        orbit = np.empty((turns * phases, network.features, ensemble.lanes))
+        stretches = []
         for _ in range(_STRETCHES):
-            begin = clock.position
-            clock = kernels_of(block).record(orbit, 1, block, clock)
+            begin = time.position
+            time = kernels_of(batch).record(orbit, 1, batch, time)
             seen = orbit.reshape(turns, phases, -1, ensemble.lanes)
             products = seen[:, :, first] * seen[:, :, second]
             both = [np.tensordot(weights, part, axes=1) for part in (seen, products)]
             stretches.append(np.roll(np.concatenate(both, axis=1), begin, axis=0))
         moments = np.array(stretches)
         # Without a share the positions are names only.
-        timeless = block.epsilon == 0.0
+        timeless = batch.epsilon == 0.0
         moments[..., timeless] = moments[..., timeless].mean(axis=1, keepdims=True)
-        return clock, (moments,)
+        return time, (moments,)
 
     moments = ensemble.run(task)[0]
     scatter = moments.var(axis=-3, ddof=1).mean(axis=(-2, -1))
@@ -93,7 +98,9 @@ def identify(prints: Iterable[np.ndarray]) -> np.ndarray:
     """
     moments, error, rate, spread = prints
     order = np.argsort(error, kind="stable")
-    left, leaders, rows = np.full(len(rate), True), [], []
+    left = np.full(len(rate), True)
+    leaders = []
+    rows = []
     while left.any():
         leader = order[left[order]][0]
         gap = separation(moments, other=moments[leader])
@@ -125,9 +132,10 @@ def settle(
 ) -> tuple[Attractors, Fingerprints, Context]:
     """Regimes and fingerprints of what starts (B, T, P) end on, and the contexts at the end."""
     how: dict[str, Any] = {"kept": 4000, "exponent_steps": exponent_steps} | parameters
-    found = survey(network, starts, transient=transient, **how)
+    found = classify_regimes(network, starts, transient=transient, **how)
     moments, error, ends = moments_of(network, found.context, **parameters)
-    rate, spread = found.exponents.value[:, 0], found.exponents.error[:, 0]
+    rate = found.exponents.value[:, 0]
+    spread = found.exponents.error[:, 0]
     return found, Fingerprints(moments, error, rate, spread), ends
 
 
@@ -157,7 +165,7 @@ def coexisting(
     numbers = identify(prints)
     known, first = np.unique(numbers, return_index=True)
     heads = first[known >= 0]
-    names = [named(found.regime[head], found.period[head]) for head in heads]
+    names = [regime_label(found.regime[head], found.period[head]) for head in heads]
     ensemble = Ensemble(network, context.select(heads), **parameters)
     ensemble.advance(-context.position % network.positions)
     windows = []
@@ -200,7 +208,8 @@ def basins_of_attraction(
         windows = state.attention.reshape(len(going), -1)
         here = owner[tree.query(windows, distance_upper_bound=_RADIUS)[1]]
         done = (here >= 0) & (here == before[going])
-        number[going[done]], before[going] = here[done], here
+        number[going[done]] = here[done]
+        before[going] = here
         going = going[~done]
         if not len(going):
             break
@@ -269,7 +278,8 @@ def grid_neighbors(
     The four so many cells away along the axes; points that lack one at the largest distance are not
     used. Returns booleans (n, B) and the tile, of 4 × 4, of each point.
     """
-    edge, differ = max(distances), []
+    edge = max(distances)
+    differ = []
     for n in distances:
         around = [np.roll(labels, way, axis) != labels for way in (n, -n) for axis in (0, 1)]
         differ.append(np.any(around, axis=0)[edge:-edge, edge:-edge])

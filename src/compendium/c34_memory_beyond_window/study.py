@@ -2,7 +2,6 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
@@ -15,12 +14,12 @@ from compendium.c34_memory_beyond_window.messages import (
     predicted_information,
     trace_message,
 )
-from compendium.common.phase_transitions import protocol_start
-from compendium.common.rows import grid, median_rows, rows_of
-from compendium.common.windows import MOTIONS, chaotic_contexts, message_start, replicas
+from compendium.common.rows import grid, rows_of
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.dmft.mean_field import trajectory
+from spinformer.dmft.document import MOTIONS, attractor_window, chaotic_contexts
+from spinformer.dmft.mean_field import document_context, trajectory
 from spinformer.dmft.network import Context, Network
+from spinformer.dmft.settling import perturbed_replicas
 
 STRENGTH = 0.01  # of a message, in standard deviations of the noise of a token of one bit
 LEAST = 0.1  # bits below which a message counts as forgotten
@@ -28,7 +27,7 @@ SIZES = (9999, 31_623, 99_999, 316_227, 999_999, 3_162_276, 9_999_999, 31_622_77
 # Sizes of a second table, of other starts, which the first did not choose its thresholds by.
 _ENDS = (999_999, 99_999_999)
 # Tokens that a message is followed for, where not 1,024.
-_LOOKED_AT = {"quasi-periodic": 16_384}
+LONGEST = {"quasi-periodic": 16_384}
 
 
 def autocorrelation(signal: np.ndarray, *, lags: int, unbiased: bool = False) -> np.ndarray:
@@ -56,10 +55,11 @@ def onset(distance: np.ndarray, *, level: float) -> tuple[float, int]:
 
 def dephased_distance(network: Network, motion: str) -> float:
     """Rms distance of the overlaps of two runs that have nothing in common but the clock."""
-    beta, settle, _ = MOTIONS[motion]
-    start = protocol_start(network, steps=2000)
+    chosen = MOTIONS[motion]
+    start = document_context(network, steps=2000, decimals=8)
     steps = 20_000 - 20_000 % network.positions
-    orbit, _ = trajectory(network, start, beta=beta, steps=steps, transient=max(settle, 20_000))
+    transient = max(chosen.transient, 20_000)
+    orbit, _ = trajectory(network, start, beta=chosen.beta, steps=steps, transient=transient)
     by_position = orbit.reshape(-1, network.positions, network.features)
     return float(np.sqrt(2.0 * by_position.var(axis=0).sum(axis=1).mean()))
 
@@ -68,14 +68,17 @@ def perturbed_distance(
     network: Network, motion: str, *, size: float, starts: int, steps: int, seed: Seed = 0
 ) -> np.ndarray:
     """Distance (starts, steps + 1) of overlaps; the newest attention vector moved by `size`."""
-    (beta, settle, between), rng = MOTIONS[motion], numpy_generator(seed)
-    if between:
-        start = protocol_start(network, steps=2000)
+    beta = MOTIONS[motion].beta
+    spacing = MOTIONS[motion].spacing
+    rng = numpy_generator(seed)
+    if spacing:
+        start = document_context(network, steps=2000, decimals=8)
+        settle = MOTIONS[motion].transient
         _, start = trajectory(network, start, beta=beta, steps=0, transient=settle)
         states = [start.attention]
         # Along one orbit further apart than in the table, to spread over the attractor.
         for _ in range(starts - 1):
-            ahead = network.positions * (1 + 7 * between)
+            ahead = network.positions * (1 + 7 * spacing)
             _, start = trajectory(network, start, beta=beta, steps=0, transient=ahead)
             states.append(start.attention)
         attention = np.round(states, 8)
@@ -108,7 +111,8 @@ def forgotten_at(delays: np.ndarray, *, information: np.ndarray) -> float:
 
 def growth_powers(few: np.ndarray, many: np.ndarray) -> np.ndarray:
     """Power of N by which times, of at least half a token, grow over a factor of 100, each."""
-    few, many = np.maximum(few, 0.5), np.maximum(many, 0.5)
+    few = np.maximum(few, 0.5)
+    many = np.maximum(many, 0.5)
     with np.errstate(invalid="ignore"):
         return np.nan_to_num(np.log(many / few) / np.log(100.0), nan=0.0, posinf=np.inf)
 
@@ -130,12 +134,15 @@ def MEMORY_TIMES(motion: str, start: int, *, sizes: tuple[int, ...] = SIZES) -> 
     fisher: by linear noise. dephased: when the predicted deviation reaches the distance of runs
     that share only the clock. measured: from sampled texts.
     """
-    network, beta = Network.document(), MOTIONS[motion][0]
-    window, position = message_start(network, motion, number=start)
-    sent: dict[str, Any] = {"window": window, "direction": message_direction(network, start)}
-    sent |= {"beta": beta, "position": position}
-    steps, far = _LOOKED_AT.get(motion, 1024), dephased_distance(network, motion)
-    memory, spread = trace_message(network, steps=steps, **sent)
+    network = Network.document()
+    beta = MOTIONS[motion].beta
+    window, position = attractor_window(network, motion, number=start)
+    direction = message_direction(network, start)
+    steps = LONGEST.get(motion, 1024)
+    far = dephased_distance(network, motion)
+    memory, spread = trace_message(
+        network, window, direction, beta=beta, position=position, steps=steps
+    )
     rows = []
     for row, size in enumerate(sizes):
         bits = predicted_information(memory, size=size, strength=STRENGTH)[1:]
@@ -146,12 +153,23 @@ def MEMORY_TIMES(motion: str, start: int, *, sizes: tuple[int, ...] = SIZES) -> 
         reach = steps
         if motion == "quasi-periodic":
             reach = min(max(64, int(2.5 * min(fisher, dephased, steps))), steps)
-        how: dict[str, Any] = {"delays": ladder(reach), "runs": 400, "seed": 100 * start + row}
-        found = measured_information(network, size=size, strength=STRENGTH, **how, **sent)
-        measured = forgotten_at(how["delays"], information=found)
+        delays = ladder(reach)
+        information = measured_information(
+            network,
+            window,
+            direction,
+            size=size,
+            beta=beta,
+            position=position,
+            strength=STRENGTH,
+            delays=delays,
+            runs=400,
+            seed=100 * start + row,
+        )
+        measured = forgotten_at(delays, information=information)
         times = {"fisher": fisher, "dephased": dephased, "measured": measured}
         shown = {name: time if np.isfinite(time) else -1.0 for name, time in times.items()}
-        rows.append({"size": size, **shown})
+        rows.append({"size": size} | shown)
     return rows
 
 
@@ -163,17 +181,27 @@ def SPECTRA(seed: int) -> Rows:
     ½, mean and range. early, …: largest |autocorrelation| at `ends`, averaged over the orbits
     first.
     """
-    network, samples = Network.document(), 20_000
+    network = Network.document()
+    samples = 20_000
     # Of random contexts three in a thousand end on the torus that coexists with this chaos.
-    starts = replicas(protocol_start(network, steps=100_000), count=64, seed=seed)
+    starts = perturbed_replicas(
+        document_context(network, steps=100_000, decimals=8), count=64, seed=seed
+    )
     found, _ = trajectory(network, starts, beta=1.266, steps=samples, transient=100_000)
     frequency, power = periodogram(found[..., 0])
-    below, half = power[:, frequency < 1.0 / network.context].sum(axis=1), power[:, -1]
-    lines = {"half": half.mean(), "half_least": half.min(), "half_most": half.max()}
+    below = power[:, frequency < 1.0 / network.context].sum(axis=1)
+    half = power[:, -1]
+    shown = {
+        "below": (below / power.sum(axis=1)).mean(),
+        "half": half.mean(),
+        "half_least": half.min(),
+        "half_most": half.max(),
+    }
     mean = np.abs(autocorrelation(found[..., 0], lags=2000).mean(axis=0))
     ends = {"early": (1, 20), "middle": (40, 80), "late": (160, 320), "rest": (1000, 2000)}
-    largest = {name: mean[low : high + 1].max() for name, (low, high) in ends.items()}
-    return rows_of(below=(below / power.sum(axis=1)).mean(), **lines, **largest)
+    for name, (low, high) in ends.items():
+        shown[name] = mean[low : high + 1].max()
+    return rows_of(shown)
 
 
 OTHER_TIMES = Table(
@@ -183,33 +211,3 @@ OTHER_TIMES = Table(
     seconds=1.5,
     within={"measured": 5.0, "dephased": 1.0},
 )
-
-
-@stored(
-    "settings_C12",
-    grid(
-        motion=MOTIONS,
-        left_out=("none", "0 to 4", "5 to 9", "10 to 14", "15 to 19"),
-        time=("texts", "linear noise"),
-    ),
-    seconds=0.1,
-)
-def SETTINGS(motion: str, left_out: str, time: str) -> Rows:
-    """How far the power of N lies above one half in quasi-periodic motion, below it elsewhere."""
-    few, many = (_times(motion, size, linear=time != "texts") for size in _ENDS)
-    powers = growth_powers(few, many)
-    if left_out != "none":
-        first = int(left_out.split(" to ")[0])
-        powers = np.delete(powers, slice(first, first + 5))
-    return median_rows(powers - 0.5 if motion == "quasi-periodic" else 0.5 - powers)
-
-
-def _times(motion: str, size: int, *, linear: bool) -> np.ndarray:
-    """Memory times of all twenty starts, at most as long as was looked at."""
-    longest, found = float(_LOOKED_AT.get(motion, 1024)), []
-    for table in (MEMORY_TIMES.read(), OTHER_TIMES.read()):
-        mine = (table["motion"] == motion) & (table["size"] == size)
-        names = ("fisher", "dephased") if linear else ("measured",)
-        times = [np.where(table[name] < 0, longest, table[name])[mine] for name in names]
-        found.append(np.min(times, axis=0).clip(max=longest))
-    return np.concatenate(found)

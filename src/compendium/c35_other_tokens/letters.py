@@ -34,7 +34,7 @@ from spinformer.dmft.network import (
     AttentionNetwork,
     Context,
     Network,
-    fitting,
+    check_context,
 )
 
 # Of the networks that are drawn, in units of features of variance 1.
@@ -95,7 +95,8 @@ class LetterNetwork(AttentionNetwork):
 
     def response(self, attention: np.ndarray, *, beta: np.ndarray) -> np.ndarray:
         """∂m^α_a / ∂A_b = β Σ_l f_l Cov_s(W^α_a, W^o_b), (..., 4, P, P)."""
-        chance, output = self.probabilities(attention, beta=beta), self.semantic[OUTPUT]
+        chance = self.probabilities(attention, beta=beta)
+        output = self.semantic[OUTPUT]
         mean = np.einsum("bls,...ls->...bl", output, chance)
         lean = chance[..., None, :, :] * (output - mean[..., None])
         weighted = self.semantic * self.fractions[:, None]
@@ -145,13 +146,15 @@ def attention_of_letters(
     network: LetterNetwork, window: np.ndarray, *, position: int
 ) -> np.ndarray:
     """A, shape (..., P), of windows (..., T, L, q) [poclopez2024dynamical, Eqs. (4), (5), (15)]."""
-    m = network.placed(network.overlaps(window), position + np.arange(1 - network.context, 1))
+    m = network.with_position_code(
+        network.overlaps(window), position + np.arange(1 - network.context, 1)
+    )
     return attend(m, gamma=network.gamma, newest=-1)
 
 
 def letter_window(network: LetterNetwork, context: Context, *, beta: float) -> np.ndarray:
     """The window (..., T, L, q), oldest first, of mean tokens that a context stands for."""
-    return network.probabilities(fitting(network, context)[0][..., ::-1, :], beta=beta)
+    return network.probabilities(check_context(network, context)[0][..., ::-1, :], beta=beta)
 
 
 def letter_path(
@@ -177,7 +180,8 @@ def generate_letters(
     position: int, runs: int, seed: Seed,
 ) -> np.ndarray:  # fmt: skip
     """Tokens (R, T + steps, L, q) of `runs` texts of N = `size` sites, the window drawn, too."""
-    counts, rng = network.counts(size), numpy_generator(seed)
+    counts = network.counts(size)
+    rng = numpy_generator(seed)
 
     def draw(chance: np.ndarray) -> np.ndarray:
         return rng.multinomial(counts, chance) / counts[:, None]
@@ -213,7 +217,8 @@ def predicted_deviation(
 
     (T + steps,), for a path of `letter_path` whose window is drawn, too.
     """
-    context, width = network.context, 4 * network.features
+    context = network.context
+    width = 4 * network.features
     share = 1.0 - network.epsilon
     noise = share**2 * overlap_covariance(network, path)
     outputs = slice(OUTPUT * network.features, (OUTPUT + 1) * network.features)
@@ -225,7 +230,7 @@ def predicted_deviation(
     result = [np.trace(one[outputs, outputs]) for one in noise[:context]]
     for t in range(len(path) - context):
         places = position + t + np.arange(1 - context, 1)
-        placed = network.placed(network.overlaps(path[t : t + context]), places)
+        placed = network.with_position_code(network.overlaps(path[t : t + context]), places)
         m = torch.tensor(placed[::-1].copy())
         pull = jacrev(attended)(m).flatten(1).numpy()
         answer = share * network.response(attended(m).numpy(), beta=np.array(beta))
@@ -243,7 +248,8 @@ def vocabulary(network: LetterNetwork, size: int, *, words: int, seed: Seed) -> 
     The sites of a word are drawn from letter frequencies of its own, uniform on the simplex.
     Overlaps are centered over the list and, where one exceeds 1, all are scaled down.
     """
-    counts, rng = network.counts(size), numpy_generator(seed)
+    counts = network.counts(size)
+    rng = numpy_generator(seed)
     chance = rng.dirichlet(np.ones(network.letters), size=(words, network.segments))
     overlaps = network.overlaps(rng.multinomial(counts, chance) / counts[:, None])
     centered = overlaps - overlaps.mean(axis=0)

@@ -10,12 +10,16 @@ from bookmaker.tables import DATA, OUTCOME
 from compendium.common.drawing import intervals
 from spinformer.plot.style import COLORS
 
+# Of an interval that includes zero.
+UNDECIDED = "#888888"
+
 
 def show_settings(table: Mapping[str, np.ndarray], *, value: str) -> Figure:
     """Draw the specification curve of a table of settings, as `Table.read()` gives it.
 
-    Every combination in the order of its figure, blue where it speaks for the statement, red where
-    against it; below, a mark for each choice that was not the same in all.
+    Every combination in the order of its figure: blue where the whole interval speaks for the
+    statement, red where it speaks against it, grey where it is undecided; below, a mark for each
+    choice that was not the same in all.
     """
     order = np.argsort(table["value"], kind="stable")
     chosen = {
@@ -26,11 +30,14 @@ def show_settings(table: Mapping[str, np.ndarray], *, value: str) -> Figure:
         if (table[name] != choice).any()
     }
     ends = np.array([table[name][order] for name in ("low", "value", "high")])
-    place, size = np.arange(len(order)), 0.17 * len(chosen)
+    place = np.arange(len(order))
+    size = 0.17 * len(chosen)
     figure, (above, below) = plt.subplots(
         2, 1, figsize=(6.4, 2.4 + size), sharex=True, height_ratios=[2.0, size]
     )
-    for side, color in ((ends[1] > 0, "blue"), (ends[1] <= 0, "red")):
+    low, _, high = ends
+    sides = {"blue": low > 0, "red": high < 0, UNDECIDED: (low <= 0) & (high >= 0)}
+    for color, side in sides.items():
         intervals(above, place[side], ends[:, side], color, ms=4, capsize=0)
     above.axhline(0.0, color=COLORS["black"], linewidth=0.8)
     above.set(ylabel=value)

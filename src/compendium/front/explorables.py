@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from bookmaker.base import write_atomically
-from compendium.common.phase_transitions import protocol_start
-from spinformer.dmft.mean_field import random_contexts
+from spinformer.dmft.mean_field import document_context, random_contexts
 from spinformer.dmft.network import Network
 
 TARGET = Path("book") / "_static" / "explorables" / "data.js"
@@ -48,7 +47,8 @@ def map_data() -> dict[str, Any]:
         drawn = random_contexts(network, 0, count=3)
         starts = {f"random {n + 1}": drawn.select(n) for n in range(3)}
         if name == PAPER:
-            starts = {"the paper's protocol": protocol_start(network, steps=100_000)} | starts
+            origin = document_context(network, steps=100_000, decimals=8)
+            starts = {"the paper's protocol": origin} | starts
         found[name] = network_data(network) | {"starts": {}}
         for start, one in starts.items():
             attention = np.round(one.attention, 8).tolist()

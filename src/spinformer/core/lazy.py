@@ -1,9 +1,15 @@
-"""Lazy import of the modules of a package."""
+"""Lazy import: a package that gives its modules, and names from them, when they are first used.
 
-from collections.abc import Callable, Iterable
+This is the convention of Scientific Python's `lazy_loader` (SPEC 1) without its stub files: a
+package names what it exports in a table, and once more in a block `if TYPE_CHECKING:`, where type
+checkers and editors see it and Python does not.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from pkgutil import iter_modules
 from types import ModuleType
+from typing import Any
 
 
 def modules_on_demand(
@@ -35,11 +41,49 @@ def modules_on_demand(
     >>> spinformer.hopfield.continuous.__name__
     'spinformer.hopfield.continuous'
     """
-    names = sorted(module.name for module in iter_modules(path))
+    get, listed, _ = names_on_demand(package, path, exports={})
+    return get, listed
 
-    def get(name: str) -> ModuleType:
-        if name not in names:
+
+def names_on_demand(
+    package: str, path: Iterable[str], *, exports: Mapping[str, Iterable[str]]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Lazy import of the modules of a package and of names that they define.
+
+    Parameters
+    ----------
+    package : str
+        Name of the package, its `__name__`.
+    path : iterable of str
+        Folders of the package, its `__path__`.
+    exports : mapping of str to iterable of str
+        By module of the package, the functions and classes that the package exports from it.
+
+    Returns
+    -------
+    tuple of two callables and a list
+        The functions `__getattr__` and `__dir__` of the package, and its `__all__`, the exported
+        names. A module is imported when it, or a name from it, is first used.
+
+    Raises
+    ------
+    AttributeError
+        From the first function, for a name that is neither exported nor a module of the package.
+
+    Examples
+    --------
+    >>> from spinformer.dmft import lyapunov_spectrum
+    >>> lyapunov_spectrum.__module__
+    'spinformer.dmft.lyapunov'
+    """
+    modules = sorted(module.name for module in iter_modules(path))
+    homes = {name: module for module, names in exports.items() for name in names}
+
+    def get(name: str) -> Any:
+        if name in homes:
+            return getattr(import_module(f"{package}.{homes[name]}"), name)
+        if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return import_module(f"{package}.{name}")
 
-    return get, lambda: list(names)
+    return get, lambda: sorted({*modules, *homes}), sorted(homes)

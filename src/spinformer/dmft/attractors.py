@@ -14,8 +14,8 @@ A label is a statement about the steps that were run: a chaotic transient may la
 and still end.
 
 The positional code drives the network with a period of 2^K steps. In the stroboscopic map (the
-function `strobed`), which samples the orbit once per period, a cycle of 2^K steps is a point and a
-quasi-periodic motion is a closed curve.
+function `stroboscopic_section`), which samples the orbit once per period, a cycle of 2^K steps is a
+point and a quasi-periodic motion is a closed curve.
 """
 
 from dataclasses import replace
@@ -28,9 +28,9 @@ from spinformer.core.checks import check_array, check_instance, check_integer, c
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.ensemble import Ensemble, Parameters, kernels_of
-from spinformer.dmft.kernel_inputs import Block, Clock
+from spinformer.dmft.kernel_inputs import SystemBatch, TimeIndex
 from spinformer.dmft.kernels import smallest_period as search_period
-from spinformer.dmft.lyapunov import growth_jump, lyapunov_spectrum
+from spinformer.dmft.lyapunov import detect_change_point, lyapunov_spectrum
 from spinformer.dmft.network import OUTPUT, AttentionNetwork, Context
 
 # Stretches of the steps for exponents, from which their errors are taken.
@@ -71,7 +71,7 @@ class Thresholds:
     ----------
     distance : float, default 1e-7
         Largest deviation from a period in every overlap, in units of the largest overlap that the
-        weights allow (`AttentionNetwork.reach`), which is 1 for signs.
+        weights allow (`AttentionNetwork.overlap_bound`), which is 1 for signs.
     longest : int, default 2048
         Longest period that is searched for, over twice as many steps.
     neutral : float, default 2e-3
@@ -361,22 +361,22 @@ def find_attractors(
     exponents = check_integer("exponents", exponents, low=0, high=most)
     check_integer("exponent_steps", exponent_steps, low=_STRETCHES if exponents else 0)
     # Weights of zero move nothing.
-    reach = float(network.reach[OUTPUT, 0]) or 1.0
-    unit = float(network.reach[OUTPUT].max()) or 1.0
+    reach = float(network.overlap_bound[OUTPUT, 0]) or 1.0
+    unit = float(network.overlap_bound[OUTPUT].max()) or 1.0
     weights = bump_weights(kept // 2)
 
-    def task(block: Block, clock: Clock) -> tuple[Clock, tuple[np.ndarray, ...]]:
-        kernels = kernels_of(block)
+    def task(batch: SystemBatch, time: TimeIndex) -> tuple[TimeIndex, tuple[np.ndarray, ...]]:
+        kernels = kernels_of(batch)
         histogram, section = np.zeros((2, ensemble.lanes, bins), dtype=np.uint32)
         sums, overlap = kernels.aligned(2, ensemble.features), kernels.aligned(ensemble.features)
-        clock = kernels.survey(
-            kept, histogram, section, sums, weights, _PLANE, 1.0 / reach, overlap, block, clock
+        time = kernels.accumulate_histogram(
+            kept, histogram, section, sums, weights, _PLANE, 1.0 / reach, overlap, batch, time
         )
         orbit = kernels.aligned(2 * limit.longest, ensemble.features)
-        clock = kernels.record(orbit, 1, block, clock)
+        time = kernels.record(orbit, 1, batch, time)
         lanes = np.ascontiguousarray(np.moveaxis(orbit, -1, 0))
         period = [search_period(lane, limit.longest, limit.distance * unit) for lane in lanes]
-        return clock, (histogram.T, section.T, sums, np.array(period))
+        return time, (histogram.T, section.T, sums, np.array(period))
 
     ensemble.advance(transient)
     histogram, section, sums, period = ensemble.run(task)
@@ -390,7 +390,7 @@ def find_attractors(
         )
         state, rates = found.context, found.exponents
         first = (rates.value[..., 0], rates.error[..., 0])
-        jump = tuple(part[..., 0] for part in growth_jump(found.growth))
+        jump = tuple(part[..., 0] for part in detect_change_point(found.growth))
         regime = _classify(
             period,
             digits,
@@ -416,10 +416,10 @@ def find_attractors(
     )
 
 
-# ---- once a turn of the clock
+# ---- the stroboscopic section
 
 
-def strobed(
+def stroboscopic_section(
     network: AttentionNetwork,
     context: Context,
     *,
@@ -459,7 +459,8 @@ def strobed(
     Examples
     --------
     >>> from spinformer.dmft.network import Network
-    >>> points, end = strobed(Network.document(), Context(np.zeros((4, 3)), 0), beta=1.2, count=5)
+    >>> start = Context(np.zeros((4, 3)), 0)
+    >>> points, end = stroboscopic_section(Network.document(), start, beta=1.2, count=5)
     >>> points.shape
     (5, 3)
     """

@@ -14,11 +14,11 @@ import numpy as np
 
 from spinformer.core.checks import check_function, check_integer
 from spinformer.dmft import kernels, narrow_kernels
-from spinformer.dmft.kernel_inputs import Block, Clock
+from spinformer.dmft.kernel_inputs import SystemBatch, TimeIndex
 from spinformer.dmft.kernels import SOURCE
-from spinformer.dmft.network import AttentionNetwork, Context, fitting, parameters
+from spinformer.dmft.network import AttentionNetwork, Context, check_context, parameters
 
-_Task = Callable[[Block, Clock], tuple[Clock, tuple[np.ndarray, ...]]]
+_Task = Callable[[SystemBatch, TimeIndex], tuple[TimeIndex, tuple[np.ndarray, ...]]]
 _CORES = os.cpu_count() or 1
 # By the number of lanes.
 _KERNELS: dict[int, Any] = {module.LANES: module for module in (kernels, narrow_kernels)}
@@ -26,12 +26,12 @@ _KERNELS: dict[int, Any] = {module.LANES: module for module in (kernels, narrow_
 _FEW = 3 * narrow_kernels.LANES
 
 
-def kernels_of(block: Block) -> Any:
-    """Choose the compiled kernels for the number of lanes of a block.
+def kernels_of(batch: SystemBatch) -> Any:
+    """Choose the compiled kernels for the number of lanes of a batch.
 
     Parameters
     ----------
-    block : Block
+    batch : SystemBatch
         The systems.
 
     Returns
@@ -39,7 +39,7 @@ def kernels_of(block: Block) -> Any:
     module
         The kernels, `dmft.kernels` or `dmft.narrow_kernels`.
     """
-    return _KERNELS[block.beta.size]
+    return _KERNELS[batch.beta.size]
 
 
 class Parameters(TypedDict, total=False):
@@ -102,7 +102,7 @@ class Ensemble:
         epsilon: float | np.ndarray | None = None,
         threads: int | None = None,
     ) -> None:
-        contexts, position = fitting(network, context)
+        contexts, position = check_context(network, context)
         *values, self._batch = parameters(network, beta, gamma, epsilon, batch=contexts.shape[:-2])
         self.threads = check_integer("threads", _CORES if threads is None else threads, low=1)
         self._systems = math.prod(self._batch)
@@ -113,7 +113,7 @@ class Ensemble:
         places = np.arange(self.blocks * self.lanes).reshape(self.blocks, self.lanes)
         self._filled = np.minimum(places, self._systems - 1)
         self.features, self.window = network.features, network.context
-        self.clock = Clock(0, position)
+        self.time = TimeIndex(0, position)
         weights = network.compiled_weights
         self._ring = self._aligned(self.blocks, self.window, 4, self.features)
         self._ring[:, self.slots(), SOURCE] = self._lanes(contexts, self.window, self.features)
@@ -124,10 +124,10 @@ class Ensemble:
         for number, value in enumerate(values):
             own[..., number] = value
         self._blocks = [
-            Block(ring, *(self._aligned(*shape) for shape in scratch), *rows, *weights)
+            SystemBatch(ring, *(self._aligned(*shape) for shape in scratch), *rows, *weights)
             for ring, rows in zip(self._ring, self._lanes(own, len(values)), strict=True)
         ]
-        self.run(lambda block, clock: (compiled.warm(block, clock) or clock, ()))
+        self.run(lambda batch, time: (compiled.initialise_cache(batch, time) or time, ()))
 
     # ---- layout
 
@@ -139,7 +139,7 @@ class Ensemble:
         ndarray of int, shape (T,)
             Indices into the ring buffer of the window.
         """
-        return (self.clock.cursor - np.arange(self.window)) % self.window
+        return (self.time.cursor - np.arange(self.window)) % self.window
 
     def _lanes(self, value: np.ndarray, *own: int) -> np.ndarray:
         """A value of the batch, its own axes last → (blocks, ..., lanes), the last repeated."""
@@ -163,7 +163,7 @@ class Ensemble:
         Parameters
         ----------
         task : callable
-            Called as `task(block, clock)`. It runs the same number of steps on each block and
+            Called as `task(batch, time)`. It runs the same number of steps on each block and
             returns the clock after them and any number of arrays (..., W), W being the number of
             systems in a block. An exception in a task ends the run.
 
@@ -180,8 +180,8 @@ class Ensemble:
 
         check_function("task", task)
 
-        def work(block: Block) -> tuple[Clock, tuple[np.ndarray, ...]]:
-            return task(block, self.clock)
+        def work(batch: SystemBatch) -> tuple[TimeIndex, tuple[np.ndarray, ...]]:
+            return task(batch, self.time)
 
         # Narrow blocks are so few that a thread for each would take longer to start than to run.
         threads = 1 if self._systems <= _FEW else min(self.threads, self.blocks)
@@ -195,7 +195,7 @@ class Ensemble:
                 except BaseException:
                     pool.shutdown(cancel_futures=True)
                     raise
-        self.clock = Clock(*map(int, results[0][0]))
+        self.time = TimeIndex(*map(int, results[0][0]))
         arrays = zip(*(found for _, found in results), strict=True)
         return tuple(self._gather(parts) for parts in arrays)
 
@@ -213,7 +213,7 @@ class Ensemble:
             If `steps` is negative.
         """
         if check_integer("steps", steps, low=0):
-            self.run(lambda block, clock: (kernels_of(block).advance(steps, block, clock), ()))
+            self.run(lambda batch, time: (kernels_of(batch).advance(steps, batch, time), ()))
 
     def record(self, steps: int, *, every: int = 1) -> np.ndarray:
         """Iterate the map and record the trajectory.
@@ -238,9 +238,9 @@ class Ensemble:
         steps = check_integer("steps", steps, low=0)
         every = check_integer("every", every, low=1)
 
-        def task(block: Block, clock: Clock) -> tuple[Clock, tuple[np.ndarray, ...]]:
+        def task(batch: SystemBatch, time: TimeIndex) -> tuple[TimeIndex, tuple[np.ndarray, ...]]:
             out = np.empty((steps, self.features, self.lanes))
-            return kernels_of(block).record(out, every, block, clock), (out,)
+            return kernels_of(batch).record(out, every, batch, time), (out,)
 
         return self.run(task)[0]
 
@@ -253,4 +253,4 @@ class Ensemble:
             Attention (..., T, P), the newest vector first, and the position.
         """
         vectors = self._gather(list(self._ring[:, self.slots(), SOURCE]))
-        return Context(vectors, self.clock.position)
+        return Context(vectors, self.time.position)

@@ -39,7 +39,7 @@ from spinformer.dmft.network import (
     VALUE,
     Context,
     Network,
-    fitting,
+    check_context,
 )
 
 _MOST_STATES = 2**21  # that still fit comfortably in memory
@@ -137,7 +137,7 @@ def window_of_context(network: Network, context: Context, *, beta: float) -> np.
     >>> window_of_context(Network.document(), newest_first, beta=1.0)[-1].round(3)
     array([-1.,  1.,  1.])
     """
-    attention, _ = fitting(network, context)
+    attention, _ = check_context(network, context)
     return window_means(network, beta, attention=attention[..., ::-1, :])
 
 
@@ -224,7 +224,7 @@ def attention_of_window(network: Network, window: np.ndarray, *, position: int) 
     window = check_array("window", window, shape=shape, low=-1.0, high=1.0)
     position = check_integer("position", position)
     places = position + np.arange(1 - network.context, 1)
-    m = network.placed(network.overlaps(window), places)
+    m = network.with_position_code(network.overlaps(window), places)
     return attend(m, gamma=network.gamma, newest=-1)
 
 
@@ -551,7 +551,7 @@ def linear_maps(
     for t in range(steps):
         # The axis s of the result counts back.
         recent = path[t : t + context][::-1]
-        m = network.placed(network.overlaps(recent), position + t - np.arange(context))
+        m = network.with_position_code(network.overlaps(recent), position + t - np.arange(context))
         query, value, key = m[0, QUERY], m[:, VALUE], m[:, KEY]
         weight = softmax_weights(m, gamma=network.gamma)
         attention = weight @ value

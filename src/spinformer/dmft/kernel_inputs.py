@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 
-class Block(NamedTuple):
+class SystemBatch(NamedTuple):
     """State, parameters and scratch memory of W systems of one network, for the compiled steps.
 
     The systems are the lanes, along the last axis W of every array but those of the weights. T is
@@ -21,7 +21,7 @@ class Block(NamedTuple):
         value, query (γ included) and key.
     hidden : ndarray, shape (U, W)
         Hidden units (1 − ε) tanh(β w_u·A) of the newest token.
-    steep : ndarray, shape (T, U + groups, W)
+    unit_slopes : ndarray, shape (T, U + groups, W)
         Slopes of the hidden units of each token; with letters also the fractions of their classes.
     weight : ndarray, shape (T + 1, W)
         Softmax weights by age, not normalized, and the inverse of their sum.
@@ -43,7 +43,7 @@ class Block(NamedTuple):
 
     ring: np.ndarray
     hidden: np.ndarray
-    steep: np.ndarray
+    unit_slopes: np.ndarray
     weight: np.ndarray
     beta: np.ndarray
     gamma: np.ndarray
@@ -54,8 +54,8 @@ class Block(NamedTuple):
     drive: np.ndarray
 
 
-class Clock(NamedTuple):
-    """Time index of a block: a slot of the ring buffer and a position.
+class TimeIndex(NamedTuple):
+    """Time index of a batch: a slot of the ring buffer and a position.
 
     Attributes
     ----------
@@ -69,8 +69,8 @@ class Clock(NamedTuple):
     position: int
 
 
-class TangentFrame(NamedTuple):
-    """Frame of k tangent vectors of a block, for Lyapunov exponents by QR.
+class TangentBasis(NamedTuple):
+    """Basis of k tangent vectors of a batch, for Lyapunov exponents by QR.
 
     The components of a vector are in the order of the ring buffer: slot · P + feature.
 
@@ -79,13 +79,13 @@ class TangentFrame(NamedTuple):
     vectors : ndarray, shape (k, T·P, W)
         The tangent vectors.
     mantissa : ndarray, shape (k, W)
-        Growth so far is mantissa · 2^exponent.
-    exponent : ndarray of int, shape (k, W)
+        Growth so far is mantissa · 2^binary_exponent.
+    binary_exponent : ndarray of int, shape (k, W)
         Binary exponent of the growth so far.
-    lost : ndarray of int, shape (k, W)
+    unresolved : ndarray of int, shape (k, W)
         Number of lengths that were below the rounding of the vectors before.
-    whole : ndarray, shape (k, W)
-        Squared lengths before the frame is orthonormalized.
+    squared_length : ndarray, shape (k, W)
+        Squared lengths before the basis is orthonormalized.
     units : ndarray, shape (T, U, W)
         Scratch memory: change of the hidden units by age along one vector.
     mean : ndarray, shape (U, W)
@@ -94,17 +94,17 @@ class TangentFrame(NamedTuple):
         Scratch memory: change of the query.
     score : ndarray, shape (T, W)
         Scratch memory: change of the scores.
-    pull : ndarray, shape (U, W)
+    score_gradient : ndarray, shape (U, W)
         Derivative of a score by the units of its key, the same for every vector.
     """
 
     vectors: np.ndarray
     mantissa: np.ndarray
-    exponent: np.ndarray
-    lost: np.ndarray
-    whole: np.ndarray
+    binary_exponent: np.ndarray
+    unresolved: np.ndarray
+    squared_length: np.ndarray
     units: np.ndarray
     mean: np.ndarray
     query: np.ndarray
     score: np.ndarray
-    pull: np.ndarray
+    score_gradient: np.ndarray

@@ -1,15 +1,15 @@
 """Compiled steps of the mean field and its tangent maps, `LANES` independent systems side by side.
 
-A kernel works on a `Block` of systems at once: arrays have the lanes, W = `LANES` of them, on their
-last axis, `get` and `put` move such a row between memory and a value of type `lanes`, and
-arithmetic on these values reads as on numbers.
+A kernel works on a `SystemBatch` at once: arrays have the lanes, W = `LANES` of them, on their last
+axis, `get` and `put` move such a row between memory and a value of type `lanes`, and arithmetic on
+these values reads as on numbers.
 
 A lane's numbers depend neither on the number of lanes, blocks or threads, nor on the processor:
 no fast-math, products and sums round as IEEE 754 says, fused multiply-adds are asked for by name,
 and exp and tanh are polynomials of their own, not the C library's.
 
 The plain reference of a step is `spinformer.dmft.mean_field.step`; its automatic derivative that
-of `push` (`spinformer.dmft.mean_field.torch_step`).
+of `evolve_tangent` (`spinformer.dmft.mean_field.torch_step`).
 """
 
 import math
@@ -23,14 +23,14 @@ from numba import njit, types
 from numba.core.cgutils import get_or_insert_function
 from numba.extending import intrinsic, models, overload, register_model
 
-from spinformer.dmft.kernel_inputs import Block, Clock, TangentFrame
+from spinformer.dmft.kernel_inputs import SystemBatch, TangentBasis, TimeIndex
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE
 
 # 64, unless this file is executed for another width, as `narrow_kernels` does.
 LANES: int = globals().get("LANES", 64)
 # Lengths below this count as an exact zero of the tangent map; log 0 is replaced by its log.
 _ZERO_LENGTH = 1e-140
-# A direction of the frame shorter than this, in units of its length before the others were taken
+# A direction of the basis shorter than this, in units of its length before the others were taken
 # out of it or of one, whichever is longer, is what rounding left.
 _ROUNDING_LENGTH = 1e-13
 # Below e^−300 a softmax weight is held at e^−300: no double sees the difference in a sum, and
@@ -53,7 +53,7 @@ def _kernel(function: Callable[..., Any]) -> Any:
     return njit(nogil=True, cache=True, **_OPTIONS)(function)
 
 
-# As a part of every kernel that calls it: a call would copy all of a `Block`.
+# As a part of every kernel that calls it: a call would copy all of a `SystemBatch`.
 _inlined: Any = njit(forceinline=True, **_OPTIONS)
 # Given by the machine instructions that it stands for.
 _intrinsic: Any = intrinsic
@@ -320,7 +320,7 @@ def aligned(*shape: int) -> np.ndarray:
 
 
 @_inlined
-def _letter_units(block, slot):
+def _letter_units(batch, slot):
     """Units of a network of letters: where one of bits has a tanh, a softmax over letters.
 
     Letters of a site that attention pushes alike form a *class*; class c holds g_c letters and has
@@ -330,22 +330,22 @@ def _letter_units(block, slot):
         y_c = (1 − ε) (p_c − (g_c / g_0) p_0),    p_c ∝ g_c exp(β d_c·A) .
 
     A feature averages to zero over the letters, so that class 0 needs no row. Shares p_c, c ≥ 1, go
-    into `steep`, and after all of them p_0 / g_0 of every group.
+    into `unit_slopes`, and after all of them p_0 / g_0 of every group.
     """
-    groups, classes = block.degeneracy.shape
-    attention, hidden, share = block.ring[slot, SOURCE], block.hidden, block.steep[slot]
-    beta, kept = get(block.beta), 1.0 - get(block.epsilon)
+    groups, classes = batch.degeneracy.shape
+    attention, hidden, share = batch.ring[slot, SOURCE], batch.hidden, batch.unit_slopes[slot]
+    beta, kept = get(batch.beta), 1.0 - get(batch.epsilon)
     for g in range(groups):
         rows = range(g * (classes - 1), (g + 1) * (classes - 1))
         largest = 0.0 * beta
         for u in rows:
-            logit = beta * _dot(block.patterns[u], attention)
+            logit = beta * _dot(batch.patterns[u], attention)
             put(hidden[u], logit)
             largest = _larger(logit, largest)
         floor = exp(0.0 - largest)
-        total = block.degeneracy[g, 0] * floor
+        total = batch.degeneracy[g, 0] * floor
         for c, u in enumerate(rows):
-            many = block.degeneracy[g, c + 1]
+            many = batch.degeneracy[g, c + 1]
             e = exp(get(hidden[u]) - largest)
             total = fma(many, e, total)
             put(hidden[u], many * (e - floor))
@@ -358,35 +358,35 @@ def _letter_units(block, slot):
 
 
 @_inlined
-def _make_token(block, slot, phase, tangent):
+def _make_token(batch, slot, phase, tangent):
     """Token at position `phase` from the attention in `slot` [poclopez2024dynamical, Eq. (15)]."""
-    token, hidden = block.ring[slot], block.hidden
-    beta, gamma, epsilon = get(block.beta), get(block.gamma), get(block.epsilon)
-    if block.degeneracy.shape[0]:
-        _letter_units(block, slot)
+    token, hidden = batch.ring[slot], batch.hidden
+    beta, gamma, epsilon = get(batch.beta), get(batch.gamma), get(batch.epsilon)
+    if batch.degeneracy.shape[0]:
+        _letter_units(batch, slot)
     else:
         for u in range(hidden.shape[0]):
-            e = expm1_double(beta * _dot(block.patterns[u], token[SOURCE]))
+            e = expm1_double(beta * _dot(batch.patterns[u], token[SOURCE]))
             put(hidden[u], (1.0 - epsilon) * (e / (e + 2.0)))
             if tangent:
                 # sech² x = 4 e^{2x} / (e^{2x} + 1)²: no cancellation where tanh saturates.
                 d = 1.0 / (e + 2.0)
-                put(block.steep[slot, u], beta * (1.0 - epsilon) * 4.0 * ((e + 1.0) * d) * d)
+                put(batch.unit_slopes[slot, u], beta * (1.0 - epsilon) * 4.0 * ((e + 1.0) * d) * d)
     for a in range(token.shape[1]):
         for role in (VALUE, QUERY, KEY):
-            m = epsilon * block.drive[phase, role, a]
+            m = epsilon * batch.drive[phase, role, a]
             for u in range(hidden.shape[0]):
-                m = fma(block.readout[role, a, u], get(hidden[u]), m)
+                m = fma(batch.readout[role, a, u], get(hidden[u]), m)
             put(token[role, a], gamma * m if role == QUERY else m)
 
 
 @_inlined
-def _attend(block, slot):
+def _attend(batch, slot):
     """Attention of the token in `slot` over the window into the next slot, which is returned.
 
     [poclopez2024dynamical, Eqs. (4), (5), (14)]
     """
-    ring, weight = block.ring, block.weight
+    ring, weight = batch.ring, batch.weight
     context = ring.shape[0]
     largest = _dot(ring[slot, QUERY], ring[slot, KEY])
     put(weight[0], largest)
@@ -417,70 +417,70 @@ def _aged(slot, age, context):
 
 
 @_inlined
-def _step(block, clock, tangent):
-    """Make a token, attend, move the clock: one step of every lane."""
-    _make_token(block, clock.cursor, clock.position, tangent)
-    cursor = _attend(block, clock.cursor)
-    return Clock(cursor, clock.position + 1 if clock.position + 1 < block.drive.shape[0] else 0)
+def _step(batch, time, tangent):
+    """One step of every lane: make a token, attend, advance the time index."""
+    _make_token(batch, time.cursor, time.position, tangent)
+    cursor = _attend(batch, time.cursor)
+    return TimeIndex(cursor, time.position + 1 if time.position + 1 < batch.drive.shape[0] else 0)
 
 
 @_inlined
-def _rebuild(block, clock, tangent):
+def _rebuild(batch, time, tangent):
     """The tokens of a context from its attention vectors, all but the newest."""
-    context, phases = block.ring.shape[0], block.drive.shape[0]
+    context, phases = batch.ring.shape[0], batch.drive.shape[0]
     for age in range(context - 1, 0, -1):
-        slot = _aged(clock.cursor, age, context)
-        _make_token(block, slot, (clock.position - age) % phases, tangent)
+        slot = _aged(time.cursor, age, context)
+        _make_token(batch, slot, (time.position - age) % phases, tangent)
 
 
 # ---- runs of steps
 
 
 @_kernel
-def warm(block, clock):
-    """Initialise the cached overlaps of a block before its first step.
+def initialise_cache(batch, time):
+    """Initialise the cached overlaps of a batch before its first step.
 
     Parameters
     ----------
-    block : Block
+    batch : SystemBatch
         The systems, whose ring buffer holds the attention vectors.
-    clock : Clock
+    time : TimeIndex
         Slot and position of the newest attention vector.
 
     Returns
     -------
     None
-        Nothing; the block is filled.
+        Nothing; the batch is filled.
     """
-    _rebuild(block, clock, False)
+    _rebuild(batch, time, False)
 
 
 @_kernel
-def advance(steps, block, clock):
-    """Iterate the mean-field map of a block.
+def advance(steps, batch, time):
+    """Iterate the mean-field map of a batch.
 
     Parameters
     ----------
     steps : int
         Number of steps.
-    block : Block
+    batch : SystemBatch
         The systems, which are changed.
-    clock : Clock
+    time : TimeIndex
         The time index before the first step.
 
     Returns
     -------
-    Clock
+    TimeIndex
         The time index after the last step.
     """
     for _ in range(steps):
-        clock = _step(block, clock, False)
-    return clock
+        time = _step(batch, time, False)
+    return time
 
 
 @_kernel
-def record(out, every, block, clock):
-    """Iterate the mean-field map of a block and record the semantic overlaps m^o.
+def record(out, every, batch, time):
+    """Iterate the mean-field map of a batch and record the semantic overlaps m^o.
 
     Parameters
     ----------
@@ -488,26 +488,28 @@ def record(out, every, block, clock):
         Filled with the semantic m^o, its factor 1 − ε included, of the last step of each interval.
     every : int
         Sampling interval; n · every steps are run.
-    block : Block
+    batch : SystemBatch
         The systems, which are changed.
-    clock : Clock
+    time : TimeIndex
         The time index before the first step.
 
     Returns
     -------
-    Clock
+    TimeIndex
         The time index after the last step.
     """
     for i in range(out.shape[0]):
         for _ in range(every):
-            clock = _step(block, clock, False)
+            time = _step(batch, time, False)
         for a in range(out.shape[1]):
-            put(out[i, a], _dot(block.readout[OUTPUT, a], block.hidden))
-    return clock
+            put(out[i, a], _dot(batch.readout[OUTPUT, a], batch.hidden))
+    return time
 
 
 @_kernel
-def survey(steps, histogram, section, sums, weights, tolerance, scale, overlap, block, clock):
+def accumulate_histogram(
+    steps, histogram, section, sums, weights, tolerance, scale, overlap, batch, time
+):
     """Accumulate histograms and weighted Birkhoff sums along an orbit.
 
     Parameters
@@ -529,24 +531,24 @@ def survey(steps, histogram, section, sums, weights, tolerance, scale, overlap, 
         Factor that brings m^o_1 into [−1, 1].
     overlap : ndarray, shape (P, W)
         Scratch memory.
-    block : Block
+    batch : SystemBatch
         The systems, which are changed.
-    clock : Clock
+    time : TimeIndex
         The time index before the first step.
 
     Returns
     -------
-    Clock
+    TimeIndex
         The time index after the last step.
     """
     plane = min(1, overlap.shape[0] - 1)
     bins = histogram.shape[1]
     for n in range(steps):
-        clock = _step(block, clock, False)
+        time = _step(batch, time, False)
         half = 0 if n < weights.size else 1
         w = weights[n - half * weights.size] if n < 2 * weights.size else 0.0
         for a in range(overlap.shape[0]):
-            m = _dot(block.readout[OUTPUT, a], block.hidden)
+            m = _dot(batch.readout[OUTPUT, a], batch.hidden)
             put(overlap[a], m)
             put(sums[half, a], fma(w, m, get(sums[half, a])))
         for j in range(LANES):
@@ -555,7 +557,7 @@ def survey(steps, histogram, section, sums, weights, tolerance, scale, overlap, 
             histogram[j, i] += 1
             if abs(overlap[plane, j]) < tolerance:
                 section[j, i] += 1
-    return clock
+    return time
 
 
 @_kernel
@@ -593,39 +595,39 @@ def smallest_period(orbit, largest, distance):
 # ---- tangent maps
 
 
-def frame(block: Block, start: np.ndarray) -> TangentFrame:
-    """Construct a frame of tangent vectors, the same in every lane.
+def tangent_basis(batch: SystemBatch, start: np.ndarray) -> TangentBasis:
+    """Construct a basis of tangent vectors, the same in every lane.
 
     Parameters
     ----------
-    block : Block
+    batch : SystemBatch
         The systems that it belongs to.
     start : ndarray, shape (k, T·P)
         The tangent vectors.
 
     Returns
     -------
-    TangentFrame
-        The frame, with a growth of 1.
+    TangentBasis
+        The basis, with a growth of 1.
     """
-    count, units = len(start), len(block.patterns)
-    context, _, features = block.ring.shape[:3]
+    count, units = len(start), len(batch.patterns)
+    context, _, features = batch.ring.shape[:3]
     vectors = aligned(*start.shape)
     vectors[...] = start[..., None]
     exponent, lost = np.zeros((2, count, LANES), dtype=np.int64)
     shapes = ((count,), (context, units), (units,), (features,), (context,), (units,))
     scratch = (aligned(*shape) for shape in shapes)
-    return TangentFrame(vectors, aligned(count) + 1.0, exponent, lost, *scratch)
+    return TangentBasis(vectors, aligned(count) + 1.0, exponent, lost, *scratch)
 
 
 @_inlined
-def _deviate_letters(block, steep, vector, out):
+def _deviate_letters(batch, steep, vector, out):
     """Change of the units of a network of letters where the attention of their token changes.
 
     δy_c = β (1 − ε) [p_c (δd_c − δd̄) + (g_c / g_0) p_0 δd̄], δd̄ = Σ_c p_c δd_c.
     """
-    patterns, (groups, classes) = block.patterns, block.degeneracy.shape
-    scale = get(block.beta) * (1.0 - get(block.epsilon))
+    patterns, (groups, classes) = batch.patterns, batch.degeneracy.shape
+    scale = get(batch.beta) * (1.0 - get(batch.epsilon))
     for g in range(groups):
         first = g * (classes - 1)
         mean = 0.0 * scale
@@ -635,31 +637,34 @@ def _deviate_letters(block, steep, vector, out):
             mean = fma(change, get(steep[u]), mean)
         floor = get(steep[patterns.shape[0] + g]) * mean
         for u in range(first, first + classes - 1):
-            many = block.degeneracy[g, u - first + 1]
+            many = batch.degeneracy[g, u - first + 1]
             put(out[u], scale * fma(get(steep[u]), get(out[u]) - mean, many * floor))
 
 
 @_inlined
-def _deviate(block, slot, new, vector, by):
+def _deviate(batch, slot, new, vector, by):
     """δA' = Σ_τ π_τ [δm^v_τ + (m^v_τ − A') δscore_τ] where the window changes by `vector`.
 
     score_τ = γ m^q·m^k_τ [poclopez2024dynamical, Eq. (14)]; δA' goes into the rows of slot `new`.
     """
-    ring, weight, readout = block.ring, block.weight, block.readout
+    ring, weight, readout = batch.ring, batch.weight, batch.readout
     context, features = ring.shape[0], ring.shape[2]
     for t in range(context):
         s = _aged(slot, t, context)
-        change, steep = vector[s * features : (s + 1) * features], block.steep[s]
-        if block.degeneracy.shape[0]:
-            _deviate_letters(block, steep, change, by.units[t])
+        change, steep = vector[s * features : (s + 1) * features], batch.unit_slopes[s]
+        if batch.degeneracy.shape[0]:
+            _deviate_letters(batch, steep, change, by.units[t])
         else:
-            for u in range(block.patterns.shape[0]):
-                put(by.units[t, u], get(steep[u]) * _dot(block.patterns[u], change))
+            for u in range(batch.patterns.shape[0]):
+                put(by.units[t, u], get(steep[u]) * _dot(batch.patterns[u], change))
     for a in range(features):
-        put(by.query[a], get(block.gamma) * _dot(readout[QUERY, a], by.units[0]))
+        put(by.query[a], get(batch.gamma) * _dot(readout[QUERY, a], by.units[0]))
     for t in range(context):
         key = ring[_aged(slot, t, context), KEY]
-        put(by.score[t], get(weight[t]) * (_dot(by.pull, by.units[t]) + _dot(by.query, key)))
+        put(
+            by.score[t],
+            get(weight[t]) * (_dot(by.score_gradient, by.units[t]) + _dot(by.query, key)),
+        )
     for u in range(by.mean.shape[0]):
         put(by.mean[u], _dot(weight, by.units[:, u]))
     for a in range(features):
@@ -674,35 +679,37 @@ def _deviate(block, slot, new, vector, by):
 @_inlined
 def _orthonormalize(tangent, length):
     """Modified Gram-Schmidt; the lengths multiply mantissa · 2^exponent."""
-    frame, mantissa, exponent = tangent.vectors, tangent.mantissa, tangent.exponent
-    for i in range(frame.shape[0]):
-        put(tangent.whole[i], _dot(frame[i], frame[i]))
-    for i in range(frame.shape[0]):
-        put(length, _dot(frame[i], frame[i]))
+    vectors = tangent.vectors
+    mantissa = tangent.mantissa
+    exponent = tangent.binary_exponent
+    for i in range(vectors.shape[0]):
+        put(tangent.squared_length[i], _dot(vectors[i], vectors[i]))
+    for i in range(vectors.shape[0]):
+        put(length, _dot(vectors[i], vectors[i]))
         for j in range(LANES):
             r = np.sqrt(length[j])
             # A vector that grew by e^70 along the others keeps e^34 of rounding beside them.
-            longest = max(1.0, np.sqrt(tangent.whole[i, j]))
-            tangent.lost[i, j] += 1 if r < _ROUNDING_LENGTH * longest else 0
+            longest = max(1.0, np.sqrt(tangent.squared_length[i, j]))
+            tangent.unresolved[i, j] += 1 if r < _ROUNDING_LENGTH * longest else 0
             grown = mantissa[i, j] * (r if r >= _ZERO_LENGTH else _ZERO_LENGTH)
             bits = np.float64(grown).view(np.int64)
             exponent[i, j] += (bits >> 52) - 1023
             mantissa[i, j] = np.int64((bits & _MANTISSA) | _ONE).view(np.float64)
             length[j] = 1.0 / r if r >= _ZERO_LENGTH else 0.0
         scale = get(length)
-        for row in range(frame.shape[1]):
-            put(frame[i, row], get(frame[i, row]) * scale)
+        for row in range(vectors.shape[1]):
+            put(vectors[i, row], get(vectors[i, row]) * scale)
         # A direction that the map destroys starts anew along an axis.
         for j in range(LANES):
-            frame[i, i, j] = 1.0 if length[j] == 0.0 else frame[i, i, j]
-        for l in range(i + 1, frame.shape[0]):
-            share = 0.0 - _dot(frame[i], frame[l])
-            for row in range(frame.shape[1]):
-                put(frame[l, row], fma(share, get(frame[i, row]), get(frame[l, row])))
+            vectors[i, i, j] = 1.0 if length[j] == 0.0 else vectors[i, i, j]
+        for l in range(i + 1, vectors.shape[0]):
+            share = 0.0 - _dot(vectors[i], vectors[l])
+            for row in range(vectors.shape[1]):
+                put(vectors[l, row], fma(share, get(vectors[i, row]), get(vectors[l, row])))
 
 
 @_kernel
-def push(steps, every, tangent, block, clock):
+def evolve_tangent(steps, interval, tangent, batch, time):
     """Evolve tangent vectors along an orbit, with QR orthonormalization (Lyapunov exponents).
 
     The vectors are orthonormalized at regular intervals and at the end.
@@ -711,34 +718,34 @@ def push(steps, every, tangent, block, clock):
     ----------
     steps : int
         Number of steps.
-    every : int
+    interval : int
         Number of steps between orthonormalizations; 0 leaves the vectors as they are.
-    tangent : TangentFrame
+    tangent : TangentBasis
         The tangent vectors, which are changed.
-    block : Block
+    batch : SystemBatch
         The systems, which are changed.
-    clock : Clock
+    time : TimeIndex
         The time index before the first step.
 
     Returns
     -------
-    Clock
+    TimeIndex
         The time index after the last step.
     """
-    context = block.ring.shape[0]
-    _rebuild(block, clock, True)
+    context = batch.ring.shape[0]
+    _rebuild(batch, time, True)
     for n in range(steps):
-        slot = clock.cursor
-        clock = _step(block, clock, True)
+        slot = time.cursor
+        time = _step(batch, time, True)
         for t in range(context):
-            put(block.weight[t], get(block.weight[t]) * get(block.weight[context]))
-        for u in range(block.hidden.shape[0]):
-            put(tangent.pull[u], _dot(block.readout[KEY, :, u], block.ring[slot, QUERY]))
+            put(batch.weight[t], get(batch.weight[t]) * get(batch.weight[context]))
+        for u in range(batch.hidden.shape[0]):
+            put(tangent.score_gradient[u], _dot(batch.readout[KEY, :, u], batch.ring[slot, QUERY]))
         for i in range(tangent.vectors.shape[0]):
-            _deviate(block, slot, clock.cursor, tangent.vectors[i], tangent)
-        if every and ((n + 1) % every == 0 or n + 1 == steps):
+            _deviate(batch, slot, time.cursor, tangent.vectors[i], tangent)
+        if interval and ((n + 1) % interval == 0 or n + 1 == steps):
             _orthonormalize(tangent, tangent.query[0])
-    return clock
+    return time
 
 
 # ---- texts of finite size

@@ -8,8 +8,8 @@ whose derivative is
     δA'    = Σ_τ π_τ [δm^v_τ + γ (m^v_τ − A') (δm^q·m^k_τ + m^q·δm^k_τ)],
     δm^α_τ = (1 − ε) β ⟨W^α (1 − tanh²(β W^o·A_τ)) W^o·δA_τ⟩ .
 
-`kernels.push` orthonormalizes a frame of k tangent vectors every few steps, and exponents are in
-nats per step (`core.lyapunov` has the same for any map).
+`kernels.evolve_tangent` orthonormalizes a basis of k tangent vectors every few steps, and exponents
+are in nats per step (`core.lyapunov` has the same for any map).
 
 With γ ≈ 127 the map is almost singular wherever the softmax is nearly one-hot, and between two
 orthonormalizations all vectors turn towards the fastest direction. If less than about 1e-13 of a
@@ -29,7 +29,7 @@ from spinformer.core.checks import check_array, check_integer
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.ensemble import Ensemble, Parameters, kernels_of
-from spinformer.dmft.kernel_inputs import Block, Clock
+from spinformer.dmft.kernel_inputs import SystemBatch, TimeIndex
 from spinformer.dmft.network import AttentionNetwork, Context
 
 # Stretches of the steps that are averaged, from which errors are taken.
@@ -77,13 +77,13 @@ def lyapunov_spectrum(
     count: int | None = None,
     transient: int = 0,
     align: int = 500,
-    every: int | None = None,
+    qr_interval: int | None = None,
     batches: int | None = None,
     **parameters: Unpack[Parameters],
 ) -> LyapunovSpectrum:
     r"""Compute the largest Lyapunov exponents by QR (the method of Benettin) of a batch of systems.
 
-    After the transient, the frame of tangent vectors turns into the expanding directions during
+    After the transient, the basis of tangent vectors turns into the expanding directions during
     `align` steps. The growth of the next `steps` steps is averaged in stretches, from which the
     errors are taken.
 
@@ -101,7 +101,7 @@ def lyapunov_spectrum(
         Number of steps that are dropped first.
     align : int, default 500
         Number of steps in which the tangent vectors align.
-    every : int, optional
+    qr_interval : int, optional
         Number of steps between orthonormalizations, at most 128; None is 2 for more than two
         exponents and 4 for one or two. The longer the interval, the fewer exponents are resolved.
     batches : int, optional
@@ -149,29 +149,29 @@ def lyapunov_spectrum(
     align = check_integer("align", align, low=0)
     batches = min(_BATCHES, steps) if batches is None else batches
     batches = check_integer("batches", batches, low=1, high=steps)
-    every = (4 if count <= 2 else 2) if every is None else every
-    every = check_integer("every", every, low=1, high=_LONGEST_INTERVAL)
+    qr_interval = (4 if count <= 2 else 2) if qr_interval is None else qr_interval
+    qr_interval = check_integer("qr_interval", qr_interval, low=1, high=_LONGEST_INTERVAL)
     lengths = np.diff(np.linspace(0, steps, batches + 1).astype(int))
     ensemble.advance(check_integer("transient", transient, low=0))
-    # Generic but fixed directions: no axis of the frame is an invariant subspace.
+    # Generic but fixed directions: no axis of the basis is an invariant subspace.
     axes = np.linalg.qr(np.random.default_rng(0).normal(size=(dimension, count)))[0]
 
-    def task(block: Block, clock: Clock) -> tuple[Clock, tuple[np.ndarray, ...]]:
-        kernels = kernels_of(block)
-        frame = kernels.frame(block, axes.T)
-        clock = kernels.push(align, every, frame, block, clock)
-        frame.lost[:] = 0
+    def task(batch: SystemBatch, time: TimeIndex) -> tuple[TimeIndex, tuple[np.ndarray, ...]]:
+        kernels = kernels_of(batch)
+        basis = kernels.tangent_basis(batch, axes.T)
+        time = kernels.evolve_tangent(align, qr_interval, basis, batch, time)
+        basis.unresolved[:] = 0
         growth = np.empty((batches, count, ensemble.lanes))
         for n, length in enumerate(lengths):
-            frame.mantissa[:], frame.exponent[:] = 1.0, 0
-            clock = kernels.push(length, every, frame, block, clock)
-            growth[n] = (np.log(frame.mantissa) + frame.exponent * np.log(2.0)) / length
-        return clock, (growth, frame.lost)
+            basis.mantissa[:], basis.binary_exponent[:] = 1.0, 0
+            time = kernels.evolve_tangent(length, qr_interval, basis, batch, time)
+            growth[n] = (np.log(basis.mantissa) + basis.binary_exponent * np.log(2.0)) / length
+        return time, (growth, basis.unresolved)
 
     growth, lost = ensemble.run(task)
     if not np.isfinite(growth).all():
         raise ValueError(
-            f"every must keep tangent vectors within what a double holds, got {every}: "
+            f"qr_interval must keep tangent vectors within what a double holds, got {qr_interval}: "
             "they grow too fast for these weights, beta and gamma"
         )
     return LyapunovSpectrum(
@@ -182,7 +182,9 @@ def lyapunov_spectrum(
     )
 
 
-def growth_jump(growth: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def detect_change_point(
+    growth: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Detect a change point in growth rates, as where a chaotic transient ends.
 
     The series is split where the two-sample t statistic of the parts before and after is largest.
@@ -212,7 +214,7 @@ def growth_jump(growth: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray,
 
     Examples
     --------
-    >>> jumps, before, _, after = growth_jump(np.repeat([0.1, 0.0], 5)[:, None])
+    >>> jumps, before, _, after = detect_change_point(np.repeat([0.1, 0.0], 5)[:, None])
     >>> jumps, before, after
     (array([ True]), array([0.1]), array([0.]))
     """
@@ -251,12 +253,12 @@ def _average(growth: np.ndarray, lengths: np.ndarray) -> Estimate:
             break
         even = many // 2 * 2
         blocks = 0.5 * (blocks[..., -even::2, :] + blocks[..., -even + 1 :: 2, :])
-    jumps, _, _, after = growth_jump(growth)
+    jumps, _, _, after = detect_change_point(growth)
     error = np.where(jumps, np.maximum(error, np.abs(value - after)), error)
     return Estimate(value=value, error=error, samples=len(lengths))
 
 
-def returned(
+def period_map(
     network: AttentionNetwork, context: Context, *, steps: int, **parameters: Unpack[Parameters]
 ) -> tuple[Context, np.ndarray]:
     r"""Compute the derivative of `steps` iterations of the map, the monodromy matrix of a cycle.
@@ -303,10 +305,10 @@ def returned(
     >>> from spinformer.core.lyapunov import lyapunov_exponents
     >>> network, states = Network.document(), [Context(np.full((4, 3), 0.1), 0)]
     >>> fast = lyapunov_spectrum(network, states[0], beta=0.5, steps=500, count=2)
-    >>> def push(frame):
-    ...     context, tangent = returned(network, states.pop(), beta=0.5, steps=1)
+    >>> def push(basis):
+    ...     context, tangent = period_map(network, states.pop(), beta=0.5, steps=1)
     ...     states.append(context)
-    ...     return tangent @ frame
+    ...     return tangent @ basis
     >>> plain = lyapunov_exponents(push, dimension=12, steps=500, align=500, count=2)
     >>> bool(np.abs(plain.value - fast.exponents.value).max() < 0.01)
     True
@@ -321,10 +323,10 @@ def returned(
 
     axes = np.eye(dimension)[ring()]
 
-    def task(block: Block, clock: Clock) -> tuple[Clock, tuple[np.ndarray, ...]]:
-        kernels = kernels_of(block)
-        frame = kernels.frame(block, axes)
-        return kernels.push(steps, 0, frame, block, clock), (frame.vectors,)
+    def task(batch: SystemBatch, time: TimeIndex) -> tuple[TimeIndex, tuple[np.ndarray, ...]]:
+        kernels = kernels_of(batch)
+        basis = kernels.tangent_basis(batch, axes)
+        return kernels.evolve_tangent(steps, 0, basis, batch, time), (basis.vectors,)
 
     # vectors[j, i] is the component i of the vector that began as axis j.
     (vectors,) = ensemble.run(task)

@@ -39,7 +39,7 @@ from spinformer.dmft.network import (
     AttentionNetwork,
     Context,
     Network,
-    fitting,
+    check_context,
     parameters,
 )
 
@@ -89,7 +89,7 @@ def tokens(
     >>> window.shape, bool(np.abs(window).max() <= 0.02)
     ((4, 4, 3), True)
     """
-    attention, position = fitting(network, context)
+    attention, position = check_context(network, context)
     beta, _, share, _ = parameters(network, beta, None, epsilon, batch=attention.shape[:-2])
     return _tokens(network, attention, position, beta=beta, share=share)
 
@@ -104,7 +104,7 @@ def _tokens(
 ) -> np.ndarray:
     semantic = network.mean_overlaps(attention, beta=beta[..., None])
     positions = position - np.arange(network.context)
-    return network._placed(semantic, positions, share[..., None, None, None])
+    return network._with_position_code(semantic, positions, share[..., None, None, None])
 
 
 def softmax_weights(
@@ -245,7 +245,7 @@ def step(
     >>> following.position, overlap
     (0, array([0., 0., 0.]))
     """
-    attention, position = fitting(network, context)
+    attention, position = check_context(network, context)
     beta, gamma, share, batch = parameters(
         network, beta, gamma, epsilon, batch=attention.shape[:-2]
     )
@@ -319,7 +319,9 @@ def torch_step(
 # ---- where a trajectory starts
 
 
-def document_context(network: Network, beta: float = 3.0, *, steps: int = 100_000) -> Context:
+def document_context(
+    network: Network, beta: float = 3.0, *, steps: int = 100_000, decimals: int | None = None
+) -> Context:
     """Compute the initial context of the paper: from the token W^o_1 at β = 3, after 100,000 steps.
 
     The first steps see a window of fewer than T tokens, until W^o_1, at position 0, has left it.
@@ -332,6 +334,9 @@ def document_context(network: Network, beta: float = 3.0, *, steps: int = 100_00
         Inverse temperature β of the tokens.
     steps : int, default 100000
         Number of steps after the window has filled.
+    decimals : int, optional
+        Number of decimals to which the context is rounded, so that it is exactly the same state on
+        every machine, and so is what starts from it; None does not round.
 
     Returns
     -------
@@ -343,7 +348,7 @@ def document_context(network: Network, beta: float = 3.0, *, steps: int = 100_00
     TypeError
         If `network` is not a `Network`.
     ValueError
-        If `beta` or `steps` is negative.
+        If `beta`, `steps` or `decimals` is negative.
 
     References
     ----------
@@ -356,16 +361,20 @@ def document_context(network: Network, beta: float = 3.0, *, steps: int = 100_00
     """
     check_instance("network", network, Network)
     beta = check_real("beta", beta, low=0.0, high=LARGEST)
-    text = [network.placed(network.overlaps(np.sign(network.semantic[OUTPUT, 0])), 0)]
+    text = [network.with_position_code(network.overlaps(np.sign(network.semantic[OUTPUT, 0])), 0)]
     history: list[np.ndarray] = []
     for position in range(1, network.context + 1):
         history.append(attend(np.stack(text), gamma=network.gamma, newest=-1))
         token = network.mean_overlaps(history[-1], beta=np.asarray(beta))
-        text.append(network.placed(token, position))
+        text.append(network.with_position_code(token, position))
     start = Context(np.stack(history[::-1]), position % network.positions)
     ensemble = Ensemble(network, start, beta=beta)
     ensemble.advance(steps)
-    return ensemble.state()
+    state = ensemble.state()
+    if decimals is None:
+        return state
+    decimals = check_integer("decimals", decimals, low=0, high=15)
+    return Context(np.round(state.attention, decimals), state.position)
 
 
 def random_contexts(network: AttentionNetwork, seed: Seed, *, count: int) -> Context:
@@ -401,7 +410,7 @@ def random_contexts(network: AttentionNetwork, seed: Seed, *, count: int) -> Con
     rng = numpy_generator(seed)
     count = check_integer("count", count, low=1)
     shape = (count, network.context, network.features)
-    return Context(rng.uniform(-1.0, 1.0, shape) * network.reach[VALUE], 0)
+    return Context(rng.uniform(-1.0, 1.0, shape) * network.overlap_bound[VALUE], 0)
 
 
 # ---- trajectories

@@ -178,7 +178,7 @@ class AttentionNetwork(ABC):
         return 2**self.bits
 
     @property
-    def reach(self) -> np.ndarray:
+    def overlap_bound(self) -> np.ndarray:
         """Upper bound of the absolute overlaps of a token, shape (4, P).
 
         It is the mean absolute weight of each feature.
@@ -225,7 +225,7 @@ class AttentionNetwork(ABC):
         """
         return self._position_overlaps
 
-    def placed(
+    def with_position_code(
         self, overlaps: np.ndarray, positions: Any, *, epsilon: float | np.ndarray | None = None
     ) -> np.ndarray:
         r"""Add the positional code to the overlaps of tokens.
@@ -270,9 +270,9 @@ class AttentionNetwork(ABC):
         places = np.asarray(positions)
         if places.dtype.kind not in "iu":
             raise TypeError(f"positions must be integers, got {places.dtype}")
-        return self._placed(overlaps, places, share)
+        return self._with_position_code(overlaps, places, share)
 
-    def _placed(
+    def _with_position_code(
         self, overlaps: np.ndarray, places: np.ndarray, share: float | np.ndarray
     ) -> np.ndarray:
         drive = self._position_overlaps[places % self.positions]
@@ -351,8 +351,8 @@ class Network(AttentionNetwork):
 
     A token acts on later ones through C = ⟨W^v W^o⟩, which is of order N^{−1/2} for independent
     weights on N bits. The positions then drive the only motion before β is of order N^{1/2} (see
-    `dmft.onset`). A network that moves at β of order 1 has few kinds of sites (`segmented`), or
-    values correlated with outputs.
+    `dmft.linear_stability`). A network that moves at β of order 1 has few kinds of sites
+    (`segmented`), or values correlated with outputs.
 
     Parameters
     ----------
@@ -664,7 +664,7 @@ class Context:
         return type(self)(self.attention[index], self.position)
 
 
-def fitting(network: AttentionNetwork, context: Context) -> tuple[np.ndarray, int]:
+def check_context(network: AttentionNetwork, context: Context) -> tuple[np.ndarray, int]:
     """Check that a context fits a network, and return its parts.
 
     Parameters

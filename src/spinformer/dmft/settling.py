@@ -1,4 +1,4 @@
-"""Relaxation time of an ensemble to its attractor, and contexts on the attractor.
+"""Relaxation time of an ensemble to its attractor, and contexts and windows on the attractor.
 
 The average of an observable over an ensemble of contexts relaxes to its value on the attractor, in
 the end as e^{−t/τ}. The *relaxation time* τ is 27 tokens in the chaos of the document's network at
@@ -16,10 +16,13 @@ from typing import Unpack
 
 import numpy as np
 
-from spinformer.core.checks import check_integer, check_real
+from spinformer.core.checks import check_instance, check_integer, check_real
+from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.ensemble import Ensemble, Parameters
-from spinformer.dmft.network import AttentionNetwork, Context
+from spinformer.dmft.finite_size import window_of_context
+from spinformer.dmft.mean_field import trajectory
+from spinformer.dmft.network import AttentionNetwork, Context, Network
 
 # Groups of contexts, left out one after another for the error.
 _GROUPS = 20
@@ -30,6 +33,8 @@ _SMALLEST = 1e-6
 _FEWEST = 3
 # What starts are rounded to, so that libraries of different machines leave no trace in them.
 _DIGITS = 8
+# Points that agree to so many decimals are one point.
+_SAME_POINT = 7
 
 
 def relaxation_time(
@@ -214,3 +219,105 @@ def settled_contexts(
     ensemble.advance(math.ceil(multiple * relaxation))
     state = ensemble.state()
     return Context(np.round(state.attention, _DIGITS), state.position)
+
+
+def settled_window(
+    network: Network, beta: float, *, context: Context, transient: int, steps: int = 120
+) -> tuple[np.ndarray, int]:
+    """Return a well-defined window on the most common attractor of a batch of contexts.
+
+    Of the largest overlap m^o_1 of each orbit, the one that is reached most often marks the most
+    common attractor. The window is the one whose newest token has this overlap, the same on every
+    machine.
+
+    Parameters
+    ----------
+    network : Network
+        The network.
+    beta : float
+        Inverse temperature β of the tokens.
+    context : Context
+        Initial states, of one system or of a batch.
+    transient : int
+        Number of tokens that are dropped first.
+    steps : int, default 120
+        Number of tokens in which the largest overlap is looked for.
+
+    Returns
+    -------
+    window : ndarray, shape (T, L)
+        Segment means of the tokens, the oldest first.
+    position : int
+        Position of the newest token.
+
+    Raises
+    ------
+    TypeError
+        If `network` is not a `Network`.
+    ValueError
+        If the context does not fit the network, or an argument is out of its range.
+
+    Examples
+    --------
+    >>> start = Context(np.zeros((4, 3)), 0)
+    >>> window, position = settled_window(
+    ...     Network.document(), 0.5, context=start, transient=100, steps=8
+    ... )
+    >>> window.shape
+    (4, 3)
+    """
+    check_instance("network", network, Network)
+    check_instance("context", context, Context)
+    steps = check_integer("steps", steps, low=1)
+    overlaps, _ = trajectory(network, context, beta=beta, steps=steps, transient=transient)
+    first = overlaps.reshape(-1, steps, network.features)[..., 0]
+    heights = np.round(first, _SAME_POINT)
+    peaks, times = np.unique(heights.max(axis=1), return_counts=True)
+    # Of equally common attractors the one with the largest overlap.
+    best = peaks[::-1][np.argmax(times[::-1])]
+    run, token = np.argwhere(heights == best)[0]
+    attention = context.attention.reshape(-1, network.context, network.features)[run]
+    single = Context(attention, context.position)
+    ahead = transient + int(token)
+    if ahead > 0:
+        # A run of n tokens ends in the context whose newest token is token n, not yet recorded.
+        _, single = trajectory(network, single, beta=beta, steps=1, transient=ahead - 1)
+    return window_of_context(network, single, beta=beta), single.position
+
+
+def perturbed_replicas(
+    context: Context, *, count: int, size: float = 1e-10, seed: Seed = 0
+) -> Context:
+    """Make replicas of one context that differ by small normal noise.
+
+    Parameters
+    ----------
+    context : Context
+        One context, attention of shape (T, P).
+    count : int
+        Number of replicas.
+    size : float, default 1e-10
+        Standard deviation of the noise of each component.
+    seed : Seed, default 0
+        Seed or random generator of the noise.
+
+    Returns
+    -------
+    Context
+        The replicas, attention of shape (count, T, P).
+
+    Raises
+    ------
+    ValueError
+        If `count` is below 1 or `size` is not positive.
+
+    Examples
+    --------
+    >>> perturbed_replicas(Context(np.zeros((4, 3)), 0), count=5).attention.shape
+    (5, 4, 3)
+    """
+    check_instance("context", context, Context)
+    count = check_integer("count", count, low=1)
+    size = check_real("size", size, low=0.0, open_low=True)
+    noise = numpy_generator(seed).standard_normal((count, *context.attention.shape))
+    return Context(context.attention + size * noise, context.position)

@@ -112,7 +112,7 @@ def onset(network: AttentionNetwork, *, epsilon: float = 0.0) -> Onset:
     epsilon = check_real("epsilon", epsilon, low=0.0)
     if epsilon >= 1.0:
         raise ValueError(f"epsilon must be a number in [0, 1), got {epsilon}")
-    least = _SINGULAR * network.reach[VALUE].max() * network.reach[OUTPUT].max()
+    least = _SINGULAR * network.overlap_bound[VALUE].max() * network.overlap_bound[OUTPUT].max()
     mu = _eigenvalues(network.pair_correlations(VALUE, OUTPUT), least=float(least))
     size = np.abs(mu)
     turn = np.abs(np.angle(mu)) / (network.context + 1)

@@ -1,4 +1,4 @@
-"""Many networks trained side by side: every weight has a first axis of C independent copies."""
+"""Many networks trained side by side: every weight has a first axis of C independent replicas."""
 
 import math
 from collections.abc import Callable, Collection, Sequence
@@ -7,29 +7,29 @@ import torch
 from torch import Tensor
 
 
-def draw_copies(rows: int, columns: int, *, generators: Sequence[torch.Generator]) -> Tensor:
-    """Standard normal matrices (C, rows, columns), each copy's from its own generator."""
+def draw_replicas(rows: int, columns: int, *, generators: Sequence[torch.Generator]) -> Tensor:
+    """Standard normal matrices (C, rows, columns), each replica's from its own generator."""
     return torch.stack([torch.randn(rows, columns, generator=one) for one in generators])
 
 
-def times_copies(states: Tensor, matrices: Tensor) -> Tensor:
-    """States (C, B, N, D) times the matrices (C, D, F) of their copies, in one product."""
+def multiply_replicas(states: Tensor, matrices: Tensor) -> Tensor:
+    """States (C, B, N, D) times the matrices (C, D, F) of their replicas, in one product."""
     return (states.flatten(1, 2) @ matrices).unflatten(1, states.shape[1:3])
 
 
-def update_copies(
+def train_replicas(
     weights: dict[str, Tensor],
     *,
     losses: Callable[[], Tensor],
     rate: float,
     steps: int,
     keep: Collection[int] = (),
-    warm: int = 1,
+    warmup: int = 1,
     betas: tuple[float, float] = (0.9, 0.999),
 ) -> dict[int, dict[str, Tensor]]:
     """Lower the losses (C,) of the next batch, again and again, by changing `weights` in place.
 
-    By Adam, whose rate rises for `warm` updates and falls to zero along a cosine. Returns the
+    By Adam, whose rate rises for `warmup` updates and falls to zero along a cosine. Returns the
     weights after each number of updates in `keep` and at the end, by number. Weights that a loss
     does not reach stay as they are.
     """
@@ -45,9 +45,9 @@ def update_copies(
         if not bool(torch.isfinite(found.detach()).all()):
             raise RuntimeError(f"the loss is no longer finite in update {step + 1}: lower rates")
         cooled = 0.5 * (1.0 + math.cos(math.pi * step / steps))
-        optimizer.param_groups[0]["lr"] = rate * min(1.0, (step + 1) / warm) * cooled
+        optimizer.param_groups[0]["lr"] = rate * min(1.0, (step + 1) / warmup) * cooled
         optimizer.zero_grad()
-        # The sum over copies: each has the gradient of its own loss.
+        # The sum over replicas: each has the gradient of its own loss.
         found.sum().backward()
         optimizer.step()
     return kept

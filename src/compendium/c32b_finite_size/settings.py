@@ -1,0 +1,234 @@
+"""Tables of settings of C5, C18a, C18b, C18c and C18e, from starts that no other table has.
+
+The tables `confirm_…` were drawn after the regions below had been written down.
+"""
+
+import numpy as np
+
+from bookmaker.tables import Rows, stored
+from compendium.c32b_finite_size.fluctuations import (
+    BREAKS,
+    BREAKS_AGAIN,
+    REGIMES,
+    STATIONARY,
+    closed_gains,
+    coupled_growth,
+    mean_field_exponent,
+    spread_windows,
+)
+from compendium.c32b_finite_size.study import deviation, follow_limit, median_slope
+from compendium.common.rows import estimate_rows, grid, mean_rows, near_rows, numbered
+from compendium.common.stored_exponents import exponent_of_chaos
+from spinformer.core.statistics import Estimate, mean_estimate
+from spinformer.dmft.document import attractor_window
+from spinformer.dmft.network import Network
+
+REGIONS = {
+    "C5": "decade >= 6",
+    "C18b": 'regime != "periodic" or tokens <= 30',
+    "C18c": "decade >= 7",
+}
+# The motions of C5 by their names among the five from which starts are drawn.
+_MOTIONS = {
+    "driven": "driven",
+    "quasi-periodic": "quasi-periodic",
+    "periodic": "periodic",
+    "chaotic": "chaos at 1.28",
+}
+_BETAS = {"driven": 0.5, "quasi-periodic": 1.255, "periodic": 1.27, "chaotic": 1.28}
+# Texts behind a line of C5, tokens after its start, and what a ratio of errors may be off.
+_TEXTS = 2000
+_AHEAD = 8
+_ALLOWED = {"single": 0.1, "average": 0.25}
+# Bits at which exponents are compared, pairs of texts, and what exponents may differ by.
+_MANY = 10**8
+_PAIRS = 24
+_NATS = 0.03
+
+
+def _whole(bits: float) -> int:
+    """The nearest number of bits that the document's three segments share evenly."""
+    return 3 * round(bits / 3)
+
+
+def law_ratios(data: int, regime: str, decade: int) -> Rows:
+    """What the errors of a text and of the average may be off theory, minus what they are off.
+
+    Eight tokens after a start on an attractor, number `data` of its motion.
+    """
+    network = Network.document()
+    window, position = attractor_window(network, _MOTIONS[regime], number=data)
+    limit = follow_limit(network, _BETAS[regime], window=window, steps=_AHEAD, position=position)
+    size = _whole(10.0**decade)
+    rms, bias, _ = deviation(limit, size, texts=_TEXTS, seed=data)
+    length = np.linalg.norm(limit.shift[-1])
+    along = limit.shift[-1] / length
+    single = Estimate(
+        value=rms.value[-1] * np.sqrt(size) / limit.sigma[-1],
+        error=rms.error[-1] * np.sqrt(size) / limit.sigma[-1],
+    )
+    average = Estimate(
+        value=bias.value[-1] @ along * size / length,
+        error=np.sqrt(bias.error[-1] ** 2 @ along**2) * size / length,
+    )
+    rows = []
+    for measure, ratio in (("single", single), ("average", average)):
+        wide = 2.0 * ratio.error
+        ends = (ratio.value, ratio.value - wide, ratio.value + wide)
+        line = near_rows(ends, aim=1.0, within=_ALLOWED[measure], runs=_TEXTS)[0]
+        rows.append({"measure": measure} | line)
+    return rows
+
+
+RATIOS = stored(
+    "settings_C5",
+    numbered(grid(regime=_BETAS, decade=range(3, 10)), first=1),
+    checked=4,
+    seconds=0.3,
+    rtol=0.05,
+    within={"value": 0.02, "low": 0.02, "high": 0.02},
+)(law_ratios)
+
+CONFIRM_RATIOS = stored(
+    "confirm_C5",
+    numbered(
+        [*grid(regime=_BETAS, decade=range(6, 10)), *grid(regime=_BETAS, decade=range(6, 10))],
+        first=1000,
+    ),
+    seconds=0.3,
+    rtol=0.05,
+    within={"value": 0.02, "low": 0.02, "high": 0.02},
+)(law_ratios)
+
+
+# Starts of a line of C18a; each of the two stored tables has six times as many.
+_STARTS = 20
+
+
+@stored(
+    "settings_C18a",
+    [{"data": group, "sizes_from": least} for group in range(12) for least in (1e4, 1e6)],
+    seconds=0.1,
+)
+def PACE(data: int, sizes_from: float) -> Rows:
+    """Tokens that an e-fold of N buys, times twice the exponent of chaos, from twenty starts."""
+    table = BREAKS.read() if data < 6 else BREAKS_AGAIN.read()
+    bits = np.unique(table["bits"])
+    first = _STARTS * (data % 6)
+    measured = table["measured"].reshape(-1, len(bits))[first : first + _STARTS]
+    use = bits > 0.9 * sizes_from
+    pace = median_slope(np.log(bits[use]), rows=measured[:, use], seed=0)
+    twice = 2.0 * float(exponent_of_chaos(1.28).value)
+    scaled = Estimate(value=twice * pace.value, error=twice * pace.error, samples=_STARTS)
+    return estimate_rows(scaled)
+
+
+# Tokens over which the error of the closure is averaged, starts and texts behind a line of C18b.
+_HORIZONS = (15, 30, 60, 120)
+_REGULAR = [regime for regime in REGIMES if regime != "chaotic"]
+
+
+def closure_gains(
+    data: str, regime: str, bits: int, *, first: int, starts: int = 12, texts: int = 1000
+) -> Rows:
+    """ln of the naive mean field's error over the closure's, over so many tokens; twelve starts."""
+    gains = np.array(
+        [
+            closed_gains(regime, start=start, bits=_whole(bits), texts=texts, horizons=_HORIZONS)
+            for start in range(first, first + starts)
+        ]
+    )
+    return [
+        {"tokens": horizon} | mean_rows(gains[:, column])[0]
+        for column, horizon in enumerate(_HORIZONS)
+    ]
+
+
+def first_gains(data: str, regime: str, bits: int, *, starts: int = 12, texts: int = 1000) -> Rows:
+    """`closure_gains` of the starts 100 to 111."""
+    return closure_gains(data, regime, bits, first=100, starts=starts, texts=texts)
+
+
+def fresh_gains(data: str, regime: str, bits: int, *, starts: int = 12, texts: int = 1000) -> Rows:
+    """`closure_gains` of the starts 300 to 311."""
+    return closure_gains(data, regime, bits, first=300, starts=starts, texts=texts)
+
+
+_SMALL = {"data": "driven 1000", "regime": "driven", "bits": 1000, "starts": 2, "texts": 100}
+GAINS = stored(
+    "settings_C18b",
+    [
+        {"data": f"{unit['regime']} {unit['bits']}"} | unit
+        for unit in grid(regime=_REGULAR, bits=[10**decade for decade in range(3, 8)])
+    ],
+    small=_SMALL,
+    seconds=0.3,
+    within={"value": 0.1, "low": 0.2, "high": 0.2},
+)(first_gains)
+
+CONFIRM_GAINS = stored(
+    "confirm_C18b",
+    [
+        {"data": f"{unit['regime']} {unit['bits']} again"} | unit
+        for unit in grid(regime=_REGULAR, bits=(2000, 20_000, 200_000, 2_000_000, 5_000_000))
+    ],
+    small=_SMALL | {"data": "driven 1000 again"},
+    seconds=0.3,
+    within={"value": 0.1, "low": 0.2, "high": 0.2},
+)(fresh_gains)
+
+
+def laws_apart(data: int, regime: str, decade: float) -> Rows:
+    """ln of twice the distance of two samples of the attractor over that from it; four seeds."""
+    logs = []
+    for seed in range(4 * data, 4 * data + 4):
+        line = STATIONARY.rows(regime, exponent=decade, seed=seed)[0]
+        logs.append(np.log(2.0 * line["floor"] / line["distance"]))
+    return mean_rows(np.array(logs))
+
+
+_LASTING = ("quasi-periodic", "chaos at 1.28", "chaos at 1.4")
+_NEAR = {"value": 0.3, "low": 1.0, "high": 1.0}
+
+LAWS_APART = stored(
+    "settings_C18c",
+    numbered(grid(regime=_LASTING, decade=(5.0, 6.0, 7.0, 8.0)), first=10),
+    seconds=7.0,
+    within=_NEAR,
+)(laws_apart)
+
+CONFIRM_LAWS = stored(
+    "confirm_C18c",
+    numbered(grid(regime=_LASTING, decade=(7.0, 7.5, 8.0, 8.5)), first=1000),
+    seconds=7.0,
+    within=_NEAR,
+)(laws_apart)
+
+
+@stored(
+    "settings_C18e",
+    numbered(grid(beta=(1.255, 1.27, 1.28, 1.4), wait=(30_000, 40_000, 50_000)), first=100),
+    checked=6,
+    seconds=0.8,
+    within={"value": 0.03, "low": 0.03, "high": 0.03},
+)
+def EXPONENTS_APART(data: int, beta: float, wait: int) -> Rows:
+    """What exponents may differ from the mean field's minus what they do, with two errors.
+
+    Of 24 pairs of texts of a hundred million bits, which begin after `wait` tokens.
+    """
+    windows, position = spread_windows(beta, count=_PAIRS, settle=wait, seed=data)
+    rates = coupled_growth(
+        Network.document(),
+        _whole(_MANY),
+        beta=beta,
+        windows=windows,
+        position=position,
+        steps=400,
+        transient=200,
+        seed=data,
+    )
+    growth = mean_estimate(rates)
+    wide = 2.0 * growth.error
+    ends = (growth.value, growth.value - wide, growth.value + wide)
+    return near_rows(ends, aim=mean_field_exponent(beta), within=_NATS, runs=_PAIRS)

@@ -1,0 +1,59 @@
+"""The table of settings of C9b: many contexts just before and just after the jump into chaos.
+
+The table `confirm_C9b` was drawn after its region had been written down.
+"""
+
+from bookmaker.tables import Rows, stored
+from compendium.common.rows import grid, mean_rows, numbered
+from compendium.common.starts import START_LAWS, draw_starts
+from spinformer.dmft.attractors import Regime, find_attractors
+from spinformer.dmft.mean_field import document_context
+from spinformer.dmft.network import Network
+from spinformer.dmft.settling import perturbed_replicas
+
+REGIONS = {"C9b": 'law != "narrow"'}
+# The last value of β before the jump; copies of the document's context are moved apart by 1e-10.
+_BEFORE = 1.265
+_CONTEXTS = 128
+_DOCUMENT = "the document's"
+
+
+def jump_of_chaos(data: int, law: str, beta: float, wait: int) -> Rows:
+    """Share of contexts in chaos at `beta` minus that at 1.265, minus one half; 128 contexts."""
+    network = Network.document()
+    if law == _DOCUMENT:
+        start = document_context(network, steps=100_000, decimals=8)
+        starts = perturbed_replicas(start, count=_CONTEXTS, seed=data)
+    else:
+        starts = draw_starts(network, law, count=_CONTEXTS, seed=data)
+    chaotic = []
+    for value in (_BEFORE, beta):
+        reached = find_attractors(network, starts, beta=value, transient=wait, bins=1, exponents=1)
+        chaotic.append((reached.regime == Regime.CHAOTIC).astype(float))
+    return mean_rows(chaotic[1] - chaotic[0] - 0.5)
+
+
+_CLOSE = {"value": 0.1, "low": 0.1, "high": 0.1}
+
+JUMPS = stored(
+    "settings_C9b",
+    numbered(
+        grid(law=(_DOCUMENT, *START_LAWS), beta=(1.2656, 1.266), wait=(20_000, 60_000)), first=0
+    ),
+    seconds=0.5,
+    within=_CLOSE,
+)(jump_of_chaos)
+
+CONFIRM_JUMPS = stored(
+    "confirm_C9b",
+    numbered(
+        grid(
+            law=[law for law in (_DOCUMENT, *START_LAWS) if law != "narrow"],
+            beta=(1.2657, 1.2659, 1.2661),
+            wait=(30_000, 50_000),
+        ),
+        first=1000,
+    ),
+    seconds=0.5,
+    within=_CLOSE,
+)(jump_of_chaos)

@@ -1,0 +1,119 @@
+"""Tables of settings of C11 and C12.
+
+The tables `confirm_…` were drawn after the regions below had been written down, from other starts.
+"""
+
+import numpy as np
+from scipy.signal import periodogram
+
+from bookmaker.tables import Rows, stored
+from compendium.c34_memory_beyond_window.study import (
+    LONGEST,
+    MEMORY_TIMES,
+    autocorrelation,
+)
+from compendium.common.rows import grid, mean_rows, median_rows, numbered
+from compendium.common.starts import draw_starts
+from spinformer.dmft.document import MOTIONS
+from spinformer.dmft.mean_field import document_context, trajectory
+from spinformer.dmft.network import Network
+from spinformer.dmft.settling import perturbed_replicas
+
+REGIONS = {
+    "C11": 'measure == "low frequencies" or beta < 1.265',
+    "C12": "size >= 300000",
+}
+# Tokens that a window holds.
+_WINDOW = 4
+
+
+def _visible(motion: str, measured: np.ndarray) -> Rows:
+    """The line for memory times (starts,), −1 where longer than was looked at."""
+    longest = float(LONGEST.get(motion, 1024))
+    times = np.where(measured < 0, longest, measured)
+    return median_rows(np.log(np.maximum(times, 0.5) / _WINDOW))
+
+
+@stored(
+    "settings_C12",
+    [
+        {"data": f"{unit['motion']} {unit['size']}"} | unit
+        for unit in grid(motion=MOTIONS, size=np.unique(MEMORY_TIMES.read()["size"]).tolist())
+    ],
+    seconds=0.1,
+)
+def VISIBLE(data: str, motion: str, size: int) -> Rows:
+    """ln of the tokens for which a message is visible over those of a window; ten starts."""
+    table = MEMORY_TIMES.read()
+    here = (table["motion"] == motion) & (table["size"] == size)
+    return _visible(motion, table["measured"][here])
+
+
+@stored(
+    "confirm_C12",
+    [
+        {"data": f"{unit['motion']} {unit['size']} again"} | unit
+        for unit in grid(motion=MOTIONS, size=(499_998, 4_999_998, 49_999_998))
+    ],
+    small={"data": "driven 499998 again", "motion": "driven", "size": 499_998, "starts": 2},
+    seconds=1.0,
+    within={"value": 1.0, "low": 1.0, "high": 1.0},
+)
+def CONFIRM_VISIBLE(data: str, motion: str, size: int, *, starts: int = 10) -> Rows:
+    """The same of texts from other starts, 31 and later."""
+    lines = [MEMORY_TIMES.rows(motion, start, sizes=(size,))[0] for start in range(31, 31 + starts)]
+    return _visible(motion, np.array([line["measured"] for line in lines]))
+
+
+# Inverse temperatures, three of quasi-periodic motion and three of chaos each.
+_BETAS = (1.25, 1.255, 1.26, 1.266, 1.28, 1.4)
+_OTHER_BETAS = (1.248, 1.2525, 1.2575, 1.2663, 1.3, 1.35)
+_ORBITS = 32
+_SAMPLES = 20_000
+_LAGS = (160, 320)
+_DOCUMENT = "the document's"
+_LAWS = (_DOCUMENT, "uniform", "normal")
+
+
+def slow_motion(data: int, beta: float, law: str) -> Rows:
+    """Two lines for 32 orbits of 20,000 tokens.
+
+    Share of the variance below the frequency 1/T, minus one half; and largest autocorrelation at
+    lags 160 to 320, minus 0.1.
+    """
+    network = Network.document()
+    if law == _DOCUMENT:
+        start = document_context(network, steps=100_000, decimals=8)
+        starts = perturbed_replicas(start, count=_ORBITS, seed=data)
+    else:
+        starts = draw_starts(network, law, count=_ORBITS, seed=data)
+    overlaps, _ = trajectory(network, starts, beta=beta, steps=_SAMPLES, transient=60_000)
+    signal = overlaps[..., 0]
+    frequency, power = periodogram(signal)
+    below = power[:, frequency < 1.0 / network.context].sum(axis=1) / power.sum(axis=1)
+    first, last = _LAGS
+    lasting = np.abs(autocorrelation(signal, lags=last)[:, first:]).max(axis=1)
+    return [
+        {"measure": "low frequencies"} | mean_rows(below - 0.5)[0],
+        {"measure": "long correlations"} | mean_rows(lasting - 0.1)[0],
+    ]
+
+
+SLOW_MOTION = stored(
+    "settings_C11",
+    numbered(grid(beta=_BETAS, law=_LAWS), first=0),
+    seconds=1.0,
+    within={"value": 0.05, "low": 0.05, "high": 0.05},
+)(slow_motion)
+
+
+@stored(
+    "confirm_C11",
+    numbered(grid(beta=_OTHER_BETAS, law=_LAWS), first=1000),
+    seconds=1.0,
+    within={"value": 0.05, "low": 0.05, "high": 0.05},
+)
+def CONFIRM_SLOW_MOTION(data: int, beta: float, law: str) -> Rows:
+    """The same at other temperatures, without the correlations of chaos."""
+    rows = slow_motion(data, beta, law)
+    return rows if beta < 1.265 else rows[:1]
