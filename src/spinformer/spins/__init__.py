@@ -1,9 +1,9 @@
 """Spin systems: exact answers, approximate free energies, and neural-network layers built on them.
 
 For Ising spins `ising` sums over all states, `mean_field` has the mean-field equations (naive, TAP,
-adaptive TAP, belief propagation), `theories` compares all of these, and
-`replica_symmetry` has the replica-symmetric Sherrington–Kirkpatrick model. For vector spins
-`large_d` has free energy and mean field for many components, `solvers` solves them, and
+adaptive TAP, belief propagation), `theories` compares all of these, and `replica_symmetry` has the
+replica-symmetric Sherrington–Kirkpatrick model. For vector spins `large_d` has free energy and mean
+field for many components, `solvers` solves them, `vector_theories` compares them, and
 `exact_vectors` integrates two or three spins. `monte_carlo` samples both kinds, and `kinetic` has
 driven spins without an energy.
 
@@ -65,6 +65,10 @@ if TYPE_CHECKING:
         FreeEnergies as FreeEnergies,
         free_energies as free_energies,
     )
+    from spinformer.spins.vector_theories import (
+        VectorFreeEnergies as VectorFreeEnergies,
+        vector_free_energies as vector_free_energies,
+    )
 
 __getattr__, __dir__, __all__ = names_on_demand(
     __name__,
@@ -86,5 +90,6 @@ __getattr__, __dir__, __all__ = names_on_demand(
         "monte_carlo": ("parallel_tempering", "sample_ising", "sample_vector_spins"),
         "replica_symmetry": ("almeida_thouless_beta", "replica_symmetric_state"),
         "solvers": ("solve_fixed_point", "solve_saddle_point"),
+        "vector_theories": ("VectorFreeEnergies", "vector_free_energies"),
     },
 )
