@@ -4,7 +4,8 @@ For Ising spins `ising` sums over all states, `mean_field` has the mean-field eq
 adaptive TAP, belief propagation), `theories` compares all of these, and `replica_symmetry` has the
 replica-symmetric Sherrington–Kirkpatrick model. For vector spins `large_d` has free energy and mean
 field for many components, `solvers` solves them, `vector_theories` compares them, and
-`exact_vectors` integrates two or three spins. `monte_carlo` samples both kinds, and `kinetic` has
+`exact_vectors` integrates two or three spins; couplings that are matrices are in
+`block_couplings`. `monte_carlo` samples both kinds, and `kinetic` has
 driven spins without an energy.
 
 Layers of neural networks are in `module` (spins in equilibrium) and `driven_module` (driven and
@@ -20,6 +21,11 @@ from typing import TYPE_CHECKING
 from spinformer.core.lazy import names_on_demand
 
 if TYPE_CHECKING:
+    from spinformer.spins.block_couplings import (
+        apply_blocks as apply_blocks,
+        reaction_matrices as reaction_matrices,
+        solve_block_fixed_point as solve_block_fixed_point,
+    )
     from spinformer.spins.driven_module import (
         DrivenSpinModule as DrivenSpinModule,
     )
@@ -74,6 +80,7 @@ __getattr__, __dir__, __all__ = names_on_demand(
     __name__,
     __path__,
     exports={
+        "block_couplings": ("apply_blocks", "reaction_matrices", "solve_block_fixed_point"),
         "driven_module": ("DrivenSpinModule",),
         "exact_vectors": ("three_spins", "two_spins"),
         "theories": ("FreeEnergies", "free_energies"),
