@@ -131,7 +131,9 @@ def test_other_types_are_near(dtype):
         assert weights.dtype == dtype
         wanted = entmax(scores.to(dtype).double(), alpha=alpha)
         error = (weights.double() - wanted).abs().max()
-        assert float(error) < 4 * torch.finfo(dtype).eps
+        # Half precision is rounded once, at the end.
+        units = 4 if dtype == torch.float32 else 0.6
+        assert float(error) < units * torch.finfo(dtype).eps
 
 
 def away_from_kinks(*shape, alpha, seed):
