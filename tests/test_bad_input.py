@@ -45,7 +45,7 @@ OUT_OF_RANGE: dict[str, Any] = {
     **dict.fromkeys(("sweeps", "chains", "blocks", "replicas", "runs", "every"), 0),
     **dict.fromkeys(("kept", "bins", "threads", "stretches", "stretch", "cd_steps", "rate"), 0),
     **dict.fromkeys(("method", "solver", "theory", "schedule", "kernel"), "no such"),
-    **{"epsilon": 1.5, "level": 1.5, "corruption": 0.6, "order": 3, "position": 0.5},
+    **{"epsilon": 1.5, "level": 1.5, "alpha": 2.5, "corruption": 0.6, "order": 3, "position": 0.5},
     **dict.fromkeys(("couplings", "ordered"), np.ones((2, 3))),
 }
 # They say that they check nothing: results, and parts that a chapter shows at work.
@@ -242,7 +242,7 @@ MISFITS: dict[str, list[dict[str, Any]]] = {
         {"mask": ONES(1, 2)},
     ],
     "dmft.cycles.find_cycle": [{"period": 3}, {"start": Context(np.zeros((2, 4, 3)), 0)}],
-    "dmft.cycles.continue_cycle": [{"step": 0.0}, {"within": (0.6, 0.4)}],
+    "dmft.cycles.continue_cycle": [{"step": 0.0}, {"within": (0.6, 0.4)}, {"direction": "left"}],
     "dmft.cycles.pseudo_arclength": [{"step": 0.0}, {"within": (0.6,)}, {"start": [[1.0, 0.0]]}],
     "hopfield.density.log_prob": [{"states": ONES(3, 1)}],
     "hopfield.discrete.energy": [

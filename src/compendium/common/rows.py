@@ -27,13 +27,15 @@ def numbered(units: Iterable[dict[str, Any]], *, first: int = 1) -> Rows:
     return [{"data": first + place, **unit} for place, unit in enumerate(units)]
 
 
-def rows_of(**columns: Any) -> Rows:
+def rows_of(table: Mapping[str, Any] | None = None, /, **columns: Any) -> Rows:
     """Rows from columns (n,): arrays, tensors or lists; a single value stands in every row.
+
+    Columns come by name, those of a `table` first.
 
     An estimate makes two columns, the second its error: "name" and "name_error".
     """
     by_name: dict[str, Any] = {}
-    for name, column in columns.items():
+    for name, column in ((table or {}) | columns).items():
         both = isinstance(column, Estimate)
         by_name |= {name: column.value, f"{name}_error": column.error} if both else {name: column}
     arrays = np.broadcast_arrays(*map(np.atleast_1d, by_name.values()))
