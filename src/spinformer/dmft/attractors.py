@@ -602,7 +602,7 @@ def _near(values: np.ndarray) -> np.ndarray:
 
 
 def _outside(states: np.ndarray) -> np.ndarray:
-    return ~_near(states).all(axis=-1)
+    return np.asarray(~_near(states).all(axis=-1))
 
 
 def _without_lost(

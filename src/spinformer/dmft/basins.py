@@ -438,9 +438,9 @@ def find_coexisting_attractors(
     (['periodic 4'], array([1.]))
     """
     states = draw_starts(system, starts, count=count, seed=seed)
-    own: dict[str, Any] = dict(parameters)
+    given: dict[str, Any] = dict(parameters)
     orbits, prints, state = settled_fingerprints(
-        system, states, transient=transient, exponent_steps=exponent_steps, **own
+        system, states, transient=transient, exponent_steps=exponent_steps, **given
     )
     numbers = identify_attractors(prints)
     known, first = np.unique(numbers, return_index=True)
