@@ -21,7 +21,8 @@ TABLES = {
 }
 # Units that take up to so many seconds of one core are computed again by `make test`, the others,
 # up to a minute each, in the nightly run.
-QUICK, LONGEST = 1.0, 60.0
+QUICK = 1.0
+LONGEST = 60.0
 
 
 def deviations(table):
@@ -87,7 +88,8 @@ def test_every_stored_table_has_a_unit_that_is_computed_again():
 
 
 def test_a_table_that_a_module_imports_is_not_of_its_chapter(monkeypatch):
-    own, other = tables_of("21_ising"), tables_of("33_phase_transitions")
+    own = tables_of("21_ising")
+    other = tables_of("33_phase_transitions")
     monkeypatch.setattr(study, "IMPORTED", other["exponents"], raising=False)
     assert tables_of("21_ising").keys() == own.keys()
 
