@@ -33,7 +33,7 @@ from compendium.c24_training.token_tasks import (
     digit_task,
     recall_task,
 )
-from compendium.common.rows import array_of, grid, median_rows, share_rows
+from compendium.common.rows import array_of, grid, median_rows, numbered, share_rows
 from spinformer.core.random import torch_generator
 from spinformer.spins.exact_vectors import two_spins
 from spinformer.spins.module import SpinTransformerModule
@@ -314,7 +314,7 @@ def fresh_leads(
     rows = []
     for place, look in enumerate(looks):
         lines = lead_rows(ahead[place], behind[place], task=task, runs=runs, margin=margin)
-        rows += [{"seen": look, **line} for line in lines]
+        rows += [{"seen": look} | line for line in lines]
     return rows
 
 
@@ -333,7 +333,7 @@ def settings_b10(null: str, updates: int) -> Rows:
     rows = []
     for seen in (updates // 2, updates):
         lines = stored_leads(name, *cells, task="recall", seen=seen)
-        rows += [{"seen": seen, **line} for line in lines]
+        rows += [{"seen": seen} | line for line in lines]
     return rows
 
 
@@ -364,7 +364,7 @@ def settings_b10b(strength: float, updates: int) -> Rows:
     rows = []
     for seen in (updates // 2, updates):
         lines = stored_leads("copies", *cells, task="copies", seen=seen)
-        rows += [{"seen": seen, **line} for line in lines]
+        rows += [{"seen": seen} | line for line in lines]
     return rows
 
 
@@ -388,7 +388,7 @@ def settings_b10d(strength: float) -> Rows:
     rows = []
     for seen in (100, 200):
         lines = stored_leads(name, *cells, task="digits", seen=seen)
-        rows += [{"seen": seen, **line} for line in lines]
+        rows += [{"seen": seen} | line for line in lines]
     return rows
 
 
@@ -460,7 +460,7 @@ def settings_b11(strength: float, rate: float) -> Rows:
             for column in ("first", "last", "undriven")
         }
         (line,) = median_rows(driven_growth(**columns))
-        rows.append({"data": f"g{strength} rate {rate}", "seen": seen, **line})
+        rows.append({"data": f"g{strength} rate {rate}", "seen": seen} | line)
     return rows
 
 
@@ -488,7 +488,7 @@ def confirm_b11(strength: float, rate: float, count: int | None = None, updates:
             np.array([one[-1]["undriven"] for one in layers]),
         )
         (line,) = median_rows(growth)
-        rows.append({"data": f"new g{strength} rate {rate}", "seen": seen, **line})
+        rows.append({"data": f"new g{strength} rate {rate}", "seen": seen} | line)
     return rows
 
 
@@ -499,23 +499,17 @@ COUPLINGS = {"weak": (0.1, 0.3, 1.0), "strong": (2.0, 5.0)}
 PAIRS_EACH = 60  # at every strength
 # Which couplings each solver is asked for: strong ones have no fixed point to be found.
 SOLVED = (("weak", "saddle"), ("strong", "saddle"), ("weak", "fixed point"))
-JUDGED = [
-    {"dim": dim, "beta": beta, "couplings": couplings, "solver": solver}
-    for dim in (2, 3, 4, 16)
-    for beta in (0.5, 1.5, 3.0)
-    for couplings, solver in SOLVED
-]
 
 
 @torch.no_grad()
-def judged_rows(dim: int, beta: float, couplings: str, solver: str, *, seed: int) -> Rows:
+def judged_rows(data: int, dim: int, beta: float, couplings: str, solver: str) -> Rows:
     """Of random pairs that are trusted the share that may be wrong, less the share that is.
 
     Two tokens are the one case in which spins of any dimension are solved exactly with fields that
     point anywhere. The meter is wrong if it trusts a system (off by less than `TOLERANCE`) whose
     mean spins are off by more.
     """
-    generator = torch_generator(seed)
+    generator = torch_generator(data)
     trusted = 0
     wrong = 0
     for strength in COUPLINGS[couplings]:
@@ -540,11 +534,19 @@ def judged_rows(dim: int, beta: float, couplings: str, solver: str, *, seed: int
             off = (parts.spins[place] - truth).norm() / truth.norm()
             trusted += 1
             wrong += int(off > TOLERANCE)
-    (line,) = share_rows(wrong, trials=trusted, bound=ACCEPTED, sign=-1)
-    return [{"data": f"seed {seed}", **line}]
+    return share_rows(wrong, trials=trusted, bound=ACCEPTED, sign=-1)
 
 
-@stored("settings_B8b", JUDGED, seconds=0.2)
-def settings_b8b(**choices: Any) -> Rows:
-    """How often the meter may still be wrong; pairs of its own for each line."""
-    return judged_rows(**choices, seed=JUDGED.index(choices))
+settings_b8b = stored(
+    "settings_B8b",
+    numbered(
+        [
+            {"dim": dim, "beta": beta, "couplings": couplings, "solver": solver}
+            for dim in (2, 3, 4, 16)
+            for beta in (0.5, 1.5, 3.0)
+            for couplings, solver in SOLVED
+        ],
+        first=0,
+    ),
+    seconds=0.2,
+)(judged_rows)
