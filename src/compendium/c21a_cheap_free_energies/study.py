@@ -85,7 +85,8 @@ def draw_system(kind: str, *, size: int, seed: int) -> tuple[np.ndarray, np.ndar
         couplings = (rotation * np.where(np.arange(size) < size // 2, 1.0, -1.0)) @ rotation.T
         couplings = 0.5 * (couplings + couplings.T)
     else:
-        couplings, degree = np.zeros((size, size)), 4
+        couplings = np.zeros((size, size))
+        degree = 4
         ends = _random_graph(rng, size, degree)
         couplings[*ends.T] = rng.choice([-1.0, 1.0], len(ends)) / math.sqrt(degree)
         couplings += couplings.T
@@ -98,7 +99,8 @@ def _random_graph(rng: np.random.Generator, size: int, degree: int) -> np.ndarra
     to another exchanges partners with random pairs until none is left."""
     ends = rng.permutation(np.repeat(np.arange(size), degree)).reshape(-1, 2)
     while True:
-        low, high = ends.min(1), ends.max(1)
+        low = ends.min(1)
+        high = ends.max(1)
         _, first = np.unique(low * size + high, return_index=True)
         bad = (low == high) | ~np.isin(np.arange(len(ends)), first)
         if not bad.any():
@@ -147,7 +149,8 @@ def ERRORS(kind: str, size: int, copy: int) -> Rows:
     """Squared errors of the theories in one system."""
     # The noise of all pairs is about 1/(copies · sweeps · √N), and the error of adaptive TAP in
     # the largest systems 1e-6. Many copies share a row of couplings that has to come from afar.
-    sweeps, copies = 10_000 if size < 256 else 25_600, 4 if size <= 256 else 16
+    sweeps = 10_000 if size < 256 else 25_600
+    copies = 4 if size <= 256 else 16
     return [theory_errors(kind, size=size, sweeps=sweeps, seed=1000 * size + copy, copies=copies)]
 
 
@@ -249,7 +252,8 @@ def unrolled_tap(
 
     `memory` "before": t′ = t − 1 [bolthausen2014iterative]; "now": t′ = t, TAP as it is written.
     """
-    square, path = couplings**2, np.zeros((layers + 1, len(fields)))
+    square = couplings**2
+    path = np.zeros((layers + 1, len(fields)))
     for t in range(layers):
         reaction = beta**2 * (square @ (1.0 - path[t] ** 2))
         held = path[t] if memory == "now" else path[max(t - 1, 0)]
@@ -263,7 +267,8 @@ def state_evolution(layers: int, *, beta: float, field_std: float) -> tuple[np.n
     Two layers have the fields' variance and the covariance of the layers before, Gaussian couplings
     [bolthausen2014iterative].
     """
-    size, pair = np.zeros(layers + 1), np.zeros(layers + 1)
+    size = np.zeros(layers + 1)
+    pair = np.zeros(layers + 1)
     for t in range(layers):
         now = math.hypot(math.sqrt(size[t]), field_std)
         outer, weights = gaussian_quadrature(beta * now)

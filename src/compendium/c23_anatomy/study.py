@@ -102,7 +102,8 @@ def dissect(
 ) -> Anatomy:
     """Take m apart at these `fields` h (..., N, D): at the couplings that they make, or at fixed
     `couplings` (..., N, N), without response."""
-    root, fixed = fields.shape[-1] ** 0.5, couplings is not None
+    root = fields.shape[-1] ** 0.5
+    fixed = couplings is not None
     scores: Any = {"bilinear": bilinear, "scale": gamma * root, "strength": strength}
     if couplings is None:
         couplings = softmax_couplings(fields, **scores, mask_diagonal=mask_diagonal)
@@ -224,7 +225,8 @@ def derivative_errors(
     def couplings_of(h: Tensor) -> Tensor:
         return softmax_couplings(h, bilinear=bilinear, scale=gamma * root, **options)
 
-    anatomy, probe = anatomy_at(fields), fields.clone().requires_grad_()
+    anatomy = anatomy_at(fields)
+    probe = fields.clone().requires_grad_()
     solved = solve_saddle_point(couplings_of(probe), fields=probe * root, beta=beta)
     (slope,) = torch.autograd.grad(-solved.free_energy.sum() / root**2, probe)
     automatic = autograd_response(fields, couplings_of, correlation=anatomy.correlation)
@@ -243,7 +245,9 @@ def exact_pair(
     """Two spins, the diagonal kept: the large-D parts, exact ⟨u⟩ and exact response, D ≥ 2."""
     root = dim**0.5
     h = torch.zeros(2, dim, dtype=torch.float64)
-    h[0, 0], h[1, 0], h[1, 1] = 1.0, 0.6, 0.8
+    h[0, 0] = 1.0
+    h[1, 0] = 0.6
+    h[1, 1] = 0.8
     a = torch.zeros(dim, dim, dtype=torch.float64)
     # The same scores in every D: the factor √D of the couplings is taken out again.
     a[:2, :2] = torch.tensor([[1.0, -0.5], [0.3, 0.7]]) * 3 / root
@@ -313,9 +317,12 @@ def fit_per_token(
     targets by one number, all from the training set.
     """
     cut = int(len(inputs) * 0.75)
-    shift, scale = inputs[:cut].mean(0), inputs[:cut].std(0).clamp_min(1e-12)
-    centre, size = targets[:cut].mean(0), targets[:cut].std().clamp_min(1e-12)
-    x, y = (inputs - shift) / scale, (targets - centre) / size
+    shift = inputs[:cut].mean(0)
+    scale = inputs[:cut].std(0).clamp_min(1e-12)
+    centre = targets[:cut].mean(0)
+    size = targets[:cut].std().clamp_min(1e-12)
+    x = (inputs - shift) / scale
+    y = (targets - centre) / size
     # torch draws initial weights from its global state and nowhere else: it is lent ours.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -345,7 +352,8 @@ SITES = 12
 DIM = 16
 WIDTH = 128
 # (systems, steps) of the networks.
-SHORT, LONG = (1500, 400), (3000, 2500)
+SHORT = (1500, 400)
+LONG = (3000, 2500)
 FITS = {"clusters": (SHORT, (1500, 2500), LONG), "random": (SHORT, LONG)}
 CASES = (("clusters", 1.0), ("clusters", 3.0), ("random", 1.0))
 WITHIN = {"decided": 1e-4, "train": 0.03, "test": 0.03, "elsewhere": math.inf}

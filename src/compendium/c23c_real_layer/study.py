@@ -57,7 +57,8 @@ class LayerParts(NamedTuple):
 
 def layer_parts(model: LanguageModel, trace: LayerTrace, *, strength: float = 0.5) -> LayerParts:
     """The parts of every head of a layer; `strength` is g."""
-    values, (weights, other, moved) = trace.values, _weights(trace)
+    values = trace.values
+    weights, other, moved = _weights(trace)
     root = values.shape[-1] ** 0.5
     query, output = models.head_maps(model, trace.layer)
     key = model.weights[f"encoder.layer.{trace.layer}.attention.self.key.weight"].view_as(query)
@@ -93,7 +94,8 @@ def layer_parts(model: LanguageModel, trace: LayerTrace, *, strength: float = 0.
 def mixing_terms(model: LanguageModel, trace: LayerTrace) -> dict[str, Tensor]:
     """The terms that need no spins to be solved: `mixtures`, "uniform", the mean value, and
     "shuffled", as "symmetrized" with the weights of permuted tokens."""
-    values, (weights, other, moved) = trace.values, _weights(trace)
+    values = trace.values
+    weights, other, moved = _weights(trace)
     mixed = mixtures(values, weights, other)
     mixed["uniform"] = values.mean(dim=-2, keepdim=True).expand_as(values)
     shuffled = weights[..., moved, :][..., moved]
@@ -174,7 +176,8 @@ def feed_forward_output(model: LanguageModel, trace: LayerTrace) -> Tensor:
     return dense("output", functional.gelu(dense("intermediate", trace.normalized)))
 
 
-LENGTH, WINDOWS = 64, 4
+LENGTH = 64
+WINDOWS = 4
 RIDGES = (0.003, 0.03, 0.3, 3.0)
 Text = tuple[LayerTrace, LayerParts]
 
@@ -236,7 +239,8 @@ def feed_forward_scores(model: LanguageModel, texts: Sequence[Text]) -> dict[str
     """R² of the feed-forward output on each text, from the others; at least three texts."""
     width = model.architecture.width
     draw = torch.randn(width, width, generator=torch_generator(0), dtype=torch.float64)
-    blocks, targets = [], []
+    blocks = []
+    targets = []
     for trace, parts in texts:
         own = trace.normalized.flatten(0, 1)
         share = parts.onsager.mean(dim=1).flatten().unsqueeze(-1)
@@ -253,14 +257,21 @@ def unseen_scores(
     """R² of ridge regression on the `chosen` vectors of a token, each text left out in turn: the
     next one chooses the ridge, the others train."""
     inputs = [torch.cat([block[name] for name in chosen], dim=-1) for block in blocks]
-    texts, scores = range(len(inputs)), []
+    texts = range(len(inputs))
+    scores = []
     for unseen in texts:
         tune = (unseen + 1) % len(inputs)
         train = [n for n in texts if n not in (unseen, tune)]
-        x, y = torch.cat([inputs[n] for n in train]), torch.cat([targets[n] for n in train])
-        shift, scale, centre = x.mean(dim=0), x.std(dim=0).clamp_min(1e-12), y.mean(dim=0)
-        x, y = (x - shift) / scale, y - centre
-        square, along, found = x.T @ x, x.T @ y, []
+        x = torch.cat([inputs[n] for n in train])
+        y = torch.cat([targets[n] for n in train])
+        shift = x.mean(dim=0)
+        scale = x.std(dim=0).clamp_min(1e-12)
+        centre = y.mean(dim=0)
+        x = (x - shift) / scale
+        y = y - centre
+        square = x.T @ x
+        along = x.T @ y
+        found = []
         for ridge in RIDGES:
             matrix = square + ridge * len(x) * torch.eye(len(square), dtype=square.dtype)
             weights = torch.linalg.solve(matrix, along) / scale[:, None]
@@ -296,7 +307,8 @@ def layer_rows(layer: int, *, windows: slice) -> Rows:
     tokens = [text_windows(model, words, LENGTH)[windows] for words in texts.values()]
     traces = [run_model(model, one)[layer] for one in tokens]
     found = [(trace, layer_parts(model, trace)) for trace in traces]
-    terms, attended = [parts.terms for _, parts in found], [trace.attended for trace in traces]
+    terms = [parts.terms for _, parts in found]
+    attended = [trace.attended for trace in traces]
     targets = {
         "attention": attention_scores(terms, targets=attended),
         "feed-forward": feed_forward_scores(model, found),
@@ -331,8 +343,10 @@ def text_blocks(
 ) -> tuple[dict[str, Tensor], Tensor, dict[str, Tensor]]:
     """What each head's PARTS write into the residual stream, (B, H, N, D), and the output of the
     attention of a block; its own input, the responses and its output, by token."""
-    trace, block = models.block_trace(model, inputs, number), model.blocks[number]
-    alone, weights = replace(model, blocks=[block]), models.causal_attention(model, trace)
+    trace = models.block_trace(model, inputs, number)
+    block = model.blocks[number]
+    alone = replace(model, blocks=[block])
+    weights = models.causal_attention(model, trace)
     values = trace.values.repeat_interleave(model.heads // model.key_heads, 1)
     mixed = mixtures(values, weights, torch.arange(model.heads).roll(1))
     mixed["uniform"] = values.cumsum(2) / torch.arange(1, values.shape[2] + 1)[:, None]
@@ -341,7 +355,8 @@ def text_blocks(
 
     exact = values.double()
     size = exact.square().sum(-1).mean(-1).sqrt()[..., None, None]
-    fields, couplings = exact / size * model.head_width**0.5, STRENGTH * weights.double()
+    fields = exact / size * model.head_width**0.5
+    couplings = STRENGTH * weights.double()
     solved = solve_saddle_point(couplings, fields=fields, beta=1.0, tolerance=1e-8)
     correlation = solved.correlations.to(inputs)
 

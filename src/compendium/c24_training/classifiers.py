@@ -174,7 +174,8 @@ class TokenClassifier(nn.Module):
         strength: float = 0.6,
     ) -> None:
         super().__init__()
-        self.arm, self.reading = ARMS[arm], readout
+        self.arm = ARMS[arm]
+        self.reading = readout
         transformer = self.arm.kind == "transformer"
         if transformer:
             # Attention 4 d² + 4 d, feed-forward 8 d² + 5 d, two normalizations 4 d.
@@ -189,7 +190,8 @@ class TokenClassifier(nn.Module):
         self.norm = nn.LayerNorm(dim) if transformer else nn.Identity()
         self.readout = nn.Linear(dim, classes)
         for name, parameter in self.named_parameters():
-            coupling, answer = name.rpartition(".")[2] in COUPLINGS, name.endswith("map_out")
+            coupling = name.rpartition(".")[2] in COUPLINGS
+            answer = name.endswith("map_out")
             chosen = {"all": True, "rest": not coupling, "couplings": coupling, "answers": answer}
             if not (chosen.get(self.arm.trained) or name.startswith("readout")):
                 parameter.requires_grad_(False)

@@ -60,7 +60,8 @@ class Grid(NamedTuple):
 
 MIXERS = ("attention", "averaging", "identity")
 LAYERS = ("layer of spins", "layer of attention", "layer of averaging", "layer of identity")
-_BOTH, _NUMBERS = ("saddle", "frozen couplings"), ("numbers", "frozen numbers")
+_BOTH = ("saddle", "frozen couplings")
+_NUMBERS = ("numbers", "frozen numbers")
 GRIDS = {
     "recall": Grid(
         recall_task,
@@ -144,7 +145,8 @@ def grid_rows(
             for column, loss in (("bits", look.loss), ("held", look.held)):
                 told[column] = loss / math.log(2) if math.isfinite(loss) else 99.0
             if look.layers:
-                first, last = look.layers[0]["correlation"], look.layers[-1]["correlation"]
+                first = look.layers[0]["correlation"]
+                last = look.layers[-1]["correlation"]
                 told |= {"first": first, "last": last, "undriven": look.layers[-1]["undriven"]}
             place = {"rate": cell["rate"], "split": cell["split"], "seen": look.step}
             rows.append({**place, **four_digits(told)})

@@ -39,14 +39,17 @@ def probe_layers(
     distance of the tokens from their mean, relative to their size [dong2021attention];
     `separation`, the share of the variance of the mean output token that lies between the labels.
     """
-    state, probes = model.embed(tokens), []
+    state = model.embed(tokens)
+    probes = []
     for layer in model.layers:
         if isinstance(layer, SpinTransformerModule):
             order = torch.rand(state.shape[:2], generator=torch_generator(17)).argsort(0)
             mixed = state[order, torch.arange(state.shape[1])]
             undriven = _off_diagonal(layer(mixed, return_parts=True)[1].correlation)
             state, parts = layer(state, return_parts=True)
-            mean, whole, meter = parts.solution.value, parts.magnetization, parts.validity()
+            mean = parts.solution.value
+            whole = parts.magnetization
+            meter = parts.validity()
             covariance = parts.correlation - mean @ mean.mT
             single = covariance.diagonal(dim1=-2, dim2=-1).mean(-1)
             share = (parts.response * whole).sum((-2, -1)) / whole.square().sum((-2, -1))
@@ -59,7 +62,8 @@ def probe_layers(
                 "distance": float(meter.distance.median()),
             }
         else:
-            state, undriven = layer(state), math.nan
+            state = layer(state)
+            undriven = math.nan
             of_spins = "correlation collective response converged physical distance"
             probe = dict.fromkeys(of_spins.split(), math.nan)
         middle = state.mean(-2)
@@ -78,7 +82,8 @@ def _off_diagonal(matrix: Tensor) -> float:
 
 
 def _separation(points: Tensor, labels: Tensor) -> float:
-    centred, members = points - points.mean(0), nn.functional.one_hot(labels).to(points)
+    centred = points - points.mean(0)
+    members = nn.functional.one_hot(labels).to(points)
     between = (members.T @ centred).square().sum(1) / members.sum(0).clamp_min(1)
     return float(between.sum() / centred.square().sum())
 
@@ -98,7 +103,8 @@ class Look(NamedTuple):
 def score(model: nn.Module, tokens: Tensor, labels: Tensor) -> tuple[float, float]:
     """Share of right labels and the cross-entropy (nats); labels below zero are not asked for."""
     asked = labels >= 0
-    logits, labels = model(tokens)[asked], labels[asked]
+    logits = model(tokens)[asked]
+    labels = labels[asked]
     right = (logits.argmax(-1) == labels).double().mean()
     return float(right), float(cross_entropy(logits, labels))
 
@@ -181,8 +187,10 @@ def four_digits(values: Mapping[str, float]) -> dict[str, float]:
 
 
 PENALTIES = (0.001, 0.01, 0.1, 1.0)
-RATES, STRENGTHS = (3e-3, 1e-2, 3e-2), (0.3, 0.6, 2.0)
-SPLITS, STARTS = 5, 2
+RATES = (3e-3, 1e-2, 3e-2)
+STRENGTHS = (0.3, 0.6, 2.0)
+SPLITS = 5
+STARTS = 2
 # Of the trainings that choices are made with; no result is theirs.
 TUNING_SPLITS = (90, 91)
 
@@ -203,7 +211,8 @@ def REFERENCES(split: int) -> Rows:
     from sklearn.linear_model import LogisticRegression
     from sklearn.neighbors import KNeighborsClassifier
 
-    pixels, labels = digits(), digit_labels()
+    pixels = digits()
+    labels = digit_labels()
     train, held, test = digit_rows(split)
     regressions = [
         LogisticRegression(C=c, max_iter=2000).fit(pixels[train], labels[train]) for c in PENALTIES
@@ -216,8 +225,12 @@ def REFERENCES(split: int) -> Rows:
     ]
 
 
-_LOW, _USUAL, _STRONG, _FAST = (0.003, 0.6), (0.01, 0.6), (0.01, 2.0), (0.03, 0.6)
-_COUPLED, _PLAIN = ("saddle", "one step", "frozen couplings"), ("attention", "transformer")
+_LOW = (0.003, 0.6)
+_USUAL = (0.01, 0.6)
+_STRONG = (0.01, 2.0)
+_FAST = (0.03, 0.6)
+_COUPLED = ("saddle", "one step", "frozen couplings")
+_PLAIN = ("attention", "transformer")
 _PARTS = ("saddle", "one step", "couplings only", "read-out only", "frozen couplings")
 _ON_DIGITS = dict.fromkeys((*_PARTS, "no response", *_PLAIN, "free spins", "limited"), _USUAL)
 _ON_DIGITS |= {"one step": _STRONG, "couplings only": _STRONG}

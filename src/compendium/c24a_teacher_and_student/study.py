@@ -30,7 +30,9 @@ from compendium.common.spin_modules import sample_module, stacked
 from spinformer.core.random import torch_generator
 from spinformer.spins.module import Solver, SpinTransformerModule
 
-SITES, DIM, NOISE = 6, 8, 0.02
+SITES = 6
+DIM = 8
+NOISE = 0.02
 TEACHERS = 10
 LIMIT = 0.9  # below it the mean-field equations surely have a fixed point
 SAMPLES = (2, 3, 4, 8, 16, 32, 64, 128)
@@ -149,7 +151,8 @@ def TEACHER(data: str, student: str, samples: int) -> Rows:
         target = bilinear(model)
         fresh = torch.randn(32, SITES, DIM, generator=torch_generator(9000 + seed)).double()
         with torch.no_grad():
-            truth, told = model(fresh), found(fresh)
+            truth = model(fresh)
+            told = found(fresh)
         bounded = data == "theory" and student == "saddle"
         values = {
             "error": (bilinear(found) - target).norm() / target.norm(),
@@ -191,7 +194,8 @@ def _pairs(
 
 def stored(data: str, *, student: str, column: str = "error") -> tuple[np.ndarray, np.ndarray]:
     """Sample sizes (S,) and a column of the stored table, (teachers, S)."""
-    table, rows = TEACHER.read(), {"data": data, "student": student}
+    table = TEACHER.read()
+    rows = {"data": data, "student": student}
     sizes, found = (
         array_of(table, name, "teacher", "samples", **rows) for name in ("samples", column)
     )

@@ -42,7 +42,8 @@ def kinetic_mean_field(
     path = [np.asarray(initial, dtype=float)]
     for x in drive:
         m = path[-1]
-        mean, spread = beta * (x + couplings @ m), beta**2 * (couplings**2 @ (1 - m**2))
+        mean = beta * (x + couplings @ m)
+        spread = beta**2 * (couplings**2 @ (1 - m**2))
         if method == "naive":
             path.append(np.tanh(mean))
         elif method == "tap":
@@ -56,11 +57,13 @@ def kinetic_mean_field(
 
 def _solve_onsager(mean: np.ndarray, spread: np.ndarray) -> np.ndarray:
     """The root of m = tanh(mean − spread m), by halving: y + spread tanh(y) − mean rises in y."""
-    low, high = mean - spread, mean + spread
+    low = mean - spread
+    high = mean + spread
     for _ in range(60):
         middle = 0.5 * (low + high)
         above = middle + spread * np.tanh(middle) > mean
-        low, high = np.where(above, low, middle), np.where(above, middle, high)
+        low = np.where(above, low, middle)
+        high = np.where(above, middle, high)
     return np.tanh(low)
 
 
@@ -111,11 +114,13 @@ def entropy_by_three_routes(
     β²/2 Σ (J_ij − J_ji)² v_i v_j with v = 1 − m².
     """
     state = kinetic_stationary(couplings, drive=fields, beta=beta)
-    m, rng = state.magnetization, np.random.default_rng(seed)
+    m = state.magnetization
+    rng = np.random.default_rng(seed)
     start = np.where(rng.random((replicas, len(m))) < 0.5 * (1.0 + m), 1.0, -1.0)
     path = glauber_trajectory(couplings, beta=beta, states=start, steps=20, fields=fields, seed=rng)
     late = np.mean([new.T @ old.astype(float) / replicas for old, new in pairwise(path[10:])], 0)
-    v, square = 1 - m**2, (beta * (couplings - couplings.T)) ** 2
+    v = 1 - m**2
+    square = (beta * (couplings - couplings.T)) ** 2
     produced = {
         "definition": state.entropy_production,
         "simulated": entropy_production(couplings, beta=beta, delayed=late),
@@ -228,7 +233,8 @@ def binder_crossing(
 
     The difference is fitted by a straight line in β, the ratio of the larger size by another.
     """
-    rng, systems = np.random.default_rng(seed), large.shape[1]
+    rng = np.random.default_rng(seed)
+    systems = large.shape[1]
 
     def crossing(low: np.ndarray, high: np.ndarray) -> tuple[float, float]:
         slope, offset = np.polyfit(betas, high - low, 1)
