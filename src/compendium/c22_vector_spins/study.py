@@ -133,7 +133,8 @@ class _Alignment(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (square,) = ctx.saved_tensors
         # f = A_D/κ is a ratio of Bessel functions: d ln f_D/dκ = κ (f_{D+2} − f_D).
-        here, beyond = (_Alignment.apply(square, ctx.dim + more) for more in (0, 2))
+        here = _Alignment.apply(square, ctx.dim)
+        beyond = _Alignment.apply(square, ctx.dim + 2)
         return grad * here * (beyond - here) / 2, None
 
 
@@ -189,8 +190,7 @@ def rivals(strength: float, field: float, beta: float) -> Rows:
     """
     rows = []
     for dim in (1, 2, 4, 8, 16):
-        drawn: Any = {"strength": strength, "field": field, "beta": beta, "draws": 12, "seed": 11}
-        wrong = triple_errors(dim, **drawn)
+        wrong = triple_errors(dim, strength=strength, field=field, beta=beta, draws=12, seed=11)
         best = min(("naive", "tap", "saddle"), key=lambda name: float(wrong[name].mean()))
         for rival, name in (("naive, TAP, saddle", best), ("corrected saddle", "corrected")):
             pair = np.stack([wrong[name], wrong["adaptive"]])
@@ -198,6 +198,14 @@ def rivals(strength: float, field: float, beta: float) -> Rows:
             value, *each = 0.5 * np.log(np.divide(*np.concatenate([total, total - pair], 1)))
             error = (len(each) - 1) ** 0.5 * np.std(each)
             half = float(stdtrit(len(each) - 1, 0.975)) * error
-            told = {"value": value, "low": value - half, "high": value + half, "runs": len(each)}
-            rows.append({"components": dim, "rival": rival, **told})
+            rows.append(
+                {
+                    "components": dim,
+                    "rival": rival,
+                    "value": value,
+                    "low": value - half,
+                    "high": value + half,
+                    "runs": len(each),
+                }
+            )
     return rows
