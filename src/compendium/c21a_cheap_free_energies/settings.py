@@ -173,7 +173,7 @@ def settings_b7c(beta: float, group: int) -> Rows:
 
 
 # Systems of each size in a group that confirms, and the temperatures of its ladder.
-FRESH = {32: 16, 64: 10, 128: 6}
+FRESH = {32: 12, 64: 8, 128: 5}
 BEFORE_THE_LINE = np.array([0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
 
 

@@ -140,6 +140,7 @@ def confirm_b12(diagonal: str, surroundings: str, gamma: float, steps: int) -> R
                 seed,
                 lessons=(SHORT,),
                 mask_diagonal=diagonal == "masked",
+                beside=False,
             )[0]["test"]
             for seed in seeds
         ]

@@ -456,11 +456,13 @@ def learned_rows(
     *,
     lessons: Sequence[tuple[int, int]],
     mask_diagonal: bool = True,
+    beside: bool = True,
 ) -> Rows:
     """A row for each of the `lessons` (systems, steps): `decided`, what the own field decides of
     the variance, and the R² of a network.
 
-    "elsewhere": around four other prototypes. Fewer systems are the first of more.
+    "elsewhere": around four other prototypes. Fewer systems are the first of more. Without what is
+    measured `beside` the network, "decided" and "elsewhere" are NaN.
     """
     first = 100 * seed
     most = max(systems for systems, _ in lessons)
@@ -481,18 +483,20 @@ def learned_rows(
     if surroundings == "clusters":
         centres = draw_tokens(1, sites=4, dim=DIM, seed=first + 2)[0]
         others = draw_tokens(1, sites=4, dim=DIM, seed=first + 3)[0]
-        away = data(most // 4, 6, others)
-    decided = own_token_share(
-        bilinear,
-        sites=SITES,
-        prototypes=centres,
-        owners=400,
-        environments=12,
-        seed=first + 4,
-        beta=1.0,
-        gamma=gamma,
-        mask_diagonal=mask_diagonal,
-    )
+        away = data(most // 4, 6, others) if beside else None
+    decided = math.nan
+    if beside:
+        decided = own_token_share(
+            bilinear,
+            sites=SITES,
+            prototypes=centres,
+            owners=400,
+            environments=12,
+            seed=first + 4,
+            beta=1.0,
+            gamma=gamma,
+            mask_diagonal=mask_diagonal,
+        )
     inputs, targets = data(most, 5, centres)
     rows = []
     for systems, steps in lessons:

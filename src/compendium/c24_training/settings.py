@@ -379,7 +379,8 @@ def settings_b10b(strength: float, updates: int) -> Rows:
 def confirm_b10b(strength: float, updates: int) -> Rows:
     """As `settings_b10b`, from new splits."""
     cells = [Cell(arm, strength, updates) for arm in _BOTH]
-    return fresh_leads("copies", *cells, task="copies", looks=(updates // 2, updates))
+    looks = (updates // 2, updates)
+    return fresh_leads("copies", *cells, task="copies", looks=looks, splits=FRESH_SPLITS[:6])
 
 
 @stored("settings_B10d", grid(strength=(0.1, 0.2, 0.3, 0.6, 2.0)), seconds=0.1)

@@ -26,7 +26,7 @@ from compendium.common.rows import grid, near_rows, numbered
 from spinformer.core.random import torch_generator
 from spinformer.spins.module import SpinTransformerModule
 
-STUDENTS = 8
+STUDENTS = 6
 # How far the error may be from the bound, relative to it, and still be "at" it.
 BAND = 0.25
 STEP = 1e-5
@@ -109,14 +109,14 @@ _NEAR = {"value": 0.02, "low": 0.02, "high": 0.02}
 # Each line has teachers of its own, by the seed of the first.
 settings_b10c = stored(
     "settings_B10c",
-    numbered(grid(samples=(4, 8, 16, 32), noise=(0.01, 0.02, 0.04)), first=1000, step=10),
+    numbered(grid(samples=(4, 8, 12, 16), noise=(0.01, 0.02, 0.04)), first=1000, step=10),
     seconds=10.0,
     within=_NEAR,
 )(band_rows)
 # Other teachers, drawn after the region.
 confirm_b10c = stored(
     "confirm_B10c",
-    numbered(grid(samples=(8, 12, 24, 48), noise=(0.007, 0.015, 0.03)), first=5000, step=10),
+    numbered(grid(samples=(8, 10, 14, 20), noise=(0.007, 0.015, 0.03)), first=5000, step=10),
     seconds=10.0,
     within=_NEAR,
 )(band_rows)
