@@ -91,7 +91,8 @@ def noise_bound(
 
     pushes = step * torch.eye(len(base), dtype=torch.float64)
     with torch.no_grad():
-        ahead, behind = (torch.vmap(answer)(base + sign * pushes) for sign in (1, -1))
+        ahead = torch.vmap(answer)(base + pushes)
+        behind = torch.vmap(answer)(base - pushes)
     jacobian = ((ahead - behind) / (2 * step)).flatten(1).T
     variance = torch.linalg.inv(jacobian.mT @ jacobian).diagonal()[:size].sum()
     return noise * variance.sqrt() / target.norm()
@@ -159,7 +160,8 @@ def TEACHER(data: str, student: str, samples: int) -> Rows:
             "bound": noise_bound(model, own) if bounded else math.nan,
             "unseen": (told - truth).square().mean() / truth.square().mean(),
         }
-        rows.append({"teacher": seed, **{k: float(f"{float(v):.4g}") for k, v in values.items()}})
+        rounded = {name: float(f"{float(value):.4g}") for name, value in values.items()}
+        rows.append({"teacher": seed} | rounded)
     return rows
 
 
@@ -186,19 +188,20 @@ def _pairs(
 ) -> list[tuple[SpinTransformerModule, Tensor, SpinTransformerModule]]:
     """Each teacher, the fields it was asked (samples, N, D), and its student."""
     teachers = [teacher(seed) for seed in range(TEACHERS)]
-    asked: Any = {"samples": samples, "data": data}
-    drawn = [examples(model, **asked, seed=1000 + seed) for seed, model in enumerate(teachers)]
-    fields, answers = (torch.stack(values) for values in zip(*drawn, strict=True))
+    drawn = [
+        examples(model, samples=samples, data=data, seed=1000 + seed)
+        for seed, model in enumerate(teachers)
+    ]
+    fields = torch.stack([asked for asked, _ in drawn])
+    answers = torch.stack([told for _, told in drawn])
     return list(zip(teachers, fields, learn(student, fields, answers=answers), strict=True))
 
 
 def stored(data: str, *, student: str, column: str = "error") -> tuple[np.ndarray, np.ndarray]:
     """Sample sizes (S,) and a column of the stored table, (teachers, S)."""
     table = TEACHER.read()
-    rows = {"data": data, "student": student}
-    sizes, found = (
-        array_of(table, name, "teacher", "samples", **rows) for name in ("samples", column)
-    )
+    sizes = array_of(table, "samples", "teacher", "samples", data=data, student=student)
+    found = array_of(table, column, "teacher", "samples", data=data, student=student)
     return sizes[0], found
 
 

@@ -143,9 +143,14 @@ class Network(nn.Module):
             self.second = nn.Embedding(second, WIDTH)
             self.readout = nn.Sequential(nn.LayerNorm(WIDTH), nn.Linear(WIDTH, answers))
             if arm == "attention":
-                sizes: Any = {"dim_feedforward": HIDDEN, "dropout": 0.0}
-                sizes |= {"batch_first": True, "norm_first": True}
-                self.layer: nn.Module = nn.TransformerEncoderLayer(WIDTH, HEADS, **sizes)
+                self.layer: nn.Module = nn.TransformerEncoderLayer(
+                    WIDTH,
+                    HEADS,
+                    dim_feedforward=HIDDEN,
+                    dropout=0.0,
+                    batch_first=True,
+                    norm_first=True,
+                )
             else:
                 self.layer = SpinLayer(arm, strength=strength)
 
@@ -280,12 +285,12 @@ def TUNING(task: str, arm: str) -> Rows:
     return rows
 
 
-def chosen_setting(arm: str, *, task: str) -> dict[str, Any]:
+def chosen_setting(arm: str, *, task: str) -> tuple[float, float]:
     """Rate and strength of the least validation bits."""
     table = TUNING.read()
     here = np.flatnonzero((table["arm"] == arm) & (table["task"] == task))
     best = here[np.nanargmin(table["bits"][here])]
-    return {name: float(table[name][best]) for name in ("rate", "strength")}
+    return float(table["rate"][best]), float(table["strength"][best])
 
 
 @stored(
@@ -298,8 +303,16 @@ def chosen_setting(arm: str, *, task: str) -> dict[str, Any]:
 def RECALL(arm: str, seed: int) -> Rows:
     """A row a look: bits, accuracy, entropy production (per spin and component), strength g."""
     kind = "driven" if arm == SHUFFLED else arm
-    setting = {**chosen_setting(kind, task="recall"), "seed": seed, "looks": LOOKS}
-    found = train(kind, task="recall", shuffled=arm == SHUFFLED, **setting)
+    rate, strength = chosen_setting(kind, task="recall")
+    found = train(
+        kind,
+        task="recall",
+        rate=rate,
+        strength=strength,
+        seed=seed,
+        shuffled=arm == SHUFFLED,
+        looks=LOOKS,
+    )
     held = held_batch("recall", part="test")
     rows = []
     for update, network in found.items():
@@ -310,7 +323,7 @@ def RECALL(arm: str, seed: int) -> Rows:
                 "entropy": float(parts.entropy_production.mean()),
                 "strength": float(mixer.log_strength.detach().exp().mean()),
             }
-        rows.append({"update": update, **score(network, held), **spins})
+        rows.append({"update": update} | score(network, held) | spins)
     return rows
 
 
@@ -333,8 +346,10 @@ def TEXT(arm: str, split: int, seed: int) -> Rows:
 
     From the past alone on every fourth window, and in one pass on these as well: `bits_quarter`.
     """
-    setting = chosen_setting(arm, task="text")
-    found = train(arm, task="text", **setting, seed=seed, split=split, looks=(0,))
+    rate, strength = chosen_setting(arm, task="text")
+    found = train(
+        arm, task="text", rate=rate, strength=strength, seed=seed, split=split, looks=(0,)
+    )
     held = held_batch("text", part="test", split=split)
     few = _thinned(held)
     network = found[UPDATES]
@@ -425,7 +440,7 @@ def _text_lines(null: str) -> Rows:
         else:
             other = array_of(table, "bits", "seed", arm=null, split=split)
         (line,) = median_rows(other - own)
-        rows.append({"data": f"text, split {split}", **line})
+        rows.append({"data": f"text, split {split}"} | line)
     return rows
 
 
