@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -33,7 +33,7 @@ from compendium.c24_training.token_tasks import (
     digit_task,
     recall_task,
 )
-from compendium.common.rows import array_of, grid, median_rows, numbered, share_rows
+from compendium.common.rows import Columns, array_of, grid, median_rows, numbered, share_rows
 from spinformer.core.random import torch_generator
 from spinformer.spins.exact_vectors import two_spins
 from spinformer.spins.module import SpinTransformerModule
@@ -108,20 +108,20 @@ GRIDS = {
         [(("saddle",), (0.1, 0.15), (120,))],
         depth=4,
     ),
-    # Spins and attention change places again on splits drawn after the verdict.
-    **{
-        f"layers_{name}{again}": Grid(
-            task,
-            splits,
-            dict.fromkeys(arms, R[1:last:2]),
-            [(arms, (0.6,), (200,)), (LAYERS[:1], (0.3, 2.0), (200,))],
-        )
-        for name, task, last in (("digits", digit_task, 8), ("recall", recall_task, 6))
-        for again, splits, arms in (
-            ("", range(20, 25), MIXERS + LAYERS),
-            ("_again", range(25, 30), LAYERS[:2]),
-        )
-    },
+}
+# Spins and attention change places again on splits drawn after the verdict.
+GRIDS |= {
+    f"layers_{name}{again}": Grid(
+        task,
+        splits,
+        dict.fromkeys(arms, R[1:last:2]),
+        [(arms, (0.6,), (200,)), (LAYERS[:1], (0.3, 2.0), (200,))],
+    )
+    for name, task, last in (("digits", digit_task, 8), ("recall", recall_task, 6))
+    for again, splits, arms in (
+        ("", range(20, 25), MIXERS + LAYERS),
+        ("_again", range(25, 30), LAYERS[:2]),
+    )
 }
 
 
@@ -134,12 +134,18 @@ def grid_rows(
     `first` and the `last` layer, and what is left in the last one of input tokens from different
     samples.
     """
-    task, splits, rates, _, depth = GRIDS[name]
-    cells = grid(rate=rates[arm], split=splits[:count], strength=[strength])
-    options: Any = {"steps": updates, "looks": (updates // 2, updates), "depth": depth}
-    options["probed"] = 40 if depth > 1 else 0
+    chosen = GRIDS[name]
+    found = train_arm(
+        arm,
+        chosen.task,
+        grid(rate=chosen.rates[arm], split=chosen.splits[:count], strength=[strength]),
+        steps=updates,
+        depth=chosen.depth,
+        looks=(updates // 2, updates),
+        probed=40 if chosen.depth > 1 else 0,
+    )
     rows = []
-    for cell, _, _, looks in train_arm(arm, task, cells, **options):
+    for cell, _, _, looks in found:
         for look in looks:
             told = {"accuracy": look.accuracy}
             for column, loss in (("bits", look.loss), ("held", look.held)):
@@ -149,7 +155,7 @@ def grid_rows(
                 last = look.layers[-1]["correlation"]
                 told |= {"first": first, "last": last, "undriven": look.layers[-1]["undriven"]}
             place = {"rate": cell["rate"], "split": cell["split"], "seen": look.step}
-            rows.append({**place, **four_digits(told)})
+            rows.append(place | four_digits(told))
     return rows
 
 
@@ -192,23 +198,23 @@ class Cell(NamedTuple):
     strength: float
     updates: int
 
-    def columns(self) -> dict[str, Any]:
-        """The cell as columns of the grid's table say it."""
-        return self._asdict()
+    def values(self, table: Columns, column: str, *axes: str, **chosen: float) -> np.ndarray:
+        """A column of the cell's rows of a grid's table, as `array_of` gives it."""
+        return array_of(table, column, *axes, **self._asdict(), **chosen)
 
 
 def rates_of(name: str, cell: Cell) -> np.ndarray:
     """The rates at which a cell was trained, in increasing order."""
     table = TABLES[name].read()
     here = np.full(len(table["rate"]), True)
-    for column, value in cell.columns().items():
+    for column, value in cell._asdict().items():
         here &= table[column] == value
     return np.unique(table["rate"][here])
 
 
 def best_rate(name: str, cell: Cell, *, seen: int) -> float:
     """The rate of the least median validation loss after `seen` updates."""
-    held = array_of(TABLES[name].read(), "held", "rate", "split", seen=seen, **cell.columns())
+    held = cell.values(TABLES[name].read(), "held", "rate", "split", seen=seen)
     return float(rates_of(name, cell)[np.median(held, axis=1).argmin()])
 
 
@@ -222,7 +228,7 @@ def trainings(
     if rate is None:
         rate = best_rate(name, cell, seen=seen)
     table = TABLES[name].read()
-    return array_of(table, column, "split", rate=rate, seen=seen, **cell.columns())
+    return cell.values(table, column, "split", rate=rate, seen=seen)
 
 
 def accuracy_lead(name: str, first: Cell, second: Cell, *, seen: int) -> np.ndarray:
@@ -458,11 +464,12 @@ def settings_b11(strength: float, rate: float) -> Rows:
     cell = Cell("saddle", strength, 120)
     rows = []
     for seen in (60, 120):
-        columns = {
-            column: trainings(name, cell, seen=seen, column=column, rate=rate)
-            for column in ("first", "last", "undriven")
-        }
-        (line,) = median_rows(driven_growth(**columns))
+        growth = driven_growth(
+            trainings(name, cell, seen=seen, column="first", rate=rate),
+            trainings(name, cell, seen=seen, column="last", rate=rate),
+            trainings(name, cell, seen=seen, column="undriven", rate=rate),
+        )
+        (line,) = median_rows(growth)
         rows.append({"data": f"g{strength} rate {rate}", "seen": seen} | line)
     return rows
 
