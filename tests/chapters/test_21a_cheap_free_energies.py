@@ -17,7 +17,6 @@ from spinformer.spins.mean_field import belief_propagation, solve_mean_field
 from spinformer.spins.monte_carlo import parallel_tempering, sample_ising
 from spinformer.spins.sherrington_kirkpatrick import almeida_thouless_beta, replica_symmetric_state
 
-
 ROOT = Path(__file__).resolve().parents[2]
 # The chapter's figures of B7 at many seeds.
 CHEAP = Path(study.__file__).with_name("cheap.csv")

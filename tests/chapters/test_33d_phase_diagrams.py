@@ -1,5 +1,7 @@
 """Phase diagrams: identity and basins against plain means, labels by brute force, stored cells."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy.ndimage import gaussian_filter
@@ -38,8 +40,9 @@ def cycles():
 
 def found_at(starts):
     """What contexts have settled on at β = 1.27, 60,000 steps later."""
-    how = {"transient": 60_000, "kept": 4000, "exponents": 0, "bins": 1}
-    return find_attractors(NETWORK, starts, beta=1.27, **how)
+    return find_attractors(
+        NETWORK, starts, beta=1.27, transient=60_000, kept=4000, exponents=0, bins=1
+    )
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +78,8 @@ def test_errors_of_moments_are_their_scatter(settled):
 def test_another_phase_of_an_orbit_is_the_same_attractor(settled):
     one, errors, _ = moments_of(NETWORK, settled.context, beta=1.27)
     later, _, _ = moments_of(NETWORK, moved(settled.context, 12, beta=1.27), beta=1.27)
-    both, zeros = np.concatenate([one, later]), np.zeros(128)
+    both = np.concatenate([one, later])
+    zeros = np.zeros(128)
     numbers = attractors.identify([both, np.tile(errors, 2), zeros, zeros])
     assert (numbers[:64] == numbers[64:]).all()
     assert (np.array([28, 56, 16])[numbers[:64]] == settled.period).all()
@@ -91,9 +95,11 @@ def test_the_clock_is_part_of_the_state_where_it_drives():
     assert attractors.separation(late, other=late[0]).max() < 1e-9
     assert attractors.separation(late, other=np.roll(late, 1, axis=1)).min() > 1e-4
     # An orbit of the undriven network does not know the position.
-    free = {"beta": 1.3, "epsilon": 0.0, "gamma": 10.0}
-    begun = moved(random_contexts(NETWORK, 3, count=4), 20_000, **free).attention
-    one, other = (moments_of(NETWORK, Context(begun, n), kept=8000, **free)[0] for n in (0, 1))
+    start = random_contexts(NETWORK, 3, count=4)
+    begun = moved(start, 20_000, beta=1.3, epsilon=0.0, gamma=10.0).attention
+    undriven = partial(moments_of, NETWORK, kept=8000, beta=1.3, epsilon=0.0, gamma=10.0)
+    one = undriven(Context(begun, 0))[0]
+    other = undriven(Context(begun, 1))[0]
     assert np.ptp(one, axis=1).max() == 0.0
     assert attractors.separation(one, other=other).max() < 1e-9
 
@@ -164,12 +170,16 @@ def test_exponents_of_borders_whose_dimension_is_known():
     steps = (1, 2, 4, 8, 16)
     # A circle: one dimension less than the plane. A coin for every point: no knowledge helps.
     x, y = np.meshgrid(*2 * [np.linspace(-1, 1, 512)])
-    maps = x**2 + y**2 < 0.5, np.random.default_rng(0).random((256, 256)) < 0.5
-    pairs = (attractors.grid_neighbors(labels, distances=steps) for labels in maps)
-    circle, coins = (
-        attractors.uncertainty_exponent(differ, distances=steps, groups=tiles)
-        for differ, tiles in pairs
-    )
+    maps = {
+        "circle": x**2 + y**2 < 0.5,
+        "coins": np.random.default_rng(0).random((256, 256)) < 0.5,
+    }
+    borders = {}
+    for word, labels in maps.items():
+        differ, tiles = attractors.grid_neighbors(labels, distances=steps)
+        borders[word] = attractors.uncertainty_exponent(differ, distances=steps, groups=tiles)
+    circle = borders["circle"]
+    coins = borders["coins"]
     assert abs(circle.exponent.value - 1.0) < 0.05
     assert abs(coins.exponent.value) < 3 * coins.exponent.error < 0.02
     np.testing.assert_allclose(coins.shares, 15 / 16, atol=0.01)
@@ -178,7 +188,8 @@ def test_exponents_of_borders_whose_dimension_is_known():
 
 
 def test_the_error_of_an_exponent_is_its_scatter():
-    rng, distances = np.random.default_rng(0), 10.0 ** -np.arange(5)
+    rng = np.random.default_rng(0)
+    distances = 10.0 ** -np.arange(5)
     # Every base point has its own threshold, so that its answers hang together.
     chance = 0.4 * distances[:, None] ** 0.3
     draws = (rng.random(1000) < chance for _ in range(60))
@@ -191,15 +202,15 @@ def test_the_error_of_an_exponent_is_its_scatter():
 
 def test_near_starts_end_apart_as_lots_do(cycles):
     distances = 10.0 ** np.arange(-12, 0, 2)
-    how = {"beta": 1.27, "seed": 0}
-    apart = attractors.ends_apart(cycles.sets, distances=distances, count=400, **how)
+    apart = attractors.ends_apart(cycles.sets, distances=distances, count=400, beta=1.27, seed=0)
     assert apart.shape == (6, 400)
     found = attractors.uncertainty_exponent(apart, distances=distances)
     assert abs(found.exponent.value) < 0.02
     shares = np.bincount(cycles.numbers) / 256
     assert abs(found.shares.mean() - (1 - (shares**2).sum())) < 0.06
     # Pairs that are the same point end together, wherever that is.
-    assert not attractors.ends_apart(cycles.sets, distances=[0.0], count=20, **how).any()
+    same = attractors.ends_apart(cycles.sets, distances=[0.0], count=20, beta=1.27, seed=0)
+    assert not same.any()
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -235,10 +246,12 @@ def test_the_criterion_of_the_planes_by_counting():
         layers = study.read_plane(table)
         regime = layers["regime"]
         few = regime[:60, 40:100]
-        padded, places = np.pad(few, 1, constant_values=-1), ((0, 1), (2, 1), (1, 0), (1, 2))
+        padded = np.pad(few, 1, constant_values=-1)
+        places = ((0, 1), (2, 1), (1, 0), (1, 2))
         around = np.array([padded[down : down + 60, right : right + 60] for down, right in places])
         for code, score in study.agreement(few).items():
-            mine, share = around[:, few == code], (few == code).mean()
+            mine = around[:, few == code]
+            share = (few == code).mean()
             alike = (mine == code).sum() / (mine >= 0).sum()
             assert score.value == pytest.approx((alike - share) / (1 - share))
         # The same labels, thrown about, are dust.

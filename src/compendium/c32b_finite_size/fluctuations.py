@@ -35,7 +35,8 @@ REGIMES = {
 }
 # β of the stationary laws, each with one attractor for all of 96 random contexts.
 _LAWS = {"driven": 0.5, "quasi-periodic": 1.255, "chaos at 1.28": 1.28, "chaos at 1.4": 1.4}
-_SNAPSHOTS, _BETWEEN = 20, 101
+_SNAPSHOTS = 20
+_BETWEEN = 101
 # Tokens between two times that a distance is set back: once around the clock of the document.
 _EVERY = 4
 # Tokens until every random context has settled; at β = 1.27 one in five needs more than 3,000.
@@ -54,9 +55,12 @@ def gaussian_closure(limit: Limit, size: int) -> np.ndarray:
     ⟨x⟩ = ⟨f⟩, Cov(x, w) = Cov(f, w) and, in a segment of n bits, Cov(x, x) = Cov(f, f) + ⟨1 − f²⟩/n
     make the next Gaussian, as in [aguilera2021unifying].
     """
-    network, window = limit.network, limit.path[: limit.network.context]
-    segments, bits = network.segments, network.counts(size)
-    normal, path = _nodes(window.size), list(window)
+    network = limit.network
+    window = limit.path[: limit.network.context]
+    segments = network.segments
+    bits = network.counts(size)
+    normal = _nodes(window.size)
+    path = list(window)
     covariance = np.diag(((1.0 - window**2) / bits).ravel())
     for start in range(len(limit.path) - len(window)):
         level, turn = np.linalg.eigh(covariance)
@@ -92,8 +96,12 @@ def coupled_growth(
     segments move in steps, and pairs nearer than one merge. Stretches at whose end a pair has
     merged do not count.
     """
-    counts, reach, rng = network.counts(size), 0.1 / np.sqrt(size), numpy_generator(seed)
-    first, away, logs = windows, rng.standard_normal(windows.shape), []
+    counts = network.counts(size)
+    reach = 0.1 / np.sqrt(size)
+    rng = numpy_generator(seed)
+    first = windows
+    away = rng.standard_normal(windows.shape)
+    logs = []
     for begin in range(position, position + transient + steps, _EVERY):
         # Merged pairs begin anew in a direction of their own.
         fresh = rng.standard_normal(first.shape)
@@ -166,7 +174,8 @@ def CLOSURES(
 
     sampling: the standard error of that average, which no prediction can beat.
     """
-    limit, rows = _limit(regime, start=start, steps=steps, seed=1000), []
+    limit = _limit(regime, start=start, steps=steps, seed=1000)
+    rows = []
     for size in map(_bits, exponents):
         bias = deviation(limit, size, texts=texts, seed=start).bias
         parts = {
@@ -175,8 +184,8 @@ def CLOSURES(
             "closure": bias.value - _closure(limit, size),
             "sampling": bias.error,
         }
-        found = {name: _root(limit, part)[-1] for name, part in parts.items()}
-        rows += rows_of(bits=size, **found)
+        errors = {name: _root(limit, part)[-1] for name, part in parts.items()}
+        rows.append({"bits": size} | errors)
     return rows
 
 
@@ -209,8 +218,10 @@ def BREAKS(start: int) -> Rows:
 
     rows = []
     for size in map(_bits, range(4, 13)):
-        bias, law = deviation(limit, size, texts=400, seed=start).bias.value, limit.shift / size
-        off, whole = (np.linalg.norm(part[context:], axis=1) for part in (bias - law, law))
+        bias = deviation(limit, size, texts=400, seed=start).bias.value
+        law = limit.shift / size
+        off = np.linalg.norm((bias - law)[context:], axis=1)
+        whole = np.linalg.norm(law[context:], axis=1)
         late = limit.onset()[context:] > size
         rows.append({"bits": size, "measured": first(off > 0.5 * whole), "expected": first(late)})
     return rows
@@ -231,7 +242,10 @@ def STATIONARY(regime: str, *, exponent: float, seed: int) -> Rows:
     Mean over the overlaps of the Wasserstein-1 distance, of 500 texts and twenty looks at four
     tokens each. null: for two halves of the texts; floor: for two samples of the attractor.
     """
-    network, beta, size, texts = Network.document(), _LAWS[regime], _bits(exponent), 500
+    network = Network.document()
+    beta = _LAWS[regime]
+    size = _bits(exponent)
+    texts = 500
     rng = numpy_generator(seed)
     windows, place = spread_windows(beta, count=texts, settle=5_000, seed=rng)
     found = []
@@ -246,13 +260,18 @@ def STATIONARY(regime: str, *, exponent: float, seed: int) -> Rows:
     law = np.concatenate(found, axis=1)
     limits = []
     for _ in range(2):
-        ensemble, looks = _settled(rng, beta=beta, count=texts, settle=5_000), []
+        ensemble = _settled(rng, beta=beta, count=texts, settle=5_000)
+        looks = []
         for _ in range(_SNAPSHOTS):
             looks.append(ensemble.record(network.context))
             ensemble.advance(_BETWEEN - network.context)
         limits.append(np.concatenate(looks, axis=1))
-    pairs = {"distance": (law, limits[0]), "null": (law[::2], law[1::2]), "floor": limits}
-    return rows_of(bits=size, **{name: _transport(*pair) for name, pair in pairs.items()})
+    return rows_of(
+        bits=size,
+        distance=_transport(law, limits[0]),
+        null=_transport(law[::2], law[1::2]),
+        floor=_transport(limits[0], limits[1]),
+    )
 
 
 def _transport(one: np.ndarray, other: np.ndarray) -> float:
@@ -277,13 +296,15 @@ def EXPONENTS(beta: float, *, exponent: float, seed: int) -> Rows:
 
     limit: of the mean field, the median of sixteen random contexts.
     """
-    size, network = _bits(exponent), Network.document()
+    size = _bits(exponent)
+    network = Network.document()
     windows, position = spread_windows(beta, count=_PAIRS, settle=_SETTLED, seed=seed)
     rates = coupled_growth(
         network, size, beta=beta, windows=windows, position=position, steps=400,
         transient=200, seed=seed,
     )  # fmt: skip
-    growth, starts = mean_estimate(rates), random_contexts(network, 0, count=16)
+    growth = mean_estimate(rates)
+    starts = random_contexts(network, 0, count=16)
     limit = lyapunov_spectrum(
         network, starts, beta=beta, transient=20_000, steps=20_000, count=1, threads=1
     ).exponents.value

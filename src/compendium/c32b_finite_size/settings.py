@@ -37,10 +37,13 @@ _MOTIONS = {
 }
 _BETAS = {"driven": 0.5, "quasi-periodic": 1.255, "periodic": 1.27, "chaotic": 1.28}
 # Texts behind a line of C5, tokens after its start, and what a ratio of errors may be off.
-_TEXTS, _AHEAD = 2000, 8
+_TEXTS = 2000
+_AHEAD = 8
 _ALLOWED = {"single": 0.1, "average": 0.25}
 # Bits at which exponents are compared, pairs of texts, and what exponents may differ by.
-_MANY, _PAIRS, _NATS = 10**8, 24, 0.03
+_MANY = 10**8
+_PAIRS = 24
+_NATS = 0.03
 
 
 def _whole(bits: float) -> int:

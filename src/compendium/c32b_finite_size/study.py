@@ -59,7 +59,8 @@ def next_means(network: Network, windows: np.ndarray, *, beta: float, position: 
 
 def window_covariances(network: Network, path: np.ndarray, *, maps: np.ndarray) -> np.ndarray:
     """N times the covariance of the whole window, newest token first: (steps + 1, TL, TL)."""
-    context, segments = network.context, network.segments
+    context = network.context
+    segments = network.segments
     noise = (1.0 - path**2) / network.fractions
     step = np.eye(context * segments, k=-segments)
     result = [np.diag(noise[:context][::-1].ravel())]
@@ -85,7 +86,8 @@ def mean_shift(
 
     δx_{t+1} = M δx + ½ Σ H E[δx δx], H the curvature of the step; `position` of the newest token.
     """
-    context, shift = network.context, np.zeros_like(path)
+    context = network.context
+    shift = np.zeros_like(path)
     joint = window_covariances(network, path, maps=maps)
     for t, matrices in enumerate(maps):
         window = path[t : t + context]
@@ -189,7 +191,8 @@ class Deviation(NamedTuple):
 
 def deviation(limit: Limit, size: int, *, texts: int, seed: Seed) -> Deviation:
     """Compare at least forty texts of N = `size` bits a token with the limit they should follow."""
-    network, context = limit.network, limit.network.context
+    network = limit.network
+    context = limit.network.context
     runs = generate(
         network, size, beta=limit.beta, window=limit.path[:context],
         steps=len(limit.path) - context, runs=texts, seed=seed, position=limit.position,
@@ -200,7 +203,8 @@ def deviation(limit: Limit, size: int, *, texts: int, seed: Seed) -> Deviation:
     rms = np.sqrt(square.value)
     # d√x = dx / 2√x; without any deviation there is no error either.
     rms_error = np.divide(square.error, 2.0 * rms, out=np.zeros_like(rms), where=rms > 0.0)
-    plain, less = mean_estimate(raw), mean_estimate(raw - linear)
+    plain = mean_estimate(raw)
+    less = mean_estimate(raw - linear)
     better = ((less.error**2).sum(axis=1) < (plain.error**2).sum(axis=1))[:, None]
     value, error = np.where(better, [less.value, less.error], [plain.value, plain.error])
     return Deviation(
@@ -228,12 +232,15 @@ def onset_size(sizes: np.ndarray, *, missed: np.ndarray, errors: np.ndarray) -> 
     Interpolated between the last size above a tenth and the next one; the error is that of `missed`
     over its slope. Infinite where it is known to lie beyond the sizes only (censored).
     """
-    logs, above = np.log(sizes), np.flatnonzero(missed > _MISSED)
+    logs = np.log(sizes)
+    above = np.flatnonzero(missed > _MISSED)
     last = int(above[-1]) if above.size else -1
     if last in (-1, len(logs) - 1):
         return Estimate(value=np.inf if above.size else -np.inf, error=np.nan)
-    low, high = max(missed[last + 1], 1e-300), missed[last]
-    fall, step = np.log(high / low), logs[last + 1] - logs[last]
+    low = max(missed[last + 1], 1e-300)
+    high = missed[last]
+    fall = np.log(high / low)
+    step = logs[last + 1] - logs[last]
     share = np.log(high / _MISSED) / fall
     # The two neighbours' relative errors, weighted as the interpolation weighs them.
     relative = np.hypot((1 - share) * errors[last] / high, share * errors[last + 1] / low)
@@ -247,10 +254,12 @@ def onset_rows(
 
     A row for each start, numbered from `first`, and token (k,), numbered from 1 after the window.
     """
-    rng, rows = numpy_generator(0), []
+    rng = numpy_generator(0)
+    rows = []
     for start, limit in enumerate(limits, first):
         missed = [deviation(limit, n, texts=60, seed=rng).missed.value for n in sizes.tolist()]
-        at, none = limit.network.context - 1 + tokens, np.zeros(len(sizes))
+        at = limit.network.context - 1 + tokens
+        none = np.zeros(len(sizes))
         found = [
             onset_size(sizes, missed=one, errors=none).value for one in np.transpose(missed)[at]
         ]
@@ -278,7 +287,8 @@ def median_slope(x: np.ndarray, *, rows: ArrayLike, seed: Seed) -> Estimate:
 
     Infinite entries are censored: larger (or smaller) than all others. NaN for an infinite median.
     """
-    table, rng = np.asarray(rows, dtype=float), numpy_generator(seed)
+    table = np.asarray(rows, dtype=float)
+    rng = numpy_generator(seed)
 
     def slope(drawn: np.ndarray) -> float:
         # 'lower' never averages a number with infinity.
@@ -311,7 +321,8 @@ def _limits(motion: str, chunk: int, *, steps: int) -> list[Limit]:
         for seed, network in new.items():
             found += settled_limits(network, 2.0, count=1, settle=10_000, steps=steps, seed=seed)
         return found
-    network, beta = Network.document(), MOTIONS[motion].beta
+    network = Network.document()
+    beta = MOTIONS[motion].beta
     for number in range(_CHUNK * chunk + 1, _CHUNK * (chunk + 1) + 1):
         window, position = attractor_window(network, motion, number=number)
         found.append(follow_limit(network, beta, window=window, steps=steps, position=position))
@@ -330,17 +341,22 @@ def LAWS(
 
     single, average: what `texts` texts give over theory, with errors.
     """
-    network, beta = Network.document(), BETAS[regime]
+    network = Network.document()
+    beta = BETAS[regime]
     if regime == "chaotic":
         window, position = attractor_window(network, "chaos at 1.28", number=seed)
     else:
-        origin, settle = document_context(network), 2000
+        origin = document_context(network)
+        settle = 2000
         if regime == "periodic":
-            origin, settle = random_contexts(network, seed, count=32), 20_000
+            origin = random_contexts(network, seed, count=32)
+            settle = 20_000
         window, position = settled_window(network, beta, context=origin, transient=settle)
     limit = follow_limit(network, beta, window=window, steps=token, position=position)
-    sigma, length = limit.sigma[-1], np.linalg.norm(limit.shift[-1])
-    along, rows = limit.shift[-1] / length, []
+    sigma = limit.sigma[-1]
+    length = np.linalg.norm(limit.shift[-1])
+    along = limit.shift[-1] / length
+    rows = []
     for number, exponent in enumerate(exponents, seed):
         size = network.segments * round(10.0**exponent / network.segments)
         rms, bias, missed = deviation(limit, size, texts=texts, seed=number)

@@ -19,7 +19,8 @@ REGIONS = {
 }
 # Share of the values of β in a range that must show its motion.
 LEAST_SHARE = 0.95
-_VALUES, _CONTEXTS = 256, 128
+_VALUES = 256
+_CONTEXTS = 128
 _RANGES = [{"beta_from": low, "beta_to": high} for low, high in NAMED_RANGES]
 
 

@@ -60,11 +60,12 @@ def SLOWER(data: str, beta: float, seed: int, null: str) -> Rows:
     return median_rows(np.log(table["slow"] / (3.0 * table[_NULLS[null]]))[here])
 
 
+# At 1.2663, which was chosen first, no orbit is chaotic to the end: there is nothing to ask.
 @stored(
     "confirm_C21",
     [
         {"data": f"{unit['beta']}-{unit['seed']}"} | unit
-        for unit in grid(beta=(1.2657, 1.2663, 1.2667), seed=(11, 12, 13, 14))
+        for unit in grid(beta=(1.2657, 1.2664, 1.2667), seed=(11, 12, 13, 14))
     ],
     small={"data": "1.2657-11", "beta": 1.2657, "seed": 11, "flashes": 2000},
     seconds=3.0,

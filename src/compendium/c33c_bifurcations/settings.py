@@ -13,7 +13,9 @@ from spinformer.dmft.settling import perturbed_replicas
 
 REGIONS = {"C9b": 'law != "narrow"'}
 # The last value of β before the jump; copies of the document's context are moved apart by 1e-10.
-_BEFORE, _CONTEXTS, _DOCUMENT = 1.265, 128, "the document's"
+_BEFORE = 1.265
+_CONTEXTS = 128
+_DOCUMENT = "the document's"
 
 
 def jump_of_chaos(data: int, law: str, beta: float, wait: int) -> Rows:

@@ -25,9 +25,13 @@ from spinformer.dmft.regimes import classify_regimes, regime_label
 
 # Fingerprints are averages over so many consecutive stretches. They and exponents agree within so
 # much each, and so many errors.
-_STRETCHES, _SAME, _NEUTRAL, _SIGMAS = 4, 1e-4, 8e-3, 4.0
+_STRETCHES = 4
+_SAME = 1e-4
+_NEUTRAL = 8e-3
+_SIGMAS = 4.0
 # Turns of the clock of which the sets of attractors are made; how near a start must come to one.
-_TURNS, _RADIUS = 512, 1e-4
+_TURNS = 512
+_RADIUS = 1e-4
 
 
 # ---- identity
@@ -51,7 +55,8 @@ def moments_of(
     network: Network, context: Context, *, kept: int = 4000, **parameters: Any
 ) -> tuple[np.ndarray, np.ndarray, Context]:
     """Moments and errors of `Fingerprints` from about `kept` steps, and the contexts at the end."""
-    ensemble, phases = Ensemble(network, context, **parameters), network.positions
+    ensemble = Ensemble(network, context, **parameters)
+    phases = network.positions
     turns = kept // (_STRETCHES * phases)
     # A stretch that holds whole periods of a long cycle would repeat its own error unseen.
     while any(turns % divisor == 0 for divisor in range(2, turns)):
@@ -60,7 +65,8 @@ def moments_of(
     weights = bump_weights(turns)
 
     def task(batch: SystemBatch, time: TimeIndex) -> tuple[TimeIndex, tuple[np.ndarray, ...]]:
-        orbit, stretches = np.empty((turns * phases, network.features, ensemble.lanes)), []
+        orbit = np.empty((turns * phases, network.features, ensemble.lanes))
+        stretches = []
         for _ in range(_STRETCHES):
             begin = time.position
             time = kernels_of(batch).record(orbit, 1, batch, time)
@@ -92,7 +98,9 @@ def identify(prints: Iterable[np.ndarray]) -> np.ndarray:
     """
     moments, error, rate, spread = prints
     order = np.argsort(error, kind="stable")
-    left, leaders, rows = np.full(len(rate), True), [], []
+    left = np.full(len(rate), True)
+    leaders = []
+    rows = []
     while left.any():
         leader = order[left[order]][0]
         gap = separation(moments, other=moments[leader])
@@ -126,7 +134,8 @@ def settle(
     how: dict[str, Any] = {"kept": 4000, "exponent_steps": exponent_steps} | parameters
     found = classify_regimes(network, starts, transient=transient, **how)
     moments, error, ends = moments_of(network, found.context, **parameters)
-    rate, spread = found.exponents.value[:, 0], found.exponents.error[:, 0]
+    rate = found.exponents.value[:, 0]
+    spread = found.exponents.error[:, 0]
     return found, Fingerprints(moments, error, rate, spread), ends
 
 
@@ -199,7 +208,8 @@ def basins_of_attraction(
         windows = state.attention.reshape(len(going), -1)
         here = owner[tree.query(windows, distance_upper_bound=_RADIUS)[1]]
         done = (here >= 0) & (here == before[going])
-        number[going[done]], before[going] = here[done], here
+        number[going[done]] = here[done]
+        before[going] = here
         going = going[~done]
         if not len(going):
             break
@@ -268,7 +278,8 @@ def grid_neighbors(
     The four so many cells away along the axes; points that lack one at the largest distance are not
     used. Returns booleans (n, B) and the tile, of 4 × 4, of each point.
     """
-    edge, differ = max(distances), []
+    edge = max(distances)
+    differ = []
     for n in distances:
         around = [np.roll(labels, way, axis) != labels for way in (n, -n) for axis in (0, 1)]
         differ.append(np.any(around, axis=0)[edge:-edge, edge:-edge])

@@ -12,7 +12,8 @@ from compendium.common.rows import share_rows
 
 REGIONS = {"C16": "epsilon <= 0.1"}
 # Networks of a sample; share of them that "some" asks for.
-_SAMPLE, _SOME = 50, 0.05
+_SAMPLE = 50
+_SOME = 0.05
 # Position strength and family of the stored networks, and how many of them there are.
 _STORED = ((0.02, 0, 500), (0.02, 1, 200), (0.002, 0, 100), (0.1, 0, 100), (0.3, 0, 100))
 

@@ -68,7 +68,8 @@ def CONFIRM_VISIBLE(data: str, motion: str, size: int, *, starts: int = 10) -> R
 # Inverse temperatures, three of quasi-periodic motion and three of chaos each.
 _BETAS = (1.25, 1.255, 1.26, 1.266, 1.28, 1.4)
 _OTHER_BETAS = (1.248, 1.2525, 1.2575, 1.2663, 1.3, 1.35)
-_ORBITS, _SAMPLES = 32, 20_000
+_ORBITS = 32
+_SAMPLES = 20_000
 _LAGS = (160, 320)
 _DOCUMENT = "the document's"
 _LAWS = (_DOCUMENT, "uniform", "normal")

@@ -12,7 +12,9 @@ from compendium.common.rows import grid, mean_rows
 
 # Networks of a group; by how much the power of N of sites may be off −1/2; a power from which on
 # the deviation of words would be said to fall.
-_GROUP, _OFF, _FALLING = 5, 0.05, 0.25
+_GROUP = 5
+_OFF = 0.05
+_FALLING = 0.25
 
 
 def _units(kinds: tuple[tuple[int, int], ...]) -> Rows:

@@ -28,7 +28,9 @@ from spinformer.core.statistics import student_interval
 REGIONS = {"C19": 'rival == "score"', "C19b": "size >= 990"}
 # Bits per bit that a training in the limit may lose at finite N; by how much the growth of a
 # gradient, over the Lyapunov exponent, may be off 1; what share of a gradient counts as lost.
-_LOSS, _OFF, _LOST = 0.02, 0.25, 0.5
+_LOSS = 0.02
+_OFF = 0.25
+_LOST = 0.5
 
 
 def _chosen(group: int, size: int) -> slice:
@@ -112,7 +114,8 @@ def CONFIRM_EXCESSES(data: str, task: str, group: int, size: int, budget: float)
 
 # Groups of starts behind a line of C19c, and the tokens ahead at which the shares are read.
 _GROUPS = {"chaos at 1.266": 10, "chaos at 1.28": 4}
-_FEW, _AHEAD = 8, 80
+_FEW = 8
+_AHEAD = 80
 
 
 @stored(
@@ -147,9 +150,10 @@ _FEW, _AHEAD = 8, 80
 def GRADIENTS_IN_CHAOS(
     data: str, part: str, motion: str, bits: int, group: int, first: int
 ) -> Rows:
-    """Growth: ¼ minus the distance from 1 of the gradient's growth over the Lyapunov exponent.
+    """Growth of the gradient in chaos, and what is left of it at finite size.
 
-    Growth is the mean over the starts of a group between `first` and 128 tokens ahead. Finite
+    Growth: a quarter minus the distance from 1 of the growth over the Lyapunov exponent. Growth
+    is the mean over the starts of a group between `first` and 128 tokens ahead. Finite
     size: half minus the share of the gradient that is left at so many bits, eighty tokens ahead;
     the median of eight starts.
     """

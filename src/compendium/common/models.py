@@ -9,18 +9,19 @@ from torch import Tensor
 from spinformer.language.decoder import (
     BlockTrace,
     Decoder,
+    encode,
     load_decoder,
     run_decoder,
-    token_numbers,
 )
 from spinformer.language.encoder import LanguageModel
 from spinformer.language.minilm import load_model
 from spinformer.language.text import sample_texts
 
-encoder, decoder = cache(load_model), cache(load_decoder)
+encoder = cache(load_model)
+decoder = cache(load_decoder)
 
 
-def law(model: Decoder, windows: Tensor, *, beta: float | Tensor) -> Tensor:
+def next_token_distribution(model: Decoder, windows: Tensor, *, beta: float | Tensor) -> Tensor:
     """Probabilities (B, V) of the token after windows (B, T, D), at β or at one each (B, 1)."""
     states = run_decoder(model, windows)[:, -1]
     return torch.softmax(beta * (states @ model.embedding.T), -1)
@@ -28,7 +29,7 @@ def law(model: Decoder, windows: Tensor, *, beta: float | Tensor) -> Tensor:
 
 def text_numbers(model: Decoder) -> list[Tensor]:
     """The words of the seven texts, by their numbers, text by text."""
-    return [token_numbers(model, text) for text in sample_texts().values()]
+    return [encode(model, text) for text in sample_texts().values()]
 
 
 def block_trace(model: Decoder, inputs: Tensor, number: int) -> BlockTrace:
@@ -49,7 +50,8 @@ def causal_attention(model: Decoder, trace: BlockTrace) -> Tensor:
 
 def head_maps(model: LanguageModel, layer: int) -> tuple[Tensor, Tensor]:
     """Query maps (H, d, D) and output maps (H, D, d) of a layer of the encoder."""
-    name, heads = f"encoder.layer.{layer}.attention", model.architecture.heads
+    name = f"encoder.layer.{layer}.attention"
+    heads = model.architecture.heads
     reads = model.weights[f"{name}.self.query.weight"].unflatten(0, (heads, -1))
     writes = model.weights[f"{name}.output.dense.weight"].unflatten(-1, (heads, -1))
     return reads, writes.transpose(0, 1)
