@@ -53,6 +53,8 @@ CONFIRM_CLOSER = stored(
 )(nearer_to_theory)
 
 
+# In standard deviations over networks, an increase that would count: half of one.
+LEAST_EFFECT = 0.5
 _MEASURES = ("chaos", "dimension", "variety", "exponent")
 
 
@@ -79,7 +81,14 @@ def _sample(family: int, condition: str, epsilon: float) -> dict[str, np.ndarray
     within={"value": 0.02, "low": 0.03, "high": 0.03},
 )
 def COMPLEXITY_GAINED(data: str, condition: str, epsilon: float, family: int) -> Rows:
-    """Paired differences of sixty networks from the bare ones, by four readings of complexity."""
+    """Mean paired difference of sixty networks from the bare ones, minus the least that counts.
+
+    By four readings of complexity, in standard deviations of each over the bare networks.
+    """
     own = _sample(family, condition, epsilon)
     bare = _sample(family, "bare", epsilon)
-    return [{"measure": name} | mean_rows(own[name] - bare[name])[0] for name in _MEASURES]
+    rows = []
+    for name in _MEASURES:
+        effect = (own[name] - bare[name]) / bare[name].std(ddof=1)
+        rows.append({"measure": name} | mean_rows(effect - LEAST_EFFECT)[0])
+    return rows
