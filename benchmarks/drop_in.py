@@ -76,10 +76,8 @@ Data = dict[str, tuple[Tensor, Tensor]]
 def digit_data(seed: int) -> Data:
     """Rows (n, 8, 8) and labels (n,), three fifths to train on."""
     order = torch.randperm(1797, generator=torch.Generator().manual_seed(seed))
-    images, labels = (
-        torch.as_tensor(digits()).float().reshape(-1, 8, 8),
-        torch.as_tensor(digit_labels()),
-    )
+    images = torch.as_tensor(digits()).float().reshape(-1, 8, 8)
+    labels = torch.as_tensor(digit_labels())
     parts = zip(("train", "validation", "test"), order.split((1078, 359, 360)), strict=True)
     return {name: (images[part], labels[part]) for name, part in parts}
 
@@ -122,13 +120,13 @@ def train(
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    found = {"seconds": time.process_time() - start}
+    figures = {"seconds": time.process_time() - start}
     model.eval()
     with torch.no_grad():
         for part in ("validation", "test"):
             inputs, labels = data[part]
-            found[part] = float((logits(inputs).argmax(-1) == labels.flatten()).float().mean())
-    return found
+            figures[part] = float((logits(inputs).argmax(-1) == labels.flatten()).float().mean())
+    return figures
 
 
 def main() -> None:
@@ -158,8 +156,8 @@ def main() -> None:
                 "seconds": seconds,
             }
             shown = f"{statistics.median(test):.3f} ({test[0]:.3f} to {test[-1]:.3f})"
-            told = f"{task:10s} {make.__name__:13s} rate {rate:5g}  right {shown}"
-            print(f"{told}  {seconds:5.1f} s", flush=True)
+            line = f"{task:10s} {make.__name__:13s} rate {rate:5g}  right {shown}"
+            print(f"{line}  {seconds:5.1f} s", flush=True)
     if options.write:
         for layers in measured.values():
             for layer in layers.values():

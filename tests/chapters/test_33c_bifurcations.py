@@ -11,10 +11,10 @@ from compendium.c33b_lifetimes.switching import settled_cycle
 from compendium.c33c_bifurcations import study
 from spinformer.core.solve import NotConverged
 from spinformer.dmft.attractors import stroboscopic_section
+from spinformer.dmft.bifurcations import bifurcation_values
 from spinformer.dmft.cycles import (
     Bifurcation,
-    _condition,
-    continue_bifurcation,
+    bifurcation_condition,
     continue_cycle,
     find_bifurcation,
     find_cycle,
@@ -86,7 +86,7 @@ def test_a_neimark_sacker_point_by_bisection(torus):
 @pytest.mark.parametrize("plane", ["gamma", "epsilon"])
 def test_the_curve_ends_on_the_closed_form(torus, plane):
     values = np.linspace(getattr(NETWORK, plane), 0.0, 12)
-    curve = continue_bifurcation(NETWORK, torus, name=plane, values=values)
+    curve = bifurcation_values(NETWORK, torus, name=plane, values=values)
     exact = onset(NETWORK, epsilon=0.02 if plane == "gamma" else 0.0)
     np.testing.assert_array_equal(curve[:, 1], values)
     np.testing.assert_allclose(curve[0, [0, 2]], [torus.beta, torus.rotation], atol=1e-9)
@@ -96,7 +96,9 @@ def test_the_curve_ends_on_the_closed_form(torus, plane):
 
 def test_a_branch_of_cycles_passes_both_folds_of_its_window():
     start = find_cycle(NETWORK, closed_curve([1.25]).select(0), beta=1.25, period=16)
-    branch = continue_cycle(NETWORK, start, step=5e-4, within=(1.24, 1.26), max_steps=80)
+    branch = continue_cycle(
+        NETWORK, start, step=5e-4, within=(1.24, 1.26), direction="up", max_steps=80, throw=False
+    )
     stable = np.abs(branch.multipliers[:, 0]) < 1.0
     assert set(stable.tolist()) == {False, True}
     for i in range(0, len(stable), 9):
@@ -135,8 +137,8 @@ def test_a_neutral_saddle_is_no_birth_of_a_closed_curve():
     """Beyond the resonance the condition vanishes where two real multipliers are inverse."""
     there = NETWORK.with_parameters(epsilon=0.206)
     first = find_cycle(there, ZERO, beta=0.8, period=4)
-    branch = continue_cycle(there, first, step=0.005, within=(0.8, 1.45))
-    condition = _condition(branch.multipliers, Bifurcation.NEIMARK_SACKER)
+    branch = continue_cycle(there, first, step=0.005, within=(0.8, 1.45), direction="up")
+    condition = bifurcation_condition(branch.multipliers, Bifurcation.NEIMARK_SACKER)
     places = np.flatnonzero(np.diff(np.sign(condition)))
     assert len(places) == 2
     cycles = [
@@ -180,8 +182,16 @@ def branch(beta, *, period, step, max_steps):
     """Downwards in β, then upwards, from where runs end."""
     start = settled_cycle(beta, period=period)
     return [
-        continue_cycle(NETWORK, start, step=way, within=(1.245, 1.285), max_steps=max_steps)
-        for way in (-step, step)
+        continue_cycle(
+            NETWORK,
+            start,
+            step=step,
+            within=(1.245, 1.285),
+            direction=way,
+            max_steps=max_steps,
+            throw=False,
+        )
+        for way in ("down", "up")
     ]
 
 
@@ -227,7 +237,7 @@ def test_the_cycle_of_28_steps_and_its_doublings():
 
 def test_resonances_of_the_onset_and_where_the_driven_cycle_flips_first(torus):
     """What the chapter says of larger ε."""
-    rows = continue_bifurcation(NETWORK, torus, name="epsilon", values=np.arange(20, 240, 2) / 1000)
+    rows = bifurcation_values(NETWORK, torus, name="epsilon", values=np.arange(20, 240, 2) / 1000)
     turns = {round(1000 * epsilon): turn for _, epsilon, turn in rows}
     assert turns[30] == pytest.approx(1 / 4, abs=1e-3)
     assert turns[84] == pytest.approx(1 / 3, abs=1e-3)
@@ -236,7 +246,7 @@ def test_resonances_of_the_onset_and_where_the_driven_cycle_flips_first(torus):
     for epsilon, flips in ((0.17, False), (0.19, True)):
         there = NETWORK.with_parameters(epsilon=epsilon)
         first = find_cycle(there, ZERO, beta=0.8, period=4)
-        branch = continue_cycle(there, first, step=0.01, within=(0.8, 1.5))
+        branch = continue_cycle(there, first, step=0.01, within=(0.8, 1.5), direction="up")
         left = branch.multipliers[np.argmax(np.abs(branch.multipliers[:, 0]) > 1.0), 0]
         assert (abs(left.imag) < 1e-9) == flips
         assert left.real < -0.5

@@ -251,13 +251,13 @@ def settings_A14c(data: int, goal: str, layers: int, rate: float, *, steps: int 
 
 
 @stored(
-    "depths",
+    "turned_depths",
     grid(source=TEXTS, window=LENGTHS),
     checked=1,
     seconds=1.0,
     within={"value": 0.01, "low": 0.02, "high": 0.02},
 )
-def depths(source: str, window: int) -> Rows:
+def turned_depths(source: str, window: int) -> Rows:
     """ln of how much deeper a model's overlap energy is than for queries in ten turns.
 
     In the layer where that is least, over windows of so many tokens of a text.

@@ -107,14 +107,14 @@ def band_rows(samples: int, noise: float, *, seed: int) -> Rows:
     without = np.sqrt((squares.sum() - squares) / (count - 1))
     half = 2.0 * np.sqrt(count - 1) * np.std(without)
     (line,) = near_rows((whole, whole - half, whole + half), aim=1.0, within=BAND, runs=count)
-    return [{"data": f"teachers from {seed}", "ratio": whole, **line}]
+    return [{"data": f"teachers from {seed}", **line}]
 
 
 @stored(
     "settings_B10c",
     ASKED,
     seconds=10.0,
-    within={"ratio": 0.02, "value": 0.02, "low": 0.02, "high": 0.02},
+    within={"value": 0.02, "low": 0.02, "high": 0.02},
 )
 def settings_b10c(**choices: Any) -> Rows:
     """How near the error of students is to the bound; teachers of their own for each line."""
@@ -125,7 +125,7 @@ def settings_b10c(**choices: Any) -> Rows:
     "confirm_B10c",
     ASKED_AGAIN,
     seconds=10.0,
-    within={"ratio": 0.02, "value": 0.02, "low": 0.02, "high": 0.02},
+    within={"value": 0.02, "low": 0.02, "high": 0.02},
 )
 def confirm_b10c(**choices: Any) -> Rows:
     """As `settings_b10c`, from other teachers."""

@@ -9,14 +9,14 @@ of one network agree to a few per cent.
 """
 
 import math
-from itertools import combinations, pairwise
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
 
 from bookmaker.tables import Rows, stored
-from compendium.common.rows import array_of, grid, near_rows, rows_of
+from compendium.common.rows import array_of, grid, rows_of
 from spinformer.core.special import gaussian_expectation, gaussian_quadrature
 from spinformer.core.states import spin_states
 from spinformer.core.statistics import Estimate, mean_estimate
@@ -258,26 +258,3 @@ def stored_moments(size: int) -> np.ndarray:
     """The stored moments of one size, (3, networks, BETAS)."""
     table = ORDER.read()
     return np.array([array_of(table, name, "copy", "beta", size=size) for name in MOMENTS])
-
-
-@stored(
-    "settings_B13",
-    [
-        {"small": small, "large": large, **choice}
-        for small, large in combinations((64, 128, 256, 512), 2)
-        for choice in grid(half=("all", "even", "odd"), betas=(5, 3))
-    ],
-    seconds=0.1,
-)
-def CROSSINGS(small: int, large: int, half: str, betas: int) -> Rows:
-    """What the crossing lacks to be 0.05 off theory's critical point, with two bootstrap errors.
-
-    Of all networks or every second, at all `betas` or the inner three.
-    """
-    networks = {"all": slice(None), "even": slice(0, None, 2), "odd": slice(1, None, 2)}[half]
-    inner = slice(0, 5) if betas == 5 else slice(1, 4)
-    first, second = (stored_moments(size)[:, networks, inner] for size in (small, large))
-    at = binder_crossing(np.array(BETAS)[inner], small=first, large=second)[0]
-    found = tuple(float(at.value + move * at.error) for move in (0.0, -2.0, 2.0))
-    critical = critical_beta(0.1, field="uniform", field_scale=0.5)
-    return near_rows(found, aim=critical, within=0.05, runs=first.shape[1])

@@ -378,37 +378,59 @@ def COUNTS(split: int) -> Rows:
     )
 
 
+# Answers that a network is asked for in the recall test.
+RECALL_ANSWERS = 256 * PAIRS
+COUNTED = {"counted letters": "unigram", "counted pairs": "bigram"}
+
+
 @stored(
     "settings_B13b",
     [
-        *grid(
-            task=("text",),
-            null=("counted letters", "counted pairs", "uniform"),
-            place=[f"split {split}" for split in (*SPLITS, THIRD)],
-        ),
-        *grid(
-            task=("recall",),
-            null=("chance", "uniform", SHUFFLED),
-            place=[f"updates {update}" for update in (200, 300, 400)],
-        ),
+        *grid(task=("text",), null=(*COUNTED, "uniform")),
+        *grid(task=("recall",), null=("chance", "uniform", SHUFFLED)),
     ],
     seconds=0.1,
 )
-def SETTINGS(task: str, null: str, place: str) -> Rows:
-    """What driven spins are ahead; `place`: "split 0" of the text, or "updates 400" of recall."""
-    number = int(place.split()[1])
-    table = (TEXT if task == "text" else RECALL).read()
-    here = {"split" if task == "text" else "update": number}
+def settings_b13b(task: str, null: str) -> Rows:
+    """What driven spins are ahead of a null after all updates, in bits or in accuracy.
 
-    def column(arm: str, name: str) -> np.ndarray:
-        return array_of(table, name, "seed", arm=arm, **here)
+    In the text a line is a split, the median of five trainings; in recall it is one training.
+    """
+    return _text_lines(null) if task == "text" else _recall_lines(null)
 
-    if task == "recall":
-        other = 1 / PAIRS if null == "chance" else column(null, "accuracy")
-        return median_rows(column("driven", "accuracy") - other)
-    counts, known = COUNTS.read(), {"counted pairs": "bigram", "counted letters": "unigram"}
-    if null in known:
-        other = counts[known[null]][counts["split"] == number]
+
+def _text_lines(null: str) -> Rows:
+    table = TEXT.read()
+    counts = COUNTS.read()
+    rows = []
+    for split in (*SPLITS, THIRD):
+        own = array_of(table, "bits", "seed", arm="driven", split=split)
+        if null in COUNTED:
+            other = counts[COUNTED[null]][counts["split"] == split]
+        else:
+            other = array_of(table, "bits", "seed", arm=null, split=split)
+        (line,) = median_rows(other - own)
+        rows.append({"data": f"text, split {split}", **line})
+    return rows
+
+
+def _recall_lines(null: str) -> Rows:
+    table = RECALL.read()
+    own = array_of(table, "accuracy", "seed", arm="driven", update=UPDATES)
+    if null == "chance":
+        other = np.full(len(own), 1 / PAIRS)
     else:
-        other = column(null, "bits")
-    return median_rows(other - column("driven", "bits"))
+        other = array_of(table, "accuracy", "seed", arm=null, update=UPDATES)
+    # The errors of both shares of right answers; that of chance is known.
+    variance = own * (1 - own) + (0.0 if null == "chance" else other * (1 - other))
+    half = 1.96 * np.sqrt(variance / RECALL_ANSWERS)
+    return [
+        {
+            "data": f"recall, seed {seed}",
+            "value": lead,
+            "low": lead - width,
+            "high": lead + width,
+            "runs": 1 if null == "chance" else 2,
+        }
+        for seed, lead, width in zip(SEEDS, own - other, half, strict=True)
+    ]

@@ -1,7 +1,6 @@
 """The closed curve of the document's network: how fast it turns, and where it is locked."""
 
 from contextlib import suppress
-from dataclasses import replace
 
 import numpy as np
 
@@ -91,11 +90,13 @@ def TONGUES(p: int, *, q: int, near: float) -> Rows:
     inside = _locked(network, p, q, near)
     within = (near - 5e-3, near + 5e-3)
     # Along the branch the state moves by much while β hardly does: the step is one of the state.
-    branch = continue_cycle(network, inside, step=1e-3, within=within, max_steps=150)
+    branch = continue_cycle(
+        network, inside, step=1e-3, within=within, direction="up", max_steps=150, throw=False
+    )
     folds = []
     for at in (int(branch.beta.argmin()), int(branch.beta.argmax())):
-        guess = replace(branch, value=branch.value.select(at), beta=branch.beta[at])
-        folds.append(find_bifurcation(network, guess, kind=Bifurcation.FOLD).beta)
+        fold = find_bifurcation(network, branch.select(at), kind=Bifurcation.FOLD)
+        folds.append(fold.beta)
     low, high = folds
     leading = branch.multipliers[:, 0]
     focus = bool((np.abs(leading[np.abs(leading) < 1.0].imag) > 1e-6).any())
@@ -114,7 +115,9 @@ def _locked(network: Network, p: int, q: int, near: float) -> Cycle:
             if found.period == 4 * q and moved < 0.05:
                 return found
         with suppress(NotConverged):
-            guess = Cycle(value=state, beta=near, period=4 * q, multipliers=np.empty(0))
+            guess = Cycle(
+                value=state, parameters={"beta": near}, period=4 * q, multipliers=np.empty(0)
+            )
             fold = find_bifurcation(network, guess, kind=Bifurcation.FOLD, max_steps=60)
             if abs(fold.beta - near) < _NEAR:
                 return fold
