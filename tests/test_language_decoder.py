@@ -13,10 +13,10 @@ from scipy.special import expit, softmax
 
 from spinformer.language.decoder import (
     _MATRICES,
+    encode,
     example_decoder,
     load_decoder,
     run_decoder,
-    token_numbers,
 )
 from spinformer.language.minilm import ModelUnavailable
 from spinformer.language.text import sample_texts
@@ -170,7 +170,7 @@ def test_a_decoder_of_parts_that_do_not_fit_is_refused():
         with pytest.raises((TypeError, ValueError), match=message):
             dataclasses.replace(model, **changed)
     with pytest.raises(ValueError, match="model must have a tokenizer"):
-        token_numbers(model, "a")
+        encode(model, "a")
 
 
 def test_a_file_is_read_as_the_library_reads_it(tmp_path):
@@ -206,7 +206,7 @@ def test_a_file_is_read_as_the_library_reads_it(tmp_path):
             found = model.blocks[0][_MATRICES[stem.removeprefix("blk.0.")]]
         np.testing.assert_array_equal(found, expected)
     assert (model.heads, model.key_heads, model.base) == (4, 2, 1e5)
-    assert token_numbers(model, "abba<|end|>").tolist() == [3, 2, 1, 0]
+    assert encode(model, "abba<|end|>").tolist() == [3, 2, 1, 0]
     whole, broken = file.read_bytes(), tmp_path / "broken.gguf"
     # A list of a list of a list, and so on, and one of more entries than there is memory.
     head = b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 1) + b"a"
@@ -235,7 +235,7 @@ def test_the_installed_model_says_what_another_program_says():
         pytest.skip(str(missing))
     assert (len(model.blocks), model.width, model.head_width) == (30, 576, 64)
     for name, (token, logit) in REFERENCE.items():
-        numbers = token_numbers(model, sample_texts()[name])[:150]
+        numbers = encode(model, sample_texts()[name])[:150]
         with torch.no_grad():
             logits = run_decoder(model, model.embedding[numbers][None])[0, -1] @ model.embedding.T
         assert int(logits.argmax()) == token

@@ -8,10 +8,10 @@ from torch.autograd import forward_ad
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from compendium.c42_generator_as_a_map import edges, study
-from compendium.common.models import decoder, law
+from compendium.common.models import decoder, next_token_distribution
 from compendium.common.rows import groups
 from spinformer.core.statistics import student_interval
-from spinformer.language.decoder import example_decoder, run_decoder, token_numbers
+from spinformer.language.decoder import encode, example_decoder, run_decoder
 from spinformer.language.minilm import ModelUnavailable
 from spinformer.language.text import sample_texts
 
@@ -82,7 +82,7 @@ def test_returns_tell_rests_cycles_and_curves():
 def test_voices_leave_the_map_by_the_noise_of_one_word():
     model = example_decoder(seed=2)
     window = window_of(model, span=3)
-    chances = law(model, window, beta=2.0)[0]
+    chances = next_token_distribution(model, window, beta=2.0)[0]
     mean = chances @ model.embedding
     variance = float(chances @ (model.embedding - mean).square().sum(1))
     draws, options = 400, {"beta": 2.0, "voices": 64}
@@ -140,7 +140,7 @@ def test_greedy_loops_are_those_of_a_list_of_words(monkeypatch):
     loops, ways = study.greedy_loops(model, span=2, starts=6, horizon=400)
 
     def moved(pair):
-        logits = law(model, model.embedding[torch.tensor([pair])], beta=1.0)
+        logits = next_token_distribution(model, model.embedding[torch.tensor([pair])], beta=1.0)
         return pair[1], int(logits.argmax())
 
     for start, loop, way in zip(starts.tolist(), loops, ways, strict=True):
@@ -164,7 +164,7 @@ def test_chaos_lies_where_the_multipliers_say_that_the_rest_is_stable():
         dict(groups(table.read(), "span", "beta", *more))
         for table, more in ((edges.CIRCLE_TABLE, ()), (edges.BRANCH_TABLE, ("way",)))
     )
-    assert 0.61 < edges.lost_at(dict(groups(edges.PAIR_TABLE.read(), "span"))[4]) < 0.6225
+    assert 0.61 < edges.critical_beta(dict(groups(edges.PAIR_TABLE.read(), "span"))[4]) < 0.6225
     texts = dict(groups(study.MOTION_TABLE.read(), "span", "beta"))[4, 0.6]["exponent"]
     assert student_interval(texts)[0] > 0
     assert max(ways[span, 0.59, "up"]["away"].max() for span in (4, 8)) < 3e-4
@@ -252,7 +252,7 @@ def test_small_distances_grow_from_the_rest_where_the_table_says():
             [stored] = rows["size"][rows["beta"] == beta]
             assert rates[beta] == pytest.approx(np.log(stored), abs=0.05)
     lost = 0.6 + 0.05 * rates[0.6] / (rates[0.6] - rates[0.65])
-    assert lost == pytest.approx(edges.lost_at(rows), abs=0.01)
+    assert lost == pytest.approx(edges.critical_beta(rows), abs=0.01)
 
 
 @pytest.mark.nightly
@@ -260,7 +260,7 @@ def test_small_distances_grow_from_the_rest_where_the_table_says():
 def test_small_distances_grow_between_texts_where_the_table_says():
     model = installed()
     motions = dict(groups(study.MOTION_TABLE.read(), "span", "beta"))
-    start = model.embedding[token_numbers(model, sample_texts()["essay"])[:8]]
+    start = model.embedding[encode(model, sample_texts()["essay"])[:8]]
     with torch.no_grad():
         for beta, sign in ((0.5, -1), (1.0, 1)):
             rate = growth(model, start, beta=beta, steps=45, size=1e-6)

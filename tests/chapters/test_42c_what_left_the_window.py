@@ -8,7 +8,7 @@ import torch
 
 from compendium.c42c_what_left_the_window import study
 from compendium.c42c_what_left_the_window.study import pairs_apart, recurrence
-from compendium.common.models import law
+from compendium.common.models import next_token_distribution
 from spinformer.language.decoder import example_decoder
 
 
@@ -18,7 +18,7 @@ def test_pairs_with_one_noise_agree_as_often_as_gumbel_says():
     words = torch.randint(32, (2, 1), generator=torch.Generator().manual_seed(3))
     one, other = (word.expand(count, 1) for word in words)
     distance, apart = pairs_apart(model, one, other, beta=1.0, lags=(0, 1), seed=0)
-    p, q = law(model, model.embedding[words], beta=1.0).numpy()
+    p, q = next_token_distribution(model, model.embedding[words], beta=1.0).numpy()
     assert distance[0] == pytest.approx(0.5 * abs(p - q).sum(), rel=1e-9)
     assert apart[0].all()
     # With one noise both say v with the chance 1 / Σ_u max(p_u/p_v, q_u/q_v).
@@ -65,7 +65,9 @@ def test_what_is_spoken_follows_the_law_of_the_last_words(monkeypatch):
         said = study.spoken(model, span=2, beta=beta, count=len(begin), steps=steps, seed=0)
         words = torch.cat((begin, said), 1)
         for step in range(steps):
-            expected = law(model, model.embedding[words[:, step : step + 2]], beta=beta)
+            expected = next_token_distribution(
+                model, model.embedding[words[:, step : step + 2]], beta=beta
+            )
             # So cold it says the likeliest word.
             if beta > 1e3:
                 assert torch.equal(said[:, step], expected.argmax(1))

@@ -34,7 +34,7 @@ from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.special import log_sphere_integral, mean_alignment
 from spinformer.core.statistics import Estimate, mean_estimate
-from spinformer.language.decoder import token_numbers
+from spinformer.language.decoder import encode
 from spinformer.language.encoder import run_model
 from spinformer.language.text import TEXTS, sample_texts, text_windows
 
@@ -451,7 +451,7 @@ def trained_scores(model: str, source: str, *, length: int, special: str) -> Ite
             yield scores[:, inner, inner]
         return
     generator = decoder()
-    tokens = generator.embedding[token_numbers(generator, text)[:length]][None]
+    tokens = generator.embedding[encode(generator, text)[:length]][None]
     first = 1 if special == "left out" else 0
     for layer in range(0, 30, 6):
         block = block_trace(generator, tokens, layer)

@@ -37,7 +37,7 @@ from compendium.common.rows import grid, mean_rows, rows_of
 from compendium.common.text_units import named_windows, unread_windows, window_traces
 from spinformer.core.random import Seed
 from spinformer.hopfield.fixed_points import KINDS, classify, effective_entries, find_fixed_points
-from spinformer.language.decoder import Decoder, block_queries, token_numbers
+from spinformer.language.decoder import Decoder, block_queries, encode
 from spinformer.language.encoder import LanguageModel, LayerTrace, project, run_model
 from spinformer.language.heads import random_rotations
 from spinformer.language.text import TEXTS, sample_texts, text_windows
@@ -348,7 +348,7 @@ def GENERATOR(layer: int) -> Rows:
     beta = model.head_width**-0.5
     rows: Rows = []
     for source, text in sample_texts().items():
-        numbers = token_numbers(model, text)[:128]
+        numbers = encode(model, text)[:128]
         keys, read, queries = memory_of(model, layer, model.embedding[numbers][None])
         for head in range(model.heads):
             now = effective_entries(torch.softmax(beta * queries[head] @ keys[head].mT, -1))

@@ -95,8 +95,7 @@ def TONGUES(p: int, *, q: int, near: float) -> Rows:
     )
     folds = []
     for at in (int(branch.beta.argmin()), int(branch.beta.argmax())):
-        fold = find_bifurcation(network, branch.select(at), kind=Bifurcation.FOLD)
-        folds.append(fold.beta)
+        folds.append(find_bifurcation(network, branch.select(at), kind=Bifurcation.FOLD).beta)
     low, high = folds
     leading = branch.multipliers[:, 0]
     focus = bool((np.abs(leading[np.abs(leading) < 1.0].imag) > 1e-6).any())

@@ -22,7 +22,7 @@ from compendium.c42_generator_as_a_map.study import (
 from compendium.common.models import decoder
 from compendium.common.rows import Columns, grid, groups, rows_of
 from spinformer.dmft.lifetimes import Lifetime, estimate_lifetime
-from spinformer.language.decoder import Decoder, run_decoder, token_numbers
+from spinformer.language.decoder import Decoder, encode, run_decoder
 
 # Farther than this from the rest, in its lengths, is chaos; small oscillations reach 0.05.
 FAR = 0.1
@@ -46,7 +46,7 @@ def PAIR_TABLE(span: int, *, beta: float) -> Rows:
     return rows_of(rank=np.arange(len(found)), size=abs(found), turns=turns)
 
 
-def lost_at(rows: Columns) -> float:
+def critical_beta(rows: Columns) -> float:
     """β at which the size of the leading multiplier passes one: ln |μ| drawn straight between."""
     betas = np.unique(rows["beta"])
     logs = np.log([rows["size"][rows["beta"] == beta].max() for beta in betas])
@@ -198,7 +198,7 @@ def COEXISTENCE(span: int, *, life: int, rest: str) -> Rows:
     """Stretch of β, less 0.02, from where chaos lives `life` tokens to where the rest is lost."""
     lives = mean_lives(span)
     pairs = dict(groups(PAIR_TABLE.read(), "span"))[span]
-    top = lost_at(pairs) if rest == "multipliers" else side_by_side(span)[-1]
+    top = critical_beta(pairs) if rest == "multipliers" else side_by_side(span)[-1]
     ends = np.log([[one.value, one.low, one.high] for one in lives.values()]).T
     value, low, high = (top - 0.02 - np.interp(np.log(life), logs, list(lives)) for logs in ends)
     return rows_of(value=value, low=low, high=high, runs=16)
@@ -247,7 +247,7 @@ def DIAGRAM_TABLE(span: int, *, steps: int, streams: int = 48, last: int = 40) -
     """The `last` tokens of streams along " the" and a line's end, each word itself at 1."""
     model, betas = decoder(), 0.4 + 0.02 * torch.arange(streams)
     begin, mean = text_starts(model, span=span, count=2)[1:], model.embedding.mean(0)
-    axes = model.embedding[[int(token_numbers(model, word)[0]) for word in (" the", "\n")]] - mean
+    axes = model.embedding[[int(encode(model, word)[0]) for word in (" the", "\n")]] - mean
     orbit, _ = stream(model, begin.expand(streams, -1, -1), betas=betas, steps=steps, settle=steps)
     found = (orbit[:, -last:] - mean) @ (axes / axes.square().sum(1, keepdim=True)).T
     the, line = found.flatten(0, 1).T.numpy().round(4)

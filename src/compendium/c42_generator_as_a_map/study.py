@@ -18,10 +18,10 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from bookmaker.tables import Rows, stored
-from compendium.common.models import decoder, law, text_numbers
+from compendium.common.models import decoder, next_token_distribution, text_numbers
 from compendium.common.rows import grid, groups, mean_rows, rows_of
 from spinformer.core.anderson import anderson
-from spinformer.language.decoder import Decoder, run_decoder, token_numbers
+from spinformer.language.decoder import Decoder, encode, run_decoder
 from spinformer.language.text import sample_texts
 
 # What the last tokens of a prompt are if a chat template is put around it.
@@ -30,13 +30,13 @@ TEMPLATE = "<|im_end|>\n<|im_start|>assistant\n"
 
 def soft_token(model: Decoder, windows: Tensor, *, beta: float | Tensor) -> Tensor:
     """The map F: mean embedding (B, D) of what follows windows (B, T, D)."""
-    return law(model, windows, beta=beta) @ model.embedding
+    return next_token_distribution(model, windows, beta=beta) @ model.embedding
 
 
 def text_starts(model: Decoder, *, span: int, count: int = 16) -> Tensor:
     """Windows (count, span, D): a chat template's tail, then pieces of the seven texts in turn."""
     texts = text_numbers(model)
-    starts = [torch.cat((texts[0][:span], token_numbers(model, TEMPLATE)))[-span:]]
+    starts = [torch.cat((texts[0][:span], encode(model, TEMPLATE)))[-span:]]
     for number in range(count - 1):
         place = 40 * (number // len(texts))
         starts.append(texts[number % len(texts)][place : place + span])
@@ -114,7 +114,7 @@ def follow(
     """Windows (B, T, D) with the `steps` tokens after them, by the map or by the mean of voices."""
     generator, orbit = np.random.default_rng(0), windows
     for _ in range(steps):
-        chances = law(model, orbit[:, -windows.shape[1] :], beta=beta)
+        chances = next_token_distribution(model, orbit[:, -windows.shape[1] :], beta=beta)
         plain = chances @ model.embedding
         said = plain if voices is None else mean_word(model, chances, voices, generator)
         orbit = torch.cat((orbit, said[:, None]), 1)
@@ -239,8 +239,8 @@ PROMPTS = grid(beta=(0.56, 0.58), steps=(120,)) + grid(beta=(1.0,), steps=(70,))
 def PROMPT_TABLE(beta: float, *, steps: int) -> Rows:
     """Tokens until texts, plain or before a template, stay at rest; at β = 1 their exponent."""
     model, texts = decoder(), sample_texts()
-    words = [token_numbers(model, texts[kind])[:8] for kind in KINDS]
-    tail = token_numbers(model, TEMPLATE)
+    words = [encode(model, texts[kind])[:8] for kind in KINDS]
+    tail = encode(model, TEMPLATE)
     windows = torch.stack([*words, *(torch.cat((text, tail))[-8:] for text in words)])
     orbit = follow(model, model.embedding[windows], beta=beta, steps=steps)
     ends = orbit[:, -48:]
@@ -274,7 +274,9 @@ def VOICES_TABLE(beta: float, *, voices: int, steps: int = 24) -> Rows:
     )
     orbits = torch.cat(list(both))
     for step in range(1, steps + 1):
-        laws, spoken = law(model, orbits[:, step : step + 4], beta=beta).chunk(2)
+        laws, spoken = next_token_distribution(model, orbits[:, step : step + 4], beta=beta).chunk(
+            2
+        )
         distance = 0.5 * (laws - spoken).abs().sum(1)
         apart = 0.5 * (laws - laws.roll(1, 0)).abs().sum(1).mean()
         rows += rows_of(step=step, distance=distance.mean(), error=distance.std() / 4, apart=apart)
@@ -300,7 +302,10 @@ def noise_rows(
     model: Decoder, windows: Tensor, *, beta: float, voices: int, draws: int, seed: int
 ) -> Rows:
     """Deviation of N voices from the map at the first token, with its error, and √(tr C / N)."""
-    chances, generator = law(model, windows, beta=beta), np.random.default_rng(seed)
+    chances, generator = (
+        next_token_distribution(model, windows, beta=beta),
+        np.random.default_rng(seed),
+    )
     plain = chances @ model.embedding
     said = [mean_word(model, chance.expand(draws, -1), voices, generator) for chance in chances]
     squares = (torch.stack(said, 1) - plain).square().sum(2).T.double().numpy().ravel()

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from bookmaker.tables import Rows, stored
-from compendium.common.models import decoder, law, text_numbers
+from compendium.common.models import decoder, next_token_distribution, text_numbers
 from compendium.common.rows import grid, groups, rows_of
 from spinformer.core.statistics import mean_estimate
-from spinformer.language.decoder import Decoder, run_decoder, token_numbers
+from spinformer.language.decoder import Decoder, encode, run_decoder
 from spinformer.language.text import sample_texts
 
 LAGS = (1, 2, 4, 8, 16, 24, 32, 48)
@@ -45,7 +45,9 @@ def pairs_apart(
         noise = torch.empty(len(one), len(model.embedding)).exponential_(generator=generator)
         distance = torch.zeros(len(one), dtype=torch.float64)
         if live.any():
-            laws = law(model, model.embedding[pair[:, live].flatten(0, 1)], beta=beta)
+            laws = next_token_distribution(
+                model, model.embedding[pair[:, live].flatten(0, 1)], beta=beta
+            )
             laws = laws.unflatten(0, (2, -1))
             distance[live] = 0.5 * (laws[0] - laws[1]).abs().sum(1).double()
             # argmax of ln p + Gumbel noise is that of p over exponential noise.
@@ -133,7 +135,7 @@ def words_of(source: str) -> np.ndarray:
         span, count = int(source.split()[1]), 28 if source == "window 8" else 14
         return spoken(model, span=span, beta=1.0, count=count, steps=464, seed=0)[:, 64:].numpy()
     texts = sample_texts() if source == "texts" else topics
-    numbers = (token_numbers(model, text).numpy() for text in texts.values())
+    numbers = (encode(model, text).numpy() for text in texts.values())
     return np.stack([text[:400] for text in numbers if len(text) >= 400])
 
 

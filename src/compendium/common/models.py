@@ -9,9 +9,9 @@ from torch import Tensor
 from spinformer.language.decoder import (
     BlockTrace,
     Decoder,
+    encode,
     load_decoder,
     run_decoder,
-    token_numbers,
 )
 from spinformer.language.encoder import LanguageModel
 from spinformer.language.minilm import load_model
@@ -21,7 +21,7 @@ encoder = cache(load_model)
 decoder = cache(load_decoder)
 
 
-def law(model: Decoder, windows: Tensor, *, beta: float | Tensor) -> Tensor:
+def next_token_distribution(model: Decoder, windows: Tensor, *, beta: float | Tensor) -> Tensor:
     """Probabilities (B, V) of the token after windows (B, T, D), at β or at one each (B, 1)."""
     states = run_decoder(model, windows)[:, -1]
     return torch.softmax(beta * (states @ model.embedding.T), -1)
@@ -29,7 +29,7 @@ def law(model: Decoder, windows: Tensor, *, beta: float | Tensor) -> Tensor:
 
 def text_numbers(model: Decoder) -> list[Tensor]:
     """The words of the seven texts, by their numbers, text by text."""
-    return [token_numbers(model, text) for text in sample_texts().values()]
+    return [encode(model, text) for text in sample_texts().values()]
 
 
 def block_trace(model: Decoder, inputs: Tensor, number: int) -> BlockTrace:

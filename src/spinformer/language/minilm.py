@@ -43,7 +43,7 @@ class ModelUnavailable(RuntimeError):
         return [f"{type(self).__name__}: {self}"]
 
 
-def find_place(path: Any, package: str, inside: str, other: str, digest: str) -> Path:
+def locate_weights(path: Any, package: str, inside: str, other: str, digest: str) -> Path:
     """Locate the file of a model's weights and verify its checksum.
 
     Parameters
@@ -138,7 +138,7 @@ def load_model(
     """
     check_choice("dtype", dtype, (torch.float32, torch.float64))
     other = "a folder that holds config.json, tokenizer.json and model.safetensors"
-    place = find_place(path, *_PLACE, other, _WEIGHTS_SHA256)
+    place = locate_weights(path, *_PLACE, other, _WEIGHTS_SHA256)
     folder = place if path is not None else place.parent
     for name in ("config.json", "tokenizer.json", "model.safetensors"):
         if not (folder / name).is_file():

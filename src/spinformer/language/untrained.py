@@ -1,11 +1,12 @@
-"""Untrained encoders: controls of a trained one, and one small enough for an example."""
+"""Untrained models: controls of a trained encoder, and models small enough for an example."""
 
 import dataclasses
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from spinformer.core.checks import check_choice, check_instance
+from spinformer.core.checks import check_choice, check_instance, check_integer
 from spinformer.core.random import Seed, TorchSeed, numpy_generator, torch_generator
 from spinformer.language.encoder import Architecture, LanguageModel
 
@@ -107,3 +108,96 @@ def example_model(architecture: Architecture = _SMALL, *, seed: TorchSeed = 0) -
     tokenizer = Tokenizer(models.WordLevel(numbers, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return LanguageModel(weights=weights, architecture=architecture, tokenizer=tokenizer)
+
+
+# Names of the configuration of each layout in transformers, and its sizes.
+_LAYOUTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama": ("LlamaConfig", {"num_key_value_heads": 2}),
+    "qwen": ("Qwen3Config", {"num_key_value_heads": 2, "head_dim": 4}),
+    "gemma": (
+        "Gemma3TextConfig",
+        {"num_key_value_heads": 2, "head_dim": 4, "query_pre_attn_scalar": 4},
+    ),
+    "gpt2": ("GPT2Config", {}),
+}
+LAYOUTS = tuple(_LAYOUTS)
+
+
+def example_causal_model(
+    layout: str = "llama",
+    *,
+    vocabulary: int = 32,
+    width: int = 16,
+    layers: int = 2,
+    seed: int = 0,
+) -> Any:
+    """Small causal language model of random weights, in the layout of a family of models.
+
+    Its matrices have entries of the standard deviation 1/√D, its embeddings of 1 as the model reads
+    them, so that states have the same scale in every layout; norms have the gains that training
+    starts from. It is in float64 and in evaluation mode.
+
+    Parameters
+    ----------
+    layout : {"llama", "qwen", "gemma", "gpt2"}, default "llama"
+        The family.
+    vocabulary : int, default 32
+        Number of words V.
+    width : int, default 16
+        Width D, a multiple of eight. There are four heads.
+    layers : int, default 2
+        Number of layers.
+    seed : int, default 0
+        Seed of the random weights.
+
+    Returns
+    -------
+    transformers.PreTrainedModel
+        The model.
+
+    Raises
+    ------
+    TypeError
+        If a size is not an integer.
+    ValueError
+        If the layout is another, or a size is out of range.
+
+    Examples
+    --------
+    >>> model = example_causal_model("gpt2")
+    >>> tuple(model.get_input_embeddings().weight.shape)
+    (32, 16)
+    """
+    import transformers
+
+    check_choice("layout", layout, LAYOUTS)
+    vocabulary = check_integer("vocabulary", vocabulary, low=2)
+    width = check_integer("width", width, low=8)
+    layers = check_integer("layers", layers, low=1)
+    if width % 8:
+        raise ValueError(f"width must be a multiple of 8, got {width}")
+    name, others = _LAYOUTS[layout]
+    config = getattr(transformers, name)(
+        vocab_size=vocabulary,
+        hidden_size=width,
+        intermediate_size=2 * width,
+        num_hidden_layers=layers,
+        num_attention_heads=4,
+        max_position_embeddings=512,
+        bos_token_id=0,
+        eos_token_id=0,
+        pad_token_id=0,
+        tie_word_embeddings=True,
+        **others,
+    )
+    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float64)
+    generator = torch_generator(seed)
+    words = model.get_input_embeddings().weight
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim == 2:
+                drawn = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+                parameter.copy_(drawn / width**0.5)
+        read = model.get_input_embeddings()(torch.arange(vocabulary))
+        words.mul_(1 / read.std())
+    return model.eval().requires_grad_(False)

@@ -1,0 +1,210 @@
+"""The map under other conventions: tokens in front of the window, its length, another checkpoint.
+
+Every line of a table is an orbit or a fixed point of its own, with a number in the column `data`.
+Tolerances: a fixed point is the same to 1e-3 on another processor; an orbit in chaos is another
+one, and its exponent is compared within what starts scatter by.
+"""
+
+from functools import cache
+from pydoc_data.topics import topics
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bookmaker.tables import Rows, stored
+from compendium.common.rows import grid, rows_of
+from spinformer.core.solve import NotConverged
+from spinformer.language.checkpoints import Checkpoint, load_checkpoint
+from spinformer.language.soft_map import SoftTokenMap, Thresholds
+from spinformer.language.text import sample_texts
+
+SMOL = "SmolLM2-135M-Instruct"
+GEMMA = "gemma-3-270m"
+# What stands in front of every window: nothing, the first token of a chat, the tokens of a chat
+# template before a user's text, or a prompt.
+PREFIXES = {
+    "none": None,
+    "first token": "<|im_start|>",
+    "template": "<|im_start|>user\n",
+    "prompt": "Once upon a time,",
+}
+# β up to which a loss of stability is looked for.
+_HIGHEST = 2.0
+# For stretches of forty tokens.
+_SHORT = Thresholds(longest=16)
+
+
+@cache
+def checkpoint(name: str = SMOL) -> Checkpoint:
+    """A shipped checkpoint, read once in a process."""
+    return load_checkpoint(name)
+
+
+def soft_map(prefix: str = "none", *, window: int, name: str = SMOL) -> SoftTokenMap:
+    """The map of a checkpoint with one of the prefixes."""
+    found = checkpoint(name)
+    front: str | list[int] | None = PREFIXES[prefix]
+    if name == GEMMA and prefix == "first token":
+        front = [found.tokenizer.bos_token_id]
+    return SoftTokenMap(found.model, window=window, prefix=front, tokenizer=found.tokenizer)
+
+
+def corpus(name: str) -> list[str]:
+    """The texts of a corpus: seven of this package, or the pages of Python's help."""
+    texts = sample_texts() if name == "texts" else topics
+    return list(texts.values())
+
+
+def text_windows(soft: SoftTokenMap, name: str, *, count: int, seed: int) -> Tensor:
+    """Token numbers (count, T) of windows at random places of different texts of a corpus."""
+    generator = np.random.default_rng(seed)
+    numbers = [soft.encode(text) for text in corpus(name)]
+    long = [text for text in numbers if len(text) > 2 * soft.window]
+    windows = []
+    for k in generator.permutation(len(long))[:count]:
+        place = int(generator.integers(len(long[k]) - soft.window))
+        windows.append(long[k][place : place + soft.window])
+    return torch.stack(windows)
+
+
+@stored(
+    "critical_betas",
+    grid(window=(1, 2, 4, 8), prefix=("none", "first token", "template")),
+    small={"window": 1, "prefix": "none"},
+    seconds=20.0,
+    within=dict.fromkeys(("beta", "value", "low", "high"), 0.01) | {"rotation": 0.02},
+)
+def critical_betas(window: int, *, prefix: str) -> Rows:
+    """β at which the fixed point of low β loses its stability; 0.8 minus it, with the bracket.
+
+    Where it is stable up to the highest β, or is lost from sight on the way, `beta` is where the
+    search ended, and `found` says so.
+    """
+    soft = soft_map(prefix, window=window)
+    data = 10 * window + list(PREFIXES).index(prefix)
+    try:
+        found = soft.critical_beta(within=(0.2, _HIGHEST), tolerance=0.01)
+    except NotConverged:
+        value = 0.8 - _HIGHEST
+        return rows_of(
+            data=data, found="no", beta=_HIGHEST, rotation=0.0, value=value, low=value, high=value
+        )
+    low, high = found.bracket
+    return rows_of(
+        data=data,
+        found="yes",
+        beta=found.beta,
+        rotation=found.rotation,
+        value=0.8 - found.beta,
+        low=0.8 - high,
+        high=0.8 - low,
+    )
+
+
+def orbit_rows(
+    soft: SoftTokenMap, start: Tensor, *, beta: float, transient: int, steps: int
+) -> Rows:
+    """Regime, period and exponent with its interval of the orbit from each window of `start`."""
+    limit = _SHORT if steps >= 2 * _SHORT.longest else Thresholds(longest=steps // 2)
+    found = soft.find_attractors(
+        start, transient=transient, steps=steps, beta=beta, thresholds=limit
+    )
+    rate = found.exponents.value[:, 0]
+    # Student's factor for ten stretches.
+    half = 2.26 * found.exponents.error[:, 0]
+    return rows_of(
+        regime=found.labels(),
+        exponent=rate,
+        error=half,
+        length=soft.fixed_point(beta=beta, throw=False).value.norm().item(),
+    )
+
+
+_TEXTS = 4
+
+
+@stored(
+    "prefixes",
+    grid(window=(4,), prefix=PREFIXES, beta=(1.0,))
+    + grid(window=(4,), prefix=("none",), beta=(5.0,)),
+    small={"window": 2, "prefix": "none", "beta": 1.0, "transient": 0, "steps": 4},
+    seconds=10.0,
+    within={"exponent": 0.02, "error": 0.1, "length": 0.01},
+)
+def prefixes(
+    window: int, *, prefix: str, beta: float, transient: int = 60, steps: int = 40
+) -> Rows:
+    """Orbits from four texts with each prefix, 60 tokens dropped and 40 measured."""
+    soft = soft_map(prefix, window=window)
+    start = soft.embed(text_windows(soft, "texts", count=_TEXTS, seed=5))
+    rows = orbit_rows(soft, start, beta=beta, transient=transient, steps=steps)
+    first = 100 * list(PREFIXES).index(prefix) + round(10 * beta)
+    return [{"data": 10 * first + k} | row for k, row in enumerate(rows)]
+
+
+@stored(
+    "gemma",
+    grid(prefix=("first token", "none"), beta=(0.5, 0.7, 1.0)),
+    seconds=60.0,
+    within={"exponent": 0.3, "error": 0.3, "length": 0.02},
+)
+def gemma(prefix: str, *, beta: float, transient: int = 60, steps: int = 40) -> Rows:
+    """Orbits of Gemma 3 270M from four texts, windows of four tokens."""
+    soft = soft_map(prefix, window=4, name=GEMMA)
+    start = soft.embed(text_windows(soft, "texts", count=_TEXTS, seed=5))
+    return orbit_rows(soft, start, beta=beta, transient=transient, steps=steps)
+
+
+# β of the table of ensembles, and others between them for the one that confirms its region.
+ENSEMBLES = (0.3, 0.4, 0.5, 0.55, 0.7, 0.85, 1.0, 1.4, 2.0, 3.0, 4.0, 5.0)
+FRESH_ENSEMBLES = (0.35, 0.45, 0.52, 0.6, 0.65, 0.78, 0.92, 1.2, 1.7, 2.5, 3.5, 4.5)
+# Total variation within which an ensemble counts as with the map.
+NEAR = 0.25
+
+
+def ensemble_rows(beta: float, *, starts: int, seed: int, corpus: str) -> Rows:
+    """The smaller of two margins for each of three tokens: one sample beyond, 10,000 within NEAR.
+
+    The distance is the total variation of the next-token distributions of the ensemble and of the
+    map that began with it; bars are two errors over the starts.
+    """
+    soft = soft_map(window=4)
+    start = soft.embed(text_windows(soft, corpus, count=starts, seed=seed))
+    _, start = soft.trajectory(start, steps=0, transient=20, beta=beta)
+    windows = {}
+    laws = {}
+    rows: Rows = []
+    counts = (None, 1, 10_000)
+    for samples in counts:
+        windows[samples] = start
+    for tokens in (1, 2, 3):
+        for samples in counts:
+            _, windows[samples] = soft.trajectory(
+                windows[samples], steps=1, beta=beta, samples=samples, seed=seed + tokens
+            )
+            laws[samples] = soft.next_token_distribution(windows[samples], beta=beta)
+        margins = []
+        for samples, sign in ((1, 1.0), (10_000, -1.0)):
+            distance = 0.5 * (laws[samples] - laws[None]).abs().sum(1)
+            error = 2.0 * float(distance.std()) / starts**0.5
+            margin = sign * (float(distance.mean()) - NEAR)
+            margins.append((margin, margin - error, margin + error))
+        value, low, high = np.min(margins, axis=0)
+        rows += rows_of(tokens=tokens, value=value, low=low, high=high, runs=starts)
+    return rows
+
+
+@stored("settings_R4", grid(data=range(12)), checked=0, seconds=20.0, rtol=0.3)
+def settings_R4(data: int) -> Rows:
+    """Margins of one sample and of ten thousand at twelve β, one to three tokens."""
+    rows = ensemble_rows(ENSEMBLES[data], starts=7, seed=10 * data, corpus="texts")
+    return [{"beta": ENSEMBLES[data]} | row for row in rows]
+
+
+@stored("confirm_R4", grid(data=range(12, 24)), checked=0, seconds=20.0, rtol=0.3)
+def confirm_R4(data: int) -> Rows:
+    """The same at other β, from other texts, with other samples."""
+    beta = FRESH_ENSEMBLES[data - 12]
+    rows = ensemble_rows(beta, starts=7, seed=1000 + 10 * data, corpus="help")
+    return [{"beta": beta} | row for row in rows]

