@@ -27,7 +27,7 @@ def nearer_to_theory(data: int, load: float, beta: float, gamma: float, size: in
 
 _NEARLY = {"value": 0.2, "low": 0.3, "high": 0.3}
 
-CLOSER = stored(
+settings_c22 = stored(
     "settings_C22",
     numbered(
         grid(
@@ -42,7 +42,7 @@ CLOSER = stored(
     within=_NEARLY,
 )(nearer_to_theory)
 
-CONFIRM_CLOSER = stored(
+confirm_c22 = stored(
     "confirm_C22",
     numbered(
         grid(load=(0.3, 0.4, 0.6), beta=(1.2, 1.7), gamma=(3.0, 10.0, 60.0), size=(600, 900)),
@@ -80,7 +80,7 @@ def _sample(family: int, condition: str, epsilon: float) -> dict[str, np.ndarray
     seconds=25.0,
     within={"value": 0.02, "low": 0.03, "high": 0.03},
 )
-def COMPLEXITY_GAINED(data: str, condition: str, epsilon: float, family: int) -> Rows:
+def settings_c23(data: str, condition: str, epsilon: float, family: int) -> Rows:
     """Mean paired difference of sixty networks from the bare ones, minus the least that counts.
 
     By four readings of complexity, in standard deviations of each over the bare networks.
