@@ -19,13 +19,13 @@ point and a quasi-periodic motion is a closed curve.
 """
 
 from dataclasses import replace
-from enum import IntEnum
 from typing import Any, Self, Unpack
 
 import numpy as np
 
 from spinformer.core.checks import check_array, check_instance, check_integer, check_real
 from spinformer.core.records import record
+from spinformer.core.regimes import Regime as Regime
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.ensemble import Ensemble, Parameters, kernels_of
 from spinformer.dmft.kernel_inputs import SystemBatch, TimeIndex
@@ -37,30 +37,6 @@ from spinformer.dmft.network import OUTPUT, AttentionNetwork, Context
 _STRETCHES = 20
 # How near to zero m^o_2 is in the section [poclopez2024dynamical, Figure 3].
 _PLANE = 1e-3
-
-
-class Regime(IntEnum):
-    """Dynamical regime of an orbit: periodic, quasi-periodic, chaotic, undecided, transient chaos.
-
-    The property `label` is the name in words that tables print.
-    """
-
-    PERIODIC = 0
-    QUASI_PERIODIC = 1
-    CHAOTIC = 2
-    UNDECIDED = 3
-    TRANSIENT_CHAOS = 4
-
-    @property
-    def label(self) -> str:
-        """Name of the regime in words.
-
-        Examples
-        --------
-        >>> Regime.QUASI_PERIODIC.label
-        'quasi-periodic'
-        """
-        return "transient chaos" if self.value == 4 else self.name.lower().replace("_", "-")
 
 
 @record
