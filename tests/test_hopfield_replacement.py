@@ -301,6 +301,15 @@ def test_a_sparse_layer_is_the_formula_and_its_weights_are_sparse(alpha, steps):
         for result in (run(), wanted)
     ]
     torch.testing.assert_close(*slopes, rtol=0, atol=1e-10)
+    # Weights are dropped in training alone, whether they are returned or not.
+    layer.dropout = 0.5
+    for need_weights in (False, True):
+        layer.train()
+        first, second = run(need_weights), run(need_weights)
+        assert not torch.equal(first[0], second[0])
+        layer.eval()
+        output = run(need_weights)
+        assert_equal(output[0] if need_weights else output, wanted)
     # A row in which everything is masked reads nothing.
     blind = torch.ones(5, 5, dtype=torch.bool)
     nothing = layer(x, patterns=x, attn_mask=blind)
