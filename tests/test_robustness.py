@@ -219,6 +219,7 @@ def test_a_region_covers_half_of_what_was_asked_and_names_no_draw(book, verdict,
     ("verdict", "entries", "message"),
     [
         ("holds", "", "needs the entry settings"),
+        ("maybe", "", "verdict must be one of holds"),
         ("holds", "  no_settings: a theorem\n", "has no entry no_settings"),
         ("holds", REGIONAL, "the verdict 'holds' has no entry region"),
         ("fails", CONFIRMED, "the verdict 'fails' has no entry confirmed"),

@@ -144,7 +144,7 @@ class Claim:
         identity = self.verdict == "identity"
         wanted = {
             "identity": identity,
-            "settings": not identity and VERDICTS[self.verdict] != 0,
+            "settings": not identity and VERDICTS.get(self.verdict, 0) != 0,
             "region": self.verdict in REGIONAL,
             "confirmed": self.verdict == "holds if",
         }
