@@ -161,7 +161,7 @@ class EscapeLaw:
     Attributes
     ----------
     value : ndarray, shape (k + 1,)
-        The constant and the slopes of ln τ = value[0] + value[1] x + …
+        The constant and the slopes of ln τ, in the order of the columns.
     error : ndarray, shape (k + 1,)
         Their standard errors, those of the Fisher information.
     deviance : float
