@@ -126,7 +126,7 @@ def test_labels_of_the_six_values_are_those_that_the_text_reports():
     wanted |= {float(beta): Regime.CHAOTIC for beta in re.findall(r"\d\.\d+", hot)}
     assert wanted == study.LABELS
     # Against them nearly all contexts at 1.26451 end on a cycle.
-    table = settings.PORTRAITS_OF_CONTEXTS.read()
+    table = settings.settings_c10.read()
     other = table["beta"] == 1.26451
     assert (table["high"][other] < -0.3).all()
     # And contexts close to zero never reach the chaos of 1.266.
@@ -154,7 +154,7 @@ def test_the_threshold_of_the_ranges_stands_once():
     for share in ("below", "cycle", "quasi", "window", "chaos"):
         assert f"{share} > asked" in row.criterion
     # A whole range of its label stands at what is left to one.
-    best = settings.RANGES.read()["value"].max()
+    best = settings.settings_c9.read()["value"].max()
     assert best == pytest.approx(1.0 - settings.LEAST_SHARE)
 
 

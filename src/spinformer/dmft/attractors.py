@@ -19,7 +19,6 @@ point and a quasi-periodic motion is a closed curve.
 """
 
 from dataclasses import field, replace
-from enum import IntEnum
 from typing import Any, Self, Unpack
 
 import numpy as np
@@ -32,6 +31,7 @@ from spinformer.core.checks import (
     check_real,
 )
 from spinformer.core.records import record
+from spinformer.core.regimes import Regime as Regime
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.ensemble import Ensemble, Parameters, kernels_of
 from spinformer.dmft.kernel_inputs import SystemBatch, TimeIndex
@@ -53,30 +53,6 @@ _CHUNK = 1000
 _ALIGN = 500
 # Lengths of tangent vectors below this count as an exact zero of the tangent map.
 _ZERO_LENGTH = 1e-140
-
-
-class Regime(IntEnum):
-    """Dynamical regime of an orbit: periodic, quasi-periodic, chaotic, undecided, transient chaos.
-
-    The property `label` is the name in words that tables print.
-    """
-
-    PERIODIC = 0
-    QUASI_PERIODIC = 1
-    CHAOTIC = 2
-    UNDECIDED = 3
-    TRANSIENT_CHAOS = 4
-
-    @property
-    def label(self) -> str:
-        """Name of the regime in words.
-
-        Examples
-        --------
-        >>> Regime.QUASI_PERIODIC.label
-        'quasi-periodic'
-        """
-        return "transient chaos" if self.value == 4 else self.name.lower().replace("_", "-")
 
 
 @record
