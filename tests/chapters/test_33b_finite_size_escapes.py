@@ -7,10 +7,10 @@ from scipy.optimize import brentq, minimize
 from scipy.stats import binom, kstest
 
 from compendium.c33b_lifetimes import finite_size_escapes as study
-from compendium.c33b_lifetimes.finite_size_escapes import least_action, path_action
 from spinformer.dmft.ensemble import Ensemble
+from spinformer.dmft.escape import escape_action, path_action
 from spinformer.dmft.finite_size import mean_path, token_states
-from spinformer.dmft.lifetimes import estimate_lifetime
+from spinformer.dmft.lifetimes import escape_law, estimate_lifetime
 from spinformer.dmft.network import Context, Network
 
 
@@ -52,10 +52,9 @@ def test_the_least_action_of_a_reversible_chain_is_its_free_energy():
     entropy = -up * np.log(up) - down * np.log(down)
     expected = entropy + np.log(np.cosh(beta * fixed)) - np.log(2.0)
     guess = np.linspace(np.arctanh(fixed), 0.0, 81)[:, None]
-    found = least_action(COIN, guess, beta=beta, position=0)
-    action = path_action(COIN, found, beta=beta, position=0).sum()
-    assert action == pytest.approx(expected, rel=1e-4)
-    assert (found[[0, -1]] == guess[[0, -1]]).all()
+    found = escape_action(COIN, guess, beta=beta, position=0)
+    assert found.action == pytest.approx(expected, rel=1e-4)
+    assert (found.fields[[0, -1]] == guess[[0, -1]]).all()
 
 
 def test_escapes_take_the_time_of_the_exact_chain(monkeypatch):
@@ -100,7 +99,7 @@ def test_the_law_of_escapes_is_the_maximum_of_the_censored_likelihood():
         times = rng.exponential(np.exp(0.5 + 0.9 * x)[:, None], (4, 60))
         ended = (times < horizon).sum(axis=1)
         total = np.minimum(times, horizon).sum(axis=1)
-        law = study.escape_law(x, total=total, ended=ended)
+        law = escape_law(x, total=total, ended=ended)
         laws.append(law)
         if draw == 0:
 

@@ -25,7 +25,7 @@ from spinformer.dmft.attractors import stroboscopic_section
 from spinformer.dmft.cycles import Bifurcation, Cycle, find_bifurcation, find_cycle
 from spinformer.dmft.document import closed_curve
 from spinformer.dmft.lyapunov import lyapunov_spectrum, period_map
-from spinformer.dmft.mean_field import random_contexts, tokens
+from spinformer.dmft.mean_field import random_contexts, token_overlaps
 from spinformer.dmft.network import OUTPUT, Context, Network
 
 FLASH = 4  # steps between two flashes
@@ -246,7 +246,7 @@ def GROWTH(beta: float, *, seed: int) -> Rows:
         vector = vector / length
         rates.append(np.log(length[:, 0, 0]) / FLASH)
         # The token at position 0 is the one before the newest, as `stroboscopic_section` leaves it.
-        seen.append(tokens(network, context, beta)[:, 1, OUTPUT])
+        seen.append(token_overlaps(network, context, beta)[:, 1, OUTPUT])
     # The first fifty only turn the vector.
     points = np.stack(seen[50:], axis=1)
     growth = np.stack(rates[50:], axis=1)
