@@ -30,7 +30,8 @@ def asked(model, trace, head, states):
 
 def own_energy(trace, head, queries, kind="overlap"):
     """U, or the Hopfield energy, of queries (B, N, d) of one head, by NumPy: (B, N)."""
-    keys, beta = trace.keys[:, head].numpy(), trace.beta
+    keys = trace.keys[:, head].numpy()
+    beta = trace.beta
     if kind == "hopfield":
         scores = np.exp(beta * queries @ keys.swapaxes(1, 2))
         return 0.5 * (queries**2).sum(-1) - np.log(scores.sum(-1)) / beta
@@ -46,7 +47,8 @@ def mixed(trace, values, head):
 
 def maps_of(model, layer):
     """W_Q, W_K, W_V and W_Oᵀ of every head, four arrays (H, d, D)."""
-    name, heads = f"encoder.layer.{layer}.attention", model.architecture.heads
+    name = f"encoder.layer.{layer}.attention"
+    heads = model.architecture.heads
     maps = [model.weights[f"{name}.self.{which}.weight"] for which in ("query", "key", "value")]
     maps.append(model.weights[f"{name}.output.dense.weight"].T)
     return [matrix.numpy().reshape(heads, -1, matrix.shape[-1]) for matrix in maps]
@@ -68,7 +70,8 @@ def descent(model, trace):
 def test_changes_are_those_of_steps_written_out():
     """Whole, common and specific part of one head after the other, added to the state itself."""
     for model, trace in two_models(1):
-        found, output = steps.head_steps(model, trace), maps_of(model, trace.layer)[-1]
+        found = steps.head_steps(model, trace)
+        output = maps_of(model, trace.layer)[-1]
         inputs = trace.inputs.numpy()
         for head in range(len(output)):
             step = mixed(trace, trace.values, head) @ output[head]
@@ -115,10 +118,12 @@ def test_stages_are_the_states_of_the_models_run(kind):
 
 def test_turned_heads_write_for_each_other(monkeypatch):
     """Alone, and together with the layer's bias; not turned, in their own places, its step."""
-    model, trace = example_model(seed=3), run_model(example_model(seed=3), TOKENS)[1]
+    model = example_model(seed=3)
+    trace = run_model(example_model(seed=3), TOKENS)[1]
     turns = torch.from_numpy(ortho_group.rvs(4, size=2, random_state=7))
     monkeypatch.setattr(steps, "random_rotations", lambda like, seed: turns)
-    output, inputs = maps_of(model, 1)[-1], trace.inputs.numpy()
+    output = maps_of(model, 1)[-1]
+    inputs = trace.inputs.numpy()
 
     def change(head, step):
         before, after = (
@@ -148,7 +153,8 @@ def test_turned_heads_write_for_each_other(monkeypatch):
 def test_step_alignment_is_the_cosine_of_step_and_descent():
     """The whole step, of the model's run, and autograd's gradient."""
     for model, trace in two_models(1):
-        found, down = steps.step_alignment(model, trace, draws=0), descent(model, trace)
+        found = steps.step_alignment(model, trace, draws=0)
+        down = descent(model, trace)
         step = (trace.attended - trace.attended.mean(1, keepdim=True)).numpy()
         expected = [cosine(*pair) for pair in zip(step, down, strict=True)]
         np.testing.assert_allclose(found["layer"], expected, atol=1e-9)
@@ -188,7 +194,8 @@ def test_keys_are_not_equally_long_where_tokens_nearly_are():
     """What chapter 12 says of a LayerNorm in front of attention, over all heads of the model."""
     model = installed_model()
     windows = torch.cat([text_windows(model, text, 128)[:1] for text in sample_texts().values()])
-    spreads, negative = {"inputs": [], "keys": []}, []
+    spreads = {"inputs": [], "keys": []}
+    negative = []
     for trace in run_model(model, windows):
         for name, found in spreads.items():
             norms = getattr(trace, name).norm(dim=-1)
@@ -220,7 +227,8 @@ def test_the_loss_follows_the_goal():
     """With W_O = 0 the state stays what it is: scores ξ·x_j/√D, of R x_j, and with the sign."""
     weights = toy.initial_weights([0], layers=2)
     weights["output"] = torch.zeros_like(weights["output"])
-    examples, turns = draw_toy(40), toy.rotation([0])
+    examples = draw_toy(40)
+    turns = toy.rotation([0])
     patterns, states, target = (part[0].numpy() for part in examples)
     turn = turns[0].numpy()
     np.testing.assert_allclose(turn @ turn.T, np.eye(16), atol=1e-12)
@@ -266,9 +274,12 @@ def test_measurements_by_hand(monkeypatch):
     weights = toy.initial_weights([2], layers=2)
     found = toy.measure_toy(weights, "avoid", seeds=[2], count=5)
     patterns, starts, target = (part[0] for part in draw_toy(5, seeds=[2]))
-    cosines, losses, floors = np.zeros((5, 2)), [], []
+    cosines = np.zeros((5, 2))
+    losses = []
+    floors = []
     for b in range(5):
-        x, xi = patterns[b].numpy(), starts[b].numpy()
+        x = patterns[b].numpy()
+        xi = starts[b].numpy()
         # Bayes: the probability of j given its noisy copy, from squared distances.
         likely = np.exp(-((x - xi) ** 2).sum(1) / (2 * 1.5**2))
         floors.append(-np.log(likely[target[b]] / likely.sum()))
@@ -356,7 +367,8 @@ def energy_layer(seed=0, beta=0.7):
 
 
 def test_energy_is_the_sum_written_out():
-    model, seen = energy_layer(), draw(6, 5, seed=4)
+    model = energy_layer()
+    seen = draw(6, 5, seed=4)
     total = 0.0
     for asking in seen.numpy():
         query = model.query_map.numpy() @ asking
@@ -405,7 +417,8 @@ def test_the_safe_step_is_nearly_the_largest(count):
     first = (torch.arange(count) == 0).double()[:, None]
     steepest = torch.where(first > 0, (1 + count**0.5) / 2, 0.5)
     tokens = query + (2 * first - 1) * key + 1e-3 * steepest * u
-    before, slope = energy(model, normalize(tokens)), gradient(model, normalize(tokens))
+    before = energy(model, normalize(tokens))
+    slope = gradient(model, normalize(tokens))
     size = energy_transformer.safe_step(model, tokens)
     for factor, rises in ((0.999, False), (1.1 * 2 * count**0.5 / (1 + count**0.5), True)):
         after = energy(model, normalize(tokens - factor * size * slope))

@@ -66,7 +66,8 @@ def identity_model(keys, values=None):
         weights[f"encoder.layer.0.attention.{which}.weight"] = torch.eye(width).double()
         weights[f"encoder.layer.0.attention.{which}.bias"] = torch.zeros(width).double()
     states = dict.fromkeys(("inputs", "attended", "residual", "normalized", "outputs"), keys[None])
-    lift, values = keys[None, None], (keys if values is None else values)[None, None]
+    lift = keys[None, None]
+    values = (keys if values is None else values)[None, None]
     trace = LayerTrace(layer=0, queries=lift, keys=lift, values=values, **states)
     return LanguageModel(weights=weights, architecture=sizes, tokenizer=None), trace
 
@@ -99,7 +100,8 @@ def test_the_derivative_of_a_loop_against_autograd():
     """Of the last head of the model and of a small one."""
     for model, trace in two_models(3):
         for values in (trace.keys, loops.readback_values(model, trace)):
-            keys, at = trace.keys[0, -1], trace.queries[0, -1, 1]
+            keys = trace.keys[0, -1]
+            at = trace.queries[0, -1, 1]
             given = {"values": values[0, -1], "beta": trace.beta}
             found = loops.loop_jacobian(keys, at=at, **given)
             expected = torch.autograd.functional.jacobian(loops.attend(keys, **given), at)
@@ -109,7 +111,8 @@ def test_the_derivative_of_a_loop_against_autograd():
 
 def test_turned_values_keep_every_length_and_angle():
     """A rotation a head: Gram matrices of the values stay, the values do not."""
-    model, trace = example_model(), run_model(example_model(), torch.tensor([[2, 5, 6, 3]]))[1]
+    model = example_model()
+    trace = run_model(example_model(), torch.tensor([[2, 5, 6, 3]]))[1]
     own, turned, other = (loops.readback_values(model, trace, turned=seed) for seed in (None, 0, 1))
     torch.testing.assert_close(turned @ turned.mT, own @ own.mT)
     assert float((turned - own).abs().max()) > 0.1
@@ -121,7 +124,8 @@ def test_gain_at_which_a_loop_flips():
 
     A second component that all share keeps the length of the states above zero; β = 1/√2.
     """
-    keys, values = double([[1.0, 1.0], [-1.0, 1.0]]), double([[-2.0, 1.0], [2.0, 1.0]])
+    keys = double([[1.0, 1.0], [-1.0, 1.0]])
+    values = double([[-2.0, 1.0], [2.0, 1.0]])
     model, trace = identity_model(keys, values)
     read = loops.readback_values(model, trace)
     gains = [0.4, 0.68, 0.73, 2.0]
@@ -159,7 +163,8 @@ def test_sublayer_end_points_solve_their_equation():
 
 def maps_of(model, trace):
     """Rows of the last head in query, key and transposed output matrix, and in the query bias."""
-    prefix, width = f"encoder.layer.{trace.layer}.attention", model.architecture.head_width
+    prefix = f"encoder.layer.{trace.layer}.attention"
+    width = model.architecture.head_width
     names = ("self.query.weight", "self.key.weight", "output.dense.weight", "self.query.bias")
     query, key, output, bias = (model.weights[f"{prefix}.{name}"] for name in names)
     return (rows[-width:] for rows in (query, key, output.mT, bias))
@@ -177,7 +182,8 @@ def test_balanced_gauge_changes_no_attention():
         assert float(keys.mean(-2).abs().max()) < 1e-12 * float(keys.abs().max()) * keys.shape[-2]
         gauge = torch.linalg.lstsq(trace.queries[0, -1], queries[0, -1]).solution
         query_map, key_map, *_ = maps_of(model, trace)
-        one, other = gauge.mT @ query_map, torch.linalg.inv(gauge) @ key_map
+        one = gauge.mT @ query_map
+        other = torch.linalg.inv(gauge) @ key_map
         torch.testing.assert_close(one @ one.mT, other @ other.mT, atol=1e-9, rtol=0)
 
 

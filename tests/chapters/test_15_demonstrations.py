@@ -27,7 +27,8 @@ def draw_lines(pools, *, copies=1, seed, **options):
 
 def _answer(copies, beta, m, *, rest):
     """Weight of A in one step of the package's memory, or where it rests; copies as rows."""
-    a, b = torch.tensor([0.6, 0.8, 0.0]).double(), torch.tensor([-0.6, 0.0, 0.8]).double()
+    a = torch.tensor([0.6, 0.8, 0.0]).double()
+    b = torch.tensor([-0.6, 0.0, 0.8]).double()
     patterns = torch.stack([a] * copies[0] + [b] * copies[1])
     aside = torch.linalg.cross(a - b, a + b)
     state = ((a + b) / 2 + m * (a - b) / 2 + 0.3 * aside).unsqueeze(0)
@@ -40,7 +41,8 @@ def _answer(copies, beta, m, *, rest):
 
 @pytest.mark.parametrize("copies", [(1, 1), (3, 2), (1, 2)])
 def test_the_boundary_of_stored_copies(copies):
-    strength, ratio = 5.0 * SQUARE / 4, np.log(copies[0] / copies[1])
+    strength = 5.0 * SQUARE / 4
+    ratio = np.log(copies[0] / copies[1])
     for position, rest in ((study.boundary_position, False), (study.edge_position, True)):
         m = position(ratio, strength=strength)
         below, above = (_answer(copies, 5.0, m + step, rest=rest) for step in (-1e-3, 1e-3))
@@ -66,10 +68,13 @@ def test_episodes_hold_what_they_say():
         assert len(rows[0]) > 2.9 * len(rows[1])
     found = draw_episodes(pools, part="train", count=200, shown=(3, 2), seeds=[5, 6], share_a=0.8)
     kinds = digit_labels()[found.rows.numpy()]
-    a, b = kinds[..., :1], kinds[..., 3:4]
+    a = kinds[..., :1]
+    b = kinds[..., 3:4]
     assert (a != b).all()
     assert (kinds[..., :5] == np.concatenate([a, a, a, b, b], -1)).all()
-    one, other, asked = found.words[..., :1].numpy(), found.words[..., 3:4].numpy(), kinds[..., -1:]
+    one = found.words[..., :1].numpy()
+    other = found.words[..., 3:4].numpy()
+    asked = kinds[..., -1:]
     last = np.full_like(one, WORDS)
     assert (found.words.numpy() == np.concatenate([one, one, one, other, other, last], -1)).all()
     assert (one != other).all()
@@ -289,7 +294,8 @@ def test_demonstrations_against_memory(trained, monkeypatch):
 
 def test_slopes_go_through_zero_and_up_to_a_ratio():
     x, y = np.repeat(study.COUNTS, 2, axis=0).T
-    seed, h = np.arange(len(x)) % 2, np.log(x / y)
+    seed = np.arange(len(x)) % 2
+    h = np.log(x / y)
     value = np.where(x / y > 4, 9.0, (1.0 + seed) * h)
     table = {"measure": np.full(len(x), "scaled shift"), "x": x, "y": y, "seed": seed}
     table["value"] = value

@@ -33,8 +33,10 @@ def generators():
 
 
 def test_energies_are_written_out_and_leave_one_out_is_a_mixture():
-    queries, keys = normal(0, 2, 3, 6, 4), 2 * normal(1, 2, 3, 6, 4)
-    loss, beta = network.leave_one_out_loss(queries, keys=keys), 0.5
+    queries = normal(0, 2, 3, 6, 4)
+    keys = 2 * normal(1, 2, 3, 6, 4)
+    loss = network.leave_one_out_loss(queries, keys=keys)
+    beta = 0.5
     sums = torch.einsum("abid,abjd->abij", queries, keys).mul(beta).exp().sum(-1).log()
     torch.testing.assert_close(
         head_energy(queries, keys=keys), queries.square().sum(-1) / 2 - sums / beta
@@ -48,7 +50,8 @@ def test_energies_are_written_out_and_leave_one_out_is_a_mixture():
 
 
 def test_a_copy_is_torchs_encoder():
-    weights, tokens = double(), BATCH["tokens"]
+    weights = double()
+    tokens = BATCH["tokens"]
     for name in weights:
         if "bias" in name:
             weights[name] = 0.3 * normal(5, *weights[name].shape)
@@ -144,7 +147,8 @@ def test_a_batch_holds_images_of_the_split_with_their_labels():
 
 
 def test_the_condition_of_a_network_is_written_out():
-    images, weights = normal(0, 2, 5, 16, 4), double([3, 4])
+    images = normal(0, 2, 5, 16, 4)
+    weights = double([3, 4])
     states, queries, keys = run(weights, images)
     found = network.condition(weights, images)
     assert found[0] == pytest.approx(float(keys.square().sum(-1).sqrt().mean()))
@@ -175,7 +179,8 @@ def test_probes_know_few_labels_and_ignore_scale():
 
 
 def test_pooled_tokens_are_mean_and_components():
-    data, weights = network.split_digits([0]), initial_weights([0])
+    data = network.split_digits([0])
+    weights = initial_weights([0])
     states = run(weights, data["test"][0])[0][3][0].double()
     found = scores.all_features(weights, data=data)
     assert np.allclose(found["mean", 3]["test"][0], states.mean(1), atol=1e-5)
@@ -188,7 +193,8 @@ def test_pooled_tokens_are_mean_and_components():
 def test_uniform_attention_gains_what_the_local_density_does():
     """Queries and keys of zero, without any training: as good as the trained network."""
     seeds = [0, 1, 2]
-    data, weights = network.split_digits(seeds), initial_weights(seeds)
+    data = network.split_digits(seeds)
+    weights = initial_weights(seeds)
     zeroed = {
         name: 0 * weight if name.endswith((".query", ".key")) else weight
         for name, weight in weights.items()

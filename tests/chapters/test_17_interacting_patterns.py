@@ -26,7 +26,8 @@ def halves(seed, *, size=30, width=6):
 
 
 def test_methods_of_the_completion_equal_what_others_compute():
-    stored, queries = halves(0), halves(1, size=5)[0]
+    stored = halves(0)
+    queries = halves(1, size=5)[0]
     named = {name: method for name, (method, _) in pictures.METHODS.items()}
     keys, values, asked = (torch.as_tensor(x) for x in (*stored, queries))
     attention = torch.nn.functional.scaled_dot_product_attention(asked, keys, values, scale=8.0)
@@ -50,7 +51,8 @@ def test_methods_of_the_completion_equal_what_others_compute():
 
 def test_repelling_patterns_fit_the_query_by_a_mixture():
     """κ/2 ‖q/κ − Xᵀp‖² − entropy/β on the simplex, minimised by a general method."""
-    stored, query = halves(2)[0], 2 * halves(3, size=1)[0][0]
+    stored = halves(2)[0]
+    query = 2 * halves(3, size=1)[0][0]
 
     def cost(logits):
         p = softmax(logits)
@@ -58,7 +60,8 @@ def test_repelling_patterns_fit_the_query_by_a_mixture():
         return 0.35 * miss @ miss + (p * np.log(p)).sum() / 20.0
 
     best = softmax(minimize(cost, np.zeros(len(stored)), options={"gtol": 1e-7}).x)
-    x, q = torch.as_tensor(stored), torch.as_tensor(query)[None]
+    x = torch.as_tensor(stored)
+    q = torch.as_tensor(query)[None]
     found, _ = solve(x, queries=q, couplings=-0.7 * x @ x.T, beta=20.0, clamped=True, step_size=0.1)
     np.testing.assert_allclose(found[0], best, atol=1e-4)
 
@@ -92,7 +95,8 @@ def test_interactions_gain_over_a_look_at_the_same_tokens():
 @pytest.mark.claim("A18c")
 def test_fits_beat_a_look_but_not_a_regression_on_other_faces():
     """Seeds outside of the table; the regression is that of scikit-learn."""
-    look, linear = [], []
+    look = []
+    linear = []
     for seed in range(200, 206):
         truth, found = pictures.complete(seed, data="faces")
         error = {name: ((lower - truth) ** 2).mean() for name, lower in found.items()}
@@ -131,7 +135,8 @@ def test_kinds_change_where_the_rest_loses_stability():
     within, between = interacting.eigenvalues(0.4, groups=3, members=3, overlap=0.5)
     betas = [0.97 * 9 / between, 1.03 * 9 / between, 0.9 * 3 / within, 1.1 * 3 / within]
     found = interacting.kinds(stored, betas=betas, kappas=[0.4], start="mean", max_steps=20_000)
-    below, above = found[0, ::2], found[0, 1::2]
+    below = found[0, ::2]
+    above = found[0, 1::2]
     assert below.tolist() == [9, 3]
     assert (above < below).all()
     # From one pattern the state beside the mean is reached while the mean is still stable.
@@ -141,9 +146,11 @@ def test_kinds_change_where_the_rest_loses_stability():
 def test_chains_are_linked_and_their_ends_lie_where_they_should():
     for links in (1, 4):
         chains = draw_chains(200, links=links, seed=3)
-        before, after = chains.tokens[..., :TAG], chains.tokens[..., TAG : 2 * TAG]
+        before = chains.tokens[..., :TAG]
+        after = chains.tokens[..., TAG : 2 * TAG]
         labels = chains.tokens[..., 2 * TAG :]
-        row, place = torch.arange(200), chains.place
+        row = torch.arange(200)
+        place = chains.place
         torch.testing.assert_close(before[row, place], chains.query)
         for _ in range(links):
             assert float(labels[row, place].sum()) == 0.0
@@ -193,7 +200,9 @@ def divergence(one, other):
 
 
 def test_without_couplings_it_is_attention_and_the_energy_of_the_plain_memory():
-    patterns, queries, none = draw(6, 4), draw(5, 4, seed=1), torch.zeros(6, 6).double()
+    patterns = draw(6, 4)
+    queries = draw(5, 4, seed=1)
+    none = torch.zeros(6, 6).double()
     found, _ = solve(patterns, queries=queries, couplings=none, beta=1.7, clamped=True)
     kernel = torch.nn.functional.scaled_dot_product_attention(
         queries, patterns, patterns, scale=1.7
@@ -209,17 +218,22 @@ def test_without_couplings_it_is_attention_and_the_energy_of_the_plain_memory():
 @pytest.mark.parametrize("step_size", [1.0, 0.6, 0.2])
 def test_a_step_changes_the_energy_by_the_divergences_of_the_derivation(step_size):
     """Also the gradient of the energy, by automatic differentiation: the step is mirror descent."""
-    patterns, states, couplings = draw(6, 4), draw(5, 4, seed=1), 3 * symmetric(6)
+    patterns = draw(6, 4)
+    states = draw(5, 4, seed=1)
+    couplings = 3 * symmetric(6)
     weights = torch.softmax(draw(5, 6, seed=2), -1).requires_grad_()
     given = {"states": states, "couplings": couplings, "beta": 1.3}
     before = energy(patterns, weights=weights, **given)
     slope = torch.autograd.grad(before.sum(), weights)[0]
-    weights, before = weights.detach(), before.detach()
+    weights = weights.detach()
+    before = before.detach()
     after = update(patterns, weights=weights, step_size=step_size, **given)
     torch.testing.assert_close(
         after, torch.softmax(weights.log() - step_size * 1.3 * slope, -1), rtol=1e-12, atol=1e-14
     )
-    moved, there, back = after - weights, divergence(after, weights), divergence(weights, after)
+    moved = after - weights
+    there = divergence(after, weights)
+    back = divergence(weights, after)
     wanted = -(there + back) / (1.3 * step_size) + there / 1.3
     wanted = wanted - 0.5 * ((moved @ couplings) * moved).sum(-1)
     torch.testing.assert_close(energy(patterns, weights=after, **given) - before, wanted)
@@ -227,12 +241,15 @@ def test_a_step_changes_the_energy_by_the_divergences_of_the_derivation(step_siz
 
 def test_the_safe_step_size_never_raises_the_energy_and_is_the_largest_for_two_patterns():
     for seed in range(8):
-        size, beta = 2 + seed, float(np.exp(np.random.default_rng(seed).uniform(-1, 3)))
+        size = 2 + seed
+        beta = float(np.exp(np.random.default_rng(seed).uniform(-1, 3)))
         couplings = 2 * symmetric(size, seed=seed)
         step = safe_step_size(couplings, beta=beta)
-        patterns, queries = draw(size, 3, seed=seed + 50), draw(20, 3, seed=seed + 90)
+        patterns = draw(size, 3, seed=seed + 50)
+        queries = draw(20, 3, seed=seed + 90)
         for clamped in (True, False):
-            weights, energies = torch.softmax(beta * queries @ patterns.T, -1), []
+            weights = torch.softmax(beta * queries @ patterns.T, -1)
+            energies = []
             for _ in range(200):
                 states = queries if clamped else weights @ patterns
                 given = {"states": states, "couplings": couplings, "beta": beta}
@@ -262,7 +279,8 @@ def test_repelling_patterns_are_a_plain_memory_of_others(kappa):
     couplings = -kappa * (gram - torch.diag(gram.diagonal()))
     other = equivalent_patterns(patterns, couplings=couplings)
     weights = torch.softmax(draw(1, 6, seed=3), -1)
-    plain, interacting = weights, weights
+    plain = weights
+    interacting = weights
     for _ in range(5):
         given = {"states": interacting @ patterns, "couplings": couplings, "beta": 2.0}
         interacting = update(patterns, weights=interacting, **given)
@@ -291,7 +309,8 @@ def test_only_interacting_patterns_keep_a_mixture_in_the_cold():
 
 
 def test_a_query_is_judged_by_its_own_step_whatever_its_neighbors_do():
-    patterns, couplings = draw(6, 4), 0.5 * symmetric(6)
+    patterns = draw(6, 4)
+    couplings = 0.5 * symmetric(6)
     queries = torch.cat([3.0 * patterns[:1], 0.1 * draw(3, 4, seed=4)])
     given = {"couplings": couplings, "beta": 1.4, "tolerance": 1e-4}
     both, rests = solve(patterns, queries=queries, **given)
