@@ -126,9 +126,8 @@ def test_turned_heads_write_for_each_other(monkeypatch):
     inputs = trace.inputs.numpy()
 
     def change(head, step):
-        before, after = (
-            own_energy(trace, head, asked(model, trace, head, x)) for x in (inputs, inputs + step)
-        )
+        before = own_energy(trace, head, asked(model, trace, head, inputs))
+        after = own_energy(trace, head, asked(model, trace, head, inputs + step))
         return (after - before).mean()
 
     bias = model.weights["encoder.layer.1.attention.output.dense.bias"].numpy()
@@ -217,7 +216,9 @@ def draw_toy(count, seeds=(0,)):
 
 def by_hand(weights, layer, patterns, states):
     """Energy (S,) and update (S, D) of one layer at states (S, D), by the definition."""
-    q, k, o = (weights[name][layer, 0].numpy() for name in toy.NAMES)
+    q = weights["query"][layer, 0].numpy()
+    k = weights["key"][layer, 0].numpy()
+    o = weights["output"][layer, 0].numpy()
     scores = states @ q.T @ k @ patterns.T / 4
     energies = -4 * np.log(np.exp(scores - scores.mean(1, keepdims=True)).mean(1))
     return energies, softmax(scores, axis=1) @ patterns @ o.T
@@ -229,7 +230,7 @@ def test_the_loss_follows_the_goal():
     weights["output"] = torch.zeros_like(weights["output"])
     examples = draw_toy(40)
     turns = toy.rotation([0])
-    patterns, states, target = (part[0].numpy() for part in examples)
+    patterns, states, target = [part[0].numpy() for part in examples]
     turn = turns[0].numpy()
     np.testing.assert_allclose(turn @ turn.T, np.eye(16), atol=1e-12)
     given = {"recall": patterns, "avoid": -patterns, "translate": patterns @ turn.T}
@@ -243,7 +244,7 @@ def test_the_loss_follows_the_goal():
 def test_examples_and_weights_have_the_promised_sizes(monkeypatch):
     """Patterns of length √D, noise of the standard deviation asked for, weights N(0, 1/4D)."""
     monkeypatch.setattr(toy, "NOISE", 0.5)
-    patterns, states, target = (part[0] for part in draw_toy(4000))
+    patterns, states, target = [part[0] for part in draw_toy(4000)]
     torch.testing.assert_close(patterns.norm(dim=-1), torch.full((4000, 16), 4.0).double())
     noise = states - patterns[torch.arange(4000), target]
     # 64,000 numbers: their standard deviation is known to 0.3 per cent.
@@ -257,10 +258,8 @@ def test_examples_and_weights_have_the_promised_sizes(monkeypatch):
 def test_copies_are_trained_as_each_would_be_alone():
     """Weights, rotations, data and three steps of training of copy 1 are those of seed 1."""
     torch.testing.assert_close(toy.rotation([0, 1])[1], toy.rotation([1])[0])
-    both, one = (
-        toy.train_toy("translate", seeds=seeds, steps=3, record_every=2, layers=2)
-        for seeds in ([0, 1], [1])
-    )
+    both = toy.train_toy("translate", seeds=[0, 1], steps=3, record_every=2, layers=2)
+    one = toy.train_toy("translate", seeds=[1], steps=3, record_every=2, layers=2)
     assert both["step"].tolist() == [0, 2, 3]
     for name in ("cosine", "loss", "floor"):
         np.testing.assert_allclose(both[name][:, 1], one[name][:, 0], atol=1e-12)
@@ -273,7 +272,7 @@ def test_measurements_by_hand(monkeypatch):
     monkeypatch.setattr(toy, "NOISE", 1.5)
     weights = toy.initial_weights([2], layers=2)
     found = toy.measure_toy(weights, "avoid", seeds=[2], count=5)
-    patterns, starts, target = (part[0] for part in draw_toy(5, seeds=[2]))
+    patterns, starts, target = [part[0] for part in draw_toy(5, seeds=[2])]
     cosines = np.zeros((5, 2))
     losses = []
     floors = []
@@ -284,9 +283,8 @@ def test_measurements_by_hand(monkeypatch):
         likely = np.exp(-((x - xi) ** 2).sum(1) / (2 * 1.5**2))
         floors.append(-np.log(likely[target[b]] / likely.sum()))
         for layer in range(2):
-            up, down = (
-                by_hand(weights, layer, x, xi + shift * np.eye(16))[0] for shift in (1e-5, -1e-5)
-            )
+            up, _ = by_hand(weights, layer, x, xi + 1e-5 * np.eye(16))
+            down, _ = by_hand(weights, layer, x, xi - 1e-5 * np.eye(16))
             step = by_hand(weights, layer, x, xi[None])[1][0]
             cosines[b, layer] = cosine(step, down - up)
             xi = xi + step
@@ -300,9 +298,8 @@ def test_measurements_by_hand(monkeypatch):
 def test_moved_steps_by_hand():
     """Each pattern gets the weight of the one before it; both nulls, example by example."""
     weights = toy.trained_weights("translate", seeds=[3], steps=20, layers=2)[20]
-    patterns, starts, target = (
-        part[0].numpy() for part in toy.draw_examples(30, toy.streams([3], 4))
-    )
+    examples = toy.draw_examples(30, toy.streams([3], 4))
+    patterns, starts, target = [part[0].numpy() for part in examples]
     turned = patterns @ toy.rotation([3])[0].numpy().T
 
     def loss(states):
@@ -313,7 +310,9 @@ def test_moved_steps_by_hand():
     for name, shift in (("own", 0), ("moved weights", 1)):
         states = starts.copy()
         for layer in range(2):
-            q, k, o = (weights[part][layer, 0].numpy() for part in toy.NAMES)
+            q = weights["query"][layer, 0].numpy()
+            k = weights["key"][layer, 0].numpy()
+            o = weights["output"][layer, 0].numpy()
             for example in range(30):
                 seen = softmax(patterns[example] @ k.T @ (q @ states[example]) / 4)
                 states[example] += o @ (np.roll(seen, shift) @ patterns[example])
@@ -338,8 +337,10 @@ def test_trained_steps_are_useful_for_the_loss_and_moved_ones_are_not():
 @pytest.mark.nightly
 def test_training_aligns_or_opposes_the_update_as_the_goal_asks():
     """Short trainings of two copies: recall goes up by more than 0.5, the others below −0.2."""
-    given = {"seeds": [0, 1], "layers": 2, "steps": 150, "record_every": 100}
-    found = {goal: toy.train_toy(goal, **given) for goal in toy.GOALS}
+    found = {
+        goal: toy.train_toy(goal, seeds=[0, 1], layers=2, steps=150, record_every=100)
+        for goal in toy.GOALS
+    }
     assert found["recall"]["step"].tolist() == [0, 100, 150]
     for goal, record in found.items():
         cosine = record["cosine"]
