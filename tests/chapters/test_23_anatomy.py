@@ -251,7 +251,6 @@ def test_per_token_fit_finds_what_is_there():
     assert study.fit_per_token(strange, **short)["train"] == plain["train"]
 
 
-@pytest.mark.claim("B9")
 def test_couplings_that_are_matrices_by_drawn_spins():
     """Mean spins of a pair with a coupling W by importance sampling, in 24 components."""
     dim, beta = 24, 1.0
