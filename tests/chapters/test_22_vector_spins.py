@@ -6,6 +6,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 from scipy.special import gamma, iv
 
+from compendium.c22_vector_spins.settings import log_ratio
 from compendium.c22_vector_spins.study import METHODS, reaction, solve_adaptive_tap
 from spinformer.core.solve import NotConverged, Status
 from spinformer.core.special import log_sphere_integral, mean_alignment
@@ -244,3 +245,17 @@ def test_reductions_between_systems():
 def test_bad_input(solve, couplings, fields, words):
     with pytest.raises(ValueError, match=words):
         solve(couplings, fields=fields, beta=1.0)
+
+
+def test_the_ratio_of_two_errors_and_its_jackknife():
+    rng = np.random.default_rng(0)
+    rival, own = rng.exponential(size=(2, 9))
+    value, error = log_ratio(rival, own)
+    assert value == pytest.approx(0.5 * np.log(rival.mean() / own.mean()))
+    left = [0.5 * np.log(np.delete(rival, k).mean() / np.delete(own, k).mean()) for k in range(9)]
+    assert error == pytest.approx(np.sqrt(8 / 9 * np.sum((left - np.mean(left)) ** 2)))
+    # Against the scatter of the value itself over many draws.
+    drawn = [log_ratio(*rng.exponential(size=(2, 40))) for _ in range(400)]
+    assert np.std([one for one, _ in drawn]) == pytest.approx(
+        np.mean([one for _, one in drawn]), rel=0.15
+    )

@@ -10,9 +10,16 @@ from scipy import stats
 from scipy.special import log_softmax
 from torch.nn.functional import cosine_similarity, normalize
 
-from compendium.c24_training import study
+from compendium.c24_training import layer_parts, study
 from compendium.c24_training.classifiers import ARMS, COUPLINGS, TokenClassifier, build_classifier
-from compendium.c24_training.settings import LAYERS, MIXERS, TABLES, Cell, accuracy_lead
+from compendium.c24_training.settings import (
+    LAYERS,
+    MIXERS,
+    TABLES,
+    Cell,
+    accuracy_lead,
+    difference_intervals,
+)
 from compendium.c24_training.token_tasks import (
     MARKS,
     SYMBOLS,
@@ -343,7 +350,6 @@ def test_copies_are_learned_in_front_of_frozen_couplings():
     assert right["positions"] < 1.2 * crowd
 
 
-@pytest.mark.claim("B1b")
 @pytest.mark.claim("B8c")
 def test_mixers_inside_a_layer_and_out_of_it():
     """What a mixer lets the asked token know, live; then the tables, line by line."""
@@ -417,3 +423,97 @@ def test_the_choices_are_those_of_the_tuning():
     for (experiment, arm), found in groups(tuning, "experiment", "arm"):
         losses = {cell: np.mean(rows["loss"]) for cell, rows in groups(found, "rate", "strength")}
         assert study.EXPERIMENTS[experiment][-1][arm] == min(losses, key=losses.get)
+
+
+def test_intervals_of_a_difference_of_shares_cover_it():
+    """Exact coverage by all outcomes of two binomial counts, near the ends and between."""
+    asked = 40
+    counts = np.arange(asked + 1)
+    for first, second in ((0.5, 0.5), (0.95, 0.8), (0.99, 0.97), (0.2, 0.1)):
+        grid = np.stack(np.meshgrid(counts, counts, indexing="ij")).reshape(2, -1) / asked
+        low, high = difference_intervals(*grid, asked=asked).T
+        chance = np.outer(
+            stats.binom.pmf(counts, asked, first), stats.binom.pmf(counts, asked, second)
+        ).ravel()
+        covered = (low <= first - second) & (first - second <= high)
+        assert 0.93 < chance[covered].sum() <= 1.0
+        # The value is inside, and two networks without a mistake leave a width.
+        assert (low <= grid[0] - grid[1]).all()
+        assert (grid[0] - grid[1] <= high).all()
+    ((low, high),) = difference_intervals(np.ones(1), np.ones(1), asked=asked)
+    assert low < -0.02
+    assert high > 0.02
+
+
+@pytest.mark.parametrize("task", ["digits", "recall"])
+def test_networks_without_a_part_have_as_many_parameters(task):
+    shape = layer_parts.TASKS[task](0).shape
+    sizes = {
+        (network["mixer"], network["removed"]): layer_parts.parameter_count(
+            layer_parts.build_network(shape=shape, **network)
+        )
+        for network in layer_parts.NETWORKS
+    }
+    complete = sizes["attention", "nothing"]
+    assert max(sizes.values()) < 1.06 * complete
+    assert min(sizes.values()) > 0.94 * complete
+
+
+def test_a_part_that_is_removed_is_gone():
+    """Each by a property that only the network with it has."""
+    task = recall_task(0)
+    tokens, other = task.test[0][:6], task.test[0][6:12]
+    network = {
+        removed: layer_parts.build_network(
+            mixer="none" if removed == "mixing" else "attention",
+            removed=removed,
+            shape=task.shape,
+            seed=1,
+        )
+        for removed in ("nothing", *layer_parts.REMOVED)
+    }
+    # Mixing: whether other tokens reach the last one.
+    beside = torch.cat([other[:, :-1], tokens[:, -1:]], 1)
+    for removed, one in network.items():
+        with torch.no_grad():
+            same = torch.equal(one(tokens), one(beside))
+        assert same == (removed == "mixing")
+    # Skips: whether anything passes where both branches are silent.
+    states = torch.randn(2, 5, 32, generator=torch.Generator().manual_seed(0))
+    for removed in ("nothing", "skip"):
+        layer = layer_parts.PartialLayer(32, mixer="attention", removed=removed)
+        with torch.no_grad():
+            for parameter in layer.parameters():
+                parameter.zero_()
+            assert bool((layer(states) == 0).all()) == (removed == "skip")
+    # Normalization: whether the size of the states does not matter to what is mixed.
+    for removed in ("nothing", "normalization"):
+        layer = layer_parts.PartialLayer(32, mixer="averaging", removed=removed)
+        with torch.no_grad():
+            mixed = [layer.mixing(layer.before(size * states)) for size in (1.0, 3.0)]
+        assert torch.allclose(*mixed, atol=1e-4) == (removed == "nothing")
+    parts = {name for name, _ in network["feed-forward"].named_parameters()}
+    assert not any("wide" in name for name in parts)
+
+
+@pytest.mark.claim("B1b")
+def test_what_is_lost_without_a_part_by_hand():
+    """The stored accuracies at the rate of the least median validation loss."""
+    table = layer_parts.layer_parts.read()
+    for task, mixer in itertools.product(("digits", "recall"), layer_parts.MIXERS):
+        found = {}
+        for removed in ("nothing", "skip", "normalization"):
+            here = (table["task"] == task) & (table["mixer"] == mixer)
+            here &= table["removed"] == removed
+            losses = {
+                rate: np.median(table["held"][here & (table["rate"] == rate)])
+                for rate in np.unique(table["rate"])
+            }
+            best = here & (table["rate"] == min(losses, key=losses.get))
+            found[removed] = table["accuracy"][best]
+            again = layer_parts.accuracies(task, mixer=mixer, removed=removed)
+            assert again.tolist() == found[removed].tolist()
+        assert abs(found["nothing"].mean() - found["normalization"].mean()) < 0.03
+        # Averaging cannot learn recall, with skips or without.
+        lost = found["nothing"].mean() - found["skip"].mean()
+        assert (lost > 0.05) == ((task, mixer) != ("recall", "averaging"))
