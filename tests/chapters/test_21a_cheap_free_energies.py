@@ -66,7 +66,8 @@ def _errors(kind, size, copies, sweeps=800):
 
 @pytest.mark.claim("B7b")
 def test_which_theory_becomes_exact_by_other_simulation():
-    small, large = _errors("gaussian", 24, 8), _errors("gaussian", 150, 3)
+    small = _errors("gaussian", 24, 8)
+    large = _errors("gaussian", 150, 3)
     assert large["naive"] > 0.5 * small["naive"]
     assert large["tap"] < 0.4 * small["tap"]
     assert large["adaptive"] < 0.3 * large["tap"]
@@ -75,7 +76,8 @@ def test_which_theory_becomes_exact_by_other_simulation():
         assert found["adaptive"] < 0.15 * found["tap"], kind
     # Short loops, which beliefs do not see, are fewer in a larger graph; the error of the others
     # has nothing to do with them.
-    little, sparse = _errors("sparse", 24, 12, 2000), _errors("sparse", 250, 2, 2000)
+    little = _errors("sparse", 24, 12, 2000)
+    sparse = _errors("sparse", 250, 2, 2000)
     assert sparse["beliefs"] < 0.6 * little["beliefs"]
     assert sparse["adaptive"] > 0.5 * little["adaptive"]
 
@@ -104,7 +106,8 @@ def test_adaptive_tap_falls_faster_than_the_others():
     """The stored errors by an unweighted fit of their means; medians of sizes 64 against 512."""
     table = study.ERRORS.read()
     at = {n: (table["kind"] == "gaussian") & (table["size"] == n) for n in np.unique(table["size"])}
-    slopes, fallen = {}, {}
+    slopes = {}
+    fallen = {}
     for theory in ("tap", "adaptive", "beliefs"):
         means = {n: table[theory][rows].mean() for n, rows in at.items()}
         seen = np.log([(n, mean) for n, mean in means.items() if mean > 0])
@@ -123,7 +126,8 @@ def test_unrolled_layers_by_linear_algebra():
     couplings, fields = sherrington_kirkpatrick(size, seed=5, field_std=0.5)
     for beta in (0.7, 1.0):
         m = solve_mean_field(couplings, fields=fields, beta=beta).magnetization
-        gain, square = np.diag(1 - m**2), (beta * couplings) ** 2
+        gain = np.diag(1 - m**2)
+        square = (beta * couplings) ** 2
         reaction = gain @ np.diag(square @ (1 - m**2))
         # m_j enters the reaction to m_i through v_j, too.
         first = gain @ (beta * couplings + 2 * np.outer(m, m) * square)
@@ -156,7 +160,8 @@ def test_the_squared_error_carries_no_noise():
 def test_exponents_own_up_to_scatter():
     for key, fall in study.fall_of_errors().items():
         keep = fall.value > fall.error
-        x, y = np.log(fall.sizes[keep]), np.log(fall.value[keep])
+        x = np.log(fall.sizes[keep])
+        y = np.log(fall.value[keep])
         weights = (fall.value / fall.error)[keep]
         fits = [np.polyfit(x, y, 1, w=weights, cov=how) for how in ("unscaled", True)]
         assert fall.slope.value == pytest.approx(fits[0][0][0]), key
@@ -201,7 +206,8 @@ def test_layers_that_have_settled_overlap_as_one_layer_with_itself():
 
 
 def test_exact_sums_approach_the_limit_as_one_over_the_size():
-    beta, std = 0.8, 0.5
+    beta = 0.8
+    std = 0.5
     limit = replica_symmetric_state(beta, field_std=std)
     squares = []
     for size, count in ((6, 4000), (12, 1000)):

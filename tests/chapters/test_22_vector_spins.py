@@ -52,7 +52,8 @@ def test_many_components_are_the_saddle_point():
 
 def free_mean(fields, *, beta):
     """Of u, exactly: along the field, as long as Bessel functions say."""
-    length, dim = np.linalg.norm(fields, axis=-1, keepdims=True), fields.shape[-1]
+    length = np.linalg.norm(fields, axis=-1, keepdims=True)
+    dim = fields.shape[-1]
     return mean_alignment(beta * dim * length, dim=dim) * fields / length
 
 
@@ -67,7 +68,8 @@ def test_one_spin_and_what_the_reaction_is():
     for scale in (1.0, 0.02):
         mean = solve_adaptive_tap(scale * couplings, fields=fields, beta=beta).value
         pair = scale * (couplings + couplings.T).fill_diagonal_(0.0)
-        held, width = reaction(mean, pair, beta, "adaptive"), 1 - mean.square().sum(-1)
+        held = reaction(mean, pair, beta, "adaptive")
+        width = 1 - mean.square().sum(-1)
         inverse = torch.linalg.inv(torch.diag(0.8 * held + 1 / width) - 0.8 * pair)
         torch.testing.assert_close(inverse.diagonal(), width, rtol=1e-9, atol=0)
         theta = fields + pair @ mean - held[:, None] * mean
@@ -80,15 +82,18 @@ def test_one_spin_and_what_the_reaction_is():
 def test_exact_systems(dim):
     """Random triples, and a pair in fields that are not parallel: adaptive TAP is closest."""
     rng = np.random.default_rng(1)
-    along, apart = np.zeros((3, dim)), np.zeros((2, dim))
+    along = np.zeros((3, dim))
+    apart = np.zeros((2, dim))
     along[:, 0] = (0.8, -0.3, 0.5)
-    apart[0, 0], apart[1, :2] = 0.7, (-0.2, 0.4)
+    apart[0, 0] = 0.7
+    apart[1, :2] = (-0.2, 0.4)
     systems = [(0.3 * rng.standard_normal((3, 3)), along, three_spins) for _ in range(2)]
     systems.append((np.array([[0.0, 0.6], [0.1, 0.0]]), apart, two_spins))
     wrong = []
     for couplings, h, exact in systems:
         truth = exact(couplings, fields=h * dim**0.5, beta=0.9).magnetization / dim**0.5
-        j, field = torch.tensor(couplings), torch.tensor(h)
+        j = torch.tensor(couplings)
+        field = torch.tensor(h)
         found = [solve_adaptive_tap(j, fields=field, beta=0.9, method=m).value for m in METHODS]
         found.append(
             solve_saddle_point(j, fields=field * dim**0.5, beta=0.9).magnetization / dim**0.5
@@ -212,7 +217,8 @@ def test_three_spins_by_the_sum_over_harmonics(dim):
 
 
 def test_reductions_between_systems():
-    dim, beta = 6, 1.3
+    dim = 6
+    beta = 1.3
     fields, couplings = _random(2, dim, 2)
     pair = two_spins(couplings, fields=0 * fields, beta=beta)
     bond = beta * dim * (couplings[0, 1] + couplings[1, 0])

@@ -42,10 +42,8 @@ def test_parts_are_the_gradient(sites, dim, seed, beta, gamma, strength, mask_di
 @pytest.mark.claim("B9")
 def test_rotations_and_spans():
     """All but the response commute with any rotation of the channels; the response does not."""
-    fields, bilinear = (
-        study.draw_tokens(1, sites=5, dim=9, seed=0)[0],
-        study.draw_bilinear(9, seed=1),
-    )
+    fields = study.draw_tokens(1, sites=5, dim=9, seed=0)[0]
+    bilinear = study.draw_bilinear(9, seed=1)
     turn = torch.tensor(ortho_group.rvs(9, random_state=2))
     here = study.dissect(fields, bilinear=bilinear, beta=1.2, gamma=2.0)
     both = study.dissect(fields @ turn, bilinear=turn.T @ bilinear @ turn, beta=1.2, gamma=2.0)
@@ -61,7 +59,8 @@ def test_the_echo_of_a_pair_is_a_number_for_many_components():
     """Order J² of ⟨u_1⟩ along h_2, from second differences, and what few components add to it."""
 
     def along_the_other(dim, solve):
-        fields, bond = np.zeros((2, dim)), np.eye(2)[::-1]
+        fields = np.zeros((2, dim))
+        bond = np.eye(2)[::-1]
         fields[:, :2] = np.sqrt(dim) * np.array([[1.0, 0.0], [0.6, 0.8]])
         down, none, up = (solve(j * bond, fields)[0, 1] for j in (-0.02, 0.0, 0.02))
         return (down + up - 2 * none) / (2 * 0.02**2 * fields[1, 1])
@@ -71,7 +70,8 @@ def test_the_echo_of_a_pair_is_a_number_for_many_components():
         return found.magnetization.numpy()
 
     # From a free spin's answer across and along its direction, chapter 22's case for the hand.
-    across, along = (np.sqrt(5) - 1) / 2, 0.2763932
+    across = (np.sqrt(5) - 1) / 2
+    along = 0.2763932
     limit = -8 * 0.6 * across**2 * (across - along)
     assert limit == pytest.approx(-0.626, abs=5e-4)
     assert along_the_other(2, saddle) == pytest.approx(limit, abs=2e-3)
@@ -83,9 +83,11 @@ def test_the_echo_of_a_pair_is_a_number_for_many_components():
 @pytest.mark.parametrize("mask_diagonal", [True, False])
 def test_series_and_onsager_term(mask_diagonal):
     """τ_i⟨u_i⟩ = h_i/2 + Σ_{j≠i} J_ij⟨u_j⟩, its first iterate, and what is left for weak J."""
-    fields, bilinear = study.draw_tokens(2, sites=7, dim=9, seed=0), study.draw_bilinear(9, seed=1)
+    fields = study.draw_tokens(2, sites=7, dim=9, seed=0)
+    bilinear = study.draw_bilinear(9, seed=1)
     scores = {"bilinear": bilinear, "strength": 0.02, "mask_diagonal": mask_diagonal}
-    a, beta = study.dissect(fields, beta=1.4, **scores), 1.4
+    a = study.dissect(fields, beta=1.4, **scores)
+    beta = 1.4
     others = (a.couplings + a.couplings.mT) / 2
     others = others - torch.diag_embed(others.diagonal(dim1=-2, dim2=-1))
     tau = (fields / (2 * a.residual))[..., :1]
@@ -103,10 +105,8 @@ def test_series_and_onsager_term(mask_diagonal):
 
 def test_locality_adds_up():
     """The Jacobian against finite differences, and its frozen part against moving h in G h only."""
-    fields, bilinear = (
-        study.draw_tokens(1, sites=5, dim=4, seed=0)[0],
-        study.draw_bilinear(4, seed=1),
-    )
+    fields = study.draw_tokens(1, sites=5, dim=4, seed=0)[0]
+    bilinear = study.draw_bilinear(4, seed=1)
     options = {"beta": 1.0, "gamma": 1.5}
     total = study.locality(fields, bilinear=bilinear, **options)
     pushes = torch.zeros(4, 5, 4, dtype=torch.float64)
@@ -171,7 +171,8 @@ def test_deviations_that_are_there_are_seen(monkeypatch):
     def disturbed(*args, **options):
         parts = dissect(*args, **options)
         off = torch.zeros_like(parts.response)
-        off[0, 0], off[1, 1] = 1e-3, -1e-3
+        off[0, 0] = 1e-3
+        off[1, 1] = -1e-3
         return replace(parts, response=parts.response + off, free_energy=1.5 * parts.free_energy)
 
     monkeypatch.setattr(study, "dissect", disturbed)
@@ -206,7 +207,8 @@ def test_what_bounds_the_networks_of_the_table():
     table = study.LEARNED.read()
     unit = {"gamma": 1.0, "surroundings": "clusters", "seed": 3, "systems": 1500, "steps": 400}
     here = np.all([table[name] == value for name, value in unit.items()], axis=0)
-    (learned,), (decided,) = table["test"][here], table["decided"][here]
+    (learned,) = table["test"][here]
+    (decided,) = table["decided"][here]
     # No network: the mean response of the tokens of each cluster, on other systems of this draw.
     bilinear = study.draw_bilinear(16, seed=301)
     centres = study.draw_tokens(1, sites=4, dim=16, seed=302)[0]
@@ -253,7 +255,8 @@ def test_per_token_fit_finds_what_is_there():
 
 def test_couplings_that_are_matrices_by_drawn_spins():
     """Mean spins of a pair with a coupling W by importance sampling, in 24 components."""
-    dim, beta = 24, 1.0
+    dim = 24
+    beta = 1.0
     fields = study.draw_tokens(1, sites=2, dim=dim, seed=3)[0]
     matrix = study.draw_bilinear(dim, seed=4)
     couplings = torch.tensor([[0.0, 0.3], [0.0, 0.0]], dtype=torch.float64)

@@ -53,7 +53,8 @@ def test_splits_share_no_image_and_all_the_validation():
     assert not np.array_equal(parts[0][2], parts[1][2])
     # Patches of two rows and four columns, cut by slices; the fourth is a right one.
     task = digit_task(1)
-    images, (train, _, test) = digits(), parts[1]
+    images = digits()
+    (train, _, test) = parts[1]
     assert task.test[1].tolist() == digit_labels()[test].tolist()
     want = images[test].reshape(-1, 8, 8)[:, 2:4, 4:] - images[train].mean()
     fourth = task.test[0][:, 3].reshape(-1, 2, 4)
@@ -63,7 +64,8 @@ def test_splits_share_no_image_and_all_the_validation():
 
 
 def test_recall_asks_for_the_value_of_a_key_that_is_there():
-    (tokens, labels), other = recall_task(0).test, recall_task(1)
+    (tokens, labels) = recall_task(0).test
+    other = recall_task(1)
     assert not torch.equal(labels, other.test[1])
     assert torch.equal(recall_task(0).validation[0], other.validation[0])
     for sample, label in zip(tokens[:50].numpy(), labels[:50].tolist(), strict=True):
@@ -78,7 +80,9 @@ def test_recall_asks_for_the_value_of_a_key_that_is_there():
 def test_a_copy_is_the_content_that_bears_the_same_mark():
     tokens, labels = copy_task(0).test
     for sample, asked in zip(tokens[:60].numpy(), labels[:60].numpy(), strict=True):
-        contents, marks, masked = sample[:, :SYMBOLS], sample[:, SYMBOLS:-1], asked >= 0
+        contents = sample[:, :SYMBOLS]
+        marks = sample[:, SYMBOLS:-1]
+        masked = asked >= 0
         assert ((sample[:, -1] > 0) == masked).all()
         assert (contents.any(1) == ~masked).all()
         for bearers in marks.T > 0:
@@ -96,7 +100,8 @@ def test_the_share_of_a_crowd():
 
 
 def test_arms_are_as_big_and_train_what_they_say():
-    counts, moved = {}, {}
+    counts = {}
+    moved = {}
     for arm in ARMS:
         named = dict(_digits(arm).named_parameters())
         counts[arm] = sum(p.numel() for p in named.values())
@@ -170,7 +175,8 @@ def test_probes_against_plain_loops():
     spins = parts.spins.reshape(20, 8, 2, 8) / 8**0.5
     turned = spins.transpose(1, 2).numpy()
     covariance = parts.correlation.numpy() - turned @ turned.swapaxes(-1, -2)
-    whole, response = parts.magnetization.flatten(1), parts.response.flatten(1)
+    whole = parts.magnetization.flatten(1)
+    response = parts.response.flatten(1)
     pooled = after.mean(1).numpy()
     groups = (pooled[labels == k] for k in range(10))
     within = sum(((group - group.mean(0)) ** 2).sum() for group in groups)
@@ -271,7 +277,8 @@ def test_every_token_is_read_and_only_what_is_asked_counts():
         logits = model(tokens)
         states = model.layers[0](model.embed(tokens))
         torch.testing.assert_close(logits[3, 7], model.readout(states[3, 7]))
-    rows, wanted = logits[labels >= 0].double().numpy(), labels[labels >= 0].numpy()
+    rows = logits[labels >= 0].double().numpy()
+    wanted = labels[labels >= 0].numpy()
     assert len(rows) == 20 * MARKS
     right = np.mean(rows.argmax(1) == wanted)
     loss = -np.mean(log_softmax(rows, axis=1)[np.arange(len(rows)), wanted])
@@ -310,7 +317,8 @@ def test_couplings_that_are_numbers_by_hand():
 def test_couplings_alone_carry_the_digits():
     """Live; spins without couplings fail the same probe; then the interval of the table."""
     options = {"steps": 60, "looks": (60,), "probed": 0}
-    arms, gaps = ("couplings only", "read-out only"), []
+    arms = ("couplings only", "read-out only")
+    gaps = []
     for strength in (2.0, 1e-6):
         cells = [{"split": 3, "rate": 0.03, "strength": strength}]
         found = [
@@ -335,7 +343,9 @@ def test_values_are_those_of_the_layer_and_of_the_look():
 @pytest.mark.claim("B10b")
 def test_copies_are_learned_in_front_of_frozen_couplings():
     """Sooner with trained couplings, with frozen ones beyond the crowd."""
-    task, crowd, right = copy_task(11), crowd_share(MARKS, kinds=SYMBOLS), {}
+    task = copy_task(11)
+    crowd = crowd_share(MARKS, kinds=SYMBOLS)
+    right = {}
     tokens, labels = (part[:200] for part in task.test)
     for arm in ("saddle", "frozen couplings", "positions"):
         network = build_classifier(arm, seed=3, depth=1, strength=0.6, **task.shape)
@@ -359,7 +369,8 @@ def test_mixers_inside_a_layer_and_out_of_it():
     for arm in LAYERS:
         model = build_classifier(arm, seed=5, depth=1, **recall_task(3).shape)
         with torch.no_grad():
-            here, there = model(tokens), model(beside)
+            here = model(tokens)
+            there = model(beside)
         moved[arm] = float((here - there).norm() / here.norm())
     # Each token alone cannot be told from one beside other pairs: nothing can be looked up.
     assert moved.pop("layer of identity") == 0.0
@@ -383,7 +394,8 @@ def test_mixers_inside_a_layer_and_out_of_it():
 @torch.no_grad()
 def test_the_meter_on_pairs_by_monte_carlo():
     """Pairs of three components by drawn spins, and what must be refused."""
-    generator, believed = torch.Generator().manual_seed(3), []
+    generator = torch.Generator().manual_seed(3)
+    believed = []
     cases = ((0.3, "saddle"), (1.0, "saddle"), (1.0, "fixed point"), (2.0, "saddle"))
     for strength, solver in cases:
         options = {"coupling_strength": strength, "normalize": False, "dtype": torch.float64}
@@ -462,7 +474,8 @@ def test_networks_without_a_part_have_as_many_parameters(task):
 def test_a_part_that_is_removed_is_gone():
     """Each by a property that only the network with it has."""
     task = recall_task(0)
-    tokens, other = task.test[0][:6], task.test[0][6:12]
+    tokens = task.test[0][:6]
+    other = task.test[0][6:12]
     network = {
         removed: layer_parts.build_network(
             mixer="none" if removed == "mixing" else "attention",

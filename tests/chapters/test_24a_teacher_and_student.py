@@ -31,7 +31,8 @@ def test_the_bound_is_what_small_noise_does_to_a_local_fit():
     """Gauss-Newton from the truth, with a derivative by autograd."""
     model = teacher(1)
     fields, _ = examples(model, samples=3, data="theory", seed=5)
-    target, names = bilinear(model), ("query", "log_beta", "log_strength")
+    target = bilinear(model)
+    names = ("query", "log_beta", "log_strength")
 
     def answer(*unknowns):
         weights = dict(zip(names, unknowns, strict=True)) | {"key": torch.eye(8).double()}
@@ -79,7 +80,8 @@ def test_one_student_again(monkeypatch):
     for name in ("error", "bound", "unseen"):
         samples, values = stored("theory", student="saddle", column=name)
         assert row[name] == pytest.approx(values[0, samples == 16][0], rel=0.05), name
-    (row,), table = SCALE.rows(data="theory", samples=16), SCALE.read()
+    (row,) = SCALE.rows(data="theory", samples=16)
+    table = SCALE.read()
     here = (table["data"] == "theory") & (table["teacher"] == 0)
     for name in ("beta", "strength"):
         assert row[name] == pytest.approx(table[name][here][0], abs=1e-3)

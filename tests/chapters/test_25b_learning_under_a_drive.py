@@ -94,14 +94,19 @@ def test_counted_pairs_and_triples_by_dictionaries():
         patch.setattr(study, "text_part", lambda part, *, split: cut[part])
         (found,) = COUNTS.rows(split=0)
     train = cut["train"].tolist()
-    ones, before = Counter(train), Counter(train[:-1])
-    twos, pairs_before = Counter(pairwise(train)), Counter(pairwise(train[:-1]))
+    ones = Counter(train)
+    before = Counter(train[:-1])
+    twos = Counter(pairwise(train))
+    pairs_before = Counter(pairwise(train[:-1]))
     threes = Counter(zip(train, train[1:], train[2:], strict=False))
 
     def bits(part, weight, weight_three=None):
-        losses, text = [], cut[part].tolist()
+        losses = []
+        text = cut[part].tolist()
         for place in range((len(text) - 1) // WINDOW * WINDOW):
-            z, a, b = text[place - 1], text[place], text[place + 1]
+            z = text[place - 1]
+            a = text[place]
+            b = text[place + 1]
             one = (ones[b] + 1) / (len(train) + len(ALPHABET))
             chance = (twos[a, b] + weight * one) / (before[a] + weight)
             if weight_three is not None and place % WINDOW:
