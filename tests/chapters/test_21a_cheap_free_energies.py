@@ -55,9 +55,8 @@ def _errors(kind, size, copies, sweeps=800):
         couplings, fields = study.draw_system(kind, size=size, seed=10_000 + 97 * copy + size)
         system = {"fields": fields, "beta": study.BETAS[kind]}
         run = {"sweeps": sweeps, "burn_in": 100, "chains": 2, **system}
-        one, other = (
-            sample_ising(couplings, **run, seed=copy + 50 * k).magnetization.value for k in range(2)
-        )
+        one = sample_ising(couplings, **run, seed=copy).magnetization.value
+        other = sample_ising(couplings, **run, seed=copy + 50).magnetization.value
         found = [solve_mean_field(couplings, **system, method=m).value for m in study.THEORIES[:-1]]
         found.append(belief_propagation(couplings, **system).value)
         wrong.append([np.mean((m - one) * (m - other)) for m in found])
@@ -112,7 +111,8 @@ def test_adaptive_tap_falls_faster_than_the_others():
         means = {n: table[theory][rows].mean() for n, rows in at.items()}
         seen = np.log([(n, mean) for n, mean in means.items() if mean > 0])
         slopes[theory] = np.polyfit(*seen.T, 1)[0]
-        few, many = (np.median(table[theory][at[n]]) for n in (64, 512))
+        few = np.median(table[theory][at[64]])
+        many = np.median(table[theory][at[512]])
         fallen[theory] = np.log(few / many) / np.log(8)
     assert slopes["adaptive"] < min(-1.3, slopes["tap"] - 0.3)
     assert min(slopes["tap"], slopes["beliefs"]) > -1.3
@@ -132,15 +132,14 @@ def test_unrolled_layers_by_linear_algebra():
         # m_j enters the reaction to m_i through v_j, too.
         first = gain @ (beta * couplings + 2 * np.outer(m, m) * square)
         back = np.block([[first, -reaction], [np.eye(size), np.zeros((size, size))]])
-        before, now = (np.abs(np.linalg.eigvals(a)).max() for a in (back, first - reaction))
+        before = np.abs(np.linalg.eigvals(back)).max()
+        now = np.abs(np.linalg.eigvals(first - reaction)).max()
         assert now > 1 > before
         assert before == pytest.approx(
             np.sqrt(replica_symmetric_state(beta, field_std=0.5).stability), abs=0.04
         )
-        path, wrong = (
-            study.unrolled_tap(couplings, fields=fields, beta=beta, layers=300, memory=memory)
-            for memory in ("before", "now")
-        )
+        path = study.unrolled_tap(couplings, fields=fields, beta=beta, layers=300, memory="before")
+        wrong = study.unrolled_tap(couplings, fields=fields, beta=beta, layers=300, memory="now")
         assert np.abs(path[-1] - m).max() < 1e-9
         assert np.abs(wrong[-1] - wrong[-2]).max() > 0.1
     cold = study.unrolled_tap(couplings, fields=fields, beta=3.0, layers=300)
@@ -169,9 +168,9 @@ def test_exponents_own_up_to_scatter():
 
 
 def test_ensembles_have_unit_rows_and_their_spectra():
-    memory, rotated, graph = (
-        study.draw_system(kind, size=600, seed=1)[0] for kind in ("patterns", "rotated", "sparse")
-    )
+    memory = study.draw_system("patterns", size=600, seed=1)[0]
+    rotated = study.draw_system("rotated", size=600, seed=1)[0]
+    graph = study.draw_system("sparse", size=600, seed=1)[0]
     for j in (memory, rotated, graph):
         assert (j == j.T).all()
         assert not np.diagonal(j).any()

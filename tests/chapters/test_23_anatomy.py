@@ -28,7 +28,8 @@ from spinformer.spins.solvers import solve_saddle_point
 )
 def test_parts_are_the_gradient(sites, dim, seed, beta, gamma, strength, mask_diagonal):
     """−(1/D) dF/dh by autograd through couplings and saddle point, and the closed-form response."""
-    fields, push = (study.draw_tokens(2, sites=sites, dim=dim, seed=seed + n) for n in range(2))
+    fields = study.draw_tokens(2, sites=sites, dim=dim, seed=seed)
+    push = study.draw_tokens(2, sites=sites, dim=dim, seed=seed + 1)
     options = {"beta": beta, "gamma": gamma, "strength": strength, "mask_diagonal": mask_diagonal}
     options["bilinear"] = study.draw_bilinear(dim, seed=seed)
     shares = study.dissect(fields, **options).shares()
@@ -62,7 +63,9 @@ def test_the_echo_of_a_pair_is_a_number_for_many_components():
         fields = np.zeros((2, dim))
         bond = np.eye(2)[::-1]
         fields[:, :2] = np.sqrt(dim) * np.array([[1.0, 0.0], [0.6, 0.8]])
-        down, none, up = (solve(j * bond, fields)[0, 1] for j in (-0.02, 0.0, 0.02))
+        down = solve(-0.02 * bond, fields)[0, 1]
+        none = solve(0.0 * bond, fields)[0, 1]
+        up = solve(0.02 * bond, fields)[0, 1]
         return (down + up - 2 * none) / (2 * 0.02**2 * fields[1, 1])
 
     def saddle(bond, fields):
@@ -111,10 +114,8 @@ def test_locality_adds_up():
     total = study.locality(fields, bilinear=bilinear, **options)
     pushes = torch.zeros(4, 5, 4, dtype=torch.float64)
     pushes[:, 2] = 1e-5 * torch.eye(4)
-    ahead, behind = (
-        study.dissect(fields + sign * pushes, bilinear=bilinear, **options).response
-        for sign in (1, -1)
-    )
+    ahead = study.dissect(fields + pushes, bilinear=bilinear, **options).response
+    behind = study.dissect(fields - pushes, bilinear=bilinear, **options).response
     block = ((ahead - behind) / 2e-5).square().sum((0, 2))
     torch.testing.assert_close(total[:, 2], block, rtol=1e-6, atol=0)
     # Frozen: the fields that G averages move, G does not.
@@ -160,7 +161,8 @@ def test_own_field_terms_are_what_a_token_adds_alone():
 
 
 def test_deviations_that_are_there_are_seen(monkeypatch):
-    fields, push = (study.draw_tokens(2, sites=4, dim=5, seed=seed) for seed in (0, 1))
+    fields = study.draw_tokens(2, sites=4, dim=5, seed=0)
+    push = study.draw_tokens(2, sites=4, dim=5, seed=1)
     options = {"beta": 1.2, "gamma": 2.0, "strength": 0.5}
     options |= {"bilinear": study.draw_bilinear(5, seed=2), "push": push}
     assert study.derivative_errors(fields, **options)["difference"] < 1e-9
@@ -193,7 +195,8 @@ def test_the_distance_of_a_module_from_the_saddle():
     inputs = study.draw_tokens(2, sites=5, dim=8, seed=3)
     distance, converged = study.distance_to_saddle(module, inputs)
     with torch.no_grad():
-        found, truth = (one(inputs, return_parts=True)[1].spins for one in (module, exact))
+        found = module(inputs, return_parts=True)[1].spins
+        truth = exact(inputs, return_parts=True)[1].spins
     assert distance == pytest.approx(float((found - truth).norm() / truth.norm()), rel=1e-9)
     assert 1e-4 < distance < 0.1
     assert converged
@@ -226,7 +229,8 @@ def test_what_bounds_the_networks_of_the_table():
 def test_a_share_between_groups():
     """Of sums of an effect of the group and one of each member, of known sizes."""
     generator = torch.Generator().manual_seed(0)
-    group, member = (torch.randn(4000, n, 3, generator=generator) for n in (1, 8))
+    group = torch.randn(4000, 1, 3, generator=generator)
+    member = torch.randn(4000, 8, 3, generator=generator)
     for size, share in ((0.0, 0.0), (0.5, 0.2), (2.0, 0.8)):
         assert study.share_between_groups(size * group + member) == pytest.approx(share, abs=0.02)
 
@@ -307,7 +311,8 @@ def test_block_couplings_hold_those_that_are_numbers():
     step = 1e-3
     alone = torch.zeros_like(fields)
     alone[0] = fields[0]
-    strong, none = (blocks.block_spins(c * couplings, matrix, alone, beta=1.3) for c in (step, 0.0))
+    strong = blocks.block_spins(step * couplings, matrix, alone, beta=1.3)
+    none = blocks.block_spins(0.0 * couplings, matrix, alone, beta=1.3)
     gain = strong.residual[0] - none.residual[0]
     added = (strong.means[0] - none.means[0] - gain) / step**2
     torch.testing.assert_close(added, strong.echo[0] / step**2, rtol=0.02, atol=1e-5)

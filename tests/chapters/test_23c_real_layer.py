@@ -78,11 +78,15 @@ def test_spins_and_response_of_a_head():
         for name, want in terms.items():
             torch.testing.assert_close(parts.terms[name][:, h], size * want @ matrix, **near)
     x = trace.inputs.clone().requires_grad_()
-    q, k = (
-        (x @ weight(f"self.{n}").T + MODEL.weights[f"encoder.layer.1.attention.self.{n}.bias"])
+    q = (
+        (x @ weight("self.query").T + MODEL.weights["encoder.layer.1.attention.self.query.bias"])
         .unflatten(-1, (2, 4))
         .transpose(1, 2)
-        for n in ("query", "key")
+    )
+    k = (
+        (x @ weight("self.key").T + MODEL.weights["encoder.layer.1.attention.self.key.bias"])
+        .unflatten(-1, (2, 4))
+        .transpose(1, 2)
     )
     couplings = 0.7 * torch.softmax(q @ k.mT / 2, -1)
     (want,) = torch.autograd.grad((couplings * torch.stack(correlations, 1)).sum(), x)
@@ -156,7 +160,9 @@ def test_the_tokens_left_out_are_those_that_receive_most():
 
 def looks_of(trace):
     """Attention (B, H, N, N), its symmetric part without the diagonal, and values, in NumPy."""
-    q, k, v = (x.numpy() for x in (trace.queries, trace.keys, trace.values))
+    q = trace.queries.numpy()
+    k = trace.keys.numpy()
+    v = trace.values.numpy()
     scores = np.exp(q @ k.swapaxes(-1, -2) / 32**0.5)
     weights = scores / scores.sum(-1, keepdims=True)
     return weights, 0.5 * (weights + weights.swapaxes(-1, -2)) * (1 - np.eye(64)), v

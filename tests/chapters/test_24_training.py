@@ -86,7 +86,8 @@ def test_a_copy_is_the_content_that_bears_the_same_mark():
         assert ((sample[:, -1] > 0) == masked).all()
         assert (contents.any(1) == ~masked).all()
         for bearers in marks.T > 0:
-            (source,), (target,) = (np.flatnonzero(bearers & here) for here in (~masked, masked))
+            (source,) = np.flatnonzero(bearers & ~masked)
+            (target,) = np.flatnonzero(bearers & masked)
             assert contents[source].argmax() == asked[target]
     # Sources and masked tokens stand anywhere, alike.
     assert (labels >= 0).double().mean(0).sub(MARKS / TOKENS).abs().max() < 0.07
@@ -166,7 +167,8 @@ def test_couplings_that_see_no_tokens_are_those_of_a_plain_system(arm):
 
 def test_probes_against_plain_loops():
     model = _digits("saddle", dim=16, strength=1.0)
-    tokens, labels = (part[:20] for part in digit_task(0).test)
+    tokens = digit_task(0).test[0][:20]
+    labels = digit_task(0).test[1][:20]
     probe = study.probe_layers(model, tokens, labels=labels)[0]
     with torch.no_grad():
         after, parts = model.layers[0](model.embed(tokens), return_parts=True)
@@ -191,10 +193,8 @@ def test_probes_against_plain_loops():
     }
     for name, value in want.items():
         assert probe[name] == pytest.approx(value, abs=1e-4, rel=0), name
-    silent, other = (
-        study.probe_layers(_digits(arm, dim=16), tokens, labels=labels)[0]
-        for arm in ("no response", "attention")
-    )
+    silent = study.probe_layers(_digits("no response", dim=16), tokens, labels=labels)[0]
+    other = study.probe_layers(_digits("attention", dim=16), tokens, labels=labels)[0]
     assert silent["response"] == 0.0
     assert np.isnan(other["correlation"])
 
@@ -235,7 +235,8 @@ def test_drawn_spins_of_a_module():
     assert max(found["off_output"], found["off_spins"]) < 1.5 * found["noise"] < 0.1
     silent = SpinTransformerModule(8, heads=1, response=False)
     same = torch.randn(1, 3, 8)
-    found, long = (sample_module(silent, same, sweeps=sweeps) for sweeps in (64, 1600))
+    found = sample_module(silent, same, sweeps=64)
+    long = sample_module(silent, same, sweeps=1600)
     assert torch.equal(found["output"], found["spins"])
     assert 2.5 < float(found["noise"] / long["noise"]) < 10
 
@@ -272,7 +273,8 @@ def test_a_step_that_is_not_finite_is_left_out():
 def test_every_token_is_read_and_only_what_is_asked_counts():
     task = copy_task(0)
     model = build_classifier("attention", seed=2, dim=8, depth=1, **task.shape)
-    tokens, labels = (part[:20] for part in task.test)
+    tokens = task.test[0][:20]
+    labels = task.test[1][:20]
     with torch.no_grad():
         logits = model(tokens)
         states = model.layers[0](model.embed(tokens))
@@ -303,7 +305,8 @@ def test_couplings_that_are_numbers_by_hand():
         ("recall_longer", ("saddle", "frozen couplings"), 0.6, 400),
         ("layers_recall", ("layer of spins", "layer of attention"), 0.6, 200),
     ):
-        first, second = (at_best(grid, arm=arm, strength=strength, updates=updates) for arm in arms)
+        first = at_best(grid, arm=arms[0], strength=strength, updates=updates)
+        second = at_best(grid, arm=arms[1], strength=strength, updates=updates)
         gains = [first[split] - second[split] for split in first]
         cells = [Cell(arm, strength, updates) for arm in arms]
         lead = accuracy_lead(grid, *cells, seen=updates)
@@ -346,7 +349,8 @@ def test_copies_are_learned_in_front_of_frozen_couplings():
     task = copy_task(11)
     crowd = crowd_share(MARKS, kinds=SYMBOLS)
     right = {}
-    tokens, labels = (part[:200] for part in task.test)
+    tokens = task.test[0][:200]
+    labels = task.test[1][:200]
     for arm in ("saddle", "frozen couplings", "positions"):
         network = build_classifier(arm, seed=3, depth=1, strength=0.6, **task.shape)
         drawn = [p.detach().clone() for p in network.parameters() if not p.requires_grad]
@@ -363,7 +367,8 @@ def test_copies_are_learned_in_front_of_frozen_couplings():
 @pytest.mark.claim("B8c")
 def test_mixers_inside_a_layer_and_out_of_it():
     """What a mixer lets the asked token know, live; then the tables, line by line."""
-    tokens, other = (recall_task(split).test[0][:40] for split in (3, 4))
+    tokens = recall_task(3).test[0][:40]
+    other = recall_task(4).test[0][:40]
     beside = torch.cat([other[:, :-1], tokens[:, -1:]], 1)
     moved = {}
     for arm in LAYERS:
@@ -375,10 +380,8 @@ def test_mixers_inside_a_layer_and_out_of_it():
     # Each token alone cannot be told from one beside other pairs: nothing can be looked up.
     assert moved.pop("layer of identity") == 0.0
     assert min(moved.values()) > 0.02
-    patches, recall = (
-        {arm: at_best(f"layers_{task}", arm=arm, strength=0.6) for arm in MIXERS + LAYERS}
-        for task in ("digits", "recall")
-    )
+    patches = {arm: at_best("layers_digits", arm=arm, strength=0.6) for arm in MIXERS + LAYERS}
+    recall = {arm: at_best("layers_recall", arm=arm, strength=0.6) for arm in MIXERS + LAYERS}
     crowd = crowd_share(7, kinds=8)
     for split in patches["attention"]:
         assert patches["layer of averaging"][split] > patches["attention"][split]
@@ -419,7 +422,8 @@ def test_the_meter_on_pairs_by_monte_carlo():
 @pytest.mark.claim("B11")
 def test_correlations_along_depth():
     """Untrained; free spins hand their own fields on, and build nothing."""
-    tokens, labels = (part[:30] for part in digit_task(2).test)
+    tokens = digit_task(2).test[0][:30]
+    labels = digit_task(2).test[1][:30]
     grown = {}
     for strength in (0.01, 0.6):
         stack = _digits("saddle", seed=3, depth=4, strength=strength)

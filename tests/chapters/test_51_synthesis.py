@@ -39,7 +39,8 @@ def test_three_views_agree_up_to_the_first_correction():
         np.testing.assert_allclose(softmax(beta * keys @ rest) @ keys, rest, atol=1e-12)
         law = study.first_shift(keys, beta=beta, at=rest)
         for name, view in VIEWS.items():
-            near, far = (n * (view(keys, beta=beta, readers=n) - rest) for n in (20, 40))
+            near = 20 * (view(keys, beta=beta, readers=20) - rest)
+            far = 40 * (view(keys, beta=beta, readers=40) - rest)
             assert np.linalg.norm(2 * far - near - law[name]) < 0.05 * np.linalg.norm(law[name])
 
 
