@@ -8,7 +8,8 @@ from known_networks import tangent_map
 from scipy.optimize import brentq, fsolve
 
 from compendium.c33b_lifetimes.switching import settled_cycle
-from compendium.c33c_bifurcations import study
+from compendium.c33c_bifurcations import settings, study
+from compendium.common.starts import draw_starts
 from spinformer.core.solve import NotConverged
 from spinformer.dmft.attractors import stroboscopic_section
 from spinformer.dmft.bifurcations import bifurcation_values
@@ -181,8 +182,18 @@ def test_long_runs_lock_inside_of_the_windows_and_nowhere_near():
 def branch(beta, *, period, step, max_steps):
     """Downwards in β, then upwards, from where runs end."""
     start = settled_cycle(beta, period=period)
-    options = {"within": (1.245, 1.285), "step": step, "max_steps": max_steps, "throw": False}
-    return [continue_cycle(NETWORK, start, direction=way, **options) for way in ("down", "up")]
+    return [
+        continue_cycle(
+            NETWORK,
+            start,
+            step=step,
+            within=(1.245, 1.285),
+            direction=way,
+            max_steps=max_steps,
+            throw=False,
+        )
+        for way in ("down", "up")
+    ]
 
 
 def flips_of(branch):
@@ -360,3 +371,21 @@ def test_the_error_of_noisy_turns_is_about_their_scatter():
     change = np.repeat([0.2, 0.2, 0.2, 0.26], 100)
     for turns in (change, change[::-1]):
         assert study.rotation_number(on_a_curve(np.cumsum(turns))).error > 0.02
+
+
+def test_chaos_begins_with_a_jump_from_contexts_of_order_one_and_not_from_small_ones(monkeypatch):
+    """C9b: by the extent of the motion, which the table's labels do not use."""
+    monkeypatch.setattr(settings, "_CONTEXTS", 16)
+    share = {}
+    for law in ("uniform", "narrow"):
+        [line] = settings.jump_of_chaos(7, law, 1.266, 20_000)
+        starts = draw_starts(NETWORK, law, count=16, seed=7)
+        wide = {}
+        for beta in (1.265, 1.266):
+            overlaps, _ = trajectory(NETWORK, starts, beta=beta, steps=2000, transient=20_000)
+            # At one position of the clock: the closed curve extends over less than 0.24.
+            wide[beta] = (np.ptp(overlaps[:, ::4, 0], axis=1) > 0.3).mean()
+        share[law] = line["value"] + 0.5
+        assert share[law] == pytest.approx(wide[1.266] - wide[1.265], abs=0.15)
+    assert share["narrow"] == 0.0
+    assert share["uniform"] > 0.7

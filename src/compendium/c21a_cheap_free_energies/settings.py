@@ -27,7 +27,7 @@ from compendium.c21a_cheap_free_energies.study import (
 from compendium.common.rows import Columns, grid, median_rows, numbered, share_rows
 from spinformer.core.statistics import Estimate
 from spinformer.spins.ising import sherrington_kirkpatrick, solve_exact
-from spinformer.spins.sherrington_kirkpatrick import almeida_thouless_beta, replica_symmetric_state
+from spinformer.spins.replica_symmetry import almeida_thouless_beta, replica_symmetric_state
 
 # What an approximation may be off by, root mean square over the spins, and stand in for the sum.
 OFF = 0.05

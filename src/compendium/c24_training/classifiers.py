@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from compendium.common.spin_modules import LimitedSpinModule
 from spinformer.spins.module import Solver, SpinTransformerModule
 
 COUPLINGS = ("query", "key", "log_beta", "log_strength", "couplings")
@@ -155,12 +156,11 @@ def _mixer(arm: Arm, dim: int, heads: int, tokens: int, strength: float) -> nn.M
         )
     if arm.kind != "spins":
         return PlainMixer(arm.kind, dim, heads=heads)
-    # A module with a limit sets its strength itself.
-    options: dict[str, Any] = (
-        {} if "coupling_limit" in arm.options else {"coupling_strength": strength}
-    )
-    options |= arm.options
-    module = SpinTransformerModule(dim, heads=heads, channel_maps=True, **options)
+    if "coupling_limit" in arm.options:
+        module: Any = LimitedSpinModule(dim, heads=heads, channel_maps=True, **arm.options)
+    else:
+        spins = {"coupling_strength": strength, **arm.options}
+        module = SpinTransformerModule(dim, heads=heads, channel_maps=True, **spins)
     module.warned = True  # its meter is asked instead
     return module
 

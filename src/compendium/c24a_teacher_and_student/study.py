@@ -26,7 +26,7 @@ from torch.func import functional_call
 from bookmaker import tables
 from bookmaker.tables import Rows
 from compendium.common.rows import array_of, grid
-from compendium.common.spin_modules import sample_module, stacked
+from compendium.common.spin_modules import LimitedSpinModule, sample_module, stacked
 from spinformer.core.random import torch_generator
 from spinformer.spins.module import Solver, SpinTransformerModule
 
@@ -209,6 +209,7 @@ def _fresh(seed: int, **options: Any) -> SpinTransformerModule:
     # torch draws initial weights from its global state and nowhere else: it is lent ours.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        module = SpinTransformerModule(DIM, heads=1, dtype=torch.float64, **options)
+        kind = LimitedSpinModule if "coupling_limit" in options else SpinTransformerModule
+        module = kind(DIM, heads=1, dtype=torch.float64, **options)
         module.warned = True  # its meter is asked instead
         return module

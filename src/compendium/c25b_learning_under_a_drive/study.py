@@ -26,7 +26,7 @@ from torch.nn import functional
 from bookmaker.tables import Rows, stored
 from compendium.common.rows import array_of, grid, median_rows, rows_of
 from spinformer.core.random import TorchSeed, torch_generator
-from spinformer.spins.module import DrivenParts, DrivenSpinModule
+from spinformer.spins.driven_module import DrivenParts, DrivenSpinModule
 
 PAIRS = 8
 KEYS = 16

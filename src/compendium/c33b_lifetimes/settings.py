@@ -30,7 +30,7 @@ _QUARTER = 0.25
     ],
     seconds=0.1,
 )
-def RATES(data: str, cycle: int, seed: int, sizes: str) -> Rows:
+def settings_c18d(data: str, cycle: int, seed: int, sizes: str) -> Rows:
     """What the rate of one cycle at β = 3 may be off its least action minus what it is off.
 
     The power of N in front of the exponential is the ½ of [lehmann2000surmounting].
@@ -53,7 +53,7 @@ _NULLS = {"next mode": "next", "same spectrum": "surrogate", "shuffled blocks": 
     ],
     seconds=0.1,
 )
-def SLOWER(data: str, beta: float, seed: int, null: str) -> Rows:
+def settings_c21(data: str, beta: float, seed: int, null: str) -> Rows:
     """ln of the time of the slowest mode over three times that of a null, orbit by orbit."""
     table = lasting_orbits()
     here = (table["beta"] == beta) & (table["seed"] == seed)
@@ -71,7 +71,7 @@ def SLOWER(data: str, beta: float, seed: int, null: str) -> Rows:
     seconds=3.0,
     within={"value": 0.3, "low": 1.0, "high": 1.0, "runs": 2},
 )
-def CONFIRM_SLOWER(data: str, beta: float, seed: int, *, flashes: int = 30_000) -> Rows:
+def confirm_c21(data: str, beta: float, seed: int, *, flashes: int = 30_000) -> Rows:
     """The same of other orbits, those that are chaotic to the end."""
     points, context = chaotic_orbits(beta, count=12, flashes=flashes, seed=seed)
     lasting = growth_afterwards(context, beta=beta) > LASTING

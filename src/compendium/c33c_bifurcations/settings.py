@@ -35,7 +35,7 @@ def jump_of_chaos(data: int, law: str, beta: float, wait: int) -> Rows:
 
 _CLOSE = {"value": 0.1, "low": 0.1, "high": 0.1}
 
-JUMPS = stored(
+settings_c9b = stored(
     "settings_C9b",
     numbered(
         grid(law=(_DOCUMENT, *START_LAWS), beta=(1.2656, 1.266), wait=(20_000, 60_000)), first=0
@@ -44,7 +44,7 @@ JUMPS = stored(
     within=_CLOSE,
 )(jump_of_chaos)
 
-CONFIRM_JUMPS = stored(
+confirm_c9b = stored(
     "confirm_C9b",
     numbered(
         grid(

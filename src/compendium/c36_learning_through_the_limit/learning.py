@@ -64,6 +64,14 @@ ARMS = {
     "score, 9900": Arm(gradient="score", size=9900),
 }
 _COPIES = 8  # paths of every start in an update of `gradients`
+# What each estimator of `gradients` differentiates.
+_KINDS = {
+    "exact": "exact",
+    "limit": "limit",
+    "straight": "straight",
+    "score": "score",
+    "score, no baseline": "score",
+}
 
 
 class Text(NamedTuple):
@@ -205,7 +213,7 @@ def gradients(
     theta: Tensor, text: Text, estimator: str, *, size: int, updates: int = 1, seed: int = 0
 ) -> Tensor:
     """Estimates of the gradient, (updates, 4, P, L), from eight copies; "exact", "limit": one."""
-    kind = estimator.split(",")[0]
+    kind = _KINDS[estimator]
     copies = _COPIES
     if kind in ("exact", "limit"):
         updates = 1
@@ -417,7 +425,8 @@ def losses(
     [
         unit
         for unit in grid(task=TASKS, arm=ARMS, copies=(1, 2, 8), rate=(0.03, 0.1, 0.3))
-        if (unit["copies"] > 1) == unit["arm"].startswith("score") and "shuffled" not in unit["arm"]
+        if (unit["copies"] > 1) == (ARMS[unit["arm"]].gradient == "score")
+        and not ARMS[unit["arm"]].shuffled
     ],
     seconds=5.0,
     within={"loss": 0.02},
