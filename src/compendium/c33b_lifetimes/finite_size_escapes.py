@@ -300,7 +300,7 @@ def least_action(
         return _residuals(network, path, beta=beta, position=position).ravel()
 
     jacobian = torch.func.jacrev(residuals)
-    found = least_squares(
+    result = least_squares(
         lambda free: residuals(torch.tensor(free)).numpy(),
         fields[inner].ravel(),
         jac=lambda free: jacobian(torch.tensor(free)).numpy(),
@@ -310,7 +310,7 @@ def least_action(
         max_nfev=max_steps,
     )
     path = fields.copy()
-    path[inner] = found.x.reshape(-1, fields.shape[1])
+    path[inner] = result.x.reshape(-1, fields.shape[1])
     return path
 
 
@@ -388,8 +388,10 @@ def first_guesses(cycle: int, *, size: int, texts: int = 60) -> list[tuple[np.nd
     def nearest(window: np.ndarray, number: int, place: int) -> np.ndarray:
         """The window of a cycle, its oldest token at `place`, that is nearest to a window."""
         first = (place - start - 1) % network.positions
-        found = [loops[number][at:][:context] for at in range(first, 24 + first, network.positions)]
-        return min(found, key=lambda one: float(np.abs(one - window).max()))
+        result = [
+            loops[number][at:][:context] for at in range(first, 24 + first, network.positions)
+        ]
+        return min(result, key=lambda one: float(np.abs(one - window).max()))
 
     guesses = []
     for text, seen in enumerate(np.array(ends).T):
