@@ -325,7 +325,9 @@ def _limits(motion: str, chunk: int, *, steps: int) -> list[Limit]:
     if motion == _OTHERS:
         new = draw_networks(family=5, features=3, segments=3, context=4, epsilon=0.02, count=_CHUNK)
         for seed, network in new.items():
-            collected += settled_limits(network, 2.0, count=1, settle=10_000, steps=steps, seed=seed)
+            collected += settled_limits(
+                network, 2.0, count=1, settle=10_000, steps=steps, seed=seed
+            )
         return collected
     network = Network.document()
     beta = MOTIONS[motion].beta
