@@ -24,7 +24,8 @@ from bookmaker.measured import write_results
 from compendium.c25b_learning_under_a_drive.study import ALPHABET, cut_text
 from compendium.common.images import digit_labels, digits
 from spinformer.hopfield.layer import AttentionModule, HopfieldLayer
-from spinformer.spins.module import DrivenSpinModule, SpinTransformerModule
+from spinformer.spins.driven_module import DrivenSpinModule
+from spinformer.spins.module import SpinTransformerModule
 
 RATES = (1e-3, 3e-3, 1e-2)
 STEPS = 200

@@ -13,7 +13,8 @@ import time
 import torch
 
 from bookmaker.measured import write_results
-from spinformer.spins.module import DrivenSpinModule, Solver, SpinTransformerModule
+from spinformer.spins.driven_module import DrivenSpinModule
+from spinformer.spins.module import Solver, SpinTransformerModule
 
 HEADS = 4
 # Batch and number of tokens, of about the same cost.

@@ -33,7 +33,8 @@ FUNCTIONS = {
 
 def project_on_simplex(point):
     """Quadratic programme min ½‖p − z‖² on the simplex: the best of all 2^N − 1 supports."""
-    best, least = None, math.inf
+    best = None
+    least = math.inf
     for size in range(1, len(point) + 1):
         for support in itertools.combinations(range(len(point)), size):
             chosen = list(support)
@@ -41,7 +42,8 @@ def project_on_simplex(point):
             candidate[chosen] = point[chosen] + (1.0 - point[chosen].sum()) / size
             distance = np.sum((candidate - point) ** 2)
             if candidate.min() >= 0.0 and distance < least:
-                best, least = candidate, distance
+                best = candidate
+                least = distance
     return best
 
 
@@ -128,8 +130,13 @@ def test_other_types_are_near(dtype):
         weights = entmax(scores.to(dtype), alpha=alpha)
         assert weights.dtype == dtype
         wanted = entmax(scores.to(dtype).double(), alpha=alpha)
-        error = (weights.double() - wanted).abs().max()
-        assert float(error) < 4 * torch.finfo(dtype).eps
+        error = (weights.double() - wanted).abs()
+        if dtype == torch.float32:
+            assert float(error.max()) < 4 * torch.finfo(dtype).eps
+        else:
+            # Half precision is rounded once, at the end.
+            rounding = 0.51 * torch.finfo(dtype).eps * wanted + torch.finfo(dtype).tiny
+            assert bool((error <= rounding).all())
 
 
 def away_from_kinks(*shape, alpha, seed):
@@ -182,7 +189,9 @@ def test_derivatives_of_every_kind(alpha):
 @pytest.mark.parametrize("alpha", [1.2, 1.5, 2.0])
 def test_the_network_is_the_gradient_of_its_energy(alpha):
     """Energy first: −∇E moves the state, and the Jacobian is the derivative of the step."""
-    patterns, states, beta = draw(6, 4, seed=5), draw(3, 4, seed=6), 1.3
+    patterns = draw(6, 4, seed=5)
+    states = draw(3, 4, seed=6)
+    beta = 1.3
     scores = beta * states.numpy() @ patterns.numpy().T
     weights = np.stack([weights_by_bisection(row, alpha) for row in scores])
     conjugate = (weights * scores).sum(-1) - negative_entropy(weights, alpha)
@@ -205,7 +214,8 @@ def test_the_network_is_the_gradient_of_its_energy(alpha):
 def test_the_energy_falls_below_a_step_of_two(alpha, step_size):
     rng = np.random.default_rng(12)
     for trial in range(20):
-        size, width = int(rng.integers(1, 30)), int(rng.integers(1, 20))
+        size = int(rng.integers(1, 30))
+        width = int(rng.integers(1, 20))
         patterns = draw(size, width, seed=trial, scale=float(rng.uniform(0.3, 3)))
         states = draw(20, width, seed=trial + 999, scale=2.0)
         beta = float(np.exp(rng.uniform(-3, 3)))
@@ -268,7 +278,8 @@ def test_patterns_that_nothing_singles_out_are_never_exact():
 def test_fixed_points_and_the_loss_of_the_mean(alpha):
     """Two patterns ±v: along v the mean loses stability at β‖v‖² 2^{α − 1} = 1."""
     v = torch.tensor([1.0, 2.0, -1.0], dtype=torch.float64)
-    patterns, norm = torch.stack([v, -v]), 6.0
+    patterns = torch.stack([v, -v])
+    norm = 6.0
     critical = fixed_points.mean_critical_beta(patterns, alpha=alpha)
     assert critical == pytest.approx(2.0 ** (1.0 - alpha) / norm, rel=1e-12)
     origin = torch.zeros(3, dtype=torch.float64)
@@ -315,7 +326,9 @@ def test_first_and_second_derivatives_of_a_sparse_fixed_point(alpha):
 
 @pytest.mark.parametrize("alpha", [1.5, 2.0])
 def test_masks_leave_patterns_out(alpha):
-    queries, keys, values = draw(5, 3, seed=1), draw(6, 3, seed=2), draw(6, 2, seed=3)
+    queries = draw(5, 3, seed=1)
+    keys = draw(6, 3, seed=2)
+    values = draw(6, 2, seed=3)
     mask = draw(5, 6, seed=4) > -0.3
     mask[:, 0] = True
     found = attention(queries, keys=keys, values=values, beta=2.0, mask=mask, alpha=alpha)
@@ -349,7 +362,8 @@ def test_what_is_not_finite_is_refused(name, alpha):
                     function(arguments["patterns"], states=arguments["states"], alpha=alpha)
     with pytest.raises(ValueError, match="too large"):
         function(1e20 * torch.eye(3), states=1e20 * torch.eye(3), alpha=alpha)
-    patterns, states = draw(4, 3), draw(5, 3, seed=1)
+    patterns = draw(4, 3)
+    states = draw(5, 3, seed=1)
     wanted = function(patterns, states=states, beta=2.0, alpha=alpha)
 
     def one(state):

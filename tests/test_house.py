@@ -25,14 +25,14 @@ MAY_IMPORT = {
     "spinformer.language": ["spinformer.core", "spinformer.language"],
     "spinformer.plot": ["spinformer"],
     "compendium": ["spinformer", "compendium", *TOOLS_OF_CHAPTERS],
-    "bookmaker": ["bookmaker", "spinformer.core", "spinformer.plot", "compendium.front"],
+    "bookmaker": ["bookmaker"],
 }
 # Lines of code as ruff formats it, without docstrings, comments and blanks, and five per cent of
 # room. Nothing else is counted: explaining costs nothing.
 CODE_CEILINGS = {
-    "spinformer": (["src/spinformer"], 9_800),
+    "spinformer": (["src/spinformer"], 11_200),
     "bookmaker": (["src/bookmaker", "book/_ext"], 3_600),
-    "compendium": (["src/compendium"], 13_300),
+    "compendium": (["src/compendium"], 14_300),
 }
 # Of one chapter's folder; the largest is chapter 24's, with seven tasks and ten robustness tables.
 CHAPTER_CEILING = 1_080

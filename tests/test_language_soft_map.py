@@ -1,15 +1,21 @@
 """The map of soft tokens against one written here in NumPy, closed forms, and dense derivatives."""
 
+import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from scipy.special import softmax
+from tokenizers import Tokenizer, models, pre_tokenizers
 from torch import nn
+from transformers import PreTrainedTokenizerFast
 
 from spinformer.core.regimes import Regime
 from spinformer.core.solve import NotConverged
+from spinformer.language import checkpoints
+from spinformer.language.checkpoints import Checkpoint
 from spinformer.language.soft_map import SoftTokenMap, Thresholds
 from spinformer.language.untrained import LAYOUTS, example_causal_model
 
@@ -343,3 +349,39 @@ def test_what_is_no_causal_model_is_refused():
     ):
         with pytest.raises(ValueError, match=message):
             call()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_page_runs_on_any_layout(layout, monkeypatch, capsys):
+    page = (Path(__file__).parents[1] / "book" / "use.md").read_text(encoding="utf-8")
+    section = page.split("## Your own language model as a map")[1].split("\n## ")[0]
+    [code] = re.findall(r"```py\n(.*?)```", section, re.DOTALL)
+    words = {"[UNK]": 0, "The": 1, "cold": 2, "clear": 3, "magnet": 4, "thing": 5}
+    plain = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
+    plain.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tiny = Checkpoint(
+        model=example_causal_model(layout),
+        tokenizer=PreTrainedTokenizerFast(tokenizer_object=plain),
+        name=layout,
+        quantization="none",
+    )
+    monkeypatch.setattr(checkpoints, "load_checkpoint", lambda name: tiny)
+    names = {}
+    exec(code, names)
+    soft = names["soft"]
+    last = [[0, 2, 0, 3], [0, 0, 0, 5]]  # "was cold and clear", "is the simplest thing"
+    np.testing.assert_array_equal(names["start"], words_of(tiny.model)[last])
+    found = names["found"]
+    assert found.regime.shape == (2,)
+    assert str(found.labels()) in capsys.readouterr().out
+    # Every call of the table.
+    calls = re.findall(r"`(soft\.\w+\(.*?\))`", section)
+    assert len(calls) >= 9
+    names["point"] = soft.fixed_point(beta=0.02)
+    for call in calls:
+        shorter = re.sub(r"(steps|horizon)=\d+", r"\1=6", call)
+        shorter = shorter.replace("transient=100", "transient=2").replace("0.5", "0.02")
+        if "critical_beta" in call or "find_attractors" in call:
+            assert hasattr(soft, call.split(".")[1].split("(")[0])
+        else:
+            assert eval(shorter, names) is not None

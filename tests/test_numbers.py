@@ -249,6 +249,19 @@ def test_an_execution_is_kept_when_a_name_is_wrong(book, call, monkeypatch):
     assert "The slope is 0.140" in words(read_notebook(book / NOTEBOOK))
 
 
+def test_a_typed_number_is_named_before_the_chapter_is_executed(book, call):
+    edit(book / SOURCE, "{value}`slope:.3f`", "0.126")
+    assert call(book, "check").output.splitlines()[1:] == [
+        f"{SOURCE}:{number_of_line(book, '0.126')}: 0.126 {TYPED} {{value}}`name`, or mark it as "
+        "{setting}, {cited} or {hand}"
+    ]
+
+
+def number_of_line(book, text):
+    lines = (book / SOURCE).read_text("utf-8").split("\n")
+    return next(number for number, line in enumerate(lines, 1) if text in line)
+
+
 def test_a_figure_that_comes_twice_is_named(book, call):
     path = book / SOURCE
     path.write_text(path.read_text("utf-8") + cell("report_figures(slope=1)"), encoding="utf-8")

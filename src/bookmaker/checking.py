@@ -164,8 +164,7 @@ def _chapter_faults(
         for cell in cells:
             yield from (chapter.fault(1, problem, cell.id) for problem in _cell_problems(cell))
         yield from (chapter.fault(1, problem) for problem in _output_problems(cells, place))
-    if not reason:
-        yield from numbers.chapter_faults(chapter, rows, read)
+    yield from numbers.chapter_faults(chapter, rows, read, executed=not reason)
 
 
 def _cell_problems(cell: NotebookNode) -> Iterator[str]:

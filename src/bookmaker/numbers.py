@@ -68,19 +68,19 @@ def write_readme(root: Path) -> list[Path]:
     return [path]
 
 
-def chapter_faults(chapter: Chapter, rows: Sequence[Claim], read: Reads | None) -> Iterator[Fault]:
-    """Yield what is wrong with the numbers of a chapter whose notebook is up to date.
+def chapter_faults(
+    chapter: Chapter, rows: Sequence[Claim], read: Reads | None, *, executed: bool = True
+) -> Iterator[Fault]:
+    """Yield what is wrong with the numbers of a chapter.
 
-    `rows` are the claims, `read` what `all_reads` returns, None where that is not known.
+    `rows` are the claims, `read` what `all_reads` returns, None where that is not known. Where the
+    chapter's notebook is not up to date (`executed`), nothing is asked of its figures.
     """
     criteria = [claim.criterion for claim in rows if claim.chapter == chapter.name]
     numerals = _numerals(chapter) | numerals_of("\n".join(criteria))
     file = f"notebooks/{chapter.name}.md"
     yield from _mark_faults(chapter.text, file, numerals)
     yield from _typed_faults(chapter.text, file)
-    notebook = read_notebook(chapter.notebook_path)
-    figures, twice = handed_over(notebook)
-    yield from _word_faults(chapter.text, file, numerals | set(integers(figures)))
     for claim in rows:
         if claim.chapter == chapter.name:
             for fault in _mark_faults(f"{claim.shown}\n{claim.condition}", file, numerals):
@@ -90,6 +90,11 @@ def chapter_faults(chapter: Chapter, rows: Sequence[Claim], read: Reads | None) 
                 if setting_problem(Role("setting", typed, 0, 0, 1, False), numerals):
                     message = f"{typed} is typed: read it, {{name}} or {{value}}`name`"
                     yield claim.fault(message)
+    if not executed:
+        return
+    notebook = read_notebook(chapter.notebook_path)
+    figures, twice = handed_over(notebook)
+    yield from _word_faults(chapter.text, file, numerals | set(integers(figures)))
     if read is None:
         return
     number = chapter.name.partition("_")[0]

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 from bookmaker.base import CONTENTS, BookError, contents, repository_address
@@ -26,6 +27,8 @@ LAUNCH_ROW = (
     "| Colab, Binder | the buttons above each chapter of the published book; the first cell of a "
     "chapter installs the package where it is missing |\n"
 )
+# What draws the front page.
+FRONT = "compendium.front.welcome"
 FOLDER = Path("book") / "_static" / "welcome"
 # The theme prints the title of a page from what stands before its article, which is the first's.
 _STYLE = (
@@ -67,23 +70,11 @@ def claim_figures(root: Path, names: tuple[str, ...]) -> dict[str, float]:
 
 def welcome_pictures(root: Path) -> Iterator[tuple[Path, bytes]]:
     """Yield the files of the front page's pictures, then their numbers and digests."""
-    import matplotlib.pyplot as plt
-
-    from compendium.front.schematics import draw_generator, draw_layer, draw_spins
-    from compendium.front.welcome import FIGURES, PICTURES, welcome_numbers
-    from spinformer.plot.style import use_style
-    from spinformer.plot.vector import figure_svg
-
-    numbers = welcome_numbers(claim_figures(root, FIGURES))
-    drawn = {name: partial(draw, numbers) for name, draw in PICTURES.items()}
-    fixed = {"layer": draw_layer, "spins": draw_spins, "generator": draw_generator}
+    # By its name, as the chapters' tables are found: this tool imports nothing of the compendium.
+    front = import_module(FRONT)
+    numbers = front.welcome_numbers(claim_figures(root, front.FIGURES))
     digests = {}
-    for name, draw in (drawn | fixed).items():
-        with plt.rc_context():
-            use_style()
-            draw()
-            content = figure_svg(plt.gcf()).encode()
-            plt.close()
+    for name, content in front.drawn_pictures(numbers):
         digests[f"{name}.svg"] = hashlib.sha256(content).hexdigest()
         yield root / FOLDER / f"{name}.svg", content
     stored = {"numbers": numbers, "digests": digests}

@@ -15,7 +15,7 @@ from compendium.c21a_cheap_free_energies import study
 from spinformer.spins.ising import sherrington_kirkpatrick, solve_exact
 from spinformer.spins.mean_field import belief_propagation, solve_mean_field
 from spinformer.spins.monte_carlo import parallel_tempering, sample_ising
-from spinformer.spins.sherrington_kirkpatrick import almeida_thouless_beta, replica_symmetric_state
+from spinformer.spins.replica_symmetry import almeida_thouless_beta, replica_symmetric_state
 
 ROOT = Path(__file__).resolve().parents[2]
 # The chapter's figures of B7 at many seeds.

@@ -6,7 +6,7 @@ from known_networks import CONTEXT
 
 from compendium.c32_paths_to_mean_fields.functional import propagate
 from compendium.c32b_finite_size import study
-from spinformer.dmft import finite_size
+from spinformer.dmft import corrections, finite_size
 from spinformer.dmft.network import Network
 
 
@@ -19,7 +19,7 @@ def test_both_laws_hold_with_the_computed_coefficients_beyond_the_onset():
     sizes = np.array([9, 12, 15])
     path = finite_size.mean_path(mild, 0.8, window=window, steps=3, position=1)
     maps = finite_size.linear_maps(mild, 0.8, path=path, position=1)
-    shift = study.mean_shift(mild, 0.8, path=path, maps=maps, position=1)
+    shift = corrections.mean_shift(mild, 0.8, path=path, maps=maps, position=1)
     for size in sizes:
         law = propagate(mild, size, beta=0.8, window=window, steps=3, position=1, draw_window=True)
         mean = law @ finite_size.token_states(mild, size)
@@ -29,7 +29,9 @@ def test_both_laws_hold_with_the_computed_coefficients_beyond_the_onset():
     np.testing.assert_allclose(far, shift, rtol=0.03, atol=0.002)
     # The onset from few and many texts is one number; beyond it both laws hold, before it not.
     window = finite_size.window_means(Network.document(), 1.27, attention=CONTEXT)
-    limit = study.follow_limit(Network.document(), 1.27, window=window, steps=6, position=3)
+    limit = corrections.finite_size_corrections(
+        Network.document(), 1.27, window=window, steps=6, position=3
+    )
     ladder = 3 * 4 ** np.arange(3, 12)
     onsets = []
     for texts in (200, 2000):
@@ -56,11 +58,11 @@ def test_martingale_subtraction_has_mean_zero_and_finds_the_exact_bias():
     network = Network.document().with_parameters(gamma=6.0, context=2)
     size = 9
     window = np.array([[1.0, -1.0, 1.0], [-1.0, 1.0, 1.0]])
-    limit = study.follow_limit(network, 1.27, window=window, steps=4, position=1)
+    limit = corrections.finite_size_corrections(network, 1.27, window=window, steps=4, position=1)
     runs = finite_size.generate(
         network, size, beta=1.27, window=window, steps=4, position=1, runs=40_000, seed=3
     )
-    linear = study.linear_fluctuations(runs, maps=limit.maps)[:, 2:]
+    linear = corrections.linear_fluctuations(runs, maps=limit.maps)[:, 2:]
     z = linear.mean(axis=0) / (linear.std(axis=0) / 200 + 1e-12)
     assert np.abs(z).max() < 4.5
     law = propagate(network, size, beta=1.27, window=window, steps=4, position=1)
@@ -78,7 +80,7 @@ def test_martingale_subtraction_has_mean_zero_and_finds_the_exact_bias():
 def test_errors_are_the_scatter_over_seeds(size, subtracted):
     network = Network.document().with_parameters(gamma=20.0)
     window = finite_size.window_means(network, 1.27, attention=CONTEXT)
-    limit = study.follow_limit(network, 1.27, window=window, steps=4, position=3)
+    limit = corrections.finite_size_corrections(network, 1.27, window=window, steps=4, position=3)
     found = [study.deviation(limit, size, texts=60, seed=seed) for seed in range(120)]
     for part, allowed in zip(zip(*found, strict=True), (0.12, 0.12, 0.3), strict=True):
         value, error = np.array([(one.value[5:], one.error[5:]) for one in part]).swapaxes(0, 1)

@@ -11,7 +11,8 @@ from scipy.stats import ttest_1samp
 
 from compendium.c32_paths_to_mean_fields.functional import propagate
 from compendium.c32b_finite_size import fluctuations as study
-from compendium.c32b_finite_size.study import follow_limit
+from spinformer.dmft import corrections
+from spinformer.dmft.corrections import finite_size_corrections
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.finite_size import generate, semantic_overlaps, token_states
 from spinformer.dmft.lyapunov import lyapunov_spectrum
@@ -35,10 +36,10 @@ def test_a_drawn_window_is_a_mixture_of_known_ones():
 
 def test_the_closure_has_the_shift_of_order_one_over_n():
     start = 0.6 * np.sin(np.arange(12.0)).reshape(4, 3)
-    limit = follow_limit(Network.document(), 1.2, window=start, steps=5, position=3)
+    limit = finite_size_corrections(Network.document(), 1.2, window=start, steps=5, position=3)
     size = 3 * 10**9
     found = size * semantic_overlaps(
-        limit.network, study.gaussian_closure(limit, size) - limit.path
+        limit.network, corrections.gaussian_closure(limit, size) - limit.path
     )
     np.testing.assert_allclose(found, limit.shift, atol=2e-3 * np.abs(limit.shift).max())
 
@@ -48,7 +49,7 @@ def test_closed_steps_are_gaussian_integrals_and_beat_the_naive_mean_field():
     beta = 2.0
     points, weights = np.polynomial.hermite_e.hermegauss(60)
     weights = weights / weights.sum()
-    limit = follow_limit(COIN, beta, window=np.array([[0.5]]), steps=2, position=0)
+    limit = finite_size_corrections(COIN, beta, window=np.array([[0.5]]), steps=2, position=0)
     mean = 0.5
     variance = 0.75 / size
     expected = []
@@ -57,16 +58,18 @@ def test_closed_steps_are_gaussian_integrals_and_beat_the_naive_mean_field():
         mean = weights @ answer
         variance = weights @ answer**2 - mean**2 + weights @ (1.0 - answer**2) / size
         expected.append(mean)
-    np.testing.assert_allclose(study.gaussian_closure(limit, size)[1:, 0], expected, atol=3e-4)
+    np.testing.assert_allclose(
+        corrections.gaussian_closure(limit, size)[1:, 0], expected, atol=3e-4
+    )
     # Exact means of a network of nine bits, eight tokens on: the closure is nearer.
-    limit = follow_limit(SHORT, 1.3, window=START, steps=8, position=2)
+    limit = finite_size_corrections(SHORT, 1.3, window=START, steps=8, position=2)
     law = propagate(SHORT, 9, beta=1.3, window=START, steps=8, position=2, draw_window=True)
     exact = law @ token_states(SHORT, 9)
 
     def error(path):
         return np.sqrt(((path - exact)[2:] ** 2).sum(axis=1).mean())
 
-    assert error(study.gaussian_closure(limit, 9)) < 0.4 * error(limit.path)
+    assert error(corrections.gaussian_closure(limit, 9)) < 0.4 * error(limit.path)
 
 
 def test_texts_that_share_their_noise_grow_apart_as_the_limit_does():

@@ -8,12 +8,12 @@ from known_networks import UNEVEN
 from scipy.signal import periodogram
 from scipy.stats import binom, norm
 
-from compendium.c32b_finite_size.study import noise_covariance, predicted_rms
 from compendium.c34_memory_beyond_window import messages, study
 from compendium.c34_memory_beyond_window.messages import label_information, predicted_information
 from compendium.c34_memory_beyond_window.study import autocorrelation
 from compendium.common.rows import median_interval
 from spinformer.core.statistics import student_interval
+from spinformer.dmft.corrections import noise_covariance, predicted_rms
 from spinformer.dmft.document import MOTIONS, attractor_window
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.finite_size import attention_of_window, linear_maps, mean_path, window_means

@@ -11,10 +11,10 @@ from scipy.optimize import approx_fprime
 from scipy.special import softmax
 from scipy.stats import chisquare
 
-from compendium.c32b_finite_size.study import noise_covariance, predicted_rms
 from compendium.c35_other_tokens import letters as tokens_of, study
 from compendium.c35_other_tokens.letters import LetterNetwork, letter_overlaps, vocabulary
 from spinformer.core.statistics import fit_power_law
+from spinformer.dmft.corrections import noise_covariance, predicted_rms
 from spinformer.dmft.finite_size import linear_maps, mean_path
 from spinformer.dmft.linear_stability import onset
 from spinformer.dmft.lyapunov import lyapunov_spectrum, period_map

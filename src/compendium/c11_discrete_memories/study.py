@@ -331,7 +331,7 @@ def capacity_curve(dim: int) -> np.ndarray:
 
 
 def lost_overlap(dim: int, *, start: float, diagonal: str, networks: int, seed: Seed) -> Estimate:
-    """Overlap at N/d = 0.12 minus that at 0.17, below and above the capacity of 0.138.
+    """Overlap at N/d = 0.12 minus that at 0.17, on both sides of the capacity of about 0.14.
 
     Runs begin with the overlap `start`; the `diagonal` of the weights is "zero", or "kept", w_ii=N.
     """

@@ -24,19 +24,19 @@ from compendium.c21a_cheap_free_energies.study import (
     overlap_run,
     trend,
 )
-from compendium.common.rows import Columns, grid, median_rows, share_rows
+from compendium.common.rows import Columns, grid, median_rows, numbered, share_rows
 from spinformer.core.statistics import Estimate
 from spinformer.spins.ising import sherrington_kirkpatrick, solve_exact
-from spinformer.spins.sherrington_kirkpatrick import almeida_thouless_beta, replica_symmetric_state
+from spinformer.spins.replica_symmetry import almeida_thouless_beta, replica_symmetric_state
 
 # What an approximation may be off by, root mean square over the spins, and stand in for the sum.
 OFF = 0.05
 STAND_INS = {"TAP": "tap", "third order": "plefka3", "adaptive TAP": "adaptive"}
 
 
-def stand_in_rows(beta: float, size: int, field_std: float, *, seed: int) -> Rows:
+def stand_in_rows(data: int, beta: float, size: int, field_std: float) -> Rows:
     """How far each theory is below `OFF`, by the median of 24 systems with exact sums."""
-    couplings, fields = sherrington_kirkpatrick(size, seed=seed, count=24, field_std=field_std)
+    couplings, fields = sherrington_kirkpatrick(size, seed=data, count=24, field_std=field_std)
     truth = solve_exact(couplings, fields=fields, beta=beta)
     rows = []
     for theory, method in STAND_INS.items():
@@ -44,27 +44,26 @@ def stand_in_rows(beta: float, size: int, field_std: float, *, seed: int) -> Row
             couplings, fields=fields, beta=beta, method=method, truth=truth
         )
         (line,) = median_rows(OFF - errors)
-        rows.append({"data": f"seed {seed}", "theory": theory, **line})
+        rows.append({"theory": theory} | line)
     return rows
 
 
-STANDING_IN = grid(beta=(0.25, 0.5, 0.75, 1.0), size=(8, 12, 16), field_std=(0.2, 0.5, 1.0))
-# The region of B7, β up to 0.75, was written before these were drawn.
-STANDING_IN_AGAIN = grid(beta=(0.4, 0.6, 0.75), size=(10, 14), field_std=(0.3, 0.7))
-
-
-@stored("settings_B7", STANDING_IN, seconds=0.2, within={"value": 1e-3, "low": 1e-3, "high": 1e-3})
-def settings_b7(**choices: Any) -> Rows:
-    """How far theories are below what they may be off by; systems of their own for each unit."""
-    return stand_in_rows(**choices, seed=100 + STANDING_IN.index(choices))
-
-
-@stored(
-    "confirm_B7", STANDING_IN_AGAIN, seconds=0.2, within={"value": 1e-3, "low": 1e-3, "high": 1e-3}
-)
-def confirm_b7(**choices: Any) -> Rows:
-    """As `settings_b7`, from other systems of other sizes, fields and temperatures."""
-    return stand_in_rows(**choices, seed=500 + STANDING_IN_AGAIN.index(choices))
+_NEAR = {"value": 1e-3, "low": 1e-3, "high": 1e-3}
+settings_b7 = stored(
+    "settings_B7",
+    numbered(
+        grid(beta=(0.25, 0.5, 0.75, 1.0), size=(8, 12, 16), field_std=(0.2, 0.5, 1.0)), first=100
+    ),
+    seconds=0.2,
+    within=_NEAR,
+)(stand_in_rows)
+# Other systems of other sizes, fields and temperatures, drawn after the region.
+confirm_b7 = stored(
+    "confirm_B7",
+    numbered(grid(beta=(0.4, 0.6, 0.75), size=(10, 14), field_std=(0.3, 0.7)), first=500),
+    seconds=0.2,
+    within=_NEAR,
+)(stand_in_rows)
 
 
 # Of which theory an exponent is asked, and of which one it must be ahead, by how much.
@@ -146,7 +145,7 @@ def settings_b7f(smallest: int, largest: int, group: int) -> Rows:
     here = (table["kind"] == "gaussian") & (table["copy"] % 2 == group)
     here &= (table["size"] >= smallest) & (table["size"] <= largest)
     slope = trend(table, "adaptive", here).slope
-    return [{"data": f"group {group}", **exponent_row(slope, against=-1.0, sign=-1)}]
+    return [{"data": f"group {group}"} | exponent_row(slope, against=-1.0, sign=-1)]
 
 
 # Groups of the stored systems, one with every number of copies modulo this.
@@ -170,11 +169,11 @@ def settings_b7c(beta: float, group: int) -> Rows:
     table = {name: np.concatenate([pool[name] for pool in pools]) for name in pools[0]}
     here = (table["beta"] == beta) & (table["copy"] % OVERLAP_GROUPS == group)
     slope = trend(table, "spread", several_of_each_size(table, here)).slope
-    return [{"data": f"group {group}", **width_row(beta, slope)}]
+    return [{"data": f"group {group}"} | width_row(beta, slope)]
 
 
 # Systems of each size in a group that confirms, and the temperatures of its ladder.
-FRESH = {32: 16, 64: 10, 128: 6}
+FRESH = {32: 12, 64: 8, 128: 5}
 BEFORE_THE_LINE = np.array([0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
 
 
@@ -200,42 +199,38 @@ def confirm_b7c(group: int) -> Rows:
     rows = []
     for beta in (0.6, 0.8, 1.0):
         slope = trend(table, "spread", table["beta"] == beta).slope
-        rows.append({"beta": beta, "data": f"new {group}", **width_row(beta, slope)})
+        rows.append({"beta": beta, "data": f"new {group}"} | width_row(beta, slope))
     return rows
 
 
 NETWORKS = 20
-UNROLLED = grid(of_the_line=(0.3, 0.5, 0.7, 0.8, 0.9, 1.2), size=(128, 512), field_std=(0.2, 0.5))
-UNROLLED_AGAIN = grid(of_the_line=(0.2, 0.4, 0.6, 0.75), size=(128, 256), field_std=(0.3, 0.5))
 
 
-def depth_rows(of_the_line: float, size: int, field_std: float, *, seed: int) -> Rows:
+def depth_rows(data: int, of_the_line: float, size: int, field_std: float) -> Rows:
     """Share of unrolled networks that converge less one half, at a fraction of the line's β."""
     beta = of_the_line * almeida_thouless_beta(field_std=field_std)
-    share = convergence(size, beta=beta, field_std=field_std, systems=NETWORKS, seed=seed)
-    (line,) = share_rows(round(NETWORKS * share), trials=NETWORKS, bound=0.5)
-    return [{"data": f"seed {seed}", **line}]
+    share = convergence(size, beta=beta, field_std=field_std, systems=NETWORKS, seed=data)
+    return share_rows(round(NETWORKS * share), trials=NETWORKS, bound=0.5)
 
 
-@stored(
+_COUNTED = {"value": 0.11, "low": 0.15, "high": 0.15}
+settings_b7d = stored(
     "settings_B7d",
-    UNROLLED,
+    numbered(
+        grid(of_the_line=(0.3, 0.5, 0.7, 0.8, 0.9, 1.2), size=(128, 512), field_std=(0.2, 0.5)),
+        first=1000,
+    ),
     seconds=0.2,
     rtol=0.0,
-    within={"value": 0.11, "low": 0.15, "high": 0.15},
-)
-def settings_b7d(**choices: Any) -> Rows:
-    """Whether unrolled networks converge; networks of their own for each line."""
-    return depth_rows(**choices, seed=1000 + UNROLLED.index(choices))
-
-
-@stored(
+    within=_COUNTED,
+)(depth_rows)
+# Other networks, drawn after the region.
+confirm_b7d = stored(
     "confirm_B7d",
-    UNROLLED_AGAIN,
+    numbered(
+        grid(of_the_line=(0.2, 0.4, 0.6, 0.75), size=(128, 256), field_std=(0.3, 0.5)), first=2000
+    ),
     seconds=0.2,
     rtol=0.0,
-    within={"value": 0.11, "low": 0.15, "high": 0.15},
-)
-def confirm_b7d(**choices: Any) -> Rows:
-    """As `settings_b7d`, from other networks."""
-    return depth_rows(**choices, seed=2000 + UNROLLED_AGAIN.index(choices))
+    within=_COUNTED,
+)(depth_rows)

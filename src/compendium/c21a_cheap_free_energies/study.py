@@ -22,7 +22,7 @@ of one system to a tenth, as a spin may fall the other way.
 import math
 from collections.abc import Mapping
 from itertools import combinations, product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -85,7 +85,8 @@ def draw_system(kind: str, *, size: int, seed: int) -> tuple[np.ndarray, np.ndar
         couplings = (rotation * np.where(np.arange(size) < size // 2, 1.0, -1.0)) @ rotation.T
         couplings = 0.5 * (couplings + couplings.T)
     else:
-        couplings, degree = np.zeros((size, size)), 4
+        couplings = np.zeros((size, size))
+        degree = 4
         ends = _random_graph(rng, size, degree)
         couplings[*ends.T] = rng.choice([-1.0, 1.0], len(ends)) / math.sqrt(degree)
         couplings += couplings.T
@@ -98,7 +99,8 @@ def _random_graph(rng: np.random.Generator, size: int, degree: int) -> np.ndarra
     to another exchanges partners with random pairs until none is left."""
     ends = rng.permutation(np.repeat(np.arange(size), degree)).reshape(-1, 2)
     while True:
-        low, high = ends.min(1), ends.max(1)
+        low = ends.min(1)
+        high = ends.max(1)
         _, first = np.unique(low * size + high, return_index=True)
         bad = (low == high) | ~np.isin(np.arange(len(ends)), first)
         if not bad.any():
@@ -119,16 +121,23 @@ def theory_errors(
     """Squared error of every theory in one system, at the kind's β of `BETAS` if none is given."""
     couplings, fields = draw_system(kind, size=size, seed=seed)
     beta = BETAS[kind] if beta is None else beta
-    run: dict[str, Any] = {"sweeps": sweeps, "every": sweeps, "replicas": copies, "seed": seed}
     means = parallel_tempering(
-        couplings, fields=fields, betas=np.array([beta]), burn_in=300, **run
+        couplings,
+        fields=fields,
+        betas=np.array([beta]),
+        burn_in=300,
+        sweeps=sweeps,
+        every=sweeps,
+        replicas=copies,
+        seed=seed,
     ).magnetization[:, 0]
-    system: dict[str, Any] = {"fields": fields, "beta": beta, "throw": False}
     found = {
-        theory: solve_mean_field(couplings, **system, method=theory, tolerance=1e-9).value
+        theory: solve_mean_field(
+            couplings, fields=fields, beta=beta, method=theory, tolerance=1e-9, throw=False
+        ).value
         for theory in THEORIES[:-1]
     }
-    found["beliefs"] = belief_propagation(couplings, **system).value
+    found["beliefs"] = belief_propagation(couplings, fields=fields, beta=beta, throw=False).value
     return {theory: squared_error(m, copies=means) for theory, m in found.items()}
 
 
@@ -140,14 +149,15 @@ def _copies(systems: Mapping[int, int], *, after: Mapping[int, int] = {}) -> Row
 
 @stored(
     "errors",
-    [{"kind": kind, **unit} for kind in BETAS for unit in _copies(SYSTEMS[kind])],
+    [{"kind": kind} | unit for kind in BETAS for unit in _copies(SYSTEMS[kind])],
     seconds=3.0,
 )
 def ERRORS(kind: str, size: int, copy: int) -> Rows:
     """Squared errors of the theories in one system."""
     # The noise of all pairs is about 1/(copies · sweeps · √N), and the error of adaptive TAP in
     # the largest systems 1e-6. Many copies share a row of couplings that has to come from afar.
-    sweeps, copies = 10_000 if size < 256 else 25_600, 4 if size <= 256 else 16
+    sweeps = 10_000 if size < 256 else 25_600
+    copies = 4 if size <= 256 else 16
     return [theory_errors(kind, size=size, sweeps=sweeps, seed=1000 * size + copy, copies=copies)]
 
 
@@ -157,8 +167,9 @@ COLD = 1.2
 @stored("errors_colder", _copies({32: 96, 64: 72, 128: 48, 256: 20}), seconds=5.0, rtol=1e-2)
 def COLDER(size: int, copy: int) -> Rows:
     """As `ERRORS`, Gaussian couplings at β = 1.2, other systems."""
-    run = {"sweeps": 10_000 if size < 256 else 25_600, "seed": 1000 * size + 500 + copy}
-    return [theory_errors("gaussian", size=size, beta=COLD, **run)]
+    sweeps = 10_000 if size < 256 else 25_600
+    seed = 1000 * size + 500 + copy
+    return [theory_errors("gaussian", size=size, beta=COLD, sweeps=sweeps, seed=seed)]
 
 
 class Trend(NamedTuple):
@@ -199,8 +210,16 @@ def overlap_run(size: int, *, sweeps: int, seed: int, ladder: np.ndarray = LADDE
     """Four replicas of a system on the ladder, fields of 1/5; a third of the sweeps is dropped."""
     couplings, fields = sherrington_kirkpatrick(size, seed=seed, field_std=0.2)
     kept = 2 * sweeps // 3
-    run: dict[str, Any] = {"sweeps": kept, "burn_in": sweeps - kept, "every": 2, "seed": seed}
-    return parallel_tempering(couplings, fields=fields, betas=ladder, replicas=4, **run)
+    return parallel_tempering(
+        couplings,
+        fields=fields,
+        betas=ladder,
+        replicas=4,
+        sweeps=kept,
+        burn_in=sweeps - kept,
+        every=2,
+        seed=seed,
+    )
 
 
 def glass_susceptibility(overlaps: np.ndarray, *, size: int) -> float:
@@ -208,7 +227,8 @@ def glass_susceptibility(overlaps: np.ndarray, *, size: int) -> float:
     pairs = list(combinations(range(4), 2))
     shared = np.array([[len(set(a) & set(b)) for b in pairs] for a in pairs])
     moments = overlaps.T @ overlaps / len(overlaps)
-    same, one, none = (moments[shared == k].mean() for k in (2, 1, 0))
+    # By how many copies two pairs have in common.
+    none, one, same = [moments[shared == count].mean() for count in range(3)]
     return float(size * (same - 2.0 * one + none))
 
 
@@ -249,7 +269,8 @@ def unrolled_tap(
 
     `memory` "before": t′ = t − 1 [bolthausen2014iterative]; "now": t′ = t, TAP as it is written.
     """
-    square, path = couplings**2, np.zeros((layers + 1, len(fields)))
+    square = couplings**2
+    path = np.zeros((layers + 1, len(fields)))
     for t in range(layers):
         reaction = beta**2 * (square @ (1.0 - path[t] ** 2))
         held = path[t] if memory == "now" else path[max(t - 1, 0)]
@@ -263,7 +284,8 @@ def state_evolution(layers: int, *, beta: float, field_std: float) -> tuple[np.n
     Two layers have the fields' variance and the covariance of the layers before, Gaussian couplings
     [bolthausen2014iterative].
     """
-    size, pair = np.zeros(layers + 1), np.zeros(layers + 1)
+    size = np.zeros(layers + 1)
+    pair = np.zeros(layers + 1)
     for t in range(layers):
         now = math.hypot(math.sqrt(size[t]), field_std)
         outer, weights = gaussian_quadrature(beta * now)
@@ -287,11 +309,15 @@ def _foretold(layers: int, beta: float, field_std: float) -> np.ndarray:
 
 
 def layer_distances(
-    size: int, *, beta: float, field_std: float, layers: int, **drawn: int
+    size: int, *, beta: float, field_std: float, layers: int, systems: int, seed: int
 ) -> np.ndarray:
     """Root mean square distances of layers, (2, layers): of unrolled TAP for so many `systems` from
     a `seed`, and by state evolution."""
-    paths = _paths(size, beta=beta, field_std=field_std, layers=layers, **drawn)
+    drawn = sherrington_kirkpatrick(size, seed=seed, count=systems, field_std=field_std)
+    paths = [
+        unrolled_tap(couplings, fields=fields, beta=beta, layers=layers)
+        for couplings, fields in zip(*drawn, strict=True)
+    ]
     measured = np.mean([(np.diff(p, axis=0) ** 2).mean(1) for p in paths], axis=0)
     foretold = _foretold(layers, beta, field_std)
     return np.sqrt([measured, np.maximum(foretold, 0.0)])
@@ -307,14 +333,9 @@ def convergence(
     size: int, *, beta: float, field_std: float, systems: int, seed: int, memory: str = "before"
 ) -> float:
     """Share of Gaussian systems whose layers stop changing within 300, to 1e-6 on average."""
-    network: dict[str, Any] = {"beta": beta, "layers": 300, "memory": memory}
-    paths = _paths(size, field_std=field_std, systems=systems, seed=seed, **network)
-    moved = [np.sqrt(np.mean((path[-1] - path[-2]) ** 2)) for path in paths]
-    return float(np.mean(np.array(moved) < 1e-6))
-
-
-def _paths(
-    size: int, *, field_std: float, systems: int, seed: int, **options: Any
-) -> list[np.ndarray]:
     drawn = sherrington_kirkpatrick(size, seed=seed, count=systems, field_std=field_std)
-    return [unrolled_tap(j, fields=h, **options) for j, h in zip(*drawn, strict=True)]
+    moved = []
+    for couplings, fields in zip(*drawn, strict=True):
+        path = unrolled_tap(couplings, fields=fields, beta=beta, layers=300, memory=memory)
+        moved.append(np.sqrt(np.mean((path[-1] - path[-2]) ** 2)))
+    return float(np.mean(np.array(moved) < 1e-6))

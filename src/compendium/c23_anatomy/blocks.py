@@ -1,4 +1,4 @@
-"""Couplings that are matrices, J_ij W in the place of J_ij: the code of deep implicit attention.
+"""Couplings that are matrices: J_ij W in the place of J_ij, as in the code of Bal's essays.
 
 Unit spins u_i with the energy per channel −Σ_ij J_ij u_i·W u_j − Σ_i h_i·u_i. For many components
 they are Gaussian with a multiplier t_i each [bal2021transformers, Sec. 7, for numbers]:
@@ -88,7 +88,7 @@ def block_spins(
 
 
 def off_direction(part: Tensor, *, directions: Tensor) -> Tensor:
-    """Fraction (N,) of the squared norm of a token's part (N, D) not along its direction."""
+    """Share (N,) of the squared norm of a token's part (N, D) that is not along its direction."""
     unit = directions / directions.norm(dim=1, keepdim=True)
     along = (part * unit).sum(1, keepdim=True) * unit
     return (part - along).square().sum(1) / part.square().sum(1)

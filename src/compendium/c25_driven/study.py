@@ -10,7 +10,6 @@ of one network agree to a few per cent.
 
 import math
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
@@ -42,7 +41,8 @@ def kinetic_mean_field(
     path = [np.asarray(initial, dtype=float)]
     for x in drive:
         m = path[-1]
-        mean, spread = beta * (x + couplings @ m), beta**2 * (couplings**2 @ (1 - m**2))
+        mean = beta * (x + couplings @ m)
+        spread = beta**2 * (couplings**2 @ (1 - m**2))
         if method == "naive":
             path.append(np.tanh(mean))
         elif method == "tap":
@@ -56,11 +56,13 @@ def kinetic_mean_field(
 
 def _solve_onsager(mean: np.ndarray, spread: np.ndarray) -> np.ndarray:
     """The root of m = tanh(mean − spread m), by halving: y + spread tanh(y) − mean rises in y."""
-    low, high = mean - spread, mean + spread
+    low = mean - spread
+    high = mean + spread
     for _ in range(60):
         middle = 0.5 * (low + high)
         above = middle + spread * np.tanh(middle) > mean
-        low, high = np.where(above, low, middle), np.where(above, middle, high)
+        low = np.where(above, low, middle)
+        high = np.where(above, middle, high)
     return np.tanh(low)
 
 
@@ -111,11 +113,13 @@ def entropy_by_three_routes(
     β²/2 Σ (J_ij − J_ji)² v_i v_j with v = 1 − m².
     """
     state = kinetic_stationary(couplings, drive=fields, beta=beta)
-    m, rng = state.magnetization, np.random.default_rng(seed)
+    m = state.magnetization
+    rng = np.random.default_rng(seed)
     start = np.where(rng.random((replicas, len(m))) < 0.5 * (1.0 + m), 1.0, -1.0)
     path = glauber_trajectory(couplings, beta=beta, states=start, steps=20, fields=fields, seed=rng)
     late = np.mean([new.T @ old.astype(float) / replicas for old, new in pairwise(path[10:])], 0)
-    v, square = 1 - m**2, (beta * (couplings - couplings.T)) ** 2
+    v = 1 - m**2
+    square = (beta * (couplings - couplings.T)) ** 2
     produced = {
         "definition": state.entropy_production,
         "simulated": entropy_production(couplings, beta=beta, delayed=late),
@@ -156,14 +160,18 @@ def squared_errors(
         number = seed + 100 * copy + size
         couplings = gaussian_couplings(size, symmetry=symmetry, seed=number)
         fields = 0.5 * np.random.default_rng(number).standard_normal(size)
-        run: dict[str, Any] = {"beta": beta, "steps": steps, "fields": fields}
         halves = []
         for rng in np.random.default_rng(copy).spawn(2):
             start = rng.choice([-1.0, 1.0], (replicas // 2, size))
-            halves.append(glauber_trajectory(couplings, states=start, seed=rng, **run)[-1].mean(0))
-        run = {"beta": beta, "drive": np.tile(fields, (steps, 1)), "initial": np.zeros(size)}
+            path = glauber_trajectory(
+                couplings, beta=beta, states=start, steps=steps, fields=fields, seed=rng
+            )
+            halves.append(path[-1].mean(0))
+        drive = np.tile(fields, (steps, 1))
         for method in KINETIC_METHODS:
-            end = kinetic_mean_field(couplings, **run, method=method)[-1]
+            end = kinetic_mean_field(
+                couplings, drive=drive, beta=beta, initial=np.zeros(size), method=method
+            )[-1]
             squared[method].append(float(np.mean((end - halves[0]) * (end - halves[1]))))
     return {method: mean_estimate(values) for method, values in squared.items()}
 
@@ -178,8 +186,9 @@ def squared_errors(
 def SIZES(symmetry: float, size: int) -> Rows:
     """A row for each theory: its squared error in systems of this size, β = 1.5, eight steps."""
     systems = max(4, min(32, 1024 // size))
-    run: Any = {"beta": 1.5, "steps": 8, "systems": systems, "replicas": 4000, "seed": 0}
-    found = squared_errors(size, symmetry=symmetry, **run)
+    found = squared_errors(
+        size, symmetry=symmetry, beta=1.5, steps=8, systems=systems, replicas=4000, seed=0
+    )
     return [
         {"theory": name, "value": float(one.value), "error": float(one.error)}
         for name, one in found.items()
@@ -206,10 +215,11 @@ def order_moments(
     moments = np.empty((3, systems, len(betas)))
     for copy, rng in enumerate(np.random.default_rng(seed).spawn(systems)):
         couplings = gaussian_couplings(size, mean=1.0, std=coupling_std, seed=rng)
-        run: Any = {"steps": steps, "fields": fields, "seed": rng}
         for column, beta in enumerate(betas.tolist()):
             start = rng.choice([-1.0, 1.0], (replicas, size))
-            path = glauber_trajectory(couplings, beta=beta, states=start, **run)
+            path = glauber_trajectory(
+                couplings, beta=beta, states=start, steps=steps, fields=fields, seed=rng
+            )
             mean = path[steps // 3 :].mean(-1)
             moments[:, copy, column] = np.abs(mean).mean(), (mean**2).mean(), (mean**4).mean()
     return moments
@@ -228,7 +238,8 @@ def binder_crossing(
 
     The difference is fitted by a straight line in β, the ratio of the larger size by another.
     """
-    rng, systems = np.random.default_rng(seed), large.shape[1]
+    rng = np.random.default_rng(seed)
+    systems = large.shape[1]
 
     def crossing(low: np.ndarray, high: np.ndarray) -> tuple[float, float]:
         slope, offset = np.polyfit(betas, high - low, 1)
@@ -240,10 +251,8 @@ def binder_crossing(
 
     values = crossing(binder(small), binder(large))
     spread = np.std([crossing(drawn(small), drawn(large)) for _ in range(draws)], axis=0)
-    at, ratio = (
-        Estimate(value=value, error=float(error), samples=systems)
-        for value, error in zip(values, spread, strict=True)
-    )
+    at = Estimate(value=values[0], error=float(spread[0]), samples=systems)
+    ratio = Estimate(value=values[1], error=float(spread[1]), samples=systems)
     return at, ratio
 
 
@@ -251,7 +260,8 @@ def binder_crossing(
 def ORDER(size: int, copy: int) -> Rows:
     """The moments of one network at each inverse temperature."""
     run = order_moments(size, betas=np.array(BETAS), systems=1, steps=600, seed=1000 * size + copy)
-    return rows_of(beta=BETAS, **dict(zip(MOMENTS, run[:, 0], strict=True)))
+    absolute, second, fourth = run[:, 0]
+    return rows_of(beta=BETAS, absolute=absolute, second=second, fourth=fourth)
 
 
 def stored_moments(size: int) -> np.ndarray:

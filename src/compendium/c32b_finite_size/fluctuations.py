@@ -1,24 +1,25 @@
 """Finite networks beyond the first order: the Gaussian closure, shared noise, stationary laws."""
 
 from collections.abc import Sequence
-from functools import cache
 from operator import itemgetter
 
 import numpy as np
-from scipy.special import ndtri
-from scipy.stats import binom, qmc, wasserstein_distance
+from scipy.stats import binom, wasserstein_distance
 
 from bookmaker.tables import Rows, stored
 from compendium.c32b_finite_size.study import (
-    Limit,
     deviation,
-    follow_limit,
-    next_means,
 )
 from compendium.common.rows import grid, rows_of
 from compendium.common.stored_exponents import exponent_of_chaos
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import mean_estimate
+from spinformer.dmft.corrections import (
+    FiniteSizeCorrections,
+    finite_size_corrections,
+    gaussian_closure,
+    next_means,
+)
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.finite_size import generate, semantic_overlaps, window_of_context
 from spinformer.dmft.lyapunov import lyapunov_spectrum
@@ -45,44 +46,6 @@ _SETTLED = 30_000
 _CHAOTIC = (1.28, 1.4)
 # Pairs of texts behind an exponent.
 _PAIRS = 24
-_HALF = 512  # of the nodes, a power of two
-
-
-def gaussian_closure(limit: Limit, size: int) -> np.ndarray:
-    """Means (T + steps, L) of the tokens of N = `size` bits, along the path of a limit.
-
-    With f the mean of the next token x after a window w of Gaussian segment means, its moments
-    ⟨x⟩ = ⟨f⟩, Cov(x, w) = Cov(f, w) and, in a segment of n bits, Cov(x, x) = Cov(f, f) + ⟨1 − f²⟩/n
-    make the next Gaussian, as in [aguilera2021unifying].
-    """
-    network = limit.network
-    window = limit.path[: limit.network.context]
-    segments = network.segments
-    bits = network.counts(size)
-    normal = _nodes(window.size)
-    path = list(window)
-    covariance = np.diag(((1.0 - window**2) / bits).ravel())
-    for start in range(len(limit.path) - len(window)):
-        level, turn = np.linalg.eigh(covariance)
-        away = normal @ (turn * np.sqrt(np.maximum(level, 0.0))).T
-        windows = path[start:] + away.reshape(-1, *window.shape)
-        answer = next_means(network, windows, beta=limit.beta, position=limit.position + start)
-        path.append(answer.mean(axis=0))
-        spread = answer - path[-1]
-        own = spread.T @ spread / len(away) + np.diag((1.0 - answer**2).mean(axis=0) / bits)
-        across = (spread.T @ away / len(away))[:, segments:]
-        covariance = np.block([[covariance[segments:, segments:], across.T], [across, own]])
-    return np.array(path)
-
-
-@cache
-def _nodes(dimension: int) -> np.ndarray:
-    """Sobol points made normal and their mirror images, mean zero and covariance one exactly."""
-    # Moved by half a cell: the first point would be at minus infinity. No random numbers.
-    half = ndtri(qmc.Sobol(dimension, scramble=False).random(_HALF) + 0.5 / _HALF)
-    points = np.concatenate([half, -half])
-    level, turn = np.linalg.eigh(points.T @ points / len(points))
-    return points @ (turn / np.sqrt(level)) @ turn.T
 
 
 def coupled_growth(
@@ -143,11 +106,13 @@ def spread_windows(beta: float, *, count: int, settle: int, seed: Seed) -> tuple
     return window_of_context(Network.document(), state, beta=beta), state.position
 
 
-def _limit(regime: str, *, start: int, steps: int, seed: int) -> Limit:
+def _limit(regime: str, *, start: int, steps: int, seed: int) -> FiniteSizeCorrections:
     beta, settle = REGIMES[regime]
     # A different number of tokens for each start, so that starts on one orbit differ in phase.
     windows, position = spread_windows(beta, count=1, settle=settle + start, seed=seed + start)
-    return follow_limit(Network.document(), beta, window=windows[0], steps=steps, position=position)
+    return finite_size_corrections(
+        Network.document(), beta, window=windows[0], steps=steps, position=position
+    )
 
 
 def _bits(exponent: float) -> int:
@@ -155,12 +120,12 @@ def _bits(exponent: float) -> int:
     return 3 * round(10.0**exponent / 3)
 
 
-def _closure(limit: Limit, size: int) -> np.ndarray:
+def _closure(limit: FiniteSizeCorrections, size: int) -> np.ndarray:
     """What the closure says of the overlaps of the mean text, less the limit."""
     return semantic_overlaps(limit.network, gaussian_closure(limit, size) - limit.path)
 
 
-def _root(limit: Limit, part: np.ndarray) -> np.ndarray:
+def _root(limit: FiniteSizeCorrections, part: np.ndarray) -> np.ndarray:
     """Root mean square over the first n tokens after the window, (steps,)."""
     square = (part[limit.network.context :] ** 2).sum(axis=1)
     return np.sqrt(square.cumsum() / np.arange(1, len(square) + 1))

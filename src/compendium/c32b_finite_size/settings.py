@@ -16,10 +16,11 @@ from compendium.c32b_finite_size.fluctuations import (
     mean_field_exponent,
     spread_windows,
 )
-from compendium.c32b_finite_size.study import deviation, follow_limit, median_slope
+from compendium.c32b_finite_size.study import deviation, median_slope
 from compendium.common.rows import estimate_rows, grid, mean_rows, near_rows, numbered
 from compendium.common.stored_exponents import exponent_of_chaos
 from spinformer.core.statistics import Estimate, mean_estimate
+from spinformer.dmft.corrections import finite_size_corrections
 from spinformer.dmft.document import attractor_window
 from spinformer.dmft.network import Network
 
@@ -58,7 +59,9 @@ def law_ratios(data: int, regime: str, decade: int) -> Rows:
     """
     network = Network.document()
     window, position = attractor_window(network, _MOTIONS[regime], number=data)
-    limit = follow_limit(network, _BETAS[regime], window=window, steps=_AHEAD, position=position)
+    limit = finite_size_corrections(
+        network, _BETAS[regime], window=window, steps=_AHEAD, position=position
+    )
     size = _whole(10.0**decade)
     rms, bias, _ = deviation(limit, size, texts=_TEXTS, seed=data)
     length = np.linalg.norm(limit.shift[-1])

@@ -20,19 +20,19 @@ from compendium.common.networks import draw_networks
 from compendium.common.rows import grid, rows_of
 from spinformer.core.lyapunov import lyapunov_exponents
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, mean_estimate
+from spinformer.dmft.corrections import (
+    FiniteSizeCorrections,
+    finite_size_corrections,
+    linear_fluctuations,
+)
 from spinformer.dmft.document import MOTIONS, attractor_window
 from spinformer.dmft.finite_size import (
-    TokenRuns,
     generate,
-    linear_maps,
-    mean_path,
     semantic_overlaps,
-    window_means,
     window_of_context,
 )
-from spinformer.dmft.mean_field import attend, document_context, random_contexts, trajectory
+from spinformer.dmft.mean_field import document_context, random_contexts, trajectory
 from spinformer.dmft.network import Network
 from spinformer.dmft.settling import settled_window
 
@@ -46,60 +46,6 @@ _CHUNK = 30
 _TEXTS = 2000  # behind an error of `LAWS`
 _MISSED = 0.1  # largest share that the linear law may miss
 _GROUPS = 20  # of texts, left out one after another for the error of a ratio
-
-_STEP = 3e-5  # of a second difference, small beside one over the steepness of attention
-
-
-def next_means(network: Network, windows: np.ndarray, *, beta: float, position: int) -> np.ndarray:
-    """Mean tokens (..., L) after windows (..., T, L), newest at `position`, that may leave ±1."""
-    overlaps = np.einsum("ral,...l->...ra", network.semantic * network.fractions, windows)
-    m = network.with_position_code(overlaps, position + np.arange(1 - network.context, 1))
-    return window_means(network, beta, attention=attend(m, gamma=network.gamma, newest=-1))
-
-
-def window_covariances(network: Network, path: np.ndarray, *, maps: np.ndarray) -> np.ndarray:
-    """N times the covariance of the whole window, newest token first: (steps + 1, TL, TL)."""
-    context = network.context
-    segments = network.segments
-    noise = (1.0 - path**2) / network.fractions
-    step = np.eye(context * segments, k=-segments)
-    result = [np.diag(noise[:context][::-1].ravel())]
-    for new, matrices in zip(noise[context:], maps, strict=True):
-        step[:segments] = matrices.transpose(1, 0, 2).reshape(segments, -1)
-        result.append(step @ result[-1] @ step.T)
-        result[-1][:segments, :segments] += np.diag(new)
-    return np.array(result)
-
-
-def noise_covariance(network: Network, path: np.ndarray, *, maps: np.ndarray) -> np.ndarray:
-    """N times the covariance of δx at every token of the path, linear noise: (T + steps, L, L)."""
-    segments = network.segments
-    joint = window_covariances(network, path, maps=maps)[:, :segments, :segments]
-    older = (1.0 - path[: network.context - 1] ** 2) / network.fractions
-    return np.array([*map(np.diag, older), *joint])
-
-
-def mean_shift(
-    network: Network, beta: float, *, path: np.ndarray, maps: np.ndarray, position: int
-) -> np.ndarray:
-    """N times the deviation of the *mean* token from the path, (T + steps, L), exact for N → ∞.
-
-    δx_{t+1} = M δx + ½ Σ H E[δx δx], H the curvature of the step; `position` of the newest token.
-    """
-    context = network.context
-    shift = np.zeros_like(path)
-    joint = window_covariances(network, path, maps=maps)
-    for t, matrices in enumerate(maps):
-        window = path[t : t + context]
-        # Second differences along the principal axes of the covariance.
-        size, turn = np.linalg.eigh(joint[t])
-        away = _STEP * turn.T.reshape(-1, *window.shape)[:, ::-1]
-        ways = np.array([window + away, window - away])
-        around = next_means(network, ways, beta=beta, position=position + t)
-        bend = size @ (around.sum(axis=0) - 2.0 * path[context + t]) / _STEP**2
-        older = shift[t : t + context][::-1]
-        shift[context + t] = np.einsum("slm,sm->l", matrices, older) + 0.5 * bend
-    return shift
 
 
 def growth_rate(maps: np.ndarray, *, drop: int = 0) -> float:
@@ -119,62 +65,6 @@ def growth_rate(maps: np.ndarray, *, drop: int = 0) -> float:
     return float(rate.value[0])
 
 
-def linear_fluctuations(runs: TokenRuns, *, maps: np.ndarray) -> np.ndarray:
-    """First-order deviation (R, T + steps, L) of every run, driven by its own noise."""
-    context = runs.network.context
-    result = runs.tokens - runs.means
-    for t, matrices in enumerate(maps):
-        older = result[:, t : t + context][:, ::-1]
-        result[:, context + t] += np.einsum("slm,rsm->rl", matrices, older)
-    return result
-
-
-def predicted_rms(network: Network, covariance: np.ndarray) -> np.ndarray:
-    """√N times the root-mean-square |m − m_∞| of the linear noise of `covariance` (..., L, L)."""
-    pattern = semantic_overlaps(network, np.eye(network.segments)).T
-    return np.sqrt(np.einsum("al,...lm,am->...", pattern, covariance, pattern))
-
-
-@record
-class Limit:
-    """The mean-field path (T + steps, L) after a window at `position`, and what texts do around it.
-
-    maps: its tangent maps. sigma: (T + steps,) √N times the root-mean-square deviation of a single
-    text. shift: (T + steps, P) N times the deviation of the average text.
-    """
-
-    network: Network
-    beta: float
-    position: int
-    path: np.ndarray
-    maps: np.ndarray
-    sigma: np.ndarray
-    shift: np.ndarray
-
-    def onset(self) -> np.ndarray:
-        """(T + steps,) 300 b²/σ²: N at which theory lets the linear law miss a tenth."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return 300.0 * np.square(np.linalg.norm(self.shift, axis=1) / self.sigma)
-
-
-def follow_limit(
-    network: Network, beta: float, *, window: np.ndarray, steps: int, position: int
-) -> Limit:
-    """`Limit` of `steps` tokens after a window (T, L) that is drawn with N bits, too."""
-    path = mean_path(network, beta, window=window, steps=steps, position=position)
-    maps = linear_maps(network, beta, path=path, position=position)
-    shift = mean_shift(network, beta, path=path, maps=maps, position=position)
-    return Limit(
-        network=network,
-        beta=beta,
-        position=position,
-        path=path,
-        maps=maps,
-        sigma=predicted_rms(network, noise_covariance(network, path, maps=maps)),
-        shift=semantic_overlaps(network, shift),
-    )
-
-
 class Deviation(NamedTuple):
     """Deviation of texts from the limit at every token of the path.
 
@@ -189,7 +79,7 @@ class Deviation(NamedTuple):
     missed: Estimate
 
 
-def deviation(limit: Limit, size: int, *, texts: int, seed: Seed) -> Deviation:
+def deviation(limit: FiniteSizeCorrections, size: int, *, texts: int, seed: Seed) -> Deviation:
     """Compare at least forty texts of N = `size` bits a token with the limit they should follow."""
     network = limit.network
     context = limit.network.context
@@ -254,7 +144,7 @@ def onset_size(sizes: np.ndarray, *, missed: np.ndarray, errors: np.ndarray) -> 
 
 
 def onset_rows(
-    limits: list[Limit], *, tokens: np.ndarray, sizes: np.ndarray, first: int = 0
+    limits: list[FiniteSizeCorrections], *, tokens: np.ndarray, sizes: np.ndarray, first: int = 0
 ) -> Rows:
     """Log10 of the onset, measured from 60 texts a size and computed, at given tokens.
 
@@ -278,12 +168,12 @@ def onset_rows(
 
 def settled_limits(
     network: Network, beta: float, *, count: int, settle: int, steps: int, seed: Seed
-) -> list[Limit]:
+) -> list[FiniteSizeCorrections]:
     """Limits of `steps` tokens from `count` random contexts, `settle` tokens later."""
     contexts = random_contexts(network, seed, count=count)
     _, last = trajectory(network, contexts, beta=beta, steps=1, transient=settle)
     return [
-        follow_limit(network, beta, window=window, steps=steps, position=last.position)
+        finite_size_corrections(network, beta, window=window, steps=steps, position=last.position)
         for window in window_of_context(network, last, beta=beta)
     ]
 
@@ -305,7 +195,7 @@ def median_slope(x: np.ndarray, *, rows: ArrayLike, seed: Seed) -> Estimate:
     return Estimate(value=slope(table), error=float(np.std(again, ddof=1)), samples=len(table))
 
 
-def agreement_times(limit: Limit, *, sizes: np.ndarray, share: float) -> np.ndarray:
+def agreement_times(limit: FiniteSizeCorrections, *, sizes: np.ndarray, share: float) -> np.ndarray:
     """Tokens for which linear noise stays below `share` of the orbit's own width: (sizes,).
 
     The width is the root-mean-square distance of two independent points of the limit's path.
@@ -319,7 +209,7 @@ def agreement_times(limit: Limit, *, sizes: np.ndarray, share: float) -> np.ndar
 # ---- the tables
 
 
-def _limits(motion: str, chunk: int, *, steps: int) -> list[Limit]:
+def _limits(motion: str, chunk: int, *, steps: int) -> list[FiniteSizeCorrections]:
     """Limits from thirty starts on an attractor of the document's network, or of other networks."""
     collected = []
     if motion == _OTHERS:
@@ -333,7 +223,9 @@ def _limits(motion: str, chunk: int, *, steps: int) -> list[Limit]:
     beta = MOTIONS[motion].beta
     for number in range(_CHUNK * chunk + 1, _CHUNK * (chunk + 1) + 1):
         window, position = attractor_window(network, motion, number=number)
-        collected.append(follow_limit(network, beta, window=window, steps=steps, position=position))
+        collected.append(
+            finite_size_corrections(network, beta, window=window, steps=steps, position=position)
+        )
     return collected
 
 
@@ -364,7 +256,7 @@ def LAWS(
             origin = random_contexts(network, seed, count=32)
             settle = 20_000
         window, position = settled_window(network, beta, context=origin, transient=settle)
-    limit = follow_limit(network, beta, window=window, steps=token, position=position)
+    limit = finite_size_corrections(network, beta, window=window, steps=token, position=position)
     sigma = limit.sigma[-1]
     length = np.linalg.norm(limit.shift[-1])
     along = limit.shift[-1] / length
@@ -420,7 +312,7 @@ def STEEPNESS(gamma: float) -> Rows:
     drawn = random_contexts(document, 1, count=_CHUNK)
     network = document.with_parameters(gamma=gamma)
     limits = [
-        follow_limit(network, 1.28, window=window, steps=8, position=0)
+        finite_size_corrections(network, 1.28, window=window, steps=8, position=0)
         for window in window_of_context(document, drawn, beta=1.28)
     ]
     sizes = 3 * np.rint(10.0 ** np.arange(1.5, 10.01, 0.5) / 3).astype(int)

@@ -15,12 +15,12 @@ from matplotlib.patches import Patch
 from scipy.ndimage import convolve
 
 from bookmaker.tables import Rows, Table, stored
-from compendium.c33d_phase_diagrams.attractors import identify, settle
 from compendium.common.drawing import PARAMETERS, REGIME_COLORS
 from compendium.common.rows import grid, rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import Regime
+from spinformer.dmft.basins import Fingerprints, identify_attractors, settled_fingerprints
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.linear_stability import onset
 from spinformer.dmft.mean_field import document_context, random_contexts
@@ -62,10 +62,18 @@ def cells(
         where |= {"beta": np.repeat(beta, _RANDOM), name: np.repeat(values, _RANDOM)}
         drawn = random_contexts(network, 0, count=_RANDOM).attention
         many = Context(np.tile(drawn, (len(beta), 1, 1)), start.position)
-        crowd, prints, _ = settle(network, many, exponent_steps=_KEPT // 2, **where)
+        crowd, prints, _ = settled_fingerprints(network, many, exponent_steps=_KEPT // 2, **where)
         of_cells = np.arange(len(crowd.regime)).reshape(-1, _RANDOM)
-        each = ([part[mine] for part in prints] for mine in of_cells)
-        layers["attractors"] = np.array([max(1, identify(one).max() + 1) for one in each])
+        counts = []
+        for mine in of_cells:
+            own = Fingerprints(
+                moments=prints.moments[mine],
+                error=prints.error[mine],
+                rate=prints.rate[mine],
+                rate_error=prints.rate_error[mine],
+            )
+            counts.append(max(1, identify_attractors(own).max() + 1))
+        layers["attractors"] = np.array(counts)
         regime = crowd.regime[of_cells]
         kinds = [2**kind * (regime == kind).any(axis=1) for kind in _NAMED]
         layers["regimes"] = np.sum(kinds, axis=0)

@@ -70,7 +70,7 @@ def text_windows(soft: SoftTokenMap, name: str, *, count: int, seed: int) -> Ten
 
 @stored(
     "critical_betas",
-    grid(window=(1, 2, 4, 8), prefix=("none", "first token", "template")),
+    grid(window=(1, 2, 4), prefix=("none", "template")),
     small={"window": 1, "prefix": "none"},
     seconds=20.0,
     within=dict.fromkeys(("beta", "value", "low", "high"), 0.01) | {"rotation": 0.02},
@@ -126,8 +126,7 @@ _TEXTS = 4
 
 @stored(
     "prefixes",
-    grid(window=(4,), prefix=PREFIXES, beta=(1.0,))
-    + grid(window=(4,), prefix=("none",), beta=(5.0,)),
+    grid(window=(4,), prefix=PREFIXES, beta=(1.0,)),
     small={"window": 2, "prefix": "none", "beta": 1.0, "transient": 0, "steps": 4},
     seconds=10.0,
     within={"exponent": 0.02, "error": 0.1, "length": 0.01},
@@ -145,7 +144,7 @@ def prefixes(
 
 @stored(
     "gemma",
-    grid(prefix=("first token", "none"), beta=(0.5, 0.7, 1.0)),
+    grid(prefix=("first token",), beta=(0.5, 0.7, 1.0)),
     seconds=60.0,
     within={"exponent": 0.3, "error": 0.3, "length": 0.02},
 )

@@ -18,13 +18,13 @@ def grid(**choices: Iterable[Any]) -> Rows:
     return [dict(zip(choices, unit, strict=True)) for unit in product(*choices.values())]
 
 
-def numbered(units: Iterable[dict[str, Any]], *, first: int = 1) -> Rows:
+def numbered(units: Iterable[dict[str, Any]], *, first: int = 1, step: int = 1) -> Rows:
     """Units of a robustness table each of which has raw runs of its own, which `data` counts.
 
     >>> numbered([{"size": 500}, {"size": 1000}], first=7)
     [{'data': 7, 'size': 500}, {'data': 8, 'size': 1000}]
     """
-    return [{"data": first + place, **unit} for place, unit in enumerate(units)]
+    return [{"data": first + step * place} | unit for place, unit in enumerate(units)]
 
 
 def rows_of(table: Mapping[str, Any] | None = None, /, **columns: Any) -> Rows:

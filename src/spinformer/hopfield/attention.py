@@ -39,7 +39,7 @@ def attention(
     values : Tensor, shape (..., N, d_v)
         Values, one for each key.
     beta : float or None, default None
-        Inverse temperature, positive. None is 1/√d.
+        Inverse temperature, the reciprocal of the softmax temperature, positive. None is 1/√d.
     mask : Tensor of bool, broadcastable to (..., S, N), or None, default None
         True where a query may attend to a key. Each query needs at least one True.
     alpha : float, default 1.0

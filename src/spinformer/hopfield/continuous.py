@@ -1,4 +1,4 @@
-"""The continuous Hopfield network: energy, gradient, update and retrieval.
+"""The modern Hopfield network of continuous states: energy, gradient, update and retrieval.
 
 Conventions. Stored patterns are the *rows* of `patterns`, shape (..., N, d), the transpose of X ∈
 R^{d×N} in [bal2020energy], so that a pattern is a key and a batch of queries is a matrix of rows,
@@ -365,7 +365,7 @@ def retrieve(
     max_steps: int = 10_000,
     keep_trajectory: bool = False,
 ) -> ContinuousRetrieval:
-    """Iterate the retrieval step of the continuous Hopfield network.
+    """Modern Hopfield retrieval: iterate the retrieval step of the continuous Hopfield network.
 
     With `steps=n` every query takes n steps, and the result is differentiable. With `steps=None`
     each query stops at its own first step that moves it by at most `tolerance`, or after

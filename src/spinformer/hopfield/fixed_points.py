@@ -257,7 +257,7 @@ def find_fixed_points(
     tolerance: float = 1e-10,
     max_steps: int = 2_000,
 ) -> FixedPoints:
-    r"""Search for the fixed points of the continuous Hopfield update.
+    r"""Fixed points of the continuous Hopfield update, with their basins of attraction.
 
     The update runs from every start until it converges. A start that is still moving after
     `max_steps`, as happens near a bifurcation, is finished with Newton's method on ξ − f(ξ) = 0,

@@ -68,9 +68,9 @@ class HopfieldLayer(nn.Module):
         If given, states are iterated until none moves farther than this, or than rounding does,
         and then read the values. The derivative is then implicit.
     beta : float, sequence of float or None, default None
-        Inverse temperature, one for all heads or one for each head, positive. None is
-        1/√(width/heads). Its logarithm is the parameter `log_beta`, which learns after
-        `layer.log_beta.requires_grad_()`.
+        Inverse temperature, the reciprocal of the softmax temperature, one for all heads or one
+        for each head, positive. None is 1/√(width/heads). Its logarithm is the parameter
+        `log_beta`, which learns after `layer.log_beta.requires_grad_()`.
     alpha : float, default 1.0
         Index of the separation by α-entmax: 1 is softmax, 2 sparsemax (see `hopfield.separation`).
         Only softmax runs in the framework's fused kernel.

@@ -346,15 +346,26 @@ def _entmax_operator(scores: Tensor, alpha: float) -> Tensor:
     exponent = 1.0 / (alpha - 1.0)
     top = torch.ones_like(differences[..., :1])
     for _ in range(scores.shape[-1] + _EXTRA_STEPS):
-        base = top + differences
-        weights = base.clamp_min(0.0).pow(exponent)
-        slope = exponent * torch.where(base > 0, weights / base, 0.0).sum(-1, keepdim=True)
-        lower = top - (weights.sum(-1, keepdim=True) - 1.0) / slope
+        base = (top + differences).clamp_min_(0.0)
+        weights, rates = _power_and_rate(base, exponent)
+        total = weights.sum(-1, keepdim=True)
+        lower = top - (total - 1.0) / (exponent * rates.sum(-1, keepdim=True))
         falling = lower < top
         if not bool(falling.any()):
             break
         top = torch.where(falling, lower, top)
-    return (weights / weights.sum(-1, keepdim=True)).to(scores.dtype)
+    return (weights / total).to(scores.dtype)
+
+
+def _power_and_rate(base: Tensor, exponent: float) -> tuple[Tensor, Tensor]:
+    """The power of a base that is not negative, and that of one less, which is 0 at 0."""
+    # The two indices in common use need no logarithm, which takes most of the time.
+    if exponent == 1.0:
+        return base, (base > 0).to(base.dtype)
+    if exponent == 2.0:
+        return base.square(), base
+    rate = base.pow(exponent - 1.0)
+    return rate * base, rate
 
 
 @_entmax_operator.register_fake
