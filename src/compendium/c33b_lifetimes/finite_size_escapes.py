@@ -274,7 +274,8 @@ LARGER_ESCAPES = stored(
     ],
     small={"beta": 3.0, "cycle": 0, "size": 3000, "seed": 10, "horizon": 7200, "every": _SELDOM},
     seconds=1.0,
-    within={"total": 4e5, "lifetime": 3e3, "low": 3e3, "high": 4e3, "escaped": 6, "elsewhere": 6},
+    # Of the small unit; rounding may send a text another way.
+    within={"total": 2e4, "lifetime": 200, "low": 200, "high": 200, "escaped": 3, "elsewhere": 3},
 )(ESCAPES.rows)
 
 
