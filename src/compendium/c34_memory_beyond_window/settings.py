@@ -56,7 +56,7 @@ def settings_c12(data: str, motion: str, size: int) -> Rows:
     ],
     small={"data": "driven 499998 again", "motion": "driven", "size": 499_998, "starts": 2},
     seconds=1.0,
-    within={"value": 1.0, "low": 1.0, "high": 1.0},
+    within={"value": 0.2, "low": 0.2, "high": 0.2},
 )
 def confirm_c12(data: str, motion: str, size: int, *, starts: int = 10) -> Rows:
     """The same of texts from other starts, 31 and later."""
