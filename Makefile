@@ -49,11 +49,11 @@ install: $(INSTALLED) ## the environment, once; again when versions change
 
 notebooks: $(INSTALLED) ## execute the chapters whose code changed, take over the text of the others
 	$(CHAPTERS) build --jobs $(WORKERS)
-	$(CHAPTERS) frame
+	$(CHAPTERS) welcome
 
 reproduce: $(INSTALLED) ## execute every chapter anew; no byte should change
 	$(CHAPTERS) build --all --jobs $(WORKERS)
-	$(CHAPTERS) frame
+	$(CHAPTERS) welcome
 
 html: $(INSTALLED) ## the pages from the notebooks as they are; no warning is let through
 	$(BIN)/jupyter-book build . -W -n --keep-going --all

@@ -85,8 +85,8 @@ class Case(NamedTuple):
 
 def blas_kernels() -> list[str]:
     """The kernels of OpenBLAS that this processor can run."""
-    told = Path("/proc/cpuinfo")
-    wide = told.is_file() and "avx512f" in told.read_text(encoding="utf-8").split()
+    cpu = Path("/proc/cpuinfo")
+    wide = cpu.is_file() and "avx512f" in cpu.read_text(encoding="utf-8").split()
     return [*KERNELS, "SkylakeX"] if wide else [*KERNELS]
 
 
@@ -110,14 +110,14 @@ def cases(pythons: list[str], kernels: Sequence[str]) -> dict[str, Case]:
 
 def installed_pythons() -> dict[str, str]:
     """Version → interpreter, of those of `PYTHONS` on the PATH or under pyenv."""
-    found = {}
+    pythons = {}
     for version in PYTHONS:
         places = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
         for candidate in map(str, filter(None, [shutil.which(f"python{version}"), *places])):
             asked = [candidate, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
             if ask(asked, check=False).strip() == version:
-                found.setdefault(version, candidate)
-    return found
+                pythons.setdefault(version, candidate)
+    return pythons
 
 
 def lowest() -> str:
@@ -177,8 +177,10 @@ def run(name: str, case: Case, binaries: Path, workers: int) -> tuple[bool, str]
     text = log.read_text(encoding="utf-8")
     closing = re.findall(r"^(\d.* in [\d.]+s.*)$", text, flags=re.MULTILINE)
     failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", text, flags=re.MULTILINE)
-    told = ", ".join([*failed[:5], *(["…"] if failed[5:] else []), *closing[-1:]])
-    return done.returncode == 0, f"{told}; see {log.relative_to(ROOT)}" if done.returncode else told
+    message = ", ".join([*failed[:5], *(["…"] if failed[5:] else []), *closing[-1:]])
+    if done.returncode:
+        message += f"; see {log.relative_to(ROOT)}"
+    return done.returncode == 0, message
 
 
 def read(interpreter: str, workers: int) -> tuple[bool, str]:
@@ -189,7 +191,8 @@ def read(interpreter: str, workers: int) -> tuple[bool, str]:
     """
     folder = FOLDER / "reader"
     shutil.rmtree(folder, ignore_errors=True)
-    empty, binaries = folder / "notebooks", folder / "env" / "bin"
+    empty = folder / "notebooks"
+    binaries = folder / "env" / "bin"
     empty.mkdir(parents=True)
     subprocess.run([interpreter, "-m", "venv", str(folder / "env")], check=True)
     pip = [str(binaries / "pip")]
@@ -217,9 +220,9 @@ def read(interpreter: str, workers: int) -> tuple[bool, str]:
     log = "\n".join(f"== {name}\n{text}" for name, _, text in ended)
     (FOLDER / "reader.log").write_text(log, encoding="utf-8")
     after = ask(frozen).split()
-    told = [name for name, code, _ in ended if code]
-    told += [f"replaced {line}" for line in before if line not in after]
-    return not told, ", ".join(told) or f"{len(ended)} chapters run"
+    failures = [name for name, code, _ in ended if code]
+    failures += [f"replaced {line}" for line in before if line not in after]
+    return not failures, ", ".join(failures) or f"{len(ended)} chapters run"
 
 
 def main() -> None:
@@ -241,15 +244,16 @@ def main() -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     good = True
     for name in chosen.only:
-        begin, case = time.monotonic(), rows[name]
+        begin = time.monotonic()
+        case = rows[name]
         if name == READER:
-            green, told = read(pythons[case.python], chosen.workers)
+            green, message = read(pythons[case.python], chosen.workers)
         else:
             binaries = environment(case, pythons[case.python])
-            green, told = run(name, case, binaries, chosen.workers)
+            green, message = run(name, case, binaries, chosen.workers)
         good &= green
         seconds = time.monotonic() - begin
-        print(f"{name:<18} {'yes' if green else 'NO':<5} {seconds:6.0f} s  {told}", flush=True)
+        print(f"{name:<18} {'yes' if green else 'NO':<5} {seconds:6.0f} s  {message}", flush=True)
     sys.exit(0 if good else 1)
 
 

@@ -49,7 +49,7 @@ def with_times(text: str, times: Mapping[str, Mapping[str, object]]) -> str:
 
 def measured(names: list[str]) -> dict[str, dict[str, object]]:
     """Run commands in a fresh clone; return their minutes. CalledProcessError if one fails."""
-    found: dict[str, dict[str, object]] = {}
+    times: dict[str, dict[str, object]] = {}
     with tempfile.TemporaryDirectory() as folder:
         clone = Path(folder) / "clone"
         subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
@@ -59,9 +59,9 @@ def measured(names: list[str]) -> dict[str, dict[str, object]]:
             begin = time.monotonic()
             subprocess.run(["make", name], cwd=clone, check=True)
             minutes = round((time.monotonic() - begin) / 60, 1)
-            found[name] = {"minutes": minutes, "where": machine()}
+            times[name] = {"minutes": minutes, "where": machine()}
             print(f"make {name}: {minutes} min")
-    return found
+    return times
 
 
 def write(times: Mapping[str, Mapping[str, object]]) -> None:

@@ -22,12 +22,13 @@ from spinformer.dmft.network import Context, Network
 
 def median(action: Callable[[], np.ndarray], repeats: int) -> tuple[float, np.ndarray]:
     """Milliseconds of processor time, and what the action returns."""
-    times, found = [], action()
+    times = []
+    result = action()
     for _ in range(repeats):
         begin = time.process_time()
-        found = action()
+        result = action()
         times.append(1e3 * (time.process_time() - begin))
-    return float(np.median(times)), found
+    return float(np.median(times)), result
 
 
 def newton(start: Context, beta: float, period: int, network: Network) -> np.ndarray:

@@ -34,7 +34,9 @@ from spinformer.dmft.network import Context, Network
 
 LANES = 512
 # Of the document's two figures.
-VALUES, TRANSIENT, KEPT = 4001, 100_000, 20_000
+VALUES = 4001
+TRANSIENT = 100_000
+KEPT = 20_000
 
 
 def medians(actions: dict[str, Callable[[], int]], repeats: int = 7) -> dict[str, float]:
@@ -80,8 +82,10 @@ def scalar_loop(attention, position, beta, gamma, epsilon, weights, drive, steps
     """The same step for one system, written as anyone would: loops, math.exp, math.tanh."""
     context, features = attention.shape
     segments = weights.shape[2]
-    value, key = np.zeros((context, features)), np.zeros((context, features))
-    query, score = np.zeros(features), np.zeros(context)
+    value = np.zeros((context, features))
+    key = np.zeros((context, features))
+    query = np.zeros(features)
+    score = np.zeros(context)
     slot = 0
     for n in range(steps + context - 1):
         # The first T − 1 rounds rebuild the older tokens.
@@ -103,7 +107,8 @@ def scalar_loop(attention, position, beta, gamma, epsilon, weights, drive, steps
                 key[source, a] += weights[3, a, l] * h
         if age:
             continue
-        top, total = -np.inf, 0.0
+        top = -np.inf
+        total = 0.0
         for t in range(context):
             score[t] = 0.0
             for b in range(features):
@@ -123,7 +128,8 @@ def scalar_loop(attention, position, beta, gamma, epsilon, weights, drive, steps
 
 def operations(network: Network) -> tuple[int, int, int]:
     """(additions and products outside exp and tanh, transcendentals, flops of all) of a step."""
-    p, t = network.features, network.context
+    p = network.features
+    t = network.context
     u = network.output_patterns()[0].shape[0]
     plain = u * (2 * p - 1 + 2) + 3 * p * (1 + 2 * u) + p
     plain += t * (2 * p - 1) + 3 * t + 1 + p * (2 * t)
@@ -209,7 +215,8 @@ def main() -> None:
         print(f"  {name:40s} {value:10.1f}   x {value / ours:8.1f}")
 
     plain, calls, flops = operations(network)
-    x, y = np.linspace(-20.0, 0.0, 4096), np.linspace(-2.0, 2.0, 4096)
+    x = np.linspace(-20.0, 0.0, 4096)
+    y = np.linspace(-2.0, 2.0, 4096)
 
     def exps() -> int:
         for _ in range(100):
@@ -227,7 +234,8 @@ def main() -> None:
 
     acc = np.full(1024, 0.5)
     roof = medians({"exp": exps, "tanh": tanhs, "peak": peak}, 5)
-    u, t = network.output_patterns()[0].shape[0], network.context
+    u = network.output_patterns()[0].shape[0]
+    t = network.context
     bound = t * roof["exp"] + u * roof["tanh"] + plain / 2 * roof["peak"]
     print("\nroofline of that step")
     print(f"  {flops} flops, of which {plain} outside the {calls} transcendentals")
@@ -303,7 +311,8 @@ def main() -> None:
     print("\nFigures 3a and 3b, 2 x 4001 values of beta, 100,000 + 20,000 steps, all cores")
     seconds = []
     for label, exponents in (("diagrams alone", 0), ("with two exponents each", 2)):
-        wall, spent = time.perf_counter(), time.process_time()
+        wall = time.perf_counter()
+        spent = time.process_time()
         for low, high in ((0.0, 3.0), (1.24, 1.28)):
             betas = np.linspace(low, high, VALUES)
             find_attractors(network, start, beta=betas, exponents=exponents,

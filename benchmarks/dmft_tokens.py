@@ -18,7 +18,10 @@ from compendium.c31_asymmetric_hopfield.pairs import generate_bits_reference
 from spinformer.dmft.finite_size import attention_of_window, generate
 from spinformer.dmft.network import OUTPUT, Network
 
-BETA, RUNS, STEPS, REPEATS = 1.27, 1000, 100, 7
+BETA = 1.27
+RUNS = 1000
+STEPS = 100
+REPEATS = 7
 
 
 def vectorised(network: Network, size: int, window: np.ndarray, seed: int) -> np.ndarray:
@@ -75,7 +78,9 @@ def main() -> None:
             )
             bits = f"{value:.0f}"
         print(f"{size:12d}  {ours:10.0f}  {plain:18.0f}  {bits:>12}")
-    texts, length, size = 10_000, 60, 9_999_999
+    texts = 10_000
+    length = 60
+    size = 9_999_999
     whole = median_time(
         lambda seed: generate(
             network, size, beta=BETA, window=window, steps=length, runs=texts, seed=seed

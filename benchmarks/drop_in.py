@@ -24,7 +24,8 @@ from bookmaker.measured import write_results
 from compendium.c25b_learning_under_a_drive.study import ALPHABET, cut_text
 from compendium.common.images import digit_labels, digits
 from spinformer.hopfield.layer import AttentionModule, HopfieldLayer
-from spinformer.spins.module import DrivenSpinModule, SpinTransformerModule
+from spinformer.spins.driven_module import DrivenSpinModule
+from spinformer.spins.module import SpinTransformerModule
 
 RATES = (1e-3, 3e-3, 1e-2)
 STEPS = 200
@@ -76,10 +77,8 @@ Data = dict[str, tuple[Tensor, Tensor]]
 def digit_data(seed: int) -> Data:
     """Rows (n, 8, 8) and labels (n,), three fifths to train on."""
     order = torch.randperm(1797, generator=torch.Generator().manual_seed(seed))
-    images, labels = (
-        torch.as_tensor(digits()).float().reshape(-1, 8, 8),
-        torch.as_tensor(digit_labels()),
-    )
+    images = torch.as_tensor(digits()).float().reshape(-1, 8, 8)
+    labels = torch.as_tensor(digit_labels())
     parts = zip(("train", "validation", "test"), order.split((1078, 359, 360)), strict=True)
     return {name: (images[part], labels[part]) for name, part in parts}
 
@@ -122,13 +121,13 @@ def train(
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    found = {"seconds": time.process_time() - start}
+    figures = {"seconds": time.process_time() - start}
     model.eval()
     with torch.no_grad():
         for part in ("validation", "test"):
             inputs, labels = data[part]
-            found[part] = float((logits(inputs).argmax(-1) == labels.flatten()).float().mean())
-    return found
+            figures[part] = float((logits(inputs).argmax(-1) == labels.flatten()).float().mean())
+    return figures
 
 
 def main() -> None:
@@ -158,8 +157,8 @@ def main() -> None:
                 "seconds": seconds,
             }
             shown = f"{statistics.median(test):.3f} ({test[0]:.3f} to {test[-1]:.3f})"
-            told = f"{task:10s} {make.__name__:13s} rate {rate:5g}  right {shown}"
-            print(f"{told}  {seconds:5.1f} s", flush=True)
+            line = f"{task:10s} {make.__name__:13s} rate {rate:5g}  right {shown}"
+            print(f"{line}  {seconds:5.1f} s", flush=True)
     if options.write:
         for layers in measured.values():
             for layer in layers.values():

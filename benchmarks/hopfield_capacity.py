@@ -62,7 +62,8 @@ def torch_one_spin_at_a_time(
     weights: np.ndarray, queries: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
     """All queries together in torch, one spin a step: the natural use of a tensor library."""
-    matrix, states = torch.from_numpy(weights), torch.from_numpy(queries.copy())
+    matrix = torch.from_numpy(weights)
+    states = torch.from_numpy(queries.copy())
     while True:
         before = states.clone()
         for i in rng.permutation(states.shape[1]):
@@ -99,7 +100,8 @@ def main() -> None:
     rng = np.random.default_rng(0)
     count = round(options.load * options.spins)
     patterns = rng.choice([-1.0, 1.0], (count, options.spins))
-    weights, queries = hebbian_couplings(patterns), patterns[: options.queries]
+    weights = hebbian_couplings(patterns)
+    queries = patterns[: options.queries]
     single = weights.astype(np.float32)
     retrieve(patterns, queries=queries)  # compile
 

@@ -25,13 +25,17 @@ from torch.nn import functional
 
 from spinformer.hopfield.layer import HopfieldLayer
 
-BATCH, LENGTH, WIDTH, HEADS = 8, 256, 256, 4
+BATCH = 8
+LENGTH = 256
+WIDTH = 256
+HEADS = 4
 
 
 class Bare(nn.Module):
     def __init__(self, steps: int, *, plain: bool) -> None:
         super().__init__()
-        self.steps, self.plain = steps, plain
+        self.steps = steps
+        self.plain = plain
         self.norms = nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(2))
         self.maps = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(4))
 
@@ -60,7 +64,8 @@ class Library(nn.Module):
         self.attention = nn.MultiheadAttention(WIDTH, HEADS, batch_first=True)
 
     def forward(self, queries: torch.Tensor, *, patterns: torch.Tensor) -> torch.Tensor:
-        state, stored = self.norms[0](queries), self.norms[1](patterns)
+        state = self.norms[0](queries)
+        stored = self.norms[1](patterns)
         for _ in range(self.steps):
             state = self.attention(state, stored, stored, need_weights=False)[0]
         return state
@@ -113,12 +118,12 @@ def main() -> None:
         resting = HopfieldLayer(WIDTH, heads=HEADS, tolerance=tolerance, beta=beta, steps=200)
         torch.manual_seed(0)
         queries, patterns = torch.randn(2, BATCH, LENGTH, WIDTH)
-        _, found = resting(queries, patterns=patterns, return_states=True)
-        steps = int(found.steps.max()) + 1
+        _, solution = resting(queries, patterns=patterns, return_states=True)
+        steps = int(solution.steps.max()) + 1
         fixed = HopfieldLayer(WIDTH, heads=HEADS, steps=steps, beta=beta)
         fixed.load_state_dict(resting.state_dict())
         medians, ratios = compare({"fixed": fixed, "resting": resting}, repeats, base="fixed")
-        share = float(found.converged.double().mean())
+        share = float(solution.converged.double().mean())
         for name, seconds in medians.items():
             print(
                 f"tolerance {tolerance:g}, beta {beta or 'default'}, {steps} steps, "

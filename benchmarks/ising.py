@@ -37,9 +37,9 @@ def medians(calls: dict[str, Callable[[], object]], repeats: int) -> dict[str, f
 
 
 def report(title: str, calls: dict[str, Callable[[], object]], repeats: int = 5) -> None:
-    found = medians(calls, repeats)
-    ours = found["ours"]
-    parts = [f"{name} {1e3 * t:.3g} ms ({t / ours:.3g}x)" for name, t in found.items()]
+    times = medians(calls, repeats)
+    ours = times["ours"]
+    parts = [f"{name} {1e3 * t:.3g} ms ({t / ours:.3g}x)" for name, t in times.items()]
     print(f"{title:42s} " + "   ".join(parts), flush=True)
 
 

@@ -28,7 +28,9 @@ from spinformer.dmft.mean_field import random_contexts, step, torch_step
 from spinformer.dmft.network import Context, Network
 from spinformer.hopfield.continuous import update
 
-MANY, BETA, MEMORY_BETA = 1000, 1.27, 0.25
+MANY = 1000
+BETA = 1.27
+MEMORY_BETA = 0.25
 # At so many steps the call itself no longer counts.
 STEPS = 20_000
 
@@ -59,7 +61,8 @@ def repeated(action: Callable[[], object], times: int) -> Callable[[], None]:
 def compare_updates(batch: tuple[int, ...], repeats: int) -> dict[str, float]:
     """Seconds of an update of 8 states of width 16 among 32 patterns, for each memory."""
     torch.manual_seed(0)
-    patterns, states = torch.randn(*batch, 32, 16), torch.randn(*batch, 8, 16)
+    patterns = torch.randn(*batch, 32, 16)
+    states = torch.randn(*batch, 8, 16)
 
     def plain() -> torch.Tensor:
         weights = torch.softmax(MEMORY_BETA * states @ patterns.mT, dim=-1)

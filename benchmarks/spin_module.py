@@ -13,7 +13,8 @@ import time
 import torch
 
 from bookmaker.measured import write_results
-from spinformer.spins.module import DrivenSpinModule, Solver, SpinTransformerModule
+from spinformer.spins.driven_module import DrivenSpinModule
+from spinformer.spins.module import Solver, SpinTransformerModule
 
 HEADS = 4
 # Batch and number of tokens, of about the same cost.
@@ -68,7 +69,8 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=128)
     parser.add_argument("--write", action="store_true", help="store what the pages state")
     options = parser.parse_args()
-    rounds, width = options.rounds, options.width
+    rounds = options.rounds
+    width = options.width
     torch.set_num_threads(1)
     torch.manual_seed(0)
     print(f"{platform.machine()}, {platform.system()}, torch {torch.__version__}, one thread")

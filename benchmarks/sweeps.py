@@ -27,7 +27,8 @@ from bookmaker.sweeping import POINTS, read_points, run_point, sweep_chapter
 from bookmaker.sweeps.engine import Workers, add, stream, writing
 
 ROOT = Path(__file__).resolve().parents[1]
-CHAPTER, VALUES = "33b_lifetimes", {"copies": 8, "horizon": 100_000}
+CHAPTER = "33b_lifetimes"
+VALUES = {"copies": 8, "horizon": 100_000}
 
 
 def nap(number: int) -> int:
@@ -39,7 +40,8 @@ def nap(number: int) -> int:
 def work(seed: int) -> float:
     """A unit of some tenths of a second of one core."""
     rng = np.random.default_rng(seed)
-    couplings, state = rng.normal(size=(200, 200)), rng.normal(size=200)
+    couplings = rng.normal(size=(200, 200))
+    state = rng.normal(size=200)
     for _ in range(20_000):
         state = np.tanh(couplings @ state)
     return float(state[0])
@@ -58,7 +60,8 @@ def elapsed(function, units, workers, chunk=1) -> float:
 def points_of_a_chapter(pairs: int = 5) -> None:
     chapter = Chapter(ROOT, CHAPTER)
     function = partial(run_point, root=str(ROOT), name=CHAPTER, code=chapter.digest)
-    direct, swept = [], []
+    direct = []
+    swept = []
     with LocalCluster(
         n_workers=1, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0"
     ) as cluster:
@@ -99,11 +102,13 @@ def added_to_a_point(count: int = 40) -> None:
 def many_short_units(count: int = 10_000) -> None:
     units = [{"number": number} for number in range(count)]
     with tempfile.TemporaryDirectory() as folder:
-        begin, before = 0.0, time.process_time()
+        begin = 0.0
+        before = time.process_time()
         for place, value in stream(nap, units, workers=Workers(count=2), chunk=100):
             begin = begin or time.perf_counter()
             add(Path(folder), f"p{place}", value)
-        wall, driver = time.perf_counter() - begin, time.process_time() - before
+        wall = time.perf_counter() - begin
+        driver = time.process_time() - before
     print(
         f"{count} units of 10 ms, 100 at a time, on 2 workers: {wall:.1f} s for "
         f"{count * 0.01 / 2:.0f} s of work on each; the driver used {driver:.1f} s"
@@ -128,7 +133,8 @@ def processes(units: list[dict[str, int]], count: int) -> float:
 def two_workers(pairs: int = 4) -> dict[str, float]:
     """Return how many times as fast two workers are as one, and two bare processes."""
     units = [{"seed": seed} for seed in range(24)]
-    workers, bare = [], []
+    workers = []
+    bare = []
     for _ in range(pairs):
         workers.append(
             elapsed(work, units, Workers(count=1)) / elapsed(work, units, Workers(count=2))
@@ -154,7 +160,8 @@ def resuming(count: int = 10_000) -> None:
                 add(Path(folder) / POINTS, point.key, row)
         command = [sys.executable, "-m", "bookmaker", "sweep", CHAPTER]
         command += ["-p", "seed", f"0:{count - 1}:{count}", "-o", folder]
-        walls, cpus = [], []
+        walls = []
+        cpus = []
         for _ in range(3):
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
             begin = time.perf_counter()

@@ -14,7 +14,9 @@ import numpy as np
 from spinformer.spins.ising import sherrington_kirkpatrick
 from spinformer.spins.monte_carlo import parallel_tempering
 
-SIZE, VISITS, ROUNDS = 1024, 10_000_000, 5
+SIZE = 1024
+VISITS = 10_000_000
+ROUNDS = 5
 
 
 def main() -> None:
@@ -36,9 +38,11 @@ def main() -> None:
                 sweeps = VISITS // (SIZE * replicas)
                 took = seconds(beta, replicas=replicas, threads=threads, sweeps=sweeps)
                 rates[beta, replicas, threads].append(threads * SIZE * replicas * sweeps / took)
-    for (beta, replicas, threads), found in rates.items():
-        how = "one thread" if threads == 1 else "two threads"
-        print(f"beta {beta}, {replicas:2d} replicas, {how}: {np.median(found):.2g} visits a second")
+    for (beta, replicas, threads), visits in rates.items():
+        used = "one thread" if threads == 1 else "two threads"
+        print(
+            f"beta {beta}, {replicas:2d} replicas, {used}: {np.median(visits):.2g} visits a second"
+        )
 
 
 if __name__ == "__main__":

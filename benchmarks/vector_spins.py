@@ -72,7 +72,8 @@ def with_generic_derivative(couplings: Tensor, fields: Tensor) -> Tensor:
 
 def unrolled(couplings: Tensor, fields: Tensor, tolerance: float = 1e-5) -> Tensor:
     """Plain damped Newton, damped for the batch as a whole, kept in the graph step by step."""
-    j, h = (couplings + couplings.mT) / 2, fields / fields.shape[-1] ** 0.5
+    j = (couplings + couplings.mT) / 2
+    h = fields / fields.shape[-1] ** 0.5
     t = j.detach().abs().sum(-1).amax(-1, keepdim=True) + 1 + h.detach().norm(dim=-1)
     for _ in range(60):
         v = torch.linalg.inv(torch.diag_embed(t) - j)
@@ -120,7 +121,7 @@ def scipy_forward(couplings: Tensor, fields: Tensor) -> Tensor:
             return value, 1 - np.diag(v) / 2 - np.diag(p) / 4, 0.5 * v * (v + p)
 
         start = np.full(sites, np.abs(j).sum(1).max() + 1)
-        found = minimize(
+        optimum = minimize(
             lambda t: parts(t)[0],
             start,
             jac=lambda t: parts(t)[1],
@@ -128,8 +129,8 @@ def scipy_forward(couplings: Tensor, fields: Tensor) -> Tensor:
             method="trust-exact",
             options={"gtol": 1e-5},
         )
-        mean = np.linalg.solve(np.diag(found.x) - j, h) / 2
-        total += -dimension * (found.fun - sites / 2 * (1 + np.log(2))) + (mean**2).sum()
+        mean = np.linalg.solve(np.diag(optimum.x) - j, h) / 2
+        total += -dimension * (optimum.fun - sites / 2 * (1 + np.log(2))) + (mean**2).sum()
     return torch.tensor(total)
 
 
@@ -144,7 +145,7 @@ def clock(works: dict[str, tuple[Callable[[], object], int]]) -> dict[str, float
                 start = time.process_time()
                 work()
                 times[name].append(time.process_time() - start)
-    return {name: 1e3 * statistics.median(found) for name, found in times.items()}
+    return {name: 1e3 * statistics.median(measured) for name, measured in times.items()}
 
 
 def main() -> None:
@@ -187,7 +188,7 @@ def main() -> None:
                     "unrolled Newton, autograd": lambda b=both: b(unrolled),
                     "SciPy trust-exact, forward": lambda j=couplings, h=fields: scipy_forward(j, h),
                 }
-            found = clock(
+            milliseconds = clock(
                 {"one Cholesky": (unit, options.repeats)}
                 | {
                     name: (work, options.repeats if name == "spinformer" else 3)
@@ -196,8 +197,8 @@ def main() -> None:
             )
             for name, work in methods.items():
                 print(
-                    f"  {name:28s} {found[name]:9.1f} ms  "
-                    f"{found[name] / found['one Cholesky']:8.0f} Cholesky  "
+                    f"  {name:28s} {milliseconds[name]:9.1f} ms  "
+                    f"{milliseconds[name] / milliseconds['one Cholesky']:8.0f} Cholesky  "
                     f"value {float(work().detach()):.2f}"
                 )
 

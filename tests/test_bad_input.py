@@ -45,7 +45,7 @@ OUT_OF_RANGE: dict[str, Any] = {
     **dict.fromkeys(("sweeps", "chains", "blocks", "replicas", "runs", "every"), 0),
     **dict.fromkeys(("kept", "bins", "threads", "stretches", "stretch", "cd_steps", "rate"), 0),
     **dict.fromkeys(("method", "solver", "theory", "schedule", "kernel"), "no such"),
-    **{"epsilon": 1.5, "level": 1.5, "corruption": 0.6, "order": 3, "position": 0.5},
+    **{"epsilon": 1.5, "level": 1.5, "alpha": 2.5, "corruption": 0.6, "order": 3, "position": 0.5},
     **dict.fromkeys(("couplings", "ordered"), np.ones((2, 3))),
 }
 # They say that they check nothing: results, and parts that a chapter shows at work.
@@ -128,7 +128,8 @@ def is_number(result):
 @pytest.mark.parametrize("name", named(sorted(IMPORTED), NO_NONSENSE))
 def test_nonsense_is_refused_by_name(name):
     function = EVERY[name]
-    given, parameters = call_of(function), inspect.signature(function).parameters
+    given = call_of(function)
+    parameters = inspect.signature(function).parameters
     # What an example leaves out is tried, too; words are true, so that a flag must refuse them.
     left_out = {p.name for p in parameters.values() if p.kind == p.KEYWORD_ONLY} - NOT_TRIED
     flags = {p.name for p in parameters.values() if isinstance(p.default, bool)}
@@ -155,15 +156,18 @@ def test_nonsense_is_refused_by_name(name):
 
 @pytest.mark.parametrize("name", named(EVERY, UNCHECKED))
 def test_what_is_out_of_range_is_refused_by_name(name):
-    function, given = EVERY[name], call_of(EVERY[name])
+    function = EVERY[name]
+    given = call_of(EVERY[name])
     names = {*given, *inspect.signature(function).parameters}
     for argument in OUT_OF_RANGE.keys() & names:
         with pytest.raises((TypeError, ValueError), match=rf"\b{argument}\b"):
             function(**given | {argument: OUT_OF_RANGE[argument]})
 
 
-ONES, WIDE = torch.ones, np.ones((1, 800))
-STATES, INPUTS = ONES(1, 2, 8).double(), ONES(1, 6, 16).double()
+ONES = torch.ones
+WIDE = np.ones((1, 800))
+STATES = ONES(1, 2, 8).double()
+INPUTS = ONES(1, 6, 16).double()
 COSH = Separation(name="cosh", function=np.cosh)
 # What does not fit the other arguments of an example; the first of several is named.
 MISFITS: dict[str, list[dict[str, Any]]] = {
@@ -238,7 +242,7 @@ MISFITS: dict[str, list[dict[str, Any]]] = {
         {"mask": ONES(1, 2)},
     ],
     "dmft.cycles.find_cycle": [{"period": 3}, {"start": Context(np.zeros((2, 4, 3)), 0)}],
-    "dmft.cycles.continue_cycle": [{"step": 0.0}, {"within": (0.6, 0.4)}],
+    "dmft.cycles.continue_cycle": [{"step": 0.0}, {"within": (0.6, 0.4)}, {"direction": "left"}],
     "dmft.cycles.pseudo_arclength": [{"step": 0.0}, {"within": (0.6,)}, {"start": [[1.0, 0.0]]}],
     "hopfield.density.log_prob": [{"states": ONES(3, 1)}],
     "hopfield.discrete.energy": [

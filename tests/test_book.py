@@ -417,7 +417,8 @@ def test_figures_have_no_ground_turn_light_on_dark_and_open_when_pressed(browser
         "return ['', ' .as-drawn', ' .as-drawn .ink'].map("
         "n => getComputedStyle(document.querySelector('svg.figure' + n)).fill)"
     )
-    ink, black = "rgb(232, 232, 232)", "rgb(0, 0, 0)"
+    ink = "rgb(232, 232, 232)"
+    black = "rgb(0, 0, 0)"
     assert browser.execute_script(fills, "light") == [black] * 3
     assert browser.execute_script(fills, "dark") == [ink, black, ink]
     assert browser.execute_script("return document.querySelectorAll('svg path').length") > 100

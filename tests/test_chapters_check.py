@@ -195,7 +195,8 @@ def test_no_fault_is_said_and_several_are_named_together(built_checkout, call):
 
 
 def test_what_a_cell_drew_needs_words_and_is_one_drawing(built_checkout, call):
-    path, cell = built_checkout / SOURCE, "from bookmaker.base import Fault"
+    path = built_checkout / SOURCE
+    cell = "from bookmaker.base import Fault"
     figure = "---\nmystnb:\n  figure:\n    name: fig-x\n    caption: What this figure says.\n"
     figure += "  image:\n    alt: What is seen of this figure.\n---\n"
     draw = "from IPython.display import SVG\n" + "display(SVG('<svg/>'))\n"
@@ -214,7 +215,8 @@ def test_what_a_cell_drew_needs_words_and_is_one_drawing(built_checkout, call):
 
 
 def test_a_verdict_that_its_figures_deny_and_cells_without_a_row(built_checkout, call):
-    source, claims = built_checkout / SOURCE, built_checkout / CLAIMS
+    source = built_checkout / SOURCE
+    claims = built_checkout / CLAIMS
     claims.write_text(ROW, encoding="utf-8")
     (built_checkout / TESTS).write_text(MARKED, encoding="utf-8")
     cell = "```{code-cell} ipython3\nfrom"

@@ -146,8 +146,10 @@ def test_line_endings_do_not_matter(built_checkout):
 
 
 def test_the_address_is_one_setting_and_is_taken_over_without_execution(built_checkout, build):
-    project, notebook = built_checkout / "pyproject.toml", chapter(built_checkout).notebook_path
-    before, text = notebook.read_bytes(), project.read_text(encoding="utf-8")
+    project = built_checkout / "pyproject.toml"
+    notebook = chapter(built_checkout).notebook_path
+    before = notebook.read_bytes()
+    text = project.read_text(encoding="utf-8")
     addition = '\n[project.urls]\nRepository = "https://github.com/o/book"\n'
     project.write_text(text + addition, encoding="utf-8")
     build(built_checkout)
@@ -158,7 +160,7 @@ def test_the_address_is_one_setting_and_is_taken_over_without_execution(built_ch
 
 
 def module_meaning(text):
-    return source.meaning(ast.parse(text))
+    return source.ast_fingerprint(ast.parse(text))
 
 
 def test_what_a_cell_and_a_module_mean():

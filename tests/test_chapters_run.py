@@ -17,7 +17,7 @@ from papermill import inspect_notebook
 from test_book_of_one_chapter import read_links
 
 from bookmaker import base, command, execution
-from bookmaker.base import Lost, write_atomically
+from bookmaker.base import WorkerDied, write_atomically
 from bookmaker.execution import write_page
 from bookmaker.source import _INSTALL, Chapter
 from bookmaker.tables import Table
@@ -144,7 +144,10 @@ def test_ctrl_c_while_libraries_are_imported_is_a_line():
 
 def test_a_run_that_is_stopped_leaves_nothing_that_complains(small_checkout, monkeypatch):
     """No task that waits for a kernel, and no kernel with a way to the terminal."""
-    loop, waiting, options, started = ensure_event_loop(), [], {}, {}
+    loop = ensure_event_loop()
+    waiting = []
+    options = {}
+    started = {}
 
     def stop(*_, **given):
         options.update(given)
@@ -255,7 +258,7 @@ def test_a_worker_that_died_is_said_in_a_line_and_a_build_that_is_ended_writes_n
     before = path.read_bytes()
 
     def die(**_):
-        raise Lost("the worker died here")
+        raise WorkerDied("the worker died here")
 
     monkeypatch.setattr(command, "rebuild", die)
     result = call(built_checkout, "build", "--all")

@@ -195,7 +195,8 @@ def test_a_point_that_failed_is_tried_again_when_asked_for(
 
 
 def test_on_a_full_disk_what_is_finished_stays(chapter, tmp_path, no_kernel, monkeypatch, call):
-    write, folder = sweeping.write_atomically, tmp_path / "out"
+    write = sweeping.write_atomically
+    folder = tmp_path / "out"
     points = read_points(chapter, {"beta": "1,2,3"})
 
     def full(path, content):

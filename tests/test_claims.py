@@ -15,7 +15,7 @@ from bookmaker.parameters import is_met
 ROOT = Path(__file__).resolve().parents[1]
 CLAIMS = claims.read_claims(ROOT)
 SETTLED = [claim for claim in CLAIMS if claims.VERDICTS[claim.verdict]]
-PRINTED = claims.printed_by_chapter(ROOT)
+PRINTED = claims.figures_by_chapter(ROOT)
 
 
 def numbers(claim):
@@ -127,7 +127,7 @@ def rows(tmp_path):
 
 def settled(**figures):
     """A chapter with a cell for A1 that handed figures over."""
-    return claims.Settled(frozenset({"A1"}), figures)
+    return claims.ChapterFigures(frozenset({"A1"}), figures)
 
 
 def small(verdict="holds"):
@@ -152,12 +152,13 @@ def small(verdict="holds"):
     ],
 )
 def test_a_figure_across_its_criterion_is_refused(rows, verdict, fit, message):
-    (claim,), printed = rows(small(verdict)), {"01_small": settled(fit=fit)}
+    (claim,) = rows(small(verdict))
+    printed = {"01_small": settled(fit=fit)}
     if not message:
-        assert claim.settle(printed) == f"slope {fit['slope']} ± {fit['error']}"
+        assert claim.evaluate(printed) == f"slope {fit['slope']} ± {fit['error']}"
         return
     with pytest.raises(SourceError) as caught:
-        claim.settle(printed)
+        claim.evaluate(printed)
     assert str(caught.value).startswith("book/claims/01_small.yml:1: A1: ")
     assert message in str(caught.value)
     if "is " in message:
@@ -166,17 +167,18 @@ def test_a_figure_across_its_criterion_is_refused(rows, verdict, fit, message):
 
 def test_a_row_may_list_figures_that_its_cell_hands_over_as_data(rows):
     text = small()
-    begin, end = text.index("  figures:"), text.index("  criterion:")
+    begin = text.index("  figures:")
+    end = text.index("  criterion:")
     (claim,) = rows(f"{text[:begin]}  figures: [slope, slope_error]\n{text[end:]}")
     cell = new_code_cell("", metadata={"tags": ["claim-A1"]})
     data = {"slope": -1.02, "slope_error": "0.010"}
     printed = new_output("stream", text="slope_error := 9 is what it prints\n")
     cell.outputs = [printed, new_output("display_data", data={FIGURES: data})]
-    printed = {"01_small": claims.claim_tags(new_notebook(cells=[cell]))}
-    assert claim.settle(printed) == "slope -1.02 ± 0.010"
+    printed = {"01_small": claims.chapter_figures(new_notebook(cells=[cell]))}
+    assert claim.evaluate(printed) == "slope -1.02 ± 0.010"
     del cell.outputs[1].data[FIGURES]["slope"]
     with pytest.raises(SourceError, match="name 'slope' is not defined"):
-        claim.settle({"01_small": claims.claim_tags(new_notebook(cells=[cell]))})
+        claim.evaluate({"01_small": claims.chapter_figures(new_notebook(cells=[cell]))})
 
 
 def test_figures_come_from_the_chapter_of_the_row_unless_a_key_names_another(rows):
@@ -184,10 +186,10 @@ def test_figures_come_from_the_chapter_of_the_row_unless_a_key_names_another(row
         "00_other": settled(fit={"slope": 5, "error": 1}),
         "01_small": settled(fit={"slope": -1.0, "error": 0.01}),
     }
-    assert rows(small())[0].settle(printed) == "slope -1.0 ± 0.01"
+    assert rows(small())[0].evaluate(printed) == "slope -1.0 ± 0.01"
     (claim,) = rows(small("fails").replace("fit.slope", "'00:fit.slope'"))
-    assert claim.settle(printed) == "slope 5 ± 0.01"
-    assert claim.settled_by(printed) == ["01_small", "00_other"]
+    assert claim.evaluate(printed) == "slope 5 ± 0.01"
+    assert claim.decided_in(printed) == ["01_small", "00_other"]
 
 
 def test_two_rows_of_one_statement_are_named_with_both_places(rows):

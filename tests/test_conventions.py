@@ -95,7 +95,8 @@ def test_the_page_says_what_every_mask_means():
 @pytest.mark.parametrize(("name", "owner", "meaning"), ROWS, ids=lambda word: word.split(".")[-1])
 def test_a_mask_means_what_the_page_says(name, owner, meaning):
     make, run = CALLS[owner]
-    function, x = make(), draw(2, 6, 8, seed=3)
+    function = make()
+    x = draw(2, 6, 8, seed=3)
 
     def call(x, **masks):
         return run(function, x, masks).detach()
@@ -130,7 +131,8 @@ def test_a_mask_means_what_the_page_says(name, owner, meaning):
 
 def test_axes_and_signs_are_those_of_the_page():
     assert "have the shape $(N, d)$" in PAGE
-    patterns, states = draw(5, 3, seed=1), draw(4, 3, seed=2)
+    patterns = draw(5, 3, seed=1)
+    states = draw(4, 3, seed=2)
     moved = update(patterns, states=states, beta=2.0)
     assert moved.shape == (4, 3)
     assert "An update lowers the energy." in PAGE
@@ -138,7 +140,8 @@ def test_axes_and_signs_are_those_of_the_page():
     assert bool((after < before).all())
 
     assert "is the first axis of a `HopfieldLayer` unless its `batch_first` is False" in PAGE
-    layer, x = HopfieldLayer(8, heads=2), draw(2, 6, 8)
+    layer = HopfieldLayer(8, heads=2)
+    x = draw(2, 6, 8)
     alone = layer(x[:1], patterns=x[:1])
     torch.testing.assert_close(layer(x, patterns=x)[:1], alone)
     layer.batch_first = False

@@ -9,7 +9,12 @@ from hypothesis import given, settings, strategies as st
 from known_networks import step_in_torch, tangent_map
 
 from spinformer.core.lyapunov import lyapunov_exponents
-from spinformer.dmft.lyapunov import _average, detect_change_point, lyapunov_spectrum, period_map
+from spinformer.dmft.lyapunov import (
+    average_growth,
+    detect_change_point,
+    lyapunov_spectrum,
+    period_map,
+)
 from spinformer.dmft.mean_field import document_context, random_contexts, trajectory
 from spinformer.dmft.network import Context, Network
 
@@ -132,7 +137,7 @@ def test_an_error_grows_with_correlations_between_stretches():
     for n in range(1, 40):
         walk[:, n] = 0.5 * walk[:, n - 1] + rng.normal(size=(4000, 1))
     for growth, most in ((white, 1.05), (walk[:, 20:], 1.5)):
-        found = _average(growth, lengths)
+        found = average_growth(growth, lengths)
         assert 0.85 < (found.value / found.error).std() < most
     naive = walk[:, 20:].std(axis=1, ddof=1) / np.sqrt(20)
     assert (walk[:, 20:].mean(axis=1) / naive).std() > 1.6
@@ -148,28 +153,28 @@ def test_an_error_reaches_to_where_a_transient_went(last):
     # Both levels, the first with its error (of one stretch, where one is all there is).
     assert 0.85 < np.sqrt((((before - 0.15) / error) ** 2).mean()) < 1.15
     assert np.abs(after).mean() < 0.01
-    found = _average(growth, np.full(20, 100))
+    found = average_growth(growth, np.full(20, 100))
     assert (found.value / found.error).max() < 2.0
     assert np.median(found.value / found.error) == pytest.approx(1.0, abs=0.1)
     assert detect_change_point(noise)[0].mean() < 0.02
-    assert _average(noise, np.full(20, 100)).error.mean() < 0.004
+    assert average_growth(noise, np.full(20, 100)).error.mean() < 0.004
     # Too few stretches to tell; and rounding is no jump.
     assert not detect_change_point(growth[:, :7])[0].any()
-    assert not _average(np.zeros((20, 1)), np.full(20, 1)).error.any()
+    assert not average_growth(np.zeros((20, 1)), np.full(20, 1)).error.any()
 
 
 def test_averages_and_errors_by_hand():
     # Stretches weigh by their length.
-    found = _average(np.array([[1.0], [4.0]]), np.array([2, 1]))
+    found = average_growth(np.array([[1.0], [4.0]]), np.array([2, 1]))
     assert (found.value, found.error) == (pytest.approx(2.0), pytest.approx(1.5))
-    assert np.isnan(_average(np.ones((1, 1)), np.ones(1)).error).all()
+    assert np.isnan(average_growth(np.ones((1, 1)), np.ones(1)).error).all()
     # Before a jump: two means are taken from eight numbers, which leave 8 over 6.
     steps = np.array([1, 3, 1, 3, 11, 13, 11, 13])[:, None]
     jumps, before, error, after = detect_change_point(steps)
     assert jumps.all()
     assert (before, after) == (pytest.approx(2.0), pytest.approx(12.0))
     assert error == pytest.approx(np.sqrt(8 / 6 / 4))
-    assert _average(steps, np.ones(8)).error == pytest.approx(5.0)
+    assert average_growth(steps, np.ones(8)).error == pytest.approx(5.0)
 
 
 def test_nothing_below_a_lost_direction_is_resolved():

@@ -5,6 +5,7 @@ from scipy.stats import chi2
 
 from compendium.c32_paths_to_mean_fields.functional import propagate
 from compendium.c32b_finite_size import study
+from spinformer.dmft import corrections
 from spinformer.dmft.finite_size import (
     attention_of_window,
     generate,
@@ -116,8 +117,8 @@ def test_the_mean_shift_is_curvature_times_covariance(network, position):
     window = np.random.default_rng(2).uniform(-0.7, 0.7, (context, segments))
     path = mean_path(network, 1.1, window=window, steps=2, position=position)
     maps = linear_maps(network, 1.1, path=path, position=position)
-    found = study.mean_shift(network, 1.1, path=path, maps=maps, position=position)
-    noise = study.noise_covariance(network, path, maps=maps)
+    found = corrections.mean_shift(network, 1.1, path=path, maps=maps, position=position)
+    noise = corrections.noise_covariance(network, path, maps=maps)
     # The window's tokens are independent: second differences entry by entry.
     bend, h = np.zeros(segments), 1e-3
     for t, s in np.ndindex(context, segments):
@@ -136,13 +137,13 @@ def test_predicted_fluctuations_are_those_of_a_large_uneven_network():
     maps = linear_maps(network, 1.2, path=path)
     how = {"window": window, "steps": 6, "position": 3}
     gaps = generate(network, size, beta=1.2, runs=count, seed=1, **how).tokens - path
-    predicted = study.noise_covariance(network, path, maps=maps)
+    predicted = corrections.noise_covariance(network, path, maps=maps)
     measured = np.einsum("rtl,rtm->tlm", gaps, gaps) / count * size
     scale = np.sqrt(np.einsum("tll->tl", predicted))
     allowed = 5 * np.sqrt(2 / count) * scale[:, :, None] * scale[:, None, :]
     assert (np.abs(measured - predicted) <= allowed).all()
     rms = np.sqrt((semantic_overlaps(network, gaps) ** 2).sum(axis=2).mean(axis=0) * size)
-    np.testing.assert_allclose(rms, study.predicted_rms(network, predicted), rtol=0.04)
+    np.testing.assert_allclose(rms, corrections.predicted_rms(network, predicted), rtol=0.04)
 
 
 def test_growth_rate_of_known_maps():

@@ -76,7 +76,8 @@ def sections(docstring):
 
 def entries(text):
     """What a section explains: its lines at the margin, each with the lines that belong to it."""
-    found, name = {}, None
+    found = {}
+    name = None
     for line in text.strip("\n").split("\n"):
         if line.startswith("    "):
             assert name, f"{line.strip()!r} explains nothing"

@@ -248,10 +248,8 @@ def test_the_anatomy():
     assert float(solved.saddle.value[0]) == pytest.approx(2.0, abs=0.02)
     told = r"a little below $g = \tfrac12$, where each has a size of about a tenth"
     assert told in exercises("23")
-    fields, bilinear = (
-        study.draw_tokens(24, sites=24, dim=32, seed=0),
-        study.draw_bilinear(32, seed=1),
-    )
+    fields = study.draw_tokens(24, sites=24, dim=32, seed=0)
+    bilinear = study.draw_bilinear(32, seed=1)
 
     def sizes(strength):
         parts = study.dissect(fields, bilinear=bilinear, beta=1.0, strength=strength).sizes()
@@ -284,7 +282,8 @@ def test_the_response():
 def test_heads_of_a_real_layer():
     model = installed_model()
     square, product, whole = (np.zeros(12) for _ in range(3))
-    total, looks = 0.0, []
+    total = 0.0
+    looks = []
     for words in sample_texts().values():
         trace = run_model(model, text_windows(model, words, 64)[:1])[0]
         terms = mixing_terms(model, trace)
@@ -373,7 +372,8 @@ def test_bifurcations():
     half_turns = np.array([1, 5, 4]) * math.pi / phase
     assert half_turns.tolist() == [near(turn, 2), near(four, 1), near(three, 1)]
     # T = 1: a step multiplies by βμ, so |z| = 1 at β = 1/|μ| and it turns by the angle of μ.
-    z, sharp = np.exp(2j * phase / 5), found.beta[0] * abs(mu)
+    z = np.exp(2j * phase / 5)
+    sharp = found.beta[0] * abs(mu)
     assert z**4 == pytest.approx(sharp * np.exp(1j * phase) * (z ** np.arange(4)).mean())
 
 

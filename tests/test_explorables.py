@@ -28,7 +28,8 @@ def assert_near(pairs, tolerance):
 
 def drawn(number):
     """A network (odd: the document's), a context, parameters; the three as a script takes them."""
-    generator, bits = np.random.default_rng(number), number % 3
+    generator = np.random.default_rng(number)
+    bits = number % 3
     other = Network.segmented(number, bits=bits, epsilon=0.02 if bits else 0.0)
     network = Network.document() if number % 2 else other
     parameters = {
@@ -153,9 +154,12 @@ def test_other_parameters_make_the_window_anew(run):
 @pytest.mark.parametrize("number", range(4))
 def test_the_landscape_is_that_of_the_package(run, number):
     generator = np.random.default_rng(number)
-    patterns, query = generator.uniform(-2, 2, (3 + number, 2)), generator.uniform(-2, 2, 2)
-    beta, step = float(generator.uniform(0.3, 20.0)), float(generator.uniform(0.2, 1.4))
-    stored, state = torch.from_numpy(patterns), torch.from_numpy(query)
+    patterns = generator.uniform(-2, 2, (3 + number, 2))
+    query = generator.uniform(-2, 2, 2)
+    beta = float(generator.uniform(0.3, 20.0))
+    step = float(generator.uniform(0.2, 1.4))
+    stored = torch.from_numpy(patterns)
+    state = torch.from_numpy(query)
     text = """(patterns, query, beta, step, l = spinformer.landscape) => ({
         energy: l.energy(patterns, query, beta), weights: l.weights(patterns, query, beta),
         classical: l.classical(patterns, query), path: l.path(patterns, query, beta, step, 2000)})
@@ -178,13 +182,15 @@ def test_the_landscape_is_that_of_the_package(run, number):
 def test_the_memory_of_pictures_is_that_of_the_package_and_an_address_keeps_them(run):
     generator = np.random.default_rng(0)
     patterns = generator.choice([-1.0, 1.0], (3, 16))
-    query, beta = 0.5 * generator.normal(size=16), 0.3
+    query = 0.5 * generator.normal(size=16)
+    beta = 0.3
     text = """(patterns, query, beta, r = spinformer.recall) => ({
         weights: r.weights(patterns, query, beta), once: r.update(patterns, query, beta),
         rest: r.rest(patterns, query, beta, 2000).state,
         kept: patterns.map((x) => r.decode(r.encode(x), 16)), wrong: r.decode("00g0", 16)})"""
     found = run(text, patterns, query, beta)
-    stored, state = torch.from_numpy(patterns), torch.from_numpy(query)
+    stored = torch.from_numpy(patterns)
+    state = torch.from_numpy(query)
     rest = continuous.retrieve(stored, queries=state, beta=beta, tolerance=1e-6).states
     once = continuous.update(stored, states=state, beta=beta)
     weights = continuous.attention_weights(stored, states=state, beta=beta)
@@ -211,7 +217,8 @@ def test_half_of_a_drawing_brings_back_the_whole(browser, page):
 @pytest.mark.parametrize("number", range(4))
 def test_the_three_spins_are_those_of_the_package(run, number):
     generator = np.random.default_rng(number)
-    pairs, fields = generator.normal(size=3), generator.normal(size=3)
+    pairs = generator.normal(size=3)
+    fields = generator.normal(size=3)
     beta = float(generator.uniform(0.1, 1.5))
     matrix = np.zeros((3, 3))
     matrix[[0, 0, 1], [1, 2, 2]] = pairs
@@ -257,7 +264,8 @@ def test_the_module_is_that_of_the_package(run, number, solver):
         meter = parts.validity()
     knobs = {"strength": strength, **shared, "turn": 40.0 * number, "solver": solver}
     found = run("spinformer.module.solve", tokens, knobs)
-    m, h = parts.solution.value[0, 0], parts.fields[0, 0]
+    m = parts.solution.value[0, 0]
+    h = parts.fields[0, 0]
     # A free spin of this length has the gain β(1 − m²); one step is felt from free spins.
     gain = beta * (1 - m.square().sum(-1, keepdim=True))
     felt = parts.pair[0, 0] @ (langevin_response(h, parts.beta[0]) if solver == "one step" else m)
@@ -275,7 +283,8 @@ def test_the_module_is_that_of_the_package(run, number, solver):
 @pytest.mark.parametrize("number", range(2))
 def test_its_truth_is_the_integral_over_all_directions(run, number):
     generator = np.random.default_rng(number)
-    tokens, strength = generator.normal(size=(3, 2)), 0.5 + 1.5 * number
+    tokens = generator.normal(size=(3, 2))
+    strength = 0.5 + 1.5 * number
     knobs = {"strength": strength, "beta": 0.8, "gamma": 1.0, "turn": 30.0}
     found = run("spinformer.module.solveExactly", tokens, knobs)
     b = np.array(run("spinformer.module.solve", tokens, {**knobs, "solver": "saddle"})["b"])

@@ -24,7 +24,8 @@ from spinformer.spins.mean_field import solve_mean_field
 CHARTS = """return Object.fromEntries([...document.querySelectorAll('.explorable-chart')].map(
     box => [box.querySelector('figcaption').textContent.split(/[:,;]/)[0],
             box.plot.data.map(row => Array.from(row))]))"""
-RATES, PATH = "Running exponent", "The last tokens"
+RATES = "Running exponent"
+PATH = "The last tokens"
 
 
 def charts(browser):
@@ -136,7 +137,9 @@ def test_the_sentence_of_the_map_is_what_its_chart_holds(browser, page, beta, ve
     text = words(browser)
     assert verdict in text
     told = re.search(r"growth (−?[\d.]+) ± ([\d.]+) nats per token over the last (\d+)", text)
-    mean, error, count = float(told[1].replace("−", "-")), float(told[2]), int(told[3])
+    mean = float(told[1].replace("−", "-"))
+    error = float(told[2])
+    count = int(told[3])
     at, rates, _ = charts(browser)[RATES]
     ended = tokens(browser) // 2000
     assert at == [2 * n for n in range(1, ended + 1)]
@@ -157,7 +160,8 @@ def test_its_charts_hold_the_tokens_of_the_package(browser, page):
     steps = tokens(browser)
     at, shown = charts(browser)[PATH]
     assert at == list(range(steps - 240, steps))
-    network, start = Network.document(), map_data()["the paper's"]["starts"][STARTS[0]]
+    network = Network.document()
+    start = map_data()["the paper's"]["starts"][STARTS[0]]
     context = Context(np.array(start["attention"]), start["position"])
     # The knob of γ has two decimals.
     given = {"beta": 1.21, "gamma": round(network.gamma, 2), "epsilon": network.epsilon}
@@ -379,10 +383,8 @@ CASES = {
     "all frustrated": ((-1.0, -1.0, -1.0), (0.0, 0.0, 0.0), 2.5),
     "cold": ((0.85, -1.3, 1.15), (-0.6, 0.25, 0.1), 2.98),
 }
-MAGNETIZATION, COST = (
-    "Magnetization of spin 1",
-    "Free energy of the better solution minus the exact one",
-)
+MAGNETIZATION = "Magnetization of spin 1"
+COST = "Free energy of the better solution minus the exact one"
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -582,8 +584,11 @@ def test_a_thumb_scrolls_past_a_figure_and_changes_nothing(browser, page, teleph
         button(browser, "Start again").click()
     settled(browser, lambda text: name != "landscape" or shares(text))
     left, top, width, height = sheet_box(browser)
-    x, y = left + FREE[name][0] * width, top + FREE[name][1] * height
-    before, told, knobs = scrolled(browser), words(browser), knob_values(browser)
+    x = left + FREE[name][0] * width
+    y = top + FREE[name][1] * height
+    before = scrolled(browser)
+    told = words(browser)
+    knobs = knob_values(browser)
     telephone(*((x, y - 20 * n) for n in range(12)))
     until(browser, lambda: scrolled(browser) > before + 60)
     assert (words(browser), knob_values(browser)) == (told, knobs)
@@ -595,7 +600,8 @@ def test_a_thumb_drags_a_pattern_and_drops_the_query(browser, page, telephone):
     settled(browser, lambda text: "at pattern 1 " in text)
     left, top, width, height = sheet_box(browser)
     unit = (min(width, height) / 2 - 4) / 2.2
-    x, y = left + width / 2, top + height / 2
+    x = left + width / 2
+    y = top + height / 2
     before = scrolled(browser)
     telephone((x - unit, y), *((x - unit, y - 10 * n) for n in range(1, 7)))
     moved = f"points=1%2C0%3B-1%2C{round(60 / unit, 3):g}"[:22]

@@ -27,8 +27,11 @@ from spinformer.hopfield.continuous import (
 
 @pytest.mark.claim("B1")
 def test_energy_and_update_equal_the_formulas_and_the_kernel_of_the_framework():
-    patterns, states, beta = draw(7, 4, seed=1), draw(5, 4, seed=2), 1.7
-    x, xi = patterns.numpy(), states.numpy()
+    patterns = draw(7, 4, seed=1)
+    states = draw(5, 4, seed=2)
+    beta = 1.7
+    x = patterns.numpy()
+    xi = states.numpy()
     scores = beta * xi @ x.T
     wanted = 0.5 * (xi**2).sum(1) - logsumexp(scores, axis=1) / beta
     found = energy(patterns, states=states, beta=beta)
@@ -48,7 +51,8 @@ def test_energy_and_update_equal_the_formulas_and_the_kernel_of_the_framework():
     seed=st.integers(0, 10**6),
 )
 def test_gradient_and_jacobian_equal_autograd(size, width, beta, seed):
-    patterns, state = draw(size, width, seed=seed), draw(width, seed=seed + 1)
+    patterns = draw(size, width, seed=seed)
+    state = draw(width, seed=seed + 1)
     for function, derivative in ((energy, gradient), (update, jacobian)):
         auto = derive(lambda s, f=function: f(patterns, states=s, beta=beta), state)
         found = derivative(patterns, states=state, beta=beta)
@@ -63,7 +67,8 @@ def test_descent_below_two(step_size):
     # 1e5 steps: 40 memories of random size, width and beta, 50 queries each, 50 steps.
     rng = np.random.default_rng(11)
     for trial in range(40):
-        size, width = int(rng.integers(1, 30)), int(rng.integers(1, 20))
+        size = int(rng.integers(1, 30))
+        width = int(rng.integers(1, 20))
         patterns = draw(size, width, seed=trial, scale=float(rng.uniform(0.3, 3)))
         states = draw(50, width, seed=trial + 999, scale=2.0)
         beta = float(np.exp(rng.uniform(-3, 3)))
@@ -80,7 +85,8 @@ def test_descent_below_two(step_size):
 def test_two_opposite_patterns_have_the_magnets_fixed_point():
     # Patterns ±v: the component along v obeys m = tanh(β‖v‖² m), the Curie–Weiss equation.
     v = torch.tensor([1.0, 2.0, -1.0], dtype=torch.float64)
-    patterns, norm = torch.stack([v, -v]), 6.0
+    patterns = torch.stack([v, -v])
+    norm = 6.0
     assert fixed_points.mean_critical_beta(patterns) == pytest.approx(1 / norm, rel=1e-12)
     # Both ends have one energy: the starts are counted each at its own.
     found = fixed_points.find_fixed_points(patterns, beta=1.0, starts=patterns[[0, 1, 0, 0, 1, 0]])
@@ -134,7 +140,8 @@ def test_effective_entries_counts_like_a_greedy_loop():
 
 
 def test_batched_memories_and_gradients_through_retrieval():
-    patterns, queries = draw(3, 5, 4, seed=14), draw(3, 2, 4, seed=15)
+    patterns = draw(3, 5, 4, seed=14)
+    queries = draw(3, 2, 4, seed=15)
     together = retrieve(patterns, queries=queries, beta=0.9, steps=3)
     for memory in range(3):
         alone = retrieve(patterns[memory], queries=queries[memory], beta=0.9, steps=3)
@@ -149,7 +156,8 @@ def test_batched_memories_and_gradients_through_retrieval():
 
 
 def test_residual_steps_and_status_say_how_retrieval_ended():
-    patterns, queries = draw(12, 8, seed=12), draw(40, 8, seed=13, scale=2.0)
+    patterns = draw(12, 8, seed=12)
+    queries = draw(40, 8, seed=13, scale=2.0)
     found = retrieve(patterns, queries=queries, beta=0.7, tolerance=1e-7, keep_trajectory=True)
     torch.testing.assert_close(found.attention @ patterns, found.states, rtol=0, atol=1e-13)
     moves = found.trajectory.diff(dim=0).norm(dim=-1)
@@ -244,38 +252,42 @@ def test_an_entry_that_is_not_finite_is_refused_wherever_it_is(function, batch):
         function(spoilt, states=torch.ones(0, 2))
 
 
-HOW = {"tolerance": 1e-11, "max_steps": 3000}
+def settle(start, keys, beta, bias=None):
+    """The fixed point, to a tolerance that its derivatives can be compared at."""
+    return fixed_points.fixed_point(
+        start, keys=keys, beta=beta, bias=bias, tolerance=1e-11, max_steps=3000
+    )
 
 
-def test_first_and_second_derivatives_of_a_rest():
+def test_first_and_second_derivatives_of_a_fixed_point():
     keys = (0.9 * draw(2, 1, 4, 3, seed=5)).requires_grad_()
     beta = torch.tensor([0.3, 0.5]).double().view(2, 1, 1).requires_grad_()
     bias = (0.3 * draw(2, 1, 2, 4, seed=6)).requires_grad_()
     start = draw(2, 2, 2, 3, seed=7)
 
     def run(keys, beta, bias):
-        return fixed_points.fixed_point(start, keys=keys, beta=beta, bias=bias, **HOW)[0]
+        return settle(start, keys, beta, bias)[0]
 
-    assert (
-        float(fixed_points.fixed_point(start, keys=keys, beta=beta, bias=bias, **HOW)[1].max())
-        <= 1e-11
-    )
+    moved = settle(start, keys, beta, bias)[1]
+    assert float(moved.max()) <= 1e-11
     assert torch.autograd.gradcheck(run, (keys, beta, bias), fast_mode=True)
-    start, *few = start[:1, :1, :1, :2], keys[:1, :, :3, :2], beta[:1], bias[:1, :, :1, :3]
+    start = start[:1, :1, :1, :2]
+    few = (keys[:1, :, :3, :2], beta[:1], bias[:1, :, :1, :3])
     few = tuple(x.detach().requires_grad_() for x in few)
     # Along random directions: every entry of the second derivatives takes part.
     assert torch.autograd.gradgradcheck(run, few, fast_mode=True)
 
 
 @pytest.mark.parametrize("mapped", ["start", "keys", "beta", "bias"])
-def test_one_argument_of_a_rest_is_mapped_alone(mapped):
-    given = {"start": draw(5, 3), "keys": draw(4, 3, seed=1), "beta": torch.tensor(0.5).double()}
-    given |= {"bias": draw(5, 4, seed=2)}
+def test_one_argument_of_a_fixed_point_is_mapped_alone(mapped):
+    names = ("start", "keys", "beta", "bias")
+    arguments = (draw(5, 3), draw(4, 3, seed=1), torch.tensor(0.5).double(), draw(5, 4, seed=2))
+    given = dict(zip(names, arguments, strict=True))
     batch = given[mapped] + 0.3 * draw(3, *given[mapped].shape, seed=3).abs()
     batch.requires_grad_(mapped != "start")
 
     def one(value):
-        return fixed_points.fixed_point(**given | {mapped: value}, **HOW)
+        return settle(*(given | {mapped: value}).values())
 
     found = torch.vmap(one)(batch)
     wanted = tuple(torch.stack(parts) for parts in zip(*map(one, batch), strict=True))
@@ -292,7 +304,7 @@ def test_one_argument_of_a_rest_is_mapped_alone(mapped):
 
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("part", ["states", "scaled", "content", "bias"])
-def test_a_hop_and_a_rest_hide_nothing_that_is_not_finite(part, biased):
+def test_a_step_and_a_fixed_point_hide_nothing_that_is_not_finite(part, biased):
     """The kernel itself returns 0 for some of these; only what a mask forbids may give 0."""
     shapes = {"states": (5, 3), "scaled": (4, 3), "content": (4, 3), "bias": (5, 4)}
     # Four axes, as the fused kernel wants them.
@@ -304,20 +316,31 @@ def test_a_hop_and_a_rest_hide_nothing_that_is_not_finite(part, biased):
         return
     torch._dynamo.reset()
     compiled = torch.compile(retrieval_step, backend="eager")
+
+    def call(run, states, scaled, content, bias):
+        return run(states, scaled=scaled, content=content, bias=bias)
+
     for bad in (torch.nan, torch.inf):
         spoilt = given | {part: given[part].clone()}
         spoilt[part][..., 0, :] = bad
         for run in (retrieval_step, compiled):
-            sound = run(**given)
+            sound = call(run, *given.values())
             assert bool(sound.isfinite().all())
             assert not biased or float(sound[..., 2, :].abs().max()) == 0.0
-            lost = run(**spoilt)[0, 0].isnan().all(-1)
+            lost = call(run, *spoilt.values())[0, 0].isnan().all(-1)
             # What is wrong with one state, or with the row of a mask, is told of that one alone.
             own = part in ("states", "bias")
             assert lost.tolist() == [True] + [not own] * 4
-        keys, beta = spoilt["scaled" if part == "scaled" else "content"], torch.ones(()).double()
-        how = {"keys": keys, "beta": beta, "bias": spoilt["bias"], "tolerance": 1e-6}
-        state, moved, _ = fixed_points.fixed_point(spoilt["states"], **how, max_steps=50)
+        keys = spoilt["scaled" if part == "scaled" else "content"]
+        beta = torch.ones(()).double()
+        state, moved, _ = fixed_points.fixed_point(
+            spoilt["states"],
+            keys=keys,
+            beta=beta,
+            bias=spoilt["bias"],
+            tolerance=1e-6,
+            max_steps=50,
+        )
         assert state[0, 0].isnan().all(-1).tolist() == lost.tolist()
         assert moved[0, 0].isnan().tolist() == lost.tolist()
 
@@ -332,7 +355,8 @@ def test_scores_that_overflow_downwards_are_no_mask():
 
 
 def test_transforms_and_compilers_find_no_check_in_their_way():
-    patterns, states = draw(4, 3), draw(5, 3, seed=1)
+    patterns = draw(4, 3)
+    states = draw(5, 3, seed=1)
     torch._dynamo.reset()
     for function in (update, energy, gradient, attention_weights, jacobian):
         wanted = function(patterns, states=states, beta=2.0)
@@ -358,7 +382,7 @@ def test_tensors_of_no_use_are_refused_by_name(spoil):
         update(patterns, states=states)
 
 
-def test_a_hop_refuses_by_name_what_does_not_fit():
+def test_a_step_refuses_by_name_what_does_not_fit():
     given = {"states": draw(5, 3), "scaled": draw(4, 3, seed=1), "content": draw(4, 2, seed=2)}
     for changed, message in (
         ({"scaled": draw(4, 2)}, "scaled must be as wide as states"),

@@ -39,7 +39,8 @@ def test_log_partition_equals_quadrature(d, beta):
 @given(SETTINGS)
 def test_log_prob_equals_the_mixture_of_torch_distributions(setting):
     seed, number, d, beta = setting
-    patterns, states = normal(seed, number, d), 2 * normal(seed + 1, 7, 2, d)
+    patterns = normal(seed, number, d)
+    states = 2 * normal(seed + 1, 7, 2, d)
     expected = mixture(patterns, beta).log_prob(states)
     got = density.log_prob(patterns, states=states, beta=beta)
     torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-12)
@@ -53,7 +54,8 @@ def test_log_prob_equals_the_mixture_of_torch_distributions(setting):
 
 
 def test_samples_have_the_density():
-    patterns, beta = 1.2 * normal(3, 3, 2), 1.5
+    patterns = 1.2 * normal(3, 3, 2)
+    beta = 1.5
     drawn = density.sample(patterns, count=200_000, beta=beta, seed=1)
     weights = density.log_weights(patterns, beta=beta).exp()
     mean = weights @ patterns
@@ -73,7 +75,8 @@ def test_what_is_no_number_is_refused():
 @pytest.mark.claim("A11")
 def test_loss_and_gradient_equal_autograd_through_the_mixture(setting):
     seed, number, d, beta = setting
-    patterns, data = normal(seed, number, d).requires_grad_(), 1.5 * normal(seed + 1, 20, d)
+    patterns = normal(seed, number, d).requires_grad_()
+    data = 1.5 * normal(seed + 1, 20, d)
     expected = -mixture(patterns, beta).log_prob(data).mean()
     (slope,) = torch.autograd.grad(expected, patterns)
     got = density.loss(patterns, data=data, beta=beta)
@@ -88,7 +91,8 @@ def test_loss_and_gradient_equal_autograd_through_the_mixture(setting):
 @given(SETTINGS)
 def test_em_step_maximises_its_bound_and_never_raises_the_loss(setting):
     seed, number, d, beta = setting
-    patterns, data = normal(seed, number, d), 2 * normal(seed + 1, 30, d) + 1
+    patterns = normal(seed, number, d)
+    data = 2 * normal(seed + 1, 30, d) + 1
     after = density._em_update(patterns, data=data, beta=beta)
     fallen = density.loss(patterns, data=data, beta=beta) - density.loss(
         after, data=data, beta=beta
@@ -148,7 +152,8 @@ def test_status_of_learning():
 
 
 def test_lengths_that_leave_no_digits_to_the_weights_are_refused():
-    patterns, data = torch.ones(2, 3).double(), torch.eye(3).double()
+    patterns = torch.ones(2, 3).double()
+    data = torch.eye(3).double()
     for changed in ({"beta": 1e30}, {"data": 1e15 * data}):
         with pytest.raises(ValueError, match="beta times the squared length"):
             density.fit_em(patterns, **{"data": data} | changed)

@@ -46,14 +46,17 @@ def height(patterns, state, separation):
 
 def halves(patterns, state, i, separation):
     """Half the energy that it costs to turn spin i down."""
-    up, down = state.copy(), state.copy()
-    up[i], down[i] = 1.0, -1.0
+    up = state.copy()
+    down = state.copy()
+    up[i] = 1.0
+    down[i] = -1.0
     return (height(patterns, down, separation) - height(patterns, up, separation)) / 2
 
 
 def plain_retrieval(patterns, *, queries, separation, diagonal=False, seed):
     """Asynchronous sweeps spelled out: states, flips and energies after at most four sweeps."""
-    states, flips = queries.copy(), np.zeros(len(queries), dtype=int)
+    states = queries.copy()
+    flips = np.zeros(len(queries), dtype=int)
     rng = np.random.default_rng(seed)
     for _ in range(4):
         for i in rng.permutation(patterns.shape[1]):
@@ -75,15 +78,18 @@ def test_a_copy_of_a_separation_is_the_same_one(memory):
 @pytest.mark.parametrize("memory", MEMORIES, ids=str)
 def test_energy_and_fields_equal_their_definitions(memory):
     rng = np.random.default_rng(1)
-    patterns, states = spins(rng, 4, 9), spins(rng, 5, 9)
+    patterns = spins(rng, 4, 9)
+    states = spins(rng, 5, 9)
     states[0, 2] = states[1, :4] = 0  # unknown spins
     value = MEMORIES[memory]
     expected = [-sum(value(int(x @ state)) for x in patterns) for state in states]
     np.testing.assert_allclose(energy(patterns, states=states, separation=memory), expected)
     found = fields(patterns, states=states, separation=memory)
     for (q, i), field in np.ndenumerate(found):
-        up, down = states[q].copy(), states[q].copy()
-        up[i], down[i] = 1, -1
+        up = states[q].copy()
+        down = states[q].copy()
+        up[i] = 1
+        down[i] = -1
         half = sum(value(int(x @ up)) - value(int(x @ down)) for x in patterns) / 2
         scale = np.exp((patterns @ states[q]).max()) if memory == EXPONENTIAL else 1.0
         assert field == pytest.approx(half / scale, rel=1e-11, abs=1e-13)
@@ -97,7 +103,8 @@ def test_energy_and_fields_equal_their_definitions(memory):
 def test_kernels_follow_the_plain_reference_flip_by_flip(seed, memory, diagonal):
     rng = np.random.default_rng(seed)
     diagonal = diagonal and memory == CLASSICAL
-    patterns, queries = spins(rng, 5, 17), rng.choice([-1.0, 0.0, 1.0], (4, 17))
+    patterns = spins(rng, 5, 17)
+    queries = rng.choice([-1.0, 0.0, 1.0], (4, 17))
     options = {"separation": memory, "diagonal": diagonal, "seed": seed}
     states, flips, last = plain_retrieval(patterns, queries=queries, **options)
     first = [height(patterns, state, memory) for state in queries]
@@ -124,12 +131,14 @@ def test_no_asynchronous_flip_raises_the_energy(memory):
 def test_rises_are_counted_where_the_energy_rises(relative):
     """A sweep that is told the wrong sign of the gain climbs with every known spin it turns."""
     rng = np.random.default_rng(32)
-    patterns, states = spins(rng, 3, 12), spins(rng, 20, 12)
+    patterns = spins(rng, 3, 12)
+    states = spins(rng, 20, 12)
     states[0] = 0
     levels = np.arange(12.0, -13.0, -1.0)
     value = np.exp(levels - 12.0) if relative else levels**3
     gain = -value if relative else -np.pad(value[:-2] - value[2:], 1)
-    spin, rises = states.astype(np.int8), np.zeros(20, dtype=np.int64)
+    spin = states.astype(np.int8)
+    rises = np.zeros(20, dtype=np.int64)
     products = (states @ patterns.T).astype(np.int64)
     order = rng.permutation(12)
     bits = np.ascontiguousarray(patterns.T, dtype=np.int8)
@@ -144,7 +153,8 @@ def test_synchronous_updates_cycle_only_without_the_diagonal():
     rng = np.random.default_rng(8)
     cycles = 0
     for _ in range(20):
-        patterns, queries = spins(rng, 12, 60), spins(rng, 40, 60)
+        patterns = spins(rng, 12, 60)
+        queries = spins(rng, 40, 60)
         found = retrieve(patterns, queries=queries, schedule="synchronous")
         # Symmetric couplings: fixed points and 2-cycles, no more.
         assert (found.status != Status.STEP_LIMIT).all()
@@ -157,7 +167,8 @@ def test_synchronous_updates_cycle_only_without_the_diagonal():
             assert (alone.steps[0], alone.flips[0]) == (found.steps[q], found.flips[q])
         twice = found.states
         for _ in range(2):
-            field, once = twice @ hebbian_couplings(patterns), twice
+            field = twice @ hebbian_couplings(patterns)
+            once = twice
             twice = np.where(field == 0, once, np.sign(field))
         assert (twice == found.states).all()
         turning = (once != twice).any(axis=1)
@@ -196,7 +207,8 @@ def test_overlaps_that_no_state_has_are_asked_of_no_function():
 
 def test_status_says_why_retrieval_stopped():
     rng = np.random.default_rng(31)
-    patterns, queries = spins(rng, 12, 80), spins(rng, 200, 80)
+    patterns = spins(rng, 12, 80)
+    queries = spins(rng, 200, 80)
     full = retrieve(patterns, queries=queries, seed=5)
     assert (full.status == Status.CONVERGED).all()
     last = int(full.steps.max())
@@ -230,7 +242,8 @@ def test_status_says_why_retrieval_stopped():
 def test_what_a_separation_returns_is_checked(function, message):
     """By every function that takes one, and every schedule."""
     spoilt = Separation(name="spoilt", function=function)
-    patterns, states = np.ones((1, 4)), np.array([[1, 1, 1, -1]])
+    patterns = np.ones((1, 4))
+    states = np.array([[1, 1, 1, -1]])
     calls = [
         lambda: energy(patterns, states=np.ones((1, 4)), separation=spoilt),
         lambda: fields(patterns, states=states, separation=spoilt),

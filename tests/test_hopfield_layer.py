@@ -23,7 +23,10 @@ from spinformer.hopfield import continuous, density
 from spinformer.hopfield.fixed_points import _conjugate_gradients, find_fixed_points
 from spinformer.hopfield.layer import AttentionModule, HopfieldLayer
 
-EXACT = {"rtol": 0, "atol": 1e-12}
+
+def assert_equal(got, wanted, *, atol=1e-12):
+    """Equal but for rounding, of whatever size the entries are."""
+    torch.testing.assert_close(got, wanted, rtol=0, atol=atol)
 
 
 @pytest.fixture(autouse=True)
@@ -33,9 +36,17 @@ def _double():
     torch.set_default_dtype(torch.float32)
 
 
-def make(*, learn_beta=False, **options):
+def make(*, learn_beta=False, steps=None, tolerance=None, beta=None, memories=0, pooling=0):
     torch.manual_seed(4)
-    layer = HopfieldLayer(12, heads=3, **options)
+    layer = HopfieldLayer(
+        12,
+        heads=3,
+        steps=steps,
+        tolerance=tolerance,
+        beta=beta,
+        memories=memories,
+        pooling=pooling,
+    )
     layer.log_beta.requires_grad_(learn_beta)
     for part in (layer.to_query, layer.to_key):
         nn.init.normal_(part.weight, std=0.5)
@@ -51,7 +62,8 @@ def explicit(layer, queries, patterns, allowed=None, memories=0):
     if memories:
         patterns = torch.cat([patterns, layer.memory.expand(len(patterns), -1, -1)], 1)
     stored = layer.pattern_norm(patterns)
-    keys, values = split(layer.to_key(stored)), split(layer.to_value(stored))
+    keys = split(layer.to_key(stored))
+    values = split(layer.to_value(stored))
     states = split(layer.to_query(layer.query_norm(queries)))
     forbidden = torch.zeros(*states.shape[:3], keys.shape[2], dtype=torch.bool)
     if allowed is not None:
@@ -62,26 +74,26 @@ def explicit(layer, queries, patterns, allowed=None, memories=0):
     return layer.to_output(states.transpose(1, 2).flatten(-2))
 
 
-@pytest.mark.parametrize("stop", [{"steps": 1}, {"steps": 3}, {"steps": 400, "tolerance": 1e-14}])
-@pytest.mark.parametrize("options", [{}, {"beta": [0.2, 1.0, 3.0]}, {"memories": 4, "beta": 0.7}])
-def test_layer_and_its_gradients_equal_those_of_the_formula(stop, options):
-    layer = make(learn_beta=True, **stop, **options)
-    queries, patterns = (draw(2, n, 12, seed=n).requires_grad_() for n in (4, 6))
+@pytest.mark.parametrize(("steps", "tolerance"), [(1, None), (3, None), (400, 1e-14)])
+@pytest.mark.parametrize(("memories", "beta"), [(0, None), (0, [0.2, 1.0, 3.0]), (4, 0.7)])
+def test_layer_and_its_gradients_equal_those_of_the_formula(steps, tolerance, memories, beta):
+    layer = make(learn_beta=True, steps=steps, tolerance=tolerance, memories=memories, beta=beta)
+    queries = draw(2, 4, 12, seed=4).requires_grad_()
+    patterns = draw(2, 6, 12, seed=6).requires_grad_()
     hidden = draw(2, 6, seed=3) < -0.5
     closed = draw(2, 3, 4, 6, seed=4) < -1.0
     closed[..., 0] = hidden[:, 0] = False
     allowed = ~(hidden[:, None, None, :] | closed)
     closed = closed.flatten(0, 1)
     numbers = torch.zeros(closed.shape).masked_fill(closed, -math.inf)
-    for seen, *masks in ((None, {}), (allowed, {"attn_mask": closed}, {"attn_mask": numbers})):
-        wanted = explicit(layer, queries, patterns, seen, options.get("memories", 0))
+    for seen, padding, masks in ((None, None, [None]), (allowed, hidden, [closed, numbers])):
+        wanted = explicit(layer, queries, patterns, seen, memories)
         slopes = gradients(wanted, layer, queries, patterns)
         for mask in masks:
-            padding = None if seen is None else hidden
-            got = layer(queries, patterns=patterns, key_padding_mask=padding, **mask)
-            torch.testing.assert_close(got, wanted, **EXACT)
+            got = layer(queries, patterns=patterns, key_padding_mask=padding, attn_mask=mask)
+            assert_equal(got, wanted)
             found = gradients(got, layer, queries, patterns)
-            torch.testing.assert_close(found, slopes, rtol=0, atol=1e-10)
+            assert_equal(found, slopes, atol=1e-10)
 
 
 def gradients(output, layer, *inputs):
@@ -91,38 +103,46 @@ def gradients(output, layer, *inputs):
 
 
 def test_memory_alone_pooling_and_dropout():
-    layer, queries = make(memories=5, steps=2), draw(2, 4, 12, seed=1)
+    layer = make(memories=5, steps=2)
+    queries = draw(2, 4, 12, seed=1)
     shared = layer.memory.detach().expand(2, -1, -1)
-    torch.testing.assert_close(layer(queries), explicit(layer, queries, shared), **EXACT)
-    pool, patterns = make(pooling=2), draw(3, 9, 12, seed=2)
+    assert_equal(layer(queries), explicit(layer, queries, shared))
+    pool = make(pooling=2)
+    patterns = draw(3, 9, 12, seed=2)
     wanted = explicit(pool, pool.pooled_queries.expand(3, -1, -1), patterns)
-    torch.testing.assert_close(pool(patterns=patterns), wanted, **EXACT)
+    assert_equal(pool(patterns=patterns), wanted)
     pool.dropout = 0.5
-    for weights in (False, True):
+
+    def read(need_weights):
+        result = pool(patterns=patterns, need_weights=need_weights)
+        return result[0] if need_weights else result
+
+    for need_weights in (False, True):
         # The weights that are returned are read by a path of their own.
-        one, other = (pool.train()(patterns=patterns, need_weights=weights) for _ in range(2))
-        one, other = (one[0], other[0]) if weights else (one, other)
-        assert not torch.equal(one, other)
-        read = pool.eval()(patterns=patterns, need_weights=weights)
-        torch.testing.assert_close(read[0] if weights else read, wanted, **EXACT)
+        pool.train()
+        assert not torch.equal(read(need_weights), read(need_weights))
+        pool.eval()
+        assert_equal(read(need_weights), wanted)
 
 
-def test_the_record_says_what_another_hop_would_do():
-    queries, patterns = draw(2, 4, 12, seed=1), draw(2, 6, 12, seed=2)
+def test_the_record_says_what_another_step_would_do():
+    queries = draw(2, 4, 12, seed=1)
+    patterns = draw(2, 6, 12, seed=2)
     tolerance = 1e-6
     resting = make(tolerance=tolerance, steps=500)
     output, found = resting(queries, patterns=patterns, return_states=True)
-    torch.testing.assert_close(output, resting(queries, patterns=patterns), **EXACT)
+    assert_equal(output, resting(queries, patterns=patterns))
     assert bool(found.converged.all())
     keys = resting.to_key(resting.pattern_norm(patterns)).unflatten(-1, (3, 4)).transpose(1, 2)
     start = resting.to_query(resting.query_norm(queries)).unflatten(-1, (3, 4)).transpose(1, 2)
-    given = {"beta": float(resting.beta[0]), "tolerance": tolerance}
-    wanted = continuous.retrieve(keys, queries=start, **given)
+    beta = float(resting.beta[0])
+    wanted = continuous.retrieve(keys, queries=start, beta=beta, tolerance=tolerance)
     for part in ("value", "steps", "residual", "status"):
-        torch.testing.assert_close(getattr(found, part), getattr(wanted, part), **EXACT)
+        assert_equal(getattr(found, part), getattr(wanted, part))
 
-    def ended(**options):
-        return make(**options)(queries, patterns=patterns, return_states=True)[1]
+    def ended(*, steps, tolerance=None):
+        layer = make(steps=steps, tolerance=tolerance)
+        return layer(queries, patterns=patterns, return_states=True)[1]
 
     with pytest.warns(RuntimeWarning, match="reached no fixed point in 9 steps"):
         nearly = ended(tolerance=tolerance, steps=9)
@@ -132,16 +152,19 @@ def test_the_record_says_what_another_hop_would_do():
         short = ended(tolerance=tolerance, steps=2)
     assert short.count(Status.STEP_LIMIT) > 0
     assert int(short.steps.max()) == 2
-    fixed, one_more = ended(steps=6), ended(steps=7)
+    fixed = ended(steps=6)
+    one_more = ended(steps=7)
     assert bool((fixed.steps == 5).all())
     moved = (one_more.value - fixed.value).norm(dim=-1)
-    torch.testing.assert_close(fixed.residual, moved, **EXACT)
+    assert_equal(fixed.residual, moved)
     assert torch.equal(fixed.converged, moved <= 1e-3)
     assert 0 < fixed.count(Status.CONVERGED) < moved.numel()
 
 
 def test_a_layer_without_maps_is_the_memory_itself():
-    queries, patterns, labels = draw(2, 4, 6, seed=1), draw(2, 9, 6, seed=2), draw(2, 9, 3, seed=3)
+    queries = draw(2, 4, 6, seed=1)
+    patterns = draw(2, 9, 6, seed=2)
+    labels = draw(2, 9, 3, seed=3)
     bare = HopfieldLayer(6, beta=0.8, steps=2)
     for name, _ in list(bare.named_children()):
         setattr(bare, name, nn.Identity())
@@ -149,10 +172,10 @@ def test_a_layer_without_maps_is_the_memory_itself():
     moved = continuous.update(patterns, states=queries, beta=0.8)
     weights = continuous.attention_weights(patterns, states=moved, beta=0.8)
     for values, read in ((None, patterns), (labels, labels)):
-        given = {"patterns": patterns, "values": values}
-        torch.testing.assert_close(bare(queries, **given), weights @ read, **EXACT)
-        found, made = bare(queries, need_weights=True, **given)
-        torch.testing.assert_close((found, made[:, 0]), (weights @ read, weights), **EXACT)
+        assert_equal(bare(queries, patterns=patterns, values=values), weights @ read)
+        output, own = bare(queries, patterns=patterns, values=values, need_weights=True)
+        assert_equal(output, weights @ read)
+        assert_equal(own[:, 0], weights)
 
 
 def test_the_adjoint_is_solved_to_the_tolerance():
@@ -167,17 +190,18 @@ def test_the_adjoint_is_solved_to_the_tolerance():
 
 @pytest.mark.parametrize("batch_first", [True, False])
 @pytest.mark.parametrize(
-    "options", [{}, {"bias": False}, {"kdim": 5, "vdim": 5}, {"kdim": 5, "vdim": 7}]
+    ("bias", "kdim", "vdim"), [(True, 12, 12), (False, 12, 12), (True, 5, 5), (True, 5, 7)]
 )
-def test_from_attention_gives_the_same_numbers(options, batch_first):
+def test_from_attention_gives_the_same_numbers(bias, kdim, vdim, batch_first):
     torch.manual_seed(0)
-    module = nn.MultiheadAttention(12, 3, batch_first=batch_first, **options).eval()
+    module = nn.MultiheadAttention(
+        12, 3, batch_first=batch_first, bias=bias, kdim=kdim, vdim=vdim
+    ).eval()
     for name, parameter in module.named_parameters():
         if "bias" in name:
             nn.init.normal_(parameter)
     other = AttentionModule(HopfieldLayer.from_attention(module))
     assert not other.training
-    kdim, vdim = options.get("kdim", 12), options.get("vdim", 12)
     shapes = [(2, 4, 12), (2, 6, kdim), (2, 6, vdim)]
     inputs = [draw(*shape, seed=i) for i, shape in enumerate(shapes)]
     if not batch_first:
@@ -185,30 +209,41 @@ def test_from_attention_gives_the_same_numbers(options, batch_first):
     hidden = draw(2, 6, seed=3) > 0.5
     forbidden = draw(4, 6, seed=4) > 1.0
     added = draw(6, 4, 6, seed=5)
-    cases = (
-        {},
-        {"key_padding_mask": hidden, "attn_mask": forbidden},
-        {"attn_mask": forbidden.expand(6, 4, 6), "average_attn_weights": False},
-        {"key_padding_mask": draw(2, 6, seed=6), "attn_mask": added},
-    )
     single = [x[0] if batch_first else x[:, 0] for x in inputs]
-    calls = [(inputs, given) for given in cases]
-    calls.append((single, {"key_padding_mask": hidden[0], "attn_mask": forbidden}))
-    for given, masks in calls:
-        wanted, got = (attention(*given, **masks) for attention in (module, other))
-        torch.testing.assert_close(got, wanted, **EXACT)
-        plain = other(*given, need_weights=False, **masks)
-        torch.testing.assert_close(plain[0], wanted[0], **EXACT)
-        assert plain[1] is None
+    for tensors, padding, mask, average in (
+        (inputs, None, None, True),
+        (inputs, hidden, forbidden, True),
+        (inputs, None, forbidden.expand(6, 4, 6), False),
+        (inputs, draw(2, 6, seed=6), added, True),
+        (single, hidden[0], forbidden, True),
+    ):
+
+        def call(attention, need_weights=True):
+            return attention(
+                *tensors,  # noqa: B023
+                key_padding_mask=padding,  # noqa: B023
+                attn_mask=mask,  # noqa: B023
+                average_attn_weights=average,  # noqa: B023
+                need_weights=need_weights,
+            )
+
+        wanted = call(module)
+        assert_equal(call(other), wanted)
+        output, weights = call(other, need_weights=False)
+        assert_equal(output, wanted[0])
+        assert weights is None
 
 
 def test_from_attention_refuses_what_it_cannot_hold():
-    for option in ("add_bias_kv", "add_zero_attn"):
+    for module in (
+        nn.MultiheadAttention(12, 3, add_bias_kv=True),
+        nn.MultiheadAttention(12, 3, add_zero_attn=True),
+    ):
         with pytest.raises(ValueError, match="module must"):
-            HopfieldLayer.from_attention(nn.MultiheadAttention(12, 3, **{option: True}))
+            HopfieldLayer.from_attention(module)
     layer = HopfieldLayer.from_attention(nn.MultiheadAttention(12, 3), steps=3, beta=[0.5, 1, 2])
     assert layer.steps == 3
-    torch.testing.assert_close(layer.beta, torch.tensor([0.5, 1.0, 2.0]), **EXACT)
+    assert_equal(layer.beta, torch.tensor([0.5, 1.0, 2.0]))
     torch.set_default_dtype(torch.float32)
     layer = HopfieldLayer.from_attention(nn.MultiheadAttention(12, 3, dtype=torch.float64))
     assert float((layer.beta - 0.5).abs().max()) < 1e-15
@@ -221,7 +256,8 @@ def test_it_stands_in_the_encoders_of_torch():
     block = nn.TransformerEncoderLayer(12, 3, 20, dropout=0.0, batch_first=True)
     other = copy.deepcopy(block)
     other.self_attn = AttentionModule(HopfieldLayer.from_attention(other.self_attn))
-    x, hidden = draw(2, 5, 12), draw(2, 5, seed=1) > 0.8
+    x = draw(2, 5, 12)
+    hidden = draw(2, 5, seed=1) > 0.8
     later = torch.ones(5, 5, dtype=torch.bool).triu(1)
     hidden[:, 0] = False
     # Without gradients torch takes its fast path, where there is one.
@@ -230,16 +266,18 @@ def test_it_stands_in_the_encoders_of_torch():
             nn.TransformerEncoder(part, 2, enable_nested_tensor=nested).train(mode)
             for part in (block, other)
         ]
-        for given in ({"src_key_padding_mask": hidden}, {"mask": later}, {}):
+        for mask, padding in ((None, hidden), (later, None), (None, None)):
             with torch.set_grad_enabled(slopes):
-                wanted, got = (model(x, **given) for model in pair)
-            seen = ~hidden if "src_key_padding_mask" in given else ...
-            torch.testing.assert_close(got[seen], wanted[seen], rtol=0, atol=1e-11)
+                outputs = [model(x, mask=mask, src_key_padding_mask=padding) for model in pair]
+            wanted, got = outputs
+            seen = ... if padding is None else ~hidden
+            assert_equal(got[seen], wanted[seen], atol=1e-11)
             assert got.requires_grad is slopes
 
 
 def test_every_layer_is_saved_and_read_back():
-    layer, x = make(steps=3, memories=2), draw(2, 5, 12)
+    layer = make(steps=3, memories=2)
+    x = draw(2, 5, 12)
     stored = io.BytesIO()
     torch.save(AttentionModule(layer), stored)
     stored.seek(0)
@@ -254,10 +292,10 @@ def test_every_layer_is_saved_and_read_back():
     assert all(map(torch.equal, again.parameters(), fresh.parameters()))
 
 
-@pytest.mark.parametrize("options", [{"steps": 3}, {"tolerance": 1e-3, "steps": 60}])
-def test_half_precision_is_near(options):
+@pytest.mark.parametrize(("steps", "tolerance"), [(3, None), (60, 1e-3)])
+def test_half_precision_is_near(steps, tolerance):
     torch.set_default_dtype(torch.float32)
-    layer = make(**options)
+    layer = make(steps=steps, tolerance=tolerance)
     x = draw(2, 5, 12).float()
     wanted = layer(x, patterns=x)
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -274,21 +312,22 @@ def test_half_precision_is_near(options):
 @pytest.mark.nightly
 # Torch's tracer itself asks a tensor for a gradient it has not.
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
-@pytest.mark.parametrize("options", [{"steps": 3}, {"tolerance": 1e-9, "steps": 300}])
-def test_it_compiles_to_the_same(options):
+@pytest.mark.parametrize(("steps", "tolerance"), [(3, None), (300, 1e-9)])
+def test_it_compiles_to_the_same(steps, tolerance):
     torch._dynamo.reset()
-    layer, x = make(**options), draw(2, 5, 12)
-    whole = "tolerance" not in options  # the loop that asks for numbers stays outside of the graph
+    layer = make(steps=steps, tolerance=tolerance)
+    x = draw(2, 5, 12)
+    whole = tolerance is None  # the loop that asks for numbers stays outside of the graph
     compiled = torch.compile(layer, backend="aot_eager", fullgraph=whole)
-    masks = {"key_padding_mask": draw(2, 5, seed=1) > 0.5}
-    outputs = [run(x, patterns=x, **masks) for run in (layer, compiled)]
+    padding = draw(2, 5, seed=1) > 0.5
+    outputs = [run(x, patterns=x, key_padding_mask=padding) for run in (layer, compiled)]
     slopes = [torch.autograd.grad(y.square().sum(), layer.to_key.weight) for y in outputs]
-    torch.testing.assert_close(*zip(outputs, slopes, strict=True), rtol=0, atol=1e-10)
+    assert_equal(*zip(outputs, slopes, strict=True), atol=1e-10)
 
 
-@pytest.mark.parametrize("options", [{"steps": 3}, {"tolerance": 1e-9, "steps": 300}])
-def test_an_ensemble_by_vmap(options):
-    layers = [make(pooling=2, learn_beta=True, **options) for _ in range(3)]
+@pytest.mark.parametrize(("steps", "tolerance"), [(3, None), (300, 1e-9)])
+def test_an_ensemble_by_vmap(steps, tolerance):
+    layers = [make(pooling=2, learn_beta=True, steps=steps, tolerance=tolerance) for _ in range(3)]
     for index, layer in enumerate(layers):
         nn.init.normal_(layer.to_key.weight, std=0.2 + 0.1 * index)
     parameters, _ = stack_module_state(layers)
@@ -302,16 +341,17 @@ def test_an_ensemble_by_vmap(options):
         got = torch.vmap(one)(parameters, x)
         shared = torch.vmap(one, in_dims=(0, None))(parameters, x[0])
     wanted = torch.stack([layer(patterns=x[i]) for i, layer in enumerate(layers)])
-    torch.testing.assert_close(got, wanted, rtol=0, atol=1e-10)
-    torch.testing.assert_close(shared[2], layers[2](patterns=x[0]), rtol=0, atol=1e-10)
+    assert_equal(got, wanted, atol=1e-10)
+    assert_equal(shared[2], layers[2](patterns=x[0]), atol=1e-10)
     (slopes,) = torch.autograd.grad(got.square().sum(), parameters["to_key.weight"])
     keys = [layer.to_key.weight for layer in layers]
     alone = torch.stack(torch.autograd.grad(wanted.square().sum(), keys))
-    torch.testing.assert_close(slopes, alone, rtol=0, atol=1e-9)
+    assert_equal(slopes, alone, atol=1e-9)
 
 
 def test_bad_calls_are_refused():
-    layer, x = make(), draw(2, 4, 12)
+    layer = make()
+    x = draw(2, 4, 12)
     calls = [
         ({"patterns": None}, "patterns must be given"),
         ({"queries": None}, "queries must be given exactly"),
@@ -347,7 +387,8 @@ def test_bad_calls_are_refused():
 
 
 def test_maps_of_ones_own_must_fit_each_other():
-    x, layer = draw(2, 4, 12), make()
+    x = draw(2, 4, 12)
+    layer = make()
     layer.to_key = nn.Linear(12, 9)
     with pytest.raises(ValueError, match="to_query and to_key must give the same width, got 4 and"):
         layer(x, patterns=x)
@@ -380,22 +421,22 @@ SPOILT += ["memory", "pattern_norm.bias", "scores too large", "keys too large fo
 
 # Torch's tracer itself asks a tensor for a gradient it has not.
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
-@pytest.mark.parametrize("stop", [{"steps": 3}, {"tolerance": 1e-6}])
-def test_a_weight_that_is_not_finite_never_gives_a_number(stop):
+@pytest.mark.parametrize(("steps", "tolerance"), [(3, None), (None, 1e-6)])
+def test_a_weight_that_is_not_finite_never_gives_a_number(steps, tolerance):
     """Eager and compiled, with the weights or by the kernel, which returns 0 for scores of NaN."""
     torch._dynamo.reset()
-    layer, x = make(memories=2, learn_beta=True, **stop), draw(2, 5, 12)
+    layer = make(memories=2, learn_beta=True, steps=steps, tolerance=tolerance)
+    x = draw(2, 5, 12)
     layer.warned = True
     start = copy.deepcopy(layer.state_dict())
     compiled = torch.compile(layer, backend="eager")
     for what, run, need_weights in product(SPOILT, (layer, compiled), (False, True)):
-        given = {"patterns": x, "need_weights": need_weights, "return_states": True}
         layer.load_state_dict(start)
-        output, *_, found = run(x, **given)
+        output, *_, found = run(x, patterns=x, need_weights=need_weights, return_states=True)
         assert bool(output.isfinite().all())
         assert found.count(Status.DIVERGED) == 0
         spoil(layer, what)
-        output, *_, found = run(x, **given)
+        output, *_, found = run(x, patterns=x, need_weights=need_weights, return_states=True)
         assert bool(output.isnan().all()), (what, need_weights)
         # One row of the query map is one head's.
         heads = 1 if "one" in what else 3
@@ -410,10 +451,11 @@ def test_a_weight_that_is_not_finite_never_gives_a_number(stop):
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
-@pytest.mark.parametrize("stop", [{"steps": 1}, {"steps": 3}, {"tolerance": 1e-9, "steps": 300}])
-def test_a_query_that_may_look_nowhere_reads_nothing(stop):
+@pytest.mark.parametrize(("steps", "tolerance"), [(1, None), (3, None), (300, 1e-9)])
+def test_a_query_that_may_look_nowhere_reads_nothing(steps, tolerance):
     """Left padding under a causal mask, an empty sample, one masked head: eager and compiled."""
-    layer, x = make(**stop), draw(3, 5, 12, seed=7)
+    layer = make(steps=steps, tolerance=tolerance)
+    x = draw(3, 5, 12, seed=7)
     with torch.no_grad():
         layer.to_output.bias.normal_()
     padding = torch.zeros(3, 5, dtype=torch.bool)
@@ -435,27 +477,30 @@ def test_a_query_that_may_look_nowhere_reads_nothing(stop):
                 return_states=True,
             )  # fmt: skip
             plain = run(x, patterns=x, key_padding_mask=padding, attn_mask=mask)
-            torch.testing.assert_close(plain, output, **EXACT)
+            assert_equal(plain, output)
             assert float(weights[blind].detach().abs().max()) == 0.0
             torch.testing.assert_close(weights[~blind].sum(-1), torch.ones(int((~blind).sum())))
             # A sample in which nothing may be seen gives the bias of the output map alone.
             empty = layer.to_output.bias.expand(5, 12)
-            torch.testing.assert_close(output[1], empty, **EXACT)
+            assert_equal(output[1], empty)
             # The others do not notice.
             alone = layer(x[2:], patterns=x[2:], attn_mask=mask[6:])
-            torch.testing.assert_close(output[2:], alone, **EXACT)
+            assert_equal(output[2:], alone)
             assert bool((found.status != Status.DIVERGED).all())
             slopes = torch.autograd.grad(plain.square().sum(), layer.to_key.weight)
             assert bool(slopes[0].isfinite().all())
-    if stop == {"steps": 1}:
+    if steps == 1:
         held = layer.to_value(layer.pattern_norm(x)).unflatten(-1, (3, 4)).transpose(1, 2)
         wanted = layer.to_output((weights @ held).transpose(1, 2).flatten(-2))
-        torch.testing.assert_close(output, wanted, **EXACT)
+        assert_equal(output, wanted)
         torch.manual_seed(1)
         module = nn.MultiheadAttention(12, 3, batch_first=True)
         other = AttentionModule.from_attention(module)
-        masks = {"key_padding_mask": padding, "attn_mask": closed, "need_weights": False}
-        torch.testing.assert_close(other(x, x, x, **masks), module(x, x, x, **masks), **EXACT)
+        outputs = [
+            run(x, x, x, key_padding_mask=padding, attn_mask=closed, need_weights=False)
+            for run in (other, module)
+        ]
+        assert_equal(*outputs)
 
 
 def test_a_layer_says_once_that_it_did_not_converge():
@@ -469,15 +514,18 @@ def test_a_layer_says_once_that_it_did_not_converge():
         layer(x, patterns=x)
     assert told[0].filename == __file__
     layer(x, patterns=x)  # said once
-    layer.steps, layer.warned = 10_000, False
+    layer.steps = 10_000
+    layer.warned = False
     layer(x, patterns=x)
-    layer.steps, layer.warned = 100, False
+    layer.steps = 100
+    layer.warned = False
     with sdpa_kernel(SDPBackend.MATH):
         torch.vmap(lambda y: layer(y, patterns=y))(x[None])  # no values to be looked at
 
 
 def test_a_tolerance_below_rounding_is_that_of_the_type():
-    layer, x = make(tolerance=1e-12), draw(2, 5, 12)
+    layer = make(tolerance=1e-12)
+    x = draw(2, 5, 12)
     with torch.no_grad():
         layer.log_beta.fill_(1.0)
     exact = layer.double()(x, patterns=x, return_states=True)[1]
@@ -488,17 +536,18 @@ def test_a_tolerance_below_rounding_is_that_of_the_type():
     assert int(single.steps.max()) < int(exact.steps.max()) < 100
     # Some states still move in the last place when they are let go.
     assert 1e-12 < float(single.residual.max()) < 1e-5
-    torch.testing.assert_close(single.value.double(), exact.value, rtol=0, atol=1e-4)
+    assert_equal(single.value.double(), exact.value, atol=1e-4)
 
 
 def test_in_the_place_of_attention_the_batch_is_where_it_was():
     """Torch's layers put the length first unless told; read the other way, numbers differ."""
     torch.manual_seed(0)
-    block, x = nn.TransformerEncoderLayer(12, 3, 20, dropout=0.0), draw(5, 2, 12)
+    block = nn.TransformerEncoderLayer(12, 3, 20, dropout=0.0)
+    x = draw(5, 2, 12)
     wanted = block(x)
     block.self_attn = AttentionModule.from_attention(block.self_attn)
     assert block.self_attn.batch_first is False
-    torch.testing.assert_close(block(x), wanted, rtol=0, atol=1e-11)
+    assert_equal(block(x), wanted, atol=1e-11)
     block.self_attn.layer.batch_first = True
     assert block.self_attn.batch_first is True
     assert float((block(x) - wanted).abs().max().detach()) > 1e-3
@@ -507,16 +556,24 @@ def test_in_the_place_of_attention_the_batch_is_where_it_was():
 
 
 def test_nothing_is_made_on_another_device_than_that_of_the_input():
-    patterns, queries = draw(5, 6), draw(3, 6, seed=1)
-    pair, start = torch.tensor([[1.0, 0.0], [-1.0, 0.0]]), torch.tensor([[0.3, 0.01]])
-    layer, x = make(tolerance=1e-4, memories=2), draw(2, 5, 12)
-    masks = {"key_padding_mask": x[..., 0] > 1, "attn_mask": torch.zeros(5, 5)}
-    network, generator = Network.document(), torch.Generator().manual_seed(0)
-    given = (network.semantic, network.fractions, network.position_overlaps(), np.ones((4, 3)))
-    semantic, fractions, places, attention = map(torch.tensor, given)
-    named = {"fractions": fractions, "position_overlaps": places, "attention": attention}
+    patterns = draw(5, 6)
+    queries = draw(3, 6, seed=1)
+    pair = torch.tensor([[1.0, 0.0], [-1.0, 0.0]])
+    start = torch.tensor([[0.3, 0.01]])
+    layer = make(tolerance=1e-4, memories=2)
+    x = draw(2, 5, 12)
+    padding = x[..., 0] > 1
+    mask = torch.zeros(5, 5)
+    network = Network.document()
+    generator = torch.Generator().manual_seed(0)
+    semantic = torch.tensor(network.semantic)
+    fractions = torch.tensor(network.fractions)
+    overlaps = torch.tensor(network.position_overlaps())
+    attention = torch.tensor(np.ones((4, 3)))
     with torch.device("meta"):
-        output, found = layer(x, patterns=x, return_states=True, **masks)
+        output, found = layer(
+            x, patterns=x, key_padding_mask=padding, attn_mask=mask, return_states=True
+        )
         made = [
             found,
             continuous.retrieve(patterns, queries=queries, beta=2.0),
@@ -528,7 +585,16 @@ def test_nothing_is_made_on_another_device_than_that_of_the_input():
         ]
         parts = [*torch.autograd.grad(output.sum(), (layer.memory, layer.to_key.weight))]
         parts.append(density.sample(patterns, count=4, seed=generator))
-        parts += torch_step(semantic, **named, position=1, beta=1.2, gamma=20.0, epsilon=0.02)
+        parts += torch_step(
+            semantic,
+            fractions=fractions,
+            position_overlaps=overlaps,
+            attention=attention,
+            position=1,
+            beta=1.2,
+            gamma=20.0,
+            epsilon=0.02,
+        )
         parts.append(implicit_root(lambda z, a: z * z - a, patterns.abs().sqrt(), patterns.abs()))
     parts += [value for one in made for value in vars(one).values() if isinstance(value, Tensor)]
     assert {part.device.type for part in parts} == {"cpu"}
@@ -536,7 +602,8 @@ def test_nothing_is_made_on_another_device_than_that_of_the_input():
 
 def scaled(part, size):
     """A layer whose input, or one map, is so large that squares or scores overflow."""
-    layer, x = make(steps=2, memories=1).float(), draw(2, 5, 12).float()
+    layer = make(steps=2, memories=1).float()
+    x = draw(2, 5, 12).float()
     if part == "queries":
         return layer, {"queries": size * x, "patterns": x}
     if part == "patterns":
@@ -576,7 +643,8 @@ class Map(nn.Module):
 )
 def test_a_map_that_drops_patterns_or_changes_the_type_is_refused(part, change, message):
     """The kernel would read beyond the shorter of keys and values."""
-    layer, x = make(), draw(2, 5, 12)
+    layer = make()
+    x = draw(2, 5, 12)
     setattr(layer, part, Map(change))
     with pytest.raises((ValueError, TypeError), match=message):
         layer(x, patterns=x)

@@ -25,18 +25,17 @@ MAY_IMPORT = {
     "spinformer.language": ["spinformer.core", "spinformer.language"],
     "spinformer.plot": ["spinformer"],
     "compendium": ["spinformer", "compendium", *TOOLS_OF_CHAPTERS],
-    "bookmaker": ["bookmaker", "spinformer.core", "spinformer.plot", "compendium.front"],
+    "bookmaker": ["bookmaker"],
 }
 # Lines of code as ruff formats it, without docstrings, comments and blanks, and five per cent of
 # room. Nothing else is counted: explaining costs nothing.
 CODE_CEILINGS = {
-    "spinformer": (["src/spinformer"], 7_350),
-    "bookmaker": (["src/bookmaker", "book/_ext"], 3_160),
-    "compendium": (["src/compendium"], 11_900),
+    "spinformer": (["src/spinformer"], 11_200),
+    "bookmaker": (["src/bookmaker", "book/_ext"], 3_600),
+    "compendium": (["src/compendium"], 14_300),
 }
-# Of one chapter's folder. It was 560 while second halves (32b, 33b) and the networks and tasks of
-# chapter 24 had folders of their own; the largest is now chapter 24's, with five per cent of room.
-CHAPTER_CEILING = 710
+# Of one chapter's folder; the largest is chapter 24's, with seven tasks and ten robustness tables.
+CHAPTER_CEILING = 1_080
 
 
 @cache

@@ -73,7 +73,8 @@ def run_here(chapter, values):
         threads = torch.get_num_threads()
         for cell in chapter.template.cells:
             if cell.cell_type == "code" and not has_tag(cell, "install"):
-                name, code = f"{chapter.name}, {cell.id}", python_source(cell.source)
+                name = f"{chapter.name}, {cell.id}"
+                code = python_source(cell.source)
                 # So that a traceback shows the lines of the cell.
                 linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
                 exec(compile(code, name, "exec"), module.__dict__)

@@ -72,7 +72,7 @@ def source(text):
     """The small chapter with its numbers by name."""
     start = text.index("```{code-cell} ipython3\nfrom bookmaker")
     text = text[:start].replace(
-        "  name: python3\n---", "  name: python3\nnumbers: by-name\ncited: {a2020b: [0.7]}\n---"
+        "  name: python3\n---", "  name: python3\ncited: {a2020b: [0.7]}\n---"
     )
     text = text.replace("# A small chapter", "# A small chapter of slope {value}`slope:.2f`")
     return text + cell(CELL) + cell(TABLE) + TEXT
@@ -206,6 +206,34 @@ def test_numbers_behind_a_directive_are_read_as_well(fence):
     assert [(role.content, role.line) for role in values.roles(text)] == [("slope", 4)]
 
 
+def test_a_small_integer_before_a_unit_is_a_result():
+    text = "In 8 tokens and 3 networks, in 2 of 5 cases, 1 nat and 0.5 a step, not 4 tokenizers."
+    found = [number for _, number in values.typed_numbers(text)]
+    assert found == ["8", "3", "1", "0.5"]
+
+
+def test_numbers_in_letters_are_found_from_thirteen_on():
+    text = "Twenty-one\nof sixty, seven of `forty`, {value}`n:words`, ninety-odd, Thirteen"
+    assert list(values.spelled_numbers(text)) == [
+        (1, "Twenty-one", 21),
+        (2, "sixty", 60),
+        (2, "Thirteen", 13),
+    ]
+
+
+def test_a_number_in_letters_stands_in_the_code_or_is_a_figure(book, call):
+    path = book / SOURCE
+    extra = cell("report_figures(counts=[[17], {'a': 18}], flag=True, share_of=19.5)")
+    extra += "\nOf seventeen, {value}`counts[0][0]`, {value}`share_of`, {value}`flag`, "
+    path.write_text(path.read_text("utf-8") + extra + "forty are eighteen.\n", "utf-8")
+    assert call(book, "build").exit_code == 0
+    line = path.read_text("utf-8").count("\n")
+    assert call(book, "check").output == (
+        f"{SOURCE}:{line}: forty: neither code nor figure of the chapter is 40: read one, "
+        "{value}`name`\n"
+    )
+
+
 def test_a_year_has_no_comma():
     text = "In 1950 there were 1,950 runs, of 2021 ones 2,021."
     assert [number for _, number in values.typed_numbers(text)] == ["1,950", "2,021"]
@@ -219,6 +247,19 @@ def test_an_execution_is_kept_when_a_name_is_wrong(book, call, monkeypatch):
     monkeypatch.setattr(execution, "execute", lambda *a, **k: pytest.fail("executed"))
     assert call(book, "build").exit_code == 0
     assert "The slope is 0.140" in words(read_notebook(book / NOTEBOOK))
+
+
+def test_a_typed_number_is_named_before_the_chapter_is_executed(book, call):
+    edit(book / SOURCE, "{value}`slope:.3f`", "0.126")
+    assert call(book, "check").output.splitlines()[1:] == [
+        f"{SOURCE}:{number_of_line(book, '0.126')}: 0.126 {TYPED} {{value}}`name`, or mark it as "
+        "{setting}, {cited} or {hand}"
+    ]
+
+
+def number_of_line(book, text):
+    lines = (book / SOURCE).read_text("utf-8").split("\n")
+    return next(number for number, line in enumerate(lines, 1) if text in line)
 
 
 def test_a_figure_that_comes_twice_is_named(book, call):
@@ -289,7 +330,8 @@ def test_pages_and_readme_read_the_notebooks(book, call):
     readme.write_text("# Small\n\nSlope <!--value 01:slope:.2f-->0.99<!--/-->.\n", encoding="utf-8")
     said = call(book, "check").output
     assert (
-        said == "README.md:1: has other numbers than the notebooks: run python -m bookmaker frame\n"
+        said
+        == "README.md:1: has other numbers than the notebooks: run python -m bookmaker welcome\n"
     )
     assert write_readme(book) == [readme]
     assert write_readme(book) == []
@@ -337,6 +379,11 @@ def test_what_benchmarks_measured_is_read_from_their_file(book, call):
         "book/welcome.md:3: no figure named 'tests' is handed over (test)",
         "book/welcome.md:3: speed.ratio.lowest has no entry 'lowest': keys low, high",
     ]
+    edit(page, "times:tests", "times:test")
+    edit(page, "speed.ratio.lowest", "speed.ratio.low")
+    edit(path, "0.333333", "0.433333")
+    said = call(book, "check").output
+    assert "benchmarks/results/speed.json cannot be read: it was changed by hand; write it" in said
     path.write_text("{", encoding="utf-8")
     assert "benchmarks/results/speed.json cannot be read" in call(book, "check").output
 
@@ -388,7 +435,7 @@ def test_a_claim_names_a_figure_and_formats_it(book, call):
     edit(book / SOURCE, f"ipython3\n{TABLE}", f"ipython3\n:tags: [claim-A1]\n\n{TABLE}")
     assert call(book, "build").exit_code == 0
     assert (told := call(book, "check")).exit_code == 0, told.output
-    assert [one["told"] for one in read_rows(book)] == ["slope 0.13, rate 0.4 ± 0.034"]
+    assert [one["evidence"] for one in read_rows(book)] == ["slope 0.13, rate 0.4 ± 0.034"]
     rows.write_text(row.replace("rate < 0.4", "rate < 0.3"))
     assert "`slope > 0.1 and error < 0.1 and rate < 0.3` is not met" in call(book, "check").output
     # Its words read figures, too; what is typed there is a setting or a fault.
@@ -397,7 +444,7 @@ def test_a_claim_names_a_figure_and_formats_it(book, call):
     rows.write_text(words.replace("of 2.5", "of two"))
     assert (told := call(book, "check")).exit_code == 0, told.output
     (told,) = read_rows(book)
-    assert told["told"] == "slope 0.13, in −2.25 of 64 64 rate 0.4 ± 0.034"
+    assert told["evidence"] == "slope 0.13, in −2.25 of 64 64 rate 0.4 ± 0.034"
     assert told["condition"] == "it has two of two"
     rows.write_text(words.replace("of 64", "of 46"))
     assert call(book, "check").output.splitlines() == [

@@ -17,8 +17,8 @@ import pytest
 import test_house
 import yaml
 
-from bookmaker.frame import _STYLE, LAUNCH_ROW, cover, joined, readme
 from bookmaker.source import chapters
+from bookmaker.welcome import _STYLE, LAUNCH_ROW, cover, joined, readme
 
 ROOT = Path(__file__).resolve().parents[1]
 # What a package is called on PyPI and on conda-forge, where the two differ.
@@ -160,7 +160,8 @@ def test_the_reference_leads_from_tasks_to_what_there_is_and_leaves_nothing_out(
 def test_every_stated_time_of_a_command_is_that_of_the_file():
     """`make times` writes them; there are none beside them, in words or in seconds."""
     script = runpy.run_path(str(ROOT / ".ci" / "times.py"))
-    times, other = script["read_times"](), re.compile(r"\b(?:minutes?|hours?|\d+ (?:s|min))\b")
+    times = script["read_times"]()
+    other = re.compile(r"\b(?:minutes?|hours?|\d+ (?:s|min))\b")
     stated = set()
     for page in script["PAGES"]:
         text = (ROOT / page).read_text(encoding="utf-8")
@@ -240,7 +241,8 @@ esac
 def test_make_installs_torch_from_where_it_should(tmp_path, found, fails, setting, asked):
     if not shutil.which("make"):
         pytest.skip("there is no make")
-    log, python = tmp_path / "log", tmp_path / "python"
+    log = tmp_path / "log"
+    python = tmp_path / "python"
     python.write_text(STUB.format(log=log))
     python.chmod(0o755)
     command = ["make", "install", f"PYTHON={python}", f"VENV={tmp_path}/environment", *setting]
@@ -254,7 +256,7 @@ def test_make_installs_torch_from_where_it_should(tmp_path, found, fails, settin
 
 
 def test_colab_and_binder_are_named_where_there_is_an_address(tmp_path):
-    assert readme(ROOT)[1] == (ROOT / "README.md").read_bytes(), "run python -m bookmaker frame"
+    assert readme(ROOT)[1] == (ROOT / "README.md").read_bytes(), "run python -m bookmaker welcome"
     address = '\n[project.urls]\nRepository = "https://example.org/b"\n'
     for urls, count in (("", 0), (address, 1), (address, 1), ("", 0)):
         (tmp_path / "pyproject.toml").write_text(f"[project]\nname = 'b'\n{urls}")
@@ -305,7 +307,8 @@ def test_every_reference_is_cited_and_every_citation_has_one():
 
 
 def test_links_of_the_pdf_lead_to_its_own_pages(tmp_path):
-    one, two = tmp_path / "one.html", tmp_path / "two.html"
+    one = tmp_path / "one.html"
+    two = tmp_path / "two.html"
     one.write_text(
         '<h1>One</h1><article class="a"><p id="end">1</p><a href="#end">here</a>'
         '<a class="b" href="../notebooks/two.html#end">there</a><a href="two.html">two</a>'

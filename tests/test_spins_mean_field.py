@@ -9,7 +9,6 @@ from hypothesis import given, settings, strategies as st
 from spinformer.core.solve import NotConverged, Status
 from spinformer.core.states import spin_states
 from spinformer.spins import mean_field
-from spinformer.spins.free_energies import _sampled_log_partition, free_energies
 from spinformer.spins.ising import sherrington_kirkpatrick, solve_exact
 from spinformer.spins.mean_field import (
     METHODS,
@@ -18,6 +17,7 @@ from spinformer.spins.mean_field import (
     belief_propagation,
     solve_mean_field,
 )
+from spinformer.spins.theories import _sampled_log_partition, free_energies
 
 
 def gibbs_functional(couplings, *, fields, beta, magnetization, method):

@@ -9,13 +9,14 @@ import pytest
 import torch
 from torch import nn
 
+from spinformer.spins.driven_module import DrivenSpinModule
 from spinformer.spins.large_d import THEORIES
-from spinformer.spins.module import DrivenSpinModule, Solver, SpinTransformerModule
+from spinformer.spins.module import Solver, SpinTransformerModule
 
 FIXED = {"solver": "fixed point"}
 DRIVEN = {"theory": "large D"}
 TWO_STEPS = {"solver": Solver(steps=2)}
-SOLVERS = [{"solver": "saddle"}, FIXED, TWO_STEPS, {"coupling_limit": 0.8}]
+SOLVERS = [{"solver": "saddle"}, FIXED, TWO_STEPS]
 DOUBLE = torch.float64
 
 
@@ -77,14 +78,30 @@ def test_blocks_forbidden_in_both_directions_are_separate_systems(options):
     torch.testing.assert_close(*slopes, rtol=0, atol=1e-9)
 
 
-def test_a_mask_in_one_direction_still_couples_the_pair():
-    """Why no mask makes an equilibrium causal: the future is felt through B = J + Jᵀ."""
-    module, inputs = _module(solver="saddle"), _inputs(1, 5, 12)
+@pytest.mark.parametrize("options", [{"solver": "saddle"}, {"theory": "naive", "symmetric": True}])
+def test_a_causal_mask_is_refused_where_every_token_feels_the_future(options):
+    """Whatever its form, and for good reason: the future is felt through B = J + Jᵀ."""
+    module, inputs = _module(**options), _inputs(2, 5, 12)
     causal = torch.ones(5, 5, dtype=torch.bool).triu(1)
+    added = torch.zeros(5, 5, dtype=DOUBLE).masked_fill(causal, -torch.inf)
+    one_of_six = torch.zeros(6, 5, 5, dtype=torch.bool)
+    one_of_six[4] = causal
+    strict = torch.ones(5, 5, dtype=torch.bool).triu()
+    window = causal | torch.ones(5, 5, dtype=torch.bool).tril(-3)
+    for mask in (causal, added, one_of_six, strict, window):
+        with pytest.raises(ValueError, match="src_mask must not be causal"):
+            module(inputs, src_mask=mask)
+    # A mask that also lets a token see a later one, or that lets nobody see anybody, is none.
+    allowed = causal.clone()
+    allowed[0, 1] = False
+    module(inputs, src_mask=allowed)
+    module(inputs, src_mask=torch.ones(5, 5, dtype=torch.bool))
+    # What a causal mask would leave: as a bias, which is no mask, it lets the future be felt.
+    almost = torch.zeros(5, 5, dtype=DOUBLE).masked_fill(causal, -1e9)
     with torch.no_grad():
-        before = module(inputs, src_mask=causal)
+        before = module(inputs, src_mask=almost)
         inputs[:, -1] += 1.0
-        assert (module(inputs, src_mask=causal) - before)[:, 0].abs().max() > 1e-3
+        assert (module(inputs, src_mask=almost) - before)[:, 0].abs().max() > 1e-3
 
 
 def test_a_bias_of_the_scores_is_part_of_the_free_energy():
@@ -99,7 +116,7 @@ def test_a_bias_of_the_scores_is_part_of_the_free_energy():
 def test_it_computes_on_the_device_of_its_input(options):
     """Nothing is made on the default device, here one on which nothing can be computed."""
     module, inputs = _module(**options), _inputs(2, 5, 12)
-    masks = {"src_mask": torch.ones(5, 5).triu(1) > 0}
+    masks = {"src_mask": torch.ones(5, 5).triu(2) > 0}
     masks["src_key_padding_mask"] = torch.tensor([[False] * 5, [False] * 4 + [True]])
     with torch.device("meta"):
         output, parts = module(inputs, **masks, return_parts=True)
@@ -317,8 +334,6 @@ def test_parameters_that_are_no_numbers_do_not_hide(options, bad):
         with torch.no_grad():
             module.get_parameter(name).flatten()[0] = bad
             output, parts = module(inputs, return_parts=True)
-        if (name, bad) == ("log_strength", float("inf")) and "coupling_limit" in options:
-            continue  # the share of its bound is one
         assert not output.isfinite().all(), name
         if name not in ("map_out",) and options != DRIVEN:
             assert not parts.validity().trusted(10.0).all(), name

@@ -35,8 +35,6 @@ def _inputs(batch=2, sites=5, dim=12, seed=1):
         {"order": 2, "coupling_strength": 0.4, "beta": 2.0},
         {"solver": "saddle", "coupling_strength": 1.5, "beta": 0.4},
         {"solver": "saddle", "coupling_strength": 4.0, "beta": 1.0},
-        {"order": 2, "coupling_limit": 0.9, "beta": 1.3},
-        {"solver": "saddle", "coupling_limit": 6.0, "beta": 1.3},
     ],
 )
 @pytest.mark.claim("B8")
@@ -80,8 +78,6 @@ def test_one_head_is_the_formula_of_the_couplings_module():
         {"order": 1},
         {"order": 2},
         {"solver": "saddle"},
-        {"solver": "saddle", "coupling_limit": 3.0},
-        {"coupling_limit": 0.8},
     ],
 )
 def test_gradients_once_and_twice(options):
@@ -183,7 +179,7 @@ def test_steps_are_converged_only_where_they_arrived(steps, order):
     ("options", "call", "error", "words"),
     [
         ({"heads": 4}, {}, ValueError, "multiple of heads"),
-        ({"coupling_limit": 1.0, "coupling_strength": 0.5}, {}, ValueError, "coupling_strength"),
+        ({"coupling_strength": 0.0}, {}, ValueError, "coupling_strength"),
         ({"dtype": torch.int64}, {}, TypeError, "dtype"),
         ({}, {"src": torch.ones(6)}, ValueError, "src"),
         ({}, {"src": torch.ones(1, 2, 6).double()}, TypeError, "src"),

@@ -5,9 +5,10 @@ import torch
 from known_memories import normal
 
 from compendium.c24a_teacher_and_student.study import coupling_excess
-from spinformer.spins.module import Solver, SpinTransformerModule, Validity, _limited_correlation
+from spinformer.spins.module import Solver, SpinTransformerModule
 from spinformer.spins.monte_carlo import sample_vector_spins
 from spinformer.spins.solvers import solve_saddle_point
+from spinformer.spins.validity import Validity
 
 DOUBLE = torch.float64
 SOLVERS = {
@@ -103,27 +104,6 @@ def test_single_precision_is_measured_in_double():
     assert (distance < 1e-4).all()
 
 
-def test_the_limit_keeps_what_it_promises():
-    """Below the limit: solved, physical, β‖B‖ < κ. Without it, only naive mean field always is."""
-    inputs = normal(5, 6, 12, 16)
-    sharp = {"gamma": 4.0, "beta": 2.0, "heads": 4}
-    for order in (1, 2):
-        free = _module(solver=Solver(order=order), coupling_strength=2.0, seed=2, **sharp)
-        kept = _module(solver=Solver(order=order), coupling_limit=0.95, seed=2, **sharp)
-        free.warned = True
-        with torch.no_grad():
-            kept.log_strength.fill_(20.0)
-            _, loose = free(inputs, return_parts=True)
-            _, parts = kept(inputs, return_parts=True)
-        assert (parts.validity().converged & parts.validity().physical).all()
-        valid = loose.validity().converged & loose.validity().physical
-        assert bool(valid.all()) is (order == 1)
-        norm = 2.0 * torch.linalg.matrix_norm(parts.pair, ord=2)
-        rows = 2.0 * parts.pair.sum(-1).amax(-1)
-        assert (norm < rows + 1e-12).all()
-        torch.testing.assert_close(rows, torch.full_like(rows, 0.95), rtol=1e-6, atol=0)
-
-
 def test_trust_needs_convergence_physics_and_a_small_error():
     good = {"converged": True, "distance": 0.1, "correction": 0.05, "largest": 1.0, "lowest": 0.0}
     bad = {"converged": False, "distance": 0.151, "largest": 1.01, "lowest": -0.01}
@@ -138,21 +118,6 @@ def test_the_penalty_counts_negative_couplings():
     pair = torch.tensor([[0.0, -1.5], [-1.5, 0.0]], dtype=DOUBLE)
     beta = torch.ones(1, 1, dtype=DOUBLE)
     assert float(coupling_excess(pair, beta=beta, limit=1.0)) == pytest.approx(0.25)
-
-
-def test_rows_that_tie_share_what_a_limited_strength_takes_back():
-    """Against autograd of Σ C A/n(A), n the largest row sum, as torch differentiates a maximum."""
-    tied = torch.tensor([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.2, 0.2, 0.0]], dtype=DOUBLE)
-    generator = torch.Generator().manual_seed(0)
-    for attention in (tied, torch.rand(3, 3, dtype=DOUBLE, generator=generator)):
-        correlation = torch.rand(3, 3, dtype=DOUBLE, generator=generator)
-        eye = torch.eye(3, dtype=torch.bool)
-        a = attention.clone().requires_grad_()
-        pair = (a + a.mT).masked_fill(eye, 0.0)
-        n = pair.sum(-1).max()
-        (slope,) = torch.autograd.grad((correlation * a / n).sum(), a)
-        found = _limited_correlation(correlation, attention, pair.detach())
-        torch.testing.assert_close(found, n.detach() * slope)
 
 
 def test_free_spins_have_one_free_energy_whatever_the_solver():

@@ -6,8 +6,8 @@ import torch
 from known_memories import normal
 
 from compendium.c25b_learning_under_a_drive.directions import sample_von_mises_fisher
+from spinformer.spins.driven_module import DrivenSpinModule
 from spinformer.spins.large_d import THEORIES, driven_step, entropy_rate, langevin_response
-from spinformer.spins.module import DrivenSpinModule
 
 ONE = torch.ones(1, 1, dtype=torch.float64)
 STEPS = 8

@@ -18,13 +18,13 @@ import numpy as np
 import pytest
 
 from bookmaker.base import RunError
-from bookmaker.sweeps.engine import ABOUT, LOCK, add, finished, remove, writing
+from bookmaker.sweeps.engine import ABOUT, LOCK, add, finished, locked_store, remove
 
 pytest.importorskip("distributed")
 import dask
 from distributed import LocalCluster
 
-from bookmaker.base import Lost
+from bookmaker.base import WorkerDied
 from bookmaker.sweeps import engine
 from bookmaker.sweeps.engine import Workers, stream, sweep
 
@@ -74,7 +74,7 @@ def refuse(number):
 
 
 def lose(number):
-    raise Lost(f"{number} is gone")
+    raise WorkerDied(f"{number} is gone")
 
 
 def fill(path):
@@ -105,7 +105,7 @@ def test_a_unit_that_kills_every_worker_is_lost_alone(tmp_path, monkeypatch, cap
     # Workers of this machine are asked for, whatever cluster it is set up for.
     with dask.config.set({"scheduler-address": "tcp://127.0.0.1:9"}):
         found = dict(stream(logged, units, workers=Workers(count=2)))
-    assert isinstance(found.pop(3), Lost)
+    assert isinstance(found.pop(3), WorkerDied)
     assert found == {number: number for number in range(6) if number != 3}
     assert log.read_text().split().count("3") == 2
     assert capsys.readouterr().out.startswith("workers: 2, dashboard http://127.0.0.1:")
@@ -115,7 +115,7 @@ def test_of_a_chunk_that_is_lost_every_unit_is_told_and_no_more(scheduler):
     units = [{"number": number} for number in range(3)]
     found = dict(stream(lose, units, workers=Workers(scheduler=scheduler), chunk=2))
     assert sorted(found) == [0, 1, 2]
-    assert all(isinstance(value, Lost) for value in found.values())
+    assert all(isinstance(value, WorkerDied) for value in found.values())
 
 
 def test_an_error_arrives_with_its_traceback(scheduler):
@@ -191,9 +191,9 @@ def found(folder):
 HOLD = """
 import sys, time
 from pathlib import Path
-from bookmaker.sweeps.engine import writing
+from bookmaker.sweeps.engine import locked_store
 
-with writing(Path(sys.argv[1]), about={"work": "squares"}):
+with locked_store(Path(sys.argv[1]), about={"work": "squares"}):
     print("here", flush=True)
     time.sleep(60)
 """
@@ -214,7 +214,7 @@ def test_only_whole_results_have_a_final_name(tmp_path):
     """On a full disk nothing is left; a file that the machine cut when it went down is not done."""
     folder = tmp_path / "squares"
     whole = {"p1": 1, "p2": {"ü": [2.5, float("inf")]}, "p3": "nine\n"}
-    with writing(folder, about=WORK):
+    with locked_store(folder, about=WORK):
         for key, result in whole.items():
             add(folder, key, result)
         with largest_file(5), pytest.raises(OSError, match="File too large"):
@@ -236,23 +236,26 @@ def test_one_process_at_a_time_and_a_killed_one_leaves_no_lock(tmp_path):
     assert holder.stdout.readline() == "here\n"
     with (
         pytest.raises(RunError, match="another process is at work on"),
-        writing(folder, about=WORK),
+        locked_store(folder, about=WORK),
     ):
         pass
     os.kill(holder.pid, signal.SIGKILL)
     holder.communicate()
-    with writing(folder, about=WORK):
+    with locked_store(folder, about=WORK):
         add(folder, "p1", 1)
         # Removed as finished by who waited for nobody: the next one begins anew.
         shutil.rmtree(folder)
-        with writing(folder, about=WORK):
+        with locked_store(folder, about=WORK):
             assert found(folder) == {}
 
 
 def test_of_many_that_start_at_once_one_holds_the_store(tmp_path, monkeypatch):
     """Also where writing takes time, as on a disk in a network: nobody replaces what is locked."""
-    number, folder, holders = 6, tmp_path / "squares", []
-    begin, end = threading.Barrier(number), threading.Barrier(number)
+    number = 6
+    folder = tmp_path / "squares"
+    holders = []
+    begin = threading.Barrier(number)
+    end = threading.Barrier(number)
     pause = threading.local()
     write = engine.write_atomically
 
@@ -266,7 +269,7 @@ def test_of_many_that_start_at_once_one_holds_the_store(tmp_path, monkeypatch):
         pause.place = place
         begin.wait(60)
         try:
-            with writing(folder, about=WORK):
+            with locked_store(folder, about=WORK):
                 holders.append(place)
                 end.wait(60)  # until all others have tried
         except RunError:
@@ -282,7 +285,8 @@ def test_of_many_that_start_at_once_one_holds_the_store(tmp_path, monkeypatch):
 
 def test_a_store_that_goes_while_its_lock_is_asked_for_is_made_again(tmp_path, monkeypatch):
     """Who has finished removes the store, with the lock that somebody has just opened."""
-    folder, gone = tmp_path / "squares", []
+    folder = tmp_path / "squares"
+    gone = []
     lock = engine.fcntl.flock
 
     def late(file, how):
@@ -292,9 +296,9 @@ def test_a_store_that_goes_while_its_lock_is_asked_for_is_made_again(tmp_path, m
         lock(file, how)
 
     monkeypatch.setattr(engine.fcntl, "flock", late)
-    with writing(folder, about=WORK):
+    with locked_store(folder, about=WORK):
         assert sorted(path.name for path in tmp_path.iterdir()) == ["squares"]
-        with pytest.raises(RunError, match="another process"), writing(folder, about=WORK):
+        with pytest.raises(RunError, match="another process"), locked_store(folder, about=WORK):
             pass
 
 
@@ -303,6 +307,6 @@ def test_other_work_is_refused_and_left_as_it_is(tmp_path):
     folder.mkdir()
     for text in (json.dumps({"work": "cubes"}), "no store", ""):
         (folder / ABOUT).write_text(text)
-        with pytest.raises(RunError, match=r"not to .*squares"), writing(folder, about=WORK):
+        with pytest.raises(RunError, match=r"not to .*squares"), locked_store(folder, about=WORK):
             pass
         assert (folder / ABOUT).read_text() == text

@@ -26,10 +26,14 @@ _CAPTION = re.compile(r"<figcaption>.*?</figcaption>", re.DOTALL)
 _WORD = re.compile(r"\b(black|white|light(?= \w)|dark|pale)\b(?![^<]*>)")
 _DARK_WORD = {"black": "white", "white": "black", "light": "dark", "dark": "light", "pale": "dim"}
 # Below this span of its red, green and blue a colour has no name, above this one it has.
-_NAMELESS, _NAMED = 0.2, 0.3
+_NAMELESS = 0.2
+_NAMED = 0.3
 # Lightness of the ink and of the ground on the dark theme, and the least of a line on it; lines as
 # light as `_FREE` stay, those between keep their order.
-_INK, _DARK, _SEEN, _FREE = 0.91, 0.07, 0.28, 0.36
+_INK = 0.91
+_DARK = 0.07
+_SEEN = 0.28
+_FREE = 0.36
 
 
 def on_dark(colors: np.ndarray) -> np.ndarray:

@@ -86,13 +86,15 @@ def link_terms(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     # Several terms may share an entry; longer ones are looked for first.
     terms = {t.astext(): item[0]["ids"][0] for item in entries for t in item.findall(nodes.term)}
     terms = dict(sorted(terms.items(), key=lambda term: len(term[0]), reverse=True))
-    page, seen = app.builder.get_relative_uri(docname, GLOSSARY), set[str]()
+    page = app.builder.get_relative_uri(docname, GLOSSARY)
+    seen = set[str]()
     for text in list(doctree.findall(nodes.Text)):
         inline = text.parent
         paragraph = inline.parent if isinstance(inline, nodes.emphasis | nodes.strong) else inline
         if not isinstance(paragraph, nodes.paragraph) or isinstance(paragraph.parent, nodes.entry):
             continue
-        pieces, end = [], 0
+        pieces = []
+        end = 0
         for match in pattern(tuple(terms)).finditer(text):
             place = list(terms.values())[match.lastindex - 1]
             if place in seen:
@@ -157,7 +159,7 @@ def _inline(text: str) -> str:
     pieces[1::2] = [f"``{code.strip('`')}``\\ " for code in pieces[1::2]]
     pieces[::2] = [
         _CITED.sub(
-            lambda found: f"({_KEY.sub(lambda key: f':cite:t:`{key[0]}`', found[1])})",
+            lambda match: f"({_KEY.sub(lambda key: f':cite:t:`{key[0]}`', match[1])})",
             re.sub(r"([|_\\]|(?<!^)\*|^\*(?! ))", r"\\\1", words, flags=re.MULTILINE),
         )
         for words in pieces[::2]

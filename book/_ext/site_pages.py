@@ -46,7 +46,8 @@ _NEEDS = {"module": ("spins.math.js",)}
 
 _TEMPLATES = FileRenderer(str(Path(__file__).with_name("templates")))
 _TEMPLATES.env.trim_blocks = _TEMPLATES.env.lstrip_blocks = True
-_ROWS, _PLACES = cache(read_rows), cache(all_places)
+_ROWS = cache(read_rows)
+_PLACES = cache(all_places)
 
 
 class FromTemplate(SphinxDirective):
@@ -58,12 +59,12 @@ class FromTemplate(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Return the parsed text."""
-        given = {name: getattr(self, name) for name in ("arguments", "options", "content")}
-        text = rendered(self.env, self.name, anchors=self.state.document.ids, **given)
+        context = {name: getattr(self, name) for name in ("arguments", "options", "content")}
+        text = rendered(self.env, self.name, anchors=self.state.document.ids, **context)
         return self.parse_text_to_nodes(text, allow_section_headings=True)
 
 
-def rendered(env: BuildEnvironment, name: str, **given: Any) -> str:
+def rendered(env: BuildEnvironment, name: str, **context: Any) -> str:
     """Return the text that a template gives; with what it is `given`, all of them know the book."""
     root = Path(env.srcdir)
     book = {
@@ -84,7 +85,7 @@ def rendered(env: BuildEnvironment, name: str, **given: Any) -> str:
         ],
         "modules": lambda rooms: [m for room in rooms for m in modules(root / "src", room)],
     }
-    return _TEMPLATES.render(f"{name}.j2", book | given)
+    return _TEMPLATES.render(f"{name}.j2", book | context)
 
 
 def named_row(root: Path, name: str) -> dict[str, Any]:
@@ -127,12 +128,16 @@ def drawn_settings(env: BuildEnvironment, name: str) -> str:
 def picture(env: BuildEnvironment, chapter: str, name: str) -> dict[str, str]:
     """Return where a chapter's figure is for Sphinx to copy, its caption and its other words."""
     notebook = read_notebook(Path(env.srcdir, "notebooks", f"{chapter}.ipynb"))
-    told = [cell.metadata.get("mystnb", {}) for cell in notebook.cells]
-    known = {settings["figure"]["name"]: settings for settings in told if "figure" in settings}
+    settings_of_cells = [cell.metadata.get("mystnb", {}) for cell in notebook.cells]
+    by_name = {
+        settings["figure"]["name"]: settings
+        for settings in settings_of_cells
+        if "figure" in settings
+    }
     return {
         "uri": offered(env, f"{name}.svg", figure_file(notebook, name)),
-        "caption": " ".join(known[name]["figure"]["caption"].split()),
-        "alt": " ".join(known[name]["image"]["alt"].split()),
+        "caption": " ".join(by_name[name]["figure"]["caption"].split()),
+        "alt": " ".join(by_name[name]["image"]["alt"].split()),
     }
 
 
@@ -140,9 +145,9 @@ def card(env: BuildEnvironment, name: str) -> dict[str, str]:
     """Return what a card shows: title, a sentence of the summary, the figure if there is one."""
     chapter = Chapter(Path(env.srcdir), name)
     place = read_place(chapter)
-    told = statements(chapter.shown_text)[place.sentence - 1]
+    sentence = statements(chapter.shown_text)[place.sentence - 1]
     # Chapters link to each other within their folder.
-    answer = re.sub(r"\]\((\w+)\.md\)", r"](../notebooks/\1.md)", told)
+    answer = re.sub(r"\]\((\w+)\.md\)", r"](../notebooks/\1.md)", sentence)
     drawn = picture(env, name, place.figure) if place.figure else {}
     return {"title": chapter.title, "answer": answer} | drawn
 
@@ -151,7 +156,7 @@ def card(env: BuildEnvironment, name: str) -> dict[str, str]:
 def modules(source: Path, room: str) -> list[tuple[str, str, list[str]]]:
     """Return name, task and names of each file of a room (`hopfield`, `bookmaker.sweeps`)."""
     top = source / (room if room.startswith(PACKAGES) else f"spinformer.{room}").replace(".", "/")
-    found = []
+    listed = []
     for path in sorted(top.rglob("*.py")) or [top.with_suffix(".py")]:
         name = ".".join(path.relative_to(source).with_suffix("").parts).removesuffix(".__init__")
         tree = ast.parse(path.read_text("utf-8"))
@@ -159,24 +164,24 @@ def modules(source: Path, room: str) -> list[tuple[str, str, list[str]]]:
         names = [last for last in defined if not last.startswith("_")]
         task = " ".join((ast.get_docstring(tree) or "").partition("\n\n")[0].split())
         if names and not _INTERNAL.search(name):
-            found.append((name, task.replace("|", r"\|"), names))
-    return found
+            listed.append((name, task.replace("|", r"\|"), names))
+    return listed
 
 
 @cache
 def used(root: Path) -> dict[str, list[str]]:
     """Return for each chapter the full names that its code imports of the package."""
-    found = {}
+    imports = {}
     for path in sorted((root / "notebooks").glob("*.ipynb")):
         trees = [cell_tree(cell.source) for cell in code_cells(read_notebook(path))]
-        found[path.stem] = [
+        imports[path.stem] = [
             f"{node.module}.{alias.name}"
             for tree in trees
             for node in tree.body
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGES)
             for alias in node.names
         ]
-    return found
+    return imports
 
 
 def read_chapter(app: Sphinx, docname: str, source: list[str]) -> None:
@@ -185,7 +190,8 @@ def read_chapter(app: Sphinx, docname: str, source: list[str]) -> None:
     On other pages, {chapter}`12b` becomes a link to the chapter of that number, and numbers come
     from the notebooks (see `bookmaker.values`).
     """
-    root, name = Path(app.srcdir), docname.removeprefix("notebooks/")
+    root = Path(app.srcdir)
+    name = docname.removeprefix("notebooks/")
     if name == docname:
 
         def link(match: re.Match[str]) -> str:

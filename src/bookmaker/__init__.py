@@ -2,7 +2,7 @@
 
 `source` turns a MyST file into a notebook and knows when a committed one is stale, `parameters`
 reads and checks what papermill passes on, `execution` runs notebooks and shows one as a page,
-`claims` connects the statements of the documents with the cells that settle them, `checking` lists
+`claims` connects the statements of the documents with the cells that decide them, `checking` lists
 what a chapter lacks and begins one, `frame` makes what stands around them. The command line is
 `python -m bookmaker`, or `bookmaker` (`command`); it needs the libraries of the extra `book`.
 """

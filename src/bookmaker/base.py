@@ -38,7 +38,7 @@ class RunError(BookError):
     exit_code = 1
 
 
-class Lost(RunError):
+class WorkerDied(RunError):
     """A unit of work whose process died; the unit itself need not be the reason."""
 
 
@@ -125,7 +125,8 @@ def refuse_own_folders(root: Path, output: Path) -> None:
     What stands there is committed, or made from what is; nobody's results belong between.
     """
     # `Path.resolve` raises for links that lead in a circle.
-    path, root = Path(os.path.realpath(output)), root.resolve()
+    path = Path(os.path.realpath(output))
+    root = root.resolve()
     inside = path.is_relative_to(root) and path.relative_to(root).parts[:1]
     if path == root or (inside and inside[0] in OWN_FOLDERS):
         raise BookError(f"output must not be a folder of the project itself, got {output}")

@@ -45,37 +45,37 @@ _FLEETING = {
 
 def all_faults(root: Path, names: tuple[str, ...] = ()) -> list[Fault]:
     """Return the faults of the chapters called `names` (of all and of the claims: none named)."""
-    found: list[Fault] = []
+    faults: list[Fault] = []
     rows: list[claims.Claim] = []
     read: numbers.Reads | None = None
     try:
         rows = claims.read_claims(root)
         read = numbers.all_reads(root, rows)
     except SourceError as error:
-        found += error.faults
+        faults += error.faults
     try:
         listed = {file for _, files in contents(root) for file in files}
-        found += _contents_faults(root)
+        faults += _contents_faults(root)
     except SourceError as error:
         listed = None
-        found += error.faults
+        faults += error.faults
     for chapter in chapters(root, names):
         if listed is not None and f"notebooks/{chapter.name}" not in listed:
-            found.append(Fault(CONTENTS, 1, f"does not list notebooks/{chapter.name}"))
+            faults.append(Fault(CONTENTS, 1, f"does not list notebooks/{chapter.name}"))
         unsound = chapter.faults()
-        found += unsound or _chapter_faults(chapter, rows, read)
+        faults += unsound or _chapter_faults(chapter, rows, read)
         if not unsound:
-            found += _link_faults(chapter)
-        found += _file_faults(chapter)
+            faults += _link_faults(chapter)
+        faults += _file_faults(chapter)
     if not names:
         for path in (root / "notebooks").glob("*.ipynb"):
             if not path.with_suffix(".md").is_file():
-                found.append(Fault(f"notebooks/{path.name}", 1, "has no source"))
-        found += numbers.page_faults(root)
-        # Rows that cannot be read settle nothing.
-        found += [] if read is None else _claim_faults(root, rows)
-        found += [] if read is None else _test_faults(root, rows)
-    return sorted(set(found))
+                faults.append(Fault(f"notebooks/{path.name}", 1, "has no source"))
+        faults += numbers.page_faults(root)
+        # Rows that cannot be read decide nothing.
+        faults += [] if read is None else _claim_faults(root, rows)
+        faults += [] if read is None else _test_faults(root, rows)
+    return sorted(set(faults))
 
 
 def _contents_faults(root: Path) -> Iterator[Fault]:
@@ -90,8 +90,8 @@ def _contents_faults(root: Path) -> Iterator[Fault]:
         zip_longest(text.splitlines(), made.splitlines(), fillvalue=""), start=1
     ):
         if there != wanted:
-            told = f"expected `{wanted.strip()}` by the front matter of the chapters"
-            yield Fault(CONTENTS, line, f"{told}: run python -m bookmaker frame")
+            message = f"expected `{wanted.strip()}` by the front matter of the chapters"
+            yield Fault(CONTENTS, line, f"{message}: run python -m bookmaker welcome")
             return
 
 
@@ -110,7 +110,8 @@ def _file_faults(chapter: Chapter) -> Iterator[Fault]:
 
 def _link_faults(chapter: Chapter) -> Iterator[Fault]:
     """Yield the links between chapters that are missing or go one way."""
-    name, root = chapter.name, chapter.root
+    name = chapter.name
+    root = chapter.root
     links = chapter_links(chapter.text)
     if links is None:
         yield chapter.fault(1, f"must end with a paragraph `{LINKS_FORM}`")
@@ -124,11 +125,15 @@ def _link_faults(chapter: Chapter) -> Iterator[Fault]:
 
 def chapter_links(text: str) -> tuple[set[str], set[str]] | None:
     """Return the chapters that a chapter builds on and those that it leads to, if it says so."""
-    found = _LINKS.search(text)
-    if not found:
+    match = _LINKS.search(text)
+    if not match:
         return None
-    low, high = (set(re.findall(r"\((\w+)\.md\)", part)) for part in found.groups())
-    return low, high
+    builds_on, leads_to = match.groups()
+    return _linked_chapters(builds_on), _linked_chapters(leads_to)
+
+
+def _linked_chapters(text: str) -> set[str]:
+    return set(re.findall(r"\((\w+)\.md\)", text))
 
 
 def _text(root: Path, file: str) -> str:
@@ -140,8 +145,8 @@ def _chapter_faults(
     chapter: Chapter, rows: Sequence[claims.Claim], read: numbers.Reads | None
 ) -> Iterator[Fault]:
     if not chapter.parameter_cell.small:
-        told = "no parameter has a value for the test run, `; tests use 3` behind its range"
-        yield chapter.fault(1, told, chapter.parameters_id)
+        message = "no parameter has a value for the test run, `; tests use 3` behind its range"
+        yield chapter.fault(1, message, chapter.parameters_id)
     place = None
     try:
         place = read_place(chapter)
@@ -159,13 +164,13 @@ def _chapter_faults(
         for cell in cells:
             yield from (chapter.fault(1, problem, cell.id) for problem in _cell_problems(cell))
         yield from (chapter.fault(1, problem) for problem in _output_problems(cells, place))
-    if not reason:
-        yield from numbers.chapter_faults(chapter, rows, read)
+    yield from numbers.chapter_faults(chapter, rows, read, executed=not reason)
 
 
 def _cell_problems(cell: NotebookNode) -> Iterator[str]:
     settings = cell.metadata.get("mystnb", {})
-    figure, image = settings.get("figure", {}), settings.get("image", {})
+    figure = settings.get("figure", {})
+    image = settings.get("image", {})
     drawn = [o.data for o in cell.outputs if {SVG, "image/png"} & o.get("data", {}).keys()]
     words = len(figure.get("caption", "")) > 20 and len(image.get("alt", "")) > 20
     if (drawn or figure) and not (words and figure.get("name", "").startswith("fig-")):
@@ -180,8 +185,8 @@ def _cell_problems(cell: NotebookNode) -> Iterator[str]:
     for output in cell.outputs:
         shown = output.get("text", "") + str(output.get("data", {}).get("text/plain", ""))
         for what, pattern in _FLEETING.items():
-            if found := pattern.search(shown):
-                yield f"the output shows {what}, {found[0]!r}"
+            if match := pattern.search(shown):
+                yield f"the output shows {what}, {match[0]!r}"
 
 
 def _output_problems(cells: Sequence[NotebookNode], place: Place | None) -> Iterator[str]:
@@ -196,24 +201,24 @@ def _output_problems(cells: Sequence[NotebookNode], place: Place | None) -> Iter
 
 
 def _claim_faults(root: Path, rows: Sequence[claims.Claim]) -> Iterator[Fault]:
-    """Yield the rows that no cell settles or that their figures do not bear out."""
+    """Yield the rows that no cell decides or that their figures do not bear out."""
     try:
-        printed = claims.printed_by_chapter(root)
+        by_chapter = claims.figures_by_chapter(root)
     except BookError:
         return  # a notebook that cannot be read is named as stale
-    known = {claim.id for claim in rows}
-    for name, settled in printed.items():
-        for unknown in sorted(settled.tags - known):
+    ids = {claim.id for claim in rows}
+    for name, figures in by_chapter.items():
+        for unknown in sorted(figures.tags - ids):
             yield _tag_fault(Chapter(root, name), unknown)
     for path in sorted((root / claims.FOLDER).glob("*.yml")):
-        if path.stem not in printed and not (root / "notebooks" / f"{path.stem}.md").is_file():
+        if path.stem not in by_chapter and not (root / "notebooks" / f"{path.stem}.md").is_file():
             yield Fault(claims.claims_file(path.stem), 1, f"there is no chapter {path.stem}")
     for claim in rows:
-        if claim.chapter not in claim.settled_by(printed):
+        if claim.chapter not in claim.decided_in(by_chapter):
             yield claim.fault(f"no cell of {claim.chapter} is tagged {claims.TAG}{claim.id}")
         try:
-            claim.settle(printed)
-            claim.words(claim.condition, printed)
+            claim.evaluate(by_chapter)
+            claim.words(claim.condition, by_chapter)
             yield from map(claim.fault, claim.settings_faults(root))
         except SourceError as error:
             yield from error.faults
@@ -231,9 +236,10 @@ def _tag_fault(chapter: Chapter, name: str) -> Fault:
 
 def claim_marks(root: Path) -> dict[tuple[str, str], tuple[str, int]]:
     """Return file and line of each mark `claim` of a test, by id and test as a row says them."""
-    found = {}
+    marks = {}
     for path in sorted((root / "tests").rglob("test_*.py")):
-        text, file = path.read_text(encoding="utf-8"), path.relative_to(root).as_posix()
+        text = path.read_text(encoding="utf-8")
+        file = path.relative_to(root).as_posix()
         # Reading the others would take seconds.
         nodes = ast.parse(text).body if "pytest.mark.claim(" in text else []
         for node in (node for node in nodes if isinstance(node, ast.FunctionDef)):
@@ -241,8 +247,8 @@ def claim_marks(root: Path) -> dict[tuple[str, str], tuple[str, int]]:
                 if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.claim":
                     for name in mark.args:
                         key = ast.literal_eval(name), f"{file}::{node.name}"
-                        found[key] = (file, mark.lineno)
-    return found
+                        marks[key] = (file, mark.lineno)
+    return marks
 
 
 def _test_faults(root: Path, rows: Sequence[claims.Claim]) -> Iterator[Fault]:
@@ -254,8 +260,8 @@ def _test_faults(root: Path, rows: Sequence[claims.Claim]) -> Iterator[Fault]:
         return
     named = {(claim.id, claim.test): claim for claim in rows}
     for key in named.keys() - marks.keys():
-        told = f'{key[1]} is no test that is marked @pytest.mark.claim("{key[0]}")'
-        yield named[key].fault(told)
+        message = f'{key[1]} is no test that is marked @pytest.mark.claim("{key[0]}")'
+        yield named[key].fault(message)
     for key in marks.keys() - named.keys():
         file, line = marks[key]
         yield Fault(file, line, f"marked for {key[0]}, but the row of {key[0]} names no such test")

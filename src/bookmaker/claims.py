@@ -1,6 +1,6 @@
-"""The statements of the three documents, and which cell and which test settles each.
+"""The statements of the three documents, and which cell and which test decides each.
 
-`book/claims/NAME.yml` holds a row for every statement that chapter NAME settles. Rows are settled
+`book/claims/NAME.yml` holds a row for every statement that chapter NAME decides. Rows are decided
 by cells that carry the tag `claim-<id>`. A row names figures among what those cells handed over
 and states a criterion in them; the verdict follows, and a row whose figures say otherwise fails
 the build.
@@ -46,16 +46,18 @@ from bookmaker.values import (
 VERDICTS = {"holds": 1, "holds if": 1, "held in": 1, "fails": -1, "open": 0, "identity": 1}
 # Verdicts of a part of the settings: with a region.
 REGIONAL = ("holds if", "held in")
-FOLDER, TABLES = "book/claims", "src/compendium"
+FOLDER = "book/claims"
+TABLES = "src/compendium"
 # Ids begin with the letter of the document that makes the statement.
 DOCUMENTS = {"A": "bal2020energy", "B": "bal2021transformers", "C": "poclopez2024dynamical"}
 # The order of the rows, then that of the numbers in their ids.
 _LETTERS = "ABCSR"
-TAG, RESULTS = "claim-", "results"
+TAG = "claim-"
+RESULTS = "results"
 
 
 @dataclass(frozen=True)
-class Settled:
+class ChapterFigures:
     """What an executed chapter has for the claims: `tags`, their ids, and what it reads by name.
 
     `figures` are those that cells handed over, and the parameters.
@@ -66,7 +68,7 @@ class Settled:
 
 
 # By the name of the chapter.
-Printed = Mapping[str, Settled]
+FiguresByChapter = Mapping[str, ChapterFigures]
 
 
 @dataclass(frozen=True)
@@ -194,10 +196,10 @@ class Claim:
             problems = list(robustness.table_faults(fresh))
             yield from problems or robustness.confirmation_faults(fresh, table, self.region)
 
-    def settled_by(self, printed: Printed) -> list[str]:
-        """Return the chapters whose cells settle the row, its own first."""
-        order = sorted(printed, key=self.chapter.__ne__)
-        return [name for name in order if self.id in printed[name].tags]
+    def decided_in(self, by_chapter: FiguresByChapter) -> list[str]:
+        """Return the chapters whose cells decide the row, its own first."""
+        order = sorted(by_chapter, key=self.chapter.__ne__)
+        return [name for name in order if self.id in by_chapter[name].tags]
 
     def keys(self) -> Iterator[tuple[str, str]]:
         """Yield chapter, by its number, and name of the figures that the row reads by key."""
@@ -214,12 +216,12 @@ class Claim:
             bare = re.sub(r"\{\w+(?::[^}]*)?\}", " ", without_roles(text))
             yield from (number for _, number in typed_numbers(bare))
 
-    def words(self, text: str, printed: Printed) -> str:
+    def words(self, text: str, by_chapter: FiguresByChapter) -> str:
         """Return a text of the row with the numbers of the figures that it reads, as prose does.
 
         Raises SourceError that names the row if one is not there.
         """
-        figures = {name.partition("_")[0]: chapter.figures for name, chapter in printed.items()}
+        figures = {name.partition("_")[0]: chapter.figures for name, chapter in by_chapter.items()}
         own = figures.get(self.chapter.partition("_")[0], {})
         try:
             return filled(
@@ -231,18 +233,18 @@ class Claim:
         except SourceError as error:
             raise SourceError([self.fault(fault.message) for fault in error.faults]) from None
 
-    def read(self, printed: Printed) -> dict[str, str]:
+    def read(self, by_chapter: FiguresByChapter) -> dict[str, str]:
         """Return the figures as cells gave them; those that are missing are left out."""
-        given = {name: self._figure(key, printed) for name, key in self.figures.items()}
-        return {name: text for name, text in given.items() if text is not None}
+        values = {name: self._figure(key, by_chapter) for name, key in self.figures.items()}
+        return {name: text for name, text in values.items() if text is not None}
 
-    def _figure(self, key: str, printed: Printed) -> str | None:
+    def _figure(self, key: str, by_chapter: FiguresByChapter) -> str | None:
         """Return a number that cells handed over, as text; of an estimate its value."""
         number, path = chapter_and_key(key)
-        chapter = next((n for n in printed if n.startswith(f"{number}_")), "")
-        settled = printed.get(chapter if number else self.chapter)
+        named = next((name for name in by_chapter if name.startswith(f"{number}_")), "")
+        chapter = by_chapter.get(named if number else self.chapter)
         try:
-            value: Any = resolve(settled.figures, path) if settled else None
+            value: Any = resolve(chapter.figures, path) if chapter else None
         except ValueError:
             return None
         value = value["value"] if is_estimate(value) else value
@@ -252,7 +254,7 @@ class Claim:
         """Return whether figures meet the criterion; ValueError if they cannot decide it."""
         return is_met(self.criterion, {name: float(text) for name, text in figures.items()})
 
-    def settle(self, printed: Printed) -> str:
+    def evaluate(self, by_chapter: FiguresByChapter) -> str:
         """Return the figures in words, "" if there are none.
 
         Raises SourceError that names the row, its numbers and its criterion if a figure is missing
@@ -260,12 +262,12 @@ class Claim:
         """
         if not VERDICTS[self.verdict]:
             return ""
-        figures = self.read(printed)
+        figures = self.read(by_chapter)
         numbers = ", ".join(f"{name} = {text}" for name, text in figures.items())
         try:
             if (met := self.met(figures)) == (VERDICTS[self.verdict] > 0):
                 shown = {name: _Shown(text) for name, text in figures.items()}
-                return self.words(self.shown, printed).format_map(shown)
+                return self.words(self.shown, by_chapter).format_map(shown)
             state = "is met" if met else "is not met"
             problem = f"verdict {self.verdict!r}, but `{self.criterion}` {state} by {numbers}"
         except ValueError as error:
@@ -286,8 +288,8 @@ def chapter_and_key(text: str) -> tuple[str, str]:
     >>> chapter_and_key("42:edges[2].beta")
     ('42', 'edges[2].beta')
     """
-    found = re.match(r"(\d\d[a-z]?):", text)
-    return (found[1], text[found.end() :]) if found else ("", text)
+    match = re.match(r"(\d\d[a-z]?):", text)
+    return (match[1], text[match.end() :]) if match else ("", text)
 
 
 def _form_problems(row: object) -> Iterator[str]:
@@ -337,9 +339,9 @@ def read_claims(root: Path) -> list[Claim]:
     claims: dict[str, Claim] = {}
     faults: list[Fault] = []
     for path in sorted((root / FOLDER).glob("*.yml")):
-        found, problems = _chapter_claims(root, path.stem)
+        of_chapter, problems = _chapter_claims(root, path.stem)
         faults += problems
-        for claim in found:
+        for claim in of_chapter:
             if first := claims.get(claim.id):
                 place = f"{claims_file(first.chapter)}:{first.line}"
                 faults.append(claim.fault(f"there are two rows, the other is {place}"))
@@ -384,26 +386,26 @@ def _chapter_claims(root: Path, chapter: str) -> tuple[list[Claim], list[Fault]]
     return claims, faults
 
 
-def claim_tags(notebook: NotebookNode) -> Settled:
+def chapter_figures(notebook: NotebookNode) -> ChapterFigures:
     """Return the claims that cells are tagged with, and what the text can read by name."""
     tags = [tag for cell in notebook.cells for tag in cell.metadata.get("tags", [])]
     mine = frozenset(tag.removeprefix(TAG) for tag in tags if tag.startswith(TAG))
-    return Settled(mine, reported(notebook))
+    return ChapterFigures(mine, reported(notebook))
 
 
-def printed_by_chapter(root: Path) -> dict[str, Settled]:
-    """Return `claim_tags` of every executed chapter, by its name."""
+def figures_by_chapter(root: Path) -> dict[str, ChapterFigures]:
+    """Return `chapter_figures` of every executed chapter, by its name."""
     paths = sorted((root / "notebooks").glob("*.ipynb"))
-    return {path.stem: claim_tags(read_notebook(path)) for path in paths}
+    return {path.stem: chapter_figures(read_notebook(path)) for path in paths}
 
 
 def read_rows(root: Path) -> list[dict[str, Any]]:
-    """Return the rows as pages show them: figures in words (`told`), how `sure`, chapters, part.
+    """Return the rows as pages show them: figures in words (`evidence`), how `sure`, where.
 
-    `chapters` are those whose cells settle the row, its own first. Raises SourceError for a row
+    `chapters` are those whose cells decide the row, its own first. Raises SourceError for a row
     whose verdict does not follow from its figures.
     """
-    printed = printed_by_chapter(root)
+    by_chapter = figures_by_chapter(root)
     # Further results stand below the part of the book that they belong to.
     parts = {
         Path(file).name: (re.findall(r"Part [IVX]+", caption) or caption.split(":"))[0]
@@ -413,11 +415,11 @@ def read_rows(root: Path) -> list[dict[str, Any]]:
     return [
         vars(claim)
         | {
-            "told": claim.settle(printed),
+            "evidence": claim.evaluate(by_chapter),
             "sure": how_sure(root, vars(claim)),
-            "condition": claim.words(claim.condition, printed),
+            "condition": claim.words(claim.condition, by_chapter),
             "document": claim.id[0],
-            "chapters": claim.settled_by(printed),
+            "chapters": claim.decided_in(by_chapter),
             "part": parts.get(claim.chapter, "elsewhere"),
         }
         for claim in read_claims(root)
@@ -432,19 +434,19 @@ def results(notebook: NotebookNode, claims: Iterable[Claim] = ()) -> dict[str, s
     0 where not. What is read from a stored table is no result of a run.
     """
     tagged = [cell for cell in notebook.cells if has_tag(cell, RESULTS)]
-    found = {}
+    numbers = {}
     for name, figure in handed_over(NotebookNode(cells=tagged))[0].items():
         value = figure["value"] if is_estimate(figure) else figure
         if isinstance(value, int | float):
-            found[name] = str(value)
-    printed = claim_tags(notebook)
+            numbers[name] = str(value)
+    own = chapter_figures(notebook)
     for claim in claims:
-        read = {} if claim.stored == "all" else claim.read({claim.chapter: printed})
+        read = {} if claim.stored == "all" else claim.read({claim.chapter: own})
         kept = {name: text for name, text in read.items() if name not in claim.stored}
-        found |= {f"{claim.id}.{name}": text for name, text in kept.items()}
+        numbers |= {f"{claim.id}.{name}": text for name, text in kept.items()}
         if kept and len(kept) == len(claim.figures):
-            found[f"{claim.id}.met"] = str(int(claim.met(kept)))
-    return found
+            numbers[f"{claim.id}.met"] = str(int(claim.met(kept)))
+    return numbers
 
 
 def settings_faults(path: Path, verdict: str, region: str = "") -> Iterator[str]:
@@ -454,7 +456,8 @@ def settings_faults(path: Path, verdict: str, region: str = "") -> Iterator[str]
     every line of `region`, a condition on the columns ("" for all lines). What is *open* needs
     nothing.
     """
-    table, named = read_columns(path), f"the table of settings {path.name}"
+    table = read_columns(path)
+    named = f"the table of settings {path.name}"
     value, low, high = (table[name] for name in OUTCOME[:3])
     if len(value) < robustness.FEWEST:
         yield f"{named} has {len(value)} lines, at least {robustness.FEWEST} needed"

@@ -1,4 +1,4 @@
-"""Command line of the chapters: list, run, sweep, table, build, check, new, frame, pdf."""
+"""Command line of the chapters: list, run, sweep, table, build, check, new, welcome, pdf."""
 
 import signal
 import sys
@@ -12,8 +12,8 @@ import click
 
 from bookmaker.base import (
     BookError,
-    Lost,
     ParameterError,
+    WorkerDied,
     has_no_room,
     missing_library,
     project_root,
@@ -23,19 +23,19 @@ from bookmaker.base import (
 from bookmaker.checking import all_faults, write_chapter
 from bookmaker.claims import region_to_confirm
 from bookmaker.execution import rebuild, run, write_notebook
-from bookmaker.frame import contents_file, cover, readme, welcome_pictures, write_pdf
 from bookmaker.source import chapters, read_notebook
 from bookmaker.sweeping import POINTS, finished_points, read_points, sweep_chapter
 from bookmaker.sweeps.engine import Workers, stream
 from bookmaker.tables import tables_of
+from bookmaker.welcome import contents_file, cover, readme, welcome_pictures, write_pdf
 
 # How a command says what is kept when it is stopped or finds no room on the disk.
 _KEPT = "bookmaker.kept"
 
 
-def keep(told: str) -> None:
+def keep(message: str) -> None:
     """Say what is kept, from now on, if the present command does not come to its end."""
-    click.get_current_context().meta[_KEPT] = told
+    click.get_current_context().meta[_KEPT] = message
 
 
 class Commands(click.Group):
@@ -139,8 +139,10 @@ def sweep(
         return
     click.echo(f"{len(points)} points, from {points[0].asked} to {points[-1].asked}")
     keep(f"what is finished is kept in {output / POINTS}; the same command goes on")
-    told, failed = sweep_chapter(chapter, output, points, workers=Workers(**workers), again=again)
-    click.echo(told)
+    summary, failed = sweep_chapter(
+        chapter, output, points, workers=Workers(**workers), again=again
+    )
+    click.echo(summary)
     sys.exit(1 if failed else 0)
 
 
@@ -152,13 +154,13 @@ def sweep(
 @scheduler_option
 def table(chapter: str, name: str | None, small: bool, **workers: Any) -> None:
     """Make a chapter's stored table anew, or go on with it; without NAME list what there is."""
-    found = tables_of(chapter)
+    tables = tables_of(chapter)
     if small:
-        found = {name: table for name, table in found.items() if table.small is not None}
-    if name not in found:
+        tables = {name: table for name, table in tables.items() if table.small is not None}
+    if name not in tables:
         kind = "tables with a small unit" if small else "tables"
-        raise BookError(f"{chapter} has the {kind} {', '.join(sorted(found)) or 'none'}")
-    made = found[name].again if small else found[name]
+        raise BookError(f"{chapter} has the {kind} {', '.join(sorted(tables)) or 'none'}")
+    made = tables[name].again if small else tables[name]
     region = region_to_confirm(project_root(), made)
     keep(f"what is finished is kept in {made.part}; the same command goes on")
     made.make(workers=Workers(**workers), region=region)
@@ -176,7 +178,8 @@ def build(names: tuple[str, ...], everything: bool, jobs: int) -> None:
     """
     selected = chapters(names=names)
     keep("the chapters that are finished are kept in notebooks; the same command goes on")
-    waiting, problems = [], []
+    waiting = []
+    problems = []
     for chapter in selected:
         try:
             chapter.require_sound()
@@ -194,7 +197,7 @@ def build(names: tuple[str, ...], everything: bool, jobs: int) -> None:
         name = waiting[place]["name"]
         click.echo(f"{name}: {'failed' if problem else 'written'}")
         if problem:
-            problems.append(f"{name}: {problem}" if isinstance(problem, Lost) else problem)
+            problems.append(f"{name}: {problem}" if isinstance(problem, WorkerDied) else problem)
     # Numbers that came anew stand in other chapters' texts, too.
     for chapter in chapters() if waiting else []:
         with suppress(BookError):
@@ -214,8 +217,8 @@ def pdf() -> None:
     click.echo(write_pdf(root, root / "_build" / "html"))
 
 
-@main.command("frame")
-def frame() -> None:
+@main.command("welcome")
+def welcome() -> None:
     """Make what stands around the chapters: contents, README, the front page's pictures."""
     root = project_root()
     for path, content in [contents_file(root), readme(root), cover(root), *welcome_pictures(root)]:

@@ -24,13 +24,19 @@ from nbconvert import HTMLExporter
 from nbconvert.preprocessors import CoalesceStreamsPreprocessor
 from papermill.exceptions import PapermillExecutionError
 
-from bookmaker.base import BookError, Lost, RunError, SourceError, write_atomically
+from bookmaker.base import BookError, RunError, SourceError, WorkerDied, write_atomically
 from bookmaker.figures import FIGURES
 from bookmaker.pictures import keep_pictures
+from bookmaker.provenance import stored_cells
 from bookmaker.source import Chapter, has_tag, read_notebook
 
 # What stands for a number that a run did not hand over.
 MISSING = "(not computed)"
+# Below a cell of a run with other parameters.
+STORED = (
+    "> *From a stored table, which the parameters of this run do not change: it describes the "
+    "defaults.*"
+)
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 _IN_CELL = re.compile(r"Cell In\[\d+\], line (\d+)")
 _TEMPLATE = Path(__file__).with_name("page.html.j2").read_text(encoding="utf-8")
@@ -65,14 +71,17 @@ def execute(
     """Return the chapter's notebook, executed in a fresh folder with `values` as parameters.
 
     Below its title it says which values are not the defaults. Behind it comes what is wrong, with
-    its line: a cell raised or wrote to stderr, or (`Lost`) the kernel died. Raises SourceError or
-    ParameterError before a kernel starts.
+    its line: a cell raised or wrote to stderr, or (`WorkerDied`) the kernel died. Raises
+    SourceError or ParameterError before a kernel starts.
     """
     checked = chapter.check_values(values)
     # One thread, OpenBLAS and MKL read this, too: the same sums in the same order on every machine,
     # and as many processes at a time as there are cores.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    problem, place, line, kind = "", "", 1, RunError
+    problem = ""
+    place = ""
+    line = 1
+    kind = RunError
     # Away from the checkout, so that no chapter depends on where it is run.
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as saved:
         reached = Path(saved) / f"{chapter.name}.ipynb"
@@ -97,15 +106,16 @@ def execute(
             _end_tasks()
             raise
         except DeadKernelError:
-            problem, kind = "the kernel died in this cell (out of memory?)", Lost
+            problem = "the kernel died in this cell (out of memory?)"
+            kind = WorkerDied
         except RuntimeError as error:
-            raise Lost(f"{chapter.name}: no kernel could be started: {error}") from None
+            raise WorkerDied(f"{chapter.name}: no kernel could be started: {error}") from None
         except PapermillExecutionError as error:
             # A magic that does not exist raises nothing and says so on stderr.
             if error.traceback:
                 problem = f"{error.ename}: {' '.join(_ESCAPE.sub('', error.evalue).split())}"
-            if found := _IN_CELL.search(_ESCAPE.sub("", "\n".join(error.traceback))):
-                line = int(found[1])
+            if match := _IN_CELL.search(_ESCAPE.sub("", "\n".join(error.traceback))):
+                line = int(match[1])
         notebook = nbformat.read(reached, as_version=4)
     # Times, versions, and where in time a cell's prints are cut into messages, would make two runs
     # of the same code differ.
@@ -123,11 +133,25 @@ def execute(
         loud += [(cell.id, o.text) for o in outputs if o.get("name") == "stderr"]
     fill_text(chapter, notebook)
     if loud and not problem:
-        place, problem = loud[0][0], f"the cell writes to stderr: {loud[0][1].strip()}"
-    if told := parameters_told(chapter, checked):
+        place = loud[0][0]
+        problem = f"the cell writes to stderr: {loud[0][1].strip()}"
+    if note := parameters_told(chapter, checked):
         title, _, text = notebook.cells[0].source.partition("\n")
-        notebook.cells[0].source = f"{title}\n\n{told}\n\n{text.lstrip()}"
+        notebook.cells[0].source = f"{title}\n\n{note}\n\n{text.lstrip()}"
+        mark_stored(chapter.root, notebook)
     return notebook, kind(str(chapter.fault(line, problem, place))) if problem else None
+
+
+def mark_stored(root: Path, notebook: nbformat.NotebookNode) -> None:
+    """Say below each output that is read from a stored table that no parameter changes it."""
+    stored = stored_cells(root, notebook)
+    cells = []
+    for cell in notebook.cells:
+        cells.append(cell)
+        shown = [o for o in cell.get("outputs", []) if set(o.get("data", "-")) != {FIGURES}]
+        if cell.id in stored and shown:
+            cells.append(nbformat.v4.new_markdown_cell(STORED, id=f"{cell.id[:50]}-stored"))
+    notebook.cells = cells
 
 
 def _end_tasks() -> None:
@@ -155,7 +179,8 @@ def parameters_told(chapter: Chapter, values: Mapping[str, Any]) -> str:
     return (
         f"> **Run with other parameters:** {', '.join(changed)}. Figures, tables and the "
         "numbers that the text reads from them are those of this run. The words of the text, the "
-        "verdicts on claims and what is read from stored tables describe the defaults."
+        "verdicts on claims and what is read from stored tables, which is marked, describe the "
+        "defaults."
     )
 
 
@@ -182,9 +207,11 @@ def write_notebook(chapter: Chapter, executed: nbformat.NotebookNode) -> None:
     with contextlib.suppress(ValueError, OSError, SyntaxError):
         keep_pictures(executed, read_notebook(chapter.notebook_path))
     try:
-        notebook, problem = chapter.spliced(executed), None
+        notebook = chapter.merge_outputs(executed)
+        problem = None
     except SourceError as error:
-        notebook, problem = chapter.spliced(executed, missing=MISSING), error
+        notebook = chapter.merge_outputs(executed, missing=MISSING)
+        problem = error
     write_atomically(chapter.notebook_path, nbformat.writes(notebook) + "\n")
     if problem:
         raise problem
@@ -216,10 +243,10 @@ def fill_text(chapter: Chapter, executed: nbformat.NotebookNode) -> None:
     """Put the numbers of a run into the text, captions and alt texts of its notebook."""
     texts = {cell.id: cell for cell in chapter.filled_template(executed, MISSING).cells}
     for cell in executed.cells:
-        if told := texts.get(cell.id):
-            cell.metadata = told.metadata
+        if filled_cell := texts.get(cell.id):
+            cell.metadata = filled_cell.metadata
             if cell.cell_type == "markdown":
-                cell.source = told.source
+                cell.source = filled_cell.source
 
 
 def write_page(chapter: Chapter, notebook: nbformat.NotebookNode, folder: Path) -> Path:
@@ -246,6 +273,6 @@ def write_page(chapter: Chapter, notebook: nbformat.NotebookNode, folder: Path) 
 
 
 def _plain(text: str) -> str:
-    for pattern, told in _MYST.items():
-        text = re.sub(pattern, told, text)
+    for pattern, words in _MYST.items():
+        text = re.sub(pattern, words, text)
     return text

@@ -1,10 +1,12 @@
 """What the benchmarks measured: stored beside them as JSON, read by the pages that state it.
 
 `python benchmarks/NAME.py --write` writes `benchmarks/results/NAME.json`, which pages and README
-read as chapters' figures, {value}`benchmarks:NAME.ratio`; `times:test.minutes` reads the minutes
-that `make times` wrote.
+read as chapters' figures, {value}`benchmarks:NAME.ratio`. The file ends with a digest of what was
+measured, so that a number that is changed by hand is noticed. `times:test.minutes` reads the
+minutes that `make times` wrote.
 """
 
+import hashlib
 import json
 import os
 import platform
@@ -15,7 +17,8 @@ from typing import Any
 from bookmaker.base import SourceError, read_yaml, write_atomically
 from bookmaker.figures import plain
 
-BENCHMARKS, TIMES = "benchmarks", "times"
+BENCHMARKS = "benchmarks"
+TIMES = "times"
 RESULTS = f"{BENCHMARKS}/results"
 TIMES_FILE = "book/times.yml"
 
@@ -34,25 +37,36 @@ def write_results(script: str, figures: Mapping[str, Any]) -> Path:
     source = Path(script).resolve()
     path = source.parent / "results" / f"{source.stem}.json"
     stored = {"where": machine()} | {name: plain(name, value) for name, value in figures.items()}
+    stored["digest"] = digest(stored)
     path.parent.mkdir(exist_ok=True)
     write_atomically(path, json.dumps(stored, indent=1, ensure_ascii=False) + "\n")
     return path
 
 
+def digest(stored: Mapping[str, Any]) -> str:
+    """Return the digest of what a file of results holds, without its own entry for it."""
+    entries = {name: entry for name, entry in stored.items() if name != "digest"}
+    return hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()[:16]
+
+
 def measured(root: Path, source: str) -> dict[str, Any]:
     """Return what benchmarks, or with `times` the commands of the Makefile, were measured to take.
 
-    Raises ValueError for a file that cannot be read.
+    Raises ValueError for a file that cannot be read or that is not as its benchmark wrote it.
     """
     if source == TIMES:
         try:
             return dict(read_yaml(root, TIMES_FILE, dict)[0])
         except SourceError as error:
             raise ValueError(str(error)) from None
-    found = {}
+    results = {}
     for path in sorted((root / RESULTS).glob("*.json")):
         try:
-            found[path.stem] = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
+            stored = json.loads(path.read_text(encoding="utf-8"))
+            if stored.get("digest") != digest(stored):
+                again = f"python benchmarks/{path.stem}.py --write"
+                raise ValueError(f"it was changed by hand; write it by `{again}`")
+        except (ValueError, AttributeError) as error:
             raise ValueError(f"{RESULTS}/{path.name} cannot be read: {error}") from None
-    return found
+        results[path.stem] = stored
+    return results

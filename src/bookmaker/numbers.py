@@ -1,7 +1,6 @@
 """Checks of the numbers in the text: each has a source, and each figure has a reader.
 
-A chapter whose front matter says `numbers: by-name` may hold no result that is typed; the pages
-without code and README hold none.
+Neither a chapter nor a page without code nor README may hold a result that is typed.
 """
 
 import re
@@ -30,6 +29,7 @@ from bookmaker.values import (
     filled,
     hand_problem,
     handed_over,
+    integers,
     numerals_of,
     readme,
     readme_reads,
@@ -37,6 +37,7 @@ from bookmaker.values import (
     roles,
     setting_problem,
     shown_code,
+    spelled_numbers,
     typed_numbers,
 )
 
@@ -44,11 +45,6 @@ README = "README.md"
 EXPLORABLES = "book/_static/explorables"
 _SMALL = set(map(float, range(13)))
 Reads = set[tuple[str, str]]
-
-
-def is_by_name(text: str) -> bool:
-    """Return whether a source says in its front matter that no result in it is typed."""
-    return front_matter(text).get("numbers") == "by-name"
 
 
 def page_text(root: Path, file: str, text: str) -> str:
@@ -64,26 +60,27 @@ def readme_text(root: Path) -> str:
 
 def write_readme(root: Path) -> list[Path]:
     """Write the numbers of the notebooks into README; return what was written."""
-    path, text = root / README, readme_text(root)
+    path = root / README
+    text = readme_text(root)
     if path.read_text(encoding="utf-8") == text:
         return []
     write_atomically(path, text)
     return [path]
 
 
-def chapter_faults(chapter: Chapter, rows: Sequence[Claim], read: Reads | None) -> Iterator[Fault]:
-    """Yield what is wrong with the numbers of a chapter whose notebook is up to date.
+def chapter_faults(
+    chapter: Chapter, rows: Sequence[Claim], read: Reads | None, *, executed: bool = True
+) -> Iterator[Fault]:
+    """Yield what is wrong with the numbers of a chapter.
 
-    `rows` are the claims, `read` what `all_reads` returns, None where that is not known.
+    `rows` are the claims, `read` what `all_reads` returns, None where that is not known. Where the
+    chapter's notebook is not up to date (`executed`), nothing is asked of its figures.
     """
     criteria = [claim.criterion for claim in rows if claim.chapter == chapter.name]
     numerals = _numerals(chapter) | numerals_of("\n".join(criteria))
     file = f"notebooks/{chapter.name}.md"
     yield from _mark_faults(chapter.text, file, numerals)
-    if is_by_name(chapter.text):
-        yield from _typed_faults(chapter.text, file)
-    if not is_by_name(chapter.text):
-        return
+    yield from _typed_faults(chapter.text, file)
     for claim in rows:
         if claim.chapter == chapter.name:
             for fault in _mark_faults(f"{claim.shown}\n{claim.condition}", file, numerals):
@@ -91,12 +88,15 @@ def chapter_faults(chapter: Chapter, rows: Sequence[Claim], read: Reads | None) 
             for typed in claim.typed():
                 # A setting needs no mark in a row.
                 if setting_problem(Role("setting", typed, 0, 0, 1, False), numerals):
-                    told = f"{typed} is typed: read it, {{name}} or {{value}}`name`"
-                    yield claim.fault(told)
-    if read is None:
+                    message = f"{typed} is typed: read it, {{name}} or {{value}}`name`"
+                    yield claim.fault(message)
+    if not executed:
         return
     notebook = read_notebook(chapter.notebook_path)
-    _, twice = handed_over(notebook)
+    figures, twice = handed_over(notebook)
+    yield from _word_faults(chapter.text, file, numerals | set(integers(figures)))
+    if read is None:
+        return
     number = chapter.name.partition("_")[0]
     for name in twice:
         yield chapter.fault(_line_of(chapter.text, name), f"figure {name} is handed over twice")
@@ -105,8 +105,8 @@ def chapter_faults(chapter: Chapter, rows: Sequence[Claim], read: Reads | None) 
         for name, figure in mine.items():
             # A table is read where it is shown.
             if not (is_table(figure) or has_tag(cell, RESULTS) or (number, name) in read):
-                told = f"figure {name} is handed over, but no text and no claim reads it"
-                yield chapter.fault(_line_of(chapter.text, name), told)
+                message = f"figure {name} is handed over, but no text and no claim reads it"
+                yield chapter.fault(_line_of(chapter.text, name), message)
 
 
 def pages(root: Path) -> list[Path]:
@@ -118,7 +118,8 @@ def pages(root: Path) -> list[Path]:
 def page_faults(root: Path) -> Iterator[Fault]:
     """Yield what is wrong with the numbers of the pages without code, README's too."""
     for path in pages(root):
-        file, text = path.relative_to(root).as_posix(), path.read_text(encoding="utf-8")
+        file = path.relative_to(root).as_posix()
+        text = path.read_text(encoding="utf-8")
         try:
             page_text(root, file, text)
         except SourceError as error:
@@ -127,12 +128,12 @@ def page_faults(root: Path) -> Iterator[Fault]:
         yield from _typed_faults(text, file)
     text = (root / README).read_text(encoding="utf-8")
     for line, number in readme_typed(text):
-        told = "write <!--value CHAPTER:NAME--><!--/--> in its place"
-        yield Fault(README, line, f"{number} is typed: {told}")
+        message = "write <!--value CHAPTER:NAME--><!--/--> in its place"
+        yield Fault(README, line, f"{number} is typed: {message}")
     try:
         if readme_text(root) != text:
             yield Fault(
-                README, 1, "has other numbers than the notebooks: run python -m bookmaker frame"
+                README, 1, "has other numbers than the notebooks: run python -m bookmaker welcome"
             )
     except SourceError as error:
         yield from error.faults
@@ -155,8 +156,16 @@ def _mark_faults(text: str, file: str, numerals: set[float]) -> Iterator[Fault]:
 
 def _typed_faults(text: str, file: str) -> Iterator[Fault]:
     for line, number in typed_numbers(text):
-        told = f"{number} is typed: read it as {{value}}`name`, or mark it as {{setting}}, "
-        yield Fault(file, line, told + "{cited} or {hand}")
+        message = f"{number} is typed: read it as {{value}}`name`, or mark it as {{setting}}, "
+        yield Fault(file, line, message + "{cited} or {hand}")
+
+
+def _word_faults(text: str, file: str, numbers: set[float]) -> Iterator[Fault]:
+    """Yield the numbers in letters, from thirteen on, that neither code nor figure knows."""
+    for line, word, number in spelled_numbers(text):
+        if number not in numbers:
+            message = f"{word}: neither code nor figure of the chapter is {number}: read one"
+            yield Fault(file, line, f"{message}, {{value}}`name`")
 
 
 def _numerals(chapter: Chapter) -> set[float]:
@@ -194,17 +203,17 @@ def _page_numerals(root: Path, text: str) -> set[float]:
 
 def all_reads(root: Path, rows: Sequence[Claim]) -> Reads:
     """Return the figures, by number of chapter and name, that texts and claims of the book read."""
-    found = set(readme_reads((root / README).read_text(encoding="utf-8")))
+    read = set(readme_reads((root / README).read_text(encoding="utf-8")))
     for chapter in chapters(root):
         own = chapter.name.partition("_")[0]
         # One that cannot be read is named elsewhere.
         text = chapter.source_path.read_text(encoding="utf-8", errors="replace")
-        found |= {(role.reads[0] or own, role.reads[1]) for role in roles(text)}
+        read |= {(role.reads[0] or own, role.reads[1]) for role in roles(text)}
     for path in pages(root):
-        found |= {role.reads for role in roles(path.read_text(encoding="utf-8"))}
+        read |= {role.reads for role in roles(path.read_text(encoding="utf-8"))}
     for claim in rows:
-        found |= set(claim.keys())
-    return found
+        read |= set(claim.keys())
+    return read
 
 
 def _line_of(text: str, name: str) -> int:

@@ -85,14 +85,14 @@ class Parameter:
             return f"the absolute path of a {self.path} or empty"
         return f"{self.type} in {self.range}" if self.range else self.type
 
-    def parse(self, given: object) -> Any:
+    def parse(self, stated: object) -> Any:
         """Return what a text, or a value, stands for; ParameterError if it is not allowed."""
         with suppress(ValueError):
-            value = str(given) if self.type == "str" else read_number(str(given), self.type)
+            value = str(stated) if self.type == "str" else read_number(str(stated), self.type)
             if self._allows(value):
                 return value
         raise ParameterError(
-            f"{self.name} must be {self.allowed}, got {str(given) or repr(''):.60}"
+            f"{self.name} must be {self.allowed}, got {str(stated) or repr(''):.60}"
         )
 
     def _allows(self, value: Any) -> bool:
@@ -103,9 +103,9 @@ class Parameter:
             return not value or (os.path.isabs(value) and _EXISTS[self.path](value))
         if self.type == "str":
             return True
-        low, high = map(float, self.range[1:-1].split(", ") if self.range else ("-inf", "inf"))
-        above = value > low or (value == low and self.range.startswith("["))
-        below = value < high or (value == high and self.range.endswith("]"))
+        low, high = self.range[1:-1].split(", ") if self.range else ("-inf", "inf")
+        above = value > float(low) or (value == float(low) and self.range.startswith("["))
+        below = value < float(high) or (value == float(high) and self.range.endswith("]"))
         return above and below and math.isfinite(value)
 
 
@@ -128,8 +128,12 @@ class ParameterCell:
     @property
     def small(self) -> dict[str, Any]:
         """The values of the test run, of those parameters that it changes."""
-        given = self.parameters.values()
-        return {known.name: known.small for known in given if known.small is not None}
+        parameters = self.parameters.values()
+        return {
+            parameter.name: parameter.small
+            for parameter in parameters
+            if parameter.small is not None
+        }
 
     def check(self, values: Mapping[str, object]) -> dict[str, Any]:
         """Return `values`, or what texts stand for, each checked for itself and together.
@@ -168,7 +172,8 @@ def parse_parameters(source: str) -> ParameterCell:
 
 def _add_requirement(cell: ParameterCell, line: str) -> None:
     if match := _REQUIRE.match(line):
-        condition, reason = match["condition"].strip(), match["reason"].strip()
+        condition = match["condition"].strip()
+        reason = match["reason"].strip()
         cell.requirements[condition] = f" ({reason})" if reason else ""
         for name in condition_names(condition):
             cell.named(name)
@@ -179,14 +184,15 @@ def _add_requirement(cell: ParameterCell, line: str) -> None:
 def _add_parameter(cell: ParameterCell, line: str) -> None:
     if line.strip()[:1] in ("", "#"):
         return
-    found = _LINE.fullmatch(line.rstrip())
-    if not found or not found["help"]:
+    match = _LINE.fullmatch(line.rstrip())
+    if not match or not match["help"]:
         raise ParameterError(
             "every line must read `name: type = default  # help`, the type one of "
             f"{', '.join(_TYPES)}, without an `=` in the comment"
         )
-    parameter = Parameter(**found.groupdict(""))
-    name, text = parameter.name, parameter.type == "str"
+    parameter = Parameter(**match.groupdict(""))
+    name = parameter.name
+    text = parameter.type == "str"
     if _ALMOST.search(parameter.help):
         raise ParameterError(
             f"{name} has a range that cannot be read: the comment must end with `in [low, high]`, "

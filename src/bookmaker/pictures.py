@@ -17,7 +17,8 @@ _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 def alike(one: str, other: str) -> bool:
     """Whether two SVG files show the same up to rounding: the same words, no point moved."""
-    forms, places = [], []
+    forms = []
+    places = []
     for svg in (one, other):
         _, *pieces = _TAGS.split(svg)
         tags = _EMBEDDED.sub("", _NAMES.sub("", "".join(pieces[::2])))
@@ -32,9 +33,10 @@ def keep_pictures(executed: nbformat.NotebookNode, before: nbformat.NotebookNode
 
     So a chapter that is executed on another processor leaves its notebook as it was.
     """
-    known = {cell.id: drawing(cell) for cell in before.cells}
+    drawn_before = {cell.id: drawing(cell) for cell in before.cells}
     for cell in executed.cells:
-        old, new = known.get(cell.id), drawing(cell)
+        old = drawn_before.get(cell.id)
+        new = drawing(cell)
         if old and new and alike(new[SVG], old[SVG]):
             new[SVG] = old[SVG]
 

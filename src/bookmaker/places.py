@@ -50,10 +50,11 @@ class Place:
 
     def caption(self, captions: Iterable[str]) -> str:
         """Return the caption of the contents, among `captions`, below which the chapter stands."""
-        known, further = list(captions), self.rank == "further"
+        listed = list(captions)
+        further = self.rank == "further"
         part = re.compile(rf"\bPart {_PARTS[self.part]}\b")
-        named = [text for text in known if part.search(text) and ("Further" in text) == further]
-        return (named or [text for text in known if text == CLOSING] or known)[0]
+        named = [text for text in listed if part.search(text) and ("Further" in text) == further]
+        return (named or [text for text in listed if text == CLOSING] or listed)[0]
 
 
 def read_place(chapter: Chapter) -> Place:
@@ -94,8 +95,8 @@ def _problems(said: Any, text: str) -> list[str]:
     sentence = card.get("sentence")
     count = len(statements(text))
     if type(sentence) is not int or not 1 <= sentence <= count:
-        told = f"the card shows sentence {sentence!r:.60}, but the box `Summary` has {count}"
-        problems.append(told + " that are no questions")
+        message = f"the card shows sentence {sentence!r:.60}, but the box `Summary` has {count}"
+        problems.append(message + " that are no questions")
     if not isinstance(said.get("evening", ""), str):
         problems.append(f"evening must be a line of text, got {said['evening']!r:.60}")
     return problems
@@ -103,7 +104,8 @@ def _problems(said: Any, text: str) -> list[str]:
 
 def all_places(root: Path) -> list[Place]:
     """Return the places of all chapters in order; SourceError that names all that have none."""
-    places, faults = [], []
+    places = []
+    faults = []
     for chapter in chapters(root):
         try:
             places.append(read_place(chapter))
@@ -120,8 +122,8 @@ def statements(text: str) -> list[str]:
     >>> statements(":::{admonition} Summary\\nIs it? Yes, it is. Very.\\n:::\\n")
     ['Yes, it is.', 'Very.']
     """
-    found = _BOX.search(text)
-    sentences = _SENTENCE.split(" ".join(found[1].split())) if found else []
+    box = _BOX.search(text)
+    sentences = _SENTENCE.split(" ".join(box[1].split())) if box else []
     return [sentence for sentence in sentences if sentence and not sentence.endswith("?")]
 
 
@@ -133,22 +135,22 @@ def contents_text(text: str, places: Iterable[Place]) -> str:
     """
     sections: list[tuple[str, list[str]]] = [("", [])]
     for line in text.splitlines():
-        if found := _CAPTION.fullmatch(line):
-            sections.append((found[1], []))
+        if match := _CAPTION.fullmatch(line):
+            sections.append((match[1], []))
         sections[-1][1].append(line)
     captions = [caption for caption, lines in sections if any(map(_FILE.fullmatch, lines))]
     if not captions:
-        told = "no line `- file: NAME` that a chapter could stand behind"
-        raise SourceError([Fault(CONTENTS, 1, told)])
+        message = "no line `- file: NAME` that a chapter could stand behind"
+        raise SourceError([Fault(CONTENTS, 1, message)])
     below: dict[str, list[str]] = {caption: [] for caption in captions}
     for place in sorted(places, key=lambda place: place.name):
         below[place.caption(captions)].append(place.name)
     written = []
     for caption, lines in sections:
         files = [
-            (number, found) for number, line in enumerate(lines) if (found := _FILE.fullmatch(line))
+            (number, match) for number, line in enumerate(lines) if (match := _FILE.fullmatch(line))
         ]
-        listed = [number for number, found in files if found[2].startswith("notebooks/")]
+        listed = [number for number, match in files if match[2].startswith("notebooks/")]
         kept = [line for number, line in enumerate(lines) if number not in listed]
         if files:
             begin = listed[0] if listed else files[0][0] + 1

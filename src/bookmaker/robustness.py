@@ -26,7 +26,8 @@ Columns = Mapping[str, np.ndarray]
 # Of as many sets of raw runs a verdict needs lines: fewer say little about what was not tried.
 FEWEST = 12
 # Of a confirming table at most so many lines may be against, and at least so many must stand.
-MOST_AGAINST, LEAST_STANDING = 1 / 20, 1 / 2
+MOST_AGAINST = 1 / 20
+LEAST_STANDING = 1 / 2
 # A column whose name has one of these words, in the plural too, says which random draw a line is
 # from. Nobody who repeats the work can choose it, so no region may name it.
 DRAWS = frozenset(
@@ -189,7 +190,8 @@ def confirmation_faults(path: Path, settings: Path, region: str) -> Iterator[str
             f"{path.name} was made {made_for}, the row has `{one_line(region)}`: draw fresh runs, "
             "with new ids, for this one"
         )
-    fresh, asked = read_columns(path), read_columns(settings)
+    fresh = read_columns(path)
+    asked = read_columns(settings)
     if set(fresh) != set(asked):
         yield f"{path.name} has the columns {', '.join(fresh)}, not {', '.join(asked)}"
         return
@@ -219,15 +221,15 @@ def one_line(text: str) -> str:
 
 def choices_in_words(table: Columns) -> str:
     """Return what was tried of each choice, as `rate 0.01, 0.1; start cold, warm`."""
-    told = []
+    parts = []
     for name in choices(table):
         tried = np.unique(table[name])
         are_numbers = tried.dtype.kind in "if"
         words = [f"{level:g}" if are_numbers else str(level) for level in tried]
         if len(words) > 6 and are_numbers:
             words = [f"{words[0]} to {words[-1]}"]
-        told.append(f"{name.replace('_', ' ')} {', '.join(words)}")
-    return "; ".join(told)
+        parts.append(f"{name.replace('_', ' ')} {', '.join(words)}")
+    return "; ".join(parts)
 
 
 def in_words(table: Columns, region: str = "") -> str:

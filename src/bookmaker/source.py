@@ -105,7 +105,8 @@ class Chapter:
         for number, cell in enumerate(notebook.cells):
             cell.id = f"cell-{number:03d}"
             # Options of the cell stand before its text.
-            begin, head = notebook.metadata.source_map[number], cell.source.split("\n")[0].strip()
+            begin = notebook.metadata.source_map[number]
+            head = cell.source.split("\n")[0].strip()
             begins[cell.id] = (lines.index(head, begin) if head in lines[begin:] else begin) + 1
             if has_tag(cell, "install"):
                 cell.source = _INSTALL.replace("ADDRESS", repository_address(self.root))
@@ -116,7 +117,8 @@ class Chapter:
         kernel = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
         metadata = {"kernelspec": kernel, "language_info": {"name": "python"}}
         notebook.metadata = nbformat.from_dict(metadata)
-        notebook.nbformat, notebook.nbformat_minor = 4, 5
+        notebook.nbformat = 4
+        notebook.nbformat_minor = 5
         return notebook, begins
 
     def filled_text(self, executed: NotebookNode, missing: str | None = None) -> str:
@@ -209,8 +211,8 @@ class Chapter:
             except SyntaxError as error:
                 faults.append(self.fault(error.lineno or 1, f"not Python: {error.msg}", cell.id))
         for cell in self._tagged("parameters"):
-            found = parse_parameters(cell.source).faults
-            faults += [self.fault(line, message, cell.id) for line, message in found]
+            in_cell = parse_parameters(cell.source).faults
+            faults += [self.fault(line, message, cell.id) for line, message in in_cell]
         return sorted(faults)
 
     def require_sound(self) -> None:
@@ -227,16 +229,16 @@ class Chapter:
             notebook = read_notebook(self.notebook_path)
         except BookError as error:
             return str(error), True
-        known = notebook.metadata.get("spinformer")
-        if not isinstance(known, dict) or known.get("code") != self.digest:
+        recorded = notebook.metadata.get("spinformer")
+        if not isinstance(recorded, dict) or recorded.get("code") != self.digest:
             return "its code or what it imports changed", True
-        if known.get("outputs") != outputs_digest(notebook):
+        if recorded.get("outputs") != outputs_digest(notebook):
             return "its outputs are not those it was executed with", True
-        if self.spliced(notebook) != notebook:
+        if self.merge_outputs(notebook) != notebook:
             return "its text is not that of the source", False
         return "", False
 
-    def spliced(self, executed: NotebookNode, missing: str | None = None) -> NotebookNode:
+    def merge_outputs(self, executed: NotebookNode, missing: str | None = None) -> NotebookNode:
         """Return the notebook of the source with the outputs of `executed`, cell by code cell.
 
         Its text has the numbers of `executed`; see `filled_text` for those that are missing.
@@ -258,9 +260,9 @@ class Chapter:
 
 def front_matter(text: str) -> dict[str, Any]:
     """Return what a source says before its text, nothing if that cannot be read."""
-    found = FRONT_MATTER.match(text)
+    match = FRONT_MATTER.match(text)
     try:
-        said = yaml.safe_load(found[1]) if found else None
+        said = yaml.safe_load(match[1]) if match else None
     except yaml.YAMLError:
         said = None  # named elsewhere
     return said if isinstance(said, dict) else {}
@@ -272,11 +274,11 @@ def chapters(root: Path | None = None, names: tuple[str, ...] = ()) -> list[Chap
     Raises BookError for a name that is not one of them.
     """
     folder = root or project_root()
-    known = {path.stem: Chapter(folder, path.stem) for path in folder.glob("notebooks/[0-9]*.md")}
+    by_name = {path.stem: Chapter(folder, path.stem) for path in folder.glob("notebooks/[0-9]*.md")}
     for name in names:
-        if name not in known:
-            raise BookError(f"no chapter named {name!r}; there are: {', '.join(sorted(known))}")
-    return [known[name] for name in dict.fromkeys(names) or sorted(known)]
+        if name not in by_name:
+            raise BookError(f"no chapter named {name!r}; there are: {', '.join(sorted(by_name))}")
+    return [by_name[name] for name in dict.fromkeys(names) or sorted(by_name)]
 
 
 def chapter_figures(root: Path, number: str) -> Mapping[str, Any]:
@@ -342,13 +344,13 @@ def cell_tree(source: str) -> ast.Module:
 def cell_meaning(source: str) -> str:
     """Return what a cell means, equal for cells that do the same."""
     # A string alone in a cell is shown, and a semicolon at the end keeps a value from being shown.
-    return meaning(cell_tree(source).body) + ";" * source.rstrip().endswith(";")
+    return ast_fingerprint(cell_tree(source).body) + ";" * source.rstrip().endswith(";")
 
 
-def meaning(node: object) -> str:
+def ast_fingerprint(node: object) -> str:
     """Return a syntax tree in words, without docstrings and what only some Pythons write."""
     if isinstance(node, list):
-        return f"[{','.join(map(meaning, node))}]"
+        return f"[{','.join(map(ast_fingerprint, node))}]"
     if isinstance(node, ast.Constant) or not isinstance(node, ast.AST):
         return repr(getattr(node, "value", node))
     fields = dict(ast.iter_fields(node))
@@ -357,8 +359,9 @@ def meaning(node: object) -> str:
     if isinstance(node, ast.JoinedStr):
         fields["values"] = [part for part in node.values if getattr(part, "value", None) != ""]
     # Newer versions of Python add fields that are empty in older code.
-    told = {k: v for k, v in fields.items() if k not in _SKIPPED and v not in (None, [])}
-    return f"{type(node).__name__}({','.join(f'{k}={meaning(v)}' for k, v in told.items())})"
+    kept = {k: v for k, v in fields.items() if k not in _SKIPPED and v not in (None, [])}
+    parts = [f"{name}={ast_fingerprint(value)}" for name, value in kept.items()]
+    return f"{type(node).__name__}({','.join(parts)})"
 
 
 def imported(tree: ast.Module) -> set[Path]:
@@ -401,4 +404,4 @@ def _module(path: Path, _changed: int) -> tuple[bytes, set[Path]]:
     `_changed`, when the file did, is part of the key under which this is kept.
     """
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    return hashlib.sha256(meaning(tree).encode()).digest(), imported(tree)
+    return hashlib.sha256(ast_fingerprint(tree).encode()).digest(), imported(tree)

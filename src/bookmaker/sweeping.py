@@ -24,14 +24,22 @@ import nbformat
 import numpy as np
 from jupyter_core.utils import ensure_event_loop
 
-from bookmaker.base import BookError, Lost, ParameterError, RunError, csv_text, write_atomically
+from bookmaker.base import (
+    BookError,
+    ParameterError,
+    RunError,
+    WorkerDied,
+    csv_text,
+    write_atomically,
+)
 from bookmaker.claims import read_claims, results
 from bookmaker.execution import execute
 from bookmaker.parameters import Parameter, read_number
 from bookmaker.source import Chapter
-from bookmaker.sweeps.engine import Workers, complete, finished, key_of, writing
+from bookmaker.sweeps.engine import Workers, complete, finished, locked_store, parameter_hash
 
-TABLE, POINTS = "table.csv", "points"
+TABLE = "table.csv"
+POINTS = "points"
 # The most points that one command asks for.
 MOST = 100_000
 _LIBRARIES = ("spinformer", "numpy", "scipy", "torch", "numba")
@@ -64,34 +72,34 @@ def read_points(chapter: Chapter, asked: Mapping[str, str]) -> list[Point]:
     lists = [_values(cell.named(name), text) for name, text in asked.items()]
     if (count := math.prod(map(len, lists))) > MOST:
         raise ParameterError(f"{count} points are asked for, at most {MOST} at a time")
-    found: dict[str, Point] = {}
+    points: dict[str, Point] = {}
     for chosen in product(*lists):
         texts = dict(zip(asked, chosen, strict=True))
         words = ", ".join(f"{name} = {text}" for name, text in texts.items()) or "the defaults"
         try:
             values = cell.defaults | chapter.check_values(texts)
-            point = Point(key_of(values), words, values)
+            point = Point(parameter_hash(values), words, values)
         except ParameterError as error:
-            point = Point(key_of({"asked": texts}), words, texts, str(error))
-        found.setdefault(point.key, point)
-    if all(point.error for point in found.values()):
-        raise ParameterError(next(iter(found.values())).error)
-    return list(found.values())
+            point = Point(parameter_hash({"asked": texts}), words, texts, str(error))
+        points.setdefault(point.key, point)
+    if all(point.error for point in points.values()):
+        raise ParameterError(next(iter(points.values())).error)
+    return list(points.values())
 
 
 def _values(parameter: Parameter, text: str) -> list[str]:
     """The values that a text asks for; only the numbers of a range are computed."""
     if parameter.path:
         return [text]
-    found: list[str] = []
+    texts: list[str] = []
     for part in text.split(","):
         if ":" not in part or parameter.type == "str":
-            found.append(part.strip())
+            texts.append(part.strip())
             continue
         values = _spaced(parameter.name, part)
         # Twelve digits: 1.23, not 1.2300000000000002; whole numbers without a point.
-        found += [f"{value:.12g}" for value in values]
-    return found
+        texts += [f"{value:.12g}" for value in values]
+    return texts
 
 
 def _spaced(name: str, text: str) -> np.ndarray:
@@ -125,8 +133,9 @@ def _is_row(key: str, row: Any) -> bool:
     """Whether a stored result is a row, and that of the point it is called after."""
     if not isinstance(row, dict) or not isinstance(row.get("error"), str):
         return False
-    values, figures = row.get("values"), row.get("figures")
-    return isinstance(values, dict) and isinstance(figures, dict) and key_of(values) == key
+    values = row.get("values")
+    figures = row.get("figures")
+    return isinstance(values, dict) and isinstance(figures, dict) and parameter_hash(values) == key
 
 
 def sweep_chapter(
@@ -142,10 +151,11 @@ def sweep_chapter(
     chapter.require_sound()
     wanted = [point for point in points if not point.error]
     claims = [claim for claim in read_claims(chapter.root) if claim.chapter == chapter.name]
-    kept_in, table = folder / POINTS, folder / TABLE
+    kept_in = folder / POINTS
+    table = folder / TABLE
 
-    def kept(key: str, row: Row | Lost) -> Row:
-        if isinstance(row, Lost):
+    def kept(key: str, row: Row | WorkerDied) -> Row:
+        if isinstance(row, WorkerDied):
             row = {"error": str(row)}
         figures = {}
         if text := row.pop("notebook", ""):
@@ -154,7 +164,7 @@ def sweep_chapter(
             figures = results(nbformat.reads(text, as_version=4), claims)
         return row | {"values": units[key]["values"], "figures": figures}
 
-    with writing(kept_in, about={"chapter": chapter.name, "code": chapter.digest}):
+    with locked_store(kept_in, about={"chapter": chapter.name, "code": chapter.digest}):
         done = finished_points(folder)
         units = {
             point.key: {"values": dict(point.values)}
@@ -169,21 +179,21 @@ def sweep_chapter(
             write_atomically(table, _table(chapter, points, done))
     errors = [(point, point.error or done[point.key]["error"]) for point in points]
     failed = [f"  {point.asked}: {error.splitlines()[0]}" for point, error in errors if error]
-    told = f"{len(points)} points: {len(units)} computed now, {len(wanted) - len(units)} there "
-    told += f"already, {len(points) - len(wanted)} refused; {len(failed)} failed"
-    return "\n".join([told, *failed[:10], f"pandas.read_csv({str(table)!r})"]), len(failed)
+    summary = f"{len(points)} points: {len(units)} computed now, {len(wanted) - len(units)} there "
+    summary += f"already, {len(points) - len(wanted)} refused; {len(failed)} failed"
+    return "\n".join([summary, *failed[:10], f"pandas.read_csv({str(table)!r})"]), len(failed)
 
 
 def run_point(*, root: str, name: str, code: str, values: Mapping[str, Any]) -> Row:
     """Run a chapter at one point, on a worker: notebook, seconds, versions, the error if any.
 
-    Raises Lost if the kernel died, RunError if the worker has other code than `code`.
+    Raises WorkerDied if the kernel died, RunError if the worker has other code than `code`.
     """
     begin = time.perf_counter()
     chapter = Chapter(Path(root), name)
     if chapter.digest != code:
-        told = f"the code of {name} changed during the sweep, or a worker has another checkout"
-        raise RunError(told)
+        message = f"the code of {name} changed during the sweep, or a worker has another checkout"
+        raise RunError(message)
     text = ""
     problem: BookError | None
     try:
@@ -194,7 +204,7 @@ def run_point(*, root: str, name: str, code: str, values: Mapping[str, Any]) -> 
     finally:
         # The client of the kernel made a loop for this task, and nobody else closes it.
         ensure_event_loop().close()
-    if isinstance(problem, Lost):
+    if isinstance(problem, WorkerDied):
         raise problem
     libraries = [f"{library} {version(library)}" for library in _LIBRARIES]
     return {
@@ -207,11 +217,11 @@ def run_point(*, root: str, name: str, code: str, values: Mapping[str, Any]) -> 
 
 def _table(chapter: Chapter, points: Sequence[Point], done: Mapping[str, Row]) -> str:
     """One line for each finished or refused point: parameters, results, time, versions, error."""
-    known: dict[str, Row] = dict(done)
-    known |= {p.key: {"values": p.values, "error": p.error} for p in points if p.error}
-    keys = dict.fromkeys([*(p.key for p in points if p.key in known), *done])
-    figures = dict.fromkeys(name for key in keys for name in known[key].get("figures", ()))
+    results: dict[str, Row] = dict(done)
+    results |= {p.key: {"values": p.values, "error": p.error} for p in points if p.error}
+    keys = dict.fromkeys([*(p.key for p in points if p.key in results), *done])
+    figures = dict.fromkeys(name for key in keys for name in results[key].get("figures", ()))
     names = ["point", *chapter.parameter_cell.parameters, *figures, "seconds", "versions", "error"]
-    rows = [known[key] | known[key]["values"] | known[key].get("figures", {}) for key in keys]
-    told = ({"point": key, **row} for key, row in zip(keys, rows, strict=True))
-    return csv_text(names, told, extrasaction="ignore")
+    rows = [results[key] | results[key]["values"] | results[key].get("figures", {}) for key in keys]
+    lines = ({"point": key, **row} for key, row in zip(keys, rows, strict=True))
+    return csv_text(names, lines, extrasaction="ignore")

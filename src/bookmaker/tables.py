@@ -32,8 +32,16 @@ from typing import Any
 
 import numpy as np
 
-from bookmaker.base import BookError, Lost, csv_text, write_atomically
-from bookmaker.sweeps.engine import HERE, Workers, complete, finished, key_of, remove, writing
+from bookmaker.base import BookError, WorkerDied, csv_text, write_atomically
+from bookmaker.sweeps.engine import (
+    HERE,
+    Workers,
+    complete,
+    finished,
+    locked_store,
+    parameter_hash,
+    remove,
+)
 
 Rows = list[dict[str, Any]]
 _COMPENDIUM = Path(__file__).parents[1] / "compendium"
@@ -42,7 +50,8 @@ _COMPENDIUM = Path(__file__).parents[1] / "compendium"
 OUTCOME = ("value", "low", "high", "runs")
 DATA = "data"
 # A table called confirm_ID is drawn for a region, which its first line records behind this.
-CONFIRM, _REGION = "confirm_", "  # region: "
+CONFIRM = "confirm_"
+_REGION = "  # region: "
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,17 +118,17 @@ class Table:
         `rows` raises.
         """
         part = self.part
-        units = {key_of(unit): unit for unit in self.units}
+        units = {parameter_hash(unit): unit for unit in self.units}
 
-        def kept(key: str, rows: Rows | Lost) -> Rows:
-            if isinstance(rows, Lost):
+        def kept(key: str, rows: Rows | WorkerDied) -> Rows:
+            if isinstance(rows, WorkerDied):
                 raise rows
             if not rows:
                 raise ValueError(f"the unit {units[key]} of {self.path.stem} has no row")
             return rows_as_text(units[key], rows)
 
         recorded = {"region": region} if region else {}
-        with writing(part, about={"table": self.path.stem} | recorded):
+        with locked_store(part, about={"table": self.path.stem} | recorded):
             done = finished(part, sound=_are_rows)
             missing = {key: unit for key, unit in units.items() if key not in done}
             complete(part, self.rows, missing, workers=workers, title=self.path.stem, kept=kept)
@@ -176,13 +185,13 @@ def tables_of(chapter: str) -> dict[str, Table]:
         there = ", ".join(sorted(folders))
         raise BookError(f"no folder of stored tables for {chapter!r}; there are: {there}")
     folder = folders[chapter]
-    found: dict[str, Table] = {}
+    tables: dict[str, Table] = {}
     for module in iter_modules([str(folder)], f"compendium.{folder.name}."):
         for value in vars(import_module(module.name)).values():
             for table in value.values() if isinstance(value, dict) else [value]:
                 if isinstance(table, Table) and table.path.parent == folder:
-                    found[table.path.stem] = table
-    return found
+                    tables[table.path.stem] = table
+    return tables
 
 
 def _are_rows(_key: str, rows: object) -> bool:

@@ -57,6 +57,21 @@ _PLACE = re.compile(
     r"(?: \d+[a-z]?(?:,| and| to))* \(?$"
 )
 _LARGEST = 12
+# An integer before one of these is a result, however small it is.
+_UNIT = re.compile(
+    r"\s+(?:nats?|bits?|ms|seconds?|minutes?|hours?|tokens?|steps?|heads?|networks?|texts?|samples?)\b"
+)
+_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
+_TEENS = ["thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"]
+_DIGITS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+_SPELLED = {word: 13 + place for place, word in enumerate(_TEENS)}
+_SPELLED |= {word: 20 + 10 * place for place, word in enumerate(_TENS)}
+_SPELLED |= {
+    f"{tens}-{digit}": _SPELLED[tens] + place
+    for tens in _TENS
+    for place, digit in enumerate(_DIGITS, start=1)
+}
+_WORD = re.compile(rf"\b(?:{'|'.join(_TEENS)}|(?:{'|'.join(_TENS)})(?:-\w+)?)\b", re.IGNORECASE)
 _NUMERAL = re.compile(r"(?<![\w.])\d[\d_]*(?:\.\d*)?(?:[eE][-+]?\d+)?|(?<![\w.])\.\d+")
 _FUNCTIONS = {name: value for name, value in vars(math).items() if name[0] != "_"}
 _FUNCTIONS |= {"abs": abs, "round": round, "sum": sum, "ln": math.log}
@@ -78,10 +93,10 @@ class Role:
     @property
     def reads(self) -> tuple[str, str]:
         """The number of the chapter ("" for this one) and the name of the figure it reads."""
-        found = _READ.fullmatch(self.content)
-        if self.kind != "value" or not found:
+        match = _READ.fullmatch(self.content)
+        if self.kind != "value" or not match:
             return "", ""
-        return found["chapter"] or "", _STEP.findall(found["path"])[0]
+        return match["chapter"] or "", _STEP.findall(match["path"])[0]
 
 
 def roles(text: str) -> list[Role]:
@@ -89,14 +104,14 @@ def roles(text: str) -> list[Role]:
     visible = prose(text)
     lines = [place for place, letter in enumerate(text) if letter == "\n"]
     formulas = [match.span() for match in _FORMULA.finditer(visible)]
-    found = []
+    all_roles = []
     for match in _ROLE.finditer(visible):
         begin, end = match.span()
         formula = any(first < begin and end < last for first, last in formulas)
         content = " ".join(match[3].split()) if match[1] == "value" else match[3].strip()
         line = bisect(lines, begin - 1) + 1
-        found.append(Role(match[1], content, begin, end, line, formula))
-    return found
+        all_roles.append(Role(match[1], content, begin, end, line, formula))
+    return all_roles
 
 
 def prose(text: str) -> str:
@@ -104,7 +119,9 @@ def prose(text: str) -> str:
 
     Captions and alt texts stay: they stand at the head of code cells.
     """
-    kept, closing, state = [], "", "prose"
+    kept = []
+    closing = ""
+    state = "prose"
     directives: list[str] = []  # the fences that opened those in which a line stands
     for number, line in enumerate(text.split("\n")):
         bare = line.strip()
@@ -116,7 +133,8 @@ def prose(text: str) -> str:
             if number == 0 and bare == "---":
                 state = "matter"
             elif fence and fence[2].startswith("{code-cell}"):
-                state, closing = "head", fence[1]
+                state = "head"
+                closing = fence[1]
             elif directives and bare.startswith(directives[-1]) and not bare.strip("`~"):
                 directives.pop()
             elif fence and fence[2].startswith("{"):
@@ -125,7 +143,8 @@ def prose(text: str) -> str:
                 line = line.replace(fence[1], " " * len(fence[1]), 1)
                 show = True
             elif fence:
-                state, closing = "code", fence[1]
+                state = "code"
+                closing = fence[1]
             else:
                 show = True
         elif bare.startswith(closing) and not bare.strip("`~"):
@@ -143,14 +162,14 @@ def prose(text: str) -> str:
 
 def handed_over(notebook: NotebookNode) -> tuple[dict[str, Any], list[str]]:
     """Return the figures that cells of a notebook handed over, and the names that came twice."""
-    found: dict[str, Any] = {}
+    all_figures: dict[str, Any] = {}
     twice = []
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
             figures = output.get("data", {}).get(FIGURES, {})
-            twice += figures.keys() & found.keys()
-            found |= figures
-    return found, twice
+            twice += figures.keys() & all_figures.keys()
+            all_figures |= figures
+    return all_figures, twice
 
 
 def reported(notebook: NotebookNode) -> dict[str, Any]:
@@ -160,14 +179,14 @@ def reported(notebook: NotebookNode) -> dict[str, Any]:
 
 def parameters(notebook: NotebookNode) -> dict[str, Any]:
     """Return the parameters of a notebook, with the values of its run."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for cell in notebook.cells:
         if {"parameters", "injected-parameters"} & set(cell.metadata.get("tags", [])):
             for node in ast.parse(cell.source).body:
                 target = getattr(node, "target", None) or getattr(node, "targets", [None])[0]
                 if isinstance(target, ast.Name):
-                    found[target.id] = ast.literal_eval(node.value)
-    return found
+                    values[target.id] = ast.literal_eval(node.value)
+    return values
 
 
 def resolve(figures: Mapping[str, Any], path: str) -> Any:
@@ -234,13 +253,13 @@ def shown(role: Role, own: Mapping[str, Any], others: Lookup) -> str:
         number = computed["shown"].replace("−", "-")
         # A bare % begins a comment in mathematics.
         return written(number + ("%" if computed["percent"] else ""), formula=role.formula)
-    found = _READ.fullmatch(role.content)
-    if not found:
+    match = _READ.fullmatch(role.content)
+    if not match:
         raise ValueError(f"{role.content!r} must be a name, chapter:name, or either with :format")
-    figures = others(found["chapter"]) if found["chapter"] else own
-    value = resolve(figures, found["path"])
+    figures = others(match["chapter"]) if match["chapter"] else own
+    value = resolve(figures, match["path"])
     try:
-        return written(value, found["form"] or "", formula=role.formula)
+        return written(value, match["form"] or "", formula=role.formula)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{role.content}: {error}") from None
 
@@ -253,14 +272,16 @@ def filled(
     Raises SourceError that names every role that cannot be filled, by file and line, unless
     `missing` says what stands in its place.
     """
-    pieces, end, faults = [], 0, []
+    pieces = []
+    end = 0
+    faults = []
     for role in roles(text):
         try:
-            told = shown(role, own, others)
+            words = shown(role, own, others)
         except ValueError as error:
             faults.append(Fault(file, role.line, str(error)))
-            told = missing or ""
-        pieces += [text[end : role.begin], told]
+            words = missing or ""
+        pieces += [text[end : role.begin], words]
         end = role.end
     if faults and missing is None:
         raise SourceError(faults)
@@ -277,11 +298,11 @@ def readme(text: str, *, file: str, others: Lookup) -> str:
     def number(match: re.Match[str]) -> str:
         line = text.count("\n", 0, match.start()) + 1
         try:
-            told = shown(Role("value", match[2].strip(), 0, 0, line, False), {}, others)
+            words = shown(Role("value", match[2].strip(), 0, 0, line, False), {}, others)
         except ValueError as error:
             faults.append(Fault(file, line, str(error)))
-            told = match[3]
-        return f"{match[1]}{told}{match[4]}"
+            words = match[3]
+        return f"{match[1]}{words}{match[4]}"
 
     done = _README.sub(number, text)
     if faults:
@@ -311,23 +332,50 @@ def shown_code(text: str) -> str:
 def readme_reads(text: str) -> list[tuple[str, str]]:
     """Return chapter and name of the figures that such a file reads."""
     return [
-        Role("value", found[1].strip(), 0, 0, 1, False).reads for found in _README.findall(text)
+        Role("value", match[1].strip(), 0, 0, 1, False).reads for match in _README.findall(text)
     ]
 
 
-def typed_numbers(text: str) -> Iterator[tuple[int, str]]:
-    """Yield line and number for each that is typed into a source and not marked as what it is.
+def integers(figure: Any) -> Iterator[int]:
+    """Yield the integers among figures: in lists, dictionaries and tables, too."""
+    if isinstance(figure, int) and not isinstance(figure, bool):
+        yield figure
+    elif isinstance(figure, list | dict):
+        for entry in figure.values() if isinstance(figure, dict) else figure:
+            yield from integers(entry)
 
-    These are all decimals, percentages and "3 times", in mathematics, too, and integers above
-    twelve, in mathematics only where a formula ends in one (`$n=64$`). A year, the number of a
-    chapter, figure or equation, a list's, and what stands in code is none of them.
+
+def spelled_numbers(text: str) -> Iterator[tuple[int, str, int]]:
+    """Yield line, word and number for each from thirteen to ninety-nine that a source spells.
+
+    Smaller ones are pronouns as often as they are results.
     """
+    left = _typed_text(text)
+    for match in _WORD.finditer(left):
+        if number := _SPELLED.get(match[0].lower()):
+            yield left.count("\n", 0, match.start()) + 1, match[0], number
+
+
+def _typed_text(text: str) -> str:
+    """Return the prose of a source with blanks for roles, code and addresses."""
     visible = list(prose(text))
     for role in roles(text):
         visible[role.begin : role.end] = _blank("".join(visible[role.begin : role.end]))
     left = "".join(visible)
     for hidden in (_NO_PROSE, _SHAPE):
         left = hidden.sub(lambda match: "".join(_blank(match[0])), left)
+    return left
+
+
+def typed_numbers(text: str) -> Iterator[tuple[int, str]]:
+    """Yield line and number for each that is typed into a source and not marked as what it is.
+
+    These are all decimals, percentages and "3 times", in mathematics, too, and integers above
+    twelve, in mathematics only where a formula ends in one (`$n=64$`), and below that before a
+    unit, `8 tokens`. A year, the number of a chapter, figure or equation, a list's, and what stands
+    in code is none of them.
+    """
+    left = _typed_text(text)
     formulas = [match.span() for match in _FORMULA.finditer(left)]
     apart = _COMMAND.sub(lambda match: " " * len(match[0]), left)
     for match in _TOKEN.finditer(apart):
@@ -341,13 +389,14 @@ def _blank(text: str) -> list[str]:
 
 
 def _is_result(text: str, match: re.Match[str], formula: tuple[int, int] | None) -> bool:
-    before, after = text[: match.start()][-80:], text[match.end() :][:40]
+    before = text[: match.start()][-80:]
+    after = text[match.end() :][:40]
     if _PLACE.search(" ".join(before.split()) + " " * before[-1:].isspace()):
         return False
     percent = _PERCENT.match(after)
     if percent and percent[1]:
         return False
-    if "." in match[0] or percent or re.match(r"\s+times\b", after):
+    if "." in match[0] or percent or re.match(r"\s+times\b", after) or _UNIT.match(after):
         return True
     number = int(re.sub(r"\D", "", match[0]))
     if number <= _LARGEST or re.match(r"\w|-[a-z]", after):
@@ -378,10 +427,10 @@ def hand_problem(role: Role) -> str:
 
 def cited_problem(role: Role, listed: Mapping[str, list[float]]) -> str:
     """Return what is wrong with a cited number, "" if it is `listed` with its source."""
-    known = {float(number) for numbers in listed.values() for number in numbers}
-    absent = [text for text in _numerals(role.content) if float(text) not in known]
-    told = "the front matter has it under no source, `cited: {KEY: [NUMBER]}`"
-    return f"cited {', '.join(absent)}: {told}" if absent else ""
+    allowed = {float(number) for numbers in listed.values() for number in numbers}
+    absent = [text for text in _numerals(role.content) if float(text) not in allowed]
+    message = "the front matter has it under no source, `cited: {KEY: [NUMBER]}`"
+    return f"cited {', '.join(absent)}: {message}" if absent else ""
 
 
 def setting_problem(role: Role, numerals: set[float]) -> str:

@@ -6,13 +6,14 @@ from scipy.special import erf, erfc
 from scipy.stats import binom
 
 from compendium.c11_discrete_memories import study
+from compendium.common.classical_capacity import retrieval_load
 from spinformer.core.statistics import mean_estimate
 from spinformer.hopfield.discrete import Separation, polynomial
 
 
 def test_mean_field_curve_solves_the_equations_of_amit_gutfreund_sompolinsky():
     overlaps = np.linspace(0.9, 0.99, 9001)
-    loads = study.retrieval_load(overlaps)
+    loads = retrieval_load(overlaps)
     assert loads.max() == pytest.approx(0.1379, abs=5e-5)
     assert overlaps[loads.argmax()] == pytest.approx(0.967, abs=5e-4)
     for load in (0.03, 0.1, 0.135):
@@ -20,7 +21,7 @@ def test_mean_field_curve_solves_the_equations_of_amit_gutfreund_sompolinsky():
         for _ in range(5000):  # the three order-parameter equations at T = 0, iterated
             c = np.sqrt(2 / (np.pi * load * r)) * np.exp(-(m**2) / (2 * load * r))
             m, r = erf(m / np.sqrt(2 * load * r)), 1 / (1 - c) ** 2
-        assert study.retrieval_load(m) == pytest.approx(load, rel=1e-6)
+        assert retrieval_load(m) == pytest.approx(load, rel=1e-6)
 
 
 def plain_overlap(d, load, networks, queries, seed):
@@ -129,13 +130,14 @@ def test_one_step_error_follows_krotov_and_hopfield(degree, d, count):
 @pytest.mark.claim("A7")
 def test_capacity_grows_as_d_to_the_degree_minus_one(degree, dims):
     fitted = study.capacity_exponent(dims, degree=degree, bits=10_000, blocks=5, seed=17)
-    off = abs(fitted["exponent"] - fitted["predicted"])
-    assert off < 4 * fitted["exponent_error"] + 0.01
+    off = abs(fitted.exponent.value - fitted.predicted)
+    assert off < 4 * fitted.exponent.error + 0.01
 
 
 @pytest.mark.claim("A8")
 def test_exponential_memory_loses_patterns_by_the_birthday_law():
-    d, counts = 12, np.array([10, 20, 30, 45])
+    d = 12
+    counts = np.array([10, 20, 30, 45])
     law = np.exp(-counts * (counts - 1) * d / 2 ** (d + 1))
     measured = study.all_fixed_probability(d, counts=counts, networks=200, seed=18).mean(axis=1)
     assert (abs(measured - law) < 3 * np.sqrt(law * (1 - law) / 200)).all()
@@ -143,14 +145,18 @@ def test_exponential_memory_loses_patterns_by_the_birthday_law():
 
 def test_half_of_the_memories_is_fixed_where_the_likelihood_is_largest():
     """Score and information of P(N) = 2^{−N(N−1)/H(H−1)}, by differences."""
-    counts, wins, tries = np.array([2, 3, 4, 6]), np.array([45, 33, 19, 2]), 50
+    counts = np.array([2, 3, 4, 6])
+    wins = np.array([45, 33, 19, 2])
+    tries = 50
     fixed = np.arange(tries) < wins[:, None]
     found = study.half_capacity(counts, fixed=fixed.astype(float))
-    half, step = found.value, 1e-4
-    share, above, below = (
-        2.0 ** (-counts * (counts - 1) / (h * (h - 1))) for h in (half, half + step, half - step)
-    )
-    slope = (above - below) / (2 * step)
+
+    def law(half):
+        return 2.0 ** (-counts * (counts - 1) / (half * (half - 1)))
+
+    step = 1e-4
+    share = law(found.value)
+    slope = (law(found.value + step) - law(found.value - step)) / (2 * step)
     information = tries * (slope**2 / (share * (1 - share))).sum()
     score = ((wins - tries * share) * slope / (share * (1 - share))).sum()
     assert abs(score) < 1e-3 * information
@@ -158,15 +164,19 @@ def test_half_of_the_memories_is_fixed_where_the_likelihood_is_largest():
 
 
 def test_exponential_memory_recalls_damaged_patterns_in_one_sweep():
-    d, count, damage = 60, 1000, [0.0, 0.1, 0.3]
-    how = {"count": count, "corruptions": damage, "queries": 200}
-    one_sweep, final, found = study.exponential_recall(d, seed=21, **how)
+    d = 60
+    count = 1000
+    damage = [0.0, 0.1, 0.3]
+    one_sweep, final, found = study.exponential_recall(
+        d, count=count, corruptions=damage, queries=200, seed=21
+    )
     assert (one_sweep[:2] == 1.0).all()
     assert (final >= one_sweep).all()
     # A random pattern is farther than the query's own with probability q, ties with p; sum over
     # the number of ties, each an equal guess.
     flips = np.rint(np.array(damage) * d)
-    q, p = binom.sf(flips, d, 0.5), binom.pmf(flips, d, 0.5)
+    q = binom.sf(flips, d, 0.5)
+    p = binom.pmf(flips, d, 0.5)
     nearest = (q + p) ** count * -np.expm1(count * np.log1p(-p / (q + p))) / (count * p)
     error = np.sqrt(np.maximum(nearest * (1 - nearest), 0) / 200)
     assert (np.abs(found - nearest) <= 3 * error + 1e-6).all()
@@ -174,10 +184,16 @@ def test_exponential_memory_recalls_damaged_patterns_in_one_sweep():
 
 
 def test_errors_are_the_scatter_over_seeds():
-    tried = {"loads": [0.1, 0.15], "networks": 8, "queries": 5}
-    turned = {"count": 20, "separation": polynomial(2), "networks": 6, "queries": 4}
-    overlaps = [study.end_overlaps(200, seed=s, **tried)[0].mean(-1) for s in range(80)]
-    shares = [study.one_step_error(40, seed=s, **turned) for s in range(150)]
+    overlaps = [
+        study.end_overlaps(200, loads=[0.1, 0.15], networks=8, queries=5, seed=seed)[0].mean(-1)
+        for seed in range(80)
+    ]
+    shares = [
+        study.one_step_error(
+            40, count=20, separation=polynomial(2), networks=6, queries=4, seed=seed
+        )
+        for seed in range(150)
+    ]
     fixed = [study.all_fixed_probability(8, counts=[8], networks=12, seed=s) for s in range(150)]
     for samples in map(np.array, (overlaps, shares, fixed)):
         # Were the networks not independent, the means would scatter otherwise.
@@ -188,11 +204,17 @@ def test_errors_are_the_scatter_over_seeds():
 
 @pytest.mark.nightly
 def test_errors_of_the_fitted_exponent_are_the_scatter_over_seeds():
-    how = {"degree": 2, "blocks": 8, "bits": 1000}
-    fits = [study.capacity_exponent([20, 30, 45], seed=s, **how) for s in range(24)]
+    fits = [
+        study.capacity_exponent([20, 30, 45], degree=2, blocks=8, bits=1000, seed=seed)
+        for seed in range(24)
+    ]
+
+    def scatter_over_error(values, errors):
+        return np.std(values, axis=0, ddof=1) / np.sqrt(np.mean(np.square(errors), axis=0))
+
+    of_sizes = scatter_over_error([fit.capacities for fit in fits], [fit.errors for fit in fits])
+    assert ((of_sizes > 0.75) & (of_sizes < 1.35)).all()
+    exponents = [fit.exponent for fit in fits]
+    of_power = scatter_over_error([e.value for e in exponents], [e.error for e in exponents])
     # Weights from eight blocks are noisy themselves, which widens the scatter of the slope.
-    bounds = (("capacity", "error", 0.75, 1.35), ("exponent", "exponent_error", 0.8, 1.6))
-    for name, error, least, most in bounds:
-        values, errors = (np.array([fit[key] for fit in fits]) for key in (name, error))
-        ratio = values.std(axis=0, ddof=1) / np.sqrt((errors**2).mean(axis=0))
-        assert ((least < ratio) & (ratio < most)).all()
+    assert 0.8 < of_power < 1.6

@@ -8,8 +8,8 @@ from scipy.optimize import brentq
 from scipy.special import erf
 from scipy.stats import norm
 
-from compendium.c11_discrete_memories.study import retrieval_load
 from compendium.c11b_load_and_temperature import study
+from compendium.common.classical_capacity import retrieval_load
 
 # E over a unit normal, by a library's adaptive quadrature.
 average = partial(norm.expect, lb=-12, ub=12, limit=400, epsabs=1e-12, epsrel=1e-12)

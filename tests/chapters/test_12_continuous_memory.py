@@ -64,6 +64,30 @@ def test_faces_return_where_plain_loops_say():
     assert recalled(spins, EXPONENTIAL) == 1.0
 
 
+def test_image_sets_are_disjoint_and_equal_norms_gain_where_plain_loops_say():
+    rows = [study.image_set(name)[0].numpy() for name in study.IMAGE_SETS]
+    assert [one.shape for one in rows[:3]] == [(100, 625), (100, 625), (100, 64)]
+    # No digit is twice in the file, so that twelve hundred distinct rows share none.
+    assert len(np.unique(np.concatenate(rows[2:]), axis=0)) == 1200
+    assert not (rows[0][:, None] == rows[1]).all(-1).any()
+    memory = rows[4] - rows[4].mean()
+    returned = {}
+    for equal in (True, False):
+        norms = np.linalg.norm(memory, axis=1, keepdims=True)
+        patterns = 8.0 * memory / norms if equal else memory
+        lengths = np.linalg.norm(patterns, axis=1, keepdims=True)
+        states = patterns * (np.arange(64) < 32)
+        states *= lengths.mean() / np.linalg.norm(states, axis=1, keepdims=True)
+        for _ in range(300):
+            scores = 64 / np.mean(lengths**2) * states @ patterns.T
+            states = softmax(scores, axis=1) @ patterns
+        returned[equal] = np.linalg.norm(states - patterns, axis=1) < 0.05 * lengths[:, 0]
+    line = study.settings_A19.rows("digits 3", half="lower", centring="brightness")[0]
+    gained = returned[True].astype(float) - returned[False]
+    assert line["value"] == pytest.approx(gained.mean(), abs=0.011)
+    assert line["low"] == pytest.approx(student_interval(gained)[0], abs=0.011)
+
+
 def test_prepared_faces_are_what_their_names_say():
     faces = torch.as_tensor(images.faces())
     assert {int((~study.visible_half(half)).sum()) for half in study.HALVES} == {312}
@@ -187,41 +211,55 @@ def draw(*shape, seed=0):
 
 def downhill(patterns, v):
     """−∇E of attention."""
-    memory, states = torch.as_tensor(patterns), torch.as_tensor(v)
-    return -continuous.gradient(memory, states=states, beta=BETA).numpy()
+    slope = continuous.gradient(torch.as_tensor(patterns), states=torch.as_tensor(v), beta=BETA)
+    return -slope.numpy()
 
 
 @pytest.mark.parametrize("ratio", [0.2, 1.0, 5.0])
 def test_the_neurons_are_a_particle_with_friction(ratio):
     """ρ ü + (1 + ρ) u̇ = −∇E(u) from rest, h = Xu, v = u + ρ u̇; ρ and 1/ρ give one path."""
-    patterns, query = draw(7, 4), draw(1, 4, seed=1)
-    given = {"queries": query, "beta": BETA, "points": 13, "accuracy": 1e-11}
-    visible, hidden = hidden_neurons.flow(patterns, ratio=ratio, duration=6.0, **given)
+    patterns = draw(7, 4)
+    query = draw(1, 4, seed=1)
+
+    def neurons(ratio, duration):
+        times = hidden_neurons.Times(duration=duration, points=13, accuracy=1e-11)
+        return hidden_neurons.flow(patterns, queries=query, beta=BETA, ratio=ratio, times=times)
+
+    visible, hidden = neurons(ratio, 6.0)
 
     def newton(_, state):
-        u, speed = state[:4], state[4:]
+        u, speed = np.split(state, 2)
         return np.concatenate([speed, (downhill(patterns, u) - (1 + ratio) * speed) / ratio])
 
-    within = {"t_eval": np.linspace(0, 6, 13), "rtol": 1e-11, "atol": 1e-11}
-    path = solve_ivp(newton, (0, 6), np.concatenate([query[0], np.zeros(4)]), **within).y.T
+    path = solve_ivp(
+        newton,
+        (0, 6),
+        np.concatenate([query[0], np.zeros(4)]),
+        t_eval=np.linspace(0, 6, 13),
+        rtol=1e-11,
+        atol=1e-11,
+    ).y.T
     np.testing.assert_allclose(hidden[0], path[:, :4] @ patterns.T, atol=1e-7)
     np.testing.assert_allclose(visible[0], path[:, :4] + ratio * path[:, 4:], atol=1e-7)
-    _, mirrored = hidden_neurons.flow(patterns, ratio=1 / ratio, duration=6.0 / ratio, **given)
+    _, mirrored = neurons(1 / ratio, 6.0 / ratio)
     np.testing.assert_allclose(hidden, mirrored, atol=1e-7)
 
 
 @pytest.mark.parametrize("ratio", [0.05, 20.0])
 def test_the_energy_of_both_kinds_falls_from_an_empty_start(ratio):
     """E = v²/2 + h·f − L_h − f·Xv, written out here; attention's where hidden neurons follow."""
-    patterns, query = draw(7, 4), draw(1, 4, seed=1)
+    patterns = draw(7, 4)
+    query = draw(1, 4, seed=1)
 
     def energy(v, h):
         f = hidden_neurons.softmax(BETA * h)
         own = 0.5 * (v**2).sum(-1) + (h * f).sum(-1) - logsumexp(BETA * h, axis=-1) / BETA
         return own - (f * (v @ patterns.T)).sum(-1)
 
-    given = {"queries": query, "beta": BETA, "points": 400, "accuracy": 1e-11}
-    v, h = hidden_neurons.flow(patterns, ratio=ratio, duration=4.0, empty=True, **given)
+    times = hidden_neurons.Times(duration=4.0, points=400, accuracy=1e-11)
+    v, h = hidden_neurons.flow(
+        patterns, queries=query, beta=BETA, ratio=ratio, times=times, empty=True
+    )
     assert not h[:, 0].any()
     assert np.diff(energy(v, h), axis=1).max() < 1e-9
     plain = continuous.energy(torch.as_tensor(patterns), states=torch.as_tensor(query), beta=BETA)
@@ -229,18 +267,26 @@ def test_the_energy_of_both_kinds_falls_from_an_empty_start(ratio):
 
 
 def test_the_slow_flow_descends_the_energy_of_attention():
-    patterns, queries = draw(7, 4), draw(3, 4, seed=1)
-    given = {"queries": queries, "beta": BETA, "duration": 2.0, "points": 11}
-    found = hidden_neurons.slow_flow(patterns, accuracy=1e-11, **given)
-    within = {"t_eval": np.linspace(0, 2, 11), "rtol": 1e-11, "atol": 1e-11}
-    for query, path in zip(queries, found, strict=True):
-        other = solve_ivp(lambda _, v: downhill(patterns, v), (0, 2), query, **within)
+    patterns = draw(7, 4)
+    queries = draw(3, 4, seed=1)
+    times = hidden_neurons.Times(duration=2.0, points=11, accuracy=1e-11)
+    paths = hidden_neurons.slow_flow(patterns, queries=queries, beta=BETA, times=times)
+    for query, path in zip(queries, paths, strict=True):
+        other = solve_ivp(
+            lambda _, v: downhill(patterns, v),
+            (0, 2),
+            query,
+            t_eval=np.linspace(0, 2, 11),
+            rtol=1e-11,
+            atol=1e-11,
+        )
         np.testing.assert_allclose(path, other.y.T, atol=1e-8)
 
 
 @pytest.mark.parametrize("ratio", [0.1, 1.0, 7.0])
 def test_relaxation_rates_are_eigenvalues_of_the_whole_network(ratio):
-    patterns, values = draw(7, 4), draw(7, 4, seed=1)
+    patterns = draw(7, 4)
+    values = draw(7, 4, seed=1)
     slope = approx_fprime(draw(7, seed=2), lambda h: hidden_neurons.softmax(BETA * h), 1e-8)
     slope = 0.5 * (slope + slope.T)
     for given, real in ((patterns, True), (values, False)):
@@ -265,11 +311,11 @@ def test_relaxation_rates_are_eigenvalues_of_the_whole_network(ratio):
 @pytest.mark.claim("A9b")
 def test_hidden_neurons_may_be_eliminated_if_they_start_where_they_belong():
     drawn = hidden_neurons.memories(2, queries=3, seed=11)
-    *alone, errors = (
-        hidden_neurons.distances(some, beta=0.8, ratios=[1e-3, 1e-2])
-        for some in (drawn[:1], drawn[1:], drawn)
-    )
-    assert (errors == np.maximum(*alone)).all()
+    ratios = [1e-3, 1e-2]
+    first = hidden_neurons.distances(drawn[:1], beta=0.8, ratios=ratios)
+    second = hidden_neurons.distances(drawn[1:], beta=0.8, ratios=ratios)
+    errors = hidden_neurons.distances(drawn, beta=0.8, ratios=ratios)
+    assert (errors == np.maximum(first, second)).all()
     assert (abs(np.log10(errors[:, 1] / errors[:, 0]) - [1, 2]) < [0.1, 0.2]).all()
     # Other memories than those of the chapter.
     drawn = hidden_neurons.memories(5, queries=8, seed=12)

@@ -10,7 +10,33 @@ from scipy.optimize import curve_fit
 from scipy.stats import norm
 
 from compendium.c12b_continuous_capacity import study
+from compendium.common.models import encoder
 from spinformer.hopfield.continuous import retrieve
+from spinformer.language.encoder import run_model
+from spinformer.language.text import sample_texts, text_windows
+
+
+@pytest.mark.claim("A13c")
+def test_concentration_of_trained_heads_is_that_of_weights_written_out():
+    """One head of MiniLM's first layer, from its weights; with and without [CLS] and [SEP]."""
+    weights = {name: tensor.numpy() for name, tensor in encoder().weights.items()}
+    windows = text_windows(encoder(), sample_texts()["law"], 40)[:1]
+    states = run_model(encoder(), windows)[0].inputs[0].numpy()
+    asked, held = (
+        states @ weights[f"encoder.layer.0.attention.self.{name}.weight"].T
+        + weights[f"encoder.layer.0.attention.self.{name}.bias"]
+        for name in ("query", "key")
+    )
+    for special, inner in (("kept", slice(None)), ("left out", slice(1, -1))):
+        scores = list(study.trained_scores("MiniLM", "law", length=40, special=special))
+        result = study.concentrations(scores, spread=1.5)
+        assert result.shape == (72, len(states[inner]))
+        for head in (0, 7):
+            part = slice(32 * head, 32 * head + 32)
+            logits = 1.5 * asked[inner, part] @ held[inner, part].T / np.sqrt(32)
+            shares = np.exp(logits - logits.max(1, keepdims=True))
+            shares /= shares.sum(1, keepdims=True)
+            np.testing.assert_allclose(result[head], (shares**2).sum(1), rtol=1e-5)
 
 
 def log_mean(kappa, *, dim):

@@ -286,8 +286,45 @@ def test_measurements_by_hand(monkeypatch):
     assert float(found["floor"][0]) == pytest.approx(np.mean(floors), rel=1e-10)
 
 
-@pytest.mark.nightly
+def test_moved_steps_by_hand():
+    """Each pattern gets the weight of the one before it; both nulls, example by example."""
+    weights = toy.trained_weights("translate", seeds=[3], steps=20, layers=2)[20]
+    patterns, starts, target = (
+        part[0].numpy() for part in toy.draw_examples(30, toy.streams([3], 4))
+    )
+    turned = patterns @ toy.rotation([3])[0].numpy().T
+
+    def loss(states):
+        scores = np.einsum("bnd,bd->bn", turned, states) / 4
+        return (logsumexp(scores, axis=1) - scores[np.arange(30), target]).mean()
+
+    losses = {"no steps": loss(starts)}
+    for name, shift in (("own", 0), ("moved weights", 1)):
+        states = starts.copy()
+        for layer in range(2):
+            q, k, o = (weights[part][layer, 0].numpy() for part in toy.NAMES)
+            for example in range(30):
+                seen = softmax(patterns[example] @ k.T @ (q @ states[example]) / 4)
+                states[example] += o @ (np.roll(seen, shift) @ patterns[example])
+        losses[name] = loss(states)
+    benefits = toy.step_benefits(weights, "translate", seeds=[3], count=30)
+    for name, gained in benefits.items():
+        assert gained.item() == pytest.approx(losses[name] - losses["own"], abs=1e-12)
+
+
 @pytest.mark.claim("A14c")
+def test_trained_steps_are_useful_for_the_loss_and_moved_ones_are_not():
+    """Before training neither null costs a tenth of a nat; after it both do, for every goal."""
+    seeds = [70, 71]
+    for goal in toy.GOALS:
+        kept = toy.trained_weights(goal, seeds=seeds, steps=150, keep=[0], layers=1)
+        for null, gained in toy.step_benefits(kept[0], goal, seeds=seeds).items():
+            assert abs(gained).max() < 0.1, null
+        for null, gained in toy.step_benefits(kept[150], goal, seeds=seeds).items():
+            assert gained.min() > 0.02, null
+
+
+@pytest.mark.nightly
 def test_training_aligns_or_opposes_the_update_as_the_goal_asks():
     """Short trainings of two copies: recall goes up by more than 0.5, the others below −0.2."""
     given = {"seeds": [0, 1], "layers": 2, "steps": 150, "record_every": 100}

@@ -170,14 +170,13 @@ def test_goals_of_training_show_and_ask_what_they_say(goal, monkeypatch):
 def test_slopes_against_finite_differences(trained):
     weights, pools = trained
     lines = draw_lines(pools, count=6, copies=2, seed=1)
-    t, step = torch.full((2, 6), 0.1, dtype=torch.float64), 1e-5
+    t = torch.full((2, 6), 0.1, dtype=torch.float64)
+    step = 1e-5
     found = study.stiffness(weights, lines, position=t.numpy())
 
-    def change(**options):
-        up, down = (
-            study.lead(weights, lines, **{"position": t, **{k: v(e) for k, v in options.items()}})
-            for e in (step, -step)
-        )
+    def change(*, position=lambda e: t, reading=lambda e: study.PLAIN):
+        up = study.lead(weights, lines, position=position(step), reading=reading(step))
+        down = study.lead(weights, lines, position=position(-step), reading=reading(-step))
         return ((up - down) / (2 * step)).numpy()
 
     def counts(e):
@@ -185,8 +184,8 @@ def test_slopes_against_finite_differences(trained):
 
     torch.testing.assert_close(study.count_field((2.0, 0.5), lines=lines), counts(2 * np.log(2)))
     whole = change(position=lambda e: t + e)
-    at_query = change(field=counts, context_field=lambda e: counts(0 * e))
-    both = change(field=counts)
+    at_query = change(reading=lambda e: study.Reading(counts(e), context_field=counts(0 * e)))
+    both = change(reading=lambda e: study.Reading(counts(e)))
     np.testing.assert_allclose(found["in context"], 1 - at_query / both, atol=1e-5)
     np.testing.assert_allclose(
         found["stiffness"] * at_query, whole * (1 - found["past attention"]), rtol=1e-4, atol=1e-6
@@ -201,14 +200,16 @@ def test_the_boundary_is_where_the_words_are_level(trained):
     weights, pools = trained
     lines = draw_lines(pools, count=20, seed=3)
     field = study.count_field((4, 2), lines=lines)
-    found = study.boundary(weights, lines, field=field)
+    reading = study.Reading(field)
+    found = study.boundary(weights, lines, reading)
     there = np.isfinite(found)
     assert there.mean() > 0.8
     for sign in (-1, 1):
         t = torch.as_tensor(np.where(there, found, 0.0) + sign * 1e-3)
-        leads = study.lead(weights, lines, position=t, field=field).detach().numpy()
+        leads = study.lead(weights, lines, position=t, reading=reading).detach().numpy()
         assert (np.sign(leads[there]) == sign).all()
-    far = study.boundary(weights, lines, field=study.count_field((1e9, 1), lines=lines))
+    many = study.Reading(study.count_field((1e9, 1), lines=lines))
+    far = study.boundary(weights, lines, many)
     assert (far == -np.inf).mean() > 0.9
 
 

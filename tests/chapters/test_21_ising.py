@@ -10,18 +10,16 @@ import compendium.c21_ising.study as ising_study
 from bookmaker.source import Chapter
 from bookmaker.sweeping import read_points
 from bookmaker.tables import read_columns
-from compendium.c21_ising.study import approximation_errors, field_differences, free_energy_rest
+from compendium.c21_ising.study import field_differences, free_energy_rest
 from spinformer.spins.ising import sherrington_kirkpatrick, solve_exact
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES = {name: Path(ising_study.__file__).with_name(name) for name in ("exact.csv", "cheap.csv")}
+EXACT = Path(ising_study.__file__).with_name("exact.csv")
 
 
 @pytest.fixture(scope="module")
 def table():
-    exact, cheap = (read_columns(path) for path in FILES.values())
-    assert np.array_equal(exact["seed"], cheap["seed"])
-    return exact | cheap
+    return read_columns(EXACT)
 
 
 def test_differences_of_the_free_energy():
@@ -37,18 +35,10 @@ def test_rows_computed_again(table):
     found = free_energy_rest(16, beta=0.5, systems=200, seed=int(table["seed"][row]) + 1)
     assert abs(found.value - table["B2.log_z"][row]) < 6e-5
     assert abs(found.error - table["B2.log_z_error"][row]) < 6e-5
-    row, drawn = 20, {"count": 40, "field_std": 0.5}
-    couplings, fields = sherrington_kirkpatrick(16, seed=int(table["seed"][row]) + 2, **drawn)
-    for beta, method in ((0.5, "naive"), (0.5, "tap"), (1.0, "adaptive")):
-        truth = solve_exact(couplings, fields=fields, beta=beta)
-        given = {"fields": fields, "beta": beta, "method": method, "truth": truth}
-        moments, _, _ = approximation_errors(couplings, **given)
-        assert np.median(moments) == pytest.approx(table[f"B7.{method}"][row], rel=0.06)
 
 
-@pytest.mark.parametrize("name", list(FILES))
-def test_the_commands_ask_for_the_rows_that_are_stored(name, table):
-    first = FILES[name].read_text(encoding="utf-8").splitlines()[0]
+def test_the_command_asks_for_the_rows_that_are_stored(table):
+    first = EXACT.read_text(encoding="utf-8").splitlines()[0]
     match = re.search(r"sweep (\w+) -p (\w+) (\S+) -o", first)
     assert match is not None
     points = read_points(Chapter(ROOT, match[1]), {match[2]: match[3]})
@@ -62,8 +52,6 @@ def test_the_criteria_are_met_at_every_seed(table):
     assert (away < 3 * table["B4.sampled_error"]).all()
     # The bound of 1.5 that it had is missed at two seeds, by luck; that of three at none.
     assert ((table["B4.pulls"] > 1.5).sum(), (table["B4.pulls"] > 3).sum()) == (2, 0)
-    assert (table["B7.naive"] > 5 * table["B7.tap"]).all()
-    assert (table["B7.tap"] < 0.015).all()
     # The rest of ln Z at N = 16 by closed loops is −0.0708: the error bars are honest.
     pulls = (table["B2.log_z"] + 0.0708) / table["B2.log_z_error"]
     assert 0.52 < np.mean(pulls**2) < 1.64

@@ -1,15 +1,51 @@
 """Chapter 21a: what its rows state, by other simulation and by linear algebra; glass and layers."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
+from bookmaker.source import Chapter
+from bookmaker.sweeping import read_points
+from bookmaker.tables import read_columns
 from compendium.c21a_cheap_free_energies import study
 from spinformer.spins.ising import sherrington_kirkpatrick, solve_exact
 from spinformer.spins.mean_field import belief_propagation, solve_mean_field
 from spinformer.spins.monte_carlo import parallel_tempering, sample_ising
-from spinformer.spins.sherrington_kirkpatrick import almeida_thouless_beta, replica_symmetric_state
+from spinformer.spins.replica_symmetry import almeida_thouless_beta, replica_symmetric_state
+
+ROOT = Path(__file__).resolve().parents[2]
+# The chapter's figures of B7 at many seeds.
+CHEAP = Path(study.__file__).with_name("cheap.csv")
+
+
+def test_the_chapter_at_other_seeds():
+    """The command of the sweep asks for the rows that are there, and at each B7 is met."""
+    table = read_columns(CHEAP)
+    first = CHEAP.read_text(encoding="utf-8").splitlines()[0]
+    match = re.search(r"sweep (\w+) -p (\w+) (\S+) -o", first)
+    assert match is not None
+    points = read_points(Chapter(ROOT, match[1]), {match[2]: match[3]})
+    assert [point.values["seed"] for point in points] == table["seed"].tolist()
+    assert len(points) == 24
+    assert (table["B7.naive"] > 5 * table["B7.tap"]).all()
+    assert (table["B7.tap"] < 0.015).all()
+
+
+@pytest.mark.nightly
+def test_a_row_of_the_sweep_computed_again():
+    table = read_columns(CHEAP)
+    seed = int(table["seed"][20]) + 2
+    couplings, fields = sherrington_kirkpatrick(16, seed=seed, count=40, field_std=0.5)
+    for beta, method in ((0.5, "naive"), (0.5, "tap"), (1.0, "adaptive")):
+        truth = solve_exact(couplings, fields=fields, beta=beta)
+        moments, _, _ = study.approximation_errors(
+            couplings, fields=fields, beta=beta, method=method, truth=truth
+        )
+        assert np.median(moments) == pytest.approx(table[f"B7.{method}"][20], rel=0.06)
 
 
 def _errors(kind, size, copies, sweeps=800):

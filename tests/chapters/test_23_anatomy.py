@@ -8,7 +8,9 @@ import torch
 from hypothesis import given, settings, strategies as st
 from scipy.stats import ortho_group
 
-from compendium.c23_anatomy import study
+from compendium.c23_anatomy import blocks, study
+from compendium.c25b_learning_under_a_drive.directions import sample_von_mises_fisher
+from spinformer.core.special import log_sphere_integral
 from spinformer.spins.exact_vectors import two_spins
 from spinformer.spins.module import Solver, SpinTransformerModule, response_attention
 from spinformer.spins.solvers import solve_saddle_point
@@ -247,3 +249,65 @@ def test_per_token_fit_finds_what_is_there():
     strange = inputs.clone()
     strange[3000:] *= 1e3
     assert study.fit_per_token(strange, **short)["train"] == plain["train"]
+
+
+@pytest.mark.claim("B9")
+def test_couplings_that_are_matrices_by_drawn_spins():
+    """Mean spins of a pair with a coupling W by importance sampling, in 24 components."""
+    dim, beta = 24, 1.0
+    fields = study.draw_tokens(1, sites=2, dim=dim, seed=3)[0]
+    matrix = study.draw_bilinear(dim, seed=4)
+    couplings = torch.tensor([[0.0, 0.3], [0.0, 0.0]], dtype=torch.float64)
+    solved = blocks.block_spins(couplings, matrix, fields, beta=beta)
+    # The second spin is summed exactly: the first is drawn in its own field and weighted.
+    spins = torch.as_tensor(
+        sample_von_mises_fisher(
+            np.tile(beta * dim * fields[0].numpy(), (400_000, 1)),
+            seed=0,
+        )
+    )
+    received = fields[1] + 0.3 * spins @ matrix
+    sizes = beta * dim * received.norm(dim=1).numpy()
+    weights = log_sphere_integral(sizes, dim=dim)
+    weights = torch.as_tensor(np.exp(weights - weights.max()))
+    drawn = (weights[:, None] * spins).sum(0) / weights.sum()
+    # Three parts of the first mean spin that are no multiples of each other.
+    echo = 0.09 * matrix @ matrix.T @ fields[0]
+    other = 0.3 * matrix @ fields[1]
+    basis = torch.linalg.qr(torch.stack([fields[0], other, echo], 1))[0]
+    along = basis.T @ drawn
+    expected = basis.T @ solved.means[0]
+    # Along its own field a free spin of 24 components is off by a hundredth already.
+    assert abs(float((expected - along)[0])) < 0.012
+    assert float((expected - along)[1:].abs().max()) < 0.004
+    # Without what comes back, along the echo beside the other two, that would be missed.
+    plain = blocks.block_spins(0 * couplings, matrix, fields, beta=beta)
+    assert abs(float(basis[:, 2] @ (solved.means[0] - plain.means[0]))) > 0.008
+
+
+def test_block_couplings_hold_those_that_are_numbers():
+    """With W the identity the package's saddle point; the equation of state for any W."""
+    fields = study.draw_tokens(1, sites=7, dim=9, seed=0)[0]
+    scores = {"scale": 3.0, "strength": 0.4}
+    couplings = study.softmax_couplings(fields, bilinear=study.draw_bilinear(9, seed=1), **scores)
+    identity = torch.eye(9, dtype=torch.float64)
+    plain = blocks.block_spins(couplings, identity, fields, beta=1.3)
+    want = solve_saddle_point(couplings, fields=3 * fields, beta=1.3).magnetization / 3
+    torch.testing.assert_close(plain.means, want, rtol=0, atol=1e-10)
+    assert float(blocks.off_direction(plain.echo, directions=fields).max()) < 1e-12
+    matrix = study.draw_bilinear(9, seed=2)
+    solved = blocks.block_spins(couplings, matrix, fields, beta=1.3)
+    energy = torch.einsum("ij,ab->iajb", couplings, matrix)
+    received = torch.einsum("iajb,jb->ia", energy + energy.permute(2, 3, 0, 1), solved.means)
+    left = 2 * solved.multipliers[:, None] * solved.means - fields - received
+    assert float(left.abs().max()) < 1e-12
+    # The echo is what weak couplings add in second order along a token's own field.
+    step = 1e-3
+    alone = torch.zeros_like(fields)
+    alone[0] = fields[0]
+    strong, none = (blocks.block_spins(c * couplings, matrix, alone, beta=1.3) for c in (step, 0.0))
+    gain = strong.residual[0] - none.residual[0]
+    added = (strong.means[0] - none.means[0] - gain) / step**2
+    torch.testing.assert_close(added, strong.echo[0] / step**2, rtol=0.02, atol=1e-5)
+    with pytest.raises(ValueError, match="saddle point"):
+        blocks.block_spins(couplings, matrix, fields, beta=1.3, steps=1)

@@ -234,3 +234,31 @@ def test_the_sink_by_other_means():
     # P is half of the balanced weights, and predicts as much beside any other Pᵀ.
     assert share(shuffled, 0) > kept - 0.05
     assert share(lambda _, p: balanced(p.swapaxes(-1, -2)), 0) < 0.35
+
+
+@pytest.mark.claim("B9e")
+def test_the_symmetry_of_scores_by_other_means():
+    """Two layers in NumPy, pair by pair; symmetric and skew matrices and noise, known."""
+    model = installed_model()
+    words = [*sample_texts().values()]
+    symmetric = study.score_symmetry(length=64, windows=slice(1))
+    for layer in (1, 4):
+        found = []
+        for text in words[:2]:
+            trace = run_model(model, text_windows(model, text, 64)[:1])[layer]
+            scores = (trace.queries @ trace.keys.mT).numpy()[0] / 32**0.5
+            scores = scores - scores.mean(-1, keepdims=True)
+            scores = scores - scores.mean(-2, keepdims=True)
+            above = np.triu_indices(64, 1)
+            pairs = [np.stack([s[above], s.T[above]], 1) for s in scores]
+            both = [np.concatenate([p, p[:, ::-1]]) for p in pairs]
+            found.append(np.mean([np.corrcoef(p.T)[0, 1] for p in both]))
+        assert symmetric["own"][layer, :2] == pytest.approx(found, abs=1e-9)
+    rng = torch.Generator().manual_seed(0)
+    draw = torch.randn(40, 40, generator=rng, dtype=torch.float64)
+    for scores, wanted in ((draw + draw.T, 1.0), (draw - draw.T, -1.0), (draw, 0.0)):
+        # A constant in each row and a popularity of each column hide nothing and add nothing.
+        shifted = scores + 5 * draw[:1] + 3 * draw[:, :1]
+        centred = study.centred_twice(shifted)
+        found = float(study.pair_correlation(centred, centred.mT))
+        assert found == pytest.approx(wanted, abs=0.06 if wanted == 0 else 1e-9)

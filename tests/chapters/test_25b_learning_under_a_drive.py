@@ -34,8 +34,8 @@ from compendium.c25b_learning_under_a_drive.study import (
 @pytest.fixture(scope="module")
 def trained():
     """The first seed of the table again."""
-    setting = chosen_setting("driven", task="recall")
-    return train("driven", task="recall", **setting, seed=0, looks=LOOKS)
+    rate, strength = chosen_setting("driven", task="recall")
+    return train("driven", task="recall", rate=rate, strength=strength, seed=0, looks=LOOKS)
 
 
 def answered(tokens, said):

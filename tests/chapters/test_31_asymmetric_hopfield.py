@@ -25,11 +25,13 @@ def signs(seed, *shape):
 @settings(deadline=None, max_examples=25, derandomize=True)
 @pytest.mark.claim("C1b")
 def test_conditional_follows_from_the_joint(seed, beta):
-    left, right = signs(seed, 3, 5), signs(seed + 1, 3, 4)
+    left = signs(seed, 3, 5)
+    right = signs(seed + 1, 3, 4)
     joint = pairs.bipartite_log_probability(left, right=right, beta=beta)
     assert logsumexp(joint) == pytest.approx(0.0, abs=1e-12)
     given_x = np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
-    x, y = spin_states(5), spin_states(4)
+    x = spin_states(5)
+    y = spin_states(4)
     means = pairs.conditional_means(x, left=left, right=right, beta=beta)
     np.testing.assert_allclose(given_x @ y, means, rtol=0, atol=1e-12)
     # Independence given x: the joint conditional is the product of its factors.
@@ -52,8 +54,11 @@ def test_retrieval_reaches_the_curie_weiss_overlap():
 @pytest.mark.claim("C2")
 def test_restricted_conditional_is_scaled_dot_product_attention(seed, gamma):
     rng = np.random.default_rng(seed)
-    left, right = rng.standard_normal((3, 7)), rng.standard_normal((3, 9))  # real-valued
-    query, tokens = rng.standard_normal(7), rng.standard_normal((5, 9))
+    # Real-valued features.
+    left = rng.standard_normal((3, 7))
+    right = rng.standard_normal((3, 9))
+    query = rng.standard_normal(7)
+    tokens = rng.standard_normal((5, 9))
     got = pairs.restricted_conditional(query, allowed=tokens, left=left, right=right, gamma=gamma)
     q = torch.from_numpy(query[None] @ left.T / 7)
     k = torch.from_numpy(tokens @ right.T / 9)
@@ -63,7 +68,8 @@ def test_restricted_conditional_is_scaled_dot_product_attention(seed, gamma):
     # Binary tokens: rows of the table of all states, told that y is one of five.
     left, right = rng.choice([-1.0, 1.0], (2, 3, 5))
     joint = pairs.bipartite_log_probability(left, right=right, beta=0.1 * gamma)
-    rows, x = rng.choice(32, 5, replace=False), int(rng.integers(32))
+    rows = rng.choice(32, 5, replace=False)
+    x = int(rng.integers(32))
     told = np.exp(joint[x, rows] - logsumexp(joint[x, rows]))
     states = spin_states(5)
     got = pairs.restricted_conditional(
@@ -101,14 +107,17 @@ def test_cycles_are_those_of_a_plain_loop_and_short_where_couplings_are_mutual()
 
 def test_exponents_are_those_of_two_neighbouring_orbits():
     found = study.analog_exponents(6, symmetry=0.0, beta=2.5, count=2, seed=5, steps=4000)
-    rng, means = np.random.default_rng(5), []
+    rng = np.random.default_rng(5)
+    means = []
     for _ in range(2):
         couplings = gaussian_couplings(6, symmetry=0.0, seed=rng)
         state = rng.uniform(-1.0, 1.0, 6)
         rng.standard_normal((6, 1))  # the tangent vector
-        other, growth = state + 1e-8 / np.sqrt(6), []
+        other = state + 1e-8 / np.sqrt(6)
+        growth = []
         for _ in range(4300):
-            state, other = np.tanh(2.5 * couplings @ state), np.tanh(2.5 * couplings @ other)
+            state = np.tanh(2.5 * couplings @ state)
+            other = np.tanh(2.5 * couplings @ other)
             distance = np.linalg.norm(other - state)
             growth.append(np.log(distance / 1e-8))
             other = state + (other - state) * 1e-8 / distance
@@ -138,7 +147,8 @@ def test_theory_just_above_the_onsets_and_against_adaptive_quadrature():
 
 @pytest.mark.claim("C1d")
 def test_independent_couplings_order_at_the_critical_mean_and_forget():
-    rng, critical = np.random.default_rng(0), 1 / study.asymmetric_gain(2.0)
+    rng = np.random.default_rng(0)
+    critical = 1 / study.asymmetric_gain(2.0)
     for ratio in (0.8, 1.2, 1.5):
         order = study.mean_order(600, mean=ratio * critical, beta=2.0, replicas=8, seed=rng)
         assert order.error < 0.03
@@ -153,12 +163,14 @@ def test_independent_couplings_order_at_the_critical_mean_and_forget():
 @pytest.mark.claim("C1c")
 def test_mutual_couplings_freeze_near_the_simplest_theory_when_cold():
     # A plain loop of its own, and the theory's average by adaptive quadrature.
-    rng, kept = np.random.default_rng(0), {0.5: [], 2.0: []}
+    rng = np.random.default_rng(0)
+    kept = {0.5: [], 2.0: []}
     for beta, found in kept.items():
         for _ in range(8):
             half = rng.normal(size=(300, 300)) / np.sqrt(300)
             pair = np.triu(half, 1) + np.triu(half, 1).T
-            state, path = rng.choice([-1.0, 1.0], 300), []
+            state = rng.choice([-1.0, 1.0], 300)
+            path = []
             for _ in range(500):
                 up = rng.random(300) < 0.5 * (1 + np.tanh(beta * pair @ state))
                 state = np.where(up, 1.0, -1.0)
@@ -175,8 +187,13 @@ def test_mutual_couplings_freeze_near_the_simplest_theory_when_cold():
 def test_stored_exponents_extrapolate_to_the_theory():
     table = study.EXPONENTS.read()
     chosen = (table["symmetry"] == 0) & (table["beta"] == 3.0) & (table["size"] >= 250)
-    size, exponent, error = (table[name][chosen] for name in ("size", "exponent", "error"))
-    fit, covariance = np.polyfit(1 / size, exponent, 1, w=1 / error, cov="unscaled")
+    fit, covariance = np.polyfit(
+        1 / table["size"][chosen],
+        table["exponent"][chosen],
+        1,
+        w=1 / table["error"][chosen],
+        cov="unscaled",
+    )
     delta = brentq(
         lambda d: average(lambda z: np.tanh(3 * np.sqrt(d) * z) ** 2) - d, 0.1, 1.0, xtol=1e-10
     )
@@ -188,7 +205,10 @@ def test_stored_exponents_extrapolate_to_the_theory():
 
 
 def test_memory_and_order_are_those_of_the_second_half_of_every_run():
-    one, other, memories, orders = *(np.random.default_rng(5) for _ in range(2)), [], []
+    one = np.random.default_rng(5)
+    other = np.random.default_rng(5)
+    memories = []
+    orders = []
     for _ in range(2):
         couplings = gaussian_couplings(30, symmetry=1.0, seed=one)
         first = one.choice([-1.0, 1.0], (1, 30))
@@ -199,9 +219,11 @@ def test_memory_and_order_are_those_of_the_second_half_of_every_run():
             couplings, beta=1.0, states=np.ones((1, 30)), steps=200, seed=other
         )
         orders.append(abs(np.mean([path[t] * 1.0 for t in range(100, 201)])))
-    memory = {"symmetry": 1.0, "beta": 2.0, "lags": np.array([3]), "steps": 9}
+    memory = study.spin_memory(
+        30, symmetry=1.0, beta=2.0, lags=np.array([3]), steps=9, replicas=2, seed=5
+    )
     for found, expected in (
-        (study.spin_memory(30, replicas=2, seed=5, **memory), memories),
+        (memory, memories),
         (study.mean_order(30, mean=1.0, beta=1.0, replicas=2, seed=5), orders),
     ):
         assert found.value == pytest.approx(np.mean(expected), abs=1e-12)

@@ -25,7 +25,8 @@ from spinformer.dmft.settling import settled_window
 
 @pytest.mark.claim("C6")
 def test_position_is_a_longer_token_and_alone_tells_the_order():
-    network, rng = Network.document(), np.random.default_rng(3)
+    network = Network.document()
+    rng = np.random.default_rng(3)
     bits = rng.choice([-1.0, 1.0], (4, 60))
     window = bits.reshape(4, 3, 20).mean(axis=2)
     for position in (3, 6):
@@ -43,7 +44,8 @@ def test_position_is_a_longer_token_and_alone_tells_the_order():
     turned = np.concatenate([window[-2::-1], window[-1:]])
     for epsilon, low, high in ((0.0, 0.0, 1e-13), (0.02, 1e-4, 1.0)):
         machine = network.with_parameters(epsilon=epsilon)
-        one, two = (attention_of_window(machine, w, position=3) for w in (window, turned))
+        one = attention_of_window(machine, window, position=3)
+        two = attention_of_window(machine, turned, position=3)
         assert low <= np.abs(two - one).max() < high
 
 
@@ -55,7 +57,9 @@ def test_a_step_needs_the_operations_that_a_hand_counts():
         attention, count = functional.step_operations(network, context, beta=1.2)
         following, _ = step(network, context, 1.2)
         np.testing.assert_allclose(attention, following.attention[0], rtol=0, atol=1e-12)
-        t, p, n = network.context, network.features, network.segments
+        t = network.context
+        p = network.features
+        n = network.segments
         by_hand = n * (2 * p - 1) + n  # fields and tanh
         by_hand += 3 * p * (2 * n - 1) + 3 * p  # v, q, k of the new token, and its position
         by_hand += p + t * (2 * p - 1)  # scores
@@ -90,7 +94,8 @@ def plain_means(network, beta, window, steps, position):
     total = np.zeros((steps, 4, network.features))
     norm = 0.0
     for path in product(bits, repeat=steps):
-        tokens, probability = list(window), 1.0
+        tokens = list(window)
+        probability = 1.0
         for new in range(steps):
             m = []
             for age in range(network.context):
@@ -170,7 +175,8 @@ def tilted(network, source):
 def test_saddle_point_is_stationary_and_the_limit_of_exact_sums():
     network = Network.document().with_parameters(context=2, gamma=6.0)
     source, found = saddle_at(network, 0)
-    m, conjugate = found.overlaps, found.conjugate
+    m = found.overlaps
+    conjugate = found.conjugate
     assert np.abs(conjugate[0]).max() > 0.1
     assert not conjugate[1].any()  # nothing comes after the last token
 
@@ -192,9 +198,12 @@ def test_saddle_point_is_stationary_and_the_limit_of_exact_sums():
 def test_the_saddle_point_is_the_limit_at_19_of_20_sources():
     network = Network.document().with_parameters(context=2, gamma=6.0)
     window = np.array(2 * [[1.0, -1.0, -1.0]])
-    sources, found = zip(
-        *(saddle_at(network, seed, window=window) for seed in range(20)), strict=True
-    )
+    sources = []
+    found = []
+    for seed in range(20):
+        source, point = saddle_at(network, seed, window=window)
+        sources.append(source)
+        found.append(point)
     values = np.array([one.value for one in found])
     gaps = limits(network, *sources, window=window, sizes=(15, 18, 21)) - values
     fields = np.array([np.abs(one.conjugate).max() for one in found])
@@ -226,8 +235,8 @@ def test_what_does_not_fit_is_refused(function, size, message):
 
 def test_a_saddle_that_is_almost_found_is_not_called_found(monkeypatch):
     network = small_network()
-    given = {"source": 0.2 * np.ones((4, 4, network.features)), "beta": 1.1, "window": WINDOW}
-    functional.saddle_point(network, **given)
+    source = 0.2 * np.ones((4, 4, network.features))
+    functional.saddle_point(network, source, beta=1.1, window=WINDOW)
     monkeypatch.setattr(functional, "root", lambda _, x, **others: SimpleNamespace(x=x + 1e-9))
     with pytest.raises(NotConverged, match="saddle point"):
-        functional.saddle_point(network, **given)
+        functional.saddle_point(network, source, beta=1.1, window=WINDOW)

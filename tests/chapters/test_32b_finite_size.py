@@ -6,7 +6,7 @@ from known_networks import CONTEXT
 
 from compendium.c32_paths_to_mean_fields.functional import propagate
 from compendium.c32b_finite_size import study
-from spinformer.dmft import finite_size
+from spinformer.dmft import corrections, finite_size
 from spinformer.dmft.network import Network
 
 
@@ -15,22 +15,25 @@ def test_both_laws_hold_with_the_computed_coefficients_beyond_the_onset():
     # The coefficient of 1/N against exact sums over all texts, extrapolated to infinite N.
     mild = Network.document().with_parameters(gamma=1.0, context=2)
     window = np.array([[1 / 3, -1 / 3, 1 / 3], [-1 / 3, 1 / 3, 1 / 3]])
-    run, scaled, sizes = {"window": window, "steps": 3, "position": 1}, [], np.array([9, 12, 15])
-    path = finite_size.mean_path(mild, 0.8, **run)
+    scaled = []
+    sizes = np.array([9, 12, 15])
+    path = finite_size.mean_path(mild, 0.8, window=window, steps=3, position=1)
     maps = finite_size.linear_maps(mild, 0.8, path=path, position=1)
-    shift = study.mean_shift(mild, 0.8, path=path, maps=maps, position=1)
+    shift = corrections.mean_shift(mild, 0.8, path=path, maps=maps, position=1)
     for size in sizes:
-        mean = propagate(mild, size, beta=0.8, draw_window=True, **run) @ finite_size.token_states(
-            mild, size
-        )
+        law = propagate(mild, size, beta=0.8, window=window, steps=3, position=1, draw_window=True)
+        mean = law @ finite_size.token_states(mild, size)
         scaled.append(size * (mean - path).ravel())
     far = np.polyfit(1.0 / sizes, scaled, 2)[-1].reshape(5, 3)
     assert np.abs(shift[2:]).max() > 0.07
     np.testing.assert_allclose(far, shift, rtol=0.03, atol=0.002)
     # The onset from few and many texts is one number; beyond it both laws hold, before it not.
     window = finite_size.window_means(Network.document(), 1.27, attention=CONTEXT)
-    limit = study.follow_limit(Network.document(), 1.27, window=window, steps=6, position=3)
-    ladder, onsets = 3 * 4 ** np.arange(3, 12), []
+    limit = corrections.finite_size_corrections(
+        Network.document(), 1.27, window=window, steps=6, position=3
+    )
+    ladder = 3 * 4 ** np.arange(3, 12)
+    onsets = []
     for texts in (200, 2000):
         missed = [study.deviation(limit, n, texts=texts, seed=n).missed for n in ladder.tolist()]
         value, error = np.transpose([(m.value[-1], m.error[-1]) for m in missed])
@@ -52,15 +55,18 @@ def test_both_laws_hold_with_the_computed_coefficients_beyond_the_onset():
 
 
 def test_martingale_subtraction_has_mean_zero_and_finds_the_exact_bias():
-    network, size = Network.document().with_parameters(gamma=6.0, context=2), 9
+    network = Network.document().with_parameters(gamma=6.0, context=2)
+    size = 9
     window = np.array([[1.0, -1.0, 1.0], [-1.0, 1.0, 1.0]])
-    run = {"beta": 1.27, "window": window, "steps": 4, "position": 1}
-    limit = study.follow_limit(network, **run)
-    runs = finite_size.generate(network, size, runs=40_000, seed=3, **run)
-    linear = study.linear_fluctuations(runs, maps=limit.maps)[:, 2:]
+    limit = corrections.finite_size_corrections(network, 1.27, window=window, steps=4, position=1)
+    runs = finite_size.generate(
+        network, size, beta=1.27, window=window, steps=4, position=1, runs=40_000, seed=3
+    )
+    linear = corrections.linear_fluctuations(runs, maps=limit.maps)[:, 2:]
     z = linear.mean(axis=0) / (linear.std(axis=0) / 200 + 1e-12)
     assert np.abs(z).max() < 4.5
-    means = propagate(network, size, **run) @ finite_size.token_states(network, size)
+    law = propagate(network, size, beta=1.27, window=window, steps=4, position=1)
+    means = law @ finite_size.token_states(network, size)
     truth = finite_size.semantic_overlaps(network, means) - finite_size.semantic_overlaps(
         network, limit.path[2:]
     )
@@ -74,7 +80,7 @@ def test_martingale_subtraction_has_mean_zero_and_finds_the_exact_bias():
 def test_errors_are_the_scatter_over_seeds(size, subtracted):
     network = Network.document().with_parameters(gamma=20.0)
     window = finite_size.window_means(network, 1.27, attention=CONTEXT)
-    limit = study.follow_limit(network, 1.27, window=window, steps=4, position=3)
+    limit = corrections.finite_size_corrections(network, 1.27, window=window, steps=4, position=3)
     found = [study.deviation(limit, size, texts=60, seed=seed) for seed in range(120)]
     for part, allowed in zip(zip(*found, strict=True), (0.12, 0.12, 0.3), strict=True):
         value, error = np.array([(one.value[5:], one.error[5:]) for one in part]).swapaxes(0, 1)
@@ -125,11 +131,13 @@ def test_censored_rows_count_as_larger_and_none_is_dropped():
 def test_onsets_and_times_follow_the_limit():
     network = Network.document()
     limits = study.settled_limits(network, 1.28, count=2, settle=30, steps=5, seed=0)
-    tokens, ladder = np.array([2, 5]), 3 * 10 ** np.arange(1, 10)
+    tokens = np.array([2, 5])
+    ladder = 3 * 10 ** np.arange(1, 10)
     found = study.onset_rows(limits, tokens=tokens, sizes=ladder, first=7)
     assert [(row["start"], row["token"]) for row in found] == [(7, 2), (7, 5), (8, 2), (8, 5)]
     for row in found:
-        limit, at = limits[row["start"] - 7], 3 + row["token"]
+        limit = limits[row["start"] - 7]
+        at = 3 + row["token"]
         missed = [
             study.deviation(limit, n, texts=400, seed=9).missed.value[at] for n in ladder.tolist()
         ]

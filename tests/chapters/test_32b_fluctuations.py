@@ -1,6 +1,7 @@
 """Corrections at finite size: exact enumeration, closure, shared noise, and the tables."""
 
 import itertools
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ from scipy.stats import ttest_1samp
 
 from compendium.c32_paths_to_mean_fields.functional import propagate
 from compendium.c32b_finite_size import fluctuations as study
-from compendium.c32b_finite_size.study import follow_limit
+from spinformer.dmft import corrections
+from spinformer.dmft.corrections import finite_size_corrections
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.finite_size import generate, semantic_overlaps, token_states
 from spinformer.dmft.lyapunov import lyapunov_spectrum
@@ -24,62 +26,66 @@ SHORT = Network.document().with_parameters(context=2, gamma=20.0, epsilon=0.1)
 def test_a_drawn_window_is_a_mixture_of_known_ones():
     states = token_states(SHORT, 3)
     chances = [np.prod(0.5 * (1.0 + states * token), axis=1) for token in START]
-    how = {"beta": 1.3, "steps": 2, "position": 2}
+    later = partial(propagate, SHORT, 3, beta=1.3, steps=2, position=2)
     laws = 0.0
     for (i, one), (j, two) in itertools.product(*map(enumerate, chances)):
-        laws = laws + one * two * propagate(SHORT, 3, window=states[[i, j]], **how)
-    whole = propagate(SHORT, 3, window=START, draw_window=True, **how)
+        laws = laws + one * two * later(window=states[[i, j]])
+    whole = later(window=START, draw_window=True)
     np.testing.assert_allclose(whole, [*chances, *laws], atol=1e-12)
 
 
 def test_the_closure_has_the_shift_of_order_one_over_n():
     start = 0.6 * np.sin(np.arange(12.0)).reshape(4, 3)
-    limit = follow_limit(Network.document(), 1.2, window=start, steps=5, position=3)
+    limit = finite_size_corrections(Network.document(), 1.2, window=start, steps=5, position=3)
     size = 3 * 10**9
     found = size * semantic_overlaps(
-        limit.network, study.gaussian_closure(limit, size) - limit.path
+        limit.network, corrections.gaussian_closure(limit, size) - limit.path
     )
     np.testing.assert_allclose(found, limit.shift, atol=2e-3 * np.abs(limit.shift).max())
 
 
 def test_closed_steps_are_gaussian_integrals_and_beat_the_naive_mean_field():
-    size, beta = 20, 2.0
+    size = 20
+    beta = 2.0
     points, weights = np.polynomial.hermite_e.hermegauss(60)
     weights = weights / weights.sum()
-    limit = follow_limit(COIN, beta, window=np.array([[0.5]]), steps=2, position=0)
-    mean, variance, expected = 0.5, 0.75 / size, []
+    limit = finite_size_corrections(COIN, beta, window=np.array([[0.5]]), steps=2, position=0)
+    mean = 0.5
+    variance = 0.75 / size
+    expected = []
     for _ in range(2):
         answer = np.tanh(beta * (mean + points * np.sqrt(variance)))
         mean = weights @ answer
         variance = weights @ answer**2 - mean**2 + weights @ (1.0 - answer**2) / size
         expected.append(mean)
-    np.testing.assert_allclose(study.gaussian_closure(limit, size)[1:, 0], expected, atol=3e-4)
-    # Exact means of a network of nine bits, eight tokens on: the closure is nearer.
-    run = {"beta": 1.3, "window": START, "steps": 8, "position": 2}
-    limit = follow_limit(SHORT, **run)
-    exact = propagate(SHORT, 9, draw_window=True, **run) @ token_states(SHORT, 9)
-    off, worse = (
-        np.sqrt(((part - exact)[2:] ** 2).sum(axis=1).mean())
-        for part in (study.gaussian_closure(limit, 9), limit.path)
+    np.testing.assert_allclose(
+        corrections.gaussian_closure(limit, size)[1:, 0], expected, atol=3e-4
     )
-    assert off < 0.4 * worse
+    # Exact means of a network of nine bits, eight tokens on: the closure is nearer.
+    limit = finite_size_corrections(SHORT, 1.3, window=START, steps=8, position=2)
+    law = propagate(SHORT, 9, beta=1.3, window=START, steps=8, position=2, draw_window=True)
+    exact = law @ token_states(SHORT, 9)
+
+    def error(path):
+        return np.sqrt(((path - exact)[2:] ** 2).sum(axis=1).mean())
+
+    assert error(corrections.gaussian_closure(limit, 9)) < 0.4 * error(limit.path)
 
 
 def test_texts_that_share_their_noise_grow_apart_as_the_limit_does():
     """Below the onset x → tanh βx contracts by β at rest; pairs of few bits merge."""
-    given = {"beta": 0.7, "windows": np.zeros((40, 1, 1)), "position": 0}
-    rates = study.coupled_growth(COIN, 10**9, steps=40, transient=8, seed=1, **given)
+    windows = np.zeros((40, 1, 1))
+    growth = partial(study.coupled_growth, COIN, position=0, seed=1)
+    rates = growth(10**9, beta=0.7, windows=windows, steps=40, transient=8)
     assert len(rates) == 40
     assert rates.mean() == pytest.approx(np.log(0.7), abs=3e-3)
-    given["beta"] = 0.0
-    assert not len(study.coupled_growth(COIN, 10**6, steps=8, transient=0, seed=1, **given))
+    assert not len(growth(10**6, beta=0.0, windows=windows, steps=8, transient=0))
     # Pairs part by ln 1.5 a step from the unstable rest; later they contract by the slope.
     fixed = brentq(lambda m: np.tanh(1.5 * m) - m, 0.1, 1.0)
     start = np.full((6, 1, 1), 1e-3)
-    given = {"beta": 1.5, "position": 0, "steps": 8, "seed": 1, "windows": start}
-    late = study.coupled_growth(COIN, 10**12, transient=40, **given)
+    late = growth(10**12, beta=1.5, windows=start, steps=8, transient=40)
     assert late.mean() == pytest.approx(np.log(1.5 * (1.0 - fixed**2)), abs=2e-3)
-    assert study.coupled_growth(COIN, 10**12, transient=0, **given).mean() > 0.3
+    assert growth(10**12, beta=1.5, windows=start, steps=8, transient=0).mean() > 0.3
 
 
 @pytest.mark.claim("C18a")
@@ -120,11 +126,17 @@ def test_the_closure_beats_the_naive_mean_field_except_in_chaos():
     np.testing.assert_allclose(naive, table["naive"][rows][2::4], rtol=0.25)
     # The average of the texts without anything subtracted, at a size where noise allows it.
     windows, position = study.spread_windows(1.255, count=1, settle=3004, seed=1004)
-    run = {"beta": 1.255, "window": windows[0], "steps": 30, "seed": 9, "position": position}
-    small, huge = (
-        generate(Network.document(), size, runs=runs, **run).tokens.mean(axis=0)
-        for size, runs in ((999, 4000), (3 * 10**14, 1))
+    texts = partial(
+        generate,
+        Network.document(),
+        beta=1.255,
+        window=windows[0],
+        steps=30,
+        seed=9,
+        position=position,
     )
+    small = texts(999, runs=4000).tokens.mean(axis=0)
+    huge = texts(3 * 10**14, runs=1).tokens.mean(axis=0)
     off = semantic_overlaps(Network.document(), small - huge)
     plain = np.sqrt((off[4:] ** 2).sum(axis=1).mean())
     assert plain == pytest.approx(naive[0], rel=0.15)
@@ -153,8 +165,10 @@ def test_noise_makes_chaos_of_a_cycle_and_exponents_tend_to_the_limit():
     for beta, wait in ((1.27, 30_000), (1.28, 0), (1.4, 0)):
         ensemble = Ensemble(network, start, beta=beta)
         ensemble.advance(wait)
-        how = {"beta": beta, "steps": 40_000, "batches": 8, "count": 1}
-        rates = lyapunov_spectrum(network, ensemble.state(), **how).growth[..., 0]
+        spectrum = lyapunov_spectrum(
+            network, ensemble.state(), beta=beta, steps=40_000, batches=8, count=1
+        )
+        rates = spectrum.growth[..., 0]
         limit = np.median(rates[:, 4:].mean(axis=1)) if wait else rates[:, 4:].mean()
         rows = (table["beta"] == beta) & (table["exponent"] == 8)
         np.testing.assert_allclose(table["growth"][rows], limit, atol=0.016)

@@ -9,13 +9,14 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from bookmaker.claims import read_claims
-from compendium.c33_phase_transitions import study
+from compendium.c33_phase_transitions import settings, study
 from compendium.c33_phase_transitions.orbits import _orbit_image, show_orbit_diagram
 from compendium.c33_phase_transitions.study import SHARES
 from compendium.common.drawing import REGIME_COLORS
+from compendium.common.starts import START_LAWS, draw_starts
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import Attractors, Regime, find_attractors
-from spinformer.dmft.mean_field import random_contexts
+from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import Context, Network
 from spinformer.dmft.regimes import count_regimes, regime_label
 from spinformer.plot.style import COLORS
@@ -87,10 +88,19 @@ def test_stored_shares_are_those_of_fewer_columns():
 @pytest.mark.nightly
 def test_attractors_coexist_at_19_of_20_seeds():
     """C13: two cycles at β = 1.27, each reached by more than ten of 256 contexts, both stable."""
-    network, met, rare = Network.document(), 0, 0
-    how = {"beta": 1.27, "kept": 2000, "exponents": 1, "exponent_steps": 2000, "bins": 1}
+    network = Network.document()
+    met = 0
+    rare = 0
     for seed in range(20):
-        found = find_attractors(network, random_contexts(network, seed, count=256), **how)
+        found = find_attractors(
+            network,
+            random_contexts(network, seed, count=256),
+            beta=1.27,
+            kept=2000,
+            exponents=1,
+            exponent_steps=2000,
+            bins=1,
+        )
         rates = {
             period: np.median(found.exponents.value[found.period == period, 0])
             for period in (28, 56)
@@ -116,16 +126,47 @@ def test_labels_of_the_six_values_are_those_that_the_text_reports():
     wanted |= {float(beta): Regime.CHAOTIC for beta in re.findall(r"\d\.\d+", hot)}
     assert wanted == study.LABELS
     # Against them nearly all contexts at 1.26451 end on a cycle.
-    table = study.MOST_CONTEXTS.read()
+    table = settings.settings_c10.read()
     other = table["beta"] == 1.26451
     assert (table["high"][other] < -0.3).all()
-    assert (table["low"][~other] > 0.0).all()
+    # And contexts close to zero never reach the chaos of 1.266.
+    narrow = (table["beta"] == 1.266) & (table["law"] == "narrow")
+    assert (table["high"][narrow] < -0.4).all()
+    assert (table["low"][~other & ~narrow] > 0.0).all()
 
 
-def test_the_table_of_ranges_asks_for_what_the_criterion_asks():
-    (row,) = (claim for claim in read_claims(ROOT) if claim.id == "C9")
-    asked = re.findall(r"(?:below|cycle|quasi|window|chaos) > ([\d.]+)", row.criterion)
-    assert asked == [str(study.LEAST_SHARE)] * 5
+def test_contexts_close_to_zero_end_on_the_closed_curve_and_others_in_chaos():
+    """What the laws of starts reach at 1.266, by the extent of the orbit and not by a label."""
+    network = Network.document()
+    extent = {}
+    for law in ("narrow", "normal"):
+        starts = draw_starts(network, law, count=12, seed=77)
+        overlaps, _ = trajectory(network, starts, beta=1.266, steps=4000, transient=20_000)
+        extent[law] = np.ptp(overlaps[..., 0], axis=1)
+    assert (extent["narrow"] < 0.4).all()
+    assert (extent["normal"] > 0.8).sum() >= 9
+
+
+def test_the_threshold_of_the_ranges_stands_once():
+    """C9: the row compares with what the table subtracts, not with a number of its own."""
+    [row] = [claim for claim in read_claims(ROOT) if claim.id == "C9"]
+    assert row.figures["asked"] == "least_share"
+    for share in ("below", "cycle", "quasi", "window", "chaos"):
+        assert f"{share} > asked" in row.criterion
     # A whole range of its label stands at what is left to one.
-    best = study.NAMED_RANGES.read()["value"].max()
-    assert best == pytest.approx(1.0 - study.LEAST_SHARE)
+    best = settings.settings_c9.read()["value"].max()
+    assert best == pytest.approx(1.0 - settings.LEAST_SHARE)
+
+
+def test_laws_of_starts_have_the_moments_that_they_are_named_for():
+    network = Network.document()
+    deviation = {
+        law: draw_starts(network, law, count=4000, seed=3).attention.std() for law in START_LAWS
+    }
+    assert deviation["uniform"] == pytest.approx(3**-0.5, rel=0.01)
+    assert deviation["narrow"] == pytest.approx(0.05 * 3**-0.5, rel=0.01)
+    # A twelfth of a normal number of this deviation is cut at 1.
+    assert deviation["normal"] == pytest.approx(0.533, rel=0.02)
+    assert np.abs(draw_starts(network, "normal", count=50, seed=0).attention).max() <= 1.0
+    with pytest.raises(ValueError, match="law must be one of"):
+        draw_starts(network, "flat", count=1, seed=0)

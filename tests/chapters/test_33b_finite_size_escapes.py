@@ -36,7 +36,8 @@ def test_the_action_is_the_relative_entropy_of_the_tokens():
     for gap in (0.9e-3, 1.1e-3):
         near = path.copy()
         near[-1] += gap
-        x, m = np.tanh(near[-1]), np.tanh(path[-1])
+        x = np.tanh(near[-1])
+        m = np.tanh(path[-1])
         found = path_action(network, near, beta=1.3, position=6)[0]
         assert found == pytest.approx(relative_entropy(x, m).mean(), rel=1e-6)
         assert found == pytest.approx(((x - m) ** 2 / (2 * (1 - m**2))).mean(), rel=2e-3)
@@ -44,8 +45,10 @@ def test_the_action_is_the_relative_entropy_of_the_tokens():
 
 def test_the_least_action_of_a_reversible_chain_is_its_free_energy():
     """Detailed balance: the law of m is exp N (s(m) + ln cosh βm), s the entropy of a bit."""
-    beta, fixed = 1.3, rest(1.3)
-    up, down = 0.5 * (1 + fixed), 0.5 * (1 - fixed)
+    beta = 1.3
+    fixed = rest(1.3)
+    up = 0.5 * (1 + fixed)
+    down = 0.5 * (1 - fixed)
     entropy = -up * np.log(up) - down * np.log(down)
     expected = entropy + np.log(np.cosh(beta * fixed)) - np.log(2.0)
     guess = np.linspace(np.arctanh(fixed), 0.0, 81)[:, None]
@@ -56,7 +59,9 @@ def test_the_least_action_of_a_reversible_chain_is_its_free_energy():
 
 
 def test_escapes_take_the_time_of_the_exact_chain(monkeypatch):
-    beta, size, fixed = 1.2, 31, rest(1.2)
+    beta = 1.2
+    size = 31
+    fixed = rest(1.2)
     states = token_states(COIN, size)[:, 0]
     up = 0.5 * (1 + np.tanh(beta * states))[:, None]
     chances = binom.pmf(np.rint(0.5 * size * (1 + states)), size, up)
@@ -88,11 +93,13 @@ def test_orbits_are_recognized():
 
 def test_the_law_of_escapes_is_the_maximum_of_the_censored_likelihood():
     rng = np.random.default_rng(4)
-    x, horizon = np.array([1.0, 2.0, 3.0, 4.0]), 40.0
+    x = np.array([1.0, 2.0, 3.0, 4.0])
+    horizon = 40.0
     laws = []
     for draw in range(300):
         times = rng.exponential(np.exp(0.5 + 0.9 * x)[:, None], (4, 60))
-        ended, total = (times < horizon).sum(axis=1), np.minimum(times, horizon).sum(axis=1)
+        ended = (times < horizon).sum(axis=1)
+        total = np.minimum(times, horizon).sum(axis=1)
         law = study.escape_law(x, total=total, ended=ended)
         laws.append(law)
         if draw == 0:
@@ -105,7 +112,9 @@ def test_the_law_of_escapes_is_the_maximum_of_the_censored_likelihood():
             assert law.value == pytest.approx(best.x, abs=1e-4)
             free = ended @ np.log(total / ended) + ended.sum()
             assert law.deviance == pytest.approx(2 * (best.fun - free), abs=1e-6)
-    values, errors, deviances = map(np.array, zip(*laws, strict=True))
+    values = np.array([law.value for law in laws])
+    errors = np.array([law.error for law in laws])
+    deviances = np.array([law.deviance for law in laws])
     assert values[:, 1].mean() == pytest.approx(0.9, abs=0.02)
     assert values.std(axis=0) == pytest.approx(errors.mean(axis=0), rel=0.15)
     assert kstest(deviances, "chi2", args=(2,)).pvalue > 0.01
@@ -113,7 +122,8 @@ def test_the_law_of_escapes_is_the_maximum_of_the_censored_likelihood():
 
 def test_a_text_that_stays_is_compared_at_the_clock_of_the_cycles(monkeypatch):
     """Whatever the number of noise-free tokens; a text elsewhere has left half a stretch before."""
-    network, beta = Network.document(), 1.25
+    network = Network.document()
+    beta = 1.25
     start = Context(np.full((1, 4, 3), 0.1), 0)
     # At this β it goes to a cycle of 16 steps: four flashes of the clock.
     ensemble = Ensemble(network, start, beta=beta)
@@ -139,8 +149,10 @@ def slopes(table, cycle, seed):
     ln of a lifetime from k escapes has the variance 1/k.
     """
     rows = (table["beta"] == 3.0) & (table["cycle"] == cycle) & (table["seed"] == seed)
-    size, ended, total = (table[name][rows].astype(float) for name in ("size", "escaped", "total"))
-    logs, weight = np.log(total / ended), np.sqrt(ended)
+    size = table["size"][rows].astype(float)
+    ended = table["escaped"][rows].astype(float)
+    logs = np.log(table["total"][rows] / ended)
+    weight = np.sqrt(ended)
     found = []
     for x, y in ((size, logs), (size, logs - 0.5 * np.log(size)), (np.log(size), logs)):
         line = np.polyfit(x, y, 1, w=weight)
@@ -150,19 +162,44 @@ def slopes(table, cycle, seed):
 
 @pytest.mark.claim("C18d")
 def test_times_to_escape_grow_exponentially_at_the_rate_of_the_least_action():
-    table, actions = study.ESCAPES.read(), study.ACTIONS.read()["action"]
+    table = study.ESCAPES.read()
+    actions = study.ACTIONS.read()["action"]
     for seed in (0, 1):
         four = [slopes(table, cycle, seed) for cycle in range(4)]
-        exponential, power = (sum(one[k][1] for one in four) for k in (0, 2))
+        exponential = sum(one[0][1] for one in four)
+        power = sum(one[2][1] for one in four)
         assert power - exponential > 50
         assert exponential < 35  # of about 15 expected: four lines through 24 points
         ratio = np.array([[one[k][0] for k in (0, 1)] for one in four]) / actions[:, None]
         assert 1.05 < ratio[:, 0].mean() < 1.25
         assert abs(ratio[:, 1].mean() - 1.0) < 0.1
-    # Each cycle is within a quarter; with the actions of other cycles they are not.
-    for power in (0.25, 0.5, 0.75):
-        own, *dealt = (study.rates_off(power, dealt=places)[0] for places in range(4))
-        assert own < 0.2 < 0.4 < min(dealt)
+    # With the root of N in front each cycle is within a quarter; with the actions of others not.
+    rates = [study.rate_over_action(cycle, power=0.5, seeds=range(4)) for cycle in range(4)]
+    ratio = np.array([rate.value for rate in rates])
+    off = [
+        np.sqrt(((ratio * actions / np.roll(actions, places) - 1.0) ** 2).mean())
+        for places in range(4)
+    ]
+    assert off[0] < 0.1
+    assert min(off[1:]) > 0.4
+
+
+def test_a_rate_over_its_action_is_the_slope_of_a_line_through_the_logarithms():
+    """`rate_over_action` takes the power of N out, the right sizes and the right seeds."""
+    table = study.ESCAPES.read()
+    action = study.ACTIONS.read()["action"][1]
+    chosen = (table["beta"] == 3.0) & (table["cycle"] == 1) & (table["seed"] == 2)
+    size = table["size"][chosen]
+    life = table["total"][chosen] / table["escaped"][chosen]
+    for power in (0.0, 0.5):
+        line = np.polyfit(size, np.log(life / size**power), 1, w=np.sqrt(table["escaped"][chosen]))
+        rate = study.rate_over_action(1, power=power, seeds=[2])
+        assert rate.value == pytest.approx(line[0] / action, rel=0.02)
+        assert rate.samples == table["texts"][chosen].sum()
+    half = size >= np.sort(size)[len(size) // 2]
+    line = np.polyfit(size[half], np.log(life[half]), 1, w=np.sqrt(table["escaped"][chosen][half]))
+    larger = study.rate_over_action(1, power=0.0, seeds=[2], larger_half=True)
+    assert larger.value == pytest.approx(line[0] / action, rel=0.02)
 
 
 def test_cycles_are_four_and_guesses_begin_and_end_on_them():

@@ -33,15 +33,18 @@ def test_an_escape_is_quiet_from_some_stretch_on(loud, first, escaped, returned)
 
 
 def test_times_of_escape_are_exponential_and_another_seed_agrees():
-    network, how = Network.document(), {"rate": 0.05, "horizon": 200_000, "stretch": 1000}
-    found = escapes.escape_times(1.27375, copies=128, seed=7, **how)
+    network = Network.document()
+    found = escapes.escape_times(
+        1.27375, rate=0.05, horizon=200_000, stretch=1000, copies=128, seed=7
+    )
     assert found.escaped.mean() > 0.97
     assert not found.returned.any()
     life = found.lifetime()
     times = found.times[found.times > 0] + found.stretch / 2
     assert kstest(times, "expon", args=(0, times.mean())).pvalue > 0.01
     # Of other seeds, in the tables: intervals that hold the truth in 95 of 100 cases overlap.
-    stored, draws = escapes.LIFETIMES.read(), escapes.SEEDS.read()
+    stored = escapes.LIFETIMES.read()
+    draws = escapes.SEEDS.read()
     at = np.searchsorted(stored["beta"], draws["beta"])
     np.testing.assert_array_equal(stored["beta"][at], draws["beta"])
     meet = (draws["low"] < stored["high"][at]) & (stored["low"][at] < draws["high"])
@@ -59,15 +62,16 @@ def test_escapes_are_counted_after_the_transient():
     network = Network.document()
     start = perturbed_replicas(document_context(network, steps=100_000, decimals=8), count=2)
     _, start = trajectory(network, start, beta=1.28, steps=0, transient=7)
-    given = {"beta": 1.28, "steps": 300, "batches": 3, "count": 1}
-    rates = lyapunov_spectrum(network, start, **given).growth[..., 0]
+    spectrum = lyapunov_spectrum(network, start, beta=1.28, steps=300, batches=3, count=1)
+    rates = spectrum.growth[..., 0]
     found = escapes.escape_times(1.28, rate=0.05, horizon=300, copies=2, stretch=100, transient=7)
     np.testing.assert_array_equal(found.growth, rates.T)
 
 
 @pytest.mark.nightly
 def test_stored_columns_are_what_the_code_makes():
-    columns, again = escapes.COLUMNS.read(), escapes.COLUMNS.rows("zoom", 26)
+    columns = escapes.COLUMNS.read()
+    again = escapes.COLUMNS.rows("zoom", 26)
     mine = (columns["diagram"] == "zoom") & (columns["chunk"] == 26)
     # Rounding decides on which side of a border a column falls.
     assert abs(columns["chaotic"][mine][0] - again[0]["chaotic"]) <= 10
@@ -128,7 +132,8 @@ def test_the_parts_of_the_chaos_by_counting():
     assert ((state == 0) == (size < 0.24))[:, 5:].mean() > 0.85
     # Whatever sign the eigenvector comes with, the wild part is that of the larger overlaps.
     for orbit in points:
-        alone, largest = switching.calm_parts(orbit[None])[0], np.abs(orbit).max(axis=-1)
+        alone = switching.calm_parts(orbit[None])[0]
+        largest = np.abs(orbit).max(axis=-1)
         assert largest[alone == 1].mean() > largest[alone == 0].mean()
     # Long dwells have no memory: beyond two lags of the operator they scatter as exponentials do.
     runs = [(part, len(list(run))) for row in parts for part, run in groupby(row.tolist())]
@@ -209,7 +214,8 @@ def test_a_surrogate_keeps_spectra_and_cross_spectra_and_nothing_else(length):
     series = rng.standard_normal((length, 2)).cumsum(axis=0) ** 2
     twin = switching.phase_surrogate(series, seed=5)
     np.testing.assert_allclose(twin.mean(axis=0), series.mean(axis=0))
-    one, two = (np.fft.fft(x - x.mean(axis=0), axis=0) for x in (series, twin))
+    one = np.fft.fft(series - series.mean(axis=0), axis=0)
+    two = np.fft.fft(twin - twin.mean(axis=0), axis=0)
     crossed = [np.einsum("fi,fj->fij", waves, waves.conj()) for waves in (one, two)]
     np.testing.assert_allclose(crossed[1], crossed[0], atol=1e-4)
     skew = [((x - x.mean(axis=0)) ** 3).mean(axis=0) / x.std(axis=0) ** 3 for x in (series, twin)]

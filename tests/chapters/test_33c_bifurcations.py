@@ -8,13 +8,14 @@ from known_networks import tangent_map
 from scipy.optimize import brentq, fsolve
 
 from compendium.c33b_lifetimes.switching import settled_cycle
-from compendium.c33c_bifurcations import study
+from compendium.c33c_bifurcations import settings, study
+from compendium.common.starts import draw_starts
 from spinformer.core.solve import NotConverged
 from spinformer.dmft.attractors import stroboscopic_section
+from spinformer.dmft.bifurcations import bifurcation_values
 from spinformer.dmft.cycles import (
     Bifurcation,
-    _condition,
-    continue_bifurcation,
+    bifurcation_condition,
     continue_cycle,
     find_bifurcation,
     find_cycle,
@@ -54,7 +55,8 @@ def test_a_cycle_against_a_plain_root_finder(beta):
 
 
 def test_the_least_period_is_found_and_failures_are_refused():
-    twice, once = (find_cycle(NETWORK, ZERO, beta=1.2, period=period) for period in (24, 4))
+    twice = find_cycle(NETWORK, ZERO, beta=1.2, period=24)
+    once = find_cycle(NETWORK, ZERO, beta=1.2, period=4)
     assert twice.period == once.period == 4
     np.testing.assert_allclose(np.abs(twice.multipliers), np.abs(once.multipliers), atol=1e-9)
     free = NETWORK.with_parameters(epsilon=0.0)
@@ -85,7 +87,7 @@ def test_a_neimark_sacker_point_by_bisection(torus):
 @pytest.mark.parametrize("plane", ["gamma", "epsilon"])
 def test_the_curve_ends_on_the_closed_form(torus, plane):
     values = np.linspace(getattr(NETWORK, plane), 0.0, 12)
-    curve = continue_bifurcation(NETWORK, torus, name=plane, values=values)
+    curve = bifurcation_values(NETWORK, torus, name=plane, values=values)
     exact = onset(NETWORK, epsilon=0.02 if plane == "gamma" else 0.0)
     np.testing.assert_array_equal(curve[:, 1], values)
     np.testing.assert_allclose(curve[0, [0, 2]], [torus.beta, torus.rotation], atol=1e-9)
@@ -95,22 +97,27 @@ def test_the_curve_ends_on_the_closed_form(torus, plane):
 
 def test_a_branch_of_cycles_passes_both_folds_of_its_window():
     start = find_cycle(NETWORK, closed_curve([1.25]).select(0), beta=1.25, period=16)
-    branch = continue_cycle(NETWORK, start, step=5e-4, within=(1.24, 1.26), max_steps=80)
+    branch = continue_cycle(
+        NETWORK, start, step=5e-4, within=(1.24, 1.26), direction="up", max_steps=80, throw=False
+    )
     stable = np.abs(branch.multipliers[:, 0]) < 1.0
     assert set(stable.tolist()) == {False, True}
     for i in range(0, len(stable), 9):
-        context, beta = branch.value.select(i), float(branch.beta[i])
+        context = branch.value.select(i)
+        beta = float(branch.beta[i])
         end, matrix = plainly(context, 16, beta)
         np.testing.assert_allclose(end.attention, context.attention, atol=1e-9)
         assert (np.abs(np.linalg.eigvals(matrix)).max() < 1.0) == stable[i]
-    low, high = (study.TONGUES.read()[end][0] for end in ("low", "high"))
-    np.testing.assert_allclose([branch.beta.min(), branch.beta.max()], [low, high], atol=3e-6)
+    window = study.TONGUES.read()
+    assert branch.beta.min() == pytest.approx(window["low"][0], abs=3e-6)
+    assert branch.beta.max() == pytest.approx(window["high"][0], abs=3e-6)
 
 
 def test_what_is_called_found_solves_the_equations(torus):
     """At every number of steps: some are too few."""
     start = find_cycle(NETWORK, ZERO, beta=1.26, period=4)
-    cycles, births = [], []
+    cycles = []
+    births = []
     for steps in range(3, 24, 2):
         with suppress(NotConverged):
             cycles.append(find_cycle(NETWORK, ZERO, beta=1.26, period=4, max_steps=steps).value)
@@ -131,16 +138,18 @@ def test_a_neutral_saddle_is_no_birth_of_a_closed_curve():
     """Beyond the resonance the condition vanishes where two real multipliers are inverse."""
     there = NETWORK.with_parameters(epsilon=0.206)
     first = find_cycle(there, ZERO, beta=0.8, period=4)
-    branch = continue_cycle(there, first, step=0.005, within=(0.8, 1.45))
-    born, neutral = (
+    branch = continue_cycle(there, first, step=0.005, within=(0.8, 1.45), direction="up")
+    condition = bifurcation_condition(branch.multipliers, Bifurcation.NEIMARK_SACKER)
+    places = np.flatnonzero(np.diff(np.sign(condition)))
+    assert len(places) == 2
+    cycles = [
         find_cycle(there, branch.value.select(at), beta=float(branch.beta[at]), period=4)
-        for at in np.flatnonzero(
-            np.diff(np.sign(_condition(branch.multipliers, Bifurcation.NEIMARK_SACKER)))
-        )
-    )
-    assert (
-        abs(find_bifurcation(there, born, kind=Bifurcation.NEIMARK_SACKER).beta - born.beta) < 0.05
-    )
+        for at in places
+    ]
+    born = cycles[0]
+    neutral = cycles[1]
+    birth = find_bifurcation(there, born, kind=Bifurcation.NEIMARK_SACKER)
+    assert abs(birth.beta - born.beta) < 0.05
     assert np.isreal(neutral.multipliers[:2]).all()
     with pytest.raises(NotConverged, match="neutral saddle"):
         find_bifurcation(there, neutral, kind=Bifurcation.NEIMARK_SACKER)
@@ -157,7 +166,8 @@ def test_the_staircase_made_again():
 
 
 def test_long_runs_lock_inside_of_the_windows_and_nowhere_near():
-    staircase, tongues = study.STAIRCASE.read(), study.TONGUES.read()
+    staircase = study.STAIRCASE.read()
+    tongues = study.TONGUES.read()
     here = staircase["extent"] < study.ON_CURVE
     for p, q, low, high in zip(*(tongues[k] for k in ("p", "q", "low", "high")), strict=True):
         # At the ends of two windows an unlocked curve or the next window lies beside the cycle.
@@ -169,10 +179,21 @@ def test_long_runs_lock_inside_of_the_windows_and_nowhere_near():
         assert not np.isclose(staircase["rotation"][below], p / q, atol=1e-9).any()
 
 
-def branch(beta, *, period, step, **how):
+def branch(beta, *, period, step, max_steps):
     """Downwards in β, then upwards, from where runs end."""
-    start, how = settled_cycle(beta, period=period), {"within": (1.245, 1.285), **how}
-    return [continue_cycle(NETWORK, start, step=sign * step, **how) for sign in (-1, 1)]
+    start = settled_cycle(beta, period=period)
+    return [
+        continue_cycle(
+            NETWORK,
+            start,
+            step=step,
+            within=(1.245, 1.285),
+            direction=way,
+            max_steps=max_steps,
+            throw=False,
+        )
+        for way in ("down", "up")
+    ]
 
 
 def flips_of(branch):
@@ -198,7 +219,8 @@ def test_the_cycle_of_28_steps_and_its_doublings():
             assert np.abs(flips - end).min() < 5e-5
     # Where the other leaves, that of 28 is unstable, and both halves of the doubled one are one.
     at = int(np.argmin(doubled[0].beta))
-    start, beta = doubled[0].value.select(at), float(doubled[0].beta[at])
+    start = doubled[0].value.select(at)
+    beta = float(doubled[0].beta[at])
     assert abs(find_cycle(NETWORK, start, beta=beta, period=28).multipliers[0]) > 1.1
     _, after = trajectory(NETWORK, start, beta=beta, steps=0, transient=28)
     assert np.abs(after.attention - start.attention).max() < 0.02
@@ -216,7 +238,7 @@ def test_the_cycle_of_28_steps_and_its_doublings():
 
 def test_resonances_of_the_onset_and_where_the_driven_cycle_flips_first(torus):
     """What the chapter says of larger ε."""
-    rows = continue_bifurcation(NETWORK, torus, name="epsilon", values=np.arange(20, 240, 2) / 1000)
+    rows = bifurcation_values(NETWORK, torus, name="epsilon", values=np.arange(20, 240, 2) / 1000)
     turns = {round(1000 * epsilon): turn for _, epsilon, turn in rows}
     assert turns[30] == pytest.approx(1 / 4, abs=1e-3)
     assert turns[84] == pytest.approx(1 / 3, abs=1e-3)
@@ -225,7 +247,7 @@ def test_resonances_of_the_onset_and_where_the_driven_cycle_flips_first(torus):
     for epsilon, flips in ((0.17, False), (0.19, True)):
         there = NETWORK.with_parameters(epsilon=epsilon)
         first = find_cycle(there, ZERO, beta=0.8, period=4)
-        branch = continue_cycle(there, first, step=0.01, within=(0.8, 1.5))
+        branch = continue_cycle(there, first, step=0.01, within=(0.8, 1.5), direction="up")
         left = branch.multipliers[np.argmax(np.abs(branch.multipliers[:, 0]) > 1.0), 0]
         assert (abs(left.imag) < 1e-9) == flips
         assert left.real < -0.5
@@ -234,7 +256,8 @@ def test_resonances_of_the_onset_and_where_the_driven_cycle_flips_first(torus):
 @pytest.mark.claim("C9b")
 def test_the_closed_curve_outlives_the_jump_of_the_protocol():
     """By finite differences of two orbits, no tangent map: on the curve they part linearly."""
-    document, before = document_context(NETWORK), np.array([1.2652, 1.2656])
+    document = document_context(NETWORK)
+    before = np.array([1.2652, 1.2656])
     after, _ = stroboscopic_section(NETWORK, document, beta=before, count=1000, transient=100_000)
     extent = np.ptp(after[..., 0], axis=1)
     assert extent[1] > 3 * extent[0]
@@ -251,10 +274,10 @@ def test_the_closed_curve_outlives_the_jump_of_the_protocol():
 def parting(context, beta, *, steps):
     """Growth per step of the logarithm of a distance of 1e-9."""
     twin = Context(context.attention + 1e-9, context.position)
-    one, two = (
-        trajectory(NETWORK, start, beta=beta, steps=0, transient=steps)[1].attention
-        for start in (context, twin)
-    )
+    _, first = trajectory(NETWORK, context, beta=beta, steps=0, transient=steps)
+    _, second = trajectory(NETWORK, twin, beta=beta, steps=0, transient=steps)
+    one = first.attention
+    two = second.attention
     return np.log(np.linalg.norm(two - one, axis=(-2, -1)) / (1e-9 * np.sqrt(12))) / steps
 
 
@@ -265,7 +288,8 @@ def test_curves_are_followed_and_no_other_is_taken():
 
     def ladder(u):
         # Curves x = s(p) + integer: s rises by 0.6 within a tenth of the first step.
-        rise, slope = 0.3 * (1.0 + np.tanh(u[1] / 0.05)), 6.0 / np.cosh(u[1] / 0.05) ** 2
+        rise = 0.3 * (1.0 + np.tanh(u[1] / 0.05))
+        slope = 6.0 / np.cosh(u[1] / 0.05) ** 2
         angle = np.pi * (u[0] - rise)
         return np.array([np.sin(angle)]), np.pi * np.cos(angle) * np.array([[1.0, -slope]])
 
@@ -347,3 +371,21 @@ def test_the_error_of_noisy_turns_is_about_their_scatter():
     change = np.repeat([0.2, 0.2, 0.2, 0.26], 100)
     for turns in (change, change[::-1]):
         assert study.rotation_number(on_a_curve(np.cumsum(turns))).error > 0.02
+
+
+def test_chaos_begins_with_a_jump_from_contexts_of_order_one_and_not_from_small_ones(monkeypatch):
+    """C9b: by the extent of the motion, which the table's labels do not use."""
+    monkeypatch.setattr(settings, "_CONTEXTS", 16)
+    share = {}
+    for law in ("uniform", "narrow"):
+        [line] = settings.jump_of_chaos(7, law, 1.266, 20_000)
+        starts = draw_starts(NETWORK, law, count=16, seed=7)
+        wide = {}
+        for beta in (1.265, 1.266):
+            overlaps, _ = trajectory(NETWORK, starts, beta=beta, steps=2000, transient=20_000)
+            # At one position of the clock: the closed curve extends over less than 0.24.
+            wide[beta] = (np.ptp(overlaps[:, ::4, 0], axis=1) > 0.3).mean()
+        share[law] = line["value"] + 0.5
+        assert share[law] == pytest.approx(wide[1.266] - wide[1.265], abs=0.15)
+    assert share["narrow"] == 0.0
+    assert share["uniform"] > 0.7

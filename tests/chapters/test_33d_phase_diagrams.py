@@ -1,14 +1,17 @@
 """Phase diagrams: identity and basins against plain means, labels by brute force, stored cells."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy.ndimage import gaussian_filter
 
-from compendium.c33d_phase_diagrams import attractors, study
-from compendium.c33d_phase_diagrams.attractors import coexisting, moments_of
+from compendium.c33d_phase_diagrams import study
 from compendium.c33d_phase_diagrams.study import BETAS, COARSE, UPWARDS
 from spinformer.core.statistics import wilson_interval
+from spinformer.dmft import basins
 from spinformer.dmft.attractors import Regime, find_attractors
+from spinformer.dmft.basins import Fingerprints, find_coexisting_attractors, fingerprint_moments
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import Context, Network
@@ -26,8 +29,14 @@ def moved(context, steps, **parameters):
 
 def made(moments, errors, rate=0.0, spread=0.0):
     """Fingerprints of one number each."""
-    numbers = (np.broadcast_to(one, len(moments)) for one in (errors, rate, spread))
-    return np.array(moments, float)[:, None, None], *numbers
+    numbers = [np.broadcast_to(one, len(moments)) for one in (errors, rate, spread)]
+    values = np.array(moments, float)[:, None, None]
+    return Fingerprints(moments=values, error=numbers[0], rate=numbers[1], rate_error=numbers[2])
+
+
+def coexisting(**given):
+    """What random contexts end on."""
+    return find_coexisting_attractors(NETWORK, "uniform", **given)
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +47,9 @@ def cycles():
 
 def found_at(starts):
     """What contexts have settled on at β = 1.27, 60,000 steps later."""
-    how = {"transient": 60_000, "kept": 4000, "exponents": 0, "bins": 1}
-    return find_attractors(NETWORK, starts, beta=1.27, **how)
+    return find_attractors(
+        NETWORK, starts, beta=1.27, transient=60_000, kept=4000, exponents=0, bins=1
+    )
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +58,7 @@ def settled():
 
 
 def test_moments_are_the_averages_over_a_period(settled):
-    moments, _, _ = moments_of(NETWORK, settled.context, beta=1.27)
+    moments, _, _ = fingerprint_moments(NETWORK, settled.context, beta=1.27)
     # A whole number of each of the periods 16, 28 and 56.
     orbit, _ = trajectory(NETWORK, settled.context, beta=1.27, steps=112)
     for b in range(10):
@@ -61,78 +71,86 @@ def test_moments_are_the_averages_over_a_period(settled):
 
 def test_errors_of_moments_are_their_scatter(settled):
     starts = moved(random_contexts(NETWORK, 3, count=256), 4000, beta=1.3)
-    moments, error, _ = moments_of(NETWORK, starts, beta=1.3)
+    moments, error, _ = fingerprint_moments(NETWORK, starts, beta=1.3)
     scatter = np.sqrt(moments.var(axis=0, ddof=1).mean())
     assert np.sqrt(np.mean(error**2)) / scatter == pytest.approx(1.0, abs=0.07)
     # Stretches of 28 turns hold four periods of a cycle of 28 steps and would all say the same.
     ends = settled.context.select(np.flatnonzero(settled.period == 28)[:4])
-    moments, error, _ = moments_of(NETWORK, ends, beta=1.27, kept=4 * 4 * 28)
-    off = attractors.separation(moments, other=moments_of(NETWORK, ends, beta=1.27, kept=40_000)[0])
+    moments, error, _ = fingerprint_moments(NETWORK, ends, beta=1.27, kept=4 * 4 * 28)
+    off = basins.separation(
+        moments, other=fingerprint_moments(NETWORK, ends, beta=1.27, kept=40_000)[0]
+    )
     assert (off > 1e-9).all()
     assert (error > 0.2 * off).all()
 
 
 def test_another_phase_of_an_orbit_is_the_same_attractor(settled):
-    one, errors, _ = moments_of(NETWORK, settled.context, beta=1.27)
-    later, _, _ = moments_of(NETWORK, moved(settled.context, 12, beta=1.27), beta=1.27)
-    both, zeros = np.concatenate([one, later]), np.zeros(128)
-    numbers = attractors.identify([both, np.tile(errors, 2), zeros, zeros])
+    one, errors, _ = fingerprint_moments(NETWORK, settled.context, beta=1.27)
+    later, _, _ = fingerprint_moments(NETWORK, moved(settled.context, 12, beta=1.27), beta=1.27)
+    both = np.concatenate([one, later])
+    zeros = np.zeros(128)
+    numbers = basins.identify_attractors(
+        Fingerprints(moments=both, error=np.tile(errors, 2), rate=zeros, rate_error=zeros)
+    )
     assert (numbers[:64] == numbers[64:]).all()
     assert (np.array([28, 56, 16])[numbers[:64]] == settled.period).all()
     # And from a start of the survey that is no multiple of the clock's turn.
-    odd, _, ends = moments_of(NETWORK, moved(settled.context, 3, beta=1.27), beta=1.27)
+    odd, _, ends = fingerprint_moments(NETWORK, moved(settled.context, 3, beta=1.27), beta=1.27)
     assert ends.position == 3
-    assert attractors.separation(later, other=odd).max() < 1e-8
+    assert basins.separation(later, other=odd).max() < 1e-8
 
 
 def test_the_clock_is_part_of_the_state_where_it_drives():
     start = moved(random_contexts(NETWORK, 3, count=4), 4000, beta=1.0)
-    late, _, _ = moments_of(NETWORK, start, beta=1.0)
-    assert attractors.separation(late, other=late[0]).max() < 1e-9
-    assert attractors.separation(late, other=np.roll(late, 1, axis=1)).min() > 1e-4
+    late, _, _ = fingerprint_moments(NETWORK, start, beta=1.0)
+    assert basins.separation(late, other=late[0]).max() < 1e-9
+    assert basins.separation(late, other=np.roll(late, 1, axis=1)).min() > 1e-4
     # An orbit of the undriven network does not know the position.
-    free = {"beta": 1.3, "epsilon": 0.0, "gamma": 10.0}
-    begun = moved(random_contexts(NETWORK, 3, count=4), 20_000, **free).attention
-    one, other = (moments_of(NETWORK, Context(begun, n), kept=8000, **free)[0] for n in (0, 1))
+    start = random_contexts(NETWORK, 3, count=4)
+    begun = moved(start, 20_000, beta=1.3, epsilon=0.0, gamma=10.0).attention
+    undriven = partial(fingerprint_moments, NETWORK, kept=8000, beta=1.3, epsilon=0.0, gamma=10.0)
+    one = undriven(Context(begun, 0))[0]
+    other = undriven(Context(begun, 1))[0]
     assert np.ptp(one, axis=1).max() == 0.0
-    assert attractors.separation(one, other=other).max() < 1e-9
+    assert basins.separation(one, other=other).max() < 1e-9
 
 
 def test_two_cycles_of_one_period_are_told_apart_and_chaos_is_one_attractor():
     found = coexisting(beta=1.527, gamma=14.7, count=64, transient=20_000)
-    assert found.names == ["periodic 28", "periodic 28"]
+    assert found.labels == ["periodic 28", "periodic 28"]
     assert found.between > 1e6 * found.within
     one, other = found.sets
     assert len(one) == len(other) == 7
     assert np.linalg.norm(one[:, None] - other, axis=-1).min() > 1e-2
     wild = coexisting(beta=1.28, count=48, transient=4000)
-    assert wild.names == ["chaotic"]
+    assert wild.labels == ["chaotic"]
     assert (wild.numbers == 0).all()
     # At 1.2752 strong chaos is a transient beside weak chaos and a cycle of 224 steps.
     near = coexisting(beta=1.2752, count=48, transient=120_000)
-    assert set(near.names) == {"chaotic", "periodic 224"}
-    assert len(near.names) == 3
+    assert set(near.labels) == {"chaotic", "periodic 224"}
+    assert len(near.labels) == 3
 
 
 def test_what_is_the_same_within_errors():
     prints = made([0.0, 5e-5, 0.01, 0.012, 0.5], [0.0, 0.0, 1e-3, 1e-3, 0.0])
-    assert attractors.identify(prints).tolist() == [0, 0, 1, 1, 2]
+    assert basins.identify_attractors(prints).tolist() == [0, 0, 1, 1, 2]
     # An orbit that agrees with two is on neither.
-    assert attractors.identify(made([0.0, 0.01, 0.005], [0.0, 0.0, 0.002])).tolist() == [0, 1, -1]
+    between = made([0.0, 0.01, 0.005], [0.0, 0.0, 0.002])
+    assert basins.identify_attractors(between).tolist() == [0, 1, -1]
     # The same averages and another growth: another attractor.
     grown = made([0.0, 0.0], [1e-6, 1e-3], [0.0, 0.1], [1e-4, 1e-3])
-    assert attractors.identify(grown).tolist() == [0, 1]
-    assert attractors.identify(made([0.0, 0.0], [0.0, 0.0], [0.0, 0.007])).tolist() == [0, 0]
+    assert basins.identify_attractors(grown).tolist() == [0, 1]
+    assert basins.identify_attractors(made([0.0, 0.0], [0.0, 0.0], [0.0, 0.007])).tolist() == [0, 0]
     # Chaotic orbits that dwelt in two parts are joined by a third that saw both.
     parts = [0.0, 0.05, 0.025], [1e-3, 1e-3, 8e-3]
-    assert attractors.identify(made(*parts, 0.1, 1e-3)).tolist() == [0, 0, 0]
-    assert attractors.identify(made(*parts)).tolist() == [0, 1, -1]
+    assert basins.identify_attractors(made(*parts, 0.1, 1e-3)).tolist() == [0, 0, 0]
+    assert basins.identify_attractors(made(*parts)).tolist() == [0, 1, -1]
     # The most frequent attractor comes first.
-    assert attractors.identify(made([0.3, 0.0, 0.0], [0.0, 0.0, 0.0])).tolist() == [1, 0, 0]
+    assert basins.identify_attractors(made([0.3, 0.0, 0.0], [0.0, 0.0, 0.0])).tolist() == [1, 0, 0]
 
 
 def settled_on(starts, sets, horizon=60_000):
-    return attractors.basins_of_attraction(starts, beta=1.27, sets=sets, horizon=horizon)
+    return basins.basins_of_attraction(NETWORK, starts, beta=1.27, sets=sets, horizon=horizon)
 
 
 def test_proximity_agrees_with_fingerprints_and_periods(cycles):
@@ -164,26 +182,31 @@ def test_exponents_of_borders_whose_dimension_is_known():
     steps = (1, 2, 4, 8, 16)
     # A circle: one dimension less than the plane. A coin for every point: no knowledge helps.
     x, y = np.meshgrid(*2 * [np.linspace(-1, 1, 512)])
-    maps = x**2 + y**2 < 0.5, np.random.default_rng(0).random((256, 256)) < 0.5
-    pairs = (attractors.grid_neighbors(labels, distances=steps) for labels in maps)
-    circle, coins = (
-        attractors.uncertainty_exponent(differ, distances=steps, groups=tiles)
-        for differ, tiles in pairs
-    )
+    maps = {
+        "circle": x**2 + y**2 < 0.5,
+        "coins": np.random.default_rng(0).random((256, 256)) < 0.5,
+    }
+    borders = {}
+    for word, labels in maps.items():
+        differ, tiles = basins.neighbours_differ(labels, distances=steps)
+        borders[word] = basins.uncertainty_exponent(differ, distances=steps, groups=tiles)
+    circle = borders["circle"]
+    coins = borders["coins"]
     assert abs(circle.exponent.value - 1.0) < 0.05
     assert abs(coins.exponent.value) < 3 * coins.exponent.error < 0.02
-    np.testing.assert_allclose(coins.shares, 15 / 16, atol=0.01)
+    np.testing.assert_allclose(coins.fractions, 15 / 16, atol=0.01)
     with pytest.raises(ValueError, match="differ"):
-        attractors.uncertainty_exponent(np.zeros((3, 9), dtype=bool), distances=(1, 2, 3))
+        basins.uncertainty_exponent(np.zeros((3, 9), dtype=bool), distances=(1, 2, 3))
 
 
 def test_the_error_of_an_exponent_is_its_scatter():
-    rng, distances = np.random.default_rng(0), 10.0 ** -np.arange(5)
+    rng = np.random.default_rng(0)
+    distances = 10.0 ** -np.arange(5)
     # Every base point has its own threshold, so that its answers hang together.
     chance = 0.4 * distances[:, None] ** 0.3
     draws = (rng.random(1000) < chance for _ in range(60))
-    found = [attractors.uncertainty_exponent(differ, distances=distances) for differ in draws]
-    shares = np.std([one.shares for one in found], axis=0, ddof=1)
+    found = [basins.uncertainty_exponent(differ, distances=distances) for differ in draws]
+    shares = np.std([one.fractions for one in found], axis=0, ddof=1)
     assert shares == pytest.approx(np.mean([one.errors for one in found], axis=0), rel=0.35)
     slopes = [one.exponent.value for one in found]
     assert np.std(slopes) == pytest.approx(np.mean([one.exponent.error for one in found]), rel=0.35)
@@ -191,15 +214,19 @@ def test_the_error_of_an_exponent_is_its_scatter():
 
 def test_near_starts_end_apart_as_lots_do(cycles):
     distances = 10.0 ** np.arange(-12, 0, 2)
-    how = {"beta": 1.27, "seed": 0}
-    apart = attractors.ends_apart(cycles.sets, distances=distances, count=400, **how)
+    apart = basins.ends_apart(
+        NETWORK, "uniform", sets=cycles.sets, distances=distances, count=400, beta=1.27, seed=0
+    )
     assert apart.shape == (6, 400)
-    found = attractors.uncertainty_exponent(apart, distances=distances)
+    found = basins.uncertainty_exponent(apart, distances=distances)
     assert abs(found.exponent.value) < 0.02
     shares = np.bincount(cycles.numbers) / 256
-    assert abs(found.shares.mean() - (1 - (shares**2).sum())) < 0.06
+    assert abs(found.fractions.mean() - (1 - (shares**2).sum())) < 0.06
     # Pairs that are the same point end together, wherever that is.
-    assert not attractors.ends_apart(cycles.sets, distances=[0.0], count=20, **how).any()
+    same = basins.ends_apart(
+        NETWORK, "uniform", sets=cycles.sets, distances=[0.0], count=20, beta=1.27, seed=0
+    )
+    assert not same.any()
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -235,10 +262,12 @@ def test_the_criterion_of_the_planes_by_counting():
         layers = study.read_plane(table)
         regime = layers["regime"]
         few = regime[:60, 40:100]
-        padded, places = np.pad(few, 1, constant_values=-1), ((0, 1), (2, 1), (1, 0), (1, 2))
+        padded = np.pad(few, 1, constant_values=-1)
+        places = ((0, 1), (2, 1), (1, 0), (1, 2))
         around = np.array([padded[down : down + 60, right : right + 60] for down, right in places])
         for code, score in study.agreement(few).items():
-            mine, share = around[:, few == code], (few == code).mean()
+            mine = around[:, few == code]
+            share = (few == code).mean()
             alike = (mine == code).sum() / (mine >= 0).sum()
             assert score.value == pytest.approx((alike - share) / (1 - share))
         # The same labels, thrown about, are dust.

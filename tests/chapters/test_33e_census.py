@@ -25,7 +25,7 @@ from spinformer.dmft.network import Context, Network
 def test_no_network_of_the_tables_is_counted_twice():
     seen = set()
     for table in (DOCUMENT_SIZE, OTHER_SIZES):
-        for row in rows_of(**table.read()):
+        for row in rows_of(table.read()):
             if row["epsilon"] == 0.02:
                 key = row["features"], row["segments"], row["context"], row["code"]
                 assert key not in seen
@@ -39,7 +39,7 @@ def test_no_network_of_the_tables_is_counted_twice():
 @pytest.mark.nightly
 @pytest.mark.claim("C16")
 def test_the_share_of_networks_with_all_three_regimes():
-    wide = [row for row in rows_of(**DOCUMENT_SIZE.read()) if row["epsilon"] == 0.02]
+    wide = [row for row in rows_of(DOCUMENT_SIZE.read()) if row["epsilon"] == 0.02]
     for family in (0, 1):
         rows = [row for row in wide if row["family"] == family]
         both = sum(row["seen_chaos"] > 0 and row["seen_quasi"] > 0 for row in rows)
@@ -57,11 +57,13 @@ def test_the_share_of_networks_with_all_three_regimes():
 
 
 def test_what_the_chapter_quotes_of_other_sizes_and_longer_waits():
-    table, ours = OTHER_SIZES.read(), select(DOCUMENT_SIZE.read(), family=0, epsilon=0.02)
-    features, seen = (np.append(table[key], ours[key][:9]) for key in ("features", "seen_chaos"))
-    chaos = seen > 0
+    table = OTHER_SIZES.read()
+    ours = select(DOCUMENT_SIZE.read(), family=0, epsilon=0.02)
+    features = np.append(table["features"], ours["features"][:9])
+    chaos = np.append(table["seen_chaos"], ours["seen_chaos"][:9]) > 0
     assert (chaos.sum(), len(chaos)) == (106, 324)
-    few, many = (chaos[features == number].mean() for number in (2, 6))
+    few = chaos[features == 2].mean()
+    many = chaos[features == 6].mean()
     assert many == pytest.approx(2 * few, rel=0.1)
     late = LONGER.read()
     assert len(late["seed"]) == 50
@@ -83,7 +85,8 @@ def parts(network, seed, beta):
 @pytest.mark.nightly
 def test_transient_chaos_is_told_from_lasting_chaos():
     # Lifetimes of chapter 33b: 200,000 steps at 1.274, no end seen at 1.4.
-    network, betas = Network.document(), np.array([1.274, 1.4])
+    network = Network.document()
+    betas = np.array([1.274, 1.4])
     start = Context(random_contexts(network, 0, count=2).attention, 0)
     many = Context(np.tile(start.attention, (2, 1, 1, 1)), 0)
     _, states = trajectory(network, many, beta=betas[:, None], steps=0, transient=2000)
@@ -112,7 +115,8 @@ def test_driven_networks_are_those_of_one_cycle():
     assert sweep(wide, 0, even=2, fine=0, contexts=1)["betas"].tolist() == [3.0, 6.0]
     # Fine values surround the onset.
     fine = sweep(network, 0, even=12, fine=6, contexts=2)
-    betas, driven = fine["betas"], fine["driven"]
+    betas = fine["betas"]
+    driven = fine["driven"]
     lost = betas[:12][~driven[:12]].min()
     assert np.abs(betas[12:] - lost).max() < 0.25
     assert set(driven[12:].tolist()) == {False, True}
@@ -122,13 +126,16 @@ def test_areas_are_those_of_the_library_and_a_threshold_is_judged_where_it_was_n
     rng = np.random.default_rng(1)
     label = rng.random(2000) < 0.5
     score = np.round(rng.normal(size=2000) + 2.0 * label, 1)
-    found, held = judge(score, label=label, draws=400), label[1::2]
+    found = judge(score, label=label, draws=400)
+    held = label[1::2]
     area = roc_auc_score(held, score[1::2])
     assert found.area == pytest.approx(area)
     assert found.low < 0.921 < found.high
     # Hanley and McNeil's error of an area.
-    n, m = held.sum(), (~held).sum()
-    one, two = area / (2 - area), 2 * area**2 / (1 + area)
+    n = held.sum()
+    m = (~held).sum()
+    one = area / (2 - area)
+    two = 2 * area**2 / (1 + area)
     spread = area * (1 - area) + (n - 1) * (one - area**2) + (m - 1) * (two - area**2)
     assert (found.high - found.low) / 3.92 == pytest.approx(np.sqrt(spread / n / m), rel=0.25)
     assert found.threshold == pytest.approx(1.0, abs=0.4)
@@ -180,13 +187,16 @@ def gauges(semantic, position):
         yield np.roll(semantic, 1, axis=2), position
         yield semantic[:, :, [1, 0, *range(2, segments)]], position
     for roles, marks in (([0, 1], [0]), ([2, 3], [1, 2])):
-        one, two = semantic.copy(), position.copy()
+        one = semantic.copy()
+        two = position.copy()
         one[roles, 0] *= -1
         two[marks, 0] *= -1
         yield one, two
         if features > 1:
-            one, two = semantic.copy(), position.copy()
-            one[roles], two[marks] = one[roles][:, ::-1], two[marks][:, ::-1]
+            one = semantic.copy()
+            two = position.copy()
+            one[roles] = one[roles][:, ::-1]
+            two[marks] = two[marks][:, ::-1]
             yield one, two
     if position.shape[2]:
         yield semantic, np.concatenate([-position[..., :1], position[..., 1:]], axis=2)
@@ -201,7 +211,8 @@ def orbits(features, segments, bits):
     place = 1 + np.arange(width)
     semantic = place[:size].reshape(4, features, segments)
     position = place[size:].reshape(3, features, bits)
-    start, graph = np.arange(2**width), 0
+    start = np.arange(2**width)
+    graph = 0
     for one, two in gauges(semantic, position):
         moved = np.concatenate([one.ravel(), two.ravel()])
         image = signs[:, np.abs(moved) - 1] * np.sign(moved)
@@ -242,8 +253,15 @@ def test_counts_and_forms_against_enumeration(sizes):
 def test_a_gauge_changes_neither_code_nor_motion(sizes):
     features, segments, bits = sizes
     for seed in range(6):
-        own = {"bits": bits, "epsilon": 0.1 if bits else 0.0, "context": 2, "gamma": 3.0}
-        network = Network.segmented(seed, features=features, segments=segments, **own)
+        network = Network.segmented(
+            seed,
+            features=features,
+            segments=segments,
+            bits=bits,
+            epsilon=0.1 if bits else 0.0,
+            context=2,
+            gamma=3.0,
+        )
         other = random_gauge(network, seed + 1)
         assert canonical_code(other) == canonical_code(network)
         if features < 4 and seed == 0:

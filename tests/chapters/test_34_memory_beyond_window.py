@@ -8,12 +8,12 @@ from known_networks import UNEVEN
 from scipy.signal import periodogram
 from scipy.stats import binom, norm
 
-from compendium.c32b_finite_size.study import noise_covariance, predicted_rms
 from compendium.c34_memory_beyond_window import messages, study
 from compendium.c34_memory_beyond_window.messages import label_information, predicted_information
 from compendium.c34_memory_beyond_window.study import autocorrelation
 from compendium.common.rows import median_interval
 from spinformer.core.statistics import student_interval
+from spinformer.dmft.corrections import noise_covariance, predicted_rms
 from spinformer.dmft.document import MOTIONS, attractor_window
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.finite_size import attention_of_window, linear_maps, mean_path, window_means
@@ -90,14 +90,17 @@ def traced(motion, number, steps):
     """A window with its position, the direction of a message, and the memory of it."""
     window, position = attractor_window(NETWORK, motion, number=number)
     direction = messages.message_direction(NETWORK, number)
-    how = {"beta": MOTIONS[motion].beta, "position": position, "steps": steps}
-    memory, _ = messages.trace_message(NETWORK, window, direction, **how)
+    beta = MOTIONS[motion].beta
+    memory, _ = messages.trace_message(
+        NETWORK, window, direction, beta=beta, position=position, steps=steps
+    )
     return window, position, direction, memory
 
 
 def bits_and_loops(beta, window, position, size, steps, runs, seed):
     """Windows after `steps` tokens, bits drawn one by one in numpy, attention by the reference."""
-    rng, each = np.random.default_rng(seed), size // NETWORK.segments
+    rng = np.random.default_rng(seed)
+    each = size // NETWORK.segments
 
     def drawn(means):
         return 2.0 * rng.binomial(each, 0.5 * (1.0 + means)) / each - 1.0
@@ -114,7 +117,8 @@ def bits_and_loops(beta, window, position, size, steps, runs, seed):
 def test_memory_times_by_bits_and_loops():
     # Every row of the table stands on this: what linear noise says of a message agrees with
     # texts drawn by other code, beyond the window and in all five motions.
-    size, runs = 9_999_999, 1500
+    size = 9_999_999
+    runs = 1500
     for motion, delay in zip(MOTIONS, (6, 20, 24, 7, 9), strict=True):
         beta = MOTIONS[motion].beta
         window, position, direction, memory = traced(motion, 2, steps=delay)
@@ -135,10 +139,9 @@ def test_memory_times_by_bits_and_loops():
     for motion in MOTIONS:
         count = 0
         for rows in tables:
-            few, many = (
-                rows["measured"][(rows["motion"] == motion) & (rows["size"] == n)]
-                for n in study.SIZES[4::4]
-            )
+            here = rows["motion"] == motion
+            few = rows["measured"][here & (rows["size"] == study.SIZES[4])]
+            many = rows["measured"][here & (rows["size"] == study.SIZES[8])]
             count += int(((few > 0) & ((many < 0) | (many > 10.0 * few))).sum())
         assert (count >= 15) == (motion == "quasi-periodic"), (motion, count)
 
@@ -189,11 +192,20 @@ def test_messages_of_equal_strength_are_equally_legible_when_written():
         assert bits[:4] == pytest.approx(0.3689, abs=1e-3)
         assert bits[4] < bits[3]
         assert (np.round(window, 8) == window).all()
-    given = {"beta": 1.28, "window": window, "position": position, "direction": direction}
     # Texts of either sign have noise of their own: those of no message differ by chance.
     for strength, wanted in ((study.STRENGTH, 0.3689), (0.0, 0.0)):
-        how = {"strength": strength, "delays": np.array([2]), "runs": 3000, "seed": 0}
-        [bits] = messages.measured_information(NETWORK, size=9999, **given, **how)
+        [bits] = messages.measured_information(
+            NETWORK,
+            window,
+            direction,
+            size=9999,
+            beta=1.28,
+            position=position,
+            strength=strength,
+            delays=np.array([2]),
+            runs=3000,
+            seed=0,
+        )
         assert abs(bits - wanted) < 0.15
     assert bits != pytest.approx(-1.0 / (3000 * np.log(2.0)))
 
@@ -263,7 +275,8 @@ def stacked(maps, noise):
 @pytest.mark.parametrize("network", [Network.document(), SHORT])
 def test_memory_equals_the_inverse_covariance_between_responses(network):
     _, maps, noise = along_a_path(network, 1.3, 9)
-    context, segments = network.context, network.segments
+    context = network.context
+    segments = network.segments
     found = messages.fisher_memory(maps, noise=noise)
     for steps in (0, 1, 2, 4, 9):
         rows = stacked(maps[:steps], noise[: context + steps])

@@ -11,10 +11,10 @@ from scipy.optimize import approx_fprime
 from scipy.special import softmax
 from scipy.stats import chisquare
 
-from compendium.c32b_finite_size.study import noise_covariance, predicted_rms
 from compendium.c35_other_tokens import letters as tokens_of, study
 from compendium.c35_other_tokens.letters import LetterNetwork, letter_overlaps, vocabulary
 from spinformer.core.statistics import fit_power_law
+from spinformer.dmft.corrections import noise_covariance, predicted_rms
 from spinformer.dmft.finite_size import linear_maps, mean_path
 from spinformer.dmft.linear_stability import onset
 from spinformer.dmft.lyapunov import lyapunov_spectrum, period_map
@@ -64,7 +64,8 @@ MACHINES = {
 
 
 def test_the_document_with_two_letters():
-    bits, letters = Network.document(), document(2)
+    bits = Network.document()
+    letters = document(2)
     assert letters == LetterNetwork.from_binary(bits)
     # Old to new, newest at position 2, off the default.
     rng = np.random.default_rng(0)
@@ -114,7 +115,8 @@ def test_tangent_maps_by_finite_differences(name):
 def test_onset_is_where_a_multiplier_reaches_the_unit_circle(letters):
     for seed in range(4):
         network = LetterNetwork.segmented(seed, letters=letters).with_parameters(epsilon=0.0)
-        beta, still = onset(network).critical_beta, Context(np.zeros((4, 3)), 0)
+        beta = onset(network).critical_beta
+        still = Context(np.zeros((4, 3)), 0)
         maps = [tangent_map(network, still, b) for b in (beta, 0.99 * beta)]
         at, below = np.abs(np.linalg.eigvals(maps)).max(axis=1)
         # A double multiplier is known to the root of rounding only.
@@ -146,23 +148,30 @@ def every_token(network, size, attention, beta):
 @pytest.mark.parametrize("size", [3, 6])
 def test_one_softmax_over_all_tokens_is_that_of_the_sites(size):
     network = document(3)
-    attention, beta = np.array([0.4, -0.3, 0.8]), 1.2
-    chances, overlaps, _ = zip(*every_token(network, size, attention, beta), strict=True)
+    attention = np.array([0.4, -0.3, 0.8])
+    beta = 1.2
+    every = list(every_token(network, size, attention, beta))
+    chances = [chance for chance, _, _ in every]
+    overlaps = [overlap for _, overlap, _ in every]
     tokens, law = tokens_of.enumerate_next(network, size, beta=beta, attention=attention)
     assert law == pytest.approx(np.array(chances), abs=1e-12)
     assert network.overlaps(tokens) == pytest.approx(np.array(overlaps), abs=1e-12)
-    single, flat = network.probabilities(attention, beta=beta), np.reshape(overlaps, (len(law), -1))
+    single = network.probabilities(attention, beta=beta)
+    flat = np.reshape(overlaps, (len(law), -1))
     assert law @ flat == pytest.approx(network.overlaps(single).ravel())
     covariance = size * np.cov(flat.T, aweights=law, ddof=0)
     assert covariance == pytest.approx(tokens_of.overlap_covariance(network, single), abs=1e-12)
 
 
 def test_draws_have_the_exact_law():
-    network, size, beta = document(3), 3, 2.0
+    network = document(3)
+    size = 3
+    beta = 2.0
     # A window whose letters are certain, so that its draws are known.
     window = np.eye(3)[np.random.default_rng(1).integers(3, size=(4, 3))]
-    how = {"size": size, "beta": beta, "steps": 1, "position": 1}
-    tokens = tokens_of.generate_letters(network, window, runs=20_000, seed=2, **how)
+    tokens = tokens_of.generate_letters(
+        network, window, size=size, beta=beta, steps=1, position=1, runs=20_000, seed=2
+    )
     assert (tokens[:, :4] == window).all()
     attention = tokens_of.attention_of_letters(network, window, position=1)
     law = [chance for chance, _, _ in every_token(network, size, attention, beta)]
@@ -173,17 +182,20 @@ def test_draws_have_the_exact_law():
 
 
 def test_large_networks_follow_the_mean_field_from_any_position():
-    network, beta = LetterNetwork.segmented(5, letters=4, segments=4), 3.0
+    network = LetterNetwork.segmented(5, letters=4, segments=4)
+    beta = 3.0
     start = random_contexts(network, 1, count=1).select(0)
     _, context = trajectory(network, start, beta=beta, steps=9, transient=50)
     window = tokens_of.letter_window(network, context, beta=beta)
     ahead, _ = trajectory(network, context, beta=beta, steps=5)
-    how = {"beta": beta, "steps": 5, "position": context.position}
-    path = tokens_of.letter_path(network, window, **how)
+    position = context.position
+    path = tokens_of.letter_path(network, window, beta=beta, steps=5, position=position)
     # The context's newest attention vector makes the newest token of the window.
     assert letter_overlaps(network, path[3:])[:5] == pytest.approx(ahead, abs=1e-9)
     size = 4 * 10**8
-    tokens = tokens_of.generate_letters(network, window, size=size, runs=400, seed=0, **how)
+    tokens = tokens_of.generate_letters(
+        network, window, size=size, beta=beta, steps=5, position=position, runs=400, seed=0
+    )
     off = np.square(letter_overlaps(network, tokens - path)).sum(axis=2)
     predicted = tokens_of.predicted_deviation(network, beta, path=path, position=context.position)
     ratio = np.sqrt(size * off.mean(axis=0)) / predicted
@@ -194,12 +206,14 @@ def test_a_vocabulary_is_one_site():
     sites = document(3)
     words = vocabulary(sites, 30, words=5, seed=0)
     assert (words.letters, words.segments) == (5, 1)
-    attention, beta = np.array([0.2, 0.5, -0.4]), 3.0
+    attention = np.array([0.2, 0.5, -0.4])
+    beta = 3.0
     weight = softmax([beta * attention @ words.semantic[0, :, 0, v] for v in range(5)])
     found = words.mean_overlaps(attention, beta=np.array(beta))
     assert found == pytest.approx(words.semantic[:, :, 0] @ weight)
-    how = {"size": 1, "beta": beta, "steps": 3, "position": 3, "runs": 20, "seed": 0}
-    drawn = tokens_of.generate_letters(words, np.full((4, 1, 5), 0.2), **how)
+    drawn = tokens_of.generate_letters(
+        words, np.full((4, 1, 5), 0.2), size=1, beta=beta, steps=3, position=3, runs=20, seed=0
+    )
     assert set(np.unique(drawn)) == {0.0, 1.0}
     # Scaled down where an overlap exceeds one, and not else.
     binary = document(2)
@@ -222,7 +236,10 @@ def test_information_of_a_site_and_its_inverse():
 
 
 def test_lists_of_words_drawn_one_by_one():
-    network, size, words, beta = Network.document(), 12, 64, 0.8
+    network = Network.document()
+    size = 12
+    words = 64
+    beta = 0.8
     attention = np.array([0.3, -0.2, 0.4])
     rng = np.random.default_rng(0)
     weights = np.repeat(network.semantic[0], network.counts(size), axis=1)
@@ -232,9 +249,17 @@ def test_lists_of_words_drawn_one_by_one():
         weight = softmax(beta * size * overlaps @ attention)
         mean = weight @ overlaps
         wanted.append([*mean, weight @ ((overlaps - mean) ** 2).sum(axis=1)])
-    how = {"log_words": np.log(words) / size, "attention": attention, "beta": beta}
-    draws = (study.random_words(network, size, **how, seed=k) for k in range(1500))
-    found = [[*mean, spread**2] for mean, spread in draws]
+    found = []
+    for seed in range(1500):
+        mean, spread = study.random_words(
+            network,
+            size,
+            log_words=np.log(words) / size,
+            attention=attention,
+            beta=beta,
+            seed=seed,
+        )
+        found.append([*mean, spread**2])
     error = np.std(wanted, axis=0) * math.sqrt(2 / 1500)
     assert (np.abs(np.mean(found, axis=0) - np.mean(wanted, axis=0)) < 4 * error).all()
 
@@ -252,7 +277,8 @@ def test_the_error_of_a_gap_is_its_scatter_over_sets_of_lists():
 def test_the_deviation_of_letters_falls_as_the_root_of_their_number():
     # The exact sum over all tokens of one step shares no code with the draws or the theory.
     for letters, sizes in ((3, (3, 6, 9)), (4, (3, 6))):
-        network, exact = LetterNetwork.segmented(0, letters=letters), []
+        network = LetterNetwork.segmented(0, letters=letters)
+        exact = []
         for size in sizes:
             tokens, chance = tokens_of.enumerate_next(network, size, beta=2.0, attention=PUSH)
             overlap = network.overlaps(tokens)[:, OUTPUT]
@@ -272,8 +298,16 @@ def test_the_deviation_of_words_does_not_fall():
         weight = softmax(5.0 * PUSH @ value[OUTPUT])
         off = value[OUTPUT] - (value[OUTPUT] @ weight)[:, None]
         found.append(np.sqrt((weight * off**2).sum()))
-        how = {"size": 1, "beta": 0.0, "steps": 0, "runs": 2000, "position": 3}
-        drawn = tokens_of.generate_letters(words, np.tile(weight, (4, 1, 1)), seed=0, **how)
+        drawn = tokens_of.generate_letters(
+            words,
+            np.tile(weight, (4, 1, 1)),
+            size=1,
+            beta=0.0,
+            steps=0,
+            runs=2000,
+            position=3,
+            seed=0,
+        )
         spread = np.sqrt(letter_overlaps(words, drawn).var(axis=0).sum(axis=-1))
         assert spread == pytest.approx(np.full(4, found[-1]), rel=0.06)
     fit = fit_power_law([300, 30_000, 3_000_000], values=found, errors=0.01 * np.array(found))

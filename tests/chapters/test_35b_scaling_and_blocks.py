@@ -29,11 +29,15 @@ def _blocks(residual, feed, *, gamma=3.0, linear=False):
 
 def _exact(blocks, *, size, beta):
     """⟨u⟩ after two steps, summed over every token of `size` bits and every hidden state."""
-    network, hidden = blocks.network, 2 * size // 3
+    network = blocks.network
+    hidden = 2 * size // 3
     weights = network.weights(size)
     own = np.repeat(WINDOW, network.counts(size), axis=1)
-    into, out = (np.repeat(part, hidden // part.shape[1], axis=1) for part in blocks.hidden)
-    code, spins = spin_states(network.bits), spin_states(hidden)
+    copies = hidden // blocks.hidden.shape[2]
+    into = np.repeat(blocks.hidden[0], copies, axis=1)
+    out = np.repeat(blocks.hidden[1], copies, axis=1)
+    code = spin_states(network.bits)
+    spins = spin_states(hidden)
 
     def means(newest, position):
         """Probability of each hidden state, and the mean bits that it makes, for each newest."""
@@ -60,12 +64,15 @@ def _exact(blocks, *, size, beta):
 
 
 def test_the_mean_field_is_the_limit_of_exact_sums_over_all_texts():
-    blocks, beta = _blocks(0.5, 0.6, gamma=1.0), 0.7
+    blocks = _blocks(0.5, 0.6, gamma=1.0)
+    beta = 0.7
     window = block_step(blocks, WINDOW, position=3, beta=beta)
     limit = block_step(blocks, window, position=4, beta=beta)[0]
     # Hidden spins in proportion to the bits: the error is a / N, so 3 u_9 - 2 u_6 has lost it.
-    small, large = (_exact(blocks, size=size, beta=beta) for size in (6, 9))
-    error, rest = np.abs(large - limit).max(), np.abs(3.0 * large - 2.0 * small - limit).max()
+    small = _exact(blocks, size=6, beta=beta)
+    large = _exact(blocks, size=9, beta=beta)
+    error = np.abs(large - limit).max()
+    rest = np.abs(3.0 * large - 2.0 * small - limit).max()
     assert 0.002 < error < 0.2
     assert rest < 0.3 * error
 
@@ -100,7 +107,8 @@ def test_many_systems_do_what_one_does_and_tangents_are_differences(linear):
         for position in range(1, 7):
             window = block_step(blocks, window, position=position % 4, beta=float(beta[n]))
         np.testing.assert_allclose(ends[..., n], window, atol=1e-12)
-    window, basis = ends[..., 2], np.eye(12).reshape(12, 4, 3, 1)
+    window = ends[..., 2]
+    basis = np.eye(12).reshape(12, 4, 3, 1)
     _, pushed = BlockEnsemble([blocks], beta=beta[2:]).step(window[..., None], 7, basis)
 
     def after(flat):
@@ -131,7 +139,8 @@ def test_errors_stay_with_their_exponents_and_what_aligns_first_does_not_count(m
 def _parting(networks, condition):
     """Share of systems (networks,) whose twins, 1e-9 apart after the wait, part to 1e-3."""
     betas = np.repeat(study.TOP * np.arange(1, study.BETAS + 1) / study.BETAS, study.WINDOWS)
-    systems, windows = [], []
+    systems = []
+    windows = []
     for seed, network in networks.items():
         systems += [make_blocks(network, seed, condition=condition)] * len(betas)
         windows.append(np.random.default_rng((seed, 8)).uniform(-1.0, 1.0, (len(betas), 4, 3)))
@@ -156,10 +165,9 @@ def test_chaos_of_the_census_by_twins_that_part():
         stored = table["chaos"][rows].mean()
         assert _parting(networks, condition).mean() == pytest.approx(stored, abs=0.06), condition
     # What the chapter quotes of this table and of the longer waits.
-    chaos, quasi = (
-        [table[name][first & (table["condition"] == at)].mean() for at in study.CONDITIONS]
-        for name in ("chaos", "quasi")
-    )
+    conditions = [first & (table["condition"] == at) for at in study.CONDITIONS]
+    chaos = [table["chaos"][here].mean() for here in conditions]
+    quasi = [table["quasi"][here].mean() for here in conditions]
     assert chaos[0] / chaos[2] == pytest.approx(6, abs=0.5)
     assert [round(one / quasi[0]) for one in quasi[1:3]] == [3, 4]
     longer = study.LONGER.read()
@@ -168,7 +176,8 @@ def test_chaos_of_the_census_by_twins_that_part():
 
 def test_the_first_mode_is_the_closed_form_and_starts_to_grow_there():
     for network in (Network.segmented(0), Network.segmented(6), Network.document()):
-        network, wanted = network.with_parameters(epsilon=0.0), onset(network)
+        wanted = onset(network)
+        network = network.with_parameters(epsilon=0.0)
         found = study.first_mode(Blocks(network=network))
         assert found == pytest.approx((wanted.critical_beta, wanted.critical_rotation), rel=1e-6)
     blocks = make_blocks(network, 3, condition="both 1/2, 1")
@@ -193,10 +202,16 @@ def test_without_load_it_is_the_mean_field_of_few_features():
 
 
 def test_explicit_networks_follow_the_theory_at_their_load():
-    size, draws, steps = 900, 24, 8
+    size = 900
+    draws = 24
+    steps = 8
     path = loaded_path(SOFT, WINDOW, beta=1.4, load=0.4, steps=steps)
-    how = {"size": size, "load": 0.4, "beta": 1.4, "steps": steps, "window": WINDOW}
-    runs = [loaded.simulate_loaded(SOFT, seed=seed, **how) for seed in range(draws)]
+    runs = [
+        loaded.simulate_loaded(
+            SOFT, size=size, load=0.4, beta=1.4, steps=steps, seed=seed, window=WINDOW
+        )
+        for seed in range(draws)
+    ]
     for name in ("means", "correlation", "noise"):
         got = np.array([getattr(run, name) for run in runs])
         error = got.std(axis=0, ddof=1) / np.sqrt(draws) + 4.0 / size
@@ -208,9 +223,11 @@ def test_explicit_networks_follow_the_theory_at_their_load():
 
 def test_the_resting_state_is_that_of_a_sampled_process():
     # A Gaussian process with the covariance that the state claims for its fields, bit by bit.
-    load, beta = 0.6, 1.2
+    load = 0.6
+    beta = 1.2
     rest = resting_state(beta, load=load, context=4)
-    c, (i, j, s, r) = rest.value, np.indices((6, 6, 4, 4))
+    c = rest.value
+    i, j, s, r = np.indices((6, 6, 4, 4))
     cover = load / 16 * c[np.abs(i - j + s - r)].sum(axis=(2, 3))
     assert cover[0, 0] == pytest.approx(rest.noise, rel=1e-8)
     rng = np.random.default_rng(0)
@@ -223,14 +240,18 @@ def test_the_resting_state_is_that_of_a_sampled_process():
 
 
 def test_pair_averages_are_sums_over_the_plane():
-    first, second = np.array([0.3]), np.array([[-0.2], [0.5]])
-    there, both = np.array([0.4, 0.9]), np.array([0.2, -0.5])
+    first = np.array([0.3])
+    second = np.array([[-0.2], [0.5]])
+    there = np.array([0.4, 0.9])
+    both = np.array([0.2, -0.5])
     grid = np.linspace(-6.0, 6.0, 1201)
     x, y = np.meshgrid(grid, grid, indexing="ij")
     for beta, tolerance in ((1.3, 1e-4), (8.0, 1e-3)):
         along = beta * both / np.sqrt(0.7)
-        how = {"width": beta * 0.7**0.5, "across": np.sqrt(beta**2 * there - along**2)}
-        found = loaded._pair_average(beta * first, beta * second, along=along, **how)
+        across = np.sqrt(beta**2 * there - along**2)
+        found = loaded._pair_average(
+            beta * first, beta * second, width=beta * 0.7**0.5, along=along, across=across
+        )
         for n in range(2):
             law = multivariate_normal(cov=[[0.7, both[n]], [both[n], there[n]]])
             weight = law.pdf(np.stack([x, y], axis=-1))
@@ -257,7 +278,8 @@ def test_steep_bits_at_rest_obey_the_arcsine_law():
 
 @pytest.mark.claim("C22")
 def test_the_powers_of_the_tables_by_a_plain_line():
-    scores, paths = loaded.SCORES.read(), loaded.PATHS.read()
+    scores = loaded.SCORES.read()
+    paths = loaded.PATHS.read()
     wanted = {"fixed": -0.5, "unit, P = 3 + alpha N": 0.0, "unit, P = 3": 1.0}
     for rule, exponent in wanted.items():
         rows = scores["rule"] == rule
@@ -277,9 +299,12 @@ def test_the_largest_load_is_where_the_gain_meets_the_onset():
     critical = onset(Network.document().with_parameters(epsilon=0.0)).critical_beta
     assert limits["onset"][0] == pytest.approx(critical, rel=1e-4)
     edge = loaded.largest_load(limits)
+
     # On a grid of temperatures no gain at a larger load, and one at a smaller, is enough.
-    above, below = (
-        max(resting_state(beta, load=load, context=4).gain for beta in np.linspace(2.0, 8.0, 7))
-        for load in (edge + 0.03, edge - 0.05)
-    )
+    def largest_gain(load):
+        betas = np.linspace(2.0, 8.0, 7)
+        return max(resting_state(beta, load=load, context=4).gain for beta in betas)
+
+    above = largest_gain(edge + 0.03)
+    below = largest_gain(edge - 0.05)
     assert above < critical < below

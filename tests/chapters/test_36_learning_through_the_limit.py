@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from itertools import chain, pairwise, product
 from unittest.mock import Mock
 
@@ -19,7 +20,8 @@ from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import Context, Network
 
-SETTING = {"beta": 1.3, "gamma": 4.0}
+BETA = 1.3
+GAMMA = 4.0
 
 
 def _draw(seed, *, starts=2, steps=3, context=2, features=2, segments=3):
@@ -30,11 +32,23 @@ def _draw(seed, *, starts=2, steps=3, context=2, features=2, segments=3):
     return weights, window, targets
 
 
-def _rolled(weights, window, targets, **how):
+def _rolled(
+    weights,
+    window,
+    targets,
+    *,
+    kind="limit",
+    size=0,
+    cut=False,
+    seed=0,
+    given=0,
+    beta=BETA,
+    gamma=GAMMA,
+):
     """`rollout` of one network: costs, scores and tokens of its paths."""
-    push = {name: how.pop(name, value) for name, value in (SETTING | {"given": 0}).items()}
-    text = Text(window[None], targets[None], **push)
-    return [found[0] for found in rollout(weights[None], text, **{"kind": "limit"} | how)]
+    text = Text(window[None], targets[None], beta=beta, gamma=gamma, given=given)
+    rolled = rollout(weights[None], text, kind=kind, size=size, cut=cut, seed=seed)
+    return [part[0] for part in rolled]
 
 
 def _plain_field(weights, window, beta, gamma):
@@ -56,7 +70,7 @@ def _enumerated(weights, window, targets, size):
     def follow(path, chance, step):
         if step == len(targets):
             return
-        field = _plain_field(explicit, path[-len(window) :], **SETTING)
+        field = _plain_field(explicit, path[-len(window) :], BETA, GAMMA)
         up = 1.0 / (1.0 + np.exp(-2.0 * field))
         for place, sign in enumerate(targets[step]):
             own = up[place * bits]
@@ -72,16 +86,23 @@ def _enumerated(weights, window, targets, size):
 @pytest.mark.parametrize(("size", "steps"), [(3, 3), (6, 2)])
 def test_exact_costs_are_sums_over_all_texts(size, steps):
     weights, window, targets = _draw(0, steps=steps + (size == 3))
-    found = learning.exact_costs(weights, Text(window[None], targets[None], **SETTING), size=size)
+    text = Text(window[None], targets[None], beta=BETA, gamma=GAMMA)
+    found = learning.exact_costs(weights, text, size=size)
     for costs, *start in zip(found, window.numpy(), targets.numpy(), strict=True):
         assert np.allclose(costs, _enumerated(weights.numpy(), *start, size), atol=1e-12)
 
 
 def test_the_limit_is_the_mean_path_of_the_network_of_signs():
     rng = np.random.default_rng(1)
-    how = {"position": np.ones((4, 3, 0)), "context": 2, "gamma": 3.0, "epsilon": 0.0}
-    network = Network(semantic=rng.choice([-1.0, 1.0], (4, 3, 5)), **how)
-    window, targets = rng.uniform(-1.0, 1.0, (2, 5)), rng.choice([-1.0, 1.0], (6, 4))
+    network = Network(
+        semantic=rng.choice([-1.0, 1.0], (4, 3, 5)),
+        position=np.ones((4, 3, 0)),
+        context=2,
+        gamma=3.0,
+        epsilon=0.0,
+    )
+    window = rng.uniform(-1.0, 1.0, (2, 5))
+    targets = rng.choice([-1.0, 1.0], (6, 4))
     path = mean_path(network, 0.9, window=window, steps=6)
     given = (torch.tensor(part) for part in (network.semantic, window[None], targets[None]))
     costs, scores, tokens = _rolled(*given, beta=0.9, gamma=3.0)
@@ -93,25 +114,31 @@ def test_the_limit_is_the_mean_path_of_the_network_of_signs():
 
 def test_drawn_paths_have_the_exact_mean_cost_and_reinforce_its_gradient():
     weights, window, targets = _draw(3, steps=4)
-    copies, updates, size = 40, 250, 6
+    copies = 40
+    updates = 250
+    size = 6
     leaf = weights.clone().requires_grad_()
-    text = Text(window[None], targets[None], **SETTING)
+    text = Text(window[None], targets[None], beta=BETA, gamma=GAMMA)
     exact = learning.exact_costs(leaf, text, size=size).mean()
     wanted = torch.autograd.grad(exact, leaf)[0]
     for baseline in (copies, 1):
         many = weights.expand(updates, -1, -1, -1).clone().requires_grad_()
-        how = {"kind": "score", "size": size, "seed": baseline}
-        costs, scores, _ = rollout(many, text.repeated(updates, copies), **how)
+        costs, scores, _ = rollout(
+            many, text.repeated(updates, copies), kind="score", size=size, seed=baseline
+        )
         value = surrogate(costs, scores, kind="score", copies=baseline)
         found = torch.autograd.grad(value.sum(), many)[0]
         for drawn, truth in ((value, exact), (found, wanted)):
-            drawn, truth = drawn.detach().flatten(1 if drawn.ndim > 1 else 0), truth.detach()
+            drawn = drawn.detach().flatten(1 if drawn.ndim > 1 else 0)
+            truth = truth.detach()
             error = drawn.std(0) / updates**0.5
             assert float(((drawn.mean(0) - truth.flatten()) / error).abs().max()) < 4.0
 
 
 def test_the_weight_of_a_score_is_what_came_later_less_that_of_the_other_copies():
-    copies, starts, steps = 3, 2, 4
+    copies = 3
+    starts = 2
+    steps = 4
     costs = torch.as_tensor(np.random.default_rng(0).random((1, copies * starts, steps)))
     scores = torch.zeros_like(costs, requires_grad=True)
     value = surrogate(costs, scores, kind="score", copies=copies)
@@ -131,8 +158,9 @@ def test_told_tokens_are_those_of_the_target_and_only_they_cost():
     assert not torch.equal(tokens[:, ::2, :2], targets[:, ::2, :2])
     assert torch.equal(costs > 0, torch.tensor([[False, True] * 2 + [False]] * 2))
     # Of a told token the score holds the network's own segment alone: that of a single bit mean.
-    field = _plain_field(weights.numpy(), path[0, 1:3].numpy(), **SETTING)[2]
-    up, n = 1.0 / (1.0 + np.exp(-2.0 * field)), 10
+    field = _plain_field(weights.numpy(), path[0, 1:3].numpy(), BETA, GAMMA)[2]
+    up = 1.0 / (1.0 + np.exp(-2.0 * field))
+    n = 10
     ups = n * (1.0 + float(tokens[0, 1, 2])) / 2
     wanted = ups * np.log(up) + (n - ups) * np.log(1.0 - up)
     assert float(scores[0, 1]) == pytest.approx(wanted, abs=1e-9)
@@ -141,9 +169,10 @@ def test_told_tokens_are_those_of_the_target_and_only_they_cost():
 def test_a_gradient_that_is_cut_sees_the_window_as_constant():
     weights, window, targets = _draw(5, steps=4)
 
-    def gradient(*given, **how):
+    def gradient(window, targets, *, cut=False):
         leaf = weights.clone().requires_grad_()
-        return torch.autograd.grad(_rolled(leaf, *given, **how)[0].sum(), leaf)[0]
+        costs, _, _ = _rolled(leaf, window, targets, cut=cut)
+        return torch.autograd.grad(costs.sum(), leaf)[0]
 
     tokens = _rolled(weights, window, targets)[2]
     found = gradient(window, targets, cut=True)
@@ -169,7 +198,8 @@ def test_targets_follow_their_windows():
     text = bytes(learning.text_bytes("test"))
     assert all(bytes(stretch) in text for stretch in _test_bytes())
     # In the training part every seed and every update has its own.
-    first, again = (examples("bytes", seeds=[7, 8], draw=draw)[1] for draw in (0, 1))
+    first = examples("bytes", seeds=[7, 8], draw=0).targets
+    again = examples("bytes", seeds=[7, 8], draw=1).targets
     assert not torch.equal(first[0], first[1])
     assert not torch.equal(first, again)
 
@@ -185,7 +215,8 @@ def test_shuffled_targets_keep_their_tokens_and_lose_their_order():
 
 def test_the_tables_of_bytes_are_counts():
     read = list(learning.text_bytes("train"))
-    pairs, alone = Counter(pairwise(read)), Counter(read)
+    pairs = Counter(pairwise(read))
+    alone = Counter(read)
     told = []
     for before, after in chain.from_iterable(map(pairwise, _test_bytes()[:, 1:])):
         share = (alone[after] + 0.5) / (len(read) + 128)
@@ -197,7 +228,8 @@ def test_the_tables_of_bytes_are_counts():
 
 
 def test_seeds_that_are_trained_together_do_not_touch_each_other():
-    both, alone = (learning.train("cycle", seeds=s, updates=3, rate=0.03) for s in ((4, 5), (4,)))
+    both = learning.train("cycle", seeds=(4, 5), updates=3, rate=0.03)
+    alone = learning.train("cycle", seeds=(4,), updates=3, rate=0.03)
     assert torch.allclose(both[1.0][0], alone[1.0][0], atol=1e-12)
     assert float((both[1.0] - both[0.0]).abs().max()) > 0.01
 
@@ -222,12 +254,13 @@ FRESH = (300, 301, 302)
 @pytest.fixture(scope="module")
 def fresh():
     """Short trainings of seeds that no table holds, with a tenth of its budget."""
-    shared = {"task": "cycle", "seeds": FRESH, "updates": 32, "rate": 0.1}
-    arms = {"limit": {}, "straight": {"size": 9900}, "score": {"size": 9900, "copies": 8}}
-    return {
-        name: torch.tanh(learning.train(gradient=name, **shared, **arm)[1.0])
-        for name, arm in arms.items()
+    short = partial(learning.train, "cycle", seeds=FRESH, updates=32, rate=0.1)
+    trained = {
+        "limit": short(gradient="limit"),
+        "straight": short(gradient="straight", size=9900),
+        "score": short(gradient="score", size=9900, copies=8),
     }
+    return {name: torch.tanh(theta[1.0]) for name, theta in trained.items()}
 
 
 @pytest.mark.claim("C19")
@@ -244,10 +277,10 @@ def test_at_equal_work_the_limit_beats_reinforce_and_equals_straight_through(fre
 @pytest.mark.claim("C19b")
 def test_what_was_trained_in_the_limit_works_at_finite_size(fresh):
     """In trainings of other seeds, tenfold better for ten times the bits."""
-    sizes = (0, 990, 9900)
-    limit, few, many = (
-        learning.losses(fresh["limit"], "cycle", seeds=FRESH, size=n) for n in sizes
-    )
+    loss = partial(learning.losses, fresh["limit"], "cycle", seeds=FRESH)
+    limit = loss(size=0)
+    few = loss(size=990)
+    many = loss(size=9900)
     assert 3.0 < (few - limit).mean() / (many - limit).mean() < 40.0
     assert student_interval(many - limit)[1] < 0.02
 
@@ -267,11 +300,14 @@ def test_the_power_of_the_excess_on_the_cycle_is_open():
 
 @pytest.mark.claim("C19c")
 def test_the_gradient_grows_at_the_exponent_of_the_motion():
-    network, table = Network.document(), horizons.GROWTH.read()
+    network = Network.document()
+    table = horizons.GROWTH.read()
     starts = random_contexts(network, 5, count=64)
     for motion, beta in (("chaos at 1.266", 1.266), ("chaos at 1.28", 1.28)):
-        how = {"steps": 20_000, "transient": 4160, "count": 1}
-        rates = lyapunov_spectrum(network, starts, beta=beta, **how).exponents.value
+        spectrum = lyapunov_spectrum(
+            network, starts, beta=beta, steps=20_000, transient=4160, count=1
+        )
+        rates = spectrum.exponents.value
         # At 1.266 a few contexts in a thousand begin on the closed curve, where nothing grows.
         rate = rates[rates > 0.02].mean()
         low, high = student_interval(horizons.growth_slopes(table, motion, first=64, last=128))
@@ -303,7 +339,8 @@ def test_gradient_norms_are_those_of_finite_differences():
 
 @pytest.mark.parametrize("motion", ["periodic", "quasi-periodic"])
 def test_starts_of_a_regular_motion_lie_along_one_orbit_at_one_position(motion):
-    network, beta = Network.document(), MOTIONS[motion].beta
+    network = Network.document()
+    beta = MOTIONS[motion].beta
     starts = horizons.growth_starts(network, motion, chunk=0)
     turns = network.positions * MOTIONS[motion].spacing
     _, ahead = trajectory(network, starts, beta=beta, steps=1, transient=turns - 1)
@@ -312,11 +349,26 @@ def test_starts_of_a_regular_motion_lie_along_one_orbit_at_one_position(motion):
 
 
 def test_the_sampled_derivative_is_a_difference_of_sampled_means():
-    network, beta, step, runs = Network.document().with_parameters(gamma=10.0), 1.2, 0.05, 12_000
+    network = Network.document().with_parameters(gamma=10.0)
+    beta = 1.2
+    step = 0.05
+    runs = 12_000
     window = np.array([[0.5, -0.5, 0.2]] * 4)
-    setting = {"window": window, "position": 3, "steps": 3}
-    found = horizons.sampled_derivative(network, 99, beta=beta, runs=runs, seed=0, **setting)
-    how = {"runs": runs, "seed": 1, "draw_window": False} | setting
-    high, low = (generate(network, 99, beta=beta + b, **how).tokens for b in (step, -step))
+    found = horizons.sampled_derivative(
+        network, 99, beta=beta, window=window, position=3, steps=3, runs=runs, seed=0
+    )
+    texts = partial(
+        generate,
+        network,
+        99,
+        window=window,
+        position=3,
+        steps=3,
+        runs=runs,
+        seed=1,
+        draw_window=False,
+    )
+    high = texts(beta=beta + step).tokens
+    low = texts(beta=beta - step).tokens
     wanted = semantic_overlaps(network, (high - low)[:, 4:].mean(0) / (2 * step))
     assert np.abs(found - wanted).max() < 0.04 < 0.05 < np.abs(wanted).max()

@@ -4,7 +4,7 @@ The result of a unit depends on the unit alone, so it is the same, byte for byte
 chunks and on however many workers it is computed. A task of Dask should take a second or more.
 
 Dask restarts a worker that dies and gives its task to another one. What raises is not tried again,
-except where the function raises `Lost`: its unit is not to blame.
+except where the function raises `WorkerDied`: its unit is not to blame.
 
 What is finished is kept in a folder that survives any death of its writer. Each finished unit is a
 file of JSON, written under another name and renamed when it is whole; a writer that is killed, or
@@ -31,13 +31,15 @@ from uuid import uuid4
 
 from tqdm import tqdm
 
-from bookmaker.base import Lost, RunError, has_no_room, write_atomically
+from bookmaker.base import RunError, WorkerDied, has_no_room, write_atomically
 
 # How long a scheduler may take to answer, in seconds; how often a unit is tried again whose process
 # died.
-PATIENCE, RETRIES = 10.0, 2
+PATIENCE = 10.0
+RETRIES = 2
 
-ABOUT, LOCK = "about.json", "lock"
+ABOUT = "about.json"
+LOCK = "lock"
 
 Unit = Mapping[str, Any]
 
@@ -66,11 +68,11 @@ def sweep(
     >>> sweep(pow, [{"base": 2, "exp": n} for n in range(5)])
     [1, 2, 4, 8, 16]
     """
-    found = dict(stream(function, units, workers=workers, chunk=chunk))
-    for value in found.values():
-        if isinstance(value, Lost):
+    values = dict(stream(function, units, workers=workers, chunk=chunk))
+    for value in values.values():
+        if isinstance(value, WorkerDied):
             raise value
-    return [found[place] for place in range(len(units))]
+    return [values[place] for place in range(len(units))]
 
 
 def complete(
@@ -94,16 +96,16 @@ def stream(
 ) -> Generator[tuple[int, Any], None, None]:
     """Compute `function(**unit)` for each unit; yield its place and value as it ends.
 
-    The value of a unit whose process died, every time it was tried, is the error `Lost`. `chunk`
-    units make a task. Whoever stops early closes the iterator, which ends the workers. Raises
-    RunError where there are no workers to be had or a unit raises there, OSError where the disk of
-    one of them is full; here what a unit raises.
+    The value of a unit whose process died, every time it was tried, is the error `WorkerDied`.
+    `chunk` units make a task. Whoever stops early closes the iterator, which ends the workers.
+    Raises RunError where there are no workers to be had or a unit raises there, OSError where the
+    disk of one of them is full; here what a unit raises.
     """
     if not units or workers == HERE:
         for place, unit in enumerate(units):
             try:
                 yield place, function(**unit)
-            except Lost as error:
+            except WorkerDied as error:
                 yield place, error
         return
     starts = range(0, len(units), chunk)
@@ -119,8 +121,8 @@ def stream(
             start = started[future]
             try:
                 values = future.result()
-            except (KilledWorker, Lost) as error:
-                lost = Lost(f"the worker died here, every time it was tried: {error}")
+            except (KilledWorker, WorkerDied) as error:
+                lost = WorkerDied(f"the worker died here, every time it was tried: {error}")
                 values = [lost] * len(units[start : start + chunk])
             if isinstance(values, RunError | OSError):
                 raise values
@@ -129,10 +131,10 @@ def stream(
 
 
 def _chunk(function: Callable[..., Any], units: Sequence[Unit]) -> list[Any] | RunError | OSError:
-    """What a worker does in one task: the values, or what a unit raised; Dask tries Lost again."""
+    """The values of one task, or what a unit raised; WorkerDied is raised, and Dask tries again."""
     try:
         return [function(**unit) for unit in units]
-    except Lost:
+    except WorkerDied:
         raise
     except Exception as error:
         if isinstance(error, OSError) and has_no_room(error):
@@ -184,18 +186,20 @@ def _client(workers: Workers, tasks: int) -> Iterator[Any]:
         yield client
 
 
-def key_of(values: Any) -> str:
+def parameter_hash(values: Any) -> str:
     """Return the name of a unit in a store; it depends on its values alone.
 
-    >>> key_of({"beta": 1.0}) == key_of({"beta": 1.0}) != key_of({"beta": 2.0})
+    >>> parameter_hash({"beta": 1.0}) == parameter_hash({"beta": 1.0})
     True
+    >>> parameter_hash({"beta": 1.0}) == parameter_hash({"beta": 2.0})
+    False
     """
     # A letter first: nobody takes it for a number.
     return f"p{hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]}"
 
 
 @contextlib.contextmanager
-def writing(folder: Path, *, about: Mapping[str, Any]) -> Iterator[None]:
+def locked_store(folder: Path, *, about: Mapping[str, Any]) -> Iterator[None]:
     """Hold a store, alone, to add to it.
 
     `about` says what work it is; what is there must belong to the same. Raises RunError if
@@ -204,9 +208,9 @@ def writing(folder: Path, *, about: Mapping[str, Any]) -> Iterator[None]:
     with _locked(folder):
         if not (folder / ABOUT).exists():
             write_atomically(folder / ABOUT, json.dumps(about))
-        known = (folder / ABOUT).read_text(encoding="utf-8", errors="replace")
-        if known != json.dumps(about):
-            raise RunError(f"{folder} belongs to {known}, not to {about}: choose another folder")
+        recorded = (folder / ABOUT).read_text(encoding="utf-8", errors="replace")
+        if recorded != json.dumps(about):
+            raise RunError(f"{folder} belongs to {recorded}, not to {about}: choose another folder")
         yield
 
 
@@ -256,11 +260,11 @@ def finished(folder: Path, *, sound: Callable[[str, Any], bool]) -> dict[str, An
 
     What is there and is not `sound(key, result)` is not finished: a damaged file is computed anew.
     """
-    found = {}
+    results = {}
     for path in sorted(folder.glob("p*.json")):
         # If the machine itself went down before the disk had it, there is half of it.
         with contextlib.suppress(ValueError, RecursionError):
             result = json.loads(path.read_bytes())
             if sound(path.stem, result):
-                found[path.stem] = result
-    return found
+                results[path.stem] = result
+    return results

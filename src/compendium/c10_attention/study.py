@@ -39,10 +39,9 @@ def low_rank_attention(tokens: Tensor, landmarks: int, *, beta: float = 1.0) -> 
     [xiong2021nystromformer, with the exact pseudo-inverse].
     """
     few = tokens.unflatten(-2, (landmarks, -1)).mean(-2)
-    left, core, right = (
-        torch.softmax(beta * one @ other.mT, dim=-1)
-        for one, other in ((tokens, few), (few, few), (few, tokens))
-    )
+    left = torch.softmax(beta * tokens @ few.mT, dim=-1)
+    core = torch.softmax(beta * few @ few.mT, dim=-1)
+    right = torch.softmax(beta * few @ tokens.mT, dim=-1)
     return left @ (torch.linalg.pinv(core) @ (right @ tokens))
 
 
@@ -77,7 +76,8 @@ def recurrent_attention(
     that of `compression` [rae2020compressive, mean pooling].
     """
     allowed = torch.ones(block, block, dtype=torch.bool).tril()
-    past, outputs = tokens[..., :0, :], []
+    past = tokens[..., :0, :]
+    outputs = []
     for now in tokens.split(block, dim=-2):
         present = (beta * now @ now.mT).masked_fill(~allowed, -math.inf)
         scores = torch.cat([beta * now @ past.mT + math.log(compression), present], dim=-1)
@@ -99,7 +99,8 @@ def kernel_attention(
     draws = torch.randn(shape, dtype=tokens.dtype, generator=torch_generator(seed))
     norms = 0.5 * beta * tokens.square().sum(-1, keepdim=True)
     # Twice, as for queries and keys that differ: what that costs is counted.
-    log_q, log_k = (math.sqrt(beta) * tokens @ draws.mT - norms for _ in range(2))
+    log_q = math.sqrt(beta) * tokens @ draws.mT - norms
+    log_k = math.sqrt(beta) * tokens @ draws.mT - norms
     # Constants per query and over all keys cancel in the ratio and keep exp in range.
     queries = torch.exp(log_q - log_q.amax(-1, keepdim=True))
     keys = torch.exp(log_k - log_k.amax((-2, -1), keepdim=True))
@@ -112,11 +113,13 @@ def streaming_attention(tokens: Tensor, block: int, *, beta: float = 1.0) -> Ten
     Maximum, normalizer and sum run along, rescaled when the maximum grows [rabe2021selfattention].
     """
     top = torch.full_like(tokens[..., :1], -math.inf)
-    norm, total = torch.zeros_like(top), torch.zeros_like(tokens)
+    norm = torch.zeros_like(top)
+    total = torch.zeros_like(tokens)
     for keys in tokens.split(block, dim=-2):
         scores = beta * tokens @ keys.mT
         higher = torch.maximum(top, scores.amax(-1, keepdim=True))
-        shrink, weights = torch.exp(top - higher), torch.exp(scores - higher)
+        shrink = torch.exp(top - higher)
+        weights = torch.exp(scores - higher)
         norm = norm * shrink + weights.sum(-1, keepdim=True)
         total = total * shrink + weights @ keys
         top = higher
@@ -146,13 +149,13 @@ class _LargestTensor(TorchDispatchMode):
     entries = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = func(*args, **(kwargs or {}))
-        for leaf in tree_flatten(made)[0]:
+        result = func(*args, **(kwargs or {}))
+        for leaf in tree_flatten(result)[0]:
             if isinstance(leaf, Tensor):
                 # Broadcast views hold no entries of their own.
                 stored = leaf.untyped_storage().nbytes() // leaf.element_size()
                 self.entries = max(self.entries, min(leaf.numel(), stored))
-        return made
+        return result
 
 
 def count_cost(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[int, int]:
@@ -177,7 +180,8 @@ def missed(result: Tensor, *, tokens: Tensor, family: str, beta: float) -> float
 
     Both are causal for the recurrent family.
     """
-    mask, mean = None, tokens.mean(0)
+    mask = None
+    mean = tokens.mean(0)
     if family == "recurrent":
         mask = torch.ones(len(tokens), len(tokens), dtype=torch.bool).tril()
         mean = tokens.cumsum(0) / mask.sum(1, keepdim=True)
@@ -189,30 +193,40 @@ def family_errors(
     tokens: Tensor, *, family: str, beta: float, draws: int = 3, seed: int = 0
 ) -> list[float]:
     """What a family misses at its settings; of random features the root mean square over draws."""
-    off, found = partial(missed, tokens=tokens, family=family, beta=beta), []
+    root_mean_squares = []
     for setting in SETTINGS[family]:
-        given = {"seed": torch_generator(seed)} if family == "kernel" else {}
-        made = partial(FAMILIES[family], tokens, setting, beta=beta, **given)
-        errors = [off(made()) for _ in range(draws if given else 1)]
-        found.append(math.hypot(*errors) / math.sqrt(len(errors)))
-    return found
+        approximate = partial(FAMILIES[family], tokens, setting, beta=beta)
+        repeats = 1
+        if family == "kernel":
+            # One stream for all draws of a setting, which moves on from draw to draw.
+            approximate = partial(approximate, seed=torch_generator(seed))
+            repeats = draws
+        errors = [
+            missed(approximate(), tokens=tokens, family=family, beta=beta) for _ in range(repeats)
+        ]
+        root_mean_squares.append(math.hypot(*errors) / math.sqrt(repeats))
+    return root_mean_squares
 
 
 def budgeted(tokens: Tensor, *, family: str, fixed: bool, beta: float, seed: int = 0) -> Tensor:
-    """The tokens' attention by a family at a fixed budget, or at a share of the tokens."""
+    """The tokens' attention by a family at a fixed budget, or at a fraction of the tokens."""
     most = FIXED[family] if fixed else len(tokens) // TOKENS_EACH[family]
     if family == "recurrent":
         return recurrent_attention(tokens, 16, block=32, slots=most, beta=beta)
-    given = {"seed": seed} if family == "kernel" else {}
-    return FAMILIES[family](tokens, most, beta=beta, **given)
+    if family == "kernel":
+        return kernel_attention(tokens, most, beta=beta, seed=seed)
+    return FAMILIES[family](tokens, most, beta=beta)
 
 
 @stored("exponents", grid(family=FIXED, kind=("fixed", "share")), seconds=2.0)
 def EXPONENTS(family: str, kind: str) -> Rows:
-    """Exponent of the operations at a fixed budget and at a share of the tokens, of width 32."""
-    how = {"family": family, "fixed": kind == "fixed", "beta": 0.2}
-    # Recurrence bends late; the others cost more memory at a fixed share.
-    length = 8192 if how["fixed"] or family == "recurrent" else 2048
+    """Exponent of the operations at a fixed budget or at a fraction of the tokens, of width 32."""
+    fixed = kind == "fixed"
+    # Recurrence bends late; the others cost more memory at a fixed fraction.
+    length = 8192 if fixed or family == "recurrent" else 2048
     tokens = torch.zeros(length, 32, dtype=torch.float64)
-    half, full = (count_cost(budgeted, tokens[:size], **how)[0] for size in (length // 2, length))
-    return [{"exponent": math.log2(full / half)}]
+
+    def operations(size: int) -> int:
+        return count_cost(budgeted, tokens[:size], family=family, fixed=fixed, beta=0.2)[0]
+
+    return [{"exponent": math.log2(operations(length) / operations(length // 2))}]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
-from scipy.special import erfcinv, erfinv
+from scipy.special import erfcinv
 from scipy.stats import binom
 
 from bookmaker.tables import Rows, stored
@@ -24,6 +24,7 @@ from compendium.common.rows import (
     rows_of,
 )
 from spinformer.core.random import Seed, numpy_generator
+from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, fit_power_law, mean_estimate
 from spinformer.hopfield.discrete import (
     EXPONENTIAL,
@@ -38,16 +39,6 @@ NETWORKS = {500: 32, 1000: 16, 2000: 8}
 LOADS = np.round(np.arange(0.10, 0.181, 0.01), 2)
 SIZES = {2: (200, 400, 800, 1600), 3: (50, 80, 126, 200), 4: (36, 50, 70)}
 MEMORIES = 1000
-
-
-def retrieval_load(overlap: np.ndarray) -> np.ndarray:
-    """α at which retrieval states of the overlap m in (0, 1) exist, w_ii = 0, T = 0, d → ∞.
-
-    With m = erf y, y(√(2α) + 2e^{−y²}/√π) = erf y [amit1985storing]. α(m) has one maximum, where
-    retrieval disappears; states below its m are no minima.
-    """
-    y = erfinv(overlap)
-    return 0.5 * np.maximum(overlap / y - 2.0 * np.exp(-(y**2)) / np.sqrt(np.pi), 0.0) ** 2
 
 
 def end_overlaps(
@@ -75,7 +66,8 @@ def end_overlaps(
         # Single precision: exact for d · N < 2^24, and twice as fast to multiply.
         patterns = rng.integers(0, 2, (counts[-1], dim), dtype=np.int8)
         spins = (2 * patterns - 1).astype(np.float32)
-        weights, targets = np.zeros((dim, dim), dtype=np.float32), spins[:queries]
+        weights = np.zeros((dim, dim), dtype=np.float32)
+        targets = spins[:queries]
         for p, (before, count) in enumerate(pairwise([0, *counts])):
             new = spins[before:count]
             weights += new.T @ new
@@ -84,9 +76,9 @@ def end_overlaps(
                 flips = round(0.5 * (1.0 - overlap) * dim)
                 tried = _damaged(targets, flips, rng) if flips else targets
                 run = int(rng.integers(2**31))
-                found = asynchronous_dynamics(weights, queries=tried, max_steps=500, seed=run)
+                ends = asynchronous_dynamics(weights, queries=tried, max_steps=500, seed=run).states
                 compared = targets if overlap else tried
-                result[b, p, n] = (found.states * compared).mean(axis=1)
+                result[b, p, n] = (ends * compared).mean(axis=1)
     return result
 
 
@@ -130,8 +122,8 @@ def curves_cross(
     def again(samples: np.ndarray) -> np.ndarray:
         return samples[:, rng.integers(samples.shape[1], size=samples.shape[1])]
 
-    found = [last_fall(again(small), again(large)) for _ in range(1000)]
-    return Estimate(value=last_fall(small, large), error=float(np.nanstd(found, ddof=1)))
+    drawn = [last_fall(again(small), again(large)) for _ in range(1000)]
+    return Estimate(value=last_fall(small, large), error=float(np.nanstd(drawn, ddof=1)))
 
 
 def capacity_at_error(dim: int, *, degree: int, error: float) -> float:
@@ -165,6 +157,20 @@ def one_step_error(
     return shares
 
 
+@record
+class CapacityFit:
+    """Capacities at widths d, all (sizes,), with errors, and their power of d.
+
+    predicted: the power that the same fit gives the theory at these sizes.
+    """
+
+    dims: np.ndarray
+    capacities: np.ndarray
+    errors: np.ndarray
+    exponent: Estimate
+    predicted: float
+
+
 def capacity_exponent(
     dims: Sequence[int],
     *,
@@ -173,13 +179,12 @@ def capacity_exponent(
     blocks: int = 6,
     bits: int = 60_000,
     seed: Seed = 0,
-) -> dict[str, Any]:
-    """The N at which one update turns a share `target` of spins, at each d, and its power of d.
+) -> CapacityFit:
+    """The N at which one update turns a fraction `target` of spins, at each d, and its power of d.
 
     At each d the error is measured at three N around the crossing, about `bits` spins each, and
     the crossing interpolated in (ln N, ln erfc⁻¹(2·error)), where the Gaussian law is a straight
     line. Standard errors over `blocks` independent repetitions; weighted least squares in logs.
-    `predicted` is the power that the same fit gives the theory at these sizes.
     """
     logs = np.empty((len(dims), blocks))
     root: Any = numpy_generator(seed).bit_generator.seed_seq
@@ -201,14 +206,17 @@ def capacity_exponent(
         line = np.polyfit(np.log(counts), np.log(erfcinv(2 * np.array(measured))), 1)
         logs[s, b] = (np.log(erfcinv(2 * target)) - line[1]) / line[0]
     mean = mean_estimate(logs, axis=1)
-    capacity, told = np.exp(mean.value), {"dim": np.asarray(dims)}
-    told |= {"capacity": capacity, "error": capacity * mean.error}
-    power, theory = (
-        fit_power_law(dims, values=values, errors=values * mean.error).slope
-        for values in (capacity, predicted)
+    capacity = np.exp(mean.value)
+    measured_law = fit_power_law(dims, values=capacity, errors=capacity * mean.error)
+    # The theory at the same sizes, weighted in the same way.
+    theory = fit_power_law(dims, values=predicted, errors=predicted * mean.error)
+    return CapacityFit(
+        dims=np.asarray(dims),
+        capacities=capacity,
+        errors=capacity * mean.error,
+        exponent=measured_law.slope,
+        predicted=theory.slope.value,
     )
-    fitted = {"exponent": power.value, "exponent_error": power.error, "predicted": theory.value}
-    return told | fitted
 
 
 def all_fixed_probability(
@@ -230,7 +238,8 @@ def half_capacity(counts: np.ndarray, *, fixed: np.ndarray) -> Estimate:
     Maximum likelihood of P(N) = 2^{−N(N−1)/H(H−1)}, the birthday law with its scale H free;
     `fixed` are of `all_fixed_probability`; the error from the Fisher information.
     """
-    wins, tries = fixed.sum(axis=1), fixed.shape[1]
+    wins = fixed.sum(axis=1)
+    tries = fixed.shape[1]
     pairs = np.log(2.0) * counts * (counts - 1.0)
 
     def cost(log_scale: float) -> float:
@@ -250,23 +259,24 @@ def exponential_recall(
 ) -> np.ndarray:
     """Recall of the exponential memory from patterns with round(ρ·d) random spins flipped.
 
-    Shares (3, corruptions) of `queries` of the `count` random patterns: restored after one sweep,
-    at the fixed point, and by an exhaustive search for the nearest that guesses among ties.
+    Fractions (3, corruptions) of `queries` of the `count` random patterns: restored after one
+    sweep, at the fixed point, and by an exhaustive search for the nearest that guesses among ties.
     """
-    rng, shares = numpy_generator(seed), []
+    rng = numpy_generator(seed)
     patterns = 2.0 * rng.integers(0, 2, (count, dim), dtype=np.int8) - 1.0
     targets = patterns[:queries]
+    fractions = []
     for corruption in corruptions:
         damaged = _damaged(targets, round(corruption * dim), rng)
-        run = int(rng.integers(2**31))
-        first = retrieve(patterns, queries=damaged, separation=EXPONENTIAL, max_steps=1, seed=run)
-        final = retrieve(patterns, queries=first.states, separation=EXPONENTIAL, seed=run + 1)
+        order = int(rng.integers(2**31))
+        first = retrieve(patterns, queries=damaged, separation=EXPONENTIAL, max_steps=1, seed=order)
+        final = retrieve(patterns, queries=first.states, separation=EXPONENTIAL, seed=order + 1)
         products = damaged @ patterns.T
         own = products.max(axis=1) == (damaged * targets).sum(axis=1)
         tied = (products == products.max(axis=1, keepdims=True)).sum(axis=1)
-        found = ((each.states == targets).all(axis=1).mean() for each in (first, final))
-        shares.append([*found, (own / tied).mean()])
-    return np.transpose(shares)
+        restored = [(run.states == targets).all(axis=1).mean() for run in (first, final)]
+        fractions.append([*restored, (own / tied).mean()])
+    return np.transpose(fractions)
 
 
 @stored("capacity", [{"dim": dim} for dim in NETWORKS], seconds=2.0, within={"overlap": 0.05})
@@ -285,8 +295,14 @@ def CAPACITY(dim: int) -> Rows:
 )
 def EXPONENTS(degree: int) -> Rows:
     """Capacity at one per cent of errors, a row for each size, and the fitted power."""
-    how = {"bits": 20_000, "blocks": 10, "seed": degree}
-    return rows_of(**capacity_exponent(SIZES[degree], degree=degree, **how))
+    fit = capacity_exponent(SIZES[degree], degree=degree, bits=20_000, blocks=10, seed=degree)
+    return rows_of(
+        dim=fit.dims,
+        capacity=fit.capacities,
+        error=fit.errors,
+        exponent=fit.exponent,
+        predicted=fit.predicted,
+    )
 
 
 @stored(
@@ -297,12 +313,16 @@ def EXPONENTS(degree: int) -> Rows:
 )
 def BIRTHDAY(dim: int) -> Rows:
     """Share of networks without a lost pattern, a row for each number of patterns."""
-    unit, most = np.sqrt(2.0 ** (dim + 1) / dim), round(2 ** (dim / 2))
+    unit = np.sqrt(2.0 ** (dim + 1) / dim)
     counts = np.rint(unit * np.array([0.3, 0.6, 0.9, 1.3, 1.8])).astype(int)
-    found = all_fixed_probability(dim, counts=counts.tolist(), networks=MEMORIES, seed=dim)
+    fixed = all_fixed_probability(dim, counts=counts.tolist(), networks=MEMORIES, seed=dim)
+    most = round(2 ** (dim / 2))
     last = all_fixed_probability(dim, counts=[most], networks=MEMORIES // 4, seed=2 * dim)
-    half, shares = half_capacity(counts, fixed=found), [*found.mean(axis=1), last.mean()]
-    return rows_of(count=[*counts, most], share=shares, half=half.value, half_error=half.error)
+    return rows_of(
+        count=[*counts, most],
+        share=[*fixed.mean(axis=1), last.mean()],
+        half=half_capacity(counts, fixed=fixed),
+    )
 
 
 def capacity_curve(dim: int) -> np.ndarray:
@@ -311,7 +331,7 @@ def capacity_curve(dim: int) -> np.ndarray:
 
 
 def lost_overlap(dim: int, *, start: float, diagonal: str, networks: int, seed: Seed) -> Estimate:
-    """Overlap at N/d = 0.12 minus that at 0.17, below and above the capacity of 0.138.
+    """Overlap at N/d = 0.12 minus that at 0.17, on both sides of the capacity of about 0.14.
 
     Runs begin with the overlap `start`; the `diagonal` of the weights is "zero", or "kept", w_ii=N.
     """
@@ -339,9 +359,8 @@ def settings_A6(data: int, small: int, start: float, diagonal: str) -> Rows:
     A loss that grows with the size is what makes the capacity a transition.
     """
     rng = numpy_generator(1000 + data)
-    given: dict[str, Any] = {"start": start, "diagonal": diagonal, "networks": 16, "seed": rng}
-    few = lost_overlap(small, **given)
-    many = lost_overlap(2 * small, **given)
+    few = lost_overlap(small, start=start, diagonal=diagonal, networks=16, seed=rng)
+    many = lost_overlap(2 * small, start=start, diagonal=diagonal, networks=16, seed=rng)
     error = float(np.hypot(few.error, many.error))
     return estimate_rows(Estimate(value=many.value - few.value, error=error, samples=16))
 
@@ -370,8 +389,8 @@ def settings_A7(data: int, degree: int, target: float) -> Rows:
     result = capacity_exponent(
         SIZES[degree], degree=degree, target=target, bits=20_000, blocks=10, seed=2000 + data
     )
-    power = result["exponent"]
-    wide = 2.0 * result["exponent_error"]
+    power = result.exponent.value
+    wide = 2.0 * result.exponent.error
     return near_rows((power, power - wide, power + wide), aim=degree - 1, within=0.1, runs=10)
 
 

@@ -15,7 +15,6 @@ Errors are standard errors over independent networks, one pattern and one run in
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numba import njit
@@ -150,7 +149,8 @@ def _glass_place(load: float, temperature: float) -> float:
 
 def _describe(x: float, y: float, load: float, temperature: float) -> ReplicaState:
     fields, weight = _nodes(x, y)
-    overlap, copies = temperature * x, _averages(x, y)[1]
+    overlap = temperature * x
+    copies = _averages(x, y)[1]
     left = 1.0 - (1.0 - copies) / temperature
     noise = copies / left**2
     fourth = float(weight @ (1.0 - np.tanh(fields) ** 2) ** 2)
@@ -206,7 +206,8 @@ def _heat_bath(
     size, count = columns.shape
     products = np.empty(count, dtype=np.float32)
     for q in range(states.shape[0]):
-        spins, target = states[q], targets[q]
+        spins = states[q]
+        target = targets[q]
         products[:] = 0.0
         for i in range(size):
             for mu in range(count):
@@ -225,7 +226,8 @@ def _heat_bath(
                     spins[i] = new
                     for mu in range(count):
                         products[mu] += np.float32(2.0) * new * row[mu]
-            same, squares = 0.0, 0.0
+            same = 0.0
+            squares = 0.0
             for i in range(size):
                 same += spins[i] * target[i]
             for mu in range(count):
@@ -249,13 +251,15 @@ def retrieval(
 
     Averages over 200 sweeps after the first 100, in `networks` independent networks.
     """
-    temperature, found = fraction * melting_temperature(load), []
+    temperature = fraction * melting_temperature(load)
+    overlaps = []
+    energies = []
     for patterns, rng in draw_networks(dim, load=load, networks=networks, seed=seed):
-        _, *measured = run_heat_bath(
+        _, overlap, energy = run_heat_bath(
             patterns, starts=patterns[:1], temperature=temperature, sweeps=300, seed=rng
         )
-        found.append([series[0, 100:].mean() for series in measured])
-    overlaps, energies = np.transpose(found)
+        overlaps.append(overlap[0, 100:].mean())
+        energies.append(energy[0, 100:].mean())
     return mean_estimate(overlaps), mean_estimate(energies)
 
 
@@ -265,7 +269,8 @@ def melting(dim: int, *, load: float, networks: int, seed: Seed = 0) -> np.ndarr
     Each temperature lasts 100 sweeps; the pattern is lost where the mean overlap of the second half
     of them is below half of the theory's overlap at the fold. The last temperature is 2 T_M.
     """
-    top, fractions = melting_temperature(load), []
+    top = melting_temperature(load)
+    fractions = []
     kept = 0.5 * retrieval_fold(top)[1]
     for patterns, rng in draw_networks(dim, load=load, networks=networks, seed=seed):
         run = partial(run_heat_bath, patterns, targets=patterns[:1], sweeps=100, seed=rng)
@@ -318,8 +323,12 @@ def MELTING(dim: int, load: float) -> Rows:
 )
 def COPIES(dim: int, temperature: float) -> Rows:
     """Squared overlap of two copies that started at random."""
-    how: dict[str, Any] = {"temperature": temperature, "seed": dim + round(100 * temperature)}
-    return rows_of(squared=copies_overlap(dim, load=GLASS_LOAD, networks=32, **how))
+    seed = dim + round(100 * temperature)
+    return rows_of(
+        squared=copies_overlap(
+            dim, load=GLASS_LOAD, temperature=temperature, networks=32, seed=seed
+        )
+    )
 
 
 @stored("settings_A6b", numbered(MELTING.units), seconds=0.1)

@@ -9,7 +9,6 @@ so that only the ratio ρ = τ_h/τ_v is left.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +18,7 @@ from scipy.integrate import odeint
 from bookmaker.tables import Rows, stored
 from compendium.common.rows import grid, numbered, share_rows
 from spinformer.core.random import Seed, numpy_generator
+from spinformer.core.records import record
 from spinformer.core.statistics import wilson_interval
 from spinformer.hopfield.continuous import retrieve
 
@@ -33,29 +33,44 @@ def softmax(scores: Array) -> Array:
     return weights / weights.sum(-1, keepdims=True)
 
 
+@record
+class Times:
+    """`points` times from 0 to `duration`, in units of τ_v, and the accuracy of states there."""
+
+    duration: float
+    points: int
+    accuracy: float
+
+
 def flow(
-    patterns: Array, *, queries: Array, beta: float, ratio: float, empty: bool = False, **times: Any
+    patterns: Array,
+    *,
+    queries: Array,
+    beta: float,
+    ratio: float,
+    times: Times,
+    empty: bool = False,
 ) -> tuple[Array, Array]:
     """Both kinds of neurons from v = query and h = Xv, or 0 if `empty`; ρ = `ratio` > 0.
 
-    v (S, T, d) and h (S, T, N) at T = `points` times from 0 to `duration`, in units of τ_v, each
-    to an `accuracy`.
+    v (S, T, d) and h (S, T, N) at T times.
     """
     width = patterns.shape[1]
 
     def velocity(state: Array) -> Array:
-        v, h = state[:, :width], state[:, width:]
+        v = state[:, :width]
+        h = state[:, width:]
         drive = softmax(beta * h) @ patterns - v
         return np.concatenate([drive, (v @ patterns.T - h) / ratio], axis=1)
 
     hidden = queries @ patterns.T
     starts = np.concatenate([queries, 0.0 * hidden if empty else hidden], axis=1)
-    states = _integrate(velocity, starts, **times)
+    states = _integrate(velocity, starts, times)
     return states[..., :width], states[..., width:]
 
 
 def slow_flow(
-    patterns: Array, *, queries: Array, beta: float, ratio: float = 0.0, **times: Any
+    patterns: Array, *, queries: Array, beta: float, times: Times, ratio: float = 0.0
 ) -> Array:
     """The visible neurons alone: (1 + ρA) dv/dt = Xᵀ softmax(βXv) − v, A = β Cov_p(x).
 
@@ -72,25 +87,18 @@ def slow_flow(
         drag = np.eye(patterns.shape[1]) + ratio * slope
         return np.asarray(np.linalg.solve(drag, (mean - v)[..., None])[..., 0])
 
-    return _integrate(velocity, queries, **times)
+    return _integrate(velocity, queries, times)
 
 
-def _integrate(
-    velocity: Callable[[Array], Array],
-    starts: Array,
-    *,
-    duration: float,
-    points: int,
-    accuracy: float,
-) -> Array:
+def _integrate(velocity: Callable[[Array], Array], starts: Array, times: Times) -> Array:
     """States (S, T, n); all S are one system whose Jacobian lies in a band."""
     count, width = starts.shape
     # LSODA measures an error by its mean square over the system: one query may have all of it.
-    each = max(accuracy / np.sqrt(count), 1e-13)
-    states, told = odeint(
+    each = max(times.accuracy / np.sqrt(count), 1e-13)
+    states, report = odeint(
         lambda _, state: velocity(state.reshape(count, width)).ravel(),
         starts.ravel(),
-        np.linspace(0.0, duration, points),
+        np.linspace(0.0, times.duration, times.points),
         rtol=each,
         atol=each,
         ml=width - 1,
@@ -99,9 +107,9 @@ def _integrate(
         full_output=True,
         tfirst=True,
     )
-    if told["message"] != "Integration successful.":
-        raise RuntimeError(f"the integration failed: {told['message']}")
-    return states.reshape(points, count, width).transpose(1, 0, 2)
+    if report["message"] != "Integration successful.":
+        raise RuntimeError(f"the integration failed: {report['message']}")
+    return states.reshape(times.points, count, width).transpose(1, 0, 2)
 
 
 def relaxation_rates(slopes: ArrayLike, *, ratio: float) -> Array:
@@ -128,14 +136,14 @@ def distances(
 
     Over queries and 61 times up to 3 τ_v, a time in which few basins matter.
     """
-    given: dict[str, Any] = {"beta": beta, "duration": 3.0, "points": 61, "accuracy": 1e-11}
+    times = Times(duration=3.0, points=61, accuracy=1e-11)
     gaps = np.empty((len(drawn), 2, len(ratios)))
     for gap, (patterns, queries) in zip(gaps, drawn, strict=True):
-        reference = slow_flow(patterns, queries=queries, **given)
+        attention = slow_flow(patterns, queries=queries, beta=beta, times=times)
         for index, ratio in enumerate(ratios):
-            full, _ = flow(patterns, queries=queries, ratio=ratio, **given)
-            better = slow_flow(patterns, queries=queries, ratio=ratio, **given)
-            gap[:, index] = [_length(full - other).max() for other in (reference, better)]
+            full, _ = flow(patterns, queries=queries, beta=beta, ratio=ratio, times=times)
+            better = slow_flow(patterns, queries=queries, beta=beta, ratio=ratio, times=times)
+            gap[:, index] = [_length(full - other).max() for other in (attention, better)]
     return gaps.max(axis=0)
 
 
@@ -146,23 +154,30 @@ def ends(
 
     `ratio` ρ; 0 for attention in continuous time; None for its unit steps.
     """
-    points, resting = [], []
-    given: dict[str, Any] = {"beta": beta, "points": 2, "accuracy": 1e-6}
-    given["duration"] = 200.0 * max(1.0, ratio or 0.0)
+    points = []
+    resting = []
+    times = Times(duration=200.0 * max(1.0, ratio or 0.0), points=2, accuracy=1e-6)
     for patterns, queries in drawn:
         if ratio:
-            both = flow(patterns, queries=queries, ratio=ratio, empty=empty, **given)
-            end, hidden = (neurons[:, -1] for neurons in both)
+            visible, neurons = flow(
+                patterns, queries=queries, beta=beta, ratio=ratio, times=times, empty=empty
+            )
+            end = visible[:, -1]
+            hidden = neurons[:, -1]
         elif ratio is None:
-            memory, states = torch.as_tensor(patterns), torch.as_tensor(queries)
-            end = retrieve(memory, queries=states, beta=beta, tolerance=1e-8).states.numpy()
+            end = retrieve(
+                torch.as_tensor(patterns),
+                queries=torch.as_tensor(queries),
+                beta=beta,
+                tolerance=1e-8,
+            ).states.numpy()
             hidden = end @ patterns.T
         else:
-            end = slow_flow(patterns, queries=queries, **given)[:, -1]
+            end = slow_flow(patterns, queries=queries, beta=beta, times=times)[:, -1]
             hidden = end @ patterns.T
-        rest = _length(softmax(beta * hidden) @ patterns - end) <= AT_REST
+        at_rest = _length(softmax(beta * hidden) @ patterns - end) <= AT_REST
         points.append(end)
-        resting.append(rest & (_length(end @ patterns.T - hidden) <= AT_REST))
+        resting.append(at_rest & (_length(end @ patterns.T - hidden) <= AT_REST))
     return np.concatenate(points), np.concatenate(resting)
 
 
@@ -177,7 +192,8 @@ def elsewhere(one: tuple[Array, Array], *, other: tuple[Array, Array]) -> dict[s
     """
     both = one[1] & other[1]
     apart = _length(one[0] - other[0]) > APART
-    count, tried = int((apart & both).sum()), int(both.sum())
+    count = int((apart & both).sum())
+    tried = int(both.sum())
     low, high = wilson_interval(count, trials=tried)
     return {"count": count, "tried": tried, "low": low, "high": high}
 

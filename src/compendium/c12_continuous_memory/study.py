@@ -68,7 +68,8 @@ def prepare_faces(
         queries = (faces - faces[:, seen].mean(1, keepdim=True)) * seen
     if equal_norm:
         scale = faces.shape[1] ** 0.5 / memory.norm(dim=1, keepdim=True)
-        memory, queries = scale * memory, scale * queries
+        memory = scale * memory
+        queries = scale * queries
     if scaled_query:
         queries = normalize(queries, dim=1) * memory.norm(dim=1).mean()
     return memory, queries
@@ -100,7 +101,8 @@ def guarantees(patterns: torch.Tensor, *, beta: float, radius: float) -> dict[st
     own: ∂f/∂ξ = β Cov_p(x), and a covariance is at most the second moment about x_i,
     Σ_j p_j‖x_j − x_i‖² ≤ 4M²(N − 1)e^{…}.
     """
-    count, norm = len(patterns), float(patterns.norm(dim=-1).max())
+    count = len(patterns)
+    norm = float(patterns.norm(dim=-1).max())
     overlaps = patterns @ patterns.mT
     own = overlaps.diagonal().clone()
     separation = own - overlaps.fill_diagonal_(-math.inf).amax(-1)
@@ -125,9 +127,12 @@ def bound_cases(memories: int, *, seed: Seed = 0) -> dict[str, np.ndarray]:
     rng = numpy_generator(seed)
     cases: list[dict[str, torch.Tensor]] = []
     for _ in range(memories):
-        size, width = int(rng.integers(2, 20)), int(rng.integers(2, 40))
-        beta, radius = float(np.exp(rng.uniform(-2, 1.5))), float(rng.uniform(0, 0.6))
-        patterns, aside = (torch.as_tensor(rng.standard_normal((size, width))) for _ in range(2))
+        size = int(rng.integers(2, 20))
+        width = int(rng.integers(2, 40))
+        beta = float(np.exp(rng.uniform(-2, 1.5)))
+        radius = float(rng.uniform(0, 0.6))
+        patterns = torch.as_tensor(rng.standard_normal((size, width)))
+        aside = torch.as_tensor(rng.standard_normal((size, width)))
         states = patterns + radius * normalize(aside, dim=-1)
         weights = attention_weights(patterns, states=states, beta=beta)
         steps = patterns.unsqueeze(0) - patterns.unsqueeze(1)  # [i, j] = x_j − x_i
@@ -170,12 +175,14 @@ def shares_of_kinds(patterns: torch.Tensor, *, factors: np.ndarray) -> np.ndarra
     """
     top = torch.linalg.eigvalsh(jacobian(patterns, states=torch.zeros_like(patterns[:, :1])))
     # β in front of every score is the same as a memory whose vectors are √β times as long.
-    unit, shares = top[..., -1:].rsqrt(), []
+    unit = top[..., -1:].rsqrt()
+    shares = []
     for factor in factors:
         memory = math.sqrt(factor) * unit * patterns
         ends = retrieve(memory, queries=memory, beta=1.0, tolerance=1e-7, max_steps=2000)
         entries = effective_entries(ends.attention).numpy()
-        single, average = entries == 1, entries > patterns.shape[1] / 2
+        single = entries == 1
+        average = entries > patterns.shape[1] / 2
         shares.append([kind.mean(-1) for kind in (single, ~single & ~average, average)])
     return np.array(shares)
 

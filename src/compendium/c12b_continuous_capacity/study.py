@@ -11,7 +11,6 @@ Errors are standard errors over independent memories.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -35,7 +34,7 @@ from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.special import log_sphere_integral, mean_alignment
 from spinformer.core.statistics import Estimate, mean_estimate
-from spinformer.language.decoder import token_numbers
+from spinformer.language.decoder import encode
 from spinformer.language.encoder import run_model
 from spinformer.language.text import TEXTS, sample_texts, text_windows
 
@@ -117,10 +116,15 @@ def retrieval_fold(dim: int, *, beta: float) -> RetrievalFold:
 
     # Between this and 1 there is one maximum; below, a minimum, where the global average ends.
     start = max(np.linspace(0.4, 1.0, 61)[:-1].tolist(), key=lambda t: place(t)[0])
-    around, fine = (start - 0.01, min(start + 0.01, 1.0)), {"xatol": 1e-9}
-    top = minimize_scalar(lambda t: -place(t)[0], bounds=around, method="bounded", options=fine)
+    top = minimize_scalar(
+        lambda t: -place(t)[0],
+        bounds=(start - 0.01, min(start + 0.01, 1.0)),
+        method="bounded",
+        options={"xatol": 1e-9},
+    )
     overlap = float(top.x)
-    (log_sum, weight), kappa = place(overlap), beta * dim * overlap
+    log_sum, weight = place(overlap)
+    kappa = beta * dim * overlap
     excess = math.exp(log_mean(2.0 * kappa) - 2.0 * log_mean(kappa))
     across = beta * (1.0 - weight) * dim * excess / math.exp(log_sum)
     return RetrievalFold(
@@ -151,20 +155,22 @@ def outweighed_at(
     One memory grows pattern by pattern, until more than half of the 64 are outweighed or it holds
     2^20; infinite for those that are not. One step: the state is the pattern.
     """
-    rng, chunk = numpy_generator(seed), 2**14
+    rng = numpy_generator(seed)
+    chunk = 2**14
     own = draw_patterns(64, dim=dim, ensemble=ensemble, seed=rng)
     top = beta * (own.astype(np.float64) ** 2).sum(axis=1)
-    total, found = np.zeros(len(own)), np.full(len(own), np.inf)
+    total = np.zeros(len(own))
+    outweighed = np.full(len(own), np.inf)
     for begin in range(0, 2**20, chunk):
         others = draw_patterns(chunk, dim=dim, ensemble=ensemble, seed=rng)
         scores = beta * (own @ others.T).astype(np.float64) - top[:, None]
         sums = total[:, None] + np.cumsum(np.exp(scores), axis=1)
-        new = np.isinf(found) & (sums[:, -1] >= 1.0)
-        found[new] = begin + 1 + np.argmax(sums[new] >= 1.0, axis=1)
+        new = np.isinf(outweighed) & (sums[:, -1] >= 1.0)
+        outweighed[new] = begin + 1 + np.argmax(sums[new] >= 1.0, axis=1)
         total = sums[:, -1]
-        if np.isfinite(found).sum() > len(own) // 2 + 1:
+        if np.isfinite(outweighed).sum() > len(own) // 2 + 1:
             break
-    return found
+    return outweighed
 
 
 def iterate(
@@ -209,8 +215,9 @@ def kept_patterns(
         patterns = draw_patterns(count, dim=dim, ensemble=ensemble, seed=rng)
         tried = patterns[:QUERIES]
         ends = iterate(patterns, starts=tried, targets=tried, beta=beta)
-        # Of each pattern's own square length: one for all on the sphere.
-        ends = ends / (tried**2).mean(axis=1)
+        if ensemble == "gaussian":
+            # In units of a pattern's own square length, which is d for the others.
+            ends = ends / (tried**2).mean(axis=1)
         overlaps.append(ends.mean())
         fractions.append((ends > KEPT).mean())
     return mean_estimate(overlaps), mean_estimate(fractions)
@@ -223,7 +230,8 @@ def half_overlap(count: int, *, dim: int, beta: float, memories: int, seed: Seed
     interpolation between, and a random direction besides. Found means the weight ½ in the step, and
     an overlap above `KEPT` at rest.
     """
-    overlaps, found = np.linspace(0.1, 1.0, 19), []
+    overlaps = np.linspace(0.1, 1.0, 19)
+    halves = []
     for rng in numpy_generator(seed).spawn(memories):
         patterns = draw_patterns(count, dim=dim, seed=rng)
         tried = patterns[:QUERIES]
@@ -236,8 +244,8 @@ def half_overlap(count: int, *, dim: int, beta: float, memories: int, seed: Seed
             weights = softmax(beta * (starts @ patterns.T).astype(np.float64), axis=1)
             last = iterate(patterns, starts=starts, targets=tried, beta=beta)
             shares.append([(np.diagonal(weights) > 0.5).mean(), (last > KEPT).mean()])
-        found.append([_half(overlaps, kind) for kind in np.transpose(shares)])
-    return np.transpose(found)
+        halves.append([_half(overlaps, kind) for kind in np.transpose(shares)])
+    return np.transpose(halves)
 
 
 def half_log_count(
@@ -248,15 +256,17 @@ def half_log_count(
     A memory grows through the given ln N, linear interpolation between; its first 40 patterns are
     tried.
     """
-    counts, found = np.rint(np.exp(log_counts)).astype(int), []
+    counts = np.rint(np.exp(log_counts)).astype(int)
+    halves = []
     for rng in numpy_generator(seed).spawn(memories):
-        patterns, lost = draw_patterns(counts[-1], dim=dim, seed=rng), []
+        patterns = draw_patterns(counts[-1], dim=dim, seed=rng)
+        lost = []
         for count in counts:
             tried = patterns[: min(40, count)]
-            rest = iterate(patterns[:count], starts=tried, targets=tried, beta=beta)
-            lost.append((rest <= KEPT).mean())
-        found.append(_half(np.log(counts), np.array(lost)))
-    return np.array(found)
+            ends = iterate(patterns[:count], starts=tried, targets=tried, beta=beta)
+            lost.append((ends <= KEPT).mean())
+        halves.append(_half(np.log(counts), np.array(lost)))
+    return np.array(halves)
 
 
 def _half(places: np.ndarray, shares: np.ndarray) -> float:
@@ -288,14 +298,14 @@ def weight_concentration(
 
     1/N if all patterns share the weight, of order 1 where a few hold it: the glass.
     """
-    found = []
+    concentration = []
     for rng in numpy_generator(seed).spawn(memories):
         patterns = draw_patterns(count, dim=dim, ensemble=ensemble, seed=rng)
         queries = draw_patterns(32, dim=dim, ensemble=ensemble, seed=rng)
         scores = (queries @ patterns.T).astype(np.float64) / np.sqrt(dim)
         weights = (softmax(spread * scores, axis=1) for spread in np.asarray(spreads))
-        found.append([(one**2).sum(axis=1).mean() for one in weights])
-    return np.transpose(found)
+        concentration.append([(one**2).sum(axis=1).mean() for one in weights])
+    return np.transpose(concentration)
 
 
 def line_fit(x: np.ndarray, *, values: np.ndarray, errors: np.ndarray) -> tuple[Estimate, Estimate]:
@@ -303,13 +313,11 @@ def line_fit(x: np.ndarray, *, values: np.ndarray, errors: np.ndarray) -> tuple[
 
     Errors are widened by the root of chi² per freedom where that exceeds one.
     """
-    found, covariance = np.polyfit(x, values, 1, w=1.0 / errors, cov="unscaled")
-    chi2 = (((values - np.polyval(found, x)) / errors) ** 2).sum() / (len(x) - 2)
+    line, covariance = np.polyfit(x, values, 1, w=1.0 / errors, cov="unscaled")
+    chi2 = (((values - np.polyval(line, x)) / errors) ** 2).sum() / (len(x) - 2)
     spread = np.sqrt(np.diag(covariance) * max(chi2, 1.0))
-    slope, intercept = (
-        Estimate(value=value, error=error)
-        for value, error in zip(found.tolist(), spread.tolist(), strict=True)
-    )
+    slope = Estimate(value=float(line[0]), error=float(spread[0]))
+    intercept = Estimate(value=float(line[1]), error=float(spread[1]))
     return intercept, slope
 
 
@@ -326,10 +334,11 @@ def line_fit(x: np.ndarray, *, values: np.ndarray, errors: np.ndarray) -> tuple[
 )
 def ONE_STEP(ensemble: str, beta: float, dim: int) -> Rows:
     """ln N at which half of the patterns are outweighed in one step."""
-    given: dict[str, Any] = {"beta": beta, "ensemble": ensemble}
-    seeds = range(1000 * dim, 1000 * dim + 12)
-    found = mean_estimate([np.log(np.median(outweighed_at(dim, seed=s, **given))) for s in seeds])
-    return rows_of(log_count=found)
+    log_counts = [
+        np.log(np.median(outweighed_at(dim, beta=beta, ensemble=ensemble, seed=seed)))
+        for seed in range(1000 * dim, 1000 * dim + 12)
+    ]
+    return rows_of(log_count=mean_estimate(log_counts))
 
 
 @stored(
@@ -340,10 +349,14 @@ def ONE_STEP(ensemble: str, beta: float, dim: int) -> Rows:
 def BASINS(load: float, dim: int) -> Rows:
     """Overlap that half of the noisy queries need, beside that of independent levels."""
     count = round(np.exp(load * dim))
-    halves = half_overlap(count, dim=dim, beta=1.0, memories=8, seed=dim)
+    one_step, at_rest = half_overlap(count, dim=dim, beta=1.0, memories=8, seed=dim)
     levels = level_log_sums(count - 1, dim=dim, beta=1.0, samples=400, seed=dim + 1)
-    one_step, at_rest = (mean_estimate(samples) for samples in halves)
-    return rows_of(count=count, one_step=one_step, at_rest=at_rest, levels=np.median(levels) / dim)
+    return rows_of(
+        count=count,
+        one_step=mean_estimate(one_step),
+        at_rest=mean_estimate(at_rest),
+        levels=np.median(levels) / dim,
+    )
 
 
 @stored("fold", [{"dim": root**2} for root in range(7, 15)], seconds=0.2)
@@ -351,17 +364,17 @@ def FOLD(dim: int) -> Rows:
     """ln N at which half of the patterns lose their state."""
     fold = retrieval_fold(dim, beta=dim**-0.5)
     log_counts = fold.log_count + fold.spread * np.array([-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0])
-    found = mean_estimate(
-        half_log_count(dim, beta=dim**-0.5, log_counts=log_counts, memories=6, seed=dim)
-    )
-    return rows_of(log_count=found)
+    halves = half_log_count(dim, beta=dim**-0.5, log_counts=log_counts, memories=6, seed=dim)
+    return rows_of(log_count=mean_estimate(halves))
 
 
 @stored("kept", grid(count=COUNTS, dim=DIMS), seconds=0.1)
 def KEPT_TABLE(count: int, dim: int) -> Rows:
     """Overlap that is left of stored patterns."""
-    given: dict[str, Any] = {"beta": dim**-0.5, "memories": MEMORIES[count], "seed": count + dim}
-    return rows_of(overlap=kept_patterns(count, dim=dim, **given)[0])
+    overlap, _ = kept_patterns(
+        count, dim=dim, beta=dim**-0.5, memories=MEMORIES[count], seed=count + dim
+    )
+    return rows_of(overlap=overlap)
 
 
 def kept_rows(data: int, *, patterns: str, count: int, dim: int) -> Rows:
@@ -438,7 +451,7 @@ def trained_scores(model: str, source: str, *, length: int, special: str) -> Ite
             yield scores[:, inner, inner]
         return
     generator = decoder()
-    tokens = generator.embedding[token_numbers(generator, text)[:length]][None]
+    tokens = generator.embedding[encode(generator, text)[:length]][None]
     first = 1 if special == "left out" else 0
     for layer in range(0, 30, 6):
         block = block_trace(generator, tokens, layer)
@@ -457,11 +470,17 @@ def concentrations(scores: Sequence[Tensor], *, spread: float) -> np.ndarray:
 @stored(
     "settings_A13c",
     [
-        {"data": f"{model} {source} {length}", "model": model, "length": length, **choice}
+        {
+            "data": f"{model} {source} {length}",
+            "model": model,
+            "length": length,
+            "source": source,
+            "special": special,
+        }
         for model, lengths in (("MiniLM", (128, 512)), ("SmolLM2", (128, 256)))
         for length in lengths
         for source in TEXTS
-        for choice in grid(source=[source], special=("kept", "left out"))
+        for special in ("kept", "left out")
     ],
     seconds=1.0,
     within=dict.fromkeys(("value", "low", "high", "at_beta", "beyond", "crossing"), 0.03),

@@ -7,7 +7,6 @@ weights 0.1, and the largest weight is anything from 0.27 to 0.92, which is not 
 """
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
@@ -65,7 +64,8 @@ def contrastive_path(
 
     Annealed: the rate falls linearly to zero.
     """
-    generator, path = torch_generator(seed), [start]
+    generator = torch_generator(seed)
+    path = [start]
     for step in range(steps):
         slope = contrastive_gradient(path[-1], data=data, beta=beta, steps=sweeps, seed=generator)
         falling = 1.0 - step / steps if annealed else 1.0
@@ -84,7 +84,8 @@ def free_mixture(means: Tensor, *, logits: Tensor, beta: float) -> MixtureSameFa
 
 SEEDS = 10
 SHIFTS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25)
-PICTURES, PATTERNS = ("raw", "equal norm"), 20
+PICTURES = ("raw", "equal norm")
+PATTERNS = 20
 
 
 @stored(
@@ -107,8 +108,9 @@ def HELD_OUT(half: float, shift: float, seed: int, count: int = 1000) -> Rows:
     rows = []
     for sweeps in (0, 1, 4, 16) if shift == 0.5 else (0, 1):
         if sweeps:
-            how: dict[str, Any] = {"data": train, "seed": 520 + seed, "sweeps": sweeps}
-            learned = contrastive_path(means, rate=0.3, steps=100, **how)[-1]
+            learned = contrastive_path(
+                means, data=train, rate=0.3, steps=100, sweeps=sweeps, seed=520 + seed
+            )[-1]
         else:
             learned = fit_em(means, data=train, max_steps=100).patterns
         excess = loss(learned, data=held_out) + truth.log_prob(held_out).mean()
@@ -155,9 +157,10 @@ def DIGITS(pictures: str, seed: int) -> Rows:
     of a pattern and share of the images. effective: exp of the entropy of the weights. cd_k: length
     of the error of the CD-k gradient over that of the exact second term.
     """
-    beta, rows = 5.0, []
-    found, train, test = learn_digits(pictures, beta=beta, seed=seed)
-    for method, (learned, _) in found.items():
+    beta = 5.0
+    rows = []
+    by_method, train, test = learn_digits(pictures, beta=beta, seed=seed)
+    for method, (learned, _) in by_method.items():
         weights = log_weights(learned, beta=beta).exp()
         nearest = torch.cdist(train, learned).argmin(1)
         counts = torch.bincount(nearest, minlength=PATTERNS)
@@ -174,9 +177,10 @@ def DIGITS(pictures: str, seed: int) -> Rows:
             "share": float(counts.max()) / len(train),
             "effective": float(Categorical(probs=weights).entropy().exp()),
         }
-        given: dict[str, Any] = {"data": train, "beta": beta, "seed": 720 + seed}
         for sweeps in (1, 10, 100):
-            step = contrastive_gradient(learned, steps=sweeps, **given)
+            step = contrastive_gradient(
+                learned, data=train, beta=beta, steps=sweeps, seed=720 + seed
+            )
             row[f"cd_{sweeps}"] = float((step - exact).norm() / second.norm())
         rows.append(row)
     return rows

@@ -21,7 +21,8 @@ from spinformer.core.random import Seed, numpy_generator
 
 EPSILON = 1e-5
 KINDS = ("random keys", "opposed keys")
-TRIALS, BATCH = 10, 20
+TRIALS = 10
+BATCH = 20
 
 
 class EnergyLayer(NamedTuple):
@@ -74,15 +75,20 @@ def uphill_shares(kind: str, *, factors: Sequence[float], seed: Seed = 0) -> np.
     rising = np.zeros(len(factors))
     for _ in range(TRIALS):
         drawn = torch.as_tensor(generator.standard_normal((24, 6)))
-        queries, keys, patterns = drawn[:6] / 6**0.5, drawn[6:12] / 6**0.5, drawn[12:] / 12**0.5
+        queries = drawn[:6] / 6**0.5
+        keys = drawn[6:12] / 6**0.5
+        patterns = drawn[12:] / 12**0.5
         if kind == "opposed keys":
-            keys, patterns = -queries, 0.0 * patterns
+            keys = -queries
+            patterns = 0.0 * patterns
         layer = EnergyLayer(queries, keys, patterns, beta=0.1)
-        own, common = (generator.standard_normal((BATCH, size, 6)) for size in (8, 1))
+        own = generator.standard_normal((BATCH, 8, 6))
+        common = generator.standard_normal((BATCH, 1, 6))
         tokens = torch.as_tensor(0.3 * own + common)
         safe = float(safe_step(layer, tokens).min())
         for index, factor in enumerate(factors):
-            moved, before = tokens, energy(layer, normalize(tokens))
+            moved = tokens
+            before = energy(layer, normalize(tokens))
             for _ in range(3):
                 moved = moved - factor * safe * gradient(layer, normalize(moved))
                 after = energy(layer, normalize(moved))

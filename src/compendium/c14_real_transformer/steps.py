@@ -10,7 +10,6 @@ Shapes: B sequences of N tokens, H heads of width d, model width D, L layers fro
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -77,10 +76,10 @@ def step_alignment(
     generator = numpy_generator(seed)
     reads, writes = head_maps(model, trace.layer)
     # The mean key adds the same to every token and goes with the mean.
-    returned, wanted = (
-        values - values.mean(-2, keepdim=True)
-        for values in (_returned(trace, trace.values), _returned(trace, trace.keys))
-    )
+    returned = _returned(trace, trace.values)
+    returned = returned - returned.mean(-2, keepdim=True)
+    wanted = _returned(trace, trace.keys)
+    wanted = wanted - wanted.mean(-2, keepdim=True)
     descent = torch.einsum("hdD,bhnd->bnD", reads, wanted)
 
     def cosine(outputs: Tensor, *dim: int) -> np.ndarray:
@@ -89,8 +88,11 @@ def step_alignment(
         return ((step * descent).sum(dim) / lengths.sqrt()).numpy()
 
     null = [cosine(_exchanged(writes, trace, generator), 0, 1, 2) for _ in range(draws)]
-    own, pooled = cosine(writes, 1, 2), cosine(writes, 0, 1, 2)
-    return {"layer": own, "pooled": pooled, "null": np.array(null)}
+    return {
+        "layer": cosine(writes, 1, 2),
+        "pooled": cosine(writes, 0, 1, 2),
+        "null": np.array(null),
+    }
 
 
 def _exchanged(writes: Tensor, trace: LayerTrace, generator: np.random.Generator) -> Tensor:
@@ -103,12 +105,12 @@ def _exchanged(writes: Tensor, trace: LayerTrace, generator: np.random.Generator
 def weight_alignment(model: LanguageModel, layer: int) -> np.ndarray:
     """Cosines between W_O W_V of head h and W_QᵀW_K of head g, as long vectors: (H, H)."""
     reads, writes = head_maps(model, layer)
-    value, key = (
-        model.weights[f"encoder.layer.{layer}.attention.self.{name}.weight"].view_as(reads)
-        for name in ("value", "key")
-    )
-    both = (functional.normalize(one.flatten(1)) for one in (writes @ value, reads.mT @ key))
-    return (next(both) @ next(both).mT).numpy()
+    prefix = f"encoder.layer.{layer}.attention.self"
+    value = model.weights[f"{prefix}.value.weight"].view_as(reads)
+    key = model.weights[f"{prefix}.key.weight"].view_as(reads)
+    writing = functional.normalize((writes @ value).flatten(1))
+    matching = functional.normalize((reads.mT @ key).flatten(1))
+    return (writing @ matching.mT).numpy()
 
 
 def _returned(trace: LayerTrace, values: Tensor) -> Tensor:
@@ -142,11 +144,13 @@ def turned_steps(
     returned = _returned(trace, trace.values)
     bias = model.weights[f"encoder.layer.{trace.layer}.attention.output.dense.bias"]
     step = torch.einsum("hDv,bhnv->bnD", writes, returned) + bias
-    moves = returned @ read_of_written(reads, writes), torch.einsum("hqD,bnD->bhnq", reads, step)
-    before, alone, together = (
-        overlap_energy(trace.queries + moved, keys=trace.keys, beta=trace.beta)
-        for moved in (0.0, *moves)
-    )
+
+    def energy(moved: Tensor | float) -> Tensor:
+        return overlap_energy(trace.queries + moved, keys=trace.keys, beta=trace.beta)
+
+    before = energy(0.0)
+    alone = energy(returned @ read_of_written(reads, writes))
+    together = energy(torch.einsum("hqD,bnD->bhnq", reads, step))
     return (alone - before).mean((0, 2)).numpy(), float((together - before).mean())
 
 
@@ -164,21 +168,25 @@ def traces_of(sources: Sequence[str], length: int) -> list[LayerTrace]:
 
 
 _UNITS = grid(length=LENGTHS, source=TEXTS)
-_CHECK: dict[str, Any] = {"checked": 3, "seconds": 4.0, "rtol": 1e-3}
 
 
-@stored("steps", _UNITS, **_CHECK, within=dict.fromkeys(PARTS, 1e-4))
+@stored("steps", _UNITS, checked=3, seconds=4.0, rtol=1e-3, within=dict.fromkeys(PARTS, 1e-4))
 def STEPS(length: int, source: str) -> Rows:
     """What heads do to their own energies in one text, means over all windows in its first 512."""
     rows = []
     for trace in traces_of([source], length):
-        found = head_steps(encoder(), trace)
-        means = {part: getattr(found, part).mean(0) for part in PARTS}
-        rows += rows_of(layer=trace.layer, head=range(len(means["whole"])), **means)
+        report = head_steps(encoder(), trace)
+        rows += rows_of(
+            layer=trace.layer,
+            head=range(report.whole.shape[1]),
+            whole=report.whole.mean(0),
+            common=report.common.mean(0),
+            specific=report.specific.mean(0),
+        )
     return rows
 
 
-@stored("stages", _UNITS, **_CHECK, within={"change": 1e-4})
+@stored("stages", _UNITS, checked=3, seconds=4.0, rtol=1e-3, within={"change": 1e-4})
 def STAGES_TABLE(length: int, source: str) -> Rows:
     """Change of Σ_h U_h / H by a whole layer in one text, means likewise."""
     changes = [stage_changes(encoder(), trace)[-1] for trace in traces_of([source], length)]
@@ -229,7 +237,7 @@ def descent_rows(source: str, length: int, window: int, values: str) -> Rows:
 @stored(
     "settings_A14a",
     [
-        {**unit, "values": values}
+        unit | {"values": values}
         for unit in named_windows(sources=TEXTS, lengths=(32, 128), windows=(0, 1))
         for values in ("keys", "own")
     ],
@@ -243,7 +251,7 @@ def settings_A14a(data: str, source: str, length: int, window: int, values: str)
 
 @stored(
     "confirm_A14a",
-    [{**unit, "values": "keys"} for unit in unread_windows()],
+    [unit | {"values": "keys"} for unit in unread_windows()],
     seconds=1.0,
     within=dict.fromkeys(("value", "low", "high"), 0.03),
 )
@@ -255,7 +263,7 @@ def confirm_A14a(data: str, source: str, length: int, window: int, values: str) 
 @stored(
     "settings_A14b",
     [
-        {"data": f"{unit['source']} {unit['length']}", **unit}
+        {"data": f"{unit['source']} {unit['length']}"} | unit
         for unit in grid(source=TEXTS, length=(32, 128))
     ],
     seconds=4.0,

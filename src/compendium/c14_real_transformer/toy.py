@@ -33,7 +33,10 @@ from spinformer.language.text import TEXTS
 
 GOALS = ("recall", "translate", "avoid")
 NAMES = ("query", "key", "output")
-WIDTH, PATTERNS, BATCH, RATE = 16, 16, 64, 0.01
+WIDTH = 16
+PATTERNS = 16
+BATCH = 64
+RATE = 0.01
 NOISE = 1.0  # standard deviation of each component of the noise added to a pattern
 Weights = Mapping[str, Tensor]
 Examples = tuple[Tensor, Tensor, Tensor]
@@ -183,11 +186,16 @@ def train_toy(
 )
 def TOY(goal: str, *, steps: int = 4000, seeds: Sequence[int] = range(12)) -> Rows:
     """The long trainings of twelve copies, a row a copy, layer and eighth of the training."""
-    found = train_toy(goal, seeds=seeds, steps=steps, record_every=steps // 8)
-    step, copy, layer = np.indices(found["cosine"].shape).reshape(3, -1)
-    columns = {name: found[name][step, copy] for name in ("loss", "floor")}
-    place = {"step": found["step"][step], "copy": copy, "layer": layer}
-    return rows_of(**place, cosine=found["cosine"].ravel(), **columns)
+    trained = train_toy(goal, seeds=seeds, steps=steps, record_every=steps // 8)
+    step, copy, layer = np.indices(trained["cosine"].shape).reshape(3, -1)
+    return rows_of(
+        step=trained["step"][step],
+        copy=copy,
+        layer=layer,
+        cosine=trained["cosine"].ravel(),
+        loss=trained["loss"][step, copy],
+        floor=trained["floor"][step, copy],
+    )
 
 
 @stored(
@@ -204,13 +212,20 @@ def LONGER(goal: str, *, steps: int = 40_000) -> Rows:
 
 def read_toy(kept: Table = TOY) -> dict[str, dict[str, np.ndarray]]:
     """The stored trainings by goal: "step" (T,), and arrays as `train_toy` gives them."""
-    table, found = kept.read(), {}
+    table = kept.read()
+    by_goal = {}
     for goal in GOALS:
-        names = ("cosine", "loss", "floor", "step")
-        arrays = {n: array_of(table, n, "step", "copy", "layer", goal=goal) for n in names}
-        arrays |= {name: arrays[name][..., 0] for name in ("loss", "floor")}
-        found[goal] = arrays | {"step": arrays["step"][:, 0, 0]}
-    return found
+        arrays = {
+            name: array_of(table, name, "step", "copy", "layer", goal=goal)
+            for name in ("cosine", "loss", "floor", "step")
+        }
+        by_goal[goal] = {
+            "cosine": arrays["cosine"],
+            "loss": arrays["loss"][..., 0],
+            "floor": arrays["floor"][..., 0],
+            "step": arrays["step"][:, 0, 0],
+        }
+    return by_goal
 
 
 def moved_weights(attention: Tensor) -> Tensor:
@@ -251,13 +266,13 @@ def settings_A14c(data: int, goal: str, layers: int, rate: float, *, steps: int 
 
 
 @stored(
-    "depths",
+    "turned_depths",
     grid(source=TEXTS, window=LENGTHS),
     checked=1,
     seconds=1.0,
     within={"value": 0.01, "low": 0.02, "high": 0.02},
 )
-def depths(source: str, window: int) -> Rows:
+def turned_depths(source: str, window: int) -> Rows:
     """ln of how much deeper a model's overlap energy is than for queries in ten turns.
 
     In the layer where that is least, over windows of so many tokens of a text.

@@ -67,12 +67,14 @@ def readback_values(
 
 def balanced_gauge(model: LanguageModel, trace: LayerTrace) -> tuple[Tensor, Tensor]:
     """Queries and centered keys (B, H, N, d) for which both maps have equal Gram matrices."""
-    heads, name = model.architecture.heads, f"encoder.layer.{trace.layer}.attention.self"
-    triangle_q, triangle_k = (
-        torch.linalg.qr(model.weights[f"{name}.{which}.weight"].unflatten(0, (heads, -1)).mT).R
-        for which in ("query", "key")
-    )
-    left, singular, _ = torch.linalg.svd(triangle_q @ triangle_k.mT)
+    name = f"encoder.layer.{trace.layer}.attention.self"
+
+    def triangle(which: str) -> Tensor:
+        maps = model.weights[f"{name}.{which}.weight"]
+        return torch.linalg.qr(maps.unflatten(0, (model.architecture.heads, -1)).mT).R
+
+    triangle_q = triangle("query")
+    left, singular, _ = torch.linalg.svd(triangle_q @ triangle("key").mT)
     gauge = torch.linalg.solve(triangle_q, left * singular.sqrt().unsqueeze(-2))
     keys = trace.keys @ torch.linalg.inv(gauge).mT
     return trace.queries @ gauge, keys - keys.mean(-2, keepdim=True)
@@ -84,12 +86,12 @@ def sublayer_step(model: LanguageModel, trace: LayerTrace, states: Tensor) -> Te
     queries = project(model, trace.layer, "query", states=states)
     logits = trace.beta * queries @ trace.keys[0].mT
     heads = (torch.softmax(logits, dim=-1) @ trace.values[0]).transpose(0, 1).flatten(1)
-    (matrix, bias), (gain, shift) = (
-        [model.weights[f"{prefix}.{name}.{part}"] for part in ("weight", "bias")]
-        for name in ("dense", "LayerNorm")
-    )
-    whole, eps = states + functional.linear(heads, matrix, bias), model.architecture.layer_norm_eps
-    return functional.layer_norm(whole, gain.shape, gain, shift, eps)
+    matrix = model.weights[f"{prefix}.dense.weight"]
+    bias = model.weights[f"{prefix}.dense.bias"]
+    gain = model.weights[f"{prefix}.LayerNorm.weight"]
+    shift = model.weights[f"{prefix}.LayerNorm.bias"]
+    whole = states + functional.linear(heads, matrix, bias)
+    return functional.layer_norm(whole, gain.shape, gain, shift, model.architecture.layer_norm_eps)
 
 
 @torch.no_grad()
@@ -127,7 +129,8 @@ def count_points(states: Tensor) -> int:
     A state lies at the first point that it differs from by at most MERGE_RADIUS times the root
     mean square norm of all.
     """
-    count, radius = 0, MERGE_RADIUS * states.square().sum(-1).mean().sqrt()
+    count = 0
+    radius = MERGE_RADIUS * states.square().sum(-1).mean().sqrt()
     while len(states):
         states = states[(states - states[0]).norm(dim=-1) > radius]
         count += 1
@@ -162,7 +165,9 @@ def _summary(kinds: Sequence[str], count: int, *, total: int) -> dict[str, float
 @torch.no_grad()
 def end_points(model: LanguageModel, trace: LayerTrace, loop: str) -> Rows:
     """Attention repeated from each query of the first sequence, in one of LOOPS, a row a head."""
-    keys, queries, beta = trace.keys[0], trace.queries[0], trace.beta
+    keys = trace.keys[0]
+    queries = trace.queries[0]
+    beta = trace.beta
     if loop == "sub-layer":
         states, rests = repeat(partial(sublayer_step, model, trace), trace.inputs[0])
         asked = project(model, trace.layer, "query", states=states)
@@ -174,7 +179,9 @@ def end_points(model: LanguageModel, trace: LayerTrace, loop: str) -> Rows:
             rows.append(ends_of(states, rests, beta * states @ own.mT))
         return rows
     if loop == "balanced":
-        queries, keys = (each[0] for each in balanced_gauge(model, trace))
+        all_queries, all_keys = balanced_gauge(model, trace)
+        queries = all_queries[0]
+        keys = all_keys[0]
     return [memory_ends(*pair, beta=beta) for pair in zip(keys, queries, strict=True)]
 
 
@@ -210,9 +217,11 @@ def gain_sweep(
     (complex) of the derivative at the point that short steps from the first token's query lead to,
     NaN if they lead nowhere.
     """
-    keys, starts = trace.keys[0], trace.queries[0, :, ::every]
+    keys = trace.keys[0]
+    starts = trace.queries[0, :, ::every]
     shape = (len(gains), len(keys))
-    resting, count = np.zeros(shape), np.zeros(shape, dtype=int)
+    resting = np.zeros(shape)
+    count = np.zeros(shape, dtype=int)
     leading = np.full(shape, np.nan, dtype=complex)
     for row, gain in enumerate(gains):
         for head, own in enumerate(keys):
@@ -248,9 +257,9 @@ def first_traces(source: str) -> list[LayerTrace]:
 def ENDS(loop: str, source: str) -> Rows:
     """The end points of one text in one loop, one row a layer and head."""
     return [
-        {"layer": trace.layer, "head": head, **found}
+        {"layer": trace.layer, "head": head} | ends
         for trace in first_traces(source)
-        for head, found in enumerate(end_points(encoder(), trace, loop))
+        for head, ends in enumerate(end_points(encoder(), trace, loop))
     ]
 
 
@@ -271,7 +280,7 @@ def kinds_rows(source: str, length: int, window: int, loop: str) -> Rows:
 @stored(
     "settings_A15",
     [
-        {**unit, "loop": loop}
+        unit | {"loop": loop}
         for unit in named_windows(sources=TEXTS, lengths=(32, 128), windows=(0, 1))
         for loop in ("keys", "readback")
     ],
@@ -285,7 +294,7 @@ def settings_A15(data: str, source: str, length: int, window: int, loop: str) ->
 
 @stored(
     "confirm_A15",
-    [{**unit, "loop": "keys"} for unit in unread_windows()],
+    [unit | {"loop": "keys"} for unit in unread_windows()],
     seconds=4.0,
     within=dict.fromkeys(("value", "low", "high"), 0.02),
 )
@@ -306,21 +315,29 @@ def GAIN(loop: str, source: str) -> Rows:
     for trace in first_traces(source):
         seed = 1000 * TEXTS.index(source) + trace.layer if loop == "turned" else None
         values = readback_values(encoder(), trace, turned=seed)
-        found = gain_sweep(trace, values, gains=GAINS)
-        number, head = np.indices(found["count"].shape).reshape(2, -1)
-        columns = {name: column.ravel() for name, column in found.items()}
-        leading = columns.pop("leading")
-        columns |= {"real": leading.real, "imaginary": leading.imag}
-        rows += rows_of(layer=trace.layer, gain=np.array(GAINS)[number], head=head, **columns)
+        sweep = gain_sweep(trace, values, gains=GAINS)
+        number, head = np.indices(sweep["count"].shape).reshape(2, -1)
+        leading = sweep["leading"].ravel()
+        rows += rows_of(
+            layer=trace.layer,
+            gain=np.array(GAINS)[number],
+            head=head,
+            resting=sweep["resting"].ravel(),
+            count=sweep["count"].ravel(),
+            real=leading.real,
+            imaginary=leading.imag,
+        )
     return rows
 
 
 @torch.no_grad()
 def memory_of(model: Decoder, number: int, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Keys, read-back values (H, N, d), queries (H, S, d) of a text (1, N, D), as its end sees."""
-    trace, last = block_trace(model, inputs, number), inputs.shape[1] - 1
+    trace = block_trace(model, inputs, number)
+    last = inputs.shape[1] - 1
     shared = model.heads // model.key_heads
-    keys, values = (x[0].repeat_interleave(shared, 0) for x in (trace.keys, trace.values))
+    keys = trace.keys[0].repeat_interleave(shared, 0)
+    values = trace.values[0].repeat_interleave(shared, 0)
 
     def asked(states: Tensor) -> Tensor:
         return block_queries(model, number, states[:, None], start=last)[:, :, 0].transpose(0, 1)
@@ -358,7 +375,13 @@ def GENERATOR(layer: int) -> Rows:
             back = ends_of(states, rests, beta * states @ keys[head].mT)
             slope = loop_jacobian(keys[head], values=read[head], at=states[0], beta=beta)
             leading = leading_eigenvalue(slope)
-            row = {"source": source, "head": head, "entries": now.median().item(), **ends}
-            row |= {name: back[name] for name in ("count", "resting")}
-            rows.append(row | {"real": leading.real, "imaginary": abs(leading.imag)})
+            about = {"source": source, "head": head, "entries": now.median().item()}
+            led_to = {
+                "count": back["count"],
+                "resting": back["resting"],
+                "real": leading.real,
+                "imaginary": abs(leading.imag),
+            }
+            # The kinds are those of the keys, the counts those of the head's own values.
+            rows.append(about | ends | led_to)
     return rows

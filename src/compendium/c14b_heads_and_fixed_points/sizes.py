@@ -29,8 +29,8 @@ def logit_rows(logits: torch.Tensor) -> Rows:
 
     "entries": k, the fewest softmax entries that sum to 0.9; "spread": deviation over the keys.
     """
-    found = effective_entries(torch.softmax(logits, dim=-1)), logits.std(dim=-1, correction=0)
-    entries, spread = (np.median(values.numpy(), axis=(0, 2)) for values in found)
+    entries = np.median(effective_entries(torch.softmax(logits, dim=-1)).numpy(), axis=(0, 2))
+    spread = np.median(logits.std(dim=-1, correction=0).numpy(), axis=(0, 2))
     return rows_of(head=range(len(entries)), entries=entries, spread=spread)
 
 
@@ -38,9 +38,10 @@ def random_tokens(model: LanguageModel, like: torch.Tensor, *, seed: int) -> tor
     """Windows shaped as `like` (B, N); all but first and last are uniform over ordinary tokens."""
     special = ("[CLS]", "[SEP]", "[MASK]", "[UNK]")
     ordinary = 1 + max(model.tokenizer.token_to_id(name) or 0 for name in special)
-    shape, most = tuple(like.shape), model.architecture.vocabulary
-    drawn = torch.randint(ordinary, most, shape, generator=torch_generator(seed))
-    drawn[:, 0], drawn[:, -1] = like[:, 0], like[:, -1]
+    most = model.architecture.vocabulary
+    drawn = torch.randint(ordinary, most, tuple(like.shape), generator=torch_generator(seed))
+    drawn[:, 0] = like[:, 0]
+    drawn[:, -1] = like[:, -1]
     return drawn
 
 

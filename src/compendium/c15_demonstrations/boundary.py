@@ -18,7 +18,7 @@ import math
 from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -39,7 +39,8 @@ from compendium.c15_demonstrations.model import (
 from compendium.common.curves import crossing
 from compendium.common.rows import grid, mean_rows, numbered, rows_of
 
-REACH, HALVINGS = 1.5, 16
+REACH = 1.5
+HALVINGS = 16
 CONTROLS = ("none", "shuffled words", "other classes")
 KICKS = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 COUNTS = ((2, 1), (4, 2), (8, 4), (4, 1), (8, 2), (8, 1))
@@ -70,30 +71,54 @@ def spinodal(strength: float) -> float:
     return float(2.0 * (strength * edge - np.arctanh(edge)))
 
 
-def lead(weights: Weights, lines: Episodes, *, position: Tensor, **options: Any) -> Tensor:
-    """Score of A's word less that of B's at positions t (S, B); `options` are those of `read`."""
+class Reading(NamedTuple):
+    """How a query is read; entries are arguments of `model.read`."""
+
+    field: Tensor | None = None
+    context_field: Tensor | None = None
+    kind: str = "softmax"
+    frozen: bool = False
+
+
+PLAIN = Reading()
+
+
+def lead(
+    weights: Weights, lines: Episodes, *, position: Tensor, reading: Reading = PLAIN
+) -> Tensor:
+    """Score of A's word minus that of B's at positions t (S, B)."""
     demonstrations = lines.images[:, :, :-1]
     ends = [0, demonstrations.shape[2] // 2]
     first, second = demonstrations[:, :, ends].unbind(2)
     query = (first + second) / 2 + position.unsqueeze(-1) * (first - second) / 2
     images = torch.cat([demonstrations, query.unsqueeze(2)], 2)
-    logits, _ = model.read(weights, images=images, words=lines.words, **options)
+    logits, _ = model.read(
+        weights,
+        images=images,
+        words=lines.words,
+        field=reading.field,
+        context_field=reading.context_field,
+        kind=reading.kind,
+        frozen=reading.frozen,
+    )
     picked = logits.gather(-1, lines.words[:, :, ends])
     return picked[..., 0] - picked[..., 1]
 
 
-def boundary(weights: Weights, lines: Episodes, **options: Any) -> np.ndarray:
+def boundary(weights: Weights, lines: Episodes, reading: Reading = PLAIN) -> np.ndarray:
     """The boundary t* (S, B) in [−1.5, 1.5]; inf where B leads at both ends, −inf where A does."""
     high = torch.full(lines.target.shape, REACH, dtype=torch.float64)
     low = -high
     with torch.no_grad():
-        first, last = (lead(weights, lines, position=t, **options) for t in (low, high))
+        first = lead(weights, lines, position=low, reading=reading)
+        last = lead(weights, lines, position=high, reading=reading)
         for _ in range(HALVINGS):
             middle = (low + high) / 2
-            ahead = lead(weights, lines, position=middle, **options) > 0
-            low, high = torch.where(ahead, low, middle), torch.where(ahead, middle, high)
-    found = torch.where(last <= 0, torch.inf, (low + high) / 2)
-    return torch.where(first >= 0, -torch.inf, found).numpy()
+            ahead = lead(weights, lines, position=middle, reading=reading) > 0
+            low = torch.where(ahead, low, middle)
+            high = torch.where(ahead, middle, high)
+    inside = torch.where(last <= 0, torch.inf, (low + high) / 2)
+    return torch.where(first >= 0, -torch.inf, inside).numpy()
 
 
 def count_field(shown: Counts, *, lines: Episodes) -> Tensor:
@@ -113,12 +138,15 @@ def stiffness(
     ∂L/∂h that acts where demonstrations read each other.
     """
     t = torch.as_tensor(position).requires_grad_()
-    asked, told = (torch.zeros_like(t).requires_grad_() for _ in range(2))
+    asked = torch.zeros_like(t).requires_grad_()
+    shown = torch.zeros_like(t).requires_grad_()
     unit = count_field((math.exp(0.5), math.exp(-0.5)), lines=lines)
-    fields = {"field": asked.unsqueeze(-1) * unit, "context_field": told.unsqueeze(-1) * unit}
-    leads = lead(weights, lines, position=t, kind=kind, **fields)
-    whole, at_query, in_context = torch.autograd.grad(leads.sum(), (t, asked, told))
-    frozen = lead(weights, lines, position=t, kind=kind, frozen=True)
+    counted = Reading(
+        field=asked.unsqueeze(-1) * unit, context_field=shown.unsqueeze(-1) * unit, kind=kind
+    )
+    leads = lead(weights, lines, position=t, reading=counted)
+    whole, at_query, in_context = torch.autograd.grad(leads.sum(), (t, asked, shown))
+    frozen = lead(weights, lines, position=t, reading=Reading(kind=kind, frozen=True))
     (past,) = torch.autograd.grad(frozen.sum(), t)
     return {
         "stiffness": ((whole - past) / at_query).numpy(),
@@ -131,10 +159,12 @@ def shifts(
     weights: Weights, lines: Episodes, *, shown: Counts, kind: str = "softmax"
 ) -> np.ndarray:
     """How far `shown` copies move the boundary, against these swapped and halved (S, B); or inf."""
-    there, back = (
-        boundary(weights, lines, field=count_field(counts, lines=lines), kind=kind)
-        for counts in (shown, shown[::-1])
-    )
+
+    def moved_to(counts: Counts) -> np.ndarray:
+        return boundary(weights, lines, Reading(field=count_field(counts, lines=lines), kind=kind))
+
+    there = moved_to(shown)
+    back = moved_to((shown[1], shown[0]))
     known = np.isfinite(there) & np.isfinite(back)
     return np.subtract(back, there, out=np.full(known.shape, np.inf), where=known) / 2
 
@@ -144,18 +174,19 @@ def draw_queries(
 ) -> Episodes:
     """Episodes of unseen classes, `copies` demonstrations of each, for one of the CONTROLS."""
     generators = streams(pools, seed)
-    found = draw_episodes(pools, part="test", count=count, shown=(copies, copies), seeds=generators)
+    drawn = draw_episodes(pools, part="test", count=count, shown=(copies, copies), seeds=generators)
     for place, generator in enumerate(generators):
-        rows, words = found.rows[place, :, :-1], found.words[place, :, :-1]
+        rows = drawn.rows[place, :, :-1]
+        words = drawn.words[place, :, :-1]
         if control == "shuffled words":
             order = torch.as_tensor(generator.random(words.shape).argsort(1))
             words[:] = words.gather(1, order)
         if control == "other classes":
             for row in rows:
                 others = (one for one in pools[place]["test"] if not np.isin(row, one).any())
-                drawn = [generator.choice(next(others), size=copies) for _ in range(2)]
-                row[:] = torch.as_tensor(np.concatenate(drawn))
-    return found
+                chosen = [generator.choice(next(others), size=copies) for _ in range(2)]
+                row[:] = torch.as_tensor(np.concatenate(chosen))
+    return drawn
 
 
 def return_shares(
@@ -170,27 +201,32 @@ def return_shares(
     shape = (*episodes.target.shape, model.WIDTH)
     drawn = torch.as_tensor(np.random.default_rng([4, 7]).standard_normal(shape))
     direction = normalize(drawn, dim=-1)
-    images, words = episodes.images, episodes.words
+    images = episodes.images
+    words = episodes.words
     field = torch.full(words[:, :, :-1].shape, float(np.log(copies)), dtype=torch.float64)
-    shares, distances = [], []
+    shares = []
+    distances = []
     with torch.no_grad():
         if own_only:
             plain = model.read(weights, images=images, words=words)[0].argmax(-1)
             field = field * (words[:, :, :-1] == plain.unsqueeze(-1))
-        given: dict[str, Any] = {"images": images, "words": words, "field": field}
-        told, start = model.read(weights, **given)
+        answer, start = model.read(weights, images=images, words=words, field=field)
         for size in KICKS:
-            logits, moved = model.read(weights, **given, kick=size * direction)
-            shares.append((logits.argmax(-1) == told.argmax(-1)).double().mean(1))
+            logits, moved = model.read(
+                weights, images=images, words=words, field=field, kick=size * direction
+            )
+            shares.append((logits.argmax(-1) == answer.argmax(-1)).double().mean(1))
             distances.append(((moved - start).norm(dim=-1) / start.norm(dim=-1)).mean(1))
     return torch.stack(shares, 1).numpy(), torch.stack(distances, 1).numpy()
 
 
 def radius(shares: np.ndarray) -> np.ndarray:
     """The kick, linear between KICKS, at which the share that returns (S, KICKS) falls to 0.75."""
-    places, lost = np.array([0.0, *KICKS]), np.pad(1.0 - shares, ((0, 0), (1, 0)))
-    found = [crossing(places, values=row, past=row > 0.25, level=0.25) for row in lost]
-    return np.nan_to_num(found, nan=KICKS[-1])
+    places = np.array([0.0, *KICKS])
+    # At no kick none is lost.
+    lost = np.pad(1.0 - shares, ((0, 0), (1, 0)))
+    radii = [crossing(places, values=row, past=row > 0.25, level=0.25) for row in lost]
+    return np.nan_to_num(radii, nan=KICKS[-1])
 
 
 def conflict_shares(weights: Weights, pools: Sequence[Pool], *, count: int) -> np.ndarray:
@@ -203,15 +239,16 @@ def conflict_shares(weights: Weights, pools: Sequence[Pool], *, count: int) -> n
     drawn = streams(pools, 1)
     lines = draw_episodes(pools, part="valid", count=count, shown=(1, 1), seeds=drawn, share_a=1.0)
     draws = torch.as_tensor(np.stack([one.random((count, model.WORDS)) for one in drawn]))
-    words, shares = lines.words.clone(), []
+    words = lines.words.clone()
     words[:, :, 0] = draws.scatter(-1, words[:, :, :2], -1.0).argmax(-1)
     asked = torch.stack([words[:, :, 0], lines.target], -1)
+    shares = []
     with torch.no_grad():
         for number in NUMBERS:
             field = count_field((number, 1.0), lines=lines)
             logits, _ = model.read(weights, images=lines.images, words=words, field=field)
-            told, kept = logits.gather(-1, asked).unbind(-1)
-            shares.append((told > kept).double().mean(1))
+            shown, remembered = logits.gather(-1, asked).unbind(-1)
+            shares.append((shown > remembered).double().mean(1))
     return torch.stack(shares, 1).numpy()
 
 
@@ -245,7 +282,7 @@ def BOUNDARY(training: str, first_seed: int, *, count: int = 10, steps: int = 70
 def _law(weights: Weights, pools: Sequence[Pool], part: str, kind: str) -> Measures:
     drawn = streams(pools, 5)
     lines = draw_episodes(pools, part=part, count=EPISODES, shown=(1, 1), seeds=drawn)
-    start = boundary(weights, lines, kind=kind)
+    start = boundary(weights, lines, Reading(kind=kind))
     there = np.isfinite(start)
     slopes = stiffness(weights, lines, position=np.where(there, start, 0.0), kind=kind)
 
@@ -288,8 +325,9 @@ def LABELINGS(labelings: int, *, seeds: int = 10, steps: int = 1000) -> Rows:
     """Train on so many labelings (0: a new one in every episode), then the conflict trials."""
     weights, pools = model.train(range(seeds), steps=steps, labelings=labelings)
     wins = conflict_shares(weights, pools, count=EPISODES).T.ravel()
-    number, seed = np.repeat(NUMBERS, seeds), np.tile(range(seeds), len(NUMBERS))
-    return rows_of(number=number, seed=seed, wins=wins)
+    return rows_of(
+        number=np.repeat(NUMBERS, seeds), seed=np.tile(range(seeds), len(NUMBERS)), wins=wins
+    )
 
 
 def column(table: dict[str, np.ndarray], measure: str, **choice: Any) -> np.ndarray:
@@ -309,7 +347,8 @@ def law_slopes(table: dict[str, np.ndarray], *, most: float, **choice: Any) -> n
 
 def saturation(table: dict[str, np.ndarray], *, most: float = 8.0, **choice: Any) -> np.ndarray:
     """Shift at `most` : 1 over shift at 2 : 1 (S,), of the seeds whose boundary is on the line."""
-    far, near = (column(table, "shift", x=x, y=1.0, **choice)[0] for x in (most, 2.0))
+    far = column(table, "shift", x=most, y=1.0, **choice)[0]
+    near = column(table, "shift", x=2.0, y=1.0, **choice)[0]
     known = np.isfinite(far) & np.isfinite(near)
     return np.asarray(far[known] / near[known])
 
@@ -332,10 +371,8 @@ def boundary_saturation(
 ) -> np.ndarray:
     """Shift of the boundary at `ratio` : 1 over that at 2 : 1, of the trainings that have both."""
     lines = draw_episodes(pools, part=part, count=EPISODES, shown=(1, 1), seeds=streams(pools, 5))
-    shifted = [
-        np.median(shifts(weights, lines, shown=shown), axis=1) for shown in ((ratio, 1), (2, 1))
-    ]
-    far, near = shifted
+    far = np.median(shifts(weights, lines, shown=(ratio, 1)), axis=1)
+    near = np.median(shifts(weights, lines, shown=(2, 1)), axis=1)
     known = np.isfinite(far) & np.isfinite(near)
     return np.asarray(far[known] / near[known])
 

@@ -29,7 +29,9 @@ from compendium.common.replicas import draw_replicas, multiply_replicas, train_r
 from spinformer.core.random import numpy_generator, torch_generator
 
 WORDS = 8
-WIDTH, HIDDEN, LAYERS = 64, 128, 2
+WIDTH = 64
+HIDDEN = 128
+LAYERS = 2
 MOST = 8  # demonstrations of a class
 BATCH = 32
 Weights = Mapping[str, Tensor]
@@ -63,7 +65,8 @@ def digit_inputs() -> Tensor:
 
 def split_digits(seed: int, *, labelings: int = 0) -> Pool:
     """A seed's classes and images; of six classes the last quarter of the images is "valid"."""
-    generator, labels = np.random.default_rng([seed, 1]), digit_labels()
+    generator = np.random.default_rng([seed, 1])
+    labels = digit_labels()
     kinds = [generator.permutation(np.flatnonzero(labels == k)) for k in generator.permutation(10)]
     words = np.random.default_rng([seed, 5]).random((labelings, WORDS)).argsort(1)
     return {
@@ -95,7 +98,8 @@ def draw_episodes(
     """
     drawn = []
     for pool, seed in zip(pools, seeds, strict=True):
-        generator, rows = numpy_generator(seed), pool[part]
+        generator = numpy_generator(seed)
+        rows = pool[part]
         classes = generator.random((count, len(rows))).argsort(1)[:, :2]
         if part == "test" or not pool["labelings"]:
             pair = generator.random((count, WORDS)).argsort(1)[:, :2]
@@ -155,24 +159,23 @@ def read(
     if kick is not None:
         hidden[:, :, -1] += kick * hidden[:, :, -1].norm(dim=-1, keepdim=True)
     asked = hidden.new_zeros(*hidden.shape[:2], length - 1) if field is None else field
-    told = asked if context_field is None else context_field
+    in_context = asked if context_field is None else context_field
     # Demonstrations do not see the query, which sees itself.
-    told = functional.pad(told, (0, 1), value=-math.inf).unsqueeze(2)
+    in_context = functional.pad(in_context, (0, 1), value=-math.inf).unsqueeze(2)
     asked = functional.pad(asked, (0, 1)).unsqueeze(2)
-    first = torch.cat([told.expand(-1, -1, length - 1, -1), asked], 2)
+    first = torch.cat([in_context.expand(-1, -1, length - 1, -1), asked], 2)
     for layer, fields in enumerate((first, asked)):
         seen = _normalized(hidden)
         # Of the last layer only the query is read.
         readers = hidden if layer == 0 else hidden[:, :, -1:]
         asks = multiply_replicas(_normalized(readers), weights[f"query{layer}"])
-        keys, values = (
-            multiply_replicas(seen, weights[f"{name}{layer}"]) for name in ("key", "value")
-        )
-        found = asks @ keys.mT / math.sqrt(WIDTH)
+        keys = multiply_replicas(seen, weights[f"key{layer}"])
+        values = multiply_replicas(seen, weights[f"value{layer}"])
+        scores = asks @ keys.mT / math.sqrt(WIDTH)
         if kind == "softmax":
-            attention = torch.softmax(found + fields, dim=-1)
+            attention = torch.softmax(scores + fields, dim=-1)
         else:
-            attention = torch.softmax(fields.expand_as(found), dim=-1) * found
+            attention = torch.softmax(fields.expand_as(scores), dim=-1) * scores
         mixed = (attention.detach() if frozen else attention) @ values
         hidden = readers + multiply_replicas(mixed, weights[f"mix{layer}"])
         inner = torch.relu(multiply_replicas(_normalized(hidden), weights[f"up{layer}"]))

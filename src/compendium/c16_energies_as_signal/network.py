@@ -30,7 +30,13 @@ from compendium.common.replicas import draw_replicas, multiply_replicas, train_r
 from spinformer.core.random import torch_generator
 from spinformer.hopfield.continuous import energy
 
-TOKENS, PIXELS, WIDTH, HEADS, LAYERS, INNER, CLASSES = 16, 4, 24, 4, 4, 48, 10
+TOKENS = 16
+PIXELS = 4  # of a token
+WIDTH = 24
+HEADS = 4
+LAYERS = 4
+INNER = 48  # width inside of a feed-forward network
+CLASSES = 10
 HEAD_WIDTH = WIDTH // HEADS
 ALONE = ("raw", "raw local", "density", "density local", "density held")
 SIGNALS = ("supervised", *ALONE, "contrast")
@@ -79,16 +85,20 @@ def run(
     """
     embedded = multiply_replicas(tokens, weights["embedding"])
     state = _normalized(embedded + weights["position"].unsqueeze(1))
-    states, asked, held = [state], [], []
+    states = [state]
+    asked = []
+    held = []
+
+    def heads_of(name: str) -> Tensor:
+        projected = multiply_replicas(state, weights[name])
+        return projected.unflatten(-1, (HEADS, HEAD_WIDTH)).transpose(-2, -3)
+
     for layer in range(LAYERS):
         if local:
             state = state.detach()
-        queries, keys, values = (
-            multiply_replicas(state, weights[f"{layer}.{name}"])
-            .unflatten(-1, (HEADS, HEAD_WIDTH))
-            .transpose(-2, -3)
-            for name in ("query", "key", "value")
-        )
+        queries = heads_of(f"{layer}.query")
+        keys = heads_of(f"{layer}.key")
+        values = heads_of(f"{layer}.value")
         # Written out: the framework's kernel takes twice as long for heads this small.
         weight = torch.softmax(HEAD_WIDTH**-0.5 * queries @ keys.mT, dim=-1)
         heads = (weight @ values).transpose(-2, -3).flatten(-2)
@@ -121,10 +131,12 @@ def leave_one_out_loss(queries: Tensor, *, keys: Tensor) -> Tensor:
     A mixture of Gaussians of variance 1/β around the other keys, with weights softmax(½β‖k_j‖²).
     """
     sites, width = keys.shape[-2:]
-    beta, own = width**-0.5, torch.eye(sites, dtype=torch.bool)
+    beta = width**-0.5
+    own = torch.eye(sites, dtype=torch.bool)
     scores = beta * queries @ keys.mT
     weights = (0.5 * beta * keys.square().sum(-1)).unsqueeze(-2).expand_as(scores)
-    score, weight = (torch.logsumexp(x.masked_fill(own, -math.inf), -1) for x in (scores, weights))
+    score = torch.logsumexp(scores.masked_fill(own, -math.inf), -1)
+    weight = torch.logsumexp(weights.masked_fill(own, -math.inf), -1)
     reach = 0.5 * beta * queries.square().sum(-1) - score
     return reach + (0.5 * width * math.log(2 * math.pi / beta) + weight)
 
@@ -133,7 +145,8 @@ def leave_one_out_loss(queries: Tensor, *, keys: Tensor) -> Tensor:
 def condition(weights: Weights, tokens: Tensor) -> tuple[float, float, float]:
     """Length of a key, cosine between an image's tokens after the last layer, −log p: means."""
     states, queries, keys = run(weights, tokens)
-    unit, pairs = functional.normalize(states[-1], dim=-1), TOKENS * (TOKENS - 1)
+    unit = functional.normalize(states[-1], dim=-1)
+    pairs = TOKENS * (TOKENS - 1)
     alike = ((unit @ unit.mT).sum((-1, -2)).mean() - TOKENS) / pairs
     density = leave_one_out_loss(queries, keys=keys).mean()
     return float(keys.norm(dim=-1).mean()), float(alike), float(density)

@@ -15,7 +15,6 @@ stay close to random ("density local" is above). After LONGER updates, at the sa
 from collections.abc import Mapping, Sequence
 from itertools import pairwise, product
 from operator import itemgetter
-from typing import Any
 
 import numpy as np
 import torch
@@ -32,7 +31,8 @@ from compendium.common.rows import array_of, grid, groups, mean_rows, numbered, 
 from spinformer.core.random import torch_generator
 from spinformer.core.statistics import student_interval
 
-STEPS, LONGER = 150, 600
+STEPS = 150
+LONGER = 600
 RATES = (1e-4, 1e-3, 3e-3, 1e-2)
 DEPTHS = (3, 4)  # the states that the energies of the last layer read, and the last ones
 CONTROLS = ("pca", "pixels", "autoencoder")
@@ -53,11 +53,13 @@ Parts = Mapping[str, Tensor | np.ndarray]
 def probe_accuracies(
     features: Parts, *, labels: Parts, using: str, penalty: float, on: str
 ) -> list[float]:
-    """Share of the images `on` that logistic regression with C = `penalty` names right, by copy."""
-    found = []
+    """Fraction of the images `on` that logistic regression with C = `penalty` names, by copy."""
+    accuracies = []
     for copy in range(len(labels["train"])):
-        train, asked = (np.asarray(features[part][copy]) for part in ("train", on))
-        known, right = (np.asarray(labels[part][copy]) for part in ("train", on))
+        train = np.asarray(features["train"][copy])
+        asked = np.asarray(features[on][copy])
+        known = np.asarray(labels["train"][copy])
+        right = np.asarray(labels[on][copy])
         shift = train.mean(0)
         scale = max(float((train - shift).std()), 1e-300)
         chosen = np.arange(len(known))
@@ -65,8 +67,8 @@ def probe_accuracies(
             chosen = np.concatenate([np.flatnonzero(known == c)[:10] for c in np.unique(known)])
         model = LogisticRegression(C=penalty, max_iter=5000, tol=1e-3)
         model.fit((train[chosen] - shift) / scale, known[chosen])
-        found.append(float(model.score((asked - shift) / scale, right)))
-    return found
+        accuracies.append(float(model.score((asked - shift) / scale, right)))
+    return accuracies
 
 
 @torch.no_grad()
@@ -138,12 +140,17 @@ def RATE_TABLE(source: str) -> Rows:
     for rate in RATES if source in (*SIGNALS, "autoencoder") else RATES[:1]:
         features, labels = measure(source, seeds=TUNING_SEEDS, rate=rate, steps=STEPS)
         for pooling, using in READOUTS:
-            about: dict[str, Any] = {"using": using, "labels": labels, "on": "validation"}
-            found = {}
+            tried = {}
             for depth, penalty in product(depths, PENALTIES):
-                right = probe_accuracies(features[pooling, depth], penalty=penalty, **about)
-                found[depth, penalty] = float(np.mean(right))
-            (depth, penalty), accuracy = max(found.items(), key=itemgetter(1))
+                right = probe_accuracies(
+                    features[pooling, depth],
+                    labels=labels,
+                    using=using,
+                    penalty=penalty,
+                    on="validation",
+                )
+                tried[depth, penalty] = float(np.mean(right))
+            (depth, penalty), accuracy = max(tried.items(), key=itemgetter(1))
             row = {"rate": rate, "pooling": pooling, "using": using, "depth": depth}
             rows.append(row | {"penalty": penalty, "accuracy": accuracy})
     return rows
@@ -161,11 +168,13 @@ def score_rows(source: str, *, seeds: Sequence[int], steps: int = STEPS) -> Rows
     """One row a seed: test accuracies of the four read-outs, at the rate that is best for STEPS."""
     rate, tuned = chosen(source)
     features, labels = measure(source, seeds=seeds, rate=rate, steps=steps)
-    found = {}
+    columns = {}
     for (pooling, using), (depth, penalty) in tuned.items():
-        given: dict[str, Any] = {"labels": labels, "using": using, "penalty": penalty, "on": "test"}
-        found[f"{pooling} {using}"] = probe_accuracies(features[pooling, depth], **given)
-    return rows_of(seed=seeds, **found)
+        columns[f"{pooling} {using}"] = probe_accuracies(
+            features[pooling, depth], labels=labels, using=using, penalty=penalty, on="test"
+        )
+    # Names of the read-outs are no names of arguments.
+    return rows_of(seed=seeds, **columns)
 
 
 def _table(name: str, *sources: str, blocks: Sequence[int], steps: int = STEPS) -> Table:
@@ -214,7 +223,7 @@ def _trainings() -> Rows:
 
 @stored(
     "settings_A17",
-    [{**unit, "readout": readout} for unit in _trainings() for readout in COLUMNS],
+    [unit | {"readout": readout} for unit in _trainings() for readout in COLUMNS],
     seconds=0.1,
 )
 def settings_A17(data: int, signal: str, updates: int, splits: str, readout: str) -> Rows:

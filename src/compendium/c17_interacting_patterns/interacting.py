@@ -106,7 +106,8 @@ def group_patterns(groups: int, *, members: int, overlap: float) -> Tensor:
 def eigenvalues(kappa: float, *, groups: int, members: int, overlap: float) -> tuple[float, float]:
     """Eigenvalues of M = XXᵀ + κ offdiag XXᵀ for contrasts inside of a group, and of groups."""
     apart = (1 + (members - 1) * overlap) / (groups * members - members)
-    within, between = 1 - overlap, 1 - overlap + members * (overlap + apart)
+    within = 1 - overlap
+    between = 1 - overlap + members * (overlap + apart)
     return (1 + kappa) * within - kappa, (1 + kappa) * between - kappa
 
 

@@ -9,6 +9,7 @@ The completion is Σ p_i y_i, p the weights of a query, after at most LOOKS look
 
 from collections.abc import Callable, Sequence
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -31,7 +32,10 @@ _OTHERS = {
     "pseudo-inverse": _RIDGED,
 }
 ARMS = ("attention", "interacting", "whitened", "pseudo-inverse", "equal norms", "distances")
-COUNT, NOISE, SEEDS, LOOKS = 60, 0.5, 10, 20
+COUNT = 60
+NOISE = 0.5
+SEEDS = 10
+LOOKS = 20
 
 
 def recalled(seed: int, *, count: int) -> Rows:
@@ -82,19 +86,29 @@ def _recalled(
     if arm in ("whitened", "equal norms"):
         mean = stored.mean(0)
         # The mean is that of whole pictures: it is taken off where a pixel is seen.
-        queries, stored = np.where(queries == 0.0, 0.0, queries - mean), stored - mean
+        queries = np.where(queries == 0.0, 0.0, queries - mean)
+        stored = stored - mean
         if arm == "whitened":
             values, vectors = np.linalg.eigh(stored.T @ stored / len(stored))
             spread = values.clip(min=0.0) + second * values.mean()
             filter_ = vectors / np.sqrt(spread) @ vectors.T
-            queries, stored = queries @ filter_, stored @ filter_
-        stored, queries = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (stored, queries))
-    gram, scores = stored @ stored.T, queries @ stored.T
+            queries = queries @ filter_
+            stored = stored @ filter_
+        stored = stored / np.linalg.norm(stored, axis=1, keepdims=True)
+        queries = queries / np.linalg.norm(queries, axis=1, keepdims=True)
+    gram = stored @ stored.T
+    scores = queries @ stored.T
     if arm == "interacting":
         couplings = -second * (gram - np.diag(gram.diagonal()))
-        x, q, j = map(torch.as_tensor, (stored, queries, couplings))
-        found, _ = solve(x, queries=q, couplings=j, beta=beta, clamped=clamped > 0, max_steps=LOOKS)
-        weights = found.numpy()
+        solved, _ = solve(
+            torch.as_tensor(stored),
+            queries=torch.as_tensor(queries),
+            couplings=torch.as_tensor(couplings),
+            beta=beta,
+            clamped=clamped > 0,
+            max_steps=LOOKS,
+        )
+        weights = solved.numpy()
     else:
         # One look: what follows it is a choice already made.
         if arm == "pseudo-inverse":
@@ -115,6 +129,13 @@ KAPPAS = (-0.5, 0.25, 0.5, 0.75, 1.0)
 MORE = "more patterns"
 
 
+class Halves(NamedTuple):
+    """Upper halves, the keys, and lower halves, the values, of pictures (N, pixels)."""
+
+    upper: Array
+    lower: Array
+
+
 def complete(seed: int, *, data: str, count: int = 60) -> tuple[Array, dict[str, Array]]:
     """Lower halves of the test pictures, and what every method makes of them at its best setting.
 
@@ -128,16 +149,24 @@ def complete(seed: int, *, data: str, count: int = 60) -> tuple[Array, dict[str,
     rows = rows - rows[2 * held :][:count].mean(0)
     # By the root mean square norm of the upper halves: β means the same for all data.
     rows = rows / np.sqrt((rows[2 * held :][:count, :cut] ** 2).sum(1).mean())
-    parts = np.split(rows[: 2 * held + count * LOOKS], (held, 2 * held))
-    tuning, test, many = ((part[:, :cut], part[:, cut:]) for part in parts)
-    few, found = (many[0][:count], many[1][:count]), {}
+    halves = [
+        Halves(part[:, :cut], part[:, cut:])
+        for part in np.split(rows[: 2 * held + count * LOOKS], (held, 2 * held))
+    ]
+    tuning, test, many = halves
+    few = Halves(many.upper[:count], many.lower[:count])
+    completed = {}
     for name, (method, options) in METHODS.items():
         stored = many if name == MORE else few
-        if name == MORE and len(many[0]) < 2 * count:
+        if name == MORE and len(many.upper) < 2 * count:
             continue
-        errors = [_error(method(*stored, tuning[0], *option), tuning[1]) for option in options]
-        found[name] = method(*stored, test[0], *options[int(np.nanargmin(errors))])
-    return test[1], found
+        errors = [
+            _error(method(stored.upper, stored.lower, tuning.upper, *option), tuning.lower)
+            for option in options
+        ]
+        best = options[int(np.nanargmin(errors))]
+        completed[name] = method(stored.upper, stored.lower, test.upper, *best)
+    return test.lower, completed
 
 
 @stored(
@@ -195,7 +224,8 @@ def _attention(keys: Array, values: Array, upper: Array, beta: float, steps: int
 
 def _layers(keys: Array, values: Array, upper: Array, beta: float, rate: float) -> Array:
     """Plain layers with a residual stream: each takes off what it has read, values are summed."""
-    state, completed = upper, np.zeros((len(upper), values.shape[1]))
+    state = upper
+    completed = np.zeros((len(upper), values.shape[1]))
     for _ in range(LOOKS):
         weights = softmax(beta * state @ keys.T, axis=-1)
         state = state - rate * weights @ keys
@@ -210,7 +240,8 @@ def _linear(keys: Array, values: Array, upper: Array, ridge: float) -> Array:
 
 def _local(keys: Array, values: Array, upper: Array, beta: float, ridge: float) -> Array:
     """Ridge regression for each query anew, every stored pair weighted by its attention."""
-    gram, overlaps = keys @ keys.T, upper @ keys.T
+    gram = keys @ keys.T
+    overlaps = upper @ keys.T
     weights = softmax(beta * (overlaps - 0.5 * gram.diagonal()), axis=-1).clip(min=1e-12)
     resisting = gram + (ridge / weights)[:, None, :] * np.eye(len(gram))
     return np.linalg.solve(resisting, overlaps[..., None])[..., 0] @ values

@@ -23,7 +23,7 @@ numbers and answer with gain · Σ_i p_i y_i, y_i the label of token i, one-hot 
 ROUNDS have as many multiplications for one query as LAYERS.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -33,16 +33,25 @@ from bookmaker.tables import Rows, stored
 from compendium.common.rows import grid, rows_of
 from spinformer.core.random import TorchSeed, torch_generator
 
-# The noise is the norm of what is added to the tag after each token.
-LENGTH, CHAINS, LABELS, REACH, TAG, NOISE = 30, 3, 4, 5, 10, 0.2
+LENGTH = 30  # tokens of a line
+CHAINS = 3
+LABELS = 4
+REACH = 5  # tokens to each side that a window has
+TAG = 10  # width of a tag
+NOISE = 0.2  # norm of what is added to the tag after each token
 
 LINKED = ("interacting", "directed")
 LAYERED = ("tied layers", "untied layers")
 ARMS = ("dense", "window", *LINKED, *LAYERED)
-LAYERS, ROUNDS = 5, 15
-SEEDS, LINKS, RATES = 10, (1, 2, 4), (0.1, 0.3)
+LAYERS = 5
+ROUNDS = 15
+SEEDS = 10
+LINKS = (1, 2, 4)
+RATES = (0.1, 0.3)
 # A training: updates, lines of a reader in each, and those that it is judged on.
-STEPS, BATCH, TEST = 300, 32, 500
+STEPS = 300
+BATCH = 32
+TEST = 500
 # Where learning starts; one number, or one for each layer.
 LOOK = {"sharpness": 5.0, "label": 0.0, "gain": 5.0}
 INTERACTION = {"pair link": 5.0, "pair self": 0.0, "pair outside": -1.0}
@@ -56,7 +65,9 @@ RANGES = {
     "pair self": (-30.0, 60.0),
     "pair outside": (-10.0, 10.0),
 }
-ROUNDS_OF_SEARCH, SETTINGS, LINES = 8, 48, 96
+ROUNDS_OF_SEARCH = 8
+SETTINGS = 48
+LINES = 96
 
 # Of every reader, by name, (readers, 1) or (readers, LAYERS).
 Numbers = dict[str, Tensor]
@@ -89,8 +100,10 @@ def draw_chains(batch: int, *, links: int, seed: TorchSeed) -> Chains:
 
     tokens = torch.cat([loose.flatten(-2), one_hot(labels, LABELS) * shown.unsqueeze(-1)], -1)
     # Where the chains stand: place, chain and link of every token of them.
-    row, member = torch.arange(batch)[:, None], torch.arange(members).repeat_interleave(CHAINS)
-    at, chain = offset[:, None] + torch.arange(members * CHAINS), order.flatten(1)
+    row = torch.arange(batch)[:, None]
+    member = torch.arange(members).repeat_interleave(CHAINS)
+    at = offset[:, None] + torch.arange(members * CHAINS)
+    chain = order.flatten(1)
     tokens[row, at, :TAG] = tags[row, chain, member]
     tokens[row, at, TAG : 2 * TAG] = tags[row, chain, member + 1]
     last = one_hot(ends[row, chain], LABELS) * (member == links)[:, None]
@@ -110,9 +123,13 @@ def first_numbers(arm: str, *, count: int) -> Numbers:
 
 def logits(arm: str, numbers: Numbers, chains: Chains) -> Tensor:
     """(B, LABELS) for a batch that holds equal shares for every reader, in their order."""
-    tokens, query, place = (x.unflatten(0, (len(numbers["gain"]), -1)) for x in chains[:3])
+    readers = len(numbers["gain"])
+    tokens = chains.tokens.unflatten(0, (readers, -1))
+    query = chains.query.unflatten(0, (readers, -1))
+    place = chains.place.unflatten(0, (readers, -1))
     before, after, labels = tokens.split((TAG, TAG, LABELS), dim=-1)
-    has, links = labels.sum(-1), after @ before.mT
+    has = labels.sum(-1)
+    links = after @ before.mT
     look = {name: values[:, :1, None] for name, values in numbers.items()}
     scores = look["sharpness"] * (before @ query.unsqueeze(-1)).squeeze(-1) + look["label"] * has
     if arm != "dense":
@@ -126,25 +143,25 @@ def logits(arm: str, numbers: Numbers, chains: Chains) -> Tensor:
             fields = (couplings @ weights.unsqueeze(-1)).squeeze(-1)
             weights = torch.softmax(scores + fields + look["pair self"] * weights, -1)
     for layer in range(LAYERS if arm in LAYERED else 0):
-        link, bonus, add = (
-            numbers[n].expand(-1, LAYERS)[:, layer].view(-1, 1, 1, 1) for n in LAYER
-        )
-        pulls = (link * links + bonus * has.unsqueeze(-2)).masked_fill(~_NEAR, -torch.inf)
-        labels = labels + add * torch.softmax(pulls, -1) @ labels
+        # Tied layers have one number for all.
+        own = {name: numbers[name].expand(-1, LAYERS)[:, layer].view(-1, 1, 1, 1) for name in LAYER}
+        pulls = own["layer link"] * links + own["layer bonus"] * has.unsqueeze(-2)
+        seen = torch.softmax(pulls.masked_fill(~_NEAR, -torch.inf), -1)
+        labels = labels + own["layer add"] * seen @ labels
     return (look["gain"] * (weights.unsqueeze(-2) @ labels).squeeze(-2)).flatten(0, 1)
 
 
 @torch.no_grad()
 def accuracy(arm: str, numbers: Numbers, chains: Chains) -> Tensor:
-    """Share of right answers of each reader, (readers,)."""
+    """Fraction of right answers of each reader, (readers,)."""
     right = logits(arm, numbers, chains).argmax(-1) == chains.label
     return right.unflatten(0, (len(numbers["sharpness"]), -1)).float().mean(-1)
 
 
-_TRAINED: dict[str, Any] = {"seconds": 3.0, "within": {"validation": 0.02, "test": 0.02}}
+_WITHIN = {"validation": 0.02, "test": 0.02}
 
 
-@stored("hops", grid(arm=ARMS, links=LINKS, rate=RATES), checked=6, **_TRAINED)
+@stored("hops", grid(arm=ARMS, links=LINKS, rate=RATES), checked=6, seconds=3.0, within=_WITHIN)
 def HOPS(arm: str, links: int, rate: float, *, first_seed: int = 0) -> Rows:
     """Accuracies of ten readers trained at once, by Adam with a rate that falls to zero."""
     seeds = range(first_seed, first_seed + SEEDS)
@@ -160,12 +177,21 @@ def HOPS(arm: str, links: int, rate: float, *, first_seed: int = 0) -> Rows:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    lines = (draw_chains(TEST * SEEDS, links=links, seed=source) for _ in range(2))
-    validation, test = (accuracy(arm, numbers, chains) for chains in lines)
-    return rows_of(seed=seeds, validation=validation, test=test)
+    validation = draw_chains(TEST * SEEDS, links=links, seed=source)
+    test = draw_chains(TEST * SEEDS, links=links, seed=source)
+    return rows_of(
+        seed=seeds,
+        validation=accuracy(arm, numbers, validation),
+        test=accuracy(arm, numbers, test),
+    )
 
 
-@stored("hops_again", grid(arm=("dense", "interacting"), links=(2,), rate=RATES), **_TRAINED)
+@stored(
+    "hops_again",
+    grid(arm=("dense", "interacting"), links=(2,), rate=RATES),
+    seconds=3.0,
+    within=_WITHIN,
+)
 def HOPS_AGAIN(arm: str, links: int, rate: float) -> Rows:
     """Ten other seeds of the closest case."""
     return HOPS.rows(arm, links, rate, first_seed=SEEDS)

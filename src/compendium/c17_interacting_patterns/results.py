@@ -25,20 +25,19 @@ Scores = dict[str, np.ndarray]
 
 def picture_scores(task: str, *, count: int = pictures.COUNT) -> Scores:
     """Fractions recalled, or minus the errors of what is completed, with `count` stored."""
+    usual = count == pictures.COUNT
     if task == "recall":
-        column, sign, axis = "recalled", 1.0, "arm"
-        table = pictures.RECALL if count == pictures.COUNT else pictures.recall_counts
+        table = pictures.RECALL.read() if usual else pictures.recall_counts.read()
+        here = np.full(len(table["arm"]), True)
     else:
-        column, sign, axis = "error", -1.0, "method"
-        table = pictures.COMPLETION if count == pictures.COUNT else pictures.completion_counts
-    rows = table.read()
-    here = np.full(len(rows[column]), True)
-    if "data" in rows:
-        here &= rows["data"] == task
-    if "count" in rows:
-        here &= rows["count"] == count
-    chosen = {name: values[here] for name, values in rows.items()}
-    return {method: sign * one[column] for method, one in groups(chosen, axis)}
+        table = pictures.COMPLETION.read() if usual else pictures.completion_counts.read()
+        here = table["data"] == task
+    if not usual:
+        here &= table["count"] == count
+    rows = {name: column[here] for name, column in table.items()}
+    if task == "recall":
+        return {arm: one["recalled"] for arm, one in groups(rows, "arm")}
+    return {method: -one["error"] for method, one in groups(rows, "method")}
 
 
 def hop_scores(links: int, *, rate: float | None = None, again: bool = False) -> Scores:
@@ -120,8 +119,8 @@ _CHAINS = [
 
 @stored(
     "settings_A18b",
-    [{**unit, "look": look} for unit in _PICTURES for look in ("dot products", "distances")]
-    + [{**unit, "look": "dot products"} for unit in _CHAINS],
+    [unit | {"look": look} for unit in _PICTURES for look in ("dot products", "distances")]
+    + [unit | {"look": "dot products"} for unit in _CHAINS],
     checked=2,
     seconds=0.1,
 )

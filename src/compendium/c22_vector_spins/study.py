@@ -39,10 +39,12 @@ def solve_adaptive_tap(
     the damped iteration from free spins; the mean spins m (..., N, D) are differentiable.
     """
     check_choice("method", method, METHODS)
-    pair, dim = pair_couplings(couplings), fields.shape[-1]
+    pair = pair_couplings(couplings)
+    dim = fields.shape[-1]
     beta = torch.as_tensor(beta, dtype=fields.dtype)
     batch = torch.broadcast_shapes(pair.shape[:-2], fields.shape[:-2], beta.shape)
-    fields, beta = fields.expand(*batch, *fields.shape[-2:]), beta.expand(batch)
+    fields = fields.expand(*batch, *fields.shape[-2:])
+    beta = beta.expand(batch)
 
     def gain_at(theta: Tensor) -> Tensor:
         return alignment_gain(theta.square().sum(-1), beta=beta[..., None], dim=dim)
@@ -72,7 +74,9 @@ def solve_adaptive_tap(
 
     def missing(both: Tensor, pair: Tensor, fields: Tensor, beta: Tensor) -> Tensor:
         a, held = both.chunk(2, -1)
-        mean, length, scale = means(a, pair, fields), a - held, beta[..., None]
+        mean = means(a, pair, fields)
+        length = a - held
+        scale = beta[..., None]
         square = length.square() * mean.square().sum(-1)
         lack = alignment_gain(square, beta=scale, dim=dim) * length - 1
         if method != "adaptive":
@@ -129,7 +133,8 @@ class _Alignment(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (square,) = ctx.saved_tensors
         # f = A_D/κ is a ratio of Bessel functions: d ln f_D/dκ = κ (f_{D+2} − f_D).
-        here, beyond = (_Alignment.apply(square, ctx.dim + more) for more in (0, 2))
+        here = _Alignment.apply(square, ctx.dim)
+        beyond = _Alignment.apply(square, ctx.dim + 2)
         return grad * here * (beyond - here) / 2, None
 
 
@@ -144,7 +149,8 @@ def triple_errors(
     rng = np.random.default_rng(seed)
     wrong = []
     for _ in range(draws):
-        couplings, along = strength * rng.standard_normal((3, 3)), field * rng.standard_normal(3)
+        couplings = strength * rng.standard_normal((3, 3))
+        along = field * rng.standard_normal(3)
         fields = np.outer(along, np.eye(1, dim)[0])
         if dim == 1:
             exact = solve_exact(ising_couplings(couplings), fields=along, beta=beta)
@@ -152,7 +158,8 @@ def triple_errors(
         else:
             known = three_spins(couplings, fields=fields * dim**0.5, beta=beta)
             truth = known.magnetization / dim**0.5
-        j, h = torch.tensor(couplings), torch.tensor(fields)
+        j = torch.tensor(couplings)
+        h = torch.tensor(fields)
         found = {
             name: solve_adaptive_tap(j, fields=h, beta=beta, method=name, throw=False).value
             for name in METHODS
@@ -183,8 +190,7 @@ def rivals(strength: float, field: float, beta: float) -> Rows:
     """
     rows = []
     for dim in (1, 2, 4, 8, 16):
-        drawn: Any = {"strength": strength, "field": field, "beta": beta, "draws": 12, "seed": 11}
-        wrong = triple_errors(dim, **drawn)
+        wrong = triple_errors(dim, strength=strength, field=field, beta=beta, draws=12, seed=11)
         best = min(("naive", "tap", "saddle"), key=lambda name: float(wrong[name].mean()))
         for rival, name in (("naive, TAP, saddle", best), ("corrected saddle", "corrected")):
             pair = np.stack([wrong[name], wrong["adaptive"]])
@@ -192,6 +198,14 @@ def rivals(strength: float, field: float, beta: float) -> Rows:
             value, *each = 0.5 * np.log(np.divide(*np.concatenate([total, total - pair], 1)))
             error = (len(each) - 1) ** 0.5 * np.std(each)
             half = float(stdtrit(len(each) - 1, 0.975)) * error
-            told = {"value": value, "low": value - half, "high": value + half, "runs": len(each)}
-            rows.append({"components": dim, "rival": rival, **told})
+            rows.append(
+                {
+                    "components": dim,
+                    "rival": rival,
+                    "value": value,
+                    "low": value - half,
+                    "high": value + half,
+                    "runs": len(each),
+                }
+            )
     return rows

@@ -21,7 +21,7 @@ from compendium.c23_anatomy.study import (
     learned_kept,
     learned_rows,
 )
-from compendium.common.rows import array_of, grid, mean_rows, median_rows
+from compendium.common.rows import array_of, grid, mean_rows, median_rows, numbered
 
 CHANNELS = 32
 SYSTEMS = 12
@@ -29,12 +29,12 @@ WITHIN = {"value": 0.02, "low": 0.02, "high": 0.02}
 
 
 def residual_rows(
-    strength: float, gamma: float, sites: int, scores: str, diagonal: str, *, seed: int
+    data: int, strength: float, gamma: float, sites: int, scores: str, diagonal: str
 ) -> Rows:
     """Share of the residual in the magnetization less one half: mean of twelve systems."""
-    fields = draw_tokens(SYSTEMS, sites=sites, dim=CHANNELS, seed=seed)
+    fields = draw_tokens(SYSTEMS, sites=sites, dim=CHANNELS, seed=data)
     if scores == "random":
-        bilinear = draw_bilinear(CHANNELS, seed=seed + 1)
+        bilinear = draw_bilinear(CHANNELS, seed=data + 1)
     else:
         bilinear = torch.eye(CHANNELS, dtype=torch.float64)
     parts = dissect(
@@ -45,37 +45,42 @@ def residual_rows(
         strength=strength,
         mask_diagonal=diagonal == "masked",
     )
-    (line,) = mean_rows(parts.shares()["residual"].numpy() - 0.5)
-    return [{"data": seed, **line}]
+    return mean_rows(parts.shares()["residual"].numpy() - 0.5)
 
 
-ASKED = grid(
-    strength=(0.1, 0.2, 0.5, 1.0),
-    gamma=(0.3, 1.0, 3.0),
-    sites=(12, 48),
-    scores=("random", "identity"),
-    diagonal=("masked", "kept"),
-)
-# Other strengths, scores and sizes than those of the table that the region was read from.
-ASKED_AGAIN = grid(
-    strength=(0.05, 0.15, 0.2),
-    gamma=(0.5, 2.0, 3.0),
-    sites=(24, 96),
-    scores=("random", "identity"),
-    diagonal=("masked", "kept"),
-)
-
-
-@stored("settings_B9", ASKED, seconds=0.1, within=WITHIN)
-def settings_b9(**choices: object) -> Rows:
-    """How far the residual is above one half; systems of its own for each line."""
-    return residual_rows(**choices, seed=1000 + 2 * ASKED.index(choices))
-
-
-@stored("confirm_B9", ASKED_AGAIN, seconds=0.1, within=WITHIN)
-def confirm_b9(**choices: object) -> Rows:
-    """As `settings_b9`, from other systems at other choices."""
-    return residual_rows(**choices, seed=5000 + 2 * ASKED_AGAIN.index(choices))
+settings_b9 = stored(
+    "settings_B9",
+    numbered(
+        grid(
+            strength=(0.1, 0.2, 0.5, 1.0),
+            gamma=(0.3, 1.0, 3.0),
+            sites=(12, 48),
+            scores=("random", "identity"),
+            diagonal=("masked", "kept"),
+        ),
+        first=1000,
+        step=2,
+    ),
+    seconds=0.1,
+    within=WITHIN,
+)(residual_rows)
+# Other systems at other strengths, scores and sizes, drawn after the region.
+confirm_b9 = stored(
+    "confirm_B9",
+    numbered(
+        grid(
+            strength=(0.05, 0.15, 0.2),
+            gamma=(0.5, 2.0, 3.0),
+            sites=(24, 96),
+            scores=("random", "identity"),
+            diagonal=("masked", "kept"),
+        ),
+        first=5000,
+        step=2,
+    ),
+    seconds=0.1,
+    within=WITHIN,
+)(residual_rows)
 
 
 @stored(
@@ -106,7 +111,7 @@ def settings_b12(diagonal: str, surroundings: str, gamma: float, steps: int) -> 
     rows = []
     for half, seeds in (("first", slice(5)), ("last", slice(5, 10))):
         (line,) = median_rows(learned[seeds] - 0.5)
-        rows.append({"data": f"{diagonal} {surroundings} {gamma:g} {half}", **line})
+        rows.append({"data": f"{diagonal} {surroundings} {gamma:g} {half}"} | line)
     return rows
 
 
@@ -135,10 +140,11 @@ def confirm_b12(diagonal: str, surroundings: str, gamma: float, steps: int) -> R
                 seed,
                 lessons=(SHORT,),
                 mask_diagonal=diagonal == "masked",
+                beside=False,
             )[0]["test"]
             for seed in seeds
         ]
         (line,) = median_rows(np.array(learned) - 0.5)
         run = f"{diagonal} {surroundings} {gamma:g} from seed {seeds[0]}"
-        rows.append({"data": run, **line})
+        rows.append({"data": run} | line)
     return rows

@@ -102,14 +102,29 @@ def dissect(
 ) -> Anatomy:
     """Take m apart at these `fields` h (..., N, D): at the couplings that they make, or at fixed
     `couplings` (..., N, N), without response."""
-    root, fixed = fields.shape[-1] ** 0.5, couplings is not None
-    scores: Any = {"bilinear": bilinear, "scale": gamma * root, "strength": strength}
+    root = fields.shape[-1] ** 0.5
+    fixed = couplings is not None
     if couplings is None:
-        couplings = softmax_couplings(fields, **scores, mask_diagonal=mask_diagonal)
+        couplings = softmax_couplings(
+            fields,
+            bilinear=bilinear,
+            scale=gamma * root,
+            strength=strength,
+            mask_diagonal=mask_diagonal,
+        )
     couplings = couplings.expand(*fields.shape[:-1], fields.shape[-2])
     solved = solve_saddle_point(couplings, fields=fields * root, beta=beta)
-    known: Any = {"couplings": couplings, "correlation": solved.correlations}
-    response = torch.zeros_like(fields) if fixed else softmax_response(fields, **known, **scores)
+    if fixed:
+        response = torch.zeros_like(fields)
+    else:
+        response = softmax_response(
+            fields,
+            bilinear=bilinear,
+            couplings=couplings,
+            correlation=solved.correlations,
+            scale=gamma * root,
+            strength=strength,
+        )
     symmetric = (couplings + couplings.mT) / 2
     diagonal = symmetric.diagonal(dim1=-2, dim2=-1)
     tau = (solved.saddle.value - diagonal).unsqueeze(-1)
@@ -121,8 +136,9 @@ def dissect(
         first_step=first,
         higher_orders=spins - residual - first,
         response=response,
+        couplings=couplings,
+        correlation=solved.correlations,
         free_energy=solved.free_energy,
-        **known,
     )
 
 
@@ -165,33 +181,69 @@ def outside_span(part: Tensor, *, fields: Tensor) -> Tensor:
 
 
 def locality(
-    fields: Tensor, *, bilinear: Tensor, gamma: float, frozen: bool = False, **options: Any
+    fields: Tensor,
+    *,
+    bilinear: Tensor,
+    gamma: float,
+    beta: float,
+    strength: float = 0.5,
+    mask_diagonal: bool = True,
+    frozen: bool = False,
 ) -> Tensor:
     """‖∂r_i/∂h_j‖² for all pairs, (N, N): which fields the response of token i listens to.
 
     With `frozen` couplings and correlations are held and only the fields that G averages move.
     """
-    held = dissect(fields, bilinear=bilinear, gamma=gamma, **options)
-    known: Any = {"couplings": held.couplings, "correlation": held.correlation}
-    known |= {"scale": gamma * fields.shape[-1] ** 0.5, "strength": held.couplings.sum(-1, True)}
+
+    def anatomy_at(h: Tensor) -> Anatomy:
+        return dissect(
+            h,
+            bilinear=bilinear,
+            beta=beta,
+            gamma=gamma,
+            strength=strength,
+            mask_diagonal=mask_diagonal,
+        )
+
+    held = anatomy_at(fields)
 
     def response(h: Tensor) -> Tensor:
-        if frozen:
-            return softmax_response(h, bilinear=bilinear, **known)
-        return dissect(h, bilinear=bilinear, gamma=gamma, **options).response
+        if not frozen:
+            return anatomy_at(h).response
+        return softmax_response(
+            h,
+            bilinear=bilinear,
+            couplings=held.couplings,
+            correlation=held.correlation,
+            scale=gamma * fields.shape[-1] ** 0.5,
+            strength=held.couplings.sum(-1, True),
+        )
 
     jacobian: Tensor = torch.autograd.functional.jacobian(response, fields)
     return jacobian.square().sum(dim=(1, 3))
 
 
 def own_field_term(
-    fields: Tensor, *, bilinear: Tensor, gamma: float, **options: Any
+    fields: Tensor,
+    *,
+    bilinear: Tensor,
+    gamma: float,
+    beta: float,
+    strength: float = 0.5,
+    mask_diagonal: bool = True,
 ) -> tuple[Tensor, Tensor]:
     """The response (..., N, D), and its terms a G_ii (A + Aᵀ)h_i that contain the own field alone.
 
     With a masked diagonal G_ii = 0, and these terms are zero by construction.
     """
-    held = dissect(fields, bilinear=bilinear, gamma=gamma, **options)
+    held = dissect(
+        fields,
+        bilinear=bilinear,
+        beta=beta,
+        gamma=gamma,
+        strength=strength,
+        mask_diagonal=mask_diagonal,
+    )
     row_sums = held.couplings.sum(-1, keepdim=True)
     weights = response_attention(
         held.couplings, correlation=held.correlation, coupling_strength=row_sums
@@ -203,12 +255,22 @@ def own_field_term(
 
 def slope_at_zero(function: Callable[[float], Any], *, step: float) -> Any:
     """df/dx at x = 0 from f(±step) and f(±2 step): the error is of the order of step⁴."""
-    far_left, left, right, far_right = (function(k * step) for k in (-2.0, -1.0, 1.0, 2.0))
+    far_left = function(-2.0 * step)
+    left = function(-step)
+    right = function(step)
+    far_right = function(2.0 * step)
     return (far_left - 8 * left + 8 * right - far_right) / (12 * step)
 
 
 def derivative_errors(
-    fields: Tensor, *, bilinear: Tensor, push: Tensor, beta: float, gamma: float, **options: Any
+    fields: Tensor,
+    *,
+    bilinear: Tensor,
+    push: Tensor,
+    beta: float,
+    gamma: float,
+    strength: float,
+    mask_diagonal: bool = True,
 ) -> dict[str, float]:
     """Largest deviations of the parts of m from derivatives that know nothing of them.
 
@@ -219,12 +281,26 @@ def derivative_errors(
     root = fields.shape[-1] ** 0.5
 
     def anatomy_at(h: Tensor) -> Anatomy:
-        return dissect(h, bilinear=bilinear, beta=beta, gamma=gamma, **options)
+        return dissect(
+            h,
+            bilinear=bilinear,
+            beta=beta,
+            gamma=gamma,
+            strength=strength,
+            mask_diagonal=mask_diagonal,
+        )
 
     def couplings_of(h: Tensor) -> Tensor:
-        return softmax_couplings(h, bilinear=bilinear, scale=gamma * root, **options)
+        return softmax_couplings(
+            h,
+            bilinear=bilinear,
+            scale=gamma * root,
+            strength=strength,
+            mask_diagonal=mask_diagonal,
+        )
 
-    anatomy, probe = anatomy_at(fields), fields.clone().requires_grad_()
+    anatomy = anatomy_at(fields)
+    probe = fields.clone().requires_grad_()
     solved = solve_saddle_point(couplings_of(probe), fields=probe * root, beta=beta)
     (slope,) = torch.autograd.grad(-solved.free_energy.sum() / root**2, probe)
     automatic = autograd_response(fields, couplings_of, correlation=anatomy.correlation)
@@ -243,14 +319,22 @@ def exact_pair(
     """Two spins, the diagonal kept: the large-D parts, exact ⟨u⟩ and exact response, D ≥ 2."""
     root = dim**0.5
     h = torch.zeros(2, dim, dtype=torch.float64)
-    h[0, 0], h[1, 0], h[1, 1] = 1.0, 0.6, 0.8
+    h[0, 0] = 1.0
+    h[1, 0] = 0.6
+    h[1, 1] = 0.8
     a = torch.zeros(dim, dim, dtype=torch.float64)
     # The same scores in every D: the factor √D of the couplings is taken out again.
     a[:2, :2] = torch.tensor([[1.0, -0.5], [0.3, 0.7]]) * 3 / root
     large = dissect(h, bilinear=a, beta=beta, gamma=gamma, strength=strength, mask_diagonal=False)
     exact = two_spins(large.couplings.numpy(), fields=(h * root).numpy(), beta=beta)
-    known: Any = {"couplings": large.couplings, "correlation": torch.tensor(exact.correlation)}
-    response = softmax_response(h, bilinear=a, scale=gamma * root, strength=strength, **known)
+    response = softmax_response(
+        h,
+        bilinear=a,
+        couplings=large.couplings,
+        correlation=torch.tensor(exact.correlation),
+        scale=gamma * root,
+        strength=strength,
+    )
     return large, torch.tensor(exact.magnetization) / root, response
 
 
@@ -273,8 +357,11 @@ def own_token_share(
     owners: int,
     environments: int,
     seed: TorchSeed,
+    beta: float,
+    gamma: float = 1.0,
+    strength: float = 0.5,
+    mask_diagonal: bool = True,
     prototypes: Tensor | None = None,
-    **options: Any,
 ) -> float:
     """Share Var(E[r_i | h_i]) / Var(r_i) of the response that the own field of a token decides.
 
@@ -285,8 +372,15 @@ def own_token_share(
     fields = draw_tokens(count, sites=sites, dim=dim, seed=seed, prototypes=prototypes)
     fields = fields.reshape(owners, environments, sites, dim).clone()
     fields[:, :, 0] = fields[:, :1, 0]
-    response = dissect(fields, bilinear=bilinear, **options).response[:, :, 0]
-    return share_between_groups(response)
+    anatomy = dissect(
+        fields,
+        bilinear=bilinear,
+        beta=beta,
+        gamma=gamma,
+        strength=strength,
+        mask_diagonal=mask_diagonal,
+    )
+    return share_between_groups(anatomy.response[:, :, 0])
 
 
 def share_between_groups(values: Tensor) -> float:
@@ -313,9 +407,12 @@ def fit_per_token(
     targets by one number, all from the training set.
     """
     cut = int(len(inputs) * 0.75)
-    shift, scale = inputs[:cut].mean(0), inputs[:cut].std(0).clamp_min(1e-12)
-    centre, size = targets[:cut].mean(0), targets[:cut].std().clamp_min(1e-12)
-    x, y = (inputs - shift) / scale, (targets - centre) / size
+    shift = inputs[:cut].mean(0)
+    scale = inputs[:cut].std(0).clamp_min(1e-12)
+    centre = targets[:cut].mean(0)
+    size = targets[:cut].std().clamp_min(1e-12)
+    x = (inputs - shift) / scale
+    y = (targets - centre) / size
     # torch draws initial weights from its global state and nowhere else: it is lent ours.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -345,7 +442,8 @@ SITES = 12
 DIM = 16
 WIDTH = 128
 # (systems, steps) of the networks.
-SHORT, LONG = (1500, 400), (3000, 2500)
+SHORT = (1500, 400)
+LONG = (3000, 2500)
 FITS = {"clusters": (SHORT, (1500, 2500), LONG), "random": (SHORT, LONG)}
 CASES = (("clusters", 1.0), ("clusters", 3.0), ("random", 1.0))
 WITHIN = {"decided": 1e-4, "train": 0.03, "test": 0.03, "elsewhere": math.inf}
@@ -358,27 +456,26 @@ def learned_rows(
     *,
     lessons: Sequence[tuple[int, int]],
     mask_diagonal: bool = True,
+    beside: bool = True,
 ) -> Rows:
     """A row for each of the `lessons` (systems, steps): `decided`, what the own field decides of
     the variance, and the R² of a network.
 
-    "elsewhere": around four other prototypes. Fewer systems are the first of more.
+    "elsewhere": around four other prototypes. Fewer systems are the first of more. Without what is
+    measured `beside` the network, "decided" and "elsewhere" are NaN.
     """
     first = 100 * seed
     most = max(systems for systems, _ in lessons)
-    physics: Any = {
-        "bilinear": draw_bilinear(DIM, seed=first + 1),
-        "gamma": gamma,
-        "beta": 1.0,
-        "mask_diagonal": mask_diagonal,
-    }
+    bilinear = draw_bilinear(DIM, seed=first + 1)
 
     def data(systems: int, number: int, prototypes: Tensor | None) -> tuple[Tensor, Tensor]:
         """h_i and ⟨u_i⟩ side by side, and the response r_i, a row a token."""
         fields = draw_tokens(
             systems, sites=SITES, dim=DIM, seed=first + number, prototypes=prototypes
         )
-        parts = dissect(fields, **physics)
+        parts = dissect(
+            fields, bilinear=bilinear, beta=1.0, gamma=gamma, mask_diagonal=mask_diagonal
+        )
         return torch.cat([fields, parts.spins], -1).flatten(0, 1), parts.response.flatten(0, 1)
 
     centres = None
@@ -386,15 +483,20 @@ def learned_rows(
     if surroundings == "clusters":
         centres = draw_tokens(1, sites=4, dim=DIM, seed=first + 2)[0]
         others = draw_tokens(1, sites=4, dim=DIM, seed=first + 3)[0]
-        away = data(most // 4, 6, others)
-    decided = own_token_share(
-        sites=SITES,
-        prototypes=centres,
-        owners=400,
-        environments=12,
-        seed=first + 4,
-        **physics,
-    )
+        away = data(most // 4, 6, others) if beside else None
+    decided = math.nan
+    if beside:
+        decided = own_token_share(
+            bilinear,
+            sites=SITES,
+            prototypes=centres,
+            owners=400,
+            environments=12,
+            seed=first + 4,
+            beta=1.0,
+            gamma=gamma,
+            mask_diagonal=mask_diagonal,
+        )
     inputs, targets = data(most, 5, centres)
     rows = []
     for systems, steps in lessons:
@@ -407,7 +509,7 @@ def learned_rows(
             seed=seed,
             elsewhere=away,
         )
-        rows.append({"systems": systems, "steps": steps, "decided": decided, **fit})
+        rows.append({"systems": systems, "steps": steps, "decided": decided} | fit)
     return rows
 
 

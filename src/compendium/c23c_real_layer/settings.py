@@ -60,7 +60,7 @@ def settings_b9d(length: int, place: str) -> Rows:
         balanced = scores[names.index("balanced")]
         shuffled = scores[names.index("balanced shuffled")]
         lines = _by_layer(balanced - shuffled - 0.1, place)
-        rows += [{"left_out": count, **line} for line in lines]
+        rows += [{"left_out": count} | line for line in lines]
     return rows
 
 
@@ -73,7 +73,7 @@ def settings_b9e(length: int, place: str) -> Rows:
     rows = []
     for null in ("other head", "relabelled"):
         lines = _by_layer(found["own"] - found[null], place)
-        rows += [{"null": null, **line} for line in lines]
+        rows += [{"null": null} | line for line in lines]
     return rows
 
 
@@ -82,5 +82,5 @@ def _by_layer(values: np.ndarray, place: str) -> Rows:
     rows = []
     for layer, by_text in enumerate(values):
         (line,) = mean_rows(by_text)
-        rows.append({"data": f"layer {layer}, {place} tokens", "layer": layer, **line})
+        rows.append({"data": f"layer {layer}, {place} tokens", "layer": layer} | line)
     return rows

@@ -57,7 +57,8 @@ class LayerParts(NamedTuple):
 
 def layer_parts(model: LanguageModel, trace: LayerTrace, *, strength: float = 0.5) -> LayerParts:
     """The parts of every head of a layer; `strength` is g."""
-    values, (weights, other, moved) = trace.values, _weights(trace)
+    values = trace.values
+    weights, other, moved = _weights(trace)
     root = values.shape[-1] ** 0.5
     query, output = models.head_maps(model, trace.layer)
     key = model.weights[f"encoder.layer.{trace.layer}.attention.self.key.weight"].view_as(query)
@@ -75,8 +76,9 @@ def layer_parts(model: LanguageModel, trace: LayerTrace, *, strength: float = 0.
     }
 
     def response(attention: Tensor) -> Tensor:
-        known: Any = {"correlation": solved.correlations, "coupling_strength": strength}
-        g = response_attention(strength * attention, **known)
+        g = response_attention(
+            strength * attention, correlation=solved.correlations, coupling_strength=strength
+        )
         pulls = g @ trace.keys @ query + g.mT @ trace.queries @ key
         return trace.beta * pulls.sum(dim=1)
 
@@ -86,14 +88,15 @@ def layer_parts(model: LanguageModel, trace: LayerTrace, *, strength: float = 0.
         "other head": response(weights[:, other]),
         "shuffled": whole[:, moved],
     }
-    terms = {**mixing_terms(model, trace), **written(mixed, output)}
+    terms = mixing_terms(model, trace) | written(mixed, output)
     return LayerParts(terms, responses, gain, onsager)
 
 
 def mixing_terms(model: LanguageModel, trace: LayerTrace) -> dict[str, Tensor]:
     """The terms that need no spins to be solved: `mixtures`, "uniform", the mean value, and
     "shuffled", as "symmetrized" with the weights of permuted tokens."""
-    values, (weights, other, moved) = trace.values, _weights(trace)
+    values = trace.values
+    weights, other, moved = _weights(trace)
     mixed = mixtures(values, weights, other)
     mixed["uniform"] = values.mean(dim=-2, keepdim=True).expand_as(values)
     shuffled = weights[..., moved, :][..., moved]
@@ -174,22 +177,47 @@ def feed_forward_output(model: LanguageModel, trace: LayerTrace) -> Tensor:
     return dense("output", functional.gelu(dense("intermediate", trace.normalized)))
 
 
-LENGTH, WINDOWS = 64, 4
+LENGTH = 64
+WINDOWS = 4
 RIDGES = (0.003, 0.03, 0.3, 3.0)
 Text = tuple[LayerTrace, LayerParts]
 
 
 def beside_own(*names: str) -> dict[str, tuple[str, ...]]:
     """Sets of terms by name: each beside the own one, which comes first, alone."""
-    return {"own": ("own",), **{name: ("own", name) for name in names}}
+    return {"own": ("own",)} | {name: ("own", name) for name in names}
 
 
-ATTENTION = {
-    **beside_own("uniform", "symmetrized", "directed", "other head", "shuffled"),
+ATTENTION: dict[str, tuple[str, ...]] = beside_own(
+    "uniform", "symmetrized", "directed", "other head", "shuffled"
+) | {
     "all orders": ("residual", "mixing"),
     "onsager": ("residual", "mixing", "onsager"),
 }
 FEED_FORWARD = beside_own("response", "other head", "shuffled", "onsager", "random units")
+
+
+class Moments(NamedTuple):
+    """What a fit needs of a text: the number of tokens, sums over them, (rows, ...), and products
+    of rows, (rows, rows). A fit that leaves out a text adds up those of the others."""
+
+    count: Tensor
+    sums: Tensor
+    products: Tensor
+
+    @classmethod
+    def added(cls, texts: Sequence["Moments"]) -> "Moments":
+        """Those of several texts together."""
+        return cls(
+            torch.stack([text.count for text in texts]).sum(0),
+            torch.stack([text.sums for text in texts]).sum(0),
+            torch.stack([text.products for text in texts]).sum(0),
+        )
+
+    def about(self, mean: Tensor) -> Tensor:
+        """The products of the deviations from a `mean`."""
+        mixed = self.sums @ mean.T
+        return self.products - mixed - mixed.T + self.count * mean @ mean.T
 
 
 def attention_scores(
@@ -205,24 +233,21 @@ def attention_scores(
     names = sorted({name for chosen in sets.values() for name in chosen})
     heads = terms[0][names[0]].shape[1]
 
-    def moments(known: Mapping[str, Tensor], goal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Tokens, sums over tokens and products of all terms and, last, the goal: what a fit needs
-        of a text, and every fit that leaves out another adds up."""
+    def moments(known: Mapping[str, Tensor], goal: Tensor) -> Moments:
+        """Of all terms and, last, the goal."""
         flat = [known[name].transpose(0, 1).flatten(1, 2) for name in names]
         rows = torch.cat([*flat, goal.flatten(0, 1)[None]])
-        return torch.tensor(rows.shape[1]), rows.sum(1), rows.flatten(1) @ rows.flatten(1).T
+        return Moments(
+            torch.tensor(rows.shape[1]), rows.sum(1), rows.flatten(1) @ rows.flatten(1).T
+        )
 
-    def about(mean: Tensor, count: Tensor, sums: Tensor, products: Tensor) -> Tensor:
-        mixed = sums @ mean.T
-        return products - mixed - mixed.T + count * mean @ mean.T
-
-    texts = [moments(*text) for text in zip(terms, targets, strict=True)]
+    texts = [moments(known, goal) for known, goal in zip(terms, targets, strict=True)]
     scores: dict[str, list[float]] = {name: [] for name in sets}
     for tested in texts:
-        others = zip(*(text for text in texts if text is not tested), strict=True)
-        count, sums, products = (torch.stack(parts).sum(0) for parts in others)
-        fit = about(sums / count, count, sums, products)
-        met = about(sums / count, *tested)
+        others = Moments.added([text for text in texts if text is not tested])
+        mean = others.sums / others.count
+        fit = others.about(mean)
+        met = tested.about(mean)
         for name, chosen in sets.items():
             places = torch.cat([names.index(k) * heads + torch.arange(heads) for k in chosen])
             # The pseudo-inverse: heads that do nothing take no part.
@@ -236,13 +261,15 @@ def feed_forward_scores(model: LanguageModel, texts: Sequence[Text]) -> dict[str
     """R² of the feed-forward output on each text, from the others; at least three texts."""
     width = model.architecture.width
     draw = torch.randn(width, width, generator=torch_generator(0), dtype=torch.float64)
-    blocks, targets = [], []
+    blocks = []
+    targets = []
     for trace, parts in texts:
         own = trace.normalized.flatten(0, 1)
         share = parts.onsager.mean(dim=1).flatten().unsqueeze(-1)
-        block = {name: part.flatten(0, 1) for name, part in parts.responses.items()}
-        random = functional.gelu(functional.normalize(own, dim=-1) @ draw)
-        blocks.append({"own": own, **block, "onsager": share * own, "random units": random})
+        block = {"own": own, "onsager": share * own}
+        block |= {name: part.flatten(0, 1) for name, part in parts.responses.items()}
+        block["random units"] = functional.gelu(functional.normalize(own, dim=-1) @ draw)
+        blocks.append(block)
         targets.append(feed_forward_output(model, trace).flatten(0, 1))
     return {name: unseen_scores(blocks, one, targets) for name, one in FEED_FORWARD.items()}
 
@@ -253,14 +280,21 @@ def unseen_scores(
     """R² of ridge regression on the `chosen` vectors of a token, each text left out in turn: the
     next one chooses the ridge, the others train."""
     inputs = [torch.cat([block[name] for name in chosen], dim=-1) for block in blocks]
-    texts, scores = range(len(inputs)), []
+    texts = range(len(inputs))
+    scores = []
     for unseen in texts:
         tune = (unseen + 1) % len(inputs)
         train = [n for n in texts if n not in (unseen, tune)]
-        x, y = torch.cat([inputs[n] for n in train]), torch.cat([targets[n] for n in train])
-        shift, scale, centre = x.mean(dim=0), x.std(dim=0).clamp_min(1e-12), y.mean(dim=0)
-        x, y = (x - shift) / scale, y - centre
-        square, along, found = x.T @ x, x.T @ y, []
+        x = torch.cat([inputs[n] for n in train])
+        y = torch.cat([targets[n] for n in train])
+        shift = x.mean(dim=0)
+        scale = x.std(dim=0).clamp_min(1e-12)
+        centre = y.mean(dim=0)
+        x = (x - shift) / scale
+        y = y - centre
+        square = x.T @ x
+        along = x.T @ y
+        found = []
         for ridge in RIDGES:
             matrix = square + ridge * len(x) * torch.eye(len(square), dtype=square.dtype)
             weights = torch.linalg.solve(matrix, along) / scale[:, None]
@@ -296,7 +330,8 @@ def layer_rows(layer: int, *, windows: slice) -> Rows:
     tokens = [text_windows(model, words, LENGTH)[windows] for words in texts.values()]
     traces = [run_model(model, one)[layer] for one in tokens]
     found = [(trace, layer_parts(model, trace)) for trace in traces]
-    terms, attended = [parts.terms for _, parts in found], [trace.attended for trace in traces]
+    terms = [parts.terms for _, parts in found]
+    attended = [trace.attended for trace in traces]
     targets = {
         "attention": attention_scores(terms, targets=attended),
         "feed-forward": feed_forward_scores(model, found),
@@ -326,13 +361,22 @@ PARTS = beside_own("uniform", "symmetrized", "balanced", "directed", "other head
 STRENGTH = 0.5
 
 
-def text_blocks(
-    model: Decoder, number: int, inputs: Tensor
-) -> tuple[dict[str, Tensor], Tensor, dict[str, Tensor]]:
-    """What each head's PARTS write into the residual stream, (B, H, N, D), and the output of the
-    attention of a block; its own input, the responses and its output, by token."""
-    trace, block = models.block_trace(model, inputs, number), model.blocks[number]
-    alone, weights = replace(model, blocks=[block]), models.causal_attention(model, trace)
+class TextBlock(NamedTuple):
+    """Of a block of the generator on a text: what each head's PARTS write into the residual stream,
+    (B, H, N, D), the output of its attention, (B, N, D), and, by token, (B·N, D), the network's own
+    input, the responses and its output."""
+
+    terms: dict[str, Tensor]
+    attended: Tensor
+    by_token: dict[str, Tensor]
+
+
+def text_blocks(model: Decoder, number: int, inputs: Tensor) -> TextBlock:
+    """The parts of block `number` for token vectors (B, N, D)."""
+    trace = models.block_trace(model, inputs, number)
+    block = model.blocks[number]
+    alone = replace(model, blocks=[block])
+    weights = models.causal_attention(model, trace)
     values = trace.values.repeat_interleave(model.heads // model.key_heads, 1)
     mixed = mixtures(values, weights, torch.arange(model.heads).roll(1))
     mixed["uniform"] = values.cumsum(2) / torch.arange(1, values.shape[2] + 1)[:, None]
@@ -341,7 +385,8 @@ def text_blocks(
 
     exact = values.double()
     size = exact.square().sum(-1).mean(-1).sqrt()[..., None, None]
-    fields, couplings = exact / size * model.head_width**0.5, STRENGTH * weights.double()
+    fields = exact / size * model.head_width**0.5
+    couplings = STRENGTH * weights.double()
     solved = solve_saddle_point(couplings, fields=fields, beta=1.0, tolerance=1e-8)
     correlation = solved.correlations.to(inputs)
 
@@ -359,7 +404,7 @@ def text_blocks(
         "output": trace.outputs - stream,
     }
     flat = {name: part.flatten(0, 1).double() for name, part in blocks.items()}
-    return terms, trace.attended.double(), flat
+    return TextBlock(terms, trace.attended.double(), flat)
 
 
 @stored("generator", grid(layer=range(0, 30, 6)), seconds=15.0, rtol=1e-3, within={"score": 2e-3})
@@ -377,9 +422,12 @@ def GENERATOR(layer: int) -> Rows:
     model = models.decoder()
     words = [text[: WINDOWS * LENGTH].view(WINDOWS, LENGTH) for text in models.text_numbers(model)]
     found = [text_blocks(model, layer, model.embedding[numbers]) for numbers in words]
-    terms, goals, blocks = zip(*found, strict=True)
-    scores = attention_scores(terms, targets=goals, sets=PARTS)
-    fed, answer = ([block[goal] for block in blocks] for goal in ("output", "response"))
+    blocks = [one.by_token for one in found]
+    scores = attention_scores(
+        [one.terms for one in found], targets=[one.attended for one in found], sets=PARTS
+    )
+    fed = [block["output"] for block in blocks]
+    answer = [block["response"] for block in blocks]
     for name, chosen in beside_own("response", "other head").items():
         scores[f"fed, {name}"] = unseen_scores(blocks, chosen, fed)
     scores["response of own"] = unseen_scores(blocks, ("own",), answer)
@@ -414,9 +462,14 @@ def mixing_scores(
     for traces in zip(*runs, strict=True):
         terms = [mixing_terms(model, trace) for trace in traces]
         for count, told in found.items():
-            kept = [without_sinks(*text, count) for text in zip(terms, traces, strict=True)]
-            known, goals = zip(*kept, strict=True)
-            told.append(list(attention_scores(known, targets=goals, sets=MIXED).values()))
+            kept = [
+                without_sinks(known, trace, count)
+                for known, trace in zip(terms, traces, strict=True)
+            ]
+            scored = attention_scores(
+                [known for known, _ in kept], targets=[goal for _, goal in kept], sets=MIXED
+            )
+            told.append(list(scored.values()))
     return {count: np.swapaxes(np.array(told), 0, 1) for count, told in found.items()}
 
 

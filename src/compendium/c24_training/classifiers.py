@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from compendium.common.spin_modules import LimitedSpinModule
 from spinformer.spins.module import Solver, SpinTransformerModule
 
 COUPLINGS = ("query", "key", "log_beta", "log_strength", "couplings")
@@ -41,7 +42,7 @@ ARMS = {
     "read-out only": Arm(trained="read-out"),
     # Couplings too weak to matter, not zero, whose logarithm is none.
     "free spins": Arm(
-        "spins", "rest", options={**_ONE_STEP, "response": False, "coupling_strength": 1e-6}
+        "spins", "rest", options=_ONE_STEP | {"response": False, "coupling_strength": 1e-6}
     ),
     "attention": Arm("attention"),
     "attention with skip": Arm("attention with skip"),
@@ -91,8 +92,14 @@ class PositionSpins(nn.Module):
 
     def __init__(self, dim: int, *, heads: int, tokens: int, strength: float) -> None:
         super().__init__()
-        still: dict[str, Any] = {"response": False, "gamma": 0.0, "channel_maps": True}
-        self.spins = SpinTransformerModule(dim, heads=heads, coupling_strength=strength, **still)
+        self.spins = SpinTransformerModule(
+            dim,
+            heads=heads,
+            coupling_strength=strength,
+            gamma=0.0,
+            response=False,
+            channel_maps=True,
+        )
         self.spins.query.requires_grad_(False)
         self.spins.key.requires_grad_(False)
         # As far apart as the scores of fresh queries and keys are.
@@ -110,7 +117,8 @@ class NumberSpins(nn.Module):
         self.heads = heads
         self.couplings = nn.Parameter(strength * torch.randn(heads, tokens, tokens) / tokens**0.5)
         self.log_beta = nn.Parameter(torch.zeros(heads))
-        self.map_in, self.map_out = (nn.Parameter(torch.eye(dim)) for _ in range(2))
+        self.map_in = nn.Parameter(torch.eye(dim))
+        self.map_out = nn.Parameter(torch.eye(dim))
 
     def forward(self, tokens: Tensor) -> Tensor:
         fields = nn.functional.rms_norm(tokens @ self.map_in, tokens.shape[-1:])
@@ -143,12 +151,16 @@ def _mixer(arm: Arm, dim: int, heads: int, tokens: int, strength: float) -> nn.M
         kind = PositionSpins if arm.kind == "positions" else NumberSpins
         return kind(dim, heads=heads, tokens=tokens, strength=strength)
     if arm.kind == "transformer":
-        options: dict[str, Any] = {"dropout": 0.0, "batch_first": True, "norm_first": True}
-        return nn.TransformerEncoderLayer(dim, heads, 4 * dim, **options)
+        return nn.TransformerEncoderLayer(
+            dim, heads, 4 * dim, dropout=0.0, batch_first=True, norm_first=True
+        )
     if arm.kind != "spins":
         return PlainMixer(arm.kind, dim, heads=heads)
-    start = {} if "coupling_limit" in arm.options else {"coupling_strength": strength}
-    module = SpinTransformerModule(dim, heads=heads, channel_maps=True, **{**start, **arm.options})
+    if "coupling_limit" in arm.options:
+        module: Any = LimitedSpinModule(dim, heads=heads, channel_maps=True, **arm.options)
+    else:
+        spins = {"coupling_strength": strength, **arm.options}
+        module = SpinTransformerModule(dim, heads=heads, channel_maps=True, **spins)
     module.warned = True  # its meter is asked instead
     return module
 
@@ -174,7 +186,8 @@ class TokenClassifier(nn.Module):
         strength: float = 0.6,
     ) -> None:
         super().__init__()
-        self.arm, self.reading = ARMS[arm], readout
+        self.arm = ARMS[arm]
+        self.reading = readout
         transformer = self.arm.kind == "transformer"
         if transformer:
             # Attention 4 d² + 4 d, feed-forward 8 d² + 5 d, two normalizations 4 d.
@@ -189,7 +202,8 @@ class TokenClassifier(nn.Module):
         self.norm = nn.LayerNorm(dim) if transformer else nn.Identity()
         self.readout = nn.Linear(dim, classes)
         for name, parameter in self.named_parameters():
-            coupling, answer = name.rpartition(".")[2] in COUPLINGS, name.endswith("map_out")
+            coupling = name.rpartition(".")[2] in COUPLINGS
+            answer = name.endswith("map_out")
             chosen = {"all": True, "rest": not coupling, "couplings": coupling, "answers": answer}
             if not (chosen.get(self.arm.trained) or name.startswith("readout")):
                 parameter.requires_grad_(False)

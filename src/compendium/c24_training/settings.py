@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -33,7 +33,7 @@ from compendium.c24_training.token_tasks import (
     digit_task,
     recall_task,
 )
-from compendium.common.rows import array_of, grid, median_rows, share_rows
+from compendium.common.rows import Columns, array_of, grid, median_rows, numbered, share_rows
 from spinformer.core.random import torch_generator
 from spinformer.spins.exact_vectors import two_spins
 from spinformer.spins.module import SpinTransformerModule
@@ -60,7 +60,8 @@ class Grid(NamedTuple):
 
 MIXERS = ("attention", "averaging", "identity")
 LAYERS = ("layer of spins", "layer of attention", "layer of averaging", "layer of identity")
-_BOTH, _NUMBERS = ("saddle", "frozen couplings"), ("numbers", "frozen numbers")
+_BOTH = ("saddle", "frozen couplings")
+_NUMBERS = ("numbers", "frozen numbers")
 GRIDS = {
     "recall": Grid(
         recall_task,
@@ -107,20 +108,20 @@ GRIDS = {
         [(("saddle",), (0.1, 0.15), (120,))],
         depth=4,
     ),
-    # Spins and attention change places again on splits drawn after the verdict.
-    **{
-        f"layers_{name}{again}": Grid(
-            task,
-            splits,
-            dict.fromkeys(arms, R[1:last:2]),
-            [(arms, (0.6,), (200,)), (LAYERS[:1], (0.3, 2.0), (200,))],
-        )
-        for name, task, last in (("digits", digit_task, 8), ("recall", recall_task, 6))
-        for again, splits, arms in (
-            ("", range(20, 25), MIXERS + LAYERS),
-            ("_again", range(25, 30), LAYERS[:2]),
-        )
-    },
+}
+# Spins and attention change places again on splits drawn after the verdict.
+GRIDS |= {
+    f"layers_{name}{again}": Grid(
+        task,
+        splits,
+        dict.fromkeys(arms, R[1:last:2]),
+        [(arms, (0.6,), (200,)), (LAYERS[:1], (0.3, 2.0), (200,))],
+    )
+    for name, task, last in (("digits", digit_task, 8), ("recall", recall_task, 6))
+    for again, splits, arms in (
+        ("", range(20, 25), MIXERS + LAYERS),
+        ("_again", range(25, 30), LAYERS[:2]),
+    )
 }
 
 
@@ -133,21 +134,28 @@ def grid_rows(
     `first` and the `last` layer, and what is left in the last one of input tokens from different
     samples.
     """
-    task, splits, rates, _, depth = GRIDS[name]
-    cells = grid(rate=rates[arm], split=splits[:count], strength=[strength])
-    options: Any = {"steps": updates, "looks": (updates // 2, updates), "depth": depth}
-    options["probed"] = 40 if depth > 1 else 0
+    chosen = GRIDS[name]
+    found = train_arm(
+        arm,
+        chosen.task,
+        grid(rate=chosen.rates[arm], split=chosen.splits[:count], strength=[strength]),
+        steps=updates,
+        depth=chosen.depth,
+        looks=(updates // 2, updates),
+        probed=40 if chosen.depth > 1 else 0,
+    )
     rows = []
-    for cell, _, _, looks in train_arm(arm, task, cells, **options):
+    for cell, _, _, looks in found:
         for look in looks:
             told = {"accuracy": look.accuracy}
             for column, loss in (("bits", look.loss), ("held", look.held)):
                 told[column] = loss / math.log(2) if math.isfinite(loss) else 99.0
             if look.layers:
-                first, last = look.layers[0]["correlation"], look.layers[-1]["correlation"]
+                first = look.layers[0]["correlation"]
+                last = look.layers[-1]["correlation"]
                 told |= {"first": first, "last": last, "undriven": look.layers[-1]["undriven"]}
             place = {"rate": cell["rate"], "split": cell["split"], "seen": look.step}
-            rows.append({**place, **four_digits(told)})
+            rows.append(place | four_digits(told))
     return rows
 
 
@@ -190,23 +198,23 @@ class Cell(NamedTuple):
     strength: float
     updates: int
 
-    def columns(self) -> dict[str, Any]:
-        """The cell as columns of the grid's table say it."""
-        return self._asdict()
+    def values(self, table: Columns, column: str, *axes: str, **chosen: float) -> np.ndarray:
+        """A column of the cell's rows of a grid's table, as `array_of` gives it."""
+        return array_of(table, column, *axes, **self._asdict(), **chosen)
 
 
 def rates_of(name: str, cell: Cell) -> np.ndarray:
     """The rates at which a cell was trained, in increasing order."""
     table = TABLES[name].read()
     here = np.full(len(table["rate"]), True)
-    for column, value in cell.columns().items():
+    for column, value in cell._asdict().items():
         here &= table[column] == value
     return np.unique(table["rate"][here])
 
 
 def best_rate(name: str, cell: Cell, *, seen: int) -> float:
     """The rate of the least median validation loss after `seen` updates."""
-    held = array_of(TABLES[name].read(), "held", "rate", "split", seen=seen, **cell.columns())
+    held = cell.values(TABLES[name].read(), "held", "rate", "split", seen=seen)
     return float(rates_of(name, cell)[np.median(held, axis=1).argmin()])
 
 
@@ -220,7 +228,7 @@ def trainings(
     if rate is None:
         rate = best_rate(name, cell, seen=seen)
     table = TABLES[name].read()
-    return array_of(table, column, "split", rate=rate, seen=seen, **cell.columns())
+    return cell.values(table, column, "split", rate=rate, seen=seen)
 
 
 def accuracy_lead(name: str, first: Cell, second: Cell, *, seen: int) -> np.ndarray:
@@ -314,7 +322,7 @@ def fresh_leads(
     rows = []
     for place, look in enumerate(looks):
         lines = lead_rows(ahead[place], behind[place], task=task, runs=runs, margin=margin)
-        rows += [{"seen": look, **line} for line in lines]
+        rows += [{"seen": look} | line for line in lines]
     return rows
 
 
@@ -333,7 +341,7 @@ def settings_b10(null: str, updates: int) -> Rows:
     rows = []
     for seen in (updates // 2, updates):
         lines = stored_leads(name, *cells, task="recall", seen=seen)
-        rows += [{"seen": seen, **line} for line in lines]
+        rows += [{"seen": seen} | line for line in lines]
     return rows
 
 
@@ -364,7 +372,7 @@ def settings_b10b(strength: float, updates: int) -> Rows:
     rows = []
     for seen in (updates // 2, updates):
         lines = stored_leads("copies", *cells, task="copies", seen=seen)
-        rows += [{"seen": seen, **line} for line in lines]
+        rows += [{"seen": seen} | line for line in lines]
     return rows
 
 
@@ -377,7 +385,8 @@ def settings_b10b(strength: float, updates: int) -> Rows:
 def confirm_b10b(strength: float, updates: int) -> Rows:
     """As `settings_b10b`, from new splits."""
     cells = [Cell(arm, strength, updates) for arm in _BOTH]
-    return fresh_leads("copies", *cells, task="copies", looks=(updates // 2, updates))
+    looks = (updates // 2, updates)
+    return fresh_leads("copies", *cells, task="copies", looks=looks, splits=FRESH_SPLITS[:6])
 
 
 @stored("settings_B10d", grid(strength=(0.1, 0.2, 0.3, 0.6, 2.0)), seconds=0.1)
@@ -388,7 +397,7 @@ def settings_b10d(strength: float) -> Rows:
     rows = []
     for seen in (100, 200):
         lines = stored_leads(name, *cells, task="digits", seen=seen)
-        rows += [{"seen": seen, **line} for line in lines]
+        rows += [{"seen": seen} | line for line in lines]
     return rows
 
 
@@ -455,12 +464,13 @@ def settings_b11(strength: float, rate: float) -> Rows:
     cell = Cell("saddle", strength, 120)
     rows = []
     for seen in (60, 120):
-        columns = {
-            column: trainings(name, cell, seen=seen, column=column, rate=rate)
-            for column in ("first", "last", "undriven")
-        }
-        (line,) = median_rows(driven_growth(**columns))
-        rows.append({"data": f"g{strength} rate {rate}", "seen": seen, **line})
+        growth = driven_growth(
+            trainings(name, cell, seen=seen, column="first", rate=rate),
+            trainings(name, cell, seen=seen, column="last", rate=rate),
+            trainings(name, cell, seen=seen, column="undriven", rate=rate),
+        )
+        (line,) = median_rows(growth)
+        rows.append({"data": f"g{strength} rate {rate}", "seen": seen} | line)
     return rows
 
 
@@ -488,44 +498,65 @@ def confirm_b11(strength: float, rate: float, count: int | None = None, updates:
             np.array([one[-1]["undriven"] for one in layers]),
         )
         (line,) = median_rows(growth)
-        rows.append({"data": f"new g{strength} rate {rate}", "seen": seen, **line})
+        rows.append({"data": f"new g{strength} rate {rate}", "seen": seen} | line)
     return rows
 
 
-TOLERANCE, ACCEPTED = 0.2, 0.05
+# Off by less than this a system is right, and so many of those that are trusted may be wrong.
+TOLERANCE = 0.2
+ACCEPTED = 0.05
 COUPLINGS = {"weak": (0.1, 0.3, 1.0), "strong": (2.0, 5.0)}
-EACH = 60  # pairs at every strength
+PAIRS_EACH = 60  # at every strength
+# Which couplings each solver is asked for: strong ones have no fixed point to be found.
+SOLVED = (("weak", "saddle"), ("strong", "saddle"), ("weak", "fixed point"))
 
 
-@stored(
-    "settings_B8b",
-    [
-        {"dim": dim, "couplings": couplings, "beta": beta, "solver": solver}
-        for dim, beta in product((2, 3, 4, 16), (0.5, 1.5, 3.0))
-        for couplings, solver in (("weak", "saddle"), ("strong", "saddle"), ("weak", "fixed point"))
-    ],
-    seconds=0.2,
-)
 @torch.no_grad()
-def METER(dim: int, couplings: str, beta: float, solver: str) -> Rows:
+def judged_rows(data: int, dim: int, beta: float, couplings: str, solver: str) -> Rows:
     """Of random pairs that are trusted the share that may be wrong, less the share that is.
 
     Two tokens are the one case in which spins of any dimension are solved exactly with fields that
     point anywhere. The meter is wrong if it trusts a system (off by less than `TOLERANCE`) whose
     mean spins are off by more.
     """
-    generator = torch_generator(0)
-    trusted = wrong = 0
-    options: Any = {"beta": beta, "solver": solver, "normalize": False, "dtype": torch.float64}
+    generator = torch_generator(data)
+    trusted = 0
+    wrong = 0
     for strength in COUPLINGS[couplings]:
-        module = SpinTransformerModule(dim, heads=1, coupling_strength=strength, **options)
+        module = SpinTransformerModule(
+            dim,
+            heads=1,
+            coupling_strength=strength,
+            beta=beta,
+            solver=solver,
+            normalize=False,
+            dtype=torch.float64,
+        )
         module.warned = True  # its meter is asked instead
-        size = 2 * torch.rand(EACH, 1, 1, generator=generator, dtype=torch.float64)
-        tokens = size * torch.randn(EACH, 2, dim, generator=generator, dtype=torch.float64)
+        size = 2 * torch.rand(PAIRS_EACH, 1, 1, generator=generator, dtype=torch.float64)
+        tokens = torch.randn(PAIRS_EACH, 2, dim, generator=generator, dtype=torch.float64)
+        tokens = size * tokens
         _, parts = module(tokens, return_parts=True)
         for place in parts.validity().trusted(TOLERANCE)[:, 0].nonzero().flatten().tolist():
-            bond, fields = parts.couplings[place, 0].numpy(), tokens[place].numpy()
-            truth = torch.tensor(two_spins(bond, fields=fields, beta=beta).magnetization)
+            bond = parts.couplings[place, 0].numpy()
+            exact = two_spins(bond, fields=tokens[place].numpy(), beta=beta)
+            truth = torch.tensor(exact.magnetization)
             off = (parts.spins[place] - truth).norm() / truth.norm()
-            trusted, wrong = trusted + 1, wrong + int(off > TOLERANCE)
+            trusted += 1
+            wrong += int(off > TOLERANCE)
     return share_rows(wrong, trials=trusted, bound=ACCEPTED, sign=-1)
+
+
+settings_b8b = stored(
+    "settings_B8b",
+    numbered(
+        [
+            {"dim": dim, "beta": beta, "couplings": couplings, "solver": solver}
+            for dim in (2, 3, 4, 16)
+            for beta in (0.5, 1.5, 3.0)
+            for couplings, solver in SOLVED
+        ],
+        first=0,
+    ),
+    seconds=0.2,
+)(judged_rows)

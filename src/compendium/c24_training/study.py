@@ -39,14 +39,17 @@ def probe_layers(
     distance of the tokens from their mean, relative to their size [dong2021attention];
     `separation`, the share of the variance of the mean output token that lies between the labels.
     """
-    state, probes = model.embed(tokens), []
+    state = model.embed(tokens)
+    probes = []
     for layer in model.layers:
         if isinstance(layer, SpinTransformerModule):
             order = torch.rand(state.shape[:2], generator=torch_generator(17)).argsort(0)
             mixed = state[order, torch.arange(state.shape[1])]
             undriven = _off_diagonal(layer(mixed, return_parts=True)[1].correlation)
             state, parts = layer(state, return_parts=True)
-            mean, whole, meter = parts.solution.value, parts.magnetization, parts.validity()
+            mean = parts.solution.value
+            whole = parts.magnetization
+            meter = parts.validity()
             covariance = parts.correlation - mean @ mean.mT
             single = covariance.diagonal(dim1=-2, dim2=-1).mean(-1)
             share = (parts.response * whole).sum((-2, -1)) / whole.square().sum((-2, -1))
@@ -59,7 +62,8 @@ def probe_layers(
                 "distance": float(meter.distance.median()),
             }
         else:
-            state, undriven = layer(state), math.nan
+            state = layer(state)
+            undriven = math.nan
             of_spins = "correlation collective response converged physical distance"
             probe = dict.fromkeys(of_spins.split(), math.nan)
         middle = state.mean(-2)
@@ -78,7 +82,8 @@ def _off_diagonal(matrix: Tensor) -> float:
 
 
 def _separation(points: Tensor, labels: Tensor) -> float:
-    centred, members = points - points.mean(0), nn.functional.one_hot(labels).to(points)
+    centred = points - points.mean(0)
+    members = nn.functional.one_hot(labels).to(points)
     between = (members.T @ centred).square().sum(1) / members.sum(0).clamp_min(1)
     return float(between.sum() / centred.square().sum())
 
@@ -98,7 +103,8 @@ class Look(NamedTuple):
 def score(model: nn.Module, tokens: Tensor, labels: Tensor) -> tuple[float, float]:
     """Share of right labels and the cross-entropy (nats); labels below zero are not asked for."""
     asked = labels >= 0
-    logits, labels = model(tokens)[asked], labels[asked]
+    logits = model(tokens)[asked]
+    labels = labels[asked]
     right = (logits.argmax(-1) == labels).double().mean()
     return float(right), float(cross_entropy(logits, labels))
 
@@ -133,8 +139,10 @@ def fit(
             for model, task, kept in zip(models, tasks, found, strict=True):
                 accuracy, loss = score(model, *task.test)
                 held = score(model, *task.validation)[1]
-                tokens, labels = (part[:probed] for part in task.test)
-                layers = probe_layers(model, tokens, labels=labels) if probed else []
+                tokens, labels = task.test
+                layers = []
+                if probed:
+                    layers = probe_layers(model, tokens[:probed], labels=labels[:probed])
                 kept.append(Look(step, accuracy, loss, held, layers))
         if step == steps:
             break
@@ -156,12 +164,28 @@ def fit(
     return found
 
 
+class Trained(NamedTuple):
+    """A network trained in a cell (`rate`, `strength`, `split`), its task, and the looks."""
+
+    cell: dict[str, Any]
+    network: TokenClassifier
+    task: Task
+    looks: list[Look]
+
+
 def train_arm(
-    arm: str, task: Callable[[int], Task], cells: Rows, *, depth: int = 1, **options: Any
-) -> list[tuple[dict[str, Any], TokenClassifier, Task, list[Look]]]:
+    arm: str,
+    task: Callable[[int], Task],
+    cells: Rows,
+    *,
+    steps: int,
+    depth: int = 1,
+    looks: Sequence[int] = (),
+    probed: int = 40,
+) -> list[Trained]:
     """A fresh network for each of `cells` (`rate`, `strength`, `split`, maybe `start`), trained.
 
-    Cell, network, task and looks of each; `options` are those of `fit`.
+    For so many `steps`; `looks` and `probed` as in `fit`.
     """
     made = {split: task(split) for split in {cell["split"] for cell in cells}}
     tasks = [made[cell["split"]] for cell in cells]
@@ -170,9 +194,16 @@ def train_arm(
         build_classifier(arm, seed=seed, depth=depth, strength=cell["strength"], **one.shape)
         for cell, seed, one in zip(cells, seeds, tasks, strict=True)
     ]
-    rates = [cell["rate"] for cell in cells]
-    looks = fit(models, tasks=tasks, rates=rates, seeds=seeds, **options)
-    return list(zip(cells, models, tasks, looks, strict=True))
+    seen = fit(
+        models,
+        tasks=tasks,
+        steps=steps,
+        rates=[cell["rate"] for cell in cells],
+        seeds=seeds,
+        looks=looks,
+        probed=probed,
+    )
+    return [Trained(*one) for one in zip(cells, models, tasks, seen, strict=True)]
 
 
 def four_digits(values: Mapping[str, float]) -> dict[str, float]:
@@ -181,8 +212,10 @@ def four_digits(values: Mapping[str, float]) -> dict[str, float]:
 
 
 PENALTIES = (0.001, 0.01, 0.1, 1.0)
-RATES, STRENGTHS = (3e-3, 1e-2, 3e-2), (0.3, 0.6, 2.0)
-SPLITS, STARTS = 5, 2
+RATES = (3e-3, 1e-2, 3e-2)
+STRENGTHS = (0.3, 0.6, 2.0)
+SPLITS = 5
+STARTS = 2
 # Of the trainings that choices are made with; no result is theirs.
 TUNING_SPLITS = (90, 91)
 
@@ -191,8 +224,12 @@ TUNING_SPLITS = (90, 91)
 # says how far beyond certainty a network went before its rate fell to zero, which rounding alone
 # multiplies by several: 0.0001 and 0.0004 are the same training.
 WITHIN = {
-    **dict.fromkeys(("accuracy", "residual", "separation"), 0.05),
-    **dict.fromkeys(("loss", "bits", "held"), 0.01),
+    "accuracy": 0.05,
+    "residual": 0.05,
+    "separation": 0.05,
+    "loss": 0.01,
+    "bits": 0.01,
+    "held": 0.01,
     "distance": 1e-5,  # rounding alone, where a module solves the saddle itself
 }
 
@@ -203,7 +240,8 @@ def REFERENCES(split: int) -> Rows:
     from sklearn.linear_model import LogisticRegression
     from sklearn.neighbors import KNeighborsClassifier
 
-    pixels, labels = digits(), digit_labels()
+    pixels = digits()
+    labels = digit_labels()
     train, held, test = digit_rows(split)
     regressions = [
         LogisticRegression(C=c, max_iter=2000).fit(pixels[train], labels[train]) for c in PENALTIES
@@ -216,57 +254,115 @@ def REFERENCES(split: int) -> Rows:
     ]
 
 
-_LOW, _USUAL, _STRONG, _FAST = (0.003, 0.6), (0.01, 0.6), (0.01, 2.0), (0.03, 0.6)
-_COUPLED, _PLAIN = ("saddle", "one step", "frozen couplings"), ("attention", "transformer")
-_PARTS = ("saddle", "one step", "couplings only", "read-out only", "frozen couplings")
-_ON_DIGITS = dict.fromkeys((*_PARTS, "no response", *_PLAIN, "free spins", "limited"), _USUAL)
-_ON_DIGITS |= {"one step": _STRONG, "couplings only": _STRONG}
-_ON_DIGITS |= {"read-out only": (0.03, 2.0), "free spins": _FAST}
-_ON_RECALL = dict.fromkeys((*_COUPLED, "free spins", *_PLAIN), _USUAL)
-_ON_RECALL |= {"one step": _STRONG, "free spins": _LOW}
-_DEEP = {
-    "saddle": _LOW,
-    "attention": _LOW,
-    "attention with skip": _USUAL,
-    "transformer": _USUAL,
+class Setting(NamedTuple):
+    """The learning rate of an arm and the strength from which its couplings start."""
+
+    rate: float
+    strength: float = 0.6
+
+
+class Experiment(NamedTuple):
+    """A task, the depth of stacks and the updates of a training; the `arms` that take part, with
+    the setting of its least mean loss in `TUNING`."""
+
+    task: Callable[[int], Task]
+    depth: int
+    updates: int
+    arms: dict[str, Setting]
+
+
+EXPERIMENTS = {
+    "digits": Experiment(
+        digit_task,
+        depth=2,
+        updates=200,
+        arms={
+            "saddle": Setting(0.01),
+            "one step": Setting(0.01, strength=2.0),
+            "couplings only": Setting(0.01, strength=2.0),
+            "read-out only": Setting(0.03, strength=2.0),
+            "frozen couplings": Setting(0.01),
+            "no response": Setting(0.01),
+            "attention": Setting(0.01),
+            "transformer": Setting(0.01),
+            "free spins": Setting(0.03),
+            "limited": Setting(0.01),
+        },
+    ),
+    "recall": Experiment(
+        recall_task,
+        depth=1,
+        updates=200,
+        arms={
+            "saddle": Setting(0.01),
+            "one step": Setting(0.01, strength=2.0),
+            "frozen couplings": Setting(0.01),
+            "free spins": Setting(0.003),
+            "attention": Setting(0.01),
+            "transformer": Setting(0.01),
+        },
+    ),
+    "depth": Experiment(
+        digit_task,
+        depth=4,
+        updates=120,
+        arms={
+            "saddle": Setting(0.003),
+            "attention": Setting(0.003),
+            "attention with skip": Setting(0.01),
+            "transformer": Setting(0.01),
+        },
+    ),
+    "copies": Experiment(
+        copy_task,
+        depth=1,
+        updates=400,
+        arms={
+            "saddle": Setting(0.01, strength=2.0),
+            "one step": Setting(0.01, strength=2.0),
+            "frozen couplings": Setting(0.03, strength=2.0),
+            "positions": Setting(0.01, strength=2.0),
+            "free spins": Setting(0.01),
+            "attention": Setting(0.03),
+            "transformer": Setting(0.03),
+        },
+    ),
 }
-_ON_COPIES = dict.fromkeys((*_COUPLED, "positions", "free spins", *_PLAIN), _FAST)
-_ON_COPIES |= {"saddle": _STRONG, "one step": _STRONG, "positions": _STRONG}
-_ON_COPIES |= {"frozen couplings": (0.03, 2.0), "free spins": _USUAL}
-# Task, depth of the stacks, updates of a training, and the arms that take part with their rate and
-# starting strength: those with the least mean loss in `TUNING`.
-EXPERIMENTS: dict[str, tuple[Callable[[int], Task], int, int, dict[str, tuple[float, float]]]] = {
-    "digits": (digit_task, 2, 200, _ON_DIGITS),
-    "recall": (recall_task, 1, 200, _ON_RECALL),
-    "depth": (digit_task, 4, 120, _DEEP),
-    "copies": (copy_task, 1, 400, _ON_COPIES),
-}
+TUNED = [
+    {"experiment": name, "arm": arm}
+    for name in ("digits", "recall", "depth")
+    for arm in EXPERIMENTS[name].arms
+]
 
 
 @stored(
     "tuning",
-    [
-        {"experiment": name, "arm": arm}
-        for name in ("digits", "recall", "depth")
-        for arm in EXPERIMENTS[name][-1]
-    ],
-    checked=[*_ON_DIGITS, *_ON_RECALL].index("attention", len(_ON_DIGITS)),
+    TUNED,
+    checked=TUNED.index({"experiment": "recall", "arm": "attention"}),
     seconds=2.0,
     rtol=0.05,
     within=WITHIN,
 )
 def TUNING(experiment: str, arm: str) -> Rows:
     """Validation loss of both trainings at each rate and, if an arm has them, starting strength."""
-    task, depth, steps, _ = EXPERIMENTS[experiment]
+    chosen = EXPERIMENTS[experiment]
 
     def held(split: int) -> Task:
-        return task(split)._replace(test=task(split).validation)
+        return chosen.task(split)._replace(test=chosen.task(split).validation)
 
     fixed = {"coupling_strength", "coupling_limit"} & {*ARMS[arm].options}
     strengths = STRENGTHS if ARMS[arm].kind == "spins" and not fixed else (0.6,)
     cells = grid(rate=RATES, strength=strengths, split=TUNING_SPLITS)
-    found = train_arm(arm, held, cells, depth=depth, steps=steps, looks=(steps,), probed=0)
-    return [cell | {"loss": np.nan_to_num(end.loss, nan=math.inf)} for cell, _, _, (end,) in found]
+    found = train_arm(
+        arm,
+        held,
+        cells,
+        depth=chosen.depth,
+        steps=chosen.updates,
+        looks=(chosen.updates,),
+        probed=0,
+    )
+    return [one.cell | {"loss": np.nan_to_num(one.looks[0].loss, nan=math.inf)} for one in found]
 
 
 def result_rows(
@@ -279,17 +375,24 @@ def result_rows(
     `off_spins`, `off_output` and `noise` compare the trained module with Monte Carlo on two test
     samples, `expected` is what its meter says of the first.
     """
-    task, depth, steps, arms = EXPERIMENTS[experiment]
-    steps = steps if updates is None else updates
-    rate, strength = arms[arm]
-    cells = grid(split=range(splits), start=range(STARTS), rate=[rate], strength=[strength])
+    chosen = EXPERIMENTS[experiment]
+    steps = chosen.updates if updates is None else updates
+    rate, strength = chosen.arms[arm]
     inside = experiment != "copies"
-    seen: Any = {"looks": (0, steps // 4, steps)} if inside else {"looks": (steps,), "probed": 0}
+    found = train_arm(
+        arm,
+        chosen.task,
+        grid(split=range(splits), start=range(STARTS), rate=[rate], strength=[strength]),
+        depth=chosen.depth,
+        steps=steps,
+        looks=(0, steps // 4, steps) if inside else (steps,),
+        probed=40 if inside else 0,
+    )
     rows = []
-    for cell, model, own, looks in train_arm(arm, task, cells, depth=depth, steps=steps, **seen):
+    for cell, model, own, looks in found:
         run = {name: cell[name] for name in ("split", "start")}
         if not inside:
-            rows.append({**run, **four_digits({"accuracy": looks[0].accuracy})})
+            rows.append(run | four_digits({"accuracy": looks[0].accuracy}))
             continue
         for look, (layer, module) in product(looks, enumerate(model.layers)):
             drawn = dict.fromkeys(("noise", "off_spins", "off_output", "expected"), math.nan)
@@ -300,15 +403,14 @@ def result_rows(
                 sampled = sample_module(module, state)
                 drawn = {name: float(sampled[name].mean()) for name in drawn}
             place = {"step": look.step, "layer": layer + 1, "accuracy": look.accuracy}
-            rows.append({**run, **place, **four_digits(look.layers[layer] | drawn)})
+            rows.append(run | place | four_digits(look.layers[layer] | drawn))
     return rows
 
 
 def _results(name: str, **settings: Any) -> Table:
-    arms = EXPERIMENTS[name][-1]
     return Table(
         path=Path(__file__).with_name(f"{name}.csv"),
-        units=[{"experiment": name, "arm": arm} for arm in arms],
+        units=[{"experiment": name, "arm": arm} for arm in EXPERIMENTS[name].arms],
         rows=result_rows,
         rtol=0.05,
         within=WITHIN,
@@ -319,9 +421,13 @@ def _results(name: str, **settings: Any) -> Table:
 # A whole arm where its trainings take seconds, elsewhere the first updates of one with spins.
 _SHORT: dict[str, Any] = {"arm": "saddle", "splits": 1, "updates": 8}
 DIGITS = _results("digits", small={"experiment": "digits"} | _SHORT, seconds=5.0)
-RECALL = _results("recall", checked=[*_ON_RECALL].index("attention"), seconds=2.0)
+RECALL = _results(
+    "recall", checked=list(EXPERIMENTS["recall"].arms).index("attention"), seconds=2.0
+)
 DEPTH = _results("depth", small={"experiment": "depth"} | _SHORT, seconds=3.0)
-COPIES = _results("copies", checked=[*_ON_COPIES].index("attention"), seconds=6.0)
+COPIES = _results(
+    "copies", checked=list(EXPERIMENTS["copies"].arms).index("attention"), seconds=6.0
+)
 
 
 def values_of(

@@ -15,11 +15,16 @@ from torch.nn.functional import one_hot
 from compendium.common.patches import digit_patches
 from spinformer.core.random import torch_generator
 
-VALIDATION, TEST = 297, 500
+VALIDATION = 297
+TEST = 500
 # Recall: pairs of a key and a value.
-PAIRS, KEYS, VALUES = 7, 8, 8
+PAIRS = 7
+KEYS = 8
+VALUES = 8
 # Copies: tokens, kinds of content, and marks, each of which one source and one masked token bear.
-TOKENS, SYMBOLS, MARKS = 16, 8, 4
+TOKENS = 16
+SYMBOLS = 8
+MARKS = 4
 Sample = Callable[[int, Generator], tuple[Tensor, Tensor]]
 
 
@@ -87,7 +92,8 @@ def copy_task(split: int) -> Task:
     def sample(count: int, generator: Generator) -> tuple[Tensor, Tensor]:
         content = torch.randint(SYMBOLS, (count, TOKENS), generator=generator)
         places = torch.rand(count, TOKENS, generator=generator).argsort(-1)
-        sources, masked = places[:, :MARKS], places[:, MARKS : 2 * MARKS]
+        sources = places[:, :MARKS]
+        masked = places[:, MARKS : 2 * MARKS]
         labels = torch.full((count, TOKENS), -100)
         labels.scatter_(1, masked, content.gather(1, sources))
         tokens = torch.zeros(count, TOKENS, SYMBOLS + MARKS + 1)

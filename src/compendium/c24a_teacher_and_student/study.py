@@ -26,11 +26,13 @@ from torch.func import functional_call
 from bookmaker import tables
 from bookmaker.tables import Rows
 from compendium.common.rows import array_of, grid
-from compendium.common.spin_modules import sample_module, stacked
+from compendium.common.spin_modules import LimitedSpinModule, sample_module, stacked
 from spinformer.core.random import torch_generator
 from spinformer.spins.module import Solver, SpinTransformerModule
 
-SITES, DIM, NOISE = 6, 8, 0.02
+SITES = 6
+DIM = 8
+NOISE = 0.02
 TEACHERS = 10
 LIMIT = 0.9  # below it the mean-field equations surely have a fixed point
 SAMPLES = (2, 3, 4, 8, 16, 32, 64, 128)
@@ -89,7 +91,8 @@ def noise_bound(
 
     pushes = step * torch.eye(len(base), dtype=torch.float64)
     with torch.no_grad():
-        ahead, behind = (torch.vmap(answer)(base + sign * pushes) for sign in (1, -1))
+        ahead = torch.vmap(answer)(base + pushes)
+        behind = torch.vmap(answer)(base - pushes)
     jacobian = ((ahead - behind) / (2 * step)).flatten(1).T
     variance = torch.linalg.inv(jacobian.mT @ jacobian).diagonal()[:size].sum()
     return noise * variance.sqrt() / target.norm()
@@ -149,14 +152,16 @@ def TEACHER(data: str, student: str, samples: int) -> Rows:
         target = bilinear(model)
         fresh = torch.randn(32, SITES, DIM, generator=torch_generator(9000 + seed)).double()
         with torch.no_grad():
-            truth, told = model(fresh), found(fresh)
+            truth = model(fresh)
+            told = found(fresh)
         bounded = data == "theory" and student == "saddle"
         values = {
             "error": (bilinear(found) - target).norm() / target.norm(),
             "bound": noise_bound(model, own) if bounded else math.nan,
             "unseen": (told - truth).square().mean() / truth.square().mean(),
         }
-        rows.append({"teacher": seed, **{k: float(f"{float(v):.4g}") for k, v in values.items()}})
+        rounded = {name: float(f"{float(value):.4g}") for name, value in values.items()}
+        rows.append({"teacher": seed} | rounded)
     return rows
 
 
@@ -183,18 +188,20 @@ def _pairs(
 ) -> list[tuple[SpinTransformerModule, Tensor, SpinTransformerModule]]:
     """Each teacher, the fields it was asked (samples, N, D), and its student."""
     teachers = [teacher(seed) for seed in range(TEACHERS)]
-    asked: Any = {"samples": samples, "data": data}
-    drawn = [examples(model, **asked, seed=1000 + seed) for seed, model in enumerate(teachers)]
-    fields, answers = (torch.stack(values) for values in zip(*drawn, strict=True))
+    drawn = [
+        examples(model, samples=samples, data=data, seed=1000 + seed)
+        for seed, model in enumerate(teachers)
+    ]
+    fields = torch.stack([asked for asked, _ in drawn])
+    answers = torch.stack([told for _, told in drawn])
     return list(zip(teachers, fields, learn(student, fields, answers=answers), strict=True))
 
 
 def stored(data: str, *, student: str, column: str = "error") -> tuple[np.ndarray, np.ndarray]:
     """Sample sizes (S,) and a column of the stored table, (teachers, S)."""
-    table, rows = TEACHER.read(), {"data": data, "student": student}
-    sizes, found = (
-        array_of(table, name, "teacher", "samples", **rows) for name in ("samples", column)
-    )
+    table = TEACHER.read()
+    sizes = array_of(table, "samples", "teacher", "samples", data=data, student=student)
+    found = array_of(table, column, "teacher", "samples", data=data, student=student)
     return sizes[0], found
 
 
@@ -202,6 +209,7 @@ def _fresh(seed: int, **options: Any) -> SpinTransformerModule:
     # torch draws initial weights from its global state and nowhere else: it is lent ours.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        module = SpinTransformerModule(DIM, heads=1, dtype=torch.float64, **options)
+        kind = LimitedSpinModule if "coupling_limit" in options else SpinTransformerModule
+        module = kind(DIM, heads=1, dtype=torch.float64, **options)
         module.warned = True  # its meter is asked instead
         return module

@@ -9,14 +9,13 @@ of one network agree to a few per cent.
 """
 
 import math
-from itertools import combinations, pairwise
-from typing import Any
+from itertools import pairwise
 
 import numpy as np
 from scipy.optimize import brentq
 
 from bookmaker.tables import Rows, stored
-from compendium.common.rows import array_of, grid, near_rows, rows_of
+from compendium.common.rows import array_of, grid, rows_of
 from spinformer.core.special import gaussian_expectation, gaussian_quadrature
 from spinformer.core.states import spin_states
 from spinformer.core.statistics import Estimate, mean_estimate
@@ -42,7 +41,8 @@ def kinetic_mean_field(
     path = [np.asarray(initial, dtype=float)]
     for x in drive:
         m = path[-1]
-        mean, spread = beta * (x + couplings @ m), beta**2 * (couplings**2 @ (1 - m**2))
+        mean = beta * (x + couplings @ m)
+        spread = beta**2 * (couplings**2 @ (1 - m**2))
         if method == "naive":
             path.append(np.tanh(mean))
         elif method == "tap":
@@ -56,11 +56,13 @@ def kinetic_mean_field(
 
 def _solve_onsager(mean: np.ndarray, spread: np.ndarray) -> np.ndarray:
     """The root of m = tanh(mean − spread m), by halving: y + spread tanh(y) − mean rises in y."""
-    low, high = mean - spread, mean + spread
+    low = mean - spread
+    high = mean + spread
     for _ in range(60):
         middle = 0.5 * (low + high)
         above = middle + spread * np.tanh(middle) > mean
-        low, high = np.where(above, low, middle), np.where(above, middle, high)
+        low = np.where(above, low, middle)
+        high = np.where(above, middle, high)
     return np.tanh(low)
 
 
@@ -111,11 +113,13 @@ def entropy_by_three_routes(
     β²/2 Σ (J_ij − J_ji)² v_i v_j with v = 1 − m².
     """
     state = kinetic_stationary(couplings, drive=fields, beta=beta)
-    m, rng = state.magnetization, np.random.default_rng(seed)
+    m = state.magnetization
+    rng = np.random.default_rng(seed)
     start = np.where(rng.random((replicas, len(m))) < 0.5 * (1.0 + m), 1.0, -1.0)
     path = glauber_trajectory(couplings, beta=beta, states=start, steps=20, fields=fields, seed=rng)
     late = np.mean([new.T @ old.astype(float) / replicas for old, new in pairwise(path[10:])], 0)
-    v, square = 1 - m**2, (beta * (couplings - couplings.T)) ** 2
+    v = 1 - m**2
+    square = (beta * (couplings - couplings.T)) ** 2
     produced = {
         "definition": state.entropy_production,
         "simulated": entropy_production(couplings, beta=beta, delayed=late),
@@ -156,14 +160,18 @@ def squared_errors(
         number = seed + 100 * copy + size
         couplings = gaussian_couplings(size, symmetry=symmetry, seed=number)
         fields = 0.5 * np.random.default_rng(number).standard_normal(size)
-        run: dict[str, Any] = {"beta": beta, "steps": steps, "fields": fields}
         halves = []
         for rng in np.random.default_rng(copy).spawn(2):
             start = rng.choice([-1.0, 1.0], (replicas // 2, size))
-            halves.append(glauber_trajectory(couplings, states=start, seed=rng, **run)[-1].mean(0))
-        run = {"beta": beta, "drive": np.tile(fields, (steps, 1)), "initial": np.zeros(size)}
+            path = glauber_trajectory(
+                couplings, beta=beta, states=start, steps=steps, fields=fields, seed=rng
+            )
+            halves.append(path[-1].mean(0))
+        drive = np.tile(fields, (steps, 1))
         for method in KINETIC_METHODS:
-            end = kinetic_mean_field(couplings, **run, method=method)[-1]
+            end = kinetic_mean_field(
+                couplings, drive=drive, beta=beta, initial=np.zeros(size), method=method
+            )[-1]
             squared[method].append(float(np.mean((end - halves[0]) * (end - halves[1]))))
     return {method: mean_estimate(values) for method, values in squared.items()}
 
@@ -178,8 +186,9 @@ def squared_errors(
 def SIZES(symmetry: float, size: int) -> Rows:
     """A row for each theory: its squared error in systems of this size, β = 1.5, eight steps."""
     systems = max(4, min(32, 1024 // size))
-    run: Any = {"beta": 1.5, "steps": 8, "systems": systems, "replicas": 4000, "seed": 0}
-    found = squared_errors(size, symmetry=symmetry, **run)
+    found = squared_errors(
+        size, symmetry=symmetry, beta=1.5, steps=8, systems=systems, replicas=4000, seed=0
+    )
     return [
         {"theory": name, "value": float(one.value), "error": float(one.error)}
         for name, one in found.items()
@@ -206,10 +215,11 @@ def order_moments(
     moments = np.empty((3, systems, len(betas)))
     for copy, rng in enumerate(np.random.default_rng(seed).spawn(systems)):
         couplings = gaussian_couplings(size, mean=1.0, std=coupling_std, seed=rng)
-        run: Any = {"steps": steps, "fields": fields, "seed": rng}
         for column, beta in enumerate(betas.tolist()):
             start = rng.choice([-1.0, 1.0], (replicas, size))
-            path = glauber_trajectory(couplings, beta=beta, states=start, **run)
+            path = glauber_trajectory(
+                couplings, beta=beta, states=start, steps=steps, fields=fields, seed=rng
+            )
             mean = path[steps // 3 :].mean(-1)
             moments[:, copy, column] = np.abs(mean).mean(), (mean**2).mean(), (mean**4).mean()
     return moments
@@ -228,7 +238,8 @@ def binder_crossing(
 
     The difference is fitted by a straight line in β, the ratio of the larger size by another.
     """
-    rng, systems = np.random.default_rng(seed), large.shape[1]
+    rng = np.random.default_rng(seed)
+    systems = large.shape[1]
 
     def crossing(low: np.ndarray, high: np.ndarray) -> tuple[float, float]:
         slope, offset = np.polyfit(betas, high - low, 1)
@@ -240,10 +251,8 @@ def binder_crossing(
 
     values = crossing(binder(small), binder(large))
     spread = np.std([crossing(drawn(small), drawn(large)) for _ in range(draws)], axis=0)
-    at, ratio = (
-        Estimate(value=value, error=float(error), samples=systems)
-        for value, error in zip(values, spread, strict=True)
-    )
+    at = Estimate(value=values[0], error=float(spread[0]), samples=systems)
+    ratio = Estimate(value=values[1], error=float(spread[1]), samples=systems)
     return at, ratio
 
 
@@ -251,33 +260,11 @@ def binder_crossing(
 def ORDER(size: int, copy: int) -> Rows:
     """The moments of one network at each inverse temperature."""
     run = order_moments(size, betas=np.array(BETAS), systems=1, steps=600, seed=1000 * size + copy)
-    return rows_of(beta=BETAS, **dict(zip(MOMENTS, run[:, 0], strict=True)))
+    absolute, second, fourth = run[:, 0]
+    return rows_of(beta=BETAS, absolute=absolute, second=second, fourth=fourth)
 
 
 def stored_moments(size: int) -> np.ndarray:
     """The stored moments of one size, (3, networks, BETAS)."""
     table = ORDER.read()
     return np.array([array_of(table, name, "copy", "beta", size=size) for name in MOMENTS])
-
-
-@stored(
-    "settings_B13",
-    [
-        {"small": small, "large": large, **choice}
-        for small, large in combinations((64, 128, 256, 512), 2)
-        for choice in grid(half=("all", "even", "odd"), betas=(5, 3))
-    ],
-    seconds=0.1,
-)
-def CROSSINGS(small: int, large: int, half: str, betas: int) -> Rows:
-    """What the crossing lacks to be 0.05 off theory's critical point, with two bootstrap errors.
-
-    Of all networks or every second, at all `betas` or the inner three.
-    """
-    networks = {"all": slice(None), "even": slice(0, None, 2), "odd": slice(1, None, 2)}[half]
-    inner = slice(0, 5) if betas == 5 else slice(1, 4)
-    first, second = (stored_moments(size)[:, networks, inner] for size in (small, large))
-    at = binder_crossing(np.array(BETAS)[inner], small=first, large=second)[0]
-    found = tuple(float(at.value + move * at.error) for move in (0.0, -2.0, 2.0))
-    critical = critical_beta(0.1, field="uniform", field_scale=0.5)
-    return near_rows(found, aim=critical, within=0.05, runs=first.shape[1])

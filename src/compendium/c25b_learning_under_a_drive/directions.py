@@ -21,7 +21,8 @@ def sample_von_mises_fisher(concentration: np.ndarray, *, seed: Seed) -> np.ndar
            [1., 0.]])
     """
     vectors = check_array("concentration", concentration, low=-1e150, high=1e150)
-    rng, dim = numpy_generator(seed), vectors.shape[-1]
+    rng = numpy_generator(seed)
+    dim = vectors.shape[-1]
     flat = vectors.reshape(-1, dim)
     kappa = np.linalg.norm(flat, axis=1)
     slope = (dim - 1) / (2 * kappa + np.sqrt(4 * kappa**2 + (dim - 1) ** 2))
@@ -31,7 +32,8 @@ def sample_von_mises_fisher(concentration: np.ndarray, *, seed: Seed) -> np.ndar
     waiting = np.arange(len(flat))
     while len(waiting):
         z = rng.beta((dim - 1) / 2, (dim - 1) / 2, len(waiting))
-        s, c = slope[waiting], centre[waiting]
+        s = slope[waiting]
+        c = centre[waiting]
         trial = 2 * s * z / ((1 - z) + s * z)
         height = kappa[waiting] * (c - trial) + (dim - 1) * np.log(c + trial - c * trial)
         accepted = height - top[waiting] >= np.log(1 - rng.random(len(waiting)))
@@ -62,7 +64,8 @@ def simulated_entropy(
     half of the steps is not counted. In a stationary state that is the entropy production: the
     state's own probability drops out of the mean.
     """
-    rng, (count, dim) = numpy_generator(seed), fields.shape
+    rng = numpy_generator(seed)
+    (count, dim) = fields.shape
 
     def pull(spins: Any) -> Any:
         return beta * dim * (fields + couplings @ spins)

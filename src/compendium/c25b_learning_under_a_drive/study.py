@@ -26,9 +26,11 @@ from torch.nn import functional
 from bookmaker.tables import Rows, stored
 from compendium.common.rows import array_of, grid, median_rows, rows_of
 from spinformer.core.random import TorchSeed, torch_generator
-from spinformer.spins.module import DrivenParts, DrivenSpinModule
+from spinformer.spins.driven_module import DrivenParts, DrivenSpinModule
 
-PAIRS, KEYS, WINDOW = 8, 16, 32
+PAIRS = 8
+KEYS = 16
+WINDOW = 32
 ALPHABET = "\0\n abcdefghijklmnopqrstuvwxyz0.,:;()[]_=*-+<>|\"'`/#"
 # Pseudo-counts among which a validation part chooses.
 WEIGHTS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
@@ -48,7 +50,9 @@ def draw_recall(count: int, *, seed: TorchSeed, shuffled: bool = False) -> Batch
     def orders(size: int) -> Tensor:
         return torch.rand(count, size, generator=generator).argsort(-1)
 
-    keys, values, asked = orders(KEYS)[:, :PAIRS], orders(PAIRS), orders(PAIRS)
+    keys = orders(KEYS)[:, :PAIRS]
+    values = orders(PAIRS)
+    asked = orders(PAIRS)
     said = values.gather(1, orders(PAIRS) if shuffled else asked)
     told = torch.stack([keys, values], -1)
     questions = torch.stack([keys.gather(1, asked), torch.full_like(values, PAIRS)], -1)
@@ -91,7 +95,10 @@ def whole_windows(text: Tensor) -> Batch:
 
 # Sizes of the two embeddings whose sum is a token, and of the read-out.
 SHAPES = {"recall": (KEYS, PAIRS + 1, PAIRS), "text": (len(ALPHABET), WINDOW, len(ALPHABET))}
-WIDTH, HEADS, HIDDEN, STEPS = 32, 2, 32, 2
+WIDTH = 32
+HEADS = 2
+HIDDEN = 32
+STEPS = 2
 # Driven spins; in one step; without the term of fluctuations; with both directions of a coupling
 # made equal; with the maps of the scores as they were drawn; with couplings that know no tokens,
 # the same to all earlier ones; the causal pre-norm layer of torch.
@@ -136,9 +143,14 @@ class Network(nn.Module):
             self.second = nn.Embedding(second, WIDTH)
             self.readout = nn.Sequential(nn.LayerNorm(WIDTH), nn.Linear(WIDTH, answers))
             if arm == "attention":
-                sizes: Any = {"dim_feedforward": HIDDEN, "dropout": 0.0}
-                sizes |= {"batch_first": True, "norm_first": True}
-                self.layer: nn.Module = nn.TransformerEncoderLayer(WIDTH, HEADS, **sizes)
+                self.layer: nn.Module = nn.TransformerEncoderLayer(
+                    WIDTH,
+                    HEADS,
+                    dim_feedforward=HIDDEN,
+                    dropout=0.0,
+                    batch_first=True,
+                    norm_first=True,
+                )
             else:
                 self.layer = SpinLayer(arm, strength=strength)
 
@@ -158,13 +170,15 @@ def stationary_spins(network: Network, tokens: Tensor) -> tuple[DrivenSpinModule
     """The spins of `network` in float64 and the theory "large D", N + 1 steps under `tokens`:
     stationary, as couplings are triangular."""
     mixer: Any = copy.deepcopy(network.layer.get_submodule("mixer")).double()
-    mixer.steps, mixer.theory = tokens.shape[1] + 1, "large D"
+    mixer.steps = tokens.shape[1] + 1
+    mixer.theory = "large D"
     with torch.no_grad():
         _, parts = mixer(network.embed(tokens).double(), return_parts=True)
     return mixer, parts
 
 
-UPDATES, BATCH = 400, 32
+UPDATES = 400
+BATCH = 32
 # Seeds of the fresh sequences on which recall is tested, and on which it is tuned.
 HELD = {"test": 2_000_003, "validation": 2_000_029}
 
@@ -233,9 +247,12 @@ def score(network: Network, batch: Batch, *, past_alone: bool = False) -> dict[s
     return {"bits": float(loss) / math.log(2), "accuracy": float(right)}
 
 
-RATES, STRENGTHS = (0.003, 0.01, 0.03), (1.0, 3.0)
+RATES = (0.003, 0.01, 0.03)
+STRENGTHS = (1.0, 3.0)
 LOOKS = (0, 25, 50, 100, 200, 300)
-SEEDS, TEXT_SEEDS, SPLITS = tuple(range(10)), tuple(range(5)), (0, 1)
+SEEDS = tuple(range(10))
+TEXT_SEEDS = tuple(range(5))
+SPLITS = (0, 1)
 # A split on which two arms were trained later, to see whether the lead is one of the first two.
 THIRD = 2
 # The recall arm that is trained on answers dealt out by chance.
@@ -256,7 +273,8 @@ def _thinned(batch: Batch) -> Batch:
 )
 def TUNING(task: str, arm: str) -> Rows:
     """Validation bits of all settings of one arm; read from the past alone if it is symmetric."""
-    held, past_alone = held_batch(task, part="validation"), arm == "symmetric"
+    held = held_batch(task, part="validation")
+    past_alone = arm == "symmetric"
     held = _thinned(held) if past_alone else held
     rows = []
     strengths = STRENGTHS[:1] if arm == "attention" else STRENGTHS
@@ -267,12 +285,12 @@ def TUNING(task: str, arm: str) -> Rows:
     return rows
 
 
-def chosen_setting(arm: str, *, task: str) -> dict[str, Any]:
+def chosen_setting(arm: str, *, task: str) -> tuple[float, float]:
     """Rate and strength of the least validation bits."""
     table = TUNING.read()
     here = np.flatnonzero((table["arm"] == arm) & (table["task"] == task))
     best = here[np.nanargmin(table["bits"][here])]
-    return {name: float(table[name][best]) for name in ("rate", "strength")}
+    return float(table["rate"][best]), float(table["strength"][best])
 
 
 @stored(
@@ -285,8 +303,16 @@ def chosen_setting(arm: str, *, task: str) -> dict[str, Any]:
 def RECALL(arm: str, seed: int) -> Rows:
     """A row a look: bits, accuracy, entropy production (per spin and component), strength g."""
     kind = "driven" if arm == SHUFFLED else arm
-    setting = {**chosen_setting(kind, task="recall"), "seed": seed, "looks": LOOKS}
-    found = train(kind, task="recall", shuffled=arm == SHUFFLED, **setting)
+    rate, strength = chosen_setting(kind, task="recall")
+    found = train(
+        kind,
+        task="recall",
+        rate=rate,
+        strength=strength,
+        seed=seed,
+        shuffled=arm == SHUFFLED,
+        looks=LOOKS,
+    )
     held = held_batch("recall", part="test")
     rows = []
     for update, network in found.items():
@@ -297,7 +323,7 @@ def RECALL(arm: str, seed: int) -> Rows:
                 "entropy": float(parts.entropy_production.mean()),
                 "strength": float(mixer.log_strength.detach().exp().mean()),
             }
-        rows.append({"update": update, **score(network, held), **spins})
+        rows.append({"update": update} | score(network, held) | spins)
     return rows
 
 
@@ -320,10 +346,13 @@ def TEXT(arm: str, split: int, seed: int) -> Rows:
 
     From the past alone on every fourth window, and in one pass on these as well: `bits_quarter`.
     """
-    setting = chosen_setting(arm, task="text")
-    found = train(arm, task="text", **setting, seed=seed, split=split, looks=(0,))
+    rate, strength = chosen_setting(arm, task="text")
+    found = train(
+        arm, task="text", rate=rate, strength=strength, seed=seed, split=split, looks=(0,)
+    )
     held = held_batch("text", part="test", split=split)
-    few, network = _thinned(held), found[UPDATES]
+    few = _thinned(held)
+    network = found[UPDATES]
     entropy = [math.nan] * 2
     if arm != "attention":
         states = [stationary_spins(one, few.tokens[::10])[1] for one in found.values()]
@@ -362,7 +391,8 @@ def COUNTS(split: int) -> Rows:
 
     def bits(part: str, pairs: np.ndarray, triples: np.ndarray | None = None) -> float:
         windows = whole_windows(text_part(part, split=split))
-        now, then = windows.tokens[..., 0].numpy(), windows.targets.numpy()
+        now = windows.tokens[..., 0].numpy()
+        then = windows.targets.numpy()
         found = pairs[now, then]
         if triples is not None:
             found[:, 1:] = triples[now[:, :-1], now[:, 1:], then[:, 1:]]
@@ -378,37 +408,59 @@ def COUNTS(split: int) -> Rows:
     )
 
 
+# Answers that a network is asked for in the recall test.
+RECALL_ANSWERS = 256 * PAIRS
+COUNTED = {"counted letters": "unigram", "counted pairs": "bigram"}
+
+
 @stored(
     "settings_B13b",
     [
-        *grid(
-            task=("text",),
-            null=("counted letters", "counted pairs", "uniform"),
-            place=[f"split {split}" for split in (*SPLITS, THIRD)],
-        ),
-        *grid(
-            task=("recall",),
-            null=("chance", "uniform", SHUFFLED),
-            place=[f"updates {update}" for update in (200, 300, 400)],
-        ),
+        *grid(task=("text",), null=(*COUNTED, "uniform")),
+        *grid(task=("recall",), null=("chance", "uniform", SHUFFLED)),
     ],
     seconds=0.1,
 )
-def SETTINGS(task: str, null: str, place: str) -> Rows:
-    """What driven spins are ahead; `place`: "split 0" of the text, or "updates 400" of recall."""
-    number = int(place.split()[1])
-    table = (TEXT if task == "text" else RECALL).read()
-    here = {"split" if task == "text" else "update": number}
+def settings_b13b(task: str, null: str) -> Rows:
+    """What driven spins are ahead of a null after all updates, in bits or in accuracy.
 
-    def column(arm: str, name: str) -> np.ndarray:
-        return array_of(table, name, "seed", arm=arm, **here)
+    In the text a line is a split, the median of five trainings; in recall it is one training.
+    """
+    return _text_lines(null) if task == "text" else _recall_lines(null)
 
-    if task == "recall":
-        other = 1 / PAIRS if null == "chance" else column(null, "accuracy")
-        return median_rows(column("driven", "accuracy") - other)
-    counts, known = COUNTS.read(), {"counted pairs": "bigram", "counted letters": "unigram"}
-    if null in known:
-        other = counts[known[null]][counts["split"] == number]
+
+def _text_lines(null: str) -> Rows:
+    table = TEXT.read()
+    counts = COUNTS.read()
+    rows = []
+    for split in (*SPLITS, THIRD):
+        own = array_of(table, "bits", "seed", arm="driven", split=split)
+        if null in COUNTED:
+            other = counts[COUNTED[null]][counts["split"] == split]
+        else:
+            other = array_of(table, "bits", "seed", arm=null, split=split)
+        (line,) = median_rows(other - own)
+        rows.append({"data": f"text, split {split}"} | line)
+    return rows
+
+
+def _recall_lines(null: str) -> Rows:
+    table = RECALL.read()
+    own = array_of(table, "accuracy", "seed", arm="driven", update=UPDATES)
+    if null == "chance":
+        other = np.full(len(own), 1 / PAIRS)
     else:
-        other = column(null, "bits")
-    return median_rows(other - column("driven", "bits"))
+        other = array_of(table, "accuracy", "seed", arm=null, update=UPDATES)
+    # The errors of both shares of right answers; that of chance is known.
+    variance = own * (1 - own) + (0.0 if null == "chance" else other * (1 - other))
+    half = 1.96 * np.sqrt(variance / RECALL_ANSWERS)
+    return [
+        {
+            "data": f"recall, seed {seed}",
+            "value": lead,
+            "low": lead - width,
+            "high": lead + width,
+            "runs": 1 if null == "chance" else 2,
+        }
+        for seed, lead, width in zip(SEEDS, own - other, half, strict=True)
+    ]

@@ -16,7 +16,8 @@ from spinformer.dmft.network import OUTPUT, Network
 
 def bipartite_log_probability(left: np.ndarray, *, right: np.ndarray, beta: float) -> np.ndarray:
     """Exact ln p(x, y), (2^N_x, 2^N_y): p ∝ exp(β/N_x Σ_ij x_i J_ij y_j), J = Σ left_a right_aᵀ."""
-    x, y = spin_states(left.shape[1]), spin_states(right.shape[1])
+    x = spin_states(left.shape[1])
+    y = spin_states(right.shape[1])
     exponent = beta / left.shape[1] * (x @ hebbian_couplings(left, other=right) @ y.T)
     return exponent - logsumexp(exponent)
 
@@ -32,7 +33,8 @@ def iterate_pair(
     states: np.ndarray, *, left: np.ndarray, right: np.ndarray, beta: float, steps: int, seed: Seed
 ) -> np.ndarray:
     """Feed the output back as input: x(t+1) drawn from p(y | x(t)). Shape (steps + 1, ..., N)."""
-    rng, path = numpy_generator(seed), [states]
+    rng = numpy_generator(seed)
+    path = [states]
     for _ in range(steps):
         means = conditional_means(path[-1], left=left, right=right, beta=beta)
         path.append(np.where(rng.random(means.shape) < 0.5 * (1.0 + means), 1.0, -1.0))

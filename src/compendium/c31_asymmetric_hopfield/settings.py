@@ -41,7 +41,7 @@ def held_overlap(data: int, beta: float, size: int, features: int) -> Rows:
     return mean_rows(np.array(measured))
 
 
-HELD = stored(
+settings_c1a = stored(
     "settings_C1a",
     numbered(
         grid(beta=(0.5, 0.8, 1.2, 1.5, 3.0), size=(1000, 10_000), features=(1, 3, 10)), first=0
@@ -50,7 +50,7 @@ HELD = stored(
     within={"value": 0.05, "low": 0.05, "high": 0.05},
 )(held_overlap)
 
-CONFIRM_HELD = stored(
+confirm_c1a = stored(
     "confirm_C1a",
     numbered(grid(beta=(1.25, 1.4, 1.75, 2.5), size=(2000, 5000), features=(2, 5)), first=1000),
     seconds=0.1,
@@ -73,14 +73,14 @@ def frozen_memory(data: int, beta: float, size: int, lag: int) -> Rows:
     return estimate_rows(one, bound=0.05)
 
 
-FROZEN = stored(
+settings_c1c = stored(
     "settings_C1c",
     numbered(grid(beta=(0.5, 0.8, 1.25, 1.5, 2.0, 3.0), size=(200, 800), lag=(50, 250)), first=0),
     seconds=0.2,
     within=_NOISY,
 )(frozen_memory)
 
-CONFIRM_FROZEN = stored(
+confirm_c1c = stored(
     "confirm_C1c",
     numbered(grid(beta=(1.3, 1.75, 2.5, 4.0), size=(300, 600), lag=(100, 300)), first=1000),
     seconds=0.2,
@@ -96,7 +96,7 @@ def ordered_mean(data: int, ratio: float, beta: float, size: int) -> Rows:
     return estimate_rows(order, bound=0.1)
 
 
-ORDERED = stored(
+settings_c1d = stored(
     "settings_C1d",
     numbered(
         grid(ratio=(0.0, 0.5, 0.8, 1.2, 1.5, 2.0), beta=(1.0, 2.0, 4.0), size=(250, 1000)), first=0
@@ -105,7 +105,7 @@ ORDERED = stored(
     within=_NOISY,
 )(ordered_mean)
 
-CONFIRM_ORDERED = stored(
+confirm_c1d = stored(
     "confirm_C1d",
     numbered(grid(ratio=(1.25, 1.4, 1.75, 2.5), beta=(1.5, 3.0), size=(400, 700)), first=1000),
     seconds=0.1,
@@ -121,7 +121,7 @@ def growth_exponent(data: int, symmetry: float, beta: float, size: int) -> Rows:
 
 
 # symmetry: correlation of J_ij with J_ji, 0 for independent couplings.
-CHAOTIC = stored(
+settings_c1e = stored(
     "settings_C1e",
     numbered(
         grid(symmetry=(0.0, 0.5), beta=(0.6, 1.0, 1.25, 1.5, 2.0, 3.0), size=(250, 500)), first=0
@@ -131,7 +131,7 @@ CHAOTIC = stored(
     within={"value": 0.02, "low": 0.02, "high": 0.02},
 )(growth_exponent)
 
-CONFIRM_CHAOTIC = stored(
+confirm_c1e = stored(
     "confirm_C1e",
     numbered(grid(symmetry=(0.0, 0.3), beta=(1.35, 1.75, 2.5, 4.0), size=(200, 400)), first=1000),
     seconds=0.3,

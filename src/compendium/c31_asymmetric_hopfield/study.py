@@ -32,7 +32,8 @@ def spin_memory(
 
     Each runs `steps` parallel updates from a random state; the first half is dropped.
     """
-    rng, found = numpy_generator(seed), []
+    rng = numpy_generator(seed)
+    found = []
     for _ in range(replicas):
         couplings = gaussian_couplings(size, symmetry=symmetry, seed=rng)
         first = rng.choice([-1.0, 1.0], (1, size))
@@ -44,7 +45,9 @@ def spin_memory(
 
 def mean_order(size: int, *, mean: float, beta: float, replicas: int, seed: Seed) -> Estimate:
     """|m| over updates 100 to 200 from an ordered start, independent couplings of mean `mean`/N."""
-    rng, start, found = numpy_generator(seed), np.ones((1, size)), []
+    rng = numpy_generator(seed)
+    start = np.ones((1, size))
+    found = []
     for _ in range(replicas):
         couplings = gaussian_couplings(size, mean=mean, seed=rng)
         path = glauber_trajectory(couplings, beta=beta, states=start, steps=200, seed=rng)
@@ -59,7 +62,10 @@ def cycle_length(couplings: np.ndarray, start: np.ndarray, limit: int) -> int:
     1 or 2 for symmetric J [goles1981comportement]. A field of exactly zero turns the spin down. No
     path is stored. 0 if none closed within `limit` steps, up to three times those to and around it.
     """
-    power, length, slow, fast = 1, 0, start.copy(), start.copy()
+    power = 1
+    length = 0
+    slow = start.copy()
+    fast = start.copy()
     for _ in range(limit):
         for i, field in enumerate(couplings @ fast):
             fast[i] = 1.0 if field > 0.0 else -1.0
@@ -67,7 +73,9 @@ def cycle_length(couplings: np.ndarray, start: np.ndarray, limit: int) -> int:
         if np.array_equal(slow, fast):
             return length
         if power == length:
-            slow, power, length = fast.copy(), 2 * power, 0
+            slow = fast.copy()
+            power = 2 * power
+            length = 0
     return 0
 
 
@@ -75,7 +83,8 @@ def cycle_lengths(
     size: int, *, symmetry: float, count: int, seed: Seed, limit: int = 1_000_000
 ) -> np.ndarray:
     """`cycle_length` from a random start in each of so many networks; NotConverged past `limit`."""
-    rng, found = numpy_generator(seed), np.zeros(count, dtype=int)
+    rng = numpy_generator(seed)
+    found = np.zeros(count, dtype=int)
     for number in range(count):
         couplings = gaussian_couplings(size, symmetry=symmetry, seed=rng)
         found[number] = cycle_length(couplings, rng.choice([-1.0, 1.0], size), limit)
@@ -168,9 +177,11 @@ def EXPONENTS(size: int, *, symmetry: float, beta: float, networks: int) -> Rows
 )
 def MEMORY(symmetry: float, *, beta: float) -> Rows:
     """C(τ) at `LAGS` of ten networks of 500 spins, a row for each lag, with errors."""
-    size, run = 500, {"steps": 1000, "replicas": 10, "seed": 0}
-    found = spin_memory(size, symmetry=symmetry, beta=beta, lags=LAGS, **run)
-    return rows_of(lag=LAGS, kept=found.value, error=found.error)
+    size = 500
+    memory = spin_memory(
+        size, symmetry=symmetry, beta=beta, lags=LAGS, steps=1000, replicas=10, seed=0
+    )
+    return rows_of(lag=LAGS, kept=memory.value, error=memory.error)
 
 
 @stored(

@@ -76,7 +76,9 @@ def enumerate_paths(
     network: Network, size: int, *, beta: float, window: np.ndarray, steps: int
 ) -> PathSum:
     """Probabilities and features of every path of `steps` tokens after `window` (T, L)."""
-    states, joint, position = token_states(network, size), np.ones(()), network.context - 1
+    states = token_states(network, size)
+    joint = np.ones(())
+    position = network.context - 1
     _check_terms("steps", states, steps)
     for step in range(steps):
         joint = _one_more(joint, network, size, beta=beta, window=window, at=position + step)
@@ -144,8 +146,10 @@ def saddle_point(
     D(μ_s | tanh H_s)⟩, D the relative entropy of two bits. It is climbed to its top from the tokens
     that m̂ = 0 gives. NotConverged where its slope stays above 1e-12.
     """
-    context, share = network.context, network.epsilon
-    weights, fractions = torch.tensor(network.semantic), torch.tensor(network.fractions)
+    context = network.context
+    share = network.epsilon
+    weights = torch.tensor(network.semantic)
+    fractions = torch.tensor(network.fractions)
     codes = np.arange(context + len(source) - 1) % network.positions
     place = torch.from_numpy(share * network.position_overlaps()[codes])
     given = torch.from_numpy(network.overlaps(window))
@@ -188,7 +192,8 @@ def saddle_point(
     fields = fields_of(m)
     action = ((log_cosh(fields + (x - fields.detach())) - log_cosh(fields)) @ fractions).sum()
     conjugate = torch.autograd.grad(action, m)[0].numpy()
-    overlaps, bare = m.detach().numpy(), -loss(start)[0]
+    overlaps = m.detach().numpy()
+    bare = -loss(start)[0]
     return SaddlePoint(value=-value, bare=bare, overlaps=overlaps, conjugate=conjugate)
 
 

@@ -1,24 +1,25 @@
 """Finite networks beyond the first order: the Gaussian closure, shared noise, stationary laws."""
 
 from collections.abc import Sequence
-from functools import cache
 from operator import itemgetter
 
 import numpy as np
-from scipy.special import ndtri
-from scipy.stats import binom, qmc, wasserstein_distance
+from scipy.stats import binom, wasserstein_distance
 
 from bookmaker.tables import Rows, stored
 from compendium.c32b_finite_size.study import (
-    Limit,
     deviation,
-    follow_limit,
-    next_means,
 )
 from compendium.common.rows import grid, rows_of
 from compendium.common.stored_exponents import exponent_of_chaos
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import mean_estimate
+from spinformer.dmft.corrections import (
+    FiniteSizeCorrections,
+    finite_size_corrections,
+    gaussian_closure,
+    next_means,
+)
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.finite_size import generate, semantic_overlaps, window_of_context
 from spinformer.dmft.lyapunov import lyapunov_spectrum
@@ -35,7 +36,8 @@ REGIMES = {
 }
 # β of the stationary laws, each with one attractor for all of 96 random contexts.
 _LAWS = {"driven": 0.5, "quasi-periodic": 1.255, "chaos at 1.28": 1.28, "chaos at 1.4": 1.4}
-_SNAPSHOTS, _BETWEEN = 20, 101
+_SNAPSHOTS = 20
+_BETWEEN = 101
 # Tokens between two times that a distance is set back: once around the clock of the document.
 _EVERY = 4
 # Tokens until every random context has settled; at β = 1.27 one in five needs more than 3,000.
@@ -44,41 +46,6 @@ _SETTLED = 30_000
 _CHAOTIC = (1.28, 1.4)
 # Pairs of texts behind an exponent.
 _PAIRS = 24
-_HALF = 512  # of the nodes, a power of two
-
-
-def gaussian_closure(limit: Limit, size: int) -> np.ndarray:
-    """Means (T + steps, L) of the tokens of N = `size` bits, along the path of a limit.
-
-    With f the mean of the next token x after a window w of Gaussian segment means, its moments
-    ⟨x⟩ = ⟨f⟩, Cov(x, w) = Cov(f, w) and, in a segment of n bits, Cov(x, x) = Cov(f, f) + ⟨1 − f²⟩/n
-    make the next Gaussian, as in [aguilera2021unifying].
-    """
-    network, window = limit.network, limit.path[: limit.network.context]
-    segments, bits = network.segments, network.counts(size)
-    normal, path = _nodes(window.size), list(window)
-    covariance = np.diag(((1.0 - window**2) / bits).ravel())
-    for start in range(len(limit.path) - len(window)):
-        level, turn = np.linalg.eigh(covariance)
-        away = normal @ (turn * np.sqrt(np.maximum(level, 0.0))).T
-        windows = path[start:] + away.reshape(-1, *window.shape)
-        answer = next_means(network, windows, beta=limit.beta, position=limit.position + start)
-        path.append(answer.mean(axis=0))
-        spread = answer - path[-1]
-        own = spread.T @ spread / len(away) + np.diag((1.0 - answer**2).mean(axis=0) / bits)
-        across = (spread.T @ away / len(away))[:, segments:]
-        covariance = np.block([[covariance[segments:, segments:], across.T], [across, own]])
-    return np.array(path)
-
-
-@cache
-def _nodes(dimension: int) -> np.ndarray:
-    """Sobol points made normal and their mirror images, mean zero and covariance one exactly."""
-    # Moved by half a cell: the first point would be at minus infinity. No random numbers.
-    half = ndtri(qmc.Sobol(dimension, scramble=False).random(_HALF) + 0.5 / _HALF)
-    points = np.concatenate([half, -half])
-    level, turn = np.linalg.eigh(points.T @ points / len(points))
-    return points @ (turn / np.sqrt(level)) @ turn.T
 
 
 def coupled_growth(
@@ -92,8 +59,12 @@ def coupled_growth(
     segments move in steps, and pairs nearer than one merge. Stretches at whose end a pair has
     merged do not count.
     """
-    counts, reach, rng = network.counts(size), 0.1 / np.sqrt(size), numpy_generator(seed)
-    first, away, logs = windows, rng.standard_normal(windows.shape), []
+    counts = network.counts(size)
+    reach = 0.1 / np.sqrt(size)
+    rng = numpy_generator(seed)
+    first = windows
+    away = rng.standard_normal(windows.shape)
+    logs = []
     for begin in range(position, position + transient + steps, _EVERY):
         # Merged pairs begin anew in a direction of their own.
         fresh = rng.standard_normal(first.shape)
@@ -128,11 +99,13 @@ def spread_windows(beta: float, *, count: int, settle: int, seed: Seed) -> tuple
     return window_of_context(Network.document(), state, beta=beta), state.position
 
 
-def _limit(regime: str, *, start: int, steps: int, seed: int) -> Limit:
+def _limit(regime: str, *, start: int, steps: int, seed: int) -> FiniteSizeCorrections:
     beta, settle = REGIMES[regime]
     # A different number of tokens for each start, so that starts on one orbit differ in phase.
     windows, position = spread_windows(beta, count=1, settle=settle + start, seed=seed + start)
-    return follow_limit(Network.document(), beta, window=windows[0], steps=steps, position=position)
+    return finite_size_corrections(
+        Network.document(), beta, window=windows[0], steps=steps, position=position
+    )
 
 
 def _bits(exponent: float) -> int:
@@ -140,12 +113,12 @@ def _bits(exponent: float) -> int:
     return 3 * round(10.0**exponent / 3)
 
 
-def _closure(limit: Limit, size: int) -> np.ndarray:
+def _closure(limit: FiniteSizeCorrections, size: int) -> np.ndarray:
     """What the closure says of the overlaps of the mean text, less the limit."""
     return semantic_overlaps(limit.network, gaussian_closure(limit, size) - limit.path)
 
 
-def _root(limit: Limit, part: np.ndarray) -> np.ndarray:
+def _root(limit: FiniteSizeCorrections, part: np.ndarray) -> np.ndarray:
     """Root mean square over the first n tokens after the window, (steps,)."""
     square = (part[limit.network.context :] ** 2).sum(axis=1)
     return np.sqrt(square.cumsum() / np.arange(1, len(square) + 1))
@@ -166,7 +139,8 @@ def CLOSURES(
 
     sampling: the standard error of that average, which no prediction can beat.
     """
-    limit, rows = _limit(regime, start=start, steps=steps, seed=1000), []
+    limit = _limit(regime, start=start, steps=steps, seed=1000)
+    rows = []
     for size in map(_bits, exponents):
         bias = deviation(limit, size, texts=texts, seed=start).bias
         parts = {
@@ -175,8 +149,8 @@ def CLOSURES(
             "closure": bias.value - _closure(limit, size),
             "sampling": bias.error,
         }
-        found = {name: _root(limit, part)[-1] for name, part in parts.items()}
-        rows += rows_of(bits=size, **found)
+        errors = {name: _root(limit, part)[-1] for name, part in parts.items()}
+        rows.append({"bits": size} | errors)
     return rows
 
 
@@ -209,8 +183,10 @@ def BREAKS(start: int) -> Rows:
 
     rows = []
     for size in map(_bits, range(4, 13)):
-        bias, law = deviation(limit, size, texts=400, seed=start).bias.value, limit.shift / size
-        off, whole = (np.linalg.norm(part[context:], axis=1) for part in (bias - law, law))
+        bias = deviation(limit, size, texts=400, seed=start).bias.value
+        law = limit.shift / size
+        off = np.linalg.norm((bias - law)[context:], axis=1)
+        whole = np.linalg.norm(law[context:], axis=1)
         late = limit.onset()[context:] > size
         rows.append({"bits": size, "measured": first(off > 0.5 * whole), "expected": first(late)})
     return rows
@@ -231,7 +207,10 @@ def STATIONARY(regime: str, *, exponent: float, seed: int) -> Rows:
     Mean over the overlaps of the Wasserstein-1 distance, of 500 texts and twenty looks at four
     tokens each. null: for two halves of the texts; floor: for two samples of the attractor.
     """
-    network, beta, size, texts = Network.document(), _LAWS[regime], _bits(exponent), 500
+    network = Network.document()
+    beta = _LAWS[regime]
+    size = _bits(exponent)
+    texts = 500
     rng = numpy_generator(seed)
     windows, place = spread_windows(beta, count=texts, settle=5_000, seed=rng)
     found = []
@@ -246,13 +225,18 @@ def STATIONARY(regime: str, *, exponent: float, seed: int) -> Rows:
     law = np.concatenate(found, axis=1)
     limits = []
     for _ in range(2):
-        ensemble, looks = _settled(rng, beta=beta, count=texts, settle=5_000), []
+        ensemble = _settled(rng, beta=beta, count=texts, settle=5_000)
+        looks = []
         for _ in range(_SNAPSHOTS):
             looks.append(ensemble.record(network.context))
             ensemble.advance(_BETWEEN - network.context)
         limits.append(np.concatenate(looks, axis=1))
-    pairs = {"distance": (law, limits[0]), "null": (law[::2], law[1::2]), "floor": limits}
-    return rows_of(bits=size, **{name: _transport(*pair) for name, pair in pairs.items()})
+    return rows_of(
+        bits=size,
+        distance=_transport(law, limits[0]),
+        null=_transport(law[::2], law[1::2]),
+        floor=_transport(limits[0], limits[1]),
+    )
 
 
 def _transport(one: np.ndarray, other: np.ndarray) -> float:
@@ -277,13 +261,15 @@ def EXPONENTS(beta: float, *, exponent: float, seed: int) -> Rows:
 
     limit: of the mean field, the median of sixteen random contexts.
     """
-    size, network = _bits(exponent), Network.document()
+    size = _bits(exponent)
+    network = Network.document()
     windows, position = spread_windows(beta, count=_PAIRS, settle=_SETTLED, seed=seed)
     rates = coupled_growth(
         network, size, beta=beta, windows=windows, position=position, steps=400,
         transient=200, seed=seed,
     )  # fmt: skip
-    growth, starts = mean_estimate(rates), random_contexts(network, 0, count=16)
+    growth = mean_estimate(rates)
+    starts = random_contexts(network, 0, count=16)
     limit = lyapunov_spectrum(
         network, starts, beta=beta, transient=20_000, steps=20_000, count=1, threads=1
     ).exponents.value

@@ -20,19 +20,19 @@ from compendium.common.networks import draw_networks
 from compendium.common.rows import grid, rows_of
 from spinformer.core.lyapunov import lyapunov_exponents
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, mean_estimate
+from spinformer.dmft.corrections import (
+    FiniteSizeCorrections,
+    finite_size_corrections,
+    linear_fluctuations,
+)
 from spinformer.dmft.document import MOTIONS, attractor_window
 from spinformer.dmft.finite_size import (
-    TokenRuns,
     generate,
-    linear_maps,
-    mean_path,
     semantic_overlaps,
-    window_means,
     window_of_context,
 )
-from spinformer.dmft.mean_field import attend, document_context, random_contexts, trajectory
+from spinformer.dmft.mean_field import document_context, random_contexts, trajectory
 from spinformer.dmft.network import Network
 from spinformer.dmft.settling import settled_window
 
@@ -46,58 +46,6 @@ _CHUNK = 30
 _TEXTS = 2000  # behind an error of `LAWS`
 _MISSED = 0.1  # largest share that the linear law may miss
 _GROUPS = 20  # of texts, left out one after another for the error of a ratio
-
-_STEP = 3e-5  # of a second difference, small beside one over the steepness of attention
-
-
-def next_means(network: Network, windows: np.ndarray, *, beta: float, position: int) -> np.ndarray:
-    """Mean tokens (..., L) after windows (..., T, L), newest at `position`, that may leave ±1."""
-    overlaps = np.einsum("ral,...l->...ra", network.semantic * network.fractions, windows)
-    m = network.with_position_code(overlaps, position + np.arange(1 - network.context, 1))
-    return window_means(network, beta, attention=attend(m, gamma=network.gamma, newest=-1))
-
-
-def window_covariances(network: Network, path: np.ndarray, *, maps: np.ndarray) -> np.ndarray:
-    """N times the covariance of the whole window, newest token first: (steps + 1, TL, TL)."""
-    context, segments = network.context, network.segments
-    noise = (1.0 - path**2) / network.fractions
-    step = np.eye(context * segments, k=-segments)
-    result = [np.diag(noise[:context][::-1].ravel())]
-    for new, matrices in zip(noise[context:], maps, strict=True):
-        step[:segments] = matrices.transpose(1, 0, 2).reshape(segments, -1)
-        result.append(step @ result[-1] @ step.T)
-        result[-1][:segments, :segments] += np.diag(new)
-    return np.array(result)
-
-
-def noise_covariance(network: Network, path: np.ndarray, *, maps: np.ndarray) -> np.ndarray:
-    """N times the covariance of δx at every token of the path, linear noise: (T + steps, L, L)."""
-    segments = network.segments
-    joint = window_covariances(network, path, maps=maps)[:, :segments, :segments]
-    older = (1.0 - path[: network.context - 1] ** 2) / network.fractions
-    return np.array([*map(np.diag, older), *joint])
-
-
-def mean_shift(
-    network: Network, beta: float, *, path: np.ndarray, maps: np.ndarray, position: int
-) -> np.ndarray:
-    """N times the deviation of the *mean* token from the path, (T + steps, L), exact for N → ∞.
-
-    δx_{t+1} = M δx + ½ Σ H E[δx δx], H the curvature of the step; `position` of the newest token.
-    """
-    context, shift = network.context, np.zeros_like(path)
-    joint = window_covariances(network, path, maps=maps)
-    for t, matrices in enumerate(maps):
-        window = path[t : t + context]
-        # Second differences along the principal axes of the covariance.
-        size, turn = np.linalg.eigh(joint[t])
-        away = _STEP * turn.T.reshape(-1, *window.shape)[:, ::-1]
-        ways = np.array([window + away, window - away])
-        around = next_means(network, ways, beta=beta, position=position + t)
-        bend = size @ (around.sum(axis=0) - 2.0 * path[context + t]) / _STEP**2
-        older = shift[t : t + context][::-1]
-        shift[context + t] = np.einsum("slm,sm->l", matrices, older) + 0.5 * bend
-    return shift
 
 
 def growth_rate(maps: np.ndarray, *, drop: int = 0) -> float:
@@ -117,62 +65,6 @@ def growth_rate(maps: np.ndarray, *, drop: int = 0) -> float:
     return float(rate.value[0])
 
 
-def linear_fluctuations(runs: TokenRuns, *, maps: np.ndarray) -> np.ndarray:
-    """First-order deviation (R, T + steps, L) of every run, driven by its own noise."""
-    context = runs.network.context
-    result = runs.tokens - runs.means
-    for t, matrices in enumerate(maps):
-        older = result[:, t : t + context][:, ::-1]
-        result[:, context + t] += np.einsum("slm,rsm->rl", matrices, older)
-    return result
-
-
-def predicted_rms(network: Network, covariance: np.ndarray) -> np.ndarray:
-    """√N times the root-mean-square |m − m_∞| of the linear noise of `covariance` (..., L, L)."""
-    pattern = semantic_overlaps(network, np.eye(network.segments)).T
-    return np.sqrt(np.einsum("al,...lm,am->...", pattern, covariance, pattern))
-
-
-@record
-class Limit:
-    """The mean-field path (T + steps, L) after a window at `position`, and what texts do around it.
-
-    maps: its tangent maps. sigma: (T + steps,) √N times the root-mean-square deviation of a single
-    text. shift: (T + steps, P) N times the deviation of the average text.
-    """
-
-    network: Network
-    beta: float
-    position: int
-    path: np.ndarray
-    maps: np.ndarray
-    sigma: np.ndarray
-    shift: np.ndarray
-
-    def onset(self) -> np.ndarray:
-        """(T + steps,) 300 b²/σ²: N at which theory lets the linear law miss a tenth."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return 300.0 * np.square(np.linalg.norm(self.shift, axis=1) / self.sigma)
-
-
-def follow_limit(
-    network: Network, beta: float, *, window: np.ndarray, steps: int, position: int
-) -> Limit:
-    """`Limit` of `steps` tokens after a window (T, L) that is drawn with N bits, too."""
-    path = mean_path(network, beta, window=window, steps=steps, position=position)
-    maps = linear_maps(network, beta, path=path, position=position)
-    shift = mean_shift(network, beta, path=path, maps=maps, position=position)
-    return Limit(
-        network=network,
-        beta=beta,
-        position=position,
-        path=path,
-        maps=maps,
-        sigma=predicted_rms(network, noise_covariance(network, path, maps=maps)),
-        shift=semantic_overlaps(network, shift),
-    )
-
-
 class Deviation(NamedTuple):
     """Deviation of texts from the limit at every token of the path.
 
@@ -187,9 +79,10 @@ class Deviation(NamedTuple):
     missed: Estimate
 
 
-def deviation(limit: Limit, size: int, *, texts: int, seed: Seed) -> Deviation:
+def deviation(limit: FiniteSizeCorrections, size: int, *, texts: int, seed: Seed) -> Deviation:
     """Compare at least forty texts of N = `size` bits a token with the limit they should follow."""
-    network, context = limit.network, limit.network.context
+    network = limit.network
+    context = limit.network.context
     runs = generate(
         network, size, beta=limit.beta, window=limit.path[:context],
         steps=len(limit.path) - context, runs=texts, seed=seed, position=limit.position,
@@ -200,7 +93,8 @@ def deviation(limit: Limit, size: int, *, texts: int, seed: Seed) -> Deviation:
     rms = np.sqrt(square.value)
     # d√x = dx / 2√x; without any deviation there is no error either.
     rms_error = np.divide(square.error, 2.0 * rms, out=np.zeros_like(rms), where=rms > 0.0)
-    plain, less = mean_estimate(raw), mean_estimate(raw - linear)
+    plain = mean_estimate(raw)
+    less = mean_estimate(raw - linear)
     better = ((less.error**2).sum(axis=1) < (plain.error**2).sum(axis=1))[:, None]
     value, error = np.where(better, [less.value, less.error], [plain.value, plain.error])
     return Deviation(
@@ -228,12 +122,15 @@ def onset_size(sizes: np.ndarray, *, missed: np.ndarray, errors: np.ndarray) -> 
     Interpolated between the last size above a tenth and the next one; the error is that of `missed`
     over its slope. Infinite where it is known to lie beyond the sizes only (censored).
     """
-    logs, above = np.log(sizes), np.flatnonzero(missed > _MISSED)
+    logs = np.log(sizes)
+    above = np.flatnonzero(missed > _MISSED)
     last = int(above[-1]) if above.size else -1
     if last in (-1, len(logs) - 1):
         return Estimate(value=np.inf if above.size else -np.inf, error=np.nan)
-    low, high = max(missed[last + 1], 1e-300), missed[last]
-    fall, step = np.log(high / low), logs[last + 1] - logs[last]
+    low = max(missed[last + 1], 1e-300)
+    high = missed[last]
+    fall = np.log(high / low)
+    step = logs[last + 1] - logs[last]
     share = np.log(high / _MISSED) / fall
     # The two neighbours' relative errors, weighted as the interpolation weighs them.
     relative = np.hypot((1 - share) * errors[last] / high, share * errors[last + 1] / low)
@@ -241,16 +138,18 @@ def onset_size(sizes: np.ndarray, *, missed: np.ndarray, errors: np.ndarray) -> 
 
 
 def onset_rows(
-    limits: list[Limit], *, tokens: np.ndarray, sizes: np.ndarray, first: int = 0
+    limits: list[FiniteSizeCorrections], *, tokens: np.ndarray, sizes: np.ndarray, first: int = 0
 ) -> Rows:
     """Log10 of the onset, measured from 60 texts a size and computed, at given tokens.
 
     A row for each start, numbered from `first`, and token (k,), numbered from 1 after the window.
     """
-    rng, rows = numpy_generator(0), []
+    rng = numpy_generator(0)
+    rows = []
     for start, limit in enumerate(limits, first):
         missed = [deviation(limit, n, texts=60, seed=rng).missed.value for n in sizes.tolist()]
-        at, none = limit.network.context - 1 + tokens, np.zeros(len(sizes))
+        at = limit.network.context - 1 + tokens
+        none = np.zeros(len(sizes))
         found = [
             onset_size(sizes, missed=one, errors=none).value for one in np.transpose(missed)[at]
         ]
@@ -263,12 +162,12 @@ def onset_rows(
 
 def settled_limits(
     network: Network, beta: float, *, count: int, settle: int, steps: int, seed: Seed
-) -> list[Limit]:
+) -> list[FiniteSizeCorrections]:
     """Limits of `steps` tokens from `count` random contexts, `settle` tokens later."""
     contexts = random_contexts(network, seed, count=count)
     _, last = trajectory(network, contexts, beta=beta, steps=1, transient=settle)
     return [
-        follow_limit(network, beta, window=window, steps=steps, position=last.position)
+        finite_size_corrections(network, beta, window=window, steps=steps, position=last.position)
         for window in window_of_context(network, last, beta=beta)
     ]
 
@@ -278,7 +177,8 @@ def median_slope(x: np.ndarray, *, rows: ArrayLike, seed: Seed) -> Estimate:
 
     Infinite entries are censored: larger (or smaller) than all others. NaN for an infinite median.
     """
-    table, rng = np.asarray(rows, dtype=float), numpy_generator(seed)
+    table = np.asarray(rows, dtype=float)
+    rng = numpy_generator(seed)
 
     def slope(drawn: np.ndarray) -> float:
         # 'lower' never averages a number with infinity.
@@ -289,7 +189,7 @@ def median_slope(x: np.ndarray, *, rows: ArrayLike, seed: Seed) -> Estimate:
     return Estimate(value=slope(table), error=float(np.std(again, ddof=1)), samples=len(table))
 
 
-def agreement_times(limit: Limit, *, sizes: np.ndarray, share: float) -> np.ndarray:
+def agreement_times(limit: FiniteSizeCorrections, *, sizes: np.ndarray, share: float) -> np.ndarray:
     """Tokens for which linear noise stays below `share` of the orbit's own width: (sizes,).
 
     The width is the root-mean-square distance of two independent points of the limit's path.
@@ -303,7 +203,7 @@ def agreement_times(limit: Limit, *, sizes: np.ndarray, share: float) -> np.ndar
 # ---- the tables
 
 
-def _limits(motion: str, chunk: int, *, steps: int) -> list[Limit]:
+def _limits(motion: str, chunk: int, *, steps: int) -> list[FiniteSizeCorrections]:
     """Limits from thirty starts on an attractor of the document's network, or of other networks."""
     found = []
     if motion == _OTHERS:
@@ -311,10 +211,13 @@ def _limits(motion: str, chunk: int, *, steps: int) -> list[Limit]:
         for seed, network in new.items():
             found += settled_limits(network, 2.0, count=1, settle=10_000, steps=steps, seed=seed)
         return found
-    network, beta = Network.document(), MOTIONS[motion].beta
+    network = Network.document()
+    beta = MOTIONS[motion].beta
     for number in range(_CHUNK * chunk + 1, _CHUNK * (chunk + 1) + 1):
         window, position = attractor_window(network, motion, number=number)
-        found.append(follow_limit(network, beta, window=window, steps=steps, position=position))
+        found.append(
+            finite_size_corrections(network, beta, window=window, steps=steps, position=position)
+        )
     return found
 
 
@@ -330,17 +233,22 @@ def LAWS(
 
     single, average: what `texts` texts give over theory, with errors.
     """
-    network, beta = Network.document(), BETAS[regime]
+    network = Network.document()
+    beta = BETAS[regime]
     if regime == "chaotic":
         window, position = attractor_window(network, "chaos at 1.28", number=seed)
     else:
-        origin, settle = document_context(network), 2000
+        origin = document_context(network)
+        settle = 2000
         if regime == "periodic":
-            origin, settle = random_contexts(network, seed, count=32), 20_000
+            origin = random_contexts(network, seed, count=32)
+            settle = 20_000
         window, position = settled_window(network, beta, context=origin, transient=settle)
-    limit = follow_limit(network, beta, window=window, steps=token, position=position)
-    sigma, length = limit.sigma[-1], np.linalg.norm(limit.shift[-1])
-    along, rows = limit.shift[-1] / length, []
+    limit = finite_size_corrections(network, beta, window=window, steps=token, position=position)
+    sigma = limit.sigma[-1]
+    length = np.linalg.norm(limit.shift[-1])
+    along = limit.shift[-1] / length
+    rows = []
     for number, exponent in enumerate(exponents, seed):
         size = network.segments * round(10.0**exponent / network.segments)
         rms, bias, missed = deviation(limit, size, texts=texts, seed=number)
@@ -392,7 +300,7 @@ def STEEPNESS(gamma: float) -> Rows:
     drawn = random_contexts(document, 1, count=_CHUNK)
     network = document.with_parameters(gamma=gamma)
     limits = [
-        follow_limit(network, 1.28, window=window, steps=8, position=0)
+        finite_size_corrections(network, 1.28, window=window, steps=8, position=0)
         for window in window_of_context(document, drawn, beta=1.28)
     ]
     sizes = 3 * np.rint(10.0 ** np.arange(1.5, 10.01, 0.5) / 3).astype(int)

@@ -1,6 +1,6 @@
 """The diagram of chapter 33: attractors along β, by regime."""
 
-from typing import Any
+from functools import partial
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -13,7 +13,6 @@ from spinformer.dmft.attractors import Attractors, Regime
 from spinformer.plot.style import COLORS, label_panels
 
 _ROWS = 480  # of a drawn diagram, where values are
-_CELLS: dict[str, Any] = {"origin": "lower", "aspect": "auto", "interpolation": "nearest"}
 
 
 def _orbit_image(found: Attractors, *, rows: int) -> np.ndarray:
@@ -47,27 +46,40 @@ def show_orbit_diagram(found: Attractors, *, beta: np.ndarray) -> Figure:
     )
     wide = 0.5 * (beta[0] == beta[-1])  # a diagram of one value is a strip
     # Rows of the image no thinner than the pixels of the figure, or visits would be lost between.
-    bins, (low, high) = found.histogram.shape[1], found.span
+    bins = found.histogram.shape[1]
+    low, high = found.span
     seen = np.linspace(low, high, bins)[found.histogram.any(axis=0)]
     reach = 1.05 * max(np.abs(seen).max(), high / bins)
     image = _orbit_image(found, rows=min(bins, round(_ROWS * (high - low) / (2 * reach))))
-    top.imshow(image, extent=(beta[0] - wide, beta[-1] + wide, low, high), **_CELLS)
+    top.imshow(
+        image,
+        extent=(beta[0] - wide, beta[-1] + wide, low, high),
+        origin="lower",
+        aspect="auto",
+        interpolation="nearest",
+    )
     top.grid(False)
     top.set(ylim=(-reach, reach), ylabel="overlap $m^o_1$")
     word = "values off the plane, where not periodic"
     pale = Patch(color=COLORS["yellow"], alpha=0.35, label=word)
     top.legend(handles=[pale], loc="upper left", fontsize=8)
     rates = found.exponents.value
-    dots: dict[str, Any] = {"ls": "", "marker": ".", "rasterized": True}
+    dots = partial(bottom.plot, ls="", marker=".", rasterized=True)
     for regime, color in REGIME_COLORS.items():
-        chosen, label = found.regime == regime, regime.label
-        bottom.plot(beta[chosen], rates[chosen, 0], ms=1.5, color=color, label=label, **dots)
-    bottom.plot(beta, rates[:, 1], ms=0.7, color="0.6", label="second", **dots)
+        chosen = found.regime == regime
+        dots(beta[chosen], rates[chosen, 0], ms=1.5, color=color, label=regime.label)
+    dots(beta, rates[:, 1], ms=0.7, color="0.6", label="second")
     bottom.axhline(0, color="0.3", lw=0.8)
     bottom.set_yscale("symlog", linthresh=0.01)
     bottom.set(ylim=(-0.5, 0.5), yticks=[-0.1, -0.01, 0.0, 0.01, 0.1])
     bottom.set(xlabel=PARAMETERS["beta"], ylabel="exponents (nats per step)")
-    style: dict[str, Any] = {"ncols": 6, "fontsize": 8, "markerscale": 6, "handletextpad": 0.1}
-    figure.legend(*bottom.get_legend_handles_labels(), loc="outside lower center", **style)
+    figure.legend(
+        *bottom.get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=6,
+        fontsize=8,
+        markerscale=6,
+        handletextpad=0.1,
+    )
     label_panels([top, bottom])
     return figure

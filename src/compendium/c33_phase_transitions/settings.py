@@ -19,7 +19,8 @@ REGIONS = {
 }
 # Share of the values of β in a range that must show its motion.
 LEAST_SHARE = 0.95
-_VALUES, _CONTEXTS = 256, 128
+_VALUES = 256
+_CONTEXTS = 128
 _RANGES = [{"beta_from": low, "beta_to": high} for low, high in NAMED_RANGES]
 
 
@@ -47,7 +48,7 @@ def most_contexts(data: int, beta: float, law: str, wait: int) -> Rows:
 
 _CLOSE = {"value": 0.05, "low": 0.05, "high": 0.05}
 
-RANGES = stored(
+settings_c9 = stored(
     "settings_C9",
     numbered(
         [
@@ -61,7 +62,7 @@ RANGES = stored(
     within=_CLOSE,
 )(named_motion)
 
-CONFIRM_RANGES = stored(
+confirm_c9 = stored(
     "confirm_C9",
     numbered(
         [one | choice for one in _RANGES for choice in grid(law=START_LAWS, wait=(40_000, 80_000))],
@@ -71,14 +72,14 @@ CONFIRM_RANGES = stored(
     within=_CLOSE,
 )(named_motion)
 
-PORTRAITS_OF_CONTEXTS = stored(
+settings_c10 = stored(
     "settings_C10",
     numbered(grid(beta=SIX, law=START_LAWS, wait=(10_000, 30_000, 100_000)), first=0),
     seconds=0.2,
     within={"value": 0.1, "low": 0.1, "high": 0.1},
 )(most_contexts)
 
-CONFIRM_PORTRAITS = stored(
+confirm_c10 = stored(
     "confirm_C10",
     numbered(
         [

@@ -19,7 +19,10 @@ _STEPS = {
 }
 # Contexts, stretches and steps of each behind an exponent; growth below which a stretch is not
 # chaotic: on the closed curve that coexists with chaos at 1.266 it is zero.
-_CONTEXTS, _STRETCHES, _LENGTH, _CALM = 512, 40, 20_000, 0.02
+_CONTEXTS = 512
+_STRETCHES = 40
+_LENGTH = 20_000
+_CALM = 0.02
 
 
 @stored(
@@ -30,7 +33,8 @@ _CONTEXTS, _STRETCHES, _LENGTH, _CALM = 512, 40, 20_000, 0.02
 )
 def RELAXATION_TIMES(motion: str, seed: int) -> Rows:
     """Tokens in which 8,192 random contexts come e times nearer to the attractor, with error."""
-    network, beta = Network.document(), MOTIONS[motion].beta
+    network = Network.document()
+    beta = MOTIONS[motion].beta
     starts = random_contexts(network, seed, count=8192)
     found = relaxation_time(network, starts, beta=beta, steps=_STEPS[motion], threads=1)
     return rows_of(time=found)

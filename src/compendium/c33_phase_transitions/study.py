@@ -34,7 +34,7 @@ def SHARES(diagram: str, *, low: float, high: float, count: int = DIAGRAM_VALUES
     start = document_context(network, steps=100_000, decimals=8)
     found = find_attractors(network, start, beta=chosen, bins=1, exponents=1)
     shares = {regime.label: float(np.mean(found.regime == regime)) for regime in Regime}
-    return [{"values": len(chosen), **shares}]
+    return [{"values": len(chosen)} | shares]
 
 
 @stored(
@@ -58,7 +58,9 @@ def PORTRAITS(origin: str, *, beta: float) -> Rows:
 
 
 # What the document's captions call the motions, in ranges of β and at its six values.
-_CYCLE, _TORUS, _CHAOS = Regime.PERIODIC, Regime.QUASI_PERIODIC, Regime.CHAOTIC
+_CYCLE = Regime.PERIODIC
+_TORUS = Regime.QUASI_PERIODIC
+_CHAOS = Regime.CHAOTIC
 NAMED_RANGES = {
     (0.0, 1.2): _CYCLE,
     (1.2405, 1.2425): _CYCLE,

@@ -73,8 +73,9 @@ def escape_times(
     )
     _, start = trajectory(network, start, beta=beta, steps=0, transient=transient)
     batches = horizon // stretch
-    how = {"steps": batches * stretch, "batches": batches, "count": 1}
-    found = lyapunov_spectrum(network, start, beta=beta, **how)
+    found = lyapunov_spectrum(
+        network, start, beta=beta, steps=batches * stretch, batches=batches, count=1
+    )
     growth = found.growth[..., 0].T
     escapes = detect_escapes(growth, threshold=rate)
     return Escapes(
@@ -85,10 +86,6 @@ def escape_times(
         stretch=stretch,
         context=found.context,
     )
-
-
-def _interval(life: Lifetime) -> dict[str, float]:
-    return {"lifetime": life.value, "low": life.low, "high": life.high}
 
 
 # rate: growth that separates chaos from what lies beside it, a torus or cycles with growth up to 0
@@ -108,7 +105,8 @@ def _interval(life: Lifetime) -> dict[str, float]:
 )
 def LIFETIMES(beta: float, *, rate: float, horizon: int) -> Rows:
     """Escapes of copies of the document's context at one β, and what they end on."""
-    found, ends = escape_times(beta, rate=rate, horizon=horizon), ""
+    found = escape_times(beta, rate=rate, horizon=horizon)
+    ends = ""
     if found.escaped.any():
         left = found.context.select(found.escaped)
         after = classify_regimes(
@@ -117,13 +115,16 @@ def LIFETIMES(beta: float, *, rate: float, horizon: int) -> Rows:
         kinds = sorted(count_regimes(after).items(), key=lambda item: -item[1])
         ends = "; ".join(f"{count} {regime_label(*kind)}" for kind, count in kinds)
     early = found.growth[0][found.growth[0] >= rate]
+    life = found.lifetime()
     return rows_of(
         copies=_COPIES,
         chaotic=(found.times > 0).sum(),
         growth=np.median(early) if len(early) else 0.0,
         escaped=found.escaped.sum(),
         returned=found.returned.sum(),
-        **_interval(found.lifetime()),
+        lifetime=life.value,
+        low=life.low,
+        high=life.high,
         ends=ends,
     )
 
@@ -139,8 +140,10 @@ def LIFETIMES(beta: float, *, rate: float, horizon: int) -> Rows:
 def SEEDS(beta: float, *, rate: float, horizon: int, seed: int) -> Rows:
     """Escapes of copies that other noise parts, with the time at risk of all of them together."""
     found = escape_times(beta, rate=rate, horizon=horizon, seed=seed)
-    ended, total = found.escaped.sum(), float(found.times.sum())
-    return rows_of(escaped=ended, total=total, **_interval(found.lifetime()))
+    ended = found.escaped.sum()
+    total = float(found.times.sum())
+    life = found.lifetime()
+    return rows_of(escaped=ended, total=total, lifetime=life.value, low=life.low, high=life.high)
 
 
 def lifetime_law(table: dict[str, np.ndarray], *, draws: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -149,13 +152,16 @@ def lifetime_law(table: dict[str, np.ndarray], *, draws: dict[str, np.ndarray]) 
     One lifetime for all, `common`, and `middle` exp(`slope` (β − 1.275)).
     """
     betas = np.unique(draws["beta"])
-    own, more = ((one["beta"] == betas[:, None]).astype(float) for one in (table, draws))
+    own = (table["beta"] == betas[:, None]).astype(float)
+    more = (draws["beta"] == betas[:, None]).astype(float)
     ended = own @ table["escaped"] + more @ draws["escaped"]
     known = np.where(table["escaped"] > 0, table["lifetime"], 0.0)
     life = (own @ (known * table["escaped"]) + more @ draws["total"]) / ended
     weight = ended / life**2
     common = weight @ life / weight.sum()
-    away, logs, sharp = betas - 1.275, np.log(life), np.sqrt(ended)
+    away = betas - 1.275
+    logs = np.log(life)
+    sharp = np.sqrt(ended)
     line, spread = np.polyfit(away, logs, 1, w=sharp, cov="unscaled")
     return {
         "beta": betas,
@@ -187,14 +193,21 @@ def _weak_chaos() -> Context:
 )
 def CRISIS(distance: float) -> Rows:
     """Time on the weakly chaotic set at β = 1.276173 + distance, before strong chaos sets in."""
-    beta, stretch = _CRISIS + distance, 100
+    beta = _CRISIS + distance
+    stretch = 100
     found = lyapunov_spectrum(
         Network.document(), _weak_chaos(), beta=beta, steps=4000 * stretch, batches=4000, count=1
     )
     # Weak chaos grows at 0.02, strong at 0.14; now the escape is upwards.
     escapes = detect_escapes(-found.growth[..., 0].T, threshold=-0.06)
     life = estimate_lifetime(escapes.first * float(stretch), ended=escapes.escaped)
-    return [{"copies": len(escapes.first), "escaped": life.ended, **_interval(life)}]
+    return rows_of(
+        copies=len(escapes.first),
+        escaped=life.ended,
+        lifetime=life.value,
+        low=life.low,
+        high=life.high,
+    )
 
 
 _CHUNKS = -(-DIAGRAM_VALUES // _CHUNK)
@@ -217,7 +230,8 @@ def COLUMNS(diagram: str, chunk: int) -> Rows:
     chaotic = np.flatnonzero(early.regime == Regime.CHAOTIC)
     if not len(chaotic):
         return rows_of(chaotic=0, beta=betas[0], before=0.0, after=0.0, ends="none")
-    state, wait = early.context.select(chaotic), 2_000_000
+    state = early.context.select(chaotic)
+    wait = 2_000_000
     late = find_attractors(network, state, beta=betas[chaotic], transient=wait, bins=1, exponents=1)
     return rows_of(
         chaotic=len(chaotic),

@@ -17,7 +17,7 @@ Windows and paths run from old to new, as in `finite_size`, contexts from new to
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from scipy.optimize import least_squares
 from torch import Tensor
 
 from bookmaker.tables import Rows, stored
+from compendium.common.rows import rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import find_period
@@ -43,7 +44,8 @@ from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Context, Network
 
 # Noise-free tokens before a text is recognized, and tolerance of the overlaps then.
-_SETTLE, _TOLERANCE = 400, 1e-2
+_SETTLE = 400
+_TOLERANCE = 1e-2
 # An escape takes some dozens of tokens: so many before and after it belong to a path.
 _AROUND = 48
 # A length that the periods of all known cycles divide, for each β.
@@ -75,27 +77,51 @@ def ends_on(
 
 
 def noise_escapes(
-    network: Network, size: int, *, window: np.ndarray, cycles: np.ndarray, home: int, every: int,
-    horizon: int, runs: int, seed: Seed, **where: Any,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    network: Network,
+    size: int,
+    *,
+    beta: float,
+    window: np.ndarray,
+    position: int,
+    cycles: np.ndarray,
+    home: int,
+    every: int,
+    horizon: int,
+    runs: int,
+    seed: Seed,
+) -> tuple[np.ndarray, np.ndarray]:
     """When and where `runs` texts of N = `size` bits leave cycle `home`: times, ends, (R,) each.
 
     times: tokens, the middle of the `every` tokens between two looks, whole turns of the clock; the
     horizon where a text stayed. ends: cycle of the noise-free continuation then, −1 for none of the
     known ones or no escape.
     """
-    inside, windows = np.arange(runs), np.repeat(window[None], runs, axis=0)
-    times, ends = np.full(runs, float(horizon)), np.full(runs, -1)
-    how: dict[str, Any] = {"steps": every, "seed": numpy_generator(seed), "draw_window": False}
+    inside = np.arange(runs)
+    windows = np.repeat(window[None], runs, axis=0)
+    times = np.full(runs, float(horizon))
+    ends = np.full(runs, -1)
+    rng = numpy_generator(seed)
     for passed in range(every, horizon + 1, every):
         if not len(inside):
             break
-        texts = generate(network, size, window=windows, runs=len(inside), **how, **where)
+        texts = generate(
+            network,
+            size,
+            beta=beta,
+            window=windows,
+            steps=every,
+            runs=len(inside),
+            seed=rng,
+            position=position,
+            draw_window=False,
+        )
         windows = texts.tokens[:, -network.context :]
-        found = ends_on(network, windows, cycles=cycles, **where)
-        out = found != home
-        times[inside[out]], ends[inside[out]] = passed - 0.5 * every, found[out]
-        inside, windows = inside[~out], windows[~out]
+        reached = ends_on(network, windows, beta=beta, position=position, cycles=cycles)
+        out = reached != home
+        times[inside[out]] = passed - 0.5 * every
+        ends[inside[out]] = reached[out]
+        inside = inside[~out]
+        windows = windows[~out]
     return times, ends
 
 
@@ -142,7 +168,8 @@ class Coexisting(NamedTuple):
 @cache
 def coexisting_cycles(beta: float) -> Coexisting:
     """Cycles of the document at β = 3 or 1.27, by period, then mean of the first overlap."""
-    network, length = Network.document(), _LENGTHS[beta]
+    network = Network.document()
+    length = _LENGTHS[beta]
     ensemble = Ensemble(network, random_contexts(network, 0, count=96), beta=beta, threads=1)
     ensemble.advance(40_000)
     states = ensemble.state()
@@ -174,7 +201,8 @@ _SIZES = {
 # Sizes at which N times the least action is near 6.6 and 8, the horizon for each, and the tokens
 # between two looks: far less than a text stays.
 _LARGER = {0: (6900, 8400), 1: (3300, 3900), 2: (4500, 5400), 3: (9000, 10_800)}
-_HORIZONS, _SELDOM = (150_000, 600_000), 720
+_HORIZONS = (150_000, 600_000)
+_SELDOM = 720
 LARGER_SEEDS = (10,)
 
 
@@ -204,15 +232,29 @@ def ESCAPES(
 ) -> Rows:
     """Escapes of texts of N = `size` bits from one of the `coexisting_cycles`."""
     known = coexisting_cycles(beta)
-    where: dict[str, Any] = {"beta": beta, "position": known.position, "seed": seed}
     times, ends = noise_escapes(
-        Network.document(), size, window=known.windows[cycle], cycles=known.overlaps, home=cycle,
-        every=every or (24 if beta == 3.0 else 28), horizon=horizon, runs=runs, **where,
-    )  # fmt: skip
+        Network.document(),
+        size,
+        beta=beta,
+        window=known.windows[cycle],
+        position=known.position,
+        cycles=known.overlaps,
+        home=cycle,
+        every=every or (24 if beta == 3.0 else 28),
+        horizon=horizon,
+        runs=runs,
+        seed=seed,
+    )
     life = estimate_lifetime(times, ended=times < horizon)
-    found = {"texts": runs, "escaped": life.ended, "total": float(times.sum())}
-    found |= {"lifetime": life.value, "low": life.low, "high": life.high}
-    return [found | {"elsewhere": int((ends >= 0).sum())}]
+    return rows_of(
+        texts=runs,
+        escaped=life.ended,
+        total=float(times.sum()),
+        lifetime=life.value,
+        low=life.low,
+        high=life.high,
+        elsewhere=int((ends >= 0).sum()),
+    )
 
 
 LARGER_ESCAPES = stored(
@@ -249,7 +291,8 @@ def least_action(
     network: Network, fields: np.ndarray, *, beta: float, position: int, max_steps: int = 300
 ) -> np.ndarray:
     """Path (T + steps, L) of one of many local minima; its first and last T tokens stay."""
-    inner, fixed = slice(network.context, -network.context), torch.tensor(fields)
+    inner = slice(network.context, -network.context)
+    fixed = torch.tensor(fields)
 
     def residuals(free: Tensor) -> Tensor:
         moved = free.reshape(-1, fixed.shape[1])
@@ -292,7 +335,8 @@ def _root(y: Tensor, h: Tensor) -> Tensor:
     gap = y - h
     near = gap.abs() < 1e-3  # the next term of the series is of relative size 1e-9 there
     apart = torch.where(near, torch.ones_like(gap), gap)
-    far, t = h + apart, torch.tanh(h)
+    far = h + apart
+    t = torch.tanh(h)
     # ln 2 cosh y is logaddexp(y, −y).
     entropy = apart * torch.tanh(far) - torch.logaddexp(far, -far) + torch.logaddexp(h, -h)
     # 2K/gap² = φ'' + ⅔ gap φ''' + ¼ gap² φ'''' with φ = ln cosh at h.
@@ -307,14 +351,32 @@ def first_guesses(cycle: int, *, size: int, texts: int = 60) -> list[tuple[np.nd
 
     From texts of N = `size` bits; the position is that of the fourth token, the least action first.
     """
-    network, known, beta = Network.document(), coexisting_cycles(3.0), 3.0
-    start, context = known.position, network.context
-    how: dict[str, Any] = {"window": known.windows[cycle], "position": start, "draw_window": False}
-    tokens = generate(network, size, beta=beta, steps=288, runs=texts, seed=0, **how).tokens
+    network = Network.document()
+    known = coexisting_cycles(3.0)
+    beta = 3.0
+    start = known.position
+    context = network.context
+    tokens = generate(
+        network,
+        size,
+        beta=beta,
+        window=known.windows[cycle],
+        steps=288,
+        runs=texts,
+        seed=0,
+        position=start,
+        draw_window=False,
+    ).tokens
     looks = range(0, 288, 8)
-    on: dict[str, Any] = {"beta": beta, "cycles": known.overlaps}
     ends = [
-        ends_on(network, tokens[:, at : at + context], position=start + at, **on) for at in looks
+        ends_on(
+            network,
+            tokens[:, at : at + context],
+            beta=beta,
+            position=start + at,
+            cycles=known.overlaps,
+        )
+        for at in looks
     ]
 
     def follow(window: np.ndarray, place: int) -> np.ndarray:
@@ -332,7 +394,8 @@ def first_guesses(cycle: int, *, size: int, texts: int = 60) -> list[tuple[np.nd
     guesses = []
     for text, seen in enumerate(np.array(ends).T):
         look = int(np.argmax(seen != cycle))
-        at, end = looks[look], int(seen[look])
+        at = looks[look]
+        end = int(seen[look])
         if end in (cycle, -1) or at <= _AROUND:
             continue
         calm = follow(tokens[text, at : at + context], start + at)
@@ -340,7 +403,8 @@ def first_guesses(cycle: int, *, size: int, texts: int = 60) -> list[tuple[np.nd
         oldest = start + at - _AROUND
         path[:context] = nearest(path[:context], cycle, oldest)
         path[-context:] = nearest(path[-context:], end, oldest + len(path) - context)
-        fields, place = np.arctanh(np.clip(path, -1 + 1e-6, 1 - 1e-6)), oldest + context - 1
+        fields = np.arctanh(np.clip(path, -1 + 1e-6, 1 - 1e-6))
+        place = oldest + context - 1
         cost = path_action(network, fields, beta=beta, position=place).sum()
         guesses.append((float(cost), fields, place))
     return [(fields, place) for _, fields, place in sorted(guesses, key=lambda one: one[0])]
@@ -355,7 +419,8 @@ def first_guesses(cycle: int, *, size: int, texts: int = 60) -> list[tuple[np.nd
 )
 def ACTIONS(cycle: int, *, size: int, guesses: int = 6, max_steps: int = 200) -> Rows:
     """Least action of leaving one of the cycles at β = 3, from the best escapes of texts."""
-    network, costs = Network.document(), []
+    network = Network.document()
+    costs = []
     for fields, position in first_guesses(cycle, size=size)[:guesses]:
         path = least_action(network, fields, beta=3.0, position=position, max_steps=max_steps)
         costs.append(path_action(network, path, beta=3.0, position=position).sum())

@@ -30,7 +30,7 @@ _QUARTER = 0.25
     ],
     seconds=0.1,
 )
-def RATES(data: str, cycle: int, seed: int, sizes: str) -> Rows:
+def settings_c18d(data: str, cycle: int, seed: int, sizes: str) -> Rows:
     """What the rate of one cycle at β = 3 may be off its least action minus what it is off.
 
     The power of N in front of the exponential is the ½ of [lehmann2000surmounting].
@@ -53,24 +53,25 @@ _NULLS = {"next mode": "next", "same spectrum": "surrogate", "shuffled blocks": 
     ],
     seconds=0.1,
 )
-def SLOWER(data: str, beta: float, seed: int, null: str) -> Rows:
+def settings_c21(data: str, beta: float, seed: int, null: str) -> Rows:
     """ln of the time of the slowest mode over three times that of a null, orbit by orbit."""
     table = lasting_orbits()
     here = (table["beta"] == beta) & (table["seed"] == seed)
     return median_rows(np.log(table["slow"] / (3.0 * table[_NULLS[null]]))[here])
 
 
+# At 1.2663, which was chosen first, no orbit is chaotic to the end: there is nothing to ask.
 @stored(
     "confirm_C21",
     [
         {"data": f"{unit['beta']}-{unit['seed']}"} | unit
-        for unit in grid(beta=(1.2657, 1.2663, 1.2667), seed=(11, 12, 13, 14))
+        for unit in grid(beta=(1.2657, 1.2664, 1.2667), seed=(11, 12, 13, 14))
     ],
     small={"data": "1.2657-11", "beta": 1.2657, "seed": 11, "flashes": 2000},
     seconds=3.0,
     within={"value": 0.3, "low": 1.0, "high": 1.0, "runs": 2},
 )
-def CONFIRM_SLOWER(data: str, beta: float, seed: int, *, flashes: int = 30_000) -> Rows:
+def confirm_c21(data: str, beta: float, seed: int, *, flashes: int = 30_000) -> Rows:
     """The same of other orbits, those that are chaotic to the end."""
     points, context = chaotic_orbits(beta, count=12, flashes=flashes, seed=seed)
     lasting = growth_afterwards(context, beta=beta) > LASTING

@@ -31,7 +31,9 @@ from spinformer.dmft.network import OUTPUT, Context, Network
 FLASH = 4  # steps between two flashes
 LAG = 16  # of the transfer operator, in flashes, and the flashes of a block of the shuffled null
 _SIDE = 0.05  # edge of a box of overlaps
-_FLASHES, _SEEDS = 30_000, (1, 2)  # of the orbits whose modes are looked for
+# Of the orbits whose modes are looked for.
+_FLASHES = 30_000
+_SEEDS = (1, 2)
 # Strobed m^o_1 of the closed curve extends over less than 0.24, that of chaos there over more.
 _WIDE = 0.24
 _NEAR = 0.02  # how near an orbit must be to a structure, in the largest overlap, to follow it
@@ -55,7 +57,8 @@ def slow_modes(labels: np.ndarray, *, lag: int = LAG) -> tuple[np.ndarray, np.nd
     """
     values = np.atleast_2d(labels)
     size = int(values.max()) + 1
-    before, after = values[:, :-lag].ravel(), values[:, lag:].ravel()
+    before = values[:, :-lag].ravel()
+    after = values[:, lag:].ravel()
     ones = np.ones(len(before))
     counts = coo_matrix((ones, (before, after)), shape=(size, size)).tocsr()
     total = np.bincount(before, minlength=size)
@@ -85,7 +88,8 @@ def phase_surrogate(series: np.ndarray, *, seed: Seed) -> np.ndarray:
 
     The phases of every frequency turn by one angle for all components [prichard1994generating].
     """
-    n, mean = series.shape[-2], series.mean(axis=-2, keepdims=True)
+    n = series.shape[-2]
+    mean = series.mean(axis=-2, keepdims=True)
     waves = np.fft.rfft(series - mean, axis=-2)
     angle = 2.0 * np.pi * numpy_generator(seed).random(waves.shape[:-1])
     if n % 2 == 0:
@@ -95,7 +99,8 @@ def phase_surrogate(series: np.ndarray, *, seed: Seed) -> np.ndarray:
 
 def shuffled_blocks(points: np.ndarray, *, block: int = LAG, seed: Seed) -> np.ndarray:
     """Series (orbits, n, d) cut into blocks, the same for all d, in random order; n is cut too."""
-    orbits, number = len(points), points.shape[1] // block
+    orbits = len(points)
+    number = points.shape[1] // block
     cut = points[:, : number * block].reshape(orbits, number, block, -1)
     order = np.argsort(numpy_generator(seed).random((orbits, number)), axis=1)[..., None, None]
     return np.take_along_axis(cut, order, axis=1).reshape(orbits, number * block, -1)
@@ -178,7 +183,7 @@ def ORBITS(beta: float, *, seed: int, flashes: int = _FLASHES) -> Rows:
     points, _ = chaotic_orbits(beta, count=12, flashes=flashes, seed=seed)
     times = mode_times(points, seed=seed)
     calm = (calm_parts(points) == 0).mean(axis=1)
-    return rows_of(orbit=np.arange(len(points)), **times, calm=calm)
+    return rows_of({"orbit": np.arange(len(points))} | times, calm=calm)
 
 
 @stored("ends", ORBITS.units, small=_SHORT, seconds=0.1, within={"growth": 0.02})
@@ -198,7 +203,8 @@ def lasting_orbits() -> dict[str, np.ndarray]:
 def settled_cycle(beta: float, *, period: int) -> Cycle:
     """The cycle of `period` steps on which the first of 96 random contexts ends."""
     network = Network.document()
-    starts, count = random_contexts(network, 3, count=96), 1 + period // FLASH
+    starts = random_contexts(network, 3, count=96)
+    count = 1 + period // FLASH
     points, ends = stroboscopic_section(network, starts, beta=beta, count=count, transient=400_000)
     back = np.flatnonzero(np.abs(points[:, -1] - points[:, 0]).max(axis=1) < 1e-7)
     found = (find_cycle(network, ends.select(at), beta=beta, period=period) for at in back)
@@ -227,10 +233,12 @@ def GROWTH(beta: float, *, seed: int) -> Rows:
     `near …`: the smallest distance to a structure; `follows …`: share of flashes in whole rounds
     near it, and `mixed …` the same of the shuffled orbit.
     """
-    network, flashes = Network.document(), 4000
+    network = Network.document()
+    flashes = 4000
     _, context = chaotic_orbits(beta, count=16, flashes=2000, seed=seed)
     vector = np.random.default_rng(seed).standard_normal((len(context.attention), 12, 1))
-    seen, rates = [], []
+    seen = []
+    rates = []
     for _ in range(50 + flashes):
         context, matrix = period_map(network, context, beta=beta, steps=FLASH, threads=1)
         vector = matrix @ vector
@@ -240,7 +248,8 @@ def GROWTH(beta: float, *, seed: int) -> Rows:
         # The token at position 0 is the one before the newest, as `stroboscopic_section` leaves it.
         seen.append(tokens(network, context, beta)[:, 1, OUTPUT])
     # The first fifty only turn the vector.
-    points, growth = np.stack(seen[50:], axis=1), np.stack(rates[50:], axis=1)
+    points = np.stack(seen[50:], axis=1)
+    growth = np.stack(rates[50:], axis=1)
     points -= network.epsilon * network.position_overlaps()[0, OUTPUT]
     state = calm_parts(points)
     mixed = shuffled_blocks(points, block=4, seed=np.random.default_rng((seed, 2)))
@@ -250,8 +259,9 @@ def GROWTH(beta: float, *, seed: int) -> Rows:
         columns[f"{word} growth"] = there.mean(axis=1).filled(0.0)
     for name, rounds in (("cycle 28", 7), ("closed curve", 4)):  # flashes of a whole round
         tree = cKDTree(structure_points(name))
-        own, other = (tree.query(orbits, p=np.inf)[0] for orbits in (points, mixed))
+        own = tree.query(points, p=np.inf)[0]
+        other = tree.query(mixed, p=np.inf)[0]
         columns[f"near {name}"] = own.min(axis=1)
         columns[f"follows {name}"] = followed(own, rounds=rounds).mean(axis=1)
         columns[f"mixed {name}"] = followed(other, rounds=rounds).mean(axis=1)
-    return rows_of(**columns)
+    return rows_of(columns)

@@ -13,7 +13,9 @@ from spinformer.dmft.settling import perturbed_replicas
 
 REGIONS = {"C9b": 'law != "narrow"'}
 # The last value of β before the jump; copies of the document's context are moved apart by 1e-10.
-_BEFORE, _CONTEXTS, _DOCUMENT = 1.265, 128, "the document's"
+_BEFORE = 1.265
+_CONTEXTS = 128
+_DOCUMENT = "the document's"
 
 
 def jump_of_chaos(data: int, law: str, beta: float, wait: int) -> Rows:
@@ -33,7 +35,7 @@ def jump_of_chaos(data: int, law: str, beta: float, wait: int) -> Rows:
 
 _CLOSE = {"value": 0.1, "low": 0.1, "high": 0.1}
 
-JUMPS = stored(
+settings_c9b = stored(
     "settings_C9b",
     numbered(
         grid(law=(_DOCUMENT, *START_LAWS), beta=(1.2656, 1.266), wait=(20_000, 60_000)), first=0
@@ -42,7 +44,7 @@ JUMPS = stored(
     within=_CLOSE,
 )(jump_of_chaos)
 
-CONFIRM_JUMPS = stored(
+confirm_c9b = stored(
     "confirm_C9b",
     numbered(
         grid(

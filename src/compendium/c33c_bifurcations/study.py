@@ -1,7 +1,6 @@
 """The closed curve of the document's network: how fast it turns, and where it is locked."""
 
 from contextlib import suppress
-from dataclasses import replace
 
 import numpy as np
 
@@ -19,7 +18,8 @@ from spinformer.dmft.network import Network
 # Extent of m^o_1 on the closed curve is below 0.21, on all other attractors there above 0.25.
 ON_CURVE = 0.24
 # Starts along the curve from which a fold is searched, and how far off in β it may be.
-_STARTS, _NEAR = 24, 3e-5
+_STARTS = 24
+_NEAR = 3e-5
 
 
 def rotation_number(points: np.ndarray) -> Estimate:
@@ -58,7 +58,8 @@ def rotation_number(points: np.ndarray) -> Estimate:
 )
 def STAIRCASE(low: float, *, high: float, count: int) -> Rows:
     """Rotation number (turns per clock period) and exponents at `count` values of β."""
-    network, betas = Network.document(), np.linspace(low, high, count)
+    network = Network.document()
+    betas = np.linspace(low, high, count)
     points, context = stroboscopic_section(network, closed_curve(betas), beta=betas, count=6000)
     turns = rotation_number(points)
     spectrum = lyapunov_spectrum(network, context, beta=betas, steps=100_000, count=2).exponents
@@ -74,7 +75,8 @@ def STAIRCASE(low: float, *, high: float, count: int) -> Rows:
 
 
 # Windows p/q, and β where the rotation number of an unlocked curve is p/q, or within a wide one.
-_P, _Q = (1, 5, 4, 3, 5, 7, 9, 11, 13, 15), (4, 19, 15, 11, 18, 25, 32, 39, 46, 53)
+_P = (1, 5, 4, 3, 5, 7, 9, 11, 13, 15)
+_Q = (4, 19, 15, 11, 18, 25, 32, 39, 46, 53)
 _AT = [1.25, 1.25971111, 1.261722, 1.2646, 1.26645, 1.26707, 1.26735, 1.2675, 1.26755, 1.267573]
 
 
@@ -85,14 +87,17 @@ def TONGUES(p: int, *, q: int, near: float) -> Rows:
     `focus`: whether the leading multipliers of the stable cycle are complex anywhere in it.
     """
     network = Network.document()
-    inside, within = _locked(network, p, q, near), (near - 5e-3, near + 5e-3)
+    inside = _locked(network, p, q, near)
+    within = (near - 5e-3, near + 5e-3)
     # Along the branch the state moves by much while β hardly does: the step is one of the state.
-    branch = continue_cycle(network, inside, step=1e-3, within=within, max_steps=150)
+    branch = continue_cycle(
+        network, inside, step=1e-3, within=within, direction="up", max_steps=150, throw=False
+    )
     folds = []
     for at in (int(branch.beta.argmin()), int(branch.beta.argmax())):
-        guess = replace(branch, value=branch.value.select(at), beta=branch.beta[at])
-        folds.append(find_bifurcation(network, guess, kind=Bifurcation.FOLD).beta)
-    (low, high), leading = folds, branch.multipliers[:, 0]
+        folds.append(find_bifurcation(network, branch.select(at), kind=Bifurcation.FOLD).beta)
+    low, high = folds
+    leading = branch.multipliers[:, 0]
     focus = bool((np.abs(leading[np.abs(leading) < 1.0].imag) > 1e-6).any())
     return [{"low": f"{low:.9f}", "high": f"{high:.9f}", "width": high - low, "focus": focus}]
 
@@ -109,7 +114,9 @@ def _locked(network: Network, p: int, q: int, near: float) -> Cycle:
             if found.period == 4 * q and moved < 0.05:
                 return found
         with suppress(NotConverged):
-            guess = Cycle(value=state, beta=near, period=4 * q, multipliers=np.empty(0))
+            guess = Cycle(
+                value=state, parameters={"beta": near}, period=4 * q, multipliers=np.empty(0)
+            )
             fold = find_bifurcation(network, guess, kind=Bifurcation.FOLD, max_steps=60)
             if abs(fold.beta - near) < _NEAR:
                 return fold

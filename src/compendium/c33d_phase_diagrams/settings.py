@@ -34,7 +34,7 @@ _DOCUMENT = "the document's"
     seconds=0.5,
     within={"value": 0.1, "low": 0.1, "high": 0.1},
 )
-def SECOND_ATTRACTOR(data: int, beta: float, law: str, wait: int) -> Rows:
+def settings_c13(data: int, beta: float, law: str, wait: int) -> Rows:
     """Share of 256 contexts on the second most common kind of attractor, minus 0.01.
 
     Kinds are told apart by regime and period, after `wait` steps.
@@ -89,14 +89,14 @@ def patch_scores(data: int, patch: str, law: str, cells: int) -> Rows:
     return rows
 
 
-PIECES = stored(
+settings_c14 = stored(
     "settings_C14",
     numbered(grid(patch=_PATCHES, law=(_DOCUMENT, *START_LAWS), cells=(32, 64)), first=0),
     seconds=1.0,
     within={"value": 0.1, "low": 0.1, "high": 0.1},
 )(patch_scores)
 
-CONFIRM_PIECES = stored(
+confirm_c14 = stored(
     "confirm_C14",
     numbered(grid(patch=("near", "middle"), law=START_LAWS, cells=(40, 48, 56)), first=1000),
     seconds=1.0,

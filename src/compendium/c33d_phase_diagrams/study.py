@@ -15,12 +15,12 @@ from matplotlib.patches import Patch
 from scipy.ndimage import convolve
 
 from bookmaker.tables import Rows, Table, stored
-from compendium.c33d_phase_diagrams.attractors import identify, settle
 from compendium.common.drawing import PARAMETERS, REGIME_COLORS
 from compendium.common.rows import grid, rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import Regime
+from spinformer.dmft.basins import Fingerprints, identify_attractors, settled_fingerprints
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.linear_stability import onset
 from spinformer.dmft.mean_field import document_context, random_contexts
@@ -30,9 +30,11 @@ from spinformer.plot.style import COLORS, DIVERGING, label_panels
 
 # Steps kept in every cell, as many for the exponent of the document's context, half as many for
 # those of the random ones; how many of these there are.
-_KEPT, _RANDOM = 4_000, 8
+_KEPT = 4_000
+_RANDOM = 8
 # Random cells that are run ten times longer, and how many of them are a unit.
-_CONTROL, _CHUNK = 800, 400
+_CONTROL = 800
+_CHUNK = 400
 # The regimes that a statement about attractors can name.
 _NAMED = (Regime.PERIODIC, Regime.QUASI_PERIODIC, Regime.CHAOTIC)
 # The planes: β across, γ or ε upwards. Random contexts are run in each so-manieth row and column.
@@ -60,20 +62,30 @@ def cells(
         where |= {"beta": np.repeat(beta, _RANDOM), name: np.repeat(values, _RANDOM)}
         drawn = random_contexts(network, 0, count=_RANDOM).attention
         many = Context(np.tile(drawn, (len(beta), 1, 1)), start.position)
-        crowd, prints, _ = settle(network, many, exponent_steps=_KEPT // 2, **where)
+        crowd, prints, _ = settled_fingerprints(network, many, exponent_steps=_KEPT // 2, **where)
         of_cells = np.arange(len(crowd.regime)).reshape(-1, _RANDOM)
-        each = ([part[mine] for part in prints] for mine in of_cells)
-        layers["attractors"] = np.array([max(1, identify(one).max() + 1) for one in each])
+        counts = []
+        for mine in of_cells:
+            own = Fingerprints(
+                moments=prints.moments[mine],
+                error=prints.error[mine],
+                rate=prints.rate[mine],
+                rate_error=prints.rate_error[mine],
+            )
+            counts.append(max(1, identify_attractors(own).max() + 1))
+        layers["attractors"] = np.array(counts)
         regime = crowd.regime[of_cells]
         kinds = [2**kind * (regime == kind).any(axis=1) for kind in _NAMED]
         layers["regimes"] = np.sum(kinds, axis=0)
     return layers
 
 
-def _grid(name: str, values: np.ndarray, *, betas: np.ndarray, **how: Any) -> dict[str, np.ndarray]:
+def _grid(
+    name: str, values: np.ndarray, *, betas: np.ndarray, random: bool = True
+) -> dict[str, np.ndarray]:
     """`cells` at all pairs of β and γ or ε, row by row of the latter."""
     beta = np.tile(betas, len(values))
-    return cells(name, np.repeat(values, len(betas)), beta=beta, **how)
+    return cells(name, np.repeat(values, len(betas)), beta=beta, random=random)
 
 
 def _letters(layer: np.ndarray) -> list[str]:
@@ -83,8 +95,10 @@ def _letters(layer: np.ndarray) -> list[str]:
 
 def _plane_rows(name: str, *, first: int, count: int) -> Rows:
     """Rows `first` to `first + count` of a plane, as `read_plane` reads them."""
-    number, coarse = first + np.arange(count), COARSE[name]
-    values, chosen = UPWARDS[name][number], number % coarse == 0
+    number = first + np.arange(count)
+    coarse = COARSE[name]
+    values = UPWARDS[name][number]
+    chosen = number % coarse == 0
     found = _grid(name, values, betas=BETAS, random=coarse == 1)
     crowd = found if coarse == 1 else _grid(name, values[chosen], betas=BETAS[::coarse])
     columns: dict[str, Any] = {"row": number, "value": values}
@@ -94,24 +108,28 @@ def _plane_rows(name: str, *, first: int, count: int) -> Rows:
         columns[layer][chosen] = _letters(crowd[layer].reshape(chosen.sum(), -1))
     thousandths = np.rint(1000.0 * found["exponent"]).astype(int).reshape(count, -1)
     columns["exponent"] = [" ".join(map(str, line)) for line in thousandths]
-    return rows_of(**columns)
+    return rows_of(columns)
 
 
-GAMMA, EPSILON = (
-    Table(
+def _plane_table(name: str, *, count: int) -> Table:
+    """The table of a plane, so many rows of it a unit."""
+    return Table(
         path=Path(__file__).with_name(f"{name}.csv"),
         units=[{"first": first, "count": count} for first in range(0, len(UPWARDS[name]), count)],
         rows=partial(_plane_rows, name),
         small={"first": 12, "count": 1},
         seconds=1.5,
     )
-    for name, count in (("gamma", 50), ("epsilon", 100))
-)
+
+
+GAMMA = _plane_table("gamma", count=50)
+EPSILON = _plane_table("epsilon", count=100)
 
 
 def read_plane(table: Table) -> dict[str, np.ndarray]:
     """The layers of a plane, arrays (rows, β); of attractors and regimes `COARSE` times fewer."""
-    stored, layers = table.read(), {}
+    stored = table.read()
+    layers = {}
     for name in ("regime", "attractors", "regimes"):
         codes = [list(line.encode()) for line in stored[name] if line]
         layers[name] = np.array(codes) - ord("a")
@@ -136,10 +154,12 @@ def control_cells(name: str) -> tuple[np.ndarray, np.ndarray]:
 )
 def CONTROL(plane: str, chunk: int, *, count: int = _CHUNK) -> Rows:
     """The first `count` cells of one chunk after ten times the transient."""
-    first = chunk * _CHUNK
-    betas, values = (part[first : first + count] for part in control_cells(plane))
-    found = cells(plane, values, beta=betas, transient=200_000, random=False)
-    return rows_of(beta=betas, value=values, regime=found["regime"])
+    chosen = slice(chunk * _CHUNK, chunk * _CHUNK + count)
+    all_betas, all_values = control_cells(plane)
+    betas = all_betas[chosen]
+    values = all_values[chosen]
+    later = cells(plane, values, beta=betas, transient=200_000, random=False)
+    return rows_of(beta=betas, value=values, regime=later["regime"])
 
 
 def agreement(regime: np.ndarray, *, blocks: int = 10) -> dict[Regime, Estimate]:
@@ -148,15 +168,19 @@ def agreement(regime: np.ndarray, *, blocks: int = 10) -> dict[Regime, Estimate]
     (a − p)/(1 − p) with a the share of the four neighbors of a regime's cells that have its label,
     p that of the regime in the plane. Errors by the jackknife over blocks × blocks pieces.
     """
-    rows, columns = (np.arange(n) * blocks // n for n in regime.shape)
+    height, width = regime.shape
+    rows = np.arange(height) * blocks // height
+    columns = np.arange(width) * blocks // width
     piece = (rows[:, None] * blocks + columns).ravel()
-    one, found = np.ones(regime.shape), {}
+    one = np.ones(regime.shape)
+    scores = {}
     cross = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
     for code in _NAMED:
         own = (regime == code).astype(float)
         if 0.0 < own.mean() < 1.0:
             # Neighbors alike, neighbors, cells of the regime, cells, in each piece.
-            around, all_around = (convolve(x, cross, mode="constant") for x in (own, one))
+            around = convolve(own, cross, mode="constant")
+            all_around = convolve(one, cross, mode="constant")
             layers = (around * own, all_around * own, own, one)
             counts = np.stack([np.bincount(piece, x.ravel(), minlength=blocks**2) for x in layers])
             total = counts.sum(axis=1, keepdims=True)
@@ -164,8 +188,8 @@ def agreement(regime: np.ndarray, *, blocks: int = 10) -> dict[Regime, Estimate]
             alike, neighbors, mine, cells = np.hstack([total - counts, total])
             score = (alike / neighbors - mine / cells) / (1.0 - mine / cells)
             error = np.sqrt((blocks**2 - 1.0) * score[:-1].var())
-            found[code] = Estimate(value=float(score[-1]), error=float(error))
-    return found
+            scores[code] = Estimate(value=float(score[-1]), error=float(error))
+    return scores
 
 
 def mixed(regimes: np.ndarray) -> np.ndarray:
@@ -176,7 +200,8 @@ def mixed(regimes: np.ndarray) -> np.ndarray:
 
 def control_changes(name: str, regime: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Points (n, 2) of the control cells of a plane, their labels, and those ten times later."""
-    stored, (betas, values) = CONTROL.read(), control_cells(name)
+    stored = CONTROL.read()
+    betas, values = control_cells(name)
     before = regime[np.searchsorted(UPWARDS[name], values), np.searchsorted(BETAS, betas)]
     return np.stack([betas, values], axis=1), before, stored["regime"][stored["plane"] == name]
 
@@ -198,8 +223,10 @@ def LONGER(bits: int, *, seed: int) -> Rows:
     `rate`: median leading exponent of the chaotic ones, nats per token. `onset`: the first of 64
     values around the closed form at which an orbit of 20,000 turns does not return after one more.
     """
-    network, slower = longer_network(bits, seed=seed), 2**bits // 4
-    start, turn = random_contexts(network, seed, count=1).select(0), network.positions
+    network = longer_network(bits, seed=seed)
+    slower = 2**bits // 4
+    start = random_contexts(network, seed, count=1).select(0)
+    turn = network.positions
     predicted = onset(network, epsilon=network.epsilon).critical_beta
     betas = np.linspace(predicted - 0.063, predicted + 0.063, 64)
     ensemble = Ensemble(network, start, beta=betas)
@@ -208,15 +235,22 @@ def LONGER(bits: int, *, seed: int) -> Rows:
     gone = np.abs(orbit[:, turn:] - orbit[:, :turn]).max(axis=(1, 2)) > 1e-5
     seen = float(betas[gone.argmax()]) if gone.any() else float("inf")
     # The thresholds are `SHORT_STRETCHES` for as many turns, not as many tokens.
-    longest, neutral = SHORT_STRETCHES.longest * slower, SHORT_STRETCHES.neutral / slower
+    longest = SHORT_STRETCHES.longest * slower
+    neutral = SHORT_STRETCHES.neutral / slower
     limits = replace(SHORT_STRETCHES, longest=longest, neutral=neutral)
-    how: dict[str, Any] = {"transient": 5000 * turn, "kept": 1000 * turn, "thresholds": limits}
-    betas = np.linspace(1.4, 2.4, 64)
-    found = classify_regimes(network, start, beta=betas, exponent_steps=1000 * turn, **how)
-    rates = found.exponents.value[found.regime == Regime.CHAOTIC, 0]
-    shares = {one.label: (found.regime == one).mean() for one in _NAMED}
+    reached = classify_regimes(
+        network,
+        start,
+        beta=np.linspace(1.4, 2.4, 64),
+        transient=5000 * turn,
+        kept=1000 * turn,
+        exponent_steps=1000 * turn,
+        thresholds=limits,
+    )
+    rates = reached.exponents.value[reached.regime == Regime.CHAOTIC, 0]
+    shares = {one.label: (reached.regime == one).mean() for one in _NAMED}
     rate = float(np.median(rates)) if len(rates) else 0.0
-    return rows_of(predicted=predicted, onset=seen, **shares, rate=rate)
+    return rows_of({"predicted": predicted, "onset": seen} | shares, rate=rate)
 
 
 def draw_plane(
@@ -231,13 +265,24 @@ def draw_plane(
     half = [0.5 * (values[1] - values[0]) for values in (across, upwards)]
     ends = (across[0] - half[0], across[-1] + half[0], upwards[0] - half[1], upwards[-1] + half[1])
     palette = ListedColormap([REGIME_COLORS[code] for code in Regime])
-    place: dict[str, Any] = {"origin": "lower", "aspect": "auto", "interpolation": "nearest"}
-    place["extent"] = ends
-    for axis in axes:
+    images = []
+    for axis, layer, colors, low, high in (
+        (axes[0], regime, palette, -0.5, 4.5),
+        (axes[1], exponent, DIVERGING, -0.2, 0.2),
+    ):
         axis.grid(False)
-    axes[0].imshow(regime, cmap=palette, vmin=-0.5, vmax=4.5, **place)
-    rates = axes[1].imshow(exponent, cmap=DIVERGING, vmin=-0.2, vmax=0.2, **place)
-    axes[1].figure.colorbar(rates, ax=axes[1], label="leading exponent (nats per step)")
+        image = axis.imshow(
+            layer,
+            cmap=colors,
+            vmin=low,
+            vmax=high,
+            origin="lower",
+            aspect="auto",
+            interpolation="nearest",
+            extent=ends,
+        )
+        images.append(image)
+    axes[1].figure.colorbar(images[1], ax=axes[1], label="leading exponent (nats per step)")
 
 
 def show_plane(
@@ -250,9 +295,12 @@ def show_plane(
 ) -> Figure:
     """Regimes and exponents of a plane of `name`, with curves and marked points (n, 2) on top."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.8, 4.1), sharey=True)
-    plane, upwards = (layers["regime"], layers["exponent"]), UPWARDS[name]
+    plane = (layers["regime"], layers["exponent"])
+    upwards = UPWARDS[name]
     draw_plane((left, right), *plane, across=BETAS, upwards=upwards)
-    red, blue, green = COLORS["red"], COLORS["blue"], COLORS["green"]
+    red = COLORS["red"]
+    blue = COLORS["blue"]
+    green = COLORS["green"]
     for axis in (left, right):
         for (word, curve), line, color in zip(
             curves.items(), ("-", "--"), (red, blue), strict=True

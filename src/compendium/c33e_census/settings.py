@@ -12,7 +12,8 @@ from compendium.common.rows import share_rows
 
 REGIONS = {"C16": "epsilon <= 0.1"}
 # Networks of a sample; share of them that "some" asks for.
-_SAMPLE, _SOME = 50, 0.05
+_SAMPLE = 50
+_SOME = 0.05
 # Position strength and family of the stored networks, and how many of them there are.
 _STORED = ((0.02, 0, 500), (0.02, 1, 200), (0.002, 0, 100), (0.1, 0, 100), (0.3, 0, 100))
 
@@ -37,7 +38,7 @@ def _share_rows(quasi: np.ndarray, chaos: np.ndarray) -> Rows:
     ],
     seconds=0.1,
 )
-def SAMPLES(data: str, epsilon: float, family: int, first: int) -> Rows:
+def settings_c16(data: str, epsilon: float, family: int, first: int) -> Rows:
     """Share of fifty networks with quasi-periodic and chaotic motion at some β, minus 0.05."""
     table = select(DOCUMENT_SIZE.read(), family=family, epsilon=epsilon)
     chosen = slice(first, first + _SAMPLE)
@@ -54,7 +55,7 @@ def SAMPLES(data: str, epsilon: float, family: int, first: int) -> Rows:
     seconds=0.6,
     within={"value": 0.1, "low": 0.1, "high": 0.1},
 )
-def CONFIRM_SAMPLES(
+def confirm_c16(
     data: str, epsilon: float, family: int, first: int, *, networks: int = _SAMPLE
 ) -> Rows:
     """The same of fifty networks of a family that was not drawn before."""

@@ -12,7 +12,6 @@ clock. The onset is the first β where this fails.
 """
 
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +21,7 @@ from scipy.stats import entropy, rankdata
 from bookmaker.tables import Rows, Table, stored
 from compendium.common.gauge import canonical_code
 from compendium.common.networks import draw_networks
-from compendium.common.rows import grid, rows_of
+from compendium.common.rows import grid
 from spinformer.core.random import Seed
 from spinformer.dmft.attractors import Regime, find_attractors, find_period
 from spinformer.dmft.ensemble import Ensemble
@@ -36,9 +35,15 @@ from spinformer.dmft.settling import perturbed_replicas
 
 Columns = dict[str, np.ndarray]
 # All numbers of steps are multiples of the longest clock, 8, so that orbits stay in phase.
-_FIRST, _SECOND, _THIRD, _LONGEST = 3000, 8000, 30_000, 256
-_EVEN, _FINE, _CONTEXTS = 48, 16, 8
-_REPLICAS, _STRETCH = 64, 500
+_FIRST = 3000
+_SECOND = 8000
+_THIRD = 30_000
+_LONGEST = 256
+_EVEN = 48
+_FINE = 16
+_CONTEXTS = 8
+_REPLICAS = 64
+_STRETCH = 500
 # Orbits of different contexts closer than this are one: just past an onset they are 30 times as
 # far apart, and just before it slow ones have come as near.
 _ONE = 1e-3
@@ -57,22 +62,34 @@ def _looks(network: Network, starts: Context, betas: np.ndarray) -> Columns:
     ends = state.attention.copy()
     regime = np.where(period > 0, Regime.PERIODIC, Regime.UNDECIDED)
     exponent = np.full(period.shape, np.nan)
-    how: dict[str, Any] = {"kept": 8000, "exponent_steps": 4004, "threads": 1}
     for wait in (_SECOND, _THIRD):
         rest = np.flatnonzero(~np.isin(regime, (Regime.PERIODIC, Regime.CHAOTIC)))
         if len(rest):
             left = Context(ends[rest], state.position)
-            found = classify_regimes(network, left, beta=beta[rest], transient=wait, **how)
-            regime[rest], period[rest] = found.regime, found.period
-            exponent[rest] = found.exponents.value[:, 0]
-            ends[rest] = found.context.attention
+            reached = classify_regimes(
+                network,
+                left,
+                beta=beta[rest],
+                transient=wait,
+                kept=8000,
+                exponent_steps=4004,
+                threads=1,
+            )
+            regime[rest] = reached.regime
+            period[rest] = reached.period
+            exponent[rest] = reached.exponents.value[:, 0]
+            ends[rest] = reached.context.attention
     clock = (period > 0) & (network.positions % np.maximum(period, 1) == 0)
     ends = ends.reshape(*shape, *ends.shape[1:])
     one = np.abs(ends - ends[:, :1]).max(axis=(1, 2, 3)) < _ONE
-    layers = {"regime": regime, "period": period, "exponent": exponent}
-    shaped = {name: value.reshape(shape) for name, value in layers.items()}
-    driven = clock.reshape(shape).all(axis=1) & one
-    return {"betas": betas, "driven": driven, "ends": ends, **shaped}
+    return {
+        "betas": betas,
+        "driven": clock.reshape(shape).all(axis=1) & one,
+        "ends": ends,
+        "regime": regime.reshape(shape),
+        "period": period.reshape(shape),
+        "exponent": exponent.reshape(shape),
+    }
 
 
 def sweep(
@@ -102,7 +119,8 @@ def chaos_ends(
     network: Network, found: Columns, *, position: int, seed: Seed, horizon: int = 40_000
 ) -> np.ndarray:
     """At which β, (n,), at least half of the replicas of chaotic ends of a `sweep` calm down."""
-    chaotic, ended = found["regime"] == Regime.CHAOTIC, np.full(len(found["betas"]), False)
+    chaotic = found["regime"] == Regime.CHAOTIC
+    ended = np.full(len(found["betas"]), False)
     rows = np.flatnonzero(chaotic.any(axis=1))
     if len(rows):
         share = max(1, _REPLICAS // len(rows))
@@ -112,8 +130,15 @@ def chaos_ends(
         noise = perturbed_replicas(zero, count=len(at), seed=seed).attention
         moved = Context(found["ends"][at, lane] + noise, position)
         stretches = horizon // _STRETCH
-        how: dict[str, Any] = {"steps": stretches * _STRETCH, "batches": stretches, "threads": 1}
-        rates = lyapunov_spectrum(network, moved, beta=found["betas"][at], count=1, **how)
+        rates = lyapunov_spectrum(
+            network,
+            moved,
+            beta=found["betas"][at],
+            steps=stretches * _STRETCH,
+            batches=stretches,
+            count=1,
+            threads=1,
+        )
         # Each against a third of its own exponent.
         excess = rates.growth[..., 0].T - found["exponent"][at, lane] / 3.0
         escapes = detect_escapes(excess, threshold=0.0)
@@ -121,26 +146,39 @@ def chaos_ends(
     return ended
 
 
-def network_row(network: Network, seed: Seed, **sizes: int) -> dict[str, Any]:
+def network_row(
+    network: Network, seed: Seed, *, even: int = _EVEN, fine: int = _FINE, contexts: int = _CONTEXTS
+) -> dict[str, Any]:
     """One network's row: its code, what the closed form predicts, what the sweep found.
 
     Shares are over the even β; what is `seen` counts all. `measured`: 0 if the driven cycle lasts.
     """
-    found, known = sweep(network, seed, **sizes), onset(network, epsilon=network.epsilon)
-    regime, even = found["regime"], found["regime"][: sizes.get("even", _EVEN)]
-    driven = found["driven"][: len(even), None] & (even == Regime.PERIODIC)
-    kinds = (Regime.QUASI_PERIODIC, Regime.CHAOTIC, Regime.TRANSIENT_CHAOS, Regime.UNDECIDED)
-    shares = [float((even == kind).mean()) for kind in kinds]
-    seen = [int((regime == kind).any(axis=1).sum()) for kind in kinds[:3]]
+    found = sweep(network, seed, even=even, fine=fine, contexts=contexts)
+    known = onset(network, epsilon=network.epsilon)
+    regime = found["regime"]
+    regular = regime[:even]
+    driven = found["driven"][:even, None] & (regular == Regime.PERIODIC)
+
+    def share(kind: Regime) -> float:
+        return float((regular == kind).mean())
+
+    def seen(kind: Regime) -> int:
+        return int((regime == kind).any(axis=1).sum())
+
     return {
         "code": f"x{canonical_code(network)}",
         "angle": float(np.abs(np.angle(known.mu[0])) / np.pi),
         "predicted": known.critical_beta,
         "measured": min(found["betas"][~found["driven"]].tolist(), default=0.0),
         "driven": float(driven.mean()),
-        "periodic": float(((even == Regime.PERIODIC) & ~driven).mean()),
-        **dict(zip(("quasi", "chaotic", "transient", "undecided"), shares, strict=True)),
-        **dict(zip(("seen_quasi", "seen_chaos", "seen_transient"), seen, strict=True)),
+        "periodic": float(((regular == Regime.PERIODIC) & ~driven).mean()),
+        "quasi": share(Regime.QUASI_PERIODIC),
+        "chaotic": share(Regime.CHAOTIC),
+        "transient": share(Regime.TRANSIENT_CHAOS),
+        "undecided": share(Regime.UNDECIDED),
+        "seen_quasi": seen(Regime.QUASI_PERIODIC),
+        "seen_chaos": seen(Regime.CHAOTIC),
+        "seen_transient": seen(Regime.TRANSIENT_CHAOS),
         "exponent": max(found["exponent"][regime == Regime.CHAOTIC].tolist(), default=0.0),
         "periods": len(set(found["period"][regime == Regime.PERIODIC].tolist())),
     }
@@ -153,24 +191,42 @@ _CELLS = ((0, 0.02, 50), (1, 0.02, 24), (0, 0.002, 10), (0, 0.1, 10), (0, 0.3, 1
 @stored(
     "document_size",
     [
-        {"family": family, **_OURS, "epsilon": epsilon, "chunk": chunk}
+        {"family": family} | _OURS | {"epsilon": epsilon, "chunk": chunk}
         for family, epsilon, chunks in _CELLS
         for chunk in range(chunks)
     ],
     seconds=1.0,
 )
-def DOCUMENT_SIZE(*, family: int, epsilon: float, chunk: int, size: int = 10, **own: int) -> Rows:
+def DOCUMENT_SIZE(
+    *,
+    family: int,
+    features: int,
+    segments: int,
+    context: int,
+    epsilon: float,
+    chunk: int,
+    size: int = 10,
+) -> Rows:
     """The rows of `size` networks of one cell, `network_row` of each."""
-    drawn = draw_networks(family=family, epsilon=epsilon, count=size * (chunk + 1), **own)
+    drawn = draw_networks(
+        family=family,
+        features=features,
+        segments=segments,
+        context=context,
+        epsilon=epsilon,
+        count=size * (chunk + 1),
+    )
     chosen = list(drawn.items())[size * chunk :]
-    return [{"seed": seed, **network_row(network, seed)} for seed, network in chosen]
+    return [{"seed": seed} | network_row(network, seed) for seed, network in chosen]
 
 
 # Every tenth network of the first family.
 @stored("longer", grid(family=(0,), number=range(0, 500, 10)), seconds=0.1)
 def LONGER(number: int, *, family: int) -> Rows:
     """How many of 64 random systems keep their label, with the steps and rules of chapter 33."""
-    drawn = draw_networks(family=family, epsilon=0.02, count=number + 1, **_OURS)
+    drawn = draw_networks(
+        family=family, features=3, segments=3, context=4, epsilon=0.02, count=number + 1
+    )
     seed, network = list(drawn.items())[number]
     found = sweep(network, seed)
     early = found["regime"][:_EVEN]
@@ -183,31 +239,43 @@ def LONGER(number: int, *, family: int) -> Rows:
 
 
 # A regime that fills a narrow window of β is missed by a coarse grid.
-@stored("finer", grid(family=(1500,), values=(64, 128, 256, 512, 1024)), seconds=15.0)
+@stored("finer", grid(family=(1500,), values=(64, 128, 256, 512, 1024, 2048)), seconds=15.0)
 def FINER(values: int, *, family: int, networks: int = 100) -> Rows:
     """How many of the same networks show a regime where more values of β are tried.
 
     Three quarters of the values are even ones and one quarter lies around the onset, as in the
     other tables, whose grid is the first.
     """
-    drawn = draw_networks(family=family, epsilon=0.02, count=networks, **_OURS)
-    sizes = {"even": 3 * values // 4, "fine": values // 4}
-    rows = [network_row(network, seed, **sizes) for seed, network in drawn.items()]
+    drawn = draw_networks(
+        family=family, features=3, segments=3, context=4, epsilon=0.02, count=networks
+    )
+    rows = [
+        network_row(network, seed, even=3 * values // 4, fine=values // 4)
+        for seed, network in drawn.items()
+    ]
     chaos = np.array([row["seen_chaos"] > 0 for row in rows])
     quasi = np.array([row["seen_quasi"] > 0 for row in rows])
-    counts = {"all": chaos & quasi, "chaos": chaos, "quasi": quasi}
-    return rows_of(networks=networks, **{name: int(seen.sum()) for name, seen in counts.items()})
+    return [
+        {
+            "networks": networks,
+            "all": int((chaos & quasi).sum()),
+            "chaos": int(chaos.sum()),
+            "quasi": int(quasi.sum()),
+        }
+    ]
 
 
 # A family for each cell: one stream of signs would give cells of equal P and L the same weights.
 _SIZES = [
-    {"family": 2000 + number, **dict(zip(_OURS, size, strict=True)), "epsilon": 0.02}
-    for number, size in enumerate(product((2, 3, 4, 6), (3, 5, 16), (2, 4, 8)))
-    if size != (3, 3, 4)
+    {"family": 2000 + number} | size | {"epsilon": 0.02}
+    for number, size in enumerate(
+        grid(features=(2, 3, 4, 6), segments=(3, 5, 16), context=(2, 4, 8))
+    )
+    if size != _OURS
 ]
 OTHER_SIZES = Table(
     path=Path(__file__).with_name("other_sizes.csv"),
-    units=[{**size, "chunk": chunk} for size in _SIZES for chunk in range(3)],
+    units=[size | {"chunk": chunk} for size in _SIZES for chunk in range(3)],
     rows=partial(DOCUMENT_SIZE.rows, size=3),
     seconds=0.3,
 )
@@ -255,13 +323,21 @@ class Judged(NamedTuple):
 
 def judge(score: np.ndarray, *, label: np.ndarray, draws: int = 2000) -> Judged:
     """Threshold of the largest sum of both rates on even networks, judgment on the odd ones."""
-    seen, truth = score[::2], label[::2]
+    seen = score[::2]
+    truth = label[::2]
     options = np.unique(seen)
     gains = [(seen[truth] >= cut).mean() + (seen[~truth] < cut).mean() for cut in options]
     threshold = float(options[int(np.argmax(gains))])
-    held, truth = score[1::2], label[1::2]
+    held = score[1::2]
+    truth = label[1::2]
     confusion = np.bincount(2 * truth + (held >= threshold), minlength=4).reshape(2, 2)
     picks = np.random.default_rng(0).integers(len(truth), size=(draws, len(truth)))
     areas = _areas(rankdata(held[picks], axis=1), truth[picks])
-    low, high = map(float, np.nanpercentile(areas, [2.5, 97.5]))
-    return Judged(threshold, confusion, float(_areas(rankdata(held), truth)), low, high)
+    low, high = np.nanpercentile(areas, [2.5, 97.5])
+    return Judged(
+        threshold=threshold,
+        confusion=confusion,
+        area=float(_areas(rankdata(held), truth)),
+        low=float(low),
+        high=float(high),
+    )

@@ -11,7 +11,6 @@ Conventions of `finite_size`: maps (steps, T, L, L) with the axis s counting bac
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 from scipy.special import entr, ndtr, rel_entr
@@ -105,18 +104,29 @@ def measured_information(
     position: int, strength: float, delays: np.ndarray, runs: int, seed: int,
 ) -> np.ndarray:  # fmt: skip
     """Bits about a message at `delays`, from texts of N = `size` bits, `runs` of each sign."""
-    how: dict[str, Any] = {"beta": beta, "position": position, "runs": runs}
-    shift, texts = strength * np.sqrt(token_noise(network, window[-1])) * direction, []
+    shift = strength * np.sqrt(token_noise(network, window[-1])) * direction
+    texts = []
     for own, moved in ((2 * seed, shift), (2 * seed + 1, -shift)):
         sent = np.concatenate([window[:-1], window[-1:] + moved])
-        run = generate(network, size, window=sent, steps=int(delays.max()), seed=own, **how)
+        run = generate(
+            network,
+            size,
+            beta=beta,
+            window=sent,
+            steps=int(delays.max()),
+            runs=runs,
+            seed=own,
+            position=position,
+        )
         texts.append(run.tokens)
-    found = []
+    information = []
     for delay in map(int, delays):
         # A message that was the newest token of the first window has left it from delay T on.
-        ups, downs = (text[:, delay : delay + network.context].reshape(runs, -1) for text in texts)
-        found.append(label_information(ups, second=downs, seed=seed))
-    return np.array(found)
+        window_then = slice(delay, delay + network.context)
+        ups = texts[0][:, window_then].reshape(runs, -1)
+        downs = texts[1][:, window_then].reshape(runs, -1)
+        information.append(label_information(ups, second=downs, seed=seed))
+    return np.array(information)
 
 
 def label_information(

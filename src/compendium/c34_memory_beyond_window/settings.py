@@ -42,7 +42,7 @@ def _visible(motion: str, measured: np.ndarray) -> Rows:
     ],
     seconds=0.1,
 )
-def VISIBLE(data: str, motion: str, size: int) -> Rows:
+def settings_c12(data: str, motion: str, size: int) -> Rows:
     """ln of the tokens for which a message is visible over those of a window; ten starts."""
     table = MEMORY_TIMES.read()
     here = (table["motion"] == motion) & (table["size"] == size)
@@ -59,7 +59,7 @@ def VISIBLE(data: str, motion: str, size: int) -> Rows:
     seconds=1.0,
     within={"value": 1.0, "low": 1.0, "high": 1.0},
 )
-def CONFIRM_VISIBLE(data: str, motion: str, size: int, *, starts: int = 10) -> Rows:
+def confirm_c12(data: str, motion: str, size: int, *, starts: int = 10) -> Rows:
     """The same of texts from other starts, 31 and later."""
     lines = [MEMORY_TIMES.rows(motion, start, sizes=(size,))[0] for start in range(31, 31 + starts)]
     return _visible(motion, np.array([line["measured"] for line in lines]))
@@ -68,7 +68,8 @@ def CONFIRM_VISIBLE(data: str, motion: str, size: int, *, starts: int = 10) -> R
 # Inverse temperatures, three of quasi-periodic motion and three of chaos each.
 _BETAS = (1.25, 1.255, 1.26, 1.266, 1.28, 1.4)
 _OTHER_BETAS = (1.248, 1.2525, 1.2575, 1.2663, 1.3, 1.35)
-_ORBITS, _SAMPLES = 32, 20_000
+_ORBITS = 32
+_SAMPLES = 20_000
 _LAGS = (160, 320)
 _DOCUMENT = "the document's"
 _LAWS = (_DOCUMENT, "uniform", "normal")
@@ -98,7 +99,7 @@ def slow_motion(data: int, beta: float, law: str) -> Rows:
     ]
 
 
-SLOW_MOTION = stored(
+settings_c11 = stored(
     "settings_C11",
     numbered(grid(beta=_BETAS, law=_LAWS), first=0),
     seconds=1.0,
@@ -112,7 +113,7 @@ SLOW_MOTION = stored(
     seconds=1.0,
     within={"value": 0.05, "low": 0.05, "high": 0.05},
 )
-def CONFIRM_SLOW_MOTION(data: int, beta: float, law: str) -> Rows:
+def confirm_c11(data: int, beta: float, law: str) -> Rows:
     """The same at other temperatures, without the correlations of chaos."""
     rows = slow_motion(data, beta, law)
     return rows if beta < 1.265 else rows[:1]

@@ -2,7 +2,6 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
@@ -112,7 +111,8 @@ def forgotten_at(delays: np.ndarray, *, information: np.ndarray) -> float:
 
 def growth_powers(few: np.ndarray, many: np.ndarray) -> np.ndarray:
     """Power of N by which times, of at least half a token, grow over a factor of 100, each."""
-    few, many = np.maximum(few, 0.5), np.maximum(many, 0.5)
+    few = np.maximum(few, 0.5)
+    many = np.maximum(many, 0.5)
     with np.errstate(invalid="ignore"):
         return np.nan_to_num(np.log(many / few) / np.log(100.0), nan=0.0, posinf=np.inf)
 
@@ -134,12 +134,15 @@ def MEMORY_TIMES(motion: str, start: int, *, sizes: tuple[int, ...] = SIZES) -> 
     fisher: by linear noise. dephased: when the predicted deviation reaches the distance of runs
     that share only the clock. measured: from sampled texts.
     """
-    network, beta = Network.document(), MOTIONS[motion].beta
+    network = Network.document()
+    beta = MOTIONS[motion].beta
     window, position = attractor_window(network, motion, number=start)
-    sent: dict[str, Any] = {"window": window, "direction": message_direction(network, start)}
-    sent |= {"beta": beta, "position": position}
-    steps, far = LONGEST.get(motion, 1024), dephased_distance(network, motion)
-    memory, spread = trace_message(network, steps=steps, **sent)
+    direction = message_direction(network, start)
+    steps = LONGEST.get(motion, 1024)
+    far = dephased_distance(network, motion)
+    memory, spread = trace_message(
+        network, window, direction, beta=beta, position=position, steps=steps
+    )
     rows = []
     for row, size in enumerate(sizes):
         bits = predicted_information(memory, size=size, strength=STRENGTH)[1:]
@@ -150,12 +153,23 @@ def MEMORY_TIMES(motion: str, start: int, *, sizes: tuple[int, ...] = SIZES) -> 
         reach = steps
         if motion == "quasi-periodic":
             reach = min(max(64, int(2.5 * min(fisher, dephased, steps))), steps)
-        how: dict[str, Any] = {"delays": ladder(reach), "runs": 400, "seed": 100 * start + row}
-        found = measured_information(network, size=size, strength=STRENGTH, **how, **sent)
-        measured = forgotten_at(how["delays"], information=found)
+        delays = ladder(reach)
+        information = measured_information(
+            network,
+            window,
+            direction,
+            size=size,
+            beta=beta,
+            position=position,
+            strength=STRENGTH,
+            delays=delays,
+            runs=400,
+            seed=100 * start + row,
+        )
+        measured = forgotten_at(delays, information=information)
         times = {"fisher": fisher, "dephased": dephased, "measured": measured}
         shown = {name: time if np.isfinite(time) else -1.0 for name, time in times.items()}
-        rows.append({"size": size, **shown})
+        rows.append({"size": size} | shown)
     return rows
 
 
@@ -167,19 +181,27 @@ def SPECTRA(seed: int) -> Rows:
     ½, mean and range. early, …: largest |autocorrelation| at `ends`, averaged over the orbits
     first.
     """
-    network, samples = Network.document(), 20_000
+    network = Network.document()
+    samples = 20_000
     # Of random contexts three in a thousand end on the torus that coexists with this chaos.
     starts = perturbed_replicas(
         document_context(network, steps=100_000, decimals=8), count=64, seed=seed
     )
     found, _ = trajectory(network, starts, beta=1.266, steps=samples, transient=100_000)
     frequency, power = periodogram(found[..., 0])
-    below, half = power[:, frequency < 1.0 / network.context].sum(axis=1), power[:, -1]
-    lines = {"half": half.mean(), "half_least": half.min(), "half_most": half.max()}
+    below = power[:, frequency < 1.0 / network.context].sum(axis=1)
+    half = power[:, -1]
+    shown = {
+        "below": (below / power.sum(axis=1)).mean(),
+        "half": half.mean(),
+        "half_least": half.min(),
+        "half_most": half.max(),
+    }
     mean = np.abs(autocorrelation(found[..., 0], lags=2000).mean(axis=0))
     ends = {"early": (1, 20), "middle": (40, 80), "late": (160, 320), "rest": (1000, 2000)}
-    largest = {name: mean[low : high + 1].max() for name, (low, high) in ends.items()}
-    return rows_of(below=(below / power.sum(axis=1)).mean(), **lines, **largest)
+    for name, (low, high) in ends.items():
+        shown[name] = mean[low : high + 1].max()
+    return rows_of(shown)
 
 
 OTHER_TIMES = Table(

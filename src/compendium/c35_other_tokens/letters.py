@@ -95,7 +95,8 @@ class LetterNetwork(AttentionNetwork):
 
     def response(self, attention: np.ndarray, *, beta: np.ndarray) -> np.ndarray:
         """∂m^α_a / ∂A_b = β Σ_l f_l Cov_s(W^α_a, W^o_b), (..., 4, P, P)."""
-        chance, output = self.probabilities(attention, beta=beta), self.semantic[OUTPUT]
+        chance = self.probabilities(attention, beta=beta)
+        output = self.semantic[OUTPUT]
         mean = np.einsum("bls,...ls->...bl", output, chance)
         lean = chance[..., None, :, :] * (output - mean[..., None])
         weighted = self.semantic * self.fractions[:, None]
@@ -179,7 +180,8 @@ def generate_letters(
     position: int, runs: int, seed: Seed,
 ) -> np.ndarray:  # fmt: skip
     """Tokens (R, T + steps, L, q) of `runs` texts of N = `size` sites, the window drawn, too."""
-    counts, rng = network.counts(size), numpy_generator(seed)
+    counts = network.counts(size)
+    rng = numpy_generator(seed)
 
     def draw(chance: np.ndarray) -> np.ndarray:
         return rng.multinomial(counts, chance) / counts[:, None]
@@ -215,7 +217,8 @@ def predicted_deviation(
 
     (T + steps,), for a path of `letter_path` whose window is drawn, too.
     """
-    context, width = network.context, 4 * network.features
+    context = network.context
+    width = 4 * network.features
     share = 1.0 - network.epsilon
     noise = share**2 * overlap_covariance(network, path)
     outputs = slice(OUTPUT * network.features, (OUTPUT + 1) * network.features)
@@ -245,7 +248,8 @@ def vocabulary(network: LetterNetwork, size: int, *, words: int, seed: Seed) -> 
     The sites of a word are drawn from letter frequencies of its own, uniform on the simplex.
     Overlaps are centered over the list and, where one exceeds 1, all are scaled down.
     """
-    counts, rng = network.counts(size), numpy_generator(seed)
+    counts = network.counts(size)
+    rng = numpy_generator(seed)
     chance = rng.dirichlet(np.ones(network.letters), size=(words, network.segments))
     overlaps = network.overlaps(rng.multinomial(counts, chance) / counts[:, None])
     centered = overlaps - overlaps.mean(axis=0)

@@ -12,7 +12,9 @@ from compendium.common.rows import grid, mean_rows
 
 # Networks of a group; by how much the power of N of sites may be off −1/2; a power from which on
 # the deviation of words would be said to fall.
-_GROUP, _OFF, _FALLING = 5, 0.05, 0.25
+_GROUP = 5
+_OFF = 0.05
+_FALLING = 0.25
 
 
 def _units(kinds: tuple[tuple[int, int], ...]) -> Rows:
@@ -29,7 +31,7 @@ def _units(kinds: tuple[tuple[int, int], ...]) -> Rows:
 
 
 @stored("settings_C17", _units(SITES[1:]), seconds=0.1)
-def POWERS_OF_SITES(data: str, letters: int, words: int, family: str, first: int) -> Rows:
+def settings_c17(data: str, letters: int, words: int, family: str, first: int) -> Rows:
     """0.05 minus what the power of N in the deviation of sites is off −1/2."""
     seeds = FAMILIES[family][first : first + _GROUP]
     powers = fit_exponents(DEVIATIONS.read(), letters=letters, words=words, seeds=seeds)
@@ -37,7 +39,7 @@ def POWERS_OF_SITES(data: str, letters: int, words: int, family: str, first: int
 
 
 @stored("settings_C17b", _units(WORD_LISTS), seconds=0.1)
-def POWERS_OF_WORDS(data: str, letters: int, words: int, family: str, first: int) -> Rows:
+def settings_c17b(data: str, letters: int, words: int, family: str, first: int) -> Rows:
     """By how much the deviation of words falls faster than N^(−1/4)."""
     seeds = FAMILIES[family][first : first + _GROUP]
     powers = fit_exponents(DEVIATIONS.read(), letters=letters, words=words, seeds=seeds)

@@ -6,7 +6,6 @@ ln V / N is below the information ΔS of a site, in nats, the softmax condenses 
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
@@ -66,22 +65,35 @@ def DEVIATIONS(
     sites = LetterNetwork.segmented(seed, letters=letters)
     rows = []
     for size in sizes:
-        network, drawn = sites, size
+        network = sites
+        drawn = size
         if words:
-            network, drawn = vocabulary(sites, size, words=words, seed=seed + 1), 1
+            network = vocabulary(sites, size, words=words, seed=seed + 1)
+            drawn = 1
         variance = float((network.semantic[OUTPUT] ** 2).mean())
-        network, beta = network.with_parameters(gamma=GAMMA / variance), BETA / variance
+        network = network.with_parameters(gamma=GAMMA / variance)
+        beta = BETA / variance
         start = random_contexts(network, seed, count=1).select(0)
         _, context = trajectory(network, start, beta=beta, steps=0, transient=1000, threads=1)
-        window, position = letter_window(network, context, beta=beta), context.position
-        begin: dict[str, Any] = {"beta": beta, "position": position, "steps": _STEPS}
-        path = letter_path(network, window, **begin)
-        texts = generate_letters(network, window, size=drawn, runs=runs, seed=seed, **begin)
+        window = letter_window(network, context, beta=beta)
+        position = context.position
+        path = letter_path(network, window, beta=beta, steps=_STEPS, position=position)
+        texts = generate_letters(
+            network,
+            window,
+            size=drawn,
+            beta=beta,
+            steps=_STEPS,
+            position=position,
+            runs=runs,
+            seed=seed,
+        )
         off = letter_overlaps(network, texts[:, -_STEPS:] - path[-_STEPS:])
         square = mean_estimate((off**2).sum(axis=2).mean(axis=1))
         rms = float(np.sqrt(square.value))
         predicted = predicted_deviation(network, beta, path=path, position=position)[-_STEPS:]
-        theory, error = np.sqrt((predicted**2).mean() / drawn), square.error / (2.0 * rms)
+        theory = np.sqrt((predicted**2).mean() / drawn)
+        error = square.error / (2.0 * rms)
         rows += rows_of(size=size, deviation=rms, error=error, predicted=theory)
     return rows
 
@@ -91,12 +103,14 @@ def fit_exponents(
 ) -> np.ndarray:
     """Exponent of the deviation against N of each network, from N = `smallest` on: (seeds,)."""
     mine = (table["letters"] == letters) & (table["words"] == words) & (table["size"] >= smallest)
-    found = []
+    powers = []
     for seed in seeds:
         keep = mine & (table["seed"] == seed)
-        size, deviation, error = (table[name][keep] for name in ("size", "deviation", "error"))
-        found.append(fit_power_law(size, values=deviation, errors=error).slope.value)
-    return np.array(found)
+        law = fit_power_law(
+            table["size"][keep], values=table["deviation"][keep], errors=table["error"][keep]
+        )
+        powers.append(law.slope.value)
+    return np.array(powers)
 
 
 @stored(
@@ -111,7 +125,8 @@ def REGIMES(letters: int, *, first: int) -> Rows:
     At how many of 48 values of β an orbit is quasi-periodic after 10,000 steps, and at how many
     chaos lasts for twice as many more; where rest gives way.
     """
-    seeds, steps = range(first, first + _BLOCK), 10_000
+    seeds = range(first, first + _BLOCK)
+    steps = 10_000
     look = partial(find_attractors, kept=6000, exponents=1, exponent_steps=steps, bins=1, threads=1)
     machines = [LetterNetwork.segmented(seed, letters=letters) for seed in seeds]
     beta = np.linspace(0.5, 4.0, 48) * (letters - 1)
@@ -119,7 +134,8 @@ def REGIMES(letters: int, *, first: int) -> Rows:
     rows = []
     for seed, machine in zip(seeds, machines, strict=True):
         found = look(machine, start, beta=beta, transient=steps)
-        lasting, chaotic = 0, found.regime == Regime.CHAOTIC
+        lasting = 0
+        chaotic = found.regime == Regime.CHAOTIC
         if chaotic.any():
             ends = found.context.select(chaotic)
             later = look(machine, ends, beta=beta[chaotic], transient=2 * steps)
@@ -172,7 +188,8 @@ def random_words(
     ways = (gammaln(counts + 1) - gammaln(ones + 1) - gammaln(counts - ones + 1)).sum(axis=1)
     expected = np.exp(np.minimum(size * (log_words - np.log(2.0)) + ways, 700.0))
     # Beyond so many words in a cell their number is as good as certain.
-    drawn, few = expected.copy(), expected < 1e12
+    drawn = expected.copy()
+    few = expected < 1e12
     drawn[few] = numpy_generator(seed).poisson(expected[few])
     overlaps = (2.0 * ones / counts - 1.0) @ (network.semantic[OUTPUT] * network.fractions).T
     with np.errstate(divide="ignore"):
@@ -201,13 +218,17 @@ def WORDS(size: int, *, share: float, first: int, lists: int = 20) -> Rows:
     letters = LetterNetwork.from_binary(network)
     log_words = share * np.log(2.0)
     cold = min(BETA, freezing_beta(letters, ATTENTION, log_words=log_words))
-    goal, frozen = (
-        letters.mean_overlaps(ATTENTION, beta=np.array(beta))[OUTPUT] for beta in (BETA, cold)
-    )
-    how: dict[str, Any] = {"log_words": log_words, "attention": ATTENTION, "beta": BETA}
-    draws = [random_words(network, size, seed=first + k, **how) for k in range(lists)]
-    means, spreads = map(np.array, zip(*draws, strict=True))
-    squares = ((means - goal) ** 2).sum(axis=1)
+    goal = letters.mean_overlaps(ATTENTION, beta=np.array(BETA))[OUTPUT]
+    frozen = letters.mean_overlaps(ATTENTION, beta=np.array(cold))[OUTPUT]
+    means = []
+    spreads = []
+    for seed in range(first, first + lists):
+        mean, spread = random_words(
+            network, size, log_words=log_words, attention=ATTENTION, beta=BETA, seed=seed
+        )
+        means.append(mean)
+        spreads.append(spread)
+    squares = ((np.array(means) - goal) ** 2).sum(axis=1)
     gap = float(np.sqrt(squares.mean()))
     bits = np.tanh(BETA * (ATTENTION @ network.semantic[OUTPUT]))
     variance = float(network.features * (network.fractions @ (1.0 - bits**2)))
@@ -215,6 +236,6 @@ def WORDS(size: int, *, share: float, first: int, lists: int = 20) -> Rows:
         gap=gap,
         error=squares.std(ddof=1) / np.sqrt(lists) / (2.0 * max(gap, 1e-300)),
         frozen=np.linalg.norm(frozen - goal),
-        spread=np.sqrt(np.mean(spreads**2)),
+        spread=np.sqrt(np.mean(np.square(spreads))),
         sites=np.sqrt(variance / size),
     )

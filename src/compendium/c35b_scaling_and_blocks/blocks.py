@@ -26,12 +26,20 @@ from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
 
 # Steps between two orthonormalizations, until the frame has aligned; stretches that are averaged.
-_EVERY, _ALIGN, _STRETCHES = 4, 400, 10
+_EVERY = 4
+_ALIGN = 400
+_STRETCHES = 10
 # The census: values of β up to the top, windows at each, steps dropped and averaged.
-TOP, BETAS, WINDOWS = 3.0, 24, 2
-_WAIT, _EXPONENT, _CHUNK = 3000, 1600, 12
+TOP = 3.0
+BETAS = 24
+WINDOWS = 2
+_WAIT = 3000
+_EXPONENT = 1600
+_CHUNK = 12
 # Above it by three errors is chaos; within the other is zero.
-_CHAOTIC, _NEUTRAL, _SIGMAS = 0.005, 0.004, 3.0
+_CHAOTIC = 0.005
+_NEUTRAL = 0.004
+_SIGMAS = 3.0
 # Strength of the residual connection, of the feed-forward block, whether that is linear.
 CONDITIONS: dict[str, tuple[float, float, bool]] = {
     "bare": (0.0, 0.0, False),
@@ -73,8 +81,10 @@ class BlockEnsemble:
             return np.ascontiguousarray(np.moveaxis(np.array(values, dtype=float), 0, -1))
 
         nets = [one.network for one in systems]
-        self.size, self.linear = (nets[0].context, nets[0].segments), systems[0].linear
-        self.beta, self.gamma = np.asarray(beta), lanes([net.gamma for net in nets])
+        self.size = (nets[0].context, nets[0].segments)
+        self.linear = systems[0].linear
+        self.beta = np.asarray(beta)
+        self.gamma = lanes([net.gamma for net in nets])
         self.output = lanes([net.semantic[OUTPUT] for net in nets])
         self.readout = lanes([(1.0 - net.epsilon) * net.semantic * net.fractions for net in nets])
         self.drive = lanes([net.epsilon * net.position_overlaps() for net in nets])
@@ -92,14 +102,18 @@ class BlockEnsemble:
         """A window whose newest token is at `position`, and tangents (k, T, L, B), a step later."""
         places = (position - np.arange(self.size[0])) % len(self.drive)
         seen = self._roles(window) + self.drive[places].swapaxes(0, 1)
-        query, keys, values, newest = seen[QUERY, 0], seen[KEY], seen[VALUE], window[0]
+        query = seen[QUERY, 0]
+        keys = seen[KEY]
+        values = seen[VALUE]
+        newest = window[0]
         weight = softmax(self.gamma * (query * keys).sum(axis=1), axis=0)
         attention = (weight[:, None] * values).sum(axis=0)
         bent = self.beta * (self.inward * attention[:, None]).sum(axis=0)
         bent = bent if self.linear else np.tanh(bent)
         stream = attention + (self.outward * bent).sum(axis=1)
         field = (self.output * stream[:, None]).sum(axis=0)
-        plus, minus = (np.tanh(self.beta * (field + r)) for r in (self.residual, -self.residual))
+        plus = np.tanh(self.beta * (field + self.residual))
+        minus = np.tanh(self.beta * (field - self.residual))
         stay = 0.5 * (plus - minus)
         token = 0.5 * (plus + minus) + stay * newest
 
@@ -143,8 +157,11 @@ class BlockEnsemble:
         growth = np.reshape(logs[_ALIGN // _EVERY :], (_STRETCHES, -1, *logs[0].shape))
         found = mean_estimate(growth.mean(axis=1) / _EVERY)
         order = np.argsort(-found.value, axis=1, kind="stable")
-        value, error = (np.take_along_axis(x, order, axis=1) for x in (found.value, found.error))
-        return Estimate(value=value, error=error, samples=_STRETCHES)
+        return Estimate(
+            value=np.take_along_axis(found.value, order, axis=1),
+            error=np.take_along_axis(found.error, order, axis=1),
+            samples=_STRETCHES,
+        )
 
 
 def block_step(blocks: Blocks, window: np.ndarray, *, position: int, beta: float) -> np.ndarray:
@@ -191,8 +208,9 @@ def make_blocks(network: Network, seed: int, *, condition: str) -> Blocks:
 
 def _drawn(family: int, *places: int, epsilon: float = 0.02) -> dict[int, Network]:
     """Networks of a family of the document's size, at the places `start, stop, step`."""
-    sizes: dict[str, Any] = {"features": 3, "segments": 3, "context": 4, "epsilon": epsilon}
-    drawn = draw_networks(family=family, count=places[1], **sizes)
+    drawn = draw_networks(
+        family=family, features=3, segments=3, context=4, epsilon=epsilon, count=places[1]
+    )
     return dict(islice(drawn.items(), *places))
 
 
@@ -204,7 +222,8 @@ def _surveyed(
     Code (0 periodic, 1 quasi-periodic, 2 chaotic), Kaplan-Yorke dimension ≤ 4, leading exponent.
     """
     betas = np.repeat(TOP * np.arange(1, BETAS + 1) / BETAS, WINDOWS)
-    systems, windows = [], []
+    systems = []
+    windows = []
     for seed, network in networks.items():
         systems += [make_blocks(network, seed, condition=condition)] * len(betas)
         shape = (len(betas), network.context, network.segments)
@@ -213,7 +232,8 @@ def _surveyed(
     window = ensemble.advance(np.moveaxis(np.concatenate(windows), 0, -1), wait)
     found = ensemble.exponents(window, _EXPONENT, position=wait)
     shape = (len(networks), len(betas), -1)
-    value, error = found.value.reshape(shape), found.error.reshape(shape)
+    value = found.value.reshape(shape)
+    error = found.error.reshape(shape)
     leading = value[..., 0]
     code = np.where(np.abs(leading) <= _NEUTRAL, 1, 0)
     code[leading - _SIGMAS * error[..., 0] > _CHAOTIC] = 2
@@ -258,6 +278,6 @@ def CENSUS(condition: str, *, family: int, chunk: int, epsilon: float = 0.02) ->
 def LONGER(condition: str) -> Rows:
     """How many chaotic systems of every tenth network are chaotic after ten times the wait."""
     networks = _drawn(0, 0, 10 * _CHUNK, 10)
-    waits = _WAIT, 10 * _WAIT
-    early, late = (_surveyed(networks, condition=condition, wait=wait)[0] == 2 for wait in waits)
+    early = _surveyed(networks, condition=condition, wait=_WAIT)[0] == 2
+    late = _surveyed(networks, condition=condition, wait=10 * _WAIT)[0] == 2
     return rows_of(early=early.sum(), still=(early & late).sum(), late=late.sum())

@@ -8,7 +8,7 @@ fields that these make at a bit are Gaussian, of covariance R over time, C the o
 """
 
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
@@ -23,11 +23,16 @@ from spinformer.dmft.linear_stability import onset
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Network
 
 # At rest averages are sums over odd Hermite orders, on a grid that resolves tanh(80 z).
-_ORDERS, _STEEPEST, _LAGS = 150, 80.0, 60
+_ORDERS = 150
+_STEEPEST = 80.0
+_LAGS = 60
 # The softmax of paths and onsets is soft enough for the random features' scores, of deviation
 # γ√(α/N), to be small at the sizes that are simulated.
-_GAMMA, _LOAD, _STEPS = 5.0, 0.25, 30
-_SIZES, _SEEDS = (300, 600, 1200, 2400), range(1, 11)
+_GAMMA = 5.0
+_LOAD = 0.25
+_STEPS = 30
+_SIZES = (300, 600, 1200, 2400)
+_SEEDS = range(1, 11)
 # Signs of the first tokens on the three segments, newest first.
 _START = np.array([[1.0, 1.0, 1.0], [1.0, -1.0, 1.0], [-1.0, -1.0, 1.0], [-1.0, 1.0, -1.0]])
 
@@ -74,11 +79,14 @@ def loaded_path(
     network: Network, window: np.ndarray, *, beta: float, load: float, steps: int
 ) -> Loaded:
     """The mean field at load α from T given tokens: signs (T, L), newest first."""
-    context, total = network.context, network.context + steps
-    means, correlation = np.zeros((total, network.segments)), np.eye(total)
+    context = network.context
+    total = network.context + steps
+    means = np.zeros((total, network.segments))
+    correlation = np.eye(total)
     means[:context] = window[::-1]
     correlation[:context, :context] = (means[:context] * network.fractions) @ means[:context].T
-    attention, noise = np.zeros((steps, total)), np.zeros(steps)
+    attention = np.zeros((steps, total))
+    noise = np.zeros(steps)
     fields = np.zeros((steps, network.segments))
     for n in range(steps):
         new = context + n
@@ -87,15 +95,17 @@ def loaded_path(
         attention[n, seen] = softmax(network.gamma * overlap[:, KEY] @ overlap[0, QUERY])
         fields[n] = (attention[n, seen] @ overlap[:, VALUE]) @ network.semantic[OUTPUT]
         cover = load * attention[: n + 1] @ correlation @ attention[n]
-        noise[n], width = cover[n], beta * float(np.sqrt(cover[n]))
+        noise[n] = cover[n]
+        width = beta * float(np.sqrt(cover[n]))
         points, weights = gaussian_quadrature(width)
         means[new] = np.tanh(beta * fields[n][:, None] + width * points) @ weights
         row = (means[:context] * network.fractions) @ means[new]
         if n:
             along = beta**2 * cover[:n] / width if width else np.zeros(n)
             across = np.sqrt(np.maximum(beta**2 * noise[:n] - along**2, 0.0))
-            spread: dict[str, Any] = {"width": width, "along": along, "across": across}
-            pair = _pair_average(beta * fields[n], beta * fields[:n], **spread)
+            pair = _pair_average(
+                beta * fields[n], beta * fields[:n], width=width, along=along, across=across
+            )
             row = np.concatenate([row, pair @ network.fractions])
         correlation[new, :new] = correlation[:new, new] = row
     return Loaded(means[context:], noise, correlation)
@@ -150,8 +160,10 @@ def simulate_loaded(
 
     window: signs (T, L) of the first tokens, newest first; None: random bits.
     """
-    rng, context = numpy_generator(seed), network.context
-    many, few = round(load * size), network.weights(size)  # (4, P, N)
+    rng = numpy_generator(seed)
+    context = network.context
+    many = round(load * size)
+    few = network.weights(size)  # (4, P, N)
     signs = rng.integers(0, 2, (4, many, size), dtype=np.int8).astype(np.float32) * 2 - 1
     counts = network.counts(size)
     if window is None:
@@ -166,7 +178,8 @@ def simulate_loaded(
         return np.concatenate([own, other], axis=1)
 
     seen = [overlaps(bits, place) for place, bits in enumerate(tokens)]
-    scores, noise = np.empty((steps, context)), np.empty(steps)
+    scores = np.empty((steps, context))
+    noise = np.empty(steps)
     for n in range(steps):
         last = np.array(seen[: -context - 1 : -1])
         scores[n] = network.gamma * last[:, KEY] @ last[0, QUERY]
@@ -187,16 +200,23 @@ _RULES = ("fixed", "unit, P = 3 + alpha N", "unit, P = 3")
 @stored("scores", grid(rule=_RULES, size=_SIZES, seed=_SEEDS), seconds=0.1)
 def SCORES(rule: str, *, size: int, seed: int) -> Rows:
     """Deviation of the softmax's arguments in one text, and 1/Σ π², the tokens attended."""
-    network, load, beta = Network.document(), 0.0, 2.0
+    network = Network.document()
+    load = 0.0
+    beta = 2.0
     window: np.ndarray | None = _START
     if rule != _RULES[2]:
-        network, load, beta, window = network.with_parameters(epsilon=0.0), _LOAD, 1.0, None
+        network = network.with_parameters(epsilon=0.0)
+        load = _LOAD
+        beta = 1.0
+        window = None
     if rule != "fixed":
         # Overlaps √N m in place of m, and 1/√P in front of their products.
         features = network.features + round(load * size)
         network = network.with_parameters(gamma=size / np.sqrt(features))
-    how: dict[str, Any] = {"size": size, "load": load, "beta": beta, "seed": seed}
-    scores = simulate_loaded(network, steps=20, window=window, **how).scores
+    text = simulate_loaded(
+        network, size=size, load=load, beta=beta, steps=20, seed=seed, window=window
+    )
+    scores = text.scores
     attended = 1.0 / (softmax(scores, axis=1) ** 2).sum(axis=1)
     return rows_of(deviation=np.sqrt((scores**2).mean()), attended=attended.mean())
 
@@ -213,8 +233,9 @@ def distances_from_theory(
 ) -> list[float]:
     """Root mean square distance of a text's mean bits from the theory, with and without load."""
     network = Network.document().with_parameters(gamma=gamma)
-    how: dict[str, Any] = {"size": size, "load": load, "beta": beta, "seed": seed}
-    run = simulate_loaded(network, steps=_STEPS, window=_START, **how)
+    run = simulate_loaded(
+        network, size=size, load=load, beta=beta, steps=_STEPS, seed=seed, window=_START
+    )
     off = [run.means - _theory(gamma, beta, at) for at in (load, 0.0)]
     return [float(np.sqrt((gap**2).mean())) for gap in off]
 
@@ -222,8 +243,8 @@ def distances_from_theory(
 @stored("paths", grid(size=_SIZES, seed=_SEEDS), seconds=0.1)
 def PATHS(size: int, *, seed: int) -> Rows:
     """Distance of one text from the theory, with and without load."""
-    found = distances_from_theory(_GAMMA, size=size, load=_LOAD, beta=1.4, seed=seed)
-    return [dict(zip(("with", "without"), found, strict=True))]
+    loaded, bare = distances_from_theory(_GAMMA, size=size, load=_LOAD, beta=1.4, seed=seed)
+    return [{"with": loaded, "without": bare}]
 
 
 _AT_REST = ((0.25, 1.0), (0.5, 0.5), (0.5, 1.0), (1.0, 1.0))
@@ -236,17 +257,22 @@ _AT_REST = ((0.25, 1.0), (0.5, 0.5), (0.5, 1.0), (1.0, 1.0))
 )
 def REST(load: float, *, beta: float, seed: int) -> Rows:
     """Token correlations C(1), C(2) and the crosstalk in one text at rest, with flat attention."""
-    network, drop = Network.document().with_parameters(gamma=0.0, epsilon=0.0), 40
+    network = Network.document().with_parameters(gamma=0.0, epsilon=0.0)
+    drop = 40
     run = simulate_loaded(network, size=1500, load=load, beta=beta, steps=120, seed=seed)
     late = run.correlation[drop:, drop:]
-    first, second = (np.diagonal(late, lag).mean() for lag in (1, 2))
-    return rows_of(first=first, second=second, noise=run.noise[drop:].mean())
+    return rows_of(
+        first=np.diagonal(late, 1).mean(),
+        second=np.diagonal(late, 2).mean(),
+        noise=run.noise[drop:].mean(),
+    )
 
 
 @cache
 def loaded_onset(load: float) -> tuple[float, float, float]:
     """β where the few start to move at a load, or 0; the best β, and the gain there."""
-    critical, top = onset(Network.document()).critical_beta, 20.0
+    critical = onset(Network.document()).critical_beta
+    top = 20.0
 
     def gain(beta: float) -> float:
         return resting_state(float(beta), load=load, context=4).gain
@@ -261,7 +287,8 @@ def loaded_onset(load: float) -> tuple[float, float, float]:
 @stored("limits", [{"load": round(0.05 * n, 2)} for n in range(25)], checked=6, seconds=0.1)
 def LIMITS(load: float) -> Rows:
     """What the theory says at a load: β of the onset (0: none), the best β and the gain there."""
-    return [dict(zip(("onset", "best", "gain"), loaded_onset(load), strict=True))]
+    start, best, gain = loaded_onset(load)
+    return [{"onset": start, "best": best, "gain": gain}]
 
 
 def largest_load(table: dict[str, np.ndarray]) -> float:
@@ -277,8 +304,9 @@ def ONSETS(load: float, *, size: int, seed: int) -> Rows:
     """Root mean square overlap m^o with the few features in one text, at the best β of the load."""
     network = Network.document().with_parameters(gamma=_GAMMA, epsilon=0.0)
     beta = min(loaded_onset(load)[1], 4.0)
-    how: dict[str, Any] = {"size": size, "load": load, "beta": beta, "seed": seed}
-    run = simulate_loaded(network, steps=160, window=_START, **how)
+    run = simulate_loaded(
+        network, size=size, load=load, beta=beta, steps=160, seed=seed, window=_START
+    )
     overlap = network.overlaps(run.means[80:])[:, OUTPUT]
     return [{"beta": beta, "overlap": float(np.sqrt((overlap**2).mean()))}]
 
@@ -287,5 +315,6 @@ def power(table: dict[str, np.ndarray], *, column: str, chosen: np.ndarray) -> P
     """The power of N with which the mean over seeds of a column changes, over `chosen` rows."""
     sizes = np.unique(table["size"][chosen])
     means = [mean_estimate(table[column][chosen & (table["size"] == size)]) for size in sizes]
-    values, errors = ([getattr(mean, part) for mean in means] for part in ("value", "error"))
-    return fit_power_law(sizes, values=values, errors=errors)
+    return fit_power_law(
+        sizes, values=[mean.value for mean in means], errors=[mean.error for mean in means]
+    )

@@ -1,6 +1,6 @@
 """How far ahead a gradient through the limit reaches, in the document's own network."""
 
-from typing import Any
+from functools import partial
 
 import numpy as np
 import torch
@@ -17,7 +17,8 @@ from spinformer.dmft.network import Context, Network
 # Chunks of starts of the table of gradients, and starts in each. In chaos the growth over a hundred
 # tokens differs from start to start by as much as it is.
 _CHUNKS = {"periodic": 1, "quasi-periodic": 1, "chaos at 1.266": 20, "chaos at 1.28": 4}
-_REGULAR_STARTS, _CHAOTIC_STARTS = 10, 100
+_REGULAR_STARTS = 10
+_CHAOTIC_STARTS = 100
 CHAOTIC = ("chaos at 1.266", "chaos at 1.28")
 _REGULAR = ("periodic", "quasi-periodic")
 
@@ -43,9 +44,14 @@ def gradient_norms(
     network: Network, context: Context, *, beta: float, horizons: tuple[int, ...]
 ) -> np.ndarray:
     """Norm of ∂m^o_1/∂W, the first overlap of token t + h in all weights, (..., horizons h)."""
-    fixed: dict[str, Any] = {"beta": beta, "gamma": network.gamma, "epsilon": network.epsilon}
-    fixed["position_overlaps"] = torch.tensor(network.position_overlaps())
-    fixed["fractions"] = torch.tensor(network.fractions)
+    step = partial(
+        torch_step,
+        beta=beta,
+        gamma=network.gamma,
+        epsilon=network.epsilon,
+        position_overlaps=torch.tensor(network.position_overlaps()),
+        fractions=torch.tensor(network.fractions),
+    )
     weights = torch.tensor(network.semantic)
     *batch, context_length, features = context.attention.shape
     starts = torch.tensor(context.attention).reshape(-1, context_length, features)
@@ -53,9 +59,7 @@ def gradient_norms(
     def overlaps_ahead(weights: torch.Tensor, attention: torch.Tensor) -> torch.Tensor:
         path = []
         for position in range(context.position, context.position + max(horizons)):
-            attention, overlap = torch_step(
-                weights, attention=attention, position=position, **fixed
-            )
+            attention, overlap = step(weights, attention=attention, position=position)
             path.append(overlap[0])
         return torch.stack([path[horizon - 1] for horizon in horizons])
 
@@ -85,7 +89,8 @@ def GROWTH(motion: str, *, chunk: int) -> Rows:
 @stored("rates", grid(motion=_REGULAR), seconds=0.2, within={"rate": 1e-4, "error": 1e-4})
 def RATES(motion: str) -> Rows:
     """Leading Lyapunov exponent of a regular motion, nats per token, with its error."""
-    network, beta = Network.document(), MOTIONS[motion].beta
+    network = Network.document()
+    beta = MOTIONS[motion].beta
     start = growth_starts(network, motion, chunk=0).select(0)
     found = lyapunov_spectrum(network, start, beta=beta, steps=100_000, transient=1000, count=1)
     return rows_of(rate=found.exponents.value, error=found.exponents.error)
@@ -99,15 +104,34 @@ def exponents() -> dict[str, float]:
 
 
 def sampled_derivative(
-    network: Network, size: int, *, beta: float, runs: int, seed: int, **setting: Any
+    network: Network,
+    size: int,
+    *,
+    beta: float,
+    window: np.ndarray,
+    position: int,
+    steps: int,
+    runs: int,
+    seed: int,
 ) -> np.ndarray:
     """∂⟨m^o⟩/∂β of the tokens after a fixed window at N = `size`, (steps, P), by the score.
 
     ⟨(m − ⟨m⟩) Σ_t ∂_β log P(x_t | past)⟩ with ∂_β log P = Σ_l n (x_l − tanh h_l) h_l/β.
     """
-    how: dict[str, Any] = {"beta": beta, "runs": runs, "seed": seed, "draw_window": False}
-    found, context = generate(network, size, **how, **setting), network.context
-    means, tokens = found.means[:, context:], found.tokens[:, context:]
+    texts = generate(
+        network,
+        size,
+        beta=beta,
+        window=window,
+        steps=steps,
+        runs=runs,
+        seed=seed,
+        position=position,
+        draw_window=False,
+    )
+    context = network.context
+    means = texts.means[:, context:]
+    tokens = texts.tokens[:, context:]
     field = np.arctanh(np.clip(means, -1.0 + 1e-15, 1.0 - 1e-15)) / beta
     # A token moves its own overlaps, too: the score up to and including it.
     score = np.cumsum(((tokens - means) * field) @ network.counts(size), axis=1)
@@ -124,17 +148,28 @@ def sampled_derivative(
 )
 def SHARES_LEFT(motion: str, *, size: int, start: int) -> Rows:
     """Projection of the derivative at N on that of the limit, over the latter's square."""
-    network, beta = Network.document(), MOTIONS[motion].beta
+    network = Network.document()
+    beta = MOTIONS[motion].beta
     window, position = attractor_window(network, motion, number=start)
-    setting: dict[str, Any] = {"window": window, "position": position, "steps": 80}
-    high, low = (mean_path(network, beta + side, **setting) for side in (1e-7, -1e-7))
+    high = mean_path(network, beta + 1e-7, window=window, steps=80, position=position)
+    low = mean_path(network, beta - 1e-7, window=window, steps=80, position=position)
     limit = semantic_overlaps(network, (high - low)[network.context :] / 2e-7)
-    sampled = sampled_derivative(network, size, beta=beta, runs=6000, seed=start, **setting)
+    sampled = sampled_derivative(
+        network,
+        size,
+        beta=beta,
+        window=window,
+        position=position,
+        steps=80,
+        runs=6000,
+        seed=start,
+    )
     share = (limit * sampled).sum(1) / (limit**2).sum(1)
     return rows_of(horizon=range(4, 81, 4), share=share[3::4])
 
 
 def growth_slopes(table: Columns, motion: str, *, first: int, last: int) -> np.ndarray:
     """Mean logarithmic growth of the gradient per token between two horizons, start by start."""
-    low, high = (array_of(table, "norm", "start", motion=motion, horizon=h) for h in (first, last))
+    low = array_of(table, "norm", "start", motion=motion, horizon=first)
+    high = array_of(table, "norm", "start", motion=motion, horizon=last)
     return np.log(high / low) / (last - first)

@@ -30,8 +30,11 @@ from spinformer.core.random import numpy_generator, torch_generator
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE
 from spinformer.language.text import sample_texts
 
-SEGMENTS, FEATURES, CONTEXT = 11, 12, 4
-LENGTH, BYTE = 8, 8  # tokens of a cycle, segments that a byte fills
+SEGMENTS = 11
+FEATURES = 12
+CONTEXT = 4
+LENGTH = 8  # tokens of a cycle
+BYTE = 8  # segments that a byte fills
 # steps: tokens after the window. visible, given: V, as in `Text`. budget: updates with one path of
 # every start. tuned: validation seeds.
 TASKS = {
@@ -40,17 +43,35 @@ TASKS = {
 }
 SIZES = (99, 990, 9900, 99_000)
 SHARES = (0.0, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)  # of the budget, where one looks
-# What each arm changes in `train`.
-ARMS: dict[str, dict[str, Any]] = {
-    "limit": {},
-    "limit, one step": {"cut": True},
-    "limit, shuffled": {"shuffled": True},
-    "straight, 99": {"gradient": "straight", "size": 99},
-    "straight, 9900": {"gradient": "straight", "size": 9900},
-    "score, 99": {"gradient": "score", "size": 99},
-    "score, 9900": {"gradient": "score", "size": 9900},
+
+
+class Arm(NamedTuple):
+    """What an arm of the comparison changes in `train`."""
+
+    gradient: str = "limit"
+    size: int = 0
+    cut: bool = False
+    shuffled: bool = False
+
+
+ARMS = {
+    "limit": Arm(),
+    "limit, one step": Arm(cut=True),
+    "limit, shuffled": Arm(shuffled=True),
+    "straight, 99": Arm(gradient="straight", size=99),
+    "straight, 9900": Arm(gradient="straight", size=9900),
+    "score, 99": Arm(gradient="score", size=99),
+    "score, 9900": Arm(gradient="score", size=9900),
 }
 _COPIES = 8  # paths of every start in an update of `gradients`
+# What each estimator of `gradients` differentiates.
+_KINDS = {
+    "exact": "exact",
+    "limit": "limit",
+    "straight": "straight",
+    "score": "score",
+    "score, no baseline": "score",
+}
 
 
 class Text(NamedTuple):
@@ -68,8 +89,10 @@ class Text(NamedTuple):
 
     def repeated(self, networks: int, paths: int) -> Self:
         """The same text for so many times as many networks and paths, copy by copy."""
-        window, targets = (part.repeat(networks, paths, 1, 1) for part in self[:2])
-        return self._replace(window=window, targets=targets)
+        return self._replace(
+            window=self.window.repeat(networks, paths, 1, 1),
+            targets=self.targets.repeat(networks, paths, 1, 1),
+        )
 
 
 def rollout(
@@ -79,9 +102,13 @@ def rollout(
 
     size: N, 0 for the limit. cut: gradients pass through one step.
     """
-    context, (steps, visible) = text.window.shape[2], text.targets.shape[2:]
-    bits, generator = size // weights.shape[-1], torch_generator(seed)
-    tokens, costs, scores = list(text.window.unbind(2)), [], []
+    context = text.window.shape[2]
+    steps, visible = text.targets.shape[2:]
+    bits = size // weights.shape[-1]
+    generator = torch_generator(seed)
+    tokens = list(text.window.unbind(2))
+    costs = []
+    scores = []
     for step in range(steps):
         if cut:
             tokens = [token.detach() for token in tokens]
@@ -89,7 +116,8 @@ def rollout(
         target = text.targets[:, :, step]
         told = text.given > 0 and (step + 1) % text.given == 0
         cost = surprise(field[..., :visible], target=target)
-        token, score = torch.tanh(field), torch.zeros_like(cost)
+        token = torch.tanh(field)
+        score = torch.zeros_like(cost)
         costs.append(cost if told or not text.given else score)
         if bits:
             chance = 0.5 * (1.0 + token.detach())
@@ -112,7 +140,8 @@ def surrogate(costs: Tensor, scores: Tensor, *, kind: str, copies: int = 1) -> T
     Of `copies` paths of each start, copy by copy, the baseline of the "score" is the mean of the
     later costs of the others.
     """
-    mean, costs = costs.mean((1, 2)), costs.detach()
+    mean = costs.mean((1, 2))
+    costs = costs.detach()
     if kind != "score":
         return mean
     later = costs.flip(-1).cumsum(-1).flip(-1) - costs
@@ -127,15 +156,18 @@ def surrogate(costs: Tensor, scores: Tensor, *, kind: str, copies: int = 1) -> T
 
 def exact_costs(weights: Tensor, text: Text, *, size: int) -> Tensor:
     """Mean cost of every step (B, steps) of one network of N bits: a sum over all texts."""
-    window, targets = text.window[0], text.targets[0]
-    segments, (count, context) = weights.shape[2], window.shape[:2]
+    window = text.window[0]
+    targets = text.targets[0]
+    segments = weights.shape[2]
+    count, context = window.shape[:2]
     bits = size // segments
     ups = torch.cartesian_prod(*[torch.arange(bits + 1.0, dtype=weights.dtype)] * segments)
     kinds = len(ups)  # of tokens; windows are numbered with the oldest token varying slowest
     windows = 2.0 * ups[torch.cartesian_prod(*[torch.arange(kinds)] * context)] / bits - 1.0
     field = _field(weights[None], windows[None], text)[0]
     ways = torch.as_tensor(binom(bits, ups.numpy())).log().sum(-1)
-    up, down = logsigmoid(2.0 * field), logsigmoid(-2.0 * field)
+    up = logsigmoid(2.0 * field)
+    down = logsigmoid(-2.0 * field)
     moves = torch.exp(up @ ups.T + down @ (bits - ups).T + ways).reshape(kinds, -1, kinds)
     # Probabilities of the windows (B, kindsᵀ): each step sums over the oldest token.
     law = (window[:, None] == windows).flatten(2).all(2).to(weights.dtype)
@@ -154,10 +186,10 @@ def surprise(field: Tensor, *, target: Tensor) -> Tensor:
 
 def _field(weights: Tensor, window: Tensor, text: Text) -> Tensor:
     """h = β W^o A of the next token, (S, B, L), from windows (S, B, T, L)."""
-    values, queries, keys = (
-        multiply_replicas(window, weights[:, role].mT) / window.shape[3]
-        for role in (VALUE, QUERY, KEY)
-    )
+    segments = window.shape[3]
+    values = multiply_replicas(window, weights[:, VALUE].mT) / segments
+    queries = multiply_replicas(window, weights[:, QUERY].mT) / segments
+    keys = multiply_replicas(window, weights[:, KEY].mT) / segments
     attention = torch.softmax(text.gamma * (queries[:, :, -1:] * keys).sum(-1), -1)
     mixed = (attention[..., None] * values).sum(2)
     return text.beta * (mixed @ weights[:, OUTPUT])
@@ -181,9 +213,12 @@ def gradients(
     theta: Tensor, text: Text, estimator: str, *, size: int, updates: int = 1, seed: int = 0
 ) -> Tensor:
     """Estimates of the gradient, (updates, 4, P, L), from eight copies; "exact", "limit": one."""
-    kind, copies = estimator.split(",")[0], _COPIES
+    kind = _KINDS[estimator]
+    copies = _COPIES
     if kind in ("exact", "limit"):
-        updates, copies, size = 1, 1, size if kind == "exact" else 0
+        updates = 1
+        copies = 1
+        size = size if kind == "exact" else 0
     theta = theta.expand(updates, -1, -1, -1).clone().requires_grad_()
     weights = torch.tanh(theta)
     if kind == "exact":
@@ -201,19 +236,23 @@ def one_bit(strength: float) -> dict[str, tuple[float, float, float]]:
 
     h₁ = a and h₂ = a x₁; in the limit x₁ is its mean, whatever is drawn.
     """
-    up, found = 1.0 / (1.0 + np.exp(-2.0 * strength)), {}
+    up = 1.0 / (1.0 + np.exp(-2.0 * strength))
+    means = {}
     a = torch.full((64, 1, 1, 1), strength, dtype=torch.float64, requires_grad=True)
     ones = torch.ones_like(a)
     text = Text(ones, ones.expand(-1, -1, 2, -1), beta=1.0, gamma=0.0, given=2)
     for kind in ("limit", "straight", "score"):
-        weights, size = torch.cat([a, ones, ones, ones], 1), int(kind != "limit")
+        weights = torch.cat([a, ones, ones, ones], 1)
+        size = int(kind != "limit")
         costs, scores, tokens = rollout(weights, text, kind=kind, size=size)
         # The mean over both steps, of which the second alone has a cost.
         value = 2.0 * surrogate(costs, scores, kind=kind).sum()
         slopes = torch.autograd.grad(value, a)[0].flatten()
-        first, other = (float(slopes[(tokens[:, 0, 1, 0] - x).abs().argmin()]) for x in (1, -1))
-        found[kind] = (first, other, float(up * first + (1.0 - up) * other))
-    return found
+        drawn = tokens[:, 0, 1, 0]
+        first = float(slopes[(drawn - 1).abs().argmin()])
+        other = float(slopes[(drawn + 1).abs().argmin()])
+        means[kind] = (first, other, float(up * first + (1.0 - up) * other))
+    return means
 
 
 @stored("quality", grid(seed=range(10), size=(3, 6, 9, 15, *SIZES)), seconds=0.3, rtol=1e-3)
@@ -223,7 +262,8 @@ def QUALITY(seed: int, *, size: int) -> Rows:
     The reference is the exact gradient up to 15 bits, then the limit's. The variance of the mean
     of all updates is taken off the square of the bias.
     """
-    small, rows = draw_small(seed), []
+    small = draw_small(seed)
+    rows = []
     measured = partial(gradients, *small, size=size, updates=128, seed=seed)
     target = measured("exact" if size <= 15 else "limit").flatten()
     norm = float(target.norm())
@@ -248,7 +288,8 @@ def examples(
     A byte fills eight segments, most significant bit first, and stands for `given` tokens, of which
     the network writes all but the last itself. shuffled: the targets' tokens in disorder.
     """
-    rule, found = TASKS[task], []
+    rule = TASKS[task]
+    found = []
     stride = max(rule.given, 1)
     first = CONTEXT // stride
     for seed in seeds:
@@ -287,7 +328,8 @@ def text_bytes(part: str) -> np.ndarray:
 
 def stretches(part: str, *, seed: int = 0, draw: int = 0) -> np.ndarray:
     """Stretches of ten bytes (B, 10) of a part of the texts: 16 of an update, 64 of a test."""
-    read, training = text_bytes(part), part == "train"
+    read = text_bytes(part)
+    training = part == "train"
     generator = np.random.default_rng([seed if training else 0, draw, 21])
     begin = generator.integers(len(read) - 10, size=16 if training else 64)
     return read[begin[:, None] + np.arange(10)]
@@ -295,9 +337,11 @@ def stretches(part: str, *, seed: int = 0, draw: int = 0) -> np.ndarray:
 
 def tables() -> dict[str, float]:
     """Bits per bit of tables of bytes and of bits after a byte, mixed with ten single counts."""
-    read, test = text_bytes("train").astype(int), stretches("test").astype(int)
+    read = text_bytes("train").astype(int)
+    test = stretches("test").astype(int)
     bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
-    before, after = test[:, 1:-1].ravel(), test[:, 2:].ravel()
+    before = test[:, 1:-1].ravel()
+    after = test[:, 2:].ravel()
     single = np.bincount(read, minlength=256)
     pairs = np.bincount(256 * read[:-1] + read[1:], minlength=256**2).reshape(256, 256)
     weight = pairs.sum(1, keepdims=True) + 10.0
@@ -317,37 +361,59 @@ def train(
     rate: float,
     copies: int = 1,
     gradient: str = "limit",
+    size: int = 0,
+    cut: bool = False,
     shuffled: bool = False,
-    **how: Any,
 ) -> dict[float, Tensor]:
     """θ (S, 4, P, L) of seeds side by side after each of SHARES of the budget.
 
     updates: with one path of every start; with `copies` as many fewer, for the same work. θ is
-    normal at first, of standard deviation ½.
+    normal at first, of standard deviation ½. size, cut: as in `rollout`.
     """
     shape = (4, FEATURES, SEGMENTS)
     drawn = [0.5 * np.random.default_rng([seed, 20]).standard_normal(shape) for seed in seeds]
-    learned, draws = {"theta": torch.as_tensor(np.array(drawn))}, count()
+    learned = {"theta": torch.as_tensor(np.array(drawn))}
+    draws = count()
 
     def batch() -> Tensor:
         step = next(draws)
         text = examples(task, seeds=seeds, draw=step, shuffled=shuffled).repeated(1, copies)
         weights = torch.tanh(learned["theta"])
-        costs, scores, _ = rollout(weights, text, kind=gradient, seed=step, **how)
+        costs, scores, _ = rollout(weights, text, kind=gradient, size=size, cut=cut, seed=step)
         return surrogate(costs, scores, kind=gradient, copies=copies)
 
     total = max(updates // copies, 1)
     looks = {share: round(share * total) for share in SHARES}
-    fixed: dict[str, Any] = {"rate": rate, "steps": total, "betas": (0.9, 0.99)}
-    found = train_replicas(learned, losses=batch, keep=looks.values(), **fixed)
-    return {share: found[step]["theta"] for share, step in looks.items()}
+    kept = train_replicas(
+        learned, losses=batch, rate=rate, steps=total, keep=looks.values(), betas=(0.9, 0.99)
+    )
+    return {share: kept[step]["theta"] for share, step in looks.items()}
+
+
+def train_arm(
+    task: str, arm: str, *, seeds: Sequence[int], updates: int, rate: float, copies: int
+) -> dict[float, Tensor]:
+    """`train` with what an arm changes in it."""
+    chosen = ARMS[arm]
+    return train(
+        task,
+        seeds=seeds,
+        updates=updates,
+        rate=rate,
+        copies=copies,
+        gradient=chosen.gradient,
+        size=chosen.size,
+        cut=chosen.cut,
+        shuffled=chosen.shuffled,
+    )
 
 
 def losses(
     weights: Tensor, task: str, *, seeds: Sequence[int], size: int = 0, part: str = "test"
 ) -> np.ndarray:
     """Bits per bit of the target, (S,), at N = `size`, eight copies of each start; 0: the limit."""
-    rule, text = TASKS[task], examples(task, seeds=seeds, part=part).repeated(1, 8 if size else 1)
+    rule = TASKS[task]
+    text = examples(task, seeds=seeds, part=part).repeated(1, 8 if size else 1)
     with torch.no_grad():  # so that the kind of gradient does not matter
         costs, _, _ = rollout(weights, text, kind="limit", size=size, seed=size)
     told = rule.steps // max(rule.given, 1)  # steps that have a cost
@@ -359,16 +425,19 @@ def losses(
     [
         unit
         for unit in grid(task=TASKS, arm=ARMS, copies=(1, 2, 8), rate=(0.03, 0.1, 0.3))
-        if (unit["copies"] > 1) == unit["arm"].startswith("score") and "shuffled" not in unit["arm"]
+        if (unit["copies"] > 1) == (ARMS[unit["arm"]].gradient == "score")
+        and not ARMS[unit["arm"]].shuffled
     ],
     seconds=5.0,
     within={"loss": 0.02},
 )
 def TUNING(task: str, *, arm: str, copies: int, rate: float) -> Rows:
     """Mean loss of the validation seeds at the arm's own N after the whole budget."""
-    seeds, updates = range(100, 100 + TASKS[task].tuned), TASKS[task].budget
-    trained = train(task, seeds=seeds, updates=updates, copies=copies, rate=rate, **ARMS[arm])
-    weights, size = torch.tanh(trained[1.0]), ARMS[arm].get("size", 0)
+    seeds = range(100, 100 + TASKS[task].tuned)
+    updates = TASKS[task].budget
+    trained = train_arm(task, arm, seeds=seeds, updates=updates, copies=copies, rate=rate)
+    weights = torch.tanh(trained[1.0])
+    size = ARMS[arm].size
     return rows_of(loss=losses(weights, task, seeds=seeds, size=size, part="validation").mean())
 
 
@@ -385,19 +454,28 @@ def LEARNING(task: str, *, arm: str, block: int, updates: int | None = None) -> 
 
     After the task's budget of updates, or so many.
     """
-    table, name = TUNING.read(), "limit" if arm == "limit, shuffled" else arm
+    table = TUNING.read()
+    name = "limit" if arm == "limit, shuffled" else arm
     own = np.flatnonzero((table["task"] == task) & (table["arm"] == name))
     best = own[np.argmin(table["loss"][own])]
-    setting: dict[str, Any] = {"copies": int(table["copies"][best]), "rate": table["rate"][best]}
     seeds = range(10 * block, 10 * block + 10)
     updates = TASKS[task].budget if updates is None else updates
-    trained = train(task, seeds=seeds, updates=updates, **setting, **ARMS[arm])
+    trained = train_arm(
+        task,
+        arm,
+        seeds=seeds,
+        updates=updates,
+        rate=table["rate"][best],
+        copies=int(table["copies"][best]),
+    )
     measured = {"limit": (torch.tanh, 0)} | {f"n{n}": (torch.tanh, n) for n in SIZES}
     measured["signs"] = (torch.sign, 0)
-    loss, rows = partial(losses, task=task, seeds=seeds), []
+    rows = []
     for share, theta in trained.items():
-        found = {name: loss(made(theta), size=size) for name, (made, size) in measured.items()}
-        rows += rows_of(seed=list(seeds), share=share, **found)
+        columns: dict[str, Any] = {"seed": list(seeds), "share": share}
+        for column_name, (weights_of, size) in measured.items():
+            columns[column_name] = losses(weights_of(theta), task, seeds=seeds, size=size)
+        rows += rows_of(columns)
     return rows
 
 

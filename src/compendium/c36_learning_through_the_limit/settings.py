@@ -28,7 +28,9 @@ from spinformer.core.statistics import student_interval
 REGIONS = {"C19": 'rival == "score"', "C19b": "size >= 990"}
 # Bits per bit that a training in the limit may lose at finite N; by how much the growth of a
 # gradient, over the Lyapunov exponent, may be off 1; what share of a gradient counts as lost.
-_LOSS, _OFF, _LOST = 0.02, 0.25, 0.5
+_LOSS = 0.02
+_OFF = 0.25
+_LOST = 0.5
 
 
 def _chosen(group: int, size: int) -> slice:
@@ -59,7 +61,7 @@ _TWOS = [("cycle", group) for group in range(10)] + [("bytes", group) for group 
     ],
     seconds=0.1,
 )
-def RIVALS(data: str, task: str, group: int, rival: str, size: int, budget: float) -> Rows:
+def settings_c19(data: str, task: str, group: int, rival: str, size: int, budget: float) -> Rows:
     """Bits per bit by which the limit ends below a rival of N = 9,900, at `size`; five seeds."""
     gain = _gain(LEARNING, task, rival=rival, measure=f"n{size}", share=budget)
     return mean_rows(gain[_chosen(group, 5)])
@@ -74,7 +76,7 @@ def RIVALS(data: str, task: str, group: int, rival: str, size: int, budget: floa
     ],
     seconds=0.1,
 )
-def CONFIRM_RIVALS(data: str, task: str, group: int, rival: str, size: int, budget: float) -> Rows:
+def confirm_c19(data: str, task: str, group: int, rival: str, size: int, budget: float) -> Rows:
     """The same of other seeds, four a line."""
     gain = _gain(LEARNING_AGAIN, task, rival=rival, measure=f"n{size}", share=budget)
     return mean_rows(gain[_chosen(group, 4)])
@@ -89,7 +91,7 @@ def CONFIRM_RIVALS(data: str, task: str, group: int, rival: str, size: int, budg
     ],
     seconds=0.1,
 )
-def EXCESSES(data: str, task: str, group: int, size: int, budget: float) -> Rows:
+def settings_c19b(data: str, task: str, group: int, size: int, budget: float) -> Rows:
     """0.02 bits per bit minus the excess of two trainings in the limit."""
     lost = excess(task, size, share=budget)
     return mean_rows(_LOSS - lost[_chosen(group, 2)])
@@ -104,7 +106,7 @@ def EXCESSES(data: str, task: str, group: int, size: int, budget: float) -> Rows
     ],
     seconds=0.1,
 )
-def CONFIRM_EXCESSES(data: str, task: str, group: int, size: int, budget: float) -> Rows:
+def confirm_c19b(data: str, task: str, group: int, size: int, budget: float) -> Rows:
     """The same of other seeds, four a line."""
     lost = excess(task, size, share=budget, table=LEARNING_AGAIN)
     return mean_rows(_LOSS - lost[_chosen(group, 4)])
@@ -112,7 +114,8 @@ def CONFIRM_EXCESSES(data: str, task: str, group: int, size: int, budget: float)
 
 # Groups of starts behind a line of C19c, and the tokens ahead at which the shares are read.
 _GROUPS = {"chaos at 1.266": 10, "chaos at 1.28": 4}
-_FEW, _AHEAD = 8, 80
+_FEW = 8
+_AHEAD = 80
 
 
 @stored(
@@ -144,12 +147,11 @@ _FEW, _AHEAD = 8, 80
     ],
     seconds=0.1,
 )
-def GRADIENTS_IN_CHAOS(
-    data: str, part: str, motion: str, bits: int, group: int, first: int
-) -> Rows:
-    """Growth: ¼ minus the distance from 1 of the gradient's growth over the Lyapunov exponent.
+def settings_c19c(data: str, part: str, motion: str, bits: int, group: int, first: int) -> Rows:
+    """Growth of the gradient in chaos, and what is left of it at finite size.
 
-    Growth is the mean over the starts of a group between `first` and 128 tokens ahead. Finite
+    Growth: a quarter minus the distance from 1 of the growth over the Lyapunov exponent. Growth
+    is the mean over the starts of a group between `first` and 128 tokens ahead. Finite
     size: half minus the share of the gradient that is left at so many bits, eighty tokens ahead;
     the median of eight starts.
     """
@@ -171,7 +173,7 @@ def GRADIENTS_IN_CHAOS(
     ],
     seconds=0.1,
 )
-def POWERS(data: str, task: str, smallest: int, largest: int, middle: str) -> Rows:
+def settings_c19d(data: str, task: str, smallest: int, largest: int, middle: str) -> Rows:
     """Power of N of the "mean" or "median" excess of the seeds, 2,000 times drawn again."""
     sizes = [size for size in SIZES if smallest <= size <= largest]
     lost = np.array([excess(task, size) for size in sizes])

@@ -125,14 +125,16 @@ def change_times(readers: int, *, beta: float) -> tuple[float, float]:
 
 def follow_gain(readers: int, *, beta: float, shift: float, period: int, change: float) -> float:
     """How far readers follow when the keys ±1 + c_t are shifted to and fro, over the slow limit."""
-    counts, pair = reader_counts(readers, keys=2), np.array([1.0, -1.0])
+    counts = reader_counts(readers, keys=2)
+    pair = np.array([1.0, -1.0])
     spins = counts @ pair / readers
     slow = [
         readers_at_once((pair + end)[:, None], beta=beta, readers=readers)[0] - end
         for end in (shift + change, shift - change)
     ]
     phase = np.exp(-2j * np.pi * np.arange(period) / period)
-    probability, means = np.full(len(counts), 1.0 / len(counts)), []
+    probability = np.full(len(counts), 1.0 / len(counts))
+    means = []
     for now in np.tile(shift + change * phase.real, 1 - (-200 // period)):
         probability = probability @ _chances(counts, beta * (spins + now)[:, None] * pair)
         means.append(probability @ spins)
@@ -182,7 +184,9 @@ def late_motion(
     """Speed |ξ' − ξ| and turns of attention from near a key, means over the last `kept` steps."""
     betas, degrees = np.broadcast_arrays(betas, degrees)
     turn = np.exp(1j * np.radians(degrees))
-    state, speed, turns = np.exp(0.1j) * turn, np.zeros(betas.shape), np.zeros(betas.shape)
+    state = np.exp(0.1j) * turn
+    speed = np.zeros(betas.shape)
+    turns = np.zeros(betas.shape)
     for step in range(steps):
         following = turn * _attended(state, betas)
         if step >= steps - kept:

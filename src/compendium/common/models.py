@@ -17,7 +17,8 @@ from spinformer.language.encoder import LanguageModel
 from spinformer.language.minilm import load_model
 from spinformer.language.text import sample_texts
 
-encoder, decoder = cache(load_model), cache(load_decoder)
+encoder = cache(load_model)
+decoder = cache(load_decoder)
 
 
 def next_token_distribution(model: Decoder, windows: Tensor, *, beta: float | Tensor) -> Tensor:
@@ -49,7 +50,8 @@ def causal_attention(model: Decoder, trace: BlockTrace) -> Tensor:
 
 def head_maps(model: LanguageModel, layer: int) -> tuple[Tensor, Tensor]:
     """Query maps (H, d, D) and output maps (H, D, d) of a layer of the encoder."""
-    name, heads = f"encoder.layer.{layer}.attention", model.architecture.heads
+    name = f"encoder.layer.{layer}.attention"
+    heads = model.architecture.heads
     reads = model.weights[f"{name}.self.query.weight"].unflatten(0, (heads, -1))
     writes = model.weights[f"{name}.output.dense.weight"].unflatten(-1, (heads, -1))
     return reads, writes.transpose(0, 1)

@@ -15,9 +15,9 @@ def draw_networks(
 
     γ is 220/√P, and a window holds every position once, T = 2^K.
     """
-    found: dict[str, tuple[int, Network]] = {}
+    representatives: dict[str, tuple[int, Network]] = {}
     seeds = itertools.count(100_000 * family)
-    while len(found) < count:
+    while len(representatives) < count:
         seed = next(seeds)
         network = Network.segmented(
             seed,
@@ -28,5 +28,5 @@ def draw_networks(
             gamma=220.0 / features**0.5,
             epsilon=epsilon,
         )
-        found.setdefault(canonical_code(network), (seed, network))
-    return dict(found.values())
+        representatives.setdefault(canonical_code(network), (seed, network))
+    return dict(representatives.values())

@@ -10,6 +10,7 @@ def digit_patches(high: int, wide: int) -> tuple[Tensor, Tensor]:
     """The digits as tokens (1797, N, pixels), patches of so many rows and columns; their labels."""
     # Back to the grey values 0 … 16, integers: their sums have no rounding.
     pixels = torch.tensor(8.0 * (digits() + 1.0), dtype=torch.float32)
-    down, across = DIGIT_SHAPE[0] // high, DIGIT_SHAPE[1] // wide
+    down = DIGIT_SHAPE[0] // high
+    across = DIGIT_SHAPE[1] // wide
     cut = pixels.reshape(-1, down, high, across, wide).transpose(2, 3)
     return cut.reshape(-1, down * across, high * wide), torch.tensor(digit_labels())

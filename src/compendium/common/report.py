@@ -70,8 +70,8 @@ def show_table(
     """
     columns = _columns(rows)
     keys = list(columns)
-    for what, told in (("headers", headers), ("units", units), ("formats", formats)):
-        if unknown := set(told or ()) - set(keys):
+    for what, by_column in (("headers", headers), ("units", units), ("formats", formats)):
+        if unknown := set(by_column or ()) - set(keys):
             raise ValueError(f"{what} must name columns ({', '.join(keys)}), got {min(unknown)}")
     entries = {key: [plain(f"{name}.{key}", entry) for entry in columns[key]] for key in keys}
     if name:
@@ -80,7 +80,9 @@ def show_table(
             "rows": [list(row) for row in zip(*entries.values(), strict=True)],
         }
         display({FIGURES: {name: table}}, raw=True)
-    heads, cells, right = [], [], []
+    heads = []
+    cells = []
+    right = []
     for key in keys:
         head = (headers or {}).get(key, key.replace("_", " "))
         unit = (units or {}).get(key, "")
@@ -129,12 +131,12 @@ def _text(
     notes: str,
 ) -> str:
     widths = [max(map(len, column)) for column in zip(heads, *lines, strict=True)]
-    told = [caption] if caption else []
+    text_lines = [caption] if caption else []
     for line in (heads, *lines):
         places = zip(line, widths, right, strict=True)
         set_out = [cell.rjust(width) if end else cell.ljust(width) for cell, width, end in places]
-        told.append("  ".join(set_out).rstrip())
-    return "\n".join([*told, *([notes] if notes else [])])
+        text_lines.append("  ".join(set_out).rstrip())
+    return "\n".join([*text_lines, *([notes] if notes else [])])
 
 
 def _html(
@@ -148,10 +150,10 @@ def _html(
     sides = ["right" if end else "left" for end in right]
 
     def row(cells: Sequence[str], tag: str) -> str:
-        told = zip(cells, sides, strict=True)
+        aligned = zip(cells, sides, strict=True)
         return "".join(
             f'<{tag} style="text-align: {side}">{escape(cell)}</{tag.split()[0]}>'
-            for cell, side in told
+            for cell, side in aligned
         )
 
     head = f"<thead><tr>{row(heads, 'th')}</tr></thead>"

@@ -18,27 +18,29 @@ def grid(**choices: Iterable[Any]) -> Rows:
     return [dict(zip(choices, unit, strict=True)) for unit in product(*choices.values())]
 
 
-def numbered(units: Iterable[dict[str, Any]], *, first: int = 1) -> Rows:
+def numbered(units: Iterable[dict[str, Any]], *, first: int = 1, step: int = 1) -> Rows:
     """Units of a robustness table each of which has raw runs of its own, which `data` counts.
 
     >>> numbered([{"size": 500}, {"size": 1000}], first=7)
     [{'data': 7, 'size': 500}, {'data': 8, 'size': 1000}]
     """
-    return [{"data": first + place, **unit} for place, unit in enumerate(units)]
+    return [{"data": first + step * place} | unit for place, unit in enumerate(units)]
 
 
-def rows_of(**columns: Any) -> Rows:
+def rows_of(table: Mapping[str, Any] | None = None, /, **columns: Any) -> Rows:
     """Rows from columns (n,): arrays, tensors or lists; a single value stands in every row.
+
+    Columns come by name, those of a `table` first.
 
     An estimate makes two columns, the second its error: "name" and "name_error".
     """
-    told: dict[str, Any] = {}
-    for name, column in columns.items():
+    by_name: dict[str, Any] = {}
+    for name, column in ((table or {}) | columns).items():
         both = isinstance(column, Estimate)
-        told |= {name: column.value, f"{name}_error": column.error} if both else {name: column}
-    arrays = np.broadcast_arrays(*map(np.atleast_1d, told.values()))
+        by_name |= {name: column.value, f"{name}_error": column.error} if both else {name: column}
+    arrays = np.broadcast_arrays(*map(np.atleast_1d, by_name.values()))
     lists = (array.tolist() for array in arrays)
-    return [dict(zip(told, row, strict=True)) for row in zip(*lists, strict=True)]
+    return [dict(zip(by_name, row, strict=True)) for row in zip(*lists, strict=True)]
 
 
 def groups(table: Columns, *names: str) -> Iterator[tuple[Any, dict[str, np.ndarray]]]:
@@ -55,7 +57,8 @@ def array_of(table: Columns, name: str, *axes: str, **chosen: Any) -> np.ndarray
     here = np.full(len(table[name]), True)
     for column, value in chosen.items():
         here &= table[column] == value
-    shape, places = [], []
+    shape = []
+    places = []
     for axis in axes:
         _, first, place = np.unique(table[axis][here], return_index=True, return_inverse=True)
         shape.append(len(first))
@@ -87,23 +90,25 @@ def mean_rows(samples: np.ndarray) -> Rows:
 def share_rows(hits: int, *, trials: int, bound: float, sign: int = 1) -> Rows:
     """The line for a share less a bound, with Wilson's interval; with `sign` −1 the reverse."""
     share = hits / trials if trials else 0.0
-    ends = wilson_interval(hits, trials=max(trials, 1))
-    value, *both = (sign * (one - bound) for one in (share, *ends))
-    return _line(value, min(both), max(both), trials)
+    ends = np.array(wilson_interval(hits, trials=max(trials, 1)))
+    low, high = np.sort(sign * (ends - bound))
+    return _line(sign * (share - bound), low, high, trials)
 
 
-def estimate_rows(found: Estimate, *, bound: float = 0.0) -> Rows:
+def estimate_rows(estimate: Estimate, *, bound: float = 0.0) -> Rows:
     """The line of a table of settings for an estimate less a bound, two of its errors each way."""
-    value, wide = found.value - bound, 2.0 * found.error
-    return _line(value, value - wide, value + wide, found.samples)
+    value = estimate.value - bound
+    wide = 2.0 * estimate.error
+    return _line(value, value - wide, value + wide, estimate.samples)
 
 
-def near_rows(found: Sequence[float], *, aim: float, within: float, runs: int) -> Rows:
+def near_rows(measured: Sequence[float], *, aim: float, within: float, runs: int) -> Rows:
     """The line for a value and its interval: `within` less their distance from `aim`.
 
     >>> near_rows((0.75, 0.5, 1.5), aim=1.0, within=1.0, runs=5)
     [{'value': 0.75, 'low': 0.5, 'high': 1.0, 'runs': 5}]
     """
-    off, *ends = (abs(one - aim) for one in found)
-    least = 0.0 if found[1] < aim < found[2] else min(ends)
-    return _line(within - off, within - max(ends), within - least, runs)
+    value, low, high = measured
+    nearest = 0.0 if low < aim < high else min(abs(low - aim), abs(high - aim))
+    farthest = max(abs(low - aim), abs(high - aim))
+    return _line(within - abs(value - aim), within - farthest, within - nearest, runs)

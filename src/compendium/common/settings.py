@@ -30,7 +30,8 @@ def show_settings(table: Mapping[str, np.ndarray], *, value: str) -> Figure:
         if (table[name] != choice).any()
     }
     ends = np.array([table[name][order] for name in ("low", "value", "high")])
-    place, size = np.arange(len(order)), 0.17 * len(chosen)
+    place = np.arange(len(order))
+    size = 0.17 * len(chosen)
     figure, (above, below) = plt.subplots(
         2, 1, figsize=(6.4, 2.4 + size), sharex=True, height_ratios=[2.0, size]
     )

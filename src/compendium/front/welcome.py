@@ -1,6 +1,7 @@
 """The five pictures of the front page, one message each, and the numbers that they draw."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -9,10 +10,12 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
+from compendium.front.schematics import draw_generator, draw_layer, draw_spins
 from spinformer.dmft.mean_field import document_context, trajectory
 from spinformer.dmft.network import Context, Network
 from spinformer.hopfield.continuous import energy, retrieve
-from spinformer.plot.style import COLORS
+from spinformer.plot.style import COLORS, use_style
+from spinformer.plot.vector import figure_svg
 
 # Figures of claims that the pictures show, `row.figure`.
 FIGURES = (
@@ -147,6 +150,24 @@ PICTURES: Mapping[str, Callable[[Numbers], None]] = {
     "mask": draw_mask,
     "motions": draw_motions,
 }
+# Drawn without numbers.
+SCHEMATICS: Mapping[str, Callable[[], None]] = {
+    "layer": draw_layer,
+    "spins": draw_spins,
+    "generator": draw_generator,
+}
+
+
+def drawn_pictures(numbers: Numbers) -> Iterator[tuple[str, bytes]]:
+    """Yield name and SVG of each picture of the front page."""
+    drawn = {name: partial(draw, numbers) for name, draw in PICTURES.items()}
+    for name, draw in (drawn | dict(SCHEMATICS)).items():
+        with plt.rc_context():
+            use_style()
+            draw()
+            picture = figure_svg(plt.gcf()).encode()
+            plt.close()
+        yield name, picture
 
 
 def _panel(size: tuple[float, float]) -> Axes:

@@ -24,10 +24,15 @@ if TYPE_CHECKING:
         find_attractors as find_attractors,
         stroboscopic_section as stroboscopic_section,
     )
+    from spinformer.dmft.bifurcations import (
+        bifurcation_values as bifurcation_values,
+        continue_bifurcation as continue_bifurcation,
+        normal_form as normal_form,
+        switch_branch as switch_branch,
+    )
     from spinformer.dmft.cycles import (
         Bifurcation as Bifurcation,
         Cycle as Cycle,
-        continue_bifurcation as continue_bifurcation,
         continue_cycle as continue_cycle,
         find_bifurcation as find_bifurcation,
         find_cycle as find_cycle,
@@ -46,6 +51,7 @@ if TYPE_CHECKING:
         lyapunov_spectrum as lyapunov_spectrum,
         period_map as period_map,
     )
+    from spinformer.dmft.maps import Map as Map
     from spinformer.dmft.mean_field import (
         document_context as document_context,
         random_contexts as random_contexts,
@@ -75,10 +81,15 @@ __getattr__, __dir__, __all__ = names_on_demand(
             "find_attractors",
             "stroboscopic_section",
         ),
+        "bifurcations": (
+            "bifurcation_values",
+            "continue_bifurcation",
+            "normal_form",
+            "switch_branch",
+        ),
         "cycles": (
             "Bifurcation",
             "Cycle",
-            "continue_bifurcation",
             "continue_cycle",
             "find_bifurcation",
             "find_cycle",
@@ -87,6 +98,7 @@ __getattr__, __dir__, __all__ = names_on_demand(
         "lifetimes": ("detect_escapes", "estimate_lifetime"),
         "linear_stability": ("onset",),
         "lyapunov": ("lyapunov_spectrum", "period_map"),
+        "maps": ("Map",),
         "mean_field": ("document_context", "random_contexts", "step", "trajectory"),
         "network": ("Context", "Network"),
         "regimes": ("classify_regimes", "count_regimes", "regime_label"),

@@ -18,25 +18,41 @@ function `stroboscopic_section`), which samples the orbit once per period, a cyc
 point and a quasi-periodic motion is a closed curve.
 """
 
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Any, Self, Unpack
 
 import numpy as np
 
-from spinformer.core.checks import check_array, check_instance, check_integer, check_real
+from spinformer.core.checks import (
+    check_array,
+    check_broadcast,
+    check_instance,
+    check_integer,
+    check_real,
+)
 from spinformer.core.records import record
 from spinformer.core.regimes import Regime as Regime
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.ensemble import Ensemble, Parameters, kernels_of
 from spinformer.dmft.kernel_inputs import SystemBatch, TimeIndex
 from spinformer.dmft.kernels import smallest_period as search_period
-from spinformer.dmft.lyapunov import detect_change_point, lyapunov_spectrum
+from spinformer.dmft.lyapunov import average_growth, detect_change_point, lyapunov_spectrum
+from spinformer.dmft.maps import Map, System, as_system
 from spinformer.dmft.network import OUTPUT, AttentionNetwork, Context
 
 # Stretches of the steps for exponents, from which their errors are taken.
 _STRETCHES = 20
 # How near to zero m^o_2 is in the section [poclopez2024dynamical, Figure 3].
 _PLANE = 1e-3
+# A state of a map beyond this is on its way to infinity.
+_FAR = 1e100
+# A histogram of values nearer together than this has one bin.
+_NARROWEST = 1e-200
+# Steps of a map that are recorded at once, and in which its tangent vectors align.
+_CHUNK = 1000
+_ALIGN = 500
+# Lengths of tangent vectors below this count as an exact zero of the tangent map.
+_ZERO_LENGTH = 1e-140
 
 
 @record
@@ -106,9 +122,14 @@ class Attractors:
     section : ndarray, shape (..., bins)
         The same for the visits in the Poincaré section where m^o_2 is within 0.001 of zero.
     span : tuple of float
-        Interval of the bins, as far as the weights let an overlap go: [−1, 1] for signs.
-    context : Context
-        States at the end.
+        Interval of the bins, as far as the weights let an overlap go: [−1, 1] for signs. Of a map
+        it is that of the values that occurred.
+    context : Context or ndarray
+        States at the end, an array (..., n) of a map.
+    thresholds : Thresholds
+        Thresholds by which the regimes were decided.
+    exponent_steps : int
+        Number of steps over which the exponents were averaged.
     """
 
     regime: np.ndarray
@@ -118,7 +139,9 @@ class Attractors:
     histogram: np.ndarray
     section: np.ndarray
     span: tuple[float, float] = (-1.0, 1.0)
-    context: Context
+    context: Any
+    thresholds: Thresholds = field(default_factory=Thresholds)
+    exponent_steps: int = 10_000
 
     def select(self, index: Any) -> Self:
         """Select orbits by an index into the axes of the batch.
@@ -137,7 +160,45 @@ class Attractors:
             n: value[index] for n, value in vars(self).items() if isinstance(value, np.ndarray)
         }
         rates = Estimate(value=self.exponents.value[index], error=self.exponents.error[index])
-        return replace(self, **chosen, exponents=rates, context=self.context.select(index))
+        is_context = isinstance(self.context, Context)
+        context = self.context.select(index) if is_context else self.context[index]
+        return replace(self, **chosen, exponents=rates, context=context)
+
+    def advice(self) -> np.ndarray:
+        """Say of every undecided orbit why it is undecided, and what to run longer.
+
+        Returns
+        -------
+        ndarray of str, shape (...)
+            A sentence for each undecided orbit, "" for the others.
+        """
+        words = [self._why(index) for index in np.ndindex(self.regime.shape)]
+        return np.array(words, dtype=object).reshape(self.regime.shape)
+
+    def _why(self, index: tuple[int, ...]) -> str:
+        """Why one orbit is undecided."""
+        if self.regime[index] != Regime.UNDECIDED:
+            return ""
+        limit = self.thresholds
+        if not self.exponents.value.shape[-1]:
+            return "no period was found: ask for exponents=1 or more"
+        rate = float(self.exponents.value[index][0])
+        error = float(self.exponents.error[index][0])
+        digits = float(self.digits[index])
+        if not np.isfinite(rate):
+            return "the orbit left for infinity"
+        told = f"λ₁ = {rate:.2g} ± {error:.1g}"
+        if self.period[index]:
+            return f"period {self.period[index]}, but {told}: raise exponent_steps or transient"
+        if rate < -limit.neutral:
+            return f"{told} is negative, but no period was found: raise transient or longest"
+        if rate > limit.neutral and rate - limit.sigmas * error > limit.neutral:
+            return f"{told} is chaotic, but averages have {digits:.1f} digits: raise kept"
+        if rate > limit.neutral:
+            return f"{told} is not clear of zero: raise exponent_steps or transient"
+        if digits < limit.digits_regular:
+            return f"{told}, but averages have {digits:.1f} digits only: raise transient or kept"
+        return f"{told} is small, but not zero within its error: raise transient or exponent_steps"
 
 
 def bump_weights(length: int) -> np.ndarray:
@@ -253,8 +314,8 @@ def _classify(
 
 
 def find_attractors(
-    network: AttentionNetwork,
-    context: Context,
+    system: AttentionNetwork | Map,
+    start: Any,
     *,
     transient: int = 100_000,
     kept: int = 20_000,
@@ -262,24 +323,24 @@ def find_attractors(
     exponents: int | None = None,
     bins: int = 1000,
     thresholds: Thresholds | None = None,
-    **parameters: Unpack[Parameters],
+    **parameters: Any,
 ) -> Attractors:
-    """Iterate a batch of systems to their attractors and classify these into regimes.
+    """Iterate a batch of orbits to their attractors and classify these into regimes.
 
     After the transient the orbit is streamed into histograms and weighted Birkhoff averages, a
     short stretch is searched for a period, and the leading Lyapunov exponents are measured. A
     motion that fits no regime is undecided. Most often it has not reached its attractor yet, and a
-    longer `transient` decides it.
+    longer `transient` decides it; `Attractors.advice` says what to run longer.
 
     Attractors can coexist at the same parameters, so that the result depends on the basin of
     attraction in which a context starts. Use many contexts to find them all.
 
     Parameters
     ----------
-    network : AttentionNetwork
-        The network.
-    context : Context
-        Initial states, of one system or of a batch.
+    system : AttentionNetwork or Map
+        The network or map.
+    start : Context or array_like
+        Initial states, of one system or of a batch, an array (..., n) of a map.
     transient : int, default 100000
         Number of steps that are dropped.
     kept : int, default 20000
@@ -293,8 +354,9 @@ def find_attractors(
         Number of bins of the histograms.
     thresholds : Thresholds, optional
         Thresholds of the classification; None takes the defaults.
-    **parameters : Unpack[Parameters]
-        The inverse temperatures `beta` and `gamma`, `epsilon` and `threads`, as in `Ensemble`.
+    **parameters : float or ndarray
+        The inverse temperatures `beta` and `gamma`, `epsilon` and `threads` of a network, as in
+        `Ensemble`; the parameters of a map, which broadcast against the batch.
 
     Returns
     -------
@@ -328,14 +390,49 @@ def find_attractors(
     limit = check_instance(
         "thresholds", Thresholds() if thresholds is None else thresholds, Thresholds
     )
-    ensemble = Ensemble(network, context, **parameters)
-    most = ensemble.window * ensemble.features
+    most = as_system(system, start).size
     transient = check_integer("transient", transient, low=0)
     kept = check_integer("kept", kept, low=2)
     bins = check_integer("bins", bins, low=1, high=2**16)
     exponents = min(2, most) if exponents is None else exponents
     exponents = check_integer("exponents", exponents, low=0, high=most)
     check_integer("exponent_steps", exponent_steps, low=_STRETCHES if exponents else 0)
+    lengths = _Lengths(
+        transient=transient, kept=kept, exponent_steps=exponent_steps, exponents=exponents
+    )
+    if isinstance(system, Map):
+        return _map_attractors(
+            system, start, lengths=lengths, bins=bins, limit=limit, parameters=parameters
+        )
+    return _network_attractors(
+        system, start, lengths=lengths, bins=bins, limit=limit, parameters=parameters
+    )
+
+
+@record
+class _Lengths:
+    """How long orbits are followed, and how many exponents are measured."""
+
+    transient: int
+    kept: int
+    exponent_steps: int
+    exponents: int
+
+
+def _network_attractors(
+    network: AttentionNetwork,
+    context: Context,
+    *,
+    lengths: _Lengths,
+    bins: int,
+    limit: Thresholds,
+    parameters: Any,
+) -> Attractors:
+    """`find_attractors` of a network, by its compiled kernels."""
+    ensemble = Ensemble(network, context, **parameters)
+    kept = lengths.kept
+    exponents = lengths.exponents
+    exponent_steps = lengths.exponent_steps
     # Weights of zero move nothing.
     reach = float(network.overlap_bound[OUTPUT, 0]) or 1.0
     unit = float(network.overlap_bound[OUTPUT].max()) or 1.0
@@ -354,7 +451,7 @@ def find_attractors(
         period = [search_period(lane, limit.longest, limit.distance * unit) for lane in lanes]
         return time, (histogram.T, section.T, sums, np.array(period))
 
-    ensemble.advance(transient)
+    ensemble.advance(lengths.transient)
     histogram, section, sums, period = ensemble.run(task)
     halves = sums / unit
     gap = np.abs(halves[..., 0, :] - halves[..., 1, :]).max(axis=-1)
@@ -389,7 +486,148 @@ def find_attractors(
         section=section,
         span=(-reach, reach),
         context=state,
+        thresholds=limit,
+        exponent_steps=exponent_steps,
     )
+
+
+def _map_attractors(
+    given: Map, start: Any, *, lengths: _Lengths, bins: int, limit: Thresholds, parameters: Any
+) -> Attractors:
+    """`find_attractors` of a map, step by step for all orbits together."""
+    system = as_system(given, start)
+    origin = np.asarray(start, dtype=float)
+    unknown = parameters.keys() - given.parameters.keys()
+    if unknown:
+        raise TypeError(f"{min(unknown)} is no parameter of the map, which has {system.names}")
+    values = {
+        name: check_array(name, value, low=-_FAR, high=_FAR)
+        for name, value in (dict(given.parameters) | parameters).items()
+    }
+    shapes = {name: value.shape for name, value in values.items()}
+    batch = check_broadcast(start=origin.shape[:-1], **shapes)
+    lanes = {name: np.broadcast_to(value, batch).ravel() for name, value in values.items()}
+    states = np.broadcast_to(origin, (*batch, system.size)).reshape(-1, system.size)
+    states = system.advance(states, steps=lengths.transient, **lanes)
+    lost = _outside(states)
+    states = np.where(lost[:, None], origin.reshape(-1, system.size)[0], states)
+    weights = bump_weights(lengths.kept // 2)
+    sums = np.zeros((2, *states.shape))
+    for half in range(2):
+        for first in range(0, len(weights), _CHUNK):
+            share = weights[first : first + _CHUNK]
+            orbit, states = system.observe(states, steps=len(share), **lanes)
+            states, lost = _without_lost(states, lost, origin)
+            sums[half] += np.einsum("t,bta->ba", share, np.where(_near(orbit), orbit, 0.0))
+    orbit, states = system.observe(states, steps=2 * limit.longest, **lanes)
+    states, lost = _without_lost(states, lost, origin)
+    orbit = np.where(_near(orbit) & ~lost[:, None, None], orbit, 0.0)
+    unit = float(np.abs(orbit[~lost]).max(initial=0.0)) or 1.0
+    period = np.array(
+        [
+            0 if gone else search_period(np.ascontiguousarray(lane), limit.longest,
+                                         limit.distance * unit)
+            for lane, gone in zip(orbit, lost, strict=True)
+        ]
+    )  # fmt: skip
+    gap = np.abs(sums[0] - sums[1]).max(axis=-1) / unit
+    digits = -np.log10(np.maximum(gap, 1e-16))
+    low = float(orbit[~lost, :, 0].min(initial=-1.0 if lost.all() else np.inf))
+    high = float(orbit[~lost, :, 0].max(initial=1.0 if lost.all() else -np.inf))
+    histogram, section = _visits(orbit, low=low, high=high, bins=bins)
+    growth, states = _map_growth(system, states, lanes, lengths=lengths)
+    rates = Estimate(value=np.zeros((len(states), 0)), error=np.zeros((len(states), 0)))
+    regime = np.where(period > 0, Regime.PERIODIC, Regime.UNDECIDED)
+    if lengths.exponents:
+        stretches = np.diff(np.linspace(0, lengths.exponent_steps, _STRETCHES + 1).astype(int))
+        rates = average_growth(growth, stretches)
+        jump = tuple(part[..., 0] for part in detect_change_point(growth))
+        regime = _classify(
+            period,
+            digits,
+            exponent=(rates.value[..., 0], rates.error[..., 0]),
+            resolution=1.0 / lengths.exponent_steps,
+            jump=jump,
+            limit=limit,
+        )
+        gone = lost[:, None] & np.ones(lengths.exponents, dtype=bool)
+        rates = Estimate(
+            value=np.where(gone, np.nan, rates.value), error=np.where(gone, np.nan, rates.error)
+        )
+    regime = np.where(lost, Regime.UNDECIDED, regime)
+    return Attractors(
+        regime=regime.reshape(batch),
+        period=np.where(lost, 0, period).reshape(batch),
+        exponents=Estimate(
+            value=rates.value.reshape(*batch, -1), error=rates.error.reshape(*batch, -1)
+        ),
+        digits=digits.reshape(batch),
+        histogram=histogram.reshape(*batch, bins),
+        section=section.reshape(*batch, bins),
+        span=(low, high),
+        context=np.where(lost[:, None], np.inf, states).reshape(*batch, system.size),
+        thresholds=limit,
+        exponent_steps=lengths.exponent_steps,
+    )
+
+
+def _near(values: np.ndarray) -> np.ndarray:
+    """Where values are finite and their squares, too."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.abs(values) < _FAR)
+
+
+def _outside(states: np.ndarray) -> np.ndarray:
+    return np.asarray(~_near(states).all(axis=-1))
+
+
+def _without_lost(
+    states: np.ndarray, lost: np.ndarray, origin: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """States with those that left for infinity back at a start, and which have left."""
+    lost = lost | _outside(states)
+    home = origin.reshape(-1, states.shape[-1])[0]
+    return np.where(lost[:, None], home, states), lost
+
+
+def _visits(
+    orbit: np.ndarray, *, low: float, high: float, bins: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Histograms (B, bins) of the first component, and of it where the second is near zero."""
+    width = max(high - low, _NARROWEST)
+    place = np.clip((orbit[..., 0] - low) * (bins / width), 0, bins - 1)
+    first = place.astype(int)
+    lane = np.broadcast_to(np.arange(len(orbit))[:, None], first.shape)
+    plane = np.abs(orbit[..., min(1, orbit.shape[-1] - 1)]) < _PLANE
+    histogram = np.zeros((len(orbit), bins), dtype=np.uint32)
+    section = np.zeros_like(histogram)
+    np.add.at(histogram, (lane.ravel(), first.ravel()), 1)
+    np.add.at(section, (lane[plane], first[plane]), 1)
+    return histogram, section
+
+
+def _map_growth(
+    system: System, states: np.ndarray, lanes: dict[str, np.ndarray], *, lengths: _Lengths
+) -> tuple[np.ndarray, np.ndarray]:
+    """Growth rates (B, stretches, k) of k tangent vectors, and the states at the end."""
+    count = lengths.exponents
+    growth = np.zeros((len(states), _STRETCHES, count))
+    if not count:
+        return growth, states
+    axes = np.linalg.qr(np.random.default_rng(0).normal(size=(system.size, count)))[0]
+    basis = np.broadcast_to(axes, (len(states), *axes.shape))
+    edges = np.linspace(0, lengths.exponent_steps, _STRETCHES + 1).astype(int)
+    owner = np.repeat(np.arange(_STRETCHES), np.diff(edges))
+    for number in range(-_ALIGN, lengths.exponent_steps):
+        states, matrices = system.derivative(states, steps=1, **lanes)
+        moved = matrices @ basis
+        moved = np.where(_near(moved), moved, 0.0)
+        basis, triangle = np.linalg.qr(moved)
+        if number >= 0:
+            sizes = np.abs(np.diagonal(triangle, axis1=1, axis2=2))
+            growth[:, owner[number]] += np.log(np.maximum(sizes, _ZERO_LENGTH))
+        states = np.where(_outside(states)[:, None], 0.0, states)
+    return growth / np.diff(edges)[:, None], states
 
 
 # ---- the stroboscopic section

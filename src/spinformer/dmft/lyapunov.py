@@ -175,7 +175,7 @@ def lyapunov_spectrum(
             "they grow too fast for these weights, beta and gamma"
         )
     return LyapunovSpectrum(
-        exponents=_average(growth, lengths),
+        exponents=average_growth(growth, lengths),
         growth=growth,
         resolved=np.cumsum(lost, axis=-1) == 0,
         context=ensemble.state(),
@@ -238,12 +238,25 @@ def detect_change_point(
     return size > _JUMP, before, error, after
 
 
-def _average(growth: np.ndarray, lengths: np.ndarray) -> Estimate:
-    """Mean of growth (..., n, k) over n consecutive stretches of so many steps.
+def average_growth(growth: np.ndarray, lengths: np.ndarray) -> Estimate:
+    """Average growth rates over consecutive stretches, with an error by blocking.
 
     The error is the largest of those from n stretches and from their pairs and fours (blocking,
     Flyvbjerg and Petersen 1989): correlations longer than a stretch make it grow with the block.
-    Where the growth jumps, the error reaches to what came after the jump.
+    Where the growth jumps, the error reaches to what came after the jump. Arguments are not
+    checked.
+
+    Parameters
+    ----------
+    growth : ndarray, shape (..., n, k)
+        Growth rates of k directions in n consecutive stretches.
+    lengths : ndarray of int, shape (n,)
+        Number of steps of each stretch.
+
+    Returns
+    -------
+    Estimate
+        The averages (..., k) and their errors.
     """
     value = np.einsum("n,...nk->...k", lengths / lengths.sum(), growth)
     error, blocks = np.full_like(value, np.nan), growth

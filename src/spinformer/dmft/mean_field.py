@@ -46,6 +46,10 @@ from spinformer.dmft.network import (
 if TYPE_CHECKING:
     from torch import Tensor
 
+# Laws of random contexts; the half width of the narrow one.
+START_LAWS = ("uniform", "narrow", "normal")
+_NARROW = 0.05
+
 # ---- one step
 
 
@@ -377,10 +381,12 @@ def document_context(
     return Context(np.round(state.attention, decimals), state.position)
 
 
-def random_contexts(network: AttentionNetwork, seed: Seed, *, count: int) -> Context:
-    """Draw contexts of independent, uniformly distributed attention vectors at position 0.
+def random_contexts(
+    network: AttentionNetwork, seed: Seed, *, count: int, law: str = "uniform"
+) -> Context:
+    """Draw contexts of independent random attention vectors at position 0.
 
-    Each component is uniform within the largest values that the weights allow, [−1, 1] for signs.
+    The unit of every component is the largest value that the weights allow, 1 for signs.
 
     Parameters
     ----------
@@ -390,6 +396,9 @@ def random_contexts(network: AttentionNetwork, seed: Seed, *, count: int) -> Con
         Seed or random generator.
     count : int
         Number of contexts.
+    law : {"uniform", "narrow", "normal"}, default "uniform"
+        Law of the components: uniform in [−1, 1]; uniform in [−0.05, 0.05], about what random bits
+        of a large network give; or normal with the variance of the first law, cut at ±1.
 
     Returns
     -------
@@ -399,7 +408,7 @@ def random_contexts(network: AttentionNetwork, seed: Seed, *, count: int) -> Con
     Raises
     ------
     ValueError
-        If `count` is below 1.
+        If `count` is below 1 or `law` is unknown.
 
     Examples
     --------
@@ -409,8 +418,14 @@ def random_contexts(network: AttentionNetwork, seed: Seed, *, count: int) -> Con
     check_instance("network", network, AttentionNetwork)  # type: ignore[type-abstract]
     rng = numpy_generator(seed)
     count = check_integer("count", count, low=1)
+    law = check_choice("law", law, START_LAWS)
     shape = (count, network.context, network.features)
-    return Context(rng.uniform(-1.0, 1.0, shape) * network.overlap_bound[VALUE], 0)
+    drawn = rng.uniform(-1.0, 1.0, shape)
+    if law == "narrow":
+        drawn = _NARROW * drawn
+    elif law == "normal":
+        drawn = np.clip(rng.standard_normal(shape) / np.sqrt(3.0), -1.0, 1.0)
+    return Context(drawn * network.overlap_bound[VALUE], 0)
 
 
 # ---- trajectories

@@ -15,7 +15,8 @@ from torch.nn import functional
 
 from spinformer.core.attention import nan_factor
 from spinformer.core.checks import check_broadcast, check_real, check_tensor
-from spinformer.hopfield.inputs import check_beta, check_result
+from spinformer.hopfield.inputs import check_alpha, check_beta, check_result
+from spinformer.hopfield.separation import unchecked_entmax
 
 
 def attention(
@@ -25,6 +26,7 @@ def attention(
     values: Tensor,
     beta: float | None = None,
     mask: Tensor | None = None,
+    alpha: float = 1.0,
 ) -> Tensor:
     r"""Scaled dot-product attention, by its definition.
 
@@ -37,9 +39,11 @@ def attention(
     values : Tensor, shape (..., N, d_v)
         Values, one for each key.
     beta : float or None, default None
-        Inverse temperature, positive. None is 1/√d.
+        Inverse temperature, the reciprocal of the softmax temperature, positive. None is 1/√d.
     mask : Tensor of bool, broadcastable to (..., S, N), or None, default None
         True where a query may attend to a key. Each query needs at least one True.
+    alpha : float, default 1.0
+        Index of the separation by α-entmax: 1 is softmax, 2 sparsemax (see `hopfield.separation`).
 
     Returns
     -------
@@ -52,8 +56,8 @@ def attention(
         If an argument is not a floating-point tensor, the dtypes differ, or the mask is not
         boolean.
     ValueError
-        If a shape does not fit, the mask leaves no key to a query, or the result overflows its
-        dtype.
+        If a shape does not fit, a number is out of range, the mask leaves no key to a query, or
+        the result overflows its dtype.
 
     Notes
     -----
@@ -61,6 +65,8 @@ def attention(
     .. math::
 
         \operatorname{softmax}(\beta\, Q K^\top)\, V.
+
+    With another index α-entmax takes the place of softmax.
 
     References
     ----------
@@ -75,6 +81,7 @@ def attention(
     tensor([[0.5000, 0.5000]])
     """
     beta = _check_attention(queries, keys=keys, values=values, beta=beta)
+    alpha = check_alpha(alpha)
     scores = beta * queries @ keys.mT
     if mask is not None:
         if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
@@ -84,7 +91,7 @@ def attention(
         if not bool(mask.any(-1).all()):
             raise ValueError("mask must leave at least one key to each query")
         scores = scores.masked_fill(~mask, -math.inf)
-    return check_result("attention", torch.softmax(scores, dim=-1) @ values)
+    return check_result("attention", unchecked_entmax(scores, alpha) @ values)
 
 
 def _check_attention(queries: Tensor, *, keys: Tensor, values: Tensor, beta: float | None) -> float:
@@ -106,6 +113,7 @@ def retrieval_step(
     content: Tensor,
     bias: Tensor | None = None,
     dropout: float = 0.0,
+    alpha: float = 1.0,
 ) -> Tensor:
     r"""Retrieval step of a continuous memory, in the framework's fused attention kernel.
 
@@ -126,6 +134,8 @@ def retrieval_step(
         pattern.
     dropout : float, default 0.0
         Probability with which each attention weight is dropped, in [0, 1].
+    alpha : float, default 1.0
+        Index of the separation by α-entmax: 1 is softmax, 2 sparsemax (see `hopfield.separation`).
 
     Returns
     -------
@@ -137,7 +147,7 @@ def retrieval_step(
     TypeError
         If an argument is not a tensor of matrices, or the dtypes differ.
     ValueError
-        If the shapes do not fit or `dropout` is outside [0, 1].
+        If the shapes do not fit, or `dropout` or `alpha` is out of range.
 
     Notes
     -----
@@ -156,18 +166,21 @@ def retrieval_step(
         if not isinstance(x, Tensor) or x.ndim < 2 or x.dtype != states.dtype:
             raise TypeError(f"{name} must be a tensor of matrices, of one dtype with states")
     if scaled.shape[-1] != states.shape[-1] or scaled.shape[-2] != content.shape[-2]:
-        raise ValueError(
-            f"scaled must be as wide as states and as many as content, got {tuple(states.shape)}, "
-            f"{tuple(scaled.shape)} and {tuple(content.shape)}"
-        )
+        shapes = f"{tuple(states.shape)}, {tuple(scaled.shape)} and {tuple(content.shape)}"
+        raise ValueError(f"scaled must be as wide as states and as many as content, got {shapes}")
     if bias is not None and bias.dtype not in (torch.bool, states.dtype):
         raise TypeError(f"bias must be boolean or {states.dtype}, got {bias.dtype}")
     dropout = check_real("dropout", dropout, low=0.0, high=1.0)
-    landed = unchecked_retrieval_step(
-        states, scaled=scaled, content=content, bias=bias, dropout=dropout
+    retrieved = unchecked_retrieval_step(
+        states,
+        scaled=scaled,
+        content=content,
+        bias=bias,
+        dropout=dropout,
+        alpha=check_alpha(alpha),
     )
     factor = nan_factor(states, keys=scaled, contents=(content,), mask=bias)
-    return landed if factor is None else landed * factor
+    return retrieved if factor is None else retrieved * factor
 
 
 def unchecked_retrieval_step(
@@ -177,6 +190,7 @@ def unchecked_retrieval_step(
     content: Tensor,
     bias: Tensor | None = None,
     dropout: float = 0.0,
+    alpha: float = 1.0,
 ) -> Tensor:
     """Retrieval step that checks nothing and does not mark what is not finite.
 
@@ -194,6 +208,8 @@ def unchecked_retrieval_step(
         Numbers added to the scores, or booleans as in `retrieval_step`.
     dropout : float, default 0.0
         Probability with which each attention weight is dropped.
+    alpha : float, default 1.0
+        Index of the separation by α-entmax. Only softmax has a fused kernel.
 
     Returns
     -------
@@ -205,6 +221,9 @@ def unchecked_retrieval_step(
     >>> unchecked_retrieval_step(torch.zeros(1, 2), scaled=torch.eye(2), content=torch.eye(2))
     tensor([[0.5000, 0.5000]])
     """
+    if alpha != 1.0:
+        weights = masked_attention_weights(states, scaled=scaled, bias=bias, alpha=alpha)
+        return functional.dropout(weights, dropout) @ content
     if bias is not None:
         # The kernel does not widen the states to the batch of a bias.
         batch = torch.broadcast_shapes(states.shape[:-2], bias.shape[:-2])
@@ -214,7 +233,9 @@ def unchecked_retrieval_step(
     )
 
 
-def masked_attention_weights(states: Tensor, *, scaled: Tensor, bias: Tensor | None) -> Tensor:
+def masked_attention_weights(
+    states: Tensor, *, scaled: Tensor, bias: Tensor | None, alpha: float = 1.0
+) -> Tensor:
     """Attention weights of a retrieval step, computed explicitly.
 
     Parameters
@@ -225,19 +246,21 @@ def masked_attention_weights(states: Tensor, *, scaled: Tensor, bias: Tensor | N
         Keys multiplied by the inverse temperature β.
     bias : Tensor, broadcastable to (..., S, N), or None
         Numbers added to the scores, or booleans as in `retrieval_step`.
+    alpha : float, default 1.0
+        Index of the separation by α-entmax.
 
     Returns
     -------
     Tensor, shape (..., S, N)
-        Softmax weights. All are 0 for a state that may attend to no pattern.
+        Attention weights. All are 0 for a state that may attend to no pattern.
     """
     scores = states @ scaled.mT
     if bias is None:
-        return torch.softmax(scores, dim=-1)
+        return unchecked_entmax(scores, alpha)
     bias = additive_mask(bias, scores.dtype)
     blind = (bias == -math.inf).all(-1, keepdim=True)
     scores = scores + bias.masked_fill(blind, 0.0)
-    return torch.softmax(scores, dim=-1).masked_fill(blind, 0.0)
+    return unchecked_entmax(scores, alpha).masked_fill(blind, 0.0)
 
 
 def additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
@@ -257,4 +280,5 @@ def additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
     """
     if mask.dtype != torch.bool:
         return mask.to(dtype)
-    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, -math.inf)
+    zeros = torch.zeros(mask.shape, dtype=dtype, device=mask.device)
+    return zeros.masked_fill(~mask, -math.inf)

@@ -1,4 +1,4 @@
-"""The continuous Hopfield network: energy, gradient, update and retrieval.
+"""The modern Hopfield network of continuous states: energy, gradient, update and retrieval.
 
 Conventions. Stored patterns are the *rows* of `patterns`, shape (..., N, d), the transpose of X ∈
 R^{d×N} in [bal2020energy], so that a pattern is a key and a batch of queries is a matrix of rows,
@@ -7,6 +7,11 @@ in `torch.matmul`. The inverse temperature β is inside the logarithm and its in
 ½ ξᵀξ − β⁻¹ log Σ_i exp(β x_iᵀξ). In [bal2020energy, Eqs. (7), (8)] β is 1. The energy of
 [ramsauer2020hopfield, Sec. 2] is larger by the constant β⁻¹ log N + ½M², with M the largest norm,
 and [bal2021transformers, Eq. (2)] lacks the factor β⁻¹.
+
+The index `alpha` chooses the separation of patterns. At 1 the weights are softmax, as above. From
+1.01 to 2 log-sum-exp gives way to the convex conjugate Ω* of the Tsallis entropy, and softmax to
+its gradient α-entmax [santos2024sparse], sparsemax at 2 (see `hopfield.separation`). As Ω* is
+convex, too, a step of size below 2 still lowers the energy.
 
 All functions work on floating-point torch tensors and are differentiable in every tensor argument.
 Where a score β x_iᵀξ overflows, the result is not finite. This raises ValueError, except in
@@ -20,7 +25,14 @@ import torch
 from spinformer.core.checks import check_flag, check_integer, check_real, check_tensor
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, status_of
-from spinformer.hopfield.inputs import check_beta, check_result, check_states
+from spinformer.hopfield.inputs import check_alpha, check_beta, check_result, check_states
+from spinformer.hopfield.separation import (
+    conjugate_at,
+    covariance_weights,
+    separation_margin,
+    unchecked_conjugate,
+    unchecked_entmax,
+)
 
 _PATTERNS = (..., "N", "d")
 
@@ -45,8 +57,8 @@ class ContinuousRetrieval(Solution[torch.Tensor]):
     energies : Tensor, shape (T + 1, ..., S)
         Energy of each query before the first step and after every step.
     attention : Tensor, shape (..., S, N)
-        Softmax weights of the last step of each query. For a step size of 1, `states = attention @
-        patterns`.
+        Attention weights of the last step of each query. For a step size of 1, `states =
+        attention @ patterns`.
     trajectory : Tensor, shape (T + 1, ..., S, d), or None
         All states in order, if they were asked for.
     """
@@ -61,7 +73,9 @@ class ContinuousRetrieval(Solution[torch.Tensor]):
         return self.value
 
 
-def energy(patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0) -> torch.Tensor:
+def energy(
+    patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0, alpha: float = 1.0
+) -> torch.Tensor:
     r"""Energy of the continuous (modern) Hopfield network.
 
     Parameters
@@ -72,6 +86,8 @@ def energy(patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0) -
         States, one a row. Leading axes broadcast against those of `patterns`.
     beta : float, default 1.0
         Inverse temperature, positive.
+    alpha : float, default 1.0
+        Index of the separation by α-entmax: 1 is softmax, 2 sparsemax (see `hopfield.separation`).
 
     Returns
     -------
@@ -93,11 +109,14 @@ def energy(patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0) -
 
         E(\xi) = \tfrac12\, \xi^\top \xi - \beta^{-1} \log \sum_i \exp(\beta\, x_i^\top \xi).
 
-    The first term keeps the state bounded, and the log-sum-exp rewards overlap with a pattern.
+    The first term keeps the state bounded, and the log-sum-exp rewards overlap with a pattern. With
+    another index α the log-sum-exp gives way to the conjugate Ω* of the Tsallis entropy.
 
     References
     ----------
     [bal2020energy, Eqs. (7), (8)], where β is 1.
+
+    [santos2024sparse, Sec. 3], for other indices than 1.
 
     Examples
     --------
@@ -105,13 +124,16 @@ def energy(patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0) -
     tensor(-0.6931)
     """
     patterns, states, beta = _check(patterns, states=states, beta=beta)
-    return check_result("energy", _energy_of(states, _scores(patterns, states, beta), beta))
+    alpha = check_alpha(alpha)
+    scores = _scores(patterns, states, beta)
+    potential = unchecked_conjugate(scores, alpha) / beta
+    return check_result("energy", 0.5 * states.square().sum(-1) - potential)
 
 
 def attention_weights(
-    patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0
+    patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0, alpha: float = 1.0
 ) -> torch.Tensor:
-    r"""Attention weights of a retrieval step: the softmax of the scores.
+    r"""Attention weights of a retrieval step: softmax, sparsemax or α-entmax of the scores.
 
     Parameters
     ----------
@@ -121,6 +143,8 @@ def attention_weights(
         States, one a row. Leading axes broadcast against those of `patterns`.
     beta : float, default 1.0
         Inverse temperature, positive.
+    alpha : float, default 1.0
+        Index of the separation by α-entmax: 1 is softmax, 2 sparsemax (see `hopfield.separation`).
 
     Returns
     -------
@@ -151,10 +175,13 @@ def attention_weights(
     tensor([0.5000, 0.5000])
     """
     patterns, states, beta = _check(patterns, states=states, beta=beta)
-    return check_result("attention weights", _weights(patterns, states, beta))
+    weights = _weights(patterns, states, beta, check_alpha(alpha))
+    return check_result("attention weights", weights)
 
 
-def gradient(patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0) -> torch.Tensor:
+def gradient(
+    patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0, alpha: float = 1.0
+) -> torch.Tensor:
     r"""Gradient of the energy of the continuous Hopfield network.
 
     Parameters
@@ -165,6 +192,8 @@ def gradient(patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0)
         States, one a row. Leading axes broadcast against those of `patterns`.
     beta : float, default 1.0
         Inverse temperature, positive.
+    alpha : float, default 1.0
+        Index of the separation by α-entmax: 1 is softmax, 2 sparsemax (see `hopfield.separation`).
 
     Returns
     -------
@@ -197,11 +226,13 @@ def gradient(patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0)
     tensor([-0.5000, -0.5000])
     """
     patterns, states, beta = _check(patterns, states=states, beta=beta, finite=False)
-    result = states - _weights(patterns, states, beta) @ patterns
+    result = states - _weights(patterns, states, beta, check_alpha(alpha)) @ patterns
     return check_result("gradient", result, patterns=patterns, states=states)
 
 
-def jacobian(patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0) -> torch.Tensor:
+def jacobian(
+    patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0, alpha: float = 1.0
+) -> torch.Tensor:
     r"""Jacobian of the retrieval step of the continuous Hopfield network.
 
     Parameters
@@ -212,6 +243,8 @@ def jacobian(patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0)
         States, one a row. Leading axes broadcast against those of `patterns`.
     beta : float, default 1.0
         Inverse temperature, positive.
+    alpha : float, default 1.0
+        Index of the separation by α-entmax: 1 is softmax, 2 sparsemax (see `hopfield.separation`).
 
     Returns
     -------
@@ -228,7 +261,8 @@ def jacobian(patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0)
     Notes
     -----
     The Jacobian of the update f(ξ) = Σ_i p_i x_i is the covariance of the patterns under the
-    attention weights p,
+    attention weights p (for sparse weights another distribution, see
+    `hopfield.separation.covariance_weights`),
 
     .. math::
 
@@ -244,15 +278,23 @@ def jacobian(patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0)
             [-0.2500,  0.2500]])
     """
     patterns, states, beta = _check(patterns, states=states, beta=beta, finite=False)
-    weights = _weights(patterns, states, beta)
+    alpha = check_alpha(alpha)
+    weights = _weights(patterns, states, beta, alpha)
+    weights, factor = covariance_weights(weights, alpha)
     each = patterns if states.ndim == 1 else patterns.unsqueeze(-3)
     centred = each - (weights @ patterns).unsqueeze(-2)
-    result = beta * centred.mT @ (weights.unsqueeze(-1) * centred)
+    covariance = beta * centred.mT @ (weights.unsqueeze(-1) * centred)
+    result = covariance * factor[..., None, None]
     return check_result("jacobian", result, patterns=patterns, states=states)
 
 
 def update(
-    patterns: torch.Tensor, *, states: torch.Tensor, beta: float = 1.0, step_size: float = 1.0
+    patterns: torch.Tensor,
+    *,
+    states: torch.Tensor,
+    beta: float = 1.0,
+    alpha: float = 1.0,
+    step_size: float = 1.0,
 ) -> torch.Tensor:
     r"""Retrieval step of the continuous Hopfield network.
 
@@ -266,6 +308,8 @@ def update(
         States, one a row. Leading axes broadcast against those of `patterns`.
     beta : float, default 1.0
         Inverse temperature, positive.
+    alpha : float, default 1.0
+        Index of the separation by α-entmax: 1 is softmax, 2 sparsemax (see `hopfield.separation`).
     step_size : float, default 1.0
         Step size γ of gradient descent on the energy, not negative.
 
@@ -304,7 +348,7 @@ def update(
     """
     patterns, states, beta = _check(patterns, states=states, beta=beta, finite=False)
     step_size = check_real("step_size", step_size, low=0.0)
-    target = _weights(patterns, states, beta) @ patterns
+    target = _weights(patterns, states, beta, check_alpha(alpha)) @ patterns
     result = _moved(states, target, step_size)
     return check_result("update", result, patterns=patterns, states=states)
 
@@ -314,13 +358,14 @@ def retrieve(
     *,
     queries: torch.Tensor,
     beta: float = 1.0,
+    alpha: float = 1.0,
     steps: int | None = None,
     step_size: float = 1.0,
     tolerance: float = 1e-10,
     max_steps: int = 10_000,
     keep_trajectory: bool = False,
 ) -> ContinuousRetrieval:
-    """Iterate the retrieval step of the continuous Hopfield network.
+    """Modern Hopfield retrieval: iterate the retrieval step of the continuous Hopfield network.
 
     With `steps=n` every query takes n steps, and the result is differentiable. With `steps=None`
     each query stops at its own first step that moves it by at most `tolerance`, or after
@@ -334,6 +379,8 @@ def retrieve(
         Initial states, one a row. Leading axes broadcast against those of `patterns`.
     beta : float, default 1.0
         Inverse temperature, positive.
+    alpha : float, default 1.0
+        Index of the separation by α-entmax: 1 is softmax, 2 sparsemax (see `hopfield.separation`).
     steps : int or None, default None
         Number of steps, at least 1. None iterates until the tolerance is reached.
     step_size : float, default 1.0
@@ -365,11 +412,12 @@ def retrieve(
 
     Examples
     --------
-    >>> found = retrieve(4.0 * torch.eye(2), queries=torch.tensor([1.0, 0.0]), tolerance=1e-6)
-    >>> bool(found.converged), f"{float(found.states[0]):.1f}"
+    >>> result = retrieve(4.0 * torch.eye(2), queries=torch.tensor([1.0, 0.0]), tolerance=1e-6)
+    >>> bool(result.converged), f"{float(result.states[0]):.1f}"
     (True, '4.0')
     """
     patterns, query, beta = _check(patterns, states=queries, beta=beta, name="queries")
+    alpha = check_alpha(alpha)
     step_size = check_real("step_size", step_size, low=0.0, open_low=True)
     tolerance = check_real("tolerance", tolerance, low=0.0)
     limit = check_integer("max_steps", max_steps, low=1)
@@ -379,27 +427,31 @@ def retrieve(
 
     # One product with the patterns a step: its scores give a state's energy and its weights.
     scores = _scores(patterns, query, beta)
-    weights = torch.softmax(scores, dim=-1)
+    following = unchecked_entmax(scores, alpha)
+    weights = following
     state = query.expand(*weights.shape[:-1], query.shape[-1])
-    energies, trajectory = [_energy_of(state, scores, beta)], [state]
-    going = torch.ones(state.shape[:-1], dtype=torch.bool, device=state.device)
-    taken = torch.zeros_like(going, dtype=torch.int64)
+    energies = [_energy_at(state, following, scores, beta, alpha)]
+    trajectory = [state]
+    moving = torch.ones(state.shape[:-1], dtype=torch.bool, device=state.device)
+    taken = torch.zeros_like(moving, dtype=torch.int64)
     residual = torch.zeros_like(state[..., 0])
     for _ in range(limit):
         # A query that has arrived stays put, so that slower neighbours cannot change it.
-        weights = torch.where(going.unsqueeze(-1), torch.softmax(scores, dim=-1), weights)
+        weights = torch.where(moving.unsqueeze(-1), following, weights)
         moved = _moved(state, weights @ patterns, step_size)
         shift = torch.linalg.vector_norm((moved - state).detach(), dim=-1)
-        state = torch.where(going.unsqueeze(-1), moved, state)
-        residual, taken = torch.where(going, shift, residual), taken + going
+        state = torch.where(moving.unsqueeze(-1), moved, state)
+        residual = torch.where(moving, shift, residual)
+        taken = taken + moving
         if steps is None:
             # What overflowed moves by NaN, which is not above anything.
-            going = going & (shift > tolerance)
+            moving = moving & (shift > tolerance)
         scores = _scores(patterns, state, beta)
-        energies.append(_energy_of(state, scores, beta))
+        following = unchecked_entmax(scores, alpha)
+        energies.append(_energy_at(state, following, scores, beta, alpha))
         if keep_trajectory:
             trajectory.append(state)
-        if not bool(going.any()):
+        if not bool(moving.any()):
             break
     finite = torch.isfinite(state.detach()).all(-1)
     return ContinuousRetrieval(
@@ -413,14 +465,70 @@ def retrieve(
     )
 
 
+def exact_retrieval_beta(patterns: torch.Tensor, *, alpha: float) -> torch.Tensor:
+    r"""Inverse temperature from which each pattern is retrieved exactly, by sparse weights.
+
+    At this β and above, the pattern is a fixed point without any error, and a query whose overlaps
+    keep the margin reaches it in one step.
+
+    Parameters
+    ----------
+    patterns : Tensor, shape (..., N, d)
+        Stored patterns, one a row.
+    alpha : float
+        Index of the separation by α-entmax, 1 or from 1.01 to 2 (see `hopfield.separation`).
+
+    Returns
+    -------
+    Tensor, shape (..., N)
+        The inverse temperature of each pattern. It is infinite for a pattern that another one
+        overlaps with at least as much as it does with itself, and for softmax, which always mixes.
+
+    Raises
+    ------
+    TypeError
+        If the patterns are not a floating-point tensor or the index is not a number.
+    ValueError
+        If a shape does not fit, a value is not allowed, or an overlap overflows.
+
+    Notes
+    -----
+    A weight of α-entmax is 1 if its score leads all others by 1/(α − 1). With the scores β x_j·ξ
+    the retrieval of pattern i from ξ is therefore exact if
+
+    .. math::
+
+        \beta \Big( x_i \cdot \xi - \max_{j \neq i} x_j \cdot \xi \Big) \ge \frac{1}{\alpha - 1}.
+
+    The value returned is that of the query ξ = x_i.
+
+    References
+    ----------
+    [santos2024sparse, Sec. 3]
+
+    Examples
+    --------
+    >>> exact_retrieval_beta(2.0 * torch.eye(2), alpha=2.0)
+    tensor([0.2500, 0.2500])
+    """
+    patterns = check_tensor("patterns", patterns, shape=_PATTERNS)
+    margin = separation_margin(alpha)
+    overlaps = check_result("overlaps", patterns @ patterns.mT)
+    itself = torch.eye(patterns.shape[-2], dtype=torch.bool, device=patterns.device)
+    others = overlaps.masked_fill(itself, -torch.inf).amax(-1)
+    lead = overlaps.diagonal(dim1=-2, dim2=-1) - others
+    return torch.where(lead > 0, margin / torch.where(lead > 0, lead, 1.0), torch.inf)
+
+
 def _check(
     patterns: Any, *, states: Any, beta: Any, name: str = "states", finite: bool = True
 ) -> tuple[torch.Tensor, torch.Tensor, float]:
     """The arguments, checked; without `finite` all but whether patterns and states are.
 
-    A caller may leave that to `check_result` if the result contains p @ patterns, p the softmax of
-    the scores. A state that is not finite has no finite score, and its softmax is NaN; a pattern
-    that is not has a score of NaN, +inf or −inf, and the softmax is NaN or multiplies it by 0.
+    A caller may leave that to `check_result` if the result contains p @ patterns, p the weights
+    of the scores. A state that is not finite has no finite score, and its weights are NaN; a
+    pattern that is not has a score of NaN, +inf or −inf, and its weight is NaN or multiplies it by
+    0.
     """
     patterns = check_tensor("patterns", patterns, finite=finite, shape=_PATTERNS)
     try:
@@ -436,12 +544,17 @@ def _scores(patterns: torch.Tensor, states: torch.Tensor, beta: float) -> torch.
     return beta * (states @ patterns.mT)
 
 
-def _weights(patterns: torch.Tensor, states: torch.Tensor, beta: float) -> torch.Tensor:
-    return torch.softmax(beta * (states @ patterns.mT), dim=-1)
+def _weights(
+    patterns: torch.Tensor, states: torch.Tensor, beta: float, alpha: float
+) -> torch.Tensor:
+    return unchecked_entmax(beta * (states @ patterns.mT), alpha)
 
 
-def _energy_of(states: torch.Tensor, scores: torch.Tensor, beta: float) -> torch.Tensor:
-    return 0.5 * states.square().sum(-1) - torch.logsumexp(scores, dim=-1) / beta
+def _energy_at(
+    states: torch.Tensor, weights: torch.Tensor, scores: torch.Tensor, beta: float, alpha: float
+) -> torch.Tensor:
+    potential = conjugate_at(weights, scores=scores, alpha=alpha) / beta
+    return 0.5 * states.square().sum(-1) - potential
 
 
 def _moved(states: torch.Tensor, target: torch.Tensor, step_size: float) -> torch.Tensor:

@@ -69,8 +69,10 @@ def log_weights(patterns: Tensor, *, beta: float = 1.0) -> Tensor:
     >>> log_weights(torch.eye(2)).exp()
     tensor([0.5000, 0.5000])
     """
-    patterns, beta = check_patterns(patterns), check_beta(beta)
-    return check_result("log weights", torch.log_softmax(0.5 * beta * (patterns**2).sum(-1), -1))
+    patterns = check_patterns(patterns)
+    beta = check_beta(beta)
+    exponents = 0.5 * beta * (patterns**2).sum(-1)
+    return check_result("log weights", torch.log_softmax(exponents, -1))
 
 
 def log_partition(patterns: Tensor, *, beta: float = 1.0) -> Tensor:
@@ -112,11 +114,11 @@ def log_partition(patterns: Tensor, *, beta: float = 1.0) -> Tensor:
     >>> log_partition(torch.zeros(1, 2), beta=2 * math.pi)
     tensor(0.)
     """
-    patterns, beta = check_patterns(patterns), check_beta(beta)
+    patterns = check_patterns(patterns)
+    beta = check_beta(beta)
     constant = 0.5 * patterns.shape[1] * math.log(2 * math.pi / beta)
-    return check_result(
-        "log partition", constant + torch.logsumexp(0.5 * beta * (patterns**2).sum(-1), -1)
-    )
+    exponents = 0.5 * beta * (patterns**2).sum(-1)
+    return check_result("log partition", constant + torch.logsumexp(exponents, -1))
 
 
 def log_prob(patterns: Tensor, *, states: Tensor, beta: float = 1.0) -> Tensor:
@@ -162,7 +164,8 @@ def log_prob(patterns: Tensor, *, states: Tensor, beta: float = 1.0) -> Tensor:
     '-3.1416'
     """
     beta = check_beta(beta)
-    return -beta * energy(patterns, states=states, beta=beta) - log_partition(patterns, beta=beta)
+    energies = energy(patterns, states=states, beta=beta)
+    return -beta * energies - log_partition(patterns, beta=beta)
 
 
 @torch.no_grad()
@@ -200,11 +203,13 @@ def sample(patterns: Tensor, *, count: int, beta: float = 1.0, seed: TorchSeed =
     >>> sample(torch.zeros(1, 2), count=3).shape
     torch.Size([3, 2])
     """
-    patterns, beta = check_patterns(patterns), check_beta(beta)
+    patterns = check_patterns(patterns)
+    beta = check_beta(beta)
     count = check_integer("count", count, low=1)
     generator = torch_generator(seed, device=patterns.device)
     weights = log_weights(patterns, beta=beta).exp()
-    means = patterns[torch.multinomial(weights, count, replacement=True, generator=generator)]
+    drawn = torch.multinomial(weights, count, replacement=True, generator=generator)
+    means = patterns[drawn]
     noise = torch.empty_like(means).normal_(generator=generator)
     return check_result("sample", means + noise / math.sqrt(beta))
 
@@ -311,8 +316,8 @@ def loss_gradient(patterns: Tensor, *, data: Tensor, beta: float = 1.0) -> Tenso
     """
     patterns, data, beta = _check_sample(patterns, data, beta)
     weights = log_weights(patterns, beta=beta).exp()
-    slope = beta * (weights[:, None] * patterns - _sufficient_statistics(patterns, data, beta))
-    return check_result("gradient", slope)
+    moments = _sufficient_statistics(patterns, data, beta)
+    return check_result("gradient", beta * (weights[:, None] * patterns - moments))
 
 
 @torch.no_grad()
@@ -414,15 +419,17 @@ def fit_em(
 
     Examples
     --------
-    >>> found = fit_em(torch.ones(1, 2), data=torch.tensor([[1.0, 0.0], [3.0, 0.0]]))
-    >>> found.patterns, bool(found.converged)
+    >>> result = fit_em(torch.ones(1, 2), data=torch.tensor([[1.0, 0.0], [3.0, 0.0]]))
+    >>> result.patterns, bool(result.converged)
     (tensor([[2., 0.]]), True)
     """
     patterns, data, beta = _check_sample(patterns, data, beta)
     max_steps = check_integer("max_steps", max_steps, low=1)
     tolerance = check_real("tolerance", tolerance, low=0.0)
-    patterns, data = patterns.detach().clone(), data.detach()
-    largest = beta * max(float(x.double().square().sum(-1).max()) for x in (patterns, data))
+    patterns = patterns.detach().clone()
+    data = data.detach()
+    squares = torch.cat([patterns, data]).double().square().sum(-1)
+    largest = beta * float(squares.max())
     if largest > _MOST:
         raise ValueError(
             f"beta times the squared length of patterns and data must be at most {_MOST:.0g}, got "
@@ -435,8 +442,8 @@ def fit_em(
     while status == Status.STEP_LIMIT and len(losses) <= max_steps:
         patterns = _em_update(patterns, data=data, beta=beta)
         losses.append(float(loss(patterns, data=data, beta=beta)))
-        fallen = losses[-2] - losses[-1]
-        if -rounding * (1.0 + abs(losses[-1])) <= fallen < tolerance:
+        decrease = losses[-2] - losses[-1]
+        if -rounding * (1.0 + abs(losses[-1])) <= decrease < tolerance:
             status = Status.CONVERGED
     return EMResult(
         value=patterns,
@@ -469,9 +476,11 @@ def _lengths(moments: np.ndarray, beta: float) -> np.ndarray:
 
     def excess(log_z: float) -> float:
         # Σ e^{t²/2} + idle = Z, divided by Z; falls with Z, since e^{t²/2}/Z = s/t.
-        return float(np.exp(0.5 * squares(log_z) - log_z).sum() + idle * math.exp(-log_z) - 1.0)
+        total = np.exp(0.5 * squares(log_z) - log_z).sum() + idle * math.exp(-log_z)
+        return float(total - 1.0)
 
-    low, high = math.log(moments.size), math.log(moments.size) + 1.0
+    low = math.log(moments.size)
+    high = low + 1.0
     while excess(high) > 0:
         high += high - low
     # Σ e^{t²/2} ≥ N: with Z = N, the smallest value there is, all lengths vanish.

@@ -17,9 +17,9 @@ set spin i to −1 instead of +1, all other spins held fixed,
     G(x) = ½[F(x + 1) − F(x − 1)].
 
 For the classical energy G(x) = x and h_i = Σ_{j≠i} w_ij ξ_j. The rule of [bal2020energy, Eq. (4)],
-the sign of minus the gradient, contains the diagonal w_ii = N as well, which pulls every spin
-towards itself. It is available as `diagonal=True`. A field of exactly zero leaves a spin as it is,
-and an unknown spin becomes +1.
+the sign of minus the gradient, contains the diagonal w_ii = N as well, which acts on every spin as
+a field along itself. It is available as `diagonal=True`. A field of exactly zero leaves a spin as
+it is, and an unknown spin becomes +1.
 """
 
 from collections.abc import Callable
@@ -80,20 +80,20 @@ class Separation:
         check_function("function", self.function)
 
     def __call__(self, overlaps: np.ndarray) -> np.ndarray:
-        made = self.function(overlaps)
-        if isinstance(made, np.ma.MaskedArray):
+        returned = self.function(overlaps)
+        if isinstance(returned, np.ma.MaskedArray):
             raise TypeError("function of separation must return no masked entries")
-        found = np.asarray(made)
-        if found.dtype.kind not in "biuf":
-            raise TypeError(f"function of separation must return real numbers, got {found.dtype}")
-        if found.shape != np.shape(overlaps):
+        values = np.asarray(returned)
+        if values.dtype.kind not in "biuf":
+            raise TypeError(f"function of separation must return real numbers, got {values.dtype}")
+        if values.shape != np.shape(overlaps):
             raise ValueError(
                 f"function of separation must act elementwise: of shape {np.shape(overlaps)} it "
-                f"made {found.shape}"
+                f"made {values.shape}"
             )
-        if np.isnan(found).any():
+        if np.isnan(values).any():
             raise ValueError(f"function of separation must be finite, {self} gives NaN")
-        return found.astype(np.float64, copy=False)
+        return values.astype(np.float64, copy=False)
 
     def __str__(self) -> str:
         return self.name
@@ -203,7 +203,8 @@ def energy(patterns: Any, *, states: Any, separation: Separation = CLASSICAL) ->
     >>> energy([[1, 1, -1]], states=[[1, 1, -1], [1, 0, 1]])
     array([-4.5,  0. ])
     """
-    return _energy(*_check(patterns, "states", states, separation, False), separation)
+    patterns, states = _check(patterns, "states", states, separation, False)
+    return _energy(patterns, states, separation)
 
 
 def _energy(patterns: np.ndarray, states: np.ndarray, separation: Separation) -> np.ndarray:
@@ -233,7 +234,7 @@ def fields(
     separation : Separation, default CLASSICAL
         Function F of the overlaps in the energy.
     diagonal : bool, default False
-        Whether the couplings keep their diagonal w_ii = N, which pulls every spin towards itself.
+        Whether the couplings keep their diagonal w_ii = N, a field on every spin along itself.
         Only the classical memory has couplings.
 
     Returns
@@ -276,14 +277,16 @@ def _fields(
 ) -> np.ndarray:
     """Two matrix products: flipping spin i changes x_μ·ξ by −2 x_μi ξ_i, so
     the change of F takes one of two values, and any function of x_μi = ±1 is linear in it."""
-    products, (count, d) = states @ patterns.T, patterns.shape
+    count, d = patterns.shape
+    products = states @ patterns.T
     top = products.max(axis=1, keepdims=True) if separation == EXPONENTIAL else 0.0
 
     def value(overlaps: np.ndarray) -> np.ndarray:
         return separation(overlaps - top)
 
     # No spin reads F beyond ±d: what stands there drops out.
-    up, down = value(np.minimum(products + 2.0, d)), value(np.maximum(products - 2.0, -d))
+    up = value(np.minimum(products + 2.0, d))
+    down = value(np.maximum(products - 2.0, -d))
     even = (value(products) - 0.5 * (up + down)).sum(axis=1, keepdims=True)
     field = 0.5 * (even * states + 0.5 * (up - down) @ patterns)
     unknown = states == 0
@@ -373,7 +376,7 @@ def retrieve(
         the same for all queries. Synchronous updates change all spins at once and stop at a fixed
         point or a cycle of two states.
     diagonal : bool, default False
-        Whether the couplings keep their diagonal w_ii = N, which pulls every spin towards itself.
+        Whether the couplings keep their diagonal w_ii = N, a field on every spin along itself.
         Only the classical memory has couplings.
     max_steps : int, default 100
         Largest number of sweeps, at least 1.
@@ -411,13 +414,14 @@ def retrieve(
 
     Examples
     --------
-    >>> found = retrieve([[1, 1, 1, -1], [1, -1, 1, 1]], queries=[[1, 1, 0, 0]])
-    >>> found.states, bool(found.converged[0])
+    >>> result = retrieve([[1, 1, 1, -1], [1, -1, 1, 1]], queries=[[1, 1, 0, 0]])
+    >>> result.states, bool(result.converged[0])
     (array([[ 1.,  1.,  1., -1.]]), True)
     """
     patterns, states = _check(patterns, "queries", queries, separation, diagonal)
     check_choice("schedule", schedule, ("asynchronous", "synchronous"))
-    max_steps, rng = check_integer("max_steps", max_steps, low=1), numpy_generator(seed)
+    max_steps = check_integer("max_steps", max_steps, low=1)
+    rng = numpy_generator(seed)
     if schedule == "synchronous":
         return _synchronous(patterns, states, separation, diagonal, max_steps)
     if separation != CLASSICAL:
@@ -426,12 +430,12 @@ def retrieve(
     # Single precision holds every integer below 2^24 exactly and halves the memory traffic.
     if patterns.size < 2**24:
         couplings = couplings.astype(np.float32)
-    found = asynchronous_dynamics(couplings, queries=states, max_steps=max_steps, seed=rng)
+    result = asynchronous_dynamics(couplings, queries=states, max_steps=max_steps, seed=rng)
     if not diagonal:
         # The diagonal left out of W is −½N for each known spin; after one sweep all are known.
-        found.energies[:, 0] -= 0.5 * len(patterns) * (states != 0).sum(axis=1)
-        found.energies[:, 1:] -= 0.5 * patterns.size
-    return found
+        result.energies[:, 0] -= 0.5 * len(patterns) * (states != 0).sum(axis=1)
+        result.energies[:, 1:] -= 0.5 * patterns.size
+    return result
 
 
 def asynchronous_dynamics(
@@ -466,7 +470,8 @@ def asynchronous_dynamics(
     >>> asynchronous_dynamics(np.ones((3, 3)) - np.eye(3), queries=np.eye(3)).states[0]
     array([1., 1., 1.])
     """
-    spins, field = queries.astype(np.int8), queries.astype(couplings.dtype) @ couplings
+    spins = queries.astype(np.int8)
+    field = queries.astype(couplings.dtype) @ couplings
 
     def visit(order: np.ndarray) -> np.ndarray:
         return _sweep_couplings(couplings, spins, field, order)
@@ -484,9 +489,11 @@ def _by_overlaps(
     max_steps: int,
     rng: np.random.Generator,
 ) -> DiscreteRetrieval:
-    spins, bits = states.astype(np.int8), np.ascontiguousarray(patterns.T, dtype=np.int8)
+    spins = states.astype(np.int8)
+    bits = np.ascontiguousarray(patterns.T, dtype=np.int8)
     products = np.rint(states @ patterns.T).astype(np.int64)
-    d, relative = patterns.shape[1], separation == EXPONENTIAL
+    d = patterns.shape[1]
+    relative = separation == EXPONENTIAL
     # A memory of d spins needs F and G at the overlaps d … −d only, in this order: e^(x − d) and a
     # multiple of it for the exponential one.
     with np.errstate(all="ignore"):
@@ -503,8 +510,12 @@ def _by_overlaps(
         return _sweep_overlaps(bits, spins, products, order, gain, value, relative, rises)
 
     def height() -> np.ndarray:
-        found = (_depth(product, value, relative) for product in products)
-        return -np.array([np.log(depth) + top if relative else depth for depth, _, top in found])
+        heights = []
+        for product in products:
+            depth, _, top = _depth(product, value, relative)
+            # −ln Σ F, with the largest term in front, which e^x needs.
+            heights.append(-(np.log(depth) + top) if relative else -depth)
+        return np.array(heights)
 
     return replace(_relax(spins, visit, height, max_steps, rng), rises=rises)
 
@@ -514,7 +525,8 @@ def _synchronous(
 ) -> DiscreteRetrieval:
     spins = states.copy()
     before = np.full_like(spins, 2.0)  # no state: nothing returns to it
-    residual, cycling = np.ones(len(spins), dtype=np.int64), np.zeros(len(spins), dtype=bool)
+    residual = np.ones(len(spins), dtype=np.int64)
+    cycling = np.zeros(len(spins), dtype=bool)
 
     def visit(_: np.ndarray) -> np.ndarray:
         changed = np.zeros_like(residual)
@@ -522,9 +534,12 @@ def _synchronous(
         now = spins[active]
         field = _fields(patterns, now, separation, diagonal)
         after = np.where(field == 0, np.where(now == 0, 1.0, now), np.sign(field))
-        changed[active] = residual[active] = (after != now).sum(axis=1)
+        flips = (after != now).sum(axis=1)
+        changed[active] = flips
+        residual[active] = flips
         cycling[active] = (after == before[active]).all(axis=1)
-        before[active], spins[active] = now, after
+        before[active] = now
+        spins[active] = after
         return changed
 
     def height() -> np.ndarray:
@@ -532,9 +547,9 @@ def _synchronous(
             return -np.asarray(logsumexp(spins @ patterns.T, axis=1))
         return _energy(patterns, spins, separation)
 
-    found = _relax(spins, visit, height, max_steps, numpy_generator(0))
+    result = _relax(spins, visit, height, max_steps, numpy_generator(0))
     status = np.where(cycling, int(Status.CYCLE), status_of(residual == 0))
-    return replace(found, residual=residual, status=status)
+    return replace(result, residual=residual, status=status)
 
 
 def _relax(
@@ -544,9 +559,11 @@ def _relax(
     max_steps: int,
     rng: np.random.Generator,
 ) -> DiscreteRetrieval:
-    """Sweep until nothing changes. `visit` turns `spins` (Q, d) in place, in a given order, and
-    tells how many of each query."""
-    sweeps, flips, changed = (np.zeros(len(spins), dtype=np.int64) for _ in range(3))
+    """Sweep until nothing changes. `visit` updates `spins` (Q, d) in place, in a given order, and
+    returns how many of each query flipped."""
+    sweeps = np.zeros(len(spins), dtype=np.int64)
+    flips = np.zeros_like(sweeps)
+    changed = np.zeros_like(sweeps)
     energies = [height()]
     for _ in range(max_steps):
         changed = visit(rng.permutation(spins.shape[1]))
@@ -611,13 +628,15 @@ def _sweep_overlaps(
 ) -> np.ndarray:
     """One sweep at a cost of N per visit, for any F; products (Q, N), x_μ·ξ, and rises (Q,) are
     kept up to date. gain, value: at the overlaps d … −d. Returns flips (Q,)."""
-    d, flips = spins.shape[1], np.zeros(len(spins), dtype=np.int64)
+    d = spins.shape[1]
+    flips = np.zeros(len(spins), dtype=np.int64)
     counts = np.zeros(2 * d + 1, dtype=np.int64)
     for q in range(len(spins)):
         product = products[q]
         before, scale, top = _depth(product, value, relative)
         for i in order:
-            bit, old = bits[i], spins[q, i]
+            bit = bits[i]
+            old = spins[q, i]
             field = 0.0
             if relative:
                 field = _counted_field(product, bit, old, gain, counts)
@@ -634,7 +653,9 @@ def _sweep_overlaps(
             after, weight, high_top = _depth(product, value, relative)
             if old != 0 and before - after * np.exp(high_top - top) > 1e-13 * scale:
                 rises[q] += 1
-            before, scale, top = after, weight, high_top
+            before = after
+            scale = weight
+            top = high_top
     return flips
 
 
@@ -643,13 +664,16 @@ def _counted_field(
     product: np.ndarray, bit: np.ndarray, own: np.int8, gain: np.ndarray, counts: np.ndarray
 ) -> float:
     """Σ_μ gain · x_μi, relative to the largest overlap that counts: patterns are counted by their
-    overlap (`counts` is scratch, zero before and after), so that those of opposite pull cancel
+    overlap (`counts` is scratch, zero before and after), so that opposite forces cancel
     exactly, and those further down decide, as they do in exact arithmetic."""
-    d, low, high = counts.size // 2, counts.size - 1, 0
+    d = counts.size // 2
+    low = counts.size - 1
+    high = 0
     for mu in range(product.size):
         place = d - product[mu] + bit[mu] * own
         counts[place] += bit[mu]
-        low, high = min(low, place), max(high, place)
+        low = min(low, place)
+        high = max(high, place)
     while low < high and counts[low] == 0:
         low += 1
     field = 0.0
@@ -664,13 +688,14 @@ def _counted_field(
 
 @njit(nogil=True, cache=True)
 def _depth(product: np.ndarray, value: np.ndarray, relative: bool) -> tuple[float, float, int]:
-    """Σ_μ F, and the same of magnitudes; `relative` to e^x at the largest overlap x, which is told
-    (else 0)."""
-    zero, top = (value.size - 1) // 2, product.max() if relative else 0
+    """Σ_μ F and Σ_μ |F|, `relative` to e^x at the largest overlap x, which is returned (else 0)."""
+    zero = (value.size - 1) // 2
+    top = product.max() if relative else 0
     first = top if relative else zero
-    found, scale = 0.0, 0.0
+    depth = 0.0
+    scale = 0.0
     for mu in range(product.size):
         entry = value[first - product[mu]]
-        found += entry
+        depth += entry
         scale += abs(entry)
-    return found, scale, top
+    return depth, scale, top

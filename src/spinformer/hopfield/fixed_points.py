@@ -27,7 +27,14 @@ from spinformer.core.records import record
 from spinformer.core.solve import Solution, status_of
 from spinformer.hopfield.attention import masked_attention_weights, unchecked_retrieval_step
 from spinformer.hopfield.continuous import attention_weights, energy, gradient, jacobian, retrieve
-from spinformer.hopfield.inputs import check_beta, check_patterns, check_result, check_states
+from spinformer.hopfield.inputs import (
+    check_alpha,
+    check_beta,
+    check_patterns,
+    check_result,
+    check_states,
+)
+from spinformer.hopfield.separation import covariance_weights
 
 KINDS = ("single pattern", "metastable", "global average")
 _MERGED = 1e-5  # two end points nearer than this, in units of the largest norm, are one
@@ -52,7 +59,7 @@ class FixedPoints(Solution[Tensor]):
     status : Tensor of int, shape (S,)
         CONVERGED where a start reached a fixed point, if necessary by Newton's method.
     entries : Tensor of int, shape (K,)
-        Smallest number of softmax weights that sum to 0.9.
+        Smallest number of attention weights that sum to 0.9.
     kinds : tuple of str, length K
         Kind of each fixed point, one of `KINDS`.
     stable : Tensor of bool, shape (K,)
@@ -164,7 +171,15 @@ def classify(weights: Tensor) -> tuple[str, ...]:
     """
     size = check_tensor("weights", weights, ndim=2).shape[-1]
     entries = effective_entries(weights).tolist()
-    return tuple(KINDS[0] if k == 1 else KINDS[2] if k > size / 2 else KINDS[1] for k in entries)
+    kinds = []
+    for count in entries:
+        if count == 1:
+            kinds.append("single pattern")
+        elif count > size / 2:
+            kinds.append("global average")
+        else:
+            kinds.append("metastable")
+    return tuple(kinds)
 
 
 def _check_wide(patterns: Tensor) -> Tensor:
@@ -178,17 +193,20 @@ def _largest_slope(patterns: Tensor, weights: Tensor, beta: float) -> float:
     """Largest eigenvalue of β Cov_p(x), the Jacobian of the update where p are its weights."""
     scaled = weights.sqrt().unsqueeze(-1) * (patterns - weights @ patterns)
     # The smaller of the two Gram matrices has the same largest eigenvalue.
-    gram = scaled @ scaled.mT if patterns.shape[0] <= patterns.shape[1] else scaled.mT @ scaled
+    fewer_patterns = patterns.shape[0] <= patterns.shape[1]
+    gram = scaled @ scaled.mT if fewer_patterns else scaled.mT @ scaled
     return beta * float(torch.linalg.eigvalsh(check_result("squared norms", gram))[-1])
 
 
-def mean_critical_beta(patterns: Tensor) -> float:
+def mean_critical_beta(patterns: Tensor, *, alpha: float = 1.0) -> float:
     r"""Critical inverse temperature at which the mean of the centred patterns loses stability.
 
     Parameters
     ----------
     patterns : Tensor, shape (N, d)
         Stored patterns, one a row, in float32 or float64. They are centred first.
+    alpha : float, default 1.0
+        Index of the separation by α-entmax: 1 is softmax, 2 sparsemax (see `hopfield.separation`).
 
     Returns
     -------
@@ -200,16 +218,18 @@ def mean_critical_beta(patterns: Tensor) -> float:
     TypeError
         If the patterns are not a float32 or float64 tensor.
     ValueError
-        If the patterns are not a finite nonempty matrix, or their squares overflow.
+        If the patterns are not a finite nonempty matrix, their squares overflow, or the index is
+        out of range.
 
     Notes
     -----
     For patterns of zero mean, ξ = 0 is a fixed point at every β with uniform weights, and the
-    Jacobian there is β times the covariance of the patterns (with 1/N). Its stability is lost at
+    Jacobian there is β N^{α − 1} times the covariance of the patterns (with 1/N). Its stability is
+    lost at
 
     .. math::
 
-        \beta_c = 1 / \lambda_{\max}(\operatorname{Cov}(x)).
+        \beta_c = N^{1 - \alpha} / \lambda_{\max}(\operatorname{Cov}(x)).
 
     Patterns of nonzero mean c are centred first, because the scores βx_iᵀc act as a field, and
     with it the mean is in general no fixed point.
@@ -220,10 +240,11 @@ def mean_critical_beta(patterns: Tensor) -> float:
     '2.000'
     """
     patterns = _check_wide(patterns)
+    alpha = check_alpha(alpha)
     uniform = torch.full_like(patterns[:, 0], 1.0 / len(patterns))
     # In units of the largest entry, so that squares of small ones do not vanish.
     unit = float(patterns.abs().max()) or 1.0
-    largest = _largest_slope(patterns / unit, uniform, 1.0)
+    largest = _largest_slope(patterns / unit, uniform, len(patterns) ** (alpha - 1.0))
     return 1.0 / largest / unit / unit if largest > 0.0 else float("inf")
 
 
@@ -231,11 +252,12 @@ def find_fixed_points(
     patterns: Tensor,
     *,
     beta: float,
+    alpha: float = 1.0,
     starts: Tensor | None = None,
     tolerance: float = 1e-10,
     max_steps: int = 2_000,
 ) -> FixedPoints:
-    r"""Search for the fixed points of the continuous Hopfield update.
+    r"""Fixed points of the continuous Hopfield update, with their basins of attraction.
 
     The update runs from every start until it converges. A start that is still moving after
     `max_steps`, as happens near a bifurcation, is finished with Newton's method on ξ − f(ξ) = 0,
@@ -248,6 +270,8 @@ def find_fixed_points(
         Stored patterns, one a row, in float32 or float64.
     beta : float
         Inverse temperature, positive.
+    alpha : float, default 1.0
+        Index of the separation by α-entmax: 1 is softmax, 2 sparsemax (see `hopfield.separation`).
     starts : Tensor, shape (S, d), or None, default None
         Initial states. None takes the mean and every pattern.
     tolerance : float, default 1e-10
@@ -284,11 +308,12 @@ def find_fixed_points(
 
     Examples
     --------
-    >>> found = find_fixed_points(4.0 * torch.eye(2, dtype=torch.float64), beta=1.0)
-    >>> found.kinds, found.basin.tolist(), found.stable.tolist()
+    >>> result = find_fixed_points(4.0 * torch.eye(2, dtype=torch.float64), beta=1.0)
+    >>> result.kinds, result.basin.tolist(), result.stable.tolist()
     (('single pattern', 'single pattern', 'global average'), [1, 1, 1], [True, True, False])
     """
-    patterns, beta = _check_wide(patterns), check_beta(beta)
+    patterns = _check_wide(patterns)
+    memory = _Memory(patterns, beta=check_beta(beta), alpha=check_alpha(alpha))
     tolerance = check_real("tolerance", tolerance, low=0.0, open_low=True)
     if starts is None:
         starts = torch.cat([patterns.mean(0, keepdim=True), patterns])
@@ -297,29 +322,42 @@ def find_fixed_points(
     scale = float(torch.linalg.vector_norm(patterns, dim=-1).max()) or 1.0
     if not scale < torch.finfo(patterns.dtype).max ** 0.5:
         raise ValueError(f"patterns must have squared norms within the range of {patterns.dtype}")
-    found = retrieve(
-        patterns, queries=starts, beta=beta, tolerance=tolerance * scale, max_steps=max_steps
+    ends = retrieve(
+        patterns,
+        queries=starts,
+        beta=memory.beta,
+        alpha=memory.alpha,
+        tolerance=tolerance * scale,
+        max_steps=max_steps,
     )
-    states, arrived = found.states.clone(), found.converged.clone()
+    states = ends.states.clone()
+    arrived = ends.converged.clone()
     for index in torch.nonzero(~arrived).flatten().tolist():
-        root = _newton(patterns, states[index], beta, tolerance * scale)
+        root = memory.newton(states[index], tolerance * scale)
         if root is not None and float((root - states[index]).norm()) < 0.1 * scale:
-            states[index], arrived[index] = root, True
+            states[index] = root
+            arrived[index] = True
 
-    order = torch.argsort(energy(patterns, states=states, beta=beta), stable=True)
-    points, basin = states[:0], list[int]()
+    order = torch.argsort(memory.energy(states), stable=True)
+    points = states[:0]
+    basin: list[int] = []
     for index in order[arrived[order]].tolist():
         near = (points - states[index]).norm(dim=-1) <= _MERGED * scale
         if bool(near.any()):
             basin[int(near.nonzero()[0])] += 1
         else:
-            points, basin = torch.cat([points, states[index : index + 1]]), [*basin, 1]
-    weights = attention_weights(patterns, states=points, beta=beta)
-    stable = [_largest_slope(patterns, row, beta) < 1.0 for row in weights]
+            points = torch.cat([points, states[index : index + 1]])
+            basin.append(1)
+    weights = memory.weights(points)
+    distributions, factors = covariance_weights(weights, memory.alpha)
+    stable = [
+        _largest_slope(patterns, distribution, memory.beta * float(factor)) < 1.0
+        for distribution, factor in zip(distributions, factors, strict=True)
+    ]
     return FixedPoints(
         value=points,
-        residual=gradient(patterns, states=states, beta=beta).norm(dim=-1),
-        steps=found.steps,
+        residual=memory.gradient(states).norm(dim=-1),
+        steps=ends.steps,
         status=status_of(arrived),
         entries=effective_entries(weights),
         kinds=classify(weights),
@@ -328,18 +366,39 @@ def find_fixed_points(
     )
 
 
-def _newton(patterns: Tensor, state: Tensor, beta: float, tolerance: float) -> Tensor | None:
-    identity = torch.eye(patterns.shape[1], dtype=patterns.dtype, device=patterns.device)
-    for _ in range(50):
-        hessian = identity - jacobian(patterns, states=state, beta=beta)
-        slope = gradient(patterns, states=state, beta=beta)
-        step = torch.linalg.lstsq(hessian, slope.unsqueeze(-1)).solution.squeeze(-1)
-        state = state - step
-        if not bool(torch.isfinite(state).all()):
-            return None
-        if float(step.norm()) <= tolerance:
-            return state
-    return None
+class _Memory:
+    """A continuous memory with its β and α, so that a search need not repeat them."""
+
+    def __init__(self, patterns: Tensor, *, beta: float, alpha: float) -> None:
+        self.patterns = patterns
+        self.beta = beta
+        self.alpha = alpha
+
+    def energy(self, states: Tensor) -> Tensor:
+        return energy(self.patterns, states=states, beta=self.beta, alpha=self.alpha)
+
+    def weights(self, states: Tensor) -> Tensor:
+        return attention_weights(self.patterns, states=states, beta=self.beta, alpha=self.alpha)
+
+    def gradient(self, states: Tensor) -> Tensor:
+        return gradient(self.patterns, states=states, beta=self.beta, alpha=self.alpha)
+
+    def hessian(self, states: Tensor) -> Tensor:
+        width = self.patterns.shape[1]
+        identity = torch.eye(width, dtype=self.patterns.dtype, device=self.patterns.device)
+        return identity - jacobian(self.patterns, states=states, beta=self.beta, alpha=self.alpha)
+
+    def newton(self, state: Tensor, tolerance: float) -> Tensor | None:
+        """Fixed point by Newton's method, None where 50 steps do not find it."""
+        for _ in range(50):
+            slope = self.gradient(state).unsqueeze(-1)
+            step = torch.linalg.lstsq(self.hessian(state), slope).solution.squeeze(-1)
+            state = state - step
+            if not bool(torch.isfinite(state).all()):
+                return None
+            if float(step.norm()) <= tolerance:
+                return state
+        return None
 
 
 # -- the derivative of a fixed point --------------------------------------------------------------
@@ -351,6 +410,7 @@ def fixed_point(
     keys: Tensor,
     beta: Tensor,
     bias: Tensor | None = None,
+    alpha: float = 1.0,
     tolerance: float,
     max_steps: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -371,6 +431,8 @@ def fixed_point(
         Inverse temperatures.
     bias : Tensor, shape (..., S, N), or None, default None
         Numbers added to the scores. The value −inf excludes a pattern.
+    alpha : float, default 1.0
+        Index of the separation by α-entmax: 1 is softmax, 2 sparsemax (see `hopfield.separation`).
     tolerance : float
         Euclidean length of a step at or below which a state counts as converged.
     max_steps : int
@@ -394,9 +456,10 @@ def fixed_point(
         d\xi = (1 - J)^{-1}\, \partial f, \qquad J = \beta K^\top (\operatorname{diag} p - p
         p^\top) K,
 
-    to any order, and none in `start`. The linear system is solved by conjugate gradients, and from
-    the second order on through a dense Jacobian, d products. Inside `torch.vmap` a whole batch is
-    iterated together.
+    to any order, and none in `start`. (For sparse weights the Jacobian has the distribution of
+    `hopfield.separation.covariance_weights` in place of p.) The linear system is solved by
+    conjugate gradients, and from the second order on through a dense Jacobian, d products. Inside
+    `torch.vmap` a whole batch is iterated together.
 
     Examples
     --------
@@ -409,10 +472,11 @@ def fixed_point(
     if torch.compiler.is_compiling():
         # The loop stays outside of the graph. Saying so at the top would import torch's compiler.
         solve = torch.compiler.disable(_FixedPoint.apply)
-    state, moved, steps = solve(tolerance, max_steps, start, keys, beta, bias)
+    state, moved, steps = solve(tolerance, max_steps, alpha, start, keys, beta, bias)
     factor = nan_factor(start, keys=keys * beta, contents=(keys,), mask=bias, again=True)
     if factor is not None:
-        state, moved = state * factor, moved * factor.squeeze(-1)
+        state = state * factor
+        moved = moved * factor.squeeze(-1)
     return state, moved, steps
 
 
@@ -447,6 +511,7 @@ class _FixedPoint(torch.autograd.Function):
     def forward(
         tolerance: float,
         max_steps: int,
+        alpha: float,
         start: Tensor,
         keys: Tensor,
         beta: Tensor,
@@ -455,53 +520,67 @@ class _FixedPoint(torch.autograd.Function):
         scaled = keys * beta
 
         def step(state: Tensor) -> tuple[Tensor, Tensor]:
-            landed = unchecked_retrieval_step(state, scaled=scaled, content=keys, bias=bias)
-            return landed, torch.linalg.vector_norm(landed - state, dim=-1)
+            following = unchecked_retrieval_step(
+                state, scaled=scaled, content=keys, bias=bias, alpha=alpha
+            )
+            return following, torch.linalg.vector_norm(following - state, dim=-1)
 
         enough = fixed_point_tolerance(keys, tolerance)
         state, moved = step(start)
         steps = torch.ones_like(moved, dtype=torch.int64)
         for _ in range(max_steps - 1):
             # A state that is no longer finite moves by NaN, which is not above anything.
-            going = moved > enough
-            if not bool(going.any()):
+            moving = moved > enough
+            if not bool(moving.any()):
                 break
-            landed, shift = step(state)
-            state = torch.where(going.unsqueeze(-1), landed, state)
-            moved = torch.where(going, shift, moved)
-            steps = steps + going
+            following, shift = step(state)
+            state = torch.where(moving.unsqueeze(-1), following, state)
+            moved = torch.where(moving, shift, moved)
+            steps = steps + moving
         return state, moved, steps
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        ctx.tolerance, ctx.max_steps, _, *parts = inputs
+        tolerance, max_steps, alpha, _, keys, beta, bias = inputs
+        ctx.tolerance = tolerance
+        ctx.max_steps = max_steps
+        ctx.alpha = alpha
         ctx.mark_non_differentiable(*output[1:])
-        ctx.save_for_backward(output[0], *(part for part in parts if part is not None))
+        parameters = (keys, beta) if bias is None else (keys, beta, bias)
+        ctx.save_for_backward(output[0], *parameters)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
-        again = torch.is_grad_enabled()
-        # Fresh views keep the partial derivatives of one step apart from the dependence of the
-        # state on the parameters, which its own node supplies when this pass is differentiated.
-        fresh = (lambda x: x.view_as(x)) if again else (lambda x: x.detach())
-        state, *parts = (fresh(saved) for saved in ctx.saved_tensors)
+        alpha = ctx.alpha
+        differentiated = torch.is_grad_enabled()
+        saved = ctx.saved_tensors
+        if differentiated:
+            # Fresh views keep the partial derivatives of one step apart from the dependence of
+            # the state on the parameters, which its own node supplies when this pass is
+            # differentiated.
+            state, *parameters = [tensor.view_as(tensor) for tensor in saved]
+        else:
+            state, *parameters = [tensor.detach() for tensor in saved]
 
-        def lack(u: Tensor, given: Tensor, *point: Tensor) -> Tensor:
-            return u - _jacobian_product(*point)(u) - given
+        def residual(adjoint: Tensor, right: Tensor, *point: Tensor) -> Tensor:
+            return adjoint - _jacobian_product(alpha, *point)(adjoint) - right
 
         with torch.no_grad():
-            product = _jacobian_product(state, *parts)
+            product = _jacobian_product(alpha, state, *parameters)
             adjoint = _conjugate_gradients(product, grad, ctx.tolerance, ctx.max_steps)
         with torch.enable_grad():
-            if again:
-                adjoint = implicit_root(lack, adjoint, grad, state, *parts)
-            parts = [x if x.requires_grad else x.requires_grad_() for x in parts]
-            keys, beta, *bias = parts
+            if differentiated:
+                adjoint = implicit_root(residual, adjoint, grad, state, *parameters)
+            parameters = [x if x.requires_grad else x.requires_grad_() for x in parameters]
+            keys, beta, *biases = parameters
             weights = masked_attention_weights(
-                state, scaled=keys * beta, bias=bias[0] if bias else None
+                state, scaled=keys * beta, bias=biases[0] if biases else None, alpha=alpha
             )
-            grads = torch.autograd.grad(weights @ keys, parts, adjoint, create_graph=again)
-        return (None, None, None, *grads, *[None] * (3 - len(parts)))
+            grads = torch.autograd.grad(
+                weights @ keys, parameters, adjoint, create_graph=differentiated
+            )
+        grad_bias = grads[2] if biases else None
+        return None, None, None, None, grads[0], grads[1], grad_bias
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> Any:
@@ -518,16 +597,22 @@ class _FixedPoint(torch.autograd.Function):
 
 
 def _jacobian_product(
-    state: Tensor, keys: Tensor, beta: Tensor, bias: Tensor | None = None
+    alpha: float, state: Tensor, keys: Tensor, beta: Tensor, bias: Tensor | None = None
 ) -> Callable[[Tensor], Tensor]:
     """u → J u with the Jacobian J = β Kᵀ(diag p − ppᵀ)K of a retrieval step at `state`."""
     scaled = keys * beta
-    weights = masked_attention_weights(state, scaled=scaled, bias=bias)
+    weights = masked_attention_weights(state, scaled=scaled, bias=bias, alpha=alpha)
+    if alpha != 1.0:
+        # A state that may attend to nothing has no weights: the Jacobian is 0, not 0/0.
+        blind = (weights == 0).all(-1, keepdim=True)
+        weights, factor = covariance_weights(weights.masked_fill(blind, 1.0), alpha)
+        scale = factor.unsqueeze(-1).masked_fill(blind, 0.0)
     mean = weights @ keys
 
     def product(u: Tensor) -> Tensor:
         scores = weights * (u @ scaled.mT)
-        return scores @ keys - scores.sum(-1, keepdim=True) * mean
+        change = scores @ keys - scores.sum(-1, keepdim=True) * mean
+        return change if alpha == 1.0 else scale * change
 
     return product
 
@@ -540,8 +625,10 @@ def _conjugate_gradients(
     One that meets a direction in which 1 − J is not positive keeps what it has.
     """
     tolerance = max(tolerance, 8 * torch.finfo(right.dtype).eps)
-    solution, lack, direction = torch.zeros_like(right), right, right
-    size = lack.square().sum(-1, keepdim=True)
+    solution = torch.zeros_like(right)
+    residual = right
+    direction = right
+    size = residual.square().sum(-1, keepdim=True)
     enough = tolerance**2 * size
     going = size > enough
     for _ in range(min(limit, 2 * right.shape[-1])):
@@ -552,8 +639,11 @@ def _conjugate_gradients(
         going = going & (curvature > 0)
         length = torch.where(going, size / torch.where(going, curvature, 1.0), 0.0)
         solution = solution + length * direction
-        lack = lack - length * image
-        new = lack.square().sum(-1, keepdim=True)
-        direction = lack + torch.where(going, new / torch.where(going, size, 1.0), 0.0) * direction
-        size, going = new, going & (new > enough)
+        residual = residual - length * image
+        new = residual.square().sum(-1, keepdim=True)
+        direction = (
+            residual + torch.where(going, new / torch.where(going, size, 1.0), 0.0) * direction
+        )
+        size = new
+        going = going & (new > enough)
     return solution

@@ -132,3 +132,32 @@ def check_beta(beta: Any) -> float:
         If it is not positive and finite.
     """
     return check_real("beta", beta, low=0.0, open_low=True)
+
+
+def check_alpha(alpha: Any) -> float:
+    """Check the index of the Tsallis entropy that separates patterns.
+
+    Parameters
+    ----------
+    alpha : float
+        Index α, 1 (softmax) or from 1.01 to 2 (sparsemax).
+
+    Returns
+    -------
+    float
+        The same number.
+
+    Raises
+    ------
+    TypeError
+        If it is not a real number.
+    ValueError
+        If it is out of range. Between 1 and 1.01 rounding would be amplified more than a
+        hundredfold.
+    """
+    if type(alpha) is float and alpha == 1.0:
+        return alpha
+    alpha = check_real("alpha", alpha, low=1.0, high=2.0)
+    if 1.0 < alpha < 1.01:
+        raise ValueError(f"alpha must be 1 or in [1.01, 2.0], got {alpha}")
+    return alpha

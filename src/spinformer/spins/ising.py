@@ -10,11 +10,12 @@ couples with J_ij + J_ji: `pair_couplings` converts from that convention.
 `gaussian_couplings` draw spin-glass couplings.
 """
 
+from __future__ import annotations
+
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from spinformer.core.checks import (
     check_array,
@@ -23,11 +24,12 @@ from spinformer.core.checks import (
     check_real,
     check_tensor,
 )
-from spinformer.core.operators import is_traced
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.states import MAX_LISTED_SPINS, spin_states
-from spinformer.spins import large_d
+
+if TYPE_CHECKING:
+    import torch
 
 # What rounding may change of an exponent βE, a sum over the whole system: beyond, a field of one
 # beside couplings of 1e16 would be lost without a word.
@@ -183,11 +185,16 @@ def ising_log_partition(
 
     Examples
     --------
+    >>> import torch
     >>> field = torch.tensor([0.3], requires_grad=True)
     >>> ising_log_partition(torch.zeros(1, 1), fields=field, beta=1.0).backward()
     >>> f"{float(field.grad):.4f} {np.tanh(0.3):.4f}"
     '0.2913 0.2913'
     """
+    import torch  # sums in NumPy need not wait for it
+
+    from spinformer.spins import large_d
+
     matrix = check_tensor("couplings", couplings, symmetric=True)
     if matrix.dtype not in (torch.float32, torch.float64):
         raise TypeError(f"couplings must be torch.float32 or torch.float64, got {matrix.dtype}")
@@ -206,6 +213,10 @@ def ising_log_partition(
 
 def _check_precision(pair: torch.Tensor, field: torch.Tensor, beta: float | torch.Tensor) -> None:
     """ValueError where rounding would take more than `_LOST` of an exponent."""
+    import torch
+
+    from spinformer.core.operators import is_traced
+
     if is_traced() or pair.is_meta:
         return
     limit = _LOST / torch.finfo(pair.dtype).eps

@@ -12,15 +12,15 @@ import pytest
 
 from bookmaker.base import contents
 from bookmaker.claims import read_claims
-from bookmaker.frame import FOLDER, claim_figures, main_path
 from bookmaker.numbers import chapter_faults, page_faults, page_text
 from bookmaker.places import all_places
 from bookmaker.source import Chapter
+from bookmaker.welcome import FOLDER, claim_figures, main_path
 from compendium.front.welcome import FIGURES, HEADS, head_tones, welcome_numbers
 from spinformer.plot.style import COLORS
 
 ROOT = Path(__file__).resolve().parents[1]
-AGAIN = "run python -m bookmaker frame"
+AGAIN = "run python -m bookmaker welcome"
 STORED = json.loads((ROOT / FOLDER / "pictures.json").read_text())
 # As the page shows it, with its numbers.
 WELCOME = page_text(
@@ -51,7 +51,8 @@ def test_pictures_draw_the_numbers_that_chapters_print(printed):
 
 
 def test_queries_of_the_first_picture_go_downhill_to_a_key():
-    keys, paths = np.array(STORED["numbers"]["keys"]), np.array(STORED["numbers"]["paths"])
+    keys = np.array(STORED["numbers"]["keys"])
+    paths = np.array(STORED["numbers"]["paths"])
     scores = STORED["numbers"]["beta"] * paths @ keys.T
     energy = 0.5 * np.square(paths).sum(-1) - np.log(np.exp(scores).sum(-1)) / 4.0
     assert (np.diff(energy, axis=1) <= 1e-6).all()
@@ -147,7 +148,8 @@ def test_scales_that_the_front_page_names():
 
 def test_chapters_that_build_on_one_another_say_so_both_ways_and_none_builds_on_itself():
     told = re.compile(r"^\*\*Builds on\*\* (.*?)\. \*\*Leads to\*\* (.*)\.$", re.M)
-    up, down = {}, {}
+    up = {}
+    down = {}
     for path in (ROOT / "notebooks").glob("*.md"):
         if found := told.search(path.read_text()):
             up[path.stem], down[path.stem] = (

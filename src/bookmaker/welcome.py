@@ -1,6 +1,6 @@
 """What stands around the chapters: contents, README's figure and row, the front page's pictures.
 
-`python -m bookmaker frame` draws all anew, with the numbers of `book/_static/welcome/`;
+`python -m bookmaker welcome` draws all anew, with the numbers of `book/_static/welcome/`;
 `python -m bookmaker pdf` puts the built pages of the main path in one, which Chromium prints.
 """
 
@@ -11,10 +11,11 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 from bookmaker.base import CONTENTS, BookError, contents, repository_address
-from bookmaker.claims import printed_by_chapter, read_claims
+from bookmaker.claims import figures_by_chapter, read_claims
 from bookmaker.pictures import figure_file
 from bookmaker.places import all_places, contents_text
 from bookmaker.source import read_notebook
@@ -26,6 +27,8 @@ LAUNCH_ROW = (
     "| Colab, Binder | the buttons above each chapter of the published book; the first cell of a "
     "chapter installs the package where it is missing |\n"
 )
+# What draws the front page.
+FRONT = "compendium.front.welcome"
 FOLDER = Path("book") / "_static" / "welcome"
 # The theme prints the title of a page from what stands before its article, which is the first's.
 _STYLE = (
@@ -60,30 +63,18 @@ def readme(root: Path) -> tuple[Path, bytes]:
 
 def claim_figures(root: Path, names: tuple[str, ...]) -> dict[str, float]:
     """Return figures of claims, `row.figure`, as the executed chapters print them."""
-    printed = printed_by_chapter(root)
+    printed = figures_by_chapter(root)
     rows = {claim.id: claim.read(printed) for claim in read_claims(root)}
     return {name: float(rows[name.split(".")[0]][name.split(".")[1]]) for name in names}
 
 
 def welcome_pictures(root: Path) -> Iterator[tuple[Path, bytes]]:
     """Yield the files of the front page's pictures, then their numbers and digests."""
-    import matplotlib.pyplot as plt
-
-    from compendium.front.schematics import draw_generator, draw_layer, draw_spins
-    from compendium.front.welcome import FIGURES, PICTURES, welcome_numbers
-    from spinformer.plot.style import use_style
-    from spinformer.plot.vector import figure_svg
-
-    numbers = welcome_numbers(claim_figures(root, FIGURES))
-    drawn = {name: partial(draw, numbers) for name, draw in PICTURES.items()}
-    fixed = {"layer": draw_layer, "spins": draw_spins, "generator": draw_generator}
+    # By its name, as the chapters' tables are found: this tool imports nothing of the compendium.
+    front = import_module(FRONT)
+    numbers = front.welcome_numbers(claim_figures(root, front.FIGURES))
     digests = {}
-    for name, draw in (drawn | fixed).items():
-        with plt.rc_context():
-            use_style()
-            draw()
-            content = figure_svg(plt.gcf()).encode()
-            plt.close()
+    for name, content in front.drawn_pictures(numbers):
         digests[f"{name}.svg"] = hashlib.sha256(content).hexdigest()
         yield root / FOLDER / f"{name}.svg", content
     stored = {"numbers": numbers, "digests": digests}
@@ -117,7 +108,8 @@ def write_pdf(root: Path, html: Path) -> Path:
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if not files[0].is_file() or not chromium:
         raise BookError("the PDF needs the pages (`make html`) and Chromium (`.ci/browser`)")
-    path, whole = html / "book.pdf", html / "book" / "whole.html"
+    path = html / "book.pdf"
+    whole = html / "book" / "whole.html"
     whole.write_text(joined(files), encoding="utf-8")
     # Without a network, and with time for MathJax to set all formulas.
     command = [chromium, "--headless=new", "--no-sandbox", "--disable-gpu"]
@@ -134,7 +126,8 @@ def joined(files: Sequence[Path]) -> str:
     pages = {file.stem: file.read_text(encoding="utf-8") for file in files}
 
     def renamed(match: re.Match[str], here: str) -> str:
-        kind, target = match[1] or match[3], match[2] or match[4] or ""
+        kind = match[1] or match[3]
+        target = match[2] or match[4] or ""
         path, _, place = target.partition("#")
         name = Path(path).stem if path else here
         if kind in ("id", "url"):
@@ -145,8 +138,8 @@ def joined(files: Sequence[Path]) -> str:
 
     text = ""
     for name, page in pages.items():
-        found = _ARTICLE.search(page)
+        article = _ARTICLE.search(page)
         text += f'<div id="{name}--" style="break-before: page">'
-        text += _PLACE.sub(partial(renamed, here=name), found[2] if found else page) + "</div>"
+        text += _PLACE.sub(partial(renamed, here=name), article[2] if article else page) + "</div>"
     first = next(iter(pages.values()))
     return _ARTICLE.sub(lambda match: match[1] + _STYLE + text + match[3], first, count=1)
