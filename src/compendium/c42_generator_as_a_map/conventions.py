@@ -7,6 +7,7 @@ one, and its exponent is compared within what starts scatter by.
 
 from functools import cache
 from pydoc_data.topics import topics
+from typing import Any
 
 import numpy as np
 import torch
@@ -105,53 +106,79 @@ def critical_betas(window: int, *, prefix: str) -> Rows:
 def orbit_rows(
     soft: SoftTokenMap, start: Tensor, *, beta: float, transient: int, steps: int
 ) -> Rows:
-    """Regime, period and exponent with its interval of the orbit from each window of `start`."""
+    """Regime, and exponent with its interval, of the orbit from each window of `start`.
+
+    length: of the fixed point at this β, stable or not, where the words have about one.
+    """
     limit = _SHORT if steps >= 2 * _SHORT.longest else Thresholds(longest=steps // 2)
     found = soft.find_attractors(
         start, transient=transient, steps=steps, beta=beta, thresholds=limit
     )
-    rate = found.exponents.value[:, 0]
+    value = found.exponents.value[:, 0]
     # Student's factor for ten stretches.
     half = 2.26 * found.exponents.error[:, 0]
     return rows_of(
         regime=found.labels(),
-        exponent=rate,
-        error=half,
         length=soft.fixed_point(beta=beta, throw=False).value.norm().item(),
+        value=value,
+        low=value - half,
+        high=value + half,
+        runs=1,
     )
 
 
-_TEXTS = 4
+_ORBITS: dict[str, Any] = {
+    "small": {"window": 2, "prefix": "none", "beta": 1.0, "transient": 0, "steps": 4},
+    "seconds": 10.0,
+    "within": {"value": 0.02, "low": 0.1, "high": 0.1, "length": 0.01},
+}
 
 
-@stored(
-    "prefixes",
-    grid(window=(4,), prefix=PREFIXES, beta=(1.0,)),
-    small={"window": 2, "prefix": "none", "beta": 1.0, "transient": 0, "steps": 4},
-    seconds=10.0,
-    within={"exponent": 0.02, "error": 0.1, "length": 0.01},
-)
-def prefixes(
+def prefix_rows(
+    soft: SoftTokenMap, prefix: str, *, beta: float, corpus: str, seed: int, **lengths: int
+) -> Rows:
+    """Orbits from four texts of a corpus, each with a number of its own."""
+    start = soft.embed(text_windows(soft, corpus, count=4, seed=seed))
+    rows = orbit_rows(soft, start, beta=beta, **lengths)
+    first = 1000 * seed + 100 * list(PREFIXES).index(prefix)
+    return [{"data": first + k} | row for k, row in enumerate(rows)]
+
+
+@stored("settings_R3", grid(window=(4,), prefix=PREFIXES, beta=(1.0,)), **_ORBITS)
+def settings_R3(
     window: int, *, prefix: str, beta: float, transient: int = 60, steps: int = 40
 ) -> Rows:
     """Orbits from four texts with each prefix, 60 tokens dropped and 40 measured."""
     soft = soft_map(prefix, window=window)
-    start = soft.embed(text_windows(soft, "texts", count=_TEXTS, seed=5))
-    rows = orbit_rows(soft, start, beta=beta, transient=transient, steps=steps)
-    first = 100 * list(PREFIXES).index(prefix) + round(10 * beta)
-    return [{"data": 10 * first + k} | row for k, row in enumerate(rows)]
+    return prefix_rows(
+        soft, prefix, beta=beta, corpus="texts", seed=5, transient=transient, steps=steps
+    )
+
+
+_CONFIRMED = [prefix for prefix in PREFIXES if prefix != "first token"]
+
+
+@stored("confirm_R3", grid(window=(4,), prefix=_CONFIRMED, beta=(1.0,)), **_ORBITS)
+def confirm_R3(
+    window: int, *, prefix: str, beta: float, transient: int = 60, steps: int = 40
+) -> Rows:
+    """The same from four pages of Python's help, with each prefix of the region."""
+    soft = soft_map(prefix, window=window)
+    return prefix_rows(
+        soft, prefix, beta=beta, corpus="help", seed=6, transient=transient, steps=steps
+    )
 
 
 @stored(
     "gemma",
     grid(prefix=("first token",), beta=(0.5, 0.7, 1.0)),
     seconds=60.0,
-    within={"exponent": 0.3, "error": 0.3, "length": 0.02},
+    within={"value": 0.3, "low": 0.3, "high": 0.3, "length": 0.02},
 )
 def gemma(prefix: str, *, beta: float, transient: int = 60, steps: int = 40) -> Rows:
     """Orbits of Gemma 3 270M from four texts, windows of four tokens."""
     soft = soft_map(prefix, window=4, name=GEMMA)
-    start = soft.embed(text_windows(soft, "texts", count=_TEXTS, seed=5))
+    start = soft.embed(text_windows(soft, "texts", count=4, seed=5))
     return orbit_rows(soft, start, beta=beta, transient=transient, steps=steps)
 
 
