@@ -24,7 +24,7 @@ def numbered(units: Iterable[dict[str, Any]], *, first: int = 1, step: int = 1) 
     >>> numbered([{"size": 500}, {"size": 1000}], first=7)
     [{'data': 7, 'size': 500}, {'data': 8, 'size': 1000}]
     """
-    return [{"data": first + step * place} | unit for place, unit in enumerate(units)]
+    return [{"data": first + step * place, **unit} for place, unit in enumerate(units)]
 
 
 def rows_of(table: Mapping[str, Any] | None = None, /, **columns: Any) -> Rows:
