@@ -261,11 +261,21 @@ def phase_diagram(
                 cells.append((stored["regime"], stored["period"], stored["exponent"]))
             continue
         own: dict[str, Any] = {**parameters, first: columns, second: float(value)}
-        found = classify_regimes(system, start, **lengths, **own)
+        found = classify_regimes(
+            system,
+            start,
+            transient=lengths["transient"],
+            kept=lengths["kept"],
+            exponent_steps=lengths["exponent_steps"],
+            **own,
+        )
         row = (found.regime, found.period, found.exponents.value[:, 0])
         cells.append(row)
         if path is not None:
-            _stored(path, regime=row[0], period=row[1], exponent=row[2])
+            part = path.with_name(f"{path.stem}.part.npz")
+            np.savez(part, regime=row[0], period=row[1], exponent=row[2])
+            # A row is in its place whole or not at all.
+            os.replace(part, path)
     return PhaseDiagram(
         names=(first, second),
         across=columns,
@@ -422,10 +432,3 @@ def _opened(folder: Path, digest: str) -> Path:
             raise ValueError(f"folder must be new or hold the same diagram, got {folder}")
         note.write_text(digest, encoding="utf-8")
     return folder
-
-
-def _stored(path: Path, **arrays: np.ndarray) -> None:
-    """Write a row, whole or not at all."""
-    part = path.with_name(f"{path.stem}.part.npz")
-    np.savez(part, **arrays)
-    os.replace(part, path)
