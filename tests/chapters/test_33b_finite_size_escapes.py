@@ -72,9 +72,18 @@ def test_escapes_take_the_time_of_the_exact_chain(monkeypatch):
     monkeypatch.setattr(study, "_SETTLE", 60)
     monkeypatch.setattr(study, "_TOLERANCE", 0.2)
     found, ends = study.noise_escapes(
-        COIN, size, beta=beta, window=np.array([[states[np.argmin(np.abs(states - fixed))]]]),
-        position=0, cycles=cycles, home=0, every=1, horizon=160, runs=300, seed=3,
-    )  # fmt: skip
+        COIN,
+        size,
+        beta=beta,
+        window=np.array([[states[np.argmin(np.abs(states - fixed))]]]),
+        position=0,
+        cycles=cycles,
+        home=0,
+        every=1,
+        horizon=160,
+        runs=300,
+        seed=3,
+    )
     escaped = found < 160
     life = estimate_lifetime(found, ended=escaped)
     assert 150 < life.ended < 300
@@ -135,9 +144,18 @@ def test_a_text_that_stays_is_compared_at_the_clock_of_the_cycles(monkeypatch):
     for settle, home in ((6, 0), (7, 0), (7, 1)):
         monkeypatch.setattr(study, "_SETTLE", settle)
         times, ends = study.noise_escapes(
-            network, 3 * 10**9, beta=beta, window=window, position=state.position, cycles=cycles,
-            home=home, every=4, horizon=8, runs=2, seed=0,
-        )  # fmt: skip
+            network,
+            3 * 10**9,
+            beta=beta,
+            window=window,
+            position=state.position,
+            cycles=cycles,
+            home=home,
+            every=4,
+            horizon=8,
+            runs=2,
+            seed=0,
+        )
         assert times.tolist() == [2.0 if home else 8.0] * 2
         assert ends.tolist() == [0 if home else -1] * 2
 

@@ -9,7 +9,6 @@ from scipy.optimize import brentq, fsolve
 
 from compendium.c33b_lifetimes.switching import settled_cycle
 from compendium.c33c_bifurcations import settings, study
-from compendium.common.starts import draw_starts
 from spinformer.core.solve import NotConverged
 from spinformer.dmft.attractors import rotation_number, stroboscopic_section
 from spinformer.dmft.bifurcations import bifurcation_values
@@ -23,7 +22,7 @@ from spinformer.dmft.cycles import (
 )
 from spinformer.dmft.document import closed_curve
 from spinformer.dmft.linear_stability import onset
-from spinformer.dmft.mean_field import document_context, step, trajectory
+from spinformer.dmft.mean_field import document_context, random_contexts, step, trajectory
 from spinformer.dmft.network import Context, Network
 
 NETWORK = Network.document()
@@ -377,7 +376,7 @@ def test_chaos_begins_with_a_jump_from_contexts_of_order_one_and_not_from_small_
     share = {}
     for law in ("uniform", "narrow"):
         [line] = settings.jump_of_chaos(7, law, 1.266, 20_000)
-        starts = draw_starts(NETWORK, law, count=16, seed=7)
+        starts = random_contexts(NETWORK, 7, count=16, law=law)
         wide = {}
         for beta in (1.265, 1.266):
             overlaps, _ = trajectory(NETWORK, starts, beta=beta, steps=2000, transient=20_000)
