@@ -213,7 +213,7 @@ def fingerprint_moments(
     state = start
     for _ in range(_STRETCHES):
         begin = state.position if isinstance(state, Context) else 0
-        orbit, state = _run(system, state, steps=turns * phases, **parameters)
+        orbit, state = _run(system, state, steps=turns * phases, parameters=parameters)
         seen = orbit.reshape(len(orbit), turns, phases, orbit.shape[-1])
         first, second = np.triu_indices(orbit.shape[-1])
         products = seen[..., first] * seen[..., second]
@@ -458,7 +458,7 @@ def find_coexisting_attractors(
     return CoexistingAttractors(
         numbers=numbers,
         labels=labels,
-        sets=_sets(system, _selected(state, heads), **parameters),
+        sets=_sets(system, _selected(state, heads), parameters),
         fractions=_fractions(numbers, len(heads)),
         within=float(gaps[own].max()),
         between=float(between),
@@ -579,14 +579,18 @@ def basins_of_attraction(
     state = _flat_batch(starts)
     phases = 1 if isinstance(system, Map) else system.positions
     if isinstance(state, Context) and state.position:
-        state = _run(system, state, steps=0, transient=phases - state.position, **parameters)[1]
+        state = _run(
+            system, state, steps=0, transient=phases - state.position, parameters=parameters
+        )[1]
     check = _CHECK * phases
     count = _length(state)
     number = np.full(count, -1)
     before = np.full(count, -1)
     going = np.arange(count)
     for _ in range(-(-horizon // check)):
-        _, state = _run(system, state, steps=0, transient=check, **_own(parameters, going, count))
+        _, state = _run(
+            system, state, steps=0, transient=check, parameters=_own(parameters, going, count)
+        )
         windows = _components(state)
         finite = np.isfinite(windows).all(axis=1)
         near = tree.query(np.where(finite[:, None], windows, 0.0), distance_upper_bound=_RADIUS)[1]
@@ -729,7 +733,7 @@ def continue_attractors(
     rows: list[dict[int, tuple[float, float, str]]] = []
     unresolved = []
     for value in numbers:
-        own: dict[str, float] = {**parameters, parameter: float(value)}
+        own = parameters | {parameter: float(value)}
         found = find_coexisting_attractors(
             system, starts, count=count, seed=rng, transient=transient,
             exponent_steps=exponent_steps, **own,
@@ -976,16 +980,21 @@ def neighbours_differ(
 
 
 def _run(
-    system: AttentionNetwork | Map, state: Any, *, steps: int, transient: int = 0, **parameters: Any
+    system: AttentionNetwork | Map,
+    state: Any,
+    *,
+    steps: int,
+    parameters: Mapping[str, Any],
+    transient: int = 0,
 ) -> tuple[np.ndarray, Any]:
     """Observables (B, steps, d) and the states (B, …) at the end."""
     if isinstance(system, AttentionNetwork):
         return trajectory(system, state, steps=steps, transient=transient, **parameters)
     common = as_system(system, state)
-    values: dict[str, Any] = dict(system.parameters) | parameters
+    values: dict[str, Any] = dict(system.parameters) | dict(parameters)
     if transient:
-        state = common.advance(state, steps=transient, **values)
-    return common.observe(state, steps=steps, **values)
+        state = common.advance(state, steps=transient, parameters=values)
+    return common.observe(state, steps=steps, parameters=values)
 
 
 def _own(parameters: Mapping[str, Any], going: np.ndarray, count: int) -> dict[str, Any]:
@@ -1030,15 +1039,19 @@ def _selected(state: Any, index: np.ndarray) -> Any:
     return state.select(index) if isinstance(state, Context) else state[index]
 
 
-def _sets(system: AttentionNetwork | Map, state: Any, **parameters: Any) -> list[np.ndarray]:
+def _sets(
+    system: AttentionNetwork | Map, state: Any, parameters: Mapping[str, Any]
+) -> list[np.ndarray]:
     """States (n, N) that each of a batch of orbits visits at position 0, those of a cycle once."""
     phases = 1 if isinstance(system, Map) else system.positions
     if isinstance(state, Context) and state.position:
-        state = _run(system, state, steps=0, transient=phases - state.position, **parameters)[1]
+        state = _run(
+            system, state, steps=0, transient=phases - state.position, parameters=parameters
+        )[1]
     windows = []
     for _ in range(_TURNS):
         windows.append(_components(state))
-        _, state = _run(system, state, steps=0, transient=phases, **parameters)
+        _, state = _run(system, state, steps=0, transient=phases, parameters=parameters)
     sets = []
     for series in np.stack(windows, axis=1):
         back = np.abs(series[1:] - series[0]).max(axis=1) < _BACK

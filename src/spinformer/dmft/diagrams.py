@@ -167,14 +167,14 @@ def orbit_diagram(
     kept = check_integer("kept", kept, low=1)
     check_flag("follow", follow)
     if not follow:
-        own = {**parameters, parameter: numbers}
-        points, _ = _orbit(system, start, steps=kept, transient=transient, **own)
+        own: dict[str, Any] = parameters | {parameter: numbers}
+        points, _ = _orbit(system, start, steps=kept, transient=transient, parameters=own)
         return OrbitDiagram(parameter=parameter, values=numbers, points=points)
     rows = []
     state = start
     for value in numbers:
-        own = {**parameters, parameter: float(value)}
-        row, state = _orbit(system, state, steps=kept, transient=transient, **own)
+        own = parameters | {parameter: float(value)}
+        row, state = _orbit(system, state, steps=kept, transient=transient, parameters=own)
         rows.append(row)
     return OrbitDiagram(parameter=parameter, values=numbers, points=np.array(rows))
 
@@ -260,7 +260,7 @@ def phase_diagram(
             with np.load(path) as stored:
                 cells.append((stored["regime"], stored["period"], stored["exponent"]))
             continue
-        own: dict[str, Any] = {**parameters, first: columns, second: float(value)}
+        own: dict[str, Any] = parameters | {first: columns, second: float(value)}
         found = classify_regimes(
             system,
             start,
@@ -378,7 +378,12 @@ def attention_statistics(
 
 
 def _orbit(
-    system: AttentionNetwork | Map, start: Any, *, steps: int, transient: int, **parameters: Any
+    system: AttentionNetwork | Map,
+    start: Any,
+    *,
+    steps: int,
+    transient: int,
+    parameters: dict[str, Any],
 ) -> tuple[np.ndarray, Any]:
     """Observables (..., steps, d) and the states at the end, parameters as numbers or (V,)."""
     if isinstance(system, AttentionNetwork):
@@ -392,8 +397,8 @@ def _orbit(
     origin = np.asarray(start, dtype=float)
     lanes = {name: np.broadcast_to(value, shape).ravel() for name, value in values.items()}
     states = np.tile(origin, (int(np.prod(shape)), 1))
-    states = common.advance(states, steps=transient, **lanes)
-    orbit, states = common.observe(states, steps=steps, **lanes)
+    states = common.advance(states, steps=transient, parameters=lanes)
+    orbit, states = common.observe(states, steps=steps, parameters=lanes)
     return orbit.reshape(*shape, steps, -1), states.reshape(*shape, -1)
 
 
