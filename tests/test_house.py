@@ -35,7 +35,7 @@ CODE_CEILINGS = {
     "compendium": (["src/compendium"], 14_300),
 }
 # Of one chapter's folder; the largest is chapter 24's, with seven tasks and ten robustness tables.
-CHAPTER_CEILING = 1_080
+CHAPTER_CEILING = 1_230
 
 
 @cache
