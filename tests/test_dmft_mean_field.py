@@ -223,8 +223,10 @@ def test_counts_of_segments_are_whole():
     # Rounded counts that happen to add up are not whole ones.
     uneven = replace(Network.segmented(0, segments=2), fractions=np.array([0.45, 0.55]))
     assert uneven.counts(20).tolist() == [9, 11]
-    with pytest.raises(ValueError, match="size"):
-        uneven.counts(2)
+    # Of 1,001 sites 450.45 and 550.55, which add up when rounded, too.
+    for size in (2, 1001):
+        with pytest.raises(ValueError, match="size"):
+            uneven.counts(size)
 
 
 def test_parameters_of_a_batch_belong_to_their_systems():
@@ -268,6 +270,7 @@ def test_what_does_not_fit_is_refused_by_name():
         ({"position": np.ones((4, 3, 0))}, "epsilon"),
         ({"semantic": np.full((4, 3, 3), np.nan)}, "semantic"),
         ({"fractions": np.array([0.3, 0.3, 0.4 + 1e-9])}, "fractions"),
+        ({"fractions": np.array([0.3, 0.3, 0.4 - 1e-9])}, "fractions"),
         # What overflows or vanishes in products later would be blamed on something else there.
         ({"semantic": np.full((4, 3, 3), 1e200)}, "semantic"),
         ({"semantic": np.full((4, 3, 3), 1e-200)}, "semantic"),

@@ -5,8 +5,7 @@ import pytest
 from known_networks import tangent_map
 
 from compendium.c32_paths_to_mean_fields.functional import odd_correlations
-from compendium.c33c_bifurcations.study import rotation_number
-from spinformer.dmft.attractors import stroboscopic_section
+from spinformer.dmft.attractors import rotation_number, stroboscopic_section
 from spinformer.dmft.cycles import Bifurcation, find_bifurcation, find_cycle
 from spinformer.dmft.linear_stability import onset
 from spinformer.dmft.mean_field import random_contexts, step, trajectory

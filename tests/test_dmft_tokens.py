@@ -37,6 +37,18 @@ def test_conditional_means_equal_the_plain_loops(network, position):
                 np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
 
 
+def test_texts_with_sharp_attention_stay_finite():
+    """Exponents of attention are taken relative to the largest, in whichever row it is."""
+    network = NETWORK.with_parameters(gamma=5000.0)
+    window = np.random.default_rng(0).choice([-1.0, 1.0], (network.context, network.segments))
+    given = {"window": window, "steps": 40, "position": 2}
+    runs = generate(network, 240, beta=1.3, runs=4, seed=0, **given)
+    assert np.isfinite(runs.means).all()
+    past = runs.tokens[0][: network.context]
+    expected = plain_step(network, 1.3, past, 2)
+    np.testing.assert_allclose(runs.means[0][network.context], expected, rtol=0, atol=1e-9)
+
+
 def test_huge_network_reproduces_the_stated_overlaps():
     given = {"window": window_means(NETWORK, 1.27, attention=CONTEXT), "steps": 2, "position": 3}
     path = mean_path(NETWORK, 1.27, **given)

@@ -621,6 +621,15 @@ def test_a_norm_whose_squares_overflow_gives_nan(part):
             assert bool(run(**given).isfinite().all()) is (size == 1e15)
 
 
+def test_a_norm_overflows_by_the_sum_of_squares():
+    """Each square is a number of the type, their sum over the features is not."""
+    layer, given = scaled("patterns", 1.0)
+    given["patterns"] = 1e19 * torch.sign(given["patterns"])
+    assert given["patterns"].square().isfinite().all()
+    for run in (layer, torch.compile(layer, backend="eager")):
+        assert not run(**given).isfinite().any()
+
+
 class Map(nn.Module):
     """A map of one's own that does not do what a layer needs."""
 

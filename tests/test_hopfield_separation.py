@@ -228,6 +228,8 @@ def test_the_energy_falls_below_a_step_of_two(alpha, step_size):
             step_size=step_size,
             keep_trajectory=True,
         )
+        energies = continuous.energy(patterns, states=kept.trajectory, beta=beta, alpha=alpha)
+        torch.testing.assert_close(kept.energies, energies, rtol=1e-12, atol=1e-12)
         slopes = continuous.gradient(patterns, states=kept.trajectory[:-1], beta=beta, alpha=alpha)
         promised = -step_size * (1 - step_size / 2) * slopes.square().sum(-1)
         rounding = 1e-12 * (1.0 + kept.energies.abs()[:-1]) * (1 + size)
@@ -287,6 +289,9 @@ def test_fixed_points_and_the_loss_of_the_mean(alpha):
     assert float(torch.linalg.eigvalsh(slope)[-1]) == pytest.approx(1.0, rel=1e-12)
     below = fixed_points.find_fixed_points(patterns, beta=0.9 * critical, alpha=alpha)
     assert below.stable.tolist() == [True]
+    start = torch.zeros(1, 3, dtype=torch.float64)
+    lost = fixed_points.find_fixed_points(patterns, beta=1.1 * critical, alpha=alpha, starts=start)
+    assert lost.stable.tolist() == [False]
     above = fixed_points.find_fixed_points(patterns, beta=20.0 * critical, alpha=alpha)
     assert above.kinds == ("single pattern", "single pattern", "global average")
     assert above.stable.tolist() == [True, True, False]

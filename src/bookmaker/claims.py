@@ -52,6 +52,8 @@ TABLES = "src/compendium"
 DOCUMENTS = {"A": "bal2020energy", "B": "bal2021transformers", "C": "poclopez2024dynamical"}
 # The order of the rows, then that of the numbers in their ids.
 _LETTERS = "ABCSR"
+# The page that shows them; the directive on it lists those that come first.
+PAGE = "book/claims.md"
 TAG = "claim-"
 RESULTS = "results"
 
@@ -144,7 +146,7 @@ class Claim:
         identity = self.verdict == "identity"
         wanted = {
             "identity": identity,
-            "settings": not identity and VERDICTS[self.verdict] != 0,
+            "settings": not identity and VERDICTS.get(self.verdict, 0) != 0,
             "region": self.verdict in REGIONAL,
             "confirmed": self.verdict == "holds if",
         }

@@ -8,8 +8,8 @@ import numpy as np
 from bookmaker.tables import Rows, stored
 from compendium.c33_phase_transitions.study import LABELS, NAMED_RANGES, SIX
 from compendium.common.rows import grid, numbered, share_rows
-from compendium.common.starts import START_LAWS, draw_starts
 from spinformer.dmft.attractors import find_attractors
+from spinformer.dmft.mean_field import START_LAWS, random_contexts
 from spinformer.dmft.network import Network
 
 REGIONS = {
@@ -30,7 +30,7 @@ def named_motion(data: int, beta_from: float, beta_to: float, law: str, wait: in
     All values begin at one random context; `wait` steps are dropped.
     """
     network = Network.document()
-    start = draw_starts(network, law, count=1, seed=data).select(0)
+    start = random_contexts(network, data, count=1, law=law).select(0)
     tried = np.linspace(beta_from, beta_to, _VALUES)
     reached = find_attractors(network, start, beta=tried, transient=wait, bins=1, exponents=1)
     named = int((reached.regime == NAMED_RANGES[beta_from, beta_to]).sum())
@@ -40,7 +40,7 @@ def named_motion(data: int, beta_from: float, beta_to: float, law: str, wait: in
 def most_contexts(data: int, beta: float, law: str, wait: int) -> Rows:
     """Share of 128 random contexts with the motion that the document shows, minus one half."""
     network = Network.document()
-    starts = draw_starts(network, law, count=_CONTEXTS, seed=data)
+    starts = random_contexts(network, data, count=_CONTEXTS, law=law)
     reached = find_attractors(network, starts, beta=beta, transient=wait, bins=1, exponents=1)
     shown = int((reached.regime == LABELS[beta]).sum())
     return share_rows(shown, trials=_CONTEXTS, bound=0.5)

@@ -5,9 +5,8 @@ The table `confirm_C9b` was drawn after its region had been written down.
 
 from bookmaker.tables import Rows, stored
 from compendium.common.rows import grid, mean_rows, numbered
-from compendium.common.starts import START_LAWS, draw_starts
 from spinformer.dmft.attractors import Regime, find_attractors
-from spinformer.dmft.mean_field import document_context
+from spinformer.dmft.mean_field import START_LAWS, document_context, random_contexts
 from spinformer.dmft.network import Network
 from spinformer.dmft.settling import perturbed_replicas
 
@@ -25,7 +24,7 @@ def jump_of_chaos(data: int, law: str, beta: float, wait: int) -> Rows:
         start = document_context(network, steps=100_000, decimals=8)
         starts = perturbed_replicas(start, count=_CONTEXTS, seed=data)
     else:
-        starts = draw_starts(network, law, count=_CONTEXTS, seed=data)
+        starts = random_contexts(network, data, count=_CONTEXTS, law=law)
     chaotic = []
     for value in (_BEFORE, beta):
         reached = find_attractors(network, starts, beta=value, transient=wait, bins=1, exponents=1)

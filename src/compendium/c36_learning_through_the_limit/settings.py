@@ -156,8 +156,8 @@ def settings_c19c(data: str, part: str, motion: str, bits: int, group: int, firs
     the median of eight starts.
     """
     if part == "growth":
-        found = growth_slopes(GROWTH.read(), motion, first=first, last=128)
-        own = np.array_split(found / exponents()[motion], _GROUPS[motion])[group]
+        growth = growth_slopes(GROWTH.read(), motion, first=first, last=128)
+        own = np.array_split(growth / exponents()[motion], _GROUPS[motion])[group]
         return near_rows((own.mean(), *student_interval(own)), aim=1.0, within=_OFF, runs=len(own))
     left = array_of(SHARES_LEFT.read(), "share", "start", motion=motion, size=bits, horizon=_AHEAD)
     return median_rows(_LOST - left[_chosen(group, _FEW)])

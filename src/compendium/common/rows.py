@@ -35,7 +35,7 @@ def rows_of(table: Mapping[str, Any] | None = None, /, **columns: Any) -> Rows:
     An estimate makes two columns, the second its error: "name" and "name_error".
     """
     by_name: dict[str, Any] = {}
-    for name, column in ((table or {}) | columns).items():
+    for name, column in (dict(table or {}) | columns).items():
         both = isinstance(column, Estimate)
         by_name |= {name: column.value, f"{name}_error": column.error} if both else {name: column}
     arrays = np.broadcast_arrays(*map(np.atleast_1d, by_name.values()))

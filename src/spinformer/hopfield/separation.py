@@ -396,7 +396,7 @@ class _Entmax(torch.autograd.Function):
 
 
 class _EntmaxForward(_Entmax):
-    """The same with derivatives in forward mode, which torch's compiler refuses to look at."""
+    """The same with derivatives in forward mode, which torch's compiler refuses to trace."""
 
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor, _: None) -> Tensor:

@@ -39,6 +39,7 @@ import torch
 from torch import Tensor
 
 from spinformer.core.checks import check_choice
+from spinformer.core.operators import is_forward_mode
 
 THEORIES = ("naive", "second order", "large D")
 
@@ -88,6 +89,11 @@ def inverse_logdet(matrix: Tensor) -> tuple[Tensor, Tensor]:
     logdet : Tensor, shape (...)
         Logarithm of the determinant, ln det V; NaN in the same places.
     """
+    if is_forward_mode():
+        # Differentiable in either mode and to any order, at three times the cost.
+        factor = torch.linalg.cholesky_ex(matrix).L
+        logdet = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        return torch.linalg.inv_ex(matrix).inverse, logdet
     inverse, logdet = _InverseLogdet.apply(matrix)
     return inverse, logdet
 

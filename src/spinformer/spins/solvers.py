@@ -23,7 +23,7 @@ from spinformer.core.checks import (
     check_tensor,
 )
 from spinformer.core.implicit import implicit_root
-from spinformer.core.operators import iteration_operator
+from spinformer.core.operators import is_forward_mode, iteration_operator
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status
 from spinformer.spins.large_d import (
@@ -425,7 +425,7 @@ def solve_fixed_point(
     -------
     Solution of Tensor
         Magnetizations m = ⟨u⟩ = ⟨σ⟩/√D (..., N, D), differentiable by the implicit function
-        theorem.
+        theorem. No spin is longer than one, converged or not.
 
     Raises
     ------
@@ -520,10 +520,20 @@ def _iterate(
         theta, gain = mean_field(mean, fields, pair, beta, square)
         return gain * theta
 
-    found = anderson(
+    solved = anderson(
         step, langevin_response(fields, beta), tolerance=tolerance, max_steps=max_steps
     )
-    return found.value.contiguous().clone(), found.residual, found.steps, found.status
+    mean = solved.value.contiguous().clone()
+    residual = solved.residual
+    if bool((solved.status != int(Status.CONVERGED)).any()):
+        # Acceleration extrapolates, to spins longer than one where it does not arrive. One step of
+        # the equations brings them back.
+        left = solved.status != int(Status.CONVERGED)
+        landed = step(mean)
+        mean = torch.where(left[..., None, None], landed, mean)
+        change = torch.linalg.matrix_norm(step(mean) - mean) / mean.shape[-2] ** 0.5
+        residual = torch.where(left, change, residual)
+    return mean, residual, solved.steps, solved.status
 
 
 @_iterate.register_fake
@@ -557,7 +567,12 @@ def _attached(mean: Tensor, fields: Tensor, pair: Tensor, beta: Tensor, order: i
         _, gain = mean_field(mean, fields, pair, beta, square)
         a = 1 / gain if square is None else 1 / gain + onsager_gain(mean, square, beta)
     a = implicit_root(equations, a[..., 0], pair, fields, beta, jacobian=True)
-    again = torch.linalg.solve_ex(torch.diag_embed(a) - pair, fields).result
+    matrix = torch.diag_embed(a) - pair
+    if is_forward_mode():
+        # The library's derivative of a solution is right once only: it takes the factors as given.
+        again = torch.linalg.inv_ex(matrix).inverse @ fields
+    else:
+        again = torch.linalg.solve_ex(matrix, fields).result
     # The value is what the iteration found; the graph adds its derivatives and nothing else, not
     # even where an iteration that did not arrive left a matrix without an inverse.
     return mean.detach() + (again - again.detach()).nan_to_num()
