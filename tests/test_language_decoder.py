@@ -1,10 +1,8 @@
-"""The causal language model against NumPy written from the formulas, its file against gguf."""
+"""The causal language model against NumPy written from the formulas, and against transformers."""
 
 import copy
 import dataclasses
-import struct
 
-import gguf
 import numpy as np
 import pytest
 import torch
@@ -12,7 +10,6 @@ from known_memories import normal
 from scipy.special import expit, softmax
 
 from spinformer.language.decoder import (
-    _MATRICES,
     encode,
     example_decoder,
     load_decoder,
@@ -20,6 +17,7 @@ from spinformer.language.decoder import (
 )
 from spinformer.language.minilm import ModelUnavailable
 from spinformer.language.text import sample_texts
+from spinformer.language.untrained import example_causal_model
 
 # The last logits of 150 tokens by transformers 5.23, which read the same file: number of the
 # likeliest token, and its logit.
@@ -173,58 +171,29 @@ def test_a_decoder_of_parts_that_do_not_fit_is_refused():
         encode(model, "a")
 
 
-def test_a_file_is_read_as_the_library_reads_it(tmp_path):
-    rng = np.random.default_rng(0)
-    file = tmp_path / "small.gguf"
-    writer = gguf.GGUFWriter(file, "llama")
-    facts = {"block_count": 1, "head_count": 4, "head_count_kv": 2, "rope_freq_base": 1e5}
-    for name, value in {**facts, "layer_norm_rms_eps": 1e-5}.items():
-        getattr(writer, f"add_{name}")(value)
-    writer.add_array("tokenizer.ggml.tokens", ["<|end|>", "a", "b", "ab"])
-    writer.add_array("tokenizer.ggml.token_type", [3, 1, 1, 1])
-    writer.add_array("tokenizer.ggml.merges", ["a b"])
-    kinds = (gguf.GGMLQuantizationType.Q4_1, gguf.GGMLQuantizationType.Q8_0)
-    shapes = dict.fromkeys(_MATRICES, (64, 64)) | {"attn_k": (32, 64), "attn_v": (32, 64)}
-    for number, (name, shape) in enumerate({**shapes, "embd": (4, 64)}.items()):
-        matrix = rng.normal(size=shape).astype(np.float32)
-        full = "token_embd.weight" if name == "embd" else f"blk.0.{name}.weight"
-        if "norm" in name:
-            writer.add_tensor(full, matrix[0])
-        else:
-            kind = kinds[number % 2]
-            writer.add_tensor(full, gguf.quantize(matrix, kind), raw_dtype=kind)
-    writer.add_tensor("output_norm.weight", np.ones(64, dtype=np.float32))
-    for step in ("header", "kv_data", "tensors"):
-        getattr(writer, f"write_{step}_to_file")()
-    writer.close()
-    model = load_decoder(file, dtype=torch.float64)
-    for tensor in gguf.GGUFReader(file).tensors:
-        expected = gguf.dequantize(tensor.data, tensor.tensor_type)
-        stem = tensor.name.removesuffix(".weight")
-        found = {"token_embd": model.embedding, "output_norm": model.final_gain}.get(stem)
-        if found is None:
-            found = model.blocks[0][_MATRICES[stem.removeprefix("blk.0.")]]
-        np.testing.assert_array_equal(found, expected)
-    assert (model.heads, model.key_heads, model.base) == (4, 2, 1e5)
-    assert encode(model, "abba<|end|>").tolist() == [3, 2, 1, 0]
-    whole, broken = file.read_bytes(), tmp_path / "broken.gguf"
-    # A list of a list of a list, and so on, and one of more entries than there is memory.
-    head = b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 1) + b"a"
-    nested = head + struct.pack("<I", 9) + struct.pack("<IQ", 9, 1) * 5000
-    endless = head + struct.pack("<I", 9) + struct.pack("<IQ", 8, 2**62)
-    odd = whole.replace(struct.pack("<f", 1.0) * 64, struct.pack("<f", np.nan) * 64)
-    assert odd != whole
-    damaged = (whole[:200], b"GGUF", b"none", whole.replace(b"llama", b"falco"), nested, endless)
-    for read in (*damaged, odd):
-        broken.write_bytes(read)
-        with pytest.raises(ModelUnavailable, match=r"broken\.gguf is no GGUF file of the Llama"):
-            load_decoder(broken)
+def test_a_folder_of_transformers_gives_the_same_logits(tmp_path):
+    theirs = example_causal_model("llama")
+    theirs.save_pretrained(tmp_path / "llama")
+    ours = load_decoder(tmp_path / "llama", dtype=torch.float64)
+    assert (ours.heads, ours.key_heads, len(ours.blocks), ours.tokenizer) == (4, 2, 2, None)
+    numbers = torch.randint(32, (2, 9), generator=torch.Generator().manual_seed(0))
+    logits = run_decoder(ours, ours.embedding[numbers]) @ ours.embedding.T
+    # The norms and angles of transformers are in single precision.
+    torch.testing.assert_close(logits, theirs(input_ids=numbers).logits, atol=1e-4, rtol=1e-4)
+    example_causal_model("gpt2").save_pretrained(tmp_path / "gpt2")
+    with pytest.raises(ModelUnavailable, match="gpt2 must be of the Llama layout"):
+        load_decoder(tmp_path / "gpt2")
+    with torch.no_grad():
+        theirs.model.layers[1].mlp.up_proj.weight[0, 0] = torch.nan
+    theirs.save_pretrained(tmp_path / "odd")
+    with pytest.raises(ModelUnavailable, match=r"weights of odd are not finite: .*up_proj"):
+        load_decoder(tmp_path / "odd")
 
 
 def test_what_is_not_there_is_told():
     with pytest.raises(ValueError, match="dtype must"):
         load_decoder(dtype=torch.float16)
-    with pytest.raises(ModelUnavailable, match="no file /no/such/file"):
+    with pytest.raises(ModelUnavailable, match=r"source must be one of .*, got /no/such/file"):
         load_decoder("/no/such/file")
 
 

@@ -2,11 +2,11 @@
 
 import re
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from known_generators import Toy, ring
 from scipy.special import softmax
 from tokenizers import Tokenizer, models, pre_tokenizers
 from torch import nn
@@ -148,34 +148,6 @@ def test_multipliers_and_exponents_are_those_of_dense_derivatives(layout):
         np.testing.assert_allclose(
             spectrum.exponents.value[k], growth[:5].mean(0), rtol=1e-3, atol=1e-3
         )
-
-
-class Toy(nn.Module):
-    """A model whose logits after each token are given by a function of that token alone."""
-
-    def __init__(self, words, logits):
-        super().__init__()
-        self.words = nn.Embedding.from_pretrained(torch.as_tensor(words, dtype=torch.float64))
-        self.function = logits
-        self.eval()
-
-    def get_input_embeddings(self):
-        return self.words
-
-    def forward(self, inputs_embeds):
-        return SimpleNamespace(logits=self.function(inputs_embeds, self.words.weight))
-
-
-def ring(angle, *, words=48):
-    """Words on the unit circle; the logits are those of the token, rotated by an angle.
-
-    The map multiplies a small token by β/2 and rotates it, and has an invariant circle above β = 2.
-    """
-    turns = 2 * np.pi * np.arange(words) / words
-    cos, sin = np.cos(angle), np.sin(angle)
-    rotation = torch.tensor([[cos, -sin], [sin, cos]])
-    table = np.stack([np.cos(turns), np.sin(turns)], 1)
-    return Toy(table, lambda x, e: x @ rotation.T @ e.T)
 
 
 def test_stability_is_lost_where_the_closed_form_says():

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from scipy.linalg import block_diag
 
 from spinformer.core.solve import NotConverged, Status
 from spinformer.core.states import spin_states
@@ -453,6 +454,41 @@ def test_beliefs_leave_the_saddle_and_stay_below_the_bound():
     assert lost.log_partition > mean_field.log_partition_bound(glass, fields=fields, beta=30.0)
     assert not lost.converged
     assert not lost.stable
+
+
+def test_of_two_mirror_images_the_majority_is_up():
+    """The sign of an eigenvector is a library's choice, that of the solution is not."""
+    for seed in range(12):
+        glass, none = sherrington_kirkpatrick(9, seed=seed)
+        found = solve_mean_field(glass, fields=0.0 * none, beta=3.0, method="naive")
+        assert np.abs(found.value).max() > 0.5
+        assert found.value.sum() > 0.0
+
+
+def test_of_several_leading_eigenvectors_none_is_preferred(monkeypatch):
+    """Two equal magnets without a coupling: the start is the same in any basis of their space."""
+    magnets = block_diag(_curie_weiss(6), _curie_weiss(6))
+    plain = mean_field._ordered_fields(magnets, np.zeros(12))
+    values, vectors = np.linalg.eigh(magnets)
+    assert values[-1] - values[-2] < 1e-12
+    turned = vectors.copy()
+    turned[:, -2:] = vectors[:, -2:] @ np.array([[0.6, -0.8], [0.8, 0.6]])
+    monkeypatch.setattr(np.linalg, "eigh", lambda matrix: (values, turned))
+    np.testing.assert_allclose(mean_field._ordered_fields(magnets, np.zeros(12)), plain, atol=1e-12)
+
+
+def test_beliefs_take_the_better_of_two_states():
+    """From zero messages a sparse magnet follows its random fields into the worse state."""
+    rng = np.random.default_rng(5)
+    upper = np.triu(rng.random((10, 10)) < 0.45, 1) * rng.uniform(0.2, 1.2, (10, 10))
+    magnet = upper + upper.T
+    system = {"fields": 0.4 * rng.standard_normal(10), "beta": 1.0, "damping": 0.5}
+    one = belief_propagation(magnet, **system)
+    best = belief_propagation(magnet, **system, all_starts=True)
+    assert one.stable
+    assert best.stable
+    assert best.log_partition > one.log_partition + 0.5
+    assert best.value.sum() * one.value.sum() < 0.0
 
 
 def test_all_starts_find_what_one_misses():

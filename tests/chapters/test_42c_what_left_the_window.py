@@ -5,14 +5,51 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from known_generators import two_words
 
-from compendium.c42c_what_left_the_window import study
+from compendium.c42c_what_left_the_window import memory, study
 from compendium.c42c_what_left_the_window.study import pairs_apart, recurrence
 from compendium.common.models import next_token_distribution
 from spinformer.language.decoder import example_decoder
+from spinformer.language.soft_map import SoftTokenMap
+
+
+def test_discrepancies_are_unbiased():
+    chances = torch.softmax(torch.randn(11, 5, generator=torch.Generator().manual_seed(0)), 1)
+    one, other = chances[:5], chances[5:10]
+
+    def kernel(p, q):
+        return float((p * q).sqrt().sum())
+
+    within = [
+        np.mean([kernel(p, q) for i, p in enumerate(group) for j, q in enumerate(group) if i != j])
+        for group in (one, other)
+    ]
+    across = np.mean([kernel(p, q) for p in one for q in other])
+    found = memory.unbiased_discrepancy(one, other)
+    assert found == pytest.approx(sum(within) - 2 * across, abs=1e-6)
 
 
 @pytest.mark.claim("R9")
+def test_a_window_is_forgotten_as_fast_as_a_chain_of_two_words_forgets():
+    """Memory of a chain that changes its word with the chance ε decays as (1 − 2ε)ⁿ."""
+    flip, lags = 0.1, (0, 1, 4, 8)
+    soft = SoftTokenMap(two_words(flip), window=1)
+    pair = torch.tensor([[0], [1]])
+    options = {"beta": 1.0, "copies": 40, "lags": lags}
+    runs = [memory.what_windows_tell(soft, pair, seed=seed, **options) for seed in range(100)]
+    first = 2 - 4 * (flip * (1 - flip)) ** 0.5
+    expected = first * (1 - 2 * flip) ** (2 * np.array(lags))
+    error = np.std(runs, axis=0, ddof=1) / 10 + 1e-9
+    assert (abs(np.mean(runs, 0) - expected) < 4 * error).all()
+    # Windows that are the same tell nothing, on average.
+    same = [
+        memory.what_windows_tell(soft, pair[[0, 0]], seed=seed, **options) for seed in range(100)
+    ]
+    error = np.std(same, axis=0, ddof=1) / 10 + 1e-9
+    assert (abs(np.mean(same, 0)) < 4 * error).all()
+
+
 def test_pairs_with_one_noise_agree_as_often_as_gumbel_says():
     model, count = example_decoder(seed=1), 4000
     words = torch.randint(32, (2, 1), generator=torch.Generator().manual_seed(3))

@@ -7,6 +7,7 @@ one, and its exponent is compared within what starts scatter by.
 
 from functools import cache
 from pydoc_data.topics import topics
+from typing import Any
 
 import numpy as np
 import torch
@@ -105,105 +106,77 @@ def critical_betas(window: int, *, prefix: str) -> Rows:
 def orbit_rows(
     soft: SoftTokenMap, start: Tensor, *, beta: float, transient: int, steps: int
 ) -> Rows:
-    """Regime, period and exponent with its interval of the orbit from each window of `start`."""
+    """Regime, and exponent with its interval, of the orbit from each window of `start`.
+
+    length: of the fixed point at this β, stable or not, where the words have about one.
+    """
     limit = _SHORT if steps >= 2 * _SHORT.longest else Thresholds(longest=steps // 2)
     found = soft.find_attractors(
         start, transient=transient, steps=steps, beta=beta, thresholds=limit
     )
-    rate = found.exponents.value[:, 0]
+    value = found.exponents.value[:, 0]
     # Student's factor for ten stretches.
     half = 2.26 * found.exponents.error[:, 0]
     return rows_of(
         regime=found.labels(),
-        exponent=rate,
-        error=half,
         length=soft.fixed_point(beta=beta, throw=False).value.norm().item(),
+        value=value,
+        low=value - half,
+        high=value + half,
+        runs=1,
     )
 
 
-_TEXTS = 4
+_ORBITS: dict[str, Any] = {
+    "small": {"window": 2, "prefix": "none", "beta": 1.0, "transient": 0, "steps": 4},
+    "seconds": 10.0,
+    "within": {"value": 0.02, "low": 0.1, "high": 0.1, "length": 0.01},
+}
 
 
-@stored(
-    "prefixes",
-    grid(window=(4,), prefix=PREFIXES, beta=(1.0,)),
-    small={"window": 2, "prefix": "none", "beta": 1.0, "transient": 0, "steps": 4},
-    seconds=10.0,
-    within={"exponent": 0.02, "error": 0.1, "length": 0.01},
-)
-def prefixes(
+def prefix_rows(
+    soft: SoftTokenMap, prefix: str, *, beta: float, corpus: str, seed: int, **lengths: int
+) -> Rows:
+    """Orbits from four texts of a corpus, each with a number of its own."""
+    start = soft.embed(text_windows(soft, corpus, count=4, seed=seed))
+    rows = orbit_rows(soft, start, beta=beta, **lengths)
+    first = 1000 * seed + 100 * list(PREFIXES).index(prefix)
+    return [{"data": first + k} | row for k, row in enumerate(rows)]
+
+
+@stored("settings_R3", grid(window=(4,), prefix=PREFIXES, beta=(1.0,)), **_ORBITS)
+def settings_R3(
     window: int, *, prefix: str, beta: float, transient: int = 60, steps: int = 40
 ) -> Rows:
     """Orbits from four texts with each prefix, 60 tokens dropped and 40 measured."""
     soft = soft_map(prefix, window=window)
-    start = soft.embed(text_windows(soft, "texts", count=_TEXTS, seed=5))
-    rows = orbit_rows(soft, start, beta=beta, transient=transient, steps=steps)
-    first = 100 * list(PREFIXES).index(prefix) + round(10 * beta)
-    return [{"data": 10 * first + k} | row for k, row in enumerate(rows)]
+    return prefix_rows(
+        soft, prefix, beta=beta, corpus="texts", seed=5, transient=transient, steps=steps
+    )
+
+
+_CONFIRMED = [prefix for prefix in PREFIXES if prefix != "first token"]
+
+
+@stored("confirm_R3", grid(window=(4,), prefix=_CONFIRMED, beta=(1.0,)), **_ORBITS)
+def confirm_R3(
+    window: int, *, prefix: str, beta: float, transient: int = 60, steps: int = 40
+) -> Rows:
+    """The same from four pages of Python's help, with each prefix of the region."""
+    soft = soft_map(prefix, window=window)
+    return prefix_rows(
+        soft, prefix, beta=beta, corpus="help", seed=6, transient=transient, steps=steps
+    )
 
 
 @stored(
     "gemma",
     grid(prefix=("first token",), beta=(0.5, 0.7, 1.0)),
     seconds=60.0,
-    within={"exponent": 0.3, "error": 0.3, "length": 0.02},
+    within={"value": 0.3, "low": 0.3, "high": 0.3, "length": 0.02},
 )
 def gemma(prefix: str, *, beta: float, transient: int = 60, steps: int = 40) -> Rows:
     """Orbits of Gemma 3 270M from four texts, windows of four tokens."""
     soft = soft_map(prefix, window=4, name=GEMMA)
-    start = soft.embed(text_windows(soft, "texts", count=_TEXTS, seed=5))
+    start = soft.embed(text_windows(soft, "texts", count=4, seed=5))
     return orbit_rows(soft, start, beta=beta, transient=transient, steps=steps)
-
-
-# β of the table of ensembles, and others between them for the one that confirms its region.
-ENSEMBLES = (0.3, 0.4, 0.5, 0.55, 0.7, 0.85, 1.0, 1.4, 2.0, 3.0, 4.0, 5.0)
-FRESH_ENSEMBLES = (0.35, 0.45, 0.52, 0.6, 0.65, 0.78, 0.92, 1.2, 1.7, 2.5, 3.5, 4.5)
-# Total variation within which an ensemble counts as with the map.
-NEAR = 0.25
-
-
-def ensemble_rows(beta: float, *, starts: int, seed: int, corpus: str) -> Rows:
-    """The smaller of two margins for each of three tokens: one sample beyond, 10,000 within NEAR.
-
-    The distance is the total variation of the next-token distributions of the ensemble and of the
-    map that began with it; bars are two errors over the starts.
-    """
-    soft = soft_map(window=4)
-    start = soft.embed(text_windows(soft, corpus, count=starts, seed=seed))
-    _, start = soft.trajectory(start, steps=0, transient=20, beta=beta)
-    windows = {}
-    laws = {}
-    rows: Rows = []
-    counts = (None, 1, 10_000)
-    for samples in counts:
-        windows[samples] = start
-    for tokens in (1, 2, 3):
-        for samples in counts:
-            _, windows[samples] = soft.trajectory(
-                windows[samples], steps=1, beta=beta, samples=samples, seed=seed + tokens
-            )
-            laws[samples] = soft.next_token_distribution(windows[samples], beta=beta)
-        margins = []
-        for samples, sign in ((1, 1.0), (10_000, -1.0)):
-            distance = 0.5 * (laws[samples] - laws[None]).abs().sum(1)
-            error = 2.0 * float(distance.std()) / starts**0.5
-            margin = sign * (float(distance.mean()) - NEAR)
-            margins.append((margin, margin - error, margin + error))
-        value, low, high = np.min(margins, axis=0)
-        rows += rows_of(tokens=tokens, value=value, low=low, high=high, runs=starts)
-    return rows
-
-
-@stored("settings_R4", grid(data=range(12)), checked=0, seconds=20.0, rtol=0.3)
-def settings_R4(data: int) -> Rows:
-    """Margins of one sample and of ten thousand at twelve β, one to three tokens."""
-    rows = ensemble_rows(ENSEMBLES[data], starts=7, seed=10 * data, corpus="texts")
-    return [{"beta": ENSEMBLES[data]} | row for row in rows]
-
-
-@stored("confirm_R4", grid(data=range(12, 24)), checked=0, seconds=20.0, rtol=0.3)
-def confirm_R4(data: int) -> Rows:
-    """The same at other β, from other texts, with other samples."""
-    beta = FRESH_ENSEMBLES[data - 12]
-    rows = ensemble_rows(beta, starts=7, seed=1000 + 10 * data, corpus="help")
-    return [{"beta": beta} | row for row in rows]

@@ -80,12 +80,23 @@ _MEMORY = [
 ]
 
 
+_MEMORY_SMALL = {
+    "data": 0,
+    "window": 2,
+    "beta": 0.5,
+    "corpus": "texts",
+    "pairs": 2,
+    "copies": 4,
+}
+_MEMORY_WITHIN = dict.fromkeys(("value", "low", "high", "before"), 0.3)
+
+
 @stored(
     "settings_R9",
     [{"data": data} | unit for data, unit in enumerate(_MEMORY)],
-    small={"data": 0, "window": 2, "beta": 0.5, "corpus": "texts", "pairs": 2, "copies": 4},
+    small=_MEMORY_SMALL,
     seconds=10.0,
-    within=dict.fromkeys(("value", "low", "high", "before"), 0.3),
+    within=_MEMORY_WITHIN,
 )
 def settings_R9(
     data: int, *, window: int, beta: float, corpus: str, pairs: int = 4, copies: int = 12
@@ -109,6 +120,25 @@ def settings_R9(
     value = FORGOTTEN - ratio
     return rows_of(
         before=first.mean(), value=value, low=value - error, high=value + error, runs=pairs
+    )
+
+
+_FRESH = grid(window=(2, 4), beta=(0.5, 0.7, 1.0), corpus=("texts", "help"))
+
+
+@stored(
+    "confirm_R9",
+    [{"data": len(_MEMORY) + k} | unit for k, unit in enumerate(_FRESH)],
+    small=_MEMORY_SMALL,
+    seconds=10.0,
+    within=_MEMORY_WITHIN,
+)
+def confirm_R9(
+    data: int, *, window: int, beta: float, corpus: str, pairs: int = 6, copies: int = 12
+) -> Rows:
+    """The same of other pairs of windows, six in place of four, with other random numbers."""
+    return settings_R9.rows(
+        data, window=window, beta=beta, corpus=corpus, pairs=pairs, copies=copies
     )
 
 

