@@ -11,7 +11,7 @@ from scipy.stats import norm
 from bookmaker.source import Chapter
 from bookmaker.sweeping import read_points
 from bookmaker.tables import read_columns
-from compendium.c21a_cheap_free_energies import study
+from compendium.c21a_cheap_free_energies import settings, study
 from spinformer.spins.ising import sherrington_kirkpatrick, solve_exact
 from spinformer.spins.mean_field import belief_propagation, solve_mean_field
 from spinformer.spins.monte_carlo import parallel_tempering, sample_ising
@@ -257,3 +257,22 @@ def test_bad_input_is_named():
     for change in ({"beta": 21.0}, {"field_std": 2000.0}):
         with pytest.raises(ValueError, match=next(iter(change))):
             replica_symmetric_state(**{"beta": 1.0} | change)
+
+
+def test_a_line_of_widths_by_hand():
+    """One group: weighted least squares in logarithms, and the side that is asked for."""
+    pools = [study.OVERLAPS.read(), study.OVERLAPS_AGAIN.read()]
+    table = {name: np.concatenate([pool[name] for pool in pools]) for name in pools[0]}
+    for beta, sign in ((0.8, -1), (3.0, 1)):
+        here = (table["beta"] == beta) & (table["copy"] % 12 == 4)
+        sizes, logs, weights = [], [], []
+        for size in np.unique(table["size"]):
+            spread = table["spread"][here & (table["size"] == size)]
+            error = spread.std(ddof=1) / len(spread) ** 0.5
+            sizes.append(np.log(size))
+            logs.append(np.log(spread.mean()))
+            weights.append(spread.mean() / error)
+        slope = np.polyfit(sizes, logs, 1, w=weights)[0]
+        line = settings.settings_b7c.rows(beta=beta, group=4)[0]
+        assert line["value"] == pytest.approx(sign * (slope + 1 / 3), abs=1e-6)
+        assert line["low"] < line["value"] < line["high"]

@@ -11,6 +11,7 @@ from scipy.stats import ortho_group
 from compendium.c23_anatomy import blocks, study
 from compendium.c25b_learning_under_a_drive.directions import sample_von_mises_fisher
 from spinformer.core.special import log_sphere_integral
+from spinformer.spins.block_couplings import solve_block_fixed_point
 from spinformer.spins.exact_vectors import two_spins
 from spinformer.spins.module import Solver, SpinTransformerModule, response_attention
 from spinformer.spins.solvers import solve_saddle_point
@@ -318,3 +319,19 @@ def test_block_couplings_hold_those_that_are_numbers():
     torch.testing.assert_close(added, strong.echo[0] / step**2, rtol=0.02, atol=1e-5)
     with pytest.raises(ValueError, match="saddle point"):
         blocks.block_spins(couplings, matrix, fields, beta=1.3, steps=1)
+
+
+def test_block_couplings_are_those_of_the_second_order_for_weak_ones():
+    """Against the mean-field equations of the package, whose error is of third order."""
+    fields = study.draw_tokens(1, sites=5, dim=8, seed=4)[0]
+    matrix = study.draw_bilinear(8, seed=5)
+    couplings = torch.randn(5, 5, generator=torch.Generator().manual_seed(6), dtype=torch.float64)
+    gaps = []
+    for size in (0.02, 0.04):
+        solved = blocks.block_spins(size * couplings, matrix, fields, beta=1.0)
+        second = solve_block_fixed_point(
+            size * couplings, channels=matrix, fields=fields, beta=1.0, tolerance=1e-13
+        )
+        gaps.append(float((solved.means - second.value).norm()))
+    assert gaps[0] < 1e-3
+    assert 6.0 < gaps[1] / gaps[0] < 20.0

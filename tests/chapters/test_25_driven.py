@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from compendium.c25_driven import settings
 from compendium.c25_driven.study import (
     binder,
     binder_crossing,
@@ -10,6 +11,7 @@ from compendium.c25_driven.study import (
     order_moments,
     squared_errors,
 )
+from spinformer.core.statistics import Estimate
 from spinformer.spins.ising import gaussian_couplings
 
 
@@ -74,3 +76,14 @@ def test_entropy_by_three_routes():
     off = [abs(one["leading"] / one["definition"] - 1) for one in weak]
     assert off[0] < 0.05
     assert off[1] / off[0] == pytest.approx(2, rel=0.2)
+
+
+@pytest.mark.parametrize("square", [0.0004, -1e-6, 0.01])
+def test_the_line_of_a_squared_error(monkeypatch, square):
+    """0.05 less its root, with an interval that holds the value where the square is below zero."""
+    estimate = Estimate(value=square, error=2e-6, samples=6)
+    monkeypatch.setattr(settings, "squared_errors", lambda *_, **__: {"gaussian": estimate})
+    (line,) = settings.error_rows(0, symmetry=0.0, beta=1.0, size=8)
+    assert line["value"] == pytest.approx(0.05 - max(square, 0.0) ** 0.5)
+    assert line["low"] <= line["value"] <= line["high"]
+    assert line["low"] == pytest.approx(0.05 - max(square + 4e-6, 0.0) ** 0.5)
