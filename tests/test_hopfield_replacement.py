@@ -146,9 +146,9 @@ def test_an_encoder_with_nested_tensors_in_evaluation():
     x = tokens(5, batch_first=True)
     padding = hidden(5)
     with torch.no_grad():
-        found = replaced(x, src_key_padding_mask=padding)
+        result = replaced(x, src_key_padding_mask=padding)
         wanted = model(x, src_key_padding_mask=padding)
-    assert_equal(found[~padding], wanted[~padding])
+    assert_equal(result[~padding], wanted[~padding])
 
 
 def test_settings_are_copied():

@@ -1,6 +1,6 @@
 """Tables of settings of C9 and C10, each line from contexts of its own, by three laws of starts.
 
-The tables `confirm_…` were drawn after the regions below had been written down.
+The tables `confirm_…` were drawn after the regions of their rows had been written down.
 """
 
 import numpy as np
@@ -12,11 +12,6 @@ from spinformer.dmft.attractors import find_attractors
 from spinformer.dmft.mean_field import START_LAWS, random_contexts
 from spinformer.dmft.network import Network
 
-REGIONS = {
-    "C9": "wait >= 30000",
-    # Without its second half 2 of 30 fresh settings were against, those of narrow starts at 1.266.
-    "C10": 'beta != 1.26451 and (beta != 1.266 or law != "narrow")',
-}
 # Share of the values of β in a range that must show its motion.
 LEAST_SHARE = 0.95
 _VALUES = 256

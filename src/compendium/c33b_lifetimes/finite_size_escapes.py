@@ -370,7 +370,9 @@ def rate_over_action(
     size = table["size"][rows].astype(float)
     total = table["total"][rows].astype(float)
     columns = [size] if power is not None else [size, np.log(size)]
-    law = escape_law(*columns, total=total / size ** (power or 0.0), ended=table["escaped"][rows])
+    law = escape_law(
+        np.column_stack(columns), total=total / size ** (power or 0.0), ended=table["escaped"][rows]
+    )
     action = ACTIONS.read()["action"][cycle]
     return Estimate(
         value=law.value[1] / action,

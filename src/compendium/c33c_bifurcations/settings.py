@@ -1,6 +1,6 @@
 """The table of settings of C9b: many contexts just before and just after the jump into chaos.
 
-The table `confirm_C9b` was drawn after its region had been written down.
+The table `confirm_C9b` was drawn after the region of its row had been written down.
 """
 
 from bookmaker.tables import Rows, stored
@@ -10,7 +10,6 @@ from spinformer.dmft.mean_field import START_LAWS, document_context, random_cont
 from spinformer.dmft.network import Network
 from spinformer.dmft.settling import perturbed_replicas
 
-REGIONS = {"C9b": 'law != "narrow"'}
 # The last value of β before the jump; copies of the document's context are moved apart by 1e-10.
 _BEFORE = 1.265
 _CONTEXTS = 128

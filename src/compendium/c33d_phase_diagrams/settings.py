@@ -1,6 +1,6 @@
 """Tables of settings of C13 and C14: other contexts, laws of starts, pieces and cells.
 
-The table `confirm_C14` was drawn after its region had been written down.
+The table `confirm_C14` was drawn after the region of its row had been written down.
 """
 
 from collections import Counter
@@ -15,7 +15,6 @@ from spinformer.dmft.mean_field import START_LAWS, document_context, random_cont
 from spinformer.dmft.network import Network
 from spinformer.dmft.regimes import classify_regimes
 
-REGIONS = {"C14": 'patch != "far"'}
 _CONTEXTS = 256
 # Pieces of the plane of β and ε about the document's parameters: ends of both.
 _PATCHES = {

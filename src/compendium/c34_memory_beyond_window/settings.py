@@ -1,6 +1,7 @@
 """Tables of settings of C11 and C12.
 
-The tables `confirm_…` were drawn after the regions below had been written down, from other starts.
+The tables `confirm_…` were drawn after the regions of their rows had been written, from
+other starts.
 """
 
 import numpy as np
@@ -18,10 +19,6 @@ from spinformer.dmft.mean_field import document_context, random_contexts, trajec
 from spinformer.dmft.network import Network
 from spinformer.dmft.settling import perturbed_replicas
 
-REGIONS = {
-    "C11": 'measure == "low frequencies" or beta < 1.265',
-    "C12": "size >= 300000",
-}
 # Tokens that a window holds.
 _WINDOW = 4
 

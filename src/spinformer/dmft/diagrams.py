@@ -167,14 +167,14 @@ def orbit_diagram(
     kept = check_integer("kept", kept, low=1)
     check_flag("follow", follow)
     if not follow:
-        own = {**parameters, parameter: numbers}
-        points, _ = _orbit(system, start, steps=kept, transient=transient, **own)
+        own: dict[str, Any] = parameters | {parameter: numbers}
+        points, _ = _orbit(system, start, steps=kept, transient=transient, parameters=own)
         return OrbitDiagram(parameter=parameter, values=numbers, points=points)
     rows = []
     state = start
     for value in numbers:
-        own = {**parameters, parameter: float(value)}
-        row, state = _orbit(system, state, steps=kept, transient=transient, **own)
+        own = parameters | {parameter: float(value)}
+        row, state = _orbit(system, state, steps=kept, transient=transient, parameters=own)
         rows.append(row)
     return OrbitDiagram(parameter=parameter, values=numbers, points=np.array(rows))
 
@@ -260,12 +260,22 @@ def phase_diagram(
             with np.load(path) as stored:
                 cells.append((stored["regime"], stored["period"], stored["exponent"]))
             continue
-        own: dict[str, Any] = {**parameters, first: columns, second: float(value)}
-        found = classify_regimes(system, start, **lengths, **own)
+        own: dict[str, Any] = parameters | {first: columns, second: float(value)}
+        found = classify_regimes(
+            system,
+            start,
+            transient=lengths["transient"],
+            kept=lengths["kept"],
+            exponent_steps=lengths["exponent_steps"],
+            **own,
+        )
         row = (found.regime, found.period, found.exponents.value[:, 0])
         cells.append(row)
         if path is not None:
-            _stored(path, regime=row[0], period=row[1], exponent=row[2])
+            part = path.with_name(f"{path.stem}.part.npz")
+            np.savez(part, regime=row[0], period=row[1], exponent=row[2])
+            # A row is in its place whole or not at all.
+            os.replace(part, path)
     return PhaseDiagram(
         names=(first, second),
         across=columns,
@@ -368,7 +378,12 @@ def attention_statistics(
 
 
 def _orbit(
-    system: AttentionNetwork | Map, start: Any, *, steps: int, transient: int, **parameters: Any
+    system: AttentionNetwork | Map,
+    start: Any,
+    *,
+    steps: int,
+    transient: int,
+    parameters: dict[str, Any],
 ) -> tuple[np.ndarray, Any]:
     """Observables (..., steps, d) and the states at the end, parameters as numbers or (V,)."""
     if isinstance(system, AttentionNetwork):
@@ -382,8 +397,8 @@ def _orbit(
     origin = np.asarray(start, dtype=float)
     lanes = {name: np.broadcast_to(value, shape).ravel() for name, value in values.items()}
     states = np.tile(origin, (int(np.prod(shape)), 1))
-    states = common.advance(states, steps=transient, **lanes)
-    orbit, states = common.observe(states, steps=steps, **lanes)
+    states = common.advance(states, steps=transient, parameters=lanes)
+    orbit, states = common.observe(states, steps=steps, parameters=lanes)
     return orbit.reshape(*shape, steps, -1), states.reshape(*shape, -1)
 
 
@@ -422,10 +437,3 @@ def _opened(folder: Path, digest: str) -> Path:
             raise ValueError(f"folder must be new or hold the same diagram, got {folder}")
         note.write_text(digest, encoding="utf-8")
     return folder
-
-
-def _stored(path: Path, **arrays: np.ndarray) -> None:
-    """Write a row, whole or not at all."""
-    part = path.with_name(f"{path.stem}.part.npz")
-    np.savez(part, **arrays)
-    os.replace(part, path)

@@ -173,12 +173,12 @@ class EscapeLaw:
     deviance: float
 
 
-def escape_law(*columns: np.ndarray, total: np.ndarray, ended: np.ndarray) -> EscapeLaw:
+def escape_law(columns: np.ndarray, *, total: np.ndarray, ended: np.ndarray) -> EscapeLaw:
     r"""Fit a law of escape times to exponential lifetimes by maximum likelihood.
 
     Parameters
     ----------
-    *columns : ndarray, shape (n,)
+    columns : ndarray, shape (n,) or (n, k)
         What ln τ depends on linearly, the sizes N and their logarithms, say.
     total : ndarray, shape (n,)
         Total time S at risk of all runs together.
@@ -210,11 +210,16 @@ def escape_law(*columns: np.ndarray, total: np.ndarray, ended: np.ndarray) -> Es
     >>> law.value.round(9)
     array([0.  , 0.02])
     """
-    total = check_array("total", total, shape=("n",), low=0.0, open_low=True)
-    ended = check_array("ended", ended, shape=total.shape, low=0.0, open_low=True)
-    named = [check_array("columns", one, shape=total.shape) for one in columns]
+    total = check_array("total", total, shape=("n",), low=0.0, high=_LONGEST, open_low=True)
+    ended = check_array("ended", ended, shape=total.shape, low=0.0, high=_LONGEST, open_low=True)
+    given = check_array("columns", columns, low=-_LONGEST, high=_LONGEST)
+    if given.ndim not in (1, 2) or len(given) != len(total) or not given.size:
+        raise ValueError(
+            f"columns must have shape ({len(total)},) or ({len(total)}, k), got {given.shape}"
+        )
+    named = given.reshape(len(total), -1)
 
-    design = np.column_stack([np.ones(len(total)), *named])
+    design = np.column_stack([np.ones(len(total)), named])
     scale = design.mean(axis=0)
     design /= scale
     information = design.T @ (ended[:, None] * design)

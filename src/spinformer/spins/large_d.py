@@ -389,7 +389,8 @@ def log_partition(
             + \beta \Big(\tfrac12 \sum_{ij} B_{ij}\, m_i \cdot m_j + \sum_i h_i \cdot m_i\Big)
             + \tfrac{\beta^2}{4} \sum_{ij} B_{ij}^2 (1 - m_i^2)(1 - m_j^2).
     """
-    pair, width = pair_couplings(couplings), 1 - mean.square().sum(-1)
+    pair = pair_couplings(couplings)
+    width = 1 - mean.square().sum(-1)
     linear = ((fields + pair @ mean / 2) * mean).sum((-2, -1))
     total = torch.log(width).sum(-1) / 2
     total = total + beta * (linear + couplings.diagonal(dim1=-2, dim2=-1).sum(-1))
@@ -479,7 +480,8 @@ def driven_step(
     tensor([[0.3583]])
     """
     check_choice("theory", theory, THEORIES)
-    theta, carried = fields + couplings @ mean, couplings @ covariance
+    theta = fields + couplings @ mean
+    carried = couplings @ covariance
     square = theta.square().sum(dim=-1, keepdim=True)
     if theory == "second order":
         square = square + couplings.square() @ covariance.diagonal(dim1=-2, dim2=-1)[..., None]

@@ -362,8 +362,8 @@ class SpinTransformerModule(CoupledHeads):
     heads : int
         Number of heads, each one a system of spins.
     solver : Solver or str, default "saddle"
-        A `Solver`, or "saddle" (a solution always exists) or "fixed point" (about as fast for tens
-        of tokens and faster for hundreds, but a solution need not be found).
+        A `Solver`, or "saddle" (a solution always exists) or "fixed point" (slower, most so where
+        couplings are strong, and a solution need not be found).
     beta : float, default 1.0
         Initial inverse temperature of every head, learned through its logarithm.
     coupling_strength : float, default 0.5

@@ -100,7 +100,8 @@ class FreeEnergies:
 def _beyond(log_z: np.ndarray, error: np.ndarray, bounds: tuple[float, float]) -> np.ndarray:
     """1 where ln Z is above the bounds by more than its error allows, −1 where it is below."""
     allowed = 5.0 * np.nan_to_num(error) + 1e-9 * (1.0 + np.abs(bounds[1]))
-    high, low = log_z > bounds[1] + allowed, log_z < bounds[0] - allowed
+    high = log_z > bounds[1] + allowed
+    low = log_z < bounds[0] - allowed
     return high.astype(int) - low.astype(int)
 
 
