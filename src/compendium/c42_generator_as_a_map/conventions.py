@@ -1,4 +1,4 @@
-"""The map under other conventions: tokens in front of the window, its length, another checkpoint.
+"""The map under other conventions: tokens in front of the window, and short windows.
 
 Every line of a table is an orbit or a fixed point of its own, with a number in the column `data`.
 Tolerances: a fixed point is the same to 1e-3 on another processor; an orbit in chaos is another
@@ -21,8 +21,6 @@ from spinformer.language.checkpoints import Checkpoint, load_checkpoint
 from spinformer.language.soft_map import SoftTokenMap, Thresholds
 from spinformer.language.text import sample_texts
 
-SMOL = "SmolLM2-135M-Instruct"
-GEMMA = "gemma-3-270m"
 # What stands in front of every window: nothing, the first token of a chat, the tokens of a chat
 # template before a user's text, or a prompt.
 PREFIXES = {
@@ -36,18 +34,17 @@ _SHORT = Thresholds(longest=16)
 
 
 @cache
-def checkpoint(name: str = SMOL) -> Checkpoint:
-    """A shipped checkpoint, read once in a process."""
-    return load_checkpoint(name)
+def checkpoint() -> Checkpoint:
+    """The shipped checkpoint, read once in a process."""
+    return load_checkpoint()
 
 
-def soft_map(prefix: str = "none", *, window: int, name: str = SMOL) -> SoftTokenMap:
-    """The map of a checkpoint with one of the prefixes."""
-    found = checkpoint(name)
-    front: str | list[int] | None = PREFIXES[prefix]
-    if name == GEMMA and prefix == "first token":
-        front = [found.tokenizer.bos_token_id]
-    return SoftTokenMap(found.model, window=window, prefix=front, tokenizer=found.tokenizer)
+def soft_map(prefix: str = "none", *, window: int) -> SoftTokenMap:
+    """The map of the checkpoint with one of the prefixes."""
+    found = checkpoint()
+    return SoftTokenMap(
+        found.model, window=window, prefix=PREFIXES[prefix], tokenizer=found.tokenizer
+    )
 
 
 def corpus(name: str) -> list[str]:
@@ -176,16 +173,3 @@ def confirm_R3(
     return prefix_rows(
         soft, prefix, beta=beta, corpus="help", seed=6, transient=transient, steps=steps
     )
-
-
-@stored(
-    "gemma",
-    grid(prefix=("first token",), beta=(0.5, 0.7, 1.0)),
-    seconds=60.0,
-    within={"value": 0.3, "low": 0.3, "high": 0.3, "length": 0.02},
-)
-def gemma(prefix: str, *, beta: float, transient: int = 60, steps: int = 40) -> Rows:
-    """Orbits of Gemma 3 270M from four texts, windows of four tokens."""
-    soft = soft_map(prefix, window=4, name=GEMMA)
-    start = soft.embed(text_windows(soft, "texts", count=4, seed=5))
-    return orbit_rows(soft, start, beta=beta, transient=transient, steps=steps)
