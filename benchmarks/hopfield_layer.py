@@ -1,16 +1,18 @@
 """Cost of the Hopfield layer, forward and backward, beside what it is made of and its rivals.
 
-    python benchmarks/hopfield_layer.py [--repeats 15]
+    python benchmarks/hopfield_layer.py [--repeats 15] [--write]
 
 One thread, batch 8, sequence 256, width 256, 4 heads, float32, 1 and 3 update steps. Ratios are
 to `bare`: the same norms and projections around as many bare scaled_dot_product_attention calls.
-`plain` spells the softmax out; `torch.nn` is what a user would pick: MultiheadAttention between
+`plain` spells the softmax out, as the sparse weights of `1.5-entmax` and `sparsemax` must;
+`torch.nn` is what a user would pick: MultiheadAttention between
 the same norms, in a loop for more steps (it projects again at each, having no other way to feed
 a state back). Contestants take turns; times are medians of process time, and each ratio is the
 median of the ratios within a turn.
 
 The second table stops on a tolerance: ratios are to a layer of as many fixed steps as the slowest
-state needed, on the same weights and inputs. Its derivative is implicit.
+state needed, on the same weights and inputs. Its derivative is implicit. Stored are the ratios of
+the sparse layers to ours.
 """
 
 import argparse
@@ -23,6 +25,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from bookmaker.measured import write_results
 from spinformer.hopfield.layer import HopfieldLayer
 
 BATCH = 8
@@ -95,10 +98,13 @@ def compare(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=15)
-    repeats = parser.parse_args().repeats
+    parser.add_argument("--write", action="store_true", help="store the ratios of the first table")
+    options = parser.parse_args()
+    repeats = options.repeats
     torch.set_num_threads(1)
     print(f"{platform.processor() or platform.machine()}, torch {torch.__version__}, one thread")
     print(f"batch {BATCH}, sequence {LENGTH}, width {WIDTH}, {HEADS} heads, float32")
+    stored = {}
     for steps in (1, 3):
         warm = HopfieldLayer(WIDTH, heads=HEADS, steps=steps, beta=[0.1, 0.2, 0.3, 0.4])
         warm.log_beta.requires_grad_()
@@ -107,6 +113,8 @@ def main() -> None:
                 "bare": Bare(steps, plain=False),
                 "ours": HopfieldLayer(WIDTH, heads=HEADS, steps=steps),
                 "ours, trained beta": warm,
+                "1.5-entmax": HopfieldLayer(WIDTH, heads=HEADS, steps=steps, alpha=1.5),
+                "sparsemax": HopfieldLayer(WIDTH, heads=HEADS, steps=steps, alpha=2.0),
                 "plain": Bare(steps, plain=True),
                 "torch.nn": Library(steps),
             },
@@ -114,6 +122,13 @@ def main() -> None:
         )
         for name, seconds in medians.items():
             print(f"{steps} step(s)  {name:20s} {1e3 * seconds:8.1f} ms   {ratios[name]:5.2f}")
+        of_softmax = {
+            "entmax": ratios["1.5-entmax"] / ratios["ours"],
+            "sparsemax": ratios["sparsemax"] / ratios["ours"],
+        }
+        stored[f"steps_{steps}"] = of_softmax
+    if options.write:
+        write_results(__file__, stored | {"tokens": LENGTH, "width": WIDTH, "heads": HEADS})
     for tolerance, beta in ((1e-2, None), (1e-3, None), (1e-3, 0.3)):
         resting = HopfieldLayer(WIDTH, heads=HEADS, tolerance=tolerance, beta=beta, steps=200)
         torch.manual_seed(0)
@@ -127,7 +142,7 @@ def main() -> None:
         for name, seconds in medians.items():
             print(
                 f"tolerance {tolerance:g}, beta {beta or 'default'}, {steps} steps, "
-                f"{share:.2f} at rest  {name:8s} {1e3 * seconds:8.1f} ms   {ratios[name]:5.2f}"
+                f"{share:.2f} converged  {name:8s} {1e3 * seconds:8.1f} ms   {ratios[name]:5.2f}"
             )
 
 

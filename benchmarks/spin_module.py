@@ -1,8 +1,9 @@
-"""Cost of the spin module against torch's TransformerEncoderLayer, forward and backward.
+"""Cost of the spin modules against torch's TransformerEncoderLayer, forward and backward.
 
-Process time of one thread, single precision, medians of interleaved runs, and ratios within the
-same run. The yardstick is the layer at its own default feed-forward width, 2048, and at the
-common four times the model width. Run: python benchmarks/spin_module.py [--width 64] [--write]
+Process time of one thread, single precision, batches of 4, four heads; medians of interleaved runs,
+as ratios within the same run. The yardstick is the layer with a feed-forward width of four times
+its own. Memory is what is kept for the backward pass, parameters left out. Run:
+python benchmarks/spin_module.py [--rounds 15] [--strengths] [--write]
 """
 
 import argparse
@@ -17,43 +18,33 @@ from spinformer.spins.driven_module import DrivenSpinModule
 from spinformer.spins.module import Solver, SpinTransformerModule
 
 HEADS = 4
-# Batch and number of tokens, of about the same cost.
-SIZES = ((64, 8), (32, 16), (16, 64), (8, 128))
+BATCH = 4
+# Width and number of tokens.
+SIZES = ((64, 64), (64, 256), (256, 64), (256, 256))
+YARDSTICK = "TransformerEncoderLayer"
 ONE_STEP = Solver(steps=1)
-# The pages state how the time of these compares with that of torch's layer of four widths.
-YARDSTICK = "TransformerEncoderLayer, 4 widths"
-STATED = {
-    "saddle": "spin module, saddle",
-    "one_step": "spin module, K = 1",
-    "driven": "driven module, 2 steps",
-}
-MOST_SITES = 64
+STRENGTHS = (1.0, 2.0, 4.0)
 
 
-def contestants(width: int) -> dict[str, torch.nn.Module]:
-    def layer(inner: int) -> torch.nn.Module:
-        return torch.nn.TransformerEncoderLayer(width, HEADS, inner, dropout=0.0, batch_first=True)
-
-    return {
-        "TransformerEncoderLayer, default 2048": layer(2048),
-        YARDSTICK: layer(4 * width),
-        "spin module, K = 1": SpinTransformerModule(width, heads=HEADS, solver=ONE_STEP),
-        "spin module, K = 1, order 1": SpinTransformerModule(
-            width, heads=HEADS, solver=Solver(steps=1, order=1)
+def contestants(width: int, *, strengths: bool) -> dict[str, torch.nn.Module]:
+    modules: dict[str, torch.nn.Module] = {
+        YARDSTICK: torch.nn.TransformerEncoderLayer(
+            width, HEADS, 4 * width, dropout=0.0, batch_first=True
         ),
-        "spin module, K = 1, no response": SpinTransformerModule(
-            width, heads=HEADS, solver=ONE_STEP, response=False
-        ),
-        "spin module, fixed point": SpinTransformerModule(width, heads=HEADS, solver="fixed point"),
-        "spin module, fixed point, order 1": SpinTransformerModule(
-            width, heads=HEADS, solver=Solver(order=1)
-        ),
-        "spin module, saddle": SpinTransformerModule(width, heads=HEADS, solver="saddle"),
-        "spin module, saddle, g = 2": SpinTransformerModule(
-            width, heads=HEADS, solver="saddle", coupling_strength=2.0
-        ),
-        "driven module, 2 steps": DrivenSpinModule(width, heads=HEADS),
+        "one_step": SpinTransformerModule(width, heads=HEADS, solver=ONE_STEP),
+        "saddle": SpinTransformerModule(width, heads=HEADS, solver="saddle"),
+        "fixed_point": SpinTransformerModule(width, heads=HEADS, solver="fixed point"),
+        "driven": DrivenSpinModule(width, heads=HEADS),
     }
+    if strengths:
+        for strength in STRENGTHS:
+            for solver in ("saddle", "fixed point"):
+                modules[f"{solver}, g = {strength:g}"] = SpinTransformerModule(
+                    width, heads=HEADS, solver=solver, coupling_strength=strength
+                )
+    for module in modules.values():
+        module.warned = True  # some of these fixed points are not found
+    return modules
 
 
 def once(module: torch.nn.Module, inputs: torch.Tensor) -> float:
@@ -63,50 +54,76 @@ def once(module: torch.nn.Module, inputs: torch.Tensor) -> float:
     return time.process_time() - start
 
 
+def kept_megabytes(module: torch.nn.Module, inputs: torch.Tensor) -> float:
+    """What a forward pass keeps for the backward pass."""
+    sizes: dict[int, int] = {}
+
+    def pack(values: torch.Tensor) -> torch.Tensor:
+        storage = values.untyped_storage()
+        sizes[storage.data_ptr()] = storage.nbytes()
+        return values
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda values: values):
+        output = module(inputs)
+    for parameter in module.parameters():
+        sizes.pop(parameter.untyped_storage().data_ptr(), None)
+    del output
+    return sum(sizes.values()) / 1e6
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--width", type=int, default=128)
+    parser.add_argument("--strengths", action="store_true", help="also stronger couplings")
     parser.add_argument("--write", action="store_true", help="store what the pages state")
     options = parser.parse_args()
-    rounds = options.rounds
-    width = options.width
     torch.set_num_threads(1)
     torch.manual_seed(0)
     print(f"{platform.machine()}, {platform.system()}, torch {torch.__version__}, one thread")
-    ratios: dict[str, list[float]] = {name: [] for name in STATED}
-    for batch, sites in SIZES:
-        inputs = torch.randn(batch, sites, width, requires_grad=True)
-        modules = contestants(width)
+    rows = []
+    for width, sites in SIZES:
+        inputs = torch.randn(BATCH, sites, width, requires_grad=True)
+        modules = contestants(width, strengths=options.strengths)
         times: dict[str, list[float]] = {name: [] for name in modules}
-        for turn in range(rounds + 2):
+        for turn in range(options.rounds + 2):
             for name, module in modules.items():
                 elapsed = once(module, inputs)
                 if turn >= 2:
                     times[name].append(elapsed)
         medians = {name: statistics.median(values) for name, values in times.items()}
-        solved = ("spin module, fixed point", "spin module, saddle", "spin module, saddle, g = 2")
-        most = {
-            name: int(modules[name](inputs, return_parts=True)[1].solution.steps.max())
-            for name in solved
-        }
-        if sites <= MOST_SITES:
-            for name, contestant in STATED.items():
-                ratios[name].append(medians[contestant] / medians[YARDSTICK])
-        yardsticks = list(medians.values())[:2]
-        print(f"N = {sites}, batch {batch}, width {width}, {HEADS} heads")
-        print(f"  at most {', '.join(f'{n} steps ({name})' for name, n in most.items())}")
+        kept = {name: kept_megabytes(module, inputs) for name, module in modules.items()}
+        print(f"width {width}, {sites} tokens")
         for name, median in medians.items():
+            ratio = median / medians[YARDSTICK]
+            memory = kept[name] / kept[YARDSTICK]
             print(
-                f"  {name:38} {1e3 * median:7.1f} ms   "
-                f"{median / yardsticks[0]:5.2f} x 2048   {median / yardsticks[1]:5.2f} x 4 widths"
+                f"  {name:24} {1e3 * median:7.1f} ms  {ratio:5.2f} x the layer   "
+                f"{kept[name]:6.1f} MB  {memory:5.2f} x"
             )
+            if name != YARDSTICK:
+                rows.append(
+                    {
+                        "module": name,
+                        "width": width,
+                        "tokens": sites,
+                        "time": round(ratio, 3),
+                        "memory": round(memory, 3),
+                    }
+                )
     if options.write:
-        stated = {
-            name: {"low": min(values), "high": max(values)} for name, values in ratios.items()
+        stated = {}
+        for name in ("saddle", "one_step", "fixed_point", "driven"):
+            ratios = [row["time"] for row in rows if row["module"] == name]
+            stated[name] = {"low": min(ratios), "high": max(ratios)}
+        tokens = [sites for _, sites in SIZES]
+        widths = [width for width, _ in SIZES]
+        sizes = {
+            "width": min(widths),
+            "most_width": max(widths),
+            "sites": min(tokens),
+            "most_sites": max(tokens),
         }
-        sizes = {"width": width, "hidden": 4 * width, "most_sites": MOST_SITES}
-        write_results(__file__, sizes | stated)
+        write_results(__file__, {**sizes, **stated, "rows": rows})
 
 
 if __name__ == "__main__":

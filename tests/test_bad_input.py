@@ -58,7 +58,14 @@ UNCHECKED = {
     "fixed_point_tolerance",
 }
 UNCHECKED |= {"fused_attention", "nan_factor", "unchecked_retrieval_step"}
-UNCHECKED |= {"response_attention", "driven_step", "entropy_rate", "softmax_weights"}
+UNCHECKED |= {
+    "apply_blocks",
+    "reaction_matrices",
+    "response_attention",
+    "driven_step",
+    "entropy_rate",
+    "softmax_weights",
+}
 # Inner steps that a chapter shows at work.
 NO_NONSENSE = UNCHECKED | {"Solver", "retrieval_step"}
 # A bar that is shown or not; what torch itself reads and refuses.

@@ -237,6 +237,15 @@ def test_a_verdict_that_its_figures_deny_and_cells_without_a_row(built_checkout,
     assert ["none.csv" in line for line in problems] == [True, False]
 
 
+def test_the_page_of_claims_shows_rows_that_there_are(built_checkout, call):
+    (built_checkout / CLAIMS).write_text(ROW, encoding="utf-8")
+    page = built_checkout / "book" / "claims.md"
+    page.write_text("# Claims\n\n```{claims}\nA1\nA2\n```\n\nA3\n", encoding="utf-8")
+    output = call(built_checkout, "check").output
+    assert "book/claims.md:5: there is no row A2" in output
+    assert output.count("book/claims.md") == 1
+
+
 def test_a_new_chapter_runs_and_lacks_only_its_text(small_checkout, call):
     result = call(small_checkout, "new", "02_lattice", "Does it melt?")
     places = "notebooks/02_lattice.md", "book/claims/02_lattice.yml", "_toc.yml"

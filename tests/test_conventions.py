@@ -103,8 +103,8 @@ def test_a_mask_means_what_the_page_says(name, owner, meaning):
 
     mask = {
         "a token is padding": HIDDEN,
-        "a query may not look": each_query(HIDDEN),
-        "a query may look": ~each_query(HIDDEN),
+        "a query may not attend": each_query(HIDDEN),
+        "a query may attend": ~each_query(HIDDEN),
     }[meaning]
     if mask.ndim == 3 and owner in ("`HopfieldLayer`", "`AttentionModule`"):
         mask = mask.repeat_interleave(2, 0)  # one for every head
@@ -124,7 +124,7 @@ def test_a_mask_means_what_the_page_says(name, owner, meaning):
         assert float((opposite[1, : len(wanted[1])] - wanted[1]).abs().max()) > 1e-3
     # Numbers are added, and minus infinity forbids; two take booleans alone.
     if name != "padding" and owner != "`hopfield.attention.attention`":
-        hides = mask if meaning != "a query may look" else ~mask
+        hides = mask if meaning != "a query may attend" else ~mask
         numbers = torch.zeros(hides.shape).masked_fill(hides, -math.inf)
         torch.testing.assert_close(call(x, **{name: numbers}), got)
 

@@ -78,3 +78,22 @@ def test_an_inexact_root_is_wrong_by_as_much_and_a_fold_is_refused():
 def test_bad_input_names_the_argument(residual, solution, parameter, error, told):
     with pytest.raises(error, match=told):
         implicit_root(residual, solution, parameter)
+
+
+def test_forward_mode_has_the_same_derivatives_to_third_order():
+    """Of √a; in nested transforms, in either order, and with dual numbers."""
+    start = torch.tensor([4.0, 9.0], dtype=torch.float64)
+
+    def total(a):
+        return implicit_root(lambda x, a: x * x - a, a.detach().sqrt(), a).sum()
+
+    forward, reverse = torch.func.jacfwd, torch.func.jacrev
+    torch.testing.assert_close(forward(total)(start), 0.5 * start**-0.5)
+    for second in (forward(forward(total)), forward(reverse(total)), reverse(forward(total))):
+        torch.testing.assert_close(second(start).diagonal(), -0.25 * start**-1.5)
+    third = forward(forward(forward(total)))(start)
+    torch.testing.assert_close(third[0, 0, 0], 0.375 * start[0] ** -2.5)
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(start, torch.ones_like(start))
+        pushed = torch.autograd.forward_ad.unpack_dual(total(dual)).tangent
+    torch.testing.assert_close(pushed, (0.5 * start**-0.5).sum())

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from spinformer.core.statistics import Estimate
 from spinformer.dmft import attractors
-from spinformer.dmft.lyapunov import detect_change_point, lyapunov_spectrum
+from spinformer.dmft.lyapunov import ChangePoint, detect_change_point, lyapunov_spectrum
 from spinformer.dmft.mean_field import document_context, random_contexts, trajectory
 from spinformer.dmft.network import Network
 
@@ -101,33 +102,41 @@ def test_borders_of_the_regimes():
         (3, 0.0301, 0.01, 0.0, attractors.Regime.UNDECIDED),
         (0, 0.5, np.nan, 0.0, attractors.Regime.UNDECIDED),
     ]
-    period, rate, error, digits, wanted = (np.array(column) for column in zip(*cases, strict=True))
-    still = (np.zeros(len(rate), dtype=bool), *np.zeros((3, len(rate))))
-    found = attractors._classify(
-        period, digits, exponent=(rate, error), resolution=0.001, jump=still, limit=limit
+    period = np.array([case[0] for case in cases])
+    rates = Estimate(
+        value=np.array([[case[1]] for case in cases]), error=np.array([[case[2]] for case in cases])
     )
-    assert found.tolist() == wanted.tolist()
+    digits = np.array([case[3] for case in cases])
+    zero = np.zeros((len(cases), 1))
+    still = ChangePoint(jumps=zero > 0, before=zero, error=zero, after=zero)
+    found = attractors._classify(
+        period, digits, rates=rates, resolution=0.001, jump=still, limit=limit
+    )
+    assert found.tolist() == [case[4] for case in cases]
     # Undecided as a whole: chaos before, surely, and none after is what ended.
-    last, none = attractors.Regime.TRANSIENT_CHAOS, attractors.Regime.UNDECIDED
-    before = np.array([0.1, 0.1, 0.01, 0.1, 0.1, 0.0299])
-    after = np.array([0.0, 0.05, 0.0, 0.01, 0.011, 0.0])
+    last = attractors.Regime.TRANSIENT_CHAOS
+    none = attractors.Regime.UNDECIDED
+    before = np.array([[0.1], [0.1], [0.01], [0.1], [0.1], [0.0299]])
+    after = np.array([[0.0], [0.05], [0.0], [0.01], [0.011], [0.0]])
+    error = np.full((6, 1), 0.01)
+    whole = Estimate(value=np.full((6, 1), 0.05), error=np.full((6, 1), 0.05))
     for jumps, wanted in ((True, [last, none, none, last, none, none]), (False, [none] * 6)):
-        jump = (np.full(6, jumps), before, np.full(6, 0.01), after)
-        whole = (np.full(6, 0.05), np.full(6, 0.05))
+        jump = ChangePoint(jumps=np.full((6, 1), jumps), before=before, error=error, after=after)
         found = attractors._classify(
-            np.zeros(6), np.full(6, 3.0), exponent=whole, resolution=0.0, jump=jump, limit=limit
+            np.zeros(6), np.full(6, 3.0), rates=whole, resolution=0.0, jump=jump, limit=limit
         )
         assert found.tolist() == wanted
 
 
 def test_chaos_that_ends_in_the_measurement_is_transient():
     # At β = 1.27 all contexts end on cycles, most after a few thousand steps of chaos.
-    start, limit = random_contexts(NETWORK, 1, count=64), attractors.Thresholds(longest=64)
+    start = random_contexts(NETWORK, 1, count=64)
+    limit = attractors.Thresholds(longest=64)
     brief = {"transient": 0, "kept": 4, "exponent_steps": 10_000, "exponents": 1, "bins": 1}
     found = attractors.find_attractors(NETWORK, start, beta=1.27, thresholds=limit, **brief)
     # The same exponents: four steps were kept and twice the longest period was looked at before.
     growth = lyapunov_spectrum(NETWORK, start, beta=1.27, steps=10_000, count=1, transient=132)
-    settled = ~detect_change_point(growth.growth)[0][:, 0]
+    settled = ~detect_change_point(growth.growth).jumps[:, 0]
     assert growth.exponents == found.exponents
     assert (~settled).sum() > 15
     assert not (found.regime[~settled] == attractors.Regime.CHAOTIC).any()
@@ -142,7 +151,8 @@ def test_a_slow_approach_to_a_cycle_is_no_quasi_periodic_motion():
     network = Network(semantic=semantic, context=4, gamma=30.0)
     start = random_contexts(network, 0, count=1).select(0)
     beta = np.linspace(0.5, 6.0, 40)[[5, 30]]
-    names, periods = [], []
+    names = []
+    periods = []
     for transient in (5_000, 50_000):
         found = attractors.find_attractors(
             network, start, beta=beta, transient=transient, kept=5_000

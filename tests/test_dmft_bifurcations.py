@@ -26,7 +26,9 @@ from spinformer.dmft import (
     trajectory,
 )
 
-FOLD, FLIP, TORUS = Bifurcation.FOLD, Bifurcation.FLIP, Bifurcation.NEIMARK_SACKER
+FOLD = Bifurcation.FOLD
+FLIP = Bifurcation.FLIP
+TORUS = Bifurcation.NEIMARK_SACKER
 NETWORK = Network.document()
 ZERO = Context(np.zeros((4, 3)), 0)
 
@@ -135,7 +137,8 @@ def test_the_elliptic_fixed_point_of_the_standard_map_flips_at_four():
 
 def turning(g, angle):
     """Two tanh units coupled by g times a rotation."""
-    c, s = np.cos(angle), np.sin(angle)
+    c = np.cos(angle)
+    s = np.sin(angle)
     return Map(
         step=lambda x, g: np.tanh(g * np.array([c * x[0] - s * x[1], s * x[0] + c * x[1]])),
         dimension=2,
@@ -191,7 +194,8 @@ def chenciner_step(x, p, s):
     """z' = e^{i} z (1 + p + s|z|² − |z|⁴), as two real components."""
     r2 = x[0] ** 2 + x[1] ** 2
     scale = 1.0 + p + s * r2 - r2**2
-    c, t = np.cos(1.0), np.sin(1.0)
+    c = np.cos(1.0)
+    t = np.sin(1.0)
     return np.array([scale * (c * x[0] - t * x[1]), scale * (t * x[0] + c * x[1])])
 
 

@@ -23,7 +23,8 @@ NETWORK = Network.document()
 
 def plain_exponents(network, context, beta, *, count, **how):
     """By single steps and Householder's QR."""
-    state, dimension = context, network.context * network.features
+    state = context
+    dimension = network.context * network.features
 
     def push(frame):
         nonlocal state
@@ -103,7 +104,8 @@ def test_what_is_averaged_follows_the_alignment():
 
 
 def test_stretches_that_are_no_multiple_of_the_steps_between_lose_nothing():
-    contexts, beta = random_contexts(NETWORK, 3, count=3), np.array([0.5, 1.24, 2.8])
+    contexts = random_contexts(NETWORK, 3, count=3)
+    beta = np.array([0.5, 1.24, 2.8])
     short, whole = (
         lyapunov_spectrum(NETWORK, contexts, beta=beta, steps=24, batches=n, count=1).growth[..., 0]
         for n in (4, 2)
@@ -112,7 +114,8 @@ def test_stretches_that_are_no_multiple_of_the_steps_between_lose_nothing():
 
 
 def test_same_numbers_whatever_the_lanes_and_threads():
-    start, beta = document_context(NETWORK, steps=500), np.linspace(1.24, 1.4, 130)
+    start = document_context(NETWORK, steps=500)
+    beta = np.linspace(1.24, 1.4, 130)
     given = {"steps": 200, "count": 3, "align": 50}
     many = lyapunov_spectrum(NETWORK, start, beta=beta, threads=2, **given)
     single = lyapunov_spectrum(NETWORK, start, beta=beta[129], threads=1, **given)
@@ -127,11 +130,12 @@ def test_errors_are_the_scatter_over_independent_contexts(beta, steps):
     stated = np.sqrt((found.exponents.error**2).mean(axis=0))
     scatter = found.exponents.value.std(axis=0, ddof=1)
     assert ((scatter / stated > 0.75) & (scatter / stated < 1.1)).all()
-    assert detect_change_point(found.growth)[0].mean() < 0.01
+    assert detect_change_point(found.growth).jumps.mean() < 0.01
 
 
 def test_an_error_grows_with_correlations_between_stretches():
-    rng, lengths = np.random.default_rng(0), np.full(20, 100)
+    rng = np.random.default_rng(0)
+    lengths = np.full(20, 100)
     white = rng.normal(size=(4000, 20, 1))
     walk = np.zeros((4000, 40, 1))
     for n in range(1, 40):
@@ -148,18 +152,18 @@ def test_an_error_reaches_to_where_a_transient_went(last):
     # Stretches 0 … last − 1 grow at 0.15, the rest at 0, which is what lasts.
     noise = 0.01 * np.random.default_rng(last).normal(size=(500, 20, 1))
     growth = noise + np.where(np.arange(20) < last, 0.15, 0.0)[:, None]
-    jumps, before, error, after = detect_change_point(growth)
-    assert jumps.all()
+    jump = detect_change_point(growth)
+    assert jump.jumps.all()
     # Both levels, the first with its error (of one stretch, where one is all there is).
-    assert 0.85 < np.sqrt((((before - 0.15) / error) ** 2).mean()) < 1.15
-    assert np.abs(after).mean() < 0.01
+    assert 0.85 < np.sqrt((((jump.before - 0.15) / jump.error) ** 2).mean()) < 1.15
+    assert np.abs(jump.after).mean() < 0.01
     found = average_growth(growth, np.full(20, 100))
     assert (found.value / found.error).max() < 2.0
     assert np.median(found.value / found.error) == pytest.approx(1.0, abs=0.1)
-    assert detect_change_point(noise)[0].mean() < 0.02
+    assert detect_change_point(noise).jumps.mean() < 0.02
     assert average_growth(noise, np.full(20, 100)).error.mean() < 0.004
     # Too few stretches to tell; and rounding is no jump.
-    assert not detect_change_point(growth[:, :7])[0].any()
+    assert not detect_change_point(growth[:, :7]).jumps.any()
     assert not average_growth(np.zeros((20, 1)), np.full(20, 1)).error.any()
 
 
@@ -170,10 +174,10 @@ def test_averages_and_errors_by_hand():
     assert np.isnan(average_growth(np.ones((1, 1)), np.ones(1)).error).all()
     # Before a jump: two means are taken from eight numbers, which leave 8 over 6.
     steps = np.array([1, 3, 1, 3, 11, 13, 11, 13])[:, None]
-    jumps, before, error, after = detect_change_point(steps)
-    assert jumps.all()
-    assert (before, after) == (pytest.approx(2.0), pytest.approx(12.0))
-    assert error == pytest.approx(np.sqrt(8 / 6 / 4))
+    jump = detect_change_point(steps)
+    assert jump.jumps.all()
+    assert (jump.before, jump.after) == (pytest.approx(2.0), pytest.approx(12.0))
+    assert jump.error == pytest.approx(np.sqrt(8 / 6 / 4))
     assert average_growth(steps, np.ones(8)).error == pytest.approx(5.0)
 
 

@@ -5,8 +5,7 @@ import pytest
 from known_networks import tangent_map
 
 from compendium.c32_paths_to_mean_fields.functional import odd_correlations
-from compendium.c33c_bifurcations.study import rotation_number
-from spinformer.dmft.attractors import stroboscopic_section
+from spinformer.dmft.attractors import rotation_number, stroboscopic_section
 from spinformer.dmft.cycles import Bifurcation, find_bifurcation, find_cycle
 from spinformer.dmft.linear_stability import onset
 from spinformer.dmft.mean_field import random_contexts, step, trajectory
@@ -54,7 +53,8 @@ def test_explicit_bits_of_real_weights_are_segments_and_starts_and_parameters_ar
     explicit = Network(semantic=network.weights(4), context=3, gamma=5.0)
     start = random_contexts(network, 0, count=4)
     crossed = Context(start.attention[:, None, None], 0)
-    beta, gamma = np.array([[0.9], [1.5]]), np.array([5.0, 30.0])
+    beta = np.array([[0.9], [1.5]])
+    gamma = np.array([5.0, 30.0])
     found, end = trajectory(network, crossed, beta=beta, gamma=gamma, steps=20)
     assert end.attention.shape == (4, 2, 2, 3, 2)
     other, _ = trajectory(explicit, start, beta=1.5, steps=20)

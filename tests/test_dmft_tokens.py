@@ -37,6 +37,18 @@ def test_conditional_means_equal_the_plain_loops(network, position):
                 np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
 
 
+def test_texts_with_sharp_attention_stay_finite():
+    """Exponents of attention are taken relative to the largest, in whichever row it is."""
+    network = NETWORK.with_parameters(gamma=5000.0)
+    window = np.random.default_rng(0).choice([-1.0, 1.0], (network.context, network.segments))
+    given = {"window": window, "steps": 40, "position": 2}
+    runs = generate(network, 240, beta=1.3, runs=4, seed=0, **given)
+    assert np.isfinite(runs.means).all()
+    past = runs.tokens[0][: network.context]
+    expected = plain_step(network, 1.3, past, 2)
+    np.testing.assert_allclose(runs.means[0][network.context], expected, rtol=0, atol=1e-9)
+
+
 def test_huge_network_reproduces_the_stated_overlaps():
     given = {"window": window_means(NETWORK, 1.27, attention=CONTEXT), "steps": 2, "position": 3}
     path = mean_path(NETWORK, 1.27, **given)
@@ -60,11 +72,13 @@ def test_distribution_is_exact_for_a_few_bits():
     for t in range(6):
         match = np.isclose(runs.tokens[:, None, 2 + t], states).all(axis=2)
         assert match.any(axis=1).all()
-        count, expected = match.sum(axis=0), 20_000 * exact[t]
+        count = match.sum(axis=0)
+        expected = 20_000 * exact[t]
         rare = expected < 5
         groups = np.append(count[~rare], count[rare].sum())
         wanted = np.append(expected[~rare], expected[rare].sum())
-        groups, wanted = groups[wanted > 0], wanted[wanted > 0]
+        groups = groups[wanted > 0]
+        wanted = wanted[wanted > 0]
         statistic = ((groups - wanted) ** 2 / wanted).sum()
         assert chi2.sf(statistic, len(groups) - 1) > 1e-5
 
@@ -99,7 +113,8 @@ def test_every_run_may_begin_with_a_window_of_its_own():
 
 @pytest.mark.parametrize(("network", "position"), NETWORKS)
 def test_linear_maps_equal_finite_differences(network, position):
-    context, segments = network.context, network.segments
+    context = network.context
+    segments = network.segments
     window = np.random.default_rng(1).uniform(-0.8, 0.8, (context, segments))
     path = mean_path(network, 1.1, window=window, steps=3, position=position)
     maps = linear_maps(network, 1.1, path=path, position=position)
@@ -113,14 +128,16 @@ def test_linear_maps_equal_finite_differences(network, position):
 
 @pytest.mark.parametrize(("network", "position"), NETWORKS)
 def test_the_mean_shift_is_curvature_times_covariance(network, position):
-    context, segments = network.context, network.segments
+    context = network.context
+    segments = network.segments
     window = np.random.default_rng(2).uniform(-0.7, 0.7, (context, segments))
     path = mean_path(network, 1.1, window=window, steps=2, position=position)
     maps = linear_maps(network, 1.1, path=path, position=position)
     found = corrections.mean_shift(network, 1.1, path=path, maps=maps, position=position)
     noise = corrections.noise_covariance(network, path, maps=maps)
     # The window's tokens are independent: second differences entry by entry.
-    bend, h = np.zeros(segments), 1e-3
+    bend = np.zeros(segments)
+    h = 1e-3
     for t, s in np.ndindex(context, segments):
         shift = np.zeros_like(window)
         shift[t, s] = h
@@ -131,7 +148,9 @@ def test_the_mean_shift_is_curvature_times_covariance(network, position):
 
 
 def test_predicted_fluctuations_are_those_of_a_large_uneven_network():
-    network, size, count = UNEVEN, 10**10, 8000
+    network = UNEVEN
+    size = 10**10
+    count = 8000
     window = np.linspace(-0.8, 0.9, 12).reshape(4, 3)
     path = mean_path(network, 1.2, window=window, steps=6, position=3)
     maps = linear_maps(network, 1.2, path=path)
@@ -149,7 +168,8 @@ def test_predicted_fluctuations_are_those_of_a_large_uneven_network():
 def test_growth_rate_of_known_maps():
     # x' = a x + b y, y the token before: the larger root of z² = a z + b, by hand.
     maps = np.zeros((400, 2, 1, 1))
-    maps[:, 0], maps[:, 1] = 1.1, 0.3
+    maps[:, 0] = 1.1
+    maps[:, 1] = 0.3
     root = (1.1 + np.sqrt(1.1**2 + 4 * 0.3)) / 2
     assert study.growth_rate(maps, drop=100) == pytest.approx(np.log(root), abs=1e-12)
     # Steps that are dropped do not count: a first stretch of growth leaves no trace.

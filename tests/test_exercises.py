@@ -26,12 +26,13 @@ from compendium.c23_anatomy import study
 from compendium.c23c_real_layer.study import mixing_terms
 from compendium.c24_training.token_tasks import crowd_share
 from compendium.c25_driven.study import critical_beta
-from compendium.c33b_lifetimes.finite_size_escapes import ESCAPES, escape_law
+from compendium.c33b_lifetimes.finite_size_escapes import ESCAPES
 from compendium.c35_other_tokens.letters import LetterNetwork
 from compendium.c35_other_tokens.study import ATTENTION, BETA, site_information
 from compendium.c36_learning_through_the_limit.learning import one_bit
 from compendium.c51_synthesis.study import readers_in_equilibrium
 from spinformer.core.solve import Status
+from spinformer.dmft.lifetimes import escape_law
 from spinformer.dmft.linear_stability import onset
 from spinformer.dmft.network import Network
 from spinformer.language.encoder import run_model

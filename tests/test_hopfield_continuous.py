@@ -34,8 +34,8 @@ def test_energy_and_update_equal_the_formulas_and_the_kernel_of_the_framework():
     xi = states.numpy()
     scores = beta * xi @ x.T
     wanted = 0.5 * (xi**2).sum(1) - logsumexp(scores, axis=1) / beta
-    found = energy(patterns, states=states, beta=beta)
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-13)
+    result = energy(patterns, states=states, beta=beta)
+    np.testing.assert_allclose(result, wanted, rtol=0, atol=1e-13)
     moved = update(patterns, states=states, beta=beta)
     np.testing.assert_allclose(moved, softmax(scores, axis=1) @ x, atol=1e-13)
     kernel = torch.nn.functional.scaled_dot_product_attention(states, patterns, patterns)
@@ -55,10 +55,10 @@ def test_gradient_and_jacobian_equal_autograd(size, width, beta, seed):
     state = draw(width, seed=seed + 1)
     for function, derivative in ((energy, gradient), (update, jacobian)):
         auto = derive(lambda s, f=function: f(patterns, states=s, beta=beta), state)
-        found = derivative(patterns, states=state, beta=beta)
-        torch.testing.assert_close(found, auto, rtol=0, atol=1e-11)
+        result = derivative(patterns, states=state, beta=beta)
+        torch.testing.assert_close(result, auto, rtol=0, atol=1e-11)
     # A covariance has no negative eigenvalue: those of the Hessian 1 − J are at most one.
-    assert float(torch.linalg.eigvalsh(found).min()) >= -1e-10
+    assert float(torch.linalg.eigvalsh(result).min()) >= -1e-10
 
 
 @pytest.mark.parametrize("step_size", [0.25, 1.0, 1.5, 1.95])
@@ -89,23 +89,23 @@ def test_two_opposite_patterns_have_the_magnets_fixed_point():
     norm = 6.0
     assert fixed_points.mean_critical_beta(patterns) == pytest.approx(1 / norm, rel=1e-12)
     # Both ends have one energy: the starts are counted each at its own.
-    found = fixed_points.find_fixed_points(patterns, beta=1.0, starts=patterns[[0, 1, 0, 0, 1, 0]])
-    ends = dict(zip((found.points @ v).sign().tolist(), found.basin.tolist(), strict=True))
+    result = fixed_points.find_fixed_points(patterns, beta=1.0, starts=patterns[[0, 1, 0, 0, 1, 0]])
+    ends = dict(zip((result.points @ v).sign().tolist(), result.basin.tolist(), strict=True))
     assert ends == {1.0: 4, -1.0: 2}
     others = draw(30, 6, seed=8)
     variance = np.linalg.eigvalsh(np.cov(others.numpy().T, bias=True))[-1]
     assert fixed_points.mean_critical_beta(others) == pytest.approx(1 / variance, rel=1e-12)
     for beta in (0.9 / norm, 1.02 / norm, 2.0 / norm):
-        found = fixed_points.find_fixed_points(patterns, beta=beta)
-        overlaps = sorted((found.points @ v / norm).tolist())
+        result = fixed_points.find_fixed_points(patterns, beta=beta)
+        overlaps = sorted((result.points @ v / norm).tolist())
         if beta * norm < 1:
-            assert bool(found.converged.all())
+            assert bool(result.converged.all())
             np.testing.assert_allclose(overlaps, [0.0], atol=1e-8)
-            assert found.stable.tolist() == [True]
+            assert result.stable.tolist() == [True]
             continue
         magnet = brentq(lambda m, b=beta: m - math.tanh(b * norm * m), 1e-3, 1, xtol=1e-14)
         np.testing.assert_allclose(overlaps, [-magnet, 0.0, magnet], atol=1e-8)
-        assert found.stable.tolist() == [True, True, False]
+        assert result.stable.tolist() == [True, True, False]
 
 
 @pytest.mark.claim("A15")
@@ -120,10 +120,10 @@ def test_three_kinds_appear_in_their_order():
         (1.5, "metastable", 3),
         (60.0, "single pattern", 12),
     ):
-        found = fixed_points.find_fixed_points(patterns, beta=beta, starts=patterns)
-        assert found.kinds == (kind,) * count
-        assert bool(found.converged.all())
-        assert bool(found.stable.all())
+        result = fixed_points.find_fixed_points(patterns, beta=beta, starts=patterns)
+        assert result.kinds == (kind,) * count
+        assert bool(result.converged.all())
+        assert bool(result.stable.all())
 
 
 def test_effective_entries_counts_like_a_greedy_loop():
@@ -158,20 +158,20 @@ def test_batched_memories_and_gradients_through_retrieval():
 def test_residual_steps_and_status_say_how_retrieval_ended():
     patterns = draw(12, 8, seed=12)
     queries = draw(40, 8, seed=13, scale=2.0)
-    found = retrieve(patterns, queries=queries, beta=0.7, tolerance=1e-7, keep_trajectory=True)
-    torch.testing.assert_close(found.attention @ patterns, found.states, rtol=0, atol=1e-13)
-    moves = found.trajectory.diff(dim=0).norm(dim=-1)
-    assert len(set(found.steps.tolist())) > 1
-    assert (found.status == Status.CONVERGED).all()
-    for q, steps in enumerate(found.steps.tolist()):
+    result = retrieve(patterns, queries=queries, beta=0.7, tolerance=1e-7, keep_trajectory=True)
+    torch.testing.assert_close(result.attention @ patterns, result.states, rtol=0, atol=1e-13)
+    moves = result.trajectory.diff(dim=0).norm(dim=-1)
+    assert len(set(result.steps.tolist())) > 1
+    assert (result.status == Status.CONVERGED).all()
+    for q, steps in enumerate(result.steps.tolist()):
         alone = retrieve(patterns, queries=queries[q], beta=0.7, tolerance=1e-7)
-        torch.testing.assert_close(alone.states, found.states[q], rtol=0, atol=1e-13)
+        torch.testing.assert_close(alone.states, result.states[q], rtol=0, atol=1e-13)
         assert int(alone.steps) == steps
         assert float(moves[steps - 1, q]) <= 1e-7
         assert bool((moves[: steps - 1, q] > 1e-7).all())
-    middle = int(found.steps.median())
+    middle = int(result.steps.median())
     part = retrieve(patterns, queries=queries, beta=0.7, tolerance=1e-7, max_steps=middle)
-    assert torch.equal(part.converged, found.steps <= middle)
+    assert torch.equal(part.converged, result.steps <= middle)
     assert bool((part.status[~part.converged] == Status.STEP_LIMIT).all())
     torch.testing.assert_close(part.residual, moves[:middle][part.steps - 1, range(40)])
     with pytest.raises(NotConverged, match="fixed point"):
@@ -179,7 +179,7 @@ def test_residual_steps_and_status_say_how_retrieval_ended():
     # A given number of steps is taken to its end, and still said to have arrived where it has.
     given_steps = retrieve(patterns, queries=queries, beta=0.7, tolerance=1e-7, steps=middle)
     assert (given_steps.steps == middle).all()
-    assert torch.equal(given_steps.converged, found.steps <= middle)
+    assert torch.equal(given_steps.converged, result.steps <= middle)
     wild = retrieve(patterns, queries=queries, beta=0.7, steps=2000, step_size=3.0)
     assert (wild.status == Status.DIVERGED).all()
     # What overflowed stops there, though it never arrives.
@@ -191,17 +191,17 @@ def test_residual_steps_and_status_say_how_retrieval_ended():
 def test_search_counts_the_starts_that_did_not_arrive():
     patterns = draw(20, 5, seed=30)
     starts = draw(60, 5, seed=31, scale=3.0)
-    found = fixed_points.find_fixed_points(patterns, beta=1.5, starts=starts, max_steps=1)
-    assert 0 < int(found.basin.sum()) == int(found.converged.sum()) < 60
+    result = fixed_points.find_fixed_points(patterns, beta=1.5, starts=starts, max_steps=1)
+    assert 0 < int(result.basin.sum()) == int(result.converged.sum()) < 60
     scale = float(patterns.norm(dim=-1).max())
-    assert float(gradient(patterns, states=found.points, beta=1.5).norm(dim=-1).max()) < 1e-8
-    assert float(found.residual[found.converged].max()) < 1e-8
-    assert float(found.residual[~found.converged].min()) > 1e-4
-    assert float(torch.pdist(found.points).min()) > 1e-5 * scale
+    assert float(gradient(patterns, states=result.points, beta=1.5).norm(dim=-1).max()) < 1e-8
+    assert float(result.residual[result.converged].max()) < 1e-8
+    assert float(result.residual[~result.converged].min()) > 1e-4
+    assert float(torch.pdist(result.points).min()) > 1e-5 * scale
     # Newton may finish a start but not carry it elsewhere: same points, same basins.
     slow = fixed_points.find_fixed_points(patterns, beta=1.5, starts=starts)
     assert bool(slow.converged.all())
-    for point in found.points:
+    for point in result.points:
         assert float((slow.points - point).norm(dim=-1).min()) < 1e-6 * scale
     slopes = torch.linalg.eigvalsh(jacobian(patterns, states=slow.points, beta=1.5))[:, -1]
     assert slow.stable.tolist() == (slopes < 1.0).tolist()
@@ -289,13 +289,13 @@ def test_one_argument_of_a_fixed_point_is_mapped_alone(mapped):
     def one(value):
         return settle(*(given | {mapped: value}).values())
 
-    found = torch.vmap(one)(batch)
+    result = torch.vmap(one)(batch)
     wanted = tuple(torch.stack(parts) for parts in zip(*map(one, batch), strict=True))
-    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-10)
+    torch.testing.assert_close(result, wanted, rtol=0, atol=1e-10)
     if mapped != "start":
         slopes = [
             torch.autograd.grad(states.square().sum(), batch, retain_graph=True)
-            for states, *_ in (found, wanted)
+            for states, *_ in (result, wanted)
         ]
         torch.testing.assert_close(*slopes, rtol=0, atol=1e-9)
     if mapped == "bias":  # a batch of biases is met without a map, too
@@ -400,5 +400,5 @@ def test_squares_of_small_patterns_do_not_vanish():
     patterns = draw(5, 3).float()
     wanted = fixed_points.mean_critical_beta(patterns)
     for size in (1e-25, 1e25):
-        found = fixed_points.mean_critical_beta(size * patterns)
-        assert found == pytest.approx(wanted / size**2, rel=1e-5)
+        result = fixed_points.mean_critical_beta(size * patterns)
+        assert result == pytest.approx(wanted / size**2, rel=1e-5)

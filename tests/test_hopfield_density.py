@@ -138,14 +138,14 @@ def test_em_and_descent_reach_the_same_likelihood():
 def test_status_of_learning():
     data = normal(40, 200, 2) + 1.0
     start = data[:3].clone()
-    found = density.fit_em(start, data=data, max_steps=2000, tolerance=1e-8)
-    assert found.status == Status.CONVERGED
-    steps = -np.diff(found.losses)
-    assert found.residual == steps[-1]
+    result = density.fit_em(start, data=data, max_steps=2000, tolerance=1e-8)
+    assert result.status == Status.CONVERGED
+    steps = -np.diff(result.losses)
+    assert result.residual == steps[-1]
     assert 0 <= steps[-1] < 1e-8
     assert (steps[:-1] >= 1e-8).all()
-    assert found.steps == len(steps)
-    for x, value in ((start, found.losses[0]), (found.patterns, found.losses[-1])):
+    assert result.steps == len(steps)
+    for x, value in ((start, result.losses[0]), (result.patterns, result.losses[-1])):
         assert float(density.loss(x, data=data)) == value
     short = density.fit_em(start, data=data, max_steps=2)
     assert (short.status, short.steps) == (Status.STEP_LIMIT, 2)

@@ -84,8 +84,8 @@ def test_energy_and_fields_equal_their_definitions(memory):
     value = MEMORIES[memory]
     expected = [-sum(value(int(x @ state)) for x in patterns) for state in states]
     np.testing.assert_allclose(energy(patterns, states=states, separation=memory), expected)
-    found = fields(patterns, states=states, separation=memory)
-    for (q, i), field in np.ndenumerate(found):
+    result = fields(patterns, states=states, separation=memory)
+    for (q, i), field in np.ndenumerate(result):
         up = states[q].copy()
         down = states[q].copy()
         up[i] = 1
@@ -94,8 +94,8 @@ def test_energy_and_fields_equal_their_definitions(memory):
         scale = np.exp((patterns @ states[q]).max()) if memory == EXPONENTIAL else 1.0
         assert field == pytest.approx(half / scale, rel=1e-11, abs=1e-13)
     if memory == CLASSICAL:
-        found = fields(patterns, states=states, diagonal=True)
-        np.testing.assert_array_equal(found, states @ (patterns.T @ patterns))
+        result = fields(patterns, states=states, diagonal=True)
+        np.testing.assert_array_equal(result, states @ (patterns.T @ patterns))
 
 
 @settings(deadline=None, max_examples=16, derandomize=True)
@@ -111,8 +111,8 @@ def test_kernels_follow_the_plain_reference_flip_by_flip(seed, memory, diagonal)
     fast = retrieve(patterns, queries=queries, max_steps=4, **options)
     assert (fast.states == states).all()
     assert (fast.flips == flips).all()
-    found = fast.energies[:, [0, -1]].T
-    np.testing.assert_allclose(found, [first, last], rtol=1e-11, atol=1e-9)
+    result = fast.energies[:, [0, -1]].T
+    np.testing.assert_allclose(result, [first, last], rtol=1e-11, atol=1e-9)
 
 
 @pytest.mark.parametrize("memory", list(MEMORIES)[1:], ids=str)
@@ -122,9 +122,9 @@ def test_no_asynchronous_flip_raises_the_energy(memory):
     flips = 0
     while flips < 25_000:
         patterns = spins(rng, 30, 150)
-        found = retrieve(patterns, queries=spins(rng, 60, 150), separation=memory, seed=flips)
-        assert found.rises.sum() == 0
-        flips += int(found.flips.sum())
+        result = retrieve(patterns, queries=spins(rng, 60, 150), separation=memory, seed=flips)
+        assert result.rises.sum() == 0
+        flips += int(result.flips.sum())
 
 
 @pytest.mark.parametrize("relative", [False, True])
@@ -155,24 +155,24 @@ def test_synchronous_updates_cycle_only_without_the_diagonal():
     for _ in range(20):
         patterns = spins(rng, 12, 60)
         queries = spins(rng, 40, 60)
-        found = retrieve(patterns, queries=queries, schedule="synchronous")
+        result = retrieve(patterns, queries=queries, schedule="synchronous")
         # Symmetric couplings: fixed points and 2-cycles, no more.
-        assert (found.status != Status.STEP_LIMIT).all()
-        cycles += found.count(Status.CYCLE)
-        assert ((found.residual > 0) == (found.status == Status.CYCLE)).all()
-        assert found.energies.shape[1] < 100  # seen cycles are not followed to the last sweep
+        assert (result.status != Status.STEP_LIMIT).all()
+        cycles += result.count(Status.CYCLE)
+        assert ((result.residual > 0) == (result.status == Status.CYCLE)).all()
+        assert result.energies.shape[1] < 100  # seen cycles are not followed to the last sweep
         for q in range(3):  # a cycle stops where it is seen, whatever its neighbours do
             alone = retrieve(patterns, queries=queries[[q]], schedule="synchronous")
-            assert (alone.states[0] == found.states[q]).all()
-            assert (alone.steps[0], alone.flips[0]) == (found.steps[q], found.flips[q])
-        twice = found.states
+            assert (alone.states[0] == result.states[q]).all()
+            assert (alone.steps[0], alone.flips[0]) == (result.steps[q], result.flips[q])
+        twice = result.states
         for _ in range(2):
             field = twice @ hebbian_couplings(patterns)
             once = twice
             twice = np.where(field == 0, once, np.sign(field))
-        assert (twice == found.states).all()
+        assert (twice == result.states).all()
         turning = (once != twice).any(axis=1)
-        assert (turning == (found.status == Status.CYCLE)).all()
+        assert (turning == (result.status == Status.CYCLE)).all()
         kept = retrieve(patterns, queries=queries, schedule="synchronous", diagonal=True)
         assert kept.converged.all()  # W is then positive semi-definite
         assert (np.diff(kept.energies, axis=1) <= 0).all()
@@ -185,8 +185,8 @@ def test_exponential_memory_decides_ties_as_exact_arithmetic_does(d):
     patterns = np.ones((3, d))
     patterns[1, 0] = -1
     patterns[2, : d // 2] = -1
-    found = retrieve(patterns, queries=patterns[:2], separation=EXPONENTIAL, seed=2)
-    assert (found.states == patterns[1]).all()
+    result = retrieve(patterns, queries=patterns[:2], separation=EXPONENTIAL, seed=2)
+    assert (result.states == patterns[1]).all()
     # No double holds the e^1600 at the end, and none the ratio of start and end.
     damaged = patterns[[1]] * np.where(np.arange(d) % 15 < 6, -1.0, 1.0)
     for schedule in ("asynchronous", "synchronous"):
@@ -200,8 +200,8 @@ def test_overlaps_that_no_state_has_are_asked_of_no_function():
     bowl = Separation(name="bowl", function=lambda x: -np.sqrt(25.0 - x * x))
     patterns = spins(np.random.default_rng(3), 2, 5)
     states = np.concatenate([patterns, -patterns])
-    found = fields(patterns, states=states, separation=bowl)
-    for (q, i), field in np.ndenumerate(found):
+    result = fields(patterns, states=states, separation=bowl)
+    for (q, i), field in np.ndenumerate(result):
         assert field == pytest.approx(halves(patterns, states[q], i, bowl), abs=1e-12)
 
 

@@ -92,8 +92,8 @@ def test_layer_and_its_gradients_equal_those_of_the_formula(steps, tolerance, me
         for mask in masks:
             got = layer(queries, patterns=patterns, key_padding_mask=padding, attn_mask=mask)
             assert_equal(got, wanted)
-            found = gradients(got, layer, queries, patterns)
-            assert_equal(found, slopes, atol=1e-10)
+            result = gradients(got, layer, queries, patterns)
+            assert_equal(result, slopes, atol=1e-10)
 
 
 def gradients(output, layer, *inputs):
@@ -130,15 +130,15 @@ def test_the_record_says_what_another_step_would_do():
     patterns = draw(2, 6, 12, seed=2)
     tolerance = 1e-6
     resting = make(tolerance=tolerance, steps=500)
-    output, found = resting(queries, patterns=patterns, return_states=True)
+    output, result = resting(queries, patterns=patterns, return_states=True)
     assert_equal(output, resting(queries, patterns=patterns))
-    assert bool(found.converged.all())
+    assert bool(result.converged.all())
     keys = resting.to_key(resting.pattern_norm(patterns)).unflatten(-1, (3, 4)).transpose(1, 2)
     start = resting.to_query(resting.query_norm(queries)).unflatten(-1, (3, 4)).transpose(1, 2)
     beta = float(resting.beta[0])
     wanted = continuous.retrieve(keys, queries=start, beta=beta, tolerance=tolerance)
     for part in ("value", "steps", "residual", "status"):
-        assert_equal(getattr(found, part), getattr(wanted, part))
+        assert_equal(getattr(result, part), getattr(wanted, part))
 
     def ended(*, steps, tolerance=None):
         layer = make(steps=steps, tolerance=tolerance)
@@ -183,8 +183,8 @@ def test_the_adjoint_is_solved_to_the_tolerance():
     matrix = 0.9 * (matrix + matrix.T) / torch.linalg.matrix_norm(matrix + matrix.T, ord=2)
     right = torch.linspace(1, 2, 24, dtype=torch.float64).reshape(4, 6)
     for tolerance in (1e-2, 1e-6):
-        found = _conjugate_gradients(lambda u: u @ matrix, right, tolerance, 100)
-        lack = (found - found @ matrix - right).norm(dim=-1) / right.norm(dim=-1)
+        result = _conjugate_gradients(lambda u: u @ matrix, right, tolerance, 100)
+        lack = (result - result @ matrix - right).norm(dim=-1) / right.norm(dim=-1)
         assert float(lack.max()) <= tolerance
 
 
@@ -299,10 +299,10 @@ def test_half_precision_is_near(steps, tolerance):
     x = draw(2, 5, 12).float()
     wanted = layer(x, patterns=x)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        mixed, found = layer(x, patterns=x, return_states=True)
+        mixed, result = layer(x, patterns=x, return_states=True)
     if layer.tolerance is not None:
-        assert float(found.residual.max()) <= layer.tolerance
-        assert found.residual.dtype == torch.float32  # steps are not taken in half precision
+        assert float(result.residual.max()) <= layer.tolerance
+        assert result.residual.dtype == torch.float32  # steps are not taken in half precision
     half = layer.bfloat16()(x.bfloat16(), patterns=x.bfloat16())
     for got in (mixed, half):
         assert got.dtype == torch.bfloat16
@@ -432,16 +432,16 @@ def test_a_weight_that_is_not_finite_never_gives_a_number(steps, tolerance):
     compiled = torch.compile(layer, backend="eager")
     for what, run, need_weights in product(SPOILT, (layer, compiled), (False, True)):
         layer.load_state_dict(start)
-        output, *_, found = run(x, patterns=x, need_weights=need_weights, return_states=True)
+        output, *_, result = run(x, patterns=x, need_weights=need_weights, return_states=True)
         assert bool(output.isfinite().all())
-        assert found.count(Status.DIVERGED) == 0
+        assert result.count(Status.DIVERGED) == 0
         spoil(layer, what)
-        output, *_, found = run(x, patterns=x, need_weights=need_weights, return_states=True)
+        output, *_, result = run(x, patterns=x, need_weights=need_weights, return_states=True)
         assert bool(output.isnan().all()), (what, need_weights)
         # One row of the query map is one head's.
         heads = 1 if "one" in what else 3
-        assert bool((found.status[:, :heads] == Status.DIVERGED).all()), what
-        assert bool(found.value[:, :heads].isnan().all()), what
+        assert bool((result.status[:, :heads] == Status.DIVERGED).all()), what
+        assert bool(result.value[:, :heads].isnan().all()), what
         (slope,) = torch.autograd.grad(output.sum(), layer.to_key.bias)
         assert bool(slope.isnan().any()), what
     # Fixed steps of one: nothing but the read.
@@ -472,7 +472,7 @@ def test_a_query_that_may_look_nowhere_reads_nothing(steps, tolerance):
     torch._dynamo.reset()
     for run in (layer, torch.compile(layer, backend="eager")):
         for mask in (closed, numbers):
-            output, weights, found = run(
+            output, weights, result = run(
                 x, patterns=x, key_padding_mask=padding, attn_mask=mask, need_weights=True,
                 return_states=True,
             )  # fmt: skip
@@ -486,7 +486,7 @@ def test_a_query_that_may_look_nowhere_reads_nothing(steps, tolerance):
             # The others do not notice.
             alone = layer(x[2:], patterns=x[2:], attn_mask=mask[6:])
             assert_equal(output[2:], alone)
-            assert bool((found.status != Status.DIVERGED).all())
+            assert bool((result.status != Status.DIVERGED).all())
             slopes = torch.autograd.grad(plain.square().sum(), layer.to_key.weight)
             assert bool(slopes[0].isfinite().all())
     if steps == 1:
@@ -571,11 +571,11 @@ def test_nothing_is_made_on_another_device_than_that_of_the_input():
     overlaps = torch.tensor(network.position_overlaps())
     attention = torch.tensor(np.ones((4, 3)))
     with torch.device("meta"):
-        output, found = layer(
+        output, result = layer(
             x, patterns=x, key_padding_mask=padding, attn_mask=mask, return_states=True
         )
         made = [
-            found,
+            result,
             continuous.retrieve(patterns, queries=queries, beta=2.0),
             find_fixed_points(patterns, beta=2.0),
             # Newton's method finishes what is slow.
@@ -619,6 +619,15 @@ def test_a_norm_whose_squares_overflow_gives_nan(part):
         layer, given = scaled(part, size)
         for run in (layer, torch.compile(layer, backend="eager")):
             assert bool(run(**given).isfinite().all()) is (size == 1e15)
+
+
+def test_a_norm_overflows_by_the_sum_of_squares():
+    """Each square is a number of the type, their sum over the features is not."""
+    layer, given = scaled("patterns", 1.0)
+    given["patterns"] = 1e19 * torch.sign(given["patterns"])
+    assert given["patterns"].square().isfinite().all()
+    for run in (layer, torch.compile(layer, backend="eager")):
+        assert not run(**given).isfinite().any()
 
 
 class Map(nn.Module):

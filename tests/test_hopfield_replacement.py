@@ -146,9 +146,9 @@ def test_an_encoder_with_nested_tensors_in_evaluation():
     x = tokens(5, batch_first=True)
     padding = hidden(5)
     with torch.no_grad():
-        found = replaced(x, src_key_padding_mask=padding)
+        result = replaced(x, src_key_padding_mask=padding)
         wanted = model(x, src_key_padding_mask=padding)
-    assert_equal(found[~padding], wanted[~padding])
+    assert_equal(result[~padding], wanted[~padding])
 
 
 def test_settings_are_copied():
@@ -301,6 +301,15 @@ def test_a_sparse_layer_is_the_formula_and_its_weights_are_sparse(alpha, steps):
         for result in (run(), wanted)
     ]
     torch.testing.assert_close(*slopes, rtol=0, atol=1e-10)
+    # Weights are dropped in training alone, whether they are returned or not.
+    layer.dropout = 0.5
+    for need_weights in (False, True):
+        layer.train()
+        first, second = run(need_weights), run(need_weights)
+        assert not torch.equal(first[0], second[0])
+        layer.eval()
+        output = run(need_weights)
+        assert_equal(output[0] if need_weights else output, wanted)
     # A row in which everything is masked reads nothing.
     blind = torch.ones(5, 5, dtype=torch.bool)
     nothing = layer(x, patterns=x, attn_mask=blind)
@@ -342,3 +351,23 @@ def test_a_sparse_layer_shows_what_is_not_finite(alpha):
     assert bool(half.isfinite().all())
     with pytest.raises(ValueError, match="alpha must be"):
         HopfieldLayer(12, alpha=3.0)
+
+
+@pytest.mark.nightly
+# Torch's tracer itself asks a tensor for a gradient it has not, and makes an instance of a class.
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
+@pytest.mark.filterwarnings("ignore:<class 'torch.autograd.function.Function'>")
+@pytest.mark.parametrize(("steps", "tolerance"), [(3, None), (300, 1e-9)])
+def test_a_sparse_layer_compiles_and_is_mapped(steps, tolerance):
+    torch._dynamo.reset()
+    layer = HopfieldLayer(12, heads=3, beta=2.0, alpha=1.5, steps=steps, tolerance=tolerance)
+    x = draw(2, 5, 12)
+    whole = tolerance is None  # the loop that asks for numbers stays outside of the graph
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=whole)
+    outputs = [run(x, patterns=x, attn_mask=LATER) for run in (layer, compiled)]
+    assert_equal(*outputs)
+    slopes = [torch.autograd.grad(y.square().sum(), layer.to_key.weight)[0] for y in outputs]
+    assert_equal(*slopes)
+    # Softmax's fused kernel has no rule for a map; sparse weights need none.
+    mapped = torch.vmap(lambda one: layer(one[None], patterns=one[None])[0])(x)
+    assert_equal(mapped, layer(x, patterns=x))

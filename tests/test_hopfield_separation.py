@@ -196,8 +196,8 @@ def test_the_network_is_the_gradient_of_its_energy(alpha):
     weights = np.stack([weights_by_bisection(row, alpha) for row in scores])
     conjugate = (weights * scores).sum(-1) - negative_entropy(weights, alpha)
     wanted = 0.5 * (states.numpy() ** 2).sum(-1) - conjugate / beta
-    found = continuous.energy(patterns, states=states, beta=beta, alpha=alpha)
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12)
+    result = continuous.energy(patterns, states=states, beta=beta, alpha=alpha)
+    np.testing.assert_allclose(result, wanted, rtol=0, atol=1e-12)
     moved = continuous.update(patterns, states=states, beta=beta, alpha=alpha)
     np.testing.assert_allclose(moved, weights @ patterns.numpy(), rtol=0, atol=1e-12)
     pairs = (("energy", "gradient"), ("update", "jacobian"))
@@ -228,6 +228,8 @@ def test_the_energy_falls_below_a_step_of_two(alpha, step_size):
             step_size=step_size,
             keep_trajectory=True,
         )
+        energies = continuous.energy(patterns, states=kept.trajectory, beta=beta, alpha=alpha)
+        torch.testing.assert_close(kept.energies, energies, rtol=1e-12, atol=1e-12)
         slopes = continuous.gradient(patterns, states=kept.trajectory[:-1], beta=beta, alpha=alpha)
         promised = -step_size * (1 - step_size / 2) * slopes.square().sum(-1)
         rounding = 1e-12 * (1.0 + kept.energies.abs()[:-1]) * (1 + size)
@@ -258,11 +260,11 @@ def test_retrieval_is_exact_from_the_margin_on_and_not_before(alpha):
     others = scores.clone().fill_diagonal_(-math.inf).amax(-1)
     kept = own - others >= separation_margin(alpha)
     assert 30 <= int(kept.sum()) <= 40
-    found = continuous.retrieve(patterns, queries=queries[kept], beta=beta, alpha=alpha)
-    assert torch.equal(found.states, patterns[kept])
-    assert bool((found.steps == 2).all())  # the second one stands still
-    assert bool((found.residual == 0.0).all())
-    assert bool(((found.attention > 0).sum(-1) == 1).all())
+    result = continuous.retrieve(patterns, queries=queries[kept], beta=beta, alpha=alpha)
+    assert torch.equal(result.states, patterns[kept])
+    assert bool((result.steps == 2).all())  # the second one stands still
+    assert bool((result.residual == 0.0).all())
+    assert bool(((result.attention > 0).sum(-1) == 1).all())
 
 
 def test_patterns_that_nothing_singles_out_are_never_exact():
@@ -287,6 +289,9 @@ def test_fixed_points_and_the_loss_of_the_mean(alpha):
     assert float(torch.linalg.eigvalsh(slope)[-1]) == pytest.approx(1.0, rel=1e-12)
     below = fixed_points.find_fixed_points(patterns, beta=0.9 * critical, alpha=alpha)
     assert below.stable.tolist() == [True]
+    start = torch.zeros(1, 3, dtype=torch.float64)
+    lost = fixed_points.find_fixed_points(patterns, beta=1.1 * critical, alpha=alpha, starts=start)
+    assert lost.stable.tolist() == [False]
     above = fixed_points.find_fixed_points(patterns, beta=20.0 * critical, alpha=alpha)
     assert above.kinds == ("single pattern", "single pattern", "global average")
     assert above.stable.tolist() == [True, True, False]
@@ -298,9 +303,9 @@ def test_sums_of_three_patterns_are_metastable():
     centres = 3.0 * torch.eye(3, 16, dtype=torch.float64)
     patterns = centres.repeat_interleave(4, 0) + 0.6 * torch.eye(16, dtype=torch.float64)[3:15]
     patterns = patterns - patterns.mean(0)
-    found = fixed_points.find_fixed_points(patterns, beta=1.0, alpha=2.0, starts=patterns)
-    assert found.kinds == ("metastable",) * 3
-    weights = continuous.attention_weights(patterns, states=found.points, beta=1.0, alpha=2.0)
+    result = fixed_points.find_fixed_points(patterns, beta=1.0, alpha=2.0, starts=patterns)
+    assert result.kinds == ("metastable",) * 3
+    weights = continuous.attention_weights(patterns, states=result.points, beta=1.0, alpha=2.0)
     assert (weights > 0).sum(-1).tolist() == [4, 4, 4]
     torch.testing.assert_close(weights.amax(-1), torch.full((3,), 0.25, dtype=torch.float64))
 
@@ -331,15 +336,15 @@ def test_masks_leave_patterns_out(alpha):
     values = draw(6, 2, seed=3)
     mask = draw(5, 6, seed=4) > -0.3
     mask[:, 0] = True
-    found = attention(queries, keys=keys, values=values, beta=2.0, mask=mask, alpha=alpha)
+    result = attention(queries, keys=keys, values=values, beta=2.0, mask=mask, alpha=alpha)
     for row in range(5):
         seen = mask[row]
         wanted = attention(
             queries[row : row + 1], keys=keys[seen], values=values[seen], beta=2.0, alpha=alpha
         )
-        torch.testing.assert_close(found[row : row + 1], wanted, rtol=0, atol=1e-13)
+        torch.testing.assert_close(result[row : row + 1], wanted, rtol=0, atol=1e-13)
     step = retrieval_step(queries, scaled=2.0 * keys, content=values, bias=mask, alpha=alpha)
-    torch.testing.assert_close(step, found, rtol=0, atol=1e-13)
+    torch.testing.assert_close(step, result, rtol=0, atol=1e-13)
     mask[2] = False
     weights = masked_attention_weights(queries, scaled=2.0 * keys, bias=mask, alpha=alpha)
     assert float(weights[2].abs().max()) == 0.0

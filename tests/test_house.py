@@ -30,12 +30,12 @@ MAY_IMPORT = {
 # Lines of code as ruff formats it, without docstrings, comments and blanks, and five per cent of
 # room. Nothing else is counted: explaining costs nothing.
 CODE_CEILINGS = {
-    "spinformer": (["src/spinformer"], 11_200),
+    "spinformer": (["src/spinformer"], 12_100),
     "bookmaker": (["src/bookmaker", "book/_ext"], 3_600),
-    "compendium": (["src/compendium"], 14_300),
+    "compendium": (["src/compendium"], 14_800),
 }
 # Of one chapter's folder; the largest is chapter 24's, with seven tasks and ten robustness tables.
-CHAPTER_CEILING = 1_080
+CHAPTER_CEILING = 1_230
 
 
 @cache

@@ -15,7 +15,7 @@ from compendium.c14_real_transformer.steps import turned_steps
 from spinformer.language.encoder import project, run_model
 from spinformer.language.heads import HeadReport, head_report, overlap_energy
 from spinformer.language.untrained import example_model
-from spinformer.plot.heads import show_heads
+from spinformer.plot.heads import head_map, show_heads
 
 TOKENS = torch.tensor([[2, 5, 6, 7, 3], [2, 9, 9, 6, 3]])
 
@@ -285,6 +285,25 @@ def test_rows_print_as_lines_and_distances_are_in_spreads_of_a_sample():
     (bars,) = [c for c in figure.axes[0].collections if len(c.get_segments()) == 1][:1]
     low, high = bars.get_segments()[0][:, 1]
     assert (low, high) == pytest.approx((1.0 - 2 * math.sqrt(2.0), 1.0 + 2 * math.sqrt(2.0)))
+    plt.close()
+
+
+def test_the_energy_of_small_scores_leaves_the_gradient_of_large_ones():
+    """The series that serves small scores overflows for large ones, which do not take it."""
+    keys = torch.tensor([[1.0, 0.0], [-1.0, 0.0]], dtype=torch.float64)
+    queries = torch.tensor([[1e-3, 0.0], [2000.0, 0.0]], dtype=torch.float64, requires_grad=True)
+    energy = overlap_energy(queries, keys=keys, beta=1.0)
+    (slope,) = torch.autograd.grad(energy.sum(), queries)
+    # −ln cosh x of the component along the keys.
+    torch.testing.assert_close(slope[:, 0], -torch.tanh(queries.detach()[:, 0]))
+
+
+def test_the_map_of_heads_drops_only_a_leading_zero():
+    axis = plt.figure().subplots()
+    show_map = {"label": "cosine", "limit": 20.0, "digits": 2}
+    head_map(axis, np.array([[0.25, -0.25], [10.05, -10.05]]), **show_map)
+    written = [text.get_text() for text in axis.texts]
+    assert written == [".25", "-.25", "10.05", "-10.05"]
     plt.close()
 
 

@@ -37,7 +37,8 @@ def test_words_are_words_in_the_font_of_the_page():
 
 
 def test_what_is_dense_is_a_picture_and_little_else_is():
-    sparse, dense = draw(_DENSE), draw(4 * _DENSE)
+    sparse = draw(_DENSE)
+    dense = draw(4 * _DENSE)
     assert sparse.count("<image") == 1
     assert dense.count("<image") == 2
     assert len(dense) < 150_000

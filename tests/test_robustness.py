@@ -219,6 +219,7 @@ def test_a_region_covers_half_of_what_was_asked_and_names_no_draw(book, verdict,
     ("verdict", "entries", "message"),
     [
         ("holds", "", "needs the entry settings"),
+        ("maybe", "", "verdict must be one of holds"),
         ("holds", "  no_settings: a theorem\n", "has no entry no_settings"),
         ("holds", REGIONAL, "the verdict 'holds' has no entry region"),
         ("fails", CONFIRMED, "the verdict 'fails' has no entry confirmed"),
@@ -295,10 +296,10 @@ def test_what_stood_is_told_in_words_with_undecided_apart_from_against(book, tmp
     claim = vars(claims.read_claims(tmp_path)[0])
     assert claims.settings_words(tmp_path, claim) == (
         "Of 12 settings from 12 sets of runs: 8 stand, 0 undecided, 4 against (rate 0.01, 0.02, "
-        "0.03; start cold); -0.2 to 0.2; with `rate < 0.025` 8 settings from 8 sets of runs: 8 "
+        "0.03; start cold); −0.2 to 0.2; with `rate < 0.025` 8 settings from 8 sets of runs: 8 "
         "stand, 0 undecided, 0 against. Fresh runs, drawn once this region was written: of 20 "
         "settings from 20 sets of runs: 10 stand, 9 undecided, 1 against (rate 0.01, 0.02; start "
-        "cold); -0.2 to 0.2."
+        "cold); −0.2 to 0.2."
     )
     sure = claims.how_sure(tmp_path, claim)
     assert sure == (

@@ -190,6 +190,27 @@ def test_vmap_over_inputs_and_over_ensembles(options):
             )
 
 
+@pytest.mark.parametrize("options", [*SOLVERS, DRIVEN, {"theory": "second order"}])
+def test_forward_mode_derivatives(options):
+    """Jacobians and Hessians in either mode, nested in either order, and dual numbers."""
+    module, inputs = _module(**options), _inputs(1, 3, 12)
+    forward, reverse = torch.func.jacfwd, torch.func.jacrev
+    jacobian = forward(module)(inputs)
+    torch.testing.assert_close(jacobian, reverse(module)(inputs), rtol=0, atol=1e-9)
+
+    def energy(x):
+        return module(x).square().sum()
+
+    want = torch.autograd.functional.hessian(energy, inputs)
+    for second in (forward(forward(energy)), forward(reverse(energy)), reverse(forward(energy))):
+        torch.testing.assert_close(second(inputs), want, rtol=0, atol=1e-9)
+    push = _inputs(1, 3, 12, seed=7)
+    with torch.autograd.forward_ad.dual_level():
+        output = module(torch.autograd.forward_ad.make_dual(inputs, push))
+        tangent = torch.autograd.forward_ad.unpack_dual(output).tangent
+    torch.testing.assert_close(tangent, torch.einsum("abcdef,def->abc", jacobian, push))
+
+
 @pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 @pytest.mark.parametrize("options", [{"solver": "saddle"}, FIXED, DRIVEN])

@@ -102,3 +102,17 @@ def test_derivatives_once_and_twice(order):
 def test_what_leaves_the_range_is_refused(size, beta):
     with pytest.raises(ValueError, match="in range"):
         solve_fixed_point(torch.full((3, 3), size), fields=torch.ones(3, 2), beta=beta)
+
+
+@pytest.mark.parametrize("strength", [3.0, 30.0])
+def test_no_spin_is_longer_than_one_where_the_iteration_does_not_arrive(strength):
+    """Extrapolation by Anderson leaves the unit ball; the last step of the equations comes back."""
+    couplings, fields = _system(20, sites=12, strength=strength)
+    found = solve_fixed_point(couplings, fields=fields, beta=1.0, max_steps=60, throw=False)
+    assert not found.converged.all()
+    assert found.value.norm(dim=-1).max() < 1
+    left = [
+        (_right_hand_side(m, j, h, 1.0, 2) - m).norm() / 12**0.5
+        for m, j, h in zip(found.value, couplings, fields, strict=True)
+    ]
+    torch.testing.assert_close(found.residual, torch.stack(left), rtol=1e-6, atol=1e-9)

@@ -75,6 +75,7 @@ def all_faults(root: Path, names: tuple[str, ...] = ()) -> list[Fault]:
         # Rows that cannot be read decide nothing.
         faults += [] if read is None else _claim_faults(root, rows)
         faults += [] if read is None else _test_faults(root, rows)
+        faults += [] if read is None else _surprise_faults(root, rows)
     return sorted(set(faults))
 
 
@@ -224,6 +225,18 @@ def _claim_faults(root: Path, rows: Sequence[claims.Claim]) -> Iterator[Fault]:
             yield from error.faults
         except (ArithmeticError, LookupError, OSError, TypeError, ValueError, csv.Error) as error:
             yield claim.fault(f"settings: {error}")
+
+
+def _surprise_faults(root: Path, rows: Sequence[claims.Claim]) -> Iterator[Fault]:
+    """Yield the claims that their page shows first and that no row is called like."""
+    ids = {claim.id for claim in rows}
+    listed = False
+    for line, text in enumerate(_text(root, claims.PAGE).split("\n"), start=1):
+        if listed and text.startswith("```"):
+            return
+        if listed and text.strip() not in ids:
+            yield Fault(claims.PAGE, line, f"there is no row {text.strip()}")
+        listed = listed or text.startswith("```{claims}")
 
 
 def _tag_fault(chapter: Chapter, name: str) -> Fault:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bookmaker.figures import written
 from bookmaker.parameters import condition_names, is_met
 from bookmaker.tables import DATA, OUTCOME, read_columns, recorded_region
 
@@ -234,8 +235,7 @@ def choices_in_words(table: Columns) -> str:
 
 def in_words(table: Columns, region: str = "") -> str:
     """Return choices, runs and counts of a robustness table in one sentence for the claims page."""
-    value = table["value"]
+    least = written(float(table["value"].min()), ".2g")
+    largest = written(float(table["value"].max()), ".2g")
     where = f"; with `{region}` {tally(table, region)}" if region else ""
-    return (
-        f"{tally(table)} ({choices_in_words(table)}); {value.min():.2g} to {value.max():.2g}{where}"
-    )
+    return f"{tally(table)} ({choices_in_words(table)}); {least} to {largest}{where}"

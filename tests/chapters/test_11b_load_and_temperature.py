@@ -17,12 +17,14 @@ average = partial(norm.expect, lb=-12, ub=12, limit=400, epsabs=1e-12, epsrel=1e
 
 def iterate(load, *, beta, m=1.0, steps=400):
     """Overlap, q and r of the equations of Amit et al., in steps of a fifth until they stay."""
-    z, q = np.linspace(-10, 10, 2001), 1.0
+    z = np.linspace(-10, 10, 2001)
+    q = 1.0
     weight = norm.pdf(z) / norm.pdf(z).sum()
     for _ in range(steps):
         r = q / (1 - beta * (1 - q)) ** 2
         u = np.tanh(beta * (np.sqrt(load * r) * z + m))
-        m, q = m + 0.2 * (weight @ u - m), q + 0.2 * (weight @ u**2 - q)
+        m = m + 0.2 * (weight @ u - m)
+        q = q + 0.2 * (weight @ u**2 - q)
     return m, q, r
 
 
@@ -51,8 +53,8 @@ def test_states_solve_the_equations_and_have_their_free_energy(load, temperature
 def test_spin_glass_state_and_where_it_melts():
     for load in (0.04, 0.25):
         frozen = 1 + np.sqrt(load)
-        ends = (0.999 * frozen, 1.001 * frozen)
-        below, above = (study.replica_state(load, temperature=t, retrieval=False) for t in ends)
+        below = study.replica_state(load, temperature=0.999 * frozen, retrieval=False)
+        above = study.replica_state(load, temperature=1.001 * frozen, retrieval=False)
         assert below.overlap == above.overlap == above.copies == 0.0
         assert 0.0 < below.copies < 0.02
         assert below.replicon < 0.0 < above.replicon
@@ -84,9 +86,8 @@ def test_fold_at_zero_temperature_is_the_known_capacity():
 def test_fold_is_where_iteration_loses_the_pattern():
     for temperature in (0.3, 0.6):
         load, overlap = study.retrieval_fold(temperature)
-        inside, outside = (
-            iterate(factor * load, beta=1 / temperature, steps=3000)[0] for factor in (0.995, 1.005)
-        )
+        inside, *_ = iterate(0.995 * load, beta=1 / temperature, steps=3000)
+        outside, *_ = iterate(1.005 * load, beta=1 / temperature, steps=3000)
         assert inside > overlap > 0.5
         assert outside < 1e-3
         assert study.melting_temperature(load) == pytest.approx(temperature, abs=1e-7)
@@ -98,15 +99,14 @@ def test_fold_is_where_iteration_loses_the_pattern():
 def test_free_energies_cross_at_the_coexistence_load():
     for temperature in (0.05, 0.5):
         load = study.coexistence_load(temperature)
-        below, there, above = (
-            study.replica_state(factor * load, temperature=temperature).free_energy
-            - study.replica_state(
-                factor * load, temperature=temperature, retrieval=False
-            ).free_energy
-            for factor in (0.9, 1.0, 1.1)
-        )
-        assert below < -1e-5 < 1e-5 < above
-        assert abs(there) < 1e-9
+
+        def gap(load, temperature=temperature):
+            glass = study.replica_state(load, temperature=temperature, retrieval=False)
+            pattern = study.replica_state(load, temperature=temperature)
+            return pattern.free_energy - glass.free_energy
+
+        assert gap(0.9 * load) < -1e-5 < 1e-5 < gap(1.1 * load)
+        assert abs(gap(load)) < 1e-9
     # At T = 0 the energies of the two states cross at 0.051 to 0.052 (Amit et al.).
     assert study.coexistence_load(0.01) == pytest.approx(0.052, abs=0.001)
 
@@ -115,7 +115,8 @@ def test_compiled_sweeps_are_the_plain_ones():
     """With the couplings written out and the draws of the same generator."""
     rng = np.random.default_rng(6)
     patterns = rng.choice([-1.0, 1.0], (5, 30))
-    starts, targets = patterns[:3], rng.choice([-1.0, 1.0], (3, 30))
+    starts = patterns[:3]
+    targets = rng.choice([-1.0, 1.0], (3, 30))
     states, overlaps, energies = study.run_heat_bath(
         patterns, starts=starts, targets=targets, temperature=0.6, sweeps=6, seed=1
     )
@@ -144,11 +145,14 @@ def test_overlap_and_energy_of_the_theory_are_those_of_networks():
 @pytest.mark.claim("A6b")
 def test_patterns_are_lost_where_the_glass_is_still_there():
     """Sampled as `test_compiled_sweeps_are_the_plain_ones` holds it, against the theory."""
-    rng, left = np.random.default_rng(17), []
+    rng = np.random.default_rng(17)
+    left = []
     for _ in range(24):
         patterns = rng.choice([-1.0, 1.0], (10, 200))
-        how = {"starts": patterns[:1], "temperature": 1.0, "sweeps": 150}
-        left.append(study.run_heat_bath(patterns, seed=rng, **how)[1][0, 75:].mean())
+        _, overlaps, _ = study.run_heat_bath(
+            patterns, starts=patterns[:1], temperature=1.0, sweeps=150, seed=rng
+        )
+        left.append(overlaps[0, 75:].mean())
     assert abs(np.mean(left)) < 0.2
     squares = study.copies_overlap(200, load=0.05, temperature=1.0, networks=16, seed=4)
     # A paramagnet of 200 spins would have 1/200 times a factor near one.

@@ -1,6 +1,7 @@
 """The experiments of the continuous memory against plain loops, definitions and the library."""
 
 import math
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -21,8 +22,9 @@ from spinformer.hopfield.fixed_points import KINDS, find_fixed_points, mean_crit
 
 @pytest.mark.claim("A19")
 def test_faces_return_where_plain_loops_say():
-    faces, seen, wanted = images.faces(), np.arange(625) < 313, {}
-    given = {"seen": torch.as_tensor(seen), "scaled_query": True}
+    faces = images.faces()
+    seen = np.arange(625) < 313
+    wanted = {}
     for centring, equal in product(study.INVARIANT, (False, True)):
         memory = faces - faces.mean(0 if centring == "mean face" else None)
         norms = np.linalg.norm(memory, axis=1, keepdims=True)
@@ -33,8 +35,13 @@ def test_faces_return_where_plain_loops_say():
             state = softmax(625 / np.mean(norms**2) * state @ memory.T, axis=1) @ memory
         near = np.linalg.norm(state - memory, axis=1, keepdims=True) < 0.05 * norms
         wanted[centring, equal] = near.sum()
-        given |= {"centring": centring, "equal_norm": equal}
-        memory, queries = study.prepare_faces(torch.as_tensor(faces), **given)
+        memory, queries = study.prepare_faces(
+            torch.as_tensor(faces),
+            seen=torch.as_tensor(seen),
+            centring=centring,
+            equal_norm=equal,
+            scaled_query=True,
+        )
         assert study.faces_recalled(memory, queries=queries, coldness=1.0) == near.sum()
     # Of ±1 a query ends at m = tanh βm: nearer than 5 % to its pattern at β = 2, not at 1.8.
     pair = torch.tensor([[1.0], [-1.0]], dtype=torch.float64)
@@ -54,13 +61,15 @@ def test_faces_return_where_plain_loops_say():
 
     # The memory of spins itself is held flip by flip in its own tests.
     rng = np.random.default_rng(3)
-    alone, two, six = (
-        [recalled(spins[rng.choice(100, count, replace=False)], CLASSICAL) for _ in range(60)]
-        for count in (1, 2, 6)
-    )
-    assert min(alone) == 1.0
-    assert np.mean(two) > 0.5
-    assert student_interval(six)[1] < 0.25
+
+    def fractions(count):
+        return [
+            recalled(spins[rng.choice(100, count, replace=False)], CLASSICAL) for _ in range(60)
+        ]
+
+    assert min(fractions(1)) == 1.0
+    assert np.mean(fractions(2)) > 0.5
+    assert student_interval(fractions(6))[1] < 0.25
     assert recalled(spins, EXPONENTIAL) == 1.0
 
 
@@ -98,8 +107,10 @@ def test_prepared_faces_are_what_their_names_say():
     assert torch.equal(picture, (torch.arange(25) < 20).expand(25, 25))
     seen = study.visible_half("upper")
     for centring, equal in product(study.CENTRINGS, (False, True)):
-        given = {"seen": seen, "centring": centring, "equal_norm": equal}
-        memory, queries = study.prepare_faces(faces, **given)
+        prepare = partial(
+            study.prepare_faces, faces, seen=seen, centring=centring, equal_norm=equal
+        )
+        memory, queries = prepare()
         # Of a face of its own mean only the visible part is known, and its norm.
         shifts = {"none": 0.0, "brightness": faces.mean(), "mean face": faces.mean(0)}
         shift = shifts.get(centring, faces.mean(1, keepdim=True))
@@ -107,7 +118,7 @@ def test_prepared_faces_are_what_their_names_say():
         scale = 25.0 / (faces - shift).norm(dim=1, keepdim=True) if equal else 1.0
         torch.testing.assert_close(memory, scale * (faces - shift))
         torch.testing.assert_close(queries, scale * (faces - own) * seen)
-        scaled = study.prepare_faces(faces, scaled_query=True, **given)[1]
+        _, scaled = prepare(scaled_query=True)
         norms = memory.norm(dim=1).mean().expand(100)
         torch.testing.assert_close(scaled.norm(dim=1), norms, rtol=1e-12, atol=0)
         assert float(torch.cosine_similarity(scaled, queries).min()) == pytest.approx(1.0)
@@ -115,11 +126,13 @@ def test_prepared_faces_are_what_their_names_say():
 
 def test_counts_of_the_chapter_do_not_hang_on_the_grey_that_is_called_zero():
     """The same vector added to all faces changes nothing, unless nothing is subtracted."""
-    faces, seen = torch.as_tensor(images.faces()), study.visible_half("lower")
+    faces = torch.as_tensor(images.faces())
+    seen = study.visible_half("lower")
 
-    def recalled(grey, **given):
-        given |= {"seen": seen, "scaled_query": True}
-        memory, queries = study.prepare_faces(faces - grey, **given)
+    def recalled(grey, *, equal_norm, centring="none"):
+        memory, queries = study.prepare_faces(
+            faces - grey, seen=seen, centring=centring, equal_norm=equal_norm, scaled_query=True
+        )
         return study.faces_recalled(memory, queries=queries, coldness=1.0)
 
     for centring, equal in product(study.CENTRINGS[1:], (False, True)):
@@ -132,9 +145,12 @@ def test_counts_of_the_chapter_do_not_hang_on_the_grey_that_is_called_zero():
 def test_bound_cases_measure_what_the_definitions_say():
     cases = study.bound_cases(1, seed=5)
     rng = np.random.default_rng(5)
-    size, width = int(rng.integers(2, 20)), int(rng.integers(2, 40))
-    beta, radius = float(np.exp(rng.uniform(-2, 1.5))), float(rng.uniform(0, 0.6))
-    patterns, aside = (rng.standard_normal((size, width)) for _ in range(2))
+    size = int(rng.integers(2, 20))
+    width = int(rng.integers(2, 40))
+    beta = float(np.exp(rng.uniform(-2, 1.5)))
+    radius = float(rng.uniform(0, 0.6))
+    patterns = rng.standard_normal((size, width))
+    aside = rng.standard_normal((size, width))
     states = patterns + radius * aside / np.linalg.norm(aside, axis=1, keepdims=True)
     moved = update(torch.as_tensor(patterns), states=torch.as_tensor(states), beta=beta).numpy()
     np.testing.assert_allclose(cases["error"], np.linalg.norm(moved - patterns, axis=1), atol=1e-12)
@@ -156,7 +172,8 @@ def test_bound_cases_measure_what_the_definitions_say():
 def test_opposite_patterns_all_but_reach_the_bounds(beta):
     """Patterns ±x: the competitor is as far as can be, so each estimate in the proofs is tight."""
     x = torch.tensor([2.0, 1.0, -2.0], dtype=torch.float64)
-    patterns, norm = torch.stack([x, -x]), 3.0
+    patterns = torch.stack([x, -x])
+    norm = 3.0
     for radius in (0.0, 0.5):
         states = (1.0 - radius / norm) * patterns
         rest = 1.0 + math.exp(-2.0 * beta * norm * (norm - radius))
@@ -172,7 +189,8 @@ def test_opposite_patterns_all_but_reach_the_bounds(beta):
 
 def test_the_threshold_is_where_the_ball_just_maps_into_itself():
     patterns = 3.0 * torch.as_tensor(np.random.default_rng(3).standard_normal((6, 5)))
-    largest, own = float(patterns.norm(dim=-1).max()), patterns @ patterns.T
+    largest = float(patterns.norm(dim=-1).max())
+    own = patterns @ patterns.T
     others = own.masked_fill(torch.eye(6) > 0, -math.inf).amax(1)
     for beta in (0.2, 1.0):
         radius = 1.0 / (beta * 6 * largest)

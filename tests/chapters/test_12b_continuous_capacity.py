@@ -22,11 +22,13 @@ def test_concentration_of_trained_heads_is_that_of_weights_written_out():
     weights = {name: tensor.numpy() for name, tensor in encoder().weights.items()}
     windows = text_windows(encoder(), sample_texts()["law"], 40)[:1]
     states = run_model(encoder(), windows)[0].inputs[0].numpy()
-    asked, held = (
-        states @ weights[f"encoder.layer.0.attention.self.{name}.weight"].T
-        + weights[f"encoder.layer.0.attention.self.{name}.bias"]
-        for name in ("query", "key")
-    )
+
+    def projected(name):
+        prefix = f"encoder.layer.0.attention.self.{name}"
+        return states @ weights[f"{prefix}.weight"].T + weights[f"{prefix}.bias"]
+
+    asked = projected("query")
+    held = projected("key")
     for special, inner in (("kept", slice(None)), ("left out", slice(1, -1))):
         scores = list(study.trained_scores("MiniLM", "law", length=40, special=special))
         result = study.concentrations(scores, spread=1.5)
@@ -89,20 +91,25 @@ def test_counts_at_finite_width_are_exact_means():
 @cache
 def fold_by_iteration(dim, *, beta):
     """ln(N − 1) at which the annealed state collapses (bisection), its reaction, its spread."""
-    low, high = 1.0, 16.0
+    low = 1.0
+    high = 16.0
     grid = np.linspace(0, 1, 201)
     logs, means = np.transpose([log_mean(beta * dim * t, dim=dim) for t in grid])
     while high - low > 1e-4:
-        middle, t = 0.5 * (low + high), 1.0
+        middle = 0.5 * (low + high)
+        t = 1.0
         for _ in range(4000):
-            log, mean = np.interp(t, grid, logs), np.interp(t, grid, means)
+            log = np.interp(t, grid, logs)
+            mean = np.interp(t, grid, means)
             weight = 1 / (1 + np.exp(middle + log - beta * dim * t))
             new = weight + (1 - weight) * mean
             if abs(new - t) < 1e-10:
                 break
             t = new
         if t > 0.4:
-            low, last, held = middle, t, weight
+            low = middle
+            last = t
+            held = weight
         else:
             high = middle
     kappa = beta * dim * last
@@ -127,14 +134,17 @@ def memory(count, dim, *, seed):
 
 @pytest.mark.claim("A13")
 def test_patterns_are_lost_at_the_fold_and_the_weight_is_shared_as_the_law_says():
-    dim, beta = 49, 1 / 7
+    dim = 49
+    beta = 1 / 7
     log_sum, reaction, spread = fold_by_iteration(dim, beta=beta)
-    how = {"beta": beta, "tolerance": 1e-5, "max_steps": 400}
     for shift, low, high in ((-2.5, 0.93, 1.0), (0.0, 0.3, 0.7), (2.5, 0.0, 0.07)):
-        count, shares = round(np.exp(log_sum - reaction + shift * spread)) + 1, []
+        count = round(np.exp(log_sum - reaction + shift * spread)) + 1
+        shares = []
         for seed in range(12):
             patterns = memory(count, dim, seed=seed)
-            states = retrieve(patterns, queries=patterns, **how).states
+            states = retrieve(
+                patterns, queries=patterns, beta=beta, tolerance=1e-5, max_steps=400
+            ).states
             shares.append(float(((states * patterns).sum(-1) > dim / 2).double().mean()))
         assert low <= np.mean(shares) <= high
     # The share by sorting: the fewest of 4096 weights that sum to 0.9.
@@ -170,7 +180,8 @@ def test_iteration_in_single_precision_is_that_of_the_package():
 
 def test_a_growing_memory_outweighs_where_its_sum_does():
     rng = np.random.default_rng(8)
-    own, others = (study.draw_patterns(count, dim=6, seed=rng) for count in (64, 2**14))
+    own = study.draw_patterns(64, dim=6, seed=rng)
+    others = study.draw_patterns(2**14, dim=6, seed=rng)
     sums = np.cumsum(np.exp(0.8 * (own @ others.T - 6.0)), axis=1)
     wanted = np.where(sums[:, -1] >= 1, np.argmax(sums >= 1, axis=1) + 1, np.inf)
     assert (study.outweighed_at(6, beta=0.8, seed=8) == wanted).all()
@@ -202,11 +213,13 @@ def test_half_of_the_patterns_are_lost_at_the_fold_and_their_share_follows_it():
 
 
 def test_a_line_far_from_its_points_has_wider_errors():
-    x, errors = np.array([1.0, 2.0, 4.0]), np.array([0.1, 0.1, 0.2])
+    x = np.array([1.0, 2.0, 4.0])
+    errors = np.array([0.1, 0.1, 0.2])
     for middle, widened in ((5.0, True), (6.0, False)):
         values = np.array([3.0, middle, 9.0])
-        how = {"sigma": errors, "absolute_sigma": widened}
-        fit, covariance = curve_fit(lambda x, a, b: a + b * x, x, values, **how)
+        fit, covariance = curve_fit(
+            lambda x, a, b: a + b * x, x, values, sigma=errors, absolute_sigma=widened
+        )
         found = study.line_fit(x, values=values, errors=errors)
         assert [each.value for each in found] == pytest.approx(fit)
         assert [each.error for each in found] == pytest.approx(covariance.diagonal() ** 0.5)

@@ -30,7 +30,8 @@ def asked(model, trace, head, states):
 
 def own_energy(trace, head, queries, kind="overlap"):
     """U, or the Hopfield energy, of queries (B, N, d) of one head, by NumPy: (B, N)."""
-    keys, beta = trace.keys[:, head].numpy(), trace.beta
+    keys = trace.keys[:, head].numpy()
+    beta = trace.beta
     if kind == "hopfield":
         scores = np.exp(beta * queries @ keys.swapaxes(1, 2))
         return 0.5 * (queries**2).sum(-1) - np.log(scores.sum(-1)) / beta
@@ -46,7 +47,8 @@ def mixed(trace, values, head):
 
 def maps_of(model, layer):
     """W_Q, W_K, W_V and W_Oᵀ of every head, four arrays (H, d, D)."""
-    name, heads = f"encoder.layer.{layer}.attention", model.architecture.heads
+    name = f"encoder.layer.{layer}.attention"
+    heads = model.architecture.heads
     maps = [model.weights[f"{name}.self.{which}.weight"] for which in ("query", "key", "value")]
     maps.append(model.weights[f"{name}.output.dense.weight"].T)
     return [matrix.numpy().reshape(heads, -1, matrix.shape[-1]) for matrix in maps]
@@ -68,7 +70,8 @@ def descent(model, trace):
 def test_changes_are_those_of_steps_written_out():
     """Whole, common and specific part of one head after the other, added to the state itself."""
     for model, trace in two_models(1):
-        found, output = steps.head_steps(model, trace), maps_of(model, trace.layer)[-1]
+        found = steps.head_steps(model, trace)
+        output = maps_of(model, trace.layer)[-1]
         inputs = trace.inputs.numpy()
         for head in range(len(output)):
             step = mixed(trace, trace.values, head) @ output[head]
@@ -115,15 +118,16 @@ def test_stages_are_the_states_of_the_models_run(kind):
 
 def test_turned_heads_write_for_each_other(monkeypatch):
     """Alone, and together with the layer's bias; not turned, in their own places, its step."""
-    model, trace = example_model(seed=3), run_model(example_model(seed=3), TOKENS)[1]
+    model = example_model(seed=3)
+    trace = run_model(example_model(seed=3), TOKENS)[1]
     turns = torch.from_numpy(ortho_group.rvs(4, size=2, random_state=7))
     monkeypatch.setattr(steps, "random_rotations", lambda like, seed: turns)
-    output, inputs = maps_of(model, 1)[-1], trace.inputs.numpy()
+    output = maps_of(model, 1)[-1]
+    inputs = trace.inputs.numpy()
 
     def change(head, step):
-        before, after = (
-            own_energy(trace, head, asked(model, trace, head, x)) for x in (inputs, inputs + step)
-        )
+        before = own_energy(trace, head, asked(model, trace, head, inputs))
+        after = own_energy(trace, head, asked(model, trace, head, inputs + step))
         return (after - before).mean()
 
     bias = model.weights["encoder.layer.1.attention.output.dense.bias"].numpy()
@@ -148,7 +152,8 @@ def test_turned_heads_write_for_each_other(monkeypatch):
 def test_step_alignment_is_the_cosine_of_step_and_descent():
     """The whole step, of the model's run, and autograd's gradient."""
     for model, trace in two_models(1):
-        found, down = steps.step_alignment(model, trace, draws=0), descent(model, trace)
+        found = steps.step_alignment(model, trace, draws=0)
+        down = descent(model, trace)
         step = (trace.attended - trace.attended.mean(1, keepdim=True)).numpy()
         expected = [cosine(*pair) for pair in zip(step, down, strict=True)]
         np.testing.assert_allclose(found["layer"], expected, atol=1e-9)
@@ -188,7 +193,8 @@ def test_keys_are_not_equally_long_where_tokens_nearly_are():
     """What chapter 12 says of a LayerNorm in front of attention, over all heads of the model."""
     model = installed_model()
     windows = torch.cat([text_windows(model, text, 128)[:1] for text in sample_texts().values()])
-    spreads, negative = {"inputs": [], "keys": []}, []
+    spreads = {"inputs": [], "keys": []}
+    negative = []
     for trace in run_model(model, windows):
         for name, found in spreads.items():
             norms = getattr(trace, name).norm(dim=-1)
@@ -210,7 +216,9 @@ def draw_toy(count, seeds=(0,)):
 
 def by_hand(weights, layer, patterns, states):
     """Energy (S,) and update (S, D) of one layer at states (S, D), by the definition."""
-    q, k, o = (weights[name][layer, 0].numpy() for name in toy.NAMES)
+    q = weights["query"][layer, 0].numpy()
+    k = weights["key"][layer, 0].numpy()
+    o = weights["output"][layer, 0].numpy()
     scores = states @ q.T @ k @ patterns.T / 4
     energies = -4 * np.log(np.exp(scores - scores.mean(1, keepdims=True)).mean(1))
     return energies, softmax(scores, axis=1) @ patterns @ o.T
@@ -220,8 +228,9 @@ def test_the_loss_follows_the_goal():
     """With W_O = 0 the state stays what it is: scores ξ·x_j/√D, of R x_j, and with the sign."""
     weights = toy.initial_weights([0], layers=2)
     weights["output"] = torch.zeros_like(weights["output"])
-    examples, turns = draw_toy(40), toy.rotation([0])
-    patterns, states, target = (part[0].numpy() for part in examples)
+    examples = draw_toy(40)
+    turns = toy.rotation([0])
+    patterns, states, target = [part[0].numpy() for part in examples]
     turn = turns[0].numpy()
     np.testing.assert_allclose(turn @ turn.T, np.eye(16), atol=1e-12)
     given = {"recall": patterns, "avoid": -patterns, "translate": patterns @ turn.T}
@@ -235,7 +244,7 @@ def test_the_loss_follows_the_goal():
 def test_examples_and_weights_have_the_promised_sizes(monkeypatch):
     """Patterns of length √D, noise of the standard deviation asked for, weights N(0, 1/4D)."""
     monkeypatch.setattr(toy, "NOISE", 0.5)
-    patterns, states, target = (part[0] for part in draw_toy(4000))
+    patterns, states, target = [part[0] for part in draw_toy(4000)]
     torch.testing.assert_close(patterns.norm(dim=-1), torch.full((4000, 16), 4.0).double())
     noise = states - patterns[torch.arange(4000), target]
     # 64,000 numbers: their standard deviation is known to 0.3 per cent.
@@ -249,10 +258,8 @@ def test_examples_and_weights_have_the_promised_sizes(monkeypatch):
 def test_copies_are_trained_as_each_would_be_alone():
     """Weights, rotations, data and three steps of training of copy 1 are those of seed 1."""
     torch.testing.assert_close(toy.rotation([0, 1])[1], toy.rotation([1])[0])
-    both, one = (
-        toy.train_toy("translate", seeds=seeds, steps=3, record_every=2, layers=2)
-        for seeds in ([0, 1], [1])
-    )
+    both = toy.train_toy("translate", seeds=[0, 1], steps=3, record_every=2, layers=2)
+    one = toy.train_toy("translate", seeds=[1], steps=3, record_every=2, layers=2)
     assert both["step"].tolist() == [0, 2, 3]
     for name in ("cosine", "loss", "floor"):
         np.testing.assert_allclose(both[name][:, 1], one[name][:, 0], atol=1e-12)
@@ -265,17 +272,19 @@ def test_measurements_by_hand(monkeypatch):
     monkeypatch.setattr(toy, "NOISE", 1.5)
     weights = toy.initial_weights([2], layers=2)
     found = toy.measure_toy(weights, "avoid", seeds=[2], count=5)
-    patterns, starts, target = (part[0] for part in draw_toy(5, seeds=[2]))
-    cosines, losses, floors = np.zeros((5, 2)), [], []
+    patterns, starts, target = [part[0] for part in draw_toy(5, seeds=[2])]
+    cosines = np.zeros((5, 2))
+    losses = []
+    floors = []
     for b in range(5):
-        x, xi = patterns[b].numpy(), starts[b].numpy()
+        x = patterns[b].numpy()
+        xi = starts[b].numpy()
         # Bayes: the probability of j given its noisy copy, from squared distances.
         likely = np.exp(-((x - xi) ** 2).sum(1) / (2 * 1.5**2))
         floors.append(-np.log(likely[target[b]] / likely.sum()))
         for layer in range(2):
-            up, down = (
-                by_hand(weights, layer, x, xi + shift * np.eye(16))[0] for shift in (1e-5, -1e-5)
-            )
+            up, _ = by_hand(weights, layer, x, xi + 1e-5 * np.eye(16))
+            down, _ = by_hand(weights, layer, x, xi - 1e-5 * np.eye(16))
             step = by_hand(weights, layer, x, xi[None])[1][0]
             cosines[b, layer] = cosine(step, down - up)
             xi = xi + step
@@ -289,9 +298,8 @@ def test_measurements_by_hand(monkeypatch):
 def test_moved_steps_by_hand():
     """Each pattern gets the weight of the one before it; both nulls, example by example."""
     weights = toy.trained_weights("translate", seeds=[3], steps=20, layers=2)[20]
-    patterns, starts, target = (
-        part[0].numpy() for part in toy.draw_examples(30, toy.streams([3], 4))
-    )
+    examples = toy.draw_examples(30, toy.streams([3], 4))
+    patterns, starts, target = [part[0].numpy() for part in examples]
     turned = patterns @ toy.rotation([3])[0].numpy().T
 
     def loss(states):
@@ -302,7 +310,9 @@ def test_moved_steps_by_hand():
     for name, shift in (("own", 0), ("moved weights", 1)):
         states = starts.copy()
         for layer in range(2):
-            q, k, o = (weights[part][layer, 0].numpy() for part in toy.NAMES)
+            q = weights["query"][layer, 0].numpy()
+            k = weights["key"][layer, 0].numpy()
+            o = weights["output"][layer, 0].numpy()
             for example in range(30):
                 seen = softmax(patterns[example] @ k.T @ (q @ states[example]) / 4)
                 states[example] += o @ (np.roll(seen, shift) @ patterns[example])
@@ -327,8 +337,10 @@ def test_trained_steps_are_useful_for_the_loss_and_moved_ones_are_not():
 @pytest.mark.nightly
 def test_training_aligns_or_opposes_the_update_as_the_goal_asks():
     """Short trainings of two copies: recall goes up by more than 0.5, the others below −0.2."""
-    given = {"seeds": [0, 1], "layers": 2, "steps": 150, "record_every": 100}
-    found = {goal: toy.train_toy(goal, **given) for goal in toy.GOALS}
+    found = {
+        goal: toy.train_toy(goal, seeds=[0, 1], layers=2, steps=150, record_every=100)
+        for goal in toy.GOALS
+    }
     assert found["recall"]["step"].tolist() == [0, 100, 150]
     for goal, record in found.items():
         cosine = record["cosine"]
@@ -356,7 +368,8 @@ def energy_layer(seed=0, beta=0.7):
 
 
 def test_energy_is_the_sum_written_out():
-    model, seen = energy_layer(), draw(6, 5, seed=4)
+    model = energy_layer()
+    seen = draw(6, 5, seed=4)
     total = 0.0
     for asking in seen.numpy():
         query = model.query_map.numpy() @ asking
@@ -405,7 +418,8 @@ def test_the_safe_step_is_nearly_the_largest(count):
     first = (torch.arange(count) == 0).double()[:, None]
     steepest = torch.where(first > 0, (1 + count**0.5) / 2, 0.5)
     tokens = query + (2 * first - 1) * key + 1e-3 * steepest * u
-    before, slope = energy(model, normalize(tokens)), gradient(model, normalize(tokens))
+    before = energy(model, normalize(tokens))
+    slope = gradient(model, normalize(tokens))
     size = energy_transformer.safe_step(model, tokens)
     for factor, rises in ((0.999, False), (1.1 * 2 * count**0.5 / (1 + count**0.5), True)):
         after = energy(model, normalize(tokens - factor * size * slope))

@@ -65,9 +65,18 @@ def identity_model(keys, values=None):
     for which in ("self.query", "self.key", "self.value", "output.dense"):
         weights[f"encoder.layer.0.attention.{which}.weight"] = torch.eye(width).double()
         weights[f"encoder.layer.0.attention.{which}.bias"] = torch.zeros(width).double()
-    states = dict.fromkeys(("inputs", "attended", "residual", "normalized", "outputs"), keys[None])
-    lift, values = keys[None, None], (keys if values is None else values)[None, None]
-    trace = LayerTrace(layer=0, queries=lift, keys=lift, values=values, **states)
+    lift = keys[None, None]
+    trace = LayerTrace(
+        layer=0,
+        queries=lift,
+        keys=lift,
+        values=(keys if values is None else values)[None, None],
+        inputs=keys[None],
+        attended=keys[None],
+        residual=keys[None],
+        normalized=keys[None],
+        outputs=keys[None],
+    )
     return LanguageModel(weights=weights, architecture=sizes, tokenizer=None), trace
 
 
@@ -99,18 +108,23 @@ def test_the_derivative_of_a_loop_against_autograd():
     """Of the last head of the model and of a small one."""
     for model, trace in two_models(3):
         for values in (trace.keys, loops.readback_values(model, trace)):
-            keys, at = trace.keys[0, -1], trace.queries[0, -1, 1]
-            given = {"values": values[0, -1], "beta": trace.beta}
-            found = loops.loop_jacobian(keys, at=at, **given)
-            expected = torch.autograd.functional.jacobian(loops.attend(keys, **given), at)
+            keys = trace.keys[0, -1]
+            at = trace.queries[0, -1, 1]
+            own = values[0, -1]
+            found = loops.loop_jacobian(keys, values=own, at=at, beta=trace.beta)
+            step = loops.attend(keys, values=own, beta=trace.beta)
+            expected = torch.autograd.functional.jacobian(step, at)
             torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-9)
             assert torch.allclose(found, found.mT, atol=1e-9) == (values is trace.keys)
 
 
 def test_turned_values_keep_every_length_and_angle():
     """A rotation a head: Gram matrices of the values stay, the values do not."""
-    model, trace = example_model(), run_model(example_model(), torch.tensor([[2, 5, 6, 3]]))[1]
-    own, turned, other = (loops.readback_values(model, trace, turned=seed) for seed in (None, 0, 1))
+    model = example_model()
+    trace = run_model(example_model(), torch.tensor([[2, 5, 6, 3]]))[1]
+    own = loops.readback_values(model, trace)
+    turned = loops.readback_values(model, trace, turned=0)
+    other = loops.readback_values(model, trace, turned=1)
     torch.testing.assert_close(turned @ turned.mT, own @ own.mT)
     assert float((turned - own).abs().max()) > 0.1
     assert float((turned - other).abs().max()) > 0.1
@@ -121,7 +135,8 @@ def test_gain_at_which_a_loop_flips():
 
     A second component that all share keeps the length of the states above zero; β = 1/√2.
     """
-    keys, values = double([[1.0, 1.0], [-1.0, 1.0]]), double([[-2.0, 1.0], [2.0, 1.0]])
+    keys = double([[1.0, 1.0], [-1.0, 1.0]])
+    values = double([[-2.0, 1.0], [2.0, 1.0]])
     model, trace = identity_model(keys, values)
     read = loops.readback_values(model, trace)
     gains = [0.4, 0.68, 0.73, 2.0]
@@ -159,25 +174,27 @@ def test_sublayer_end_points_solve_their_equation():
 
 def maps_of(model, trace):
     """Rows of the last head in query, key and transposed output matrix, and in the query bias."""
-    prefix, width = f"encoder.layer.{trace.layer}.attention", model.architecture.head_width
-    names = ("self.query.weight", "self.key.weight", "output.dense.weight", "self.query.bias")
-    query, key, output, bias = (model.weights[f"{prefix}.{name}"] for name in names)
-    return (rows[-width:] for rows in (query, key, output.mT, bias))
+    prefix = f"encoder.layer.{trace.layer}.attention"
+    width = model.architecture.head_width
+    query = model.weights[f"{prefix}.self.query.weight"]
+    key = model.weights[f"{prefix}.self.key.weight"]
+    output = model.weights[f"{prefix}.output.dense.weight"].mT
+    bias = model.weights[f"{prefix}.self.query.bias"]
+    return [rows[-width:] for rows in (query, key, output, bias)]
 
 
 def test_balanced_gauge_changes_no_attention():
     """Attention agrees to 1e-11; both maps have equal Gram matrices, keys no mean."""
     for model, trace in two_models(2):
         queries, keys = loops.balanced_gauge(model, trace)
-        weights, own = (
-            torch.softmax(trace.beta * q @ k.mT, -1)
-            for q, k in ((queries, keys), (trace.queries, trace.keys))
-        )
+        weights = torch.softmax(trace.beta * queries @ keys.mT, -1)
+        own = torch.softmax(trace.beta * trace.queries @ trace.keys.mT, -1)
         torch.testing.assert_close(weights, own, atol=1e-11, rtol=0)
         assert float(keys.mean(-2).abs().max()) < 1e-12 * float(keys.abs().max()) * keys.shape[-2]
         gauge = torch.linalg.lstsq(trace.queries[0, -1], queries[0, -1]).solution
         query_map, key_map, *_ = maps_of(model, trace)
-        one, other = gauge.mT @ query_map, torch.linalg.inv(gauge) @ key_map
+        one = gauge.mT @ query_map
+        other = torch.linalg.inv(gauge) @ key_map
         torch.testing.assert_close(one @ one.mT, other @ other.mT, atol=1e-9, rtol=0)
 
 

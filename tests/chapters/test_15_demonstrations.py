@@ -20,14 +20,21 @@ def trained():
     return train([100, 101], steps=200)
 
 
-def draw_lines(pools, *, copies=1, seed, **options):
-    options |= {"shown": (copies, copies), "seeds": model.streams(pools, seed)}
-    return draw_episodes(pools, part="valid", **options)
+def draw_lines(pools, *, count, seed, copies=1, share_a=0.5):
+    return draw_episodes(
+        pools,
+        part="valid",
+        count=count,
+        shown=(copies, copies),
+        seeds=model.streams(pools, seed),
+        share_a=share_a,
+    )
 
 
 def _answer(copies, beta, m, *, rest):
     """Weight of A in one step of the package's memory, or where it rests; copies as rows."""
-    a, b = torch.tensor([0.6, 0.8, 0.0]).double(), torch.tensor([-0.6, 0.0, 0.8]).double()
+    a = torch.tensor([0.6, 0.8, 0.0]).double()
+    b = torch.tensor([-0.6, 0.0, 0.8]).double()
     patterns = torch.stack([a] * copies[0] + [b] * copies[1])
     aside = torch.linalg.cross(a - b, a + b)
     state = ((a + b) / 2 + m * (a - b) / 2 + 0.3 * aside).unsqueeze(0)
@@ -40,10 +47,12 @@ def _answer(copies, beta, m, *, rest):
 
 @pytest.mark.parametrize("copies", [(1, 1), (3, 2), (1, 2)])
 def test_the_boundary_of_stored_copies(copies):
-    strength, ratio = 5.0 * SQUARE / 4, np.log(copies[0] / copies[1])
+    strength = 5.0 * SQUARE / 4
+    ratio = np.log(copies[0] / copies[1])
     for position, rest in ((study.boundary_position, False), (study.edge_position, True)):
         m = position(ratio, strength=strength)
-        below, above = (_answer(copies, 5.0, m + step, rest=rest) for step in (-1e-3, 1e-3))
+        below = _answer(copies, 5.0, m - 1e-3, rest=rest)
+        above = _answer(copies, 5.0, m + 1e-3, rest=rest)
         assert below < 0 < above
 
 
@@ -51,7 +60,8 @@ def test_the_weaker_basin_vanishes_at_the_spinodal():
     most = int(np.exp(study.spinodal(SQUARE)))
     assert np.isfinite(study.edge_position(np.log(most), strength=SQUARE))
     assert np.isnan(study.edge_position(np.log(most + 1), strength=SQUARE))
-    kept, lost = (_answer((copies, 1), 4.0, -1.0, rest=True) for copies in (most, most + 1))
+    kept = _answer((most, 1), 4.0, -1.0, rest=True)
+    lost = _answer((most + 1, 1), 4.0, -1.0, rest=True)
     assert kept < 0 < lost
     assert study.spinodal(0.9) == 0.0
 
@@ -60,16 +70,19 @@ def test_episodes_hold_what_they_say():
     pools = [split_digits(seed) for seed in (0, 1)]
     for pool in pools:
         rows = [np.concatenate(pool[part]) for part in ("train", "valid", "test")]
-        train, valid, test = (set(digit_labels()[part]) for part in rows)
+        train, valid, test = [set(digit_labels()[part]) for part in rows]
         assert (train, len(train), len(train | test)) == (valid, 6, 10)
         assert sorted(np.concatenate(rows)) == list(range(1797))
         assert len(rows[0]) > 2.9 * len(rows[1])
     found = draw_episodes(pools, part="train", count=200, shown=(3, 2), seeds=[5, 6], share_a=0.8)
     kinds = digit_labels()[found.rows.numpy()]
-    a, b = kinds[..., :1], kinds[..., 3:4]
+    a = kinds[..., :1]
+    b = kinds[..., 3:4]
     assert (a != b).all()
     assert (kinds[..., :5] == np.concatenate([a, a, a, b, b], -1)).all()
-    one, other, asked = found.words[..., :1].numpy(), found.words[..., 3:4].numpy(), kinds[..., -1:]
+    one = found.words[..., :1].numpy()
+    other = found.words[..., 3:4].numpy()
+    asked = kinds[..., -1:]
     last = np.full_like(one, WORDS)
     assert (found.words.numpy() == np.concatenate([one, one, one, other, other, last], -1)).all()
     assert (one != other).all()
@@ -86,15 +99,16 @@ def test_episodes_hold_what_they_say():
 
 
 def test_controls_change_what_they_name():
-    plain, dealt, other = (
+    plain, dealt, other = [
         study.draw_queries([split_digits(0)], count=60, copies=4, control=control, seed=2)
         for control in study.CONTROLS
-    )
+    ]
     assert torch.equal(dealt.rows, plain.rows)
     assert torch.equal(dealt.words.sort(-1)[0], plain.words.sort(-1)[0])
     assert 0.3 < float((dealt.words != plain.words)[..., :-1].double().mean()) < 0.7
     assert torch.equal(other.words, plain.words)
-    shown, asked = (digit_labels()[found.rows[0].numpy()] for found in (other, plain))
+    shown = digit_labels()[other.rows[0].numpy()]
+    asked = digit_labels()[plain.rows[0].numpy()]
     for one, two in zip(shown[:, :-1], asked, strict=True):
         assert not set(one) & set(two)
         assert len(set(one[:4])) == len(set(one[4:])) == 1
@@ -113,10 +127,9 @@ def _plain_read(weights, images, words, *, kind, copies):
         return (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5)
 
     for layer in (0, 1):
-        query, key, value = (
-            norm(hidden) @ w[f"{name}{layer}"] for name in ("query", "key", "value")
-        )
-        scores = query @ key.T / 8
+        seen_as = norm(hidden)
+        value = seen_as @ w[f"value{layer}"]
+        scores = (seen_as @ w[f"query{layer}"]) @ (seen_as @ w[f"key{layer}"]).T / 8
         weight = seen * (np.exp(scores) if kind == "softmax" else scores)
         weight /= (weight if kind == "softmax" else seen).sum(1, keepdims=True)
         hidden = hidden + weight @ value @ w[f"mix{layer}"]
@@ -138,7 +151,8 @@ def test_fields_are_copies(kind):
 
 @pytest.mark.nightly
 def test_trainings_side_by_side_are_those_alone(trained):
-    (alone, _), (pair, _) = (train(seeds, steps=3) for seeds in ([100], [100, 101]))
+    alone, _ = train([100], steps=3)
+    pair, _ = train([100, 101], steps=3)
     for name in alone:
         torch.testing.assert_close(alone[name][0], pair[name][0], atol=2e-4, rtol=0)
     assert not torch.allclose(pair["out"][0], pair["out"][1], atol=0.1)
@@ -191,7 +205,7 @@ def test_slopes_against_finite_differences(trained):
         found["stiffness"] * at_query, whole * (1 - found["past attention"]), rtol=1e-4, atol=1e-6
     )
     # With attention that cannot tell A from B (no query weights) all of ∂L/∂t is beside it.
-    blind = {**weights, "query0": 0 * weights["query0"], "query1": 0 * weights["query1"]}
+    blind = weights | {"query0": 0 * weights["query0"], "query1": 0 * weights["query1"]}
     past = study.stiffness(blind, lines, position=t.numpy())["past attention"]
     np.testing.assert_allclose(past, 1.0, atol=1e-10)
 
@@ -218,7 +232,8 @@ def test_softmax_readers_saturate_as_a_memory_and_linear_ones_do_not(trained):
     """Readers trained here, line by line, and the stored ones without the exponential."""
     weights, pools = trained
     lines = draw_lines(pools, count=40, seed=5)
-    two, four = (study.shifts(weights, lines, shown=(k, 1)) for k in (2, 4))
+    two = study.shifts(weights, lines, shown=(2, 1))
+    four = study.shifts(weights, lines, shown=(4, 1))
     start = study.boundary(weights, lines)
     both = np.isfinite(two) & np.isfinite(four) & np.isfinite(start)
     slopes = study.stiffness(weights, lines, position=np.where(both, start, 0.0))["stiffness"]
@@ -227,8 +242,7 @@ def test_softmax_readers_saturate_as_a_memory_and_linear_ones_do_not(trained):
     memory, regression = study.laws(4)
     assert both.sum() > 30
     assert np.median(four[both] / two[both]) > (memory + regression) / 2
-    linear = {"training": "linear", "first_seed": 0, "part": "valid"}
-    found = study.saturation(study.BOUNDARY.read(), **linear)
+    found = study.saturation(study.BOUNDARY.read(), training="linear", first_seed=0, part="valid")
     assert student_interval(found)[1] < sum(study.laws(8)) / 2
 
 
@@ -289,7 +303,8 @@ def test_demonstrations_against_memory(trained, monkeypatch):
 
 def test_slopes_go_through_zero_and_up_to_a_ratio():
     x, y = np.repeat(study.COUNTS, 2, axis=0).T
-    seed, h = np.arange(len(x)) % 2, np.log(x / y)
+    seed = np.arange(len(x)) % 2
+    h = np.log(x / y)
     value = np.where(x / y > 4, 9.0, (1.0 + seed) * h)
     table = {"measure": np.full(len(x), "scaled shift"), "x": x, "y": y, "seed": seed}
     table["value"] = value

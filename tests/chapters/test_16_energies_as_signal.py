@@ -33,8 +33,10 @@ def generators():
 
 
 def test_energies_are_written_out_and_leave_one_out_is_a_mixture():
-    queries, keys = normal(0, 2, 3, 6, 4), 2 * normal(1, 2, 3, 6, 4)
-    loss, beta = network.leave_one_out_loss(queries, keys=keys), 0.5
+    queries = normal(0, 2, 3, 6, 4)
+    keys = 2 * normal(1, 2, 3, 6, 4)
+    loss = network.leave_one_out_loss(queries, keys=keys)
+    beta = 0.5
     sums = torch.einsum("abid,abjd->abij", queries, keys).mul(beta).exp().sum(-1).log()
     torch.testing.assert_close(
         head_energy(queries, keys=keys), queries.square().sum(-1) / 2 - sums / beta
@@ -48,24 +50,29 @@ def test_energies_are_written_out_and_leave_one_out_is_a_mixture():
 
 
 def test_a_copy_is_torchs_encoder():
-    weights, tokens = double(), BATCH["tokens"]
+    weights = double()
+    tokens = BATCH["tokens"]
     for name in weights:
         if "bias" in name:
             weights[name] = 0.3 * normal(5, *weights[name].shape)
     states, asked, _ = run(weights, tokens)
-    options = {"dropout": 0.0, "activation": "gelu", "batch_first": True}
     for copy in range(2):
         w = {name: weight[copy].detach() for name, weight in weights.items()}
         state = nn.functional.layer_norm(tokens[copy] @ w["embedding"] + w["position"], (24,))
         for layer in range(4):
-            query, key, value, output, up, down = (
-                w[f"{layer}.{name}"].T for name in ("query", "key", "value", "output", "up", "down")
-            )
-            given = {"linear1.weight": up, "linear1.bias": w[f"{layer}.up bias"][0]}
-            given |= {"linear2.weight": down, "linear2.bias": w[f"{layer}.down bias"][0]}
-            given["self_attn.in_proj_weight"] = torch.cat((query, key, value))
-            given["self_attn.out_proj.weight"] = output
-            other = nn.TransformerEncoderLayer(24, 4, 48, **options).double()
+            given = {
+                "linear1.weight": w[f"{layer}.up"].T,
+                "linear1.bias": w[f"{layer}.up bias"][0],
+                "linear2.weight": w[f"{layer}.down"].T,
+                "linear2.bias": w[f"{layer}.down bias"][0],
+                "self_attn.in_proj_weight": torch.cat(
+                    [w[f"{layer}.{name}"].T for name in ("query", "key", "value")]
+                ),
+                "self_attn.out_proj.weight": w[f"{layer}.output"].T,
+            }
+            other = nn.TransformerEncoderLayer(
+                24, 4, 48, dropout=0.0, activation="gelu", batch_first=True
+            ).double()
             other.load_state_dict(given, strict=False)
             state = other(state).detach()
             assert torch.allclose(states[layer + 1][copy], state, atol=1e-10)
@@ -78,7 +85,13 @@ def test_a_copy_is_torchs_encoder():
 def loss_of(signal):
     """Of both copies, and the size of its gradient in every weight."""
     weights = {name: weight.requires_grad_() for name, weight in double().items()}
-    loss = network.signal_loss(weights, signal, generators=generators(), **BATCH)
+    loss = network.signal_loss(
+        weights,
+        signal,
+        tokens=BATCH["tokens"],
+        labels=BATCH["labels"],
+        generators=generators(),
+    )
     found = torch.autograd.grad(loss.sum(), list(weights.values()), allow_unused=True)
     sizes = (0.0 if slope is None else float(slope.abs().max()) for slope in found)
     return loss.detach(), dict(zip(weights, sizes, strict=True))
@@ -86,7 +99,8 @@ def loss_of(signal):
 
 def test_each_signal_reaches_the_weights_that_it_may():
     for signal in ("raw", "density"):
-        everywhere, local = (loss_of(name)[1] for name in (signal, f"{signal} local"))
+        _, everywhere = loss_of(signal)
+        _, local = loss_of(f"{signal} local")
         assert everywhere["embedding"] > 0 < everywhere["0.value"]
         assert everywhere["3.value"] == everywhere["readout"] == 0
         reached = {name for name, slope in local.items() if slope}
@@ -125,11 +139,13 @@ def test_shuffled_patches_keep_places_and_break_images():
 
 
 def test_a_copy_does_not_depend_on_its_neighbours():
-    given = {"rate": 1e-2, "steps": 5}
-    both, alone = (
-        network.train_copies("contrast", seeds=s, data=network.split_digits(s), **given)[5]
-        for s in ([4, 7], [7])
-    )
+
+    def trained(seeds):
+        data = network.split_digits(seeds)
+        return network.train_copies("contrast", seeds=seeds, rate=1e-2, data=data, steps=5)[5]
+
+    both = trained([4, 7])
+    alone = trained([7])
     for name, weight in alone.items():
         assert torch.allclose(both[name][1], weight[0], atol=1e-4), name
 
@@ -144,7 +160,8 @@ def test_a_batch_holds_images_of_the_split_with_their_labels():
 
 
 def test_the_condition_of_a_network_is_written_out():
-    images, weights = normal(0, 2, 5, 16, 4), double([3, 4])
+    images = normal(0, 2, 5, 16, 4)
+    weights = double([3, 4])
     states, queries, keys = run(weights, images)
     found = network.condition(weights, images)
     assert found[0] == pytest.approx(float(keys.square().sum(-1).sqrt().mean()))
@@ -161,21 +178,26 @@ def test_probes_know_few_labels_and_ignore_scale():
         part: generator.standard_normal((1, 200, 3)) + 1.5 * known[..., None]
         for part, known in labels.items()
     }
-    options = {"labels": labels, "penalty": 1.0, "on": "test"}
-    (every,) = scores.probe_accuracies(features, using="all", **options)
+
+    def accuracy(features, using):
+        return scores.probe_accuracies(
+            features, labels=labels, using=using, penalty=1.0, on="test"
+        )[0]
+
     scaled = {part: 1e-3 * values + 70.0 for part, values in features.items()}
-    (again,) = scores.probe_accuracies(scaled, using="all", **options)
-    assert again == pytest.approx(every, abs=0.02)
+    assert accuracy(scaled, "all") == pytest.approx(accuracy(features, "all"), abs=0.02)
     # Twenty labels are the first ten of each class: those behind them may be anything.
-    (few,) = scores.probe_accuracies(features, using="few", **options)
-    train, test = (features[part][0] - features["train"][0].mean(0) for part in labels)
+    few = accuracy(features, "few")
+    train = features["train"][0] - features["train"][0].mean(0)
+    test = features["test"][0] - features["train"][0].mean(0)
     model = LogisticRegression(C=1.0).fit(train[:20] / train.std(), labels["train"][0, :20])
     expected = model.score(test / train.std(), labels["test"][0])
     assert few == pytest.approx(expected, abs=0.011)
 
 
 def test_pooled_tokens_are_mean_and_components():
-    data, weights = network.split_digits([0]), initial_weights([0])
+    data = network.split_digits([0])
+    weights = initial_weights([0])
     states = run(weights, data["test"][0])[0][3][0].double()
     found = scores.all_features(weights, data=data)
     assert np.allclose(found["mean", 3]["test"][0], states.mean(1), atol=1e-5)
@@ -188,15 +210,22 @@ def test_pooled_tokens_are_mean_and_components():
 def test_uniform_attention_gains_what_the_local_density_does():
     """Queries and keys of zero, without any training: as good as the trained network."""
     seeds = [0, 1, 2]
-    data, weights = network.split_digits(seeds), initial_weights(seeds)
+    data = network.split_digits(seeds)
+    weights = initial_weights(seeds)
     zeroed = {
         name: 0 * weight if name.endswith((".query", ".key")) else weight
         for name, weight in weights.items()
     }
     labels = {part: known.numpy() for part, (_, known) in data.items()}
-    given = {"labels": labels, "using": "all", "penalty": 10.0, "on": "test"}
-    features = (scores.all_features(used, data=data)["mean", 3] for used in (zeroed, weights))
-    uniform, random = (100 * np.array(scores.probe_accuracies(one, **given)) for one in features)
+
+    def accuracies(used):
+        features = scores.all_features(used, data=data)["mean", 3]
+        return 100 * np.array(
+            scores.probe_accuracies(features, labels=labels, using="all", penalty=10.0, on="test")
+        )
+
+    uniform = accuracies(zeroed)
+    random = accuracies(weights)
     assert 1 < (uniform - random).mean() < 8
     local = scores.accuracies("density local", column="mean all")[:3]
     assert abs(np.mean(uniform - local)) < 3
@@ -224,8 +253,10 @@ def test_a_margin_is_over_the_higher_bar(monkeypatch):
 def test_one_copy_of_the_stored_scores_comes_again(table, source, steps):
     """Accuracies after 150 updates agree to 24 of 599 images on other processors."""
     (row,) = scores.score_rows(source, seeds=[3], steps=steps)
-    kept = {"source": source, "block": 0, "seed": 3}
-    stored = {name: array_of(table.read(), name, "seed", **kept)[0] for name in row}
+    stored = {
+        name: array_of(table.read(), name, "seed", source=source, block=0, seed=3)[0]
+        for name in row
+    }
     for column in scores.COLUMNS:
         assert row[column] == pytest.approx(stored[column], abs=0.04)
 
@@ -246,15 +277,15 @@ def test_energies_alone_teach_less_than_components_of_pixels():
     data = network.split_digits(seeds)
     rate, tuned = scores.chosen(name)
     pooling, using = column.split()
-    learned, pixels = (
-        scores.measure(source, seeds=seeds, rate=rate, steps=scores.STEPS)[0]
-        for source in (name, "pca")
-    )
+    learned, _ = scores.measure(name, seeds=seeds, rate=rate, steps=scores.STEPS)
+    pixels, _ = scores.measure("pca", seeds=seeds, rate=rate, steps=scores.STEPS)
     place = pooling, tuned[pooling, using][0]
     for copy in range(2):
-        known, asked = (data[part][1][copy].numpy() for part in ("train", "test"))
-        mine, bar = (
-            KNeighborsClassifier(3).fit(one["train"][copy], known).score(one["test"][copy], asked)
-            for one in (learned[place], pixels[place])
-        )
-        assert mine < bar
+        known = data["train"][1][copy].numpy()
+        asked = data["test"][1][copy].numpy()
+
+        def accuracy(features, copy=copy, known=known, asked=asked):
+            judge = KNeighborsClassifier(3).fit(features["train"][copy], known)
+            return judge.score(features["test"][copy], asked)
+
+        assert accuracy(learned[place]) < accuracy(pixels[place])

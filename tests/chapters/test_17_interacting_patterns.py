@@ -1,3 +1,4 @@
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -26,9 +27,12 @@ def halves(seed, *, size=30, width=6):
 
 
 def test_methods_of_the_completion_equal_what_others_compute():
-    stored, queries = halves(0), halves(1, size=5)[0]
+    stored = halves(0)
+    queries = halves(1, size=5)[0]
     named = {name: method for name, (method, _) in pictures.METHODS.items()}
-    keys, values, asked = (torch.as_tensor(x) for x in (*stored, queries))
+    keys = torch.as_tensor(stored[0])
+    values = torch.as_tensor(stored[1])
+    asked = torch.as_tensor(queries)
     attention = torch.nn.functional.scaled_dot_product_attention(asked, keys, values, scale=8.0)
     np.testing.assert_allclose(named["attention"](*stored, queries, 8.0), attention)
     near = torch.softmax(-4.0 * torch.cdist(asked, keys).square(), -1) @ values
@@ -42,15 +46,24 @@ def test_methods_of_the_completion_equal_what_others_compute():
         local = Ridge(alpha=0.1, fit_intercept=False)
         local.fit(*stored, sample_weight=near / near.sum())
         np.testing.assert_allclose(row, local.predict(query[None])[0], rtol=1e-6)
-    options = {"beta": 8.0, "step_size": 0.2, "clamped": True, "max_steps": pictures.LOOKS}
-    steps, _ = solve(keys, queries=asked, couplings=-0.5 * keys @ keys.T, tolerance=0.0, **options)
+    steps, _ = solve(
+        keys,
+        queries=asked,
+        couplings=-0.5 * keys @ keys.T,
+        beta=8.0,
+        clamped=True,
+        step_size=0.2,
+        tolerance=0.0,
+        max_steps=pictures.LOOKS,
+    )
     found = named["interacting"](*stored, queries, 8.0, 0.5, 0.2)
     np.testing.assert_allclose(found, steps @ values)
 
 
 def test_repelling_patterns_fit_the_query_by_a_mixture():
     """κ/2 ‖q/κ − Xᵀp‖² − entropy/β on the simplex, minimised by a general method."""
-    stored, query = halves(2)[0], 2 * halves(3, size=1)[0][0]
+    stored = halves(2)[0]
+    query = 2 * halves(3, size=1)[0][0]
 
     def cost(logits):
         p = softmax(logits)
@@ -58,7 +71,8 @@ def test_repelling_patterns_fit_the_query_by_a_mixture():
         return 0.35 * miss @ miss + (p * np.log(p)).sum() / 20.0
 
     best = softmax(minimize(cost, np.zeros(len(stored)), options={"gtol": 1e-7}).x)
-    x, q = torch.as_tensor(stored), torch.as_tensor(query)[None]
+    x = torch.as_tensor(stored)
+    q = torch.as_tensor(query)[None]
     found, _ = solve(x, queries=q, couplings=-0.7 * x @ x.T, beta=20.0, clamped=True, step_size=0.1)
     np.testing.assert_allclose(found[0], best, atol=1e-4)
 
@@ -70,12 +84,14 @@ def test_interactions_gain_over_a_look_at_the_same_tokens():
         tables = [readers.HOPS.read(), *([readers.HOPS_AGAIN.read()] if links == 2 else [])]
         best = {}
         for arm, rate in product(("interacting", "dense"), readers.RATES):
-            about = {"arm": arm, "links": links, "rate": rate}
-            validation, test = (
-                np.concatenate([array_of(table, name, "seed", **about) for table in tables])
+            columns = {
+                name: np.concatenate(
+                    [array_of(t, name, "seed", arm=arm, links=links, rate=rate) for t in tables]
+                )
                 for name in ("validation", "test")
-            )
-            best[arm] = max(best.get(arm, (0.0,)), (validation.mean(), *test))
+            }
+            line = (columns["validation"].mean(), *columns["test"])
+            best[arm] = max(best.get(arm, (0.0,)), line)
         gains = results.over_a_look(f"hops {links}")
         np.testing.assert_allclose(gains, np.subtract(*best.values())[1:])
     # The measure sees a reader without links: the window alone does not beat the look.
@@ -92,7 +108,8 @@ def test_interactions_gain_over_a_look_at_the_same_tokens():
 @pytest.mark.claim("A18c")
 def test_fits_beat_a_look_but_not_a_regression_on_other_faces():
     """Seeds outside of the table; the regression is that of scikit-learn."""
-    look, linear = [], []
+    look = []
+    linear = []
     for seed in range(200, 206):
         truth, found = pictures.complete(seed, data="faces")
         error = {name: ((lower - truth) ** 2).mean() for name, lower in found.items()}
@@ -131,7 +148,8 @@ def test_kinds_change_where_the_rest_loses_stability():
     within, between = interacting.eigenvalues(0.4, groups=3, members=3, overlap=0.5)
     betas = [0.97 * 9 / between, 1.03 * 9 / between, 0.9 * 3 / within, 1.1 * 3 / within]
     found = interacting.kinds(stored, betas=betas, kappas=[0.4], start="mean", max_steps=20_000)
-    below, above = found[0, ::2], found[0, 1::2]
+    below = found[0, ::2]
+    above = found[0, 1::2]
     assert below.tolist() == [9, 3]
     assert (above < below).all()
     # From one pattern the state beside the mean is reached while the mean is still stable.
@@ -141,9 +159,11 @@ def test_kinds_change_where_the_rest_loses_stability():
 def test_chains_are_linked_and_their_ends_lie_where_they_should():
     for links in (1, 4):
         chains = draw_chains(200, links=links, seed=3)
-        before, after = chains.tokens[..., :TAG], chains.tokens[..., TAG : 2 * TAG]
+        before = chains.tokens[..., :TAG]
+        after = chains.tokens[..., TAG : 2 * TAG]
         labels = chains.tokens[..., 2 * TAG :]
-        row, place = torch.arange(200), chains.place
+        row = torch.arange(200)
+        place = chains.place
         torch.testing.assert_close(before[row, place], chains.query)
         for _ in range(links):
             assert float(labels[row, place].sum()) == 0.0
@@ -177,10 +197,19 @@ def energy(patterns, *, states, weights, couplings, beta):
     return 0.5 * states.square().sum(-1) - held - entropy / beta
 
 
-def update(patterns, *, states, weights, **options):
+def update(patterns, *, states, weights, couplings, beta, step_size=1.0):
     """One step of the weights at fixed states."""
-    options |= {"start": weights, "clamped": True, "max_steps": 1}
-    return solve(patterns, queries=states, **options)[0]
+    moved, _ = solve(
+        patterns,
+        queries=states,
+        couplings=couplings,
+        beta=beta,
+        clamped=True,
+        start=weights,
+        step_size=step_size,
+        max_steps=1,
+    )
+    return moved
 
 
 def symmetric(size, *, seed=0):
@@ -193,7 +222,9 @@ def divergence(one, other):
 
 
 def test_without_couplings_it_is_attention_and_the_energy_of_the_plain_memory():
-    patterns, queries, none = draw(6, 4), draw(5, 4, seed=1), torch.zeros(6, 6).double()
+    patterns = draw(6, 4)
+    queries = draw(5, 4, seed=1)
+    none = torch.zeros(6, 6).double()
     found, _ = solve(patterns, queries=queries, couplings=none, beta=1.7, clamped=True)
     kernel = torch.nn.functional.scaled_dot_product_attention(
         queries, patterns, patterns, scale=1.7
@@ -209,35 +240,58 @@ def test_without_couplings_it_is_attention_and_the_energy_of_the_plain_memory():
 @pytest.mark.parametrize("step_size", [1.0, 0.6, 0.2])
 def test_a_step_changes_the_energy_by_the_divergences_of_the_derivation(step_size):
     """Also the gradient of the energy, by automatic differentiation: the step is mirror descent."""
-    patterns, states, couplings = draw(6, 4), draw(5, 4, seed=1), 3 * symmetric(6)
+    patterns = draw(6, 4)
+    states = draw(5, 4, seed=1)
+    couplings = 3 * symmetric(6)
     weights = torch.softmax(draw(5, 6, seed=2), -1).requires_grad_()
-    given = {"states": states, "couplings": couplings, "beta": 1.3}
-    before = energy(patterns, weights=weights, **given)
+    height = partial(energy, patterns, states=states, couplings=couplings, beta=1.3)
+    before = height(weights=weights)
     slope = torch.autograd.grad(before.sum(), weights)[0]
-    weights, before = weights.detach(), before.detach()
-    after = update(patterns, weights=weights, step_size=step_size, **given)
+    weights = weights.detach()
+    before = before.detach()
+    after = update(
+        patterns,
+        states=states,
+        weights=weights,
+        couplings=couplings,
+        beta=1.3,
+        step_size=step_size,
+    )
     torch.testing.assert_close(
         after, torch.softmax(weights.log() - step_size * 1.3 * slope, -1), rtol=1e-12, atol=1e-14
     )
-    moved, there, back = after - weights, divergence(after, weights), divergence(weights, after)
+    moved = after - weights
+    there = divergence(after, weights)
+    back = divergence(weights, after)
     wanted = -(there + back) / (1.3 * step_size) + there / 1.3
     wanted = wanted - 0.5 * ((moved @ couplings) * moved).sum(-1)
-    torch.testing.assert_close(energy(patterns, weights=after, **given) - before, wanted)
+    torch.testing.assert_close(height(weights=after) - before, wanted)
 
 
 def test_the_safe_step_size_never_raises_the_energy_and_is_the_largest_for_two_patterns():
     for seed in range(8):
-        size, beta = 2 + seed, float(np.exp(np.random.default_rng(seed).uniform(-1, 3)))
+        size = 2 + seed
+        beta = float(np.exp(np.random.default_rng(seed).uniform(-1, 3)))
         couplings = 2 * symmetric(size, seed=seed)
         step = safe_step_size(couplings, beta=beta)
-        patterns, queries = draw(size, 3, seed=seed + 50), draw(20, 3, seed=seed + 90)
+        patterns = draw(size, 3, seed=seed + 50)
+        queries = draw(20, 3, seed=seed + 90)
         for clamped in (True, False):
-            weights, energies = torch.softmax(beta * queries @ patterns.T, -1), []
+            weights = torch.softmax(beta * queries @ patterns.T, -1)
+            energies = []
             for _ in range(200):
                 states = queries if clamped else weights @ patterns
-                given = {"states": states, "couplings": couplings, "beta": beta}
-                energies.append(energy(patterns, weights=weights, **given))
-                weights = update(patterns, weights=weights, step_size=step, **given)
+                energies.append(
+                    energy(patterns, states=states, weights=weights, couplings=couplings, beta=beta)
+                )
+                weights = update(
+                    patterns,
+                    states=states,
+                    weights=weights,
+                    couplings=couplings,
+                    beta=beta,
+                    step_size=step,
+                )
             height = torch.stack(energies)
             assert float(height.diff(dim=0).max()) < 1e-12 * (1 + float(height.abs().max()))
     # Two patterns that repel themselves, near the even mixture, where both inequalities are tight.
@@ -248,10 +302,12 @@ def test_the_safe_step_size_never_raises_the_energy_and_is_the_largest_for_two_p
     for factor, higher in ((0.99, False), (1.01, True)):
         step = factor * safe_step_size(pair, beta=6.0)
         weights = torch.tensor([0.5 + 1e-4, 0.5 - 1e-4], dtype=torch.float64)
-        given = {"states": torch.zeros(1).double(), "couplings": pair, "beta": 6.0}
-        after = update(zero, weights=weights, step_size=step, **given)
-        change = energy(zero, weights=after, **given) - energy(zero, weights=weights, **given)
-        assert (float(change) > 0) is higher
+        origin = torch.zeros(1).double()
+        height = partial(energy, zero, states=origin, couplings=pair, beta=6.0)
+        after = update(
+            zero, states=origin, weights=weights, couplings=pair, beta=6.0, step_size=step
+        )
+        assert (float(height(weights=after) - height(weights=weights)) > 0) is higher
 
 
 @pytest.mark.parametrize("kappa", [0.3, 1.0])
@@ -262,10 +318,16 @@ def test_repelling_patterns_are_a_plain_memory_of_others(kappa):
     couplings = -kappa * (gram - torch.diag(gram.diagonal()))
     other = equivalent_patterns(patterns, couplings=couplings)
     weights = torch.softmax(draw(1, 6, seed=3), -1)
-    plain, interacting = weights, weights
+    plain = weights
+    interacting = weights
     for _ in range(5):
-        given = {"states": interacting @ patterns, "couplings": couplings, "beta": 2.0}
-        interacting = update(patterns, weights=interacting, **given)
+        interacting = update(
+            patterns,
+            states=interacting @ patterns,
+            weights=interacting,
+            couplings=couplings,
+            beta=2.0,
+        )
         plain = continuous.attention_weights(other, states=plain @ other, beta=2.0)
         torch.testing.assert_close(plain, interacting)
 
@@ -278,8 +340,9 @@ def test_only_interacting_patterns_keep_a_mixture_in_the_cold():
     for kappa, largest in ((0.9, 1.0), (1.1, 0.5)):
         couplings = kappa * (1 - torch.eye(2).double())
         step = safe_step_size(couplings, beta=300.0)
-        given = {"couplings": couplings, "beta": 300.0, "step_size": step}
-        found, rests = solve(patterns, queries=query, **given)
+        found, rests = solve(
+            patterns, queries=query, couplings=couplings, beta=300.0, step_size=step
+        )
         assert bool(rests.all())
         assert float(found.max()) == pytest.approx(largest, abs=1e-6)
     # Plain memories of any patterns: the energy at temperature zero is concave in the weights.
@@ -291,16 +354,17 @@ def test_only_interacting_patterns_keep_a_mixture_in_the_cold():
 
 
 def test_a_query_is_judged_by_its_own_step_whatever_its_neighbors_do():
-    patterns, couplings = draw(6, 4), 0.5 * symmetric(6)
+    patterns = draw(6, 4)
+    couplings = 0.5 * symmetric(6)
     queries = torch.cat([3.0 * patterns[:1], 0.1 * draw(3, 4, seed=4)])
-    given = {"couplings": couplings, "beta": 1.4, "tolerance": 1e-4}
-    both, rests = solve(patterns, queries=queries, **given)
+    to_rest = partial(solve, patterns, couplings=couplings, beta=1.4, tolerance=1e-4)
+    both, rests = to_rest(queries=queries)
     assert bool(rests.all())
     for index, query in enumerate(queries):
-        alone, _ = solve(patterns, queries=query[None], **given)
+        alone, _ = to_rest(queries=query[None])
         torch.testing.assert_close(both[index], alone[0], rtol=1e-10, atol=1e-12)
     # Damped, a step is small far from the rest.
-    _, rests = solve(patterns, queries=queries, step_size=1e-5, max_steps=3, **given)
+    _, rests = to_rest(queries=queries, step_size=1e-5, max_steps=3)
     assert not bool(rests.any())
 
 

@@ -11,7 +11,7 @@ from scipy.stats import norm
 from bookmaker.source import Chapter
 from bookmaker.sweeping import read_points
 from bookmaker.tables import read_columns
-from compendium.c21a_cheap_free_energies import study
+from compendium.c21a_cheap_free_energies import settings, study
 from spinformer.spins.ising import sherrington_kirkpatrick, solve_exact
 from spinformer.spins.mean_field import belief_propagation, solve_mean_field
 from spinformer.spins.monte_carlo import parallel_tempering, sample_ising
@@ -55,9 +55,8 @@ def _errors(kind, size, copies, sweeps=800):
         couplings, fields = study.draw_system(kind, size=size, seed=10_000 + 97 * copy + size)
         system = {"fields": fields, "beta": study.BETAS[kind]}
         run = {"sweeps": sweeps, "burn_in": 100, "chains": 2, **system}
-        one, other = (
-            sample_ising(couplings, **run, seed=copy + 50 * k).magnetization.value for k in range(2)
-        )
+        one = sample_ising(couplings, **run, seed=copy).magnetization.value
+        other = sample_ising(couplings, **run, seed=copy + 50).magnetization.value
         found = [solve_mean_field(couplings, **system, method=m).value for m in study.THEORIES[:-1]]
         found.append(belief_propagation(couplings, **system).value)
         wrong.append([np.mean((m - one) * (m - other)) for m in found])
@@ -66,7 +65,8 @@ def _errors(kind, size, copies, sweeps=800):
 
 @pytest.mark.claim("B7b")
 def test_which_theory_becomes_exact_by_other_simulation():
-    small, large = _errors("gaussian", 24, 8), _errors("gaussian", 150, 3)
+    small = _errors("gaussian", 24, 8)
+    large = _errors("gaussian", 150, 3)
     assert large["naive"] > 0.5 * small["naive"]
     assert large["tap"] < 0.4 * small["tap"]
     assert large["adaptive"] < 0.3 * large["tap"]
@@ -75,7 +75,8 @@ def test_which_theory_becomes_exact_by_other_simulation():
         assert found["adaptive"] < 0.15 * found["tap"], kind
     # Short loops, which beliefs do not see, are fewer in a larger graph; the error of the others
     # has nothing to do with them.
-    little, sparse = _errors("sparse", 24, 12, 2000), _errors("sparse", 250, 2, 2000)
+    little = _errors("sparse", 24, 12, 2000)
+    sparse = _errors("sparse", 250, 2, 2000)
     assert sparse["beliefs"] < 0.6 * little["beliefs"]
     assert sparse["adaptive"] > 0.5 * little["adaptive"]
 
@@ -104,12 +105,14 @@ def test_adaptive_tap_falls_faster_than_the_others():
     """The stored errors by an unweighted fit of their means; medians of sizes 64 against 512."""
     table = study.ERRORS.read()
     at = {n: (table["kind"] == "gaussian") & (table["size"] == n) for n in np.unique(table["size"])}
-    slopes, fallen = {}, {}
+    slopes = {}
+    fallen = {}
     for theory in ("tap", "adaptive", "beliefs"):
         means = {n: table[theory][rows].mean() for n, rows in at.items()}
         seen = np.log([(n, mean) for n, mean in means.items() if mean > 0])
         slopes[theory] = np.polyfit(*seen.T, 1)[0]
-        few, many = (np.median(table[theory][at[n]]) for n in (64, 512))
+        few = np.median(table[theory][at[64]])
+        many = np.median(table[theory][at[512]])
         fallen[theory] = np.log(few / many) / np.log(8)
     assert slopes["adaptive"] < min(-1.3, slopes["tap"] - 0.3)
     assert min(slopes["tap"], slopes["beliefs"]) > -1.3
@@ -123,20 +126,20 @@ def test_unrolled_layers_by_linear_algebra():
     couplings, fields = sherrington_kirkpatrick(size, seed=5, field_std=0.5)
     for beta in (0.7, 1.0):
         m = solve_mean_field(couplings, fields=fields, beta=beta).magnetization
-        gain, square = np.diag(1 - m**2), (beta * couplings) ** 2
+        gain = np.diag(1 - m**2)
+        square = (beta * couplings) ** 2
         reaction = gain @ np.diag(square @ (1 - m**2))
         # m_j enters the reaction to m_i through v_j, too.
         first = gain @ (beta * couplings + 2 * np.outer(m, m) * square)
         back = np.block([[first, -reaction], [np.eye(size), np.zeros((size, size))]])
-        before, now = (np.abs(np.linalg.eigvals(a)).max() for a in (back, first - reaction))
+        before = np.abs(np.linalg.eigvals(back)).max()
+        now = np.abs(np.linalg.eigvals(first - reaction)).max()
         assert now > 1 > before
         assert before == pytest.approx(
             np.sqrt(replica_symmetric_state(beta, field_std=0.5).stability), abs=0.04
         )
-        path, wrong = (
-            study.unrolled_tap(couplings, fields=fields, beta=beta, layers=300, memory=memory)
-            for memory in ("before", "now")
-        )
+        path = study.unrolled_tap(couplings, fields=fields, beta=beta, layers=300, memory="before")
+        wrong = study.unrolled_tap(couplings, fields=fields, beta=beta, layers=300, memory="now")
         assert np.abs(path[-1] - m).max() < 1e-9
         assert np.abs(wrong[-1] - wrong[-2]).max() > 0.1
     cold = study.unrolled_tap(couplings, fields=fields, beta=3.0, layers=300)
@@ -156,7 +159,8 @@ def test_the_squared_error_carries_no_noise():
 def test_exponents_own_up_to_scatter():
     for key, fall in study.fall_of_errors().items():
         keep = fall.value > fall.error
-        x, y = np.log(fall.sizes[keep]), np.log(fall.value[keep])
+        x = np.log(fall.sizes[keep])
+        y = np.log(fall.value[keep])
         weights = (fall.value / fall.error)[keep]
         fits = [np.polyfit(x, y, 1, w=weights, cov=how) for how in ("unscaled", True)]
         assert fall.slope.value == pytest.approx(fits[0][0][0]), key
@@ -164,9 +168,9 @@ def test_exponents_own_up_to_scatter():
 
 
 def test_ensembles_have_unit_rows_and_their_spectra():
-    memory, rotated, graph = (
-        study.draw_system(kind, size=600, seed=1)[0] for kind in ("patterns", "rotated", "sparse")
-    )
+    memory = study.draw_system("patterns", size=600, seed=1)[0]
+    rotated = study.draw_system("rotated", size=600, seed=1)[0]
+    graph = study.draw_system("sparse", size=600, seed=1)[0]
     for j in (memory, rotated, graph):
         assert (j == j.T).all()
         assert not np.diagonal(j).any()
@@ -201,7 +205,8 @@ def test_layers_that_have_settled_overlap_as_one_layer_with_itself():
 
 
 def test_exact_sums_approach_the_limit_as_one_over_the_size():
-    beta, std = 0.8, 0.5
+    beta = 0.8
+    std = 0.5
     limit = replica_symmetric_state(beta, field_std=std)
     squares = []
     for size, count in ((6, 4000), (12, 1000)):
@@ -252,3 +257,22 @@ def test_bad_input_is_named():
     for change in ({"beta": 21.0}, {"field_std": 2000.0}):
         with pytest.raises(ValueError, match=next(iter(change))):
             replica_symmetric_state(**{"beta": 1.0} | change)
+
+
+def test_a_line_of_widths_by_hand():
+    """One group: weighted least squares in logarithms, and the side that is asked for."""
+    pools = [study.OVERLAPS.read(), study.OVERLAPS_AGAIN.read()]
+    table = {name: np.concatenate([pool[name] for pool in pools]) for name in pools[0]}
+    for beta, sign in ((0.8, -1), (3.0, 1)):
+        here = (table["beta"] == beta) & (table["copy"] % 12 == 4)
+        sizes, logs, weights = [], [], []
+        for size in np.unique(table["size"]):
+            spread = table["spread"][here & (table["size"] == size)]
+            error = spread.std(ddof=1) / len(spread) ** 0.5
+            sizes.append(np.log(size))
+            logs.append(np.log(spread.mean()))
+            weights.append(spread.mean() / error)
+        slope = np.polyfit(sizes, logs, 1, w=weights)[0]
+        line = settings.settings_b7c.rows(beta=beta, group=4)[0]
+        assert line["value"] == pytest.approx(sign * (slope + 1 / 3), abs=1e-6)
+        assert line["low"] < line["value"] < line["high"]

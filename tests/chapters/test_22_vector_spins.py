@@ -6,6 +6,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 from scipy.special import gamma, iv
 
+from compendium.c22_vector_spins.settings import log_ratio
 from compendium.c22_vector_spins.study import METHODS, reaction, solve_adaptive_tap
 from spinformer.core.solve import NotConverged, Status
 from spinformer.core.special import log_sphere_integral, mean_alignment
@@ -51,7 +52,8 @@ def test_many_components_are_the_saddle_point():
 
 def free_mean(fields, *, beta):
     """Of u, exactly: along the field, as long as Bessel functions say."""
-    length, dim = np.linalg.norm(fields, axis=-1, keepdims=True), fields.shape[-1]
+    length = np.linalg.norm(fields, axis=-1, keepdims=True)
+    dim = fields.shape[-1]
     return mean_alignment(beta * dim * length, dim=dim) * fields / length
 
 
@@ -66,7 +68,8 @@ def test_one_spin_and_what_the_reaction_is():
     for scale in (1.0, 0.02):
         mean = solve_adaptive_tap(scale * couplings, fields=fields, beta=beta).value
         pair = scale * (couplings + couplings.T).fill_diagonal_(0.0)
-        held, width = reaction(mean, pair, beta, "adaptive"), 1 - mean.square().sum(-1)
+        held = reaction(mean, pair, beta, "adaptive")
+        width = 1 - mean.square().sum(-1)
         inverse = torch.linalg.inv(torch.diag(0.8 * held + 1 / width) - 0.8 * pair)
         torch.testing.assert_close(inverse.diagonal(), width, rtol=1e-9, atol=0)
         theta = fields + pair @ mean - held[:, None] * mean
@@ -79,15 +82,18 @@ def test_one_spin_and_what_the_reaction_is():
 def test_exact_systems(dim):
     """Random triples, and a pair in fields that are not parallel: adaptive TAP is closest."""
     rng = np.random.default_rng(1)
-    along, apart = np.zeros((3, dim)), np.zeros((2, dim))
+    along = np.zeros((3, dim))
+    apart = np.zeros((2, dim))
     along[:, 0] = (0.8, -0.3, 0.5)
-    apart[0, 0], apart[1, :2] = 0.7, (-0.2, 0.4)
+    apart[0, 0] = 0.7
+    apart[1, :2] = (-0.2, 0.4)
     systems = [(0.3 * rng.standard_normal((3, 3)), along, three_spins) for _ in range(2)]
     systems.append((np.array([[0.0, 0.6], [0.1, 0.0]]), apart, two_spins))
     wrong = []
     for couplings, h, exact in systems:
         truth = exact(couplings, fields=h * dim**0.5, beta=0.9).magnetization / dim**0.5
-        j, field = torch.tensor(couplings), torch.tensor(h)
+        j = torch.tensor(couplings)
+        field = torch.tensor(h)
         found = [solve_adaptive_tap(j, fields=field, beta=0.9, method=m).value for m in METHODS]
         found.append(
             solve_saddle_point(j, fields=field * dim**0.5, beta=0.9).magnetization / dim**0.5
@@ -115,7 +121,9 @@ def test_first_and_second_derivatives(method, dim):
 
 @pytest.mark.parametrize(("dtype", "limit"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
 def test_batches_flags_and_bad_input(dtype, limit):
-    couplings, fields = (x.to(dtype) for x in _system(sites=3, dim=2))
+    couplings, fields = _system(sites=3, dim=2)
+    couplings = couplings.to(dtype)
+    fields = fields.to(dtype)
     given = {"fields": fields, "beta": 0.7, "method": "tap"}
     cold = torch.stack([couplings, 30 * couplings])
     found = solve_adaptive_tap(cold, **given, throw=False)
@@ -178,10 +186,8 @@ def test_derivatives_of_the_free_energy(dim, beta, seed, three):
     by_field = (exact.magnetization * push).sum(), 1e-4 / beta / np.sqrt(dim), 0.0, push
     by_coupling = dim * (exact.correlation * turn).sum(), 1e-4 / beta / dim, turn, 0.0
     for want, step, dj, dh in (by_field, by_coupling):
-        up, down = (
-            solve(couplings + s * dj, fields=fields + s * dh, beta=beta).log_partition
-            for s in (step, -step)
-        )
+        up = solve(couplings + step * dj, fields=fields + step * dh, beta=beta).log_partition
+        down = solve(couplings - step * dj, fields=fields - step * dh, beta=beta).log_partition
         assert abs((up - down) / (2 * step * beta) - want) < 1e-6 * dim
 
 
@@ -211,7 +217,8 @@ def test_three_spins_by_the_sum_over_harmonics(dim):
 
 
 def test_reductions_between_systems():
-    dim, beta = 6, 1.3
+    dim = 6
+    beta = 1.3
     fields, couplings = _random(2, dim, 2)
     pair = two_spins(couplings, fields=0 * fields, beta=beta)
     bond = beta * dim * (couplings[0, 1] + couplings[1, 0])
@@ -244,3 +251,17 @@ def test_reductions_between_systems():
 def test_bad_input(solve, couplings, fields, words):
     with pytest.raises(ValueError, match=words):
         solve(couplings, fields=fields, beta=1.0)
+
+
+def test_the_ratio_of_two_errors_and_its_jackknife():
+    rng = np.random.default_rng(0)
+    rival, own = rng.exponential(size=(2, 9))
+    value, error = log_ratio(rival, own)
+    assert value == pytest.approx(0.5 * np.log(rival.mean() / own.mean()))
+    left = [0.5 * np.log(np.delete(rival, k).mean() / np.delete(own, k).mean()) for k in range(9)]
+    assert error == pytest.approx(np.sqrt(8 / 9 * np.sum((left - np.mean(left)) ** 2)))
+    # Against the scatter of the value itself over many draws.
+    drawn = [log_ratio(*rng.exponential(size=(2, 40))) for _ in range(400)]
+    assert np.std([one for one, _ in drawn]) == pytest.approx(
+        np.mean([one for _, one in drawn]), rel=0.15
+    )

@@ -31,7 +31,9 @@ def test_terms_add_up_to_the_attention():
     own = weights.diagonal(dim1=-2, dim2=-1).unsqueeze(-1) * terms["own"]
     bias = MODEL.weights["encoder.layer.1.attention.output.dense.bias"]
     torch.testing.assert_close((own + terms["directed"]).sum(1) + bias, trace.attended)
-    b, h, i = 1, 1, 2
+    b = 1
+    h = 1
+    i = 2
     matrix = weight("output.dense")[:, 4 * h : 4 * h + 4]
     pull = (weights[b, h, i] + weights[b, h, :, i]) / 2
     pull[i] = 0.0
@@ -76,11 +78,15 @@ def test_spins_and_response_of_a_head():
         for name, want in terms.items():
             torch.testing.assert_close(parts.terms[name][:, h], size * want @ matrix, **near)
     x = trace.inputs.clone().requires_grad_()
-    q, k = (
-        (x @ weight(f"self.{n}").T + MODEL.weights[f"encoder.layer.1.attention.self.{n}.bias"])
+    q = (
+        (x @ weight("self.query").T + MODEL.weights["encoder.layer.1.attention.self.query.bias"])
         .unflatten(-1, (2, 4))
         .transpose(1, 2)
-        for n in ("query", "key")
+    )
+    k = (
+        (x @ weight("self.key").T + MODEL.weights["encoder.layer.1.attention.self.key.bias"])
+        .unflatten(-1, (2, 4))
+        .transpose(1, 2)
     )
     couplings = 0.7 * torch.softmax(q @ k.mT / 2, -1)
     (want,) = torch.autograd.grad((couplings * torch.stack(correlations, 1)).sum(), x)
@@ -103,8 +109,10 @@ def test_fits_by_another_library():
     differ = 0
     for (name, data), unseen in product((("own", inputs), ("response", both)), range(3)):
         # The ridge is chosen on the next text, the fit is that of the one after it.
-        tune, train = (unseen + 1) % 3, (unseen + 2) % 3
-        center, width = data[train].mean(0), data[train].std(0, ddof=1)
+        tune = (unseen + 1) % 3
+        train = (unseen + 2) % 3
+        center = data[train].mean(0)
+        width = data[train].std(0, ddof=1)
         mean = outputs[train].mean(0)
         best = []
         for strength in study.RIDGES:
@@ -152,7 +160,9 @@ def test_the_tokens_left_out_are_those_that_receive_most():
 
 def looks_of(trace):
     """Attention (B, H, N, N), its symmetric part without the diagonal, and values, in NumPy."""
-    q, k, v = (x.numpy() for x in (trace.queries, trace.keys, trace.values))
+    q = trace.queries.numpy()
+    k = trace.keys.numpy()
+    v = trace.values.numpy()
     scores = np.exp(q @ k.swapaxes(-1, -2) / 32**0.5)
     weights = scores / scores.sum(-1, keepdims=True)
     return weights, 0.5 * (weights + weights.swapaxes(-1, -2)) * (1 - np.eye(64)), v
@@ -180,8 +190,12 @@ def share_by_hand(texts, goals):
 @pytest.mark.claim("B9c")
 def test_a_unit_of_the_table_by_other_means():
     """Layer 0 of the model again, in NumPy, without the package's terms, which give the same."""
-    model, table = installed_model(), study.LAYERS.read()
-    features, goals, terms, targets = [], [], [], []
+    model = installed_model()
+    table = study.LAYERS.read()
+    features = []
+    goals = []
+    terms = []
+    targets = []
     for words in sample_texts().values():
         trace = run_model(model, text_windows(model, words, 64)[:4])[0]
         terms.append(study.mixing_terms(model, trace))
@@ -208,7 +222,8 @@ def test_the_sink_by_other_means():
     traces = [run_model(model, tokens)[2] for tokens in texts]
 
     def share(change, left_out):
-        features, goals = [], []
+        features = []
+        goals = []
         for trace in traces:
             weights, between, values = looks_of(trace)
             keep = np.argsort(weights.sum((0, 1, 2)))[: 64 - left_out]

@@ -10,9 +10,16 @@ from scipy import stats
 from scipy.special import log_softmax
 from torch.nn.functional import cosine_similarity, normalize
 
-from compendium.c24_training import study
+from compendium.c24_training import layer_parts, study
 from compendium.c24_training.classifiers import ARMS, COUPLINGS, TokenClassifier, build_classifier
-from compendium.c24_training.settings import LAYERS, MIXERS, TABLES, Cell, accuracy_lead
+from compendium.c24_training.settings import (
+    LAYERS,
+    MIXERS,
+    TABLES,
+    Cell,
+    accuracy_lead,
+    difference_intervals,
+)
 from compendium.c24_training.token_tasks import (
     MARKS,
     SYMBOLS,
@@ -46,7 +53,8 @@ def test_splits_share_no_image_and_all_the_validation():
     assert not np.array_equal(parts[0][2], parts[1][2])
     # Patches of two rows and four columns, cut by slices; the fourth is a right one.
     task = digit_task(1)
-    images, (train, _, test) = digits(), parts[1]
+    images = digits()
+    (train, _, test) = parts[1]
     assert task.test[1].tolist() == digit_labels()[test].tolist()
     want = images[test].reshape(-1, 8, 8)[:, 2:4, 4:] - images[train].mean()
     fourth = task.test[0][:, 3].reshape(-1, 2, 4)
@@ -56,7 +64,8 @@ def test_splits_share_no_image_and_all_the_validation():
 
 
 def test_recall_asks_for_the_value_of_a_key_that_is_there():
-    (tokens, labels), other = recall_task(0).test, recall_task(1)
+    (tokens, labels) = recall_task(0).test
+    other = recall_task(1)
     assert not torch.equal(labels, other.test[1])
     assert torch.equal(recall_task(0).validation[0], other.validation[0])
     for sample, label in zip(tokens[:50].numpy(), labels[:50].tolist(), strict=True):
@@ -71,11 +80,14 @@ def test_recall_asks_for_the_value_of_a_key_that_is_there():
 def test_a_copy_is_the_content_that_bears_the_same_mark():
     tokens, labels = copy_task(0).test
     for sample, asked in zip(tokens[:60].numpy(), labels[:60].numpy(), strict=True):
-        contents, marks, masked = sample[:, :SYMBOLS], sample[:, SYMBOLS:-1], asked >= 0
+        contents = sample[:, :SYMBOLS]
+        marks = sample[:, SYMBOLS:-1]
+        masked = asked >= 0
         assert ((sample[:, -1] > 0) == masked).all()
         assert (contents.any(1) == ~masked).all()
         for bearers in marks.T > 0:
-            (source,), (target,) = (np.flatnonzero(bearers & here) for here in (~masked, masked))
+            (source,) = np.flatnonzero(bearers & ~masked)
+            (target,) = np.flatnonzero(bearers & masked)
             assert contents[source].argmax() == asked[target]
     # Sources and masked tokens stand anywhere, alike.
     assert (labels >= 0).double().mean(0).sub(MARKS / TOKENS).abs().max() < 0.07
@@ -89,7 +101,8 @@ def test_the_share_of_a_crowd():
 
 
 def test_arms_are_as_big_and_train_what_they_say():
-    counts, moved = {}, {}
+    counts = {}
+    moved = {}
     for arm in ARMS:
         named = dict(_digits(arm).named_parameters())
         counts[arm] = sum(p.numel() for p in named.values())
@@ -154,7 +167,8 @@ def test_couplings_that_see_no_tokens_are_those_of_a_plain_system(arm):
 
 def test_probes_against_plain_loops():
     model = _digits("saddle", dim=16, strength=1.0)
-    tokens, labels = (part[:20] for part in digit_task(0).test)
+    tokens = digit_task(0).test[0][:20]
+    labels = digit_task(0).test[1][:20]
     probe = study.probe_layers(model, tokens, labels=labels)[0]
     with torch.no_grad():
         after, parts = model.layers[0](model.embed(tokens), return_parts=True)
@@ -163,7 +177,8 @@ def test_probes_against_plain_loops():
     spins = parts.spins.reshape(20, 8, 2, 8) / 8**0.5
     turned = spins.transpose(1, 2).numpy()
     covariance = parts.correlation.numpy() - turned @ turned.swapaxes(-1, -2)
-    whole, response = parts.magnetization.flatten(1), parts.response.flatten(1)
+    whole = parts.magnetization.flatten(1)
+    response = parts.response.flatten(1)
     pooled = after.mean(1).numpy()
     groups = (pooled[labels == k] for k in range(10))
     within = sum(((group - group.mean(0)) ** 2).sum() for group in groups)
@@ -178,10 +193,8 @@ def test_probes_against_plain_loops():
     }
     for name, value in want.items():
         assert probe[name] == pytest.approx(value, abs=1e-4, rel=0), name
-    silent, other = (
-        study.probe_layers(_digits(arm, dim=16), tokens, labels=labels)[0]
-        for arm in ("no response", "attention")
-    )
+    silent = study.probe_layers(_digits("no response", dim=16), tokens, labels=labels)[0]
+    other = study.probe_layers(_digits("attention", dim=16), tokens, labels=labels)[0]
     assert silent["response"] == 0.0
     assert np.isnan(other["correlation"])
 
@@ -222,7 +235,8 @@ def test_drawn_spins_of_a_module():
     assert max(found["off_output"], found["off_spins"]) < 1.5 * found["noise"] < 0.1
     silent = SpinTransformerModule(8, heads=1, response=False)
     same = torch.randn(1, 3, 8)
-    found, long = (sample_module(silent, same, sweeps=sweeps) for sweeps in (64, 1600))
+    found = sample_module(silent, same, sweeps=64)
+    long = sample_module(silent, same, sweeps=1600)
     assert torch.equal(found["output"], found["spins"])
     assert 2.5 < float(found["noise"] / long["noise"]) < 10
 
@@ -259,12 +273,14 @@ def test_a_step_that_is_not_finite_is_left_out():
 def test_every_token_is_read_and_only_what_is_asked_counts():
     task = copy_task(0)
     model = build_classifier("attention", seed=2, dim=8, depth=1, **task.shape)
-    tokens, labels = (part[:20] for part in task.test)
+    tokens = task.test[0][:20]
+    labels = task.test[1][:20]
     with torch.no_grad():
         logits = model(tokens)
         states = model.layers[0](model.embed(tokens))
         torch.testing.assert_close(logits[3, 7], model.readout(states[3, 7]))
-    rows, wanted = logits[labels >= 0].double().numpy(), labels[labels >= 0].numpy()
+    rows = logits[labels >= 0].double().numpy()
+    wanted = labels[labels >= 0].numpy()
     assert len(rows) == 20 * MARKS
     right = np.mean(rows.argmax(1) == wanted)
     loss = -np.mean(log_softmax(rows, axis=1)[np.arange(len(rows)), wanted])
@@ -289,7 +305,8 @@ def test_couplings_that_are_numbers_by_hand():
         ("recall_longer", ("saddle", "frozen couplings"), 0.6, 400),
         ("layers_recall", ("layer of spins", "layer of attention"), 0.6, 200),
     ):
-        first, second = (at_best(grid, arm=arm, strength=strength, updates=updates) for arm in arms)
+        first = at_best(grid, arm=arms[0], strength=strength, updates=updates)
+        second = at_best(grid, arm=arms[1], strength=strength, updates=updates)
         gains = [first[split] - second[split] for split in first]
         cells = [Cell(arm, strength, updates) for arm in arms]
         lead = accuracy_lead(grid, *cells, seen=updates)
@@ -303,7 +320,8 @@ def test_couplings_that_are_numbers_by_hand():
 def test_couplings_alone_carry_the_digits():
     """Live; spins without couplings fail the same probe; then the interval of the table."""
     options = {"steps": 60, "looks": (60,), "probed": 0}
-    arms, gaps = ("couplings only", "read-out only"), []
+    arms = ("couplings only", "read-out only")
+    gaps = []
     for strength in (2.0, 1e-6):
         cells = [{"split": 3, "rate": 0.03, "strength": strength}]
         found = [
@@ -328,8 +346,11 @@ def test_values_are_those_of_the_layer_and_of_the_look():
 @pytest.mark.claim("B10b")
 def test_copies_are_learned_in_front_of_frozen_couplings():
     """Sooner with trained couplings, with frozen ones beyond the crowd."""
-    task, crowd, right = copy_task(11), crowd_share(MARKS, kinds=SYMBOLS), {}
-    tokens, labels = (part[:200] for part in task.test)
+    task = copy_task(11)
+    crowd = crowd_share(MARKS, kinds=SYMBOLS)
+    right = {}
+    tokens = task.test[0][:200]
+    labels = task.test[1][:200]
     for arm in ("saddle", "frozen couplings", "positions"):
         network = build_classifier(arm, seed=3, depth=1, strength=0.6, **task.shape)
         drawn = [p.detach().clone() for p in network.parameters() if not p.requires_grad]
@@ -343,25 +364,24 @@ def test_copies_are_learned_in_front_of_frozen_couplings():
     assert right["positions"] < 1.2 * crowd
 
 
-@pytest.mark.claim("B1b")
 @pytest.mark.claim("B8c")
 def test_mixers_inside_a_layer_and_out_of_it():
     """What a mixer lets the asked token know, live; then the tables, line by line."""
-    tokens, other = (recall_task(split).test[0][:40] for split in (3, 4))
+    tokens = recall_task(3).test[0][:40]
+    other = recall_task(4).test[0][:40]
     beside = torch.cat([other[:, :-1], tokens[:, -1:]], 1)
     moved = {}
     for arm in LAYERS:
         model = build_classifier(arm, seed=5, depth=1, **recall_task(3).shape)
         with torch.no_grad():
-            here, there = model(tokens), model(beside)
+            here = model(tokens)
+            there = model(beside)
         moved[arm] = float((here - there).norm() / here.norm())
     # Each token alone cannot be told from one beside other pairs: nothing can be looked up.
     assert moved.pop("layer of identity") == 0.0
     assert min(moved.values()) > 0.02
-    patches, recall = (
-        {arm: at_best(f"layers_{task}", arm=arm, strength=0.6) for arm in MIXERS + LAYERS}
-        for task in ("digits", "recall")
-    )
+    patches = {arm: at_best("layers_digits", arm=arm, strength=0.6) for arm in MIXERS + LAYERS}
+    recall = {arm: at_best("layers_recall", arm=arm, strength=0.6) for arm in MIXERS + LAYERS}
     crowd = crowd_share(7, kinds=8)
     for split in patches["attention"]:
         assert patches["layer of averaging"][split] > patches["attention"][split]
@@ -377,7 +397,8 @@ def test_mixers_inside_a_layer_and_out_of_it():
 @torch.no_grad()
 def test_the_meter_on_pairs_by_monte_carlo():
     """Pairs of three components by drawn spins, and what must be refused."""
-    generator, believed = torch.Generator().manual_seed(3), []
+    generator = torch.Generator().manual_seed(3)
+    believed = []
     cases = ((0.3, "saddle"), (1.0, "saddle"), (1.0, "fixed point"), (2.0, "saddle"))
     for strength, solver in cases:
         options = {"coupling_strength": strength, "normalize": False, "dtype": torch.float64}
@@ -401,7 +422,8 @@ def test_the_meter_on_pairs_by_monte_carlo():
 @pytest.mark.claim("B11")
 def test_correlations_along_depth():
     """Untrained; free spins hand their own fields on, and build nothing."""
-    tokens, labels = (part[:30] for part in digit_task(2).test)
+    tokens = digit_task(2).test[0][:30]
+    labels = digit_task(2).test[1][:30]
     grown = {}
     for strength in (0.01, 0.6):
         stack = _digits("saddle", seed=3, depth=4, strength=strength)
@@ -417,3 +439,98 @@ def test_the_choices_are_those_of_the_tuning():
     for (experiment, arm), found in groups(tuning, "experiment", "arm"):
         losses = {cell: np.mean(rows["loss"]) for cell, rows in groups(found, "rate", "strength")}
         assert study.EXPERIMENTS[experiment][-1][arm] == min(losses, key=losses.get)
+
+
+def test_intervals_of_a_difference_of_shares_cover_it():
+    """Exact coverage by all outcomes of two binomial counts, near the ends and between."""
+    asked = 40
+    counts = np.arange(asked + 1)
+    for first, second in ((0.5, 0.5), (0.95, 0.8), (0.99, 0.97), (0.2, 0.1)):
+        grid = np.stack(np.meshgrid(counts, counts, indexing="ij")).reshape(2, -1) / asked
+        low, high = difference_intervals(*grid, asked=asked).T
+        chance = np.outer(
+            stats.binom.pmf(counts, asked, first), stats.binom.pmf(counts, asked, second)
+        ).ravel()
+        covered = (low <= first - second) & (first - second <= high)
+        assert 0.93 < chance[covered].sum() <= 1.0
+        # The value is inside, and two networks without a mistake leave a width.
+        assert (low <= grid[0] - grid[1]).all()
+        assert (grid[0] - grid[1] <= high).all()
+    ((low, high),) = difference_intervals(np.ones(1), np.ones(1), asked=asked)
+    assert low < -0.02
+    assert high > 0.02
+
+
+@pytest.mark.parametrize("task", ["digits", "recall"])
+def test_networks_without_a_part_have_as_many_parameters(task):
+    shape = layer_parts.TASKS[task](0).shape
+    sizes = {
+        (network["mixer"], network["removed"]): layer_parts.parameter_count(
+            layer_parts.build_network(shape=shape, **network)
+        )
+        for network in layer_parts.NETWORKS
+    }
+    complete = sizes["attention", "nothing"]
+    assert max(sizes.values()) < 1.06 * complete
+    assert min(sizes.values()) > 0.94 * complete
+
+
+def test_a_part_that_is_removed_is_gone():
+    """Each by a property that only the network with it has."""
+    task = recall_task(0)
+    tokens = task.test[0][:6]
+    other = task.test[0][6:12]
+    network = {
+        removed: layer_parts.build_network(
+            mixer="none" if removed == "mixing" else "attention",
+            removed=removed,
+            shape=task.shape,
+            seed=1,
+        )
+        for removed in ("nothing", *layer_parts.REMOVED)
+    }
+    # Mixing: whether other tokens reach the last one.
+    beside = torch.cat([other[:, :-1], tokens[:, -1:]], 1)
+    for removed, one in network.items():
+        with torch.no_grad():
+            same = torch.equal(one(tokens), one(beside))
+        assert same == (removed == "mixing")
+    # Skips: whether anything passes where both branches are silent.
+    states = torch.randn(2, 5, 32, generator=torch.Generator().manual_seed(0))
+    for removed in ("nothing", "skip"):
+        layer = layer_parts.PartialLayer(32, mixer="attention", removed=removed)
+        with torch.no_grad():
+            for parameter in layer.parameters():
+                parameter.zero_()
+            assert bool((layer(states) == 0).all()) == (removed == "skip")
+    # Normalization: whether the size of the states does not matter to what is mixed.
+    for removed in ("nothing", "normalization"):
+        layer = layer_parts.PartialLayer(32, mixer="averaging", removed=removed)
+        with torch.no_grad():
+            mixed = [layer.mixing(layer.before(size * states)) for size in (1.0, 3.0)]
+        assert torch.allclose(*mixed, atol=1e-4) == (removed == "nothing")
+    parts = {name for name, _ in network["feed-forward"].named_parameters()}
+    assert not any("wide" in name for name in parts)
+
+
+@pytest.mark.claim("B1b")
+def test_what_is_lost_without_a_part_by_hand():
+    """The stored accuracies at the rate of the least median validation loss."""
+    table = layer_parts.layer_parts.read()
+    for task, mixer in itertools.product(("digits", "recall"), layer_parts.MIXERS):
+        found = {}
+        for removed in ("nothing", "skip", "normalization"):
+            here = (table["task"] == task) & (table["mixer"] == mixer)
+            here &= table["removed"] == removed
+            losses = {
+                rate: np.median(table["held"][here & (table["rate"] == rate)])
+                for rate in np.unique(table["rate"])
+            }
+            best = here & (table["rate"] == min(losses, key=losses.get))
+            found[removed] = table["accuracy"][best]
+            again = layer_parts.accuracies(task, mixer=mixer, removed=removed)
+            assert again.tolist() == found[removed].tolist()
+        assert abs(found["nothing"].mean() - found["normalization"].mean()) < 0.03
+        # Averaging cannot learn recall, with skips or without.
+        lost = found["nothing"].mean() - found["skip"].mean()
+        assert (lost > 0.05) == ((task, mixer) != ("recall", "averaging"))

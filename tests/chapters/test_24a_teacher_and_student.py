@@ -6,6 +6,12 @@ import torch
 from scipy.optimize import minimize_scalar
 from scipy.special import ive
 
+from compendium.c24a_teacher_and_student.settings import (
+    answers_at,
+    band_rows,
+    fit_to_the_end,
+    unknowns_of,
+)
 from compendium.c24a_teacher_and_student.study import (
     NOISE,
     SCALE,
@@ -18,13 +24,15 @@ from compendium.c24a_teacher_and_student.study import (
     stored,
     teacher,
 )
+from spinformer.core.random import torch_generator
 
 
 def test_the_bound_is_what_small_noise_does_to_a_local_fit():
     """Gauss-Newton from the truth, with a derivative by autograd."""
     model = teacher(1)
     fields, _ = examples(model, samples=3, data="theory", seed=5)
-    target, names = bilinear(model), ("query", "log_beta", "log_strength")
+    target = bilinear(model)
+    names = ("query", "log_beta", "log_strength")
 
     def answer(*unknowns):
         weights = dict(zip(names, unknowns, strict=True)) | {"key": torch.eye(8).double()}
@@ -72,7 +80,8 @@ def test_one_student_again(monkeypatch):
     for name in ("error", "bound", "unseen"):
         samples, values = stored("theory", student="saddle", column=name)
         assert row[name] == pytest.approx(values[0, samples == 16][0], rel=0.05), name
-    (row,), table = SCALE.rows(data="theory", samples=16), SCALE.read()
+    (row,) = SCALE.rows(data="theory", samples=16)
+    table = SCALE.read()
     here = (table["data"] == "theory") & (table["teacher"] == 0)
     for name in ("beta", "strength"):
         assert row[name] == pytest.approx(table[name][here][0], abs=1e-3)
@@ -106,3 +115,42 @@ def test_the_error_of_the_theory_goes_into_the_temperature():
     for student in ("limited", "penalty"):
         error = stored("theory", student=student)[1][:, -1]
         assert np.median(error / bound[:, sizes == 16][:, 0]) > 2
+
+
+def test_least_squares_end_at_the_minimum():
+    """From another system's weights: no slope is left, and without noise the teacher is found."""
+    model = teacher(3)
+    fields = torch.randn(12, 6, 8, generator=torch_generator(4), dtype=torch.float64)
+    with torch.no_grad():
+        exact = model(fields)
+    start = teacher(3)
+    with torch.no_grad():
+        start.query += 0.05 * torch.randn(8, 8, generator=torch_generator(5), dtype=torch.float64)
+        start.log_beta += 0.1
+    found = fit_to_the_end(start, fields, answers=exact)
+    truth = unknowns_of(model)
+    assert found == pytest.approx(truth, abs=1e-6)
+    noise = 0.02 * torch.randn(exact.shape, generator=torch_generator(6), dtype=torch.float64)
+    ended = fit_to_the_end(start, fields, answers=exact + noise)
+    assert np.abs(ended - truth).max() > 1e-3
+
+    def cost(unknowns):
+        answers = answers_at(model, fields, unknowns)
+        return (answers - (exact + noise).flatten()).square().sum()
+
+    at = torch.tensor(ended, requires_grad=True)
+    (slope,) = torch.autograd.grad(cost(at), at)
+    from_start = torch.tensor(unknowns_of(start), requires_grad=True)
+    (steep,) = torch.autograd.grad(cost(from_start), from_start)
+    assert float(slope.norm()) < 1e-5 * float(steep.norm())
+
+
+def test_the_band_is_around_one(monkeypatch):
+    """Ratios of which the root mean square is known, with an interval by leaving one out."""
+    settings = "compendium.c24a_teacher_and_student.settings"
+    for ratios, value in (((1.0, 1.0, 1.0), 0.25), ((0.6, 0.8, 1.0), None), ((2.0, 2.0), -0.75)):
+        monkeypatch.setattr(f"{settings}.error_ratios", lambda r=ratios, **_: np.array(r))
+        (line,) = band_rows(0, samples=8, noise=0.02)
+        whole = np.sqrt(np.mean(np.square(ratios)))
+        assert line["value"] == pytest.approx(0.25 - abs(whole - 1) if value is None else value)
+        assert line["low"] <= line["value"] <= line["high"]

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from compendium.c25_driven import settings
 from compendium.c25_driven.study import (
     binder,
     binder_crossing,
@@ -10,6 +11,7 @@ from compendium.c25_driven.study import (
     order_moments,
     squared_errors,
 )
+from spinformer.core.statistics import Estimate
 from spinformer.spins.ising import gaussian_couplings
 
 
@@ -26,7 +28,8 @@ def test_driven_spins_as_the_claim_has_them():
     assert squared_errors(75, symmetry=1.0, **run)["gaussian"].value > 0.01
     # The crossing from networks that are not in the table, coarser.
     betas = np.array([1.04, 1.11, 1.18])
-    small, large = (order_moments(n, betas=betas, systems=6, steps=240, seed=3) for n in (40, 160))
+    small = order_moments(40, betas=betas, systems=6, steps=240, seed=3)
+    large = order_moments(160, betas=betas, systems=6, steps=240, seed=3)
     at, _ = binder_crossing(betas, small=small, large=large)
     assert abs(at.value - 1.1108) < 0.03 + 2 * at.error
     assert at.error < 0.06
@@ -46,9 +49,8 @@ def test_order_and_its_crossing_in_a_network_that_is_solved():
     # No disorder, no fields: M obeys Curie and Weiss, and orders at beta = 1.
     plain = {"coupling_std": 0.0, "field_scale": 0.0}
     betas = np.array([0.9, 1.0, 1.1])
-    small, large = (
-        order_moments(n, betas=betas, systems=4, steps=240, seed=n, **plain) for n in (30, 120)
-    )
+    small = order_moments(30, betas=betas, systems=4, steps=240, seed=30, **plain)
+    large = order_moments(120, betas=betas, systems=4, steps=240, seed=120, **plain)
     at, height = binder_crossing(betas, small=small, large=large)
     assert at.value == pytest.approx(1.0, abs=0.03 + 3 * at.error)
     assert height.value == pytest.approx(0.2705, abs=0.1 + 3 * height.error)
@@ -74,3 +76,14 @@ def test_entropy_by_three_routes():
     off = [abs(one["leading"] / one["definition"] - 1) for one in weak]
     assert off[0] < 0.05
     assert off[1] / off[0] == pytest.approx(2, rel=0.2)
+
+
+@pytest.mark.parametrize("square", [0.0004, -1e-6, 0.01])
+def test_the_line_of_a_squared_error(monkeypatch, square):
+    """0.05 less its root, with an interval that holds the value where the square is below zero."""
+    estimate = Estimate(value=square, error=2e-6, samples=6)
+    monkeypatch.setattr(settings, "squared_errors", lambda *_, **__: {"gaussian": estimate})
+    (line,) = settings.error_rows(0, symmetry=0.0, beta=1.0, size=8)
+    assert line["value"] == pytest.approx(0.05 - max(square, 0.0) ** 0.5)
+    assert line["low"] <= line["value"] <= line["high"]
+    assert line["low"] == pytest.approx(0.05 - max(square + 4e-6, 0.0) ** 0.5)

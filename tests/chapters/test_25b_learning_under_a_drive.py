@@ -78,7 +78,8 @@ def test_no_part_of_the_text_is_in_two_places():
         sizes = [len(text_part(part, split=split)) for part in ("train", "validation", "test")]
         assert sum(sizes) == len(help_text())
         assert sizes[2] == pytest.approx(0.1 * len(help_text()), rel=0.01)
-    last, flat = (text_part("test", split=split) for split in (0, 1))
+    last = text_part("test", split=0)
+    flat = text_part("test", split=1)
     assert torch.equal(last, help_text()[-len(last) :])
     windows = whole_windows(flat)
     assert torch.equal(windows.tokens[..., 0].flatten(), flat[: windows.targets.numel()])
@@ -94,14 +95,19 @@ def test_counted_pairs_and_triples_by_dictionaries():
         patch.setattr(study, "text_part", lambda part, *, split: cut[part])
         (found,) = COUNTS.rows(split=0)
     train = cut["train"].tolist()
-    ones, before = Counter(train), Counter(train[:-1])
-    twos, pairs_before = Counter(pairwise(train)), Counter(pairwise(train[:-1]))
+    ones = Counter(train)
+    before = Counter(train[:-1])
+    twos = Counter(pairwise(train))
+    pairs_before = Counter(pairwise(train[:-1]))
     threes = Counter(zip(train, train[1:], train[2:], strict=False))
 
     def bits(part, weight, weight_three=None):
-        losses, text = [], cut[part].tolist()
+        losses = []
+        text = cut[part].tolist()
         for place in range((len(text) - 1) // WINDOW * WINDOW):
-            z, a, b = text[place - 1], text[place], text[place + 1]
+            z = text[place - 1]
+            a = text[place]
+            b = text[place + 1]
             one = (ones[b] + 1) / (len(train) + len(ALPHABET))
             chance = (twos[a, b] + weight * one) / (before[a] + weight)
             if weight_three is not None and place % WINDOW:
@@ -120,7 +126,8 @@ def test_only_causal_networks_say_the_same_before_the_future_is_written():
     batch = whole_windows(text_part("test", split=0)[: 12 * WINDOW + 1])
     for arm in ARMS:
         network = Network(arm, task="text", strength=3.0, seed=1).double()
-        past, whole = (score(network, batch, past_alone=p)["bits"] for p in (True, False))
+        past = score(network, batch, past_alone=True)["bits"]
+        whole = score(network, batch, past_alone=False)["bits"]
         gap = abs(past - whole)
         assert gap > 1e-3 if arm == "symmetric" else gap < 1e-12
 

@@ -13,10 +13,9 @@ from compendium.c33_phase_transitions import settings, study
 from compendium.c33_phase_transitions.orbits import _orbit_image, show_orbit_diagram
 from compendium.c33_phase_transitions.study import SHARES
 from compendium.common.drawing import REGIME_COLORS
-from compendium.common.starts import START_LAWS, draw_starts
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import Attractors, Regime, find_attractors
-from spinformer.dmft.mean_field import random_contexts, trajectory
+from spinformer.dmft.mean_field import START_LAWS, random_contexts, trajectory
 from spinformer.dmft.network import Context, Network
 from spinformer.dmft.regimes import count_regimes, regime_label
 from spinformer.plot.style import COLORS
@@ -140,7 +139,7 @@ def test_contexts_close_to_zero_end_on_the_closed_curve_and_others_in_chaos():
     network = Network.document()
     extent = {}
     for law in ("narrow", "normal"):
-        starts = draw_starts(network, law, count=12, seed=77)
+        starts = random_contexts(network, 77, count=12, law=law)
         overlaps, _ = trajectory(network, starts, beta=1.266, steps=4000, transient=20_000)
         extent[law] = np.ptp(overlaps[..., 0], axis=1)
     assert (extent["narrow"] < 0.4).all()
@@ -161,12 +160,12 @@ def test_the_threshold_of_the_ranges_stands_once():
 def test_laws_of_starts_have_the_moments_that_they_are_named_for():
     network = Network.document()
     deviation = {
-        law: draw_starts(network, law, count=4000, seed=3).attention.std() for law in START_LAWS
+        law: random_contexts(network, 3, count=4000, law=law).attention.std() for law in START_LAWS
     }
     assert deviation["uniform"] == pytest.approx(3**-0.5, rel=0.01)
     assert deviation["narrow"] == pytest.approx(0.05 * 3**-0.5, rel=0.01)
     # A twelfth of a normal number of this deviation is cut at 1.
     assert deviation["normal"] == pytest.approx(0.533, rel=0.02)
-    assert np.abs(draw_starts(network, "normal", count=50, seed=0).attention).max() <= 1.0
+    assert np.abs(random_contexts(network, 0, count=50, law="normal").attention).max() <= 1.0
     with pytest.raises(ValueError, match="law must be one of"):
-        draw_starts(network, "flat", count=1, seed=0)
+        random_contexts(network, 0, count=1, law="flat")

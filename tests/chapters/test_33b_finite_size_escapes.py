@@ -7,10 +7,10 @@ from scipy.optimize import brentq, minimize
 from scipy.stats import binom, kstest
 
 from compendium.c33b_lifetimes import finite_size_escapes as study
-from compendium.c33b_lifetimes.finite_size_escapes import least_action, path_action
 from spinformer.dmft.ensemble import Ensemble
+from spinformer.dmft.escape import escape_action, path_action
 from spinformer.dmft.finite_size import mean_path, token_states
-from spinformer.dmft.lifetimes import estimate_lifetime
+from spinformer.dmft.lifetimes import escape_law, estimate_lifetime
 from spinformer.dmft.network import Context, Network
 
 
@@ -52,10 +52,9 @@ def test_the_least_action_of_a_reversible_chain_is_its_free_energy():
     entropy = -up * np.log(up) - down * np.log(down)
     expected = entropy + np.log(np.cosh(beta * fixed)) - np.log(2.0)
     guess = np.linspace(np.arctanh(fixed), 0.0, 81)[:, None]
-    found = least_action(COIN, guess, beta=beta, position=0)
-    action = path_action(COIN, found, beta=beta, position=0).sum()
-    assert action == pytest.approx(expected, rel=1e-4)
-    assert (found[[0, -1]] == guess[[0, -1]]).all()
+    found = escape_action(COIN, guess, beta=beta, position=0)
+    assert found.action == pytest.approx(expected, rel=1e-4)
+    assert (found.fields[[0, -1]] == guess[[0, -1]]).all()
 
 
 def test_escapes_take_the_time_of_the_exact_chain(monkeypatch):
@@ -73,9 +72,18 @@ def test_escapes_take_the_time_of_the_exact_chain(monkeypatch):
     monkeypatch.setattr(study, "_SETTLE", 60)
     monkeypatch.setattr(study, "_TOLERANCE", 0.2)
     found, ends = study.noise_escapes(
-        COIN, size, beta=beta, window=np.array([[states[np.argmin(np.abs(states - fixed))]]]),
-        position=0, cycles=cycles, home=0, every=1, horizon=160, runs=300, seed=3,
-    )  # fmt: skip
+        COIN,
+        size,
+        beta=beta,
+        window=np.array([[states[np.argmin(np.abs(states - fixed))]]]),
+        position=0,
+        cycles=cycles,
+        home=0,
+        every=1,
+        horizon=160,
+        runs=300,
+        seed=3,
+    )
     escaped = found < 160
     life = estimate_lifetime(found, ended=escaped)
     assert 150 < life.ended < 300
@@ -100,7 +108,7 @@ def test_the_law_of_escapes_is_the_maximum_of_the_censored_likelihood():
         times = rng.exponential(np.exp(0.5 + 0.9 * x)[:, None], (4, 60))
         ended = (times < horizon).sum(axis=1)
         total = np.minimum(times, horizon).sum(axis=1)
-        law = study.escape_law(x, total=total, ended=ended)
+        law = escape_law(x, total=total, ended=ended)
         laws.append(law)
         if draw == 0:
 
@@ -136,9 +144,18 @@ def test_a_text_that_stays_is_compared_at_the_clock_of_the_cycles(monkeypatch):
     for settle, home in ((6, 0), (7, 0), (7, 1)):
         monkeypatch.setattr(study, "_SETTLE", settle)
         times, ends = study.noise_escapes(
-            network, 3 * 10**9, beta=beta, window=window, position=state.position, cycles=cycles,
-            home=home, every=4, horizon=8, runs=2, seed=0,
-        )  # fmt: skip
+            network,
+            3 * 10**9,
+            beta=beta,
+            window=window,
+            position=state.position,
+            cycles=cycles,
+            home=home,
+            every=4,
+            horizon=8,
+            runs=2,
+            seed=0,
+        )
         assert times.tolist() == [2.0 if home else 8.0] * 2
         assert ends.tolist() == [0 if home else -1] * 2
 

@@ -9,9 +9,8 @@ from scipy.optimize import brentq, fsolve
 
 from compendium.c33b_lifetimes.switching import settled_cycle
 from compendium.c33c_bifurcations import settings, study
-from compendium.common.starts import draw_starts
 from spinformer.core.solve import NotConverged
-from spinformer.dmft.attractors import stroboscopic_section
+from spinformer.dmft.attractors import rotation_number, stroboscopic_section
 from spinformer.dmft.bifurcations import bifurcation_values
 from spinformer.dmft.cycles import (
     Bifurcation,
@@ -23,7 +22,7 @@ from spinformer.dmft.cycles import (
 )
 from spinformer.dmft.document import closed_curve
 from spinformer.dmft.linear_stability import onset
-from spinformer.dmft.mean_field import document_context, step, trajectory
+from spinformer.dmft.mean_field import document_context, random_contexts, step, trajectory
 from spinformer.dmft.network import Context, Network
 
 NETWORK = Network.document()
@@ -268,7 +267,7 @@ def test_the_closed_curve_outlives_the_jump_of_the_protocol():
     # An exponent of 0.001 would give e^20.
     assert (parting(curve, betas, steps=20_000) < 0.0005).all()
     assert parting(document, 1.28, steps=2000) > 0.005
-    assert (study.rotation_number(points).error < 1e-5).all()
+    assert (rotation_number(points).error < 1e-5).all()
 
 
 def parting(context, beta, *, steps):
@@ -349,15 +348,13 @@ def test_against_the_lift_of_a_circle_map(length):
     lifts = [circle_map(omega, 0.5, 20_000) for omega in omegas]
     truth = np.array([(theta[-1] - theta[0]) / 20_000 for theta in lifts]) % 1
     truth = np.minimum(truth, 1 - truth)
-    found = study.rotation_number(np.stack([on_a_curve(theta[: length + 1]) for theta in lifts]))
+    found = rotation_number(np.stack([on_a_curve(theta[: length + 1]) for theta in lifts]))
     np.testing.assert_allclose(found.value, truth, atol=1e-4)
-    longer = study.rotation_number(
-        np.stack([on_a_curve(theta[: 2 * length + 1]) for theta in lifts])
-    )
+    longer = rotation_number(np.stack([on_a_curve(theta[: 2 * length + 1]) for theta in lifts]))
     # The stated error covers what twice the length changes, and is far below 1/n.
     assert (np.abs(longer.value - found.value) <= 3 * found.error + 1e-12).all()
     assert (found.error < 1e-4 * (4000 / length) ** 3).all()
-    locked = study.rotation_number(on_a_curve(circle_map(0.3, 0.0, length)))
+    locked = rotation_number(on_a_curve(circle_map(0.3, 0.0, length)))
     assert locked.value == pytest.approx(0.3, abs=1e-12)
 
 
@@ -365,12 +362,12 @@ def test_the_error_of_noisy_turns_is_about_their_scatter():
     """It comes from the halves of a run: right to a factor of about two, not of ten."""
     rng = np.random.default_rng(1)
     theta = 0.2 * np.arange(301) + np.cumsum(0.03 * rng.standard_normal((60, 301)), axis=1)
-    found = study.rotation_number(on_a_curve(theta))
+    found = rotation_number(on_a_curve(theta))
     assert 0.5 < found.error.mean() / found.value.std(ddof=1) < 3.0
     # A change in either half is seen.
     change = np.repeat([0.2, 0.2, 0.2, 0.26], 100)
     for turns in (change, change[::-1]):
-        assert study.rotation_number(on_a_curve(np.cumsum(turns))).error > 0.02
+        assert rotation_number(on_a_curve(np.cumsum(turns))).error > 0.02
 
 
 def test_chaos_begins_with_a_jump_from_contexts_of_order_one_and_not_from_small_ones(monkeypatch):
@@ -379,7 +376,7 @@ def test_chaos_begins_with_a_jump_from_contexts_of_order_one_and_not_from_small_
     share = {}
     for law in ("uniform", "narrow"):
         [line] = settings.jump_of_chaos(7, law, 1.266, 20_000)
-        starts = draw_starts(NETWORK, law, count=16, seed=7)
+        starts = random_contexts(NETWORK, 7, count=16, law=law)
         wide = {}
         for beta in (1.265, 1.266):
             overlaps, _ = trajectory(NETWORK, starts, beta=beta, steps=2000, transient=20_000)

@@ -39,7 +39,8 @@ def test_three_views_agree_up_to_the_first_correction():
         np.testing.assert_allclose(softmax(beta * keys @ rest) @ keys, rest, atol=1e-12)
         law = study.first_shift(keys, beta=beta, at=rest)
         for name, view in VIEWS.items():
-            near, far = (n * (view(keys, beta=beta, readers=n) - rest) for n in (20, 40))
+            near = 20 * (view(keys, beta=beta, readers=20) - rest)
+            far = 40 * (view(keys, beta=beta, readers=40) - rest)
             assert np.linalg.norm(2 * far - near - law[name]) < 0.05 * np.linalg.norm(law[name])
 
 
@@ -64,7 +65,8 @@ def test_readers_that_draw_at_once_against_all_their_states_and_driven_spins():
 def test_times_to_change_sides_follow_from_the_energy():
     depth = study.valley_depth(1.7)
     m = brentq(lambda m: math.tanh(1.7 * m) - m, 0.1, 1.0)
-    keys, ends = torch.tensor([[1.0], [-1.0]]).double(), torch.tensor([[0.0], [m]]).double()
+    keys = torch.tensor([[1.0], [-1.0]]).double()
+    ends = torch.tensor([[0.0], [m]]).double()
     top, bottom = energy(keys, states=ends, beta=1.7).tolist()
     assert depth == pytest.approx(1.7 * (top - bottom), abs=1e-12)
     times = {n: np.log(study.change_times(n, beta=1.7)) for n in (36, 40)}
@@ -90,7 +92,8 @@ def test_times_are_those_of_the_matrix_over_all_states():
 
 @pytest.mark.claim("S3")
 def test_turned_values_end_the_rest_and_drives_are_followed_with_a_lag():
-    keys, edge = three_keys(), study.rest_edge(4.0)
+    keys = three_keys()
+    edge = study.rest_edge(4.0)
     assert 31.5 < edge < 33.5
     assert 57 < study.rest_edge(100.0) < 60
     angles = np.array([0.0, edge - 0.5, edge + 0.5])
@@ -114,11 +117,14 @@ def test_turned_values_end_the_rest_and_drives_are_followed_with_a_lag():
 
 
 def test_motion_is_that_of_a_plain_loop():
-    keys, values = three_keys(), turned(three_keys(), degrees=50.0)
+    keys = three_keys()
+    values = turned(three_keys(), degrees=50.0)
     state = values[0] @ np.array([[math.cos(0.1), math.sin(0.1)], [-math.sin(0.1), math.cos(0.1)]])
-    speeds, angles = [], []
+    speeds = []
+    angles = []
     for _ in range(60):
-        before, state = state, softmax(3.0 * keys @ state) @ values
+        before = state
+        state = softmax(3.0 * keys @ state) @ values
         speeds.append(np.linalg.norm(state - before))
         angles.append(math.atan2(np.linalg.det([before, state]), before @ state) / (2 * math.pi))
     found = study.late_motion(np.array(3.0), degrees=np.array(50.0), steps=60, kept=20)

@@ -26,6 +26,7 @@ from compendium.common.rows import (
     estimate_rows,
     grid,
     mean_rows,
+    median_interval,
     median_rows,
     numbered,
     rows_of,
@@ -487,10 +488,11 @@ def concentrations(scores: Sequence[Tensor], *, spread: float) -> np.ndarray:
 )
 @torch.no_grad()
 def settings_A13c(data: str, model: str, length: int, source: str, special: str) -> Rows:
-    """How far the median head is from a glass at 1.5/√d that it is out of at 1/√d.
+    """How far inside of a glass heads are at 1.5/√d that are out of it at 1/√d.
 
-    The smaller of 0.1 − Y at 1/√d and Y − 0.1 at 1.5/√d, Y by the mean or the median of its
-    queries. at_beta, beyond: Y of the median head at the two; crossing: fraction of heads with Y
+    The smaller of 0.1 − Y at 1/√d and Y − 0.1 at 1.5/√d, Y by the mean or the median of a head's
+    queries: of the "median head", whose Y is the median over the heads, or of "each head", by the
+    median. at_beta, beyond: Y of the median head at the two; crossing: fraction of heads with Y
     below 0.1 at the first and above at the second.
     """
     scores = list(trained_scores(model, source, length=length, special=special))
@@ -498,11 +500,21 @@ def settings_A13c(data: str, model: str, length: int, source: str, special: str)
     for query, average in (("mean", np.mean), ("median", np.median)):
         here = average(concentrations(scores, spread=1.0), axis=1)
         colder = average(concentrations(scores, spread=1.5), axis=1)
-        row = {
+        at_beta, lowest, highest = median_interval(here)
+        beyond, least, most = median_interval(colder)
+        found = {
             "query": query,
-            "at_beta": float(np.median(here)),
-            "beyond": float(np.median(colder)),
+            "at_beta": at_beta,
+            "beyond": beyond,
             "crossing": float(((here < 0.1) & (colder > 0.1)).mean()),
         }
-        rows.append(row | median_rows(np.minimum(0.1 - here, colder - 0.1))[0])
+        of_median = {
+            "value": min(0.1 - at_beta, beyond - 0.1),
+            "low": min(0.1 - highest, least - 0.1),
+            "high": min(0.1 - lowest, most - 0.1),
+            "runs": len(here),
+        }
+        of_each = median_rows(np.minimum(0.1 - here, colder - 0.1))[0]
+        rows.append(found | {"heads": "median head"} | of_median)
+        rows.append(found | {"heads": "each head"} | of_each)
     return rows

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from bookmaker.tables import Rows, stored
-from compendium.common.models import encoder, head_maps, read_of_written
+from compendium.common.models import compose_heads, encoder, head_maps
 from compendium.common.rows import grid, mean_rows, rows_of, share_rows
 from compendium.common.text_units import named_windows, unread_windows, window_traces
 from spinformer.core.random import Seed, numpy_generator
@@ -149,7 +149,7 @@ def turned_steps(
         return overlap_energy(trace.queries + moved, keys=trace.keys, beta=trace.beta)
 
     before = energy(0.0)
-    alone = energy(returned @ read_of_written(reads, writes))
+    alone = energy(returned @ compose_heads(reads, writes))
     together = energy(torch.einsum("hqD,bnD->bhnq", reads, step))
     return (alone - before).mean((0, 2)).numpy(), float((together - before).mean())
 

@@ -32,7 +32,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from bookmaker.tables import Rows, stored
-from compendium.common.models import block_trace, decoder, encoder, head_maps, read_of_written
+from compendium.common.models import block_trace, compose_heads, decoder, encoder, head_maps
 from compendium.common.rows import grid, mean_rows, rows_of
 from compendium.common.text_units import named_windows, unread_windows, window_traces
 from spinformer.core.random import Seed
@@ -60,7 +60,7 @@ def readback_values(
 ) -> Tensor:
     """Values as each head's query map reads them, W_Q W_O v + b_Q, (B, H, N, d), or `turned`."""
     bias = model.weights[f"encoder.layer.{trace.layer}.attention.self.query.bias"]
-    read = trace.values @ read_of_written(*head_maps(model, trace.layer))
+    read = trace.values @ compose_heads(*head_maps(model, trace.layer))
     values = read + bias.unflatten(0, (len(trace.queries[0]), 1, -1))
     return values if turned is None else values @ random_rotations(values, seed=turned)
 

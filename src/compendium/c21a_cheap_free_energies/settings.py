@@ -3,7 +3,7 @@
 The stored errors and overlaps are divided into groups of systems, so that every line of a table
 has systems of its own; lines of the same group share their `data`.
 
-The regions were written before the confirming tables were drawn. B7: β up to 0.75. B7c:
+The regions were written before the confirming tables were drawn. B7: β up to 0.75. B7b: β < 1. B7c:
 temperatures before the line, β < 2. B7d: less than 0.8 of the line's β.
 """
 
@@ -22,6 +22,7 @@ from compendium.c21a_cheap_free_energies.study import (
     approximation_errors,
     convergence,
     overlap_run,
+    theory_errors,
     trend,
 )
 from compendium.common.rows import Columns, grid, median_rows, numbered, share_rows
@@ -94,6 +95,21 @@ def several_of_each_size(table: Columns, here: np.ndarray) -> np.ndarray:
     return here & np.isin(table["size"], sizes[counts > 1])
 
 
+def clause_row(clause: str, table: Columns, here: np.ndarray) -> dict[str, Any]:
+    """How far an exponent of B7b, or a difference of two, lies on the side that is asked for."""
+    _, theory, rival, bound = CLAUSES[clause]
+    mine = trend(table, theory, here).slope
+    if rival is None:
+        return exponent_row(mine, against=bound, sign=1 if theory == "naive" else -1)
+    other = trend(table, rival, here).slope
+    gap = Estimate(
+        value=other.value - mine.value,
+        error=np.hypot(other.error, mine.error),
+        samples=mine.samples,
+    )
+    return exponent_row(gap, against=bound, sign=1)
+
+
 @stored(
     "settings_B7b",
     [
@@ -113,25 +129,48 @@ def several_of_each_size(table: Columns, here: np.ndarray) -> np.ndarray:
 )
 def settings_b7b(clause: str, beta: float, group: int) -> Rows:
     """How far an exponent of B7b, or a difference of two, lies on the side that is asked for."""
-    kind, theory, rival, bound = CLAUSES[clause]
+    kind, *_ = CLAUSES[clause]
     cold = beta == COLD
     table = (COLDER if cold else ERRORS).read()
     here = table["copy"] % (COLD_GROUPS if cold else GROUPS[kind]) == group
     if not cold:
         here &= table["kind"] == kind
     here = several_of_each_size(table, here)
-    run = {"data": f"{kind} {beta:g}, group {group}"}
-    mine = trend(table, theory, here).slope
-    if rival is None:
-        sign = 1 if theory == "naive" else -1
-        return [run | exponent_row(mine, against=bound, sign=sign)]
-    other = trend(table, rival, here).slope
-    gap = Estimate(
-        value=other.value - mine.value,
-        error=np.hypot(other.error, mine.error),
-        samples=mine.samples,
-    )
-    return [run | exponent_row(gap, against=bound, sign=1)]
+    row = clause_row(clause, table, here)
+    return [{"data": f"{kind} {beta:g}, group {group}"} | row]
+
+
+# Systems of each size in a group that confirms B7b, and the couplings of the groups.
+FRESH_ERRORS = {32: 16, 64: 12, 128: 8, 256: 6}
+FRESH_KINDS = [*["gaussian"] * 4, *["patterns"] * 3, *["sparse"] * 3, *["rotated"] * 2]
+
+
+@stored(
+    "confirm_B7b",
+    [{"group": group} for group in range(len(FRESH_KINDS))],
+    seconds=12.0,
+    within={"value": 0.2, "low": 0.3, "high": 0.3},
+)
+def confirm_b7b(group: int) -> Rows:
+    """As `settings_b7b` before the line, of systems of its own, up to 256 spins."""
+    kind = FRESH_KINDS[group]
+    sizes = []
+    errors = []
+    for size, count in FRESH_ERRORS.items():
+        for number in range(count):
+            seed = 20_000_000 + 100_000 * group + 100 * size + number
+            sweeps = 10_000 if size < 256 else 25_600
+            errors.append(theory_errors(kind, size=size, sweeps=sweeps, seed=seed))
+            sizes.append(size)
+    table = {"size": np.array(sizes)}
+    table |= {theory: np.array([one[theory] for one in errors]) for theory in errors[0]}
+    everything = np.full(len(sizes), True)
+    run = {"beta": BETAS[kind], "data": f"new {group}"}
+    return [
+        {"clause": clause} | run | clause_row(clause, table, everything)
+        for clause, (of_kind, *_) in CLAUSES.items()
+        if of_kind == kind
+    ]
 
 
 @stored(

@@ -201,7 +201,7 @@ class Moments(NamedTuple):
     """What a fit needs of a text: the number of tokens, sums over them, (rows, ...), and products
     of rows, (rows, rows). A fit that leaves out a text adds up those of the others."""
 
-    count: Tensor
+    tokens: Tensor
     sums: Tensor
     products: Tensor
 
@@ -209,7 +209,7 @@ class Moments(NamedTuple):
     def added(cls, texts: Sequence["Moments"]) -> "Moments":
         """Those of several texts together."""
         return cls(
-            torch.stack([text.count for text in texts]).sum(0),
+            torch.stack([text.tokens for text in texts]).sum(0),
             torch.stack([text.sums for text in texts]).sum(0),
             torch.stack([text.products for text in texts]).sum(0),
         )
@@ -217,7 +217,7 @@ class Moments(NamedTuple):
     def about(self, mean: Tensor) -> Tensor:
         """The products of the deviations from a `mean`."""
         mixed = self.sums @ mean.T
-        return self.products - mixed - mixed.T + self.count * mean @ mean.T
+        return self.products - mixed - mixed.T + self.tokens * mean @ mean.T
 
 
 def attention_scores(
@@ -245,7 +245,7 @@ def attention_scores(
     scores: dict[str, list[float]] = {name: [] for name in sets}
     for tested in texts:
         others = Moments.added([text for text in texts if text is not tested])
-        mean = others.sums / others.count
+        mean = others.sums / others.tokens
         fit = others.about(mean)
         met = tested.about(mean)
         for name, chosen in sets.items():

@@ -110,7 +110,7 @@ def score(model: nn.Module, tokens: Tensor, labels: Tensor) -> tuple[float, floa
 
 
 def fit(
-    models: Sequence[TokenClassifier],
+    models: Sequence[nn.Module],
     *,
     tasks: Sequence[Task],
     steps: int,
@@ -141,7 +141,7 @@ def fit(
                 held = score(model, *task.validation)[1]
                 tokens, labels = task.test
                 layers = []
-                if probed:
+                if probed and isinstance(model, TokenClassifier):
                     layers = probe_layers(model, tokens[:probed], labels=labels[:probed])
                 kept.append(Look(step, accuracy, loss, held, layers))
         if step == steps:

@@ -1,6 +1,6 @@
 """Tables of settings of C1a, C1c, C1d and C1e, each line from networks of its own.
 
-The tables `confirm_…` were drawn after the regions below had been written down: other
+The tables `confirm_…` were drawn after the regions of their rows had been written down: other
 temperatures, sizes and networks.
 """
 
@@ -19,12 +19,6 @@ from spinformer.core.random import numpy_generator
 from spinformer.core.states import overlaps
 from spinformer.core.statistics import Estimate
 
-REGIONS = {
-    "C1a": "beta >= 1.2 and features <= 10",
-    "C1c": "beta >= 1.25",
-    "C1d": "ratio >= 1.2",
-    "C1e": "beta >= 1.25",
-}
 # Networks behind a line.
 _DRAWS = 10
 _NOISY = {"value": 0.1, "low": 0.1, "high": 0.1}

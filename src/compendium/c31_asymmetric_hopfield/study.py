@@ -25,34 +25,40 @@ LAGS = np.array([2, 4, 8, 16, 32, 64, 250])  # of the table of memory, in update
 
 
 def spin_memory(
-    size: int, *, symmetry: float, beta: float, lags: np.ndarray, steps: int, replicas: int,
+    size: int,
+    *,
+    symmetry: float,
+    beta: float,
+    lags: np.ndarray,
+    steps: int,
+    replicas: int,
     seed: Seed,
-) -> Estimate:  # fmt: skip
+) -> Estimate:
     """C(τ), the mean of x_i(t) x_i(t + τ), at lags τ (L,), its error the scatter over networks.
 
     Each runs `steps` parallel updates from a random state; the first half is dropped.
     """
     rng = numpy_generator(seed)
-    found = []
+    measured = []
     for _ in range(replicas):
         couplings = gaussian_couplings(size, symmetry=symmetry, seed=rng)
         first = rng.choice([-1.0, 1.0], (1, size))
         path = glauber_trajectory(couplings, beta=beta, states=first, steps=steps, seed=rng)
         kept = path[steps // 2 :, 0].astype(float)
-        found.append([(kept[:-lag] * kept[lag:]).mean() for lag in lags])
-    return mean_estimate(found)
+        measured.append([(kept[:-lag] * kept[lag:]).mean() for lag in lags])
+    return mean_estimate(measured)
 
 
 def mean_order(size: int, *, mean: float, beta: float, replicas: int, seed: Seed) -> Estimate:
     """|m| over updates 100 to 200 from an ordered start, independent couplings of mean `mean`/N."""
     rng = numpy_generator(seed)
     start = np.ones((1, size))
-    found = []
+    measured = []
     for _ in range(replicas):
         couplings = gaussian_couplings(size, mean=mean, seed=rng)
         path = glauber_trajectory(couplings, beta=beta, states=start, steps=200, seed=rng)
-        found.append(abs(path[100:].mean()))
-    return mean_estimate(found)
+        measured.append(abs(path[100:].mean()))
+    return mean_estimate(measured)
 
 
 @numba.njit(cache=True)
@@ -84,13 +90,13 @@ def cycle_lengths(
 ) -> np.ndarray:
     """`cycle_length` from a random start in each of so many networks; NotConverged past `limit`."""
     rng = numpy_generator(seed)
-    found = np.zeros(count, dtype=int)
+    measured = np.zeros(count, dtype=int)
     for number in range(count):
         couplings = gaussian_couplings(size, symmetry=symmetry, seed=rng)
-        found[number] = cycle_length(couplings, rng.choice([-1.0, 1.0], size), limit)
-    if not found.all():
+        measured[number] = cycle_length(couplings, rng.choice([-1.0, 1.0], size), limit)
+    if not measured.all():
         raise NotConverged(f"no cycle closed within {limit} steps at size {size}")
-    return found
+    return measured
 
 
 def analog_exponents(
@@ -108,8 +114,8 @@ def analog_exponents(
             state = np.tanh(beta * (couplings @ state))
             return (beta * (1.0 - state**2))[:, None] * (couplings @ frame)
 
-        found = lyapunov_exponents(push, dimension=size, steps=steps, align=300, seed=rng)
-        return float(found.value[0])
+        measured = lyapunov_exponents(push, dimension=size, steps=steps, align=300, seed=rng)
+        return float(measured.value[0])
 
     return mean_estimate([exponent() for _ in range(count)])
 
@@ -165,8 +171,10 @@ def asymmetric_gain(beta: float) -> float:
 )
 def EXPONENTS(size: int, *, symmetry: float, beta: float, networks: int) -> Rows:
     """Mean and standard error over networks, 600 steps each."""
-    found = analog_exponents(size, symmetry=symmetry, beta=beta, count=networks, seed=0, steps=600)
-    return rows_of(exponent=found.value, error=found.error)
+    measured = analog_exponents(
+        size, symmetry=symmetry, beta=beta, count=networks, seed=0, steps=600
+    )
+    return rows_of(exponent=measured.value, error=measured.error)
 
 
 @stored(
@@ -193,5 +201,5 @@ def MEMORY(symmetry: float, *, beta: float) -> Rows:
 def ORDER(ratio: float, *, beta: float) -> Rows:
     """|m| of ten networks of 500 spins, independent couplings; their mean over the critical one."""
     mean = ratio / asymmetric_gain(beta)
-    found = mean_order(500, mean=mean, beta=beta, replicas=10, seed=0)
-    return rows_of(order=found.value, error=found.error)
+    measured = mean_order(500, mean=mean, beta=beta, replicas=10, seed=0)
+    return rows_of(order=measured.value, error=measured.error)

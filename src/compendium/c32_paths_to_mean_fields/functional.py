@@ -22,7 +22,7 @@ from spinformer.core.records import record
 from spinformer.core.solve import NotConverged
 from spinformer.core.states import spin_states
 from spinformer.dmft.finite_size import attention_of_window, token_probabilities, token_states
-from spinformer.dmft.mean_field import tokens
+from spinformer.dmft.mean_field import token_overlaps
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Context, Network
 
 _FOUND = 1e-12  # largest slope of the exponent at its top
@@ -245,7 +245,7 @@ def step_operations(network: Network, context: Context, *, beta: float) -> tuple
 
     bits = [math.tanh(dot(row, context.attention[0])) for row in output]
     count += len(bits)
-    known = tokens(network, context, beta)
+    known = token_overlaps(network, context, beta)
     for role in (VALUE, QUERY, KEY):
         known[0, role] = [dot(row, bits) for row in weights[role]] + place[role]
         count += network.features

@@ -49,9 +49,16 @@ _PAIRS = 24
 
 
 def coupled_growth(
-    network: Network, size: int, *, beta: float, windows: np.ndarray, position: int, steps: int,
-    transient: int, seed: Seed,
-) -> np.ndarray:  # fmt: skip
+    network: Network,
+    size: int,
+    *,
+    beta: float,
+    windows: np.ndarray,
+    position: int,
+    steps: int,
+    transient: int,
+    seed: Seed,
+) -> np.ndarray:
     """Growth (nats a token) of the distance of pairs of texts that share their noise, if they part.
 
     windows: (R, T, L), where the R pairs begin, the second of each off in a random direction, which
@@ -132,9 +139,13 @@ def _root(limit: FiniteSizeCorrections, part: np.ndarray) -> np.ndarray:
     seconds=1.5,
 )
 def CLOSURES(
-    regime: str, *, start: int, texts: int = 4_000, steps: int = 30,
+    regime: str,
+    *,
+    start: int,
+    texts: int = 4_000,
+    steps: int = 30,
     exponents: Sequence[float] = tuple(np.arange(2.0, 7.1, 0.5)),
-) -> Rows:  # fmt: skip
+) -> Rows:
     """Errors of three predictions of the average text, root mean square over `steps` tokens.
 
     sampling: the standard error of that average, which no prediction can beat.
@@ -213,16 +224,23 @@ def STATIONARY(regime: str, *, exponent: float, seed: int) -> Rows:
     texts = 500
     rng = numpy_generator(seed)
     windows, place = spread_windows(beta, count=texts, settle=5_000, seed=rng)
-    found = []
+    result = []
     for look in range(_SNAPSHOTS):
         steps = 1000 if look == 0 else _BETWEEN
         windows = generate(
-            network, size, beta=beta, window=windows, steps=steps, runs=texts, seed=rng,
-            position=place, draw_window=look == 0,
-        ).tokens[:, -network.context :]  # fmt: skip
+            network,
+            size,
+            beta=beta,
+            window=windows,
+            steps=steps,
+            runs=texts,
+            seed=rng,
+            position=place,
+            draw_window=look == 0,
+        ).tokens[:, -network.context :]
         place += steps
-        found.append(semantic_overlaps(network, windows))
-    law = np.concatenate(found, axis=1)
+        result.append(semantic_overlaps(network, windows))
+    law = np.concatenate(result, axis=1)
     limits = []
     for _ in range(2):
         ensemble = _settled(rng, beta=beta, count=texts, settle=5_000)
@@ -242,8 +260,8 @@ def STATIONARY(regime: str, *, exponent: float, seed: int) -> Rows:
 def _transport(one: np.ndarray, other: np.ndarray) -> float:
     """Wasserstein-1 distance of samples (texts, tokens, P), averaged over the last axis."""
     ways = range(one.shape[-1])
-    found = [wasserstein_distance(one[..., a].ravel(), other[..., a].ravel()) for a in ways]
-    return float(np.mean(found))
+    result = [wasserstein_distance(one[..., a].ravel(), other[..., a].ravel()) for a in ways]
+    return float(np.mean(result))
 
 
 @stored(
@@ -265,9 +283,15 @@ def EXPONENTS(beta: float, *, exponent: float, seed: int) -> Rows:
     network = Network.document()
     windows, position = spread_windows(beta, count=_PAIRS, settle=_SETTLED, seed=seed)
     rates = coupled_growth(
-        network, size, beta=beta, windows=windows, position=position, steps=400,
-        transient=200, seed=seed,
-    )  # fmt: skip
+        network,
+        size,
+        beta=beta,
+        windows=windows,
+        position=position,
+        steps=400,
+        transient=200,
+        seed=seed,
+    )
     growth = mean_estimate(rates)
     starts = random_contexts(network, 0, count=16)
     limit = lyapunov_spectrum(

@@ -84,9 +84,15 @@ def deviation(limit: FiniteSizeCorrections, size: int, *, texts: int, seed: Seed
     network = limit.network
     context = limit.network.context
     runs = generate(
-        network, size, beta=limit.beta, window=limit.path[:context],
-        steps=len(limit.path) - context, runs=texts, seed=seed, position=limit.position,
-    )  # fmt: skip
+        network,
+        size,
+        beta=limit.beta,
+        window=limit.path[:context],
+        steps=len(limit.path) - context,
+        runs=texts,
+        seed=seed,
+        position=limit.position,
+    )
     raw = semantic_overlaps(network, runs.tokens - limit.path)
     linear = semantic_overlaps(network, linear_fluctuations(runs, maps=limit.maps))
     square = mean_estimate((raw**2).sum(axis=2))
@@ -150,12 +156,12 @@ def onset_rows(
         missed = [deviation(limit, n, texts=60, seed=rng).missed.value for n in sizes.tolist()]
         at = limit.network.context - 1 + tokens
         none = np.zeros(len(sizes))
-        found = [
+        collected = [
             onset_size(sizes, missed=one, errors=none).value for one in np.transpose(missed)[at]
         ]
         with np.errstate(divide="ignore"):
             computed = np.log10(limit.onset()[at])
-        onset = np.array(found) / np.log(10.0)
+        onset = np.array(collected) / np.log(10.0)
         rows += rows_of(start=start, token=tokens, onset=onset, computed=computed)
     return rows
 
@@ -205,20 +211,22 @@ def agreement_times(limit: FiniteSizeCorrections, *, sizes: np.ndarray, share: f
 
 def _limits(motion: str, chunk: int, *, steps: int) -> list[FiniteSizeCorrections]:
     """Limits from thirty starts on an attractor of the document's network, or of other networks."""
-    found = []
+    collected = []
     if motion == _OTHERS:
         new = draw_networks(family=5, features=3, segments=3, context=4, epsilon=0.02, count=_CHUNK)
         for seed, network in new.items():
-            found += settled_limits(network, 2.0, count=1, settle=10_000, steps=steps, seed=seed)
-        return found
+            collected += settled_limits(
+                network, 2.0, count=1, settle=10_000, steps=steps, seed=seed
+            )
+        return collected
     network = Network.document()
     beta = MOTIONS[motion].beta
     for number in range(_CHUNK * chunk + 1, _CHUNK * (chunk + 1) + 1):
         window, position = attractor_window(network, motion, number=number)
-        found.append(
+        collected.append(
             finite_size_corrections(network, beta, window=window, steps=steps, position=position)
         )
-    return found
+    return collected
 
 
 _NEARLY = {"average": 0.2, "missed_error": 0.01}
@@ -226,9 +234,13 @@ _NEARLY = {"average": 0.2, "missed_error": 0.01}
 
 @stored("laws", grid(regime=BETAS), checked=2, seconds=0.5, rtol=0.05, within=_NEARLY)
 def LAWS(
-    regime: str, *, texts: int = _TEXTS, token: int = 8, seed: int = 0,
+    regime: str,
+    *,
+    texts: int = _TEXTS,
+    token: int = 8,
+    seed: int = 0,
     exponents: Sequence[float] = tuple(np.arange(1.5, 9.01, 0.5)),
-) -> Rows:  # fmt: skip
+) -> Rows:
     """Both laws `token` tokens after a start on an attractor, a row for each size 10^exponent.
 
     single, average: what `texts` texts give over theory, with errors.

@@ -1,6 +1,6 @@
 """Tables of settings of C9 and C10, each line from contexts of its own, by three laws of starts.
 
-The tables `confirm_…` were drawn after the regions below had been written down.
+The tables `confirm_…` were drawn after the regions of their rows had been written down.
 """
 
 import numpy as np
@@ -8,15 +8,10 @@ import numpy as np
 from bookmaker.tables import Rows, stored
 from compendium.c33_phase_transitions.study import LABELS, NAMED_RANGES, SIX
 from compendium.common.rows import grid, numbered, share_rows
-from compendium.common.starts import START_LAWS, draw_starts
 from spinformer.dmft.attractors import find_attractors
+from spinformer.dmft.mean_field import START_LAWS, random_contexts
 from spinformer.dmft.network import Network
 
-REGIONS = {
-    "C9": "wait >= 30000",
-    # Without its second half 2 of 30 fresh settings were against, those of narrow starts at 1.266.
-    "C10": 'beta != 1.26451 and (beta != 1.266 or law != "narrow")',
-}
 # Share of the values of β in a range that must show its motion.
 LEAST_SHARE = 0.95
 _VALUES = 256
@@ -30,7 +25,7 @@ def named_motion(data: int, beta_from: float, beta_to: float, law: str, wait: in
     All values begin at one random context; `wait` steps are dropped.
     """
     network = Network.document()
-    start = draw_starts(network, law, count=1, seed=data).select(0)
+    start = random_contexts(network, data, count=1, law=law).select(0)
     tried = np.linspace(beta_from, beta_to, _VALUES)
     reached = find_attractors(network, start, beta=tried, transient=wait, bins=1, exponents=1)
     named = int((reached.regime == NAMED_RANGES[beta_from, beta_to]).sum())
@@ -40,7 +35,7 @@ def named_motion(data: int, beta_from: float, beta_to: float, law: str, wait: in
 def most_contexts(data: int, beta: float, law: str, wait: int) -> Rows:
     """Share of 128 random contexts with the motion that the document shows, minus one half."""
     network = Network.document()
-    starts = draw_starts(network, law, count=_CONTEXTS, seed=data)
+    starts = random_contexts(network, data, count=_CONTEXTS, law=law)
     reached = find_attractors(network, starts, beta=beta, transient=wait, bins=1, exponents=1)
     shown = int((reached.regime == LABELS[beta]).sum())
     return share_rows(shown, trials=_CONTEXTS, bound=0.5)

@@ -36,8 +36,8 @@ def RELAXATION_TIMES(motion: str, seed: int) -> Rows:
     network = Network.document()
     beta = MOTIONS[motion].beta
     starts = random_contexts(network, seed, count=8192)
-    found = relaxation_time(network, starts, beta=beta, steps=_STEPS[motion], threads=1)
-    return rows_of(time=found)
+    result = relaxation_time(network, starts, beta=beta, steps=_STEPS[motion], threads=1)
+    return rows_of(time=result)
 
 
 @stored(
@@ -67,5 +67,5 @@ def EXPONENTS(beta: float, seed: int, *, contexts: int = _CONTEXTS, length: int 
         threads=1,
     ).growth[..., 0]
     chaotic = growth[:, -3:].mean(axis=1) > _CALM
-    found = mean_estimate(growth[chaotic].mean(axis=1))
-    return rows_of(contexts=int(chaotic.sum()), exponent=found)
+    result = mean_estimate(growth[chaotic].mean(axis=1))
+    return rows_of(contexts=int(chaotic.sum()), exponent=result)

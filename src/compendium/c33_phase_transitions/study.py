@@ -32,8 +32,8 @@ def SHARES(diagram: str, *, low: float, high: float, count: int = DIAGRAM_VALUES
     betas = np.linspace(*DIAGRAMS[diagram], count)
     chosen = betas[(betas >= low) & (betas <= high)]
     start = document_context(network, steps=100_000, decimals=8)
-    found = find_attractors(network, start, beta=chosen, bins=1, exponents=1)
-    shares = {regime.label: float(np.mean(found.regime == regime)) for regime in Regime}
+    reached = find_attractors(network, start, beta=chosen, bins=1, exponents=1)
+    shares = {regime.label: float(np.mean(reached.regime == regime)) for regime in Regime}
     return [{"values": len(chosen)} | shares]
 
 
@@ -52,9 +52,9 @@ def PORTRAITS(origin: str, *, beta: float) -> Rows:
     if origin == ORIGINS[0]:
         drawn = random_contexts(network, 0, count=255).attention
         pool = Context(np.concatenate([start.attention[None], drawn]), start.position)
-    found = find_attractors(network, pool, beta=beta, exponents=1, bins=1)
-    rates = np.round(found.exponents.value[:, 0], 6)
-    return rows_of(regime=found.regime, period=found.period, first=rates)
+    reached = find_attractors(network, pool, beta=beta, exponents=1, bins=1)
+    rates = np.round(reached.exponents.value[:, 0], 6)
+    return rows_of(regime=reached.regime, period=reached.period, first=rates)
 
 
 # What the document's captions call the motions, in ranges of β and at its six values.

@@ -73,10 +73,10 @@ def escape_times(
     )
     _, start = trajectory(network, start, beta=beta, steps=0, transient=transient)
     batches = horizon // stretch
-    found = lyapunov_spectrum(
+    result = lyapunov_spectrum(
         network, start, beta=beta, steps=batches * stretch, batches=batches, count=1
     )
-    growth = found.growth[..., 0].T
+    growth = result.growth[..., 0].T
     escapes = detect_escapes(growth, threshold=rate)
     return Escapes(
         times=escapes.first * stretch,
@@ -84,7 +84,7 @@ def escape_times(
         returned=escapes.returned,
         growth=growth,
         stretch=stretch,
-        context=found.context,
+        context=result.context,
     )
 
 
@@ -105,23 +105,23 @@ def escape_times(
 )
 def LIFETIMES(beta: float, *, rate: float, horizon: int) -> Rows:
     """Escapes of copies of the document's context at one β, and what they end on."""
-    found = escape_times(beta, rate=rate, horizon=horizon)
+    result = escape_times(beta, rate=rate, horizon=horizon)
     ends = ""
-    if found.escaped.any():
-        left = found.context.select(found.escaped)
+    if result.escaped.any():
+        left = result.context.select(result.escaped)
         after = classify_regimes(
             Network.document(), left, beta=beta, transient=0, kept=10_000, exponent_steps=10_000
         )
         kinds = sorted(count_regimes(after).items(), key=lambda item: -item[1])
         ends = "; ".join(f"{count} {regime_label(*kind)}" for kind, count in kinds)
-    early = found.growth[0][found.growth[0] >= rate]
-    life = found.lifetime()
+    early = result.growth[0][result.growth[0] >= rate]
+    life = result.lifetime()
     return rows_of(
         copies=_COPIES,
-        chaotic=(found.times > 0).sum(),
+        chaotic=(result.times > 0).sum(),
         growth=np.median(early) if len(early) else 0.0,
-        escaped=found.escaped.sum(),
-        returned=found.returned.sum(),
+        escaped=result.escaped.sum(),
+        returned=result.returned.sum(),
         lifetime=life.value,
         low=life.low,
         high=life.high,
@@ -139,10 +139,10 @@ def LIFETIMES(beta: float, *, rate: float, horizon: int) -> Rows:
 )
 def SEEDS(beta: float, *, rate: float, horizon: int, seed: int) -> Rows:
     """Escapes of copies that other noise parts, with the time at risk of all of them together."""
-    found = escape_times(beta, rate=rate, horizon=horizon, seed=seed)
-    ended = found.escaped.sum()
-    total = float(found.times.sum())
-    life = found.lifetime()
+    result = escape_times(beta, rate=rate, horizon=horizon, seed=seed)
+    ended = result.escaped.sum()
+    total = float(result.times.sum())
+    life = result.lifetime()
     return rows_of(escaped=ended, total=total, lifetime=life.value, low=life.low, high=life.high)
 
 
@@ -177,8 +177,8 @@ def lifetime_law(table: dict[str, np.ndarray], *, draws: dict[str, np.ndarray]) 
 def _weak_chaos() -> Context:
     """States on the weakly chaotic attractor at β = 1.276, reached from β = 1.2755."""
     # Half a million steps end the strong chaos of most copies at 1.2755; the rest are left out.
-    found = escape_times(1.2755, rate=0.05, horizon=500_000, copies=4 * _COPIES, transient=0)
-    states = found.context.select(np.flatnonzero(found.escaped)[:_COPIES])
+    result = escape_times(1.2755, rate=0.05, horizon=500_000, copies=4 * _COPIES, transient=0)
+    states = result.context.select(np.flatnonzero(result.escaped)[:_COPIES])
     for beta in (1.2758, 1.276):
         moved = lyapunov_spectrum(Network.document(), states, beta=beta, steps=20_000, count=1)
         states = moved.context
@@ -195,11 +195,11 @@ def CRISIS(distance: float) -> Rows:
     """Time on the weakly chaotic set at β = 1.276173 + distance, before strong chaos sets in."""
     beta = _CRISIS + distance
     stretch = 100
-    found = lyapunov_spectrum(
+    result = lyapunov_spectrum(
         Network.document(), _weak_chaos(), beta=beta, steps=4000 * stretch, batches=4000, count=1
     )
     # Weak chaos grows at 0.02, strong at 0.14; now the escape is upwards.
-    escapes = detect_escapes(-found.growth[..., 0].T, threshold=-0.06)
+    escapes = detect_escapes(-result.growth[..., 0].T, threshold=-0.06)
     life = estimate_lifetime(escapes.first * float(stretch), ended=escapes.escaped)
     return rows_of(
         copies=len(escapes.first),

@@ -20,9 +20,6 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-import torch
-from scipy.optimize import least_squares
-from torch import Tensor
 
 from bookmaker.tables import Rows, stored
 from compendium.common.rows import rows_of
@@ -30,6 +27,7 @@ from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import find_period
 from spinformer.dmft.ensemble import Ensemble
+from spinformer.dmft.escape import escape_action, path_action
 from spinformer.dmft.finite_size import (
     attention_of_window,
     generate,
@@ -39,9 +37,9 @@ from spinformer.dmft.finite_size import (
     window_means,
     window_of_context,
 )
-from spinformer.dmft.lifetimes import estimate_lifetime
+from spinformer.dmft.lifetimes import escape_law, estimate_lifetime
 from spinformer.dmft.mean_field import random_contexts
-from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE, Context, Network
+from spinformer.dmft.network import Context, Network
 
 # Noise-free tokens before a text is recognized, and tolerance of the overlaps then.
 _SETTLE = 400
@@ -123,37 +121,6 @@ def noise_escapes(
         inside = inside[~out]
         windows = windows[~out]
     return times, ends
-
-
-class EscapeLaw(NamedTuple):
-    """ln τ = value[0] + value[1] x + …; deviance: twice what free τ gain in ln likelihood."""
-
-    value: np.ndarray
-    error: np.ndarray
-    deviance: float
-
-
-def escape_law(*columns: np.ndarray, total: np.ndarray, ended: np.ndarray) -> EscapeLaw:
-    """Fit exponential lifetimes by maximum likelihood, a slope for each of the columns x (n,).
-
-    total: (n,) time S at risk, all texts together. ended: (n,) escapes k > 0. The likelihood of a
-    point is τ^{−k} exp(−S/τ); errors are those of the Fisher information.
-    """
-    design = np.column_stack([np.ones(len(total)), *columns])
-    scale = design.mean(axis=0)
-    design /= scale
-    information = design.T @ (ended[:, None] * design)
-    # Newton's step with the expected information; the problem is convex, so it arrives.
-    guess = np.linalg.solve(information, design.T @ (ended * np.log(total / ended)))
-    for _ in range(200):
-        move = np.linalg.solve(information, design.T @ (total * np.exp(-design @ guess) - ended))
-        guess = guess + move
-        if np.abs(move).max() < 1e-13:
-            break
-    ratio = total * np.exp(-design @ guess) / ended
-    error = np.sqrt(np.diag(np.linalg.inv(information)))
-    deviance = float(2.0 * ended @ (ratio - 1.0 - np.log(ratio)))
-    return EscapeLaw(guess / scale, error / scale, deviance)
 
 
 class Coexisting(NamedTuple):
@@ -274,76 +241,12 @@ LARGER_ESCAPES = stored(
     ],
     small={"beta": 3.0, "cycle": 0, "size": 3000, "seed": 10, "horizon": 7200, "every": _SELDOM},
     seconds=1.0,
-    within={"total": 4e5, "lifetime": 3e3, "low": 3e3, "high": 4e3, "escaped": 6, "elsewhere": 6},
+    # Of the small unit; rounding may send a text another way.
+    within={"total": 2e4, "lifetime": 200, "low": 200, "high": 200, "escaped": 3, "elsewhere": 3},
 )(ESCAPES.rows)
 
 
 # ---- the least action
-
-
-def path_action(network: Network, fields: np.ndarray, *, beta: float, position: int) -> np.ndarray:
-    """Action per bit of every token after the first window of fields (T + steps, L), (steps,)."""
-    parts = _residuals(network, torch.tensor(fields), beta=beta, position=position).numpy()
-    return np.asarray(0.5 * (parts**2).sum(axis=1))
-
-
-def least_action(
-    network: Network, fields: np.ndarray, *, beta: float, position: int, max_steps: int = 300
-) -> np.ndarray:
-    """Path (T + steps, L) of one of many local minima; its first and last T tokens stay."""
-    inner = slice(network.context, -network.context)
-    fixed = torch.tensor(fields)
-
-    def residuals(free: Tensor) -> Tensor:
-        moved = free.reshape(-1, fixed.shape[1])
-        path = torch.cat([fixed[: inner.start], moved, fixed[inner.stop :]])
-        return _residuals(network, path, beta=beta, position=position).ravel()
-
-    jacobian = torch.func.jacrev(residuals)
-    found = least_squares(
-        lambda free: residuals(torch.tensor(free)).numpy(),
-        fields[inner].ravel(),
-        jac=lambda free: jacobian(torch.tensor(free)).numpy(),
-        ftol=1e-10,
-        xtol=1e-12,
-        gtol=1e-14,
-        max_nfev=max_steps,
-    )
-    path = fields.copy()
-    path[inner] = found.x.reshape(-1, fields.shape[1])
-    return path
-
-
-def _residuals(network: Network, path: Tensor, *, beta: float, position: int) -> Tensor:
-    """r (steps, L) of the tokens of a path (T + steps, L) of fields after its first window."""
-    context = network.context
-    linear = torch.tensor((1.0 - network.epsilon) * network.semantic * network.fractions)
-    place = torch.tensor(network.epsilon * network.position_overlaps())
-    codes = (position + torch.arange(1 - context, len(path) - context + 1)) % network.positions
-    m = torch.einsum("ral,tl->tra", linear, torch.tanh(path)) + place[codes]
-    # Windows (steps, T, role, feature) before each of the new tokens.
-    m = m[torch.arange(len(path) - context)[:, None] + torch.arange(context)]
-    score = torch.einsum("ntb,nb->nt", m[:, :, KEY], m[:, -1, QUERY])
-    weight = torch.softmax(network.gamma * score, dim=-1)
-    attention = torch.einsum("nt,nta->na", weight, m[:, :, VALUE])
-    wanted = beta * (attention @ torch.tensor(network.semantic[OUTPUT]))
-    return _root(path[context:], wanted) * torch.tensor(np.sqrt(network.fractions))
-
-
-def _root(y: Tensor, h: Tensor) -> Tensor:
-    """r with ½r² = K(tanh y, tanh h), of the sign of y − h."""
-    gap = y - h
-    near = gap.abs() < 1e-3  # the next term of the series is of relative size 1e-9 there
-    apart = torch.where(near, torch.ones_like(gap), gap)
-    far = h + apart
-    t = torch.tanh(h)
-    # ln 2 cosh y is logaddexp(y, −y).
-    entropy = apart * torch.tanh(far) - torch.logaddexp(far, -far) + torch.logaddexp(h, -h)
-    # 2K/gap² = φ'' + ⅔ gap φ''' + ¼ gap² φ'''' with φ = ln cosh at h.
-    curved = 1.0 - 4.0 / 3.0 * gap * t + 0.25 * gap**2 * (6.0 * t**2 - 2.0)
-    # Saturated tokens have a ratio of exponentially small numbers; the floor keeps its root real.
-    ratio = torch.where(near, (1.0 - t**2) * curved, 2.0 * entropy / apart**2)
-    return gap * torch.sqrt(torch.clamp(ratio, min=1e-30))
 
 
 def first_guesses(cycle: int, *, size: int, texts: int = 60) -> list[tuple[np.ndarray, int]]:
@@ -388,8 +291,10 @@ def first_guesses(cycle: int, *, size: int, texts: int = 60) -> list[tuple[np.nd
     def nearest(window: np.ndarray, number: int, place: int) -> np.ndarray:
         """The window of a cycle, its oldest token at `place`, that is nearest to a window."""
         first = (place - start - 1) % network.positions
-        found = [loops[number][at:][:context] for at in range(first, 24 + first, network.positions)]
-        return min(found, key=lambda one: float(np.abs(one - window).max()))
+        result = [
+            loops[number][at:][:context] for at in range(first, 24 + first, network.positions)
+        ]
+        return min(result, key=lambda one: float(np.abs(one - window).max()))
 
     guesses = []
     for text, seen in enumerate(np.array(ends).T):
@@ -422,8 +327,8 @@ def ACTIONS(cycle: int, *, size: int, guesses: int = 6, max_steps: int = 200) ->
     network = Network.document()
     costs = []
     for fields, position in first_guesses(cycle, size=size)[:guesses]:
-        path = least_action(network, fields, beta=3.0, position=position, max_steps=max_steps)
-        costs.append(path_action(network, path, beta=3.0, position=position).sum())
+        found = escape_action(network, fields, beta=3.0, position=position, max_steps=max_steps)
+        costs.append(found.action)
     return [{"action": float(min(costs))}]
 
 
@@ -465,7 +370,9 @@ def rate_over_action(
     size = table["size"][rows].astype(float)
     total = table["total"][rows].astype(float)
     columns = [size] if power is not None else [size, np.log(size)]
-    law = escape_law(*columns, total=total / size ** (power or 0.0), ended=table["escaped"][rows])
+    law = escape_law(
+        np.column_stack(columns), total=total / size ** (power or 0.0), ended=table["escaped"][rows]
+    )
     action = ACTIONS.read()["action"][cycle]
     return Estimate(
         value=law.value[1] / action,

@@ -1,7 +1,7 @@
 """Tables of settings of C18d and C21.
 
-The table `confirm_C21` was drawn after its region had been written down, from other orbits and
-temperatures.
+The table `confirm_C21` was drawn after the region of its row had been written, from other orbits
+and temperatures.
 """
 
 import numpy as np
@@ -17,7 +17,6 @@ from compendium.c33b_lifetimes.switching import (
 )
 from compendium.common.rows import grid, median_rows, near_rows
 
-REGIONS = {"C21": "beta < 1.27"}
 # By how much the rate may be off the least action.
 _QUARTER = 0.25
 

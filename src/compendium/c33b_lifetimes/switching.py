@@ -25,7 +25,7 @@ from spinformer.dmft.attractors import stroboscopic_section
 from spinformer.dmft.cycles import Bifurcation, Cycle, find_bifurcation, find_cycle
 from spinformer.dmft.document import closed_curve
 from spinformer.dmft.lyapunov import lyapunov_spectrum, period_map
-from spinformer.dmft.mean_field import random_contexts, tokens
+from spinformer.dmft.mean_field import random_contexts, token_overlaps
 from spinformer.dmft.network import OUTPUT, Context, Network
 
 FLASH = 4  # steps between two flashes
@@ -66,11 +66,11 @@ def slow_modes(labels: np.ndarray, *, lag: int = LAG) -> tuple[np.ndarray, np.nd
     # A box that is never seen left, at the end of a series, leads anywhere.
     lost = coo_matrix((total == 0).astype(float)[:, None])
     kernel = diags(1.0 / np.maximum(total, 1)) @ counts + lost @ coo_matrix(visits[None, :])
-    found, vectors = eigs(kernel, k=10, v0=np.ones(size), tol=1e-6)
-    real = (np.abs(found.imag) < 1e-9) & (found.real > 0.0) & (found.real < 1.0 - 1e-9)
-    order = np.flatnonzero(real)[np.argsort(-found.real[real], kind="stable")][:2]
-    times = np.full(2, -lag / np.log(np.abs(found).min()))
-    times[: len(order)] = -lag / np.log(found.real[order])
+    result, vectors = eigs(kernel, k=10, v0=np.ones(size), tol=1e-6)
+    real = (np.abs(result.imag) < 1e-9) & (result.real > 0.0) & (result.real < 1.0 - 1e-9)
+    order = np.flatnonzero(real)[np.argsort(-result.real[real], kind="stable")][:2]
+    times = np.full(2, -lag / np.log(np.abs(result).min()))
+    times[: len(order)] = -lag / np.log(result.real[order])
     vector = vectors[:, order[0]].real if len(order) else np.zeros(size)
     vector -= visits @ vector
     return times, vector / max(float(np.sqrt(visits @ vector**2)), 1e-300)
@@ -207,8 +207,8 @@ def settled_cycle(beta: float, *, period: int) -> Cycle:
     count = 1 + period // FLASH
     points, ends = stroboscopic_section(network, starts, beta=beta, count=count, transient=400_000)
     back = np.flatnonzero(np.abs(points[:, -1] - points[:, 0]).max(axis=1) < 1e-7)
-    found = (find_cycle(network, ends.select(at), beta=beta, period=period) for at in back)
-    return next(one for one in found if one.period == period)
+    result = (find_cycle(network, ends.select(at), beta=beta, period=period) for at in back)
+    return next(one for one in result if one.period == period)
 
 
 @cache
@@ -246,7 +246,7 @@ def GROWTH(beta: float, *, seed: int) -> Rows:
         vector = vector / length
         rates.append(np.log(length[:, 0, 0]) / FLASH)
         # The token at position 0 is the one before the newest, as `stroboscopic_section` leaves it.
-        seen.append(tokens(network, context, beta)[:, 1, OUTPUT])
+        seen.append(token_overlaps(network, context, beta)[:, 1, OUTPUT])
     # The first fifty only turn the vector.
     points = np.stack(seen[50:], axis=1)
     growth = np.stack(rates[50:], axis=1)

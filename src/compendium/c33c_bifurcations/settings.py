@@ -1,17 +1,15 @@
 """The table of settings of C9b: many contexts just before and just after the jump into chaos.
 
-The table `confirm_C9b` was drawn after its region had been written down.
+The table `confirm_C9b` was drawn after the region of its row had been written down.
 """
 
 from bookmaker.tables import Rows, stored
 from compendium.common.rows import grid, mean_rows, numbered
-from compendium.common.starts import START_LAWS, draw_starts
 from spinformer.dmft.attractors import Regime, find_attractors
-from spinformer.dmft.mean_field import document_context
+from spinformer.dmft.mean_field import START_LAWS, document_context, random_contexts
 from spinformer.dmft.network import Network
 from spinformer.dmft.settling import perturbed_replicas
 
-REGIONS = {"C9b": 'law != "narrow"'}
 # The last value of β before the jump; copies of the document's context are moved apart by 1e-10.
 _BEFORE = 1.265
 _CONTEXTS = 128
@@ -25,7 +23,7 @@ def jump_of_chaos(data: int, law: str, beta: float, wait: int) -> Rows:
         start = document_context(network, steps=100_000, decimals=8)
         starts = perturbed_replicas(start, count=_CONTEXTS, seed=data)
     else:
-        starts = draw_starts(network, law, count=_CONTEXTS, seed=data)
+        starts = random_contexts(network, data, count=_CONTEXTS, law=law)
     chaotic = []
     for value in (_BEFORE, beta):
         reached = find_attractors(network, starts, beta=value, transient=wait, bins=1, exponents=1)

@@ -7,8 +7,7 @@ import numpy as np
 from bookmaker.tables import Rows, stored
 from compendium.common.rows import rows_of
 from spinformer.core.solve import NotConverged
-from spinformer.core.statistics import Estimate
-from spinformer.dmft.attractors import bump_weights, stroboscopic_section
+from spinformer.dmft.attractors import rotation_number, stroboscopic_section
 from spinformer.dmft.cycles import Bifurcation, Cycle, continue_cycle, find_bifurcation, find_cycle
 from spinformer.dmft.document import closed_curve
 from spinformer.dmft.ensemble import Ensemble
@@ -20,29 +19,6 @@ ON_CURVE = 0.24
 # Starts along the curve from which a fold is searched, and how far off in β it may be.
 _STARTS = 24
 _NEAR = 3e-5
-
-
-def rotation_number(points: np.ndarray) -> Estimate:
-    """Mean turn a flash (...), 0 to ½, of strobed points (..., n, d) about their mean.
-
-    Angles are taken in the plane of the two leading principal axes, and averaged with the weight
-    e^{−1/(t(1−t))}, 0 < t < 1 the share of the series that has passed [das2017quantitative]. The
-    error is the largest difference to the same average over either half. The curve must wind once.
-    """
-    away = points - points.mean(axis=-2, keepdims=True)
-    axes = np.linalg.eigh(np.einsum("...ni,...nj->...ij", away, away))[1][..., -2:]
-    flat = away @ axes
-    turn = np.diff(np.arctan2(flat[..., 1], flat[..., 0])) / (2 * np.pi)
-    # Every turn within half a turn of their mean direction.
-    middle = np.angle(np.exp(2j * np.pi * turn).mean(axis=-1, keepdims=True)) / (2 * np.pi)
-    lift = (turn - middle + 0.5) % 1.0 + middle - 0.5
-    half = lift.shape[-1] // 2
-    whole, *halves = (
-        part @ bump_weights(part.shape[-1]) for part in (lift, lift[..., :half], lift[..., half:])
-    )
-    error = np.abs(np.array(halves) - whole).max(axis=0)
-    turns = np.abs((whole + 0.5) % 1.0 - 0.5)
-    return Estimate(value=turns[()], error=error[()], samples=lift.shape[-1])
 
 
 @stored(

@@ -1,6 +1,6 @@
 """Tables of settings of C13 and C14: other contexts, laws of starts, pieces and cells.
 
-The table `confirm_C14` was drawn after its region had been written down.
+The table `confirm_C14` was drawn after the region of its row had been written down.
 """
 
 from collections import Counter
@@ -10,13 +10,11 @@ import numpy as np
 from bookmaker.tables import Rows, stored
 from compendium.c33d_phase_diagrams.study import agreement
 from compendium.common.rows import grid, numbered, share_rows
-from compendium.common.starts import START_LAWS, draw_starts
 from spinformer.dmft.attractors import Regime, find_attractors
-from spinformer.dmft.mean_field import document_context
+from spinformer.dmft.mean_field import START_LAWS, document_context, random_contexts
 from spinformer.dmft.network import Network
 from spinformer.dmft.regimes import classify_regimes
 
-REGIONS = {"C14": 'patch != "far"'}
 _CONTEXTS = 256
 # Pieces of the plane of β and ε about the document's parameters: ends of both.
 _PATCHES = {
@@ -40,7 +38,7 @@ def settings_c13(data: int, beta: float, law: str, wait: int) -> Rows:
     Kinds are told apart by regime and period, after `wait` steps.
     """
     network = Network.document()
-    starts = draw_starts(network, law, count=_CONTEXTS, seed=data)
+    starts = random_contexts(network, data, count=_CONTEXTS, law=law)
     reached = find_attractors(network, starts, beta=beta, transient=wait, bins=1, exponents=1)
     kinds = Counter(zip(reached.regime.tolist(), reached.period.tolist(), strict=True))
     ordered = kinds.most_common()
@@ -57,7 +55,7 @@ def patch_scores(data: int, patch: str, law: str, cells: int) -> Rows:
     if law == _DOCUMENT:
         start = document_context(network, steps=100_000, decimals=8)
     else:
-        start = draw_starts(network, law, count=1, seed=data).select(0)
+        start = random_contexts(network, data, count=1, law=law).select(0)
     (low, high), (weak, strong) = _PATCHES[patch]
     betas = np.linspace(low, high, cells)
     epsilons = np.linspace(weak, strong, cells)

@@ -55,8 +55,8 @@ def cells(
     network = Network.document()
     start = document_context(network, steps=100_000, decimals=8)
     where: dict[str, Any] = {"beta": beta, name: values, "transient": transient}
-    found = classify_regimes(network, start, kept=_KEPT, exponent_steps=_KEPT, **where)
-    layers = {"regime": found.regime, "exponent": found.exponents.value[:, 0]}
+    classified = classify_regimes(network, start, kept=_KEPT, exponent_steps=_KEPT, **where)
+    layers = {"regime": classified.regime, "exponent": classified.exponents.value[:, 0]}
     if random:
         # One batch: the contexts of a cell lie side by side, and share the position with all.
         where |= {"beta": np.repeat(beta, _RANDOM), name: np.repeat(values, _RANDOM)}
@@ -99,14 +99,14 @@ def _plane_rows(name: str, *, first: int, count: int) -> Rows:
     coarse = COARSE[name]
     values = UPWARDS[name][number]
     chosen = number % coarse == 0
-    found = _grid(name, values, betas=BETAS, random=coarse == 1)
-    crowd = found if coarse == 1 else _grid(name, values[chosen], betas=BETAS[::coarse])
+    classified = _grid(name, values, betas=BETAS, random=coarse == 1)
+    crowd = classified if coarse == 1 else _grid(name, values[chosen], betas=BETAS[::coarse])
     columns: dict[str, Any] = {"row": number, "value": values}
-    columns["regime"] = _letters(found["regime"].reshape(count, -1))
+    columns["regime"] = _letters(classified["regime"].reshape(count, -1))
     for layer in ("attractors", "regimes"):
         columns[layer] = np.full(count, "", dtype=object)
         columns[layer][chosen] = _letters(crowd[layer].reshape(chosen.sum(), -1))
-    thousandths = np.rint(1000.0 * found["exponent"]).astype(int).reshape(count, -1)
+    thousandths = np.rint(1000.0 * classified["exponent"]).astype(int).reshape(count, -1)
     columns["exponent"] = [" ".join(map(str, line)) for line in thousandths]
     return rows_of(columns)
 

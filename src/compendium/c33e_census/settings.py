@@ -1,6 +1,6 @@
 """The table of settings of C16: samples of networks, by position strength, that show all motions.
 
-The table `confirm_C16` was drawn after its region had been written down, from other families.
+The table `confirm_C16` was drawn after the region of its row had been written, from other families.
 """
 
 import numpy as np
@@ -10,7 +10,6 @@ from compendium.c33e_census.study import DOCUMENT_SIZE, network_row, select
 from compendium.common.networks import draw_networks
 from compendium.common.rows import share_rows
 
-REGIONS = {"C16": "epsilon <= 0.1"}
 # Networks of a sample; share of them that "some" asks for.
 _SAMPLE = 50
 _SOME = 0.05

@@ -108,19 +108,19 @@ def sweep(
     if fine and len(lost):
         near = lost[0] - betas[0] + 2.0 * betas[0] * np.arange(1, fine + 1) / (fine + 1)
         parts.append(_looks(network, starts, near))
-    found = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    chaotic = found["regime"] == Regime.CHAOTIC
-    ended = chaos_ends(network, found, position=starts.position, seed=seed)
-    found["regime"][chaotic & ended[:, None]] = Regime.TRANSIENT_CHAOS
-    return found
+    swept = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    chaotic = swept["regime"] == Regime.CHAOTIC
+    ended = chaos_ends(network, swept, position=starts.position, seed=seed)
+    swept["regime"][chaotic & ended[:, None]] = Regime.TRANSIENT_CHAOS
+    return swept
 
 
 def chaos_ends(
-    network: Network, found: Columns, *, position: int, seed: Seed, horizon: int = 40_000
+    network: Network, swept: Columns, *, position: int, seed: Seed, horizon: int = 40_000
 ) -> np.ndarray:
     """At which β, (n,), at least half of the replicas of chaotic ends of a `sweep` calm down."""
-    chaotic = found["regime"] == Regime.CHAOTIC
-    ended = np.full(len(found["betas"]), False)
+    chaotic = swept["regime"] == Regime.CHAOTIC
+    ended = np.full(len(swept["betas"]), False)
     rows = np.flatnonzero(chaotic.any(axis=1))
     if len(rows):
         share = max(1, _REPLICAS // len(rows))
@@ -128,19 +128,19 @@ def chaos_ends(
         lane = np.concatenate([np.resize(np.flatnonzero(chaotic[row]), share) for row in rows])
         zero = Context(np.zeros((network.context, network.features)), 0)
         noise = perturbed_replicas(zero, count=len(at), seed=seed).attention
-        moved = Context(found["ends"][at, lane] + noise, position)
+        moved = Context(swept["ends"][at, lane] + noise, position)
         stretches = horizon // _STRETCH
         rates = lyapunov_spectrum(
             network,
             moved,
-            beta=found["betas"][at],
+            beta=swept["betas"][at],
             steps=stretches * _STRETCH,
             batches=stretches,
             count=1,
             threads=1,
         )
         # Each against a third of its own exponent.
-        excess = rates.growth[..., 0].T - found["exponent"][at, lane] / 3.0
+        excess = rates.growth[..., 0].T - swept["exponent"][at, lane] / 3.0
         escapes = detect_escapes(excess, threshold=0.0)
         ended[rows] = (escapes.escaped & ~escapes.returned).reshape(-1, share).mean(axis=1) >= 0.5
     return ended
@@ -153,11 +153,11 @@ def network_row(
 
     Shares are over the even β; what is `seen` counts all. `measured`: 0 if the driven cycle lasts.
     """
-    found = sweep(network, seed, even=even, fine=fine, contexts=contexts)
+    swept = sweep(network, seed, even=even, fine=fine, contexts=contexts)
     known = onset(network, epsilon=network.epsilon)
-    regime = found["regime"]
+    regime = swept["regime"]
     regular = regime[:even]
-    driven = found["driven"][:even, None] & (regular == Regime.PERIODIC)
+    driven = swept["driven"][:even, None] & (regular == Regime.PERIODIC)
 
     def share(kind: Regime) -> float:
         return float((regular == kind).mean())
@@ -169,7 +169,7 @@ def network_row(
         "code": f"x{canonical_code(network)}",
         "angle": float(np.abs(np.angle(known.mu[0])) / np.pi),
         "predicted": known.critical_beta,
-        "measured": min(found["betas"][~found["driven"]].tolist(), default=0.0),
+        "measured": min(swept["betas"][~swept["driven"]].tolist(), default=0.0),
         "driven": float(driven.mean()),
         "periodic": float(((regular == Regime.PERIODIC) & ~driven).mean()),
         "quasi": share(Regime.QUASI_PERIODIC),
@@ -179,8 +179,8 @@ def network_row(
         "seen_quasi": seen(Regime.QUASI_PERIODIC),
         "seen_chaos": seen(Regime.CHAOTIC),
         "seen_transient": seen(Regime.TRANSIENT_CHAOS),
-        "exponent": max(found["exponent"][regime == Regime.CHAOTIC].tolist(), default=0.0),
-        "periods": len(set(found["period"][regime == Regime.PERIODIC].tolist())),
+        "exponent": max(swept["exponent"][regime == Regime.CHAOTIC].tolist(), default=0.0),
+        "periods": len(set(swept["period"][regime == Regime.PERIODIC].tolist())),
     }
 
 
@@ -228,12 +228,12 @@ def LONGER(number: int, *, family: int) -> Rows:
         family=family, features=3, segments=3, context=4, epsilon=0.02, count=number + 1
     )
     seed, network = list(drawn.items())[number]
-    found = sweep(network, seed)
-    early = found["regime"][:_EVEN]
+    swept = sweep(network, seed)
+    early = swept["regime"][:_EVEN]
     picked = np.random.default_rng(seed).permutation(early.size)[:64]
     rows, lanes = np.unravel_index(picked, early.shape)
     where = random_contexts(network, seed, count=_CONTEXTS).select(lanes)
-    beta = found["betas"][rows]
+    beta = swept["betas"][rows]
     late = find_attractors(network, where, beta=beta, exponents=1, bins=1, threads=1).regime
     return [{"seed": seed, "systems": 64, "stayed": int((early[rows, lanes] == late).sum())}]
 

@@ -78,9 +78,14 @@ def message_direction(network: Network, seed: Seed) -> np.ndarray:
 
 
 def trace_message(
-    network: Network, window: np.ndarray, direction: np.ndarray, *, beta: float, position: int,
+    network: Network,
+    window: np.ndarray,
+    direction: np.ndarray,
+    *,
+    beta: float,
+    position: int,
     steps: int,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+) -> tuple[np.ndarray, np.ndarray]:
     """What linear noise says of a message in the newest token of a window (T, L), at delays 0, 1, …
 
     Fisher memory |B_k e|² of its direction; √N times the rms deviation of the overlaps by then.
@@ -100,9 +105,18 @@ def predicted_information(memory: np.ndarray, *, size: int, strength: float) -> 
 
 
 def measured_information(
-    network: Network, window: np.ndarray, direction: np.ndarray, *, size: int, beta: float,
-    position: int, strength: float, delays: np.ndarray, runs: int, seed: int,
-) -> np.ndarray:  # fmt: skip
+    network: Network,
+    window: np.ndarray,
+    direction: np.ndarray,
+    *,
+    size: int,
+    beta: float,
+    position: int,
+    strength: float,
+    delays: np.ndarray,
+    runs: int,
+    seed: int,
+) -> np.ndarray:
     """Bits about a message at `delays`, from texts of N = `size` bits, `runs` of each sign."""
     shift = strength * np.sqrt(token_noise(network, window[-1])) * direction
     texts = []

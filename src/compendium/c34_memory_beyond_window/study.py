@@ -187,8 +187,8 @@ def SPECTRA(seed: int) -> Rows:
     starts = perturbed_replicas(
         document_context(network, steps=100_000, decimals=8), count=64, seed=seed
     )
-    found, _ = trajectory(network, starts, beta=1.266, steps=samples, transient=100_000)
-    frequency, power = periodogram(found[..., 0])
+    orbit_overlaps, _ = trajectory(network, starts, beta=1.266, steps=samples, transient=100_000)
+    frequency, power = periodogram(orbit_overlaps[..., 0])
     below = power[:, frequency < 1.0 / network.context].sum(axis=1)
     half = power[:, -1]
     shown = {
@@ -197,7 +197,7 @@ def SPECTRA(seed: int) -> Rows:
         "half_least": half.min(),
         "half_most": half.max(),
     }
-    mean = np.abs(autocorrelation(found[..., 0], lags=2000).mean(axis=0))
+    mean = np.abs(autocorrelation(orbit_overlaps[..., 0], lags=2000).mean(axis=0))
     ends = {"early": (1, 20), "middle": (40, 80), "late": (160, 320), "rest": (1000, 2000)}
     for name, (low, high) in ends.items():
         shown[name] = mean[low : high + 1].max()

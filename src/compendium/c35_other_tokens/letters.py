@@ -176,9 +176,16 @@ def letter_path(
 
 
 def generate_letters(
-    network: LetterNetwork, window: np.ndarray, *, size: int, beta: float, steps: int,
-    position: int, runs: int, seed: Seed,
-) -> np.ndarray:  # fmt: skip
+    network: LetterNetwork,
+    window: np.ndarray,
+    *,
+    size: int,
+    beta: float,
+    steps: int,
+    position: int,
+    runs: int,
+    seed: Seed,
+) -> np.ndarray:
     """Tokens (R, T + steps, L, q) of `runs` texts of N = `size` sites, the window drawn, too."""
     counts = network.counts(size)
     rng = numpy_generator(seed)

@@ -133,14 +133,14 @@ def REGIMES(letters: int, *, first: int) -> Rows:
     start = random_contexts(machines[0], first, count=len(beta))
     rows = []
     for seed, machine in zip(seeds, machines, strict=True):
-        found = look(machine, start, beta=beta, transient=steps)
+        result = look(machine, start, beta=beta, transient=steps)
         lasting = 0
-        chaotic = found.regime == Regime.CHAOTIC
+        chaotic = result.regime == Regime.CHAOTIC
         if chaotic.any():
-            ends = found.context.select(chaotic)
+            ends = result.context.select(chaotic)
             later = look(machine, ends, beta=beta[chaotic], transient=2 * steps)
             lasting = (later.regime == Regime.CHAOTIC).sum()
-        quasi = (found.regime == Regime.QUASI_PERIODIC).sum()
+        quasi = (result.regime == Regime.QUASI_PERIODIC).sum()
         loss = onset(machine).critical_beta / (letters - 1)
         rows += rows_of(seed=seed, quasi=quasi, lasting=lasting, onset=loss)
     return rows

@@ -155,11 +155,11 @@ class BlockEnsemble:
             sizes = np.abs(np.diagonal(triangle, axis1=1, axis2=2))
             logs.append(np.log(np.maximum(sizes, np.exp(-36.0 * _EVERY))))
         growth = np.reshape(logs[_ALIGN // _EVERY :], (_STRETCHES, -1, *logs[0].shape))
-        found = mean_estimate(growth.mean(axis=1) / _EVERY)
-        order = np.argsort(-found.value, axis=1, kind="stable")
+        result = mean_estimate(growth.mean(axis=1) / _EVERY)
+        order = np.argsort(-result.value, axis=1, kind="stable")
         return Estimate(
-            value=np.take_along_axis(found.value, order, axis=1),
-            error=np.take_along_axis(found.error, order, axis=1),
+            value=np.take_along_axis(result.value, order, axis=1),
+            error=np.take_along_axis(result.error, order, axis=1),
             samples=_STRETCHES,
         )
 
@@ -194,9 +194,9 @@ def first_mode(blocks: Blocks) -> tuple[float, float]:
         return np.inf, 0.0
     first = int(over.argmax())
     beta = float(brentq(excess, betas[first - 1], betas[first]))
-    found = multipliers([beta])[0]
-    together = np.abs(found) > np.abs(found).max() - 1e-7
-    return beta, float(np.abs(np.angle(found[together])).min() / (2.0 * np.pi))
+    result = multipliers([beta])[0]
+    together = np.abs(result) > np.abs(result).max() - 1e-7
+    return beta, float(np.abs(np.angle(result[together])).min() / (2.0 * np.pi))
 
 
 def make_blocks(network: Network, seed: int, *, condition: str) -> Blocks:
@@ -230,10 +230,10 @@ def _surveyed(
         windows.append(np.random.default_rng((seed, 8)).uniform(-1.0, 1.0, shape))
     ensemble = BlockEnsemble(systems, beta=np.tile(betas, len(networks)))
     window = ensemble.advance(np.moveaxis(np.concatenate(windows), 0, -1), wait)
-    found = ensemble.exponents(window, _EXPONENT, position=wait)
+    result = ensemble.exponents(window, _EXPONENT, position=wait)
     shape = (len(networks), len(betas), -1)
-    value = found.value.reshape(shape)
-    error = found.error.reshape(shape)
+    value = result.value.reshape(shape)
+    error = result.error.reshape(shape)
     leading = value[..., 0]
     code = np.where(np.abs(leading) <= _NEUTRAL, 1, 0)
     code[leading - _SIGMAS * error[..., 0] > _CHAOTIC] = 2

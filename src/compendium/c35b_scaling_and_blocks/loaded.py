@@ -54,13 +54,13 @@ def _pair_average(
     """E[tanh(first + width z) tanh(second + along z + across w)], z, w normal, second (n, L)."""
     points, weights = gaussian_quadrature(max(width, float(np.hypot(along, across).max())))
     one = np.tanh(first[:, None] + width * points) * weights
-    found = np.empty(second.shape)
+    averages = np.empty(second.shape)
     for n, (mean, shared, own) in enumerate(zip(second, along, across, strict=True)):
         # Tokens that were made from much the same others have little of their own.
         inner, inner_weights = gaussian_quadrature(float(own))
         fields = mean[:, None, None] + shared * points[:, None] + own * inner
-        found[n] = (one * (np.tanh(fields) @ inner_weights)).sum(axis=-1)
-    return found
+        averages[n] = (one * (np.tanh(fields) @ inner_weights)).sum(axis=-1)
+    return averages
 
 
 class Loaded(NamedTuple):

@@ -1,6 +1,6 @@
 """Tables of settings of C22 and C23.
 
-The table `confirm_C22` was drawn after its region had been written down, from other texts.
+The table `confirm_C22` was drawn after the region of its row had been written, from other texts.
 """
 
 from functools import cache
@@ -12,7 +12,6 @@ from compendium.c35b_scaling_and_blocks.blocks import CENSUS
 from compendium.c35b_scaling_and_blocks.loaded import distances_from_theory
 from compendium.common.rows import grid, mean_rows, numbered
 
-REGIONS = {"C22": "load >= 0.25"}
 _TEXTS = 5
 
 

@@ -81,8 +81,8 @@ def GROWTH(motion: str, *, chunk: int) -> Rows:
     context = growth_starts(network, motion, chunk=chunk)
     norms = gradient_norms(network, context, beta=MOTIONS[motion].beta, horizons=horizons)
     rows = []
-    for number, found in enumerate(norms, chunk * len(norms)):
-        rows += rows_of(start=number, horizon=horizons, norm=found)
+    for number, result in enumerate(norms, chunk * len(norms)):
+        rows += rows_of(start=number, horizon=horizons, norm=result)
     return rows
 
 
@@ -92,15 +92,15 @@ def RATES(motion: str) -> Rows:
     network = Network.document()
     beta = MOTIONS[motion].beta
     start = growth_starts(network, motion, chunk=0).select(0)
-    found = lyapunov_spectrum(network, start, beta=beta, steps=100_000, transient=1000, count=1)
-    return rows_of(rate=found.exponents.value, error=found.exponents.error)
+    result = lyapunov_spectrum(network, start, beta=beta, steps=100_000, transient=1000, count=1)
+    return rows_of(rate=result.exponents.value, error=result.exponents.error)
 
 
 def exponents() -> dict[str, float]:
     """Leading exponents of all motions, nats per token; of chaos the converged ones."""
     table = RATES.read()
-    found = dict(zip(table["motion"].tolist(), table["rate"].tolist(), strict=True))
-    return found | {name: float(exponent_of_chaos(MOTIONS[name].beta).value) for name in CHAOTIC}
+    result = dict(zip(table["motion"].tolist(), table["rate"].tolist(), strict=True))
+    return result | {name: float(exponent_of_chaos(MOTIONS[name].beta).value) for name in CHAOTIC}
 
 
 def sampled_derivative(

@@ -1,7 +1,7 @@
 """Tables of settings of C19, C19b, C19c and C19d: groups of trainings, and of starts.
 
-The tables `confirm_…` read trainings (`learning_again`) that were made after the regions below had
-been written down.
+The tables `confirm_…` read trainings (`learning_again`) that were made after the regions of their
+rows had been written.
 """
 
 import numpy as np
@@ -25,7 +25,6 @@ from compendium.c36_learning_through_the_limit.learning import (
 from compendium.common.rows import array_of, grid, mean_rows, median_rows, near_rows
 from spinformer.core.statistics import student_interval
 
-REGIONS = {"C19": 'rival == "score"', "C19b": "size >= 990"}
 # Bits per bit that a training in the limit may lose at finite N; by how much the growth of a
 # gradient, over the Lyapunov exponent, may be off 1; what share of a gradient counts as lost.
 _LOSS = 0.02
@@ -156,8 +155,8 @@ def settings_c19c(data: str, part: str, motion: str, bits: int, group: int, firs
     the median of eight starts.
     """
     if part == "growth":
-        found = growth_slopes(GROWTH.read(), motion, first=first, last=128)
-        own = np.array_split(found / exponents()[motion], _GROUPS[motion])[group]
+        growth = growth_slopes(GROWTH.read(), motion, first=first, last=128)
+        own = np.array_split(growth / exponents()[motion], _GROUPS[motion])[group]
         return near_rows((own.mean(), *student_interval(own)), aim=1.0, within=_OFF, runs=len(own))
     left = array_of(SHARES_LEFT.read(), "share", "start", motion=motion, size=bits, horizon=_AHEAD)
     return median_rows(_LOST - left[_chosen(group, _FEW)])

@@ -41,7 +41,9 @@ Kind = tuple[tuple[int, int], ...]
 def random_gauge(network: Network, seed: Seed) -> Network:
     """The same network in another gauge, drawn at random."""
     rng = numpy_generator(seed)
-    features, segments, bits = network.features, network.segments, network.bits
+    features = network.features
+    segments = network.segments
+    bits = network.bits
     place = rng.permutation(segments)
     semantic = network.semantic[:, :, place] * rng.choice((-1.0, 1.0), segments)
     position = network.position.copy()
@@ -117,7 +119,8 @@ def count_networks(*, features: int, segments: int, bits: int) -> int:
     """
     flips = (1, -1) if bits else (1,)
     codes = [tuple((1, 1 if bit else flip) for bit in range(bits)) for flip in flips]
-    total, kinds = Fraction(0), _classes(segments).items()
+    total = Fraction(0)
+    kinds = _classes(segments).items()
     for (one, many_one), (two, many_two) in product(_classes(features).items(), repeat=2):
         # The features of o and v carry `one`, those of q and k `two`.
         semantic = sum(many * (_kept(one, kind) * _kept(two, kind)) ** 2 for kind, many in kinds)

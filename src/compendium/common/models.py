@@ -57,6 +57,6 @@ def head_maps(model: LanguageModel, layer: int) -> tuple[Tensor, Tensor]:
     return reads, writes.transpose(0, 1)
 
 
-def read_of_written(reads: Tensor, writes: Tensor) -> Tensor:
-    """What each head's query map reads of what an output map writes, from the right: (H, d, d)."""
+def compose_heads(reads: Tensor, writes: Tensor) -> Tensor:
+    """Composition of an output map with the query map of each head, from the right: (H, d, d)."""
     return torch.einsum("hqD,hDv->hvq", reads, writes)

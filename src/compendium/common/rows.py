@@ -24,7 +24,7 @@ def numbered(units: Iterable[dict[str, Any]], *, first: int = 1, step: int = 1) 
     >>> numbered([{"size": 500}, {"size": 1000}], first=7)
     [{'data': 7, 'size': 500}, {'data': 8, 'size': 1000}]
     """
-    return [{"data": first + step * place} | unit for place, unit in enumerate(units)]
+    return [{"data": first + step * place, **unit} for place, unit in enumerate(units)]
 
 
 def rows_of(table: Mapping[str, Any] | None = None, /, **columns: Any) -> Rows:
@@ -35,7 +35,7 @@ def rows_of(table: Mapping[str, Any] | None = None, /, **columns: Any) -> Rows:
     An estimate makes two columns, the second its error: "name" and "name_error".
     """
     by_name: dict[str, Any] = {}
-    for name, column in ((table or {}) | columns).items():
+    for name, column in (dict(table or {}) | columns).items():
         both = isinstance(column, Estimate)
         by_name |= {name: column.value, f"{name}_error": column.error} if both else {name: column}
     arrays = np.broadcast_arrays(*map(np.atleast_1d, by_name.values()))

@@ -81,10 +81,13 @@ def sample_module(
     """
     plain = copy.deepcopy(module).double()
     fields = plain.fields(inputs.double()).detach().requires_grad_()
-    plain.normalize, plain.map_in, plain.map_out = False, None, None
+    plain.normalize = False
+    plain.map_in = None
+    plain.map_out = None
     returned, parts = plain(fields, return_parts=True)
     batch, heads, _, width = parts.fields.shape
-    spins, errors = torch.empty_like(parts.fields), torch.empty_like(parts.fields)
+    spins = torch.empty_like(parts.fields)
+    errors = torch.empty_like(parts.fields)
     correlation = torch.empty_like(parts.correlation)
     with torch.no_grad():
         for sample, head in np.ndindex(batch, heads):

@@ -83,12 +83,14 @@ def anderson(
     damping = check_real("damping", damping, low=0.0, high=1.0, open_low=True)
     tolerance = check_real("tolerance", tolerance, low=0.0)
     max_steps = check_integer("max_steps", max_steps, low=1)
-    shape, sites = start.shape, start.shape[-2]
+    shape = start.shape
+    sites = start.shape[-2]
     x = start.reshape(-1, shape[-2] * shape[-1])
     tiny = torch.finfo(x.dtype).tiny
     # On accelerators waiting for an answer costs more than a step that was not needed.
     every = 1 if x.device.type == "cpu" else 4
-    best, best_norm = x, torch.full(x.shape[:1], torch.inf, dtype=x.dtype, device=x.device)
+    best = x
+    best_norm = torch.full(x.shape[:1], torch.inf, dtype=x.dtype, device=x.device)
     # Rings of the last changes of the residual and of the point after a damped step; their order
     # does not matter. Only the new row of the Gram matrix is computed.
     changes = x.new_empty(len(x), _HISTORY, x.shape[1])
@@ -116,7 +118,8 @@ def anderson(
             break
         mixed = target = torch.add(x, residual, alpha=damping)
         if previous is not None:
-            slot, used = (iteration - 2) % _HISTORY, min(iteration - 1, _HISTORY)
+            slot = (iteration - 2) % _HISTORY
+            used = min(iteration - 1, _HISTORY)
             torch.sub(residual, previous[0], out=changes[:, slot])
             torch.sub(target, previous[1], out=moves[:, slot])
             known[:, slot] = 1.0

@@ -395,7 +395,8 @@ def check_tensor(
 
     from spinformer.core.operators import is_traced
 
-    data, entries = value.detach(), None
+    data = value.detach()
+    entries = None
     # A tensor on the device "meta" has no values either.
     if not is_traced() and not data.is_meta:
         # A sum that is finite has finite parts, and takes a fortieth of a look at each of them.

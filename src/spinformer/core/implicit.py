@@ -7,6 +7,10 @@ import torch
 from torch import Tensor
 
 from spinformer.core.checks import check_function, check_tensor
+from spinformer.core.operators import is_forward_mode
+
+# Under forward-mode transforms: to which order derivatives are right.
+_FORWARD_ORDER = 3
 
 
 def implicit_root(
@@ -69,13 +73,28 @@ def implicit_root(
     """
     if not jacobian:
         _check(residual, solution, parameters)
+        if is_forward_mode():
+            equations = _with_jacobian(residual)
+            return _newton_steps(equations, solution, parameters, count=_FORWARD_ORDER)
         return _Root.apply(solution.detach(), _with_jacobian(residual), True, *parameters)
     if torch.compiler.is_compiling():
-        # One Newton step: it changes no value, and its first derivative is the right one.
-        value, slope = residual(solution.detach(), *parameters)
-        step = torch.linalg.solve_ex(slope.detach(), value.unsqueeze(-1)).result.squeeze(-1)
-        return solution.detach() - (step - step.detach())
+        return _newton_steps(residual, solution, parameters, count=1)
+    if is_forward_mode():
+        return _newton_steps(residual, solution, parameters, count=_FORWARD_ORDER)
     return _Root.apply(solution.detach(), residual, False, *parameters)
+
+
+def _newton_steps(
+    equations: Callable[..., Any], solution: Tensor, parameters: tuple[Tensor, ...], *, count: int
+) -> Tensor:
+    """Newton's steps at the root, in plain operations: they change no value, and each of them makes
+    the derivatives of one more order right."""
+    root = solution.detach()
+    for _ in range(count):
+        value, slope = equations(root, *parameters)
+        step = torch.linalg.solve_ex(slope.detach(), value.unsqueeze(-1)).result.squeeze(-1)
+        root = root - (step - step.detach())
+    return root
 
 
 @torch.no_grad()

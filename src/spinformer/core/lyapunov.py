@@ -96,7 +96,8 @@ def lyapunov_exponents(
             logs[step] = np.log(stretched)
     edges = np.linspace(0, steps, batches + 1).astype(int)
     growth = np.add.reduceat(logs[align:], edges[:-1]) / np.diff(edges)[:, None]
-    value, error = logs[align:].mean(axis=0), np.full(count, np.nan)
+    value = logs[align:].mean(axis=0)
+    error = np.full(count, np.nan)
     known = np.isfinite(value)
     if batches > 1:
         error[known] = growth[:, known].std(axis=0, ddof=1) / np.sqrt(batches)

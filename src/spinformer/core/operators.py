@@ -75,3 +75,26 @@ def is_traced() -> bool:
     (False, tensor([1.]))
     """
     return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+
+
+def is_forward_mode() -> bool:
+    """Whether derivatives are being taken in forward mode, by `torch.func.jvp` or dual numbers.
+
+    Returns
+    -------
+    bool
+        True within `torch.func.jvp`, `torch.func.jacfwd` and `torch.autograd.forward_ad`.
+
+    Examples
+    --------
+    >>> seen = []
+    >>> _ = torch.func.jacfwd(lambda x: (seen.append(is_forward_mode()), x)[1])(torch.ones(1))
+    >>> is_forward_mode(), seen
+    (False, [True])
+    """
+    if torch.compiler.is_compiling():
+        return False
+    if torch.autograd.forward_ad._current_level >= 0:
+        return True
+    stack = torch._C._functorch.get_interpreter_stack() or ()
+    return any(level.key() == torch._C._functorch.TransformType.Jvp for level in stack)

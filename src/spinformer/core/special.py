@@ -11,10 +11,12 @@ from scipy.special import gammaln, ive, logsumexp
 from spinformer.core.checks import check_array, check_function, check_integer, check_real
 
 # The k of tanh(kz) that an average is always made for, and up to which nodes are made at all.
-_STEEP, _STEEPEST = 50.0, 4e4
+_STEEP = 50.0
+_STEEPEST = 4e4
 
 # The last nodes of an average, and those for functions that grow fast: the weights end at 1e-314.
-_REACH, _FAR_REACH = 9.0, 38.0
+_REACH = 9.0
+_FAR_REACH = 38.0
 
 # Scaled Bessel functions below this have lost digits or are about to.
 _UNDERFLOW = 1e-250
@@ -295,7 +297,8 @@ def alignment_over_kappa(kappa: ArrayLike, *, dim: int) -> np.ndarray:
     if not safe.all():
         above[~safe] = _debye_alignment(nu, y[~safe])
     ratio = np.empty_like(kappa)
-    ratio[small], ratio[~small] = fraction, above
+    ratio[small] = fraction
+    ratio[~small] = above
     return ratio
 
 
@@ -329,7 +332,8 @@ def _log_series(kappa: np.ndarray, nu: float) -> np.ndarray:
         rising = np.concatenate([[0.0], np.cumsum(np.log(nu + k[1:]))])
         terms = 2 * k[:, None] * np.log(kappa[few] / 2) - (gammaln(k + 1) + rising)[:, None]
         result[few] = logsumexp(terms, axis=0)
-    x, root = kappa[~few], root[~few]
+    x = kappa[~few]
+    root = root[~few]
     bent = root - nu * np.arcsinh(nu / x) - 0.5 * np.log(2 * np.pi * root)
     result[~few] = bent + np.log1p(_debye_term(nu, root)) + gammaln(nu + 1) - nu * np.log(x / 2)
     return result
@@ -341,9 +345,11 @@ def _debye_alignment(nu: float, x: np.ndarray) -> np.ndarray:
     ln I_ν = √(ν² + κ²) − ν arsinh(ν/κ) − ½ ln 2π√(ν² + κ²) + ln(1 + u₁ + u₂).
     """
     root = np.hypot(nu, x)
-    s, q = 1 / root, (nu / root) ** 2
+    s = 1 / root
+    q = (nu / root) ** 2
     # Derivatives of s and q by κ, divided by κ, are −s³ and −2qs².
-    first, second = 3 - 5 * q, 81 - 462 * q + 385 * q**2
+    first = 3 - 5 * q
+    second = 81 - 462 * q + 385 * q**2
     slope = s**3 * (10 * q - first) / 24
     slope = slope - s**4 * (2 * q * (770 * q - 462) + 2 * second) / 1152
     return 1 / (root + nu) - s**2 / 2 + slope / (1 + first * s / 24 + second * s**2 / 1152)

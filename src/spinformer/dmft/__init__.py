@@ -1,15 +1,19 @@
 """Dynamical mean-field theory of self-attention with tokens of N bits or letters.
 
-The theory is that of [poclopez2024dynamical]. `network` has weights and contexts, `mean_field` one
-step of the limit N → ∞ in NumPy and torch, and its trajectories, `finite_size` tokens of N bits,
-`linear_stability` the loss of stability of the disordered state, `attractors` the classification of
-attractors, `regimes` their labels, `settling` relaxation times, `lyapunov` Lyapunov exponents and
-the monodromy matrix, `cycles` cycles with their bifurcations, `lifetimes` the lifetimes of chaotic
-transients, and `document` the motions of the example network. Everything is in float64, and long
-runs are compiled: `kernels` has the loops, and `ensemble` gives them many systems at once.
+The theory is that of [poclopez2024dynamical]. Everything is in float64, and long runs are compiled:
+`kernels` has the loops, and `ensemble` gives them many systems at once.
+
+- `network` has weights and contexts, `mean_field` one step of the limit N → ∞ and trajectories,
+  `linear_stability` the onset of order, and `document` the motions of the example network.
+- `attractors`, `regimes` and `settling` classify motion and say how long it takes to settle,
+  `lyapunov` has exponents and the monodromy matrix, `lifetimes` chaotic transients.
+- `cycles` and `bifurcations` find and continue cycles, `basins` has coexisting attractors and their
+  basins, `diagrams` orbit and phase diagrams. They take a network, or a map of one's own (`maps`).
+- `finite_size` has tokens of N bits, `corrections` their variance and 1/N shift, `escape` their way
+  out of an attractor.
 
 What a user asks for most is exported by the room itself, as in
-`from spinformer.dmft import find_attractors`.
+`from spinformer.dmft import orbit_diagram`.
 """
 
 from typing import TYPE_CHECKING
@@ -22,13 +26,26 @@ if TYPE_CHECKING:
         Regime as Regime,
         Thresholds as Thresholds,
         find_attractors as find_attractors,
+        rotation_number as rotation_number,
         stroboscopic_section as stroboscopic_section,
+    )
+    from spinformer.dmft.basins import (
+        CoexistingAttractors as CoexistingAttractors,
+        basin_fractions as basin_fractions,
+        basins_of_attraction as basins_of_attraction,
+        continue_attractors as continue_attractors,
+        find_coexisting_attractors as find_coexisting_attractors,
+        uncertainty_exponent as uncertainty_exponent,
     )
     from spinformer.dmft.bifurcations import (
         bifurcation_values as bifurcation_values,
         continue_bifurcation as continue_bifurcation,
         normal_form as normal_form,
         switch_branch as switch_branch,
+    )
+    from spinformer.dmft.corrections import (
+        finite_size_corrections as finite_size_corrections,
+        gaussian_closure as gaussian_closure,
     )
     from spinformer.dmft.cycles import (
         Bifurcation as Bifurcation,
@@ -37,13 +54,21 @@ if TYPE_CHECKING:
         find_bifurcation as find_bifurcation,
         find_cycle as find_cycle,
     )
+    from spinformer.dmft.diagrams import (
+        attention_statistics as attention_statistics,
+        orbit_diagram as orbit_diagram,
+        phase_diagram as phase_diagram,
+    )
+    from spinformer.dmft.escape import escape_action as escape_action, path_action as path_action
     from spinformer.dmft.finite_size import (
         generate as generate,
         linear_maps as linear_maps,
         mean_path as mean_path,
+        window_of_context as window_of_context,
     )
     from spinformer.dmft.lifetimes import (
         detect_escapes as detect_escapes,
+        escape_law as escape_law,
         estimate_lifetime as estimate_lifetime,
     )
     from spinformer.dmft.linear_stability import onset as onset
@@ -79,7 +104,16 @@ __getattr__, __dir__, __all__ = names_on_demand(
             "Regime",
             "Thresholds",
             "find_attractors",
+            "rotation_number",
             "stroboscopic_section",
+        ),
+        "basins": (
+            "CoexistingAttractors",
+            "basin_fractions",
+            "basins_of_attraction",
+            "continue_attractors",
+            "find_coexisting_attractors",
+            "uncertainty_exponent",
         ),
         "bifurcations": (
             "bifurcation_values",
@@ -87,15 +121,12 @@ __getattr__, __dir__, __all__ = names_on_demand(
             "normal_form",
             "switch_branch",
         ),
-        "cycles": (
-            "Bifurcation",
-            "Cycle",
-            "continue_cycle",
-            "find_bifurcation",
-            "find_cycle",
-        ),
-        "finite_size": ("generate", "linear_maps", "mean_path"),
-        "lifetimes": ("detect_escapes", "estimate_lifetime"),
+        "corrections": ("finite_size_corrections", "gaussian_closure"),
+        "cycles": ("Bifurcation", "Cycle", "continue_cycle", "find_bifurcation", "find_cycle"),
+        "diagrams": ("attention_statistics", "orbit_diagram", "phase_diagram"),
+        "escape": ("escape_action", "path_action"),
+        "finite_size": ("generate", "linear_maps", "mean_path", "window_of_context"),
+        "lifetimes": ("detect_escapes", "escape_law", "estimate_lifetime"),
         "linear_stability": ("onset",),
         "lyapunov": ("lyapunov_spectrum", "period_map"),
         "maps": ("Map",),

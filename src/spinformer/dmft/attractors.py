@@ -36,7 +36,12 @@ from spinformer.core.statistics import Estimate
 from spinformer.dmft.ensemble import Ensemble, Parameters, kernels_of
 from spinformer.dmft.kernel_inputs import SystemBatch, TimeIndex
 from spinformer.dmft.kernels import smallest_period as search_period
-from spinformer.dmft.lyapunov import average_growth, detect_change_point, lyapunov_spectrum
+from spinformer.dmft.lyapunov import (
+    ChangePoint,
+    average_growth,
+    detect_change_point,
+    lyapunov_spectrum,
+)
 from spinformer.dmft.maps import Map, System, as_system
 from spinformer.dmft.network import OUTPUT, AttentionNetwork, Context
 
@@ -187,18 +192,18 @@ class Attractors:
         digits = float(self.digits[index])
         if not np.isfinite(rate):
             return "the orbit left for infinity"
-        told = f"λ₁ = {rate:.2g} ± {error:.1g}"
+        rates = f"λ₁ = {rate:.2g} ± {error:.1g}"
         if self.period[index]:
-            return f"period {self.period[index]}, but {told}: raise exponent_steps or transient"
+            return f"period {self.period[index]}, but {rates}: raise exponent_steps or transient"
         if rate < -limit.neutral:
-            return f"{told} is negative, but no period was found: raise transient or longest"
+            return f"{rates} is negative, but no period was found: raise transient or longest"
         if rate > limit.neutral and rate - limit.sigmas * error > limit.neutral:
-            return f"{told} is chaotic, but averages have {digits:.1f} digits: raise kept"
+            return f"{rates} is chaotic, but averages have {digits:.1f} digits: raise kept"
         if rate > limit.neutral:
-            return f"{told} is not clear of zero: raise exponent_steps or transient"
+            return f"{rates} is not clear of zero: raise exponent_steps or transient"
         if digits < limit.digits_regular:
-            return f"{told}, but averages have {digits:.1f} digits only: raise transient or kept"
-        return f"{told} is small, but not zero within its error: raise transient or exponent_steps"
+            return f"{rates}, but averages have {digits:.1f} digits only: raise transient or kept"
+        return f"{rates} is small, but not zero within its error: raise transient or exponent_steps"
 
 
 def bump_weights(length: int) -> np.ndarray:
@@ -283,9 +288,9 @@ def _classify(
     period: np.ndarray,
     digits: np.ndarray,
     *,
-    exponent: tuple[np.ndarray, np.ndarray],
+    rates: Estimate,
+    jump: ChangePoint,
     resolution: float,
-    jump: tuple[np.ndarray, ...],
     limit: Thresholds,
 ) -> np.ndarray:
     """Regimes; where no other fits, transient chaos is growth clearly above `neutral` before its
@@ -293,11 +298,12 @@ def _classify(
 
     resolution: exponents below it are zero whatever their error says.
     """
-    rate, error = exponent
-    jumps, before, before_error, after = jump
+    rate = rates.value[..., 0]
+    error = rates.error[..., 0]
+    before = jump.before[..., 0] - limit.sigmas * jump.error[..., 0]
     above = rate - limit.sigmas * error > limit.neutral
-    ended = jumps & (before - limit.sigmas * before_error > limit.neutral)
-    ended = ended & (after <= limit.neutral)
+    ended = jump.jumps[..., 0] & (before > limit.neutral)
+    ended = ended & (jump.after[..., 0] <= limit.neutral)
     # A slow approach to a cycle has a small exponent, too, but one that its error tells from zero.
     zero = np.abs(rate) <= np.minimum(limit.neutral, np.fmax(limit.sigmas * error, resolution))
     calm = zero & (digits >= limit.digits_regular)
@@ -441,7 +447,8 @@ def _network_attractors(
     def task(batch: SystemBatch, time: TimeIndex) -> tuple[TimeIndex, tuple[np.ndarray, ...]]:
         kernels = kernels_of(batch)
         histogram, section = np.zeros((2, ensemble.lanes, bins), dtype=np.uint32)
-        sums, overlap = kernels.aligned(2, ensemble.features), kernels.aligned(ensemble.features)
+        sums = kernels.aligned(2, ensemble.features)
+        overlap = kernels.aligned(ensemble.features)
         time = kernels.accumulate_histogram(
             kept, histogram, section, sums, weights, _PLANE, 1.0 / reach, overlap, batch, time
         )
@@ -461,16 +468,15 @@ def _network_attractors(
         found = lyapunov_spectrum(
             network, state, steps=exponent_steps, count=exponents, batches=_STRETCHES, **parameters
         )
-        state, rates = found.context, found.exponents
-        first = (rates.value[..., 0], rates.error[..., 0])
-        jump = tuple(part[..., 0] for part in detect_change_point(found.growth))
+        state = found.context
+        rates = found.exponents
         regime = _classify(
             period,
             digits,
-            exponent=first,
+            rates=rates,
+            jump=detect_change_point(found.growth),
             # In so many steps a vector that neither grows nor shrinks may change by a factor e.
             resolution=1.0 / exponent_steps,
-            jump=jump,
             limit=limit,
         )
     else:
@@ -508,7 +514,7 @@ def _map_attractors(
     batch = check_broadcast(start=origin.shape[:-1], **shapes)
     lanes = {name: np.broadcast_to(value, batch).ravel() for name, value in values.items()}
     states = np.broadcast_to(origin, (*batch, system.size)).reshape(-1, system.size)
-    states = system.advance(states, steps=lengths.transient, **lanes)
+    states = system.advance(states, steps=lengths.transient, parameters=lanes)
     lost = _outside(states)
     states = np.where(lost[:, None], origin.reshape(-1, system.size)[0], states)
     weights = bump_weights(lengths.kept // 2)
@@ -516,10 +522,10 @@ def _map_attractors(
     for half in range(2):
         for first in range(0, len(weights), _CHUNK):
             share = weights[first : first + _CHUNK]
-            orbit, states = system.observe(states, steps=len(share), **lanes)
+            orbit, states = system.observe(states, steps=len(share), parameters=lanes)
             states, lost = _without_lost(states, lost, origin)
             sums[half] += np.einsum("t,bta->ba", share, np.where(_near(orbit), orbit, 0.0))
-    orbit, states = system.observe(states, steps=2 * limit.longest, **lanes)
+    orbit, states = system.observe(states, steps=2 * limit.longest, parameters=lanes)
     states, lost = _without_lost(states, lost, origin)
     orbit = np.where(_near(orbit) & ~lost[:, None, None], orbit, 0.0)
     unit = float(np.abs(orbit[~lost]).max(initial=0.0)) or 1.0
@@ -541,13 +547,12 @@ def _map_attractors(
     if lengths.exponents:
         stretches = np.diff(np.linspace(0, lengths.exponent_steps, _STRETCHES + 1).astype(int))
         rates = average_growth(growth, stretches)
-        jump = tuple(part[..., 0] for part in detect_change_point(growth))
         regime = _classify(
             period,
             digits,
-            exponent=(rates.value[..., 0], rates.error[..., 0]),
+            rates=rates,
+            jump=detect_change_point(growth),
             resolution=1.0 / lengths.exponent_steps,
-            jump=jump,
             limit=limit,
         )
         gone = lost[:, None] & np.ones(lengths.exponents, dtype=bool)
@@ -619,7 +624,7 @@ def _map_growth(
     edges = np.linspace(0, lengths.exponent_steps, _STRETCHES + 1).astype(int)
     owner = np.repeat(np.arange(_STRETCHES), np.diff(edges))
     for number in range(-_ALIGN, lengths.exponent_steps):
-        states, matrices = system.derivative(states, steps=1, **lanes)
+        states, matrices = system.derivative(states, steps=1, parameters=lanes)
         moved = matrices @ basis
         moved = np.where(_near(moved), moved, 0.0)
         basis, triangle = np.linalg.qr(moved)
@@ -684,3 +689,62 @@ def stroboscopic_section(
     ensemble.advance(transient + (-context.position - transient) % network.positions + 1)
     points = ensemble.record(check_integer("count", count, low=0), every=network.positions)
     return points, ensemble.state()
+
+
+def rotation_number(points: np.ndarray) -> Estimate:
+    r"""Estimate the rotation number of quasi-periodic motion from its stroboscopic section.
+
+    It is the mean angle by which a point turns about the mean of all points, in the plane of the
+    two leading principal axes. The closed curve must wind once about its mean.
+
+    Parameters
+    ----------
+    points : ndarray, shape (..., n, d)
+        Points of the section in order, at least four.
+
+    Returns
+    -------
+    Estimate
+        Rotation numbers (...), in turns per sample, from 0 to ½. The error is the largest
+        difference to the same average over either half of the series.
+
+    Raises
+    ------
+    ValueError
+        If `points` has fewer than two axes or too few points.
+
+    Notes
+    -----
+    With the angles θ_n and the bump weights w of a weighted Birkhoff average,
+
+    .. math::
+
+        \rho = \frac{1}{2\pi} \sum_n w_n\, (\theta_{n+1} - \theta_n) .
+
+    References
+    ----------
+    [das2017quantitative]
+
+    Examples
+    --------
+    >>> angle = 2 * np.pi * 0.3 * np.arange(100)
+    >>> circle = np.stack([np.cos(angle), np.sin(angle)], axis=-1)
+    >>> f"{rotation_number(circle).value:.6f}"
+    '0.300000'
+    """
+    points = check_array("points", points, shape=(..., "n", "d"))
+    check_integer("number of points", points.shape[-2], low=4)
+    away = points - points.mean(axis=-2, keepdims=True)
+    axes = np.linalg.eigh(np.einsum("...ni,...nj->...ij", away, away))[1][..., -2:]
+    flat = away @ axes
+    turn = np.diff(np.arctan2(flat[..., 1], flat[..., 0])) / (2 * np.pi)
+    # Every turn within half a turn of their mean direction.
+    middle = np.angle(np.exp(2j * np.pi * turn).mean(axis=-1, keepdims=True)) / (2 * np.pi)
+    lift = (turn - middle + 0.5) % 1.0 + middle - 0.5
+    half = lift.shape[-1] // 2
+    whole = lift @ bump_weights(lift.shape[-1])
+    early = lift[..., :half] @ bump_weights(half)
+    late = lift[..., half:] @ bump_weights(lift.shape[-1] - half)
+    error = np.maximum(np.abs(early - whole), np.abs(late - whole))
+    turns = np.abs((whole + 0.5) % 1.0 - 0.5)
+    return Estimate(value=turns[()], error=error[()], samples=lift.shape[-1])

@@ -21,6 +21,8 @@ from scipy.spatial import cKDTree
 
 from spinformer.core.checks import (
     check_array,
+    check_broadcast,
+    check_choice,
     check_instance,
     check_integer,
 )
@@ -29,7 +31,7 @@ from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, fit_power_law
 from spinformer.dmft.attractors import Attractors, Thresholds, bump_weights, find_attractors
 from spinformer.dmft.maps import Map, as_system
-from spinformer.dmft.mean_field import random_contexts, trajectory
+from spinformer.dmft.mean_field import START_LAWS, random_contexts, trajectory
 from spinformer.dmft.network import AttentionNetwork, Context
 from spinformer.dmft.regimes import SHORT_STRETCHES, regime_label
 
@@ -49,6 +51,8 @@ _RADIUS = 1e-4
 _BACK = 1e-9
 # Periods of the drive between two checks of a start.
 _CHECK = 100
+# Averages beyond this would overflow in squares.
+_FAR = 1e100
 # Groups of points that are left out, one after another, for an error.
 _GROUPS = 50
 
@@ -209,7 +213,7 @@ def fingerprint_moments(
     state = start
     for _ in range(_STRETCHES):
         begin = state.position if isinstance(state, Context) else 0
-        orbit, state = _run(system, state, steps=turns * phases, **parameters)
+        orbit, state = _run(system, state, steps=turns * phases, parameters=parameters)
         seen = orbit.reshape(len(orbit), turns, phases, orbit.shape[-1])
         first, second = np.triu_indices(orbit.shape[-1])
         products = seen[..., first] * seen[..., second]
@@ -251,8 +255,10 @@ def separation(moments: np.ndarray, *, other: np.ndarray) -> np.ndarray:
     >>> separation(np.zeros((2, 4, 9)), other=np.ones((4, 9)))
     array([1., 1.])
     """
-    moments = check_array("moments", moments, shape=(..., None, None))
-    other = check_array("other", other, shape=(..., None, None))
+    moments = check_array("moments", moments, shape=(..., "n", "m"), low=-_FAR, high=_FAR)
+    own = moments.shape[-2:]
+    other = check_array("other", other, shape=(..., *own), low=-_FAR, high=_FAR)
+    check_broadcast(moments=moments.shape[:-2], other=other.shape[:-2])
     return np.asarray(np.sqrt(((moments - other) ** 2).mean(axis=(-2, -1))))
 
 
@@ -452,7 +458,7 @@ def find_coexisting_attractors(
     return CoexistingAttractors(
         numbers=numbers,
         labels=labels,
-        sets=_sets(system, _selected(state, heads), **parameters),
+        sets=_sets(system, _selected(state, heads), parameters),
         fractions=_fractions(numbers, len(heads)),
         within=float(gaps[own].max()),
         between=float(between),
@@ -493,7 +499,10 @@ def draw_starts(system: AttentionNetwork | Map, starts: Any, *, count: int, seed
     >>> draw_starts(Network.document(), "normal", count=3).attention.shape
     (3, 4, 3)
     """
+    if not isinstance(system, AttentionNetwork | Map):
+        raise TypeError(f"system must be an AttentionNetwork or a Map, got {type(system).__name__}")
     if isinstance(starts, str):
+        check_choice("starts", starts, START_LAWS)
         if not isinstance(system, AttentionNetwork):
             raise TypeError("starts must be states or a function for a map, got a name")
         return random_contexts(system, seed, count=count, law=starts)
@@ -559,8 +568,7 @@ def basins_of_attraction(
     """
     as_system(system, starts, name="starts")
     horizon = check_integer("horizon", horizon, low=1)
-    clouds = [check_array("sets", one, shape=("m", "n")) for one in sets]
-    check_integer("number of sets", len(clouds), low=1)
+    clouds = _checked_sets(system, sets)
     for one, other in combinations(range(len(clouds)), 2):
         gap = float(cKDTree(clouds[one]).query(clouds[other])[0].min())
         if gap <= 2 * _RADIUS:
@@ -571,14 +579,18 @@ def basins_of_attraction(
     state = _flat_batch(starts)
     phases = 1 if isinstance(system, Map) else system.positions
     if isinstance(state, Context) and state.position:
-        state = _run(system, state, steps=0, transient=phases - state.position, **parameters)[1]
+        state = _run(
+            system, state, steps=0, transient=phases - state.position, parameters=parameters
+        )[1]
     check = _CHECK * phases
     count = _length(state)
     number = np.full(count, -1)
     before = np.full(count, -1)
     going = np.arange(count)
     for _ in range(-(-horizon // check)):
-        _, state = _run(system, state, steps=0, transient=check, **_own(parameters, going, count))
+        _, state = _run(
+            system, state, steps=0, transient=check, parameters=_own(parameters, going, count)
+        )
         windows = _components(state)
         finite = np.isfinite(windows).all(axis=1)
         near = tree.query(np.where(finite[:, None], windows, 0.0), distance_upper_bound=_RADIUS)[1]
@@ -721,7 +733,7 @@ def continue_attractors(
     rows: list[dict[int, tuple[float, float, str]]] = []
     unresolved = []
     for value in numbers:
-        own: dict[str, float] = {**parameters, parameter: float(value)}
+        own = parameters | {parameter: float(value)}
         found = find_coexisting_attractors(
             system, starts, count=count, seed=rng, transient=transient,
             exponent_steps=exponent_steps, **own,
@@ -888,10 +900,12 @@ def uncertainty_exponent(
     >>> bool(abs(uncertainty_exponent(boundary, distances=[4, 2, 1]).exponent.value - 1) < 0.2)
     True
     """
-    differ = np.asarray(differ, dtype=bool)
+    differ = check_array("differ", differ, shape=("n", "B"), values=(0, 1)) > 0
+    check_array("distances", distances, shape=(len(differ),), low=0.0, open_low=True)
     points = differ.shape[1]
     if groups is None:
         groups = np.arange(points) % _GROUPS
+    groups = check_array("groups", groups, shape=(points,))
     fractions = differ.mean(axis=1)
     if not (fractions > 0).all():
         raise ValueError(f"differ must hold a True at every distance, got fractions {fractions}")
@@ -944,31 +958,43 @@ def neighbours_differ(
     >>> differ.shape
     (2, 16)
     """
-    check_integer("axes of labels", np.ndim(labels), low=2, high=2)
-    edge = max(distances)
+    labels = check_array("labels", labels, shape=("rows", "columns"))
+    try:
+        steps = [check_integer("distances", n, low=1) for n in distances]
+    except TypeError:
+        raise TypeError("distances must be a sequence of integers") from None
+    if not steps:
+        raise ValueError("distances must hold a distance, got none")
+    edge = max(steps)
+    check_integer("twice the largest of distances", 2 * edge, high=min(labels.shape) - 1)
     differ = []
-    for n in distances:
+    for n in steps:
         around = [np.roll(labels, way, axis) != labels for way in (n, -n) for axis in (0, 1)]
         differ.append(np.any(around, axis=0)[edge:-edge, edge:-edge])
     rows, columns = np.indices(differ[0].shape)
     tiles = 4 * (4 * rows // len(rows)) + 4 * columns // columns.shape[1]
-    return np.array(differ).reshape(len(distances), -1), tiles.ravel()
+    return np.array(differ).reshape(len(steps), -1), tiles.ravel()
 
 
 # ---- states of either kind of system
 
 
 def _run(
-    system: AttentionNetwork | Map, state: Any, *, steps: int, transient: int = 0, **parameters: Any
+    system: AttentionNetwork | Map,
+    state: Any,
+    *,
+    steps: int,
+    parameters: Mapping[str, Any],
+    transient: int = 0,
 ) -> tuple[np.ndarray, Any]:
     """Observables (B, steps, d) and the states (B, …) at the end."""
     if isinstance(system, AttentionNetwork):
         return trajectory(system, state, steps=steps, transient=transient, **parameters)
     common = as_system(system, state)
-    values: dict[str, Any] = dict(system.parameters) | parameters
+    values: dict[str, Any] = dict(system.parameters) | dict(parameters)
     if transient:
-        state = common.advance(state, steps=transient, **values)
-    return common.observe(state, steps=steps, **values)
+        state = common.advance(state, steps=transient, parameters=values)
+    return common.observe(state, steps=steps, parameters=values)
 
 
 def _own(parameters: Mapping[str, Any], going: np.ndarray, count: int) -> dict[str, Any]:
@@ -977,6 +1003,18 @@ def _own(parameters: Mapping[str, Any], going: np.ndarray, count: int) -> dict[s
         name: value[going] if np.shape(value) == (count,) else value
         for name, value in parameters.items()
     }
+
+
+def _checked_sets(system: AttentionNetwork | Map, sets: Any) -> list[np.ndarray]:
+    """Sets of states (m, n) of each attractor, at least one."""
+    size = system.dimension if isinstance(system, Map) else system.context * system.features
+    try:
+        clouds = list(sets)
+    except TypeError:
+        raise TypeError(f"sets must be a sequence of arrays, got {type(sets).__name__}") from None
+    if not clouds:
+        raise ValueError("sets must hold an attractor, got none")
+    return [check_array("sets", one, shape=("m", size), low=-_FAR, high=_FAR) for one in clouds]
 
 
 def _flat_batch(starts: Any) -> Any:
@@ -1001,15 +1039,19 @@ def _selected(state: Any, index: np.ndarray) -> Any:
     return state.select(index) if isinstance(state, Context) else state[index]
 
 
-def _sets(system: AttentionNetwork | Map, state: Any, **parameters: Any) -> list[np.ndarray]:
+def _sets(
+    system: AttentionNetwork | Map, state: Any, parameters: Mapping[str, Any]
+) -> list[np.ndarray]:
     """States (n, N) that each of a batch of orbits visits at position 0, those of a cycle once."""
     phases = 1 if isinstance(system, Map) else system.positions
     if isinstance(state, Context) and state.position:
-        state = _run(system, state, steps=0, transient=phases - state.position, **parameters)[1]
+        state = _run(
+            system, state, steps=0, transient=phases - state.position, parameters=parameters
+        )[1]
     windows = []
     for _ in range(_TURNS):
         windows.append(_components(state))
-        _, state = _run(system, state, steps=0, transient=phases, **parameters)
+        _, state = _run(system, state, steps=0, transient=phases, parameters=parameters)
     sets = []
     for series in np.stack(windows, axis=1):
         back = np.abs(series[1:] - series[0]).max(axis=1) < _BACK

@@ -262,7 +262,9 @@ def switch_branch(
         correction = corrected(twice, origin + distance * along, along)
         u = correction.point
         if correction.found:
-            half = common.advance(u[None, : common.size], steps=point.period, **twice.parameters(u))
+            half = common.advance(
+                u[None, : common.size], steps=point.period, parameters=twice.parameters(u)
+            )
             if np.abs(half[0] - u[: common.size]).max() > 0.5 * distance * np.abs(along).max():
                 return twice.cycle(u)
         distance *= 0.5
@@ -679,7 +681,9 @@ def _resonance(cosine: float) -> Callable[[np.ndarray], float]:
 
 def _tests(kind: Bifurcation) -> dict[str, Callable[[np.ndarray], float]]:
     """By name, functions of the multipliers that vanish at a bifurcation of codimension two."""
-    fold, flip, torus = Bifurcation.FOLD, Bifurcation.FLIP, Bifurcation.NEIMARK_SACKER
+    fold = Bifurcation.FOLD
+    flip = Bifurcation.FLIP
+    torus = Bifurcation.NEIMARK_SACKER
     if kind == fold:
         return {
             "1:1 resonance": _other_condition(kind, fold),

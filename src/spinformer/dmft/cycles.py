@@ -249,14 +249,14 @@ def find_cycle(
     period = check_integer("period", period, low=1)
     max_steps = check_integer("max_steps", max_steps, low=1)
     values = checked_parameters(common, parameters)
-    unit = common.unit(**values)
+    unit = common.unit(values)
     if period % unit:
         raise ValueError(f"period must be a multiple of {unit} while epsilon > 0, got {period}")
     problem = CycleProblem(common, period=period, parameters=values)
     u = problem.solve(guess, max_steps=max_steps)
     for shorter in range(unit, period, unit):
         if period % shorter == 0:
-            end = common.advance(u[None], steps=shorter, **values)[0]
+            end = common.advance(u[None], steps=shorter, parameters=values)[0]
             if np.abs(end - u).max() < _SAME:
                 return CycleProblem(common, period=shorter, parameters=values).cycle(u)
     return problem.cycle(u)
@@ -916,7 +916,7 @@ class CycleProblem:
             The monodromy matrices.
         """
         states = u[:, : self.system.size]
-        return self.system.derivative(states, steps=self.period, **self.parameters(u))
+        return self.system.derivative(states, steps=self.period, parameters=self.parameters(u))
 
     def __call__(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Residual (m,) and Jacobian (m, n + k) at u (n + k,)."""

@@ -107,17 +107,20 @@ class Ensemble:
         self.threads = check_integer("threads", _CORES if threads is None else threads, low=1)
         self._systems = math.prod(self._batch)
         compiled = narrow_kernels if self._systems <= _FEW else kernels
-        self.lanes, self._aligned = compiled.LANES, compiled.aligned
+        self.lanes = compiled.LANES
+        self._aligned = compiled.aligned
         self.blocks = -(-self._systems // self.lanes)
         # The system in each lane; the last one is repeated.
         places = np.arange(self.blocks * self.lanes).reshape(self.blocks, self.lanes)
         self._filled = np.minimum(places, self._systems - 1)
-        self.features, self.window = network.features, network.context
+        self.features = network.features
+        self.window = network.context
         self.time = TimeIndex(0, position)
         weights = network.compiled_weights
         self._ring = self._aligned(self.blocks, self.window, 4, self.features)
         self._ring[:, self.slots(), SOURCE] = self._lanes(contexts, self.window, self.features)
-        units, groups = len(weights[0]), len(weights[2])
+        units = len(weights[0])
+        groups = len(weights[2])
         scratch = ((units,), (self.window, units + groups), (self.window + 1,))
         # β, γ and ε side by side, so that they are laid out at once.
         own = np.empty((*self._batch, len(values)))

@@ -362,7 +362,8 @@ def generate(
     steps = check_integer("steps", steps, low=0)
     runs = check_integer("runs", runs, low=1)
     check_flag("draw_window", draw_window)
-    context, segments = network.context, network.segments
+    context = network.context
+    segments = network.segments
     window = check_array("window", window, low=-1.0, high=1.0)
     if window.shape not in ((context, segments), (runs, context, segments)):
         raise ValueError(
@@ -541,7 +542,8 @@ def linear_maps(
     """
     check_instance("network", network, Network)
     beta = check_real("beta", beta, low=0.0, high=LARGEST)
-    context, segments = network.context, network.segments
+    context = network.context
+    segments = network.segments
     path = check_array("path", path, shape=(None, segments), low=-1.0, high=1.0)
     position = context - 1 if position is None else check_integer("position", position)
     steps = check_integer("steps of path", len(path) - context, low=1)
@@ -552,7 +554,9 @@ def linear_maps(
         # The axis s of the result counts back.
         recent = path[t : t + context][::-1]
         m = network.with_position_code(network.overlaps(recent), position + t - np.arange(context))
-        query, value, key = m[0, QUERY], m[:, VALUE], m[:, KEY]
+        query = m[0, QUERY]
+        value = m[:, VALUE]
+        key = m[:, KEY]
         weight = softmax_weights(m, gamma=network.gamma)
         attention = weight @ value
         spread = network.gamma * weight[:, None] * (value - attention)  # dA/d(score_s), (T, P)

@@ -74,7 +74,8 @@ register_model(_Lanes)(lambda manager, kind: models.PrimitiveModel(manager, kind
 
 def _spread(builder: Any, values: Any) -> list[Any]:
     """As lanes: a double beside lanes is spread over all of them."""
-    undefined, first = ir.Constant(_VECTOR, ir.Undefined), ir.Constant(ir.IntType(32), 0)
+    undefined = ir.Constant(_VECTOR, ir.Undefined)
+    first = ir.Constant(ir.IntType(32), 0)
     every = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
     return [
         value
@@ -117,7 +118,8 @@ def _chosen(symbol: str) -> Any:
     )
 
 
-_larger, _smaller = _chosen(">"), _chosen("<")
+_larger = _chosen(">")
+_smaller = _chosen("<")
 
 
 @_instruction
@@ -216,11 +218,16 @@ _LOG2E = 1.4426950408889634
 _LN2_HIGH = 0.6931471803691238  # 21 trailing zero bits: n · _LN2_HIGH is exact
 _LN2_LOW = 1.9082149292705877e-10
 # Minimax polynomial of (e^r − 1 − r)/r² on |r| ≤ ln(2)/2, error 1e-16.
-_C0, _C1 = 0.5000000000000001, 0.16666666666666669
-_C2, _C3 = 0.04166666666662413, 0.008333333333330062
-_C4, _C5 = 0.0013888888917213717, 0.00019841269863053618
-_C6, _C7 = 2.4801521295954376e-05, 2.7557268459997064e-06
-_C8, _C9 = 2.7620088445409746e-07, 2.510038549551032e-08
+_C0 = 0.5000000000000001
+_C1 = 0.16666666666666669
+_C2 = 0.04166666666662413
+_C3 = 0.008333333333330062
+_C4 = 0.0013888888917213717
+_C5 = 0.00019841269863053618
+_C6 = 2.4801521295954376e-05
+_C7 = 2.7557268459997064e-06
+_C8 = 2.7620088445409746e-07
+_C9 = 2.510038549551032e-08
 
 
 @_inlined
@@ -333,8 +340,11 @@ def _letter_units(batch, slot):
     into `unit_slopes`, and after all of them p_0 / g_0 of every group.
     """
     groups, classes = batch.degeneracy.shape
-    attention, hidden, share = batch.ring[slot, SOURCE], batch.hidden, batch.unit_slopes[slot]
-    beta, kept = get(batch.beta), 1.0 - get(batch.epsilon)
+    attention = batch.ring[slot, SOURCE]
+    hidden = batch.hidden
+    share = batch.unit_slopes[slot]
+    beta = get(batch.beta)
+    kept = 1.0 - get(batch.epsilon)
     for g in range(groups):
         rows = range(g * (classes - 1), (g + 1) * (classes - 1))
         largest = 0.0 * beta
@@ -360,8 +370,11 @@ def _letter_units(batch, slot):
 @_inlined
 def _make_token(batch, slot, phase, tangent):
     """Token at position `phase` from the attention in `slot` [poclopez2024dynamical, Eq. (15)]."""
-    token, hidden = batch.ring[slot], batch.hidden
-    beta, gamma, epsilon = get(batch.beta), get(batch.gamma), get(batch.epsilon)
+    token = batch.ring[slot]
+    hidden = batch.hidden
+    beta = get(batch.beta)
+    gamma = get(batch.gamma)
+    epsilon = get(batch.epsilon)
     if batch.degeneracy.shape[0]:
         _letter_units(batch, slot)
     else:
@@ -386,7 +399,8 @@ def _attend(batch, slot):
 
     [poclopez2024dynamical, Eqs. (4), (5), (14)]
     """
-    ring, weight = batch.ring, batch.weight
+    ring = batch.ring
+    weight = batch.weight
     context = ring.shape[0]
     largest = _dot(ring[slot, QUERY], ring[slot, KEY])
     put(weight[0], largest)
@@ -427,7 +441,8 @@ def _step(batch, time, tangent):
 @_inlined
 def _rebuild(batch, time, tangent):
     """The tokens of a context from its attention vectors, all but the newest."""
-    context, phases = batch.ring.shape[0], batch.drive.shape[0]
+    context = batch.ring.shape[0]
+    phases = batch.drive.shape[0]
     for age in range(context - 1, 0, -1):
         slot = _aged(time.cursor, age, context)
         _make_token(batch, slot, (time.position - age) % phases, tangent)
@@ -610,7 +625,8 @@ def tangent_basis(batch: SystemBatch, start: np.ndarray) -> TangentBasis:
     TangentBasis
         The basis, with a growth of 1.
     """
-    count, units = len(start), len(batch.patterns)
+    count = len(start)
+    units = len(batch.patterns)
     context, _, features = batch.ring.shape[:3]
     vectors = aligned(*start.shape)
     vectors[...] = start[..., None]
@@ -626,7 +642,8 @@ def _deviate_letters(batch, steep, vector, out):
 
     δy_c = β (1 − ε) [p_c (δd_c − δd̄) + (g_c / g_0) p_0 δd̄], δd̄ = Σ_c p_c δd_c.
     """
-    patterns, (groups, classes) = batch.patterns, batch.degeneracy.shape
+    patterns = batch.patterns
+    groups, classes = batch.degeneracy.shape
     scale = get(batch.beta) * (1.0 - get(batch.epsilon))
     for g in range(groups):
         first = g * (classes - 1)
@@ -647,11 +664,15 @@ def _deviate(batch, slot, new, vector, by):
 
     score_τ = γ m^q·m^k_τ [poclopez2024dynamical, Eq. (14)]; δA' goes into the rows of slot `new`.
     """
-    ring, weight, readout = batch.ring, batch.weight, batch.readout
-    context, features = ring.shape[0], ring.shape[2]
+    ring = batch.ring
+    weight = batch.weight
+    readout = batch.readout
+    context = ring.shape[0]
+    features = ring.shape[2]
     for t in range(context):
         s = _aged(slot, t, context)
-        change, steep = vector[s * features : (s + 1) * features], batch.unit_slopes[s]
+        change = vector[s * features : (s + 1) * features]
+        steep = batch.unit_slopes[s]
         if batch.degeneracy.shape[0]:
             _deviate_letters(batch, steep, change, by.units[t])
         else:
@@ -788,7 +809,8 @@ def write_texts(rng, semantic, output, place, counts, beta, gamma, context, firs
     runs, length, segments = tokens.shape
     features = output.shape[0]
     seen = np.empty((4, context, features))  # overlaps of the window's tokens, round and round
-    weight, attention = np.empty(context), np.empty(features)
+    weight = np.empty(context)
+    attention = np.empty(features)
     for run in range(runs):
         for time in range(length):
             if time >= context:

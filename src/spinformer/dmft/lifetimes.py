@@ -152,3 +152,85 @@ def detect_escapes(growth: np.ndarray, *, threshold: float) -> EscapeTimes:
     later = np.arange(len(quiet))[:, None] >= first
     returned = (later & ~quiet).any(axis=0)
     return EscapeTimes(first=first, escaped=np.asarray(escaped), returned=np.asarray(returned))
+
+
+@record
+class EscapeLaw:
+    """Law of escape times, the logarithm of the lifetime as a linear function of columns.
+
+    Attributes
+    ----------
+    value : ndarray, shape (k + 1,)
+        The constant and the slopes of ln τ, in the order of the columns.
+    error : ndarray, shape (k + 1,)
+        Their standard errors, those of the Fisher information.
+    deviance : float
+        Twice what free lifetimes gain in log likelihood.
+    """
+
+    value: np.ndarray
+    error: np.ndarray
+    deviance: float
+
+
+def escape_law(columns: np.ndarray, *, total: np.ndarray, ended: np.ndarray) -> EscapeLaw:
+    r"""Fit a law of escape times to exponential lifetimes by maximum likelihood.
+
+    Parameters
+    ----------
+    columns : ndarray, shape (n,) or (n, k)
+        What ln τ depends on linearly, the sizes N and their logarithms, say.
+    total : ndarray, shape (n,)
+        Total time S at risk of all runs together.
+    ended : ndarray, shape (n,)
+        Number k > 0 of escapes in it.
+
+    Returns
+    -------
+    EscapeLaw
+        Constant, slopes and deviance.
+
+    Raises
+    ------
+    ValueError
+        If shapes differ, or a time or number of escapes is not positive.
+
+    Notes
+    -----
+    The likelihood of a point is
+
+    .. math::
+
+        \tau^{-k} e^{-S/\tau}, \qquad \ln \tau = a_0 + \sum_j a_j x_j .
+
+    Examples
+    --------
+    >>> sizes = np.array([100.0, 200.0, 300.0])
+    >>> law = escape_law(sizes, total=50.0 * np.exp(0.02 * sizes), ended=np.full(3, 50.0))
+    >>> law.value.round(9)
+    array([0.  , 0.02])
+    """
+    total = check_array("total", total, shape=("n",), low=0.0, high=_LONGEST, open_low=True)
+    ended = check_array("ended", ended, shape=total.shape, low=0.0, high=_LONGEST, open_low=True)
+    given = check_array("columns", columns, low=-_LONGEST, high=_LONGEST)
+    if given.ndim not in (1, 2) or len(given) != len(total) or not given.size:
+        raise ValueError(
+            f"columns must have shape ({len(total)},) or ({len(total)}, k), got {given.shape}"
+        )
+    named = given.reshape(len(total), -1)
+
+    design = np.column_stack([np.ones(len(total)), named])
+    scale = design.mean(axis=0)
+    design /= scale
+    information = design.T @ (ended[:, None] * design)
+    # Newton's step with the expected information; the problem is convex, so it arrives.
+    guess = np.linalg.solve(information, design.T @ (ended * np.log(total / ended)))
+    for _ in range(200):
+        move = np.linalg.solve(information, design.T @ (total * np.exp(-design @ guess) - ended))
+        guess = guess + move
+        if np.abs(move).max() < 1e-13:
+            break
+    ratio = total * np.exp(-design @ guess) / ended
+    error = np.sqrt(np.diag(np.linalg.inv(information)))
+    deviance = float(2.0 * ended @ (ratio - 1.0 - np.log(ratio)))
+    return EscapeLaw(value=guess / scale, error=error / scale, deviance=deviance)

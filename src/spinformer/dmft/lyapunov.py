@@ -163,7 +163,8 @@ def lyapunov_spectrum(
         basis.unresolved[:] = 0
         growth = np.empty((batches, count, ensemble.lanes))
         for n, length in enumerate(lengths):
-            basis.mantissa[:], basis.binary_exponent[:] = 1.0, 0
+            basis.mantissa[:] = 1.0
+            basis.binary_exponent[:] = 0
             time = kernels.evolve_tangent(length, qr_interval, basis, batch, time)
             growth[n] = (np.log(basis.mantissa) + basis.binary_exponent * np.log(2.0)) / length
         return time, (growth, basis.unresolved)
@@ -182,9 +183,29 @@ def lyapunov_spectrum(
     )
 
 
-def detect_change_point(
-    growth: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+@record
+class ChangePoint:
+    """Change point of growth rates, for each of k directions.
+
+    Attributes
+    ----------
+    jumps : ndarray of bool, shape (..., k)
+        Whether the growth rate jumps.
+    before : ndarray, shape (..., k)
+        Mean growth rate before the change point.
+    error : ndarray, shape (..., k)
+        Standard error of the mean before.
+    after : ndarray, shape (..., k)
+        Mean growth rate after the change point.
+    """
+
+    jumps: np.ndarray
+    before: np.ndarray
+    error: np.ndarray
+    after: np.ndarray
+
+
+def detect_change_point(growth: np.ndarray) -> ChangePoint:
     """Detect a change point in growth rates, as where a chaotic transient ends.
 
     The series is split where the two-sample t statistic of the parts before and after is largest.
@@ -198,14 +219,8 @@ def detect_change_point(
 
     Returns
     -------
-    jumps : ndarray of bool, shape (..., k)
-        Whether the growth rate jumps.
-    before : ndarray, shape (..., k)
-        Mean growth rate before the change point.
-    error : ndarray, shape (..., k)
-        Standard error of the mean before.
-    after : ndarray, shape (..., k)
-        Mean growth rate after the change point.
+    ChangePoint
+        Whether the growth rate jumps, and its means before and after.
 
     Raises
     ------
@@ -214,8 +229,8 @@ def detect_change_point(
 
     Examples
     --------
-    >>> jumps, before, _, after = detect_change_point(np.repeat([0.1, 0.0], 5)[:, None])
-    >>> jumps, before, after
+    >>> found = detect_change_point(np.repeat([0.1, 0.0], 5)[:, None])
+    >>> found.jumps, found.before, found.after
     (array([ True]), array([0.1]), array([0.]))
     """
     growth = check_array("growth", growth, shape=(..., "n", "k"), low=-_FASTEST, high=_FASTEST)
@@ -223,19 +238,29 @@ def detect_change_point(
     mean = growth.mean(axis=-2, keepdims=True)
     if many < 2 * _FEWEST_BLOCKS:
         mean = mean[..., 0, :]
-        return np.zeros(mean.shape, dtype=bool), mean, np.full_like(mean, np.nan), mean
+        never = np.zeros(mean.shape, dtype=bool)
+        unknown = np.full_like(mean, np.nan)
+        return ChangePoint(jumps=never, before=mean, error=unknown, after=mean)
     count = np.arange(1.0, many)[:, None]
     sums = np.cumsum(growth - mean, axis=-2)[..., :-1, :]
-    before, after = sums / count, -sums / (many - count)
+    before = sums / count
+    after = -sums / (many - count)
     squares = ((growth - mean) ** 2).sum(axis=-2, keepdims=True)
     squares = squares - count * before**2 - (many - count) * after**2
     variance = np.maximum(squares, 0.0) / (many - 2)
     chance = np.sqrt(variance * (1.0 / count + 1.0 / (many - count)))
     size = np.maximum(np.abs(before - after) - _ROUNDING, 0.0) / (chance + _ROUNDING)
     at = size.argmax(axis=-2, keepdims=True)
-    found = (size, mean + before, np.sqrt(variance / count), mean + after)
-    size, before, error, after = (np.take_along_axis(x, at, axis=-2)[..., 0, :] for x in found)
-    return size > _JUMP, before, error, after
+
+    def chosen(values: np.ndarray) -> np.ndarray:
+        return np.take_along_axis(values, at, axis=-2)[..., 0, :]
+
+    return ChangePoint(
+        jumps=chosen(size) > _JUMP,
+        before=chosen(mean + before),
+        error=chosen(np.sqrt(variance / count)),
+        after=chosen(mean + after),
+    )
 
 
 def average_growth(growth: np.ndarray, lengths: np.ndarray) -> Estimate:
@@ -259,15 +284,16 @@ def average_growth(growth: np.ndarray, lengths: np.ndarray) -> Estimate:
         The averages (..., k) and their errors.
     """
     value = np.einsum("n,...nk->...k", lengths / lengths.sum(), growth)
-    error, blocks = np.full_like(value, np.nan), growth
+    error = np.full_like(value, np.nan)
+    blocks = growth
     while (many := blocks.shape[-2]) > 1:
         error = np.fmax(error, np.std(blocks, axis=-2, ddof=1) / np.sqrt(many))
         if many < 2 * _FEWEST_BLOCKS:
             break
         even = many // 2 * 2
         blocks = 0.5 * (blocks[..., -even::2, :] + blocks[..., -even + 1 :: 2, :])
-    jumps, _, _, after = detect_change_point(growth)
-    error = np.where(jumps, np.maximum(error, np.abs(value - after)), error)
+    jump = detect_change_point(growth)
+    error = np.where(jump.jumps, np.maximum(error, np.abs(value - jump.after)), error)
     return Estimate(value=value, error=error, samples=len(lengths))
 
 
@@ -328,7 +354,8 @@ def period_map(
     """
     steps = check_integer("steps", steps, low=1)
     ensemble = Ensemble(network, context, **parameters)
-    features, dimension = ensemble.features, ensemble.window * ensemble.features
+    features = ensemble.features
+    dimension = ensemble.window * ensemble.features
 
     def ring() -> np.ndarray:
         """Where the components, by age and feature, lie in the ring of the kernels."""

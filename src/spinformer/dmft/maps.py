@@ -101,7 +101,9 @@ class System(ABC):
     difference: float
 
     @abstractmethod
-    def advance(self, states: np.ndarray, *, steps: int, **parameters: Any) -> np.ndarray:
+    def advance(
+        self, states: np.ndarray, *, steps: int, parameters: Mapping[str, Any]
+    ) -> np.ndarray:
         """Iterate the map.
 
         Parameters
@@ -110,7 +112,7 @@ class System(ABC):
             Initial states.
         steps : int
             Number of steps.
-        **parameters : float or ndarray of shape (B,)
+        parameters : mapping of str to float or ndarray of shape (B,)
             Parameters.
 
         Returns
@@ -121,7 +123,7 @@ class System(ABC):
 
     @abstractmethod
     def derivative(
-        self, states: np.ndarray, *, steps: int, **parameters: Any
+        self, states: np.ndarray, *, steps: int, parameters: Mapping[str, Any]
     ) -> tuple[np.ndarray, np.ndarray]:
         """Iterate the map and its tangent map.
 
@@ -131,7 +133,7 @@ class System(ABC):
             Initial states.
         steps : int
             Number of steps.
-        **parameters : float or ndarray of shape (B,)
+        parameters : mapping of str to float or ndarray of shape (B,)
             Parameters.
 
         Returns
@@ -144,7 +146,7 @@ class System(ABC):
 
     @abstractmethod
     def observe(
-        self, states: np.ndarray, *, steps: int, **parameters: Any
+        self, states: np.ndarray, *, steps: int, parameters: Mapping[str, Any]
     ) -> tuple[np.ndarray, np.ndarray]:
         """Iterate the map and record what is looked at: of a network the overlaps m^o.
 
@@ -154,7 +156,7 @@ class System(ABC):
             Initial states.
         steps : int
             Number of steps.
-        **parameters : float or ndarray of shape (B,)
+        parameters : mapping of str to float or ndarray of shape (B,)
             Parameters.
 
         Returns
@@ -166,12 +168,12 @@ class System(ABC):
         """
 
     @abstractmethod
-    def unit(self, **parameters: Any) -> int:
+    def unit(self, parameters: Mapping[str, Any]) -> int:
         """Return the period of the drive, of which the period of every cycle is a multiple.
 
         Parameters
         ----------
-        **parameters : float or ndarray
+        parameters : mapping of str to float or ndarray
             Parameters.
 
         Returns
@@ -265,14 +267,16 @@ class _NetworkSystem(System):
     def _ensemble(self, states: np.ndarray, parameters: Mapping[str, Any]) -> Ensemble:
         return Ensemble(self.network, self.state(states), threads=1, **_allowed(parameters))
 
-    def advance(self, states: np.ndarray, *, steps: int, **parameters: Any) -> np.ndarray:
+    def advance(
+        self, states: np.ndarray, *, steps: int, parameters: Mapping[str, Any]
+    ) -> np.ndarray:
         """Iterate the mean field; see `System.advance`."""
         ensemble = self._ensemble(states, parameters)
         ensemble.advance(steps)
         return self.flat(ensemble.state())
 
     def derivative(
-        self, states: np.ndarray, *, steps: int, **parameters: Any
+        self, states: np.ndarray, *, steps: int, parameters: Mapping[str, Any]
     ) -> tuple[np.ndarray, np.ndarray]:
         """Iterate the mean field and its tangent map; see `System.derivative`."""
         start = self.state(states)
@@ -281,14 +285,14 @@ class _NetworkSystem(System):
         return self.flat(end), matrices
 
     def observe(
-        self, states: np.ndarray, *, steps: int, **parameters: Any
+        self, states: np.ndarray, *, steps: int, parameters: Mapping[str, Any]
     ) -> tuple[np.ndarray, np.ndarray]:
         """Record the semantic overlaps m^o; see `System.observe`."""
         ensemble = self._ensemble(states, parameters)
         orbit = ensemble.record(steps)
         return orbit, self.flat(ensemble.state())
 
-    def unit(self, **parameters: Any) -> int:
+    def unit(self, parameters: Mapping[str, Any]) -> int:
         """Return the period 2^K of the positional code, 1 while ε = 0."""
         # Without a weight the positions are names only.
         driven = np.any(np.asarray(parameters.get("epsilon", self.network.epsilon)) > 0.0)
@@ -390,7 +394,9 @@ class _MapSystem(System):
         slopes = np.einsum("k,idkb->bid", _WEIGHTS, values)
         return np.asarray(slopes / width.T[:, None, :])
 
-    def advance(self, states: np.ndarray, *, steps: int, **parameters: Any) -> np.ndarray:
+    def advance(
+        self, states: np.ndarray, *, steps: int, parameters: Mapping[str, Any]
+    ) -> np.ndarray:
         """Iterate the map; see `System.advance`."""
         columns = np.ascontiguousarray(states.T)
         for _ in range(steps):
@@ -398,7 +404,7 @@ class _MapSystem(System):
         return np.ascontiguousarray(columns.T)
 
     def derivative(
-        self, states: np.ndarray, *, steps: int, **parameters: Any
+        self, states: np.ndarray, *, steps: int, parameters: Mapping[str, Any]
     ) -> tuple[np.ndarray, np.ndarray]:
         """Iterate the map and its tangent map; see `System.derivative`."""
         columns = np.ascontiguousarray(states.T)
@@ -410,7 +416,7 @@ class _MapSystem(System):
         return np.ascontiguousarray(columns.T), np.ascontiguousarray(matrices)
 
     def observe(
-        self, states: np.ndarray, *, steps: int, **parameters: Any
+        self, states: np.ndarray, *, steps: int, parameters: Mapping[str, Any]
     ) -> tuple[np.ndarray, np.ndarray]:
         """Record the states themselves; see `System.observe`."""
         columns = np.ascontiguousarray(states.T)
@@ -420,7 +426,7 @@ class _MapSystem(System):
             orbit[:, number] = columns.T
         return orbit, np.ascontiguousarray(columns.T)
 
-    def unit(self, **parameters: Any) -> int:
+    def unit(self, parameters: Mapping[str, Any]) -> int:
         """Return 1: a map has no drive."""
         return 1
 
@@ -460,7 +466,8 @@ def as_system(system: AttentionNetwork | Map, start: Any, *, name: str = "start"
     Examples
     --------
     >>> doubling = Map(step=lambda x, a: a * x % 1.0, dimension=1, parameters={"a": 2.0})
-    >>> as_system(doubling, [0.3]).advance(np.array([[0.3]]), steps=2, a=2.0).round(9)
+    >>> system = as_system(doubling, [0.3])
+    >>> system.advance(np.array([[0.3]]), steps=2, parameters={"a": 2.0}).round(9)
     array([[0.2]])
     """
     if isinstance(system, Map):

@@ -53,7 +53,7 @@ _NARROW = 0.05
 # ---- one step
 
 
-def tokens(
+def token_overlaps(
     network: AttentionNetwork,
     context: Context,
     beta: float | np.ndarray,
@@ -89,7 +89,7 @@ def tokens(
 
     Examples
     --------
-    >>> window = tokens(Network.document(), Context(np.zeros((4, 3)), 0), 1.2)
+    >>> window = token_overlaps(Network.document(), Context(np.zeros((4, 3)), 0), 1.2)
     >>> window.shape, bool(np.abs(window).max() <= 0.02)
     ((4, 4, 3), True)
     """

@@ -411,17 +411,22 @@ class Network(AttentionNetwork):
         ----------
         [poclopez2024dynamical, Figures 3 to 5]
         """
-        signs = {"-": -1.0, "+": 1.0}
-        semantic, position = (
-            np.array([[[signs[s] for s in row] for row in role.split()] for role in roles])
-            for roles in (
-                ("-++ -+- +++", "-+- --+ -++", "+-- --- +-+", "--- --+ -+-"),
-                ("-- +- ++", "-- +- -+", "+- ++ --", "-- -- -+"),
-            )
-        )
+        # A block for each role, o, v, q and k, and a row for each feature.
+        semantic = [
+            [[-1, +1, +1], [-1, +1, -1], [+1, +1, +1]],
+            [[-1, +1, -1], [-1, -1, +1], [-1, +1, +1]],
+            [[+1, -1, -1], [-1, -1, -1], [+1, -1, +1]],
+            [[-1, -1, -1], [-1, -1, +1], [-1, +1, -1]],
+        ]
+        position = [
+            [[-1, -1], [+1, -1], [+1, +1]],
+            [[-1, -1], [+1, -1], [-1, +1]],
+            [[+1, -1], [+1, +1], [-1, -1]],
+            [[-1, -1], [-1, -1], [-1, +1]],
+        ]
         return cls(
-            semantic=semantic,
-            position=position,
+            semantic=np.array(semantic, dtype=float),
+            position=np.array(position, dtype=float),
             context=4,
             gamma=220.0 / np.sqrt(3.0),
             epsilon=0.02,

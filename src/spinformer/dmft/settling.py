@@ -27,7 +27,8 @@ from spinformer.dmft.network import AttentionNetwork, Context, Network
 # Groups of contexts, left out one after another for the error.
 _GROUPS = 20
 # The tail that is fitted: an excess above so many standard errors, over so many e-folds.
-_SIGMAS, _FOLDS = 8.0, 2.0
+_SIGMAS = 8.0
+_FOLDS = 2.0
 # Share of the first excess that counts as an error where an approach has no scatter.
 _SMALLEST = 1e-6
 _FEWEST = 3

@@ -116,7 +116,7 @@ def energy(
     ----------
     [bal2020energy, Eqs. (7), (8)], where β is 1.
 
-    [santos2024sparse, Sec. 3], for other indices than 1.
+    [santos2024sparse], for other indices than 1.
 
     Examples
     --------
@@ -504,7 +504,7 @@ def exact_retrieval_beta(patterns: torch.Tensor, *, alpha: float) -> torch.Tenso
 
     References
     ----------
-    [santos2024sparse, Sec. 3]
+    [santos2024sparse]
 
     Examples
     --------

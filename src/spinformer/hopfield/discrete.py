@@ -284,7 +284,7 @@ def _fields(
     def value(overlaps: np.ndarray) -> np.ndarray:
         return separation(overlaps - top)
 
-    # No spin reads F beyond ±d: what stands there drops out.
+    # No spin reads F beyond ±d, so that values there drop out.
     up = value(np.minimum(products + 2.0, d))
     down = value(np.maximum(products - 2.0, -d))
     even = (value(products) - 0.5 * (up + down)).sum(axis=1, keepdims=True)
@@ -337,7 +337,7 @@ class DiscreteRetrieval(Solution[np.ndarray]):
     flips : ndarray of int, shape (Q,)
         Total number of spin flips. Filling in an unknown spin counts.
     rises : ndarray of int, shape (Q,), or None
-        Number of flips of a ±1 spin after which the energy, summed anew over all patterns, was
+        Number of flips of a ±1 spin after which the energy, recomputed over all patterns, was
         higher than before. None for synchronous updates and for the classical energy.
     """
 

@@ -81,8 +81,8 @@ def check_result(what: str, result: torch.Tensor, **unseen: torch.Tensor) -> tor
     result : Tensor, any shape
         A result of finite input.
     **unseen : Tensor
-        Arguments whose entries nobody has looked at, because the result is finite only if they
-        are. If it is not, or is empty, they are looked at now, and the error names the one at
+        Arguments whose entries have not been checked, because the result is finite only if they
+        are. If it is not, or is empty, they are checked now, and the error names the one at
         fault.
 
     Returns
@@ -98,7 +98,7 @@ def check_result(what: str, result: torch.Tensor, **unseen: torch.Tensor) -> tor
     if is_traced():
         return result
     data = result.detach() if result.requires_grad else result
-    # The sum is far faster than a look at each part, and not finite unless all of them are.
+    # The sum is far faster than a check of each entry, and not finite unless all of them are.
     if math.isfinite(data.sum()) and (not unseen or data.numel()):
         return result
     for name, argument in unseen.items():

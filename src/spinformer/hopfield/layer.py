@@ -42,7 +42,7 @@ from spinformer.hopfield.attention import (
 from spinformer.hopfield.fixed_points import fixed_point, fixed_point_tolerance
 from spinformer.hopfield.inputs import check_alpha
 
-# How short a step must be to count as converged, where nobody says it.
+# How short a step must be to count as converged where no tolerance is given.
 _TOLERANCE = 1e-3
 # Calls between a warning and the line that called the layer: `_warn`, `forward` and two of torch's.
 _OUTSIDE = 5
@@ -270,7 +270,7 @@ class HopfieldLayer(nn.Module):
         if self.training and self.dropout:
             dropout = check_real("dropout", self.dropout, low=0.0, high=1.0)
         # The kernel would hide what is not finite. States stay among the keys, so that their start
-        # settles it for all steps.
+        # decides it for all steps.
         contents = (keys,) if heads.values is keys else (keys, heads.values)
         factor = nan_factor(state, keys=scaled, contents=contents, mask=mask, again=True)
 
@@ -891,7 +891,7 @@ def _mask(
     dtype: torch.dtype,
 ) -> Tensor | None:
     """One mask that broadcasts to (B, heads, S, N + memories), or None: True where a query may
-    look, or numbers to be added to the scores if one of the masks has them."""
+    attend, or numbers to be added to the scores if one of the masks has them."""
     batch, heads, length, count = shape
     masks = []
     shapes: list[tuple[int, ...]]
@@ -919,7 +919,7 @@ def _mask(
 
 
 def _allowed(name: str, mask: Tensor, shapes: list[tuple[int, ...]], dtype: torch.dtype) -> Tensor:
-    """A mask in torch's convention, turned so that True lets a query attend; numbers as given."""
+    """A mask in torch's convention, inverted so that True lets a query attend; numbers as given."""
     mask = check_mask(name, mask, shapes)
     if mask.dtype == torch.bool:
         return ~mask

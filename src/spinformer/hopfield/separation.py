@@ -2,8 +2,8 @@ r"""Separation by sparse softmax: α-entmax, of which softmax and sparsemax are 
 
 The Hopfield–Fenchel–Young networks of [santos2024sparse] replace log-sum-exp in the energy of the
 continuous memory by the convex conjugate Ω*(z) = max_p (p·z − Ω(p)) of a negative entropy, and
-softmax by its gradient, the maximizer p. Here Ω is the negative Tsallis entropy of index α on the
-probability simplex [peters2019sparse, Eq. (8)],
+softmax by its gradient, the maximizer p. (Their energy differs from this one by a constant.) Here Ω
+is the negative Tsallis entropy of index α on the probability simplex [peters2019sparse],
 
     Ω(p) = (Σ_i p_i^α − 1) / (α(α − 1)),    Ω(p) = Σ_i p_i ln p_i at α = 1.
 
@@ -66,9 +66,9 @@ def entmax(scores: Tensor, *, alpha: float) -> Tensor:
 
     References
     ----------
-    [peters2019sparse, Sec. 3]
+    [peters2019sparse]
 
-    [santos2024sparse, Sec. 2]
+    [santos2024sparse]
 
     Examples
     --------
@@ -118,7 +118,7 @@ def entmax_conjugate(scores: Tensor, *, alpha: float) -> Tensor:
 
     References
     ----------
-    [santos2024sparse, Sec. 2]
+    [santos2024sparse]
 
     Examples
     --------
@@ -152,7 +152,7 @@ def separation_margin(alpha: float) -> float:
 
     References
     ----------
-    [santos2024sparse, Sec. 3]
+    [santos2024sparse]
 
     Examples
     --------
@@ -396,7 +396,7 @@ class _Entmax(torch.autograd.Function):
 
 
 class _EntmaxForward(_Entmax):
-    """The same with derivatives in forward mode, which torch's compiler refuses to look at."""
+    """The same with derivatives in forward mode, which torch's compiler refuses to trace."""
 
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor, _: None) -> Tensor:

@@ -41,7 +41,8 @@ def draw_boxes(
     >>> len(axis.texts)
     3
     """
-    patches, shades = {}, colors or {}
+    patches = {}
+    shades = colors or {}
     for name, (x, y, text) in boxes.items():
         edge = COLORS[shades.get(name, "black")]
         frame = {"boxstyle": "round,pad=0.45", "fc": "white", "ec": edge, "lw": 1.4}
@@ -52,7 +53,8 @@ def draw_boxes(
     for arrow, curve in drawn_as:
         ends, _, label = arrow.partition(": ")
         for one, two in pairwise(ends.split()):
-            (x0, y0), (x1, y1) = boxes[one][:2], boxes[two][:2]
+            (x0, y0) = boxes[one][:2]
+            (x1, y1) = boxes[two][:2]
             patched = style | {"patchA": patches[one], "patchB": patches[two]}
             patched["connectionstyle"] = curve
             axis.annotate("", xy=(x1, y1), xytext=(x0, y0), arrowprops=patched)

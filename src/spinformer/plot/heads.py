@@ -1,5 +1,6 @@
 """Plots of the overlap energies of attention heads, for one layer or for many."""
 
+import re
 from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
@@ -98,7 +99,9 @@ def head_map(axis: Axes, values: np.ndarray, *, label: str, limit: float, digits
     image = axis.imshow(values, cmap=DIVERGING, norm=norm, aspect="auto")
     for (i, j), value in np.ndenumerate(values):
         tone = "white" if abs(value) > 0.7 * limit else "black"
-        text = f"{np.round(value, digits) + 0.0:.{digits}f}".replace("0.", ".", 1)
+        number = f"{np.round(value, digits) + 0.0:.{digits}f}"
+        # Without the zero before the point, where it is the whole integer part.
+        text = re.sub(r"^(-?)0\.", r"\1.", number)
         axis.text(j, i, text, ha="center", va="center", fontsize=6.5, color=tone)
     axis.grid(False)
     axis.set(xlabel="head", ylabel="layer", xticks=range(0, values.shape[1], 2))

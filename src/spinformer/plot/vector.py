@@ -130,7 +130,8 @@ def _columns(figure: Figure) -> list[float]:
     boxes = [box for _, box in shown if box is not None]
     words = [artist.get_window_extent() for artist in (*figure.texts, *figure.legends)]
     boxes += [box for box in words if box.width > 0]
-    left, right = min(box.x0 for box in boxes), max(box.x1 for box in boxes)
+    left = min(box.x0 for box in boxes)
+    right = max(box.x1 for box in boxes)
     found = []
     for axes, box in shown:
         if box is None or axes.get_label() == "<colorbar>" or box.x0 - left < 0.15 * (right - left):

@@ -1,10 +1,11 @@
 """Spin systems: exact answers, approximate free energies, and neural-network layers built on them.
 
 For Ising spins `ising` sums over all states, `mean_field` has the mean-field equations (naive, TAP,
-adaptive TAP, belief propagation), `theories` compares all of these, and
-`replica_symmetry` has the replica-symmetric Sherrington–Kirkpatrick model. For vector spins
-`large_d` has free energy and mean field for many components, `solvers` solves them, and
-`exact_vectors` integrates two or three spins. `monte_carlo` samples both kinds, and `kinetic` has
+adaptive TAP, belief propagation), `theories` compares all of these, and `replica_symmetry` has the
+replica-symmetric Sherrington–Kirkpatrick model. For vector spins `large_d` has free energy and mean
+field for many components, `solvers` solves them, `vector_theories` compares them, and
+`exact_vectors` integrates two or three spins; couplings that are matrices are in
+`block_couplings`. `monte_carlo` samples both kinds, and `kinetic` has
 driven spins without an energy.
 
 Layers of neural networks are in `module` (spins in equilibrium) and `driven_module` (driven and
@@ -20,6 +21,11 @@ from typing import TYPE_CHECKING
 from spinformer.core.lazy import names_on_demand
 
 if TYPE_CHECKING:
+    from spinformer.spins.block_couplings import (
+        apply_blocks as apply_blocks,
+        reaction_matrices as reaction_matrices,
+        solve_block_fixed_point as solve_block_fixed_point,
+    )
     from spinformer.spins.driven_module import (
         DrivenSpinModule as DrivenSpinModule,
     )
@@ -65,11 +71,16 @@ if TYPE_CHECKING:
         FreeEnergies as FreeEnergies,
         free_energies as free_energies,
     )
+    from spinformer.spins.vector_theories import (
+        VectorFreeEnergies as VectorFreeEnergies,
+        vector_free_energies as vector_free_energies,
+    )
 
 __getattr__, __dir__, __all__ = names_on_demand(
     __name__,
     __path__,
     exports={
+        "block_couplings": ("apply_blocks", "reaction_matrices", "solve_block_fixed_point"),
         "driven_module": ("DrivenSpinModule",),
         "exact_vectors": ("three_spins", "two_spins"),
         "theories": ("FreeEnergies", "free_energies"),
@@ -86,5 +97,6 @@ __getattr__, __dir__, __all__ = names_on_demand(
         "monte_carlo": ("parallel_tempering", "sample_ising", "sample_vector_spins"),
         "replica_symmetry": ("almeida_thouless_beta", "replica_symmetric_state"),
         "solvers": ("solve_fixed_point", "solve_saddle_point"),
+        "vector_theories": ("VectorFreeEnergies", "vector_free_energies"),
     },
 )

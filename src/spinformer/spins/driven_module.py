@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from spinformer.core.checks import check_choice, check_flag, check_integer, check_real
-from spinformer.core.operators import is_traced
+from spinformer.core.operators import is_forward_mode, is_traced
 from spinformer.core.records import record
 from spinformer.spins.fused import FusedSettings, solve_fused_driven
 from spinformer.spins.heads import CoupledHeads, HeadInputs, merge_heads, softmax_weights
@@ -171,7 +171,8 @@ class DrivenSpinModule(CoupledHeads):
     def _is_fused(self, masks: PairMasks) -> bool:
         """Whether the backward pass by hand serves: eager, and without a gradient of the masks."""
         learned = masks.bias is not None and masks.bias.requires_grad
-        return not (is_traced() or learned or self.symmetric or self.theory == "large D")
+        plain = is_traced() or is_forward_mode() or learned
+        return not (plain or self.symmetric or self.theory == "large D")
 
     def _couplings(self, inputs: HeadInputs, strength: Tensor) -> Tensor:
         sites = inputs.fields.shape[-2]

@@ -75,7 +75,8 @@ def two_spins(couplings: Any, *, fields: Any, beta: float) -> ExactVectorSpins:
     '0.761594 0.761594'
     """
     _, bonds, kappa, constant = _exact_system(couplings, fields, beta, sites=2)
-    dim, pair = kappa.shape[1], bonds[0, 1]
+    dim = kappa.shape[1]
+    pair = bonds[0, 1]
     k2 = float(np.linalg.norm(kappa[1]))
     axis = kappa[1] / k2 if k2 > 0 else np.eye(dim)[0]
     along = float(kappa[0] @ axis)
@@ -151,14 +152,18 @@ def three_spins(couplings: Any, *, fields: Any, beta: float) -> ExactVectorSpins
     if np.abs(fields - np.outer(fields @ axis, axis)).max() > 1e-12 * max(norm, 1e-300):
         raise ValueError("fields must be parallel or antiparallel to each other")
     k1, k2, k3 = beta * np.sqrt(dim) * (fields @ axis)
-    b12, b13, b23 = bonds[0, 1], bonds[0, 2], bonds[1, 2]
+    b12 = bonds[0, 1]
+    b13 = bonds[0, 2]
+    b23 = bonds[1, 2]
 
     scale = np.abs([k1, k2, k3]).max() + np.abs([b12, b13, b23]).max() + dim
     x1, s1, log_w = _polar_nodes(dim, scale, axes=3)
     z, _, log_w_around = _polar_nodes(dim - 1, scale, axes=3)
-    x2, s2 = x1[None, :, None], s1[None, :, None]
+    x2 = x1[None, :, None]
+    s2 = s1[None, :, None]
     log_terms = log_w[:, None, None] + log_w[None, :, None] + log_w_around
-    x1, s1 = x1[:, None, None], s1[:, None, None]
+    x1 = x1[:, None, None]
+    s1 = s1[:, None, None]
     cosine = x1 * x2 + s1 * s2 * z
     square = k3**2 + b13**2 + b23**2 + 2 * k3 * (b13 * x1 + b23 * x2) + 2 * b13 * b23 * cosine
     log_terms = log_terms + k1 * x1 + k2 * x2 + b12 * cosine

@@ -135,7 +135,8 @@ def solve_exact(couplings: np.ndarray, *, fields: np.ndarray, beta: float) -> Is
     matrix, field, beta = check_ising(couplings, fields=fields, beta=beta)
     size = _few_enough(matrix.shape[-1])
     batch = field.shape[:-1]
-    flat_j, flat_h = matrix.reshape(-1, size, size), field.reshape(-1, size)
+    flat_j = matrix.reshape(-1, size, size)
+    flat_h = field.reshape(-1, size)
     chunk = max(1, _CHUNK >> size)
     parts = [slice(first, first + chunk) for first in range(0, max(len(flat_h), 1), chunk)]
     found = [_sum_states(beta * flat_j[part], beta * flat_h[part]) for part in parts]
@@ -257,7 +258,8 @@ def _sum_states(k: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarra
     top = exponent.max((1, 2))
     exponent -= top[:, None, None]
     weight = np.exp(exponent, out=exponent)
-    row_weight, column_weight = weight.sum(2), weight.sum(1)
+    row_weight = weight.sum(2)
+    column_weight = weight.sum(1)
     total = row_weight.sum(1)
     rows = (row_weight / total[:, None])[:, :, None] * a
     columns = (column_weight / total[:, None])[:, :, None] * b

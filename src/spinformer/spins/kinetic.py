@@ -229,8 +229,10 @@ def kinetic_stationary(
             "beta, couplings and drive must leave every transition a probability, "
             f"got beta = {beta:.6g}"
         )
-    p, states = _stationary(transition), spin_states(len(drive))
-    log_p, flow = np.log(np.maximum(p, 1e-300)), transition * p
+    p = _stationary(transition)
+    states = spin_states(len(drive))
+    log_p = np.log(np.maximum(p, 1e-300))
+    flow = transition * p
     ratio = log_w - log_w.T + log_p - log_p[:, None]
     return StationaryStatistics(
         probabilities=p,

@@ -39,6 +39,7 @@ import torch
 from torch import Tensor
 
 from spinformer.core.checks import check_choice
+from spinformer.core.operators import is_forward_mode
 
 THEORIES = ("naive", "second order", "large D")
 
@@ -88,6 +89,11 @@ def inverse_logdet(matrix: Tensor) -> tuple[Tensor, Tensor]:
     logdet : Tensor, shape (...)
         Logarithm of the determinant, ln det V; NaN in the same places.
     """
+    if is_forward_mode():
+        # Differentiable in either mode and to any order, at three times the cost.
+        factor = torch.linalg.cholesky_ex(matrix).L
+        logdet = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        return torch.linalg.inv_ex(matrix).inverse, logdet
     inverse, logdet = _InverseLogdet.apply(matrix)
     return inverse, logdet
 
@@ -383,7 +389,8 @@ def log_partition(
             + \beta \Big(\tfrac12 \sum_{ij} B_{ij}\, m_i \cdot m_j + \sum_i h_i \cdot m_i\Big)
             + \tfrac{\beta^2}{4} \sum_{ij} B_{ij}^2 (1 - m_i^2)(1 - m_j^2).
     """
-    pair, width = pair_couplings(couplings), 1 - mean.square().sum(-1)
+    pair = pair_couplings(couplings)
+    width = 1 - mean.square().sum(-1)
     linear = ((fields + pair @ mean / 2) * mean).sum((-2, -1))
     total = torch.log(width).sum(-1) / 2
     total = total + beta * (linear + couplings.diagonal(dim1=-2, dim2=-1).sum(-1))
@@ -473,7 +480,8 @@ def driven_step(
     tensor([[0.3583]])
     """
     check_choice("theory", theory, THEORIES)
-    theta, carried = fields + couplings @ mean, couplings @ covariance
+    theta = fields + couplings @ mean
+    carried = couplings @ covariance
     square = theta.square().sum(dim=-1, keepdim=True)
     if theory == "second order":
         square = square + couplings.square() @ covariance.diagonal(dim1=-2, dim2=-1)[..., None]

@@ -48,7 +48,9 @@ _BARRIER = 25.0
 _NUDGE = 1e-3
 # Steps of the linearised messages without damping, at most how many with it, and the factor beyond
 # which they clearly grow or fall.
-_TANGENT_STEPS, _MOST_TANGENT_STEPS, _CLEAR = 300, 30_000, 1e12
+_TANGENT_STEPS = 300
+_MOST_TANGENT_STEPS = 30_000
+_CLEAR = 1e12
 
 
 @record
@@ -71,14 +73,17 @@ _Functional = Callable[[np.ndarray, np.ndarray | None], _Point]
 
 
 def _expanded(k: np.ndarray, theta: np.ndarray, order: int) -> _Functional:
-    square, cube = k**2, k**3
+    square = k**2
+    cube = k**3
 
     def evaluate(x: np.ndarray, _: np.ndarray | None) -> _Point:
-        m, v = np.tanh(x), _variance(x)
+        m = np.tanh(x)
+        v = _variance(x)
         km = k @ m
         psi = float(np.sum(np.logaddexp(x, -x) - x * m)) + m @ theta + 0.5 * m @ km
         # Zero where m = tanh(θ + K m).
-        gradient, curvature = theta + km - x, -k
+        gradient = theta + km - x
+        curvature = -k
         if order > 1:
             onsager = square @ v
             psi = psi + 0.25 * v @ onsager
@@ -87,7 +92,8 @@ def _expanded(k: np.ndarray, theta: np.ndarray, order: int) -> _Functional:
         if order > 2:
             two = (k * v) @ k
             three = ((two * v) * k).sum(1)
-            f, slope = m * v, 1 - 3 * m**2
+            f = m * v
+            slope = 1 - 3 * m**2
             pull = cube @ f
             psi = psi + f @ pull / 3 + v @ three / 6
             gradient = gradient + 2 / 3 * slope * pull - m * three
@@ -104,7 +110,8 @@ def _functional(method: str, k: np.ndarray, theta: np.ndarray) -> _Functional:
     naive = _expanded(k, theta, order=1)
 
     def evaluate(x: np.ndarray, warm: np.ndarray | None) -> _Point:
-        base, m = naive(x, None), np.tanh(x)
+        base = naive(x, None)
+        m = np.tanh(x)
         spread = np.sqrt(_variance(x))
         shift, inverse, log_det = _unit_diagonal(spread[:, None] * k * spread, start=warm)
         # V = shift / v, written so that it keeps its digits where v is tiny.
@@ -169,7 +176,8 @@ def _unit_diagonal(
         trial_factor = factorise(trial)
         if trial_factor is None or np.array_equal(trial, shift):
             break
-        shift, factor = trial, trial_factor
+        shift = trial
+        factor = trial_factor
     return shift, inverse, 2 * float(np.log(np.diagonal(factor)).sum())
 
 
@@ -257,7 +265,8 @@ def log_partition_bound(couplings: np.ndarray, *, fields: np.ndarray, beta: floa
     '506.931 506.931'
     """
     matrix, field, beta = check_ising(couplings, fields=fields, beta=beta)
-    batch, size = field.shape[:-1], field.shape[-1]
+    batch = field.shape[:-1]
+    size = field.shape[-1]
     systems = zip(matrix.reshape(-1, size, size), field.reshape(-1, size), strict=True)
     bounds = [_tight_bound(beta * j, beta * h) for j, h in systems]
     return np.array(bounds, dtype=float).reshape(batch)[()]
@@ -333,7 +342,9 @@ def _climb(
     max_steps: int,
 ) -> _Climb:
     """The climb of one system from atanh m = `first`, (N,)."""
-    x, point, status = first, evaluate(first, None), Status.STEP_LIMIT
+    x = first
+    point = evaluate(first, None)
+    status = Status.STEP_LIMIT
     for steps in range(max_steps + 1):
         residual = float(np.abs(np.tanh(x + point.gradient) - np.tanh(x)).max(initial=0.0))
         if residual <= tolerance or steps == max_steps:
@@ -451,8 +462,10 @@ def solve_mean_field(
     max_steps = check_integer("max_steps", max_steps, low=1)
     check_flag("throw", throw)
     check_flag("all_starts", all_starts)
-    batch, size = field.shape[:-1], field.shape[-1]
-    k, theta = beta * matrix.reshape(-1, size, size), beta * field.reshape(-1, size)
+    batch = field.shape[:-1]
+    size = field.shape[-1]
+    k = beta * matrix.reshape(-1, size, size)
+    theta = beta * field.reshape(-1, size)
     first = theta
     if start is not None:
         m = check_array("start", start, shape=field.shape)
@@ -683,13 +696,15 @@ class _Messages:
     def settled(
         self, told: np.ndarray, *, damping: float, tolerance: float, max_steps: int, bound: float
     ) -> Beliefs:
-        residual, steps = math.inf, 0
+        residual = math.inf
+        steps = 0
         while residual > tolerance and steps < max_steps:
             new = self.next_from(self.cavities(told))
             residual = float(np.abs(new - told).max(initial=0.0))
             told = damping * told + (1.0 - damping) * new
             steps += 1
-        total, log_z = self.totals(told), self.log_partition(told)
+        total = self.totals(told)
+        log_z = self.log_partition(told)
         status = Status.CONVERGED if residual <= tolerance else Status.STEP_LIMIT
         if status == Status.CONVERGED and log_z > bound + _ROUNDING * (1 + abs(bound)):
             status = Status.DIVERGED
@@ -703,7 +718,8 @@ class _Messages:
         )
 
     def log_partition(self, told: np.ndarray) -> float:
-        total, cavity = self.totals(told), self.cavities(told)
+        total = self.totals(told)
+        cavity = self.cavities(told)
         # Of every pair of spins, twice, and of every message what normalizes it.
         pairs = np.logaddexp(
             _log_cosh(cavity + cavity[self.back]) + self.strength,

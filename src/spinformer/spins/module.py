@@ -34,7 +34,7 @@ import torch
 from torch import Tensor
 
 from spinformer.core.checks import check_choice, check_flag, check_integer, check_real
-from spinformer.core.operators import is_traced
+from spinformer.core.operators import is_forward_mode, is_traced
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status, status_of
 from spinformer.spins.fused import FusedSettings, solve_fused
@@ -362,8 +362,8 @@ class SpinTransformerModule(CoupledHeads):
     heads : int
         Number of heads, each one a system of spins.
     solver : Solver or str, default "saddle"
-        A `Solver`, or "saddle" (a solution always exists) or "fixed point" (about as fast for tens
-        of tokens and faster for hundreds, but a solution need not be found).
+        A `Solver`, or "saddle" (a solution always exists) or "fixed point" (slower, most so where
+        couplings are strong, and a solution need not be found).
     beta : float, default 1.0
         Initial inverse temperature of every head, learned through its logarithm.
     coupling_strength : float, default 0.5
@@ -484,7 +484,7 @@ class SpinTransformerModule(CoupledHeads):
         if self.solver.kind == "fixed point" and self.solver.steps is None:
             return False
         learned = masks.bias is not None and masks.bias.requires_grad
-        return not (is_traced() or learned)
+        return not (is_traced() or is_forward_mode() or learned)
 
     def _warn_once(self, status: Tensor | None) -> None:
         if is_traced() or self.warned or status is None:

@@ -154,7 +154,8 @@ def sample_ising(
     """
     pair, field, beta = check_ising(couplings, fields=fields, beta=beta, single=True)
     # Broadcast views are read-only, and the kernel is compiled for arrays that are not.
-    pair, field = pair.copy(), field.copy()
+    pair = pair.copy()
+    field = field.copy()
 
     def start(rng: np.random.Generator) -> np.ndarray:
         return np.where(rng.random(len(field)) < 0.5, 1.0, -1.0)
@@ -240,7 +241,8 @@ def sample_vector_spins(
         pair = matrix + matrix.T
         np.fill_diagonal(pair, 0.0)
         # In units of u the energy is D times [pairs] plus sqrt(D) times [fields].
-        scaled_pair, scaled_field = dim * pair, math.sqrt(dim) * field
+        scaled_pair = dim * pair
+        scaled_field = math.sqrt(dim) * field
         strength = np.abs(scaled_pair).sum(1) + np.abs(scaled_field).sum(1)
     largest = beta * float(strength.max())
     if not largest <= _MAX_CONCENTRATION:
@@ -253,7 +255,8 @@ def sample_vector_spins(
         spins = rng.standard_normal((size, dim))
         return spins / np.linalg.norm(spins, axis=1, keepdims=True)
 
-    run, system = (sweeps, burn_in, seed, chains, blocks), (scaled_pair, scaled_field, beta)
+    run = (sweeps, burn_in, seed, chains, blocks)
+    system = (scaled_pair, scaled_field, beta)
     constant = -dim * float(np.trace(matrix))
     return _run_chains(start, _vector_sweeps, system, run, unit=math.sqrt(dim), offset=constant)
 
@@ -280,11 +283,14 @@ def _run_chains(
     if chains * blocks < 2:
         raise ValueError("chains * blocks must be at least 2 for an error bar, got 1")
     length = max(4, -(-sweeps // blocks))
-    half, field = 0.5 * system[0], system[1].reshape(len(system[1]), -1)
+    half = 0.5 * system[0]
+    field = system[1].reshape(len(system[1]), -1)
 
     def swept(spins: np.ndarray, count: int, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
         """Sums of spins and of pairs over `count` sweeps, and the energy of each."""
-        spin_sum, pair_sum, energies = np.zeros_like(field), np.zeros_like(half), [np.zeros(0)]
+        spin_sum = np.zeros_like(field)
+        pair_sum = np.zeros_like(half)
+        energies = [np.zeros(0)]
         for first in range(0, count, _CHUNK):
             samples = np.empty((len(spins), min(_CHUNK, count - first), *spins.shape[1:]))
             kernel(spins, system, rng, samples)
@@ -534,10 +540,13 @@ def parallel_tempering(
     replicas = check_integer("replicas", replicas, low=1, high=10_000)
     every = check_integer("every", every, low=1, high=sweeps)
     threads = check_integer("threads", threads, low=1, high=1024)
-    size, rungs, kept = len(field), len(betas), sweeps // every
+    size = len(field)
+    rungs = len(betas)
+    kept = sweeps // every
     states = np.empty((replicas, kept, rungs, size), np.int8)
     sums = np.zeros((replicas, rungs, size))
-    energies, swaps = np.zeros((replicas, rungs)), np.zeros((replicas, 2, rungs))
+    energies = np.zeros((replicas, rungs))
+    swaps = np.zeros((replicas, 2, rungs))
 
     def work(own: slice, rng: np.random.Generator) -> None:
         up = rng.random((own.stop - own.start, rungs, size)) < 0.5
@@ -627,7 +636,8 @@ def _ladders(
             for c in range(replicas):
                 for k in range(rungs):
                     row = place[c, k]
-                    own, felt = spins[row], local[row]
+                    own = spins[row]
+                    felt = local[row]
                     turn = np.float32(_flip(betas[k] * felt[i], rng)) - own[i]
                     if turn != 0.0:
                         own[i] += turn
@@ -636,11 +646,13 @@ def _ladders(
                             felt[j] += turn * pull[j]
         for c in range(replicas):
             for k in range(step % 2, rungs - 1, 2):
-                warm, cold = place[c, k], place[c, k + 1]
+                warm = place[c, k]
+                cold = place[c, k + 1]
                 gain = (betas[k + 1] - betas[k]) * (energy[cold] - energy[warm])
                 swaps[c, 0, k] += 1
                 if gain >= 0.0 or rng.standard_exponential() > -gain:
-                    place[c, k], place[c, k + 1] = cold, warm
+                    place[c, k] = cold
+                    place[c, k + 1] = warm
                     swaps[c, 1, k] += 1
             if step >= burn_in:
                 for k in range(rungs):

@@ -23,7 +23,7 @@ from spinformer.core.checks import (
     check_tensor,
 )
 from spinformer.core.implicit import implicit_root
-from spinformer.core.operators import iteration_operator
+from spinformer.core.operators import is_forward_mode, iteration_operator
 from spinformer.core.records import record
 from spinformer.core.solve import Solution, Status
 from spinformer.spins.large_d import (
@@ -144,13 +144,15 @@ def solve_saddle_point(
     """
     couplings, fields, beta = _check_system(couplings, fields, beta)
     limits = _limits(tolerance, max_steps, couplings)
-    dim, corrected = fields.shape[-1], check_flag("corrected", corrected)
+    dim = fields.shape[-1]
+    corrected = check_flag("corrected", corrected)
     given = (couplings, fields, beta)
     recorded = not corrected or (torch.is_grad_enabled() and any(x.requires_grad for x in given))
     with torch.set_grad_enabled(torch.is_grad_enabled() or corrected):
         if corrected and not fields.requires_grad:
             fields = fields.detach().requires_grad_()
-        symmetric, source = (couplings + couplings.mT) / 2, field_source(fields / math.sqrt(dim))
+        symmetric = (couplings + couplings.mT) / 2
+        source = field_source(fields / math.sqrt(dim))
         saddle = saddle_of(symmetric, source, beta, *limits)
         if check_flag("throw", throw):
             saddle.require("the saddle point t*")
@@ -269,7 +271,8 @@ def _starts(couplings: Tensor, source: Tensor, beta: Tensor) -> tuple[Tensor, Te
     scaled = couplings / rows.clamp_min(torch.finfo(couplings.dtype).tiny)[..., None, None]
     fourth = torch.linalg.matrix_power(scaled, 4)
     bound = rows * (fourth.square().sum((-1, -2)).pow(0.125) * (1 + 1e-5)).clamp_max(1.0)
-    free, bound = alone(squares), bound[:, None]
+    free = alone(squares)
+    bound = bound[:, None]
     # One sweep of the equations for weak random couplings, (V⁻¹)_ii = 1/(t_i - sum J_ij^2
     # (V⁻¹)_jj), with the fields that neighbours pass on: exact to second order in J.
     square = couplings.square()
@@ -296,11 +299,15 @@ def _search(
     Steps are Newton's for C_ii^(−1/2) = 1, nearly straight near the barrier, where C_ii is a pole
     of t; where that does not descend, or has not arrived after eight tries, for C_ii = 1.
     """
-    batch, beta = beta.shape, beta.reshape(-1)
+    batch = beta.shape
+    beta = beta.reshape(-1)
     j, s = (x.reshape(-1, *x.shape[-2:]) for x in (couplings, source))
-    eps, tiny = torch.finfo(j.dtype).eps, torch.finfo(j.dtype).tiny
+    eps = torch.finfo(j.dtype).eps
+    tiny = torch.finfo(j.dtype).tiny
     here, guess = _starts(j, s, beta)
-    step, scale, slope = guess - here, torch.ones_like(beta), torch.zeros_like(beta)
+    step = guess - here
+    scale = torch.ones_like(beta)
+    slope = torch.zeros_like(beta)
     lowest, limit, residual = (torch.full_like(beta, torch.inf) for _ in range(3))
     steps = torch.zeros_like(beta, dtype=torch.int64)
     status = torch.full_like(steps, int(Status.STEP_LIMIT))
@@ -309,7 +316,8 @@ def _search(
     for number in range(max_steps):
         if active.numel() == 0:
             break
-        at, own = active, s
+        at = active
+        own = s
         trial = here[at] + scale[at, None] * step[at]
         factor, info = torch.linalg.cholesky_ex(torch.diag_embed(trial) - j)
         steps[at] += 1
@@ -323,13 +331,16 @@ def _search(
             active, j, s = _keep(~lost, active, j, s)
         at, trial, factor, own = _keep(info == 0, at, trial, factor, own)
 
-        b, inverse = beta[at], torch.cholesky_inverse(factor)
+        b = beta[at]
+        inverse = torch.cholesky_inverse(factor)
         passed = field_correlation(inverse, own)
         gradient, hessian = action_gradient(inverse, passed, b)
         lengths = 1 - gradient / b[:, None]
-        highest, off = lengths.amax(-1), (1 - lengths).abs().amax(-1)
+        highest = lengths.amax(-1)
+        off = (1 - lengths).abs().amax(-1)
         logdet = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        phi, level = effective_action(trial, inverse, logdet, own, b), b * trial.sum(-1)
+        phi = effective_action(trial, inverse, logdet, own, b)
+        level = b * trial.sum(-1)
         # `scale` is already that of the next try, half the one of this step.
         target = lowest[at] + 2e-3 * scale[at] * slope[at] + 8 * eps * (level.abs() + phi.abs())
         lower = (phi <= target) & (highest <= limit[at])
@@ -342,7 +353,9 @@ def _search(
         # Rounding may end a search, but lengths that are off by more are no solution.
         arrived = off <= max(tolerance, _LOOSE)
         new = at[accepted]
-        here[new], residual[new], lowest[new] = trial[accepted], off[accepted], phi[accepted]
+        here[new] = trial[accepted]
+        residual[new] = off[accepted]
+        lowest[new] = phi[accepted]
         limit[new] = (1.5 * highest[accepted]).clamp_min(3)
         status[at[done & arrived]] = int(Status.CONVERGED)
         status[at[done & ~arrived]] = int(Status.STALLED)
@@ -425,7 +438,7 @@ def solve_fixed_point(
     -------
     Solution of Tensor
         Magnetizations m = ⟨u⟩ = ⟨σ⟩/√D (..., N, D), differentiable by the implicit function
-        theorem.
+        theorem. No spin is longer than one, converged or not.
 
     Raises
     ------
@@ -520,10 +533,20 @@ def _iterate(
         theta, gain = mean_field(mean, fields, pair, beta, square)
         return gain * theta
 
-    found = anderson(
+    solved = anderson(
         step, langevin_response(fields, beta), tolerance=tolerance, max_steps=max_steps
     )
-    return found.value.contiguous().clone(), found.residual, found.steps, found.status
+    mean = solved.value.contiguous().clone()
+    residual = solved.residual
+    if bool((solved.status != int(Status.CONVERGED)).any()):
+        # Acceleration extrapolates, to spins longer than one where it does not arrive. One step of
+        # the equations brings them back.
+        left = solved.status != int(Status.CONVERGED)
+        landed = step(mean)
+        mean = torch.where(left[..., None, None], landed, mean)
+        change = torch.linalg.matrix_norm(step(mean) - mean) / mean.shape[-2] ** 0.5
+        residual = torch.where(left, change, residual)
+    return mean, residual, solved.steps, solved.status
 
 
 @_iterate.register_fake
@@ -543,7 +566,8 @@ def _attached(mean: Tensor, fields: Tensor, pair: Tensor, beta: Tensor, order: i
         own = 1 / (beta[..., 0] * width)
         # −∂m_i²/∂a_j, with the slope of what a_i equals on the left.
         slope = 2 * response * (mean @ mean.mT)
-        missing, jacobian = a - own, (own / width)[..., None] * slope
+        missing = a - own
+        jacobian = (own / width)[..., None] * slope
         if order == 2:
             reaction = beta * pair.square()
             missing = missing - (reaction @ width[..., None])[..., 0]
@@ -557,7 +581,12 @@ def _attached(mean: Tensor, fields: Tensor, pair: Tensor, beta: Tensor, order: i
         _, gain = mean_field(mean, fields, pair, beta, square)
         a = 1 / gain if square is None else 1 / gain + onsager_gain(mean, square, beta)
     a = implicit_root(equations, a[..., 0], pair, fields, beta, jacobian=True)
-    again = torch.linalg.solve_ex(torch.diag_embed(a) - pair, fields).result
+    matrix = torch.diag_embed(a) - pair
+    if is_forward_mode():
+        # The library's derivative of a solution is right once only: it takes the factors as given.
+        again = torch.linalg.inv_ex(matrix).inverse @ fields
+    else:
+        again = torch.linalg.solve_ex(matrix, fields).result
     # The value is what the iteration found; the graph adds its derivatives and nothing else, not
     # even where an iteration that did not arrive left a matrix without an inverse.
     return mean.detach() + (again - again.detach()).nan_to_num()

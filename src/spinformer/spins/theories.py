@@ -1,6 +1,6 @@
 """Comparison of free energies of one Ising system: exact, mean-field theories, Monte Carlo."""
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.polynomial.chebyshev import chebvander
@@ -21,9 +21,11 @@ from spinformer.spins.mean_field import (
 )
 from spinformer.spins.monte_carlo import parallel_tempering
 
-# Intervals of the integral over β, sweeps that are dropped, and the least share of exchanges by
-# which ladders mix.
-_INTERVALS, _BURN, _EXCHANGES = 32, 500, 0.05
+# Intervals of the integral over β, sweeps that are dropped, and the least share of accepted swaps
+# by which ladders mix.
+_INTERVALS = 32
+_BURN_IN = 500
+_SWAP_ACCEPTANCE = 0.05
 # Methods that sum or sample and have no point that could be a saddle.
 _SUMS = ("exact", "monte carlo")
 
@@ -52,6 +54,8 @@ class FreeEnergies:
     bounds : tuple of float
         Lower and upper bound of ln Z: the naive mean-field value and
         `mean_field.log_partition_bound`.
+    magnetization : ndarray, shape (n, N)
+        Mean spins ⟨s_i⟩ by each method.
     """
 
     beta: float
@@ -61,6 +65,7 @@ class FreeEnergies:
     stable: np.ndarray
     converged: np.ndarray
     bounds: tuple[float, float]
+    magnetization: np.ndarray
 
     @property
     def off(self) -> np.ndarray:
@@ -95,7 +100,8 @@ class FreeEnergies:
 def _beyond(log_z: np.ndarray, error: np.ndarray, bounds: tuple[float, float]) -> np.ndarray:
     """1 where ln Z is above the bounds by more than its error allows, −1 where it is below."""
     allowed = 5.0 * np.nan_to_num(error) + 1e-9 * (1.0 + np.abs(bounds[1]))
-    high, low = log_z > bounds[1] + allowed, log_z < bounds[0] - allowed
+    high = log_z > bounds[1] + allowed
+    low = log_z < bounds[0] - allowed
     return high.astype(int) - low.astype(int)
 
 
@@ -163,39 +169,65 @@ def free_energies(
     True
     """
     pair, field, beta = check_ising(couplings, fields=fields, beta=beta, single=True)
-    system: dict[str, Any] = {"fields": field, "beta": beta}
-    options: dict[str, Any] = {**system, "all_starts": True, "throw": False}
-    rows: list[tuple[str, float, float, bool, bool]] = []  # method, ln Z, error, stable, converged
+    rows: dict[str, _Row] = {}
     if len(field) <= MAX_LISTED_SPINS:
-        rows.append(("exact", float(solve_exact(pair, **system).log_partition), 0.0, True, True))
-    solved: Beliefs | MeanFieldSolution
-    for method in (*METHODS, "bethe"):
-        if method == "bethe":
-            solved = belief_propagation(pair, **options, damping=0.5, max_steps=5000)
-        else:
-            solved = solve_mean_field(pair, **options, method=method)
-        flags = bool(solved.stable), bool(solved.converged)
-        rows.append((method, float(solved.log_partition), np.nan, *flags))
-    run: dict[str, Any] = {"sweeps": sweeps, "replicas": replicas, "seed": seed}
-    value, scatter, mixed = _sampled_log_partition(pair, **system, **run)
-    rows.append(("monte carlo", value, scatter, True, mixed))
-    log_z = np.array([row[1] for row in rows])
-    error = np.array([row[2] for row in rows])
-    methods = tuple(row[0] for row in rows)
-    highest = float(log_partition_bound(pair, **system))
-    bounds = (float(log_z[methods.index("naive")]), highest)
+        exact = solve_exact(pair, fields=field, beta=beta)
+        rows["exact"] = _Row(float(exact.log_partition), exact.magnetization, error=0.0)
+    for method in METHODS:
+        theory = solve_mean_field(
+            pair, fields=field, beta=beta, method=method, all_starts=True, throw=False
+        )
+        rows[method] = _Row.of(theory)
+    beliefs = belief_propagation(
+        pair,
+        fields=field,
+        beta=beta,
+        damping=0.5,
+        max_steps=5000,
+        all_starts=True,
+        throw=False,
+    )
+    rows["bethe"] = _Row.of(beliefs)
+    rows["monte carlo"] = _sample_log_partition(
+        pair, fields=field, beta=beta, sweeps=sweeps, replicas=replicas, seed=seed
+    )
+    log_z = np.array([row.log_partition for row in rows.values()])
+    error = np.array([row.error for row in rows.values()])
+    highest = float(log_partition_bound(pair, fields=field, beta=beta))
+    bounds = (rows["naive"].log_partition, highest)
+    converged = np.array([row.converged for row in rows.values()])
     return FreeEnergies(
         beta=beta,
-        methods=methods,
+        methods=tuple(rows),
         log_partition=log_z,
         error=error,
-        stable=np.array([row[3] for row in rows]),
-        converged=np.array([row[4] for row in rows]) & (_beyond(log_z, error, bounds) == 0),
+        stable=np.array([row.stable for row in rows.values()]),
+        converged=converged & (_beyond(log_z, error, bounds) == 0),
         bounds=bounds,
+        magnetization=np.stack([row.magnetization for row in rows.values()]),
     )
 
 
-def _sampled_log_partition(
+class _Row(NamedTuple):
+    """What one method says of a system."""
+
+    log_partition: float
+    magnetization: np.ndarray
+    error: float = np.nan
+    stable: bool = True
+    converged: bool = True
+
+    @staticmethod
+    def of(theory: MeanFieldSolution | Beliefs) -> "_Row":
+        return _Row(
+            float(theory.log_partition),
+            theory.value,
+            stable=bool(theory.stable),
+            converged=bool(theory.converged),
+        )
+
+
+def _sample_log_partition(
     couplings: np.ndarray,
     *,
     fields: np.ndarray,
@@ -203,30 +235,37 @@ def _sampled_log_partition(
     sweeps: int,
     replicas: int,
     seed: Seed,
-) -> tuple[float, float, bool]:
-    """ln Z by thermodynamic integration, N ln 2 − ∫₀^β ⟨E⟩ dβ', its error; have ladders mixed?
+) -> _Row:
+    """ln Z by thermodynamic integration, N ln 2 − ∫₀^β ⟨E⟩ dβ', and its error; have ladders mixed?
 
     ⟨E⟩ comes from `replicas` independent ladders over the nodes of Clenshaw and Curtis's rule. The
     error joins the scatter of the replicas with the difference to the rule of every other node.
     """
-    replicas, free = check_integer("replicas", replicas, low=2), len(fields) * np.log(2.0)
+    replicas = check_integer("replicas", replicas, low=2)
+    free = len(fields) * np.log(2.0)
     if not beta:
-        return free, 0.0, True
+        return _Row(free, np.zeros(len(fields)), error=0.0)
     nodes = np.cos(np.pi * np.arange(_INTERVALS + 1) / _INTERVALS)[::-1]
-    run: Any = {
-        "sweeps": sweeps,
-        "burn_in": _BURN,
-        "every": sweeps,
-        "replicas": replicas,
-        "seed": seed,
-    }
-    ladders = parallel_tempering(couplings, fields=fields, betas=0.5 * beta * (1.0 + nodes), **run)
+    ladders = parallel_tempering(
+        couplings,
+        fields=fields,
+        betas=0.5 * beta * (1.0 + nodes),
+        sweeps=sweeps,
+        burn_in=_BURN_IN,
+        every=sweeps,
+        replicas=replicas,
+        seed=seed,
+    )
     energy = len(fields) * ladders.energy
     sums = free - 0.5 * beta * energy @ _weights(nodes)
     coarse = free - 0.5 * beta * energy[:, ::2] @ _weights(nodes[::2])
-    found = mean_estimate(sums)
-    error = np.hypot(found.error, np.abs((sums - coarse).mean()))
-    return float(found.value), float(error), bool(ladders.swap_acceptance.min() > _EXCHANGES)
+    mean = mean_estimate(sums)
+    return _Row(
+        float(mean.value),
+        ladders.magnetization[:, -1].mean(0),
+        error=float(np.hypot(mean.error, np.abs((sums - coarse).mean()))),
+        converged=bool(ladders.swap_acceptance.min() > _SWAP_ACCEPTANCE),
+    )
 
 
 def _weights(nodes: np.ndarray) -> np.ndarray:
