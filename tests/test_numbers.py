@@ -125,8 +125,15 @@ def test_text_captions_and_tables_show_the_numbers(book, call):
 
 
 def test_other_parameters_fill_their_own_numbers(book, tmp_path, call):
+    # Read as a stored table is; the mark stands below it, and nowhere else.
+    stored = cell("import io\n\nio.StringIO('kept').read()")
+    path = book / SOURCE
+    path.write_text(path.read_text("utf-8") + stored, encoding="utf-8")
     arguments = ["-p", "beta", "2", "-o", str(tmp_path / "out"), "--html"]
     assert call(book, "run", "01_small", *arguments).exit_code == 0
+    cells = read_notebook(tmp_path / "out" / "01_small.ipynb").cells
+    assert [one.source for one in cells].count(execution.STORED) == 1
+    assert cells[-1].source == execution.STORED
     told = words(read_notebook(tmp_path / "out" / "01_small.ipynb"))
     assert "The slope is 0.167" in told
     assert "At $\\beta=2$ the share is 1.02 ± 0.03." in told
@@ -223,7 +230,7 @@ def test_numbers_in_letters_are_found_from_thirteen_on():
 
 def test_a_number_in_letters_stands_in_the_code_or_is_a_figure(book, call):
     path = book / SOURCE
-    extra = cell("report_figures(counts=[[17], {'a': 18}], flag=True, share_of=19.5)")
+    extra = cell("report_figures(counts=[[8 + 9], {'a': 2 * 9}], flag=True, share_of=19.5)")
     extra += "\nOf seventeen, {value}`counts[0][0]`, {value}`share_of`, {value}`flag`, "
     path.write_text(path.read_text("utf-8") + extra + "forty are eighteen.\n", "utf-8")
     assert call(book, "build").exit_code == 0

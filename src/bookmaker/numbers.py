@@ -76,8 +76,10 @@ def chapter_faults(
     `rows` are the claims, `read` what `all_reads` returns, None where that is not known. Where the
     chapter's notebook is not up to date (`executed`), nothing is asked of its figures.
     """
-    criteria = [claim.criterion for claim in rows if claim.chapter == chapter.name]
-    numerals = _numerals(chapter) | numerals_of("\n".join(criteria))
+    conditions = [
+        f"{claim.criterion}\n{claim.region}" for claim in rows if claim.chapter == chapter.name
+    ]
+    numerals = _numerals(chapter) | numerals_of("\n".join(conditions))
     file = f"notebooks/{chapter.name}.md"
     yield from _mark_faults(chapter.text, file, numerals)
     yield from _typed_faults(chapter.text, file)
