@@ -217,16 +217,22 @@ CARD_BETA = 5.0
 @stored(
     "card",
     grid(span=(4,), beta=(CARD_BETA,)),
-    small={"span": 4, "beta": CARD_BETA, "count": 1, "settle": 2, "measure": 52},
+    small={"span": 4, "beta": CARD_BETA, "count": 1} | _SHORT,
     seconds=30.0,
     within=_CLOSE,
 )
 def CARD_TABLE(
-    span: int, *, beta: float, count: int = 16, settle: int = 100, measure: int = 120
+    span: int,
+    *,
+    beta: float,
+    count: int = 16,
+    settle: int = 100,
+    measure: int = 120,
+    last: int = 48,
 ) -> Rows:
     """What starts do at the temperature of the model card, once settled."""
     begin = text_starts(decoder(), span=span, count=count)
-    return motion_rows(decoder(), begin, (beta,), settle=settle, measure=measure)
+    return motion_rows(decoder(), begin, (beta,), settle=settle, measure=measure, last=last)
 
 
 KINDS = ("essay", "narrative", "dialogue", "law", "list")
