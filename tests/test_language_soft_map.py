@@ -1,6 +1,8 @@
 """The map of soft tokens against one written here in NumPy, closed forms, and dense derivatives."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +16,7 @@ from transformers import PreTrainedTokenizerFast
 
 from spinformer.core.regimes import Regime
 from spinformer.core.solve import NotConverged
-from spinformer.language import checkpoints
+from spinformer.language import checkpoints, soft_map_greedy, soft_map_lyapunov
 from spinformer.language.checkpoints import Checkpoint
 from spinformer.language.soft_map import SoftTokenMap, Thresholds
 from spinformer.language.untrained import LAYOUTS, example_causal_model
@@ -274,6 +276,31 @@ def test_the_distance_of_a_twin_grows_as_an_exponent_does():
     torch.testing.assert_close(stream.tokens, tokens)
     expected = soft.lyapunov_spectrum(start, steps=20, transient=60, align=10).exponents
     np.testing.assert_allclose(stream.growth[8:].mean(0), expected.value[:, 0], atol=0.1, rtol=0.1)
+
+
+def test_methods_are_functions_of_the_map():
+    soft = SoftTokenMap(example_causal_model("llama"), window=2, prefix=PREFIX, beta=0.2)
+    start = windows_of(soft, 3, 2)
+    assert soft.greedy_cycles(start, horizon=30) == soft_map_greedy.greedy_cycles(
+        soft, start, horizon=30
+    )
+    found = soft_map_lyapunov.lyapunov_spectrum(soft, start, steps=6, count=2)
+    np.testing.assert_array_equal(
+        found.growth, soft.lyapunov_spectrum(start, steps=6, count=2).growth
+    )
+
+
+@pytest.mark.parametrize(
+    ("statement", "loaded"),
+    [
+        ("import spinformer.language", set()),
+        ("from spinformer.language import SoftTokenMap, load_checkpoint", {"torch"}),
+    ],
+)
+def test_large_libraries_are_imported_when_something_needs_them(statement, loaded):
+    code = f"import sys; {statement}; print(*({{'torch', 'transformers'}} & {{*sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) == loaded
 
 
 def test_what_is_no_causal_model_is_refused():

@@ -1,0 +1,280 @@
+"""Fixed points of the map of soft tokens, their multipliers, and where they lose stability.
+
+The functions take the map first, and are its methods, too.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigs
+from torch import Tensor
+
+from spinformer.core.anderson import anderson
+from spinformer.core.checks import check_flag, check_integer, check_real
+from spinformer.core.records import record
+from spinformer.core.solve import NotConverged, Solution
+from spinformer.language.soft_map_derivative import TransposedDerivative
+from spinformer.language.soft_map_orbits import inverse_temperatures
+
+if TYPE_CHECKING:
+    from spinformer.language.soft_map import SoftTokenMap
+
+# Entries of a window up to which its derivative is written out.
+_DENSE = 16
+
+
+@record
+class CriticalBeta:
+    """Loss of stability of a fixed point.
+
+    Attributes
+    ----------
+    beta : float
+        Inverse temperature at which the leading multiplier leaves the unit circle.
+    multiplier : complex
+        Leading multiplier at the upper end of the last bracket.
+    bracket : tuple of float
+        β at which the fixed point is stable, and β at which it is not.
+    value : Tensor, shape (D,)
+        The fixed point at the upper end of the bracket.
+    """
+
+    beta: float
+    multiplier: complex
+    bracket: tuple[float, float]
+    value: Tensor
+
+    @property
+    def rotation(self) -> float:
+        """Rotation number of the multiplier, in turns per token, in [0, 1/2]."""
+        return float(abs(np.angle(self.multiplier)) / (2 * np.pi))
+
+
+def fixed_point(
+    soft: "SoftTokenMap",
+    *,
+    beta: Any = None,
+    start: Tensor | None = None,
+    tolerance: float = 1e-5,
+    max_steps: int = 300,
+    throw: bool = True,
+) -> Solution[Tensor]:
+    r"""Fixed point x = F(x, …, x), stable or not, by Anderson acceleration.
+
+    Parameters
+    ----------
+    soft : SoftTokenMap
+        The map, itself where this is called as its method.
+    beta : float or Tensor of shape (...), optional
+        Inverse temperature; None is that of the map.
+    start : Tensor, shape (..., D), optional
+        Initial tokens; None is the mean of all words, which the fixed point approaches at
+        small β.
+    tolerance : float, default 1e-5
+        Residual at or below which a system counts as converged.
+    max_steps : int, default 300
+        Largest number of calls of the map.
+    throw : bool, default True
+        Whether to raise if a system has not converged.
+
+    Returns
+    -------
+    Solution
+        Tokens (..., D), with the root mean square entry of F(x, …, x) − x in units of that of
+        the words as `residual`.
+
+    Raises
+    ------
+    NotConverged
+        If a system has not converged and `throw` is true.
+    ValueError
+        If a shape does not fit or a value is out of range.
+    """
+    betas = inverse_temperatures(soft, beta)
+    mean = soft.table.centroid if start is None else start
+    if mean.shape[-1:] != (soft.width,):
+        raise ValueError(f"start must have shape (..., {soft.width}), got {tuple(mean.shape)}")
+    shape = torch.broadcast_shapes(betas.shape, mean.shape[:-1])
+    flat = betas.expand(shape).reshape(-1)
+    tokens = mean.expand(*shape, -1).reshape(-1, 1, soft.width)
+
+    def returned(states: Tensor) -> Tensor:
+        pairs = zip(states.split(soft.rows), flat.split(soft.rows), strict=True)
+        return torch.cat(
+            [soft.mean_token(x.expand(-1, soft.window, -1), b)[:, None] for x, b in pairs]
+        )
+
+    scale = soft.word_scale * soft.width**0.5
+    found = anderson(returned, tokens, tolerance=tolerance * scale, max_steps=max_steps)
+    solution = Solution(
+        value=found.value.reshape(*shape, soft.width),
+        residual=(found.residual / scale).reshape(shape),
+        steps=found.steps.reshape(shape),
+        status=found.status.reshape(shape),
+    )
+    if check_flag("throw", throw):
+        solution.require("the fixed point of the map of soft tokens")
+    return solution
+
+
+def multipliers(
+    soft: "SoftTokenMap",
+    token: Tensor,
+    *,
+    beta: float | None = None,
+    count: int = 1,
+    tolerance: float = 1e-3,
+) -> np.ndarray:
+    """Leading multipliers of the fixed point at which every token of the window is the same.
+
+    They are eigenvalues of the derivative of the map of windows, by Arnoldi iteration with
+    exact products of its transpose. No matrix is written out.
+
+    Parameters
+    ----------
+    soft : SoftTokenMap
+        The map, itself where this is called as its method.
+    token : Tensor, shape (D,)
+        The fixed point.
+    beta : float, optional
+        Inverse temperature; None is that of the map.
+    count : int, default 1
+        Number of multipliers, at most T·D.
+    tolerance : float, default 1e-3
+        Relative accuracy of the iteration.
+
+    Returns
+    -------
+    ndarray of complex, shape (count,)
+        The multipliers, the largest modulus first. Of a complex pair both count.
+
+    Raises
+    ------
+    NotConverged
+        If the iteration does not converge.
+    ValueError
+        If a shape does not fit or a value is out of range.
+    """
+    if tuple(token.shape) != (soft.width,):
+        raise ValueError(f"token must have shape {(soft.width,)}, got {tuple(token.shape)}")
+    size = soft.window * soft.width
+    count = check_integer("count", count, low=1, high=size)
+    windows = token.detach().expand(1, soft.window, -1)
+    derivative = TransposedDerivative(soft, windows, inverse_temperatures(soft, beta).reshape(-1))
+    kind = np.dtype(str(token.dtype).removeprefix("torch."))
+
+    def product(vector: np.ndarray) -> np.ndarray:
+        covector = torch.as_tensor(vector, dtype=token.dtype, device=token.device)
+        pulled = derivative.product(covector.reshape(windows.shape))
+        return pulled.detach().cpu().numpy().ravel()
+
+    # One more than asked for, so that a complex pair is not cut.
+    asked = count + 1
+    if size <= max(_DENSE, asked + 2):
+        # Too few entries for an Arnoldi iteration.
+        matrix = np.array([product(row) for row in np.eye(size, dtype=kind)])
+        return _leading(np.linalg.eigvals(matrix), count)
+    operator = LinearOperator((size, size), matvec=product, dtype=kind)
+    begin = np.random.default_rng(0).normal(size=size).astype(kind)
+    try:
+        found = eigs(
+            operator,
+            k=asked,
+            ncv=min(size, max(20, 2 * asked + 1)),
+            tol=tolerance,
+            v0=begin,
+            return_eigenvectors=False,
+        )
+    except ArpackNoConvergence as error:
+        raise NotConverged(f"the multipliers were not found: {error}") from None
+    return _leading(found, count)
+
+
+def _leading(values: np.ndarray, count: int) -> np.ndarray:
+    """The `count` values of the largest modulus, largest first."""
+    return np.asarray(values[np.argsort(-abs(values), kind="stable")][:count], dtype=complex)
+
+
+def critical_beta(
+    soft: "SoftTokenMap", *, within: tuple[float, float] = (0.05, 4.0), tolerance: float = 1e-3
+) -> CriticalBeta:
+    """Inverse temperature at which the fixed point of small β loses its stability.
+
+    The fixed point is followed from the lower end in factors of √2 until its leading multiplier
+    passes one, and the crossing is narrowed down by the secant of ln |μ|.
+
+    Parameters
+    ----------
+    soft : SoftTokenMap
+        The map, itself where this is called as its method.
+    within : tuple of float, default (0.05, 4.0)
+        Interval of β that is searched, from below.
+    tolerance : float, default 1e-3
+        Width, relative to β, of what is left of the interval.
+
+    Returns
+    -------
+    CriticalBeta
+        The critical β, the multiplier and the fixed point there.
+
+    Raises
+    ------
+    NotConverged
+        If a fixed point is not found on the way, or is stable up to the upper end.
+    ValueError
+        If `within` is no interval, or the fixed point is unstable at its lower end.
+    """
+    low, high = within
+    low = check_real("within[0]", low, low=0.0, open_low=True)
+    high = check_real("within[1]", high, low=low, open_low=True)
+    tolerance = check_real("tolerance", tolerance, low=0.0, open_low=True)
+    below = _stability(soft, low, None)
+    if below.rate >= 0.0:
+        raise ValueError(f"within must begin where the fixed point is stable, got {low}")
+    above = below
+    while above.rate < 0.0:
+        below = above
+        if below.beta >= high:
+            raise NotConverged(
+                f"the fixed point is stable up to β = {high:g}, where its leading multiplier "
+                f"has the modulus {np.exp(below.rate):.3f}"
+            )
+        above = _stability(soft, min(below.beta * 2**0.5, high), below.token)
+    while above.beta - below.beta > tolerance * above.beta:
+        share = below.rate / (below.rate - above.rate)
+        # Not nearer to an end than a tenth, so that both ends move.
+        beta = below.beta + min(max(share, 0.1), 0.9) * (above.beta - below.beta)
+        middle = _stability(soft, beta, below.token)
+        if middle.rate < 0.0:
+            below = middle
+        else:
+            above = middle
+    share = below.rate / (below.rate - above.rate)
+    return CriticalBeta(
+        beta=below.beta + share * (above.beta - below.beta),
+        multiplier=above.multiplier,
+        bracket=(below.beta, above.beta),
+        value=above.token,
+    )
+
+
+@record
+class _Stability:
+    """A fixed point, and what decides whether it is stable."""
+
+    beta: float
+    token: Tensor
+    multiplier: complex
+
+    @property
+    def rate(self) -> float:
+        """ln |μ| of the leading multiplier."""
+        return float(np.log(abs(self.multiplier)))
+
+
+def _stability(soft: "SoftTokenMap", beta: float, start: Tensor | None) -> _Stability:
+    """The fixed point at β, reached from `start`, with its leading multiplier."""
+    token = fixed_point(soft, beta=beta, start=start).value
+    leading = complex(multipliers(soft, token, beta=beta)[0])
+    return _Stability(beta=beta, token=token, multiplier=leading)
