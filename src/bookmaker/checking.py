@@ -23,6 +23,7 @@ from bookmaker.base import (
     write_atomically,
 )
 from bookmaker.figures import FIGURES
+from bookmaker.measured import table_faults
 from bookmaker.pictures import SVG
 from bookmaker.places import Place, all_places, contents_text, read_place
 from bookmaker.source import Chapter, chapters, code_cells, has_tag, read_notebook
@@ -72,6 +73,7 @@ def all_faults(root: Path, names: tuple[str, ...] = ()) -> list[Fault]:
             if not path.with_suffix(".md").is_file():
                 faults.append(Fault(f"notebooks/{path.name}", 1, "has no source"))
         faults += numbers.page_faults(root)
+        faults += table_faults(root)
         # Rows that cannot be read decide nothing.
         faults += [] if read is None else _claim_faults(root, rows)
         faults += [] if read is None else _test_faults(root, rows)
