@@ -100,9 +100,12 @@ def recorded_digests(root: Path) -> dict[str, str]:
 
 
 def record_table(root: Path, path: Path) -> None:
-    """Record the digest of a stored table that was made, and drop those of tables that are gone."""
+    """Record the digest of a chapter's table that was made; drop those of tables that are gone."""
+    folder = (root / COMPENDIUM).resolve()
+    if not path.resolve().is_relative_to(folder):
+        return
     now = table_digests(root)
-    made = path.resolve().relative_to((root / COMPENDIUM).resolve()).as_posix()
+    made = path.resolve().relative_to(folder).as_posix()
     kept = {name: found for name, found in recorded_digests(root).items() if name in now}
     kept[made] = now[made]
     lines = [f"{found}  {name}\n" for name, found in sorted(kept.items())]

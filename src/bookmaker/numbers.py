@@ -4,9 +4,10 @@ Neither a chapter nor a page without code nor README may hold a result that is t
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from bookmaker.base import Fault, SourceError, write_atomically
 from bookmaker.claims import RESULTS, Claim
@@ -37,6 +38,7 @@ from bookmaker.values import (
     readme_spoilt,
     readme_typed,
     roles,
+    rounded_away,
     setting_problem,
     shown_code,
     spelled_numbers,
@@ -103,6 +105,7 @@ def chapter_faults(
     notebook = read_notebook(chapter.notebook_path)
     figures, twice = handed_over(notebook)
     yield from _word_faults(chapter.text, file, numerals | set(integers(figures)))
+    yield from _format_faults(chapter.root, chapter.text, file, figures)
     if read is None:
         return
     number = chapter.name.partition("_")[0]
@@ -133,6 +136,7 @@ def page_faults(root: Path) -> Iterator[Fault]:
         except SourceError as error:
             yield from error.faults
         yield from _mark_faults(text, file, _page_numerals(root, text))
+        yield from _format_faults(root, text, file, {})
         yield from _typed_faults(text, file)
     text = (root / README).read_text(encoding="utf-8")
     for line, number in readme_typed(text):
@@ -176,6 +180,13 @@ def _typed_faults(text: str, file: str) -> Iterator[Fault]:
         for _, number in typed_numbers(words) if isinstance(words, str) else ():
             line = text.count("\n", 0, text.index(words)) + 1 if words in text else 1
             yield Fault(file, line, f"{number} is typed: the front matter holds no results")
+
+
+def _format_faults(root: Path, text: str, file: str, own: Mapping[str, Any]) -> Iterator[Fault]:
+    """Yield the figures that their format rounds away."""
+    for role in roles(text):
+        if problem := rounded_away(role, own, partial(chapter_figures, root)):
+            yield Fault(file, role.line, f"{problem}: give it more digits, or `:.0e`")
 
 
 def _word_faults(text: str, file: str, numbers: set[float]) -> Iterator[Fault]:

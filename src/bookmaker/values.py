@@ -57,6 +57,7 @@ _PLACE = re.compile(
     r"(?: \d+[a-z]?(?:,| and| to))* \(?$"
 )
 _LARGEST = 12
+_ROUNDED = 0.4
 # An integer before one of these is a result, however small it is.
 _UNIT = re.compile(
     r"\s+(?:nats?|bits?|ms|seconds?|minutes?|hours?|tokens?|steps?|heads?|networks?|texts?|samples?)\b"
@@ -277,6 +278,28 @@ def shown(role: Role, own: Mapping[str, Any], others: Lookup) -> str:
         return written(value, match["form"] or "", formula=role.formula)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{role.content}: {error}") from None
+
+
+def rounded_away(role: Role, own: Mapping[str, Any], others: Lookup) -> str:
+    """Return what is wrong with the format of a figure, "" if it shows what the figure is.
+
+    Without two decimals, it must not be shown off by more than `_ROUNDED` of itself, as zero say.
+    With two, 0.00 tells of a null how near to zero it is.
+    """
+    match = _READ.fullmatch(role.content)
+    form = re.fullmatch(r",?\.(?:[01]f|0%)", (match and match["form"]) or "")
+    if role.kind != "value" or not match or not form:
+        return ""
+    try:
+        value = resolve(others(match["chapter"]) if match["chapter"] else own, match["path"])
+    except ValueError:
+        return ""  # named elsewhere
+    # What has an error bar says itself how well it is known.
+    if not isinstance(value, float) or not math.isfinite(value):
+        return ""
+    text = format(value, form[0]).replace(",", "")
+    told = float(text.rstrip("%")) / (100 if "%" in text else 1)
+    return "" if abs(told - value) <= _ROUNDED * abs(value) else f"{role.content} hides {value:.6g}"
 
 
 def filled(
