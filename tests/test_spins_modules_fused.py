@@ -164,3 +164,20 @@ def test_threads_have_work_matrices_of_their_own():
         with ThreadPoolExecutor(4) as pool:
             for _ in range(5):
                 assert all(map(torch.equal, pool.map(module, inputs), want))
+
+
+def test_an_expansion_that_does_not_arrive_changes_nothing():
+    """A step that is none of Newton's leaves lengths that ask for a second one of its own size."""
+    generator = torch.Generator().manual_seed(1)
+    fields = torch.randn(2, 5, 3, generator=generator, dtype=DOUBLE)
+    one = torch.ones(2, 1, 1, dtype=DOUBLE)
+    systems = fused._Systems(fields, fields, fields, one, one, None, None)
+    inverse = torch.eye(5, dtype=DOUBLE).repeat(2, 1, 1)
+    mean = 0.5 * inverse @ fields
+    hessian = fused._hessian(systems, inverse, mean, torch.empty_like(inverse))
+    work = [torch.empty_like(inverse) for _ in range(5)]
+    work[2].copy_(inverse)
+    work[3].copy_(hessian)
+    step = 1e-3 * torch.randn(2, 5, 1, generator=generator, dtype=DOUBLE)
+    assert not fused._expand(systems, mean, step, 1e-3, work)
+    torch.testing.assert_close(work[2], inverse, rtol=0, atol=0)

@@ -4,7 +4,7 @@ Memories are compared at equal β⟨‖x‖²⟩/d, so that a change of scale is
 """
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -187,7 +187,16 @@ def shares_of_kinds(patterns: torch.Tensor, *, factors: np.ndarray) -> np.ndarra
     return np.array(shares)
 
 
-IMAGE_SETS = ("faces", "other cuts", *(f"digits {number}" for number in range(1, 13)))
+class ImageSet(NamedTuple):
+    """One hundred images: "faces", "other cuts" of photographs, or the `number`th of "digits"."""
+
+    kind: str
+    number: int = 1
+
+
+IMAGE_SETS = {"faces": ImageSet("faces"), "other cuts": ImageSet("other cuts")} | {
+    f"digits {number}": ImageSet("digits", number) for number in range(1, 13)
+}
 
 
 def image_set(name: str) -> tuple[torch.Tensor, tuple[int, int]]:
@@ -195,14 +204,15 @@ def image_set(name: str) -> tuple[torch.Tensor, tuple[int, int]]:
 
     The other cuts are of the same photographs and show no face; the sets of digits are disjoint.
     """
-    if name == "faces":
+    kind, number = IMAGE_SETS[name]
+    if kind == "faces":
         return torch.as_tensor(images.faces()), images.FACE_SHAPE
-    if name == "other cuts":
+    if kind == "other cuts":
         from skimage.data import lfw_subset
 
         cuts = 2.0 * lfw_subset()[100:].reshape(100, -1).astype(np.float64) - 1.0
         return torch.as_tensor(cuts), images.FACE_SHAPE
-    place = 100 * (int(name.removeprefix("digits ")) - 1)
+    place = 100 * (number - 1)
     order = numpy_generator(7000).permutation(1797)[place : place + 100]
     return torch.as_tensor(images.digits()[order]), images.DIGIT_SHAPE
 

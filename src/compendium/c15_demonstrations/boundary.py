@@ -380,17 +380,16 @@ def boundary_saturation(
 @stored(
     "settings_A16b",
     numbered(3 * grid(goal=("balanced", "matched"), rate=(2e-3, 3e-3))),
-    seconds=60.0,
-    small={"data": 0, "goal": "balanced", "rate": 2e-3, "steps": 300},
+    seconds=15.0,
     within=dict.fromkeys(("value", "low", "high"), 0.3),
 )
-def settings_A16b(data: int, goal: str, rate: float, *, steps: int = 700) -> Rows:
+def settings_A16b(data: int, goal: str, rate: float) -> Rows:
     """Place of the boundary's shift at 8 : 1 between regression, −½, and a memory, ½.
 
     Six trainings, on held-out images of the training classes and on classes not seen.
     """
     seeds = range(1000 + 10 * data, 1006 + 10 * data)
-    weights, pools = model.train(seeds, steps=steps, goal=goal, rate=rate)
+    weights, pools = model.train(seeds, steps=700, goal=goal, rate=rate)
     memory, regression = laws(8)
     rows = []
     for images, part in (("training classes", "valid"), ("unseen classes", "test")):

@@ -1,4 +1,4 @@
-"""The map under other conventions: tokens in front of the window, its length, another checkpoint.
+"""The map under other conventions: tokens in front of the window, and short windows.
 
 Every line of a table is an orbit or a fixed point of its own, with a number in the column `data`.
 Tolerances: a fixed point is the same to 1e-3 on another processor; an orbit in chaos is another
@@ -14,14 +14,13 @@ import torch
 from torch import Tensor
 
 from bookmaker.tables import Rows, stored
+from compendium.c42_generator_as_a_map.edges import critical_beta
+from compendium.c42_generator_as_a_map.study import REST_TABLE
 from compendium.common.rows import grid, rows_of
-from spinformer.core.solve import NotConverged
 from spinformer.language.checkpoints import Checkpoint, load_checkpoint
 from spinformer.language.soft_map import SoftTokenMap, Thresholds
 from spinformer.language.text import sample_texts
 
-SMOL = "SmolLM2-135M-Instruct"
-GEMMA = "gemma-3-270m"
 # What stands in front of every window: nothing, the first token of a chat, the tokens of a chat
 # template before a user's text, or a prompt.
 PREFIXES = {
@@ -30,25 +29,22 @@ PREFIXES = {
     "template": "<|im_start|>user\n",
     "prompt": "Once upon a time,",
 }
-# β up to which a loss of stability is looked for.
-_HIGHEST = 2.0
 # For stretches of forty tokens.
 _SHORT = Thresholds(longest=16)
 
 
 @cache
-def checkpoint(name: str = SMOL) -> Checkpoint:
-    """A shipped checkpoint, read once in a process."""
-    return load_checkpoint(name)
+def checkpoint() -> Checkpoint:
+    """The shipped checkpoint, read once in a process."""
+    return load_checkpoint()
 
 
-def soft_map(prefix: str = "none", *, window: int, name: str = SMOL) -> SoftTokenMap:
-    """The map of a checkpoint with one of the prefixes."""
-    found = checkpoint(name)
-    front: str | list[int] | None = PREFIXES[prefix]
-    if name == GEMMA and prefix == "first token":
-        front = [found.tokenizer.bos_token_id]
-    return SoftTokenMap(found.model, window=window, prefix=front, tokenizer=found.tokenizer)
+def soft_map(prefix: str = "none", *, window: int) -> SoftTokenMap:
+    """The map of the checkpoint with one of the prefixes."""
+    found = checkpoint()
+    return SoftTokenMap(
+        found.model, window=window, prefix=PREFIXES[prefix], tokenizer=found.tokenizer
+    )
 
 
 def corpus(name: str) -> list[str]:
@@ -70,37 +66,47 @@ def text_windows(soft: SoftTokenMap, name: str, *, count: int, seed: int) -> Ten
 
 
 @stored(
-    "critical_betas",
-    grid(window=(1, 2, 4), prefix=("none", "template")),
-    small={"window": 1, "prefix": "none"},
-    seconds=20.0,
-    within=dict.fromkeys(("beta", "value", "low", "high"), 0.01) | {"rotation": 0.02},
+    "short_windows",
+    grid(window=(1, 2)),
+    small={"window": 1, "highest": 0.65},
+    seconds=4.0,
+    within={"size": 0.01},
 )
-def critical_betas(window: int, *, prefix: str) -> Rows:
-    """β at which the fixed point of low β loses its stability; 0.8 minus it, with the bracket.
+def short_windows(window: int, *, highest: float = 2.0) -> Rows:
+    """Size of the leading multiplier of the fixed point, which is followed from one β to the next.
 
-    Where it is stable up to the highest β, or is lost from sight on the way, `beta` is where the
-    search ended, and `found` says so.
+    Windows of one and two tokens, for which the table `rests` has none.
     """
-    soft = soft_map(prefix, window=window)
-    data = 10 * window + list(PREFIXES).index(prefix)
-    try:
-        found = soft.critical_beta(within=(0.2, _HIGHEST), tolerance=0.01)
-    except NotConverged:
-        value = 0.8 - _HIGHEST
-        return rows_of(
-            data=data, found="no", beta=_HIGHEST, rotation=0.0, value=value, low=value, high=value
-        )
-    low, high = found.bracket
-    return rows_of(
-        data=data,
-        found="yes",
-        beta=found.beta,
-        rotation=found.rotation,
-        value=0.8 - found.beta,
-        low=0.8 - high,
-        high=0.8 - low,
-    )
+    soft = soft_map(window=window)
+    token = None
+    sizes = []
+    betas = [beta for beta in (0.65, 1.0, 1.4, 2.0) if beta <= highest]
+    for beta in betas:
+        token = soft.fixed_point(beta=beta, start=token).value
+        sizes.append(abs(soft.multipliers(token, beta=beta)[0]))
+    return rows_of(beta=betas, size=sizes)
+
+
+@stored("settings_R2", grid(window=(1, 2, 4, 8, 16, 32)), seconds=0.1)
+def settings_R2(window: int) -> Rows:
+    """0.8 minus the β at which the fixed point is lost, between the two β that enclose it.
+
+    Windows of one and two tokens keep it up to the highest β that was tried.
+    """
+    short = short_windows.read()
+    if window in short["window"]:
+        highest = float(short["beta"][(short["window"] == window) & (short["size"] < 1)].max())
+        value = low = high = 0.8 - highest
+    else:
+        rests = REST_TABLE.read()
+        rows = {
+            name: column[(rests["span"] == window) & (rests["bits"] == 32)]
+            for name, column in rests.items()
+        }
+        value = 0.8 - critical_beta(rows)
+        high = 0.8 - float(rows["beta"][rows["size"] < 1].max())
+        low = 0.8 - float(rows["beta"][rows["size"] > 1].min())
+    return rows_of(data=window, value=value, low=low, high=high, runs=1)
 
 
 def orbit_rows(
@@ -167,16 +173,3 @@ def confirm_R3(
     return prefix_rows(
         soft, prefix, beta=beta, corpus="help", seed=6, transient=transient, steps=steps
     )
-
-
-@stored(
-    "gemma",
-    grid(prefix=("first token",), beta=(0.5, 0.7, 1.0)),
-    seconds=60.0,
-    within={"value": 0.3, "low": 0.3, "high": 0.3, "length": 0.02},
-)
-def gemma(prefix: str, *, beta: float, transient: int = 60, steps: int = 40) -> Rows:
-    """Orbits of Gemma 3 270M from four texts, windows of four tokens."""
-    soft = soft_map(prefix, window=4, name=GEMMA)
-    start = soft.embed(text_windows(soft, "texts", count=4, seed=5))
-    return orbit_rows(soft, start, beta=beta, transient=transient, steps=steps)

@@ -81,9 +81,10 @@ def _form(network: Network, flip: float) -> tuple[tuple[float, ...], ...]:
     patterns, readout = network.output_patterns()
     position = network.position.copy()
     position[:, :, :1] *= flip
-    value, query, key = (
-        np.concatenate([readout[role], position[role]], axis=1) for role in (VALUE, QUERY, KEY)
-    )
+    weights = np.concatenate([readout, position], axis=-1)
+    value = weights[VALUE]
+    query = weights[QUERY]
+    key = weights[KEY]
     # Averages over segments are rounded; no −0 in a tuple that is hashed.
     values = np.round(patterns @ value, _DIGITS) + 0.0
     scores = np.round(query.T @ key, _DIGITS) + 0.0

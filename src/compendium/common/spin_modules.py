@@ -102,7 +102,8 @@ def sample_module(
             errors[sample, head] = torch.tensor(drawn.magnetization.error)
             correlation[sample, head] = torch.tensor(drawn.correlations.value)
     (slope,) = torch.autograd.grad(parts.couplings, fields, width * correlation)
-    spins, errors = (x.transpose(1, 2).flatten(2) for x in (spins, errors))
+    spins = spins.transpose(1, 2).flatten(2)
+    errors = errors.transpose(1, 2).flatten(2)
     output = spins + slope if plain.response else spins
     with torch.no_grad():
         return {

@@ -95,10 +95,8 @@ class Solution(Generic[_V]):
         counts = {s.name.lower().replace("_", " "): self.count(s) for s in Status if s}
         failed = {name: count for name, count in counts.items() if count}
         if failed:
-            residual, steps = (
-                np.asarray(x.detach().cpu() if hasattr(x, "detach") else x, dtype=float)
-                for x in (self.residual, self.steps)
-            )
+            residual = _as_floats(self.residual)
+            steps = _as_floats(self.steps)
             told = ", ".join(f"{name}: {count}" for name, count in failed.items())
             told = f"for {sum(failed.values())} of {residual.size} systems ({told})"
             if residual.size <= 1:
@@ -108,6 +106,13 @@ class Solution(Generic[_V]):
                 f"{residual.max(initial=0.0):.3g}. "
                 "Raise max_steps or tolerance, or read the result with throw=False."
             )
+
+
+def _as_floats(values: Any) -> np.ndarray:
+    """An array of what is a number, an array or a tensor."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+    return np.asarray(values, dtype=float)
 
 
 def status_of(converged: Any, *, finite: Any = None) -> Any:

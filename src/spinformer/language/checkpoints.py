@@ -14,6 +14,7 @@ import shutil
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
 from importlib.util import find_spec
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tqdm import TqdmWarning
 
 from spinformer.core.checks import check_choice
 from spinformer.core.records import record
@@ -317,7 +319,11 @@ def _read(folder: Path, *, name: str, quantization: str, dtype: torch.dtype) -> 
 def _library() -> Any:
     """The library transformers, which takes a second to import and is an extra."""
     try:
-        import transformers
+        with warnings.catch_warnings():
+            # In a notebook tqdm asks for widgets, which no bar here needs.
+            warnings.simplefilter("ignore", TqdmWarning)
+            import transformers
+            import transformers.modeling_utils
     except ImportError:
         raise ModelUnavailable(
             "language models need the library transformers; get it with "

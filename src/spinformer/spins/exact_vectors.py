@@ -169,9 +169,11 @@ def three_spins(couplings: Any, *, fields: Any, beta: float) -> ExactVectorSpins
     log_terms = log_terms + k1 * x1 + k2 * x2 + b12 * cosine
     # The closed form lies between 1 and exp(square/2D): what cannot count is left out.
     keep = log_terms + square / (2 * dim) > log_terms.max() - 45.0
-    x1, x2, cosine, square, log_terms = (
-        np.broadcast_to(part, keep.shape)[keep] for part in (x1, x2, cosine, square, log_terms)
-    )
+    x1 = np.broadcast_to(x1, keep.shape)[keep]
+    x2 = np.broadcast_to(x2, keep.shape)[keep]
+    cosine = cosine[keep]
+    square = square[keep]
+    log_terms = log_terms[keep]
     size = np.sqrt(np.maximum(square, 0.0))
     log_terms = log_terms + log_sphere_integral(size, dim=dim)
     log_triple = float(logsumexp(log_terms))

@@ -13,7 +13,7 @@ couples with J_ij + J_ji: `pair_couplings` converts from that convention.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -139,8 +139,10 @@ def solve_exact(couplings: np.ndarray, *, fields: np.ndarray, beta: float) -> Is
     flat_h = field.reshape(-1, size)
     chunk = max(1, _CHUNK >> size)
     parts = [slice(first, first + chunk) for first in range(0, max(len(flat_h), 1), chunk)]
-    found = [_sum_states(beta * flat_j[part], beta * flat_h[part]) for part in parts]
-    log_z, spins, pairs = map(np.concatenate, zip(*found, strict=True))
+    sums = [_sum_states(beta * flat_j[part], beta * flat_h[part]) for part in parts]
+    log_z = np.concatenate([part.log_partition for part in sums])
+    spins = np.concatenate([part.spins for part in sums])
+    pairs = np.concatenate([part.pairs for part in sums])
     energy = -0.5 * np.einsum("bij,bij->b", flat_j, pairs) - np.einsum("bi,bi->b", flat_h, spins)
     return IsingStatistics(
         beta=beta,
@@ -208,7 +210,9 @@ def ising_log_partition(
         beta = check_real("beta", beta, low=0.0)
     pair = 0.5 * large_d.pair_couplings(matrix)
     _check_precision(pair.detach(), field.detach(), beta)
-    a, b = (torch.tensor(half).to(field) for half in _halves(size))
+    left, right = _halves(size)
+    a = torch.tensor(left).to(field)
+    b = torch.tensor(right).to(field)
     return torch.logsumexp(_exponents(beta * pair, beta * field, a, b).flatten(-2), -1)
 
 
@@ -250,8 +254,16 @@ def _exponents(k: Any, theta: Any, a: Any, b: Any) -> Any:
     return cross + (row[..., :, None] + column[..., None, :])
 
 
-def _sum_states(k: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """ln Z (B,), <s> (B, N), <ss> (B, N, N) for K (B, N, N), theta (B, N)."""
+class _StateSums(NamedTuple):
+    """ln Z (B,), ⟨s⟩ (B, N) and ⟨s s⟩ (B, N, N) of B systems."""
+
+    log_partition: np.ndarray
+    spins: np.ndarray
+    pairs: np.ndarray
+
+
+def _sum_states(k: np.ndarray, theta: np.ndarray) -> _StateSums:
+    """Averages over all states, for K = βJ (B, N, N) and θ = βh (B, N)."""
     a, b = _halves(theta.shape[1])
     left = a.shape[1]
     exponent = _exponents(k, theta, a, b)
@@ -270,7 +282,7 @@ def _sum_states(k: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarra
     cross = a.T @ ((weight @ b) / total[:, None, None])
     pairs[:, :left, left:] = cross
     pairs[:, left:, :left] = cross.swapaxes(1, 2)
-    return top + np.log(total), spins, pairs
+    return _StateSums(top + np.log(total), spins, pairs)
 
 
 def _few_enough(size: int) -> int:

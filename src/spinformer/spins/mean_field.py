@@ -22,6 +22,7 @@ and `log_partition_bound` has a tighter one. If the psi of a solution lies outsi
 the solution does not describe the system, and its status is DIVERGED.
 """
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -476,17 +477,18 @@ def solve_mean_field(
     bound_of = _tight_bound if all_starts else _upper_bound
     found = []
     for system in range(len(theta)):
-        evaluate = _functional(method, k[system], theta[system])
-        limits: Any = {
-            "naive": _functional("naive", k[system], theta[system]),
-            "bound": bound_of(k[system], theta[system]),
-            "tolerance": tolerance,
-            "max_steps": max_steps,
-        }
-        best = _climb(evaluate, first[system], **limits)
+        climb_from = functools.partial(
+            _climb,
+            _functional(method, k[system], theta[system]),
+            naive=_functional("naive", k[system], theta[system]),
+            bound=bound_of(k[system], theta[system]),
+            tolerance=tolerance,
+            max_steps=max_steps,
+        )
+        best = climb_from(first[system])
         if all_starts or (start is None and not best.stable):
             for ordered in _ordered_fields(k[system], theta[system]):
-                other = _climb(evaluate, ordered, **limits)
+                other = climb_from(ordered)
                 if _is_better(other, best, psi=(other.point.psi, best.point.psi)):
                     best = other
         found.append(best)
@@ -652,11 +654,16 @@ def belief_propagation(
     check_flag("all_starts", all_starts)
     messages = _Messages(beta * j, beta * h)
     bound = (_tight_bound if all_starts else _upper_bound)(beta * j, beta * h)
-    run: Any = {"damping": damping, "tolerance": tolerance, "max_steps": max_steps, "bound": bound}
-    best = messages.settled(np.zeros(len(messages.strength)), **run)
+
+    def settled(start: np.ndarray) -> Beliefs:
+        return messages.settled(
+            start, damping=damping, tolerance=tolerance, max_steps=max_steps, bound=bound
+        )
+
+    best = settled(np.zeros(len(messages.strength)))
     if len(messages.strength) and (all_starts or not best.stable):
         for ordered in _ordered_fields(beta * j, beta * h):
-            other = messages.settled(messages.next_from(ordered[messages.out]), **run)
+            other = settled(messages.next_from(ordered[messages.out]))
             if _is_better(other, best, psi=(other.log_partition, best.log_partition)):
                 best = other
     if throw:

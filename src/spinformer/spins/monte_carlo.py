@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -160,7 +161,7 @@ def sample_ising(
     def start(rng: np.random.Generator) -> np.ndarray:
         return np.where(rng.random(len(field)) < 0.5, 1.0, -1.0)
 
-    run = (sweeps, burn_in, seed, chains, blocks)
+    run = _Run(sweeps, burn_in, seed, chains, blocks)
     return _run_chains(start, _ising_sweeps, (pair, field, beta), run)
 
 
@@ -255,22 +256,40 @@ def sample_vector_spins(
         spins = rng.standard_normal((size, dim))
         return spins / np.linalg.norm(spins, axis=1, keepdims=True)
 
-    run = (sweeps, burn_in, seed, chains, blocks)
+    run = _Run(sweeps, burn_in, seed, chains, blocks)
     system = (scaled_pair, scaled_field, beta)
     constant = -dim * float(np.trace(matrix))
     return _run_chains(start, _vector_sweeps, system, run, unit=math.sqrt(dim), offset=constant)
+
+
+class _BlockSums(NamedTuple):
+    """Sums of spins and of pairs over the sweeps of a block, and the energy after each of them."""
+
+    spins: np.ndarray
+    pairs: np.ndarray
+    energies: np.ndarray
+
+
+class _Run(NamedTuple):
+    """Arguments of a run, as `sample_ising` has them."""
+
+    sweeps: int
+    burn_in: int
+    seed: Seed
+    chains: int
+    blocks: int
 
 
 def _run_chains(
     start: Callable[[np.random.Generator], np.ndarray],
     kernel: Callable[..., None],
     system: _System,
-    run: tuple[int, int, Seed, int, int],
+    run: _Run,
     *,
     unit: float = 1.0,
     offset: float = 0.0,
 ) -> MonteCarloEstimate:
-    """The averages of `sample_ising`, of a `run` of its last five arguments.
+    """The averages of `sample_ising`.
 
     start: draws the first spins, (N,) or (N, D). kernel: sweeps spins in place and writes each
     state to samples (N, sweeps, ...). unit: the length of a spin. offset: a constant of the energy.
@@ -286,7 +305,7 @@ def _run_chains(
     half = 0.5 * system[0]
     field = system[1].reshape(len(system[1]), -1)
 
-    def swept(spins: np.ndarray, count: int, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
+    def swept(spins: np.ndarray, count: int, rng: np.random.Generator) -> _BlockSums:
         """Sums of spins and of pairs over `count` sweeps, and the energy of each."""
         spin_sum = np.zeros_like(field)
         pair_sum = np.zeros_like(half)
@@ -301,14 +320,16 @@ def _run_chains(
             felt = field[:, None] + (half @ flat).reshape(each.shape)
             energies.append(offset - np.einsum("itd,itd->t", felt, each))
         np.fill_diagonal(pair_sum, count)
-        return spin_sum.reshape(spins.shape), pair_sum, np.concatenate(energies)
+        return _BlockSums(spin_sum.reshape(spins.shape), pair_sum, np.concatenate(energies))
 
     kept = []
     for rng in numpy_generator(seed).spawn(chains):
         spins = start(rng)
         swept(spins, burn_in, rng)
         kept += [swept(spins, length, rng) for _ in range(blocks)]
-    spin_sums, pair_sums, energy = map(np.array, zip(*kept, strict=True))
+    spin_sums = np.array([block.spins for block in kept])
+    pair_sums = np.array([block.pairs for block in kept])
+    energy = np.array([block.energies for block in kept])
     means = unit * spin_sums / length
     magnetization = mean_estimate(means)
     # Spins that all blocks saw in the same state have no scatter, and yet a run of n sweeps knows
@@ -321,7 +342,7 @@ def _run_chains(
         # Did all chains find that state, or were they born in it? One that starts at the opposite
         # of the last tells, drawn apart from the run.
         turned = -spins
-        opposite, _, _ = swept(turned, length * blocks, np.random.default_rng(0))
+        opposite = swept(turned, length * blocks, np.random.default_rng(0)).spins
         trapped = still & (unit * opposite * magnetization.value < 0.0)
         error = np.where(trapped, unit, error)
         memory = 1.0 if trapped.any() else memory
@@ -551,9 +572,21 @@ def parallel_tempering(
     def work(own: slice, rng: np.random.Generator) -> None:
         up = rng.random((own.stop - own.start, rungs, size)) < 0.5
         spins = np.where(up, 1.0, -1.0).astype(matrix.dtype).reshape(-1, size)
-        found = (states[own], sums[own], energies[own], swaps[own])
-        local = spins @ matrix + field
-        _ladders((matrix, field, betas), (spins, local), (burn_in, sweeps, every), rng, found)
+        _run_ladders(
+            matrix,
+            field,
+            betas,
+            spins,
+            spins @ matrix + field,
+            burn_in,
+            sweeps,
+            every,
+            rng,
+            states[own],
+            sums[own],
+            energies[own],
+            swaps[own],
+        )
 
     # Each half of the replicas has a generator of its own, whether one thread runs both or two.
     half = -(-replicas // 2)
@@ -608,19 +641,26 @@ def _exact_sums(
 
 
 @njit(nogil=True, cache=True)
-def _ladders(
-    system: tuple[np.ndarray, ...],
-    start: tuple[np.ndarray, ...],
-    counts: tuple[int, int, int],
+def _run_ladders(
+    matrix: np.ndarray,
+    field: np.ndarray,
+    betas: np.ndarray,
+    spins: np.ndarray,
+    local: np.ndarray,
+    burn_in: int,
+    sweeps: int,
+    every: int,
     rng: np.random.Generator,
-    found: tuple[np.ndarray, ...],
+    states: np.ndarray,
+    sums: np.ndarray,
+    energies: np.ndarray,
+    swaps: np.ndarray,
 ) -> None:
-    """Ladders from spins and their local fields (C·K, N), copy c at rung k in row c K + k.
+    """Ladders from spins and their local fields (C·K, N), replica c at rung k in row c K + k.
 
-    system: J, h and the betas. found: states, sums, energies and swaps, which are filled.
+    Fills states (C, kept, K, N), sums (C, K, N), energies (C, K) and swaps, tried and accepted
+    (C, 2, K).
     """
-    (matrix, field, betas), (spins, local), (burn_in, sweeps, every) = system, start, counts
-    states, sums, energies, swaps = found
     rows, size = spins.shape
     rungs = len(betas)
     replicas = rows // rungs

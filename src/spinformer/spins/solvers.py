@@ -167,14 +167,15 @@ def solve_saddle_point(
             log_z = log_z - 0.5 * inverse_logdet(scaled)[1]
             (mean,) = torch.autograd.grad((log_z / beta).sum(), fields, create_graph=recorded)
         correlations = inverse / (2 * beta)[..., None, None] + passed / 4
-    t, energy, mean, correlations = (
-        x if recorded else x.detach() for x in (saddle.value, -log_z / beta, mean, correlations)
-    )
+
+    def result(values: Tensor) -> Tensor:
+        return values if recorded else values.detach()
+
     return VectorSpins(
-        saddle=dataclasses.replace(saddle, value=t),
-        free_energy=energy,
-        magnetization=mean,
-        correlations=correlations,
+        saddle=dataclasses.replace(saddle, value=result(saddle.value)),
+        free_energy=result(-log_z / beta),
+        magnetization=result(mean),
+        correlations=result(correlations),
     )
 
 
@@ -191,10 +192,11 @@ def _check_system(couplings: Tensor, fields: Tensor, beta: Any) -> tuple[Tensor,
         beta = check_tensor("beta", beta, low=lowest).to(couplings)
     else:
         beta = couplings.new_tensor(check_real("beta", beta, low=lowest))
-    given = {"couplings": couplings.shape[:-2], "fields": fields.shape[:-2], "beta": beta.shape}
-    batch = check_broadcast(**given)
-    couplings, fields = (x.expand(*batch, *x.shape[-2:]) for x in (couplings, fields))
-    return couplings, fields, beta.expand(batch)
+    batch = check_broadcast(
+        couplings=couplings.shape[:-2], fields=fields.shape[:-2], beta=beta.shape
+    )
+    couplings = couplings.expand(*batch, *couplings.shape[-2:])
+    return couplings, fields.expand(*batch, *fields.shape[-2:]), beta.expand(batch)
 
 
 def _limits(tolerance: float | None, max_steps: int, like: Tensor) -> tuple[float, int]:
@@ -301,14 +303,17 @@ def _search(
     """
     batch = beta.shape
     beta = beta.reshape(-1)
-    j, s = (x.reshape(-1, *x.shape[-2:]) for x in (couplings, source))
+    j = couplings.reshape(-1, *couplings.shape[-2:])
+    s = source.reshape(-1, *source.shape[-2:])
     eps = torch.finfo(j.dtype).eps
     tiny = torch.finfo(j.dtype).tiny
     here, guess = _starts(j, s, beta)
     step = guess - here
     scale = torch.ones_like(beta)
     slope = torch.zeros_like(beta)
-    lowest, limit, residual = (torch.full_like(beta, torch.inf) for _ in range(3))
+    lowest = torch.full_like(beta, torch.inf)
+    limit = lowest.clone()
+    residual = lowest.clone()
     steps = torch.zeros_like(beta, dtype=torch.int64)
     status = torch.full_like(steps, int(Status.STEP_LIMIT))
 
@@ -575,7 +580,8 @@ def _attached(mean: Tensor, fields: Tensor, pair: Tensor, beta: Tensor, order: i
         return missing, jacobian + torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
 
     batch = mean.shape[:-2]
-    pair, beta = (x.expand(*batch, *x.shape[-2:]) for x in (pair, beta))
+    pair = pair.expand(*batch, *pair.shape[-2:])
+    beta = beta.expand(*batch, *beta.shape[-2:])
     with torch.no_grad():
         square = pair.square() if order == 2 else None
         _, gain = mean_field(mean, fields, pair, beta, square)
