@@ -1,6 +1,7 @@
 """Numbers by name: what cells hand over fills the text; what is typed or unread is named."""
 
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -18,7 +19,7 @@ from bookmaker.execution import rebuild
 from bookmaker.figures import plain, written
 from bookmaker.measured import write_results
 from bookmaker.numbers import page_text, write_readme
-from bookmaker.source import read_notebook
+from bookmaker.source import chapter_figures, read_notebook
 from bookmaker.tables import Table
 from compendium.common.report import show_table
 from spinformer.core.statistics import Estimate
@@ -677,3 +678,49 @@ def test_no_chapter_prints_what_it_could_hand_over(root):
                 if output.get("name") == "stdout":
                     printed.append(f"{path.name}: {''.join(output['text'])}")
     assert printed == []
+
+
+# Results that stand in words, which no name can fill: the sentence, the figures it tells of, and
+# from where to where they may lie.
+IN_WORDS = [
+    (
+        "book/part3_end.md",
+        "chaos ends after a hundred thousand tokens",
+        ["33b:law.common"],
+        7e4,
+        2e5,
+    ),
+    ("12b", "begins three to five times colder", ["glass[0].begins", "glass[2].begins"], 2.9, 5.1),
+    (
+        "15",
+        "two thirds of a kick are left",
+        ["kicked[0].eight.value", "kicked[1].eight.value"],
+        0.6,
+        0.72,
+    ),
+    ("15", "but less than half in readers", ["fast[2].left", "fast[3].left"], 0.0, 0.5),
+    ("33b", "it is more than a hundred million", ["lifetimes[beta=1.266].lifetime"], 1e8, math.inf),
+    ("33d", "changes one label in twenty", ["steadiness[0].changed_low"], 0.0, 0.05),
+    ("33d", "changes one label in twenty", ["steadiness[0].changed_high"], 0.05, 0.1),
+    (
+        "33e",
+        "one in six shows all its regimes",
+        ["shown[kind=all three regimes].first"],
+        0.15,
+        0.18,
+    ),
+    ("33e", "About one in three shows all its", ["finer[values=2048].all_number"], 29, 38),
+    ("33e", "About one in three shows all its", ["finer[values=2048].networks"], 100, 100),
+    ("14", "lowers its own energy in half of the heads", ["parts[part=whole].lower"], 34, 40),
+    ("14", "lowers its own energy in half of the heads", ["head_count"], 72, 72),
+]
+
+
+@pytest.mark.parametrize(("place", "words_told", "names", "low", "high"), IN_WORDS)
+def test_results_in_words_are_what_the_figures_say(root, place, words_told, names, low, high):
+    page = place.endswith(".md")
+    path = root / place if page else next(root.glob(f"notebooks/{place}_*.md"))
+    assert words_told in " ".join(path.read_text(encoding="utf-8").split())
+    for name in names:
+        number, _, entry = name.rpartition(":")
+        assert low <= values.resolve(chapter_figures(root, number or place), entry) <= high
