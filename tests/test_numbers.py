@@ -7,13 +7,14 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import types
 
 import numpy as np
 import pytest
 import torch
 from test_book_of_one_chapter import build
 
-from bookmaker import execution, figures, measured, values
+from bookmaker import checking, execution, figures, measured, values
 from bookmaker.claims import read_rows, results
 from bookmaker.execution import rebuild
 from bookmaker.figures import plain, written
@@ -157,6 +158,7 @@ def test_changed_roles_are_taken_over_without_execution(book, call, monkeypatch)
 
 
 TYPED = "is typed: read it as"
+VERDICTS = ["identity", "holds if", "holds", "fails", "open"]
 SPOILT = "what is typed against it"
 
 
@@ -424,6 +426,22 @@ def test_what_benchmarks_measured_is_read_from_their_file(book, call):
 def test_what_is_typed_against_a_name_in_a_claim_is_found():
     text = "{slope:.2f} of {count}, -{low} to 3{high:,}, {share:.0%}, {rate} %, {value}`n:.1f`"
     assert list(values.claim_spoilt(text)) == ["{low}", "{high:,}", "{rate}"]
+
+
+def test_a_sentence_says_the_verdict_of_the_row(book):
+    rows = [types.SimpleNamespace(id=f"A{n}", verdict=v) for n, v in enumerate(VERDICTS)]
+    page = book / "book" / "welcome.md"
+    said = "# Welcome\n\n([A0](claims.md)) holds, **Claim A1 holds if** cold, A2 therefore\nholds; "
+    page.write_text(said + "A3 **fails**, A4 is open. A9 fails, of another book.\n", "utf-8")
+    assert list(checking._verdict_faults(book, rows)) == []
+    for old, new in (("holds, ", "fails, "), ("A3 **fails", "A3 **holds"), ("A4 is", "A3 is")):
+        edit(page, old, new)
+        (fault,) = checking._verdict_faults(book, rows)
+        assert (fault.path, "but its row has the verdict" in fault.message) == (
+            "book/welcome.md",
+            True,
+        )
+        edit(page, new, old)
 
 
 def test_a_stored_table_is_what_was_recorded_when_it_was_made(tmp_path):
