@@ -1,5 +1,7 @@
 """Orbit diagrams, phase diagrams that can be resumed, and statistics of attention."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy.special import softmax
@@ -22,7 +24,7 @@ from spinformer.dmft.mean_field import token_overlaps
 LOGISTIC = Map(step=lambda x, r: r * x * (1.0 - x), dimension=1, parameters={"r": 3.2})
 NETWORK = Network.document()
 START = Context(np.full((4, 3), 0.1), 0)
-SHORT = {"transient": 2000, "kept": 1000, "exponent_steps": 500}
+short_diagram = partial(phase_diagram, transient=2000, kept=1000, exponent_steps=500)
 
 
 def test_orbit_diagram_of_the_logistic_map_and_of_the_document():
@@ -43,10 +45,10 @@ def test_an_orbit_diagram_that_follows_shows_hysteresis():
     m = np.sqrt(0.5)
     fold = 2.0 * m - np.arctanh(m)
     fields = np.linspace(-1.0, 1.0, 81)
-    own = {"parameter": "h", "transient": 2000, "kept": 1, "follow": True}
+    followed = partial(orbit_diagram, magnet, parameter="h", transient=2000, kept=1, follow=True)
     # From the other side each, so that starting anew would not do.
-    up = orbit_diagram(magnet, [1.0], values=fields, **own).points[:, 0, 0]
-    down = orbit_diagram(magnet, [-1.0], values=fields[::-1], **own).points[::-1, 0, 0]
+    up = followed([1.0], values=fields).points[:, 0, 0]
+    down = followed([-1.0], values=fields[::-1]).points[::-1, 0, 0]
     apart = np.abs(up - down) > 0.1
     between = np.abs(fields) < fold
     # Within a step of the fields of the folds.
@@ -59,28 +61,32 @@ def test_an_orbit_diagram_that_follows_shows_hysteresis():
 def test_a_phase_diagram_holds_what_find_attractors_says():
     betas = np.array([0.5, 1.25, 1.3])
     gammas = np.array([60.0, NETWORK.gamma])
-    found = phase_diagram(
-        NETWORK, START, across=("beta", betas), upwards=("gamma", gammas), **SHORT
-    )
+    found = short_diagram(NETWORK, START, across=("beta", betas), upwards=("gamma", gammas))
     assert found.regime.shape == found.exponent.shape == (2, 3)
     one = find_attractors(
         NETWORK, START, beta=betas[2], gamma=gammas[0], exponents=1, bins=1,
-        thresholds=module.classify_regimes.keywords["thresholds"], **SHORT,
+        thresholds=module.classify_regimes.keywords["thresholds"],
+        transient=2000, kept=1000, exponent_steps=500,
     )  # fmt: skip
     assert found.exponent[0, 2] == one.exponents.value[0]
     assert found.regime[0, 2] == one.regime
     assert found.regime[0, 0] == Regime.PERIODIC
     assert sum(found.fractions().values()) == pytest.approx(1.0)
-    logistic = phase_diagram(
+    logistic = short_diagram(
         Map(step=lambda x, r, s: r * x * (1 - x) + s, dimension=1, parameters={"r": 3.0, "s": 0.0}),
-        [0.4], across=("r", [2.8, 3.2]), upwards=("s", [0.0]), **SHORT,
+        [0.4], across=("r", [2.8, 3.2]), upwards=("s", [0.0]),
     )  # fmt: skip
     assert logistic.period.tolist() == [[1, 2]]
 
 
 def test_a_phase_diagram_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
-    plane = {"across": ("beta", [0.4, 1.2]), "upwards": ("gamma", [20.0, 60.0, 120.0])}
-    whole = phase_diagram(NETWORK, START, **plane, **SHORT)
+    plane = partial(
+        short_diagram,
+        start=START,
+        across=("beta", [0.4, 1.2]),
+        upwards=("gamma", [20.0, 60.0, 120.0]),
+    )
+    whole = plane(NETWORK)
     calls = []
     classify = module.classify_regimes
 
@@ -92,17 +98,17 @@ def test_a_phase_diagram_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
 
     monkeypatch.setattr(module, "classify_regimes", stopping)
     with pytest.raises(KeyboardInterrupt):
-        phase_diagram(NETWORK, START, **plane, **SHORT, folder=tmp_path / "plane")
-    again = phase_diagram(NETWORK, START, **plane, **SHORT, folder=tmp_path / "plane")
+        plane(NETWORK, folder=tmp_path / "plane")
+    again = plane(NETWORK, folder=tmp_path / "plane")
     assert calls == [20.0, 60.0, 120.0, 120.0]
     assert again == whole
     other = NETWORK.with_parameters(epsilon=0.03)
     with pytest.raises(ValueError, match="folder"):
-        phase_diagram(other, START, **plane, **SHORT, folder=tmp_path / "plane")
+        plane(other, folder=tmp_path / "plane")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.tex").write_text("mine")
     with pytest.raises(ValueError, match="folder"):
-        phase_diagram(NETWORK, START, **plane, **SHORT, folder=tmp_path / "full")
+        plane(NETWORK, folder=tmp_path / "full")
 
 
 def test_statistics_of_attention_are_those_of_plain_steps():

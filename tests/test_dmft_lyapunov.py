@@ -1,6 +1,7 @@
 """Tangent maps against automatic differentiation, exponents against QR in NumPy and sum rules."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -67,27 +68,37 @@ def test_the_derivative_of_a_step_equals_autograd(
 @pytest.mark.parametrize(("qr_interval", "count"), [(1, None), (2, None), (3, 5), (4, 2)])
 def test_spectrum_equals_householder_qr_on_the_same_orbit(qr_interval, count):
     # A soft attention: all six exponents stay above rounding.
-    sizes = {"features": 2, "segments": 5, "bits": 3, "context": 3}
-    network = Network.segmented(6, **sizes, gamma=3.0, epsilon=0.2)
+    network = Network.segmented(
+        6, features=2, segments=5, bits=3, context=3, gamma=3.0, epsilon=0.2
+    )
     start = random_contexts(network, 0, count=1).select(0)
-    given = {"steps": 600, "align": 300}
-    reference = plain_exponents(network, start, 1.3, count=count, **given)
-    given |= {"beta": 1.3, "count": count, "qr_interval": qr_interval}
-    found = lyapunov_spectrum(network, start, **given)
+    reference = plain_exponents(network, start, 1.3, count=count, steps=600, align=300)
+    spectrum = partial(
+        lyapunov_spectrum,
+        network,
+        beta=1.3,
+        steps=600,
+        align=300,
+        count=count,
+        qr_interval=qr_interval,
+    )
+    found = spectrum(start)
     assert found.resolved.all()
     assert np.abs(found.exponents.value - reference).max() < 5e-3
     # Here the first steps lose every direction; what was lost while the frame aligned is forgotten.
-    assert lyapunov_spectrum(network, Context(np.full((3, 2), 1e3), 0), **given).resolved.all()
+    assert spectrum(Context(np.full((3, 2), 1e3), 0)).resolved.all()
 
 
 @pytest.mark.parametrize("count", [2, None])
 def test_where_a_long_interval_leaves_rounding_nothing_is_resolved(count):
     # In chaos, where vectors grow by e^0.14 a step and lie along the first of them after a while.
     start = random_contexts(NETWORK, 0, count=8)
-    given = {"beta": 1.28, "steps": 4096, "transient": 1000, "count": count}
-    usual = lyapunov_spectrum(NETWORK, start, **given)
+    spectrum = partial(
+        lyapunov_spectrum, NETWORK, start, beta=1.28, steps=4096, transient=1000, count=count
+    )
+    usual = spectrum()
     for interval, least in ((32, 2), (64, 2), (128, 1)):
-        found = lyapunov_spectrum(NETWORK, start, qr_interval=interval, **given)
+        found = spectrum(qr_interval=interval)
         wrong = np.abs(found.exponents.value - usual.exponents.value) > 1e-3
         assert not (found.resolved & wrong).any()
         assert (found.resolved.sum(axis=-1) >= least).all()
@@ -97,28 +108,26 @@ def test_where_a_long_interval_leaves_rounding_nothing_is_resolved(count):
 def test_what_is_averaged_follows_the_alignment():
     # In chaos the leading direction is found in 150 steps, and rounding is not felt in 200.
     start = random_contexts(NETWORK, 0, count=1).select(0)
-    given = {"steps": 50, "count": 1, "align": 150}
-    found = lyapunov_spectrum(NETWORK, start, beta=1.4, batches=5, **given)
-    plain = plain_exponents(NETWORK, start, 1.4, **given)
+    found = lyapunov_spectrum(NETWORK, start, beta=1.4, steps=50, count=1, align=150, batches=5)
+    plain = plain_exponents(NETWORK, start, 1.4, steps=50, count=1, align=150)
     assert found.exponents.value == pytest.approx(plain, abs=1e-4)
 
 
 def test_stretches_that_are_no_multiple_of_the_steps_between_lose_nothing():
     contexts = random_contexts(NETWORK, 3, count=3)
     beta = np.array([0.5, 1.24, 2.8])
-    short, whole = (
-        lyapunov_spectrum(NETWORK, contexts, beta=beta, steps=24, batches=n, count=1).growth[..., 0]
-        for n in (4, 2)
-    )
+    spectrum = partial(lyapunov_spectrum, NETWORK, contexts, beta=beta, steps=24, count=1)
+    short = spectrum(batches=4).growth[..., 0]
+    whole = spectrum(batches=2).growth[..., 0]
     np.testing.assert_allclose(short.reshape(3, 2, 2).mean(axis=2), whole, atol=1e-9)
 
 
 def test_same_numbers_whatever_the_lanes_and_threads():
     start = document_context(NETWORK, steps=500)
     beta = np.linspace(1.24, 1.4, 130)
-    given = {"steps": 200, "count": 3, "align": 50}
-    many = lyapunov_spectrum(NETWORK, start, beta=beta, threads=2, **given)
-    single = lyapunov_spectrum(NETWORK, start, beta=beta[129], threads=1, **given)
+    spectrum = partial(lyapunov_spectrum, NETWORK, start, steps=200, count=3, align=50)
+    many = spectrum(beta=beta, threads=2)
+    single = spectrum(beta=beta[129], threads=1)
     assert (many.exponents.value[129] == single.exponents.value).all()
     assert (many.exponents.error[129] == single.exponents.error).all()
 

@@ -1,3 +1,5 @@
+from functools import partial
+
 import numpy as np
 import pytest
 from known_networks import CONTEXT, NETWORKS, OVERLAPS, UNEVEN, plain_step
@@ -23,9 +25,10 @@ NETWORK = Network.document()
 @pytest.mark.parametrize(("network", "position"), NETWORKS)
 def test_conditional_means_equal_the_plain_loops(network, position):
     window = np.random.default_rng(0).uniform(-1, 1, (network.context, network.segments))
-    given = {"window": window, "steps": 25, "position": position}
-    runs = generate(network, 240, beta=1.3, runs=3, seed=0, **given)
-    path = mean_path(network, 1.3, **given)
+    runs = generate(
+        network, 240, beta=1.3, window=window, steps=25, runs=3, seed=0, position=position
+    )
+    path = mean_path(network, 1.3, window=window, steps=25, position=position)
     np.testing.assert_array_equal(path[: network.context], window)
     for tokens, means in zip([path, *runs.tokens], [path, *runs.means], strict=True):
         for t in range(25):
@@ -41,8 +44,7 @@ def test_texts_with_sharp_attention_stay_finite():
     """Exponents of attention are taken relative to the largest, in whichever row it is."""
     network = NETWORK.with_parameters(gamma=5000.0)
     window = np.random.default_rng(0).choice([-1.0, 1.0], (network.context, network.segments))
-    given = {"window": window, "steps": 40, "position": 2}
-    runs = generate(network, 240, beta=1.3, runs=4, seed=0, **given)
+    runs = generate(network, 240, beta=1.3, window=window, steps=40, runs=4, seed=0, position=2)
     assert np.isfinite(runs.means).all()
     past = runs.tokens[0][: network.context]
     expected = plain_step(network, 1.3, past, 2)
@@ -50,9 +52,10 @@ def test_texts_with_sharp_attention_stay_finite():
 
 
 def test_huge_network_reproduces_the_stated_overlaps():
-    given = {"window": window_means(NETWORK, 1.27, attention=CONTEXT), "steps": 2, "position": 3}
-    path = mean_path(NETWORK, 1.27, **given)
-    runs = generate(NETWORK, 3 * 10**14, beta=1.27, runs=4, seed=0, **given)
+    size = 3 * 10**14
+    window = window_means(NETWORK, 1.27, attention=CONTEXT)
+    path = mean_path(NETWORK, 1.27, window=window, steps=2, position=3)
+    runs = generate(NETWORK, size, beta=1.27, window=window, steps=2, runs=4, seed=0, position=3)
     # Noise of a single token is below 1/sqrt(N), amplified by gamma: below 1e-5 here.
     for token, error in ((path, 2e-8), *((run, 1e-5) for run in runs.tokens)):
         found = semantic_overlaps(NETWORK, token[3:6])
@@ -63,11 +66,13 @@ def test_huge_network_reproduces_the_stated_overlaps():
 def test_distribution_is_exact_for_a_few_bits():
     network = NETWORK.with_parameters(gamma=6.0, context=2)
     window = np.array([[1.0, -1.0, 1.0], [-1.0, 1.0, 1.0]])
-    given = {"beta": 1.27, "window": window, "steps": 6, "position": 1}
-    exact = propagate(network, 6, **given)
-    runs = generate(network, 6, runs=20_000, seed=5, **given)
-    again, other = (generate(network, 6, runs=20_000, seed=n, **given) for n in (5, 6))
-    assert again == runs != other
+    exact = propagate(network, 6, beta=1.27, window=window, steps=6, position=1)
+    sample = partial(
+        generate, network, 6, beta=1.27, window=window, steps=6, runs=20_000, position=1
+    )
+    runs = sample(seed=5)
+    assert sample(seed=5) == runs
+    assert sample(seed=6) != runs
     states = token_states(network, 6)
     for t in range(6):
         match = np.isclose(runs.tokens[:, None, 2 + t], states).all(axis=2)
@@ -99,12 +104,12 @@ def test_segment_correlations_take_four_values():
 
 def test_every_run_may_begin_with_a_window_of_its_own():
     windows = np.where(np.random.default_rng(0).random((3, 4, 3)) < 0.5, -1.0, 1.0)
-    given = {"steps": 2, "position": 2}
-    runs = generate(NETWORK, 3 * 10**14, beta=1.1, window=windows, runs=3, seed=0, **given)
+    size = 3 * 10**14
+    runs = generate(NETWORK, size, beta=1.1, window=windows, steps=2, runs=3, seed=0, position=2)
     np.testing.assert_array_equal(runs.tokens[:, :4], windows)  # certain bits are drawn as such
     np.testing.assert_array_equal(runs.means[:, :4], windows)
     for run, window in zip(runs.tokens, windows, strict=True):
-        path = mean_path(NETWORK, 1.1, window=window, **given)
+        path = mean_path(NETWORK, 1.1, window=window, steps=2, position=2)
         np.testing.assert_allclose(run, path, atol=1e-4)
     by_hand = np.einsum("as,rts->rta", NETWORK.semantic[OUTPUT], runs.tokens) / 3 * 0.98
     found = semantic_overlaps(NETWORK, runs.tokens)
@@ -122,7 +127,8 @@ def test_linear_maps_equal_finite_differences(network, position):
         shift = np.zeros_like(window)
         shift[context - 1 - age, s] = 1e-6
         recent = path[t : t + context]
-        up, down = (plain_step(network, 1.1, recent + x, position + t) for x in (shift, -shift))
+        up = plain_step(network, 1.1, recent + shift, position + t)
+        down = plain_step(network, 1.1, recent - shift, position + t)
         np.testing.assert_allclose(maps[t, age, :, s], (up - down) / 2e-6, rtol=0, atol=1e-7)
 
 
@@ -141,7 +147,8 @@ def test_the_mean_shift_is_curvature_times_covariance(network, position):
     for t, s in np.ndindex(context, segments):
         shift = np.zeros_like(window)
         shift[t, s] = h
-        up, down = (plain_step(network, 1.1, window + x, position) for x in (shift, -shift))
+        up = plain_step(network, 1.1, window + shift, position)
+        down = plain_step(network, 1.1, window - shift, position)
         bend += 0.5 * noise[t, s, s] * (up + down - 2 * path[context]) / h**2
     assert not found[:context].any()
     np.testing.assert_allclose(found[context], bend, rtol=1e-3, atol=1e-4)
@@ -154,8 +161,8 @@ def test_predicted_fluctuations_are_those_of_a_large_uneven_network():
     window = np.linspace(-0.8, 0.9, 12).reshape(4, 3)
     path = mean_path(network, 1.2, window=window, steps=6, position=3)
     maps = linear_maps(network, 1.2, path=path)
-    how = {"window": window, "steps": 6, "position": 3}
-    gaps = generate(network, size, beta=1.2, runs=count, seed=1, **how).tokens - path
+    runs = generate(network, size, beta=1.2, window=window, steps=6, runs=count, seed=1, position=3)
+    gaps = runs.tokens - path
     predicted = corrections.noise_covariance(network, path, maps=maps)
     measured = np.einsum("rtl,rtm->tlm", gaps, gaps) / count * size
     scale = np.sqrt(np.einsum("tll->tl", predicted))

@@ -30,7 +30,7 @@ MAY_IMPORT = {
 # Lines of code as ruff formats it, without docstrings, comments and blanks, and five per cent of
 # room. Nothing else is counted: explaining costs nothing.
 CODE_CEILINGS = {
-    "spinformer": (["src/spinformer"], 12_800),
+    "spinformer": (["src/spinformer"], 12_900),
     "bookmaker": (["src/bookmaker", "book/_ext"], 3_600),
     "compendium": (["src/compendium"], 14_800),
 }

@@ -121,6 +121,7 @@ def test_it_computes_on_the_device_of_its_input(options):
     with torch.device("meta"):
         output, parts = module(inputs, **masks, return_parts=True)
         output.sum().backward()
+        module(inputs, **masks).sum().backward()
         if "theory" not in options:
             parts.validity()
 

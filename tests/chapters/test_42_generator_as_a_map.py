@@ -7,7 +7,7 @@ import torch
 from torch.autograd import forward_ad
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from compendium.c42_generator_as_a_map import edges, study
+from compendium.c42_generator_as_a_map import conventions, edges, study
 from compendium.common.models import decoder, next_token_distribution
 from compendium.common.rows import groups
 from spinformer.core.statistics import student_interval
@@ -265,6 +265,47 @@ def test_small_distances_grow_between_texts_where_the_table_says():
         for beta, sign in ((0.5, -1), (1.0, 1)):
             rate = growth(model, start, beta=beta, steps=45, size=1e-6)
             assert np.sign(rate) == sign == np.sign(motions[8, beta]["exponent"].mean())
+
+
+@pytest.mark.nightly
+@pytest.mark.claim("R3")
+def test_behind_its_first_token_small_distances_shrink():
+    """The own forward pass, a token in front of every window, and no derivative."""
+    model = installed()
+    front = model.embedding[encode(model, "<|im_start|>")].double()
+    start = model.embedding[encode(model, sample_texts()["essay"])[:4]].double()
+    rates = {}
+    with torch.no_grad():
+        for name, prefix in (("none", front[:0]), ("first token", front)):
+            pair = torch.stack((start, start + 1e-4 * torch.ones_like(start)))
+            gaps = []
+            for _ in range(60):
+                inputs = torch.cat((prefix.expand(2, -1, -1), pair), 1)
+                token = next_token_distribution(model, inputs, beta=1.0) @ model.embedding
+                pair = torch.cat((pair[:, 1:], token[:, None]), 1)
+                gaps.append(float((pair[0] - pair[1]).norm()))
+                pair[1] = pair[0] + (pair[1] - pair[0]) * 1e-4 / gaps[-1]
+            rates[name] = float(np.log(np.array(gaps[40:]) / 1e-4).mean())
+    stored = dict(groups(conventions.settings_R3.read(), "prefix"))
+    assert rates["first token"] == pytest.approx(stored["first token"]["value"].mean(), abs=0.1)
+    assert rates["none"] > 0.1
+    assert set(stored["first token"]["regime"]) == {"fixed point"}
+
+
+@pytest.mark.claim("R2")
+def test_short_windows_keep_their_fixed_point():
+    short = conventions.short_windows.read()
+    assert (short["size"] < 1).all()
+    table = conventions.settings_R2.read()
+    assert table["value"][table["window"] <= 2].tolist() == pytest.approx([-1.2, -1.2])
+    rests = study.REST_TABLE.read()
+    for window in (4, 8, 16, 32):
+        rows = (rests["span"] == window) & (rests["bits"] == 32)
+        [margin] = table["value"][table["window"] == window]
+        # |μ| is below one at the β before the loss and above it at the β after.
+        below = rests["beta"][rows][rests["size"][rows] < 1].max()
+        above = rests["beta"][rows][rests["size"][rows] > 1].min()
+        assert below < 0.8 - margin < above
 
 
 @pytest.mark.claim("R4")

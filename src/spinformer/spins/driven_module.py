@@ -169,9 +169,10 @@ class DrivenSpinModule(CoupledHeads):
         return merge_heads(mean) * self._root, parts
 
     def _is_fused(self, masks: PairMasks) -> bool:
-        """Whether the backward pass by hand serves: eager, and without a gradient of the masks."""
+        """Whether the backward pass by hand serves: eager, on a processor, with fixed masks."""
         learned = masks.bias is not None and masks.bias.requires_grad
-        plain = is_traced() or is_forward_mode() or learned
+        elsewhere = self.query.device.type != "cpu"
+        plain = is_traced() or is_forward_mode() or learned or elsewhere
         return not (plain or self.symmetric or self.theory == "large D")
 
     def _couplings(self, inputs: HeadInputs, strength: Tensor) -> Tensor:

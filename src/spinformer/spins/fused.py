@@ -2,7 +2,8 @@
 
 As in flash attention, the backward pass computes the softmax weights again from queries and keys.
 What is kept for it are vectors of each spin, and at the saddle point the matrix V⁻¹. Systems are
-taken in tiles that fit into the cache, in work matrices that a thread uses again and again.
+taken in tiles that fit into the cache of a processor, in work matrices that a thread uses again and
+again; on accelerators the modules take the plain operations.
 
 Notation: P are the softmax weights, J = gP, B = J + Jᵀ, w = 1 − m², and a matrix E stands for the
 derivative of the loss by J. With the correlations C, the response weights are
@@ -191,12 +192,9 @@ class _Workspace(threading.local):
         """`count` matrices (S, N, N) for `like` (S, N, D); what stood in them is lost."""
         shape = (count, len(like), like.shape[-2], like.shape[-2])
         size = count * len(like) * like.shape[-2] ** 2
-        if like.device.type != "cpu":
-            # Accelerators keep their memory by themselves.
-            return like.new_empty(shape).unbind(0)
         memory = self.memory.get(like.dtype)
         if memory is None or memory.numel() < size:
-            memory = torch.empty(size, dtype=like.dtype)
+            memory = torch.empty(size, dtype=like.dtype, device="cpu")
             if size <= 8 * _TILE:
                 self.memory[like.dtype] = memory
         return memory[:size].view(shape).unbind(0)
@@ -213,9 +211,7 @@ def _in_tiles(
 ) -> list[Tensor]:
     """The results of `kernel` for all systems, some at a time."""
     count = len(systems.fields)
-    tile = count
-    if systems.fields.device.type == "cpu":
-        tile = max(1, _TILE // systems.fields.shape[-2] ** 2)
+    tile = max(1, _TILE // systems.fields.shape[-2] ** 2)
     results = []
     for first in range(0, count, tile):
 
@@ -358,7 +354,7 @@ class _Langevin(NamedTuple):
 
 def _plus_transposed(matrix: Tensor, out: Tensor) -> Tensor:
     """matrix + matrixᵀ."""
-    if matrix.device.type != "cpu" or matrix.shape[-1] < _FAST_TRANSPOSE:
+    if matrix.shape[-1] < _FAST_TRANSPOSE:
         return torch.add(matrix, matrix.mT, out=out)
     # The library copies one transposed matrix block by block, and many of them row by row.
     for one, other in zip(matrix, out, strict=True):

@@ -480,11 +480,12 @@ class SpinTransformerModule(CoupledHeads):
         return output, lambda: self._solve(fields, masks)
 
     def _is_fused(self, masks: PairMasks) -> bool:
-        """Whether the backward pass by hand serves: eager, and without a gradient of the masks."""
+        """Whether the backward pass by hand serves: eager, on a processor, with fixed masks."""
         if self.solver.kind == "fixed point" and self.solver.steps is None:
             return False
         learned = masks.bias is not None and masks.bias.requires_grad
-        return not (is_traced() or is_forward_mode() or learned)
+        elsewhere = self.query.device.type != "cpu"
+        return not (is_traced() or is_forward_mode() or learned or elsewhere)
 
     def _warn_once(self, status: Tensor | None) -> None:
         if is_traced() or self.warned or status is None:
