@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from known_networks import COIN
 
-from compendium.c33_phase_transitions.slow import EXPONENTS, RELAXATION_TIMES
+from compendium.c33_phase_transitions.slow import exponents_table, relaxation_times_table
 from compendium.common.stored_exponents import exponent_of_chaos
 from spinformer.dmft import settling
 from spinformer.dmft.document import MOTIONS, attractor_window, chaotic_contexts
@@ -97,7 +97,7 @@ def test_settled_starts_are_rounded_and_come_from_the_compiled_steps():
 
 
 def test_every_motion_waits_for_eight_of_its_relaxation_times():
-    table = RELAXATION_TIMES.read()
+    table = relaxation_times_table.read()
     for motion, chosen in MOTIONS.items():
         assert chosen.transient >= 8.0 * chosen.relaxation
         measured = table["time"][table["motion"] == motion]
@@ -119,7 +119,7 @@ def test_exponents_of_chaos_agree_with_other_contexts():
         assert len(chaotic) > 120
         error = np.hypot(chaotic.std(ddof=1) / np.sqrt(len(chaotic)), stored.error)
         assert abs(chaotic.mean() - stored.value) < slack * error
-    table = EXPONENTS.read()
+    table = exponents_table.read()
     for beta in np.unique(table["beta"]):
         here = table["beta"] == beta
         one, other = table["exponent"][here]

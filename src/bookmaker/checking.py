@@ -23,9 +23,11 @@ from bookmaker.base import (
     write_atomically,
 )
 from bookmaker.figures import FIGURES
+from bookmaker.measured import table_faults
 from bookmaker.pictures import SVG
 from bookmaker.places import Place, all_places, contents_text, read_place
 from bookmaker.source import Chapter, chapters, code_cells, has_tag, read_notebook
+from bookmaker.values import prose
 
 # What a chapter begins with, by the places that it has.
 _TEMPLATES = {
@@ -36,6 +38,18 @@ _TEMPLATES = {
 }
 LINKS_FORM = "**Builds on** [a chapter](11_x.md). **Leads to** [another](13_y.md)."
 _LINKS = re.compile(r"^\*\*Builds on\*\* (.*?)\. \*\*Leads to\*\* (.*)\.$", re.MULTILINE)
+# A verdict in running text, "(C9) holds", "**Claim A13b fails**", and the rows that may say so.
+_VERDICT = re.compile(
+    r"\b(?P<id>[A-Z]\d+[a-z]?)(?:\]\([^)\s]*\))?\)?\s+(?:(?:therefore|thus|then|also)\s+)?\**"
+    r"(?P<word>holds?|fails?|is open|stays open|remains open)\b"
+)
+_SAID: dict[str, tuple[str, ...]] = {
+    "h": ("holds", "holds if", "held in", "identity"),
+    "f": ("fails",),
+    "i": ("open",),
+    "s": ("open",),
+    "r": ("open",),
+}
 # What an output shows that is another one in the next run or on the next machine.
 _FLEETING = {
     "an address or a path": re.compile(r"0x[0-9a-f]{6,}|/tmp/|/home/|/root/"),
@@ -72,10 +86,12 @@ def all_faults(root: Path, names: tuple[str, ...] = ()) -> list[Fault]:
             if not path.with_suffix(".md").is_file():
                 faults.append(Fault(f"notebooks/{path.name}", 1, "has no source"))
         faults += numbers.page_faults(root)
+        faults += table_faults(root)
         # Rows that cannot be read decide nothing.
         faults += [] if read is None else _claim_faults(root, rows)
         faults += [] if read is None else _test_faults(root, rows)
         faults += [] if read is None else _surprise_faults(root, rows)
+        faults += [] if read is None else _verdict_faults(root, rows)
     return sorted(set(faults))
 
 
@@ -237,6 +253,21 @@ def _surprise_faults(root: Path, rows: Sequence[claims.Claim]) -> Iterator[Fault
         if listed and text.strip() not in ids:
             yield Fault(claims.PAGE, line, f"there is no row {text.strip()}")
         listed = listed or text.startswith("```{claims}")
+
+
+def _verdict_faults(root: Path, rows: Sequence[claims.Claim]) -> Iterator[Fault]:
+    """Yield the sentences, "A9 holds", that say another verdict than the row of the claim."""
+    verdicts = {claim.id: claim.verdict for claim in rows}
+    paths = [chapter.source_path for chapter in chapters(root)]
+    for path in [*paths, *numbers.pages(root), root / numbers.README]:
+        file = path.relative_to(root).as_posix()
+        text = prose(_text(root, file))
+        for match in _VERDICT.finditer(text):
+            verdict = verdicts.get(match["id"], "")
+            if verdict and verdict not in _SAID[match["word"][0]]:
+                line = text.count("\n", 0, match.start()) + 1
+                said = f"says that {match['id']} {match['word']}"
+                yield Fault(file, line, f"{said}, but its row has the verdict {verdict}")
 
 
 def _tag_fault(chapter: Chapter, name: str) -> Fault:

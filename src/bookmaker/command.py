@@ -23,6 +23,7 @@ from bookmaker.base import (
 from bookmaker.checking import all_faults, write_chapter
 from bookmaker.claims import region_to_confirm
 from bookmaker.execution import rebuild, run, write_notebook
+from bookmaker.measured import record_table
 from bookmaker.source import chapters, read_notebook
 from bookmaker.sweeping import POINTS, finished_points, read_points, sweep_chapter
 from bookmaker.sweeps.engine import Workers, stream
@@ -164,6 +165,7 @@ def table(chapter: str, name: str | None, small: bool, **workers: Any) -> None:
     region = region_to_confirm(project_root(), made)
     keep(f"what is finished is kept in {made.part}; the same command goes on")
     made.make(workers=Workers(**workers), region=region)
+    record_table(project_root(), made.path)
     click.echo(made.path)
 
 

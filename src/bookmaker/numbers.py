@@ -4,9 +4,10 @@ Neither a chapter nor a page without code nor README may hold a result that is t
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from bookmaker.base import Fault, SourceError, write_atomically
 from bookmaker.claims import RESULTS, Claim
@@ -26,6 +27,7 @@ from bookmaker.source import (
 from bookmaker.values import (
     Role,
     cited_problem,
+    claim_spoilt,
     filled,
     hand_problem,
     handed_over,
@@ -33,16 +35,20 @@ from bookmaker.values import (
     numerals_of,
     readme,
     readme_reads,
+    readme_spoilt,
     readme_typed,
     roles,
+    rounded_away,
     setting_problem,
     shown_code,
     spelled_numbers,
+    spoilt_figures,
     typed_numbers,
 )
 
 README = "README.md"
 EXPLORABLES = "book/_static/explorables"
+_SPOILT = "what is typed against it makes another number of it, which has its own sign and unit"
 _SMALL = set(map(float, range(13)))
 Reads = set[tuple[str, str]]
 
@@ -87,6 +93,8 @@ def chapter_faults(
         if claim.chapter == chapter.name:
             for fault in _mark_faults(f"{claim.shown}\n{claim.condition}", file, numerals):
                 yield claim.fault(fault.message)
+            for name in claim_spoilt(claim.shown):
+                yield claim.fault(f"{name}: {_SPOILT}")
             for typed in claim.typed():
                 # A setting needs no mark in a row.
                 if setting_problem(Role("setting", typed, 0, 0, 1, False), numerals):
@@ -97,6 +105,7 @@ def chapter_faults(
     notebook = read_notebook(chapter.notebook_path)
     figures, twice = handed_over(notebook)
     yield from _word_faults(chapter.text, file, numerals | set(integers(figures)))
+    yield from _format_faults(chapter.root, chapter.text, file, figures)
     if read is None:
         return
     number = chapter.name.partition("_")[0]
@@ -127,11 +136,14 @@ def page_faults(root: Path) -> Iterator[Fault]:
         except SourceError as error:
             yield from error.faults
         yield from _mark_faults(text, file, _page_numerals(root, text))
+        yield from _format_faults(root, text, file, {})
         yield from _typed_faults(text, file)
     text = (root / README).read_text(encoding="utf-8")
     for line, number in readme_typed(text):
         message = "write <!--value CHAPTER:NAME--><!--/--> in its place"
         yield Fault(README, line, f"{number} is typed: {message}")
+    for line, name in readme_spoilt(text):
+        yield Fault(README, line, f"{name}: {_SPOILT}")
     try:
         if readme_text(root) != text:
             yield Fault(
@@ -160,6 +172,21 @@ def _typed_faults(text: str, file: str) -> Iterator[Fault]:
     for line, number in typed_numbers(text):
         message = f"{number} is typed: read it as {{value}}`name`, or mark it as {{setting}}, "
         yield Fault(file, line, message + "{cited} or {hand}")
+    for line, role in spoilt_figures(text):
+        yield Fault(file, line, f"{role}: {_SPOILT}")
+    # What the front matter says is shown on cards and on the front page, which read no figures.
+    place = front_matter(text).get("book")
+    for words in place.values() if isinstance(place, dict) else ():
+        for _, number in typed_numbers(words) if isinstance(words, str) else ():
+            line = text.count("\n", 0, text.index(words)) + 1 if words in text else 1
+            yield Fault(file, line, f"{number} is typed: the front matter holds no results")
+
+
+def _format_faults(root: Path, text: str, file: str, own: Mapping[str, Any]) -> Iterator[Fault]:
+    """Yield the figures that their format rounds away."""
+    for role in roles(text):
+        if problem := rounded_away(role, own, partial(chapter_figures, root)):
+            yield Fault(file, role.line, f"{problem}: give it more digits, or `:.0e`")
 
 
 def _word_faults(text: str, file: str, numbers: set[float]) -> Iterator[Fault]:

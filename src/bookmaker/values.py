@@ -57,10 +57,19 @@ _PLACE = re.compile(
     r"(?: \d+[a-z]?(?:,| and| to))* \(?$"
 )
 _LARGEST = 12
+_ROUNDED = 0.4
 # An integer before one of these is a result, however small it is.
 _UNIT = re.compile(
     r"\s+(?:nats?|bits?|ms|seconds?|minutes?|hours?|tokens?|steps?|heads?|networks?|texts?|samples?)\b"
 )
+# What, typed against a figure, shows another number than it: digits, a sign, a power of ten.
+_SPOILT_BEFORE = re.compile(r"\d[.,]?\Z|(?:\A|[\s$=(<>≈])[-+−]\Z")
+_SPOILT_AFTER = re.compile(
+    r",?\d|\.\d|[ \t]?\\?%|(?:\s|\\,)*(?:\\times|\\cdot|×|·)\s*10(?!\d)|e[-+]?\d|-?fold\b"
+    r"|\s+(?:hundred|thousand|million|billion|per ?cent)\b"
+)
+_SCIENTIFIC = re.compile(r"[eE][-+−]?\d+\b")
+_COUNTED = re.compile(r"\s+(?:out )?of\s+(?:the\s+|all\s+)?\d")
 _TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 _TEENS = ["thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"]
 _DIGITS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
@@ -71,7 +80,14 @@ _SPELLED |= {
     for tens in _TENS
     for place, digit in enumerate(_DIGITS, start=1)
 }
-_WORD = re.compile(rf"\b(?:{'|'.join(_TEENS)}|(?:{'|'.join(_TENS)})(?:-\w+)?)\b", re.IGNORECASE)
+_COUNTS = {"a": 1, "ten": 10, "eleven": 11, "twelve": 12} | _SPELLED
+_COUNTS |= {digit: place for place, digit in enumerate(_DIGITS, start=1)}
+_LARGE = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9}
+_WORD = re.compile(
+    rf"\b({'|'.join(sorted(_COUNTS, key=len, reverse=True))})((?:\s+(?:{'|'.join(_LARGE)})\b)+)"
+    rf"|\b(?:{'|'.join(_TEENS)}|(?:{'|'.join(_TENS)})(?:-\w+)?)\b",
+    re.IGNORECASE,
+)
 _NUMERAL = re.compile(r"(?<![\w.])\d[\d_]*(?:\.\d*)?(?:[eE][-+]?\d+)?|(?<![\w.])\.\d+")
 _FUNCTIONS = {name: value for name, value in vars(math).items() if name[0] != "_"}
 _FUNCTIONS |= {"abs": abs, "round": round, "sum": sum, "ln": math.log}
@@ -264,6 +280,28 @@ def shown(role: Role, own: Mapping[str, Any], others: Lookup) -> str:
         raise ValueError(f"{role.content}: {error}") from None
 
 
+def rounded_away(role: Role, own: Mapping[str, Any], others: Lookup) -> str:
+    """Return what is wrong with the format of a figure, "" if it shows what the figure is.
+
+    Without two decimals, it must not be shown off by more than `_ROUNDED` of itself, as zero say.
+    With two, 0.00 tells of a null how near to zero it is.
+    """
+    match = _READ.fullmatch(role.content)
+    form = re.fullmatch(r",?\.(?:[01]f|0%)", (match and match["form"]) or "")
+    if role.kind != "value" or not match or not form:
+        return ""
+    try:
+        value = resolve(others(match["chapter"]) if match["chapter"] else own, match["path"])
+    except ValueError:
+        return ""  # named elsewhere
+    # What has an error bar says itself how well it is known.
+    if not isinstance(value, float) or not math.isfinite(value):
+        return ""
+    text = format(value, form[0]).replace(",", "")
+    told = float(text.rstrip("%")) / (100 if "%" in text else 1)
+    return "" if abs(told - value) <= _ROUNDED * abs(value) else f"{role.content} hides {value:.6g}"
+
+
 def filled(
     text: str, *, file: str, own: Mapping[str, Any], others: Lookup, missing: str | None = None
 ) -> str:
@@ -346,14 +384,49 @@ def integers(figure: Any) -> Iterator[int]:
 
 
 def spelled_numbers(text: str) -> Iterator[tuple[int, str, int]]:
-    """Yield line, word and number for each from thirteen to ninety-nine that a source spells.
+    """Yield line, words and number for each from thirteen on that a source spells.
 
-    Smaller ones are pronouns as often as they are results.
+    These are thirteen to ninety-nine and "seven hundred", "a thousand", "three hundred thousand".
+    Smaller ones are pronouns as often as they are results, and "a hundred" means many.
     """
     left = _typed_text(text)
     for match in _WORD.finditer(left):
-        if number := _SPELLED.get(match[0].lower()):
-            yield left.count("\n", 0, match.start()) + 1, match[0], number
+        words = " ".join(match[0].lower().split())
+        number = _SPELLED.get(words, 0)
+        if match[2] and words != "a hundred":
+            number = _COUNTS[match[1].lower()]
+            number *= math.prod(_LARGE[word] for word in match[2].lower().split())
+        if number:
+            yield left.count("\n", 0, match.start()) + 1, " ".join(match[0].split()), number
+
+
+def spoilt_figures(text: str) -> Iterator[tuple[int, str]]:
+    """Yield line and role of each figure against which digits, a sign or a power of ten are typed.
+
+    ``-{value}`slope` ``, ``1{value}`slope` `` and ``{value}`slope:.2f` %`` show another number than
+    what the cell handed over.
+    """
+    for role in roles(text):
+        if role.kind == "value" and _spoilt(text[: role.begin], text[role.end :]):
+            yield role.line, f"{{value}}`{role.content}`"
+
+
+def readme_spoilt(text: str) -> Iterator[tuple[int, str]]:
+    """Yield line and name for the figures of such a file that are spoilt as in `spoilt_figures`."""
+    for match in _README.finditer(text):
+        if _spoilt(text[: match.start()], text[match.end() :]):
+            yield text.count("\n", 0, match.start()) + 1, match[2].strip()
+
+
+def claim_spoilt(text: str) -> Iterator[str]:
+    """Yield the names, `{slope:.2f}`, in a claim's words that are spoilt as in `spoilt_figures`."""
+    for match in re.finditer(r"\{[A-Za-z_]\w*(?::[^{}`]*)?\}(?!`)", text):
+        if _spoilt(text[: match.start()], text[match.end() :]):
+            yield match[0]
+
+
+def _spoilt(before: str, after: str) -> bool:
+    return bool(_SPOILT_BEFORE.search(before[-3:]) or _SPOILT_AFTER.match(after[:40]))
 
 
 def _typed_text(text: str) -> str:
@@ -372,8 +445,8 @@ def typed_numbers(text: str) -> Iterator[tuple[int, str]]:
 
     These are all decimals, percentages and "3 times", in mathematics, too, and integers above
     twelve, in mathematics only where a formula ends in one (`$n=64$`), and below that before a
-    unit, `8 tokens`. A year, the number of a chapter, figure or equation, a list's, and what stands
-    in code is none of them.
+    unit, `8 tokens`, and in `8 of 10` and `1e-3`. A year, the number of a chapter, figure or
+    equation, a list's, and what stands in code is none of them.
     """
     left = _typed_text(text)
     formulas = [match.span() for match in _FORMULA.finditer(left)]
@@ -398,6 +471,8 @@ def _is_result(text: str, match: re.Match[str], formula: tuple[int, int] | None)
         return False
     if "." in match[0] or percent or re.match(r"\s+times\b", after) or _UNIT.match(after):
         return True
+    if _SCIENTIFIC.match(after) or (not formula and _COUNTED.match(after)):
+        return True
     number = int(re.sub(r"\D", "", match[0]))
     if number <= _LARGEST or re.match(r"\w|-[a-z]", after):
         return False
@@ -415,6 +490,8 @@ def hand_problem(role: Role) -> str:
         return f"{role.content}: must read `number = expression`, one number each"
     shown_text = computed["shown"].replace("−", "-")
     expression = computed["expression"].replace("^", "**").replace("−", "-")
+    if re.fullmatch(r"[-+\d.eE() ]+", expression) and not re.search(r"\d *[-+]", expression):
+        return f"{role.content}: repeats the number, which is no arithmetic"
     try:
         value = float(eval(expression, {"__builtins__": {}}, dict(_FUNCTIONS)))
         number = float(shown_text)

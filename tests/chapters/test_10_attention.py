@@ -145,7 +145,7 @@ def operations(length, *, width, family, fixed):
 
 @pytest.mark.claim("A4")
 def test_families_are_linear_at_a_fixed_budget_and_quadratic_at_a_fixed_share():
-    for family, kind, exponent in zip(*study.EXPONENTS.read().values(), strict=True):
+    for family, kind, exponent in zip(*study.exponents_table.read().values(), strict=True):
         fixed = kind == "fixed"
         longest = 8192 if fixed or family == "recurrent" else 2048
         full = operations(longest, width=32, family=family, fixed=fixed)

@@ -16,7 +16,7 @@ from spinformer.hopfield.density import fit_em, log_prob, log_weights, loss, los
 
 @pytest.mark.nightly
 def test_rows_are_the_definitions():
-    exact, near, *longer = study.HELD_OUT.rows(half=3.0, shift=0.5, seed=2)
+    exact, near, *longer = study.held_out_table.rows(half=3.0, shift=0.5, seed=2)
     assert [row["sweeps"] for row in (exact, near, *longer)] == [0, 1, 4, 16]
     # CD-1 stays near the cluster means, whose two bells then have the weights of their norms.
     means = torch.tensor([[3.5, 0.0], [-2.5, 0.0]], dtype=torch.float64)
@@ -33,7 +33,7 @@ def test_rows_are_the_definitions():
     found, train, test = study.learn_digits("raw", seed=1)
     assert (len(train), len(test)) == (1200, 597)
     assert torch.cat([train, test]).sum() == pytest.approx(digits().sum())
-    row = study.DIGITS.rows(pictures="raw", seed=1)[1]
+    row = study.digits_table.rows(pictures="raw", seed=1)[1]
     learned, _ = found["cd"]
     weights = log_weights(learned, beta=5.0).exp()
     nearest = ((train[:, None] - learned) ** 2).sum(-1).argmin(1)

@@ -352,7 +352,7 @@ def test_training_aligns_or_opposes_the_update_as_the_goal_asks():
 
 def test_stored_trainings_are_those_of_the_code():
     """Before training the rows are those of a new run; the loss never falls below its floor."""
-    for (table, seed), goal in product(((toy.TOY, 0), (toy.LONGER, 200)), toy.GOALS):
+    for (table, seed), goal in product(((toy.toy_table, 0), (toy.longer_table, 200)), toy.GOALS):
         stored = toy.read_toy(table)
         seeds = [seed, seed + 1]
         start = toy.measure_toy(toy.initial_weights(seeds), goal, seeds=seeds)

@@ -242,7 +242,9 @@ def test_softmax_readers_saturate_as_a_memory_and_linear_ones_do_not(trained):
     memory, regression = study.laws(4)
     assert both.sum() > 30
     assert np.median(four[both] / two[both]) > (memory + regression) / 2
-    found = study.saturation(study.BOUNDARY.read(), training="linear", first_seed=0, part="valid")
+    found = study.saturation(
+        study.boundary_table.read(), training="linear", first_seed=0, part="valid"
+    )
     assert student_interval(found)[1] < sum(study.laws(8)) / 2
 
 

@@ -81,7 +81,10 @@ def test_repelling_patterns_fit_the_query_by_a_mixture():
 def test_interactions_gain_over_a_look_at_the_same_tokens():
     """From the rows of the tables; readers that only look would gain nothing."""
     for links in readers.LINKS:
-        tables = [readers.HOPS.read(), *([readers.HOPS_AGAIN.read()] if links == 2 else [])]
+        tables = [
+            readers.hops_table.read(),
+            *([readers.hops_again_table.read()] if links == 2 else []),
+        ]
         best = {}
         for arm, rate in product(("interacting", "dense"), readers.RATES):
             columns = {

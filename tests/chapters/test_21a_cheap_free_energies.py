@@ -103,7 +103,7 @@ def test_the_susceptibility_by_other_means():
 @pytest.mark.claim("B7f")
 def test_adaptive_tap_falls_faster_than_the_others():
     """The stored errors by an unweighted fit of their means; medians of sizes 64 against 512."""
-    table = study.ERRORS.read()
+    table = study.errors_table.read()
     at = {n: (table["kind"] == "gaussian") & (table["size"] == n) for n in np.unique(table["size"])}
     slopes = {}
     fallen = {}

@@ -208,7 +208,7 @@ def test_the_distance_of_a_module_from_the_saddle():
 @pytest.mark.claim("B12")
 def test_what_bounds_the_networks_of_the_table():
     """A row of the table against a look-up of the clusters on other systems."""
-    table = study.LEARNED.read()
+    table = study.learned_table.read()
     unit = {"gamma": 1.0, "surroundings": "clusters", "seed": 3, "systems": 1500, "steps": 400}
     here = np.all([table[name] == value for name, value in unit.items()], axis=0)
     (learned,) = table["test"][here]

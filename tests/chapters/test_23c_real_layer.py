@@ -191,7 +191,7 @@ def share_by_hand(texts, goals):
 def test_a_unit_of_the_table_by_other_means():
     """Layer 0 of the model again, in NumPy, without the package's terms, which give the same."""
     model = installed_model()
-    table = study.LAYERS.read()
+    table = study.layers_table.read()
     features = []
     goals = []
     terms = []

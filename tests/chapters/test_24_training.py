@@ -31,7 +31,7 @@ from compendium.c24_training.token_tasks import (
     recall_task,
 )
 from compendium.common.images import digit_labels, digits
-from compendium.common.rows import groups
+from compendium.common.rows import groupby
 from compendium.common.spin_modules import sample_module
 from spinformer.core.special import mean_alignment
 from spinformer.spins.module import SpinTransformerModule
@@ -289,8 +289,8 @@ def test_every_token_is_read_and_only_what_is_asked_counts():
 
 def at_best(grid, *, arm, strength, updates=200):
     """Accuracies after the trainings of a cell by split, at the rate of the least median loss."""
-    cells = dict(groups(TABLES[grid].read(), "arm", "strength", "updates", "seen"))
-    rates = groups(cells[arm, strength, updates, updates], "rate")
+    cells = dict(groupby(TABLES[grid].read(), "arm", "strength", "updates", "seen"))
+    rates = groupby(cells[arm, strength, updates, updates], "rate")
     best = min((rows for _, rows in rates), key=lambda rows: np.median(rows["held"]))
     return dict(zip(best["split"], best["accuracy"], strict=True))
 
@@ -434,10 +434,10 @@ def test_correlations_along_depth():
 
 
 def test_the_choices_are_those_of_the_tuning():
-    tuning = study.TUNING.read()
+    tuning = study.tuning_table.read()
     assert not set(tuning["split"]) & set(study.RECALL.read()["split"])
-    for (experiment, arm), found in groups(tuning, "experiment", "arm"):
-        losses = {cell: np.mean(rows["loss"]) for cell, rows in groups(found, "rate", "strength")}
+    for (experiment, arm), found in groupby(tuning, "experiment", "arm"):
+        losses = {cell: np.mean(rows["loss"]) for cell, rows in groupby(found, "rate", "strength")}
         assert study.EXPERIMENTS[experiment][-1][arm] == min(losses, key=losses.get)
 
 

@@ -14,15 +14,15 @@ from compendium.c24a_teacher_and_student.settings import (
 )
 from compendium.c24a_teacher_and_student.study import (
     NOISE,
-    SCALE,
-    TEACHER,
     _pairs,
     bilinear,
     examples,
     learn,
     noise_bound,
+    scale_table,
     stored,
     teacher,
+    teacher_table,
 )
 from spinformer.core.random import torch_generator
 
@@ -76,12 +76,12 @@ def test_one_student_again(monkeypatch):
     monkeypatch.setattr(f"{study}.TEACHERS", 1)
     made = _pairs("theory", student="saddle", samples=16)
     monkeypatch.setattr(f"{study}._pairs", lambda *args, **options: made)
-    (row,) = TEACHER.rows(data="theory", student="saddle", samples=16)
+    (row,) = teacher_table.rows(data="theory", student="saddle", samples=16)
     for name in ("error", "bound", "unseen"):
         samples, values = stored("theory", student="saddle", column=name)
         assert row[name] == pytest.approx(values[0, samples == 16][0], rel=0.05), name
-    (row,) = SCALE.rows(data="theory", samples=16)
-    table = SCALE.read()
+    (row,) = scale_table.rows(data="theory", samples=16)
+    table = scale_table.read()
     here = (table["data"] == "theory") & (table["teacher"] == 0)
     for name in ("beta", "strength"):
         assert row[name] == pytest.approx(table[name][here][0], abs=1e-3)
@@ -95,7 +95,7 @@ def test_the_error_of_the_theory_goes_into_the_temperature():
     nearest has a larger β: by a little in weak fields, by D/(D - 1) in strong ones. Coupled spins
     feel their neighbours, too, and lie between.
     """
-    scale = SCALE.read()
+    scale = scale_table.read()
     off = {data: scale["beta"][scale["data"] == data] for data in ("theory", "spins")}
     assert abs(off["theory"].mean()) < 0.01
     size = 8

@@ -13,7 +13,6 @@ from compendium.c25b_learning_under_a_drive.directions import simulated_entropy
 from compendium.c25b_learning_under_a_drive.study import (
     ALPHABET,
     ARMS,
-    COUNTS,
     LOOKS,
     PAIRS,
     UPDATES,
@@ -21,6 +20,7 @@ from compendium.c25b_learning_under_a_drive.study import (
     WINDOW,
     Network,
     chosen_setting,
+    counts_table,
     draw_recall,
     help_text,
     score,
@@ -93,7 +93,7 @@ def test_counted_pairs_and_triples_by_dictionaries():
     cut = {part: text_part(part, split=0)[:size] for part, size in pieces.items()}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(study, "text_part", lambda part, *, split: cut[part])
-        (found,) = COUNTS.rows(split=0)
+        (found,) = counts_table.rows(split=0)
     train = cut["train"].tolist()
     ones = Counter(train)
     before = Counter(train[:-1])

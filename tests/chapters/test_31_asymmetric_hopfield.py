@@ -185,7 +185,7 @@ def test_mutual_couplings_freeze_near_the_simplest_theory_when_cold():
 
 @pytest.mark.claim("C1e")
 def test_stored_exponents_extrapolate_to_the_theory():
-    table = study.EXPONENTS.read()
+    table = study.exponents_table.read()
     chosen = (table["symmetry"] == 0) & (table["beta"] == 3.0) & (table["size"] >= 250)
     fit, covariance = np.polyfit(
         1 / table["size"][chosen],

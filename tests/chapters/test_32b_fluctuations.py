@@ -91,7 +91,7 @@ def test_texts_that_share_their_noise_grow_apart_as_the_limit_does():
 @pytest.mark.claim("C18a")
 def test_the_law_of_the_average_breaks_after_the_logarithm_of_n():
     """Times of all starts on one line, growth measured from the mean field's own tangent vector."""
-    table = study.BREAKS.read()
+    table = study.breaks_table.read()
     bits = np.unique(table["bits"])
     start = random_contexts(Network.document(), 1, count=16)
     found = lyapunov_spectrum(Network.document(), start, beta=1.28, steps=20_000, count=1)
@@ -106,7 +106,7 @@ def test_the_law_of_the_average_breaks_after_the_logarithm_of_n():
 
 @pytest.mark.claim("C18b")
 def test_the_closure_beats_the_naive_mean_field_except_in_chaos():
-    table = study.CLOSURES.read()
+    table = study.closures_table.read()
     bits = np.unique(table["bits"])
     better = {}
     for regime in study.REGIMES:
@@ -118,7 +118,7 @@ def test_the_closure_beats_the_naive_mean_field_except_in_chaos():
     assert all(found[core].all() for found in better.values())
     # A unit comes out again.
     rows = (table["regime"] == "quasi-periodic") & (table["start"] == 4)
-    found = study.CLOSURES.rows(
+    found = study.closures_table.rows(
         "quasi-periodic", start=4, texts=1000, steps=30, exponents=(3, 5, 7)
     )
     naive = np.array([row["naive"] for row in found])
@@ -144,7 +144,7 @@ def test_the_closure_beats_the_naive_mean_field_except_in_chaos():
 
 @pytest.mark.claim("C18c")
 def test_stationary_laws_tend_to_the_measure_of_the_attractor():
-    table = study.STATIONARY.read()
+    table = study.stationary_table.read()
     for regime in dict.fromkeys(table["regime"]):
         rows = table["regime"] == regime
         floor = table["floor"][rows].mean()
@@ -159,7 +159,7 @@ def test_stationary_laws_tend_to_the_measure_of_the_attractor():
 
 @pytest.mark.claim("C18e")
 def test_noise_makes_chaos_of_a_cycle_and_exponents_tend_to_the_limit():
-    table = study.EXPONENTS.read()
+    table = study.exponents_table.read()
     network = Network.document()
     start = random_contexts(network, 2, count=16)
     for beta, wait in ((1.27, 30_000), (1.28, 0), (1.4, 0)):

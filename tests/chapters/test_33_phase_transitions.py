@@ -11,7 +11,7 @@ from matplotlib.colors import to_rgb
 from bookmaker.claims import read_claims
 from compendium.c33_phase_transitions import settings, study
 from compendium.c33_phase_transitions.orbits import _orbit_image, show_orbit_diagram
-from compendium.c33_phase_transitions.study import SHARES
+from compendium.c33_phase_transitions.study import shares_table
 from compendium.common.drawing import REGIME_COLORS
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import Attractors, Regime, find_attractors
@@ -76,9 +76,9 @@ def test_colors_of_an_orbit_diagram():
 @pytest.mark.nightly
 def test_stored_shares_are_those_of_fewer_columns():
     # Eight or so of the values of each range, at full length, from the same grid of β.
-    table = SHARES.read()
+    table = shares_table.read()
     for row in (3, 5, 6):
-        (found,) = SHARES.rows(**SHARES.units[row], count=81)
+        (found,) = shares_table.rows(**shares_table.units[row], count=81)
         assert found["values"] >= 4
         for regime in Regime:
             assert found[regime.label] == pytest.approx(table[regime.label][row], abs=0.01)

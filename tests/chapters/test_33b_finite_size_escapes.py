@@ -179,8 +179,8 @@ def slopes(table, cycle, seed):
 
 @pytest.mark.claim("C18d")
 def test_times_to_escape_grow_exponentially_at_the_rate_of_the_least_action():
-    table = study.ESCAPES.read()
-    actions = study.ACTIONS.read()["action"]
+    table = study.escapes_table.read()
+    actions = study.actions_table.read()["action"]
     for seed in (0, 1):
         four = [slopes(table, cycle, seed) for cycle in range(4)]
         exponential = sum(one[0][1] for one in four)
@@ -203,8 +203,8 @@ def test_times_to_escape_grow_exponentially_at_the_rate_of_the_least_action():
 
 def test_a_rate_over_its_action_is_the_slope_of_a_line_through_the_logarithms():
     """`rate_over_action` takes the power of N out, the right sizes and the right seeds."""
-    table = study.ESCAPES.read()
-    action = study.ACTIONS.read()["action"][1]
+    table = study.escapes_table.read()
+    action = study.actions_table.read()["action"][1]
     chosen = (table["beta"] == 3.0) & (table["cycle"] == 1) & (table["seed"] == 2)
     size = table["size"][chosen]
     life = table["total"][chosen] / table["escaped"][chosen]
@@ -233,4 +233,4 @@ def test_cycles_are_four_and_guesses_begin_and_end_on_them():
         assert cost[-40:-4].sum() < 1e-9
     assert costs == sorted(costs)
     # An action of a sampled path is far above the least one, which no path may undercut.
-    assert min(costs) > study.ACTIONS.read()["action"][0]
+    assert min(costs) > study.actions_table.read()["action"][0]

@@ -43,8 +43,8 @@ def test_times_of_escape_are_exponential_and_another_seed_agrees():
     times = found.times[found.times > 0] + found.stretch / 2
     assert kstest(times, "expon", args=(0, times.mean())).pvalue > 0.01
     # Of other seeds, in the tables: intervals that hold the truth in 95 of 100 cases overlap.
-    stored = escapes.LIFETIMES.read()
-    draws = escapes.SEEDS.read()
+    stored = escapes.lifetimes_table.read()
+    draws = escapes.seeds_table.read()
     at = np.searchsorted(stored["beta"], draws["beta"])
     np.testing.assert_array_equal(stored["beta"][at], draws["beta"])
     meet = (draws["low"] < stored["high"][at]) & (stored["low"][at] < draws["high"])
@@ -70,8 +70,8 @@ def test_escapes_are_counted_after_the_transient():
 
 @pytest.mark.nightly
 def test_stored_columns_are_what_the_code_makes():
-    columns = escapes.COLUMNS.read()
-    again = escapes.COLUMNS.rows("zoom", 26)
+    columns = escapes.columns_table.read()
+    again = escapes.columns_table.rows("zoom", 26)
     mine = (columns["diagram"] == "zoom") & (columns["chunk"] == 26)
     # Rounding decides on which side of a border a column falls.
     assert abs(columns["chaotic"][mine][0] - again[0]["chaotic"]) <= 10
@@ -118,7 +118,7 @@ def test_the_parts_of_the_chaos_by_counting():
     twin = switching.phase_surrogate(points, seed=0)
     mixed = switching.shuffled_blocks(points[:, :12_000], block=20, seed=0)
     wild, _ = switching.chaotic_orbits(1.28, count=8, flashes=12_000, seed=21)
-    table = switching.ORBITS.read()
+    table = switching.orbits_table.read()
     mine = table["slow"][table["beta"] == 1.266].mean()
     assert slow == pytest.approx(mine, rel=0.4)
     assert max(memory(twin), memory(mixed), memory(wild)) < slow / 3.0
@@ -158,8 +158,8 @@ def test_shuffling_keeps_blocks_whole_and_following_is_counted():
 
 @pytest.mark.nightly
 def test_stored_rows_come_out_again():
-    rows = switching.ORBITS.rows(1.266, seed=5)
-    table = switching.ORBITS.read()
+    rows = switching.orbits_table.rows(1.266, seed=5)
+    table = switching.orbits_table.read()
     here = table["beta"] == 1.266
     for name, tolerance in (("slow", 0.5), ("surrogate", 0.2), ("shuffled", 0.2), ("calm", 0.3)):
         mean = np.mean([row[name] for row in rows])

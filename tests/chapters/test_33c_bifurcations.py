@@ -107,7 +107,7 @@ def test_a_branch_of_cycles_passes_both_folds_of_its_window():
         end, matrix = plainly(context, 16, beta)
         np.testing.assert_allclose(end.attention, context.attention, atol=1e-9)
         assert (np.abs(np.linalg.eigvals(matrix)).max() < 1.0) == stable[i]
-    window = study.TONGUES.read()
+    window = study.tongues_table.read()
     assert branch.beta.min() == pytest.approx(window["low"][0], abs=3e-6)
     assert branch.beta.max() == pytest.approx(window["high"][0], abs=3e-6)
 
@@ -156,17 +156,17 @@ def test_a_neutral_saddle_is_no_birth_of_a_closed_curve():
 
 @pytest.mark.nightly
 def test_the_staircase_made_again():
-    table = study.STAIRCASE.read()
+    table = study.staircase_table.read()
     for row in (100, 700):
         beta = float(table["beta"][row])
-        (again,) = study.STAIRCASE.rows(beta, high=beta, count=1)
+        (again,) = study.staircase_table.rows(beta, high=beta, count=1)
         for name, near in (("rotation", 2e-7), ("extent", 2e-3), ("first", 3e-4), ("second", 5e-4)):
             assert float(again[name]) == pytest.approx(table[name][row], abs=near)
 
 
 def test_long_runs_lock_inside_of_the_windows_and_nowhere_near():
-    staircase = study.STAIRCASE.read()
-    tongues = study.TONGUES.read()
+    staircase = study.staircase_table.read()
+    tongues = study.tongues_table.read()
     here = staircase["extent"] < study.ON_CURVE
     for p, q, low, high in zip(*(tongues[k] for k in ("p", "q", "low", "high")), strict=True):
         # At the ends of two windows an unlocked curve or the next window lies beside the cycle.

@@ -286,7 +286,7 @@ def test_the_criterion_of_the_planes_by_counting():
 @pytest.mark.nightly
 def test_control_cells_are_those_of_the_plane_and_come_out_again():
     name = "epsilon"
-    stored = study.CONTROL.read()
+    stored = study.control_table.read()
     mine = np.flatnonzero(stored["plane"] == name)
     betas, values = study.control_cells(name)
     cells = [stored[column][mine] for column in ("beta", "value")]

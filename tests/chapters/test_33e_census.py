@@ -12,7 +12,14 @@ from scipy.stats import binomtest
 from sklearn.metrics import confusion_matrix, roc_auc_score
 
 from compendium.c33e_census import study
-from compendium.c33e_census.study import DOCUMENT_SIZE, LONGER, OTHER_SIZES, judge, select, sweep
+from compendium.c33e_census.study import (
+    OTHER_SIZES,
+    document_size_table,
+    judge,
+    longer_table,
+    select,
+    sweep,
+)
 from compendium.common.gauge import canonical_code, canonical_form, count_networks, random_gauge
 from compendium.common.networks import draw_networks
 from compendium.common.rows import rows_of
@@ -24,7 +31,7 @@ from spinformer.dmft.network import Context, Network
 
 def test_no_network_of_the_tables_is_counted_twice():
     seen = set()
-    for table in (DOCUMENT_SIZE, OTHER_SIZES):
+    for table in (document_size_table, OTHER_SIZES):
         for row in rows_of(table.read()):
             if row["epsilon"] == 0.02:
                 key = row["features"], row["segments"], row["context"], row["code"]
@@ -39,7 +46,7 @@ def test_no_network_of_the_tables_is_counted_twice():
 @pytest.mark.nightly
 @pytest.mark.claim("C16")
 def test_the_share_of_networks_with_all_three_regimes():
-    wide = [row for row in rows_of(DOCUMENT_SIZE.read()) if row["epsilon"] == 0.02]
+    wide = [row for row in rows_of(document_size_table.read()) if row["epsilon"] == 0.02]
     for family in (0, 1):
         rows = [row for row in wide if row["family"] == family]
         both = sum(row["seen_chaos"] > 0 and row["seen_quasi"] > 0 for row in rows)
@@ -58,18 +65,18 @@ def test_the_share_of_networks_with_all_three_regimes():
 
 def test_what_the_chapter_quotes_of_other_sizes_and_longer_waits():
     table = OTHER_SIZES.read()
-    ours = select(DOCUMENT_SIZE.read(), family=0, epsilon=0.02)
+    ours = select(document_size_table.read(), family=0, epsilon=0.02)
     features = np.append(table["features"], ours["features"][:9])
     chaos = np.append(table["seen_chaos"], ours["seen_chaos"][:9]) > 0
     assert (chaos.sum(), len(chaos)) == (106, 324)
     few = chaos[features == 2].mean()
     many = chaos[features == 6].mean()
     assert many == pytest.approx(2 * few, rel=0.1)
-    late = LONGER.read()
+    late = longer_table.read()
     assert len(late["seed"]) == 50
     assert late["stayed"].sum() / late["systems"].sum() == pytest.approx(0.99, abs=0.005)
     for epsilon, share in ((0.02, 0.27), (0.1, 0.61)):
-        rows = select(DOCUMENT_SIZE.read(), family=0, epsilon=epsilon)
+        rows = select(document_size_table.read(), family=0, epsilon=epsilon)
         assert (rows["seen_chaos"][:100] > 0).mean() == pytest.approx(share)
 
 

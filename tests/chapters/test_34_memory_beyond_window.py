@@ -61,7 +61,7 @@ def test_spectra_and_correlations_by_other_means():
     late = np.abs([correlation(chaos, lag) for lag in range(160, 200)]).max()
     rest = np.abs([correlation(chaos, lag) for lag in range(1000, 1040)]).max()
     assert rest < 0.1 < late
-    table = study.SPECTRA.read()
+    table = study.spectra_table.read()
     assert abs(shares.mean() - table["below"].mean()) < 0.05
     # The largest of 40 lags; six draws of the starts give 0.19 to 0.23.
     assert abs(late - table["late"].mean()) < 0.12
@@ -135,7 +135,7 @@ def test_memory_times_by_bits_and_loops():
         assert distance == pytest.approx(4.0, rel=0.25), motion
     # The row itself, of twenty starts, by counting: at least fifteen times grow tenfold from one
     # size to the other in quasi-periodic motion, and fewer do in any other.
-    tables = study.MEMORY_TIMES.read(), study.OTHER_TIMES.read()
+    tables = study.memory_times_table.read(), study.OTHER_TIMES.read()
     for motion in MOTIONS:
         count = 0
         for rows in tables:

@@ -268,7 +268,7 @@ PUSH = np.array([0.5, -0.4, 0.7])
 
 
 def test_the_error_of_a_gap_is_its_scatter_over_sets_of_lists():
-    found = [study.WORDS.rows(size=24, share=0.3, first=20 * k)[0] for k in range(60)]
+    found = [study.words_table.rows(size=24, share=0.3, first=20 * k)[0] for k in range(60)]
     scatter = np.std([row["gap"] for row in found], ddof=1)
     assert np.mean([row["error"] for row in found]) == pytest.approx(scatter, rel=0.3)
 

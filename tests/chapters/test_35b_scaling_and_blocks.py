@@ -154,7 +154,7 @@ def _parting(networks, condition):
 
 @pytest.mark.claim("C23")
 def test_chaos_of_the_census_by_twins_that_part():
-    table = study.CENSUS.read()
+    table = study.census_table.read()
     first = table["family"] == 0
     bare = first & (table["condition"] == "bare")
     picked = np.sort(table["network"][bare][np.argsort(-table["chaos"][bare])[:6]])
@@ -170,7 +170,7 @@ def test_chaos_of_the_census_by_twins_that_part():
     quasi = [table["quasi"][here].mean() for here in conditions]
     assert chaos[0] / chaos[2] == pytest.approx(6, abs=0.5)
     assert [round(one / quasi[0]) for one in quasi[1:3]] == [3, 4]
-    longer = study.LONGER.read()
+    longer = study.longer_table.read()
     assert (longer["early"].sum(), longer["still"].sum()) == (51, 45)
 
 
@@ -278,8 +278,8 @@ def test_steep_bits_at_rest_obey_the_arcsine_law():
 
 @pytest.mark.claim("C22")
 def test_the_powers_of_the_tables_by_a_plain_line():
-    scores = loaded.SCORES.read()
-    paths = loaded.PATHS.read()
+    scores = loaded.scores_table.read()
+    paths = loaded.paths_table.read()
     wanted = {"fixed": -0.5, "unit, P = 3 + alpha N": 0.0, "unit, P = 3": 1.0}
     for rule, exponent in wanted.items():
         rows = scores["rule"] == rule
@@ -288,14 +288,14 @@ def test_the_powers_of_the_tables_by_a_plain_line():
         fitted = loaded.power(scores, column="deviation", chosen=rows).slope.value
         assert fitted == pytest.approx(line.slope, abs=0.06)
     # Unit variance is unit deviation, in a text of no table, too.
-    [fresh] = loaded.SCORES.rows(rule="unit, P = 3 + alpha N", size=600, seed=20)
+    [fresh] = loaded.scores_table.rows(rule="unit, P = 3 + alpha N", size=600, seed=20)
     assert fresh["deviation"] == pytest.approx(1.0, abs=0.1)
     line = linregress(np.log(paths["size"]), np.log(paths["with"]))
     assert line.slope == pytest.approx(-0.5, abs=4 * line.stderr)
 
 
 def test_the_largest_load_is_where_the_gain_meets_the_onset():
-    limits = loaded.LIMITS.read()
+    limits = loaded.limits_table.read()
     critical = onset(Network.document().with_parameters(epsilon=0.0)).critical_beta
     assert limits["onset"][0] == pytest.approx(critical, rel=1e-4)
     edge = loaded.largest_load(limits)

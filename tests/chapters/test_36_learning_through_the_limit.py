@@ -301,7 +301,7 @@ def test_the_power_of_the_excess_on_the_cycle_is_open():
 @pytest.mark.claim("C19c")
 def test_the_gradient_grows_at_the_exponent_of_the_motion():
     network = Network.document()
-    table = horizons.GROWTH.read()
+    table = horizons.growth_table.read()
     starts = random_contexts(network, 5, count=64)
     for motion, beta in (("chaos at 1.266", 1.266), ("chaos at 1.28", 1.28)):
         spectrum = lyapunov_spectrum(

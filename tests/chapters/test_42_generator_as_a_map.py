@@ -9,7 +9,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from compendium.c42_generator_as_a_map import conventions, edges, study
 from compendium.common.models import decoder, next_token_distribution
-from compendium.common.rows import groups
+from compendium.common.rows import groupby
 from spinformer.core.statistics import student_interval
 from spinformer.language.decoder import encode, example_decoder, run_decoder
 from spinformer.language.minilm import ModelUnavailable
@@ -161,19 +161,19 @@ def test_greedy_loops_are_those_of_a_list_of_words(monkeypatch):
 @pytest.mark.claim("R3c")
 def test_chaos_lies_where_the_multipliers_say_that_the_rest_is_stable():
     circles, ways = (
-        dict(groups(table.read(), "span", "beta", *more))
-        for table, more in ((edges.CIRCLE_TABLE, ()), (edges.BRANCH_TABLE, ("way",)))
+        dict(groupby(table.read(), "span", "beta", *more))
+        for table, more in ((edges.circle_table, ()), (edges.branch_table, ("way",)))
     )
-    assert 0.61 < edges.critical_beta(dict(groups(edges.PAIR_TABLE.read(), "span"))[4]) < 0.6225
-    texts = dict(groups(study.MOTION_TABLE.read(), "span", "beta"))[4, 0.6]["exponent"]
+    assert 0.61 < edges.critical_beta(dict(groupby(edges.pair_table.read(), "span"))[4]) < 0.6225
+    texts = dict(groupby(study.motion_table.read(), "span", "beta"))[4, 0.6]["exponent"]
     assert student_interval(texts)[0] > 0
     assert max(ways[span, 0.59, "up"]["away"].max() for span in (4, 8)) < 3e-4
     # Above, what came up is as far as the oscillation and the cycle that were begun elsewhere.
-    cycle = edges.CYCLE_TABLE.read()["away"]
+    cycle = edges.cycle_table.read()["away"]
     np.testing.assert_allclose(ways[4, 0.63, "up"]["away"], cycle.mean(), rtol=0.05)
     np.testing.assert_allclose(np.square(cycle).mean() ** 0.5, circles[4, 0.63]["size"], rtol=0.01)
     # With eight tokens both attract, the rest and the oscillation, just below the loss.
-    ends = {key: rows["size"] for key, rows in groups(edges.ONSET_TABLE.read(), "beta", "share")}
+    ends = {key: rows["size"] for key, rows in groupby(edges.onset_table.read(), "beta", "share")}
     assert max(ends[0.6135, share][-1] for share in (0.15, 0.4, 1.0)) < 0.012
     assert ends[0.6143, 0.15][-1] < ends[0.6143, 0.15][0] < ends[0.6143, 0.4][0]
     assert ends[0.6143, 0.4][0] < ends[0.6143, 0.4][-1] < 1.1 * ends[0.6143, 1.0][-1]
@@ -199,7 +199,7 @@ def test_a_life_ends_at_its_last_token_far_away_or_is_cut_off(monkeypatch):
     monkeypatch.setattr(edges, "text_starts", lambda *_, span: starts)
     monkeypatch.setattr(edges, "distances", lambda orbit, _: orbit[..., 0])
     monkeypatch.setattr(edges, "follow", scripted)
-    rows = edges.LIFE_TABLE.rows(4, beta=0.5, horizon=60)
+    rows = edges.life_table.rows(4, beta=0.5, horizon=60)
     assert [row["ended"] for row in rows] == (lives <= 40).astype(int).tolist()
     assert [row["time"] for row in rows] == np.where(lives <= 40, lives, 60).tolist()
 
@@ -240,7 +240,7 @@ def growth(model, start, *, beta, steps, size):
 @pytest.mark.claim("R2")
 def test_small_distances_grow_from_the_rest_where_the_table_says():
     model = installed()
-    rows = dict(groups(study.REST_TABLE.read(), "span", "bits"))[4, 32]
+    rows = dict(groupby(study.rest_table.read(), "span", "bits"))[4, 32]
     rates = {}
     with torch.no_grad():
         for beta in (0.6, 0.65):
@@ -259,7 +259,7 @@ def test_small_distances_grow_from_the_rest_where_the_table_says():
 @pytest.mark.claim("R3")
 def test_small_distances_grow_between_texts_where_the_table_says():
     model = installed()
-    motions = dict(groups(study.MOTION_TABLE.read(), "span", "beta"))
+    motions = dict(groupby(study.motion_table.read(), "span", "beta"))
     start = model.embedding[encode(model, sample_texts()["essay"])[:8]]
     with torch.no_grad():
         for beta, sign in ((0.5, -1), (1.0, 1)):
@@ -286,7 +286,7 @@ def test_behind_its_first_token_small_distances_shrink():
                 gaps.append(float((pair[0] - pair[1]).norm()))
                 pair[1] = pair[0] + (pair[1] - pair[0]) * 1e-4 / gaps[-1]
             rates[name] = float(np.log(np.array(gaps[40:]) / 1e-4).mean())
-    stored = dict(groups(conventions.settings_R3.read(), "prefix"))
+    stored = dict(groupby(conventions.settings_R3.read(), "prefix"))
     assert rates["first token"] == pytest.approx(stored["first token"]["value"].mean(), abs=0.1)
     assert rates["none"] > 0.1
     assert set(stored["first token"]["regime"]) == {"fixed point"}
@@ -298,7 +298,7 @@ def test_short_windows_keep_their_fixed_point():
     assert (short["size"] < 1).all()
     table = conventions.settings_R2.read()
     assert table["value"][table["window"] <= 2].tolist() == pytest.approx([-1.2, -1.2])
-    rests = study.REST_TABLE.read()
+    rests = study.rest_table.read()
     for window in (4, 8, 16, 32):
         rows = (rests["span"] == window) & (rests["bits"] == 32)
         [margin] = table["value"][table["window"] == window]
@@ -310,7 +310,7 @@ def test_short_windows_keep_their_fixed_point():
 
 @pytest.mark.claim("R4")
 def test_one_voice_is_not_what_the_map_says():
-    for _, rows in groups(study.VOICES_TABLE.read(), "beta"):
+    for _, rows in groupby(study.voices_table.read(), "beta"):
         distance = rows["distance"][rows["step"] == 1]
         # More voices are nearer to the map, from one to a hundred thousand, and many as 1/√N.
         assert (np.diff(distance) < 0).all()

@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_flatten
 from torch.utils.flop_counter import FlopCounterMode
 
 from bookmaker.tables import Rows, stored
-from compendium.common.rows import grid
+from compendium.common.rows import parameter_product
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.hopfield.attention import attention
 
@@ -218,8 +218,8 @@ def budgeted(tokens: Tensor, *, family: str, fixed: bool, beta: float, seed: int
     return FAMILIES[family](tokens, most, beta=beta)
 
 
-@stored("exponents", grid(family=FIXED, kind=("fixed", "share")), seconds=2.0)
-def EXPONENTS(family: str, kind: str) -> Rows:
+@stored("exponents", parameter_product(family=FIXED, kind=("fixed", "share")), seconds=2.0)
+def exponents_table(family: str, kind: str) -> Rows:
     """Exponent of the operations at a fixed budget or at a fraction of the tokens, of width 32."""
     fixed = kind == "fixed"
     # Recurrence bends late; the others cost more memory at a fixed fraction.

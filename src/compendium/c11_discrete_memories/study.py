@@ -18,9 +18,9 @@ from compendium.common.curves import crossing
 from compendium.common.rows import (
     array_of,
     estimate_rows,
-    grid,
     near_rows,
     numbered,
+    parameter_product,
     rows_of,
 )
 from spinformer.core.random import Seed, numpy_generator
@@ -280,7 +280,7 @@ def exponential_recall(
 
 
 @stored("capacity", [{"dim": dim} for dim in NETWORKS], seconds=2.0, within={"overlap": 0.05})
-def CAPACITY(dim: int) -> Rows:
+def capacity_table(dim: int) -> Rows:
     """Overlap left of a stored pattern, a row for each load and network."""
     ends = end_overlaps(dim, loads=LOADS.tolist(), networks=NETWORKS[dim], seed=dim)[0].mean(-1)
     load, network = np.indices(ends.shape).reshape(2, -1)
@@ -293,7 +293,7 @@ def CAPACITY(dim: int) -> Rows:
     seconds=0.7,
     within={"capacity": 0.02, "error": 0.2, "exponent": 0.02, "exponent_error": 0.01},
 )
-def EXPONENTS(degree: int) -> Rows:
+def exponents_table(degree: int) -> Rows:
     """Capacity at one per cent of errors, a row for each size, and the fitted power."""
     fit = capacity_exponent(SIZES[degree], degree=degree, bits=20_000, blocks=10, seed=degree)
     return rows_of(
@@ -311,7 +311,7 @@ def EXPONENTS(degree: int) -> Rows:
     seconds=1.0,
     within={"share": 0.02, "half": 0.5, "half_error": 0.1},
 )
-def BIRTHDAY(dim: int) -> Rows:
+def birthday_table(dim: int) -> Rows:
     """Share of networks without a lost pattern, a row for each number of patterns."""
     unit = np.sqrt(2.0 ** (dim + 1) / dim)
     counts = np.rint(unit * np.array([0.3, 0.6, 0.9, 1.3, 1.8])).astype(int)
@@ -327,7 +327,7 @@ def BIRTHDAY(dim: int) -> Rows:
 
 def capacity_curve(dim: int) -> np.ndarray:
     """Overlap left, (loads, networks), from the stored table."""
-    return array_of(CAPACITY.read(), "overlap", "load", "network", dim=dim)
+    return array_of(capacity_table.read(), "overlap", "load", "network", dim=dim)
 
 
 def lost_overlap(dim: int, *, start: float, diagonal: str, networks: int, seed: Seed) -> Estimate:
@@ -349,7 +349,7 @@ def lost_overlap(dim: int, *, start: float, diagonal: str, networks: int, seed: 
 
 @stored(
     "settings_A6",
-    numbered(2 * grid(small=(500, 1000), start=(1.0, 0.8), diagonal=("zero", "kept"))),
+    numbered(2 * parameter_product(small=(500, 1000), start=(1.0, 0.8), diagonal=("zero", "kept"))),
     seconds=4.0,
     within={"value": 0.1, "low": 0.1, "high": 0.1},
 )
@@ -368,7 +368,8 @@ def settings_A6(data: int, small: int, start: float, diagonal: str) -> Rows:
 @stored(
     "confirm_A6",
     numbered(
-        grid(small=(400, 500, 700, 1000), start=(1.0, 0.9, 0.8), diagonal=("zero",)), first=101
+        parameter_product(small=(400, 500, 700, 1000), start=(1.0, 0.9, 0.8), diagonal=("zero",)),
+        first=101,
     ),
     seconds=4.0,
     within={"value": 0.1, "low": 0.1, "high": 0.1},
@@ -380,7 +381,7 @@ def confirm_A6(data: int, small: int, start: float, diagonal: str) -> Rows:
 
 @stored(
     "settings_A7",
-    numbered(grid(degree=tuple(SIZES), target=(0.003, 0.01, 0.03, 0.1))),
+    numbered(parameter_product(degree=tuple(SIZES), target=(0.003, 0.01, 0.03, 0.1))),
     seconds=0.7,
     within={"value": 0.03, "low": 0.03, "high": 0.03},
 )
@@ -409,7 +410,7 @@ def birthday_scale(dim: int, *, filling: float, seed: Seed) -> Estimate:
 
 @stored(
     "settings_A8",
-    numbered(grid(small=(9, 10, 11), filling=(0.6, 0.9, 1.3, 1.6))),
+    numbered(parameter_product(small=(9, 10, 11), filling=(0.6, 0.9, 1.3, 1.6))),
     seconds=1.0,
     within={"value": 0.05, "low": 0.05, "high": 0.05},
 )

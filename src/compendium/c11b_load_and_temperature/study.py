@@ -21,7 +21,7 @@ from numba import njit
 from scipy.optimize import brentq, minimize_scalar
 
 from bookmaker.tables import Rows, stored
-from compendium.common.rows import grid, mean_rows, numbered, rows_of
+from compendium.common.rows import mean_rows, numbered, parameter_product, rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate, mean_estimate
@@ -301,8 +301,8 @@ def copies_overlap(
     return mean_estimate(np.reshape(squares, (networks, 20)).mean(axis=1))
 
 
-@stored("retrieval", grid(dim=NETWORKS, load=LOADS, fraction=FRACTIONS), seconds=0.5)
-def RETRIEVAL(dim: int, load: float, fraction: float) -> Rows:
+@stored("retrieval", parameter_product(dim=NETWORKS, load=LOADS, fraction=FRACTIONS), seconds=0.5)
+def retrieval_table(dim: int, load: float, fraction: float) -> Rows:
     """Overlap kept and energy below the temperature of melting."""
     overlap, energy = retrieval(
         dim, load=load, fraction=fraction, networks=NETWORKS[dim], seed=dim + round(1e4 * load)
@@ -310,8 +310,8 @@ def RETRIEVAL(dim: int, load: float, fraction: float) -> Rows:
     return rows_of(overlap=overlap, energy=energy)
 
 
-@stored("melting", grid(dim=NETWORKS, load=LOADS), seconds=1.5)
-def MELTING(dim: int, load: float) -> Rows:
+@stored("melting", parameter_product(dim=NETWORKS, load=LOADS), seconds=1.5)
+def melting_table(dim: int, load: float) -> Rows:
     """Where heated networks lose their pattern, a row for each."""
     seed = dim + round(1e4 * load) + 1
     fractions = melting(dim, load=load, networks=NETWORKS[dim], seed=seed)
@@ -319,9 +319,11 @@ def MELTING(dim: int, load: float) -> Rows:
 
 
 @stored(
-    "copies", grid(dim=(500, 1000, 2000), temperature=(0.9, 1.0, 1.1, 1.35, 1.5, 1.8)), seconds=3.0
+    "copies",
+    parameter_product(dim=(500, 1000, 2000), temperature=(0.9, 1.0, 1.1, 1.35, 1.5, 1.8)),
+    seconds=3.0,
 )
-def COPIES(dim: int, temperature: float) -> Rows:
+def copies_table(dim: int, temperature: float) -> Rows:
     """Squared overlap of two copies that started at random."""
     seed = dim + round(100 * temperature)
     return rows_of(
@@ -331,9 +333,9 @@ def COPIES(dim: int, temperature: float) -> Rows:
     )
 
 
-@stored("settings_A6b", numbered(MELTING.units), seconds=0.1)
+@stored("settings_A6b", numbered(melting_table.units), seconds=0.1)
 def settings_A6b(data: int, dim: int, load: float) -> Rows:
     """Temperature at which networks lose a pattern minus 1 + √α, where the theory's glass ends."""
-    table = MELTING.read()
+    table = melting_table.read()
     lost = table["fraction"][(table["dim"] == dim) & (table["load"] == load)]
     return mean_rows(lost * melting_temperature(load) - (1 + load**0.5))

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from scipy.integrate import odeint
 
 from bookmaker.tables import Rows, stored
-from compendium.common.rows import grid, numbered, share_rows
+from compendium.common.rows import numbered, parameter_product, share_rows
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.statistics import wilson_interval
@@ -200,13 +200,13 @@ def elsewhere(one: tuple[Array, Array], *, other: tuple[Array, Array]) -> dict[s
 
 @stored(
     "ends",
-    grid(start=["in balance"], ratio=(0.03, 0.3, 1.0, 3.0, 30.0))
-    + grid(start=["empty"], ratio=(0.03, 0.3, 1.0, 3.0, 10.0))
-    + grid(start=["unit steps"], ratio=[0.0]),
+    parameter_product(start=["in balance"], ratio=(0.03, 0.3, 1.0, 3.0, 30.0))
+    + parameter_product(start=["empty"], ratio=(0.03, 0.3, 1.0, 3.0, 10.0))
+    + parameter_product(start=["unit steps"], ratio=[0.0]),
     seconds=1.0,
     within={"count": 2, "tried": 2, "low": 0.02, "high": 0.02},
 )
-def ENDS(start: str, ratio: float) -> Rows:
+def ends_table(start: str, ratio: float) -> Rows:
     """Of 200 queries, how many end elsewhere than in attention in continuous time, β = 0.8."""
     drawn = memories(10, queries=20, seed=0)
     other = ends(drawn, beta=0.8, ratio=ratio or None, empty=start == "empty")
@@ -218,7 +218,12 @@ _WITHIN = dict.fromkeys(("value", "low", "high"), 0.02)
 
 @stored(
     "settings_A9b",
-    numbered(2 * grid(start=("in balance", "empty"), ratio=(0.1, 1.0, 10.0), beta=(0.5, 0.8, 1.2))),
+    numbered(
+        2
+        * parameter_product(
+            start=("in balance", "empty"), ratio=(0.1, 1.0, 10.0), beta=(0.5, 0.8, 1.2)
+        )
+    ),
     seconds=2.0,
     within=_WITHIN,
 )
@@ -233,8 +238,8 @@ def settings_A9b(data: int, start: str, ratio: float, beta: float) -> Rows:
 @stored(
     "confirm_A9b",
     numbered(
-        grid(start=("in balance",), ratio=(0.03, 0.3, 3.0, 30.0), beta=(0.6, 1.0, 1.5))
-        + grid(start=("in balance",), ratio=(0.1, 10.0), beta=(0.8, 1.2)),
+        parameter_product(start=("in balance",), ratio=(0.03, 0.3, 3.0, 30.0), beta=(0.6, 1.0, 1.5))
+        + parameter_product(start=("in balance",), ratio=(0.1, 10.0), beta=(0.8, 1.2)),
         first=201,
     ),
     seconds=2.0,

@@ -12,7 +12,7 @@ from torch.nn.functional import normalize
 
 from bookmaker.tables import Rows, stored
 from compendium.common import images
-from compendium.common.rows import grid, mean_rows
+from compendium.common.rows import mean_rows, parameter_product
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.hopfield.continuous import attention_weights, jacobian, retrieve
 from spinformer.hopfield.fixed_points import effective_entries
@@ -219,7 +219,7 @@ def image_set(name: str) -> tuple[torch.Tensor, tuple[int, int]]:
 
 @stored(
     "settings_A19",
-    grid(data=IMAGE_SETS, half=("lower", "upper", "random"), centring=INVARIANT),
+    parameter_product(data=IMAGE_SETS, half=("lower", "upper", "random"), centring=INVARIANT),
     seconds=0.2,
     within={"value": 0.021, "low": 0.021, "high": 0.021},
 )
@@ -241,7 +241,7 @@ def settings_A19(data: str, half: str, centring: str) -> Rows:
 
 @stored(
     "faces_hidden",
-    grid(
+    parameter_product(
         half=HALVES,
         hidden=(0.3, 0.4, 0.5, 0.6, 0.7, 0.8),
         centring=INVARIANT,

@@ -24,11 +24,11 @@ from compendium.common.curves import crossing
 from compendium.common.models import block_trace, decoder, encoder
 from compendium.common.rows import (
     estimate_rows,
-    grid,
     mean_rows,
     median_interval,
     median_rows,
     numbered,
+    parameter_product,
     rows_of,
 )
 from spinformer.core.random import Seed, numpy_generator
@@ -333,7 +333,7 @@ def line_fit(x: np.ndarray, *, values: np.ndarray, errors: np.ndarray) -> tuple[
     ],
     seconds=1.0,
 )
-def ONE_STEP(ensemble: str, beta: float, dim: int) -> Rows:
+def one_step_table(ensemble: str, beta: float, dim: int) -> Rows:
     """ln N at which half of the patterns are outweighed in one step."""
     log_counts = [
         np.log(np.median(outweighed_at(dim, beta=beta, ensemble=ensemble, seed=seed)))
@@ -347,7 +347,7 @@ def ONE_STEP(ensemble: str, beta: float, dim: int) -> Rows:
     [{"load": load, "dim": dim} for load, dims in BASIN_DIMS.items() for dim in dims],
     seconds=0.1,
 )
-def BASINS(load: float, dim: int) -> Rows:
+def basins_table(load: float, dim: int) -> Rows:
     """Overlap that half of the noisy queries need, beside that of independent levels."""
     count = round(np.exp(load * dim))
     one_step, at_rest = half_overlap(count, dim=dim, beta=1.0, memories=8, seed=dim)
@@ -361,7 +361,7 @@ def BASINS(load: float, dim: int) -> Rows:
 
 
 @stored("fold", [{"dim": root**2} for root in range(7, 15)], seconds=0.2)
-def FOLD(dim: int) -> Rows:
+def fold_table(dim: int) -> Rows:
     """ln N at which half of the patterns lose their state."""
     fold = retrieval_fold(dim, beta=dim**-0.5)
     log_counts = fold.log_count + fold.spread * np.array([-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0])
@@ -369,8 +369,8 @@ def FOLD(dim: int) -> Rows:
     return rows_of(log_count=mean_estimate(halves))
 
 
-@stored("kept", grid(count=COUNTS, dim=DIMS), seconds=0.1)
-def KEPT_TABLE(count: int, dim: int) -> Rows:
+@stored("kept", parameter_product(count=COUNTS, dim=DIMS), seconds=0.1)
+def kept_table(count: int, dim: int) -> Rows:
     """Overlap that is left of stored patterns."""
     overlap, _ = kept_patterns(
         count, dim=dim, beta=dim**-0.5, memories=MEMORIES[count], seed=count + dim
@@ -401,7 +401,9 @@ LAWS = ("spherical", "gaussian")
 
 @stored(
     "settings_A13",
-    numbered(grid(patterns=LAWS, count=(64, 256, 1024, 4096), dim=(16, 64, 256, 1024))),
+    numbered(
+        parameter_product(patterns=LAWS, count=(64, 256, 1024, 4096), dim=(16, 64, 256, 1024))
+    ),
     seconds=0.5,
     within={"value": 0.01, "low": 0.01, "high": 0.01},
 )
@@ -413,7 +415,9 @@ def settings_A13(data: int, patterns: str, count: int, dim: int) -> Rows:
 @stored(
     "confirm_A13",
     numbered(
-        ahead_of_fold(grid(patterns=LAWS, count=(100, 500, 2000), dim=(48, 100, 200, 400, 800))),
+        ahead_of_fold(
+            parameter_product(patterns=LAWS, count=(100, 500, 2000), dim=(48, 100, 200, 400, 800))
+        ),
         first=101,
     ),
     seconds=0.5,
@@ -426,7 +430,7 @@ def confirm_A13(data: int, patterns: str, count: int, dim: int) -> Rows:
 
 @stored(
     "settings_A13b",
-    numbered(grid(patterns=ENSEMBLES, count=(128, 512, 2048), dim=(16, 64, 256))),
+    numbered(parameter_product(patterns=ENSEMBLES, count=(128, 512, 2048), dim=(16, 64, 256))),
     seconds=0.2,
 )
 def settings_A13b(data: int, patterns: str, count: int, dim: int) -> Rows:

@@ -17,7 +17,7 @@ from torch.nn.functional import normalize
 
 from bookmaker.tables import Rows, stored
 from compendium.common.images import digits
-from compendium.common.rows import grid, mean_rows, numbered
+from compendium.common.rows import mean_rows, numbered, parameter_product
 from spinformer.core.random import TorchSeed, numpy_generator, torch_generator
 from spinformer.core.special import gaussian_expectation
 from spinformer.hopfield.density import fit_em, log_weights, loss, loss_gradient
@@ -90,12 +90,12 @@ PATTERNS = 20
 
 @stored(
     "held_out",
-    grid(half=[3.0], shift=SHIFTS, seed=range(SEEDS))
-    + grid(half=[2.0], shift=[0.5], seed=range(SEEDS)),
+    parameter_product(half=[3.0], shift=SHIFTS, seed=range(SEEDS))
+    + parameter_product(half=[2.0], shift=[0.5], seed=range(SEEDS)),
     seconds=0.1,
     within={"excess": 0.02},
 )
-def HELD_OUT(half: float, shift: float, seed: int, count: int = 1000) -> Rows:
+def held_out_table(half: float, shift: float, seed: int, count: int = 1000) -> Rows:
     """Held-out loss above that of the true density, in nats: rows of CD-k by sweeps k, 0 is exact.
 
     Two clusters of equal shares, unit Gaussians at shift ± half on the first axis, β = 1; `count`
@@ -143,13 +143,13 @@ def learn_digits(
 
 @stored(
     "digits",
-    grid(pictures=PICTURES, seed=range(SEEDS)),
+    parameter_product(pictures=PICTURES, seed=range(SEEDS)),
     seconds=3.0,
     within={"loss": 3.0, "free": 0.5, "norms": 0.03, "share": 0.01}
     | dict.fromkeys(("cd_1", "cd_10", "cd_100"), 0.3)
     | dict.fromkeys(("weight", "effective"), math.inf),
 )
-def DIGITS(pictures: str, seed: int) -> Rows:
+def digits_table(pictures: str, seed: int) -> Rows:
     """One split, two rows (exact, CD-1): losses, weights and the error of CD at the solution.
 
     loss: held-out, nats. free: the same with the shares of training images that lie nearest to each
@@ -212,7 +212,7 @@ SCHEDULES = ("constant", "annealed")
 
 @stored(
     "settings_A12",
-    numbered(grid(pictures=PICTURES, beta=(0.5, 1.0, 2.0, 5.0), schedule=SCHEDULES)),
+    numbered(parameter_product(pictures=PICTURES, beta=(0.5, 1.0, 2.0, 5.0), schedule=SCHEDULES)),
     seconds=5.0,
     within={"value": 1.0, "low": 2.0, "high": 2.0},
 )
@@ -225,7 +225,9 @@ def settings_A12(data: int, pictures: str, beta: float, schedule: str) -> Rows:
 
 @stored(
     "confirm_A12",
-    numbered(grid(pictures=PICTURES, beta=(0.5, 0.7, 1.0), schedule=SCHEDULES), first=101),
+    numbered(
+        parameter_product(pictures=PICTURES, beta=(0.5, 0.7, 1.0), schedule=SCHEDULES), first=101
+    ),
     seconds=5.0,
     within={"value": 1.0, "low": 2.0, "high": 2.0},
 )
@@ -236,7 +238,11 @@ def confirm_A12(data: int, pictures: str, beta: float, schedule: str) -> Rows:
 
 @stored(
     "settings_A11",
-    numbered(grid(clusters=(3, 5), dim=(8, 32), spread=(1.0, 2.0), start=("data", "centres"))),
+    numbered(
+        parameter_product(
+            clusters=(3, 5), dim=(8, 32), spread=(1.0, 2.0), start=("data", "centres")
+        )
+    ),
     seconds=0.5,
     within={"value": 0.02, "low": 0.02, "high": 0.02},
 )

@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from bookmaker.tables import Rows, stored
 from compendium.common.models import compose_heads, encoder, head_maps
-from compendium.common.rows import grid, mean_rows, rows_of, share_rows
+from compendium.common.rows import mean_rows, parameter_product, rows_of, share_rows
 from compendium.common.text_units import named_windows, unread_windows, window_traces
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.hopfield.continuous import energy as hopfield_energy
@@ -167,11 +167,11 @@ def traces_of(sources: Sequence[str], length: int) -> list[LayerTrace]:
     return join_traces([run_model(encoder(), window[None]) for window in windows])
 
 
-_UNITS = grid(length=LENGTHS, source=TEXTS)
+_UNITS = parameter_product(length=LENGTHS, source=TEXTS)
 
 
 @stored("steps", _UNITS, checked=3, seconds=4.0, rtol=1e-3, within=dict.fromkeys(PARTS, 1e-4))
-def STEPS(length: int, source: str) -> Rows:
+def steps_table(length: int, source: str) -> Rows:
     """What heads do to their own energies in one text, means over all windows in its first 512."""
     rows = []
     for trace in traces_of([source], length):
@@ -187,14 +187,14 @@ def STEPS(length: int, source: str) -> Rows:
 
 
 @stored("stages", _UNITS, checked=3, seconds=4.0, rtol=1e-3, within={"change": 1e-4})
-def STAGES_TABLE(length: int, source: str) -> Rows:
+def stages_table(length: int, source: str) -> Rows:
     """Change of Σ_h U_h / H by a whole layer in one text, means likewise."""
     changes = [stage_changes(encoder(), trace)[-1] for trace in traces_of([source], length)]
     return rows_of(layer=range(len(changes)), change=np.mean(changes, axis=1))
 
 
-@stored("turned", grid(length=LENGTHS, seed=range(SEEDS)), seconds=6.0)
-def TURNED(length: int, seed: int) -> Rows:
+@stored("turned", parameter_product(length=LENGTHS, seed=range(SEEDS)), seconds=6.0)
+def turned_table(length: int, seed: int) -> Rows:
     """One draw over all windows of all texts: `turned_steps`, `residual` the same for all heads."""
     rows = []
     for trace in traces_of(TEXTS, length):
@@ -204,8 +204,10 @@ def TURNED(length: int, seed: int) -> Rows:
     return rows
 
 
-@stored("untrained", grid(kind=("initial", "shuffled"), seed=range(SEEDS)), seconds=2.0)
-def UNTRAINED(kind: str, seed: int) -> Rows:
+@stored(
+    "untrained", parameter_product(kind=("initial", "shuffled"), seed=range(SEEDS)), seconds=2.0
+)
+def untrained_table(kind: str, seed: int) -> Rows:
     """Mean overlap energy of one draw of weights, over heads and one window of each text."""
     control = random_weights(encoder(), kind, seed=seed)
     windows = [text_windows(encoder(), text, 128)[:1] for text in sample_texts().values()]
@@ -264,7 +266,7 @@ def confirm_A14a(data: str, source: str, length: int, window: int, values: str) 
     "settings_A14b",
     [
         {"data": f"{unit['source']} {unit['length']}"} | unit
-        for unit in grid(source=TEXTS, length=(32, 128))
+        for unit in parameter_product(source=TEXTS, length=(32, 128))
     ],
     seconds=4.0,
     within=dict.fromkeys(("value", "low", "high"), 0.01),

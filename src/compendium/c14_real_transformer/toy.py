@@ -26,7 +26,7 @@ from torch.nn.functional import cosine_similarity, cross_entropy, normalize
 from bookmaker.tables import Rows, Table, stored
 from compendium.c14_real_transformer.steps import LENGTHS, query_energy, traces_of
 from compendium.common.replicas import train_replicas
-from compendium.common.rows import array_of, grid, mean_rows, numbered, rows_of
+from compendium.common.rows import array_of, mean_rows, numbered, parameter_product, rows_of
 from spinformer.core.random import torch_generator
 from spinformer.language.heads import overlap_energy
 from spinformer.language.text import TEXTS
@@ -179,12 +179,12 @@ def train_toy(
 
 @stored(
     "toy",
-    grid(goal=GOALS),
+    parameter_product(goal=GOALS),
     small={"goal": "recall", "steps": 80, "seeds": [0, 1]},
     seconds=2.0,
     within={"cosine": 1e-3, "loss": 1e-3},
 )
-def TOY(goal: str, *, steps: int = 4000, seeds: Sequence[int] = range(12)) -> Rows:
+def toy_table(goal: str, *, steps: int = 4000, seeds: Sequence[int] = range(12)) -> Rows:
     """The long trainings of twelve copies, a row a copy, layer and eighth of the training."""
     trained = train_toy(goal, seeds=seeds, steps=steps, record_every=steps // 8)
     step, copy, layer = np.indices(trained["cosine"].shape).reshape(3, -1)
@@ -200,17 +200,17 @@ def TOY(goal: str, *, steps: int = 4000, seeds: Sequence[int] = range(12)) -> Ro
 
 @stored(
     "toy_longer",
-    grid(goal=GOALS),
+    parameter_product(goal=GOALS),
     small={"goal": "avoid", "steps": 80},
     seconds=2.0,
     within={"cosine": 1e-3, "loss": 1e-3},
 )
-def LONGER(goal: str, *, steps: int = 40_000) -> Rows:
+def longer_table(goal: str, *, steps: int = 40_000) -> Rows:
     """Five other copies, trained ten times as long."""
-    return TOY.rows(goal, steps=steps, seeds=range(200, 205))
+    return toy_table.rows(goal, steps=steps, seeds=range(200, 205))
 
 
-def read_toy(kept: Table = TOY) -> dict[str, dict[str, np.ndarray]]:
+def read_toy(kept: Table = toy_table) -> dict[str, dict[str, np.ndarray]]:
     """The stored trainings by goal: "step" (T,), and arrays as `train_toy` gives them."""
     table = kept.read()
     by_goal = {}
@@ -253,7 +253,7 @@ def step_benefits(
 
 @stored(
     "settings_A14c",
-    numbered(grid(goal=GOALS, layers=(1, 2, 3, 6), rate=(0.003, 0.01))),
+    numbered(parameter_product(goal=GOALS, layers=(1, 2, 3, 6), rate=(0.003, 0.01))),
     seconds=8.0,
     within=dict.fromkeys(("value", "low", "high"), 0.1),
 )
@@ -267,7 +267,7 @@ def settings_A14c(data: int, goal: str, layers: int, rate: float, *, steps: int 
 
 @stored(
     "turned_depths",
-    grid(source=TEXTS, window=LENGTHS),
+    parameter_product(source=TEXTS, window=LENGTHS),
     checked=1,
     seconds=1.0,
     within={"value": 0.01, "low": 0.02, "high": 0.02},

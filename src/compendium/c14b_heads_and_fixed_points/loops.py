@@ -33,7 +33,7 @@ from torch.nn import functional
 
 from bookmaker.tables import Rows, stored
 from compendium.common.models import block_trace, compose_heads, decoder, encoder, head_maps
-from compendium.common.rows import grid, mean_rows, rows_of
+from compendium.common.rows import mean_rows, parameter_product, rows_of
 from compendium.common.text_units import named_windows, unread_windows, window_traces
 from spinformer.core.random import Seed
 from spinformer.hopfield.fixed_points import KINDS, classify, effective_entries, find_fixed_points
@@ -249,12 +249,12 @@ def first_traces(source: str) -> list[LayerTrace]:
 
 @stored(
     "ends",
-    grid(loop=LOOPS, source=TEXTS),
+    parameter_product(loop=LOOPS, source=TEXTS),
     checked=len(TEXTS),
     seconds=4.0,
     within={"count": 1} | dict.fromkeys((*SHARES, "resting"), 0.02),
 )
-def ENDS(loop: str, source: str) -> Rows:
+def ends_table(loop: str, source: str) -> Rows:
     """The end points of one text in one loop, one row a layer and head."""
     return [
         {"layer": trace.layer, "head": head} | ends
@@ -305,11 +305,11 @@ def confirm_A15(data: str, source: str, length: int, window: int, loop: str) -> 
 
 @stored(
     "gain",
-    grid(loop=("readback", "turned"), source=TEXTS),
+    parameter_product(loop=("readback", "turned"), source=TEXTS),
     seconds=8.0,
     within={"resting": 0.07, "count": 1, "real": 2e-3, "imaginary": 2e-3},
 )
-def GAIN(loop: str, source: str) -> Rows:
+def gain_table(loop: str, source: str) -> Rows:
     """The sweep of one text in one loop, one row a layer, gain and head."""
     rows = []
     for trace in first_traces(source):
@@ -359,7 +359,7 @@ def memory_of(model: Decoder, number: int, inputs: Tensor) -> tuple[Tensor, Tens
     seconds=5.0,
     within={"single": 0.05, "metastable": 0.05, "average": 0.05, "real": 0.01, "imaginary": 0.01},
 )
-def GENERATOR(layer: int) -> Rows:
+def generator_table(layer: int) -> Rows:
     """One row a text and head: kinds of resting points by its keys; what its own values lead to."""
     model = decoder()
     beta = model.head_width**-0.5

@@ -46,7 +46,7 @@ def random_tokens(model: LanguageModel, like: torch.Tensor, *, seed: int) -> tor
 
 
 @stored("sizes", [{"source": source} for source in (*TEXTS, *DRAWS)], seconds=8.0, rtol=1e-4)
-def SIZES(source: str) -> Rows:
+def sizes_table(source: str) -> Rows:
     """Medians of every head in windows over the first 510 tokens of a text, or of random ones."""
     model = encoder()
     text = sample_texts()["essay" if source in DRAWS else source]

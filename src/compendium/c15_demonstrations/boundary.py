@@ -37,7 +37,7 @@ from compendium.c15_demonstrations.model import (
     streams,
 )
 from compendium.common.curves import crossing
-from compendium.common.rows import grid, mean_rows, numbered, rows_of
+from compendium.common.rows import mean_rows, numbered, parameter_product, rows_of
 
 REACH = 1.5
 HALVINGS = 16
@@ -258,13 +258,13 @@ Measures = Iterable[tuple[str, str, float, float, np.ndarray]]
 
 @stored(
     "boundary",
-    grid(training=("balanced", "linear", "matched"), first_seed=(0,))
-    + grid(training=("balanced",), first_seed=(10,)),
+    parameter_product(training=("balanced", "linear", "matched"), first_seed=(0,))
+    + parameter_product(training=("balanced",), first_seed=(10,)),
     small={"training": "balanced", "first_seed": 0, "count": 2, "steps": 300},
     seconds=5.0,
     within={"value": 0.1},  # one of the EPISODES that a radius is read from moves it by half that
 )
-def BOUNDARY(training: str, first_seed: int, *, count: int = 10, steps: int = 700) -> Rows:
+def boundary_table(training: str, first_seed: int, *, count: int = 10, steps: int = 700) -> Rows:
     """Train `count` seeds, then measure the boundary law and, with softmax attention, kicks."""
     seeds = range(first_seed, first_seed + count)
     kind, goal = ("linear", "balanced") if training == "linear" else ("softmax", training)
@@ -316,12 +316,12 @@ def _kicks(weights: Weights, pools: list[Pool]) -> Measures:
 
 @stored(
     "labelings",
-    grid(labelings=(1, 4, 16, 64, 0)),
+    parameter_product(labelings=(1, 4, 16, 64, 0)),
     small={"labelings": 4, "seeds": 2, "steps": 100},
     seconds=1.5,
     within={"wins": 0.03},
 )
-def LABELINGS(labelings: int, *, seeds: int = 10, steps: int = 1000) -> Rows:
+def labelings_table(labelings: int, *, seeds: int = 10, steps: int = 1000) -> Rows:
     """Train on so many labelings (0: a new one in every episode), then the conflict trials."""
     weights, pools = model.train(range(seeds), steps=steps, labelings=labelings)
     wins = conflict_shares(weights, pools, count=EPISODES).T.ravel()
@@ -379,7 +379,7 @@ def boundary_saturation(
 
 @stored(
     "settings_A16b",
-    numbered(3 * grid(goal=("balanced", "matched"), rate=(2e-3, 3e-3))),
+    numbered(3 * parameter_product(goal=("balanced", "matched"), rate=(2e-3, 3e-3))),
     seconds=15.0,
     within=dict.fromkeys(("value", "low", "high"), 0.3),
 )
@@ -404,7 +404,7 @@ _fast = cache(lambda: model.train(range(300, 306), steps=700, rate=6e-3))
 
 @stored(
     "settings_A16",
-    grid(data=(*STORED, FAST), demonstrations=(1, 8), kick=(0.5, 2.0)),
+    parameter_product(data=(*STORED, FAST), demonstrations=(1, 8), kick=(0.5, 2.0)),
     seconds=0.1,
 )
 def settings_A16(data: str, demonstrations: int, kick: float) -> Rows:
@@ -415,5 +415,5 @@ def settings_A16(data: str, demonstrations: int, kick: float) -> Rows:
         moved = return_shares(weights, drawn)[1].T
     else:
         name = f"moved, copies {demonstrations}"
-        moved = column(BOUNDARY.read(), name, part="test", **STORED[data])
+        moved = column(boundary_table.read(), name, part="test", **STORED[data])
     return mean_rows(0.5 - moved[KICKS.index(kick)] / kick)

@@ -27,7 +27,14 @@ from bookmaker.tables import Rows, Table, stored
 from compendium.c16_energies_as_signal import network
 from compendium.c16_energies_as_signal.network import ALONE, SIGNALS, WIDTH, Digits, affine
 from compendium.common.replicas import train_replicas
-from compendium.common.rows import array_of, grid, groups, mean_rows, numbered, rows_of
+from compendium.common.rows import (
+    array_of,
+    groupby,
+    mean_rows,
+    numbered,
+    parameter_product,
+    rows_of,
+)
 from spinformer.core.random import torch_generator
 from spinformer.core.statistics import student_interval
 
@@ -133,7 +140,7 @@ def measure(
 
 
 @stored("rates", [{"source": source} for source in SOURCES], seconds=1.0)
-def RATE_TABLE(source: str) -> Rows:
+def rate_table(source: str) -> Rows:
     """One row a rate and read-out: the best depth and penalty, by mean validation accuracy."""
     depths = DEPTHS[-1:] if source in CONTROLS else DEPTHS
     rows: Rows = []
@@ -158,8 +165,8 @@ def RATE_TABLE(source: str) -> Rows:
 
 def chosen(source: str) -> tuple[float, dict[tuple[str, str], tuple[int, float]]]:
     """The rate that is best over all read-outs of a source, and each one's depth and penalty."""
-    table = dict(groups(RATE_TABLE.read(), "source"))[source]
-    rate, best = max(groups(table, "rate"), key=lambda one: one[1]["accuracy"].mean())
+    table = dict(groupby(rate_table.read(), "source"))[source]
+    rate, best = max(groupby(table, "rate"), key=lambda one: one[1]["accuracy"].mean())
     columns = (best[name].tolist() for name in ("pooling", "using", "depth", "penalty"))
     return rate, {tuple(row[:2]): tuple(row[2:]) for row in zip(*columns, strict=True)}
 
@@ -215,9 +222,9 @@ SPLITS = ("first ten", "other ten", "third ten")
 
 def _trainings() -> Rows:
     """Every set of ten trainings by an energy, once: signal, updates and ten splits."""
-    first = grid(signal=ALONE, updates=(STEPS,), splits=SPLITS[:1])
-    again = grid(signal=NEAREST, updates=(STEPS,), splits=SPLITS[1:])
-    longer = grid(signal=NEAREST, updates=(LONGER,), splits=SPLITS)
+    first = parameter_product(signal=ALONE, updates=(STEPS,), splits=SPLITS[:1])
+    again = parameter_product(signal=NEAREST, updates=(STEPS,), splits=SPLITS[1:])
+    longer = parameter_product(signal=NEAREST, updates=(LONGER,), splits=SPLITS)
     return numbered(first + again + longer)
 
 

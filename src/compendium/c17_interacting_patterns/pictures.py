@@ -18,7 +18,7 @@ from scipy.special import softmax
 from bookmaker.tables import Rows, stored
 from compendium.c17_interacting_patterns.interacting import solve
 from compendium.common import images
-from compendium.common.rows import grid, rows_of
+from compendium.common.rows import parameter_product, rows_of
 from spinformer.core.random import numpy_generator
 
 Array = np.ndarray
@@ -54,15 +54,15 @@ def recalled(seed: int, *, count: int) -> Rows:
     return rows
 
 
-@stored("recall", grid(seed=range(SEEDS)), seconds=4.0, within={"recalled": 0.006})
-def RECALL(seed: int) -> Rows:
+@stored("recall", parameter_product(seed=range(SEEDS)), seconds=4.0, within={"recalled": 0.006})
+def recall_table(seed: int) -> Rows:
     """COUNT stored faces."""
     return recalled(seed, count=COUNT)
 
 
 @stored(
     "recall_counts",
-    grid(count=(40, 80), seed=range(100, 110)),
+    parameter_product(count=(40, 80), seed=range(100, 110)),
     seconds=4.0,
     within={"recalled": 0.009},
 )
@@ -171,12 +171,12 @@ def complete(seed: int, *, data: str, count: int = 60) -> tuple[Array, dict[str,
 
 @stored(
     "completion",
-    grid(data=("digits", "faces"), seed=range(SEEDS)),
+    parameter_product(data=("digits", "faces"), seed=range(SEEDS)),
     checked=3,
     seconds=2.0,
     within={"error": 2e-3},
 )
-def COMPLETION(data: str, seed: int, count: int = 60) -> Rows:
+def completion_table(data: str, seed: int, count: int = 60) -> Rows:
     """Mean squared error of each method, over the variance of what it completes."""
     truth, found = complete(seed, data=data, count=count)
     errors = [_error(lower, truth) for lower in found.values()]
@@ -185,13 +185,13 @@ def COMPLETION(data: str, seed: int, count: int = 60) -> Rows:
 
 @stored(
     "completion_counts",
-    grid(data=("digits", "faces"), count=(30, 90), seed=range(100, 110)),
+    parameter_product(data=("digits", "faces"), count=(30, 90), seed=range(100, 110)),
     seconds=3.0,
     within={"error": 2e-3},
 )
 def completion_counts(data: str, count: int, seed: int) -> Rows:
     """Other numbers of stored pictures, drawn by other seeds."""
-    return COMPLETION.rows(data, seed, count)
+    return completion_table.rows(data, seed, count)
 
 
 def _error(completed: Array, truth: Array) -> float:

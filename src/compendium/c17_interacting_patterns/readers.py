@@ -30,7 +30,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize, one_hot
 
 from bookmaker.tables import Rows, stored
-from compendium.common.rows import grid, rows_of
+from compendium.common.rows import parameter_product, rows_of
 from spinformer.core.random import TorchSeed, torch_generator
 
 LENGTH = 30  # tokens of a line
@@ -161,8 +161,14 @@ def accuracy(arm: str, numbers: Numbers, chains: Chains) -> Tensor:
 _WITHIN = {"validation": 0.02, "test": 0.02}
 
 
-@stored("hops", grid(arm=ARMS, links=LINKS, rate=RATES), checked=6, seconds=3.0, within=_WITHIN)
-def HOPS(arm: str, links: int, rate: float, *, first_seed: int = 0) -> Rows:
+@stored(
+    "hops",
+    parameter_product(arm=ARMS, links=LINKS, rate=RATES),
+    checked=6,
+    seconds=3.0,
+    within=_WITHIN,
+)
+def hops_table(arm: str, links: int, rate: float, *, first_seed: int = 0) -> Rows:
     """Accuracies of ten readers trained at once, by Adam with a rate that falls to zero."""
     seeds = range(first_seed, first_seed + SEEDS)
     numbers = first_numbers(arm, count=SEEDS)
@@ -188,18 +194,18 @@ def HOPS(arm: str, links: int, rate: float, *, first_seed: int = 0) -> Rows:
 
 @stored(
     "hops_again",
-    grid(arm=("dense", "interacting"), links=(2,), rate=RATES),
+    parameter_product(arm=("dense", "interacting"), links=(2,), rate=RATES),
     seconds=3.0,
     within=_WITHIN,
 )
-def HOPS_AGAIN(arm: str, links: int, rate: float) -> Rows:
+def hops_again_table(arm: str, links: int, rate: float) -> Rows:
     """Ten other seeds of the closest case."""
-    return HOPS.rows(arm, links, rate, first_seed=SEEDS)
+    return hops_table.rows(arm, links, rate, first_seed=SEEDS)
 
 
-@stored("search", grid(arm=LINKED, links=LINKS, seed=range(3)), seconds=1.0)
+@stored("search", parameter_product(arm=LINKED, links=LINKS, seed=range(3)), seconds=1.0)
 @torch.no_grad()
-def SEARCH(arm: str, links: int, seed: int) -> Rows:
+def search_table(arm: str, links: int, seed: int) -> Rows:
     """Accuracy on 1000 lines of the best reader that a random search of 384 settings finds."""
     source = torch.Generator().manual_seed(seed)
     numbers = first_numbers(arm, count=SETTINGS)

@@ -6,13 +6,13 @@ from bookmaker.tables import Rows, stored
 from compendium.c17_interacting_patterns import pictures
 from compendium.c17_interacting_patterns.readers import (
     ARMS,
-    HOPS,
-    HOPS_AGAIN,
     LENGTH,
     LINKS,
     RATES,
+    hops_again_table,
+    hops_table,
 )
-from compendium.common.rows import array_of, groups, mean_rows
+from compendium.common.rows import array_of, groupby, mean_rows
 from spinformer.core.statistics import student_interval
 
 PICTURE_TASKS = ("recall", "digits", "faces")
@@ -27,17 +27,17 @@ def picture_scores(task: str, *, count: int = pictures.COUNT) -> Scores:
     """Fractions recalled, or minus the errors of what is completed, with `count` stored."""
     usual = count == pictures.COUNT
     if task == "recall":
-        table = pictures.RECALL.read() if usual else pictures.recall_counts.read()
+        table = pictures.recall_table.read() if usual else pictures.recall_counts.read()
         here = np.full(len(table["arm"]), True)
     else:
-        table = pictures.COMPLETION.read() if usual else pictures.completion_counts.read()
+        table = pictures.completion_table.read() if usual else pictures.completion_counts.read()
         here = table["data"] == task
     if not usual:
         here &= table["count"] == count
     rows = {name: column[here] for name, column in table.items()}
     if task == "recall":
-        return {arm: one["recalled"] for arm, one in groups(rows, "arm")}
-    return {method: -one["error"] for method, one in groups(rows, "method")}
+        return {arm: one["recalled"] for arm, one in groupby(rows, "arm")}
+    return {method: -one["error"] for method, one in groupby(rows, "method")}
 
 
 def hop_scores(links: int, *, rate: float | None = None, again: bool = False) -> Scores:
@@ -45,9 +45,9 @@ def hop_scores(links: int, *, rate: float | None = None, again: bool = False) ->
 
     With `again` those of the ten other seeds follow, of two arms, and the rate is chosen by all.
     """
-    tables = [HOPS.read()]
+    tables = [hops_table.read()]
     if again:
-        tables.append(HOPS_AGAIN.read())
+        tables.append(hops_again_table.read())
     rates = [place for place, one in enumerate(RATES) if rate in (None, one)]
     scores = {}
     for arm in ("dense", "interacting") if again else ARMS:

@@ -15,17 +15,17 @@ from bookmaker.tables import Rows, stored
 from compendium.c21a_cheap_free_energies.study import (
     BETAS,
     COLD,
-    COLDER,
-    ERRORS,
     OVERLAPS,
     OVERLAPS_AGAIN,
     approximation_errors,
+    colder_table,
     convergence,
+    errors_table,
     overlap_run,
     theory_errors,
     trend,
 )
-from compendium.common.rows import Columns, grid, median_rows, numbered, share_rows
+from compendium.common.rows import Columns, median_rows, numbered, parameter_product, share_rows
 from spinformer.core.statistics import Estimate
 from spinformer.spins.ising import sherrington_kirkpatrick, solve_exact
 from spinformer.spins.replica_symmetry import almeida_thouless_beta, replica_symmetric_state
@@ -53,7 +53,8 @@ _NEAR = {"value": 1e-3, "low": 1e-3, "high": 1e-3}
 settings_b7 = stored(
     "settings_B7",
     numbered(
-        grid(beta=(0.25, 0.5, 0.75, 1.0), size=(8, 12, 16), field_std=(0.2, 0.5, 1.0)), first=100
+        parameter_product(beta=(0.25, 0.5, 0.75, 1.0), size=(8, 12, 16), field_std=(0.2, 0.5, 1.0)),
+        first=100,
     ),
     seconds=0.2,
     within=_NEAR,
@@ -61,7 +62,9 @@ settings_b7 = stored(
 # Other systems of other sizes, fields and temperatures, drawn after the region.
 confirm_b7 = stored(
     "confirm_B7",
-    numbered(grid(beta=(0.4, 0.6, 0.75), size=(10, 14), field_std=(0.3, 0.7)), first=500),
+    numbered(
+        parameter_product(beta=(0.4, 0.6, 0.75), size=(10, 14), field_std=(0.3, 0.7)), first=500
+    ),
     seconds=0.2,
     within=_NEAR,
 )(stand_in_rows)
@@ -131,7 +134,7 @@ def settings_b7b(clause: str, beta: float, group: int) -> Rows:
     """How far an exponent of B7b, or a difference of two, lies on the side that is asked for."""
     kind, *_ = CLAUSES[clause]
     cold = beta == COLD
-    table = (COLDER if cold else ERRORS).read()
+    table = (colder_table if cold else errors_table).read()
     here = table["copy"] % (COLD_GROUPS if cold else GROUPS[kind]) == group
     if not cold:
         here &= table["kind"] == kind
@@ -176,12 +179,12 @@ def confirm_b7b(group: int) -> Rows:
 
 @stored(
     "settings_B7f",
-    grid(smallest=(32, 64, 128), largest=(512, 1024), group=(0, 1)),
+    parameter_product(smallest=(32, 64, 128), largest=(512, 1024), group=(0, 1)),
     seconds=0.1,
 )
 def settings_b7f(smallest: int, largest: int, group: int) -> Rows:
     """How much faster than 1/N the squared error of adaptive TAP falls, by its exponent."""
-    table = ERRORS.read()
+    table = errors_table.read()
     here = (table["kind"] == "gaussian") & (table["copy"] % 2 == group)
     here &= (table["size"] >= smallest) & (table["size"] <= largest)
     slope = trend(table, "adaptive", here).slope
@@ -200,7 +203,7 @@ def width_row(beta: float, slope: Estimate) -> dict[str, Any]:
 
 @stored(
     "settings_B7c",
-    grid(beta=(0.8, 1.0, 2.0, 3.0), group=tuple(range(OVERLAP_GROUPS))),
+    parameter_product(beta=(0.8, 1.0, 2.0, 3.0), group=tuple(range(OVERLAP_GROUPS))),
     seconds=0.1,
 )
 def settings_b7c(beta: float, group: int) -> Rows:
@@ -257,7 +260,9 @@ _COUNTED = {"value": 0.11, "low": 0.15, "high": 0.15}
 settings_b7d = stored(
     "settings_B7d",
     numbered(
-        grid(of_the_line=(0.3, 0.5, 0.7, 0.8, 0.9, 1.2), size=(128, 512), field_std=(0.2, 0.5)),
+        parameter_product(
+            of_the_line=(0.3, 0.5, 0.7, 0.8, 0.9, 1.2), size=(128, 512), field_std=(0.2, 0.5)
+        ),
         first=1000,
     ),
     seconds=0.2,
@@ -268,7 +273,8 @@ settings_b7d = stored(
 confirm_b7d = stored(
     "confirm_B7d",
     numbered(
-        grid(of_the_line=(0.2, 0.4, 0.6, 0.75), size=(128, 256), field_std=(0.3, 0.5)), first=2000
+        parameter_product(of_the_line=(0.2, 0.4, 0.6, 0.75), size=(128, 256), field_std=(0.3, 0.5)),
+        first=2000,
     ),
     seconds=0.2,
     rtol=0.0,

@@ -152,7 +152,7 @@ def _copies(systems: Mapping[int, int], *, after: Mapping[int, int] = {}) -> Row
     [{"kind": kind} | unit for kind in BETAS for unit in _copies(SYSTEMS[kind])],
     seconds=3.0,
 )
-def ERRORS(kind: str, size: int, copy: int) -> Rows:
+def errors_table(kind: str, size: int, copy: int) -> Rows:
     """Squared errors of the theories in one system."""
     # The noise of all pairs is about 1/(copies · sweeps · √N), and the error of adaptive TAP in
     # the largest systems 1e-6. Many copies share a row of couplings that has to come from afar.
@@ -165,8 +165,8 @@ COLD = 1.2
 
 
 @stored("errors_colder", _copies({32: 96, 64: 72, 128: 48, 256: 20}), seconds=5.0, rtol=1e-2)
-def COLDER(size: int, copy: int) -> Rows:
-    """As `ERRORS`, Gaussian couplings at β = 1.2, other systems."""
+def colder_table(size: int, copy: int) -> Rows:
+    """As `errors_table`, Gaussian couplings at β = 1.2, other systems."""
     sweeps = 10_000 if size < 256 else 25_600
     seed = 1000 * size + 500 + copy
     return [theory_errors("gaussian", size=size, beta=COLD, sweeps=sweeps, seed=seed)]
@@ -199,7 +199,7 @@ def trend(table: Columns, name: str, rows: np.ndarray) -> Trend:
 
 def fall_of_errors() -> dict[tuple[str, str], Trend]:
     """The stored squared errors by (kind, theory)."""
-    table = ERRORS.read()
+    table = errors_table.read()
     return {
         (kind, theory): trend(table, theory, table["kind"] == kind)
         for kind, theory in product(BETAS, THEORIES)

@@ -9,7 +9,7 @@ from scipy.special import stdtrit
 
 from bookmaker.tables import Rows, stored
 from compendium.c22_vector_spins.study import triple_errors
-from compendium.common.rows import grid, numbered
+from compendium.common.rows import numbered, parameter_product
 
 RIVALS = ("naive", "tap", "saddle")
 TRIPLES = 12
@@ -40,7 +40,10 @@ def advantage_rows(data: int, components: int, strength: float, field: float) ->
 settings_b7e = stored(
     "settings_B7e",
     numbered(
-        grid(components=(1, 2, 4, 16), strength=(0.15, 0.3, 0.6, 1.0), field=(0.5, 1.0)), first=100
+        parameter_product(
+            components=(1, 2, 4, 16), strength=(0.15, 0.3, 0.6, 1.0), field=(0.5, 1.0)
+        ),
+        first=100,
     ),
     seconds=2.0,
     rtol=1e-3,
@@ -49,7 +52,10 @@ settings_b7e = stored(
 confirm_b7e = stored(
     "confirm_B7e",
     numbered(
-        grid(components=(1, 2, 3, 8), strength=(0.2, 0.3, 0.45, 0.6), field=(0.5, 1.0)), first=500
+        parameter_product(
+            components=(1, 2, 3, 8), strength=(0.2, 0.3, 0.45, 0.6), field=(0.5, 1.0)
+        ),
+        first=500,
     ),
     seconds=2.0,
     rtol=1e-3,

@@ -13,15 +13,15 @@ import torch
 
 from bookmaker.tables import Rows, stored
 from compendium.c23_anatomy.study import (
-    LEARNED,
     SHORT,
     dissect,
     draw_bilinear,
     draw_tokens,
     learned_kept,
     learned_rows,
+    learned_table,
 )
-from compendium.common.rows import array_of, grid, mean_rows, median_rows, numbered
+from compendium.common.rows import array_of, mean_rows, median_rows, numbered, parameter_product
 
 CHANNELS = 32
 SYSTEMS = 12
@@ -51,7 +51,7 @@ def residual_rows(
 settings_b9 = stored(
     "settings_B9",
     numbered(
-        grid(
+        parameter_product(
             strength=(0.1, 0.2, 0.5, 1.0),
             gamma=(0.3, 1.0, 3.0),
             sites=(12, 48),
@@ -68,7 +68,7 @@ settings_b9 = stored(
 confirm_b9 = stored(
     "confirm_B9",
     numbered(
-        grid(
+        parameter_product(
             strength=(0.05, 0.15, 0.2),
             gamma=(0.5, 2.0, 3.0),
             sites=(24, 96),
@@ -98,7 +98,7 @@ def settings_b12(diagonal: str, surroundings: str, gamma: float, steps: int) -> 
 
     After short training, or after long training on twice the systems.
     """
-    table = (LEARNED if diagonal == "masked" else learned_kept).read()
+    table = (learned_table if diagonal == "masked" else learned_kept).read()
     learned = array_of(
         table,
         "test",

@@ -523,7 +523,7 @@ def learned_rows(
     seconds=10.0,
     within=WITHIN,
 )
-def LEARNED(gamma: float, surroundings: str, seed: int) -> Rows:
+def learned_table(gamma: float, surroundings: str, seed: int) -> Rows:
     """What networks learn of the response of couplings without a diagonal."""
     return learned_rows(gamma, surroundings, seed, lessons=FITS[surroundings])
 

@@ -8,13 +8,13 @@ import numpy as np
 
 from bookmaker.tables import Rows, stored
 from compendium.c23c_real_layer.study import (
-    LAYERS,
     MIXED,
     layers_later,
+    layers_table,
     mixing_scores,
     score_symmetry,
 )
-from compendium.common.rows import array_of, grid, mean_rows
+from compendium.common.rows import array_of, mean_rows, parameter_product
 
 TOKENS = 256
 PLACES = ("first", "second")
@@ -22,7 +22,7 @@ PLACES = ("first", "second")
 
 @stored(
     "settings_B9c",
-    grid(
+    parameter_product(
         mixing=("symmetrized", "all orders", "onsager"),
         companion=("response", "onsager"),
         place=PLACES,
@@ -34,7 +34,7 @@ def settings_b9c(mixing: str, companion: str, place: str) -> Rows:
 
     Of the attention output more than a half, and 0.05 added to the feed-forward output.
     """
-    table = (LAYERS if place == "first" else layers_later).read()
+    table = (layers_table if place == "first" else layers_later).read()
 
     def score(target: str, part: str) -> np.ndarray:
         return array_of(table, "score", "layer", "text", target=target, part=part)
@@ -44,7 +44,7 @@ def settings_b9c(mixing: str, companion: str, place: str) -> Rows:
     return _by_layer(worse, place)
 
 
-@stored("settings_B9d", grid(length=(32, 64, 128), place=PLACES), seconds=20.0)
+@stored("settings_B9d", parameter_product(length=(32, 64, 128), place=PLACES), seconds=20.0)
 def settings_b9d(length: int, place: str) -> Rows:
     """How much more balanced weights predict than with Pᵀ shuffled, less 0.1, in each layer."""
     windows = TOKENS // length
@@ -64,7 +64,7 @@ def settings_b9d(length: int, place: str) -> Rows:
     return rows
 
 
-@stored("settings_B9e", grid(length=(32, 64, 128), place=PLACES), seconds=8.0)
+@stored("settings_B9e", parameter_product(length=(32, 64, 128), place=PLACES), seconds=8.0)
 def settings_b9e(length: int, place: str) -> Rows:
     """How much more scores correlate with their own transpose than with a null's."""
     windows = TOKENS // length

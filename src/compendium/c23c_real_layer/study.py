@@ -31,7 +31,7 @@ from torch.nn import functional
 
 from bookmaker.tables import Rows, stored
 from compendium.common import models
-from compendium.common.rows import grid
+from compendium.common.rows import parameter_product
 from spinformer.core.random import torch_generator
 from spinformer.language.decoder import Decoder
 from spinformer.language.encoder import LanguageModel, LayerTrace, join_traces, run_model
@@ -346,7 +346,7 @@ def layer_rows(layer: int, *, windows: slice) -> Rows:
 
 
 @stored("layers", [{"layer": layer} for layer in range(6)], seconds=12.0, rtol=1e-3)
-def LAYERS(layer: int) -> Rows:
+def layers_table(layer: int) -> Rows:
     """What the parts of one layer predict of the first windows of each text."""
     return layer_rows(layer, windows=slice(WINDOWS))
 
@@ -407,8 +407,14 @@ def text_blocks(model: Decoder, number: int, inputs: Tensor) -> TextBlock:
     return TextBlock(terms, trace.attended.double(), flat)
 
 
-@stored("generator", grid(layer=range(0, 30, 6)), seconds=15.0, rtol=1e-3, within={"score": 2e-3})
-def GENERATOR(layer: int) -> Rows:
+@stored(
+    "generator",
+    parameter_product(layer=range(0, 30, 6)),
+    seconds=15.0,
+    rtol=1e-3,
+    within={"score": 2e-3},
+)
+def generator_table(layer: int) -> Rows:
     """What the parts of its spins predict of a layer of SmolLM2, which is causal: chapter 42b.
 
     By the fits of the encoder. What differs: "uniform" is the mean of the tokens seen, the response

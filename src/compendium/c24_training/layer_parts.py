@@ -25,14 +25,14 @@ from bookmaker.tables import Rows, stored
 from compendium.c24_training.settings import difference_intervals
 from compendium.c24_training.study import WITHIN, fit, four_digits
 from compendium.c24_training.token_tasks import Task, digit_task, recall_task
-from compendium.common.rows import array_of, grid
+from compendium.common.rows import array_of, parameter_product
 
 TASKS = {"digits": digit_task, "recall": recall_task}
 MIXERS = ("attention", "averaging")
 REMOVED = ("skip", "normalization", "feed-forward", "mixing")
 # Without mixing it does not matter what mixed before.
 NETWORKS = [
-    *grid(mixer=MIXERS, removed=("nothing", *REMOVED[:3])),
+    *parameter_product(mixer=MIXERS, removed=("nothing", *REMOVED[:3])),
     {"mixer": "none", "removed": "mixing"},
 ]
 HEADS = 2
@@ -154,7 +154,7 @@ def train_networks(
 ) -> Rows:
     """A row for each rate and split: accuracy on the test set, loss on the validation set."""
     made: dict[int, Task] = {split: TASKS[task](split) for split in splits}
-    cells = grid(rate=rates, split=splits)
+    cells = parameter_product(rate=rates, split=splits)
     networks = [
         build_network(
             mixer=mixer, removed=removed, shape=made[cell["split"]].shape, seed=cell["split"]
@@ -211,7 +211,7 @@ def accuracies(task: str, *, mixer: str, removed: str) -> np.ndarray:
 
 @stored(
     "settings_B1b",
-    grid(task=tuple(TASKS), mixer=MIXERS),
+    parameter_product(task=tuple(TASKS), mixer=MIXERS),
     seconds=30.0,
     within={"value": 0.1, "low": 0.1, "high": 0.1},
 )

@@ -33,7 +33,14 @@ from compendium.c24_training.token_tasks import (
     digit_task,
     recall_task,
 )
-from compendium.common.rows import Columns, array_of, grid, median_rows, numbered, share_rows
+from compendium.common.rows import (
+    Columns,
+    array_of,
+    median_rows,
+    numbered,
+    parameter_product,
+    share_rows,
+)
 from spinformer.core.random import torch_generator
 from spinformer.spins.exact_vectors import two_spins
 from spinformer.spins.module import SpinTransformerModule
@@ -138,7 +145,7 @@ def grid_rows(
     found = train_arm(
         arm,
         chosen.task,
-        grid(rate=chosen.rates[arm], split=chosen.splits[:count], strength=[strength]),
+        parameter_product(rate=chosen.rates[arm], split=chosen.splits[:count], strength=[strength]),
         steps=updates,
         depth=chosen.depth,
         looks=(updates // 2, updates),
@@ -244,7 +251,7 @@ def fresh_trainings(
     trained = train_arm(
         cell.arm,
         GRIDS[name].task,
-        grid(rate=[rate], split=splits, strength=[cell.strength]),
+        parameter_product(rate=[rate], split=splits, strength=[cell.strength]),
         steps=cell.updates,
         looks=looks,
         probed=0,
@@ -329,7 +336,7 @@ def fresh_leads(
 @stored(
     "settings_B10",
     [
-        *grid(null=("frozen couplings", "answers only"), updates=(200,)),
+        *parameter_product(null=("frozen couplings", "answers only"), updates=(200,)),
         {"null": "frozen couplings", "updates": 400},
     ],
     seconds=0.1,
@@ -347,7 +354,7 @@ def settings_b10(null: str, updates: int) -> Rows:
 
 @stored(
     "confirm_B10",
-    grid(null=("frozen couplings", "answers only"), updates=(200,)),
+    parameter_product(null=("frozen couplings", "answers only"), updates=(200,)),
     seconds=40.0,
     within=WITHIN_LEADS,
 )
@@ -378,7 +385,7 @@ def settings_b10b(strength: float, updates: int) -> Rows:
 
 @stored(
     "confirm_B10b",
-    grid(strength=(0.6, 2.0), updates=(60,)),
+    parameter_product(strength=(0.6, 2.0), updates=(60,)),
     seconds=40.0,
     within=WITHIN_LEADS,
 )
@@ -389,7 +396,7 @@ def confirm_b10b(strength: float, updates: int) -> Rows:
     return fresh_leads("copies", *cells, task="copies", looks=looks, splits=FRESH_SPLITS[:6])
 
 
-@stored("settings_B10d", grid(strength=(0.1, 0.2, 0.3, 0.6, 2.0)), seconds=0.1)
+@stored("settings_B10d", parameter_product(strength=(0.1, 0.2, 0.3, 0.6, 2.0)), seconds=0.1)
 def settings_b10d(strength: float) -> Rows:
     """What couplings that are numbers gain on the digits by being trained, split by split."""
     name = "digits" if strength >= 0.3 else "digits_weaker"
@@ -403,7 +410,7 @@ def settings_b10d(strength: float) -> Rows:
 
 @stored(
     "confirm_B10d",
-    grid(strength=(0.1, 0.2, 0.3)),
+    parameter_product(strength=(0.1, 0.2, 0.3)),
     seconds=20.0,
     within=WITHIN_LEADS,
 )
@@ -417,7 +424,7 @@ def confirm_b10d(strength: float) -> Rows:
 
 @stored(
     "settings_B8c",
-    grid(task=("digits", "recall"), strength=(0.3, 0.6, 2.0)),
+    parameter_product(task=("digits", "recall"), strength=(0.3, 0.6, 2.0)),
     seconds=0.1,
 )
 def settings_b8c(task: str, strength: float) -> Rows:
@@ -434,7 +441,7 @@ def settings_b8c(task: str, strength: float) -> Rows:
 
 @stored(
     "confirm_B8c",
-    grid(task=("digits", "recall"), strength=(0.6, 2.0)),
+    parameter_product(task=("digits", "recall"), strength=(0.6, 2.0)),
     seconds=20.0,
     within=WITHIN_LEADS,
 )
@@ -455,7 +462,7 @@ def driven_growth(first: np.ndarray, last: np.ndarray, undriven: np.ndarray) -> 
 
 @stored(
     "settings_B11",
-    grid(strength=(0.1, 0.15, 0.2, 0.3, 0.45, 0.6), rate=R[1:4:2]),
+    parameter_product(strength=(0.1, 0.15, 0.2, 0.3, 0.45, 0.6), rate=R[1:4:2]),
     seconds=0.1,
 )
 def settings_b11(strength: float, rate: float) -> Rows:
@@ -476,7 +483,7 @@ def settings_b11(strength: float, rate: float) -> Rows:
 
 @stored(
     "confirm_B11",
-    grid(strength=(0.1, 0.15, 0.2, 0.22, 0.25, 0.3), rate=R[1:4:2]),
+    parameter_product(strength=(0.1, 0.15, 0.2, 0.22, 0.25, 0.3), rate=R[1:4:2]),
     small={"strength": 0.2, "rate": 0.0018, "count": 2, "updates": 8},
     seconds=5.0,
     within={"value": 0.05, "low": 0.05, "high": 0.05},
@@ -486,7 +493,7 @@ def confirm_b11(strength: float, rate: float, count: int | None = None, updates:
     # No two lines have a split in common.
     start = round(1000 * strength) + (500 if rate > 0.003 else 0)
     splits = range(start, start + 5)[:count]
-    cells = grid(rate=[rate], split=splits, strength=[strength])
+    cells = parameter_product(rate=[rate], split=splits, strength=[strength])
     looks = (updates // 2, updates)
     trained = train_arm("saddle", digit_task, cells, depth=4, steps=updates, looks=looks, probed=40)
     rows = []

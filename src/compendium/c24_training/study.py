@@ -19,7 +19,7 @@ from bookmaker.tables import Rows, Table, stored
 from compendium.c24_training.classifiers import ARMS, TokenClassifier, build_classifier
 from compendium.c24_training.token_tasks import Task, copy_task, digit_rows, digit_task, recall_task
 from compendium.common.images import digit_labels, digits
-from compendium.common.rows import Columns, array_of, grid
+from compendium.common.rows import Columns, array_of, parameter_product
 from compendium.common.spin_modules import sample_module, stacked
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.spins.module import SpinTransformerModule
@@ -235,7 +235,7 @@ WITHIN = {
 
 
 @stored("references", [{"split": split} for split in range(SPLITS)], seconds=1.0)
-def REFERENCES(split: int) -> Rows:
+def references_table(split: int) -> Rows:
     """Test accuracies on the split of `digit_task`; the penalty is tuned on its validation."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.neighbors import KNeighborsClassifier
@@ -263,7 +263,7 @@ class Setting(NamedTuple):
 
 class Experiment(NamedTuple):
     """A task, the depth of stacks and the updates of a training; the `arms` that take part, with
-    the setting of its least mean loss in `TUNING`."""
+    the setting of its least mean loss in `tuning_table`."""
 
     task: Callable[[int], Task]
     depth: int
@@ -343,7 +343,7 @@ TUNED = [
     rtol=0.05,
     within=WITHIN,
 )
-def TUNING(experiment: str, arm: str) -> Rows:
+def tuning_table(experiment: str, arm: str) -> Rows:
     """Validation loss of both trainings at each rate and, if an arm has them, starting strength."""
     chosen = EXPERIMENTS[experiment]
 
@@ -352,7 +352,7 @@ def TUNING(experiment: str, arm: str) -> Rows:
 
     fixed = {"coupling_strength", "coupling_limit"} & {*ARMS[arm].options}
     strengths = STRENGTHS if ARMS[arm].kind == "spins" and not fixed else (0.6,)
-    cells = grid(rate=RATES, strength=strengths, split=TUNING_SPLITS)
+    cells = parameter_product(rate=RATES, strength=strengths, split=TUNING_SPLITS)
     found = train_arm(
         arm,
         held,
@@ -382,7 +382,9 @@ def result_rows(
     found = train_arm(
         arm,
         chosen.task,
-        grid(split=range(splits), start=range(STARTS), rate=[rate], strength=[strength]),
+        parameter_product(
+            split=range(splits), start=range(STARTS), rate=[rate], strength=[strength]
+        ),
         depth=chosen.depth,
         steps=steps,
         looks=(0, steps // 4, steps) if inside else (steps,),

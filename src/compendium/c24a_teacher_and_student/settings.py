@@ -22,7 +22,7 @@ from compendium.c24a_teacher_and_student.study import (
     noise_bound,
     teacher,
 )
-from compendium.common.rows import grid, near_rows, numbered
+from compendium.common.rows import near_rows, numbered, parameter_product
 from spinformer.core.random import torch_generator
 from spinformer.spins.module import SpinTransformerModule
 
@@ -109,14 +109,18 @@ _NEAR = {"value": 0.02, "low": 0.02, "high": 0.02}
 # Each line has teachers of its own, by the seed of the first.
 settings_b10c = stored(
     "settings_B10c",
-    numbered(grid(samples=(4, 8, 12, 16), noise=(0.01, 0.02, 0.04)), first=1000, step=10),
+    numbered(
+        parameter_product(samples=(4, 8, 12, 16), noise=(0.01, 0.02, 0.04)), first=1000, step=10
+    ),
     seconds=10.0,
     within=_NEAR,
 )(band_rows)
 # Other teachers, drawn after the region.
 confirm_b10c = stored(
     "confirm_B10c",
-    numbered(grid(samples=(8, 10, 14, 20), noise=(0.007, 0.015, 0.03)), first=5000, step=10),
+    numbered(
+        parameter_product(samples=(8, 10, 14, 20), noise=(0.007, 0.015, 0.03)), first=5000, step=10
+    ),
     seconds=10.0,
     within=_NEAR,
 )(band_rows)

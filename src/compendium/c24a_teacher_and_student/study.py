@@ -25,7 +25,7 @@ from torch.func import functional_call
 
 from bookmaker import tables
 from bookmaker.tables import Rows
-from compendium.common.rows import array_of, grid
+from compendium.common.rows import array_of, parameter_product
 from compendium.common.spin_modules import LimitedSpinModule, sample_module, stacked
 from spinformer.core.random import torch_generator
 from spinformer.spins.module import Solver, SpinTransformerModule
@@ -134,15 +134,15 @@ def learn(
 @tables.stored(
     "teacher",
     [
-        *grid(data=("theory",), student=("saddle",), samples=SAMPLES),
-        *grid(data=("theory",), student=("penalty", "limited"), samples=(2, 16)),
-        *grid(data=("spins",), student=("saddle",), samples=SAMPLES),
-        *grid(data=("long",), student=("saddle",), samples=(8, 32, 128)),
+        *parameter_product(data=("theory",), student=("saddle",), samples=SAMPLES),
+        *parameter_product(data=("theory",), student=("penalty", "limited"), samples=(2, 16)),
+        *parameter_product(data=("spins",), student=("saddle",), samples=SAMPLES),
+        *parameter_product(data=("long",), student=("saddle",), samples=(8, 32, 128)),
     ],
     seconds=4.0,
     rtol=0.05,
 )
-def TEACHER(data: str, student: str, samples: int) -> Rows:
+def teacher_table(data: str, student: str, samples: int) -> Rows:
     """One row a teacher: relative error of A and what noise allows.
 
     `unseen`: mean square error on 32 answers of the saddle without noise, over their mean square.
@@ -167,11 +167,11 @@ def TEACHER(data: str, student: str, samples: int) -> Rows:
 
 @tables.stored(
     "scale",
-    grid(data=("theory", "spins"), samples=(16,)),
+    parameter_product(data=("theory", "spins"), samples=(16,)),
     seconds=5.0,
     within={"beta": 1e-3, "strength": 1e-3},
 )
-def SCALE(data: str, samples: int) -> Rows:
+def scale_table(data: str, samples: int) -> Rows:
     """One row a teacher: what ln β and ln g of the saddle's student are above the teacher's."""
     return [
         {
@@ -199,7 +199,7 @@ def _pairs(
 
 def stored(data: str, *, student: str, column: str = "error") -> tuple[np.ndarray, np.ndarray]:
     """Sample sizes (S,) and a column of the stored table, (teachers, S)."""
-    table = TEACHER.read()
+    table = teacher_table.read()
     sizes = array_of(table, "samples", "teacher", "samples", data=data, student=student)
     found = array_of(table, column, "teacher", "samples", data=data, student=student)
     return sizes[0], found

@@ -8,7 +8,7 @@ import math
 
 from bookmaker.tables import Rows, stored
 from compendium.c25_driven.study import squared_errors
-from compendium.common.rows import grid, numbered
+from compendium.common.rows import numbered, parameter_product
 
 # What a mean spin may be off by, root mean square.
 OFF = 0.05
@@ -46,7 +46,7 @@ def error_rows(data: int, symmetry: float, beta: float, size: int) -> Rows:
 settings_b13 = stored(
     "settings_B13",
     numbered(
-        grid(symmetry=(0.0, 0.5, 1.0), beta=(0.3, 0.5, 1.0, 1.5), size=(64, 256)),
+        parameter_product(symmetry=(0.0, 0.5, 1.0), beta=(0.3, 0.5, 1.0, 1.5), size=(64, 256)),
         first=100_000,
         step=1_000,
     ),
@@ -58,8 +58,8 @@ confirm_b13 = stored(
     "confirm_B13",
     numbered(
         [
-            *grid(symmetry=(0.0,), beta=(0.4, 0.8, 1.2, 1.6), size=(96, 192)),
-            *grid(symmetry=(0.4, 0.8), beta=(0.4, 0.5), size=(96, 192)),
+            *parameter_product(symmetry=(0.0,), beta=(0.4, 0.8, 1.2, 1.6), size=(96, 192)),
+            *parameter_product(symmetry=(0.4, 0.8), beta=(0.4, 0.5), size=(96, 192)),
         ],
         first=500_000,
         step=1_000,

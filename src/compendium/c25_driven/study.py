@@ -1,6 +1,6 @@
 """Chapter 25: mean-field theories of kinetic Ising spins held to simulation and to exact sums.
 
-Predicted for `ORDER`: Binder's ratio of the sizes 128 and 512 crosses within 0.03 of theory's
+Predicted for `order_table`: Binder's ratio of the sizes 128 and 512 crosses within 0.03 of theory's
 critical β, 1.1108, at a height within 0.05 of 0.2705; smaller sizes cross further off.
 
 A unit computed again agrees to six digits on one kind of processor; another rounds sums of
@@ -15,7 +15,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from bookmaker.tables import Rows, stored
-from compendium.common.rows import array_of, grid, rows_of
+from compendium.common.rows import array_of, parameter_product, rows_of
 from spinformer.core.special import gaussian_expectation, gaussian_quadrature
 from spinformer.core.states import spin_states
 from spinformer.core.statistics import Estimate, mean_estimate
@@ -178,12 +178,12 @@ def squared_errors(
 
 @stored(
     "sizes",
-    grid(symmetry=(0.0, 1.0), size=(16, 32, 64, 128, 256)),
+    parameter_product(symmetry=(0.0, 1.0), size=(16, 32, 64, 128, 256)),
     seconds=0.5,
     rtol=0.2,
     within={"value": 2e-4, "error": 2e-4},
 )
-def SIZES(symmetry: float, size: int) -> Rows:
+def sizes_table(symmetry: float, size: int) -> Rows:
     """A row for each theory: its squared error in systems of this size, β = 1.5, eight steps."""
     systems = max(4, min(32, 1024 // size))
     found = squared_errors(
@@ -256,8 +256,8 @@ def binder_crossing(
     return at, ratio
 
 
-@stored("order", grid(size=(64, 128, 256, 512), copy=range(24)), seconds=0.2)
-def ORDER(size: int, copy: int) -> Rows:
+@stored("order", parameter_product(size=(64, 128, 256, 512), copy=range(24)), seconds=0.2)
+def order_table(size: int, copy: int) -> Rows:
     """The moments of one network at each inverse temperature."""
     run = order_moments(size, betas=np.array(BETAS), systems=1, steps=600, seed=1000 * size + copy)
     absolute, second, fourth = run[:, 0]
@@ -266,5 +266,5 @@ def ORDER(size: int, copy: int) -> Rows:
 
 def stored_moments(size: int) -> np.ndarray:
     """The stored moments of one size, (3, networks, BETAS)."""
-    table = ORDER.read()
+    table = order_table.read()
     return np.array([array_of(table, name, "copy", "beta", size=size) for name in MOMENTS])

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from bookmaker.tables import Rows, stored
-from compendium.common.rows import array_of, grid, median_rows, rows_of
+from compendium.common.rows import array_of, median_rows, parameter_product, rows_of
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.spins.driven_module import DrivenParts, DrivenSpinModule
 
@@ -266,12 +266,15 @@ def _thinned(batch: Batch) -> Batch:
 
 @stored(
     "tuning",
-    [*grid(task=("recall",), arm=ARMS), *grid(task=("text",), arm=TEXT_ARMS)],
+    [
+        *parameter_product(task=("recall",), arm=ARMS),
+        *parameter_product(task=("text",), arm=TEXT_ARMS),
+    ],
     checked=ARMS.index("attention"),
     seconds=10.0,
     within={"bits": 0.1},
 )
-def TUNING(task: str, arm: str) -> Rows:
+def tuning_table(task: str, arm: str) -> Rows:
     """Validation bits of all settings of one arm; read from the past alone if it is symmetric."""
     held = held_batch(task, part="validation")
     past_alone = arm == "symmetric"
@@ -287,7 +290,7 @@ def TUNING(task: str, arm: str) -> Rows:
 
 def chosen_setting(arm: str, *, task: str) -> tuple[float, float]:
     """Rate and strength of the least validation bits."""
-    table = TUNING.read()
+    table = tuning_table.read()
     here = np.flatnonzero((table["arm"] == arm) & (table["task"] == task))
     best = here[np.nanargmin(table["bits"][here])]
     return float(table["rate"][best]), float(table["strength"][best])
@@ -300,7 +303,7 @@ def chosen_setting(arm: str, *, task: str) -> tuple[float, float]:
     seconds=3.0,
     within={"entropy": 0.3, "strength": 0.3, "bits": 0.1, "accuracy": 0.1},
 )
-def RECALL(arm: str, seed: int) -> Rows:
+def recall_table(arm: str, seed: int) -> Rows:
     """A row a look: bits, accuracy, entropy production (per spin and component), strength g."""
     kind = "driven" if arm == SHUFFLED else arm
     rate, strength = chosen_setting(kind, task="recall")
@@ -338,10 +341,10 @@ def RECALL(arm: str, seed: int) -> Rows:
     ],
     checked=TEXT_ARMS.index("attention"),
     seconds=3.0,
-    # Another Python has another help text, as in `COUNTS`.
+    # Another Python has another help text, as in `counts_table`.
     within=dict.fromkeys(("bits", "bits_quarter", "bits_past"), 0.1),
 )
-def TEXT(arm: str, split: int, seed: int) -> Rows:
+def text_table(arm: str, split: int, seed: int) -> Rows:
     """Bits per character of the test part in one pass, and read from the past alone; entropy.
 
     From the past alone on every fourth window, and in one pass on these as well: `bits_quarter`.
@@ -373,7 +376,7 @@ def TEXT(arm: str, split: int, seed: int) -> Rows:
     seconds=2.0,
     within=dict.fromkeys(("unigram", "bigram", "trigram"), 0.1),
 )
-def COUNTS(split: int) -> Rows:
+def counts_table(split: int) -> Rows:
     """Bits per character of the test part, in its windows, from counts in the training part.
 
     Each order is mixed with the one below, p(c|ab) = (n_abc + κ p(c|b))/(n_ab + κ), κ chosen on
@@ -416,8 +419,8 @@ COUNTED = {"counted letters": "unigram", "counted pairs": "bigram"}
 @stored(
     "settings_B13b",
     [
-        *grid(task=("text",), null=(*COUNTED, "uniform")),
-        *grid(task=("recall",), null=("chance", "uniform", SHUFFLED)),
+        *parameter_product(task=("text",), null=(*COUNTED, "uniform")),
+        *parameter_product(task=("recall",), null=("chance", "uniform", SHUFFLED)),
     ],
     seconds=0.1,
 )
@@ -430,8 +433,8 @@ def settings_b13b(task: str, null: str) -> Rows:
 
 
 def _text_lines(null: str) -> Rows:
-    table = TEXT.read()
-    counts = COUNTS.read()
+    table = text_table.read()
+    counts = counts_table.read()
     rows = []
     for split in (*SPLITS, THIRD):
         own = array_of(table, "bits", "seed", arm="driven", split=split)
@@ -445,7 +448,7 @@ def _text_lines(null: str) -> Rows:
 
 
 def _recall_lines(null: str) -> Rows:
-    table = RECALL.read()
+    table = recall_table.read()
     own = array_of(table, "accuracy", "seed", arm="driven", update=UPDATES)
     if null == "chance":
         other = np.full(len(own), 1 / PAIRS)

@@ -14,7 +14,7 @@ from compendium.c31_asymmetric_hopfield.study import (
     mean_order,
     spin_memory,
 )
-from compendium.common.rows import estimate_rows, grid, mean_rows, numbered
+from compendium.common.rows import estimate_rows, mean_rows, numbered, parameter_product
 from spinformer.core.random import numpy_generator
 from spinformer.core.states import overlaps
 from spinformer.core.statistics import Estimate
@@ -38,7 +38,8 @@ def held_overlap(data: int, beta: float, size: int, features: int) -> Rows:
 settings_c1a = stored(
     "settings_C1a",
     numbered(
-        grid(beta=(0.5, 0.8, 1.2, 1.5, 3.0), size=(1000, 10_000), features=(1, 3, 10)), first=0
+        parameter_product(beta=(0.5, 0.8, 1.2, 1.5, 3.0), size=(1000, 10_000), features=(1, 3, 10)),
+        first=0,
     ),
     seconds=0.1,
     within={"value": 0.05, "low": 0.05, "high": 0.05},
@@ -46,7 +47,10 @@ settings_c1a = stored(
 
 confirm_c1a = stored(
     "confirm_C1a",
-    numbered(grid(beta=(1.25, 1.4, 1.75, 2.5), size=(2000, 5000), features=(2, 5)), first=1000),
+    numbered(
+        parameter_product(beta=(1.25, 1.4, 1.75, 2.5), size=(2000, 5000), features=(2, 5)),
+        first=1000,
+    ),
     seconds=0.1,
     within={"value": 0.05, "low": 0.05, "high": 0.05},
 )(held_overlap)
@@ -69,14 +73,19 @@ def frozen_memory(data: int, beta: float, size: int, lag: int) -> Rows:
 
 settings_c1c = stored(
     "settings_C1c",
-    numbered(grid(beta=(0.5, 0.8, 1.25, 1.5, 2.0, 3.0), size=(200, 800), lag=(50, 250)), first=0),
+    numbered(
+        parameter_product(beta=(0.5, 0.8, 1.25, 1.5, 2.0, 3.0), size=(200, 800), lag=(50, 250)),
+        first=0,
+    ),
     seconds=0.2,
     within=_NOISY,
 )(frozen_memory)
 
 confirm_c1c = stored(
     "confirm_C1c",
-    numbered(grid(beta=(1.3, 1.75, 2.5, 4.0), size=(300, 600), lag=(100, 300)), first=1000),
+    numbered(
+        parameter_product(beta=(1.3, 1.75, 2.5, 4.0), size=(300, 600), lag=(100, 300)), first=1000
+    ),
     seconds=0.2,
     within=_NOISY,
 )(frozen_memory)
@@ -93,7 +102,10 @@ def ordered_mean(data: int, ratio: float, beta: float, size: int) -> Rows:
 settings_c1d = stored(
     "settings_C1d",
     numbered(
-        grid(ratio=(0.0, 0.5, 0.8, 1.2, 1.5, 2.0), beta=(1.0, 2.0, 4.0), size=(250, 1000)), first=0
+        parameter_product(
+            ratio=(0.0, 0.5, 0.8, 1.2, 1.5, 2.0), beta=(1.0, 2.0, 4.0), size=(250, 1000)
+        ),
+        first=0,
     ),
     seconds=0.1,
     within=_NOISY,
@@ -101,7 +113,10 @@ settings_c1d = stored(
 
 confirm_c1d = stored(
     "confirm_C1d",
-    numbered(grid(ratio=(1.25, 1.4, 1.75, 2.5), beta=(1.5, 3.0), size=(400, 700)), first=1000),
+    numbered(
+        parameter_product(ratio=(1.25, 1.4, 1.75, 2.5), beta=(1.5, 3.0), size=(400, 700)),
+        first=1000,
+    ),
     seconds=0.1,
     within=_NOISY,
 )(ordered_mean)
@@ -118,7 +133,10 @@ def growth_exponent(data: int, symmetry: float, beta: float, size: int) -> Rows:
 settings_c1e = stored(
     "settings_C1e",
     numbered(
-        grid(symmetry=(0.0, 0.5), beta=(0.6, 1.0, 1.25, 1.5, 2.0, 3.0), size=(250, 500)), first=0
+        parameter_product(
+            symmetry=(0.0, 0.5), beta=(0.6, 1.0, 1.25, 1.5, 2.0, 3.0), size=(250, 500)
+        ),
+        first=0,
     ),
     checked=12,
     seconds=0.3,
@@ -127,7 +145,10 @@ settings_c1e = stored(
 
 confirm_c1e = stored(
     "confirm_C1e",
-    numbered(grid(symmetry=(0.0, 0.3), beta=(1.35, 1.75, 2.5, 4.0), size=(200, 400)), first=1000),
+    numbered(
+        parameter_product(symmetry=(0.0, 0.3), beta=(1.35, 1.75, 2.5, 4.0), size=(200, 400)),
+        first=1000,
+    ),
     seconds=0.3,
     within={"value": 0.02, "low": 0.02, "high": 0.02},
 )(growth_exponent)

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from bookmaker.tables import Rows, stored
-from compendium.common.rows import grid, rows_of
+from compendium.common.rows import parameter_product, rows_of
 from spinformer.core.lyapunov import lyapunov_exponents
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.solve import NotConverged
@@ -159,9 +159,11 @@ def asymmetric_gain(beta: float) -> float:
     [
         unit | {"networks": 20}
         for unit in (
-            *grid(size=(500,), symmetry=(0.0,), beta=(0.6, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0)),
-            *grid(size=(500,), symmetry=(1.0,), beta=(0.6, 1.0, 1.5, 2.0, 3.0, 4.0)),
-            *grid(size=(125, 250, 1000), symmetry=(0.0,), beta=(3.0,)),
+            *parameter_product(
+                size=(500,), symmetry=(0.0,), beta=(0.6, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0)
+            ),
+            *parameter_product(size=(500,), symmetry=(1.0,), beta=(0.6, 1.0, 1.5, 2.0, 3.0, 4.0)),
+            *parameter_product(size=(125, 250, 1000), symmetry=(0.0,), beta=(3.0,)),
         )
     ],
     checked=13,
@@ -169,7 +171,7 @@ def asymmetric_gain(beta: float) -> float:
     # Chaos amplifies rounding: another processor follows other orbits.
     within={"exponent": 0.01, "error": 0.003},
 )
-def EXPONENTS(size: int, *, symmetry: float, beta: float, networks: int) -> Rows:
+def exponents_table(size: int, *, symmetry: float, beta: float, networks: int) -> Rows:
     """Mean and standard error over networks, 600 steps each."""
     measured = analog_exponents(
         size, symmetry=symmetry, beta=beta, count=networks, seed=0, steps=600
@@ -183,7 +185,7 @@ def EXPONENTS(size: int, *, symmetry: float, beta: float, networks: int) -> Rows
     seconds=1.0,
     within={"kept": 0.1, "error": 0.05},
 )
-def MEMORY(symmetry: float, *, beta: float) -> Rows:
+def memory_table(symmetry: float, *, beta: float) -> Rows:
     """C(τ) at `LAGS` of ten networks of 500 spins, a row for each lag, with errors."""
     size = 500
     memory = spin_memory(
@@ -194,11 +196,11 @@ def MEMORY(symmetry: float, *, beta: float) -> Rows:
 
 @stored(
     "order",
-    grid(ratio=(0.5, 0.8, 1.0, 1.2, 1.5, 2.0), beta=(2.0,)),
+    parameter_product(ratio=(0.5, 0.8, 1.0, 1.2, 1.5, 2.0), beta=(2.0,)),
     seconds=0.2,
     within={"order": 0.1, "error": 0.05},
 )
-def ORDER(ratio: float, *, beta: float) -> Rows:
+def order_table(ratio: float, *, beta: float) -> Rows:
     """|m| of ten networks of 500 spins, independent couplings; their mean over the critical one."""
     mean = ratio / asymmetric_gain(beta)
     measured = mean_order(500, mean=mean, beta=beta, replicas=10, seed=0)

@@ -10,7 +10,7 @@ from bookmaker.tables import Rows, stored
 from compendium.c32b_finite_size.study import (
     deviation,
 )
-from compendium.common.rows import grid, rows_of
+from compendium.common.rows import parameter_product, rows_of
 from compendium.common.stored_exponents import exponent_of_chaos
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import mean_estimate
@@ -133,12 +133,12 @@ def _root(limit: FiniteSizeCorrections, part: np.ndarray) -> np.ndarray:
 
 @stored(
     "closures",
-    grid(regime=REGIMES, start=range(10)),
+    parameter_product(regime=REGIMES, start=range(10)),
     small={"regime": "quasi-periodic", "start": 0, "texts": 200, "exponents": [3.0, 4.0]},
     rtol=0.01,
     seconds=1.5,
 )
-def CLOSURES(
+def closures_table(
     regime: str,
     *,
     start: int,
@@ -180,8 +180,8 @@ def closed_gains(
 _NEARLY = {"measured": 8.0, "expected": 8.0}
 
 
-@stored("breaks", grid(start=range(120)), checked=3, seconds=0.2, within=_NEARLY)
-def BREAKS(start: int) -> Rows:
+@stored("breaks", parameter_product(start=range(120)), checked=3, seconds=0.2, within=_NEARLY)
+def breaks_table(start: int) -> Rows:
     """First token at which the 1/N law of the average text is wrong by half, from a start in chaos.
 
     expected: that at which 300 |b|²/σ² passes N. 60 where neither comes.
@@ -206,13 +206,13 @@ def BREAKS(start: int) -> Rows:
 @stored(
     "stationary",
     sorted(
-        grid(regime=_LAWS, exponent=(2.0, 3.0, 4.0, 5.0, 6.0, 7.0), seed=(0, 1)),
+        parameter_product(regime=_LAWS, exponent=(2.0, 3.0, 4.0, 5.0, 6.0, 7.0), seed=(0, 1)),
         key=itemgetter("seed"),
     ),
     seconds=1.5,
     within={"distance": 0.005, "null": 0.001, "floor": 1e-9},
 )
-def STATIONARY(regime: str, *, exponent: float, seed: int) -> Rows:
+def stationary_table(regime: str, *, exponent: float, seed: int) -> Rows:
     """Distance of the stationary law of N = 10^exponent bits from the measure of the attractor.
 
     Mean over the overlaps of the Wasserstein-1 distance, of 500 texts and twenty looks at four
@@ -267,14 +267,16 @@ def _transport(one: np.ndarray, other: np.ndarray) -> float:
 @stored(
     "exponents",
     sorted(
-        grid(beta=(1.255, 1.27, 1.28, 1.4), exponent=(4.0, 5.0, 6.0, 7.0, 8.0), seed=(0, 1)),
+        parameter_product(
+            beta=(1.255, 1.27, 1.28, 1.4), exponent=(4.0, 5.0, 6.0, 7.0, 8.0), seed=(0, 1)
+        ),
         key=itemgetter("seed"),
     ),
     checked=6,
     seconds=0.7,
     within={"growth": 0.03, "error": 0.01, "limit": 0.005},
 )
-def EXPONENTS(beta: float, *, exponent: float, seed: int) -> Rows:
+def exponents_table(beta: float, *, exponent: float, seed: int) -> Rows:
     """Growth per token of the distance of two texts that share their noise.
 
     limit: of the mean field, the median of sixteen random contexts.
@@ -302,14 +304,14 @@ def EXPONENTS(beta: float, *, exponent: float, seed: int) -> Rows:
 
 
 def mean_field_exponent(beta: float) -> float:
-    """Leading exponent of the limit: of chaos the converged one, else the one of `EXPONENTS`."""
+    """Leading exponent of the limit: converged for chaos, else that of `exponents_table`."""
     if beta in _CHAOTIC:
         return float(exponent_of_chaos(beta).value)
-    table = EXPONENTS.read()
+    table = exponents_table.read()
     return float(table["limit"][table["beta"] == beta][0])
 
 
 # Drawn after the region of C18a.
 BREAKS_AGAIN = stored(
-    "breaks_again", grid(start=range(120, 240)), checked=3, seconds=0.2, within=_NEARLY
-)(BREAKS.rows)
+    "breaks_again", parameter_product(start=range(120, 240)), checked=3, seconds=0.2, within=_NEARLY
+)(breaks_table.rows)

@@ -7,17 +7,17 @@ import numpy as np
 
 from bookmaker.tables import Rows, stored
 from compendium.c32b_finite_size.fluctuations import (
-    BREAKS,
     BREAKS_AGAIN,
     REGIMES,
-    STATIONARY,
+    breaks_table,
     closed_gains,
     coupled_growth,
     mean_field_exponent,
     spread_windows,
+    stationary_table,
 )
 from compendium.c32b_finite_size.study import deviation, median_slope
-from compendium.common.rows import estimate_rows, grid, mean_rows, near_rows, numbered
+from compendium.common.rows import estimate_rows, mean_rows, near_rows, numbered, parameter_product
 from compendium.common.stored_exponents import exponent_of_chaos
 from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.dmft.corrections import finite_size_corrections
@@ -80,7 +80,7 @@ def law_ratios(data: int, regime: str, decade: int) -> Rows:
 
 settings_c5 = stored(
     "settings_C5",
-    numbered(grid(regime=_BETAS, decade=range(3, 10)), first=1),
+    numbered(parameter_product(regime=_BETAS, decade=range(3, 10)), first=1),
     checked=4,
     seconds=0.3,
     rtol=0.05,
@@ -90,7 +90,10 @@ settings_c5 = stored(
 confirm_c5 = stored(
     "confirm_C5",
     numbered(
-        [*grid(regime=_BETAS, decade=range(6, 10)), *grid(regime=_BETAS, decade=range(6, 10))],
+        [
+            *parameter_product(regime=_BETAS, decade=range(6, 10)),
+            *parameter_product(regime=_BETAS, decade=range(6, 10)),
+        ],
         first=1000,
     ),
     seconds=0.3,
@@ -110,7 +113,7 @@ _STARTS = 20
 )
 def settings_c18a(data: int, sizes_from: float) -> Rows:
     """Tokens that an e-fold of N buys, times twice the exponent of chaos, from twenty starts."""
-    table = BREAKS.read() if data < 6 else BREAKS_AGAIN.read()
+    table = breaks_table.read() if data < 6 else BREAKS_AGAIN.read()
     bits = np.unique(table["bits"])
     first = _STARTS * (data % 6)
     measured = table["measured"].reshape(-1, len(bits))[first : first + _STARTS]
@@ -158,7 +161,7 @@ settings_c18b = stored(
     "settings_C18b",
     [
         {"data": f"{unit['regime']} {unit['bits']}"} | unit
-        for unit in grid(regime=_REGULAR, bits=[10**decade for decade in range(3, 8)])
+        for unit in parameter_product(regime=_REGULAR, bits=[10**decade for decade in range(3, 8)])
     ],
     small=_SMALL,
     seconds=0.3,
@@ -169,7 +172,9 @@ confirm_c18b = stored(
     "confirm_C18b",
     [
         {"data": f"{unit['regime']} {unit['bits']} again"} | unit
-        for unit in grid(regime=_REGULAR, bits=(2000, 20_000, 200_000, 2_000_000, 5_000_000))
+        for unit in parameter_product(
+            regime=_REGULAR, bits=(2000, 20_000, 200_000, 2_000_000, 5_000_000)
+        )
     ],
     small=_SMALL | {"data": "driven 1000 again"},
     seconds=0.3,
@@ -185,7 +190,7 @@ def laws_apart(data: int, regime: str, decade: float) -> Rows:
     """ln of twice the distance of two samples of the attractor over that from it; twelve runs."""
     logs = []
     for seed in range(_RUNS * data, _RUNS * (data + 1)):
-        line = STATIONARY.rows(regime, exponent=decade, seed=seed)[0]
+        line = stationary_table.rows(regime, exponent=decade, seed=seed)[0]
         logs.append(np.log(2.0 * line["floor"] / line["distance"]))
     return mean_rows(np.array(logs))
 
@@ -195,14 +200,14 @@ _NEAR = {"value": 0.3, "low": 1.0, "high": 1.0}
 
 settings_c18c = stored(
     "settings_C18c",
-    numbered(grid(regime=_LASTING, decade=(5.0, 6.0, 7.0, 8.0)), first=100),
+    numbered(parameter_product(regime=_LASTING, decade=(5.0, 6.0, 7.0, 8.0)), first=100),
     seconds=20.0,
     within=_NEAR,
 )(laws_apart)
 
 confirm_c18c = stored(
     "confirm_C18c",
-    numbered(grid(regime=_LASTING, decade=(7.0, 7.5, 8.0, 8.5)), first=2000),
+    numbered(parameter_product(regime=_LASTING, decade=(7.0, 7.5, 8.0, 8.5)), first=2000),
     seconds=20.0,
     within=_NEAR,
 )(laws_apart)
@@ -210,7 +215,9 @@ confirm_c18c = stored(
 
 @stored(
     "settings_C18e",
-    numbered(grid(beta=(1.255, 1.27, 1.28, 1.4), wait=(30_000, 40_000, 50_000)), first=100),
+    numbered(
+        parameter_product(beta=(1.255, 1.27, 1.28, 1.4), wait=(30_000, 40_000, 50_000)), first=100
+    ),
     checked=6,
     seconds=0.8,
     within={"value": 0.03, "low": 0.03, "high": 0.03},

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from bookmaker.tables import Rows, stored
 from compendium.common.networks import draw_networks
-from compendium.common.rows import grid, rows_of
+from compendium.common.rows import parameter_product, rows_of
 from spinformer.core.lyapunov import lyapunov_exponents
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import Estimate, mean_estimate
@@ -43,7 +43,7 @@ BETAS = {"driven": 0.5, "quasi-periodic": 1.255, "periodic": 1.27, "chaotic": 1.
 _DECADES = 3 * np.rint(10.0 ** np.arange(2, 15.01, 1.0) / 3).astype(int)
 LATER = np.arange(3, 43, 3)
 _CHUNK = 30
-_TEXTS = 2000  # behind an error of `LAWS`
+_TEXTS = 2000  # behind an error of `laws_table`
 _MISSED = 0.1  # largest share that the linear law may miss
 _GROUPS = 20  # of texts, left out one after another for the error of a ratio
 
@@ -232,8 +232,8 @@ def _limits(motion: str, chunk: int, *, steps: int) -> list[FiniteSizeCorrection
 _NEARLY = {"average": 0.2, "missed_error": 0.01}
 
 
-@stored("laws", grid(regime=BETAS), checked=2, seconds=0.5, rtol=0.05, within=_NEARLY)
-def LAWS(
+@stored("laws", parameter_product(regime=BETAS), checked=2, seconds=0.5, rtol=0.05, within=_NEARLY)
+def laws_table(
     regime: str,
     *,
     texts: int = _TEXTS,
@@ -285,20 +285,20 @@ _CLOSE = {"onset": 0.1, "computed": 1e-3}
 
 @stored(
     "onsets",
-    [*grid(motion=MOTIONS, chunk=range(2)), {"motion": _OTHERS, "chunk": 0}],
+    [*parameter_product(motion=MOTIONS, chunk=range(2)), {"motion": _OTHERS, "chunk": 0}],
     seconds=1.0,
     within=_CLOSE,
 )
-def ONSETS(motion: str, chunk: int) -> Rows:
+def onsets_table(motion: str, chunk: int) -> Rows:
     """Onset eight tokens after each start, log10 of the bits, measured and computed."""
     limits = _limits(motion, chunk, steps=8)
     rows = onset_rows(limits, tokens=np.array([8]), sizes=_DECADES, first=_CHUNK * chunk)
     return [{name: row[name] for name in ("start", "onset", "computed")} for row in rows]
 
 
-@stored("growth", grid(chunk=range(10)), seconds=1.5, within=_CLOSE)
-def GROWTH(chunk: int) -> Rows:
-    """Onset in chaos at β = 1.28 after 3, 6, … 42 tokens, log10 of the bits, as in `ONSETS`."""
+@stored("growth", parameter_product(chunk=range(10)), seconds=1.5, within=_CLOSE)
+def growth_table(chunk: int) -> Rows:
+    """Onset in chaos at β = 1.28 after 3, 6, … 42 tokens, log10 bits (`onsets_table`)."""
     limits = _limits("chaos at 1.28", chunk, steps=int(LATER[-1]))
     return onset_rows(limits, tokens=LATER, sizes=_DECADES, first=_CHUNK * chunk)
 
@@ -306,7 +306,7 @@ def GROWTH(chunk: int) -> Rows:
 @stored(
     "steepness", [{"gamma": float(2**power)} for power in range(2, 10)], seconds=1.0, within=_CLOSE
 )
-def STEEPNESS(gamma: float) -> Rows:
+def steepness_table(gamma: float) -> Rows:
     """Onset four and eight tokens after thirty random windows, at a steepness of the softmax."""
     document = Network.document()
     drawn = random_contexts(document, 1, count=_CHUNK)

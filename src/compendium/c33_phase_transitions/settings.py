@@ -7,7 +7,7 @@ import numpy as np
 
 from bookmaker.tables import Rows, stored
 from compendium.c33_phase_transitions.study import LABELS, NAMED_RANGES, SIX
-from compendium.common.rows import grid, numbered, share_rows
+from compendium.common.rows import numbered, parameter_product, share_rows
 from spinformer.dmft.attractors import find_attractors
 from spinformer.dmft.mean_field import START_LAWS, random_contexts
 from spinformer.dmft.network import Network
@@ -49,7 +49,7 @@ settings_c9 = stored(
         [
             one | choice
             for one in _RANGES
-            for choice in grid(law=START_LAWS, wait=(10_000, 30_000, 100_000))
+            for choice in parameter_product(law=START_LAWS, wait=(10_000, 30_000, 100_000))
         ],
         first=0,
     ),
@@ -60,7 +60,11 @@ settings_c9 = stored(
 confirm_c9 = stored(
     "confirm_C9",
     numbered(
-        [one | choice for one in _RANGES for choice in grid(law=START_LAWS, wait=(40_000, 80_000))],
+        [
+            one | choice
+            for one in _RANGES
+            for choice in parameter_product(law=START_LAWS, wait=(40_000, 80_000))
+        ],
         first=1000,
     ),
     seconds=0.4,
@@ -69,7 +73,7 @@ confirm_c9 = stored(
 
 settings_c10 = stored(
     "settings_C10",
-    numbered(grid(beta=SIX, law=START_LAWS, wait=(10_000, 30_000, 100_000)), first=0),
+    numbered(parameter_product(beta=SIX, law=START_LAWS, wait=(10_000, 30_000, 100_000)), first=0),
     seconds=0.2,
     within={"value": 0.1, "low": 0.1, "high": 0.1},
 )(most_contexts)
@@ -79,7 +83,7 @@ confirm_c10 = stored(
     numbered(
         [
             unit
-            for unit in grid(beta=SIX, law=START_LAWS, wait=(20_000, 60_000))
+            for unit in parameter_product(beta=SIX, law=START_LAWS, wait=(20_000, 60_000))
             if unit["beta"] != 1.26451 and (unit["beta"] != 1.266 or unit["law"] != "narrow")
         ],
         first=2000,

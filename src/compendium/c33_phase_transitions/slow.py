@@ -1,7 +1,7 @@
 """How long the document's network takes to settle, and the exponents of its chaos, converged."""
 
 from bookmaker.tables import Rows, stored
-from compendium.common.rows import grid, rows_of
+from compendium.common.rows import parameter_product, rows_of
 from spinformer.core.statistics import mean_estimate
 from spinformer.dmft.document import MOTIONS
 from spinformer.dmft.lyapunov import lyapunov_spectrum
@@ -27,11 +27,11 @@ _CALM = 0.02
 
 @stored(
     "relaxation",
-    grid(motion=_STEPS, seed=(1, 2)),
+    parameter_product(motion=_STEPS, seed=(1, 2)),
     checked=6,
     seconds=2.0,
 )
-def RELAXATION_TIMES(motion: str, seed: int) -> Rows:
+def relaxation_times_table(motion: str, seed: int) -> Rows:
     """Tokens in which 8,192 random contexts come e times nearer to the attractor, with error."""
     network = Network.document()
     beta = MOTIONS[motion].beta
@@ -42,12 +42,14 @@ def RELAXATION_TIMES(motion: str, seed: int) -> Rows:
 
 @stored(
     "exponents",
-    grid(beta=(1.266, 1.28, 1.4), seed=(1, 2)),
+    parameter_product(beta=(1.266, 1.28, 1.4), seed=(1, 2)),
     small={"beta": 1.28, "seed": 1, "contexts": 16, "length": 500},
     seconds=1.0,
     within={"exponent": 1e-3, "exponent_error": 1e-4},
 )
-def EXPONENTS(beta: float, seed: int, *, contexts: int = _CONTEXTS, length: int = _LENGTH) -> Rows:
+def exponents_table(
+    beta: float, seed: int, *, contexts: int = _CONTEXTS, length: int = _LENGTH
+) -> Rows:
     """Leading exponent of chaos, nats a token: mean over the contexts that stay in it, its error.
 
     Each of 512 contexts is followed for 800,000 tokens. One that is not chaotic at the end is left

@@ -3,7 +3,7 @@
 import numpy as np
 
 from bookmaker.tables import Rows, stored
-from compendium.common.rows import grid, rows_of
+from compendium.common.rows import parameter_product, rows_of
 from spinformer.dmft.attractors import Regime, find_attractors
 from spinformer.dmft.document import DIAGRAM_VALUES, DIAGRAMS
 from spinformer.dmft.mean_field import document_context, random_contexts
@@ -26,7 +26,7 @@ ORIGINS = ("random", "copies")
     seconds=9.0,
     within=dict.fromkeys((regime.label for regime in Regime), 0.02),
 )
-def SHARES(diagram: str, *, low: float, high: float, count: int = DIAGRAM_VALUES) -> Rows:
+def shares_table(diagram: str, *, low: float, high: float, count: int = DIAGRAM_VALUES) -> Rows:
     """Share of each regime among the values of β in [low, high], of `count` in the diagram."""
     network = Network.document()
     betas = np.linspace(*DIAGRAMS[diagram], count)
@@ -39,12 +39,12 @@ def SHARES(diagram: str, *, low: float, high: float, count: int = DIAGRAM_VALUES
 
 @stored(
     "portraits",
-    [*grid(origin=ORIGINS[:1], beta=SIX), {"origin": ORIGINS[1], "beta": SIX[1]}],
+    [*parameter_product(origin=ORIGINS[:1], beta=SIX), {"origin": ORIGINS[1], "beta": SIX[1]}],
     checked=4,
     seconds=0.5,
     within={"first": 0.05},
 )
-def PORTRAITS(origin: str, *, beta: float) -> Rows:
+def portraits_table(origin: str, *, beta: float) -> Rows:
     """What 256 contexts settle on after 100,000 steps, one row each, the document's first."""
     network = Network.document()
     start = document_context(network, steps=100_000, decimals=8)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bookmaker.tables import Rows, stored
-from compendium.common.rows import grid, rows_of
+from compendium.common.rows import parameter_product, rows_of
 from spinformer.core.random import Seed
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate
@@ -96,14 +96,14 @@ def escape_times(
         {"beta": beta, "rate": 0.01, "horizon": 10_000_000 if beta in LONG else 1_000_000}
         for beta in _NEAR_TORUS
     ]
-    + grid(beta=_NEAR_WEAK, rate=(0.05,), horizon=(2_000_000,)),
+    + parameter_product(beta=_NEAR_WEAK, rate=(0.05,), horizon=(2_000_000,)),
     small={"beta": 1.2735, "rate": 0.05, "horizon": 60_000},
     seconds=1.5,
     # Chaos amplifies rounding, as below.
     within={"chaotic": 12, "escaped": 6, "lifetime": 5e3, "low": 5e3, "high": 5e3, "ends": np.inf}
     | {"growth": 0.02, "returned": 3},
 )
-def LIFETIMES(beta: float, *, rate: float, horizon: int) -> Rows:
+def lifetimes_table(beta: float, *, rate: float, horizon: int) -> Rows:
     """Escapes of copies of the document's context at one β, and what they end on."""
     result = escape_times(beta, rate=rate, horizon=horizon)
     ends = ""
@@ -132,12 +132,12 @@ def LIFETIMES(beta: float, *, rate: float, horizon: int) -> Rows:
 @stored(
     "seeds",
     # Where strong chaos lives long enough to be seen and is over in time.
-    grid(beta=_NEAR_WEAK[2:11], rate=(0.05,), horizon=(1_000_000,), seed=range(1, 6)),
+    parameter_product(beta=_NEAR_WEAK[2:11], rate=(0.05,), horizon=(1_000_000,), seed=range(1, 6)),
     seconds=1.5,
     # Chaos amplifies rounding: another processor draws other copies.
     within={"escaped": 6.0, "total": 6e6, "lifetime": 9e4, "low": 9e4, "high": 2e5},
 )
-def SEEDS(beta: float, *, rate: float, horizon: int, seed: int) -> Rows:
+def seeds_table(beta: float, *, rate: float, horizon: int, seed: int) -> Rows:
     """Escapes of copies that other noise parts, with the time at risk of all of them together."""
     result = escape_times(beta, rate=rate, horizon=horizon, seed=seed)
     ended = result.escaped.sum()
@@ -187,11 +187,11 @@ def _weak_chaos() -> Context:
 
 @stored(
     "crisis",
-    grid(distance=(5e-6, 1e-5, 2e-5, 4e-5, 8e-5, 1.6e-4)),
+    parameter_product(distance=(5e-6, 1e-5, 2e-5, 4e-5, 8e-5, 1.6e-4)),
     seconds=3.0,
     within={"escaped": 6.0, "lifetime": 3e3, "low": 3e3, "high": 4e3},
 )
-def CRISIS(distance: float) -> Rows:
+def crisis_table(distance: float) -> Rows:
     """Time on the weakly chaotic set at β = 1.276173 + distance, before strong chaos sets in."""
     beta = _CRISIS + distance
     stretch = 100
@@ -216,12 +216,12 @@ _CHUNKS = -(-DIAGRAM_VALUES // _CHUNK)
 # The last chunk of the zoom is one column.
 @stored(
     "columns",
-    grid(diagram=DIAGRAMS, chunk=range(_CHUNKS)),
+    parameter_product(diagram=DIAGRAMS, chunk=range(_CHUNKS)),
     checked=2 * _CHUNKS - 1,
     seconds=1.5,
     within={"before": 0.03, "after": 0.03},
 )
-def COLUMNS(diagram: str, chunk: int) -> Rows:
+def columns_table(diagram: str, chunk: int) -> Rows:
     """Columns of one chunk of a diagram that are chaotic after 1e5 steps, and 2e6 steps later."""
     network = Network.document()
     start = document_context(network, steps=100_000, decimals=8)

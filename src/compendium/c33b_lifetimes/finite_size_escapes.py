@@ -187,7 +187,7 @@ LARGER_SEEDS = (10,)
     # Rounding may send a text another way: its life is one of 128.
     within={"total": 4e3, "lifetime": 30.0, "low": 30.0, "high": 30.0, "elsewhere": 4},
 )
-def ESCAPES(
+def escapes_table(
     beta: float,
     *,
     cycle: int,
@@ -243,7 +243,7 @@ LARGER_ESCAPES = stored(
     seconds=1.0,
     # Of the small unit; rounding may send a text another way.
     within={"total": 2e4, "lifetime": 200, "low": 200, "high": 200, "escaped": 3, "elsewhere": 3},
-)(ESCAPES.rows)
+)(escapes_table.rows)
 
 
 # ---- the least action
@@ -322,7 +322,7 @@ def first_guesses(cycle: int, *, size: int, texts: int = 60) -> list[tuple[np.nd
     seconds=3.0,
     rtol=1e-3,
 )
-def ACTIONS(cycle: int, *, size: int, guesses: int = 6, max_steps: int = 200) -> Rows:
+def actions_table(cycle: int, *, size: int, guesses: int = 6, max_steps: int = 200) -> Rows:
     """Least action of leaving one of the cycles at β = 3, from the best escapes of texts."""
     network = Network.document()
     costs = []
@@ -358,7 +358,7 @@ def rate_over_action(
     power: of N in front of the exponential, fitted too if None. larger_half: of the sizes, without
     the smaller ones. more: with the sizes of `LARGER_ESCAPES`. `samples`: texts.
     """
-    table = ESCAPES.read()
+    table = escapes_table.read()
     if more:
         larger = LARGER_ESCAPES.read()
         table = {name: np.concatenate([table[name], larger[name]]) for name in table}
@@ -373,7 +373,7 @@ def rate_over_action(
     law = escape_law(
         np.column_stack(columns), total=total / size ** (power or 0.0), ended=table["escaped"][rows]
     )
-    action = ACTIONS.read()["action"][cycle]
+    action = actions_table.read()["action"][cycle]
     return Estimate(
         value=law.value[1] / action,
         error=law.error[1] / action,

@@ -15,7 +15,7 @@ from compendium.c33b_lifetimes.switching import (
     lasting_orbits,
     mode_times,
 )
-from compendium.common.rows import grid, median_rows, near_rows
+from compendium.common.rows import median_rows, near_rows, parameter_product
 
 # By how much the rate may be off the least action.
 _QUARTER = 0.25
@@ -25,7 +25,7 @@ _QUARTER = 0.25
     "settings_C18d",
     [
         {"data": f"{unit['cycle']}-{unit['seed']}"} | unit
-        for unit in grid(cycle=range(4), seed=range(4), sizes=("all", "larger half"))
+        for unit in parameter_product(cycle=range(4), seed=range(4), sizes=("all", "larger half"))
     ],
     seconds=0.1,
 )
@@ -47,7 +47,7 @@ _NULLS = {"next mode": "next", "same spectrum": "surrogate", "shuffled blocks": 
     "settings_C21",
     [
         {"data": f"{unit['beta']}-{unit['seed']}"} | unit | {"null": null}
-        for unit in grid(beta=(1.2655, 1.266, 1.2665, 1.28, 1.3, 1.4), seed=(1, 2))
+        for unit in parameter_product(beta=(1.2655, 1.266, 1.2665, 1.28, 1.3, 1.4), seed=(1, 2))
         for null in _NULLS
     ],
     seconds=0.1,
@@ -64,7 +64,7 @@ def settings_c21(data: str, beta: float, seed: int, null: str) -> Rows:
     "confirm_C21",
     [
         {"data": f"{unit['beta']}-{unit['seed']}"} | unit
-        for unit in grid(beta=(1.2657, 1.2664, 1.2667), seed=(11, 12, 13, 14))
+        for unit in parameter_product(beta=(1.2657, 1.2664, 1.2667), seed=(11, 12, 13, 14))
     ],
     small={"data": "1.2657-11", "beta": 1.2657, "seed": 11, "flashes": 2000},
     seconds=3.0,

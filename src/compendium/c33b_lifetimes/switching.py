@@ -19,7 +19,7 @@ from scipy.spatial import cKDTree
 
 from bookmaker.tables import Rows, stored
 from compendium.c33b_lifetimes.escapes import LONG
-from compendium.common.rows import grid, rows_of
+from compendium.common.rows import parameter_product, rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.dmft.attractors import stroboscopic_section
 from spinformer.dmft.cycles import Bifurcation, Cycle, find_bifurcation, find_cycle
@@ -173,12 +173,12 @@ _SHORT = {"beta": 1.28, "seed": 1, "flashes": 4000}
 
 @stored(
     "orbits",
-    grid(beta=(*LONG, 1.28, 1.3, 1.4), seed=_SEEDS),
+    parameter_product(beta=(*LONG, 1.28, 1.3, 1.4), seed=_SEEDS),
     small=_SHORT,
     seconds=3.0,
     rtol=1e-3,
 )
-def ORBITS(beta: float, *, seed: int, flashes: int = _FLASHES) -> Rows:
+def orbits_table(beta: float, *, seed: int, flashes: int = _FLASHES) -> Rows:
     """One row an orbit: times of its modes (tokens), those of its two nulls, its calm share."""
     points, _ = chaotic_orbits(beta, count=12, flashes=flashes, seed=seed)
     times = mode_times(points, seed=seed)
@@ -186,18 +186,18 @@ def ORBITS(beta: float, *, seed: int, flashes: int = _FLASHES) -> Rows:
     return rows_of({"orbit": np.arange(len(points))} | times, calm=calm)
 
 
-@stored("ends", ORBITS.units, small=_SHORT, seconds=0.1, within={"growth": 0.02})
-def ENDS(beta: float, *, seed: int, flashes: int = _FLASHES) -> Rows:
-    """Growth over 8,000 tokens after the orbits of `ORBITS`, asked afterwards: still chaotic?"""
+@stored("ends", orbits_table.units, small=_SHORT, seconds=0.1, within={"growth": 0.02})
+def ends_table(beta: float, *, seed: int, flashes: int = _FLASHES) -> Rows:
+    """Growth over 8,000 tokens after the orbits of `orbits_table`: still chaotic?"""
     _, context = chaotic_orbits(beta, count=12, flashes=flashes, seed=seed)
     growth = growth_afterwards(context, beta=beta)
     return rows_of(orbit=np.arange(len(growth)), growth=growth)
 
 
 def lasting_orbits() -> dict[str, np.ndarray]:
-    """The rows of `ORBITS` that are chaotic to the end: the change onto a cycle is slow as well."""
-    kept = ENDS.read()["growth"] > LASTING
-    return {name: column[kept] for name, column in ORBITS.read().items()}
+    """The rows of `orbits_table` that are chaotic to the end."""
+    kept = ends_table.read()["growth"] > LASTING
+    return {name: column[kept] for name, column in orbits_table.read().items()}
 
 
 def settled_cycle(beta: float, *, period: int) -> Cycle:
@@ -226,8 +226,8 @@ def followed(distance: np.ndarray, *, rounds: int) -> np.ndarray:
     return np.asarray(binary_opening(distance < _NEAR, np.ones((1, rounds), dtype=bool)))
 
 
-@stored("growth", grid(beta=(1.266,), seed=_SEEDS), seconds=5.0)
-def GROWTH(beta: float, *, seed: int) -> Rows:
+@stored("growth", parameter_product(beta=(1.266,), seed=_SEEDS), seconds=5.0)
+def growth_table(beta: float, *, seed: int) -> Rows:
     """One row an orbit: growth per token in the calm and the wild part; nearness to structures.
 
     `near …`: the smallest distance to a structure; `follows …`: share of flashes in whole rounds

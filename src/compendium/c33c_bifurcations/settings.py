@@ -4,7 +4,7 @@ The table `confirm_C9b` was drawn after the region of its row had been written d
 """
 
 from bookmaker.tables import Rows, stored
-from compendium.common.rows import grid, mean_rows, numbered
+from compendium.common.rows import mean_rows, numbered, parameter_product
 from spinformer.dmft.attractors import Regime, find_attractors
 from spinformer.dmft.mean_field import START_LAWS, document_context, random_contexts
 from spinformer.dmft.network import Network
@@ -36,7 +36,10 @@ _CLOSE = {"value": 0.1, "low": 0.1, "high": 0.1}
 settings_c9b = stored(
     "settings_C9b",
     numbered(
-        grid(law=(_DOCUMENT, *START_LAWS), beta=(1.2656, 1.266), wait=(20_000, 60_000)), first=0
+        parameter_product(
+            law=(_DOCUMENT, *START_LAWS), beta=(1.2656, 1.266), wait=(20_000, 60_000)
+        ),
+        first=0,
     ),
     seconds=0.5,
     within=_CLOSE,
@@ -45,7 +48,7 @@ settings_c9b = stored(
 confirm_c9b = stored(
     "confirm_C9b",
     numbered(
-        grid(
+        parameter_product(
             law=[law for law in (_DOCUMENT, *START_LAWS) if law != "narrow"],
             beta=(1.2657, 1.2659, 1.2661),
             wait=(30_000, 50_000),

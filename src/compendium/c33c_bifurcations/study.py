@@ -32,7 +32,7 @@ _NEAR = 3e-5
     seconds=2.0,
     within={"error": 1e-9},
 )
-def STAIRCASE(low: float, *, high: float, count: int) -> Rows:
+def staircase_table(low: float, *, high: float, count: int) -> Rows:
     """Rotation number (turns per clock period) and exponents at `count` values of β."""
     network = Network.document()
     betas = np.linspace(low, high, count)
@@ -57,7 +57,7 @@ _AT = [1.25, 1.25971111, 1.261722, 1.2646, 1.26645, 1.26707, 1.26735, 1.2675, 1.
 
 
 @stored("tongues", rows_of(p=_P, q=_Q, near=_AT), checked=3, seconds=0.7, within={"width": 4e-9})
-def TONGUES(p: int, *, q: int, near: float) -> Rows:
+def tongues_table(p: int, *, q: int, near: float) -> Rows:
     """Both ends in β of the window in which the closed curve is locked to p/q; `near` is by it.
 
     `focus`: whether the leading multipliers of the stable cycle are complex anywhere in it.

@@ -9,7 +9,7 @@ import numpy as np
 
 from bookmaker.tables import Rows, stored
 from compendium.c33d_phase_diagrams.study import agreement
-from compendium.common.rows import grid, numbered, share_rows
+from compendium.common.rows import numbered, parameter_product, share_rows
 from spinformer.dmft.attractors import Regime, find_attractors
 from spinformer.dmft.mean_field import START_LAWS, document_context, random_contexts
 from spinformer.dmft.network import Network
@@ -28,7 +28,10 @@ _DOCUMENT = "the document's"
 
 @stored(
     "settings_C13",
-    numbered(grid(beta=(1.27,), law=START_LAWS, wait=(40_000, 60_000, 80_000, 120_000)), first=0),
+    numbered(
+        parameter_product(beta=(1.27,), law=START_LAWS, wait=(40_000, 60_000, 80_000, 120_000)),
+        first=0,
+    ),
     seconds=0.5,
     within={"value": 0.1, "low": 0.1, "high": 0.1},
 )
@@ -89,14 +92,18 @@ def patch_scores(data: int, patch: str, law: str, cells: int) -> Rows:
 
 settings_c14 = stored(
     "settings_C14",
-    numbered(grid(patch=_PATCHES, law=(_DOCUMENT, *START_LAWS), cells=(32, 64)), first=0),
+    numbered(
+        parameter_product(patch=_PATCHES, law=(_DOCUMENT, *START_LAWS), cells=(32, 64)), first=0
+    ),
     seconds=1.0,
     within={"value": 0.1, "low": 0.1, "high": 0.1},
 )(patch_scores)
 
 confirm_c14 = stored(
     "confirm_C14",
-    numbered(grid(patch=("near", "middle"), law=START_LAWS, cells=(40, 48, 56)), first=1000),
+    numbered(
+        parameter_product(patch=("near", "middle"), law=START_LAWS, cells=(40, 48, 56)), first=1000
+    ),
     seconds=1.0,
     within={"value": 0.1, "low": 0.1, "high": 0.1},
 )(patch_scores)

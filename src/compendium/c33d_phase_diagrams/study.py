@@ -16,7 +16,7 @@ from scipy.ndimage import convolve
 
 from bookmaker.tables import Rows, Table, stored
 from compendium.common.drawing import PARAMETERS, REGIME_COLORS
-from compendium.common.rows import grid, rows_of
+from compendium.common.rows import parameter_product, rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import Regime
@@ -148,11 +148,11 @@ def control_cells(name: str) -> tuple[np.ndarray, np.ndarray]:
 
 @stored(
     "control",
-    grid(plane=UPWARDS, chunk=range(_CONTROL // _CHUNK)),
+    parameter_product(plane=UPWARDS, chunk=range(_CONTROL // _CHUNK)),
     small={"plane": "epsilon", "chunk": 1, "count": 12},
     seconds=0.2,
 )
-def CONTROL(plane: str, chunk: int, *, count: int = _CHUNK) -> Rows:
+def control_table(plane: str, chunk: int, *, count: int = _CHUNK) -> Rows:
     """The first `count` cells of one chunk after ten times the transient."""
     chosen = slice(chunk * _CHUNK, chunk * _CHUNK + count)
     all_betas, all_values = control_cells(plane)
@@ -200,7 +200,7 @@ def mixed(regimes: np.ndarray) -> np.ndarray:
 
 def control_changes(name: str, regime: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Points (n, 2) of the control cells of a plane, their labels, and those ten times later."""
-    stored = CONTROL.read()
+    stored = control_table.read()
     betas, values = control_cells(name)
     before = regime[np.searchsorted(UPWARDS[name], values), np.searchsorted(BETAS, betas)]
     return np.stack([betas, values], axis=1), before, stored["regime"][stored["plane"] == name]
@@ -216,8 +216,8 @@ def longer_network(bits: int, *, seed: Seed = 0) -> Network:
     return replace(document, position=position, context=2**bits)
 
 
-@stored("longer", grid(bits=(2, 3, 4, 5), seed=range(10)), seconds=0.1)
-def LONGER(bits: int, *, seed: int) -> Rows:
+@stored("longer", parameter_product(bits=(2, 3, 4, 5), seed=range(10)), seconds=0.1)
+def longer_table(bits: int, *, seed: int) -> Rows:
     """Shares of regimes at 64 values of β between 1.4 and 2.4, after 5,000 turns of the clock.
 
     `rate`: median leading exponent of the chaotic ones, nats per token. `onset`: the first of 64

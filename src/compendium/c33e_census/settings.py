@@ -6,7 +6,7 @@ The table `confirm_C16` was drawn after the region of its row had been written, 
 import numpy as np
 
 from bookmaker.tables import Rows, stored
-from compendium.c33e_census.study import DOCUMENT_SIZE, network_row, select
+from compendium.c33e_census.study import document_size_table, network_row, select
 from compendium.common.networks import draw_networks
 from compendium.common.rows import share_rows
 
@@ -39,7 +39,7 @@ def _share_rows(quasi: np.ndarray, chaos: np.ndarray) -> Rows:
 )
 def settings_c16(data: str, epsilon: float, family: int, first: int) -> Rows:
     """Share of fifty networks with quasi-periodic and chaotic motion at some β, minus 0.05."""
-    table = select(DOCUMENT_SIZE.read(), family=family, epsilon=epsilon)
+    table = select(document_size_table.read(), family=family, epsilon=epsilon)
     chosen = slice(first, first + _SAMPLE)
     return _share_rows(table["seen_quasi"][chosen], table["seen_chaos"][chosen])
 

@@ -21,7 +21,7 @@ from scipy.stats import entropy, rankdata
 from bookmaker.tables import Rows, Table, stored
 from compendium.common.gauge import canonical_code
 from compendium.common.networks import draw_networks
-from compendium.common.rows import grid
+from compendium.common.rows import parameter_product
 from spinformer.core.random import Seed
 from spinformer.dmft.attractors import Regime, find_attractors, find_period
 from spinformer.dmft.ensemble import Ensemble
@@ -197,7 +197,7 @@ _CELLS = ((0, 0.02, 50), (1, 0.02, 24), (0, 0.002, 10), (0, 0.1, 10), (0, 0.3, 1
     ],
     seconds=1.0,
 )
-def DOCUMENT_SIZE(
+def document_size_table(
     *,
     family: int,
     features: int,
@@ -221,8 +221,8 @@ def DOCUMENT_SIZE(
 
 
 # Every tenth network of the first family.
-@stored("longer", grid(family=(0,), number=range(0, 500, 10)), seconds=0.1)
-def LONGER(number: int, *, family: int) -> Rows:
+@stored("longer", parameter_product(family=(0,), number=range(0, 500, 10)), seconds=0.1)
+def longer_table(number: int, *, family: int) -> Rows:
     """How many of 64 random systems keep their label, with the steps and rules of chapter 33."""
     drawn = draw_networks(
         family=family, features=3, segments=3, context=4, epsilon=0.02, count=number + 1
@@ -239,8 +239,10 @@ def LONGER(number: int, *, family: int) -> Rows:
 
 
 # A regime that fills a narrow window of β is missed by a coarse grid.
-@stored("finer", grid(family=(1500,), values=(64, 128, 256, 512, 1024, 2048)), seconds=15.0)
-def FINER(values: int, *, family: int, networks: int = 100) -> Rows:
+@stored(
+    "finer", parameter_product(family=(1500,), values=(64, 128, 256, 512, 1024, 2048)), seconds=15.0
+)
+def finer_table(values: int, *, family: int, networks: int = 100) -> Rows:
     """How many of the same networks show a regime where more values of β are tried.
 
     Three quarters of the values are even ones and one quarter lies around the onset, as in the
@@ -269,14 +271,14 @@ def FINER(values: int, *, family: int, networks: int = 100) -> Rows:
 _SIZES = [
     {"family": 2000 + number} | size | {"epsilon": 0.02}
     for number, size in enumerate(
-        grid(features=(2, 3, 4, 6), segments=(3, 5, 16), context=(2, 4, 8))
+        parameter_product(features=(2, 3, 4, 6), segments=(3, 5, 16), context=(2, 4, 8))
     )
     if size != _OURS
 ]
 OTHER_SIZES = Table(
     path=Path(__file__).with_name("other_sizes.csv"),
     units=[size | {"chunk": chunk} for size in _SIZES for chunk in range(3)],
-    rows=partial(DOCUMENT_SIZE.rows, size=3),
+    rows=partial(document_size_table.rows, size=3),
     seconds=0.3,
 )
 

@@ -10,10 +10,10 @@ from scipy.signal import periodogram
 from bookmaker.tables import Rows, stored
 from compendium.c34_memory_beyond_window.study import (
     LONGEST,
-    MEMORY_TIMES,
     autocorrelation,
+    memory_times_table,
 )
-from compendium.common.rows import grid, mean_rows, median_rows, numbered
+from compendium.common.rows import mean_rows, median_rows, numbered, parameter_product
 from spinformer.dmft.document import MOTIONS
 from spinformer.dmft.mean_field import document_context, random_contexts, trajectory
 from spinformer.dmft.network import Network
@@ -34,13 +34,15 @@ def _visible(motion: str, measured: np.ndarray) -> Rows:
     "settings_C12",
     [
         {"data": f"{unit['motion']} {unit['size']}"} | unit
-        for unit in grid(motion=MOTIONS, size=np.unique(MEMORY_TIMES.read()["size"]).tolist())
+        for unit in parameter_product(
+            motion=MOTIONS, size=np.unique(memory_times_table.read()["size"]).tolist()
+        )
     ],
     seconds=0.1,
 )
 def settings_c12(data: str, motion: str, size: int) -> Rows:
     """ln of the tokens for which a message is visible over those of a window; ten starts."""
-    table = MEMORY_TIMES.read()
+    table = memory_times_table.read()
     here = (table["motion"] == motion) & (table["size"] == size)
     return _visible(motion, table["measured"][here])
 
@@ -49,7 +51,7 @@ def settings_c12(data: str, motion: str, size: int) -> Rows:
     "confirm_C12",
     [
         {"data": f"{unit['motion']} {unit['size']} again"} | unit
-        for unit in grid(motion=MOTIONS, size=(499_998, 4_999_998, 49_999_998))
+        for unit in parameter_product(motion=MOTIONS, size=(499_998, 4_999_998, 49_999_998))
     ],
     small={"data": "driven 499998 again", "motion": "driven", "size": 499_998, "starts": 2},
     seconds=1.0,
@@ -57,7 +59,9 @@ def settings_c12(data: str, motion: str, size: int) -> Rows:
 )
 def confirm_c12(data: str, motion: str, size: int, *, starts: int = 10) -> Rows:
     """The same of texts from other starts, 31 and later."""
-    lines = [MEMORY_TIMES.rows(motion, start, sizes=(size,))[0] for start in range(31, 31 + starts)]
+    lines = [
+        memory_times_table.rows(motion, start, sizes=(size,))[0] for start in range(31, 31 + starts)
+    ]
     return _visible(motion, np.array([line["measured"] for line in lines]))
 
 
@@ -97,7 +101,7 @@ def slow_motion(data: int, beta: float, law: str) -> Rows:
 
 settings_c11 = stored(
     "settings_C11",
-    numbered(grid(beta=_BETAS, law=_LAWS), first=0),
+    numbered(parameter_product(beta=_BETAS, law=_LAWS), first=0),
     seconds=1.0,
     within={"value": 0.05, "low": 0.05, "high": 0.05},
 )(slow_motion)
@@ -105,7 +109,7 @@ settings_c11 = stored(
 
 @stored(
     "confirm_C11",
-    numbered(grid(beta=_OTHER_BETAS, law=_LAWS), first=1000),
+    numbered(parameter_product(beta=_OTHER_BETAS, law=_LAWS), first=1000),
     seconds=1.0,
     within={"value": 0.05, "low": 0.05, "high": 0.05},
 )

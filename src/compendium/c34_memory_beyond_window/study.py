@@ -14,7 +14,7 @@ from compendium.c34_memory_beyond_window.messages import (
     predicted_information,
     trace_message,
 )
-from compendium.common.rows import grid, rows_of
+from compendium.common.rows import parameter_product, rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.dmft.document import MOTIONS, attractor_window, chaotic_contexts
 from spinformer.dmft.mean_field import document_context, trajectory
@@ -124,11 +124,11 @@ def ladder(longest: int) -> np.ndarray:
 
 @stored(
     "memory_times",
-    grid(motion=MOTIONS, start=range(1, 11)),
+    parameter_product(motion=MOTIONS, start=range(1, 11)),
     seconds=4.0,
     within={"measured": 5.0, "dephased": 1.0},
 )
-def MEMORY_TIMES(motion: str, start: int, *, sizes: tuple[int, ...] = SIZES) -> Rows:
+def memory_times_table(motion: str, start: int, *, sizes: tuple[int, ...] = SIZES) -> Rows:
     """Memory times of one message at every size, −1 where longer than was looked at.
 
     fisher: by linear noise. dephased: when the predicted deviation reaches the distance of runs
@@ -173,8 +173,8 @@ def MEMORY_TIMES(motion: str, start: int, *, sizes: tuple[int, ...] = SIZES) -> 
     return rows
 
 
-@stored("spectra", grid(seed=range(10)), seconds=0.2)
-def SPECTRA(seed: int) -> Rows:
+@stored("spectra", parameter_product(seed=range(10)), seconds=0.2)
+def spectra_table(seed: int) -> Rows:
     """Spectrum and autocorrelation of m^o_1 at β = 1.266 over 64 copies of the document's context.
 
     below: share of the variance below the frequency 1/T. half, …: |X|²/n of the line at frequency
@@ -206,8 +206,8 @@ def SPECTRA(seed: int) -> Rows:
 
 OTHER_TIMES = Table(
     path=Path(__file__).with_name("other_times.csv"),
-    units=grid(motion=MOTIONS, start=range(11, 21)),
-    rows=partial(MEMORY_TIMES.rows, sizes=_ENDS),
+    units=parameter_product(motion=MOTIONS, start=range(11, 21)),
+    rows=partial(memory_times_table.rows, sizes=_ENDS),
     seconds=1.5,
     within={"measured": 5.0, "dephased": 1.0},
 )

@@ -2,13 +2,13 @@
 
 from bookmaker.tables import Rows, stored
 from compendium.c35_other_tokens.study import (
-    DEVIATIONS,
     FAMILIES,
     SITES,
     WORD_LISTS,
+    deviations_table,
     fit_exponents,
 )
-from compendium.common.rows import grid, mean_rows
+from compendium.common.rows import mean_rows, parameter_product
 
 # Networks of a group; by how much the power of N of sites may be off −1/2; a power from which on
 # the deviation of words would be said to fall.
@@ -26,7 +26,7 @@ def _units(kinds: tuple[tuple[int, int], ...]) -> Rows:
         }
         | unit
         for letters, words in kinds
-        for unit in grid(family=FAMILIES, first=(0, _GROUP))
+        for unit in parameter_product(family=FAMILIES, first=(0, _GROUP))
     ]
 
 
@@ -34,7 +34,7 @@ def _units(kinds: tuple[tuple[int, int], ...]) -> Rows:
 def settings_c17(data: str, letters: int, words: int, family: str, first: int) -> Rows:
     """0.05 minus what the power of N in the deviation of sites is off −1/2."""
     seeds = FAMILIES[family][first : first + _GROUP]
-    powers = fit_exponents(DEVIATIONS.read(), letters=letters, words=words, seeds=seeds)
+    powers = fit_exponents(deviations_table.read(), letters=letters, words=words, seeds=seeds)
     return mean_rows(_OFF - abs(powers + 0.5))
 
 
@@ -42,5 +42,5 @@ def settings_c17(data: str, letters: int, words: int, family: str, first: int) -
 def settings_c17b(data: str, letters: int, words: int, family: str, first: int) -> Rows:
     """By how much the deviation of words falls faster than N^(−1/4)."""
     seeds = FAMILIES[family][first : first + _GROUP]
-    powers = fit_exponents(DEVIATIONS.read(), letters=letters, words=words, seeds=seeds)
+    powers = fit_exponents(deviations_table.read(), letters=letters, words=words, seeds=seeds)
     return mean_rows(-_FALLING - powers)

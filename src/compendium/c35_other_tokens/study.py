@@ -23,7 +23,7 @@ from compendium.c35_other_tokens.letters import (
     predicted_deviation,
     vocabulary,
 )
-from compendium.common.rows import Columns, grid, rows_of
+from compendium.common.rows import Columns, parameter_product, rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import fit_power_law, mean_estimate
 from spinformer.dmft.attractors import Regime, find_attractors
@@ -54,7 +54,7 @@ BETA = 1.5
     seconds=0.2,
     within={"deviation": 0.02, "error": 0.01},
 )
-def DEVIATIONS(
+def deviations_table(
     letters: int, *, words: int, seed: int, sizes: Sequence[int] = _SIZES, runs: int = 1000
 ) -> Rows:
     """One row for each N: root mean square of |m − m_∞| over texts and eight tokens.
@@ -115,11 +115,13 @@ def fit_exponents(
 
 @stored(
     "regimes",
-    grid(letters=(2, 3, 4, 8), first=(*range(1000, 1100, _BLOCK), *range(2000, 2100, _BLOCK))),
+    parameter_product(
+        letters=(2, 3, 4, 8), first=(*range(1000, 1100, _BLOCK), *range(2000, 2100, _BLOCK))
+    ),
     seconds=1.5,
     within={"quasi": 2, "lasting": 2},
 )
-def REGIMES(letters: int, *, first: int) -> Rows:
+def regimes_table(letters: int, *, first: int) -> Rows:
     """One row for each of 25 random networks, of seeds `first`, `first` + 1, …
 
     At how many of 48 values of β an orbit is quasi-periodic after 10,000 steps, and at how many
@@ -208,7 +210,7 @@ def random_words(
     ],
     seconds=0.1,
 )
-def WORDS(size: int, *, share: float, first: int, lists: int = 20) -> Rows:
+def words_table(size: int, *, share: float, first: int, lists: int = 20) -> Rows:
     """Lists of V = 2^(`share` N) words of N = `size` bits, seeds from `first`, as one row.
 
     gap: rms distance of the mean overlaps from those of sites; frozen: what it tends to. spread:

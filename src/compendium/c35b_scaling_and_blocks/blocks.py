@@ -19,7 +19,7 @@ from scipy.stats import entropy
 
 from bookmaker.tables import Rows, stored
 from compendium.common.networks import draw_networks
-from compendium.common.rows import grid, rows_of
+from compendium.common.rows import parameter_product, rows_of
 from spinformer.core.chaos import kaplan_yorke_dimension
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import Estimate, mean_estimate
@@ -254,7 +254,7 @@ def _surveyed(
     rtol=1e-3,
     within=dict.fromkeys(("chaos", "quasi", "dimension", "variety"), 0.1) | {"exponent": 0.01},
 )
-def CENSUS(condition: str, *, family: int, chunk: int, epsilon: float = 0.02) -> Rows:
+def census_table(condition: str, *, family: int, chunk: int, epsilon: float = 0.02) -> Rows:
     """One row a network: chaos, dimension, variety, and the mean leading exponent above zero."""
     first = _CHUNK * chunk
     networks = _drawn(family, first, first + _CHUNK, epsilon=epsilon)
@@ -271,11 +271,11 @@ def CENSUS(condition: str, *, family: int, chunk: int, epsilon: float = 0.02) ->
 
 @stored(
     "longer",
-    grid(condition=("bare", "residual 1/2", "feed 1", "both 1/2, 1")),
+    parameter_product(condition=("bare", "residual 1/2", "feed 1", "both 1/2, 1")),
     seconds=11.0,
     within=dict.fromkeys(("early", "still", "late"), 4),
 )
-def LONGER(condition: str) -> Rows:
+def longer_table(condition: str) -> Rows:
     """How many chaotic systems of every tenth network are chaotic after ten times the wait."""
     networks = _drawn(0, 0, 10 * _CHUNK, 10)
     early = _surveyed(networks, condition=condition, wait=_WAIT)[0] == 2

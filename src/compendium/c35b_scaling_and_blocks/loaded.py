@@ -15,7 +15,7 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.special import softmax
 
 from bookmaker.tables import Rows, stored
-from compendium.common.rows import grid, rows_of
+from compendium.common.rows import parameter_product, rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.special import gaussian_quadrature
 from spinformer.core.statistics import PowerLaw, fit_power_law, mean_estimate
@@ -197,8 +197,8 @@ def simulate_loaded(
 _RULES = ("fixed", "unit, P = 3 + alpha N", "unit, P = 3")
 
 
-@stored("scores", grid(rule=_RULES, size=_SIZES, seed=_SEEDS), seconds=0.1)
-def SCORES(rule: str, *, size: int, seed: int) -> Rows:
+@stored("scores", parameter_product(rule=_RULES, size=_SIZES, seed=_SEEDS), seconds=0.1)
+def scores_table(rule: str, *, size: int, seed: int) -> Rows:
     """Deviation of the softmax's arguments in one text, and 1/Σ π², the tokens attended."""
     network = Network.document()
     load = 0.0
@@ -240,8 +240,8 @@ def distances_from_theory(
     return [float(np.sqrt((gap**2).mean())) for gap in off]
 
 
-@stored("paths", grid(size=_SIZES, seed=_SEEDS), seconds=0.1)
-def PATHS(size: int, *, seed: int) -> Rows:
+@stored("paths", parameter_product(size=_SIZES, seed=_SEEDS), seconds=0.1)
+def paths_table(size: int, *, seed: int) -> Rows:
     """Distance of one text from the theory, with and without load."""
     loaded, bare = distances_from_theory(_GAMMA, size=size, load=_LOAD, beta=1.4, seed=seed)
     return [{"with": loaded, "without": bare}]
@@ -255,7 +255,7 @@ _AT_REST = ((0.25, 1.0), (0.5, 0.5), (0.5, 1.0), (1.0, 1.0))
     [{"load": at, "beta": beta, "seed": n} for at, beta in _AT_REST for n in _SEEDS],
     seconds=0.2,
 )
-def REST(load: float, *, beta: float, seed: int) -> Rows:
+def rest_table(load: float, *, beta: float, seed: int) -> Rows:
     """Token correlations C(1), C(2) and the crosstalk in one text at rest, with flat attention."""
     network = Network.document().with_parameters(gamma=0.0, epsilon=0.0)
     drop = 40
@@ -285,22 +285,24 @@ def loaded_onset(load: float) -> tuple[float, float, float]:
 
 
 @stored("limits", [{"load": round(0.05 * n, 2)} for n in range(25)], checked=6, seconds=0.1)
-def LIMITS(load: float) -> Rows:
+def limits_table(load: float) -> Rows:
     """What the theory says at a load: β of the onset (0: none), the best β and the gain there."""
     start, best, gain = loaded_onset(load)
     return [{"onset": start, "best": best, "gain": gain}]
 
 
 def largest_load(table: dict[str, np.ndarray]) -> float:
-    """The load at which the largest gain, from `LIMITS`, falls to the onset without load."""
+    """The load at which the largest gain, from `limits_table`, falls to the onset without load."""
     falling = np.argsort(table["gain"])
     return float(np.interp(table["onset"][0], table["gain"][falling], table["load"][falling]))
 
 
 @stored(
-    "onsets", grid(load=(0.15, 0.3, 0.8, 1.2), size=_SIZES[:3], seed=(1, 2, 3, 4, 5)), seconds=1.5
+    "onsets",
+    parameter_product(load=(0.15, 0.3, 0.8, 1.2), size=_SIZES[:3], seed=(1, 2, 3, 4, 5)),
+    seconds=1.5,
 )
-def ONSETS(load: float, *, size: int, seed: int) -> Rows:
+def onsets_table(load: float, *, size: int, seed: int) -> Rows:
     """Root mean square overlap m^o with the few features in one text, at the best β of the load."""
     network = Network.document().with_parameters(gamma=_GAMMA, epsilon=0.0)
     beta = min(loaded_onset(load)[1], 4.0)

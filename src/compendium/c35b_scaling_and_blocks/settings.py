@@ -8,9 +8,9 @@ from functools import cache
 import numpy as np
 
 from bookmaker.tables import Rows, stored
-from compendium.c35b_scaling_and_blocks.blocks import CENSUS
+from compendium.c35b_scaling_and_blocks.blocks import census_table
 from compendium.c35b_scaling_and_blocks.loaded import distances_from_theory
-from compendium.common.rows import grid, mean_rows, numbered
+from compendium.common.rows import mean_rows, numbered, parameter_product
 
 _TEXTS = 5
 
@@ -29,7 +29,7 @@ _NEARLY = {"value": 0.2, "low": 0.3, "high": 0.3}
 settings_c22 = stored(
     "settings_C22",
     numbered(
-        grid(
+        parameter_product(
             load=(0.1, 0.25, 0.5),
             beta=(1.0, 1.4, 2.0),
             gamma=(1.0, 5.0, 20.0, 127.0),
@@ -44,7 +44,9 @@ settings_c22 = stored(
 confirm_c22 = stored(
     "confirm_C22",
     numbered(
-        grid(load=(0.3, 0.4, 0.6), beta=(1.2, 1.7), gamma=(3.0, 10.0, 60.0), size=(600, 900)),
+        parameter_product(
+            load=(0.3, 0.4, 0.6), beta=(1.2, 1.7), gamma=(3.0, 10.0, 60.0), size=(600, 900)
+        ),
         first=1000,
     ),
     seconds=0.3,
@@ -62,7 +64,7 @@ def _sample(family: int, condition: str, epsilon: float) -> dict[str, np.ndarray
     """The rows of sixty networks that are not in the census, as columns."""
     rows = []
     for chunk in range(5):
-        rows += CENSUS.rows(condition=condition, family=family, chunk=chunk, epsilon=epsilon)
+        rows += census_table.rows(condition=condition, family=family, chunk=chunk, epsilon=epsilon)
     return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
 
@@ -70,7 +72,7 @@ def _sample(family: int, condition: str, epsilon: float) -> dict[str, np.ndarray
     "settings_C23",
     [
         {"data": f"{unit['family']}-{unit['epsilon']}-{unit['condition']}"} | unit
-        for unit in grid(
+        for unit in parameter_product(
             condition=("residual 1/2", "residual 1", "feed 1", "both 1/2, 1"),
             epsilon=(0.02, 0.1),
             family=(2, 3, 4),

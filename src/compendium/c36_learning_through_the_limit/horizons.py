@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from bookmaker.tables import Rows, stored
-from compendium.common.rows import Columns, array_of, grid, rows_of
+from compendium.common.rows import Columns, array_of, parameter_product, rows_of
 from compendium.common.stored_exponents import exponent_of_chaos
 from spinformer.dmft.document import MOTIONS, attractor_window, chaotic_contexts
 from spinformer.dmft.finite_size import generate, mean_path, semantic_overlaps
@@ -74,7 +74,7 @@ def gradient_norms(
     seconds=2.0,
     rtol=1e-2,
 )
-def GROWTH(motion: str, *, chunk: int) -> Rows:
+def growth_table(motion: str, *, chunk: int) -> Rows:
     """Norm of the gradient at every horizon, from the starts of a chunk."""
     network = Network.document()
     horizons = tuple(2**k for k in range(8 if motion in CHAOTIC else 9))
@@ -86,8 +86,10 @@ def GROWTH(motion: str, *, chunk: int) -> Rows:
     return rows
 
 
-@stored("rates", grid(motion=_REGULAR), seconds=0.2, within={"rate": 1e-4, "error": 1e-4})
-def RATES(motion: str) -> Rows:
+@stored(
+    "rates", parameter_product(motion=_REGULAR), seconds=0.2, within={"rate": 1e-4, "error": 1e-4}
+)
+def rates_table(motion: str) -> Rows:
     """Leading Lyapunov exponent of a regular motion, nats per token, with its error."""
     network = Network.document()
     beta = MOTIONS[motion].beta
@@ -98,7 +100,7 @@ def RATES(motion: str) -> Rows:
 
 def exponents() -> dict[str, float]:
     """Leading exponents of all motions, nats per token; of chaos the converged ones."""
-    table = RATES.read()
+    table = rates_table.read()
     result = dict(zip(table["motion"].tolist(), table["rate"].tolist(), strict=True))
     return result | {name: float(exponent_of_chaos(MOTIONS[name].beta).value) for name in CHAOTIC}
 
@@ -141,12 +143,14 @@ def sampled_derivative(
 
 @stored(
     "shares",
-    grid(motion=("periodic",), size=(999_999,), start=range(24))
-    + grid(motion=("chaos at 1.28",), size=(999, 9999, 99_999, 999_999), start=range(24)),
+    parameter_product(motion=("periodic",), size=(999_999,), start=range(24))
+    + parameter_product(
+        motion=("chaos at 1.28",), size=(999, 9999, 99_999, 999_999), start=range(24)
+    ),
     seconds=0.3,
     rtol=1e-2,
 )
-def SHARES_LEFT(motion: str, *, size: int, start: int) -> Rows:
+def shares_left_table(motion: str, *, size: int, start: int) -> Rows:
     """Projection of the derivative at N on that of the limit, over the latter's square."""
     network = Network.document()
     beta = MOTIONS[motion].beta

@@ -25,7 +25,7 @@ from torch.nn.functional import cosine_similarity, logsigmoid, pad
 
 from bookmaker.tables import Rows, Table, stored
 from compendium.common.replicas import multiply_replicas, train_replicas
-from compendium.common.rows import array_of, grid, rows_of
+from compendium.common.rows import array_of, parameter_product, rows_of
 from spinformer.core.random import numpy_generator, torch_generator
 from spinformer.dmft.network import KEY, OUTPUT, QUERY, VALUE
 from spinformer.language.text import sample_texts
@@ -255,8 +255,10 @@ def one_bit(strength: float) -> dict[str, tuple[float, float, float]]:
     return means
 
 
-@stored("quality", grid(seed=range(10), size=(3, 6, 9, 15, *SIZES)), seconds=0.3, rtol=1e-3)
-def QUALITY(seed: int, *, size: int) -> Rows:
+@stored(
+    "quality", parameter_product(seed=range(10), size=(3, 6, 9, 15, *SIZES)), seconds=0.3, rtol=1e-3
+)
+def quality_table(seed: int, *, size: int) -> Rows:
     """Bias over the norm of the reference, cosine of an update with it, variance of one path.
 
     The reference is the exact gradient up to 15 bits, then the limit's. The variance of the mean
@@ -424,14 +426,14 @@ def losses(
     "tuning",
     [
         unit
-        for unit in grid(task=TASKS, arm=ARMS, copies=(1, 2, 8), rate=(0.03, 0.1, 0.3))
+        for unit in parameter_product(task=TASKS, arm=ARMS, copies=(1, 2, 8), rate=(0.03, 0.1, 0.3))
         if (unit["copies"] > 1) == (ARMS[unit["arm"]].gradient == "score")
         and not ARMS[unit["arm"]].shuffled
     ],
     seconds=5.0,
     within={"loss": 0.02},
 )
-def TUNING(task: str, *, arm: str, copies: int, rate: float) -> Rows:
+def tuning_table(task: str, *, arm: str, copies: int, rate: float) -> Rows:
     """Mean loss of the validation seeds at the arm's own N after the whole budget."""
     seeds = range(100, 100 + TASKS[task].tuned)
     updates = TASKS[task].budget
@@ -443,18 +445,19 @@ def TUNING(task: str, *, arm: str, copies: int, rate: float) -> Rows:
 
 @stored(
     "learning",
-    grid(task=("cycle",), arm=ARMS, block=(0, 1)) + grid(task=("bytes",), arm=ARMS, block=(0,)),
+    parameter_product(task=("cycle",), arm=ARMS, block=(0, 1))
+    + parameter_product(task=("bytes",), arm=ARMS, block=(0,)),
     # Later two of the ten trainings amplify rounding, and with it what is drawn at finite N.
     small={"task": "cycle", "arm": "limit", "block": 0, "updates": 40},
     seconds=1.5,
     rtol=1e-3,
 )
-def LEARNING(task: str, *, arm: str, block: int, updates: int | None = None) -> Rows:
-    """Losses of ten seeds; copies and rate are the best in `TUNING`, a control's the limit's.
+def learning_table(task: str, *, arm: str, block: int, updates: int | None = None) -> Rows:
+    """Losses of ten seeds; copies and rate are the best in `tuning_table`, a control's the limit's.
 
     After the task's budget of updates, or so many.
     """
-    table = TUNING.read()
+    table = tuning_table.read()
     name = "limit" if arm == "limit, shuffled" else arm
     own = np.flatnonzero((table["task"] == task) & (table["arm"] == name))
     best = own[np.argmin(table["loss"][own])]
@@ -482,22 +485,24 @@ def LEARNING(task: str, *, arm: str, block: int, updates: int | None = None) -> 
 # Seeds drawn after the regions of C19 and C19b.
 LEARNING_AGAIN = stored(
     "learning_again",
-    grid(task=("cycle",), arm=("limit", "score, 9900"), block=(2, 3))
-    + grid(task=("bytes",), arm=("limit", "score, 9900"), block=(1, 2, 3)),
+    parameter_product(task=("cycle",), arm=("limit", "score, 9900"), block=(2, 3))
+    + parameter_product(task=("bytes",), arm=("limit", "score, 9900"), block=(1, 2, 3)),
     small={"task": "cycle", "arm": "limit", "block": 2, "updates": 20},
     seconds=1.0,
     rtol=1e-3,
-)(LEARNING.rows)
+)(learning_table.rows)
 
 
 def column(
-    task: str, arm: str, *, measure: str, share: float = 1.0, table: Table = LEARNING
+    task: str, arm: str, *, measure: str, share: float = 1.0, table: Table = learning_table
 ) -> np.ndarray:
     """One measure of every seed (S,) from a table of trainings, after a share of the budget."""
     return array_of(table.read(), measure, "seed", task=task, arm=arm, share=share)
 
 
-def excess(task: str, size: int, *, share: float = 1.0, table: Table = LEARNING) -> np.ndarray:
+def excess(
+    task: str, size: int, *, share: float = 1.0, table: Table = learning_table
+) -> np.ndarray:
     """Loss at N = `size` minus that in the limit, (seeds,), of trainings in the limit."""
     at_size = column(task, "limit", measure=f"n{size}", share=share, table=table)
     limit = column(task, "limit", measure="limit", share=share, table=table)

@@ -9,20 +9,20 @@ import numpy as np
 from bookmaker.tables import Rows, Table, stored
 from compendium.c36_learning_through_the_limit.horizons import (
     CHAOTIC,
-    GROWTH,
-    SHARES_LEFT,
     exponents,
     growth_slopes,
+    growth_table,
+    shares_left_table,
 )
 from compendium.c36_learning_through_the_limit.learning import (
-    LEARNING,
     LEARNING_AGAIN,
     SIZES,
     TASKS,
     column,
     excess,
+    learning_table,
 )
-from compendium.common.rows import array_of, grid, mean_rows, median_rows, near_rows
+from compendium.common.rows import array_of, mean_rows, median_rows, near_rows, parameter_product
 from spinformer.core.statistics import student_interval
 
 # Bits per bit that a training in the limit may lose at finite N; by how much the growth of a
@@ -56,13 +56,15 @@ _TWOS = [("cycle", group) for group in range(10)] + [("bytes", group) for group 
     [
         {"data": f"{task}-{unit['rival']}-{group}", "task": task, "group": group} | unit
         for task, group in _FIVES
-        for unit in grid(rival=("score", "straight"), size=(990, 9900), budget=(0.25, 1.0))
+        for unit in parameter_product(
+            rival=("score", "straight"), size=(990, 9900), budget=(0.25, 1.0)
+        )
     ],
     seconds=0.1,
 )
 def settings_c19(data: str, task: str, group: int, rival: str, size: int, budget: float) -> Rows:
     """Bits per bit by which the limit ends below a rival of N = 9,900, at `size`; five seeds."""
-    gain = _gain(LEARNING, task, rival=rival, measure=f"n{size}", share=budget)
+    gain = _gain(learning_table, task, rival=rival, measure=f"n{size}", share=budget)
     return mean_rows(gain[_chosen(group, 5)])
 
 
@@ -71,7 +73,7 @@ def settings_c19(data: str, task: str, group: int, rival: str, size: int, budget
     [
         {"data": f"{task}-score-{group}-again", "task": task, "group": group} | unit
         for task, group in _FOURS
-        for unit in grid(rival=("score",), size=(990, 9900), budget=(0.25, 1.0))
+        for unit in parameter_product(rival=("score",), size=(990, 9900), budget=(0.25, 1.0))
     ],
     seconds=0.1,
 )
@@ -86,7 +88,7 @@ def confirm_c19(data: str, task: str, group: int, rival: str, size: int, budget:
     [
         {"data": f"{task}-{group}", "task": task, "group": group} | unit
         for task, group in _TWOS
-        for unit in grid(size=SIZES, budget=(0.25, 1.0))
+        for unit in parameter_product(size=SIZES, budget=(0.25, 1.0))
     ],
     seconds=0.1,
 )
@@ -101,7 +103,7 @@ def settings_c19b(data: str, task: str, group: int, size: int, budget: float) ->
     [
         {"data": f"{task}-{group}-again", "task": task, "group": group} | unit
         for task, group in _FOURS
-        for unit in grid(size=SIZES[1:], budget=(0.25, 1.0))
+        for unit in parameter_product(size=SIZES[1:], budget=(0.25, 1.0))
     ],
     seconds=0.1,
 )
@@ -155,10 +157,12 @@ def settings_c19c(data: str, part: str, motion: str, bits: int, group: int, firs
     the median of eight starts.
     """
     if part == "growth":
-        growth = growth_slopes(GROWTH.read(), motion, first=first, last=128)
+        growth = growth_slopes(growth_table.read(), motion, first=first, last=128)
         own = np.array_split(growth / exponents()[motion], _GROUPS[motion])[group]
         return near_rows((own.mean(), *student_interval(own)), aim=1.0, within=_OFF, runs=len(own))
-    left = array_of(SHARES_LEFT.read(), "share", "start", motion=motion, size=bits, horizon=_AHEAD)
+    left = array_of(
+        shares_left_table.read(), "share", "start", motion=motion, size=bits, horizon=_AHEAD
+    )
     return median_rows(_LOST - left[_chosen(group, _FEW)])
 
 

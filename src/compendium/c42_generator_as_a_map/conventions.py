@@ -15,8 +15,8 @@ from torch import Tensor
 
 from bookmaker.tables import Rows, stored
 from compendium.c42_generator_as_a_map.edges import critical_beta
-from compendium.c42_generator_as_a_map.study import REST_TABLE
-from compendium.common.rows import grid, rows_of
+from compendium.c42_generator_as_a_map.study import rest_table
+from compendium.common.rows import parameter_product, rows_of
 from spinformer.language.checkpoints import Checkpoint, load_checkpoint
 from spinformer.language.soft_map import SoftTokenMap, Thresholds
 from spinformer.language.text import sample_texts
@@ -67,7 +67,7 @@ def text_windows(soft: SoftTokenMap, name: str, *, count: int, seed: int) -> Ten
 
 @stored(
     "short_windows",
-    grid(window=(1, 2)),
+    parameter_product(window=(1, 2)),
     small={"window": 1, "highest": 0.65},
     seconds=4.0,
     within={"size": 0.01},
@@ -87,7 +87,7 @@ def short_windows(window: int, *, highest: float = 2.0) -> Rows:
     return rows_of(beta=betas, size=sizes)
 
 
-@stored("settings_R2", grid(window=(1, 2, 4, 8, 16, 32)), seconds=0.1)
+@stored("settings_R2", parameter_product(window=(1, 2, 4, 8, 16, 32)), seconds=0.1)
 def settings_R2(window: int) -> Rows:
     """0.8 minus the β at which the fixed point is lost, between the two β that enclose it.
 
@@ -98,7 +98,7 @@ def settings_R2(window: int) -> Rows:
         highest = float(short["beta"][(short["window"] == window) & (short["size"] < 1)].max())
         value = low = high = 0.8 - highest
     else:
-        rests = REST_TABLE.read()
+        rests = rest_table.read()
         rows = {
             name: column[(rests["span"] == window) & (rests["bits"] == 32)]
             for name, column in rests.items()
@@ -150,7 +150,7 @@ def prefix_rows(
     return [{"data": first + k} | row for k, row in enumerate(rows)]
 
 
-@stored("settings_R3", grid(window=(4,), prefix=PREFIXES, beta=(1.0,)), **_ORBITS)
+@stored("settings_R3", parameter_product(window=(4,), prefix=PREFIXES, beta=(1.0,)), **_ORBITS)
 def settings_R3(
     window: int, *, prefix: str, beta: float, transient: int = 60, steps: int = 40
 ) -> Rows:
@@ -164,7 +164,7 @@ def settings_R3(
 _CONFIRMED = [prefix for prefix in PREFIXES if prefix != "first token"]
 
 
-@stored("confirm_R3", grid(window=(4,), prefix=_CONFIRMED, beta=(1.0,)), **_ORBITS)
+@stored("confirm_R3", parameter_product(window=(4,), prefix=_CONFIRMED, beta=(1.0,)), **_ORBITS)
 def confirm_R3(
     window: int, *, prefix: str, beta: float, transient: int = 60, steps: int = 40
 ) -> Rows:

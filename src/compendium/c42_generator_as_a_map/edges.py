@@ -20,7 +20,7 @@ from compendium.c42_generator_as_a_map.study import (
     text_starts,
 )
 from compendium.common.models import decoder
-from compendium.common.rows import Columns, grid, groups, rows_of
+from compendium.common.rows import Columns, groupby, parameter_product, rows_of
 from spinformer.dmft.lifetimes import Lifetime, estimate_lifetime
 from spinformer.language.decoder import Decoder, encode, run_decoder
 
@@ -32,11 +32,12 @@ TWIN = 0.05
 
 @stored(
     "pairs",
-    grid(span=(4,), beta=(0.61, 0.63)) + grid(span=(8,), beta=(0.61, 0.615, 0.63)),
+    parameter_product(span=(4,), beta=(0.61, 0.63))
+    + parameter_product(span=(8,), beta=(0.61, 0.615, 0.63)),
     seconds=3.0,
     rtol=1e-2,
 )
-def PAIR_TABLE(span: int, *, beta: float) -> Rows:
+def pair_table(span: int, *, beta: float) -> Rows:
     """The leading multipliers of the rest around its loss, one of each pair: size and turns."""
     model = decoder()
     rest = find_rests(model, [beta])[0][0]
@@ -55,7 +56,7 @@ def critical_beta(rows: Columns) -> float:
 
 
 @stored("cycle", [{"span": 4, "beta": 0.63}], seconds=10.0, within={"away": 5e-4})
-def CYCLE_TABLE(span: int, *, beta: float) -> Rows:
+def cycle_table(span: int, *, beta: float) -> Rows:
     """Twenty tokens of an oscillation: distance from rest; that from five before, rounded up."""
     rests, nudged = beside_rests(decoder(), [beta], span=span, size=0.06)
     orbit = follow(decoder(), nudged, beta=beta, steps=90)
@@ -72,12 +73,12 @@ CIRCLES = {
 
 @stored(
     "circles",
-    grid(span=CIRCLES),
+    parameter_product(span=CIRCLES),
     small={"span": 4, "settle": 8, "measure": 8},
     seconds=10.0,
     within={"size": 1e-4, "exponent": 2e-3},
 )
-def CIRCLE_TABLE(span: int, *, settle: int = 240, measure: int = 100) -> Rows:
+def circle_table(span: int, *, settle: int = 240, measure: int = 100) -> Rows:
     """Size and exponent of the small oscillation, begun at 0.02 from the rest, once settled."""
     model, betas = decoder(), torch.tensor(CIRCLES[span])[:, None]
     rests, nudged = beside_rests(model, CIRCLES[span], span=span, size=0.02)
@@ -89,12 +90,12 @@ def CIRCLE_TABLE(span: int, *, settle: int = 240, measure: int = 100) -> Rows:
 
 @stored(
     "onset",
-    grid(span=(8,)),
+    parameter_product(span=(8,)),
     small={"span": 8, "settle": 20, "block": 4},
     seconds=10.0,
     within={"size": 1e-5},
 )
-def ONSET_TABLE(span: int, *, settle: int = 220, block: int = 40) -> Rows:
+def onset_table(span: int, *, settle: int = 220, block: int = 40) -> Rows:
     """Sizes of the oscillation of β = 0.6175 at other β, a share of it at first, block by block."""
     model, choices = decoder(), {"beta": (0.6135, 0.6143), "share": (0.15, 0.4, 1.0)}
     betas, shares = torch.tensor([*itertools.product(*choices.values())]).T
@@ -103,18 +104,18 @@ def ONSET_TABLE(span: int, *, settle: int = 220, block: int = 40) -> Rows:
     windows = rests[1:, None] + shares[:, None, None] * begun
     orbit = follow(model, windows, beta=betas[:, None], steps=6 * block)[:, span:]
     sizes = distances(orbit, rests[1:]).unflatten(1, (6, block)).square().mean(2).sqrt().flatten()
-    units = grid(**choices, token=range(block, 6 * block + 1, block))
+    units = parameter_product(**choices, token=range(block, 6 * block + 1, block))
     return [unit | {"size": float(size)} for unit, size in zip(units, sizes, strict=True)]
 
 
 @stored(
     "branches",
-    grid(span=(4, 8)),
+    parameter_product(span=(4, 8)),
     small={"span": 8, "steps": 3, "values": 3},
     seconds=5.0,
     within={"away": 0.01},
 )
-def BRANCH_TABLE(span: int, *, steps: int = 60, values: int = 17) -> Rows:
+def branch_table(span: int, *, steps: int = 60, values: int = 17) -> Rows:
     """Distance from the rest of orbits followed along `values` of β, 16 / T a way.
 
     Up: they begin at the rest and are nudged by a thousandth at each β. Down: they begin as texts.
@@ -141,17 +142,17 @@ def BRANCH_TABLE(span: int, *, steps: int = 60, values: int = 17) -> Rows:
 
 
 LIVES = [
-    *grid(span=(4,), beta=(0.54, 0.55), horizon=(400,)),
-    *grid(span=(4,), beta=(0.56, 0.58), horizon=(600,)),
-    *grid(span=(8,), beta=(0.55, 0.56, 0.57), horizon=(400,)),
-    *grid(span=(8,), beta=(0.59,), horizon=(260,)),
+    *parameter_product(span=(4,), beta=(0.54, 0.55), horizon=(400,)),
+    *parameter_product(span=(4,), beta=(0.56, 0.58), horizon=(600,)),
+    *parameter_product(span=(8,), beta=(0.55, 0.56, 0.57), horizon=(400,)),
+    *parameter_product(span=(8,), beta=(0.59,), horizon=(260,)),
 ]
 
 
 @stored(
     "lives", LIVES, small={"span": 4, "beta": 0.3, "horizon": 60}, seconds=15.0, within={"time": 1}
 )
-def LIFE_TABLE(span: int, *, beta: float, horizon: int) -> Rows:
+def life_table(span: int, *, beta: float, horizon: int) -> Rows:
     """The last of a text's tokens far from the rest, if it `ended` so by the horizon; 16 texts."""
     model = decoder()
     rest = find_rests(model, [beta])[0]
@@ -173,7 +174,7 @@ def LIFE_TABLE(span: int, *, beta: float, horizon: int) -> Rows:
 def side_by_side(span: int) -> list[float]:
     """The β at which all orbits that come up are within FAR of the rest and none from above is."""
     found = []
-    for beta, rows in groups(dict(groups(BRANCH_TABLE.read(), "span"))[span], "beta"):
+    for beta, rows in groupby(dict(groupby(branch_table.read(), "span"))[span], "beta"):
         up = rows["way"] == "up"
         if rows["away"][up].max() < FAR < rows["away"][~up].min():
             found.append(beta)
@@ -182,22 +183,24 @@ def side_by_side(span: int) -> list[float]:
 
 def mean_lives(span: int) -> dict[float, Lifetime]:
     """The mean life of chaos beside the rest by β."""
-    lives = groups(dict(groups(LIFE_TABLE.read(), "span"))[span], "beta")
+    lives = groupby(dict(groupby(life_table.read(), "span"))[span], "beta")
     return {b: estimate_lifetime(rows["time"], ended=rows["ended"]) for b, rows in lives}
 
 
 @stored(
     "settings_R3c",
     [
-        *grid(span=(4,), life=(60, 100, 200, 400, 700, 1000), rest=("multipliers", "orbits")),
-        *grid(span=(8,), life=(400, 700, 1000), rest=("multipliers", "orbits")),
+        *parameter_product(
+            span=(4,), life=(60, 100, 200, 400, 700, 1000), rest=("multipliers", "orbits")
+        ),
+        *parameter_product(span=(8,), life=(400, 700, 1000), rest=("multipliers", "orbits")),
     ],
     seconds=0.1,
 )
-def COEXISTENCE(span: int, *, life: int, rest: str) -> Rows:
+def coexistence_table(span: int, *, life: int, rest: str) -> Rows:
     """Stretch of β, less 0.02, from where chaos lives `life` tokens to where the rest is lost."""
     lives = mean_lives(span)
-    pairs = dict(groups(PAIR_TABLE.read(), "span"))[span]
+    pairs = dict(groupby(pair_table.read(), "span"))[span]
     top = critical_beta(pairs) if rest == "multipliers" else side_by_side(span)[-1]
     ends = np.log([[one.value, one.low, one.high] for one in lives.values()]).T
     value, low, high = (top - 0.02 - np.interp(np.log(life), logs, list(lives)) for logs in ends)
@@ -243,7 +246,7 @@ def stream(
     seconds=3.0,
     within={"the": 1e-3, "line": 1e-3},
 )
-def DIAGRAM_TABLE(span: int, *, steps: int, streams: int = 48, last: int = 40) -> Rows:
+def diagram_table(span: int, *, steps: int, streams: int = 48, last: int = 40) -> Rows:
     """The `last` tokens of streams along " the" and a line's end, each word itself at 1."""
     model, betas = decoder(), 0.4 + 0.02 * torch.arange(streams)
     begin, mean = text_starts(model, span=span, count=2)[1:], model.embedding.mean(0)
@@ -256,12 +259,12 @@ def DIAGRAM_TABLE(span: int, *, steps: int, streams: int = 48, last: int = 40) -
 
 @stored(
     "streams",
-    grid(span=(8,), beta=(0.54, 0.58, 0.6, 1.0)),
+    parameter_product(span=(8,), beta=(0.54, 0.58, 0.6, 1.0)),
     small={"span": 8, "beta": 0.58, "settle": 1, "align": 1, "measure": 2},
     seconds=3.0,
     within={"exponent": 0.15, "away": 0.01},
 )
-def STREAM_TABLE(
+def stream_table(
     span: int, *, beta: float, settle: int = 60, align: int = 20, measure: int = 50
 ) -> Rows:
     """Exponents of 16 streams, and how far their last 20 tokens are from the rest.

@@ -19,7 +19,7 @@ from torch.nn.functional import normalize
 
 from bookmaker.tables import Rows, stored
 from compendium.common.models import decoder, next_token_distribution, text_numbers
-from compendium.common.rows import grid, groups, mean_rows, rows_of
+from compendium.common.rows import groupby, mean_rows, parameter_product, rows_of
 from spinformer.core.anderson import anderson
 from spinformer.language.decoder import Decoder, encode, run_decoder
 from spinformer.language.text import sample_texts
@@ -153,15 +153,15 @@ def returns(orbit: Tensor, *, longest: int) -> tuple[np.ndarray, np.ndarray]:
 @stored(
     "rests",
     [
-        *grid(span=(4, 8), beta=(0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65), bits=(32,)),
-        *grid(span=(16, 32), beta=(0.55, 0.6, 0.65), bits=(32,)),
-        *grid(span=(4,), beta=(0.6, 0.65), bits=(64,)),
+        *parameter_product(span=(4, 8), beta=(0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65), bits=(32,)),
+        *parameter_product(span=(16, 32), beta=(0.55, 0.6, 0.65), bits=(32,)),
+        *parameter_product(span=(4,), beta=(0.6, 0.65), bits=(64,)),
     ],
     checked=1,
     seconds=3.0,
     within=dict.fromkeys(("real", "imaginary", "size"), 0.01),
 )
-def REST_TABLE(span: int, *, beta: float, bits: int) -> Rows:
+def rest_table(span: int, *, beta: float, bits: int) -> Rows:
     """The leading multiplier of the rest."""
     model = decoder() if bits == 32 else decoder(dtype=torch.float64)
     leading = multipliers(model, find_rests(model, [beta])[0][0], span=span, beta=beta)[0]
@@ -196,12 +196,12 @@ MOTIONS = {4: (0.5, 0.6, 0.65, 0.7, 0.8, 1.0, 2.0), 8: (0.5, 0.6, 0.7, 1.0), 16:
 
 @stored(
     "motions",
-    grid(span=MOTIONS),
+    parameter_product(span=MOTIONS),
     small={"span": 4, "count": 2} | _SHORT,
     seconds=5.0,
     within=_CLOSE,
 )
-def MOTION_TABLE(span: int, *, count: int = 16, **lengths: int) -> Rows:
+def motion_table(span: int, *, count: int = 16, **lengths: int) -> Rows:
     """What starts, one of the chat template and the others of text, do after 100 tokens.
 
     `lengths` are those of `motion_rows`.
@@ -216,12 +216,12 @@ CARD_BETA = 5.0
 
 @stored(
     "card",
-    grid(span=(4,), beta=(CARD_BETA,)),
+    parameter_product(span=(4,), beta=(CARD_BETA,)),
     small={"span": 4, "beta": CARD_BETA, "count": 1} | _SHORT,
     seconds=30.0,
     within=_CLOSE,
 )
-def CARD_TABLE(
+def card_table(
     span: int,
     *,
     beta: float,
@@ -236,13 +236,15 @@ def CARD_TABLE(
 
 
 KINDS = ("essay", "narrative", "dialogue", "law", "list")
-PROMPTS = grid(beta=(0.56, 0.58), steps=(120,)) + grid(beta=(1.0,), steps=(70,))
+PROMPTS = parameter_product(beta=(0.56, 0.58), steps=(120,)) + parameter_product(
+    beta=(1.0,), steps=(70,)
+)
 
 
 @stored(
     "prompts", PROMPTS, small={"beta": 1.0, "steps": 12}, seconds=20.0, within={"exponent": 0.05}
 )
-def PROMPT_TABLE(beta: float, *, steps: int) -> Rows:
+def prompt_table(beta: float, *, steps: int) -> Rows:
     """Tokens until texts, plain or before a template, stay at rest; at β = 1 their exponent."""
     model, texts = decoder(), sample_texts()
     words = [encode(model, texts[kind])[:8] for kind in KINDS]
@@ -266,12 +268,12 @@ VOICES = (1, 10, 100, 1000, 10_000)
 
 @stored(
     "voices",
-    grid(beta=(0.5, 1.0), voices=(*VOICES, 100_000)),
+    parameter_product(beta=(0.5, 1.0), voices=(*VOICES, 100_000)),
     small={"beta": 0.5, "voices": 100, "steps": 3},
     seconds=20.0,
     within={"distance": 0.02, "error": 0.01, "apart": 1e-5},
 )
-def VOICES_TABLE(beta: float, *, voices: int, steps: int = 24) -> Rows:
+def voices_table(beta: float, *, voices: int, steps: int = 24) -> Rows:
     """Distance of laws of voices and the map that began alike; `apart`: of the map's own orbits."""
     model, rows = decoder(), []
     begin = settled_texts(model, beta=beta)
@@ -291,12 +293,12 @@ def VOICES_TABLE(beta: float, *, voices: int, steps: int = 24) -> Rows:
 
 @stored(
     "settings_R4",
-    grid(beta=(0.5, 1.0), tokens=(1, 2, 4, 8), threshold=(0.1, 0.2, 0.25, 0.3, 0.4)),
+    parameter_product(beta=(0.5, 1.0), tokens=(1, 2, 4, 8), threshold=(0.1, 0.2, 0.25, 0.3, 0.4)),
     seconds=0.1,
 )
-def CROWD(beta: float, *, tokens: int, threshold: float) -> Rows:
+def crowd_table(beta: float, *, tokens: int, threshold: float) -> Rows:
     """How far one voice is outside a threshold and 10,000 inside for some tokens, the smaller."""
-    rows = dict(groups(VOICES_TABLE.read(), "beta", "voices"))
+    rows = dict(groupby(voices_table.read(), "beta", "voices"))
     one, crowd = rows[beta, 1], rows[beta, 10_000]
     value = np.append(one["distance"][0] - threshold, threshold - crowd["distance"][:tokens])
     error = 2.0 * np.append(one["error"][0], crowd["error"][:tokens])
@@ -321,8 +323,14 @@ def noise_rows(
     return rows_of(deviation=deviation, error=error, noise=float(variance.mean() / voices) ** 0.5)
 
 
-@stored("noise", grid(beta=(0.5, 1.0), voices=VOICES[1:]), checked=1, seconds=15.0, rtol=0.15)
-def NOISE_TABLE(beta: float, *, voices: int) -> Rows:
+@stored(
+    "noise",
+    parameter_product(beta=(0.5, 1.0), voices=VOICES[1:]),
+    checked=1,
+    seconds=15.0,
+    rtol=0.15,
+)
+def noise_table(beta: float, *, voices: int) -> Rows:
     """32 draws from each of 16 windows of four tokens."""
     begin = settled_texts(decoder(), beta=beta)
     return noise_rows(decoder(), begin, beta=beta, voices=voices, draws=32, seed=voices)
@@ -351,12 +359,13 @@ def greedy_loops(
 
 @stored(
     "loops",
-    grid(span=(2, 4, 8), horizon=(600,)) + grid(span=(16,), horizon=(400,)),
+    parameter_product(span=(2, 4, 8), horizon=(600,))
+    + parameter_product(span=(16,), horizon=(400,)),
     checked=1,
     seconds=15.0,
     within={"loop": np.inf, "way": np.inf},
 )
-def LOOP_TABLE(span: int, *, horizon: int) -> Rows:
+def loop_table(span: int, *, horizon: int) -> Rows:
     """Loop and way of greedy decoding from 32 starts (16 at the longest window)."""
     starts = 32 if span < 16 else 16
     loops, ways = greedy_loops(decoder(), span=span, starts=starts, horizon=horizon)
@@ -365,13 +374,13 @@ def LOOP_TABLE(span: int, *, horizon: int) -> Rows:
 
 @stored(
     "cold",
-    grid(span=(4,), beta=(4.0, 16.0, 64.0)),
+    parameter_product(span=(4,), beta=(4.0, 16.0, 64.0)),
     small={"span": 4, "beta": 16.0, "steps": 12, "last": 4},
     seconds=5.0,
     within={"gap": 0.01},
 )
-def COLD_TABLE(span: int, *, beta: float, steps: int = 80, last: int = 32) -> Rows:
-    """The map at large β, 80 tokens from 16 starts of LOOP_TABLE: return of the last 32."""
+def cold_table(span: int, *, beta: float, steps: int = 80, last: int = 32) -> Rows:
+    """The map at large β, 80 tokens from 16 starts of loop_table: return of the last 32."""
     begin = text_starts(decoder(), span=span)
     orbit = follow(decoder(), begin, beta=beta, steps=steps)[:, span:]
     lags, gaps = returns(orbit, longest=last)
@@ -416,13 +425,13 @@ OTHERS = ("shuffled attention", "shuffled feed-forward", "shuffled", "fresh")
 
 @stored(
     "controls",
-    grid(weights=("trained",), parts=("attention", "feed-forward"))
-    + grid(weights=OTHERS, parts=("all",)),
+    parameter_product(weights=("trained",), parts=("attention", "feed-forward"))
+    + parameter_product(weights=OTHERS, parts=("all",)),
     small={"weights": "shuffled attention", "parts": "all"} | _SHORT,
     seconds=3.0,
     within=_CLOSE,
 )
-def CONTROL_TABLE(
+def control_table(
     weights: str, *, parts: str, settle: int = 80, measure: int = 100, last: int = 48
 ) -> Rows:
     """Motions of a window of four tokens, four starts, with other weights or one part alone."""
@@ -433,13 +442,13 @@ def CONTROL_TABLE(
 
 @stored(
     "untrained",
-    grid(weights=("fresh",), draw=range(1, 7), span=(4,))
-    + grid(weights=("shuffled",), draw=range(1, 6), span=(4,)),
+    parameter_product(weights=("fresh",), draw=range(1, 7), span=(4,))
+    + parameter_product(weights=("shuffled",), draw=range(1, 6), span=(4,)),
     small={"weights": "fresh", "draw": 1, "span": 4} | _SHORT,
     seconds=4.0,
     within=dict.fromkeys(("value", "low", "high"), 0.01),
 )
-def UNTRAINED(
+def untrained_table(
     weights: str, *, draw: int, span: int, settle: int = 30, measure: int = 52, last: int = 48
 ) -> Rows:
     """Minus the exponent of other weights at β = 1, one draw, four starts, 30 + 52 tokens."""

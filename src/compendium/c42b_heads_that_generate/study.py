@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bookmaker.tables import Rows, stored
 from compendium.common.models import block_trace, causal_attention, decoder, text_numbers
-from compendium.common.rows import grid, rows_of
+from compendium.common.rows import parameter_product, rows_of
 from spinformer.core.statistics import student_interval
 from spinformer.language.decoder import BlockTrace, Decoder, block_queries
 from spinformer.language.heads import HeadReport, head_report, overlap_energy
@@ -70,13 +70,13 @@ def _earlier(trace: BlockTrace) -> Tensor:
 
 @stored(
     "heads",
-    grid(layer=range(30)),
+    parameter_product(layer=range(30)),
     checked=2,
     seconds=8.0,
     rtol=1e-2,
     within=dict.fromkeys(("whole", "common", "specific", "attention", "block"), 1e-3),
 )
-def HEAD_TABLE(layer: int) -> Rows:
+def head_table(layer: int) -> Rows:
     """Energies and kinds of the nine heads of a layer; `_error`: half of the 95 % interval.
 
     whole, common, specific: change of the head's own U by its own step; `_z`: in spreads of the

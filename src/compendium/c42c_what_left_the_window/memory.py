@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from bookmaker.tables import Rows, stored
-from compendium.c42c_what_left_the_window.study import RECURRENCE_TABLE, recurrence
+from compendium.c42c_what_left_the_window.study import recurrence, recurrence_table
 from compendium.common.models import decoder
-from compendium.common.rows import grid, groups, rows_of
+from compendium.common.rows import groupby, parameter_product, rows_of
 from spinformer.language.checkpoints import load_checkpoint
 from spinformer.language.decoder import encode
 from spinformer.language.soft_map import SoftTokenMap
@@ -75,8 +75,8 @@ def window_pairs(soft: SoftTokenMap, corpus: str, *, count: int, seed: int) -> T
 
 
 _MEMORY = [
-    *grid(window=(2, 4), beta=(0.5, 1.0, 2.0), corpus=("texts", "help")),
-    *grid(window=(8,), beta=(1.0,), corpus=("texts", "help")),
+    *parameter_product(window=(2, 4), beta=(0.5, 1.0, 2.0), corpus=("texts", "help")),
+    *parameter_product(window=(8,), beta=(1.0,), corpus=("texts", "help")),
 ]
 
 
@@ -123,7 +123,7 @@ def settings_R9(
     )
 
 
-_FRESH = grid(window=(2, 4), beta=(0.5, 0.7, 1.0), corpus=("texts", "help"))
+_FRESH = parameter_product(window=(2, 4), beta=(0.5, 0.7, 1.0), corpus=("texts", "help"))
 
 
 @stored(
@@ -177,10 +177,10 @@ def recurrence_rows(words: np.ndarray) -> Rows:
 
     Bars are 1.96 errors, by leaving a seventh of the texts out on either side.
     """
-    said = dict(groups(RECURRENCE_TABLE.read(), "null", "distance", "source"))
+    said = dict(groupby(recurrence_table.read(), "null", "distance", "source"))
     rows: Rows = []
     parts = np.array_split(np.arange(len(words)), 7)
-    for about in grid(null=("unrelated", "shuffled"), distance=(16, 32, 64)):
+    for about in parameter_product(null=("unrelated", "shuffled"), distance=(16, 32, 64)):
         left = np.array([recurrence(np.delete(words, part, 0), **about) for part in parts])
         error = (6 / 7 * np.square(left - left.mean()).sum()) ** 0.5
         model = said[about["null"], about["distance"], "window 8"]
@@ -190,7 +190,7 @@ def recurrence_rows(words: np.ndarray) -> Rows:
     return rows
 
 
-@stored("settings_R10", grid(data=range(len(_KINDS))), seconds=3.0)
+@stored("settings_R10", parameter_product(data=range(len(_KINDS))), seconds=3.0)
 def settings_R10(data: int) -> Rows:
     """Recurrence in groups of real texts of four kinds less that in what the model says."""
     kind, part = _KINDS[data]

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bookmaker.tables import Rows, stored
 from compendium.common.models import decoder, next_token_distribution, text_numbers
-from compendium.common.rows import grid, rows_of
+from compendium.common.rows import parameter_product, rows_of
 from spinformer.core.statistics import mean_estimate
 from spinformer.language.decoder import Decoder, encode, run_decoder
 from spinformer.language.text import sample_texts
@@ -70,7 +70,7 @@ LEFT = [(4, 1.0, 128), (8, 0.5, 256), (8, 1.0, 256), (8, 2.0, 48)]
     seconds=20.0,
     within={"distance": 0.05, "error": 0.03, "apart": 0.13},
 )
-def LEFT_TABLE(span: int, *, beta: float, count: int) -> Rows:
+def left_table(span: int, *, beta: float, count: int) -> Rows:
     """Distances of laws by lag: `changed` pairs, and `unrelated` windows with one noise."""
     model, rows, few = decoder(), [], min(count // 4, 16)
     windows, others = text_windows(model, span=span, count=count, seed=1)
@@ -125,12 +125,16 @@ def words_of(source: str) -> np.ndarray:
     return np.stack([text[:400] for text in numbers if len(text) >= 400])
 
 
-@stored("recurrences", grid(source=("texts", "help", "window 8", "window 64")), seconds=3.0)
-def RECURRENCE_TABLE(source: str) -> Rows:
+@stored(
+    "recurrences", parameter_product(source=("texts", "help", "window 8", "window 64")), seconds=3.0
+)
+def recurrence_table(source: str) -> Rows:
     """Recurrence at distances up to 64 words; errors by leaving a seventh of the texts out."""
     words, rows = words_of(source), []
     parts = np.array_split(np.arange(len(words)), 7)
-    for about in grid(null=("unrelated", "shuffled"), distance=(1, 2, 4, 8, 16, 32, 64)):
+    for about in parameter_product(
+        null=("unrelated", "shuffled"), distance=(1, 2, 4, 8, 16, 32, 64)
+    ):
         left = np.array([recurrence(np.delete(words, part, 0), **about) for part in parts])
         error = (6 / 7 * np.square(left - left.mean()).sum()) ** 0.5
         rows += rows_of(**about, ratio=recurrence(words, **about), error=error, texts=len(words))

@@ -13,7 +13,7 @@ from spinformer.core.statistics import Estimate, student_interval, wilson_interv
 Columns = Mapping[str, np.ndarray]
 
 
-def grid(**choices: Iterable[Any]) -> Rows:
+def parameter_product(**choices: Iterable[Any]) -> Rows:
     """The units of a table that has every combination of choices, the last changing fastest."""
     return [dict(zip(choices, unit, strict=True)) for unit in product(*choices.values())]
 
@@ -43,7 +43,7 @@ def rows_of(table: Mapping[str, Any] | None = None, /, **columns: Any) -> Rows:
     return [dict(zip(by_name, row, strict=True)) for row in zip(*lists, strict=True)]
 
 
-def groups(table: Columns, *names: str) -> Iterator[tuple[Any, dict[str, np.ndarray]]]:
+def groupby(table: Columns, *names: str) -> Iterator[tuple[Any, dict[str, np.ndarray]]]:
     """Rows of a table by the value of a column, or the values of several, as they first come."""
     keys = list(zip(*(table[name].tolist() for name in names), strict=True))
     for key in dict.fromkeys(keys):

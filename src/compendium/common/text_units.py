@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from bookmaker.tables import Rows
 from compendium.common.models import encoder
-from compendium.common.rows import grid
+from compendium.common.rows import parameter_product
 from spinformer.language.encoder import LayerTrace, run_model
 from spinformer.language.text import sample_texts, text_windows
 
@@ -25,7 +25,7 @@ def named_windows(
     """
     return [
         {"data": f"{unit['source']} {unit['length']} {unit['window']}", **unit}
-        for unit in grid(source=sources, length=lengths, window=windows)
+        for unit in parameter_product(source=sources, length=lengths, window=windows)
     ]
 
 

@@ -79,7 +79,7 @@ def replica_symmetric_state(beta: float, *, field_std: float = 0.0) -> ReplicaSy
     Examples
     --------
     >>> state = replica_symmetric_state(0.5)
-    >>> state.overlap, state.stability
+    >>> state.overlap, round(state.stability, 6)
     (0.0, 0.25)
     """
     beta = check_real("beta", beta, low=0.0, high=_MAX_BETA)
