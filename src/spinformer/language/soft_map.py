@@ -109,7 +109,7 @@ class SoftTokenMap:
     >>> from spinformer.language.untrained import example_causal_model
     >>> soft = SoftTokenMap(example_causal_model("llama"), window=3, beta=2.0)
     >>> found = soft.fixed_point()
-    >>> bool(found.converged), abs(soft.multipliers(found.value)[0]) < 1
+    >>> bool(found.converged), bool(abs(soft.multipliers(found.value)[0]) < 1)
     (True, True)
     """
 
