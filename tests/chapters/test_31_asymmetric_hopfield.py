@@ -223,6 +223,14 @@ def test_stored_exponents_extrapolate_to_the_theory():
     assert (table["exponent"][mutual] + 3 * table["error"][mutual] < 0).all()
 
 
+@pytest.mark.parametrize(
+    ("symmetry", "size", "sign"), [(0.7, 120, -1), (0.7, 500, 1), (0.0, 120, 1)]
+)
+def test_nearly_symmetric_couplings_are_chaotic_in_large_networks_only(symmetry, size, sign):
+    exponent = study.analog_exponents(size, symmetry=symmetry, beta=2.25, count=8, seed=3)
+    assert sign * exponent.value > 2 * exponent.error
+
+
 def test_memory_and_order_are_those_of_the_second_half_of_every_run():
     one = np.random.default_rng(5)
     other = np.random.default_rng(5)

@@ -124,7 +124,7 @@ settings_c1e = stored(
     "settings_C1e",
     numbered(
         grid(symmetry=(0.0, 0.5), beta=(0.6, 1.0, 1.25, 1.5, 2.0, 3.0), size=(250, 500))
-        # Nearly symmetric couplings of few spins come to rest on a fixed point or a short cycle.
+        # More symmetric couplings, chaotic in large networks only.
         + grid(symmetry=(0.7,), beta=(1.5, 2.0), size=(150, 500)),
         first=0,
     ),
