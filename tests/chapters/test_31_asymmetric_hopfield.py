@@ -183,6 +183,25 @@ def test_mutual_couplings_freeze_near_the_simplest_theory_when_cold():
     assert np.mean(kept[2.0]) > 10 * np.std(kept[2.0], ddof=1) / np.sqrt(8)
 
 
+def test_memory_of_mutual_couplings_has_a_sign_only_after_even_numbers_of_updates():
+    # All spins are updated at once: without noise such a network ends on a cycle of two steps.
+    signs_seen = set()
+    for seed in range(6):
+        memory = study.spin_memory(
+            200,
+            symmetry=1.0,
+            beta=3.0,
+            lags=np.array([60, 61, 62, 63]),
+            steps=300,
+            replicas=2,
+            seed=seed,
+        )
+        assert (memory.value[[0, 2]] > 0.4).all()
+        assert abs(memory.value[1] - memory.value[3]) < 0.1
+        signs_seen.add(np.sign(memory.value[1]))
+    assert signs_seen == {-1.0, 1.0}
+
+
 @pytest.mark.claim("C1e")
 def test_stored_exponents_extrapolate_to_the_theory():
     table = study.exponents_table.read()
@@ -202,6 +221,14 @@ def test_stored_exponents_extrapolate_to_the_theory():
     assert abs(fit[1] - theory) < 3 * np.sqrt(covariance[1, 1]) < 0.009
     mutual = (table["symmetry"] == 1) & (table["beta"] == 3.0)
     assert (table["exponent"][mutual] + 3 * table["error"][mutual] < 0).all()
+
+
+@pytest.mark.parametrize(
+    ("symmetry", "size", "sign"), [(0.7, 120, -1), (0.7, 500, 1), (0.0, 120, 1)]
+)
+def test_nearly_symmetric_couplings_are_chaotic_in_large_networks_only(symmetry, size, sign):
+    exponent = study.analog_exponents(size, symmetry=symmetry, beta=2.25, count=8, seed=3)
+    assert sign * exponent.value > 2 * exponent.error
 
 
 def test_memory_and_order_are_those_of_the_second_half_of_every_run():

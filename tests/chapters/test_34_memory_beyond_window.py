@@ -37,6 +37,15 @@ def correlation(signal, lag):
     return np.mean([np.corrcoef(row[:-lag], row[lag:])[0, 1] for row in signal])
 
 
+@pytest.mark.parametrize(("beta", "follows"), [(1.24, True), (1.246, False)])
+def test_nothing_is_slower_than_the_context_where_motion_follows_the_clock(beta, follows):
+    start = document_context(NETWORK, steps=20_000, decimals=8)
+    one = Context(start.attention[None], start.position)
+    signal = signals(one, beta=beta, dropped=20_000, kept=1000)[0]
+    window = NETWORK.context
+    assert (np.abs(signal[window:] - signal[:-window]).max() < 1e-9) == follows
+
+
 @pytest.mark.claim("C11")
 def test_spectra_and_correlations_by_other_means():
     start = document_context(NETWORK, steps=20_000, decimals=8)

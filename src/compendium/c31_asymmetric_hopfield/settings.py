@@ -74,7 +74,9 @@ def frozen_memory(data: int, beta: float, size: int, lag: int) -> Rows:
 settings_c1c = stored(
     "settings_C1c",
     numbered(
-        parameter_product(beta=(0.5, 0.8, 1.25, 1.5, 2.0, 3.0), size=(200, 800), lag=(50, 250)),
+        parameter_product(beta=(0.5, 0.8, 1.25, 1.5, 2.0, 3.0), size=(200, 800), lag=(50, 250))
+        # Spins that are updated together may alternate: an odd lag looks at their other state.
+        + parameter_product(beta=(1.5, 3.0), size=(200, 800), lag=(75,)),
         first=0,
     ),
     seconds=0.2,
@@ -84,7 +86,7 @@ settings_c1c = stored(
 confirm_c1c = stored(
     "confirm_C1c",
     numbered(
-        parameter_product(beta=(1.3, 1.75, 2.5, 4.0), size=(300, 600), lag=(100, 300)), first=1000
+        parameter_product(beta=(1.3, 1.75, 2.5, 4.0), size=(300, 600), lag=(80, 340)), first=2000
     ),
     seconds=0.2,
     within=_NOISY,
@@ -135,7 +137,9 @@ settings_c1e = stored(
     numbered(
         parameter_product(
             symmetry=(0.0, 0.5), beta=(0.6, 1.0, 1.25, 1.5, 2.0, 3.0), size=(250, 500)
-        ),
+        )
+        # More symmetric couplings, chaotic in large networks only.
+        + parameter_product(symmetry=(0.7,), beta=(1.5, 2.0), size=(150, 500)),
         first=0,
     ),
     checked=12,
@@ -146,8 +150,8 @@ settings_c1e = stored(
 confirm_c1e = stored(
     "confirm_C1e",
     numbered(
-        parameter_product(symmetry=(0.0, 0.3), beta=(1.35, 1.75, 2.5, 4.0), size=(200, 400)),
-        first=1000,
+        parameter_product(symmetry=(0.0, 0.25, 0.5), beta=(1.35, 1.6, 2.5, 4.0), size=(300, 600)),
+        first=2000,
     ),
     seconds=0.3,
     within={"value": 0.02, "low": 0.02, "high": 0.02},

@@ -65,9 +65,11 @@ def confirm_c12(data: str, motion: str, size: int, *, starts: int = 10) -> Rows:
     return _visible(motion, np.array([line["measured"] for line in lines]))
 
 
-# Inverse temperatures, three of quasi-periodic motion and three of chaos each.
+# Inverse temperatures, three of quasi-periodic motion and three of chaos each, and one of the cycle
+# that follows the clock.
 _BETAS = (1.25, 1.255, 1.26, 1.266, 1.28, 1.4)
-_OTHER_BETAS = (1.248, 1.2525, 1.2575, 1.2663, 1.3, 1.35)
+_OTHER_BETAS = (1.246, 1.2535, 1.2595, 1.2668, 1.32, 1.45)
+_DRIVEN_BETA = 1.2
 _ORBITS = 32
 _SAMPLES = 20_000
 _LAGS = (160, 320)
@@ -101,7 +103,7 @@ def slow_motion(data: int, beta: float, law: str) -> Rows:
 
 settings_c11 = stored(
     "settings_C11",
-    numbered(parameter_product(beta=_BETAS, law=_LAWS), first=0),
+    numbered(parameter_product(beta=(*_BETAS, _DRIVEN_BETA), law=_LAWS), first=0),
     seconds=1.0,
     within={"value": 0.05, "low": 0.05, "high": 0.05},
 )(slow_motion)
@@ -109,7 +111,7 @@ settings_c11 = stored(
 
 @stored(
     "confirm_C11",
-    numbered(parameter_product(beta=_OTHER_BETAS, law=_LAWS), first=1000),
+    numbered(parameter_product(beta=_OTHER_BETAS, law=_LAWS), first=2000),
     seconds=1.0,
     within={"value": 0.05, "low": 0.05, "high": 0.05},
 )
