@@ -52,6 +52,18 @@ def test_regimes_and_exponents_of_maps():
     assert curve.digits > 8.0
 
 
+def test_an_orbit_on_an_unstable_fixed_point_is_told_to_start_elsewhere():
+    """m = 0 of m' = tanh(1.5 m) is kept for ever, and no longer run would leave it."""
+    found = find_attractors(FERROMAGNET, [0.0], transient=100, kept=400, exponent_steps=400)
+    assert found.regime == Regime.UNDECIDED
+    assert "start beside it" in str(found.advice())
+    still = find_attractors(
+        Network.document(), Context(np.zeros((4, 3)), 0), beta=2.0, epsilon=0.0,
+        transient=100, kept=400, exponent_steps=400,
+    )  # fmt: skip
+    assert "start beside it" in str(still.advice())
+
+
 def test_the_standard_map_has_both_islands_and_chaos():
     standard = Map(
         step=lambda x, k: np.array(
