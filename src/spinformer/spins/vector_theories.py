@@ -108,8 +108,8 @@ def vector_free_energies(
 
     Notes
     -----
-    Every pair counts twice, a diagonal adds the constant β D tr J, and each spin is averaged over its sphere, so that ln Z = 0 without
-    couplings and fields,
+    Every pair counts twice, a diagonal adds the constant β D tr J, and each spin is averaged over
+    its sphere, so that ln Z = 0 without couplings and fields,
 
     .. math::
 
