@@ -52,6 +52,18 @@ def test_regimes_and_exponents_of_maps():
     assert curve.digits > 8.0
 
 
+def test_an_orbit_on_an_unstable_fixed_point_is_told_to_start_elsewhere():
+    """m = 0 of m' = tanh(1.5 m) is kept for ever, and no longer run would leave it."""
+    found = find_attractors(FERROMAGNET, [0.0], transient=100, kept=400, exponent_steps=400)
+    assert found.regime == Regime.UNDECIDED
+    assert "start beside it" in str(found.advice())
+    still = find_attractors(
+        Network.document(), Context(np.zeros((4, 3)), 0), beta=2.0, epsilon=0.0,
+        transient=100, kept=400, exponent_steps=400,
+    )  # fmt: skip
+    assert "start beside it" in str(still.advice())
+
+
 def test_the_standard_map_has_both_islands_and_chaos():
     standard = Map(
         step=lambda x, k: np.array(
@@ -115,6 +127,49 @@ def test_basins_of_a_map_that_leaves_for_infinity():
     assert found.labels == ["periodic 1"]
     ends = basins_of_attraction(map_, [[0.1, 0.1], [9.0, 9.0]], sets=found.sets, horizon=1000)
     assert ends.tolist() == [0, -1]
+
+
+def test_the_basin_of_chaos_beside_infinity():
+    """Of a box of starts of Hénon's map fewer than half stay: counted by plain iteration, too."""
+    starts = np.random.default_rng(0).uniform(-2.0, 2.0, (60, 2))
+    x, y = starts.T
+    with np.errstate(over="ignore", invalid="ignore"):
+        for _ in range(2000):
+            x, y = 1.0 - 1.4 * x**2 + y, 0.3 * x
+    stays = np.isfinite(x)
+    assert 15 < stays.sum() < 45
+    found = find_coexisting_attractors(henon(1.4), starts, transient=1000)
+    assert found.labels == ["chaotic"]
+    assert (found.numbers == np.where(stays, 0, -1)).all()
+    assert found.fractions.value[0] == stays.mean()
+    # No orbit on a chaotic attractor comes back to 512 states of it in time.
+    ends = basins_of_attraction(henon(1.4), starts, sets=found.sets, horizon=500)
+    assert (ends == np.where(stays, 0, -1)).all()
+    share = basin_fractions(henon(1.4), starts, sets=found.sets, horizon=500)
+    assert share.value[0] == stays.mean()
+    # Averages do not make a fixed point of what is none.
+    both = [found.sets[0], np.array([[30.0, 30.0]])]
+    assert (basins_of_attraction(henon(1.4), starts, sets=both, horizon=500) == ends).all()
+    with pytest.raises(ValueError, match="stays finite"):
+        find_coexisting_attractors(henon(1.4), starts[~stays], transient=1000)
+
+
+@pytest.mark.parametrize(
+    ("step", "text"),
+    [
+        (lambda x, g: np.tanh(g * x / (1.0 + (x**2).sum())), "as if it were alone"),
+        (lambda x, g: np.tanh(g * x - x.mean()), "as if it were alone"),
+        (lambda x, g: np.tanh(g * x) + np.array([0.1, 0.2]), "one a column"),
+        (lambda x, g: np.tanh(g * x) + np.ones(3), "shape"),
+    ],
+)
+def test_a_step_that_mixes_states_is_refused(step, text):
+    """It would move a state otherwise in a batch than alone."""
+    mixed = Map(step=step, dimension=2, parameters={"g": 2.0})
+    with pytest.raises(ValueError, match=text):
+        find_attractors(mixed, [0.1, 0.2], g=np.array([1.0, 2.0]), transient=10)
+    with pytest.raises(ValueError, match=text):
+        find_coexisting_attractors(mixed, np.ones((2, 2)), transient=10)
 
 
 def test_continued_attractors_keep_their_numbers_and_fractions():

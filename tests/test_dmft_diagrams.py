@@ -145,6 +145,17 @@ def test_what_does_not_fit_is_refused_by_name():
         ),
         (lambda: phase_diagram(NETWORK, START, across=("b", [1.0]), upwards=("beta", [1.0])),
          "across"),
+        (lambda: orbit_diagram(NETWORK, random_contexts(NETWORK, 0, count=2), values=[1.0, 1.1]),
+         "start must be one state"),
+        (
+            lambda: short_diagram(
+                LOGISTIC, [[0.4], [0.5]], across=("r", [3.0, 3.2]), upwards=("r", [3.0])
+            ),
+            "start must be one state",
+        ),
+        (lambda: attention_statistics(NETWORK, START), "beta must be given"),
+        (lambda: attention_statistics(LOGISTIC, [0.4]), "network"),
+        (lambda: find_attractors(NETWORK, START), "beta must be given"),
     ):  # fmt: skip
         with pytest.raises((TypeError, ValueError), match=word):
             call()

@@ -193,11 +193,15 @@ class Attractors:
         if not np.isfinite(rate):
             return "the orbit left for infinity"
         rates = f"λ₁ = {rate:.2g} ± {error:.1g}"
+        clear = rate - limit.sigmas * error > limit.neutral
+        if self.period[index] and clear:
+            # As from the zero context without positions: no length of a run leaves it.
+            return f"period {self.period[index]}, but {rates}: it is unstable, start beside it"
         if self.period[index]:
             return f"period {self.period[index]}, but {rates}: raise exponent_steps or transient"
         if rate < -limit.neutral:
             return f"{rates} is negative, but no period was found: raise transient or longest"
-        if rate > limit.neutral and rate - limit.sigmas * error > limit.neutral:
+        if rate > limit.neutral and clear:
             return f"{rates} is chaotic, but averages have {digits:.1f} digits: raise kept"
         if rate > limit.neutral:
             return f"{rates} is not clear of zero: raise exponent_steps or transient"
@@ -705,8 +709,9 @@ def rotation_number(points: np.ndarray) -> Estimate:
     Returns
     -------
     Estimate
-        Rotation numbers (...), in turns per sample, from 0 to ½. The error is the largest
-        difference to the same average over either half of the series.
+        Rotation numbers (...), in turns per sample, from 0 to ½, and 0 of points that do not
+        move. The error is the largest difference to the same average over either half of the
+        series.
 
     Raises
     ------

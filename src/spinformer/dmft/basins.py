@@ -87,7 +87,7 @@ class CoexistingAttractors:
     ----------
     numbers : ndarray of int, shape (B,)
         Number of the attractor of each start, the most frequent 0; −1 where an orbit could not be
-        assigned to one.
+        assigned to one, or left for infinity.
     labels : list of str
         Regime and period of each attractor.
     sets : list of ndarray
@@ -361,7 +361,7 @@ def settled_fingerprints(
     orbits : Attractors
         Regimes, periods and exponents.
     prints : Fingerprints
-        What tells attractors apart.
+        What tells attractors apart, NaN of an orbit that left for infinity.
     state : Context or ndarray
         The states at the end.
 
@@ -381,7 +381,7 @@ def settled_fingerprints(
         thresholds=thresholds,
         **parameters,
     )
-    moments, error, state = fingerprint_moments(system, orbits.context, **parameters)
+    moments, error, state = _finite_moments(system, orbits.context, parameters)
     prints = Fingerprints(
         moments=moments,
         error=error,
@@ -425,14 +425,17 @@ def find_coexisting_attractors(
     Returns
     -------
     CoexistingAttractors
-        The attractors, which start ended on which, and the fractions.
+        The attractors, which start ended on which, and the fractions. The numbers are by frequency,
+        so that those of two laws of starts differ; for the fractions by a second law give the
+        `sets` to `basin_fractions`.
 
     Raises
     ------
     TypeError
         If an argument is of the wrong type.
     ValueError
-        If the starts do not fit the system, or an argument is out of its range.
+        If the starts do not fit the system, all of their orbits leave for infinity, or an argument
+        is out of its range.
 
     Examples
     --------
@@ -448,13 +451,17 @@ def find_coexisting_attractors(
     orbits, prints, state = settled_fingerprints(
         system, states, transient=transient, exponent_steps=exponent_steps, **given
     )
-    numbers = identify_attractors(prints)
+    finite = np.flatnonzero(np.isfinite(prints.error) & np.isfinite(prints.rate))
+    if not len(finite):
+        raise ValueError("starts must hold one whose orbit stays finite, got none")
+    numbers = np.full(len(prints.error), -1)
+    numbers[finite] = identify_attractors(_selected_prints(prints, finite))
     known, first = np.unique(numbers, return_index=True)
     heads = first[known >= 0]
     labels = [regime_label(int(orbits.regime[one]), int(orbits.period[one])) for one in heads]
-    gaps = separation(prints.moments[:, None], other=prints.moments[heads])
-    own = numbers[:, None] == np.arange(len(heads))
-    between = gaps[~own & (numbers >= 0)[:, None]].min(initial=np.inf)
+    gaps = separation(prints.moments[finite, None], other=prints.moments[heads])
+    own = numbers[finite, None] == np.arange(len(heads))
+    between = gaps[~own & (numbers[finite] >= 0)[:, None]].min(initial=np.inf)
     return CoexistingAttractors(
         numbers=numbers,
         labels=labels,
@@ -530,6 +537,10 @@ def basins_of_attraction(
 ) -> np.ndarray:
     """Find on which of given attractors starts end.
 
+    A start has ended on a set when it is found within 1e-4 of it twice in a row. On a chaotic or
+    quasi-periodic attractor that happens too rarely, so that what is on no set after the horizon is
+    compared with these by its averages, if the parameters are single numbers.
+
     Parameters
     ----------
     system : AttentionNetwork or Map
@@ -604,6 +615,8 @@ def basins_of_attraction(
         if not len(going):
             break
         state = _selected(state, np.flatnonzero(keep))
+    if len(going):
+        number[going] = _by_averages(system, state, clouds=clouds, parameters=parameters)
     shape = starts.attention.shape[:-2] if isinstance(starts, Context) else np.shape(starts)[:-1]
     return number.reshape(shape)
 
@@ -1057,6 +1070,74 @@ def _sets(
         back = np.abs(series[1:] - series[0]).max(axis=1) < _BACK
         sets.append(series[: back.argmax() + 1] if back.any() else series)
     return sets
+
+
+def _selected_prints(prints: Fingerprints, index: np.ndarray) -> Fingerprints:
+    return Fingerprints(
+        moments=prints.moments[index],
+        error=prints.error[index],
+        rate=prints.rate[index],
+        rate_error=prints.rate_error[index],
+    )
+
+
+def _finite_moments(
+    system: AttentionNetwork | Map, state: Any, parameters: Mapping[str, Any]
+) -> tuple[np.ndarray, np.ndarray, Any]:
+    """`fingerprint_moments` with NaN for orbits that left for infinity, as those of a map may."""
+    count = _length(state)
+    finite = np.flatnonzero(np.isfinite(_components(state)).all(axis=1))
+    if len(finite) == count:
+        return fingerprint_moments(system, state, **parameters)
+    end = np.array(_components(state))
+    error = np.full(count, np.nan)
+    if not len(finite):
+        return np.full((count, 1, 1), np.nan), error, end
+    some, error[finite], end[finite] = fingerprint_moments(
+        system, _selected(state, finite), **_own(parameters, finite, count)
+    )
+    moments = np.full((count, *some.shape[1:]), np.nan)
+    moments[finite] = some
+    return moments, error, end
+
+
+def _by_averages(
+    system: AttentionNetwork | Map,
+    state: Any,
+    *,
+    clouds: Sequence[np.ndarray],
+    parameters: Mapping[str, Any],
+) -> np.ndarray:
+    """Numbers (B,) of the sets with the averages of states at position 0, −1 where there is none.
+
+    Only long series that do not come back are compared: about cycles proximity decides.
+    """
+    numbers = np.full(_length(state), -1)
+    if any(np.ndim(value) for value in parameters.values()):
+        return numbers
+    phases = 1 if isinstance(system, Map) else system.positions
+    common = as_system(system, state)
+    open_sets = []
+    for index, cloud in enumerate(clouds):
+        if len(cloud) < _TURNS:
+            continue
+        image = _run(system, common.state(cloud), steps=0, transient=phases, parameters=parameters)[
+            1
+        ]
+        if cKDTree(cloud).query(_components(image))[0].max() > _RADIUS:
+            open_sets.append(index)
+    if not open_sets:
+        return numbers
+    heads = np.array([clouds[index][0] for index in open_sets])
+    both = common.state(np.concatenate([heads, _components(state)]))
+    prints = settled_fingerprints(system, both, transient=0, exponent_steps=4000, **parameters)[1]
+    finite = np.flatnonzero(np.isfinite(prints.error) & np.isfinite(prints.rate))
+    same = np.full(len(prints.error), -1)
+    same[finite] = identify_attractors(_selected_prints(prints, finite))
+    for head, index in enumerate(open_sets):
+        if same[head] >= 0:
+            numbers[same[len(heads) :] == same[head]] = index
+    return numbers
 
 
 def _fractions(numbers: np.ndarray, count: int) -> Estimate:

@@ -202,6 +202,8 @@ def switch_branch(
 ) -> Cycle:
     """Find the cycle that is born at a flip: of twice the period, on the branch behind it.
 
+    Branch points are not switched at: run an orbit from a state beside the symmetric one instead.
+
     At a flip the branch of the doubled cycle leaves along the eigenvector of the multiplier −1. The
     first cycle on it is looked for at a distance from the flip, which is halved until one is found.
 

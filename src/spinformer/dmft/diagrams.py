@@ -18,7 +18,7 @@ from spinformer.core.checks import check_array, check_choice, check_flag, check_
 from spinformer.core.records import record
 from spinformer.dmft.attractors import Regime
 from spinformer.dmft.ensemble import Parameters
-from spinformer.dmft.maps import Map, as_system
+from spinformer.dmft.maps import Map, System, as_system
 from spinformer.dmft.mean_field import softmax_weights, token_overlaps, trajectory
 from spinformer.dmft.network import AttentionNetwork, Context
 from spinformer.dmft.regimes import classify_regimes
@@ -160,7 +160,7 @@ def orbit_diagram(
     array([[0.6429, 0.6429, 0.6429, 0.6429],
            [0.7995, 0.513 , 0.7995, 0.513 ]])
     """
-    common = as_system(system, start)
+    common = _one_state(system, start)
     parameter = check_choice("parameter", parameter, common.names)
     numbers = check_array("values", values, shape=("V",))
     transient = check_integer("transient", transient, low=0)
@@ -237,7 +237,7 @@ def phase_diagram(
     >>> found.fractions()["periodic"]
     1.0
     """
-    common = as_system(system, start)
+    common = _one_state(system, start)
     first, columns = _axis("across", across, common.names)
     second, rows = _axis("upwards", upwards, common.names)
     if first == second:
@@ -375,6 +375,17 @@ def attention_statistics(
 
 
 # ---- parts
+
+
+def _one_state(system: AttentionNetwork | Map, start: Any) -> System:
+    """The common form of a system, and a check that the start is one state, not a batch."""
+    common = as_system(system, start)
+    batch = common.flat(start).shape[:-1]
+    if batch:
+        raise ValueError(
+            f"start must be one state, got a batch of shape {batch}: call once for each of them"
+        )
+    return common
 
 
 def _orbit(

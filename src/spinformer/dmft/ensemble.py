@@ -12,7 +12,7 @@ from typing import Any, Required, TypedDict
 
 import numpy as np
 
-from spinformer.core.checks import check_function, check_integer
+from spinformer.core.checks import check_function, check_instance, check_integer
 from spinformer.dmft import kernels, narrow_kernels
 from spinformer.dmft.kernel_inputs import SystemBatch, TimeIndex
 from spinformer.dmft.kernels import SOURCE
@@ -67,7 +67,7 @@ class Ensemble:
         Initial states; their attention broadcasts to (..., T, P), and all systems share the
         position.
     beta : float or ndarray
-        Inverse temperature β of the tokens; it broadcasts to (...).
+        Inverse temperature β of the tokens, required; it broadcasts to (...).
     gamma : float or ndarray, optional
         Inverse temperature γ of attention; None takes that of the network.
     epsilon : float or ndarray, optional
@@ -78,7 +78,7 @@ class Ensemble:
     Raises
     ------
     TypeError
-        If `network` or `context` is of another class.
+        If `network` or `context` is of another class, or `beta` is missing.
     ValueError
         If the context does not fit the network, shapes do not broadcast, or a parameter is out of
         its range.
@@ -97,11 +97,15 @@ class Ensemble:
         network: AttentionNetwork,
         context: Context,
         *,
-        beta: float | np.ndarray,
+        beta: float | np.ndarray | None = None,
         gamma: float | np.ndarray | None = None,
         epsilon: float | np.ndarray | None = None,
         threads: int | None = None,
     ) -> None:
+        # Most callers pass on keywords of their own callers, who would read of this class.
+        check_instance("network", network, AttentionNetwork)  # type: ignore[type-abstract]
+        if beta is None:
+            raise TypeError("beta must be given, the inverse temperature of the tokens, got None")
         contexts, position = check_context(network, context)
         *values, self._batch = parameters(network, beta, gamma, epsilon, batch=contexts.shape[:-2])
         self.threads = check_integer("threads", _CORES if threads is None else threads, low=1)

@@ -47,7 +47,8 @@ def estimate_lifetime(times: ArrayLike, *, ended: ArrayLike) -> Lifetime:
     Parameters
     ----------
     times : array_like, shape (..., n)
-        Time of each escape, or until the end of the run where there was none.
+        Time of each escape, or until the end of the run where there was none: of `detect_escapes`,
+        `first` times the number of steps of a stretch.
     ended : array_like of bool, shape (..., n)
         Whether each time ended with an escape; the others are censored.
 
@@ -118,12 +119,15 @@ def detect_escapes(growth: np.ndarray, *, threshold: float) -> EscapeTimes:
     """Detect escapes from chaos in growth rates of tangent vectors.
 
     An orbit escapes at the first of three stretches in a row that grow more slowly than a
-    threshold.
+    threshold. An orbit that is quiet from the beginning, `first` = 0, was never chaotic and belongs
+    to no lifetime. Where chaos came back (`returned`), stretches are too short for the motion
+    behind the chaos, or the threshold is too high.
 
     Parameters
     ----------
     growth : ndarray, shape (n, B)
-        Growth rate of each of B orbits in n consecutive stretches.
+        Growth rate of each of B orbits in n consecutive stretches, `growth[..., 0].T` of what
+        `lyapunov_spectrum` gives for a batch (B,).
     threshold : float
         Growth rate that separates chaos from other motion.
 

@@ -73,8 +73,9 @@ def onset(network: AttentionNetwork, *, epsilon: float = 0.0) -> Onset:
     network : AttentionNetwork
         The network.
     epsilon : float, default 0
-        Weight ε of the position, in [0, 1). The gain of a token is (1 − ε)β, so that the critical β
-        is divided by 1 − ε.
+        Weight ε of the position, in [0, 1). That of the network is not read: give
+        `network.epsilon` for the network as it is. The gain of a token is (1 − ε)β, so that the
+        critical β is divided by 1 − ε.
 
     Returns
     -------

@@ -43,7 +43,9 @@ class Map:
     step : callable
         Called as `step(x, **parameters)`, it returns the next state. The components of x are on its
         first axis, shape (n,) or (n, B) for B states at once, with parameters that are numbers or
-        have the shape (B,). NumPy code that is written for one state does for many.
+        have the shape (B,). NumPy code that is written for one state does for many, if a sum over
+        components is one over the first axis, `x.sum(axis=0)`, and a constant vector c is added as
+        `(x.T + c).T`. A step in which one state changes another is refused when it is used.
     dimension : int
         Number n of components.
     parameters : mapping of str to float
@@ -333,6 +335,34 @@ class _MapSystem(System):
         self.defaults = dict(given.parameters)
         self.difference = 1e-5 if given.jacobian is not None else 1e-4
 
+    def check_columns(self, states: np.ndarray) -> None:
+        """Check that a step moves each of several states as if it were alone.
+
+        Parameters
+        ----------
+        states : ndarray, shape (B, n)
+            States, of which the first is tried.
+
+        Raises
+        ------
+        ValueError
+            If the first state moves elsewhere in company.
+        """
+        if not len(states):
+            return
+        one = states[:1].T
+        away = 1e-3 * (1.0 + np.abs(one))
+        company = np.concatenate([one, one + away, one - 3.0 * away], axis=1)
+        alone = self._step(one, self.defaults)
+        together = self._step(company, self.defaults)[:, :1]
+        # Products of matrices round differently for one column and for two.
+        room = 1e-9 * max(1.0, float(np.abs(alone).max()))
+        if not np.allclose(together, alone, rtol=0.0, atol=room, equal_nan=True):
+            raise ValueError(
+                "step must move each column of x (n, B) as if it were alone: sums over components "
+                "need axis=0, and a constant vector c is added as (x.T + c).T"
+            )
+
     def _step(self, columns: np.ndarray, parameters: Mapping[str, Any]) -> np.ndarray:
         """One step of states (n, B)."""
         if self.map.jacobian == "torch":
@@ -342,17 +372,29 @@ class _MapSystem(System):
                 name: torch.as_tensor(value, dtype=torch.float64)
                 for name, value in parameters.items()
             }
-            result = self.map.step(torch.from_numpy(columns), **given)
+            result = self._called(torch.from_numpy(columns), given)
             following = np.asarray(result.detach().numpy(), dtype=float)
         else:
             # A map that escapes to infinity is told by what it returns.
             with np.errstate(over="ignore", invalid="ignore"):
-                following = np.asarray(self.map.step(columns, **parameters), dtype=float)
+                following = np.asarray(self._called(columns, parameters), dtype=float)
         if following.shape != columns.shape:
             raise ValueError(
-                f"step must return the shape {columns.shape} of its state, got {following.shape}"
+                f"step must return the shape {columns.shape} of its states, one a column, got "
+                f"{following.shape}"
             )
         return following
+
+    def _called(self, columns: Any, parameters: Mapping[str, Any]) -> Any:
+        """What the step of the user returns, its error with the shapes that it was given."""
+        try:
+            return self.map.step(columns, **parameters)
+        except (ValueError, RuntimeError) as error:
+            shapes = {name: tuple(np.shape(value)) for name, value in parameters.items()}
+            raise ValueError(
+                f"step must take states of shape (n, B) and parameters of shape () or (B,), got an "
+                f"error from x of shape {tuple(columns.shape)} and {shapes}: {error}"
+            ) from error
 
     def _jacobian(self, columns: np.ndarray, parameters: Mapping[str, Any]) -> np.ndarray:
         """Derivatives (B, n, n) of a step at states (n, B)."""
@@ -461,7 +503,8 @@ def as_system(system: AttentionNetwork | Map, start: Any, *, name: str = "start"
     TypeError
         If `system` is neither a network nor a map, or the states are of another class.
     ValueError
-        If the states do not fit the system.
+        If the states do not fit the system, or the step of a map does not move each column as if
+        it were alone.
 
     Examples
     --------
@@ -472,7 +515,9 @@ def as_system(system: AttentionNetwork | Map, start: Any, *, name: str = "start"
     """
     if isinstance(system, Map):
         check_array(name, start, shape=(..., system.dimension), low=-_LARGEST, high=_LARGEST)
-        return _MapSystem(system)
+        own = _MapSystem(system)
+        own.check_columns(np.asarray(start, dtype=float).reshape(-1, system.dimension))
+        return own
     if not isinstance(system, AttentionNetwork):
         raise TypeError(f"system must be an AttentionNetwork or a Map, got {type(system).__name__}")
     check_instance(name, start, Context)

@@ -385,6 +385,9 @@ class Network(AttentionNetwork):
             m^k_{b,\tau}\Big), \qquad
         P(x_i = \pm 1) \propto \exp\Big(\pm\beta \sum_a W^o_{ia} A_a\Big).
 
+    The overlaps are averages over the segments and contain the position with the weight ε; their
+    equation is at the head of `dmft.mean_field`.
+
     References
     ----------
     [poclopez2024dynamical, Eqs. (7), (8) and (15)]

@@ -108,6 +108,17 @@ def vector_free_energies(
 
     Notes
     -----
+    Every pair counts twice, a diagonal adds the constant β D tr J, and each spin is averaged over
+    its sphere, so that ln Z = 0 without couplings and fields,
+
+    .. math::
+
+        Z = \Big\langle \exp \beta \Big( \sum_{ij} J_{ij}\, \sigma_i \cdot \sigma_j
+            + \sum_i H_i \cdot \sigma_i \Big) \Big\rangle_{|\sigma_i| = \sqrt D} .
+
+    The Ising system of `theories.free_energies` counts a pair once and sums over its states. A free
+    spin of the naive and TAP theories responds as one of many components does.
+
     Both bounds hold for spins of any dimension D. The lower one is the best of products of
     single-spin distributions around the fields of the naive theory (Gibbs–Bogoliubov). With
     :math:`\lambda` the largest eigenvalue of :math:`(J + J^\top)/2` the upper one is
