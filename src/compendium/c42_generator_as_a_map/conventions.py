@@ -247,18 +247,12 @@ _CROWDS: dict[str, Any] = {
 
 @stored("settings_R4", grid(beta=(0.5, 1.0)), **_CROWDS)
 def settings_R4(beta: float, *, count: int = 16, settle: int = 40) -> Rows:
-    """One voice and ten thousand from pieces of the seven texts, for one, two and four tokens."""
+    """One voice and ten thousand from pieces of the seven texts, for one, two and four tokens.
+
+    At β = 0.5 all texts have come to the rest, and differ by the draws of their voices alone.
+    """
     begin = text_starts(decoder(), span=4, count=count + 1)[1:]
     return crowd_rows(begin, beta=beta, tokens=(1, 2, 4), settle=settle, first=0)
-
-
-@stored("confirm_R4", grid(beta=(0.5, 1.0)), **_CROWDS)
-def confirm_R4(beta: float, *, count: int = 16, settle: int = 40) -> Rows:
-    """The same in the region, from pages of Python's help."""
-    words = text_windows(soft_map(window=4), "help", count=count, seed=8)
-    begin = decoder().embedding[words]
-    tokens = (1, 2, 4) if beta == 0.5 else (1,)
-    return crowd_rows(begin, beta=beta, tokens=tokens, settle=settle, first=100)
 
 
 # By so many tokens greedy decoding should be in a loop.
