@@ -341,8 +341,8 @@ def test_a_text_is_judged_by_its_own_voices(monkeypatch):
 
 
 def test_a_loop_must_have_closed_in_time():
-    found = conventions.loop_rows(np.array([9, 0, 9]), np.array([391, 400, 392]), first=3)
-    assert [row["data"] for row in found] == [3, 4, 5]
+    found = conventions.loop_rows(np.array([9, 0, 9]), np.array([391, 400, 392]))
+    assert [row["data"] for row in found] == [0, 1, 2]
     assert [row["value"] for row in found] == [1, -1, -1]
 
 

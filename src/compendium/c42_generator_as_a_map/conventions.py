@@ -20,7 +20,6 @@ from compendium.c42_generator_as_a_map.study import (
     LOOP_TABLE,
     REST_TABLE,
     follow,
-    greedy_loops,
     text_starts,
 )
 from compendium.common.models import decoder, next_token_distribution
@@ -259,12 +258,11 @@ def settings_R4(beta: float, *, count: int = 16, settle: int = 40) -> Rows:
 LOOP_BY = 400
 
 
-def loop_rows(loops: np.ndarray, ways: np.ndarray, *, first: int) -> Rows:
+def loop_rows(loops: np.ndarray, ways: np.ndarray) -> Rows:
     """One for a text whose loop has closed by LOOP_BY tokens, minus one for another."""
     closed = (loops > 0) & (loops + ways <= LOOP_BY)
     value = np.where(closed, 1, -1)
-    ids = first + np.arange(len(loops))
-    return rows_of(data=ids, value=value, low=value, high=value, runs=1)
+    return rows_of(data=np.arange(len(loops)), value=value, low=value, high=value, runs=1)
 
 
 @stored("settings_R5", grid(span=(2, 4, 8, 16)), seconds=0.1)
@@ -272,18 +270,4 @@ def settings_R5(span: int) -> Rows:
     """Whether greedy decoding from each start of the table `loops` is in a loop."""
     loops = LOOP_TABLE.read()
     chosen = loops["span"] == span
-    return loop_rows(loops["loop"][chosen], loops["way"][chosen], first=0)
-
-
-@stored(
-    "confirm_R5",
-    grid(span=(2, 4, 8)),
-    small={"span": 2, "count": 2},
-    seconds=5.0,
-    within=dict.fromkeys(("value", "low", "high"), np.inf),
-)
-def confirm_R5(span: int, *, count: int = 12) -> Rows:
-    """The same from pages of Python's help, for the windows of the region."""
-    words = text_windows(soft_map(window=span), "help", count=count, seed=9)
-    loops, ways = greedy_loops(decoder(), decoder().embedding[words], horizon=LOOP_BY + 1)
-    return loop_rows(loops, ways, first=100 * span)
+    return loop_rows(loops["loop"][chosen], loops["way"][chosen])
