@@ -44,12 +44,12 @@ ROW = """\
 - id: A1
   statement: It is small.
   passage: Section 1
-  verdict: holds
+  verdict: identity
   test: tests/chapters/test_01_small.py::test_small
   figures: {beta: hot}
   criterion: beta < 1
   shown: 'β = {beta}'
-  no_settings: nothing was chosen
+  identity: nothing was chosen
 """
 
 
@@ -106,7 +106,7 @@ NOT_YAML = ["- id: [A1", "", "7", "\tx: 1", "a: 2026-99-99", "\x07", "[" * 3000]
 BAD_ROWS = ["[A1]", "{}", "null", "text"]
 BAD_ENTRIES = {
     "id: A1": "id: 3",
-    "verdict: holds": "verdict: [holds]",
+    "verdict: identity": "verdict: [holds]",
     "{beta: hot}": "{beta: {figure: hot}}",
     "passage: Section 1": "passage: 1",
     "criterion: beta < 1": "criterion: 9",
@@ -228,11 +228,12 @@ def test_a_verdict_that_its_figures_deny_and_cells_without_a_row(built_checkout,
     source.write_text(tagged, encoding="utf-8")
     assert call(built_checkout, "build").exit_code == 0
     assert call(built_checkout, "check").output.splitlines() == [
-        f"{CLAIMS}:1: A1: verdict 'holds', but `beta < 1` is not met by beta = 1.5",
+        f"{CLAIMS}:1: A1: verdict 'identity', but `beta < 1` is not met by beta = 1.5",
         f"{SOURCE}:37: a cell is tagged claim-Z9, but there is no row Z9",
     ]
-    row = ROW.replace("beta < 1", "beta < 2").replace("no_settings: nothing", "settings: none.csv")
-    claims.write_text(row.replace(" was chosen", ""), encoding="utf-8")
+    row = ROW.replace("beta < 1", "beta < 2").replace("identity: nothing", "settings: none.csv")
+    row = row.replace("verdict: identity", "verdict: holds").replace(" was chosen", "")
+    claims.write_text(row, encoding="utf-8")
     problems = call(built_checkout, "check").output.splitlines()
     assert ["none.csv" in line for line in problems] == [True, False]
 

@@ -107,8 +107,15 @@ ROW = """\
     slope_error: fit.error
   criterion: {criterion}
   shown: 'slope {{slope}} ± {{slope_error}}'
-  no_settings: nothing was chosen
 """
+# What else a row with this verdict must have.
+ENTRIES = {
+    "identity": "  identity: a theorem\n",
+    "holds": "  settings: c01_small/settings_A1.csv\n",
+}
+ENTRIES["fails"] = ENTRIES["open"] = ENTRIES["holds"]
+ENTRIES["held in"] = f"{ENTRIES['holds']}  region: beta < 1\n"
+ENTRIES["holds if"] = f"{ENTRIES['held in']}  confirmed: c01_small/confirm_A1.csv\n"
 CRITERION = "abs(slope + 1) < 0.1 and slope_error < 0.02"
 
 
@@ -131,7 +138,7 @@ def settled(**figures):
 
 
 def small(verdict="holds"):
-    return ROW.format(verdict=verdict, criterion=CRITERION)
+    return ROW.format(verdict=verdict, criterion=CRITERION) + ENTRIES[verdict]
 
 
 @pytest.mark.parametrize(
@@ -139,6 +146,8 @@ def small(verdict="holds"):
     [
         ("holds", {"slope": -1.02, "error": 0.01}, ""),
         ("holds if", {"slope": -1.02, "error": 0.01}, ""),
+        ("held in", {"slope": -1.02, "error": 0.01}, ""),
+        ("identity", {"slope": -1.02, "error": 0.01}, ""),
         ("fails", {"slope": -0.52, "error": 0.01}, ""),
         (
             "holds",
@@ -223,8 +232,8 @@ def test_two_rows_of_one_statement_are_named_with_both_places(rows):
         (("slope: fit.slope", "slope: 3"), "the figure slope must be a key, as in"),
         (("slope: fit.slope", "slope: {figure: fit.slope}"), "the figure slope must be a key"),
         (("verdict: holds", "chapter: 01_small\n  verdict: holds"), "has no entry chapter"),
-        (("  no_settings: nothing was chosen\n", ""), "needs a table of settings, or no_settings"),
-        (("  no_settings", "  settings: s.csv\n  no_settings"), "needs a table of settings, or"),
+        (("  settings: c01_small/settings_A1.csv\n", ""), "needs the entry settings"),
+        (("  settings", "  no_settings: a theorem\n  settings"), "has no entry no_settings"),
     ],
 )
 def test_rows_that_cannot_decide_are_named_together(rows, change, message):
@@ -236,45 +245,3 @@ def test_rows_that_cannot_decide_are_named_together(rows, change, message):
     assert told[0].startswith("book/claims/01_small.yml:1: ")
     assert any(message in line for line in told)
     assert any("there are two rows, the other is book/claims/01_small.yml:" in t for t in told)
-
-
-def table_of_settings(path, values):
-    """A table of settings with these values, two choices and intervals of ± 0.1."""
-    columns = ["rate", "start", "value", "low", "high", "runs"]
-    lines = ["# made by hand", ",".join(columns)]
-    for place, value in enumerate(values):
-        row = {"rate": 0.01 * (place % 3 + 1), "start": "cold" if place % 2 else "warm"}
-        row |= {"value": value, "low": value - 0.1, "high": value + 0.1, "runs": 5}
-        lines.append(",".join(str(row[name]) for name in columns))
-    path.write_text("\n".join([*lines, ""]), encoding="utf-8")
-    return path
-
-
-MIXED = [0.2, 0.2, -0.2] * 4
-
-
-@pytest.mark.parametrize(
-    ("values", "verdict", "region", "message"),
-    [
-        ([0.2] * 12, "holds", "", ""),
-        ([0.2] * 11 + [-0.01], "holds", "", "but 1 of 12 settings say otherwise"),
-        ([-0.2] * 11 + [0.0], "fails", "", "but 1 of 12 settings say otherwise"),
-        ([0.2] * 11 + [0.05], "holds", "", "but intervals of 1 of 12 settings include zero"),
-        ([-0.2] * 11 + [-0.05], "fails", "", "but intervals of 1 of 12 settings include zero"),
-        # An interval that ends at zero holds it.
-        ([0.2] * 11 + [0.1], "holds", "", "but intervals of 1 of 12 settings include zero"),
-        ([-0.2] * 11 + [-0.1], "fails", "", "but intervals of 1 of 12 settings include zero"),
-        ([0.2] * 11 + [-0.01], "holds if", "", "but 1 of 12 settings say otherwise"),
-        ([0.2, -0.2] * 6, "open", "", ""),
-        ([0.2] * 11, "holds", "", "has 11 lines"),
-        ([float("nan")] + [0.2] * 11, "open", "", "outside its interval"),
-        (MIXED, "holds if", "rate < 0.025 and start == 'cold'", ""),
-        (MIXED, "holds if", "start == 'cold'", "but 2 of 6 settings with start == 'cold' say"),
-        (MIXED, "holds if", "rate > 1", "no line of the table of settings s.csv has rate > 1"),
-    ],
-)
-def test_settings_that_turn_a_verdict_are_named(tmp_path, values, verdict, region, message):
-    path = table_of_settings(tmp_path / "s.csv", values)
-    told = "; ".join(claims.settings_faults(path, verdict, region))
-    assert message in told
-    assert bool(message) == bool(told)

@@ -506,7 +506,7 @@ def test_a_claim_names_a_figure_and_formats_it(book, call):
         - id: A1
           statement: It rises.
           passage: Section 1
-          verdict: holds
+          verdict: identity
           test: tests/chapters/test_01_small.py::test_small
           figures:
             slope: slope
@@ -514,7 +514,7 @@ def test_a_claim_names_a_figure_and_formats_it(book, call):
             rate: rates[kind=flat].rate
           criterion: slope > 0.1 and error < 0.1 and rate < 0.4
           shown: 'slope {slope:.2f}, rate {rate:.1f} ± {error}'
-          no_settings: nothing was chosen
+          identity: nothing was chosen
         """
     )
     rows = book / "book" / "claims" / "01_small.yml"

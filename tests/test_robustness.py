@@ -14,7 +14,6 @@ ROW = """\
 - id: A1
   statement: It falls.
   passage: Section 1
-  rule: 2
   verdict: {verdict}
   condition: for small numbers
   test: tests/test_small.py::test_small
@@ -220,7 +219,7 @@ def test_a_region_covers_half_of_what_was_asked_and_names_no_draw(book, verdict,
     [
         ("holds", "", "needs the entry settings"),
         ("maybe", "", "verdict must be one of holds"),
-        ("holds", "  no_settings: a theorem\n", "has no entry no_settings"),
+        ("holds", "  no_settings: a theorem\n", "has no entry no_settings; there are: "),
         ("holds", REGIONAL, "the verdict 'holds' has no entry region"),
         ("fails", CONFIRMED, "the verdict 'fails' has no entry confirmed"),
         ("holds if", SETTINGS, "needs the entry region"),

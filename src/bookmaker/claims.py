@@ -10,9 +10,6 @@ row names a robustness table, stored below `src/compendium` (see `robustness`). 
 need the sign of its value in all lines. `holds if` has a region and the table of fresh runs that
 confirmed it, `held in` a region that was found afterwards and that nothing confirmed yet. An
 exact statement is an `identity`: it has no such table and takes part in no count.
-
-`rule: 2` in a row says that it is held to this. The others are still held to what was asked before:
-one sign, and no interval that includes zero, in every line of a region of any size.
 """
 
 import re
@@ -22,7 +19,6 @@ from pathlib import Path
 from string import Formatter
 from typing import Any
 
-import numpy as np
 from nbformat import NotebookNode
 
 from bookmaker import robustness
@@ -30,7 +26,7 @@ from bookmaker.base import BookError, Fault, SourceError, contents, read_yaml
 from bookmaker.figures import is_estimate, written
 from bookmaker.parameters import condition_names, is_met
 from bookmaker.source import has_tag, read_notebook
-from bookmaker.tables import CONFIRM, OUTCOME, Table, read_columns, recorded_region
+from bookmaker.tables import CONFIRM, Table, read_columns, recorded_region
 from bookmaker.values import (
     filled,
     handed_over,
@@ -101,9 +97,7 @@ class Claim:
     region: str = ""
     confirmed: str = ""
     identity: str = ""
-    no_settings: str = ""
     before: Sequence[str] = ()
-    rule: int = 1
     line: int = 1
 
     def fault(self, message: str) -> Fault:
@@ -122,7 +116,7 @@ class Claim:
             yield f"verdict must be one of {' | '.join(VERDICTS)}, got {self.verdict!r}"
         if self.id[:1] in DOCUMENTS and not self.passage:
             yield "needs the entry passage: where its document states it"
-        yield from self._rule_problems() if self.rule == 2 else self._old_problems()
+        yield from self._entry_problems()
         # What is open may have figures, and then a criterion that they meet or do not.
         if self.verdict == "open" and not (self.criterion or self.figures or self.shown):
             return
@@ -140,7 +134,7 @@ class Claim:
         if idle := set(self.figures) - compared:
             yield f"the criterion does not depend on the figure {', '.join(sorted(idle))}"
 
-    def _rule_problems(self) -> Iterator[str]:
+    def _entry_problems(self) -> Iterator[str]:
         """Yield the entries that the verdict lacks, or has and cannot have."""
         identity = self.verdict == "identity"
         wanted = {
@@ -154,7 +148,6 @@ class Claim:
             "settings": identity,
             "region": self.verdict not in REGIONAL,
             "confirmed": self.verdict != "holds if",
-            "no_settings": True,
         }
         for name, needed in wanted.items():
             if needed and not getattr(self, name):
@@ -166,15 +159,6 @@ class Claim:
         if self.confirmed and self.confirmed.rpartition("/")[2] != named:
             yield f"confirmed must be a table called {named}, got {self.confirmed}"
 
-    def _old_problems(self) -> Iterator[str]:
-        if bool(self.settings) == bool(self.no_settings):
-            yield "needs a table of settings, or no_settings: why no choice turns it"
-        for name in ("confirmed", "identity"):
-            if getattr(self, name):
-                yield f"the entry {name} needs `rule: 2`"
-        if self.verdict in ("identity", "held in"):
-            yield f"the verdict {self.verdict!r} needs `rule: 2`"
-
     def settings_faults(self, root: Path) -> Iterator[str]:
         """Yield what is wrong with the row's robustness tables, and what they do not bear out.
 
@@ -183,9 +167,6 @@ class Claim:
         if not self.settings:
             return
         table = root / TABLES / self.settings
-        if self.rule == 1:
-            yield from settings_faults(table, self.verdict, self.region)
-            return
         problems = list(robustness.table_faults(table))
         yield from problems
         if problems:
@@ -212,7 +193,7 @@ class Claim:
 
     def typed(self) -> Iterator[str]:
         """Yield the numbers that stand in the row's words without a name."""
-        for text in (self.statement, self.condition, self.shown, self.no_settings):
+        for text in (self.statement, self.condition, self.shown, self.identity):
             # `{slope:.2f}` is a name, too.
             bare = re.sub(r"\{\w+(?::[^}]*)?\}", " ", without_roles(text))
             yield from (number for _, number in typed_numbers(bare))
@@ -318,9 +299,6 @@ def _form_problems(row: object) -> Iterator[str]:
             entries_before = value if isinstance(value, list) else [value]
             if not all(isinstance(entry, str) for entry in entries_before):
                 yield f"before must be a text or a list of texts, got {value!r:.60}"
-        elif name == "rule":
-            if value not in (1, 2):
-                yield f"rule must be 1 or 2, got {value!r:.60}"
         elif not isinstance(value, str):
             yield f"{name} must be text, got {value!r:.60}"
 
@@ -451,33 +429,6 @@ def results(notebook: NotebookNode, claims: Iterable[Claim] = ()) -> dict[str, s
     return numbers
 
 
-def settings_faults(path: Path, verdict: str, region: str = "") -> Iterator[str]:
-    """Yield what was wrong with a table of settings, and with its verdict, before `rule: 2`.
-
-    *Holds* and *fails* need the whole interval on one side of zero in every line; *holds if* in
-    every line of `region`, a condition on the columns ("" for all lines). What is *open* needs
-    nothing.
-    """
-    table = read_columns(path)
-    named = f"the table of settings {path.name}"
-    value, low, high = (table[name] for name in OUTCOME[:3])
-    if len(value) < robustness.FEWEST:
-        yield f"{named} has {len(value)} lines, at least {robustness.FEWEST} needed"
-    if not np.all((low <= value) & (value <= high)):
-        yield f"{named} has a value outside its interval"
-    if sign := VERDICTS[verdict]:
-        inside = robustness.in_region(table, region)
-        turned = inside & (sign * value <= 0)
-        unsure = inside & ~turned & (np.minimum(sign * low, sign * high) <= 0)
-        lines = f"{inside.sum()} settings" + (f" with {region}" if region else "")
-        if not inside.any():
-            yield f"no line of {named} has {region}"
-        if turned.any():
-            yield f"verdict {verdict!r}, but {turned.sum()} of {lines} say otherwise"
-        if unsure.any():
-            yield f"verdict {verdict!r}, but intervals of {unsure.sum()} of {lines} include zero"
-
-
 def robustness_name(claim: str) -> str:
     """Return the name of the table that confirms the region of a row."""
     return f"{CONFIRM}{claim}"
@@ -515,11 +466,10 @@ def settings_words(root: Path, claim: Mapping[str, Any]) -> str:
 def how_sure(root: Path, claim: Mapping[str, Any]) -> str:
     """Return in one sentence what a row's verdict rests on: the settings that stand, or its proof.
 
-    Those of fresh runs come first, where there are any; what is still judged by the former rule
-    says so.
+    Those of fresh runs come first, where there are any.
     """
-    if claim["identity"] or claim["no_settings"]:
-        return claim["identity"] or claim["no_settings"]
+    if claim["identity"]:
+        return str(claim["identity"])
     if claim["confirmed"]:
         fresh = read_columns(root / TABLES / claim["confirmed"])
         return f"of {robustness.tally(fresh)}, all of fresh runs"

@@ -9,6 +9,7 @@ import torch
 
 from compendium.c14b_heads_and_fixed_points.loops import memory_of
 from compendium.c23c_real_layer.study import text_blocks
+from compendium.c42b_heads_that_generate import study
 from compendium.c42b_heads_that_generate.study import kinds, layer_report, stage_changes
 from compendium.common.models import block_trace, causal_attention
 from spinformer.language.decoder import block_queries, example_decoder
@@ -119,3 +120,43 @@ def test_parts_of_a_causal_block_add_up_and_its_response_is_a_derivative():
     for name, chosen in (("response", c), ("other head", c.roll(1, 1))):
         expected = float((0.5 * (there - back) * chosen).sum()) / 2e-5
         assert float((flat[name] * step.flatten(0, 1)).sum()) == pytest.approx(expected, rel=1e-6)
+
+
+def test_counts_of_a_text_are_those_of_its_heads(monkeypatch):
+    """Against a run of all blocks at once, each read by itself."""
+    model = example_decoder(seed=6)
+    inputs = inputs_of(model)
+    monkeypatch.setattr(study, "decoder", lambda: model)
+    monkeypatch.setattr(study, "corpus_inputs", lambda *_, **__: inputs)
+    rows = study.text_table.rows("texts", blocks=2)
+    wanted = {"whole": 0, "specific": 0, "sinks": 0, "sinks_climb": 0, "attention": 0, "block": 0}
+    for number in range(2):
+        trace, report = layer_report(model, inputs, number, draws=0)
+        changes = stage_changes(model, number, trace)
+        sinks = kinds_of_text(model, trace)
+        wanted["whole"] += (report.whole < 0).sum(1)
+        wanted["specific"] += (report.specific < 0).sum(1)
+        wanted["sinks"] += sinks.sum(1)
+        wanted["sinks_climb"] += (sinks & (report.whole > 0)).sum(1)
+        for name, change in changes.items():
+            wanted[name] += (change.sum(1) < 0).numpy()
+    for name, counts in wanted.items():
+        assert [row[name] for row in rows] == counts.tolist(), name
+    assert [row["sinks"] + row["others"] for row in rows] == [8, 8, 8]
+
+
+def kinds_of_text(model, trace):
+    """Which heads (B, H) give the first token more than half of their attention."""
+    return (causal_attention(model, trace)[:, :, 1:, 0].mean(2) > 0.5).numpy()
+
+
+def test_margins_of_a_text_are_the_smaller_ones(monkeypatch):
+    text = {"data": 3, "heads": 100, "layers": 30, "whole": 80, "specific": 40}
+    text |= {"sinks": 50, "sinks_climb": 40, "others": 50, "others_climb": 10}
+    text |= {"attention": 24, "block": 12}
+    monkeypatch.setattr(study, "of_corpus", lambda _: [text])
+    expected = {"settings_R6": 0.6 - 2 * 0.4, "settings_R7": 0.1, "settings_R8": 0.3}
+    for name, value in expected.items():
+        [row] = getattr(study, name).rows("texts")
+        assert row["value"] == pytest.approx(value)
+        assert row["low"] < row["value"] < row["high"]

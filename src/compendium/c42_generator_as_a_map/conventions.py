@@ -5,6 +5,7 @@ Tolerances: a fixed point is the same to 1e-3 on another processor; an orbit in 
 one, and its exponent is compared within what starts scatter by.
 """
 
+from collections.abc import Sequence
 from functools import cache
 from pydoc_data.topics import topics
 from typing import Any
@@ -15,8 +16,15 @@ from torch import Tensor
 
 from bookmaker.tables import Rows, stored
 from compendium.c42_generator_as_a_map.edges import critical_beta
-from compendium.c42_generator_as_a_map.study import rest_table
+from compendium.c42_generator_as_a_map.study import (
+    follow,
+    loop_table,
+    rest_table,
+    text_starts,
+)
+from compendium.common.models import decoder, next_token_distribution
 from compendium.common.rows import parameter_product, rows_of
+from spinformer.core.statistics import student_interval
 from spinformer.language.checkpoints import Checkpoint, load_checkpoint
 from spinformer.language.soft_map import SoftTokenMap, Thresholds
 from spinformer.language.text import sample_texts
@@ -173,3 +181,93 @@ def confirm_R3(
     return prefix_rows(
         soft, prefix, beta=beta, corpus="help", seed=6, transient=transient, steps=steps
     )
+
+
+# Total variation between two laws of the next word beyond which a text is not what the map says.
+NEAR = 0.25
+
+
+def crowd_rows(
+    begin: Tensor,
+    *,
+    beta: float,
+    tokens: Sequence[int],
+    settle: int,
+    first: int,
+    singles: int = 16,
+    crowds: int = 4,
+) -> Rows:
+    """How far one voice is outside of NEAR and 10,000 inside of it, the smaller, text by text.
+
+    One voice at its first word, the crowd for each number of `tokens`, from the windows `begin`
+    (n, T, D) that the map has read for `settle` tokens. Means and Student's intervals over
+    `singles` draws of one voice and `crowds` of the crowd; the text k has the id `first` + k.
+    """
+    model, span = decoder(), begin.shape[1]
+    windows = follow(model, begin, beta=beta, steps=settle)[:, -span:]
+    longest = max(tokens)
+    plain = follow(model, windows, beta=beta, steps=longest)
+
+    def spoken(voices: int, draws: int, steps: int) -> Tensor:
+        repeated = windows.repeat_interleave(draws, 0)
+        return follow(model, repeated, beta=beta, steps=steps, voices=voices)
+
+    def apart(orbits: Tensor, step: int) -> np.ndarray:
+        laws, others = (
+            next_token_distribution(model, one[:, step : step + span], beta=beta)
+            for one in (plain, orbits)
+        )
+        gaps = others.unflatten(0, (len(laws), -1)) - laws[:, None]
+        return 0.5 * gaps.abs().sum(2).double().numpy()
+
+    alone = apart(spoken(1, singles, 1), 1) - NEAR
+    crowd = spoken(10_000, crowds, longest)
+    inside = [NEAR - apart(crowd, step) for step in range(1, longest + 1)]
+    rows = []
+    for k in range(len(begin)):
+        for count in tokens:
+            margins = [alone[k], *(margin[k] for margin in inside[:count])]
+            low, high = np.transpose([student_interval(margin) for margin in margins]).min(1)
+            value = min(margin.mean() for margin in margins)
+            rows.append(
+                {"data": first + k, "tokens": count, "value": value, "low": low, "high": high}
+                | {"runs": singles + crowds}
+            )
+    return rows
+
+
+# So short that chaos cannot amplify rounding; the draws are those of one seed.
+_CROWDS: dict[str, Any] = {
+    "small": {"beta": 0.5, "count": 2, "settle": 1},
+    "seconds": 10.0,
+    "within": dict.fromkeys(("value", "low", "high"), 0.05),
+}
+
+
+@stored("settings_R4", parameter_product(beta=(0.5, 1.0)), **_CROWDS)
+def settings_R4(beta: float, *, count: int = 16, settle: int = 40) -> Rows:
+    """One voice and ten thousand from pieces of the seven texts, for one, two and four tokens.
+
+    At β = 0.5 all texts have come to the rest, and differ by the draws of their voices alone.
+    """
+    begin = text_starts(decoder(), span=4, count=count + 1)[1:]
+    return crowd_rows(begin, beta=beta, tokens=(1, 2, 4), settle=settle, first=0)
+
+
+# By so many tokens greedy decoding should be in a loop.
+LOOP_BY = 400
+
+
+def loop_rows(loops: np.ndarray, ways: np.ndarray) -> Rows:
+    """One for a text whose loop has closed by LOOP_BY tokens, minus one for another."""
+    closed = (loops > 0) & (loops + ways <= LOOP_BY)
+    value = np.where(closed, 1, -1)
+    return rows_of(data=np.arange(len(loops)), value=value, low=value, high=value, runs=1)
+
+
+@stored("settings_R5", parameter_product(span=(2, 4, 8, 16)), seconds=0.1)
+def settings_R5(span: int) -> Rows:
+    """Whether greedy decoding from each start of the table `loops` is in a loop."""
+    loops = loop_table.read()
+    chosen = loops["span"] == span
+    return loop_rows(loops["loop"][chosen], loops["way"][chosen])

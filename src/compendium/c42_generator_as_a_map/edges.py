@@ -20,7 +20,7 @@ from compendium.c42_generator_as_a_map.study import (
     text_starts,
 )
 from compendium.common.models import decoder
-from compendium.common.rows import Columns, groupby, parameter_product, rows_of
+from compendium.common.rows import Columns, groupby, mean_rows, parameter_product, rows_of
 from spinformer.dmft.lifetimes import Lifetime, estimate_lifetime
 from spinformer.language.decoder import Decoder, encode, run_decoder
 
@@ -187,24 +187,23 @@ def mean_lives(span: int) -> dict[float, Lifetime]:
     return {b: estimate_lifetime(rows["time"], ended=rows["ended"]) for b, rows in lives}
 
 
-@stored(
-    "settings_R3c",
-    [
-        *parameter_product(
-            span=(4,), life=(60, 100, 200, 400, 700, 1000), rest=("multipliers", "orbits")
-        ),
-        *parameter_product(span=(8,), life=(400, 700, 1000), rest=("multipliers", "orbits")),
-    ],
-    seconds=0.1,
-)
-def coexistence_table(span: int, *, life: int, rest: str) -> Rows:
-    """Stretch of β, less 0.02, from where chaos lives `life` tokens to where the rest is lost."""
+# In tokens: chaos that lives shorter in the mean does not exist beside the rest.
+LASTING = 1000
+
+
+@stored("settings_R3c", parameter_product(span=(4, 8), rest=("multipliers", "orbits")), seconds=0.1)
+def coexistence_table(span: int, *, rest: str) -> Rows:
+    """Stretch of β, less 0.02, from where chaos is lasting to where the rest is lost.
+
+    The lives and the branches of one length of the window are one set of runs.
+    """
     lives = mean_lives(span)
     pairs = dict(groupby(pair_table.read(), "span"))[span]
     top = critical_beta(pairs) if rest == "multipliers" else side_by_side(span)[-1]
     ends = np.log([[one.value, one.low, one.high] for one in lives.values()]).T
-    value, low, high = (top - 0.02 - np.interp(np.log(life), logs, list(lives)) for logs in ends)
-    return rows_of(value=value, low=low, high=high, runs=16)
+    begin = [np.interp(np.log(LASTING), logs, list(lives)) for logs in ends]
+    value, low, high = (top - 0.02 - beta for beta in begin)
+    return rows_of(data=span, value=value, low=low, high=high, runs=16)
 
 
 def stream(
@@ -278,3 +277,33 @@ def stream_table(
     )
     away = distances(orbit[:, -20:], find_rests(model, [beta])[0].expand(16, -1)).mean(1)
     return rows_of(start=np.arange(16), exponent=growth[align:].mean(0), away=away)
+
+
+@stored(
+    "settings_R3d",
+    parameter_product(span=(8,), beta=(0.54, 1.0)),
+    small={"span": 8, "beta": 0.54, "settle": 1, "align": 1, "measure": 4, "stretches": 2},
+    seconds=3.0,
+    within=dict.fromkeys(("value", "low", "high"), 0.15),
+)
+def cached_table(
+    span: int,
+    *,
+    beta: float,
+    settle: int = 60,
+    align: int = 20,
+    measure: int = 50,
+    stretches: int = 10,
+) -> Rows:
+    """Exponent of each stream at β = 1, and minus that at the low β, where rest is asked for.
+
+    Intervals are Student's over `stretches` of the measured tokens. Every text is a run.
+    """
+    model, betas = decoder(), torch.full((16,), beta)
+    windows = text_starts(model, span=span)
+    steps = settle + align + measure
+    growth = stream(model, windows, betas=betas, steps=steps, settle=settle)[1][align:]
+    sign = 1.0 if beta == 1.0 else -1.0
+    rates = sign * growth.reshape(stretches, -1, len(windows)).mean(1)
+    rows = [{"data": k} | mean_rows(rates[:, k])[0] for k in range(len(windows))]
+    return [row | {"runs": 1} for row in rows]

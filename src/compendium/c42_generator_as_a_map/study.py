@@ -19,7 +19,7 @@ from torch.nn.functional import normalize
 
 from bookmaker.tables import Rows, stored
 from compendium.common.models import decoder, next_token_distribution, text_numbers
-from compendium.common.rows import groupby, mean_rows, parameter_product, rows_of
+from compendium.common.rows import mean_rows, parameter_product, rows_of
 from spinformer.core.anderson import anderson
 from spinformer.language.decoder import Decoder, encode, run_decoder
 from spinformer.language.text import sample_texts
@@ -291,21 +291,6 @@ def voices_table(beta: float, *, voices: int, steps: int = 24) -> Rows:
     return rows
 
 
-@stored(
-    "settings_R4",
-    parameter_product(beta=(0.5, 1.0), tokens=(1, 2, 4, 8), threshold=(0.1, 0.2, 0.25, 0.3, 0.4)),
-    seconds=0.1,
-)
-def crowd_table(beta: float, *, tokens: int, threshold: float) -> Rows:
-    """How far one voice is outside a threshold and 10,000 inside for some tokens, the smaller."""
-    rows = dict(groupby(voices_table.read(), "beta", "voices"))
-    one, crowd = rows[beta, 1], rows[beta, 10_000]
-    value = np.append(one["distance"][0] - threshold, threshold - crowd["distance"][:tokens])
-    error = 2.0 * np.append(one["error"][0], crowd["error"][:tokens])
-    low, high = (value - error).min(), (value + error).min()
-    return rows_of(value=value.min(), low=low, high=high, runs=16)
-
-
 def noise_rows(
     model: Decoder, windows: Tensor, *, beta: float, voices: int, draws: int, seed: int
 ) -> Rows:
@@ -336,11 +321,13 @@ def noise_table(beta: float, *, voices: int) -> Rows:
     return noise_rows(decoder(), begin, beta=beta, voices=voices, draws=32, seed=voices)
 
 
-def greedy_loops(
-    model: Decoder, *, span: int, starts: int, horizon: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Length of the loop (0: none yet) and of the way to it, of greedy decoding from each start."""
-    windows = text_starts(model, span=span, count=starts)
+def greedy_loops(model: Decoder, begin: Tensor, *, horizon: int) -> tuple[np.ndarray, np.ndarray]:
+    """Length of the loop (0: none yet) and of the way to it, of greedy decoding.
+
+    One of each for a window of `begin` (B, T, D).
+    """
+    starts = len(begin)
+    windows = begin.clone()
     seen: list[dict[bytes, int]] = [{} for _ in range(starts)]
     loops, ways = np.zeros(starts, dtype=int), np.full(starts, horizon)
     for step in range(horizon):
@@ -368,7 +355,8 @@ def greedy_loops(
 def loop_table(span: int, *, horizon: int) -> Rows:
     """Loop and way of greedy decoding from 32 starts (16 at the longest window)."""
     starts = 32 if span < 16 else 16
-    loops, ways = greedy_loops(decoder(), span=span, starts=starts, horizon=horizon)
+    begin = text_starts(decoder(), span=span, count=starts)
+    loops, ways = greedy_loops(decoder(), begin, horizon=horizon)
     return rows_of(start=np.arange(starts), loop=loops, way=ways)
 
 
@@ -443,7 +431,7 @@ def control_table(
 @stored(
     "untrained",
     parameter_product(weights=("fresh",), draw=range(1, 7), span=(4,))
-    + parameter_product(weights=("shuffled",), draw=range(1, 6), span=(4,)),
+    + parameter_product(weights=("shuffled",), draw=range(1, 7), span=(4,)),
     small={"weights": "fresh", "draw": 1, "span": 4} | _SHORT,
     seconds=4.0,
     within=dict.fromkeys(("value", "low", "high"), 0.01),
@@ -455,4 +443,5 @@ def untrained_table(
     model = changed(decoder(), weights, seed=draw)
     begin = text_starts(model, span=span, count=4)
     rows = motion_rows(model, begin, (1.0,), settle=settle, measure=measure, last=last)
-    return mean_rows(np.array([-row["exponent"] for row in rows]))
+    [line] = mean_rows(np.array([-row["exponent"] for row in rows]))
+    return [{"data": f"{weights} {draw}"} | line]

@@ -5,16 +5,19 @@ energy U by the step it takes, whole, common to all tokens, specific to one; nul
 Float32 sums of a thousand terms: tolerances are 1e-3 of a change's size.
 """
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from bookmaker.tables import Rows, stored
+from compendium.c42_generator_as_a_map.conventions import corpus as texts_of
 from compendium.common.models import block_trace, causal_attention, decoder, text_numbers
-from compendium.common.rows import parameter_product, rows_of
+from compendium.common.rows import parameter_product, rows_of, share_rows
 from spinformer.core.statistics import student_interval
-from spinformer.language.decoder import BlockTrace, Decoder, block_queries
+from spinformer.language.decoder import BlockTrace, Decoder, block_queries, encode
 from spinformer.language.heads import HeadReport, head_report, overlap_energy
 
 
@@ -93,3 +96,121 @@ def head_table(layer: int) -> Rows:
         low, high = student_interval(total)
         columns |= {f"layer_{name}": total.mean(), f"layer_{name}_error": 0.5 * (high - low)}
     return rows_of(**columns, **kinds(model, trace))
+
+
+# More than this of a head's attention on the first token makes it a sink.
+SINK = 0.5
+
+
+def corpus_inputs(model: Decoder, corpus: str, *, count: int, length: int = 128) -> Tensor:
+    """Embedded beginnings (n, length, D) of up to `count` long texts of a corpus."""
+    numbers = [encode(model, text) for text in texts_of(corpus)]
+    long = [text[:length] for text in numbers if len(text) >= length]
+    chosen = np.random.default_rng(0).permutation(len(long))[:count]
+    return model.embedding[torch.stack([long[k] for k in np.sort(chosen)])]
+
+
+@stored(
+    "by_text",
+    parameter_product(corpus=("texts", "help")),
+    small={"corpus": "texts", "count": 2, "blocks": 2},
+    seconds=5.0,
+    within=dict.fromkeys(("whole", "specific", "sinks_climb", "others_climb"), 2)
+    | dict.fromkeys(("attention", "block"), 1),
+)
+def text_table(corpus: str, *, count: int = 8, blocks: int = 30) -> Rows:
+    """Counts of heads and layers, text by text, by the sign of the mean over its tokens.
+
+    whole, specific: of how many of the heads U is lower by that part of the step; sinks, others:
+    how many heads are of the kind, and climb by the whole step; attention, block: in how many of
+    the layers U of all heads together is lower.
+    """
+    model = decoder()
+    states = corpus_inputs(model, corpus, count=count)
+    found: dict[str, Any] = {}
+
+    def add(name: str, chosen: Tensor) -> None:
+        found[name] = found.get(name, 0) + chosen.reshape(len(chosen), -1).sum(1).numpy()
+
+    for number in range(blocks):
+        # What leaves a block enters the next one.
+        here = replace(model, blocks=model.blocks[number : number + 1])
+        trace, report = layer_report(here, states, 0, draws=0)
+        whole, specific = torch.as_tensor(report.whole), torch.as_tensor(report.specific)
+        sink = causal_attention(here, trace)[:, :, 1:, 0].mean(2) > SINK
+        add("whole", whole < 0)
+        add("specific", specific < 0)
+        for name, kind in (("sinks", sink), ("others", ~sink)):
+            add(name, kind)
+            add(f"{name}_climb", kind & (whole > 0))
+        for name, changes in stage_changes(here, 0, trace).items():
+            add(name, changes.sum(1) < 0)
+        states = trace.outputs
+    first = 0 if corpus == "texts" else 100
+    sizes = {"heads": model.heads * blocks, "layers": blocks}
+    return rows_of(data=first + np.arange(len(states)), **sizes, **found)
+
+
+def of_corpus(corpus: str) -> list[dict[str, int]]:
+    """The counts of each text of a corpus."""
+    table = text_table.read()
+    return [
+        {name: int(column[k]) for name, column in table.items() if name != "corpus"}
+        for k in np.flatnonzero(table["corpus"] == corpus)
+    ]
+
+
+def smaller(text: dict[str, int], margins: list[tuple[float, float, float]]) -> dict[str, Any]:
+    """The line of a text whose margins, each with its interval, must all be above zero."""
+    value, low, high = (float(ends) for ends in np.min(margins, axis=0))
+    return {"data": text["data"], "value": value, "low": low, "high": high, "runs": 1}
+
+
+@stored("settings_R6", parameter_product(corpus=("texts", "help")), seconds=0.1)
+def settings_R6(corpus: str) -> Rows:
+    """Share of heads that do as the encoder's, less twice that of the others, of both parts.
+
+    By the whole step the heads of the encoder fall, by the specific part they rise. Intervals
+    over the heads.
+    """
+    rows = []
+    for text in of_corpus(corpus):
+        margins = []
+        for agree in (text["whole"], text["heads"] - text["specific"]):
+            share = agree / text["heads"]
+            half = 1.96 * 3 * (share * (1 - share) / text["heads"]) ** 0.5
+            margin = share - 2 * (1 - share)
+            margins.append((margin, margin - half, margin + half))
+        rows.append(smaller(text, margins))
+    return rows
+
+
+@stored("settings_R7", parameter_product(corpus=("texts", "help")), seconds=0.1)
+def settings_R7(corpus: str) -> Rows:
+    """Share of layers whose energy attention lowers, less a half, or a half less the block's."""
+    rows = []
+    for text in of_corpus(corpus):
+        margins = []
+        for name, sign in (("attention", 1), ("block", -1)):
+            [line] = share_rows(text[name], trials=text["layers"], bound=0.5, sign=sign)
+            margins.append((line["value"], line["low"], line["high"]))
+        rows.append(smaller(text, margins))
+    return rows
+
+
+@stored("settings_R8", parameter_product(corpus=("texts", "help")), seconds=0.1)
+def settings_R8(corpus: str) -> Rows:
+    """Difference of the shares of sinks and of others that climb, less 0.3."""
+    rows = []
+    for text in of_corpus(corpus):
+        shares = []
+        variance = 0.0
+        for kind in ("sinks", "others"):
+            share = text[f"{kind}_climb"] / text[kind]
+            shares.append(share)
+            variance += share * (1 - share) / text[kind]
+        gap, half = shares[0] - shares[1], 1.96 * variance**0.5
+        # The smallest size that a difference within the interval has.
+        least = max(abs(gap) - half, 0.0)
+        rows.append(smaller(text, [(abs(gap) - 0.3, least - 0.3, abs(gap) + half - 0.3)]))
+    return rows
