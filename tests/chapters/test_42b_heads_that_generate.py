@@ -129,7 +129,7 @@ def test_counts_of_a_text_are_those_of_its_heads(monkeypatch):
     monkeypatch.setattr(study, "decoder", lambda: model)
     monkeypatch.setattr(study, "corpus_inputs", lambda *_, **__: inputs)
     rows = study.text_table.rows("texts", blocks=2)
-    wanted = {"whole": 0, "specific": 0, "sinks": 0, "sinks_climb": 0, "attention": 0, "block": 0}
+    wanted = {"whole": 0, "specific": 0, "sinks": 0, "others_climb": 0, "attention": 0, "block": 0}
     for number in range(2):
         trace, report = layer_report(model, inputs, number, draws=0)
         changes = stage_changes(model, number, trace)
@@ -137,7 +137,7 @@ def test_counts_of_a_text_are_those_of_its_heads(monkeypatch):
         wanted["whole"] += (report.whole < 0).sum(1)
         wanted["specific"] += (report.specific < 0).sum(1)
         wanted["sinks"] += sinks.sum(1)
-        wanted["sinks_climb"] += (sinks & (report.whole > 0)).sum(1)
+        wanted["others_climb"] += (~sinks & (report.whole > 0)).sum(1)
         for name, change in changes.items():
             wanted[name] += (change.sum(1) < 0).numpy()
     for name, counts in wanted.items():
