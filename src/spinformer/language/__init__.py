@@ -50,8 +50,8 @@ if TYPE_CHECKING:
         SoftTokenMap as SoftTokenMap,
     )
     from spinformer.language.soft_map_attractors import (
-        Attractors as Attractors,
         Thresholds as Thresholds,
+        TokenAttractors as TokenAttractors,
     )
     from spinformer.language.soft_map_fixed_points import (
         CriticalBeta as CriticalBeta,
@@ -86,7 +86,7 @@ __getattr__, __dir__, __all__ = names_on_demand(
         "heads": ("HeadReport", "head_report", "overlap_energy"),
         "minilm": ("ModelUnavailable", "load_model"),
         "soft_map": ("SoftTokenMap",),
-        "soft_map_attractors": ("Attractors", "Thresholds"),
+        "soft_map_attractors": ("TokenAttractors", "Thresholds"),
         "soft_map_fixed_points": ("CriticalBeta",),
         "soft_map_greedy": ("GreedyCycles",),
         "soft_map_lyapunov": ("LyapunovSpectrum",),

@@ -40,8 +40,8 @@ from spinformer.language import (
 
 # What the methods take and return can be imported from here, too.
 from spinformer.language.soft_map_attractors import (
-    Attractors as Attractors,
     Thresholds as Thresholds,
+    TokenAttractors as TokenAttractors,
 )
 from spinformer.language.soft_map_fixed_points import CriticalBeta as CriticalBeta
 from spinformer.language.soft_map_greedy import GreedyCycles as GreedyCycles

@@ -1,8 +1,9 @@
 """Regimes of the map of soft tokens: fixed point, cycle, closed curve, chaotic or undecided.
 
-`Thresholds` and `Attractors` have the names and the meaning that they have in `spinformer.dmft`,
-and are other classes: an orbit here has some hundred tokens in single precision, and some hundred
-entries each, where those there have ten thousand steps of a few overlaps in double precision.
+`Thresholds` has the name and the meaning that it has in `spinformer.dmft`, and `TokenAttractors` are
+what `Attractors` are there. Both are other classes: an orbit here has some hundred tokens in single
+precision, and some hundred entries each, where those there have ten thousand steps of a few
+overlaps in double precision.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -71,7 +72,7 @@ class Thresholds:
 
 
 @record
-class Attractors:
+class TokenAttractors:
     """Regimes of a batch (...) of orbits, after `transient` tokens and over `steps` more.
 
     Regime, period, exponents and digits mean what they do in `spinformer.dmft.attractors`. There
@@ -136,7 +137,7 @@ def find_attractors(
     beta: Any = None,
     thresholds: Thresholds | None = None,
     progress: bool = False,
-) -> Attractors:
+) -> TokenAttractors:
     """Iterate windows to their attractors and classify these into regimes.
 
     An orbit is periodic if it returns to itself and its leading exponent is not above zero;
@@ -164,7 +165,7 @@ def find_attractors(
 
     Returns
     -------
-    Attractors
+    TokenAttractors
         Regime, period and exponent of every orbit.
 
     Raises
@@ -203,7 +204,7 @@ def find_attractors(
         [Regime.PERIODIC, Regime.QUASI_PERIODIC, Regime.CHAOTIC],
         Regime.UNDECIDED,
     )
-    return Attractors(
+    return TokenAttractors(
         regime=regime.reshape(shape),
         period=period.reshape(shape),
         exponents=found.exponents,
