@@ -1,6 +1,6 @@
 """Regimes of the map of soft tokens: fixed point, cycle, closed curve, chaotic or undecided.
 
-`Thresholds` has the name and the meaning that it has in `spinformer.dmft`, and `TokenAttractors` are
+`Thresholds` has the name and the meaning that it has in `spinformer.dmft`, `TokenAttractors` are
 what `Attractors` are there. Both are other classes: an orbit here has some hundred tokens in single
 precision, and some hundred entries each, where those there have ten thousand steps of a few
 overlaps in double precision.
