@@ -7,7 +7,6 @@ one, and its exponent is compared within what starts scatter by.
 
 from collections.abc import Sequence
 from functools import cache
-from pydoc_data.topics import topics
 from typing import Any
 
 import numpy as np
@@ -22,12 +21,12 @@ from compendium.c42_generator_as_a_map.study import (
     rest_table,
     text_starts,
 )
+from compendium.common.corpora import corpus
 from compendium.common.models import decoder, next_token_distribution
 from compendium.common.rows import parameter_product, rows_of
 from spinformer.core.statistics import student_interval
 from spinformer.language.checkpoints import Checkpoint, load_checkpoint
 from spinformer.language.soft_map import SoftTokenMap, Thresholds
-from spinformer.language.text import sample_texts
 
 # What stands in front of every window: nothing, the first token of a chat, the tokens of a chat
 # template before a user's text, or a prompt.
@@ -53,12 +52,6 @@ def soft_map(prefix: str = "none", *, window: int) -> SoftTokenMap:
     return SoftTokenMap(
         found.model, window=window, prefix=PREFIXES[prefix], tokenizer=found.tokenizer
     )
-
-
-def corpus(name: str) -> list[str]:
-    """The texts of a corpus: seven of this package, or the pages of Python's help."""
-    texts = sample_texts() if name == "texts" else topics
-    return list(texts.values())
 
 
 def text_windows(soft: SoftTokenMap, name: str, *, count: int, seed: int) -> Tensor:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from bookmaker.tables import Rows, stored
-from compendium.c42_generator_as_a_map.conventions import corpus as texts_of
+from compendium.common.corpora import corpus as texts_of
 from compendium.common.models import block_trace, causal_attention, decoder, text_numbers
 from compendium.common.rows import parameter_product, rows_of, share_rows
 from spinformer.core.statistics import student_interval
