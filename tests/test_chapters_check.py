@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from bookmaker import places
+from bookmaker.base import Fault, SourceError
 from bookmaker.figures import FIGURES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -318,3 +320,14 @@ def test_new_refuses_a_name_that_does_not_fit_and_writes_nothing(
     assert result.exit_code == 2
     assert message in result.output
     assert sorted(small_checkout.rglob("*")) == before
+
+
+def test_every_chapter_without_a_place_is_named(monkeypatch):
+    def refuse(chapter):
+        raise SourceError([Fault(chapter, 1, "has no card")])
+
+    monkeypatch.setattr(places, "chapters", lambda root: ["one.md", "two.md"])
+    monkeypatch.setattr(places, "read_place", refuse)
+    with pytest.raises(SourceError) as refused:
+        places.all_places(None)
+    assert [fault.path for fault in refused.value.faults] == ["one.md", "two.md"]

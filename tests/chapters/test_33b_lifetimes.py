@@ -221,3 +221,16 @@ def test_a_surrogate_keeps_spectra_and_cross_spectra_and_nothing_else(length):
     skew = [((x - x.mean(axis=0)) ** 3).mean(axis=0) / x.std(axis=0) ** 3 for x in (series, twin)]
     assert not np.allclose(*skew, rtol=0.05)
     assert not np.array_equal(twin, switching.phase_surrogate(series, seed=6))
+
+
+def test_lifetimes_of_both_tables_are_pooled():
+    """Ten escapes of mean lifetime 100 and thirty of 200 are forty of 175, at either β."""
+    betas = np.array([1.27, 1.28])
+    table = {"beta": betas, "escaped": np.array([10, 10]), "lifetime": np.array([100.0, 100.0])}
+    draws = {"beta": betas, "escaped": np.array([30, 30]), "total": np.array([6000.0, 6000.0])}
+    law = escapes.lifetime_law(table, draws=draws)
+    assert law["common"] == pytest.approx(175.0)
+    assert law["middle"] == pytest.approx(175.0)
+    assert law["chi2"] == pytest.approx(0.0, abs=1e-9)
+    # Each logarithm has the error 40^(-1/2), and the two values of β are 0.01 apart.
+    assert law["slope"].error == pytest.approx(np.sqrt(2 / 40) / 0.01)
