@@ -402,3 +402,14 @@ def test_squares_of_small_patterns_do_not_vanish():
     for size in (1e-25, 1e25):
         result = fixed_points.mean_critical_beta(size * patterns)
         assert result == pytest.approx(wanted / size**2, rel=1e-5)
+
+
+def test_converged_means_within_the_tolerance_and_not_nearly():
+    """The same three steps, asked for ten times their residual and for a tenth of it."""
+    patterns = torch.randn(6, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    start = {"queries": patterns[:1] + 0.3, "beta": 0.4, "max_steps": 3}
+    left = float(retrieve(patterns, **start, tolerance=1e-300).residual[0])
+    assert left > 1e-6
+    for factor, reached in ((10.0, True), (0.1, False)):
+        result = retrieve(patterns, **start, tolerance=factor * left)
+        assert bool(result.converged[0]) is reached

@@ -384,3 +384,12 @@ def test_the_page_runs_on_any_layout(layout, monkeypatch, capsys):
             assert hasattr(soft, call.split(".")[1].split("(")[0])
         else:
             assert eval(shorter, names) is not None
+
+
+def test_the_error_of_an_exponent_is_the_scatter_of_its_mean():
+    """Independent growths of variance one, many times: the mean of n scatters by n^(-1/2)."""
+    growth = np.random.default_rng(0).standard_normal((4000, 60, 1))
+    estimate = soft_map_lyapunov._averaged(growth)
+    scatter = estimate.value.std()
+    assert scatter == pytest.approx(60**-0.5, rel=0.05)
+    assert np.sqrt((estimate.error**2).mean()) == pytest.approx(scatter, rel=0.08)
