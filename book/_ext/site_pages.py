@@ -39,7 +39,14 @@ PACKAGES = ("spinformer", "compendium", "bookmaker")
 _INTERNAL = re.compile(r"\.(\w*inputs|\w*kernels|checks|_\w+|__main__)(\.|$)")
 _CHAPTER = re.compile(r"\{chapter\}`(\w+)`")
 # What a reader may change is always seen; what is not shown at all need not be folded.
-_OPEN = {"show-input", "parameters", "injected-parameters", "remove-cell", "remove-input"}
+_OPEN = {
+    "standalone",
+    "show-input",
+    "parameters",
+    "injected-parameters",
+    "remove-cell",
+    "remove-input",
+}
 # Scripts of live figures, and mathematics that another figure brings along.
 _SHARED = ("uPlot.iife.min.js", "data.js", "frame.js")
 _NEEDS = {"module": ("spins.math.js",)}
