@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 import jupytext
+
 from conftest import ROOT
 
 LIBRARIES = {"numpy", "torch", "math", "itertools"}
