@@ -302,11 +302,13 @@ def test_what_stood_is_told_in_words_with_undecided_apart_from_against(book, tmp
     )
     sure = claims.how_sure(tmp_path, claim)
     assert sure == (
-        "of 20 settings from 20 sets of runs: 10 stand, 9 undecided, 1 against, all of fresh runs"
+        "of 20 settings from 20 sets of runs: 10 stand, 9 undecided, 1 against, all of fresh runs. "
+        "The verdict is about the values tried: rate 0.01 to 0.02; start cold"
     )
     assert claims.how_sure(tmp_path, claim | {"verdict": "held in", "confirmed": ""}) == (
         "in a region that was found afterwards and that no fresh runs have confirmed, of 8 "
-        "settings from 8 sets of runs: 8 stand, 0 undecided, 0 against"
+        "settings from 8 sets of runs: 8 stand, 0 undecided, 0 against. The verdict is about the "
+        "values tried: rate 0.01 to 0.02; start cold"
     )
     everywhere = claim | {"verdict": "open", "confirmed": "", "region": ""}
     assert claims.how_sure(tmp_path, everywhere).endswith(": 8 stand, 0 undecided, 4 against")
