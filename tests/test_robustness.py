@@ -318,7 +318,7 @@ def test_what_stood_is_told_in_words_with_undecided_apart_from_against(book, tmp
 
 
 def test_a_draw_is_known_by_the_words_of_its_name():
-    drawn = "data seed seeds first_seed split splits draw systems place first_text context"
+    drawn = "data group seed seeds first_seed split splits draw systems place first_text context"
     chosen = "sizes beta start start_law null gauge rate samples steps seen family of_the_line"
     assert all(map(robustness.is_draw, drawn.split()))
     assert not any(map(robustness.is_draw, chosen.split()))

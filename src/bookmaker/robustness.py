@@ -36,7 +36,6 @@ DRAWS = frozenset(
         "context",
         "data",
         "draw",
-        "family",
         "group",
         "network",
         "place",
