@@ -142,6 +142,23 @@ FORMULAS = [
         lambda: min(range(200), key=lambda d: abs(d**2 + 2 * d - (12 * 32**2 + 9 * 32))),
     ),
     ("24a.1", r"Two: (\d+) numbers for (\d+) unknowns", 0, lambda: [2 * 6 * 8, 8 * 8 + 2]),
+    (
+        # Sums over the states of the two spins that are seen, and the naive theory's slope.
+        *("25.4", r"response is ([\d.]+)\. Exactly.*?=([\d.]+)\$\. The", 3),
+        lambda: [
+            math.tanh(0.5 * math.tanh(0.5 * math.tanh(1e-6))) / 1e-6,
+            sum(
+                (1 + one * math.tanh(1e-6))
+                / 2
+                * (1 + two * math.tanh(0.5 * one))
+                / 2
+                * math.tanh(0.5 * two)
+                for one in (1, -1)
+                for two in (1, -1)
+            )
+            / 1e-6,
+        ],
+    ),
     ("25.3", r"returns ([\d.]+)\.", 6, lambda: critical_beta(0.0, field_scale=0.0)),
     (
         # σ = ½ J² L(√(1 + J²))/√(1 + J²) (1 − m²) of a pair, J = 2.
