@@ -29,7 +29,7 @@ from compendium.c33b_lifetimes.finite_size_escapes import escapes_table
 from compendium.c35_other_tokens.letters import LetterNetwork
 from compendium.c35_other_tokens.study import ATTENTION, BETA, site_information
 from compendium.c36_learning_through_the_limit.learning import one_bit
-from compendium.c51_synthesis.study import readers_in_equilibrium
+from compendium.c51_synthesis.study import spins_in_equilibrium, valley_depth
 from compendium.common.token_tasks import crowd_share
 from spinformer.core.solve import Status
 from spinformer.dmft.lifetimes import escape_law
@@ -441,15 +441,18 @@ def test_a_generator():
     assert turns.argmax(1).mean() + 1 == pytest.approx(steps, abs=0.15)
 
 
-@answers("51.2", "51.3")
+@answers("51.2", "51.3", "51.4")
 def test_three_views():
     square = said("51", r"3\\cdot 1\.087\} = ([\d.]+)\$")
     # The mean square is 2/N times the slope of ln Z in β.
     low, high = (
-        readers_in_equilibrium(np.array([[1.0], [-1.0]]), beta=beta, readers=3)[1]
+        spins_in_equilibrium(np.array([[1.0], [-1.0]]), beta=beta, spins=3)[1]
         for beta in (0.499, 0.501)
     )
     assert (high - low) / 0.002 * 2 / 3 == near(square, 3)
     period = said("51", r"a period of ([\d.]+) steps")
     turn = brentq(lambda w: 0.1 / abs(np.exp(1j * w) - 0.9) - 0.5, 0.01, 3.0)
     assert 2 * math.pi / turn == near(period, 1)
+    barrier, factor = said("51", r"\^2=([\d.]+)\$ for each member.*?is about (\d+)\.", 2)
+    assert valley_depth(2.0) == near(barrier, 3)
+    assert math.exp(20 * valley_depth(2.0)) == pytest.approx(factor, rel=0.01)
