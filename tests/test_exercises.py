@@ -141,6 +141,19 @@ FORMULAS = [
         *("24b.4", r"so (\d+) channels", 0),
         lambda: min(range(200), key=lambda d: abs(d**2 + 2 * d - (12 * 32**2 + 9 * 32))),
     ),
+    (
+        # The best field from the maximum of the derivative.
+        *(
+            "24a.4",
+            r"which is \$([\d.]+)\$ at \$h=1\$.*?by it, ([\d.]+)\..*?\$h=([\d.]+)\$: weak",
+            3,
+        ),
+        lambda: [
+            1 - math.tanh(1) ** 2,
+            0.02 / (1 - math.tanh(1) ** 2),
+            minimize_scalar(lambda h: -h / math.cosh(h) ** 2, bounds=(0, 3)).x,
+        ],
+    ),
     ("24a.1", r"Two: (\d+) numbers for (\d+) unknowns", 0, lambda: [2 * 6 * 8, 8 * 8 + 2]),
     (
         # Sums over the states of the two spins that are seen, and the naive theory's slope.
