@@ -1,0 +1,1 @@
+"""TODO what the study of this chapter computes and which tables it stores."""
