@@ -196,3 +196,21 @@ settings_c27 = stored(
     seconds=4,
     within={"value": 0.05, "low": 0.05, "high": 0.05},
 )(replaced_texts)
+
+# Sizes and sharpnesses inside of the region, on both sides of those above.
+_INSIDE = [
+    {"gamma": gamma, "beta": beta, "size": size}
+    for gamma, size in ((4.0, 3000), (30.0, 30_000), (200.0, 200_000))
+    for beta in (0.8, 4.0)
+]
+
+confirm_c27 = stored(
+    "confirm_C27",
+    [
+        {"data": data, "weights": "signs" if data % 2 else "normal", **choices}
+        for data in range(200, 212)
+        for choices in _INSIDE
+    ],
+    seconds=4,
+    within={"value": 0.05, "low": 0.05, "high": 0.05},
+)(replaced_texts)
