@@ -1,1 +1,1 @@
-"""TODO what the study of this chapter computes and which tables it stores."""
+"""Regimes by counting the points of a diagram, beside Lyapunov exponents: tables of networks."""

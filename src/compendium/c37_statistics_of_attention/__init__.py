@@ -1,1 +1,1 @@
-"""TODO what the study of this chapter computes and which tables it stores."""
+"""Statistics of attention, sampled and by the mean field: motions, and random networks."""
