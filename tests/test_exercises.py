@@ -15,7 +15,7 @@ import torch
 from minilm_model import installed_model
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import erfcinv
-from scipy.stats import norm
+from scipy.stats import norm, t as student_t
 
 from bookmaker.source import chapters
 from compendium.c11b_load_and_temperature import study as warm_memory
@@ -187,7 +187,7 @@ def test_load_and_temperature():
     assert math.sqrt(3) == near(magnet, 2)
 
 
-@answers("12b.2", "12b.3")
+@answers("12b.2", "12b.3", "12b.4")
 def test_continuous_capacity():
     half = said("12b", r"gives ([\d.]+) \$=I")
     assert continuous_capacity.capacity(50, overlap=0.5, ensemble="binary") == near(half, 3)
@@ -201,6 +201,15 @@ def test_continuous_capacity():
     assert below < goal < above
     width = brentq(lambda d: math.sqrt(d) - 0.5 * math.log(d) - 1.5 - goal, 50, 1000)
     assert width == near(asked, 0)
+    pattern = r"/64=([\d.]+)\$, so .*alpha\}\}=([\d.]+)\$\. .* gives ([\d.]+), since"
+    load, cosine, exact = said("12b", pattern, 3)
+    assert goal / 64 == near(load, 3)
+    # Where a memory on the sphere, at any temperature, needs that overlap.
+    cold = continuous_capacity.capacity(1e6, overlap=cosine)
+    assert cold == pytest.approx(load, abs=0.01)
+    # A component of a unit vector has the t-distribution's angle.
+    tail = student_t.sf(math.sqrt(63) * exact / math.sqrt(1 - exact**2), 63)
+    assert tail == pytest.approx(1e-6, rel=0.2)
 
 
 @answers("12c.2", "12c.3")
