@@ -121,6 +121,7 @@ FORMULAS = [
         *("11.5", r"which is ([\d,]+) patterns .* holds ([\d,]+) by", 0),
         lambda: [1e6 / (6 * erfcinv(0.02) ** 2), 1e3 / (2 * erfcinv(0.02) ** 2)],
     ),
+    ("11b.4", r"it is \$([\d.]+)\$\. There", 1, lambda: 1 / (1 - 1.5**-2)),
     (
         "12.5",
         r"10\)/\\beta=([\d.]+)\$\. Against .*9n\)/\\beta=([\d.]+)\$",
