@@ -107,6 +107,10 @@ FORMULAS = [
         lambda: [math.sqrt(2) * erfcinv(0.02), 0.5 / erfcinv(0.02) ** 2],
     ),
     (
+        *("10.4", r"N>4d=(\d+)\$ tokens", 0),
+        lambda: brentq(lambda n: 4 * n**2 * 100 - 16 * n * 100**2, 1, 1e4),
+    ),
+    (
         # The largest load of the equation of Amit, Gutfreund and Sompolinsky at T = 0, twice.
         *("11.4", r"c=([\d.]+)\$ bits for each", 3),
         lambda: (
