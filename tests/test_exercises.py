@@ -15,7 +15,7 @@ import torch
 from minilm_model import installed_model
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import erfcinv
-from scipy.stats import norm
+from scipy.stats import norm, t as student_t
 
 from bookmaker.source import chapters
 from compendium.c11b_load_and_temperature import study as warm_memory
@@ -47,7 +47,7 @@ CHAPTERS = chapters(Path(__file__).parents[1])
 DONE: list[str] = []
 # A derivation or an explanation without a number, or a reading of the chapter's own figures.
 PROOFS = {
-    *("10.1", "10.3", "11.1", "11.3", "11b.1", "12.1", "12.2", "12.3", "12.5", "12b.1"),
+    *("10.1", "10.3", "11.1", "11.3", "11b.1", "12.1", "12.2", "12.3", "12.4", "12b.1", "12c.1"),
     *("13.1", "13.3", "14.1", "14b.3", "15.1", "15.2", "16.1", "16.2", "16.3"),
     *("17.1", "17.2", "17.3", "21.2", "21.4", "21a.1", "21a.2", "21a.4", "22.1"),
     *("23.1", "23.4", "23c.1", "24.2", "24.3", "24.4", "24a.2", "24a.3", "25.1", "25.2"),
@@ -92,7 +92,7 @@ def said(chapter, pattern, count=1):
     (found,) = re.findall(pattern, exercises(chapter))
     texts = [found] if isinstance(found, str) else found
     assert len(texts) == count
-    values = [float(re.sub(r"\{,\}", "", text)) for text in texts]
+    values = [float(re.sub(r"\{?,\}?", "", text)) for text in texts]
     return values[0] if count == 1 else values
 
 
@@ -121,6 +121,32 @@ FORMULAS = [
     (
         *("11.2", r"sqrt\\alpha=([\d.]+)\$, \$\\alpha=([\d.]+)\$: above", 2),
         lambda: [math.sqrt(2) * erfcinv(0.02), 0.5 / erfcinv(0.02) ** 2],
+    ),
+    (
+        *("10.4", r"N>4d=(\d+)\$ tokens", 0),
+        lambda: brentq(lambda n: 4 * n**2 * 100 - 16 * n * 100**2, 1, 1e4),
+    ),
+    (
+        # The largest load of the equation of Amit, Gutfreund and Sompolinsky at T = 0, twice.
+        *("11.4", r"c=([\d.]+)\$ bits for each", 3),
+        lambda: (
+            -minimize_scalar(
+                lambda y: -((math.erf(y) / y - 2 * math.exp(-(y**2)) / math.sqrt(math.pi)) ** 2),
+                bounds=(1, 3),
+                method="bounded",
+            ).fun
+        ),
+    ),
+    (
+        *("11.5", r"which is ([\d,]+) patterns .* holds ([\d,]+) by", 0),
+        lambda: [1e6 / (6 * erfcinv(0.02) ** 2), 1e3 / (2 * erfcinv(0.02) ** 2)],
+    ),
+    ("11b.4", r"it is \$([\d.]+)\$\. There", 1, lambda: 1 / (1 - 1.5**-2)),
+    (
+        "12.5",
+        r"10\)/\\beta=([\d.]+)\$\. Against .*9n\)/\\beta=([\d.]+)\$",
+        1,
+        lambda: 8 * np.log([10, 4608]),
     ),
     ("13.2", r"a\^2-b\^2=([\d.]+)/", 1, lambda: 2 * math.log(100)),
     (
@@ -182,7 +208,7 @@ def test_load_and_temperature():
     assert math.sqrt(3) == near(magnet, 2)
 
 
-@answers("12b.2", "12b.3")
+@answers("12b.2", "12b.3", "12b.4")
 def test_continuous_capacity():
     half = said("12b", r"gives ([\d.]+) \$=I")
     assert continuous_capacity.capacity(50, overlap=0.5, ensemble="binary") == near(half, 3)
@@ -196,16 +222,29 @@ def test_continuous_capacity():
     assert below < goal < above
     width = brentq(lambda d: math.sqrt(d) - 0.5 * math.log(d) - 1.5 - goal, 50, 1000)
     assert width == near(asked, 0)
+    pattern = r"/64=([\d.]+)\$, so .*alpha\}\}=([\d.]+)\$\. .* gives ([\d.]+), since"
+    load, cosine, exact = said("12b", pattern, 3)
+    assert goal / 64 == near(load, 3)
+    # Where a memory on the sphere, at any temperature, needs that overlap.
+    cold = continuous_capacity.capacity(1e6, overlap=cosine)
+    assert cold == pytest.approx(load, abs=0.01)
+    # A component of a unit vector has the t-distribution's angle.
+    tail = student_t.sf(math.sqrt(63) * exact / math.sqrt(1 - exact**2), 63)
+    assert tail == pytest.approx(1e-6, rel=0.2)
 
 
-@answers("12.4")
+@answers("12c.2", "12c.3")
 def test_hidden_neurons():
-    # ρ ü + (1 + ρ) u̇ + (1 − a) u = 0 near a rest; rates of the slow mode.
-    edge = said("12", r"at \$\\omega_0=(\d)\$, with")
+    # ρ ü + (1 + ρ) u̇ + (1 − a) u = 0 near a fixed point; rates of the slow mode.
+    edge = said("12c", r"at \$\\omega_0=(\d)\$, with")
     rates = np.roots([1.0, 2.0, 1.0 - 1j * edge])
     slow = rates[np.argmax(rates.real)]
     assert slow.real == pytest.approx(0.0, abs=1e-9)
-    assert abs(slow.imag) == near(said("12", r"\(1\+\\rho\)=(\d)\$ in units"), 6)
+    assert abs(slow.imag) == near(said("12c", r"\(1\+\\rho\)=(\d)\$ in units"), 6)
+    rate, factor = said("12c", r"\)=(-[\d.]+)\$\. Without .* factor of \$([\d.]+)\$", 2)
+    slowest = max(np.roots([0.25, 1.0, 0.9]))
+    assert slowest == near(rate, 2)
+    assert slowest / -0.9 == near(factor, 1)
 
 
 @answers("13.4")

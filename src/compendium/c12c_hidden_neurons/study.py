@@ -23,8 +23,8 @@ from spinformer.core.statistics import wilson_interval
 from spinformer.hopfield.continuous import retrieve
 
 Array = np.ndarray
-APART = 0.05  # rests at a larger distance are different ones
-AT_REST = 1e-4  # what the velocity may be there
+APART = 0.05  # fixed points at a larger distance are different ones
+STATIONARY = 1e-4  # the velocity that a fixed point may have
 
 
 def softmax(scores: Array) -> Array:
@@ -113,7 +113,7 @@ def _integrate(velocity: Callable[[Array], Array], starts: Array, times: Times) 
 
 
 def relaxation_rates(slopes: ArrayLike, *, ratio: float) -> Array:
-    """Eigenvalues (..., 2) of the linearised flow at a rest, (1 + λ)(1 + ρλ) = a.
+    """Eigenvalues (..., 2) of the linearised flow at a fixed point, (1 + λ)(1 + ρλ) = a.
 
     `slopes` (...) are the eigenvalues a of the attention step, complex if values are no keys.
     """
@@ -150,12 +150,12 @@ def distances(
 def ends(
     drawn: Sequence[tuple[Array, Array]], *, beta: float, ratio: float | None, empty: bool = False
 ) -> tuple[Array, Array]:
-    """Where all queries end, (n, d), and whether they rest there, (n,) booleans.
+    """Where all queries end, (n, d), and whether they are stationary there, (n,) booleans.
 
     `ratio` ρ; 0 for attention in continuous time; None for its unit steps.
     """
     points = []
-    resting = []
+    stationary = []
     times = Times(duration=200.0 * max(1.0, ratio or 0.0), points=2, accuracy=1e-6)
     for patterns, queries in drawn:
         if ratio:
@@ -175,10 +175,10 @@ def ends(
         else:
             end = slow_flow(patterns, queries=queries, beta=beta, times=times)[:, -1]
             hidden = end @ patterns.T
-        at_rest = _length(softmax(beta * hidden) @ patterns - end) <= AT_REST
+        visible_stays = _length(softmax(beta * hidden) @ patterns - end) <= STATIONARY
         points.append(end)
-        resting.append(at_rest & (_length(end @ patterns.T - hidden) <= AT_REST))
-    return np.concatenate(points), np.concatenate(resting)
+        stationary.append(visible_stays & (_length(end @ patterns.T - hidden) <= STATIONARY))
+    return np.concatenate(points), np.concatenate(stationary)
 
 
 def _length(vectors: Array) -> Array:
@@ -186,7 +186,7 @@ def _length(vectors: Array) -> Array:
 
 
 def elsewhere(one: tuple[Array, Array], *, other: tuple[Array, Array]) -> dict[str, float]:
-    """How many of the queries that rest in both ends `one` and `other` are apart there.
+    """How many of the queries that are stationary in both ends `one` and `other` are apart there.
 
     The count, of those tried, and Wilson's interval.
     """
