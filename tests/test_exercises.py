@@ -108,6 +108,10 @@ FORMULAS = [
     ),
     ("13.2", r"a\^2-b\^2=([\d.]+)/", 1, lambda: 2 * math.log(100)),
     (
+        *("13.5", r"from ([\d.]+) % to ([\d.]+) %\.", 3),
+        lambda: 100 * norm.sf([3, 3.5]),
+    ),
+    (
         *("14.2", r"falls from \$(-[\d.]+)\$ to \$(-[\d.]+)\$\. This", 3),
         lambda: -np.log(np.cosh([1.0, -2.0])),
     ),
