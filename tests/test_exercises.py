@@ -129,6 +129,10 @@ FORMULAS = [
         lambda: np.sqrt(2 * np.log([128, 512])),
     ),
     (
+        *("14b.4", r"=([\d.]+)\$ at \$s=2\$\. .* fraction is \$([\d.]+)\$", 3),
+        lambda: norm.cdf(norm.ppf(0.9) - np.array([2, 4])),
+    ),
+    (
         *("15.3", r"approx([\d.]+)\$\. At", 2),
         lambda: brentq(lambda k: spinodal(k) - math.log(2), 1.1, 3.0),
     ),
