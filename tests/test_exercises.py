@@ -137,6 +137,10 @@ FORMULAS = [
         lambda: brentq(lambda k: spinodal(k) - math.log(2), 1.1, 3.0),
     ),
     (
+        *("15.4", r"50=([\d.]+)\$\. With .*=([\d.]+)\$\. Frequent", 3),
+        lambda: [round(math.log(50), 2), 1 / (1 + 50 * math.exp(-5))],
+    ),
+    (
         *("21a.5", r"0.58 = (\d+)\$; .*0.99 = ([\d{},]+)\$", 0),
         lambda: 2 * math.log(1e-3) / np.log([0.58, 0.99]),
     ),
