@@ -55,7 +55,7 @@ def gradient(layer: EnergyLayer, seen: Tensor) -> Tensor:
 def safe_step(layer: EnergyLayer, tokens: Tensor) -> Tensor:
     """A step size, shape (...), below which one step cannot raise the energy.
 
-    min_A σ_A / (ℓ/2 + max_A ‖∂E/∂g_A‖/√D), ℓ = 2 √N ‖Qᵀ K‖₂ (proof: chapter 14).
+    min_A σ_A / (ℓ/2 + max_A ‖∂E/∂g_A‖/√D), ℓ = 2 √N ‖Qᵀ K‖₂ (proof: chapter 14c).
     """
     size, width = tokens.shape[-2:]
     coupling = torch.linalg.matrix_norm(layer.query_map.mT @ layer.key_map, ord=2)

@@ -24,12 +24,10 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity, cross_entropy, normalize
 
 from bookmaker.tables import Rows, Table, stored
-from compendium.c14_real_transformer.steps import LENGTHS, query_energy, traces_of
 from compendium.common.replicas import train_replicas
 from compendium.common.rows import array_of, mean_rows, numbered, parameter_product, rows_of
 from spinformer.core.random import torch_generator
 from spinformer.language.heads import overlap_energy
-from spinformer.language.text import TEXTS
 
 GOALS = ("recall", "translate", "avoid")
 NAMES = ("query", "key", "output")
@@ -263,25 +261,6 @@ def settings_A14c(data: int, goal: str, layers: int, rate: float, *, steps: int 
     weights = trained_weights(goal, seeds=seeds, steps=steps, layers=layers, rate=rate)[steps]
     benefits = step_benefits(weights, goal, seeds=seeds)
     return [{"null": null, **mean_rows(nats)[0]} for null, nats in benefits.items()]
-
-
-@stored(
-    "turned_depths",
-    parameter_product(source=TEXTS, window=LENGTHS),
-    checked=1,
-    seconds=1.0,
-    within={"value": 0.01, "low": 0.02, "high": 0.02},
-)
-def turned_depths(source: str, window: int) -> Rows:
-    """ln of how much deeper a model's overlap energy is than for queries in ten turns.
-
-    In the layer where that is least, over windows of so many tokens of a text.
-    """
-    ratios = []
-    for trace in traces_of([source], window):
-        draws = [query_energy(trace, turned=seed).mean() for seed in range(10)]
-        ratios.append(np.log(query_energy(trace).mean() / np.array(draws)))
-    return mean_rows(min(ratios, key=np.mean))
 
 
 def _normal(stream: torch.Generator, *shape: int) -> Tensor:
