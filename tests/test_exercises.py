@@ -123,6 +123,7 @@ FORMULAS = [
         *("15.3", r"approx([\d.]+)\$\. At", 2),
         lambda: brentq(lambda k: spinodal(k) - math.log(2), 1.1, 3.0),
     ),
+    ("21.5", r"largest logit by \$([\d.]+)\$", 2, lambda: math.log(10) / 2),
     (
         *("21a.5", r"0.58 = (\d+)\$; .*0.99 = ([\d{},]+)\$", 0),
         lambda: 2 * math.log(1e-3) / np.log([0.58, 0.99]),
