@@ -14,7 +14,7 @@ import pytest
 import torch
 from minilm_model import installed_model
 from scipy.optimize import brentq, minimize_scalar
-from scipy.special import erfcinv
+from scipy.special import erfcinv, ive
 from scipy.stats import norm
 
 from bookmaker.source import chapters
@@ -241,8 +241,12 @@ def test_rests_of_a_glass():
     assert places == {(0.0,) * 16}
 
 
-@answers("22.2")
+@answers("22.2", "22.3")
 def test_vector_spins():
+    theory, known = said("22", r"gives \$L=([\d.]+)\$\. .* is ([\d.]+), so that", 2)
+    assert theory == near(4 / (1 + math.sqrt(17)), 4)
+    assert known == near(ive(32, 128.0) / ive(31, 128.0), 4)
+    assert 0 < known - theory < min(0.003, theory / 64)
     told = said("22", r"Both give ([\d.]+): a pair")
     pair = torch.tensor([[0, 0.5], [0.5, 0]]).double()
     by_package = solve_saddle_point(pair, fields=torch.zeros(2, 1).double(), beta=1.0).correlations
