@@ -14,7 +14,7 @@ import pytest
 import torch
 from minilm_model import installed_model
 from scipy.optimize import brentq, minimize_scalar
-from scipy.special import erfcinv
+from scipy.special import erfcinv, ive
 from scipy.stats import norm, t as student_t
 
 from bookmaker.source import chapters
@@ -47,44 +47,7 @@ CHAPTERS = chapters(Path(__file__).parents[1])
 DONE: list[str] = []
 # A derivation or an explanation without a number, or a reading of the chapter's own figures.
 PROOFS = {
-    *("10.1", "10.3"),
-    *("11.1", "11.3"),
-    "11b.1",
-    *("12.1", "12.2", "12.3", "12.4"),
-    "12b.1",
-    "12c.1",
-    *("13.1", "13.3"),
-    "14.1",
-    "14b.3",
-    *("14c.1", "14c.2"),
-    *("15.1", "15.2"),
-    *("16.1", "16.2", "16.3"),
-    *("17.1", "17.2", "17.3"),
-    *("21.2", "21.4"),
-    *("21a.1", "21a.2", "21a.4"),
-    "22.1",
-    *("23.1", "23.4"),
-    "23c.1",
-    *("24.2", "24.3", "24.4"),
-    *("24a.2", "24a.3"),
-    *("25.1", "25.2"),
-    *("31.1", "31.2", "31.3"),
-    *("32.1", "32.2", "32.3"),
-    *("32b.1", "32b.2", "32b.4"),
-    *("33.1", "33.3"),
-    *("33b.1", "33b.4"),
-    "33d.2",
-    *("33e.1", "33e.2"),
-    *("33f.1", "33f.2", "33f.3"),
-    *("34.1", "34.2"),
-    *("35.1", "35.2", "35.3"),
-    "35b.2",
-    *("37.1", "37.2", "37.3"),
-    *("42.1", "42.3"),
-    "42b.2",
-    "42c.1",
-    "51.1",
-}
+@@PROOFS@@}
 
 
 def answers(*names):
@@ -192,14 +155,27 @@ FORMULAS = [
         *("15.3", r"approx([\d.]+)\$\. At", 2),
         lambda: brentq(lambda k: spinodal(k) - math.log(2), 1.1, 3.0),
     ),
+    ("21.5", r"largest logit by \$([\d.]+)\$", 2, lambda: math.log(10) / 2),
     (
         *("15.4", r"50=([\d.]+)\$\. With .*=([\d.]+)\$\. Frequent", 3),
         lambda: [round(math.log(50), 2), 1 / (1 + 50 * math.exp(-5))],
     ),
     (
-        *("21a.5", r"0.58 = (\d+)\$; .*0.99 = ([\d{},]+)\$", 0),
+        *("21a.5", r"solution \$m=([\d.]+)\$\. .*/N=([\d.]+)\$\. The ratio", 4),
+        lambda: [
+            brentq(lambda m: np.tanh(2 * m) - m, 0.5, 1.0),
+            0.02 * (1 - brentq(lambda m: np.tanh(2 * m) - m, 0.5, 1.0) ** 2),
+        ],
+    ),
+    (
+        *("21b.1", r"0.58 = (\d+)\$; .*0.99 = ([\d{},]+)\$", 0),
         lambda: 2 * math.log(1e-3) / np.log([0.58, 0.99]),
     ),
+    (
+        *("21b.3", r"ln0.9=(\d+)\$ steps.* needed, (\d+)\.", 0),
+        lambda: [math.log(1e-6) / math.log(0.9), 2 * math.log(1e-6) / math.log(0.9)],
+    ),
+    ("23b.3", r"log_2 300=([\d.]+)\$: nine", 1, lambda: math.log2(0.3 / 1e-3)),
     ("24.6", r"\\tfrac12=([\d.]+)\$\.", 4, lambda: crowd_share(2, kinds=8)),
     ("24a.1", r"Two: (\d+) numbers for (\d+) unknowns", 0, lambda: [2 * 6 * 8, 8 * 8 + 2]),
     ("25.3", r"returns ([\d.]+)\.", 6, lambda: critical_beta(0.0, field_scale=0.0)),
@@ -315,8 +291,12 @@ def test_rests_of_a_glass():
     assert places == {(0.0,) * 16}
 
 
-@answers("22.2")
+@answers("22.2", "22.3")
 def test_vector_spins():
+    theory, known = said("22", r"gives \$L=([\d.]+)\$\. .* is ([\d.]+), so that", 2)
+    assert theory == near(4 / (1 + math.sqrt(17)), 4)
+    assert known == near(ive(32, 128.0) / ive(31, 128.0), 4)
+    assert 0 < known - theory < min(0.003, theory / 64)
     told = said("22", r"Both give ([\d.]+): a pair")
     pair = torch.tensor([[0, 0.5], [0.5, 0]]).double()
     by_package = solve_saddle_point(pair, fields=torch.zeros(2, 1).double(), beta=1.0).correlations
@@ -347,6 +327,14 @@ def test_the_anatomy():
     assert sizes(crossing) == pytest.approx([0.1] * 2, abs=0.02)
 
 
+@answers("23b.2")
+def test_the_eigenvalue_of_the_hub():
+    assert r"which is $\tfrac g2\sqrt{N-1}$ times the vector" in exercises("23b")
+    hub = np.zeros((10, 10))
+    hub[0, 1:] = hub[1:, 0] = 0.5 / 2
+    assert np.linalg.eigvalsh(hub)[-1] == pytest.approx(0.5 / 2 * 3)
+
+
 @answers("23.5")
 def test_the_response():
     assert "decides about half as much of the attention step as of the response" in exercises("23")
@@ -363,6 +351,15 @@ def test_the_response():
             shares.append(study.share_between_groups(getattr(parts, name)[:, :, 0]))
     ratios = np.divide(found["first_step"], found["response"])
     assert ratios == pytest.approx([0.5, 0.5], abs=0.1)
+
+
+@answers("23c.3")
+def test_a_candidate_that_contains_its_target():
+    third, equal = said("23c", r"This is ([\d.]+) for one third and ([\d.]+) for equal", 2)
+    signal, noise = np.random.default_rng(0).standard_normal((2, 400_000))
+    for size, told in ((1 / 3, third), (1.0, equal)):
+        candidate = signal + math.sqrt(size) * noise
+        assert np.corrcoef(candidate, signal)[0, 1] ** 2 == pytest.approx(told, abs=0.005)
 
 
 @answers("23c.2")
