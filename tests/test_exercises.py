@@ -24,13 +24,13 @@ from compendium.c13_memory_density.study import pair_mixing
 from compendium.c15_demonstrations.boundary import spinodal
 from compendium.c23_anatomy import study
 from compendium.c23c_real_layer.study import mixing_terms
-from compendium.c24_training.token_tasks import crowd_share
 from compendium.c25_driven.study import critical_beta
 from compendium.c33b_lifetimes.finite_size_escapes import escapes_table
 from compendium.c35_other_tokens.letters import LetterNetwork
 from compendium.c35_other_tokens.study import ATTENTION, BETA, site_information
 from compendium.c36_learning_through_the_limit.learning import one_bit
 from compendium.c51_synthesis.study import readers_in_equilibrium
+from compendium.common.token_tasks import crowd_share
 from spinformer.core.solve import Status
 from spinformer.dmft.lifetimes import escape_law
 from spinformer.dmft.linear_stability import onset
@@ -67,8 +67,9 @@ PROOFS = {
     *("23.1", "23.4"),
     "23b.1",
     "23c.1",
-    *("24.2", "24.3", "24.4"),
+    *("24.2", "24.3"),
     *("24a.2", "24a.3"),
+    "24b.2",
     *("25.1", "25.2"),
     *("31.1", "31.2", "31.3"),
     *("32.1", "32.2", "32.3"),
@@ -215,7 +216,20 @@ FORMULAS = [
         lambda: [math.log(1e-6) / math.log(0.9), 2 * math.log(1e-6) / math.log(0.9)],
     ),
     ("23b.3", r"log_2 300=([\d.]+)\$: nine", 1, lambda: math.log2(0.3 / 1e-3)),
-    ("24.6", r"\\tfrac12=([\d.]+)\$\.", 4, lambda: crowd_share(2, kinds=8)),
+    ("24.5", r"\\tfrac12=([\d.]+)\$\.", 4, lambda: crowd_share(2, kinds=8)),
+    (
+        # The mean field by finite differences.
+        *("24.4", r"the slope is ([\d.]+)\.", 2),
+        lambda: brentq(lambda m: math.tanh(0.5 * m + 1e-6) - m, -1, 1) / 1e-6,
+    ),
+    (
+        *("24b.3", r"hence \$a=([\d.]+)\$", 3),
+        lambda: brentq(lambda a: (a + 0.5 * (1 - a)) ** 24 - 0.5, 0, 1),
+    ),
+    (
+        *("24b.4", r"so (\d+) channels", 0),
+        lambda: min(range(200), key=lambda d: abs(d**2 + 2 * d - (12 * 32**2 + 9 * 32))),
+    ),
     ("24a.1", r"Two: (\d+) numbers for (\d+) unknowns", 0, lambda: [2 * 6 * 8, 8 * 8 + 2]),
     ("25.3", r"returns ([\d.]+)\.", 6, lambda: critical_beta(0.0, field_scale=0.0)),
     (
@@ -437,12 +451,12 @@ def two_tokens(tokens, **options):
     return module(tokens)[0].detach()
 
 
-@answers("24.1", "24.5")
+@answers("24.1", "24b.1")
 def test_two_tokens():
     weak = said("24", r"turns into \$([\d.]+)\$ for")
     alike = two_tokens(torch.ones(1, 2, 1).double(), coupling_strength=1e-9, normalize=False)
     assert float(alike[0, 0]) == near(weak, 3)
-    told, modules = said("24", r"\$([\d.]+)\^L<10\^\{-3\}\$ gives \$L>([\d.]+)\$: eight", 2)
+    told, modules = said("24b", r"\$([\d.]+)\^L<10\^\{-3\}\$ gives \$L>([\d.]+)\$: eight", 2)
     angle = 1e-4
     tokens = torch.tensor([[[1.0, angle], [1.0, -angle]]], dtype=torch.float64)
     out = two_tokens(tokens, coupling_strength=0.5)

@@ -22,10 +22,10 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from bookmaker.tables import Rows, stored
-from compendium.c24_training.settings import difference_intervals
-from compendium.c24_training.study import WITHIN, fit, four_digits
-from compendium.c24_training.token_tasks import Task, digit_task, recall_task
 from compendium.common.rows import array_of, parameter_product
+from compendium.common.token_tasks import Task, digit_task, recall_task
+from compendium.common.token_training import WITHIN, fit, four_digits
+from compendium.common.training_grids import difference_intervals
 
 TASKS = {"digits": digit_task, "recall": recall_task}
 MIXERS = ("attention", "averaging")
