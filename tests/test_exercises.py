@@ -341,6 +341,29 @@ def test_finite_size():
     assert wanted == few + 6
 
 
+@answers("33.4", "33.5")
+def test_growth_of_differences():
+    rate, steps = said("33", r"\\lambda=\\ln2=([\d.]+)\$, .*/\\ln2\\approx(\d+)\$ steps", 2)
+    orbit = np.random.default_rng(0).random(1000)
+    twin = orbit + 1e-10
+    gaps = []
+    for _ in range(60):
+        orbit = 4 * orbit * (1 - orbit)
+        twin = 4 * twin * (1 - twin)
+        gaps.append(np.abs(twin - orbit))
+    growth = np.log(np.median(gaps[19]) / np.median(gaps[4])) / 15
+    assert growth == pytest.approx(rate, abs=0.05)
+    # Half of the differences are of order one a few steps around the time that the exponent gives.
+    typical = np.median(gaps, axis=1)
+    assert np.flatnonzero(typical > 0.1)[0] == pytest.approx(steps, abs=4)
+    half, single, more = said(
+        "33", r"approx(\d+)\$ tokens\. With .*approx(\d+)\$ tokens, so that (\d+) more", 3
+    )
+    assert 11 * math.log(2) / 0.05 == near(half, 0)
+    assert 24 * math.log(2) / 0.05 == near(single, 0)
+    assert 13 * math.log(2) / 0.05 == near(more, 0)
+
+
 @answers("33b.2", "33b.3", "33b.5")
 def test_lifetimes():
     mantissa = said("33b", r"0\.9\) = ([\d.]+)\\times10\^5")
