@@ -341,6 +341,19 @@ def test_finite_size():
     assert wanted == few + 6
 
 
+@answers("31.4", "31.5")
+def test_a_mixture_and_a_margin():
+    mixed = said("31", r"tanh\(2\\beta m\)=([\d.]+)\$ with features 1 and 2")
+    one, two = np.random.default_rng(0).choice([-1.0, 1.0], (2, 200_000))
+    means = np.tanh(3.0 * (one + two))
+    assert [one @ means / len(one), two @ means / len(one)] == pytest.approx([mixed] * 2, abs=0.01)
+    factor = said("31", r"approx(\d+)\$\. So a margin")
+    scores = torch.zeros(1000)
+    scores[3] = 0.1
+    reached = [torch.softmax(gamma * scores, 0)[3].item() for gamma in (factor - 1, factor + 1)]
+    assert reached[0] < 0.9 < reached[1]
+
+
 @answers("33.4", "33.5")
 def test_growth_of_differences():
     rate, steps = said("33", r"\\lambda=\\ln2=([\d.]+)\$, .*/\\ln2\\approx(\d+)\$ steps", 2)
