@@ -76,7 +76,7 @@ def said(chapter, pattern, count=1):
     (found,) = re.findall(pattern, exercises(chapter))
     texts = [found] if isinstance(found, str) else found
     assert len(texts) == count
-    values = [float(re.sub(r"\{,\}", "", text)) for text in texts]
+    values = [float(re.sub(r"\{,\}|,", "", text)) for text in texts]
     return values[0] if count == 1 else values
 
 
@@ -352,6 +352,34 @@ def test_a_mixture_and_a_margin():
     scores[3] = 0.1
     reached = [torch.softmax(gamma * scores, 0)[3].item() for gamma in (factor - 1, factor + 1)]
     assert reached[0] < 0.9 < reached[1]
+
+
+@answers("32.4", "32.5")
+def test_letters_and_bits():
+    slope, curvature = said("32", r"probability \$([\d.]+)\$ of .*frac12=([\d.]+)\$\. The p", 2)
+    source = torch.zeros((), dtype=torch.float64, requires_grad=True)
+    weights = torch.tensor([0.5, 0.25, 0.125, 0.125], dtype=torch.float64)
+    marked = torch.tensor([1.0, 0.0, 0.0, 0.0], dtype=torch.float64)
+    logarithm = torch.log((weights * torch.exp(source * marked)).sum())
+    (first,) = torch.autograd.grad(logarithm, source, create_graph=True)
+    (second,) = torch.autograd.grad(first, source)
+    assert (first.item(), second.item()) == (slope, curvature)
+    difference, constant, bits = said(
+        "32", r"it is ([\d.]+), so \$c\$ is about ([\d.]+)\..* needs about ([\d,]+) bits", 3
+    )
+    assert 256 * difference == pytest.approx(constant, rel=0.02)
+    assert constant / 1e-5 == pytest.approx(bits, rel=0.01)
+    # By the curvature of the map: half of it times the variance, from the first tokens on.
+    mean = 0.5
+    shift = 0.0
+    variance = 0.0
+    for _ in range(3):
+        after = math.tanh(1.5 * mean)
+        slope = 1.5 * (1 - after**2)
+        shift = slope * shift - 1.5 * after * slope * variance
+        variance = slope**2 * variance + 1 - after**2
+        mean = after
+    assert abs(shift) == pytest.approx(constant, rel=0.05)
 
 
 @answers("33.4", "33.5")
