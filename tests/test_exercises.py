@@ -51,8 +51,20 @@ PROOFS = {
     *("13.1", "13.3", "14.1", "14b.3", "15.1", "15.2", "16.1", "16.2", "16.3"),
     *("17.1", "17.2", "17.3", "21.2", "21.4", "21a.1", "21a.2", "21a.4", "22.1"),
     *("23.1", "23.4", "23c.1", "24.2", "24.3", "24.4", "24a.2", "24a.3", "25.1", "25.2"),
-    *("31.1", "31.2", "31.3", "32.1", "32.2", "32.3", "32b.1", "32b.2", "32b.4"),
-    *("33.1", "33.3", "33b.1", "33b.4", "33d.2", "33e.1", "33e.2", "34.1", "34.2"),
+    *("31.1", "31.2", "31.3", "32.1", "32.2", "32.3", "32b.1", "32b.2"),
+    *(
+        "32c.1",
+        "32c.2",
+        "33.1",
+        "33.3",
+        "33b.1",
+        "33b.4",
+        "33d.2",
+        "33e.1",
+        "33e.2",
+        "34.1",
+        "34.2",
+    ),
     *("35.1", "35.2", "35.3", "35b.2", "42.1", "42.3", "42b.2", "42c.1", "51.1"),
 }
 
@@ -329,7 +341,7 @@ def test_two_tokens():
     assert math.log(0.001) / math.log(shrink) == near(modules, 1)
 
 
-@answers("32b.3", "32b.5")
+@answers("32b.3", "32b.4", "32b.5")
 def test_finite_size():
     rate, grown, bits = said(
         "32b", r"2\\lambda=([\d.]+)\$ about \$(\d)\\times10\^6\$ times: \$(\d)\\times10", 3
@@ -339,6 +351,39 @@ def test_finite_size():
     few, wanted = said("32b", r"= ?10\^\{(\d+)\}\$ times as many: \$10\^\{(\d+)\}", 2)
     assert math.log10(math.exp(0.29 * (100 - 20))) == near(few, 0)
     assert wanted == few + 6
+    gained = said("32b", r"log_2 10\\approx(\d+)\$ tokens")
+    # Differences grow and fresh noise adds up, for as many samples and for a hundred times as many.
+    tokens = []
+    for samples in (1e8, 1e10):
+        variance = 0.0
+        for token in range(1000):
+            variance = 2**0.2 * variance + 1 / samples
+            if variance > 0.01:
+                tokens.append(token)
+                break
+    assert tokens[1] - tokens[0] == pytest.approx(gained, abs=1)
+
+
+@answers("32c.3", "32c.4")
+def test_corrections():
+    rate, predicted, slope, measured = said(
+        "32c", r"1000\)/([\d.]+)\\approx(\d+)\$ tokens.* of \$([\d.]+)\$ it is about (\d+)", 4
+    )
+    assert math.log(1000) / rate == near(predicted, 0)
+    assert slope * math.log(1000) / rate == near(measured, 0)
+    told = said("32c", r"s\(1\)=([\d.]+)\$.*gives \$([\d.]+)\$, and .* average is ([\d.]+)\.", 3)
+
+    def probability(logit):
+        return 1 / (1 + np.exp(-logit))
+
+    step = 1e-3
+    curvature = probability(1 + step) - 2 * probability(1) + probability(1 - step)
+    average = norm.expect(lambda z: probability(1 + z))
+    assert told == [
+        near(probability(1), 3),
+        near(probability(1) + curvature / step**2 / 2, 3),
+        near(average, 3),
+    ]
 
 
 @answers("31.4", "31.5")
