@@ -73,7 +73,8 @@ PROOFS = {
     *("25.1", "25.2"),
     *("31.1", "31.2", "31.3"),
     *("32.1", "32.2", "32.3"),
-    *("32b.1", "32b.2", "32b.4"),
+    *("32b.1", "32b.2"),
+    *("32c.1", "32c.2"),
     *("33.1", "33.3"),
     *("33b.1", "33b.4"),
     "33d.2",
@@ -465,7 +466,7 @@ def test_two_tokens():
     assert math.log(0.001) / math.log(shrink) == near(modules, 1)
 
 
-@answers("32b.3", "32b.5")
+@answers("32b.3", "32b.4", "32b.5")
 def test_finite_size():
     rate, grown, bits = said(
         "32b", r"2\\lambda=([\d.]+)\$ about \$(\d)\\times10\^6\$ times: \$(\d)\\times10", 3
@@ -475,6 +476,103 @@ def test_finite_size():
     few, wanted = said("32b", r"= ?10\^\{(\d+)\}\$ times as many: \$10\^\{(\d+)\}", 2)
     assert math.log10(math.exp(0.29 * (100 - 20))) == near(few, 0)
     assert wanted == few + 6
+    gained = said("32b", r"log_2 10\\approx(\d+)\$ tokens")
+    # Differences grow and fresh noise adds up, for as many samples and for a hundred times as many.
+    tokens = []
+    for samples in (1e8, 1e10):
+        variance = 0.0
+        for token in range(1000):
+            variance = 2**0.2 * variance + 1 / samples
+            if variance > 0.01:
+                tokens.append(token)
+                break
+    assert tokens[1] - tokens[0] == pytest.approx(gained, abs=1)
+
+
+@answers("32c.3", "32c.4")
+def test_corrections():
+    rate, predicted, slope, measured = said(
+        "32c", r"1000\)/([\d.]+)\\approx(\d+)\$ tokens.* of \$([\d.]+)\$ it is about (\d+)", 4
+    )
+    assert math.log(1000) / rate == near(predicted, 0)
+    assert slope * math.log(1000) / rate == near(measured, 0)
+    told = said("32c", r"s\(1\)=([\d.]+)\$.*gives \$([\d.]+)\$, and .* average is ([\d.]+)\.", 3)
+
+    def probability(logit):
+        return 1 / (1 + np.exp(-logit))
+
+    step = 1e-3
+    curvature = probability(1 + step) - 2 * probability(1) + probability(1 - step)
+    average = norm.expect(lambda z: probability(1 + z))
+    assert told == [
+        near(probability(1), 3),
+        near(probability(1) + curvature / step**2 / 2, 3),
+        near(average, 3),
+    ]
+
+
+@answers("31.4", "31.5")
+def test_a_mixture_and_a_margin():
+    mixed = said("31", r"tanh\(2\\beta m\)=([\d.]+)\$ with features 1 and 2")
+    one, two = np.random.default_rng(0).choice([-1.0, 1.0], (2, 200_000))
+    means = np.tanh(3.0 * (one + two))
+    assert [one @ means / len(one), two @ means / len(one)] == pytest.approx([mixed] * 2, abs=0.01)
+    factor = said("31", r"approx(\d+)\$\. So a margin")
+    scores = torch.zeros(1000)
+    scores[3] = 0.1
+    reached = [torch.softmax(gamma * scores, 0)[3].item() for gamma in (factor - 1, factor + 1)]
+    assert reached[0] < 0.9 < reached[1]
+
+
+@answers("32.4", "32.5")
+def test_letters_and_bits():
+    slope, curvature = said("32", r"probability \$([\d.]+)\$ of .*frac12=([\d.]+)\$\. The p", 2)
+    source = torch.zeros((), dtype=torch.float64, requires_grad=True)
+    weights = torch.tensor([0.5, 0.25, 0.125, 0.125], dtype=torch.float64)
+    marked = torch.tensor([1.0, 0.0, 0.0, 0.0], dtype=torch.float64)
+    logarithm = torch.log((weights * torch.exp(source * marked)).sum())
+    (first,) = torch.autograd.grad(logarithm, source, create_graph=True)
+    (second,) = torch.autograd.grad(first, source)
+    assert (first.item(), second.item()) == (slope, curvature)
+    difference, constant, bits = said(
+        "32", r"it is ([\d.]+), so \$c\$ is about ([\d.]+)\..* needs about ([\d,]+) bits", 3
+    )
+    assert 256 * difference == pytest.approx(constant, rel=0.02)
+    assert constant / 1e-5 == pytest.approx(bits, rel=0.01)
+    # By the curvature of the map: half of it times the variance, from the first tokens on.
+    mean = 0.5
+    shift = 0.0
+    variance = 0.0
+    for _ in range(3):
+        after = math.tanh(1.5 * mean)
+        slope = 1.5 * (1 - after**2)
+        shift = slope * shift - 1.5 * after * slope * variance
+        variance = slope**2 * variance + 1 - after**2
+        mean = after
+    assert abs(shift) == pytest.approx(constant, rel=0.05)
+
+
+@answers("33.4", "33.5")
+def test_growth_of_differences():
+    rate, steps = said("33", r"\\lambda=\\ln2=([\d.]+)\$, .*/\\ln2\\approx(\d+)\$ steps", 2)
+    orbit = np.random.default_rng(0).random(1000)
+    twin = orbit + 1e-10
+    gaps = []
+    for _ in range(60):
+        orbit = 4 * orbit * (1 - orbit)
+        twin = 4 * twin * (1 - twin)
+        gaps.append(np.abs(twin - orbit))
+    growth = np.log(np.median(gaps[19]) / np.median(gaps[4])) / 15
+    assert growth == pytest.approx(rate, abs=0.05)
+    # Half of the differences are of order one a few steps around the time that the exponent gives.
+    typical = np.median(gaps, axis=1)
+    assert np.flatnonzero(typical > 0.1)[0] == pytest.approx(steps, abs=4)
+    half, single, more = said(
+        "33", r"approx(\d+)\$ tokens\. With .*approx(\d+)\$ tokens, so that (\d+) more", 3
+    )
+    assert 11 * math.log(2) / 0.05 == near(half, 0)
+    assert 24 * math.log(2) / 0.05 == near(single, 0)
+    assert 13 * math.log(2) / 0.05 == near(more, 0)
 
 
 @answers("33b.2", "33b.3", "33b.5")

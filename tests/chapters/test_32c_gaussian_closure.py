@@ -1,4 +1,4 @@
-"""Corrections at finite size: exact enumeration, closure, shared noise, and the tables."""
+"""Corrections at finite size: exact enumeration, the Gaussian closure, and the tables."""
 
 import itertools
 from functools import partial
@@ -6,14 +6,14 @@ from functools import partial
 import numpy as np
 import pytest
 from known_networks import COIN
-from scipy.optimize import brentq
+from open_cells import run_open_cells
 from scipy.stats import ttest_1samp
 
 from compendium.c32_paths_to_mean_fields.functional import propagate
-from compendium.c32b_finite_size import fluctuations as study
+from compendium.c32c_gaussian_closure import study
+from compendium.common.finite_size import spread_windows
 from spinformer.dmft import corrections
 from spinformer.dmft.corrections import finite_size_corrections
-from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.finite_size import generate, semantic_overlaps, token_states
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts
@@ -21,6 +21,21 @@ from spinformer.dmft.network import Network
 
 START = np.array([[0.3, -0.2, 0.6], [-0.5, 0.1, 0.4]])
 SHORT = Network.document().with_parameters(context=2, gamma=20.0, epsilon=0.1)
+
+
+def test_the_open_cells_are_the_closure_of_the_package():
+    shown = run_open_cells("32c_gaussian_closure")
+    half = np.array([[0.5]])
+    law = propagate(COIN, 9, beta=1.5, window=half, steps=4, position=0, draw_window=True)[-1]
+    exact = law @ token_states(COIN, 9)[:, 0]
+    assert shown["exact_average"] == pytest.approx(exact, abs=1e-12)
+    limit = finite_size_corrections(COIN, 1.5, window=half, steps=4, position=0)
+    assert shown["naive_average"] == pytest.approx(limit.path[-1, 0], abs=1e-12)
+    corrected = (limit.path + limit.shift / 9)[-1, 0]
+    assert shown["corrected_average"] == pytest.approx(corrected, abs=1e-6)
+    closed = corrections.gaussian_closure(limit, 9)[-1, 0]
+    assert shown["closure_average"] == pytest.approx(closed, abs=1e-3)
+    assert abs(closed - exact) < 0.1 * abs(corrected - exact)
 
 
 def test_a_drawn_window_is_a_mixture_of_known_ones():
@@ -72,22 +87,6 @@ def test_closed_steps_are_gaussian_integrals_and_beat_the_naive_mean_field():
     assert error(corrections.gaussian_closure(limit, 9)) < 0.4 * error(limit.path)
 
 
-def test_texts_that_share_their_noise_grow_apart_as_the_limit_does():
-    """Below the onset x → tanh βx contracts by β at rest; pairs of few bits merge."""
-    windows = np.zeros((40, 1, 1))
-    growth = partial(study.coupled_growth, COIN, position=0, seed=1)
-    rates = growth(10**9, beta=0.7, windows=windows, steps=40, transient=8)
-    assert len(rates) == 40
-    assert rates.mean() == pytest.approx(np.log(0.7), abs=3e-3)
-    assert not len(growth(10**6, beta=0.0, windows=windows, steps=8, transient=0))
-    # Pairs part by ln 1.5 a step from the unstable rest; later they contract by the slope.
-    fixed = brentq(lambda m: np.tanh(1.5 * m) - m, 0.1, 1.0)
-    start = np.full((6, 1, 1), 1e-3)
-    late = growth(10**12, beta=1.5, windows=start, steps=8, transient=40)
-    assert late.mean() == pytest.approx(np.log(1.5 * (1.0 - fixed**2)), abs=2e-3)
-    assert growth(10**12, beta=1.5, windows=start, steps=8, transient=0).mean() > 0.3
-
-
 @pytest.mark.claim("C18a")
 def test_the_law_of_the_average_breaks_after_the_logarithm_of_n():
     """Times of all starts on one line, growth measured from the mean field's own tangent vector."""
@@ -125,7 +124,7 @@ def test_the_closure_beats_the_naive_mean_field_except_in_chaos():
     assert all(row["closure"] < 0.5 * row["naive"] for row in found)
     np.testing.assert_allclose(naive, table["naive"][rows][2::4], rtol=0.25)
     # The average of the texts without anything subtracted, at a size where noise allows it.
-    windows, position = study.spread_windows(1.255, count=1, settle=3004, seed=1004)
+    windows, position = spread_windows(1.255, count=1, settle=3004, seed=1004)
     texts = partial(
         generate,
         Network.document(),
@@ -140,38 +139,3 @@ def test_the_closure_beats_the_naive_mean_field_except_in_chaos():
     off = semantic_overlaps(Network.document(), small - huge)
     plain = np.sqrt((off[4:] ** 2).sum(axis=1).mean())
     assert plain == pytest.approx(naive[0], rel=0.15)
-
-
-@pytest.mark.claim("C18c")
-def test_stationary_laws_tend_to_the_measure_of_the_attractor():
-    table = study.stationary_table.read()
-    for regime in dict.fromkeys(table["regime"]):
-        rows = table["regime"] == regime
-        floor = table["floor"][rows].mean()
-        first, *_, last = table["distance"][rows].reshape(2, -1).T  # two seeds
-        assert (first > 3 * floor).all()
-        if regime == "driven":
-            # Gaussians around points: the mean distance is σ √(2/π), all the way down.
-            np.testing.assert_allclose(np.log(first / last) / np.log(1e5), 0.5, atol=0.06)
-        else:
-            assert (last < 2 * floor).all()
-
-
-@pytest.mark.claim("C18e")
-def test_noise_makes_chaos_of_a_cycle_and_exponents_tend_to_the_limit():
-    table = study.exponents_table.read()
-    network = Network.document()
-    start = random_contexts(network, 2, count=16)
-    for beta, wait in ((1.27, 30_000), (1.28, 0), (1.4, 0)):
-        ensemble = Ensemble(network, start, beta=beta)
-        ensemble.advance(wait)
-        spectrum = lyapunov_spectrum(
-            network, ensemble.state(), beta=beta, steps=40_000, batches=8, count=1
-        )
-        rates = spectrum.growth[..., 0]
-        limit = np.median(rates[:, 4:].mean(axis=1)) if wait else rates[:, 4:].mean()
-        rows = (table["beta"] == beta) & (table["exponent"] == 8)
-        np.testing.assert_allclose(table["growth"][rows], limit, atol=0.016)
-        assert wait == 0 or limit < -0.04
-    small = table["growth"][(table["beta"] == 1.27) & (table["exponent"] == 5)]
-    assert (small > 0.05).all()

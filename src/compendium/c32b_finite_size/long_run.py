@@ -1,39 +1,24 @@
-"""Finite networks beyond the first order: the Gaussian closure, shared noise, stationary laws."""
+"""Long runs of finite networks: exponents of texts that share their noise, stationary laws."""
 
-from collections.abc import Sequence
 from operator import itemgetter
 
 import numpy as np
 from scipy.stats import binom, wasserstein_distance
 
 from bookmaker.tables import Rows, stored
-from compendium.c32b_finite_size.study import (
-    deviation,
-)
+from compendium.common.finite_size import settled_ensemble, spread_windows, whole_bits
 from compendium.common.rows import parameter_product, rows_of
 from compendium.common.stored_exponents import exponent_of_chaos
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import mean_estimate
 from spinformer.dmft.corrections import (
-    FiniteSizeCorrections,
-    finite_size_corrections,
-    gaussian_closure,
     next_means,
 )
-from spinformer.dmft.ensemble import Ensemble
-from spinformer.dmft.finite_size import generate, semantic_overlaps, window_of_context
+from spinformer.dmft.finite_size import generate, semantic_overlaps
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Network
 
-# Inverse temperature, and tokens until a random context has settled, eight relaxation times or
-# more; on the driven cycle, one orbit of four tokens, starts differ only before.
-REGIMES = {
-    "driven": (0.5, 8),
-    "quasi-periodic": (1.255, 3000),
-    "periodic": (1.27, 20_000),
-    "chaotic": (1.28, 216),
-}
 # β of the stationary laws, each with one attractor for all of 96 random contexts.
 _LAWS = {"driven": 0.5, "quasi-periodic": 1.255, "chaos at 1.28": 1.28, "chaos at 1.4": 1.4}
 _SNAPSHOTS = 20
@@ -91,118 +76,6 @@ def coupled_growth(
     return np.asarray(table.mean(axis=0).compressed())
 
 
-def _settled(start: Seed, *, beta: float, count: int, settle: int) -> Ensemble:
-    """Random contexts (count,) of the document's network, `settle` tokens on."""
-    network = Network.document()
-    contexts = random_contexts(network, start, count=count)
-    ensemble = Ensemble(network, contexts, beta=beta, threads=1)
-    ensemble.advance(settle)
-    return ensemble
-
-
-def spread_windows(beta: float, *, count: int, settle: int, seed: Seed) -> tuple[np.ndarray, int]:
-    """Windows (count, T, L) of random contexts after `settle` tokens, and their position."""
-    state = _settled(seed, beta=beta, count=count, settle=settle).state()
-    return window_of_context(Network.document(), state, beta=beta), state.position
-
-
-def _limit(regime: str, *, start: int, steps: int, seed: int) -> FiniteSizeCorrections:
-    beta, settle = REGIMES[regime]
-    # A different number of tokens for each start, so that starts on one orbit differ in phase.
-    windows, position = spread_windows(beta, count=1, settle=settle + start, seed=seed + start)
-    return finite_size_corrections(
-        Network.document(), beta, window=windows[0], steps=steps, position=position
-    )
-
-
-def _bits(exponent: float) -> int:
-    """Ten to this power, to a whole number of bits in each of the document's three segments."""
-    return 3 * round(10.0**exponent / 3)
-
-
-def _closure(limit: FiniteSizeCorrections, size: int) -> np.ndarray:
-    """What the closure says of the overlaps of the mean text, less the limit."""
-    return semantic_overlaps(limit.network, gaussian_closure(limit, size) - limit.path)
-
-
-def _root(limit: FiniteSizeCorrections, part: np.ndarray) -> np.ndarray:
-    """Root mean square over the first n tokens after the window, (steps,)."""
-    square = (part[limit.network.context :] ** 2).sum(axis=1)
-    return np.sqrt(square.cumsum() / np.arange(1, len(square) + 1))
-
-
-@stored(
-    "closures",
-    parameter_product(regime=REGIMES, start=range(10)),
-    small={"regime": "quasi-periodic", "start": 0, "texts": 200, "exponents": [3.0, 4.0]},
-    rtol=0.01,
-    seconds=1.5,
-)
-def closures_table(
-    regime: str,
-    *,
-    start: int,
-    texts: int = 4_000,
-    steps: int = 30,
-    exponents: Sequence[float] = tuple(np.arange(2.0, 7.1, 0.5)),
-) -> Rows:
-    """Errors of three predictions of the average text, root mean square over `steps` tokens.
-
-    sampling: the standard error of that average, which no prediction can beat.
-    """
-    limit = _limit(regime, start=start, steps=steps, seed=1000)
-    rows = []
-    for size in map(_bits, exponents):
-        bias = deviation(limit, size, texts=texts, seed=start).bias
-        parts = {
-            "naive": bias.value,
-            "corrected": bias.value - limit.shift / size,
-            "closure": bias.value - _closure(limit, size),
-            "sampling": bias.error,
-        }
-        errors = {name: _root(limit, part)[-1] for name, part in parts.items()}
-        rows.append({"bits": size} | errors)
-    return rows
-
-
-def closed_gains(
-    regime: str, *, start: int, bits: int, texts: int, horizons: Sequence[int]
-) -> np.ndarray:
-    """ln of the naive mean field's error over the closure's, after each horizon, from one start."""
-    limit = _limit(regime, start=start, steps=max(horizons), seed=1000)
-    bias = deviation(limit, bits, texts=texts, seed=start).bias.value
-    naive = _root(limit, bias)
-    closed = _root(limit, bias - _closure(limit, bits))
-    last = np.array(horizons) - 1
-    return np.log(naive[last] / closed[last])
-
-
-_NEARLY = {"measured": 8.0, "expected": 8.0}
-
-
-@stored("breaks", parameter_product(start=range(120)), checked=3, seconds=0.2, within=_NEARLY)
-def breaks_table(start: int) -> Rows:
-    """First token at which the 1/N law of the average text is wrong by half, from a start in chaos.
-
-    expected: that at which 300 |b|²/σ² passes N. 60 where neither comes.
-    """
-    limit = _limit("chaotic", start=start, steps=60, seed=2000)
-    context = limit.network.context
-
-    def first(happens: np.ndarray) -> int:
-        return int(np.argmax(happens)) + 1 if happens.any() else 60
-
-    rows = []
-    for size in map(_bits, range(4, 13)):
-        bias = deviation(limit, size, texts=400, seed=start).bias.value
-        law = limit.shift / size
-        off = np.linalg.norm((bias - law)[context:], axis=1)
-        whole = np.linalg.norm(law[context:], axis=1)
-        late = limit.onset()[context:] > size
-        rows.append({"bits": size, "measured": first(off > 0.5 * whole), "expected": first(late)})
-    return rows
-
-
 @stored(
     "stationary",
     sorted(
@@ -220,7 +93,7 @@ def stationary_table(regime: str, *, exponent: float, seed: int) -> Rows:
     """
     network = Network.document()
     beta = _LAWS[regime]
-    size = _bits(exponent)
+    size = whole_bits(10.0**exponent)
     texts = 500
     rng = numpy_generator(seed)
     windows, place = spread_windows(beta, count=texts, settle=5_000, seed=rng)
@@ -243,7 +116,7 @@ def stationary_table(regime: str, *, exponent: float, seed: int) -> Rows:
     law = np.concatenate(result, axis=1)
     limits = []
     for _ in range(2):
-        ensemble = _settled(rng, beta=beta, count=texts, settle=5_000)
+        ensemble = settled_ensemble(rng, beta=beta, count=texts, settle=5_000)
         looks = []
         for _ in range(_SNAPSHOTS):
             looks.append(ensemble.record(network.context))
@@ -281,7 +154,7 @@ def exponents_table(beta: float, *, exponent: float, seed: int) -> Rows:
 
     limit: of the mean field, the median of sixteen random contexts.
     """
-    size = _bits(exponent)
+    size = whole_bits(10.0**exponent)
     network = Network.document()
     windows, position = spread_windows(beta, count=_PAIRS, settle=_SETTLED, seed=seed)
     rates = coupled_growth(
@@ -309,9 +182,3 @@ def mean_field_exponent(beta: float) -> float:
         return float(exponent_of_chaos(beta).value)
     table = exponents_table.read()
     return float(table["limit"][table["beta"] == beta][0])
-
-
-# Drawn after the region of C18a.
-BREAKS_AGAIN = stored(
-    "breaks_again", parameter_product(start=range(120, 240)), checked=3, seconds=0.2, within=_NEARLY
-)(breaks_table.rows)
