@@ -362,7 +362,7 @@ def test_lifetimes():
     assert math.exp(law.value @ [1, 3000]) == pytest.approx(1200, rel=0.1)
 
 
-@answers("33c.1", "33c.2")
+@answers("33c.1", "33c.2", "33c.3", "33c.4")
 def test_bifurcations():
     found = onset(Network.document())
     mu = found.mu[0]
@@ -376,6 +376,24 @@ def test_bifurcations():
     z = np.exp(2j * phase / 5)
     sharp = found.beta[0] * abs(mu)
     assert z**4 == pytest.approx(sharp * np.exp(1j * phase) * (z ** np.arange(4)).mean())
+    # Long windows, from the roots of the characteristic equation alone.
+    limit = said("33c", r"beta_c\\to\\pi/2=([\d.]+)\$")
+
+    def largest(beta, mu, length):
+        roots = np.roots([1.0, *[-beta * mu / length] * length])
+        return roots[np.argmax(np.abs(roots))]
+
+    def critical(mu, length):
+        return brentq(lambda beta: abs(largest(beta, mu, length)) - 1.0, 0.5, 2.0 * length)
+
+    assert critical(1j, 40) * 41 / 40 == pytest.approx(limit, abs=0.003)
+    assert critical(-1.0, 12) == pytest.approx(12.0)
+    assert abs(np.angle(largest(critical(1j, 12), 1j, 12))) == pytest.approx(math.pi / 13)
+    # All multipliers reach the circle together, and each returns after T + 1 tokens.
+    assert np.roots([1.0, *[1.0] * 12]) ** 13 == pytest.approx(np.ones(12))
+    assert "a Neimark–Sacker point with a period of six steps" in exercises("33c")
+    assert np.abs(np.angle(np.roots([1.0, -1.0, 1.0]))) == pytest.approx(2 * math.pi / 6)
+    assert np.abs(np.roots([1.0, -1.0, 0.99])).max() < 1.0 < np.abs(np.roots([1, -1, 1.01])).max()
 
 
 @answers("35.4", "35b.1", "35b.3", "36.1")
