@@ -15,7 +15,7 @@ import torch
 from minilm_model import installed_model
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import erfcinv
-from scipy.stats import norm
+from scipy.stats import binomtest, norm
 
 from bookmaker.source import chapters
 from compendium.c11b_load_and_temperature import study as warm_memory
@@ -396,7 +396,20 @@ def test_bifurcations():
     assert np.abs(np.roots([1.0, -1.0, 0.99])).max() < 1.0 < np.abs(np.roots([1, -1, 1.01])).max()
 
 
-@answers("35.4", "35b.1", "35b.3", "36.1")
+@answers("33e.3", "33e.4")
+def test_the_census():
+    told = said("33e", r"2\^\{-3/2\}=([\d.]+)\$ for .*2\^\{-15/2\}=([\d.]+)\$", 2)
+    rng = np.random.default_rng(0)
+    for size, chance, error in ((3, told[0], 0.03), (6, told[1], 0.004)):
+        eigenvalues = np.linalg.eigvals(rng.standard_normal((8000, size, size)))
+        assert (eigenvalues.imag == 0).all(axis=1).mean() == pytest.approx(chance, abs=error)
+    # What none of n leaves open.
+    highs = said("33e", r"n=12\$, .*\)=([\d.]+)\$ with .* would end at ([\d.]+),", 2)
+    for trials, high in zip((12, 14), highs, strict=True):
+        assert binomtest(0, trials).proportion_ci(method="wilson").high == near(high, 2)
+
+
+@answers("35.4", "35.5", "35b.1", "35b.3", "36.1")
 def test_other_tokens_and_learning():
     share, words, bits, tens = said(
         "35", r"\$2\^\{([\d.]+)\\cdot(\d+)\} = 2\^\{(\d+)\}\$, more than \$10\^\{(\d+)\}", 4
@@ -405,6 +418,12 @@ def test_other_tokens_and_learning():
     assert site_information(letters, ATTENTION, beta=BETA) / math.log(2) == near(share, 3)
     assert share * words == near(bits, 0)
     assert math.floor(bits * math.log10(2)) == tens
+    patches, narrower = said("35", r"sqrt\{(\d+)\}=(\d+)\$ for any size", 2)
+    rng = np.random.default_rng(0)
+    for words in (32, 1024):
+        value = rng.standard_normal(words)
+        whole = rng.choice(value, (2000, int(patches))).mean(axis=1).std()
+        assert value.std() / whole == pytest.approx(narrower, rel=0.06)
     assert 1e6 / math.sqrt(1000) == near(said("35b", r"\\approx ([\d{},]+)\$\."), -2)
     kept, remembered = said("35b", r"frac\{1\+([\d.]+)\}\{1-0\.990\} \\approx ([\d.]+)\$\.", 2)
     assert math.exp(-1 / 100) == near(kept, 3)
