@@ -15,7 +15,7 @@ import torch
 from minilm_model import installed_model
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import erfcinv, ive
-from scipy.stats import norm, t as student_t
+from scipy.stats import binomtest, norm, t as student_t
 
 from bookmaker.source import chapters
 from compendium.c11b_load_and_temperature import study as warm_memory
@@ -243,6 +243,7 @@ FORMULAS = [
         *("33d.1", r"0\.05 at \$n = (\d+)\$\. .* in (\d+) % of the cells", 0),
         lambda: [math.ceil(math.log(0.05) / math.log(0.9)), 100 * 0.9**8],
     ),
+    ("33d.3", r"3\\ln 10\)=([\d.]+)\$\. Another halving", 3, lambda: math.log10(2) / 3),
     ("34.3", r"0\.1 = (\d+)\$ tokens", 0, lambda: math.log(1e6) / 0.1),
     ("34.4", r"a factor of ([\d.]+)\.", 1, lambda: math.exp(2 * 0.05 * 10)),
 ]
@@ -596,7 +597,7 @@ def test_lifetimes():
     assert math.exp(law.value @ [1, 3000]) == pytest.approx(1200, rel=0.1)
 
 
-@answers("33c.1", "33c.2")
+@answers("33c.1", "33c.2", "33c.3", "33c.4")
 def test_bifurcations():
     found = onset(Network.document())
     mu = found.mu[0]
@@ -610,9 +611,40 @@ def test_bifurcations():
     z = np.exp(2j * phase / 5)
     sharp = found.beta[0] * abs(mu)
     assert z**4 == pytest.approx(sharp * np.exp(1j * phase) * (z ** np.arange(4)).mean())
+    # Long windows, from the roots of the characteristic equation alone.
+    limit = said("33c", r"beta_c\\to\\pi/2=([\d.]+)\$")
+
+    def largest(beta, mu, length):
+        roots = np.roots([1.0, *[-beta * mu / length] * length])
+        return roots[np.argmax(np.abs(roots))]
+
+    def critical(mu, length):
+        return brentq(lambda beta: abs(largest(beta, mu, length)) - 1.0, 0.5, 2.0 * length)
+
+    assert critical(1j, 40) * 41 / 40 == pytest.approx(limit, abs=0.003)
+    assert critical(-1.0, 12) == pytest.approx(12.0)
+    assert abs(np.angle(largest(critical(1j, 12), 1j, 12))) == pytest.approx(math.pi / 13)
+    # All multipliers reach the circle together, and each returns after T + 1 tokens.
+    assert np.roots([1.0, *[1.0] * 12]) ** 13 == pytest.approx(np.ones(12))
+    assert "a Neimark–Sacker point with a period of six steps" in exercises("33c")
+    assert np.abs(np.angle(np.roots([1.0, -1.0, 1.0]))) == pytest.approx(2 * math.pi / 6)
+    assert np.abs(np.roots([1.0, -1.0, 0.99])).max() < 1.0 < np.abs(np.roots([1, -1, 1.01])).max()
 
 
-@answers("35.4", "35b.1", "35b.3", "36.1")
+@answers("33e.3", "33e.4")
+def test_the_census():
+    told = said("33e", r"2\^\{-3/2\}=([\d.]+)\$ for .*2\^\{-15/2\}=([\d.]+)\$", 2)
+    rng = np.random.default_rng(0)
+    for size, chance, error in ((3, told[0], 0.03), (6, told[1], 0.004)):
+        eigenvalues = np.linalg.eigvals(rng.standard_normal((8000, size, size)))
+        assert (eigenvalues.imag == 0).all(axis=1).mean() == pytest.approx(chance, abs=error)
+    # What none of n leaves open.
+    highs = said("33e", r"n=12\$, .*\)=([\d.]+)\$ with .* would end at ([\d.]+),", 2)
+    for trials, high in zip((12, 14), highs, strict=True):
+        assert binomtest(0, trials).proportion_ci(method="wilson").high == near(high, 2)
+
+
+@answers("35.4", "35.5", "35b.1", "35b.3", "36.1")
 def test_other_tokens_and_learning():
     share, words, bits, tens = said(
         "35", r"\$2\^\{([\d.]+)\\cdot(\d+)\} = 2\^\{(\d+)\}\$, more than \$10\^\{(\d+)\}", 4
@@ -621,6 +653,12 @@ def test_other_tokens_and_learning():
     assert site_information(letters, ATTENTION, beta=BETA) / math.log(2) == near(share, 3)
     assert share * words == near(bits, 0)
     assert math.floor(bits * math.log10(2)) == tens
+    patches, narrower = said("35", r"sqrt\{(\d+)\}=(\d+)\$ for any size", 2)
+    rng = np.random.default_rng(0)
+    for words in (32, 1024):
+        value = rng.standard_normal(words)
+        whole = rng.choice(value, (2000, int(patches))).mean(axis=1).std()
+        assert value.std() / whole == pytest.approx(narrower, rel=0.06)
     assert 1e6 / math.sqrt(1000) == near(said("35b", r"\\approx ([\d{},]+)\$\."), -2)
     kept, remembered = said("35b", r"frac\{1\+([\d.]+)\}\{1-0\.990\} \\approx ([\d.]+)\$\.", 2)
     assert math.exp(-1 / 100) == near(kept, 3)
