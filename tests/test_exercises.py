@@ -70,7 +70,7 @@ PROOFS = {
     *("24.2", "24.3"),
     *("24a.2", "24a.3"),
     "24b.2",
-    *("25.1", "25.2"),
+    *("25.1", "25.2", "25b.2"),
     *("31.1", "31.2", "31.3"),
     *("32.1", "32.2", "32.3"),
     *("32b.1", "32b.2"),
@@ -128,6 +128,18 @@ def test_every_exercise_is_computed_or_named_here():
         text = re.split(r"\n:::\{admonition\} Answers\n", exercises(chapter))[0]
         asked += {f"{chapter}.{count}" for count in re.findall(r"^(\d)\. ", text, re.M)}
     assert sorted([*DONE, *PROOFS]) == sorted(asked)
+
+
+def chain_of_three():
+    """Mean spins of three tokens at right angles, each coupled to the one before, D → ∞."""
+    couplings = np.diag([1.0, 1.0], -1)
+    fields = np.eye(3)
+    mean = fields * 2 / (1 + math.sqrt(5))
+    for _ in range(3):
+        local = fields + couplings @ mean
+        square = (local**2).sum(1) + couplings**2 @ (1 - (mean**2).sum(1))
+        mean = local * (2 / (1 + np.sqrt(1 + 4 * square)))[:, None]
+    return mean
 
 
 # Exercise, where the numbers of its answer stand, with so many digits, and what they should be.
@@ -267,6 +279,11 @@ FORMULAS = [
         # σ = ½ J² L(√(1 + J²))/√(1 + J²) (1 − m²) of a pair, J = 2.
         *("25b.1", r"which is ([\d.]+) for \$J=2\$", 3),
         lambda: 2 * 2 / (1 + math.sqrt(21)) * (1 - 4 / (1 + math.sqrt(5)) ** 2),
+    ),
+    (
+        # Three updates of the chain with every spin's own unit field.
+        *("25b.3", r"second spin, ([\d.]+)\. Information", 4),
+        lambda: chain_of_three()[2, 0],
     ),
     ("33.2", r"it is back: (\d+) steps", 0, lambda: 4 * 11 / math.gcd(3, 11)),
     (
