@@ -141,6 +141,14 @@ FORMULAS = [
         lambda: [round(math.log(50), 2), 1 / (1 + 50 * math.exp(-5))],
     ),
     (
+        *(
+            "16.4",
+            r"2\)=(-[\d.]+)\$ with .* of ([\d.]+), and .*=(-[\d.]+)\$ with a third",
+            [2, 3, 1],
+        ),
+        lambda: [-math.log(math.exp(5) + 2), 1 / (1 + 2 * math.exp(-5)), -2 - math.log(3)],
+    ),
+    (
         *("21a.5", r"0.58 = (\d+)\$; .*0.99 = ([\d{},]+)\$", 0),
         lambda: 2 * math.log(1e-3) / np.log([0.58, 0.99]),
     ),
@@ -167,7 +175,7 @@ DONE.extend(exercise for exercise, *_ in FORMULAS)
 def test_an_answer_is_what_its_formula_gives(exercise, pattern, digits, computed):
     wanted = np.atleast_1d(computed())
     told = np.atleast_1d(said(exercise.split(".")[0], pattern, len(wanted)))
-    assert told.tolist() == [near(value, digits) for value in wanted]
+    assert told.tolist() == [*map(near, wanted, np.broadcast_to(digits, len(wanted)))]
 
 
 @answers("11b.2", "11b.3")
