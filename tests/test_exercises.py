@@ -22,6 +22,7 @@ from compendium.c11b_load_and_temperature import study as warm_memory
 from compendium.c12b_continuous_capacity import study as continuous_capacity
 from compendium.c13_memory_density.study import pair_mixing
 from compendium.c15_demonstrations.boundary import spinodal
+from compendium.c17_interacting_patterns.interacting import safe_step_size
 from compendium.c23_anatomy import study
 from compendium.c23c_real_layer.study import mixing_terms
 from compendium.c24_training.token_tasks import crowd_share
@@ -147,6 +148,13 @@ FORMULAS = [
             [2, 3, 1],
         ),
         lambda: [-math.log(math.exp(5) + 2), 1 / (1 + 2 * math.exp(-5)), -2 - math.log(3)],
+    ),
+    (
+        *("17.4", r"beta=([\d.]+)\$; beyond .*=([\d.]+)\$ is safe", 1),
+        lambda: [
+            brentq(lambda k: math.tanh(2 * k * math.tanh(2 * k * 1e-4)) - 1e-4, 0.1, 2),
+            safe_step_size(-2.0 * torch.eye(2), beta=4.0),
+        ],
     ),
     (
         *("21a.5", r"0.58 = (\d+)\$; .*0.99 = ([\d{},]+)\$", 0),
