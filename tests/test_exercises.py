@@ -22,6 +22,7 @@ from compendium.c11b_load_and_temperature import study as warm_memory
 from compendium.c12b_continuous_capacity import study as continuous_capacity
 from compendium.c13_memory_density.study import pair_mixing
 from compendium.c15_demonstrations.boundary import spinodal
+from compendium.c17_interacting_patterns.interacting import safe_step_size
 from compendium.c23_anatomy import study
 from compendium.c23c_real_layer.study import mixing_terms
 from compendium.c25_driven.study import critical_beta
@@ -202,6 +203,21 @@ FORMULAS = [
         lambda: [round(math.log(50), 2), 1 / (1 + 50 * math.exp(-5))],
     ),
     (
+        *(
+            "16.4",
+            r"2\)=(-[\d.]+)\$ with .* of ([\d.]+), and .*=(-[\d.]+)\$ with a third",
+            [2, 3, 1],
+        ),
+        lambda: [-math.log(math.exp(5) + 2), 1 / (1 + 2 * math.exp(-5)), -2 - math.log(3)],
+    ),
+    (
+        *("17.4", r"beta=([\d.]+)\$; beyond .*=([\d.]+)\$ is safe", 1),
+        lambda: [
+            brentq(lambda k: math.tanh(2 * k * math.tanh(2 * k * 1e-4)) - 1e-4, 0.1, 2),
+            safe_step_size(-2.0 * torch.eye(2), beta=4.0),
+        ],
+    ),
+    (
         *("21a.5", r"solution \$m=([\d.]+)\$\. .*/N=([\d.]+)\$\. The ratio", 4),
         lambda: [
             brentq(lambda m: np.tanh(2 * m) - m, 0.5, 1.0),
@@ -254,7 +270,7 @@ DONE.extend(exercise for exercise, *_ in FORMULAS)
 def test_an_answer_is_what_its_formula_gives(exercise, pattern, digits, computed):
     wanted = np.atleast_1d(computed())
     told = np.atleast_1d(said(exercise.split(".")[0], pattern, len(wanted)))
-    assert told.tolist() == [near(value, digits) for value in wanted]
+    assert told.tolist() == [*map(near, wanted, np.broadcast_to(digits, len(wanted)))]
 
 
 @answers("11b.2", "11b.3")
