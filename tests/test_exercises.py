@@ -30,7 +30,7 @@ from compendium.c33b_lifetimes.finite_size_escapes import escapes_table
 from compendium.c35_other_tokens.letters import LetterNetwork
 from compendium.c35_other_tokens.study import ATTENTION, BETA, site_information
 from compendium.c36_learning_through_the_limit.learning import one_bit
-from compendium.c51_synthesis.study import readers_in_equilibrium
+from compendium.c51_synthesis.study import spins_in_equilibrium, valley_depth
 from compendium.common.token_tasks import crowd_share
 from spinformer.core.solve import Status
 from spinformer.dmft.lifetimes import escape_law
@@ -71,7 +71,7 @@ PROOFS = {
     *("24.2", "24.3"),
     *("24a.2", "24a.3"),
     "24b.2",
-    *("25.1", "25.2"),
+    *("25.1", "25.2", "25b.2"),
     *("31.1", "31.2", "31.3"),
     *("32.1", "32.2", "32.3"),
     *("32b.1", "32b.2"),
@@ -129,6 +129,18 @@ def test_every_exercise_is_computed_or_named_here():
         text = re.split(r"\n:::\{admonition\} Answers\n", exercises(chapter))[0]
         asked += {f"{chapter}.{count}" for count in re.findall(r"^(\d)\. ", text, re.M)}
     assert sorted([*DONE, *PROOFS]) == sorted(asked)
+
+
+def chain_of_three():
+    """Mean spins of three tokens at right angles, each coupled to the one before, D → ∞."""
+    couplings = np.diag([1.0, 1.0], -1)
+    fields = np.eye(3)
+    mean = fields * 2 / (1 + math.sqrt(5))
+    for _ in range(3):
+        local = fields + couplings @ mean
+        square = (local**2).sum(1) + couplings**2 @ (1 - (mean**2).sum(1))
+        mean = local * (2 / (1 + np.sqrt(1 + 4 * square)))[:, None]
+    return mean
 
 
 # Exercise, where the numbers of its answer stand, with so many digits, and what they should be.
@@ -247,12 +259,47 @@ FORMULAS = [
         *("24b.4", r"so (\d+) channels", 0),
         lambda: min(range(200), key=lambda d: abs(d**2 + 2 * d - (12 * 32**2 + 9 * 32))),
     ),
+    (
+        # The best field from the maximum of the derivative.
+        *(
+            "24a.4",
+            r"which is \$([\d.]+)\$ at \$h=1\$.*?by it, ([\d.]+)\..*?\$h=([\d.]+)\$: weak",
+            3,
+        ),
+        lambda: [
+            1 - math.tanh(1) ** 2,
+            0.02 / (1 - math.tanh(1) ** 2),
+            minimize_scalar(lambda h: -h / math.cosh(h) ** 2, bounds=(0, 3)).x,
+        ],
+    ),
     ("24a.1", r"Two: (\d+) numbers for (\d+) unknowns", 0, lambda: [2 * 6 * 8, 8 * 8 + 2]),
+    (
+        # Sums over the states of the two spins that are seen, and the naive theory's slope.
+        *("25.4", r"response is ([\d.]+)\. Exactly.*?=([\d.]+)\$\. The", 3),
+        lambda: [
+            math.tanh(0.5 * math.tanh(0.5 * math.tanh(1e-6))) / 1e-6,
+            sum(
+                (1 + one * math.tanh(1e-6))
+                / 2
+                * (1 + two * math.tanh(0.5 * one))
+                / 2
+                * math.tanh(0.5 * two)
+                for one in (1, -1)
+                for two in (1, -1)
+            )
+            / 1e-6,
+        ],
+    ),
     ("25.3", r"returns ([\d.]+)\.", 6, lambda: critical_beta(0.0, field_scale=0.0)),
     (
         # σ = ½ J² L(√(1 + J²))/√(1 + J²) (1 − m²) of a pair, J = 2.
         *("25b.1", r"which is ([\d.]+) for \$J=2\$", 3),
         lambda: 2 * 2 / (1 + math.sqrt(21)) * (1 - 4 / (1 + math.sqrt(5)) ** 2),
+    ),
+    (
+        # Three updates of the chain with every spin's own unit field.
+        *("25b.3", r"second spin, ([\d.]+)\. Information", 4),
+        lambda: chain_of_three()[2, 0],
     ),
     ("33.2", r"it is back: (\d+) steps", 0, lambda: 4 * 11 / math.gcd(3, 11)),
     (
@@ -699,15 +746,18 @@ def test_a_generator():
     assert turns.argmax(1).mean() + 1 == pytest.approx(steps, abs=0.15)
 
 
-@answers("51.2", "51.3")
+@answers("51.2", "51.3", "51.4")
 def test_three_views():
     square = said("51", r"3\\cdot 1\.087\} = ([\d.]+)\$")
     # The mean square is 2/N times the slope of ln Z in β.
     low, high = (
-        readers_in_equilibrium(np.array([[1.0], [-1.0]]), beta=beta, readers=3)[1]
+        spins_in_equilibrium(np.array([[1.0], [-1.0]]), beta=beta, spins=3)[1]
         for beta in (0.499, 0.501)
     )
     assert (high - low) / 0.002 * 2 / 3 == near(square, 3)
     period = said("51", r"a period of ([\d.]+) steps")
     turn = brentq(lambda w: 0.1 / abs(np.exp(1j * w) - 0.9) - 0.5, 0.01, 3.0)
     assert 2 * math.pi / turn == near(period, 1)
+    barrier, factor = said("51", r"\^2=([\d.]+)\$ for each member.*?is about (\d+)\.", 2)
+    assert valley_depth(2.0) == near(barrier, 3)
+    assert math.exp(20 * valley_depth(2.0)) == pytest.approx(factor, rel=0.01)
