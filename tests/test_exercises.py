@@ -33,7 +33,7 @@ from compendium.c36_learning_through_the_limit.learning import one_bit
 from compendium.c51_synthesis.study import spins_in_equilibrium, valley_depth
 from compendium.common.token_tasks import crowd_share
 from spinformer.core.solve import Status
-from spinformer.dmft.lifetimes import escape_law
+from spinformer.dmft.lifetimes import escape_law, estimate_lifetime
 from spinformer.dmft.linear_stability import onset
 from spinformer.dmft.network import Network
 from spinformer.language.encoder import run_model
@@ -77,7 +77,7 @@ PROOFS = {
     *("32b.1", "32b.2"),
     *("32c.1", "32c.2"),
     *("33.1", "33.3"),
-    *("33b.1", "33b.4"),
+    "33b.4",
     "33d.2",
     *("33e.1", "33e.2"),
     *("33f.1", "33f.2", "33f.3"),
@@ -639,11 +639,25 @@ def test_growth_of_differences():
     assert 13 * math.log(2) / 0.05 == near(more, 0)
 
 
-@answers("33b.2", "33b.3", "33b.5")
+@answers("33b.1", "33b.2", "33b.3", "33b.5")
 def test_lifetimes():
+    risk, lifetime, week, chance = said(
+        "33b",
+        r"30=(\d+)\$ days for three failures, so the lifetime is about (\d+) days\. A week of all "
+        r"processors is (\d+) days at risk, .*=([\d.]+)\$\.",
+        4,
+    )
+    failed = np.array([True] * 3 + [False] * 37)
+    days = np.array([4.0, 11.0, 20.0] + [30.0] * 37)
+    found = estimate_lifetime(days, ended=failed)
+    assert (days.sum(), week) == (risk, 7 * 40)
+    assert found.value == near(lifetime, 0)
+    assert math.exp(-week / found.value) == near(chance, 2)
     mantissa = said("33b", r"0\.9\) = ([\d.]+)\\times10\^5")
     assert 1 / math.log(1 / 0.9) == near(mantissa, 1)
-    time, *shares = said("33b", r"= ([\d.]+)\$ flashes; shares \$([\d.]+)\$ and \$([\d.]+)\$", 3)
+    time, *shares = said(
+        "33b", r"= ([\d.]+)\$ periods, with fractions \$([\d.]+)\$ and \$([\d.]+)\$", 3
+    )
     leave = np.array([[0.99, 0.01], [0.03, 0.97]])
     assert -1 / math.log(np.linalg.eigvals(leave).min()) == near(time, 1)
     assert np.linalg.matrix_power(leave, 400)[0] == pytest.approx(shares)
