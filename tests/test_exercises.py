@@ -141,6 +141,7 @@ FORMULAS = [
         lambda: [math.ceil(math.log(0.05) / math.log(0.9)), 100 * 0.9**8],
     ),
     ("33d.3", r"3\\ln 10\)=([\d.]+)\$\. Another halving", 3, lambda: math.log10(2) / 3),
+    ("34.5", r"At most (\d+) inputs", 0, lambda: 64 / 0.8),
     ("34.3", r"0\.1 = (\d+)\$ tokens", 0, lambda: math.log(1e6) / 0.1),
     ("34.4", r"a factor of ([\d.]+)\.", 1, lambda: math.exp(2 * 0.05 * 10)),
 ]
