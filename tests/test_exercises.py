@@ -411,6 +411,21 @@ def test_the_census():
         assert binomtest(0, trials).proportion_ci(method="wilson").high == near(high, 2)
 
 
+@answers("35b.4")
+def test_a_normalization_after_the_residual_connection():
+    plain, normalized = said("35b", r"2=([\d.]+)\$\. With it, .*1=([\d.]+)\$\. The", 2)
+
+    def response(scale):
+        """Of the mean over both values of the bit, by differences of the field."""
+        up, down = (
+            np.mean([np.tanh((h + 2.0 * x) / scale(h)) for x in (1.0, -1.0)]) for h in (1e-4, -1e-4)
+        )
+        return (up - down) / 2e-4
+
+    assert response(lambda h: 1.0) == near(plain, 3)
+    assert response(lambda h: math.hypot(h, 2.0)) == near(normalized, 3)
+
+
 @answers("35.4", "35.5", "35b.1", "35b.3", "36.1")
 def test_other_tokens_and_learning():
     share, words, bits, tens = said(
