@@ -411,6 +411,19 @@ def test_the_census():
         assert binomtest(0, trials).proportion_ci(method="wilson").high == near(high, 2)
 
 
+@answers("36.2", "36.3")
+def test_paths_and_horizons():
+    share, texts, more = said("36", r"cdot1/([\d.]+)=(\d+)\$ texts\. .* so (\d+) texts", 3)
+    # Texts of one estimate per text of the other at equal variance of the mean.
+    assert 10 * 1.0 / share == near(texts, 0)
+    assert 10 * 1.0 / (share / 10) == near(more, 0)
+    steps, longer = said("36", r"approx\\ln\(10\^4\)/\\lambda=(\d+)\$ steps\. .*=(\d+)\$ steps", 2)
+    noise = {steps: 1e-4, steps + longer: 1e-6}
+    for told, size in noise.items():
+        grown = size * np.exp(0.5 * np.arange(100))
+        assert abs(int((grown < 1.0).sum()) - told) <= 1
+
+
 @answers("35b.4")
 def test_a_normalization_after_the_residual_connection():
     plain, normalized = said("35b", r"2=([\d.]+)\$\. With it, .*1=([\d.]+)\$\. The", 2)
