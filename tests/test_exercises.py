@@ -307,6 +307,7 @@ FORMULAS = [
         lambda: [math.ceil(math.log(0.05) / math.log(0.9)), 100 * 0.9**8],
     ),
     ("33d.3", r"3\\ln 10\)=([\d.]+)\$\. Another halving", 3, lambda: math.log10(2) / 3),
+    ("34.5", r"At most (\d+) inputs", 0, lambda: 64 / 0.8),
     ("34.3", r"0\.1 = (\d+)\$ tokens", 0, lambda: math.log(1e6) / 0.1),
     ("34.4", r"a factor of ([\d.]+)\.", 1, lambda: math.exp(2 * 0.05 * 10)),
 ]
@@ -719,6 +720,34 @@ def test_the_census():
     highs = said("33e", r"n=12\$, .*\)=([\d.]+)\$ with .* would end at ([\d.]+),", 2)
     for trials, high in zip((12, 14), highs, strict=True):
         assert binomtest(0, trials).proportion_ci(method="wilson").high == near(high, 2)
+
+
+@answers("36.2", "36.3")
+def test_paths_and_horizons():
+    share, texts, more = said("36", r"cdot1/([\d.]+)=(\d+)\$ texts\. .* so (\d+) texts", 3)
+    # Texts of one estimate per text of the other at equal variance of the mean.
+    assert 10 * 1.0 / share == near(texts, 0)
+    assert 10 * 1.0 / (share / 10) == near(more, 0)
+    steps, longer = said("36", r"approx\\ln\(10\^4\)/\\lambda=(\d+)\$ steps\. .*=(\d+)\$ steps", 2)
+    noise = {steps: 1e-4, steps + longer: 1e-6}
+    for told, size in noise.items():
+        grown = size * np.exp(0.5 * np.arange(100))
+        assert abs(int((grown < 1.0).sum()) - told) <= 1
+
+
+@answers("35b.4")
+def test_a_normalization_after_the_residual_connection():
+    plain, normalized = said("35b", r"2=([\d.]+)\$\. With it, .*1=([\d.]+)\$\. The", 2)
+
+    def response(scale):
+        """Of the mean over both values of the bit, by differences of the field."""
+        up, down = (
+            np.mean([np.tanh((h + 2.0 * x) / scale(h)) for x in (1.0, -1.0)]) for h in (1e-4, -1e-4)
+        )
+        return (up - down) / 2e-4
+
+    assert response(lambda h: 1.0) == near(plain, 3)
+    assert response(lambda h: math.hypot(h, 2.0)) == near(normalized, 3)
 
 
 @answers("35.4", "35.5", "35b.1", "35b.3", "36.1")
