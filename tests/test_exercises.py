@@ -37,6 +37,7 @@ from spinformer.dmft.lifetimes import escape_law, estimate_lifetime
 from spinformer.dmft.linear_stability import onset
 from spinformer.dmft.network import Network
 from spinformer.language.encoder import run_model
+from spinformer.language.heads import overlap_energy
 from spinformer.language.text import sample_texts, text_windows
 from spinformer.spins.exact_vectors import two_spins
 from spinformer.spins.ising import sherrington_kirkpatrick
@@ -71,7 +72,8 @@ PROOFS = {
     *("24.2", "24.3"),
     *("24a.2", "24a.3"),
     "24b.2",
-    *("25.1", "25.2", "25b.2"),
+    *("25.1", "25.2"),
+    "25b.2",
     *("31.1", "31.2", "31.3"),
     *("32.1", "32.2", "32.3"),
     *("32b.1", "32b.2"),
@@ -86,8 +88,10 @@ PROOFS = {
     "35b.2",
     *("37.1", "37.2", "37.3"),
     *("42.1", "42.3"),
+    "42a.3",
     "42b.2",
     "42c.1",
+    "42d.3",
     "51.1",
 }
 
@@ -773,20 +777,72 @@ def test_other_tokens_and_learning():
     assert one_bit(math.log(3) / 2)["straight"][:2] == (near(up, 3), near(down, 3))
 
 
-@answers("42.2", "42b.1", "42c.2")
+@answers("42.2", "42.4", "42b.1", "42b.3", "42c.2", "42c.3")
 def test_a_generator():
     want, one = said(
-        "42", r"deviation of ([0-9.]+) at the first token, if one voice deviates by ([0-9.]+)", 2
+        "42", r"deviation of ([0-9.]+) at the first token, if one sample deviates by ([0-9.]+)", 2
     )
+    other = said("42", r"The other one is then \$(-[0-9.]+)\$")
+    # Two tokens, each of which the newest one answers with the slope 1/2.
+    values = np.linalg.eigvals(np.array([[0.0, 1.0], [0.5, 0.5]]))
+    assert np.sort(values) == near(np.array([other, 1.0]), 1)
     assert said("42", r"/0.05\)\^2 = (\d+)\$") == pytest.approx((one / want) ** 2)
     share = said("42b", r"1/\(1\+e\^\{2s\}\) = ([0-9.]+)")
     assert torch.softmax(torch.tensor([2.0, -2.0]), 0)[1].item() == near(share, 3)
+    energy = said("42b", r"\\ln\(4 a_j\) = (-[0-9.]+)\$")
+    scores = torch.tensor([0.97, 0.01, 0.01, 0.01]).double().log()[:, None]
+    # One number a key, a query of one: the scores are the keys.
+    found = overlap_energy(torch.ones(1, 1, 1, 1).double(), keys=scores[None, None], beta=1.0)
+    assert found.item() == near(energy, 3)
+    layers, reach, window = said(
+        "42c", r"(?s)a model with ([0-9]+) layers need to reach ([0-9,]+) words.*?T = ([0-9]+)\$", 3
+    )
+    assert layers * (window - 1) >= reach > layers * (window - 2)
     chance, steps = said(
-        "42c", r"has the chance \$2.*\) = ([0-9.]+)\$ a step: after ([0-9.]+) steps", 2
+        "42c", r"has the probability \$2.*\) = ([0-9.]+)\$ in each step: after ([0-9.]+) steps", 2
     )
     turns = (np.random.default_rng(0).random((2, 20_000, 200)) < 0.1).sum(0) == 1
     assert turns.mean() == pytest.approx(chance, abs=0.005)
     assert turns.argmax(1).mean() + 1 == pytest.approx(steps, abs=0.15)
+
+
+@answers("42a.1", "42a.2", "42a.4")
+def test_beyond_a_fixed_point():
+    rate, tokens = said(
+        "42a", r"(?s)at an exponent of ([0-9.]+)\?.*?\\ln\(10\^8\)/[0-9.]+ = ([0-9]+)\$", 2
+    )
+    gap, count = 1e-8, 0
+    while gap < 1:
+        gap, count = gap * math.exp(rate), count + 1
+    assert count == pytest.approx(tokens, abs=1)
+    growth, bought = said("42a", r"\\ln\(100\)/\(2\\cdot([0-9.]+)\) = ([0-9.]+)\$ tokens\.", 2)
+    # A hundred times as many samples begin ten times nearer.
+    assert math.log(10) / growth == near(bought, 2)
+    low, high = said(
+        "42a", r"is \$e\^\{-2\\beta\}\$: \$?([0-9.]+)\$? at β = 5 and ([0-9.]+) at β = 1", 2
+    )
+    for beta, ratio in ((5.0, low), (1.0, high)):
+        first, second = torch.softmax(beta * torch.tensor([2.0, 0.0]).double(), 0).tolist()
+        assert second / first == pytest.approx(ratio, rel=0.005)
+
+
+@answers("42d.1", "42d.2", "42d.4")
+def test_while_a_model_learns():
+    late, early, factor = said(
+        "42d",
+        r"(?s)has \$\\beta_c = ([0-9.]+)\$.*?was ([0-9.]+)\?.*?smaller by \$.* = ([0-9.]+)\$",
+        3,
+    )
+
+    def lost(scale):
+        """β at which logits ± scale·x lose the fixed point at zero."""
+        return brentq(lambda beta: math.tanh(beta * scale * 1e-6) - 1e-6 * (1 - 1e-9), 1e-3, 100)
+
+    assert lost(1 / early) / lost(1 / late) == pytest.approx(factor, rel=1e-3)
+    characters, loss = said("42d", r"The loss is \$\\ln ([0-9]+) = ([0-9.]+)\$", 2)
+    assert -math.log(1 / characters) == near(loss, 2)
+    teacher, student = said("42d", r"(?s)is lost at \$\\beta_c=([0-9.]+)\$.*?, \$([0-9.]+)\$\.", 2)
+    assert lost(0.5 / teacher) == pytest.approx(student, rel=1e-3)
 
 
 @answers("51.2", "51.3", "51.4")
