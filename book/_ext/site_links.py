@@ -21,7 +21,7 @@ from site_pages import used
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
-from bookmaker.base import repository_address
+from bookmaker.base import pages_address, repository_address
 
 GLOSSARY = "book/glossary"
 _CHAPTER = re.compile(r"(?:^|/)(?P<number>\d\d[a-z]?)_\w+$")
@@ -168,7 +168,8 @@ def _inline(text: str) -> str:
 
 
 def add_launch_links(app: Sphinx, config: Any) -> None:
-    """Turn on launch buttons if readers can reach the repository."""
+    """Turn on launch buttons and canonical addresses if readers can reach the repository."""
+    config.html_baseurl = pages_address(Path(app.srcdir))
     if address := repository_address(Path(app.srcdir)):
         config.html_theme_options |= {
             "repository_url": address,
