@@ -286,7 +286,7 @@ def test_no_dead_badge_without_an_address(site):
 # ---- live figures
 
 
-CANVASES = {"landscape": 3, "spins": 3, "module": 4, "map": 6, "recall": 6}
+CANVASES = {"landscape": 3, "spins": 3, "module": 4, "map": 6, "recall": 6, "twelve": 3}
 
 
 def open_figure(browser, site, name, setting="", page="book/explorables"):
