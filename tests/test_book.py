@@ -165,6 +165,13 @@ def test_claims_can_be_filtered_and_are_whole_on_every_width(browser, site):
     assert wait_for(browser, shown) == sum(row["verdict"] == "fails" for row in rows)
     browser.execute_script("document.querySelector('.claims-filter [data-key=verdict]').click()")
     assert wait_for(browser, shown) == len(rows)
+    # What is chosen stands in the address, and a reload keeps it.
+    browser.execute_script("document.querySelector('.claims-filter [data-name=holds]').click()")
+    assert browser.execute_script("return location.search") == "?verdict=holds"
+    browser.refresh()
+    assert wait_for(browser, shown) == sum(row["verdict"] == "holds" for row in rows)
+    browser.execute_script("document.querySelector('.claims-filter [data-key=verdict]').click()")
+    assert browser.execute_script("return location.search") == ""
     # The buttons of a kind share out all claims, as the table above them does.
     for kind in ("part", "verdict"):
         spans = browser.find_elements("css selector", f".claims-filter [data-key={kind}] span")
@@ -535,6 +542,43 @@ def test_pages_say_what_they_are_where_they_are_shared(site):
         assert 'rel="icon"' in head
         # As long as nobody decided where the book lives, nothing names an address.
         assert bool(repository_address(ROOT)) == ("og:image" in head) == ("canonical" in head)
+
+
+@pytest.mark.parametrize("name", ["dynamics", "spins", "tools"])
+def test_the_reference_has_sections_short_names_and_typeset_formulas(browser, site, name):
+    browser.get(f"file://{site}/book/reference/{name}.html")
+    typeset(browser)
+    found = browser.execute_script(
+        "const all = chosen => [...document.querySelectorAll(chosen)];"
+        "return [all('article dl.py .sig-prename').map(e => e.textContent),"
+        " all('article mjx-merror').map(e => e.textContent),"
+        " all('article dl.py p').map(e => e.innerText).filter(t => /\\w\\^[\\w{]|:math:/.test(t)),"
+        " [...new Set(all('article dl.field-list > dt').map(e => e.textContent.replace(':', '')))]]"
+    )
+    names, errors, typed, sections = found
+    assert [one for one in names if one.startswith("spinformer")] == []
+    assert errors == []
+    assert typed == []
+    assert {"Parameters", "Returns", "Raises", "Attributes"} <= set(sections)
+    assert "Variables" not in sections
+    assert_whole_on_every_width(browser)
+
+
+def test_cards_show_one_panel_large_enough_to_read(browser, site):
+    resize(browser, 1400)
+    browser.get(f"file://{site}/book/results.html")
+    letters = browser.execute_async_script(
+        "const done = arguments[0], root = document.documentElement; root.dataset.theme = 'light';"
+        "const seen = [...document.querySelectorAll('.book-card img')].filter(e => e.offsetWidth);"
+        "for (const e of seen) e.loading = 'eager';"
+        "Promise.all(seen.map(e => e.decode())).then(() => done(seen.map(e =>"
+        " Math.min(e.clientWidth / e.naturalWidth, e.clientHeight / e.naturalHeight))))"
+    )
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert len(letters) == len(CHAPTERS)
+    # Letters of 8 points are 10 pixels and two thirds where a figure has its own size.
+    assert min(letters) > 0.5
+    assert sorted(letters)[len(letters) // 2] > 0.75
 
 
 def test_formulas_are_legible_without_scripts(site):

@@ -37,7 +37,7 @@ _INDEXED = re.compile(
     r"((?:[_^](?:\{[^{}]*\}|[A-Za-z0-9α-ω*]{1,2}(?![A-Za-z0-9])))+)(?!\w)"
 )
 # Two letters that are one index.
-_TWO = re.compile(r"(?<=[_^])(\w\w)")
+_TWO = re.compile(r"(?<=[_^])([^\W_]{2})")
 _AS_ONE = r"{\1}"
 _KEY = re.compile(r"\b[a-z]{2,}\d{4}[a-z]+\b")
 
